@@ -19,8 +19,8 @@ import (
 const MinToken = 16
 
 // Access says which clients may ask. Where any of Tokens or ClientCAFile is set, every request proves whose it is, on
-// any address, but for the bare answers of /livez and /readyz. Without, this process's user and root may, over loopback.
-// The tags are for runtime/node, which reads the variables.
+// any address, but for the bare answers of /livez and /readyz. Without, this process's user and root may, over
+// loopback. The tags are for runtime/node, which reads the variables.
 type Access struct {
 	// Tokens are sent as `Authorization: Bearer TOKEN`, at least 16 characters; each is good, the variable has one.
 	// `/livez` and `/readyz` answer a bare yes or no without. Several let one follow another, and tell clients that
@@ -129,13 +129,14 @@ func (a *Access) read(addr string) (*access, error) {
 		return nil, errors.New("health: a TLS certificate and its key are set together (CARILLON_HEALTH_TLS_CERT, " +
 			"CARILLON_HEALTH_TLS_KEY)")
 	case a.ClientCAFile != "" && a.CertFile == "":
-		return nil, errors.New("health: client certificates (CARILLON_HEALTH_TLS_CLIENT_CA) need TLS: set a certificate " +
-			"and its key (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
+		return nil, errors.New("health: client certificates (CARILLON_HEALTH_TLS_CLIENT_CA) need TLS: set a " +
+			"certificate and its key (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY)")
 	case !result.required() && !Loopback(host):
 		return nil, fmt.Errorf("health: address %q would be open to anybody: set a token (CARILLON_HEALTH_TOKEN or "+
 			"CARILLON_HEALTH_TOKEN_FILE; openssl rand -hex 32 makes one) or demand client certificates "+
 			"(CARILLON_HEALTH_TLS_CERT, "+
-			"CARILLON_HEALTH_TLS_KEY and CARILLON_HEALTH_TLS_CLIENT_CA), or stay on 127.0.0.1 (CARILLON_HEALTH_ADDR)", addr)
+			"CARILLON_HEALTH_TLS_KEY and CARILLON_HEALTH_TLS_CLIENT_CA), or stay on 127.0.0.1 (CARILLON_HEALTH_ADDR)",
+			addr)
 	}
 	if a.CertFile == "" {
 		return result, nil
@@ -151,7 +152,8 @@ func (a *Access) read(addr string) (*access, error) {
 	}
 	text, err := os.ReadFile(a.ClientCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("health: the certificates of clients' authorities (CARILLON_HEALTH_TLS_CLIENT_CA): %w", err)
+		return nil, fmt.Errorf("health: the certificates of clients' authorities (CARILLON_HEALTH_TLS_CLIENT_CA): %w",
+			err)
 	}
 	result.tls.ClientCAs = x509.NewCertPool()
 	if !result.tls.ClientCAs.AppendCertsFromPEM(text) {
@@ -179,7 +181,8 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		c.last = &loaded
 	}
 	if c.last == nil {
-		return nil, fmt.Errorf("health: the TLS certificate (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY): %w", err)
+		return nil, fmt.Errorf("health: the TLS certificate (CARILLON_HEALTH_TLS_CERT, CARILLON_HEALTH_TLS_KEY): %w",
+			err)
 	}
 	return c.last, nil
 }

@@ -113,7 +113,8 @@ func TestToken(t *testing.T) {
 		resp, body := send(t, s, strings.Replace(request(tc.path, lines...), "localhost", "node7.example", 1))
 		if resp.StatusCode != tc.status || !strings.HasPrefix(body, tc.body) && !strings.Contains(body, tc.body) ||
 			tc.status == 401 && (strings.Contains(body, "secret") || strings.Contains(body, tokenA[1:])) {
-			t.Errorf("%s with %q: %d %q, want %d %q", tc.path, tc.authorization, resp.StatusCode, body, tc.status, tc.body)
+			t.Errorf("%s with %q: %d %q, want %d %q",
+				tc.path, tc.authorization, resp.StatusCode, body, tc.status, tc.body)
 		}
 		if len(tc.body) <= len("not ok") && body != tc.body {
 			t.Errorf("%s: %q, want %q and nothing else", tc.path, body, tc.body)
@@ -133,13 +134,18 @@ func TestRefusal(t *testing.T) {
 		want          string
 	}{
 		{access{tokens: token}, "", "send a token (Authorization: Bearer TOKEN)"},
-		{access{tokens: token, clientCerts: true}, "", "send a token (Authorization: Bearer TOKEN), or a client certificate"},
+		{
+			access{tokens: token, clientCerts: true},
+			"",
+			"send a token (Authorization: Bearer TOKEN), or a client certificate",
+		},
 		{access{clientCerts: true}, "", "send a client certificate"},
 		{access{clientCerts: true}, "Bearer " + tokenA, "no tokens are taken here; send a client certificate"},
 		{
 			access{tokens: token, clientCerts: true},
 			"Bearer ",
-			"the Authorization has no bearer token; send a token (Authorization: Bearer TOKEN), or a client certificate",
+			"the Authorization has no bearer token; " +
+				"send a token (Authorization: Bearer TOKEN), or a client certificate",
 		},
 	} {
 		r := &http.Request{Header: http.Header{}}
@@ -159,7 +165,9 @@ func TestClientCertificates(t *testing.T) {
 	ca, caKey, caFile := authority(t, dir, "ca")
 	other, otherKey, _ := authority(t, dir, "other")
 	certFile, keyFile := issue(t, dir, "server", ca, caKey, 1)
-	s := listen(t, Config{Addr: "0.0.0.0:0", Access: Access{CertFile: certFile, KeyFile: keyFile, ClientCAFile: caFile}})
+	s := listen(t, Config{
+		Addr: "0.0.0.0:0", Access: Access{CertFile: certFile, KeyFile: keyFile, ClientCAFile: caFile},
+	})
 	if !strings.HasPrefix(s.URL(), "https://") {
 		t.Errorf("URL %s", s.URL())
 	}
@@ -197,10 +205,12 @@ func TestClientCertificates(t *testing.T) {
 		{"/healthz", []tls.Certificate{load(issue(t, dir, "friend", ca, caKey, 7))}, 200},
 		{"/livez", []tls.Certificate{load(issue(t, dir, "stranger", other, otherKey, 8))}, 0},
 	} {
-		if tc.status == 0 { // a client shows no certificate of which it knows that it won't be taken, unless it is made to
+		if tc.status == 0 { // a client must be made to show a certificate that it knows to be of no use there
 			conn, dialErr := tls.Dial("tcp", s.listener.Addr().String(), &tls.Config{
 				RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12,
-				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tc.certs[0], nil },
+				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+					return &tc.certs[0], nil
+				},
 			})
 			if dialErr == nil {
 				_, dialErr = conn.Read(make([]byte, 1)) // TLS 1.3 tells only then

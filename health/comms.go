@@ -46,8 +46,8 @@ func CommOf(s *tape.Slot, now int64) Comm {
 		return c
 	}
 	op := &Op{
-		Call: s.Op.Call.String(), Seq: s.Launched, Bytes: s.Op.Bytes, DataType: kernels.DataType(s.Op.DataType).String(),
-		Age: since(s.OpStart, now),
+		Call: s.Op.Call.String(), Seq: s.Launched, Bytes: s.Op.Bytes,
+		DataType: kernels.DataType(s.Op.DataType).String(), Age: since(s.OpStart, now),
 	}
 	if s.Op.Peer >= 0 {
 		op.Peer = new(s.Op.Peer)

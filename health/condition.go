@@ -15,8 +15,8 @@ import (
 
 // Declaration says what sort of thing can go wrong, before it does.
 type Declaration struct {
-	// Code is the stable name, as of a check: "gpu_lost". /readyz/gpu_lost answers for it if it can make the process not
-	// ready.
+	// Code is the stable name, as of a check: "gpu_lost". /readyz/gpu_lost answers for it if it can make the process
+	// not ready.
 	Code string
 
 	// Title says in a few words what it is: "a GPU doesn't answer".
@@ -26,8 +26,8 @@ type Declaration struct {
 	// for the same subject, or where one of the two is about none in particular.
 	DependsOn []string
 
-	// NotReady says that a critical condition makes the process not ready, silent or not. None makes it not live: see the
-	// package's rules.
+	// NotReady says that a critical condition makes the process not ready, silent or not. None makes it not live: see
+	// the package's rules.
 	NotReady bool
 }
 

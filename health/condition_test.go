@@ -70,7 +70,8 @@ func TestASymptomIsSilentWhileItsCauseIsShown(t *testing.T) {
 
 	lost.Set(health.Finding{Severity: bus.Critical, Text: "the driver is gone"}) // about no GPU in particular, and all
 	throttled.Set(health.Finding{Subject: "GPU 2", Text: "hot"})
-	expectConditions(t, c, "lost: the driver is gone", "slow: half as fast <- throttled", "throttled (GPU 2): hot <- lost")
+	expectConditions(t, c, "lost: the driver is gone", "slow: half as fast <- throttled",
+		"throttled (GPU 2): hot <- lost")
 }
 
 func TestDeclareRefuses(t *testing.T) {
@@ -197,8 +198,8 @@ func TestConditionJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const wire = `{"code":"gpu_xid","subject":"GPU 3","severity":"critical","text":"Xid 79","advice":"drain the node",` +
-		`"since":"2026-01-02T03:04:05Z","cause":"gpu_lost","not_ready":true}`
+	const wire = `{"code":"gpu_xid","subject":"GPU 3","severity":"critical","text":"Xid 79",` +
+		`"advice":"drain the node","since":"2026-01-02T03:04:05Z","cause":"gpu_lost","not_ready":true}`
 	if string(text) != wire {
 		t.Errorf("got  %s\nwant %s", text, wire)
 	}

@@ -51,7 +51,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	}
 	// A web page can rebind its own name to this address, and ask; and it can ask blindly, and use up others' answers.
 	if s.loopback && connectionOf(r) != nil && !Loopback(r.Host) {
-		respond(w, http.StatusMisdirectedRequest, "this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
+		respond(w, http.StatusMisdirectedRequest,
+			"this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
 		return false
 	}
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {

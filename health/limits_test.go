@@ -26,7 +26,9 @@ func listen(t testing.TB, cfg Config) *Server {
 	t.Helper()
 	if cfg.Registry == nil {
 		cfg.Registry = &Registry{}
-		if err := cfg.Registry.Register("process", Live|Ready, 0, func(context.Context) error { return nil }); err != nil {
+		if err := cfg.Registry.Register("process", Live|Ready, 0, func(context.Context) error {
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,10 +173,14 @@ func TestProbesGetInWhileOthersHoldOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := listen(t,
-				Config{Routes: []Route{{Path: "/big", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					entered <- struct{}{}
-					_, _ = io.WriteString(w, big)
-				})}}})
+				Config{
+					Routes: []Route{
+						{Path: "/big", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+							entered <- struct{}{}
+							_, _ = io.WriteString(w, big)
+						})},
+					},
+				})
 			s.connections.mu.Lock()
 			s.connections.max = 16
 			s.connections.mu.Unlock()
@@ -451,7 +457,9 @@ func FuzzProbeQuery(f *testing.F) {
 	if err := r.Register("world", Ready, 0, func(context.Context) error { return nil }); err != nil {
 		f.Fatal(err)
 	}
-	routes := []Route{{Path: "/readyz", Handler: http.HandlerFunc((&probe{name: "readyz", kind: Ready, registry: r}).all)}}
+	routes := []Route{
+		{Path: "/readyz", Handler: http.HandlerFunc((&probe{name: "readyz", kind: Ready, registry: r}).all)},
+	}
 	f.Fuzz(func(t *testing.T, query string) {
 		w := askedRaw(t, routes, "/readyz", query)
 		if w.Code != http.StatusOK {
@@ -478,7 +486,9 @@ func BenchmarkRAS(b *testing.B) {
 		status   int
 	}{
 		{"full", 0, func(string) http.Header { return http.Header{} }, http.StatusOK},
-		{"same", 0, func(etag string) http.Header { return http.Header{"If-None-Match": {etag}} }, http.StatusNotModified},
+		{"same", 0, func(etag string) http.Header {
+			return http.Header{"If-None-Match": {etag}}
+		}, http.StatusNotModified},
 		{"refused", time.Hour, func(string) http.Header { return http.Header{} }, http.StatusTooManyRequests},
 	} {
 		b.Run(bc.name, func(b *testing.B) {

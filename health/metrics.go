@@ -23,14 +23,17 @@ func newMetrics(connections *connections, conditions *Conditions) *metrics {
 	m := &metrics{
 		Registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: semconv.MetricHealthRequests, Help: "Requests to the health endpoint that were answered, by path and " +
+			Name: semconv.MetricHealthRequests,
+			Help: "Requests to the health endpoint that were answered, by path and " +
 				"status code.",
 		}, []string{semconv.LabelPath, semconv.LabelStatus}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: semconv.MetricRASQueriesRefused, Help: "Queries that were answered with 429 because they came too often.",
+			Name: semconv.MetricRASQueriesRefused,
+			Help: "Queries that were answered with 429 because they came too often.",
 		}),
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: semconv.MetricHealthConnectionsCut, Help: "Connections to the health endpoint that were cut to let others in.",
+			Name: semconv.MetricHealthConnectionsCut,
+			Help: "Connections to the health endpoint that were cut to let others in.",
 		}),
 	}
 	m.MustRegister(m.requests, m.refused, m.cut, prometheus.NewGaugeFunc(prometheus.GaugeOpts{

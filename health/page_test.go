@@ -67,8 +67,8 @@ func TestPage(t *testing.T) {
 		strings.Count(body, "<td>node") > 0 {
 		t.Errorf("the page has what isn't its own:\n%s", body)
 	}
-	if rows := strings.Count(body, `<td class="alive">`) + strings.Count(body, `<td class="dead">`) + strings.Count(body,
-		`<td class="stopped">`); rows != maxRows {
+	if rows := strings.Count(body, `<td class="alive">`) + strings.Count(body, `<td class="dead">`) +
+		strings.Count(body, `<td class="stopped">`); rows != maxRows {
 		t.Errorf("%d rows of ranks", rows)
 	}
 	policy := resp.Header.Get("Content-Security-Policy")
@@ -97,7 +97,8 @@ func TestPageTellsACauseOnce(t *testing.T) {
 	p.Publish(snapshot)
 	_, body := send(t, listen(t, Config{Conditions: c, Publisher: p}), request("/"))
 	for _, want := range []string{
-		`rank 1 &amp; co. has not entered for <span data-age="`, `<span class="critical">failed</span> <code>job_stalled</code>, as said above.`,
+		`rank 1 &amp; co. has not entered for <span data-age="`,
+		`<span class="critical">failed</span> <code>job_stalled</code>, as said above.`,
 		`<tr class="culprit"><td>1</td>`, `culprit: <code>not_entered</code>`,
 	} {
 		if !strings.Contains(body, want) {
@@ -121,7 +122,8 @@ func TestPageTellsACauseOnce(t *testing.T) {
 func packedVerdict(t *testing.T, v verdict.Verdict) verdict.Verdict {
 	t.Helper()
 	packed := v.Pack()
-	if err := json.Unmarshal([]byte(`{"words":"rank 1 & co. has not entered for \u0001 now","ages":[7]}`), &packed.Said); err != nil {
+	if err := json.Unmarshal([]byte(`{"words":"rank 1 & co. has not entered for \u0001 now","ages":[7]}`),
+		&packed.Said); err != nil {
 		t.Fatal(err)
 	}
 	return packed.Unpack()
@@ -150,7 +152,9 @@ func TestTexts(t *testing.T) {
 // TestJSONOnRequest: the same answers for machines, by ?format=json or by Accept.
 func TestJSONOnRequest(t *testing.T) {
 	r := &Registry{}
-	for name, err := range map[string]error{"disk": errors.New("full\nvery"), "tape": nil, "gpu": Well("no GPU\nnone")} {
+	for name, err := range map[string]error{
+		"disk": errors.New("full\nvery"), "tape": nil, "gpu": Well("no GPU\nnone"),
+	} {
 		if e := r.Register(name, Ready, 0, func(context.Context) error { return err }); e != nil {
 			t.Fatal(e)
 		}

@@ -188,7 +188,8 @@ func wantsJSON(r *http.Request) bool {
 	for _, accept := range r.Header["Accept"] {
 		for kind := range strings.SplitSeq(accept, ",") {
 			kind, params, _ := strings.Cut(kind, ";")
-			if strings.EqualFold(strings.TrimSpace(kind), "application/json") && strings.ReplaceAll(params, " ", "") != "q=0" {
+			if strings.EqualFold(strings.TrimSpace(kind), "application/json") &&
+				strings.ReplaceAll(params, " ", "") != "q=0" {
 				return true
 			}
 		}

@@ -15,7 +15,7 @@ import (
 // EventsPath is where the stream of events belongs: a client that asks too often is sent there.
 const EventsPath = "/api/v1/events"
 
-// How often a client may ask: people and the programs that they start stay below it, and a loop without a pause doesn't.
+// How often a client may ask: people and their programs stay below it; a loop without a pause doesn't.
 const (
 	// DefaultMinPollInterval is how long a client waits between two queries of a document.
 	DefaultMinPollInterval = time.Second

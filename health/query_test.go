@@ -32,7 +32,8 @@ func sample() *Snapshot {
 			InFlight: &Op{Call: "all_reduce", Seq: 3},
 		}},
 		Verdicts: []Verdict{{ID: "0123", Since: at, Verdict: verdict.Verdict{
-			Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 0, Comm: 0}}, Text: verdict.Sentence("rank 0 was killed by signal 9"),
+			Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 0, Comm: 0}},
+			Text: verdict.Sentence("rank 0 was killed by signal 9"),
 		}}},
 		Conditions: []Condition{{Code: "rank_dead", Severity: bus.Critical, Text: "rank 0 was killed", Since: at}},
 	}
@@ -73,20 +74,24 @@ func TestDocuments(t *testing.T) {
 	p.Publish(sample())
 	const (
 		head  = `"schema": 1, "time": "2026-01-02T03:04:05Z"`
-		ranks = `"ranks": [{"rank": 0, "state": "dead", "since": "2026-01-02T03:04:05Z", "host": "h1", "pid": 4710, "text": "killed by signal 9"},
+		ranks = `"ranks": [{"rank": 0, "state": "dead", "since": "2026-01-02T03:04:05Z", "host": "h1",
+			"pid": 4710, "text": "killed by signal 9"},
 			{"rank": 1, "state": "alive"}]`
-		comms = `"comms": [{"id": "00000000000000000000000000000000", "name": "world", "rank": 1, "size": 2, "state": "ready", "launched": 3,
-			"completed": 2, "in_flight": {"call": "all_reduce", "seq": 3, "bytes": 0, "dtype": "", "age_seconds": 0}}]`
-		verdicts = `"verdicts": [{"id": "0123", "since": "2026-01-02T03:04:05Z", "reason": "rank_dead", "confidence": "possible",
-			"culprits": [{"rank": 0, "comm_rank": 0}], "age_seconds": 0, "text": "rank 0 was killed by signal 9"}]`
+		comms = `"comms": [{"id": "00000000000000000000000000000000", "name": "world", "rank": 1, "size": 2,
+			"state": "ready", "launched": 3, "completed": 2,
+			"in_flight": {"call": "all_reduce", "seq": 3, "bytes": 0, "dtype": "", "age_seconds": 0}}]`
+		verdicts = `"verdicts": [{"id": "0123", "since": "2026-01-02T03:04:05Z", "reason": "rank_dead",
+			"confidence": "possible", "culprits": [{"rank": 0, "comm_rank": 0}],
+			"age_seconds": 0, "text": "rank 0 was killed by signal 9"}]`
 	)
 	for path, want := range map[string]string{
 		"/api/v1/ranks":    `{` + head + `, "total": 2, ` + ranks + `}`,
 		"/api/v1/comms":    `{` + head + `, "total": 1, ` + comms + `}`,
 		"/api/v1/verdicts": `{` + head + `, "total": 1, ` + verdicts + `}`,
-		"/api/v1/ras": `{` + head + `, "status": "critical", "job": "train", "rank": 1, "size": 2, "host": "h1", "pid": 4711,
-			` + ranks + `, ` + comms + `, "comms_total": 1, ` + verdicts + `,
-			"conditions": [{"code": "rank_dead", "severity": "critical", "text": "rank 0 was killed", "since": "2026-01-02T03:04:05Z"}]}`,
+		"/api/v1/ras": `{` + head + `, "status": "critical", "job": "train", "rank": 1, "size": 2, "host": "h1",
+			"pid": 4711, ` + ranks + `, ` + comms + `, "comms_total": 1, ` + verdicts + `,
+			"conditions": [{"code": "rank_dead", "severity": "critical", "text": "rank 0 was killed",
+			"since": "2026-01-02T03:04:05Z"}]}`,
 	} {
 		w := asked(t, routes, path, "10.0.0.1:1")
 		var got, wanted any
@@ -110,7 +115,9 @@ func TestDocuments(t *testing.T) {
 	}
 	p.Publish(&Snapshot{})
 	w := asked(t, routes, "/api/v1/ras", "10.0.0.2:1")
-	for _, want := range []string{`"status": "ok"`, `"ranks": []`, `"comms": []`, `"verdicts": []`, `"conditions": []`} {
+	for _, want := range []string{
+		`"status": "ok"`, `"ranks": []`, `"comms": []`, `"verdicts": []`, `"conditions": []`,
+	} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("an empty snapshot lacks %s:\n%s", want, w.Body)
 		}
@@ -174,7 +181,8 @@ func TestETag(t *testing.T) {
 	later = sample()
 	later.Ranks[1].State = "stopped"
 	p.Publish(later)
-	if w := asked(t, routes, path, from, "If-None-Match", tag); w.Code != http.StatusOK || w.Header().Get("ETag") == tag {
+	if w := asked(t, routes, path, from, "If-None-Match", tag); w.Code != http.StatusOK ||
+		w.Header().Get("ETag") == tag {
 		t.Errorf("another: %d, ETag %s", w.Code, w.Header().Get("ETag"))
 	}
 	for _, header := range []string{"", `"x"`, `W/"x"`, ",,,"} {
@@ -218,7 +226,7 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 			{0, path, "10.0.0.2:3", []string{"X-Forwarded-For", "9.9.9.9"}, 429, "5"}, // not from a proxy
 			{0, path, "10.1.0.1:3", []string{"X-Forwarded-For", "9.9.9.9"}, 200, ""},
 			{0, path, "10.1.0.2:3", []string{"X-Forwarded-For", "9.9.9.9"}, 429, "5"},
-			{0, path, "10.1.0.1:3", []string{"X-Forwarded-For", "8.8.8.8, 9.9.9.9"}, 429, "5"}, // the client's own invention
+			{0, path, "10.1.0.1:3", []string{"X-Forwarded-For", "8.8.8.8, 9.9.9.9"}, 429, "5"}, // its own invention
 			{0, path, "10.1.0.1:3", []string{"X-Forwarded-For", "9.9.9.8"}, 200, ""},
 			{3900 * time.Millisecond, path, "10.0.0.1:1", nil, 429, "2"},
 			{4999 * time.Millisecond, path, "10.0.0.1:1", nil, 429, "1"},
@@ -228,10 +236,11 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 			time.Sleep(step.after - time.Since(began)) // of the bubble's clock
 			w := asked(t, routes, step.path, step.from, step.header...)
 			if w.Code != step.status || w.Header().Get("Retry-After") != step.retry {
-				t.Errorf("step %d: %d, Retry-After %q; want %d, %q", i, w.Code, w.Header().Get("Retry-After"), step.status,
-					step.retry)
+				t.Errorf("step %d: %d, Retry-After %q; want %d, %q",
+					i, w.Code, w.Header().Get("Retry-After"), step.status, step.retry)
 			}
-			if got, want := w.Header().Get("Link"), `</api/v1/events>; rel="monitor"; type="text/event-stream"`; got != want {
+			if got, want := w.Header().Get("Link"),
+				`</api/v1/events>; rel="monitor"; type="text/event-stream"`; got != want {
 				t.Errorf("step %d: Link %q, want %q", i, got, want)
 			}
 			if w.Code == http.StatusTooManyRequests && !strings.Contains(w.Body.String(), EventsPath) {
@@ -256,7 +265,8 @@ func TestBurst(t *testing.T) {
 		w := asked(t, routes, path, from, "Accept", "application/json")
 		var refusal struct{ Error string }
 		if err := json.Unmarshal(w.Body.Bytes(), &refusal); err != nil || w.Code != http.StatusTooManyRequests ||
-			!strings.Contains(refusal.Error, "asked too often") || w.Header().Get("Content-Type") != "application/json" {
+			!strings.Contains(refusal.Error, "asked too often") ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%d %v: %v", w.Code, w.Header(), w.Body)
 		}
 		time.Sleep(time.Second) // of the bubble's clock

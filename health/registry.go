@@ -166,7 +166,8 @@ func checkName(what, name string) error {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
 	})
 	if name == "" || len(name) > 63 || foreign {
-		return fmt.Errorf("health: %s %q: a name has lower-case letters, digits, '-' and '_' only, from 1 to 63 of them",
+		return fmt.Errorf("health: %s %q: a name has lower-case letters, digits, '-' and '_' only, from 1 "+
+			"to 63 of them",
 			what, name)
 	}
 	return nil

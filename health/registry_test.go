@@ -63,8 +63,9 @@ func TestRunChoosesAndOrders(t *testing.T) {
 		t.Errorf("live checks are %q", got)
 	}
 	got := r.Run(t.Context(), health.Ready, nil)
-	if names(got) != "a b" || !errors.Is(got[0].Err, broken) || got[1].Err == nil || !strings.Contains(got[1].Err.Error(),
-		"panicked: oh") {
+	if names(got) != "a b" || !errors.Is(got[0].Err, broken) || got[1].Err == nil ||
+		!strings.Contains(got[1].Err.Error(),
+			"panicked: oh") {
 		t.Errorf("ready checks answer %v", got)
 	}
 	if got := names(r.Run(t.Context(), health.Live|health.Ready,

@@ -44,8 +44,8 @@ type Route struct {
 
 // Config describes a Server.
 type Config struct {
-	// Addr is where to listen: an address and a port, of which 0 is any free one. "" means "127.0.0.1:0". Addresses beyond
-	// loopback need Access.
+	// Addr is where to listen: an address and a port, of which 0 is any free one. "" means "127.0.0.1:0". Addresses
+	// beyond loopback need Access.
 	Addr string
 
 	// Access says who may ask; the zero Access is anybody on this host.
@@ -63,13 +63,13 @@ type Config struct {
 	// Publisher has the snapshot that /api/v1/ras, ranks, comms and verdicts answer with; nil leaves them out.
 	Publisher *Publisher
 
-	// MinPollInterval is how long a client waits between two queries of one of those; an earlier one is refused with 429.
-	// 0 refuses nobody. PollBurst is how many queries it may make before it has to wait; 0 means 1.
+	// MinPollInterval is how long a client waits between two queries of one of those; an earlier one is refused with
+	// 429. 0 refuses nobody. PollBurst is how many queries it may make before it has to wait; 0 means 1.
 	MinPollInterval time.Duration
 	PollBurst       int
 
-	// TrustedProxies are the addresses whose X-Forwarded-For is believed: behind a proxy, the client is the one that the
-	// proxy names.
+	// TrustedProxies are the addresses whose X-Forwarded-For is believed: behind a proxy, the client is the one that
+	// the proxy names.
 	TrustedProxies []netip.Prefix
 
 	// Title heads the index; "" means "Carillon".

@@ -175,7 +175,9 @@ func TestListenRefuses(t *testing.T) {
 		"want host:port":                 {Registry: &health.Registry{}, Addr: "127.0.0.1"},
 		"port 0 takes any":               {Registry: &health.Registry{}, Addr: taken.Addr().String()},
 		"no handler":                     {Registry: &health.Registry{}, Routes: []health.Route{{Path: "/x"}}},
-		"starts with /":                  {Registry: &health.Registry{}, Routes: []health.Route{{Path: "x", Handler: noop}}},
+		"starts with /": {
+			Registry: &health.Registry{}, Routes: []health.Route{{Path: "x", Handler: noop}},
+		},
 		`"/a" is taken`: {Registry: &health.Registry{}, Routes: []health.Route{
 			{Path: "/a", Handler: noop},
 			{Path: "/a", Handler: noop},
@@ -269,9 +271,9 @@ func TestCommOf(t *testing.T) {
 	slots := []tape.Slot{
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 1, Size: 4, Nodes: 2, Engine: "host"},
-			State:    lifecycle.StateReady, Launched: 8, Completed: 7, Wait: 3, WaitSince: 97 * second, OpStart: 90 * second,
-			Phase: tape.PhaseTransfer,
-			Op:    tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 4096},
+			State:    lifecycle.StateReady, Launched: 8, Completed: 7, Wait: 3, WaitSince: 97 * second,
+			OpStart: 90 * second, Phase: tape.PhaseTransfer,
+			Op: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 4096},
 		},
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{2}, Parent: lifecycle.CommID{1}, Name: "rails", Size: 2},
@@ -289,11 +291,12 @@ func TestCommOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal([]byte(`[
-		{"id": "01000000000000000000000000000000", "name": "world", "rank": 1, "size": 4, "nodes": 2, "engine": "host", "state": "ready",
-		 "launched": 8, "completed": 7, "in_flight": {"call": "all_reduce", "seq": 8, "bytes": 4096, "dtype": "float32", "phase": "transfer",
+		{"id": "01000000000000000000000000000000", "name": "world", "rank": 1, "size": 4, "nodes": 2,
+		 "engine": "host", "state": "ready", "launched": 8, "completed": 7,
+		 "in_flight": {"call": "all_reduce", "seq": 8, "bytes": 4096, "dtype": "float32", "phase": "transfer",
 		 "age_seconds": 10, "wait_rank": 3, "wait_seconds": 3}},
-		{"id": "02000000000000000000000000000000", "parent": "01000000000000000000000000000000", "name": "rails", "rank": 0, "size": 2,
-		 "state": "initializing", "launched": 0, "completed": 0}
+		{"id": "02000000000000000000000000000000", "parent": "01000000000000000000000000000000", "name": "rails",
+		 "rank": 0, "size": 2, "state": "initializing", "launched": 0, "completed": 0}
 	]`), &want); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ func fenced(t *testing.T, n int, atEnd bool) []byte {
 	t.Helper()
 	page := syscall.Getpagesize()
 	inner := (n + page - 1) / page * page
-	m, err := syscall.Mmap(-1, 0, inner+2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	m, err := syscall.Mmap(-1, 0, inner+2*page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}

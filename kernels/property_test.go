@@ -115,7 +115,8 @@ func TestPiecesMakeTheWhole(t *testing.T) {
 func FuzzReduce(f *testing.F) {
 	for dt := range numDataTypes {
 		a, b := pairs(dt)
-		f.Add(uint8(dt), uint8(dt)%4, uint8(7*dt), float64(dt)-3.5, append(a[:min(400, len(a))], b[:min(400, len(b))]...))
+		f.Add(uint8(dt), uint8(dt)%4, uint8(7*dt), float64(dt)-3.5,
+			append(a[:min(400, len(a))], b[:min(400, len(b))]...))
 	}
 	f.Fuzz(func(t *testing.T, dtByte, opByte, off uint8, factor float64, data []byte) {
 		dt, op := DataType(dtByte)%numDataTypes, Reduction(opByte)%numReductions

@@ -127,6 +127,7 @@ func eightBits[T E4M3 | E5M2](widen func(T) float32, round func(float32) T) [Min
 		return func(dst, a, b []byte) { lookUp(dst, a, b, results()) }
 	}
 	return [...]Reducer{
-		Sum: looked(add[float32]), Prod: looked(mul[float32]), Max: looked(greatest[float32]), Min: looked(least[float32]),
+		Sum: looked(add[float32]), Prod: looked(mul[float32]), Max: looked(greatest[float32]),
+		Min: looked(least[float32]),
 	}
 }

@@ -61,7 +61,8 @@ func inBlocks(k kernel, dst, a, b []byte) {
 	d, x, y := unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(a)),
 		unsafe.Pointer(unsafe.SliceData(b))
 	for done := 0; done < len(dst); done += block {
-		k((*byte)(unsafe.Add(d, done)), (*byte)(unsafe.Add(x, done)), (*byte)(unsafe.Add(y, done)), min(block, len(dst)-done))
+		k((*byte)(unsafe.Add(d, done)), (*byte)(unsafe.Add(x, done)), (*byte)(unsafe.Add(y, done)),
+			min(block, len(dst)-done))
 	}
 }
 

@@ -54,7 +54,9 @@ func TestVectorsAgreeAtEveryOffset(t *testing.T) {
 			want := make([]byte, len(a))
 			plain(want, a, b)
 			for off := range 64 {
-				for _, offs := range [][3]int{{off, 0, 0}, {0, off, 0}, {0, 0, off}, {off, off, off}, {off, 63 - off, off ^ 21}} {
+				for _, offs := range [][3]int{
+					{off, 0, 0}, {0, off, 0}, {0, 0, off}, {off, off, off}, {off, 63 - off, off ^ 21},
+				} {
 					if d := diff(dt, a, b, reduceAt(t, vector, a, b, offs[0], offs[1], offs[2]), want); d != "" {
 						t.Fatalf("offsets %v: %s", offs, d)
 					}

@@ -79,7 +79,10 @@ var codes = []fact{
 	{CodeLeaked, "leaked", ncclInvalidUsage, "it was never destroyed", ""},
 	{CodeUnfinished, "unfinished", ncclInvalidUsage, "it was destroyed with operations in flight", ""},
 
-	{CodeRankDead, "rank_dead", ncclRemoteError, "the process of %s has ended", "find the reason in that rank's output"},
+	{
+		CodeRankDead, "rank_dead", ncclRemoteError, "the process of %s has ended",
+		"find the reason in that rank's output",
+	},
 	{
 		CodeNotJoined, "not_joined", ncclRemoteError, "%s has not arrived",
 		"see whether that rank was started, with the same unique id and size",

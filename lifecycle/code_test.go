@@ -56,8 +56,8 @@ func TestNames(t *testing.T) {
 
 func TestCodeNCCL(t *testing.T) {
 	for code, want := range map[Code]int{
-		CodeOK: 0, CodeSystem: 2, CodeInternal: 3, CodeInvalidArgument: 4, CodeDestroyed: 5, CodeFailed: 5, CodeRankDead: 6,
-		CodeTimeout:    6,
+		CodeOK: 0, CodeSystem: 2, CodeInternal: 3, CodeInvalidArgument: 4, CodeDestroyed: 5, CodeFailed: 5,
+		CodeRankDead: 6, CodeTimeout: 6,
 		CodeCanceled:   6,
 		CodeInProgress: 7, Code(999): 3,
 	} {

@@ -61,8 +61,8 @@ func (id *CommID) UnmarshalText(text []byte) error {
 func ParseCommID(text string) (CommID, error) {
 	var id CommID
 	if len(text) != hex.EncodedLen(len(id)) {
-		return CommID{}, invalid("a communicator's id is %d hexadecimal digits; %.100q has %d bytes", hex.EncodedLen(len(id)),
-			text, len(text))
+		return CommID{}, invalid("a communicator's id is %d hexadecimal digits; %.100q has %d bytes",
+			hex.EncodedLen(len(id)), text, len(text))
 	}
 	if _, err := hex.Decode(id[:], []byte(text)); err != nil {
 		return CommID{}, invalid("a communicator's id is %d hexadecimal digits; %q has others in it",

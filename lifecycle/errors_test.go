@@ -11,8 +11,9 @@ import (
 
 var sentinels = map[Code]error{
 	CodeInProgress: ErrInProgress, CodeInvalidArgument: ErrInvalidArgument, CodeInvalidUsage: ErrInvalidUsage,
-	CodeInitializing: ErrInitializing, CodeFinalized: ErrFinalized, CodeDestroyed: ErrDestroyed, CodeAborted: ErrAborted,
-	CodeFailed: ErrFailed, CodeRevoked: ErrRevoked, CodeLeaked: ErrLeaked, CodeUnfinished: ErrUnfinished,
+	CodeInitializing: ErrInitializing, CodeFinalized: ErrFinalized, CodeDestroyed: ErrDestroyed,
+	CodeAborted: ErrAborted,
+	CodeFailed:  ErrFailed, CodeRevoked: ErrRevoked, CodeLeaked: ErrLeaked, CodeUnfinished: ErrUnfinished,
 	CodeRankDead: ErrRankDead, CodeNotJoined: ErrNotJoined, CodeMismatch: ErrMismatch, CodeAbandoned: ErrAbandoned,
 	CodePeerAborted: ErrPeerAborted, CodeUnreachable: ErrUnreachable, CodeAuth: ErrAuth, CodeSystem: ErrSystem,
 	CodeTimeout:  ErrTimeout,
@@ -94,7 +95,8 @@ func TestErrorTexts(t *testing.T) {
 				Call: CallDestroy, Code: CodeDestroyed, State: StateDestroyed, Comm: comm, Name: "dp", Rank: 2,
 				Site: tidy, First: train, Detail: "do it once",
 			},
-			`destroy on communicator "dp" (9f86d081884c7d65, rank 2) at main.tidy (train.go:80), goroutine 1: it was already destroyed by main.train (train.go:42), goroutine 7, at 2026-03-01 12:00:01.500; do it once`,
+			`destroy on communicator "dp" (9f86d081884c7d65, rank 2) at main.tidy (train.go:80), goroutine 1: it was ` +
+				`already destroyed by main.train (train.go:42), goroutine 7, at 2026-03-01 12:00:01.500; do it once`,
 		},
 		{
 			&UsageError{Call: CallAllReduce, Code: CodeFailed, Comm: comm, Cause: io.EOF, Detail: "make a new one"},
@@ -122,11 +124,12 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{
 			&PeerError{
-				Code: CodeRankDead, Rank: 3, Comm: comm, Name: "dp", Self: 1, Seq: 17, Call: CallAllReduce, Since: moment,
-				Detail: "pid 4711 was killed by signal 9",
+				Code: CodeRankDead, Rank: 3, Comm: comm, Name: "dp", Self: 1, Seq: 17, Call: CallAllReduce,
+				Since: moment, Detail: "pid 4711 was killed by signal 9",
 			},
-			`all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 1): the process of rank 3 of "dp" has ended: ` +
-				`pid 4711 was killed by signal 9, waited for since 2026-03-01 12:00:01.500; find the reason in that rank's output`,
+			`all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 1): the process of rank 3 of ` +
+				`"dp" has ended: pid 4711 was killed by signal 9, waited for since 2026-03-01 12:00:01.500; find the ` +
+				`reason in that rank's output`,
 		},
 		{
 			&PeerError{Code: CodeUnreachable, Rank: -1, Err: io.EOF},
@@ -134,15 +137,22 @@ func TestErrorTexts(t *testing.T) {
 		},
 		{
 			&PeerError{Code: CodeTimeout, Rank: 2, Call: CallBarrier, Err: context.DeadlineExceeded},
-			`barrier: waiting for rank 2: the context's time was up first (context deadline exceeded); find what that rank is doing, or give the context more time`,
+			`barrier: waiting for rank 2: the context's time was up first (context deadline exceeded); find what ` +
+				`that rank is doing, or give the context more time`,
 		},
-		{&SystemError{Code: CodeSystem, Op: "create tape /tmp/x", Err: io.ErrShortWrite}, `create tape /tmp/x: short write`},
+		{
+			&SystemError{Code: CodeSystem, Op: "create tape /tmp/x", Err: io.ErrShortWrite},
+			`create tape /tmp/x: short write`,
+		},
 		{&SystemError{Code: CodeSystem}, `system error`},
 		{
 			&SystemError{Code: CodeCanceled, Op: "wait for rank 3", Err: context.Canceled},
 			`wait for rank 3: the context was canceled first: context canceled`,
 		},
-		{&SystemError{Code: CodeInternal, Op: "plan"}, `plan: internal error; this is a bug in Carillon, please report it`},
+		{
+			&SystemError{Code: CodeInternal, Op: "plan"},
+			`plan: internal error; this is a bug in Carillon, please report it`,
+		},
 		{ErrDestroyed, `carillon: destroyed`},
 	} {
 		if got := c.err.Error(); got != c.want {

@@ -18,8 +18,10 @@ func ExampleLife() {
 	life.Signal(lifecycle.EventInitDone, nil)
 	fmt.Println(life.State(), life.Check(lifecycle.CallAllReduce))
 
-	first := lifecycle.Site{Func: "main.train", File: "train.go", Line: 42, Goroutine: 7, Time: time.Date(2026, 3, 1, 12,
-		0, 0, 0, time.UTC)}
+	first := lifecycle.Site{
+		Func: "main.train", File: "train.go", Line: 42, Goroutine: 7,
+		Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+	}
 	if _, err := life.Do(lifecycle.CallDestroy, first); err == nil {
 		// Only the one that gets here waits for the operations in flight and frees the resources.
 		life.Signal(lifecycle.EventDestroyDone, nil)

@@ -230,7 +230,8 @@ func TestOneDestroyWins(t *testing.T) {
 		}
 		for i, err := range errs {
 			var refused *UsageError
-			if i != winner && (!errors.As(err, &refused) || refused.Code != CodeDestroyed || refused.First.Line != winner+1) {
+			if i != winner &&
+				(!errors.As(err, &refused) || refused.Code != CodeDestroyed || refused.First.Line != winner+1) {
 				t.Fatalf("destroy %d won, and destroy %d got %v", winner, i, err)
 			}
 		}
@@ -278,7 +279,8 @@ func TestRacedEndings(t *testing.T) {
 			}
 		}
 		if won[CallAbort] != 1 || life.State() != StateAborting {
-			t.Fatalf("abort is legal to the end; it took effect %d times, and the state is %v", won[CallAbort], life.State())
+			t.Fatalf("abort is legal to the end; it took effect %d times, and the state is %v",
+				won[CallAbort], life.State())
 		}
 		for _, err := range refused {
 			var usage *UsageError

@@ -30,7 +30,8 @@ var (
 	callNames = [numCalls]string{
 		"none", "init_rank", "init_rank_config", "init_rank_scalable", "init_all", "split", "shrink", "grow", "revoke",
 		"finalize", "destroy", "abort", "async_error", "wait", "group_start", "group_end", "all_reduce", "broadcast",
-		"reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv", "send_recv", "barrier",
+		"reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "send", "recv", "send_recv",
+		"barrier",
 	}
 	eventNames = [numEvents]string{
 		"none", "init_done", "init_failed", "finalize_done", "destroy_done", "abort_done", "async_failure",

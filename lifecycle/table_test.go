@@ -178,12 +178,13 @@ func tableDocument() string {
 	var b strings.Builder
 	b.WriteString("<!-- Generated from table.go and code.go by go generate; do not edit. -->\n\n" +
 		"# What a communicator may do\n\n" +
-		"A row is a call, a column the state that the communicator is in. `✓` is legal and changes no state; `→ state` is legal\n" +
-		"and leads to that state; a word alone is the code of the error, and nothing changes.\n" +
+		"A row is a call, a column the state that the communicator is in. `✓` is legal and changes no state;\n" +
+		"`→ state` is legal and leads to that state; a word alone is the code of the error, and nothing changes.\n" +
 		"On a non-blocking communicator, `initializing` is answered as `in_progress`.\n\n" +
-		"In `destroying`, Destroy was called and has not ended: operations in flight are awaited, and nothing is freed yet. To its\n" +
-		"user the communicator is `destroyed` already; only Abort is legal, the way out of a Destroy that hangs. In `aborting`, Abort\n" +
-		"was called and has not ended: operations in flight are being cancelled, and no call is legal.\n\n")
+		"In `destroying`, Destroy was called and has not ended: operations in flight are awaited, and nothing is\n" +
+		"freed yet. To its user the communicator is `destroyed` already; only Abort is legal, the way out of a\n" +
+		"Destroy that hangs. In `aborting`, Abort was called and has not ended: operations in flight are being\n" +
+		"cancelled, and no call is legal.\n\n")
 	header(&b, "call")
 	for _, c := range Calls() {
 		fmt.Fprintf(&b, "| **%v** |", c)
@@ -200,7 +201,8 @@ func tableDocument() string {
 		b.WriteString("\n")
 	}
 	b.WriteString("\n# What happens to a communicator\n\n" +
-		"A row is an event that the runtime reports. An empty cell is an event that comes too late and changes nothing.\n\n")
+		"A row is an event that the runtime reports. An empty cell is an event that comes too late and changes " +
+		"nothing.\n\n")
 	header(&b, "event")
 	for _, e := range Events() {
 		fmt.Fprintf(&b, "| **%v** |", e)

@@ -53,8 +53,8 @@ func NewUniqueID(addr string) (UniqueID, error) {
 // place by different names.
 func UniqueIDFromSecret(seed []byte, addr string) (UniqueID, error) {
 	if len(seed) == 0 {
-		return UniqueID{}, invalid("the seed of a unique id is empty; give the bytes that all ranks of the job share and " +
-			"nobody else knows")
+		return UniqueID{}, invalid("the seed of a unique id is empty; give the bytes that all ranks of the " +
+			"job share and nobody else knows")
 	}
 	var id UniqueID
 	if err := id.setAddress(addr); err != nil {
@@ -85,11 +85,12 @@ func (id UniqueID) Valid() error {
 		return invalid("the unique id is all zeros; one rank makes it with NewUniqueID and carries it to the others")
 	}
 	if !bytes.Equal(id[:3], []byte(uidVersion[:3])) {
-		return invalid("these 128 bytes are not a Carillon unique id; was it made by another library (ncclGetUniqueId), " +
-			"or carried incompletely?")
+		return invalid("these 128 bytes are not a Carillon unique id; was it made by another library " +
+			"(ncclGetUniqueId), or carried incompletely?")
 	}
 	if id[3] != uidVersion[3] {
-		return invalid("the unique id has layout %d, and this version of Carillon understands layout %d; run one version "+
+		return invalid("the unique id has layout %d, and this version of Carillon understands layout %d; run "+
+			"one version "+
 			"on all ranks", id[3], uidVersion[3])
 	}
 	if binary.LittleEndian.Uint32(id[uidChecksum:]) != id.checksum() {
@@ -97,7 +98,8 @@ func (id UniqueID) Valid() error {
 			"text, unchanged")
 	}
 	n := int(id[uidAddrLen])
-	if n > MaxAddress || id[uidReserved] != 0 || len(bytes.Trim(id[uidAddr+min(n, MaxAddress):uidReserved], "\x00")) != 0 {
+	if n > MaxAddress || id[uidReserved] != 0 ||
+		len(bytes.Trim(id[uidAddr+min(n, MaxAddress):uidReserved], "\x00")) != 0 {
 		return invalid("the unique id's address field is malformed; make the id with NewUniqueID")
 	}
 	return checkAddress(id.Address())
@@ -173,7 +175,8 @@ func ParseUniqueID(text string) (UniqueID, error) {
 	}
 	fields := strings.Split(rest, ".")
 	if len(fields) != 3 {
-		return UniqueID{}, invalid("a unique id's text has 3 parts between %q and the @; this one has %d; was it cut off?",
+		return UniqueID{}, invalid("a unique id's text has 3 parts between %q and the @; this one has %d; "+
+			"was it cut off?",
 			uidPrefix, len(fields))
 	}
 	var id UniqueID
@@ -188,7 +191,8 @@ func ParseUniqueID(text string) (UniqueID, error) {
 	} {
 		// The length goes first: hex.Decode trusts that dst is large enough.
 		if len(fields[i]) != hex.EncodedLen(len(to.dst)) {
-			return UniqueID{}, invalid("the %s of a unique id's text has %d hexadecimal digits; this one has %d bytes; was "+
+			return UniqueID{}, invalid("the %s of a unique id's text has %d hexadecimal digits; this one has "+
+				"%d bytes; was "+
 				"it cut off, or redacted?",
 				to.name, hex.EncodedLen(len(to.dst)), len(fields[i]))
 		}
@@ -221,12 +225,14 @@ func checkAddress(addr string) error {
 		return nil
 	}
 	if len(addr) > MaxAddress {
-		return invalid("the address %.100q has %d bytes, and a unique id holds %d; use a shorter name or the IP address",
+		return invalid("the address %.100q has %d bytes, and a unique id holds %d; use a shorter name or "+
+			"the IP address",
 			addr, len(addr), MaxAddress)
 	}
 	for i := range len(addr) {
 		if addr[i] <= ' ' || addr[i] > '~' || addr[i] == '@' {
-			return invalid("the address %q has the byte %q in it; allowed is host:port in printable ASCII without blanks or @",
+			return invalid("the address %q has the byte %q in it; allowed is host:port in printable ASCII "+
+				"without blanks or @",
 				addr, addr[i])
 		}
 	}

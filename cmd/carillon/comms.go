@@ -22,8 +22,8 @@ func newComms() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "comms [JOB]",
 		Short: "Show what the communicators of a job did, from its tapes",
-		Long: `Show what the communicators of a job did: one line each, with the acts of its life, and the trace id of each
-act. The tapes of the job's processes are read, dead processes' too.
+		Long: `Show what the communicators of a job did: one line each, with the acts of its life, and the trace id of
+each act. The tapes of the job's processes are read, dead processes' too.
 
 ` + jobHelp + ` or wrote last.`,
 		Example: `  carillon comms                       # the job of this host that wrote last
@@ -68,7 +68,8 @@ func readComms(dir string) (*commsReport, error) {
 		return nil, err
 	}
 	r := &commsReport{
-		Job: all.Job, Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed, processes: all.Processes,
+		Job: all.Job, Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed,
+		processes: all.Processes,
 	}
 	for _, p := range all.Problems {
 		r.Broken = append(r.Broken, p.String())

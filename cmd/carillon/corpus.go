@@ -28,9 +28,9 @@ func newCorpus() *cobra.Command {
 		Use:   "corpus",
 		Short: "Do things wrong in training jobs, and score what Carillon says of them",
 		Long: `Play jobs built like training (tensor, data, pipeline and expert parallel; blocking, with goroutines,
-asynchronous, in groups), each with a fault of a kind, two or none at a random moment, and score what Carillon says: live, by the agents
-of the job's processes, and after the job's end (left alone, cancelled, killed at once or in turn), by the post-mortem.
-What is right to say is known, as the fault was made.
+asynchronous, in groups), each with a fault of a kind, two or none at a random moment, and score what Carillon says:
+live, by the agents of the job's processes, and after the job's end (left alone, cancelled, killed at once or in
+turn), by the post-mortem. What is right to say is known, as the fault was made.
 
 Jobs are simulated, in virtual time, with the judge, the agents and the post-mortem that real jobs have. --processes
 plays jobs of real processes instead, five times faster than their faults say: each takes some seconds, and as many
@@ -57,7 +57,8 @@ most, and never in a healthy job, half a second at the median.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.IntVar(&s.trials, "trials", 25, "how many trials of each kind are simulated")
-	f.IntVar(&s.processes, "processes", 0, "instead, how many trials are played with real processes, of all kinds in turn")
+	f.IntVar(&s.processes, "processes", 0,
+		"instead, how many trials are played with real processes, of all kinds in turn")
 	f.IntVar(&s.most, "ranks", 32, "how many ranks a job has at most, 2 to 1024")
 	f.Uint64Var(&s.seed, "seed", 1, "the first trial's seed; the others follow it")
 	f.StringSliceVar(&s.kinds, "kind", nil, "only these kinds of faults")
@@ -110,7 +111,9 @@ func (s *study) draw() (all []trialOf, err error) {
 		for _, name := range s.kinds {
 			k := corpus.KindOf(name)
 			if k == nil {
-				return nil, fmt.Errorf("corpus: --kind is %q, and there is no such kind (completion and the table name all)", name)
+				return nil, fmt.Errorf(
+					"corpus: --kind is %q, and there is no such kind (completion and the table name all)", name,
+				)
 			}
 			kinds = append(kinds, k)
 		}

@@ -48,9 +48,10 @@ side, how many operations of which size there were and how long they took, and t
 order.
 
 ` + jobHelp + ` or wrote last. Tapes
-can be named one by one, too. Those of several hosts are copied into one folder, at any depth. Their clocks are put in order by what the ranks did
-together, and how sure that is is said. Tapes that were cut short, of other versions, or missing are said too, and the
-rest is used. A launcher.log beside them is what carillon run noted: how the processes ended, and why it ended them.
+can be named one by one, too. Those of several hosts are copied into one folder, at any depth. Their clocks are put in
+order by what the ranks did together, and how sure that is is said. Tapes that were cut short, of other versions, or
+missing are said too, and the rest is used. A launcher.log beside them is what carillon run noted: how the processes
+ended, and why it ended them.
 
 With --export, the spans that dead processes had not sent go to the collector of the OTEL_* variables, or of --endpoint:
 those of what they were in, and those of the last --window before their end, but for what a tape says was taken by the
@@ -153,8 +154,10 @@ func (a *postmortemFlags) run(cmd *cobra.Command, jobs []string) error {
 		return errors.New("--endpoint and --all are about --export, which is not there")
 	}
 	if cmd.Flags().Changed("endpoint") {
-		if to, err := url.Parse(a.endpoint); err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
-			return fmt.Errorf("--endpoint is %q, want a URL with http or https and a host, such as http://localhost:4318",
+		if to, err := url.Parse(a.endpoint); err != nil || to.Host == "" ||
+			to.Scheme != "http" && to.Scheme != "https" {
+			return fmt.Errorf("--endpoint is %q, want a URL with http or https and a host, such as "+
+				"http://localhost:4318",
 				a.endpoint)
 		}
 	}

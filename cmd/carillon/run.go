@@ -64,8 +64,8 @@ TORCHELASTIC_MAX_RESTARTS, as torchrun sets them; the exit code is that of the l
 With --sd-file, Prometheus finds the ranks: each gets a port for its health endpoint, and the file names them with the
 labels job, rank and host, as file_sd_configs reads it. It is there as long as the job.
 
-A rank that ends by os.Exit, a panic or a signal can't send its last spans. They are on its tape; when the job has ended,
-they are sent, once, if the OTEL_* variables of the ranks are the launcher's, too.
+A rank that ends by os.Exit, a panic or a signal can't send its last spans. They are on its tape; when the job has
+ended, they are sent, once, if the OTEL_* variables of the ranks are the launcher's, too.
 
 Tapes stay when the job has ended, for carillon postmortem. In the directory where they go by default, which is in
 memory, it keeps those of the last 20 jobs; CARILLON_TAPE_KEEP says another number, or off, and then it counts for
@@ -190,11 +190,13 @@ func sendLeft(cmd *cobra.Command, cfg *job.Config) {
 		err = fmt.Errorf("%s not taken", english.Plural(int(sent.Failed), "span was", "spans were"))
 		fallthrough
 	case err != nil:
-		fmt.Fprintf(note, "carillon: what ended ranks left on their tapes was not all sent (%v); the next job with the same "+
-			"OTEL_* variables tries again\n", err)
+		fmt.Fprintf(note,
+			"carillon: what ended ranks left on their tapes was not all sent (%v); the next job with the same "+
+				"OTEL_* variables tries again\n", err)
 	case sent.Spans > 0 && !cfg.Quiet:
 		fmt.Fprintf(note, "carillon: sent %s that %s left on %s\n", english.Plural(int(sent.Spans), "span", ""),
-			english.Plural(sent.Processes, "ended rank", ""), english.PluralWord(sent.Processes, "its tape", "their tapes"))
+			english.Plural(sent.Processes, "ended rank", ""),
+			english.PluralWord(sent.Processes, "its tape", "their tapes"))
 	}
 }
 
@@ -202,7 +204,8 @@ func sendLeft(cmd *cobra.Command, cfg *job.Config) {
 // SIGINT, which shells have every background job ignore. SIGPIPE is among them so that a closed output ends the job.
 func forwarded() []os.Signal {
 	all := []os.Signal{
-		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE,
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGPIPE,
 	}
 	return slices.DeleteFunc(all, func(sig os.Signal) bool { return sig != syscall.SIGINT && signal.Ignored(sig) })
 }

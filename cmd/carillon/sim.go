@@ -29,11 +29,11 @@ func newSim(stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Let faults happen to simulated jobs, and show how soon RAS tells which rank is at fault",
-		Long: `Simulate jobs with RAS, from 64 ranks up to 4096, in virtual time: real membership and real agents of each
-process, on a simulated network, and ranks that pass through collectives. Processes are killed and stopped, a machine
-is cut off, a rank sleeps, packets are lost and late. The table shows how soon it was told which rank is at fault,
-that nothing else was told, and what it costs each process. It takes some minutes, most of them for 4096 ranks; up to
-1024, half a minute.
+		Long: `Simulate jobs with RAS, from 64 ranks up to 4096, in virtual time: real membership and real agents of
+each process, on a simulated network, and ranks that pass through collectives. Processes are killed and stopped, a
+machine is cut off, a rank sleeps, packets are lost and late. The table shows how soon it was told which rank is at
+fault, that nothing else was told, and what it costs each process. It takes some minutes, most of them for 4096
+ranks; up to 1024, half a minute.
 
 All of it follows from the seed and repeats to the nanosecond, but what the analysis computes, which this machine's
 clock measures. Two exceptions: with a few seeds of small jobs, of up to ten processes, two timers of the membership
@@ -115,7 +115,8 @@ func wrong(results []meshed.Result) bool {
 
 func writeSimulated(w io.Writer, results []meshed.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\t\tkill\tmembers know\tstop\tmembers know\tcut\tsleep\tall\tanalysis\twrong\tquiet, a member\t\t\t")
+	fmt.Fprintln(t,
+		"\t\tkill\tmembers know\tstop\tmembers know\tcut\tsleep\tall\tanalysis\twrong\tquiet, a member\t\t\t")
 	fmt.Fprintln(t, "ranks\tmembers\ttold\tfirst – last\ttold\tfirst – "+
 		"last\ttold\ttold\tknow\tcomputes\ttold\tB/s\tpackets/s\tgrowth\t")
 	for i := range results {

@@ -26,8 +26,8 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [JOB]",
 		Short: "Say whether a running job is healthy, and which rank holds it up if not",
-		Long: `Say whether a running job is healthy: first the open verdicts, each with the evidence that it rests on; then
-its ranks by state, the communicators that are not idle, and what else is wrong.
+		Long: `Say whether a running job is healthy: first the open verdicts, each with the evidence that it rests on;
+then its ranks by state, the communicators that are not idle, and what else is wrong.
 
 ` + targetHelp + `
 
@@ -81,7 +81,8 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	}
 	if job != nil {
 		if targets = watch.Targets(job); len(targets) == 0 {
-			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); carillon postmortem "+
+			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); "+
+				"carillon postmortem "+
 				"%s tells what its tapes know",
 				term.Shown(job.Name), term.Shown(job.Dir))
 		}

@@ -22,10 +22,14 @@ func rankAt(t *testing.T, rank int, host string, ranks *[]health.Rank) *httptest
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(&endpoint.Snapshot{Schema: health.Schema, Time: time.Now(), Snapshot: health.Snapshot{
-			Job: "train", Rank: rank, Size: 3, Host: host, PID: 100 + rank, Ranks: *ranks,
-			Conditions: []health.Condition{{Code: "gpu_hot", Severity: bus.Warning, Text: "it is hot on host " + host}},
-		}})
+		_ = json.NewEncoder(w).Encode(&endpoint.Snapshot{
+			Schema: health.Schema, Time: time.Now(), Snapshot: health.Snapshot{
+				Job: "train", Rank: rank, Size: 3, Host: host, PID: 100 + rank, Ranks: *ranks,
+				Conditions: []health.Condition{
+					{Code: "gpu_hot", Severity: bus.Warning, Text: "it is hot on host " + host},
+				},
+			},
+		})
 	}))
 	t.Cleanup(s.Close)
 	*ranks = append(*ranks, health.Rank{Rank: rank, State: "alive", Host: host, PID: 100 + rank, URL: s.URL})

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// sweepTapes removes the tapes of older jobs from where the job's tapes will be, before those are made: its ranks may be
-// none of Carillon's. What can't be removed keeps no job from starting.
+// sweepTapes removes the tapes of older jobs from where the job's tapes will be, before those are made: its ranks may
+// not be Carillon's, and remove none. What can't be removed keeps no job from starting.
 func sweepTapes(cmd *cobra.Command, cfg *job.Config) error {
 	named := cmp.Or(cfg.TapeDir, os.Getenv(tape.DirVariable))
 	keep, err := tape.ParseKeep(os.Getenv(tape.KeepVariable), named != "")

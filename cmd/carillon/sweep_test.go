@@ -18,7 +18,9 @@ func oldJobs(t *testing.T, n int, keep, variable string, args ...string) (left [
 	t.Helper()
 	dir := t.TempDir()
 	for i := range n {
-		w, err := tape.Create(tape.Config{Dir: dir, Job: fmt.Sprintf("job-%d", i), Slots: 1, LifeRecords: 1, OpRecords: 1})
+		w, err := tape.Create(tape.Config{
+			Dir: dir, Job: fmt.Sprintf("job-%d", i), Slots: 1, LifeRecords: 1, OpRecords: 1,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,8 @@ type target struct {
 const jobHelp = `JOB is a job's name, or the folder of its tapes. Without it, and in a folder of several jobs, it is the
 one that started`
 
-const targetHelp = jobHelp + ` last. The processes' tapes say where their health endpoints are. A job of other hosts is found with --url,
+const targetHelp = jobHelp +
+	` last. The processes' tapes say where their health endpoints are. A job of other hosts is found with --url,
 which names the endpoint of any of its processes; all know the same verdicts, but each tells only of its own
 communicators and conditions. Those of other hosts, some of them in a large job, are asked, too, where their endpoints
 listen beyond loopback (CARILLON_HEALTH_ADDR). They get the token over TLS; in the clear only if --url names an
@@ -37,7 +38,8 @@ Endpoints that want a token get that of --token-file, CARILLON_HEALTH_TOKEN or C
 func (t *target) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&t.urls, "url", nil, "ask these health endpoints, http://host:port, in place of a job of this host")
+	f.StringSliceVar(&t.urls, "url", nil,
+		"ask these health endpoints, http://host:port, in place of a job of this host")
 	f.StringVar(&t.token, "token", "",
 		"the token that they want (others of this host can see it here: rather use --token-file)")
 	f.StringVar(&t.tokenFile, "token-file", "", "a file whose first line is the token")

@@ -19,7 +19,8 @@ type buildInfo struct {
 
 func readBuildInfo() buildInfo {
 	info := buildInfo{
-		Version: node.Version(), Commit: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Version: node.Version(), Commit: "unknown", Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if recorded, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range recorded.Settings {

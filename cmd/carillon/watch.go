@@ -98,7 +98,9 @@ func (l *watchFlags) run(ctx context.Context, args []string) error {
 	result := watch.End{Job: job == nil && len(targets) == 0}
 	for {
 		if !result.Job {
-			result = watch.Run(ctx, watch.Config{Client: client, Job: job, Targets: targets, Display: display, Least: least})
+			result = watch.Run(ctx, watch.Config{
+				Client: client, Job: job, Targets: targets, Display: display, Least: least,
+			})
 		}
 		if !result.Job || !l.follow {
 			break

@@ -63,7 +63,8 @@ func parse(r io.Reader) ([]sample, error) {
 			n, err := strconv.Atoi(field)
 			if err != nil || n < 0 || n > limit {
 				line, column := lines.FieldPos(i)
-				return nil, fmt.Errorf("line %d, column %d: %q is not a number from 0 to %d", line, column, field, limit)
+				return nil, fmt.Errorf("line %d, column %d: %q is not a number from 0 to %d",
+					line, column, field, limit)
 			}
 			if i < pixels {
 				s.pixels[i] = float32(n) / darkest

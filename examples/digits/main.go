@@ -54,7 +54,8 @@ func parseFlags(args []string) (s settings, err error) {
 	s.seed = 1
 	flags := flag.NewFlagSet("digits", flag.ContinueOnError)
 	flags.IntVar(&s.epochs, "epochs", 30, "how often to go through the training samples")
-	flags.BoolVar(&s.elastic, "elastic", false, "go on with the other ranks when some die (see carillon run --min-ranks)")
+	flags.BoolVar(&s.elastic, "elastic", false,
+		"go on with the other ranks when some die (see carillon run --min-ranks)")
 	flags.StringVar(&s.weights, "weights", "", "a file for the trained weights, as little-endian float32")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -74,7 +75,8 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	n, err := node.Start(ctx, node.FromEnv(), node.WithSignals(false)) // main handles SIGTERM: ctx ends, and Stop exports
+	// main handles SIGTERM: then ctx ends, and Stop exports what there is.
+	n, err := node.Start(ctx, node.FromEnv(), node.WithSignals(false))
 	if err != nil {
 		return err
 	}

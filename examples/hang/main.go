@@ -70,7 +70,8 @@ func parseFlags(args []string) (s settings, err error) {
 }
 
 func run(ctx context.Context, s settings) (err error) {
-	n, err := node.Start(ctx, node.FromEnv(), node.WithSignals(false)) // main handles SIGTERM: ctx ends, and Stop exports
+	// main handles SIGTERM: then ctx ends, and Stop exports what there is.
+	n, err := node.Start(ctx, node.FromEnv(), node.WithSignals(false))
 	if err != nil {
 		return err
 	}

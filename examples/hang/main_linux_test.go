@@ -55,7 +55,8 @@ func program(t *testing.T, ranks int, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
-	cmd.Env = append(cmd.Env, ranksVariable+"="+strconv.Itoa(ranks), "OTEL_TRACES_EXPORTER=none", "CARILLON_TAPE_DIR="+t.TempDir())
+	cmd.Env = append(cmd.Env, ranksVariable+"="+strconv.Itoa(ranks), "OTEL_TRACES_EXPORTER=none",
+		"CARILLON_TAPE_DIR="+t.TempDir())
 	return cmd
 }
 

@@ -25,7 +25,8 @@ func (r *rank) show(health string, missing int64) {
 	job, tapes := whereabouts()
 	var b strings.Builder
 	fmt.Fprintf(&b,
-		"job %s: for %v, rank %d of %d will not make the call that the others are in. Meanwhile, in another terminal:\n",
+		"job %s: for %v, rank %d of %d will not make the call that the others are in. Meanwhile, in "+
+			"another terminal:\n",
 		job, r.lasts, r.missing, r.world.Size())
 	command := func(what, line string) { fmt.Fprintf(&b, "\n  %s:\n    %s\n", what, line) }
 	if health == "" {
@@ -38,8 +39,8 @@ func (r *rank) show(health string, missing int64) {
 		command("its health", "curl -s '"+health+"/healthz?verbose'")
 		command("its metrics: what is in flight, and what stalls (CARILLON_STALL_THRESHOLD says from when on)",
 			"curl -s "+health+"/metrics | grep -E '^ccl_(operations_in_flight|operation_oldest|stalled|stall_age)'")
-		b.WriteString("\n  In Prometheus, with the alerts that fire: run one with dashboards/prometheus.yml, which finds " +
-			"the ranks of a job that is started by\n" +
+		b.WriteString("\n  In Prometheus, with the alerts that fire: run one with dashboards/prometheus.yml, " +
+			"which finds the ranks of a job that is started by\n" +
 			"  carillon run -n 4 --sd-file /run/carillon/hang.json -- bin/hang (dashboards/README.md has more).\n")
 	}
 	if exported() {
@@ -51,7 +52,8 @@ func (r *rank) show(health string, missing int64) {
 		command("no spans leave the process; start a Jaeger, and then this program again, with "+
 			"OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318", "make jaeger")
 	}
-	command("all ranks side by side, from their tapes, now or when they are dead", carillonCommand()+" postmortem "+tapes)
+	command("all ranks side by side, from their tapes, now or when they are dead",
+		carillonCommand()+" postmortem "+tapes)
 	command(fmt.Sprintf("rank %d dies, and the others say so at once", r.missing), fmt.Sprintf("kill -9 %d", missing))
 	b.WriteString("\n")
 	fmt.Print(b.String())

@@ -33,7 +33,8 @@ var mistakes = []mistake{
 	},
 	{
 		title: "Destroyed too early", make: destroyedTooEarly, span: semconv.SpanDestroy,
-		why: "Operations are in flight and will not end: Destroy waits as long as its context, then says for what it waited.",
+		why: "Operations are in flight and will not end: Destroy waits as long as its context, then says for " +
+			"what it waited.",
 	},
 	{
 		title: "Never destroyed: nobody holds it any more", make: leaked, span: semconv.SpanLeak,
@@ -50,8 +51,8 @@ var mistakes = []mistake{
 	{
 		title: "Split while a group job is unfinished", make: splitInProgress, span: semconv.SpanSplit,
 		opts: []ccl.Option{ccl.NonBlocking()},
-		why: "NCCL completed the job at the wrong time here, and crashed later, elsewhere. The answer is: not yet. It " +
-			"is no error.",
+		why: "NCCL completed the job at the wrong time here, and crashed later, elsewhere. The answer is: " +
+			"not yet. It is no error.",
 	},
 	{
 		title: "GroupEnd twice", make: endedTwice, span: semconv.SpanGroup,

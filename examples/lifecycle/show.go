@@ -96,7 +96,8 @@ func failures(store *trace.Store, name string) []trace.Span {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b trace.Span) int {
-		return cmp.Or(cmp.Compare(a.Attributes.Get(semconv.Rank), b.Attributes.Get(semconv.Rank)), a.Start.Compare(b.Start))
+		return cmp.Or(cmp.Compare(a.Attributes.Get(semconv.Rank), b.Attributes.Get(semconv.Rank)),
+			a.Start.Compare(b.Start))
 	})
 	return found
 }

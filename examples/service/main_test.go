@@ -36,11 +36,12 @@ func (k *kept) Shutdown(context.Context) error {
 	return nil
 }
 
-// TestService scrapes the service once, and finds its own metrics, Go's and Carillon's, each once; its exporter gets its
-// own spans and Carillon's; its log gets Carillon's lines, and its mux has Carillon's pages.
+// TestService scrapes the service once, and finds its own metrics, Go's and Carillon's, each once; its exporter gets
+// its own spans and Carillon's; its log gets Carillon's lines, and its mux has Carillon's pages.
 func TestService(t *testing.T) {
 	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OTEL_") || strings.HasPrefix(name, "CARILLON_") {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OTEL_") ||
+			strings.HasPrefix(name, "CARILLON_") {
 			t.Setenv(name, "")
 		}
 	}
@@ -108,12 +109,15 @@ func scrape(t *testing.T, mux http.Handler) {
 			t.Errorf("%s is there twice", series[i])
 		}
 	}
-	for _, want := range []string{"go_goroutines", "process_cpu_seconds_total", "mean_requests_total", "ccl_communicators"} {
+	for _, want := range []string{
+		"go_goroutines", "process_cpu_seconds_total", "mean_requests_total", "ccl_communicators",
+	} {
 		if families[want] == nil {
 			t.Errorf("%s is missing", want)
 		}
 	}
-	if all := families["ccl_operations_total"]; all == nil || !strings.Contains(fmt.Sprint(all.GetMetric()), "all_reduce") {
+	if all := families["ccl_operations_total"]; all == nil ||
+		!strings.Contains(fmt.Sprint(all.GetMetric()), "all_reduce") {
 		t.Errorf("the all-reduces are not counted: %v", all)
 	}
 }

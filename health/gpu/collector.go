@@ -12,10 +12,10 @@ import (
 
 // The metrics' descriptions. Counters are the driver's own, except for Xids, which the Monitor counts.
 var (
-	devicesDesc = describe(semconv.MetricGPUDevices, "GPUs that the process watches, by state; all 0 where there is none.",
-		semconv.LabelState)
-	xidDesc = describe(semconv.MetricGPUXidErrors, "Xid errors that the driver reported since the process began to watch.",
-		semconv.LabelGPU, semconv.LabelXid)
+	devicesDesc = describe(semconv.MetricGPUDevices,
+		"GPUs that the process watches, by state; all 0 where there is none.", semconv.LabelState)
+	xidDesc = describe(semconv.MetricGPUXidErrors,
+		"Xid errors that the driver reported since the process began to watch.", semconv.LabelGPU, semconv.LabelXid)
 	eccDesc = describe(semconv.MetricGPUECCErrors, "Memory errors since the driver was loaded.",
 		semconv.LabelGPU, semconv.LabelType)
 	nvlinkDesc = describe(semconv.MetricGPUNVLinkErrors, "Replays, recoveries and CRC errors of all NVLinks.",
@@ -34,7 +34,9 @@ var _ prometheus.Collector = (*Monitor)(nil)
 
 // Describe implements prometheus.Collector.
 func (m *Monitor) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{devicesDesc, xidDesc, eccDesc, nvlinkDesc, throttledDesc, usedDesc, totalDesc} {
+	for _, d := range []*prometheus.Desc{
+		devicesDesc, xidDesc, eccDesc, nvlinkDesc, throttledDesc, usedDesc, totalDesc,
+	} {
 		ch <- d
 	}
 }

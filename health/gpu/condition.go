@@ -29,7 +29,7 @@ const (
 	CodeRemap      = "gpu_row_remap"   // memory rows wait to be replaced, or can't be
 	CodeNVLinkDown = "gpu_nvlink_down" // an NVLink that was up is down
 	CodeNVLink     = "gpu_nvlink"      // NVLinks made errors; forgotten after Remembered
-	CodeThrottled  = "gpu_throttled"   // the GPU runs slower than it could, for another reason than its normal power limit
+	CodeThrottled  = "gpu_throttled"   // the GPU is slowed down, by something else than its normal power limit
 	CodeLost       = "gpu_lost"        // the GPU doesn't answer any more: off the bus, or in need of a reset
 	CodeHung       = "gpu_nvml_hung"   // NVML doesn't answer, and nothing new is known
 	CodeUnreadable = "gpu_nvml"        // there is a driver, but it can't be used

@@ -43,7 +43,7 @@ type Config struct {
 type Event struct {
 	Type      string // one of semconv's EventGPU… types
 	Time      time.Time
-	Condition Condition // what it is about: the condition that opened or got worse, or that ended, for EventGPURecovered
+	Condition Condition // the one that opened or got worse, or that ended, for EventGPURecovered
 }
 
 // Monitor watches the GPUs of a process. It is safe for concurrent use, and never waits for NVML longer than Deadline.

@@ -89,7 +89,8 @@ func (d *nvmlDriver) find(entry string, all []device) device {
 		return nil
 	}
 	for _, dev := range all {
-		if id := dev.identity(); id.label == entry || strings.HasPrefix(entry, "GPU-") && strings.HasPrefix(id.uuid, entry) {
+		if id := dev.identity(); id.label == entry ||
+			strings.HasPrefix(entry, "GPU-") && strings.HasPrefix(id.uuid, entry) {
 			return dev
 		}
 	}

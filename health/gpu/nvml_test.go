@@ -63,8 +63,8 @@ func labels(devices []device) string {
 
 func TestNVMLDevicesAndVisibility(t *testing.T) {
 	for value, want := range map[string]string{
-		"all": "0 1 2 3 4 5 6 7", "2,0": "2 0", "GPU-000000a3": "3", "GPU-000000a3-0000,1": "3 1", "9,1": "", "1,9,2": "1",
-		"MIG-x": "", "": "",
+		"all": "0 1 2 3 4 5 6 7", "2,0": "2 0", "GPU-000000a3": "3", "GPU-000000a3-0000,1": "3 1", "9,1": "",
+		"1,9,2": "1", "MIG-x": "", "": "",
 	} {
 		d := &nvmlDriver{lib: dgx()}
 		got, err := d.devices(parseVisible(value, value != "all"))
@@ -111,7 +111,8 @@ func TestNVMLReading(t *testing.T) {
 	if want := []string{powerCap, "hw_thermal"}; !slices.Equal(r.Throttled, want) {
 		t.Errorf("throttled: %q, want %q", r.Throttled, want)
 	}
-	if want := []int{0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11}; !slices.Equal(r.NVLink.Up, want) || r.NVLink.Errors != 3*(66-3) {
+	if want := []int{0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11}; !slices.Equal(r.NVLink.Up, want) ||
+		r.NVLink.Errors != 3*(66-3) {
 		t.Errorf("links: %+v, want %v up and %d errors", r.NVLink, want, 3*(66-3))
 	}
 	for ret, want := range map[nvml.Return]error{

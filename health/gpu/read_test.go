@@ -29,7 +29,9 @@ func TestWhatReadingsTell(t *testing.T) {
 				[]string{"gpu.throttled gpu_throttled 0"},
 				"GPU 0: it is throttled: hw_thermal, at 91 °C",
 			},
-			{"cool", func(g *fakeDevice) { g.tells.Throttled = []string{} }, []string{"gpu.recovered gpu_throttled 0"}, ""},
+			{"cool", func(g *fakeDevice) {
+				g.tells.Throttled = []string{}
+			}, []string{"gpu.recovered gpu_throttled 0"}, ""},
 			{
 				"link errors", func(g *fakeDevice) { g.tells.NVLink = &NVLink{Up: []int{0, 1}, Errors: 8} },
 				[]string{"gpu.nvlink gpu_nvlink 0"},
@@ -123,7 +125,8 @@ func TestMetricsWithoutGPU(t *testing.T) {
 	d := newFake()
 	d.missing = errNoDriver
 	watched(t, d, func(t *testing.T, m *Monitor, _ *told) {
-		const want = "ccl_gpu_devices{state=\"lost\"} 0\nccl_gpu_devices{state=\"ok\"} 0\nccl_gpu_devices{state=\"unread\"} 0\n"
+		const want = "ccl_gpu_devices{state=\"lost\"} 0\nccl_gpu_devices{state=\"ok\"} " +
+			"0\nccl_gpu_devices{state=\"unread\"} 0\n"
 		if got := gathered(t, m); got != want {
 			t.Errorf("metrics:\n%s\nwant:\n%s", got, want)
 		}
@@ -169,7 +172,9 @@ func TestVisibleDevices(t *testing.T) {
 }
 
 func TestXids(t *testing.T) {
-	for _, number := range []uint64{13, 31, 43, 45, 48, 61, 62, 63, 64, 68, 69, 74, 79, 92, 94, 95, 109, 119, 120, 140} {
+	for _, number := range []uint64{
+		13, 31, 43, 45, 48, 61, 62, 63, 64, 68, 69, 74, 79, 92, 94, 95, 109, 119, 120, 140,
+	} {
 		if _, ok := catalogue[number]; !ok {
 			t.Errorf("Xid %d is not in the catalogue", number)
 		}

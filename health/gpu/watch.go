@@ -134,5 +134,6 @@ func (g *gpuState) condition(code, text string) Condition {
 }
 
 func (g *gpuState) uncorrected() Condition {
-	return g.condition(CodeECC, "its memory had errors that could not be corrected; results since then can't be trusted")
+	return g.condition(CodeECC,
+		"its memory had errors that could not be corrected; results since then can't be trusted")
 }

@@ -26,26 +26,27 @@ func (x Xid) String() string { return fmt.Sprintf("Xid %d (%s)", x.Number, x.Nam
 // What to do.
 const (
 	adviseProgram = "find the kernel at fault with compute-sanitizer; the GPU is well if other programs run on it"
-	adviseReset   = "drain the node and reset the GPU (nvidia-smi --gpu-reset) or reboot; if it comes again, test the " +
-		"GPU with dcgmi diag -r 3"
-	adviseCycle = "drain the node and power-cycle it; look at power, cooling and seating, and at the kernel's log for " +
-		"PCIe errors"
+	adviseReset   = "drain the node and reset the GPU (nvidia-smi --gpu-reset) or reboot; if it comes " +
+		"again, test the GPU with dcgmi diag -r 3"
+	adviseCycle = "drain the node and power-cycle it; look at power, cooling and seating, and at the " +
+		"kernel's log for PCIe errors"
 	adviseEarlier = "look for the Xid before it: this one only follows"
-	adviseLink    = "look at nvidia-smi nvlink -e and at the fabric manager's log; reset both GPUs of the link; if it " +
-		"comes again, have it checked"
+	adviseLink    = "look at nvidia-smi nvlink -e and at the fabric manager's log; reset both GPUs of the " +
+		"link; if it comes again, have it checked"
 	adviseReboot = "collect nvidia-bug-report.sh, then reboot the node; if it comes again, update the driver or have " +
 		"the GPU checked"
-	adviseSpare     = "reset the GPU when the job has ended: that puts the spare memory in use"
-	adviseRate      = "errors were corrected; reset the GPU when the job has ended, and have it checked if the rate stays"
+	adviseSpare = "reset the GPU when the job has ended: that puts the spare memory in use"
+	adviseRate  = "errors were corrected; reset the GPU when the job has ended, and have it checked if " +
+		"the rate stays"
 	adviseContained = "restart the job from its last checkpoint; reset the GPU when it can be spared"
 	adviseTimeout   = "restart the program; if it comes again, reset the GPU and update the driver"
 	adviseDriver    = "look whether nvidia-smi works; after an update of the driver, reboot or reload it"
-	adviseKernelLog = "look for Xids in the kernel's log (dmesg | grep NVRM): a GPU may have fallen off the bus; a driver " +
-		"update may be under way"
+	adviseKernelLog = "look for Xids in the kernel's log (dmesg | grep NVRM): a GPU may have fallen off the " +
+		"bus; a driver update may be under way"
 	adviseCorrected = "none is lost; if it goes on, reset the GPU when the job has ended"
 	adviseLater     = "reset the GPU when the job has ended"
-	adviseCooling   = "look at cooling and power supply (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): every collective " +
-		"waits for the slowest GPU"
+	adviseCooling   = "look at cooling and power supply (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): " +
+		"every collective waits for the slowest GPU"
 )
 
 // catalogue has the common ones of https://docs.nvidia.com/deploy/xid-errors.

@@ -41,7 +41,8 @@ func TestRanks(t *testing.T) {
 func TestList(t *testing.T) {
 	letters := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
 	for n, want := range map[int]string{
-		0: "", 1: "a", 2: "a and b", 3: "a, b and c", 8: "a, b, c, d, e, f, g and h", 10: "a, b, c, d, e, f, g, h and 2 more",
+		0: "", 1: "a", 2: "a and b", 3: "a, b and c", 8: "a, b, c, d, e, f, g and h",
+		10: "a, b, c, d, e, f, g, h and 2 more",
 	} {
 		if got := words.List(letters[:n]); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)

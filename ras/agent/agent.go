@@ -396,7 +396,8 @@ func (a *Agent) end() {
 // reach isn't among them: it has not heard what is open here, and may never be heard of again.
 func (a *Agent) others() bool {
 	return slices.ContainsFunc(a.members(), func(o mesh.Status) bool {
-		return o.Member.Name != a.self.Name && o.State != mesh.Left && o.State != mesh.Dead && o.State != mesh.Unreachable
+		return o.Member.Name != a.self.Name && o.State != mesh.Left && o.State != mesh.Dead &&
+			o.State != mesh.Unreachable
 	})
 }
 

@@ -102,7 +102,8 @@ type memberData struct {
 // memberEvents are the events of what happens to members. Nobody is told of a suspicion, nor that it came to nothing.
 var memberEvents = map[mesh.Kind]string{
 	mesh.Joined: semconv.EventRankJoined, mesh.Departed: semconv.EventRankLeft, mesh.Died: semconv.EventRankDead,
-	mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed, mesh.Lost: semconv.EventRankUnreachable,
+	mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed,
+	mesh.Lost: semconv.EventRankUnreachable,
 }
 
 // memberEvent tells what happened to a process. It is for information: if it matters to the job, a verdict follows.
@@ -118,7 +119,8 @@ func (a *Agent) memberEvent(e mesh.Event) {
 		data.Exit = e.Exit.String()
 	}
 	a.cfg.Event(bus.Event{
-		Type: memberEvents[e.Kind], Time: e.Since, Subject: m.String(), Rank: rankText(m.Rank), Text: e.String(), Data: data,
+		Type: memberEvents[e.Kind], Time: e.Since, Subject: m.String(), Rank: rankText(m.Rank), Text: e.String(),
+		Data: data,
 	}, false)
 }
 

@@ -25,7 +25,9 @@ func TestVerdictOfThousandsIsTold(t *testing.T) {
 		}
 		for r := range 4096 {
 			host := strings.Repeat("h", 64)
-			rank := verdict.Rank{Job: r, Comm: r, Member: fmt.Sprintf("%s-%d", host, 1<<20+r), Host: host, PID: 1<<20 + r}
+			rank := verdict.Rank{
+				Job: r, Comm: r, Member: fmt.Sprintf("%s-%d", host, 1<<20+r), Host: host, PID: 1<<20 + r,
+			}
 			v.Victims = append(v.Victims, verdict.Wait{
 				Rank: rank, Name: strings.Repeat(char, 255), Call: "all_reduce",
 				Seq: 1 << 40,
@@ -52,8 +54,8 @@ func TestVerdictOfThousandsIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.ID != v.ID || got.CulpritsTotal != 2048 || got.VictimsTotal != 4096 {
-			t.Errorf("%s: told is verdict %s, %d culprits, %d wait; want %s, 2048, 4096", name, got.ID, got.CulpritsTotal,
-				got.VictimsTotal, v.ID)
+			t.Errorf("%s: told is verdict %s, %d culprits, %d wait; want %s, 2048, 4096",
+				name, got.ID, got.CulpritsTotal, got.VictimsTotal, v.ID)
 		}
 		if len(got.Culprits) == 0 || len(got.Victims) == 0 || got.Victims[0].Rank != v.Victims[0].Rank {
 			t.Errorf("%s: %d culprits and %d who wait are listed, want the first of them", name, len(got.Culprits),

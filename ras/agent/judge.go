@@ -178,7 +178,9 @@ func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*ver
 	now time.Time,
 ) []verdict.Verdict {
 	for _, o := range m.tracker.Open() {
-		if slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.ID == o.ID || blames(&v, o.Culprits) }) {
+		if slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool {
+			return v.ID == o.ID || blames(&v, o.Culprits)
+		}) {
 			continue
 		}
 		if o.Reason == verdict.Straggler && now.Sub(m.held[o.ID]) < lingerTime {
@@ -211,7 +213,9 @@ func concerns(v *verdict.Verdict, is func(name string) bool) bool {
 // blames tells whether all of some are among a verdict's culprits.
 func blames(v *verdict.Verdict, some []verdict.Rank) bool {
 	return len(some) > 0 && !slices.ContainsFunc(some, func(r verdict.Rank) bool {
-		return !slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool { return c.Member == r.Member && c.Job == r.Job })
+		return !slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool {
+			return c.Member == r.Member && c.Job == r.Job
+		})
 	})
 }
 
@@ -219,7 +223,8 @@ func blames(v *verdict.Verdict, some []verdict.Rank) bool {
 func stalled(notes []verdict.Note) bool {
 	return slices.ContainsFunc(notes, func(n verdict.Note) bool {
 		return n.Fate == verdict.Alive && slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool {
-			return s.Stalled && s.InFlight > 0 || slices.ContainsFunc(s.Acts, func(a verdict.OpenAct) bool { return a.Stalled })
+			return s.Stalled && s.InFlight > 0 ||
+				slices.ContainsFunc(s.Acts, func(a verdict.OpenAct) bool { return a.Stalled })
 		})
 	})
 }

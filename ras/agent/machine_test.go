@@ -151,7 +151,8 @@ func (p *play) input(now time.Time, what string, args []string) Input {
 
 func (p *play) membership(now time.Time, args []string) Input {
 	states := map[string]mesh.Status{
-		"alive": {State: mesh.Alive, Cause: mesh.CauseAnswers}, "suspect": {State: mesh.Suspect, Cause: mesh.CauseSilence},
+		"alive":       {State: mesh.Alive, Cause: mesh.CauseAnswers},
+		"suspect":     {State: mesh.Suspect, Cause: mesh.CauseSilence},
 		"stopped":     {State: mesh.Stopped, Cause: mesh.CauseSignal},
 		"unreachable": {State: mesh.Unreachable, Cause: mesh.CauseSilence},
 		"dead":        {State: mesh.Dead, Cause: mesh.CauseExit}, "left": {State: mesh.Left, Cause: mesh.CauseTold},

@@ -51,7 +51,11 @@ func FuzzDecodeNote(f *testing.F) {
 		Wait: 3, Op: tape.Signature{Call: lifecycle.CallAllReduce},
 	}}}
 	f.Add(encodeNote(&n, nil))
-	f.Add([]byte(`{"member":"host-2","slots":[{"rank":-5,"size":99999999,"in_flight":18446744073709551615,"stalled":true}]}`))
+	f.Add(
+		[]byte(
+			`{"member":"host-2","slots":[{"rank":-5,"size":99999999,"in_flight":18446744073709551615,"stalled":true}]}`,
+		),
+	)
 	f.Add([]byte(`{"member":"host-3"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, err := decodeNote("host-2", b)
@@ -112,8 +116,10 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 	var open []verdict.Verdict
 	for i := range 40 {
-		v := verdict.Verdict{Reason: verdict.NotEntered, ID: fmt.Sprint("id ", i), Text: verdict.Sentence(strings.Repeat("é",
-			5000)), Evidence: []verdict.Text{verdict.Sentence(strings.Repeat("e", 5000))}}
+		v := verdict.Verdict{
+			Reason: verdict.NotEntered, ID: fmt.Sprint("id ", i), Text: verdict.Sentence(strings.Repeat("é", 5000)),
+			Evidence: []verdict.Text{verdict.Sentence(strings.Repeat("e", 5000))},
+		}
 		for r := range 500 {
 			v.Culprits = append(v.Culprits, verdict.Rank{
 				Job: 1000*i + r, Comm: r, Member: fmt.Sprintf("host-%d", r),
@@ -154,7 +160,9 @@ func TestLongVerdictIsTold(t *testing.T) {
 		}
 		for r := range 64 {
 			host := strings.Repeat(char, 64)
-			rank := verdict.Rank{Job: r, Comm: r, Member: fmt.Sprintf("%s-%d", host, 1<<20+r), Host: host, PID: 1<<20 + r}
+			rank := verdict.Rank{
+				Job: r, Comm: r, Member: fmt.Sprintf("%s-%d", host, 1<<20+r), Host: host, PID: 1<<20 + r,
+			}
 			v.Culprits = append(v.Culprits, rank)
 			v.Victims = append(v.Victims, verdict.Wait{Rank: rank, Name: v.Name, Call: "all_reduce", Seq: 1 << 40})
 			v.Evidence = append(v.Evidence, verdict.Sentence(strings.Repeat(char, 5000)))

@@ -158,8 +158,8 @@ func failure() *model.Step {
 // failed is a note of a process whose communicator failed because rank 1 died.
 func failed() verdict.Note {
 	return verdict.Note{Member: "a-1", Rank: 0, Slots: []verdict.Slot{{
-		Comm: lifecycle.CommID{1}, Size: 2, Job: 0, Wait: -1, State: lifecycle.StateFailed, Seq: 1, Begun: 1, Failed: true,
-		Op: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1},
+		Comm: lifecycle.CommID{1}, Size: 2, Job: 0, Wait: -1, State: lifecycle.StateFailed, Seq: 1, Begun: 1,
+		Failed: true, Op: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1},
 		Failure: &verdict.Failure{
 			Code: lifecycle.CodeRankDead, Call: lifecycle.CallBarrier, Seq: 1, Peer: 1,
 			Wait: 1, Text: "rank 1 died",

@@ -55,8 +55,8 @@ func New(cfg Config) *Bus {
 		cfg.Queue = 256
 	}
 	return &Bus{
-		cfg: cfg, epoch: fmt.Sprintf("%0*x", epochDigits, rand.Uint64()), gate: &gate{conditions: map[string]*condition{}},
-		subs: map[*Subscription]struct{}{}, done: make(chan struct{}),
+		cfg: cfg, epoch: fmt.Sprintf("%0*x", epochDigits, rand.Uint64()),
+		gate: &gate{conditions: map[string]*condition{}}, subs: map[*Subscription]struct{}{}, done: make(chan struct{}),
 	}
 }
 
@@ -146,8 +146,8 @@ func (b *Bus) Close() {
 func (b *Bus) Done() <-chan struct{} { return b.done }
 
 // Attach begins a subscription, behind the event with the id after; empty: with what is published from now on;
-// FromOpen: with the conditions that are open, before that; FromStart: with all that is remembered. The caller closes it. On a Bus that is closed it yields what after asks for,
-// then ErrClosed.
+// FromOpen: with the conditions that are open, before that; FromStart: with all that is remembered. The caller closes
+// it. On a Bus that is closed it yields what after asks for, then ErrClosed.
 func (b *Bus) Attach(filter Filter, after string) *Subscription {
 	s := &Subscription{bus: b, filter: filter, ready: make(chan struct{}, 1)}
 	b.mu.Lock()

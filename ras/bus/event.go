@@ -118,7 +118,7 @@ type Event struct {
 
 	// Repeats counts the events like this one that were folded since the last that was published. The Bus sets it.
 	Repeats uint64
-	// Suppressed counts, on the event that closes a condition, the symptoms that were held back for it. The Bus sets it.
+	// Suppressed counts, on the event that closes a condition, the symptoms that were held back for it. Set by the Bus.
 	Suppressed uint64
 
 	seq  uint64                 // of those that the Bus published

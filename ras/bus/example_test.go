@@ -20,8 +20,8 @@ func Example() {
 			Text:   "rank 3 was killed by signal 9",
 		},
 		{
-			Type: semconv.EventCommFailed, Stage: bus.Opened, Key: "comm/world", Cause: "dead/3", Severity: bus.Critical,
-			Text: "world can't be used any more",
+			Type: semconv.EventCommFailed, Stage: bus.Opened, Key: "comm/world", Cause: "dead/3",
+			Severity: bus.Critical, Text: "world can't be used any more",
 		},
 		{Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Key: "dead/3", Text: "rank 3 was replaced"},
 	} {

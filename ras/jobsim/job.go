@@ -242,7 +242,8 @@ func (p *Process) Slots(buf []tape.Slot) []tape.Slot {
 // write puts an event onto the process's tape.
 func (part *Part) write(ev tape.Event) {
 	if o := part.rank.Process.Observe; o != nil {
-		ev.Comm, ev.Generation, ev.Root, ev.Slot = part.slot.CommInfo, part.slot.Generation, part.slot.Root, part.slot.Index
+		ev.Comm, ev.Generation, ev.Root, ev.Slot = part.slot.CommInfo, part.slot.Generation, part.slot.Root,
+			part.slot.Index
 		o(&ev)
 	}
 }

@@ -74,7 +74,9 @@ func (o *operation) begin() {
 		return
 	}
 	if part.fault != nil {
-		part.pop(o, &Fault{Code: lifecycle.CodeFailed, Peer: -1, Text: "the communicator has failed: " + part.fault.Text})
+		part.pop(o, &Fault{
+			Code: lifecycle.CodeFailed, Peer: -1, Text: "the communicator has failed: " + part.fault.Text,
+		})
 		return
 	}
 	s := &part.slot
@@ -257,7 +259,9 @@ func (o *operation) record(m *meeting, code lifecycle.Code) {
 	s, now := &o.part.slot, o.part.rank.Process.job.now
 	o.ended = true
 	s.Completed, s.LastEnd, s.Phase, s.Wait = s.Launched, now, tape.PhaseNone, -1
-	r := tape.OpRecord{Time: now, Stage: tape.StageEnd, Seq: o.seq, Signature: o.sig, Wait: -1, Code: code, Start: o.start}
+	r := tape.OpRecord{
+		Time: now, Stage: tape.StageEnd, Seq: o.seq, Signature: o.sig, Wait: -1, Code: code, Start: o.start,
+	}
 	r.Tallied = code == lifecycle.CodeOK
 	r.Ordinary = r.Tallied && now < o.waitSince+int64(time.Millisecond)
 	if !r.Ordinary {
@@ -302,7 +306,8 @@ func (o *operation) waitsFor() int32 {
 			}
 			continue
 		}
-		for m.first < m.size && slices.ContainsFunc(m.came, func(c *operation) bool { return c.part.slot.Rank == m.first }) {
+		for m.first < m.size &&
+			slices.ContainsFunc(m.came, func(c *operation) bool { return c.part.slot.Rank == m.first }) {
 			m.first++
 		}
 		if m.first < m.size {

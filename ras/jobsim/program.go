@@ -250,5 +250,6 @@ func (c *comm) child(r *Rank, number int) {
 	if c.children[key] == nil {
 		c.children[key] = r.Process.job.newComm(split.Name, c.info.ID, len(members))
 	}
-	r.join(c.children[key], slices.Index(members, own), lifecycle.CallSplit).ready(lifecycle.CallSplit, r.Process.job.now)
+	r.join(c.children[key], slices.Index(members, own), lifecycle.CallSplit).ready(lifecycle.CallSplit,
+		r.Process.job.now)
 }

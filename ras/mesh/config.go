@@ -34,8 +34,8 @@ type Config struct {
 	// OnEvent is told what happens to members, in order, on one goroutine. It may block for a while: events queue up to
 	// eventQueue, then the oldest are dropped. nil ignores all.
 	OnEvent func(Event)
-	// Handler answers questions. from is the name of the member that asks. It must return within the context's time, and
-	// is called for at most handlers questions at a time. nil answers nothing.
+	// Handler answers questions. from is the name of the member that asks. It must return within the context's time,
+	// and is called for at most handlers questions at a time. nil answers nothing.
 	Handler func(ctx context.Context, from string, question []byte) []byte
 	// LocalNote answers for a process of this host that can't answer for itself, from its tape; nil, or an answer of
 	// nil, if there is nothing to say.

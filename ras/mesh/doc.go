@@ -4,9 +4,9 @@
 // Membership, failure detection and gossip are hashicorp/memberlist's (SWIM with Lifeguard), one member a process,
 // encrypted with a key that follows from the job's secret. To that the package adds what SWIM can't know:
 //
-//	witness      processes of one host stand in a ring by rank, and each watches the next two that run: a pidfd tells a
-//	             death within milliseconds, /proc tells a stopped process from a busy one. What a witness saw is told to
-//	             its host at once and to the others by gossip.
+//	witness      processes of one host stand in a ring by rank, and each watches the next two that run: a pidfd
+//	             tells a death within milliseconds, /proc tells a stopped process from a busy one. What a witness
+//	             saw is told to its host at once and to the others by gossip.
 //	left         a process that ends on purpose says so first, to its witnesses, and waits until they know.
 //	unreachable  is what remains: nobody answers, and nobody on its host saw it die or stop.
 //

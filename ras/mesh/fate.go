@@ -39,7 +39,8 @@ type fate struct {
 
 // appendFate encodes a fate without its header.
 //
-//	name text | instance u64 | state u8 | cause u8 | at u64 | age in ms uv | exit: known u8, code v, signal uv | by text
+//	name text | instance u64 | state u8 | cause u8 | at u64 | age in ms uv
+//	exit: known u8, code v, signal uv | by text
 func appendFate(b []byte, f *fate) []byte {
 	b = wire.AppendBytes(b, f.name)
 	b = binary.LittleEndian.AppendUint64(b, f.instance)

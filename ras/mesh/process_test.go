@@ -174,7 +174,9 @@ func (c *child) wait(t testing.TB, limit time.Duration, what string, ok func(lin
 
 func (c *child) told(t testing.TB, limit time.Duration, kind Kind, name string) line {
 	t.Helper()
-	return c.wait(t, limit, name+" "+kind.String(), func(l line) bool { return l.Kind == kind.String() && l.Name == name })
+	return c.wait(t, limit, name+" "+kind.String(), func(l line) bool {
+		return l.Kind == kind.String() && l.Name == name
+	})
 }
 
 // count is how often it was told of a kind of event.

@@ -14,7 +14,7 @@ import (
 type table struct {
 	self    Member
 	entries map[string]*entry
-	// final remembers instances that are gone and are not, or no longer, in entries, so that no late message revives them.
+	// final remembers instances that are gone and not in entries, so that no late message revives them.
 	final recent[instance]
 	// near counts the changes on this host, and joins how often a member was said to answer.
 	near  int

@@ -77,7 +77,12 @@ func TestTable(t *testing.T) {
 			[]step{join(o), silent, lost, observe(Alive, CauseRuns, 5), answers, silent, answers},
 			"joined suspect unreachable suspect resumed suspect passing resumed", Alive,
 		},
-		{"it answers again", []step{join(o), silent, lost, answers, answers}, "joined suspect unreachable resumed", Alive},
+		{
+			"it answers again",
+			[]step{join(o), silent, lost, answers, answers},
+			"joined suspect unreachable resumed",
+			Alive,
+		},
 		{
 			"seen dead, once, and for good",
 			[]step{
@@ -97,7 +102,12 @@ func TestTable(t *testing.T) {
 			"joined stopped resumed", Alive,
 		},
 		{"old news", []step{join(o), observe(Alive, CauseRuns, 9), observe(Stopped, CauseSignal, 5)}, "joined", Alive},
-		{"silent and known to run", []step{join(o), silent, observe(Alive, CauseRuns, 5), lost}, "joined suspect", Suspect},
+		{
+			"silent and known to run",
+			[]step{join(o), silent, observe(Alive, CauseRuns, 5), lost},
+			"joined suspect",
+			Suspect,
+		},
 		{
 			"given up, then known to run",
 			[]step{join(o), silent, lost, observe(Alive, CauseRuns, 5)},
@@ -158,7 +168,8 @@ func TestRingAndWatchersAgree(t *testing.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "members")
 		states := make([]State, n)
 		for i := range states {
-			states[i] = rapid.SampledFrom([]State{Alive, Alive, Suspect, Stopped, Dead, Left}).Draw(t, fmt.Sprint("state ", i))
+			states[i] = rapid.SampledFrom([]State{Alive, Alive, Suspect, Stopped, Dead, Left}).Draw(t,
+				fmt.Sprint("state ", i))
 		}
 		tables := make([]*table, n)
 		for i := range tables {
@@ -181,7 +192,8 @@ func TestRingAndWatchersAgree(t *testing.T) {
 			var by, want []string
 			for k := range n {
 				ring := tables[k].ring(1)
-				if states[k].running() && k != i && slices.ContainsFunc(ring, func(m Member) bool { return m.Rank == i }) {
+				if states[k].running() && k != i &&
+					slices.ContainsFunc(ring, func(m Member) bool { return m.Rank == i }) {
 					want = append(want, memberAt("a", k).Name)
 				}
 			}

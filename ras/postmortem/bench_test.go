@@ -24,7 +24,9 @@ func BenchmarkRead64(b *testing.B) {
 			b.Fatal(err)
 		}
 		writers[rank] = w
-		comms[rank] = w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: rank, Size: ranks, Nodes: hosts})
+		comms[rank] = w.Comm(tape.CommInfo{
+			ID: lifecycle.CommID{1}, Name: "world", Rank: rank, Size: ranks, Nodes: hosts,
+		})
 		comms[rank].State(lifecycle.StateReady)
 	}
 	for n := range operations {

@@ -123,8 +123,8 @@ func (r *Report) clocks() (all []*clock) {
 	bounds := compare(all)
 	for i, c := range all {
 		if bounds[i][i] < 0 {
-			r.problem("", "the tapes of %s contradict each other: an operation ended %v before another rank began it", c.Host,
-				span(-bounds[i][i]))
+			r.problem("", "the tapes of %s contradict each other: an operation ended %v before another rank began it",
+				c.Host, span(-bounds[i][i]))
 			bounds[i][i] = 0
 		}
 	}
@@ -217,8 +217,9 @@ func (r *Report) settle(all []*clock, bounds [][]int64) {
 		switch {
 		case bounds[i][i] < 0 || bounds[0][0] < 0 || c.lo > c.hi:
 			c.Source, c.lo, c.hi = ClockWall, -unbounded, unbounded
-			r.problem("", "what the ranks on %s and %s did together contradicts itself, as when a machine was suspended; they "+
-				"are put in order by their times of day", ref.Host, c.Host)
+			r.problem("",
+				"what the ranks on %s and %s did together contradicts itself, as when a machine was suspended; they "+
+					"are put in order by their times of day", ref.Host, c.Host)
 		case c.lo <= -unbounded && c.hi >= unbounded:
 			c.Source = ClockWall
 		case c.lo <= -unbounded || c.hi >= unbounded:

@@ -22,7 +22,9 @@ func TestOffsets(t *testing.T) {
 		for i := range n {
 			zeros[i] = rapid.Int64Range(-1e15, 1e15).Draw(t, "zero")
 			p := &process{}
-			members[i] = &member{proc: p, Comm: &model.Comm{CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Rank: i, Size: n}}}
+			members[i] = &member{
+				proc: p, Comm: &model.Comm{CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Rank: i, Size: n}},
+			}
 			p.members = []*member{members[i]}
 			// The time of day may be anything, too.
 			all[i] = &clock{
@@ -44,7 +46,8 @@ func TestOffsets(t *testing.T) {
 				end := last + rapid.Int64Range(0, 1e6).Draw(t, "took")
 				latest = max(latest, end)
 				m.shared = append(m.shared, sharedMoment{
-					key: sharedKey{kind: sharedOp, seq: uint64(seq)}, start: starts[i] + zeros[i] + 1e16, end: end + zeros[i] + 1e16,
+					key: sharedKey{kind: sharedOp, seq: uint64(seq)}, start: starts[i] + zeros[i] + 1e16,
+					end: end + zeros[i] + 1e16,
 				})
 				all[i].latest = end + zeros[i] + 1e16
 			}

@@ -154,7 +154,8 @@ func (m *member) report(end time.Time) Rank {
 	ended := m.State == lifecycle.StateDestroyed || m.State == lifecycle.StateAborted
 	r := Rank{
 		Rank: m.Rank, Process: m.proc.index, Host: h.Host, PID: h.PID, State: m.State.String(),
-		Dead: slices.Contains([]ProcessState{StateExited, StateDied}, m.proc.state()) && !ended, Operations: m.count, Begun: m.Begun, Ended: m.Done, Doing: m.doing(end),
+		Dead: slices.Contains([]ProcessState{StateExited, StateDied}, m.proc.state()) && !ended, Operations: m.count,
+		Begun: m.Begun, Ended: m.Done, Doing: m.doing(end),
 	}
 	if m.lastEnd > 0 {
 		r.LastEnd = m.proc.at(m.lastEnd)

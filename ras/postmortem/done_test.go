@@ -52,9 +52,9 @@ tally p1 world barrier 0 1 3us
 			},
 		},
 		{
-			Comm: "world", Engine: "host", Call: "barrier", Operations: 1, Time: 3000, Mean: 3000, Median: 4000, P99: 4000,
-			Durations: []postmortem.DurationCount{{UpTo: 4000, Operations: 1}},
-			Ranks:     []postmortem.DoneBy{{Rank: 1, Process: 1, Operations: 1, Time: 3000}},
+			Comm: "world", Engine: "host", Call: "barrier", Operations: 1, Time: 3000, Mean: 3000, Median: 4000,
+			P99: 4000, Durations: []postmortem.DurationCount{{UpTo: 4000, Operations: 1}},
+			Ranks: []postmortem.DoneBy{{Rank: 1, Process: 1, Operations: 1, Time: 3000}},
 		},
 	}
 	nearly := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Max(a, b) })
@@ -66,7 +66,8 @@ tally p1 world barrier 0 1 3us
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"done":[{"comm":"world","engine":"host","call":"all_reduce","up_to_bytes":1024,"operations":151,"bytes":136000,"time_ns":20025980000,"mean_ns":132622384,` +
+		`"done":[{"comm":"world","engine":"host","call":"all_reduce","up_to_bytes":1024,"operations":151,` +
+			`"bytes":136000,"time_ns":20025980000,"mean_ns":132622384,` +
 			`"median_up_to_ns":16000,"p99_up_to_ns":16384000,"durations":[{"up_to_ns":16000,"operations":98},`,
 		`{"up_to_ns":-1,"operations":1}],"bus_bandwidth":`, `"bus_bandwidths":[{"up_to":1000000,"operations":3},`,
 		`"ranks":[{"rank":0,"process":0,"operations":100,"bytes":100000,"time_ns":20980000},`,

@@ -112,7 +112,9 @@ func TestExport(t *testing.T) {
 				there bool
 			}{
 				"the operation that it died in": {opSpan[:], true},
-				"why that has no end":           {[]byte("unfinished: the tape ends before the all_reduce does, waiting for rank 0"), true},
+				"why that has no end": {
+					[]byte("unfinished: the tape ends before the all_reduce does, waiting for rank 0"), true,
+				},
 				"the split":                     {split[:], c.split},
 				"the init":                      {[]byte("ccl.comm.init"), c.init},
 				"the other process's operation": {rank0[:], c.closed},
@@ -209,7 +211,9 @@ func TestSendLeft(t *testing.T) {
 	s.write()
 	send := func(processes int, failed bool) {
 		t.Helper()
-		sent, err := postmortem.SendLeft(t.Context(), s.dir, postmortem.ExportOptions{Logger: slog.New(slog.DiscardHandler)})
+		sent, err := postmortem.SendLeft(t.Context(), s.dir, postmortem.ExportOptions{
+			Logger: slog.New(slog.DiscardHandler),
+		})
 		if err != nil || sent.Processes != processes || (sent.Failed > 0) != failed {
 			t.Errorf("%+v, %v", sent, err)
 		}

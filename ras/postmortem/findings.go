@@ -158,8 +158,8 @@ func (p *process) modelAt(now int64) (*model.Process, error) {
 
 // Ending is how the job came to its end.
 type Ending struct {
-	// How is "running", "completed", "failed", "ended" (from outside) or "killed": processes ended without closing their
-	// tapes, and no other rank waited for them.
+	// How is "running", "completed", "failed", "ended" (from outside) or "killed": processes ended without closing
+	// their tapes, and no other rank waited for them.
 	How  string    `json:"how"`
 	Time time.Time `json:"time,omitzero"`
 	Text string    `json:"text"`
@@ -189,8 +189,10 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 			english.PluralWord(running, "runs", "run"))}
 	case told >= 0 && at.ended:
 		p := r.procs[told]
-		e := Ending{How: "ended", Time: p.at(p.end.told), Text: fmt.Sprintf("The job was ended from outside by %s at %s",
-			p.end.by, clockTime(p.at(p.end.told)))}
+		e := Ending{
+			How: "ended", Time: p.at(p.end.told), Text: fmt.Sprintf("The job was ended from outside by %s at %s",
+				p.end.by, clockTime(p.at(p.end.told))),
+		}
 		if failed {
 			e.Text += ", while it hung."
 		} else {
@@ -248,7 +250,8 @@ func (r *Report) tooShort(at time.Time) string {
 			rank = fmt.Sprintf("rank %d", s.Job)
 		}
 	}
-	return fmt.Sprintf(", before anything had taken long enough to be called a hang: %s on %s had waited for %s for %s.",
+	return fmt.Sprintf(", before anything had taken long enough to be called a hang: %s on %s had waited "+
+		"for %s for %s.",
 		numbered(longest.Op.Call.String(), longest.Seq), cmp.Or(clean(longest.Name), longest.Comm.Short()), rank,
 		span(int64(longest.Age)))
 }
@@ -259,11 +262,14 @@ func (r *Report) unnoticed(n int) Ending {
 	if known < 0 {
 		return Ending{How: "killed", Text: fmt.Sprintf(
 			"%s ended without closing %s: killed, or exited without stopping Carillon. No other "+
-				"rank noticed before it ended too.", count(n, "process"), english.PluralWord(n, "its tape", "their tapes"))}
+				"rank noticed before it ended too.", count(n, "process"),
+			english.PluralWord(n, "its tape", "their tapes"))}
 	}
 	p := r.procs[known]
-	e := Ending{How: "killed", Time: p.at(p.end.at), Text: fmt.Sprintf("%s ended at %s: %s. No other rank waited for it.",
-		capital(p.name()), clockTime(p.at(p.end.at)), p.end.how)}
+	e := Ending{
+		How: "killed", Time: p.at(p.end.at), Text: fmt.Sprintf("%s ended at %s: %s. No other rank waited for it.",
+			capital(p.name()), clockTime(p.at(p.end.at)), p.end.how),
+	}
 	if n > 1 {
 		e.Text += fmt.Sprintf(" %s more ended without closing %s.", count(n-1, "process"),
 			english.PluralWord(n-1, "its tape", "their tapes"))

@@ -34,7 +34,8 @@ func FuzzMerge(f *testing.F) {
 		dir := t.TempDir()
 		good := scribbled(nil, 0)
 		good.Tallies = []tape.Tally{{
-			Name: name, Call: lifecycle.CallAllReduce, Time: time.Minute, Durations: [tape.DurationBuckets]uint64{8: 1000},
+			Name: name, Call: lifecycle.CallAllReduce, Time: time.Minute,
+			Durations: [tape.DurationBuckets]uint64{8: 1000},
 		}}
 		bad := scribbled(data, how)
 		b := bad.Bytes()
@@ -109,8 +110,10 @@ func scribbled(data []byte, seed uint8) *tapetest.Forge {
 	f.Comm(1, 1, info)
 	f.Slots = []tape.Slot{{
 		CommInfo: info, Generation: 1, Root: 1, State: lifecycle.State(next()), Launched: next(), Completed: next() | 1,
-		Seq:     next(),
-		Op:      tape.Signature{Call: lifecycle.Call(next()), DataType: uint8(next()), Peer: int32(next()), Bytes: next()},
+		Seq: next(),
+		Op: tape.Signature{
+			Call: lifecycle.Call(next()), DataType: uint8(next()), Peer: int32(next()), Bytes: next(),
+		},
 		OpStart: int64(next()), Wait: int32(next()), WaitSince: int64(next()), LastEnd: int64(next()),
 		Phase: tape.Phase(next()),
 	}}
@@ -122,9 +125,10 @@ func scribbled(data []byte, seed uint8) *tapetest.Forge {
 			Code:      lifecycle.Code(next()),
 		})
 		f.Life(1, tape.LifeRecord{
-			Time: int64(next()), Start: int64(next()), Seq: next(), Stage: tape.Stage(next() % 6), Act: tape.Act(next()),
-			Call: lifecycle.Call(next()),
-			Peer: int32(next()), Code: lifecycle.Code(next()), State: lifecycle.State(next()), Text: "\x00\xff\x1b]0;x\a",
+			Time: int64(next()), Start: int64(next()), Seq: next(), Stage: tape.Stage(next() % 6),
+			Act: tape.Act(next()), Call: lifecycle.Call(next()),
+			Peer: int32(next()), Code: lifecycle.Code(next()), State: lifecycle.State(next()),
+			Text: "\x00\xff\x1b]0;x\a",
 		})
 	}
 	return f

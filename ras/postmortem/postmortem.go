@@ -175,7 +175,8 @@ func (r *Report) make(procs []*process, opts *Options) error {
 	r.unmatched(opts)
 	for _, p := range procs {
 		if len(opts.Ranks) > 0 && p.many && len(p.tallies) > 0 {
-			r.problem(p.path, "is of several ranks, and doesn't tell which of them did how much: its counts are left out")
+			r.problem(p.path,
+				"is of several ranks, and doesn't tell which of them did how much: its counts are left out")
 		}
 	}
 	r.Problems = append(r.Problems, claims...)

@@ -74,7 +74,7 @@ const (
 	StateExited  ProcessState = "exited"  // it exited without, as by os.Exit; its launcher saw the exit code
 	StateDied    ProcessState = "died"    // it ended without in another way, or in one that is not known
 	StateAlive   ProcessState = "alive"   // it runs
-	StateUnknown ProcessState = "unknown" // it didn't close its tape, and was on another machine or in another container
+	StateUnknown ProcessState = "unknown" // it didn't close its tape, and ran on another machine or in a container
 )
 
 // Process is one process, by its tape.
@@ -97,18 +97,19 @@ type Process struct {
 
 // Doing is a call that has begun and not ended.
 type Doing struct {
-	Comm      string           `json:"comm"`
-	CommID    lifecycle.CommID `json:"comm_id"`
-	Rank      int              `json:"rank"` // in the communicator
-	Call      string           `json:"call"` // "all_reduce", "init" and so on
-	Seq       uint64           `json:"seq"`
-	What      string           `json:"what"` // size, type, reduction and root, for people
-	Phase     string           `json:"phase,omitempty"`
-	Since     time.Time        `json:"since"`
-	For       time.Duration    `json:"for_ns"`    // at least; until now, the end that others saw, or the last of any tape
-	Wait      int              `json:"wait_rank"` // of the communicator; -1 if it doesn't wait for one
-	WaitSince time.Time        `json:"wait_since,omitzero"`
-	TraceID   string           `json:"trace_id"`
+	Comm   string           `json:"comm"`
+	CommID lifecycle.CommID `json:"comm_id"`
+	Rank   int              `json:"rank"` // in the communicator
+	Call   string           `json:"call"` // "all_reduce", "init" and so on
+	Seq    uint64           `json:"seq"`
+	What   string           `json:"what"` // size, type, reduction and root, for people
+	Phase  string           `json:"phase,omitempty"`
+	Since  time.Time        `json:"since"`
+	// For is how long, at least: until now, the end that others saw, or the last record of any tape.
+	For       time.Duration `json:"for_ns"`
+	Wait      int           `json:"wait_rank"` // of the communicator; -1 if it doesn't wait for one
+	WaitSince time.Time     `json:"wait_since,omitzero"`
+	TraceID   string        `json:"trace_id"`
 
 	least bool // For is the least
 }
@@ -141,8 +142,8 @@ type Rank struct {
 	State      string    `json:"state"` // of the communicator, on this rank
 	Dead       bool      `json:"dead"`  // its process ended without ending the communicator
 	Operations uint64    `json:"operations"`
-	Begun      uint64    `json:"collectives_begun"` // number of the last collective that it began, and that it ended well
-	Ended      uint64    `json:"collectives_ended"`
+	Begun      uint64    `json:"collectives_begun"` // number of the last collective that it began
+	Ended      uint64    `json:"collectives_ended"` // and of the last that it ended well
 	LastEnd    time.Time `json:"last_end,omitzero"` // of an operation
 	Doing      *Doing    `json:"doing,omitempty"`
 }

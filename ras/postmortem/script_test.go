@@ -25,8 +25,8 @@ import (
 // stage is where a script plays: machines with clocks, processes on them, and a folder that gets their tapes. The
 // script's language, a line a step; TIME is since noon, COMM, PROC and HOST are names that the script chooses:
 //
-//	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and its
-//	                                              time of day. Only of processes on the one named here is it known
+//	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and
+//	                                              its time of day. Only of processes on the one named here is it known
 //	                                              that they are dead
 //	process PROC HOST [closed] [seen DUR] [told DUR] [exported DUR] [delivered DUR] [job JOB] [run N] [format N]
 //	                  [cut BYTES]
@@ -277,8 +277,8 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 	case "failed":
 		slot.State = lifecycle.StateFailed
 		p.Life(slot.Generation, tape.LifeRecord{
-			Time: now, Call: call(w[2]), Stage: tape.StageEnd, Seq: natural(w[3]), Code: code(w[4]), Peer: int32(integer(w[5])),
-			State: slot.State, Text: strings.Join(w[6:], " "),
+			Time: now, Call: call(w[2]), Stage: tape.StageEnd, Seq: natural(w[3]), Code: code(w[4]),
+			Peer: int32(integer(w[5])), State: slot.State, Text: strings.Join(w[6:], " "),
 		})
 	case "refused":
 		p.Life(slot.Generation, tape.LifeRecord{

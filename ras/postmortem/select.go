@@ -96,7 +96,8 @@ func runs(procs []*process) (list [][]*process) {
 	}
 	for _, p := range procs {
 		r := &run{
-			id: p.header.Run, procs: []*process{p}, begin: p.header.Created, end: later(p.header.Created, p.wallTime(p.last)),
+			id: p.header.Run, procs: []*process{p}, begin: p.header.Created,
+			end: later(p.header.Created, p.wallTime(p.last)),
 		}
 		of[p] = r
 		for _, b := range p.bonds() {

@@ -177,8 +177,9 @@ func (r *Report) gap() string {
 		}
 	}
 	if len(late) > 0 {
-		gaps = append(gaps, fmt.Sprintf("What %s was in then is not known: the records of that time have been overwritten.",
-			words.List(late)))
+		gaps = append(gaps,
+			fmt.Sprintf("What %s was in then is not known: the records of that time have been overwritten.",
+				words.List(late)))
 	}
 	var worst *Comm
 	for i := range r.Comms {
@@ -476,7 +477,8 @@ func (r *Report) writeNotes(t *text) {
 			count(len(r.Jobs)-1, "other job")))
 	}
 	if r.OtherRuns > 0 {
-		notes = append(notes, fmt.Sprintf("This is run %d of %d of the job (--run chooses another).", r.run, r.OtherRuns+1))
+		notes = append(notes,
+			fmt.Sprintf("This is run %d of %d of the job (--run chooses another).", r.run, r.OtherRuns+1))
 	}
 	if r.Missed > 0 {
 		notes = append(notes, count(int(r.Missed&(1<<62-1)), "older record")+

@@ -73,7 +73,8 @@ func (l *leaf) before(o *leaf) bool {
 	case age.Abs() >= skew:
 		return age > 0
 	default:
-		return cmp.Or(cmp.Compare(l.at.slot.Size, o.at.slot.Size), bytes.Compare(l.at.key.comm[:], o.at.key.comm[:])) < 0
+		return cmp.Or(cmp.Compare(l.at.slot.Size, o.at.slot.Size),
+			bytes.Compare(l.at.key.comm[:], o.at.key.comm[:])) < 0
 	}
 }
 
@@ -163,8 +164,10 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 			v.Evidence = append(v.Evidence, say("%s is outside of Carillon: %s", r, l.actor.note.Where))
 		}
 	}
-	if here, size := len(m.present), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective && here < size-here {
-		v.Evidence = append(v.Evidence, say("only %d of %d ranks are in the call: it may be one call too many", here, size))
+	if here, size := len(m.present), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective &&
+		here < size-here {
+		v.Evidence = append(v.Evidence,
+			say("only %d of %d ranks are in the call: it may be one call too many", here, size))
 		v.Confidence = min(v.Confidence, Likely)
 	}
 	if m.key.kind != broken {
@@ -288,7 +291,8 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	case len(m.missing) == 0 && m.key.kind != exchange && m.trouble:
 		return w.stuck(m)
 	case len(m.edges) == 0 && len(m.leaves) == 0 && m.trouble && !slices.ContainsFunc(m.missing, (*actor).seen):
-		return w.unknown(m, fmt.Sprintf("what %s does can't be seen, as nobody can read its tape", missingText(m))), true
+		return w.unknown(m,
+			fmt.Sprintf("what %s does can't be seen, as nobody can read its tape", missingText(m))), true
 	default:
 		return Verdict{}, false
 	}
@@ -381,7 +385,8 @@ func (g *graph) unfinishedGroups() []Verdict {
 				Reason: UnfinishedGroup, Confidence: Certain, Culprits: []Rank{r}, Comm: s.Comm, Name: s.Name,
 				Call: act.Act.String(), Seq: act.Seq, Age: Age(group.Age),
 				Victims: []Wait{{Rank: r, Comm: s.Comm, Name: s.Name, Call: act.Act.String(), Age: Age(act.Age)}},
-				Text: say("%s of %s on %s waits for a group job that nobody completes, since %s: call Wait or AsyncError",
+				Text: say("%s of %s on %s waits for a group job that nobody completes, since %s: call Wait "+
+					"or AsyncError",
 					act.Act.String(), commText(s), culpritsText([]Rank{r}), Age(group.Age)),
 			}
 			v.key(nil)

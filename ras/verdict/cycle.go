@@ -130,7 +130,9 @@ func onlyOne(ring []edge, i int) bool {
 		return false
 	}
 	sends := func(e edge) bool {
-		return slices.ContainsFunc(e.via.in, func(p *place) bool { return p.meeting == e.to && p.slot.Rank == e.to.key.from })
+		return slices.ContainsFunc(e.via.in, func(p *place) bool {
+			return p.meeting == e.to && p.slot.Rank == e.to.key.from
+		})
 	}
 	same := 0
 	for _, e := range ring {

@@ -20,7 +20,9 @@ func Example() {
 		if rank == 2 {
 			slot.Seq, slot.InFlight, slot.Age, slot.Stalled = 6, 0, 7*time.Second, false
 		}
-		notes = append(notes, verdict.Note{Member: fmt.Sprint("process", rank), Rank: rank, Slots: []verdict.Slot{slot}})
+		notes = append(notes, verdict.Note{
+			Member: fmt.Sprint("process", rank), Rank: rank, Slots: []verdict.Slot{slot},
+		})
 	}
 	verdicts, _ := verdict.Diagnose(notes)
 	for _, v := range verdicts {

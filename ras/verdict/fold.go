@@ -35,8 +35,8 @@ func (n *Note) Fold(p *model.Process, now int64) {
 // slotOf is one communicator as a note has it.
 func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	s := Slot{
-		Comm: c.ID, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1, State: c.State,
-		Wait: -1, Begun: c.Begun, Done: c.Done, Groups: c.Groups,
+		Comm: c.ID, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1,
+		State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Groups: c.Groups,
 	}
 	if c.Of.Number >= 0 && c.Of.Size >= jobSize {
 		s.Job = c.Of.Number
@@ -58,12 +58,14 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	}
 	for _, a := range c.Acts {
 		s.Acts = append(s.Acts, OpenAct{
-			Act: a.Kind, Seq: a.Seq, Phase: a.Phase, Age: age(a.Start, now), Stalled: p.Stalled(a, now), Site: siteOf(a),
+			Act: a.Kind, Seq: a.Seq, Phase: a.Phase, Age: age(a.Start, now), Stalled: p.Stalled(a, now),
+			Site: siteOf(a),
 		})
 	}
 	if f := c.Failure; f != nil {
 		s.Failure = &Failure{
-			Code: f.Code, Call: f.Call, Seq: f.Seq, Peer: int(f.Peer), Wait: int(f.Wait), Text: f.Text, Age: age(f.Time, now),
+			Code: f.Code, Call: f.Call, Seq: f.Seq, Peer: int(f.Peer), Wait: int(f.Wait), Text: f.Text,
+			Age: age(f.Time, now),
 		}
 	}
 	if a := c.End; a != nil {

@@ -285,7 +285,8 @@ func (a *actor) wentOn(s *Slot) bool {
 		}
 		// What failed together with the one that was left behind may have no child of its own.
 		return lost && slices.ContainsFunc(a.slots, func(f *Slot) bool {
-			return f != s && f.Failure != nil && f.Comm == t.Parent && f.Failure.Code == s.Failure.Code && t.Age < f.Failure.Age
+			return f != s && f.Failure != nil && f.Comm == t.Parent && f.Failure.Code == s.Failure.Code &&
+				t.Age < f.Failure.Age
 		})
 	})
 }

@@ -25,8 +25,8 @@ type Note struct {
 	FateAge time.Duration `json:"fate_age,omitempty"`
 	Cause   string        `json:"cause,omitempty"`
 
-	// Stale tells that this is what the process said before, or what is left of it on its tape: what it has been in since
-	// is not known.
+	// Stale tells that this is what the process said before, or what is left of it on its tape: what it has been in
+	// since is not known.
 	Stale bool `json:"stale,omitempty"`
 
 	// Awake is for how long the process has run without a pause, such as a SIGSTOP; 0 if it isn't known. What it was to

@@ -26,7 +26,9 @@ func newJob(ranks int) job {
 	j := make(job, ranks)
 	for r := range j {
 		host := fmt.Sprintf("node%d", 2*r/ranks)
-		j[r] = verdict.Note{Member: fmt.Sprintf("%s-%d", host, 1000+r), Host: host, PID: 1000 + r, Rank: r, JobSize: ranks}
+		j[r] = verdict.Note{
+			Member: fmt.Sprintf("%s-%d", host, 1000+r), Host: host, PID: 1000 + r, Rank: r, JobSize: ranks,
+		}
 	}
 	return j.comm(world, seq(ranks)...)
 }
@@ -121,7 +123,9 @@ func silent(n *verdict.Note, _ *verdict.Slot) { n.Slots = nil }
 
 func gaveUp(n *verdict.Note, s *verdict.Slot) {
 	s.InFlight, s.Failed, s.State, s.Age, s.Took = 0, true, lifecycle.StateFailed, time.Millisecond, s.Age
-	s.Failure = &verdict.Failure{Code: lifecycle.CodeRevoked, Call: s.Op.Call, Seq: s.Seq, Peer: -1, Wait: -1, Age: s.Age}
+	s.Failure = &verdict.Failure{
+		Code: lifecycle.CodeRevoked, Call: s.Op.Call, Seq: s.Seq, Peer: -1, Wait: -1, Age: s.Age,
+	}
 }
 
 func waited(rank int, sum time.Duration, ops int, window time.Duration) func(*verdict.Note, *verdict.Slot) {
@@ -147,56 +151,78 @@ func TestNotes(t *testing.T) {
 		{
 			"one gave no note, and is not known dead: no guess", newJob(8).comm("half", 0, 1, 2, 3).in("half",
 				12, allReduce, s6, 3, s6, 0, 1, 2).without(3),
-			[]string{`unknown (possible) all_reduce 12 on "half" does not end, and why is not known: of rank 3 of "half" nothing is known`},
+			[]string{
+				`unknown (possible) all_reduce 12 on "half" does not end, and why is not known: of rank 3 of "half" ` +
+					`nothing is known`,
+			},
 		},
 		{
 			"one is alive, and its tape is given up",
 			hang().with(silent, 2).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2),
-			[]string{`unknown (possible) all_reduce 41 on "world" does not end, and why is not known: what rank 2 does ` +
-				`can't be seen, as nobody can read its tape`},
+			[]string{
+				`unknown (possible) all_reduce 41 on "world" does not end, and why is not known: what rank 2 does ` +
+					`can't be seen, as nobody can read its tape`,
+			},
 		},
 		{
 			"of one at the first init nothing is known",
 			newJob(4).with(silent, 2, 3).with(act(tape.ActInit, 12*time.Second, true), 0, 1).without(3),
 			[]string{
-				`not_joined (certain) rank 2 (node1, pid 1002) has not joined the init of "world", nor any before it; ranks 0 and 1 wait`,
+				`not_joined (certain) rank 2 (node1, pid 1002) has not joined the init of "world", nor any before ` +
+					`it; ranks 0 and 1 wait`,
 				`not_joined (likely) rank 3 never arrived at the init of "world"; ranks 0 and 1 wait`,
 			},
 		},
 		{
 			"a dead one left no tape", newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).with(silent,
 				2).with(fate(verdict.Dead, 3*time.Millisecond, "it was ended by SIGKILL"), 2),
-			[]string{`rank_dead (likely) rank 2 (node1, pid 1002) ended 3ms ago: it was ended by SIGKILL; ranks 0, 1 and 3 wait`},
+			[]string{
+				`rank_dead (likely) rank 2 (node1, pid 1002) ended 3ms ago: it was ended by SIGKILL; ` +
+					`ranks 0, 1 and 3 wait`,
+			},
 		},
 		{
 			"what a rank does meanwhile is evidence", hang().with(func(n *verdict.Note, _ *verdict.Slot) {
 				n.Where = "reading a file"
 			}, 2),
-			[]string{`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 41 on "world"; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`},
+			[]string{
+				`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 41 on "world"; its last, ` +
+					`all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`,
+			},
 		},
 		{
 			"the one that they waited for has come, and one note is older",
-			newJob(4).in(world, 41, allReduce, s6, 2, s6, 3).did(world, 41, allReduce, 5*time.Millisecond, 0, 1, 2), nil,
+			newJob(4).in(world, 41, allReduce, s6, 2, s6, 3).did(world, 41, allReduce, 5*time.Millisecond, 0, 1, 2),
+			nil,
 		},
 		{
-			"bytes come: slow, and nobody's fault", newJob(4).in(world, 8, allReduce, 30*time.Second, 1, 20*time.Millisecond,
+			"bytes come: slow, and nobody's fault",
+			newJob(4).in(world, 8, allReduce, 30*time.Second, 1, 20*time.Millisecond,
 				0, 1, 2, 3), nil,
 		},
 		{
 			"from one rank to the next nothing comes",
 			newJob(4).in(world, 8, allReduce, 9*time.Second, 3, 7*time.Second, 0).in(world, 8, allReduce, 9*time.Second,
 				0, 6900*time.Millisecond, 1).
-				in(world, 8, allReduce, 9*time.Second, 1, 8900*time.Millisecond, 2).in(world, 8, allReduce, 9*time.Second,
-				2, 8*time.Second, 3),
-			[]string{`transport (likely) all ranks are in all_reduce 8 on "world", and nothing has come from rank 1 to rank 2 for 8.9s, by TCP from host node0 to host node1`},
+				in(world, 8, allReduce, 9*time.Second, 1, 8900*time.Millisecond, 2).in(world, 8, allReduce,
+				9*time.Second, 2, 8*time.Second, 3),
+			[]string{
+				`transport (likely) all ranks are in all_reduce 8 on "world", and nothing has come from rank 1 to ` +
+					`rank 2 for 8.9s, by TCP from host node0 to host node1`,
+			},
 		},
 		{
 			"two exchange messages, and neither hears of the other",
-			newJob(2).in(world, 3, lifecycle.CallSendRecv, s6, 1, s6, 0).in(world, 3, lifecycle.CallSendRecv, s6, 0, s6, 1),
-			[]string{`transport (certain) rank 0 and rank 1 exchange messages, and nothing has come either way for 6s, by TCP from host node0 to host node1`},
+			newJob(2).in(world, 3, lifecycle.CallSendRecv, s6, 1, s6, 0).in(world, 3, lifecycle.CallSendRecv, s6, 0, s6,
+				1),
+			[]string{
+				`transport (certain) rank 0 and rank 1 exchange messages, and nothing has come either way for 6s, by ` +
+					`TCP from host node0 to host node1`,
+			},
 		},
 		{
-			"one has ended the call, the others end it in a moment", newJob(2).did(world, 9, allReduce, time.Millisecond,
+			"one has ended the call, the others end it in a moment",
+			newJob(2).did(world, 9, allReduce, time.Millisecond,
 				0).in(world, 9, allReduce, s6, 0, time.Millisecond, 1), nil,
 		},
 		{
@@ -210,12 +236,19 @@ func TestNotes(t *testing.T) {
 			"a group job that nobody completes is in the way of a split",
 			newJob(4).in(world, 12, lifecycle.CallSplit, s6, 2, s6, 0, 1, 3).did(world, 11, allReduce, 9*time.Second,
 				2).with(act(tape.ActGroup, 9*time.Second, false), 2),
-			[]string{`unfinished_group (certain) rank 2 (node1, pid 1002) has a group job that nobody completes, since 9s: call Wait or AsyncError; until then it does not come to a split of "world"; ranks 0, 1 and 3 wait`},
+			[]string{
+				`unfinished_group (certain) rank 2 (node1, pid 1002) has a group job that nobody completes, since ` +
+					`9s: call Wait or AsyncError; until then it does not come to a split of "world"; ` +
+					`ranks 0, 1 and 3 wait`,
+			},
 		},
 		{
 			"and of its own finalize",
 			newJob(2).with(act(tape.ActGroup, 9*time.Second, false), 1).with(act(tape.ActFinalize, s6, true), 1),
-			[]string{`unfinished_group (certain) finalize of "world" on rank 1 (node1, pid 1001) waits for a group job that nobody completes, since 9s: call Wait or AsyncError`},
+			[]string{
+				`unfinished_group (certain) finalize of "world" on rank 1 (node1, pid 1001) waits for a group job ` +
+					`that nobody completes, since 9s: call Wait or AsyncError`,
+			},
 		},
 		{
 			"all wait for each other now and then",
@@ -226,20 +259,28 @@ func TestNotes(t *testing.T) {
 		{"one long wait of a job that has just begun", newJob(3).with(waited(1, time.Second, 30, 1200*time.Millisecond),
 			0, 2), nil},
 		{
-			"one rank is waited for in each step", newJob(4).with(waited(2, 3*time.Second, 50, 10*time.Second), 0, 1, 3),
-			[]string{`straggler (likely) rank 2 (node1, pid 1002) holds up "world": the others wait for it 30 % of the time, 60ms an operation`},
+			"one rank is waited for in each step",
+			newJob(4).with(waited(2, 3*time.Second, 50, 10*time.Second), 0, 1, 3),
+			[]string{
+				`straggler (likely) rank 2 (node1, pid 1002) holds up "world": the others wait for it 30 % of the ` +
+					`time, 60ms an operation`,
+			},
 		},
 		{
 			"two of two with a mismatch, as the engine found it",
 			newJob(2).in(world, 7, allReduce, s6, 1, s6, 0).in(world, 7, lifecycle.CallBarrier, s6, 0, s6, 1),
-			[]string{`mismatch (likely) the ranks made different calls as number 7 on "world", and which is wrong is not known: rank 0: all_reduce of float32, 4096 bytes; rank 1: barrier`},
+			[]string{
+				`mismatch (likely) the ranks made different calls as number 7 on "world", and which is wrong is not ` +
+					`known: rank 0: all_reduce of float32, 4096 bytes; rank 1: barrier`,
+			},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			verdicts, _ := verdict.Diagnose(c.job)
 			var got []string
 			for i := range verdicts {
-				got = append(got, fmt.Sprintf("%s (%s) %s", verdicts[i].Reason, verdicts[i].Confidence, verdicts[i].Text))
+				got = append(got,
+					fmt.Sprintf("%s (%s) %s", verdicts[i].Reason, verdicts[i].Confidence, verdicts[i].Text))
 			}
 			if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
 				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
@@ -296,25 +337,32 @@ func TestHealed(t *testing.T) {
 		before, after job
 		want          bool
 	}{
-		{"they have what they waited for", hang(), hang().did(world, 41, allReduce, time.Millisecond, 0, 1, 2, 3), true},
 		{
-			"some have, the others are gone", hang(), hang().did(world, 41, allReduce, time.Millisecond, 0, 1).without(2, 3),
+			"they have what they waited for", hang(), hang().did(world, 41, allReduce, time.Millisecond, 0, 1, 2, 3),
 			true,
+		},
+		{
+			"some have, the others are gone", hang(),
+			hang().did(world, 41, allReduce, time.Millisecond, 0, 1).without(2, 3), true,
 		},
 		{"they gave up", hang(), hang().with(gaveUp, 0, 1, 3), false},
 		{"they are gone", hang(), hang().without(0, 1, 3), false},
 		{
 			"others go on, whom it never concerned", newJob(6).comm("left", 0, 1, 2).comm("right", 3, 4, 5).in("left",
 				41, allReduce, s6, 2, s6, 0, 1),
-			newJob(6).comm("right", 3, 4, 5).did("right", 950, allReduce, time.Millisecond, 3, 4, 5).without(0, 1), false,
+			newJob(6).comm("right", 3, 4, 5).did("right", 950, allReduce, time.Millisecond, 3, 4, 5).without(0, 1),
+			false,
 		},
 		{"it runs again", stopped(), stopped().with(alive, 2), true},
 		{"it ran to its end", stopped(), stopped().with(fate(verdict.Departed, 0, ""), 2), true},
 		{"it is dead", stopped(), stopped().with(fate(verdict.Dead, 0, ""), 2).with(gaveUp, 0, 1, 3), false},
 		{"it answers again", away(), away().with(alive, 2), true},
 		{"it doesn't, and those that waited gave up", away(), away().with(gaveUp, 0, 1, 3), false},
-		{"the others go on without the dead", died(), died().with(gaveUp, 0, 1, 3).comm("smaller", 0, 1, 3).did("smaller",
-			1, allReduce, time.Millisecond, 0, 1, 3), true},
+		{
+			"the others go on without the dead", died(),
+			died().with(gaveUp, 0, 1, 3).comm("smaller", 0, 1, 3).did("smaller",
+				1, allReduce, time.Millisecond, 0, 1, 3), true,
+		},
 		{"the others end because of the dead", died(), died().with(gaveUp, 0, 1, 3), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -348,12 +396,15 @@ func TestTracker(t *testing.T) {
 		job  job
 		want string
 	}{
-		{"a host is out of reach", hang().with(away, 4).in(world, 7, allReduce, s6, 4, s6, 5), "opened rank_unreachable"},
+		{
+			"a host is out of reach", hang().with(away, 4).in(world, 7, allReduce, s6, 4, s6, 5),
+			"opened rank_unreachable",
+		},
 		{"with both of its processes", hang().with(away, 4, 5), "changed rank_unreachable"},
 		{"one of them is back", hang().with(away, 5).in(world, 7, allReduce, s6, 5, s6, 4), "changed rank_unreachable"},
 		{
-			"time goes by", hang().with(fate(verdict.Unreachable, time.Minute, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4),
-			"",
+			"time goes by",
+			hang().with(fate(verdict.Unreachable, time.Minute, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4), "",
 		},
 		{
 			"it died", hang().with(fate(verdict.Dead, time.Second, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4),

@@ -205,7 +205,8 @@ func TestOracle(t *testing.T) {
 			t.Fatalf("verdict %v names %v, want rank %d alone", &v, v.Culprits, tr.culprit)
 		}
 		for _, n := range notes { // everybody who hangs is accounted for
-			hangs := slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool { return s.InFlight > 0 }) && n.Fate == verdict.Alive
+			hangs := slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool { return s.InFlight > 0 }) &&
+				n.Fate == verdict.Alive
 			named := slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return w.Rank.Job == n.Rank }) ||
 				slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Job == n.Rank })
 			if hangs && !named {
@@ -249,9 +250,10 @@ func BenchmarkDiagnose(b *testing.B) {
 		notes[r] = verdict.Note{Member: fmt.Sprint("p", r), Host: fmt.Sprint("h", r/8), Rank: r, JobSize: ranks}
 		for level, size := range []int{8, 64, ranks} {
 			s := verdict.Slot{
-				Comm: lifecycle.CommID{byte(level), byte(r / size), byte(r / size >> 8)}, Name: fmt.Sprint("level", level),
-				Rank: r % size, Size: size, Root: 1, Job: -1, Wait: -1, Seq: 7, Op: tape.Signature{Call: lifecycle.CallAllReduce},
-				Age: 12 * time.Second,
+				Comm: lifecycle.CommID{byte(level), byte(r / size), byte(r / size >> 8)},
+				Name: fmt.Sprint("level", level),
+				Rank: r % size, Size: size, Root: 1, Job: -1, Wait: -1, Seq: 7,
+				Op: tape.Signature{Call: lifecycle.CallAllReduce}, Age: 12 * time.Second,
 			}
 			if level == 2 && r != 1234 {
 				s.Seq, s.InFlight, s.Age, s.Stalled = 8, 1, 6*time.Second, true

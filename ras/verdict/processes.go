@@ -270,7 +270,8 @@ func (g *graph) side() (aside, seen Text) {
 	seen = say("seen from %s, with %d of %d processes: if the network is parted, the others say the same of these",
 		from, len(here), all)
 	if 2*len(here) <= all {
-		aside = say("; only %d of %d processes answer: those of %s may be the ones that are cut off", len(here), all, from)
+		aside = say("; only %d of %d processes answer: those of %s may be the ones that are cut off",
+			len(here), all, from)
 	}
 	return aside, seen
 }
@@ -322,8 +323,8 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 	})
 }
 
-// Answered tells, of a verdict that holds no longer, whether its culprits run and a rank still waits in the call at which
-// it showed: the culprits have done what that rank waited for. notes are those by which it holds no longer.
+// Answered tells, of a verdict that holds no longer, whether its culprits run and a rank still waits in the call at
+// which it showed: the culprits have done what that rank waited for. notes are those by which it holds no longer.
 func (v *Verdict) Answered(notes []Note) bool {
 	for _, r := range v.Culprits {
 		if !slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && n.Fate == Alive }) {

@@ -79,9 +79,10 @@ func (g *graph) stragglers() []Verdict {
 		told[p.actor] = true
 		r := rankOf(p.actor, key.comm)
 		v := Verdict{
-			Reason: Straggler, Confidence: Likely, Culprits: []Rank{r}, Comm: key.comm, Name: slot.Name, Age: Age(slot.Window),
-			Text: say("%s holds up %s: the others wait for it %s of the time, %s an operation",
-				culpritsText([]Rank{r}), commText(slot), fmt.Sprintf("%.0f %%", 100*mean.Seconds()/slot.Window.Seconds()),
+			Reason: Straggler, Confidence: Likely, Culprits: []Rank{r}, Comm: key.comm, Name: slot.Name,
+			Age: Age(slot.Window), Text: say("%s holds up %s: the others wait for it %s of the time, %s an operation",
+				culpritsText([]Rank{r}), commText(slot),
+				fmt.Sprintf("%.0f %%", 100*mean.Seconds()/slot.Window.Seconds()),
 				Age(mean/time.Duration(h.ops)).String()),
 		}
 		v.key(nil)

@@ -78,7 +78,8 @@ func (w *walk) broke(m *meeting) (Verdict, bool) {
 
 // cut tells whether a meeting failed because a connection broke, although both of its ranks were there.
 func (w *walk) cut(m *meeting) bool {
-	return m.engine != nil && m.engine.Code == lifecycle.CodeUnreachable && len(m.missing) == 0 && m.key.kind != broken &&
+	return m.engine != nil && m.engine.Code == lifecycle.CodeUnreachable && len(m.missing) == 0 &&
+		m.key.kind != broken &&
 		w.g.seats[seat{m.key.comm, m.engine.Peer}] != nil
 }
 

@@ -18,14 +18,14 @@ const (
 	Tree                        // binomial
 	Direct                      // every rank with every other at once; through shared memory this is one copy each way
 	OneShot                     // every rank posts its input, and reads what it needs of the others'; see Request.Board
-	TwoShot                     // OneShot in two rounds: of the others' inputs a rank reads one part, and posts what it makes of it
+	TwoShot                     // two rounds: a rank reads one part of the others' inputs, and posts its result
 	numAlgorithms
 )
 
 func names() [numAlgorithms]string {
 	return [...]string{
-		Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct", OneShot: "one_shot",
-		TwoShot: "two_shot",
+		Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct",
+		OneShot: "one_shot", TwoShot: "two_shot",
 	}
 }
 

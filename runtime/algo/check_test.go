@@ -46,8 +46,8 @@ func TestCheckFinds(t *testing.T) {
 			})
 		}, "expects nothing more"},
 		{
-			"a message too few", allReduce(algo.Ring), func(p []*algo.Plan) { p[2].Steps = p[2].Steps[:len(p[2].Steps)-1] },
-			"expects nothing more",
+			"a message too few", allReduce(algo.Ring),
+			func(p []*algo.Plan) { p[2].Steps = p[2].Steps[:len(p[2].Steps)-1] }, "expects nothing more",
 		},
 		{"a receive that waits for its own send, all around", allReduce(algo.RecursiveDoubling), func(p []*algo.Plan) {
 			for _, q := range p[1:] {
@@ -75,10 +75,12 @@ func TestCheckFinds(t *testing.T) {
 			"After is no earlier step",
 		},
 		{
-			"a wait for itself", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].Wait = algo.Range{From: 1, To: 2} },
-			"Wait is no range",
+			"a wait for itself", allReduce(algo.Ring),
+			func(p []*algo.Plan) { p[0].Steps[1].Wait = algo.Range{From: 1, To: 2} }, "Wait is no range",
 		},
-		{"a write to In", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].Dst.Buf = algo.In }, "it writes In"},
+		{"a write to In", allReduce(algo.Ring), func(p []*algo.Plan) {
+			p[0].Steps[1].Dst.Buf = algo.In
+		}, "it writes In"},
 		{
 			"a span outside of its buffer", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[0].Src.Off = 5 },
 			"outside of buffer",
@@ -87,7 +89,9 @@ func TestCheckFinds(t *testing.T) {
 			"spans of different lengths", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[1].Dst.Len-- },
 			"different lengths",
 		},
-		{"a message to itself", allReduce(algo.Ring), func(p []*algo.Plan) { p[0].Steps[0].Peer = 0 }, "its peer is none"},
+		{"a message to itself", allReduce(algo.Ring), func(p []*algo.Plan) {
+			p[0].Steps[0].Peer = 0
+		}, "its peer is none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plans, err := Run(c.c)

@@ -70,7 +70,8 @@ func newRank(c Case, r int, p *algo.Plan) *rank {
 	in, out := buffers(c, r)
 	k := &rank{
 		plan: p, bufs: [3][]Value{algo.In: in, algo.Out: out, algo.Tmp: make([]Value, p.Tmp)},
-		post: [2][]Value{slices.Clone(in)}, done: make([]int, len(p.Steps)), sent: map[int][]int{}, recv: map[int][]int{},
+		post: [2][]Value{slices.Clone(in)}, done: make([]int, len(p.Steps)), sent: map[int][]int{},
+		recv: map[int][]int{},
 	}
 	for i, s := range p.Steps {
 		switch s.Kind {
@@ -217,8 +218,8 @@ func possible(ranks []*rank) (moves []move, left int, err error) {
 				return nil, 0, fmt.Errorf("rank %d sends step %d to rank %d, which expects nothing more", r, send, peer)
 			}
 			if a, b := k.plan.Steps[send].Len(), ranks[peer].plan.Steps[recv].Len(); a != b {
-				return nil, 0, fmt.Errorf("rank %d sends %d elements (step %d) to rank %d, which expects %d (step %d)", r, a, send,
-					peer, b, recv)
+				return nil, 0, fmt.Errorf("rank %d sends %d elements (step %d) to rank %d, which expects %d (step %d)",
+					r, a, send, peer, b, recv)
 			}
 			if k.room(send) > 0 && ranks[peer].room(recv) > 0 {
 				moves = append(moves, move{r, peer, send, recv})

@@ -26,8 +26,8 @@ func (r *Request) shots() Algorithm {
 	return Auto
 }
 
-// posts says whether the ranks can do a call by an algorithm of posts: what each of them puts in fits into its post, and
-// in two rounds each has something to post.
+// posts says whether the ranks can do a call by an algorithm of posts: what each of them puts in fits into its post,
+// and in two rounds each has something to post.
 func (r *Request) posts(a Algorithm) bool {
 	return r.Board > 0 && r.input() <= r.Board &&
 		(a == OneShot || r.Call == lifecycle.CallAllReduce && r.Count >= r.Size)

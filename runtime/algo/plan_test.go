@@ -190,7 +190,10 @@ func TestChoose(t *testing.T) {
 		want algo.Algorithm
 	}{
 		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8}, algo.Direct},
-		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8, Nodes: two}, algo.RecursiveDoubling},
+		{
+			algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8, Nodes: two},
+			algo.RecursiveDoubling,
+		},
 		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8, Nodes: two}, algo.Ring},
 		{algo.Request{Call: lifecycle.CallBarrier, Size: 4, ElemSize: 1}, algo.Direct},
 		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8, Board: 8}, algo.OneShot},

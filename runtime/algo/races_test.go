@@ -28,14 +28,16 @@ func Races(c Case, r int, p *algo.Plan) error {
 			for _, w := range Writes(b) {
 				for _, t := range append(Reads(a), Writes(a)...) {
 					if clash(c, r, t, w, before[j][i]) {
-						return fmt.Errorf("rank %d: step %d (%v) may write to %v before step %d (%v) is done with it", r, j, b, w, i, a)
+						return fmt.Errorf("rank %d: step %d (%v) may write to %v before step %d (%v) is done with it",
+							r, j, b, w, i, a)
 					}
 				}
 			}
 			for _, t := range Reads(b) {
 				for _, w := range Writes(a) {
 					if clash(c, r, w, t, before[j][i]) {
-						return fmt.Errorf("rank %d: step %d (%v) may read %v before step %d (%v) has written it", r, j, b, t, i, a)
+						return fmt.Errorf("rank %d: step %d (%v) may read %v before step %d (%v) has written it",
+							r, j, b, t, i, a)
 					}
 				}
 			}

@@ -13,7 +13,7 @@ type Request struct {
 	Root       int // Broadcast, Reduce, Gather, Scatter; otherwise not looked at
 
 	// Count is NCCL's, in elements: the whole buffer for AllReduce, Broadcast and Reduce; one rank's block for
-	// AllGather, Gather, ReduceScatter and Scatter; what each rank sends to each for AllToAll; not looked at for Barrier.
+	// AllGather, Gather, ReduceScatter and Scatter; what each rank sends to each for AllToAll; unused by Barrier.
 	Count    int
 	ElemSize int // bytes
 

@@ -28,7 +28,8 @@ func refusal(t *testing.T, what string, err error, code lifecycle.Code, says ...
 func TestCommunicatorThatIsNone(t *testing.T) {
 	for name, c := range map[string]*ccl.Comm{"nil": nil, "zero": {}} {
 		t.Run(name, func(t *testing.T) {
-			if c.Rank() != -1 || c.Size() != 0 || c.Name() != "" || !c.ID().IsZero() || c.State() != lifecycle.StateNone {
+			if c.Rank() != -1 || c.Size() != 0 || c.Name() != "" || !c.ID().IsZero() ||
+				c.State() != lifecycle.StateNone {
 				t.Errorf("it is rank %d of %d of %q, %s and %s", c.Rank(), c.Size(), c.Name(), c.ID(), c.State())
 			}
 			if top := c.Topology(); len(top.Ranks) != 0 {
@@ -73,7 +74,8 @@ func TestInitAllWithADeadContext(t *testing.T) {
 	cancel()
 	comms, err := rt.InitAll(ctx, 3)
 	system, ok := errors.AsType[*ccl.SystemError](err)
-	if _, blames := errors.AsType[*ccl.PeerError](err); !ok || blames || comms != nil || !errors.Is(err, context.Canceled) {
+	if _, blames := errors.AsType[*ccl.PeerError](err); !ok || blames || comms != nil ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("it makes %v, and its error is %v", comms, err)
 	} else if want := lifecycle.CodeOf(context.Canceled); system.Code != want {
 		t.Errorf("its code is %v, want %v", system.Code, want)

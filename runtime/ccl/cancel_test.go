@@ -133,5 +133,7 @@ func (m *makers) told(rank int, err error) bool {
 		return true
 	}
 	peer, ok := errors.AsType[*ccl.PeerError](err)
-	return ok && !errors.Is(err, context.DeadlineExceeded) && (peer.Rank == m.victim || m.call == "grow" && strings.Contains(err.Error(), fmt.Sprintf("rank %d of", m.victim)))
+	return ok && !errors.Is(err, context.DeadlineExceeded) &&
+		(peer.Rank == m.victim ||
+			m.call == "grow" && strings.Contains(err.Error(), fmt.Sprintf("rank %d of", m.victim)))
 }

@@ -111,7 +111,8 @@ func allCollectives(ctx context.Context, c *ccl.Comm, count int) error {
 		return err
 	}
 	recv = ramp(rank, count)
-	if err := errors.Join(ccl.AllReduce(ctx, c, recv, recv, ccl.Sum), want("all-reduce in place", recv, sum)); err != nil {
+	if err := errors.Join(ccl.AllReduce(ctx, c, recv, recv, ccl.Sum),
+		want("all-reduce in place", recv, sum)); err != nil {
 		return err
 	}
 	recv = make([]int64, count)
@@ -138,7 +139,8 @@ func allCollectives(ctx context.Context, c *ccl.Comm, count int) error {
 	clear(gathered)
 	part := gathered[rank*count : (rank+1)*count]
 	copy(part, mine)
-	if err := errors.Join(ccl.AllGather(ctx, c, part, gathered), want("all-gather in place", gathered, all)); err != nil {
+	if err := errors.Join(ccl.AllGather(ctx, c, part, gathered),
+		want("all-gather in place", gathered, all)); err != nil {
 		return err
 	}
 	sums := make([]int64, n*count)
@@ -301,7 +303,8 @@ func TestWorkIsOrdered(t *testing.T) {
 			works[i] = ccl.IAllReduce(ctx, c, bufs[i], bufs[i], ccl.Sum)
 		}
 		last := []int64{100} // a blocking call behind them
-		if err := errors.Join(ccl.AllReduce(ctx, c, last, last, ccl.Sum), want("the last", last, []int64{300})); err != nil {
+		if err := errors.Join(ccl.AllReduce(ctx, c, last, last, ccl.Sum),
+			want("the last", last, []int64{300})); err != nil {
 			return err
 		}
 		for i, w := range works {
@@ -319,10 +322,14 @@ func TestWorkIsOrdered(t *testing.T) {
 func TestAllDataTypes(t *testing.T) {
 	inProcess(t, 2, func(ctx context.Context, c *ccl.Comm) error {
 		return errors.Join(
-			sumOf[int8](ctx, c, 3, 6), sumOf[uint8](ctx, c, 3, 6), sumOf[int32](ctx, c, 3, 6), sumOf[uint32](ctx, c, 3, 6),
-			sumOf[int64](ctx, c, 3, 6), sumOf[uint64](ctx, c, 3, 6), sumOf[float32](ctx, c, 3, 6), sumOf[float64](ctx, c, 3, 6),
-			sumOf(ctx, c, kernels.F16(0x4200), kernels.F16(0x4600)), sumOf(ctx, c, kernels.BF16(0x4040), kernels.BF16(0x40c0)),
-			sumOf(ctx, c, kernels.E4M3(0x44), kernels.E4M3(0x4c)), sumOf(ctx, c, kernels.E5M2(0x42), kernels.E5M2(0x46)),
+			sumOf[int8](ctx, c, 3, 6), sumOf[uint8](ctx, c, 3, 6), sumOf[int32](ctx, c, 3, 6),
+			sumOf[uint32](ctx, c, 3, 6),
+			sumOf[int64](ctx, c, 3, 6), sumOf[uint64](ctx, c, 3, 6), sumOf[float32](ctx, c, 3, 6),
+			sumOf[float64](ctx, c, 3, 6),
+			sumOf(ctx, c, kernels.F16(0x4200), kernels.F16(0x4600)),
+			sumOf(ctx, c, kernels.BF16(0x4040), kernels.BF16(0x40c0)),
+			sumOf(ctx, c, kernels.E4M3(0x44), kernels.E4M3(0x4c)),
+			sumOf(ctx, c, kernels.E5M2(0x42), kernels.E5M2(0x46)),
 			sumOf(ctx, c, 3, 6), sumOf[uint](ctx, c, 3, 6), sumOf(ctx, c, 3*time.Second, 6*time.Second),
 		)
 	})

@@ -61,15 +61,15 @@ type core struct {
 
 	reported atomic.Bool // as leaked
 
-	// refusal is why this rank's last operation was refused, if it was, and it has made none since: what an Abort without
-	// a cause tells the ranks that wait for it.
+	// refusal is why this rank's last operation was refused, if it was, and it has made none since: what an Abort
+	// without a cause tells the ranks that wait for it.
 	refusal atomic.Pointer[string]
 
 	jobs    jobs         // what runs in the background for a non-blocking call
 	workers workers      // goroutines of this communicator
 	ending  atomic.Int32 // calls that may end it and have not returned: the last one retires it
 
-	ctx      context.Context // ends when what is in flight is cancelled, by Revoke or for good: what interrupts its init
+	ctx      context.Context // ends when what is in flight, or its init, is cancelled, by Revoke or for good
 	cancel   context.CancelCauseFunc
 	whole    context.Context // ends with the communicator, and ctx with it
 	giveUp   context.CancelCauseFunc

@@ -142,7 +142,9 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	call := a.rec.Call
 	if a.rec.Seq > afterRevoke {
 		var payloads [][]byte
-		err := c.meetAgain(ctx, a, place, c.meets, c.rank, func(ctx context.Context, at rendezvous.Rendezvous) (err error) {
+		err := c.meetAgain(ctx, a, place, c.meets, c.rank, func(
+			ctx context.Context, at rendezvous.Rendezvous,
+		) (err error) {
 			defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 			payloads, err = at.Exchange(ctx, a.rec.Act.String(), c.rank, c.size, mine)
 			return err
@@ -181,9 +183,9 @@ func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket,
 }
 
 // meetAgain has ranks of this communicator meet for act a, although their connections broke, or were revoked: those
-// whose processes hold meetings at the addresses, of which this one is number rank. It uses up the place in the line, and
-// is bounded by the communicator's life. When this rank can't take part, fn has a context that has ended, so that the
-// others learn of it.
+// whose processes hold meetings at the addresses, of which this one is number rank. It uses up the place in the line,
+// and is bounded by the communicator's life. When this rank can't take part, fn has a context that has ended, so that
+// the others learn of it.
 func (c *core) meetAgain(
 	ctx context.Context, a *act, place *ticket, addresses []string, rank int,
 	fn func(context.Context, rendezvous.Rendezvous) error,

@@ -24,7 +24,8 @@ func TestDestroyedTwice(t *testing.T) {
 			if !errors.Is(err, ccl.ErrDestroyed) || !errors.As(err, &usage) {
 				return fmt.Errorf("second Destroy: %w", err)
 			}
-			if !strings.Contains(usage.First.File, "failure_test.go") || !strings.Contains(err.Error(), "failure_test.go") {
+			if !strings.Contains(usage.First.File, "failure_test.go") ||
+				!strings.Contains(err.Error(), "failure_test.go") {
 				return fmt.Errorf("the error does not say where the first Destroy was: %w", err)
 			}
 		}
@@ -117,7 +118,8 @@ func TestAbortFreesTheOthers(t *testing.T) {
 	each(t, comms, func(ctx context.Context, c *ccl.Comm) error {
 		switch c.Rank() {
 		case 0: // waits in the operation
-			if err := ccl.AllReduce(ctx, c, []float64{1}, make([]float64, 1), ccl.Sum); !errors.Is(err, ccl.ErrPeerAborted) {
+			if err := ccl.AllReduce(ctx, c, []float64{1}, make([]float64, 1), ccl.Sum); !errors.Is(err,
+				ccl.ErrPeerAborted) {
 				return fmt.Errorf("%w, want that rank 1 aborted", err)
 			}
 		case 1: // aborts in the middle of it

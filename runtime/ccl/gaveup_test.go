@@ -14,7 +14,8 @@ func TestGaveUp(t *testing.T) {
 	c := &core{rank: 1, id: CommID{7}, name: "world"}
 	for culprit, want := range map[int32]int{-1: 0, 0: 0, 2: 2} {
 		err := c.gaveUp(lifecycle.CallInitRank, nil, fmt.Errorf("agree: %w", &transport.NoticeError{
-			Peer: 0, Notice: transport.Notice{Code: lifecycle.CodePeerAborted, Culprit: culprit, Detail: "it closed its end"},
+			Peer:   0,
+			Notice: transport.Notice{Code: lifecycle.CodePeerAborted, Culprit: culprit, Detail: "it closed its end"},
 		}))
 		var peer *lifecycle.PeerError
 		if !errors.As(err, &peer) || peer.Code != lifecycle.CodePeerAborted || peer.Rank != want || peer.Self != 1 ||

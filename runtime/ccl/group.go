@@ -117,9 +117,10 @@ func (b *batch) forgotten() {
 	order, calls := b.sorted()
 	for _, c := range order {
 		c.tape.Life(tape.LifeRecord{
-			Act: tape.ActGroup, Call: lifecycle.CallGroupStart, Stage: tape.StageMisuse, Code: lifecycle.CodeInvalidUsage,
-			State: c.life.State(), Peer: -1, Site: b.site, Shared: c.shared.Load(),
-			Text: fmt.Sprintf("the group that was started by %s was never ended: its calls on %s, %d of them, were not made; "+
+			Act: tape.ActGroup, Call: lifecycle.CallGroupStart, Stage: tape.StageMisuse,
+			Code: lifecycle.CodeInvalidUsage, State: c.life.State(), Peer: -1, Site: b.site, Shared: c.shared.Load(),
+			Text: fmt.Sprintf("the group that was started by %s was never ended: its calls on %s, %d of them, "+
+				"were not made; "+
 				"call GroupEnd, or use Runtime.Group", b.site, c, len(calls[c])),
 		})
 	}
@@ -277,7 +278,9 @@ func (g *Group) drop() {
 	}
 	g.end(g.site)
 	if g.within == nil {
-		g.work.finish(groupError("the group was given up: its function did not return well, or left an inner group open"))
+		g.work.finish(
+			groupError("the group was given up: its function did not return well, or left an inner group open"),
+		)
 	}
 	g.calls = slices.DeleteFunc(g.calls, func(call groupCall) bool { return call.in.inside(g.batch) })
 }

@@ -56,7 +56,8 @@ func (g *Group) forgo(site lifecycle.Site, cause error) []GroupResult {
 		p := g.part(c, calls[c], site)
 		c.turn.forgo(p.place)
 		p.act.conclude(lifecycle.CodeOf(cause), -1, fmt.Sprintf(
-			"0 of %d calls took effect, because the group could not make another communicator: %s", len(calls[c]), cause))
+			"0 of %d calls took effect, because the group could not make another communicator: %s",
+			len(calls[c]), cause))
 	}
 	return results
 }

@@ -33,7 +33,8 @@ func TestGroup(t *testing.T) {
 		return rt.Group(g, func(g *ccl.Group) error {
 			for r, c := range b {
 				swapped[r] = make([]int64, 100_000)
-				if err := errors.Join(ccl.Send(g, c, ramp(r, 100_000), 1-r), ccl.Recv(g, c, swapped[r], 1-r)); err != nil {
+				if err := errors.Join(ccl.Send(g, c, ramp(r, 100_000), 1-r),
+					ccl.Recv(g, c, swapped[r], 1-r)); err != nil {
 					return err
 				}
 			}
@@ -291,7 +292,9 @@ func TestGroupGivenUpTakesItsOwnCalls(t *testing.T) {
 			if err := ccl.AllReduce(outer, comms[1], sums[1], sums[1], ccl.Sum); err != nil {
 				return err
 			}
-			if err := rt.Group(given, func(inside *ccl.Group) error { return ccl.Barrier(inside, comms[0]) }); err != nil {
+			if err := rt.Group(given, func(inside *ccl.Group) error {
+				return ccl.Barrier(inside, comms[0])
+			}); err != nil {
 				return err
 			}
 			return errors.Join(ccl.Barrier(given, comms[1]), no)
@@ -330,7 +333,9 @@ func TestGroupWithAnInnerOneLeftOpen(t *testing.T) {
 		work = ccl.IAllReduce(rt.GroupStart(t.Context()), comms[0], []int64{1}, make([]int64, 1), ccl.Sum)
 	}()
 	collectUntil(t,
-		"end of the call of a group that nobody can end", func() bool { return !errors.Is(work.Err(), ccl.ErrInProgress) })
+		"end of the call of a group that nobody can end", func() bool {
+			return !errors.Is(work.Err(), ccl.ErrInProgress)
+		})
 	each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
 }
 
@@ -354,7 +359,8 @@ func TestMakingInsideAGroupThatIsNone(t *testing.T) {
 		"in a foreign one": rt.GroupStart(foreign),
 	} {
 		for call, err := range map[string]error{
-			"InitRank": second(rt.InitRank(g, id, 1, 0)), "World": second(rt.World(g)), "Split": second(comms[0].Split(g, 0, 0)),
+			"InitRank": second(rt.InitRank(g, id, 1, 0)), "World": second(rt.World(g)),
+			"Split": second(comms[0].Split(g, 0, 0)),
 		} {
 			if code := lifecycle.CodeOf(err); code != lifecycle.CodeInvalidUsage {
 				t.Errorf("%s in a group that is %s: %v, want invalid usage", call, name, err)

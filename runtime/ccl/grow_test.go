@@ -34,7 +34,8 @@ func TestNonBlockingGrow(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := make([]*ccl.Comm, 3)
-			for r, mine := range []ccl.UniqueID{{}, id} { // one after the other: who waited for the others would not come back
+			// One after the other: a call that waited for the other ranks would not return.
+			for r, mine := range []ccl.UniqueID{{}, id} {
 				if all[r], err = comms[r].Grow(t.Context(), mine, 3); !errors.Is(err, ccl.ErrInProgress) {
 					t.Fatalf("Grow on rank %d: %v", r, err)
 				}
@@ -48,7 +49,8 @@ func TestNonBlockingGrow(t *testing.T) {
 					t.Errorf("Destroy of the parent: %v", err)
 				}
 			}
-			if all[2], err = late.JoinGrow(t.Context(), id, 3, 2, ccl.NonBlocking()); !errors.Is(err, ccl.ErrInProgress) {
+			if all[2], err = late.JoinGrow(t.Context(), id, 3, 2, ccl.NonBlocking()); !errors.Is(err,
+				ccl.ErrInProgress) {
 				t.Fatal(err)
 			}
 			each(t, all, func(ctx context.Context, c *ccl.Comm) error {
@@ -60,7 +62,9 @@ func TestNonBlockingGrow(t *testing.T) {
 				}
 				return errors.Join(sum(ctx, c), c.Destroy(ctx))
 			})
-			each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(c.Wait(ctx), c.Destroy(ctx)) })
+			each(t, comms, func(ctx context.Context, c *ccl.Comm) error {
+				return errors.Join(c.Wait(ctx), c.Destroy(ctx))
+			})
 		})
 	}
 }
@@ -98,7 +102,8 @@ func TestNonBlockingGrowOnTape(t *testing.T) {
 		}
 		all := make([]*ccl.Comm, 3)
 		for r, mine := range []ccl.UniqueID{id, {}} {
-			if all[r], err = comms[r].Grow(t.Context(), mine, 3, ccl.WithName("b")); !errors.Is(err, ccl.ErrInProgress) {
+			if all[r], err = comms[r].Grow(t.Context(), mine, 3, ccl.WithName("b")); !errors.Is(err,
+				ccl.ErrInProgress) {
 				t.Fatal(err)
 			}
 		}

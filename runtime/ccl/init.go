@@ -98,7 +98,8 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 
 // InitRank makes a communicator of nranks ranks, of which the caller is rank. All ranks call it, with an id that one of
 // them made with NewUniqueID. It blocks until all have come, bounded by ctx, or by MeetingLimit if ctx has no deadline;
-// when that ends first the error names the ranks that are missing. The phases rendezvous, topology and connect are on its span.
+// when that ends first the error names the ranks that are missing. Its span shows the
+// phases rendezvous, topology and connect.
 func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
 	return rt.initRank(ctx, lifecycle.CallInitRank, []UniqueID{id}, nranks, rank, opts)
 }
@@ -191,7 +192,9 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 			_ = c.Close() // the first error is what counts
 		}
 		if cause := context.Cause(ctx); cause != nil { // no rank is at fault: all of them are of this call
-			err = &SystemError{Code: lifecycle.CodeOf(cause), Op: fmt.Sprintf("make the %d ranks of InitAll", n), Err: cause}
+			err = &SystemError{
+				Code: lifecycle.CodeOf(cause), Op: fmt.Sprintf("make the %d ranks of InitAll", n), Err: cause,
+			}
 		}
 		return nil, err
 	}
@@ -237,8 +240,8 @@ func (m *making) ended(err error) error {
 	w := m.rt.cfg.Tape.Comm(tape.CommInfo{ID: i.ID, Name: i.Name, Rank: i.Rank, Size: i.Size, Engine: "host"})
 	defer w.Close()
 	rec := tape.LifeRecord{
-		Act: actOf[i.Call], Call: i.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err), State: lifecycle.StateNone,
-		Peer: -1, Site: i.Site, Caller: callerSpan(m.ctx),
+		Act: actOf[i.Call], Call: i.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err),
+		State: lifecycle.StateNone, Peer: -1, Site: i.Site, Caller: callerSpan(m.ctx),
 	}
 	if _, usage := errors.AsType[*UsageError](err); errors.Is(err, ErrRuntimeClosed) {
 		rec.Code = lifecycle.CodeInvalidUsage
@@ -280,7 +283,9 @@ func (c *Comm) meetFirst(
 ) (*Comm, error) {
 	info := c.life.Info()
 	a := c.initAct(ctx, info.Call, info.Site).start()
-	return c.initialize(ctx, a, func(ctx context.Context) error { return c.meet(ctx, a, at, info.Rank, info.Size, met) })
+	return c.initialize(ctx, a, func(ctx context.Context) error {
+		return c.meet(ctx, a, at, info.Rank, info.Size, met)
+	})
 }
 
 // MeetingLimit is how long the ranks of World, InitRank and JoinGrow wait for the others where no context says it.

@@ -138,7 +138,8 @@ func TestShrinkNamesWhoIsMissingInTheNewNumbers(t *testing.T) {
 	// Of ranks 1, 2 and 3, which become 0, 1 and 2, only the last comes; the first would hold the rendezvous.
 	_, err := comms[3].Shrink(ctx, []int{0}, ccl.ShrinkAbort)
 	var peer *ccl.PeerError
-	if !errors.As(err, &peer) || peer.Rank != 0 || !errors.Is(err, ccl.ErrNotJoined) && !errors.Is(err, ccl.ErrTimeout) {
+	if !errors.As(err, &peer) || peer.Rank != 0 ||
+		!errors.Is(err, ccl.ErrNotJoined) && !errors.Is(err, ccl.ErrTimeout) {
 		t.Errorf("%v, want that rank 0 of the new communicator is missing", err)
 	}
 	for _, c := range comms {

@@ -31,7 +31,8 @@ func TestSplitDoesNotMatchGrow(t *testing.T) {
 					_, err = c.Split(ctx, 0, 0)
 				}
 				var peer *ccl.PeerError
-				if !errors.As(err, &peer) || peer.Code != lifecycle.CodeMismatch || peer.Rank != 1 || peer.Call != call {
+				if !errors.As(err, &peer) || peer.Code != lifecycle.CodeMismatch || peer.Rank != 1 ||
+					peer.Call != call {
 					return fmt.Errorf("%w; want that the call of rank 1 does not match", err)
 				}
 				if says := "ranks 0 and 2 say split, rank 1 says grow"; !strings.Contains(err.Error(), says) {

@@ -85,7 +85,8 @@ func judge(call lifecycle.Call, before, after lifecycle.State, nonBlocking, expi
 	case code == lifecycle.CodeInProgress && nonBlocking, code == lifecycle.CodeRevoked && revoked &&
 		before != lifecycle.StateRevoked:
 		return nil
-	case code == lifecycle.CodeUnfinished && (call == lifecycle.CallDestroy || call == lifecycle.CallFinalize) && expired:
+	case code == lifecycle.CodeUnfinished && (call == lifecycle.CallDestroy || call == lifecycle.CallFinalize) &&
+		expired:
 		return nil
 	case code == lifecycle.CodeUnfinished && after != lifecycle.StateReady: // another call's context ended
 		return nil
@@ -133,12 +134,16 @@ func TestJudgeRefuses(t *testing.T) {
 			lifecycle.CallShrink, ready, ready, refused(lifecycle.CodeInvalidArgument),
 			false,
 		},
-		"a group on a dead one":             {lifecycle.CallGroupEnd, destroyed, destroyed, nil, false},
-		"an answer from the future":         {barrier, ready, failed, refused(lifecycle.CodeDestroyed), false},
-		"a second winner":                   {destroy, destroyed, destroyed, nil, false},
-		"in progress, and blocking":         {destroy, ready, ready, ccl.ErrInProgress, false},
-		"a peer's fault without a failure":  {barrier, ready, ready, &ccl.PeerError{Code: lifecycle.CodePeerAborted}, false},
-		"a peer's fault":                    {barrier, ready, failed, &ccl.PeerError{Code: lifecycle.CodePeerAborted}, true},
+		"a group on a dead one":     {lifecycle.CallGroupEnd, destroyed, destroyed, nil, false},
+		"an answer from the future": {barrier, ready, failed, refused(lifecycle.CodeDestroyed), false},
+		"a second winner":           {destroy, destroyed, destroyed, nil, false},
+		"in progress, and blocking": {destroy, ready, ready, ccl.ErrInProgress, false},
+		"a peer's fault without a failure": {
+			barrier, ready, ready, &ccl.PeerError{Code: lifecycle.CodePeerAborted}, false,
+		},
+		"a peer's fault": {
+			barrier, ready, failed, &ccl.PeerError{Code: lifecycle.CodePeerAborted}, true,
+		},
 		"a timeout without one":             {barrier, ready, failed, ccl.ErrTimeout, false},
 		"an error that nobody has heard of": {barrier, ready, failed, errBroken, false},
 	} {

@@ -70,7 +70,8 @@ func drawLife(t *rapid.T) *life {
 		schedule: rapid.SliceOfN(rapid.SampledFrom([]lifecycle.Call{
 			lifecycle.CallAllReduce, lifecycle.CallBarrier, lifecycle.CallBroadcast, lifecycle.CallAllGather,
 			lifecycle.CallReduce,
-			lifecycle.CallSendRecv, lifecycle.CallGroupEnd, lifecycle.CallSplit, lifecycle.CallShrink, lifecycle.CallGrow,
+			lifecycle.CallSendRecv, lifecycle.CallGroupEnd, lifecycle.CallSplit, lifecycle.CallShrink,
+			lifecycle.CallGrow,
 		}), 1, 8).Draw(t, "schedule"),
 		afterwards: rapid.SampledFrom([]lifecycle.Call{
 			lifecycle.CallBarrier, lifecycle.CallShrink, lifecycle.CallSplit, lifecycle.CallRevoke,
@@ -89,8 +90,8 @@ func drawLife(t *rapid.T) *life {
 	}
 	grave := append(harmless, meddling{lifecycle.CallFinalize, false}, meddling{lifecycle.CallDestroy, false},
 		meddling{lifecycle.CallAbort, false},
-		meddling{lifecycle.CallRevoke, false}, meddling{lifecycle.CallShrink, false}, meddling{lifecycle.CallGrow, false},
-		meddling{lifecycle.CallGroupEnd, false})
+		meddling{lifecycle.CallRevoke, false}, meddling{lifecycle.CallShrink, false},
+		meddling{lifecycle.CallGrow, false}, meddling{lifecycle.CallGroupEnd, false})
 	for r := range l.ranks {
 		l.tallies = append(l.tallies, map[lifecycle.Call]int{})
 		calls := harmless

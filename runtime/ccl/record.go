@@ -22,8 +22,8 @@ type act struct {
 // act is the act that call is, which has not started. seq is its number among those of its kind on this communicator.
 func (c *core) act(ctx context.Context, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
 	return &act{c: c, rec: tape.LifeRecord{
-		Act: actOf[call], Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(), Peer: -1,
-		Site: site, Caller: callerSpan(ctx),
+		Act: actOf[call], Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(),
+		Peer: -1, Site: site, Caller: callerSpan(ctx),
 	}}
 }
 

@@ -129,8 +129,8 @@ func TestFailedGroupOnTape(t *testing.T) {
 		a, b := initAll(t, rt, "a"), initAll(t, rt, "b")
 		err := rt.Group(t.Context(), func(g *ccl.Group) error {
 			for r := range 2 {
-				if err := errors.Join(ccl.Barrier(g, a[r]), ccl.Broadcast(g, a[r], []int8{1}, []int8{1}, r), ccl.Barrier(g, a[r]),
-					ccl.Barrier(g, b[r])); err != nil {
+				if err := errors.Join(ccl.Barrier(g, a[r]), ccl.Broadcast(g, a[r], []int8{1}, []int8{1}, r),
+					ccl.Barrier(g, a[r]), ccl.Barrier(g, b[r])); err != nil {
 					return err
 				}
 			}
@@ -181,7 +181,8 @@ func TestGroupsInTheBackgroundOnTape(t *testing.T) {
 		}
 		each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(c.Wait(ctx), c.Destroy(ctx)) })
 	}, func(ev *tape.Event) bool {
-		return ev.Comm.Rank == 0 && (ofGroups(ev) && ev.Life.Stage == tape.StageStart || ev.Life.Stage == tape.StageMisuse)
+		return ev.Comm.Rank == 0 &&
+			(ofGroups(ev) && ev.Life.Stage == tape.StageStart || ev.Life.Stage == tape.StageMisuse)
 	})
 	var want []string
 	for i := range groups {
@@ -258,7 +259,8 @@ func TestSharedOnTape(t *testing.T) {
 	}
 	for _, ev := range events {
 		if want := ev.Comm.Name == "shared"; ev.Life.Shared != want {
-			t.Errorf("%s rank %d, %s: shared is %t, want %t", ev.Comm.Name, ev.Comm.Rank, ev.Life.Stage, ev.Life.Shared, want)
+			t.Errorf("%s rank %d, %s: shared is %t, want %t",
+				ev.Comm.Name, ev.Comm.Rank, ev.Life.Stage, ev.Life.Shared, want)
 		}
 	}
 }

@@ -104,7 +104,8 @@ func TestGroupNumbersAreThoseOfTheOtherRanks(t *testing.T) {
 				}
 				return rt.Group(ctx, func(g *ccl.Group) error { return ccl.Send(g, c, data, 1) })
 			}()
-			return errors.Join(err, rt.Group(ctx, func(g *ccl.Group) error { return ccl.Barrier(g, c) }), c.Destroy(ctx))
+			return errors.Join(err, rt.Group(ctx, func(g *ccl.Group) error { return ccl.Barrier(g, c) }),
+				c.Destroy(ctx))
 		})
 	}, func(ev *tape.Event) bool { return ofGroups(ev) && ev.Life.Stage == tape.StageEnd })
 	var together []uint64

@@ -135,7 +135,8 @@ func TestRevokeThenSplit(t *testing.T) {
 						return err
 					}
 				} else {
-					if err := sum(ctx, c); !errors.Is(err, ccl.ErrPeerAborted) || !strings.Contains(err.Error(), "data set changed") {
+					if err := sum(ctx, c); !errors.Is(err, ccl.ErrPeerAborted) ||
+						!strings.Contains(err.Error(), "data set changed") {
 						return fmt.Errorf("%w, want that rank 3 revoked", err)
 					}
 					if err := c.Revoke(nil); err != nil {
@@ -250,7 +251,9 @@ func TestInitRankScalable(t *testing.T) {
 			}
 			wg.Wait()
 			if !t.Failed() {
-				each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(sum(ctx, c), c.Destroy(ctx)) })
+				each(t, comms, func(ctx context.Context, c *ccl.Comm) error {
+					return errors.Join(sum(ctx, c), c.Destroy(ctx))
+				})
 			}
 		})
 	}
@@ -260,7 +263,8 @@ func TestInitRankScalable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, ids := range map[string][]ccl.UniqueID{"none": nil, "too many": {id, id, id}, "the same": {id, id}} {
-		if _, err := rt.InitRankScalable(t.Context(), ids, 2, 0); lifecycle.CodeOf(err) != lifecycle.CodeInvalidArgument {
+		if _, err := rt.InitRankScalable(t.Context(), ids, 2,
+			0); lifecycle.CodeOf(err) != lifecycle.CodeInvalidArgument {
 			t.Errorf("%s: %v, want an invalid argument", name, err)
 		}
 	}
@@ -436,8 +440,8 @@ func TestGroupThatFailsHalfWay(t *testing.T) {
 		for r := range 2 {
 			ok, odd := []int64{1}, make([]int64, 1+r) // the ranks disagree about the second call on a
 			if err := errors.Join(
-				ccl.AllReduce(g, a[r], ok, ok, ccl.Sum), ccl.AllReduce(g, a[r], odd, odd, ccl.Sum), ccl.Barrier(g, a[r]),
-				ccl.Barrier(g, b[r]),
+				ccl.AllReduce(g, a[r], ok, ok, ccl.Sum), ccl.AllReduce(g, a[r], odd, odd, ccl.Sum),
+				ccl.Barrier(g, a[r]), ccl.Barrier(g, b[r]),
 			); err != nil {
 				return err
 			}

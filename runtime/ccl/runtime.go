@@ -37,7 +37,7 @@ type Config struct {
 	// the goroutine that makes it: it must not block.
 	Contact func() string
 	Met     func(contacts []string)
-	// Tape is the process's flight recorder; nil records nothing. It stays the caller's, to be closed after the Runtime.
+	// Tape is the process's flight recorder; nil records nothing. The caller closes it, after the Runtime.
 	Tape *tape.Writer
 	// ToldToEnd tells whether the process was told to end, so that what it leaves behind is no mistake; nil is never.
 	ToldToEnd func() bool

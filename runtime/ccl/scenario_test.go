@@ -22,7 +22,8 @@ import (
 // that stays the same, and the next command begins when all are done. Ranks that answer the same share a line. The
 // commands:
 //
-//	job ranks=N [nodes=M]                    begins: one process of N ranks, or N processes on M nodes with TCP between
+//	job ranks=N [nodes=M]                    begins: one process of N ranks, or N processes on M nodes with TCP
+//	                                         between
 //	init COMM [nonblocking]                  InitRank
 //	split COMM color=E [key=E] as=NAME       Split; E is a number, none, or a term such as rank%2, rank/2, -rank
 //	shrink COMM exclude=(R,…) [abort] as=NAME

@@ -176,7 +176,9 @@ func (w *watch) make(ctx context.Context, call lifecycle.Call) (*ccl.Comm, error
 		return nil, w.rt.Group(ctx, func(g *ccl.Group) error {
 			for _, err := range []error{
 				ccl.Send(g, w.c, one, next), ccl.Recv(g, w.c, make([]int64, 1), previous),
-				w.rt.Group(g, func(in *ccl.Group) error { return ccl.AllReduce(in, w.c, one, make([]int64, 1), ccl.Sum) }),
+				w.rt.Group(g, func(in *ccl.Group) error {
+					return ccl.AllReduce(in, w.c, one, make([]int64, 1), ccl.Sum)
+				}),
 				ccl.Barrier(g, w.c),
 			} {
 				if err != nil {

@@ -30,7 +30,8 @@ func (w *Work) finish(err error) {
 func (w *Work) absent() bool { return w == nil || w.done == nil }
 
 func nilWork() error {
-	return noHandle(lifecycle.CallNone, "there is no operation: the Work is nil or zero; the calls that begin with I make one")
+	return noHandle(lifecycle.CallNone,
+		"there is no operation: the Work is nil or zero; the calls that begin with I make one")
 }
 
 func (w *Work) ended() bool {

@@ -57,7 +57,9 @@ func TestWorldThatWasNotBegunDoesNotCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			worlds, taken := worldOf(t)
-			rts := [2]*ccl.Runtime{newRuntime(t, ccl.Config{World: worlds[0]}), newRuntime(t, ccl.Config{World: worlds[1]})}
+			rts := [2]*ccl.Runtime{
+				newRuntime(t, ccl.Config{World: worlds[0]}), newRuntime(t, ccl.Config{World: worlds[1]}),
+			}
 			fails(t, rts)
 			if err := taken.Close(); err != nil {
 				t.Fatal(err)
@@ -79,7 +81,9 @@ func TestWorldThatWasNotBegunDoesNotCount(t *testing.T) {
 				if t.Failed() {
 					return
 				}
-				each(t, comms, func(ctx context.Context, c *ccl.Comm) error { return errors.Join(sum(ctx, c), c.Destroy(ctx)) })
+				each(t, comms, func(ctx context.Context, c *ccl.Comm) error {
+					return errors.Join(sum(ctx, c), c.Destroy(ctx))
+				})
 			}
 		})
 	}
@@ -206,7 +210,9 @@ func TestWorldsOfTwoRuns(t *testing.T) {
 		}
 		seen[runs[0]], all = true, append(all, ids[0]...)
 	}
-	if slices.SortFunc(all, func(a, b lifecycle.CommID) int { return bytes.Compare(a[:], b[:]) }); len(slices.Compact(all)) != 8 {
+	if slices.SortFunc(all, func(a, b lifecycle.CommID) int {
+		return bytes.Compare(a[:], b[:])
+	}); len(slices.Compact(all)) != 8 {
 		t.Errorf("not eight communicators: %v", all)
 	}
 }

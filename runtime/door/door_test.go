@@ -120,7 +120,8 @@ func TestWhoeverHasTheSecretEnters(t *testing.T) {
 
 func TestListenAtAnAddressThatIsTaken(t *testing.T) {
 	d, _ := listen(t, quiet)
-	if _, err := Listen(t.Context(), d.Addr(), Plain, quiet); err == nil || !strings.Contains(err.Error(), "another program") {
+	if _, err := Listen(t.Context(), d.Addr(), Plain, quiet); err == nil ||
+		!strings.Contains(err.Error(), "another program") {
 		t.Errorf("%v", err)
 	}
 }
@@ -165,10 +166,14 @@ func TestProofs(t *testing.T) {
 	}
 	hello := slices.Clone(heard.Bytes()[:helloSize])
 	for name, says := range map[string]func(challenge []byte) []byte{
-		"a replay":                    func([]byte) []byte { return heard.Bytes()[helloSize:] },
-		"another secret":              func(challenge []byte) []byte { return proof([]byte("another"), "dialer", hello, challenge) },
-		"the door's proof":            func(challenge []byte) []byte { return proof(secret, "door", hello, challenge) },
-		"the proof of another hello":  func(challenge []byte) []byte { return proof(secret, "dialer", hello[1:], challenge) },
+		"a replay": func([]byte) []byte { return heard.Bytes()[helloSize:] },
+		"another secret": func(challenge []byte) []byte {
+			return proof([]byte("another"), "dialer", hello, challenge)
+		},
+		"the door's proof": func(challenge []byte) []byte { return proof(secret, "door", hello, challenge) },
+		"the proof of another hello": func(challenge []byte) []byte {
+			return proof(secret, "dialer", hello[1:], challenge)
+		},
 		"the challenge, said back":    func(challenge []byte) []byte { return challenge[:32] },
 		"a proof that covers nothing": func([]byte) []byte { return proof(secret, "dialer", nil, nil) },
 	} {
@@ -217,7 +222,8 @@ func TestOtherVersion(t *testing.T) {
 	if _, err := conn.Write(append([]byte(magic), version+1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readAnswer(conn, challengeSize); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), fmt.Sprintf("there: %d", version)) {
+	if _, err := readAnswer(conn, challengeSize); !errors.Is(err, ErrVersion) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("there: %d", version)) {
 		t.Errorf("a dialer of another version is answered %v", err)
 	}
 }
@@ -374,7 +380,8 @@ func TestSilentStrangerIsShownOut(t *testing.T) {
 		if took := time.Since(began); took != 3*handshakeTime {
 			t.Errorf("three silent strangers took %v", took)
 		}
-		if lines := book.all(); len(lines) != 1 || !strings.HasPrefix(lines[0], "5s ") || !strings.Contains(lines[0], "count=1 ") {
+		if lines := book.all(); len(lines) != 1 || !strings.HasPrefix(lines[0], "5s ") ||
+			!strings.Contains(lines[0], "count=1 ") {
 			t.Errorf("the log: %q", lines)
 		}
 		time.Sleep(refusalPeriod) // virtual: the next one is worth a line again

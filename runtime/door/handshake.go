@@ -65,7 +65,7 @@ const (
 var (
 	// errWordless is the end of a connection that came and went without a byte.
 	errWordless = errors.New("it said nothing")
-	// errLeft is the end of a connection for a room that is here, such as of a rank that is connected by another one now.
+	// errLeft ends a connection for a room that is here, such as that of a rank that has connected anew since.
 	errLeft    = errors.New("it left before it proved itself")
 	errForeign = errors.New("it does not speak this protocol")
 )

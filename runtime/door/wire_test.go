@@ -100,7 +100,9 @@ func TestDowngrade(t *testing.T) {
 		_, _, _, err := answer(struct {
 			io.Reader
 			io.Writer
-		}{io.MultiReader(bytes.NewReader(hello), there), there}, Plain, func(Room) *room { return &room{secret: secret} })
+		}{io.MultiReader(bytes.NewReader(hello), there), there}, Plain, func(Room) *room {
+			return &room{secret: secret}
+		})
 		if err == nil {
 			t.Error("the door believes what was changed")
 		}

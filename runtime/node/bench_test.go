@@ -294,7 +294,9 @@ func BenchmarkFollowNode(b *testing.B) {
 	}
 	comms := make([]*tape.CommWriter, 4)
 	for i := range comms {
-		comms[i] = w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: i, Size: len(comms), Engine: "host"})
+		comms[i] = w.Comm(tape.CommInfo{
+			ID: lifecycle.CommID{1}, Name: "world", Rank: i, Size: len(comms), Engine: "host",
+		})
 	}
 	sig := tape.Signature{Call: lifecycle.CallAllReduce, DataType: uint8(kernels.Float32), Peer: -1, Bytes: 1024}
 	runtime.LockOSThread()

@@ -35,11 +35,11 @@ type Config struct {
 	// World is the process's place in the job. Default: one rank, alone.
 	World launch.World `env:"-"` // package launch reads it
 
-	// Tape switches the flight recorder `on` or `off`; without it there is nothing to see. A process that can't have its
-	// tape in its directory has it elsewhere, or none, and warns; with `required`, it doesn't start. Default: on.
+	// Tape switches the flight recorder `on` or `off`; without it there is nothing to see. A process that can't have
+	// its tape in its directory has it elsewhere, or none, and warns; with `required`, it doesn't start. Default: on.
 	Tape Tape `env:"CARILLON_TAPE"`
-	// TapeDir is where the tapes of jobs are kept. Where it doesn't serve, they are in `/dev/shm/carillon-UID` or in the
-	// directory for temporary files. Default: `/dev/shm/carillon-UID`.
+	// TapeDir is where the tapes of jobs are kept. Where it doesn't serve, they are in `/dev/shm/carillon-UID` or in
+	// the directory for temporary files. Default: `/dev/shm/carillon-UID`.
 	TapeDir string `env:"CARILLON_TAPE_DIR"`
 	// TapeSize is the most that a process's tape takes, such as `1MiB`. It takes less where that is more than an eighth
 	// of what is free, once the tapes of jobs that have ended are removed. Default: 6.3 MiB.
@@ -61,12 +61,13 @@ type Config struct {
 	// (`10.0.0.0/8`), with commas between them.
 	HealthProxies []netip.Prefix `env:"CARILLON_HEALTH_TRUSTED_PROXIES"`
 	// MinPollInterval is how long a client of the endpoint waits between two queries of one document under
-	// `/api/v1/ras`, `ranks`, `comms` or `verdicts`, after 20 without waiting; an earlier one gets 429. `off`: no limit.
-	// Default: 1s.
+	// `/api/v1/ras`, `ranks`, `comms` or `verdicts`, after 20 without waiting; an earlier one gets 429. `off`: no
+	// limit. Default: 1s.
 	MinPollInterval time.Duration `env:"CARILLON_RAS_MIN_POLL_INTERVAL"`
 
 	// GPU is the choice of GPUs that are watched for Xids, memory errors and throttling: `on` for those of
-	// CUDA_VISIBLE_DEVICES, `all` for the host's, `off`. Without an NVIDIA driver there is nothing to watch. Default: on.
+	// CUDA_VISIBLE_DEVICES, `all` for the host's, `off`. Without an NVIDIA driver there is nothing to watch. Default:
+	// on.
 	GPU GPUs `env:"CARILLON_GPU"`
 
 	// SlowThreshold is the age at which an operation announces itself in its trace; what lasts longer always has its
@@ -98,9 +99,9 @@ type Config struct {
 	DisableSHM bool `env:"NCCL_SHM_DISABLE"`
 	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax: `eth`, `=eth0`, `^docker`.
 	SocketIfname string `env:"NCCL_SOCKET_IFNAME"`
-	// Wire is how that is protected which ranks send each other over TCP: `plain`; `authenticate`, sent in the clear, with
-	// a tag that tells what was changed on the way; `encrypt`. It needs a job secret, and is the same on all ranks. RAS
-	// is encrypted in any case. Default: plain.
+	// Wire is how what ranks send each other over TCP is protected: `plain`; `authenticate`, sent in the clear,
+	// with a tag that tells what was changed on the way; `encrypt`. It needs a job secret, and is the same on all
+	// ranks. RAS is encrypted in any case. Default: plain.
 	Wire door.Wire `env:"CARILLON_WIRE"`
 	// Keepalive is after how long without a sign of life (a cut cable, a lost power supply) another host is given up,
 	// and the communicators fail; at least 2s. Default: 10s.
@@ -127,9 +128,9 @@ type Config struct {
 	Log *slog.Logger
 
 	// Registerer is the program's: it gets Carillon's metrics, and nothing of Go's or of the process, and they leave it
-	// at Stop. Several nodes of a process have one each, as of prometheus.WrapRegistererWith. To send what it has is up to
-	// the program: OTEL_METRICS_EXPORTER is not obeyed. Default, nil: the metrics are at the health endpoint, with those
-	// of Go and of the process, and sent as OTEL_* variables say.
+	// at Stop. Several nodes of a process have one each, as of prometheus.WrapRegistererWith. To send what it has is up
+	// to the program: OTEL_METRICS_EXPORTER is not obeyed. Default, nil: the metrics are at the health endpoint, with
+	// those of Go and of the process, and sent as OTEL_* variables say.
 	Registerer prometheus.Registerer
 	// Resource describes the process as the program does, on spans, metrics and log records that are exported: what it
 	// says goes before what Carillon says (carillon, the rank), and before OTEL_* variables.
@@ -306,7 +307,9 @@ func (c *Config) problems() []problem {
 		field string
 		value time.Duration
 	}{
-		{"SlowThreshold", c.SlowThreshold}, {"StallThreshold", c.StallThreshold}, {"MinPollInterval", c.MinPollInterval},
+		{"SlowThreshold", c.SlowThreshold},
+		{"StallThreshold", c.StallThreshold},
+		{"MinPollInterval", c.MinPollInterval},
 	} {
 		if d.value != 0 && (d.value < model.MinLimit || d.value > model.MaxLimit) {
 			bad(d.field, d.value, "want a duration from %v to %v, or off (in Go, 0)", model.MinLimit, model.MaxLimit)

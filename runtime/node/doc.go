@@ -10,8 +10,8 @@
 // WithSpanProcessor, WithSpanExporter, Node.HealthHandler), and is told what happens by an Observer. What it lends, it
 // ends itself, after Stop. examples/service is such a program.
 //
-// The parts are made in this order; they end the other way round, but for the runtime, which goes first, so that what it
-// does last is still read, judged and shown:
+// The parts are made in this order; they end the other way round, but for the runtime, which goes first, so that what
+// it does last is still read, judged and shown:
 //
 //	Config → logs → tape → RAS → telemetry → GPUs → health endpoint → runtime
 //

@@ -238,7 +238,8 @@ func unknown(environ []string) []string {
 	var said []string
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, prefix) || value == "" || slices.Contains(names, name) || service.MatchString(name) {
+		if !strings.HasPrefix(name, prefix) || value == "" || slices.Contains(names, name) ||
+			service.MatchString(name) {
 			continue
 		}
 		text := "ignored: " + name + ", which is none of Carillon's variables"

@@ -40,8 +40,8 @@ func BenchmarkEventStream(b *testing.B) {
 	defer cancel()
 	latencies := make([][]time.Duration, clients)
 	for i := range clients {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.HealthURL(), "/")+health.EventsPath,
-			nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			strings.TrimSuffix(n.HealthURL(), "/")+health.EventsPath, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -56,7 +56,8 @@ func BenchmarkEventStream(b *testing.B) {
 	}
 	ev := bus.Event{
 		Type: semconv.EventVerdictOpened, Severity: bus.Critical, Reason: "not_entered", Rank: "3",
-		Text: "rank 3 has not entered all_reduce #41 of world", Data: map[string]any{"seq": 41, "waiting": []int{0, 1, 2}},
+		Text: "rank 3 has not entered all_reduce #41 of world",
+		Data: map[string]any{"seq": 41, "waiting": []int{0, 1, 2}},
 	}
 	for b.Loop() {
 		for range events {

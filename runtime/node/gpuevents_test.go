@@ -21,7 +21,9 @@ func TestGPUEvents(t *testing.T) {
 			defer buses[i].Close()
 			subs[i] = buses[i].Attach(bus.Filter{}, "")
 		}
-		r := &JobRAS{settings: &settings{}, self: mesh.Member{Host: "a", Rank: local}, local: buses[0], outward: buses[1]}
+		r := &JobRAS{
+			settings: &settings{}, self: mesh.Member{Host: "a", Rank: local}, local: buses[0], outward: buses[1],
+		}
 		r.settings.World = launch.World{LocalRank: local}
 		xid := gpu.Condition{
 			Code: gpu.CodeXid, Severity: gpu.Fatal, GPU: "3", Xid: 79,
@@ -48,7 +50,8 @@ func TestGPUEvents(t *testing.T) {
 					t.Fatal(err)
 				}
 				if (got{ev.Stage, ev.Key, ev.Severity}) != want[j] {
-					t.Errorf("local rank %d, bus %d: %v %s %v, want %+v", local, i, ev.Stage, ev.Key, ev.Severity, want[j])
+					t.Errorf("local rank %d, bus %d: %v %s %v, want %+v",
+						local, i, ev.Stage, ev.Key, ev.Severity, want[j])
 				}
 			}
 			if subs[i].Waiting() {

@@ -23,12 +23,13 @@ func TestHealthAccessFromTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := start(t, environ(map[string]string{
-		"CARILLON_HEALTH_ADDR": "0.0.0.0:0", "CARILLON_HEALTH_TOKEN": "fedcba9876543210", "CARILLON_HEALTH_TOKEN_FILE": file,
-		"CARILLON_HEALTH_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.7",
+		"CARILLON_HEALTH_ADDR": "0.0.0.0:0", "CARILLON_HEALTH_TOKEN": "fedcba9876543210",
+		"CARILLON_HEALTH_TOKEN_FILE": file, "CARILLON_HEALTH_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.7",
 	}))
 	url := strings.Replace(strings.TrimSuffix(n.HealthURL(), "/"), "[::]", "127.0.0.1", 1)
 	for token, want := range map[string]int{
-		"": 401, "0123456789abcdef": 401, "fedcba9876543210": 200, "0123456789abcdef-old": 200, "0123456789abcdef-new": 200,
+		"": 401, "0123456789abcdef": 401, "fedcba9876543210": 200, "0123456789abcdef-old": 200,
+		"0123456789abcdef-new": 200,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/metrics", nil)
 		if err != nil {
@@ -60,8 +61,10 @@ func TestBadHealthAccess(t *testing.T) {
 		"no such file":         {"CARILLON_HEALTH_TOKEN_FILE": empty + "x"},
 		"token 1 is malformed": {"CARILLON_HEALTH_TOKEN": "short"},
 		"set together":         {"CARILLON_HEALTH_TLS_CERT": empty},
-		`"10.0.0.1, proxy.example": " proxy.example": want`: {"CARILLON_HEALTH_TRUSTED_PROXIES": "10.0.0.1, proxy.example"},
-		`CARILLON_RAS_MIN_POLL_INTERVAL="often"`:            {"CARILLON_RAS_MIN_POLL_INTERVAL": "often"},
+		`"10.0.0.1, proxy.example": " proxy.example": want`: {
+			"CARILLON_HEALTH_TRUSTED_PROXIES": "10.0.0.1, proxy.example",
+		},
+		`CARILLON_RAS_MIN_POLL_INTERVAL="often"`: {"CARILLON_RAS_MIN_POLL_INTERVAL": "often"},
 	} {
 		n, err := node.Start(t.Context(), environ(env), node.WithTapeDir(t.TempDir()))
 		if err == nil {

@@ -213,7 +213,10 @@ func TestNCCLDebugVariables(t *testing.T) {
 			{"level=VERSION", `msg="Carillon version" rank=0 version=`},
 			{"level=INFO", "msg=ccl.env rank=0 name=NCCL_DEBUG_SUBSYS value=INIT,ENV,COLL"},
 		},
-		2: {{"msg=ccl.comm.init", "comm=pair ", "took="}, {"msg=ccl.all_reduce", "bytes=8", "dtype=float32", "trace_id="}},
+		2: {
+			{"msg=ccl.comm.init", "comm=pair ", "took="},
+			{"msg=ccl.all_reduce", "bytes=8", "dtype=float32", "trace_id="},
+		},
 	} {
 		for _, p := range parts {
 			if got := containing(lines, p...); got != want {

@@ -124,7 +124,8 @@ func (n *Node) announce(url string) {
 	}
 	var err error
 	if n.withdraw, err = health.WriteAddress(n.tape.Path(), url); err != nil {
-		n.settings.Log.Warn("carillon watch and status don't find this process by themselves (--url does)", "error", err)
+		n.settings.Log.Warn("carillon watch and status don't find this process by themselves (--url does)", "error",
+			err)
 	}
 }
 
@@ -211,8 +212,8 @@ func newRuntime(s *settings, w *tape.Writer, r *JobRAS) (*ccl.Runtime, error) {
 		meet = func(id lifecycle.UniqueID) (rendezvous.Rendezvous, error) { return etcd.New(at, id, s.Log) }
 	}
 	return ccl.New(ccl.Config{
-		World: s.World, Rendezvous: meet, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log, TapeIsLogged: w != nil,
-		Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
+		World: s.World, Rendezvous: meet, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log,
+		TapeIsLogged: w != nil, Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
 		Fabric: fabric.Config{
 			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname,
 			Wire: s.Wire, Keepalive: s.Keepalive,

@@ -176,7 +176,8 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	}
 	for _, part := range []string{
 		"CARILLON_TAPE", "perhaps", "CARILLON_ALGO", "magic", "CARILLON_LOG",
-		"loud", "NCCL_SHM_DISABLE", "-3", "RANK", "5", "MASTER_PORT", "99999", "NCCL_COMM_BLOCKING", "CARILLON_SIMD", "mmx",
+		"loud", "NCCL_SHM_DISABLE", "-3", "RANK", "5", "MASTER_PORT", "99999", "NCCL_COMM_BLOCKING", "CARILLON_SIMD",
+		"mmx",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %q:\n%v", part, err)
@@ -203,7 +204,8 @@ func TestBadTapeDirectory(t *testing.T) {
 func TestHealthOnLoopbackOnly(t *testing.T) {
 	dir := t.TempDir()
 	_, err := node.Start(t.Context(), node.WithTapeDir(dir), node.WithHealth("0.0.0.0:0"))
-	if err == nil || !strings.Contains(err.Error(), "0.0.0.0") || !strings.Contains(err.Error(), "CARILLON_HEALTH_ADDR") {
+	if err == nil || !strings.Contains(err.Error(), "0.0.0.0") ||
+		!strings.Contains(err.Error(), "CARILLON_HEALTH_ADDR") {
 		t.Errorf("%v, want an error that names the address", err)
 	}
 	// What was made before the endpoint has ended with it.

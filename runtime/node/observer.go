@@ -13,13 +13,13 @@ import (
 // late. They must not keep what they are given.
 type Observer struct {
 	// Step takes the steps of the process: all acts and errors, and of operations those that waited, were slow or did
-	// not end well, with a sample, 1 in tape.DefaultSampleEvery, of the others, or all of them where each is logged. The
-	// metrics count what is left out from the tape's tallies.
+	// not end well, with a sample, 1 in tape.DefaultSampleEvery, of the others, or all of them where each is logged.
+	// The metrics count what is left out from the tape's tallies.
 	Step func(s *model.Step)
 	// Stall takes what is slow or stalled, and what is not any more.
 	Stall func(r *stall.Report)
-	// Event takes what RAS has to tell: verdicts that are opened, changed and withdrawn, what happens to ranks and GPUs.
-	// It is called by a goroutine of its own, from a bounded queue, and must not change the event.
+	// Event takes what RAS has to tell: verdicts that are opened, changed and withdrawn, what happens to ranks and
+	// GPUs. It is called by a goroutine of its own, from a bounded queue, and must not change the event.
 	Event func(ev *bus.Event)
 }
 

@@ -57,7 +57,8 @@ func (l *lines) String() string {
 
 func newOwn() *own {
 	o := &own{
-		registry: prometheus.NewRegistry(), exporter: tracetest.NewInMemoryExporter(), spans: tracetest.NewSpanRecorder(),
+		registry: prometheus.NewRegistry(), exporter: tracetest.NewInMemoryExporter(),
+		spans:    tracetest.NewSpanRecorder(),
 		resource: resource.NewSchemaless(attribute.String("service.name", "orders")),
 	}
 	o.registry.MustRegister(
@@ -74,7 +75,9 @@ func (o *own) options() []node.Option {
 	return []node.Option{
 		node.WithSpanProcessor(o.spans), node.WithSpanExporter(kept{o.exporter}),
 		node.WithObserver(node.Observer{}, node.Observer{Step: func(*model.Step) { o.steps++ }}),
-		node.WithCheck(node.Check{Name: "orders", Kind: health.Ready, Check: func(context.Context) error { return nil }}),
+		node.WithCheck(node.Check{
+			Name: "orders", Kind: health.Ready, Check: func(context.Context) error { return nil },
+		}),
 		node.WithRoute(health.Route{Path: "/orders", Handler: http.NotFoundHandler()}),
 	}
 }
@@ -95,7 +98,8 @@ func TestOwnObservability(t *testing.T) {
 	for name, start := range map[string]func(*testing.T, *own) (*node.Node, func()){
 		"Start": func(t *testing.T, o *own) (*node.Node, func()) {
 			n, err := node.Start(t.Context(), append([]node.Option{
-				node.WithConfig(cfg), node.WithLog(o.logger()), node.WithRegisterer(o.registry), node.WithResource(o.resource),
+				node.WithConfig(cfg), node.WithLog(o.logger()), node.WithRegisterer(o.registry),
+				node.WithResource(o.resource),
 			}, o.options()...)...)
 			if err != nil {
 				t.Fatal(err)
@@ -129,12 +133,16 @@ func TestOwnObservability(t *testing.T) {
 				t.Error(err)
 			}
 			names := metricNames(t, o.registry)
-			for want, times := range map[string]int{semconv.MetricBuildInfo: 1, "go_goroutines": 1, "ccl_health_connections": 1} {
+			for want, times := range map[string]int{
+				semconv.MetricBuildInfo: 1, "go_goroutines": 1, "ccl_health_connections": 1,
+			} {
 				if names[want] != times {
 					t.Errorf("the program's registry has %s %d times, want %d", want, names[want], times)
 				}
 			}
-			if both := metricNames(t, prometheus.Gatherers{prometheus.NewRegistry(), n.Telemetry().Registry()}); both["go_goroutines"] != 0 {
+			if both := metricNames(t, prometheus.Gatherers{
+				prometheus.NewRegistry(), n.Telemetry().Registry(),
+			}); both["go_goroutines"] != 0 {
 				t.Error("Carillon's registry has metrics of Go")
 			}
 

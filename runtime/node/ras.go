@@ -81,7 +81,8 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime)}
 	r.seen.Store(&seen{})
 	if s.World.Size > 1 && !process.Visible() {
-		s.Log.Warn("RAS does not see whether processes of this host have stopped, or how they ended: there is no /proc to "+
+		s.Log.Warn("RAS does not see whether processes of this host have stopped, or how they ended: there is "+
+			"no /proc to "+
 			"tell; and shared memory between them is not used", semconv.LogSubsystem, semconv.SubsystemRAS)
 	}
 	if r.self, err = mesh.Self(s.World.Rank, s.World.Size); err != nil {

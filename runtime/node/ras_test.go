@@ -26,9 +26,13 @@ func TestBadRAS(t *testing.T) {
 		`CARILLON_RAS="perhaps"`:                                         {"CARILLON_RAS": "perhaps"},
 		`CARILLON_RAS_NETWORK="moon": want one of`:                       {"CARILLON_RAS_NETWORK": "moon"},
 		`CARILLON_RAS_SEEDS="127.0.0.1:7,nowhere": "nowhere": want host`: {"CARILLON_RAS_SEEDS": "127.0.0.1:7,nowhere"},
-		"CARILLON_RAS_WEBHOOKS: want URLs":                               {"CARILLON_RAS_WEBHOOKS": "ftp://user:hidden@example.org"},
-		"CARILLON_RAS_ALERTMANAGERS: want URLs":                          {"CARILLON_RAS_ALERTMANAGERS": "localhost:9093"},
-		"no such file":                                                   {"CARILLON_RAS_WEBHOOK_SECRET_FILE": secrets},
+		"CARILLON_RAS_WEBHOOKS: want URLs": {
+			"CARILLON_RAS_WEBHOOKS": "ftp://user:hidden@example.org",
+		},
+		"CARILLON_RAS_ALERTMANAGERS: want URLs": {
+			"CARILLON_RAS_ALERTMANAGERS": "localhost:9093",
+		},
+		"no such file": {"CARILLON_RAS_WEBHOOK_SECRET_FILE": secrets},
 		"a secret has 5 bytes, want at least 16": {
 			"CARILLON_RAS_WEBHOOKS":       "http://localhost:1/",
 			"CARILLON_RAS_WEBHOOK_SECRET": "short",

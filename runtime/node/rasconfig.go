@@ -80,8 +80,8 @@ func (s *settings) meshConfig(self mesh.Member) (mesh.Config, error) {
 	if err != nil {
 		return mesh.Config{}, err
 	}
-	// What authenticates the ranks of the job's world to each other authenticates their processes, and can't be computed
-	// from it.
+	// What authenticates the ranks of the job's world to each other authenticates their processes, and can't be
+	// computed from it.
 	secret := sha256.Sum256(append([]byte("carillon ras\n"), id.Secret()...))
 	c := mesh.Config{Self: self, Secret: secret[:], Job: w.Job, Logger: s.Log, Tuning: mesh.OneMachine()}
 	oneHost := w.OneHost()

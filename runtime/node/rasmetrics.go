@@ -67,7 +67,8 @@ func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	reached := m.agent.Stats().Reached
 	for _, reason := range verdict.Reasons() {
-		ch <- prometheus.MustNewConstMetric(reachedDesc, prometheus.CounterValue, float64(reached[reason]), reason.String())
+		ch <- prometheus.MustNewConstMetric(reachedDesc, prometheus.CounterValue, float64(reached[reason]),
+			reason.String())
 	}
 	for _, sink := range append([]bus.Sink{m.stream}, m.sinks...) {
 		s := sink.Stats()

@@ -21,7 +21,8 @@ func TestSeeds(t *testing.T) {
 	}
 	own, other, ended := host+"-"+strconv.Itoa(os.Getpid()), "elsewhere-1", host+"-999999999"
 	for name, port := range map[string]int{own: 1, other: 2, ended: 3} {
-		if _, err := health.WriteBeside(filepath.Join(dir, name), seedSuffix, "127.0.0.1:"+strconv.Itoa(port)); err != nil {
+		if _, err := health.WriteBeside(filepath.Join(dir, name), seedSuffix,
+			"127.0.0.1:"+strconv.Itoa(port)); err != nil {
 			t.Fatal(err)
 		}
 	}

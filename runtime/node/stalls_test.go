@@ -205,7 +205,8 @@ func TestSIGTERM(t *testing.T) {
 	status, _ := terminated(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+receiver.URL, "CARILLON_TAPE_DIR="+dir)
 	header := onlyTape(t, dir)
 	if header.Terminated == 0 || header.Terminated > header.Exported || header.StallAfter == 0 {
-		t.Errorf("its tape says that it was told to end at %d, and exported until %d", header.Terminated, header.Exported)
+		t.Errorf("its tape says that it was told to end at %d, and exported until %d",
+			header.Terminated, header.Exported)
 	}
 	if header.Exported == 0 || header.Delivered == 0 || header.Delivered > header.Exported {
 		t.Errorf("its tape says that all spans were exported until %d, and those of what had ended until %d",

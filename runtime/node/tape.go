@@ -54,8 +54,8 @@ func newTape(s *settings) (*tape.Writer, error) {
 		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
 	}
 	cfg := tape.Config{
-		Size: int64(s.TapeSize), Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID, Version: Version(),
-		Slow: s.kept(), Stall: s.StallThreshold,
+		Size: int64(s.TapeSize), Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID,
+		Version: Version(), Slow: s.kept(), Stall: s.StallThreshold,
 	}
 	if s.logsOperations() {
 		cfg.SampleEvery = 1
@@ -67,7 +67,9 @@ func newTape(s *settings) (*tape.Writer, error) {
 	w, less, elsewhere, err := tape.Make(cfg, dirs, s.sweepTapes(dirs[0]))
 	switch {
 	case err != nil && s.Tape == TapeRequired:
-		return nil, fmt.Errorf("%w (CARILLON_TAPE_DIR chooses another directory, CARILLON_TAPE=on does with less, or without)", err)
+		return nil, fmt.Errorf(
+			"%w (CARILLON_TAPE_DIR chooses another directory, CARILLON_TAPE=on does with less, or without)", err,
+		)
 	case err != nil:
 		s.Tape = TapeOff // for the other parts
 		s.Log.Warn("there is no tape: the process runs, and nothing shows what its communicators do "+

@@ -96,7 +96,11 @@ func TestIgnoredIsSaid(t *testing.T) {
 		though map[string]string
 		want   string // none if empty
 	}{
-		{"off", all, map[string]string{"CARILLON_RAS": "off"}, "ignored: " + names + ", since RAS is off (CARILLON_RAS)"},
+		{
+			"off", all,
+			map[string]string{"CARILLON_RAS": "off"},
+			"ignored: " + names + ", since RAS is off (CARILLON_RAS)",
+		},
 		{
 			"without a tape", all,
 			map[string]string{"CARILLON_TAPE": "off"},
@@ -104,7 +108,8 @@ func TestIgnoredIsSaid(t *testing.T) {
 		},
 		{
 			"alone", all, nil,
-			"ignored: CARILLON_RAS_ADDR, CARILLON_RAS_SEEDS, since the job has one process, which has no others to meet",
+			"ignored: CARILLON_RAS_ADDR, CARILLON_RAS_SEEDS, since the job has one process, which has no " +
+				"others to meet",
 		},
 		{"alone, and obeyed", map[string]string{"CARILLON_RAS_WEBHOOKS": all["CARILLON_RAS_WEBHOOKS"]}, nil, ""},
 		{"off, and nothing else", nil, map[string]string{"CARILLON_RAS": "off"}, ""},

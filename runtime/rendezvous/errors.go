@@ -14,8 +14,8 @@ import (
 
 // MissingError says that an exchange did not complete because not all ranks came, or because one left. It is the same
 // story on every rank, told from the side of Self. errors.Is knows it as [lifecycle.ErrNotJoined], as the code of its
-// *[lifecycle.PeerError] (the rank to look at first), and as its Cause; as [lifecycle.ErrCanceled] if Self's context was
-// canceled.
+// *[lifecycle.PeerError] (the rank to look at first), and as its Cause; as [lifecycle.ErrCanceled] if Self's context
+// was canceled.
 type MissingError struct {
 	Roll
 	Self   int           // the rank that waited

@@ -23,9 +23,9 @@ type Rendezvous interface {
 	//
 	// When ctx ends first, or when a rank that takes part dies, gives up or closes, the error is a *[MissingError] that
 	// names the ranks that arrived and those that did not. Whoever calls it with a context that has ended does not take
-	// part, and tells the others so, with the context's cause: all that wait, and those that come yet, fail. Ranks that contradict each other (one number twice,
-	// different sizes, a rank out of range) all get a *[ConflictError]. A key or an id that was used before is a
-	// *[StaleError].
+	// part, and tells the others so, with the context's cause: all that wait, and those that come yet, fail. Ranks that
+	// contradict each other (one number twice, different sizes, a rank out of range) all get a *[ConflictError]. A key
+	// or an id that was used before is a *[StaleError].
 	Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error)
 
 	// Close says that this rank is done with the unique id: exchanges that still need it fail for everyone at once, its

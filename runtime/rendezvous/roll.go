@@ -167,8 +167,8 @@ func (r *Roll) conflict() (claims []Member, detail string) {
 	holder := make(map[int]Member, len(r.Members))
 	for _, m := range r.Present() {
 		if first, taken := holder[m.Rank]; taken {
-			return []Member{first, m}, fmt.Sprintf("rank %d is claimed twice, by %s and by %s; give each process a rank "+
-				"of its own", m.Rank, first.Where(), m.Where())
+			return []Member{first, m}, fmt.Sprintf("rank %d is claimed twice, by %s and by %s; "+
+				"give each process a rank of its own", m.Rank, first.Where(), m.Where())
 		}
 		holder[m.Rank] = m
 	}

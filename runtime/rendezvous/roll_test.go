@@ -46,10 +46,12 @@ func TestStories(t *testing.T) {
 		},
 		{
 			"one died, which explains more than another's absence",
-			[]rendezvous.Member{member(0, size, "a"), member(1, size, "a"), gone(member(3, size, "b"), rendezvous.Died, "")},
+			[]rendezvous.Member{
+				member(0, size, "a"), member(1, size, "a"), gone(member(3, size, "b"), rendezvous.Died, ""),
+			},
 			nil,
-			"rank 1 of 4 waited 30s; rank 2 has not arrived; left: rank 3 (b:103) arrived at 12:00:03.000, left at 12:01:00.000: its process ended; " +
-				"arrived: 0 (a:100) and 1 (a:101)",
+			"rank 1 of 4 waited 30s; rank 2 has not arrived; left: rank 3 (b:103) arrived at 12:00:03.000, left at " +
+				"12:01:00.000: its process ended; arrived: 0 (a:100) and 1 (a:101)",
 			lifecycle.CodeRankDead, 3,
 		},
 		{
@@ -59,8 +61,8 @@ func TestStories(t *testing.T) {
 				member(1, size, "a"), member(3, size, "b"),
 			},
 			nil,
-			"rank 1 of 4 waited 30s; rank 2 has not arrived; left: rank 0 (a:100) arrived at 12:00:00.000, left at 12:01:00.000: it gave up " +
-				"(its context expired after 5s); arrived: 1 (a:101) and 3 (b:103)",
+			"rank 1 of 4 waited 30s; rank 2 has not arrived; left: rank 0 (a:100) arrived at 12:00:00.000, left at " +
+				"12:01:00.000: it gave up (its context expired after 5s); arrived: 1 (a:101) and 3 (b:103)",
 			lifecycle.CodeNotJoined, 2,
 		},
 		{
@@ -92,8 +94,8 @@ func TestStories(t *testing.T) {
 				gone(member(3, size, "b"), rendezvous.Lost, "no route to host"),
 			},
 			nil,
-			"rank 1 of 4 waited 30s; left: rank 3 (b:103) arrived at 12:00:03.000, left at 12:01:00.000: its connection broke (no route to host); " +
-				"arrived: 0 (a:100), 1 (a:101) and 2 (a:102)",
+			"rank 1 of 4 waited 30s; left: rank 3 (b:103) arrived at 12:00:03.000, left at 12:01:00.000: its " +
+				"connection broke (no route to host); arrived: 0 (a:100), 1 (a:101) and 2 (a:102)",
 			lifecycle.CodeUnreachable, 3,
 		},
 		{
@@ -107,7 +109,8 @@ func TestStories(t *testing.T) {
 			"sizes",
 			[]rendezvous.Member{member(0, size, "a"), member(1, size, "a"), member(2, 8, "b")},
 			nil,
-			"the ranks disagree on how many they are: 4 say rank 0 (a:100) and rank 1 (a:101); 8 say rank 2 (b:102); give all the same size",
+			"the ranks disagree on how many they are: 4 say rank 0 (a:100) and rank 1 (a:101); 8 say rank 2 (b:102); " +
+				"give all the same size",
 			lifecycle.CodeMismatch, 0,
 		},
 		{
@@ -124,8 +127,9 @@ func TestStories(t *testing.T) {
 				Address: "a:4000", Self: 1, Attempts: 7, Since: noon, Context: context.DeadlineExceeded,
 				Last: errors.New("connection refused"),
 			},
-			"rank 1 of 4 waited 30s: the rendezvous of rank 0 at a:4000 was not reached in 7 attempts (context deadline exceeded); " +
-				"the last one: connection refused; see whether that rank runs and its address is right",
+			"rank 1 of 4 waited 30s: the rendezvous of rank 0 at a:4000 was not reached in 7 attempts (context " +
+				"deadline exceeded); the last one: connection refused; see whether that rank runs and its " +
+				"address is right",
 			lifecycle.CodeNotJoined, 0,
 		},
 	} {
@@ -160,7 +164,9 @@ func TestALongListIsCutShort(t *testing.T) {
 		roll.Members = append(roll.Members, member(rank, 4096, "a"))
 	}
 	err := roll.Err(0, noon, context.Canceled)
-	for _, part := range []string{"ranks 1, 3, 5, 7, 9, 11, 13, 15 and 2040 more have not arrived;", "14 (a:114) and 2040 more"} {
+	for _, part := range []string{
+		"ranks 1, 3, 5, 7, 9, 11, 13, 15 and 2040 more have not arrived;", "14 (a:114) and 2040 more",
+	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("it does not say %q: %v", part, err)
 		}

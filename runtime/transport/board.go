@@ -12,8 +12,8 @@ import (
 //
 //	┌ number ┬ bytes, BoardBytes at most …
 //
-// Invariant: a rank posts number n+2 over number n when it has read all posts n+1. The others posted those when they had
-// read all posts n, its own among them.
+// Invariant: a rank posts number n+2 over number n when it has read all posts n+1. The others posted those when they
+// had read all posts n, its own among them.
 //
 // Post and Posted belong to the goroutine that drives the rank.
 type Board struct {
@@ -23,8 +23,8 @@ type Board struct {
 	keep  any              // what keeps the memory mapped
 }
 
-// BoardBytes is the most that a post holds, and BoardSize what both slots of a rank take. What different ranks write lies
-// at least 128 bytes apart, since processors fetch cache lines in pairs.
+// BoardBytes is the most that a post holds, and BoardSize what both slots of a rank take. What different ranks write
+// lies at least 128 bytes apart, since processors fetch cache lines in pairs.
 const (
 	BoardBytes = boardSlot - wordBytes
 	BoardSize  = 2 * boardSlot
@@ -32,8 +32,8 @@ const (
 	wordBytes  = 8
 )
 
-// NewBoard makes the Board of a rank of the memory of all, by rank: BoardSize bytes each, which were zero and begin at a
-// multiple of 128. bells are the doorbells of the others. keep is referred to as long as the Board is.
+// NewBoard makes the Board of a rank of the memory of all, by rank: BoardSize bytes each, which were zero and begin at
+// a multiple of 128. bells are the doorbells of the others. keep is referred to as long as the Board is.
 func NewBoard(rank int, memory [][]byte, bells []*atomic.Uint32, keep any) *Board {
 	return &Board{rank: rank, slots: memory, bells: bells, keep: keep}
 }

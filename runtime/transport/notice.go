@@ -27,8 +27,8 @@ type Notice struct {
 	Detail  string         // at most MaxDetail bytes, for people
 }
 
-// InParent is the Notice of a rank that gives up before it has a number in the new communicator: its culprit is a rank of
-// the communicator that this one is made of, encoded below -1.
+// InParent is the Notice of a rank that gives up before it has a number in the new communicator: its culprit is a rank
+// of the communicator that this one is made of, encoded below -1.
 func (n Notice) InParent() Notice {
 	n.Culprit = -2 - max(n.Culprit, -1)
 	return n
@@ -67,7 +67,8 @@ func NoticeOf(err error, self int) Notice {
 	case n.Code == lifecycle.CodeTimeout || n.Code == lifecycle.CodeNotJoined: // this rank has waited long enough
 		n.Code = lifecycle.CodeAbandoned
 		if ok && peer.Rank >= 0 {
-			n.Detail = fmt.Sprintf("its context ended while it waited for rank %d; find what that rank is doing, or give it "+
+			n.Detail = fmt.Sprintf("its context ended while it waited for rank %d; find what that rank is "+
+				"doing, or give it "+
 				"more time", peer.Rank)
 		}
 	case ok:

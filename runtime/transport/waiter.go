@@ -122,7 +122,9 @@ func NewWaiter(size int, p Patience) *Waiter {
 // NewSharedWaiter makes a Waiter that sleeps in the kernel on word, which lies in memory shared with other processes.
 // Those ring it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
 func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
-	w := &Waiter{patience: p, word: word, first: firstSleep, last: lastSleep, causes: make([]atomic.Pointer[error], size)}
+	w := &Waiter{
+		patience: p, word: word, first: firstSleep, last: lastSleep, causes: make([]atomic.Pointer[error], size),
+	}
 	w.mask = w.spinMask()
 	return w
 }

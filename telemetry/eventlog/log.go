@@ -66,7 +66,8 @@ func New(cfg Config) (*Log, error) {
 func (l *Log) Observe(s *model.Step) {
 	if !s.IsLife {
 		r := &s.Event.Op
-		if r.Stage == tape.StageEnd && (l.cfg.Operations || r.Code != lifecycle.CodeOK) && r.Signature.Call.IsOperation() {
+		if r.Stage == tape.StageEnd && (l.cfg.Operations || r.Code != lifecycle.CodeOK) &&
+			r.Signature.Call.IsOperation() {
 			l.log(s, levelOf(r.Code), semconv.CallSpan(r.Signature.Call))
 		}
 		return
@@ -131,8 +132,8 @@ func (l *Log) ObserveStall(r *stall.Report) {
 	l.emit(ctx, level, r.Now, message, attrs...)
 }
 
-// levelOf is how much a person should hear of an end: no more of what the caller of a call is told, and nothing of a call
-// that was put off, which is made again, often in a loop. A leak has no caller.
+// levelOf is how much a person should hear of an end: no more of what the caller of a call is told, and nothing of a
+// call that was put off, which is made again, often in a loop. A leak has no caller.
 func levelOf(code lifecycle.Code) slog.Level {
 	switch code {
 	case lifecycle.CodeLeaked:

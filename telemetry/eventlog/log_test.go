@@ -101,8 +101,8 @@ func TestOneLineForEachEvent(t *testing.T) {
 				Time: 9e9, Start: 1e9, Act: tape.ActSplit, Seq: 7, Stage: tape.StageEnd, State: lifecycle.StateFailed,
 				Code: lifecycle.CodeRankDead, Peer: 3, Text: "rank 3 died", Site: here,
 			}),
-			`level=INFO msg=ccl.comm.split comm=world comm_rank=2 size=4 seq=7 took=8s state=failed error_type=rank_dead error="rank 3 died" peer=3 ` +
-				`at="main.f (main.go:42)" subsys=INIT`,
+			`level=INFO msg=ccl.comm.split comm=world comm_rank=2 size=4 seq=7 took=8s state=failed ` +
+				`error_type=rank_dead error="rank 3 died" peer=3 at="main.f (main.go:42)" subsys=INIT`,
 		},
 		{
 			"a call is refused", life(tape.LifeRecord{
@@ -110,23 +110,24 @@ func TestOneLineForEachEvent(t *testing.T) {
 				State: lifecycle.StateDestroyed,
 				Code:  lifecycle.CodeDestroyed, Peer: -1, Text: "destroyed twice", Site: here, First: before,
 			}),
-			`level=INFO msg=ccl.comm.destroy comm=world comm_rank=2 size=4 state=destroyed error_type=destroyed error="destroyed twice" ` +
-				`at="main.f (main.go:42)" first="main.g (main.go:40)" subsys=DESTROY`,
+			`level=INFO msg=ccl.comm.destroy comm=world comm_rank=2 size=4 state=destroyed error_type=destroyed ` +
+				`error="destroyed twice" at="main.f (main.go:42)" first="main.g (main.go:40)" subsys=DESTROY`,
 		},
 		{
 			"a call is put off", life(tape.LifeRecord{
-				Time: 1, Act: tape.ActFinalize, Call: lifecycle.CallFinalize, Stage: tape.StageMisuse, State: lifecycle.StateReady,
-				Code: lifecycle.CodeInProgress, Peer: -1,
+				Time: 1, Act: tape.ActFinalize, Call: lifecycle.CallFinalize, Stage: tape.StageMisuse,
+				State: lifecycle.StateReady, Code: lifecycle.CodeInProgress, Peer: -1,
 			}),
-			`level=DEBUG msg=ccl.comm.finalize comm=world comm_rank=2 size=4 state=ready error_type=in_progress subsys=DESTROY`,
+			`level=DEBUG msg=ccl.comm.finalize comm=world comm_rank=2 size=4 state=ready error_type=in_progress ` +
+				`subsys=DESTROY`,
 		},
 		{
 			"the communicator fails", life(tape.LifeRecord{
 				Time: 2, Call: lifecycle.CallAllReduce, Seq: 9, Stage: tape.StageEnd, State: lifecycle.StateFailed,
 				Code: lifecycle.CodeMismatch, Peer: 1, Text: "ranks disagree",
 			}),
-			`level=INFO msg=ccl.comm.failure comm=world comm_rank=2 size=4 call=all_reduce seq=9 state=failed error_type=mismatch ` +
-				`error="ranks disagree" peer=1 subsys=RAS`,
+			`level=INFO msg=ccl.comm.failure comm=world comm_rank=2 size=4 call=all_reduce seq=9 state=failed ` +
+				`error_type=mismatch error="ranks disagree" peer=1 subsys=RAS`,
 		},
 		{
 			"a group ends", life(tape.LifeRecord{
@@ -141,16 +142,17 @@ func TestOneLineForEachEvent(t *testing.T) {
 				Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5,
 				Signature: broadcast, Algorithm: 1,
 			}},
-			`level=INFO msg=ccl.broadcast comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 root=3 algorithm=ring took=4µs subsys=COLL`,
+			`level=INFO msg=ccl.broadcast comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 root=3 ` +
+				`algorithm=ring took=4µs subsys=COLL`,
 		},
 		{
 			"an operation fails",
 			tape.Event{Comm: world, Op: tape.OpRecord{
-				Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: allReduce, Code: lifecycle.CodeTimeout,
-				Phase: tape.PhaseTransfer,
+				Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: allReduce,
+				Code: lifecycle.CodeTimeout, Phase: tape.PhaseTransfer,
 			}},
-			`level=INFO msg=ccl.all_reduce comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 reduction=sum took=4µs error_type=timeout ` +
-				`phase=transfer subsys=COLL`,
+			`level=INFO msg=ccl.all_reduce comm=world comm_rank=2 size=4 seq=5 bytes=1024 dtype=float32 ` +
+				`reduction=sum took=4µs error_type=timeout phase=transfer subsys=COLL`,
 		},
 		{"an operation starts", tape.Event{Comm: world, Op: tape.OpRecord{
 			Time: 5000, Stage: tape.StageStart,
@@ -201,7 +203,8 @@ func TestStalls(t *testing.T) {
 		Phase: tape.PhaseAgree, Wait: 3, Start: 1e9, Now: 6_200_000_000, Normal: 41234, Count: 1,
 	}
 	l.ObserveStall(&r)
-	want := `level=WARN msg=ccl.stall comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=5.2s normally=41.2µs subsys=RAS`
+	want := `level=WARN msg=ccl.stall comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=5.2s ` +
+		`normally=41.2µs subsys=RAS`
 	if got := out.taken(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -212,7 +215,8 @@ func TestStalls(t *testing.T) {
 	}
 	r.Stage, r.Now = stall.Cleared, 21e9
 	l.ObserveStall(&r)
-	want = `level=WARN msg="ccl.stall (cleared)" comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree wait=3 age=20s normally=41.2µs subsys=RAS`
+	want = `level=WARN msg="ccl.stall (cleared)" comm=world comm_rank=2 size=4 call=barrier seq=12 phase=agree ` +
+		`wait=3 age=20s normally=41.2µs subsys=RAS`
 	if got := out.taken(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -37,7 +37,8 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*gate, error
 	}
 	exporter, err := newExporter(ctx, os.Getenv(exporterVariable))
 	if err != nil {
-		return nil, fmt.Errorf("exporter of logs: %w (%s=%q takes otlp, console or none; OTEL_EXPORTER_OTLP_PROTOCOL=%q "+
+		return nil, fmt.Errorf("exporter of logs: %w (%s=%q takes otlp, console or none; "+
+			"OTEL_EXPORTER_OTLP_PROTOCOL=%q "+
 			"takes http/protobuf or grpc)",
 			err, exporterVariable, os.Getenv(exporterVariable), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
 	}
@@ -74,7 +75,8 @@ func newExporter(ctx context.Context, name string) (sdklog.Exporter, error) {
 
 func (g *gate) handler(version string) slog.Handler {
 	return otelslog.NewHandler(semconv.ScopeName,
-		otelslog.WithLoggerProvider(g.provider), otelslog.WithVersion(version), otelslog.WithSchemaURL(semconv.SchemaURL))
+		otelslog.WithLoggerProvider(g.provider), otelslog.WithVersion(version),
+		otelslog.WithSchemaURL(semconv.SchemaURL))
 }
 
 // close exports what is queued, until ctx ends.

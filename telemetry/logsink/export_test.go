@@ -165,7 +165,8 @@ func TestCollectorThatRefuses(t *testing.T) {
 			if got := s.Stats().Export; got != 600 {
 				t.Errorf("%d counted as lost, want 600", got)
 			}
-			if text := `level=` + level + ` msg="log records can't be exported`; strings.Count(out.String(), text) != 1 {
+			if text := `level=` + level +
+				` msg="log records can't be exported`; strings.Count(out.String(), text) != 1 {
 				t.Errorf("%s is not there once:\n%.500s", text, out.String())
 			}
 		})

@@ -94,7 +94,8 @@ func TestBadBatchVariables(t *testing.T) {
 				if err := s.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if text := out.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "variable="+name) ||
+				if text := out.String(); strings.Count(text, "level=WARN") != 1 ||
+					!strings.Contains(text, "variable="+name) ||
 					!strings.Contains(text, "value="+value) {
 					t.Errorf("standard error has: %s", text)
 				}

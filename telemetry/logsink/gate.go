@@ -67,8 +67,8 @@ func (o *outlet) Export(ctx context.Context, records []sdklog.Record) error {
 	case err != nil:
 		g.dropped.Add(uint64(len(records)))
 		if !g.failing.Swap(true) {
-			g.log.Log(ctx, g.failure, "log records can't be exported (OTEL_LOGS_EXPORTER=none exports none)", "error", err,
-				"records", len(records))
+			g.log.Log(ctx, g.failure, "log records can't be exported (OTEL_LOGS_EXPORTER=none exports none)", "error",
+				err, "records", len(records))
 		}
 	case g.failing.Swap(false):
 		g.log.Info("log records are exported again", "dropped_until_now", g.dropped.Load())

@@ -17,7 +17,8 @@ const LevelOff = slog.Level(math.MaxInt)
 // ParseLevel reads the value of CARILLON_LOG: debug, info, warn, error or off, in any case.
 func ParseLevel(s string) (slog.Level, error) {
 	return oneOf(strings.ToLower(s), "want debug, info, warn, error or off", map[string]slog.Level{
-		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError, "off": LevelOff,
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+		"off": LevelOff,
 	})
 }
 

@@ -30,8 +30,8 @@ type Config struct {
 
 	// Handler takes the lines in place of a file or standard error; it decides about levels then.
 	Handler slog.Handler
-	// File is where lines go; standard error if it is empty, or can't be opened, which is logged. %h is the host, %p the
-	// process, %% a %.
+	// File is where lines go. They go to standard error if it is empty, or if it can't be opened, which is logged. %h
+	// stands for the host, %p for the process, %% for a %.
 	File string
 	// Format is how lines look in File or on standard error. The zero value is Text.
 	Format Format

@@ -147,11 +147,14 @@ func TestValuesThatAreNone(t *testing.T) {
 }
 
 func TestFormats(t *testing.T) {
-	sc := oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: oteltrace.TraceID{1}, SpanID: oteltrace.SpanID{2}})
+	sc := oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
+		TraceID: oteltrace.TraceID{1}, SpanID: oteltrace.SpanID{2},
+	})
 	ctx := oteltrace.ContextWithSpanContext(t.Context(), sc)
 	s, out := newSink(t, logsink.Config{Version: true, Attrs: []slog.Attr{slog.Int(semconv.LogRank, 3)}})
 	s.Logger().Log(ctx, logsink.LevelVersion, "hello", "a", 1)
-	if want := "level=VERSION msg=hello rank=3 a=1 trace_id=01000000000000000000000000000000 span_id=0200000000000000\n"; !strings.HasSuffix(out.String(), want) {
+	if want := "level=VERSION msg=hello rank=3 a=1 trace_id=01000000000000000000000000000000 " +
+		"span_id=0200000000000000\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("text: %q, want %q at its end", out.String(), want)
 	}
 	s, out = newSink(t, logsink.Config{Format: logsink.JSON, Attrs: []slog.Attr{slog.Int(semconv.LogRank, 3)}})

@@ -37,7 +37,8 @@ func ParseSubsystems(s string) (Subsystems, error) {
 		case slices.Contains(names, name):
 			set = append(slices.Clip(set), name)
 		default:
-			return nil, fmt.Errorf("%q is no subsystem: want some of %s or ALL, separated by commas, with a ^ before the "+
+			return nil, fmt.Errorf("%q is no subsystem: want some of %s or ALL, separated by commas, with a "+
+				"^ before the "+
 				"first for all but those", name, strings.Join(names, ", "))
 		}
 	}

@@ -34,8 +34,8 @@ type Config struct {
 	// nil, which leaves their metrics out.
 	Missed func() tape.Missed
 
-	// Places is how many communicators and tallies the tape has room for; the zero value leaves the metric of those that
-	// are free out.
+	// Places is how many communicators and tallies the tape has room for; the zero value leaves out the metric of
+	// free ones.
 	Places Places
 
 	// Spans counts what became of spans. It is trace.Projector.Stats in other words, so that this package need not know
@@ -67,12 +67,19 @@ var families = []struct {
 }{
 	{semconv.MetricCommunicators, "Live communicators, by state.", []string{semconv.LabelState}},
 	{semconv.MetricInFlight, "Operations launched and not completed, by communicator name.", byName},
-	{semconv.MetricOldestAge, "Age of the oldest operation in flight, by communicator name; 0 if there is none.", byName},
+	{
+		semconv.MetricOldestAge, "Age of the oldest operation in flight, by communicator name; 0 if there is none.",
+		byName,
+	},
 	{semconv.MetricLaunchedSeq, "Highest sequence number launched, over the communicators of one name.", byName},
 	{semconv.MetricCompletedSeq, "Lowest sequence number completed, over the communicators of one name.", byName},
 
-	{semconv.MetricOperations, "Operations that ended, by kind and error type; the error type is empty for those that " +
-		"ended well.", []string{semconv.LabelKind, semconv.LabelErrorType}},
+	{
+		semconv.MetricOperations,
+		"Operations that ended, by kind and error type; the error type is empty for those that " +
+			"ended well.",
+		[]string{semconv.LabelKind, semconv.LabelErrorType},
+	},
 	{semconv.MetricBytes, "Bytes of the buffers of operations that ended well, by kind.", []string{semconv.LabelKind}},
 	{semconv.MetricDuration, "Time from launch to end of operations that ended well.", byOperation},
 	{semconv.MetricBusBandwidth, "Bus bandwidth of operations that ended well, as nccl-tests defines it.", byOperation},
@@ -81,8 +88,12 @@ var families = []struct {
 		semconv.MetricStalled, "Operations and acts that are stalled now, by communicator name and kind.",
 		[]string{semconv.LabelComm, semconv.LabelKind},
 	},
-	{semconv.MetricStallAge, "How long the oldest of those that are stalled has taken until now, and the rank that it " +
-		"waits for.", []string{semconv.LabelComm, semconv.LabelKind, semconv.LabelWaitRank}},
+	{
+		semconv.MetricStallAge,
+		"How long the oldest of those that are stalled has taken until now, and the rank that it " +
+			"waits for.",
+		[]string{semconv.LabelComm, semconv.LabelKind, semconv.LabelWaitRank},
+	},
 
 	{
 		semconv.MetricTapeMissed, "Tape records that were overwritten before they were read, by ring.",
@@ -90,10 +101,18 @@ var families = []struct {
 	},
 	{semconv.MetricTapeFree, "Places of the tape that are free, by part. Without one, a new communicator is in the " +
 		"rings alone, or its operations are read one by one.", []string{semconv.LabelPart}},
-	{semconv.MetricSpans, "Spans to be exported, by what became of them: exported, dropped because the queue was full, " +
-		"or failed in the exporter.", []string{semconv.LabelResult}},
-	{semconv.MetricLogDropped, "Log records that were lost, because a queue was full or the receiver didn't take them, " +
-		"by where they were to go: local or otlp.", []string{semconv.LabelSink}},
+	{
+		semconv.MetricSpans,
+		"Spans to be exported, by what became of them: exported, dropped because the queue was full, " +
+			"or failed in the exporter.",
+		[]string{semconv.LabelResult},
+	},
+	{
+		semconv.MetricLogDropped,
+		"Log records that were lost, because a queue was full or the receiver didn't take them, " +
+			"by where they were to go: local or otlp.",
+		[]string{semconv.LabelSink},
+	},
 	{
 		semconv.MetricBuildInfo, "Always 1; the labels say what is running.",
 		[]string{semconv.LabelVersion, semconv.LabelGoVersion},

@@ -429,7 +429,8 @@ func TestScrapeWhileObserving(t *testing.T) {
 		})
 	}
 	for i := range 5000 {
-		observe(c, op(fmt.Sprintf("c%d", i%20), lifecycle.CallAllReduce, uint64(i)<<10, time.Microsecond, lifecycle.CodeOK))
+		observe(c,
+			op(fmt.Sprintf("c%d", i%20), lifecycle.CallAllReduce, uint64(i)<<10, time.Microsecond, lifecycle.CodeOK))
 	}
 	scrapers.Wait()
 }

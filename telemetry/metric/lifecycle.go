@@ -51,11 +51,13 @@ func newActs(names *names, span func() oteltrace.SpanContext) *acts {
 		}, []string{semconv.LabelCall, semconv.LabelErrorType}),
 		postponed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: semconv.MetricPostponed,
-			Help: "Calls that a non-blocking communicator put off because one before them was unfinished, by call. No errors.",
+			Help: "Calls that a non-blocking communicator put off because one before them was unfinished, by " +
+				"call. No errors.",
 		}, []string{semconv.LabelCall}),
 		peers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: semconv.MetricPeerErrors,
-			Help: "Acts and communicators that failed by another rank's fault, by communicator name, that rank and error type.",
+			Help: "Acts and communicators that failed by another rank's fault, by communicator name, that rank " +
+				"and error type.",
 		}, []string{semconv.LabelComm, semconv.LabelPeer, semconv.LabelErrorType}),
 		faults: make(map[faultKey]bool),
 	}

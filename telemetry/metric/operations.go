@@ -148,7 +148,8 @@ func (o *operations) collect(to scrape, tallies []tape.Tally) {
 				buckets[bound(i)] = count
 			}
 		}
-		return prometheus.MustNewConstHistogramWithCreatedTimestamp(to.descs[name], count, sum, buckets, o.since, labels...)
+		return prometheus.MustNewConstHistogramWithCreatedTimestamp(to.descs[name], count, sum, buckets, o.since,
+			labels...)
 	}
 	type byKind struct{ well, bytes uint64 }
 	kinds := make(map[lifecycle.Call]byKind)

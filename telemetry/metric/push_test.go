@@ -229,7 +229,9 @@ func TestPushBadTimes(t *testing.T) {
 	for _, name := range []string{"OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"} {
 		for _, value := range []string{"10s", "-1", "0", "9999999999999999"} {
 			r := newReceiver(t, always(http.StatusOK))
-			pushEnv(t, map[string]string{"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": r.URL, name: value})
+			pushEnv(t, map[string]string{
+				"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": r.URL, name: value,
+			})
 			var log bytes.Buffer
 			p := newPush(t, prometheus.NewRegistry(), &log)
 			if err := p.Close(t.Context()); err != nil {

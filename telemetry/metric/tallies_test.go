@@ -30,7 +30,9 @@ func TestTallies(t *testing.T) {
 		Slots: func() []tape.Slot { return nil }, Now: func() int64 { return second },
 		Span: func() oteltrace.SpanContext { return spanOf },
 		Tallies: func() []tape.Tally {
-			return []tape.Tally{tally(0, 5, 1000), tally(1, 5, 1000), tally(2, 6, 3000), {Index: 3, Call: lifecycle.CallBarrier}}
+			return []tape.Tally{
+				tally(0, 5, 1000), tally(1, 5, 1000), tally(2, 6, 3000), {Index: 3, Call: lifecycle.CallBarrier},
+			}
 		},
 	})
 	if err != nil {

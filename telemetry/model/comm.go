@@ -311,7 +311,8 @@ func (o *Op) is(r *tape.OpRecord) bool {
 
 func newOp(seq uint64, sig tape.Signature, algorithm uint8, start int64) Op {
 	return Op{
-		Progress: Progress{Start: start}, Seq: seq, Signature: sig, Algorithm: algorithm, Wait: -1, Longest: Wait{Rank: -1},
+		Progress: Progress{Start: start}, Seq: seq, Signature: sig, Algorithm: algorithm, Wait: -1,
+		Longest: Wait{Rank: -1},
 	}
 }
 

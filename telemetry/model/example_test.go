@@ -20,7 +20,8 @@ func Example() {
 
 	now := 7 * int64(time.Second)
 	for _, act := range process.OpenActs() {
-		fmt.Println(act.Kind, "takes", time.Duration(process.Age(act.Start, now)), "stalled:", process.Stalled(act, now))
+		fmt.Println(act.Kind, "takes", time.Duration(process.Age(act.Start, now)), "stalled:",
+			process.Stalled(act, now))
 	}
 	// Output:
 	// world is in split 2

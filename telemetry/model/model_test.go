@@ -38,14 +38,15 @@ func (p process) act(at int64, stage tape.Stage, act tape.Act, seq uint64, start
 
 func (p process) op(at int64, stage tape.Stage, seq uint64, start int64, wait int32) model.Step {
 	return p.Apply(&tape.Event{Comm: world, Generation: 1, Op: tape.OpRecord{
-		Time: at * ms, Stage: stage, Seq: seq, Start: start * ms, Signature: allReduce, Wait: wait, Phase: tape.PhaseTransfer,
+		Time: at * ms, Stage: stage, Seq: seq, Start: start * ms, Signature: allReduce, Wait: wait,
+		Phase: tape.PhaseTransfer,
 	}})
 }
 
 func slot(generation uint32, seq uint64, start int64, inFlight bool) tape.Slot {
 	s := tape.Slot{
-		CommInfo: world, Generation: generation, Launched: seq, Completed: seq, Seq: seq, Op: allReduce, OpStart: start * ms,
-		Wait: -1, State: lifecycle.StateReady,
+		CommInfo: world, Generation: generation, Launched: seq, Completed: seq, Seq: seq, Op: allReduce,
+		OpStart: start * ms, Wait: -1, State: lifecycle.StateReady,
 	}
 	if inFlight {
 		s.Completed, s.Phase = seq-1, tape.PhaseTransfer
@@ -101,7 +102,8 @@ func TestLife(t *testing.T) {
 		Stage: tape.StageEnd, Act: tape.ActInit, Start: 10, State: lifecycle.StateReady, Peer: -1,
 	})
 	want := []model.Phase{
-		{Phase: tape.PhaseRendezvous, Start: 11 * ms, End: 12 * ms}, {Phase: tape.PhaseConnect, Start: 12 * ms, End: 15 * ms},
+		{Phase: tape.PhaseRendezvous, Start: 11 * ms, End: 12 * ms},
+		{Phase: tape.PhaseConnect, Start: 12 * ms, End: 15 * ms},
 	}
 	if diff := cmp.Diff(want, s.Act.Phases); diff != "" || s.Act.End != 15*ms || s.Began {
 		t.Errorf("the init ended at %d with phases (-want +got):\n%s", s.Act.End, diff)
@@ -260,7 +262,9 @@ func TestSlotless(t *testing.T) {
 // TestUndescribed has an event of a communicator that the tape doesn't describe.
 func TestUndescribed(t *testing.T) {
 	p := newProcess(model.Limits{})
-	undescribed := tape.Event{Generation: 1, IsLife: true, Life: tape.LifeRecord{Stage: tape.StageEnd, Act: tape.ActInit}}
+	undescribed := tape.Event{
+		Generation: 1, IsLife: true, Life: tape.LifeRecord{Stage: tape.StageEnd, Act: tape.ActInit},
+	}
 	if s := p.Apply(&undescribed); s.Comm != nil || s.Act != nil || s.Info().Name != "" {
 		t.Errorf("the step is %+v", s)
 	}
@@ -276,8 +280,8 @@ func TestThresholds(t *testing.T) {
 	check := func(when string, o *model.Op, slow, stalled time.Duration) {
 		t.Helper()
 		if gotSlow, gotStalled := p.Thresholds(o); gotSlow != int64(slow) || gotStalled != int64(stalled) {
-			t.Errorf("%s: slow at %v, stalled at %v; want %v and %v", when, time.Duration(gotSlow), time.Duration(gotStalled),
-				slow, stalled)
+			t.Errorf("%s: slow at %v, stalled at %v; want %v and %v",
+				when, time.Duration(gotSlow), time.Duration(gotStalled), slow, stalled)
 		}
 	}
 	o, large := &model.Op{Signature: allReduce}, &model.Op{Signature: allReduce}
@@ -339,7 +343,10 @@ func TestStalledAndPaused(t *testing.T) {
 		{now: 3000, act: true, news: true, late: 2, description: "it stalls"},
 		{now: 3500, act: true, late: 2, description: "no news"},
 		{now: 4000, act: true, op: true, news: true, late: 2, description: "the operation stalls, too"},
-		{now: 60_000, resumed: true, act: true, op: true, late: 2, description: "what stalled before the pause still does"},
+		{
+			now: 60_000, resumed: true, act: true, op: true, late: 2,
+			description: "what stalled before the pause still does",
+		},
 	} {
 		if tt.resumed {
 			p.Resumed(tt.now * ms)
@@ -429,7 +436,10 @@ func TestMomentOfThePast(t *testing.T) {
 			Stage: tape.StageEnd, Act: tape.ActSplit, Seq: 1, Time: 40 * ms,
 			Start: 10 * ms,
 		}},
-		{IsLife: true, Life: tape.LifeRecord{Stage: tape.StageEnd, Act: tape.ActGrow, Seq: 1, Time: 60 * ms, Start: 50 * ms}},
+		{
+			IsLife: true,
+			Life:   tape.LifeRecord{Stage: tape.StageEnd, Act: tape.ActGrow, Seq: 1, Time: 60 * ms, Start: 50 * ms},
+		},
 	}
 	for now, want := range map[int64]string{
 		15: "1 none: split 1 since 10; begun 0 done 0\n",

@@ -50,8 +50,8 @@ type Step struct {
 	// Comm is nil for an event of a communicator that is not described on the tape any more, or where there is no room
 	// for it.
 	Comm *Comm
-	// Was is the id that Comm had until this event, if it has another one since: until its ranks have met, a world has one
-	// that those of other runs of the job have, too.
+	// Was is the id that Comm had until this event, if it has another one since: until its ranks have met, a world has
+	// one that those of other runs of the job have, too.
 	Was lifecycle.CommID
 	// Act is the act that began, goes on or has ended with a record of an act. It is nil for other records.
 	Act *Act

@@ -98,8 +98,8 @@ func Asked(signal string) (own, all bool) {
 	return own, all
 }
 
-// Fingerprint is a number, never 0, for all OTEL_* variables of this process: those who have the same export to the same
-// receivers, and as the same service.
+// Fingerprint is a number, never 0, for all OTEL_* variables of this process: processes that have the same one export
+// to the same receivers, as the same service.
 func Fingerprint() uint64 {
 	var set []string
 	for _, kv := range os.Environ() {

@@ -27,7 +27,8 @@ func NewSpanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 		return otlptracegrpc.New(ctx, options(s, otlptracegrpc.WithInsecure, nil, nil)...)
 	default:
 		client := s.client()
-		e, err := otlptracehttp.New(ctx, options(s, otlptracehttp.WithInsecure, otlptracehttp.WithHTTPClient, client)...)
+		e, err := otlptracehttp.New(ctx,
+			options(s, otlptracehttp.WithInsecure, otlptracehttp.WithHTTPClient, client)...)
 		return spanExporter{e, client}, err
 	}
 }
@@ -42,7 +43,8 @@ func NewMetricExporter(ctx context.Context) (sdkmetric.Exporter, error) {
 		return otlpmetricgrpc.New(ctx, options(s, otlpmetricgrpc.WithInsecure, nil, nil)...)
 	default:
 		client := s.client()
-		e, err := otlpmetrichttp.New(ctx, options(s, otlpmetrichttp.WithInsecure, otlpmetrichttp.WithHTTPClient, client)...)
+		e, err := otlpmetrichttp.New(ctx,
+			options(s, otlpmetrichttp.WithInsecure, otlpmetrichttp.WithHTTPClient, client)...)
 		return metricExporter{e, client}, err
 	}
 }

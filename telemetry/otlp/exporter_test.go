@@ -94,7 +94,10 @@ func TestWhereItGoes(t *testing.T) {
 			{map[string]string{all + "INSECURE": "false"}, "https://localhost:4318" + path},
 			{map[string]string{all + "ENDPOINT": "https://far:1"}, "https://far:1" + path},
 			{map[string]string{all + "ENDPOINT": "http://far:1"}, "http://far:1" + path},
-			{map[string]string{all + "ENDPOINT": "http://far:1", own + "ENDPOINT": "https://near:2/x"}, "https://near:2/x"},
+			{
+				map[string]string{all + "ENDPOINT": "http://far:1", own + "ENDPOINT": "https://near:2/x"},
+				"https://near:2/x",
+			},
 		} {
 			w := &wire{}
 			through(t, w)
@@ -154,7 +157,8 @@ func TestProtocolsAreNamed(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	const s signal = "TRACES"
 	environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_CLIENT_KEY": "/nonexistent.pem"})
-	if own := options(s, func() string { return "insecure" }, func(*http.Client) string { return "client" }, nil); own != nil {
+	if own := options(s, func() string { return "insecure" }, func(*http.Client) string { return "client" },
+		nil); own != nil {
 		t.Errorf("with a key the exporter is mended: %v", own)
 	}
 	environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "250", "OTEL_EXPORTER_OTLP_SIGNAL_TIMEOUT": "-1"})

@@ -32,8 +32,8 @@ type Entry struct {
 	PID  int  `json:"pid,omitempty"`
 	Exit Exit `json:"exit,omitzero"`
 
-	// Ended is why the launcher ends the job: the name of a signal that the launcher got, EndedByFailure, or a text. It is
-	// empty in an entry about a process.
+	// Ended is why the launcher ends the job: the name of a signal that the launcher got, EndedByFailure, or a text. It
+	// is empty in an entry about a process.
 	Ended string `json:"ended,omitempty"`
 }
 

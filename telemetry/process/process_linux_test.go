@@ -130,7 +130,8 @@ func TestLiveness(t *testing.T) {
 	elsewhere.PIDSpace++
 	boundless.PIDSpace = 0
 	for want, ids := range map[Liveness][]ID{
-		Alive: {me, boundless}, Dead: {earlier, {PID: nobody, BootID: me.BootID}}, Unknown: {other, elsewhere, {PID: me.PID}},
+		Alive: {me, boundless}, Dead: {earlier, {PID: nobody, BootID: me.BootID}},
+		Unknown: {other, elsewhere, {PID: me.PID}},
 	} {
 		for _, id := range ids {
 			if got := id.Liveness(); got != want {
@@ -138,7 +139,8 @@ func TestLiveness(t *testing.T) {
 			}
 		}
 	}
-	if (BootID{}).String() != "" || Alive.String() != "alive" || Dead.String() != "dead" || Unknown.String() != "unknown" {
+	if (BootID{}).String() != "" || Alive.String() != "alive" || Dead.String() != "dead" ||
+		Unknown.String() != "unknown" {
 		t.Error("names differ")
 	}
 }

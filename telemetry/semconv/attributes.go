@@ -25,7 +25,7 @@ const (
 const (
 	CommID       = attribute.Key("ccl.comm.id")        // its id, 32 hexadecimal digits, the same on all ranks. Stable.
 	CommName     = attribute.Key("ccl.comm.name")      // the name that its user gave it. Stable.
-	CommParentID = attribute.Key("ccl.comm.parent.id") // the id of the one that it was made from; absent if none. Stable.
+	CommParentID = attribute.Key("ccl.comm.parent.id") // the id of its parent; absent if it has none. Stable.
 	CommSize     = attribute.Key("ccl.comm.size")      // its number of ranks. Stable.
 	CommNodes    = attribute.Key("ccl.comm.nodes")     // distinct hosts of its ranks; absent until it is known. Stable.
 	CommState    = attribute.Key("ccl.comm.state")     // its state after the act: "ready", "destroyed", … Stable.
@@ -46,7 +46,7 @@ const (
 	// than the one that made it; absent otherwise. Development.
 	SharedGoroutines = attribute.Key("ccl.comm.shared_goroutines")
 	PeerRank         = attribute.Key("ccl.peer.rank") // the rank at fault. Stable.
-	Phase            = attribute.Key("ccl.phase")     // the phase in which it ended badly, or was seen last. Development.
+	Phase            = attribute.Key("ccl.phase")     // the phase in which it failed, or was seen last. Development.
 	ErrorType        = otelconv.ErrorTypeKey          // the error's code: "rank_dead", …; absent if none. Stable.
 )
 
@@ -83,10 +83,10 @@ const (
 // Attributes of what takes too long. Durations are in seconds.
 const (
 	OpSlow         = attribute.Key("ccl.op.slow")         // true beyond the slow threshold; else absent. Stable.
-	StallNumber    = attribute.Key("ccl.stall.number")    // which report of it; at its end: how many there were. Stable.
+	StallNumber    = attribute.Key("ccl.stall.number")    // the report's number; at the end, their number. Stable.
 	StallAge       = attribute.Key("ccl.stall.age")       // how long it had taken at the time of the report. Stable.
 	StallThreshold = attribute.Key("ccl.stall.threshold") // the age from which it counts as stalled. Stable.
-	StallNormal    = attribute.Key("ccl.stall.normal")    // what its like normally takes here; absent until known. Stable.
+	StallNormal    = attribute.Key("ccl.stall.normal")    // what such calls take normally; absent until known. Stable.
 	StallReason    = attribute.Key("ccl.stall.reason")    // what is known of why, a sentence. Stable.
 	WaitDuration   = attribute.Key("ccl.wait.duration")   // how long it has waited for WaitRank. Stable.
 	VerdictRank    = attribute.Key("ccl.verdict.rank")    // the rank that is the cause; absent if unknown. Development.

@@ -34,8 +34,8 @@ const (
 // Metrics of operations and acts that take too long.
 const (
 	MetricStalled = "ccl_stalled_operations" // those that do now, by communicator name and kind (gauge). Stable.
-	// MetricStallAge is how long the oldest of them has taken until now, by communicator name, kind and the rank that it
-	// waits for; absent while nothing is stalled (gauge). Stable.
+	// MetricStallAge is how long the oldest of them has taken until now, by communicator name, kind and the rank that
+	// it waits for; absent while nothing is stalled (gauge). Stable.
 	MetricStallAge = "ccl_stall_age_seconds"
 	MetricStalls   = "ccl_stalls_total" // each once, by kind (counter). Stable.
 )
@@ -67,8 +67,8 @@ const (
 	MetricRASVerdicts      = "ccl_ras_verdicts"
 	MetricRASVerdictsTotal = "ccl_ras_verdicts_total" // verdicts reached, by reason (counter). Stable.
 	MetricRASEvents        = "ccl_ras_events_total"   // by sink, and pushed, dropped or failed (counter). Stable.
-	// MetricRASPacketsRefused counts what the mesh's port didn't take, by reason (counter): "stranger" (not of this job:
-	// garbage, another key, cut short), "replay", "oversized", "crowded" (too many streams at once), "malformed",
+	// MetricRASPacketsRefused counts what the mesh's port didn't take, by reason (counter): "stranger" (not of this
+	// job: garbage, another key, cut short), "replay", "oversized", "crowded" (too many streams at once), "malformed",
 	// "limited" (questions that came too fast). Stable.
 	MetricRASPacketsRefused = "ccl_ras_packets_refused_total"
 	MetricRASQueriesRefused = "ccl_ras_queries_refused_total" // answered with 429 (counter). Stable.

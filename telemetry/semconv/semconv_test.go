@@ -18,9 +18,9 @@ import (
 // mistake that no compiler finds.
 func TestEveryNameSaysItsStability(t *testing.T) {
 	stability := regexp.MustCompile(`(Stable|Development)\.\n$`)
-	noName := map[string]bool{ // the schema, the scope, and the values of one attribute, which says its stability for them
-		"SchemaURL": true, "ScopeName": true, "LinkBirth": true, "LinkParent": true, "LinkChild": true, "LinkFirst": true,
-		"LinkCaller": true, "LinkBehind": true,
+	noName := map[string]bool{ // the schema, the scope, and values of one attribute, which says its stability for them
+		"SchemaURL": true, "ScopeName": true, "LinkBirth": true, "LinkParent": true, "LinkChild": true,
+		"LinkFirst": true, "LinkCaller": true, "LinkBehind": true,
 	}
 	constants := constants(t)
 	if len(constants) < 70 {

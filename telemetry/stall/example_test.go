@@ -23,7 +23,8 @@ func Example() {
 	for second := range int64(12) {
 		process.Look(slots, nil)
 		for _, r := range watch.Check(second * int64(time.Second)) {
-			fmt.Println(r.Kind(), r.Seq, "of", r.Comm.Name, "is", r.Stage, "after", r.Age(), "and waits for rank", r.Wait)
+			fmt.Println(r.Kind(), r.Seq, "of", r.Comm.Name, "is", r.Stage, "after", r.Age(), "and waits for rank",
+				r.Wait)
 		}
 	}
 	// Output:

@@ -39,8 +39,8 @@ type Report struct {
 
 	Phase     tape.Phase
 	Algorithm uint8 // as tape.OpRecord.Algorithm
-	// InFlight is the model's own, as Comm, for what becomes known of the operation later. It is nil for an act that runs
-	// none.
+	// InFlight is the model's own, as Comm, for what becomes known of the operation later. It is nil for an act that
+	// runs none.
 	InFlight *model.Op
 
 	Start, Now int64 // when it began, and the moment of which the report tells

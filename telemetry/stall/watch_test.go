@@ -45,8 +45,8 @@ func (w *watch) check(now int64, slots ...tape.Slot) []stall.Report {
 // busy is a communicator with an operation in flight.
 func busy(generation uint32, seq uint64, start int64) tape.Slot {
 	return tape.Slot{
-		CommInfo: world, Generation: generation, Launched: seq, Completed: seq - 1, Seq: seq, Op: allReduce, OpStart: start,
-		Phase: tape.PhaseTransfer, Wait: 3, WaitSince: start + 1,
+		CommInfo: world, Generation: generation, Launched: seq, Completed: seq - 1, Seq: seq, Op: allReduce,
+		OpStart: start, Phase: tape.PhaseTransfer, Wait: 3, WaitSince: start + 1,
 	}
 }
 
@@ -108,7 +108,8 @@ func TestOperation(t *testing.T) {
 				expect(t, "first", []stall.Report{r}, sentence("slow", "1s"))
 			case len(at) == 2:
 				expect(t, "second", []stall.Report{r}, sentence("stalled", "5s"))
-			case r.Count != len(at)-1 || r.Stage != stall.Stalled || r.Threshold != 5*time.Second || r.Comm.Generation != 1 ||
+			case r.Count != len(at)-1 || r.Stage != stall.Stalled || r.Threshold != 5*time.Second ||
+				r.Comm.Generation != 1 ||
 				r.WaitSince != 1000*ms+1:
 				t.Errorf("report %d is %+v", len(at), r)
 			}

@@ -46,7 +46,8 @@ func TestCaller(t *testing.T) {
 	fourth := b.Start(0, allReduce, 1)
 	b.Phase(PhaseTransfer)
 	b.End(fourth, 0)
-	if diff := cmp.Diff([]SpanContext{*caller(1), {}, *caller(3), {}}, starts(all(t, openTape(t, w.Path())))); diff != "" {
+	if diff := cmp.Diff([]SpanContext{*caller(1), {}, *caller(3), {}},
+		starts(all(t, openTape(t, w.Path())))); diff != "" {
 		t.Errorf("callers (-want +got):\n%s", diff)
 	}
 	if n := (*CommWriter)(nil).StartFrom(caller(1), 0, &allReduce, 1); n != 0 {

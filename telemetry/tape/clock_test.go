@@ -25,7 +25,8 @@ func TestWallKeepsItsPair(t *testing.T) {
 	}
 	for _, off := range []time.Duration{2 * time.Millisecond, -3 * time.Millisecond} {
 		if got := pair(off, 3*time.Millisecond); !got.Equal(first) {
-			t.Errorf("read together %v apart by a goroutine that was away for longer, the same moment is %v, and was %v", off,
+			t.Errorf("read together %v apart by a goroutine that was away for longer, the same moment is "+
+				"%v, and was %v", off,
 				got, first)
 		}
 	}
@@ -54,7 +55,8 @@ func TestReadTogether(t *testing.T) {
 		mono, wall, within := readTogether(Now, wallNow)
 		after, dayAfter := Now(), time.Now().UnixNano()
 		if mono < before || mono > after || wall < dayBefore || wall > dayAfter || within < 0 || within > after-before {
-			t.Fatalf("%d of %d to %d, %d of %d to %d, within %d", mono, before, after, wall, dayBefore, dayAfter, within)
+			t.Fatalf("%d of %d to %d, %d of %d to %d, within %d",
+				mono, before, after, wall, dayBefore, dayAfter, within)
 		}
 	}
 }

@@ -99,7 +99,8 @@ func (c *CommWriter) Life(r LifeRecord) {
 	c.w.refreshClock(r.Time) // first: a follower that the record wakes reads the clocks, too
 	c.w.putLife(kindLife, &record{
 		recTime: uint64(r.Time),
-		recLifeKinds: uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 | uint64(r.State)<<32 |
+		recLifeKinds: uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 |
+			uint64(r.State)<<32 |
 			uint64(r.Code)<<48,
 		recLifePeer: pack32(r.Peer, int32(len(tail))),
 		recLifeSeq:  r.Seq,

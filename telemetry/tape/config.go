@@ -36,8 +36,8 @@ type Config struct {
 	// bytes are kept.
 	Program, Version string
 
-	// Size is the most bytes that the tape takes, at least MinSize; 6.3 MiB if 0. Of the next four, those that are 0 are
-	// halved, or doubled, until they fit.
+	// Size is the most bytes that the tape takes, at least MinSize; 6.3 MiB if 0. Of the next four, those that are 0
+	// are halved, or doubled, until they fit.
 	Size int64
 	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot
 	// is 512 bytes. Communicators beyond are in the rings alone.

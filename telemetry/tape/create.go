@@ -209,7 +209,8 @@ func encodeHeader(cfg Config, me process.ID) []byte {
 		static: static{
 			version: formatVersion, slots: uint32(cfg.Slots), tallies: uint32(cfg.Tallies),
 			lifeRecords: uint32(cfg.LifeRecords), opRecords: uint32(cfg.OpRecords), pid: uint32(me.PID),
-			fileSize: uint64(cfg.geometry().size()), startTicks: me.StartTicks, pidSpace: me.PIDSpace, kernelBoot: me.BootID,
+			fileSize: uint64(cfg.geometry().size()), startTicks: me.StartTicks, pidSpace: me.PIDSpace,
+			kernelBoot:  me.BootID,
 			createdMono: Now(), createdWall: time.Now().UnixNano(), rank: int32(cfg.Rank), jobSize: int32(cfg.JobSize),
 			slowAfter: int64(cfg.Slow), stallAfter: int64(cfg.Stall),
 		},

@@ -23,7 +23,10 @@ func TestCreateRefuses(t *testing.T) {
 		{name: "slash in host", cfg: Config{Host: "/etc"}, says: []string{`Host is "/etc"`, "slash"}},
 		{name: "newline in host", cfg: Config{Host: "a\nb"}, says: []string{"Host", "control"}},
 		{name: "long job", cfg: Config{Job: strings.Repeat("j", 64)}, says: []string{"Job", "at most 63 bytes"}},
-		{name: "long boot id", cfg: Config{BootID: strings.Repeat("b", 40)}, says: []string{"BootID", "at most 39 bytes"}},
+		{
+			name: "long boot id", cfg: Config{BootID: strings.Repeat("b", 40)},
+			says: []string{"BootID", "at most 39 bytes"},
+		},
 		{name: "NUL in dir", cfg: Config{Dir: "a\x00b"}, says: []string{"Dir", "NUL"}},
 		{name: "sizes", cfg: Config{Slots: -1, LifeRecords: 1 << 21, OpRecords: 1 << 25}, says: []string{
 			"Slots is -1", "1 to 16384", "LifeRecords is 2097152", "OpRecords is 33554432",

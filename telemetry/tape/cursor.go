@@ -130,7 +130,8 @@ func (c *cursor) next(ev *Event) (ok bool, err error) {
 		switch {
 		case !c.held:
 			return false, nil
-		case c.op.next >= c.heldAt || refreshed: // it comes before operations that don't exist only if the tape is corrupt
+		// After a refresh, operations that come before it are missing only if the tape is corrupt.
+		case c.op.next >= c.heldAt || refreshed:
 			c.held = false
 			*ev = c.event
 			return true, nil

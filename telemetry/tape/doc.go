@@ -131,11 +131,12 @@
 // of the same name may go on with it. Tallies are begun in order and never given up. What one counts is written
 // before the header counts it, the check with the tally's index for its seed; all else is a word for itself.
 //
-//	0    name, 56               128  ordinary u64: never waited, not slow   160  14 words: up to 1 µs, 4 µs, … 17 s, more
-//	56   engine, 16             136  what those took u64, ns                272  what the others took u64, ns
-//	72   call, size class u8    144  bytes of all u64                       280  ordinary ones on the op ring u64
-//	80   check u64 of words     152  sum of bus bandwidths f64, MB/s        320  12 words: up to 1 MB/s, 4 MB/s, …
-//	     0 to 9                                                                  1 TB/s, more
+//	0    name, 56               128  ordinary u64: never waited, not slow   160  14 words: up to 1 µs, 4 µs, …
+//	56   engine, 16             136  what those took u64, ns                     17 s, more
+//	72   call, size class u8    144  bytes of all u64                       272  what the others took u64, ns
+//	80   check u64 of words     152  sum of bus bandwidths f64, MB/s        280  ordinary ones on the op ring u64
+//	     0 to 9                                                             320  12 words: up to 1 MB/s, 4 MB/s, …
+//	                                                                             1 TB/s, more
 //
 // # Records
 //
@@ -194,8 +195,8 @@
 // Readers pass over tags and kinds that they don't know. A communicator has a record of kind 3 when it begins and
 // whenever it becomes something else, and of kind 4 when it gives up its slot, with fields 7 to 11 and 13 each.
 //
-//	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16    6 operations u32
-//	7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32   12 empty: calls came from several threads
-//	13 root u32
+//	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16
+//	6 operations u32   7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32
+//	12 empty: calls came from several threads   13 root u32
 //	site: line u32, goroutine u64, time i64 (ns since 1970), length of function u16, function, file
 package tape

@@ -17,7 +17,8 @@ const (
 // alone touches the word, so that a file cut short under the mapping is an error (EFAULT) and not a SIGBUS.
 func futexWait(word *uint32, value uint32, limit time.Duration) error {
 	at, timeout := uintptr(unsafe.Pointer(word)), unix.NsecToTimespec(int64(limit))
-	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, at, futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&timeout)), 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, at, futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&timeout)), 0,
+		0)
 	if errno == 0 || errno == unix.EAGAIN || errno == unix.EINTR || errno == unix.ETIMEDOUT {
 		return nil
 	}

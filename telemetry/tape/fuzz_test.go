@@ -136,7 +136,8 @@ func FuzzRecords(f *testing.F) {
 	f.Add(uint8(kindLife), uint64(0), uint64(0), uint64(3)<<32, []byte{1, 255, 255})
 	f.Add(uint8(kindComm), uint64(1)<<63, uint64(0), uint64(19)<<32, []byte{tailID, 3, 0, 1, 2, 3})
 	f.Add(uint8(kindLife), uint64(1), ^uint64(0), ^uint64(0), []byte{tailSite, 22, 0})
-	f.Add(uint8(kindLife), uint64(1), uint64(9), uint64(25)<<32, append([]byte{tailSite, 22, 0, 19: 0}, 0, 0, 0, 255, 255))
+	f.Add(uint8(kindLife), uint64(1), uint64(9), uint64(25)<<32,
+		append([]byte{tailSite, 22, 0, 19: 0}, 0, 0, 0, 255, 255))
 	f.Add(uint8(kindContinue), uint64(1), uint64(9), uint64(9), []byte{})
 	f.Add(uint8(99), uint64(1), uint64(9), uint64(9), []byte{})
 	f.Fuzz(func(t *testing.T, kind uint8, opHead, kinds, peer uint64, tail []byte) {
@@ -282,9 +283,9 @@ func TestCorruptParts(t *testing.T) {
 			ops++
 		}
 	}
-	// 3 times 121 operations' records and a caller's were written, and 80 of the third communicator's, which has neither
-	// a slot nor a tally. The ring holds 128, among them a caller's. The others' 80 ordinary operations are on 4 pages,
-	// with 8 on each, as their numbers don't follow each other.
+	// 3 times 121 operations' records and a caller's were written, and 80 of the third communicator's, which has
+	// neither a slot nor a tally. The ring holds 128, among them a caller's. The others' 80 ordinary operations are
+	// on 4 pages, with 8 on each, as their numbers don't follow each other.
 	if got, want := r.Missed().Op, uint64(3*122+80-128+1+48); ops != 126+32 || got != want {
 		t.Errorf("%d operations of 158, missed %d of %d", ops, got, want)
 	}

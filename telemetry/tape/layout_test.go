@@ -188,7 +188,10 @@ func TestOffsets(t *testing.T) {
 		{"header waiting", unsafe.Offsetof(h.waiting), changingAt + unsafe.Offsetof(gh.changing.waiting)},
 		{"header opHead", unsafe.Offsetof(h.opHead), changingAt + unsafe.Offsetof(gh.changing.opHead)},
 		{"header lifeHead", unsafe.Offsetof(h.lifeHead), changingAt + unsafe.Offsetof(gh.changing.lifeHead)},
-		{"header ordinaryHead", unsafe.Offsetof(h.ordinaryHead), changingAt + unsafe.Offsetof(gh.changing.ordinaryHead)},
+		{
+			"header ordinaryHead", unsafe.Offsetof(h.ordinaryHead),
+			changingAt + unsafe.Offsetof(gh.changing.ordinaryHead),
+		},
 		{"header tallyHead", unsafe.Offsetof(h.tallyHead), changingAt + unsafe.Offsetof(gh.changing.tallyHead)},
 		{"header overflow", unsafe.Offsetof(h.overflow), changingAt + unsafe.Offsetof(gh.changing.overflow)},
 		{"header clock", unsafe.Offsetof(h.clock), changingAt + unsafe.Offsetof(gh.changing.clock)},
@@ -309,8 +312,10 @@ func TestBytesOnFile(t *testing.T) {
 		fields{
 			"magic": string(h.magic[:]), "version": h.version, "size": h.fileSize,
 			"counts": []uint32{h.slots, h.tallies, h.lifeRecords, h.opRecords}, "pid": int(h.pid),
-			"texts": []string{text(h.bootID[:]), text(h.host[:]), text(h.job[:]), text(h.program[:]), text(h.progVersion[:])},
-			"job":   []int32{h.rank, h.jobSize}, "limits": []int64{h.slowAfter, h.stallAfter},
+			"texts": []string{
+				text(h.bootID[:]), text(h.host[:]), text(h.job[:]), text(h.program[:]), text(h.progVersion[:]),
+			},
+			"job": []int32{h.rank, h.jobSize}, "limits": []int64{h.slowAfter, h.stallAfter},
 			"state": h.state, "heads": []uint64{h.opHead, h.lifeHead}, "times": []int64{h.terminated, h.seen},
 		},
 		fields{
@@ -334,19 +339,20 @@ func TestBytesOnFile(t *testing.T) {
 		fields{
 			"seqs": []uint64{op.launched, op.number}, "in flight": op.inFlight,
 			"kinds": []uint8{op.call, op.dataType, op.reduction, op.algorithm, op.phase},
-			"ranks": []int32{op.peer, op.wait}, "bytes": op.bytes, "started": op.start > 0, "waits": op.waitSince >= op.start,
-			"collectives": []uint64{s.begun, s.done}, "ended": s.lastEnd,
+			"ranks": []int32{op.peer, op.wait}, "bytes": op.bytes, "started": op.start > 0,
+			"waits": op.waitSince >= op.start, "collectives": []uint64{s.begun, s.done}, "ended": s.lastEnd,
 		},
 		fields{
 			"seqs": []uint64{seq, 77}, "in flight": [3]uint8{1},
 			"kinds": []uint8{uint8(lifecycle.CallReduce), 11, 12, 15, uint8(PhaseTransfer)},
-			"ranks": []int32{13, 2}, "bytes": uint64(14), "started": true, "waits": true, "collectives": []uint64{77, 0},
-			"ended": int64(0),
+			"ranks": []int32{13, 2}, "bytes": uint64(14), "started": true, "waits": true,
+			"collectives": []uint64{77, 0}, "ended": int64(0),
 		})
 	check("info",
 		fields{
 			"id": info.id, "parent": info.parent, "number": info.number, "root": info.root, "state": info.state,
-			"shape": []int32{info.rank, info.size, info.nodes}, "texts": []string{text(info.engine[:]), text(info.name[:])},
+			"shape": []int32{info.rank, info.size, info.nodes},
+			"texts": []string{text(info.engine[:]), text(info.name[:])},
 		},
 		fields{
 			"id": [16]byte{0: 1, 15: 2}, "parent": [16]byte{0: 3, 15: 4}, "number": uint32(2), "root": uint32(1),
@@ -359,8 +365,8 @@ func TestBytesOnFile(t *testing.T) {
 		fields{
 			"marker": or.marker >> 24, "seq": or.seq,
 			"kinds": []uint8{or.call, or.dataType, or.reduction, or.algorithm, or.phase, or.stage},
-			"ranks": []int32{or.peer, or.wait}, "bytes": or.bytes, "same start": or.start == op.start, "number": or.number,
-			"slot": or.slot,
+			"ranks": []int32{or.peer, or.wait}, "bytes": or.bytes, "same start": or.start == op.start,
+			"number": or.number, "slot": or.slot,
 		},
 		fields{
 			"marker": uint64(2<<8 | kindOp), "seq": uint64(77),

@@ -25,7 +25,9 @@ func TestPageRoundTrip(t *testing.T) {
 	reduce := Signature{Call: lifecycle.CallReduce, DataType: 7, Reduction: 2, Peer: 1, Bytes: 1 << 40}
 	var want []OpRecord
 	number := uint64(0)
-	for i, sig := range []Signature{allReduce, allReduce, allReduce, send, back, back, reduce, reduce, allReduce, send} {
+	for i, sig := range []Signature{
+		allReduce, allReduce, allReduce, send, back, back, reduce, reduce, allReduce, send,
+	} {
 		for range 20 {
 			number++
 			if i == 4 {

@@ -20,9 +20,9 @@ const roomShare = 8
 const smaller = 4
 
 // Make is Create for a process that would rather have a smaller tape, or one elsewhere, than none. In each of dirs in
-// turn, in place of cfg.Dir, it looks for room: an eighth of what is free there. If there is too little, it removes the tapes
-// of dead jobs, the oldest first, from the first of these directories, but for those of the spare jobs that wrote last;
-// a negative spare keeps all. If there is too little still, it takes a quarter of the size, a 16th, a 64th.
+// turn, in place of cfg.Dir, it looks for room: an eighth of what is free there. If there is too little, it removes the
+// tapes of dead jobs, the oldest first, from the first of these directories, but for those of the spare jobs that wrote
+// last; a negative spare keeps all. If there is too little still, it takes a quarter of the size, a 16th, a 64th.
 //
 // less says in a sentence what is not as cfg asks for, elsewhere whether the tape is not in the first directory. The
 // error says why none serves; a program that gets it can go on with a nil Writer.

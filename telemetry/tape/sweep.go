@@ -70,7 +70,8 @@ func sweep(dir string) error {
 			continue
 		}
 		for _, suffix := range beside {
-			_ = os.Remove(strings.TrimSuffix(path, ".tape") + suffix) // a process that ended in order took it away itself
+			// There is none if the process ended in order: it removed the file itself.
+			_ = os.Remove(strings.TrimSuffix(path, ".tape") + suffix)
 		}
 	}
 	if lastWritten(dir).IsZero() {

@@ -43,7 +43,8 @@ func TestBuckets(t *testing.T) {
 	}
 	for i := range BandwidthBuckets - 1 {
 		bound := BandwidthBound(i)
-		if on, above := BandwidthBucket(bound), BandwidthBucket(math.Nextafter(bound, math.Inf(1))); on != i || above > i+1 {
+		if on, above := BandwidthBucket(bound), BandwidthBucket(math.Nextafter(bound, math.Inf(1))); on != i ||
+			above > i+1 {
 			t.Errorf("%v is in bucket %d and what is more in %d, want %d and the next", bound, on, above, i)
 		}
 		if above := BandwidthBucket(1.001 * bound); above != i+1 {

@@ -26,9 +26,11 @@ func TestRoundTrip(t *testing.T) {
 	c := w.Comm(info)
 	c.State(lifecycle.StateReady)
 	life := LifeRecord{
-		Time: Now(), Act: ActSplit, Call: lifecycle.CallSplit, Stage: StageMisuse, Seq: 7, Start: Now(), Phase: PhaseConnect,
-		Code: lifecycle.CodeDestroyed, State: lifecycle.StateReady, Peer: 2, Text: "übel",
-		Site:   lifecycle.Site{Func: "main.train", File: "/src/train.go", Line: 12, Goroutine: 7, Time: time.Unix(1, 2)},
+		Time: Now(), Act: ActSplit, Call: lifecycle.CallSplit, Stage: StageMisuse, Seq: 7, Start: Now(),
+		Phase: PhaseConnect, Code: lifecycle.CodeDestroyed, State: lifecycle.StateReady, Peer: 2, Text: "übel",
+		Site: lifecycle.Site{
+			Func: "main.train", File: "/src/train.go", Line: 12, Goroutine: 7, Time: time.Unix(1, 2),
+		},
 		First:  lifecycle.Site{Func: "main.stop", File: "/src/stop.go", Line: 1},
 		Caller: SpanContext{TraceID: [16]byte{1, 15: 2}, SpanID: [8]byte{3, 7: 4}, Flags: 1},
 		Child:  lifecycle.CommID{5}, Ops: 9, Shared: true,

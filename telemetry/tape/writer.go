@@ -77,8 +77,8 @@ func Create(cfg Config) (*Writer, error) {
 		return nil, refused(path, "can't be mapped into memory", elsewhere, err)
 	}
 	w := &Writer{
-		path: path, length: cfg.geometry().size(), mapping: m, free: make([]int, cfg.Slots), idle: make(map[tallyKey][]*tally),
-		every: uint64(max(cfg.SampleEvery, 0)), slow: int64(cfg.Slow),
+		path: path, length: cfg.geometry().size(), mapping: m, free: make([]int, cfg.Slots),
+		idle: make(map[tallyKey][]*tally), every: uint64(max(cfg.SampleEvery, 0)), slow: int64(cfg.Slow),
 	}
 	for i := range w.free {
 		w.free[i] = i

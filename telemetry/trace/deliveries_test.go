@@ -39,7 +39,7 @@ func TestDelivered(t *testing.T) {
 		want    []int64
 	}{
 		{at: 1 * second, now: 3 * second, want: []int64{1 * second}},
-		{at: 4 * second, now: 4 * second, want: []int64{4*second - 50*ms}}, // a record of a moment before may be on its way
+		{at: 4 * second, now: 4 * second, want: []int64{4*second - 50*ms}}, // an earlier record may be on its way
 		{at: 5 * second, now: 6 * second, want: []int64{5 * second}},
 		{at: 6 * second, now: 7 * second, refuse: true},
 		{at: 8 * second, now: 9 * second},
@@ -77,7 +77,9 @@ func TestDeliveredOfAQueue(t *testing.T) {
 	now = 101 * second
 	d.Reached(14)
 	d.Reached(15)
-	if want := []int64{1 * second, 10 * second, 11 * second, 100*second - 50*ms, 100 * second}; !slices.Equal(told, want) {
+	if want := []int64{
+		1 * second, 10 * second, 11 * second, 100*second - 50*ms, 100 * second,
+	}; !slices.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)
 	}
 }
@@ -135,15 +137,21 @@ func TestLeftOutByTheTimeOfItsEvent(t *testing.T) {
 	child := world
 	child.Rank = -1
 	p.life(child, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: 1 * second})
-	p.life(child, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseTopology, Time: 2 * second})
-	p.life(child, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseConnect, Time: 3 * second})
+	p.life(child, tape.LifeRecord{
+		Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseTopology, Time: 2 * second,
+	})
+	p.life(child, tape.LifeRecord{
+		Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseConnect, Time: 3 * second,
+	})
 	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 11 * second})
 	var names []string
 	for _, s := range p.spans() {
 		names = append(names, s.Name)
 	}
 	slices.Sort(names)
-	if want := []string{"ccl.comm.init", "ccl.comm.init.connect", "ccl.comm.init.topology"}; !slices.Equal(names, want) {
+	if want := []string{
+		"ccl.comm.init", "ccl.comm.init.connect", "ccl.comm.init.topology",
+	}; !slices.Equal(names, want) {
 		t.Errorf("made %q, want %q: the announcement was sent", names, want)
 	}
 }

@@ -155,7 +155,8 @@ func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 	case err != nil:
 		g.failed.Add(uint64(len(spans)))
 		if !g.failing.Swap(true) {
-			g.log.Warn("spans can't be exported; they stay in the process's own store", "error", err, "spans", len(spans))
+			g.log.Warn("spans can't be exported; they stay in the process's own store", "error", err, "spans",
+				len(spans))
 		}
 	default:
 		exported := g.exported.Add(uint64(len(spans)))

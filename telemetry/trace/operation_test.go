@@ -85,7 +85,9 @@ func TestEmitted(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 2 })
 	comm := tape.CommInfo{ID: lifecycle.CommID{7}, Name: "world", Rank: 1, Size: 2}
 	p.life(comm, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: 1, Peer: -1})
-	p.life(comm, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseConnect, Time: 2, Peer: -1})
+	p.life(comm, tape.LifeRecord{
+		Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseConnect, Time: 2, Peer: -1,
+	})
 	p.life(comm, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageEnd, Time: 3, Start: 1, Peer: -1})
 	init := trace.ActTraceID(comm.ID, tape.ActInit, 0)
 	if got := p.Emitted(); got.TraceID() != init || got.SpanID() != trace.SpanID(init, 1) {

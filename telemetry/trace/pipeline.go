@@ -147,7 +147,8 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%q can't be used: %w; it takes otlp, console, none, or a name that "+
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%q can't be used: %w; it takes otlp, console, none, or "+
+			"a name that "+
 			"the program gave to autoexport.RegisterSpanExporter", name, err)
 	}
 	if autoexport.IsNoneSpanExporter(exporter) {
@@ -162,7 +163,8 @@ func Resource(ctx context.Context, cfg Config) *resource.Resource {
 	return newResource(ctx, &cfg)
 }
 
-// newResource describes the process, cfg.Resource before the environment and that before the rest. Of a malformed variable, which is logged, what can be used is used.
+// newResource describes the process: cfg.Resource goes before the environment, and that before the rest. A malformed
+// variable is logged, and what can be used of it is used.
 func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 	instance := strconv.Itoa(cfg.Rank)
 	if cfg.Rank < 0 {

@@ -56,7 +56,8 @@ func (c *collector) text() string {
 }
 
 func someLife(p *projector) {
-	p.act(world, tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank, State: lifecycle.StateReady}, ms, 2*ms)
+	p.act(world, tape.LifeRecord{Act: tape.ActInit, Call: lifecycle.CallInitRank, State: lifecycle.StateReady}, ms,
+		2*ms)
 }
 
 func TestExportByOTLP(t *testing.T) {

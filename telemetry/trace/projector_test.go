@@ -145,7 +145,8 @@ func describe(spans tracetest.SpanStubs) string {
 	}
 	var b strings.Builder
 	for _, s := range spans {
-		fmt.Fprintf(&b, "%s\n  trace %s span %s", s.Name, short(s.SpanContext.TraceID().String()), s.SpanContext.SpanID())
+		fmt.Fprintf(&b, "%s\n  trace %s span %s",
+			s.Name, short(s.SpanContext.TraceID().String()), s.SpanContext.SpanID())
 		if s.Parent.SpanID().IsValid() {
 			fmt.Fprintf(&b, " parent %s", ref(s.Parent.SpanID().String()))
 			if s.Parent.IsRemote() {
@@ -341,7 +342,8 @@ func TestMistakesAndFailures(t *testing.T) {
 		Code: lifecycle.CodeNotJoined, State: lifecycle.StateFailed, Peer: 1, Text: "rank 1 did not join",
 	})
 	p.life(late, tape.LifeRecord{
-		Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageMisuse, Time: 70 * ms, Code: lifecycle.CodeLeaked,
+		Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageMisuse, Time: 70 * ms,
+		Code:  lifecycle.CodeLeaked,
 		State: lifecycle.StateFailed, Peer: -1, Text: "late was never destroyed", Site: site(50),
 	})
 	recorded(t, "mistakes.txt", describe(p.spans()))
@@ -514,7 +516,8 @@ func TestPostponed(t *testing.T) {
 	}
 	p.life(world, group)
 	postponed := tape.LifeRecord{
-		Act: tape.ActSplit, Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Time: 11 * ms, Code: lifecycle.CodeInProgress,
+		Act: tape.ActSplit, Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Time: 11 * ms,
+		Code: lifecycle.CodeInProgress,
 		Peer: -1, State: lifecycle.StateReady, Text: "a call on it is unfinished: wait for it first", Site: site(11),
 	}
 	p.life(world, postponed)
@@ -536,8 +539,8 @@ func TestResource(t *testing.T) {
 		got[string(kv.Key)] = kv.Value.String()
 	}
 	for key, want := range map[string]string{
-		"service.name": "digits", "service.instance.id": "1", "service.version": "v1", "host.name": "h1", "process.pid": "42",
-		"ccl.job": "job1",
+		"service.name": "digits", "service.instance.id": "1", "service.version": "v1", "host.name": "h1",
+		"process.pid": "42", "ccl.job": "job1",
 	} {
 		if got[key] != want {
 			t.Errorf("%s = %q, want %q", key, got[key], want)

@@ -76,8 +76,8 @@ func (p *Projector) leftOut() bool {
 	return !p.ending && (p.last < p.cfg.From || p.cfg.Sent != 0 && p.last <= p.cfg.Sent)
 }
 
-// emitStarted announces an act: a moment's span below the one that will come when the act ends. Its id has the process in
-// it: before its ranks have met, a world is in a trace that those of other runs are in, too.
+// emitStarted announces an act: a moment's span below the one that will come when the act ends. Its id has the process
+// in it: before its ranks have met, a world is in a trace that those of other runs are in, too.
 func (p *Projector) emitStarted(m *model.Comm, a *model.Act, r *tape.LifeRecord) {
 	id := p.part(m, actTrace(m, a), tagStarted)
 	if m.Rank >= 0 {

@@ -133,7 +133,9 @@ func TestStalledActs(t *testing.T) {
 func TestFinding(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) {
 		c.Finding = func(comm lifecycle.CommID, seq uint64) (trace.Finding, bool) {
-			return trace.Finding{Rank: 2, Reason: "not_called", Text: "rank 2 never called all_reduce 7", Chain: "1 → 3 → 2"},
+			return trace.Finding{
+					Rank: 2, Reason: "not_called", Text: "rank 2 never called all_reduce 7", Chain: "1 → 3 → 2",
+				},
 				comm == world.ID && seq == 7
 		}
 	})
@@ -146,7 +148,9 @@ func TestFinding(t *testing.T) {
 		t.Errorf("status is %q", got)
 	}
 	text := describe(spans[:1])
-	for _, want := range []string{"ccl.verdict.rank=2", "ccl.verdict.reason=not_called", "ccl.verdict.chain=1 → 3 → 2"} {
+	for _, want := range []string{
+		"ccl.verdict.rank=2", "ccl.verdict.reason=not_called", "ccl.verdict.chain=1 → 3 → 2",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
@@ -182,7 +186,9 @@ func TestSlowOnesAreNotOrdinary(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.StoreTraces, c.SampleEvery = 8, 1 })
 	p.stall(hung(stall.Slow, 0, 1001*ms))
 	for seq := range uint64(100) {
-		p.op(world, tape.OpRecord{Stage: tape.StageEnd, Start: ms, Time: 2 * ms, Seq: 100 + seq, Signature: reduce, Wait: -1})
+		p.op(world, tape.OpRecord{
+			Stage: tape.StageEnd, Start: ms, Time: 2 * ms, Seq: 100 + seq, Signature: reduce, Wait: -1,
+		})
 	}
 	if acts := p.Store().Acts(0); len(acts) != 1 || acts[0].Spans[0].Name != "ccl.all_reduce (started)" {
 		t.Errorf("the announcement isn't among %d", len(acts))
@@ -222,7 +228,9 @@ func TestCallersAreForgotten(t *testing.T) {
 		if seq == 1 {
 			caller = tape.SpanContext{TraceID: [16]byte{5}, SpanID: [8]byte{6}, Flags: 1}
 		}
-		p.op(world, tape.OpRecord{Stage: tape.StageStart, Time: ms, Seq: 4, Signature: reduce, Wait: -1, Caller: caller})
+		p.op(world, tape.OpRecord{
+			Stage: tape.StageStart, Time: ms, Seq: 4, Signature: reduce, Wait: -1, Caller: caller,
+		})
 		p.op(world, tape.OpRecord{Stage: tape.StageEnd, Start: ms, Time: 2 * ms, Seq: 4, Signature: reduce, Wait: -1})
 	}
 	for i, s := range p.spans() {

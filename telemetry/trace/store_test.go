@@ -162,7 +162,7 @@ func TestStoreOverHTTP(t *testing.T) {
 		Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Time: 5 * ms,
 		Code: lifecycle.CodeDestroyed, Peer: -1, Text: "twice",
 	})
-	p.life(comm(2), tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: 6 * ms, Peer: -1}) // still going on
+	p.life(comm(2), tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: 6 * ms, Peer: -1}) // goes on
 	p.op(comm(2), tape.OpRecord{
 		Time: 1, Stage: tape.StageEnd, Seq: 1, Wait: -1,
 		Signature: tape.Signature{Call: lifecycle.CallBarrier},

@@ -94,8 +94,8 @@ func writeLife(w *tape.Writer) {
 	}
 	start := tape.Now()
 	life(tape.LifeRecord{
-		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart, Start: start, Site: lifecycle.Caller(""),
-		Caller: tape.SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1},
+		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StageStart, Start: start,
+		Site: lifecycle.Caller(""), Caller: tape.SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1},
 	})
 	life(tape.LifeRecord{Act: tape.ActInit, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: start})
 	c.Describe(tape.CommInfo{ID: lifecycle.CommID{4}, Name: "world", Rank: 2, Size: 4, Nodes: 2, Engine: "host"})

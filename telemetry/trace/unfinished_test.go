@@ -38,7 +38,8 @@ func TestUnfinishedOperation(t *testing.T) {
 	if !s.StartTime.Equal(wall(4*ms)) || !s.EndTime.Equal(wall(5*ms)) {
 		t.Errorf("it lasts from %v to %v", s.StartTime, s.EndTime)
 	}
-	if s.Status.Code != codes.Error || !strings.Contains(s.Status.Description, "in phase transfer, waiting for rank 2") {
+	if s.Status.Code != codes.Error ||
+		!strings.Contains(s.Status.Description, "in phase transfer, waiting for rank 2") {
 		t.Errorf("status %+v", s.Status)
 	}
 	for _, kv := range s.Attributes {

@@ -47,7 +47,8 @@ func start(t *testing.T, addr string) *server {
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "alertmanager.yml")
-	if err := os.WriteFile(config, []byte("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := &server{t: t, addr: addr}
@@ -102,7 +103,8 @@ func (s *server) await(what string, is func([]alert) bool) {
 
 func fires(severity, summary string) func([]alert) bool {
 	return func(alerts []alert) bool {
-		return len(alerts) == 1 && alerts[0].Labels["severity"] == severity && alerts[0].Annotations["summary"] == summary &&
+		return len(alerts) == 1 && alerts[0].Labels["severity"] == severity &&
+			alerts[0].Annotations["summary"] == summary &&
 			alerts[0].Labels["alertname"] == "CarillonVerdict" && alerts[0].Labels["rank"] == "3" &&
 			alerts[0].Labels["job"] == "train"
 	}
@@ -135,7 +137,8 @@ func begin(t *testing.T, am *server, resend time.Duration) (publish func(string,
 	return func(kind string, stage bus.Stage, severity bus.Severity, text string) {
 		t.Helper()
 		err := b.Publish(bus.Event{
-			Type: kind, Stage: stage, Severity: severity, Key: "verdict/1", Reason: "not_entered", Rank: "3", Text: text,
+			Type: kind, Stage: stage, Severity: severity, Key: "verdict/1", Reason: "not_entered", Rank: "3",
+			Text: text,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -82,7 +82,9 @@ func sleeps(t *testing.T, l *lab) {
 	j := l.start(t, newNetwork(t), "sleeps", faultSleep)
 	repeat(t, repetitions, func(i int) time.Duration {
 		rank := i % ranks
-		took := j.hurt(expected{reason: verdict.NotEntered, ranks: []int{rank}}, func() time.Time { return j.errs(rank) })
+		took := j.hurt(expected{reason: verdict.NotEntered, ranks: []int{rank}}, func() time.Time {
+			return j.errs(rank)
+		})
 		j.heals(func() { e2e.Kill(t, j.pids[rank], syscall.SIGUSR2) })
 		return took
 	})

@@ -44,8 +44,8 @@ func (l *lab) start(t *testing.T, n *network, name, fault string, env ...string)
 				n.contact(l.alerts.port),
 			"CARILLON_STALL_THRESHOLD=1s", "CARILLON_SLOW_THRESHOLD=500ms", faultVariable + "=" + fault,
 		}, env...)
-		run := h.enter("carillon", "run", "-n", strconv.Itoa(perHost), "--nnodes", strconv.Itoa(len(n.hosts)), "--node-rank",
-			strconv.Itoa(i),
+		run := h.enter("carillon", "run", "-n", strconv.Itoa(perHost), "--nnodes", strconv.Itoa(len(n.hosts)),
+			"--node-rank", strconv.Itoa(i),
 			"--master-addr", n.hosts[0].addr, "--master-port", strconv.Itoa(20000+n.jobs), "--job", name, "--tape-dir",
 			h.tapes, "--", program)
 		j.runs[i] = e2e.Start(t, env, run[0], run[1:]...)

@@ -145,7 +145,8 @@ func (h *host) hold(t *testing.T) {
 // enter is what a command begins with that runs on the host.
 func (h *host) enter(args ...string) []string {
 	pid := fmt.Sprint(h.holder.Process.Pid)
-	return append([]string{"nsenter", "--net=/proc/" + pid + "/ns/net", "--uts=/proc/" + pid + "/ns/uts", "--"}, args...)
+	return append([]string{"nsenter", "--net=/proc/" + pid + "/ns/net", "--uts=/proc/" + pid + "/ns/uts", "--"},
+		args...)
 }
 
 func (h *host) command(t *testing.T, args ...string) string {

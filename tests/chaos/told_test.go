@@ -84,7 +84,9 @@ func (j *job) heals(heal func()) {
 // not to be.
 func (j *job) over() {
 	j.t.Helper()
-	j.await("over", func(events []told, alerts []alert) bool { return closed(events, false) && len(firing(alerts)) == 0 })
+	j.await("over", func(events []told, alerts []alert) bool {
+		return closed(events, false) && len(firing(alerts)) == 0
+	})
 	j.nothingElse()
 }
 

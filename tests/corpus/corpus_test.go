@@ -25,7 +25,9 @@ func TestRealProcesses(t *testing.T) {
 	j := e2e.Start(t, nil, "carillon", "corpus", "--why", "--processes", "7", "--ranks", "4", "--kind",
 		"healthy,data loader hangs,kill,late at a split,another call,early destroy,evaluation")
 	j.ExitCode()
-	if !regexp.MustCompile(`(?m)^ +all +7 +[01] +0 +(100\.0|85\.7|83\.3) % +(100\.0|85\.7) % +0\.0 % +0\.0 % `).MatchString(j.Output()) {
+	if !regexp.MustCompile(
+		`(?m)^ +all +7 +[01] +0 +(100\.0|85\.7|83\.3) % +(100\.0|85\.7) % +0\.0 % +0\.0 % `,
+	).MatchString(j.Output()) {
 		t.Error("the last line of the table has another sum")
 	}
 }

@@ -84,7 +84,8 @@ func TestSameWeightsWithAnyNumberOfRanks(t *testing.T) {
 				worst = max(worst, math.Abs(float64(w[i]-one[i])))
 			}
 			if len(w) != len(one) || !(worst <= 1e-5) {
-				t.Errorf("%d weights, up to %g away from those of one rank; want %d, within 1e-5", len(w), worst, len(one))
+				t.Errorf("%d weights, up to %g away from those of one rank; want %d, within 1e-5",
+					len(w), worst, len(one))
 			}
 		})
 	}

@@ -77,7 +77,8 @@ func checkStory(t *testing.T, output string, ranks int, dead map[int]bool) {
 		if said[strconv.Itoa(rank)] != 1 {
 			t.Errorf("the death of rank %d is told %d times", rank, said[strconv.Itoa(rank)])
 		}
-		if !regexp.MustCompile(fmt.Sprintf(`; rank %d \(pid \d+\) was lost: killed by SIGKILL`, rank)).MatchString(output) {
+		if !regexp.MustCompile(fmt.Sprintf(`; rank %d \(pid \d+\) was lost: killed by SIGKILL`,
+			rank)).MatchString(output) {
 			t.Errorf("the launcher does not say at the end that rank %d was lost", rank)
 		}
 	}

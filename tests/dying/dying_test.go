@@ -58,7 +58,8 @@ func TestAllLearnOfAFault(t *testing.T) {
 						victim, after := moments.IntN(members), time.Duration(moments.Int64N(int64(whole)))
 						r := newRound(t, phase, hosts, victim, f, after)
 						if r.check(); t.Failed() {
-							t.Fatalf("round %d of seed %d: rank %d was %s after %v of %v", i, *seed, victim, f, after, whole)
+							t.Fatalf("round %d of seed %d: rank %d was %s after %v of %v",
+								i, *seed, victim, f, after, whole)
 						}
 					}
 				})

@@ -21,8 +21,8 @@ import (
 // partVariable makes the test's binary a rank of a round.
 const partVariable = "CARILLONTEST_DYING_PART"
 
-// arrival is for how long ranks wait for one that may have died before it came to where they meet: of that one nobody can
-// know.
+// arrival is how long ranks wait for one that may have died before it came to where they meet: nobody can know of its
+// death.
 const arrival = 1500 * time.Millisecond
 
 // fault is what befalls the victim while the communicator is made.

@@ -156,7 +156,8 @@ func TestEtcdThatComesLate(t *testing.T) {
 	defer cancel()
 	_, err := rank(t, addr, id).Exchange(brief, "cards", 1, 2, nil)
 	var unreached *rendezvous.UnreachableError
-	if !errors.As(err, &unreached) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), addr) {
+	if !errors.As(err, &unreached) || !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), addr) {
 		t.Errorf("no etcd: %v", err)
 	}
 	done := make(chan error, 2)
@@ -181,8 +182,10 @@ func TestJobOfTwoMachines(t *testing.T) {
 	env := []string{"CARILLON_RENDEZVOUS=etcd://" + addr, "CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef"}
 	var machines []*e2e.Job
 	for n := range 2 {
-		machines = append(machines, e2e.Start(t, append(env, fmt.Sprint("CARILLON_HOSTID=machine-", n)), "carillon", "run",
-			"-n", "2", "--nnodes", "2", "--node-rank", fmt.Sprint(n), "--tape-dir", t.TempDir(), "--", "digits", "-epochs", "2"))
+		machines = append(machines,
+			e2e.Start(t, append(env, fmt.Sprint("CARILLON_HOSTID=machine-", n)), "carillon", "run",
+				"-n", "2", "--nnodes", "2", "--node-rank", fmt.Sprint(n), "--tape-dir", t.TempDir(), "--", "digits",
+				"-epochs", "2"))
 	}
 	for n, m := range machines {
 		if code := m.ExitCode(); code != 0 {
@@ -202,8 +205,8 @@ func TestJobOfTwoMachines(t *testing.T) {
 func startRank(t *testing.T, addr string, size, n int) (run *e2e.Job, pid int) {
 	t.Helper()
 	run = e2e.Start(t, []string{
-		"CARILLON_RENDEZVOUS=etcd://" + addr, "CARILLON_JOB=mine", fmt.Sprint("WORLD_SIZE=", size), fmt.Sprint("RANK=", n),
-		"CARILLON_TAPE_DIR=" + t.TempDir(),
+		"CARILLON_RENDEZVOUS=etcd://" + addr, "CARILLON_JOB=mine", fmt.Sprint("WORLD_SIZE=", size),
+		fmt.Sprint("RANK=", n), "CARILLON_TAPE_DIR=" + t.TempDir(),
 	}, "sh", "-c", "echo pid $$; exec digits -epochs 2")
 	return run, run.AwaitPID(`^pid (\d+)$`)
 }

@@ -150,7 +150,8 @@ func TestAnXidArrives(t *testing.T) {
 	for {
 		select {
 		case e := <-events:
-			t.Logf("%v after the program's end (it was made %v before that): %s %q", time.Since(ended).Round(time.Millisecond),
+			t.Logf("%v after the program's end (it was made %v before that): %s %q",
+				time.Since(ended).Round(time.Millisecond),
 				ended.Sub(e.Time).Round(time.Millisecond), e.Type, e.Condition.Text)
 			if e.Type != semconv.EventGPUXid {
 				continue

@@ -74,7 +74,8 @@ func TestHang(t *testing.T) {
 				rank, s.SpanID, s.Start(), started[rank].Parent(), started[rank].Start())
 		}
 		if s.End().Before(ended.Truncate(time.Microsecond)) || s.Tags["error"] == "true" {
-			t.Errorf("rank %d: the operation ended at %v, after %v expected, and well: %v", rank, s.End(), ended, s.Tags)
+			t.Errorf("rank %d: the operation ended at %v, after %v expected, and well: %v",
+				rank, s.End(), ended, s.Tags)
 		}
 	}
 }
@@ -129,8 +130,8 @@ func checkStall(t *testing.T, s, started *Span, began time.Time) {
 		t.Errorf("rank %s: the stall of %s since %v; announced was %s at %v", s.Tags["ccl.rank"], s.Parent(), s.Start(),
 			started.Parent(), started.Start())
 	case s.Duration < 500_000 || s.Start().Before(began):
-		t.Errorf("rank %s: the stall lasts %d µs from %v; the threshold is 500 ms, the job began at %v", s.Tags["ccl.rank"],
-			s.Duration, s.Start(), began)
+		t.Errorf("rank %s: the stall lasts %d µs from %v; the threshold is 500 ms, the job began at %v",
+			s.Tags["ccl.rank"], s.Duration, s.Start(), began)
 	case s.Tags["otel.status_code"] != "ERROR" || s.Tags["otel.status_description"] == "" || s.Tags["error.type"] == "":
 		t.Errorf("rank %s: the stall doesn't say what is wrong: %v", s.Tags["ccl.rank"], s.Tags)
 	}

@@ -86,7 +86,8 @@ func checkAct(t *testing.T, tr *Trace, name, job string, n int) []*Span {
 	announced := 0
 	for _, s := range tr.Named(name + " (started)") {
 		i := slices.IndexFunc(acts, func(act *Span) bool {
-			return act.StartTime == s.StartTime && act.Process["service.instance.id"] == s.Process["service.instance.id"]
+			return act.StartTime == s.StartTime &&
+				act.Process["service.instance.id"] == s.Process["service.instance.id"]
 		})
 		switch below := acts[0]; {
 		case i < 0:
@@ -114,8 +115,8 @@ func TestJobOfFourProcesses(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			j := Start(t)
 			const job, ranks = "four", 4
-			run := e2e.Start(t, j.Env(protocol), "carillon", "run", "-n", strconv.Itoa(ranks), "--simulate-nodes", "2", "--job", job,
-				"--tape-dir", t.TempDir(), "--", "digits", "-epochs", "2")
+			run := e2e.Start(t, j.Env(protocol), "carillon", "run", "-n", strconv.Itoa(ranks), "--simulate-nodes", "2",
+				"--job", job, "--tape-dir", t.TempDir(), "--", "digits", "-epochs", "2")
 			if code := run.ExitCode(); code != 0 {
 				t.Fatalf("exit code %d", code)
 			}
@@ -167,7 +168,8 @@ func checkPhases(t *testing.T, tr *Trace, init *Span) {
 		}
 		// Jaeger's times are cut to microseconds.
 		if s := tr.Spans[i]; s.StartTime < at.UnixMicro()-1 || s.End().After(init.End().Add(2000)) {
-			t.Errorf("phase %s from %v to %v, after %v and before %v expected", phase, s.Start(), s.End(), at, init.End())
+			t.Errorf("phase %s from %v to %v, after %v and before %v expected",
+				phase, s.Start(), s.End(), at, init.End())
 		} else {
 			at = s.End()
 		}

@@ -9,7 +9,8 @@ import (
 // TestDoubleDestroy looks for the mistake beside the act that made it one.
 func TestDoubleDestroy(t *testing.T) {
 	j := Start(t)
-	run, _ := startRole(t, "twice", "twice", "has destroyed it twice", j.Env("http/protobuf"), "--tape-dir", t.TempDir())
+	run, _ := startRole(t, "twice", "twice", "has destroyed it twice", j.Env("http/protobuf"), "--tape-dir",
+		t.TempDir())
 	if code := run.ExitCode(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
@@ -49,7 +50,8 @@ func checkDoubleDestroy(t *testing.T, tr *Trace) {
 				rank, second.References, first.SpanID)
 		}
 		if second.Tags["error.type"] != "destroyed" || second.Tags["otel.status_code"] != "ERROR" ||
-			!strings.Contains(second.Tags["otel.status_description"], "already destroyed by jaeger.twice (rank_test.go:") {
+			!strings.Contains(second.Tags["otel.status_description"],
+				"already destroyed by jaeger.twice (rank_test.go:") {
 			t.Errorf("rank %d: the second destroy's error is %q, status %q, described as %q", rank,
 				second.Tags["error.type"], second.Tags["otel.status_code"], second.Tags["otel.status_description"])
 		}

@@ -80,8 +80,8 @@ func TestLauncher(t *testing.T) {
 		}
 		t.Run(end, func(t *testing.T) {
 			c, tapes := newCollector(t), t.TempDir()
-			j := e2e.Start(t, append(c.env, endVariable+"="+end), "carillon", "run", "-n", "3", "--tape-dir", tapes, "--",
-				os.Args[0])
+			j := e2e.Start(t, append(c.env, endVariable+"="+end), "carillon", "run", "-n", "3", "--tape-dir", tapes,
+				"--", os.Args[0])
 			if j.ExitCode() == 0 {
 				t.Error("the job ended well")
 			}
@@ -148,8 +148,9 @@ func freePort(t *testing.T) string {
 func launch(t *testing.T, n int, port string, env ...string) (ranks []*e2e.Job) {
 	t.Helper()
 	for r := range n {
-		ranks = append(ranks, e2e.Start(t, append(slices.Clone(env), fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n),
-			"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port), os.Args[0]))
+		ranks = append(ranks,
+			e2e.Start(t, append(slices.Clone(env), fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n),
+				"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port), os.Args[0]))
 	}
 	return ranks
 }

@@ -92,7 +92,8 @@ func connect(ctx context.Context, address string) (*net.TCPConn, func() bool, er
 
 // pieces is what garbage begins with: none of it is a query, and some are parts of one.
 var pieces = []string{
-	"", "GET / HTTP/9.9\r\n\r\n", "GET /api/v1/ras HTTP/1.1\r\nHost: localhost\r\nX-Huge: " + strings.Repeat("x", 64<<10),
+	"", "GET / HTTP/9.9\r\n\r\n",
+	"GET /api/v1/ras HTTP/1.1\r\nHost: localhost\r\nX-Huge: " + strings.Repeat("x", 64<<10),
 	"POST /api/v1/ras HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n",
 	"\xf4\x19carillon/0123456789abcdef\x0a\xff\xff\xff\xff",
 	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /metrics HTTP/1.1\r\nHost: example.org\r\n\r\n",
@@ -157,7 +158,9 @@ func hold(number int, pause time.Duration, first string) abuser {
 		var held sync.WaitGroup
 		for range number {
 			held.Go(func() {
-				each(redial, func(ctx context.Context, address string) error { return drip(ctx, address, pause, first) })(ctx,
+				each(redial, func(ctx context.Context, address string) error {
+					return drip(ctx, address, pause, first)
+				})(ctx,
 					address, count)
 			})
 		}

@@ -26,7 +26,8 @@ const (
 	scrapeEvery = 100
 )
 
-// documents are limited to a burst and then one query in an interval; probes are not, and metrics are to so many at a time.
+// documents are limited to a burst and then one query in an interval; probes are not, and metrics are to so many at
+// once.
 var (
 	documents = []string{"/api/v1/ras", "/api/v1/ranks", "/api/v1/comms", "/api/v1/verdicts"}
 	probes    = []string{"/healthz", "/readyz"}

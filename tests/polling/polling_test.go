@@ -48,8 +48,8 @@ func TestPolling(t *testing.T) {
 				beside, others = append(beside, rate), others+count
 			}
 		}
-		t.Logf("pair %d: %.0f rounds/s while the ranks are asked, %.0f beside the unrelated servers: %.3f", i+1, asked[i],
-			beside[i], asked[i]/beside[i])
+		t.Logf("pair %d: %.0f rounds/s while the ranks are asked, %.0f beside the unrelated servers: %.3f",
+			i+1, asked[i], beside[i], asked[i]/beside[i])
 	}
 	seconds := float64(*pairs) * window.Seconds()
 	t.Logf("%d clients, %d pairs of %v: %.0f queries/s to the ranks, %.0f to the unrelated servers", clientCount,

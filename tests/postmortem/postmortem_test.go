@@ -71,8 +71,8 @@ func rank(role string) (err error) {
 // start starts three ranks on two simulated nodes, and returns their process ids once all are in the world.
 func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 	t.Helper()
-	j := e2e.Start(t, []string{roleVariable + "=" + role, "CARILLON_STALL_THRESHOLD=1s"}, "carillon", "run", "-n", "3", "--simulate-nodes", "2",
-		"--tape-dir", tapes,
+	j := e2e.Start(t, []string{roleVariable + "=" + role, "CARILLON_STALL_THRESHOLD=1s"}, "carillon", "run", "-n", "3",
+		"--simulate-nodes", "2", "--tape-dir", tapes,
 		"--job", role, "--", os.Args[0])
 	pids := make([]int, 3)
 	for r := range pids {
@@ -122,7 +122,8 @@ func await(t *testing.T, tapes string, exprs ...string) {
 func TestHang(t *testing.T) {
 	tapes := t.TempDir()
 	j, pids := start(t, "hang", tapes)
-	culprit := fmt.Sprintf(`not_entered \(certain\): rank 1 \([^)]*pid %d\) has not entered all_reduce 2 on "world"; .* ago; `+
+	culprit := fmt.Sprintf(`not_entered \(certain\): rank 1 \([^)]*pid %d\) has not entered all_reduce 2 on `+
+		`"world"; .* ago; `+
 		`ranks 0 and 2 wait\. `, pids[1])
 	await(t, tapes, `WHAT HAPPENED `+culprit, `3 alive`, `all_reduce 2 \([^)]*\) ([2-9]|[1-9][0-9])[0-9.]*s `)
 	j.Signal(syscall.SIGKILL) // and the kernel kills the ranks
@@ -136,7 +137,8 @@ func TestHang(t *testing.T) {
 func TestCancelledHang(t *testing.T) {
 	tapes := t.TempDir()
 	j, pids := start(t, "hang", tapes)
-	culprit := fmt.Sprintf(`not_entered \(certain\): rank 1 \([^)]*pid %d\) has not entered all_reduce 2 on "world"`, pids[1])
+	culprit := fmt.Sprintf(`not_entered \(certain\): rank 1 \([^)]*pid %d\) has not entered all_reduce 2 on "world"`,
+		pids[1])
 	await(t, tapes, culprit)
 	j.Signal(syscall.SIGTERM)
 	j.ExitCode()
@@ -149,12 +151,13 @@ func TestCancelledHang(t *testing.T) {
 // A job in which all is well is cancelled: that is all there is to say.
 func TestCancelledTraining(t *testing.T) {
 	tapes := t.TempDir()
-	j := e2e.Start(t, nil, "carillon", "run", "-v", "-n", "4", "--simulate-nodes", "2", "--tape-dir", tapes, "--", "digits",
-		"-epochs", "1000000")
+	j := e2e.Start(t, nil, "carillon", "run", "-v", "-n", "4", "--simulate-nodes", "2", "--tape-dir", tapes, "--",
+		"digits", "-epochs", "1000000")
 	await(t, tapes, `all_reduce \d+`)
 	j.Signal(syscall.SIGTERM)
 	j.ExitCode()
-	await(t, tapes, `WHAT HAPPENED The job was ended from outside by SIGTERM at [0-9:.]+, while all was well\. PROCESSES`)
+	await(t, tapes,
+		`WHAT HAPPENED The job was ended from outside by SIGTERM at [0-9:.]+, while all was well\. PROCESSES`)
 }
 
 func TestKilledRank(t *testing.T) {
@@ -165,7 +168,8 @@ func TestKilledRank(t *testing.T) {
 		t.Errorf("exit code %d, want %d", code, 128+9)
 	}
 	await(t, tapes, fmt.Sprintf(
-		`rank_dead \(certain\): rank 1 \([^)]*pid %d\) ended .* ago: it was ended by SIGKILL; ranks 0 and 2 wait\.`, pids[1]))
+		`rank_dead \(certain\): rank 1 \([^)]*pid %d\) ended .* ago: it was ended by SIGKILL; ranks 0 and 2 wait\.`,
+		pids[1]))
 }
 
 // A rank pauses until the others have waited for longer than the threshold, and all is well then: the post-mortem tells
@@ -175,13 +179,15 @@ func TestPause(t *testing.T) {
 	j, pids := start(t, "pause", tapes)
 	j.Await(`^\[1\] pauses$`)
 	await(t, tapes,
-		`COLLECTIVE IN FOR .* 0 ready 1 2 all_reduce 2 \([^)]*\) [1-9][0-9.]*s .* 2 ready 1 2 all_reduce 2 \([^)]*\) [1-9][0-9.]*s `)
+		`COLLECTIVE IN FOR .* 0 ready 1 2 all_reduce 2 \([^)]*\) [1-9][0-9.]*s .* 2 ready 1 2 all_reduce 2 \([^)]*\) `+
+			`[1-9][0-9.]*s `)
 	e2e.Kill(t, pids[1], syscall.SIGUSR1)
 	if code := j.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	await(t, tapes, `WHAT HAPPENED Nothing was wrong in the end: .* The job was held up at [0-9:.]+: not_entered \(certain\): `+
-		`rank 1 \([^)]*\) has not entered all_reduce 2 on "world"; .* ranks 0 and 2 wait\.`)
+	await(t, tapes,
+		`WHAT HAPPENED Nothing was wrong in the end: .* The job was held up at [0-9:.]+: not_entered \(certain\): `+
+			`rank 1 \([^)]*\) has not entered all_reduce 2 on "world"; .* ranks 0 and 2 wait\.`)
 }
 
 // Somebody truncates the tape of a rank: the job goes on, that rank says so once, and the post-mortem does.
@@ -220,8 +226,8 @@ func TestMismatch(t *testing.T) {
 
 func TestTrainingThatLosesARank(t *testing.T) {
 	tapes := t.TempDir()
-	j := e2e.Start(t, nil, "carillon", "run", "-v", "-n", "4", "--simulate-nodes", "2", "--tape-dir", tapes, "--", "digits",
-		"-epochs", "1000000")
+	j := e2e.Start(t, nil, "carillon", "run", "-v", "-n", "4", "--simulate-nodes", "2", "--tape-dir", tapes, "--",
+		"digits", "-epochs", "1000000")
 	pid := j.AwaitPID(`rank 2: pid (\d+),`)
 	await(t, tapes, `COMMUNICATOR world .* 4 ranks on 2 nodes`, `all_reduce \d+`)
 	e2e.Kill(t, pid, syscall.SIGKILL)

@@ -88,7 +88,9 @@ func (n names) ofBinary(e *parser.BinaryExpr) (map[string]bool, []string) {
 	case e.Op == parser.LOR:
 		maps.Copy(out, right)
 	case e.VectorMatching.On && e.VectorMatching.Card == parser.CardOneToOne && !e.Op.IsSetOperator():
-		maps.DeleteFunc(out, func(l string, _ bool) bool { return !slices.Contains(e.VectorMatching.MatchingLabels, l) })
+		maps.DeleteFunc(out, func(l string, _ bool) bool {
+			return !slices.Contains(e.VectorMatching.MatchingLabels, l)
+		})
 	case !e.VectorMatching.On && !slices.Equal(slices.Sorted(maps.Keys(left)), slices.Sorted(maps.Keys(right))):
 		problems = append(problems, fmt.Sprintf("the sides of %q have different labels and never meet", e))
 	}

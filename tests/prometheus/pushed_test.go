@@ -14,7 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// TestPushedAlertsOfGPUs: as of verdicts, which a job pushes in another test, their names and labels are those of rules.
+// TestPushedAlertsOfGPUs: the names and labels of pushed alerts are those of the rules. Another test has a job push its
+// verdicts.
 func TestPushedAlertsOfGPUs(t *testing.T) {
 	p := newPushed(t)
 	b := bus.New(bus.Config{Job: "train"})
@@ -61,7 +62,8 @@ func TestPushedAlertsOfGPUs(t *testing.T) {
 		}
 		has, _ := n.check(rules(t)[i].Expr)
 		has["alertname"], has["severity"] = true, true
-		if pushed, scraped := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(has)); !slices.Equal(pushed, scraped) {
+		if pushed, scraped := slices.Sorted(maps.Keys(got)),
+			slices.Sorted(maps.Keys(has)); !slices.Equal(pushed, scraped) {
 			t.Errorf("%s is pushed with the labels %s, and has %s by its rule", got["alertname"], pushed, scraped)
 		}
 	}

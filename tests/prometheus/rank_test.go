@@ -39,8 +39,8 @@ func startJob(t *testing.T, role string, more ...string) (run *e2e.Job, targets 
 	}
 	targets = t.TempDir()
 	env := []string{roleVariable + "=" + role, "CARILLON_SLOW_THRESHOLD=100ms", "CARILLON_STALL_THRESHOLD=500ms"}
-	run = e2e.Start(t, append(env, more...), "carillon", "run", "-n", "2", "--job", role, "--tape-dir", t.TempDir(), "--sd-file",
-		targets+"/job.json", "--", program)
+	run = e2e.Start(t, append(env, more...), "carillon", "run", "-n", "2", "--job", role, "--tape-dir", t.TempDir(),
+		"--sd-file", targets+"/job.json", "--", program)
 	for rank := range 2 {
 		run.Await(fmt.Sprintf(`^\[%d\] at work$`, rank))
 	}

@@ -83,8 +83,8 @@ func TestCheckersAreContent(t *testing.T) {
 	for _, r := range rules(t) {
 		for _, severity := range r.severities() {
 			receiver := map[string]string{"critical": "on-call", "warning": "daytime", "info": "daytime"}[severity]
-			runTool(t, amtool, "config", "routes", "test", "--config.file="+alertmanager, "--verify.receivers="+receiver,
-				"alertname="+r.Alert, "severity="+severity)
+			runTool(t, amtool, "config", "routes", "test", "--config.file="+alertmanager,
+				"--verify.receivers="+receiver, "alertname="+r.Alert, "severity="+severity)
 		}
 	}
 	// What is inhibited must be there to inhibit.
@@ -156,8 +156,9 @@ func TestEveryAlertIsComplete(t *testing.T) {
 				t.Errorf("%s: severity %q", r.Alert, s)
 			}
 		}
-		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || !strings.Contains(r.Annotations["summary"],
-			"$labels.job") {
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" ||
+			!strings.Contains(r.Annotations["summary"],
+				"$labels.job") {
 			t.Errorf("%s: it must say in a summary which job, and have a description", r.Alert)
 		}
 		if !strings.HasSuffix(r.Annotations["runbook_url"], "/dashboards/runbooks.md#"+strings.ToLower(r.Alert)) {
@@ -170,7 +171,8 @@ func TestEveryAlertIsComplete(t *testing.T) {
 		}
 		delete(sections, r.Alert)
 		if !fires[r.Alert] || !silent[r.Alert] {
-			t.Errorf("%s: has a unit test that shows it firing: %v, silent: %v", r.Alert, fires[r.Alert], silent[r.Alert])
+			t.Errorf("%s: has a unit test that shows it firing: %v, silent: %v",
+				r.Alert, fires[r.Alert], silent[r.Alert])
 		}
 	}
 	if alerts < 20 {

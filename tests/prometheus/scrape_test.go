@@ -110,7 +110,8 @@ func TestPromtoolFindsNothing(t *testing.T) {
 		if out, err := check.CombinedOutput(); err != nil || len(out) != 0 {
 			t.Errorf("rank %s: %v\n%s", tgt.Labels["rank"], err, out)
 		}
-		if open := get(t, tgt.Targets[0], "application/openmetrics-text;version=1.0.0"); !strings.Contains(open, ` # {`) ||
+		if open := get(t, tgt.Targets[0],
+			"application/openmetrics-text;version=1.0.0"); !strings.Contains(open, ` # {`) ||
 			!strings.Contains(open, `trace_id="`) {
 			t.Errorf("rank %s: no exemplars among what is served as OpenMetrics", tgt.Labels["rank"])
 		}

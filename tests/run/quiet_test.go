@@ -62,7 +62,10 @@ func TestInterruptIsQuiet(t *testing.T) {
 func TestMissingRankIsNamed(t *testing.T) {
 	job := quietly(t, "miss")
 	for _, rank := range []int{0, 1} {
-		job.Await(fmt.Sprintf(`^\[%d\] .*msg="rank 2 has not come to the rendezvous yet" .* waited=[2-9].*gives_up_in=9m5`, rank))
+		job.Await(
+			fmt.Sprintf(`^\[%d\] .*msg="rank 2 has not come to the rendezvous yet" .* waited=[2-9].*gives_up_in=9m5`,
+				rank),
+		)
 	}
 }
 

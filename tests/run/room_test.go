@@ -44,8 +44,8 @@ func TestTwentyJobsInASmallContainer(t *testing.T) {
 // So do runs by the plain environment, which nobody sweeps for but the ranks themselves.
 func TestPlainRunsInASmallContainer(t *testing.T) {
 	j := inContainer(t, small, `for i in $(seq 20); do
-			export CARILLON_JOB=plain-$i CARILLON_WORLD_SIZE=2 CARILLON_LOCAL_WORLD_SIZE=2 CARILLON_ADDRESS=127.0.0.1:29517
-			export CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef
+			export CARILLON_JOB=plain-$i CARILLON_WORLD_SIZE=2 CARILLON_LOCAL_WORLD_SIZE=2
+			export CARILLON_ADDRESS=127.0.0.1:29517 CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef
 			CARILLON_RANK=0 CARILLON_LOCAL_RANK=0 digits -epochs 1 >/dev/null & other=$!
 			CARILLON_RANK=1 CARILLON_LOCAL_RANK=1 digits -epochs 1 >/dev/null; wait $other
 		done; echo jobs $(ls -d /dev/shm/carillon-*/*/*.tape | wc -l)`)
@@ -63,12 +63,18 @@ func TestPlainRunsInASmallContainer(t *testing.T) {
 func TestNoPlaceForTapes(t *testing.T) {
 	const nowhere = `mount -t tmpfs -o ro none /dev/shm; mount -t tmpfs -o ro none $TMPDIR; `
 	for name, c := range map[string]struct{ mounts, said string }{
-		"full":            {small + `; dd if=/dev/zero of=/dev/shm/mine bs=1M status=none || true`, `has no room: 0 B free`},
-		"read-only":       {`mount -t tmpfs -o ro none /dev/shm`, `read-only file system`},
-		"somebody else's": {small + `; mkdir -m 700 /dev/shm/carillon-0; chown 4711 /dev/shm/carillon-0`, `belongs to user 4711`},
-		"no files":        {`mount -t tmpfs -o nr_inodes=2 none /dev/shm`, `no space left on device`},
-		"nowhere":         {nowhere, `there is no tape: the process runs, .* read-only file system`},
-		"no /proc":        {`mount -t tmpfs none /proc`, `RAS does not see whether processes of this host have stopped`},
+		"full": {
+			small + `; dd if=/dev/zero of=/dev/shm/mine bs=1M status=none || true`, `has no room: 0 B free`,
+		},
+		"read-only": {`mount -t tmpfs -o ro none /dev/shm`, `read-only file system`},
+		"somebody else's": {
+			small + `; mkdir -m 700 /dev/shm/carillon-0; chown 4711 /dev/shm/carillon-0`, `belongs to user 4711`,
+		},
+		"no files": {`mount -t tmpfs -o nr_inodes=2 none /dev/shm`, `no space left on device`},
+		"nowhere":  {nowhere, `there is no tape: the process runs, .* read-only file system`},
+		"no /proc": {
+			`mount -t tmpfs none /proc`, `RAS does not see whether processes of this host have stopped`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := inContainer(t, c.mounts, job)

@@ -83,8 +83,8 @@ func TestRestart(t *testing.T) {
 	logs := t.TempDir()
 	script := `echo attempt $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS
 		[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0; ` + waiting
-	j := e2e.Start(t, nil, "carillon", "run", "-n", "2", "--max-restarts", "5", "--linger", "0s", "--tee", logs, "--", "sh",
-		"-c", script)
+	j := e2e.Start(t, nil, "carillon", "run", "-n", "2", "--max-restarts", "5", "--linger", "0s", "--tee", logs, "--",
+		"sh", "-c", script)
 	first := j.AwaitPID(`^\[1\] ready (\d+)$`)
 	e2e.Kill(t, first, syscall.SIGKILL)
 	j.Await(`^carillon: all ranks are started again: restart 1 of 5$`)
@@ -115,8 +115,8 @@ func TestJobGoesOnWithoutSomeRanks(t *testing.T) {
 		"--linger", "0s")
 	for _, rank := range []int{0, 3} {
 		e2e.Kill(t, pids[rank], syscall.SIGKILL)
-		j.Await(fmt.Sprintf(`^carillon: rank %d \(pid %d\) was killed by SIGKILL after .*; the job goes on with rank`, rank,
-			pids[rank]))
+		j.Await(fmt.Sprintf(`^carillon: rank %d \(pid %d\) was killed by SIGKILL after .*; the job goes on with rank`,
+			rank, pids[rank]))
 	}
 	j.Signal(syscall.SIGUSR1)
 	check(t, j, 0, "the job goes on with ranks 1 and 2\n", "carillon: ranks 1 and 2 ended well after ",
@@ -194,8 +194,9 @@ func TestLogPerRank(t *testing.T) {
 	check(t, j, 0)
 	for rank := range 2 {
 		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("rank-%d.log", rank)))
-		if err != nil || !strings.Contains(string(text), fmt.Sprintf("rank %d\n", rank)) || !strings.Contains(string(text),
-			"oops\n") {
+		if err != nil || !strings.Contains(string(text), fmt.Sprintf("rank %d\n", rank)) ||
+			!strings.Contains(string(text),
+				"oops\n") {
 			t.Errorf("log of rank %d: %q, %v", rank, text, err)
 		}
 	}

@@ -63,7 +63,9 @@ func TestHearsAStop(t *testing.T) {
 // start starts the busy processes, and among them the job, and waits until it works.
 func start(t *testing.T, lasts time.Duration) *soak {
 	t.Helper()
-	s := &soak{t: t, heard: newListeners(), tick: min(time.Minute, max(lasts/3, time.Second)), steps: make([]int, *ranks)}
+	s := &soak{
+		t: t, heard: newListeners(), tick: min(time.Minute, max(lasts/3, time.Second)), steps: make([]int, *ranks),
+	}
 	var err error
 	s.crowd, err = gather(*perCore * runtime.NumCPU())
 	t.Cleanup(func() { _, _ = s.crowd.dismiss() }) // if nobody has dismissed them
@@ -205,11 +207,13 @@ func (s *soak) end() {
 	// With that many of one priority, and ranks beside them, none gets more; some more may be a matter of how it is
 	// counted.
 	if most := 1.1 / float64(*perCore); share > most {
-		s.t.Errorf("each busy process got %.2f of a core, want at most %.2f: the cores were not as busy as they should be",
+		s.t.Errorf("each busy process got %.2f of a core, want at most %.2f: the cores were not as busy as "+
+			"they should be",
 			share, most)
 	}
 	done := s.done()
-	fmt.Printf("soak: nothing was told in %v: %d ranks, as many members, %d steps; beside %d busy processes on %d cores, each with %.2f of one, "+
+	fmt.Printf("soak: nothing was told in %v: %d ranks, as many members, %d steps; beside %d busy processes on %d "+
+		"cores, each with %.2f of one, "+
 		"load average %s; longest pause of a rank %v; suspects seen at %v intervals: %d; streams resumed: %d\n",
 		took.Round(time.Second), *ranks, done[0].steps, *perCore*runtime.NumCPU(), runtime.NumCPU(), share, average,
 		longest(done),

@@ -29,7 +29,8 @@ func TestOtherUsersLearnNothing(t *testing.T) {
 			t.Errorf("%s: the job's user gets %.300q, want %q", tc.path, got, tc.mine)
 		}
 		got := curl(t, stranger, url+tc.path)
-		if !strings.Contains(got, tc.stranger) || strings.Contains(got, "held-up") || len(tc.stranger) == 2 && got != tc.stranger {
+		if !strings.Contains(got, tc.stranger) || strings.Contains(got, "held-up") ||
+			len(tc.stranger) == 2 && got != tc.stranger {
 			t.Errorf("%s: another user gets %.300q, want %q", tc.path, got, tc.stranger)
 		}
 	}

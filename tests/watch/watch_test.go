@@ -89,10 +89,12 @@ func TestWatchAndStatus(t *testing.T) {
 	job, tapes, pid := start(t)
 	watch := e2e.Start(t, []string{"CARILLON_TAPE_DIR=" + tapes}, "carillon", "watch", "held-up")
 	watch.Await(
-		`^\d\d:\d\d:\d\d CRITICAL verdict\.opened: rank 2 \([^)]*\) has not entered all_reduce 2 on "world".* \(reason not_entered\)$`)
+		`^\d\d:\d\d:\d\d CRITICAL verdict\.opened: rank 2 \([^)]*\) has not entered all_reduce 2 on "world".* ` +
+			`\(reason not_entered\)$`)
 
-	if text := awaitStatus(t, 2, tapes); !regexp.MustCompile(`(?s)^job held-up: CRITICAL, 1 verdict is open\n.*CRITICAL not_entered.*rank 2 \([^)]*\) has not entered.*` +
-		`not begun by rank 2`).MatchString(text) {
+	if text := awaitStatus(t, 2,
+		tapes); !regexp.MustCompile(`(?s)^job held-up: CRITICAL, 1 verdict is open\n.*CRITICAL not_entered.*rank 2 ` +
+		`\([^)]*\) has not entered.*not begun by rank 2`).MatchString(text) {
 		t.Errorf("while it is held up:\n%s", text)
 	}
 	e2e.Kill(t, pid, syscall.SIGUSR1)

@@ -210,6 +210,7 @@ func differ(t *testing.T, says, want, got string) {
 		}
 	}
 	if len(wants) != len(gots) {
-		t.Fatalf("%s %d is missing on one side: %d lines; want %d", says, min(len(wants), len(gots))+1, len(gots), len(wants))
+		t.Fatalf("%s %d is missing on one side: %d lines; want %d",
+			says, min(len(wants), len(gots))+1, len(gots), len(wants))
 	}
 }

@@ -68,7 +68,10 @@ func generate(dir, file string) error {
 		"Kinds": []kind{
 			{"state", "Where a communicator is in its life.", "uint8_t", constants(n, "State", lifecycle.States())},
 			{"call", "Something that a user does to a communicator.", "uint8_t", constants(n, "Call", calls)},
-			{"event", "Something that the runtime makes happen to a communicator.", "uint8_t", constants(n, "Event", events)},
+			{
+				"event", "Something that the runtime makes happen to a communicator.", "uint8_t",
+				constants(n, "Event", events),
+			},
 			{"code", "The stable number of an error.", "uint16_t", constants(n, "Code", lifecycle.Codes())},
 		},
 		"Tables": []table{
@@ -77,7 +80,8 @@ func generate(dir, file string) error {
 				lines(calls, lifecycle.Next),
 			},
 			{
-				"What becomes of a communicator that is in a state (column) when something happens (row). No event is an error.",
+				"What becomes of a communicator that is in a state (column) when something happens (row). No event " +
+					"is an error.",
 				"event", lines(events, func(s lifecycle.State, e lifecycle.Event) (lifecycle.State, lifecycle.Code) {
 					return lifecycle.After(s, e), lifecycle.CodeOK
 				}),

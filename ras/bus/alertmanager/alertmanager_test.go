@@ -122,8 +122,8 @@ func playQueued(t *testing.T, queue int, cfg alertmanager.Config,
 
 func opened(key string, severity bus.Severity) bus.Event {
 	return bus.Event{
-		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: key, Severity: severity, Reason: "not_entered", Rank: "3",
-		Text: "rank 3 has not entered", Description: "its last call was 8 s ago",
+		Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: key, Severity: severity, Reason: "not_entered",
+		Rank: "3", Text: "rank 3 has not entered", Description: "its last call was 8 s ago",
 	}
 }
 
@@ -201,7 +201,9 @@ func TestLife(t *testing.T) {
 
 // TestRefused: what an Alertmanager doesn't take is sent again, also the end.
 func TestRefused(t *testing.T) {
-	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
+	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(
+		t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink,
+	) {
 		a.answer(http.StatusInternalServerError)
 		publish(t, b, opened("v1", bus.Critical))
 		if n := len(a.take()); n != 1 {
@@ -232,7 +234,9 @@ func TestRefused(t *testing.T) {
 
 // TestReopens: an end that no Alertmanager has taken is not told once the alert is open again.
 func TestReopens(t *testing.T) {
-	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
+	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(
+		t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink,
+	) {
 		publish(t, b, opened("v1", bus.Critical))
 		a.take()
 		a.answer(http.StatusServiceUnavailable)

@@ -17,8 +17,8 @@ import (
 type Subject struct {
 	// New makes the sink and its receiver, which hands everything to r and lives as long as t.
 	New func(t *testing.T, b *bus.Bus, filter bus.Filter, r *Receiver) bus.Sink
-	// States is true for a sink that tells what is, not what happened: of missed events it tells what holds of them, and
-	// not that they were missed.
+	// States is true for a sink that tells states, not events: of events that it missed, it tells those that still
+	// hold, and not that it missed any.
 	States bool
 	// Waits is true for a sink that can't interrupt its receiver: its Run ends once the receiver has taken what it was
 	// given.

@@ -56,8 +56,10 @@ func TestRecord(t *testing.T) {
 	})
 	want := map[attribute.Key]string{
 		semconv.EventID: ev.ID, semconv.EventSource: "/jobs/train", semconv.EventType: semconv.EventVerdictOpened,
-		semconv.EventStage: "opened", semconv.EventSubject: "rank 3", semconv.EventKey: "v1", semconv.EventCause: "none",
-		semconv.Job: "train", semconv.EventReason: "not_entered", semconv.EventRank: "3", semconv.EventData: `{"seq":41}`,
+		semconv.EventStage: "opened", semconv.EventSubject: "rank 3", semconv.EventKey: "v1",
+		semconv.EventCause: "none",
+		semconv.Job:        "train", semconv.EventReason: "not_entered", semconv.EventRank: "3",
+		semconv.EventData: `{"seq":41}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)

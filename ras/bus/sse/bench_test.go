@@ -23,7 +23,9 @@ import (
 // The silent ones beside them never read.
 func BenchmarkFanout(b *testing.B) {
 	for _, c := range []struct{ clients, silent int }{{1, 0}, {100, 0}, {1000, 0}, {1000, 100}} {
-		b.Run(fmt.Sprintf("clients=%d/silent=%d", c.clients, c.silent), func(b *testing.B) { fanout(b, c.clients, c.silent) })
+		b.Run(fmt.Sprintf("clients=%d/silent=%d", c.clients, c.silent), func(b *testing.B) {
+			fanout(b, c.clients, c.silent)
+		})
 	}
 }
 
@@ -53,7 +55,8 @@ func fanout(b *testing.B, clients, silent int) {
 	}
 	ev := bus.Event{
 		Type: semconv.EventVerdictOpened, Severity: bus.Critical, Reason: "not_entered", Rank: "3",
-		Text: "rank 3 has not entered all_reduce #41 of world", Data: map[string]any{"seq": 41, "waiting": []int{0, 1, 2}},
+		Text: "rank 3 has not entered all_reduce #41 of world",
+		Data: map[string]any{"seq": 41, "waiting": []int{0, 1, 2}},
 	}
 	for b.Loop() {
 		got.Add(clients)

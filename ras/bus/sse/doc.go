@@ -11,8 +11,8 @@
 //
 //	: heartbeat
 //
-// A new client first gets the conditions that are open, as they were told last. The data is the event as a CloudEvent in
-// JSON. A client that comes back with the header Last-Event-ID, as browsers do
+// A new client first gets the conditions that are open, as they were told last. The data is the event as a CloudEvent
+// in JSON. A client that comes back with the header Last-Event-ID, as browsers do
 // by themselves, or with the query last_event_id, continues behind that event; the id 0 asks for all that is
 // remembered. Where events are missing, because they are forgotten or the client was too slow, an event without an id
 // says so: dev.carillon.events.gap, dev.carillon.events.missed.

@@ -353,7 +353,8 @@ func TestSilence(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	b := newBus(t, bus.Config{})
 	client := serve(t, sse.New(b))
-	if s := open(t, client, "", ""); s.StatusCode != http.StatusServiceUnavailable || s.Header.Get("Retry-After") != "3" {
+	if s := open(t, client, "", ""); s.StatusCode != http.StatusServiceUnavailable ||
+		s.Header.Get("Retry-After") != "3" {
 		t.Errorf("before Run: %s %v", s.Status, s.Header)
 	}
 	running := start(t, b)

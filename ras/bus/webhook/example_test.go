@@ -49,7 +49,9 @@ func Example() {
 	}
 	ended := make(chan error)
 	go func() { ended <- sink.Run(context.Background()) }()
-	err = b.Publish(bus.Event{Type: semconv.EventRankDead, Severity: bus.Critical, Text: "rank 3 was killed by signal 9"})
+	err = b.Publish(bus.Event{
+		Type: semconv.EventRankDead, Severity: bus.Critical, Text: "rank 3 was killed by signal 9",
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

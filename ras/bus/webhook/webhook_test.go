@@ -345,7 +345,8 @@ func TestLayout(t *testing.T) {
 		t.Error("another secret signs the same")
 	}
 	var got bus.Event
-	if err := json.Unmarshal(body, &got); err != nil || got.Subject != ev.Subject || string(got.JSON()) != `{"seq":41}` {
+	if err := json.Unmarshal(body, &got); err != nil || got.Subject != ev.Subject ||
+		string(got.JSON()) != `{"seq":41}` {
 		t.Errorf("%v: %s", err, body)
 	}
 	if header.Get("Content-Type") != "application/cloudevents+json" || header.Get("Webhook-Id") != got.ID {

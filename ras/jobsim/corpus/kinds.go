@@ -159,8 +159,8 @@ var Kinds = []*Kind{
 		},
 	},
 	{
-		Name: "freeze of a machine", Reasons: []verdict.Reason{verdict.RankUnreachable, verdict.RankStopped}, Host: true,
-		Fits: severalHosts, Strike: Stops, Passes: true,
+		Name: "freeze of a machine", Reasons: []verdict.Reason{verdict.RankUnreachable, verdict.RankStopped},
+		Host: true, Fits: severalHosts, Strike: Stops, Passes: true,
 	},
 	{
 		Name: "cable", Reasons: []verdict.Reason{verdict.RankUnreachable, verdict.Transport}, Host: true,

@@ -62,7 +62,8 @@ func (l *Layout) String() string {
 func drawLayout(r *rand.Rand, most int) Layout {
 	for {
 		l := Layout{
-			TP: 1 << r.IntN(4), DP: 1 << r.IntN(5), PP: 1 << r.IntN(4), EP: 1, PerProcess: 1 << r.IntN(4), Hosts: 1 << r.IntN(3),
+			TP: 1 << r.IntN(4), DP: 1 << r.IntN(5), PP: 1 << r.IntN(4), EP: 1, PerProcess: 1 << r.IntN(4),
+			Hosts: 1 << r.IntN(3),
 			Style: styles[r.IntN(len(styles))], Layers: 1 + r.IntN(3), Micro: 1 + r.IntN(4), EpochSteps: 3 + r.IntN(8),
 			Loss: r.IntN(3) > 0, Compute: time.Duration(5+r.IntN(60)) * time.Millisecond,
 		}

@@ -66,7 +66,8 @@ func NewLive(j *jobsim.Job) *Live {
 	for i, p := range j.Processes {
 		m := mesh.Member{
 			Name: fmt.Sprintf("%s-%d", p.Host, firstPID+i), Host: p.Host, ID: process.ID{PID: firstPID + i},
-			Rank: p.Ranks[0].Job, JobSize: len(j.Ranks), Addr: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i)),
+			Rank: p.Ranks[0].Job, JobSize: len(j.Ranks),
+			Addr: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i)),
 		}
 		q := &peer{
 			live: l, process: p, member: m, model: model.New(model.Limits{Floor: Threshold}),
@@ -267,7 +268,9 @@ func (q *peer) ask(e *agent.AskNotes) {
 		case !l.job.Reach(q.process, o.process):
 			wait = silence
 		case !o.runs():
-			if !slices.ContainsFunc(l.peers, func(p *peer) bool { return p.process.Host == o.process.Host && p.runs() }) {
+			if !slices.ContainsFunc(l.peers, func(p *peer) bool {
+				return p.process.Host == o.process.Host && p.runs()
+			}) {
 				continue
 			}
 			if !o.process.State.Ended() && q.seen[o.process.Index].State == mesh.Alive { // it is asked itself, in vain

@@ -36,8 +36,8 @@ type Result struct {
 }
 
 const (
-	// diagnosed is how long a job goes on after a fault: until that has been diagnosed, and a while for what else may be
-	// said.
+	// diagnosed is how long a job goes on after a fault: until it has been diagnosed, and a while longer for anything
+	// else that may be said.
 	diagnosed = 40 * time.Second
 	longest   = 5 * time.Minute
 	// BetweenKills is the time between two processes that are killed in turn.
@@ -143,7 +143,9 @@ func (t *Trial) end(j *jobsim.Job, live *Live) {
 		switch t.End {
 		case LeftAlone:
 		case Cancelled:
-			j.After(time.Duration(i%5)*time.Millisecond, func() { p.Kill(process.Exit{Known: true, Signal: unix.SIGTERM}) })
+			j.After(time.Duration(i%5)*time.Millisecond, func() {
+				p.Kill(process.Exit{Known: true, Signal: unix.SIGTERM})
+			})
 		case KilledAtOnce:
 			p.Kill(killed)
 		case KilledInTurn:

@@ -78,8 +78,8 @@ func Draw(seed uint64, most int, kind *Kind) *Trial {
 		}
 		draw := func(kind *Kind) bool {
 			f := Fault{
-				Kind: kind, Rank: r.IntN(t.Layout.Ranks()), Step: r.IntN(t.Steps), At: r.IntN(1 << 20), Peer: r.IntN(1 << 20),
-				For: time.Duration(8+r.IntN(30)) * time.Second,
+				Kind: kind, Rank: r.IntN(t.Layout.Ranks()), Step: r.IntN(t.Steps), At: r.IntN(1 << 20),
+				Peer: r.IntN(1 << 20), For: time.Duration(8+r.IntN(30)) * time.Second,
 			}
 			if kind.Strike != None {
 				t.Steps = endless // it trains until it is struck

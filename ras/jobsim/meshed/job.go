@@ -94,7 +94,10 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 		Member: func(r *sim.Rank, c *mesh.Config) {
 			gate, a, p := r.Process.Gate, j.newAgent(r), model.New(model.Limits{})
 			j.Members[r.Process.Member().Rank] = &Member{Agent: a, model: p, watch: stall.New(p)}
-			c.Handler = func(ctx context.Context, from string, q []byte) []byte { gate(); return a.Handle(ctx, from, q) }
+			c.Handler = func(ctx context.Context, from string, q []byte) []byte {
+				gate()
+				return a.Handle(ctx, from, q)
+			}
 			c.LocalNote = func(m mesh.Member) []byte { gate(); return a.LocalNote(m) }
 			c.OnEvent = func(e mesh.Event) { gate(); a.Member(e) }
 		},

@@ -75,7 +75,8 @@ func opened(j *meshed.Job, from time.Time) (told []meshed.Told) {
 func history(j *meshed.Job, key string) string {
 	var stages []string
 	for _, o := range j.Told() {
-		if o.Key == key && (len(stages) == 0 || o.Stage != bus.Changed || stages[len(stages)-1] != bus.Changed.String()) {
+		if o.Key == key &&
+			(len(stages) == 0 || o.Stage != bus.Changed || stages[len(stages)-1] != bus.Changed.String()) {
 			stages = append(stages, o.Stage.String())
 		}
 	}
@@ -175,8 +176,8 @@ func TestSleepingRankIsTheVerdict(t *testing.T) {
 		delay := time.Duration(told.At.UnixNano()-j.Model.Oldest()) - 5*time.Second
 		if c := told.Verdict.Culprits; len(c) != 1 || told.Verdict.Name != "tensor" || c[0].Comm != victim%4 ||
 			c[0].Job != victim {
-			t.Errorf("the culprits are %v of %s, want rank %d, number %d of the tensor-parallel group", c, told.Verdict.Name,
-				victim, victim%4)
+			t.Errorf("the culprits are %v of %s, want rank %d, number %d of the tensor-parallel group",
+				c, told.Verdict.Name, victim, victim%4)
 		}
 		t.Logf("%v after the threshold: %v", delay, told.String())
 		if delay > time.Second {
@@ -210,7 +211,9 @@ func TestOppositeOrderIsADeadlock(t *testing.T) {
 		told := verdictOf(t, j, 15*time.Second, nil)
 		v := &told.Verdict
 		if v.Reason != verdict.Deadlock ||
-			!slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == j.Ranks[victim/4].Name() }) {
+			!slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool {
+				return r.Member == j.Ranks[victim/4].Name()
+			}) {
 			t.Errorf("the verdict is %v of %v, want a deadlock with rank %d", v, v.Culprits, victim)
 		}
 		time.Sleep(20 * time.Second)

@@ -39,7 +39,8 @@ func TestRun(t *testing.T) {
 				meshed.FaultPartition: 20 * time.Second,
 			}[o.Fault]
 			if (o.Reason != "") != (limit > 0) || o.Verdict > limit || o.Known > limit+time.Second {
-				t.Errorf("%s: %q after %v, known to all after %v; want at most %v", o.Fault, o.Reason, o.Verdict, o.Known, limit)
+				t.Errorf("%s: %q after %v, known to all after %v; want at most %v",
+					o.Fault, o.Reason, o.Verdict, o.Known, limit)
 			}
 		}
 		t.Logf("%.0f bytes and %.1f packets a member and second; analysis took %v", r.Bytes, r.Packets, r.Analysis)

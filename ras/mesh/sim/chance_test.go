@@ -25,7 +25,10 @@ func TestSeedDecides(t *testing.T) {
 			}
 			drawn[rand.Int63()] = true
 			if shuffled { // who answered agrees even so
-				s = scale{Members: s.Members, False: s.False, Answered: s.Answered, ForOthers: s.ForOthers, Missing: s.Missing}
+				s = scale{
+					Members: s.Members, False: s.False, Answered: s.Answered, ForOthers: s.ForOthers,
+					Missing: s.Missing,
+				}
 			}
 			return s
 		}

@@ -38,7 +38,8 @@ func TestMainIsForCommands(t *testing.T) {
 		cmd.Env = append(os.Environ(), commandVariable+"="+ok)
 		out, err := cmd.Output()
 		if string(out) != "1h0m0s\n" || cmd.ProcessState.ExitCode() != want {
-			t.Errorf("%s: wrote %q and exited with %d (%v), want 1h0m0s and %d", ok, out, cmd.ProcessState.ExitCode(), err, want)
+			t.Errorf("%s: wrote %q and exited with %d (%v), want 1h0m0s and %d",
+				ok, out, cmd.ProcessState.ExitCode(), err, want)
 		}
 	}
 }

@@ -34,8 +34,8 @@ type Network struct {
 	bytes    uint64
 }
 
-// newNetwork makes a network without machines. What happens to what one process sends to another at a time, counted from
-// now on, follows from seed.
+// newNetwork makes a network without machines. What happens to what one process sends to another at a time, counted
+// from now on, follows from seed.
 func newNetwork(seed uint64, link Link) *Network {
 	return &Network{
 		seed: seed, began: time.Now(), link: link,

@@ -68,7 +68,8 @@ type scale struct {
 // the stopped one run again. It must be called in a bubble of synctest.
 func measureScale(ctx context.Context, c sim.JobConfig, quiet time.Duration) (s scale, err error) {
 	if c.Each < 2 || c.Machines*c.Each < 4 {
-		return scale{}, fmt.Errorf("%d machines with %d members each, want two on each and four in all", c.Machines, c.Each)
+		return scale{}, fmt.Errorf("%d machines with %d members each, want two on each and four in all",
+			c.Machines, c.Each)
 	}
 	c.Member = func(_ *sim.Rank, c *mesh.Config) {
 		c.Handler = func(context.Context, string, []byte) []byte { return []byte("here") }

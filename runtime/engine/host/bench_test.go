@@ -44,8 +44,8 @@ func allReduce(bytes int, a algo.Algorithm, inPlace bool) func(rank int) host.Op
 			recv = send
 		}
 		return host.Op{
-			Call: lifecycle.CallAllReduce, Count: bytes / 4, DataType: kernels.Float32, Reduction: kernels.Sum, Peer: -1,
-			Send: send, Recv: recv, Algorithm: a,
+			Call: lifecycle.CallAllReduce, Count: bytes / 4, DataType: kernels.Float32, Reduction: kernels.Sum,
+			Peer: -1, Send: send, Recv: recv, Algorithm: a,
 		}
 	}
 }
@@ -116,10 +116,11 @@ func TestNoAllocations(t *testing.T) {
 					runtime.ReadMemStats(&before)
 					c.repeat(times, op)
 					runtime.ReadMemStats(&after)
-					// Starting the goroutines and the test's own bookkeeping takes some, whatever the number of operations.
+					// Starting the goroutines and the test's own bookkeeping takes some, whatever the number of
+					// operations.
 					if n := after.Mallocs - before.Mallocs; n >= times {
-						t.Errorf("%s, %d ranks, %d bytes by %v: %d operations allocate %d times, want none", name, ranks, bytes,
-							a, times, n)
+						t.Errorf("%s, %d ranks, %d bytes by %v: %d operations allocate %d times, want none",
+							name, ranks, bytes, a, times, n)
 					}
 				}
 			}

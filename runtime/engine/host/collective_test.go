@@ -182,7 +182,9 @@ func TestLargeCollectives(t *testing.T) {
 				for _, call := range collectives() {
 					for _, a := range algo.For(call) {
 						for _, count := range []int{240_000, 600_003} { // the first is posted, where there is a Board
-							c.check(shape{call: call, algorithm: a, root: size - 1, count: count, inPlace: a == algo.Ring})
+							c.check(shape{
+								call: call, algorithm: a, root: size - 1, count: count, inPlace: a == algo.Ring,
+							})
 						}
 					}
 				}

@@ -362,7 +362,8 @@ func (x *execution) waitsFor() int {
 		}
 	}
 	for _, l := range x.active {
-		if list := x.p.recvs[l.rank]; l.taken < len(list) && x.limit(&x.p.steps[list[l.taken]]) > x.done[list[l.taken]] {
+		if list := x.p.recvs[l.rank]; l.taken < len(list) &&
+			x.limit(&x.p.steps[list[l.taken]]) > x.done[list[l.taken]] {
 			return l.rank
 		}
 		if len(l.rest) > 0 {

@@ -171,8 +171,9 @@ func TestInterrupt(t *testing.T) {
 				if !errors.Is(errs[0], cause) {
 					t.Errorf("the interrupted rank has %v, want the cause", errs[0])
 				}
-				if p := peerError(t, 1, errs[1]); p.Code != lifecycle.CodePeerAborted || p.Rank != 0 || !strings.Contains(p.Detail,
-					cause.Error()) {
+				if p := peerError(t, 1, errs[1]); p.Code != lifecycle.CodePeerAborted || p.Rank != 0 ||
+					!strings.Contains(p.Detail,
+						cause.Error()) {
 					t.Errorf("rank 1 has %v", p)
 				}
 				// It is its last word.
@@ -249,7 +250,8 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	for _, good := range []host.Op{
-		op(lifecycle.CallAllGather, -1, six[:3], six), op(lifecycle.CallGather, 1, three, six), op(lifecycle.CallScatter, 1,
+		op(lifecycle.CallAllGather, -1, six[:3], six), op(lifecycle.CallGather, 1, three, six),
+		op(lifecycle.CallScatter, 1,
 			six, three),
 		op(lifecycle.CallBroadcast, 1, nil, three), op(lifecycle.CallBarrier, -1, nil, nil), op(lifecycle.CallRecv, 1,
 			nil, three),

@@ -324,8 +324,9 @@ func (g *group) met(l *link, h *header) error {
 func (g *group) compare(l *link, mine, theirs *header) error {
 	for _, f := range messageFields() {
 		if a, b := f.text(mine), f.text(theirs); a != b {
-			return g.e.peerError(lifecycle.CodeMismatch, l.rank, fmt.Sprintf("%s: rank %d says %s %s, rank %d says %s %s",
-				f.name, g.e.rank, mine.callText(), a, l.rank, theirs.callText(), b))
+			return g.e.peerError(lifecycle.CodeMismatch, l.rank,
+				fmt.Sprintf("%s: rank %d says %s %s, rank %d says %s %s",
+					f.name, g.e.rank, mine.callText(), a, l.rank, theirs.callText(), b))
 		}
 	}
 	return nil
@@ -339,7 +340,8 @@ func (g *group) mismatch(l *link, theirs *header) error {
 	} else {
 		mine = g.recvHeader(p, p.ended)
 	}
-	detail := fmt.Sprintf("call: rank %d says %s, rank %d says %s", g.e.rank, mine.callText(), l.rank, theirs.callText())
+	detail := fmt.Sprintf("call: rank %d says %s, rank %d says %s",
+		g.e.rank, mine.callText(), l.rank, theirs.callText())
 	if k := theirs.kind(); theirs.valid() && k == mine.kind() {
 		detail += ", and each waits for the other: call both directions in one group, or with SendRecv"
 	}

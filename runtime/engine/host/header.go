@@ -12,10 +12,10 @@ import (
 // header is what a rank tells another about the call that it makes. The same collective call has equal headers.
 type header struct {
 	what  uint64 // magic, kind, call, data type, reduction, algorithm: see makeHeader
-	seq   uint64 // number of the collective on the communicator, or of the message between the two ranks in this direction
+	seq   uint64 // number of the collective on the communicator, or of the message from one rank to the other
 	count uint64
-	// root is, of a collective, the root, or 0; of a send or receive, the peer, and in the upper half of a receive's, how
-	// many sends to that peer were called together with it.
+	// root is, of a collective, the root, or 0; of a send or receive, the peer, and in the upper half of a receive's,
+	// how many sends to that peer were called together with it.
 	root uint64
 }
 

@@ -35,8 +35,8 @@ func mustMismatch(t *testing.T, errs []error, culprit int, want string) {
 
 func TestMismatchNamesFieldAndRanks(t *testing.T) {
 	base := host.Op{
-		Call: lifecycle.CallAllReduce, Count: 4, DataType: kernels.Float32, Reduction: kernels.PreMulSum, Scale: 1, Peer: -1,
-		Algorithm: algo.Ring,
+		Call: lifecycle.CallAllReduce, Count: 4, DataType: kernels.Float32, Reduction: kernels.PreMulSum, Scale: 1,
+		Peer: -1, Algorithm: algo.Ring,
 	}
 	for _, c := range []struct {
 		name   string
@@ -99,7 +99,8 @@ func TestMismatchOfTwo(t *testing.T) {
 	cl := newCluster(t, 2, transports()["inproc"], nil)
 	errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 		return run(ctx, e, seq, &host.Op{
-			Call: lifecycle.CallBroadcast, Count: 1, DataType: kernels.Int8, Peer: rank, Send: []byte{1}, Recv: []byte{2},
+			Call: lifecycle.CallBroadcast, Count: 1, DataType: kernels.Int8, Peer: rank, Send: []byte{1},
+			Recv: []byte{2},
 		})
 	})
 	mustMismatch(t, errs, -1, "root: rank 0 says 0, rank 1 says 1")
@@ -150,7 +151,10 @@ func TestCollectiveMeetsMessage(t *testing.T) {
 				errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 					op := host.Op{Call: lifecycle.CallBarrier, Peer: -1}
 					if rank == 0 {
-						op = host.Op{Call: call, Count: 2, DataType: kernels.Int32, Peer: 1, Send: make([]byte, 8), Recv: make([]byte, 8)}
+						op = host.Op{
+							Call: call, Count: 2, DataType: kernels.Int32, Peer: 1, Send: make([]byte, 8),
+							Recv: make([]byte, 8),
+						}
 					}
 					return run(ctx, e, seq, &op)
 				})

@@ -243,7 +243,8 @@ func TestPeerDiesBetweenSends(t *testing.T) {
 				switch rank {
 				case 0:
 					return e.RunGroup(ctx, seq, []host.Op{
-						recv(late, make([]byte, 1<<20)), recv(dead, make([]byte, 1<<20)), recv(dead, make([]byte, 1<<20)),
+						recv(late, make([]byte, 1<<20)), recv(dead, make([]byte, 1<<20)),
+						recv(dead, make([]byte, 1<<20)),
 					})
 				case dead:
 					defer close(sent)

@@ -14,7 +14,7 @@ import (
 type operation interface {
 	pass() (moved, done bool, err error) // does what can be done now
 	waitsFor() int                       // the rank without which it can't go on, -1 if none
-	wants(rank int) int                  // bytes that it still wants from that rank; endless if that rank must take some
+	wants(rank int) int                  // bytes still wanted from that rank; endless if that rank must take some
 	agreed() bool                        // are the headers through?
 }
 

@@ -8,12 +8,12 @@
 //	rank/O         one for each rank, by a name O that it makes up
 //	event/O/N      what it did: it joined an exchange, confirmed it, gave one up, or is done
 //
-// An exchange is complete when all have joined, and then all have confirmed that they saw so: the card alone may be of a
-// rank that died before the others came.
+// An exchange is complete when all have joined, and then all have confirmed that they saw so: the card alone may be of
+// a rank that died before the others came.
 //
 // All that a rank writes hangs on a lease, which it gives back when it closes. Of one that dies, etcd removes it some
-// seconds later, and by that the others learn of it. So nothing is left of a job, and ranks that are started again begin
-// a generation of their own, which what is left of the last one does not disturb.
+// seconds later, and by that the others learn of it. So nothing is left of a job, and ranks that are started again
+// begin a generation of their own, which what is left of the last one does not disturb.
 //
 // Values are sealed with the unique id's secret (AES-GCM): etcd, and who else may read it, learns how many ranks there
 // are, and nobody without the secret can make a rank believe anything.

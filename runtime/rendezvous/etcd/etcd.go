@@ -50,23 +50,23 @@ var _ rendezvous.Rendezvous = (*Rendezvous)(nil)
 
 var errClosed = &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Detail: "this rank closed its rendezvous"}
 
-// New returns the rendezvous of a unique id. It does not touch the network: the first Exchange connects. log gets a line
-// while a rank waits; nil is slog.Default. Use one for each rank, and close it.
+// New returns the rendezvous of a unique id. It does not touch the network: the first Exchange connects. log gets a
+// line while a rank waits; nil is slog.Default. Use one for each rank, and close it.
 func New(config *Config, id lifecycle.UniqueID, log *slog.Logger) (*Rendezvous, error) {
 	s, err := newSeal(id)
 	if err != nil {
 		return nil, err
 	}
 	r := &Rendezvous{
-		config: config, prefix: config.prefix + "/" + lifecycle.RootCommID(id).String() + "/", room: newRoom(newName(), s),
-		log: cmp.Or(log, slog.Default()), turn: make(chan struct{}, 1),
+		config: config, prefix: config.prefix + "/" + lifecycle.RootCommID(id).String() + "/",
+		room: newRoom(newName(), s), log: cmp.Or(log, slog.Default()), turn: make(chan struct{}, 1),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, nil
 }
 
-// Exchange implements [rendezvous.Rendezvous]. That a rank has died is known to the others after seconds, when its lease
-// has ended.
+// Exchange implements [rendezvous.Rendezvous]. The others learn of a rank's death when its lease ends, after
+// seconds.
 func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
 		return nil, err
@@ -106,7 +106,8 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 	})
 	defer r.room.expect(nil)
 	w := &wait{
-		Rendezvous: r, answers: answers, join: event{What: joined, Key: key, Member: me, Payload: payload}, next: firstLine,
+		Rendezvous: r, answers: answers, join: event{What: joined, Key: key, Member: me, Payload: payload},
+		next: firstLine,
 	}
 	out, cause := w.run(ctx)
 	switch {
@@ -269,12 +270,14 @@ func (r *Rendezvous) follow(s *session, alive <-chan *clientv3.LeaseKeepAliveRes
 		select {
 		case _, more := <-alive:
 			if !more {
-				s.why = fmt.Errorf("etcd at %s has forgotten this rank, after %v without a word", r.config.shown, leaseTime)
+				s.why = fmt.Errorf("etcd at %s has forgotten this rank, after %v without a word",
+					r.config.shown, leaseTime)
 				return
 			}
 		case news, more := <-comes:
 			if err := news.Err(); err != nil || !more {
-				s.why = fmt.Errorf("etcd at %s tells nothing any more: %w", r.config.shown, cmp.Or(err, context.Canceled))
+				s.why = fmt.Errorf("etcd at %s tells nothing any more: %w",
+					r.config.shown, cmp.Or(err, context.Canceled))
 				return
 			}
 			for _, ev := range news.Events {

@@ -35,11 +35,13 @@ func TestParseURL(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"tcp://a:1": "not tcp://", "etcd://": "want a URL", "etcd://a,": "want a URL", "etcd://a:hush@b:%": "want a URL",
+		"tcp://a:1": "not tcp://", "etcd://": "want a URL", "etcd://a,": "want a URL",
+		"etcd://a:hush@b:%": "want a URL",
 		"etcd://a?cacert=x": "certificates are for etcds://", "etcds://a?cacert=/no/such": "no such file",
 		"etcds://a?cert=/no/such": "no such file", "etcds://a?cacert=/dev/null": "has no certificate",
 	} {
-		if _, err := ParseURL(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
+		if _, err := ParseURL(text); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -124,7 +126,9 @@ func TestEarlierGenerationsAreNotHeard(t *testing.T) {
 	if len(got) != 0 {
 		t.Errorf("of another generation: %+v", got)
 	}
-	b.write(true, eventKeys+"own/2", event{Generation: "b", What: joined, Key: "k", Member: own, Payload: []byte("card")})
+	b.write(true, eventKeys+"own/2", event{
+		Generation: "b", What: joined, Key: "k", Member: own, Payload: []byte("card"),
+	})
 	if len(got) != 1 || got[0].what != joined || string(got[0].Payloads[0]) != "card" {
 		t.Errorf("of this one: %+v", got)
 	}

@@ -38,7 +38,9 @@ type answer struct {
 }
 
 func newRoom(own string, s seal) *room {
-	return &room{own: own, seal: s, ranks: map[string]rendezvous.Member{}, closed: map[string]bool{}, heard: map[string]bool{}}
+	return &room{
+		own: own, seal: s, ranks: map[string]rendezvous.Member{}, closed: map[string]bool{}, heard: map[string]bool{},
+	}
 }
 
 // put takes a key that was written, before this rank came or since. It tells whether a generation begins.
@@ -104,8 +106,8 @@ func keyOf(what, key string) string {
 	return key
 }
 
-// gone takes a key that was removed: with that of a rank, its lease has ended. A rank 0 that said nothing since this rank
-// came had died before, and its generation with it: the next rank 0 begins another.
+// gone takes a key that was removed: with that of a rank, its lease has ended. A rank 0 that said nothing since this
+// rank came had died before, and its generation with it: the next rank 0 begins another.
 func (r *room) gone(prefix string, key []byte) {
 	owner, isRank := strings.CutPrefix(strings.TrimPrefix(string(key), prefix), rankKeys)
 	if !isRank {

@@ -28,7 +28,8 @@
 //
 // # Where the ranks meet
 //
-// At CARILLON_RENDEZVOUS where it is set: then it doesn't matter where rank 0 is, and no port of its host is taken. Else:
+// At CARILLON_RENDEZVOUS where it is set: then it doesn't matter where rank 0 is, and no port of its host is taken.
+// Else:
 //
 // MASTER_ADDR and MASTER_PORT where they are set. With torchrun, the port is usually taken by the store of its agent
 // (TORCHELASTIC_USE_AGENT_STORE=True); then, and where a launcher gives no port, the ranks derive one from the job's

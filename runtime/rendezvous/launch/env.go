@@ -184,7 +184,8 @@ func (e *environment) check(w *World) {
 	if w.Rendezvous != "" {
 		w.Address = ""
 		if w.Job == "" && len(w.Secret) == 0 {
-			e.problem("CARILLON_JOB", "", "with CARILLON_RENDEZVOUS, it must be a name that no other job there has at a time")
+			e.problem("CARILLON_JOB", "",
+				"with CARILLON_RENDEZVOUS, it must be a name that no other job there has at a time")
 		}
 		return
 	}

@@ -156,8 +156,8 @@ func TestFromEnv(t *testing.T) {
 		{
 			"carillon run", carillonRunEnv,
 			World{
-				Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, Address: "127.0.0.1:41373", Job: "digits-9f86", Secret: secret,
-				Launcher: PyTorch,
+				Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, Address: "127.0.0.1:41373", Job: "digits-9f86",
+				Secret: secret, Launcher: PyTorch,
 			},
 		},
 		{
@@ -191,11 +191,17 @@ func TestFromEnv(t *testing.T) {
 		},
 		{
 			"srun with a master", srunEnv + "\nMASTER_ADDR=gnode25\nMASTER_PORT=7000\nWORLD_SIZE=7",
-			World{Rank: 5, Size: 7, LocalRank: 2, LocalSize: 3, Address: "gnode25:7000", Job: "slurm-200505.2", Launcher: Slurm},
+			World{
+				Rank: 5, Size: 7, LocalRank: 2, LocalSize: 3, Address: "gnode25:7000", Job: "slurm-200505.2",
+				Launcher: Slurm,
+			},
 		},
 		{
 			"srun with a master's port", srunEnv + "\nMASTER_PORT=7000",
-			World{Rank: 5, Size: 7, LocalRank: 2, LocalSize: 3, Address: "gnode20:7000", Job: "slurm-200505.2", Launcher: Slurm},
+			World{
+				Rank: 5, Size: 7, LocalRank: 2, LocalSize: 3, Address: "gnode20:7000", Job: "slurm-200505.2",
+				Launcher: Slurm,
+			},
 		},
 		{
 			"mpirun on two hosts with IPv6 alone", strings.ReplaceAll(mpirunEnv, "tcp://192.0.2.2:43663;", "") +
@@ -254,7 +260,8 @@ func TestFromEnv(t *testing.T) {
 			},
 		},
 		{
-			"a pod in its host's network", podEnv + "\nHOSTNAME=node7\nCARILLON_ADDRESS=node1:4000\nCARILLON_WORLD_SIZE=5",
+			"a pod in its host's network",
+			podEnv + "\nHOSTNAME=node7\nCARILLON_ADDRESS=node1:4000\nCARILLON_WORLD_SIZE=5",
 			World{Rank: 3, Size: 5, LocalRank: -1, Address: "node1:4000", Launcher: Kubernetes},
 		},
 		{
@@ -281,7 +288,8 @@ func TestFromEnv(t *testing.T) {
 			},
 		},
 		{
-			"CARILLON_ alone", "CARILLON_RANK=1\nCARILLON_WORLD_SIZE=3\nCARILLON_ADDRESS=10.0.0.1:4000\nCARILLON_LOCAL_RANK=0",
+			"CARILLON_ alone",
+			"CARILLON_RANK=1\nCARILLON_WORLD_SIZE=3\nCARILLON_ADDRESS=10.0.0.1:4000\nCARILLON_LOCAL_RANK=0",
 			World{Rank: 1, Size: 3, Address: "10.0.0.1:4000", Launcher: Carillon},
 		},
 		{
@@ -334,15 +342,19 @@ func TestProblemsAreAllNamed(t *testing.T) {
 			"a rank and nothing else", "RANK=3",
 			[]string{
 				`WORLD_SIZE is not set: it must be a whole number from 1 to 16384`,
-				`MASTER_PORT is not set: it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port)`,
-				`MASTER_ADDR is not set: it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)`,
+				`MASTER_PORT is not set: it must be a port that is free on rank 0's host, 1 to 65535 (or set ` +
+					`CARILLON_ADDRESS=host:port)`,
+				`MASTER_ADDR is not set: it must be the host of rank 0, a name or an address (or set ` +
+					`CARILLON_ADDRESS=host:port)`,
 			},
 		},
 		{
 			"nowhere to meet", "RANK=0\nWORLD_SIZE=2",
 			[]string{
-				`MASTER_PORT is not set: it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port)`,
-				`MASTER_ADDR is not set: it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port)`,
+				`MASTER_PORT is not set: it must be a port that is free on rank 0's host, 1 to 65535 (or set ` +
+					`CARILLON_ADDRESS=host:port)`,
+				`MASTER_ADDR is not set: it must be the host of rank 0, a name or an address (or set ` +
+					`CARILLON_ADDRESS=host:port)`,
 			},
 		},
 		{
@@ -356,29 +368,37 @@ func TestProblemsAreAllNamed(t *testing.T) {
 		{
 			"mpiexec without a port", mpiexecEnv,
 			[]string{
-				`MASTER_PORT is not set: it must be a port that is free on rank 0's host, 1 to 65535 (or set CARILLON_ADDRESS=host:port); mpiexec -genv NAME value sets a variable`,
+				`MASTER_PORT is not set: it must be a port that is free on rank 0's host, 1 to 65535 (or set ` +
+					`CARILLON_ADDRESS=host:port); mpiexec -genv NAME value sets a variable`,
 			},
 		},
 		{
 			"PMIx, whose size nobody says", "PMIX_RANK=0\nPMIX_NAMESPACE=a",
-			[]string{`WORLD_SIZE is not set: it must be the number of ranks, which PMIx tells to MPI alone; PMIX_RANK is "0"`},
+			[]string{
+				`WORLD_SIZE is not set: it must be the number of ranks, which PMIx tells to MPI alone; ` +
+					`PMIX_RANK is "0"`,
+			},
 		},
 		{
 			"an Indexed Job of which nobody says how large it is", "HOSTNAME=train-3\nJOB_COMPLETION_INDEX=3",
 			[]string{
-				`WORLD_SIZE is not set: it must be the Job's number of completions, or 1 where each pod is a world of its own; JOB_COMPLETION_INDEX is "3"`,
+				`WORLD_SIZE is not set: it must be the Job's number of completions, or 1 where each pod is a world ` +
+					`of its own; JOB_COMPLETION_INDEX is "3"`,
 			},
 		},
 		{
 			"an Indexed Job without a master", podEnv,
 			[]string{
-				`MASTER_ADDR is not set: it must be the host of rank 0, a name or an address (or set CARILLON_ADDRESS=host:port); rank 0's is train-0.SERVICE, where SERVICE is the headless Service that the pods have as their subdomain`,
+				`MASTER_ADDR is not set: it must be the host of rank 0, a name or an address (or set ` +
+					`CARILLON_ADDRESS=host:port); rank 0's is train-0.SERVICE, where SERVICE is the headless Service ` +
+					`that the pods have as their subdomain`,
 			},
 		},
 		{
 			"a pod of a JobSet's second Job", podEnv + "\nHOSTNAME=llm-workers-1-3\nJOBSET_NAME=llm",
 			[]string{
-				`RANK is not set: HOSTNAME is "llm-workers-1-3", a pod of Job 1 of a JobSet, and JOB_COMPLETION_INDEX counts the pods of each Job from 0`,
+				`RANK is not set: HOSTNAME is "llm-workers-1-3", a pod of Job 1 of a JobSet, and ` +
+					`JOB_COMPLETION_INDEX counts the pods of each Job from 0`,
 			},
 		},
 		{
@@ -391,11 +411,16 @@ func TestProblemsAreAllNamed(t *testing.T) {
 		},
 		{
 			"an address without a port", "CARILLON_RANK=0\nCARILLON_WORLD_SIZE=2\nCARILLON_ADDRESS=localhost",
-			[]string{`CARILLON_ADDRESS="localhost": invalid argument: the world's address "localhost" is not host:port`},
+			[]string{
+				`CARILLON_ADDRESS="localhost": invalid argument: the world's address "localhost" is not host:port`,
+			},
 		},
 		{
 			"a short secret, and not shown", carillonRunEnv + "\nCARILLON_JOB_SECRET=hush",
-			[]string{`CARILLON_JOB_SECRET="(4 bytes)": the secret must have 16 to 4096 bytes; openssl rand -hex 32 makes one`},
+			[]string{
+				`CARILLON_JOB_SECRET="(4 bytes)": the secret must have 16 to 4096 bytes; ` +
+					`openssl rand -hex 32 makes one`,
+			},
 		},
 		{
 			"two secrets", carillonRunEnv + "\nCARILLON_JOB_SECRET_FILE=/run/secret",
@@ -413,10 +438,11 @@ func TestProblemsAreAllNamed(t *testing.T) {
 		},
 		{
 			"mpirun from a host that runs no rank",
-			mpirunEnv + "\nOMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=0\nOMPI_MCA_orte_local_daemon_uri=1138032640.1;tcp://192.0.2.3:40001",
+			mpirunEnv + "\nOMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=0\n" +
+				"OMPI_MCA_orte_local_daemon_uri=1138032640.1;tcp://192.0.2.3:40001",
 			[]string{
-				`OMPI_MCA_orte_local_daemon_uri="1138032640.1;tcp://192.0.2.3:40001": rank 0 is not on mpirun's host, where the others look for it; ` +
-					`say where it is with mpirun -x CARILLON_ADDRESS=host:port`,
+				`OMPI_MCA_orte_local_daemon_uri="1138032640.1;tcp://192.0.2.3:40001": rank 0 is not on mpirun's ` +
+					`host, where the others look for it; say where it is with mpirun -x CARILLON_ADDRESS=host:port`,
 			},
 		},
 		{
@@ -470,8 +496,9 @@ func TestSecretFromFile(t *testing.T) {
 	if err := os.WriteFile(large, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FromEnv(env(base + "\nCARILLON_JOB_SECRET_FILE=" + large)); err == nil || !strings.Contains(err.Error(),
-		"16 to 4096 bytes") {
+	if _, err := FromEnv(env(base + "\nCARILLON_JOB_SECRET_FILE=" + large)); err == nil ||
+		!strings.Contains(err.Error(),
+			"16 to 4096 bytes") {
 		t.Errorf("a file that is no secret: %v", err)
 	}
 }
@@ -510,7 +537,8 @@ func TestUniqueID(t *testing.T) {
 	} {
 		w := base
 		n := change(&w)
-		if c := id(w, n); lifecycle.RootCommID(c) == lifecycle.RootCommID(a) || string(c.Secret()) == string(a.Secret()) {
+		if c := id(w, n); lifecycle.RootCommID(c) == lifecycle.RootCommID(a) ||
+			string(c.Secret()) == string(a.Secret()) {
 			t.Errorf("%s derives the same id", name)
 		}
 	}

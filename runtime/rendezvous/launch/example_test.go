@@ -17,8 +17,8 @@ func ExampleFromEnv() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("%s: rank %d of %d, place %d of %d on this host, meeting at %s\n", w.Launcher, w.Rank, w.Size, w.LocalRank,
-		w.LocalSize, w.Address)
+	fmt.Printf("%s: rank %d of %d, place %d of %d on this host, meeting at %s\n",
+		w.Launcher, w.Rank, w.Size, w.LocalRank, w.LocalSize, w.Address)
 	// Output:
 	// torchrun: rank 5 of 8, place 1 of 4 on this host, meeting at node-a:29500
 }

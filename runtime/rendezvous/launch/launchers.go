@@ -149,13 +149,15 @@ func (e *environment) kubernetes() World {
 		if of, first := strings.CutSuffix(job, "-0"); first {
 			e.master(&w, of+"-0-0."+set, "")
 		} else {
-			e.problem("RANK", "", "HOSTNAME is %q, a pod of Job %s of a JobSet, and JOB_COMPLETION_INDEX counts the pods of "+
-				"each Job from 0", pod, job[strings.LastIndexByte(job, '-')+1:])
+			e.problem("RANK", "",
+				"HOSTNAME is %q, a pod of Job %s of a JobSet, and JOB_COMPLETION_INDEX counts the pods of "+
+					"each Job from 0", pod, job[strings.LastIndexByte(job, '-')+1:])
 		}
 		return w
 	}
-	e.master(&w, "", "rank 0's is "+job+"-0.SERVICE, where SERVICE is the headless Service that the pods have as their "+
-		"subdomain")
+	e.master(&w, "",
+		"rank 0's is "+job+"-0.SERVICE, where SERVICE is the headless Service that the pods have as their "+
+			"subdomain")
 	return w
 }
 
@@ -187,12 +189,14 @@ func (e *environment) mpirunHost(w *World) string {
 		host = mpirunIPv6.FindStringSubmatch(uri)
 	}
 	if host == nil || net.ParseIP(host[1]) == nil {
-		e.problem(name, uri, "no address of mpirun is in it; say where rank 0 is with mpirun -x CARILLON_ADDRESS=host:port")
+		e.problem(name, uri,
+			"no address of mpirun is in it; say where rank 0 is with mpirun -x CARILLON_ADDRESS=host:port")
 		return ""
 	}
 	if local := e.get("OMPI_MCA_orte_local_daemon_uri"); w.Rank == 0 && local != "" && local != uri {
-		e.problem("OMPI_MCA_orte_local_daemon_uri", local, "rank 0 is not on mpirun's host, where the others look for it; "+
-			"say where it is with mpirun -x CARILLON_ADDRESS=host:port")
+		e.problem("OMPI_MCA_orte_local_daemon_uri", local,
+			"rank 0 is not on mpirun's host, where the others look for it; "+
+				"say where it is with mpirun -x CARILLON_ADDRESS=host:port")
 	}
 	return host[1]
 }

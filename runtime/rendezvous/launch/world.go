@@ -24,8 +24,8 @@ type World struct {
 
 	// Address is `host:port` at which rank 0 serves the rendezvous; empty for a world of one rank.
 	Address string `env:"CARILLON_ADDRESS"`
-	// Rendezvous is where the ranks meet in place of rank 0's host, such as `etcd://host:2379`; then CARILLON_ADDRESS isn't
-	// needed. Package etcd has all of the URL.
+	// Rendezvous is where the ranks meet in place of rank 0's host, such as `etcd://host:2379`; then CARILLON_ADDRESS
+	// isn't needed. Package etcd has all of the URL.
 	Rendezvous string `env:"CARILLON_RENDEZVOUS"`
 	// Job is the job's name, and its tapes' folder; empty if the launcher does not call it anything.
 	Job string `env:"CARILLON_JOB"`
@@ -34,8 +34,8 @@ type World struct {
 	Secret []byte `env:"CARILLON_JOB_SECRET" file:"CARILLON_JOB_SECRET_FILE"`
 
 	Launcher string // one of the launchers' names, such as Torchrun, or None
-	// Doubt says, in a part of a sentence, why a process without a launcher may not be meant to be alone; empty if there
-	// is no reason to think so.
+	// Doubt says, in a part of a sentence, why a process without a launcher may not be meant to be alone; empty if
+	// there is no reason to think so.
 	Doubt string
 }
 

@@ -18,7 +18,7 @@ import (
 
 const (
 	patience = 2 * time.Minute        // for the host of a rendezvous to hold it
-	maxPast  = 1024                   // meetings that are remembered, to tell a rank that comes late which were there and left
+	maxPast  = 1024                   // meetings remembered, to tell a late rank which others were there and left
 	askEvery = 250 * time.Millisecond // what has become of the ranks that have not come
 )
 

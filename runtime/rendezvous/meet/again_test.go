@@ -82,13 +82,14 @@ func TestMeetingsThatFail(t *testing.T) {
 			}
 		}
 		if len(p.past) != maxPast || len(p.local) > maxPast {
-			t.Errorf("%s: %d meetings are kept, %d of them here, want the last %d", name, len(p.past), len(p.local), maxPast)
+			t.Errorf("%s: %d meetings are kept, %d of them here, want the last %d",
+				name, len(p.past), len(p.local), maxPast)
 		}
 	}
 }
 
-// The first rank is told of those that died before they came, and of those that gave up before it came itself, and tells
-// all others.
+// The first rank is told of those that died before they came, and of those that gave up before it came itself, and
+// tells all others.
 func TestThoseThatWontCome(t *testing.T) {
 	first, second, quitter := newPoint(t), newPoint(t), newPoint(t)
 	ended, cancel := context.WithCancelCause(t.Context())
@@ -173,7 +174,8 @@ func TestTheFirstRankDied(t *testing.T) {
 	}
 	defer at.Close()
 	_, err = at.Exchange(t.Context(), "k", 1, 2, nil)
-	if peer, ok := errors.AsType[*lifecycle.PeerError](err); !ok || peer.Rank != 0 || peer.Code != lifecycle.CodeRankDead {
+	if peer, ok := errors.AsType[*lifecycle.PeerError](err); !ok || peer.Rank != 0 ||
+		peer.Code != lifecycle.CodeRankDead {
 		t.Errorf("it is told %v", err)
 	}
 }

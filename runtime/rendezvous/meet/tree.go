@@ -71,7 +71,8 @@ func (t *tree) Exchange(ctx context.Context, key string, rank, size int, payload
 		all = append(all, part...)
 	}
 	if len(all) != size {
-		return nil, fmt.Errorf("the slices have %d ranks together, want %d: do all ranks pass the same ids?", len(all), size)
+		return nil, fmt.Errorf("the slices have %d ranks together, want %d: do all ranks pass the same ids?",
+			len(all), size)
 	}
 	return all, nil
 }

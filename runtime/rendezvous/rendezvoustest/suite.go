@@ -225,8 +225,8 @@ func testGivesUp(t *testing.T, open Opener) {
 	WantPeer(t, err, lifecycle.CodeAbandoned, 0)
 }
 
-// A rank that comes with a context that has ended takes no part, and all others are told why: those that wait, and those
-// that come later.
+// A rank that comes with a context that has ended takes no part, and all others are told why: those that wait, and
+// those that come later.
 func testAbsent(t *testing.T, open Opener) {
 	s := open(t, 3)
 	at := ranksOf(t, s, 3)

@@ -75,8 +75,8 @@ func Dial(id lifecycle.UniqueID, config Config) *Client {
 	return c
 }
 
-// Exchange implements [rendezvous.Rendezvous]. It returns within two seconds of ctx's end. Besides the interface's errors,
-// it returns a *[lifecycle.PeerError] with [lifecycle.CodeAuth] when the server does not share the id's secret.
+// Exchange implements [rendezvous.Rendezvous]. It returns within two seconds of ctx's end. Besides the interface's
+// errors, it returns a *[lifecycle.PeerError] with [lifecycle.CodeAuth] when the server does not share the id's secret.
 func (c *Client) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
 		return nil, err

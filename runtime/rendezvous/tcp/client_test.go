@@ -84,7 +84,9 @@ func TestPeerThatNeverReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = conn.Write((&request{kind: kindJoin, stream: 1, member: rendezvous.Member{Size: 2}, key: "cards"}).encode())
+		_, err = conn.Write(
+			(&request{kind: kindJoin, stream: 1, member: rendezvous.Member{Size: 2}, key: "cards"}).encode(),
+		)
 		asked := 0
 		for ; err == nil && asked < 2*maxQueued; asked++ {
 			_, err = conn.Write((&request{kind: kindAsk, stream: 1, key: "cards"}).encode())

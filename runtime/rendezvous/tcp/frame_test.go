@@ -20,8 +20,8 @@ func sampleRoll() *rendezvous.Roll {
 		{Rank: 0, Size: 4, Host: "a", PID: 12, Arrived: noon.Add(-3 * time.Second)},
 		{Rank: 1, Size: 4, Host: "a", PID: 13, Left: noon.Add(-time.Second), How: rendezvous.Closed},
 		{
-			Rank: 2, Size: 8, Host: "b", PID: 1, Arrived: noon.Add(-2 * time.Second), Left: noon, How: rendezvous.GaveUp,
-			Detail: "its context expired",
+			Rank: 2, Size: 8, Host: "b", PID: 1, Arrived: noon.Add(-2 * time.Second), Left: noon,
+			How: rendezvous.GaveUp, Detail: "its context expired",
 		},
 		{Rank: -7, Size: 4, Host: "", PID: 0, Arrived: noon},
 	}}
@@ -91,7 +91,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	for _, frame := range [][]byte{
 		(&request{kind: kindJoin, stream: 1, member: member, key: "cards", payload: []byte("card")}).encode(),
-		(&request{kind: kindLeave, member: member, key: "cards", how: rendezvous.GaveUp, reason: "it expired"}).encode(),
+		(&request{
+			kind: kindLeave, member: member, key: "cards", how: rendezvous.GaveUp, reason: "it expired",
+		}).encode(),
 		(&request{kind: kindAbsent, stream: 7, member: member, key: "cards", reason: "its disk is full"}).encode(),
 		(&request{kind: kindAsk, stream: 4, key: "cards"}).encode(),
 		append(encodeReply(kindRoll, 6, roll), roll...),

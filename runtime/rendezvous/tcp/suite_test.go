@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/rendezvoustest"
 )
 
-// TestConformance: the same meeting, in one process and opened to others. Package etcd's needs an etcd, and is among the
-// tests that start real components.
+// TestConformance: the same meeting, in one process and opened to others. Package etcd's needs an etcd, and is among
+// the tests that start real components.
 func TestConformance(t *testing.T) {
 	site := func(m *mem.Meeting, rank func() rendezvous.Rendezvous) rendezvoustest.Site {
 		return rendezvoustest.Site{Rank: rank, Waiting: func(key string) int { return waiting(m, key) }}
@@ -31,7 +31,9 @@ func TestConformance(t *testing.T) {
 			rendezvoustest.Run(t, func(t *testing.T, _ int) rendezvoustest.Site {
 				s := listenOn(t, c.there, quiet)
 				id := s.id(t)
-				return site(s.meeting(id), func() rendezvous.Rendezvous { return Dial(id, Config{Log: quiet, Wire: c.here}) })
+				return site(s.meeting(id), func() rendezvous.Rendezvous {
+					return Dial(id, Config{Log: quiet, Wire: c.here})
+				})
 			})
 		})
 	}

@@ -46,7 +46,8 @@ func TestKilledRank(t *testing.T) {
 		r := <-done
 		wantMissing(t, r.err)
 		wantPeer(t, r.err, lifecycle.CodeRankDead, 2)
-		wantText(t, r.err, fmt.Sprintf("rank 2 (doomed:%d) arrived at ", cmd.Process.Pid), "left at", "its process ended")
+		wantText(t, r.err, fmt.Sprintf("rank 2 (doomed:%d) arrived at ", cmd.Process.Pid), "left at",
+			"its process ended")
 		if took := time.Since(killed); took > 2*time.Second {
 			t.Errorf("rank %d was told after %v", rank, took)
 		}

@@ -44,8 +44,8 @@ func TestWaitingLines(t *testing.T) {
 				t.Errorf("line %d is not at %s: %s", i, at, lines[i])
 			}
 		}
-		const says = `msg="rank 2 has not come to the rendezvous yet" key=cards comm_rank=0 size=3 address=192.0.2.1:4000 ` +
-			`waited=2s present="0 (a:1) and 1 (b:2)" gives_up_in=58s`
+		const says = `msg="rank 2 has not come to the rendezvous yet" key=cards comm_rank=0 size=3 ` +
+			`address=192.0.2.1:4000 waited=2s present="0 (a:1) and 1 (b:2)" gives_up_in=58s`
 		if line := lines[0]; !strings.Contains(line, says) {
 			t.Errorf("the line does not say %s: %s", says, line)
 		}

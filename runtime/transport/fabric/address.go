@@ -23,7 +23,9 @@ func parseIfname(s string) (ifname, error) {
 	f.exclude = exclude
 	f.names = strings.FieldsFunc(rest, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if s != "" && len(f.names) == 0 {
-		return f, fmt.Errorf(`SocketIfname is %q; allowed are interface names such as "eth,ib", "=eth0" or "^docker,lo"`, s)
+		return f, fmt.Errorf(
+			`SocketIfname is %q; allowed are interface names such as "eth,ib", "=eth0" or "^docker,lo"`, s,
+		)
 	}
 	return f, nil
 }

@@ -51,7 +51,8 @@ func (c *card) encode() []byte {
 func decodeCard(b []byte) (*card, error) {
 	r := wire.NewReader(b)
 	if v := r.Byte(); r.Err() == nil && v != cardVersion {
-		return nil, fmt.Errorf("card has version %d, this build speaks %d: all ranks must run one build", v, cardVersion)
+		return nil, fmt.Errorf("card has version %d, this build speaks %d: all ranks must run one build",
+			v, cardVersion)
 	}
 	c := new(card)
 	r.Fill(c.comm[:])

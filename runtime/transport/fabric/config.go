@@ -30,9 +30,9 @@ type Config struct {
 	// is up and has an address, loopback and container bridges last.
 	SocketIfname string
 
-	// Wire is how that is protected which goes between hosts, all over TCP; all ranks must have the same. Whatever it is,
-	// both ends of a connection have proved that they have the communicator's secret. What ranks of one host have in
-	// shared memory is the kernel's to protect.
+	// Wire is how what goes between hosts, all of it over TCP, is protected; all ranks must have the same. Whatever it
+	// is, both ends of a connection have proved that they have the communicator's secret. What ranks of one host have
+	// in shared memory is the kernel's to protect.
 	Wire door.Wire
 
 	// Keepalive is after how long a TCP peer whose host does not answer any more (a cut cable, a lost power supply)
@@ -53,7 +53,8 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("keepalive is %v; 0 (for 10s) or at least 2s are allowed", c.Keepalive))
 	}
 	if c.Wire > door.Encrypt {
-		errs = append(errs, fmt.Errorf("wire is %d; door.Plain, door.Authenticate and door.Encrypt are allowed", c.Wire))
+		errs = append(errs,
+			fmt.Errorf("wire is %d; door.Plain, door.Authenticate and door.Encrypt are allowed", c.Wire))
 	}
 	if _, err := parseIfname(c.SocketIfname); err != nil {
 		errs = append(errs, err)

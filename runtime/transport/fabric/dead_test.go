@@ -76,8 +76,8 @@ func TestConnectWithADyingProcess(t *testing.T) {
 	}
 }
 
-// One that connected, closed in order and ended before this rank looked is not lost by that: what it sent is still to be
-// had.
+// A rank that connected, closed in order and ended before this rank looked is not lost by that: what it sent can still
+// be received.
 func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	config := fabric.Config{DisableSHM: true}
 	f := newFabric(t, config)

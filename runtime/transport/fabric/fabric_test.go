@@ -74,7 +74,9 @@ func prepare(t *testing.T, fabrics ...*fabric.Fabric) (ports []*fabric.Port, car
 // When one side can't open the other's shared memory, both use TCP, and the others are as they would be. Here rank 0
 // gets a card of rank 1 with another file descriptor in it.
 func TestFallsBackToTCP(t *testing.T) {
-	fabrics := []*fabric.Fabric{newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{})}
+	fabrics := []*fabric.Fabric{
+		newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{}), newFabric(t, fabric.Config{}),
+	}
 	ports, cards := prepare(t, fabrics...)
 	spoiled := append([][]byte(nil), cards...)
 	spoiled[1] = fabric.WithInboxFD(t, cards[1], 1<<20)
@@ -175,15 +177,20 @@ func TestConnectRefuses(t *testing.T) {
 		"another rank's place": {1, nil, "card 1 is not this rank's"},
 		"an empty card":        {0, func(c [][]byte) [][]byte { return [][]byte{c[0], nil} }, "cut short"},
 		"a short card":         {0, func(c [][]byte) [][]byte { return [][]byte{c[0], c[1][:20]} }, "cut short"},
-		"another version":      {0, func(c [][]byte) [][]byte { return [][]byte{c[0], append([]byte{99}, c[1][1:]...)} }, "version 99"},
-		"another communicator": {0, func(c [][]byte) [][]byte { return [][]byte{c[0], other.Card()} }, "it makes communicator"},
+		"another version": {
+			0, func(c [][]byte) [][]byte { return [][]byte{c[0], append([]byte{99}, c[1][1:]...)} }, "version 99",
+		},
+		"another communicator": {
+			0, func(c [][]byte) [][]byte { return [][]byte{c[0], other.Card()} }, "it makes communicator",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ports, cards := prepare(t, f, f)
 			if c.change != nil {
 				cards = c.change(cards)
 			}
-			if _, err := ports[0].Connect(t.Context(), lifecycle.CommID{}, c.rank, cards); err == nil || !strings.Contains(err.Error(), c.says) {
+			if _, err := ports[0].Connect(t.Context(), lifecycle.CommID{}, c.rank, cards); err == nil ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want something with %q", err, c.says)
 			}
 		})
@@ -200,7 +207,8 @@ func TestConfigValidate(t *testing.T) {
 		}
 	}
 	f := newFabric(t, fabric.Config{SocketIfname: "nosuch"})
-	if _, err := f.Prepare(processComm(), secret(), 2, false); err == nil || !strings.Contains(err.Error(), "there are: ") {
+	if _, err := f.Prepare(processComm(), secret(), 2, false); err == nil ||
+		!strings.Contains(err.Error(), "there are: ") {
 		t.Errorf("got %v, want the names of the interfaces", err)
 	}
 }

@@ -16,7 +16,7 @@ type hub struct {
 	comms map[lifecycle.CommID]*meeting
 }
 
-// meeting is what the hub knows of one communicator, as long as ranks of it may come. Ports are named as on their cards.
+// meeting is what the hub knows of one communicator, as long as ranks of it may come. Ports have their cards' names.
 type meeting struct {
 	expected int // Ports that are neither connected nor closed
 	left     map[end]*inproc.Conn

@@ -61,9 +61,9 @@ const (
 )
 
 // Connect connects the rank with all others, whose cards are given by rank, its own among them. It blocks until every
-// rank has every connection, a rank gives up or ends, or ctx ends. When it fails here, all others are told. It takes the
-// Port over. The errors are *transport.NoticeError, of a rank that gave up, *lifecycle.PeerError, which names the rank
-// that could not be reached, and *lifecycle.SystemError.
+// rank has every connection, a rank gives up or ends, or ctx ends. When it fails here, all others are told. It takes
+// the Port over. The errors are *transport.NoticeError, of a rank that gave up, *lifecycle.PeerError, which names the
+// rank that could not be reached, and *lifecycle.SystemError.
 //
 // A card is a promise: until its rank is connected, the rank's gate is open, its inbox is there and its process lives,
 // or the rank is gone. So whoever dials knows at once, and whoever waits holds something that ends with the other rank.

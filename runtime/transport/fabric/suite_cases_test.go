@@ -130,7 +130,8 @@ func sizes(ctx context.Context, l *fabric.Links) error {
 		for _, size := range []int{1<<shift - 8, 1 << shift, 1<<shift + 8} {
 			out, in := make([]byte, size), make([]byte, size)
 			fill(out, l.Rank(), peer, size)
-			if err := Move(ctx, l, &Transfer{Peer: peer, Send: true, Buf: out}, &Transfer{Peer: peer, Buf: in}); err != nil {
+			if err := Move(ctx, l, &Transfer{Peer: peer, Send: true, Buf: out},
+				&Transfer{Peer: peer, Buf: in}); err != nil {
 				return fmt.Errorf("%d bytes: %w", size, err)
 			}
 			if err := check(in, peer, l.Rank(), size); err != nil {
@@ -217,7 +218,8 @@ func orderlyBystander(ctx context.Context, l *fabric.Links) error {
 	}
 	peer := 1 - l.Rank()
 	for range 100 {
-		err := Move(ctx, l, &Transfer{Peer: peer, Send: true, Buf: make([]byte, 512)}, &Transfer{Peer: peer, Buf: make([]byte, 512)})
+		err := Move(ctx, l, &Transfer{Peer: peer, Send: true, Buf: make([]byte, 512)},
+			&Transfer{Peer: peer, Buf: make([]byte, 512)})
 		if err != nil {
 			return err
 		}

@@ -100,7 +100,8 @@ func Barrier(ctx context.Context, l *fabric.Links) error {
 	var transfers []*Transfer
 	for peer := range l.Size() {
 		if peer != l.Rank() {
-			transfers = append(transfers, &Transfer{Peer: peer, Send: true, Buf: make([]byte, 8)}, &Transfer{Peer: peer, Buf: make([]byte, 8)})
+			transfers = append(transfers, &Transfer{Peer: peer, Send: true, Buf: make([]byte, 8)},
+				&Transfer{Peer: peer, Buf: make([]byte, 8)})
 		}
 	}
 	return Move(ctx, l, transfers...)
@@ -118,7 +119,8 @@ func check(p []byte, from, to, round int) error {
 	g := newPattern(from, to, round)
 	for i := range p {
 		if want := g.next(); p[i] != want {
-			return fmt.Errorf("byte %d of %d from rank %d to rank %d in round %d is %#x, want %#x", i, len(p), from, to, round, p[i], want)
+			return fmt.Errorf("byte %d of %d from rank %d to rank %d in round %d is %#x, want %#x",
+				i, len(p), from, to, round, p[i], want)
 		}
 	}
 	return nil

@@ -116,7 +116,9 @@ func closeFromOutside(t *testing.T, mesh Mesh) {
 					for peer := range ranks {
 						if peer != l.Rank() {
 							transfers = append(transfers,
-								&Transfer{Peer: peer, Send: true, Buf: make([]byte, 50<<10)}, &Transfer{Peer: peer, Buf: make([]byte, 50<<10)})
+								&Transfer{Peer: peer, Send: true, Buf: make([]byte, 50<<10)}, &Transfer{
+									Peer: peer, Buf: make([]byte, 50<<10),
+								})
 						}
 					}
 					if err := Move(ctx, l, transfers...); err != nil {

@@ -123,8 +123,12 @@ func TestDamagedMemory(t *testing.T) {
 		damage func(*Conn)
 		act    func(*Conn) error
 	}{
-		"tail far ahead": {func(c *Conn) { c.in.tail.Store(1 << 60) }, func(c *Conn) error { _, err := c.Peek(); return err }},
-		"tail behind":    {func(c *Conn) { c.in.tail.Store(1<<64 - 8) }, func(c *Conn) error { _, err := c.Peek(); return err }},
+		"tail far ahead": {
+			func(c *Conn) { c.in.tail.Store(1 << 60) }, func(c *Conn) error { _, err := c.Peek(); return err },
+		},
+		"tail behind": {
+			func(c *Conn) { c.in.tail.Store(1<<64 - 8) }, func(c *Conn) error { _, err := c.Peek(); return err },
+		},
 		"head far ahead": {func(c *Conn) { c.out.head.Store(1 << 40) }, func(c *Conn) error {
 			for {
 				if n, err := c.TrySend(make([]byte, 64<<10)); err != nil || n == 0 {

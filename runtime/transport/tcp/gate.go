@@ -146,8 +146,8 @@ func (g *Gate) close(why *transport.Notice) {
 	}
 }
 
-// dismiss closes a connection, if there is one, with the reason, or a goodbye: else the peer would take this process for
-// dead.
+// dismiss closes a connection, if there is one, and first sends the reason, or a goodbye: without one, the peer would
+// take this process for dead.
 func dismiss(k kind, c halfConn, why *transport.Notice) {
 	switch {
 	case c == nil:

@@ -131,7 +131,7 @@ func changes() map[string]func(i int, record []byte, pass func([]byte)) {
 	}
 }
 
-// Whatever is done to the data of rank 0, rank 1 has what was sent before, nothing else, and an error that names rank 0.
+// Whatever is done to rank 0's data, rank 1 gets what was sent before, nothing else, and an error that names rank 0.
 func TestDataIsInterferedWith(t *testing.T) {
 	for _, wire := range []door.Wire{door.Authenticate, door.Encrypt} {
 		for name, change := range changes() {
@@ -198,7 +198,8 @@ func TestControlIsInterferedWith(t *testing.T) {
 	conns[0].Confirm()
 	var lost *lifecycle.PeerError
 	err := awaitLoss(t, waiters[1])
-	if !errors.As(err, &lost) || lost.Code != lifecycle.CodeUnreachable || lost.Rank != 0 || !errors.Is(err, door.ErrForged) {
+	if !errors.As(err, &lost) || lost.Code != lifecycle.CodeUnreachable || lost.Rank != 0 ||
+		!errors.Is(err, door.ErrForged) {
 		t.Errorf("rank 1 got %v", err)
 	}
 }

@@ -133,7 +133,8 @@ func TestArrivals(t *testing.T) {
 	g := s.Gate(comm, secret)
 	defer g.Close()
 	come := func(from, to int, k kind) net.Conn {
-		c, err := door.Dial(within(t, 20*time.Second), s.Door().Addr(), door.Hello{Room: g.ID(), About: about(from, to, k), Secret: secret}, once)
+		c, err := door.Dial(within(t, 20*time.Second), s.Door().Addr(),
+			door.Hello{Room: g.ID(), About: about(from, to, k), Secret: secret}, once)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +176,8 @@ func TestArrivals(t *testing.T) {
 		t.Errorf("a connection too many: %v", err)
 	}
 	g.Close()
-	if _, err := door.Dial(within(t, 20*time.Second), s.Door().Addr(), door.Hello{Room: g.ID(), Secret: secret}, once); !errors.Is(err, door.ErrUnknown) {
+	if _, err := door.Dial(within(t, 20*time.Second), s.Door().Addr(), door.Hello{Room: g.ID(), Secret: secret},
+		once); !errors.Is(err, door.ErrUnknown) {
 		t.Errorf("a gate that was closed: %v", err)
 	}
 }
@@ -184,7 +186,8 @@ func TestArrivals(t *testing.T) {
 func TestClosedGateSaysGoodbye(t *testing.T) {
 	s := listen(t)
 	g := s.Gate(comm, secret)
-	c, err := door.Dial(within(t, 20*time.Second), s.Door().Addr(), door.Hello{Room: g.ID(), About: about(0, 1, control), Secret: secret}, once)
+	c, err := door.Dial(within(t, 20*time.Second), s.Door().Addr(),
+		door.Hello{Room: g.ID(), About: about(0, 1, control), Secret: secret}, once)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +203,8 @@ func TestConnectWithoutTheSecret(t *testing.T) {
 	a, b := s.Gate(comm, secret), s.Gate(comm, []byte("another secret"))
 	defer a.Close()
 	defer b.Close()
-	_, err := a.Connect(within(t, 20*time.Second), 0, 1, s.Door().Addr(), b.ID(), transport.NewWaiter(2, transport.Patience{}))
+	_, err := a.Connect(within(t, 20*time.Second), 0, 1, s.Door().Addr(), b.ID(),
+		transport.NewWaiter(2, transport.Patience{}))
 	var failed *lifecycle.PeerError
 	if !errors.As(err, &failed) || failed.Code != lifecycle.CodeAuth || failed.Rank != 1 {
 		t.Errorf("got %v", err)
@@ -264,7 +268,8 @@ func TestEndWithoutGoodbye(t *testing.T) {
 	exchange(t, conns, waiters)
 	conns[0].shut()
 	var lost *lifecycle.PeerError
-	if err := awaitLoss(t, waiters[1]); !errors.As(err, &lost) || lost.Code != lifecycle.CodeRankDead || lost.Rank != 0 {
+	if err := awaitLoss(t, waiters[1]); !errors.As(err, &lost) || lost.Code != lifecycle.CodeRankDead ||
+		lost.Rank != 0 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -314,7 +319,9 @@ func TestNoticeOvertakesData(t *testing.T) {
 
 func FuzzReadFrame(f *testing.F) {
 	bye := []byte{frameBye, 0, 0}
-	notice := transport.AppendNotice([]byte{frameNotice, 0, 0}, transport.Notice{Code: lifecycle.CodeMismatch, Detail: "count"})
+	notice := transport.AppendNotice([]byte{frameNotice, 0, 0}, transport.Notice{
+		Code: lifecycle.CodeMismatch, Detail: "count",
+	})
 	binary.LittleEndian.PutUint16(notice[1:], uint16(len(notice)-3))
 	f.Add(bye)
 	f.Add(notice)

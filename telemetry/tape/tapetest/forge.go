@@ -110,8 +110,10 @@ func (f *Forge) Comm(at int64, number uint32, info tape.CommInfo) {
 	if !info.Parent.IsZero() {
 		tail = append(tail, field(8, info.Parent)...)
 	}
-	f.putLife(3, at, []any{uint64(0)}, -1, 0, 0, number, slices.Concat(tail, field(9, info.Name), field(10, info.Engine),
-		field(11, int32(info.Rank), int32(info.Size), int32(info.Nodes)), field(13, cmp.Or(f.Roots[number], number))))
+	f.putLife(3, at, []any{uint64(0)}, -1, 0, 0, number,
+		slices.Concat(tail, field(9, info.Name), field(10, info.Engine),
+			field(11, int32(info.Rank), int32(info.Size), int32(info.Nodes)),
+			field(13, cmp.Or(f.Roots[number], number))))
 }
 
 // Life adds a moment of an act of communicator number.
@@ -126,8 +128,8 @@ func (f *Forge) Life(number uint32, r tape.LifeRecord) {
 	if !r.Child.IsZero() {
 		tail = append(tail, field(5, r.Child)...)
 	}
-	f.putLife(2, r.Time, []any{r.Act, r.Call, r.Stage, r.Phase, uint8(r.State), uint8(0), r.Code}, r.Peer, r.Seq, r.Start,
-		number, tail)
+	f.putLife(2, r.Time, []any{r.Act, r.Call, r.Stage, r.Phase, uint8(r.State), uint8(0), r.Code}, r.Peer, r.Seq,
+		r.Start, number, tail)
 }
 
 func (f *Forge) putLife(
@@ -143,8 +145,10 @@ func (f *Forge) putLife(
 // Op adds a moment of an operation of communicator number.
 func (f *Forge) Op(number uint32, r tape.OpRecord) {
 	sig := r.Signature
-	f.op = append(f.op, forged{1, lay(r.Time, r.Seq, sig.Call, sig.DataType, sig.Reduction, r.Algorithm, r.Phase, r.Stage,
-		r.Code, sig.Peer, r.Wait, sig.Bytes, r.Start, number, int32(number)-1)})
+	f.op = append(f.op, forged{
+		1, lay(r.Time, r.Seq, sig.Call, sig.DataType, sig.Reduction, r.Algorithm, r.Phase, r.Stage,
+			r.Code, sig.Peer, r.Wait, sig.Bytes, r.Start, number, int32(number)-1),
+	})
 }
 
 // Bytes is the file.

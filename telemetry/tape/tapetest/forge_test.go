@@ -19,7 +19,8 @@ func TestForgedTallies(t *testing.T) {
 	for i := range tapetest.MaxTallies {
 		forge.Tallies = append(forge.Tallies, tape.Tally{
 			Index: i, Name: "world", Engine: "host", Call: lifecycle.CallAllReduce, SizeClass: uint8(i), Bytes: 1 << 40,
-			Ordinary: 3, OrdinaryTime: time.Second, Time: time.Minute, Durations: [tape.DurationBuckets]uint64{1, 13: 4},
+			Ordinary: 3, OrdinaryTime: time.Second, Time: time.Minute,
+			Durations: [tape.DurationBuckets]uint64{1, 13: 4},
 			Bandwidth: 5e9, Bandwidths: [tape.BandwidthBuckets]uint64{2, 11: 6},
 		})
 	}
@@ -45,7 +46,8 @@ func TestForgedTallies(t *testing.T) {
 func TestForgedProcess(t *testing.T) {
 	forge := tapetest.Forge{
 		Host: "h", Job: "j", Rank: 2, JobSize: 4, SlowAfter: time.Second, StallAfter: time.Minute,
-		CreatedMono: 1, CreatedWall: 1, LatchMono: 5, LatchWall: 7, Terminated: 8, Seen: 9, Roots: map[uint32]uint32{2: 1},
+		CreatedMono: 1, CreatedWall: 1, LatchMono: 5, LatchWall: 7, Terminated: 8, Seen: 9,
+		Roots: map[uint32]uint32{2: 1},
 	}
 	forge.Slots = []tape.Slot{
 		{

@@ -149,7 +149,9 @@ func testRecords(t *testing.T, play player) {
 		}}
 	}
 	want := []tape.Event{
-		life(tape.LifeRecord{Act: tape.ActInit, Call: 1, Stage: tape.StageStart, State: 1, Peer: -1, Text: "beginning"}),
+		life(tape.LifeRecord{
+			Act: tape.ActInit, Call: 1, Stage: tape.StageStart, State: 1, Peer: -1, Text: "beginning",
+		}),
 		life(tape.LifeRecord{
 			Act: tape.ActSplit, Call: 5, Stage: tape.StageMisuse, Seq: 3, Phase: tape.PhaseConnect,
 			Code: lifecycle.CodeDestroyed, State: 2, Peer: 4,

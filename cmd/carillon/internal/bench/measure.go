@@ -82,7 +82,8 @@ func measure(ctx context.Context, comm *ccl.Comm, s Setup, bytes int) (Result, e
 	runtime.ReadMemStats(&after)
 	for i, v := range recv {
 		if v != float32(comm.Size()) {
-			return Result{}, fmt.Errorf("element %d of the sum over %d ranks is %v: the all-reduce is wrong", i, comm.Size(), v)
+			return Result{}, fmt.Errorf("element %d of the sum over %d ranks is %v: the all-reduce is wrong",
+				i, comm.Size(), v)
 		}
 	}
 	slowest, err := largest(ctx, comm, float64(median(took)))

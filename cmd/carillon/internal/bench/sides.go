@@ -122,7 +122,8 @@ func newOpenMPI(ctx context.Context, dir string) (m openMPI, why string) {
 func (m openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result, error) {
 	args := []string{
 		"--allow-run-as-root", "--oversubscribe", "-n", strconv.Itoa(ranks), string(m),
-		strconv.Itoa(size), strconv.FormatFloat(s.Budget.Seconds(), 'f', -1, 64), strconv.Itoa(s.Min), strconv.Itoa(s.Max),
+		strconv.Itoa(size), strconv.FormatFloat(s.Budget.Seconds(), 'f', -1, 64), strconv.Itoa(s.Min),
+		strconv.Itoa(s.Max),
 	}
 	text, err := output(ctx, "mpirun", args)
 	if err != nil {
@@ -134,8 +135,8 @@ func (m openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result,
 		return Result{}, fmt.Errorf("result of Open MPI: %w: %s", err, text)
 	}
 	return Result{
-		Side: "openmpi", Mode: "processes", Ranks: ranks, Bytes: size, Iters: iters, Latency: time.Duration(seconds * 1e9),
-		Allocs: -1,
+		Side: "openmpi", Mode: "processes", Ranks: ranks, Bytes: size, Iters: iters,
+		Latency: time.Duration(seconds * 1e9), Allocs: -1,
 	}, nil
 }
 
@@ -152,7 +153,8 @@ func output(ctx context.Context, name string, args []string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGINT {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok &&
+			exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGINT {
 			return "", context.Canceled // it was not in a group of its own yet
 		}
 		last := ""

@@ -124,8 +124,8 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
 	defer cancel()
 	resp, err := c.get(asked, to, "/api/v1/ras", nil)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil, fmt.Errorf("%s didn't answer within %v: its process may be stopped, or its host can't be reached", to.URL,
-			c.cfg.Timeout)
+		return nil, fmt.Errorf("%s didn't answer within %v: its process may be stopped, or its host can't be reached",
+			to.URL, c.cfg.Timeout)
 	}
 	if err != nil {
 		return nil, err
@@ -170,7 +170,9 @@ func (c *Client) Stream(ctx context.Context, to Target, after string, opened fun
 	defer cancel(nil)
 	silence := time.AfterFunc(c.cfg.Timeout, func() { cancel(fmt.Errorf("%s is silent", to.URL)) })
 	defer silence.Stop()
-	resp, err := c.get(ctx, to, health.EventsPath, http.Header{"Last-Event-Id": {after}, "Accept": {"text/event-stream"}})
+	resp, err := c.get(ctx, to, health.EventsPath, http.Header{
+		"Last-Event-Id": {after}, "Accept": {"text/event-stream"},
+	})
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
@@ -240,10 +242,12 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 		if req.Header.Get("Authorization") != "" {
 			what = "wants another token"
 		}
-		return nil, fmt.Errorf("%s %s (--token-file, CARILLON_HEALTH_TOKEN) or a client certificate (--cert, --key): %s",
+		return nil, fmt.Errorf("%s %s (--token-file, CARILLON_HEALTH_TOKEN) or a client certificate "+
+			"(--cert, --key): %s",
 			to.URL, what, said)
 	case http.StatusNotFound:
-		return nil, fmt.Errorf("%s has no %s: it is no Carillon process, or RAS is off there (CARILLON_RAS)", to.URL, path)
+		return nil, fmt.Errorf("%s has no %s: it is no Carillon process, or RAS is off there (CARILLON_RAS)",
+			to.URL, path)
 	default:
 		return nil, fmt.Errorf("%s answered %s: %s", to.URL, term.Shown(resp.Status), said)
 	}

@@ -76,8 +76,8 @@ func Folder(job string) (string, error) {
 }
 
 // Folders are where the tapes of a job are, by what every command takes for JOB: its name, which is that of its folders
-// among tape.Dirs; otherwise a folder of tapes, or of jobs of which the last is meant. Empty are those in which tapes go
-// unless somebody names one: the first may have had no room. There is at least one. The error is a *NotFoundError.
+// among tape.Dirs; otherwise a folder of tapes, or of jobs of which the last is meant. Empty are those in which tapes
+// go unless somebody names one: the first may have had no room. There is at least one. The error is a *NotFoundError.
 func Folders(job string) (all []string, err error) {
 	dirs := tape.Dirs("")
 	switch {
@@ -101,7 +101,9 @@ func Folders(job string) (all []string, err error) {
 	case isFolder(job):
 		return []string{job}, nil
 	case strings.Contains(job, "://"):
-		return nil, &NotFoundError{fmt.Sprintf("%s is a URL, not a job or a folder; status and watch take it with --url", term.Shown(job))}
+		return nil, &NotFoundError{
+			fmt.Sprintf("%s is a URL, not a job or a folder; status and watch take it with --url", term.Shown(job)),
+		}
 	case !name:
 		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", term.Shown(job))}
 	}
@@ -143,8 +145,10 @@ func Find(what string) (*Job, error) {
 	if last != nil {
 		return last, nil
 	}
-	return nil, &NotFoundError{fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says "+
-		"where else to look)", term.Shown(dirs[0]))}
+	return nil, &NotFoundError{
+		fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says "+
+			"where else to look)", term.Shown(dirs[0])),
+	}
 }
 
 func running(j *Job) error {

@@ -42,13 +42,15 @@ func TestFind(t *testing.T) {
 		"": "newer", "older": "older", dir: "newer", filepath.Dir(older.Path()): "older", filepath.Dir(newer.Path()) +
 			"/": "newer",
 	} {
-		if job, err := Find(what); err != nil || job.Name != want || !job.Running() || job.Processes[0].PID != os.Getpid() {
+		if job, err := Find(what); err != nil || job.Name != want || !job.Running() ||
+			job.Processes[0].PID != os.Getpid() {
 			t.Errorf("%q finds %+v, %v; want %s", what, job, err, want)
 		}
 	}
 	for what, want := range map[string]string{
-		"ended":       "has ended: its processes ended in order; carillon postmortem",
-		"none\x1b":    "there is no job none\\u001b in " + dir + ", and no folder of that name here; the last jobs are ended, newer, older",
+		"ended": "has ended: its processes ended in order; carillon postmortem",
+		"none\x1b": "there is no job none\\u001b in " + dir +
+			", and no folder of that name here; the last jobs are ended, newer, older",
 		"/no/such":    "there is no folder /no/such",
 		"http://h:1/": "http://h:1/ is a URL, not a job or a folder; status and watch take it with --url",
 		t.TempDir():   "no job runs whose tapes are in",

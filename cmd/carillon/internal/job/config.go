@@ -30,8 +30,8 @@ type Config struct {
 	// port that was free.
 	MasterAddr string
 	MasterPort int
-	// Rendezvous says that the ranks meet elsewhere, by a variable in Env: then MasterAddr and MasterPort may be empty with
-	// several hosts, too, and are told to nobody.
+	// Rendezvous says that the ranks meet elsewhere, by a variable in Env: then MasterAddr and MasterPort may be empty
+	// with several hosts, too, and are told to nobody.
 	Rendezvous string
 
 	// Name names the job, in its tapes' folder among others. Empty derives one from the program's name.
@@ -111,8 +111,8 @@ func (c *Config) Validate() error {
 		return wrong("--job", c.Name,
 			"up to 63 letters, digits, dots, dashes and underscores, not starting with a dot or dash")
 	case c.Secret != "" && len(c.Secret) < minSecret:
-		return wrong("CARILLON_JOB_SECRET", "…", fmt.Sprintf("a text of at least %d bytes (openssl rand -hex 32 makes one)",
-			minSecret))
+		return wrong("CARILLON_JOB_SECRET", "…",
+			fmt.Sprintf("a text of at least %d bytes (openssl rand -hex 32 makes one)", minSecret))
 	case c.Linger < 0:
 		return wrong("--linger", c.Linger, "0 or more")
 	case c.MinRanks < 0 || c.MinRanks > c.Ranks:
@@ -132,7 +132,8 @@ func (c *Config) Validate() error {
 	case c.MasterPort == 0 && c.Rendezvous == "":
 		return wrong("--master-port", "", "a port that is free on that machine, the same on all machines")
 	case c.Secret == "":
-		return wrong("CARILLON_JOB_SECRET", "", "a random text, the same on all machines (openssl rand -hex 32 makes one)")
+		return wrong("CARILLON_JOB_SECRET", "",
+			"a random text, the same on all machines (openssl rand -hex 32 makes one)")
 	}
 	return nil
 }

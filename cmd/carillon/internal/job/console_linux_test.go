@@ -18,13 +18,15 @@ func TestConsoleKeepsLinesApart(t *testing.T) {
 		pieces []piece
 		want   string
 	}{
-		"whole lines":            {[]piece{{0, "a\nb\n"}, {10, "c\n"}}, "[0]  a\n[0]  b\n[10] c\n"},
-		"an empty line":          {[]piece{{0, "\n\n"}}, "[0]  \n[0]  \n"},
-		"continued":              {[]piece{{0, "a"}, {0, "b\n"}, {0, "c\n"}}, "[0]  ab\n[0]  c\n"},
-		"interrupted":            {[]piece{{0, "a"}, {1, "x\n"}, {0, "b\n"}}, "[0]  a\n[1]  x\n[0]  b\n"},
-		"two unfinished":         {[]piece{{0, "a"}, {1, "x"}, {0, "b\n"}}, "[0]  a\n[1]  x\n[0]  b\n"},
-		"interrupted by remarks": {[]piece{{0, "a"}, {own, "carillon: x\n"}, {0, "b\n"}}, "[0]  a\ncarillon: x\n[0]  b\n"},
-		"carriage returns":       {[]piece{{0, "10%\r20%\r\n30%\r"}}, "[0]  10%\n[0]  20%\n[0]  30%\n"},
+		"whole lines":    {[]piece{{0, "a\nb\n"}, {10, "c\n"}}, "[0]  a\n[0]  b\n[10] c\n"},
+		"an empty line":  {[]piece{{0, "\n\n"}}, "[0]  \n[0]  \n"},
+		"continued":      {[]piece{{0, "a"}, {0, "b\n"}, {0, "c\n"}}, "[0]  ab\n[0]  c\n"},
+		"interrupted":    {[]piece{{0, "a"}, {1, "x\n"}, {0, "b\n"}}, "[0]  a\n[1]  x\n[0]  b\n"},
+		"two unfinished": {[]piece{{0, "a"}, {1, "x"}, {0, "b\n"}}, "[0]  a\n[1]  x\n[0]  b\n"},
+		"interrupted by remarks": {
+			[]piece{{0, "a"}, {own, "carillon: x\n"}, {0, "b\n"}}, "[0]  a\ncarillon: x\n[0]  b\n",
+		},
+		"carriage returns": {[]piece{{0, "10%\r20%\r\n30%\r"}}, "[0]  10%\n[0]  20%\n[0]  30%\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -78,7 +80,8 @@ func TestOutputShowsEverything(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			o := newOutput(0, newConsole(&out, 0, 1, false, func(err error) { t.Error(err) }), nil)
-			if _, err := io.CopyBuffer(o, struct{ io.Reader }{strings.NewReader(text)}, make([]byte, 4095)); err != nil {
+			if _, err := io.CopyBuffer(o, struct{ io.Reader }{strings.NewReader(text)},
+				make([]byte, 4095)); err != nil {
 				t.Fatal(err)
 			}
 			o.finish()

@@ -62,7 +62,7 @@ type Result struct {
 	// Took is the time from the start of the first rank to the end of the last.
 	Took time.Duration
 
-	// OutputLost is the error that kept the launcher from showing the ranks' output, if any did. The job was ended then.
+	// OutputLost is the error that kept the launcher from showing the ranks' output, if any. It ended the job.
 	OutputLost error
 }
 

@@ -28,7 +28,10 @@ func TestResultTellsWhoFailedAndHow(t *testing.T) {
 	}{
 		{outcomes: []Outcome{ok}, first: -1, code: 0, text: "rank 0 ended well after 5s"},
 		{outcomes: []Outcome{ok, ok, ok, ok}, first: -1, code: 0, text: "ranks 0 to 3 ended well after 5s"},
-		{outcomes: []Outcome{ok, ok}, first: -1, lost: unix.EPIPE, code: 141, text: "ranks 0 and 1 ended well after 5s"},
+		{
+			outcomes: []Outcome{ok, ok}, first: -1, lost: unix.EPIPE, code: 141,
+			text: "ranks 0 and 1 ended well after 5s",
+		},
 		{
 			outcomes: []Outcome{ended}, first: 0, lost: unix.EPIPE, code: 141,
 			text: "rank 0 (pid 0) was ended by the launcher's SIGTERM after 0s",

@@ -187,7 +187,8 @@ func TestSignalsGoOn(t *testing.T) {
 	}
 	j.signals <- syscall.SIGINT
 	r := j.end()
-	if r.ExitCode() != 3 || !strings.HasPrefix(r.String(), "ranks 0 and 1 exited with 3 on the launcher's SIGINT after ") {
+	if r.ExitCode() != 3 ||
+		!strings.HasPrefix(r.String(), "ranks 0 and 1 exited with 3 on the launcher's SIGINT after ") {
 		t.Errorf("exit code %d: %s", r.ExitCode(), r)
 	}
 }
@@ -359,7 +360,8 @@ func TestVerboseNamesEveryRank(t *testing.T) {
 	r := j.end()
 	a, b := r.Outcomes[0].PID, r.Outcomes[1].PID
 	for _, want := range []string{
-		"carillon: job j: ranks 0 and 1 on 2 simulated nodes up in ", fmt.Sprintf("(pid %d and %d), meeting at 127.0.0.1:1\n",
+		"carillon: job j: ranks 0 and 1 on 2 simulated nodes up in ",
+		fmt.Sprintf("(pid %d and %d), meeting at 127.0.0.1:1\n",
 			a, b),
 		fmt.Sprintf("carillon: rank 1: pid %d, node 1, local rank 0 of 1\n", b),
 		"carillon: ranks 0 and 1 ended well after ",

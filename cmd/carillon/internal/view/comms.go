@@ -16,7 +16,7 @@ type Comm struct {
 	Name  string           `json:"name"`
 	Size  int              `json:"size"`
 	Known []int            `json:"known"` // its ranks that tell of it
-	// JobRanks are the same ones as ranks of the job, if they aren't the same numbers there: of a split or shrunk world.
+	// JobRanks are the same ranks, numbered as in the job, where those numbers differ: in a split or shrunk world.
 	JobRanks []int `json:"job_ranks,omitempty"`
 	// Stale are those of Known that can't be asked any more, and StaleAge how old the oldest is of what they told.
 	Stale    []int   `json:"stale,omitempty"`

@@ -99,8 +99,8 @@ func (r *Report) JSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// encoding/json escapes what is below a blank. The rest of what a terminal obeys stands in strings alone, too, so that
-	// its escapes mean the same.
+	// encoding/json escapes what is below a blank. Other characters that a terminal obeys are only in strings, too, so
+	// that to escape them there changes no meaning.
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
 		lines[i] = term.Shown(line)

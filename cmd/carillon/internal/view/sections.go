@@ -76,7 +76,8 @@ func (r *Report) verdictSection(lim limits) section {
 		severity := health.SeverityOf(&v.Verdict)
 		s.rows = append(s.rows, line{}.say(plain, "  ").
 			say(looks[severity], "%s %s", strings.ToUpper(severity.String()), v.Reason).
-			say(plain, " (%s), since %s, %s", v.Confidence, v.Since.Local().Format(timeOfDay), ageText(r.Time.Sub(v.Since))))
+			say(plain, " (%s), since %s, %s",
+				v.Confidence, v.Since.Local().Format(timeOfDay), ageText(r.Time.Sub(v.Since))))
 		s.rows = append(s.rows, wrap(bold, "    ", v.Text.String(), lim.width, lim.text)...)
 		for n, e := range v.Evidence {
 			if lim.evidence > 0 && n == lim.evidence {

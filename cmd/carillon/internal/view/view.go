@@ -292,8 +292,8 @@ func together(all []told) []Condition {
 		list[i].StaleAge = min(list[i].StaleAge, t.stale)
 	}
 	slices.SortStableFunc(list, func(a, b Condition) int {
-		return cmp.Or(last(a.Silent())-last(b.Silent()), cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code),
-			cmp.Compare(a.Subject, b.Subject))
+		return cmp.Or(last(a.Silent())-last(b.Silent()), cmp.Compare(b.Severity, a.Severity),
+			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject))
 	})
 	return list
 }

@@ -81,7 +81,8 @@ func hugeJob(t *testing.T) (*View, time.Time) {
 			Advice: "look at its fans", Since: s.Time,
 		},
 		health.Condition{
-			Code: "gpu_lost", Subject: "GPU 4", Severity: bus.Critical, Text: "silent", Since: s.Time, Cause: "gpu_throttled",
+			Code: "gpu_lost", Subject: "GPU 4", Severity: bus.Critical, Text: "silent", Since: s.Time,
+			Cause: "gpu_throttled",
 		})
 	v := &View{}
 	v.Merge(s.Time, s)
@@ -91,8 +92,14 @@ func hugeJob(t *testing.T) (*View, time.Time) {
 func someEvents(at time.Time) []*bus.Event {
 	return []*bus.Event{
 		{Type: semconv.EventRankJoined, Time: at, Subject: "rank 3 (vm-24211)", Text: "rank 3 (vm-24211) joined"},
-		{Type: semconv.EventVerdictOpened, Stage: bus.Opened, Severity: bus.Critical, Time: at.Add(time.Second), Subject: "rank 2", Reason: "not_entered", Text: "rank 2 has not entered all_reduce 2"},
-		{Type: semconv.EventRankDead, Severity: bus.Warning, Time: at.Add(2 * time.Second), Subject: "rank 1", Text: "\x1b[2J\x1b[31mFAKE\nLINE\u202e"},
+		{
+			Type: semconv.EventVerdictOpened, Stage: bus.Opened, Severity: bus.Critical, Time: at.Add(time.Second),
+			Subject: "rank 2", Reason: "not_entered", Text: "rank 2 has not entered all_reduce 2",
+		},
+		{
+			Type: semconv.EventRankDead, Severity: bus.Warning, Time: at.Add(2 * time.Second), Subject: "rank 1",
+			Text: "\x1b[2J\x1b[31mFAKE\nLINE\u202e",
+		},
 	}
 }
 
@@ -118,12 +125,18 @@ func TestScreens(t *testing.T) {
 // TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens, and one that was given up not like
 // one that healed.
 func TestOverIsNoAlarm(t *testing.T) {
-	for want, unresolved := range map[string]bool{"over     verdict.withdrawn rank 2": false, "given up verdict.withdrawn rank 2": true} {
+	for want, unresolved := range map[string]bool{
+		"over     verdict.withdrawn rank 2": false, "given up verdict.withdrawn rank 2": true,
+	} {
 		f := Frame{Report: &Report{Status: statusOK}, Columns: 80, Rows: 12, Colored: true, Events: []*bus.Event{
-			{Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Unresolved: unresolved, Severity: bus.Critical, Subject: "rank 2"},
+			{
+				Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Unresolved: unresolved, Severity: bus.Critical,
+				Subject: "rank 2",
+			},
 		}}
 		screen := strings.Join(f.Lines(), "\n")
-		if !strings.Contains(screen, want) || strings.Contains(screen, escapes[red]) || strings.Contains(screen, escapes[yellow]) != unresolved {
+		if !strings.Contains(screen, want) || strings.Contains(screen, escapes[red]) ||
+			strings.Contains(screen, escapes[yellow]) != unresolved {
 			t.Errorf("unresolved %v: %q, want %q", unresolved, screen, want)
 		}
 	}
@@ -154,7 +167,8 @@ func TestTexts(t *testing.T) {
 	recorded(t, "hang-status.txt", v.Report(now).Text(80, false))
 	v, now = hugeJob(t)
 	recorded(t, "huge-status.txt", v.Report(now).Text(0, true))
-	recorded(t, "nothing.txt", strings.Join((&Frame{Note: "waiting for a process that answers", Columns: 60, Rows: 6}).Lines(), "\n"))
+	recorded(t, "nothing.txt",
+		strings.Join((&Frame{Note: "waiting for a process that answers", Columns: 60, Rows: 6}).Lines(), "\n"))
 }
 
 // TestHostileTexts: nothing of what a process says is obeyed, whatever field it says it in.
@@ -162,7 +176,8 @@ func TestHostileTexts(t *testing.T) {
 	const evil = "\x1b]0;pwned\x07\x9b31m\u009b2J\u202eevil\r\n\x00"
 	s := snapshot(t, "hang.json")
 	s.Job = evil
-	s.Ranks[1].State, s.Ranks[2].Text, s.Ranks[2].State, s.Ranks[2].Member, s.Ranks[2].Host = evil, evil, "dead", evil, evil
+	s.Ranks[1].State, s.Ranks[2].Text, s.Ranks[2].State, s.Ranks[2].Member = evil, evil, "dead", evil
+	s.Ranks[2].Host = evil
 	s.Verdicts[0].Text, s.Verdicts[0].Evidence = verdict.Sentence(evil), []verdict.Text{verdict.Sentence(evil), {}}
 	s.Comms[0].Name, s.Comms[0].State, s.Comms[0].InFlight.Call = evil, evil, evil
 	s.Conditions = []health.Condition{
@@ -172,15 +187,21 @@ func TestHostileTexts(t *testing.T) {
 	v.Merge(s.Time, s)
 	r := v.Report(s.Time)
 	r.Problems = []string{evil}
-	frame := Frame{Report: r, Events: []*bus.Event{{Type: evil, Subject: evil, Text: evil, Reason: evil}}, Note: evil, Columns: 100, Rows: 60}
+	frame := Frame{
+		Report: r, Events: []*bus.Event{{Type: evil, Subject: evil, Text: evil, Reason: evil}}, Note: evil,
+		Columns: 100, Rows: 60,
+	}
 	object, err := r.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, text := range map[string]string{
-		"text": r.Text(80, false), "screen": strings.Join(frame.Lines(), "\n"), "summary": r.Summary(), "JSON": string(object),
+		"text": r.Text(80, false), "screen": strings.Join(frame.Lines(), "\n"), "summary": r.Summary(),
+		"JSON": string(object),
 	} {
-		if strings.ContainsFunc(text, func(c rune) bool { return c != '\n' && (c < ' ' || c >= 0x7f && c < 0xa0 || c == 0x202e) }) {
+		if strings.ContainsFunc(text, func(c rune) bool {
+			return c != '\n' && (c < ' ' || c >= 0x7f && c < 0xa0 || c == 0x202e)
+		}) {
 			t.Errorf("the %s has control characters: %q", what, text)
 		}
 		if !strings.Contains(text, "evil") {
@@ -202,13 +223,15 @@ func TestUnwatched(t *testing.T) {
 	r := v.Report(s.Time)
 	text := r.Text(0, false)
 	for _, want := range []string{
-		": not known, since RAS is off (CARILLON_RAS)\n", "VERDICTS  nobody looks for what holds the job up: RAS is off (CARILLON_RAS)\n",
+		": not known, since RAS is off (CARILLON_RAS)\n",
+		"VERDICTS  nobody looks for what holds the job up: RAS is off (CARILLON_RAS)\n",
 	} {
 		if !strings.Contains(text, want) || strings.Contains(text, "healthy") {
 			t.Errorf("want %q and nothing healthy:\n%s", want, text)
 		}
 	}
-	if object, err := r.JSON(); err != nil || !strings.Contains(string(object), `"unwatched": "RAS is off (CARILLON_RAS)"`) {
+	if object, err := r.JSON(); err != nil ||
+		!strings.Contains(string(object), `"unwatched": "RAS is off (CARILLON_RAS)"`) {
 		t.Errorf("%s, %v", object, err)
 	}
 	other := *s
@@ -350,7 +373,8 @@ func TestStale(t *testing.T) {
 		}
 		text := r.Text(0, false)
 		for _, says := range []string{
-			"  stale       rank 3 (" + tc.why + ") told 40s ago\n", "2 of them seen from here, of rank 3 as it was 40s ago\n",
+			"  stale       rank 3 (" + tc.why + ") told 40s ago\n",
+			"2 of them seen from here, of rank 3 as it was 40s ago\n",
 			"WARNING gpu_throttled (GPU 3) on rank 3, since 08:18:47, as it was 40s ago\n", ", as of 40s ago\n",
 		} {
 			if !strings.Contains(text, says) {
@@ -416,8 +440,8 @@ func TestEventLine(t *testing.T) {
 		},
 		{
 			bus.Event{
-				Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Severity: bus.Critical, Text: "rank 3 had not entered",
-				Repeats: 2, Suppressed: 12,
+				Type: semconv.EventVerdictWithdrawn, Stage: bus.Closed, Severity: bus.Critical,
+				Text: "rank 3 had not entered", Repeats: 2, Suppressed: 12,
 			},
 			"06:12:03 over     verdict.withdrawn: rank 3 had not entered (2 more like it, 12 symptoms were held back)",
 		},

@@ -6,6 +6,6 @@
 //	        │
 //	      Watcher ── a screen, or a line for each event
 //
-// It asks little, in its own name, so that it is never refused, and holds nobody up; nor does a process out of reach hold it up. What a
-// process told before it could not be asked any more stays, with its age.
+// It asks little, and under a name of its own, so that it is never refused and delays nobody; a process that is out of
+// reach doesn't delay it. What a process told before it could not be asked any more stays, with its age.
 package watch

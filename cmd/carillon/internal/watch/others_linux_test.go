@@ -119,6 +119,7 @@ func TestWatchAsksOthers(t *testing.T) {
 	w.look()
 	_, asked := w.poller.asked[other]
 	if w.last[other] != nil || asked || len(w.away) != 0 {
-		t.Errorf("of one that has left is remembered: told %v, asked %v; away are %v", w.last[other] != nil, asked, w.away)
+		t.Errorf("of one that has left is remembered: told %v, asked %v; away are %v",
+			w.last[other] != nil, asked, w.away)
 	}
 }

@@ -79,7 +79,8 @@ func TestScreen(t *testing.T) {
 		s.State(report, "") // nothing is new, and nothing is written
 		resize(t, program, 60, 7)
 		s.State(report, "")
-		if frame := read(t, user, "q ends"); !strings.HasPrefix(frame, beginFrame) || strings.Count(frame, "\r\n") != 6 {
+		if frame := read(t, user, "q ends"); !strings.HasPrefix(frame, beginFrame) ||
+			strings.Count(frame, "\r\n") != 6 {
 			t.Errorf("the second frame is %q, want one of 7 rows", frame)
 		}
 		if _, err := user.WriteString("x" + key); err != nil {

@@ -47,7 +47,7 @@ type Display interface {
 	// State shows the job, as often as it is looked at; nil if nothing is known yet. note says what is wrong with the
 	// watching.
 	State(r *view.Report, note string)
-	// Redraw has a value when State is to be called again at once; Quit when the user has seen enough. Either may be nil.
+	// Redraw has a value when State is to be called again at once; Quit when the user wants to leave. Each may be nil.
 	Redraw() <-chan struct{}
 	Quit() <-chan struct{}
 }
@@ -166,11 +166,15 @@ func (w *Watcher) look() (End, bool) {
 				return End{}, false
 			}
 		}
-		return End{Job: true, Text: "nobody answers any more: the job has ended, or can't be reached. " + w.problem}, true
+		return End{
+			Job: true, Text: "nobody answers any more: the job has ended, or can't be reached. " + w.problem,
+		}, true
 	}
 	job, err := find.Read(w.job.Dir)
 	if err != nil {
-		return End{Job: true, Text: fmt.Sprintf("job %s has ended, and its tapes are gone", term.Shown(w.job.Name))}, true
+		return End{
+			Job: true, Text: fmt.Sprintf("job %s has ended, and its tapes are gone", term.Shown(w.job.Name)),
+		}, true
 	}
 	if w.job = job; !w.job.Running() {
 		return End{Job: true, Text: w.job.Ended()}, true

@@ -80,7 +80,9 @@ func newRank(t *testing.T, number int) *rank {
 // tell publishes an event of a verdict.
 func (r *rank) tell(id string, stage bus.Stage) {
 	r.t.Helper()
-	kind := map[bus.Stage]string{bus.Opened: semconv.EventVerdictOpened, bus.Closed: semconv.EventVerdictWithdrawn}[stage]
+	kind := map[bus.Stage]string{
+		bus.Opened: semconv.EventVerdictOpened, bus.Closed: semconv.EventVerdictWithdrawn,
+	}[stage]
 	if err := r.bus.Publish(bus.Event{
 		Type: kind, Stage: stage, Severity: bus.Critical, Key: "verdict/" + id, Subject: "rank 1", Text: "verdict " +
 			id, Data: map[string]any{"id": id, "text": id},

@@ -50,7 +50,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // stay follows a redirect only to the same host, the same way, with the same method. Credentials go nowhere else.
 func stay(req *http.Request, via []*http.Request) error {
 	first := via[0]
-	if len(via) > 3 || req.Method != first.Method || req.URL.Host != first.URL.Host || req.URL.Scheme != first.URL.Scheme {
+	if len(via) > 3 || req.Method != first.Method || req.URL.Host != first.URL.Host ||
+		req.URL.Scheme != first.URL.Scheme {
 		return http.ErrUseLastResponse
 	}
 	return nil
@@ -99,7 +100,8 @@ func (c *Client) Post(ctx context.Context, header http.Header, body []byte) erro
 		return nil
 	}
 	return &StatusError{
-		Host: c.url.Host, Status: answer.StatusCode, RetryAfter: RetryAfter(answer.Header.Get("Retry-After"), time.Now()),
+		Host: c.url.Host, Status: answer.StatusCode,
+		RetryAfter: RetryAfter(answer.Header.Get("Retry-After"), time.Now()),
 	}
 }
 

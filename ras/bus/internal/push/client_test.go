@@ -25,8 +25,8 @@ func TestRetryAfter(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	for in, ok := range map[string]bool{
-		"https://host/hidden": true, "http://host:1": true, "": false, "host:1/hidden": false, "ftp://host/hidden": false,
-		"https:///hidden": false, "https://ho st/hidden": false,
+		"https://host/hidden": true, "http://host:1": true, "": false, "host:1/hidden": false,
+		"ftp://host/hidden": false, "https:///hidden": false, "https://ho st/hidden": false,
 	} {
 		if _, err := push.New(in, nil); (err == nil) != ok || err != nil && strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%q: %v", in, err)

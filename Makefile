@@ -56,7 +56,8 @@ e2e: jaeger-built ## Run the tests that start real processes, and real component
 	cd tests && go test -race -count=1 -timeout 10m $$(go list ./... | grep -vE '/(soak|chaos)$$')
 	cd tests && go test -race -count=1 -timeout 5m ./soak # alone: it leaves the others no time to run
 
-# A module of its own has Jaeger's version and those of its libraries. The go command builds it once, which takes minutes, and keeps it.
+# A module of its own has Jaeger's version and those of its libraries. The go command builds it once, which takes
+# minutes, and keeps it.
 JAEGER := cd tests/jaeger/server && go tool
 
 .PHONY: jaeger-built
@@ -64,7 +65,7 @@ jaeger-built:
 	@$(JAEGER) -n all-in-one >/dev/null || { \
 	  echo 'make: Jaeger could not be built; its source comes from the Go module proxy (go env GOPROXY)' >&2; exit 1; }
 
-jaeger: jaeger-built ## Run a Jaeger to send spans to: OTLP on ports 4317 and 4318, its HTTP API (no page) on 16686; in memory, on loopback.
+jaeger: jaeger-built ## Run a Jaeger to send spans to, on loopback: OTLP on ports 4317 and 4318, its API (no page) on 16686.
 	@$(JAEGER) all-in-one --memory.max-traces=10000 --query.http-server.host-port=127.0.0.1:16686 \
 	  --query.grpc-server.host-port=127.0.0.1:16685 --admin.http.host-port=127.0.0.1:14269 \
 	  --collector.http-server.host-port=127.0.0.1:14268 --collector.grpc-server.host-port=127.0.0.1:14250 \
@@ -83,7 +84,7 @@ $(BIN)/golangci-lint:
 	GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
 
 bench: SHELL := bash -o pipefail
-bench: build ## Run the benchmarks, those that BENCH= says for BENCHTIME= each, and compare all-reduce with Open MPI's where that is installed.
+bench: build ## Run the benchmarks of BENCH= for BENCHTIME= each, and compare all-reduce with Open MPI's, if installed.
 	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./... | awk ' \
 	  function value(unit,  i) { for (i = 4; i <= NF; i++) if ($$i == unit) return $$(i-1); return "" } \
 	  /^pkg:/ { pkg = substr($$2, length("$(MODULE)") + 2) } \
@@ -99,7 +100,7 @@ bench: build ## Run the benchmarks, those that BENCH= says for BENCHTIME= each, 
 sim: build ## Let faults happen to simulated jobs of 64 to 4,096 ranks; takes some minutes.
 	@$(BIN)/carillon sim
 
-corpus: build ## Score what is said of jobs in which things go wrong: TRIALS (100) simulated ones of each kind, and 80 real ones.
+corpus: build ## Score what is said of jobs that go wrong: TRIALS (100) simulated ones of each kind, and 80 real ones.
 	@$(BIN)/carillon corpus --trials $(TRIALS) --ranks 64
 	@$(BIN)/carillon corpus --processes 80 --ranks 8
 
@@ -114,7 +115,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s).
 # Seconds of STRESS, which is a number with s, m or h behind it.
 STRESS_SECONDS = $$(( $(shell echo '$(STRESS)' | sed 's/s$$//; s/m$$/*60/; s/h$$/*3600/') ))
 
-stress: ## Run the property and race tests of communicators for STRESS (10m), under the race detector, with new seeds each round.
+stress: ## Run the property and race tests of communicators for STRESS (10m), with new seeds each round.
 	@mkdir -p $(BIN)
 	@go test -race -c -o $(BIN)/ccl.stress ./runtime/ccl && go test -race -c -o $(BIN)/lifecycle.stress ./lifecycle
 	@began=$$(date +%s); end=$$((began + $(STRESS_SECONDS))); round=0; \

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
 	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -31,10 +32,10 @@ const (
 
 func newRun(stdout, stderr *os.File) *cobra.Command {
 	cfg := job.Config{
-		Env:    os.Environ(),
-		Stdout: stdout,
-		Stderr: stderr,
-		Secret: os.Getenv("CARILLON_JOB_SECRET"), Rendezvous: os.Getenv("CARILLON_RENDEZVOUS"),
+		Env:        os.Environ(),
+		Stdout:     stdout,
+		Stderr:     stderr,
+		Rendezvous: os.Getenv("CARILLON_RENDEZVOUS"),
 	}
 	var stdin bool
 	cmd := &cobra.Command{
@@ -43,8 +44,12 @@ func newRun(stdout, stderr *os.File) *cobra.Command {
 		Long: `Run starts a program several times, as the ranks of one job, and holds them together.
 
 Every rank gets torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT,
-and Carillon's own: CARILLON_JOB, CARILLON_JOB_SECRET, and with the flags for them CARILLON_TAPE_DIR and
+and Carillon's own: CARILLON_JOB, CARILLON_JOB_SECRET_FILE, and with the flags for them CARILLON_TAPE_DIR and
 CARILLON_HOSTID. Each line of output is shown with the rank that wrote it.
+
+The ranks know each other by a secret: that of CARILLON_JOB_SECRET or CARILLON_JOB_SECRET_FILE, else a random one. It is
+in no rank's environment. CARILLON_JOB_SECRET_FILE names a file with it, in memory if there is a /dev/shm, which the
+job's user alone can read, and which is removed when the job has ended.
 
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go on to all ranks. After SIGINT or SIGTERM they have --grace
 to end; a second one kills them.
@@ -72,7 +77,7 @@ memory, it keeps those of the last 20 jobs; CARILLON_TAPE_KEEP says another numb
 --tape-dir and CARILLON_TAPE_DIR too. Tapes of processes that live are never removed.
 
 On several machines, start it once on each, with the same --nnodes, --master-addr, --master-port and
-CARILLON_JOB_SECRET, and with a --node-rank of its own. Where CARILLON_RENDEZVOUS names an etcd at which the ranks
+secret, and with a --node-rank of its own. Where CARILLON_RENDEZVOUS names an etcd at which the ranks
 meet (etcd://host:2379), --master-addr and --master-port aren't needed.`,
 		Example: `  # four ranks on this machine
   carillon run -n 4 -- ./train --epochs 10
@@ -103,6 +108,11 @@ meet (etcd://host:2379), --master-addr and --master-port aren't needed.`,
 					})
 				}
 			}
+			secret, err := launch.Secret(os.Getenv)
+			if err != nil {
+				return fmt.Errorf("run: %w (see carillon run --help)", err)
+			}
+			cfg.Secret = string(secret)
 			if stdin {
 				cfg.Stdin = os.Stdin
 			}

@@ -90,6 +90,9 @@ func TestNoPlaceForTapes(t *testing.T) {
 			}
 		})
 	}
+	// The secret's file has no place either.
+	check(t, inContainer(t, nowhere, job), 0,
+		"carillon: the job's secret is in the environment of its ranks, as no file can be made for it: ")
 	t.Run("required", func(t *testing.T) {
 		j := inContainer(t, `mount -t tmpfs -o ro none /dev/shm`, job, "CARILLON_TAPE=required")
 		check(t, j, 1, "read-only file system", "CARILLON_TAPE=on does with less, or without")

@@ -70,4 +70,7 @@
 // name and port. That keeps jobs apart which meet by mistake, and scanners out. It does not keep out someone who knows
 // the job's name and reaches its port; on a network that you don't trust, set a secret. CARILLON_WIRE=encrypt, which
 // protects what ranks send each other with keys that follow from it, insists on one.
+//
+// An environment goes to all that a process starts, and into many a report of a crash. CARILLON_JOB_SECRET_FILE keeps
+// the secret out of it; carillon run hands it to its ranks in such a file, whichever way it got it.
 package launch

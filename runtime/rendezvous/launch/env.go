@@ -53,6 +53,14 @@ func FromEnv(getenv func(string) string) (World, error) {
 	return w, nil
 }
 
+// Secret reads the secret of the job alone, as FromEnv does, for a program that starts ranks; it is nil if there is none.
+func Secret(getenv func(string) string) ([]byte, error) {
+	e := &environment{getenv: getenv}
+	var w World
+	e.secret(&w)
+	return w.Secret, errors.Join(e.problems...)
+}
+
 // environment collects the problems of the variables that are read from it.
 type environment struct {
 	getenv   func(string) string

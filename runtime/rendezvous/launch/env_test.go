@@ -488,6 +488,9 @@ func TestSecretFromFile(t *testing.T) {
 	if diff := cmp.Diff(byValue, byFile); diff != "" {
 		t.Errorf("by value and by file differ:\n%s", diff)
 	}
+	if alone, err := Secret(env("CARILLON_JOB_SECRET_FILE=" + path)); err != nil || string(alone) != secret {
+		t.Errorf("the secret alone is %q, %v", alone, err)
+	}
 	if _, err := FromEnv(env(base + "\nCARILLON_JOB_SECRET_FILE=" + path + ".gone")); err == nil ||
 		!strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a file that is not there: %v", err)

@@ -30,7 +30,7 @@ type World struct {
 	// Job is the job's name, and its tapes' folder; empty if the launcher does not call it anything.
 	Job string `env:"CARILLON_JOB"`
 	// Secret is what the job's ranks share and nobody else knows, at least 16 bytes, or a file with it; empty if there
-	// is no such thing. `carillon run` makes one.
+	// is no such thing. `carillon run` makes one, and hands it over in a file.
 	Secret []byte `env:"CARILLON_JOB_SECRET" file:"CARILLON_JOB_SECRET_FILE"`
 
 	Launcher string // one of the launchers' names, such as Torchrun, or None

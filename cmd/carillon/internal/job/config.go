@@ -38,7 +38,7 @@ type Config struct {
 	Name string
 
 	// Secret authenticates the job's ranks to each other. Empty makes a random one, which only works with one host. It
-	// travels in the environment, never on a command line.
+	// travels in a file that the job's user alone can read, never on a command line.
 	Secret string
 
 	TapeDir     string // where the ranks put their tapes, made if need be; empty: as Env says
@@ -62,9 +62,10 @@ type Config struct {
 	// Signals brings what the launcher was told. nil brings nothing.
 	Signals <-chan os.Signal
 
-	healthPorts []int // by TargetsFile
-	reserved    []int // sockets, bound to ports
-	restarts    int   // so far
+	healthPorts []int  // by TargetsFile
+	reserved    []int  // sockets, bound to ports
+	restarts    int    // so far
+	secretFile  string // while ranks run; empty: the environment has the secret
 }
 
 // ConfigError says which field can't be used, and what would be allowed. Field is the name of the command's flag.
@@ -78,8 +79,6 @@ func (e *ConfigError) Error() string {
 	}
 	return fmt.Sprintf("%s is %q, allowed is %s", e.Field, e.Value, e.Allowed)
 }
-
-const minSecret = 16
 
 // maxRanks bounds what a slip of the finger can start.
 const maxRanks = 4096
@@ -110,9 +109,6 @@ func (c *Config) Validate() error {
 	case c.Name != "" && !nameRule.MatchString(c.Name):
 		return wrong("--job", c.Name,
 			"up to 63 letters, digits, dots, dashes and underscores, not starting with a dot or dash")
-	case c.Secret != "" && len(c.Secret) < minSecret:
-		return wrong("CARILLON_JOB_SECRET", "…",
-			fmt.Sprintf("a text of at least %d bytes (openssl rand -hex 32 makes one)", minSecret))
 	case c.Linger < 0:
 		return wrong("--linger", c.Linger, "0 or more")
 	case c.MinRanks < 0 || c.MinRanks > c.Ranks:
@@ -132,8 +128,8 @@ func (c *Config) Validate() error {
 	case c.MasterPort == 0 && c.Rendezvous == "":
 		return wrong("--master-port", "", "a port that is free on that machine, the same on all machines")
 	case c.Secret == "":
-		return wrong("CARILLON_JOB_SECRET", "",
-			"a random text, the same on all machines (openssl rand -hex 32 makes one)")
+		return wrong("the job's secret", "", "a random text in CARILLON_JOB_SECRET, or in the file that "+
+			"CARILLON_JOB_SECRET_FILE names, the same on all machines (openssl rand -hex 32 makes one)")
 	}
 	return nil
 }
@@ -160,7 +156,7 @@ func (c *Config) placeOf(i int) place {
 // others are variables of another job that this launcher itself may be part of, or of another launcher. A rank that saw
 // them would take them for its own.
 var others = regexp.MustCompile(
-	`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
+	`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
 
 func (c *Config) environment(i int, hostname string) []string {
 	p := c.placeOf(i)
@@ -175,7 +171,11 @@ func (c *Config) environment(i int, hostname string) []string {
 		set("MASTER_PORT", strconv.Itoa(c.MasterPort))
 	}
 	set("CARILLON_JOB", c.Name)
-	set("CARILLON_JOB_SECRET", c.Secret)
+	if c.secretFile != "" {
+		set("CARILLON_JOB_SECRET_FILE", c.secretFile)
+	} else {
+		set("CARILLON_JOB_SECRET", c.Secret)
+	}
 	if c.MaxRestarts > 0 {
 		set("TORCHELASTIC_RESTART_COUNT", strconv.Itoa(c.restarts))
 		set("TORCHELASTIC_MAX_RESTARTS", strconv.Itoa(c.MaxRestarts))

@@ -41,6 +41,21 @@ var programs = map[string]func() int{
 		}
 		return 0
 	},
+	// secret shows the file with the job's secret, and fails unless it was started again.
+	"secret": func() int {
+		path := os.Getenv("CARILLON_JOB_SECRET_FILE")
+		info, err := os.Stat(path)
+		if err != nil {
+			fmt.Println(err)
+			return 2
+		}
+		text, err := os.ReadFile(path)
+		fmt.Println(info.Mode(), string(text), path)
+		if err != nil || os.Getenv("TORCHELASTIC_RESTART_COUNT") == "0" {
+			return 1
+		}
+		return 0
+	},
 	// address says where its health endpoint is to be, and waits for its end.
 	"address": func() int {
 		fmt.Println(os.Getenv("CARILLON_HEALTH_ADDR"))

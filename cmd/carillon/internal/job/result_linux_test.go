@@ -104,7 +104,6 @@ func TestValidateNamesTheField(t *testing.T) {
 		{good, func(c *Config) { c.MasterPort = 65536 }, "--master-port"},
 		{good, func(c *Config) { c.MasterAddr = "tcp://x" }, "--master-addr"},
 		{good, func(c *Config) { c.Name = "../up" }, "--job"},
-		{good, func(c *Config) { c.Secret = "short" }, "CARILLON_JOB_SECRET"},
 		{good, func(c *Config) { c.Linger = -1 }, "--linger"},
 		{good, func(c *Config) { c.Grace = -1 }, "--grace"},
 		{good, func(c *Config) { c.MinRanks = -1 }, "--min-ranks"},
@@ -113,7 +112,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{hosts, func(c *Config) { c.Nodes = 2 }, "--simulate-nodes"},
 		{hosts, func(c *Config) { c.MasterAddr = "" }, "--master-addr"},
 		{hosts, func(c *Config) { c.MasterPort = 0 }, "--master-port"},
-		{hosts, func(c *Config) { c.Secret = "" }, "CARILLON_JOB_SECRET"},
+		{hosts, func(c *Config) { c.Secret = "" }, "the job's secret"},
 	} {
 		c.change(&c.from)
 		var wrong *ConfigError

@@ -26,6 +26,7 @@ func TestRanksGetTheirEnvironment(t *testing.T) {
 	// What another job left in the launcher's environment would mislead the ranks.
 	t.Setenv("CARILLON_RANK", "17")
 	t.Setenv("CARILLON_ADDRESS", "10.0.0.1:1")
+	t.Setenv("CARILLON_JOB_SECRET", secret)
 	tapes := filepath.Join(t.TempDir(), "tapes")
 	j := begin(t, "env", Config{Ranks: 5, Nodes: 2, Name: "my-job", Secret: secret, MasterPort: 4242, TapeDir: tapes})
 	if code := j.end().ExitCode(); code != 0 {
@@ -41,13 +42,15 @@ func TestRanksGetTheirEnvironment(t *testing.T) {
 			fmt.Sprint("RANK=", rank), "WORLD_SIZE=5",
 			fmt.Sprint("LOCAL_RANK=", p.local), fmt.Sprint("LOCAL_WORLD_SIZE=", p.size),
 			"MASTER_ADDR=127.0.0.1", "MASTER_PORT=4242",
-			"CARILLON_JOB=my-job", "CARILLON_JOB_SECRET=" + secret, "CARILLON_TAPE_DIR=" + tapes,
+			"CARILLON_JOB=my-job", "CARILLON_TAPE_DIR=" + tapes,
 			fmt.Sprintf("CARILLON_HOSTID=%s-node-%d", host, p.node),
 		} {
 			want = append(want, fmt.Sprintf("[%d] %s", rank, kv))
 		}
 	}
-	got := j.rest()
+	got := slices.DeleteFunc(j.rest(), func(line string) bool {
+		return strings.Contains(line, "CARILLON_JOB_SECRET_FILE=")
+	})
 	slices.Sort(got)
 	slices.Sort(want)
 	if d := cmp.Diff(want, got); d != "" {
@@ -55,6 +58,30 @@ func TestRanksGetTheirEnvironment(t *testing.T) {
 	}
 	if _, err := os.Stat(tapes); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSecretIsInAFile of the user's, for each time that the ranks are started, and nothing of it stays.
+func TestSecretIsInAFile(t *testing.T) {
+	j := begin(t, "secret", Config{Ranks: 2, Secret: secret, MaxRestarts: 1})
+	if code := j.end().ExitCode(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	paths := map[string]bool{}
+	for _, line := range j.rest() {
+		_, path, ok := strings.Cut(line, "-rw------- "+secret+" ")
+		if !ok || !filepath.IsAbs(path) {
+			t.Fatalf("a rank says %q", line)
+		}
+		paths[path] = true
+	}
+	if len(paths) != 2 {
+		t.Errorf("the ranks, started twice, had the files %v", paths)
+	}
+	for path := range paths {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 

@@ -75,6 +75,7 @@ func (s *supervisor) startAll(path, hostname string) error {
 			typed.Close()
 		}()
 	}
+	s.writeSecret()
 	s.began = time.Now()
 	for i := range s.cfg.Ranks {
 		if err := s.start(i, path, hostname, stdin); err != nil {
@@ -109,6 +110,7 @@ func (s *supervisor) loop(ctx context.Context) {
 		}
 	}
 	s.settle()
+	s.removeSecret()
 	s.timer.Stop()
 	s.typed.Close() // nil has nothing to close
 }

@@ -77,7 +77,8 @@ func TestJobIsTheLastOne(t *testing.T) {
 	}
 }
 
-// TestJobsAreCompleted: those that run for who looks on, all others, too, for who looks back.
+// TestJobsAreCompleted: the shell completes JOB. The commands that look at a running job, status and watch, are offered
+// those that run; comms and postmortem, which read tapes, all of them.
 func TestJobsAreCompleted(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(tape.DirVariable, dir)

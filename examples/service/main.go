@@ -1,6 +1,6 @@
-// Service is a small fx service with a log, a registry of metrics, traces, a mux and a description of itself, all its
-// own, which Carillon joins. It answers the mean of the numbers that are posted to it; its workers are the ranks of a
-// communicator, each with a part of them.
+// Command service is a small fx service with a log, a registry of metrics, traces, a mux and a description of itself,
+// all its own, which Carillon joins. It answers the mean of the numbers that are posted to it; its workers are the
+// ranks of a communicator, each with a part of them.
 //
 //	bin/service &
 //	curl -d '1 2 3 4' http://127.0.0.1:8080/mean

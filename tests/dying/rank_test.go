@@ -99,7 +99,7 @@ func (p *part) play(ctx context.Context) {
 			panic(err)
 		}
 	}
-	call, cancel := context.WithTimeout(ctx, arrival) // it ends for who never came
+	call, cancel := context.WithTimeout(ctx, arrival) // so that nobody waits for ever for a rank that never came
 	defer cancel()
 	switch p.Fault {
 	case none:

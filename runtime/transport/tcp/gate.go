@@ -29,11 +29,12 @@ type Listener struct {
 	keepalive time.Duration
 	wg        sync.WaitGroup // what the connections run
 
-	mu     sync.Mutex
-	failed []door.Room // gates of ranks that gave up, which still say so to who comes; the oldest first
+	mu sync.Mutex
+	// failed are gates of ranks that gave up, the oldest first. They stay open, and tell peers that still dial them.
+	failed []door.Room
 }
 
-// keepFailed is how many gates of ranks that gave up say so. Their peers come within seconds.
+// keepFailed is how many gates of ranks that gave up stay open. Their peers dial within seconds.
 const keepFailed = 256
 
 // Listen opens a port of the system's choice on addr. wire is how connections are protected at least;

@@ -26,7 +26,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// safeBuffer is where lines come together.
+// safeBuffer holds what a logger wrote. It is safe for concurrent use.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -38,11 +38,14 @@ func (b *safeBuffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// lines are what was written, until now.
-func (b *safeBuffer) lines() []string {
+func (b *safeBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return strings.Split(strings.TrimSpace(b.b.String()), "\n")
+	return b.b.String()
+}
+
+func (b *safeBuffer) lines() []string {
+	return strings.Split(strings.TrimSpace(b.String()), "\n")
 }
 
 // live leads a communicator of two ranks through a life with a mistake in it.

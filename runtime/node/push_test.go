@@ -109,7 +109,7 @@ func TestStopWithACollectorThatNeverAnswers(t *testing.T) {
 	if took := time.Since(began); took > 12*time.Second {
 		t.Errorf("Stop took %v", took)
 	}
-	said := strings.Join(log.lines(), "\n")
+	said := log.String()
 	for _, want := range []string{
 		"spans were not all exported", "the last metrics were not sent",
 		"log records were not all exported",

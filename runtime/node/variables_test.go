@@ -198,7 +198,7 @@ func TestUnknownVariablesAreSaid(t *testing.T) {
 	t.Setenv("CARILLON_STAL_THRESHOLD", "1s")
 	var log safeBuffer
 	start(t, node.FromEnv(), node.WithHealth(""), node.WithLog(slog.New(slog.NewTextHandler(&log, nil))))
-	if said := strings.Join(log.lines(), "\n"); strings.Count(said, want[2]) != 1 ||
+	if said := log.String(); strings.Count(said, want[2]) != 1 ||
 		!strings.Contains(said, "level=WARN") {
 		t.Errorf("logged %s, want a warning, once: %s", said, want[2])
 	}

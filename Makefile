@@ -7,6 +7,7 @@ LDFLAGS := -X $(MODULE)/runtime/node.release=$(VERSION)
 BIN    := $(CURDIR)/bin
 RANKS  ?= 4
 NODES  ?= 2
+RACE   ?= -race
 FUZZTIME ?= 30s
 STRESS ?= 10m
 TRIALS ?= 100
@@ -42,8 +43,8 @@ demo: build ## Train a classifier on four processes and show what their communic
 	  'send them to Jaeger       OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 make demo' \
 	  'see a rank die            kill -9 one of its processes: the others say which, and how they know'
 
-test: ## Run every test that needs nothing but Go and gcc, under the race detector.
-	go test -race -timeout 10m $(TESTFLAGS) ./...
+test: ## Run every test that needs nothing but Go and gcc, under the race detector (RACE= runs them without).
+	go test $(RACE) -timeout 10m $(TESTFLAGS) ./...
 
 # No limit of go test's holds for a benchmark.
 bench-once: ## Run each benchmark once, but for those that take long, to see that it still works.

@@ -53,7 +53,7 @@ func FromEnv(getenv func(string) string) (World, error) {
 	return w, nil
 }
 
-// Secret reads the secret of the job alone, as FromEnv does, for a program that starts ranks; it is nil if there is none.
+// Secret reads the job's secret alone, as FromEnv does, for a program that starts ranks; it is nil if there is none.
 func Secret(getenv func(string) string) ([]byte, error) {
 	e := &environment{getenv: getenv}
 	var w World

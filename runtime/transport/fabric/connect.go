@@ -143,12 +143,14 @@ func (l *Links) confirm(ctx context.Context) error {
 	}
 	for peer, c := range l.conns {
 		for c != nil {
-			_, lost := l.FirstLost() // first: a peer that has said it, and gave up right after, is connected
+			// The losses first: a peer that has said it, and gave up or closed in order right after, is connected.
+			_, lost := l.FirstLost()
+			_, err := c.Peek()
+			c.Release(0)
 			if c.(confirming).Confirmed() {
 				break
 			}
-			_, err := c.Peek() // a peer that closed in order is not lost
-			if c.Release(0); lost != nil || err != nil {
+			if lost != nil || err != nil {
 				return cmp.Or(lost, err)
 			}
 			if err := l.waiter.Idle(ctx); err != nil {

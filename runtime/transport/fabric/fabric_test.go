@@ -127,6 +127,34 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 	}
 }
 
+// A rank that closes as soon as it is connected has said that it is: the others are connected, too.
+func TestConnectedThoughOthersClose(t *testing.T) {
+	const rounds = 300
+	for name, config := range configs() {
+		t.Run(name, func(t *testing.T) {
+			f := newFabric(t, config)
+			for range rounds {
+				ports, cards := prepare(t, f, f, f)
+				var wg sync.WaitGroup
+				for rank, p := range ports {
+					wg.Go(func() {
+						l, err := p.Connect(t.Context(), lifecycle.CommID{}, rank, cards)
+						if err != nil {
+							t.Errorf("rank %d: %v", rank, err)
+							return
+						}
+						l.Close()
+					})
+				}
+				wg.Wait()
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
 // What a rank says that gives up is what all others are told, those that dial it and those that wait for it, whether it
 // gives up before they begin to connect, or while they do.
 func TestAllAreToldOfARankThatGivesUp(t *testing.T) {

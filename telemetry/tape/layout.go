@@ -8,6 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
+//go:generate go test -run ^TestCHeaderIsCurrent$ . -rewrite
+
 // The format's version; a reader refuses any other. Additions that readers may pass over don't need a new one.
 const formatVersion = 3
 

@@ -1,0 +1,166 @@
+/**
+ * @file
+ * The tape's writer in C: what Go's telemetry/tape.Writer and CommWriter are, for a process without Go. The file is the
+ * one that its readers know (telemetry/tape says what is on it), with the numbers of tape_layout.h.
+ *
+ *   tape_open()                      once a process, on its first call to NCCL
+ *     tape_comm_new()                a communicator begins: it has a slot of the in-flight table
+ *       tape_op_start() … _op_end()  its operations: no lock, no system call, no allocation
+ *       tape_life()                  its acts: init, split, destroy, misuse
+ *     tape_comm_close()              its slot is free; tape_life() still works
+ *     tape_comm_free()               its memory is free
+ *
+ * Without a tape (it could not be made, or the process is a forked child of the one that made it) every function here
+ * does nothing, and so it does with a NULL communicator.
+ *
+ * Threads. tape_op_start, _phase, _wait and _end of one communicator are for one thread at a time, the one that has its
+ * turn: each call happens before the next. Different communicators are used at once by different threads.
+ * tape_comm_describe, _close and _free are for the thread that has the turn, too. tape_life and tape_comm_state may be
+ * called by any thread at any time between tape_comm_new and tape_comm_free. Functions marked "locks" take one lock of
+ * the process for some hundred nanoseconds; none waits for anything else.
+ *
+ * Memory. No pointer that is passed in is kept; texts are copied and cut to what the tape has room for. A struct tape_comm
+ * belongs to the tape until tape_comm_free; then it is gone, as after free(3).
+ *
+ * Numbers. Calls, states and codes are those of lifecycle/carillon_lifecycle.h (CARILLON_CALL_…, CARILLON_STATE_…,
+ * CARILLON_CODE_…); acts, stages and phases TAPE_ACT_…, TAPE_STAGE_…, TAPE_PHASE_… of tape_layout.h; data types and
+ * reductions are NCCL's own. A rank that is none, or not known, is -1, and never 0 by neglect.
+ *
+ * C sources in this folder begin with a line of the kind "//go:build ignore", so that the go command passes over them:
+ * it takes a folder with C sources and no cgo for a mistake.
+ */
+#ifndef CARILLON_TAPE_H
+#define CARILLON_TAPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tape_layout.h"
+
+/** What stays the same over a communicator's life. Texts end with a NUL. */
+struct tape_info {
+  uint8_t id[16];     /**< the same on all ranks */
+  uint8_t parent[16]; /**< of the communicator that it was split from; zeros: none */
+  char name[56];      /**< "world"; at most 55 bytes */
+  int32_t rank, size;
+  int32_t nodes;      /**< distinct hosts; 0 until known */
+  char engine[16];    /**< "nccl 2.28.9"; at most 15 bytes */
+};
+
+/** What the ranks of an operation must agree on. */
+struct tape_signature {
+  uint8_t call;      /**< CARILLON_CALL_… */
+  uint8_t data_type; /**< ncclDataType_t */
+  uint8_t reduction; /**< ncclRedOp_t; 5 for one that was made at run time */
+  int32_t peer;      /**< root, or the peer of a send or receive; -1 if none */
+  uint64_t bytes;    /**< of the whole buffer, as nccl-tests count it: for all-gather, what all ranks together have */
+};
+
+/** The place and moment of a call. All zeros: unknown. */
+struct tape_site {
+  const char *function; /**< "ddp.so+0x1f2c", "train"; NULL: unknown; at most 160 bytes are kept */
+  const char *file;     /**< NULL: unknown; of a long name the last 160 bytes are kept */
+  int32_t line;
+  uint64_t thread;      /**< its number (gettid); 0: unknown */
+  int64_t time;         /**< of day: ns since 1970; 0: unknown */
+};
+
+/** One moment of an act. */
+struct tape_life {
+  int64_t time;    /**< tape_now(); 0: now */
+  uint8_t act;     /**< TAPE_ACT_…; TAPE_ACT_NONE for misuse of a collective */
+  uint8_t call;    /**< CARILLON_CALL_…: the user's call that is the cause */
+  uint8_t stage;   /**< TAPE_STAGE_START, _PHASE, _END, _MISUSE */
+  uint8_t phase;   /**< TAPE_PHASE_… */
+  uint8_t state;   /**< CARILLON_STATE_…: the communicator's after it */
+  uint16_t code;   /**< CARILLON_CODE_…: how it ended, or why it was refused */
+  int32_t peer;    /**< the rank at fault; -1 if none */
+  uint64_t seq;    /**< which act of this kind on this communicator, from 1; 0 for init, finalize, destroy, abort */
+  int64_t start;   /**< tape_now() when the act began; in TAPE_STAGE_PHASE and TAPE_STAGE_END */
+  const char *text;       /**< the error's text, or what a person should read; NULL: none; at most 1024 bytes are kept */
+  struct tape_site site;  /**< where the call was made */
+  struct tape_site first; /**< TAPE_STAGE_MISUSE: where the first one was made */
+  uint8_t child[16];      /**< TAPE_ACT_SPLIT: the id of the communicator that it made; zeros: none */
+  uint32_t ops;           /**< TAPE_ACT_GROUP: number of operations in the group */
+  bool shared;            /**< calls had come from other threads than the one that made the communicator */
+};
+
+/** Where a tape is made and how large it is. What is 0 is the default; only tests need another. */
+struct tape_config {
+  const char *dir;      /**< where the jobs' folders are; NULL: $CARILLON_TAPE_DIR, or else /dev/shm/carillon-UID */
+  const char *job;      /**< NULL: $CARILLON_JOB, or else "default" */
+  uint32_t slots, tallies, life_records, op_records; /**< the latter two are rounded up to a power of two */
+  int64_t sample_every; /**< 1 in so many operations that are nothing but ordinary is for followers; negative: none */
+};
+
+/** One communicator of this process on its tape. */
+struct tape_comm;
+
+/**
+ * Makes the tape of this process, on its first call: DIR/JOB/HOST-PID.tape, for this user alone, with its whole size
+ * reserved. If it can't be made, or not as large as it should be, one line on stderr says why. The process's rank and
+ * their number are those of its launcher (CARILLON_RANK, RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID; …).
+ * Returns whether there is a tape to write on; later calls cost a load and a branch. Locks.
+ */
+bool tape_open(void);
+
+/** tape_open, not as the environment says. It counts only if it is the first. */
+bool tape_open_with(const struct tape_config *config);
+
+/** The file's name; "" if there is none. It stays good. */
+const char *tape_path(void);
+
+/**
+ * Says on the tape that the process ends in order; readers tell an end from a death by it. It is called by itself when
+ * the process exits, after the destructors of other parts of this library that have no priority. New communicators find
+ * no tape then; others may write on. Locks.
+ */
+void tape_close(void);
+
+/** CLOCK_MONOTONIC in ns: the clock of all times on the tape. */
+int64_t tape_now(void);
+
+/**
+ * Takes a slot of the in-flight table for a communicator that begins its life. from is the one from which this rank made
+ * it, by a split for instance, which must not be freed yet; NULL: none. NULL if there is no tape, or no memory. Locks,
+ * allocates.
+ */
+struct tape_comm *tape_comm_new(const struct tape_info *info, const struct tape_comm *from);
+
+/** Says what became known about the communicator since: the number of nodes, the engine. It replaces all. Locks. */
+void tape_comm_describe(struct tape_comm *comm, const struct tape_info *info);
+
+/** Puts the communicator's state into its slot. It makes no record: tape_life does. Locks, if the state is another. */
+void tape_comm_state(struct tape_comm *comm, uint8_t state);
+
+/** Frees the communicator's slot. What is written later, a second destroy, is in the rings alone. Locks. */
+void tape_comm_close(struct tape_comm *comm);
+
+/** Closes the communicator, if it is not, and gives its memory back: nothing may use it any more. Locks. */
+void tape_comm_free(struct tape_comm *comm);
+
+/** Writes one moment of an act. It makes a system call if a follower sleeps, to wake it. */
+void tape_life(struct tape_comm *comm, const struct tape_life *life);
+
+/**
+ * Launches the communicator's next operation. number is what its ranks agree to call it: of a collective, its number on
+ * the communicator, from 1; of a send or receive, the number of the message between the two ranks in that direction. 0
+ * is the same as the answer: how many were launched with it, by which tape_op_end knows it. 0 if there is no tape. The
+ * first one of a kind (call, class of sizes) of a communicator locks.
+ */
+uint64_t tape_op_start(struct tape_comm *comm, uint64_t number, const struct tape_signature *signature,
+                       uint8_t algorithm);
+
+/** Says that the oldest operation in flight, which is the one that runs, went into another phase. */
+void tape_op_phase(struct tape_comm *comm, uint8_t phase);
+
+/** Says which rank the oldest operation in flight waits for; -1: none. */
+void tape_op_wait(struct tape_comm *comm, int32_t rank);
+
+/**
+ * Says that the operation for which tape_op_start answered launched ended, and how. Operations may end in any order.
+ * Ending what is not in flight does nothing.
+ */
+void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code);
+
+#endif /* CARILLON_TAPE_H */

@@ -26,6 +26,11 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_RECORD_WORDS 8
 #define TAPE_PAGE_WORDS 64
 
+/** Lengths of texts, a NUL at the end included. */
+#define TAPE_ENGINE_SIZE 16
+#define TAPE_NAME_SIZE 56
+#define TAPE_BOOT_SIZE 40
+
 /** What else the header says, and where what changes in it is. */
 #define TAPE_FORMAT_VERSION 3
 #define TAPE_CHANGING_AT 512
@@ -39,6 +44,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_DEFAULT_OP_RECORDS 65536
 #define TAPE_RECORDS_PER_PAGE 32
 #define TAPE_MIN_RING 74
+#define TAPE_MOST_HALVINGS 6
 #define TAPE_MIN_SIZE 131072
 #define TAPE_ROOM_SHARE 8
 #define TAPE_SMALLER 4

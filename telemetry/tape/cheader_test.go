@@ -102,6 +102,11 @@ func headerForC(t *testing.T) string {
 				{"RECORD_WORDS", recordWords},
 				{"PAGE_WORDS", pageWords},
 			}},
+			{"Lengths of texts, a NUL at the end included.", []cNumber{
+				{"ENGINE_SIZE", engineSize},
+				{"NAME_SIZE", nameSize},
+				{"BOOT_SIZE", maxBootID + 1},
+			}},
 			{"What else the header says, and where what changes in it is.", []cNumber{
 				{"FORMAT_VERSION", formatVersion},
 				{"CHANGING_AT", changingAt},
@@ -115,6 +120,7 @@ func headerForC(t *testing.T) string {
 				{"DEFAULT_OP_RECORDS", defaultOpRecords},
 				{"RECORDS_PER_PAGE", recordsPerPage},
 				{"MIN_RING", minRing},
+				{"MOST_HALVINGS", mostHalvings},
 				{"MIN_SIZE", MinSize},
 				{"ROOM_SHARE", roomShare},
 				{"SMALLER", smaller},

@@ -176,9 +176,11 @@ func (c Config) complete() (Config, error) {
 // MinSize is the least Config.Size: room for 8 communicators and 1,024 operations.
 const MinSize = 128 << 10
 
+// How often the parts that are left open are doubled or halved to fit.
+const mostDoublings, mostHalvings = 4, 6
+
 // fit fills in the parts that are left open: as large as Size allows.
 func (c Config) fit() (fits Config) {
-	const mostDoublings, mostHalvings = 4, 6
 	for halvings := -mostDoublings; halvings <= mostHalvings; halvings++ {
 		share := func(set, whole, most int) int {
 			return cmp.Or(set, min(whole<<mostDoublings>>(halvings+mostDoublings), most))

@@ -1,3 +1,4 @@
-// Package tapetest forges tapes for tests of readers: it writes files by the format's description, without the writer
-// of package tape. Its own tests hold any writer of tapes, in any language, against the format; see suite_test.go.
+// Package tapetest is for tests of writers and readers of tapes. Run holds any writer, in any language, against the
+// format and against Go's writer. A Forge forges tapes for readers: it writes files by the format's description alone,
+// without the writer of package tape.
 package tapetest

@@ -19,12 +19,12 @@
  * called by any thread at any time between tape_comm_new and tape_comm_free. Functions marked "locks" take one lock of
  * the process for some hundred nanoseconds; none waits for anything else.
  *
- * Memory. No pointer that is passed in is kept; texts are copied and cut to what the tape has room for. A struct tape_comm
- * belongs to the tape until tape_comm_free; then it is gone, as after free(3).
+ * Memory. No pointer that is passed in is kept; texts are copied and cut to what the tape has room for. A struct
+ * tape_comm belongs to the tape until tape_comm_free; then it is gone, as after free(3).
  *
  * Numbers. Calls, states and codes are those of lifecycle/carillon_lifecycle.h (CARILLON_CALL_…, CARILLON_STATE_…,
- * CARILLON_CODE_…); acts, stages and phases TAPE_ACT_…, TAPE_STAGE_…, TAPE_PHASE_… of tape_layout.h; data types and
- * reductions are NCCL's own. A rank that is none, or not known, is -1, and never 0 by neglect.
+ * CARILLON_CODE_…); acts, stages and phases TAPE_ACT_…, TAPE_STAGE_…, TAPE_PHASE_… of tape_layout.h; data types
+ * and reductions are NCCL's own. A rank that is none, or not known, is -1, and never 0 by neglect.
  *
  * C sources in this folder begin with a line of the kind "//go:build ignore", so that the go command passes over them:
  * it takes a folder with C sources and no cgo for a mistake.
@@ -77,7 +77,7 @@ struct tape_life {
   int32_t peer;    /**< the rank at fault; -1 if none */
   uint64_t seq;    /**< which act of this kind on this communicator, from 1; 0 for init, finalize, destroy, abort */
   int64_t start;   /**< tape_now() when the act began; in TAPE_STAGE_PHASE and TAPE_STAGE_END */
-  const char *text;       /**< the error's text, or what a person should read; NULL: none; at most 1024 bytes are kept */
+  const char *text;       /**< the error's text, or what a person should read; at most 1024 bytes are kept */
   struct tape_site site;  /**< where the call was made */
   struct tape_site first; /**< TAPE_STAGE_MISUSE: where the first one was made */
   uint8_t child[16];      /**< TAPE_ACT_SPLIT: the id of the communicator that it made; zeros: none */
@@ -90,6 +90,7 @@ struct tape_config {
   const char *dir;      /**< where the jobs' folders are; NULL: $CARILLON_TAPE_DIR, or else /dev/shm/carillon-UID */
   const char *job;      /**< NULL: $CARILLON_JOB, or else "default" */
   uint32_t slots, tallies, life_records, op_records; /**< the latter two are rounded up to a power of two */
+  int64_t slow;         /**< ns from which an operation is slow */
   int64_t sample_every; /**< 1 in so many operations that are nothing but ordinary is for followers; negative: none */
 };
 
@@ -121,9 +122,9 @@ void tape_close(void);
 int64_t tape_now(void);
 
 /**
- * Takes a slot of the in-flight table for a communicator that begins its life. from is the one from which this rank made
- * it, by a split for instance, which must not be freed yet; NULL: none. NULL if there is no tape, or no memory. Locks,
- * allocates.
+ * Takes a slot of the in-flight table for a communicator that begins its life. from is the one from which this rank
+ * made it, by a split for instance, which must not be freed yet; NULL: none. The answer is NULL if there is no tape,
+ * or no memory. Locks, allocates.
  */
 struct tape_comm *tape_comm_new(const struct tape_info *info, const struct tape_comm *from);
 

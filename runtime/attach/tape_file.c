@@ -1,0 +1,529 @@
+// Compiled by cc; the go command passes over it.
+//go:build ignore
+
+#include "tape_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tape.h"
+
+_Static_assert(sizeof(struct layout_slot) == TAPE_SLOT_SIZE, "slot");
+_Static_assert(sizeof(struct layout_tally) == TAPE_TALLY_SIZE, "tally");
+_Static_assert(sizeof(struct layout_header) == TAPE_HEADER_SIZE, "header");
+_Static_assert(offsetof(struct layout_header, changing) == TAPE_CHANGING_AT, "changing");
+
+#define ELSEWHERE "set CARILLON_TAPE_DIR to a directory of your own"
+
+/** say writes one line on stderr. */
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
+  char line[2 * FILENAME_MAX];
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(line, sizeof line - 1, format, args);
+  va_end(args);
+  if (n < 0) {
+    return;
+  }
+  size_t length = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
+  line[length] = '\n';
+  if (write(STDERR_FILENO, line, length + 1) < 0) {
+    return; // nobody listens
+  }
+}
+
+/** refuse says why there is no tape, and what helps; error is the system's, 0 if it had none. */
+static bool refuse(const char *path, const char *problem, int error, const char *cure) {
+  say("carillon: no tape, and so nothing shows what the communicators of this process do: %s %s%s%s; %s", path, problem,
+      error != 0 ? ": " : "", error != 0 ? strerror(error) : "", cure);
+  return false;
+}
+
+static bool no_room(int error) { return error == ENOSPC || error == EDQUOT; }
+
+size_t tape_cut(const char *text, size_t n) {
+  size_t length = strnlen(text, n + 1);
+  if (length <= n) {
+    return length;
+  }
+  while (n > 0 && ((uint8_t)text[n] & 0xC0) == 0x80) {
+    n--;
+  }
+  return n;
+}
+
+void tape_put_text(uint8_t *field, size_t size, const char *text) {
+  size_t length = tape_cut(text, size - 1);
+  memset(field, 0, size);
+  memcpy(field, text, length);
+}
+
+static int64_t clock_ns(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t tape_wall(void) { return clock_ns(CLOCK_REALTIME); }
+
+int64_t tape_now(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+/* The process. */
+
+/** What tells a process from all others; as process.Self has it. */
+struct identity {
+  uint32_t pid;
+  uint64_t start_ticks, pid_space;
+  uint8_t boot[16];
+  char boot_text[TAPE_BOOT_SIZE];
+};
+
+/** read_file reads the beginning of a file as text; empty if it can't. */
+static void read_file(const char *path, char *text, size_t size) {
+  ssize_t n = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    n = read(fd, text, size - 1);
+    close(fd);
+  }
+  text[n > 0 ? n : 0] = 0;
+}
+
+static uint64_t start_ticks(void) {
+  char stat[1024];
+  read_file("/proc/self/stat", stat, sizeof stat);
+  char *at = strrchr(stat, ')'); // behind the name, which may hold anything
+  for (int field = 2; at != NULL && field < 22; field++) {
+    at = strchr(at + 1, ' ');
+  }
+  return at != NULL ? strtoull(at, NULL, 10) : 0;
+}
+
+static bool parse_boot(const char *text, uint8_t boot[16]) {
+  int digits = 0;
+  for (; *text != 0 && digits < 32; text++) {
+    char c = *text;
+    if (c == '-') {
+      continue;
+    }
+    int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (value < 0) {
+      return false;
+    }
+    boot[digits / 2] = (uint8_t)(boot[digits / 2] << 4 | value);
+    digits++;
+  }
+  return digits == 32;
+}
+
+static struct identity identify(void) {
+  struct identity me = {.pid = (uint32_t)getpid(), .start_ticks = start_ticks()};
+  struct stat space;
+  if (stat("/proc/self/ns/pid", &space) == 0) {
+    me.pid_space = space.st_ino;
+  }
+  char boot[64];
+  read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+  // Where the kernel doesn't tell enough, the process is as if alone on its machine.
+  if ((!parse_boot(boot, me.boot) || me.start_ticks == 0) &&
+      getrandom(me.boot, sizeof me.boot, 0) != (ssize_t)sizeof me.boot) {
+    memset(me.boot, 0, sizeof me.boot);
+  }
+  const uint8_t *b = me.boot;
+  snprintf(me.boot_text, sizeof me.boot_text,
+           "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
+           b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+  return me;
+}
+
+/** number reads a whole number from the environment; -1 if there is none. */
+static int32_t number(const char *variable) {
+  const char *text = getenv(variable);
+  if (text == NULL || *text == 0) {
+    return -1;
+  }
+  char *end;
+  errno = 0;
+  long value = strtol(text, &end, 10);
+  return errno == 0 && *end == 0 && value >= 0 && value <= INT32_MAX ? (int32_t)value : -1;
+}
+
+/** place finds the process's rank in the job, -1 if it is unknown, and how many ranks that has. */
+static void place(int32_t *rank, int32_t *size) {
+  static const char *const launchers[][2] = {
+      {"CARILLON_RANK", "CARILLON_WORLD_SIZE"},
+      {"RANK", "WORLD_SIZE"},
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+      {"PMI_RANK", "PMI_SIZE"},
+      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+      {"PMIX_RANK", "WORLD_SIZE"},
+  };
+  for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+    *rank = number(launchers[i][0]);
+    *size = number(launchers[i][1]);
+    if (*rank >= 0 && *rank < *size) {
+      return;
+    }
+  }
+  *rank = -1;
+  *size = 0;
+}
+
+/* Its size. */
+
+struct tape_offsets tape_offsets(const struct tape_geometry *g) {
+  struct tape_offsets at = {.slots = TAPE_HEADER_SIZE};
+  at.tallies = at.slots + (size_t)g->slots * TAPE_SLOT_SIZE;
+  at.life_records = at.tallies + (size_t)g->tallies * TAPE_TALLY_SIZE;
+  at.op_records = at.life_records + (size_t)g->life_records * TAPE_RECORD_SIZE;
+  at.pages = at.op_records + (size_t)g->op_records * TAPE_RECORD_SIZE;
+  at.end = at.pages + (size_t)(g->op_records / TAPE_RECORDS_PER_PAGE) * TAPE_PAGE_SIZE;
+  return at;
+}
+
+static uint32_t ring_size(uint32_t n) {
+  uint32_t size = 1;
+  while (size < n || size < TAPE_MIN_RING) {
+    size *= 2;
+  }
+  return size;
+}
+
+/** share is how many of a part there are: as set, or what is left of all after so many halvings. */
+static uint32_t share(uint32_t set, uint32_t all, int halvings) { return set != 0 ? set : all >> halvings; }
+
+/** geometry is that of a tape of which what config leaves open is halved so often. */
+static struct tape_geometry geometry(const struct tape_config *config, int halvings) {
+  return (struct tape_geometry){
+      .slots = share(config->slots, TAPE_DEFAULT_SLOTS, halvings),
+      .tallies = share(config->tallies, TAPE_DEFAULT_TALLIES, halvings),
+      .life_records = ring_size(share(config->life_records, TAPE_DEFAULT_LIFE_RECORDS, halvings)),
+      .op_records = ring_size(share(config->op_records, TAPE_DEFAULT_OP_RECORDS, halvings)),
+  };
+}
+
+/** fit makes the largest tape of at most so many bytes, or the smallest there is. */
+static struct tape_geometry fit(const struct tape_config *config, size_t bytes) {
+  struct tape_geometry g = geometry(config, 0);
+  for (int halvings = 1; halvings <= TAPE_MOST_HALVINGS && tape_offsets(&g).end > bytes; halvings++) {
+    g = geometry(config, halvings);
+  }
+  return g;
+}
+
+/* Its folder. */
+
+/** good_name says whether a text can be a part of a file's name. */
+static bool good_name(const char *name) {
+  for (const char *c = name; *c != 0; c++) {
+    if ((uint8_t)*c < ' ' || *c == 0x7f || *c == '/') {
+      return false;
+    }
+  }
+  return name[0] != '.' && name[0] != 0 && strlen(name) < sizeof(((struct layout_fixed *)NULL)->job);
+}
+
+static const char *cure_for(int error) {
+  if (no_room(error)) {
+    return "free some space, or " ELSEWHERE " on a larger file system";
+  }
+  return error == EACCES || error == EPERM || error == EROFS ? ELSEWHERE " that is writable" : ELSEWHERE;
+}
+
+/** make_all makes a directory, and those above it. */
+static int make_all(const char *path) {
+  char part[FILENAME_MAX];
+  size_t length = strlen(path);
+  if (length == 0 || length >= sizeof part) {
+    return ENAMETOOLONG;
+  }
+  memcpy(part, path, length + 1);
+  for (size_t i = 1; i <= length; i++) {
+    if (part[i] != '/' && part[i] != 0) {
+      continue;
+    }
+    part[i] = 0;
+    int made = mkdir(part, 0700) == 0 ? 0 : errno;
+    struct stat is;
+    if (made != 0 && (stat(part, &is) != 0 || !S_ISDIR(is.st_mode))) {
+      return made == EEXIST ? ENOTDIR : made;
+    }
+    part[i] = path[i];
+  }
+  return 0;
+}
+
+/** safe refuses a directory in which others could put files, or links, of their own making. */
+static bool safe(int dir, const char *path, mode_t forbidden, const char *problem) {
+  struct stat is;
+  if (fstat(dir, &is) != 0) {
+    return refuse(path, "can't be examined", errno, ELSEWHERE);
+  }
+  char text[128];
+  if (is.st_uid != geteuid()) {
+    snprintf(text, sizeof text, "belongs to user %u, and this process runs as user %u", is.st_uid, geteuid());
+    return refuse(path, text, 0, ELSEWHERE);
+  }
+  if ((is.st_mode & forbidden) != 0) {
+    snprintf(text, sizeof text, "%s (mode %04o)", problem, is.st_mode & 07777);
+    return refuse(path, text, 0, "chmod 700 it, or " ELSEWHERE);
+  }
+  return true;
+}
+
+/** open_job makes the job's directory if it is missing and opens it, so that nobody can exchange it; -1 if it can't. */
+static int open_job(const char *parent, const char *job, const char *path) {
+  int error = make_all(parent);
+  if (error != 0) {
+    refuse(parent, "can't be created", error, cure_for(error));
+    return -1;
+  }
+  // Its last element may be a link, if the user named it so; who owns what it leads to is what counts.
+  int root = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (root < 0) {
+    refuse(parent, "can't be opened", errno, cure_for(errno));
+    return -1;
+  }
+  int dir = -1;
+  if (!safe(root, parent, 022, "is writable by others")) {
+    goto end;
+  }
+  if (mkdirat(root, job, 0700) != 0 && errno != EEXIST) {
+    refuse(path, "can't be created", errno, cure_for(errno));
+    goto end;
+  }
+  dir = openat(root, job, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (dir < 0) {
+    refuse(path, "can't be opened as a directory", errno, "move it away, or " ELSEWHERE);
+  } else if (!safe(dir, path, 077, "is not private")) {
+    close(dir);
+    dir = -1;
+  }
+end:
+  close(root);
+  return dir;
+}
+
+/* The file. */
+
+/** reserve takes all of a file's space: writing to a mapping for which there is no room would kill the process. */
+static int reserve(int fd, size_t size) {
+  while (fallocate(fd, 0, 0, (off_t)size) != 0) {
+    if (errno == EINTR) {
+      continue;
+    }
+    if (errno != EOPNOTSUPP && errno != ENOSYS) {
+      return errno;
+    }
+    static const uint8_t zeros[64 * 1024]; // it can only be reserved by writing
+    for (size_t at = 0; at < size;) {
+      size_t left = size - at;
+      ssize_t n = pwrite(fd, zeros, left < sizeof zeros ? left : sizeof zeros, (off_t)at);
+      if (n < 0 && errno != EINTR) {
+        return errno;
+      }
+      at += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+  }
+  return 0;
+}
+
+static void fill_header(struct layout_header *h, const struct tape_file *file, const struct identity *me,
+                        const char *host, const char *job) {
+  const struct tape_geometry *g = &file->geometry;
+  memset(h, 0, sizeof *h);
+  struct layout_fixed *f = &h->fixed;
+  memcpy(f->magic, TAPE_MAGIC, sizeof f->magic);
+  f->version = TAPE_FORMAT_VERSION;
+  f->slots = g->slots;
+  f->tallies = g->tallies;
+  f->life_records = g->life_records;
+  f->op_records = g->op_records;
+  f->pid = me->pid;
+  f->file_size = tape_offsets(g).end;
+  f->start_ticks = me->start_ticks;
+  f->pid_space = me->pid_space;
+  memcpy(f->kernel_boot, me->boot, sizeof f->kernel_boot);
+  f->created_mono = tape_now();
+  f->created_wall = tape_wall();
+  place(&f->rank, &f->job_size);
+  f->slow_after = file->slow;
+  const char *boot = getenv("CARILLON_HOSTID");
+  if (boot == NULL || *boot == 0) {
+    boot = getenv("NCCL_HOSTID");
+  }
+  tape_put_text(f->boot_id, sizeof f->boot_id, boot != NULL && *boot != 0 ? boot : me->boot_text);
+  tape_put_text(f->host, sizeof f->host, host);
+  tape_put_text(f->job, sizeof f->job, job);
+  tape_put_text(f->program, sizeof f->program, program_invocation_short_name);
+  uint64_t words[sizeof *f / 8];
+  memcpy(words, f, sizeof words);
+  h->check = tape_check(TAPE_FORMAT_VERSION, words, sizeof words / 8);
+  h->changing.state = TAPE_STATE_LIVE;
+}
+
+/** ours tells whether a file is a tape that this very process writes. */
+static bool ours(int dir, const char *name, const struct identity *me) {
+  struct layout_fixed f;
+  int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  ssize_t n = fd >= 0 ? pread(fd, &f, sizeof f, 0) : -1;
+  if (fd >= 0) {
+    close(fd);
+  }
+  return n == (ssize_t)sizeof f && memcmp(f.magic, TAPE_MAGIC, sizeof f.magic) == 0 && f.pid == me->pid &&
+         f.start_ticks == me->start_ticks && f.pid_space == me->pid_space &&
+         memcmp(f.kernel_boot, me->boot, sizeof f.kernel_boot) == 0;
+}
+
+/**
+ * name_it gives the file its name, which it finds: a hard link alone gives a name only if it is free, on every file
+ * system. What an earlier process of the same name left is moved aside, and never lost.
+ */
+static int name_it(int dir, const char *temp, const char *base, const struct identity *me, char *name, size_t size) {
+  for (int n = 0;;) {
+    if (n == 0) {
+      snprintf(name, size, "%s.tape", base);
+    } else { // this process has a tape of this name already
+      snprintf(name, size, "%s.%d.tape", base, n);
+    }
+    if (linkat(dir, temp, dir, name, 0) == 0) {
+      return 0;
+    }
+    if (errno != EEXIST) {
+      return errno;
+    }
+    if (ours(dir, name, me)) {
+      n++;
+      continue;
+    }
+    // Its writer had our pid, so is dead or in another container, and goes on writing under the new name.
+    char aside[NAME_MAX];
+    snprintf(aside, sizeof aside, "%.*s.%lld.old.tape", (int)(strlen(name) - strlen(".tape")), name,
+             (long long)tape_wall());
+    if (renameat(dir, name, dir, aside) != 0 && errno != ENOENT) {
+      return errno;
+    }
+  }
+}
+
+/** make makes the file whole in the job's directory: it has its name when its header is written. */
+static int make(int dir, const char *host, const char *job, struct tape_file *file, const char **problem) {
+  struct identity me = identify();
+  char base[NAME_MAX / 2], temp[NAME_MAX], name[NAME_MAX];
+  snprintf(base, sizeof base, "%s-%u", host, me.pid);
+  snprintf(temp, sizeof temp, ".%s.%lld.new", base, (long long)tape_now());
+  size_t size = tape_offsets(&file->geometry).end;
+  struct layout_header header;
+  fill_header(&header, file, &me, host, job);
+
+  *problem = "lets no tape be created";
+  int fd = openat(dir, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return errno;
+  }
+  *problem = "has no room for a tape";
+  int error = reserve(fd, size);
+  if (error == 0 && pwrite(fd, &header, sizeof header, 0) != (ssize_t)sizeof header) {
+    error = errno;
+  }
+  if (error == 0) {
+    *problem = "lets no tape be mapped into memory";
+    // Populated, so that no operation of the first lap pays for a page fault.
+    file->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (file->memory == MAP_FAILED) {
+      error = errno;
+      file->memory = NULL;
+    }
+  }
+  if (error == 0) {
+    *problem = "lets no tape have its name";
+    error = name_it(dir, temp, base, &me, name, sizeof name);
+    if (error != 0) {
+      munmap(file->memory, size);
+      file->memory = NULL;
+    }
+  }
+  unlinkat(dir, temp, 0);
+  close(fd);
+  size_t length = strlen(file->path);
+  snprintf(file->path + length, sizeof file->path - length, "/%s", error == 0 ? name : "");
+  return error;
+}
+
+/** room is how many bytes of a directory's file system a tape may take. */
+static size_t room(int dir) {
+  struct statvfs fs;
+  return fstatvfs(dir, &fs) == 0 ? (size_t)fs.f_bavail * fs.f_frsize / TAPE_ROOM_SHARE : SIZE_MAX;
+}
+
+bool tape_file_make(const struct tape_config *config, struct tape_file *file) {
+  char parent[FILENAME_MAX], host[64];
+  const char *dir = config->dir != NULL ? config->dir : getenv("CARILLON_TAPE_DIR");
+  if (dir == NULL || *dir == 0) {
+    struct statfs fs;
+    if (statfs("/dev/shm", &fs) != 0 || fs.f_type != TMPFS_MAGIC) {
+      return refuse("/dev/shm", "is no memory file system", 0, ELSEWHERE);
+    }
+    snprintf(parent, sizeof parent, "/dev/shm/carillon-%u", geteuid());
+    dir = parent;
+  }
+  const char *job = config->job != NULL ? config->job : getenv("CARILLON_JOB");
+  if (job == NULL || *job == 0) {
+    job = "default";
+  }
+  if (!good_name(job)) {
+    return refuse("CARILLON_JOB", "can't be the name of a folder", 0, "it needs 1 to 63 bytes without a slash");
+  }
+  if (gethostname(host, sizeof host) != 0 || memchr(host, 0, sizeof host) == NULL || !good_name(host)) {
+    return refuse("the host's name", "can't be part of a file's", 0, "it needs 1 to 63 bytes without a slash");
+  }
+  int length = snprintf(file->path, sizeof file->path, "%s/%s", dir, job);
+  if (length < 0 || (size_t)length + NAME_MAX >= sizeof file->path) {
+    return refuse(dir, "is too long a name", 0, ELSEWHERE);
+  }
+  int fd = open_job(dir, job, file->path);
+  if (fd < 0) {
+    return false;
+  }
+
+  struct tape_geometry wanted = geometry(config, 0);
+  size_t whole = tape_offsets(&wanted).end, free = room(fd);
+  const char *problem = "has no room for a tape";
+  int error = ENOSPC;
+  for (size_t size = whole; error != 0 && no_room(error) && size >= TAPE_MIN_SIZE / 2;
+       size = size / TAPE_SMALLER + TAPE_HEADER_SIZE) {
+    if (free < size) {
+      continue;
+    }
+    file->slow = config->slow > 0 ? config->slow : TAPE_DEFAULT_SLOW;
+    file->geometry = fit(config, size > TAPE_MIN_SIZE ? size : TAPE_MIN_SIZE);
+    error = make(fd, host, job, file, &problem);
+    if (error != 0) {
+      file->path[length] = 0;
+    }
+  }
+  close(fd);
+  if (error != 0) {
+    return refuse(file->path, problem, error, cure_for(error));
+  }
+  size_t size = tape_offsets(&file->geometry).end;
+  if (size < whole) {
+    say("carillon: the tape has %zu KiB instead of %zu, and forgets sooner: it may take an eighth of what is free "
+        "in %s, which is %zu KiB",
+        size / 1024, whole / 1024, dir, free / 1024 * TAPE_ROOM_SHARE);
+  }
+  return true;
+}

@@ -1,0 +1,231 @@
+package attach_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
+)
+
+// compile makes a program of a C source and the tape's writer.
+func compile(source, program string) error {
+	writer, err := filepath.Glob("tape*.c")
+	if err != nil {
+		return err
+	}
+	args := []string{"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-o", program, source}
+	cmd := exec.Command("cc", append(args, writer...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", cmd, err, out)
+	}
+	return nil
+}
+
+// dirVariable is where the player makes its tape.
+const dirVariable = "TAPETEST_DIR"
+
+// player is the program of testdata/player.c, which plays scripts of package tapetest.
+var player string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "")
+	if err == nil {
+		player = filepath.Join(dir, "player")
+		err = compile("testdata/player.c", player)
+	}
+	status := 1
+	if err == nil {
+		status = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// The writer in C is held against the format, and against Go's writer.
+func TestWriter(t *testing.T) {
+	tapetest.Run(t, func(t *testing.T, script io.Reader) string {
+		return tapetest.PlayWith(t, exec.Command(player), dirVariable, script)
+	})
+}
+
+const world = "comm 1 0102030405060708090a0b0c0d0e0f10 00000000000000000000000000000000 world 1 2 1 nccl 0\n"
+
+// A forked child writes nothing, and its end is not its parent's.
+func TestFork(t *testing.T) {
+	const script = world + "start 1 0 16 7 0 -1 8 1\nfork 1\ncrash\n"
+	r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable,
+		strings.NewReader(script)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	if r.Header().Closed {
+		t.Error("the tape is closed")
+	}
+	slots := r.Slots()
+	if len(slots) != 1 || slots[0].Name != "world" || slots[0].Launched != 1 || slots[0].Completed != 0 {
+		t.Errorf("the slots are %+v", slots)
+	}
+	for ev, err := range r.Events() {
+		t.Errorf("an event %+v, %v", ev, err)
+	}
+}
+
+// What the header says of the process, and of whose rank it is.
+func TestHeader(t *testing.T) {
+	for _, c := range []struct {
+		env        []string
+		rank, size int
+		bootID     string
+	}{
+		{[]string{"RANK=3", "WORLD_SIZE=8", "NCCL_HOSTID=node1"}, 3, 8, "node1"},
+		{[]string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}, 0, 2, ""},
+		{[]string{"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "RANK=x", "WORLD_SIZE=6"}, 5, 6, ""},
+		{[]string{"RANK=8", "WORLD_SIZE=8"}, -1, 0, ""},
+		{nil, -1, 0, ""},
+	} {
+		before := time.Now()
+		path := tapetest.PlayWith(t, exec.Command(player), dirVariable, strings.NewReader(world), c.env...)
+		r, err := tape.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := r.Header()
+		_ = r.Close()
+		me := process.Self()
+		if c.bootID == "" {
+			c.bootID = me.BootID.String()
+		}
+		host, _ := os.Hostname()
+		if h.Rank != c.rank || h.JobSize != c.size || h.BootID != c.bootID || h.KernelBoot != me.BootID ||
+			h.Host != host || h.Job != "default" || h.Program != "player" || h.SlowAfter != time.Hour || !h.Closed {
+			t.Errorf("%q: the header is %+v", c.env, h)
+		}
+		if name := fmt.Sprintf("%s-%d.tape", host, h.PID); filepath.Base(path) != name {
+			t.Errorf("the tape is %s, not %s", path, name)
+		}
+		if h.Created.Before(before) || h.Created.After(time.Now()) {
+			t.Errorf("it was created at %v, after %v", h.Created, before)
+		}
+		for path, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
+			if is, err := os.Stat(path); err != nil || is.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v; want %v", path, is.Mode(), err, want)
+			}
+		}
+	}
+}
+
+// What another process left under the name of the tape is moved aside.
+func TestInTheWay(t *testing.T) {
+	dir := t.TempDir()
+	job := filepath.Join(dir, "default")
+	script := fmt.Sprintf("mkdir -m 700 %s && echo old >%s/$(uname -n)-$$.tape && exec %s", job, job, player)
+	cmd := exec.Command("/bin/sh", "-c", script)
+	cmd.Env = append(os.Environ(), dirVariable+"="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	files, err := filepath.Glob(filepath.Join(job, "*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil || (string(text) == "old\n") != strings.HasSuffix(path, ".old.tape") {
+			t.Errorf("%s has %d bytes, %v", path, len(text), err)
+		}
+	}
+}
+
+// Where no tape can be made, the process runs without, and one line says why.
+func TestWithoutTape(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		make       func(dir string) error // ruins a directory that there is
+	}{
+		{"a file", "can't be created: Not a directory", func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "tapes"), nil, 0o600)
+		}},
+		{"below a file", "can't be created: Not a directory", func(dir string) error {
+			return os.Symlink("/dev/null", filepath.Join(dir, "tapes"))
+		}},
+		{"writable by others", "is writable by others (mode 0777); chmod 700 it", func(dir string) error {
+			if err := os.Mkdir(filepath.Join(dir, "tapes"), 0o700); err != nil {
+				return err
+			}
+			return os.Chmod(filepath.Join(dir, "tapes"), 0o777) //nolint:gosec // it is refused
+		}},
+		{"a link for the job", "can't be opened as a directory", func(dir string) error {
+			if err := os.Mkdir(filepath.Join(dir, "tapes"), 0o700); err != nil {
+				return err
+			}
+			return os.Symlink(dir, filepath.Join(dir, "tapes", "default"))
+		}},
+		{"a job that others see", "is not private (mode 0755)", func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, "tapes", "default"), 0o755)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := c.make(dir); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(player)
+			cmd.Env = append(os.Environ(), dirVariable+"="+filepath.Join(dir, "tapes"))
+			cmd.Stdin = strings.NewReader(world + "describe 1 w 1 nccl\nstate 1 2\nsite f f 1 2 3\n" +
+				"life 1 1 1 1 0 0 0 1 -1 0 0 0 00000000000000000000000000000000 text\n" +
+				"start 1 0 16 7 0 -1 8 1\nphase 1 5\nwait 1 1\nend 1 1 0\nboth 1 1 10\nclose 1\n")
+			out, err := cmd.CombinedOutput()
+			if err != nil || strings.Count(string(out), "\n") != 1 ||
+				!strings.HasPrefix(string(out), "carillon: no tape") || !strings.Contains(string(out), c.says) ||
+				!strings.Contains(string(out), dir) {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+func TestJobIsNoPath(t *testing.T) {
+	for _, job := range []string{"../job", ".job", "a\nb", strings.Repeat("j", 64)} {
+		cmd := exec.Command(player)
+		cmd.Env = append(os.Environ(), dirVariable+"="+t.TempDir(), "CARILLON_JOB="+job)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "CARILLON_JOB") {
+			t.Errorf("%q: %v: %s", job, err, out)
+		}
+	}
+}
+
+// The budget: 100 ns, as Go's writer has it.
+func BenchmarkStartEnd(b *testing.B) {
+	const times = 1_000_000
+	program := filepath.Join(b.TempDir(), "bench")
+	if err := compile("testdata/bench.c", program); err != nil {
+		b.Fatal(err)
+	}
+	var spent int64
+	for b.Loop() {
+		cmd := exec.Command(program, strconv.Itoa(times))
+		cmd.Env = append(os.Environ(), tape.DirVariable+"="+b.TempDir())
+		out, err := cmd.Output()
+		if err != nil {
+			b.Fatal(err)
+		}
+		ns, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		spent += ns
+	}
+	b.ReportMetric(float64(spent)/float64(b.N)/times, "ns/op")
+}

@@ -28,6 +28,31 @@
 // other place to go, nobody who removes those of older jobs, and no handler for SIGBUS: a tape that somebody truncates
 // ends the process that writes it.
 //
+// # The profiler plug-in
+//
+// NCCL tells a plug-in, which NCCL_PROFILER_PLUGIN names, of what it does: a call, its enqueueing, and in more depth
+// the network's steps and the kernels. The library is such a plug-in, ncclProfiler_v1 to ncclProfiler_v7.
+// profiler_abi.h has each version's structures; it is generated from nccl-profiler-abi.tsv, and doesn't compile if an
+// offset differs.
+//
+// What NCCL keeps of the plug-in's are tokens, a number and a generation, and never pointers. So what comes from
+// another process (PXN), twice, late or without a start is told by its bits, counted, and left alone; NCCL's log has
+// the counts when the last communicator ends (NCCL_DEBUG=INFO). An event that nobody reads gets no token, and NCCL
+// then calls no more for it.
+//
+// The mask, by which NCCL is asked for kinds of events, is a dial: in steady state it is at collectives and their
+// calls (0x302), and profiler_dial turns it up for a communicator. Nothing does so yet. If somebody else writes it
+// (NCCL's own RAS can), only the bits by which our wishes differ from our last ones are changed.
+//
+// The operations of a communicator have one writer (ops.h). Those of communicators that an interposed function made
+// are interposition's. The plug-in writes those of all others, which is all that there is with a statically linked
+// NCCL. Up to version 4 (NCCL 2.27), it knows them by their enqueueing alone, at which all-gather and broadcast have
+// become bytes, and up to version 3 not the number of ranks. No version but the first says the reduction; it is 0 on
+// the tape.
+//
+// Other plug-ins run beside it: CARILLON_PROFILER_NEXT=a.so,b.so, four at most. Each is loaded at the newest version
+// that it shares with NCCL, and is told of the events that it asked for and their parents, as NCCL would.
+//
 // # What is proof, and what inference
 //
 // An operation of NCCL is on the tape from the entry of its call to the call's return, which is when it is enqueued on

@@ -1,0 +1,441 @@
+//go:build ignore
+
+#include "profiler.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "ops.h"
+#include "profiler_next.h"
+#include "profiler_slot.h"
+#include "profiler_tape.h"
+#include "tape.h"
+
+/* What NCCL is asked for in steady state, and what more for a communicator of which the plug-in writes the tape. */
+static uint32_t steady(int version) { return version >= 5 ? 0x302 : PROFILER_COLL; }
+static uint32_t own(int version) { return version >= 5 ? PROFILER_P2P | PROFILER_P2P_API : PROFILER_P2P; }
+
+/* A communicator. What has no other owner changes under the lock. */
+struct comm {
+  _Atomic uint64_t generation; /* odd while there is one */
+  int version;
+  bool taped;                        /* its operations are the plug-in's to write */
+  int *mask;                         /* NCCL's */
+  uint32_t more;                     /* what the dial was turned to */
+  struct profiler_beside beside;
+  struct profiler_tape tape;
+  _Atomic uintptr_t group; /* the token of the group that it joined; its operations end with that */
+};
+
+struct profiler_counts profiler_counts;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct comm comms[PROFILER_COMMS];
+static int alive;              /* communicators */
+static profiler_log nccl_log;  /* the last one's; NULL up to version 3 */
+
+/* NCCL's masks, mostly one, and what they were set to. */
+static struct dial {
+  int *mask;
+  uint32_t set;
+} dials[4];
+
+static uint64_t generation_of(const struct comm *c) {
+  return atomic_load_explicit(&c->generation, memory_order_acquire);
+}
+
+/* The communicator of a token; NULL if it is none or has ended. */
+static struct comm *comm_of(uintptr_t t) {
+  const ptrdiff_t i = token_index(t, TOKEN_COMM, PROFILER_COMMS);
+  return i >= 0 && (generation_of(&comms[i]) & TOKEN_GENERATIONS) == token_generation(t) ? &comms[i] : NULL;
+}
+
+/* Lets the operations of a communicator end with a group; those of an earlier group have ended, or nobody says so. */
+static void join(struct comm *c, uintptr_t context, uintptr_t group) {
+  if (atomic_load_explicit(&c->group, memory_order_relaxed) == group) {
+    return;
+  }
+  profiler_tape_end(&c->tape, 0);
+  atomic_store_explicit(&c->group, 0, memory_order_relaxed);
+  struct slot *s = NULL;
+  if (slot_age(group, &s) != 0) {
+    return;
+  }
+  for (int i = 0; i < PROFILER_JOINED; i++) {
+    uintptr_t none = 0;
+    if (atomic_compare_exchange_strong_explicit(&s->joined[i], &none, context, memory_order_relaxed,
+                                                memory_order_relaxed)) {
+      atomic_store_explicit(&c->group, group, memory_order_relaxed);
+      return;
+    }
+  }
+}
+
+/* The group that an event is in: itself, its parent, or its parent's. */
+static uintptr_t group_of(uintptr_t parent) {
+  struct slot *p = slot_of(parent);
+  if (p == NULL) {
+    return 0;
+  }
+  return atomic_load_explicit(&p->type, memory_order_relaxed) == PROFILER_GROUP_API
+             ? parent
+             : atomic_load_explicit(&p->group, memory_order_relaxed);
+}
+
+/* Whether the tape needs an event: those that begin operations, and those that lead to their group. */
+static bool for_tape(const struct comm *c, const struct profiler_event *e) {
+  if (!c->taped) {
+    return false;
+  }
+  if (c->version >= 5) {
+    struct slot *call = NULL;
+    switch (e->type) {
+    case PROFILER_GROUP_API:
+    case PROFILER_P2P_API:
+      return true;
+    case PROFILER_P2P: /* not one that a collective consists of */
+      call = slot_of((uintptr_t)e->parentObj);
+      return call != NULL && atomic_load_explicit(&call->type, memory_order_relaxed) == PROFILER_P2P_API;
+    default:
+      break;
+    }
+  }
+  return profiler_tape_begins(c->version, e->type);
+}
+
+static void write_start(struct comm *c, uintptr_t context, struct slot *s, uintptr_t self,
+                        const struct profiler_event *e) {
+  if (e->type == PROFILER_GROUP_API) {
+    for (int i = 0; i < PROFILER_JOINED; i++) {
+      atomic_store_explicit(&s->joined[i], 0, memory_order_relaxed);
+    }
+    atomic_store_explicit(&s->group, self, memory_order_relaxed);
+    return;
+  }
+  const uintptr_t group = group_of((uintptr_t)e->parentObj);
+  atomic_store_explicit(&s->group, group, memory_order_relaxed);
+  if (profiler_tape_begins(c->version, e->type)) {
+    join(c, context, group);
+    atomic_store_explicit(&s->operation, profiler_tape_start(&c->tape, e), memory_order_relaxed);
+  }
+}
+
+static void write_stop(struct comm *c, const struct slot_contents *was, uintptr_t self) {
+  if (was->type != PROFILER_GROUP_API) {
+    if (was->operation != 0 && atomic_load_explicit(&c->group, memory_order_relaxed) == 0) {
+      profiler_tape_end(&c->tape, was->operation);
+    }
+    return;
+  }
+  for (int i = 0; i < PROFILER_JOINED && was->joined[i] != 0; i++) {
+    uintptr_t group = self;
+    c = comm_of(was->joined[i]);
+    if (c != NULL && atomic_compare_exchange_strong_explicit(&c->group, &group, 0, memory_order_relaxed,
+                                                             memory_order_relaxed)) {
+      profiler_tape_end(&c->tape, 0);
+    }
+  }
+}
+
+/* What one of the other plug-ins knows a token's event by; NULL if it wasn't told of it. */
+static void *handle_of(void *t, int i) {
+  struct slot *s = slot_of((uintptr_t)t);
+  if (s == NULL || (atomic_load_explicit(&s->beside, memory_order_relaxed) & 1u << i) == 0) {
+    return NULL;
+  }
+  void *handle = atomic_load_explicit(&s->handle[i], memory_order_relaxed);
+  return slot_of((uintptr_t)t) == s ? handle : NULL; /* no other event took the slot meanwhile */
+}
+
+/* Whether nobody reads the events of a communicator, which is one of ours. */
+static bool unread(void *context) {
+  const struct comm *c = comm_of((uintptr_t)context);
+  return c != NULL && !c->taped && c->beside.with == 0;
+}
+
+static int start(int version, void *context, void **handle, const struct profiler_event *e, const void *descr) {
+  *handle = NULL;
+  if (e->type == PROFILER_PROXY_OP && e->proxyOp.pid != atomic_load_explicit(&token_process, memory_order_relaxed)) {
+    profiler_count(&profiler_counts.foreign); /* its context and parent are pointers of that process */
+    return 0;
+  }
+  struct comm *c = comm_of((uintptr_t)context);
+  if (c == NULL) {
+    profiler_count(&profiler_counts.stray);
+    return 0;
+  }
+  const bool taped = for_tape(c, e);
+  const uint32_t wanting = c->beside.with == 0 ? 0 : profiler_next_wanting(&c->beside, e->type);
+  if (!taped && wanting == 0) {
+    return 0;
+  }
+  struct slot *s = NULL;
+  const uintptr_t self = slot_take(&s, (uintptr_t)context, e->type);
+  if (self == 0) {
+    return 0;
+  }
+  if (taped) {
+    write_start(c, (uintptr_t)context, s, self, e);
+  }
+  const bool task = e->type == PROFILER_COLL || e->type == PROFILER_P2P;
+  uint32_t told = 0;
+  for (int i = 0; wanting >> i != 0; i++) {
+    if (wanting & 1u << i) {
+      void *group = !task ? NULL : e->type == PROFILER_COLL ? e->coll.parentGroup : e->p2p.parentGroup;
+      void *theirs = profiler_next_start(&c->beside, i, version, e, descr, handle_of(e->parentObj, i),
+                                         handle_of(group, i));
+      atomic_store_explicit(&s->handle[i], theirs, memory_order_relaxed);
+      told |= theirs != NULL ? 1u << i : 0;
+    }
+  }
+  atomic_store_explicit(&s->beside, told, memory_order_release);
+  *handle = (void *)self;
+  return 0;
+}
+
+/* Counts what came for an event that isn't open. */
+static void missed(int64_t age, _Atomic uint64_t *again) {
+  profiler_count(age < 0 ? &profiler_counts.unknown : age == 1 ? again : &profiler_counts.late);
+}
+
+static int stop(void *handle) {
+  if (handle == NULL) {
+    return 0;
+  }
+  struct slot *s = NULL;
+  const int64_t age = slot_age((uintptr_t)handle, &s);
+  if (age != 0) {
+    missed(age, &profiler_counts.twice);
+    return 0;
+  }
+  struct slot_contents was;
+  if (!slot_give(s, (uintptr_t)handle, &was)) {
+    profiler_count(&profiler_counts.twice); /* by another thread, meanwhile */
+    return 0;
+  }
+  for (int i = 0; was.beside >> i != 0; i++) {
+    if (was.beside & 1u << i) {
+      profiler_next_stop(i, was.handle[i]);
+    }
+  }
+  struct comm *c = comm_of(was.comm);
+  if (c != NULL && c->taped) {
+    write_stop(c, &was, (uintptr_t)handle);
+  }
+  return 0;
+}
+
+static int state(void *handle, int state, const void *args) {
+  if (handle == NULL) {
+    return 0;
+  }
+  struct slot *s = NULL;
+  const int64_t age = slot_age((uintptr_t)handle, &s);
+  if (age != 0) {
+    missed(age, &profiler_counts.after);
+    return 0;
+  }
+  struct comm *c = comm_of(atomic_load_explicit(&s->comm, memory_order_relaxed));
+  const uint32_t beside = c == NULL ? 0 : atomic_load_explicit(&s->beside, memory_order_acquire);
+  for (int i = 0; beside >> i != 0; i++) {
+    if (beside & 1u << i) {
+      profiler_next_state(i, c->version, atomic_load_explicit(&s->handle[i], memory_order_relaxed), state, args);
+    }
+  }
+  return 0;
+}
+
+/* Writes a mask of NCCL's as its communicators want it. If somebody else has written it since, only what has changed of
+   our wishes is changed. The caller has the lock. */
+static void set_mask(int *mask) {
+  struct dial *d = NULL;
+  for (size_t i = 0; i < sizeof dials / sizeof *dials && d == NULL; i++) {
+    d = dials[i].mask == mask ? &dials[i] : NULL;
+  }
+  const bool first = d == NULL;
+  for (size_t i = 0; i < sizeof dials / sizeof *dials && d == NULL; i++) {
+    d = dials[i].mask == NULL ? &dials[i] : NULL;
+  }
+  uint32_t wish = 0;
+  bool any = false;
+  for (int i = 0; i < PROFILER_COMMS; i++) {
+    const struct comm *c = &comms[i];
+    if ((generation_of(&comms[i]) & 1) != 0 && c->mask == mask) {
+      wish |= steady(c->version) | (c->taped ? own(c->version) : 0) | c->more;
+      any = true;
+    }
+  }
+  if (!any) { /* NCCL may be gone with its mask */
+    if (!first) {
+      *d = (struct dial){0};
+    }
+    return;
+  }
+  wish |= profiler_next_mask();
+  int is = __atomic_load_n(mask, __ATOMIC_RELAXED);
+  const uint32_t set = first ? (uint32_t)is : d->set;
+  if (!first && (uint32_t)is != set) {
+    profiler_count(&profiler_counts.overruled);
+  }
+  int next;
+  do {
+    next = first ? (int)wish : (int)(((uint32_t)is | (wish & ~set)) & ~(set & ~wish));
+  } while (next != is &&
+           !__atomic_compare_exchange_n(mask, &is, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  if (d != NULL) {
+    d->mask = mask;
+    d->set = wish;
+  }
+}
+
+void profiler_dial(void *context, uint32_t more) {
+  pthread_mutex_lock(&lock);
+  struct comm *c = comm_of((uintptr_t)context);
+  if (c != NULL) {
+    c->more = more;
+    set_mask(c->mask);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+static int init(int version, void **context, int *mask, const struct profiler_made *made) {
+  *context = NULL;
+  pthread_mutex_lock(&lock);
+  token_stamp_process();
+  profiler_next_load();
+  int i = 0;
+  while (i < PROFILER_COMMS && (generation_of(&comms[i]) & 1) != 0) {
+    i++;
+  }
+  if (i == PROFILER_COMMS) {
+    profiler_count(&profiler_counts.exhausted);
+    pthread_mutex_unlock(&lock);
+    return 0;
+  }
+  struct comm *c = &comms[i];
+  c->version = version;
+  c->mask = mask;
+  c->more = 0;
+  c->taped = !ops_claim(made->rank, made->size, made->hash, made->nodes);
+  atomic_store_explicit(&c->group, 0, memory_order_relaxed);
+  if (c->taped) {
+    profiler_tape_open(&c->tape, version, made);
+  }
+  profiler_next_init(&c->beside, version, made);
+  const uint64_t generation = generation_of(c) + 1;
+  atomic_store_explicit(&c->generation, generation, memory_order_release);
+  set_mask(mask);
+  alive++;
+  nccl_log = made->log;
+  *context = (void *)token_make(TOKEN_COMM, generation, (size_t)i);
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+
+/* Says in NCCL's log what was odd, if anything was. */
+static void report(void) {
+  const struct {
+    const char *what;
+    _Atomic uint64_t *count;
+  } all[] = {
+      {"events of another process", &profiler_counts.foreign},
+      {"events without a communicator", &profiler_counts.stray},
+      {"calls for unknown events", &profiler_counts.unknown},
+      {"stops that came twice", &profiler_counts.twice},
+      {"calls that came late", &profiler_counts.late},
+      {"states after the stop", &profiler_counts.after},
+      {"events never stopped", &profiler_counts.never},
+      {"events without room", &profiler_counts.exhausted},
+      {"operations not written", &profiler_counts.busy},
+      {"times that the mask was another's", &profiler_counts.overruled},
+  };
+  char text[512];
+  size_t used = 0;
+  for (size_t i = 0; i < sizeof all / sizeof *all && used < sizeof text; i++) {
+    const uint64_t n = atomic_load_explicit(all[i].count, memory_order_relaxed);
+    if (n != 0) {
+      used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64 " %s", used > 0 ? ", " : "", n,
+                               all[i].what);
+    }
+  }
+  if (used > 0 && nccl_log != NULL) {
+    enum { INFO = 3, INIT = 1 };
+    nccl_log(INFO, INIT, "profiler.c", __LINE__, "Carillon's profiler plug-in: %s", text);
+  }
+}
+
+static int finalize(void *context) {
+  pthread_mutex_lock(&lock);
+  struct comm *c = comm_of((uintptr_t)context);
+  if (c == NULL) {
+    profiler_count(&profiler_counts.stray);
+  } else {
+    atomic_fetch_add_explicit(&c->generation, 1, memory_order_acq_rel);
+    profiler_next_finalize(&c->beside);
+    if (c->taped) {
+      profiler_tape_close(&c->tape);
+    }
+    slot_reclaim((uintptr_t)context);
+    set_mask(c->mask);
+    if (--alive == 0) {
+      report();
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+
+/* The versions. */
+
+#define START(V)                                                                                        \
+  static int start_v##V(void *context, void **handle, const struct profiler_descr_v##V *descr) {        \
+    struct profiler_event e;                                                                            \
+    if (unread(context)) {                                                                              \
+      *handle = NULL;                                                                                   \
+      return 0;                                                                                         \
+    }                                                                                                   \
+    profiler_read_v##V(&e, descr);                                                                      \
+    return start(V, context, handle, &e, descr);                                                        \
+  }
+
+#define EARLY(V)                                                                                        \
+  static int init_v##V(void **context, int *mask) {                                                     \
+    return init(V, context, mask, &(struct profiler_made){.size = -1, .rank = -1});                     \
+  }                                                                                                     \
+  START(V)
+
+#define LATER(V)                                                                                        \
+  static int init_v##V(void **context, uint64_t hash, int *mask, const char *name, int nodes, int size, \
+                       int rank, profiler_log log) {                                                    \
+    return init(V, context, mask, &(struct profiler_made){hash, name, nodes, size, rank, log});         \
+  }                                                                                                     \
+  START(V)
+
+#define PLUGIN(V)                                                                                       \
+  extern const struct profiler_v##V ncclProfiler_v##V;                                                  \
+  __attribute__((visibility("default"))) const struct profiler_v##V ncclProfiler_v##V = {               \
+      "Carillon", init_v##V, start_v##V, stop, state, finalize}
+
+EARLY(1)
+EARLY(2)
+EARLY(3)
+
+static int init_v4(void **context, int *mask, const char *name, uint64_t hash, int nodes, int size, int rank,
+                   profiler_log log) {
+  return init(4, context, mask, &(struct profiler_made){hash, name, nodes, size, rank, log});
+}
+START(4)
+
+LATER(5)
+LATER(6)
+LATER(7)
+
+PLUGIN(1);
+PLUGIN(2);
+PLUGIN(3);
+PLUGIN(4);
+PLUGIN(5);
+PLUGIN(6);
+PLUGIN(7);

@@ -13,6 +13,10 @@
 _Static_assert(sizeof(((struct tape_info *)NULL)->name) == TAPE_NAME_SIZE, "name");
 _Static_assert(sizeof(((struct tape_info *)NULL)->engine) == TAPE_ENGINE_SIZE, "engine");
 
+/** The order in which store takes the words of a life record; where they are not told here, they are an op record's. */
+_Static_assert(TAPE_REC_LIFE_OP_HEAD == 2 && TAPE_REC_LIFE_KINDS == 3, "words 2 and 3");
+_Static_assert(TAPE_REC_LIFE_PEER == 4 && TAPE_REC_LIFE_SEQ == 5, "words 4 and 5");
+
 struct tape_writer tape = {.lock = PTHREAD_MUTEX_INITIALIZER, .clock_lock = PTHREAD_MUTEX_INITIALIZER};
 
 /** publish makes a value the next current copy of a latch. */

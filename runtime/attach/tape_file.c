@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "tape.h"
+#include "tape_process.h"
 
 _Static_assert(sizeof(struct layout_slot) == TAPE_SLOT_SIZE, "slot");
 _Static_assert(sizeof(struct layout_tally) == TAPE_TALLY_SIZE, "tally");
@@ -79,107 +79,6 @@ static int64_t clock_ns(clockid_t clock) {
 int64_t tape_wall(void) { return clock_ns(CLOCK_REALTIME); }
 
 int64_t tape_now(void) { return clock_ns(CLOCK_MONOTONIC); }
-
-/* The process. */
-
-/** What tells a process from all others; as process.Self has it. */
-struct identity {
-  uint32_t pid;
-  uint64_t start_ticks, pid_space;
-  uint8_t boot[16];
-  char boot_text[TAPE_BOOT_SIZE];
-};
-
-/** read_file reads the beginning of a file as text; empty if it can't. */
-static void read_file(const char *path, char *text, size_t size) {
-  ssize_t n = 0;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd >= 0) {
-    n = read(fd, text, size - 1);
-    close(fd);
-  }
-  text[n > 0 ? n : 0] = 0;
-}
-
-static uint64_t start_ticks(void) {
-  char stat[1024];
-  read_file("/proc/self/stat", stat, sizeof stat);
-  char *at = strrchr(stat, ')'); // behind the name, which may hold anything
-  for (int field = 2; at != NULL && field < 22; field++) {
-    at = strchr(at + 1, ' ');
-  }
-  return at != NULL ? strtoull(at, NULL, 10) : 0;
-}
-
-static bool parse_boot(const char *text, uint8_t boot[16]) {
-  int digits = 0;
-  for (; *text != 0 && digits < 32; text++) {
-    char c = *text;
-    if (c == '-') {
-      continue;
-    }
-    int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-    if (value < 0) {
-      return false;
-    }
-    boot[digits / 2] = (uint8_t)(boot[digits / 2] << 4 | value);
-    digits++;
-  }
-  return digits == 32;
-}
-
-static struct identity identify(void) {
-  struct identity me = {.pid = (uint32_t)getpid(), .start_ticks = start_ticks()};
-  struct stat space;
-  if (stat("/proc/self/ns/pid", &space) == 0) {
-    me.pid_space = space.st_ino;
-  }
-  char boot[64];
-  read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-  // Where the kernel doesn't tell enough, the process is as if alone on its machine.
-  if ((!parse_boot(boot, me.boot) || me.start_ticks == 0) &&
-      getrandom(me.boot, sizeof me.boot, 0) != (ssize_t)sizeof me.boot) {
-    memset(me.boot, 0, sizeof me.boot);
-  }
-  const uint8_t *b = me.boot;
-  snprintf(me.boot_text, sizeof me.boot_text,
-           "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
-           b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
-  return me;
-}
-
-/** number reads a whole number from the environment; -1 if there is none. */
-static int32_t number(const char *variable) {
-  const char *text = getenv(variable);
-  if (text == NULL || *text == 0) {
-    return -1;
-  }
-  char *end;
-  errno = 0;
-  long value = strtol(text, &end, 10);
-  return errno == 0 && *end == 0 && value >= 0 && value <= INT32_MAX ? (int32_t)value : -1;
-}
-
-/** place finds the process's rank in the job, -1 if it is unknown, and how many ranks that has. */
-static void place(int32_t *rank, int32_t *size) {
-  static const char *const launchers[][2] = {
-      {"CARILLON_RANK", "CARILLON_WORLD_SIZE"},
-      {"RANK", "WORLD_SIZE"},
-      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-      {"PMI_RANK", "PMI_SIZE"},
-      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-      {"PMIX_RANK", "WORLD_SIZE"},
-  };
-  for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
-    *rank = number(launchers[i][0]);
-    *size = number(launchers[i][1]);
-    if (*rank >= 0 && *rank < *size) {
-      return;
-    }
-  }
-  *rank = -1;
-  *size = 0;
-}
 
 /* Its size. */
 
@@ -341,7 +240,7 @@ static int reserve(int fd, size_t size) {
   return 0;
 }
 
-static void fill_header(struct layout_header *h, const struct tape_file *file, const struct identity *me,
+static void fill_header(struct layout_header *h, const struct tape_file *file, const struct tape_process *me,
                         const char *host, const char *job) {
   const struct tape_geometry *g = &file->geometry;
   memset(h, 0, sizeof *h);
@@ -359,7 +258,7 @@ static void fill_header(struct layout_header *h, const struct tape_file *file, c
   memcpy(f->kernel_boot, me->boot, sizeof f->kernel_boot);
   f->created_mono = tape_now();
   f->created_wall = tape_wall();
-  place(&f->rank, &f->job_size);
+  tape_place(&f->rank, &f->job_size);
   f->slow_after = file->slow;
   const char *boot = getenv("CARILLON_HOSTID");
   if (boot == NULL || *boot == 0) {
@@ -376,7 +275,7 @@ static void fill_header(struct layout_header *h, const struct tape_file *file, c
 }
 
 /** ours tells whether a file is a tape that this very process writes. */
-static bool ours(int dir, const char *name, const struct identity *me) {
+static bool ours(int dir, const char *name, const struct tape_process *me) {
   struct layout_fixed f;
   int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   ssize_t n = fd >= 0 ? pread(fd, &f, sizeof f, 0) : -1;
@@ -392,7 +291,8 @@ static bool ours(int dir, const char *name, const struct identity *me) {
  * name_it gives the file its name, which it finds: a hard link alone gives a name only if it is free, on every file
  * system. What an earlier process of the same name left is moved aside, and never lost.
  */
-static int name_it(int dir, const char *temp, const char *base, const struct identity *me, char *name, size_t size) {
+static int name_it(int dir, const char *temp, const char *base, const struct tape_process *me, char *name,
+                   size_t size) {
   for (int n = 0;;) {
     if (n == 0) {
       snprintf(name, size, "%s.tape", base);
@@ -421,7 +321,7 @@ static int name_it(int dir, const char *temp, const char *base, const struct ide
 
 /** make makes the file whole in the job's directory: it has its name when its header is written. */
 static int make(int dir, const char *host, const char *job, struct tape_file *file, const char **problem) {
-  struct identity me = identify();
+  struct tape_process me = tape_process();
   char base[NAME_MAX / 2], temp[NAME_MAX], name[NAME_MAX];
   snprintf(base, sizeof base, "%s-%u", host, me.pid);
   snprintf(temp, sizeof temp, ".%s.%lld.new", base, (long long)tape_now());

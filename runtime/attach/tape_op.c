@@ -5,7 +5,9 @@
 
 #include "tape_writer.h"
 
-/** A record and a copy of a slot's operation are written alike. */
+/** The order in which store takes the words of a record. A copy of a slot's operation is written as one. */
+_Static_assert(TAPE_REC_MARKER == 0 && TAPE_REC_TIME == 1 && TAPE_REC_SEQ == 2 && TAPE_REC_KINDS == 3, "words 0 to 3");
+_Static_assert(TAPE_REC_RANKS == 4 && TAPE_REC_BYTES == 5 && TAPE_REC_START == 6 && TAPE_REC_COMM == 7, "words 4 to 7");
 _Static_assert(sizeof(struct layout_operation) == (TAPE_RECORD_WORDS - 1) * sizeof(uint64_t), "a copy is a record");
 
 /** wake_at_quarter wakes followers when an op record completes a quarter of the ring, so that they miss none. */

@@ -6,6 +6,7 @@
  *   tape_op.c      operations: slots, the op ring and the ordinary ring
  *   tape_tally.c   tallies
  *   tape_file.c    making the file
+ *   tape_process.c what it says of the process
  */
 #ifndef CARILLON_TAPE_WRITER_H
 #define CARILLON_TAPE_WRITER_H

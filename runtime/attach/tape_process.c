@@ -1,0 +1,104 @@
+// Compiled by cc; the go command passes over it.
+//go:build ignore
+
+#include "tape_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/** read_file reads the beginning of a file as text; empty if it can't. */
+static void read_file(const char *path, char *text, size_t size) {
+  ssize_t n = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    n = read(fd, text, size - 1);
+    close(fd);
+  }
+  text[n > 0 ? n : 0] = 0;
+}
+
+static uint64_t start_ticks(void) {
+  char stat[1024];
+  read_file("/proc/self/stat", stat, sizeof stat);
+  char *at = strrchr(stat, ')'); // behind the name, which may hold anything
+  for (int field = 2; at != NULL && field < 22; field++) {
+    at = strchr(at + 1, ' ');
+  }
+  return at != NULL ? strtoull(at, NULL, 10) : 0;
+}
+
+static bool parse_boot(const char *text, uint8_t boot[16]) {
+  int digits = 0;
+  for (; *text != 0 && digits < 32; text++) {
+    char c = *text;
+    if (c == '-') {
+      continue;
+    }
+    int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (value < 0) {
+      return false;
+    }
+    boot[digits / 2] = (uint8_t)(boot[digits / 2] << 4 | value);
+    digits++;
+  }
+  return digits == 32;
+}
+
+struct tape_process tape_process(void) {
+  struct tape_process me = {.pid = (uint32_t)getpid(), .start_ticks = start_ticks()};
+  struct stat space;
+  if (stat("/proc/self/ns/pid", &space) == 0) {
+    me.pid_space = space.st_ino;
+  }
+  char boot[64];
+  read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+  // Where the kernel doesn't tell enough, the process is as if alone on its machine.
+  if ((!parse_boot(boot, me.boot) || me.start_ticks == 0) &&
+      getrandom(me.boot, sizeof me.boot, 0) != (ssize_t)sizeof me.boot) {
+    memset(me.boot, 0, sizeof me.boot);
+  }
+  const uint8_t *b = me.boot;
+  snprintf(me.boot_text, sizeof me.boot_text,
+           "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
+           b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+  return me;
+}
+
+/** number reads a whole number from the environment; -1 if there is none. */
+static int32_t number(const char *variable) {
+  const char *text = getenv(variable);
+  if (text == NULL || *text == 0) {
+    return -1;
+  }
+  char *end;
+  errno = 0;
+  long value = strtol(text, &end, 10);
+  return errno == 0 && *end == 0 && value >= 0 && value <= INT32_MAX ? (int32_t)value : -1;
+}
+
+void tape_place(int32_t *rank, int32_t *size) {
+  static const char *const launchers[][2] = {
+      {"CARILLON_RANK", "CARILLON_WORLD_SIZE"},
+      {"RANK", "WORLD_SIZE"},
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+      {"PMI_RANK", "PMI_SIZE"},
+      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+      {"PMIX_RANK", "WORLD_SIZE"},
+  };
+  for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+    *rank = number(launchers[i][0]);
+    *size = number(launchers[i][1]);
+    if (*rank >= 0 && *rank < *size) {
+      return;
+    }
+  }
+  *rank = -1;
+  *size = 0;
+}

@@ -1,0 +1,29 @@
+/**
+ * @file
+ * What a tape's header says of its process. For tape_file.c alone.
+ */
+#ifndef CARILLON_TAPE_PROCESS_H
+#define CARILLON_TAPE_PROCESS_H
+
+#include <stdint.h>
+
+#include "tape_layout.h"
+
+/** What tells a process from all others; as process.Self has it. */
+struct tape_process {
+  uint32_t pid;
+  uint64_t start_ticks, pid_space;
+  uint8_t boot[16];
+  char boot_text[TAPE_BOOT_SIZE];
+};
+
+/** tape_process is this process. */
+struct tape_process tape_process(void);
+
+/**
+ * tape_place finds the process's rank in the job, -1 if it is unknown, and how many ranks that has, as
+ * runtime/rendezvous/launch does where a launcher says both.
+ */
+void tape_place(int32_t *rank, int32_t *size);
+
+#endif /* CARILLON_TAPE_PROCESS_H */

@@ -1,0 +1,3 @@
+package attach
+
+//go:generate go run ./internal/ncclheader nccl-api.tsv nccl.h

@@ -1,0 +1,43 @@
+package fakenccl
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Versions are NCCL's that differ in what the fake does: in their functions, their profiler interface, or their faults.
+var Versions = []string{
+	"2.18.1", "2.19.1", "2.22.3", "2.23.4", "2.24.3", "2.26.2", "2.27.3", "2.28.3", "2.28.9",
+	"2.29.2", "2.30.4", "2.31.2",
+}
+
+// Build builds the fake NCCL of a version in dir, and returns the folder of its libnccl.so.2 and libcudart.so.12, for
+// LD_LIBRARY_PATH. What several versions share is built once in a dir. Needs make, awk and a C compiler.
+func Build(tb testing.TB, dir, version string) string {
+	tb.Helper()
+	run(tb, dir, version)
+	return filepath.Join(dir, version)
+}
+
+// Program builds programs/name.c in dir, and returns its path. It runs on every version that has its functions.
+func Program(tb testing.TB, dir, name string) string {
+	tb.Helper()
+	path := filepath.Join(dir, "programs", name)
+	run(tb, dir, Versions[len(Versions)-1], path)
+	return path
+}
+
+func run(tb testing.TB, dir, version string, targets ...string) {
+	tb.Helper()
+	mod, err := exec.CommandContext(tb.Context(), "go", "env", "GOMOD").Output()
+	if err != nil {
+		tb.Fatalf("go env GOMOD: %v", err)
+	}
+	source := filepath.Join(filepath.Dir(strings.TrimSpace(string(mod))), "fakenccl")
+	args := append([]string{"-s", "-C", source, "OUT=" + dir, "VERSION=" + version}, targets...)
+	if out, err := exec.CommandContext(tb.Context(), "make", args...).CombinedOutput(); err != nil {
+		tb.Fatalf("make %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}

@@ -1,0 +1,31 @@
+// What was wrong in which version. The rest asks here.
+//
+//   destroyed twice (nccl#1482, every version)   the check reads freed memory: it answers "invalid argument" and leaves
+//                                                the thread's group depth raised; with FAKENCCL_HEAP=dirty somebody
+//                                                has used that memory since, and the process dies
+//   split with an unfinished group job (nccl#1605, before 2.26.2)   if nobody has asked a non-blocking communicator for
+//                                                the result of its last call (ncclCommGetAsyncError), the next
+//                                                operation after a split dies in ncclGroupCommJoin
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+
+bool is_before(int v) {
+  return version < v;
+}
+
+void dirty(void *memory, size_t bytes) {
+  const char *heap = getenv("FAKENCCL_HEAP");
+  if (heap && !strcmp(heap, "dirty")) memset(memory, 0x5a, bytes);
+}
+
+static _Atomic int initialising;
+
+void misbehave_init_begins(void) {
+  atomic_fetch_add(&initialising, 1);
+}
+
+void misbehave_init_ends(void) {
+  atomic_fetch_sub(&initialising, 1);
+}

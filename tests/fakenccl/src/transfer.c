@@ -1,0 +1,236 @@
+// The memory that the ranks of a communicator share, be they threads or processes. It is a memfd of the process that
+// made the unique id, which says where to open it (/proc/PID/fd/FD): nothing is left behind, however a job ends.
+//
+// For each ordered pair of ranks there are two mailboxes, one for data and one for control. A letter carries the tag
+// of its operation, and only a transfer of the same tag takes it out: ranks that call different things wait for
+// each other for ever, as with NCCL.
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fake.h"
+
+enum { ID_MAGIC = 0x6b61666e }; // "nfak"
+
+struct id { // in an ncclUniqueId
+  uint32_t magic;
+  int32_t pid, fd;
+  uint64_t hash;
+};
+
+struct segment {
+  _Atomic int nranks;
+  _Atomic int seated;
+  _Atomic bool closed; // for those who would come later
+  struct seat seats[];
+};
+
+struct mailbox {
+  _Atomic uint32_t state;
+  uint32_t bytes;
+  uint64_t tag;
+  char data[];
+};
+
+static const size_t letter[] = {[DATA] = CHUNK, [CONTROL] = LETTER};
+
+static size_t aligned(size_t bytes) {
+  return (bytes + 63) & ~(size_t)63;
+}
+
+static size_t box_bytes(enum plane p) {
+  return aligned(sizeof(struct mailbox) + letter[p]);
+}
+
+static size_t boxes_at(int nranks, enum plane p) {
+  size_t at = aligned(sizeof(struct segment) + nranks * sizeof(struct seat));
+  return p == DATA ? at : at + (size_t)nranks * nranks * box_bytes(DATA);
+}
+
+static struct mailbox *box(const struct ncclComm *c, enum plane p, int from, int to) {
+  size_t index = (size_t)from * c->nranks + to;
+  return (struct mailbox *)((char *)c->segment + boxes_at(c->nranks, p) + index * box_bytes(p));
+}
+
+struct seat *seat(const struct ncclComm *c, int rank) {
+  return &c->segment->seats[rank];
+}
+
+uint64_t mix(uint64_t a, uint64_t b) { // splitmix64's
+  uint64_t x = a * 0x9e3779b97f4a7c15 + b;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+void futex_wait(_Atomic uint32_t *word, uint32_t value) {
+  static const struct timespec while_others_may_die = {.tv_nsec = 100000000};
+  syscall(SYS_futex, word, FUTEX_WAIT, value, &while_others_may_die, NULL, 0);
+}
+
+void futex_wake(_Atomic uint32_t *word) {
+  atomic_fetch_add(word, 1);
+  syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static void ring(const struct ncclComm *c, int rank) {
+  futex_wake(&seat(c, rank)->bell);
+}
+
+void ring_all(struct ncclComm *c) {
+  for (int r = 0; r < c->nranks; r++) ring(c, r);
+}
+
+// A process that ended, but whose parent hasn't asked for its exit code, is dead too.
+static bool is_alive(int pid) {
+  char path[32], stat[256];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t n = read(fd, stat, sizeof stat - 1);
+  close(fd);
+  if (n <= 0) return false;
+  stat[n] = 0;
+  const char *state = strrchr(stat, ')');
+  return state && state[1] && state[2] != 'Z' && state[2] != 'X';
+}
+
+ncclResult_t id_make(ncclUniqueId *out) {
+  struct id id = {.magic = ID_MAGIC, .pid = getpid(), .fd = memfd_create("fakenccl", MFD_CLOEXEC)};
+  if (id.fd < 0) return fail(ncclSystemError, "memfd_create: %m");
+  if (getrandom(&id.hash, sizeof id.hash, 0) != sizeof id.hash) return fail(ncclSystemError, "getrandom: %m");
+  memset(out, 0, sizeof *out);
+  memcpy(out, &id, sizeof id);
+  return ncclSuccess;
+}
+
+static void identify(struct seat *s, int device) {
+  const char *host = getenv("NCCL_HOSTID");
+  if (host && *host)
+    snprintf(s->host, sizeof s->host, "%s", host);
+  else if (gethostname(s->host, sizeof s->host))
+    strcpy(s->host, "localhost");
+  s->device = device;
+}
+
+// Takes the rank's seat, and waits until all ranks have theirs.
+ncclResult_t segment_join(struct ncclComm *c, const ncclUniqueId *unique) {
+  struct id id;
+  memcpy(&id, unique, sizeof id);
+  if (id.magic != ID_MAGIC) return fail(ncclInvalidArgument, "this unique id is none of ncclGetUniqueId's");
+  char path[48];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", id.pid, id.fd);
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return fail(ncclSystemError, "the process %d that made the unique id is not there: %m", id.pid);
+  c->hash = id.hash;
+  c->segment_bytes = boxes_at(c->nranks, CONTROL) + (size_t)c->nranks * c->nranks * box_bytes(CONTROL);
+  void *memory = MAP_FAILED;
+  if (!ftruncate(fd, c->segment_bytes))
+    memory = mmap(NULL, c->segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  close(fd);
+  if (memory == MAP_FAILED) return fail(ncclSystemError, "mmap of %zu bytes: %m", c->segment_bytes);
+  c->segment = memory;
+
+  int nobody = 0;
+  if (!atomic_compare_exchange_strong(&c->segment->nranks, &nobody, c->nranks) && nobody != c->nranks)
+    return fail(ncclInvalidUsage, "another rank said that there are %d ranks, not %d", nobody, c->nranks);
+  struct seat *mine = seat(c, c->rank);
+  nobody = 0;
+  if (!atomic_compare_exchange_strong(&mine->pid, &nobody, getpid()))
+    return fail(ncclInvalidUsage, "there are two ranks %d", c->rank);
+  identify(mine, c->device);
+  atomic_fetch_add(&c->segment->seated, 1);
+  ring_all(c);
+  for (;;) {
+    uint32_t bell = atomic_load(&mine->bell);
+    if (atomic_load(&c->segment->seated) == c->nranks) break;
+    if (atomic_load(&c->aborted)) return fail(ncclInternalError, "aborted while the communicator was made");
+    for (int r = 0; r < c->nranks; r++)
+      if (atomic_load(&seat(c, r)->pid) && !is_alive(seat(c, r)->pid))
+        return fail(ncclRemoteError, "rank %d died while the communicator was made", r);
+    futex_wait(&mine->bell, bell);
+  }
+  if (id.pid == getpid() && !atomic_exchange(&c->segment->closed, true)) close(id.fd);
+  return ncclSuccess;
+}
+
+void segment_leave(struct ncclComm *c) {
+  if (c->segment) munmap(c->segment, c->segment_bytes);
+  c->segment = NULL;
+}
+
+static bool post(struct ncclComm *c, enum plane p, struct transfer *t) {
+  struct mailbox *b = box(c, p, c->rank, t->peer);
+  uint32_t empty = EMPTY;
+  if (!atomic_compare_exchange_strong(&b->state, &empty, TAKEN)) return false;
+  b->tag = t->tag;
+  b->bytes = t->bytes - t->done < letter[p] ? t->bytes - t->done : letter[p];
+  memcpy(b->data, t->data + t->done, b->bytes);
+  t->done += b->bytes;
+  atomic_store(&b->state, FULL);
+  ring(c, t->peer);
+  return true;
+}
+
+static bool fetch(struct ncclComm *c, enum plane p, struct transfer *t) {
+  struct mailbox *b = box(c, p, t->peer, c->rank);
+  if (atomic_load(&b->state) != FULL || b->tag != t->tag) return false;
+  size_t bytes = t->bytes - t->done < b->bytes ? t->bytes - t->done : b->bytes;
+  memcpy(t->data + t->done, b->data, bytes);
+  t->done += bytes;
+  atomic_store(&b->state, EMPTY);
+  ring(c, t->peer);
+  if (t->peer != c->rank) ring(c, c->rank); // another of this rank's operations may wait for the box
+  return true;
+}
+
+// Does all transfers side by side. Of data, only an abort or a revocation ends the wait for a rank that died.
+ncclResult_t transfer(struct ncclComm *c, enum plane p, struct transfer *t, int n) {
+  struct seat *mine = seat(c, c->rank);
+  for (;;) {
+    uint32_t bell = atomic_load(&mine->bell);
+    bool moved = false, left = false;
+    for (int i = 0; i < n; i++) {
+      while (t[i].done < t[i].bytes && (t[i].send ? post : fetch)(c, p, &t[i])) moved = true;
+      left |= t[i].done < t[i].bytes;
+    }
+    if (!left) return ncclSuccess;
+    if (atomic_load(&c->aborted) || (p == DATA && atomic_load(&c->revoked))) return ncclInternalError;
+    if (moved) continue;
+    ncclResult_t lost = ncclSuccess;
+    for (int i = 0; i < n; i++) {
+      struct seat *other = seat(c, t[i].peer);
+      if (t[i].done == t[i].bytes || (p == DATA && atomic_load(&c->async))) continue;
+      bool gone = !is_alive(other->pid) || (p == CONTROL && atomic_load(&other->aborted));
+      if (gone) lost = fail(ncclRemoteError, "rank %d is gone", t[i].peer);
+    }
+    if (atomic_load(&mine->bell) != bell) continue; // the last that it did
+    if (lost && p == CONTROL) return lost;
+    if (lost) comm_set_async(c, lost);
+    futex_wait(&mine->bell, bell);
+  }
+}
+
+// Gives each of n members what all of them have: all[i] is members[i]'s, of which the caller has set its own.
+ncclResult_t exchange(struct ncclComm *c, uint64_t tag, const int *members, int n, void *all, size_t bytes) {
+  struct transfer *t = calloc(2 * n, sizeof *t);
+  if (!t) return ncclSystemError;
+  int own = 0, used = 0;
+  while (members[own] != c->rank) own++;
+  for (int i = 0; i < n; i++) {
+    if (i == own) continue;
+    t[used++] = (struct transfer){members[i], true, tag, (char *)all + own * bytes, bytes, 0};
+    t[used++] = (struct transfer){members[i], false, tag, (char *)all + i * bytes, bytes, 0};
+  }
+  ncclResult_t result = transfer(c, CONTROL, t, used);
+  free(t);
+  return result;
+}

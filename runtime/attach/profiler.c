@@ -41,6 +41,7 @@ static struct dial {
   int *mask;
   uint32_t set;
 } dials[4];
+static _Atomic uint32_t next_mask; /* what the other plug-ins asked for when they were set */
 
 static uint64_t generation_of(const struct comm *c) {
   return atomic_load_explicit(&c->generation, memory_order_acquire);
@@ -149,6 +150,65 @@ static void *handle_of(void *t, int i) {
   return slot_of((uintptr_t)t) == s ? handle : NULL; /* no other event took the slot meanwhile */
 }
 
+/* Writes a mask of NCCL's as its communicators want it. If somebody else has written it since, only what has changed of
+   our wishes is changed. The caller has the lock. */
+static void set_mask(int *mask) {
+  struct dial *d = NULL;
+  for (size_t i = 0; i < sizeof dials / sizeof *dials && d == NULL; i++) {
+    d = dials[i].mask == mask ? &dials[i] : NULL;
+  }
+  const bool first = d == NULL;
+  for (size_t i = 0; i < sizeof dials / sizeof *dials && d == NULL; i++) {
+    d = dials[i].mask == NULL ? &dials[i] : NULL;
+  }
+  uint32_t wish = 0;
+  bool any = false;
+  for (int i = 0; i < PROFILER_COMMS; i++) {
+    const struct comm *c = &comms[i];
+    if ((generation_of(&comms[i]) & 1) != 0 && c->mask == mask) {
+      wish |= steady(c->version) | (c->taped ? own(c->version) : 0) | c->more;
+      any = true;
+    }
+  }
+  if (!any) { /* NCCL may be gone with its mask */
+    if (!first) {
+      *d = (struct dial){0};
+    }
+    return;
+  }
+  const uint32_t asked = profiler_next_mask();
+  atomic_store_explicit(&next_mask, asked, memory_order_relaxed);
+  wish |= asked;
+  int is = __atomic_load_n(mask, __ATOMIC_RELAXED);
+  const uint32_t set = first ? (uint32_t)is : d->set;
+  if (!first && (uint32_t)is != set) {
+    profiler_count(&profiler_counts.overruled);
+  }
+  int next;
+  do {
+    next = first ? (int)wish : (int)(((uint32_t)is | (wish & ~set)) & ~(set & ~wish));
+  } while (next != is &&
+           !__atomic_compare_exchange_n(mask, &is, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  if (d != NULL) {
+    d->mask = mask;
+    d->set = wish;
+  }
+}
+
+/* Asks NCCL for what another plug-in asked for meanwhile. Whoever finds the lock taken leaves it to the next group. */
+static void follow_next(void) {
+  if (profiler_next_mask() == atomic_load_explicit(&next_mask, memory_order_relaxed) ||
+      pthread_mutex_trylock(&lock) != 0) {
+    return;
+  }
+  for (size_t i = 0; i < sizeof dials / sizeof *dials; i++) {
+    if (dials[i].mask != NULL) {
+      set_mask(dials[i].mask);
+    }
+  }
+  pthread_mutex_unlock(&lock);
+}
+
 /* Whether nobody reads the events of a communicator, which is one of ours. */
 static bool unread(void *context) {
   const struct comm *c = comm_of((uintptr_t)context);
@@ -165,6 +225,9 @@ static int start(int version, void *context, void **handle, const struct profile
   if (c == NULL) {
     profiler_count(&profiler_counts.stray);
     return 0;
+  }
+  if (c->beside.with != 0 && (e->type == PROFILER_GROUP_API || e->type == PROFILER_GROUP)) {
+    follow_next();
   }
   const bool taped = for_tape(c, e);
   const uint32_t wanting = c->beside.with == 0 ? 0 : profiler_next_wanting(&c->beside, e->type);
@@ -245,49 +308,6 @@ static int state(void *handle, int state, const void *args) {
     }
   }
   return 0;
-}
-
-/* Writes a mask of NCCL's as its communicators want it. If somebody else has written it since, only what has changed of
-   our wishes is changed. The caller has the lock. */
-static void set_mask(int *mask) {
-  struct dial *d = NULL;
-  for (size_t i = 0; i < sizeof dials / sizeof *dials && d == NULL; i++) {
-    d = dials[i].mask == mask ? &dials[i] : NULL;
-  }
-  const bool first = d == NULL;
-  for (size_t i = 0; i < sizeof dials / sizeof *dials && d == NULL; i++) {
-    d = dials[i].mask == NULL ? &dials[i] : NULL;
-  }
-  uint32_t wish = 0;
-  bool any = false;
-  for (int i = 0; i < PROFILER_COMMS; i++) {
-    const struct comm *c = &comms[i];
-    if ((generation_of(&comms[i]) & 1) != 0 && c->mask == mask) {
-      wish |= steady(c->version) | (c->taped ? own(c->version) : 0) | c->more;
-      any = true;
-    }
-  }
-  if (!any) { /* NCCL may be gone with its mask */
-    if (!first) {
-      *d = (struct dial){0};
-    }
-    return;
-  }
-  wish |= profiler_next_mask();
-  int is = __atomic_load_n(mask, __ATOMIC_RELAXED);
-  const uint32_t set = first ? (uint32_t)is : d->set;
-  if (!first && (uint32_t)is != set) {
-    profiler_count(&profiler_counts.overruled);
-  }
-  int next;
-  do {
-    next = first ? (int)wish : (int)(((uint32_t)is | (wish & ~set)) & ~(set & ~wish));
-  } while (next != is &&
-           !__atomic_compare_exchange_n(mask, &is, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-  if (d != NULL) {
-    d->mask = mask;
-    d->set = wish;
-  }
 }
 
 void profiler_dial(void *context, uint32_t more) {

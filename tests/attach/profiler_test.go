@@ -1,0 +1,125 @@
+package attach
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
+)
+
+// traffic runs a program of four ranks on two nodes on a version of NCCL, and returns what its ranks 0 and 1 printed of
+// what a plug-in was told, and all that it printed. It ends well.
+func traffic(t *testing.T, out, version string, env ...string) (counted []string, printed string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, out, "traffic"), "processes", "4")
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, out, version), "NODES=node")
+	cmd.Env = append(cmd.Env, env...)
+	both, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", version, err, both)
+	}
+	for line := range strings.Lines(string(both)) {
+		told := strings.Contains(line, "rank 0: ") || strings.Contains(line, "rank 1: ")
+		if told && !strings.Contains(line, "of another process") {
+			counted = append(counted, line)
+		}
+	}
+	slices.Sort(counted)
+	return counted, string(both)
+}
+
+// TestProfilerPlugin runs the library as the profiler plug-in of each version of NCCL that has plug-ins. What the ranks
+// did is on their tapes. A plug-in beside it is told what it is told without it, but for three things, each with what
+// it is told otherwise: the operations of another process, with which one of its time follows a pointer of that process
+// in NCCL 2.23 (NVIDIA/nccl#1586); states after a stop (#1992); and if it changes its mask, that comes a group later.
+func TestProfilerPlugin(t *testing.T) {
+	out := t.TempDir()
+	library := filepath.Join(out, "libcarillon-nccl.so")
+	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "BIN="+out, library)
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	beside := fakenccl.Program(t, out, "plugin.so")
+	for _, c := range []struct{ version, mask, other string }{
+		{"2.23.4", "PLUGIN_MASK=0x1f", "v1 rank 0: proxyStep of proxyOp: "},
+		{"2.24.3", "PLUGIN_MASK=0xffff", ""},
+		{"2.26.2", "PLUGIN_MASK=0xffff", ""},
+		{"2.27.3", "PLUGIN_MASK=0xffff", ""},
+		{"2.28.9", "PLUGIN_MASK=0x2", ""},
+		{"2.28.9", "PLUGIN_MASK=0x40", ""},
+		{"2.28.9", "PLUGIN_MASK=0xffff", ""},
+		{"2.28.9", "PLUGIN_MASK=0x302 PLUGIN_MASK_LATER=0x342", "v5 rank 0: kernelCh of coll: 2 started, 2 stopped"},
+		{"2.28.9", "PLUGIN_MASK=0x18 FAKENCCL_PROXY=unpaired", "proxyStep of proxyOp: 6 started, 3 stopped, 18 states"},
+		{"2.29.2", "PLUGIN_MASK=0x302", ""},
+		{"2.31.2", "PLUGIN_MASK=0xffff", ""},
+	} {
+		t.Run(c.version+" "+c.mask, func(t *testing.T) {
+			env := append(strings.Fields(c.mask), "CARILLON_TAPE_DIR="+t.TempDir(), "CARILLON_JOB=traffic")
+			alone := append(env, "NCCL_PROFILER_PLUGIN="+beside)
+			if c.version == "2.23.4" {
+				alone = append(alone, "NCCL_PXN_DISABLE=1") // or it dies
+			}
+			want, _ := traffic(t, out, c.version, alone...)
+			got, printed := traffic(t, out, c.version, append(env, "NCCL_PROFILER_PLUGIN="+library,
+				"CARILLON_PROFILER_NEXT="+beside)...)
+			if c.other == "" && !slices.Equal(got, want) || !strings.Contains(strings.Join(got, ""), c.other) {
+				t.Errorf("beside ours, the plug-in was told\n%swant\n%s", strings.Join(got, ""), strings.Join(want, ""))
+			}
+			if strings.Contains(printed, "left out") {
+				t.Errorf("printed:\n%s", printed)
+			}
+			operations(t, env)
+		})
+	}
+}
+
+// operations looks at the tapes of traffic: each rank made three all-reduces, and the first one sent to the last.
+func operations(t *testing.T, env []string) {
+	t.Helper()
+	dir := strings.TrimPrefix(env[len(env)-2], "CARILLON_TAPE_DIR=")
+	paths, err := filepath.Glob(filepath.Join(dir, "traffic", "*.tape"))
+	if err != nil || len(paths) != 4 {
+		t.Fatalf("tapes %v, %v; want four", paths, err)
+	}
+	var got []string
+	ids := map[string]bool{}
+	for _, path := range paths {
+		r, err := tape.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ev, err := range r.Events() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ev.IsLife && ev.Op.Stage == tape.StageEnd {
+				s := ev.Op.Signature
+				got = append(got, fmt.Sprintf("%d: %v %d, %d bytes, peer %d",
+					ev.Comm.Rank, s.Call, ev.Op.Seq, s.Bytes, s.Peer))
+				ids[ev.Comm.ID.String()] = true
+			}
+		}
+		if alive := r.Slots(); len(alive) != 0 {
+			t.Errorf("%s: communicators are alive: %v", path, alive)
+		}
+		_ = r.Close()
+	}
+	want := []string{"0: send 1, 4 bytes, peer 3", "3: recv 1, 4 bytes, peer 0"}
+	for rank := range 4 {
+		for number := range 3 {
+			want = append(want, fmt.Sprintf("%d: all_reduce %d, 4 bytes, peer -1", rank, number+1))
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) || len(ids) != 1 {
+		t.Errorf("on the tapes of %d communicators:\n%s\nwant\n%s",
+			len(ids), strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -69,8 +69,8 @@ typedef int ncclCommMemStat_t;
 
 #define NCCL_SPLIT_NOCOLOR (-1)
 
-/* ncclConfig_t of each version that made it longer. An int that is NCCL_CONFIG_UNDEF_INT, and a pointer that is null, is
-   not set; size says how much of it the caller knows. */
+/* ncclConfig_t of each version that made it longer. An int that is NCCL_CONFIG_UNDEF_INT, or a pointer that is null,
+   is not set; size says how much of it the caller knows. */
 #define NCCL_CONFIG_MAGIC 0xcafebeef
 #define NCCL_CONFIG_UNDEF_INT INT32_MIN
 

@@ -53,8 +53,36 @@
 // Other plug-ins run beside it: CARILLON_PROFILER_NEXT=a.so,b.so, four at most. Each is loaded at the newest version
 // that it shares with NCCL, and is told of the events that it asked for and their parents, as NCCL would.
 //
+// # Interposition
+//
+// calls.c has every public function of NCCL (2.18 to 2.31, by nccl-api.tsv) that makes, uses or ends a communicator,
+// and those of groups, under its name and that of its pnccl twin. Each asks the guards, calls NCCL, and notes what
+// came of it. The library is preloaded, so that a program finds these first, and they find NCCL's own behind them
+// (resolve.c): in the libnccl.so.2 that is loaded, wherever its symbols are visible, in what the program was linked
+// with, or where the loader finds one. Nothing is looked for before the first call, and nothing else begins before the
+// first communicator is made. Untouched are: communicators that were not seen being made; what NCCL calls of its own
+// functions; all calls of a forked child, and all of an NCCL before 2.18.
+//
+// Two things can't be hidden. A program that looks a function up in the handle of NCCL's library itself (dlsym,
+// Python's ctypes) passes by. And a program that asks whether a function is there (a weak symbol) finds this
+// library's, whatever NCCL behind it has; calling one that is missing there answers ncclInvalidUsage, and a line on
+// stderr says so.
+//
+// # Guards
+//
+// guard.h lists the mistakes that NCCL can't be trusted with, by the names that CARILLON_GUARD switches off. Such a
+// call is answered as NCCL answers it on a good day, and NCCL is not called. What is legal in which state is the table
+// of package lifecycle. On the tape the call is misuse, with where it was made and where the call that rules it out:
+// as the object and the offset in it to which the call returns. A communicator is known by NCCL's address of it. When
+// NCCL has made another one at the address of one that has ended, a stale handle is as good as a new one.
+//
+// A call on a communicator looks it up, checks its state and marks it as in use by the thread, without a lock, an
+// allocation or a system call. BenchmarkCall says what that costs.
+//
 // # What is proof, and what inference
 //
-// An operation of NCCL is on the tape from the entry of its call to the call's return, which is when it is enqueued on
-// its stream. That the GPU has done it is not on the tape.
+// An operation of NCCL is on the tape from the entry of its call to the call's return, or in a group to that of the
+// outermost ncclGroupEnd, which is when it is enqueued on its stream. That the GPU has done it is not on the tape. An
+// act that answers ncclInProgress ends when ncclCommGetAsyncError says so, whoever calls it; nobody else asks, but for
+// a guard that must know.
 package attach

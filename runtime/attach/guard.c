@@ -1,0 +1,366 @@
+//go:build ignore
+
+#include "guard.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "acts.h"
+#include "resolve.h"
+
+static const char *const names[] = {
+#define X(name) #name,
+    GUARDS(X)
+#undef X
+};
+
+enum { NUM_GUARDS = sizeof names / sizeof *names };
+
+static bool off[NUM_GUARDS];
+
+bool guard_is_on(enum guard guard) { return !off[guard]; }
+
+void guard_configure(void) {
+  const char *rest = getenv("CARILLON_GUARD");
+  while (rest != NULL && *rest != '\0') {
+    const size_t length = strcspn(rest, ",");
+    bool known = length == 0;
+    for (size_t i = 0; i < NUM_GUARDS && *rest == '-'; i++) {
+      if (strlen(names[i]) == length - 1 && memcmp(names[i], rest + 1, length - 1) == 0) {
+        off[i] = known = true;
+      }
+    }
+    if (!known) {
+      fprintf(stderr, "carillon: CARILLON_GUARD has %.*s, which switches nothing off; -NAME does, with one of:",
+              (int)length, rest);
+      for (size_t i = 0; i < NUM_GUARDS; i++) {
+        fprintf(stderr, " %s", names[i]);
+      }
+      fputc('\n', stderr);
+    }
+    rest += length;
+    rest += *rest == ',';
+  }
+}
+
+carillon_code_t guard_code(ncclResult_t answer) {
+  switch ((int)answer) {
+  case ncclSuccess:
+    return CARILLON_CODE_OK;
+  case ncclInProgress:
+    return CARILLON_CODE_IN_PROGRESS;
+  case ncclInvalidArgument:
+    return CARILLON_CODE_INVALID_ARGUMENT;
+  case ncclInvalidUsage:
+    return CARILLON_CODE_INVALID_USAGE;
+  case ncclRemoteError:
+    return CARILLON_CODE_UNREACHABLE;
+  case ncclTimeout:
+    return CARILLON_CODE_TIMEOUT;
+  default:
+    return CARILLON_CODE_SYSTEM;
+  }
+}
+
+/* A mistake, and what a person should read of it. */
+struct mistake {
+  enum guard guard;
+  carillon_code_t code;
+  carillon_call_t first; /* the call that rules this one out, or one of the two below */
+  const char *says;
+};
+
+#define MADE CARILLON_CALL_INIT_RANK /* whichever call made the communicator */
+#define LAST CARILLON_CALL_NONE      /* the last one that had the turn, or has it */
+
+/* Where the call was made that rules out another one. */
+static struct site first_of(struct comm *comm, carillon_call_t call) {
+  if (call == LAST) {
+    return (struct site){.address = atomic_load(&comm->at), .thread = (uint32_t)atomic_load(&comm->turn)};
+  }
+  return call == MADE ? comm->made : comm->sites[call];
+}
+
+static bool refuse(struct use *u, const struct mistake *m, const char *name) {
+  struct comm *comm = u->comm;
+  u->answer = m->code == CARILLON_CODE_FINALIZED || m->code == CARILLON_CODE_REVOKED ||
+                      m->code == CARILLON_CODE_INVALID_USAGE
+                  ? ncclInvalidUsage
+                  : ncclInvalidArgument; /* which is what NCCL says of one that it finds dead, or in progress */
+  struct site_words site, first;
+  char text[512];
+  pthread_mutex_lock(&comm_lock);
+  if (atomic_load(&comm->handle) != u->handle) { /* it has lost its place meanwhile, and its tape */
+    pthread_mutex_unlock(&comm_lock);
+    return false;
+  }
+  const char *quote = comm->info.name[0] != '\0' ? "\"" : "";
+  snprintf(text, sizeof text, "%s was not called: communicator %s%s%s%s%s", name, quote, comm->info.name, quote,
+           *quote != '\0' ? " " : "", m->says);
+  struct tape_life life = {
+      .act = acts_of(u->call),
+      .call = u->call,
+      .stage = TAPE_STAGE_MISUSE,
+      .state = atomic_load(&comm->state),
+      .code = m->code,
+      .peer = -1,
+      .text = text,
+      .shared = atomic_load_explicit(&comm->shared, memory_order_relaxed),
+      .site = *site_tell(&u->site, &site),
+  };
+  const struct site before = first_of(comm, m->first);
+  life.first = *site_tell(&before, &first);
+  tape_life(comm->tape, &life);
+  pthread_mutex_unlock(&comm_lock);
+  return false;
+}
+
+/* What is wrong with a call in a state, by the table's answer; NULL: it is NCCL's to answer. */
+static const struct mistake *against_table(carillon_code_t code, carillon_call_t call) {
+  static const struct mistake twice = {GUARD_double_destroy, CARILLON_CODE_DESTROYED, CARILLON_CALL_DESTROY,
+                                       "was destroyed before; destroy it once"},
+                              ended = {GUARD_double_destroy, CARILLON_CODE_ABORTED, CARILLON_CALL_ABORT,
+                                       "was aborted before, which has freed it; do one of both"},
+                              destroyed = {GUARD_use_after_destroy, CARILLON_CODE_DESTROYED, CARILLON_CALL_DESTROY,
+                                           "was destroyed before; use it no more after that"},
+                              aborted = {GUARD_use_after_abort, CARILLON_CODE_ABORTED, CARILLON_CALL_ABORT,
+                                         "was aborted before; use it no more after that"},
+                              finalized = {GUARD_use_after_finalize, CARILLON_CODE_FINALIZED, CARILLON_CALL_FINALIZE,
+                                           "was finalized before; only ncclCommDestroy and ncclCommAbort may follow"},
+                              revoked = {GUARD_use_after_revoke, CARILLON_CODE_REVOKED, CARILLON_CALL_REVOKE,
+                                         "was revoked before; split, shrink, destroy or abort it"};
+  const bool ends = call == CARILLON_CALL_DESTROY || call == CARILLON_CALL_ABORT || call == CARILLON_CALL_FINALIZE;
+  switch (code) {
+  case CARILLON_CODE_DESTROYED:
+    return ends ? &twice : &destroyed;
+  case CARILLON_CODE_ABORTED:
+    return ends ? &ended : &aborted;
+  case CARILLON_CODE_FINALIZED:
+    return &finalized;
+  case CARILLON_CODE_REVOKED:
+    return &revoked;
+  default:
+    return NULL;
+  }
+}
+
+/* Whether NCCL has done what it answered ncclInProgress to; it is asked, on this thread. */
+static bool settled(struct use *u) {
+  ncclResult_t state = ncclSuccess;
+  u->thread->inside = true;
+  const ncclResult_t answer = REAL(ncclCommGetAsyncError)(u->comm->handle, &state);
+  u->thread->inside = false;
+  if (answer != ncclSuccess) {
+    return true; /* NCCL's to answer */
+  }
+  acts_progress(u->comm, u->thread, state);
+  return state != ncclInProgress;
+}
+
+static const struct mistake *in_progress(struct use *u) {
+  static const struct mistake init = {GUARD_in_progress, CARILLON_CODE_INITIALIZING, MADE,
+                                      "is not ready: its init is in progress until ncclCommGetAsyncError says so"},
+                              finalize = {GUARD_in_progress, CARILLON_CODE_UNFINISHED, CARILLON_CALL_FINALIZE,
+                                          "is being finalized: ncclInProgress is not the end, which "
+                                          "ncclCommGetAsyncError tells"},
+                              revoke = {GUARD_in_progress, CARILLON_CODE_UNFINISHED, CARILLON_CALL_REVOKE,
+                                        "is being revoked: ncclInProgress is not the end, which "
+                                        "ncclCommGetAsyncError tells"},
+                              other = {GUARD_in_progress, CARILLON_CODE_UNFINISHED, LAST,
+                                       "has not done what it answered ncclInProgress to; ask ncclCommGetAsyncError "
+                                       "until it has"};
+  if (settled(u)) {
+    return NULL;
+  }
+  switch (atomic_load(&u->comm->state)) {
+  case CARILLON_STATE_INITIALIZING:
+    return &init;
+  case CARILLON_STATE_FINALIZING:
+    return &finalize;
+  case CARILLON_STATE_REVOKED:
+    return &revoke;
+  default:
+    return &other;
+  }
+}
+
+/* How long a call waits for an unfinished group job of the parent's, in ms. */
+#ifndef DRAIN_MS
+#define DRAIN_MS 10000
+#endif
+
+/* Completes a group job that versions before 2.27.3 complete later on any thread; NULL: it is. */
+static const struct mistake *drain(struct use *u) {
+  static const struct mistake stuck = {GUARD_split_drain, CARILLON_CODE_UNFINISHED, LAST,
+                                       "has a group job that did not end within 10 s, and this version of NCCL takes "
+                                       "it up at the wrong time (NVIDIA/nccl#1605)"};
+  for (int waited = 0; !settled(u); waited++) {
+    if (waited == DRAIN_MS) {
+      return &stuck;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  int count = 0;
+  u->thread->inside = true;
+  REAL(ncclCommCount)(u->comm->handle, &count); /* it completes the job that is linked, before 2.26.2 */
+  u->thread->inside = false;
+  atomic_store(&u->comm->job, 0);
+  u->drained = true;
+  return NULL;
+}
+
+static bool derives(carillon_call_t call) {
+  return call == CARILLON_CALL_SPLIT || call == CARILLON_CALL_SHRINK || call == CARILLON_CALL_GROW;
+}
+
+/* Calls that a thread makes while no other is in one on the same communicator: not those that ask, or break in. */
+static bool exclusive(carillon_call_t call) {
+  return call >= CARILLON_CALL_ALL_REDUCE || derives(call) || call == CARILLON_CALL_FINALIZE ||
+         call == CARILLON_CALL_DESTROY;
+}
+
+static const struct mistake *pending_group(const struct use *u) {
+  static const struct mistake grouped = {GUARD_destroy_pending, CARILLON_CODE_UNFINISHED, LAST,
+                                         "has operations in a group that was not ended; call ncclGroupEnd first"};
+  return u->call == CARILLON_CALL_DESTROY && atomic_load(&u->comm->grouped) > 0 ? &grouped : NULL;
+}
+
+static const struct mistake elsewhere = {GUARD_concurrent, CARILLON_CODE_INVALID_USAGE, LAST,
+                                         "is in a call of another thread; let one thread at a time use it"};
+
+/* What the guards that are on say. What changes the state has changed it then. */
+static const struct mistake *check(struct use *u, const void *caller) {
+  struct comm *comm = u->comm;
+  const struct mistake *m = NULL;
+  u->before = atomic_load_explicit(&comm->state, memory_order_acquire);
+  carillon_state_t next;
+  const carillon_code_t code = carillon_lifecycle_next(u->before, u->call, &next);
+  if (code >= CARILLON_CODE_FINALIZED && (m = against_table(code, u->call)) != NULL && guard_is_on(m->guard)) {
+    return m;
+  }
+  if (u->call == CARILLON_CALL_ASYNC_ERROR || u->call == CARILLON_CALL_ABORT) {
+    m = NULL;
+  } else if ((derives(u->call) || u->call == CARILLON_CALL_DESTROY) && real_version() < 22703 &&
+             atomic_load(&comm->job) != 0 && guard_is_on(GUARD_split_drain)) {
+    if ((m = drain(u)) != NULL) {
+      return m;
+    }
+  } else if (atomic_load_explicit(&comm->pending, memory_order_acquire) && guard_is_on(GUARD_in_progress) &&
+             (m = in_progress(u)) != NULL) {
+    return m;
+  }
+  if ((m = pending_group(u)) != NULL && guard_is_on(m->guard)) {
+    return m;
+  }
+  if (exclusive(u->call)) {
+    if (comm_take(comm, u->thread->id, &u->turn)) {
+      atomic_store_explicit(&comm->at, caller, memory_order_relaxed);
+      return NULL;
+    }
+    return guard_is_on(GUARD_concurrent) ? &elsewhere : NULL;
+  }
+  return NULL;
+}
+
+/* Goes on in the state that the table says; of all that would end it, one thread does. */
+static const struct mistake *go_on(struct use *u) {
+  carillon_state_t next;
+  u->before = atomic_load(&u->comm->state);
+  for (;;) {
+    const carillon_code_t code = carillon_lifecycle_next(u->before, u->call, &next);
+    if (code != CARILLON_CODE_OK) {
+      const struct mistake *m = against_table(code, u->call);
+      return m != NULL && guard_is_on(m->guard) ? m : NULL;
+    }
+    if (next == u->before || atomic_compare_exchange_weak(&u->comm->state, &u->before, next)) {
+      return NULL;
+    }
+  }
+}
+
+bool use_begin(struct use *u, ncclComm_t handle, carillon_call_t call, const char *name, const void *caller) {
+  u->thread = thread_self();
+  u->comm = NULL;
+  u->handle = handle;
+  u->turn = u->launched = 0;
+  u->drained = false;
+  u->call = call;
+  if (u->thread != NULL && u->thread->inside) {
+    u->thread = NULL;
+  }
+  if (u->thread == NULL || (u->comm = comm_find(handle)) == NULL) {
+    return true;
+  }
+  if (u->thread->id != u->comm->maker && !atomic_load_explicit(&u->comm->shared, memory_order_relaxed)) {
+    atomic_store_explicit(&u->comm->shared, true, memory_order_relaxed);
+  }
+  const struct mistake *m = NULL;
+  const bool act = call <= COMM_LAST_ACT;
+  if (act) {
+    u->site = site_now(caller, u->thread->id);
+  }
+  if ((m = check(u, caller)) == NULL && act && (m = go_on(u)) != NULL) {
+    comm_give(u->comm, u->turn);
+  }
+  if (m != NULL) {
+    if (!act) {
+      u->site = site_now(caller, u->thread->id);
+    }
+    return refuse(u, m, name);
+  }
+  if (atomic_load(&u->comm->handle) != handle) { /* another one has taken its place since it was found */
+    comm_give(u->comm, u->turn);
+    u->comm = NULL;
+    return true;
+  }
+  if (act) {
+    pthread_mutex_lock(&comm_lock);
+    u->comm->sites[call] = u->site;
+    pthread_mutex_unlock(&comm_lock);
+  }
+  u->thread->inside = true;
+  return true;
+}
+
+ncclResult_t use_end(struct use *u, ncclResult_t answer) {
+  struct comm *comm = u->comm;
+  if (comm == NULL) {
+    return answer;
+  }
+  u->thread->inside = false;
+  if (answer == ncclInProgress) {
+    acts_pending(comm, u->thread);
+  }
+  const bool operation = u->call >= CARILLON_CALL_ALL_REDUCE || u->launched != 0;
+  if (operation && !acts_join(u, answer)) {
+    tape_op_end(comm->tape, u->launched, answer == ncclInProgress ? CARILLON_CODE_OK : guard_code(answer));
+  }
+  comm_give(comm, u->turn);
+  if (atomic_load_explicit(&comm->closing, memory_order_relaxed)) {
+    acts_close(comm, u->thread);
+  }
+  return answer;
+}
+
+void guard_leak(struct comm *comm) {
+  const carillon_state_t state = atomic_load(&comm->state);
+  const bool live = (state >= CARILLON_STATE_INITIALIZING && state <= CARILLON_STATE_FINALIZED) ||
+                    state == CARILLON_STATE_FAILED || state == CARILLON_STATE_REVOKED;
+  if (!live || !guard_is_on(GUARD_leak)) {
+    return;
+  }
+  struct site_words site;
+  tape_life(comm->tape, &(struct tape_life){
+                            .act = TAPE_ACT_LEAK,
+                            .call = CARILLON_CALL_DESTROY,
+                            .stage = TAPE_STAGE_MISUSE,
+                            .state = state,
+                            .code = CARILLON_CODE_LEAKED,
+                            .peer = -1,
+                            .text = "the communicator was never destroyed, and the process exits; call "
+                                    "ncclCommDestroy on it",
+                            .site = *site_tell(&comm->made, &site),
+                        });
+}

@@ -1,0 +1,218 @@
+package attach_test
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// bench is what the tests of the whole library run: it, a stub of NCCL, and programs that call that.
+type bench struct {
+	dir     string
+	library string
+}
+
+// build compiles them all.
+func build(t testing.TB) *bench {
+	t.Helper()
+	b := &bench{dir: t.TempDir()}
+	b.library = filepath.Join(b.dir, "libcarillon-nccl.so")
+	run(t, "make", "-C", "../..", "CC=cc -DDRAIN_MS=20", "BIN="+b.dir, b.library)
+	b.compile(t, "libnccl.so.2", "-shared", "-Wl,-soname,libnccl.so.2", "testdata/stub.c")
+	stub := []string{"-L" + b.dir, "-l:libnccl.so.2", "-Wl,-rpath," + b.dir, "-pthread"}
+	b.compile(t, "linked", append([]string{"testdata/driver.c"}, stub...)...)
+	b.compile(t, "driver.so", append([]string{"-shared", "-DSHARED", "testdata/driver.c"}, stub...)...)
+	b.compile(t, "loader", "testdata/loader.c")
+	return b
+}
+
+func (b *bench) compile(t testing.TB, name string, args ...string) {
+	t.Helper()
+	flags := []string{"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fPIC"}
+	run(t, "cc", append(append(flags, "-o", filepath.Join(b.dir, name)), args...)...)
+}
+
+func run(t testing.TB, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+}
+
+// drive has a program make calls, and returns what it printed and the folder of the tape.
+func (b *bench) drive(t testing.TB, loaded bool, script string, env ...string) (output, tapes string) {
+	t.Helper()
+	tapes = t.TempDir()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(b.dir, "linked"))
+	if loaded {
+		cmd = exec.CommandContext(t.Context(), filepath.Join(b.dir, "loader"), filepath.Join(b.dir, "driver.so"))
+	}
+	cmd.Env = append([]string{"LD_PRELOAD=" + b.library, "CARILLON_TAPE_DIR=" + tapes}, env...)
+	cmd.Stdin = strings.NewReader(script)
+	out, err := cmd.CombinedOutput()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		out = fmt.Appendf(out, "%v\n", failed)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return string(out), tapes
+}
+
+// readTapes tells what is on the tapes of a folder, a line for each record.
+func readTapes(t testing.TB, dir string) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*.tape"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, path := range paths {
+		r, err := tape.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ev, err := range r.Events() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			tell(&b, &ev)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	return b.String()
+}
+
+// offset is what differs from one compiler to the next.
+var offset = regexp.MustCompile(`\+0x[0-9a-f]+`)
+
+func tell(b *strings.Builder, ev *tape.Event) {
+	fmt.Fprintf(b, "tape: %s %d/%d ", ev.Comm.Name, ev.Comm.Rank, ev.Comm.Size)
+	if !ev.IsLife {
+		op := &ev.Op
+		fmt.Fprintf(b, "%v %d: %v %v, %d B\n", op.Signature.Call, op.Seq, op.Stage, op.Code, op.Signature.Bytes)
+		return
+	}
+	l := &ev.Life
+	fmt.Fprintf(b, "%v %v", l.Act, l.Stage)
+	if l.Seq != 0 {
+		fmt.Fprintf(b, " #%d", l.Seq)
+	}
+	if l.Code != lifecycle.CodeOK {
+		fmt.Fprintf(b, " %v", l.Code)
+	}
+	if l.Phase != tape.PhaseNone {
+		fmt.Fprintf(b, " %v", l.Phase)
+	}
+	fmt.Fprintf(b, ", %v", l.State)
+	for _, site := range []struct {
+		says string
+		lifecycle.Site
+	}{{"at", l.Site}, {"first at", l.First}} {
+		if !site.IsZero() {
+			fmt.Fprintf(b, ", %s %s", site.says, offset.ReplaceAllString(site.Func, "+…"))
+		}
+	}
+	if l.Shared {
+		b.WriteString(", shared")
+	}
+	if l.Text != "" {
+		fmt.Fprintf(b, ": %s", l.Text)
+	}
+	b.WriteByte('\n')
+}
+
+// TestGuards plays the files in testdata/guards: what a program does, what NCCL is called for, what the program is
+// answered, and what is on the tape.
+//
+//	run [version=CODE] [guard=VALUE] [loaded] [notape]   has the driver make the calls; see testdata/driver.c
+func TestGuards(t *testing.T) {
+	b := build(t)
+	datadriven.Walk(t, "testdata/guards", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var env []string
+			var version, guard string
+			if d.MaybeScanArgs(t, "version", &version); version != "" {
+				env = append(env, "STUB_VERSION="+version)
+			}
+			if d.MaybeScanArgs(t, "guard", &guard); guard != "" {
+				env = append(env, "CARILLON_GUARD="+guard)
+			}
+			if d.HasArg("notape") {
+				env = append(env, "CARILLON_TAPE_DIR=/proc/nowhere")
+			}
+			out, tapes := b.drive(t, d.HasArg("loaded"), d.Input+"\n", env...)
+			return out + readTapes(t, tapes)
+		})
+	})
+}
+
+// Every function of NCCL's that has a communicator, or is about groups, is interposed, and so is its twin.
+func TestInterposed(t *testing.T) {
+	f, err := elf.Open(build(t).library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := make(map[string]bool)
+	for _, s := range symbols {
+		has[s.Name] = s.Section != elf.SHN_UNDEF
+	}
+	table, err := os.ReadFile("nccl-api.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		cells := strings.Split(line, "\t")
+		if cells[0] != "function" || cells[1] == "ncclGetLastError" { // which may be asked of a dead one
+			continue
+		}
+		if strings.Contains(cells[4], "ncclComm_t") || strings.HasPrefix(cells[1], "ncclGroup") {
+			for _, name := range []string{cells[1], "p" + cells[1]} {
+				if !has[name] {
+					t.Errorf("%s is not interposed", name)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkCall is what an all-reduce costs that NCCL does nothing for: alone, with the guards, and with the tape.
+func BenchmarkCall(b *testing.B) {
+	built := build(b)
+	for _, c := range []struct {
+		name string
+		env  []string
+	}{
+		{"nccl", []string{"LD_PRELOAD="}},
+		{"guards", []string{"CARILLON_TAPE_DIR=/proc/nowhere"}},
+		{"tape", nil},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			out, _ := built.drive(b, false, fmt.Sprintf("init w\ncalls %d\ndestroy w\n", b.N), c.env...)
+			_, took, found := strings.Cut(out, "calls: ")
+			var ns float64
+			if _, err := fmt.Sscanf(took, "%f ns", &ns); !found || err != nil {
+				b.Fatalf("%v: %s", err, out)
+			}
+			b.ReportMetric(ns, "ns/op")
+		})
+	}
+}

@@ -1,0 +1,32 @@
+/*
+ * Where and when a call was made. It costs a clock's reading to note, and is worked out when somebody asks.
+ */
+#ifndef CARILLON_SITE_H
+#define CARILLON_SITE_H
+
+#include <stdint.h>
+
+#include "tape.h"
+
+struct site {
+  const void *address; /* to which the call returns; NULL: unknown */
+  int64_t time;        /* of day: ns since 1970 */
+  uint32_t thread;     /* gettid */
+};
+
+/* Where the function is called that uses this. */
+#define CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+
+struct site site_now(const void *address, uint32_t thread);
+
+/* A site in words, and the memory that they are in. */
+struct site_words {
+  struct tape_site site;
+  char function[160]; /* "train.so+0x1f2c": the object and the offset in it to which the call returns */
+  char file[4096];    /* the object's path */
+};
+
+/* Says where a site is; what is not known of it stays unknown. What it returns points into the words. */
+const struct tape_site *site_tell(const struct site *, struct site_words *);
+
+#endif

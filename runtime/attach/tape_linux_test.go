@@ -1,6 +1,9 @@
 package attach_test
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,6 +82,70 @@ func TestFork(t *testing.T) {
 	}
 	for ev, err := range r.Events() {
 		t.Errorf("an event %+v, %v", ev, err)
+	}
+}
+
+// A follower that sleeps is woken by the bell, as its tick is far off: by each act, by each quarter of the op ring, and by
+// the end.
+func TestBell(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), player)
+	cmd.Env = append(os.Environ(), dirVariable+"="+t.TempDir())
+	script, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	step := func(lines string) {
+		t.Helper()
+		if _, err := io.WriteString(script, lines); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step("path\n")
+	path, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	f, err := tape.Follow(ctx, strings.TrimSpace(path), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	step(world)
+	for n := range 100 {
+		step(fmt.Sprintf("life 1 1 1 1 %d 0 0 0 -1 0 0 0 00000000000000000000000000000000 act\n", n))
+		if ev, err := f.Next(ctx); err != nil || ev.Life.Seq != uint64(n) {
+			t.Fatalf("act %d: %+v, %v", n, ev, err)
+		}
+	}
+	step("start 1 0 16 7 0 -1 8 1\n" + strings.Repeat("phase 1 5\nphase 1 6\n", 32)) // a quarter of 256, and one more
+	for n := range 65 {
+		if n == 64 {
+			step("end 1 1 0\nlife 1 1 1 1 0 0 0 0 -1 0 0 0 00000000000000000000000000000000 act\n")
+		}
+		if ev, err := f.Next(ctx); err != nil || ev.IsLife {
+			t.Fatalf("record %d: %+v, %v", n, ev, err)
+		}
+	}
+	if err := script.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Next(ctx)
+	}
+	if !errors.Is(err, tape.ErrClosed) {
+		t.Errorf("the follower ends with %v", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

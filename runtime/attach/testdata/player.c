@@ -1,7 +1,8 @@
 /**
- * Plays a script of telemetry/tape/tapetest onto a tape in $TAPETEST_DIR: the player of the writer in C. It has one step
- * more:
+ * Plays a script of telemetry/tape/tapetest onto a tape in $TAPETEST_DIR: the player of the writer in C. It has two
+ * steps more:
  *
+ *   path      prints the tape's path
  *   fork N    a child does on communicator N what it can, and exits; then the script goes on
  */
 #include <inttypes.h>
@@ -121,6 +122,10 @@ int main(void) {
     const char *rest = line + at;
     if (strcmp(word, "crash") == 0) {
       _exit(0);
+    } else if (strcmp(word, "path") == 0) {
+      puts(tape_path());
+      fflush(stdout);
+      continue;
     } else if (strcmp(word, "site") == 0) {
       parse_site(rest, &site, function, file);
       continue;

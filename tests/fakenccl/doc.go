@@ -15,11 +15,14 @@
 // Each process has 16 devices. All operations on all integers, float16, bfloat16, float32 and float64 are there;
 // float8 is only moved. One-sided puts arrive when the peer waits for their signals.
 //
+// From 2.24.3 on each process listens at NCCL's RAS port (NCCL_RAS_ADDR, NCCL_RAS_ENABLE), and answers STATUS and, from
+// 2.29.2 on, MONITOR, of whose events it has those of the group lifecycle.
+//
 // The environment, beside what NCCL itself reads (NCCL_COMM_BLOCKING, NCCL_HOSTID, NCCL_PROFILER_PLUGIN,
 // NCCL_P2P_DISABLE, NCCL_PXN_DISABLE; NCCL_DEBUG set to anything shows the reason of each error):
 //
 //	FAKENCCL_HEAP=dirty      memory of destroyed communicators is overwritten at once
 //	FAKENCCL_PROXY=unpaired  proxy steps that never stop, and states recorded after a stop
 //
-// What goes wrong in which version, and when, is said in src/misbehave.c and src/profiler.c.
+// What goes wrong in which version, and when, is said in src/misbehave.c, src/profiler.c and src/ras.c.
 package fakenccl

@@ -2,7 +2,8 @@
 //
 //   PROGRAM threads|processes N
 //
-// Exits with 0 if all ranks returned 0; the first that a signal killed is said on stderr, and ends all.
+// Exits with 0 if all ranks returned 0; a rank that a signal killed is said on stderr. The first that fails ends all,
+// unless SURVIVE is set.
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
@@ -96,10 +97,8 @@ int main(int argc, char **argv) {
     }
   for (int left = n_, status; left > 0; left--) {
     wait(&status);
-    if (status && !failed) { // as a launcher does
-      if (WIFSIGNALED(status)) fprintf(stderr, "killed by signal %d\n", WTERMSIG(status));
-      for (int r = 0; r < n_; r++) kill(ranks[r], SIGKILL);
-    }
+    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) fprintf(stderr, "killed by signal %d\n", WTERMSIG(status));
+    for (int r = 0; r < n_ && status && !failed && !getenv("SURVIVE"); r++) kill(ranks[r], SIGKILL); // as launchers do
     failed |= status != 0;
   }
   return failed;

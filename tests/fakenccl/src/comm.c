@@ -53,6 +53,7 @@ static struct ncclComm *comm_new(int rank, int nranks) {
   c->blocking = true;
   c->abort = &c->aborted;
   c->group_next = NOT_IN_GROUP;
+  c->lease = -1;
   c->sent = calloc(nranks, sizeof *c->sent);
   c->received = calloc(nranks, sizeof *c->received);
   c->puts = calloc(nranks, sizeof *c->puts);
@@ -96,9 +97,9 @@ static ncclResult_t configure(struct ncclComm *c, const ncclConfig_t *config) {
 
 // Joins the other ranks; for a communicator of which rank and size are known.
 static ncclResult_t comm_join(struct ncclComm *c, const ncclUniqueId *id) {
-  misbehave_init_begins();
+  ras_init_begins();
   ncclResult_t result = segment_join(c, id);
-  misbehave_init_ends();
+  ras_init_ends();
   if (result) return result;
   for (int r = 0; r < c->nranks; r++) {
     int s = 0;
@@ -107,6 +108,7 @@ static ncclResult_t comm_join(struct ncclComm *c, const ncclUniqueId *id) {
   }
   profiler_open(c);
   atomic_store(&seat(c, c->rank)->ready, true);
+  ras_add(c);
   return ncclSuccess;
 }
 
@@ -236,6 +238,7 @@ static ncclResult_t run_split(struct job *job) {
   child->blocking = parent->blocking;
   result = configure(child, s->configured ? &s->config : NULL);
   if (!result) result = comm_join(child, &ids[0]);
+  if (!result && rank == 0) segment_register(parent, &ids[0]);
   if (!result) *s->out = child;
 out:
   free(all);
@@ -383,6 +386,7 @@ static ncclResult_t run_destroy(struct job *job) {
   group_collect(c);
   task_drain(c);
   profiler_close(c);
+  ras_remove(c);
   if (c->segment) {
     atomic_store(&seat(c, c->rank)->destroyed, true);
     ring_all(c);

@@ -52,7 +52,8 @@ enum func { BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_AL
 
 // transfer.c
 
-enum { HOST_BYTES = 64, CHUNK = 32 << 10, LETTER = 512, WINDOWS = 64, SIGNALS = 256, SCALARS = 64, REQUESTS = 32 };
+enum { HOST_BYTES = 64, CHUNK = 32 << 10, LETTER = 512, REQUESTS = 32, CHILDREN = 64 };
+enum { WINDOWS = 64, SIGNALS = 256, SCALARS = 64 };
 enum { EMPTY, TAKEN, FULL }; // of mailboxes and requests
 enum plane { DATA, CONTROL }; // two sets of mailboxes, so that what hangs doesn't keep ranks from splitting
 
@@ -73,6 +74,20 @@ struct seat {
   } requests[REQUESTS];
 };
 
+// What the ranks of a communicator share, before their mailboxes.
+struct segment {
+  uint64_t hash;
+  _Atomic int nranks;
+  _Atomic int seated;
+  _Atomic bool leased; // somebody keeps it open for those who come later
+  _Atomic int nchildren;
+  struct child { // where those that were split from it are, the last ones
+    _Atomic uint64_t hash;
+    int pid, fd;
+  } children[CHILDREN];
+  struct seat seats[];
+};
+
 struct ncclComm {
   uint64_t start_magic;
   int rank, nranks; // -1 once it is destroyed
@@ -91,6 +106,7 @@ struct ncclComm {
   uint64_t *sent, *received;       // by peer
   struct segment *segment;
   size_t segment_bytes;
+  int lease; // the descriptor by which the segment is found, of the process that made it; or -1
   struct profiler *profiler;
   bool counted; // among those that keep the plug-in loaded
   uint64_t scalars[SCALARS]; // of ncclRedOpCreatePreMulSum, as bits of their type
@@ -115,6 +131,10 @@ struct transfer {
 ncclResult_t id_make(ncclUniqueId *id);
 ncclResult_t segment_join(struct ncclComm *c, const ncclUniqueId *id);
 void segment_leave(struct ncclComm *c);
+void segment_register(struct ncclComm *parent, const ncclUniqueId *child);
+struct segment *segment_open(const struct child *child, size_t *bytes); // to look at; NULL if it is gone
+void segment_close(struct segment *s, size_t bytes);
+char process_state(int pid); // as in /proc/PID/stat; 0: it is gone
 struct seat *seat(const struct ncclComm *c, int rank);
 ncclResult_t transfer(struct ncclComm *c, enum plane plane, struct transfer *t, int n);
 ncclResult_t exchange(struct ncclComm *c, uint64_t tag, const int *members, int n, void *all, size_t bytes);
@@ -192,10 +212,15 @@ const char *func_name(enum func f);
 // misbehave.c
 
 bool is_before(int v);
-void misbehave_init_begins(void);
-void misbehave_init_ends(void);
 void dirty(void *memory, size_t bytes);
 void poison_group(struct ncclComm *c);
+
+// ras.c
+
+void ras_init_begins(void);
+void ras_init_ends(void);
+void ras_add(struct ncclComm *c);
+void ras_remove(struct ncclComm *c);
 
 // comm.c
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,13 +25,6 @@ struct id { // in an ncclUniqueId
   uint32_t magic;
   int32_t pid, fd;
   uint64_t hash;
-};
-
-struct segment {
-  _Atomic int nranks;
-  _Atomic int seated;
-  _Atomic bool closed; // for those who would come later
-  struct seat seats[];
 };
 
 struct mailbox {
@@ -91,16 +85,21 @@ void ring_all(struct ncclComm *c) {
 
 // A process that ended, but whose parent hasn't asked for its exit code, is dead too.
 static bool is_alive(int pid) {
+  char state = process_state(pid);
+  return state && state != 'Z' && state != 'X';
+}
+
+char process_state(int pid) {
   char path[32], stat[256];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
+  if (fd < 0) return 0;
   ssize_t n = read(fd, stat, sizeof stat - 1);
   close(fd);
-  if (n <= 0) return false;
+  if (n <= 0) return 0;
   stat[n] = 0;
   const char *state = strrchr(stat, ')');
-  return state && state[1] && state[2] != 'Z' && state[2] != 'X';
+  return state && state[1] ? state[2] : 0;
 }
 
 ncclResult_t id_make(ncclUniqueId *out) {
@@ -138,6 +137,7 @@ ncclResult_t segment_join(struct ncclComm *c, const ncclUniqueId *unique) {
   close(fd);
   if (memory == MAP_FAILED) return fail(ncclSystemError, "mmap of %zu bytes: %m", c->segment_bytes);
   c->segment = memory;
+  c->segment->hash = id.hash;
 
   int nobody = 0;
   if (!atomic_compare_exchange_strong(&c->segment->nranks, &nobody, c->nranks) && nobody != c->nranks)
@@ -158,13 +158,47 @@ ncclResult_t segment_join(struct ncclComm *c, const ncclUniqueId *unique) {
         return fail(ncclRemoteError, "rank %d died while the communicator was made", r);
     futex_wait(&mine->bell, bell);
   }
-  if (id.pid == getpid() && !atomic_exchange(&c->segment->closed, true)) close(id.fd);
+  if (id.pid == getpid() && !atomic_exchange(&c->segment->leased, true)) c->lease = id.fd;
   return ncclSuccess;
 }
 
 void segment_leave(struct ncclComm *c) {
   if (c->segment) munmap(c->segment, c->segment_bytes);
   c->segment = NULL;
+  if (c->lease >= 0) close(c->lease);
+}
+
+void segment_register(struct ncclComm *parent, const ncclUniqueId *unique) {
+  struct id id;
+  memcpy(&id, unique, sizeof id);
+  struct child *c = &parent->segment->children[atomic_fetch_add(&parent->segment->nchildren, 1) % CHILDREN];
+  c->pid = id.pid;
+  c->fd = id.fd;
+  atomic_store(&c->hash, id.hash);
+}
+
+// The descriptor may be another file's by now: hence the hash.
+struct segment *segment_open(const struct child *child, size_t *bytes) {
+  char path[48];
+  struct stat stat;
+  if (!atomic_load(&child->hash)) return NULL;
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", child->pid, child->fd);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return NULL;
+  void *memory = MAP_FAILED;
+  if (!fstat(fd, &stat) && S_ISREG(stat.st_mode) && (size_t)stat.st_size > sizeof(struct segment))
+    memory = mmap(NULL, stat.st_size, PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+  if (memory == MAP_FAILED) return NULL;
+  *bytes = stat.st_size;
+  struct segment *s = memory;
+  if (s->hash == atomic_load(&child->hash)) return s;
+  segment_close(s, *bytes);
+  return NULL;
+}
+
+void segment_close(struct segment *s, size_t bytes) {
+  munmap(s, bytes);
 }
 
 static bool post(struct ncclComm *c, enum plane p, struct transfer *t) {

@@ -1,0 +1,28 @@
+// A job that stays as it is until its standard input ends: a split into odd and even ranks, an all-gather there, and an
+// all-reduce of all. With LATE, the last rank doesn't join before the input ends; with SKIP, it skips the all-reduce.
+#include "program.h"
+
+static void await_end_of_input(void) {
+  char c;
+  while (read(0, &c, 1) > 0) continue;
+}
+
+static int run_rank(int rank, int n, ncclUniqueId id) {
+  ncclComm_t comm, half;
+  cudaStream_t stream;
+  int one = 1, all[64];
+  if (getenv("LATE") && rank == n - 1) await_end_of_input();
+  MUST(ncclCommInitRank(&comm, n, id, rank));
+  cudaStreamCreate(&stream);
+  MUST(ncclCommSplit(comm, rank % 2, rank, &half, NULL));
+  MUST(ncclAllGather(&one, all, 1, ncclInt32, half, stream));
+  cudaStreamSynchronize(stream);
+  if (!getenv("SKIP") || rank != n - 1) MUST(ncclAllReduce(&one, all, 1, ncclInt32, ncclSum, comm, stream));
+  if (!getenv("SKIP")) cudaStreamSynchronize(stream);
+  printf("rank %d of process %d is held\n", rank, getpid());
+  await_end_of_input();
+  if (getenv("SKIP")) return 0;
+  MUST(ncclCommDestroy(half));
+  MUST(ncclCommDestroy(comm));
+  return 0;
+}

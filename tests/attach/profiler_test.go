@@ -40,11 +40,7 @@ func traffic(t *testing.T, out, version string, env ...string) (counted []string
 // in NCCL 2.23 (NVIDIA/nccl#1586); states after a stop (#1992); and if it changes its mask, that comes a group later.
 func TestProfilerPlugin(t *testing.T) {
 	out := t.TempDir()
-	library := filepath.Join(out, "libcarillon-nccl.so")
-	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "BIN="+out, library)
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	library := libraryIn(t, out)
 	beside := fakenccl.Program(t, out, "plugin.so")
 	for _, c := range []struct{ version, mask, other string }{
 		{"2.23.4", "PLUGIN_MASK=0x1f", "v1 rank 0: proxyStep of proxyOp: "},
@@ -74,13 +70,43 @@ func TestProfilerPlugin(t *testing.T) {
 			if strings.Contains(printed, "left out") {
 				t.Errorf("printed:\n%s", printed)
 			}
-			operations(t, env)
+			nodes := 2
+			if c.version < "2.27" {
+				nodes = 0 // which these don't say
+			}
+			operations(t, env, tape.CommInfo{Engine: "nccl", Nodes: nodes})
 		})
 	}
 }
 
-// operations looks at the tapes of traffic: each rank made three all-reduces, and the first one sent to the last.
-func operations(t *testing.T, env []string) {
+// TestProfilerPluginAndInterposition preloads the library that is the plug-in, too: what both see is on the tape once,
+// and the plug-in's part of it is the number of nodes, which NCCL tells plug-ins alone, from 2.27 on.
+func TestProfilerPluginAndInterposition(t *testing.T) {
+	out := t.TempDir()
+	library := libraryIn(t, out)
+	for version, nodes := range map[string]int{"2.26.2": 0, "2.27.3": 2, "2.28.9": 2, "2.31.2": 2} {
+		t.Run(version, func(t *testing.T) {
+			env := []string{"CARILLON_TAPE_DIR=" + t.TempDir(), "CARILLON_JOB=traffic"}
+			traffic(t, out, version, append(env, "LD_PRELOAD="+library, "NCCL_PROFILER_PLUGIN="+library)...)
+			operations(t, env, tape.CommInfo{Engine: "nccl " + version, Nodes: nodes})
+		})
+	}
+}
+
+// libraryIn builds the library in a folder.
+func libraryIn(t *testing.T, dir string) string {
+	t.Helper()
+	library := filepath.Join(dir, "libcarillon-nccl.so")
+	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "BIN="+dir, library)
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return library
+}
+
+// operations looks at the tapes of traffic: each rank made three all-reduces, and the first one sent to the last,
+// on one communicator that has that engine and so many nodes.
+func operations(t *testing.T, env []string, comm tape.CommInfo) {
 	t.Helper()
 	dir := strings.TrimPrefix(env[len(env)-2], "CARILLON_TAPE_DIR=")
 	paths, err := filepath.Glob(filepath.Join(dir, "traffic", "*.tape"))
@@ -99,6 +125,10 @@ func operations(t *testing.T, env []string) {
 				t.Fatal(err)
 			}
 			if !ev.IsLife && ev.Op.Stage == tape.StageEnd {
+				if ev.Comm.Engine != comm.Engine || ev.Comm.Nodes != comm.Nodes {
+					t.Errorf("engine %q on %d nodes; want %q on %d",
+						ev.Comm.Engine, ev.Comm.Nodes, comm.Engine, comm.Nodes)
+				}
 				s := ev.Op.Signature
 				got = append(got, fmt.Sprintf("%d: %v %d, %d bytes, peer %d",
 					ev.Comm.Rank, s.Call, ev.Op.Seq, s.Bytes, s.Peer))

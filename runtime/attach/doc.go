@@ -21,8 +21,8 @@
 //
 // A start and an end of an operation cost less than 100 ns together (BenchmarkStartEnd). They allocate nothing, take no
 // lock but for the first of a call and class of sizes of a communicator, and make no system call but, for each quarter
-// of the op ring, one that wakes followers that sleep. In a forked child nothing is written. If no tape can be made, one
-// line on stderr says why, and everything else is as without it.
+// of the op ring, one that wakes followers that sleep. In a forked child nothing is written. If no tape can be made,
+// one line on stderr says why, and everything else is as without it.
 //
 // The tape is in CARILLON_TAPE_DIR, or else in /dev/shm/carillon-UID, in the folder of the job, CARILLON_JOB, which is
 // "default" if it is not set. It takes an eighth of what is free there at most. Unlike a tape that Go writes, it has no

@@ -85,8 +85,8 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// A follower that sleeps is woken by the bell, as its tick is far off: by each act, by each quarter of the op ring, and by
-// the end.
+// A follower that sleeps is woken by the bell, as its tick is far off: by each act, by each quarter of the op ring, and
+// by the end.
 func TestBell(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), player)
 	cmd.Env = append(os.Environ(), dirVariable+"="+t.TempDir())
@@ -126,7 +126,8 @@ func TestBell(t *testing.T) {
 			t.Fatalf("act %d: %+v, %v", n, ev, err)
 		}
 	}
-	step("start 1 0 16 7 0 -1 8 1\n" + strings.Repeat("phase 1 5\nphase 1 6\n", 32)) // a quarter of 256, and one more
+	// A quarter of 256 records, and one more.
+	step("start 1 0 16 7 0 -1 8 1\n" + strings.Repeat("phase 1 5\nphase 1 6\n", 32))
 	for n := range 65 {
 		if n == 64 {
 			step("end 1 1 0\nlife 1 1 1 1 0 0 0 0 -1 0 0 0 00000000000000000000000000000000 act\n")

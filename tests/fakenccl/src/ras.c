@@ -6,7 +6,6 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,22 +219,39 @@ __attribute__((noinline)) static void rasCollCommsSkipMissing(struct segment *vo
   missing->nranks = 0;
 }
 
+struct client {
+  int fd;
+  FILE *out; // memory: a client that left must not raise SIGPIPE, not even in exit
+  char *text;
+  size_t bytes;
+};
+
+static void flush(struct client *c) {
+  fflush(c->out);
+  for (size_t sent = 0; sent < c->bytes;) {
+    ssize_t n = send(c->fd, c->text + sent, c->bytes - sent, MSG_NOSIGNAL);
+    if (n < 0) break;
+    sent += n;
+  }
+  rewind(c->out);
+}
+
 static bool await_end(int fd, int milliseconds) {
   struct pollfd p = {.fd = fd, .events = POLLIN};
   char ignored[256];
   return poll(&p, 1, milliseconds) > 0 && read(fd, ignored, sizeof ignored) <= 0;
 }
 
-static void status(int fd, FILE *f, bool json) {
+static void status(struct client *c, bool json) {
   if (atomic_load(&initialising) && is_before(22703)) rasCollCommsSkipMissing(NULL);
   struct view v;
   view_open(&v);
   int missing = 0;
   for (int i = 0; i < v.n; i++) missing += unanswered(v.comms[i]);
   bool silent = missing && !json && is_before(22902);
-  if (!silent) (json ? json_status : text_status)(f, &v);
+  if (!silent) (json ? json_status : text_status)(c->out, &v);
   view_close(&v);
-  while (silent && !await_end(fd, -1)) continue;
+  while (silent && !await_end(c->fd, -1)) continue;
 }
 
 static void event(FILE *f, bool json, const char *name, struct process p) {
@@ -247,18 +263,16 @@ static void event(FILE *f, bool json, const char *name, struct process p) {
             now, name, p.pid, p.device, p.device);
   else
     fprintf(f, "[%s] %s: Process %d on node 127.0.0.1 managing GPU %d\n", now, name, p.pid, p.device);
-  fflush(f);
 }
 
 // Tells who comes and dies until the client leaves; of the group lifecycle alone.
-static void monitor(int fd, FILE *f, bool json) {
+static void monitor(struct client *c, bool json) {
   static const struct process none;
   struct process known[PROCESSES];
   int n = 0;
-  fprintf(f, "OK\n");
-  if (!json) fprintf(f, "RAS Monitor Mode - watching for peer changes\n");
-  fflush(f);
-  for (bool first = true; first || !await_end(fd, 50); first = false) {
+  fprintf(c->out, "OK\n");
+  if (!json) fprintf(c->out, "RAS Monitor Mode - watching for peer changes\n");
+  for (bool first = true; first || !await_end(c->fd, 50); first = false) {
     struct process all[PROCESSES];
     struct view v;
     view_open(&v);
@@ -269,20 +283,21 @@ static void monitor(int fd, FILE *f, bool json) {
       while (k < n && known[k].pid != all[i].pid) k++;
       if (k < n || n == PROCESSES || !process_state(all[i].pid)) continue;
       known[n++] = all[i];
-      if (!first) event(f, json, "PEER_NEW", all[i]);
+      if (!first) event(c->out, json, "PEER_NEW", all[i]);
     }
     for (int k = 0; k < n; k++) {
       char state = known[k].pid ? process_state(known[k].pid) : 'S';
       if (state && state != 'Z') continue;
-      event(f, json, "PEER_DEAD", known[k]);
+      event(c->out, json, "PEER_DEAD", known[k]);
       known[k] = none;
     }
+    flush(c);
   }
 }
 
 static void *serve(void *data) {
-  int fd = (int)(intptr_t)data;
-  FILE *in = fdopen(fd, "r"), *out = fdopen(dup(fd), "w");
+  struct client c = {.fd = (int)(intptr_t)data};
+  FILE *in = fdopen(c.fd, "r"), *out = c.out = open_memstream(&c.text, &c.bytes);
   char line[LINE];
   bool json = false, more = in && out;
   while (more && fgets(line, sizeof line, in)) {
@@ -295,25 +310,22 @@ static void *serve(void *data) {
       json = !strcasecmp(line + 11, "json");
       fprintf(out, "OK\n");
     } else if (!strcasecmp(line, "STATUS") || !strcasecmp(line, "VERBOSE STATUS")) {
-      status(fd, out, json);
+      status(&c, json);
       more = false;
     } else if (!strncasecmp(line, "MONITOR", 7) && !is_before(22902)) {
-      monitor(fd, out, json);
+      monitor(&c, json);
       more = false;
     } else
       fprintf(out, "ERROR: Unknown command\n");
-    fflush(out);
+    flush(&c);
   }
   if (out) fclose(out);
+  free(c.text);
   if (in) fclose(in);
   return NULL;
 }
 
 static void *accept_all(void *data) {
-  sigset_t pipe; // a client that leaves
-  sigemptyset(&pipe);
-  sigaddset(&pipe, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &pipe, NULL);
   for (;;) {
     int fd = accept4((int)(intptr_t)data, NULL, NULL, SOCK_CLOEXEC);
     pthread_t thread;

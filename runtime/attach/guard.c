@@ -85,10 +85,9 @@ static struct site first_of(struct comm *comm, carillon_call_t call) {
 
 static bool refuse(struct use *u, const struct mistake *m, const char *name) {
   struct comm *comm = u->comm;
-  u->answer = m->code == CARILLON_CODE_FINALIZED || m->code == CARILLON_CODE_REVOKED ||
-                      m->code == CARILLON_CODE_INVALID_USAGE
-                  ? ncclInvalidUsage
-                  : ncclInvalidArgument; /* which is what NCCL says of one that it finds dead, or in progress */
+  const bool usage = m->code == CARILLON_CODE_INVALID_USAGE || m->code == CARILLON_CODE_REVOKED ||
+                     (m->code == CARILLON_CODE_FINALIZED && u->call != CARILLON_CALL_FINALIZE);
+  u->answer = usage ? ncclInvalidUsage : ncclInvalidArgument; /* as NCCL does, on a good day */
   struct site_words site, first;
   char text[512];
   pthread_mutex_lock(&comm_lock);

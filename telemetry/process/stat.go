@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +28,11 @@ type stat struct {
 	flags uint64 // the kernel's PF_*
 	start uint64 // in ticks since boot; 0 if unknown
 	exit  int    // as wait(2) has it; 0 also if this process may not know it
+	used  time.Duration
 }
+
+// tick is the unit of times in /proc/PID/stat, the same on all machines that Go runs on.
+const tick = 10 * time.Millisecond
 
 func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' || s.state == 'x' }
 
@@ -46,18 +51,22 @@ func (k kernel) stat(pid int) (stat, error) {
 	}
 }
 
-// parseStat reads fields 3, 9, 22 and 52, behind the name in parentheses, which may hold anything.
+// parseStat reads fields 3, 9, 14, 15, 22 and 52, behind the name in parentheses, which may hold anything.
 func parseStat(b []byte) (s stat, err error) {
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	const state, flags, start, exit = 0, 9 - 3, 22 - 3, 52 - 3 // the first is field 3
+	const state, flags, user, system, start, exit = 0, 9 - 3, 14 - 3, 15 - 3, 22 - 3, 52 - 3 // the first is field 3
 	if len(fields) <= exit || len(fields[state]) != 1 {
 		return s, fmt.Errorf("look at a process: its stat has %d fields after the name", len(fields))
 	}
 	s.state = fields[state][0]
-	var errs [3]error
+	var errs [5]error
+	var inUser, inKernel int64
 	s.flags, errs[0] = strconv.ParseUint(string(fields[flags]), 10, 64)
 	s.start, errs[1] = strconv.ParseUint(string(fields[start]), 10, 64)
 	s.exit, errs[2] = strconv.Atoi(string(fields[exit]))
+	inUser, errs[3] = strconv.ParseInt(string(fields[user]), 10, 64)
+	inKernel, errs[4] = strconv.ParseInt(string(fields[system]), 10, 64)
+	s.used = time.Duration(inUser+inKernel) * tick
 	if err := errors.Join(errs[:]...); err != nil {
 		return s, fmt.Errorf("look at a process: %w", err)
 	}
@@ -87,6 +96,15 @@ func Exiting(pid int) bool {
 	const pfExiting = 0x4 // of include/linux/sched.h
 	s, err := this.stat(pid)
 	return err == nil && s.flags&pfExiting != 0
+}
+
+// CPU is how much processor time the process has used; 0 if that can't be known.
+func (id ID) CPU() time.Duration {
+	s, err := this.of(id)
+	if err != nil {
+		return 0
+	}
+	return s.used
 }
 
 // State is what keeps a process from running.

@@ -39,9 +39,11 @@ func OpenClaim(path string) (*Claim, error) {
 }
 
 // Sent says on the tape that nothing is left on it to be sent: AllExported.
-func (c *Claim) Sent() error {
-	word := [1]int64{AllExported}
-	if _, err := c.f.WriteAt(bytesOf(word[:]), changingAt+int64(unsafe.Offsetof(changing{}.exported))); err != nil {
+func (c *Claim) Sent() error { return c.put(unsafe.Offsetof(changing{}.exported), AllExported) }
+
+// put writes words of what changes in the header, from an offset there on.
+func (t *file) put(at uintptr, words ...int64) error {
+	if _, err := t.f.WriteAt(bytesOf(words), changingAt+int64(at)); err != nil {
 		return fmt.Errorf("tape: %w", err)
 	}
 	return nil

@@ -87,6 +87,19 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 	}
 }
 
+// MakeJob makes the directory of a job's tapes, as Create does, for processes that are to put theirs there. The error
+// says what is wrong with it, or with dir, and what helps.
+func MakeJob(dir, job string) error {
+	if problem := badName(job); problem != "" {
+		return fmt.Errorf("tape: a job can't be called %q: that becomes a file's name and %s", job, problem)
+	}
+	root, err := openJobDir(Config{Dir: dir, Job: job})
+	if err != nil {
+		return err
+	}
+	return root.Close()
+}
+
 // openJobDir makes the job's directory if it is missing and opens it, so that nobody can exchange it afterwards.
 func openJobDir(cfg Config) (*os.Root, error) {
 	path, err := filepath.Abs(cfg.Dir)

@@ -119,6 +119,9 @@ func openFile(path string, flag int, partial bool) (*file, error) {
 // Path is the file's name, as it was given.
 func (t *file) Path() string { return t.path }
 
+// Process is the process that writes, or wrote, the tape.
+func (t *file) Process() process.ID { return t.process }
+
 // Liveness looks the process up that writes, or wrote, the tape.
 func (t *file) Liveness() process.Liveness { return t.process.Liveness() }
 

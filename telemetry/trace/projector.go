@@ -178,6 +178,9 @@ func (p *Projector) Close(ctx context.Context) error {
 	return p.pipe.shutdown(ctx)
 }
 
+// Leave is Close for a tape that another reader goes on with: what is open stays so.
+func (p *Projector) Leave(ctx context.Context) error { return p.pipe.shutdown(ctx) }
+
 // tapeEnds is what comes before what is unfinished ends, where nothing else is known.
 const tapeEnds = "the tape ends"
 

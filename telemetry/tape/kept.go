@@ -1,0 +1,32 @@
+package tape
+
+import (
+	"os"
+	"unsafe"
+)
+
+// Kept is the tape of another process, one that has no telemetry of its own, for the process that does it instead: that
+// one says on the tape what a Writer's own would. What can't be written, as somebody cut the file, is left out.
+type Kept struct{ *Reader }
+
+// OpenKept opens a tape that this user may write to. Errors are those of Open.
+func OpenKept(path string) (*Kept, error) {
+	t, err := openFile(path, os.O_RDWR, false)
+	if err != nil {
+		return nil, err
+	}
+	return &Kept{&Reader{file: t}}, nil
+}
+
+// Delivered is Writer.Delivered.
+func (k *Kept) Delivered(until int64) { _ = k.put(unsafe.Offsetof(changing{}.delivered), until) }
+
+// Exporter is Writer.Exporter.
+func (k *Kept) Exporter(number uint64) {
+	_ = k.put(unsafe.Offsetof(changing{}.exporter), int64(number))
+}
+
+// Resumed is Writer.Resumed.
+func (k *Kept) Resumed(paused, since int64) {
+	_ = k.put(unsafe.Offsetof(changing{}.paused), paused, since)
+}

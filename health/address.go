@@ -40,7 +40,8 @@ func WriteBeside(name, suffix, line string) (remove func() error, err error) {
 	return func() error { return os.Remove(path) }, nil
 }
 
-// ReadAddress is the URL of the endpoint of the process that has a tape, without a slash at its end. An error that is
+// ReadAddress is the URL of the endpoint of the process that has a tape, without a slash at its end. That of a process
+// that another one tells of has a path. An error that is
 // os.ErrNotExist means that it has none.
 func ReadAddress(tapePath string) (string, error) {
 	path := strings.TrimSuffix(tapePath, filepath.Ext(tapePath)) + AddressSuffix
@@ -59,5 +60,5 @@ func ReadAddress(tapePath string) (string, error) {
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return "", fmt.Errorf("health: %s has %.100q, which is no URL of an endpoint", path, text)
 	}
-	return u.Scheme + "://" + u.Host, nil
+	return u.Scheme + "://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"), nil
 }

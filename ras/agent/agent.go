@@ -25,6 +25,9 @@ type Config struct {
 	// Local is what is known of another process of this host that can't answer; nil knows nothing. FromTapes reads it
 	// from where the job's tapes lie.
 	Local func(mesh.Member) (verdict.Note, bool)
+	// Kept are the processes of this host that this one tells of, in their place, by Local; nil if it tells of itself.
+	// Its own Member has its own name for its Keeper, and so have they.
+	Kept func() []mesh.Status
 
 	// Event takes what there is to tell. It must not block. outward says that this process is the one to tell it to
 	// receivers outside of the job; a process's own endpoint shows all.
@@ -116,12 +119,12 @@ func (a *Agent) put(in Input) {
 // Trouble tells that something stalls here, or does so no longer: the job is looked at.
 func (a *Agent) Trouble() { a.put(Trouble{}) }
 
-// Failed takes the step of the tape with which a communicator failed here.
-func (a *Agent) Failed(s *model.Step) {
+// Failed takes the step of the tape with which a communicator failed in a process that this one tells of.
+func (a *Agent) Failed(of mesh.Member, s *model.Step) {
 	a.mu.Lock()
 	a.failed = time.Now()
 	a.mu.Unlock()
-	a.commFailed(s.Event)
+	a.commFailed(of, s.Event)
 	a.put(Trouble{})
 }
 
@@ -241,12 +244,16 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	}
 }
 
-// members are all that are known; this process alone if it has no mesh.
+// members are all that are known; without a mesh, the processes that this one tells of: itself, or others.
 func (a *Agent) members() []mesh.Status {
-	if a.mesh == nil {
+	switch {
+	case a.mesh != nil:
+		return a.mesh.Members()
+	case a.cfg.Kept != nil:
+		return a.cfg.Kept()
+	default:
 		return []mesh.Status{{Member: a.self}}
 	}
-	return a.mesh.Members()
 }
 
 // step gives the machine an input, and does what it says.
@@ -313,7 +320,10 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	a.mu.Lock()
 	a.rounds++
 	a.mu.Unlock()
-	if a.mesh == nil {
+	switch {
+	case a.mesh == nil && a.cfg.Kept != nil:
+		return a.kept(ask.Of)
+	case a.mesh == nil:
 		return []verdict.Note{a.note()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -326,6 +336,20 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	var notes []verdict.Note
 	for ans := range answers {
 		if n, err := decodeNote(ans.From, ans.Body); err == nil { // else the member counts as one that didn't answer
+			notes = append(notes, n)
+		}
+	}
+	return notes
+}
+
+// kept are the notes of processes that this one tells of, those that are known.
+func (a *Agent) kept(names []string) []verdict.Note {
+	var notes []verdict.Note
+	for _, s := range a.cfg.Kept() {
+		if !slices.Contains(names, s.Member.Name) {
+			continue
+		}
+		if n, known := a.cfg.Local(s.Member); known {
 			notes = append(notes, n)
 		}
 	}

@@ -143,16 +143,16 @@ type commData struct {
 
 // commFailed tells that a communicator failed here. It is for information, as what happens to members is, and a symptom
 // where the cause is known already.
-func (a *Agent) commFailed(ev *tape.Event) {
+func (a *Agent) commFailed(of mesh.Member, ev *tape.Event) {
 	r := &ev.Life
 	data := commData{Comm: ev.Comm.ID.String(), Name: ev.Comm.Name, Rank: ev.Comm.Rank, Code: r.Code.String()}
 	if r.Peer >= 0 {
 		data.Peer = new(r.Peer)
 	}
 	a.cfg.Event(bus.Event{
-		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Rank: rankText(a.self.Rank), Reason: data.Code,
+		Type: semconv.EventCommFailed, Subject: "comm " + ev.Comm.Name, Rank: rankText(of.Rank), Reason: data.Code,
 		Cause: a.causeOf(ev), Data: data,
-		Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, a.self, cmp.Or(r.Text, data.Code)),
+		Text: fmt.Sprintf("communicator %s of %s failed: %s", ev.Comm.Name, of, cmp.Or(r.Text, data.Code)),
 	}, false)
 }
 

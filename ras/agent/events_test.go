@@ -71,7 +71,7 @@ func TestCause(t *testing.T) {
 	a.cfg.Event = func(ev bus.Event, _ bool) { told = ev }
 	mine, other := lifecycle.CommID{1}, lifecycle.CommID{2}
 	fails := func(code lifecycle.Code) string {
-		a.commFailed(&tape.Event{
+		a.commFailed(a.self, &tape.Event{
 			IsLife: true, Comm: tape.CommInfo{ID: mine, Name: "world"},
 			Life: tape.LifeRecord{Code: code, Peer: -1},
 		})

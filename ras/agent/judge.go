@@ -82,6 +82,9 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 	}
 	waiting := map[string]bool{} // hosts of processes that are out of reach for a moment: a host is lost as one
 	for name, r := range m.members {
+		if !r.judged() {
+			continue
+		}
 		r.observe(r.status, now) // time has passed
 		_, spoke := said[name]
 		switch {
@@ -97,7 +100,7 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 	}
 	for name, r := range m.members {
 		f, known := r.fate()
-		if !known || f == verdict.Unreachable && waiting[r.status.Member.Host] {
+		if !known || !r.judged() || f == verdict.Unreachable && waiting[r.status.Member.Host] {
 			continue
 		}
 		s := &r.status

@@ -258,7 +258,7 @@ func (m *Machine) lead(now time.Time) {
 	}
 	leader := ""
 	if best != nil {
-		leader = best.status.Member.Name
+		leader = cmp.Or(best.status.Member.Keeper, best.status.Member.Name)
 	}
 	if leader == m.leader {
 		return
@@ -320,7 +320,7 @@ func (m *Machine) look(now time.Time) {
 	m.looking, m.began, m.due = true, now, time.Time{}
 	of := make([]string, 0, len(m.members))
 	for name, r := range m.members {
-		if r.phase != retired && !r.final {
+		if r.phase != retired && !r.final && r.judged() {
 			of = append(of, name)
 		}
 	}

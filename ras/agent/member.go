@@ -17,6 +17,11 @@ type member struct {
 	final  bool          // it is all that its tape tells after the process has left
 }
 
+// judged tells whether it is a process of the job, of which there are notes.
+func (m *member) judged() bool {
+	return m.status.Member.Keeper == "" || m.status.Member.Keeper != m.status.Member.Name
+}
+
 // phase is what a process counts as when the job is judged.
 type phase uint8
 

@@ -173,7 +173,7 @@ func TestSettleWaitsForALook(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := New(mesh.Member{Name: "a-1"}, failed, Config{})
 			settled(t, a, 0)
-			a.Failed(failure())
+			a.Failed(a.self, failure())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			began := time.Now()
 			a.Settle(ctx)
@@ -202,7 +202,7 @@ func TestSettleWaitsForALook(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := pair(t, func(*message) []byte { return []byte("ok") })
 			time.Sleep(time.Second)
-			a.Failed(failure())
+			a.Failed(a.self, failure())
 			word := func(turn uint64) { a.Handle(t.Context(), "host1-1", encodeOpen("host1-1", turn, nil, nil)) }
 			word(1) // of a look that was before
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

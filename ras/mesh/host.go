@@ -42,6 +42,16 @@ func Self(rank, jobSize int) (Member, error) {
 		return Member{}, fmt.Errorf("name this host: %w", err)
 	}
 	host = host[:min(len(host), maxHost)]
-	id := process.Self()
-	return Member{Name: nameOf(host, id.PID), Host: host, ID: id, Rank: rank, JobSize: jobSize}, nil
+	return processMember(host, process.Self(), rank, jobSize), nil
+}
+
+// Keep is another process of this host as a member that keeper, a member with its own name for its Keeper, tells of.
+func (keeper Member) Keep(id process.ID, rank, jobSize int) Member {
+	m := processMember(keeper.Host, id, rank, jobSize)
+	m.Keeper = keeper.Name
+	return m
+}
+
+func processMember(host string, id process.ID, rank, jobSize int) Member {
+	return Member{Name: nameOf(host, id.PID), Host: host, ID: id, Rank: rank, JobSize: jobSize}
 }

@@ -30,6 +30,9 @@ type Member struct {
 	Health string
 	// Addr is where it answers, UDP and TCP. Start sets it.
 	Addr netip.AddrPort
+	// Keeper is the name of the process that tells of it in its place, as it has no mesh of its own. One that has its
+	// own name here tells of others alone, and is none of the job's. Empty: it tells of itself.
+	Keeper string
 }
 
 // String is "rank 3 (host-4711)".

@@ -38,6 +38,9 @@ func newBusy(used func() time.Duration) *busy {
 	return &busy{used: used, last: [2]usage{now, now}}
 }
 
+// age is since when it is measured, before run.
+func (b *busy) age() time.Duration { return time.Since(b.last[0].at) }
+
 // run measures until ctx ends.
 func (b *busy) run(ctx context.Context) {
 	ticker := time.NewTicker(busyInterval)

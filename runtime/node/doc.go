@@ -15,6 +15,9 @@
 //
 //	Config → logs → tape → RAS → telemetry → GPUs → health endpoint → runtime
 //
+// An Agent is the same parts for other processes of the host, which have none: those that read a tape, once for each
+// process; RAS, once for each job; and one endpoint.
+//
 // Start never waits for other ranks; that is for World and InitRank, under the caller's context. README.md has the
 // environment variables that FromEnv reads, made from the tags and comments of Config's fields.
 package node

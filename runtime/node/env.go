@@ -212,9 +212,12 @@ func parseSeed(text string) (netip.AddrPort, error) {
 // prefix is what the names of Carillon's own variables begin with.
 const prefix = "CARILLON_"
 
+// attached are the variables of carillon attach and its library, which have no field.
+var attached = []string{"CARILLON_GUARD", "CARILLON_NCCL_LIBRARY", "CARILLON_PROFILER_NEXT"}
+
 // known are the names of Carillon's own variables, in alphabetical order.
 func known() []string {
-	var names []string
+	names := slices.Clone(attached)
 	for _, of := range []any{Config{}, launch.World{}} {
 		for _, v := range variables(reflect.TypeOf(of)) {
 			if strings.HasPrefix(v.name, prefix) {

@@ -45,28 +45,34 @@ func (n *Node) newHealth() (*health.Server, error) {
 			Path: health.EventsPath, Title: "what happens, as it happens", Handler: n.ras.stream, Stream: true,
 		})
 	}
-	cfg := health.Config{
-		Addr: s.Health, Registry: &n.checks, Routes: append(own, s.Routes...), Logger: s.Log,
-		Conditions: &n.conditions, Publisher: n.publishing.publisher, MinPollInterval: s.MinPollInterval,
-		PollBurst: health.DefaultPollBurst, Access: s.HealthAccess, TrustedProxies: s.HealthProxies,
-		Title: fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
-	}
-	listen := func() (*health.Server, error) { return health.Listen(context.Background(), cfg) }
-	if s.Health == "" {
-		listen = func() (*health.Server, error) { return health.New(cfg) }
-	}
-	server, err := listen()
+	server, err := serve(s, n.mounted, health.Config{
+		Registry: &n.checks, Routes: append(own, s.Routes...), Conditions: n.conditions,
+		Publisher: n.publishing.publisher,
+		Title:     fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
+	})
 	if err != nil {
-		if _, failed := errors.AsType[*net.OpError](err); failed { // others say themselves what to set
-			const advice = "CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without"
-			err = fmt.Errorf("%w (%s)", err, advice)
-		}
 		return nil, err
 	}
 	if err := t.Registry().Register(server); err != nil {
 		return nil, errors.Join(err, server.Stop(context.Background()))
 	}
 	return server, nil
+}
+
+// serve makes a health endpoint with what settings have of it, and lets it listen unless it is switched off or mounted
+// in another one.
+func serve(s *settings, mounted bool, cfg health.Config) (*health.Server, error) {
+	cfg.Addr, cfg.Access, cfg.TrustedProxies, cfg.Logger = s.Health, s.HealthAccess, s.HealthProxies, s.Log
+	cfg.MinPollInterval, cfg.PollBurst = s.MinPollInterval, health.DefaultPollBurst
+	if s.Health == "" || mounted {
+		return health.New(cfg)
+	}
+	server, err := health.Listen(context.Background(), cfg)
+	if _, failed := errors.AsType[*net.OpError](err); failed { // others say themselves what to set
+		const advice = "CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without"
+		err = fmt.Errorf("%w (%s)", err, advice)
+	}
+	return server, err
 }
 
 // ownChecks are the checks of every process.

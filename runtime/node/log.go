@@ -24,6 +24,9 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	} else {
 		log.Attrs = []slog.Attr{slog.Int(semconv.LogRank, cfg.World.Rank)}
 	}
+	if cfg.World.Rank < 0 { // an Agent has none
+		log.Attrs = nil
+	}
 	sink := logsink.New(ctx, log)
 	cfg.Log = sink.Logger()
 	for _, v := range cfg.obeyed {

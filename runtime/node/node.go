@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -12,11 +13,13 @@ import (
 	"github.com/carillon-rt/carillon/health/gpu"
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/etcd"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -33,8 +36,9 @@ type Node struct {
 	leftovers  *leftovers
 	publishing *publishing
 	checks     health.Registry
-	conditions health.Conditions
+	conditions *health.Conditions
 	health     *health.Server
+	mounted    bool // the endpoint is part of an Agent's
 	runtime    *ccl.Runtime
 
 	withdraw func() error // takes back where the health endpoint is; nil if that is written nowhere
@@ -67,7 +71,7 @@ func newNode(told func() bool, opts ...Option) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{settings: settle(cfg)}
+	n := &Node{settings: settle(cfg), conditions: &health.Conditions{}}
 	n.settings.told = told
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.Stop(context.Background()))
@@ -77,28 +81,42 @@ func newNode(told func() bool, opts ...Option) (*Node, error) {
 
 // open makes the parts, each from those before it. Stop ends what was made, also when one of them fails.
 func (n *Node) open() (err error) {
-	s, conditions := n.settings, &n.conditions
+	s := n.settings
 	if n.tape, err = newTape(s); err != nil {
 		return err
 	}
-	if n.ras, err = newRAS(s, n.tape, conditions); err != nil {
+	if n.ras, err = newRAS(s, n.tape, n.conditions); err != nil {
 		return err
 	}
-	if n.telemetry, err = newTelemetry(s, n.tape, n.ras); err != nil {
-		return err
+	self, err := mesh.Self(s.World.Rank, s.World.Size)
+	if err != nil { // the host has no name
+		self = mesh.Member{ID: process.Self()}
 	}
-	if n.gpu, err = newGPU(s, n.telemetry, conditions, n.ras); err != nil {
-		return err
+	var w recorder
+	if n.tape != nil {
+		w = n.tape
 	}
-	n.publishing = newPublishing(s, n.telemetry, conditions, n.ras)
-	if n.health, err = n.newHealth(); err != nil {
-		return err
-	}
-	if err := n.telemetry.register(s.Registerer); err != nil {
+	if err := n.observe(w, self); err != nil {
 		return err
 	}
 	n.runtime, err = newRuntime(s, n.tape, n.ras)
 	return err
+}
+
+// observe makes the parts that read the tape of a process, self, and show it.
+func (n *Node) observe(w recorder, self mesh.Member) (err error) {
+	s := n.settings
+	if n.telemetry, err = newTelemetry(s, w, self, n.ras); err != nil {
+		return err
+	}
+	if n.gpu, err = newGPU(s, n.telemetry, n.conditions, n.ras); err != nil {
+		return err
+	}
+	n.publishing = newPublishing(s, n.telemetry, n.conditions, n.ras)
+	if n.health, err = n.newHealth(); err != nil {
+		return err
+	}
+	return n.telemetry.register(s.Registerer)
 }
 
 // start begins what goes on in the background. RAS comes last: it takes the reports of the telemetry, and tells the
@@ -119,11 +137,11 @@ func (n *Node) start() {
 
 // announce writes where the health endpoint is beside the tape, where carillon watch and status look for it.
 func (n *Node) announce(url string) {
-	if n.tape == nil {
+	if n.telemetry.tape == nil {
 		return
 	}
 	var err error
-	if n.withdraw, err = health.WriteAddress(n.tape.Path(), url); err != nil {
+	if n.withdraw, err = health.WriteAddress(n.telemetry.tape.Path(), url); err != nil {
 		n.settings.Log.Warn("carillon watch and status don't find this process by themselves (--url does)", "error",
 			err)
 	}
@@ -149,7 +167,7 @@ func (n *Node) HealthHandler() http.Handler { return n.health }
 func (n *Node) Checks() *health.Registry { return &n.checks }
 
 // Conditions are what the health endpoint shows as going wrong. A program may declare its own at any time.
-func (n *Node) Conditions() *health.Conditions { return &n.conditions }
+func (n *Node) Conditions() *health.Conditions { return n.conditions }
 
 // Stop ends everything that Start started: the runtime with its communicators (one that is still alive is reported as
 // leaked), RAS, the health endpoint, and the telemetry, once it has read what the runtime did last and exported it. It
@@ -172,7 +190,13 @@ func (n *Node) Stop(ctx context.Context) (err error) {
 func (n *Node) close(ctx context.Context) error {
 	errs := []error{n.runtime.Close(ctx)}
 	n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
-	errs = append(errs, n.ras.stop(ctx))
+	errs = append(errs, n.ras.stop(ctx), n.stopObserving(ctx))
+	return errors.Join(append(errs, n.settings.sink.Close(ctx))...)
+}
+
+// stopObserving ends the parts that read the tape.
+func (n *Node) stopObserving(ctx context.Context) error {
+	var errs []error
 	if n.withdraw != nil {
 		_ = n.withdraw() // a reader that finds it later sees that the process has ended
 	}
@@ -184,7 +208,7 @@ func (n *Node) close(ctx context.Context) error {
 	n.leftovers.end(ctx)
 	errs = append(errs, n.telemetry.stop(ctx), n.tape.Close())
 	n.telemetry.unregister(n.settings.Registerer)
-	return errors.Join(append(errs, n.settings.sink.Close(ctx))...)
+	return errors.Join(errs...)
 }
 
 // settings is the configuration that all parts are made from: validated, and with nothing left open. Log is the sink's.
@@ -192,6 +216,16 @@ type settings struct {
 	Config
 	sink *logsink.Sink
 	told func() bool // was the process told to end? nil: not known
+
+	attrs []slog.Attr // on each line that tells of the tape; nil but where it is another process's
+}
+
+// events takes the lines that tell of the tape.
+func (s *settings) events() slog.Handler {
+	if s.attrs == nil {
+		return s.sink.Events()
+	}
+	return s.sink.Events().WithAttrs(s.attrs)
 }
 
 // settle opens the logs.

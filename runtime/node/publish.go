@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"os"
 	"sync"
 	"time"
 
@@ -21,13 +20,14 @@ type publishing struct {
 	publisher  *health.Publisher
 	ras        *JobRAS // nil: nothing is known beyond this process
 	host       string
+	pid        int
 	cancel     context.CancelFunc // nil: it does not run
 	running    sync.WaitGroup
 }
 
 func newPublishing(s *settings, t *Telemetry, c *health.Conditions, r *JobRAS) *publishing {
-	host, _ := os.Hostname() // left out if there is none
-	p := &publishing{settings: s, telemetry: t, conditions: c, publisher: &health.Publisher{}, ras: r, host: host}
+	p := &publishing{settings: s, telemetry: t, conditions: c, publisher: &health.Publisher{}, ras: r}
+	p.host, p.pid = t.self.Host, t.self.PID
 	p.publisher.Publish(p.take())
 	return p
 }
@@ -48,7 +48,7 @@ func (p *publishing) stop() {
 func (p *publishing) take() *health.Snapshot {
 	world := &p.settings.World
 	s := &health.Snapshot{
-		Time: time.Now(), Job: world.Job, Rank: world.Rank, Size: world.Size, Host: p.host, PID: os.Getpid(),
+		Time: time.Now(), Job: world.Job, Rank: world.Rank, Size: world.Size, Host: p.host, PID: p.pid,
 		Conditions: p.conditions.List(), Ranks: p.ras.Ranks(), Verdicts: p.ras.Verdicts(),
 	}
 	slots, now := p.telemetry.Slots(), tape.Now()

@@ -40,12 +40,13 @@ const (
 type JobRAS struct {
 	settings *settings
 	self     mesh.Member
-	tape     *tape.Reader // the process's own
+	tape     *tape.Reader // the process's own; nil if it tells of others
 	agent    *agent.Agent
-	config   mesh.Config // zero if the process is the whole job
+	keeper   *agent.Keeper // of the processes that this one tells of; nil: it tells of itself
+	config   mesh.Config   // zero if the process is the whole job
 	mesh     atomic.Pointer[mesh.Mesh]
 	busy     *busy
-	seen     atomic.Pointer[seen] // at the last look for what takes too long
+	looks    sync.Map // of *Telemetry: what its last look for what takes too long has seen, *seen
 
 	reading sync.Mutex // held while the tape is read
 
@@ -79,7 +80,6 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 		return nil, nil
 	}
 	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime)}
-	r.seen.Store(&seen{})
 	if s.World.Size > 1 && !process.Visible() {
 		s.Log.Warn("RAS does not see whether processes of this host have stopped, or how they ended: there is "+
 			"no /proc to "+
@@ -96,22 +96,32 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	if r.tape, err = tape.Open(w.Path()); err != nil {
 		return nil, fmt.Errorf("read the tape back: %w", err)
 	}
-	if err := r.open(conditions); err != nil {
+	if err := r.open(conditions, r.note, agent.Config{
+		Local: agent.FromTapes(filepath.Dir(r.tape.Path()), s.limits(), tape.Now),
+	}); err != nil {
 		return nil, errors.Join(err, r.tape.Close())
 	}
 	return r, nil
 }
 
-// open makes what the tape's reader is for.
-func (r *JobRAS) open(conditions *health.Conditions) (err error) {
-	s := r.settings
-	r.agent = agent.New(r.self, r.note, agent.Config{
-		Stuck:  func() []lifecycle.CommID { return r.seen.Load().stuck },
-		HeldUp: func() bool { return r.seen.Load().heldUp },
-		Local:  agent.FromTapes(filepath.Dir(r.tape.Path()), s.limits(), tape.Now),
-		Event:  r.event, Open: r.opened,
-	})
-	if s.World.Size > 1 {
+// newKeptRAS makes the part of processes that this one, self, tells of: those that keeper watches, by their notes. It
+// is nil when RAS is switched off.
+func newKeptRAS(s *settings, self mesh.Member, keeper *agent.Keeper, note func(mesh.Member) (verdict.Note, bool),
+	conditions *health.Conditions,
+) (*JobRAS, error) {
+	if !s.RAS.On {
+		return nil, nil //nolint:nilnil // a nil JobRAS is RAS switched off
+	}
+	r := &JobRAS{settings: s, self: self, keeper: keeper, unseed: func() error { return nil }}
+	own := verdict.Note{Member: self.Name, Host: self.Host, PID: self.PID, Rank: self.Rank}
+	return r, r.open(conditions, func() verdict.Note { return own }, agent.Config{Local: note, Kept: keeper.Members})
+}
+
+// open makes the agent, with what cfg has of it, and all that it tells.
+func (r *JobRAS) open(conditions *health.Conditions, note func() verdict.Note, cfg agent.Config) (err error) {
+	cfg.Stuck, cfg.HeldUp, cfg.Event, cfg.Open = r.stuck, r.heldUp, r.event, r.opened
+	r.agent = agent.New(r.self, note, cfg)
+	if r.config.Self.Name != "" {
 		r.config.Handler, r.config.LocalNote, r.config.OnEvent = r.agent.Handle, r.agent.LocalNote, r.agent.Member
 		if err := r.config.Validate(); err != nil {
 			return err
@@ -128,6 +138,9 @@ func (r *JobRAS) open(conditions *health.Conditions) (err error) {
 func (r *JobRAS) makeSinks() error {
 	s := r.settings
 	cfg := bus.Config{Source: fmt.Sprintf("/jobs/%s/ranks/%d", s.World.Job, s.World.Rank), Job: s.World.Job}
+	if r.keeper != nil {
+		cfg.Source = fmt.Sprintf("/jobs/%s/agents/%s", s.World.Job, r.self.Name)
+	}
 	r.local, r.outward = bus.New(cfg), bus.New(cfg)
 	r.stream = sse.New(r.local)
 	news := bus.Filter{Least: bus.Warning}
@@ -197,7 +210,9 @@ func (r *JobRAS) start(url string, died func()) {
 		r.mesh.Store(m)
 		r.meet(m)
 	}
-	r.running.Go(func() { r.busy.run(r.run) })
+	if r.busy != nil {
+		r.running.Go(func() { r.busy.run(r.run) })
+	}
 	r.running.Go(func() { r.agent.Run(r.run, m) })
 }
 
@@ -212,6 +227,9 @@ func (r *JobRAS) stop(ctx context.Context) error {
 		r.agent.Settle(settled)
 		cancel()
 		r.announceEnd(ctx)
+	}
+	if r.tape == nil {
+		return nil
 	}
 	return r.tape.Close()
 }
@@ -246,12 +264,35 @@ type seen struct {
 	heldUp bool               // operations wait for one rank again and again
 }
 
-// looked takes what a look has seen; news says that something has begun to take too long, or does no longer.
-func (r *JobRAS) looked(s *seen, news bool) {
-	r.seen.Store(s)
+// looked takes what a look at a process has seen; news says that something has begun to take too long, or does no
+// longer.
+func (r *JobRAS) looked(at *Telemetry, s *seen, news bool) {
+	r.looks.Store(at, s)
 	if news {
 		r.agent.Trouble()
 	}
+}
+
+// stuck are the communicators in which something takes too long.
+func (r *JobRAS) stuck() (all []lifecycle.CommID) {
+	for _, s := range r.looks.Range {
+		for _, c := range s.(*seen).stuck {
+			if !slices.Contains(all, c) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// heldUp tells whether operations wait for one rank again and again.
+func (r *JobRAS) heldUp() bool {
+	for _, s := range r.looks.Range {
+		if s.(*seen).heldUp {
+			return true
+		}
+	}
+	return false
 }
 
 // ending tells that the process was told to end.
@@ -306,10 +347,7 @@ func (r *JobRAS) Ranks() []health.Rank {
 	if r == nil {
 		return nil
 	}
-	members := []mesh.Status{{Member: r.self}}
-	if m := r.mesh.Load(); m != nil {
-		members = m.Members()
-	}
+	members := r.members()
 	ranks := make([]health.Rank, 0, len(members))
 	for _, s := range members {
 		rank := health.Rank{
@@ -325,6 +363,19 @@ func (r *JobRAS) Ranks() []health.Rank {
 		ranks = append(ranks, rank)
 	}
 	return ranks
+}
+
+// members are the job's processes.
+func (r *JobRAS) members() []mesh.Status {
+	m := r.mesh.Load()
+	switch {
+	case m != nil:
+		return m.Members()
+	case r.keeper != nil:
+		return r.keeper.Members()
+	default:
+		return []mesh.Status{{Member: r.self}}
+	}
 }
 
 // Verdicts are those that are open.

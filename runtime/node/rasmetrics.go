@@ -42,7 +42,7 @@ const maxCulprits = 64
 
 // Collect implements prometheus.Collector.
 func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
-	m.members(ch)
+	m.peers(ch)
 	type key struct {
 		reason, culprit string
 		severity        bus.Severity
@@ -78,17 +78,15 @@ func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// members collects what the mesh knows; a process without one knows itself.
-func (m rasMetrics) members(ch chan<- prometheus.Metric) {
+// peers collects what the mesh knows; a process without one knows itself.
+func (m rasMetrics) peers(ch chan<- prometheus.Metric) {
 	peers := map[mesh.State]int{}
 	stats := new(mesh.Stats)
 	if member := m.mesh.Load(); member != nil {
-		for _, s := range member.Members() {
-			peers[s.State]++
-		}
 		stats = member.Stats()
-	} else {
-		peers[mesh.Alive] = 1
+	}
+	for _, s := range m.members() {
+		peers[s.State]++
 	}
 	for state := mesh.Alive; state <= mesh.Left; state++ {
 		ch <- prometheus.MustNewConstMetric(peersDesc, prometheus.GaugeValue, float64(peers[state]), state.String())

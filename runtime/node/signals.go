@@ -65,7 +65,7 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 		return
 	}
 	until := tape.Now()
-	t.tape.Terminated(until)
+	t.own.Terminated(until)
 	unread := t.follower.Sync(ctx)
 	if unread != nil {
 		t.log.Warn("SIGTERM: the tape was not read to its end", "error", unread)
@@ -86,6 +86,6 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 		return
 	}
 	if unread == nil && t.trace.Complete() {
-		t.tape.Exported(until) // or the post-mortem would send them once more
+		t.own.Exported(until) // or the post-mortem would send them once more
 	}
 }

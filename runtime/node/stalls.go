@@ -105,20 +105,19 @@ func (t *Telemetry) lookForStalls() {
 // look looks once, an interval after it did last.
 func (t *Telemetry) look(interval time.Duration) {
 	s, now := t.stalls, tape.Now()
-	t.tape.Saw(now)
+	t.own.Saw(now)
 	var err error
 	if s.slots, err = t.follower.AppendSlots(s.slots[:0]); err != nil && len(s.slots) == 0 { // the tape is given up
 		if t.ras != nil {
-			t.ras.looked(&seen{}, false)
+			t.ras.looked(t, &seen{}, false)
 		}
 		return
 	}
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
 	t.observing.Lock()
 	defer t.observing.Unlock()
-	if s.last > 0 && now-s.last > int64(max(pauseLooks*interval, s.pause)) {
-		t.process.Resumed(now)
-		t.tape.Resumed(s.last, now)
+	if t.own != nil && s.last > 0 && now-s.last > int64(max(pauseLooks*interval, s.pause)) {
+		t.resumedAt(s.last, now)
 	}
 	s.last = now
 	t.process.Look(s.slots, s.tallies)
@@ -144,7 +143,19 @@ func (t *Telemetry) look(interval time.Duration) {
 	if now-s.heldAt >= int64(heldUpInterval) {
 		s.heldAt, s.heldUp = now, verdict.AnyHeldUp(t.process, now)
 	}
-	t.ras.looked(&seen{stuck(t.process, now), s.heldUp}, slices.ContainsFunc(reports, stall.Report.News))
+	t.ras.looked(t, &seen{stuck(t.process, now), s.heldUp}, slices.ContainsFunc(reports, stall.Report.News))
+}
+
+// resumed notes that the process runs again, after it had not since paused.
+func (t *Telemetry) resumed(paused int64) {
+	t.observing.Lock()
+	defer t.observing.Unlock()
+	t.resumedAt(paused, tape.Now())
+}
+
+func (t *Telemetry) resumedAt(paused, now int64) {
+	t.process.Resumed(now)
+	t.tape.Resumed(paused, now)
 }
 
 // stuck are the communicators in which something takes too long.

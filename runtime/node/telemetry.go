@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/telemetry/eventlog"
 	"github.com/carillon-rt/carillon/telemetry/metric"
@@ -22,9 +23,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// Telemetry is what reads the process's own tape: one follower that feeds spans, metrics and the other observers.
+// Telemetry is what reads one process's tape: one follower that feeds spans, metrics and the other observers.
 type Telemetry struct {
-	tape      *tape.Writer // nil: nothing to read
+	tape      recorder     // nil: nothing to read
+	own       *tape.Writer // nil: it is another process's
+	self      mesh.Member  // the process
 	trace     *trace.Projector
 	registry  *prometheus.Registry // Carillon's metrics
 	gatherer  prometheus.Gatherer  // what is at /metrics and pushed
@@ -45,14 +48,24 @@ type Telemetry struct {
 	started   bool // before anything else may run at the same time
 	done      chan struct{}
 	failed    error // written before done is closed
+	left      bool  // likewise: the process has died, or goes on
+}
+
+// recorder is a tape that is read, with what its telemetry says on it: a *tape.Writer, or another process's *tape.Kept.
+type recorder interface {
+	Path() string
+	Delivered(until int64)
+	Exporter(number uint64)
+	Resumed(paused, since int64)
 }
 
 // batch is how many events are read at a time.
 const batch = 256
 
-// newTelemetry makes the readers of w. It starts nothing.
-func newTelemetry(s *settings, w *tape.Writer, r *JobRAS) (*Telemetry, error) {
-	t := &Telemetry{tape: w, registry: prometheus.NewRegistry(), log: s.Log, done: make(chan struct{})}
+// newTelemetry makes the readers of the tape of a process; nil has nothing to read. It starts nothing.
+func newTelemetry(s *settings, w recorder, self mesh.Member, r *JobRAS) (*Telemetry, error) {
+	t := &Telemetry{tape: w, self: self, registry: prometheus.NewRegistry(), log: s.Log, done: make(chan struct{})}
+	t.own, _ = w.(*tape.Writer)
 	t.gatherer, t.lent = t.registry, s.Registerer != nil
 	if !t.lent { // a program with a registry has these metrics there
 		whole := prometheus.NewRegistry()
@@ -104,7 +117,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 		return err
 	}
 	lines, err := eventlog.New(eventlog.Config{
-		Handler: s.sink.Events(), Wall: t.exported.Wall, SpanOf: t.trace.SpanOf, SpanOfStall: t.trace.SpanOfStall,
+		Handler: s.events(), Wall: t.exported.Wall, SpanOf: t.trace.SpanOf, SpanOfStall: t.trace.SpanOfStall,
 		AlgorithmName: t.exported.AlgorithmName, Operations: s.logsOperations(),
 		Version: Version(), VersionLevel: s.sink.VersionLevel(),
 	})
@@ -208,7 +221,7 @@ func (t *Telemetry) start() {
 		t.failed = t.follow()
 	}()
 	if t.stalls != nil {
-		t.tape.Saw(tape.Now())
+		t.own.Saw(tape.Now())
 		go t.lookForStalls()
 	}
 }
@@ -228,6 +241,9 @@ func (t *Telemetry) follow() error {
 		switch {
 		case errors.Is(err, tape.ErrClosed):
 			return nil
+		case t.own == nil && (errors.Is(err, tape.ErrDied) || errors.Is(err, tape.ErrStopped)):
+			t.left = true
+			return nil
 		case err != nil:
 			t.log.Error(givenUp, "error", err)
 			return err
@@ -246,7 +262,7 @@ func (t *Telemetry) observe(events []tape.Event) {
 			}
 		}
 		if t.step.Failed && t.ras != nil {
-			t.ras.agent.Failed(&t.step)
+			t.ras.agent.Failed(t.self, &t.step)
 		}
 	}
 }
@@ -286,7 +302,11 @@ func (t *Telemetry) stop(ctx context.Context) error {
 	}
 	t.start() // where something failed before, so that there is a reader to come to the end
 	t.stalls.end()
-	errs := []error{t.tape.Close()}
+	errs := []error{t.own.Close()}
+	if t.own == nil { // that goes on, perhaps
+		t.sync(ctx, settleTimeout)
+		errs = append(errs, t.closeFollower())
+	}
 	select {
 	case <-t.done:
 	case <-ctx.Done():
@@ -305,7 +325,11 @@ func (t *Telemetry) flush(ctx context.Context) {
 	defer cancel()
 	pushed := make(chan error, 1)
 	go func() { pushed <- t.push.Close(ctx) }()
-	if err := t.trace.Close(ctx); err != nil {
+	end := t.trace.Close
+	if t.left { // the post-mortem, or who follows the tape next, tells how what is open ends
+		end = t.trace.Leave
+	}
+	if err := end(ctx); err != nil {
 		t.log.Warn("spans were not all exported before the end", "error", err)
 	}
 	if err := <-pushed; err != nil {

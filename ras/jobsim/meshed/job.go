@@ -180,7 +180,7 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process) {
 			o.model.Resumed(now)
 		}
 		last = now
-		j.read(i, o.Agent.Failed)
+		j.read(i, func(s *model.Step) { o.Agent.Failed(p.Member(), s) })
 		news := slices.ContainsFunc(o.watch.Check(now), stall.Report.News)
 		o.mu.Unlock()
 		if news {

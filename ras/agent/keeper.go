@@ -1,0 +1,162 @@
+package agent
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
+
+// Keeper watches processes of this host that don't tell of themselves, in place of a mesh: it knows which of them run,
+// are stopped, or have ended. Its Members are Config.Kept. Its methods may be called from any goroutine; Close ends it.
+type Keeper struct {
+	event func(mesh.Event)
+	stop  chan struct{}
+	done  chan struct{}
+
+	mu      sync.Mutex // also held while event is called, so that it hears all in order
+	members map[string]*kept
+}
+
+// kept is one process.
+type kept struct {
+	mesh.Status
+	glance  process.Look // the last one, of a process that didn't run
+	since   time.Time    // of the first such one
+	closed  func() bool
+	unwatch func()
+}
+
+// keepInterval is how often a Keeper looks whether processes are stopped. One is when two looks find it so, and that it
+// did not run in between: a debugger that looks at system calls stops a process for moments.
+const keepInterval = 250 * time.Millisecond
+
+// NewKeeper watches no process until Add. event takes what happens to them, is called by one goroutine at a time, and
+// must neither block nor call the Keeper.
+func NewKeeper(event func(mesh.Event)) *Keeper {
+	k := &Keeper{event: event, stop: make(chan struct{}), done: make(chan struct{}), members: map[string]*kept{}}
+	go k.run()
+	return k
+}
+
+// Add watches a process. closed tells whether it ended in order, as its tape says; it is asked when the process has
+// ended, and must not call the Keeper.
+func (k *Keeper) Add(m mesh.Member, closed func() bool) {
+	p := &kept{Status: mesh.Status{Member: m, Since: time.Now()}, closed: closed, unwatch: func() {}}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.members[m.Name] = p
+	k.event(mesh.Event{Status: p.Status, Kind: mesh.Joined})
+	unwatch, err := m.Watch(func(exit process.Exit) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.ended(p, exit)
+	})
+	if err != nil {
+		k.ended(p, process.ExitOf(err))
+		return
+	}
+	p.unwatch = unwatch
+}
+
+// Left tells that a process has closed its tape: it ended in order, or does so.
+func (k *Keeper) Left(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.members[name]; p != nil && p.State != mesh.Dead {
+		k.change(p, mesh.Left, mesh.Departed, mesh.CauseTold, time.Now())
+	}
+}
+
+// Members is what is known of all processes that were added, by rank.
+func (k *Keeper) Members() []mesh.Status {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make([]mesh.Status, 0, len(k.members))
+	for _, p := range k.members {
+		all = append(all, p.Status)
+	}
+	slices.SortFunc(all, func(a, b mesh.Status) int {
+		if before(&a.Member, &b.Member) {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// Close ends the watch.
+func (k *Keeper) Close() {
+	close(k.stop)
+	<-k.done
+	k.mu.Lock()
+	var all []func()
+	for _, p := range k.members {
+		all = append(all, p.unwatch)
+	}
+	k.mu.Unlock()
+	for _, unwatch := range all { // which waits for a call that waits for the lock
+		unwatch()
+	}
+}
+
+func (k *Keeper) run() {
+	defer close(k.done)
+	ticker := time.NewTicker(keepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-k.stop:
+			return
+		case <-ticker.C:
+		}
+		k.mu.Lock()
+		for _, p := range k.members {
+			k.look(p)
+		}
+		k.mu.Unlock()
+	}
+}
+
+// look glances at a process, of which the watch tells when it has ended.
+func (k *Keeper) look(p *kept) {
+	if p.State == mesh.Left || p.State == mesh.Dead {
+		return
+	}
+	now := time.Now()
+	switch look, err := p.Member.Look(); {
+	case err != nil: // it has ended, or can't be told
+	case look.State == process.Runs:
+		p.glance = look
+		if p.State == mesh.Stopped {
+			k.change(p, mesh.Alive, mesh.Resumed, mesh.CauseRuns, now)
+		}
+	case p.State == mesh.Stopped:
+	case look != p.glance:
+		p.glance, p.since = look, now
+	default:
+		causes := map[process.State]mesh.Cause{
+			process.Stopped: mesh.CauseSignal, process.Traced: mesh.CauseTraced, process.Frozen: mesh.CauseFrozen,
+		}
+		k.change(p, mesh.Stopped, mesh.Halted, causes[look.State], p.since)
+	}
+}
+
+// ended takes note of a process's end.
+func (k *Keeper) ended(p *kept, exit process.Exit) {
+	switch {
+	case p.State == mesh.Left:
+	case p.closed():
+		k.change(p, mesh.Left, mesh.Departed, mesh.CauseTold, time.Now())
+	default:
+		p.Exit = exit
+		k.change(p, mesh.Dead, mesh.Died, mesh.CauseExit, time.Now())
+	}
+}
+
+func (k *Keeper) change(p *kept, to mesh.State, kind mesh.Kind, cause mesh.Cause, since time.Time) {
+	p.State, p.Since, p.Cause = to, since, cause
+	k.event(mesh.Event{Status: p.Status, Kind: kind})
+}

@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
+
+// TestKeeper: what happens to the processes that it was given is told, in order, and known.
+func TestKeeper(t *testing.T) {
+	self, err := mesh.Self(-1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self.Keeper = self.Name
+	events := make(chan mesh.Event, 32)
+	k := NewKeeper(func(e mesh.Event) { events <- e })
+	defer k.Close()
+	want := func(kind mesh.Kind, rank int, state mesh.State) {
+		t.Helper()
+		select {
+		case e := <-events:
+			if e.Kind != kind || e.Member.Rank != rank || e.State != state {
+				t.Errorf("%v (%v), want that rank %d is %v", e, e.State, rank, kind)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("it isn't told that rank %d is %v", rank, kind)
+		}
+	}
+	closed := false
+	start := func(rank int) *exec.Cmd {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sleep", "600")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		k.Add(self.Keep(process.ID{PID: cmd.Process.Pid}, rank, 2), func() bool { return closed })
+		want(mesh.Joined, rank, mesh.Alive)
+		return cmd
+	}
+	signal := func(cmd *exec.Cmd, sig syscall.Signal) {
+		t.Helper()
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, zero := start(1), start(0)
+	signal(zero, syscall.SIGSTOP)
+	want(mesh.Halted, 0, mesh.Stopped)
+	signal(zero, syscall.SIGCONT)
+	want(mesh.Resumed, 0, mesh.Alive)
+	signal(zero, syscall.SIGKILL)
+	_ = zero.Wait()
+	want(mesh.Died, 0, mesh.Dead)
+	k.Left(k.Members()[1].Member.Name)
+	want(mesh.Departed, 1, mesh.Left)
+	signal(one, syscall.SIGKILL) // it has left, however it ends
+	_ = one.Wait()
+	closed = true
+	two := start(2)
+	signal(two, syscall.SIGKILL)
+	_ = two.Wait()
+	want(mesh.Departed, 2, mesh.Left)
+
+	var states []mesh.State
+	for _, s := range k.Members() {
+		states = append(states, s.State)
+	}
+	if !slices.Equal(states, []mesh.State{mesh.Dead, mesh.Left, mesh.Left}) || len(events) > 0 {
+		t.Errorf("the states are %v, and %d events more are told", states, len(events))
+	}
+}
+
+// TestKeptProcessesAreJudgedByTheirKeeper: it coordinates, asks for their notes, and has no place in what it says.
+func TestKeptProcessesAreJudgedByTheirKeeper(t *testing.T) {
+	keeper := mesh.Member{Name: "a-9", Host: "a", Rank: -1, Keeper: "a-9"}
+	m := NewMachine(keeper)
+	members := Membership{[]mesh.Status{
+		{Member: mesh.Member{Name: "a-1", Host: "a", Rank: 0, Keeper: "a-9"}},
+		{Member: mesh.Member{Name: "a-2", Host: "a", Rank: 1, Keeper: "a-9"}, State: mesh.Dead, Cause: mesh.CauseExit},
+	}}
+	now := time.Unix(1000, 0)
+	m.Step(now, members)
+	if m.Leader() != keeper.Name {
+		t.Fatalf("%q coordinates, want the keeper", m.Leader())
+	}
+	m.Step(now, Trouble{})
+	for _, e := range m.Step(now.Add(time.Second), Tick{}) {
+		if ask, ok := e.(AskNotes); ok {
+			if !slices.Equal(ask.Of, []string{"a-1", "a-2"}) {
+				t.Errorf("it asks for the notes of %q", ask.Of)
+			}
+			return
+		}
+	}
+	t.Error("it asks nobody")
+}

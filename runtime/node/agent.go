@@ -1,0 +1,389 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
+	"github.com/carillon-rt/carillon/telemetry/metric"
+	"github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
+)
+
+// Agent is telemetry, RAS and health for processes of this host that have none themselves: of each it follows the
+// tape, with the same parts by which a Node follows its own.
+//
+//	tape ─▶ Telemetry, health endpoint's documents ──┐             of each process
+//	tape ─▶ Telemetry, health endpoint's documents ──┼─▶ JobRAS    of each job
+//	pidfd, /proc ─▶ agent.Keeper ────────────────────┘      └─▶ one health endpoint
+//
+// Nothing that the processes do waits for it: it may begin after them, and end before.
+type Agent struct {
+	settings *settings
+	self     mesh.Member
+	dirs     []string
+	only     string
+	began    time.Time
+
+	registry  *prometheus.Registry
+	push      *metric.Push // nil: metrics are only pulled
+	checks    health.Registry
+	publisher health.Publisher
+	health    *health.Server
+
+	scanning sync.Mutex
+	seen     map[string]bool  // tapes that are followed, or never will be
+	fresh    map[string]*busy // those of which that isn't known yet: what their processes do meanwhile
+	mu       sync.RWMutex     // of jobs
+	jobs     map[string]*keptJob
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	stop    sync.Once
+}
+
+const (
+	// scanInterval is how often it is looked for new tapes.
+	scanInterval = 500 * time.Millisecond
+	// ownTime is how long a tape is seen until it is followed: a process's own telemetry, if it has any, has looked at
+	// it by then, and what the process does can be said.
+	ownTime = time.Second
+	// lateTime is how long processes of a job wait for others of which that isn't known yet.
+	lateTime = 5 * time.Second
+	// jobsPath is where the endpoints of processes are, below that of the agent.
+	jobsPath = "/jobs/"
+)
+
+// StartAgent follows the tapes of all jobs below the folder that Config.TapeDir names, or those where tapes go by
+// default; of one job, if it is given by its name. What is specific to a process, as its rank, is taken from its tape;
+// all else from the options.
+func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	cfg, err := resolve(opts...)
+	if err != nil {
+		return nil, err
+	}
+	cfg.World = launch.World{Rank: -1, LocalRank: -1}
+	a := &Agent{
+		only: job, dirs: tape.Dirs(cfg.TapeDir), began: time.Now(), registry: prometheus.NewRegistry(),
+		seen: map[string]bool{}, fresh: map[string]*busy{}, jobs: map[string]*keptJob{}, settings: settle(cfg),
+	}
+	if cfg.TapeDir != "" && job == "" { // jobs are found where they were looked for
+		a.dirs = a.dirs[:1]
+	}
+	if err := a.open(ctx); err != nil {
+		return nil, errors.Join(err, a.settings.sink.Close(ctx))
+	}
+	run, cancel := context.WithCancel(context.Background())
+	a.cancel = cancel
+	a.running.Go(func() { a.publisher.Run(run, &health.Conditions{}, publishInterval, a.snapshot) })
+	a.running.Go(func() { a.run(run) })
+	return a, nil
+}
+
+func (a *Agent) open(ctx context.Context) (err error) {
+	s := a.settings
+	if a.self, err = mesh.Self(-1, 0); err != nil {
+		return err
+	}
+	a.self.Keeper = a.self.Name
+	a.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.publisher.Publish(a.snapshot())
+	alive := func(context.Context) error { return nil } // it answers
+	if err := a.checks.Register("process", health.Live|health.Ready, 0, alive); err != nil {
+		return err
+	}
+	a.health, err = serve(s, false, health.Config{
+		Registry: &a.checks, Publisher: &a.publisher, Title: "Carillon, agent of " + a.self.Host,
+		Routes: []health.Route{
+			{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(a.registry,
+				promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})},
+			{Path: jobsPath, Title: "the processes, each with a page of its own", Handler: a},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	a.push, err = metric.NewPush(ctx, metric.PushConfig{
+		Gatherer: a.registry, Logger: s.Log, Resource: trace.Resource(ctx, trace.Config{
+			Version: Version(), Host: a.self.Host, PID: a.self.PID, Rank: -1, Resource: s.Resource, Logger: s.Log,
+		}),
+	})
+	if err != nil { // they are at /metrics still
+		s.Log.Warn("metrics are not sent", "error", err)
+	}
+	return nil
+}
+
+// URL is where the health endpoint listens; empty when it is switched off.
+func (a *Agent) URL() string { return a.health.URL() }
+
+// Stop ends it: what the processes have done until now is read and exported first. It is bounded by ctx, and by 15
+// seconds. A second Stop does nothing.
+func (a *Agent) Stop(ctx context.Context) (err error) {
+	a.stop.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+		defer cancel()
+		a.cancel()
+		a.running.Wait()
+		a.Scan() // what began and ended a moment ago
+		var errs []error
+		for _, j := range a.list() {
+			errs = append(errs, j.close(ctx))
+		}
+		if err := a.push.Close(ctx); err != nil {
+			a.settings.Log.Warn("the last metrics were not sent", "error", err)
+		}
+		errs = append(errs, a.health.Stop(ctx))
+		err = errors.Join(append(errs, a.settings.sink.Close(ctx))...)
+	})
+	return err
+}
+
+func (a *Agent) run(ctx context.Context) {
+	ticker := time.NewTicker(scanInterval)
+	defer ticker.Stop()
+	for {
+		a.Scan()
+		a.forget(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// list are the jobs, by their folders.
+func (a *Agent) list() []*keptJob {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	all := make([]*keptJob, 0, len(a.jobs))
+	for _, j := range a.jobs {
+		all = append(all, j)
+	}
+	slices.SortFunc(all, func(x, y *keptJob) int { return cmp.Compare(x.dir, y.dir) })
+	return all
+}
+
+// Scan looks for new tapes now, and begins to follow them.
+func (a *Agent) Scan() {
+	a.scanning.Lock()
+	defer a.scanning.Unlock()
+	var refused []error
+	for _, dir := range a.dirs {
+		folders, err := os.ReadDir(dir)
+		if err != nil {
+			continue // there are no tapes yet
+		}
+		for _, folder := range folders {
+			if folder.IsDir() && (a.only == "" || folder.Name() == a.only) {
+				refused = append(refused, a.scan(filepath.Join(dir, folder.Name()))...)
+			}
+		}
+	}
+	if len(refused) > 0 { // those of an older version lie around for long
+		a.settings.Log.Warn("tapes are not followed", "number", len(refused), "first", refused[0])
+	}
+}
+
+// scan looks for new tapes of a job: of those that run before those that ended. It returns why some are not followed,
+// once for each.
+func (a *Agent) scan(dir string) (refused []error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	refuse := func(path string, err error) {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			a.seen[path] = true
+			refused = append(refused, err)
+		}
+	}
+	var fresh, ended []*tape.Kept
+	wait, late := false, false // for one whose own telemetry may still come; there is one that has waited long
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if filepath.Ext(path) != ".tape" || !entry.Type().IsRegular() || a.seen[path] {
+			continue
+		}
+		t, err := tape.OpenKept(path)
+		if err != nil {
+			refuse(path, err)
+			continue
+		}
+		h := t.Header()
+		switch life := t.Liveness(); {
+		case h.Seen != 0: // it has telemetry of its own
+			a.seen[path] = true
+		case life == process.Unknown:
+			refuse(path, fmt.Errorf("the process of %s is in another pid namespace, or on another host", path))
+		case life == process.Dead || h.Closed:
+			ended = append(ended, t)
+			continue
+		default:
+			b := a.fresh[path]
+			if b == nil {
+				b = newBusy(t.Process().CPU)
+				a.fresh[path] = b
+			}
+			age := b.age()
+			wait = wait || age < ownTime
+			late = late || age >= lateTime
+			fresh = append(fresh, t)
+			continue
+		}
+		_ = t.Close() // it was only read
+	}
+	var begun []*keptProcess
+	for _, t := range fresh {
+		if wait && !late {
+			_ = t.Close() // it was only read
+			continue
+		}
+		p, err := a.follow(dir, t)
+		refuse(t.Path(), err)
+		begun = append(begun, p)
+	}
+	for _, t := range ended {
+		h, j := t.Header(), a.jobs[dir]
+		if h.Created.After(a.began.Add(-ownTime)) || j != nil && h.Run != 0 && h.Run == j.run {
+			p, err := a.follow(dir, t)
+			refuse(t.Path(), err)
+			begun = append(begun, p)
+			continue
+		}
+		a.seen[t.Path()] = true
+		_ = t.Close()
+	}
+	for _, p := range begun { // once all are known, for nothing to be said of a rank that isn't yet
+		if p != nil {
+			a.jobs[dir].begin(p)
+		}
+	}
+	return refused
+}
+
+// follow makes what follows the tape of a process; begin has it do so.
+func (a *Agent) follow(dir string, t *tape.Kept) (p *keptProcess, err error) {
+	a.seen[t.Path()] = true
+	b := a.fresh[t.Path()]
+	if delete(a.fresh, t.Path()); b == nil { // it has ended
+		b = newBusy(t.Process().CPU)
+	}
+	j := a.jobs[dir]
+	if j == nil {
+		if j, err = a.newJob(dir, t.Header()); err != nil {
+			return nil, errors.Join(fmt.Errorf("job %s: %w", dir, err), t.Close())
+		}
+		a.mu.Lock()
+		a.jobs[dir] = j
+		a.mu.Unlock()
+	}
+	if p, err = j.follow(t, b); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", t.Path(), err), t.Close())
+	}
+	return p, nil
+}
+
+// forget ends what there is of jobs whose processes have all ended.
+func (a *Agent) forget(ctx context.Context) {
+	for _, j := range a.list() {
+		if !j.over() {
+			continue
+		}
+		a.mu.Lock()
+		delete(a.jobs, j.dir)
+		a.mu.Unlock()
+		if err := j.close(ctx); err != nil && ctx.Err() == nil {
+			a.settings.Log.Warn("the end of a job", "job", j.name, "error", err)
+		}
+	}
+}
+
+// snapshot is what is known of all jobs: for a client that doesn't ask for a process's.
+func (a *Agent) snapshot() *health.Snapshot {
+	s := &health.Snapshot{Time: time.Now(), Rank: -1, Host: a.self.Host, PID: a.self.PID}
+	jobs := a.list()
+	for _, j := range jobs {
+		s.Ranks = append(s.Ranks, j.ras.Ranks()...)
+		s.Verdicts = append(s.Verdicts, j.ras.Verdicts()...)
+		s.Conditions = append(s.Conditions, j.conditions.List()...)
+		if len(jobs) == 1 {
+			s.Job, s.Size = j.name, j.size
+		}
+		for _, n := range j.nodes() {
+			s.Comms = append(s.Comms, n.publishing.publisher.Last().Comms...)
+		}
+	}
+	if !a.settings.RAS.On {
+		s.Unwatched = a.settings.unwatched()
+	}
+	return s
+}
+
+// mountedAt is where the endpoint of a process is, below that of the agent.
+func mountedAt(dir, member string) string {
+	return jobsPath + url.PathEscape(filepath.Base(dir)) + "/" + url.PathEscape(member)
+}
+
+// ServeHTTP answers below jobsPath: with the endpoint of a process, or with which there are.
+func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for _, j := range a.list() {
+		for _, n := range j.nodes() {
+			at := mountedAt(j.dir, n.telemetry.self.Name)
+			switch rest, below := strings.CutPrefix(r.URL.EscapedPath(), at); {
+			case below && rest == "":
+				http.Redirect(w, r, filepath.Base(at)+"/", http.StatusMovedPermanently)
+				return
+			case below && rest[0] == '/':
+				http.StripPrefix(at, n.health).ServeHTTP(w, r)
+				return
+			}
+		}
+	}
+	if r.URL.Path != jobsPath {
+		http.NotFound(w, r)
+		return
+	}
+	type entry struct{ Path, Name string }
+	var entries []entry
+	for _, j := range a.list() {
+		for _, n := range j.nodes() {
+			entries = append(entries, entry{
+				".." + mountedAt(j.dir, n.telemetry.self.Name) + "/", fmt.Sprintf("%s, %s", j.name, n.telemetry.self),
+			})
+		}
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	_ = processesPage.Execute(w, entries) // the client went away
+}
+
+var processesPage = template.Must(template.New("processes").Parse(`<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><title>Carillon: processes</title><h1>Processes</h1><ul>
+{{range .}}<li><a href="{{.Path}}">{{.Name}}</a></li>
+{{else}}<li>no process is followed</li>
+{{end}}</ul></html>
+`))

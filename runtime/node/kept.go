@@ -1,0 +1,230 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/agent"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// keptJob is what an Agent has of one job: its RAS, and of each process the parts of a Node that read its tape.
+type keptJob struct {
+	agent      *Agent
+	dir        string // of its tapes
+	name       string
+	size       int
+	run        lifecycle.Run
+	conditions *health.Conditions
+	keeper     *agent.Keeper
+	ras        *JobRAS // nil: switched off
+	leftovers  *leftovers
+	running    sync.WaitGroup
+
+	mu    sync.Mutex
+	order []string // names of members, as they came
+	kept  map[string]*keptProcess
+	ended time.Time // when the last of them had ended; zero: one runs
+}
+
+// keptProcess is one process.
+type keptProcess struct {
+	*Node
+	tape *tape.Kept
+	busy *busy
+	stop context.CancelFunc // of busy
+
+	paused  time.Time  // since when it stood still last; of the Keeper's goroutine
+	reading sync.Mutex // held while the tape is read for a note
+}
+
+// lastTime is for how long the endpoint of a job is there when all its processes have ended.
+const lastTime = 5 * time.Second
+
+// newJob makes what there is of a job, by the tape that was found first.
+func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
+	j := &keptJob{
+		agent: a, dir: dir, name: h.Job, size: h.JobSize, run: h.Run, conditions: &health.Conditions{},
+		kept: map[string]*keptProcess{},
+	}
+	s := *a.settings
+	s.World = launch.World{Job: h.Job, Rank: -1, Size: h.JobSize, LocalRank: -1}
+	j.keeper = agent.NewKeeper(j.event)
+	var err error
+	if j.ras, err = newKeptRAS(&s, a.self, j.keeper, j.note, j.conditions); err != nil {
+		j.keeper.Close()
+		return nil, err
+	}
+	j.ras.start("", func() {})
+	return j, nil
+}
+
+// follow makes what follows the tape of one of the job's processes. begin has it do so.
+func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
+	h, a := t.Header(), j.agent
+	m := a.self.Keep(t.Process(), h.Rank, h.JobSize)
+	rank := strconv.Itoa(h.Rank)
+	if h.Rank < 0 {
+		rank = m.Name
+	}
+	s := *a.settings
+	s.World = launch.World{Job: h.Job, Rank: h.Rank, Size: h.JobSize, LocalRank: -1}
+	s.GPU = NoGPUs // those of the process are the agent's to watch, if anybody's
+	s.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"job": h.Job, "rank": rank}, a.registry)
+	s.attrs = []slog.Attr{slog.String("job", h.Job), slog.String(semconv.LogRank, rank)}
+	if h.SlowAfter >= model.MinLimit && h.SlowAfter <= model.MaxLimit {
+		s.SlowThreshold = h.SlowAfter
+	}
+	if h.StallAfter >= model.MinLimit && h.StallAfter <= model.MaxLimit {
+		s.StallThreshold = h.StallAfter
+	}
+	p := &keptProcess{
+		Node: &Node{settings: &s, ras: j.ras, conditions: j.conditions, mounted: true}, tape: t, busy: b,
+	}
+	if old := j.of(h.Rank); old != nil { // it was started again
+		j.drop(context.Background(), old)
+	}
+	if err := p.observe(t, m); err != nil {
+		return nil, errors.Join(err, p.stopObserving(context.Background()))
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	j.mu.Lock()
+	j.kept[m.Name], j.order, j.ended = p, append(j.order, m.Name), time.Time{}
+	if j.leftovers == nil {
+		j.leftovers = newLeftovers(p.settings, p.telemetry)
+	}
+	j.mu.Unlock()
+	j.running.Go(func() { p.busy.run(ctx) })
+	j.keeper.Add(m, func() bool { return t.Header().Closed })
+	return p, nil
+}
+
+// begin has a process followed.
+func (j *keptJob) begin(p *keptProcess) {
+	name := p.telemetry.self.Name
+	p.telemetry.start()
+	p.publishing.start()
+	if at := j.agent.health.URL(); at != "" {
+		p.announce(at[:len(at)-1] + mountedAt(j.dir, name))
+	}
+	j.running.Go(func() { // the tape may be closed long before its process ends
+		<-p.telemetry.done
+		if p.tape.Header().Closed {
+			j.keeper.Left(name)
+		}
+	})
+}
+
+// of is the process of a rank of which the process has ended; nil if there is none.
+func (j *keptJob) of(rank int) *keptProcess {
+	for _, s := range j.keeper.Members() {
+		if s.Member.Rank == rank && rank >= 0 && (s.State == mesh.Dead || s.State == mesh.Left) {
+			return j.get(s.Member.Name)
+		}
+	}
+	return nil
+}
+
+func (j *keptJob) get(name string) *keptProcess {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.kept[name]
+}
+
+// nodes are the parts of all processes, as they came.
+func (j *keptJob) nodes() []*Node {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := make([]*Node, 0, len(j.order))
+	for _, name := range j.order {
+		if p := j.kept[name]; p != nil {
+			all = append(all, p.Node)
+		}
+	}
+	return all
+}
+
+// event takes what happens to a process.
+func (j *keptJob) event(e mesh.Event) {
+	p := j.get(e.Member.Name)
+	switch {
+	case e.Kind == mesh.Halted && p != nil:
+		p.paused = e.Since
+	case e.Kind == mesh.Resumed && p != nil:
+		p.telemetry.resumed(tape.Now() - int64(time.Since(p.paused)))
+	case e.Kind == mesh.Died:
+		j.leftovers.died()
+	}
+	if j.ras != nil {
+		j.ras.agent.Member(e)
+	}
+}
+
+// note is what the tape of a process tells of it now.
+func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
+	p := j.get(m.Name)
+	if p == nil {
+		return verdict.Note{}, false
+	}
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	n := agent.NoteOf(m, p.tape.Reader, p.settings.limits(), tape.Now())
+	n.Where = p.busy.String()
+	return n, true
+}
+
+// over tells whether all processes have ended, a while ago.
+func (j *keptJob) over() bool {
+	for _, s := range j.keeper.Members() {
+		if s.State != mesh.Dead && s.State != mesh.Left {
+			j.ended = time.Time{}
+			return false
+		}
+	}
+	if j.ended.IsZero() {
+		j.ended = time.Now()
+	}
+	return time.Since(j.ended) >= lastTime
+}
+
+// drop ends what there is of a process.
+func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
+	j.mu.Lock()
+	delete(j.kept, p.telemetry.self.Name)
+	j.mu.Unlock()
+	p.stop()
+	if j.ras != nil {
+		j.ras.looks.Delete(p.telemetry)
+	}
+	return errors.Join(p.stopObserving(ctx), p.tape.Close())
+}
+
+// close ends what there is of the job, once it has been read to its end.
+func (j *keptJob) close(ctx context.Context) error {
+	var errs []error
+	for _, n := range j.nodes() {
+		n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
+	}
+	errs = append(errs, j.ras.stop(ctx))
+	j.leftovers.end(ctx)
+	for _, n := range j.nodes() {
+		errs = append(errs, j.drop(ctx, j.get(n.telemetry.self.Name)))
+	}
+	j.keeper.Close()
+	j.running.Wait()
+	return errors.Join(errs...)
+}

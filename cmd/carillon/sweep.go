@@ -18,7 +18,7 @@ func sweepTapes(cmd *cobra.Command, cfg *job.Config) error {
 	named := cmp.Or(cfg.TapeDir, os.Getenv(tape.DirVariable))
 	keep, err := tape.ParseKeep(os.Getenv(tape.KeepVariable), named != "")
 	if err != nil {
-		return fmt.Errorf("run: %w", err)
+		return fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
 	if keep < 0 {
 		return nil

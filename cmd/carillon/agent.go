@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
+	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+func newAgent() *cobra.Command {
+	var job, tapeDir string
+	cmd := &cobra.Command{
+		Use:   "agent [flags]",
+		Short: "Follow the tapes of this machine's processes, and be telemetry, RAS and health for them",
+		Long: `Agent follows the tapes of all processes of this machine that have no telemetry of their own: programs on
+NCCL with libcarillon-nccl.so (carillon attach), and others that switched it off. It exports their spans and metrics,
+looks for what stalls, finds out which rank holds the job up, pushes verdicts, and has a health endpoint with a page for
+each process. carillon status, watch, comms and postmortem work on such a job as on any other.
+
+There is one agent on a machine: a DaemonSet, a Slurm prolog, or the child of carillon attach. It may start before the
+processes or after them, and outlives them; when it ends, they notice nothing, and another one goes on.
+
+The variables that a program with telemetry reads count for it: CARILLON_HEALTH_ADDR, CARILLON_RAS_WEBHOOKS,
+CARILLON_STALL_THRESHOLD, OTEL_TRACES_EXPORTER and so on. Metrics have the labels job and rank; where Prometheus
+scrapes it, set honor_labels. Ranks of other machines are not known yet: of several machines, each has its own
+verdicts.
+
+SIGINT and SIGTERM end it, once what it has read is exported.`,
+		Example: `  carillon agent
+  carillon agent --job train-1a2b
+  CARILLON_HEALTH_ADDR=0.0.0.0:9400 CARILLON_HEALTH_TOKEN_FILE=/run/token carillon agent --tape-dir /dev/shm/tapes
+  OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 carillon agent`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			a, err := startAgent(ctx, job, tapeDir)
+			if err != nil {
+				return fmt.Errorf("agent: %w", err)
+			}
+			if url := a.URL(); url != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "carillon: agent: %s has a page for each process\n", url)
+			}
+			<-ctx.Done()
+			stop() // a second signal ends it at once
+			return a.Stop(context.WithoutCancel(ctx))
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&job, "job", "", "follow the processes of this job alone (default: all jobs)")
+	f.StringVar(&tapeDir, "tape-dir", "", "where the tapes of jobs are (default: CARILLON_TAPE_DIR, or where they go)")
+	_ = cmd.RegisterFlagCompletionFunc("job", func(*cobra.Command, []string, string) ([]string,
+		cobra.ShellCompDirective,
+	) {
+		return find.Names(tape.DefaultDir(), false), cobra.ShellCompDirectiveNoFileComp
+	})
+	_ = cmd.MarkFlagDirname("tape-dir")
+	return cmd
+}
+
+// startAgent starts an agent by the environment, but for what flags say.
+func startAgent(ctx context.Context, job, tapeDir string) (*node.Agent, error) {
+	opts := []node.Option{node.FromEnv()}
+	if tapeDir != "" {
+		opts = append(opts, node.WithTapeDir(tapeDir))
+	}
+	return node.StartAgent(ctx, job, opts...)
+}

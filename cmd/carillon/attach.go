@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+const (
+	// libraryName is the file that a program on NCCL writes its tape with; it lies beside this program.
+	libraryName = "libcarillon-nccl.so"
+	// libraryVariable has the path of another one.
+	libraryVariable = "CARILLON_NCCL_LIBRARY"
+)
+
+func newAttach() *cobra.Command {
+	var name, tapeDir string
+	cmd := &cobra.Command{
+		Use:   "attach [flags] -- program [args]",
+		Short: "Run a program on NCCL, such as torchrun, and see through it, without a change to it",
+		Long: `Attach runs a program whose processes, or whose children, use NCCL, and follows them as carillon agent
+does: spans, metrics, verdicts and a health page. Nothing in the program is changed: ` + libraryName + `
+is preloaded into its processes, and is NCCL's profiler plug-in. Until the first call of NCCL it does nothing.
+
+The library lies beside carillon, or ` + libraryVariable + ` has its path. The program gets LD_PRELOAD,
+NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB; what it had in the first two goes on to work, the plug-in
+beside Carillon's (CARILLON_PROFILER_NEXT).
+
+The program has this one's terminal, input and output. Signals go on to it. The exit code is the program's, or 128 and
+the number of the signal that ended it; 2 is for a wrong call, 126 and 127 for a program that can't be run or found.
+When attach is killed, the program goes on, and carillon agent follows it from there.
+
+The variables that carillon agent reads count here, too.`,
+		Example: `  carillon attach -- torchrun --nproc-per-node 8 train.py
+  carillon attach --job train-1a2b -- python3 train.py &
+  carillon watch train-1a2b
+  OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 carillon attach -- ./all_reduce_perf`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				const missing = "the program is not given, and must be a program and its arguments, after --"
+				return usageError(cmd, errors.New(missing))
+			}
+			if name == "" {
+				name = jobName(args[0])
+			}
+			return attach(cmd, name, tapeDir, args)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows the program is the program's
+	f.SortFlags = false
+	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
+	f.StringVar(&tapeDir, "tape-dir", "", "where the processes put their tapes (default: CARILLON_TAPE_DIR, or memory)")
+	_ = cmd.MarkFlagDirname("tape-dir")
+	return cmd
+}
+
+var notInJobs = regexp.MustCompile(`[^A-Za-z0-9_]+`)
+
+// jobName is a name for a job of a program.
+func jobName(program string) string {
+	var tail [4]byte
+	_, _ = rand.Read(tail[:]) // never fails
+	return fmt.Sprintf("%.32s-%x", notInJobs.ReplaceAllString(filepath.Base(program), "_"), tail)
+}
+
+// attach runs a program, and an agent for its processes.
+func attach(cmd *cobra.Command, name, tapeDir string, program []string) error {
+	library, err := findLibrary()
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	path, err := exec.LookPath(program[0])
+	if err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: attach: %v\n", err)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			return exitCode(codeNotFound)
+		}
+		return exitCode(codeCannotRun)
+	}
+	if err := sweepTapes(cmd, &job.Config{TapeDir: tapeDir, Quiet: true}); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(cmp.Or(tapeDir, tape.DefaultDir()))
+	if err == nil {
+		err = tape.MakeJob(dir, name)
+	}
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded()...) // before the agent starts: none ends it
+	defer signal.Stop(signals)
+	a, err := startAgent(cmd.Context(), name, dir)
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	note := cmd.ErrOrStderr()
+	if url := a.URL(); url != "" {
+		fmt.Fprintf(note, "carillon: attach: job %s; %s has a page for each process\n", term.Shown(name), url)
+	}
+	child := exec.Cmd{
+		Path: path, Args: program, Env: environment(os.Environ(), library, dir, name),
+		Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: note,
+	}
+	code, err := supervise(&child, signals)
+	if err != nil {
+		fmt.Fprintf(note, "carillon: attach: %v\n", err)
+		code = codeCannotRun
+	}
+	if err := a.Stop(context.WithoutCancel(cmd.Context())); err != nil {
+		fmt.Fprintf(note, "carillon: attach: %v\n", err)
+	}
+	if code != 0 {
+		return exitCode(code)
+	}
+	return nil
+}
+
+// supervise runs the program to its end, passes signals on to it, and returns its exit code.
+func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, err error) {
+	if err := child.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = child.Wait() // its state tells
+	}()
+	for {
+		select {
+		case sig := <-signals:
+			if !typed(sig) {
+				_ = child.Process.Signal(sig) // it may have ended
+			}
+		case <-ended:
+			status := child.ProcessState.Sys().(syscall.WaitStatus)
+			return process.ExitOfStatus(status).ShellCode(), nil
+		}
+	}
+}
+
+// typed tells whether a signal comes from the terminal's keyboard, which sends it to the program, too.
+func typed(sig os.Signal) bool {
+	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
+		return false
+	}
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// environment adds to env what brings the library into the program's processes, and tells it where their tapes go.
+func environment(env []string, library, dir, name string) []string {
+	had := map[string]string{}
+	for _, v := range env {
+		key, value, _ := strings.Cut(v, "=")
+		had[key] = value
+	}
+	set := map[string]string{
+		"LD_PRELOAD": library, "NCCL_PROFILER_PLUGIN": library, tape.DirVariable: dir, "CARILLON_JOB": name,
+	}
+	if others := had["LD_PRELOAD"]; others != "" {
+		set["LD_PRELOAD"] += ":" + others
+	}
+	if plugin := had["NCCL_PROFILER_PLUGIN"]; plugin != "" && plugin != library && had["CARILLON_PROFILER_NEXT"] == "" {
+		set["CARILLON_PROFILER_NEXT"] = plugin
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		key, _, _ := strings.Cut(v, "=")
+		_, replaced := set[key]
+		return replaced
+	})
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		env = append(env, key+"="+set[key])
+	}
+	return env
+}
+
+// findLibrary is the path of the library, once it is known to be ours.
+func findLibrary() (string, error) {
+	path := os.Getenv(libraryVariable)
+	if path == "" {
+		program, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("find %s: %w", libraryName, err)
+		}
+		if program, err = filepath.EvalSymlinks(program); err != nil {
+			return "", fmt.Errorf("find %s: %w", libraryName, err)
+		}
+		path = filepath.Join(filepath.Dir(program), libraryName)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("there is no %s; make build makes it, and %s has the path of one that lies elsewhere",
+				path, libraryVariable)
+		}
+	}
+	path, err := filepath.Abs(path)
+	if err == nil {
+		err = checkLibrary(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s can't be used: %w (%s has the path of another one)", path, err, libraryVariable)
+	}
+	return path, nil
+}
+
+// ours are functions that no other library has together: NCCL has the one, and profiler plug-ins have the other.
+var ours = []string{"ncclCommDestroy", "ncclProfiler_v1"}
+
+// machines are ELF's names of the processors that there is a library for.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// checkLibrary says what is wrong with a library: it would be ignored in every process, with a line from each.
+func checkLibrary(path string) error {
+	if strings.ContainsAny(path, ": \t\n") {
+		return errors.New("its path has a colon or a blank, which LD_PRELOAD takes for the end of a path")
+	}
+	f, err := elf.Open(path)
+	if wrong := (*elf.FormatError)(nil); errors.As(err, &wrong) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it is no library")
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if f.Machine != machines[runtime.GOARCH] {
+		return fmt.Errorf("it is for another processor, %v", f.Machine)
+	}
+	symbols, _ := f.DynamicSymbols() // none: it is not ours
+	for _, want := range ours {
+		has := func(s elf.Symbol) bool { return s.Name == want && s.Section != elf.SHN_UNDEF }
+		if !slices.ContainsFunc(symbols, has) {
+			return fmt.Errorf("it is a library, but not Carillon's: it has no %s", want)
+		}
+	}
+	return nil
+}

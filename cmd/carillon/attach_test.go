@@ -1,0 +1,103 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAttachSaysWhatIsWrong: before the program is started.
+func TestAttachSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	build := func(name, source string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		cc := exec.Command("gcc", "-shared", "-fPIC", "-o", path, "-x", "c", "-")
+		cc.Stdin = strings.NewReader(source)
+		if out, err := cc.CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v\n%s", err, out)
+		}
+		return path
+	}
+	good := build("good.so", "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n")
+	shared := filepath.Join(dir, "shared")
+	if err := os.Mkdir(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(shared, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	text := filepath.Join(dir, "text.so")
+	if err := os.WriteFile(text, []byte("no library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		library, tapes string
+		args           []string
+		code           int
+		want           string
+	}{
+		{good, dir, []string{"no-such-program"}, codeNotFound, "no-such-program"},
+		{good, dir, []string{"/etc"}, codeCannotRun, "/etc"},
+		{good, dir, nil, usageCode, "the program is not given"},
+		{good, dir, []string{"--rank", "true"}, usageCode, "there is no flag --rank"},
+		{good, dir, []string{"--job", "a/b", "true"}, usageCode, `a job can't be called "a/b"`},
+		{good, shared, []string{"true"}, usageCode, "is writable by others"},
+		{good, text, []string{"true"}, usageCode, "can't be created"},
+		{"", dir, []string{"true"}, usageCode, "there is no "},
+		{filepath.Join(dir, "none.so"), dir, []string{"true"}, usageCode, "no such file"},
+		{text, dir, []string{"true"}, usageCode, "it is no library"},
+		{
+			build("other.so", "void ncclCommDestroy(void) {}\n"),
+			dir,
+			[]string{"true"},
+			usageCode, "but not Carillon's: it has no ncclProfiler_v1",
+		},
+		{
+			build("uses.so", "void ncclProfiler_v1(void);\nvoid ncclCommDestroy(void) { ncclProfiler_v1(); }\n"),
+			dir,
+			[]string{"true"},
+			usageCode, "it has no ncclProfiler_v1",
+		},
+		{build("two words.so", ""), dir, []string{"true"}, usageCode, "a colon or a blank"},
+	} {
+		t.Setenv(libraryVariable, c.library)
+		t.Setenv("CARILLON_TAPE_DIR", c.tapes)
+		_, stderr, code := carillon(t, append([]string{"attach"}, c.args...)...)
+		if code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s, %s, %q: exit code %d, want %d; stderr %q, want %q in it", c.library, c.tapes, c.args, code,
+				c.code, stderr, c.want)
+		}
+	}
+}
+
+// TestAttachEnvironment: what the program had goes on to work.
+func TestAttachEnvironment(t *testing.T) {
+	for _, c := range []struct{ had, want []string }{
+		{
+			[]string{"A=1", "CARILLON_JOB=old"},
+			[]string{"A=1", "CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so", "NCCL_PROFILER_PLUGIN=/l.so"},
+		},
+		{
+			[]string{"LD_PRELOAD=x.so", "NCCL_PROFILER_PLUGIN=y.so"},
+			[]string{
+				"CARILLON_JOB=j", "CARILLON_PROFILER_NEXT=y.so", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so:x.so",
+				"NCCL_PROFILER_PLUGIN=/l.so",
+			},
+		},
+		{
+			[]string{"CARILLON_PROFILER_NEXT=z.so", "NCCL_PROFILER_PLUGIN=y.so"},
+			[]string{
+				"CARILLON_PROFILER_NEXT=z.so", "CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so",
+				"NCCL_PROFILER_PLUGIN=/l.so",
+			},
+		},
+	} {
+		if got := environment(c.had, "/l.so", "/t", "j"); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.had, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package attach
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+// report is what carillon status --json says of a job once its output matches.
+func report(t *testing.T, want string, args ...string) string {
+	t.Helper()
+	matches := regexp.MustCompile(want)
+	for t.Context().Err() == nil { // snapshots are some moments old; go test bounds it
+		s := e2e.Start(t, nil, "carillon", append([]string{"status", "--json"}, args...)...)
+		if s.ExitCode(); matches.MatchString(s.Output()) {
+			return s.Output()
+		}
+	}
+	return ""
+}
+
+// alike are the lines of a text without what differs from one run of a job to the next, as who waits longest does.
+func alike(text string, pids [4]int) []string {
+	for r, pid := range pids {
+		text = regexp.MustCompile(fmt.Sprintf(`\b%d\b`, pid)).ReplaceAllString(text, fmt.Sprintf("PID%d", r))
+	}
+	for _, differs := range []string{
+		`[0-9a-f]{16,32}`, `\d{4}-\d\d-\d\dT[\d:.]+Z`, `\d+(\.\d+)?(µs|ms|s)\b`, `\d\.\d\d of a processor`,
+		`(?m)_seconds": .*$`,
+	} {
+		text = regexp.MustCompile(differs).ReplaceAllString(text, "~")
+	}
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return lines
+}
+
+// TestAgentFindsWhatProcessesDo: beside processes without telemetry, an agent reaches the verdict that processes with
+// it reach, in the same words, and all else that carillon status knows of such a job is the same.
+func TestAgentFindsWhatProcessesDo(t *testing.T) {
+	texts := map[bool][]string{}
+	for _, kept := range []bool{false, true} {
+		tapes, env := t.TempDir(), own
+		if kept {
+			env = none
+			agent(t, tapes)
+		}
+		job, pids := start(t, tapes, env)
+		said := report(t, `"reason": "not_entered"[^§]*it sleeps or waits`, tapes)
+		texts[kept] = alike(said, pids)
+		e2e.Kill(t, pids[2], syscall.SIGUSR1)
+		report(t, `"status": "ok"`, tapes)
+		job.Signal(syscall.SIGUSR2)
+		if code := job.ExitCode(); code != 0 {
+			t.Errorf("the job's exit code is %d", code)
+		}
+	}
+	if diff := cmp.Diff(texts[false], texts[true]); diff != "" {
+		t.Errorf("what is known of processes with telemetry of their own (-), and of those with an agent (+):\n%s", diff)
+	}
+}
+
+// spansOf are the spans that an exporter wrote to the console.
+func spansOf(t *testing.T, output string) map[string]string {
+	t.Helper()
+	spans := map[string]string{}
+	for line := range strings.Lines(output) {
+		_, text, found := strings.Cut(line, `{"Name":`)
+		if !found {
+			continue
+		}
+		var s struct {
+			Name        string
+			SpanContext struct{ TraceID, SpanID string }
+		}
+		text = `{"Name":` + strings.TrimSpace(text)
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		spans[s.SpanContext.TraceID+" "+s.SpanContext.SpanID+" "+s.Name] = text
+	}
+	return spans
+}
+
+// TestAgentMakesTheSameSpans: the agent exports what the processes export, each span the same in every byte.
+func TestAgentMakesTheSameSpans(t *testing.T) {
+	tapes := t.TempDir()
+	a, _ := agent(t, tapes, "OTEL_TRACES_EXPORTER=console")
+	job := e2e.Start(t, append(slices.Clone(none), "OTEL_TRACES_EXPORTER=console", roleVariable+"="), "carillon", "run",
+		"-n", "4", "--tape-dir", tapes, "--", "digits", "-epochs", "12")
+	if code := job.ExitCode(); code != 0 {
+		t.Fatalf("the job's exit code is %d", code)
+	}
+	a.Signal(syscall.SIGTERM)
+	if code := a.ExitCode(); code != 0 {
+		t.Errorf("the agent's exit code is %d", code)
+	}
+	want, got := spansOf(t, job.Output()), spansOf(t, a.Output())
+	if len(want) < 4*5 {
+		t.Fatalf("the job exported %d spans", len(want))
+	}
+	if !maps.Equal(want, got) {
+		t.Errorf("%d spans of the processes, %d of the agent:\n%s", len(want), len(got), cmp.Diff(want, got))
+	}
+}
+
+// metrics are the lines of the agent's metrics that match.
+func metrics(t *testing.T, url, want string) []string {
+	t.Helper()
+	resp, err := http.Get(url + "/metrics") //nolint:noctx // the agent is there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("the metrics answer %s: %s", resp.Status, body)
+	}
+	return regexp.MustCompile("(?m)"+want).FindAllString(string(body), -1)
+}
+
+// TestAgentTellsOfAKilledRank: it is dead for the agent of its machine, the metrics say of which job and rank, and the
+// other commands tell it, too. An agent that is killed costs the job nothing, and the next one knows it again.
+func TestAgentTellsOfAKilledRank(t *testing.T) {
+	tapes := t.TempDir()
+	job, pids := start(t, tapes, none) // before the agent
+	first, _ := agent(t, tapes)
+	report(t, `"reason": "not_entered"`, tapes)
+	first.Signal(syscall.SIGKILL)
+	first.ExitCode()
+	a, url := agent(t, tapes)
+	report(t, `"reason": "not_entered"`, tapes)
+	watch := e2e.Start(t, nil, "carillon", "watch", tapes)
+	watch.Await(`rank 2 \([^)]*\) has not entered all_reduce 2`)
+
+	e2e.Kill(t, pids[2], syscall.SIGKILL)
+	watch.Await(`rank\.dead: rank 2`)
+	watch.Await(`verdict\.opened: rank 2 .*\(reason rank_dead\)`)
+	a.Await(`reason=rank_dead culprit=2`)
+	for _, line := range []string{
+		`^ccl_ras_verdicts\{culprit="2",job="held-up",rank="0",reason="rank_dead".*\} 1$`,
+		`^ccl_ras_peers\{job="held-up",rank="1",state="dead"\} 1$`,
+		`^ccl_build_info\{.*job="held-up",rank="3".*\} 1$`,
+	} {
+		if len(metrics(t, url, line)) == 0 {
+			t.Errorf("no metric matches %s:\n%s", line, strings.Join(metrics(t, url, "^ccl_.*$"), "\n"))
+		}
+	}
+	comms := e2e.Start(t, nil, "carillon", "comms", tapes)
+	comms.Await(`^world +\S+ +4 +1 `)
+	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`rank_dead|rank 2 .*died|rank 2 .*SIGKILL`)
+	job.ExitCode()
+}
+
+// TestAgentLeavesProcessesWithTelemetryAlone: what they tell themselves is told once.
+func TestAgentLeavesProcessesWithTelemetryAlone(t *testing.T) {
+	tapes := t.TempDir()
+	job, pids := start(t, tapes, own)
+	_, url := agent(t, tapes)
+	report(t, `"reason": "not_entered"`, tapes)
+	if got := metrics(t, url, `job="held-up"`); len(got) > 0 {
+		t.Errorf("it follows them: %q", got)
+	}
+	e2e.Kill(t, pids[2], syscall.SIGUSR1)
+	job.Signal(syscall.SIGUSR2)
+	if code := job.ExitCode(); code != 0 {
+		t.Errorf("the job's exit code is %d", code)
+	}
+}

@@ -1,0 +1,96 @@
+package attach
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+// library builds a library that attach takes for its own, and that does nothing, and returns its variable.
+func library(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	source, path := filepath.Join(dir, "empty.c"), filepath.Join(dir, "libempty.so")
+	const text = "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n"
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", path, source).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return "CARILLON_NCCL_LIBRARY=" + path
+}
+
+// TestAttachFollowsTheProgram: the program's ranks are followed while it runs, what they did is exported when it has
+// ended, and its exit code is attach's.
+func TestAttachFollowsTheProgram(t *testing.T) {
+	tapes := t.TempDir()
+	env := slices.Concat(none, []string{library(t), "CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR="})
+	run := append([]string{"attach", "--job", "held-up", "--", "env", "OTEL_SDK_DISABLED=true"}, none...)
+	job := e2e.Start(t, append(env, "OTEL_TRACES_EXPORTER=console", "CARILLON_RAS=on", "CARILLON_STALL_THRESHOLD=500ms"),
+		"carillon", append(run, "CARILLON_TAPE_DIR="+tapes, "carillon", "run", "-n", "4", "--", os.Args[0])...)
+	pid := job.AwaitPID(`^\[2\] ready (\d+)$`)
+	report(t, `"reason": "not_entered"[^§]*rank 2 `, tapes)
+	e2e.Kill(t, pid, syscall.SIGUSR1)
+	report(t, `"status": "ok"`, tapes)
+	job.Signal(syscall.SIGUSR2) // which carillon run passes on
+	if code := job.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for name, want := range map[string]int{"ccl.comm.init": 4, "ccl.stall": 3, "ccl.comm.destroy": 4} {
+		n := 0
+		for key := range spansOf(t, job.Output()) {
+			if strings.HasSuffix(key, " "+name) {
+				n++
+			}
+		}
+		if n < want {
+			t.Errorf("%d spans %s, want at least %d", n, name, want)
+		}
+	}
+}
+
+// TestAttachIsInvisible: the program has its arguments, input, output, signals and end, as without attach.
+func TestAttachIsInvisible(t *testing.T) {
+	env := []string{
+		library(t), "CARILLON_TAPE_DIR=" + t.TempDir(), "LD_PRELOAD=libm.so.6", "NCCL_PROFILER_PLUGIN=mine.so",
+	}
+	for _, c := range []struct {
+		program string
+		code    int
+		output  string
+	}{
+		{"echo $1 $CARILLON_JOB; exit 7", 7, `^-x j$`},
+		{"echo $LD_PRELOAD", 0, `^/\S+/libempty\.so:libm\.so\.6$`},
+		{"echo $NCCL_PROFILER_PLUGIN $CARILLON_PROFILER_NEXT", 0, `^/\S+/libempty\.so mine\.so$`},
+		{"kill -SEGV $$", 128 + 11, ``},
+	} {
+		job := e2e.Start(t, env, "carillon", "attach", "--job", "j", "--", "sh", "-c", c.program, "sh", "-x")
+		if code := job.ExitCode(); code != c.code || !regexp.MustCompile("(?m)"+c.output).MatchString(job.Output()) {
+			t.Errorf("%s: exit code %d, want %d; printed\n%s", c.program, code, c.code, job.Output())
+		}
+	}
+	const waits = `trap 'echo told; exit 3' TERM; echo ready $$ of $PPID; exec 9<> <(:); while :; do read -t 1 -u 9 x; done`
+	job := e2e.Start(t, env, "carillon", "attach", "--", "bash", "-c", waits)
+	job.Await(`^ready`)
+	job.Signal(syscall.SIGTERM)
+	if job.Await(`^told$`); job.ExitCode() != 3 {
+		t.Errorf("exit code %d, want 3", job.ExitCode())
+	}
+	job = e2e.Start(t, env, "carillon", "attach", "--", "bash", "-c", waits)
+	pid, attach := job.AwaitPID(`^ready (\d+)`), job.AwaitPID(`^ready \d+ of (\d+)`)
+	e2e.Kill(t, attach, syscall.SIGKILL)
+	e2e.AwaitEnd(t, attach)
+	if err := syscall.Kill(pid, 0); err != nil {
+		t.Errorf("the program ended with attach: %v", err)
+	}
+	e2e.Kill(t, pid, syscall.SIGTERM)
+	e2e.AwaitEnd(t, pid)
+}

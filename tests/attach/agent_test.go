@@ -118,7 +118,7 @@ func TestAgentMakesTheSameSpans(t *testing.T) {
 // metrics are the lines of the agent's metrics that match.
 func metrics(t *testing.T, url, want string) []string {
 	t.Helper()
-	resp, err := http.Get(url + "/metrics") //nolint:noctx // the agent is there
+	resp, err := http.Get(url + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,9 @@ func TestAttachFollowsTheProgram(t *testing.T) {
 	tapes := t.TempDir()
 	env := slices.Concat(none, []string{library(t), "CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR="})
 	run := append([]string{"attach", "--job", "held-up", "--", "env", "OTEL_SDK_DISABLED=true"}, none...)
-	job := e2e.Start(t, append(env, "OTEL_TRACES_EXPORTER=console", "CARILLON_RAS=on", "CARILLON_STALL_THRESHOLD=500ms"),
-		"carillon", append(run, "CARILLON_TAPE_DIR="+tapes, "carillon", "run", "-n", "4", "--", os.Args[0])...)
+	env = append(env, "OTEL_TRACES_EXPORTER=console", "CARILLON_RAS=on", "CARILLON_STALL_THRESHOLD=500ms")
+	run = append(run, "CARILLON_TAPE_DIR="+tapes, "carillon", "run", "-n", "4", "--", os.Args[0])
+	job := e2e.Start(t, env, "carillon", run...)
 	pid := job.AwaitPID(`^\[2\] ready (\d+)$`)
 	report(t, `"reason": "not_entered"[^§]*rank 2 `, tapes)
 	e2e.Kill(t, pid, syscall.SIGUSR1)
@@ -77,7 +78,10 @@ func TestAttachIsInvisible(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d; printed\n%s", c.program, code, c.code, job.Output())
 		}
 	}
-	const waits = `trap 'echo told; exit 3' TERM; echo ready $$ of $PPID; exec 9<> <(:); while :; do read -t 1 -u 9 x; done`
+	const waits = `trap 'echo told; exit 3' TERM
+echo ready $$ of $PPID
+exec 9<> <(:)
+while :; do read -t 1 -u 9 x; done`
 	job := e2e.Start(t, env, "carillon", "attach", "--", "bash", "-c", waits)
 	job.Await(`^ready`)
 	job.Signal(syscall.SIGTERM)

@@ -82,8 +82,8 @@ var (
 // start starts a job of four ranks whose tapes are in a folder, and returns their pids once rank 2 holds the others up.
 func start(t *testing.T, tapes string, env []string) (job *e2e.Job, pids [4]int) {
 	t.Helper()
-	job = e2e.Start(t, env, "carillon", "run", "-n", "4", "--linger", "1h", "--tape-dir", tapes, "--job", "held-up", "--",
-		os.Args[0])
+	job = e2e.Start(t, env, "carillon", "run", "-n", "4", "--linger", "1h", "--tape-dir", tapes, "--job", "held-up",
+		"--", os.Args[0])
 	for r := range pids {
 		pids[r] = job.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, r))
 	}

@@ -67,7 +67,7 @@ func TestAgentFindsWhatProcessesDo(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(texts[false], texts[true]); diff != "" {
-		t.Errorf("what is known of processes with telemetry of their own (-), and of those with an agent (+):\n%s", diff)
+		t.Errorf("processes with telemetry of their own (-), and those with an agent (+):\n%s", diff)
 	}
 }
 

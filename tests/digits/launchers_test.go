@@ -53,8 +53,8 @@ func TestForeignLaunchers(t *testing.T) {
 
 // TestRestart: a rank dies, all begin anew at the same address, and the job ends well.
 func TestRestart(t *testing.T) {
-	j := job(t, 3, nil, []string{"--max-restarts", "1", "--linger", "0s"}, "-epochs", "2")
-	e2e.Kill(t, j.AwaitPID(`up in .* \(pid \d+, (\d+)`), syscall.SIGKILL)
+	j := job(t, 3, nil, []string{"--max-restarts", "1", "--linger", "0s"}, "-epochs", "20")
+	e2e.Kill(t, j.AwaitPID(`up in .* \(pid .*?(\d+)\)`), syscall.SIGKILL) // the last; they are a list, or a range
 	j.Await(`restart 1 of 1`)
 	learned(t, j)
 }

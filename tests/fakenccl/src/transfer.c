@@ -151,11 +151,12 @@ ncclResult_t segment_join(struct ncclComm *c, const ncclUniqueId *unique) {
   ring_all(c);
   for (;;) {
     uint32_t bell = atomic_load(&mine->bell);
+    int dead = -1; // looked for first: a rank that was the last to be seated, and has ended since, was there
+    for (int r = 0; r < c->nranks; r++)
+      if (atomic_load(&seat(c, r)->pid) && !is_alive(seat(c, r)->pid)) dead = r;
     if (atomic_load(&c->segment->seated) == c->nranks) break;
     if (atomic_load(&c->aborted)) return fail(ncclInternalError, "aborted while the communicator was made");
-    for (int r = 0; r < c->nranks; r++)
-      if (atomic_load(&seat(c, r)->pid) && !is_alive(seat(c, r)->pid))
-        return fail(ncclRemoteError, "rank %d died while the communicator was made", r);
+    if (dead >= 0) return fail(ncclRemoteError, "rank %d died while the communicator was made", dead);
     futex_wait(&mine->bell, bell);
   }
   if (id.pid == getpid() && !atomic_exchange(&c->segment->leased, true)) c->lease = id.fd;

@@ -65,7 +65,8 @@ type sharedMoment struct {
 // share keeps what an operation's end says about the order of things on different ranks. Only one that ended well says
 // anything; one of NCCL doesn't, as it ends when it is enqueued.
 func (m *member) share(r *tape.OpRecord) {
-	if r.Code != lifecycle.CodeOK || r.Start <= 0 || r.Start > r.Time || m.Size < 2 || strings.HasPrefix(m.Engine, "nccl") {
+	if r.Code != lifecycle.CodeOK || r.Start <= 0 || r.Start > r.Time || m.Size < 2 ||
+		strings.HasPrefix(m.Engine, "nccl") {
 		return
 	}
 	rank := int32(m.Rank)

@@ -138,6 +138,9 @@ func (w *walk) follow(m *meeting) {
 
 // explain finds why a rank has not come to a meeting.
 func (w *walk) explain(m *meeting, a *actor) {
+	if w.g.canceled(m, a) {
+		return
+	}
 	waited := m.age - m.until
 	still := min(max(waited/2, w.least), settled)
 	points := w.g.points(m, a)

@@ -248,6 +248,19 @@ func attends(s *Slot) (meetingKey, bool) {
 	return key, true
 }
 
+// canceled tells whether a rank's program canceled an earlier call, and so the communicator: then it comes to no later
+// one, which others had begun as they had what they needed of that call.
+func (g *graph) canceled(m *meeting, a *actor) bool {
+	for r := range m.slot.Size {
+		if p := g.seats[seat{m.key.comm, r}]; p != nil && p.actor == a {
+			f := p.slot.Failure
+			return m.until > 0 && f != nil && f.Code == lifecycle.CodeCanceled && p.slot.Op.Call.IsCollective() &&
+				p.slot.Seq < m.key.seq
+		}
+	}
+	return false
+}
+
 // intended tells whether a communicator that ends with that code does what its program asked for.
 func intended(code lifecycle.Code) bool {
 	return code == lifecycle.CodeRevoked || code == lifecycle.CodeAborted || code == lifecycle.CodeDestroyed ||

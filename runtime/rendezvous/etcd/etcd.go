@@ -71,6 +71,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
 		return nil, err
 	}
+	caller := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
@@ -110,6 +111,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 		next: firstLine,
 	}
 	out, cause := w.run(ctx)
+	cause = cmp.Or(cause, caller.Err()) // which ends before ctx does: another rank that shares it may have told by then
 	switch {
 	case out == nil:
 		return nil, r.room.roll(key, size).Err(rank, me.Arrived, cause)

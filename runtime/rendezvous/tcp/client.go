@@ -81,7 +81,7 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	either, cancel := context.WithCancelCause(ctx) // of the caller's context and the client's
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
 	w := &wait{
@@ -99,8 +99,8 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 	default:
 		select {
 		case c.turn <- struct{}{}:
-		case <-ctx.Done():
-			return nil, w.err(w.roll(), context.Cause(ctx))
+		case <-either.Done():
+			return nil, w.err(w.roll(), context.Cause(either))
 		}
 	}
 	defer func() { <-c.turn }()
@@ -110,8 +110,8 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 	c.streams++
 	w.join.stream = c.streams
 	if c.session == nil {
-		conn, err := w.connect(ctx)
-		if err != nil && ctx.Err() != nil { // once more, to say so
+		conn, err := w.connect(either)
+		if err != nil && either.Err() != nil { // once more, to say so
 			brief, cancel := context.WithTimeout(c.ctx, leaveTime)
 			defer cancel()
 			conn, _ = door.Dial(brief, c.id.Address(), w.hello(), func(err error) error { return err })
@@ -246,7 +246,8 @@ func (w *wait) failed(err error) error {
 	return nil
 }
 
-// run joins the exchange over a session and waits for its end.
+// run joins the exchange over a session and waits for its end. Its context is the caller's own, not one derived from it:
+// ranks that share a context are told of each other's end before a derived context has ended.
 func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 	line := time.NewTimer(w.untilLine())
 	defer line.Stop()
@@ -290,10 +291,9 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 		case <-line.C:
 			s.send(&request{kind: kindAsk, stream: w.join.stream, key: w.join.key}, joinTime)
 		case <-done:
-			if closed := context.Cause(w.client.ctx); closed != nil {
-				return nil, w.err(w.roll(), closed)
-			}
 			leave(kindLeave)
+		case <-w.client.ctx.Done():
+			return nil, w.err(w.roll(), context.Cause(w.client.ctx))
 		case <-expired:
 			return nil, w.err(w.roll(), ended)
 		}

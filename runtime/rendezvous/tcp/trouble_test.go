@@ -38,12 +38,7 @@ func TestKilledRank(t *testing.T) {
 	}
 	_ = cmd.Wait() // killed, as it says
 
-	late := start(within(t), client(t, id, Config{}), "cards", 3, 4)
-	for rank, done := range []<-chan result{first, second, nil, late} {
-		if done == nil {
-			continue
-		}
-		r := <-done
+	told := func(rank int, r result) {
 		wantMissing(t, r.err)
 		wantPeer(t, r.err, lifecycle.CodeRankDead, 2)
 		wantText(t, r.err, fmt.Sprintf("rank 2 (doomed:%d) arrived at ", cmd.Process.Pid), "left at",
@@ -52,6 +47,9 @@ func TestKilledRank(t *testing.T) {
 			t.Errorf("rank %d was told after %v", rank, took)
 		}
 	}
+	told(0, <-first)
+	told(1, <-second)
+	told(3, <-start(within(t), client(t, id, Config{}), "cards", 3, 4)) // the server has seen the end by now
 	next := start(within(t), client(t, id, Config{}), "next", 0, 4)
 	r := <-next
 	if r.err == nil {

@@ -111,7 +111,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 		next: firstLine,
 	}
 	out, cause := w.run(ctx)
-	cause = cmp.Or(cause, caller.Err()) // which ends before ctx does: another rank that shares it may have told by then
+	cause = cmp.Or(cause, caller.Err()) // ends before ctx does: another rank that shares it may have told by then
 	switch {
 	case out == nil:
 		return nil, r.room.roll(key, size).Err(rank, me.Arrived, cause)

@@ -246,8 +246,8 @@ func (w *wait) failed(err error) error {
 	return nil
 }
 
-// run joins the exchange over a session and waits for its end. Its context is the caller's own, not one derived from it:
-// ranks that share a context are told of each other's end before a derived context has ended.
+// run joins the exchange over a session and waits for its end. Its context is the caller's own, not one derived from
+// it: ranks that share a context are told of each other's end before a derived context has ended.
 func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 	line := time.NewTimer(w.untilLine())
 	defer line.Stop()

@@ -103,11 +103,16 @@ func TestConformance(t *testing.T) {
 		return rendezvoustest.Site{
 			Rank: func() rendezvous.Rendezvous { return rank(t, addr, id) },
 			Waiting: func(string) int { // each has said one thing, if there is somebody to whom
-				prefix := "test/" + lifecycle.RootCommID(id).String()
-				if len(left(t, addr, prefix+"/gen")) == 0 {
-					return len(left(t, addr, prefix+"/rank/"))
+				under := map[string]int{}
+				prefix := "test/" + lifecycle.RootCommID(id).String() + "/"
+				for _, key := range left(t, addr, prefix) { // at one moment
+					kind, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
+					under[kind]++
 				}
-				return len(left(t, addr, prefix+"/event/"))
+				if under["gen"] == 0 {
+					return under["rank"]
+				}
+				return under["event"]
 			},
 		}
 	})

@@ -253,13 +253,12 @@ func (r *Rendezvous) connect(ctx context.Context, me rendezvous.Member) (err err
 		clientv3.WithRev(was.Header.Revision+1))
 	s.running.Go(func() { r.follow(s, alive, comes) })
 	r.member = me
-	if err := r.put(ctx, s, rankKeys+r.room.own, me); err != nil {
-		return err
+	here := []entry{{rankKeys + r.room.own, me}}
+	if me.Rank == 0 { // both at once: nobody sees a rank 0 without a generation
+		here = append(here, entry{generationKey, newName()})
 	}
-	if me.Rank == 0 {
-		if err := r.put(ctx, s, generationKey, newName()); err != nil {
-			return err
-		}
+	if err := r.put(ctx, s, here...); err != nil {
+		return err
 	}
 	r.session = s
 	return nil
@@ -296,19 +295,29 @@ func (r *Rendezvous) follow(s *session, alive <-chan *clientv3.LeaseKeepAliveRes
 	}
 }
 
-// put writes a key that goes with the lease.
-func (r *Rendezvous) put(ctx context.Context, s *session, name string, v any) error {
-	value, err := r.room.seal.close(r.prefix+name, v)
-	if err != nil {
-		return err
+// entry is a key below the prefix, and its value.
+type entry struct {
+	name  string
+	value any
+}
+
+// put writes keys that go with the lease, all at once.
+func (r *Rendezvous) put(ctx context.Context, s *session, all ...entry) error {
+	var puts []clientv3.Op
+	for _, e := range all {
+		value, err := r.room.seal.close(r.prefix+e.name, e.value)
+		if err != nil {
+			return err
+		}
+		puts = append(puts, clientv3.OpPut(r.prefix+e.name, value, clientv3.WithLease(s.lease)))
 	}
-	_, err = s.client.Put(ctx, r.prefix+name, value, clientv3.WithLease(s.lease))
+	_, err := s.client.Txn(ctx).Then(puts...).Commit()
 	return err
 }
 
 func (r *Rendezvous) tell(ctx context.Context, s *session, ev event) error {
 	s.events++
-	return r.put(ctx, s, fmt.Sprintf("%s%s/%08d", eventKeys, r.room.own, s.events), ev)
+	return r.put(ctx, s, entry{fmt.Sprintf("%s%s/%08d", eventKeys, r.room.own, s.events), ev})
 }
 
 // wait is an exchange that goes on.

@@ -126,7 +126,10 @@ func attach(cmd *cobra.Command, name, tapeDir string, program []string) error {
 		Path: path, Args: program, Env: environment(os.Environ(), library, dir, name),
 		Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: note,
 	}
-	code, err := supervise(&child, signals)
+	code, told, err := supervise(&child, signals)
+	if code != 0 && told.Ended != "" {
+		_ = process.AppendEntry(filepath.Join(dir, name), told) // a full disk: the post-mortem then knows less
+	}
 	if err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 		code = codeCannotRun
@@ -140,10 +143,11 @@ func attach(cmd *cobra.Command, name, tapeDir string, program []string) error {
 	return nil
 }
 
-// supervise runs the program to its end, passes signals on to it, and returns its exit code.
-func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, err error) {
+// supervise runs the program to its end, passes signals on to it, and returns its exit code, and which of the signals
+// that end programs was the last.
+func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, told process.Entry, err error) {
 	if err := child.Start(); err != nil {
-		return 0, err
+		return 0, told, err
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -153,12 +157,15 @@ func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, err error) 
 	for {
 		select {
 		case sig := <-signals:
+			if sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 {
+				told = process.Entry{Ended: unix.SignalName(sig.(syscall.Signal))}.Now()
+			}
 			if !typed(sig) {
 				_ = child.Process.Signal(sig) // it may have ended
 			}
 		case <-ended:
 			status := child.ProcessState.Sys().(syscall.WaitStatus)
-			return process.ExitOfStatus(status).ShellCode(), nil
+			return process.ExitOfStatus(status).ShellCode(), told, nil
 		}
 	}
 }

@@ -50,8 +50,8 @@ order.
 ` + jobHelp + ` or wrote last. Tapes
 can be named one by one, too. Those of several hosts are copied into one folder, at any depth. Their clocks are put in
 order by what the ranks did together, and how sure that is is said. Tapes that were cut short, of other versions, or
-missing are said too, and the rest is used. A launcher.log beside them is what carillon run noted: how the processes
-ended, and why it ended them.
+missing are said too, and the rest is used. A launcher.log beside them is what carillon run, attach or agent noted: how
+the processes ended, and which signal the launcher got.
 
 With --export, the spans that dead processes had not sent go to the collector of the OTEL_* variables, or of --endpoint:
 those of what they were in, and those of the last --window before their end, but for what a tape says was taken by the

@@ -289,9 +289,7 @@ func (a *Agent) scan(dir string) (refused []error) {
 func (a *Agent) follow(dir string, t *tape.Kept) (p *keptProcess, err error) {
 	a.seen[t.Path()] = true
 	b := a.fresh[t.Path()]
-	if delete(a.fresh, t.Path()); b == nil { // it has ended
-		b = newBusy(t.Process().CPU)
-	}
+	delete(a.fresh, t.Path()) // nil: it has ended
 	j := a.jobs[dir]
 	if j == nil {
 		if j, err = a.newJob(dir, t.Header()); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -46,6 +47,7 @@ type keptProcess struct {
 	tape *tape.Kept
 	busy *busy
 	stop context.CancelFunc // of busy
+	ran  bool               // when it was looked at before: when it ends is known
 
 	paused  time.Time  // since when it stood still last; of the Keeper's goroutine
 	reading sync.Mutex // held while the tape is read for a note
@@ -72,8 +74,13 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	return j, nil
 }
 
-// follow makes what follows the tape of one of the job's processes. begin has it do so.
+// follow makes what follows the tape of one of the job's processes. begin has it do so. What the process did until now
+// is nil of one that had ended when it was found.
 func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
+	ran := b != nil
+	if !ran {
+		b = newBusy(t.Process().CPU)
+	}
 	h, a := t.Header(), j.agent
 	m := a.self.Keep(t.Process(), h.Rank, h.JobSize)
 	rank := strconv.Itoa(h.Rank)
@@ -93,6 +100,7 @@ func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 	}
 	p := &keptProcess{
 		Node: &Node{settings: &s, ras: j.ras, conditions: j.conditions, mounted: true}, tape: t, busy: b,
+		ran: ran,
 	}
 	if old := j.of(h.Rank); old != nil { // it was started again
 		j.drop(context.Background(), old)
@@ -168,6 +176,10 @@ func (j *keptJob) event(e mesh.Event) {
 		p.telemetry.resumed(tape.Now() - int64(time.Since(p.paused)))
 	case e.Kind == mesh.Died:
 		j.leftovers.died()
+		if p != nil && p.ran {
+			end := process.Entry{Rank: e.Member.Rank, PID: e.Member.PID, Exit: e.Exit}
+			_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may tell
+		}
 	}
 	if j.ras != nil {
 		j.ras.agent.Member(e)

@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Ledger is the name of the file in which a launcher notes, beside the tapes of a job, how its processes ended and why
-// it ended them.
+// it ended them. An agent that follows processes does so, too.
 const Ledger = "launcher.log"
 
 // EndedByFailure is Entry.Ended of a job that the launcher ends because one of its ranks failed.
@@ -37,16 +37,35 @@ type Entry struct {
 	Ended string `json:"ended,omitempty"`
 }
 
-// AppendEntry notes an entry in the Ledger of a folder that exists. One without a time is of now.
+// Now is the entry with the time that it is now.
+func (e Entry) Now() Entry {
+	e.Time, e.Mono, e.Boot = time.Now(), Monotonic(), Self().BootID.String()
+	return e
+}
+
+// AppendEntry notes an entry in the Ledger of a folder that exists and is this user's; of another one's it would be a
+// file that they can't read. One without a time is of now.
 func AppendEntry(dir string, e Entry) error {
 	if e.Time.IsZero() {
-		e.Time, e.Mono, e.Boot = time.Now(), Monotonic(), Self().BootID.String()
+		e = e.Now()
 	}
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, Ledger), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	folder, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close() //nolint:errcheck // only looked at
+	info, err := folder.Stat(".")
+	if err != nil {
+		return err
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to user %d: %w", dir, owner, fs.ErrPermission)
+	}
+	f, err := folder.OpenFile(Ledger, os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}

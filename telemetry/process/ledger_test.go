@@ -1,0 +1,62 @@
+package process_test
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
+
+// TestLedger: what is noted is read again, in its order; one with a time keeps it.
+func TestLedger(t *testing.T) {
+	dir := t.TempDir()
+	told := process.Entry{Ended: "SIGTERM"}.Now()
+	end := process.Entry{Rank: 3, PID: 17, Exit: process.Exit{Known: true, Signal: syscall.SIGKILL}}
+	for _, e := range []process.Entry{end, told} {
+		if err := process.AppendEntry(dir, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := process.ReadLedger(filepath.Join(dir, process.Ledger))
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if got[0].Rank != 3 || got[0].PID != 17 || got[0].Exit != end.Exit || got[0].Mono < told.Mono || got[0].Boot == "" {
+		t.Errorf("got %+v, noted %+v", got[0], end)
+	}
+	if got[1].Ended != "SIGTERM" || got[1].Mono != told.Mono || !got[1].Time.Equal(told.Time.Round(time.Nanosecond)) {
+		t.Errorf("got %+v, noted %+v", got[1], told)
+	}
+}
+
+// TestLedgerStaysInItsFolder: an agent may have more rights than those who write in the folder, and whose folder it is
+// may be seen too late.
+func TestLedgerStaysInItsFolder(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, process.Ledger)
+	if err := os.Symlink(other, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.AppendEntry(dir, process.Entry{Ended: "SIGTERM"}); err == nil {
+		t.Error("it follows a link out of the folder")
+	}
+	if text, err := os.ReadFile(other); err != nil || len(text) > 0 {
+		t.Errorf("%q is in another file, %v", text, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.AppendEntry(dir, process.Entry{Ended: "SIGTERM"}); err == nil {
+		t.Error("it writes into a pipe that nobody reads")
+	}
+}

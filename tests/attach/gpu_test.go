@@ -1,0 +1,30 @@
+package attach
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
+)
+
+// TestScriptOfGPUs runs the script that runs PyTorch's jobs on GPUs (tests/gpu) on the fake NCCL, with programs that need
+// no PyTorch: Carillon says of a job that is well, and of each fault, what is so, while the job hangs and when it was
+// killed.
+func TestScriptOfGPUs(t *testing.T) {
+	carillon, err := exec.LookPath("carillon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	bin := filepath.Dir(libraryIn(t, filepath.Dir(carillon)))
+	job := e2e.Start(t, []string{"BIN=" + bin, "OUT=" + out, "WITHIN=60", "LIMIT=300", "JOBS=5", "BAR=1e9"},
+		"bash", "../gpu/run.sh", "--fake", fakenccl.Build(t, out, "2.28.9"), "cost", "all-reduces", "rank 1 is killed",
+		"rank 1 joins late", "rank 1 destroys twice", "rank 1 has a busy stream")
+	job.Await(`ns a call`) // the cost of a call, which depends on what else the machine does
+	if code := job.ExitCode(); code != 0 {
+		t.Errorf("the exit code is %d", code)
+	}
+	job.Await(`5 of 5 cases pass`)
+}

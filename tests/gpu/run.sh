@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs jobs on NCCL under carillon attach, well ones and ones with a fault, and prints a table of what Carillon said of
+# them; and what it costs a call. Takes eight minutes at most. The exit code is 0 if all is as it should be.
+#
+#   bash tests/gpu/run.sh [CASE…]              PyTorch on the GPUs that there are; one is enough
+#   bash tests/gpu/run.sh --fake DIR [CASE…]   programs without PyTorch, on the fake NCCL that lies in DIR
+#
+# A CASE is the beginning of a case's name, or "cost"; without any, all are run. It needs python3 and gcc; on GPUs, PyTorch and nvcc, and the NCCL that is
+# PyTorch's. The environment, and what holds without it:
+#
+#   BIN        where carillon and libcarillon-nccl.so are (the repository's bin)
+#   OUT        where table.txt, logs.tar.gz and tapes.tar.gz go (a new temporary folder)
+#   JOBS       how many cases run at a time (4)
+#   LIMIT      seconds for all cases together (400)
+#   WITHIN     seconds from the threshold to the verdict, at most (3)
+#   BAR        nanoseconds that a call may cost more, at most (100)
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$(dirname "$here")")
+bin=$(cd "${BIN:-$root/bin}" && pwd)
+out=${OUT:-$(mktemp -d)}
+work=$(mktemp -d)
+mkdir -p "$out"
+export PYTHONDONTWRITEBYTECODE=1 # the repository stays as it is
+trap 'rm -rf "$work"' EXIT
+
+bare=()
+if [ "${1:-}" = --fake ]; then
+  fake=$(cd "$2" && pwd)
+  shift 2
+  bare=(--bare)
+  export LD_LIBRARY_PATH=$fake
+  compile=(cc -D_GNU_SOURCE -O2 -I"$root/tests/fakenccl/src" -I"$root/runtime/attach")
+  libraries=(-L"$fake" -l:libnccl.so.2 -l:libcudart.so.12)
+else
+  nccl=$(python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])')
+  compile=(nvcc -O2 -I"$nccl/include")
+  libraries=(-L"$nccl/lib" -l:libnccl.so.2 -Xlinker -rpath -Xlinker "$nccl/lib")
+  # Ranks meet over loopback, and leave NVLink's multicast alone, which other users of the machine share. What hangs
+  # stays as it is: nothing of PyTorch's ends it. Results don't depend on what cuBLAS finds free.
+  export NCCL_SOCKET_IFNAME=lo NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 \
+    TORCH_NCCL_ASYNC_ERROR_HANDLING=0 TORCH_NCCL_ENABLE_MONITORING=0 OMP_NUM_THREADS=1 CUBLAS_WORKSPACE_CONFIG=:4096:8
+fi
+
+failed=0
+{
+  if [ $# -eq 0 ] || [[ " $* " == *" cost "* ]]; then # first, while nothing else runs
+    "${compile[@]}" -o "$work/overhead" "$here/nccl/overhead.c" "${libraries[@]}" &&
+      python3 "$here/nccl/overhead.py" "$work/overhead" "$bin/libcarillon-nccl.so" || failed=1
+    echo
+  fi
+  python3 "$here/nccl/table.py" --carillon "$bin/carillon" --out "$work/cases" "${bare[@]}" --jobs "${JOBS:-4}" \
+    --within "${WITHIN:-3}" --limit "${LIMIT:-400}" -- "$@" || failed=1
+  echo "$failed" >"$work/failed"
+} 2>&1 | tee "$out/table.txt"
+(
+  cd "$work"
+  tar -czf "$out/logs.tar.gz" --exclude=tapes --exclude=inductor cases
+  find cases -path "*/tapes/*" -type f | tar -czSf "$out/tapes.tar.gz" -T -
+)
+echo "what the jobs printed, and their tapes: $out"
+exit "$(cat "$work/failed")"

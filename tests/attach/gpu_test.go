@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestScriptOfGPUs runs the script that runs PyTorch's jobs on GPUs (tests/gpu) on the fake NCCL, with programs that need
-// no PyTorch: Carillon says of a job that is well, and of each fault, what is so, while the job hangs and when it was
+// TestScriptOfGPUs runs the script that runs PyTorch's jobs on GPUs (tests/gpu) on the fake NCCL, with programs without
+// PyTorch: Carillon says of a job that is well, and of each fault, what is so, while the job hangs and when it was
 // killed.
 func TestScriptOfGPUs(t *testing.T) {
 	carillon, err := exec.LookPath("carillon")
@@ -19,7 +19,7 @@ func TestScriptOfGPUs(t *testing.T) {
 	}
 	out := t.TempDir()
 	bin := filepath.Dir(libraryIn(t, filepath.Dir(carillon)))
-	job := e2e.Start(t, []string{"BIN=" + bin, "OUT=" + out, "WITHIN=60", "LIMIT=300", "JOBS=5", "BAR=1e9"},
+	job := e2e.Start(t, []string{"BIN=" + bin, "OUT=" + out, "WITHIN=60", "LIMIT=300", "JOBS=5", "ROUNDS=1", "BAR=1e9"},
 		"bash", "../gpu/run.sh", "--fake", fakenccl.Build(t, out, "2.28.9"), "cost", "all-reduces", "rank 1 is killed",
 		"rank 1 joins late", "rank 1 destroys twice", "rank 1 has a busy stream")
 	job.Await(`ns a call`) // the cost of a call, which depends on what else the machine does

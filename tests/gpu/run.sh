@@ -5,14 +5,15 @@
 #   bash tests/gpu/run.sh [CASE…]              PyTorch on the GPUs that there are; one is enough
 #   bash tests/gpu/run.sh --fake DIR [CASE…]   programs without PyTorch, on the fake NCCL that lies in DIR
 #
-# A CASE is the beginning of a case's name, or "cost"; without any, all are run. It needs python3 and gcc; on GPUs, PyTorch and nvcc, and the NCCL that is
-# PyTorch's. The environment, and what holds without it:
+# A CASE is the beginning of a case's name, or "cost"; without any, all are run. It needs python3 and gcc; on GPUs,
+# PyTorch, the NCCL that is PyTorch's, and nvcc. The environment, and what holds without it:
 #
 #   BIN        where carillon and libcarillon-nccl.so are (the repository's bin)
 #   OUT        where table.txt, logs.tar.gz and tapes.tar.gz go (a new temporary folder)
-#   JOBS       how many cases run at a time (4)
+#   JOBS       how many cases run at a time (3)
 #   LIMIT      seconds for all cases together (400)
 #   WITHIN     seconds from the threshold to the verdict, at most (3)
+#   ROUNDS     how often the cost of a call is measured in each order (3)
 #   BAR        nanoseconds that a call may cost more, at most (100)
 set -euo pipefail
 
@@ -50,7 +51,7 @@ failed=0
       python3 "$here/nccl/overhead.py" "$work/overhead" "$bin/libcarillon-nccl.so" || failed=1
     echo
   fi
-  python3 "$here/nccl/table.py" --carillon "$bin/carillon" --out "$work/cases" "${bare[@]}" --jobs "${JOBS:-4}" \
+  python3 "$here/nccl/table.py" --carillon "$bin/carillon" --out "$work/cases" "${bare[@]}" --jobs "${JOBS:-3}" \
     --within "${WITHIN:-3}" --limit "${LIMIT:-400}" -- "$@" || failed=1
   echo "$failed" >"$work/failed"
 } 2>&1 | tee "$out/table.txt"

@@ -1,6 +1,6 @@
 """A job on NCCL's own functions, without PyTorch, on the fake NCCL: what its devices hold is the host's memory.
 
-As a program, bare.py trains: each rank prints a hash of what came of it. As a module it is what faults.py needs of a job.
+As a program, it trains, and each rank prints a hash of the result. As a module it is what faults.py needs of a job.
 """
 import ctypes
 import hashlib

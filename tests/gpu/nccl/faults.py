@@ -1,7 +1,7 @@
 """A job in which rank 1 goes wrong: faults.py bare|pytorch FAULT.
 
-It makes its communicator, and all-reduces for some seconds. Then rank 1 prints "fault" and the time, and does what FAULT says. What
-hangs then is left to hang: whoever started the job ends it.
+It makes its communicator, and all-reduces for some seconds. Then rank 1 prints "fault" and the time, and does what
+FAULT says. What hangs then is left to hang: whoever started the job ends it.
 """
 import importlib
 import os

@@ -1,7 +1,7 @@
 /*
  * What a call of ncclAllReduce costs the program that makes it: 4 bytes, on a communicator of one rank, on one stream.
- * In place there is nothing for the GPU to do, else a copy. Prints the least and the median of the batches of a tenth of
- * a second, in nanoseconds a call: two numbers in place, and two with a copy.
+ * In place there is nothing for the GPU to do, else a copy. Prints the least and the median of the batches of a tenth
+ * of a second, in nanoseconds a call: two numbers in place, and two with a copy.
  */
 #include <cuda_runtime.h>
 #include <nccl.h>

@@ -1,9 +1,9 @@
 """What a call costs more with Carillon: overhead.py OVERHEAD LIBRARY.
 
 The program OVERHEAD (overhead.c) is run without Carillon, with the library preloaded, and with the library preloaded
-that is NCCL's profiler plug-in, too: in this order and back again, three times, so that what changes on the machine
-meanwhile counts for all. Prints the least and the median of all batches; exits with 1 if the least is more than BAR
-more, which is 100 ns if the environment doesn't say otherwise.
+that is NCCL's profiler plug-in, too: in this order and back again, ROUNDS times (3), so that what changes on the
+machine meanwhile counts for all. Prints the least and the median of all batches; exits with 1 if the least is more than
+BAR more, which is 100 ns if the environment doesn't say otherwise.
 """
 import os
 import statistics
@@ -22,7 +22,7 @@ def main(program, library):
     }
     figures = {way: [] for way in ways}
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as tapes:
-        for way in ([*ways] + [*ways][::-1]) * 3:
+        for way in ([*ways] + [*ways][::-1]) * int(os.environ.get("ROUNDS", 3)):
             env = {**os.environ, "CARILLON_TAPE_DIR": tapes, **ways[way]}
             out = subprocess.run([program], env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
             figures[way].append([float(number) for number in out.split()])

@@ -171,7 +171,7 @@ def case_compiled_step():
 
 
 def case_two_nodes():
-    """The sequence of NVIDIA/nccl#1605: the world, groups across nodes, groups of nodes, and a call of autograd's thread."""
+    """The sequence of NVIDIA/nccl#1605: the world, groups across nodes, groups of nodes, autograd's thread."""
     meet(device_id=device)
     dist.barrier()
     half = size // 2

@@ -33,7 +33,7 @@ class Case:
     ranks: int = 2
     env: dict = field(default_factory=dict)
     torchrun: bool = False
-    limit: int = 60  # seconds
+    limit: int = 90  # seconds
 
     # Of a job with a fault: what may be said of it, and the rank that it must be said of.
     live: tuple = ()
@@ -223,7 +223,7 @@ def run_well(case, folder, carillon, deadline):
             return row  # nothing to compare with
     if printed[""] != printed[carillon]:
         row.failures.append("the results differ")
-    said = job.printed(r"reason=\S+.*$")
+    said = job.printed(r"reason=(\S+ culprit=\S*)")
     row.live = said[0] if said else "nothing"
     if said:
         row.failures.append("a verdict on a job that is well")
@@ -355,7 +355,7 @@ def main():
     p.add_argument("--carillon", required=True, help="the program; its library lies beside it")
     p.add_argument("--out", required=True, type=Path, help="a folder for what jobs print, and for their tapes")
     p.add_argument("--bare", action="store_true", help="the cases that need no PyTorch, on the fake NCCL")
-    p.add_argument("--jobs", type=int, default=4, help="how many cases run at a time")
+    p.add_argument("--jobs", type=int, default=3, help="how many cases run at a time")
     p.add_argument("--within", type=float, default=3, help="seconds from the threshold to the verdict, at most")
     p.add_argument("--limit", type=float, default=400, help="seconds for all cases together")
     p.add_argument("cases", nargs="*", help="only those whose names begin so")

@@ -22,9 +22,10 @@ root=$(dirname "$(dirname "$here")")
 bin=$(cd "${BIN:-$root/bin}" && pwd)
 out=${OUT:-$(mktemp -d)}
 work=$(mktemp -d)
+tapes=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # in memory, as by default: GPUs write on them
 mkdir -p "$out"
 export PYTHONDONTWRITEBYTECODE=1 # the repository stays as it is
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" "$tapes"' EXIT
 
 bare=()
 if [ "${1:-}" = --fake ]; then
@@ -51,14 +52,11 @@ failed=0
       python3 "$here/nccl/overhead.py" "$work/overhead" "$bin/libcarillon-nccl.so" || failed=1
     echo
   fi
-  python3 "$here/nccl/table.py" --carillon "$bin/carillon" --out "$work/cases" "${bare[@]}" --jobs "${JOBS:-3}" \
-    --within "${WITHIN:-3}" --limit "${LIMIT:-400}" -- "$@" || failed=1
+  python3 "$here/nccl/table.py" --carillon "$bin/carillon" --out "$work/cases" --tapes "$tapes" "${bare[@]}" \
+    --jobs "${JOBS:-3}" --within "${WITHIN:-3}" --limit "${LIMIT:-400}" -- "$@" || failed=1
   echo "$failed" >"$work/failed"
 } 2>&1 | tee "$out/table.txt"
-(
-  cd "$work"
-  tar -czf "$out/logs.tar.gz" --exclude=tapes --exclude=inductor cases
-  find cases -path "*/tapes/*" -type f | tar -czSf "$out/tapes.tar.gz" -T -
-)
+tar -czf "$out/logs.tar.gz" -C "$work" --exclude=inductor cases
+tar -czSf "$out/tapes.tar.gz" -C "$tapes" .
 echo "what the jobs printed, and their tapes: $out"
 exit "$(cat "$work/failed")"

@@ -112,13 +112,13 @@ def bare_cases():
 
 
 class Job:
-    """A job of a case, with or without Carillon, and all that it leaves in a folder."""
+    """A job of a case, with or without Carillon, and what it leaves in a folder."""
 
-    def __init__(self, case, folder, carillon, deadline, threshold):
-        self.folder, self.carillon = folder, carillon
+    def __init__(self, case, folder, tapes, carillon, deadline, threshold):
+        self.folder, self.tapes, self.carillon = folder, tapes, carillon
         self.deadline = min(deadline, time.monotonic() + case.limit)
         folder.mkdir(parents=True)
-        self.tapes, self.log = folder / "tapes", folder / "log"
+        self.log = folder / "log"
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = str(s.getsockname()[1])
@@ -206,10 +206,10 @@ def short(verdict):
     return verdict["reason"] + (f": {ranks}" if ranks else "")
 
 
-def run_well(case, folder, carillon, deadline):
+def run_well(case, folder, tapes, carillon, deadline):
     row, printed = Row(case.name, "same results"), {}
     for attached in ("", carillon):
-        job = Job(case, folder / ("with" if attached else "without"), attached, deadline, threshold=30)
+        job = Job(case, folder / ("with" if attached else "without"), tapes, attached, deadline, threshold=30)
         which = "with Carillon" if attached else "without Carillon"
         code = job.end()
         if code is None:
@@ -252,10 +252,10 @@ def told_post_mortem(row, job):
     return report
 
 
-def run_fault(case, folder, carillon, deadline, within):
+def run_fault(case, folder, tapes, carillon, deadline, within):
     rank = "" if case.culprit is None else f": {case.culprit}"
     row = Row(case.name, " or ".join(case.dead if case.ends else case.live) + rank)
-    job = Job(case, folder, carillon, deadline, THRESHOLD)
+    job = Job(case, folder, tapes, carillon, deadline, THRESHOLD)
     began = job.wait(lambda: job.printed(r"\bfault (\d+\.\d+)"))
     if not began:
         row.failures.append("it went wrong before its fault")
@@ -353,7 +353,8 @@ def table(rows):
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--carillon", required=True, help="the program; its library lies beside it")
-    p.add_argument("--out", required=True, type=Path, help="a folder for what jobs print, and for their tapes")
+    p.add_argument("--out", required=True, type=Path, help="a folder for what jobs print")
+    p.add_argument("--tapes", required=True, type=Path, help="a folder for their tapes")
     p.add_argument("--bare", action="store_true", help="the cases that need no PyTorch, on the fake NCCL")
     p.add_argument("--jobs", type=int, default=3, help="how many cases run at a time")
     p.add_argument("--within", type=float, default=3, help="seconds from the threshold to the verdict, at most")
@@ -364,12 +365,13 @@ def main():
 
     def run(numbered):
         number, case = numbered
-        folder = args.out / f"{number:02}-{re.sub(r'[^a-z0-9]+', '-', case.name.lower())}"
+        name = f"{number:02}-{re.sub(r'[^a-z0-9]+', '-', case.name.lower())}"
+        folder, tapes = args.out / name, args.tapes / name
         if time.monotonic() > deadline - 10:
             return Row(case.name, "-", failures=["no time was left for it"])
         if case.live:
-            return run_fault(case, folder, args.carillon, deadline, args.within)
-        return run_well(case, folder, args.carillon, deadline)
+            return run_fault(case, folder, tapes, args.carillon, deadline, args.within)
+        return run_well(case, folder, tapes, args.carillon, deadline)
 
     cases = bare_cases() if args.bare else pytorch_cases()
     cases = [c for c in cases if not args.cases or any(c.name.startswith(name) for name in args.cases)]

@@ -1,0 +1,118 @@
+package ncclras
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Version is a version of NCCL. Its zero value is one that isn't known.
+type Version struct{ Major, Minor, Patch int }
+
+// The versions in which RAS, which is there since 2.24.3, learnt something.
+var (
+	firstJSON    = Version{2, 28, 7}
+	firstMonitor = Version{2, 29, 2}
+)
+
+// ParseVersion reads "2.28.9", with whatever follows it: "nccl 2.28.9", as a tape names its engine, "2.30.3+cuda13.0".
+func ParseVersion(text string) (Version, error) {
+	var v Version
+	plain := strings.TrimPrefix(text, "nccl ")
+	n, err := fmt.Sscanf(plain, "%d.%d.%d", &v.Major, &v.Minor, &v.Patch)
+	if err != nil || n != 3 || min(v.Major, v.Minor, v.Patch) < 0 || max(v.Major, v.Minor, v.Patch) > 9999 {
+		return Version{}, fmt.Errorf("ncclras: %.32q is no version of NCCL; want one like 2.28.9", text)
+	}
+	return v, nil
+}
+
+// Compare is negative if v is older than o, positive if it is newer, 0 if they are the same.
+func (v Version) Compare(o Version) int {
+	return cmp.Or(cmp.Compare(v.Major, o.Major), cmp.Compare(v.Minor, o.Minor), cmp.Compare(v.Patch, o.Patch))
+}
+
+// String is "2.28.9".
+func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
+
+// Bug is a way in which some versions of NCCL crash when they are asked.
+type Bug struct {
+	// Issue is its number at https://github.com/NVIDIA/nccl/issues.
+	Issue int
+	// Since is the first version that has it, and Until the first that has not, as far as is known; zero: all have it.
+	Since, Until Version
+	// Ranks is how many ranks a job has in which it was seen, at least; 0: it isn't about size.
+	Ranks int
+	// What happens.
+	What string
+}
+
+// Bugs are those that forbid to ask a version that answers in JSON; before, RAS had others. No version is known to be
+// safe to ask while communicators are made.
+func Bugs() []Bug {
+	return []Bug{
+		{
+			Issue: 1762, Since: Version{2, 27, 3}, Until: firstMonitor,
+			What: "a status while a process is missing walks off the end of its memory",
+		},
+		// It is open, and has not been reported of later versions.
+		{
+			Issue: 1996, Since: Version{2, 27, 5}, Until: firstMonitor,
+			What: "a connection that RAS doesn't expect, as a port scan's, crashes it",
+		},
+		{
+			Issue: 2346, Since: firstMonitor, Ranks: 256,
+			What: "a status while communicators come and go, on whichever host, crashes jobs of 256 ranks",
+		},
+	}
+}
+
+// Issues are the numbers of Bugs.
+func Issues() (numbers []int) {
+	for _, b := range Bugs() {
+		numbers = append(numbers, b.Issue)
+	}
+	return numbers
+}
+
+// BugError says why a version of NCCL isn't asked.
+type BugError struct {
+	Version Version
+	Bugs    []Bug // at least one
+}
+
+// Error says which bugs they are.
+func (e *BugError) Error() string {
+	var bugs []string
+	for _, b := range e.Bugs {
+		bugs = append(bugs, fmt.Sprintf("%s (NVIDIA/nccl#%d)", b.What, b.Issue))
+	}
+	return fmt.Sprintf("NCCL %v is not asked, as that may crash the job: %s", e.Version, strings.Join(bugs, "; "))
+}
+
+// OldError says that a version of NCCL doesn't tell enough.
+type OldError struct{ Version Version }
+
+// Error says which versions do.
+func (e *OldError) Error() string {
+	return fmt.Sprintf("NCCL %v is not asked, as it does not tell what each rank does; it does since %v",
+		e.Version, firstJSON)
+}
+
+// forbidden is why a version is not to be asked in a job of so many ranks, 0 if nobody knows how many; nil if it is.
+func forbidden(v Version, ranks int, accept []int) error {
+	if v.Compare(firstJSON) < 0 {
+		return &OldError{v}
+	}
+	e := &BugError{Version: v}
+	for _, b := range Bugs() {
+		if v.Compare(b.Since) >= 0 && (b.Until == Version{} || v.Compare(b.Until) < 0) &&
+			(ranks == 0 || ranks >= b.Ranks) && !slices.Contains(accept, b.Issue) {
+			e.Bugs = append(e.Bugs, b)
+		}
+	}
+	if len(e.Bugs) > 0 {
+		return e
+	}
+	return nil
+}

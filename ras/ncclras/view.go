@@ -1,0 +1,318 @@
+package ncclras
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// View is what a node has learnt from NCCL's RAS of the processes of its job: it turns that into notes for the judge,
+// and judges nothing itself. It has no clock, lock or I/O, and is for one goroutine. Its zero value knows nothing.
+type View struct {
+	comms []Comm
+	procs map[Process]*quietness
+	at    time.Time // of the last status; zero: there was none
+}
+
+// quietness is since when a process doesn't answer NCCL; zero: it does.
+type quietness struct {
+	since time.Time
+	dead  bool // for a minute, as NCCL says
+	again bool // a status found it again
+}
+
+// doubtTime is how long a process must have been silent to count as out of reach: an answer may be late.
+const doubtTime = 5 * time.Second
+
+// Learn takes a status of the time at. It takes nothing from one with Damage, as not all of it is true; of one with Cut
+// it takes what there is.
+func (v *View) Learn(s *Status, at time.Time) {
+	if len(s.Damage) > 0 {
+		return
+	}
+	is := map[Process]Condition{}
+	for _, c := range s.Comms {
+		for _, r := range c.Ranks {
+			if r.PID > 0 {
+				is[r.Process] = max(is[r.Process], r.Condition)
+			}
+		}
+	}
+	before := v.procs
+	v.procs = map[Process]*quietness{}
+	for p, condition := range is {
+		q := before[p]
+		switch {
+		case q == nil:
+			q = &quietness{}
+		case !condition.answers() && !q.since.IsZero():
+			q.again = true
+		}
+		v.procs[p] = q.become(condition, at)
+	}
+	if s.Cut != nil { // what it doesn't mention may be in the rest
+		for p, q := range before {
+			if v.procs[p] == nil {
+				v.procs[p] = q
+			}
+		}
+	}
+	v.comms, v.at = s.Comms, at
+}
+
+func (q *quietness) become(is Condition, at time.Time) *quietness {
+	if is.answers() {
+		return &quietness{}
+	}
+	if q.since.IsZero() {
+		q.since = at
+	}
+	q.dead = q.dead || is == Dead
+	return q
+}
+
+// Hear takes an event of the time at.
+func (v *View) Hear(e Event, at time.Time) {
+	if e.Process.PID == 0 {
+		return
+	}
+	if v.procs == nil {
+		v.procs = map[Process]*quietness{}
+	}
+	q := v.procs[e.Process]
+	if q == nil {
+		q = &quietness{}
+	}
+	switch e.Name {
+	case PeerNew, PeerConnected, PeerRecovered:
+		q = q.become(Running, at)
+	case PeerUnresponsive:
+		q = q.become(Unresponsive, at)
+	case PeerDead, PeerTimeoutDead:
+		q = q.become(Dead, at)
+	}
+	v.procs[e.Process] = q
+}
+
+// Open tells whether a status would tell more: a process doesn't answer, and there was no status since, or it isn't
+// considered dead and may answer again.
+func (v *View) Open() bool {
+	for _, q := range v.procs {
+		if !q.since.IsZero() && (!q.dead || v.at.Before(q.since)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Notes are those of the processes that have none of their own: own are the notes of the job's processes that have a
+// tape, and host is the name that they use for a host, empty if they don't know it. There are none if NCCL doesn't
+// know any of own's processes: it may be another job that answers at that port.
+//
+// What becomes what:
+//
+//	NCCL                                      a note
+//	it doesn't answer for 5 s and two times   unreachable: it may be stopped, cut off or dead
+//	it is considered dead                     unreachable, and since when: whether it ended isn't known
+//	it answers                                alive and stale: what it does now isn't known, so it is never blamed
+//	the ranks of a communicator               slots, if it is plain which of own's communicators that is
+//	operations launched                       Begun and Done, where own's ranks count the same as their tapes: as
+//	                                          on an NCCL process's tape, a collective ends when it is launched
+//	finalize, destroy, abort                  Left
+//
+// A process that answers has slots only if it has launched whatever any other rank has: it is not the one that others
+// wait for. Of one that has not, or whose counts can't be relied on, nothing more is said than that it is there: it may
+// itself wait, for a message or a rank of which NCCL doesn't tell.
+func (v *View) Notes(own []verdict.Note, host func(netip.Addr) string, now time.Time) []verdict.Note {
+	m := match{view: v, own: map[Process]*verdict.Note{}}
+	names := map[netip.Addr]string{}
+	type place struct {
+		host string
+		pid  int
+	}
+	at := map[place]*verdict.Note{}
+	for i := range own {
+		at[place{own[i].Host, own[i].PID}] = &own[i]
+		m.size = max(m.size, own[i].JobSize)
+	}
+	for p := range v.procs {
+		name, known := names[p.Host]
+		if !known {
+			name = cmp.Or(host(p.Host), p.Host.String())
+			names[p.Host] = name
+		}
+		if n := at[place{name, p.PID}]; n != nil {
+			m.own[p] = n
+		}
+	}
+	if len(m.own) == 0 {
+		return nil
+	}
+	known := m.known()
+	var notes []verdict.Note
+	for p, q := range v.procs {
+		if m.own[p] != nil {
+			continue
+		}
+		n := verdict.Note{
+			Member: fmt.Sprintf("%s-%d", names[p.Host], p.PID), Host: names[p.Host], PID: p.PID,
+			Rank: -1, JobSize: m.size, Stale: true,
+		}
+		silent := now.Sub(q.since)
+		switch {
+		case q.since.IsZero():
+		case q.dead:
+			n.Fate, n.FateAge, n.Cause = verdict.Unreachable, silent,
+				"NCCL considers it dead: it gave no answer for a minute"
+		case silent >= doubtTime && (q.again || v.at.Before(q.since)):
+			n.Fate, n.FateAge, n.Cause = verdict.Unreachable, silent, "it doesn't answer NCCL"
+		}
+		m.fill(&n, p, known, now)
+		notes = append(notes, n)
+	}
+	slices.SortFunc(notes, func(a, b verdict.Note) int { return cmp.Compare(a.Member, b.Member) })
+	return notes
+}
+
+// match finds NCCL's communicators among those of the tapes.
+type match struct {
+	view *View
+	own  map[Process]*verdict.Note
+	size int // of the job
+}
+
+// known has the slots of own's processes for each of NCCL's communicators of which it is plain which one it is: the
+// only one that has those processes at those ranks, and no others of own's, and that is no other of NCCL's, too.
+func (m *match) known() map[int][]*verdict.Slot {
+	total := map[lifecycle.CommID]int{} // of own's slots
+	for _, n := range m.own {
+		for i := range n.Slots {
+			if n.Slots[i].Left == nil {
+				total[n.Slots[i].Comm]++
+			}
+		}
+	}
+	found := map[int][]*verdict.Slot{}
+	taken := map[lifecycle.CommID]int{}
+	for i := range m.view.comms {
+		alike, here := m.alike(&m.view.comms[i])
+		candidates := 0
+		for id, slots := range alike {
+			if len(slots) == here && total[id] == here {
+				taken[id]++
+				candidates++
+				found[i] = slots
+			}
+		}
+		if candidates > 1 {
+			delete(found, i)
+		}
+	}
+	for i, slots := range found {
+		if taken[slots[0].Comm] > 1 {
+			delete(found, i)
+		}
+	}
+	return found
+}
+
+// alike are own's slots that may be of a communicator, by their own, and how many of its ranks own's processes have.
+func (m *match) alike(c *Comm) (slots map[lifecycle.CommID][]*verdict.Slot, here int) {
+	slots = map[lifecycle.CommID][]*verdict.Slot{}
+	for _, r := range c.Ranks {
+		n := m.own[r.Process]
+		if n == nil {
+			continue
+		}
+		here++
+		for i := range n.Slots {
+			if s := &n.Slots[i]; s.Left == nil && s.Size == c.Size && s.Rank == r.Rank {
+				slots[s.Comm] = append(slots[s.Comm], s)
+			}
+		}
+	}
+	return slots, here
+}
+
+// fill gives a note the slots of its process.
+func (m *match) fill(n *verdict.Note, p Process, known map[int][]*verdict.Slot, now time.Time) {
+	age := now.Sub(m.view.at)
+	behind := false
+	for i, slots := range known {
+		c := &m.view.comms[i]
+		for _, r := range c.Ranks {
+			if r.Process != p || r.Condition == NoComm {
+				continue
+			}
+			s := verdict.Slot{
+				Comm: slots[0].Comm, Parent: slots[0].Parent, Name: slots[0].Name, Rank: r.Rank, Size: c.Size,
+				Root: uint32(r.GPU), Job: -1, State: lifecycle.StateReady, Wait: -1, Age: age,
+			}
+			if m.whole(slots) {
+				s.Job, n.Rank = r.Rank, r.Rank
+			}
+			if m.counts(c, slots) {
+				s.Begun = launched(r.Launched)
+				s.Done, s.Seq = s.Begun, s.Begun
+			}
+			behind = behind || s.Begun == 0 || s.Begun < most(c)
+			switch r.Condition {
+			case Finalizing:
+				s.Left = &verdict.Left{Act: tape.ActDestroy, Age: age}
+			case Aborting:
+				s.Left = &verdict.Left{Act: tape.ActAbort, Age: age}
+			case Initializing:
+				s.State = lifecycle.StateInitializing
+			default:
+			}
+			n.Slots = append(n.Slots, s)
+		}
+	}
+	if behind && n.Fate == verdict.Alive {
+		n.Slots = nil
+	}
+	slices.SortFunc(n.Slots, func(a, b verdict.Slot) int {
+		return cmp.Or(bytes.Compare(a.Comm[:], b.Comm[:]), cmp.Compare(a.Rank, b.Rank))
+	})
+}
+
+// most is how many operations a rank of a communicator has launched that has launched most.
+func most(c *Comm) (n uint64) {
+	for _, r := range c.Ranks {
+		n = max(n, launched(r.Launched))
+	}
+	return n
+}
+
+// whole tells whether a communicator's ranks are the job's.
+func (m *match) whole(slots []*verdict.Slot) bool {
+	return !slices.ContainsFunc(slots, func(s *verdict.Slot) bool {
+		return s.Size != m.size || s.Job != s.Rank
+	})
+}
+
+// counts tells whether NCCL's counts of a communicator are the tapes': some versions leave them at 0 on a node
+// (NVIDIA/nccl#2021), and they lack some operations.
+func (m *match) counts(c *Comm, slots []*verdict.Slot) bool {
+	for _, s := range slots {
+		i := slices.IndexFunc(c.Ranks, func(r Rank) bool { return r.Rank == s.Rank })
+		if n := launched(c.Ranks[i].Launched); n == 0 || n != s.Begun {
+			return false
+		}
+	}
+	return true
+}
+
+func launched(by map[string]uint64) (n uint64) {
+	for _, k := range by {
+		n += k
+	}
+	return n
+}

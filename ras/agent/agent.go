@@ -28,6 +28,9 @@ type Config struct {
 	// Kept are the processes of this host that this one tells of, in their place, by Local; nil if it tells of itself.
 	// Its own Member has its own name for its Keeper, and so have they.
 	Kept func() []mesh.Status
+	// Others are notes of processes of the job that are no members: what others tell of them, beside the notes of the
+	// members. nil knows of none.
+	Others func(members []verdict.Note) []verdict.Note
 
 	// Event takes what there is to tell. It must not block. outward says that this process is the one to tell it to
 	// receivers outside of the job; a process's own endpoint shows all.
@@ -81,6 +84,9 @@ func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
 	}
 	if cfg.HeldUp == nil {
 		cfg.HeldUp = func() bool { return false }
+	}
+	if cfg.Others == nil {
+		cfg.Others = func([]verdict.Note) []verdict.Note { return nil }
 	}
 	if cfg.Local == nil {
 		cfg.Local = func(mesh.Member) (n verdict.Note, known bool) { return n, false }
@@ -272,7 +278,10 @@ func (a *Agent) effects(ctx context.Context, now time.Time, effects []Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case AskNotes:
-			a.beside(func() Input { return Notes{e.Round, a.gather(ctx, e)} })
+			a.beside(func() Input {
+				notes := a.gather(ctx, e)
+				return Notes{e.Round, notes, a.cfg.Others(notes)}
+			})
 		case TellTrouble:
 			ctx, cancel := context.WithTimeout(ctx, askTime)
 			a.stop = cancel

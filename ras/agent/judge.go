@@ -17,6 +17,8 @@ func (m *Machine) notes(in Notes, now time.Time) {
 		return
 	}
 	all, unsure := m.assemble(in.Notes, now)
+	m.others = in.Others
+	all = append(all, m.others...)
 	verdicts, soon := verdict.Diagnose(all)
 	verdicts = m.tracker.Continue(verdicts)
 	verdicts, more := m.withhold(verdicts, now)

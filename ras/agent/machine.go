@@ -28,6 +28,7 @@ type Machine struct {
 	looked  time.Time // when the last one ended
 	backoff time.Duration
 	about   []lifecycle.CommID // in which a rank waits, as others say
+	others  []verdict.Note     // of processes that are no members, as of the last look
 	unsure  time.Time          // since when looks have been unsure, without a pause; zero: the last one was sure
 	heals   time.Time          // until then connections may still wait, after an outage that is over
 
@@ -99,10 +100,11 @@ type (
 	AskedToLook struct{ About []lifecycle.CommID }
 	// AskedForNote tells that a process was given this process's note.
 	AskedForNote struct{ By string }
-	// Notes are the answers to AskNotes, as many as came in time.
+	// Notes are the answers to AskNotes, as many as came in time, and what is known of processes that are no members.
 	Notes struct {
-		Round uint64
-		Notes []verdict.Note
+		Round  uint64
+		Notes  []verdict.Note
+		Others []verdict.Note
 	}
 	// Told is whether the process that was told with TellTrouble has heard it.
 	Told struct{ Heard bool }
@@ -384,8 +386,8 @@ func (m *Machine) leave(in Leave, now time.Time) {
 	m.apply(nil, m.all(), func(v *verdict.Verdict) bool { return v.Healed(notes, 0) }, now)
 }
 
-// absent are notes of the members that don't run, so that nobody takes them for healed. Those that the membership has
-// forgotten count as out of reach, if a verdict is open on them.
+// absent are notes of the processes that don't run, so that nobody takes them for healed. Those of which nobody knows
+// any more count as out of reach, if a verdict is open on them.
 func (m *Machine) absent() []verdict.Note {
 	var notes []verdict.Note
 	for name, r := range m.members {
@@ -395,9 +397,15 @@ func (m *Machine) absent() []verdict.Note {
 			notes = append(notes, verdict.Note{Member: name, Fate: f})
 		}
 	}
+	other := map[string]bool{}
+	for _, n := range m.others {
+		if other[n.Member] = true; n.Fate != verdict.Alive {
+			notes = append(notes, n)
+		}
+	}
 	for _, v := range m.tracker.Open() {
 		for _, r := range v.Culprits {
-			if r.Member != "" && m.members[r.Member] == nil &&
+			if r.Member != "" && m.members[r.Member] == nil && !other[r.Member] &&
 				(v.Reason == verdict.RankUnreachable || v.Reason == verdict.RankStopped) {
 				notes = append(notes, verdict.Note{Member: r.Member, Fate: verdict.Unreachable})
 			}

@@ -29,6 +29,8 @@ import (
 //	                             the answers to the last question: of ranks that are in all_reduce 8 of world for 6 s,
 //	                             have entered it just now, are in no call since 7, have ended 8, whose world failed
 //	                             by rank 0's death, or was revoked
+//	      others RANKS=alive|unreachable…
+//	                             and what is known of ranks whose processes are no members
 //	    trouble | look | asked by=R | told yes|no | tick | ending | leave [alone] [RANKS=…]
 //	    heard from=R turn=N [open=REASON:RANK]… [unresolved=REASON:RANK]…
 //	phases                       prints the table of transitions
@@ -121,7 +123,11 @@ func (p *play) input(now time.Time, what string, args []string) Input {
 	case "members":
 		return p.membership(now, args)
 	case "notes":
-		return Notes{Round: p.machine.round, Notes: p.notes(args)}
+		args, others := args, []string(nil)
+		if i := slices.Index(args, "others"); i >= 0 {
+			args, others = args[:i], args[i+1:]
+		}
+		return Notes{Round: p.machine.round, Notes: p.notes(args), Others: p.notes(others)}
 	case "trouble":
 		return Trouble{}
 	case "look":
@@ -208,7 +214,15 @@ func (p *play) notes(args []string) []verdict.Note {
 					Age: s.Age, Text: "rank 0 died",
 				}
 			}
-			notes = append(notes, verdict.Note{Member: fmt.Sprint("p", r), Rank: r, Slots: []verdict.Slot{s}})
+			n := verdict.Note{Member: fmt.Sprint("p", r), Rank: r}
+			switch is {
+			case "alive":
+				n.Stale = true
+			case "unreachable":
+				n.Stale, n.Fate, n.FateAge, s.Begun = true, verdict.Unreachable, 6*time.Second, 7
+			}
+			n.Slots = []verdict.Slot{s}
+			notes = append(notes, n)
 		}
 	}
 	return notes

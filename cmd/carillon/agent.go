@@ -15,6 +15,7 @@ import (
 
 func newAgent() *cobra.Command {
 	var job, tapeDir string
+	var accept []int
 	cmd := &cobra.Command{
 		Use:   "agent [flags]",
 		Short: "Follow the tapes of this machine's processes, and be telemetry, RAS and health for them",
@@ -31,6 +32,11 @@ CARILLON_STALL_THRESHOLD, OTEL_TRACES_EXPORTER and so on. Metrics have the label
 scrapes it, set honor_labels. Ranks of other machines are not known yet: of several machines, each has its own
 verdicts.
 
+Of ranks that have no tape on this machine, as Carillon isn't on theirs, NCCL's own RAS tells it (at NCCL_RAS_ADDR) who
+doesn't answer any more. It is not asked while communicators are made or ended, and not at all where that is known to
+crash jobs, as with NCCL 2.28.9: carillon status says so then, with the numbers of NCCL's bugs. --accept-nccl-bugs takes
+their risk.
+
 SIGINT and SIGTERM end it, once what it has read is exported.`,
 		Example: `  carillon agent
   carillon agent --job train-1a2b
@@ -40,7 +46,7 @@ SIGINT and SIGTERM end it, once what it has read is exported.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			a, err := startAgent(ctx, job, tapeDir)
+			a, err := startAgent(ctx, job, tapeDir, accept)
 			if err != nil {
 				return fmt.Errorf("agent: %w", err)
 			}
@@ -56,6 +62,7 @@ SIGINT and SIGTERM end it, once what it has read is exported.`,
 	f.SortFlags = false
 	f.StringVar(&job, "job", "", "follow the processes of this job alone (default: all jobs)")
 	f.StringVar(&tapeDir, "tape-dir", "", "where the tapes of jobs are (default: CARILLON_TAPE_DIR, or where they go)")
+	acceptFlag(cmd, &accept)
 	_ = cmd.RegisterFlagCompletionFunc("job", func(*cobra.Command, []string, string) ([]string,
 		cobra.ShellCompDirective,
 	) {
@@ -65,9 +72,15 @@ SIGINT and SIGTERM end it, once what it has read is exported.`,
 	return cmd
 }
 
+// acceptFlag lets the user take the risk of bugs of NCCL.
+func acceptFlag(cmd *cobra.Command, accept *[]int) {
+	cmd.Flags().IntSliceVar(accept, "accept-nccl-bugs", nil,
+		"ask NCCL of ranks without a tape though these may crash the job, such as 1762,1996")
+}
+
 // startAgent starts an agent by the environment, but for what flags say.
-func startAgent(ctx context.Context, job, tapeDir string) (*node.Agent, error) {
-	opts := []node.Option{node.FromEnv()}
+func startAgent(ctx context.Context, job, tapeDir string, accept []int) (*node.Agent, error) {
+	opts := []node.Option{node.FromEnv(), node.WithNCCLBugs(accept...)}
 	if tapeDir != "" {
 		opts = append(opts, node.WithTapeDir(tapeDir))
 	}

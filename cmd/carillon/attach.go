@@ -38,6 +38,7 @@ const (
 
 func newAttach() *cobra.Command {
 	var name, tapeDir string
+	var accept []int
 	cmd := &cobra.Command{
 		Use:   "attach [flags] -- program [args]",
 		Short: "Run a program on NCCL, such as torchrun, and see through it, without a change to it",
@@ -66,7 +67,7 @@ The variables that carillon agent reads count here, too.`,
 			if name == "" {
 				name = jobName(args[0])
 			}
-			return attach(cmd, name, tapeDir, args)
+			return attach(cmd, name, tapeDir, accept, args)
 		},
 	}
 	f := cmd.Flags()
@@ -74,6 +75,7 @@ The variables that carillon agent reads count here, too.`,
 	f.SortFlags = false
 	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
 	f.StringVar(&tapeDir, "tape-dir", "", "where the processes put their tapes (default: CARILLON_TAPE_DIR, or memory)")
+	acceptFlag(cmd, &accept)
 	_ = cmd.MarkFlagDirname("tape-dir")
 	return cmd
 }
@@ -88,7 +90,7 @@ func jobName(program string) string {
 }
 
 // attach runs a program, and an agent for its processes.
-func attach(cmd *cobra.Command, name, tapeDir string, program []string) error {
+func attach(cmd *cobra.Command, name, tapeDir string, accept []int, program []string) error {
 	library, err := findLibrary()
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
@@ -114,7 +116,7 @@ func attach(cmd *cobra.Command, name, tapeDir string, program []string) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...) // before the agent starts: none ends it
 	defer signal.Stop(signals)
-	a, err := startAgent(cmd.Context(), name, dir)
+	a, err := startAgent(cmd.Context(), name, dir, accept)
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}

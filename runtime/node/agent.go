@@ -33,7 +33,8 @@ import (
 //
 //	tape ─▶ Telemetry, health endpoint's documents ──┐             of each process
 //	tape ─▶ Telemetry, health endpoint's documents ──┼─▶ JobRAS    of each job
-//	pidfd, /proc ─▶ agent.Keeper ────────────────────┘      └─▶ one health endpoint
+//	pidfd, /proc ─▶ agent.Keeper ────────────────────┤      └─▶ one health endpoint
+//	NCCL's RAS, of ranks without a tape ─▶ asker ────┘
 //
 // Nothing that the processes do waits for it: it may begin after them, and end before.
 type Agent struct {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/ras/ncclras"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
@@ -170,6 +172,10 @@ type RAS struct {
 	// launcher says.
 	Network Network `env:"CARILLON_RAS_NETWORK"`
 
+	// AcceptNCCLBugs are numbers of ncclras.Bugs whose risk an Agent takes: it asks NCCL's own RAS of ranks that have
+	// no tape on its host, but no version that is known to crash when it is asked. Default: none.
+	AcceptNCCLBugs []int `env:"-"` // carillon agent has a flag
+
 	// Webhooks are URLs to which verdicts and what happens to GPUs are posted, as CloudEvents, with commas between
 	// them.
 	Webhooks []string `env:"CARILLON_RAS_WEBHOOKS" secret:"true"`
@@ -256,6 +262,11 @@ func WithObserver(o ...Observer) Option {
 // WithHealth sets the address of the health endpoint; empty is none.
 func WithHealth(addr string) Option { return set(func(c *Config) { c.Health = addr }) }
 
+// WithNCCLBugs has an Agent ask NCCL in spite of bugs; see RAS.AcceptNCCLBugs.
+func WithNCCLBugs(accept ...int) Option {
+	return set(func(c *Config) { c.RAS.AcceptNCCLBugs = append(c.RAS.AcceptNCCLBugs, accept...) })
+}
+
 // WithoutTape switches the flight recorder off, and with it all that reads it: traces and most metrics.
 func WithoutTape() Option { return set(func(c *Config) { c.Tape = TapeOff }) }
 
@@ -338,6 +349,11 @@ func (c *Config) problems() []problem {
 	}
 	if err := (fabric.Config{SocketIfname: c.SocketIfname}).Validate(); err != nil {
 		bad("SocketIfname", c.SocketIfname, "%v", err)
+	}
+	for _, issue := range c.RAS.AcceptNCCLBugs {
+		if known := ncclras.Issues(); !slices.Contains(known, issue) {
+			bad("RAS.AcceptNCCLBugs", issue, "the bugs of NCCL for which it isn't asked are %v", known)
+		}
 	}
 	urls := func(field string, list []string) {
 		for _, text := range list { // none is shown: it may hold a password

@@ -32,6 +32,7 @@ type keptJob struct {
 	conditions *health.Conditions
 	keeper     *agent.Keeper
 	ras        *JobRAS // nil: switched off
+	asker      *asker  // nil likewise
 	leftovers  *leftovers
 	running    sync.WaitGroup
 
@@ -66,11 +67,18 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	s.World = launch.World{Job: h.Job, Rank: -1, Size: h.JobSize, LocalRank: -1}
 	j.keeper = agent.NewKeeper(j.event)
 	var err error
-	if j.ras, err = newKeptRAS(&s, a.self, j.keeper, j.note, j.conditions); err != nil {
+	if s.RAS.On {
+		j.asker, err = newAsker(j, s.RAS.AcceptNCCLBugs)
+	}
+	if err == nil {
+		j.ras, err = newKeptRAS(&s, a.self, j.keeper, agent.Config{Local: j.note, Others: j.asker.notes}, j.conditions)
+	}
+	if err != nil {
 		j.keeper.Close()
 		return nil, err
 	}
 	j.ras.start("", func() {})
+	j.asker.start()
 	return j, nil
 }
 
@@ -231,6 +239,7 @@ func (j *keptJob) close(ctx context.Context) error {
 	for _, n := range j.nodes() {
 		n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
 	}
+	j.asker.stop()
 	errs = append(errs, j.ras.stop(ctx))
 	j.leftovers.end(ctx)
 	for _, n := range j.nodes() {

@@ -104,9 +104,9 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	return r, nil
 }
 
-// newKeptRAS makes the part of processes that this one, self, tells of: those that keeper watches, by their notes. It
-// is nil when RAS is switched off.
-func newKeptRAS(s *settings, self mesh.Member, keeper *agent.Keeper, note func(mesh.Member) (verdict.Note, bool),
+// newKeptRAS makes the part of processes that this one, self, tells of: those that keeper watches, by the notes that
+// cfg has of them. It is nil when RAS is switched off.
+func newKeptRAS(s *settings, self mesh.Member, keeper *agent.Keeper, cfg agent.Config,
 	conditions *health.Conditions,
 ) (*JobRAS, error) {
 	if !s.RAS.On {
@@ -114,7 +114,8 @@ func newKeptRAS(s *settings, self mesh.Member, keeper *agent.Keeper, note func(m
 	}
 	r := &JobRAS{settings: s, self: self, keeper: keeper, unseed: func() error { return nil }}
 	own := verdict.Note{Member: self.Name, Host: self.Host, PID: self.PID, Rank: self.Rank}
-	return r, r.open(conditions, func() verdict.Note { return own }, agent.Config{Local: note, Kept: keeper.Members})
+	cfg.Kept = keeper.Members
+	return r, r.open(conditions, func() verdict.Note { return own }, cfg)
 }
 
 // open makes the agent, with what cfg has of it, and all that it tells.

@@ -1,6 +1,9 @@
 // What the programs of the tests share: ranks as processes or threads of one program, which a pipe gives the unique id.
 //
 //   PROGRAM threads|processes N
+//   PROGRAM rank R N
+//
+// The latter is one rank: rank 0 prints the unique id, which the others have in ID, as hexadecimal digits.
 //
 // Exits with 0 if all ranks returned 0; a rank that a signal killed is said on stderr. The first that fails ends all,
 // unless SURVIVE is set.
@@ -67,12 +70,28 @@ static void *one_rank_(void *data) {
   return (void *)(intptr_t)run_rank(rank, n_, id);
 }
 
+static int lone_rank_(int rank, int n) {
+  ncclUniqueId id;
+  unsigned char *bytes = (unsigned char *)&id;
+  const char *digits = getenv("ID");
+  cudaSetDevice(rank % 16);
+  if (rank == 0) {
+    MUST(ncclGetUniqueId(&id));
+    printf("id ");
+    for (size_t i = 0; i < sizeof id; i++) printf("%02x", bytes[i]);
+    printf("\n");
+  } else
+    for (size_t i = 0; i < sizeof id; i++) CHECK(digits && sscanf(digits + 2 * i, "%2hhx", &bytes[i]) == 1);
+  return run_rank(rank, n, id);
+}
+
 int main(int argc, char **argv) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  if (argc == 4 && !strcmp(argv[1], "rank")) return lone_rank_(atoi(argv[2]), atoi(argv[3]));
   if (argc < 3 || (n_ = atoi(argv[2])) < 1 || n_ > 64) {
-    fprintf(stderr, "usage: %s threads|processes N\n", argv[0]);
+    fprintf(stderr, "usage: %s threads|processes N | rank R N\n", argv[0]);
     return 2;
   }
-  setvbuf(stdout, NULL, _IOLBF, 0);
   for (int r = 0; r < n_; r++) CHECK(!pipe(pipes_[r]));
   int failed = 0;
   if (!strcmp(argv[1], "threads")) {

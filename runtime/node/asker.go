@@ -1,0 +1,297 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/ncclras"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// asker asks NCCL's own RAS of the ranks of a job that have no tape here, and makes notes of what it tells. While there
+// are such ranks it listens to what NCCL tells by itself, where NCCL does; it asks for a status once, and then only
+// while something holds the job up, or a process doesn't answer NCCL. A job whose ranks all have tapes is never asked,
+// and none while it makes or ends communicators. A nil asker knows nothing.
+type asker struct {
+	job     *keptJob
+	accept  []int               // numbers of NCCL's bugs
+	here    map[netip.Addr]bool // this host's
+	unasked *health.Warnable    // why NCCL is not asked, or tells nothing
+	cancel  context.CancelFunc  // of run
+	running sync.WaitGroup
+
+	// Of run alone.
+	since  time.Time          // since when there are ranks without a tape; zero: there are none
+	engine string             // that client asks; empty: there is none
+	client *ncclras.Client    // nil: it must not be asked
+	hangUp context.CancelFunc // ends the listening
+	ears   sync.WaitGroup     // what listens
+	asked  bool               // client, for a status
+	next   time.Time          // when it may be asked again
+
+	mu   sync.Mutex
+	view ncclras.View
+}
+
+const (
+	// askInterval is how often it is looked whether NCCL is to be asked, restInterval how long after it was asked it is
+	// asked again at the earliest.
+	askInterval  = time.Second
+	restInterval = 5 * time.Second
+	// quietTime is how long ago the last communicator must have been made or ended: others may still be at it.
+	quietTime = time.Second
+	// ncclNotAsked is the condition that nothing is known of ranks without a tape.
+	ncclNotAsked = "nccl_not_asked"
+)
+
+// newAsker makes what asks about the ranks of a job; start has it do so.
+func newAsker(j *keptJob, accept []int) (*asker, error) {
+	unasked, err := j.conditions.Declare(health.Declaration{
+		Code: ncclNotAsked, Title: "nothing is known of ranks that have no tape here",
+	})
+	if err != nil {
+		return nil, err
+	}
+	a := &asker{job: j, accept: accept, here: map[netip.Addr]bool{}, unasked: unasked, hangUp: func() {}}
+	addrs, _ := net.InterfaceAddrs() // without, hosts have their addresses as names
+	for _, addr := range addrs {
+		if p, err := netip.ParsePrefix(addr.String()); err == nil {
+			a.here[p.Addr().Unmap()] = true
+		}
+	}
+	return a, nil
+}
+
+func (a *asker) start() {
+	if a == nil {
+		return
+	}
+	var ctx context.Context
+	ctx, a.cancel = context.WithCancel(context.Background())
+	a.running.Go(func() {
+		ticker := time.NewTicker(askInterval)
+		defer ticker.Stop()
+		defer a.end()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				a.look(ctx)
+			}
+		}
+	})
+}
+
+func (a *asker) stop() {
+	if a != nil && a.cancel != nil {
+		a.cancel()
+		a.running.Wait()
+	}
+}
+
+// look asks, if there is something to ask about.
+func (a *asker) look(ctx context.Context) {
+	now := time.Now()
+	engine := a.job.untaped()
+	switch {
+	case engine == "":
+		a.since = time.Time{}
+		a.end()
+		return
+	case a.since.IsZero():
+		a.since = now
+		return
+	case now.Sub(a.since) < lateTime: // their tapes may still come
+		return
+	case engine != a.engine:
+		a.end()
+		a.begin(ctx, engine)
+	}
+	if a.client == nil || now.Before(a.next) || !a.wants() {
+		return
+	}
+	s, err := a.client.Status(ctx)
+	if errors.Is(err, ncclras.ErrNotQuiet) || ctx.Err() != nil {
+		return
+	}
+	a.asked, a.next = true, time.Now().Add(restInterval)
+	switch {
+	case errors.Is(err, ncclras.ErrHeld): // that one tells
+	case err != nil:
+		a.tell(err, "; NCCL_RAS_ADDR must be the same for carillon agent as for the job")
+	default:
+		a.unasked.Clear("")
+		a.mu.Lock()
+		a.view.Learn(s, time.Now())
+		a.mu.Unlock()
+		a.job.ras.agent.Trouble()
+	}
+}
+
+// wants tells whether a status would be of use.
+func (a *asker) wants() bool {
+	a.mu.Lock()
+	open := a.view.Open()
+	a.mu.Unlock()
+	r := a.job.ras
+	return open || !a.asked || len(r.stuck()) > 0 || len(r.agent.Open()) > 0
+}
+
+// begin begins to listen, if the NCCL of that engine's name may be asked.
+func (a *asker) begin(ctx context.Context, engine string) {
+	a.engine = engine
+	version, err := ncclras.ParseVersion(engine)
+	cfg := ncclras.Config{Version: version, Ranks: a.job.size, Quiet: a.job.quiet, Accept: a.accept}
+	if err == nil {
+		cfg.Dir, err = filepath.Abs(a.job.dir)
+	}
+	if err == nil {
+		a.client, err = ncclras.New(cfg)
+	}
+	if bug := (*ncclras.BugError)(nil); errors.As(err, &bug) {
+		var numbers []string
+		for _, b := range bug.Bugs {
+			numbers = append(numbers, strconv.Itoa(b.Issue))
+		}
+		a.tell(err, "; --accept-nccl-bugs="+strings.Join(numbers, ",")+" has carillon agent or attach take the risk")
+	} else if err != nil {
+		a.tell(err, "")
+	}
+	if err != nil {
+		return
+	}
+	ctx, a.hangUp = context.WithCancel(ctx)
+	client := a.client
+	a.ears.Go(func() { _ = client.Monitor(ctx, a.hear) }) // not every version tells something by itself
+}
+
+// end forgets all.
+func (a *asker) end() {
+	a.hangUp()
+	a.ears.Wait()
+	a.engine, a.client, a.asked = "", nil, false
+	a.unasked.Clear("")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.view = ncclras.View{}
+}
+
+// tell says why nothing is known of the ranks without a tape, and what else helps.
+func (a *asker) tell(why error, advice string) {
+	a.unasked.Set(health.Finding{
+		Severity: bus.Info,
+		Text: "some ranks have no tape here, so that nothing is known of them. " +
+			strings.TrimPrefix(why.Error(), "ncclras: "),
+		Advice: "with Carillon on their hosts, too, they have tapes" + advice,
+	})
+}
+
+// hear takes what NCCL tells by itself.
+func (a *asker) hear(ev ncclras.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.view.Hear(ev, time.Now())
+}
+
+// notes are those of the processes without a tape, beside the job's notes.
+func (a *asker) notes(own []verdict.Note) []verdict.Note {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.view.Notes(own, a.host, time.Now())
+}
+
+// host is the name of a host; empty if it isn't known.
+func (a *asker) host(addr netip.Addr) string {
+	if addr.IsLoopback() || a.here[addr] {
+		return a.job.agent.self.Host
+	}
+	return ""
+}
+
+// processes yields what each process of the job does, and whether it runs still.
+func (j *keptJob) processes(yield func(p *model.Process, runs bool) bool) {
+	for _, s := range j.keeper.Members() {
+		p := j.get(s.Member.Name)
+		if p == nil {
+			continue
+		}
+		p.telemetry.observing.Lock()
+		more := yield(p.telemetry.process, s.State != mesh.Dead && s.State != mesh.Left)
+		p.telemetry.observing.Unlock()
+		if !more {
+			return
+		}
+	}
+}
+
+// quiet tells whether no process makes or ends a communicator, or has done so a moment ago, as far as the tapes tell.
+func (j *keptJob) quiet() bool { return quietSince(tape.Now()-int64(quietTime), j.processes) }
+
+func quietSince(since int64, processes iter.Seq2[*model.Process, bool]) bool {
+	recent := func(c *model.Comm) bool {
+		return c.Latest != nil && c.Latest.Kind != tape.ActGroup && c.Latest.End > since
+	}
+	for p, runs := range processes {
+		open := slices.ContainsFunc(p.OpenActs(), func(a *model.Act) bool { return a.Kind != tape.ActGroup })
+		if runs && open || slices.ContainsFunc(slices.Collect(p.Comms()), recent) ||
+			slices.ContainsFunc(p.Ended(), recent) {
+			return false
+		}
+	}
+	return true
+}
+
+// untaped is the NCCL, as "nccl 2.28.9", of a communicator that has ranks without a tape here; empty if there is none.
+func (j *keptJob) untaped() string {
+	ranks := map[int]bool{}
+	for _, s := range j.ras.members() {
+		if s.Member.Rank >= 0 {
+			ranks[s.Member.Rank] = true
+		}
+	}
+	if j.size > 0 && len(ranks) >= j.size {
+		return ""
+	}
+	return untaped(j.processes)
+}
+
+func untaped(processes iter.Seq2[*model.Process, bool]) string {
+	here := map[lifecycle.CommID]int{} // how many ranks have a tape
+	var live []tape.CommInfo
+	for p, runs := range processes {
+		for c := range p.Comms() {
+			here[c.ID]++
+			if runs && c.End == nil && strings.HasPrefix(c.Engine, "nccl") {
+				live = append(live, c.CommInfo)
+			}
+		}
+		for _, c := range p.Ended() {
+			here[c.ID]++
+		}
+	}
+	for i := range live {
+		if here[live[i].ID] < live[i].Size {
+			return live[i].Engine
+		}
+	}
+	return ""
+}

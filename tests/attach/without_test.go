@@ -1,0 +1,99 @@
+package attach
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
+)
+
+// TestNCCLTellsOfRanksWithoutTape: of a job in which one rank has the library, the agent names another one that doesn't
+// answer NCCL, for as long as it doesn't, and one that has ended.
+func TestNCCLTellsOfRanksWithoutTape(t *testing.T) {
+	t.Parallel()
+	tapes := t.TempDir()
+	ras, pids := without(t, "2.31.2", tapes)
+	e2e.Kill(t, pids[3], syscall.SIGSTOP)
+	agent(t, tapes, ras)
+	said := report(t, `"reason": "rank_unreachable"`, tapes)
+	want := fmt.Sprintf(`rank 3 \(\S+, pid %d\) stopped answering \S+ ago: it doesn't answer NCCL`, pids[3])
+	if !regexp.MustCompile(want).MatchString(said) {
+		t.Errorf("want %q:\n%s", want, said)
+	}
+	e2e.Kill(t, pids[3], syscall.SIGCONT)
+	e2e.Kill(t, pids[2], syscall.SIGKILL)
+	report(t, fmt.Sprintf(`"text": "rank 2 \(\S+, pid %d\) stopped answering \S+ ago: NCCL considers it dead`, pids[2]),
+		tapes)
+}
+
+// TestNCCLIsNotAsked: a version that is known to crash isn't asked, carillon status says why, and what takes the risk.
+func TestNCCLIsNotAsked(t *testing.T) {
+	t.Parallel()
+	tapes := t.TempDir()
+	ras, pids := without(t, "2.28.9", tapes)
+	e2e.Kill(t, pids[3], syscall.SIGSTOP)
+	trap, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if conn, err := trap.Accept(); err == nil {
+			t.Error("it is asked")
+			conn.Close()
+		}
+	}()
+	first, _ := agent(t, tapes, "NCCL_RAS_ADDR="+trap.Addr().String())
+	said := report(t, `"code": "nccl_not_asked"`, tapes)
+	want := `(?s)"status": "ok".*NCCL 2\.28\.9 is not asked, as that may crash the job: .*#1762.*#1996.*--accept-nccl-bugs=1762,1996 `
+	if !regexp.MustCompile(want).MatchString(said) {
+		t.Errorf("want %q:\n%s", want, said)
+	}
+	first.Signal(syscall.SIGTERM)
+	first.ExitCode()
+	trap.Close()
+	second := e2e.Start(t, []string{ras}, "carillon", "agent", "--tape-dir", tapes, "--accept-nccl-bugs", "1762,1996")
+	second.Await(fmt.Sprintf(`rank 3 \(\S+, pid %d\) stopped answering`, pids[3]))
+}
+
+// without starts a job of four ranks on a version of NCCL, of which rank 0 alone has the library, and a tape below a
+// folder. They are idle in the end. Each answers NCCL's RAS at an address of its own, as on a host of its own; ras is
+// the variable with that of rank 0.
+func without(t *testing.T, version, tapes string) (ras string, pids [4]int) {
+	t.Helper()
+	out := t.TempDir()
+	program, libraries, library := fakenccl.Program(t, out, "held"), fakenccl.Build(t, out, version), libraryIn(t, out)
+	input := filepath.Join(out, "input")
+	if err := syscall.Mkfifo(input, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := ""
+	var jobs [4]*e2e.Job
+	for rank := range jobs {
+		free, err := net.Listen("tcp", "localhost:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		free.Close()
+		env := []string{
+			"NCCL_RAS_ADDR=" + free.Addr().String(), "LD_LIBRARY_PATH=" + libraries, "ID=" + id,
+			fmt.Sprint("RANK=", rank), "WORLD_SIZE=4",
+		}
+		if rank == 0 {
+			ras = env[0]
+			env = append(env, "LD_PRELOAD="+library, "CARILLON_TAPE_DIR="+tapes, "CARILLON_JOB=half")
+		}
+		jobs[rank] = e2e.Start(t, env, "sh", "-c", `exec "$0" rank $RANK 4 <>`+input, program) // which has no end
+		if rank == 0 {
+			id = jobs[0].Await(`^id ([0-9a-f]+)$`)[1]
+		}
+	}
+	for rank, job := range jobs {
+		pids[rank] = job.AwaitPID(`^rank \d of process (\d+) is held$`)
+	}
+	return ras, pids
+}

@@ -46,7 +46,7 @@ func CommOf(s *tape.Slot, now int64) Comm {
 		return c
 	}
 	op := &Op{
-		Call: s.Op.Call.String(), Seq: s.Launched, Bytes: s.Op.Bytes,
+		Call: s.Op.Call.String(), Seq: s.Completed + 1, Bytes: s.Op.Bytes,
 		DataType: kernels.DataType(s.Op.DataType).String(), Age: since(s.OpStart, now),
 	}
 	if s.Op.Peer >= 0 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "resolve.h"
+#include "stream.h"
 
 static atomic_bool started;
 
@@ -410,6 +411,12 @@ void acts_progress(struct comm *comm, struct thread *thread, ncclResult_t state)
     return;
   }
   const bool was = atomic_load_explicit(&comm->pending, memory_order_acquire);
+  uint64_t turn;
+  if (state == ncclSuccess && comm_take(comm, thread->id | COMM_BRIEF, &turn)) { /* any thread asks, at any time */
+    stream_launched(comm);
+    stream_check(comm);
+    comm_give(comm, turn);
+  }
   if (state == ncclSuccess && !was) {
     return;
   }
@@ -457,6 +464,7 @@ bool acts_join(struct use *u, ncclResult_t answer) {
   thread->join[i].operations++;
   if (u->launched != 0) {
     thread->join[i].last = u->launched;
+    thread->join[i].stream = u->stream;
     thread->join[i].first = thread->join[i].first != 0 ? thread->join[i].first : u->launched;
   }
   atomic_fetch_add(&u->comm->grouped, 1);
@@ -511,8 +519,14 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
     }
     atomic_fetch_sub(&comm->grouped, thread->join[i].operations);
     if (thread->join[i].turn != 0 && thread->join[i].first != 0) {
+      if (launched && well) {
+        stream_launches(comm, thread->join[i].stream);
+      }
       for (uint64_t n = thread->join[i].first; n <= thread->join[i].last; n++) {
         tape_op_end(comm->tape, n, code);
+      }
+      if (answer == ncclSuccess) {
+        stream_launched(comm);
       }
     }
     if (answer == ncclInProgress) {

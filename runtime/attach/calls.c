@@ -30,7 +30,7 @@ static uint64_t number_of(struct comm *comm, carillon_call_t call, int peer) {
 }
 
 /* Starts the operation on the tape that a call is which the guards let pass. */
-static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, size_t count) {
+static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, size_t count, cudaStream_t stream) {
   if (u->comm == NULL || u->turn == 0) {
     return;
   }
@@ -42,6 +42,7 @@ static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, 
       .bytes = count * size_of(type),
   };
   u->launched = tape_op_start(u->comm->tape, number_of(u->comm, u->call, peer), &signature, 0);
+  u->stream = stream;
 }
 
 /* A function that is an operation: with how many elements, of all ranks together where each has a part of the whole. */
@@ -51,7 +52,7 @@ static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, 
     if (!use_begin(&u, comm, CARILLON_CALL_##call, #name, CALLER)) { \
       return u.answer; \
     } \
-    launch(&u, type, reduction, peer, elements); \
+    launch(&u, type, reduction, peer, elements, stream); \
     return use_end(&u, REAL(name) args); \
   }
 
@@ -240,7 +241,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     return act.use.answer;
   }
   act_child(&act, newcomm, color, NULL, config);
-  launch(&act.use, 0, 0, -1, 0);
+  launch(&act.use, 0, 0, -1, 0, NULL);
   return act_end(&act, REAL(ncclCommSplit)(comm, color, key, newcomm, config));
 }
 
@@ -252,7 +253,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
     return act.use.answer;
   }
   act_child(&act, newcomm, SHRUNK, NULL, config);
-  launch(&act.use, 0, 0, -1, 0);
+  launch(&act.use, 0, 0, -1, 0, NULL);
   return act_end(&act,
                  REAL(ncclCommShrink)(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 }
@@ -271,7 +272,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqu
     return act.use.answer;
   } else {
     act_child(&act, newcomm, GROWN, uniqueId, config);
-    launch(&act.use, 0, 0, -1, 0);
+    launch(&act.use, 0, 0, -1, 0, NULL);
   }
   return act_end(&act, REAL(ncclCommGrow)(comm, nRanks, uniqueId, rank, newcomm, config));
 }

@@ -9,6 +9,7 @@
 #define CARILLON_COMM_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -41,6 +42,9 @@ struct comm {
   uint32_t *messages;   /* to each rank, then from each rank; NULL: not counted */
   uint32_t size_known;  /* ranks that messages has room for */
   uint32_t derived;     /* splits, shrinks and grows that were begun */
+  cudaStream_t stream;  /* of the operation that a mark is to follow */
+  bool launches;        /* there is such a one, which NCCL launches */
+  bool streamed;        /* it has had an operation */
 
   /* Under comm_lock. */
   struct tape_info info;
@@ -92,14 +96,23 @@ static inline uint64_t comm_turn(const struct comm *comm, uint32_t thread) {
   return (uint64_t)atomic_load_explicit(&comm->generation, memory_order_relaxed) << 32 | thread;
 }
 
-/* Takes the turn, and says in turn what it gives back then. False, and 0, if a thread has it. */
+/* Beside the thread in a turn: it is not the program's, and given back at once. */
+#define COMM_BRIEF 0x80000000u
+
+/* Takes the turn, and says in turn what it gives back then. False, and 0, if a thread has it, but for a brief one. */
 static inline bool comm_take(struct comm *comm, uint32_t thread, uint64_t *turn) {
-  uint64_t nobody = 0;
   *turn = comm_turn(comm, thread);
-  if (!atomic_compare_exchange_strong(&comm->turn, &nobody, *turn)) {
-    *turn = 0;
+  for (;;) {
+    uint64_t nobody = 0;
+    if (atomic_compare_exchange_strong(&comm->turn, &nobody, *turn)) {
+      return true;
+    }
+    if ((nobody & COMM_BRIEF) == 0) {
+      *turn = 0;
+      return false;
+    }
+    sched_yield();
   }
-  return *turn != 0;
 }
 
 /* Gives the turn back, if there is one to give. */

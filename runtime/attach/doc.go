@@ -82,8 +82,23 @@
 //
 // # What is proof, and what inference
 //
-// An operation of NCCL is on the tape from the entry of its call to the call's return, or in a group to that of the
-// outermost ncclGroupEnd, which is when it is enqueued on its stream. That the GPU has done it is not on the tape. An
-// act that answers ncclInProgress ends when ncclCommGetAsyncError says so, whoever calls it; nobody else asks, but for
-// a guard that must know.
+// The records of an operation of NCCL, and so its span and its duration, are those of its call: from its entry to its
+// return, or in a group to that of the outermost ncclGroupEnd, which is when it is launched on its stream. An act that
+// answers ncclInProgress ends when ncclCommGetAsyncError says so, whoever calls it; nobody else asks, but for a guard
+// that must know.
+//
+// What the stream has done is on the tape by marks (package tape; stream.h): behind an operation, the stream is told to
+// write a number into the tape's memory (cuStreamWriteValue32), for which the CUDA driver maps a page of it. So an
+// agent sees it whatever the process does or doesn't do then, and no thread of the process asks or waits. A mark
+// follows each operation, but for those that come faster: 64 at once, and one every millisecond. BenchmarkCall has what
+// the decision costs; a mark costs the calling thread a microsecond or two.
+//
+//   - A mark that was reached proves that all that was launched on the communicator before it is done.
+//   - A mark that was not reached proves that its operation is not done. It may wait for other ranks, or for what else
+//     was launched before it on its stream: its age counts from the call.
+//   - Of operations without a mark behind them nothing is known, and nothing is said.
+//
+// In a stream that is captured into a CUDA graph there are no marks, and the graph's launches are not seen; the
+// communicator's slot says how many operations were found to be captured. Marks need the stream, so that there are none
+// of communicators of which the profiler plug-in writes the tape. CARILLON_STREAM_MARKS=off switches them off.
 package attach

@@ -158,6 +158,9 @@ static bool map_parts(const struct tape_config *config) {
   tape.tallies = (struct layout_tally *)(memory + from.tallies);
   tape.life = (struct ring){&tape.changing->life_head, (uint64_t *)(memory + from.life_records), g->life_records - 1};
   tape.op = (struct ring){&tape.changing->op_head, (uint64_t *)(memory + from.op_records), g->op_records - 1};
+  tape.reached = (uint64_t *)(memory + from.reached);
+  tape.marks = (uint64_t *)(memory + from.marks);
+  tape.marked = calloc(tape_marked(g), sizeof *tape.marked);
   tape.pages = (uint64_t *)(memory + from.pages);
   tape.page_mask = g->op_records / TAPE_RECORDS_PER_PAGE - 1;
   tape.pages_taken = calloc(tape.page_mask + 1, sizeof *tape.pages_taken);
@@ -165,7 +168,7 @@ static bool map_parts(const struct tape_config *config) {
   tape.tallies_taken = calloc(g->tallies, sizeof *tape.tallies_taken);
   int64_t every = config->sample_every != 0 ? config->sample_every : TAPE_DEFAULT_SAMPLE_EVERY;
   tape.sample_every = every > 0 ? (uint64_t)every : 0;
-  if (tape.pages_taken == NULL || tape.free == NULL || tape.tallies_taken == NULL) {
+  if (tape.pages_taken == NULL || tape.free == NULL || tape.tallies_taken == NULL || tape.marked == NULL) {
     return false;
   }
   for (uint32_t i = 0; i < g->slots; i++) {
@@ -299,6 +302,7 @@ struct tape_comm *tape_comm_new(const struct tape_info *info, const struct tape_
   comm->comm = pack32((int32_t)comm->number, comm->index);
   comm->op.version = tape_version((uint64_t *)comm->slot->op, TAPE_RECORD_WORDS - 1);
   memset(&comm->slot->counters, 0, sizeof comm->slot->counters);
+  store_release(&comm->slot->captured, 0);
   tape_show(comm, &nothing); // first, so that nobody sees the last owner's operation under the new one's name
   show_info(comm, comm->number);
   write_info(comm, TAPE_KIND_COMM);
@@ -338,6 +342,7 @@ void tape_comm_close(struct tape_comm *comm) {
   }
   pthread_mutex_lock(&tape.lock);
   if (!comm->closed) {
+    tape_mark_check(comm, true);
     comm->closed = true;
     show_info(comm, 0);
     write_info(comm, TAPE_KIND_COMM_END);

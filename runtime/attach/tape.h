@@ -33,6 +33,7 @@
 #define CARILLON_TAPE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tape_layout.h"
@@ -163,5 +164,48 @@ void tape_op_wait(struct tape_comm *comm, int32_t rank);
  * Ending what is not in flight does nothing.
  */
 void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code);
+
+/*
+ * Marks: where operations are launched on a stream of a device, and end on the tape when they are, the stream writes how
+ * far it is onto the tape itself.
+ *
+ *   tape_reached()                     once, to give the device access to that memory
+ *   tape_op_start()
+ *     tape_mark_due()                  the operation is launched; is there to be a mark behind it?
+ *   tape_op_end()
+ *     tape_mark_word(), _number()      what the stream is to write where, behind the operation
+ *     tape_mark()                      it will
+ *   tape_mark_check()                  now and then
+ *
+ * These are for the thread that has the turn, but for tape_reached.
+ */
+
+/** The memory that devices write, of whole pages, and its size in bytes; NULL if there is no tape. It stays good. */
+void *tape_reached(size_t *size);
+
+/**
+ * Says whether a mark should follow the operation launched last, which is in flight: there may be 64 at once, and one
+ * every millisecond, on the communicators that have the first 128 slots. If so, tape_mark is about that one.
+ */
+bool tape_mark_due(struct tape_comm *comm);
+
+/** The word that the stream is to write, in tape_reached's memory; NULL: none. */
+uint32_t *tape_mark_word(const struct tape_comm *comm);
+
+/** The number that it is to write there. */
+uint32_t tape_mark_number(const struct tape_comm *comm);
+
+/** Says that the stream will write the number. Nothing, if no mark is due. */
+void tape_mark(struct tape_comm *comm);
+
+/**
+ * Looks how far the stream is. The op ring gets the start of an operation once that was not done for as long as is slow,
+ * and its end when that is seen, or the communicator ends: then the code is "aborted". Costs next to nothing without
+ * marks.
+ */
+void tape_mark_check(struct tape_comm *comm, bool ends);
+
+/** Says that the operation is captured in a graph: whether, and how often, it is launched will not be seen. */
+void tape_captured(struct tape_comm *comm);
 
 #endif /* CARILLON_TAPE_H */

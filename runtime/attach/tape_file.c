@@ -82,13 +82,17 @@ int64_t tape_now(void) { return clock_ns(CLOCK_MONOTONIC); }
 
 /* Its size. */
 
+static size_t aligned(size_t n) { return (n + TAPE_REACHED_ALIGN - 1) / TAPE_REACHED_ALIGN * TAPE_REACHED_ALIGN; }
+
 struct tape_offsets tape_offsets(const struct tape_geometry *g) {
   struct tape_offsets at = {.slots = TAPE_HEADER_SIZE};
   at.tallies = at.slots + (size_t)g->slots * TAPE_SLOT_SIZE;
   at.life_records = at.tallies + (size_t)g->tallies * TAPE_TALLY_SIZE;
   at.op_records = at.life_records + (size_t)g->life_records * TAPE_RECORD_SIZE;
   at.pages = at.op_records + (size_t)g->op_records * TAPE_RECORD_SIZE;
-  at.end = at.pages + (size_t)(g->op_records / TAPE_RECORDS_PER_PAGE) * TAPE_PAGE_SIZE;
+  at.reached = aligned(at.pages + (size_t)(g->op_records / TAPE_RECORDS_PER_PAGE) * TAPE_PAGE_SIZE);
+  at.marks = aligned(at.reached + (size_t)tape_marked(g) * sizeof(uint64_t));
+  at.end = at.marks + (size_t)tape_marked(g) * TAPE_MARKS_PER_SLOT * TAPE_RECORD_SIZE;
   return at;
 }
 
@@ -264,6 +268,7 @@ static void fill_header(struct layout_header *h, const struct tape_file *file, c
   if (boot == NULL || *boot == 0) {
     boot = getenv("NCCL_HOSTID");
   }
+  f->marked = tape_marked(g);
   tape_put_text(f->boot_id, sizeof f->boot_id, boot != NULL && *boot != 0 ? boot : me->boot_text);
   tape_put_text(f->host, sizeof f->host, host);
   tape_put_text(f->job, sizeof f->job, job);

@@ -19,9 +19,14 @@ struct tape_geometry {
   uint32_t slots, tallies, life_records, op_records;
 };
 
+/** How many slots have marks: the first ones. */
+static inline uint32_t tape_marked(const struct tape_geometry *g) {
+  return g->slots < TAPE_MAX_MARKED ? g->slots : TAPE_MAX_MARKED;
+}
+
 /** Where the parts of a tape lie, in bytes, and where it ends. */
 struct tape_offsets {
-  size_t slots, tallies, life_records, op_records, pages, end;
+  size_t slots, tallies, life_records, op_records, pages, reached, marks, end;
 };
 
 struct tape_offsets tape_offsets(const struct tape_geometry *geometry);

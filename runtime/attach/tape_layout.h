@@ -26,13 +26,18 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_RECORD_WORDS 8
 #define TAPE_PAGE_WORDS 64
 
+/** Marks of a slot, how many slots have them, and what their parts begin at a multiple of. */
+#define TAPE_MARKS_PER_SLOT 32
+#define TAPE_MAX_MARKED 128
+#define TAPE_REACHED_ALIGN 4096
+
 /** Lengths of texts, a NUL at the end included. */
 #define TAPE_ENGINE_SIZE 16
 #define TAPE_NAME_SIZE 56
 #define TAPE_BOOT_SIZE 40
 
 /** What else the header says, and where what changes in it is. */
-#define TAPE_FORMAT_VERSION 3
+#define TAPE_FORMAT_VERSION 4
 #define TAPE_CHANGING_AT 512
 #define TAPE_STATE_LIVE 1
 #define TAPE_STATE_CLOSED 2
@@ -67,6 +72,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_KIND_CONTINUE 5
 #define TAPE_KIND_TALLIED 7
 #define TAPE_KIND_ORDINARY 8
+#define TAPE_KIND_MARK 9
 
 /** Words of a record. */
 #define TAPE_REC_MARKER 0
@@ -81,6 +87,8 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_REC_LIFE_KINDS 3
 #define TAPE_REC_LIFE_PEER 4
 #define TAPE_REC_LIFE_SEQ 5
+#define TAPE_REC_MARK_RANKS 4
+#define TAPE_REC_MARK_LAUNCHED 6
 
 /** The lower half of a repeat on a page. */
 #define TAPE_REPEAT_BIT 2147483648
@@ -145,6 +153,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_PHASE_AGREE 5
 #define TAPE_PHASE_TRANSFER 6
 #define TAPE_PHASE_FINISH 7
+#define TAPE_PHASE_STREAM 8
 
 /* The parts as they lie on the file. A latch is two copies, each behind its marker. */
 
@@ -171,6 +180,8 @@ struct layout_fixed {
   uint8_t job[64];
   uint8_t program[64];
   uint8_t prog_version[40];
+  uint32_t marked;
+  uint32_t reserved_x;
 };
 _Static_assert(offsetof(struct layout_fixed, magic) == 0, "fixed.magic");
 _Static_assert(offsetof(struct layout_fixed, version) == 8, "fixed.version");
@@ -194,7 +205,8 @@ _Static_assert(offsetof(struct layout_fixed, host) == 152, "fixed.host");
 _Static_assert(offsetof(struct layout_fixed, job) == 216, "fixed.job");
 _Static_assert(offsetof(struct layout_fixed, program) == 280, "fixed.program");
 _Static_assert(offsetof(struct layout_fixed, prog_version) == 344, "fixed.prog_version");
-_Static_assert(sizeof(struct layout_fixed) == 384, "fixed");
+_Static_assert(offsetof(struct layout_fixed, marked) == 384, "fixed.marked");
+_Static_assert(sizeof(struct layout_fixed) == 392, "fixed");
 
 struct layout_clock_pair {
   int64_t mono;
@@ -252,12 +264,12 @@ _Static_assert(sizeof(struct layout_changing) == 448, "changing");
 struct layout_header {
   struct layout_fixed fixed;
   uint64_t check;
-  uint8_t reserved_c[120];
+  uint8_t reserved_c[112];
   struct layout_changing changing;
   uint8_t reserved_e[3136];
 };
 _Static_assert(offsetof(struct layout_header, fixed) == 0, "header.fixed");
-_Static_assert(offsetof(struct layout_header, check) == 384, "header.check");
+_Static_assert(offsetof(struct layout_header, check) == 392, "header.check");
 _Static_assert(offsetof(struct layout_header, changing) == 512, "header.changing");
 _Static_assert(sizeof(struct layout_header) == 4096, "header");
 
@@ -324,12 +336,13 @@ _Static_assert(sizeof(struct layout_comm_state) == 128, "comm_state");
 struct layout_slot {
   struct { uint64_t marker; struct layout_operation value; } op[2];
   struct layout_counters counters;
-  uint64_t reserved_c;
+  uint64_t captured;
   struct { uint64_t marker; struct layout_comm_state value; } info[2];
   uint8_t reserved_e[48];
 };
 _Static_assert(offsetof(struct layout_slot, op) == 0, "slot.op");
 _Static_assert(offsetof(struct layout_slot, counters) == 128, "slot.counters");
+_Static_assert(offsetof(struct layout_slot, captured) == 184, "slot.captured");
 _Static_assert(offsetof(struct layout_slot, info) == 192, "slot.info");
 _Static_assert(sizeof(struct layout_slot) == 512, "slot");
 

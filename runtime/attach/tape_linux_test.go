@@ -216,6 +216,75 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
+// launch is a script's part for operations first to last, each of which is launched on a stream, with a mark behind it.
+func launch(comm, first, last int) string {
+	var script strings.Builder
+	for n := first; n <= last; n++ {
+		fmt.Fprintf(&script, "start %d 0 16 7 0 -1 8 1\nmark %[1]d\nend %[1]d %d 0\n", comm, n)
+	}
+	return script.String()
+}
+
+// What is launched on a stream is in flight until its mark is reached.
+func TestMarks(t *testing.T) {
+	again := strings.Replace(world, "comm 1", "comm 2", 1)
+	type shown struct {
+		Launched, Completed, Seq, Begun, Done uint64
+		Phase                                 tape.Phase
+		Captured                              uint64
+	}
+	const stream = tape.PhaseStream
+	for _, c := range []struct {
+		name, script string
+		want         shown
+	}{
+		{"nothing reached", launch(1, 1, 3), shown{3, 0, 1, 3, 0, stream, 0}},
+		{"one reached", launch(1, 1, 3) + "reach 1 1\n", shown{3, 1, 2, 3, 1, stream, 0}},
+		{"all reached", launch(1, 1, 3) + "reach 1 3\n", shown{3, 3, 3, 3, 3, tape.PhaseNone, 0}},
+		{
+			"no mark behind the last", launch(1, 1, 3) + "reach 1 3\nstart 1 0 16 7 0 -1 8 1\nend 1 4 0\n",
+			shown{4, 4, 4, 4, 4, tape.PhaseNone, 0},
+		},
+		{"more than there is room for", launch(1, 1, 40), shown{40, 0, 1, 40, 0, stream, 0}},
+		{
+			"more than there was room for", launch(1, 1, 40) + "reach 1 31\n",
+			shown{40, 39, 40, 40, 39, stream, 0},
+		},
+		{"room again", launch(1, 1, 40) + "reach 1 40\n" + launch(1, 41, 42), shown{42, 40, 41, 42, 40, stream, 0}},
+		{
+			"launched before, and in a call", launch(1, 1, 2) + "start 1 0 16 7 0 -1 8 1\n",
+			shown{3, 0, 1, 3, 0, stream, 0},
+		},
+		{
+			"captured", launch(1, 1, 1) + "reach 1 1\nstart 1 0 16 7 0 -1 8 1\ncaptured 1\nend 1 2 0\n",
+			shown{2, 2, 2, 2, 2, tape.PhaseNone, 1},
+		},
+		{ // there are four slots, which are taken in turn
+			"of the slot's next communicator", launch(1, 1, 3) + "captured 1\nclose 1\n" +
+				strings.Repeat(again+"close 2\n", 3) + again + launch(2, 1, 2) + "reach 2 3\nreach 2 4\n",
+			shown{2, 1, 2, 2, 1, stream, 0},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable,
+				strings.NewReader(world+c.script)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = r.Close() }()
+			slots := r.Slots()
+			if len(slots) != 1 || !slots[0].Marked {
+				t.Fatalf("the slots are %+v", slots)
+			}
+			s := slots[0]
+			got := shown{s.Launched, s.Completed, s.Seq, s.Begun, s.Done, s.Phase, s.Captured}
+			if got != c.want {
+				t.Errorf("it is %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
 // Where no tape can be made, the process runs without, and one line says why.
 func TestWithoutTape(t *testing.T) {
 	for _, c := range []struct {

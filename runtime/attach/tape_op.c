@@ -43,6 +43,8 @@ static struct pending *find(struct operations *o, uint64_t n) {
   return &o->forgotten;
 }
 
+const struct pending *tape_last(struct tape_comm *comm) { return find(&comm->op, comm->op.launched); }
+
 static struct pending *oldest(struct operations *o) { return find(o, o->completed + 1); }
 
 void tape_show(struct tape_comm *comm, const struct pending *p) {
@@ -80,6 +82,11 @@ static void tell(struct tape_comm *comm, struct pending *p) {
     p->told = true;
     put_op(comm, TAPE_KIND_OP, p, p->start, TAPE_STAGE_START, TAPE_PHASE_NONE, -1, 0);
   }
+}
+
+void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, uint16_t code) {
+  const int64_t time = stage == TAPE_STAGE_START ? p->start : tape_now();
+  put_op(comm, TAPE_KIND_OP, p, time, stage, TAPE_PHASE_STREAM, -1, code);
 }
 
 /** push launches an operation and makes room for it. */

@@ -4,6 +4,7 @@
  *
  *   tape.c         the tape and its communicators: the in-flight table, the life ring, the clock, the bell
  *   tape_op.c      operations: slots, the op ring and the ordinary ring
+ *   tape_mark.c    marks: how far streams are
  *   tape_tally.c   tallies
  *   tape_file.c    making the file
  *   tape_process.c what it says of the process
@@ -57,6 +58,19 @@ struct counting {
   bool paged; /**< the last record on the communicator's page is of one such as this */
 };
 
+/** What is remembered of a communicator's marks. */
+struct marking {
+  uint64_t launched, begun; /**< what the next one is behind; launched 0: nothing */
+  struct pending op;        /**< the last operation of that */
+  uint32_t spare;           /**< marks that may follow at once */
+  int64_t refilled;         /**< up to when spare is counted */
+  bool any;                 /**< there was one */
+
+  bool slow; /**< the op ring has the start of an operation that the stream has not done for long */
+  uint32_t slow_mark;
+  struct pending slow_op;
+};
+
 /** An index of a tally that a communicator writes, plus 1; 0: it has not asked for one yet. */
 enum { TALLY_NONE = UINT16_MAX };
 
@@ -68,6 +82,7 @@ struct tape_comm {
   uint64_t page_at;         /**< its index */
   struct counting counting;
   struct operations op;
+  struct marking marking;
 
   uint32_t number; /**< from 1 */
   int32_t index;   /**< in the table; -1: none */
@@ -102,6 +117,9 @@ struct tape_writer {
   struct layout_slot *slots;
   struct layout_tally *tallies;
   struct ring life, op;
+  uint64_t *reached; /**< a word for each slot, which devices write */
+  uint64_t *marks;   /**< records for each slot */
+  uint32_t *marked;  /**< the number of the last one, for each slot */
   uint64_t *pages;
   uint64_t page_mask;
   uint8_t *pages_taken; /**< atomic: a communicator is on the page */
@@ -176,6 +194,12 @@ static inline uint32_t tape_version(const uint64_t *latch, size_t words) {
   uint32_t first = (uint32_t)(latch[0] >> 32), second = (uint32_t)(latch[words + 1] >> 32);
   return (int32_t)(second - first) > 0 ? second : first;
 }
+
+/** tape_again writes of an operation of which the launch has ended that its stream goes on with it, or ends it now. */
+void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, uint16_t code);
+
+/** tape_last is the operation that was launched last, while it is in flight. */
+const struct pending *tape_last(struct tape_comm *comm);
 
 /** tape_show shows the operations in the slot, with p as the one that runs: it publishes the slot's latch. */
 void tape_show(struct tape_comm *comm, const struct pending *p);

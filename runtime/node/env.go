@@ -213,7 +213,7 @@ func parseSeed(text string) (netip.AddrPort, error) {
 const prefix = "CARILLON_"
 
 // attached are the variables of carillon attach and its library, which have no field.
-var attached = []string{"CARILLON_GUARD", "CARILLON_NCCL_LIBRARY", "CARILLON_PROFILER_NEXT"}
+var attached = []string{"CARILLON_GUARD", "CARILLON_NCCL_LIBRARY", "CARILLON_PROFILER_NEXT", "CARILLON_STREAM_MARKS"}
 
 // known are the names of Carillon's own variables, in alphabetical order.
 func known() []string {

@@ -378,7 +378,10 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	}
 	c.changed = false
 	inFlight := s.Launched != s.Completed
-	c.Begun, c.Done = max(c.Begun, s.Begun), max(c.Done, s.Done)
+	c.Begun = max(c.Begun, s.Begun)
+	if c.Done = max(c.Done, s.Done); s.Marked {
+		c.Done = s.Done // records tell of the launch alone
+	}
 	c.count(&s.Op, s.Seq)
 	var current, unused *Op
 	c.Ops = slices.DeleteFunc(c.Ops, func(o *Op) bool {
@@ -394,7 +397,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	})
 	shown, last := newOp(s.Seq, s.Op, s.Algorithm, s.OpStart), &c.Last
 	switch {
-	case inFlight && current == nil && last.End > 0 && last.Start == s.OpStart && last.Seq == s.Seq:
+	case inFlight && current == nil && last.End > 0 && last.Start == s.OpStart && last.Seq == s.Seq && !s.Marked:
 		return // it has ended since the table was read
 	case !inFlight && s.LastEnd > last.End: // an ordinary operation, of which there is no record here
 		*last = shown

@@ -77,6 +77,9 @@ type Habit struct {
 func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	calls := append(slices.Clone(h.calls), inFlight...)
 	slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
+	calls = slices.CompactFunc(calls, func(a, b Call) bool { // one that was launched, and that its stream has not done
+		return a.Start == b.Start && a.Generation == b.Generation && a.Seq == b.Seq && a.Signature == b.Signature
+	})
 	all, members := lanes(calls)
 	var trail []Call
 	for _, lane := range all {

@@ -102,6 +102,11 @@ func headerForC(t *testing.T) string {
 				{"RECORD_WORDS", recordWords},
 				{"PAGE_WORDS", pageWords},
 			}},
+			{"Marks of a slot, how many slots have them, and what their parts begin at a multiple of.", []cNumber{
+				{"MARKS_PER_SLOT", marksPerSlot},
+				{"MAX_MARKED", maxMarked},
+				{"REACHED_ALIGN", reachedAlign},
+			}},
 			{"Lengths of texts, a NUL at the end included.", []cNumber{
 				{"ENGINE_SIZE", engineSize},
 				{"NAME_SIZE", nameSize},
@@ -143,6 +148,7 @@ func headerForC(t *testing.T) string {
 				{"KIND_CONTINUE", kindContinue},
 				{"KIND_TALLIED", kindTallied},
 				{"KIND_ORDINARY", kindOrdinary},
+				{"KIND_MARK", kindMark},
 			}},
 			{"Words of a record.", []cNumber{
 				{"REC_MARKER", recMarker},
@@ -157,6 +163,8 @@ func headerForC(t *testing.T) string {
 				{"REC_LIFE_KINDS", recLifeKinds},
 				{"REC_LIFE_PEER", recLifePeer},
 				{"REC_LIFE_SEQ", recLifeSeq},
+				{"REC_MARK_RANKS", recMarkRanks},
+				{"REC_MARK_LAUNCHED", recMarkLaunched},
 			}},
 			{"The lower half of a repeat on a page.", []cNumber{
 				{"REPEAT_BIT", repeatBit},

@@ -34,6 +34,8 @@
 //	life ring        64 for each record; the number is a power of two
 //	op ring          64 for each record; the number is a power of two
 //	ordinary ring    512 for each page; a page for each 32 op records
+//	reached          8 for each slot that has marks; from a multiple of 4096 on
+//	marks            2048 for each slot that has them; from a multiple of 4096 on
 //
 // There are at most 2^14 slots and 2^16 tallies, and at least one of each; 2^7 to 2^20 life records, and to 2^24 op
 // records. What is not described is 0, and 0 is what is not known. A rank that is none, or not known, is -1. Calls,
@@ -43,13 +45,13 @@
 // Header, written once:
 //
 //	0   magic "CARILLON"            56   kernel's boot id, 16 bytes        112  boot id, 40 bytes
-//	8   format u32 = 3              72   created, monotonic i64, ns        152  host, 64
+//	8   format u32 = 4              72   created, monotonic i64, ns        152  host, 64
 //	12  slots u32                   80   created, ns since 1970 i64        216  job, 64
 //	16  tallies u32                 88   rank in the job i32; -1: unknown  280  program, 64
 //	20  life records u32            92   ranks of the job i32; 0: unknown  344  its version, 40
-//	24  op records u32              96   an operation is slow after so     384  check u64 of words 0 to 47,
-//	28  pid u32                          many ns i64; 0: unknown                seed 3
-//	32  size of file u64            104  and stalled i64; 0: unknown
+//	24  op records u32              96   an operation is slow after so     384  first slots, with marks u32
+//	28  pid u32                          many ns i64; 0: unknown           392  check u64 of words 0 to 48,
+//	32  size of file u64            104  and stalled i64; 0: unknown            seed 4
 //	40  start of process u64
 //	    (ticks, /proc/PID/stat)
 //	48  pid namespace u64 (inode)
@@ -96,7 +98,7 @@
 //	       128  launched u64                   168  begun u64
 //	       136  number u64                     176  done u64
 //	       144  start i64                      192  latch of info, 16 words
-//	       152  ended u64
+//	       152  ended u64                     184  captured u64
 //
 //	operation:  0   launched u64               info:  0   id, 16 bytes
 //	            8   number u64                        16  parent, 16
@@ -123,6 +125,28 @@
 // collective is what all ranks call together: also split, shrink and grow. An end is stored in the order done, last
 // end, ended. The counters are 0 before a communicator's first operation. Two readings that say the same are one moment
 // of a slot.
+//
+// # Marks
+//
+// Where a call only launches an operation on a stream of a device, the operation's records end with the call. Whether
+// the stream has done it is on the tape by marks: behind an operation now and then, the writer lets the stream write a
+// number into the slot's word of the part "reached", which the device writes itself, and notes in a record (kind 9,
+// which is of no ring) behind which operation that is. The number in the record's marker is the one that the stream
+// writes; in each slot they count up by one, modulo 2^32, from one communicator to the next. What was launched before a
+// mark that was reached is done. What was launched before one that was not reached is not known to be, and its
+// operation is not done. What was launched behind the last mark is not known to be done or not.
+//
+//	mark (9)    0  marker              32  peer i32, begun u32
+//	            8  start i64           40  bytes u64
+//	            16 number u64          48  launched u64
+//	            24 kinds, as in slots  56  number u32, slot i32
+//
+// All but the marker and the last word are as the slot has them at that moment; of begun it is the low half. A mark
+// whose number or slot is of another communicator is none. A slot has room for 32: a new one takes the place of one
+// that was reached, or else of the newest. If a writer finds that the stream has not done an operation for as long as
+// is slow, it puts that one's start into the op ring, once more, and its end when it finds that it is done, or, with
+// the code "aborted", when the communicator ends. Captured is how many operations were found to be captured in a graph
+// of the device's, in which they are launched later, or again, unseen: they have no marks.
 //
 // # Tallies
 //

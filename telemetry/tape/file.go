@@ -94,8 +94,10 @@ type file struct {
 
 	mu           sync.Mutex // guards what follows
 	table, again []slot     // scratch for reading the in-flight table
-	counts       []tally    // scratch for reading tallies
-	texts        texts      // of both
+	marks        []marks    // the same; nil if it has none
+	reached      []reached
+	counts       []tally // scratch for reading tallies
+	texts        texts   // of both
 }
 
 // openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR.
@@ -206,7 +208,10 @@ func (t *file) readStatic() error {
 			return t.malformed("claims %d %s, which is not a power of two", part.got, part.name)
 		}
 	}
-	t.geo = geometry{int(h.slots), int(h.tallies), int(h.lifeRecords), int(h.opRecords)}
+	if h.marked > h.slots {
+		return t.malformed("claims marks of %d slots; it has %d", h.marked, h.slots)
+	}
+	t.geo = geometry{int(h.slots), int(h.tallies), int(h.lifeRecords), int(h.opRecords), int(h.marked)}
 	size := t.geo.size()
 	if h.fileSize != uint64(size) {
 		return t.malformed("claims a size of %d bytes; its parts have %d", h.fileSize, size)

@@ -11,7 +11,7 @@ import (
 //go:generate go test -run ^TestCHeaderIsCurrent$ . -rewrite
 
 // The format's version; a reader refuses any other. Additions that readers may pass over don't need a new one.
-const formatVersion = 3
+const formatVersion = 4
 
 // magic is a tape's first eight bytes.
 const magic = "CARILLON"
@@ -23,12 +23,16 @@ const (
 	tallySize  = 512
 	recordSize = 64
 	pageSize   = 512
+	marksSize  = marksPerSlot * recordSize
 
 	wordSize    = 8
 	recordWords = recordSize / wordSize
 	pageWords   = pageSize / wordSize
 
 	recordsPerPage = 32 // of the op ring
+	marksPerSlot   = 32
+	maxMarked      = 128  // slots of a tape that have marks
+	reachedAlign   = 4096 // where devices write has pages of its own
 )
 
 // The parts as they lie on the file, in the machine's byte order. The package's documentation describes their fields.
@@ -36,7 +40,7 @@ type (
 	header struct {
 		static
 		check    uint64 // of static, by formatVersion
-		_        [512 - 392]byte
+		_        [512 - 400]byte
 		changing changing
 		_        [headerSize - 960]byte
 	}
@@ -54,6 +58,7 @@ type (
 		bootID                                          [40]byte
 		host, job, program                              [64]byte
 		progVersion                                     [40]byte
+		marked, _                                       uint32
 	}
 
 	// changing is at changingAt. What different writers store is on different lines of the cache.
@@ -86,10 +91,14 @@ type (
 	slot struct {
 		op latch[operation]
 		counters
-		_    uint64
-		info latch[commState]
-		_    [48]byte
+		captured uint64 // operations that were captured in a graph of the device's
+		info     latch[commState]
+		_        [48]byte
 	}
+
+	// marks are of one slot, reached of all: what its stream has written last.
+	marks   [marksPerSlot]record
+	reached uint64
 
 	operation struct {
 		launched, number uint64
@@ -178,6 +187,7 @@ const (
 	kindCaller   = 6 // the span in which the operation was called whose start is the next record; op ring
 	kindTallied  = 7 // the end of an operation that a tally counts; op ring
 	kindOrdinary = 8 // the end of one that a tally counts as ordinary; on a page, or the op ring if it is sampled
+	kindMark     = 9 // an operation behind which its stream writes the number of this record; among a slot's marks
 )
 
 // Words of a record. The first is its marker, see marker; the second the time.
@@ -202,6 +212,10 @@ const (
 	recCallerSpan  = 4 // 8 bytes
 	recCallerFlags = 5 // u8
 	recCallerSeq   = 6 // of the operation
+
+	// Marks; what isn't here is as above. The time is when the operation began.
+	recMarkRanks    = 4 // peer i32, low half of counters.begun u32
+	recMarkLaunched = 6
 )
 
 // The lower half of a repeat on a page.
@@ -289,6 +303,7 @@ func high32(w uint64) int32 { return int32(uint32(w >> 32)) }
 // geometry is where the parts of a tape lie.
 type geometry struct {
 	slots, tallies, life, op int // how many
+	marked                   int // slots that have marks, the first ones
 }
 
 func (g geometry) slotOffset() int64     { return headerSize }
@@ -296,5 +311,20 @@ func (g geometry) tallyOffset() int64    { return g.slotOffset() + int64(g.slots
 func (g geometry) lifeOffset() int64     { return g.tallyOffset() + int64(g.tallies)*tallySize }
 func (g geometry) opOffset() int64       { return g.lifeOffset() + int64(g.life)*recordSize }
 func (g geometry) ordinaryOffset() int64 { return g.opOffset() + int64(g.op)*recordSize }
-func (g geometry) size() int64           { return g.ordinaryOffset() + int64(g.pages())*pageSize }
+func (g geometry) ordinaryEnd() int64    { return g.ordinaryOffset() + int64(g.pages())*pageSize }
 func (g geometry) pages() int            { return g.op / recordsPerPage }
+
+func (g geometry) reachedOffset() int64 { return alignReached(g.ordinaryEnd()) }
+
+func (g geometry) marksOffset() int64 {
+	return alignReached(g.reachedOffset() + int64(g.marked)*wordSize)
+}
+
+func (g geometry) size() int64 {
+	if g.marked == 0 {
+		return g.ordinaryEnd()
+	}
+	return g.marksOffset() + int64(g.marked)*marksSize
+}
+
+func alignReached(n int64) int64 { return (n + reachedAlign - 1) / reachedAlign * reachedAlign }

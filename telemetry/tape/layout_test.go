@@ -24,8 +24,9 @@ type (
 		bootID                         [40]byte
 		host, job, program             [64]byte
 		progVersion                    [40]byte
+		marked, _                      uint32
 		check                          uint64
-		_                              [120]byte
+		_                              [112]byte
 		state                          uint64
 		_                              [56]byte
 		bell, _, waiting, _            uint32
@@ -87,7 +88,7 @@ type (
 		ended       uint64
 		lastEnd     int64
 		begun, done uint64
-		_           [8]byte
+		captured    uint64
 		info        [2]cInfo
 		_           [48]byte
 	}
@@ -319,7 +320,7 @@ func TestBytesOnFile(t *testing.T) {
 			"state": h.state, "heads": []uint64{h.opHead, h.lifeHead}, "times": []int64{h.terminated, h.seen},
 		},
 		fields{
-			"magic": "CARILLON", "version": uint32(3), "size": uint64(24576),
+			"magic": "CARILLON", "version": uint32(4), "size": uint64(24576),
 			"counts": []uint32{2, 2, 128, 128}, "pid": os.Getpid(),
 			"texts": []string{"boot", "host", "job", "prog", "v1"}, "job": []int32{3, 9}, "limits": []int64{4, 5},
 			// Three descriptions of two, three and three records, then an act of one and its tail's.

@@ -64,11 +64,12 @@ const (
 	PhaseAgree            // comparing signatures with the other ranks
 	PhaseTransfer         // moving data
 	PhaseFinish           // local work after the last byte
+	PhaseStream           // launched, and the device's stream has not done it
 	numPhases
 )
 
 var phaseNames = [numPhases]string{
-	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish",
+	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish", "stream",
 }
 
 // String is the phase's name: "rendezvous", "transfer" and so on.
@@ -171,4 +172,9 @@ type Slot struct {
 	Phase       Phase
 	Wait        int32 // rank; -1 if none
 	WaitSince   int64
+	// Marked says that the operations end when they are launched, on a stream of a device, and are in flight here, in
+	// PhaseStream, until the stream has done them, as far as marks tell.
+	Marked bool
+	// Captured is how many operations were captured in graphs, of which the replays are not seen.
+	Captured uint64
 }

@@ -24,6 +24,9 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 	defer t.mu.Unlock()
 	if t.table == nil {
 		t.table, t.again = make([]slot, slotBatch), make([]slot, slotBatch)
+		if t.geo.marked > 0 {
+			t.marks, t.reached = make([]marks, slotBatch), make([]reached, slotBatch)
+		}
 	}
 	var errs []error
 	for from := 0; from < t.geo.slots; from += slotBatch {
@@ -40,19 +43,69 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 		if err := t.readAt(bytesOf(again), at); err != nil {
 			return slots, err
 		}
+		if err := t.readMarks(from, n); err != nil {
+			return slots, err
+		}
 		for i := range n {
 			if !anyUsed(table[i:][:1]) {
 				continue
 			}
 			s, live, err := t.readSlot(from+i, table[i:][:1], again[i:][:1])
-			if err != nil {
+			switch {
+			case err != nil:
 				errs = append(errs, err)
-			} else if live {
-				slots = append(slots, s)
+				continue
+			case !live:
+				continue
+			case from+i < t.geo.marked:
+				s.follow(&t.marks[i], uint32(t.reached[i]))
 			}
+			slots = append(slots, s)
 		}
 	}
 	return slots, errors.Join(errs...)
+}
+
+// readMarks reads the marks of a batch of slots, and then what was reached: what is reached meanwhile shows.
+func (t *file) readMarks(from, n int) error {
+	if n = min(n, t.geo.marked-from); n <= 0 {
+		return nil
+	}
+	if err := t.readAt(bytesOf(t.marks[:n]), t.geo.marksOffset()+int64(from)*marksSize); err != nil {
+		return err
+	}
+	return t.readAt(bytesOf(t.reached[:n]), t.geo.reachedOffset()+int64(from)*wordSize)
+}
+
+// follow makes what the slot's stream has not done the operation in flight: the oldest that has a mark which the stream
+// has not reached.
+func (s *Slot) follow(of *marks, reached uint32) {
+	var oldest *record
+	var number uint32
+	for i := range of {
+		r := &of[i]
+		n := uint32(r[recMarker] >> 32)
+		if uint32(r[recComm]) != s.Generation || r[recMarker] != marker(uint64(n), kindMark, r[1:]) {
+			continue
+		}
+		s.Marked = true
+		if int32(n-reached) > 0 && (oldest == nil || int32(number-n) > 0) {
+			oldest, number = r, n
+		}
+	}
+	if oldest == nil || oldest[recMarkLaunched] == 0 {
+		return
+	}
+	begun := s.Begun - uint64(int64(int32(uint32(s.Begun)-uint32(high32(oldest[recMarkRanks])))))
+	s.Launched = max(s.Launched, oldest[recMarkLaunched]) // the mark may be newer
+	s.Completed = min(s.Completed, oldest[recMarkLaunched]-1)
+	s.Seq, s.OpStart = oldest[recSeq], int64(oldest[recTime])
+	s.Op = unpackSignature(oldest[recKinds], oldest[recMarkRanks], oldest[recBytes])
+	s.Algorithm, s.Phase, s.Wait, s.WaitSince = uint8(oldest[recKinds]>>24), PhaseStream, -1, 0
+	if s.Op.Call.IsCollective() {
+		begun--
+	}
+	s.Done = min(s.Done, begun)
 }
 
 // anyUsed says whether any of these slots has ever had a communicator: a latch's first version is in its second copy.
@@ -104,7 +157,7 @@ func decodeSlot(index int, from *slot, texts texts) (s Slot, whole bool) {
 		Launched: op.launched, Completed: op.launched - kinds>>40, Begun: from.begun, Done: from.done,
 		Seq: op.number, Op: unpackSignature(kinds, op.ranks, op.bytes), Algorithm: uint8(kinds >> 24),
 		OpStart: int64(op.start), LastEnd: int64(from.lastEnd),
-		Phase: Phase(kinds >> 32), Wait: high32(op.ranks), WaitSince: int64(op.waitSince),
+		Phase: Phase(kinds >> 32), Wait: high32(op.ranks), WaitSince: int64(op.waitSince), Captured: from.captured,
 	}
 	if from.launched > s.Launched {
 		s.Launched, s.Completed = from.launched, from.launched-1

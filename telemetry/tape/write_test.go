@@ -459,7 +459,8 @@ func TestNow(t *testing.T) {
 func TestNames(t *testing.T) {
 	for got, want := range map[string]string{
 		ActInit.String(): "init", ActLeak.String(): "leak", Act(200).String(): "unknown(200)",
-		StageMisuse.String(): "misuse", PhaseFinish.String(): "finish", PhaseAgree.String(): "agree",
+		StageMisuse.String(): "misuse", PhaseFinish.String(): "finish", PhaseStream.String(): "stream",
+		PhaseAgree.String(): "agree",
 	} {
 		if got != want {
 			t.Errorf("%q should be %q", got, want)

@@ -20,11 +20,7 @@ import (
 // spans of every rank say why: a call that was refused, with both call sites, or what was done before a call.
 func TestCases(t *testing.T) {
 	out := t.TempDir()
-	library := filepath.Join(out, "libcarillon-nccl.so")
-	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "BIN="+out, library)
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	library := built(t, out)
 	for _, c := range []struct {
 		name, version, program string
 		env                    []string

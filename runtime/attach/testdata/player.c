@@ -1,9 +1,12 @@
 /**
- * Plays a script of telemetry/tape/tapetest onto a tape in $TAPETEST_DIR: the player of the writer in C. It has two
+ * Plays a script of telemetry/tape/tapetest onto a tape in $TAPETEST_DIR: the player of the writer in C. It has some
  * steps more:
  *
- *   path      prints the tape's path
- *   fork N    a child does on communicator N what it can, and exits; then the script goes on
+ *   path         prints the tape's path
+ *   fork N       a child does on communicator N what it can, and exits; then the script goes on
+ *   mark N       a mark follows the operation that was launched last
+ *   reach N M    the stream of communicator N writes M
+ *   captured N   the operation is captured in a graph
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -181,6 +184,15 @@ int main(void) {
       tape_op_wait(comm, rank);
     } else if (strcmp(word, "end") == 0 && sscanf(rest, "%" SCNu64 " %" SCNu16, &number, &code) == 2) {
       tape_op_end(comm, number, code);
+    } else if (strcmp(word, "mark") == 0) {
+      if (!tape_mark_due(comm)) {
+        fail(line);
+      }
+      tape_mark(comm);
+    } else if (strcmp(word, "reach") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {
+      *tape_mark_word(comm) = (uint32_t)number;
+    } else if (strcmp(word, "captured") == 0) {
+      tape_captured(comm);
     } else if (strcmp(word, "close") == 0) {
       tape_comm_close(comm);
     } else if ((strcmp(word, "both") == 0 || strcmp(word, "killed") == 0) &&

@@ -14,7 +14,7 @@ import (
 // Forge lays a tape out by the format's description alone, with whatever times, process and format its test wants:
 // those of another machine, of yesterday, of a program that is gone. It shares no code with the real writer.
 type Forge struct {
-	Format                              uint32 // 3 if 0
+	Format                              uint32 // 4 if 0
 	PID                                 int
 	Rank, JobSize                       int
 	SlowAfter, StallAfter               time.Duration
@@ -174,7 +174,7 @@ func (f *Forge) Bytes() []byte {
 }
 
 func (f *Forge) header(b []byte) {
-	format, rank, state := cmp.Or(f.Format, 3), f.Rank, uint64(1)
+	format, rank, state := cmp.Or(f.Format, 4), f.Rank, uint64(1)
 	if f.JobSize == 0 {
 		rank = -1
 	}
@@ -184,7 +184,7 @@ func (f *Forge) header(b []byte) {
 	once := lay("CARILLON", format, uint32(forgedSlots), uint32(MaxTallies), uint32(forgedLife), uint32(forgedOp),
 		uint32(f.PID), uint64(forgedLength), [16]byte{}, f.KernelBoot, f.CreatedMono, f.CreatedWall, int32(rank),
 		int32(f.JobSize), f.SlowAfter, f.StallAfter, padded(f.BootID, 40), padded(f.Host, 64), padded(f.Job, 64),
-		padded(f.Program, 64), padded(f.Version, 40))
+		padded(f.Program, 64), padded(f.Version, 40), uint64(0))
 	copy(b, lay(once, checkOf(uint64(format), wordsOf(once)...)))
 	copy(b[512:], lay(state))
 	copy(b[640:], lay(uint64(len(f.op))))

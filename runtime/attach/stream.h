@@ -1,0 +1,21 @@
+/*
+ * How far a communicator's operations are on the device: NCCL's functions only launch them. Behind an operation now and
+ * then, its stream is told to write a number onto the tape (tape.h, marks), through the CUDA driver that the process
+ * has loaded. Nothing waits for it, and nobody is asked: the agent reads it there. If CUDA can't do that, or
+ * CARILLON_STREAM_MARKS=off says so, an operation's end is that of its launch.
+ */
+#ifndef CARILLON_STREAM_H
+#define CARILLON_STREAM_H
+
+#include "comm.h"
+
+/* NCCL launches the communicator's last operation on the stream, now or later; it is in flight on the tape. */
+void stream_launches(struct comm *, cudaStream_t);
+
+/* NCCL has launched it. As above, the caller has the turn. */
+void stream_launched(struct comm *);
+
+/* Looks how far its stream is. The caller has the turn, as above. */
+void stream_check(struct comm *);
+
+#endif

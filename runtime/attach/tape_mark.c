@@ -1,0 +1,150 @@
+// Compiled by cc; the go command passes over it.
+//go:build ignore
+
+#include "tape_writer.h"
+
+_Static_assert(TAPE_REC_MARK_RANKS == 4 && TAPE_REC_MARK_LAUNCHED == 6, "words 4 and 6");
+
+/** How many marks may follow at once, and how often there is another one: one costs the host a microsecond or two. */
+enum { MOST_SPARE = 64, EVERY = 1000000 /* ns */ };
+
+void *tape_reached(size_t *size) {
+  *size = 0;
+  if (__atomic_load_n(&tape.progress, __ATOMIC_ACQUIRE) != MADE || tape.off) {
+    return NULL;
+  }
+  const struct tape_offsets at = tape_offsets(&tape.file.geometry);
+  *size = at.marks - at.reached;
+  return tape.reached;
+}
+
+/** has tells whether a communicator has a slot with marks. */
+static bool has(const struct tape_comm *comm) {
+  return tape_on(comm) && comm->index >= 0 && comm->index < (int32_t)tape_marked(&tape.file.geometry) &&
+         !comm->closed;
+}
+
+static uint32_t reached(const struct tape_comm *comm) {
+  return (uint32_t)__atomic_load_n(&tape.reached[comm->index], __ATOMIC_ACQUIRE);
+}
+
+static uint64_t *mark_at(const struct tape_comm *comm, int i) {
+  return tape.marks + ((size_t)comm->index * TAPE_MARKS_PER_SLOT + (size_t)i) * TAPE_RECORD_WORDS;
+}
+
+static uint32_t number_of(const uint64_t *mark) { return (uint32_t)(mark[0] >> 32); }
+
+/** waits tells whether a mark is the communicator's, and its stream has not reached it. */
+static bool waits(const struct tape_comm *comm, const uint64_t *mark, uint32_t reached) {
+  return mark[0] != 0 && mark[TAPE_REC_COMM] == comm->comm && (int32_t)(number_of(mark) - reached) > 0;
+}
+
+/** refill counts the marks that may follow since the last time. */
+static void refill(struct marking *m, int64_t now) {
+  const int64_t more = (now - m->refilled) / EVERY;
+  if (m->refilled == 0 || more >= MOST_SPARE) {
+    m->spare = MOST_SPARE;
+    m->refilled = now;
+  } else if (more > 0) {
+    m->spare = m->spare + more < MOST_SPARE ? m->spare + (uint32_t)more : MOST_SPARE;
+    m->refilled += more * EVERY;
+  }
+}
+
+bool tape_mark_due(struct tape_comm *comm) {
+  if (!has(comm) || comm->op.launched == comm->op.completed) {
+    return false;
+  }
+  const struct pending *p = tape_last(comm);
+  struct marking *m = &comm->marking;
+  refill(m, p->start);
+  if (m->spare == 0) {
+    return false;
+  }
+  m->spare--;
+  m->launched = comm->op.launched;
+  m->begun = comm->slot->counters.begun;
+  m->op = *p;
+  return true;
+}
+
+uint32_t *tape_mark_word(const struct tape_comm *comm) {
+  return has(comm) ? (uint32_t *)&tape.reached[comm->index] : NULL;
+}
+
+uint32_t tape_mark_number(const struct tape_comm *comm) { return tape.marked[comm->index] + 1; }
+
+/** place is where a mark goes: over one that is no communicator's any more, or was reached, or else over the newest. */
+static uint64_t *place(const struct tape_comm *comm) {
+  uint64_t *newest = mark_at(comm, 0);
+  const uint32_t is = reached(comm);
+  for (int i = 0; i < TAPE_MARKS_PER_SLOT; i++) {
+    uint64_t *mark = mark_at(comm, i);
+    if (!waits(comm, mark, is)) {
+      return mark;
+    }
+    newest = (int32_t)(number_of(mark) - number_of(newest)) > 0 ? mark : newest;
+  }
+  return newest;
+}
+
+void tape_mark(struct tape_comm *comm) {
+  struct marking *m = &comm->marking;
+  if (!has(comm) || m->launched == 0) {
+    return;
+  }
+  const struct pending *p = &m->op;
+  const uint32_t number = ++tape.marked[comm->index];
+  store(place(comm), number, TAPE_KIND_MARK, (uint64_t)p->start, p->number, p->kinds,
+        pack32(p->peer, (int32_t)(uint32_t)m->begun), p->bytes, m->launched, comm->comm);
+  m->launched = 0;
+  m->any = true;
+}
+
+/** oldest is the oldest mark that waits; NULL: none. */
+static const uint64_t *oldest(const struct tape_comm *comm) {
+  const uint64_t *found = NULL;
+  const uint32_t is = reached(comm);
+  for (int i = 0; i < TAPE_MARKS_PER_SLOT; i++) {
+    const uint64_t *mark = mark_at(comm, i);
+    if (waits(comm, mark, is) && (found == NULL || (int32_t)(number_of(found) - number_of(mark)) > 0)) {
+      found = mark;
+    }
+  }
+  return found;
+}
+
+void tape_mark_check(struct tape_comm *comm, bool ends) {
+  if (!has(comm) || !comm->marking.any) {
+    return;
+  }
+  struct marking *m = &comm->marking;
+  const uint64_t *mark = oldest(comm);
+  if (m->slow && (mark == NULL || number_of(mark) != m->slow_mark)) {
+    tape_again(comm, &m->slow_op, TAPE_STAGE_END, CARILLON_CODE_OK);
+    m->slow = false;
+  }
+  if (mark != NULL && !m->slow && tape_now() - (int64_t)mark[TAPE_REC_TIME] >= tape.file.slow) {
+    m->slow = true;
+    m->slow_mark = number_of(mark);
+    m->slow_op = (struct pending){
+        .number = mark[TAPE_REC_SEQ],
+        .start = (int64_t)mark[TAPE_REC_TIME],
+        .kinds = mark[TAPE_REC_KINDS],
+        .bytes = mark[TAPE_REC_BYTES],
+        .peer = (int32_t)mark[TAPE_REC_MARK_RANKS],
+    };
+    tape_again(comm, &m->slow_op, TAPE_STAGE_START, CARILLON_CODE_OK);
+  }
+  if (m->slow && ends) {
+    tape_again(comm, &m->slow_op, TAPE_STAGE_END, CARILLON_CODE_ABORTED);
+    m->slow = false;
+  }
+}
+
+void tape_captured(struct tape_comm *comm) {
+  if (tape_on(comm)) {
+    add(&comm->slot->captured, 1);
+    comm->marking.launched = 0;
+  }
+}

@@ -1,0 +1,74 @@
+package tape
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// markOf is a mark of communicator 7 behind the operation that was launched as the n-th.
+func markOf(number uint32, call lifecycle.Call, n, seq, begun uint64) (r record) {
+	sig := Signature{Call: call, DataType: 7, Peer: -1, Bytes: 8}
+	ranks := pack32(sig.Peer, int32(uint32(begun)))
+	store(&r, uint64(number), kindMark, 100*n, seq, packKinds(&sig, 0), ranks, sig.Bytes, n, 7|3<<32)
+	return r
+}
+
+// What a slot says to be in flight is what its stream has not done, as far as marks tell.
+func TestMarks(t *testing.T) {
+	reduce := func(number uint32, n uint64) record { return markOf(number, lifecycle.CallAllReduce, n, n, n) }
+	other := reduce(9, 9)
+	store(&other, 9, kindMark, 1, 1, 0, 0, 0, 9, 8) // of another communicator that has the slot no more
+	torn := reduce(9, 9)
+	torn[recBytes]++
+	type shown struct {
+		InFlight, Seq, Done uint64
+		Start               int64
+		Phase               Phase
+	}
+	all := shown{Seq: 20, Done: 20, Start: 2000}
+	for _, c := range []struct {
+		name    string
+		of      marks
+		reached uint32
+		marked  bool
+		want    shown
+	}{
+		{"none", marks{}, 0, false, all},
+		{"all reached", marks{reduce(1, 18), reduce(2, 20)}, 2, true, all},
+		{"the last one is not", marks{reduce(1, 18), reduce(2, 20)}, 1, true, shown{1, 20, 19, 2000, PhaseStream}},
+		{
+			"the oldest counts",
+			marks{reduce(3, 19), reduce(2, 18), reduce(4, 20)},
+			1, true,
+			shown{3, 18, 17, 1800, PhaseStream},
+		},
+		{
+			"numbers begin anew",
+			marks{reduce(1, 20), reduce(1<<32-1, 18)},
+			1<<32 - 1, true,
+			shown{1, 20, 19, 2000, PhaseStream},
+		},
+		{"not its own", marks{other}, 1, false, all},
+		{"torn", marks{torn}, 1, false, all},
+		{"newer than the slot", marks{reduce(2, 21)}, 1, true, shown{1, 21, 20, 2100, PhaseStream}},
+		{
+			"a message",
+			marks{markOf(2, lifecycle.CallSend, 19, 5, 15)},
+			1, true,
+			shown{2, 5, 15, 1900, PhaseStream},
+		},
+	} {
+		s := Slot{
+			Generation: 7, Launched: 20, Completed: 20, Begun: 20, Done: 20, Seq: 20, OpStart: 2000, Wait: -1,
+			Op: Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 8},
+		}
+		s.follow(&c.of, c.reached)
+		got := shown{s.Launched - s.Completed, s.Seq, s.Done, s.OpStart, s.Phase}
+		if diff := cmp.Diff(c.want, got); diff != "" || s.Marked != c.marked {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}

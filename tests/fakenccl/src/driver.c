@@ -1,0 +1,49 @@
+// libcuda.so.1: what the library that is attached asks of the driver, beside libcudart.so.12. With FAKECUDA_CAPTURES, all
+// streams say that they are captured.
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "cuda_runtime.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
+  return !memory || !bytes || flags > 15 ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+EXPORT int cuMemHostGetDevicePointer_v2(unsigned long long *device, void *memory, unsigned flags) {
+  *device = (uintptr_t)memory;
+  return flags ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+struct value {
+  uint32_t *to, value;
+};
+
+static void write_value(void *data) {
+  struct value *v = data;
+  __atomic_store_n(v->to, v->value, __ATOMIC_RELEASE);
+  free(v);
+}
+
+EXPORT int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long to, uint32_t value, unsigned flags) {
+  if (flags > 1) return cudaErrorInvalidValue;
+  struct value *v = malloc(sizeof *v);
+  if (!v) return cudaErrorMemoryAllocation;
+  *v = (struct value){(uint32_t *)(uintptr_t)to, value};
+  return cudaLaunchHostFunc(stream, write_value, v);
+}
+
+EXPORT int cuStreamIsCapturing(cudaStream_t stream, int *capturing) {
+  (void)stream;
+  *capturing = getenv("FAKECUDA_CAPTURES") != NULL;
+  return cudaSuccess;
+}
+
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
+  static _Thread_local int is;
+  int was = is;
+  is = *mode;
+  *mode = was;
+  return cudaSuccess;
+}

@@ -163,6 +163,11 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		if l.actor.note.Where != "" {
 			v.Evidence = append(v.Evidence, say("%s is outside of Carillon: %s", r, l.actor.note.Where))
 		}
+		if p := w.g.seats[seat{m.key.comm, r.Comm}]; p != nil && p.slot.Captured > 0 {
+			v.Evidence = append(v.Evidence,
+				say("%s captured operations of %s in CUDA graphs, whose replays are not seen", r, commText(m.slot)))
+			v.Confidence = min(v.Confidence, Likely)
+		}
 	}
 	if here, size := len(m.present), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective &&
 		here < size-here {

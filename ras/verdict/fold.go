@@ -41,6 +41,9 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	if c.Of.Number >= 0 && c.Of.Size >= jobSize {
 		s.Job = c.Of.Number
 	}
+	if c.Slot != nil {
+		s.Captured = c.Slot.Captured
+	}
 	if o := c.InFlight(); o != nil {
 		s.InFlight, s.Seq, s.Op, s.Phase = 1, o.Seq, o.Signature, o.Phase
 		if c.Slot != nil {

@@ -100,6 +100,8 @@ type Slot struct {
 	// Begun and Done are the numbers of the last collective that this rank began, and that ended well.
 	Begun uint64 `json:"begun,omitempty"`
 	Done  uint64 `json:"done,omitempty"`
+	// Captured is how many operations were captured in CUDA graphs, of which the replays are not seen.
+	Captured uint64 `json:"captured,omitempty"`
 
 	// Messages are how many messages with other ranks this rank began, Groups how many groups of messages. Lane tells
 	// communicators apart whose calls have no order among each other, because different goroutines make them.

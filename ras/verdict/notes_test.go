@@ -128,6 +128,15 @@ func gaveUp(n *verdict.Note, s *verdict.Slot) {
 	}
 }
 
+func onStream(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseStream }
+
+func failed(code lifecycle.Code, peer int) func(*verdict.Note, *verdict.Slot) {
+	return func(n *verdict.Note, s *verdict.Slot) {
+		gaveUp(n, s)
+		s.Failure.Code, s.Failure.Peer = code, peer
+	}
+}
+
 func waited(rank int, sum time.Duration, ops int, window time.Duration) func(*verdict.Note, *verdict.Slot) {
 	return func(_ *verdict.Note, s *verdict.Slot) {
 		s.Waited, s.Window = append(s.Waited, verdict.Waited{Rank: rank, Time: sum, Ops: ops}), window
@@ -189,6 +198,42 @@ func TestNotes(t *testing.T) {
 				`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 41 on "world"; its last, ` +
 					`all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`,
 			},
+		},
+		{
+			"others have launched more calls since, on their streams",
+			hang().with(func(_ *verdict.Note, s *verdict.Slot) { s.InFlight, s.Begun, s.Wait = 4, 44, -1 }, 0, 1, 3),
+			[]string{
+				`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 41 on "world"; its last, ` +
+					`all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`,
+			},
+		},
+		{
+			"graphs may make calls that are not seen",
+			hang().with(func(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }, 2),
+			[]string{`not_entered (likely) rank 2 (node1, pid 1002) has not entered all_reduce 41 on "world"`},
+		},
+		{
+			"all have launched it, and no stream has done it: slow, and nobody's fault",
+			newJob(4).in(world, 8, allReduce, 30*time.Second, -1, 0, 0, 1, 2, 3).with(onStream, 0, 1, 2, 3), nil,
+		},
+		{
+			"the same for minutes",
+			newJob(4).in(world, 8, allReduce, 3*time.Minute, -1, 0, 0, 1, 2, 3).with(onStream, 0, 1, 2, 3),
+			[]string{
+				`unknown (possible) all_reduce 8 on "world" does not end, and why is not known: all ranks have ` +
+					`launched it, and the device has not done it`,
+			},
+		},
+		{
+			"one was canceled in a call of which the others had all they needed",
+			newJob(2).in(world, 9, allReduce, s6, 0, s6, 1).with(failed(lifecycle.CodePeerAborted, 0), 1).
+				did(world, 8, allReduce, time.Millisecond, 0).with(failed(lifecycle.CodeCanceled, -1), 0), nil,
+		},
+		{
+			"the same, but it was not canceled",
+			newJob(2).in(world, 9, allReduce, s6, 0, s6, 1).with(failed(lifecycle.CodePeerAborted, 0), 1).
+				did(world, 8, allReduce, time.Millisecond, 0),
+			[]string{`not_entered (certain) rank 0 (node0, pid 1000) `},
 		},
 		{
 			"the one that they waited for has come, and one note is older",

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // stuck is the verdict on a meeting to which all have come.
@@ -14,6 +15,11 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		return w.broke(m)
 	}
 	var worst *place
+	onStream := func(p *place) bool { return p.slot.Phase == tape.PhaseStream }
+	if m.age >= lostTime && slices.ContainsFunc(m.present, onStream) {
+		return w.unknown(m, "all ranks have launched it, and the device has not done it: what was launched on a "+
+			"stream before it may go on, or its data does not move"), true
+	}
 	for _, p := range m.present {
 		switch {
 		case p.slot.Wait < 0:

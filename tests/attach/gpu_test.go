@@ -20,11 +20,10 @@ func TestScriptOfGPUs(t *testing.T) {
 	out := t.TempDir()
 	bin := filepath.Dir(libraryIn(t, filepath.Dir(carillon)))
 	job := e2e.Start(t, []string{"BIN=" + bin, "OUT=" + out, "WITHIN=60", "LIMIT=300", "JOBS=5", "ROUNDS=1", "BAR=1e9"},
-		"bash", "../gpu/run.sh", "--fake", fakenccl.Build(t, out, "2.28.9"), "cost", "all-reduces", "rank 1 is killed",
-		"rank 1 joins late", "rank 1 destroys twice", "rank 1 has a busy stream")
+		"bash", "../gpu/run.sh", "--fake", fakenccl.Build(t, out, "2.28.9"))
 	job.Await(`ns a call`) // the cost of a call, which depends on what else the machine does
 	if code := job.ExitCode(); code != 0 {
 		t.Errorf("the exit code is %d", code)
 	}
-	job.Await(`5 of 5 cases pass`)
+	job.Await(`9 of 9 cases pass`)
 }

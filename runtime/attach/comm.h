@@ -115,10 +115,10 @@ static inline bool comm_take(struct comm *comm, uint32_t thread, uint64_t *turn)
   }
 }
 
-/* Gives the turn back, if there is one to give. */
+/* Gives the turn back, if there is one to give. Until then nobody else writes it: not even comm_drop. */
 static inline void comm_give(struct comm *comm, uint64_t turn) {
   if (turn != 0) {
-    atomic_compare_exchange_strong(&comm->turn, &turn, 0);
+    atomic_store_explicit(&comm->turn, 0, memory_order_release);
   }
 }
 

@@ -49,7 +49,8 @@ func TestNCCLIsNotAsked(t *testing.T) {
 	}()
 	first, _ := agent(t, tapes, "NCCL_RAS_ADDR="+trap.Addr().String())
 	said := report(t, `"code": "nccl_not_asked"`, tapes)
-	want := `(?s)"status": "ok".*NCCL 2\.28\.9 is not asked, as that may crash the job: .*#1762.*#1996.*--accept-nccl-bugs=1762,1996 `
+	want := `(?s)"status": "ok".*NCCL 2\.28\.9 is not asked, as that may crash the job: ` +
+		`.*#1762.*#1996.*--accept-nccl-bugs=1762,1996 `
 	if !regexp.MustCompile(want).MatchString(said) {
 		t.Errorf("want %q:\n%s", want, said)
 	}

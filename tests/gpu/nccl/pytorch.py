@@ -122,6 +122,7 @@ def case_batch_isend_irecv():
 
 def case_split_group():
     meet(device_id=device)
+    torch.manual_seed(rank)
     x = torch.randn(1 << 12, device=device)
     dist.all_reduce(x)
     evens = [[r for r in range(size) if r % 2 == odd] for odd in (0, 1)]

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -86,8 +87,8 @@ func (r *commsReport) write(w io.Writer) error {
 		if len(c.Ranks) < c.Size { // the others left no tape
 			ranks = fmt.Sprintf("%d of %d", len(c.Ranks), c.Size)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, c.ID.Short(), ranks, c.Nodes, c.Operations, actsOf(&c),
-			r.statesOf(&c))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", cmp.Or(c.Name, "-"), c.ID.Short(), ranks, c.Nodes,
+			c.Operations, actsOf(&c), r.statesOf(&c))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -97,7 +98,8 @@ func (r *commsReport) write(w io.Writer) error {
 	for _, c := range r.Comms {
 		for _, a := range c.Acts {
 			if a.TraceID != "" {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", a.TraceID, nameOf(&a), c.Name, a.Ranks, words.Round(a.Longest))
+				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", a.TraceID, nameOf(&a), view.NameOf(c.Name, c.ID), a.Ranks,
+					words.Round(a.Longest))
 			}
 		}
 	}
@@ -107,8 +109,8 @@ func (r *commsReport) write(w io.Writer) error {
 	for _, c := range r.Comms {
 		for _, a := range c.Acts {
 			for _, e := range a.Errors {
-				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, nameOf(&a), c.Name, r.names(&c, e.Ranks),
-					e.Text)
+				fmt.Fprintf(w, "\n%s in %s of %s, on %s: %s\n", e.Code, nameOf(&a),
+					view.NameOf(c.Name, c.ID), r.names(&c, e.Ranks), e.Text)
 			}
 		}
 	}
@@ -144,7 +146,7 @@ func (r *commsReport) names(c *postmortem.Comm, ranks []int) string {
 	for _, k := range c.Ranks {
 		job[k.Rank] = r.processes[k.Process].Rank
 	}
-	return view.RankNames(ranks, c.Name, job)
+	return view.RankNames(ranks, view.NameOf(c.Name, c.ID), job)
 }
 
 // statesOf is the state that the ranks are in, or how many are in which; dead ones are named.

@@ -100,5 +100,6 @@
 //
 // In a stream that is captured into a CUDA graph there are no marks, and the graph's launches are not seen; the
 // communicator's slot says how many operations were found to be captured. Marks need the stream, so that there are none
-// of communicators of which the profiler plug-in writes the tape. CARILLON_STREAM_MARKS=off switches them off.
+// of communicators of which the profiler plug-in writes the tape. The driver maps memory files alone, so that a tape
+// on a disk has none. CARILLON_STREAM_MARKS=off switches them off.
 package attach

@@ -147,7 +147,10 @@ func (c *Comm) finish() {
 	}
 }
 
-func (c *Comm) ranks(of []int) string { return RankNames(of, c.Name, c.job) }
+func (c *Comm) ranks(of []int) string { return RankNames(of, NameOf(c.Name, c.ID), c.job) }
+
+// NameOf is what a communicator is called: one without a name by the beginning of its id.
+func NameOf(name string, id lifecycle.CommID) string { return cmp.Or(name, id.Short()) }
 
 // RankNames names ranks of a communicator by their ranks in the job, with the communicator's in brackets where they
 // differ: "ranks 4 and 6 (0 and 1 on tp)"; or "rank 1 of tp" where that of one isn't known, or -1.

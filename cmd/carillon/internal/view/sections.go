@@ -209,7 +209,10 @@ func (r *Report) commSection(lim limits) section {
 	s := section{head: line{}.say(bold, "COMMUNICATORS").say(plain, "  %d, %d of them not idle", len(r.Comms), busy)}
 	for i := range r.Comms[:busy] { // they come first
 		c := &r.Comms[i]
-		head := line{}.say(plain, "  ").say(bold, "%s", c.Name).say(dim, "  %s", c.ID.Short())
+		head := line{}.say(plain, "  ").say(bold, "%s", NameOf(c.Name, c.ID))
+		if c.Name != "" {
+			head = head.say(dim, "  %s", c.ID.Short())
+		}
 		if c.Size == 0 {
 			s.rows = append(s.rows, head.say(plain, "  ").say(yellow, "is being made by %s", words.Ranks(c.Known)))
 			continue

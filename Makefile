@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -X $(MODULE)/runtime/node.release=$(VERSION)
 
 BIN    := $(CURDIR)/bin
-LIBRARY = $(if $(filter Linux,$(shell uname -s)),$(BIN)/libcarillon-nccl.so)
+LIBRARIES = $(if $(filter Linux,$(shell uname -s)),$(BIN)/libcarillon-nccl.so $(BIN)/libcarillon-audit.so)
 RANKS  ?= 4
 NODES  ?= 2
 RACE   ?= -race
@@ -28,15 +28,21 @@ LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_V
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: $(LIBRARY) ## Build the carillon command, the examples and NCCL's companion library into bin/.
+build: $(LIBRARIES) ## Build the carillon command, the examples and NCCL's companion libraries into bin/.
 	@mkdir -p $(BIN)
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./examples/...
 
-# It stays in the process when NCCL unloads it (nodelete), and has nothing but libc to be found (defs).
+CFLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -fvisibility=hidden -O2 -fPIC -shared -Wl,-z,defs
+
+# It stays in the process when NCCL unloads it (nodelete), has nothing but libc to be found (defs), and the table of its
+# symbols is one that the other one reads (both).
 $(BIN)/libcarillon-nccl.so: $(wildcard runtime/attach/*.[ch]) lifecycle/carillon_lifecycle.h
 	@mkdir -p $(BIN)
-	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -fvisibility=hidden -O2 -fPIC -shared -Wl,-z,nodelete -Wl,-z,defs \
-	  -o $@ $(filter %.c,$^)
+	$(CC) $(CFLAGS) -Wl,-z,nodelete -Wl,-soname,$(@F) -Wl,--hash-style=both -o $@ $(filter %.c,$^)
+
+$(BIN)/libcarillon-audit.so: runtime/attach/audit/audit.c
+	@mkdir -p $(BIN)
+	$(CC) $(CFLAGS) -ffreestanding -nostdlib -o $@ $<
 
 demo: build ## Train a classifier on four processes and show what their communicators did.
 	@tapes=$$(mktemp -d) && trap 'rm -rf "$$tapes"' EXIT && \

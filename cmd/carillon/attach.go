@@ -32,12 +32,14 @@ import (
 const (
 	// libraryName is the file that a program on NCCL writes its tape with; it lies beside this program.
 	libraryName = "libcarillon-nccl.so"
+	// auditName is the file that has the loader bind to the first what it would bind to NCCL; it lies beside that one.
+	auditName = "libcarillon-audit.so"
 	// libraryVariable has the path of another one.
 	libraryVariable = "CARILLON_NCCL_LIBRARY"
 )
 
 func newAttach() *cobra.Command {
-	var name, tapeDir string
+	var name, tapeDir, how string
 	var accept []int
 	cmd := &cobra.Command{
 		Use:   "attach [flags] -- program [args]",
@@ -46,9 +48,20 @@ func newAttach() *cobra.Command {
 does: spans, metrics, verdicts and a health page. Nothing in the program is changed: ` + libraryName + `
 is preloaded into its processes, and is NCCL's profiler plug-in. Until the first call of NCCL it does nothing.
 
-The library lies beside carillon, or ` + libraryVariable + ` has its path. The program gets LD_PRELOAD,
-NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB; what it had in the first two goes on to work, the plug-in
-beside Carillon's (CARILLON_PROFILER_NEXT).
+--how says how the program's calls of NCCL get to the library. With preload they do if the program is linked with NCCL,
+or loads what is, as PyTorch. With audit (rtld-audit(7)) they also do if it looks NCCL's functions up by dlsym, as JAX,
+vLLM and Python's ctypes do, or loads what is linked with NCCL with RTLD_DEEPBIND. Calls cost no more by it, but the
+start of every process does; and the loader must be that of glibc 2.35 or later, or audit is as preload. auto is preload
+if the program itself is linked with NCCL, and otherwise audit: what a script or a launcher will load can't be known.
+
+Neither sees calls of a statically linked NCCL, or those that code built with -fno-plt and loaded with RTLD_DEEPBIND
+makes: there the profiler plug-in sees operations (NCCL 2.23 and later), and there are no guards. Nothing at all is seen
+of setuid programs, and of what is started without its environment (env -i). A program that asks for a function by a
+weak symbol finds it, even if its NCCL has none; calling it answers ncclInvalidUsage.
+
+The libraries lie beside carillon, or ` + libraryVariable + ` has the path of the first, and ` + auditName + `
+lies beside that. The program gets LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB; what
+it had in the first three goes on to work, the plug-in beside Carillon's (CARILLON_PROFILER_NEXT).
 
 The program has this one's terminal, input and output. Signals go on to it. The exit code is the program's, or 128 and
 the number of the signal that ended it; 2 is for a wrong call, 126 and 127 for a program that can't be run or found.
@@ -64,10 +77,13 @@ The variables that carillon agent reads count here, too.`,
 				const missing = "the program is not given, and must be a program and its arguments, after --"
 				return usageError(cmd, errors.New(missing))
 			}
+			if !slices.Contains(ways, how) {
+				return usageError(cmd, fmt.Errorf("--how is %q, and must be %s", how, strings.Join(ways, ", ")))
+			}
 			if name == "" {
 				name = jobName(args[0])
 			}
-			return attach(cmd, name, tapeDir, accept, args)
+			return attach(cmd, name, tapeDir, how, accept, args)
 		},
 	}
 	f := cmd.Flags()
@@ -75,9 +91,31 @@ The variables that carillon agent reads count here, too.`,
 	f.SortFlags = false
 	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
 	f.StringVar(&tapeDir, "tape-dir", "", "where the processes put their tapes (default: CARILLON_TAPE_DIR, or memory)")
+	f.StringVar(&how, "how", wayAuto, "how the program's calls of NCCL get to the library: auto, preload or audit")
 	acceptFlag(cmd, &accept)
 	_ = cmd.MarkFlagDirname("tape-dir")
+	_ = cmd.RegisterFlagCompletionFunc("how", cobra.FixedCompletions(ways, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// What --how may be.
+const (
+	wayAuto    = "auto"
+	wayPreload = "preload"
+	wayAudit   = "audit"
+)
+
+var ways = []string{wayAuto, wayPreload, wayAudit}
+
+// linked tells whether a program is itself linked with NCCL: nothing that it loads later has to be reached.
+func linked(path string) bool {
+	f, err := elf.Open(path)
+	if err != nil { // a script
+		return false
+	}
+	defer f.Close()
+	needed, _ := f.ImportedLibraries() // none: it is linked with nothing
+	return slices.ContainsFunc(needed, func(name string) bool { return strings.HasPrefix(name, "libnccl.so") })
 }
 
 var notInJobs = regexp.MustCompile(`[^A-Za-z0-9_]+`)
@@ -90,10 +128,14 @@ func jobName(program string) string {
 }
 
 // attach runs a program, and an agent for its processes.
-func attach(cmd *cobra.Command, name, tapeDir string, accept []int, program []string) error {
+func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program []string) error {
 	library, err := findLibrary()
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
+	}
+	audit := filepath.Join(filepath.Dir(library), auditName)
+	if err := checkLibrary(audit, "la_symbind64"); err != nil {
+		return fmt.Errorf("attach: %s can't be used: %w", audit, err)
 	}
 	path, err := exec.LookPath(program[0])
 	if err != nil {
@@ -124,8 +166,12 @@ func attach(cmd *cobra.Command, name, tapeDir string, accept []int, program []st
 	if url := a.URL(); url != "" {
 		fmt.Fprintf(note, "carillon: attach: job %s; %s has a page for each process\n", term.Shown(name), url)
 	}
+	if how == wayPreload || how == wayAuto && linked(path) {
+		audit = ""
+	}
+	before := tapesIn(dir, name)
 	child := exec.Cmd{
-		Path: path, Args: program, Env: environment(os.Environ(), library, dir, name),
+		Path: path, Args: program, Env: environment(os.Environ(), library, audit, dir, name),
 		Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: note,
 	}
 	code, told, err := supervise(&child, signals)
@@ -135,6 +181,8 @@ func attach(cmd *cobra.Command, name, tapeDir string, accept []int, program []st
 	if err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 		code = codeCannotRun
+	} else if tapesIn(dir, name) == before {
+		fmt.Fprintln(note, "carillon: attach: no communicator was seen; carillon attach --help says what can't be")
 	}
 	if err := a.Stop(context.WithoutCancel(cmd.Context())); err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
@@ -186,8 +234,15 @@ func typed(sig os.Signal) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// environment adds to env what brings the library into the program's processes, and tells it where their tapes go.
-func environment(env []string, library, dir, name string) []string {
+// tapesIn is how many tapes a job has.
+func tapesIn(dir, name string) int {
+	paths, _ := filepath.Glob(filepath.Join(dir, name, "*.tape"))
+	return len(paths)
+}
+
+// environment adds to env what brings the library into the program's processes, by audit, too, if that is not empty,
+// and tells it where their tapes go.
+func environment(env []string, library, audit, dir, name string) []string {
 	had := map[string]string{}
 	for _, v := range env {
 		key, value, _ := strings.Cut(v, "=")
@@ -196,8 +251,13 @@ func environment(env []string, library, dir, name string) []string {
 	set := map[string]string{
 		"LD_PRELOAD": library, "NCCL_PROFILER_PLUGIN": library, tape.DirVariable: dir, "CARILLON_JOB": name,
 	}
-	if others := had["LD_PRELOAD"]; others != "" {
-		set["LD_PRELOAD"] += ":" + others
+	if audit != "" {
+		set["LD_AUDIT"] = audit
+	}
+	for _, key := range []string{"LD_PRELOAD", "LD_AUDIT"} {
+		if set[key] != "" && had[key] != "" {
+			set[key] += ":" + had[key]
+		}
 	}
 	if plugin := had["NCCL_PROFILER_PLUGIN"]; plugin != "" && plugin != library && had["CARILLON_PROFILER_NEXT"] == "" {
 		set["CARILLON_PROFILER_NEXT"] = plugin
@@ -232,7 +292,7 @@ func findLibrary() (string, error) {
 	}
 	path, err := filepath.Abs(path)
 	if err == nil {
-		err = checkLibrary(path)
+		err = checkLibrary(path, ours...)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s can't be used: %w (%s has the path of another one)", path, err, libraryVariable)
@@ -246,8 +306,9 @@ var ours = []string{"ncclCommDestroy", "ncclProfiler_v1"}
 // machines are ELF's names of the processors that there is a library for.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// checkLibrary says what is wrong with a library: it would be ignored in every process, with a line from each.
-func checkLibrary(path string) error {
+// checkLibrary says what is wrong with a library that has some functions if it is ours: it would be ignored in every
+// process, with a line from each.
+func checkLibrary(path string, functions ...string) error {
 	if strings.ContainsAny(path, ": \t\n") {
 		return errors.New("its path has a colon or a blank, which LD_PRELOAD takes for the end of a path")
 	}
@@ -264,7 +325,7 @@ func checkLibrary(path string) error {
 		return fmt.Errorf("it is for another processor, %v", f.Machine)
 	}
 	symbols, _ := f.DynamicSymbols() // none: it is not ours
-	for _, want := range ours {
+	for _, want := range functions {
 		has := func(s elf.Symbol) bool { return s.Name == want && s.Section != elf.SHN_UNDEF }
 		if !slices.ContainsFunc(symbols, has) {
 			return fmt.Errorf("it is a library, but not Carillon's: it has no %s", want)

@@ -22,6 +22,7 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 		}
 		return path
 	}
+	build(auditName, "void la_symbind64(void) {}\n")
 	good := build("good.so", "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n")
 	shared := filepath.Join(dir, "shared")
 	if err := os.Mkdir(shared, 0o700); err != nil {
@@ -43,6 +44,7 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 		{good, dir, []string{"no-such-program"}, codeNotFound, "no-such-program"},
 		{good, dir, []string{"/etc"}, codeCannotRun, "/etc"},
 		{good, dir, nil, usageCode, "the program is not given"},
+		{good, dir, []string{"--how", "else", "true"}, usageCode, `--how is "else", and must be auto, preload, audit`},
 		{good, dir, []string{"--rank", "true"}, usageCode, "there is no flag --rank"},
 		{good, dir, []string{"--job", "a/b", "true"}, usageCode, `a job can't be called "a/b"`},
 		{good, shared, []string{"true"}, usageCode, "is writable by others"},
@@ -76,27 +78,34 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 
 // TestAttachEnvironment: what the program had goes on to work.
 func TestAttachEnvironment(t *testing.T) {
-	for _, c := range []struct{ had, want []string }{
+	for _, c := range []struct {
+		had   []string
+		audit string
+		want  []string
+	}{
 		{
 			[]string{"A=1", "CARILLON_JOB=old"},
+			"",
 			[]string{"A=1", "CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so", "NCCL_PROFILER_PLUGIN=/l.so"},
 		},
 		{
-			[]string{"LD_PRELOAD=x.so", "NCCL_PROFILER_PLUGIN=y.so"},
+			[]string{"LD_PRELOAD=x.so", "NCCL_PROFILER_PLUGIN=y.so", "LD_AUDIT=a.so"},
+			"/l-audit.so",
 			[]string{
-				"CARILLON_JOB=j", "CARILLON_PROFILER_NEXT=y.so", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so:x.so",
-				"NCCL_PROFILER_PLUGIN=/l.so",
+				"CARILLON_JOB=j", "CARILLON_PROFILER_NEXT=y.so", "CARILLON_TAPE_DIR=/t", "LD_AUDIT=/l-audit.so:a.so",
+				"LD_PRELOAD=/l.so:x.so", "NCCL_PROFILER_PLUGIN=/l.so",
 			},
 		},
 		{
 			[]string{"CARILLON_PROFILER_NEXT=z.so", "NCCL_PROFILER_PLUGIN=y.so"},
+			"",
 			[]string{
 				"CARILLON_PROFILER_NEXT=z.so", "CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so",
 				"NCCL_PROFILER_PLUGIN=/l.so",
 			},
 		},
 	} {
-		if got := environment(c.had, "/l.so", "/t", "j"); !slices.Equal(got, c.want) {
+		if got := environment(c.had, "/l.so", c.audit, "/t", "j"); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.had, got, c.want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 
@@ -19,8 +20,8 @@ import (
 
 // bench is what the tests of the whole library run: it, a stub of NCCL, and programs that call that.
 type bench struct {
-	dir     string
-	library string
+	dir            string
+	library, audit string
 }
 
 // build compiles them all.
@@ -28,7 +29,8 @@ func build(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{dir: t.TempDir()}
 	b.library = filepath.Join(b.dir, "libcarillon-nccl.so")
-	run(t, "make", "-C", "../..", "CC=cc -DDRAIN_MS=20", "BIN="+b.dir, b.library)
+	b.audit = filepath.Join(b.dir, "libcarillon-audit.so")
+	run(t, "make", "-C", "../..", "CC=cc -DDRAIN_MS=20", "BIN="+b.dir, b.library, b.audit)
 	b.compile(t, "libnccl.so.2", "-shared", "-Wl,-soname,libnccl.so.2", "testdata/stub.c")
 	stub := []string{"-L" + b.dir, "-l:libnccl.so.2", "-Wl,-rpath," + b.dir, "-pthread"}
 	b.compile(t, "linked", append([]string{"testdata/driver.c"}, stub...)...)
@@ -194,7 +196,8 @@ func TestInterposed(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is what an all-reduce costs that NCCL does nothing for: alone, with the guards, and with the tape.
+// BenchmarkCall is what an all-reduce costs that NCCL does nothing for: alone, with the guards, with the tape, and if
+// the loader is audited, too.
 func BenchmarkCall(b *testing.B) {
 	built := build(b)
 	for _, c := range []struct {
@@ -204,6 +207,7 @@ func BenchmarkCall(b *testing.B) {
 		{"nccl", []string{"LD_PRELOAD="}},
 		{"guards", []string{"CARILLON_TAPE_DIR=/proc/nowhere"}},
 		{"tape", nil},
+		{"audit", []string{"LD_AUDIT=" + built.audit}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			out, _ := built.drive(b, false, fmt.Sprintf("init w\ncalls %d\ndestroy w\n", b.N), c.env...)
@@ -213,6 +217,34 @@ func BenchmarkCall(b *testing.B) {
 				b.Fatalf("%v: %s", err, out)
 			}
 			b.ReportMetric(ns, "ns/op")
+		})
+	}
+}
+
+// BenchmarkBegin is what processor time it costs a process to begin and end: alone, with the library preloaded, and if
+// the loader is audited, too. It is the least of all rounds.
+func BenchmarkBegin(b *testing.B) {
+	built := build(b)
+	preload := "LD_PRELOAD=" + built.library
+	for _, c := range []struct {
+		name string
+		env  []string
+	}{
+		{"nccl", nil},
+		{"preload", []string{preload}},
+		{"audit", []string{preload, "LD_AUDIT=" + built.audit}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			least := time.Hour
+			for b.Loop() {
+				cmd := exec.CommandContext(b.Context(), filepath.Join(built.dir, "linked"))
+				cmd.Env = append(os.Environ(), c.env...)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					b.Fatalf("%v\n%s", err, out)
+				}
+				least = min(least, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+			}
+			b.ReportMetric(float64(least.Microseconds()), "least-us")
 		})
 	}
 }

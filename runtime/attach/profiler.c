@@ -320,6 +320,17 @@ void profiler_dial(void *context, uint32_t more) {
   pthread_mutex_unlock(&lock);
 }
 
+/* Says once, in one process of a job if NCCL tells the rank, that interposition does not see the communicators. */
+static void say_unseen(int32_t rank) {
+  static bool said;
+  if (rank <= 0 && !said) {
+    said = true;
+    fprintf(stderr,
+            "carillon: NCCL is called past libcarillon-nccl.so: there are spans of its operations, but no guards; it "
+            "may be linked statically (carillon attach --help has other reasons)\n");
+  }
+}
+
 static int init(int version, void **context, int *mask, const struct profiler_made *made) {
   *context = NULL;
   pthread_mutex_lock(&lock);
@@ -341,6 +352,7 @@ static int init(int version, void **context, int *mask, const struct profiler_ma
   c->taped = !ops_claim(made->rank, made->size, made->hash, made->nodes);
   atomic_store_explicit(&c->group, 0, memory_order_relaxed);
   if (c->taped) {
+    say_unseen(made->rank);
     profiler_tape_open(&c->tape, version, made);
   }
   profiler_next_init(&c->beside, version, made);

@@ -13,19 +13,21 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// library builds a library that attach takes for its own, and that does nothing, and returns its variable.
+// library builds libraries that attach takes for its own, and that do nothing, and returns the first one's variable.
 func library(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	source, path := filepath.Join(dir, "empty.c"), filepath.Join(dir, "libempty.so")
-	const text = "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n"
-	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{
+		"libempty.so":          "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n",
+		"libcarillon-audit.so": "unsigned la_version(unsigned v) { return v; }\nvoid la_symbind64(void) {}\n",
+	} {
+		cc := exec.Command("gcc", "-shared", "-fPIC", "-o", filepath.Join(dir, name), "-x", "c", "-")
+		cc.Stdin = strings.NewReader(text)
+		if out, err := cc.CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v\n%s", err, out)
+		}
 	}
-	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", path, source).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
-	return "CARILLON_NCCL_LIBRARY=" + path
+	return "CARILLON_NCCL_LIBRARY=" + filepath.Join(dir, "libempty.so")
 }
 
 // TestAttachFollowsTheProgram: the program's ranks are followed while it runs, what they did is exported when it has
@@ -70,6 +72,7 @@ func TestAttachIsInvisible(t *testing.T) {
 	}{
 		{"echo $1 $CARILLON_JOB; exit 7", 7, `^-x j$`},
 		{"echo $LD_PRELOAD", 0, `^/\S+/libempty\.so:libm\.so\.6$`},
+		{"echo $LD_AUDIT", 0, `^/\S+/libcarillon-audit\.so$`},
 		{"echo $NCCL_PROFILER_PLUGIN $CARILLON_PROFILER_NEXT", 0, `^/\S+/libempty\.so mine\.so$`},
 		{"kill -SEGV $$", 128 + 11, ``},
 	} {

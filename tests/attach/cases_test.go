@@ -19,8 +19,7 @@ import (
 // TestCases runs programs that end the processes of a version of NCCL. With the library before NCCL they go on, and the
 // spans of every rank say why: a call that was refused, with both call sites, or what was done before a call.
 func TestCases(t *testing.T) {
-	out := t.TempDir()
-	library := built(t, out)
+	library := buildLibrary(t)
 	for _, c := range []struct {
 		name, version, program string
 		env                    []string
@@ -39,8 +38,8 @@ func TestCases(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			const ranks = 4
 			start := func(env ...string) (string, error) {
-				cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, out, c.program), "processes", "4")
-				cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, out, c.version)), c.env...)
+				cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, built, c.program), "processes", "4")
+				cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, built, c.version)), c.env...)
 				cmd.Env = append(cmd.Env, env...)
 				printed, err := cmd.CombinedOutput()
 				return string(printed), err

@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -13,14 +12,9 @@ import (
 // PyTorch: Carillon says of a job that is well, and of each fault, what is so, while the job hangs and when it was
 // killed.
 func TestScriptOfGPUs(t *testing.T) {
-	carillon, err := exec.LookPath("carillon")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := t.TempDir()
-	bin := filepath.Dir(libraryIn(t, filepath.Dir(carillon)))
-	job := e2e.Start(t, []string{"BIN=" + bin, "OUT=" + out, "WITHIN=60", "LIMIT=300", "JOBS=5", "ROUNDS=1", "BAR=1e9"},
-		"bash", "../gpu/run.sh", "--fake", fakenccl.Build(t, out, "2.28.9"))
+	bin, fake := filepath.Dir(buildLibrary(t)), fakenccl.Build(t, built, "2.28.9")
+	env := []string{"BIN=" + bin, "OUT=" + t.TempDir(), "WITHIN=60", "LIMIT=300", "JOBS=5", "ROUNDS=1", "BAR=1e9"}
+	job := e2e.Start(t, env, "bash", "../gpu/run.sh", "--fake", fake)
 	job.Await(`ns a call`) // the cost of a call, which depends on what else the machine does
 	if code := job.ExitCode(); code != 0 {
 		t.Errorf("the exit code is %d", code)

@@ -15,10 +15,10 @@ import (
 
 // traffic runs a program of four ranks on two nodes on a version of NCCL, and returns what its ranks 0 and 1 printed of
 // what a plug-in was told, and all that it printed. It ends well.
-func traffic(t *testing.T, out, version string, env ...string) (counted []string, printed string) {
+func traffic(t *testing.T, version string, env ...string) (counted []string, printed string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, out, "traffic"), "processes", "4")
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, out, version), "NODES=node")
+	cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, built, "traffic"), "processes", "4")
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, built, version), "NODES=node")
 	cmd.Env = append(cmd.Env, env...)
 	both, err := cmd.CombinedOutput()
 	if err != nil {
@@ -39,9 +39,8 @@ func traffic(t *testing.T, out, version string, env ...string) (counted []string
 // it is told otherwise: the operations of another process, with which one of its time follows a pointer of that process
 // in NCCL 2.23 (NVIDIA/nccl#1586); states after a stop (#1992); and if it changes its mask, that comes a group later.
 func TestProfilerPlugin(t *testing.T) {
-	out := t.TempDir()
-	library := libraryIn(t, out)
-	beside := fakenccl.Program(t, out, "plugin.so")
+	library := buildLibrary(t)
+	beside := fakenccl.Program(t, built, "plugin.so")
 	for _, c := range []struct{ version, mask, other string }{
 		{"2.23.4", "PLUGIN_MASK=0x1f", "v1 rank 0: proxyStep of proxyOp: "},
 		{"2.24.3", "PLUGIN_MASK=0xffff", ""},
@@ -61,8 +60,8 @@ func TestProfilerPlugin(t *testing.T) {
 			if c.version == "2.23.4" {
 				alone = append(alone, "NCCL_PXN_DISABLE=1") // or it dies
 			}
-			want, _ := traffic(t, out, c.version, alone...)
-			got, printed := traffic(t, out, c.version, append(env, "NCCL_PROFILER_PLUGIN="+library,
+			want, _ := traffic(t, c.version, alone...)
+			got, printed := traffic(t, c.version, append(env, "NCCL_PROFILER_PLUGIN="+library,
 				"CARILLON_PROFILER_NEXT="+beside)...)
 			if c.other == "" && !slices.Equal(got, want) || !strings.Contains(strings.Join(got, ""), c.other) {
 				t.Errorf("beside ours, the plug-in was told\n%swant\n%s", strings.Join(got, ""), strings.Join(want, ""))
@@ -82,22 +81,27 @@ func TestProfilerPlugin(t *testing.T) {
 // TestProfilerPluginAndInterposition preloads the library that is the plug-in, too: what both see is on the tape once,
 // and the plug-in's part of it is the number of nodes, which NCCL tells plug-ins alone, from 2.27 on.
 func TestProfilerPluginAndInterposition(t *testing.T) {
-	out := t.TempDir()
-	library := libraryIn(t, out)
+	library := buildLibrary(t)
 	for version, nodes := range map[string]int{"2.26.2": 0, "2.27.3": 2, "2.28.9": 2, "2.31.2": 2} {
 		t.Run(version, func(t *testing.T) {
 			env := []string{"CARILLON_TAPE_DIR=" + t.TempDir(), "CARILLON_JOB=traffic"}
-			traffic(t, out, version, append(env, "LD_PRELOAD="+library, "NCCL_PROFILER_PLUGIN="+library)...)
+			traffic(t, version, append(env, "LD_PRELOAD="+library, "NCCL_PROFILER_PLUGIN="+library)...)
 			operations(t, env, tape.CommInfo{Engine: "nccl " + version, Nodes: nodes})
 		})
 	}
 }
 
-// libraryIn builds the library in a folder.
-func libraryIn(t *testing.T, dir string) string {
+// buildLibrary builds the library, and the one for the loader, beside carillon, which finds them there. It returns the
+// library's path.
+func buildLibrary(t *testing.T) string {
 	t.Helper()
-	library := filepath.Join(dir, "libcarillon-nccl.so")
-	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "BIN="+dir, library)
+	carillon, err := exec.LookPath("carillon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Dir(carillon)
+	library, audit := filepath.Join(bin, "libcarillon-nccl.so"), filepath.Join(bin, "libcarillon-audit.so")
+	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "BIN="+bin, library, audit)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -26,8 +26,17 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(e2e.Main(m))
+	var err error
+	if built, err = os.MkdirTemp("", "carillon-attach-"); err != nil {
+		panic(err)
+	}
+	code := e2e.Main(m)
+	os.RemoveAll(built)
+	os.Exit(code)
 }
+
+// built is a folder for what several tests build.
+var built string
 
 // rank makes two collectives. Rank 2 makes the second when it gets SIGUSR1; all end at SIGUSR2.
 func rank() (err error) {

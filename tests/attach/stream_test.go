@@ -3,7 +3,6 @@ package attach
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -13,21 +12,11 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// built builds the library, and returns its path.
-func built(t *testing.T, dir string) string {
-	t.Helper()
-	library := filepath.Join(dir, "libcarillon-nccl.so")
-	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "BIN="+dir, library)
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	return library
-}
-
 // TestLaunchedAndNotDone: ranks have launched an all-reduce and are out of NCCL, which one rank has not called. Their
 // streams say on the tapes that they have not done it, so that one is named, also after all were killed.
 func TestLaunchedAndNotDone(t *testing.T) {
-	out, tapes := t.TempDir(), t.TempDir()
+	buildLibrary(t)
+	tapes := t.TempDir()
 	input := filepath.Join(t.TempDir(), "input")
 	if err := syscall.Mkfifo(input, 0o600); err != nil {
 		t.Fatal(err)
@@ -38,10 +27,10 @@ func TestLaunchedAndNotDone(t *testing.T) {
 	}
 	defer open.Close() // then the program ends
 	job := e2e.Start(t, []string{
-		"SKIP=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, out, "2.28.9"), "CARILLON_NCCL_LIBRARY=" + built(t, out),
-		"CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=",
+		"SKIP=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
+		"CARILLON_HEALTH_ADDR=",
 	}, "carillon", "attach", "--job", "held", "--", "sh", "-c", `exec "$0" processes 4 <`+input,
-		fakenccl.Program(t, out, "held"))
+		fakenccl.Program(t, built, "held"))
 	var pids []int
 	for rank := range 4 {
 		pids = append(pids, job.AwaitPID(fmt.Sprintf(`^rank %d of process (\d+) is held$`, rank)))

@@ -66,9 +66,9 @@ func TestNCCLIsNotAsked(t *testing.T) {
 // the variable with that of rank 0.
 func without(t *testing.T, version, tapes string) (ras string, pids [4]int) {
 	t.Helper()
-	out := t.TempDir()
-	program, libraries, library := fakenccl.Program(t, out, "held"), fakenccl.Build(t, out, version), libraryIn(t, out)
-	input := filepath.Join(out, "input")
+	library := buildLibrary(t)
+	program, libraries := fakenccl.Program(t, built, "held"), fakenccl.Build(t, built, version)
+	input := filepath.Join(t.TempDir(), "input")
 	if err := syscall.Mkfifo(input, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,61 @@
+package attach
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
+)
+
+// TestTrainingExample runs the example in Python, which calls NCCL by ctypes where PyTorch is missing: by itself, and
+// attached. Its results have the same bits, and what it did can be asked for. A rank that sleeps is named.
+func TestTrainingExample(t *testing.T) {
+	buildLibrary(t)
+	tapes := t.TempDir()
+	env := []string{
+		"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"),
+		"CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=", "CUDA_VISIBLE_DEVICES=",
+		"CARILLON_STALL_THRESHOLD=500ms",
+	}
+	// ask runs a command to its end, and returns what it printed.
+	ask := func(name string, args ...string) string {
+		t.Helper()
+		job := e2e.Start(t, env, name, args...)
+		if code := job.ExitCode(); code != 0 {
+			t.Errorf("%s %q: exit code %d, printed\n%s", name, args, code, job.Output())
+		}
+		return job.Output()
+	}
+	results := func(printed string) []string {
+		lines := regexp.MustCompile(`(?m)^rank \d of 2: .*$`).FindAllString(printed, -1)
+		slices.Sort(lines)
+		return lines
+	}
+	const program = "../../examples/pytorch/train.py"
+	want := results(ask("python3", program))
+	got := results(ask("carillon", "attach", "--job", "train", "--", "python3", program))
+	if len(want) != 2 || !slices.Equal(got, want) {
+		t.Errorf("attached it came to\n%s\nand by itself to\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, c := range []struct{ command, says string }{
+		{"comms", `(?m)^ .* 2 +1 +40 +init, destroy +destroyed$`},
+		{"postmortem", `all_reduce +up to 64 B +40 `},
+		{"postmortem", `destroy ended after`},
+	} {
+		if printed := ask("carillon", c.command, "train"); !regexp.MustCompile(c.says).MatchString(printed) {
+			t.Errorf("%s doesn't say %s:\n%s", c.command, c.says, printed)
+		}
+	}
+	held := e2e.Start(t, env, "carillon", "attach", "--job", "held", "--", "python3", program, "--hold-up", "1")
+	held.Await(`^rank 1 sleeps`)
+	report(t, `"reason": "not_entered"[^§]*rank 1 [^§]*has not entered all_reduce 21 on `, filepath.Join(tapes, "held"))
+	held.Signal(syscall.SIGTERM)
+	if code := held.ExitCode(); code != 1 {
+		t.Errorf("the exit code is %d, and that of the example is 1", code)
+	}
+}

@@ -64,10 +64,36 @@
 // first communicator is made. Untouched are: communicators that were not seen being made; what NCCL calls of its own
 // functions; all calls of a forked child, and all of an NCCL before 2.18.
 //
-// Two things can't be hidden. A program that looks a function up in the handle of NCCL's library itself (dlsym,
-// Python's ctypes) passes by. And a program that asks whether a function is there (a weak symbol) finds this
-// library's, whatever NCCL behind it has; calling one that is missing there answers ncclInvalidUsage, and a line on
-// stderr says so.
+// One thing can't be hidden: a program that asks whether a function is there (a weak symbol) finds this library's,
+// whatever NCCL behind it has; calling one that is missing there answers ncclInvalidUsage, and a line on stderr says
+// so.
+//
+// # Ways in
+//
+// The loader finds preloaded functions first wherever it searches the program's own scope: for what is linked with
+// NCCL, and for what is loaded that is. They don't come first where a program looks a function up in the handle of
+// NCCL's library itself (dlsym: JAX, vLLM, Python's ctypes), or where NCCL is in a scope that is searched before
+// (RTLD_DEEPBIND). For these there is libcarillon-audit.so (audit/audit.c), which LD_AUDIT has the loader ask of each
+// binding:
+//
+//	program ── a call through the PLT, or dlsym ──▶ loader ── la_symbind64 ──▶ libcarillon-audit.so
+//	                                                  │    ncclX of libnccl.so.2? ncclX of libcarillon-nccl.so instead
+//	                                                  ▼
+//	                                     libcarillon-nccl.so ── dlsym, left as it is ──▶ NCCL
+//
+// It redirects to the preloaded library, which is therefore needed, too; what is bound to that already stays so. Of
+// several NCCLs in a process, the first of the name libnccl.so.2 is redirected, which is the one that resolve.c finds;
+// others are untouched. It needs no library at all: the loader would give it a C library of its own.
+//
+// A call costs nothing more: the loader asks once, when it binds (BenchmarkCall). That costs a process about 0.1 ms at
+// its start (BenchmarkBegin), and more the more it loads. With an older interface than the second version, that of
+// glibc 2.35, the loader would go through every call of the process, so the library asks not to be used.
+//
+// The loader asks of PLT entries and dlsym alone. A pointer to a function (R_X86_64_GLOB_DAT, also the calls of code
+// that is built with -fno-plt) goes past, if RTLD_DEEPBIND keeps it from finding the preloaded function. A statically
+// linked NCCL has no bindings at all. In both cases the profiler plug-in finds communicators that nobody saw being
+// made, writes their operations, and says so on stderr. Setuid programs, and those that start with an empty
+// environment, are as without Carillon.
 //
 // # Guards
 //

@@ -43,7 +43,7 @@ func TestTrainingExample(t *testing.T) {
 		t.Errorf("attached it came to\n%s\nand by itself to\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, c := range []struct{ command, says string }{
-		{"comms", `(?m)^ .* 2 +1 +40 +init, destroy +destroyed$`},
+		{"comms", `(?m) 2 +1 +40 +init, destroy +destroyed$`},
 		{"postmortem", `all_reduce +up to 64 B +40 `},
 		{"postmortem", `destroy ended after`},
 	} {

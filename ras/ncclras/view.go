@@ -114,7 +114,8 @@ func (v *View) Open() bool {
 
 // Notes are those of the processes that have none of their own: own are the notes of the job's processes that have a
 // tape, and host is the name that they use for a host, empty if they don't know it. There are none if NCCL doesn't
-// know any of own's processes: it may be another job that answers at that port.
+// know any of own's processes: it may be another job that answers at that port. A process that has a rank of own's is
+// one of own's, under another name of its host, and left out.
 //
 // What becomes what:
 //
@@ -131,7 +132,7 @@ func (v *View) Open() bool {
 // wait for. Of one that has not, or whose counts can't be relied on, nothing more is said than that it is there: it may
 // itself wait, for a message or a rank of which NCCL doesn't tell.
 func (v *View) Notes(own []verdict.Note, host func(netip.Addr) string, now time.Time) []verdict.Note {
-	m := match{view: v, own: map[Process]*verdict.Note{}}
+	m := match{view: v, own: map[Process]*verdict.Note{}, taken: map[seat]bool{}}
 	names := map[netip.Addr]string{}
 	type place struct {
 		host string
@@ -141,6 +142,9 @@ func (v *View) Notes(own []verdict.Note, host func(netip.Addr) string, now time.
 	for i := range own {
 		at[place{own[i].Host, own[i].PID}] = &own[i]
 		m.size = max(m.size, own[i].JobSize)
+		for _, s := range own[i].Slots {
+			m.taken[seat{s.Comm, s.Rank}] = true
+		}
 	}
 	for p := range v.procs {
 		name, known := names[p.Host]
@@ -174,8 +178,9 @@ func (v *View) Notes(own []verdict.Note, host func(netip.Addr) string, now time.
 		case silent >= doubtTime && (q.again || v.at.Before(q.since)):
 			n.Fate, n.FateAge, n.Cause = verdict.Unreachable, silent, "it doesn't answer NCCL"
 		}
-		m.fill(&n, p, known, now)
-		notes = append(notes, n)
+		if m.fill(&n, p, known, now) {
+			notes = append(notes, n)
+		}
 	}
 	slices.SortFunc(notes, func(a, b verdict.Note) int { return cmp.Compare(a.Member, b.Member) })
 	return notes
@@ -186,6 +191,14 @@ type match struct {
 	view *View
 	own  map[Process]*verdict.Note
 	size int // of the job
+
+	taken map[seat]bool // by own
+}
+
+// seat is a rank of a communicator.
+type seat struct {
+	comm lifecycle.CommID
+	rank int
 }
 
 // known has the slots of own's processes for each of NCCL's communicators of which it is plain which one it is: the
@@ -241,8 +254,8 @@ func (m *match) alike(c *Comm) (slots map[lifecycle.CommID][]*verdict.Slot, here
 	return slots, here
 }
 
-// fill gives a note the slots of its process.
-func (m *match) fill(n *verdict.Note, p Process, known map[int][]*verdict.Slot, now time.Time) {
+// fill gives a note the slots of its process. It is false for a process that has a rank of own's.
+func (m *match) fill(n *verdict.Note, p Process, known map[int][]*verdict.Slot, now time.Time) bool {
 	age := now.Sub(m.view.at)
 	behind := false
 	for i, slots := range known {
@@ -250,6 +263,9 @@ func (m *match) fill(n *verdict.Note, p Process, known map[int][]*verdict.Slot, 
 		for _, r := range c.Ranks {
 			if r.Process != p || r.Condition == NoComm {
 				continue
+			}
+			if m.taken[seat{slots[0].Comm, r.Rank}] {
+				return false
 			}
 			s := verdict.Slot{
 				Comm: slots[0].Comm, Parent: slots[0].Parent, Name: slots[0].Name, Rank: r.Rank, Size: c.Size,
@@ -281,6 +297,7 @@ func (m *match) fill(n *verdict.Note, p Process, known map[int][]*verdict.Slot, 
 	slices.SortFunc(n.Slots, func(a, b verdict.Slot) int {
 		return cmp.Or(bytes.Compare(a.Comm[:], b.Comm[:]), cmp.Compare(a.Rank, b.Rank))
 	})
+	return true
 }
 
 // most is how many operations a rank of a communicator has launched that has launched most.

@@ -153,6 +153,13 @@ node2-43 host node2 pid 43: alive, stale
 		"another job": {
 			view: learn(of(world(7, 7, 7, 7))), own: []verdict.Note{{Member: "node1-99", Host: "node1", PID: 99}},
 		},
+		"a tape of a host with another name": {
+			view: learn(of(silent), of(silent)), own: append(own(7, id), verdict.Note{
+				Member: "node2a-43", Host: "node2a", PID: 43, Rank: 3,
+				Slots: []verdict.Slot{{Comm: id, Rank: 3, Size: 4, Job: 3, Begun: 7, Done: 7}},
+			}),
+			want: idle,
+		},
 		"damage": {
 			view: learn(of(world(7, 7, 7, 7)), Status{Damage: []string{"a rank 1852139639"}, Comms: []Comm{dead}}),
 			own:  own(7, id),

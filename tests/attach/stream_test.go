@@ -27,7 +27,7 @@ func TestLaunchedAndNotDone(t *testing.T) {
 	}
 	defer open.Close() // then the program ends
 	job := e2e.Start(t, []string{
-		"SKIP=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
+		"SKIP=1", "SURVIVE=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
 		"CARILLON_HEALTH_ADDR=",
 	}, "carillon", "attach", "--job", "held", "--", "sh", "-c", `exec "$0" processes 4 <`+input,
 		fakenccl.Program(t, built, "held"))

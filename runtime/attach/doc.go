@@ -85,9 +85,9 @@
 // several NCCLs in a process, the first of the name libnccl.so.2 is redirected, which is the one that resolve.c finds;
 // others are untouched. It needs no library at all: the loader would give it a C library of its own.
 //
-// A call costs nothing more: the loader asks once, when it binds (BenchmarkCall). That costs a process about 0.1 ms at
-// its start (BenchmarkBegin), and more the more it loads. With an older interface than the second version, that of
-// glibc 2.35, the loader would go through every call of the process, so the library asks not to be used.
+// A call costs nothing more: the loader asks once, when it binds (BenchmarkCall). What that costs a process at its
+// start is lost in the noise (BenchmarkBegin). With an older interface than the second version, that of glibc 2.35, the
+// loader would go through every call of the process, so the library asks not to be used.
 //
 // The loader asks of PLT entries and dlsym alone. A pointer to a function (R_X86_64_GLOB_DAT, also the calls of code
 // that is built with -fno-plt) goes past, if RTLD_DEEPBIND keeps it from finding the preloaded function. A statically
@@ -116,7 +116,7 @@
 // What the stream has done is on the tape by marks (package tape; stream.h): behind an operation, the stream is told to
 // write a number into the tape's memory (cuStreamWriteValue32), for which the CUDA driver maps a page of it. So an
 // agent sees it whatever the process does or doesn't do then, and no thread of the process asks or waits. A mark
-// follows each operation, but for those that come faster: 64 at once, and one every millisecond. BenchmarkCall has what
+// follows each operation, but for those that come faster: 8 at once, and one every millisecond. BenchmarkCall has what
 // the decision costs; a mark costs the calling thread a microsecond or two.
 //
 //   - A mark that was reached proves that all that was launched on the communicator before it is done.

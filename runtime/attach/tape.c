@@ -160,6 +160,7 @@ static bool map_parts(const struct tape_config *config) {
   tape.op = (struct ring){&tape.changing->op_head, (uint64_t *)(memory + from.op_records), g->op_records - 1};
   tape.reached = (uint64_t *)(memory + from.reached);
   tape.marks = (uint64_t *)(memory + from.marks);
+  tape_mark_configure(config);
   tape.marked = calloc(tape_marked(g), sizeof *tape.marked);
   tape.pages = (uint64_t *)(memory + from.pages);
   tape.page_mask = g->op_records / TAPE_RECORDS_PER_PAGE - 1;

@@ -92,6 +92,7 @@ struct tape_config {
   const char *job;      /**< NULL: $CARILLON_JOB, or else "default" */
   uint32_t slots, tallies, life_records, op_records; /**< the latter two are rounded up to a power of two */
   int64_t slow;         /**< ns from which an operation is slow */
+  int64_t mark_every;   /**< ns after which there may be another mark, beyond those that may follow at once */
   int64_t sample_every; /**< 1 in so many operations that are nothing but ordinary is for followers; negative: none */
 };
 
@@ -184,7 +185,7 @@ void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code);
 void *tape_reached(size_t *size);
 
 /**
- * Says whether a mark should follow the operation launched last, which is in flight: there may be 64 at once, and one
+ * Says whether a mark should follow the operation launched last, which is in flight: there may be 8 at once, and one
  * every millisecond, on the communicators that have the first 128 slots. If so, tape_mark is about that one.
  */
 bool tape_mark_due(struct tape_comm *comm);

@@ -5,8 +5,12 @@
 
 _Static_assert(TAPE_REC_MARK_RANKS == 4 && TAPE_REC_MARK_LAUNCHED == 6, "words 4 and 6");
 
-/** How many marks may follow at once, and how often there is another one: one costs the host a microsecond or two. */
-enum { MOST_SPARE = 64, EVERY = 1000000 /* ns */ };
+/** How many marks may follow at once, and after how many ns there is another one: each costs a microsecond or two. */
+enum { MOST_SPARE = 8, EVERY = 1000000 };
+
+void tape_mark_configure(const struct tape_config *config) {
+  tape.mark_every = config->mark_every > 0 ? config->mark_every : EVERY;
+}
 
 void *tape_reached(size_t *size) {
   *size = 0;
@@ -41,13 +45,13 @@ static bool waits(const struct tape_comm *comm, const uint64_t *mark, uint32_t r
 
 /** refill counts the marks that may follow since the last time. */
 static void refill(struct marking *m, int64_t now) {
-  const int64_t more = (now - m->refilled) / EVERY;
+  const int64_t more = (now - m->refilled) / tape.mark_every;
   if (m->refilled == 0 || more >= MOST_SPARE) {
     m->spare = MOST_SPARE;
     m->refilled = now;
   } else if (more > 0) {
     m->spare = m->spare + more < MOST_SPARE ? m->spare + (uint32_t)more : MOST_SPARE;
-    m->refilled += more * EVERY;
+    m->refilled += more * tape.mark_every;
   }
 }
 

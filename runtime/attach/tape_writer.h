@@ -120,6 +120,7 @@ struct tape_writer {
   uint64_t *reached; /**< a word for each slot, which devices write */
   uint64_t *marks;   /**< records for each slot */
   uint32_t *marked;  /**< the number of the last one, for each slot */
+  int64_t mark_every; /**< ns */
   uint64_t *pages;
   uint64_t page_mask;
   uint8_t *pages_taken; /**< atomic: a communicator is on the page */
@@ -194,6 +195,9 @@ static inline uint32_t tape_version(const uint64_t *latch, size_t words) {
   uint32_t first = (uint32_t)(latch[0] >> 32), second = (uint32_t)(latch[words + 1] >> 32);
   return (int32_t)(second - first) > 0 ? second : first;
 }
+
+/** tape_mark_configure takes over how often there are marks. */
+void tape_mark_configure(const struct tape_config *config);
 
 /** tape_again writes of an operation of which the launch has ended that its stream goes on with it, or ends it now. */
 void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, uint16_t code);

@@ -4,6 +4,9 @@
 #
 #   bash tests/gpu/run.sh [CASE…]              PyTorch on the GPUs that there are; one is enough
 #   bash tests/gpu/run.sh --fake DIR [CASE…]   programs without PyTorch, on the fake NCCL that lies in DIR
+#   bash tests/gpu/run.sh --perf DIR           what operations take with Carillon and with others, on two GPUs or more;
+#                                              DIR has the sources of NVIDIA's nccl-tests and, below ext-profiler/, of
+#                                              NCCL's profiler plug-ins (nccl/perf.py has the environment)
 #
 # A CASE is the beginning of a case's name, or "cost"; without any, all are run. It needs python3 and gcc; on GPUs,
 # PyTorch, the NCCL that is PyTorch's, and nvcc. The environment, and what holds without it:
@@ -43,6 +46,12 @@ else
   # stays as it is: nothing of PyTorch's ends it. Results don't depend on what cuBLAS finds free.
   export NCCL_SOCKET_IFNAME=lo NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 \
     TORCH_NCCL_ASYNC_ERROR_HANDLING=0 TORCH_NCCL_ENABLE_MONITORING=0 OMP_NUM_THREADS=1 CUBLAS_WORKSPACE_CONFIG=:4096:8
+fi
+
+if [ "${1:-}" = --perf ]; then
+  inspector=$(find "$2" -path '*/ext-profiler/inspector' -print -quit)
+  python3 "$here/nccl/perf.py" "$2/nccl-tests" "$inspector" "$bin/libcarillon-nccl.so" 2>&1 | tee "$out/perf.txt"
+  exit "${PIPESTATUS[0]}"
 fi
 
 failed=0

@@ -111,6 +111,7 @@ int main(void) {
   static char line[4 * TEXT], function[TEXT], file[TEXT], first_function[TEXT], first_file[TEXT];
   struct tape_config config = {
       .dir = getenv("TAPETEST_DIR"), .slots = 4, .life_records = 256, .op_records = 256, .slow = 3600000000000,
+      .mark_every = 1,
   };
   tape_open_with(&config); // without a tape, all steps do nothing
   struct tape_site site = {0}, first = {0};

@@ -82,8 +82,8 @@ func TestAttachIsInvisible(t *testing.T) {
 		}
 	}
 	const waits = `trap 'echo told; exit 3' TERM
-echo ready $$ of $PPID
 exec 9<> <(:)
+echo ready $$ of $PPID
 while :; do read -t 1 -u 9 x; done`
 	job := e2e.Start(t, env, "carillon", "attach", "--", "bash", "-c", waits)
 	job.Await(`^ready`)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -21,7 +22,7 @@ func record(t *testing.T, dir string, fn func(ctx context.Context, rt *ccl.Runti
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := ccl.New(ccl.Config{Tape: w})
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Tape: w})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
 // worlds makes a world of goroutines.
 func worlds(t *testing.T, n int) []*ccl.Comm {
 	t.Helper()
-	rt, err := ccl.New(ccl.Config{})
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind()})
 	if err != nil {
 		t.Fatal(err)
 	}

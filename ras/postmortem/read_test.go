@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
@@ -124,7 +125,7 @@ func TestJobInOneProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := ccl.New(ccl.Config{Tape: w})
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Tape: w})
 	if err != nil {
 		t.Fatal(err)
 	}

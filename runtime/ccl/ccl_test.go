@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newRuntime(t testing.TB, cfg ccl.Config) *ccl.Runtime {
 	t.Helper()
-	cfg.Log = slog.New(slog.DiscardHandler)
+	cfg.Engine, cfg.Log = host.Kind(), slog.New(slog.DiscardHandler)
 	rt, err := ccl.New(cfg)
 	if err != nil {
 		t.Fatal(err)

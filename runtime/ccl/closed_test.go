@@ -3,7 +3,6 @@ package ccl
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -12,10 +11,7 @@ import (
 
 // A rank that can't make its child gives its place in the line back, and the other ranks learn that they wait in vain.
 func TestSplitThatOneRankCannotMake(t *testing.T) {
-	rt, err := New(Config{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := quiet(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	comms, err := rt.InitAll(ctx, 2)
@@ -52,10 +48,7 @@ func TestSplitThatOneRankCannotMake(t *testing.T) {
 
 // A Shrink that can't make its child holds nobody up.
 func TestShrinkThatCannotBeMade(t *testing.T) {
-	rt, err := New(Config{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := quiet(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	comms, err := rt.InitAll(ctx, 2)

@@ -11,7 +11,7 @@ import (
 	"github.com/petermattis/goid"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -43,10 +43,11 @@ type core struct {
 	rank, size int
 	meets      []string // by rank: where a rendezvous can be held in its process; "" for this process
 	links      *fabric.Links
-	engine     *host.Engine
+	comm       *engine.Comm // of links, as the engine sees it
+	engine     engine.Engine
 
 	turn        turn
-	ops         [2]host.Op    // of the turn's holder: so that an operation needs no memory of its own
+	ops         [2]engine.Op  // of the turn's holder: so that an operation needs no memory of its own
 	over        bool          // Finalize, Destroy or Abort had its turn: later calls are refused; by the turn's holder
 	collectives atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
@@ -147,8 +148,8 @@ func (c *Comm) AsyncError() error {
 		return err
 	}
 	if c.start.ended() && c.links != nil {
-		if peer, err := c.links.FirstLost(); err != nil && c.life.State() == lifecycle.StateReady {
-			return c.fail(lifecycle.CallAsyncError, c.collectives.Load(), c.engine.Explain(peer, err))
+		if lost := c.comm.FirstLost(); lost != nil && c.life.State() == lifecycle.StateReady {
+			return c.fail(lifecycle.CallAsyncError, c.collectives.Load(), lost)
 		}
 	}
 	return c.life.Cause()

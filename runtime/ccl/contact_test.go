@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
 // TestContacts has the ranks of three processes, one of which can be reached nowhere, tell each other where the others
@@ -19,7 +21,8 @@ func TestContacts(t *testing.T) {
 	met := make([][]string, len(contacts))
 	for r := range rts {
 		rt, err := New(Config{
-			Log: slog.New(slog.DiscardHandler), Contact: func() string { return contacts[r] },
+			Engine: host.Kind(),
+			Log:    slog.New(slog.DiscardHandler), Contact: func() string { return contacts[r] },
 			Met: func(c []string) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -11,9 +11,10 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/wire"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 	"github.com/carillon-rt/carillon/runtime/transport"
@@ -115,8 +116,8 @@ func (c *core) enter(call lifecycle.Call) (number uint64, place *ticket) {
 }
 
 // enterGroup is enter for a group's part on the communicator.
-func (c *core) enterGroup(calls []host.Op) (number uint64, place *ticket) {
-	if slices.ContainsFunc(calls, func(op host.Op) bool { return op.Call.IsCollective() }) {
+func (c *core) enterGroup(calls []engine.Op) (number uint64, place *ticket) {
+	if slices.ContainsFunc(calls, func(op engine.Op) bool { return op.Call.IsCollective() }) {
 		return c.enter(lifecycle.CallGroupEnd)
 	}
 	c.numbering.Lock()
@@ -160,9 +161,42 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	}
 	number := c.collectives.Add(1)
 	launched := c.tape.Start(number, tape.Signature{Call: call, Peer: -1}, 0)
-	payloads, err := c.engine.Exchange(ctx, call, number, mine)
+	payloads, err := c.gather(ctx, call, number, mine)
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return payloads, c.fail(call, number, err)
+}
+
+// maxPayload bounds what a rank may tell all others.
+const maxPayload = 16 << 20
+
+// gather returns all ranks' payloads, which may have different lengths. Ranks that gather for different calls don't
+// match. The caller has the turn.
+func (c *core) gather(ctx context.Context, call lifecycle.Call, number uint64, mine []byte) ([][]byte, error) {
+	allGather := func(block []byte) (all []byte, err error) {
+		all = make([]byte, c.size*len(block))
+		return all, c.engine.Run(ctx, call, number, []engine.Op{{
+			Call: lifecycle.CallAllGather, Count: len(block), DataType: kernels.Uint8, Peer: -1, Send: block, Recv: all,
+		}})
+	}
+	lengths, err := allGather(binary.LittleEndian.AppendUint64(nil, uint64(len(mine))))
+	if err != nil {
+		return nil, err
+	}
+	payloads, longest := make([][]byte, c.size), uint64(0)
+	for r := range payloads {
+		longest = max(longest, binary.LittleEndian.Uint64(lengths[8*r:]))
+	}
+	if longest > maxPayload { // as all ranks see
+		return nil, &SystemError{Code: lifecycle.CodeInternal, Op: "exchange", Err: errors.New("a rank tells too much")}
+	}
+	blocks, err := allGather(append(mine, make([]byte, int(longest)-len(mine))...))
+	if err != nil {
+		return nil, err
+	}
+	for r := range payloads {
+		payloads[r] = blocks[r*int(longest):][:binary.LittleEndian.Uint64(lengths[8*r:])]
+	}
+	return payloads, nil
 }
 
 // giveBack gives a place in the line up without having used it, because of err. Ranks that would wait for this one over
@@ -177,7 +211,7 @@ func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket,
 	}
 	defer c.turn.leave()
 	if !c.over {
-		c.engine.Abandon(err)
+		c.comm.Abandon(err)
 		_ = c.fail(call, c.collectives.Load(), err) // is err, which the caller has
 	}
 }

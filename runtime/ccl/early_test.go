@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // TestArgumentsOfACallThatComesTooEarly: on a communicator that is not ready yet, the guard refuses the call before its
@@ -27,7 +27,7 @@ func TestArgumentsOfACallThatComesTooEarly(t *testing.T) {
 	if !errors.Is(err, ErrInProgress) {
 		t.Fatal(err)
 	}
-	bad := []host.Op{newOp(lifecycle.CallAllReduce, []int64{1}, make([]int64, 2), Sum, -1, nil)}
+	bad := []engine.Op{newOp(lifecycle.CallAllReduce, []int64{1}, make([]int64, 2), Sum, -1, nil)}
 	if err := c.admit(t.Context(), lifecycle.CallAllReduce, bad); err == nil ||
 		lifecycle.CodeOf(err) == lifecycle.CodeInvalidArgument {
 		t.Errorf("a call with bad arguments is answered by %v, want that it comes too early", err)

@@ -30,8 +30,8 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	return c.perform(ctx, func(ctx context.Context) error {
 		err := c.drain(ctx, lifecycle.CallFinalize, place)
 		c.over = true
-		if err == nil && c.engine != nil {
-			c.engine.Close() // so that nobody waits for this rank any more
+		if err == nil {
+			c.disconnect() // so that nobody waits for this rank any more
 		}
 		c.turn.leave()
 		if _, done := c.life.Signal(lifecycle.EventFinalizeDone, nil); !done && err == nil {
@@ -260,7 +260,7 @@ func (c *core) inFlight() string {
 		return "the last one has ended meanwhile"
 	}
 	text := calls[0]
-	if call, seq, peer, ok := c.engine.Current(); ok {
+	if call, seq, peer, ok := c.comm.Current(); ok {
 		text = fmt.Sprintf("%s number %d", call, seq)
 		if peer >= 0 {
 			text += fmt.Sprintf(", which waits for rank %d", peer)
@@ -279,8 +279,8 @@ func (c *core) inFlight() string {
 func (c *core) interrupt(err error) {
 	c.cancel(err)
 	<-c.start.done
-	if c.engine != nil {
-		c.engine.Interrupt(err)
+	if c.comm != nil {
+		c.comm.Interrupt(err)
 	}
 }
 
@@ -288,12 +288,18 @@ func (c *core) interrupt(err error) {
 func (c *core) release() {
 	c.over = true
 	c.giveUp(nil)
-	if c.engine != nil {
-		c.engine.Close()
-	}
+	c.disconnect()
 	c.turn.leave()
 	c.workers.wait()
 	c.jobs.drop()
+}
+
+// disconnect ends the connections, if there are any. The caller has the turn.
+func (c *core) disconnect() {
+	if c.comm != nil {
+		c.engine.Close()
+		c.comm.Close()
+	}
 }
 
 // retire takes the communicator off the books once it is gone, and the last call that might end it has returned.

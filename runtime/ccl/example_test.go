@@ -7,11 +7,12 @@ import (
 	"sync"
 
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
 // Four goroutines as four ranks: each adds its number, and all have the sum.
 func ExampleAllReduce() {
-	rt, err := ccl.New(ccl.Config{})
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind()})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -43,7 +44,7 @@ func ExampleAllReduce() {
 // A group lets one goroutine work for several ranks, and makes sends and receives that need each other at the same
 // time.
 func ExampleRuntime_Group() {
-	rt, err := ccl.New(ccl.Config{})
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind()})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -78,7 +79,7 @@ func ExampleRuntime_Group() {
 // A communicator that is destroyed twice answers with an error that says where the first time was; Close may be called
 // as often as you like.
 func ExampleComm_Destroy() {
-	rt, err := ccl.New(ccl.Config{})
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind()})
 	if err != nil {
 		fmt.Println(err)
 		return

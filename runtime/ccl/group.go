@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -53,7 +53,7 @@ type nest struct {
 // groupCall is a call on a communicator, to be made when the group ends.
 type groupCall struct {
 	c  *Comm
-	op host.Op
+	op engine.Op
 	in *batch // the group that it joined
 }
 
@@ -315,7 +315,7 @@ func (g *Group) closedTo(rt *Runtime) string {
 	}
 }
 
-func (g *Group) add(c *Comm, ops []host.Op) error {
+func (g *Group) add(c *Comm, ops []engine.Op) error {
 	if why := g.closedTo(c.rt); why != "" {
 		return c.refused(g, ops[0].Call, c.usage(ops[0].Call, lifecycle.CodeInvalidUsage, "%s", why))
 	}
@@ -328,8 +328,8 @@ func (g *Group) add(c *Comm, ops []host.Op) error {
 }
 
 // sorted are the calls by communicator, in the order in which the communicators came first.
-func (n *nest) sorted() (order []*Comm, calls map[*Comm][]host.Op) {
-	calls = map[*Comm][]host.Op{}
+func (n *nest) sorted() (order []*Comm, calls map[*Comm][]engine.Op) {
+	calls = map[*Comm][]engine.Op{}
 	for _, call := range n.calls {
 		if calls[call.c] == nil {
 			order = append(order, call.c)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // finish makes the calls, unless a communicator could not be made.
@@ -39,7 +39,7 @@ func (g *Group) finishMaking() []GroupResult {
 }
 
 // part enters this communicator's part in a group, of calls on it, and writes its start.
-func (g *Group) part(c *Comm, calls []host.Op, site lifecycle.Site) *part {
+func (g *Group) part(c *Comm, calls []engine.Op, site lifecycle.Site) *part {
 	number, place := c.enterGroup(calls)
 	a := c.act(g.Context, lifecycle.CallGroupEnd, number, site)
 	a.rec.Ops = uint32(len(calls))
@@ -93,7 +93,7 @@ func (g *Group) makeCalls(site lifecycle.Site) []GroupResult {
 // part is a group's calls on one communicator.
 type part struct {
 	c     *Comm
-	calls []host.Op
+	calls []engine.Op
 	act   *act
 	place *ticket
 	job   *Work

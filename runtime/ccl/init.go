@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
@@ -237,7 +237,9 @@ func (m *making) outsideGroup() error {
 // refused, if err is a UsageError or the runtime is closed, or failed.
 func (m *making) ended(err error) error {
 	i := m.info
-	w := m.rt.cfg.Tape.Comm(tape.CommInfo{ID: i.ID, Name: i.Name, Rank: i.Rank, Size: i.Size, Engine: "host"})
+	w := m.rt.cfg.Tape.Comm(tape.CommInfo{
+		ID: i.ID, Name: i.Name, Rank: i.Rank, Size: i.Size, Engine: m.rt.cfg.Engine.Name,
+	})
 	defer w.Close()
 	rec := tape.LifeRecord{
 		Act: actOf[i.Call], Call: i.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err),
@@ -387,7 +389,8 @@ func (rt *Runtime) newComm(info lifecycle.Info) (*Comm, error) {
 
 func (c *core) tapeInfo(parent CommID, nodes int) tape.CommInfo {
 	return tape.CommInfo{
-		ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes, Engine: "host",
+		ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes,
+		Engine: c.rt.cfg.Engine.Name,
 	}
 }
 
@@ -471,7 +474,8 @@ func (c *core) connect(
 		return c.gaveUp(c.life.Info().Call, members, err)
 	}
 	c.links, c.meets = links, meets
-	c.engine = host.New(links, c.tape, host.Config{Comm: c.id, Name: c.name})
+	c.comm = engine.NewComm(c.id, c.name, links, c.tape)
+	c.engine = c.rt.cfg.Engine.New(c.comm)
 	return nil
 }
 

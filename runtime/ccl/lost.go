@@ -33,7 +33,7 @@ func (c *Comm) Lost(ctx context.Context) ([]int, error) {
 	}
 	gone := make([]bool, c.size)
 	for r := range gone { // the connections learn of deaths from the kernel, or from another rank
-		if p := c.engine.Explain(r, c.links.Lost(r)); p != nil && p.Code == lifecycle.CodeRankDead && p.Rank >= 0 {
+		if p := c.comm.Lost(r); p != nil && p.Code == lifecycle.CodeRankDead && p.Rank >= 0 {
 			gone[p.Rank] = true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
 // members makes a communicator of n runtimes, whose ends the test decides: a closed one is, to the others, a process
@@ -20,7 +21,7 @@ func members(t *testing.T, n int) ([]*ccl.Runtime, []*ccl.Comm) {
 	rts, comms := make([]*ccl.Runtime, n), make([]*ccl.Comm, n)
 	for i := range rts {
 		var err error
-		if rts[i], err = ccl.New(ccl.Config{Log: slog.New(slog.DiscardHandler)}); err != nil {
+		if rts[i], err = ccl.New(ccl.Config{Engine: host.Kind(), Log: slog.New(slog.DiscardHandler)}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

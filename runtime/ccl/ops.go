@@ -5,7 +5,7 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // In all collectives and point-to-point calls n is comm.Size(), a buffer's length is in elements, and the caller owns
@@ -119,7 +119,7 @@ func Recv[T kernels.Element](ctx context.Context, comm *Comm, data []T, peer int
 // SendRecv sends send to rank dst while it receives recv from rank src; either may be this rank itself (then both must
 // be).
 func SendRecv[T kernels.Element](ctx context.Context, comm *Comm, send []T, dst int, recv []T, src int) error {
-	return comm.run(ctx, lifecycle.CallSendRecv, []host.Op{
+	return comm.run(ctx, lifecycle.CallSendRecv, []engine.Op{
 		newOp(lifecycle.CallSend, send, nil, Sum, dst, nil), newOp(lifecycle.CallRecv, nil, recv, Sum, src, nil),
 	})
 }
@@ -129,8 +129,8 @@ func Barrier(ctx context.Context, comm *Comm) error {
 	return comm.call(ctx, newOp[uint8](lifecycle.CallBarrier, nil, nil, Sum, -1, nil))
 }
 
-func newOp[T kernels.Element](call lifecycle.Call, send, recv []T, red Reduction, peer int, opts []OpOption) host.Op {
-	op := host.Op{
+func newOp[T kernels.Element](call lifecycle.Call, send, recv []T, red Reduction, peer int, opts []OpOption) engine.Op {
+	op := engine.Op{
 		Call: call, DataType: kernels.TypeOf[T](), Reduction: red, Peer: peer,
 		Send: kernels.Bytes(send), Recv: kernels.Bytes(recv),
 	}

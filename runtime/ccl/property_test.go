@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
 // TestLifeAgainstTheTable lets several goroutines of several ranks make random calls on one communicator, legal and
@@ -145,7 +146,7 @@ func (l *life) begin(ctx context.Context) ([]*ccl.Comm, error) {
 		runtimes = l.ranks
 	}
 	for range runtimes {
-		rt, err := ccl.New(ccl.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -30,7 +31,7 @@ func recorded(
 		t.Fatal(err)
 	}
 	var log syncBuffer
-	cfg := ccl.Config{Tape: w, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	cfg := ccl.Config{Engine: host.Kind(), Tape: w, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -414,7 +415,7 @@ func TestNumbersOfOperationsThatProgressTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := ccl.New(ccl.Config{Tape: w, Log: slog.New(slog.DiscardHandler)})
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Tape: w, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

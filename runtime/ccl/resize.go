@@ -201,8 +201,8 @@ func (c *core) whileConnected(ctx context.Context) (connected context.Context, r
 		for {
 			select {
 			case <-tick.C:
-				if peer, err := c.links.FirstLost(); err != nil {
-					lose(c.engine.Explain(peer, err))
+				if lost := c.comm.FirstLost(); lost != nil {
+					lose(lost)
 				}
 			case <-connected.Done():
 				return

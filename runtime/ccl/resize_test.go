@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -300,7 +301,7 @@ func collectUntil(t *testing.T, what string, done func() bool) {
 
 func TestLeaks(t *testing.T) {
 	var log syncBuffer
-	rt, err := ccl.New(ccl.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

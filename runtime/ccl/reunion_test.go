@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
 func quiet(t *testing.T) *Runtime {
 	t.Helper()
-	rt, err := New(Config{Log: slog.New(slog.DiscardHandler)})
+	rt, err := New(Config{Engine: host.Kind(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

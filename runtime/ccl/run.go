@@ -7,14 +7,16 @@ import (
 	"runtime"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-func (c *Comm) call(ctx context.Context, op host.Op) error { return c.run(ctx, op.Call, []host.Op{op}) }
+func (c *Comm) call(ctx context.Context, op engine.Op) error {
+	return c.run(ctx, op.Call, []engine.Op{op})
+}
 
 // run makes one operation, or a send and a receive that progress together, in the caller's goroutine.
-func (c *Comm) run(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
+func (c *Comm) run(ctx context.Context, call lifecycle.Call, ops []engine.Op) error {
 	if err := c.admit(ctx, call, ops); err != nil {
 		return err
 	}
@@ -35,8 +37,8 @@ func (c *Comm) run(ctx context.Context, call lifecycle.Call, ops []host.Op) erro
 }
 
 // launch makes one operation in a goroutine of its own, with its place in the order of calls taken now.
-func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
-	ops := []host.Op{op}
+func (c *Comm) launch(ctx context.Context, op engine.Op) *Work {
+	ops := []engine.Op{op}
 	if err := c.admit(ctx, op.Call, ops); err != nil {
 		return failedWork(err)
 	}
@@ -60,17 +62,18 @@ func (c *Comm) launch(ctx context.Context, op host.Op) *Work {
 
 // admit checks whether a call is legal, then its arguments, and completes its operations. What wasn't checked must not
 // be made when the communicator becomes ready a moment later.
-func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
+func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []engine.Op) error {
 	if c.absent() {
 		return nilComm(call)
 	}
-	err := c.life.Check(call)
-	for i := 0; err == nil && i < len(ops); i++ {
-		ops[i].Algorithm = c.rt.cfg.Algorithm
-		err = c.engine.Check(&ops[i])
-	}
-	if err != nil {
+	if err := c.life.Check(call); err != nil {
 		return c.invalid(ctx, err)
+	}
+	for i := range ops {
+		ops[i].Algorithm = c.rt.cfg.Algorithm
+		if err := ops[i].Check(c.rank, c.size); err != nil {
+			return c.invalid(ctx, c.usage(ops[i].Call, lifecycle.CodeInvalidArgument, "%v", err))
+		}
 	}
 	c.visit()
 	return nil
@@ -94,39 +97,33 @@ func (c *core) invalid(ctx context.Context, err error) error {
 func (c *core) queue(ctx context.Context, call lifecycle.Call, place *ticket) error {
 	if err := c.turn.wait(ctx, place); err != nil {
 		err = c.abandoned(ctx, call)
-		c.engine.Abandon(err)
+		c.comm.Abandon(err)
 		return c.fail(call, max(c.collectives.Load(), 1), err) // it has no number yet
 	}
 	return nil
 }
 
 // execute runs a collective, or point-to-point operations that progress together. The caller has the turn.
-func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []host.Op) error {
+func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op) error {
 	if c.over { // it ended before this call's turn came
 		return c.refused(ctx, call, c.life.Check(call))
 	}
-	op, plan := &ops[0], (*host.Plan)(nil)
-	if op.Call.IsCollective() {
-		plan = c.engine.Plan(op)
+	if err := engine.CheckToSelf(ops, c.rank); err != nil {
+		return c.invalid(ctx, c.usage(call, lifecycle.CodeInvalidArgument, "%v", err))
 	}
 	if c.refusal.Load() != nil {
 		c.refusal.Store(nil) // the caller has gone on
 	}
 	number, sig := c.number(call, ops)
-	launched := c.started(ctx, number, &sig, uint8(plan.Algorithm()))
-	var err error
-	if plan != nil {
-		err = c.engine.Run(ctx, number, op, plan)
-	} else {
-		err = c.engine.RunGroup(ctx, number, ops)
-	}
+	launched := c.started(ctx, number, &sig, uint8(c.engine.Algorithm(&ops[0])))
+	err := c.engine.Run(ctx, call, number, ops)
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(call, number, err)
 }
 
 // number gives a call its number, and says what it is on the tape. The ranks agree on the numbers of collectives, and
 // two of them on those of their messages; operations that progress together are counted by each rank for itself.
-func (c *core) number(call lifecycle.Call, ops []host.Op) (uint64, tape.Signature) {
+func (c *core) number(call lifecycle.Call, ops []engine.Op) (uint64, tape.Signature) {
 	op := &ops[0]
 	sig := tape.Signature{
 		Call: call, DataType: uint8(op.DataType), Reduction: uint8(op.Reduction), Peer: int32(op.Peer),
@@ -140,13 +137,14 @@ func (c *core) number(call lifecycle.Call, ops []host.Op) (uint64, tape.Signatur
 	}
 	var number uint64
 	for i := range ops {
-		if m := &c.messages[ops[i].Peer]; ops[i].Call == lifecycle.CallSend {
-			m.sent++
-			number = m.sent
-		} else {
-			m.received++
-			number = m.received
+		m := &c.messages[ops[i].Peer]
+		counter := &m.received
+		if ops[i].Call == lifecycle.CallSend {
+			counter = &m.sent
 		}
+		*counter++
+		number = *counter
+		ops[i].Seq = number
 	}
 	if call == op.Call {
 		return number, sig

@@ -3,6 +3,7 @@ package ccl
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
@@ -19,8 +21,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Config is what a Runtime is made of. The zero Config is a runtime that records nothing.
+// Config is what a Runtime is made of. Only the Engine must be there: with it alone, a runtime records nothing.
 type Config struct {
+	// Engine is what carries out operations: host.Kind() on host memory.
+	Engine engine.Kind
 	// World is what the launcher said about this process's place in the job; see launch.FromEnv. World uses it.
 	World launch.World
 	// Rendezvous makes what the ranks of World meet at, in place of rank 0; nil where rank 0 serves.
@@ -72,6 +76,9 @@ type Runtime struct {
 
 // New makes a Runtime. Close ends it.
 func New(cfg Config) (*Runtime, error) {
+	if cfg.Engine.New == nil {
+		return nil, errors.New("ccl: Config.Engine is missing, which carries out operations: use host.Kind()")
+	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	cfg.Fabric.Log = cmp.Or(cfg.Fabric.Log, cfg.Log)
 	f, err := fabric.New(cfg.Fabric)

@@ -2,7 +2,6 @@ package ccl
 
 import (
 	"context"
-	"log/slog"
 	"runtime"
 	"sync"
 	"testing"
@@ -22,10 +21,7 @@ func (w *watched) Done() <-chan struct{} {
 
 // Wait waits for what another goroutine begins meanwhile, too: when it returns, nothing is in progress.
 func TestWaitOutlastsWhatComesMeanwhile(t *testing.T) {
-	rt, err := New(Config{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := quiet(t)
 	comms, err := rt.InitAll(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)

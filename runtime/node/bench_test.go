@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/node"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -124,7 +125,7 @@ func BenchmarkOverhead(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	rt, err := ccl.New(ccl.Config{Tape: w})
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Tape: w})
 	if err != nil {
 		b.Fatal(err)
 	}

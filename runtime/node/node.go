@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/etcd"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
@@ -246,8 +247,8 @@ func newRuntime(s *settings, w *tape.Writer, r *JobRAS) (*ccl.Runtime, error) {
 		meet = func(id lifecycle.UniqueID) (rendezvous.Rendezvous, error) { return etcd.New(at, id, s.Log) }
 	}
 	return ccl.New(ccl.Config{
-		World: s.World, Rendezvous: meet, Blocking: s.Blocking, Algorithm: s.Algorithm, Tape: w, Log: s.Log,
-		TapeIsLogged: w != nil, Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
+		Engine: host.Kind(), World: s.World, Rendezvous: meet, Blocking: s.Blocking, Algorithm: s.Algorithm,
+		Tape: w, TapeIsLogged: w != nil, Log: s.Log, Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
 		Fabric: fabric.Config{
 			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname,
 			Wire: s.Wire, Keepalive: s.Keepalive,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
@@ -75,6 +76,7 @@ func say(s said) {
 
 func (p *part) play(ctx context.Context) {
 	rt, err := ccl.New(ccl.Config{
+		Engine: host.Kind(),
 		Fabric: fabric.Config{HostID: p.Host, SocketIfname: "=lo"}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // repeat has every rank make op times times, one after the other. The operations are made before, so that what is
 // measured or counted is the engine alone.
-func (c *cluster) repeat(times int, op func(rank int) host.Op) {
+func (c *cluster) repeat(times int, op func(rank int) engine.Op) {
 	first := c.seq + 1
 	c.seq += uint64(times)
-	ops := make([]host.Op, len(c.engines))
+	ops := make([]engine.Op, len(c.engines))
 	for r := range ops {
 		ops[r] = op(r)
 	}
@@ -26,7 +26,7 @@ func (c *cluster) repeat(times int, op func(rank int) host.Op) {
 	for r, e := range c.engines {
 		wg.Go(func() {
 			for i := range times {
-				if err := run(context.Background(), e, first+uint64(i), &ops[r]); err != nil {
+				if err := run(context.Background(), e, first+uint64(i), ops[r:r+1]...); err != nil {
 					c.tb.Errorf("rank %d: %v", r, err)
 					return
 				}
@@ -37,13 +37,13 @@ func (c *cluster) repeat(times int, op func(rank int) host.Op) {
 }
 
 // allReduce is an all-reduce of float32 of so many bytes, with memory of its own for each rank.
-func allReduce(bytes int, a algo.Algorithm, inPlace bool) func(rank int) host.Op {
-	return func(int) host.Op {
+func allReduce(bytes int, a algo.Algorithm, inPlace bool) func(rank int) engine.Op {
+	return func(int) engine.Op {
 		send, recv := make([]byte, bytes), make([]byte, bytes)
 		if inPlace {
 			recv = send
 		}
-		return host.Op{
+		return engine.Op{
 			Call: lifecycle.CallAllReduce, Count: bytes / 4, DataType: kernels.Float32, Reduction: kernels.Sum,
 			Peer: -1, Send: send, Recv: recv, Algorithm: a,
 		}
@@ -63,15 +63,15 @@ func size(bytes int) string {
 func benchAllReduce(b *testing.B, a algo.Algorithm) {
 	for _, name := range []string{"inproc", "shm"} {
 		for _, ranks := range []int{2, 4} {
-			c := newCluster(b, ranks, transports()[name], nil)
+			c := newCluster(b, ranks, transports()[name])
 			for bytes := 8; bytes <= 64<<20; bytes *= 8 {
 				b.Run(fmt.Sprintf("%s/%d/%s", name, ranks, size(bytes)), func(b *testing.B) {
 					c.tb = b
-					ops := make([]host.Op, ranks)
+					ops := make([]engine.Op, ranks)
 					for r := range ops {
 						ops[r] = allReduce(bytes, a, false)(r)
 					}
-					op := func(rank int) host.Op { return ops[rank] }
+					op := func(rank int) engine.Op { return ops[rank] }
 					c.repeat(3, op)
 					b.ReportAllocs()
 					b.ResetTimer()
@@ -99,17 +99,17 @@ func TestNoAllocations(t *testing.T) {
 			continue // its goroutines are the transport's affair
 		}
 		for _, ranks := range []int{2, 4, 17} {
-			c := newCluster(t, ranks, how, nil)
+			c := newCluster(t, ranks, how)
 			for _, bytes := range []int{8, 100_000} {
 				if ranks > 4 && bytes > 8 {
 					continue // what differs from few ranks is the agreement
 				}
 				for _, a := range algo.For(lifecycle.CallAllReduce) {
-					ops := make([]host.Op, ranks)
+					ops := make([]engine.Op, ranks)
 					for r := range ops {
 						ops[r] = allReduce(bytes, a, r%2 == 0)(r)
 					}
-					op := func(rank int) host.Op { return ops[rank] }
+					op := func(rank int) engine.Op { return ops[rank] }
 					c.repeat(5, op)
 					const times = 200
 					var before, after runtime.MemStats

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
@@ -30,20 +31,20 @@ func transports() map[string]fabric.Config {
 type cluster struct {
 	tb      testing.TB
 	engines []*host.Engine
+	comms   []*engine.Comm
 	links   []*fabric.Links
 	seq     uint64
 }
 
-// newCluster connects size ranks. change, if not nil, may make their configurations differ.
-func newCluster(tb testing.TB, size int, how fabric.Config, change func(rank int, c *host.Config)) *cluster {
+// newCluster connects size ranks.
+func newCluster(tb testing.TB, size int, how fabric.Config) *cluster {
 	tb.Helper()
-	return newClusterOf(tb, size, how, change, func(_ int, l *fabric.Links) host.Links { return l })
+	return newClusterOf(tb, size, how, func(_ int, l *fabric.Links) engine.Links { return l })
 }
 
 // newClusterOf is newCluster with what the engines take for their links.
 func newClusterOf(
-	tb testing.TB, size int, how fabric.Config, change func(rank int, c *host.Config), wrap func(rank int,
-		l *fabric.Links) host.Links,
+	tb testing.TB, size int, how fabric.Config, wrap func(rank int, l *fabric.Links) engine.Links,
 ) *cluster {
 	tb.Helper()
 	f, err := fabric.New(how)
@@ -63,17 +64,17 @@ func newClusterOf(
 		}
 		cards[r] = ports[r].Card()
 	}
-	c := &cluster{tb: tb, engines: make([]*host.Engine, size), links: make([]*fabric.Links, size)}
+	c := &cluster{
+		tb: tb, engines: make([]*host.Engine, size), comms: make([]*engine.Comm, size),
+		links: make([]*fabric.Links, size),
+	}
 	for r, err := range each(size, func(r int) error {
 		links, err := ports[r].Connect(tb.Context(), lifecycle.CommID{}, r, cards)
 		if err != nil {
 			return err
 		}
-		cfg := host.Config{Comm: id, Name: "test"}
-		if change != nil {
-			change(r, &cfg)
-		}
-		c.engines[r], c.links[r] = host.New(wrap(r, links), nil, cfg), links
+		c.comms[r], c.links[r] = engine.NewComm(id, "test", wrap(r, links), nil), links
+		c.engines[r] = host.New(c.comms[r])
 		return nil
 	}) {
 		if err != nil {
@@ -81,8 +82,9 @@ func newClusterOf(
 		}
 	}
 	tb.Cleanup(func() {
-		for _, e := range c.engines {
+		for r, e := range c.engines {
 			e.Close()
+			c.comms[r].Close()
 		}
 	})
 	return c
@@ -109,20 +111,21 @@ func (c *cluster) each(f func(ctx context.Context, rank int, e *host.Engine, seq
 	return each(len(c.engines), func(r int) error { return f(ctx, r, c.engines[r], seq) })
 }
 
-// run carries an operation out on one rank.
-func run(ctx context.Context, e *host.Engine, seq uint64, op *host.Op) error {
-	if op.Call == lifecycle.CallSend || op.Call == lifecycle.CallRecv {
-		return e.RunGroup(ctx, seq, []host.Op{*op})
+// run carries out one operation on one rank, or several together.
+func run(ctx context.Context, e *host.Engine, seq uint64, ops ...engine.Op) error {
+	call := ops[0].Call
+	if len(ops) > 1 {
+		call = lifecycle.CallGroupEnd
 	}
-	return e.Run(ctx, seq, op, e.Plan(op))
+	return e.Run(ctx, call, seq, ops)
 }
 
 // run makes one operation per rank, and fails the test if there is an error.
-func (c *cluster) run(op func(rank int) host.Op) {
+func (c *cluster) run(op func(rank int) engine.Op) {
 	c.tb.Helper()
 	for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 		o := op(rank)
-		return run(ctx, e, seq, &o)
+		return run(ctx, e, seq, o)
 	}) {
 		if err != nil {
 			c.tb.Fatalf("rank %d: %v", r, err)
@@ -130,10 +133,10 @@ func (c *cluster) run(op func(rank int) host.Op) {
 	}
 }
 
-// awaitWait returns when e is in an operation and is known to wait for rank peer; for any, if it is -1.
-func awaitWait(e *host.Engine, peer int) {
+// awaitWait returns when rank is in an operation and is known to wait for rank peer; for any, if it is -1.
+func (c *cluster) awaitWait(rank, peer int) {
 	for {
-		if _, _, p, ok := e.Current(); ok && p >= 0 && (peer < 0 || p == peer) {
+		if _, _, p, ok := c.comms[rank].Current(); ok && p >= 0 && (peer < 0 || p == peer) {
 			return
 		}
 		runtime.Gosched()

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
@@ -122,11 +123,11 @@ func (s shape) buffers(rank int) (send, recv []int32) {
 // run carries the shape out on one rank and checks its result.
 func (s shape) run(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 	send, recv := s.buffers(rank)
-	op := host.Op{
+	op := engine.Op{
 		Call: s.call, Count: s.count, DataType: kernels.Int32, Reduction: kernels.Sum, Peer: s.root,
 		Send: kernels.Bytes(send), Recv: kernels.Bytes(recv), Algorithm: s.algorithm,
 	}
-	if err := run(ctx, e, seq, &op); err != nil {
+	if err := run(ctx, e, seq, op); err != nil {
 		return err
 	}
 	for i, v := range recv {
@@ -155,7 +156,7 @@ func TestCollectives(t *testing.T) {
 				continue // the rest differs by the plans, which don't know the transport
 			}
 			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
-				c := newCluster(t, size, how, nil)
+				c := newCluster(t, size, how)
 				for _, call := range collectives() {
 					for _, a := range append(algo.For(call), algo.Auto) {
 						for _, count := range []int{0, 1, 5, 300, 20_001} {
@@ -178,7 +179,7 @@ func TestLargeCollectives(t *testing.T) {
 	for name, how := range transports() {
 		for _, size := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
-				c := newCluster(t, size, how, nil)
+				c := newCluster(t, size, how)
 				for _, call := range collectives() {
 					for _, a := range algo.For(call) {
 						for _, count := range []int{240_000, 600_003} { // the first is posted, where there is a Board
@@ -197,7 +198,7 @@ func TestLargeCollectives(t *testing.T) {
 func TestSequences(t *testing.T) {
 	for name, how := range transports() {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, 3, how, nil)
+			c := newCluster(t, 3, how)
 			rapid.Check(t, func(t *rapid.T) {
 				call := rapid.SampledFrom(collectives()).Draw(t, "call")
 				c.check(shape{
@@ -215,7 +216,7 @@ func TestTypesAndReductions(t *testing.T) {
 	const size, count = 3, 1037
 	for name, how := range transports() {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, size, how, nil)
+			c := newCluster(t, size, how)
 			for dt := kernels.Int8; dt.Valid(); dt++ {
 				for red := kernels.Sum; red.Valid(); red++ {
 					for _, a := range []algo.Algorithm{algo.Ring, algo.Direct, algo.RecursiveDoubling} {
@@ -267,9 +268,9 @@ func data(dt kernels.DataType, rank, count int) []byte {
 
 func reduceBytes(c *cluster, dt kernels.DataType, red kernels.Reduction, a algo.Algorithm, count int) [][]byte {
 	outs := make([][]byte, len(c.engines))
-	c.run(func(rank int) host.Op {
+	c.run(func(rank int) engine.Op {
 		outs[rank] = make([]byte, count*dt.Size())
-		return host.Op{
+		return engine.Op{
 			Call: lifecycle.CallAllReduce, Count: count, DataType: dt, Reduction: red, Scale: factor, Peer: -1,
 			Send: data(dt, rank, count), Recv: outs[rank], Algorithm: a,
 		}
@@ -295,10 +296,10 @@ func reference(dt kernels.DataType, red kernels.Reduction, count int) []byte {
 }
 
 func TestOneRank(t *testing.T) {
-	c := newCluster(t, 1, fabric.Config{}, nil)
+	c := newCluster(t, 1, fabric.Config{})
 	send, recv := []float32{1, 2, 4}, make([]float32, 3)
-	c.run(func(int) host.Op {
-		return host.Op{
+	c.run(func(int) engine.Op {
+		return engine.Op{
 			Call: lifecycle.CallAllReduce, Count: 3, DataType: kernels.Float32, Reduction: kernels.PreMulSum,
 			Scale: 0.25, Peer: -1,
 			Send: kernels.Bytes(send), Recv: kernels.Bytes(recv),
@@ -307,13 +308,13 @@ func TestOneRank(t *testing.T) {
 	if want := []float32{0.25, 0.5, 1}; !slices.Equal(recv, want) {
 		t.Errorf("a pre-multiplied sum of one rank is %v, want %v", recv, want)
 	}
-	c.run(func(int) host.Op { return host.Op{Call: lifecycle.CallBarrier, Peer: -1} })
+	c.run(func(int) engine.Op { return engine.Op{Call: lifecycle.CallBarrier, Peer: -1} })
 }
 
 // No rank leaves a barrier before the last has come.
 func TestBarrier(t *testing.T) {
 	for _, size := range []int{2, 5, 17} {
-		c := newCluster(t, size, fabric.Config{}, nil)
+		c := newCluster(t, size, fabric.Config{})
 		late, left := make(chan struct{}), make(chan int, size)
 		done := make(chan []error)
 		go func() {
@@ -321,13 +322,13 @@ func TestBarrier(t *testing.T) {
 				if rank == size-1 {
 					<-late
 				}
-				err := run(ctx, e, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
+				err := run(ctx, e, seq, engine.Op{Call: lifecycle.CallBarrier, Peer: -1})
 				left <- rank
 				return err
 			})
 		}()
 		// The others are inside: wait until one of them is known to wait for the last.
-		awaitWait(c.engines[0], -1)
+		c.awaitWait(0, -1)
 		select {
 		case r := <-left:
 			t.Errorf("%d ranks: rank %d left the barrier before rank %d came", size, r, size-1)
@@ -335,29 +336,6 @@ func TestBarrier(t *testing.T) {
 		}
 		close(late)
 		for r, err := range <-done {
-			if err != nil {
-				t.Errorf("%d ranks: rank %d: %v", size, r, err)
-			}
-		}
-	}
-}
-
-func TestExchange(t *testing.T) {
-	for _, size := range []int{1, 2, 5, 17} {
-		c := newCluster(t, size, fabric.Config{}, nil)
-		payload := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank)}, rank*rank) }
-		for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
-			all, err := e.Exchange(ctx, lifecycle.CallSplit, seq, payload(rank))
-			if err != nil {
-				return err
-			}
-			for p, got := range all {
-				if !bytes.Equal(got, payload(p)) {
-					return fmt.Errorf("rank %d's payload came as %v", p, got)
-				}
-			}
-			return nil
-		}) {
 			if err != nil {
 				t.Errorf("%d ranks: rank %d: %v", size, r, err)
 			}

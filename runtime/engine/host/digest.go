@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // In a communicator of more than maxHeaders ranks the ranks agree by dissemination (Hensgen, Finkel and Manber, "Two
@@ -21,10 +24,10 @@ type digests struct {
 	got      int // bytes of in
 	foreign  header
 	round    int   // how far to is from this rank, and from is
-	plan     *Plan // what comes behind the agreement
+	plan     *plan // what comes behind the agreement
 }
 
-// A digest is a header's first word, with kindDigest, and its variants: each a header, and the bit set of the ranks
+// A digest is a header's first word, of no call, and its variants: each a header, and the bit set of the ranks
 // that are known to have it, in whole words.
 const (
 	digestHead = 8
@@ -43,7 +46,7 @@ func empty(ranks []byte) bool {
 }
 
 // agree returns nil when all ranks have the header h, which is that of p.
-func (e *Engine) agree(h header, p *Plan) error {
+func (e *Engine) agree(h header, p *plan) error {
 	if e.digests == nil {
 		n := digestHead + variants*(headerSize+8*((e.size+63)/64))
 		e.digests = &digests{e: e, out: make([]byte, n), in: make([]byte, n)}
@@ -52,7 +55,7 @@ func (e *Engine) agree(h header, p *Plan) error {
 	d.begin(h, p)
 	for _, l := range e.all {
 		if l != nil && len(l.pair.early) > 0 {
-			return e.mismatch([]claim{{h, []int{e.rank}}, {l.pair.early[0], []int{l.rank}}})
+			return e.mismatchOf(h, l.pair.early[0], l.rank)
 		}
 	}
 	for k := 1; k < e.size; k *= 2 {
@@ -65,7 +68,7 @@ func (e *Engine) agree(h header, p *Plan) error {
 			return err
 		}
 		if d.foreign != (header{}) {
-			return e.mismatch([]claim{{h, []int{e.rank}}, {d.foreign, []int{d.from.rank}}})
+			return e.mismatchOf(h, d.foreign, d.from.rank)
 		}
 		d.merge()
 	}
@@ -75,12 +78,12 @@ func (e *Engine) agree(h header, p *Plan) error {
 	return e.mismatch(d.claims())
 }
 
-func (d *digests) begin(h header, p *Plan) {
+func (d *digests) begin(h header, p *plan) {
 	d.plan = p
 	clear(d.out)
-	binary.LittleEndian.PutUint64(d.out, magic|uint64(kindDigest)<<16)
+	binary.LittleEndian.PutUint64(d.out, engine.Magic)
 	head, ranks := variant(d.out, 0)
-	h.put(head)
+	h.Put(head)
 	ranks[d.e.rank/8] |= 1 << (d.e.rank % 8)
 }
 
@@ -105,7 +108,7 @@ func (d *digests) pass() (moved, done bool, err error) {
 	}
 	n := copy(d.in[d.got:], window)
 	if before := d.got; before < headerSize && before+n >= headerSize { // nothing that a peer sends is shorter
-		if h := getHeader(d.in); !h.valid() || h.kind() != kindDigest {
+		if h := engine.GetSignature(d.in); !h.Valid() || h.Call() != lifecycle.CallNone {
 			d.foreign = h
 			return moved, true, nil
 		}
@@ -133,14 +136,14 @@ func (d *digests) merge() {
 	}
 }
 
-func (d *digests) claims() []claim {
-	claims := make([]claim, variants)
+func (d *digests) claims() engine.Claims {
+	claims := make(engine.Claims, variants)
 	for i := range claims {
 		head, ranks := variant(d.out, i)
-		claims[i].head = getHeader(head)
+		claims[i].Signature = engine.GetSignature(head)
 		for r := range d.e.size {
 			if ranks[r/8]>>(r%8)&1 == 1 {
-				claims[i].ranks = append(claims[i].ranks, r)
+				claims[i].Ranks = append(claims[i].Ranks, r)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // pieceSize is the most that one step takes from a window at a time, in bytes: small enough that what it read and wrote
@@ -14,7 +15,7 @@ const pieceSize = 256 << 10
 // execution is a collective in progress. It is reused by the next one.
 type execution struct {
 	e      *Engine
-	p      *Plan
+	p      *plan
 	bufs   [3][]byte // by algo.Buffer
 	done   []int     // by step: bytes done
 	reduce kernels.Reducer
@@ -27,7 +28,7 @@ type execution struct {
 	post   uint64  // the number of this rank's, and everyone's, first post
 }
 
-func (e *Engine) collective(op *Op, p *Plan, h header) error {
+func (e *Engine) collective(op *engine.Op, p *plan, h header) error {
 	x := &e.x
 	e.scratch = grow(e.scratch, p.tmp)
 	x.p, x.own = p, h
@@ -60,7 +61,7 @@ func (e *Engine) collective(op *Op, p *Plan, h header) error {
 func (x *execution) postHeader() {
 	e := x.e
 	var head [headerSize]byte
-	x.own.put(head[:])
+	x.own.Put(head[:])
 	var body []byte
 	if x.p.algorithm == algo.OneShot || x.p.algorithm == algo.TwoShot {
 		body = x.bufs[algo.In]
@@ -87,7 +88,7 @@ func (x *execution) look(l *link) bool {
 	if post == nil {
 		return false
 	}
-	h := getHeader(post)
+	h := engine.GetSignature(post)
 	x.meet(l, &h)
 	return true
 }

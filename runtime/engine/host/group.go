@@ -1,12 +1,12 @@
 package host
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // group is a set of sends and receives in progress, all at the same time. It is reused by the next one.
@@ -15,9 +15,8 @@ import (
 // its receives, then come its sends: so two ranks that wait for each other can be told so.
 type group struct {
 	e      *Engine
-	ops    []Op
+	ops    []engine.Op
 	active []*link
-	self   pairLink // what this rank sends to itself; only sends and recvs are used
 }
 
 // pairLink is how far a group has come with one peer.
@@ -32,72 +31,23 @@ type pairLink struct {
 
 	data []byte // what goes out next of the last begun send
 
-	sent, received uint64   // messages over the life of the engine
-	early          []header // of receives for which this rank has not called a send yet
+	early []header // of receives for which this rank has not called a send yet
 }
 
 // maxEarly bounds what a peer may be ahead: receives that it has called while this rank has not called the sends.
 const maxEarly = 1 << 12
 
-// RunGroup carries out point-to-point operations, all at the same time, and returns when all are done. Send and receive
-// meet when they are called for each other with the same count and data type; a send returns only when it was received.
-// Sends and receives of this rank with itself meet within the group: where one lacks the other, the error is a
-// *lifecycle.UsageError, and nothing was done. seq is only named in errors, which are else Run's.
-func (e *Engine) RunGroup(ctx context.Context, seq uint64, ops []Op) error {
-	if s := e.stopped.Load(); s != nil {
-		return s.err
+// together carries out point-to-point operations, all at the same time.
+func (e *Engine) together(ops []engine.Op) error {
+	for send, recv := range engine.ToSelf(ops, e.rank) {
+		copyBytes(recv.Recv, send.Send)
 	}
-	if err := e.g.toSelf(ops); err != nil {
-		return err
-	}
-	e.begin(ctx, groupCall(ops), seq, 0)
 	e.g.begin(ops)
-	err := e.drive(&e.g)
-	e.g.ops = nil
-	if err != nil {
-		return e.fail(err)
-	}
-	e.end()
-	return nil
+	defer func() { e.g.ops = nil }()
+	return e.drive(&e.g)
 }
 
-// groupCall is what a group is called in errors.
-func groupCall(ops []Op) lifecycle.Call {
-	switch {
-	case len(ops) == 1:
-		return ops[0].Call
-	case len(ops) == 2 && ops[0].Call != ops[1].Call:
-		return lifecycle.CallSendRecv
-	}
-	return lifecycle.CallGroupEnd
-}
-
-// toSelf pairs the sends of this rank to itself with its receives from itself, and copies. It copies all or none.
-func (g *group) toSelf(ops []Op) error {
-	e, p := g.e, &g.self
-	p.sends, p.recvs = p.sends[:0], p.recvs[:0]
-	for i := range ops {
-		if ops[i].Peer == e.rank {
-			p.add(i, ops[i].Call)
-		}
-	}
-	if len(p.sends) != len(p.recvs) {
-		return e.refuse(groupCall(ops), "rank %d sends to itself, or receives from itself, without the other: "+
-			"both must be in one group", e.rank)
-	}
-	for k := range p.sends {
-		if from, to := &ops[p.sends[k]], &ops[p.recvs[k]]; from.Count != to.Count || from.DataType != to.DataType {
-			return e.refuse(groupCall(ops), "rank %d sends itself %d elements of %v, but receives %d of %v",
-				e.rank, from.Count, from.DataType, to.Count, to.DataType)
-		}
-	}
-	for k := range p.sends {
-		copyBytes(ops[p.recvs[k]].Recv, ops[p.sends[k]].Send)
-	}
-	return nil
-}
-
-func (g *group) begin(ops []Op) {
+func (g *group) begin(ops []engine.Op) {
 	g.ops, g.active = ops, g.active[:0]
 	for i := range ops {
 		if ops[i].Peer == g.e.rank {
@@ -122,8 +72,6 @@ func (p *pairLink) add(i int, call lifecycle.Call) {
 
 // end makes the counters those of the next group.
 func (p *pairLink) end() {
-	p.sent += uint64(len(p.sends))
-	p.received += uint64(len(p.recvs))
 	p.sends, p.recvs = p.sends[:0], p.recvs[:0]
 	p.named, p.begun, p.acked, p.ended, p.in, p.inside = 0, 0, 0, 0, 0, false
 }
@@ -178,13 +126,13 @@ func (g *group) stage(l *link) bool {
 	p.data = nil
 	for p.named < len(p.recvs) && n+headerSize <= stageSize {
 		h := g.recvHeader(p, p.named)
-		h.put(l.stage[n:])
+		h.Put(l.stage[n:])
 		n += headerSize
 		p.named++
 	}
 	for p.named == len(p.recvs) && p.begun < len(p.sends) && n+headerSize <= stageSize && len(p.data) == 0 {
 		h := g.sendHeader(p, p.begun)
-		h.put(l.stage[n:])
+		h.Put(l.stage[n:])
 		n += headerSize
 		i := p.sends[p.begun]
 		p.begun++
@@ -204,15 +152,13 @@ func (g *group) bytes(i int) int { return g.ops[i].Count * g.ops[i].DataType.Siz
 // sendHeader and recvHeader are those of the i-th send and receive of the group with a peer.
 
 func (g *group) sendHeader(p *pairLink, i int) header {
-	h := makeHeader(kindSend, &g.ops[p.sends[i]], p.sent+uint64(i)+1, 0)
-	h.root = uint64(g.ops[p.sends[i]].Peer)
-	return h
+	op := &g.ops[p.sends[i]]
+	return engine.Sign(op.Call, op, op.Seq, algo.Auto)
 }
 
 func (g *group) recvHeader(p *pairLink, i int) header {
-	h := makeHeader(kindRecv, &g.ops[p.recvs[i]], p.received+uint64(i)+1, 0)
-	h.root = uint64(g.ops[p.recvs[i]].Peer) | uint64(len(p.sends))<<32
-	return h
+	op := &g.ops[p.recvs[i]]
+	return engine.Sign(op.Call, op, op.Seq, algo.Auto).Beside(len(p.sends))
 }
 
 // take uses what has come from a peer, and what came too early for the groups before.
@@ -235,7 +181,7 @@ func (g *group) take(l *link) (moved bool, err error) {
 			return false, g.e.lost(l.rank, err)
 		}
 		if collective != nil { // it posted behind all that it sent
-			h := getHeader(collective)
+			h := engine.GetSignature(collective)
 			return false, g.mismatch(l, &h)
 		}
 		return false, nil
@@ -296,16 +242,16 @@ func (g *group) data(p *pairLink, window []byte) int {
 // met deals with the header of a peer's send or receive.
 func (g *group) met(l *link, h *header) error {
 	p := &l.pair
-	switch k := h.kind(); {
-	case !h.valid() || k != kindSend && k != kindRecv:
+	switch receives := h.Call() == lifecycle.CallRecv; {
+	case !h.IsMessage():
 		return g.mismatch(l, h)
-	case k == kindRecv && p.acked < len(p.sends):
+	case receives && p.acked < len(p.sends):
 		mine := g.sendHeader(p, p.acked)
 		p.acked++
 		return g.compare(l, &mine, h)
-	case k == kindRecv && (h.root>>32 == 0 || len(p.early) == maxEarly):
+	case receives && (h.Sends() == 0 || len(p.early) == maxEarly):
 		return g.mismatch(l, h)
-	case k == kindRecv:
+	case receives:
 		p.early = append(p.early, *h)
 		return nil
 	case p.ended < len(p.recvs):
@@ -322,14 +268,11 @@ func (g *group) met(l *link, h *header) error {
 
 // compare refuses a send and a receive that don't fit each other.
 func (g *group) compare(l *link, mine, theirs *header) error {
-	for _, f := range messageFields() {
-		if a, b := f.text(mine), f.text(theirs); a != b {
-			return g.e.peerError(lifecycle.CodeMismatch, l.rank,
-				fmt.Sprintf("%s: rank %d says %s %s, rank %d says %s %s",
-					f.name, g.e.rank, mine.callText(), a, l.rank, theirs.callText(), b))
-		}
+	if mine.Meets(theirs) {
+		return nil
 	}
-	return nil
+	detail := engine.MessageMismatch(g.e.rank, mine, l.rank, theirs)
+	return g.e.comm.PeerError(lifecycle.CodeMismatch, l.rank, detail)
 }
 
 // mismatch is the error of this rank and a peer that wait for each other in vain.
@@ -340,12 +283,8 @@ func (g *group) mismatch(l *link, theirs *header) error {
 	} else {
 		mine = g.recvHeader(p, p.ended)
 	}
-	detail := fmt.Sprintf("call: rank %d says %s, rank %d says %s",
-		g.e.rank, mine.callText(), l.rank, theirs.callText())
-	if k := theirs.kind(); theirs.valid() && k == mine.kind() {
-		detail += ", and each waits for the other: call both directions in one group, or with SendRecv"
-	}
-	return g.e.peerError(lifecycle.CodeMismatch, l.rank, detail)
+	detail := engine.MessageMismatch(g.e.rank, &mine, l.rank, theirs)
+	return g.e.comm.PeerError(lifecycle.CodeMismatch, l.rank, detail)
 }
 
 func (g *group) waitsFor() int {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
@@ -12,6 +13,11 @@ const wordSize = 8
 // padding is what follows n bytes to make them whole words; words is how many of n bytes are whole words.
 func padding(n int) int    { return -n & (wordSize - 1) }
 func wholeWords(n int) int { return n &^ (wordSize - 1) }
+
+// header is what goes before a call's data: its signature.
+type header = engine.Signature
+
+const headerSize = engine.SignatureSize
 
 // stageSize is how much a link can pack before it is sent: a header and a small message behind it go in one piece.
 const stageSize = 1024
@@ -47,7 +53,7 @@ func (l *link) reset() {
 // pack puts h, and if it fits also the message behind it, into the stage as what goes out next. It must be empty. It
 // says whether the message went along.
 func (l *link) pack(h *header, message []byte) bool {
-	h.put(l.stage[:])
+	h.Put(l.stage[:])
 	n := headerSize
 	fits := len(message) <= stageSize-headerSize-wordSize
 	if fits {
@@ -79,14 +85,14 @@ func (l *link) flush() (int, error) {
 // complete: a transport's buffer may end in the middle of one.
 func (l *link) header(window []byte) (h header, n int, ok bool) {
 	if l.got == 0 && len(window) >= headerSize {
-		return getHeader(window), headerSize, true
+		return engine.GetSignature(window), headerSize, true
 	}
 	n = copy(l.partial[l.got:], window)
 	if l.got += n; l.got < headerSize {
 		return header{}, n, false
 	}
 	l.got = 0
-	return getHeader(l.partial[:]), n, true
+	return engine.GetSignature(l.partial[:]), n, true
 }
 
 // portion is how much of a message can be taken from a window when from bytes of size are done and limit may be: whole

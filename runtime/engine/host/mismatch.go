@@ -1,17 +1,14 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // maxHeaders is the largest communicator in which each rank sends its header to every other one. In larger ones,
@@ -46,14 +43,14 @@ func (x *execution) gatherHeaders() error {
 			break
 		}
 	}
-	claims := []claim{{head: x.own, ranks: []int{e.rank}}}
+	claims := engine.Claims{{Signature: x.own, Ranks: []int{e.rank}}}
 	for _, l := range e.all {
 		switch {
 		case l == nil || !l.met:
 		case l.odd:
-			claims = addClaim(claims, l.head, l.rank)
+			claims.Add(l.head, l.rank)
 		default:
-			claims = addClaim(claims, x.own, l.rank)
+			claims.Add(x.own, l.rank)
 		}
 	}
 	return e.mismatch(claims)
@@ -93,70 +90,13 @@ func (x *execution) gatherHeader(l *link) (moved, settled bool) {
 	return moved, l.met && (len(l.rest) == 0 || l.step != algo.None)
 }
 
-// claim is a header, and the ranks whose it is.
-type claim struct {
-	head  header
-	ranks []int
+// mismatch is the error of ranks that made different calls, of which the first claim is this rank's.
+func (e *Engine) mismatch(claims engine.Claims) error {
+	culprit, detail := claims.Mismatch(e.size)
+	return e.comm.PeerError(lifecycle.CodeMismatch, culprit, detail)
 }
 
-func addClaim(claims []claim, h header, rank int) []claim {
-	for i := range claims {
-		if claims[i].head == h {
-			claims[i].ranks = append(claims[i].ranks, rank)
-			return claims
-		}
-	}
-	return append(claims, claim{h, []int{rank}})
-}
-
-// mismatch is the error of ranks that made different calls. The first claim is this rank's. At fault is the smallest
-// group of ranks that agree with each other; where sizes are equal, one that is not this rank's. The text is the same
-// on all ranks that have heard the same: first what most say.
-func (e *Engine) mismatch(claims []claim) error {
-	own := claims[0].head
-	for _, c := range claims {
-		slices.Sort(c.ranks)
-	}
-	slices.SortFunc(claims, func(a, b claim) int {
-		return cmp.Or(cmp.Compare(len(b.ranks), len(a.ranks)), cmp.Compare(a.ranks[0], b.ranks[0]))
-	})
-	least := &claims[len(claims)-1]
-	if other := &claims[len(claims)-2]; least.head == own && len(other.ranks) == len(least.ranks) {
-		least = other
-	}
-	most := &claims[0]
-	if most == least {
-		most = &claims[1]
-	}
-	f := differs(&most.head, &least.head)
-	detail := f.name + ": " + strings.Join(said(claims, f), ", ")
-	heard := 0
-	for _, c := range claims {
-		heard += len(c.ranks)
-	}
-	if heard < e.size {
-		detail += fmt.Sprintf(" (%d of %d ranks were heard)", heard, e.size)
-	}
-	return e.peerError(lifecycle.CodeMismatch, least.ranks[0], detail)
-}
-
-// said lists the values of a field, and which ranks say each.
-func said(claims []claim, f field) []string {
-	var values, texts []string
-	ranks := map[string][]int{}
-	for _, c := range claims {
-		v := f.text(&c.head)
-		if !slices.Contains(values, v) {
-			values = append(values, v)
-		}
-		ranks[v] = append(ranks[v], c.ranks...)
-	}
-	for _, v := range values {
-		says := " say "
-		if len(ranks[v]) == 1 {
-			says = " says "
-		}
-		texts = append(texts, words.Ranks(ranks[v])+says+v)
-	}
-	return texts
+// mismatchOf is mismatch where a rank was heard whose header is not this rank's.
+func (e *Engine) mismatchOf(own, theirs header, rank int) error {
+	return e.mismatch(engine.Claims{{Signature: own, Ranks: []int{e.rank}}, {Signature: theirs, Ranks: []int{rank}}})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
@@ -34,24 +35,27 @@ func mustMismatch(t *testing.T, errs []error, culprit int, want string) {
 }
 
 func TestMismatchNamesFieldAndRanks(t *testing.T) {
-	base := host.Op{
+	base := engine.Op{
 		Call: lifecycle.CallAllReduce, Count: 4, DataType: kernels.Float32, Reduction: kernels.PreMulSum, Scale: 1,
 		Peer: -1, Algorithm: algo.Ring,
 	}
 	for _, c := range []struct {
 		name   string
-		change func(o *host.Op)
+		change func(o *engine.Op)
 		want   string // %s: the ranks that say the one, and the one that says the other
 	}{
-		{"call", func(o *host.Op) { o.Call, o.Peer = lifecycle.CallBroadcast, 0 }, "call: %s all_reduce, %s broadcast"},
 		{
-			"barrier", func(o *host.Op) { o.Call, o.Algorithm = lifecycle.CallBarrier, algo.Auto },
+			"call", func(o *engine.Op) { o.Call, o.Peer = lifecycle.CallBroadcast, 0 },
+			"call: %s all_reduce, %s broadcast",
+		},
+		{
+			"barrier", func(o *engine.Op) { o.Call, o.Algorithm = lifecycle.CallBarrier, algo.Auto },
 			"call: %s all_reduce, %s barrier",
 		},
-		{"count", func(o *host.Op) { o.Count = 3 }, "count: %s 4, %s 3"},
-		{"data type", func(o *host.Op) { o.DataType = kernels.Int32 }, "data type: %s float32, %s int32"},
-		{"reduction", func(o *host.Op) { o.Reduction = kernels.Max }, "reduction: %s premul_sum, %s max"},
-		{"algorithm", func(o *host.Op) { o.Algorithm = algo.Tree }, "algorithm: %s ring, %s tree"},
+		{"count", func(o *engine.Op) { o.Count = 3 }, "count: %s 4, %s 3"},
+		{"data type", func(o *engine.Op) { o.DataType = kernels.Int32 }, "data type: %s float32, %s int32"},
+		{"reduction", func(o *engine.Op) { o.Reduction = kernels.Max }, "reduction: %s premul_sum, %s max"},
+		{"algorithm", func(o *engine.Op) { o.Algorithm = algo.Tree }, "algorithm: %s ring, %s tree"},
 	} {
 		for _, size := range []int{3, 4, 17} {
 			for name, how := range transports() {
@@ -59,7 +63,7 @@ func TestMismatchNamesFieldAndRanks(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%d", c.name, name, size), func(t *testing.T) {
-					cl := newCluster(t, size, how, nil)
+					cl := newCluster(t, size, how)
 					const odd = 1
 					recvs := make([][]byte, size)
 					errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
@@ -69,7 +73,7 @@ func TestMismatchNamesFieldAndRanks(t *testing.T) {
 						}
 						op.Send, op.Recv = slices.Repeat([]byte{byte(rank)}, 16), slices.Repeat([]byte{0xEE}, 16)
 						recvs[rank] = op.Recv
-						return run(ctx, e, seq, &op)
+						return run(ctx, e, seq, op)
 					})
 					mustMismatch(t, errs, odd, fmt.Sprintf(c.want, others(size, odd), "rank 1 says"))
 					for r, b := range recvs {
@@ -96,9 +100,9 @@ func others(size, odd int) string {
 
 // Two ranks: each takes itself to be right.
 func TestMismatchOfTwo(t *testing.T) {
-	cl := newCluster(t, 2, transports()["inproc"], nil)
+	cl := newCluster(t, 2, transports()["inproc"])
 	errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
-		return run(ctx, e, seq, &host.Op{
+		return run(ctx, e, seq, engine.Op{
 			Call: lifecycle.CallBroadcast, Count: 1, DataType: kernels.Int8, Peer: rank, Send: []byte{1},
 			Recv: []byte{2},
 		})
@@ -113,13 +117,13 @@ func TestMismatchOfTwo(t *testing.T) {
 
 // A rank that left out a collective is one behind.
 func TestMismatchOfNumber(t *testing.T) {
-	cl := newCluster(t, 3, transports()["inproc"], nil)
+	cl := newCluster(t, 3, transports()["inproc"])
 	errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, _ uint64) error {
 		seq := uint64(8)
 		if rank == 2 {
 			seq = 7
 		}
-		return run(ctx, e, seq, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
+		return run(ctx, e, seq, engine.Op{Call: lifecycle.CallBarrier, Peer: -1})
 	})
 	mustMismatch(t, errs, 2, "number of the operation: ranks 0 and 1 say 8, rank 2 says 7")
 }
@@ -127,13 +131,13 @@ func TestMismatchOfNumber(t *testing.T) {
 // Three variants.
 func TestMismatchOfMany(t *testing.T) {
 	for _, size := range []int{5, 17} {
-		cl := newCluster(t, size, transports()["inproc"], nil)
+		cl := newCluster(t, size, transports()["inproc"])
 		errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 			n := 1
 			if rank > 2 {
 				n = rank
 			}
-			return run(ctx, e, seq, &host.Op{
+			return run(ctx, e, seq, engine.Op{
 				Call: lifecycle.CallAllReduce, Count: n, DataType: kernels.Int8, Peer: -1, Send: make([]byte,
 					n), Recv: make([]byte, n),
 			})
@@ -147,16 +151,16 @@ func TestCollectiveMeetsMessage(t *testing.T) {
 	for _, size := range []int{2, 3, 17} {
 		for _, call := range []lifecycle.Call{lifecycle.CallSend, lifecycle.CallRecv} {
 			t.Run(fmt.Sprintf("%v/%d", call, size), func(t *testing.T) {
-				cl := newCluster(t, size, transports()["inproc"], nil)
+				cl := newCluster(t, size, transports()["inproc"])
 				errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
-					op := host.Op{Call: lifecycle.CallBarrier, Peer: -1}
+					op := engine.Op{Call: lifecycle.CallBarrier, Peer: -1}
 					if rank == 0 {
-						op = host.Op{
+						op = engine.Op{
 							Call: call, Count: 2, DataType: kernels.Int32, Peer: 1, Send: make([]byte, 8),
 							Recv: make([]byte, 8),
 						}
 					}
-					return run(ctx, e, seq, &op)
+					return run(ctx, e, seq, op)
 				})
 				mustMismatch(t, errs, -1, fmt.Sprintf("rank 0 says %v", call))
 			})
@@ -166,10 +170,10 @@ func TestCollectiveMeetsMessage(t *testing.T) {
 
 // A receive that came before the barrier that follows it on the other rank's side.
 func TestCollectiveAfterUnmetReceive(t *testing.T) {
-	cl := newCluster(t, 2, transports()["inproc"], nil)
-	pair := func(rank int, calls ...lifecycle.Call) (ops []host.Op) {
+	cl := newCluster(t, 2, transports()["inproc"])
+	pair := func(rank int, calls ...lifecycle.Call) (ops []engine.Op) {
 		for _, c := range calls {
-			ops = append(ops, host.Op{
+			ops = append(ops, engine.Op{
 				Call: c, Count: 1, DataType: kernels.Int8, Peer: 1 - rank, Send: []byte{1},
 				Recv: []byte{0},
 			})
@@ -178,13 +182,13 @@ func TestCollectiveAfterUnmetReceive(t *testing.T) {
 	}
 	errs := cl.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 		if rank == 0 {
-			return e.RunGroup(ctx, seq, pair(rank, lifecycle.CallRecv, lifecycle.CallSend))
+			return run(ctx, e, seq, pair(rank, lifecycle.CallRecv, lifecycle.CallSend)...)
 		}
 		// Rank 0's receive is known here, and kept, when its send is received.
-		if err := e.RunGroup(ctx, seq, pair(rank, lifecycle.CallRecv)); err != nil {
+		if err := run(ctx, e, seq, pair(rank, lifecycle.CallRecv)...); err != nil {
 			return err
 		}
-		return run(ctx, e, seq+1, &host.Op{Call: lifecycle.CallBarrier, Peer: -1})
+		return run(ctx, e, seq+1, engine.Op{Call: lifecycle.CallBarrier, Peer: -1})
 	})
 	mustMismatch(t, errs, -1, "recv from rank 1")
 }

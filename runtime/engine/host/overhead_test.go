@@ -4,7 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
@@ -65,12 +67,12 @@ func (h *hall) Close()                  {}
 func BenchmarkOverhead(b *testing.B) {
 	for _, ranks := range []int{2, 4, 8, 16} {
 		b.Run(map[int]string{2: "2", 4: "4", 8: "8", 16: "16"}[ranks], func(b *testing.B) {
-			e := host.New(newHall(ranks), nil, host.Config{})
+			e := host.New(engine.NewComm(lifecycle.CommID{}, "", newHall(ranks), nil))
 			defer e.Close()
-			op := allReduce(8, algo.Direct, false)(0)
+			ops := []engine.Op{allReduce(8, algo.Direct, false)(0)}
 			b.ReportAllocs()
 			for i := range b.N {
-				if err := run(context.Background(), e, uint64(i), &op); err != nil {
+				if err := run(context.Background(), e, uint64(i), ops...); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
@@ -16,9 +17,9 @@ type step struct {
 
 func writes(s *algo.Step) bool { return s.Kind != algo.StepSend && s.Kind != algo.StepPost }
 
-// Plan is an algorithm's plan for one shape of operations, ready to run on one rank: in bytes, with the steps of each
+// plan is an algorithm's plan for one shape of operations, ready to run on one rank: in bytes, with the steps of each
 // peer and direction in a list of their own.
-type Plan struct {
+type plan struct {
 	algorithm algo.Algorithm
 	steps     []step
 	sends     [][]int // by rank
@@ -26,14 +27,6 @@ type Plan struct {
 	local     []int
 	peers     []int // ranks that the plan sends to or receives from; the nearest first
 	tmp       int   // bytes of scratch
-}
-
-// Algorithm is what the plan is made by; algo.Auto for none.
-func (p *Plan) Algorithm() algo.Algorithm {
-	if p == nil {
-		return algo.Auto
-	}
-	return p.algorithm
 }
 
 // key is what a plan depends on, besides the engine's own rank and size.
@@ -48,8 +41,16 @@ type key struct {
 // maxPlans bounds the cache. A job that has more shapes than these in turn plans anew each time.
 const maxPlans = 256
 
-// Plan returns the plan of a collective, from the cache if it is there. It belongs to the goroutine that calls Run.
-func (e *Engine) Plan(op *Op) *Plan {
+// Algorithm is by what Run carries op out; algo.Auto for what is no collective.
+func (e *Engine) Algorithm(op *engine.Op) algo.Algorithm {
+	if !op.Call.IsCollective() {
+		return algo.Auto
+	}
+	return e.plan(op).algorithm
+}
+
+// plan returns the plan of a collective, from the cache if it is there.
+func (e *Engine) plan(op *engine.Op) *plan {
 	k := key{op.Call, op.DataType, op.Algorithm, op.Peer, op.Count}
 	if e.last != nil && e.lastKey == k {
 		return e.last
@@ -66,7 +67,7 @@ func (e *Engine) Plan(op *Op) *Plan {
 	return p
 }
 
-func (e *Engine) compile(op *Op) *Plan {
+func (e *Engine) compile(op *engine.Op) *plan {
 	es := op.DataType.Size()
 	r := algo.Request{
 		Call: op.Call, Rank: e.rank, Size: e.size, Root: max(op.Peer, 0),
@@ -75,15 +76,15 @@ func (e *Engine) compile(op *Op) *Plan {
 	if e.board != nil {
 		r.Board = transport.BoardBytes - headerSize
 	}
-	plan := algo.Make(r, op.Algorithm)
-	p := &Plan{
-		algorithm: plan.Algorithm,
-		steps:     make([]step, len(plan.Steps)),
+	made := algo.Make(r, op.Algorithm)
+	p := &plan{
+		algorithm: made.Algorithm,
+		steps:     make([]step, len(made.Steps)),
 		sends:     make([][]int, e.size),
 		recvs:     make([][]int, e.size),
-		tmp:       plan.Tmp * es,
+		tmp:       made.Tmp * es,
 	}
-	for i, s := range plan.Steps {
+	for i, s := range made.Steps {
 		for _, span := range []*algo.Span{&s.Dst, &s.Src, &s.Src2} {
 			span.Off, span.Len = span.Off*es, span.Len*es
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
@@ -83,8 +84,8 @@ func (c *cluster) markDead(dead, before int) {
 }
 
 // gather is rank's part in a gather of so many bytes a rank, each of which says whose it is, to rank 0.
-func gather(rank, size, count int) host.Op {
-	op := host.Op{
+func gather(rank, size, count int) engine.Op {
+	op := engine.Op{
 		Call: lifecycle.CallGather, Count: count, DataType: kernels.Uint8, Peer: 0,
 		Send: bytes.Repeat([]byte{byte(rank + 1)}, count),
 	}
@@ -101,8 +102,8 @@ const promptly = 15 * time.Second
 // hope, and the death is told at once.
 func TestPeerDiesWithAPartSent(t *testing.T) {
 	const size, dead, late = 4, 2, 3
-	ops := map[string]func(rank int) host.Op{
-		"gather of 16 MiB": func(rank int) host.Op { return gather(rank, size, 16<<20) },
+	ops := map[string]func(rank int) engine.Op{
+		"gather of 16 MiB": func(rank int) engine.Op { return gather(rank, size, 16<<20) },
 	}
 	for _, a := range algo.For(lifecycle.CallAllReduce) {
 		for _, bytes := range []int{20 << 10, 1 << 20} {
@@ -119,14 +120,14 @@ func TestPeerDiesWithAPartSent(t *testing.T) {
 			}
 			t.Run(name+"/"+what, func(t *testing.T) {
 				mortals := make([]*mortal, size)
-				c := newClusterOf(t, size, how, nil, func(rank int, l *fabric.Links) host.Links {
+				c := newClusterOf(t, size, how, func(rank int, l *fabric.Links) engine.Links {
 					mortals[rank] = &mortal{Links: l}
 					return mortals[rank]
 				})
 				for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 					if rank == late {
 						for r := range late {
-							awaitWait(c.engines[r], late)
+							c.awaitWait(r, late)
 						}
 						mortals[dead].die()
 						c.markDead(dead, late)
@@ -135,7 +136,7 @@ func TestPeerDiesWithAPartSent(t *testing.T) {
 					ctx, cancel := context.WithTimeout(ctx, promptly)
 					defer cancel()
 					o := op(rank)
-					return run(ctx, e, seq, &o)
+					return run(ctx, e, seq, o)
 				}) {
 					if r == late {
 						continue
@@ -156,12 +157,12 @@ func TestPeerDiesInALateAgreement(t *testing.T) {
 	for _, a := range algo.For(lifecycle.CallAllReduce) {
 		for dead := 1; dead < late; dead += 7 {
 			t.Run(fmt.Sprintf("%v/%d", a, dead), func(t *testing.T) {
-				c := newCluster(t, size, transports()["inproc"], nil)
+				c := newCluster(t, size, transports()["inproc"])
 				op := allReduce(1<<10, a, false)
 				for r, err := range c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 					if rank == late {
 						for r := range late {
-							awaitWait(c.engines[r], -1)
+							c.awaitWait(r, -1)
 						}
 						c.markDead(dead, late)
 						return nil
@@ -169,7 +170,7 @@ func TestPeerDiesInALateAgreement(t *testing.T) {
 					ctx, cancel := context.WithTimeout(ctx, promptly)
 					defer cancel()
 					o := op(rank)
-					return run(ctx, e, seq, &o)
+					return run(ctx, e, seq, o)
 				}) {
 					if r == late {
 						continue
@@ -190,10 +191,10 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 	for name, how := range transports() {
 		for _, count := range []int{1001, 100_000} {
 			t.Run(fmt.Sprintf("%s/%d", name, count), func(t *testing.T) {
-				c := newCluster(t, size, how, nil)
+				c := newCluster(t, size, how)
 				if name == "shm" {
 					for range 20 { // what comes then goes around the end of the ring
-						c.run(func(rank int) host.Op { return gather(rank, size, 100_000) })
+						c.run(func(rank int) engine.Op { return gather(rank, size, 100_000) })
 					}
 				}
 				var got []byte
@@ -203,7 +204,7 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 					o := gather(rank, size, count)
 					switch rank {
 					case 0:
-						awaitWait(c.engines[dead], late)
+						c.awaitWait(dead, late)
 						for name == "tcp" { // whose bytes arrive by and by
 							if window, _ := c.links[0].Conn(dead).Peek(); len(window) >= count {
 								break
@@ -213,9 +214,9 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 						c.markDead(dead, 1)
 						got = o.Recv
 					case late:
-						awaitWait(c.engines[0], late) // it has looked what there is
+						c.awaitWait(0, late) // it has looked what there is
 					}
-					return run(ctx, e, seq, &o)
+					return run(ctx, e, seq, o)
 				}) {
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
@@ -236,23 +237,23 @@ func TestPeerDiesBetweenSends(t *testing.T) {
 	const dead, late = 1, 2
 	for name, how := range transports() {
 		t.Run(name, func(t *testing.T) {
-			c, sent := newCluster(t, 3, how, nil), make(chan struct{})
+			c, sent := newCluster(t, 3, how), make(chan struct{})
 			errs := c.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 				ctx, cancel := context.WithTimeout(ctx, promptly)
 				defer cancel()
 				switch rank {
 				case 0:
-					return e.RunGroup(ctx, seq, []host.Op{
+					return run(ctx, e, seq,
 						recv(late, make([]byte, 1<<20)), recv(dead, make([]byte, 1<<20)),
 						recv(dead, make([]byte, 1<<20)),
-					})
+					)
 				case dead:
 					defer close(sent)
 					op := send(0, make([]byte, 1<<20))
-					return run(ctx, e, seq, &op)
+					return run(ctx, e, seq, op)
 				}
 				<-sent
-				awaitWait(c.engines[0], late)
+				c.awaitWait(0, late)
 				c.markDead(dead, 1)
 				return nil
 			})
@@ -270,7 +271,7 @@ func TestCollectiveIsDoneAlthoughARankLeaves(t *testing.T) {
 	for name, how := range transports() {
 		t.Run(name, func(t *testing.T) {
 			slow := &mortal{dead: true, spare: 40} // a header
-			c := newClusterOf(t, size, how, nil, func(rank int, l *fabric.Links) host.Links {
+			c := newClusterOf(t, size, how, func(rank int, l *fabric.Links) engine.Links {
 				if rank != late {
 					return l
 				}
@@ -286,16 +287,16 @@ func TestCollectiveIsDoneAlthoughARankLeaves(t *testing.T) {
 				case 0:
 					got = o.Recv
 				case leaves:
-					err := run(ctx, e, seq, &o)
-					awaitWait(c.engines[0], late)
-					e.Interrupt(errors.New("the user said so"))
+					err := run(ctx, e, seq, o)
+					c.awaitWait(0, late)
+					c.comms[rank].Interrupt(errors.New("the user said so"))
 					for c.links[0].Lost(leaves) == nil {
 						runtime.Gosched()
 					}
 					slow.live()
 					return err
 				}
-				return run(ctx, e, seq, &o)
+				return run(ctx, e, seq, o)
 			}) {
 				if err != nil {
 					t.Errorf("rank %d: %v", r, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -26,10 +27,10 @@ func TestWaitIsOnTheTape(t *testing.T) {
 			}
 			defer func() { _ = reader.Close() }()
 
-			plain := newCluster(t, 3, how, nil)
+			plain := newCluster(t, 3, how)
 			tw := w.Comm(tape.CommInfo{Name: "test", Size: 3})
 			defer tw.Close()
-			watched := host.New(plain.links[0], tw, host.Config{})
+			watched := host.New(engine.NewComm(lifecycle.CommID{}, "", plain.links[0], tw))
 			plain.engines[0] = watched
 
 			await := func(phase tape.Phase, peer int32) {
@@ -50,7 +51,7 @@ func TestWaitIsOnTheTape(t *testing.T) {
 				case 2:
 					await(tape.PhaseAgree, 2)
 				}
-				return run(ctx, e, seq, &host.Op{
+				return run(ctx, e, seq, engine.Op{
 					Call: lifecycle.CallAllReduce, Count: len(data), DataType: kernels.Uint8, Peer: -1,
 					Send: data, Recv: make([]byte, len(data)),
 				})

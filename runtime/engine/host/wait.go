@@ -50,8 +50,8 @@ func (e *Engine) drive(o operation) error {
 func (e *Engine) idle(o operation) error {
 	e.w.op = o
 	e.w.idles++
-	if s := e.stopped.Load(); s != nil {
-		return s.err
+	if err := e.comm.Stopped(); err != nil {
+		return err
 	}
 	if _, err := e.links.FirstLost(); err != nil {
 		if err := e.lostPeers(o); err != nil {
@@ -59,7 +59,7 @@ func (e *Engine) idle(o operation) error {
 		}
 	}
 	if err := e.waiter.Idle(e.w.ctx); err != nil {
-		p := e.peerError(lifecycle.CodeOf(err), o.waitsFor(), "the operation was abandoned")
+		p := e.comm.PeerError(lifecycle.CodeOf(err), o.waitsFor(), "the operation was abandoned")
 		p.Err, p.Since = err, e.w.since
 		if p.Since.IsZero() {
 			p.Since = time.Now() // it had not waited long enough to look at the clock
@@ -78,8 +78,7 @@ func (e *Engine) proceed() {
 	e.w.idles = 0
 	if !e.w.since.IsZero() {
 		e.w.since = time.Time{}
-		e.now.peer.Store(-1)
-		e.tape.Wait(-1)
+		e.comm.WaitsFor(-1)
 	}
 }
 
@@ -94,7 +93,7 @@ func (e *Engine) report() {
 	if o.agreed() {
 		phase = tape.PhaseTransfer
 	}
-	peer := int32(o.waitsFor())
+	peer := o.waitsFor()
 	first := e.w.since.IsZero()
 	if first {
 		e.w.since = time.Now()
@@ -103,9 +102,8 @@ func (e *Engine) report() {
 		e.w.phase = phase
 		e.tape.Phase(phase)
 	}
-	if first || peer != e.now.peer.Load() {
-		e.now.peer.Store(peer)
-		e.tape.Wait(peer)
+	if _, _, told, _ := e.comm.Current(); first || peer != told {
+		e.comm.WaitsFor(peer)
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build amd64 && !race
 
-package host
+package engine
 
 import (
 	"sync/atomic"

@@ -1,7 +1,9 @@
-package host
+package engine
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"unsafe"
 
 	"github.com/carillon-rt/carillon/kernels"
@@ -18,6 +20,7 @@ type Op struct {
 	Scaled    bool              // Scale was given
 	Scale     float64           // of PreMulSum: what Send is multiplied with; ranks may have different ones
 	Peer      int               // the root, or the peer of Send and Recv; -1 if none
+	Seq       uint64            // of a Send or Recv: its number among those from the one rank to the other
 
 	// Send and Recv are the caller's memory. The engine reads and writes them until the operation has returned, with
 	// or without an error. They may be the same memory as algo.Plan says.
@@ -25,6 +28,43 @@ type Op struct {
 
 	// Count is NCCL's, in elements; see algo.Request.
 	Count int
+}
+
+// ToSelf pairs the sends of a rank to itself, among operations that are made together, with its receives from itself,
+// in their order: with nil where one lacks the other.
+func ToSelf(ops []Op, rank int) iter.Seq2[*Op, *Op] {
+	next := func(call lifecycle.Call, i int) (*Op, int) {
+		for ; i < len(ops); i++ {
+			if ops[i].Call == call && ops[i].Peer == rank {
+				return &ops[i], i + 1
+			}
+		}
+		return nil, i
+	}
+	return func(yield func(send, recv *Op) bool) {
+		send, s := next(lifecycle.CallSend, 0)
+		recv, r := next(lifecycle.CallRecv, 0)
+		for (send != nil || recv != nil) && yield(send, recv) {
+			send, s = next(lifecycle.CallSend, s)
+			recv, r = next(lifecycle.CallRecv, r)
+		}
+	}
+}
+
+// CheckToSelf refuses sends of a rank to itself that don't fit its receives from itself: they meet among the operations
+// that are made together, or never.
+func CheckToSelf(ops []Op, rank int) error {
+	for send, recv := range ToSelf(ops, rank) {
+		switch {
+		case send == nil || recv == nil:
+			return fmt.Errorf("rank %d sends to itself, or receives from itself, without the other: "+
+				"both must be in one group", rank)
+		case send.Count != recv.Count || send.DataType != recv.DataType:
+			return fmt.Errorf("rank %d sends itself %d elements of %v, but receives %d of %v",
+				rank, send.Count, send.DataType, recv.Count, recv.DataType)
+		}
+	}
+	return nil
 }
 
 // units is how many times Count elements a rank has in each buffer.
@@ -58,34 +98,34 @@ func units(call lifecycle.Call, size int, isRoot bool) (send, recv int) {
 	return 0, 0
 }
 
-// Check completes an operation that has its buffers, with Count, and without a buffer that this rank has no part in. Or
-// it is a *lifecycle.UsageError that says which value is wrong and what is allowed. Nothing else checks them: what
-// Plan, Run and RunGroup are given has passed. It may be called by any goroutine.
-func (e *Engine) Check(op *Op) error {
+// Check completes the operation of this rank, of size, that has its buffers: with Count, and without a buffer that the
+// rank has no part in. Or its error says which value is wrong and what is allowed. Nothing else checks them: what an
+// Engine is given has passed.
+func (op *Op) Check(rank, size int) error {
 	es := op.DataType.Size()
 	send, recv := len(op.Send)/es, len(op.Recv)/es
-	inSend, inRecv := units(op.Call, e.size, op.Peer == e.rank)
+	inSend, inRecv := units(op.Call, size, op.Peer == rank)
 	part := "peer"
 	if op.Call.IsRooted() {
 		part = "root"
 	}
 	switch {
 	case !op.Reduction.Valid():
-		return e.refuse(op.Call, "reduction %d is unknown: use Sum, Prod, Max, Min, Avg or PreMulSum", op.Reduction)
+		return fmt.Errorf("reduction %d is unknown: use Sum, Prod, Max, Min, Avg or PreMulSum", op.Reduction)
 	case op.Scaled != (op.Reduction == kernels.PreMulSum):
-		return e.refuse(op.Call, "a Scale belongs to PreMulSum, and PreMulSum needs one: "+
+		return fmt.Errorf("a Scale belongs to PreMulSum, and PreMulSum needs one: "+
 			"pass Scale(factor) with PreMulSum only; got reduction %s", op.Reduction)
-	case (op.Call.IsRooted() || !op.Call.IsCollective()) && (op.Peer < 0 || op.Peer >= e.size):
-		return e.refuse(op.Call, "%s %d is not a rank of the communicator: ranks are 0 to %d", part, op.Peer, e.size-1)
-	case op.Call == lifecycle.CallAllToAll && send%e.size != 0:
-		return e.refuse(op.Call, "send has %d elements, which %d ranks can't share equally: "+
-			"its length must be a multiple of %d", send, e.size, e.size)
+	case (op.Call.IsRooted() || !op.Call.IsCollective()) && (op.Peer < 0 || op.Peer >= size):
+		return fmt.Errorf("%s %d is not a rank of the communicator: ranks are 0 to %d", part, op.Peer, size-1)
+	case op.Call == lifecycle.CallAllToAll && send%size != 0:
+		return fmt.Errorf("send has %d elements, which %d ranks can't share equally: "+
+			"its length must be a multiple of %d", send, size, size)
 	}
 	switch op.Call {
 	case lifecycle.CallBroadcast, lifecycle.CallReduceScatter, lifecycle.CallScatter, lifecycle.CallRecv:
 		op.Count = recv
 	case lifecycle.CallAllToAll:
-		op.Count = send / e.size
+		op.Count = send / size
 	default: // of a barrier none
 		op.Count = send
 	}
@@ -93,20 +133,20 @@ func (e *Engine) Check(op *Op) error {
 	case inSend == 0:
 		op.Send = nil
 	case send != inSend*op.Count:
-		return e.refuse(op.Call, "send has %d elements and recv %d: send must have %d", send, recv, inSend*op.Count)
+		return fmt.Errorf("send has %d elements and recv %d: send must have %d", send, recv, inSend*op.Count)
 	}
 	switch {
 	case inRecv == 0:
 		op.Recv = nil
 	case recv != inRecv*op.Count:
-		return e.refuse(op.Call, "recv has %d elements and send %d: recv must have %d", recv, send, inRecv*op.Count)
+		return fmt.Errorf("recv has %d elements and send %d: recv must have %d", recv, send, inRecv*op.Count)
 	}
-	return e.checkOverlap(op, inSend == inRecv)
+	return op.checkOverlap(rank, inSend == inRecv)
 }
 
 // checkOverlap refuses buffers that share memory, but for what is in place: the same memory, or, where one buffer has a
 // part for each rank, this rank's.
-func (e *Engine) checkOverlap(op *Op, equal bool) error {
+func (op *Op) checkOverlap(rank int, equal bool) error {
 	if len(op.Send) == 0 || len(op.Recv) == 0 {
 		return nil
 	}
@@ -121,22 +161,14 @@ func (e *Engine) checkOverlap(op *Op, equal bool) error {
 	at, allowed := 0, "must be the same slice (in place) or not overlap"
 	switch {
 	case op.Call == lifecycle.CallAllToAll:
-		return e.refuse(op.Call, "send and recv overlap: they must not overlap")
+		return errors.New("send and recv overlap: they must not overlap")
 	case !equal:
-		at = e.rank * op.Count
+		at = rank * op.Count
 		allowed = fmt.Sprintf("may overlap only where the smaller one is exactly elements %d to %d "+
 			"of the larger one (in place)", at, at+op.Count-1)
 	}
 	if second-first == uintptr(at*op.DataType.Size()) {
 		return nil
 	}
-	return e.refuse(op.Call, "send and recv overlap: they %s", allowed)
-}
-
-// refuse is the error of an operation that makes no sense. Nothing was sent.
-func (e *Engine) refuse(call lifecycle.Call, format string, args ...any) error {
-	return &lifecycle.UsageError{
-		Call: call, Code: lifecycle.CodeInvalidArgument, State: lifecycle.StateReady,
-		Comm: e.cfg.Comm, Name: e.cfg.Name, Rank: e.rank, Detail: fmt.Sprintf(format, args...),
-	}
+	return fmt.Errorf("send and recv overlap: they %s", allowed)
 }

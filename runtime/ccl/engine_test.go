@@ -1,0 +1,90 @@
+package ccl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+)
+
+// told is an engine that lists what it is told to do.
+type told struct {
+	engine.Engine
+	list *[]string
+}
+
+func (e told) Run(ctx context.Context, call lifecycle.Call, seq uint64, ops []engine.Op) error {
+	text := fmt.Sprintf("%v %d:", call, seq)
+	for _, op := range ops {
+		text += fmt.Sprintf(" %v %d", op.Call, op.Seq)
+	}
+	*e.list = append(*e.list, text)
+	return e.Engine.Run(ctx, call, seq, ops)
+}
+
+func (e told) Close() {
+	*e.list = append(*e.list, "close")
+	e.Engine.Close()
+}
+
+// An engine gets calls that have passed all checks, with the numbers that the ranks agree on: one that is refused has
+// none.
+func TestEngineIsTold(t *testing.T) {
+	var list []string
+	rt, err := ccl.New(ccl.Config{Log: slog.New(slog.DiscardHandler), Engine: engine.Kind{
+		Name: "told", New: func(c *engine.Comm) engine.Engine { return told{host.New(c), &list} },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	comms, err := rt.InitAll(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, ctx, one, two := comms[0], t.Context(), []int64{1}, []int64{1, 2}
+	both := func(send, recv []int64) error {
+		return rt.Group(ctx, func(g *ccl.Group) error {
+			return errors.Join(ccl.Send(g, c, send, 0), ccl.Recv(g, c, recv, 0))
+		})
+	}
+	if err := errors.Join(ccl.Barrier(ctx, c), both(one, make([]int64, 1))); err != nil {
+		t.Error(err)
+	}
+	for want, err := range map[string]error{
+		"recv has 2 elements":    ccl.AllReduce(ctx, c, one, two, ccl.Sum),
+		"without the other":      ccl.Send(ctx, c, one, 0),
+		"sends itself 1 element": both(one, two),
+	} {
+		var usage *ccl.UsageError
+		if !errors.As(err, &usage) || usage.Code != lifecycle.CodeInvalidArgument ||
+			!strings.Contains(usage.Detail, want) {
+			t.Errorf("a call with a bad argument is answered by %v, want %q", err, want)
+		}
+	}
+	child, err := c.Split(ctx, 0, 0)
+	if err := errors.Join(err, child.Destroy(ctx), ccl.SendRecv(ctx, c, one, 0, make([]int64, 1), 0),
+		ccl.AllReduce(ctx, c, one, one, ccl.Sum), c.Finalize(ctx), rt.Close(ctx)); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		"barrier 1: barrier 0", "group_end 1: send 1 recv 1", "split 2: all_gather 0", "split 2: all_gather 0", "close",
+		"send_recv 2: send 2 recv 2", "all_reduce 3: all_reduce 0", "close", "close",
+	}
+	if !slices.Equal(list, want) {
+		t.Errorf("the engine was told\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestRuntimeNeedsAnEngine(t *testing.T) {
+	if _, err := ccl.New(ccl.Config{}); err == nil || !strings.Contains(err.Error(), "use host.Kind()") {
+		t.Errorf("a runtime without an engine is answered by %v", err)
+	}
+}

@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
+)
+
+// Kind is a kind of engines.
+type Kind struct {
+	Name string // on the tape
+	// New makes the engine of a rank, on which no call runs.
+	New func(*Comm) Engine
+}
+
+// Engine carries out the calls of one rank of a communicator, on one kind of memory. Its methods belong to one
+// goroutine at a time: to the one whose turn it is on the communicator.
+type Engine interface {
+	// Algorithm is by what Run carries out op, which has passed Check; algo.Auto for what is no collective.
+	Algorithm(op *Op) algo.Algorithm
+
+	// Run carries out one collective, or point-to-point operations all at the same time, which have passed CheckToSelf.
+	// It returns when this rank's part in it is done: what is sent may be overwritten, what is received is there. That
+	// all ranks have called the collective, and called the same, is then certain; a send has been received.
+	//
+	// call is what the operations are called to the other ranks and in errors, which have its number, seq, too. Of a
+	// collective that is the number by which the ranks know that they speak of the same one. It goes up with each, by
+	// the same on all ranks.
+	//
+	// The error is Comm.Fail's: the communicator has stopped. It is
+	//   - *lifecycle.PeerError with CodeMismatch when the ranks don't agree: no collective has written to a Recv;
+	//   - *lifecycle.PeerError with the code of what befell a peer, also when another rank noticed it and told;
+	//   - *lifecycle.PeerError with CodeTimeout or CodeCanceled when ctx ended, with the rank that was waited for;
+	//   - what Interrupt or Abandon was given.
+	Run(ctx context.Context, call lifecycle.Call, seq uint64, ops []Op) error
+
+	// Close frees what the engine holds. No call may be running: Comm.Interrupt it first. The Comm is closed after it.
+	// It may be called more than once.
+	Close()
+}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
+)
+
+// Claim is a signature, and the ranks whose it is.
+type Claim struct {
+	Signature Signature
+	Ranks     []int
+}
+
+// Claims are what the ranks of a collective said; the first one is this rank's.
+type Claims []Claim
+
+// Add adds what a rank said.
+func (c *Claims) Add(s Signature, rank int) {
+	for i := range *c {
+		if claim := &(*c)[i]; claim.Signature == s {
+			claim.Ranks = append(claim.Ranks, rank)
+			return
+		}
+	}
+	*c = append(*c, Claim{s, []int{rank}})
+}
+
+// Mismatch says what ranks, of size, disagree in, and who is at fault: of the smallest group of ranks that agree with
+// each other, the first; where sizes are equal, one that is not this rank's. The text is the same on all ranks that
+// have heard the same: first what most say. It reorders the claims.
+func (c Claims) Mismatch(size int) (culprit int, detail string) {
+	own := c[0].Signature
+	heard := 0
+	for _, claim := range c {
+		slices.Sort(claim.Ranks)
+		heard += len(claim.Ranks)
+	}
+	slices.SortFunc(c, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(len(b.Ranks), len(a.Ranks)), cmp.Compare(a.Ranks[0], b.Ranks[0]))
+	})
+	least := &c[len(c)-1]
+	if other := &c[len(c)-2]; least.Signature == own && len(other.Ranks) == len(least.Ranks) {
+		least = other
+	}
+	most := &c[0]
+	if most == least {
+		most = &c[1]
+	}
+	f := fields()[0]
+	for _, other := range fields() {
+		if other.text(&most.Signature) != other.text(&least.Signature) {
+			f = other
+			break
+		}
+	}
+	detail = f.name + ": " + strings.Join(c.said(f), ", ")
+	if heard < size {
+		detail += fmt.Sprintf(" (%d of %d ranks were heard)", heard, size)
+	}
+	return least.Ranks[0], detail
+}
+
+// said lists the values of a field, and which ranks say each.
+func (c Claims) said(f field) []string {
+	var values, texts []string
+	ranks := map[string][]int{}
+	for _, claim := range c {
+		v := f.text(&claim.Signature)
+		if !slices.Contains(values, v) {
+			values = append(values, v)
+		}
+		ranks[v] = append(ranks[v], claim.Ranks...)
+	}
+	for _, v := range values {
+		says := " say "
+		if len(ranks[v]) == 1 {
+			says = " says "
+		}
+		texts = append(texts, words.Ranks(ranks[v])+says+v)
+	}
+	return texts
+}
+
+// MessageMismatch says why a send or receive of rank self, and what a peer does, don't meet.
+func MessageMismatch(self int, mine *Signature, peer int, peers *Signature) string {
+	if peers.IsMessage() && mine.Call() != peers.Call() {
+		for _, f := range messageFields() {
+			if a, b := f.text(mine), f.text(peers); a != b {
+				return fmt.Sprintf("%s: rank %d says %s %s, rank %d says %s %s",
+					f.name, self, mine.callText(), a, peer, peers.callText(), b)
+			}
+		}
+	}
+	detail := fmt.Sprintf("call: rank %d says %s, rank %d says %s", self, mine.callText(), peer, peers.callText())
+	if peers.Valid() && mine.Call() == peers.Call() {
+		detail += ", and each waits for the other: call both directions in one group, or with SendRecv"
+	}
+	return detail
+}

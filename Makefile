@@ -1,4 +1,4 @@
-# Every target works on a fresh clone with Go, gcc and make; what else a target needs, it says or fetches.
+# Every target works on a fresh clone with Go, gcc, g++ and make; what else a target needs, it says or fetches.
 
 MODULE  := github.com/carillon-rt/carillon
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -56,7 +56,7 @@ demo: build ## Train a classifier on four processes and show what their communic
 	  'send them to Jaeger       OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 make demo' \
 	  'see a rank die            kill -9 one of its processes: the others say which, and how they know'
 
-test: ## Run every test that needs nothing but Go and gcc, under the race detector (RACE= runs them without).
+test: ## Run every test that needs nothing but Go, gcc and g++, under the race detector (RACE= runs them without).
 	go test $(RACE) -timeout 10m $(TESTFLAGS) ./...
 
 # No limit of go test's holds for a benchmark.
@@ -148,7 +148,7 @@ stress: ## Run the property and race tests of communicators for STRESS (10m), wi
 soak: ## Watch a healthy job for SOAK (1h) beside four busy processes a core: RAS must not say a word.
 	@cd tests && go test -count=1 -timeout 0 -v -run '^TestSilence$$' ./soak -soak $(SOAK)
 
-generate: ## Rewrite generated files (docs, headers, golden files that have a generator).
+generate: ## Rewrite generated files (docs, headers, kernels, which take clang-19).
 	go generate ./...
 
 current: ## Check that generated files are current, in a copy: the tree itself is left as it is.

@@ -1,0 +1,525 @@
+package cuda
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/kernels"
+)
+
+var dataTypes = []kernels.DataType{
+	kernels.Int8, kernels.Uint8, kernels.Int32, kernels.Uint32, kernels.Int64, kernels.Uint64, kernels.Float16,
+	kernels.Float32, kernels.Float64, kernels.BFloat16, kernels.Float8E4M3, kernels.Float8E5M2,
+}
+
+var reductions = []kernels.Reduction{
+	kernels.Sum, kernels.Prod, kernels.Max, kernels.Min, kernels.Avg, kernels.PreMulSum,
+}
+
+// random returns n elements: any bits, so that there are NaNs, infinities and subnormal numbers among them, and special
+// ones more often than by chance.
+func random(rng *rand.Rand, dt kernels.DataType, n int) []byte {
+	b := make([]byte, n*dt.Size())
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	special := [][]byte{
+		make([]byte, 8), bytes.Repeat([]byte{0xff}, 8), // +0, NaN
+		append(make([]byte, dt.Size()-1), 0x80), append(make([]byte, dt.Size()-1), 0x7c), // -0, infinity of float8 e5m2
+	}
+	switch dt {
+	case kernels.Float16:
+		special = append(special, []byte{0, 0x7c}, []byte{0, 0xfc}, []byte{1, 0x7c}, []byte{1, 0})
+	case kernels.BFloat16:
+		special = append(special, []byte{0x80, 0x7f}, []byte{0x80, 0xff}, []byte{0x81, 0x7f})
+	case kernels.Float32:
+		special = append(special, []byte{0, 0, 0x80, 0x7f}, []byte{0, 0, 0x80, 0xff}, []byte{1, 0, 0x80, 0x7f})
+	case kernels.Float64:
+		special = append(special, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x7f}, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0xff})
+	default:
+	}
+	for i := range n {
+		if rng.IntN(4) == 0 {
+			copy(b[i*dt.Size():(i+1)*dt.Size()], special[rng.IntN(len(special))])
+		}
+	}
+	return b
+}
+
+// wide returns the elements as float32, and whether that is what a reduction of the type is computed in.
+func wide(dt kernels.DataType, b []byte) ([]byte, bool) {
+	var w []float32
+	each := func(size int, widen func(b []byte) float32) {
+		for i := 0; i < len(b); i += size {
+			w = append(w, widen(b[i:]))
+		}
+	}
+	switch dt {
+	case kernels.Float16:
+		each(2, func(b []byte) float32 { return kernels.F16(binary.NativeEndian.Uint16(b)).Float32() })
+	case kernels.BFloat16:
+		each(2, func(b []byte) float32 { return kernels.BF16(binary.NativeEndian.Uint16(b)).Float32() })
+	case kernels.Float8E4M3:
+		each(1, func(b []byte) float32 { return kernels.E4M3(b[0]).Float32() })
+	case kernels.Float8E5M2:
+		each(1, func(b []byte) float32 { return kernels.E5M2(b[0]).Float32() })
+	default:
+		return b, false
+	}
+	return kernels.Bytes(w), true
+}
+
+func narrow(dt kernels.DataType, b []byte) []byte {
+	var n []byte
+	for i := 0; i < len(b); i += 4 {
+		var f float32
+		_, _ = binary.Decode(b[i:], binary.NativeEndian, &f)
+		switch dt {
+		case kernels.Float16:
+			n = binary.NativeEndian.AppendUint16(n, uint16(kernels.ToF16(f)))
+		case kernels.BFloat16:
+			n = binary.NativeEndian.AppendUint16(n, uint16(kernels.ToBF16(f)))
+		case kernels.Float8E4M3:
+			n = append(n, byte(kernels.ToE4M3(f)))
+		default:
+			n = append(n, byte(kernels.ToE5M2(f)))
+		}
+	}
+	return n
+}
+
+// reduce is the reference: package kernels, in the ranks' order, small floats in float32 and rounded once.
+func reduce(dt kernels.DataType, op kernels.Reduction, in [][]byte, factor []float64) []byte {
+	var sum []byte
+	computed, small := dt, false
+	for r, b := range in {
+		if op == kernels.PreMulSum {
+			scaled := make([]byte, len(b))
+			kernels.Scale(scaled, b, dt, factor[r])
+			b = scaled
+		}
+		b, small = wide(dt, b)
+		if small {
+			computed = kernels.Float32
+		}
+		if r == 0 {
+			sum = slices.Clone(b)
+			continue
+		}
+		kernels.ReducerOf(computed, op)(sum, sum, b)
+	}
+	if op == kernels.Avg {
+		kernels.Divide(sum, computed, len(in))
+	}
+	if small {
+		return narrow(dt, sum)
+	}
+	return sum
+}
+
+// A reduction is one that is tried: all of its buffers begin offset elements behind an aligned address.
+type reduction struct {
+	dt                   kernels.DataType
+	op                   kernels.Reduction
+	ranks, count, offset int
+}
+
+func (c reduction) String() string {
+	return fmt.Sprintf("%v %v, %d ranks, %d elements at %d", c.op, c.dt, c.ranks, c.count, c.offset)
+}
+
+// TestReductions compares every reduction of every type with the reference: sizes of every rest, buffers that begin
+// anywhere, results in place and beside.
+func TestReductions(t *testing.T) {
+	h := newHost(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	ranks := []int{2, 3, 4, 8, 5}
+	n := 0
+	for _, dt := range dataTypes {
+		for _, op := range reductions {
+			for _, k := range []Kernel{OneShot, TwoShot, Reduce} {
+				if k == Reduce && op == kernels.PreMulSum {
+					continue // of packets alone: who reads another rank's buffer doesn't know its factor
+				}
+				n++
+				c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(100), rng.IntN(3)}
+				allReduce(t, h, rng, k, c, n%2 == 0)
+			}
+		}
+	}
+}
+
+// allReduce runs one twice, since halves of mailboxes alternate, and compares the second.
+func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inPlace bool) {
+	h.reset()
+	size := c.count * c.dt.Size()
+	all := h.communicator(c.ranks, HalfFor(k, c.ranks, size))
+	share := (c.count + c.ranks - 1) / c.ranks * c.dt.Size()
+	in, factor := make([][]byte, c.ranks), make([]float64, c.ranks)
+	out := make([]uint64, c.ranks)
+	for r := range all {
+		a := &all[r]
+		in[r], factor[r] = random(rng, c.dt, c.count), rng.Float64()*4-2
+		at := uint64(c.offset * c.dt.Size())
+		a.Send, a.Recv = h.alloc(size+64)+at, h.alloc(size+64)+at
+		if inPlace {
+			a.Recv = a.Send
+		}
+		a.Bytes, a.Reduction, a.Factor, out[r] = uint64(size), uint32(c.op), factor[r], a.Recv
+	}
+	if k == Reduce {
+		direct(all)
+		for r := range all {
+			all[r].SendStride, all[r].RecvStride = uint64(share), uint64(share)
+			all[r].Bytes = uint64(min(share, max(0, size-r*share)))
+		}
+	}
+	for range 2 {
+		for r := range all {
+			h.put(all[r].Send, in[r])
+		}
+		h.launch(Function(k, c.dt, c.ranks), 2, 2, all...)
+		h.join()
+	}
+	want := reduce(c.dt, c.op, in, factor)
+	for r := range all {
+		got := h.get(out[r], size)
+		if !bytes.Equal(got, want) {
+			e := 0
+			for got[e*c.dt.Size()] == want[e*c.dt.Size()] && e < c.count-1 {
+				e++
+			}
+			var from []string
+			for q := range in {
+				from = append(from, fmt.Sprintf("%x", in[q][e*c.dt.Size():(e+1)*c.dt.Size()]))
+			}
+			t.Fatalf("%s of %v: element %d of rank %d is %x, want %x, of %v", Function(k, c.dt, c.ranks), c, e, r,
+				got[e*c.dt.Size():(e+1)*c.dt.Size()], want[e*c.dt.Size():(e+1)*c.dt.Size()], from)
+		}
+		if w := h.words(all[r]); w.Done.Epoch != 2 || w.Done.Phase != Done || w.Done.Blocks != 2 {
+			t.Fatalf("%v: rank %d's word is %+v after 2 operations", c, r, w.Done)
+		}
+	}
+}
+
+// A move is a collective that reduces nothing. Strides are 1 where each rank has a block of its own.
+type move struct {
+	name                   string
+	sends, receives        int // blocks in a rank's buffer
+	sendStride, recvStride int
+	sendTo, recvFrom       func(rank int) uint32
+}
+
+const (
+	movers = 3
+	root   = 1
+)
+
+func everybody(int) uint32 { return 1<<movers - 1 }
+
+func theRoot(int) uint32 { return 1 << root }
+
+func everybodyAtRoot(rank int) uint32 {
+	if rank == root {
+		return everybody(rank)
+	}
+	return 0
+}
+
+// TestMoves runs them in packets and directly.
+func TestMoves(t *testing.T) {
+	h := newHost(t)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, m := range []move{
+		{"all-gather", 1, movers, 0, 1, everybody, everybody},
+		{"all-to-all", movers, movers, 1, 1, everybody, everybody},
+		{"broadcast", 1, 1, 0, 0, everybodyAtRoot, theRoot},
+		{"gather", 1, movers, 0, 1, theRoot, everybodyAtRoot},
+		{"scatter", movers, 1, 1, 0, everybodyAtRoot, theRoot},
+	} {
+		for _, k := range []Kernel{Copy, Gather} {
+			for _, size := range []int{0, 1, 8, 61, 160, 4096} {
+				m.try(t, h, rng, k, size)
+			}
+		}
+	}
+}
+
+func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, size int) {
+	h.reset()
+	all := h.communicator(movers, HalfFor(k, movers, size))
+	in := make([][]byte, movers)
+	for r := range all {
+		a := &all[r]
+		in[r] = random(rng, kernels.Uint8, m.sends*size)
+		a.Send, a.Recv = h.alloc(m.sends*size+8)+uint64(size%8), h.alloc(m.receives*size+8)
+		a.Bytes, a.SendTo, a.RecvFrom = uint64(size), m.sendTo(r), m.recvFrom(r)
+		a.SendStride, a.RecvStride = uint64(m.sendStride*size), uint64(m.recvStride*size)
+		h.put(a.Send, in[r])
+	}
+	direct(all)
+	h.launch(Function(k, 0, movers), 2, 4, all...)
+	h.join()
+	for r := range all {
+		want := make([]byte, m.receives*size)
+		for q := range all {
+			if m.recvFrom(r)>>q&1 != 0 {
+				copy(want[q*m.recvStride*size:], in[q][r*m.sendStride*size:][:size])
+			}
+		}
+		if got := h.get(all[r].Recv, len(want)); !bytes.Equal(got, want) {
+			t.Fatalf("%s of %d bytes by kernel %d: rank %d has %x, want %x", m.name, size, k, r, got, want)
+		}
+	}
+}
+
+// direct tells every rank of the buffers of all.
+func direct(all []Args) {
+	for r := range all {
+		for q := range all {
+			all[r].In[q], all[r].Out[q] = all[q].Send, all[q].Recv
+		}
+	}
+}
+
+// TestStreams lets operations of all kinds follow each other on each rank with nothing between them: a rank that is
+// ahead must not overwrite what another one still reads, and a result is there when its operation ends.
+func TestStreams(t *testing.T) {
+	const ranks, count, operations = 3, 50, 40
+	h := newHost(t)
+	rng := rand.New(rand.NewPCG(7, 8))
+	half := 0
+	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy} {
+		half = max(half, HalfFor(k, ranks, 4*count))
+	}
+	all := h.communicator(ranks, half)
+	in := make([][]byte, ranks)
+	for r := range all {
+		in[r] = random(rng, kernels.Int32, count)
+		all[r].Send = h.alloc(4 * count)
+		all[r].Recv = all[r].Send
+		h.put(all[r].Send, in[r])
+	}
+	direct(all)
+	share := (count + ranks - 1) / ranks * 4
+	var launches []launch
+	var gathered []uint64 // where rank 1 finds what it gathered behind each operation
+	for i := range operations {
+		k := []Kernel{OneShot, TwoShot, Reduce}[rng.IntN(3)]
+		reduction, gather := slices.Clone(all), slices.Clone(all)
+		for r := range all {
+			a := &reduction[r]
+			a.Bytes, a.Signature = 4*count, uint32(i+1)
+			if k == Reduce {
+				a.SendStride, a.RecvStride = uint64(share), uint64(share)
+				a.Bytes = uint64(min(share, 4*count-r*share))
+			}
+			a = &gather[r]
+			a.Bytes, a.RecvStride, a.Recv, a.Signature = 4*count, 4*count, h.alloc(ranks*4*count), 255
+			if r == 1 {
+				gathered = append(gathered, a.Recv)
+			}
+		}
+		launches = append(launches,
+			launch{Function(k, kernels.Int32, ranks), 1 + rng.IntN(2), 1 + rng.IntN(4), reduction},
+			launch{Function(Copy, 0, ranks), 1 + rng.IntN(2), 1 + rng.IntN(4), gather})
+	}
+	h.start(launches...)
+	h.join()
+	for i, at := range gathered {
+		sum := reduce(kernels.Int32, kernels.Sum, in, nil)
+		for r := range in {
+			in[r] = sum
+			if got := h.get(at+uint64(4*count*r), 4*count); !bytes.Equal(got, sum) {
+				t.Fatalf("after operation %d, %s, rank %d has %x, want %x", i, launches[2*i].function, r, got, sum)
+			}
+		}
+	}
+}
+
+// TestManyEpochs lets large operations follow small ones where the flags' part of the epoch begins anew: no packet may
+// be taken for one of long ago.
+func TestManyEpochs(t *testing.T) {
+	const ranks, count = 2, 400
+	h := newHost(t)
+	rng := rand.New(rand.NewPCG(5, 6))
+	all := h.communicator(ranks, HalfFor(OneShot, ranks, 4*count))
+	for r := range all {
+		all[r].Send, all[r].Recv = h.alloc(4*count), h.alloc(4*count)
+	}
+	for i := range 24 {
+		n := count
+		if i >= 8 && i < 20 { // until the flags are those of operations 6 and 7
+			n = 1 + rng.IntN(2)
+		}
+		if i == 8 {
+			for _, a := range all {
+				h.put(a.Epochs, bytes.Repeat(binary.NativeEndian.AppendUint32(nil, 1<<24-6), MaxBlocks))
+			}
+		}
+		in := make([][]byte, ranks)
+		for r := range all {
+			in[r] = random(rng, kernels.Int32, n)
+			h.put(all[r].Send, in[r])
+			all[r].Bytes = uint64(4 * n)
+		}
+		h.launch(Function(OneShot, kernels.Int32, ranks), 1+i%3, 4, all...)
+		h.join()
+		want := reduce(kernels.Int32, kernels.Sum, in, nil)
+		for r := range all {
+			if got := h.get(all[r].Recv, 4*n); !bytes.Equal(got, want) {
+				t.Fatalf("operation %d: rank %d has %x, want %x", i, r, got, want)
+			}
+		}
+	}
+}
+
+// waitsFor polls a rank's word until it says something.
+func (h *host) waitsFor(a Args, phase Phase) Word {
+	for {
+		if w := h.words(a).Waits; w.Phase == phase {
+			return w
+		}
+	}
+}
+
+// TestAbsentRank: who waits says for whom, goes on when it comes, and leaves when the communicator is aborted.
+func TestAbsentRank(t *testing.T) {
+	const ranks, count = 3, 8
+	h := newHost(t)
+	for _, c := range []struct {
+		kernel Kernel
+		phase  Phase
+	}{{OneShot, Packets}, {TwoShot, Packets}, {Reduce, Entry}, {Copy, Packets}, {Gather, Entry}} {
+		h.reset()
+		all := h.communicator(ranks, HalfFor(c.kernel, ranks, 4*count))
+		for r := range all {
+			all[r].Send, all[r].Recv, all[r].Bytes = h.alloc(4*count), h.alloc(4*count*ranks), 4*count
+			if c.kernel == Reduce {
+				all[r].SendTo = 1 << r
+			}
+		}
+		direct(all)
+		function := Function(c.kernel, kernels.Int32, ranks)
+		h.launch(function, 1, 4, all[0], all[1])
+		for _, a := range all[:2] {
+			if w := h.waitsFor(a, c.phase); w.Peer != 2 || w.Epoch != 1 || w.Blocks != 1 {
+				t.Fatalf("%s: rank %d says that it waits so: %+v", function, a.Rank, w)
+			}
+		}
+		h.launch(function, 1, 4, all[2])
+		h.join()
+		for _, a := range all {
+			if w := h.words(a); w.Done.Epoch != 1 || w.Waits.Phase != Done {
+				t.Fatalf("%s: rank %d's words are %+v after all came", function, a.Rank, w)
+			}
+		}
+		h.launch(function, 1, 4, all[0], all[1])
+		for _, a := range all[:2] {
+			h.waitsFor(a, c.phase)
+		}
+		h.put(all[0].Abort, []byte{1, 0, 0, 0})
+		h.join()
+		for _, a := range all[:2] {
+			if w := h.words(a); w.Done.Epoch != 1 || w.Waits.Phase != Aborted {
+				t.Fatalf("%s: rank %d's words are %+v after an abort", function, a.Rank, w)
+			}
+		}
+	}
+}
+
+// TestMismatch: ranks whose calls differ see it by the flags, and leave.
+func TestMismatch(t *testing.T) {
+	const ranks, count = 2, 8
+	h := newHost(t)
+	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy, Gather} {
+		h.reset()
+		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
+		for r := range all {
+			all[r].Send, all[r].Recv, all[r].Bytes = h.alloc(4*count), h.alloc(4*count*ranks), 4*count
+			all[r].Signature = uint32(r + 1)
+		}
+		h.launch(Function(k, kernels.Int32, ranks), 1, 4, all...)
+		h.join()
+		for _, a := range all {
+			if w := h.words(a).Waits; w.Phase != Mismatch || int(w.Peer) != 1-int(a.Rank) {
+				t.Fatalf("%s: rank %d says %+v", Function(k, kernels.Int32, ranks), a.Rank, w)
+			}
+		}
+	}
+}
+
+// TestImages: what is loaded has every function that there is a name for.
+func TestImages(t *testing.T) {
+	images, err := Images(7, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\.entry (\w+)`).FindAllSubmatch(bytes.Join(images, nil), -1) {
+		entries[string(m[1])] = true
+	}
+	named := map[string]bool{Function(Copy, 0, 2): true, Function(Gather, 0, 2): true}
+	for _, dt := range dataTypes {
+		for _, k := range []Kernel{OneShot, TwoShot, Reduce} {
+			for ranks := range MaxRanks {
+				named[Function(k, dt, ranks+1)] = true
+			}
+		}
+	}
+	for name := range named {
+		if !entries[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	for name := range entries {
+		if !named[name] {
+			t.Errorf("nothing has the name %s", name)
+		}
+	}
+}
+
+// TestCubins: they are made of the PTX that is here.
+func TestCubins(t *testing.T) {
+	sums, err := os.ReadFile("sm_90.sums")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := Images(9, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, module := range modules {
+		sum := sha256.Sum256(bytes.TrimRight(images[i], "\x00"))
+		if line := fmt.Sprintf("%x  %s.ptx\n", sum, module); !strings.Contains(string(sums), line) {
+			t.Errorf("%s.sm_90.cubin.gz is not of this PTX (generate.go says how to make it): %s", module, line)
+		}
+	}
+	cubins, err := Images(9, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, module := range modules {
+		if !bytes.HasPrefix(cubins[i], []byte("\x7fELF")) || !bytes.Contains(cubins[i], []byte(".text.carillon_")) {
+			t.Errorf("%s: no cubin", module)
+		}
+	}
+}
+
+// TestArgs: Go's parameter is laid out as C++'s, which asserts the same of its own.
+func TestArgs(t *testing.T) {
+	if n := binary.Size(Args{}); n != 6*4+(10+3*MaxRanks)*8 {
+		t.Errorf("the parameter has %d bytes", n)
+	}
+	if n := binary.Size(Words{}); n != 32 {
+		t.Errorf("words have %d bytes", n)
+	}
+}

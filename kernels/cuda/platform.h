@@ -1,0 +1,194 @@
+// What the kernels need of the machine that they run on. The same sources are compiled twice: as CUDA, for a GPU, and
+// as C++, for the host, where each thread of a grid is a real one (tests run them so, under ThreadSanitizer).
+#pragma once
+
+#include "args.h"
+
+#ifdef __CUDA__
+
+#define DEVICE __attribute__((device)) static inline
+#define GENERIC __attribute__((device)) inline
+#define RARE __attribute__((device, noinline)) // off the fast path: called, to keep what is on it small
+#define UNROLL _Pragma("unroll")
+#define LOOP _Pragma("nounroll")
+
+// A kernel has one parameter. It may be indexed by constants alone: anything else makes the compiler copy it.
+
+#define KERNEL(name)                                                                                                   \
+  DEVICE void name##_body(const Grid &g, const carillon_args &a);                                                      \
+  extern "C" __attribute__((global, launch_bounds(carillon_max_threads))) void name(const carillon_args a) {        \
+    name##_body(Grid::current(), a);                                                                                   \
+  }                                                                                                                    \
+  DEVICE void name##_body(const Grid &g, const carillon_args &a)
+
+// Grid is where a thread is among the others of a launch.
+struct Grid {
+  u32 block, blocks, thread, threads;
+
+  GENERIC static Grid current() {
+    return {(u32)__nvvm_read_ptx_sreg_ctaid_x(), (u32)__nvvm_read_ptx_sreg_nctaid_x(),
+            (u32)__nvvm_read_ptx_sreg_tid_x(), (u32)__nvvm_read_ptx_sreg_ntid_x()};
+  }
+
+  // sync waits for all threads of the block.
+  GENERIC void sync() const { asm volatile("bar.sync 0;" ::: "memory"); }
+
+  // any is whether a condition holds for any thread of the block. Where it has held once it always does.
+  GENERIC bool any(bool condition) const {
+    u32 result;
+    asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; bar.red.or.pred q, 0, p; selp.u32 %0, 1, 0, q; }"
+                 : "=r"(result)
+                 : "r"((u32)condition)
+                 : "memory");
+    return result;
+  }
+};
+
+// A packet is two halves of 8 bytes, each of which is read and written as one.
+struct Packet {
+  u32 low, flag_low, high, flag_high;
+};
+
+DEVICE void store_packet(u64 at, const Packet &p) {
+  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(p.low), "r"(p.flag_low),
+               "r"(p.high), "r"(p.flag_high)
+               : "memory");
+}
+
+DEVICE Packet load_packet(u64 at) {
+  Packet p;
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(p.low), "=r"(p.flag_low), "=r"(p.high), "=r"(p.flag_high)
+               : "l"(at)
+               : "memory");
+  return p;
+}
+
+// Flags of barriers: a fence stands before those that are stored, and behind those that were seen.
+DEVICE void store_flag(u64 at, u32 v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
+}
+
+DEVICE u32 load_relaxed(u64 at) {
+  u32 v;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  return v;
+}
+
+DEVICE u32 load_flag(u64 at) { return load_relaxed(at); }
+
+// Vector is 16 bytes of a buffer, as many as are read and written at once.
+struct Vector {
+  u64 low, high;
+};
+
+DEVICE Vector load_vector(u64 at) {
+  Vector v;
+  asm volatile("ld.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.low), "=l"(v.high) : "l"(at) : "memory");
+  return v;
+}
+
+DEVICE void store_vector(u64 at, const Vector &v) {
+  asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v.low), "l"(v.high) : "memory");
+}
+
+DEVICE void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// cycles counts the processor's cycles.
+DEVICE u64 cycles() {
+  u64 t;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(t));
+  return t;
+}
+
+DEVICE void give_way() {}
+
+// now is the GPU's own time in nanoseconds.
+DEVICE u64 now() {
+  u64 t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+
+#else
+
+#include <sched.h>
+#include <time.h>
+
+#define DEVICE static inline
+#define GENERIC inline
+#define RARE inline
+#define UNROLL
+#define LOOP
+
+#include "host.h"
+
+#define KERNEL(name)                                                                                                   \
+  static void name##_body(const Grid &g, const carillon_args &a);                                                      \
+  extern "C" const unsigned long name##_params[] = {sizeof(carillon_args), 0};                                         \
+  extern "C" void name##_host(const fakecuda_thread *t, void **params) {                                               \
+    name##_body(Grid{t->block_index[0], t->grid[0], t->thread_index[0], t->block[0], t},                               \
+                *static_cast<const carillon_args *>(params[0]));                                                       \
+  }                                                                                                                    \
+  static void name##_body(const Grid &g, const carillon_args &a)
+
+struct Grid {
+  u32 block, blocks, thread, threads;
+  const fakecuda_thread *host;
+
+  void sync() const { host->sync(host->block_state); }
+
+  bool any(bool condition) const {
+    auto *held = static_cast<u32 *>(host->shared);
+    if (condition) __atomic_store_n(held, 1, __ATOMIC_RELAXED);
+    sync();
+    bool result = __atomic_load_n(held, __ATOMIC_RELAXED);
+    sync();
+    return result;
+  }
+};
+
+struct Packet {
+  u32 low, flag_low, high, flag_high;
+};
+
+DEVICE void store_packet(u64 at, const Packet &p) {
+  auto *half = reinterpret_cast<u64 *>(at);
+  __atomic_store_n(half, p.low | (u64)p.flag_low << 32, __ATOMIC_RELAXED);
+  __atomic_store_n(half + 1, p.high | (u64)p.flag_high << 32, __ATOMIC_RELAXED);
+}
+
+DEVICE Packet load_packet(u64 at) {
+  auto *half = reinterpret_cast<u64 *>(at);
+  u64 low = __atomic_load_n(half, __ATOMIC_RELAXED), high = __atomic_load_n(half + 1, __ATOMIC_RELAXED);
+  return {(u32)low, (u32)(low >> 32), (u32)high, (u32)(high >> 32)};
+}
+
+// ThreadSanitizer knows no fences; here the flags do what these do on a GPU.
+DEVICE void store_flag(u64 at, u32 v) { __atomic_store_n(reinterpret_cast<u32 *>(at), v, __ATOMIC_RELEASE); }
+
+DEVICE u32 load_flag(u64 at) { return __atomic_load_n(reinterpret_cast<u32 *>(at), __ATOMIC_ACQUIRE); }
+
+DEVICE u32 load_relaxed(u64 at) { return __atomic_load_n(reinterpret_cast<u32 *>(at), __ATOMIC_RELAXED); }
+
+struct Vector {
+  u64 low, high;
+};
+
+DEVICE Vector load_vector(u64 at) { return *reinterpret_cast<const Vector *>(at); }
+
+DEVICE void store_vector(u64 at, const Vector &v) { *reinterpret_cast<Vector *>(at) = v; }
+
+DEVICE void fence() {}
+
+DEVICE void give_way() { sched_yield(); }
+
+DEVICE u64 now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (u64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+DEVICE u64 cycles() { return now(); }
+
+#endif

@@ -1,0 +1,175 @@
+package cuda
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// A host runs kernels on host memory, under ThreadSanitizer: see testdata/run.cc.
+type host struct {
+	t     testing.TB
+	in    io.WriteCloser
+	out   *bufio.Reader
+	arena uint64
+	next  uint64
+}
+
+const arenaBytes = 64 << 20
+
+// runner is the command that runs kernels.
+var runner []string
+
+// TestMain compiles it.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "carillon-kernels-")
+	if err != nil {
+		panic(err)
+	}
+	program := filepath.Join(dir, "run")
+	compile := exec.Command("g++", "-std=c++20", "-O1", "-fsanitize=thread", "-ffp-contract=off", "-rdynamic", "-Wall",
+		"-Wextra", "-Werror", "-Wno-tsan", "-Wno-maybe-uninitialized", "-o", program, "testdata/run.cc", "-x", "c++",
+		"packets.cu", "direct.cu", "-ldl", "-lpthread")
+	if out, err := compile.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "g++: %v (Debian: apt-get install g++)\n%s", err, out)
+		os.Exit(1)
+	}
+	runner = []string{program}
+	// Older ThreadSanitizers don't start where the kernel randomizes addresses in more than 28 bits.
+	if exec.Command("setarch", "-R", "true").Run() == nil {
+		runner = []string{"setarch", "-R", program}
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// newHost starts the program.
+func newHost(t testing.TB) *host {
+	t.Helper()
+	cmd := exec.Command(runner[0], runner[1:]...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, in: in, out: bufio.NewReader(out)}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil { // ThreadSanitizer's own status, if it found something
+			t.Error(err)
+		}
+	})
+	h.arena = binary.NativeEndian.Uint64(h.read(8))
+	return h
+}
+
+func (h *host) read(n int) []byte {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(h.out, b); err != nil {
+		h.t.Fatalf("the program that runs kernels ended: %v", err)
+	}
+	return b
+}
+
+func (h *host) send(parts ...any) {
+	var b bytes.Buffer
+	for _, p := range parts {
+		if err := binary.Write(&b, binary.NativeEndian, p); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	if _, err := h.in.Write(b.Bytes()); err != nil {
+		h.t.Fatalf("the program that runs kernels ended: %v", err)
+	}
+}
+
+// alloc returns the address of memory that is zero.
+func (h *host) alloc(bytes int) uint64 {
+	at := h.arena + h.next
+	h.next += uint64(bytes+63) &^ 63
+	if h.next > arenaBytes {
+		h.t.Fatal("the arena is full")
+	}
+	h.put(at, make([]byte, bytes))
+	return at
+}
+
+// reset forgets what was allocated.
+func (h *host) reset() { h.next = 0 }
+
+func (h *host) put(at uint64, data []byte) { h.send(byte('W'), at, uint64(len(data)), data) }
+
+func (h *host) get(at uint64, bytes int) []byte {
+	h.send(byte('R'), at, uint64(bytes))
+	return h.read(bytes)
+}
+
+// A launch is a kernel's, by all ranks.
+type launch struct {
+	function        string
+	blocks, threads int
+	ranks           []Args
+}
+
+// start lets each rank run its part of some launches, one after the other, as a stream does.
+func (h *host) start(launches ...launch) {
+	h.send(byte('L'), uint64(len(launches[0].ranks)), uint64(len(launches)))
+	for _, l := range launches {
+		name := []byte(l.function + "_host")
+		h.send(uint64(l.blocks), uint64(l.threads), uint64(len(name)), name, l.ranks)
+	}
+}
+
+// launch starts a kernel on some ranks.
+func (h *host) launch(function string, blocks, threads int, ranks ...Args) {
+	h.start(launch{function, blocks, threads, ranks})
+}
+
+// join waits for what was launched.
+func (h *host) join() {
+	h.send(byte('J'))
+	h.read(1)
+}
+
+// words returns those of a rank's first block.
+func (h *host) words(a Args) Words {
+	var w Words
+	if err := binary.Read(bytes.NewReader(h.get(a.Words, 32)), binary.NativeEndian, &w); err != nil {
+		h.t.Fatal(err)
+	}
+	return w
+}
+
+// communicator allocates what ranks need, and returns parameters with that in them.
+func (h *host) communicator(ranks, half int) []Args {
+	half = (half + 15) &^ 15
+	mailboxes := make([]uint64, ranks)
+	for r := range mailboxes {
+		mailboxes[r] = h.alloc(2 * half)
+	}
+	abort := h.alloc(4)
+	all := make([]Args, ranks)
+	for r := range all {
+		all[r] = Args{
+			Rank: uint32(r), Ranks: uint32(ranks), Signature: 42, SendTo: 1<<ranks - 1, RecvFrom: 1<<ranks - 1,
+			Epochs: h.alloc(4 * MaxBlocks), Half: uint64(half), Words: h.alloc(32 * MaxBlocks), Abort: abort,
+		}
+		copy(all[r].Mailbox[:], slices.Concat(mailboxes[r:], mailboxes[:r]))
+	}
+	return all
+}

@@ -1,0 +1,146 @@
+//go:build linux && cgo
+
+package cuda
+
+// #cgo LDFLAGS: -ldl
+// #include "driver.h"
+import "C"
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+)
+
+// A Driver is a CUDA driver that is loaded. It stays so until the process ends.
+type Driver struct {
+	c *C.driver
+}
+
+// Open loads the driver at path, or libcuda.so.1 where the loader finds it if path is empty, and initializes it.
+// Without a driver it fails with ErrUnavailable, without a GPU with ErrNoDevice. It may take a second.
+func Open(path string) (*Driver, error) {
+	if path == "" {
+		path = "libcuda.so.1"
+	}
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var text *C.char
+	c := C.open_driver(name, &text)
+	if c == nil {
+		why := strings.TrimPrefix(C.GoString(text), path+": ")
+		return nil, fmt.Errorf("%w: %s: %s: it comes with NVIDIA's driver", ErrUnavailable, path, why)
+	}
+	d := &Driver{c}
+	if err := d.check("cuInit", C.shim_init(c)); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// check makes an error of what a function answered.
+func (d *Driver) check(call string, r C.CUresult) error {
+	if r == 0 {
+		return nil
+	}
+	return &Error{
+		Call: call, Code: Code(r),
+		Name: C.GoString(C.error_name(d.c, r)), Text: C.GoString(C.error_text(d.c, r)),
+	}
+}
+
+// Version is the newest version of CUDA that the driver has: 12 and 9 for 12.9.
+func (d *Driver) Version() (major, minor int, err error) {
+	var v C.int
+	err = d.check("cuDriverGetVersion", C.shim_version(d.c, &v))
+	return int(v) / 1000, int(v) % 1000 / 10, err
+}
+
+// Devices counts the devices that this process sees; CUDA_VISIBLE_DEVICES hides some.
+func (d *Driver) Devices() (int, error) {
+	var n C.int
+	err := d.check("cuDeviceGetCount", C.shim_count(d.c, &n))
+	return int(n), err
+}
+
+// A Device is a GPU, or an instance of one that is divided (MIG).
+type Device struct {
+	driver  *Driver
+	c       C.CUdevice
+	ordinal int
+}
+
+// Device is the device of a number below Devices.
+func (d *Driver) Device(ordinal int) (*Device, error) {
+	dev := &Device{driver: d, ordinal: ordinal}
+	if err := d.check("cuDeviceGet", C.shim_device(d.c, &dev.c, C.int(ordinal))); err != nil {
+		return nil, fmt.Errorf("device %d: %w", ordinal, err)
+	}
+	return dev, nil
+}
+
+// Ordinal is the device's number in this process.
+func (dev *Device) Ordinal() int { return dev.ordinal }
+
+// Name is what NVIDIA calls the device: "NVIDIA H200".
+func (dev *Device) Name() (string, error) {
+	var name [256]C.char
+	err := dev.driver.check("cuDeviceGetName", C.shim_device_name(dev.driver.c, &name[0], C.int(len(name)), dev.c))
+	return C.GoString(&name[0]), err
+}
+
+// BusID is where the device is on the PCI bus, as domain:bus:device.function: "0000:19:00.0".
+func (dev *Device) BusID() (string, error) {
+	var id [32]C.char
+	err := dev.driver.check("cuDeviceGetPCIBusId", C.shim_device_bus(dev.driver.c, &id[0], C.int(len(id)), dev.c))
+	return C.GoString(&id[0]), err
+}
+
+// UUID is the device's unique id, and whether it is an instance of a divided GPU (MIG), which then has the id. Before
+// CUDA 11.4 it is the GPU's, and no device an instance.
+func (dev *Device) UUID() (id [16]byte, instance bool, err error) {
+	d := dev.driver
+	if err := d.check("cuDeviceGetUuid", C.shim_device_uuid(d.c, unsafe.Pointer(&id), dev.c)); err != nil {
+		return id, false, err
+	}
+	of := id
+	if C.shim_device_uuid_v2(d.c, unsafe.Pointer(&id), dev.c) != 0 {
+		return of, false, nil
+	}
+	return id, id != of, nil
+}
+
+// An Attribute is a CUdevice_attribute.
+type Attribute int
+
+// The attributes that collectives ask for. Those that say what a device can are 1 or 0.
+const (
+	MaxThreadsPerBlock    Attribute = 1
+	MaxSharedPerBlock     Attribute = 8 // bytes
+	WarpSize              Attribute = 10
+	Multiprocessors       Attribute = 16
+	CanMapHostMemory      Attribute = 19
+	ComputeMode           Attribute = 20 // 0 default, 2 prohibited, 3 for one process
+	ConcurrentKernels     Attribute = 31
+	UnifiedAddressing     Attribute = 41
+	ComputeMajor          Attribute = 75
+	ComputeMinor          Attribute = 76
+	VirtualMemory         Attribute = 102 // Context.Create
+	PosixFileDescriptors  Attribute = 103 // Shareable.Export
+	StreamMemOps64        Attribute = 122 // values of 64 bits; those of 32 bits need no attribute since CUDA 12
+	StreamMemOpsWaitNotOr Attribute = 123
+)
+
+// Attribute asks for one.
+func (dev *Device) Attribute(a Attribute) (int, error) {
+	var value C.int
+	err := dev.driver.check("cuDeviceGetAttribute", C.shim_attribute(dev.driver.c, &value, C.int(a), dev.c))
+	return int(value), err
+}
+
+// CanAccess says whether kernels on the device can reach memory of another one, once EnablePeer was called.
+func (dev *Device) CanAccess(peer *Device) (bool, error) {
+	var can C.int
+	err := dev.driver.check("cuDeviceCanAccessPeer", C.shim_can_peer(dev.driver.c, &can, dev.c, peer.c))
+	return can != 0, err
+}

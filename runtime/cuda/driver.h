@@ -1,0 +1,273 @@
+// The CUDA driver API, as far as the package uses it, and one function for each thing that it asks of it: shim_….
+// Declarations are our own, by NVIDIA's reference of the driver API; every function's name is that of its symbol, whose
+// suffix is its version.
+#pragma once
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+typedef int CUresult, CUdevice;
+typedef uint64_t CUdeviceptr, CUmem;
+typedef void *CUcontext, *CUstream, *CUevent;
+
+typedef struct {
+  char bytes[64];
+} CUipcMemHandle;
+
+typedef struct {
+  int type, id; // type 1: a device
+} CUmemLocation;
+
+typedef struct {
+  int type, handle_types; // 1: pinned; 1: a POSIX file descriptor
+  CUmemLocation location;
+  void *win32;
+  unsigned char flags[8];
+} CUmemAllocationProp;
+
+typedef struct {
+  CUmemLocation location;
+  int flags; // 3: read and write
+} CUmemAccessDesc;
+
+enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
+
+#define DRIVER_FUNCTIONS(F)                                                                                            \
+  F(cuInit, (unsigned flags))                                                                                          \
+  F(cuDriverGetVersion, (int *version))                                                                                \
+  F(cuGetErrorName, (CUresult code, const char **text))                                                                \
+  F(cuGetErrorString, (CUresult code, const char **text))                                                              \
+  F(cuDeviceGetCount, (int *count))                                                                                    \
+  F(cuDeviceGet, (CUdevice * device, int ordinal))                                                                     \
+  F(cuDeviceGetName, (char *name, int bytes, CUdevice device))                                                         \
+  F(cuDeviceGetUuid, (void *uuid, CUdevice device))                                                                    \
+  F(cuDeviceGetUuid_v2, (void *uuid, CUdevice device))                                                                 \
+  F(cuDeviceGetPCIBusId, (char *id, int bytes, CUdevice device))                                                       \
+  F(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                                                \
+  F(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer))                                                 \
+  F(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                                  \
+  F(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                   \
+  F(cuCtxGetCurrent, (CUcontext * context))                                                                            \
+  F(cuCtxSetCurrent, (CUcontext context))                                                                              \
+  F(cuCtxSynchronize, (void))                                                                                          \
+  F(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))                                                           \
+  F(cuMemGetInfo_v2, (size_t * free, size_t *total))                                                                   \
+  F(cuMemAlloc_v2, (CUdeviceptr * memory, size_t bytes))                                                               \
+  F(cuMemFree_v2, (CUdeviceptr memory))                                                                                \
+  F(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                                                        \
+  F(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                                  \
+  F(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,  \
+                        CUstream stream))                                                                              \
+  F(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t count, CUstream stream))                             \
+  F(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t *bytes, CUdeviceptr pointer))                                 \
+  F(cuPointerGetAttributes, (unsigned count, int *attributes, void **values, CUdeviceptr pointer))                     \
+  F(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                                \
+  F(cuMemHostUnregister, (void *memory))                                                                               \
+  F(cuMemHostGetDevicePointer_v2, (CUdeviceptr * device, void *memory, unsigned flags))                                \
+  F(cuMemGetAllocationGranularity, (size_t * bytes, const CUmemAllocationProp *prop, int option))                      \
+  F(cuMemCreate, (CUmem * memory, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags))            \
+  F(cuMemRelease, (CUmem memory))                                                                                      \
+  F(cuMemAddressReserve, (CUdeviceptr * base, size_t bytes, size_t alignment, CUdeviceptr want,                        \
+                          unsigned long long flags))                                                                   \
+  F(cuMemAddressFree, (CUdeviceptr base, size_t bytes))                                                                \
+  F(cuMemMap, (CUdeviceptr base, size_t bytes, size_t offset, CUmem memory, unsigned long long flags))                 \
+  F(cuMemUnmap, (CUdeviceptr base, size_t bytes))                                                                      \
+  F(cuMemSetAccess, (CUdeviceptr base, size_t bytes, const CUmemAccessDesc *access, size_t count))                     \
+  F(cuMemExportToShareableHandle, (void *handle, CUmem memory, int type, unsigned long long flags))                    \
+  F(cuMemImportFromShareableHandle, (CUmem * memory, void *handle, int type))                                          \
+  F(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr memory))                                                  \
+  F(cuIpcOpenMemHandle_v2, (CUdeviceptr * memory, CUipcMemHandle handle, unsigned flags))                              \
+  F(cuIpcCloseMemHandle, (CUdeviceptr memory))                                                                         \
+  F(cuStreamCreateWithPriority, (CUstream * stream, unsigned flags, int priority))                                     \
+  F(cuStreamDestroy_v2, (CUstream stream))                                                                             \
+  F(cuStreamGetCtx, (CUstream stream, CUcontext *context))                                                             \
+  F(cuStreamQuery, (CUstream stream))                                                                                  \
+  F(cuStreamSynchronize, (CUstream stream))                                                                            \
+  F(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                                               \
+  F(cuStreamWriteValue32_v2, (CUstream stream, CUdeviceptr to, uint32_t value, unsigned flags))                        \
+  F(cuStreamWaitValue32_v2, (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))                         \
+  F(cuEventCreate, (CUevent * event, unsigned flags))                                                                  \
+  F(cuEventDestroy_v2, (CUevent event))                                                                                \
+  F(cuEventRecord, (CUevent event, CUstream stream))                                                                   \
+  F(cuEventQuery, (CUevent event))                                                                                     \
+  F(cuEventSynchronize, (CUevent event))                                                                               \
+  F(cuEventElapsedTime, (float *milliseconds, CUevent from, CUevent to))
+
+// driver is a loaded library. A function that it hasn't, being older, is NULL.
+typedef struct {
+  void *library;
+#define F(name, args) CUresult(*name) args;
+  DRIVER_FUNCTIONS(F)
+#undef F
+} driver;
+
+// in makes a context current on the calling thread. out has another one that was current be so again. With none before,
+// ours stays, so that the next call needs no change.
+static inline CUresult in(const driver *d, CUcontext context, CUcontext *was) {
+  *was = NULL;
+  CUresult r = d->cuCtxGetCurrent(was);
+  if (r == CUDA_ERROR_CONTEXT_IS_DESTROYED) *was = NULL;
+  else if (r) return r;
+  return *was == context ? 0 : d->cuCtxSetCurrent(context);
+}
+
+static inline CUresult out(const driver *d, CUcontext context, CUcontext was, CUresult r) {
+  if (!was || was == context) return r;
+  CUresult back = d->cuCtxSetCurrent(was);
+  return r ? r : back;
+}
+
+#define CALL(name, ...) (d->name ? d->name(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED)
+
+// A function that needs no context, and one that needs one.
+#define PLAIN(shim, name, params, ...)                                                                                 \
+  static inline CUresult shim params { return CALL(name, ##__VA_ARGS__); }
+#define WITHIN(shim, name, params, ...)                                                                                \
+  static inline CUresult shim params {                                                                                 \
+    CUcontext was;                                                                                                     \
+    CUresult r = in(d, c, &was);                                                                                       \
+    return r ? r : out(d, c, was, CALL(name, ##__VA_ARGS__));                                                          \
+  }
+#define D const driver *d
+#define DC const driver *d, CUcontext c
+
+PLAIN(shim_init, cuInit, (D), 0)
+PLAIN(shim_version, cuDriverGetVersion, (D, int *version), version)
+PLAIN(shim_count, cuDeviceGetCount, (D, int *count), count)
+PLAIN(shim_device, cuDeviceGet, (D, CUdevice *device, int ordinal), device, ordinal)
+PLAIN(shim_device_name, cuDeviceGetName, (D, char *name, int bytes, CUdevice device), name, bytes, device)
+PLAIN(shim_device_uuid, cuDeviceGetUuid, (D, void *uuid, CUdevice device), uuid, device)
+PLAIN(shim_device_uuid_v2, cuDeviceGetUuid_v2, (D, void *uuid, CUdevice device), uuid, device)
+PLAIN(shim_device_bus, cuDeviceGetPCIBusId, (D, char *id, int bytes, CUdevice device), id, bytes, device)
+PLAIN(shim_attribute, cuDeviceGetAttribute, (D, int *value, int attribute, CUdevice device), value, attribute, device)
+PLAIN(shim_can_peer, cuDeviceCanAccessPeer, (D, int *can, CUdevice device, CUdevice peer), can, device, peer)
+PLAIN(shim_retain, cuDevicePrimaryCtxRetain, (D, CUcontext *context, CUdevice device), context, device)
+PLAIN(shim_release, cuDevicePrimaryCtxRelease_v2, (D, CUdevice device), device)
+WITHIN(shim_synchronize, cuCtxSynchronize, (DC))
+WITHIN(shim_enable_peer, cuCtxEnablePeerAccess, (DC, CUcontext peer), peer, 0)
+
+WITHIN(shim_memory, cuMemGetInfo_v2, (DC, size_t *free, size_t *total), free, total)
+WITHIN(shim_alloc, cuMemAlloc_v2, (DC, CUdeviceptr *memory, size_t bytes), memory, bytes)
+WITHIN(shim_free, cuMemFree_v2, (DC, CUdeviceptr memory), memory)
+WITHIN(shim_copy, cuMemcpy, (DC, CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+WITHIN(shim_copy_to_device, cuMemcpy, (DC, CUdeviceptr to, const void *from, size_t bytes), to, (uintptr_t)from, bytes)
+WITHIN(shim_copy_to_host, cuMemcpy, (DC, void *to, CUdeviceptr from, size_t bytes), (uintptr_t)to, from, bytes)
+WITHIN(shim_copy_async, cuMemcpyAsync, (DC, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), to, from,
+       bytes, stream)
+WITHIN(shim_copy_peer, cuMemcpyPeerAsync,
+       (DC, CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+        CUstream stream),
+       to, to_context, from, from_context, bytes, stream)
+WITHIN(shim_set, cuMemsetD8Async, (DC, CUdeviceptr to, unsigned char value, size_t count, CUstream stream), to, value,
+       count, stream)
+WITHIN(shim_range, cuMemGetAddressRange_v2, (DC, CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer), base, bytes,
+       pointer)
+
+WITHIN(shim_stream, cuStreamCreateWithPriority, (DC, CUstream *stream, int priority), stream, 1, priority)
+WITHIN(shim_stream_destroy, cuStreamDestroy_v2, (DC, CUstream stream), stream)
+WITHIN(shim_stream_context, cuStreamGetCtx, (DC, CUstream stream, CUcontext *context), stream, context)
+WITHIN(shim_stream_query, cuStreamQuery, (DC, CUstream stream), stream)
+WITHIN(shim_stream_synchronize, cuStreamSynchronize, (DC, CUstream stream), stream)
+WITHIN(shim_stream_wait, cuStreamWaitEvent, (DC, CUstream stream, CUevent event), stream, event, 0)
+WITHIN(shim_write_value, cuStreamWriteValue32_v2, (DC, CUstream stream, CUdeviceptr to, uint32_t value), stream, to,
+       value, 0)
+WITHIN(shim_wait_value, cuStreamWaitValue32_v2, (DC, CUstream stream, CUdeviceptr at, uint32_t value), stream, at,
+       value, 0)
+
+WITHIN(shim_event, cuEventCreate, (DC, CUevent *event, unsigned flags), event, flags)
+WITHIN(shim_event_destroy, cuEventDestroy_v2, (DC, CUevent event), event)
+WITHIN(shim_event_record, cuEventRecord, (DC, CUevent event, CUstream stream), event, stream)
+WITHIN(shim_event_query, cuEventQuery, (DC, CUevent event), event)
+WITHIN(shim_event_synchronize, cuEventSynchronize, (DC, CUevent event), event)
+WITHIN(shim_event_elapsed, cuEventElapsedTime, (DC, float *milliseconds, CUevent from, CUevent to), milliseconds, from,
+       to)
+
+// What the driver knows of an address.
+typedef struct {
+  CUdeviceptr base;
+  size_t bytes;
+  uint64_t id;
+  int type, ordinal, ipc;
+} pointer_info;
+
+static inline CUresult shim_pointer(DC, CUdeviceptr pointer, pointer_info *p) {
+  int attributes[] = {2, 7, 9, 10, 11, 12}; // memory type, buffer id, ordinal, legacy IPC, range's start, size
+  void *values[] = {&p->type, &p->id, &p->ordinal, &p->ipc, &p->base, &p->bytes};
+  CUcontext was;
+  CUresult r = in(d, c, &was);
+  return r ? r : out(d, c, was, CALL(cuPointerGetAttributes, 6, attributes, values, pointer));
+}
+
+WITHIN(shim_register, cuMemHostRegister_v2, (DC, void *memory, size_t bytes), memory, bytes, 3) // portable, mapped
+WITHIN(shim_unregister, cuMemHostUnregister, (DC, void *memory), memory)
+WITHIN(shim_host_pointer, cuMemHostGetDevicePointer_v2, (DC, CUdeviceptr *device, void *memory), device, memory, 0)
+
+static inline CUmemAllocationProp shared_on(CUdevice device) {
+  return (CUmemAllocationProp){.type = 1, .handle_types = 1, .location = {1, device}};
+}
+
+static inline CUresult shim_granularity(DC, CUdevice device, size_t *bytes) {
+  CUmemAllocationProp prop = shared_on(device);
+  CUcontext was;
+  CUresult r = in(d, c, &was);
+  return r ? r : out(d, c, was, CALL(cuMemGetAllocationGranularity, bytes, &prop, 1));
+}
+
+static inline CUresult shim_create(DC, CUdevice device, CUmem *memory, size_t bytes) {
+  CUmemAllocationProp prop = shared_on(device);
+  CUcontext was;
+  CUresult r = in(d, c, &was);
+  return r ? r : out(d, c, was, CALL(cuMemCreate, memory, bytes, &prop, 0));
+}
+
+static inline CUresult shim_access(DC, CUdeviceptr base, size_t bytes, CUdevice device) {
+  CUmemAccessDesc access = {{1, device}, 3};
+  CUcontext was;
+  CUresult r = in(d, c, &was);
+  return r ? r : out(d, c, was, CALL(cuMemSetAccess, base, bytes, &access, 1));
+}
+
+WITHIN(shim_mem_release, cuMemRelease, (DC, CUmem memory), memory)
+WITHIN(shim_reserve, cuMemAddressReserve, (DC, CUdeviceptr *base, size_t bytes), base, bytes, 0, 0, 0)
+WITHIN(shim_unreserve, cuMemAddressFree, (DC, CUdeviceptr base, size_t bytes), base, bytes)
+WITHIN(shim_map, cuMemMap, (DC, CUdeviceptr base, size_t bytes, CUmem memory), base, bytes, 0, memory, 0)
+WITHIN(shim_unmap, cuMemUnmap, (DC, CUdeviceptr base, size_t bytes), base, bytes)
+WITHIN(shim_export, cuMemExportToShareableHandle, (DC, int *fd, CUmem memory), fd, memory, 1, 0)
+WITHIN(shim_import, cuMemImportFromShareableHandle, (DC, CUmem *memory, int fd), memory, (void *)(intptr_t)fd, 1)
+
+WITHIN(shim_ipc_get, cuIpcGetMemHandle, (DC, void *handle, CUdeviceptr memory), handle, memory)
+WITHIN(shim_ipc_open, cuIpcOpenMemHandle_v2, (DC, CUdeviceptr *memory, const void *handle), memory,
+       *(const CUipcMemHandle *)handle, 1) // enables peer access where it must
+WITHIN(shim_ipc_close, cuIpcCloseMemHandle, (DC, CUdeviceptr memory), memory)
+
+// open_driver loads a library. What it answers is NULL, and text says why, if it can't be loaded or isn't a driver.
+static inline driver *open_driver(const char *path, const char **text) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    *text = dlerror();
+    return NULL;
+  }
+  driver *d = calloc(1, sizeof *d);
+  if (!d) abort();
+  d->library = library;
+#define F(name, args) *(void **)&d->name = dlsym(library, #name);
+  DRIVER_FUNCTIONS(F)
+#undef F
+  if (d->cuInit && d->cuCtxGetCurrent && d->cuCtxSetCurrent && d->cuGetErrorName && d->cuGetErrorString) return d;
+  *text = "it has no cuInit, cuCtxGetCurrent, cuCtxSetCurrent, cuGetErrorName or cuGetErrorString";
+  dlclose(library);
+  free(d);
+  return NULL;
+}
+
+static inline const char *error_name(const driver *d, CUresult code) {
+  const char *text = NULL;
+  return d->cuGetErrorName(code, &text) || !text ? "" : text;
+}
+
+static inline const char *error_text(const driver *d, CUresult code) {
+  const char *text = NULL;
+  return d->cuGetErrorString(code, &text) || !text ? "" : text;
+}

@@ -1,0 +1,107 @@
+// A CUDA driver on host memory. What is on a device is in memory files, a stream is a thread, and every handle is
+// checked, so that a mistake is an error here, too.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = uint64_t;
+
+enum : int {
+  INVALID_VALUE = 1,
+  OUT_OF_MEMORY = 2,
+  NOT_INITIALIZED = 3,
+  NO_DEVICE = 100,
+  INVALID_DEVICE = 101,
+  INVALID_CONTEXT = 201,
+  PEER_ACCESS_UNSUPPORTED = 217,
+  OPERATING_SYSTEM = 304,
+  INVALID_HANDLE = 400,
+  NOT_FOUND = 500,
+  NOT_READY = 600,
+  PEER_ACCESS_ALREADY_ENABLED = 704,
+  CONTEXT_IS_DESTROYED = 709,
+  HOST_MEMORY_ALREADY_REGISTERED = 712,
+  HOST_MEMORY_NOT_REGISTERED = 713,
+};
+
+constexpr int MULTIPROCESSORS = 4, BLOCKS_EACH = 2, MAX_THREADS = 64;
+constexpr size_t MEMORY = size_t(1) << 30, GRANULARITY = size_t(2) << 20;
+
+struct Context;
+struct Event;
+
+// An operation of a stream. What it answers is 0, or the code of a failure.
+using Operation = std::function<int()>;
+
+// A stream: a thread that does its operations in order.
+struct Stream {
+  Context *context;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::list<Operation> queue;
+  uint64_t put = 0, done = 0; // operations
+  bool ends = false;
+};
+
+struct Context {
+  int device, retained = 0;
+  int lost = 0; // the code that every call answers, once a failure on the device was seen
+  Stream *standard = nullptr;
+  std::set<Context *> peers;
+};
+
+struct Event {
+  Context *context;
+  bool timing;
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0, passed = 0;
+  std::chrono::steady_clock::time_point when;
+};
+
+// Everything that lives; one mutex for all of it, never held while something waits.
+struct State {
+  std::mutex mutex;
+  bool initialized = false;
+  std::vector<Context *> devices;
+  std::set<void *> live; // events
+};
+State &state();
+extern const bool no_peers; // FAKECUDA_NO_PEERS
+
+// What is known of memory. What has ended stays, and nothing comes to its addresses, so that its use is an error.
+struct Allocation {
+  enum Kind { plain, opened, mapped, registered, ended } kind;
+  size_t bytes;
+  int device, fd;
+  uint64_t id;
+};
+// find is the allocation that an address is in; the caller holds the state's mutex.
+Allocation *find(uint64_t address, uint64_t *base);
+// valid says whether bytes at an address are all in one allocation, or all in plain host memory.
+bool valid(uint64_t address, size_t bytes);
+size_t used(int device);
+
+Context *current();
+// begin is what every function begins with: whether it is to fail (FAKECUDA_FAIL), and whether it may be called.
+int begin(const char *function, bool needs_context = true);
+// enqueue puts an operation on a stream, or into its graph.
+int enqueue(const char *function, void *stream, Operation operation);
+int stream_of(void *handle, Stream **stream);
+void synchronize(Stream *stream);
+void destroy_streams(Context *context);
+bool alive(void *handle);

@@ -33,7 +33,8 @@
 //
 // # What it can't tell
 //
-// A process that doesn't answer NCCL may be stopped, cut off or dead: NCCL calls it dead after a minute. There is no
-// news of a job before its first communicator is up, of send and receive, or of operations replayed by CUDA graphs; and
-// a hang in which all have launched the operation looks healthy.
+// A process that doesn't answer NCCL may be stopped, cut off or dead: NCCL calls it dead after a minute. It may also
+// have ended in order, so that it is told only while a rank with a tape waits for too long in a communicator with it.
+// There is no news of a job before its first communicator is up, of send and receive, or of operations replayed by CUDA
+// graphs; and a hang in which all have launched the operation looks healthy.
 package ncclras

@@ -122,6 +122,8 @@ func (v *View) Open() bool {
 //	NCCL                                      a note
 //	it doesn't answer for 5 s and two times   unreachable: it may be stopped, cut off or dead
 //	it is considered dead                     unreachable, and since when: whether it ended isn't known
+//	neither, and no rank of own's waits in a  alive and stale: a process that ended in order doesn't answer, either
+//	  communicator with it for too long
 //	it answers                                alive and stale: what it does now isn't known, so it is never blamed
 //	the ranks of a communicator               slots, if it is plain which of own's communicators that is
 //	operations launched                       Begun and Done, where own's ranks count the same as their tapes: as
@@ -171,7 +173,7 @@ func (v *View) Notes(own []verdict.Note, host func(netip.Addr) string, now time.
 		}
 		silent := now.Sub(q.since)
 		switch {
-		case q.since.IsZero():
+		case q.since.IsZero(), !m.awaited(p, known):
 		case q.dead:
 			n.Fate, n.FateAge, n.Cause = verdict.Unreachable, silent,
 				"NCCL considers it dead: it gave no answer for a minute"
@@ -252,6 +254,31 @@ func (m *match) alike(c *Comm) (slots map[lifecycle.CommID][]*verdict.Slot, here
 		}
 	}
 	return slots, here
+}
+
+// awaited tells whether a rank of own's waits for too long in a communicator with a process. If it isn't plain which
+// communicators are its, they may be all.
+func (m *match) awaited(p Process, known map[int][]*verdict.Slot) bool {
+	stalled := func(a verdict.OpenAct) bool { return a.Stalled }
+	waits := func(s *verdict.Slot) bool {
+		return s.Left == nil && (s.Stalled || slices.ContainsFunc(s.Acts, stalled))
+	}
+	plain := false
+	for i, slots := range known {
+		if slices.ContainsFunc(m.view.comms[i].Ranks, func(r Rank) bool { return r.Process == p }) {
+			if plain = true; slices.ContainsFunc(slots, waits) {
+				return true
+			}
+		}
+	}
+	for _, n := range m.own {
+		for i := range n.Slots {
+			if !plain && waits(&n.Slots[i]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // fill gives a note the slots of its process. It is false for a process that has a rank of own's.

@@ -40,6 +40,15 @@ func missing(c Comm, rank int, is Condition) Comm {
 	return c
 }
 
+// resting are notes whose ranks wait for nothing.
+func resting(notes []verdict.Note) []verdict.Note {
+	for i := range notes {
+		s := &notes[i].Slots[0]
+		s.InFlight, s.Stalled = 0, false
+	}
+	return notes
+}
+
 // own are the notes of node1's processes, from their tapes: they wait in operation seq of the world.
 func own(seq uint64, comms ...lifecycle.CommID) (notes []verdict.Note) {
 	for r := range 2 {
@@ -126,6 +135,12 @@ func TestView(t *testing.T) {
 			own:  own(7, id),
 			want: idle + `node2-43 host node2 pid 43, job 3: unreachable, stale for 20s: it doesn't answer NCCL; ` +
 				`rank 3 of 4 (job 3) of "world" begun 0 done 0` + "\n",
+		},
+		"no answer, and nobody waits for it": {
+			view: learn(of(silent), of(silent)), own: resting(own(7, id)), want: idle + unseen,
+		},
+		"considered dead, and nobody waits for it": {
+			view: learn(of(dead), of(dead)), own: resting(own(7, id)), want: idle + unseen,
 		},
 		"it answers again": {
 			view: learn(of(dead), of(world(7, 7, 7, 7))), own: own(7, id),

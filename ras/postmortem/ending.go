@@ -115,22 +115,35 @@ func (r *Report) killed() {
 	}
 }
 
-// notice finds when others noticed that a process had died, which may be before its launcher did. A process that wrote
-// something later had not.
+// noticeTime is how long after others a launcher sees at most that a process has died.
+const noticeTime = time.Second
+
+// notice finds when others noticed that a process had died, which may be before its launcher did: when they failed
+// because it was dead, or because a connection broke, whosever. A process that wrote something later had not died.
 func (r *Report) notice() {
 	for _, c := range r.comms {
 		for _, m := range c.members {
 			f := m.Failure
-			if f == nil || f.Code != lifecycle.CodeRankDead {
+			switch {
+			case f == nil:
+				continue
+			case f.Code == lifecycle.CodeRankDead && f.Peer >= 0, f.Code == lifecycle.CodeUnreachable:
+			default:
 				continue
 			}
-			of := c.byRank[int(f.Peer)]
-			if of == nil || of.proc == m.proc || of.proc.state() == StateClosed || of.proc.state() == StateAlive {
-				continue
-			}
-			p := of.proc
-			if at := p.mono(m.proc.at(f.Time)); at >= p.last && (p.end.at == 0 || at < p.end.at) {
-				p.end.at = at
+			for rank, of := range c.byRank {
+				p := of.proc
+				state := p.state()
+				if p == m.proc || f.Peer >= 0 && int(f.Peer) != rank || state == StateClosed || state == StateAlive {
+					continue
+				}
+				at := p.mono(m.proc.at(f.Time))
+				if f.Code == lifecycle.CodeUnreachable && (p.end.exit.Signal == 0 || p.end.at-at > int64(noticeTime)) {
+					continue // it may have lost others, and ended because of that
+				}
+				if at >= p.last && (p.end.at == 0 || at < p.end.at) {
+					p.end.at = at
+				}
 			}
 		}
 	}

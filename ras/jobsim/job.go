@@ -226,7 +226,7 @@ func (p *Process) Slots(buf []tape.Slot) []tape.Slot {
 				continue
 			}
 			s := part.slot
-			if len(part.queue) > 0 && part.queue[0].started {
+			if len(part.queue) > 0 && part.queue[0].started && s.Phase != tape.PhaseQueued {
 				s.Wait = part.queue[0].waitsFor()
 				s.WaitSince = 0
 				if s.Wait >= 0 {

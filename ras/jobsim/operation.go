@@ -43,6 +43,7 @@ type operation struct {
 	sig       tape.Signature
 	group     []tape.Signature // sends and receives that progress together; nil for other calls
 	timeout   time.Duration
+	behind    time.Duration // other work of its stream
 	done      func(*Fault)
 	seq       uint64
 	started   bool
@@ -101,7 +102,12 @@ func (o *operation) begin() {
 		o.fail(n)
 		return
 	}
-	o.meet()
+	if o.behind > 0 {
+		s.Phase = tape.PhaseQueued
+		part.rank.Process.later(o.behind, o.reach)
+	} else {
+		o.meet()
+	}
 	if o.timeout > 0 {
 		part.rank.Process.later(o.timeout, func() {
 			peer := int(o.waitsFor())
@@ -111,6 +117,14 @@ func (o *operation) begin() {
 					o.sig.Call, o.seq, part.comm.info.Name, peer),
 			})
 		})
+	}
+}
+
+// reach lets the stream come to the operation.
+func (o *operation) reach() {
+	if !o.ended {
+		o.part.slot.Phase = tape.PhaseAgree
+		o.meet()
 	}
 }
 

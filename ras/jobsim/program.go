@@ -28,6 +28,8 @@ type (
 		Sig     tape.Signature
 		Timeout time.Duration // of its context; 0 for none
 		Async   bool
+		// Behind is for how long the stream on which it is launched is busy with earlier work.
+		Behind time.Duration
 	}
 	// Group makes sends and receives that progress together.
 	Group struct {
@@ -160,7 +162,7 @@ func (i Call) do(t *thread) {
 	if part == nil {
 		panic(fmt.Sprintf("jobsim: rank %d has no communicator %q", t.rank.Job, i.Comm))
 	}
-	o := &operation{sig: i.Sig, timeout: i.Timeout, done: t.returned}
+	o := &operation{sig: i.Sig, timeout: i.Timeout, behind: i.Behind, done: t.returned}
 	if i.Async {
 		t.pending++
 		o.done = func(f *Fault) {

@@ -86,6 +86,8 @@ func (l *leaf) reason() Reason {
 		return NotEntered
 	case slices.ContainsFunc(l.actor.slots, func(s *Slot) bool { return blockedByGroup(s, m) }):
 		return UnfinishedGroup
+	case m.until == 0 && l.actor.queued(m) != nil:
+		return StreamBlocked
 	case m.key.kind == joining, m.slot.Op.Call == lifecycle.CallSplit, m.slot.Op.Call == lifecycle.CallShrink,
 		m.slot.Op.Call == lifecycle.CallGrow:
 		return NotJoined
@@ -137,6 +139,8 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		v.Age = Age(group.Age)
 		v.Text = say("%s %s a group job that nobody completes, since %s: call Wait or AsyncError; "+
 			"until then it does not come to %s", who, have, Age(group.Age), m.text())
+	case v.Reason == StreamBlocked:
+		v.Text = blockedText(v.Culprits, leaves)
 	case v.Reason == NotJoined:
 		v.Text = say("%s %s not joined %s", who, have, m.text())
 	case m.key.kind == broken:
@@ -147,7 +151,8 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	if m.until > 0 && leaves[0].why == idle && m.key.kind != broken {
 		v.Text.add(" when it was given up, %s ago", Age(m.until))
 	}
-	if len(leaves) == 1 && leaves[0].why == idle && v.Reason != UnfinishedGroup && m.key.kind != broken {
+	if v.Reason != UnfinishedGroup && v.Reason != StreamBlocked &&
+		len(leaves) == 1 && leaves[0].why == idle && m.key.kind != broken {
 		v.Text.add("%s", lastCall(leaves[0].actor))
 	}
 	v.Text.add("%s", waiting(v.Victims))
@@ -161,12 +166,14 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 			v.Evidence = append(v.Evidence, say("%s makes other calls all the time, and not this one", r))
 		}
 		if l.actor.note.Where != "" {
-			v.Evidence = append(v.Evidence, say("%s is outside of Carillon: %s", r, l.actor.note.Where))
+			v.Evidence = append(v.Evidence, say("%s is between its calls: %s", r, l.actor.note.Where))
 		}
-		if p := w.g.seats[seat{m.key.comm, r.Comm}]; p != nil && p.slot.Captured > 0 {
-			v.Evidence = append(v.Evidence,
-				say("%s captured operations of %s in CUDA graphs, whose replays are not seen", r, commText(m.slot)))
-			v.Confidence = min(v.Confidence, Likely)
+		for _, s := range l.actor.slots {
+			if s.Captured > 0 && (s.Comm == m.key.comm || v.Reason == StreamBlocked) {
+				v.Evidence = append(v.Evidence,
+					say("%s captured operations of %s in CUDA graphs, whose replays are not seen", r, commText(s)))
+				v.Confidence = min(v.Confidence, Likely)
+			}
 		}
 	}
 	if here, size := len(m.present), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective &&
@@ -179,6 +186,17 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		v.Evidence = append(v.Evidence, attendance(m))
 	}
 	return v
+}
+
+// blockedText says which streams are busy with earlier work, and what was launched behind it.
+func blockedText(culprits []Rank, leaves []*leaf) Text {
+	s := leaves[0].actor.queued(leaves[0].at)
+	streams := "stream of its device is"
+	if len(culprits) > 1 {
+		streams = "streams of their devices are"
+	}
+	return say("%s launched %s %s ago, and the %s busy with earlier work", culpritsText(culprits),
+		callText(s.Op.Call.String(), s.Seq, s), Age(s.Age), streams)
 }
 
 func comes(n int) string {
@@ -239,7 +257,7 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 		return o == nil || o.Did.Comm != m.key.comm || o.Did.Seq != p.slot.Seq
 	})
 	for _, l := range missing { // one that has left says nothing of whether it would have come
-		odd = odd && l.why == idle && !l.actor.wouldCall(m.key.comm, agreed(m.slot.Op))
+		odd = odd && l.why == idle && l.reason() != StreamBlocked && !l.actor.wouldCall(m.key.comm, agreed(m.slot.Op))
 	}
 	mostLeft := w.g.mostLeft(m)
 	if !odd && !mostLeft {

@@ -190,6 +190,10 @@ func (w *walk) explain(m *meeting, a *actor) {
 		m.edges = append(m.edges, edge{p.actor, to})
 		to.before = append(to.before, m)
 	}
+	quiet := a.quiet
+	if s := a.queued(m); s != nil {
+		quiet = s.Age // whatever else it does
+	}
 	leaf := &leaf{actor: a, at: m, left: left}
 	switch {
 	case a.note.Fate == Stopped:
@@ -205,7 +209,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 		leaf.why = leftComm
 	case a.wasIn(m.until):
 		return
-	case moving || m.until == 0 && a.quiet >= 0 && a.quiet < max(waited/2, still):
+	case moving || m.until == 0 && quiet >= 0 && quiet < max(waited/2, still):
 		if waited < lostTime {
 			w.moving = true
 			return
@@ -214,6 +218,17 @@ func (w *walk) explain(m *meeting, a *actor) {
 	}
 	m.leaves = append(m.leaves, leaf)
 	w.leaves = append(w.leaves, leaf)
+}
+
+// queued is the slot of which an operation waits for the actor's stream, that of the meeting's communicator before
+// others; nil if there is none.
+func (a *actor) queued(m *meeting) (found *Slot) {
+	for _, s := range a.slots {
+		if s.queued() && (found == nil || s.Comm == m.key.comm) {
+			found = s
+		}
+	}
+	return found
 }
 
 // gone tells whether an actor's process is not there any more, or out of reach.

@@ -17,7 +17,8 @@
 //	it ends at                                        verdict
 //	an actor whose process ended, stopped, is away    rank_dead, rank_stopped, rank_unreachable
 //	an actor that is alive and in no meeting          not_entered; not_joined if it is missing at an init or a split;
-//	                                                  unfinished_group if it has one that nobody completes
+//	                                                  unfinished_group if it has one that nobody completes;
+//	                                                  stream_blocked if its device has not come to the call
 //	a meeting whose ranks made different calls        mismatch
 //	a meeting to which all have come, and nothing     transport
 //	  moves

@@ -229,6 +229,8 @@ func attends(s *Slot) (meetingKey, bool) {
 	switch {
 	case s.Rank >= 0 && s.open(tape.ActInit) != nil:
 		return meetingKey{comm: s.Comm, kind: joining}, true
+	case s.queued():
+		return meetingKey{}, false
 	case inFlight && s.Left == nil:
 	case s.Failure != nil && s.Failed && intended(s.Failure.Code):
 		return meetingKey{}, false

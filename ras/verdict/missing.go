@@ -106,7 +106,7 @@ func passed(m *meeting, s *Slot) bool {
 	case joining:
 		return s.open(tape.ActInit) == nil && s.State != lifecycle.StateInitializing
 	case collective:
-		return s.Begun > m.key.seq || s.Done >= m.key.seq
+		return s.Begun > m.key.seq && !s.queued() || s.Done >= m.key.seq
 	case message:
 		sends := s.Rank == m.key.from
 		own := sends && s.Op.Call == lifecycle.CallSend && int(s.Op.Peer) == m.key.to ||

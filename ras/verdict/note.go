@@ -186,6 +186,10 @@ func (s *Slot) healthy() bool {
 	return s.Failure == nil && s.Left == nil && s.State == lifecycle.StateReady
 }
 
+// queued tells whether the operation in flight was launched on a stream that is busy with earlier work: the rank has
+// made the call, and has not come to it.
+func (s *Slot) queued() bool { return s.InFlight > 0 && s.Phase == tape.PhaseQueued }
+
 // idle tells whether nothing is going on in the communicator.
 func (s *Slot) idle() bool { return s.InFlight == 0 && len(s.Acts) == 0 }
 

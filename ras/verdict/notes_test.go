@@ -128,6 +128,14 @@ func gaveUp(n *verdict.Note, s *verdict.Slot) {
 	}
 }
 
+// queued is a rank whose stream has not come to its call; its program has gone on to later ones.
+func queued(_ *verdict.Note, s *verdict.Slot) {
+	s.Phase = tape.PhaseQueued
+	s.InFlight, s.Begun = 3, s.Seq+2
+}
+
+func captured(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }
+
 func onStream(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseStream }
 
 func failed(code lifecycle.Code, peer int) func(*verdict.Note, *verdict.Slot) {
@@ -188,6 +196,29 @@ func TestNotes(t *testing.T) {
 			[]string{
 				`rank_dead (likely) rank 2 (node1, pid 1002) ended 3ms ago: it was ended by SIGKILL; ` +
 					`ranks 0, 1 and 3 wait`,
+			},
+		},
+		{
+			"a stream is busy, and the program has gone on",
+			newJob(4).in(world, 41, allReduce, s6, -1, 0, seq(4)...).with(onStream, 0, 1, 3).with(queued, 2),
+			[]string{
+				`stream_blocked (certain) rank 2 (node1, pid 1002) launched all_reduce 41 on "world" 6s ago, and the ` +
+					`stream of its device is busy with earlier work; ranks 0, 1 and 3 wait`,
+			},
+		},
+		{
+			"a stream is busy, maybe with a graph",
+			newJob(4).in(world, 41, allReduce, s6, -1, 0, seq(4)...).with(onStream, 0, 1, 3).with(queued, 2).with(
+				captured, 2),
+			[]string{`stream_blocked (likely) rank 2 (node1, pid 1002) launched all_reduce 41 on "world" 6s ago`},
+		},
+		{
+			"a stream is busy, and others have not launched",
+			newJob(4).in(world, 41, allReduce, s6, -1, 0, 0, 1, 2).with(onStream, 0, 1).with(queued, 2).did(world, 40,
+				allReduce, s6, 3),
+			[]string{
+				`stream_blocked (certain) rank 2`,
+				`not_entered (certain) rank 3`,
 			},
 		},
 		{

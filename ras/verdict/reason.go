@@ -28,6 +28,8 @@ const (
 	Straggler
 	// UnfinishedGroup: a group job that nobody completes is in the way.
 	UnfinishedGroup
+	// StreamBlocked: it has made the call, and its device's stream is busy with earlier work.
+	StreamBlocked
 	// Unknown: what is known doesn't suffice; the verdict says what is missing.
 	Unknown
 	numReasons
@@ -35,7 +37,7 @@ const (
 
 var reasonNames = [numReasons]string{
 	"none", "rank_dead", "rank_stopped", "rank_unreachable", "not_entered", "not_joined", "mismatch", "deadlock",
-	"transport", "straggler", "unfinished_group", "unknown",
+	"transport", "straggler", "unfinished_group", "stream_blocked", "unknown",
 }
 
 // Reasons lists all reasons that a verdict can have.

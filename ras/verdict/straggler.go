@@ -92,7 +92,7 @@ func (g *graph) stragglers() []Verdict {
 		}
 		slices.SortFunc(v.Victims, longest)
 		if p.actor.note.Where != "" {
-			v.Evidence = []Text{say("%s is outside of Carillon: %s", r, p.actor.note.Where)}
+			v.Evidence = []Text{say("%s is between its calls: %s", r, p.actor.note.Where)}
 		}
 		verdicts = append(verdicts, v)
 	}

@@ -329,6 +329,7 @@ void acts_close(struct comm *comm, const struct thread *thread) {
   uint64_t turn;
   atomic_store(&comm->closing, true);
   if (comm_take(comm, thread->id, &turn)) {
+    stream_close(comm);
     tape_comm_close(comm->tape);
     comm_give(comm, turn);
   }
@@ -413,7 +414,7 @@ void acts_progress(struct comm *comm, struct thread *thread, ncclResult_t state)
   const bool was = atomic_load_explicit(&comm->pending, memory_order_acquire);
   uint64_t turn;
   if (state == ncclSuccess && comm_take(comm, thread->id | COMM_BRIEF, &turn)) { /* any thread asks, at any time */
-    stream_launched(comm);
+    stream_launched(comm, state);
     stream_check(comm);
     comm_give(comm, turn);
   }
@@ -471,9 +472,13 @@ bool acts_join(struct use *u, ncclResult_t answer) {
   return true;
 }
 
-void acts_group_ends(struct thread *thread) {
+void acts_group_ends(struct thread *thread, bool launched) {
   for (uint32_t i = 0; i < thread->joined; i++) {
-    comm_take(thread->join[i].comm, thread->id, &thread->join[i].turn);
+    struct comm *comm = thread->join[i].comm;
+    if (comm_take(comm, thread->id, &thread->join[i].turn) && launched && thread->join[i].first != 0 &&
+        atomic_load(&comm->generation) == thread->join[i].generation) {
+      stream_launches(comm, thread->join[i].first, thread->join[i].stream);
+    }
   }
   thread->inside = true;
 }
@@ -519,15 +524,10 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
     }
     atomic_fetch_sub(&comm->grouped, thread->join[i].operations);
     if (thread->join[i].turn != 0 && thread->join[i].first != 0) {
-      if (launched && well) {
-        stream_launches(comm, thread->join[i].stream);
-      }
       for (uint64_t n = thread->join[i].first; n <= thread->join[i].last; n++) {
         tape_op_end(comm->tape, n, code);
       }
-      if (answer == ncclSuccess) {
-        stream_launched(comm);
-      }
+      stream_launched(comm, answer);
     }
     if (answer == ncclInProgress) {
       acts_pending(comm, thread);

@@ -43,8 +43,8 @@ void acts_progress(struct comm *, struct thread *, ncclResult_t state);
 /* Takes an operation into the thread's group, if it has one open. */
 bool acts_join(struct use *, ncclResult_t answer);
 
-/* Around the end of a thread's outermost group. launched says that its operations were launched by it. */
-void acts_group_ends(struct thread *);
+/* Around the end of a thread's outermost group. launched says that its operations are launched by it. */
+void acts_group_ends(struct thread *, bool launched);
 void acts_group_ended(struct thread *, const void *caller, int64_t start, bool launched, ncclResult_t answer);
 
 /* Frees the slot of one that has ended, as soon as no thread is in a call on it. */

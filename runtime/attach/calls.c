@@ -7,6 +7,7 @@
  */
 #include "acts.h"
 #include "resolve.h"
+#include "stream.h"
 
 #define EXPORT(name) \
   extern __typeof__(name) p##name __attribute__((alias(#name), visibility("default"))); \
@@ -43,6 +44,9 @@ static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, 
   };
   u->launched = tape_op_start(u->comm->tape, number_of(u->comm, u->call, peer), &signature, 0);
   u->stream = stream;
+  if (u->launched != 0 && u->thread->depth == 0) {
+    stream_launches(u->comm, u->launched, stream);
+  }
 }
 
 /* A function that is an operation: with how many elements, of all ranks together where each has a part of the whole. */
@@ -300,7 +304,7 @@ EXPORT(ncclGroupEnd) ncclResult_t ncclGroupEnd(void) {
     return REAL(ncclGroupEnd)();
   }
   const int64_t start = tape_now();
-  acts_group_ends(thread);
+  acts_group_ends(thread, true);
   const ncclResult_t answer = REAL(ncclGroupEnd)();
   acts_group_ended(thread, CALLER, start, true, answer);
   return answer;
@@ -312,7 +316,7 @@ EXPORT(ncclGroupSimulateEnd) ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *si
     return REAL(ncclGroupSimulateEnd)(simInfo);
   }
   const int64_t start = tape_now();
-  acts_group_ends(thread);
+  acts_group_ends(thread, false);
   const ncclResult_t answer = REAL(ncclGroupSimulateEnd)(simInfo);
   acts_group_ended(thread, CALLER, start, false, answer);
   return answer;

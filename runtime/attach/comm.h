@@ -44,6 +44,8 @@ struct comm {
   uint32_t derived;     /* splits, shrinks and grows that were begun */
   cudaStream_t stream;  /* of the operation that a mark is to follow */
   bool launches;        /* there is such a one, which NCCL launches */
+  void *events[2];      /* before and behind an operation that is measured; NULL: not recorded */
+  bool told;            /* and before which the stream writes, too */
   bool streamed;        /* it has had an operation */
 
   /* Under comm_lock. */

@@ -26,8 +26,15 @@
 //
 // The tape is in CARILLON_TAPE_DIR, or else in /dev/shm/carillon-UID, in the folder of the job, CARILLON_JOB, which is
 // "default" if it is not set. It takes an eighth of what is free there at most. Unlike a tape that Go writes, it has no
-// other place to go, nobody who removes those of older jobs, and no handler for SIGBUS: a tape that somebody truncates
-// ends the process that writes it.
+// other place to go, and nobody who removes those of older jobs. From CARILLON_SLOW_THRESHOLD and
+// CARILLON_STALL_THRESHOLD its readers know when an operation is slow and when it is stalled.
+//
+// A tape that somebody truncates is given up, and the process goes on. The access that finds a page gone is a SIGBUS;
+// its handler, which is there from when the tape is made, puts empty memory in the place of the tape and switches it
+// off. An agent says so, and the post-mortem. Any other SIGBUS goes on to the handler that was there before, or does
+// what it did without one. A truncated tape still ends the process, as any lost page does, if a thread blocks SIGBUS,
+// or if a handler that was installed later doesn't pass on what it doesn't know. Python's faulthandler is mostly
+// enabled before NCCL is used, and so comes second.
 //
 // # The profiler plug-in
 //
@@ -41,9 +48,13 @@
 // the counts when the last communicator ends (NCCL_DEBUG=INFO). An event that nobody reads gets no token, and NCCL
 // then calls no more for it.
 //
-// The mask, by which NCCL is asked for kinds of events, is a dial: in steady state it is at collectives and their
-// calls (0x302), and profiler_dial turns it up for a communicator. Nothing does so yet. If somebody else writes it
-// (NCCL's own RAS can), only the bits by which our wishes differ from our last ones are changed.
+// The mask, by which NCCL is asked for kinds of events, is at collectives and their calls (0x302), and at messages too
+// while there are communicators that interposition doesn't see (0x706), beside what other plug-ins asked for. It isn't
+// turned up for a communicator in trouble: NCCL looks at it when a group begins, so that it would tell nothing of what
+// hangs already, and a process that hangs begins no other. What has to be known then streams tell before and behind
+// operations, and how long they take on the device (see below): with every version of NCCL, and without an event of
+// each kernel. If somebody else writes the mask (NCCL's own RAS can), only the bits by which our wishes differ from our
+// last ones are changed.
 //
 // The operations of a communicator have one writer (ops.h). Those of communicators that an interposed function made
 // are interposition's. The plug-in writes those of all others, which is all that there is with a statically linked
@@ -116,13 +127,25 @@
 // What the stream has done is on the tape by marks (package tape; stream.h): behind an operation, the stream is told to
 // write a number into the tape's memory (cuStreamWriteValue32), for which the CUDA driver maps a page of it. So an
 // agent sees it whatever the process does or doesn't do then, and no thread of the process asks or waits. A mark
-// follows each operation, but for those that come faster: 8 at once, and one every millisecond. BenchmarkCall has what
-// the decision costs; a mark costs the calling thread a microsecond or two.
+// follows each operation, but for those that come faster: 8 at once, and one every millisecond. Where the operation
+// before has a mark, too, the stream also writes when it comes to this one, before it is launched. BenchmarkCall has
+// what the decision costs; each write costs the calling thread a microsecond or two.
 //
 //   - A mark that was reached proves that all that was launched on the communicator before it is done.
-//   - A mark that was not reached proves that its operation is not done. It may wait for other ranks, or for what else
-//     was launched before it on its stream: its age counts from the call.
+//   - A mark that was not reached proves that its operation is not done: its age counts from the call.
+//   - If what is written before that operation was not reached either, all of the communicator's before is done, and
+//     the stream has not come to this one: it is busy with what else was launched on it, or waits for another stream
+//     (phase "queued"). The rank has not come to the operation, and others may wait for it: stream_blocked. What the
+//     stream is busy with is not seen; it may be a replay of a CUDA graph that itself waits for a rank.
+//   - If that was reached, the operation is the first thing that the stream has not done (phase "stream"). It may wait
+//     for other ranks, for NCCL's proxies, or for room on the device. If nothing is written before it, it may also be
+//     that the stream has not come to it.
 //   - Of operations without a mark behind them nothing is known, and nothing is said.
+//
+// How long the device took for an operation is measured of a communicator's first one, and then of one every 30
+// seconds, by CUDA events before and behind it. They are read when a later call on the communicator finds its mark
+// reached, and never waited for. That is a span beside that of the call, "ccl.all_reduce (device)": of the time on the
+// stream, so that the wait for other ranks is in it. Operations of a group are not measured.
 //
 // In a stream that is captured into a CUDA graph there are no marks, and the graph's launches are not seen; the
 // communicator's slot says how many operations were found to be captured. Marks need the stream, so that there are none

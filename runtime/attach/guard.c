@@ -336,13 +336,8 @@ ncclResult_t use_end(struct use *u, ncclResult_t answer) {
   const bool operation = u->call >= CARILLON_CALL_ALL_REDUCE || u->launched != 0;
   if (operation && !acts_join(u, answer)) {
     const bool well = answer == ncclSuccess || answer == ncclInProgress;
-    if (well && u->call >= CARILLON_CALL_ALL_REDUCE && u->launched != 0 && u->thread->depth == 0) {
-      stream_launches(comm, u->stream);
-    }
     tape_op_end(comm->tape, u->launched, well ? CARILLON_CODE_OK : guard_code(answer));
-    if (answer == ncclSuccess) {
-      stream_launched(comm);
-    }
+    stream_launched(comm, answer);
   }
   comm_give(comm, u->turn);
   if (atomic_load_explicit(&comm->closing, memory_order_relaxed)) {

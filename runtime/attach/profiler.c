@@ -13,7 +13,7 @@
 #include "profiler_tape.h"
 #include "tape.h"
 
-/* What NCCL is asked for in steady state, and what more for a communicator of which the plug-in writes the tape. */
+/* What NCCL is asked for, and what more for a communicator of which the plug-in writes the tape. */
 static uint32_t steady(int version) { return version >= 5 ? 0x302 : PROFILER_COLL; }
 static uint32_t own(int version) { return version >= 5 ? PROFILER_P2P | PROFILER_P2P_API : PROFILER_P2P; }
 
@@ -23,7 +23,6 @@ struct comm {
   int version;
   bool taped;                        /* its operations are the plug-in's to write */
   int *mask;                         /* NCCL's */
-  uint32_t more;                     /* what the dial was turned to */
   struct profiler_beside beside;
   struct profiler_tape tape;
   _Atomic uintptr_t group; /* the token of the group that it joined; its operations end with that */
@@ -37,10 +36,10 @@ static int alive;              /* communicators */
 static profiler_log nccl_log;  /* the last one's; NULL up to version 3 */
 
 /* NCCL's masks, mostly one, and what they were set to. */
-static struct dial {
+static struct wish {
   int *mask;
   uint32_t set;
-} dials[4];
+} wishes[4];
 static _Atomic uint32_t next_mask; /* what the other plug-ins asked for when they were set */
 
 static uint64_t generation_of(const struct comm *c) {
@@ -153,26 +152,26 @@ static void *handle_of(void *t, int i) {
 /* Writes a mask of NCCL's as its communicators want it. If somebody else has written it since, only what has changed of
    our wishes is changed. The caller has the lock. */
 static void set_mask(int *mask) {
-  struct dial *d = NULL;
-  for (size_t i = 0; i < sizeof dials / sizeof *dials && d == NULL; i++) {
-    d = dials[i].mask == mask ? &dials[i] : NULL;
+  struct wish *w = NULL;
+  for (size_t i = 0; i < sizeof wishes / sizeof *wishes && w == NULL; i++) {
+    w = wishes[i].mask == mask ? &wishes[i] : NULL;
   }
-  const bool first = d == NULL;
-  for (size_t i = 0; i < sizeof dials / sizeof *dials && d == NULL; i++) {
-    d = dials[i].mask == NULL ? &dials[i] : NULL;
+  const bool first = w == NULL;
+  for (size_t i = 0; i < sizeof wishes / sizeof *wishes && w == NULL; i++) {
+    w = wishes[i].mask == NULL ? &wishes[i] : NULL;
   }
   uint32_t wish = 0;
   bool any = false;
   for (int i = 0; i < PROFILER_COMMS; i++) {
     const struct comm *c = &comms[i];
     if ((generation_of(&comms[i]) & 1) != 0 && c->mask == mask) {
-      wish |= steady(c->version) | (c->taped ? own(c->version) : 0) | c->more;
+      wish |= steady(c->version) | (c->taped ? own(c->version) : 0);
       any = true;
     }
   }
   if (!any) { /* NCCL may be gone with its mask */
     if (!first) {
-      *d = (struct dial){0};
+      *w = (struct wish){0};
     }
     return;
   }
@@ -180,7 +179,7 @@ static void set_mask(int *mask) {
   atomic_store_explicit(&next_mask, asked, memory_order_relaxed);
   wish |= asked;
   int is = __atomic_load_n(mask, __ATOMIC_RELAXED);
-  const uint32_t set = first ? (uint32_t)is : d->set;
+  const uint32_t set = first ? (uint32_t)is : w->set;
   if (!first && (uint32_t)is != set) {
     profiler_count(&profiler_counts.overruled);
   }
@@ -189,9 +188,9 @@ static void set_mask(int *mask) {
     next = first ? (int)wish : (int)(((uint32_t)is | (wish & ~set)) & ~(set & ~wish));
   } while (next != is &&
            !__atomic_compare_exchange_n(mask, &is, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-  if (d != NULL) {
-    d->mask = mask;
-    d->set = wish;
+  if (w != NULL) {
+    w->mask = mask;
+    w->set = wish;
   }
 }
 
@@ -201,9 +200,9 @@ static void follow_next(void) {
       pthread_mutex_trylock(&lock) != 0) {
     return;
   }
-  for (size_t i = 0; i < sizeof dials / sizeof *dials; i++) {
-    if (dials[i].mask != NULL) {
-      set_mask(dials[i].mask);
+  for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+    if (wishes[i].mask != NULL) {
+      set_mask(wishes[i].mask);
     }
   }
   pthread_mutex_unlock(&lock);
@@ -310,16 +309,6 @@ static int state(void *handle, int state, const void *args) {
   return 0;
 }
 
-void profiler_dial(void *context, uint32_t more) {
-  pthread_mutex_lock(&lock);
-  struct comm *c = comm_of((uintptr_t)context);
-  if (c != NULL) {
-    c->more = more;
-    set_mask(c->mask);
-  }
-  pthread_mutex_unlock(&lock);
-}
-
 /* Says once, in one process of a job if NCCL tells the rank, that interposition does not see the communicators. */
 static void say_unseen(int32_t rank) {
   static bool said;
@@ -348,7 +337,6 @@ static int init(int version, void **context, int *mask, const struct profiler_ma
   struct comm *c = &comms[i];
   c->version = version;
   c->mask = mask;
-  c->more = 0;
   c->taped = !ops_claim(made->rank, made->size, made->hash, made->nodes);
   atomic_store_explicit(&c->group, 0, memory_order_relaxed);
   if (c->taped) {

@@ -46,11 +46,4 @@ static inline void profiler_count(_Atomic uint64_t *counter) {
   atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/*
- * The dial: asks for more kinds of events, bits of enum profiler_type, as long as the communicator of that context is
- * alive or until it is asked for others. NCCL has one mask for all communicators of the process, and looks at it at the
- * beginning of each group. 0 is the steady state. A context that isn't ours changes nothing.
- */
-void profiler_dial(void *context, uint32_t more);
-
 #endif

@@ -132,7 +132,7 @@ func TestProfiler(t *testing.T) {
 	program := driver(t)
 	for name, test := range map[string]func(*testing.T, string){
 		"replay": testReplay, "interposed": testInterposed, "room": testRoom, "unpaired": testUnpaired,
-		"dial": testDial, "next": testNext, "next left out": testNextLeftOut,
+		"mask": testMask, "next": testNext, "next left out": testNextLeftOut,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, program) })
 	}
@@ -338,8 +338,8 @@ func testUnpaired(t *testing.T, program string) {
 	}
 }
 
-// testDial turns the mask up and down, while somebody else writes it, too.
-func testDial(t *testing.T, program string) {
+// testMask has communicators come and go, while somebody else writes the mask, too.
+func testMask(t *testing.T, program string) {
 	for _, c := range []struct{ name, script, want string }{
 		{"version 1", "version 1\nexpect -1 -1\ninit 1 a 1 2 0 -\nmask\n", "0x2"},
 		{"version 4", "version 4\nexpect 0 2\ninit 1 a 1 2 0 -\nmask\n", "0x2"},
@@ -352,28 +352,14 @@ func testDial(t *testing.T, program string) {
 			"0x302 0x706 0x302",
 		},
 		{
-			"up and down", "expect 0 2\ninit 1 a 1 2 0 -\ndial 1 0x40\nmask\ndial 1 0x58\nmask\ndial 1 0\nmask\n",
-			"0x342 0x35a 0x302",
-		},
-		{
-			"up for two, down for one",
-			"expect 0 2\nexpect 1 2\ninit 1 a 1 2 0 -\ninit 2 b 1 2 1 -\ndial 1 0x40\ndial 2 0x48\ndial 2 0\nmask\n",
-			"0x342",
-		},
-		{
-			"up until the end of the communicator",
-			"expect 0 2\nexpect 1 2\ninit 1 a 1 2 0 -\ninit 2 b 1 2 1 -\ndial 1 0x40\nfinalize 1\nmask\n", "0x302",
-		},
-		{"after the communicator", "expect 0 2\ninit 1 a 1 2 0 -\nfinalize 1\ndial 1 0x40\nmask\n", "0x302"},
-		{
 			"another writer's bits stay",
-			"expect 0 2\ninit 1 a 1 2 0 -\nsetmask 0xfff\ndial 1 0x40\nmask\ndial 1 0\nmask\n",
-			"0xfff 0xfbf",
+			"expect 0 2\ninit 1 a 1 2 0 -\nsetmask 0xfff\ninit 2 b 1 2 0 -\nmask\nfinalize 2\nmask\n",
+			"0xfff 0xbfb",
 		},
 		{
 			"another writer turned it off",
-			"expect 0 2\ninit 1 a 1 2 0 -\nsetmask 0\ndial 1 0x40\nmask\ndial 1 0\nmask\n",
-			"0x40 0x0",
+			"expect 0 2\ninit 1 a 1 2 0 -\nsetmask 0\ninit 2 b 1 2 0 -\nmask\nfinalize 2\nmask\n",
+			"0x404 0x0",
 		},
 		{
 			"all communicators have ended",
@@ -425,7 +411,7 @@ func FuzzCallbacks(f *testing.F) {
 			case 6:
 				fmt.Fprintf(&b, "state %d %d %d\n", n, m+8, i)
 			case 7:
-				fmt.Fprintf(&b, "dial %d %d\nsetmask %d\n", n%8, 1<<m, i)
+				fmt.Fprintf(&b, "setmask %d\n", i)
 			case 8:
 				fmt.Fprintf(&b, "raw %d %x\nexpect -1 -1\n", n%15, uint64(i)<<uint(m*4))
 			default:

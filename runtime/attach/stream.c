@@ -16,6 +16,11 @@ static struct {
   int (*write_value)(cudaStream_t, device_pointer, uint32_t, unsigned);
   int (*is_capturing)(cudaStream_t, int *);
   int (*exchange_capture_mode)(int *);
+  /* NULL: operations are not measured */
+  int (*event_create)(void **, unsigned);
+  int (*event_record)(void *, cudaStream_t);
+  int (*event_elapsed)(float *, void *, void *);
+  int (*event_destroy)(void *);
 } driver;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,10 +39,23 @@ static bool look(void) {
   *(void **)&driver.write_value = dlsym(handle, "cuStreamWriteValue32_v2");
   *(void **)&driver.is_capturing = dlsym(handle, "cuStreamIsCapturing");
   *(void **)&driver.exchange_capture_mode = dlsym(handle, "cuThreadExchangeStreamCaptureMode");
+  *(void **)&driver.event_record = dlsym(handle, "cuEventRecord");
+  *(void **)&driver.event_elapsed = dlsym(handle, "cuEventElapsedTime");
+  *(void **)&driver.event_destroy = dlsym(handle, "cuEventDestroy_v2");
+  if (driver.event_record != NULL && driver.event_elapsed != NULL && driver.event_destroy != NULL) {
+    *(void **)&driver.event_create = dlsym(handle, "cuEventCreate");
+  }
   dlerror(); /* what the program asks for is its own errors */
   off = driver.host_register == NULL || driver.device_address == NULL || driver.write_value == NULL ||
         driver.is_capturing == NULL || driver.exchange_capture_mode == NULL;
   return !off;
+}
+
+/* Keeps the driver from ending a capture that another thread may be in. Answers the thread's mode, to be set again. */
+static int relax(void) {
+  int mode = RELAXED;
+  driver.exchange_capture_mode(&mode);
+  return mode;
 }
 
 /* Gives devices access to the tape, if there is a driver, and a context that is the thread's. */
@@ -48,39 +66,100 @@ static void open_memory(void) {
   size_t size = 0;
   device_pointer at = 0;
   if (!off && atomic_load(&found) == 0 && (memory = tape_reached(&size)) != NULL && look()) {
-    int mode = RELAXED; /* else it would end a capture that another thread may be in */
-    const bool exchanged = driver.exchange_capture_mode(&mode) == 0;
+    int mode = relax();
     if (driver.host_register(memory, size, PORTABLE | DEVICE_MAP) == 0 &&
         driver.device_address(&at, memory, 0) == 0) {
       atomic_store_explicit(&found, at, memory_order_release);
     }
-    if (exchanged) {
-      driver.exchange_capture_mode(&mode);
-    }
+    driver.exchange_capture_mode(&mode);
   }
   pthread_mutex_unlock(&lock);
 }
 
-void stream_launches(struct comm *comm, cudaStream_t stream) {
+static bool write_value(const struct comm *comm, const uint32_t *word) {
+  const size_t offset = (size_t)((const uint8_t *)word - memory);
+  const device_pointer base = atomic_load_explicit(&found, memory_order_acquire);
+  return driver.write_value(comm->stream, base + offset, tape_mark_number(comm->tape), 0) == 0;
+}
+
+static void forget_events(struct comm *comm) {
+  for (int i = 0; i < 2; i++) {
+    if (comm->events[i] != NULL) {
+      driver.event_destroy(comm->events[i]);
+      comm->events[i] = NULL;
+    }
+  }
+}
+
+/* Records the first or second event of a measurement, or gives it up. */
+static void record(struct comm *comm, int i) {
+  int mode = relax();
+  if (driver.event_create(&comm->events[i], 0) != 0) {
+    comm->events[i] = NULL;
+    forget_events(comm);
+  } else if (driver.event_record(comm->events[i], comm->stream) != 0) {
+    forget_events(comm);
+  }
+  driver.exchange_capture_mode(&mode);
+}
+
+/* Ends a measurement whose operation is done. */
+static void measure(struct comm *comm) {
+  if (comm->events[1] == NULL || !tape_measurable(comm->tape)) {
+    return;
+  }
+  int mode = relax();
+  float ms = 0;
+  if (driver.event_elapsed(&ms, comm->events[0], comm->events[1]) == 0) {
+    tape_measured(comm->tape, (int64_t)((double)ms * 1e6));
+  }
+  forget_events(comm);
+  driver.exchange_capture_mode(&mode);
+}
+
+/* Has the stream say when it comes to what is launched next. */
+static void begin(struct comm *comm, bool same_stream) {
+  const uint32_t *word = tape_mark_before(comm->tape, same_stream);
+  if (comm->events[1] == NULL) { /* what it is before was not launched */
+    forget_events(comm);
+  }
+  const bool measures = driver.event_create != NULL && comm->events[0] == NULL && tape_mark_measures(comm->tape);
+  int capturing = NOT_CAPTURING;
+  comm->told = false;
+  if ((word == NULL && !measures) || driver.is_capturing(comm->stream, &capturing) != 0 ||
+      capturing != NOT_CAPTURING) {
+    return;
+  }
+  if (measures) {
+    record(comm, 0);
+  }
+  comm->told = word != NULL && write_value(comm, word);
+}
+
+void stream_launches(struct comm *comm, uint64_t first, cudaStream_t stream) {
   if (!comm->streamed) {
     comm->streamed = true;
     if (atomic_load_explicit(&found, memory_order_relaxed) == 0) {
       open_memory();
     }
   }
-  if (atomic_load_explicit(&found, memory_order_relaxed) != 0 && tape_mark_due(comm->tape)) {
+  if (atomic_load_explicit(&found, memory_order_relaxed) != 0 && tape_mark_due(comm->tape, first)) {
+    const bool same = comm->stream == stream;
     comm->stream = stream;
     comm->launches = true;
+    begin(comm, same);
   }
 }
 
-void stream_launched(struct comm *comm) {
-  if (!comm->launches) {
+void stream_launched(struct comm *comm, ncclResult_t answer) {
+  if (!comm->launches || answer == ncclInProgress) {
     return;
   }
   comm->launches = false;
-  const device_pointer base = atomic_load_explicit(&found, memory_order_acquire);
-  uint32_t *const word = tape_mark_word(comm->tape);
+  if (answer != ncclSuccess) {
+    return;
+  }
+  const uint32_t *word = tape_mark_word(comm->tape);
   int capturing = NOT_CAPTURING;
   if (word == NULL || driver.is_capturing(comm->stream, &capturing) != 0) {
     return;
@@ -89,11 +168,23 @@ void stream_launched(struct comm *comm) {
     tape_captured(comm->tape);
     return;
   }
-  const size_t offset = (size_t)((uint8_t *)word - memory);
-  if (driver.write_value(comm->stream, base + offset, tape_mark_number(comm->tape), 0) == 0) {
-    tape_mark(comm->tape);
+  if (comm->events[0] != NULL && comm->events[1] == NULL) {
+    record(comm, 1);
   }
+  if (write_value(comm, word)) {
+    tape_mark(comm->tape, comm->told);
+  } else {
+    forget_events(comm);
+  }
+  stream_check(comm);
+}
+
+void stream_check(struct comm *comm) {
+  measure(comm);
   tape_mark_check(comm->tape, false);
 }
 
-void stream_check(struct comm *comm) { tape_mark_check(comm->tape, false); }
+void stream_close(struct comm *comm) {
+  measure(comm);
+  forget_events(comm);
+}

@@ -185,7 +185,8 @@ bool tape_open_with(const struct tape_config *config) {
     pthread_mutex_lock(&tape.lock);
     progress = tape.progress;
     if (progress == UNTRIED) {
-      bool made = tape_file_make(config, &tape.file) && map_parts(config) && pthread_atfork(NULL, NULL, forked) == 0;
+      bool made = tape_file_make(config, &tape.file) && map_parts(config) && tape_protect() &&
+                  pthread_atfork(NULL, NULL, forked) == 0;
       if (made) {
         refresh_clock(tape_now());
       } else if (tape.file.memory != NULL) {

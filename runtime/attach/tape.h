@@ -91,7 +91,7 @@ struct tape_config {
   const char *dir;      /**< where the jobs' folders are; NULL: $CARILLON_TAPE_DIR, or else /dev/shm/carillon-UID */
   const char *job;      /**< NULL: $CARILLON_JOB, or else "default" */
   uint32_t slots, tallies, life_records, op_records; /**< the latter two are rounded up to a power of two */
-  int64_t slow;         /**< ns from which an operation is slow */
+  int64_t slow;         /**< ns from which an operation is slow; 0: $CARILLON_SLOW_THRESHOLD, or else a second */
   int64_t mark_every;   /**< ns after which there may be another mark, beyond those that may follow at once */
   int64_t sample_every; /**< 1 in so many operations that are nothing but ordinary is for followers; negative: none */
 };
@@ -172,9 +172,10 @@ void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code);
  *
  *   tape_reached()                     once, to give the device access to that memory
  *   tape_op_start()
- *     tape_mark_due()                  the operation is launched; is there to be a mark behind it?
+ *     tape_mark_due()                  the operation is to be launched; is there to be a mark behind it?
+ *     tape_mark_before(), _number()    what the stream is to write where, before the operation
  *   tape_op_end()
- *     tape_mark_word(), _number()      what the stream is to write where, behind the operation
+ *     tape_mark_word(), _number()      and behind it
  *     tape_mark()                      it will
  *   tape_mark_check()                  now and then
  *
@@ -186,18 +187,26 @@ void *tape_reached(size_t *size);
 
 /**
  * Says whether a mark should follow the operation launched last, which is in flight: there may be 8 at once, and one
- * every millisecond, on the communicators that have the first 128 slots. If so, tape_mark is about that one.
+ * every millisecond, on the communicators that have the first 128 slots. If so, tape_mark is about that one. What is
+ * launched together with it, in a group, begins with the first.
  */
-bool tape_mark_due(struct tape_comm *comm);
+bool tape_mark_due(struct tape_comm *comm, uint64_t first);
 
-/** The word that the stream is to write, in tape_reached's memory; NULL: none. */
+/**
+ * The word that the stream is to write before what is launched. NULL: it would tell nothing, as what the stream is busy
+ * with may be the communicator's own: there is no mark behind the operation before, or an unreached one on another
+ * stream.
+ */
+uint32_t *tape_mark_before(const struct tape_comm *comm, bool same_stream);
+
+/** The word that the stream is to write behind it, in tape_reached's memory; NULL: none. */
 uint32_t *tape_mark_word(const struct tape_comm *comm);
 
 /** The number that it is to write there. */
 uint32_t tape_mark_number(const struct tape_comm *comm);
 
-/** Says that the stream will write the number. Nothing, if no mark is due. */
-void tape_mark(struct tape_comm *comm);
+/** Says that the stream will write the number, and if told, that it does so before, too. Nothing, if no mark is due. */
+void tape_mark(struct tape_comm *comm, bool told);
 
 /**
  * Looks how far the stream is. The op ring gets the start of an operation once that was not done for as long as is slow,
@@ -205,6 +214,18 @@ void tape_mark(struct tape_comm *comm);
  * marks.
  */
 void tape_mark_check(struct tape_comm *comm, bool ends);
+
+/**
+ * Says whether it should be measured how long the device takes for what a mark is due for: an operation alone, a
+ * communicator's first and then one every 30 s. If so, tape_measurable is about the mark, once it is there.
+ */
+bool tape_mark_measures(struct tape_comm *comm);
+
+/** Says whether the stream has reached it. */
+bool tape_measurable(const struct tape_comm *comm);
+
+/** Puts how many ns that operation took onto the op ring. */
+void tape_measured(struct tape_comm *comm, int64_t took);
 
 /** Says that the operation is captured in a graph: whether, and how often, it is launched will not be seen. */
 void tape_captured(struct tape_comm *comm);

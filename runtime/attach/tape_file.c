@@ -264,6 +264,7 @@ static void fill_header(struct layout_header *h, const struct tape_file *file, c
   f->created_wall = tape_wall();
   tape_place(&f->rank, &f->job_size);
   f->slow_after = file->slow;
+  f->stall_after = file->stall;
   const char *boot = getenv("CARILLON_HOSTID");
   if (boot == NULL || *boot == 0) {
     boot = getenv("NCCL_HOSTID");
@@ -374,6 +375,16 @@ static size_t room(int dir) {
   return fstatvfs(dir, &fs) == 0 ? (size_t)fs.f_bavail * fs.f_frsize / TAPE_ROOM_SHARE : SIZE_MAX;
 }
 
+/** set_limits sets when an operation is slow, and when it is stalled, which is not before. */
+static void set_limits(const struct tape_config *config, struct tape_file *file) {
+  const int64_t slow = tape_limit("CARILLON_SLOW_THRESHOLD");
+  file->stall = tape_limit("CARILLON_STALL_THRESHOLD");
+  file->slow = config->slow > 0 ? config->slow : slow > 0 ? slow : TAPE_DEFAULT_SLOW;
+  if (file->stall > 0 && file->slow > file->stall) {
+    file->slow = file->stall;
+  }
+}
+
 bool tape_file_make(const struct tape_config *config, struct tape_file *file) {
   char parent[FILENAME_MAX], host[64];
   const char *dir = config->dir != NULL ? config->dir : getenv("CARILLON_TAPE_DIR");
@@ -404,6 +415,7 @@ bool tape_file_make(const struct tape_config *config, struct tape_file *file) {
     return false;
   }
 
+  set_limits(config, file);
   struct tape_geometry wanted = geometry(config, 0);
   size_t whole = tape_offsets(&wanted).end, free = room(fd);
   const char *problem = "has no room for a tape";
@@ -413,7 +425,6 @@ bool tape_file_make(const struct tape_config *config, struct tape_file *file) {
     if (free < size) {
       continue;
     }
-    file->slow = config->slow > 0 ? config->slow : TAPE_DEFAULT_SLOW;
     file->geometry = fit(config, size > TAPE_MIN_SIZE ? size : TAPE_MIN_SIZE);
     error = make(fd, host, job, file, &problem);
     if (error != 0) {

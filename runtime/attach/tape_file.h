@@ -35,7 +35,8 @@ struct tape_offsets tape_offsets(const struct tape_geometry *geometry);
 struct tape_file {
   uint8_t *memory; /**< NULL: none */
   struct tape_geometry geometry;
-  int64_t slow; /**< ns from which an operation is slow */
+  int64_t slow;  /**< ns from which an operation is slow */
+  int64_t stall; /**< ns from which it is stalled, for readers; 0: not known */
   char path[FILENAME_MAX];
 };
 

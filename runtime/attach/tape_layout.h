@@ -143,6 +143,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_STAGE_WAIT 3
 #define TAPE_STAGE_END 4
 #define TAPE_STAGE_MISUSE 5
+#define TAPE_STAGE_DEVICE 6
 
 /** Phases of an act or operation. */
 #define TAPE_PHASE_NONE 0

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -156,12 +157,17 @@ func TestHeader(t *testing.T) {
 		env        []string
 		rank, size int
 		bootID     string
+		stall      time.Duration
 	}{
-		{[]string{"RANK=3", "WORLD_SIZE=8", "NCCL_HOSTID=node1"}, 3, 8, "node1"},
-		{[]string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}, 0, 2, ""},
-		{[]string{"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "RANK=x", "WORLD_SIZE=6"}, 5, 6, ""},
-		{[]string{"RANK=8", "WORLD_SIZE=8"}, -1, 0, ""},
-		{nil, -1, 0, ""},
+		{[]string{"RANK=3", "WORLD_SIZE=8", "NCCL_HOSTID=node1"}, 3, 8, "node1", 0},
+		{[]string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}, 0, 2, "", 0},
+		{[]string{"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "RANK=x", "WORLD_SIZE=6"}, 5, 6, "", 0},
+		{[]string{"RANK=8", "WORLD_SIZE=8"}, -1, 0, "", 0},
+		{[]string{"CARILLON_STALL_THRESHOLD=1h2m3.5s"}, -1, 0, "", time.Hour + 2*time.Minute + 3500*time.Millisecond},
+		{[]string{"CARILLON_STALL_THRESHOLD=1250ms"}, -1, 0, "", 1250 * time.Millisecond},
+		{[]string{"CARILLON_STALL_THRESHOLD=off"}, -1, 0, "", 0},
+		{[]string{"CARILLON_STALL_THRESHOLD=5"}, -1, 0, "", 0},
+		{nil, -1, 0, "", 0},
 	} {
 		before := time.Now()
 		path := tapetest.PlayWith(t, exec.Command(player), dirVariable, strings.NewReader(world), c.env...)
@@ -177,8 +183,16 @@ func TestHeader(t *testing.T) {
 		}
 		host, _ := os.Hostname()
 		if h.Rank != c.rank || h.JobSize != c.size || h.BootID != c.bootID || h.KernelBoot != me.BootID ||
-			h.Host != host || h.Job != "default" || h.Program != "player" || h.SlowAfter != time.Hour || !h.Closed {
+			h.Host != host || h.Job != "default" || h.Program != "player" || !h.Closed {
 			t.Errorf("%q: the header is %+v", c.env, h)
+		}
+		slow := time.Hour // the player's, or when it stalls
+		if c.stall > 0 {
+			slow = min(slow, c.stall)
+		}
+		if h.StallAfter != c.stall || h.SlowAfter != slow {
+			t.Errorf("%q: it stalls after %v and is slow after %v, want %v and %v", c.env, h.StallAfter, h.SlowAfter,
+				c.stall, slow)
 		}
 		if name := fmt.Sprintf("%s-%d.tape", host, h.PID); filepath.Base(path) != name {
 			t.Errorf("the tape is %s, not %s", path, name)
@@ -216,11 +230,12 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-// launch is a script's part for operations first to last, each of which is launched on a stream, with a mark behind it.
+// launch is a script's part for operations first to last, each of which is launched on the same stream, with a mark
+// behind it.
 func launch(comm, first, last int) string {
 	var script strings.Builder
 	for n := first; n <= last; n++ {
-		fmt.Fprintf(&script, "start %d 0 16 7 0 -1 8 1\nmark %[1]d\nend %[1]d %d 0\n", comm, n)
+		fmt.Fprintf(&script, "start %d 0 16 7 0 -1 8 1\nmark %[1]d %[2]d 1\nend %[1]d %[2]d 0\n", comm, n)
 	}
 	return script.String()
 }
@@ -233,27 +248,49 @@ func TestMarks(t *testing.T) {
 		Phase                                 tape.Phase
 		Captured                              uint64
 	}
-	const stream = tape.PhaseStream
+	const stream, queued = tape.PhaseStream, tape.PhaseQueued
+	const unmarked = "start 1 0 16 7 0 -1 8 1\nend 1 %d 0\n"
 	for _, c := range []struct {
 		name, script string
 		want         shown
 	}{
-		{"nothing reached", launch(1, 1, 3), shown{3, 0, 1, 3, 0, stream, 0}},
-		{"one reached", launch(1, 1, 3) + "reach 1 1\n", shown{3, 1, 2, 3, 1, stream, 0}},
+		{"nothing reached", launch(1, 1, 3), shown{3, 0, 1, 3, 0, queued, 0}},
+		{"the first is begun", launch(1, 1, 3) + "begin 1 1\n", shown{3, 0, 1, 3, 0, stream, 0}},
+		{"one reached", launch(1, 1, 3) + "begin 1 1\nreach 1 1\n", shown{3, 1, 2, 3, 1, queued, 0}},
+		{"the next is begun", launch(1, 1, 3) + "begin 1 2\nreach 1 1\n", shown{3, 1, 2, 3, 1, stream, 0}},
+		{ // which may be what the stream is busy with
+			"behind one without a mark", launch(1, 1, 1) + fmt.Sprintf(unmarked, 2) + launch(1, 3, 3) + "reach 1 1\n",
+			shown{3, 2, 3, 3, 2, stream, 0},
+		},
+		{ // the two streams may write in any order
+			"behind one on another stream", launch(1, 1, 1) +
+				"start 1 0 16 7 0 -1 8 1\nmark 1 2 0\nend 1 2 0\nreach 1 1\n",
+			shown{2, 1, 2, 2, 1, stream, 0},
+		},
+		{
+			"behind one that is done, on another stream", launch(1, 1, 1) + "reach 1 1\n" +
+				"start 1 0 16 7 0 -1 8 1\nmark 1 2 0\nend 1 2 0\n",
+			shown{2, 1, 2, 2, 1, queued, 0},
+		},
+		{
+			"a group", launch(1, 1, 1) + "reach 1 1\nstart 1 0 16 7 0 -1 8 1\nstart 1 0 16 7 0 -1 8 1\n" +
+				"mark 1 2 1\nend 1 2 0\nend 1 3 0\n",
+			shown{3, 2, 3, 3, 2, queued, 0},
+		},
 		{"all reached", launch(1, 1, 3) + "reach 1 3\n", shown{3, 3, 3, 3, 3, tape.PhaseNone, 0}},
 		{
-			"no mark behind the last", launch(1, 1, 3) + "reach 1 3\nstart 1 0 16 7 0 -1 8 1\nend 1 4 0\n",
+			"no mark behind the last", launch(1, 1, 3) + "reach 1 3\n" + fmt.Sprintf(unmarked, 4),
 			shown{4, 4, 4, 4, 4, tape.PhaseNone, 0},
 		},
-		{"more than there is room for", launch(1, 1, 40), shown{40, 0, 1, 40, 0, stream, 0}},
+		{"more than there is room for", launch(1, 1, 40), shown{40, 0, 1, 40, 0, queued, 0}},
 		{
 			"more than there was room for", launch(1, 1, 40) + "reach 1 31\n",
-			shown{40, 39, 40, 40, 39, stream, 0},
+			shown{40, 39, 40, 40, 39, queued, 0},
 		},
-		{"room again", launch(1, 1, 40) + "reach 1 40\n" + launch(1, 41, 42), shown{42, 40, 41, 42, 40, stream, 0}},
+		{"room again", launch(1, 1, 40) + "reach 1 40\n" + launch(1, 41, 42), shown{42, 40, 41, 42, 40, queued, 0}},
 		{
 			"launched before, and in a call", launch(1, 1, 2) + "start 1 0 16 7 0 -1 8 1\n",
-			shown{3, 0, 1, 3, 0, stream, 0},
+			shown{3, 0, 1, 3, 0, queued, 0},
 		},
 		{
 			"captured", launch(1, 1, 1) + "reach 1 1\nstart 1 0 16 7 0 -1 8 1\ncaptured 1\nend 1 2 0\n",
@@ -262,7 +299,7 @@ func TestMarks(t *testing.T) {
 		{ // there are four slots, which are taken in turn
 			"of the slot's next communicator", launch(1, 1, 3) + "captured 1\nclose 1\n" +
 				strings.Repeat(again+"close 2\n", 3) + again + launch(2, 1, 2) + "reach 2 3\nreach 2 4\n",
-			shown{2, 1, 2, 2, 1, stream, 0},
+			shown{2, 1, 2, 2, 1, queued, 0},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -280,6 +317,40 @@ func TestMarks(t *testing.T) {
 			got := shown{s.Launched, s.Completed, s.Seq, s.Begun, s.Done, s.Phase, s.Captured}
 			if got != c.want {
 				t.Errorf("it is %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// Of what is launched on a stream, a communicator's first operation is measured, once it is done.
+func TestMeasured(t *testing.T) {
+	const grouped = "start 1 0 16 7 0 -1 8 1\nstart 1 0 16 7 0 -1 8 1\nmark 1 1 1\nend 1 1 0\nend 1 2 0\n"
+	for _, c := range []struct {
+		name, script string
+		seq          uint64 // of what was measured; 0: nothing
+	}{
+		{"it is not done", launch(1, 1, 2) + "measured 1 5000\n", 0},
+		{"it is done", launch(1, 1, 2) + "reach 1 1\nmeasured 1 5000\n", 1},
+		{"a group, and then one alone", grouped + launch(1, 3, 4) + "reach 1 2\nmeasured 1 5000\n", 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable,
+				strings.NewReader(world+c.script)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = r.Close() }()
+			var seq uint64
+			for e, err := range r.Events() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if o := &e.Op; !e.IsLife && o.Stage == tape.StageDevice && o.Time == o.Start+5000 {
+					seq = o.Seq
+				}
+			}
+			if seq != c.seq {
+				t.Errorf("operation %d was measured, want %d", seq, c.seq)
 			}
 		})
 	}
@@ -328,6 +399,44 @@ func TestWithoutTape(t *testing.T) {
 				!strings.HasPrefix(string(out), "carillon: no tape") || !strings.Contains(string(out), c.says) ||
 				!strings.Contains(string(out), dir) {
 				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// A process survives that somebody truncates its tape; any other SIGBUS does what it did before.
+func TestTruncated(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "hole")
+	if err := compile("testdata/hole.c", program); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		before, kind string
+		code         int // -1: SIGBUS ends it
+	}{
+		{"default", "fault", -1},
+		{"default", "sent", -1},
+		{"ignore", "fault", -1},
+		{"ignore", "sent", 0},
+		{"plain", "fault", 41},
+		{"info", "fault", 42},
+		{"info", "sent", 42},
+	} {
+		t.Run(c.before+" "+c.kind, func(t *testing.T) {
+			dir := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), program, c.before, c.kind)
+			cmd.Env = append(os.Environ(), tape.DirVariable+"="+dir, "CARILLON_JOB=job")
+			out, err := cmd.CombinedOutput()
+			status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if cmd.ProcessState.ExitCode() != c.code || c.code < 0 && status.Signal() != syscall.SIGBUS {
+				t.Errorf("%v, want %d\n%s", err, c.code, out)
+			}
+			tapes, err := filepath.Glob(filepath.Join(dir, "job", "*"))
+			if err != nil || len(tapes) != 1 {
+				t.Fatalf("%q, %v", tapes, err)
+			}
+			if is, err := os.Stat(tapes[0]); err != nil || is.Size() != 0 {
+				t.Errorf("%v, %v: it was written to", is, err)
 			}
 		})
 	}

@@ -8,6 +8,9 @@ _Static_assert(TAPE_REC_MARK_RANKS == 4 && TAPE_REC_MARK_LAUNCHED == 6, "words 4
 /** How many marks may follow at once, and after how many ns there is another one: each costs a microsecond or two. */
 enum { MOST_SPARE = 8, EVERY = 1000000 };
 
+/** After how many ns an operation is measured again. */
+#define MEASURE_EVERY INT64_C(30000000000)
+
 void tape_mark_configure(const struct tape_config *config) {
   tape.mark_every = config->mark_every > 0 ? config->mark_every : EVERY;
 }
@@ -55,7 +58,7 @@ static void refill(struct marking *m, int64_t now) {
   }
 }
 
-bool tape_mark_due(struct tape_comm *comm) {
+bool tape_mark_due(struct tape_comm *comm, uint64_t first) {
   if (!has(comm) || comm->op.launched == comm->op.completed) {
     return false;
   }
@@ -67,13 +70,25 @@ bool tape_mark_due(struct tape_comm *comm) {
   }
   m->spare--;
   m->launched = comm->op.launched;
+  m->before = first - 1;
   m->begun = comm->slot->counters.begun;
   m->op = *p;
   return true;
 }
 
+/** The word of a slot that its stream writes behind operations, and the next one that it writes before them. */
+static uint32_t *words(const struct tape_comm *comm) { return (uint32_t *)&tape.reached[comm->index]; }
+
+uint32_t *tape_mark_before(const struct tape_comm *comm, bool same_stream) {
+  if (!has(comm) || comm->marking.last != comm->marking.before) {
+    return NULL;
+  }
+  const bool same = same_stream && comm->marking.last != 0;
+  return same || tape.marked[comm->index] == reached(comm) ? words(comm) + 1 : NULL;
+}
+
 uint32_t *tape_mark_word(const struct tape_comm *comm) {
-  return has(comm) ? (uint32_t *)&tape.reached[comm->index] : NULL;
+  return has(comm) ? words(comm) : NULL;
 }
 
 uint32_t tape_mark_number(const struct tape_comm *comm) { return tape.marked[comm->index] + 1; }
@@ -92,17 +107,44 @@ static uint64_t *place(const struct tape_comm *comm) {
   return newest;
 }
 
-void tape_mark(struct tape_comm *comm) {
+void tape_mark(struct tape_comm *comm, bool told) {
   struct marking *m = &comm->marking;
   if (!has(comm) || m->launched == 0) {
     return;
   }
   const struct pending *p = &m->op;
   const uint32_t number = ++tape.marked[comm->index];
-  store(place(comm), number, TAPE_KIND_MARK, (uint64_t)p->start, p->number, p->kinds,
+  const uint64_t phase = told ? TAPE_PHASE_QUEUED : TAPE_PHASE_STREAM;
+  store(place(comm), number, TAPE_KIND_MARK, (uint64_t)p->start, p->number, p->kinds | phase << 32,
         pack32(p->peer, (int32_t)(uint32_t)m->begun), p->bytes, m->launched, comm->comm);
+  if (m->measured_launched == m->launched) {
+    m->measured_op = m->op;
+    m->measured_mark = number;
+  }
+  m->last = m->launched;
   m->launched = 0;
-  m->any = true;
+}
+
+bool tape_mark_measures(struct tape_comm *comm) {
+  struct marking *m = &comm->marking;
+  if (m->launched != m->before + 1 || (m->measured != 0 && m->op.start - m->measured < MEASURE_EVERY)) {
+    return false;
+  }
+  m->measured = m->op.start;
+  m->measured_launched = m->launched;
+  m->measured_mark = 0;
+  return true;
+}
+
+bool tape_measurable(const struct tape_comm *comm) {
+  const uint32_t mark = comm->marking.measured_mark;
+  return has(comm) && mark != 0 && (int32_t)(mark - reached(comm)) <= 0;
+}
+
+void tape_measured(struct tape_comm *comm, int64_t took) {
+  if (has(comm)) {
+    tape_device(comm, &comm->marking.measured_op, took);
+  }
 }
 
 /** oldest is the oldest mark that waits; NULL: none. */
@@ -119,7 +161,7 @@ static const uint64_t *oldest(const struct tape_comm *comm) {
 }
 
 void tape_mark_check(struct tape_comm *comm, bool ends) {
-  if (!has(comm) || !comm->marking.any) {
+  if (!has(comm) || comm->marking.last == 0) {
     return;
   }
   struct marking *m = &comm->marking;
@@ -134,7 +176,7 @@ void tape_mark_check(struct tape_comm *comm, bool ends) {
     m->slow_op = (struct pending){
         .number = mark[TAPE_REC_SEQ],
         .start = (int64_t)mark[TAPE_REC_TIME],
-        .kinds = mark[TAPE_REC_KINDS],
+        .kinds = (uint32_t)mark[TAPE_REC_KINDS],
         .bytes = mark[TAPE_REC_BYTES],
         .peer = (int32_t)mark[TAPE_REC_MARK_RANKS],
     };

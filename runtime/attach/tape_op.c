@@ -89,6 +89,10 @@ void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, 
   put_op(comm, TAPE_KIND_OP, p, time, stage, TAPE_PHASE_STREAM, -1, code);
 }
 
+void tape_device(struct tape_comm *comm, const struct pending *p, int64_t took) {
+  put_op(comm, TAPE_KIND_OP, p, p->start + took, TAPE_STAGE_DEVICE, TAPE_PHASE_STREAM, -1, CARILLON_CODE_OK);
+}
+
 /** push launches an operation and makes room for it. */
 static struct pending *push(struct tape_comm *comm) {
   struct operations *o = &comm->op;

@@ -102,3 +102,30 @@ void tape_place(int32_t *rank, int32_t *size) {
   *rank = -1;
   *size = 0;
 }
+
+int64_t tape_limit(const char *variable) {
+  static const struct {
+    const char *name;
+    double ns;
+  } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
+  const char *text = getenv(variable);
+  double total = 0;
+  while (text != NULL && *text != 0) {
+    double n = 0, digit = 0; // no locale's decimal point
+    for (; (*text >= '0' && *text <= '9') || (*text == '.' && digit == 0); text++) {
+      n = *text == '.' ? n : digit == 0 ? n * 10 + (*text - '0') : n + (*text - '0') * digit;
+      digit = *text == '.' ? 0.1 : digit / 10;
+    }
+    size_t length = strspn(text, "nuhms"), unit = 0;
+    while (unit < sizeof units / sizeof *units &&
+           (strlen(units[unit].name) != length || strncmp(text, units[unit].name, length) != 0)) {
+      unit++;
+    }
+    if (unit == sizeof units / sizeof *units) {
+      return 0;
+    }
+    total += n * units[unit].ns;
+    text += length;
+  }
+  return total > 0 && total < (double)INT64_MAX ? (int64_t)(total + 0.5) : 0;
+}

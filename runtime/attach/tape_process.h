@@ -26,4 +26,7 @@ struct tape_process tape_process(void);
  */
 void tape_place(int32_t *rank, int32_t *size);
 
+/** tape_limit reads a time from the environment, as "1m30s" or "500ms", in ns; 0 if there is none, as with "off". */
+int64_t tape_limit(const char *variable);
+
 #endif /* CARILLON_TAPE_PROCESS_H */

@@ -7,6 +7,7 @@
  *   tape_mark.c    marks: how far streams are
  *   tape_tally.c   tallies
  *   tape_file.c    making the file
+ *   tape_hole.c    what happens when somebody truncates it
  *   tape_process.c what it says of the process
  */
 #ifndef CARILLON_TAPE_WRITER_H
@@ -61,10 +62,16 @@ struct counting {
 /** What is remembered of a communicator's marks. */
 struct marking {
   uint64_t launched, begun; /**< what the next one is behind; launched 0: nothing */
+  uint64_t before;          /**< the last operation that is launched before what that one is behind */
+  uint64_t last;            /**< what the last one is behind; 0: there was none */
   struct pending op;        /**< the last operation of that */
   uint32_t spare;           /**< marks that may follow at once */
   int64_t refilled;         /**< up to when spare is counted */
-  bool any;                 /**< there was one */
+
+  int64_t measured;          /**< when the last operation began that was measured */
+  uint64_t measured_launched; /**< which one it is */
+  uint32_t measured_mark;    /**< the mark behind it; 0: there is none yet */
+  struct pending measured_op;
 
   bool slow; /**< the op ring has the start of an operation that the stream has not done for long */
   uint32_t slow_mark;
@@ -110,7 +117,7 @@ enum progress { UNTRIED, MADE, FAILED };
 /** What a process writes its tape with. */
 struct tape_writer {
   enum progress progress; /**< atomic */
-  bool off;               /**< this is a forked child of the process whose tape it is; never again on */
+  bool off; /**< this is a forked child of the process whose tape it is, or the tape was truncated; never again on */
   struct tape_file file;
 
   struct layout_changing *changing;
@@ -187,6 +194,14 @@ static inline uint64_t *at(struct ring *ring, uint64_t index) {
   return ring->words + (index & ring->mask) * TAPE_RECORD_WORDS;
 }
 
+/**
+ * tape_protect has the process survive that somebody truncates the tape, or that its disk fails: an access to a page
+ * that is gone is a SIGBUS, for which there is a handler from now on. It puts empty memory of the process's own in the
+ * place of the tape, and switches that off; the access goes on there. Any other SIGBUS is for the handler that was
+ * there before.
+ */
+bool tape_protect(void);
+
 /** tape_wake lets the bell go up, and wakes the followers that sleep on it. */
 void tape_wake(void);
 
@@ -198,6 +213,9 @@ static inline uint32_t tape_version(const uint64_t *latch, size_t words) {
 
 /** tape_mark_configure takes over how often there are marks. */
 void tape_mark_configure(const struct tape_config *config);
+
+/** tape_device writes how long an operation took on its device. */
+void tape_device(struct tape_comm *comm, const struct pending *p, int64_t took);
 
 /** tape_again writes of an operation of which the launch has ended that its stream goes on with it, or ends it now. */
 void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, uint16_t code);

@@ -61,6 +61,14 @@ func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 	return &Push{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(cfg.Resource))}, nil
 }
 
+// Flush sends the metrics as they are now, bounded by ctx: before what counts them is gone. On nil it does nothing.
+func (p *Push) Flush(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	return p.provider.ForceFlush(ctx)
+}
+
 // Close sends the last values and ends, both until ctx does. The error says that it could not be ended in time.
 func (p *Push) Close(ctx context.Context) error {
 	if p == nil {

@@ -297,6 +297,10 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 		if took := r.Time - r.Start; r.Code == lifecycle.CodeOK && r.Start > 0 && took > 0 && !r.Ordinary {
 			s.Op.normal(&p.normal).learn(took)
 		}
+	case tape.StageDevice:
+		p.scratch = newOp(r.Seq, r.Signature, r.Algorithm, r.Start)
+		p.scratch.End = r.Time
+		s.Op = &p.scratch
 	default:
 		s.Op = nil
 	}

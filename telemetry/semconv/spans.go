@@ -32,6 +32,11 @@ const (
 // the act starts, or when an operation becomes slow, so that one that hangs can be seen before it ends. Stable.
 const StartedSuffix = " (started)"
 
+// DeviceSuffix comes behind an operation's span name: "ccl.all_reduce (device)" is a span of an operation that was
+// measured on its device, as one now and then is of those that a call only launches. It takes as long as the operation
+// took there, and begins with the call: when it began there is not known. Development.
+const DeviceSuffix = " (device)"
+
 // PhaseSeparator stands between an act's span name and the name of one of its phases: "ccl.comm.init.rendezvous".
 // Stable.
 const PhaseSeparator = "."

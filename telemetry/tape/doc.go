@@ -132,9 +132,17 @@
 // the stream has done it is on the tape by marks: behind an operation now and then, the writer lets the stream write a
 // number into the slot's word of the part "reached", which the device writes itself, and notes in a record (kind 9,
 // which is of no ring) behind which operation that is. The number in the record's marker is the one that the stream
-// writes; in each slot they count up by one, modulo 2^32, from one communicator to the next. What was launched before a
-// mark that was reached is done. What was launched before one that was not reached is not known to be, and its
-// operation is not done. What was launched behind the last mark is not known to be done or not.
+// writes, into the lower half of the word; in each slot they count up by one, modulo 2^32, from one communicator to the
+// next. What was launched before a mark that was reached is done. What was launched before one that was not reached is
+// not known to be, and its operation is not done. What was launched behind the last mark is not known to be done or
+// not.
+//
+// Before an operation, too, its stream may write the mark's number, into the word's upper half: where marks tell of all
+// the communicator's operations before it. Such a mark has the phase "queued", others "stream". As long as that number
+// was not written, and the marks before are reached, the stream is busy with something else that was launched on it.
+//
+// How long the device took for an operation is measured now and then. The op ring has it as a record of stage "device",
+// of which the time is that of the operation's start, and as much later as it took: when it began there is not known.
 //
 //	mark (9)    0  marker              32  peer i32, begun u32
 //	            8  start i64           40  bytes u64

@@ -96,7 +96,7 @@ type (
 		_        [48]byte
 	}
 
-	// marks are of one slot, reached of all: what its stream has written last.
+	// marks are of one slot, reached of all: what its stream has written last, behind an operation u32, before one u32.
 	marks   [marksPerSlot]record
 	reached uint64
 

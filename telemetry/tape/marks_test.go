@@ -23,6 +23,11 @@ func TestMarks(t *testing.T) {
 	store(&other, 9, kindMark, 1, 1, 0, 0, 0, 9, 8) // of another communicator that has the slot no more
 	torn := reduce(9, 9)
 	torn[recBytes]++
+	queued := func(number uint32, n uint64) record {
+		r := reduce(number, n)
+		store(&r, uint64(number), kindMark, r[1], r[2], r[3]|uint64(PhaseQueued)<<32, r[4], r[5], r[6], r[7])
+		return r
+	}
 	type shown struct {
 		InFlight, Seq, Done uint64
 		Start               int64
@@ -33,31 +38,45 @@ func TestMarks(t *testing.T) {
 		name    string
 		of      marks
 		reached uint32
+		begun   uint32
 		marked  bool
 		want    shown
 	}{
-		{"none", marks{}, 0, false, all},
-		{"all reached", marks{reduce(1, 18), reduce(2, 20)}, 2, true, all},
-		{"the last one is not", marks{reduce(1, 18), reduce(2, 20)}, 1, true, shown{1, 20, 19, 2000, PhaseStream}},
+		{"none", marks{}, 0, 0, false, all},
+		{"all reached", marks{reduce(1, 18), reduce(2, 20)}, 2, 0, true, all},
+		{"the last one is not", marks{reduce(1, 18), reduce(2, 20)}, 1, 0, true, shown{1, 20, 19, 2000, PhaseStream}},
 		{
 			"the oldest counts",
 			marks{reduce(3, 19), reduce(2, 18), reduce(4, 20)},
-			1, true,
+			1, 0, true,
 			shown{3, 18, 17, 1800, PhaseStream},
 		},
 		{
 			"numbers begin anew",
 			marks{reduce(1, 20), reduce(1<<32-1, 18)},
-			1<<32 - 1, true,
+			1<<32 - 1, 0, true,
 			shown{1, 20, 19, 2000, PhaseStream},
 		},
-		{"not its own", marks{other}, 1, false, all},
-		{"torn", marks{torn}, 1, false, all},
-		{"newer than the slot", marks{reduce(2, 21)}, 1, true, shown{1, 21, 20, 2100, PhaseStream}},
+		{
+			"the stream has not come to it",
+			marks{queued(2, 20)},
+			1, 1, true,
+			shown{1, 20, 19, 2000, PhaseQueued},
+		},
+		{"it has", marks{queued(2, 20)}, 1, 2, true, shown{1, 20, 19, 2000, PhaseStream}},
+		{
+			"it has come further",
+			marks{queued(1<<32-1, 19), queued(0, 20)},
+			1<<32 - 2, 0, true,
+			shown{2, 19, 18, 1900, PhaseStream},
+		},
+		{"not its own", marks{other}, 1, 0, false, all},
+		{"torn", marks{torn}, 1, 0, false, all},
+		{"newer than the slot", marks{reduce(2, 21)}, 1, 0, true, shown{1, 21, 20, 2100, PhaseStream}},
 		{
 			"a message",
 			marks{markOf(2, lifecycle.CallSend, 19, 5, 15)},
-			1, true,
+			1, 0, true,
 			shown{2, 5, 15, 1900, PhaseStream},
 		},
 	} {
@@ -65,7 +84,7 @@ func TestMarks(t *testing.T) {
 			Generation: 7, Launched: 20, Completed: 20, Begun: 20, Done: 20, Seq: 20, OpStart: 2000, Wait: -1,
 			Op: Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 8},
 		}
-		s.follow(&c.of, c.reached)
+		s.follow(&c.of, c.reached, c.begun)
 		got := shown{s.Launched - s.Completed, s.Seq, s.Done, s.OpStart, s.Phase}
 		if diff := cmp.Diff(c.want, got); diff != "" || s.Marked != c.marked {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)

@@ -43,10 +43,11 @@ const (
 	StageWait         // what it waits for changed (operations only)
 	StageEnd          // it ended; Code says how
 	StageMisuse       // a call that was refused, always on the life ring; Code says why, First where the first was
+	StageDevice       // its device has done it, and took from Start to Time for it (operations only)
 	numStages
 )
 
-var stageNames = [numStages]string{"none", "start", "phase", "wait", "end", "misuse"}
+var stageNames = [numStages]string{"none", "start", "phase", "wait", "end", "misuse", "device"}
 
 // String is the stage's name: "start", "end" and so on.
 func (s Stage) String() string { return name(stageNames[:], uint8(s)) }
@@ -60,7 +61,7 @@ const (
 	PhaseRendezvous       // finding the other ranks
 	PhaseTopology         // working out who is where
 	PhaseConnect          // connecting to them
-	PhaseQueued           // behind another operation of the communicator
+	PhaseQueued           // behind earlier work: of the communicator, or on the device's stream
 	PhaseAgree            // comparing signatures with the other ranks
 	PhaseTransfer         // moving data
 	PhaseFinish           // local work after the last byte

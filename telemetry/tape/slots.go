@@ -58,7 +58,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 			case !live:
 				continue
 			case from+i < t.geo.marked:
-				s.follow(&t.marks[i], uint32(t.reached[i]))
+				s.follow(&t.marks[i], uint32(t.reached[i]), uint32(t.reached[i]>>32))
 			}
 			slots = append(slots, s)
 		}
@@ -78,8 +78,8 @@ func (t *file) readMarks(from, n int) error {
 }
 
 // follow makes what the slot's stream has not done the operation in flight: the oldest that has a mark which the stream
-// has not reached.
-func (s *Slot) follow(of *marks, reached uint32) {
+// has not reached. Before it, the stream wrote begun, if it writes anything there.
+func (s *Slot) follow(of *marks, reached, begun uint32) {
 	var oldest *record
 	var number uint32
 	for i := range of {
@@ -96,16 +96,19 @@ func (s *Slot) follow(of *marks, reached uint32) {
 	if oldest == nil || oldest[recMarkLaunched] == 0 {
 		return
 	}
-	begun := s.Begun - uint64(int64(int32(uint32(s.Begun)-uint32(high32(oldest[recMarkRanks])))))
+	done := s.Begun - uint64(int64(int32(uint32(s.Begun)-uint32(high32(oldest[recMarkRanks])))))
 	s.Launched = max(s.Launched, oldest[recMarkLaunched]) // the mark may be newer
 	s.Completed = min(s.Completed, oldest[recMarkLaunched]-1)
 	s.Seq, s.OpStart = oldest[recSeq], int64(oldest[recTime])
 	s.Op = unpackSignature(oldest[recKinds], oldest[recMarkRanks], oldest[recBytes])
 	s.Algorithm, s.Phase, s.Wait, s.WaitSince = uint8(oldest[recKinds]>>24), PhaseStream, -1, 0
-	if s.Op.Call.IsCollective() {
-		begun--
+	if Phase(oldest[recKinds]>>32) == PhaseQueued && int32(number-begun) > 0 {
+		s.Phase = PhaseQueued
 	}
-	s.Done = min(s.Done, begun)
+	if s.Op.Call.IsCollective() {
+		done--
+	}
+	s.Done = min(s.Done, done)
 }
 
 // anyUsed says whether any of these slots has ever had a communicator: a latch's first version is in its second copy.

@@ -20,6 +20,7 @@ const (
 
 	tagSpan    = "ccl/span"
 	tagStarted = "ccl/started"
+	tagDevice  = "ccl/device"
 	tagPhase   = "ccl/phase"
 	tagMisuse  = "ccl/misuse"
 	tagFailure = "ccl/failure"

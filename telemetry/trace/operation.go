@@ -59,6 +59,19 @@ func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *probl
 	}
 }
 
+// emitDevice makes the span of an operation that was measured on its device: a root, as its own span may not be kept.
+func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
+	if !o.Signature.Call.IsOperation() {
+		return
+	}
+	s := p.opSpan(m, o, false, nil)
+	s.id = s.id.child(tagDevice, m.Rank, 0)
+	s.id.parent, s.id.remote = oteltrace.SpanID{}, false
+	s.name += semconv.DeviceSuffix
+	s.attrs = append(s.attrs, semconv.OpDepth.String(semconv.DepthDevice))
+	p.emit(s)
+}
+
 // opPart is the identity of a rank's own span of an operation: a root, if it is the rank's alone.
 func (p *Projector) opPart(m *model.Comm, trace oteltrace.TraceID, sig *tape.Signature) identity {
 	id := p.part(m, trace, tagSpan)

@@ -1,11 +1,14 @@
 package trace_test
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -54,6 +57,34 @@ func TestSamplingOfSendRecvs(t *testing.T) {
 	}
 	if n := len(p.spans()); n < ops/every*3/4 || n > ops/every*5/4 {
 		t.Errorf("%d of %d send-receives have a span, want about 1 in %d", n, ops, every)
+	}
+}
+
+// TestMeasuredOnDevice: an operation that was measured on its device has a span of its own for that, beside that of its
+// call, and is not in flight.
+func TestMeasuredOnDevice(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 1 })
+	r := tape.OpRecord{
+		Stage: tape.StageEnd, Time: 2 * ms, Start: ms, Seq: 1, Wait: -1,
+		Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64},
+	}
+	p.op(world, r)
+	r.Stage, r.Time = tape.StageDevice, 8*ms
+	if step := p.op(world, r); len(step.Comm.Ops) > 0 {
+		t.Errorf("in flight are %v", step.Comm.Ops)
+	}
+	spans := p.spans()
+	if len(spans) != 2 {
+		t.Fatalf("%d spans", len(spans))
+	}
+	call, device := spans[0], spans[1]
+	if device.Name != "ccl.all_reduce (device)" || device.EndTime.Sub(device.StartTime) != time.Duration(7*ms) ||
+		device.StartTime != call.StartTime || device.Parent.IsValid() ||
+		device.SpanContext.TraceID() != call.SpanContext.TraceID() ||
+		device.SpanContext.SpanID() == call.SpanContext.SpanID() ||
+		!slices.Contains(device.Attributes, semconv.OpDepth.String("device")) ||
+		slices.Contains(call.Attributes, semconv.OpDepth.String("device")) {
+		t.Errorf("beside %+v it is %+v", call, device)
 	}
 }
 

@@ -76,8 +76,14 @@ func (p *Projector) Observe(s *model.Step) {
 	}
 	if s.IsLife {
 		p.observeLife(s.Comm, s)
-	} else if s.Event.Op.Stage == tape.StageEnd {
-		p.endOp(s.Comm, s.Op)
+	} else {
+		switch s.Event.Op.Stage {
+		case tape.StageEnd:
+			p.endOp(s.Comm, s.Op)
+		case tape.StageDevice:
+			p.emitDevice(s.Comm, s.Op)
+		default:
+		}
 	}
 	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) && g.dropped.Load() == 0 {
 		g.deliveries.queued(g.queued.Load(), p.last)

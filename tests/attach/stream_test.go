@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,7 +14,7 @@ import (
 )
 
 // TestLaunchedAndNotDone: ranks have launched an all-reduce and are out of NCCL, which one rank has not called. Their
-// streams say on the tapes that they have not done it, so that one is named, also after all were killed.
+// streams say on the tapes that they have not done it, so that one is named, also after they were killed.
 func TestLaunchedAndNotDone(t *testing.T) {
 	buildLibrary(t)
 	tapes := t.TempDir()
@@ -25,7 +26,7 @@ func TestLaunchedAndNotDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer open.Close() // then the program ends
+	defer open.Close() // then each rank ends
 	job := e2e.Start(t, []string{
 		"SKIP=1", "SURVIVE=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
 		"CARILLON_HEALTH_ADDR=",
@@ -35,15 +36,33 @@ func TestLaunchedAndNotDone(t *testing.T) {
 	for rank := range 4 {
 		pids = append(pids, job.AwaitPID(fmt.Sprintf(`^rank %d of process (\d+) is held$`, rank)))
 	}
-	// The all-gather before it, on a communicator of two, is done.
-	report(t, `"reason": "not_entered"[^§]*rank 3 [^§]*has not entered all_reduce 2 on `, tapes)
-	for _, pid := range pids {
+	// The all-gather before it, on a communicator of two, is done. The processes have no launcher: their ranks are
+	// those of the largest communicator.
+	said := report(t, `"reason": "not_entered"[^§]*rank 3 [^§]*has not entered all_reduce 2 on `, tapes)
+	if !regexp.MustCompile(`"rank": 3,\s*"state": "alive"`).MatchString(said) {
+		t.Errorf("rank 3 is not among the ranks:\n%s", said)
+	}
+	// Rank 0 ends in order, and would still write on its tape, which somebody has truncated.
+	lost, err := filepath.Glob(filepath.Join(tapes, "held", fmt.Sprintf("*-%d.tape", pids[0])))
+	if err != nil || len(lost) != 1 {
+		t.Fatalf("rank 0's tapes are %v, %v", lost, err)
+	}
+	if err := os.Truncate(lost[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	job.Await(`the tape is given up: the process goes on, `)
+	for _, pid := range pids[1:] {
 		e2e.Kill(t, pid, syscall.SIGKILL)
 	}
+	open.Close()
 	job.ExitCode()
+	if said := job.Output(); strings.Contains(said, "killed by signal") {
+		t.Errorf("a truncated tape ended its process:\n%s", said)
+	}
 	after := e2e.Start(t, nil, "carillon", "postmortem", tapes)
 	after.Await(`rank 3 .*has not entered all_reduce 2 on `)
-	if said := after.Output(); strings.Contains(said, "all_gather 1 of") {
-		t.Errorf("what was done is in flight:\n%s", said)
+	after.Await(`Somebody truncated ` + filepath.Base(lost[0]))
+	if printed := after.Output(); strings.Contains(printed, "all_gather 1 of") {
+		t.Errorf("what was done is in flight:\n%s", printed)
 	}
 }

@@ -185,11 +185,18 @@ int main(void) {
       tape_op_wait(comm, rank);
     } else if (strcmp(word, "end") == 0 && sscanf(rest, "%" SCNu64 " %" SCNu16, &number, &code) == 2) {
       tape_op_end(comm, number, code);
-    } else if (strcmp(word, "mark") == 0) {
-      if (!tape_mark_due(comm)) {
+    } else if (strcmp(word, "mark") == 0 && sscanf(rest, "%" SCNu64 " %d", &number, &other) == 2) {
+      if (!tape_mark_due(comm, number)) {
         fail(line);
       }
-      tape_mark(comm);
+      tape_mark_measures(comm);
+      tape_mark(comm, tape_mark_before(comm, other != 0) != NULL);
+    } else if (strcmp(word, "measured") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {
+      if (tape_measurable(comm)) {
+        tape_measured(comm, (int64_t)number);
+      }
+    } else if (strcmp(word, "begin") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {
+      tape_mark_word(comm)[1] = (uint32_t)number;
     } else if (strcmp(word, "reach") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {
       *tape_mark_word(comm) = (uint32_t)number;
     } else if (strcmp(word, "captured") == 0) {

@@ -2,6 +2,7 @@
 // streams say that they are captured.
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "cuda_runtime.h"
 
@@ -37,6 +38,33 @@ EXPORT int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long to, u
 EXPORT int cuStreamIsCapturing(cudaStream_t stream, int *capturing) {
   (void)stream;
   *capturing = getenv("FAKECUDA_CAPTURES") != NULL;
+  return cudaSuccess;
+}
+
+// An event is when its stream came to it, in ns.
+static void stamp(void *data) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  __atomic_store_n((int64_t *)data, now.tv_sec * 1000000000ll + now.tv_nsec, __ATOMIC_RELEASE);
+}
+
+EXPORT int cuEventCreate(void **event, unsigned flags) {
+  if (flags > 7) return cudaErrorInvalidValue;
+  return (*event = calloc(1, sizeof(int64_t))) ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+EXPORT int cuEventRecord(void *event, cudaStream_t stream) { return cudaLaunchHostFunc(stream, stamp, event); }
+
+EXPORT int cuEventElapsedTime(float *ms, void *from, void *to) {
+  int64_t began = __atomic_load_n((int64_t *)from, __ATOMIC_ACQUIRE);
+  int64_t ended = __atomic_load_n((int64_t *)to, __ATOMIC_ACQUIRE);
+  if (!began || !ended) return cudaErrorNotReady;
+  *ms = (float)(ended - began) / 1e6f;
+  return cudaSuccess;
+}
+
+EXPORT int cuEventDestroy_v2(void *event) {
+  (void)event; // its stream may still come to it
   return cudaSuccess;
 }
 

@@ -73,7 +73,7 @@ def faults(engine):
         fault("is killed", engine, ("rank_dead",), at_once=True),
         fault("joins late", engine, ("not_joined",)),
         fault("destroys twice", engine, ("nothing",), ("misuse",), ends=True),
-        fault("has a busy stream", engine, NOTHING, culprit=None),
+        fault("has a busy stream", engine, ("stream_blocked",)),
     ]
 
 

@@ -6,7 +6,7 @@
  *   init CONTEXT HASH NODES SIZE RANK NAME
  *   start CONTEXT HANDLE TYPE PARENT GROUP RANK FUNC COUNT DATATYPE ROOT PEER PID NUMBER HASH NAME
  *   stop HANDLE, state HANDLE STATE NUMBER, finalize CONTEXT
- *   dial CONTEXT BITS, mask, setmask BITS, filter 0|1    with 1, only what the mask asks for is told, as by NCCL
+ *   mask, setmask BITS, filter 0|1    with 1, only what the mask asks for is told, as by NCCL
  *   raw HANDLE VALUE, poison HANDLE|CONTEXT N            any value; the address of memory that nobody may touch
  *   bench N                               what the callbacks of a collective take
  *   threads N M                           N threads make M collectives each, and stop each other's events
@@ -223,7 +223,6 @@ static void *work(void *number) {
     p->startEvent(together, &handle[2], &call);
     atomic_store(&shared[self], handle[2]);
     p->stopEvent(atomic_load(&shared[i % THREADS]));
-    profiler_dial(own, i & 1 ? PROFILER_KERNEL_CH : 0);
   }
   p->finalize(own);
   return NULL;
@@ -278,8 +277,6 @@ static void run(const char *line) {
     ncclProfiler_v5.recordEventState(handles[n % HANDLES], i, i == 23 || i == 24 ? NULL : &args);
   } else if (sscanf(line, "finalize %u", &n) == 1) {
     ncclProfiler_v5.finalize(contexts[n % CONTEXTS]);
-  } else if (sscanf(line, "dial %u %i", &n, &i) == 2) {
-    profiler_dial(contexts[n % CONTEXTS], (uint32_t)i);
   } else if (strcmp(verb, "mask") == 0) {
     printf("mask 0x%x\n", (unsigned)mask);
   } else if (strcmp(verb, "handle") == 0 && sscanf(line, "handle %u", &n) == 1) {

@@ -16,6 +16,7 @@ import (
 func newAgent() *cobra.Command {
 	var job, tapeDir string
 	var accept []int
+	var join []string
 	cmd := &cobra.Command{
 		Use:   "agent [flags]",
 		Short: "Follow the tapes of this machine's processes, and be telemetry, RAS and health for them",
@@ -29,8 +30,13 @@ processes or after them, and outlives them; when it ends, they notice nothing, a
 
 The variables that a program with telemetry reads count for it: CARILLON_HEALTH_ADDR, CARILLON_RAS_WEBHOOKS,
 CARILLON_STALL_THRESHOLD, OTEL_TRACES_EXPORTER and so on. Metrics have the labels job and rank; where Prometheus
-scrapes it, set honor_labels. Ranks of other machines are not known yet: of several machines, each has its own
-verdicts.
+scrapes it, set honor_labels.
+
+Agents of one job's machines find each other, so that the job has one verdict, which all of them know. An agent looks
+for the others on the machine of rank 0, as the ranks' launcher names it (MASTER_ADDR, Slurm's list of nodes), or on
+those of --join, at ports 28029 to 28036, UDP and TCP. They talk only with the job's secret, by which all is encrypted:
+give each agent, or each rank, CARILLON_JOB_SECRET_FILE or CARILLON_JOB_SECRET. Without one, each machine has its own
+verdicts. Of processes whose agent ends the others say that nobody tells what they do.
 
 Of ranks that have no tape on this machine, as Carillon isn't on theirs, NCCL's own RAS tells it (at NCCL_RAS_ADDR) who
 doesn't answer any more. It is not asked while communicators are made or ended, and not at all where that is known to
@@ -40,13 +46,14 @@ their risk.
 SIGINT and SIGTERM end it, once what it has read is exported.`,
 		Example: `  carillon agent
   carillon agent --job train-1a2b
+  CARILLON_JOB_SECRET_FILE=/run/secret carillon agent --join node0,node1
   CARILLON_HEALTH_ADDR=0.0.0.0:9400 CARILLON_HEALTH_TOKEN_FILE=/run/token carillon agent --tape-dir /dev/shm/tapes
   OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 carillon agent`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			a, err := startAgent(ctx, job, tapeDir, accept)
+			a, err := startAgent(ctx, job, tapeDir, accept, join...)
 			if err != nil {
 				return fmt.Errorf("agent: %w", err)
 			}
@@ -63,6 +70,7 @@ SIGINT and SIGTERM end it, once what it has read is exported.`,
 	f.StringVar(&job, "job", "", "follow the processes of this job alone (default: all jobs)")
 	f.StringVar(&tapeDir, "tape-dir", "", "where the tapes of jobs are (default: CARILLON_TAPE_DIR, or where they go)")
 	acceptFlag(cmd, &accept)
+	f.StringSliceVar(&join, "join", nil, "machines with agents of the same jobs, `host[:port]`,… (default: rank 0's)")
 	_ = cmd.RegisterFlagCompletionFunc("job", func(*cobra.Command, []string, string) ([]string,
 		cobra.ShellCompDirective,
 	) {
@@ -79,10 +87,13 @@ func acceptFlag(cmd *cobra.Command, accept *[]int) {
 }
 
 // startAgent starts an agent by the environment, but for what flags say.
-func startAgent(ctx context.Context, job, tapeDir string, accept []int) (*node.Agent, error) {
+func startAgent(ctx context.Context, job, tapeDir string, accept []int, join ...string) (*node.Agent, error) {
 	opts := []node.Option{node.FromEnv(), node.WithNCCLBugs(accept...)}
 	if tapeDir != "" {
 		opts = append(opts, node.WithTapeDir(tapeDir))
+	}
+	if len(join) > 0 {
+		opts = append(opts, node.WithJoin(join...))
 	}
 	return node.StartAgent(ctx, job, opts...)
 }

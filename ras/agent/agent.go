@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -26,7 +27,8 @@ type Config struct {
 	// from where the job's tapes lie.
 	Local func(mesh.Member) (verdict.Note, bool)
 	// Kept are the processes of this host that this one tells of, in their place, by Local; nil if it tells of itself.
-	// Its own Member has its own name for its Keeper, and so have they.
+	// Its own Member has its own name for its Keeper, and so have they. With a mesh, it tells other such agents which
+	// they are.
 	Kept func() []mesh.Status
 	// Others are notes of processes of the job that are no members: what others tell of them, beside the notes of the
 	// members. nil knows of none.
@@ -55,15 +57,22 @@ type Agent struct {
 	at      time.Time // of which the ages of open are
 	reached map[verdict.Reason]uint64
 	rounds  uint64
-	failed  time.Time     // when a communicator failed here last; zero: none did
-	settled time.Time     // when the last look began that is over
-	changed chan struct{} // closed and replaced when settled changes
+	failed  time.Time        // when a communicator failed here last; zero: none did
+	settled time.Time        // when the last look began that is over
+	changed chan struct{}    // closed and replaced when settled changes
+	members []mesh.Status    // all that are known, as the machine got them last
+	lists   map[string]*list // of the processes that other agents tell of, by agent
+	own     list             // as the others are told
+
+	mesh atomic.Pointer[mesh.Mesh] // nil: the process is alone
 
 	// Of Run alone.
-	mesh    *mesh.Mesh // nil: the process is alone
 	machine *Machine
 	timer   *time.Timer
-	stop    context.CancelFunc // of the attempt to tell the coordinator
+	stop    context.CancelFunc    // of the attempt to tell the coordinator
+	states  map[string]mesh.State // of processes that other agents tell of, as it was told
+	sharing bool
+	heard   map[string]uint64 // by agent: the turn of own that it has heard
 	busy    sync.WaitGroup
 }
 
@@ -93,6 +102,7 @@ func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
 	}
 	return &Agent{
 		self: self, note: note, cfg: cfg, wake: make(chan struct{}, 1), reached: map[verdict.Reason]uint64{},
+		lists: map[string]*list{}, states: map[string]mesh.State{}, heard: map[string]uint64{},
 		changed: make(chan struct{}), machine: NewMachine(self), stop: func() {},
 	}
 }
@@ -107,7 +117,7 @@ func (a *Agent) put(in Input) {
 		drop = drop || slices.ContainsFunc(a.queue, func(waiting Input) bool {
 			return reflect.TypeOf(waiting) == reflect.TypeOf(in)
 		})
-	case Notes, Told, Ending:
+	case Notes, Told, Ending, shared:
 		drop = false
 	}
 	if drop {
@@ -180,12 +190,18 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 		a.topic = about
 		a.mu.Unlock()
 		a.put(AskedForNote{from})
+		if a.cfg.Kept != nil {
+			return encodeNotes(a.kept(), about)
+		}
 		n := a.note()
-		return encodeNote(&n, about)
+		return encodeNote(&n, about, mesh.MaxAnswer)
 	case askLook:
 		a.put(AskedToLook{m.About})
 	case tellOpen:
 		a.put(Heard{m.From, Broadcast{m.Turn, m.verdicts(), m.Unresolved}})
+	case tellKept:
+		a.hearList(from, m.Kept)
+		a.put(memberChanged{})
 	default: // of a later version
 		return nil
 	}
@@ -201,12 +217,15 @@ func (a *Agent) LocalNote(of mesh.Member) []byte {
 	a.mu.Lock()
 	about := a.topic // of the question that this process is asked to answer for the other
 	a.mu.Unlock()
-	return encodeNote(&n, about)
+	return encodeNote(&n, about, mesh.MaxAnswer)
 }
 
-// Member is mesh.Config.OnEvent.
+// Member is mesh.Config.OnEvent, and takes what happens to Config.Kept. What happens to agents that tell of others is
+// no news by itself.
 func (a *Agent) Member(e mesh.Event) {
-	a.memberEvent(e)
+	if !e.Member.Keeps() {
+		a.memberEvent(e)
+	}
 	a.put(memberChanged{})
 }
 
@@ -216,23 +235,33 @@ type memberChanged struct{}
 // leaveTime is how long a coordinator that leaves waits for the others to leave, too.
 const leaveTime = time.Second
 
-// Run coordinates with the other agents until ctx ends. m is the process's mesh, with Handle, LocalNote and Member in
-// its Config, or nil if the process is the whole job. It blocks, and is called once.
+// Meet says by which mesh the others are met from now on. Its Config has Handle, LocalNote and Member.
+func (a *Agent) Meet(m *mesh.Mesh) {
+	a.mesh.Store(m)
+	a.put(memberChanged{})
+}
+
+// Run coordinates with the other agents until ctx ends. m is the process's mesh, as for Meet, or nil if the process is
+// the whole job, as far as is known. It blocks, and is called once.
 func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
-	a.mesh, a.timer = m, time.NewTimer(time.Hour)
+	if m != nil {
+		a.mesh.Store(m)
+	}
+	a.timer = time.NewTimer(time.Hour)
 	defer a.timer.Stop()
 	defer a.busy.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	look := time.NewTicker(lookTime)
 	defer look.Stop()
-	a.step(ctx, Membership{a.members()})
+	a.step(ctx, memberChanged{})
 	for {
 		select {
 		case <-ctx.Done():
 			a.end()
 			return
 		case <-look.C:
+			a.share(ctx) // with those that didn't answer
 			if a.cfg.HeldUp() {
 				a.step(ctx, Trouble{})
 			}
@@ -250,26 +279,49 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	}
 }
 
-// members are all that are known; without a mesh, the processes that this one tells of: itself, or others.
-func (a *Agent) members() []mesh.Status {
-	switch {
-	case a.mesh != nil:
-		return a.mesh.Members()
-	case a.cfg.Kept != nil:
-		return a.cfg.Kept()
-	default:
-		return []mesh.Status{{Member: a.self}}
+// membership takes what is known of all now: of the members of the mesh, or of this process where there is none, and
+// of those that agents tell of.
+func (a *Agent) membership() Membership {
+	all := []mesh.Status{{Member: a.self}}
+	if m := a.mesh.Load(); m != nil {
+		all = m.Members()
 	}
+	known := map[string]bool{}
+	var kept []mesh.Status
+	if a.cfg.Kept != nil {
+		kept = append(kept, a.cfg.Kept()...)
+	}
+	for _, s := range append(kept, a.keptElsewhere(all)...) {
+		if !known[s.Member.Name] {
+			known[s.Member.Name] = true
+			all = append(all, s)
+		}
+	}
+	a.changes(all)
+	a.mu.Lock()
+	a.members = all
+	a.mu.Unlock()
+	return Membership{slices.Clone(all)}
 }
 
 // step gives the machine an input, and does what it says.
 func (a *Agent) step(ctx context.Context, in Input) {
 	now := time.Now()
-	switch in.(type) {
+	switch of := in.(type) {
 	case memberChanged:
-		in = Membership{a.members()}
+		in = a.membership()
+		a.share(ctx)
+	case shared:
+		a.sharing = false
+		for _, name := range of.by {
+			a.heard[name] = of.turn
+		}
+		if of.turn != a.turn() {
+			a.share(ctx)
+		}
+		return
 	case Notes: // what became of the members until now
-		a.effects(ctx, now, a.machine.Step(now, Membership{a.members()}))
+		a.effects(ctx, now, a.machine.Step(now, a.membership()))
 	}
 	a.effects(ctx, now, a.machine.Step(now, in))
 }
@@ -329,48 +381,39 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	a.mu.Lock()
 	a.rounds++
 	a.mu.Unlock()
+	var notes []verdict.Note
+	if a.cfg.Kept != nil {
+		notes = a.kept(ask.Of...)
+	}
+	to, m := a.tellers(ask.Of), a.mesh.Load()
 	switch {
-	case a.mesh == nil && a.cfg.Kept != nil:
-		return a.kept(ask.Of)
-	case a.mesh == nil:
-		return []verdict.Note{a.note()}
+	case len(to) == 0:
+		return notes
+	case m == nil:
+		return append(notes, a.note())
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	question := message{Kind: askNotes, About: among(append(ask.About, a.cfg.Stuck()...))}
-	answers, err := a.mesh.Ask(ctx, question.encode(), ask.Of...)
-	if err != nil {
+	answers, err := m.Ask(ctx, question.encode(), to...)
+	if err != nil && a.cfg.Kept == nil {
 		return []verdict.Note{a.note()}
+	} else if err != nil {
+		return notes
 	}
-	var notes []verdict.Note
 	for ans := range answers {
-		if n, err := decodeNote(ans.From, ans.Body); err == nil { // else the member counts as one that didn't answer
-			notes = append(notes, n)
-		}
-	}
-	return notes
-}
-
-// kept are the notes of processes that this one tells of, those that are known.
-func (a *Agent) kept(names []string) []verdict.Note {
-	var notes []verdict.Note
-	for _, s := range a.cfg.Kept() {
-		if !slices.Contains(names, s.Member.Name) {
-			continue
-		}
-		if n, known := a.cfg.Local(s.Member); known {
-			notes = append(notes, n)
-		}
+		notes = append(notes, decodeNotes(ans.From, ans.Body, func(of string) bool { return a.tells(ans.From, of) })...)
 	}
 	return notes
 }
 
 // tell asks the coordinator to look, and reports whether it will.
 func (a *Agent) tell(ctx context.Context, leader string) bool {
-	if a.mesh == nil {
+	m := a.mesh.Load()
+	if m == nil {
 		return true
 	}
-	answers, err := a.mesh.Ask(ctx, (&message{Kind: askLook, About: a.cfg.Stuck()}).encode(), leader)
+	answers, err := m.Ask(ctx, (&message{Kind: askLook, About: a.cfg.Stuck()}).encode(), leader)
 	if err != nil {
 		return false
 	}
@@ -384,12 +427,13 @@ func (a *Agent) tell(ctx context.Context, leader string) bool {
 
 // broadcast tells all what is open. It doesn't wait for them.
 func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
-	if a.mesh == nil {
+	m := a.mesh.Load()
+	if m == nil {
 		return
 	}
 	body := encodeOpen(a.self.Name, b.Turn, b.Open, b.Unresolved)
 	ctx, cancel := context.WithTimeout(ctx, askTime)
-	answers, err := a.mesh.Ask(ctx, body)
+	answers, err := m.Ask(ctx, body)
 	if err != nil {
 		cancel()
 		return
@@ -405,6 +449,11 @@ func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 // end lets the machine leave. When all are told to end at once nobody is the last: so a coordinator that has told
 // something waits a moment for the others. Of those that stay the next one coordinates.
 func (a *Agent) end() {
+	if to := a.unaware(); len(to) > 0 { // what became of them is known longer than this agent is there
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+		a.tellList(ctx, to)
+		cancel()
+	}
 	if len(a.machine.Open()) == 0 {
 		return
 	}
@@ -421,14 +470,14 @@ func (a *Agent) end() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	a.step(ctx, Membership{a.members()})
+	a.step(ctx, a.membership())
 	a.step(ctx, Leave{Note: a.note(), Alone: !a.others()})
 }
 
 // others tells whether there are processes that may go on: those that have neither left nor died. One that is out of
 // reach isn't among them: it has not heard what is open here, and may never be heard of again.
 func (a *Agent) others() bool {
-	return slices.ContainsFunc(a.members(), func(o mesh.Status) bool {
+	return slices.ContainsFunc(a.membership().Members, func(o mesh.Status) bool {
 		return o.Member.Name != a.self.Name && o.State != mesh.Left && o.State != mesh.Dead &&
 			o.State != mesh.Unreachable
 	})

@@ -29,4 +29,8 @@
 //
 // For a process that can't answer, because it is dead, stopped or has ended, another one of its host answers from its
 // tape.
+//
+// A process of carillon agent's tells of others, those of Config.Kept, and is none of the job's. It is the member of
+// the mesh, and they are not: it tells the other such agents which they are and what became of them (a list), and
+// answers with the notes of all. When it is gone, they count as processes that give none, and never as dead.
 package agent

@@ -18,9 +18,7 @@ type member struct {
 }
 
 // judged tells whether it is a process of the job, of which there are notes.
-func (m *member) judged() bool {
-	return m.status.Member.Keeper == "" || m.status.Member.Keeper != m.status.Member.Name
-}
+func (m *member) judged() bool { return !m.status.Member.Keeps() }
 
 // phase is what a process counts as when the job is judged.
 type phase uint8
@@ -119,7 +117,12 @@ func (m *member) observe(s mesh.Status, now time.Time) {
 	case mesh.Stopped:
 		m.on(halted, now)
 	case mesh.Unreachable:
-		if now.Sub(s.Since) < lostAfter {
+		if s.Cause == mesh.CauseUntold { // it runs, as far as is known
+			if m.phase != stopped {
+				m.on(runs, now)
+			}
+			m.on(unanswered, now)
+		} else if now.Sub(s.Since) < lostAfter {
 			m.on(lost, now)
 		} else {
 			m.on(longLost, now)
@@ -144,6 +147,7 @@ var causeTexts = map[mesh.Cause]string{
 	mesh.CauseTold: "", mesh.CauseSignal: "stopped by a signal", mesh.CauseTraced: "held by a debugger",
 	mesh.CauseFrozen: "its cgroup is frozen", mesh.CauseSilence: "it doesn't answer",
 	mesh.CauseRefused: "its host answers, and nobody listens there",
+	mesh.CauseUntold:  "the agent that told of it is gone",
 }
 
 // CauseText says how a process came to its state; nothing of one that left in order.

@@ -23,12 +23,16 @@ const (
 	askNotes kind = "notes" // answer with your note
 	askLook  kind = "look"  // something is wrong here: look at the job
 	tellOpen kind = "open"  // these verdicts are open
+	tellKept kind = "kept"  // I tell of these processes
 )
 
 // message is a question of the mesh, in JSON.
 type message struct {
 	Version int  `json:"v"`
 	Kind    kind `json:"kind"`
+
+	// Of tellKept: the list.
+	Kept *list `json:"kept,omitempty"`
 
 	// Of tellOpen: the member that says so, its turn, and what is open.
 	From string           `json:"from,omitempty"`
@@ -58,6 +62,11 @@ func decode(b []byte) (*message, error) {
 	}
 	if m.Version != messageVersion {
 		return nil, fmt.Errorf("version %d, and not %d", m.Version, messageVersion)
+	}
+	if m.Kind == tellKept {
+		if err := m.Kept.check(); err != nil {
+			return nil, err
+		}
 	}
 	for i := range m.Open {
 		if n := len(m.Open[i].ID); n > maxID {
@@ -121,16 +130,16 @@ func among(comms []lifecycle.CommID) []lifecycle.CommID {
 	return comms[:min(len(comms), maxAbout)]
 }
 
-// encodeNote is a note, without the slots that say least where it would not fit into an answer. Those that the question
-// is about say most: the rank at fault may be idle there.
-func encodeNote(n *verdict.Note, about []lifecycle.CommID) []byte {
+// encodeNote is a note, without the slots that say least where it would not fit into so many bytes. Those that the
+// question is about say most: the rank at fault may be idle there.
+func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
 	n.Where, n.Cause = shorten(n.Where), shorten(n.Cause)
 	for {
 		b, err := json.Marshal(n)
 		switch {
 		case err != nil: // no text of a tape is beyond JSON, so there is none
 			return nil
-		case len(b) <= mesh.MaxAnswer:
+		case len(b) <= room:
 			return b
 		case len(n.Habits) > 0:
 			n.Habits = nil // their trails name places in Slots, which are cut next

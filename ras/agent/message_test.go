@@ -30,11 +30,18 @@ func FuzzHandle(f *testing.F) {
 	f.Add([]byte(`{"v":2,"kind":"look"}`))
 	f.Add([]byte(`{"v":1,"kind":"open","open":[{"reason":"hunger"}]}`))
 	f.Add([]byte("\x00{"))
+	f.Add([]byte(`{"v":1,"kind":"kept","kept":{"turn":1,"members":[{"pid":7,"rank":1,"state":4,"cause":1}]}}`))
+	f.Add([]byte(`{"v":1,"kind":"kept","kept":{"turn":1,"members":[{"pid":7,"state":99}]}}`))
+	f.Add([]byte(`{"v":1,"kind":"kept","kept":{"turn":1,"members":[{"pid":7,"cause":99}]}}`))
+	f.Add([]byte(`{"v":1,"kind":"kept"}`))
+	keeper := mesh.Member{Name: "host-2", Host: "host", ID: process.ID{PID: 2}, Rank: -1, Keeper: "host-2"}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a := newTestAgent(t)
 		answer := a.Handle(t.Context(), "host-2", b)
 		m, err := decode(b)
-		known := err == nil && (m.Kind == askNotes || m.Kind == askLook || m.Kind == tellOpen)
+		known := err == nil && slices.Contains([]kind{askNotes, askLook, tellOpen, tellKept}, m.Kind)
+		a.changes(a.keptElsewhere([]mesh.Status{{Member: keeper, State: mesh.Suspect}}))
+		a.changes(a.keptElsewhere([]mesh.Status{{Member: keeper}}))
 		if (answer != nil) != known {
 			t.Errorf("%q is answered with %q; it is a message: %v", b, answer, known)
 		}
@@ -50,7 +57,7 @@ func FuzzDecodeNote(f *testing.F) {
 		Rank: 1, Size: 4, Seq: 7, InFlight: 1, Stalled: true,
 		Wait: 3, Op: tape.Signature{Call: lifecycle.CallAllReduce},
 	}}}
-	f.Add(encodeNote(&n, nil))
+	f.Add(encodeNote(&n, nil, mesh.MaxAnswer))
 	f.Add(
 		[]byte(
 			`{"member":"host-2","slots":[{"rank":-5,"size":99999999,"in_flight":18446744073709551615,"stalled":true}]}`,
@@ -83,7 +90,7 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 	}
 	inQuestion := n.Slots[1234].Comm // where this rank is idle, and others wait for it
 	n.Habits = []verdict.Habit{{Root: 1, Trail: verdict.Trail{{Slot: 1, Seq: 1}}}}
-	b := encodeNote(&n, []lifecycle.CommID{{9}, inQuestion})
+	b := encodeNote(&n, []lifecycle.CommID{{9}, inQuestion}, mesh.MaxAnswer)
 	if got, err := decodeNote(n.Member, b); err != nil || got.Habits != nil {
 		t.Errorf("a trail names places among slots that were cut: %v, %v", got.Habits, err)
 	}
@@ -107,7 +114,7 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 		t.Errorf("%d of 20 stalled slots of %d are left", stalled, len(got.Slots))
 	}
 	n = verdict.Note{Member: "host-1", Where: strings.Repeat("x", 2*mesh.MaxAnswer)}
-	if b = encodeNote(&n, nil); len(b) == 0 || len(b) > mesh.MaxAnswer {
+	if b = encodeNote(&n, nil, mesh.MaxAnswer); len(b) == 0 || len(b) > mesh.MaxAnswer {
 		t.Errorf("a note with a long place has %d bytes, want 1 to %d", len(b), mesh.MaxAnswer)
 	}
 }

@@ -37,7 +37,7 @@ type Config struct {
 	// Source is the Source of events that have none, a URI reference that tells this process from others:
 	// "/jobs/train/ranks/3". Default: "carillon".
 	Source string
-	// Job is the job's name, on every event.
+	// Job is the job's name, on every event; empty: each says its own.
 	Job string
 	// History is how many events are remembered for those who resume. Default: 1024.
 	History int
@@ -72,7 +72,7 @@ func (b *Bus) Publish(ev Event) error {
 		ev.Time = now
 	}
 	ev.Time = ev.Time.Round(0) // without the monotonic clock, as after decoding
-	ev.Job = b.cfg.Job
+	ev.Job = cmp.Or(b.cfg.Job, ev.Job)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -100,7 +100,7 @@ type Event struct {
 	// Cause is the Key of the condition that explains this one, if one is known.
 	Cause string
 
-	// Job is the job's name. The Bus sets it.
+	// Job is the job's name; Config.Job if there is one.
 	Job string
 	// Reason is the stable name of why: "not_entered".
 	Reason string

@@ -48,6 +48,14 @@ var kindNames = [...]string{"joined", "left", "dead", "suspect", "stopped", "res
 // String is the kind's name: "joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable".
 func (k Kind) String() string { return kindNames[k] }
 
+// Kind is that of the event by which a member that is known comes into the state.
+func (s State) Kind() Kind { return kinds[s] }
+
+// kinds has Kind.
+var kinds = [...]Kind{
+	Alive: Resumed, Suspect: Suspected, Stopped: Halted, Unreachable: Lost, Dead: Died, Left: Departed,
+}
+
 // Cause is how an event is known.
 type Cause uint8
 
@@ -65,11 +73,13 @@ const (
 	CauseRefused
 	CauseAnswers  // it answers again
 	CauseReplaced // another mesh of the same process took its place
+	CauseUntold   // the agent that told of it is gone, so that nobody tells what it does
 	numCauses
 )
 
 var causeNames = [numCauses]string{
 	"told", "exit", "signal", "traced", "frozen", "runs", "silence", "refused", "answers", "replaced",
+	"its agent is gone",
 }
 
 // String is the cause's name: "exit".

@@ -80,13 +80,21 @@ const (
 // doesn't know.
 //
 //	version u8 | process.ID | rank v | job size uv | instance u64 | host text | health text
+//	of one that Keeps: 1 u8
 func appendMeta(b []byte, m *Member) []byte {
 	b = m.Append(append(b, metaVersion)) // its process.ID
 	b = binary.AppendVarint(b, int64(m.Rank))
 	b = binary.AppendUvarint(b, uint64(m.JobSize))
 	b = binary.LittleEndian.AppendUint64(b, m.Instance)
-	return wire.AppendBytes(wire.AppendBytes(b, m.Host), m.Health)
+	b = wire.AppendBytes(wire.AppendBytes(b, m.Host), m.Health)
+	if m.Keeps() {
+		b = wire.AppendBool(b, true)
+	}
+	return b
 }
+
+// Keeps tells whether the member tells of other processes alone, and is none of the job's.
+func (m *Member) Keeps() bool { return m.Keeper != "" && m.Keeper == m.Name }
 
 func decodeMeta(b []byte) (Member, error) {
 	r := wire.NewReader(b)
@@ -96,9 +104,12 @@ func decodeMeta(b []byte) (Member, error) {
 	m := Member{ID: process.Read(r), Rank: r.Int(), JobSize: r.UpTo(1 << 30), Instance: r.Uint64()}
 	m.Host = r.Text(maxHost)
 	m.Health = r.Text(MaxHealth)
+	keeps := r.Len() > 0 && r.Bool()
 	if r.Err() != nil || m.Host == "" || m.Rank < -1 || m.Rank > 1<<30 {
 		return Member{}, errMessage
 	}
-	m.Name = nameOf(m.Host, m.PID)
+	if m.Name = nameOf(m.Host, m.PID); keeps {
+		m.Keeper = m.Name
+	}
 	return m, nil
 }

@@ -55,15 +55,10 @@ func newTable(self Member) *table { return &table{self: self, entries: make(map[
 
 func (t *table) gone(name string, id uint64) bool { return t.final.has(instance{name, id}) }
 
-// kinds are the kinds of events by which a member that is known comes into each state.
-var kinds = [...]Kind{
-	Alive: Resumed, Suspect: Suspected, Stopped: Halted, Unreachable: Lost, Dead: Died, Left: Departed,
-}
-
 // become puts a member into the state of a fate, as it has been since then.
 func (e *entry) become(f *fate, since time.Time) []Event {
 	e.State, e.Since, e.Cause, e.Exit, e.By = f.state, since, f.cause, f.exit, f.by
-	ev := Event{Status: e.Status, Kind: kinds[f.state]}
+	ev := Event{Status: e.Status, Kind: f.state.Kind()}
 	switch f.state {
 	case Dead, Stopped, Unreachable:
 		e.away = true

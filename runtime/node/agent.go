@@ -20,6 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/ras/bus/sse"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/telemetry/metric"
@@ -49,6 +51,10 @@ type Agent struct {
 	checks    health.Registry
 	publisher health.Publisher
 	health    *health.Server
+	events    *bus.Bus // of all jobs
+	stream    *sse.Handler
+	endStream context.CancelFunc
+	streaming sync.WaitGroup
 
 	scanning sync.Mutex
 	seen     map[string]bool  // tapes that are followed, or never will be
@@ -84,7 +90,7 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 	if err != nil {
 		return nil, err
 	}
-	cfg.World = launch.World{Rank: -1, LocalRank: -1}
+	cfg.World = launch.World{Rank: -1, LocalRank: -1, Secret: cfg.World.Secret}
 	a := &Agent{
 		only: job, dirs: tape.Dirs(cfg.TapeDir), began: time.Now(), registry: prometheus.NewRegistry(),
 		seen: map[string]bool{}, fresh: map[string]*busy{}, jobs: map[string]*keptJob{}, settings: settle(cfg),
@@ -93,6 +99,7 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 		a.dirs = a.dirs[:1]
 	}
 	if err := a.open(ctx); err != nil {
+		a.endEvents(ctx)
 		return nil, errors.Join(err, a.settings.sink.Close(ctx))
 	}
 	run, cancel := context.WithCancel(context.Background())
@@ -115,13 +122,24 @@ func (a *Agent) open(ctx context.Context) (err error) {
 	if err := a.checks.Register("process", health.Live|health.Ready, 0, alive); err != nil {
 		return err
 	}
+	a.events = bus.New(bus.Config{Source: "/agents/" + a.self.Name})
+	a.stream = sse.New(a.events)
+	var run context.Context
+	run, a.endStream = context.WithCancel(context.Background())
+	a.streaming.Go(func() { _ = a.stream.Run(run) }) // which fails never
+	<-a.stream.Begun()
+	routes := []health.Route{
+		{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(a.registry,
+			promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})},
+		{Path: jobsPath, Title: "the processes, each with a page of its own", Handler: a},
+	}
+	if s.RAS.On {
+		routes = append(routes, health.Route{
+			Path: health.EventsPath, Title: "what happens, as it happens", Handler: a.stream, Stream: true,
+		})
+	}
 	a.health, err = serve(s, false, health.Config{
-		Registry: &a.checks, Publisher: &a.publisher, Title: "Carillon, agent of " + a.self.Host,
-		Routes: []health.Route{
-			{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(a.registry,
-				promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})},
-			{Path: jobsPath, Title: "the processes, each with a page of its own", Handler: a},
-		},
+		Registry: &a.checks, Publisher: &a.publisher, Title: "Carillon, agent of " + a.self.Host, Routes: routes,
 	})
 	if err != nil {
 		return err
@@ -135,6 +153,28 @@ func (a *Agent) open(ctx context.Context) (err error) {
 		s.Log.Warn("metrics are not sent", "error", err)
 	}
 	return nil
+}
+
+// pushMetrics sends what was counted until now, before the job that counted it is gone.
+func (a *Agent) pushMetrics(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
+	defer cancel()
+	if err := a.push.Flush(ctx); err != nil {
+		a.settings.Log.Warn("the last metrics of a job were not sent", "error", err)
+	}
+}
+
+// endEvents ends the stream of events, once its clients have got what there was to tell.
+func (a *Agent) endEvents(ctx context.Context) {
+	if a.events == nil {
+		return
+	}
+	a.events.Close()
+	told, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	defer context.AfterFunc(told, a.endStream)()
+	a.streaming.Wait()
+	a.endStream()
 }
 
 // URL is where the health endpoint listens; empty when it is switched off.
@@ -156,6 +196,7 @@ func (a *Agent) Stop(ctx context.Context) (err error) {
 		if err := a.push.Close(ctx); err != nil {
 			a.settings.Log.Warn("the last metrics were not sent", "error", err)
 		}
+		a.endEvents(ctx)
 		errs = append(errs, a.health.Stop(ctx))
 		err = errors.Join(append(errs, a.settings.sink.Close(ctx))...)
 	})

@@ -168,6 +168,9 @@ type RAS struct {
 	// beside their tapes, those of different hosts when their first communicator begins: seeds are for a job that hangs
 	// before. Default: none.
 	Seeds []netip.AddrPort `env:"CARILLON_RAS_SEEDS"`
+	// Join are the machines, `host` or `host:port`, with commas between them, at which `carillon agent` looks for the
+	// agents of a job's other machines: some are enough. Default: rank 0's, as the environment of the ranks says.
+	Join []string `env:"CARILLON_RAS_JOIN"`
 	// Network says what lies between them, and so how long an answer may take: `host`, `lan`, `wan`. Default: as the
 	// launcher says.
 	Network Network `env:"CARILLON_RAS_NETWORK"`
@@ -267,6 +270,9 @@ func WithNCCLBugs(accept ...int) Option {
 	return set(func(c *Config) { c.RAS.AcceptNCCLBugs = append(c.RAS.AcceptNCCLBugs, accept...) })
 }
 
+// WithJoin sets where agents of other machines are; see RAS.Join.
+func WithJoin(machines ...string) Option { return set(func(c *Config) { c.RAS.Join = machines }) }
+
 // WithoutTape switches the flight recorder off, and with it all that reads it: traces and most metrics.
 func WithoutTape() Option { return set(func(c *Config) { c.Tape = TapeOff }) }
 
@@ -353,6 +359,12 @@ func (c *Config) problems() []problem {
 	for _, issue := range c.RAS.AcceptNCCLBugs {
 		if known := ncclras.Issues(); !slices.Contains(known, issue) {
 			bad("RAS.AcceptNCCLBugs", issue, "the bugs of NCCL for which it isn't asked are %v", known)
+		}
+	}
+	for _, at := range c.RAS.Join {
+		if _, _, err := splitMachine(at); err != nil {
+			bad("RAS.Join", c.RAS.Join, "want host or host:port, with commas between them")
+			break
 		}
 	}
 	urls := func(field string, list []string) {

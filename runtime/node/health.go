@@ -45,10 +45,13 @@ func (n *Node) newHealth() (*health.Server, error) {
 			Path: health.EventsPath, Title: "what happens, as it happens", Handler: n.ras.stream, Stream: true,
 		})
 	}
+	title := fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size)
+	if s.World.Rank < 0 {
+		title = "Carillon, " + t.self.Name
+	}
 	server, err := serve(s, n.mounted, health.Config{
 		Registry: &n.checks, Routes: append(own, s.Routes...), Conditions: n.conditions,
-		Publisher: n.publishing.publisher,
-		Title:     fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size),
+		Publisher: n.publishing.publisher, Title: title,
 	})
 	if err != nil {
 		return nil, err

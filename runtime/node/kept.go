@@ -33,6 +33,7 @@ type keptJob struct {
 	keeper     *agent.Keeper
 	ras        *JobRAS // nil: switched off
 	asker      *asker  // nil likewise
+	alone      bool    // it was said why the agents of its other machines are not met
 	leftovers  *leftovers
 	running    sync.WaitGroup
 
@@ -71,11 +72,15 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 		j.asker, err = newAsker(j, s.RAS.AcceptNCCLBugs)
 	}
 	if err == nil {
-		j.ras, err = newKeptRAS(&s, a.self, j.keeper, agent.Config{Local: j.note, Others: j.asker.notes}, j.conditions)
+		cfg := agent.Config{Local: j.note, Others: j.asker.notes}
+		j.ras, err = newKeptRAS(&s, a.self, j.keeper, cfg, j.conditions)
 	}
 	if err != nil {
 		j.keeper.Close()
 		return nil, err
+	}
+	if j.ras != nil {
+		j.ras.all, j.ras.rankOf = a.events, j.rankOf
 	}
 	j.ras.start("", func() {})
 	j.asker.start()
@@ -126,7 +131,22 @@ func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 	j.mu.Unlock()
 	j.running.Go(func() { p.busy.run(ctx) })
 	j.keeper.Add(m, func() bool { return t.Header().Closed })
+	if ran {
+		j.meet(m.PID)
+	}
 	return p, nil
+}
+
+// meet has the job met where the launcher of one of its processes says that its other machines are.
+func (j *keptJob) meet(pid int) {
+	at, err := j.agent.settings.meetingOf(pid, j.name, j.agent.self)
+	if err == nil {
+		err = j.ras.meetAgents(&at)
+	}
+	if err != nil && !j.alone {
+		j.alone = true
+		j.agent.settings.Log.Warn("of the job's other machines nothing is known here", "job", j.name, "error", err)
+	}
 }
 
 // begin has a process followed.
@@ -194,6 +214,21 @@ func (j *keptJob) event(e mesh.Event) {
 	}
 }
 
+// rankOf is the number of the process called name among all, as its largest communicator has it; -1 if it has none, or
+// several ranks.
+func (j *keptJob) rankOf(name string) int {
+	p := j.get(name)
+	if p == nil {
+		return -1
+	}
+	p.telemetry.observing.Lock()
+	defer p.telemetry.observing.Unlock()
+	if ranks := p.telemetry.process.Ranks(); len(ranks) == 1 {
+		return ranks[0].Number
+	}
+	return -1
+}
+
 // note is what the tape of a process tells of it now.
 func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 	p := j.get(m.Name)
@@ -242,6 +277,7 @@ func (j *keptJob) close(ctx context.Context) error {
 	j.asker.stop()
 	errs = append(errs, j.ras.stop(ctx))
 	j.leftovers.end(ctx)
+	j.agent.pushMetrics(ctx)
 	for _, n := range j.nodes() {
 		errs = append(errs, j.drop(ctx, j.get(n.telemetry.self.Name)))
 	}

@@ -44,6 +44,7 @@ type JobRAS struct {
 	agent    *agent.Agent
 	keeper   *agent.Keeper // of the processes that this one tells of; nil: it tells of itself
 	config   mesh.Config   // zero if the process is the whole job
+	met      meeting       // of a keeper: how it meets others
 	mesh     atomic.Pointer[mesh.Mesh]
 	busy     *busy
 	looks    sync.Map // of *Telemetry: what its last look for what takes too long has seen, *seen
@@ -52,8 +53,11 @@ type JobRAS struct {
 
 	local   *bus.Bus // all that this process knows
 	outward *bus.Bus // what this process is to tell others
-	stream  *sse.Handler
-	sinks   []bus.Sink // of outward, and the observers
+	all     *bus.Bus // of a keeper: what its agent knows of all jobs
+
+	rankOf func(member string) int // of a keeper: that of a process to which its launcher has told none
+	stream *sse.Handler
+	sinks  []bus.Sink // of outward, and the observers
 
 	stall *health.Warnable // the job stands still, or is slow
 	shown map[string]bool  // the verdicts that are conditions now
@@ -105,7 +109,7 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 }
 
 // newKeptRAS makes the part of processes that this one, self, tells of: those that keeper watches, by the notes that
-// cfg has of them. It is nil when RAS is switched off.
+// cfg has of them; meetAgents has it meet others. It is nil when RAS is switched off.
 func newKeptRAS(s *settings, self mesh.Member, keeper *agent.Keeper, cfg agent.Config,
 	conditions *health.Conditions,
 ) (*JobRAS, error) {
@@ -318,6 +322,10 @@ func (r *JobRAS) event(ev bus.Event, outward bool) {
 	if outward {
 		to = append(to, r.outward)
 	}
+	if r.all != nil {
+		ev.Job = r.settings.World.Job
+		to = append(to, r.all)
+	}
 	for _, b := range to {
 		if err := b.Publish(ev); err != nil && !errors.Is(err, bus.ErrClosed) {
 			r.settings.Log.Warn("an event is not told", "type", ev.Type, "error", err)
@@ -355,6 +363,9 @@ func (r *JobRAS) Ranks() []health.Rank {
 			Rank: s.Member.Rank, State: s.State.String(), Since: s.Since, Member: s.Member.Name, Host: s.Member.Host,
 			PID: s.Member.PID, URL: s.Member.Health,
 		}
+		if rank.Rank < 0 && r.rankOf != nil {
+			rank.Rank = r.rankOf(s.Member.Name)
+		}
 		switch {
 		case s.State == mesh.Dead && s.Exit.Known:
 			rank.Text = s.Exit.String()
@@ -370,10 +381,10 @@ func (r *JobRAS) Ranks() []health.Rank {
 func (r *JobRAS) members() []mesh.Status {
 	m := r.mesh.Load()
 	switch {
+	case r.keeper != nil:
+		return r.agent.Members()
 	case m != nil:
 		return m.Members()
-	case r.keeper != nil:
-		return r.keeper.Members()
 	default:
 		return []mesh.Status{{Member: r.self}}
 	}

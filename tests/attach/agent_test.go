@@ -6,9 +6,11 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -133,8 +135,28 @@ func metrics(t *testing.T, url, want string) []string {
 	return regexp.MustCompile("(?m)"+want).FindAllString(string(body), -1)
 }
 
-// TestAgentTellsOfAKilledRank: it is dead for the agent of its machine, the metrics say of which job and rank, and the
-// other commands tell it, too. An agent that is killed costs the job nothing, and the next one knows it again.
+// receiver takes what is posted, and tells whether something that matches was posted to a path.
+func receiver(t *testing.T) (url string, got func(path, want string) bool) {
+	t.Helper()
+	var mu sync.Mutex
+	bodies := map[string][]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // what is cut off doesn't match
+		mu.Lock()
+		defer mu.Unlock()
+		bodies[r.URL.Path] = append(bodies[r.URL.Path], string(body))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, func(path, want string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.ContainsFunc(bodies[path], regexp.MustCompile(want).MatchString)
+	}
+}
+
+// TestAgentTellsOfAKilledRank: it is dead for the agent of its machine, the metrics say of which job and rank, it is
+// pushed to whom the agent's environment names, and the other commands tell it, too, also when they are told of the
+// agent alone. An agent that is killed costs the job nothing, and the next one knows it again.
 func TestAgentTellsOfAKilledRank(t *testing.T) {
 	tapes := t.TempDir()
 	job, pids := start(t, tapes, none) // before the agent
@@ -142,14 +164,22 @@ func TestAgentTellsOfAKilledRank(t *testing.T) {
 	report(t, `"reason": "not_entered"`, tapes)
 	first.Signal(syscall.SIGKILL)
 	first.ExitCode()
-	a, url := agent(t, tapes)
-	report(t, `"reason": "not_entered"`, tapes)
-	watch := e2e.Start(t, nil, "carillon", "watch", tapes)
-	watch.Await(`rank 2 \([^)]*\) has not entered all_reduce 2`)
-
+	to, got := receiver(t)
+	a, url := agent(t, tapes, "CARILLON_RAS_WEBHOOKS="+to+"/hook", "CARILLON_RAS_ALERTMANAGERS="+to,
+		"OTEL_TRACES_EXPORTER=otlp", "OTEL_LOGS_EXPORTER=otlp", "OTEL_METRICS_EXPORTER=otlp",
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+to)
+	report(t, `"reason": "not_entered"`, "--url", url)
+	var watches []*e2e.Job
+	for _, of := range [][]string{{tapes}, {"--url", url}} {
+		watch := e2e.Start(t, nil, "carillon", append([]string{"watch"}, of...)...)
+		watch.Await(`rank 2 \([^)]*\) has not entered all_reduce 2`)
+		watches = append(watches, watch)
+	}
 	e2e.Kill(t, pids[2], syscall.SIGKILL)
-	watch.Await(`rank\.dead: rank 2`)
-	watch.Await(`verdict\.opened: rank 2 .*\(reason rank_dead\)`)
+	for _, watch := range watches {
+		watch.Await(`rank\.dead: rank 2`)
+		watch.Await(`verdict\.opened: rank 2 .*\(reason rank_dead\)`)
+	}
 	a.Await(`reason=rank_dead culprit=2`)
 	for _, line := range []string{
 		`^ccl_ras_verdicts\{culprit="2",job="held-up",rank="0",reason="rank_dead".*\} 1$`,
@@ -163,6 +193,16 @@ func TestAgentTellsOfAKilledRank(t *testing.T) {
 	comms := e2e.Start(t, nil, "carillon", "comms", tapes)
 	comms.Await(`^world +\S+ +4 +1 `)
 	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`rank_dead|rank 2 .*died|rank 2 .*SIGKILL`)
+	a.Signal(syscall.SIGTERM) // what is to be told is told by then
+	a.ExitCode()
+	for path, want := range map[string]string{
+		"/hook": `"reason":"rank_dead"`, "/api/v2/alerts": `"job":"held-up","rank":"2","reason":"rank_dead"`,
+		"/v1/traces": `ccl\.comm\.init`, "/v1/logs": `rank_dead`, "/v1/metrics": `ccl_ras_verdicts`,
+	} {
+		if !got(path, want) {
+			t.Errorf("to %s nothing was pushed that matches %s", path, want)
+		}
+	}
 	job.ExitCode()
 }
 

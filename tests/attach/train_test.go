@@ -38,9 +38,15 @@ func TestTrainingExample(t *testing.T) {
 	}
 	const program = "../../examples/pytorch/train.py"
 	want := results(ask("python3", program))
-	got := results(ask("carillon", "attach", "--job", "train", "--", "python3", program))
+	env = append(env, "OTEL_TRACES_EXPORTER=console")
+	attached := ask("carillon", "attach", "--job", "train", "--", "python3", program)
+	env = env[:len(env)-1]
+	got := results(attached)
 	if len(want) != 2 || !slices.Equal(got, want) {
 		t.Errorf("attached it came to\n%s\nand by itself to\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if n := strings.Count(attached, `"Name":"ccl.all_reduce (device)"`); n != 2 {
+		t.Errorf("the device took some time for %d operations, want the first of each rank:\n%s", n, attached)
 	}
 	for _, c := range []struct{ command, says string }{
 		{"comms", `(?m) 2 +1 +40 +init, destroy +destroyed$`},

@@ -143,7 +143,7 @@ func TestCancelledHang(t *testing.T) {
 	j.Signal(syscall.SIGTERM)
 	j.ExitCode()
 	await(t, tapes, `WHAT HAPPENED The job was ended from outside by SIGTERM at [0-9:.]+, while it hung\. `+culprit)
-	if text := postmortem(t, tapes); strings.Contains(text, "rank_dead") || strings.Contains(text, "all_reduce 3") {
+	if text := postmortem(t, tapes); strings.Contains(text, "rank_dead (") || strings.Contains(text, "all_reduce 3") {
 		t.Errorf("those that were ended are accused:\n%s", text)
 	}
 }

@@ -137,7 +137,9 @@ func (r *Report) culprits() (ranks []int) {
 func (r *Report) rankCount() string {
 	hosts, ranks := map[string]bool{}, map[int]bool{}
 	for i := range r.Ranks {
-		ranks[r.Ranks[i].Rank] = true
+		if n := r.Ranks[i].Rank; n >= 0 {
+			ranks[n] = true
+		}
 		if h := r.Ranks[i].Host; h != "" {
 			hosts[h] = true
 		}
@@ -145,7 +147,7 @@ func (r *Report) rankCount() string {
 	if len(ranks) == 0 {
 		return "not known yet"
 	}
-	text := fmt.Sprintf("%d", r.Size)
+	text := fmt.Sprintf("%d", max(r.Size, len(ranks)))
 	if len(ranks) < r.Size {
 		text = fmt.Sprintf("%d of %d are known", len(ranks), r.Size)
 	}
@@ -158,6 +160,7 @@ func (r *Report) rankCount() string {
 // ranksIn is a line for all ranks in a state, and one for each of which more is known.
 func (r *Report) ranksIn(state string, look style, lim limits) []line {
 	var numbers []int
+	var names []string // of those without a number
 	var more []line
 	told := 0
 	for i := range r.Ranks {
@@ -165,15 +168,20 @@ func (r *Report) ranksIn(state string, look style, lim limits) []line {
 		if k.State != state {
 			continue
 		}
-		numbers = append(numbers, k.Rank)
+		name := k.Member
+		if k.Rank >= 0 {
+			numbers, name = append(numbers, k.Rank), fmt.Sprintf("rank %d", k.Rank)
+		} else {
+			names = append(names, name)
+		}
 		if k.State == stateAlive || k.State == "left" {
 			continue
 		}
 		if told++; lim.ranks > 0 && told > lim.ranks {
 			continue
 		}
-		l := line{}.say(plain, "    rank %d", k.Rank)
-		if k.Member != "" {
+		l := line{}.say(plain, "    %s", name)
+		if k.Member != "" && k.Member != name {
 			l = l.say(plain, " (%s)", k.Member)
 		}
 		if k.Text != "" {
@@ -184,13 +192,16 @@ func (r *Report) ranksIn(state string, look style, lim limits) []line {
 		}
 		more = append(more, l)
 	}
-	if len(numbers) == 0 {
+	if len(numbers) > 0 {
+		names = slices.Insert(names, 0, words.Ranks(numbers))
+	}
+	if len(names) == 0 {
 		return nil
 	}
 	if lim.ranks > 0 && told > lim.ranks {
 		more = append(more, line{}.say(dim, "    … %d more", told-lim.ranks))
 	}
-	return append(labelled(look, state, words.Ranks(numbers), lim), more...)
+	return append(labelled(look, state, strings.Join(names, ", "), lim), more...)
 }
 
 func labelled(look style, label, text string, lim limits) []line {

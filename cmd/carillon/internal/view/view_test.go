@@ -481,3 +481,20 @@ func TestReplayedEventIsOlderNews(t *testing.T) {
 		t.Errorf("%+v, want what has just happened", got)
 	}
 }
+
+// TestProcessesWithoutNumber: they are called by their names, and are none of the ranks that are counted.
+func TestProcessesWithoutNumber(t *testing.T) {
+	r := Report{Ranks: []health.Rank{
+		{Rank: 0, State: "alive", Member: "vm-6", Host: "vm"},
+		{Rank: -1, State: "alive", Member: "vm-7", Host: "vm"},
+		{Rank: -1, State: "dead", Member: "vm-8", Host: "vm", Text: "killed"},
+	}}
+	text := r.Text(0, false)
+	for _, want := range []string{
+		"RANKS  1 on 1 host\n", "  alive       rank 0, vm-7\n", "  dead        vm-8\n    vm-8: killed\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it doesn't say %q:\n%s", want, text)
+		}
+	}
+}

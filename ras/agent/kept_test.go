@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
+
+// TestKeptElsewhere: what is known of processes that another agent tells of follows from what is known of that agent.
+// Those that had ended before have; the others are never taken for dead.
+func TestKeptElsewhere(t *testing.T) {
+	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}
+	kept := []mesh.Status{
+		{Member: keeper.Keep(process.ID{PID: 1}, 0, 4)},
+		{Member: keeper.Keep(process.ID{PID: 2}, 1, 4), State: mesh.Dead, Cause: mesh.CauseExit},
+		{Member: keeper.Keep(process.ID{PID: 3}, 2, 4), State: mesh.Left},
+		{Member: keeper.Keep(process.ID{PID: 4}, 3, 4), State: mesh.Stopped, Cause: mesh.CauseSignal},
+	}
+	l := list{Members: listOf(kept), at: time.Now()}
+	for state, want := range map[mesh.State]string{
+		mesh.Alive:       "0 alive told, 3 stopped signal, 1 dead exit, 2 left told",
+		mesh.Suspect:     "0 suspect silence, 3 stopped signal, 1 dead exit, 2 left told",
+		mesh.Unreachable: "0 unreachable silence, 3 unreachable silence, 1 dead exit, 2 left told",
+		mesh.Dead:        "0 unreachable its agent is gone, 3 unreachable its agent is gone, 1 dead exit, 2 left told",
+		mesh.Left:        "0 unreachable its agent is gone, 3 unreachable its agent is gone, 1 dead exit, 2 left told",
+	} {
+		var got []string
+		for _, s := range l.statuses(&mesh.Status{Member: keeper, State: state, Cause: mesh.CauseSilence}) {
+			got = append(got, rankText(s.Member.Rank)+" "+s.State.String()+" "+s.Cause.String())
+			if s.Member.Host != "far" || s.Member.Keeper != keeper.Name || s.Member.JobSize != 4 {
+				t.Errorf("a member is %+v", s.Member)
+			}
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("when the agent is %v: %s, want %s", state, text, want)
+		}
+	}
+}
+
+// TestLostAgentLeavesItsProcessesUnknown: of a process whose agent is gone no verdict says that it is out of reach.
+func TestLostAgentLeavesItsProcessesUnknown(t *testing.T) {
+	now := time.Now()
+	m := member{}
+	m.observe(mesh.Status{State: mesh.Unreachable, Cause: mesh.CauseSilence, Since: now}, now)
+	m.observe(mesh.Status{State: mesh.Unreachable, Cause: mesh.CauseUntold, Since: now}, now)
+	if _, known := m.fate(); m.phase != silent || known {
+		t.Errorf("its phase is %v", m.phase)
+	}
+}
+
+// TestNotesOfAnAgent: its answer has the notes of all its processes, and none of those of others.
+func TestNotesOfAnAgent(t *testing.T) {
+	long := make([]verdict.Slot, 500)
+	b := encodeNotes([]verdict.Note{{Member: "far-1", Slots: long}, {Member: "far-2"}, {Member: "near-3"}}, nil)
+	if len(b) > mesh.MaxAnswer {
+		t.Errorf("the answer has %d bytes", len(b))
+	}
+	var names []string
+	for _, n := range decodeNotes("far-9", b, func(of string) bool { return strings.HasPrefix(of, "far-") }) {
+		names = append(names, n.Member)
+	}
+	if !slices.Equal(names, []string{"far-1", "far-2"}) {
+		t.Errorf("the notes are of %q", names)
+	}
+	if notes := decodeNotes("far-9", []byte("["), nil); notes != nil {
+		t.Errorf("garbage has notes: %v", notes)
+	}
+}

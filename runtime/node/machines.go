@@ -1,0 +1,231 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle/wire"
+	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
+)
+
+// Agents of one job listen at the first of these ports that is free, so that they find each other by their machines'
+// names. They are below those that Linux gives out by itself, and beside NCCL's own RAS, 28028. Each job of several
+// machines takes one.
+const (
+	agentPort  = 28029
+	agentPorts = 8
+)
+
+// Agents that know no other one look for some every seekFirst, and in the end every seekMost.
+const (
+	seekFirst = time.Second
+	seekMost  = 10 * time.Second
+	seekTime  = 5 * time.Second // that one attempt may take
+)
+
+// meeting is how an agent meets those of a job's other machines; the zero value if it has none, or doesn't meet them.
+type meeting struct {
+	mesh     mesh.Config
+	machines []string
+}
+
+// errNoSecret is why agents don't meet.
+var errNoSecret = errors.New("it has some, and their agents meet this one only with a secret: set " +
+	"CARILLON_JOB_SECRET_FILE, or CARILLON_JOB_SECRET, for all of them (openssl rand -hex 32 makes one)")
+
+// meetingOf says where and how the agent self meets those of the other machines of the job called name, by what the
+// launcher told one of its ranks, the process pid, and by RAS.Join. Agents of one job derive the same mesh from it:
+// from the secret, and from the launcher's name for the job and the port at which its ranks meet.
+func (s *settings) meetingOf(pid int, name string, self mesh.Member) (at meeting, err error) {
+	w := launched(pid)
+	if at.machines = s.RAS.Join; len(at.machines) == 0 {
+		if w.Size <= 1 || w.LocalSize == w.Size || w.Address == "" {
+			return meeting{}, nil // this machine has all of it, or nobody says where others are
+		}
+		host, _, err := net.SplitHostPort(w.Address)
+		if err != nil {
+			return meeting{}, err
+		}
+		at.machines = []string{host}
+	}
+	with := *s
+	with.World = w
+	if len(s.World.Secret) > 0 {
+		with.World.Secret = s.World.Secret
+	}
+	if w.Launcher == launch.None {
+		with.World.Job = name
+	}
+	loopback := w.OneHost() && w.Launcher != launch.None
+	if !loopback && len(with.World.Secret) == 0 {
+		return meeting{}, errNoSecret
+	}
+	if w.Launcher == launch.None { // nobody tells of other ranks; RAS.Join does
+		with.World.Size, with.World.LocalSize, with.World.Address = 2, 0, "agents:0"
+	}
+	if at.mesh, err = with.meshConfig(self); err != nil {
+		return meeting{}, err
+	}
+	_, port, _ := net.SplitHostPort(with.World.Address)
+	seed := []byte("carillon agents")
+	for _, part := range [][]byte{with.World.Secret, []byte(with.World.Job), []byte(port)} {
+		seed = wire.AppendBytes(seed, part)
+	}
+	secret := sha256.Sum256(seed)
+	at.mesh.Secret, at.mesh.Job = secret[:], "agents of "+with.World.Job
+	return at, nil
+}
+
+// launched is the world in which a launcher started a process, without what changes when it starts it again, and what
+// carillon attach gave it; a world of one if that isn't known.
+func launched(pid int) launch.World {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil { // another user's
+		text = nil
+	}
+	env := map[string]string{}
+	for kv := range strings.SplitSeq(string(text), "\x00") {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	for _, name := range []string{
+		"CARILLON_JOB", "TORCHELASTIC_RESTART_COUNT",
+		"CARILLON_JOB_SECRET_FILE", // a file that the process names may be one that it must not read
+	} {
+		delete(env, name)
+	}
+	w, err := launch.FromEnv(func(name string) string { return env[name] })
+	if err != nil {
+		return launch.World{Size: 1, LocalSize: 1, Launcher: launch.None}
+	}
+	return w
+}
+
+// splitMachine reads host or host:port; without one, the port is 0.
+func splitMachine(text string) (host string, port uint16, err error) {
+	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return ip.String(), 0, nil
+	}
+	if host = text; strings.Contains(text, ":") {
+		var digits string
+		if host, digits, err = net.SplitHostPort(text); err != nil {
+			return "", 0, err
+		}
+		n, err := strconv.ParseUint(digits, 10, 16)
+		if err != nil || n == 0 {
+			return "", 0, fmt.Errorf("the port is %q, want a number", digits)
+		}
+		port = uint16(n)
+	}
+	if host == "" || strings.ContainsAny(host, " /") {
+		return "", 0, fmt.Errorf("the host is %q", host)
+	}
+	return host, port, nil
+}
+
+// meetAgents has the agent meet those of the job's other machines. It does so as the process that began last says: a
+// launcher that starts ranks anew may have them meet elsewhere, and what ran before them may have been no rank.
+func (r *JobRAS) meetAgents(at *meeting) error {
+	if r == nil || len(at.machines) == 0 ||
+		bytes.Equal(at.mesh.Secret, r.met.mesh.Secret) && slices.Equal(at.machines, r.met.machines) {
+		return nil
+	}
+	at.mesh.Handler, at.mesh.LocalNote, at.mesh.OnEvent = r.agent.Handle, r.agent.LocalNote, r.agent.Member
+	m, err := r.listen(at.mesh)
+	if err != nil {
+		return fmt.Errorf("%w (CARILLON_RAS_ADDR chooses another address)", err)
+	}
+	r.met = *at
+	if old := r.mesh.Swap(m); old != nil {
+		r.running.Go(func() { _ = old.Close() }) // the others have left it, or will
+	}
+	r.agent.Meet(m)
+	r.running.Go(func() { r.seek(m, at.machines) })
+	return nil
+}
+
+// listen starts a mesh at the first of the agents' ports that is free, on all addresses if others come from other
+// machines; the port of CARILLON_RAS_ADDR goes before.
+func (r *JobRAS) listen(c mesh.Config) (m *mesh.Mesh, err error) {
+	if r.settings.RAS.Addr != "" {
+		return mesh.Start(c)
+	}
+	at := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	switch {
+	case c.Advertise.Is4():
+		at = netip.IPv4Unspecified()
+	case c.Advertise.IsValid():
+		at = netip.IPv6Unspecified()
+	}
+	for port := range uint16(agentPorts) {
+		c.Bind = netip.AddrPortFrom(at, agentPort+port)
+		if m, err = mesh.Start(c); err == nil {
+			return m, nil
+		}
+	}
+	return nil, err
+}
+
+// seek looks for agents on the job's other machines, as long as they are met by m: each may begin at any time, and
+// again.
+func (r *JobRAS) seek(m *mesh.Mesh, machines []string) {
+	for wait := seekFirst; r.mesh.Load() == m; wait = min(2*wait, seekMost) {
+		ctx, cancel := context.WithTimeout(r.run, seekTime)
+		if addrs := r.unmet(ctx, m, machines); len(addrs) > 0 {
+			if _, err := m.Join(ctx, addrs...); err != nil && r.run.Err() == nil {
+				r.settings.Log.Debug("no agent answers", "machines", machines, "error", err)
+			}
+		}
+		cancel()
+		select {
+		case <-r.run.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// unmet is where agents may listen on those of the machines from which none is a member.
+func (r *JobRAS) unmet(ctx context.Context, m *mesh.Mesh, machines []string) (addrs []netip.AddrPort) {
+	met := func(ip netip.Addr, port uint16) bool {
+		return slices.ContainsFunc(m.Members(), func(s mesh.Status) bool {
+			at := s.Member.Addr
+			return s.Member.Name != r.self.Name && s.State == mesh.Alive && at.Addr() == ip &&
+				(port == 0 || at.Port() == port)
+		})
+	}
+	for _, machine := range machines {
+		host, port, err := splitMachine(machine)
+		if err != nil {
+			continue // Validate has said so
+		}
+		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			r.settings.Log.Debug("a machine is not found", "name", host, "error", err)
+		}
+		first, last := port, port
+		if port == 0 {
+			first, last = agentPort, agentPort+agentPorts-1
+		}
+		for _, ip := range ips {
+			if ip = ip.Unmap(); met(ip, port) {
+				continue
+			}
+			for at := first; at <= last; at++ {
+				addrs = append(addrs, netip.AddrPortFrom(ip, at))
+			}
+		}
+	}
+	return addrs
+}

@@ -1,0 +1,160 @@
+package attach
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+// machine is a network and a UTS namespace.
+type machine struct {
+	name  string
+	tapes string
+	enter []string // what a command begins with that runs there
+}
+
+// machines makes two, with a cable between them. They are there until the test ends.
+func machines(t *testing.T) (two [2]machine) {
+	t.Helper()
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+	}
+	var pids [2]string
+	for i := range two {
+		name := fmt.Sprintf("machine%d", i)
+		holder := e2e.Start(t, nil, "unshare", "--net", "--uts", "sh", "-c",
+			`echo "$0" >/proc/sys/kernel/hostname && echo named $$ && exec sleep infinity`, name)
+		pids[i] = fmt.Sprint(holder.AwaitPID(`^named (\d+)$`))
+		two[i] = machine{name, t.TempDir(), []string{"nsenter", "--net", "--uts", "--target", pids[i], "--"}}
+	}
+	run("ip", "link", "add", "eth0", "netns", pids[0], "type", "veth", "peer", "name", "eth0", "netns", pids[1])
+	for i, m := range two {
+		run(append(m.enter, "ip", "link", "set", "lo", "up")...)
+		run(append(m.enter, "ip", "address", "add", fmt.Sprintf("10.214.0.%d/24", i+1), "dev", "eth0")...)
+		run(append(m.enter, "ip", "link", "set", "eth0", "up")...)
+	}
+	return two
+}
+
+// start starts a command there.
+func (m *machine) start(t *testing.T, env []string, args ...string) *e2e.Job {
+	t.Helper()
+	args = slices.Concat(m.enter, args)
+	return e2e.Start(t, env, args[0], args[1:]...)
+}
+
+// said is what an agent says of its job.
+type said struct {
+	Ranks []struct {
+		Rank              int
+		State, Text, Host string
+	}
+	Verdicts []struct {
+		ID, Reason string
+		Culprits   []struct{ Rank int }
+		Text       string
+	}
+}
+
+// states are those of the ranks, in their order.
+func (s *said) states() string {
+	var all [4]string
+	for _, r := range s.Ranks {
+		if r.Rank >= 0 && r.Rank < len(all) {
+			all[r.Rank] = r.State
+		}
+	}
+	return strings.Join(all[:], " ")
+}
+
+// patience is how long an agent may take to find something out: longer than it ever does.
+const patience = 60 * time.Second
+
+// await waits until the machine's agent says something, by carillon status.
+func (m *machine) await(t *testing.T, is func(*said) bool) (s said) {
+	t.Helper()
+	for began := time.Now(); ; { // snapshots are some moments old; go test bounds it
+		status := m.start(t, nil, "carillon", "status", "--json", m.tapes)
+		status.ExitCode()
+		if s = (said{}); json.Unmarshal([]byte(status.Output()), &s) == nil && is(&s) {
+			return s
+		}
+		if time.Since(began) > patience {
+			t.Fatalf("of %s it is said: %s", m.name, status.Output())
+		}
+	}
+}
+
+// TestAgentsOfTwoMachines: the agents of a job's machines find each other by what the launcher told the ranks, reach
+// one verdict, and both know it, wherever the culprit is. When an agent ends, the other says what it doesn't see, and
+// takes nobody for dead; and they meet again when another one begins.
+func TestAgentsOfTwoMachines(t *testing.T) {
+	t.Parallel()
+	two := machines(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s3cret", 6)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(m *machine) *e2e.Job {
+		return m.start(t, []string{
+			"CARILLON_STALL_THRESHOLD=500ms", "CARILLON_HEALTH_TOKEN=", "CARILLON_HEALTH_ADDR=",
+			"CARILLON_RAS_MIN_POLL_INTERVAL=off", "CARILLON_JOB_SECRET_FILE=" + secret,
+		}, "carillon", "agent", "--tape-dir", m.tapes)
+	}
+	begin(&two[0])
+	second := begin(&two[1])
+	var ranks [4]*e2e.Job
+	for r := range ranks {
+		m := &two[r/2]
+		ranks[r] = m.start(t, append(slices.Clone(none), roleVariable+"="+stays, "CARILLON_TAPE_DIR="+m.tapes,
+			"CARILLON_JOB=held-up", "CARILLON_JOB_SECRET_FILE="+secret, fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=4",
+			fmt.Sprintf("LOCAL_RANK=%d", r%2), "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=10.214.0.1", "MASTER_PORT=29500"),
+			os.Args[0])
+	}
+	var pids [4]int
+	for r, job := range ranks {
+		pids[r] = job.AwaitPID(`^ready (\d+)$`)
+	}
+	both := func(reason, name string) {
+		t.Helper()
+		var ids [2]string
+		for i := range two {
+			s := two[i].await(t, func(s *said) bool {
+				return len(s.Verdicts) == 1 && s.Verdicts[0].Reason == reason &&
+					strings.Contains(s.Verdicts[0].Text, name)
+			})
+			ids[i] = s.Verdicts[0].ID
+		}
+		if ids[0] != ids[1] {
+			t.Errorf("the agents say %s by two verdicts: %q", reason, ids)
+		}
+	}
+	both("not_entered", "rank 2 (machine1, pid "+fmt.Sprint(pids[2])+")")
+	e2e.Kill(t, pids[2], syscall.SIGKILL)
+	both("rank_dead", "rank 2 (machine1, pid "+fmt.Sprint(pids[2])+")")
+
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		second.Signal(sig)
+		second.ExitCode()
+		s := two[0].await(t, func(s *said) bool { return s.states() == "alive alive dead unreachable" })
+		for _, r := range s.Ranks {
+			if r.Rank == 3 && !strings.Contains(r.Text, "agent") {
+				t.Errorf("of rank 3 it is said: %q", r.Text)
+			}
+		}
+		second = begin(&two[1])
+		two[0].await(t, func(s *said) bool { return s.states() == "alive alive dead alive" })
+	}
+}

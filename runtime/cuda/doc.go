@@ -1,10 +1,11 @@
 // Package cuda is the CUDA driver API as Go, as far as collectives on GPUs need it: devices, contexts, memory and its
-// sharing, streams and events. It knows nothing of collectives, and needs no toolkit.
+// sharing, streams, events, kernels and graphs. It knows nothing of collectives, and needs no toolkit.
 //
 //	Open ──▶ Driver ──▶ Device ──▶ Context ──┬──▶ Pointer    memory: plain, registered, shared
 //	                                         ├──▶ Shareable  memory to be mapped by other processes
-//	                                         ├──▶ Stream
-//	                                         └──▶ Event
+//	                                         ├──▶ Stream     ──▶ Graph ──▶ Executable
+//	                                         ├──▶ Event
+//	                                         └──▶ Module     ──▶ Function
 //
 // The library, libcuda.so.1, comes with NVIDIA's driver and is looked for when a program runs. Its functions are found
 // by dlsym under the names of their versions (cuMemAlloc_v2), which stay what they are; one that an older driver lacks

@@ -43,6 +43,10 @@ func (d *Driver) check(call string, r C.CUresult) error {
 	if r == 0 {
 		return nil
 	}
+	return d.newError(call, r)
+}
+
+func (d *Driver) newError(call string, r C.CUresult) *Error {
 	return &Error{
 		Call: call, Code: Code(r),
 		Name: C.GoString(C.error_name(d.c, r)), Text: C.GoString(C.error_text(d.c, r)),

@@ -10,7 +10,7 @@
 
 typedef int CUresult, CUdevice;
 typedef uint64_t CUdeviceptr, CUmem;
-typedef void *CUcontext, *CUstream, *CUevent;
+typedef void *CUcontext, *CUstream, *CUevent, *CUmodule, *CUfunction, *CUgraph, *CUgraphExec;
 
 typedef struct {
   char bytes[64];
@@ -93,7 +93,20 @@ enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
   F(cuEventRecord, (CUevent event, CUstream stream))                                                                   \
   F(cuEventQuery, (CUevent event))                                                                                     \
   F(cuEventSynchronize, (CUevent event))                                                                               \
-  F(cuEventElapsedTime, (float *milliseconds, CUevent from, CUevent to))
+  F(cuEventElapsedTime, (float *milliseconds, CUevent from, CUevent to))                                               \
+  F(cuModuleLoadDataEx, (CUmodule * module, const void *image, unsigned count, int *options, void **values))           \
+  F(cuModuleUnload, (CUmodule module))                                                                                 \
+  F(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))                                   \
+  F(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *blocks, CUfunction function, int threads, size_t shared))       \
+  F(cuLaunchKernel, (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,             \
+                     unsigned bz, unsigned shared, CUstream stream, void **params, void **extra))                      \
+  F(cuStreamBeginCapture_v2, (CUstream stream, int mode))                                                              \
+  F(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                                            \
+  F(cuStreamIsCapturing, (CUstream stream, int *status))                                                               \
+  F(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                        \
+  F(cuGraphDestroy, (CUgraph graph))                                                                                   \
+  F(cuGraphLaunch, (CUgraphExec exec, CUstream stream))                                                                \
+  F(cuGraphExecDestroy, (CUgraphExec exec))
 
 // driver is a loaded library. A function that it hasn't, being older, is NULL.
 typedef struct {
@@ -241,6 +254,39 @@ WITHIN(shim_ipc_get, cuIpcGetMemHandle, (DC, void *handle, CUdeviceptr memory), 
 WITHIN(shim_ipc_open, cuIpcOpenMemHandle_v2, (DC, CUdeviceptr *memory, const void *handle), memory,
        *(const CUipcMemHandle *)handle, 1) // enables peer access where it must
 WITHIN(shim_ipc_close, cuIpcCloseMemHandle, (DC, CUdeviceptr memory), memory)
+
+// shim_load compiles an image, if it is PTX; what is wrong with that is written to log.
+static inline CUresult shim_load(DC, CUmodule *module, const void *image, char *log, size_t bytes) {
+  int options[] = {5, 6}; // error log's buffer, its size
+  void *values[] = {log, (void *)bytes};
+  CUcontext was;
+  CUresult r = in(d, c, &was);
+  return r ? r : out(d, c, was, CALL(cuModuleLoadDataEx, module, image, 2, options, values));
+}
+
+WITHIN(shim_unload, cuModuleUnload, (DC, CUmodule module), module)
+WITHIN(shim_function, cuModuleGetFunction, (DC, CUfunction *function, CUmodule module, const char *name), function,
+       module, name)
+WITHIN(shim_occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+       (DC, int *blocks, CUfunction function, int threads, size_t shared), blocks, function, threads, shared)
+
+static inline CUresult shim_launch(DC, CUfunction function, unsigned blocks, unsigned threads, unsigned shared,
+                                   CUstream stream, void *param) {
+  void *params[] = {param};
+  CUcontext was;
+  CUresult r = in(d, c, &was);
+  return r ? r
+           : out(d, c, was,
+                 CALL(cuLaunchKernel, function, blocks, 1, 1, threads, 1, 1, shared, stream, params, NULL));
+}
+
+WITHIN(shim_begin_capture, cuStreamBeginCapture_v2, (DC, CUstream stream, int mode), stream, mode)
+WITHIN(shim_end_capture, cuStreamEndCapture, (DC, CUstream stream, CUgraph *graph), stream, graph)
+WITHIN(shim_capturing, cuStreamIsCapturing, (DC, CUstream stream, int *status), stream, status)
+WITHIN(shim_instantiate, cuGraphInstantiateWithFlags, (DC, CUgraphExec *exec, CUgraph graph), exec, graph, 0)
+WITHIN(shim_graph_destroy, cuGraphDestroy, (DC, CUgraph graph), graph)
+WITHIN(shim_graph_launch, cuGraphLaunch, (DC, CUgraphExec exec, CUstream stream), exec, stream)
+WITHIN(shim_exec_destroy, cuGraphExecDestroy, (DC, CUgraphExec exec), exec)
 
 // open_driver loads a library. What it answers is NULL, and text says why, if it can't be loaded or isn't a driver.
 static inline driver *open_driver(const char *path, const char **text) {

@@ -10,6 +10,7 @@
 //	FAKECUDA_DELAY=cuMemcpyAsync:500  what the function puts on a stream takes 500 µs longer
 //	FAKECUDA_MIG=1                    the devices are instances of a divided GPU
 //	FAKECUDA_NO_PEERS=1               no device reaches another one's memory
+//	FAKECUDA_KERNELS=path             the library that BuildKernels makes; without it no module has a function
 //
 // What differs from a real one: the default stream waits for no other, priorities are all alike, and every allocation
 // is one of the operating system's.
@@ -26,9 +27,8 @@ import (
 //go:embed src
 var source embed.FS
 
-// Build compiles the driver in a folder with the C++ compiler CXX, or else g++, and returns its path. Args are more
-// for the compiler, such as -fsanitize=thread.
-func Build(dir string, args ...string) (string, error) {
+// Build compiles the driver in a folder with the C++ compiler CXX, or else g++, and returns its path.
+func Build(dir string) (string, error) {
 	if err := os.CopyFS(dir, source); err != nil {
 		return "", fmt.Errorf("fakecuda: %w", err)
 	}
@@ -36,15 +36,29 @@ func Build(dir string, args ...string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("fakecuda: %w", err)
 	}
+	library := filepath.Join(dir, "libcuda.so.1")
+	args := append(files, "-g", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-z,nodelete")
+	return library, compile(library, args...)
+}
+
+// BuildKernels compiles kernels for the driver, which are CUDA C++ that compiles as C++, too, and returns the library's
+// path. Each has a function NAME_host, which is called once for each thread of a grid (kernels/cuda/host.h says how),
+// and the sizes of its parameters, NAME_params, with 0 behind them.
+func BuildKernels(dir string, sources ...string) (string, error) {
+	library := filepath.Join(dir, "kernels.so")
+	return library, compile(library, append([]string{"-x", "c++", "-ffp-contract=off", "-Wno-maybe-uninitialized"},
+		sources...)...)
+}
+
+func compile(library string, args ...string) error {
 	compiler := os.Getenv("CXX")
 	if compiler == "" {
 		compiler = "g++"
 	}
-	library := filepath.Join(dir, "libcuda.so.1")
-	args = append(args, "-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-fPIC",
-		"-pthread", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-z,nodelete", "-o", library)
-	if out, err := exec.Command(compiler, append(args, files...)...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("fakecuda: %s: %w (Debian: apt-get install g++)\n%s", compiler, err, out)
+	args = append([]string{"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread", "-shared",
+		"-o", library}, args...)
+	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("fakecuda: %s: %w (Debian: apt-get install g++)\n%s", compiler, err, out)
 	}
-	return library, nil
+	return nil
 }

@@ -25,6 +25,7 @@ enum : int {
   OUT_OF_MEMORY = 2,
   NOT_INITIALIZED = 3,
   NO_DEVICE = 100,
+  INVALID_PTX = 218,
   INVALID_DEVICE = 101,
   INVALID_CONTEXT = 201,
   PEER_ACCESS_UNSUPPORTED = 217,
@@ -36,6 +37,12 @@ enum : int {
   CONTEXT_IS_DESTROYED = 709,
   HOST_MEMORY_ALREADY_REGISTERED = 712,
   HOST_MEMORY_NOT_REGISTERED = 713,
+  CAPTURE_UNSUPPORTED = 900,
+  CAPTURE_INVALIDATED = 901,
+  CAPTURE_MERGE = 902,
+  CAPTURE_UNJOINED = 904,
+  CAPTURE_ISOLATION = 905,
+  CAPTURED_EVENT = 907,
 };
 
 constexpr int MULTIPROCESSORS = 4, BLOCKS_EACH = 2, MAX_THREADS = 64;
@@ -43,6 +50,7 @@ constexpr size_t MEMORY = size_t(1) << 30, GRANULARITY = size_t(2) << 20;
 
 struct Context;
 struct Event;
+struct Capture;
 
 // An operation of a stream. What it answers is 0, or the code of a failure.
 using Operation = std::function<int()>;
@@ -55,6 +63,10 @@ struct Stream {
   std::list<Operation> queue;
   uint64_t put = 0, done = 0; // operations
   bool ends = false;
+
+  std::shared_ptr<Capture> capture; // that it is part of
+  int branch = 0;
+  std::vector<int> after; // nodes that its next one comes after
 };
 
 struct Context {
@@ -71,6 +83,10 @@ struct Event {
   std::condition_variable changed;
   uint64_t recorded = 0, passed = 0;
   std::chrono::steady_clock::time_point when;
+
+  std::shared_ptr<Capture> capture; // that it was recorded in
+  int node = -1;
+  std::vector<int> after;
 };
 
 // Everything that lives; one mutex for all of it, never held while something waits.
@@ -78,7 +94,7 @@ struct State {
   std::mutex mutex;
   bool initialized = false;
   std::vector<Context *> devices;
-  std::set<void *> live; // events
+  std::set<void *> live; // events, functions, graphs and what they are instantiated as
 };
 State &state();
 extern const bool no_peers; // FAKECUDA_NO_PEERS
@@ -105,3 +121,12 @@ int stream_of(void *handle, Stream **stream);
 void synchronize(Stream *stream);
 void destroy_streams(Context *context);
 bool alive(void *handle);
+
+// captured tells whether a stream is; forbid fails a call that a captured stream can't have, and with it the capture.
+bool captured(Stream *stream);
+int forbid(Stream *stream);
+// capture makes an operation a node of the stream's graph.
+int capture(Stream *stream, Operation operation);
+// capture_record and capture_wait are for events. A wait answers -1 if neither its stream nor its event is captured.
+int capture_record(Stream *stream, Event *event);
+int capture_wait(Stream *stream, Event *event);

@@ -108,6 +108,7 @@ int enqueue(const char *function, void *handle, Operation operation) {
       std::this_thread::sleep_for(std::chrono::microseconds(us));
       return inner();
     };
+  if (captured(s)) return capture(s, std::move(operation));
   put(s, std::move(operation));
   return 0;
 }
@@ -162,6 +163,7 @@ EXPORT int cuStreamQuery(void *handle) {
   if (int r = begin(__func__)) return r;
   Stream *s;
   if (int r = stream_of(handle, &s)) return r;
+  if (int r = forbid(s)) return r;
   std::lock_guard<std::mutex> lock(s->mutex);
   return s->done == s->put ? 0 : NOT_READY;
 }
@@ -170,6 +172,7 @@ EXPORT int cuStreamSynchronize(void *handle) {
   if (int r = begin(__func__)) return r;
   Stream *s;
   if (int r = stream_of(handle, &s)) return r;
+  if (int r = forbid(s)) return r;
   synchronize(s);
   return begin("");
 }
@@ -222,6 +225,8 @@ EXPORT int cuEventRecord(Event *event, void *handle) {
   if (!alive(event) || event->context != current()) return INVALID_HANDLE;
   Stream *s;
   if (int r = stream_of(handle, &s)) return r;
+  capture_record(s, event);
+  if (captured(s)) return 0;
   uint64_t ticket;
   {
     std::lock_guard<std::mutex> lock(event->mutex);
@@ -240,6 +245,9 @@ EXPORT int cuStreamWaitEvent(void *handle, Event *event, unsigned flags) {
   if (int r = begin(__func__)) return r;
   if (flags > 1) return INVALID_VALUE;
   if (!alive(event)) return INVALID_HANDLE;
+  Stream *s;
+  if (int r = stream_of(handle, &s)) return r;
+  if (int r = capture_wait(s, event); r >= 0) return r;
   uint64_t ticket;
   {
     std::lock_guard<std::mutex> lock(event->mutex);
@@ -255,6 +263,7 @@ EXPORT int cuStreamWaitEvent(void *handle, Event *event, unsigned flags) {
 EXPORT int cuEventQuery(Event *event) {
   if (int r = begin(__func__)) return r;
   if (!alive(event)) return INVALID_HANDLE;
+  if (event->capture) return CAPTURED_EVENT;
   std::lock_guard<std::mutex> lock(event->mutex);
   return event->passed >= event->recorded ? 0 : NOT_READY;
 }
@@ -262,6 +271,7 @@ EXPORT int cuEventQuery(Event *event) {
 EXPORT int cuEventSynchronize(Event *event) {
   if (int r = begin(__func__)) return r;
   if (!alive(event)) return INVALID_HANDLE;
+  if (event->capture) return CAPTURED_EVENT;
   std::unique_lock<std::mutex> lock(event->mutex);
   uint64_t until = event->recorded;
   event->changed.wait(lock, [&] { return event->passed >= until; });

@@ -1,0 +1,164 @@
+// Kernels: functions of a library that is named in FAKECUDA_KERNELS, each thread of a grid as a real one. The library
+// has, for a kernel NAME, the function NAME_host and the sizes of its parameters, NAME_params, with 0 behind them.
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <thread>
+
+#include "fake.h"
+
+// How a kernel is called, once for each thread of the grid.
+struct fakecuda_thread {
+  unsigned grid[3], block[3], block_index[3], thread_index[3];
+  void *shared;
+  void (*sync)(void *block_state); // waits for all threads of the block
+  void *block_state;
+};
+
+struct Function {
+  Context *context;
+  void (*host)(const fakecuda_thread *, void **);
+  const unsigned long *params;
+};
+
+struct Module {
+  Context *context;
+  std::string image;
+  std::map<std::string, Function> functions;
+};
+
+static std::set<Module *> &modules() {
+  static auto *all = new std::set<Module *>;
+  return *all;
+}
+
+static void *library() {
+  static void *opened = [] {
+    const char *path = getenv("FAKECUDA_KERNELS");
+    return path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  }();
+  return opened;
+}
+
+// The image is PTX or a cubin; what it says is not looked at, but for the names in it.
+EXPORT int cuModuleLoadDataEx(Module **module, const char *image, unsigned count, int *options, void **values) {
+  if (int r = begin(__func__)) return r;
+  const char elf[] = "\x7f" "ELF";
+  bool cubin = !strncmp(image, elf, 4);
+  if (!cubin && !strstr(image, ".version")) {
+    if (count == 2 && options[0] == 5)
+      snprintf(static_cast<char *>(values[0]), size_t(values[1]), "ptxas fatal   : no .version directive");
+    return INVALID_PTX;
+  }
+  std::lock_guard<std::mutex> lock(state().mutex);
+  modules().insert(*module = new Module{current(), cubin ? "" : image, {}});
+  return 0;
+}
+
+EXPORT int cuModuleUnload(Module *module) {
+  if (int r = begin(__func__)) return r;
+  std::lock_guard<std::mutex> lock(state().mutex);
+  if (!modules().erase(module)) return INVALID_HANDLE;
+  for (auto &[name, f] : module->functions) state().live.erase(&f);
+  return 0; // it stays in memory, since a stream may yet come to a kernel of it
+}
+
+EXPORT int cuModuleGetFunction(Function **function, Module *module, const char *name) {
+  if (int r = begin(__func__)) return r;
+  std::lock_guard<std::mutex> lock(state().mutex);
+  if (!modules().count(module) || module->context != current()) return INVALID_HANDLE;
+  if (module->image.size() && module->image.find(std::string(".entry ") + name + "(") == std::string::npos)
+    return NOT_FOUND;
+  Function &f = module->functions[name];
+  f.context = current();
+  if (!library()) return NOT_FOUND;
+  f.host = reinterpret_cast<void (*)(const fakecuda_thread *, void **)>(
+      dlsym(library(), (std::string(name) + "_host").c_str()));
+  f.params = static_cast<unsigned long *>(dlsym(library(), (std::string(name) + "_params").c_str()));
+  if (!f.host || !f.params) return NOT_FOUND;
+  state().live.insert(*function = &f);
+  return 0;
+}
+
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *function, int threads, size_t shared) {
+  if (int r = begin(__func__)) return r;
+  if (!alive(function)) return INVALID_HANDLE;
+  if (threads < 1 || shared > (48 << 10)) return INVALID_VALUE;
+  *blocks = threads > MAX_THREADS ? 0 : BLOCKS_EACH;
+  return 0;
+}
+
+// Blocks that a device runs at once, of all streams.
+struct Residency {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int blocks = 0;
+
+  void enter() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return blocks < MULTIPROCESSORS * BLOCKS_EACH; });
+    blocks++;
+  }
+  void leave() {
+    std::lock_guard<std::mutex> lock(mutex);
+    blocks--;
+    changed.notify_all();
+  }
+};
+
+static Residency &residency(int device) {
+  static auto *all = new std::map<int, Residency>;
+  std::lock_guard<std::mutex> lock(state().mutex);
+  return (*all)[device];
+}
+
+struct Block {
+  pthread_barrier_t barrier;
+  std::vector<uint64_t> shared;
+};
+
+static void sync_block(void *block) { pthread_barrier_wait(&static_cast<Block *>(block)->barrier); }
+
+static void run_block(const Function *f, fakecuda_thread self, size_t shared, void **params) {
+  Block block;
+  pthread_barrier_init(&block.barrier, nullptr, self.block[0]);
+  block.shared.resize(shared / 8 + 64);
+  self.shared = block.shared.data();
+  self.sync = sync_block;
+  self.block_state = &block;
+  std::vector<std::thread> threads;
+  for (self.thread_index[0] = 0; self.thread_index[0] < self.block[0]; self.thread_index[0]++)
+    threads.emplace_back([=] { f->host(&self, params); });
+  for (auto &t : threads) t.join();
+  pthread_barrier_destroy(&block.barrier);
+}
+
+EXPORT int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, void *stream, void **params, void **extra) {
+  if (int r = begin(__func__)) return r;
+  if (!alive(f) || f->context != current()) return INVALID_HANDLE;
+  if (!gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || bx > MAX_THREADS || extra) return INVALID_VALUE;
+  auto copies = std::make_shared<std::vector<std::vector<uint64_t>>>();
+  for (int i = 0; f->params[i]; i++) {
+    copies->emplace_back((f->params[i] + 7) / 8);
+    memcpy(copies->back().data(), params[i], f->params[i]);
+  }
+  Residency *resident = &residency(f->context->device);
+  return enqueue(__func__, stream, [=] {
+    std::vector<void *> arguments;
+    for (auto &c : *copies) arguments.push_back(c.data());
+    std::vector<std::thread> blocks;
+    for (unsigned b = 0; b < gx; b++) {
+      fakecuda_thread self = {{gx, 1, 1}, {bx, 1, 1}, {b, 0, 0}, {0, 0, 0}, nullptr, nullptr, nullptr};
+      resident->enter();
+      blocks.emplace_back([=, &arguments] {
+        run_block(f, self, shared, arguments.data());
+        resident->leave();
+      });
+    }
+    for (auto &b : blocks) b.join();
+    return 0;
+  });
+}

@@ -1,0 +1,74 @@
+//go:build linux && cgo
+
+package cuda
+
+// #include "driver.h"
+import "C"
+
+import (
+	"bytes"
+	"unsafe"
+)
+
+// A Module is kernels that are loaded in a context.
+type Module struct {
+	context *Context
+	c       C.CUmodule
+}
+
+// Load loads an image: a cubin, or PTX with a zero byte behind it, which the driver compiles, for some seconds at
+// times. It may wait for all work in the context, and so for ever if that waits for what the caller would do next. What
+// the compiler has to say is in the error's Text.
+func (c *Context) Load(image []byte) (*Module, error) {
+	m, log := &Module{context: c}, make([]byte, 4096)
+	r := C.shim_load(c.driver.c, c.c, &m.c, unsafe.Pointer(unsafe.SliceData(image)), (*C.char)(unsafe.Pointer(&log[0])),
+		C.size_t(len(log)))
+	if r == 0 {
+		return m, nil
+	}
+	err := c.driver.newError("cuModuleLoadDataEx", r)
+	if end := bytes.IndexByte(log, 0); end > 0 {
+		err.Text += ": " + string(bytes.TrimSpace(log[:end]))
+	}
+	return nil, err
+}
+
+// Unload ends the module and its functions.
+func (m *Module) Unload() error {
+	return m.context.check("cuModuleUnload", C.shim_unload(m.context.driver.c, m.context.c, m.c))
+}
+
+// A Function is a kernel of a module.
+type Function struct {
+	context *Context
+	c       C.CUfunction
+}
+
+// Function finds a kernel by its name. It fails with ErrNotFound.
+func (m *Module) Function(name string) (*Function, error) {
+	c := m.context
+	text := C.CString(name)
+	defer C.free(unsafe.Pointer(text))
+	f := &Function{context: c}
+	if err := c.check("cuModuleGetFunction", C.shim_function(c.driver.c, c.c, &f.c, m.c, text)); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Occupancy is how many blocks of so many threads, with so many bytes of dynamic shared memory each, a multiprocessor
+// runs at once.
+func (f *Function) Occupancy(threads, shared int) (int, error) {
+	var n C.int
+	err := f.context.check("cuOccupancyMaxActiveBlocksPerMultiprocessor",
+		C.shim_occupancy(f.context.driver.c, f.context.c, &n, f.c, C.int(threads), C.size_t(shared)))
+	return int(n), err
+}
+
+// Launch puts a kernel of one parameter on the stream, with a grid of blocks that have so many threads and so many
+// bytes of dynamic shared memory each. Param points to the parameter, which has no Go pointers in it and is copied
+// before Launch returns.
+func (s *Stream) Launch(f *Function, blocks, threads, shared int, param unsafe.Pointer) error {
+	return s.check("cuLaunchKernel", C.shim_launch(s.driver.c, s.context.c, f.c, C.uint(blocks), C.uint(threads),
+		C.uint(shared), s.c, param))
+}

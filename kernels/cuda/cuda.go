@@ -89,6 +89,9 @@ const (
 	TwoShot               // packets: all-reduce; each rank reduces a share and sends the result to all
 	Gather                // direct: what Copy does
 	Reduce                // direct: all-reduce, reduce, reduce-scatter
+
+	// NumKernels is how many there are.
+	NumKernels = int(Reduce) + 1
 )
 
 // Function returns the name of the function for a data type (which Copy and Gather have none of) and a number of ranks.
@@ -141,24 +144,43 @@ func HalfFor(k Kernel, ranks, bytes int) int {
 //go:embed *.ptx.gz *.cubin.gz
 var images embed.FS
 
-// modules are the sources' names.
-var modules = [...]string{"packets", "direct"}
+// An Image is a module to load.
+type Image struct {
+	Name      string
+	Code      []byte // a cubin, or PTX with a zero byte behind it
+	Functions []string
+}
+
+// modules are those of the sources, without their code.
+func modules() []Image {
+	packets, direct := Image{Name: "packets"}, Image{Name: "direct"}
+	packets.Functions = append(packets.Functions, Function(Copy, 0, 0))
+	direct.Functions = append(direct.Functions, Function(Gather, 0, 0))
+	for dt := kernels.Int8; dt.Valid(); dt++ {
+		for _, ranks := range []int{0, 2, 4, 8} {
+			packets.Functions = append(packets.Functions, Function(OneShot, dt, ranks))
+		}
+		packets.Functions = append(packets.Functions, Function(TwoShot, dt, 0))
+		direct.Functions = append(direct.Functions, Function(Reduce, dt, 0))
+	}
+	return []Image{packets, direct}
+}
 
 // Images returns the modules to load, which together have every function: cubins, if there are some for the GPU's
 // compute capability, and else, or if ptx is asked for, PTX. A driver may be too old for a cubin; PTX it takes, and
 // compiles for some seconds.
-func Images(major, minor int, ptx bool) ([][]byte, error) {
-	kind := fmt.Sprintf("sm_%d%d.cubin", major, minor)
-	if _, err := fs.Stat(images, modules[0]+"."+kind+".gz"); ptx || err != nil {
-		kind = "ptx"
-	}
-	var all [][]byte
-	for _, module := range modules {
-		image, err := read(module + "." + kind + ".gz")
-		if err != nil {
-			return nil, fmt.Errorf("kernels: %s: %w", module, err)
+func Images(major, minor int, ptx bool) ([]Image, error) {
+	all := modules()
+	for i := range all {
+		m := &all[i]
+		kind := fmt.Sprintf("sm_%d%d.cubin", major, minor)
+		if _, err := fs.Stat(images, m.Name+"."+kind+".gz"); ptx || err != nil {
+			kind = "ptx"
 		}
-		all = append(all, image)
+		var err error
+		if m.Code, err = read(m.Name + "." + kind + ".gz"); err != nil {
+			return nil, fmt.Errorf("kernels: %s: %w", m.Name, err)
+		}
 	}
 	return all, nil
 }

@@ -463,26 +463,15 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries := map[string]bool{}
-	for _, m := range regexp.MustCompile(`\.entry (\w+)`).FindAllSubmatch(bytes.Join(images, nil), -1) {
-		entries[string(m[1])] = true
-	}
-	named := map[string]bool{Function(Copy, 0, 2): true, Function(Gather, 0, 2): true}
-	for _, dt := range dataTypes {
-		for _, k := range []Kernel{OneShot, TwoShot, Reduce} {
-			for ranks := range MaxRanks {
-				named[Function(k, dt, ranks+1)] = true
-			}
+	for _, image := range images {
+		var entries []string
+		for _, m := range regexp.MustCompile(`\.entry (\w+)`).FindAllSubmatch(image.Code, -1) {
+			entries = append(entries, string(m[1]))
 		}
-	}
-	for name := range named {
-		if !entries[name] {
-			t.Errorf("there is no %s", name)
-		}
-	}
-	for name := range entries {
-		if !named[name] {
-			t.Errorf("nothing has the name %s", name)
+		slices.Sort(entries)
+		slices.Sort(image.Functions)
+		if !slices.Equal(entries, image.Functions) {
+			t.Errorf("%s.cu has the functions %v, and %v have names", image.Name, entries, image.Functions)
 		}
 	}
 }
@@ -497,19 +486,19 @@ func TestCubins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, module := range modules {
-		sum := sha256.Sum256(bytes.TrimRight(images[i], "\x00"))
-		if line := fmt.Sprintf("%x  %s.ptx\n", sum, module); !strings.Contains(string(sums), line) {
-			t.Errorf("%s.sm_90.cubin.gz is not of this PTX (generate.go says how to make it): %s", module, line)
+	for _, image := range images {
+		sum := sha256.Sum256(bytes.TrimRight(image.Code, "\x00"))
+		if line := fmt.Sprintf("%x  %s.ptx\n", sum, image.Name); !strings.Contains(string(sums), line) {
+			t.Errorf("%s.sm_90.cubin.gz is not of this PTX (generate.go says how to make it): %s", image.Name, line)
 		}
 	}
 	cubins, err := Images(9, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, module := range modules {
-		if !bytes.HasPrefix(cubins[i], []byte("\x7fELF")) || !bytes.Contains(cubins[i], []byte(".text.carillon_")) {
-			t.Errorf("%s: no cubin", module)
+	for _, cubin := range cubins {
+		if !bytes.HasPrefix(cubin.Code, []byte("\x7fELF")) || !bytes.Contains(cubin.Code, []byte(".text.carillon_")) {
+			t.Errorf("%s: no cubin", cubin.Name)
 		}
 	}
 }

@@ -34,8 +34,9 @@ type core struct {
 	life     *lifecycle.Life
 	tape     *tape.CommWriter
 	blocking bool
-	secret   []byte // authenticates the ranks to each other; children's are derived from it
-	start    *Work  // the call that makes this communicator
+	kind     engine.DeviceKind // what the rank is on; nil for none
+	secret   []byte            // authenticates the ranks to each other; children's are derived from it
+	start    *Work             // the call that makes this communicator
 
 	// Set before start is done, and constant then.
 	id         CommID
@@ -45,6 +46,7 @@ type core struct {
 	links      *fabric.Links
 	comm       *engine.Comm // of links, as the engine sees it
 	engine     engine.Engine
+	device     engine.Device // nil: the rank is on none
 
 	turn        turn
 	ops         [2]engine.Op  // of the turn's holder: so that an operation needs no memory of its own
@@ -155,8 +157,8 @@ func (c *Comm) AsyncError() error {
 	return c.life.Cause()
 }
 
-// Wait blocks until the communicator is no longer in progress, or ctx ends, and returns what AsyncError would, or ctx's
-// error.
+// Wait blocks until the communicator is no longer in progress, and what was put on streams is done, or until ctx ends.
+// It returns what AsyncError would, or ctx's error.
 func (c *Comm) Wait(ctx context.Context) error {
 	defer runtime.KeepAlive(c)
 	if err := c.check(lifecycle.CallWait); err != nil {
@@ -167,7 +169,11 @@ func (c *Comm) Wait(ctx context.Context) error {
 			return err
 		}
 		// In progress again, where another goroutine began something meanwhile.
-		if err := c.AsyncError(); !errors.Is(err, ErrInProgress) {
+		err := c.AsyncError()
+		if err == nil && c.start.ended() {
+			err = c.waitForDevice(ctx, lifecycle.CallWait)
+		}
+		if !errors.Is(err, ErrInProgress) {
 			return err
 		}
 	}

@@ -41,17 +41,17 @@ type derivation struct {
 func (c *Comm) derive(ctx context.Context, d *derivation) (*Comm, error) {
 	number, place := c.enter(d.call)
 	d.act, d.place = c.act(ctx, d.call, number, d.site).start(), place
-	o := options{
+	o := options{devices: c.devices(), Info: lifecycle.Info{
 		ID: d.id(number), Parent: c.id, Name: fmt.Sprintf("%s/%d", c.name, number), Rank: d.rank, Size: d.size,
 		NonBlocking: !c.blocking, Call: d.call, Site: d.site,
-	}
+	}}
 	if number > afterRevoke {
 		o.Name = fmt.Sprintf("%s/after-revoke/%d", c.name, number-afterRevoke)
 	}
 	for _, set := range d.opts {
 		set(&o)
 	}
-	child, err := c.rt.newComm(lifecycle.Info(o))
+	child, err := c.rt.newComm(&o)
 	if err != nil {
 		c.giveBack(ctx, d.call, place, err)
 		d.act.end(err)

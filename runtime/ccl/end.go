@@ -237,7 +237,7 @@ func (c *core) perform(ctx context.Context, rest func(context.Context) error) er
 // drain waits until the operations before place are done; the caller has the turn then. When ctx ends first it
 // interrupts them, and returns an error that lists them: the turn is the caller's all the same.
 func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) error {
-	if c.turn.wait(ctx, place) == nil {
+	if c.turn.wait(ctx, place) == nil && (c.waitForDevice(ctx, call) == nil || ctx.Err() == nil) {
 		return nil
 	}
 	err := c.usage(call, lifecycle.CodeUnfinished, "operations were in flight when its context ended: %s", c.inFlight())
@@ -297,6 +297,9 @@ func (c *core) release() {
 // disconnect ends the connections, if there are any. The caller has the turn.
 func (c *core) disconnect() {
 	if c.comm != nil {
+		if c.device != nil {
+			c.device.Close()
+		}
 		c.engine.Close()
 		c.comm.Close()
 	}

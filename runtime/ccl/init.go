@@ -135,6 +135,9 @@ func (rt *Runtime) initRank(
 // check checks the arguments of a call that makes a communicator from ids.
 func (m *making) check(ids []UniqueID) error {
 	n, rank := m.info.Size, m.info.Rank
+	if len(m.devices) > 1 {
+		return m.refused("there are %d devices for one rank: give it one", len(m.devices))
+	}
 	if len(ids) == 0 || len(ids) > max(n, 1) {
 		return m.refused("there are %d unique ids: with nranks %d, 1 to %d are allowed", len(ids), n, max(n, 1))
 	}
@@ -167,6 +170,9 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	if n < 1 || n > MaxRanks {
 		m := rt.making(ctx, lifecycle.CallInitAll, n, -1, opts)
 		return nil, m.refused("n is %d: a communicator has 1 to %d ranks", n, MaxRanks)
+	}
+	if m := rt.making(ctx, lifecycle.CallInitAll, n, -1, opts); len(m.devices) > 1 && len(m.devices) != n {
+		return nil, m.refused("there are %d devices: %d ranks need one for each, or one for all", len(m.devices), n)
 	}
 	id, err := lifecycle.NewUniqueID("")
 	if err != nil {
@@ -206,14 +212,16 @@ type making struct {
 	rt   *Runtime
 	ctx  context.Context
 	info lifecycle.Info
+
+	devices []engine.DeviceKind
 }
 
 func (rt *Runtime) making(ctx context.Context, call lifecycle.Call, nranks, rank int, opts []Option) *making {
-	o := options{Call: call, Rank: rank, Size: nranks, Name: "comm", Site: callSite()}
+	o := options{Info: lifecycle.Info{Call: call, Rank: rank, Size: nranks, Name: "comm", Site: callSite()}}
 	for _, set := range opts {
 		set(&o)
 	}
-	return &making{rt, ctx, lifecycle.Info(o)}
+	return &making{rt, ctx, o.Info, o.devices}
 }
 
 // refused records that the call was not allowed, for an argument, and returns the error.
@@ -270,7 +278,7 @@ func (m *making) make(id UniqueID, at rendezvous.Rendezvous) (*Comm, error) {
 }
 
 func (m *making) open(id UniqueID) (*Comm, error) {
-	c, err := m.rt.newComm(m.info)
+	c, err := m.rt.newComm(&options{m.info, m.devices})
 	if err != nil {
 		return nil, m.ended(err)
 	}
@@ -356,12 +364,16 @@ func (c *core) meet(
 }
 
 // newComm makes a communicator that isn't connected yet, and puts it on the books.
-func (rt *Runtime) newComm(info lifecycle.Info) (*Comm, error) {
+func (rt *Runtime) newComm(o *options) (*Comm, error) {
+	info := o.Info
 	info.NonBlocking = info.NonBlocking && !rt.cfg.Blocking
 	c := &core{
 		rt: rt, blocking: !info.NonBlocking, start: newWork(),
 		maker: int64(info.Site.Goroutine), acts: map[lifecycle.Call]uint64{},
 		id: info.ID, name: info.Name, rank: info.Rank, size: info.Size,
+	}
+	if n := len(o.devices); n > 0 {
+		c.kind = o.devices[max(info.Rank, 0)%n]
 	}
 	c.whole, c.giveUp = context.WithCancelCause(context.Background())
 	c.ctx, c.cancel = context.WithCancelCause(c.whole)
@@ -390,8 +402,15 @@ func (rt *Runtime) newComm(info lifecycle.Info) (*Comm, error) {
 func (c *core) tapeInfo(parent CommID, nodes int) tape.CommInfo {
 	return tape.CommInfo{
 		ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes,
-		Engine: c.rt.cfg.Engine.Name,
+		Engine: c.engineName(),
 	}
+}
+
+func (c *core) engineName() string {
+	if c.kind != nil {
+		return c.rt.cfg.Engine.Name + "+" + c.kind.Name()
+	}
+	return c.rt.cfg.Engine.Name
 }
 
 // initialize runs the call that makes the communicator: here, or, for a non-blocking one and in a group, in the
@@ -476,7 +495,7 @@ func (c *core) connect(
 	c.links, c.meets = links, meets
 	c.comm = engine.NewComm(c.id, c.name, links, c.tape)
 	c.engine = c.rt.cfg.Engine.New(c.comm)
-	return nil
+	return c.openDevice(ctx)
 }
 
 // gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names.

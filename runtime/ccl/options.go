@@ -3,6 +3,7 @@ package ccl
 import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // Reduction says how elements are combined.
@@ -28,7 +29,11 @@ const MaxRanks = 1 << 16
 // Option is a setting of one communicator.
 type Option func(*options)
 
-type options lifecycle.Info // of which a caller chooses some fields
+// options are what is known of a communicator before it is made, of which a caller chooses some fields.
+type options struct {
+	lifecycle.Info
+	devices []engine.DeviceKind
+}
 
 // WithName gives the communicator a name for people: in errors, spans and as a metric label. Names are few: "dp", "tp",
 // not one for each step. The default is "world" for World, "comm" for InitRank and InitAll, and parent's name plus "/"
@@ -39,6 +44,13 @@ func WithName(name string) Option { return func(o *options) { o.Name = name } }
 // NonBlocking makes a communicator whose Init, Split, Finalize and group ends return ErrInProgress at once; AsyncError
 // and Wait tell when they are done. A runtime that was configured as blocking (NCCL_COMM_BLOCKING=1) ignores it.
 func NonBlocking() Option { return func(o *options) { o.NonBlocking = true } }
+
+// WithDevice puts the rank on a GPU, such as runtime/engine/cuda's: it can then make calls on device memory, too (…On).
+// All ranks of a communicator are on GPUs, or none is. InitAll takes one for each rank, or one for all. Communicators
+// that are made of this one are on the same GPU.
+func WithDevice(devices ...engine.DeviceKind) Option {
+	return func(o *options) { o.devices = devices }
+}
 
 // OpOption is a setting of one operation.
 type OpOption struct{ scale float64 }

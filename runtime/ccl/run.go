@@ -74,6 +74,9 @@ func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []engine.Op) 
 		if err := ops[i].Check(c.rank, c.size); err != nil {
 			return c.invalid(ctx, c.usage(ops[i].Call, lifecycle.CodeInvalidArgument, "%v", err))
 		}
+		if err := c.checkDevice(&ops[i]); err != nil {
+			return c.invalid(ctx, err)
+		}
 	}
 	c.visit()
 	return nil
@@ -115,8 +118,15 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op
 		c.refusal.Store(nil) // the caller has gone on
 	}
 	number, sig := c.number(call, ops)
-	launched := c.started(ctx, number, &sig, uint8(c.engine.Algorithm(&ops[0])))
-	err := c.engine.Run(ctx, call, number, ops)
+	var err error
+	var launched uint64
+	if ops[0].Stream != nil {
+		launched = c.started(ctx, number, &sig, uint8(c.device.Algorithm(&ops[0])))
+		err = c.device.Enqueue(call, number, ops)
+	} else {
+		launched = c.started(ctx, number, &sig, uint8(c.engine.Algorithm(&ops[0])))
+		err = c.engine.Run(ctx, call, number, ops)
+	}
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(call, number, err)
 }

@@ -102,6 +102,7 @@ enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
                      unsigned bz, unsigned shared, CUstream stream, void **params, void **extra))                      \
   F(cuStreamBeginCapture_v2, (CUstream stream, int mode))                                                              \
   F(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                                            \
+  F(cuThreadExchangeStreamCaptureMode, (int *mode))                                                                    \
   F(cuStreamIsCapturing, (CUstream stream, int *status))                                                               \
   F(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                        \
   F(cuGraphDestroy, (CUgraph graph))                                                                                   \
@@ -181,7 +182,6 @@ WITHIN(shim_range, cuMemGetAddressRange_v2, (DC, CUdeviceptr *base, size_t *byte
 WITHIN(shim_stream, cuStreamCreateWithPriority, (DC, CUstream *stream, int priority), stream, 1, priority)
 WITHIN(shim_stream_destroy, cuStreamDestroy_v2, (DC, CUstream stream), stream)
 WITHIN(shim_stream_context, cuStreamGetCtx, (DC, CUstream stream, CUcontext *context), stream, context)
-WITHIN(shim_stream_query, cuStreamQuery, (DC, CUstream stream), stream)
 WITHIN(shim_stream_synchronize, cuStreamSynchronize, (DC, CUstream stream), stream)
 WITHIN(shim_stream_wait, cuStreamWaitEvent, (DC, CUstream stream, CUevent event), stream, event, 0)
 WITHIN(shim_write_value, cuStreamWriteValue32_v2, (DC, CUstream stream, CUdeviceptr to, uint32_t value), stream, to,
@@ -192,10 +192,30 @@ WITHIN(shim_wait_value, cuStreamWaitValue32_v2, (DC, CUstream stream, CUdevicept
 WITHIN(shim_event, cuEventCreate, (DC, CUevent *event, unsigned flags), event, flags)
 WITHIN(shim_event_destroy, cuEventDestroy_v2, (DC, CUevent event), event)
 WITHIN(shim_event_record, cuEventRecord, (DC, CUevent event, CUstream stream), event, stream)
-WITHIN(shim_event_query, cuEventQuery, (DC, CUevent event), event)
 WITHIN(shim_event_synchronize, cuEventSynchronize, (DC, CUevent event), event)
 WITHIN(shim_event_elapsed, cuEventElapsedTime, (DC, float *milliseconds, CUevent from, CUevent to), milliseconds, from,
        to)
+
+// While a stream of the process is captured, a thread may be forbidden to ask for anything that isn't on it: relaxed says
+// that it knows what it asks for.
+static inline void relaxed(const driver *d, int *mode) {
+  if (d->cuThreadExchangeStreamCaptureMode) d->cuThreadExchangeStreamCaptureMode(mode);
+}
+
+#define QUERY(shim, name, type)                                                                                        \
+  static inline CUresult shim(DC, type of) {                                                                           \
+    CUcontext was;                                                                                                     \
+    CUresult r = in(d, c, &was);                                                                                       \
+    if (r) return r;                                                                                                   \
+    int mode = 2;                                                                                                      \
+    relaxed(d, &mode);                                                                                                 \
+    r = CALL(name, of);                                                                                                \
+    relaxed(d, &mode);                                                                                                 \
+    return out(d, c, was, r);                                                                                          \
+  }
+
+QUERY(shim_stream_query, cuStreamQuery, CUstream)
+QUERY(shim_event_query, cuEventQuery, CUevent)
 
 // What the driver knows of an address.
 typedef struct {

@@ -23,7 +23,9 @@ const (
 	ErrNoDevice            Code = 100
 	ErrInvalidDevice       Code = 101
 	ErrInvalidContext      Code = 201
+	ErrNoBinary            Code = 209 // an image has no code for the device
 	ErrPeerUnsupported     Code = 217
+	ErrUnsupportedPTX      Code = 222 // PTX is newer than the driver
 	ErrInvalidHandle       Code = 400
 	ErrNotFound            Code = 500
 	ErrNotReady            Code = 600 // work on the stream, or before the event, is not done

@@ -7,12 +7,14 @@ import "C"
 
 import "unsafe"
 
-// A Pointer is an address that a GPU reads and writes. With unified addressing, which every GPU of today has, no two
-// devices' are the same, and none is the host's.
-type Pointer uint64
-
-// device is a pointer as C's.
+// c is a pointer as C's.
 func (p *Pointer) c() *C.CUdeviceptr { return (*C.CUdeviceptr)(p) }
+
+// Alloc allocates n elements of a device's memory. The caller frees them with Context.Free.
+func Alloc[T any](c *Context, n int) (Buffer[T], error) {
+	p, err := c.Alloc(n * int(unsafe.Sizeof(*new(T))))
+	return Wrap[T](p, n), err
+}
 
 // Memory is the device's memory: what is free, and all of it, in bytes.
 func (c *Context) Memory() (free, total uint64, err error) {

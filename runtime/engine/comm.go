@@ -104,6 +104,15 @@ func (c *Comm) Interrupt(err error) { c.quit(lifecycle.CodePeerAborted, err) }
 // Abandon is Interrupt for a call that this rank gave up before its turn came: the other ranks learn of it.
 func (c *Comm) Abandon(err error) { c.quit(lifecycle.CodeAbandoned, err) }
 
+// Stop is Fail for what befell a call that is no longer run: one that goes on on a device. The links stay open, as
+// others may be read from.
+func (c *Comm) Stop(err error) error {
+	s := c.halt(err, c.notice(err))
+	c.Links.Notify(s.notice)
+	c.Links.Waiter().Ring()
+	return s.err
+}
+
 func (c *Comm) quit(code lifecycle.Code, err error) {
 	n := c.notice(err)
 	n.Code, n.Culprit = code, int32(c.Rank)

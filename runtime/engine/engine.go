@@ -39,3 +39,35 @@ type Engine interface {
 	// It may be called more than once.
 	Close()
 }
+
+// DeviceKind makes engines for the memory of one device. All ranks of a communicator have one of a kind, or none has.
+type DeviceKind interface {
+	// Name is on the tape.
+	Name() string
+	// Open makes the engine of a rank; all ranks call it together. With gather they tell each other something, as often
+	// on each; its errors are Comm.Fail's. failed is called once, by any goroutine, when an operation that was enqueued
+	// has ended with an error.
+	Open(c *Comm, gather func(mine []byte) ([][]byte, error), failed func(error)) (Device, error)
+}
+
+// Device puts the calls of one rank of a communicator on streams of a device. Its methods belong to the goroutine whose
+// turn it is on the communicator, but for Check and Wait.
+type Device interface {
+	// Check refuses buffers that the device can't reach, and streams that aren't its own.
+	Check(op *Op) error
+
+	// Algorithm is Engine's.
+	Algorithm(op *Op) algo.Algorithm
+
+	// Enqueue puts one collective, or point-to-point operations all at the same time, which have passed Check and
+	// CheckToSelf, on the stream of the first, and returns. Operations on one communicator are done in the order in which
+	// they were enqueued, whatever their streams. The error is Comm.Fail's.
+	Enqueue(call lifecycle.Call, seq uint64, ops []Op) error
+
+	// Wait blocks until all that was enqueued is done, the communicator has stopped, or ctx ends, and returns the error
+	// of the two.
+	Wait(ctx context.Context) error
+
+	// Close frees what the engine holds, once its kernels have ended; they leave early if the Comm has stopped.
+	Close()
+}

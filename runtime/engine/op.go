@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
 // Op is one operation as one rank calls it. Check completes it.
@@ -28,6 +29,9 @@ type Op struct {
 
 	// Count is NCCL's, in elements; see algo.Request.
 	Count int
+
+	// Stream is where a Device puts the operation, whose buffers are then addresses of its memory; nil on the host.
+	Stream *cuda.Stream
 }
 
 // ToSelf pairs the sends of a rank to itself, among operations that are made together, with its receives from itself,

@@ -208,3 +208,10 @@ EXPORT int cuGraphLaunch(Executable *exec, void *stream) {
     return run(*graph);
   });
 }
+
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
+  static thread_local int is = 0;
+  if (*mode < 0 || *mode > 2) return INVALID_VALUE;
+  std::swap(*mode, is);
+  return 0;
+}

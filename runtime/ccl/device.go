@@ -1,0 +1,149 @@
+package ccl
+
+import (
+	"context"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine"
+)
+
+// Calls whose names end with On are those without, for the memory of GPUs: they put the operation on a stream and
+// return, and ctx bounds their turn alone. The communicator was made WithDevice, the stream and the buffers are that
+// GPU's, and the caller must not touch the buffers, nor end the stream, until the stream has done the operation. Errors
+// of what was put on streams come with the next call, AsyncError or Wait, and the operation is then not done. All
+// operations of a communicator are done in the order of their calls, whatever their streams, but for those that are
+// captured into graphs.
+//
+// A communicator whose calls were captured must not be destroyed before the graphs.
+
+// AllReduceOn is AllReduce on device memory.
+func AllReduceOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, send, recv cuda.Buffer[T],
+	op Reduction, opts ...OpOption,
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallAllReduce, send, recv, op, -1, opts))
+}
+
+// BroadcastOn is Broadcast on device memory.
+func BroadcastOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, send, recv cuda.Buffer[T],
+	root int,
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallBroadcast, send, recv, Sum, root, nil))
+}
+
+// ReduceOn is Reduce on device memory.
+func ReduceOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, send, recv cuda.Buffer[T],
+	op Reduction, root int, opts ...OpOption,
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallReduce, send, recv, op, root, opts))
+}
+
+// AllGatherOn is AllGather on device memory.
+func AllGatherOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream,
+	send, recv cuda.Buffer[T],
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallAllGather, send, recv, Sum, -1, nil))
+}
+
+// ReduceScatterOn is ReduceScatter on device memory.
+func ReduceScatterOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream,
+	send, recv cuda.Buffer[T], op Reduction, opts ...OpOption,
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallReduceScatter, send, recv, op, -1, opts))
+}
+
+// AllToAllOn is AllToAll on device memory.
+func AllToAllOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream,
+	send, recv cuda.Buffer[T],
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallAllToAll, send, recv, Sum, -1, nil))
+}
+
+// GatherOn is Gather on device memory.
+func GatherOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, send, recv cuda.Buffer[T],
+	root int,
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallGather, send, recv, Sum, root, nil))
+}
+
+// ScatterOn is Scatter on device memory.
+func ScatterOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, send, recv cuda.Buffer[T],
+	root int,
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallScatter, send, recv, Sum, root, nil))
+}
+
+// BarrierOn has the stream wait until the streams of all ranks have come there.
+func BarrierOn(ctx context.Context, comm *Comm, stream *cuda.Stream) error {
+	return comm.callOn(ctx, stream, newOp[uint8](lifecycle.CallBarrier, nil, nil, Sum, -1, nil))
+}
+
+func onDevice[T kernels.Element](call lifecycle.Call, send, recv cuda.Buffer[T], red Reduction, peer int,
+	opts []OpOption,
+) engine.Op {
+	op := newOp[T](call, nil, nil, red, peer, opts)
+	op.Send, op.Recv = send.Addresses(), recv.Addresses()
+	return op
+}
+
+func (c *Comm) callOn(ctx context.Context, stream *cuda.Stream, op engine.Op) error {
+	if op.Stream = stream; stream == nil {
+		if err := c.check(op.Call); err != nil {
+			return err
+		}
+		return c.invalid(ctx, c.usage(op.Call, lifecycle.CodeInvalidArgument, "the stream is nil"))
+	}
+	return c.call(ctx, op)
+}
+
+// openDevice makes the engine for device memory, together with the other ranks.
+func (c *core) openDevice(ctx context.Context) (err error) {
+	if c.kind == nil {
+		return nil
+	}
+	call := c.life.Info().Call
+	gather := func(mine []byte) ([][]byte, error) {
+		return c.gather(ctx, call, c.collectives.Add(1), mine)
+	}
+	failed := func(err error) { _ = c.fail(lifecycle.CallNone, c.collectives.Load(), err) }
+	if c.device, err = c.kind.Open(c.comm, gather, failed); err != nil && lifecycle.CodeOf(err) == lifecycle.CodeSystem {
+		return &SystemError{Code: lifecycle.CodeSystem, Op: "make " + c.String(), Err: err}
+	}
+	return err
+}
+
+// devices are those for communicators that are made of this one.
+func (c *core) devices() []engine.DeviceKind {
+	if c.kind == nil {
+		return nil
+	}
+	return []engine.DeviceKind{c.kind}
+}
+
+// checkDevice refuses an operation on device memory for which the communicator, or the memory, is the wrong one.
+func (c *core) checkDevice(op *engine.Op) error {
+	switch {
+	case op.Stream == nil:
+		return nil
+	case c.kind == nil:
+		return c.usage(op.Call, lifecycle.CodeInvalidUsage,
+			"the communicator is on no GPU: make it with ccl.WithDevice, on all ranks")
+	}
+	if err := c.device.Check(op); err != nil {
+		return c.usage(op.Call, lifecycle.CodeInvalidArgument, "%v", err)
+	}
+	return nil
+}
+
+// waitForDevice waits until what was put on streams is done. Its error is ctx's, or has made the communicator fail.
+func (c *core) waitForDevice(ctx context.Context, call lifecycle.Call) error {
+	if c.device == nil {
+		return nil
+	}
+	err := c.device.Wait(ctx)
+	if err == nil || err == context.Cause(ctx) { //nolint:errorlint // Wait's own
+		return err
+	}
+	return c.fail(call, c.collectives.Load(), err)
+}

@@ -1,0 +1,36 @@
+package cuda
+
+import "unsafe"
+
+// A Pointer is an address that a GPU reads and writes. With unified addressing, which every GPU of today has, no two
+// devices' are the same, and none is the host's.
+type Pointer uint64
+
+// A Buffer is n elements of a device's memory. It doesn't own them.
+type Buffer[T any] struct {
+	at Pointer
+	n  int
+}
+
+// Wrap takes n elements at an address, whoever allocated them.
+func Wrap[T any](at Pointer, n int) Buffer[T] { return Buffer[T]{at, n} }
+
+// Pointer is where the buffer begins.
+func (b Buffer[T]) Pointer() Pointer { return b.at }
+
+// Len is the number of elements.
+func (b Buffer[T]) Len() int { return b.n }
+
+// Slice is elements i to j-1. It panics if they are not all in the buffer.
+func (b Buffer[T]) Slice(i, j int) Buffer[T] {
+	if i < 0 || j < i || j > b.n {
+		panic("cuda: slice bounds out of range")
+	}
+	return Buffer[T]{b.at + Pointer(i*int(unsafe.Sizeof(*new(T)))), j - i}
+}
+
+// Addresses are the buffer's bytes by their addresses alone: a slice that only its address and length may be taken of,
+// as the host can't read it.
+func (b Buffer[T]) Addresses() []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&b.at)), b.n*int(unsafe.Sizeof(*new(T))))
+}

@@ -1,0 +1,160 @@
+//go:build linux && cgo
+
+package cuda_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+)
+
+// A collective is one that is made on both kinds of memory. Lengths are in units of n elements.
+type collective struct {
+	name       string
+	send, recv func(size int) int
+	host       func(r *rank, send, recv []int32) error
+	device     func(r *rank, send, recv cuda.Buffer[int32]) error
+}
+
+func one(int) int        { return 1 }
+func size(ranks int) int { return ranks }
+
+const root = 1
+
+func collectives(tb testing.TB) []collective {
+	ctx := tb.Context()
+	return []collective{
+		{
+			"all-reduce", one, one,
+			func(r *rank, send, recv []int32) error { return ccl.AllReduce(ctx, r.Comm, send, recv, ccl.Sum) },
+			func(r *rank, send, recv cuda.Buffer[int32]) error {
+				return ccl.AllReduceOn(ctx, r.Comm, r.stream, send, recv, ccl.Sum)
+			},
+		}, {
+			"scaled all-reduce", one, one,
+			func(r *rank, send, recv []int32) error {
+				return ccl.AllReduce(ctx, r.Comm, send, recv, ccl.PreMulSum, ccl.Scale(float64(r.Rank()+2)))
+			},
+			func(r *rank, send, recv cuda.Buffer[int32]) error {
+				return ccl.AllReduceOn(ctx, r.Comm, r.stream, send, recv, ccl.PreMulSum, ccl.Scale(float64(r.Rank()+2)))
+			},
+		}, {
+			"reduce", one, one,
+			func(r *rank, send, recv []int32) error { return ccl.Reduce(ctx, r.Comm, send, recv, ccl.Max, root) },
+			func(r *rank, send, recv cuda.Buffer[int32]) error {
+				return ccl.ReduceOn(ctx, r.Comm, r.stream, send, recv, ccl.Max, root)
+			},
+		}, {
+			"reduce-scatter", size, one,
+			func(r *rank, send, recv []int32) error { return ccl.ReduceScatter(ctx, r.Comm, send, recv, ccl.Sum) },
+			func(r *rank, send, recv cuda.Buffer[int32]) error {
+				return ccl.ReduceScatterOn(ctx, r.Comm, r.stream, send, recv, ccl.Sum)
+			},
+		}, {
+			"all-gather", one, size,
+			func(r *rank, send, recv []int32) error { return ccl.AllGather(ctx, r.Comm, send, recv) },
+			func(r *rank, send, recv cuda.Buffer[int32]) error {
+				return ccl.AllGatherOn(ctx, r.Comm, r.stream, send, recv)
+			},
+		}, {
+			"all-to-all", size, size,
+			func(r *rank, send, recv []int32) error { return ccl.AllToAll(ctx, r.Comm, send, recv) },
+			func(r *rank, send, recv cuda.Buffer[int32]) error {
+				return ccl.AllToAllOn(ctx, r.Comm, r.stream, send, recv)
+			},
+		}, {
+			"broadcast", one, one,
+			func(r *rank, send, recv []int32) error { return ccl.Broadcast(ctx, r.Comm, send, recv, root) },
+			func(r *rank, send, recv cuda.Buffer[int32]) error {
+				return ccl.BroadcastOn(ctx, r.Comm, r.stream, send, recv, root)
+			},
+		}, {
+			"gather", one, size,
+			func(r *rank, send, recv []int32) error { return ccl.Gather(ctx, r.Comm, send, recv, root) },
+			func(r *rank, send, recv cuda.Buffer[int32]) error {
+				return ccl.GatherOn(ctx, r.Comm, r.stream, send, recv, root)
+			},
+		}, {
+			"scatter", size, one,
+			func(r *rank, send, recv []int32) error { return ccl.Scatter(ctx, r.Comm, send, recv, root) },
+			func(r *rank, send, recv cuda.Buffer[int32]) error {
+				return ccl.ScatterOn(ctx, r.Comm, r.stream, send, recv, root)
+			},
+		},
+	}
+}
+
+// elements are numbers by which every way is taken: little, in packets, in several parts, none.
+var elements = []int{1, 5, 300, 1800, 7001, 0}
+
+// TestCollectives compares each with the same on host memory.
+func TestCollectives(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {
+			compare(t, ranks(t, n), elements)
+		})
+	}
+}
+
+// TestWithoutPeerAccess: GPUs that don't reach each other meet in host memory.
+func TestWithoutPeerAccess(t *testing.T) {
+	compare(t, ranks(t, 2, "FAKECUDA_NO_PEERS", "1"), []int{5, 7001})
+}
+
+func compare(t *testing.T, all []rank, counts []int) {
+	t.Helper()
+	for _, c := range collectives(t) {
+		if len(all) <= root && (c.name == "reduce" || c.name == "broadcast" || c.name == "gather" || c.name == "scatter") {
+			continue
+		}
+		for _, n := range counts {
+			each(t, all, func(r *rank) error {
+				if err := c.compare(r, n); err != nil {
+					return fmt.Errorf("%s of %d elements: rank %d: %w", c.name, n, r.Rank(), err)
+				}
+				return nil
+			})
+		}
+	}
+	each(t, all, func(r *rank) error { return r.Destroy(t.Context()) })
+}
+
+func (c *collective) compare(r *rank, n int) error {
+	rng := rand.New(rand.NewPCG(uint64(r.Rank()), uint64(n)))
+	send, recv := make([]int32, n*c.send(r.Size())), make([]int32, n*c.recv(r.Size()))
+	for i := range send {
+		send[i] = int32(rng.Uint32())
+	}
+	onSend, err := buffer(r, send)
+	if err != nil {
+		return err
+	}
+	onRecv, err := buffer(r, recv)
+	if err != nil {
+		return err
+	}
+	if err := c.device(r, onSend, onRecv); err != nil {
+		return err
+	}
+	if err := c.host(r, send, recv); err != nil {
+		return err
+	}
+	got, err := read(r, onRecv)
+	if err != nil {
+		return err
+	}
+	for i := range got {
+		if got[i] != recv[i] {
+			return fmt.Errorf("element %d is %d, and %d on host memory", i, got[i], recv[i])
+		}
+	}
+	if same, err := read(r, onSend); err != nil || !bytes.Equal(kernels.Bytes(same), kernels.Bytes(send)) {
+		return fmt.Errorf("what is sent was changed: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,416 @@
+//go:build linux && cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/carillon-rt/carillon/kernels"
+	kernel "github.com/carillon-rt/carillon/kernels/cuda"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine"
+)
+
+// device is the engine of one rank.
+type device struct {
+	gpu        *GPU
+	comm       *engine.Comm
+	failed     func(error)
+	rank, size int
+	blocks     int // of a grid at most, as on all ranks
+	functions  [kernel.NumKernels][]*cuda.Function
+	windows    *windows
+	page       *page
+	side       *cuda.Stream // our own, on which nothing waits
+	fence      *cuda.Event
+
+	args *kernel.Args // of the next launch; by itself, since C gets it
+
+	mu       sync.Mutex   // guards last
+	last     *cuda.Stream // on which something was enqueued last
+	captured atomic.Bool  // something was enqueued on a stream that was captured: it may be launched at any time
+	launched atomic.Uint32
+	recent   [64]recent // by epoch
+	watcher  *watcher
+}
+
+// recent is what was launched in an epoch.
+type recent struct {
+	epoch atomic.Uint32
+	call  lifecycle.Call
+	seq   uint64
+	bytes int
+}
+
+// placement is what ranks tell each other before anything else.
+type placement struct {
+	uuid   string
+	blocks byte // at most kernel.MaxBlocks
+	shared byte
+}
+
+func (p placement) encode() []byte { return append([]byte{p.blocks, p.shared}, p.uuid...) }
+
+func decodePlacement(b []byte) (p placement, err error) {
+	if len(b) != 18 {
+		return p, errors.New("it doesn't say on which GPU it is")
+	}
+	return placement{blocks: b[0], shared: b[1], uuid: string(b[2:])}, nil
+}
+
+// Open is engine.DeviceKind's.
+func (g *GPU) Open(c *engine.Comm, gather func([]byte) ([][]byte, error), failed func(error)) (engine.Device, error) {
+	d := &device{gpu: g, comm: c, failed: failed, rank: c.Rank, size: c.Size, args: new(kernel.Args),
+		watcher: newWatcher(),
+	}
+	if err := d.open(gather); err != nil {
+		d.free()
+		if refused, ok := errors.AsType[*refusedError](err); ok {
+			err = fmt.Errorf("rank %d: %s", refused.rank, refused.text)
+		}
+		return nil, fmt.Errorf("a communicator on GPUs: %w", err)
+	}
+	d.watcher.running.Go(d.watch)
+	return d, nil
+}
+
+func (d *device) open(gather func([]byte) ([][]byte, error)) error {
+	if err := d.place(gather); err != nil {
+		return err
+	}
+	for k := range d.functions {
+		for dt := kernels.Int8; dt.Valid(); dt++ {
+			name := kernel.Function(kernel.Kernel(k), dt, d.size)
+			d.functions[k] = append(d.functions[k], d.gpu.functions[name])
+		}
+	}
+	unit, prepared := d.prepare()
+	var err error
+	for _, kind := range []memory{deviceMemory{d.gpu.context}, hostMemory{d.gpu.context}} {
+		d.windows, err = openWindows(kind, d.rank, roundUp(d.windowBytes(), max(unit, 1)), gather, func(p cuda.Pointer) error {
+			if prepared != nil {
+				return prepared
+			}
+			return d.clear(p)
+		})
+		if _, refused := errors.AsType[*refusedError](err); !refused {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	a := d.args
+	*a = kernel.Args{
+		Rank: uint32(d.rank), Ranks: uint32(d.size), Half: uint64(d.gpu.options.Mailbox),
+		Epochs: uint64(d.windows.at[d.rank]) + uint64(d.epochsAt()),
+		Words:  uint64(d.page.words), Abort: uint64(d.page.abort),
+	}
+	for k := range d.size {
+		a.Mailbox[k] = uint64(d.windows.at[(d.rank+k)%d.size])
+	}
+	return nil
+}
+
+// place tells the ranks where each is, and says what can't be.
+func (d *device) place(gather func([]byte) ([][]byte, error)) error {
+	mine := placement{uuid: string(d.gpu.uuid[:]), blocks: byte(d.gpu.blocks)}
+	if d.gpu.options.Shared {
+		mine.shared = 1
+	}
+	all, err := tell(gather, mine.encode(), nil)
+	if err != nil {
+		return err
+	}
+	nodes := d.comm.Links.Topology().Node
+	if far := slices.IndexFunc(nodes, func(n int) bool { return n != nodes[0] }); far >= 0 {
+		return fmt.Errorf("ranks 0 and %d are on different hosts, and GPUs of one host alone are supported", far)
+	}
+	if d.size > kernel.MaxRanks {
+		return fmt.Errorf("it has %d ranks, and %d are supported", d.size, kernel.MaxRanks)
+	}
+	on := map[string][]int{}
+	d.blocks, mine.shared = kernel.MaxBlocks, 1
+	for r, b := range all {
+		p, err := decodePlacement(b)
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+		on[p.uuid] = append(on[p.uuid], r)
+		d.blocks, mine.shared = min(d.blocks, int(p.blocks)), min(mine.shared, p.shared)
+	}
+	most := 1
+	for _, ranks := range on {
+		if len(ranks) > 1 && mine.shared == 0 {
+			return fmt.Errorf("%s share a GPU, where their kernels wait for each other and must all run at once: "+
+				"give each rank a GPU of its own, or allow it on all ranks (Options.Shared says what it takes)",
+				words.Ranks(ranks))
+		}
+		most = max(most, len(ranks))
+	}
+	if d.blocks /= most; d.blocks == 0 {
+		return fmt.Errorf("%d ranks share a GPU, which can't run a block of each at once", most)
+	}
+	return nil
+}
+
+// prepare makes what a rank has for itself, and says in units of how many bytes windows are made.
+func (d *device) prepare() (unit int, err error) {
+	c := d.gpu.context
+	if d.page, err = newPage(c); err != nil {
+		return 0, err
+	}
+	if d.side, err = c.Stream(0); err != nil {
+		return 0, err
+	}
+	if d.fence, err = c.Event(false); err != nil {
+		return 0, err
+	}
+	return c.Granularity()
+}
+
+// A window is a mailbox, staging for what goes out and for results, and the epochs, which are the rank's own.
+func (d *device) stagingAt() int   { return 2 * d.gpu.options.Mailbox }
+func (d *device) resultsAt() int   { return d.stagingAt() + d.gpu.options.Staging }
+func (d *device) epochsAt() int    { return d.resultsAt() + d.gpu.options.Staging }
+func (d *device) windowBytes() int { return d.epochsAt() + 4*kernel.MaxBlocks }
+
+func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
+
+// clear makes a window ready for packets, none of which may look like one that came.
+func (d *device) clear(p cuda.Pointer) error {
+	return errors.Join(
+		d.side.Set(p, 0, d.stagingAt()),
+		d.side.Set(p+cuda.Pointer(d.epochsAt()), 0, 4*kernel.MaxBlocks),
+		d.side.Synchronize(),
+	)
+}
+
+// Check is engine.Device's.
+func (d *device) Check(op *engine.Op) error {
+	if op.Stream.Context() != d.gpu.context {
+		return fmt.Errorf("the stream is of device %d, and the rank is on device %d: use a stream of the context that "+
+			"the communicator was made with", op.Stream.Context().Device().Ordinal(), d.gpu.context.Device().Ordinal())
+	}
+	for _, buffer := range []struct {
+		name string
+		b    []byte
+	}{{"send", op.Send}, {"recv", op.Recv}} {
+		if len(buffer.b) == 0 {
+			continue
+		}
+		if err := d.checkBuffer(buffer.b, op.DataType.Size()); err != nil {
+			return fmt.Errorf("%s: %w", buffer.name, err)
+		}
+	}
+	return nil
+}
+
+func (d *device) checkBuffer(b []byte, element int) error {
+	p := address(b)
+	if uint64(p)%uint64(element) != 0 {
+		return fmt.Errorf("it begins at %#x, which is no multiple of an element's %d bytes", uint64(p), element)
+	}
+	a, err := d.gpu.context.Lookup(p)
+	switch {
+	case errors.Is(err, cuda.ErrInvalidValue):
+		return fmt.Errorf("%#x is no memory of a GPU: it is the host's, or was freed", uint64(p))
+	case err != nil:
+		return err
+	case uint64(p)+uint64(len(b)) > uint64(a.Base)+a.Bytes:
+		return fmt.Errorf("it has %d bytes, and its allocation has %d from where it begins", len(b),
+			uint64(a.Base)+a.Bytes-uint64(p))
+	case !a.Host && a.Device != d.gpu.context.Device().Ordinal():
+		return fmt.Errorf("it is memory of device %d, and the rank is on device %d", a.Device,
+			d.gpu.context.Device().Ordinal())
+	}
+	return nil
+}
+
+func address(b []byte) cuda.Pointer {
+	return cuda.Pointer(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// Algorithm is engine.Device's.
+func (d *device) Algorithm(op *engine.Op) algo.Algorithm {
+	if !op.Call.IsCollective() {
+		return algo.Auto
+	}
+	switch k, _ := d.choose(op); k {
+	case kernel.OneShot, kernel.Copy:
+		return algo.OneShot
+	case kernel.TwoShot:
+		return algo.TwoShot
+	default:
+		return algo.Direct
+	}
+}
+
+// Enqueue is engine.Device's.
+func (d *device) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) error {
+	if err := d.comm.Stopped(); err != nil {
+		return err
+	}
+	op := &ops[0]
+	l := launch{device: d, stream: op.Stream, call: call, seq: seq}
+	err := d.order(&l)
+	if err == nil {
+		err = l.collective(op)
+	}
+	d.watcher.start()
+	if err == nil {
+		return nil
+	}
+	err = &lifecycle.SystemError{
+		Code: lifecycle.CodeSystem, Op: fmt.Sprintf("put %s number %d on a stream", call, seq), Err: err,
+	}
+	return d.comm.Stop(err)
+}
+
+// order has the stream wait for what was enqueued on another one. What is captured is not ordered against what isn't:
+// when it is launched is the caller's.
+func (d *device) order(l *launch) (err error) {
+	if l.captured, err = l.stream.Capturing(); err != nil {
+		return err
+	}
+	if l.captured {
+		d.captured.Store(true)
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last != nil && d.last.Handle() != l.stream.Handle() && !d.idle() {
+		if err := d.fence.Record(d.last); err != nil {
+			return err
+		}
+		if err := l.stream.Wait(d.fence); err != nil {
+			return err
+		}
+	}
+	d.last = l.stream
+	return nil
+}
+
+// idle tells whether all is done that was enqueued. What is launched by a graph isn't counted: then it is not known.
+func (d *device) idle() bool { return !d.captured.Load() && d.page.done() == d.launched.Load() }
+
+// signature is what packets carry of a call: 1 to 255.
+func signature(call lifecycle.Call, op *engine.Op) uint32 {
+	var text [engine.SignatureSize]byte
+	s := engine.Sign(call, op, 0, 0)
+	s.Put(text[:])
+	h := fnv.New32a()
+	_, _ = h.Write(text[:])
+	return h.Sum32()%255 + 1
+}
+
+// Wait is engine.Device's.
+func (d *device) Wait(ctx context.Context) error {
+	done, err := d.mark()
+	if err != nil {
+		return err
+	}
+	var p pause
+	for {
+		stopped := d.comm.Stopped()
+		ended, err := done()
+		switch {
+		case stopped != nil:
+			return stopped
+		case err != nil:
+			return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "wait for the GPU", Err: err}
+		case ended:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		p.wait()
+	}
+}
+
+// mark returns what tells whether all is done that was enqueued until now.
+func (d *device) mark() (done func() (bool, error), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last == nil {
+		return func() (bool, error) { return true, nil }, nil
+	}
+	if epoch := d.launched.Load(); !d.captured.Load() {
+		return func() (bool, error) { return int32(d.page.done()-epoch) >= 0, nil }, nil
+	}
+	e, err := d.gpu.context.Event(false)
+	if err == nil {
+		err = e.Record(d.last)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() (bool, error) {
+		err := e.Query()
+		if errors.Is(err, cuda.ErrNotReady) {
+			return false, nil
+		}
+		return true, errors.Join(err, e.Destroy())
+	}, nil
+}
+
+// Close is engine.Device's. Memory that a kernel may still come to stays until the GPU is closed.
+func (d *device) Close() {
+	d.watcher.stop()
+	if d.left() {
+		d.free()
+	} else {
+		d.gpu.keep(d)
+	}
+}
+
+// left waits until no kernel uses the communicator's memory any more. It is false if that can't be known.
+func (d *device) left() bool {
+	if d.captured.Load() {
+		d.page.setAbort() // what is launched from now on leaves at once
+		return false
+	}
+	if d.idle() {
+		return true
+	}
+	d.page.setAbort()
+	d.mu.Lock()
+	err := d.fence.Record(d.last)
+	d.mu.Unlock()
+	if err != nil {
+		return false
+	}
+	var p pause
+	for p.waited < leaveTime {
+		if err := d.fence.Query(); !errors.Is(err, cuda.ErrNotReady) {
+			return err == nil
+		}
+		p.wait()
+	}
+	return false
+}
+
+func (d *device) free() {
+	if d.windows != nil {
+		d.windows.release()
+	}
+	if d.fence != nil {
+		_ = d.fence.Destroy()
+	}
+	if d.side != nil {
+		_ = d.side.Destroy()
+	}
+	if d.page != nil {
+		d.page.free()
+	}
+}

@@ -1,0 +1,144 @@
+//go:build linux && cgo
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	kernel "github.com/carillon-rt/carillon/kernels/cuda"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+)
+
+// Options are what may be chosen for a GPU. All ranks of a communicator choose the same.
+type Options struct {
+	// Shared allows several ranks of a communicator on one GPU. Their kernels wait for each other, so that they must run
+	// at the same time: each stream needs a hardware queue of its own, of which a process has 8 unless
+	// CUDA_DEVICE_MAX_CONNECTIONS says otherwise (up to 32) before the context is made.
+	Shared bool
+	// Mailbox is for how many bytes of packets a rank has room, for each of two operations: larger ones are not made in
+	// packets, or in parts. Default: 4 MiB.
+	Mailbox int
+	// Staging is how many bytes of a larger operation go through a rank's window at once. Default: 16 MiB.
+	Staging int
+}
+
+// A GPU is a device for the ranks of communicators. It is safe for concurrent use, and an engine.DeviceKind.
+type GPU struct {
+	context   *cuda.Context
+	options   Options
+	uuid      [16]byte
+	modules   []*cuda.Module
+	functions map[string]*cuda.Function
+	threads   int // of a block
+	blocks    int // that run at once
+
+	mu   sync.Mutex
+	kept []*device // communicators that have ended, whose memory kernels may still come to
+}
+
+// New loads the kernels into a context, which stays the caller's. It may take seconds, and waits for all work in the
+// context. The caller closes the GPU when no communicator uses it any more.
+func New(c *cuda.Context, o Options) (g *GPU, err error) {
+	if o.Mailbox <= 0 {
+		o.Mailbox = 4 << 20
+	}
+	if o.Staging <= 0 {
+		o.Staging = 16 << 20
+	}
+	g = &GPU{context: c, options: o, functions: map[string]*cuda.Function{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("device %d: %w", c.Device().Ordinal(), err), g.Close())
+		}
+	}()
+	dev := c.Device()
+	if g.uuid, _, err = dev.UUID(); err != nil {
+		return nil, err
+	}
+	var of [4]int
+	for i, a := range []cuda.Attribute{
+		cuda.MaxThreadsPerBlock, cuda.Multiprocessors, cuda.ComputeMajor, cuda.ComputeMinor,
+	} {
+		if of[i], err = dev.Attribute(a); err != nil {
+			return nil, err
+		}
+	}
+	g.threads, g.blocks = min(of[0], kernel.MaxThreads), kernel.MaxBlocks
+	if err = g.load(of[2], of[3]); err != nil {
+		return nil, err
+	}
+	for name, f := range g.functions {
+		n, err := f.Occupancy(g.threads, 0)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		g.blocks = min(g.blocks, n*of[1])
+	}
+	if g.blocks == 0 {
+		return nil, fmt.Errorf("no block of %d threads fits on a multiprocessor", g.threads)
+	}
+	return g, nil
+}
+
+// load loads cubins, if there are some that the driver takes, and else PTX, and finds all functions.
+func (g *GPU) load(major, minor int) error {
+	err := g.loadImages(major, minor, false)
+	if errors.Is(err, cuda.ErrNoBinary) {
+		err = errors.Join(g.Close(), g.loadImages(major, minor, true))
+	}
+	if errors.Is(err, cuda.ErrUnsupportedPTX) {
+		return fmt.Errorf("%w: the driver is older than the kernels, which need CUDA 9", err)
+	}
+	return err
+}
+
+func (g *GPU) loadImages(major, minor int, ptx bool) error {
+	images, err := kernel.Images(major, minor, ptx)
+	if err != nil {
+		return err
+	}
+	for _, image := range images {
+		m, err := g.context.Load(image.Code)
+		if err != nil {
+			return fmt.Errorf("%s: %w", image.Name, err)
+		}
+		g.modules = append(g.modules, m)
+		for _, name := range image.Functions {
+			if g.functions[name], err = m.Function(name); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (g *GPU) keep(d *device) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.kept = append(g.kept, d)
+}
+
+// Close unloads the kernels, and frees what communicators had that ended while kernels of theirs were on a stream, or in
+// a graph: those must not be launched any more.
+func (g *GPU) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, d := range g.kept {
+		d.free()
+	}
+	g.kept = nil
+	var errs []error
+	for _, m := range g.modules {
+		errs = append(errs, m.Unload())
+	}
+	g.modules = nil
+	return errors.Join(errs...)
+}
+
+// Name is what the tape calls engines of this package.
+func (g *GPU) Name() string { return "cuda" }
+
+// Context is where the GPU's kernels are loaded.
+func (g *GPU) Context() *cuda.Context { return g.context }

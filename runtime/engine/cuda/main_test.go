@@ -1,0 +1,156 @@
+//go:build linux && cgo
+
+package cuda_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/cuda/fakecuda"
+	"github.com/carillon-rt/carillon/runtime/engine"
+	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
+)
+
+// library is the fake driver, which has the kernels.
+var library string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "carillon-engine-")
+	if err == nil {
+		err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func build(dir string) (err error) {
+	if library, err = fakecuda.Build(dir); err != nil {
+		return err
+	}
+	sources := filepath.Join("..", "..", "..", "kernels", "cuda")
+	built, err := fakecuda.BuildKernels(dir, filepath.Join(sources, "packets.cu"), filepath.Join(sources, "direct.cu"))
+	if err == nil {
+		err = os.Setenv("FAKECUDA_KERNELS", built)
+	}
+	return err
+}
+
+// options make everything small, so that few bytes go all ways.
+var options = gpu.Options{Mailbox: 16 << 10, Staging: 8 << 10}
+
+// A rank is one of a communicator, on a device of its own.
+type rank struct {
+	*ccl.Comm
+	gpu     *gpu.GPU
+	context *cuda.Context
+	stream  *cuda.Stream
+}
+
+// driver loads a fake driver of the test's own, with so many devices.
+func driver(tb testing.TB, devices int, variables ...string) *cuda.Driver {
+	tb.Helper()
+	data, err := os.ReadFile(library)
+	must(tb, err)
+	path := filepath.Join(tb.TempDir(), "libcuda.so.1")
+	must(tb, os.WriteFile(path, data, 0o600))
+	for i := 0; i < len(variables); i += 2 {
+		must(tb, os.Setenv(variables[i], variables[i+1])) //nolint:usetesting // read by C when it is loaded
+		defer func() { must(tb, os.Unsetenv(variables[i])) }()
+	}
+	must(tb, os.Setenv("FAKECUDA_DEVICES", fmt.Sprint(devices))) //nolint:usetesting // likewise
+	d, err := cuda.Open(path)
+	must(tb, err)
+	return d
+}
+
+// ranks makes a communicator of n ranks, each on a device of its own.
+func ranks(tb testing.TB, n int, variables ...string) []rank {
+	tb.Helper()
+	d := driver(tb, n, variables...)
+	all := make([]rank, n)
+	kinds := make([]engine.DeviceKind, n)
+	for r := range all {
+		dev, err := d.Device(r)
+		must(tb, err)
+		all[r] = on(tb, dev)
+		kinds[r] = all[r].gpu
+	}
+	comms, err := runtime(tb).InitAll(tb.Context(), n, ccl.WithDevice(kinds...))
+	must(tb, err)
+	for r := range all {
+		all[r].Comm = comms[r]
+		tb.Cleanup(func() { _ = comms[r].Abort(nil) })
+	}
+	return all
+}
+
+// on is a rank's device.
+func on(tb testing.TB, dev *cuda.Device) (r rank) {
+	tb.Helper()
+	var err error
+	r.context, err = dev.Retain()
+	must(tb, err)
+	r.gpu, err = gpu.New(r.context, options)
+	must(tb, err)
+	r.stream, err = r.context.Stream(0)
+	must(tb, err)
+	return r
+}
+
+func runtime(tb testing.TB) *ccl.Runtime {
+	tb.Helper()
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Log: slog.New(slog.DiscardHandler)})
+	must(tb, err)
+	tb.Cleanup(func() { must(tb, rt.Close(context.Background())) })
+	return rt
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// each does something on all ranks at once.
+func each(tb testing.TB, all []rank, do func(r *rank) error) {
+	tb.Helper()
+	var g errgroup.Group
+	for i := range all {
+		g.Go(func() error { return do(&all[i]) })
+	}
+	must(tb, g.Wait())
+}
+
+// buffer is memory of the rank's device with some bytes in it.
+func buffer[T kernels.Element](r *rank, data []T) (cuda.Buffer[T], error) {
+	b, err := cuda.Alloc[T](r.context, max(len(data), 1))
+	if err == nil {
+		err = r.context.CopyToDevice(b.Pointer(), kernels.Bytes(data))
+	}
+	return b.Slice(0, len(data)), err
+}
+
+// read is what is in a buffer once all on the rank's stream is done.
+func read[T kernels.Element](r *rank, b cuda.Buffer[T]) ([]T, error) {
+	data := make([]T, b.Len())
+	if err := r.stream.Synchronize(); err != nil {
+		return nil, err
+	}
+	return data, r.context.CopyToHost(kernels.Bytes(data), b.Pointer())
+}

@@ -104,7 +104,7 @@ func (c *core) openDevice(ctx context.Context) (err error) {
 	}
 	call := c.life.Info().Call
 	gather := func(mine []byte) ([][]byte, error) {
-		return c.gather(ctx, call, c.collectives.Add(1), mine)
+		return c.gather(ctx, call, 0, mine) // before the first that has a number
 	}
 	failed := func(err error) { _ = c.fail(lifecycle.CallNone, c.collectives.Load(), err) }
 	if c.device, err = c.kind.Open(c.comm, gather, failed); err != nil && lifecycle.CodeOf(err) == lifecycle.CodeSystem {

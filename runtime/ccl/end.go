@@ -237,7 +237,8 @@ func (c *core) perform(ctx context.Context, rest func(context.Context) error) er
 // drain waits until the operations before place are done; the caller has the turn then. When ctx ends first it
 // interrupts them, and returns an error that lists them: the turn is the caller's all the same.
 func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) error {
-	if c.turn.wait(ctx, place) == nil && (c.waitForDevice(ctx, call) == nil || ctx.Err() == nil) {
+	mine := c.turn.wait(ctx, place) == nil
+	if mine && (c.waitForDevice(ctx, call) == nil || ctx.Err() == nil) {
 		return nil
 	}
 	err := c.usage(call, lifecycle.CodeUnfinished, "operations were in flight when its context ended: %s", c.inFlight())
@@ -248,7 +249,9 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 		c.giveUp(err)
 	}
 	c.interrupt(err)
-	<-c.turn.line(call).granted
+	if !mine {
+		<-c.turn.line(call).granted
+	}
 	return err
 }
 
@@ -256,15 +259,18 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 func (c *core) inFlight() string {
 	const listed = 9
 	calls := c.turn.calls()
-	if len(calls) == 0 {
-		return "the last one has ended meanwhile"
+	call, seq, peer, ok := c.comm.Current()
+	if !ok && c.device != nil {
+		call, seq, peer, ok = c.device.Current()
 	}
-	text := calls[0]
-	if call, seq, peer, ok := c.comm.Current(); ok {
+	text := "the last one has ended meanwhile"
+	switch {
+	case ok && peer >= 0:
+		text = fmt.Sprintf("%s number %d, which waits for rank %d", call, seq, peer)
+	case ok:
 		text = fmt.Sprintf("%s number %d", call, seq)
-		if peer >= 0 {
-			text += fmt.Sprintf(", which waits for rank %d", peer)
-		}
+	case len(calls) > 0:
+		text = calls[0]
 	}
 	if len(calls) > 1 {
 		text += "; behind it: " + strings.Join(calls[1:min(len(calls), listed)], ", ")

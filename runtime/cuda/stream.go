@@ -5,13 +5,17 @@ package cuda
 // #include "driver.h"
 import "C"
 
-import "unsafe"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 // A Stream is work of a context in order.
 type Stream struct {
-	driver  *Driver
-	context *Context
-	c       C.CUstream
+	driver    *Driver
+	context   *Context
+	c         C.CUstream
+	destroyed atomic.Bool
 }
 
 // Stream makes a stream that doesn't wait for the default one. Priorities below 0 come first; the driver takes the
@@ -49,8 +53,12 @@ func (s *Stream) Handle() uintptr { return uintptr(unsafe.Pointer(s.c)) }
 
 // Destroy gives the stream up and returns; what is on it is still done. Only whoever made it may.
 func (s *Stream) Destroy() error {
+	s.destroyed.Store(true)
 	return s.check("cuStreamDestroy", C.shim_stream_destroy(s.driver.c, s.context.c, s.c))
 }
+
+// Destroyed tells whether Destroy was called.
+func (s *Stream) Destroyed() bool { return s.destroyed.Load() }
 
 // Query is nil if all that is on the stream is done, ErrNotReady if not, and otherwise what failed.
 func (s *Stream) Query() error {

@@ -51,7 +51,7 @@ type DeviceKind interface {
 }
 
 // Device puts the calls of one rank of a communicator on streams of a device. Its methods belong to the goroutine whose
-// turn it is on the communicator, but for Check and Wait.
+// turn it is on the communicator, but for Check, Wait and Current.
 type Device interface {
 	// Check refuses buffers that the device can't reach, and streams that aren't its own.
 	Check(op *Op) error
@@ -67,6 +67,9 @@ type Device interface {
 	// Wait blocks until all that was enqueued is done, the communicator has stopped, or ctx ends, and returns the error
 	// of the two.
 	Wait(ctx context.Context) error
+
+	// Current is Comm.Current for what was enqueued: the oldest call that is not done.
+	Current() (call lifecycle.Call, seq uint64, peer int, ok bool)
 
 	// Close frees what the engine holds, once its kernels have ended; they leave early if the Comm has stopped.
 	Close()

@@ -75,9 +75,6 @@ func (g *GPU) Open(c *engine.Comm, gather func([]byte) ([][]byte, error), failed
 	}
 	if err := d.open(gather); err != nil {
 		d.free()
-		if refused, ok := errors.AsType[*refusedError](err); ok {
-			err = fmt.Errorf("rank %d: %s", refused.rank, refused.text)
-		}
 		return nil, fmt.Errorf("a communicator on GPUs: %w", err)
 	}
 	d.watcher.running.Go(d.watch)
@@ -103,8 +100,13 @@ func (d *device) open(gather func([]byte) ([][]byte, error)) error {
 			}
 			return d.clear(p)
 		})
-		if _, refused := errors.AsType[*refusedError](err); !refused {
+		refused, ok := errors.AsType[*refusedError](err)
+		if !ok || !refused.kind {
 			break
+		}
+		if d.rank == 0 {
+			d.gpu.options.Log.Warn("GPUs don't reach each other's memory: they meet in the host's, which is slower",
+				"comm", d.comm.Name, "error", err)
 		}
 	}
 	if err != nil {
@@ -289,8 +291,8 @@ func (d *device) order(l *launch) (err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.last != nil && d.last.Handle() != l.stream.Handle() && !d.idle() {
-		if err := d.fence.Record(d.last); err != nil {
+	if d.last != nil && d.last.Handle() != l.stream.Handle() {
+		if err := d.mark(d.fence); err != nil {
 			return err
 		}
 		if err := l.stream.Wait(d.fence); err != nil {
@@ -299,6 +301,15 @@ func (d *device) order(l *launch) (err error) {
 	}
 	d.last = l.stream
 	return nil
+}
+
+// mark records an event behind all that was enqueued but by graphs. That words say that it is done doesn't do: kernels
+// end after that, and what they wrote is seen by others then. The caller holds the mutex.
+func (d *device) mark(e *cuda.Event) error {
+	if d.last.Destroyed() {
+		return d.gpu.context.Synchronize()
+	}
+	return e.Record(d.last)
 }
 
 // idle tells whether all is done that was enqueued. What is launched by a graph isn't counted: then it is not known.
@@ -315,53 +326,34 @@ func signature(call lifecycle.Call, op *engine.Op) uint32 {
 }
 
 // Wait is engine.Device's.
-func (d *device) Wait(ctx context.Context) error {
-	done, err := d.mark()
-	if err != nil {
-		return err
-	}
-	var p pause
-	for {
-		stopped := d.comm.Stopped()
-		ended, err := done()
-		switch {
-		case stopped != nil:
-			return stopped
-		case err != nil:
-			return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "wait for the GPU", Err: err}
-		case ended:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		}
-		p.wait()
-	}
-}
-
-// mark returns what tells whether all is done that was enqueued until now.
-func (d *device) mark() (done func() (bool, error), err error) {
+func (d *device) Wait(ctx context.Context) (err error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.last == nil {
-		return func() (bool, error) { return true, nil }, nil
-	}
-	if epoch := d.launched.Load(); !d.captured.Load() {
-		return func() (bool, error) { return int32(d.page.done()-epoch) >= 0, nil }, nil
+	none := d.last == nil
+	d.mu.Unlock()
+	if none {
+		return nil
 	}
 	e, err := d.gpu.context.Event(false)
 	if err == nil {
-		err = e.Record(d.last)
+		defer e.Destroy() //nolint:errcheck // what counts is what it was recorded behind
+		d.mu.Lock()
+		err = d.mark(e)
+		d.mu.Unlock()
 	}
-	if err != nil {
-		return nil, err
-	}
-	return func() (bool, error) {
-		err := e.Query()
-		if errors.Is(err, cuda.ErrNotReady) {
-			return false, nil
+	for p := (pause{}); err == nil; p.wait() {
+		stopped, ended := d.comm.Stopped(), e.Query()
+		switch {
+		case stopped != nil:
+			return stopped
+		case ended == nil:
+			return nil
+		case !errors.Is(ended, cuda.ErrNotReady):
+			err = ended
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		}
-		return true, errors.Join(err, e.Destroy())
-	}, nil
+	}
+	return d.comm.Stop(&lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "wait for the GPU", Err: err})
 }
 
 // Close is engine.Device's. Memory that a kernel may still come to stays until the GPU is closed.
@@ -380,22 +372,21 @@ func (d *device) left() bool {
 		d.page.setAbort() // what is launched from now on leaves at once
 		return false
 	}
-	if d.idle() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last == nil {
 		return true
 	}
-	d.page.setAbort()
-	d.mu.Lock()
-	err := d.fence.Record(d.last)
-	d.mu.Unlock()
-	if err != nil {
+	if !d.idle() {
+		d.page.setAbort()
+	}
+	if d.mark(d.fence) != nil {
 		return false
 	}
-	var p pause
-	for p.waited < leaveTime {
+	for p := (pause{}); p.waited < leaveTime; p.wait() {
 		if err := d.fence.Query(); !errors.Is(err, cuda.ErrNotReady) {
 			return err == nil
 		}
-		p.wait()
 	}
 	return false
 }

@@ -3,8 +3,10 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
@@ -22,6 +24,8 @@ type Options struct {
 	Mailbox int
 	// Staging is how many bytes of a larger operation go through a rank's window at once. Default: 16 MiB.
 	Staging int
+	// Log is where it is said that something is slower than it might be. Default: slog.Default.
+	Log *slog.Logger
 }
 
 // A GPU is a device for the ranks of communicators. It is safe for concurrent use, and an engine.DeviceKind.
@@ -47,6 +51,7 @@ func New(c *cuda.Context, o Options) (g *GPU, err error) {
 	if o.Staging <= 0 {
 		o.Staging = 16 << 20
 	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	g = &GPU{context: c, options: o, functions: map[string]*cuda.Function{}}
 	defer func() {
 		if err != nil {

@@ -185,6 +185,22 @@ func (d *device) trouble() error {
 	return nil
 }
 
+// Current is engine.Device's.
+func (d *device) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
+	epoch := d.page.done() + 1
+	r := &d.recent[epoch%uint32(len(d.recent))]
+	if d.captured.Load() || r.epoch.Load() != epoch {
+		return lifecycle.CallNone, 0, -1, false
+	}
+	peer = -1
+	for b := range kernel.MaxBlocks {
+		if w := d.page.waits(b); w.epoch() == epoch && w.phase() != kernel.Done {
+			peer = w.peer()
+		}
+	}
+	return r.call, r.seq, peer, true
+}
+
 // mismatch is the error of an operation in which a rank found another one's call by a packet.
 func (d *device) mismatch(w word) error {
 	p := d.comm.PeerError(lifecycle.CodeMismatch, w.peer(), "")

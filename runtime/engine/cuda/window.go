@@ -34,6 +34,9 @@ type deviceMemory struct{ context *cuda.Context }
 
 func (d deviceMemory) create(bytes int) (fd int, p cuda.Pointer, release func(), err error) {
 	m, err := d.context.Create(bytes)
+	if errors.Is(err, cuda.ErrNotSupported) {
+		err = kindError{err}
+	}
 	if err != nil {
 		return -1, 0, nil, err
 	}
@@ -51,10 +54,13 @@ func (d deviceMemory) create(bytes int) (fd int, p cuda.Pointer, release func(),
 func (d deviceMemory) open(fd, bytes int) (p cuda.Pointer, release func(), err error) {
 	m, err := d.context.Import(fd)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, kindError{err}
 	}
 	defer m.Release() //nolint:errcheck // what is mapped keeps it
-	return d.mapped(m, bytes)
+	if p, release, err = d.mapped(m, bytes); err != nil {
+		err = kindError{err} // the GPUs don't reach each other
+	}
+	return p, release, err
 }
 
 func (d deviceMemory) mapped(m *cuda.Shareable, bytes int) (p cuda.Pointer, release func(), err error) {
@@ -111,16 +117,26 @@ func (w *windows) release() {
 // refusedError is what a rank said about why it can't go on. All ranks get it.
 type refusedError struct {
 	rank int
+	kind bool // it can't with memory of this kind
 	text string
 }
 
-func (r *refusedError) Error() string { return r.text }
+func (r *refusedError) Error() string { return fmt.Sprintf("rank %d: %s", r.rank, r.text) }
+
+// kindError is why a kind of memory is of no use here: another may be.
+type kindError struct{ error }
+
+func (k kindError) Unwrap() error { return k.error }
 
 // tell gathers what all ranks have to say, unless one of them has an error: then all get that.
 func tell(gather func([]byte) ([][]byte, error), mine []byte, failed error) ([][]byte, error) {
-	payload := append([]byte{0}, mine...)
+	const well, failure, ofKind = 0, 1, 2
+	payload := append([]byte{well}, mine...)
 	if failed != nil {
-		payload = append([]byte{1}, failed.Error()...)
+		payload = append([]byte{failure}, failed.Error()...)
+		if _, kind := errors.AsType[kindError](failed); kind {
+			payload[0] = ofKind
+		}
 	}
 	all, err := gather(payload)
 	if err != nil {
@@ -129,9 +145,9 @@ func tell(gather func([]byte) ([][]byte, error), mine []byte, failed error) ([][
 	for r, p := range all {
 		switch {
 		case len(p) == 0:
-			return nil, &refusedError{r, "it says nothing"}
-		case p[0] != 0:
-			return nil, &refusedError{r, string(p[1:])}
+			return nil, &refusedError{r, false, "it says nothing"}
+		case p[0] != well:
+			return nil, &refusedError{r, p[0] == ofKind, string(p[1:])}
 		}
 		all[r] = p[1:]
 	}

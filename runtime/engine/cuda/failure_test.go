@@ -1,0 +1,287 @@
+//go:build linux && cgo
+
+package cuda_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine"
+	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
+)
+
+// memory is n zeros on a rank's device.
+func memory(tb testing.TB, r *rank, n int) cuda.Buffer[int32] {
+	tb.Helper()
+	b, err := buffer(r, make([]int32, n))
+	must(tb, err)
+	return b
+}
+
+// TestMismatch: ranks that make different calls all get an error, and the communicator can be ended.
+func TestMismatch(t *testing.T) {
+	for _, other := range []func(ctx context.Context, r *rank, b cuda.Buffer[int32]) error{
+		func(ctx context.Context, r *rank, b cuda.Buffer[int32]) error {
+			return ccl.BroadcastOn(ctx, r.Comm, r.stream, b, b, 0)
+		},
+		func(ctx context.Context, r *rank, b cuda.Buffer[int32]) error {
+			return ccl.AllReduceOn(ctx, r.Comm, r.stream, b.Slice(0, 7), b.Slice(0, 7), ccl.Sum)
+		},
+		func(ctx context.Context, r *rank, b cuda.Buffer[int32]) error {
+			return ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, ccl.Max)
+		},
+	} {
+		all := ranks(t, 2)
+		each(t, all, func(r *rank) error {
+			b, ctx := memory(t, r, 8), t.Context()
+			call := func() error { return ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, ccl.Sum) }
+			if r.Rank() == 1 {
+				call = func() error { return other(ctx, r, b) }
+			}
+			if err := call(); err != nil {
+				return err
+			}
+			err := r.Wait(ctx)
+			if peer, ok := errors.AsType[*ccl.PeerError](err); !ok || peer.Code != lifecycle.CodeMismatch {
+				return fmt.Errorf("rank %d got %w", r.Rank(), err)
+			}
+			if again := call(); again == nil {
+				return fmt.Errorf("rank %d goes on", r.Rank())
+			}
+			return errors.Join(r.stream.Synchronize(), r.Destroy(ctx))
+		})
+	}
+}
+
+// TestAbort: a rank that waits on the GPU for one that aborts leaves, and is told why. A new communicator works.
+func TestAbort(t *testing.T) {
+	all := ranks(t, 3)
+	each(t, all, func(r *rank) error {
+		ctx := t.Context()
+		if r.Rank() == 2 {
+			return r.Abort(errors.New("had enough"))
+		}
+		for _, n := range []int{8, 4000} { // in packets, and staged: behind the first
+			b := memory(t, r, n)
+			err := ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, ccl.Sum)
+			if _, peer := errors.AsType[*ccl.PeerError](err); err != nil && !peer {
+				return err
+			}
+		}
+		err := r.Wait(ctx)
+		if peer, ok := errors.AsType[*ccl.PeerError](err); !ok || peer.Rank != 2 ||
+			!strings.Contains(err.Error(), "had enough") {
+			return fmt.Errorf("rank %d got %w", r.Rank(), err)
+		}
+		return errors.Join(r.stream.Synchronize(), r.Abort(nil))
+	})
+	var kinds []engine.DeviceKind
+	for _, r := range all {
+		kinds = append(kinds, r.gpu)
+	}
+	comms, err := runtime(t).InitAll(t.Context(), 3, ccl.WithDevice(kinds...))
+	must(t, err)
+	for i := range all {
+		all[i].Comm = comms[i]
+	}
+	compare(t, all, []int{100})
+}
+
+// TestUnfinished: a Destroy whose context ends while the GPU waits for a rank says so, and frees the others.
+func TestUnfinished(t *testing.T) {
+	all := ranks(t, 2)
+	b := memory(t, &all[0], 8)
+	must(t, ccl.AllReduceOn(t.Context(), all[0].Comm, all[0].stream, b, b, ccl.Sum))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := all[0].Destroy(ctx)
+	if !errors.Is(err, ccl.ErrUnfinished) || !strings.Contains(err.Error(), "all_reduce number 1, which waits for rank 1") {
+		t.Errorf("a Destroy while an operation waits is answered by %v", err)
+	}
+	must(t, all[0].stream.Synchronize())
+	if err := all[0].Destroy(t.Context()); !errors.Is(err, ccl.ErrDestroyed) {
+		t.Errorf("a second Destroy is answered by %v", err)
+	}
+	b = memory(t, &all[1], 8)
+	err = ccl.AllReduceOn(t.Context(), all[1].Comm, all[1].stream, b, b, ccl.Sum)
+	if err == nil {
+		err = all[1].Wait(t.Context())
+	}
+	if _, ok := errors.AsType[*ccl.PeerError](err); !ok {
+		t.Errorf("the other rank got %v", err)
+	}
+}
+
+// TestStreams: operations of one communicator are done in the order of their calls on whatever streams.
+func TestStreams(t *testing.T) {
+	all := ranks(t, 2)
+	each(t, all, func(r *rank) error {
+		other, err := r.context.Stream(0)
+		if err != nil {
+			return err
+		}
+		b, err := buffer(r, []int32{1})
+		if err != nil {
+			return err
+		}
+		for i := range 20 { // each doubles what the one before has made
+			s := r.stream
+			if i%3 == r.Rank() {
+				s = other
+			}
+			if err := ccl.AllReduceOn(t.Context(), r.Comm, s, b, b, ccl.Sum); err != nil {
+				return err
+			}
+		}
+		if err := r.Wait(t.Context()); err != nil {
+			return err
+		}
+		got := make([]byte, 4)
+		if err := r.context.CopyToHost(got, b.Pointer()); err != nil || !slices.Equal(got, []byte{0, 0, 16, 0}) {
+			return fmt.Errorf("2^20 is %v: %w", got, err)
+		}
+		return other.Destroy()
+	})
+}
+
+// TestGraph: what is captured is launched any number of times, on ranks that launch at their own pace, and operations
+// between them are numbered as well.
+func TestGraph(t *testing.T) {
+	all := ranks(t, 2)
+	each(t, all, func(r *rank) error {
+		ctx := t.Context()
+		b, err := buffer(r, []int32{1, 1, 1})
+		if err != nil {
+			return err
+		}
+		eager := func() error { return ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, ccl.Sum) }
+		if err := errors.Join(eager(), r.stream.BeginCapture(), eager(), eager()); err != nil {
+			return err
+		}
+		graph, err := r.stream.EndCapture()
+		if err != nil {
+			return err
+		}
+		x, err := graph.Instantiate()
+		if err != nil {
+			return err
+		}
+		for range 4 {
+			if err := errors.Join(x.Launch(r.stream), x.Launch(r.stream), eager()); err != nil {
+				return err
+			}
+		}
+		if err := r.Wait(ctx); err != nil {
+			return err
+		}
+		if got, err := read(r, b); err != nil || !slices.Equal(got, []int32{1 << 21, 1 << 21, 1 << 21}) {
+			return fmt.Errorf("2^21 is %v: %w", got, err)
+		}
+		return errors.Join(x.Destroy(), graph.Destroy(), r.Destroy(ctx))
+	})
+	for _, r := range all {
+		must(t, r.gpu.Close())
+	}
+}
+
+// TestSplit: communicators that are made of one are on the same devices.
+func TestSplit(t *testing.T) {
+	all := ranks(t, 3)
+	each(t, all, func(r *rank) error {
+		child, err := r.Split(t.Context(), r.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		b, err := buffer(r, []int32{int32(r.Rank())})
+		if err != nil {
+			return err
+		}
+		err = errors.Join(ccl.AllReduceOn(t.Context(), child, r.stream, b, b, ccl.Sum), r.Destroy(t.Context()),
+			child.Destroy(t.Context()))
+		got, failed := read(r, b)
+		if want := int32(2 - r.Rank()%2); len(got) != 1 || got[0] != want {
+			return fmt.Errorf("rank %d has %v, want %d", r.Rank(), got, want)
+		}
+		return errors.Join(err, failed)
+	})
+}
+
+// TestRefused: what can't be is said before anything is put on a stream, and changes nothing.
+func TestRefused(t *testing.T) {
+	all := ranks(t, 2)
+	r, other := &all[0], &all[1]
+	good, freed := memory(t, r, 8), memory(t, r, 8)
+	must(t, r.context.Free(freed.Pointer()))
+	call := func(comm *ccl.Comm, s *cuda.Stream, send, recv cuda.Buffer[int32]) error {
+		return ccl.AllReduceOn(t.Context(), comm, s, send, recv, ccl.Sum)
+	}
+	plain, err := runtime(t).InitAll(t.Context(), 1)
+	must(t, err)
+	defer plain[0].Close() //nolint:errcheck // a test's
+	odd := cuda.Wrap[int32](good.Pointer()+2, 4)
+	for want, err := range map[string]error{
+		"the stream is nil":                call(r.Comm, nil, good, good),
+		"the stream is of device 1":        call(r.Comm, other.stream, good, good),
+		"is no memory of a GPU":            call(r.Comm, r.stream, freed, good),
+		"it is memory of device 1":         call(r.Comm, r.stream, memory(t, other, 8), good),
+		"is no multiple of an element's 4": call(r.Comm, r.stream, odd, odd),
+		"it has 36 bytes, and its allocation has 32": call(r.Comm, r.stream, cuda.Wrap[int32](good.Pointer(), 9),
+			cuda.Wrap[int32](good.Pointer(), 9)),
+		"recv has 8 elements and send 4": call(r.Comm, r.stream, good.Slice(0, 4), good),
+		"must be the same slice":         call(r.Comm, r.stream, good.Slice(0, 4), good.Slice(1, 5)),
+		"the communicator is on no GPU":  call(plain[0], r.stream, good, good),
+		"the communicator is nil":        call(nil, r.stream, good, good),
+	} {
+		if usage, ok := errors.AsType[*ccl.UsageError](err); !ok || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v (%v)", want, err, usage)
+		}
+	}
+	compare(t, all, []int{10})
+}
+
+// TestSharedDevice: ranks share a GPU if that is allowed, and are told what it takes if not.
+func TestSharedDevice(t *testing.T) {
+	dev, err := driver(t, 1).Device(0)
+	must(t, err)
+	one := on(t, dev)
+	_, err = runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(one.gpu))
+	if err == nil || !strings.Contains(err.Error(), "ranks 0 and 1 share a GPU") {
+		t.Errorf("two ranks on a GPU: %v", err)
+	}
+	shared := options
+	shared.Shared = true
+	g, err := gpu.New(one.context, shared)
+	must(t, err)
+	comms, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(g))
+	must(t, err)
+	all := make([]rank, 2)
+	for r := range all {
+		s, err := one.context.Stream(0)
+		must(t, err)
+		all[r] = rank{Comm: comms[r], gpu: g, context: one.context, stream: s}
+	}
+	compare(t, all, []int{300, 7001})
+}
+
+// TestNoMemory: where one rank has no memory for its window, all ranks are told which, and why.
+func TestNoMemory(t *testing.T) {
+	d := driver(t, 2, "FAKECUDA_FAIL", "cuMemCreate:2:2")
+	var kinds []engine.DeviceKind
+	for r := range 2 {
+		dev, err := d.Device(r)
+		must(t, err)
+		kinds = append(kinds, on(t, dev).gpu)
+	}
+	_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
+	if err == nil || !strings.Contains(err.Error(), "out of memory") {
+		t.Errorf("without memory: %v", err)
+	}
+}

@@ -14,7 +14,8 @@ import (
 
 // A Driver is a CUDA driver that is loaded. It stays so until the process ends.
 type Driver struct {
-	c *C.driver
+	c    *C.driver
+	path string
 }
 
 // Open loads the driver at path, or libcuda.so.1 where the loader finds it if path is empty, and initializes it.
@@ -31,12 +32,15 @@ func Open(path string) (*Driver, error) {
 		why := strings.TrimPrefix(C.GoString(text), path+": ")
 		return nil, fmt.Errorf("%w: %s: %s: it comes with NVIDIA's driver", ErrUnavailable, path, why)
 	}
-	d := &Driver{c}
+	d := &Driver{c, path}
 	if err := d.check("cuInit", C.shim_init(c)); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
+
+// Path is what Open loaded.
+func (d *Driver) Path() string { return d.path }
 
 // check makes an error of what a function answered.
 func (d *Driver) check(call string, r C.CUresult) error {

@@ -25,6 +25,12 @@ import (
 var library string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(peerID) != "" {
+		if err := peer(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	dir, err := os.MkdirTemp("", "carillon-engine-")
 	if err == nil {
 		err = build(dir)
@@ -100,16 +106,22 @@ func ranks(tb testing.TB, n int, variables ...string) []rank {
 }
 
 // on is a rank's device.
-func on(tb testing.TB, dev *cuda.Device) (r rank) {
+func on(tb testing.TB, dev *cuda.Device) rank {
 	tb.Helper()
-	var err error
-	r.context, err = dev.Retain()
-	must(tb, err)
-	r.gpu, err = gpu.New(r.context, options)
-	must(tb, err)
-	r.stream, err = r.context.Stream(0)
+	r, err := open(dev)
 	must(tb, err)
 	return r
+}
+
+func open(dev *cuda.Device) (r rank, err error) {
+	if r.context, err = dev.Retain(); err != nil {
+		return r, err
+	}
+	if r.gpu, err = gpu.New(r.context, options); err != nil {
+		return r, err
+	}
+	r.stream, err = r.context.Stream(0)
+	return r, err
 }
 
 func runtime(tb testing.TB) *ccl.Runtime {

@@ -107,7 +107,8 @@ func (c *core) openDevice(ctx context.Context) (err error) {
 		return c.gather(ctx, call, 0, mine) // before the first that has a number
 	}
 	failed := func(err error) { _ = c.fail(lifecycle.CallNone, c.collectives.Load(), err) }
-	if c.device, err = c.kind.Open(c.comm, gather, failed); err != nil && lifecycle.CodeOf(err) == lifecycle.CodeSystem {
+	c.device, err = c.kind.Open(c.comm, gather, failed)
+	if err != nil && lifecycle.CodeOf(err) == lifecycle.CodeSystem {
 		return &SystemError{Code: lifecycle.CodeSystem, Op: "make " + c.String(), Err: err}
 	}
 	return err
@@ -122,7 +123,7 @@ func (c *core) devices() []engine.DeviceKind {
 }
 
 // checkDevice refuses an operation on device memory for which the communicator, or the memory, is the wrong one.
-func (c *core) checkDevice(op *engine.Op) error {
+func (c *core) checkDevice(op engine.Op) error {
 	switch {
 	case op.Stream == nil:
 		return nil

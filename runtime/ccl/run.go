@@ -74,7 +74,7 @@ func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []engine.Op) 
 		if err := ops[i].Check(c.rank, c.size); err != nil {
 			return c.invalid(ctx, c.usage(ops[i].Call, lifecycle.CodeInvalidArgument, "%v", err))
 		}
-		if err := c.checkDevice(&ops[i]); err != nil {
+		if err := c.checkDevice(ops[i]); err != nil {
 			return c.invalid(ctx, err)
 		}
 	}

@@ -54,14 +54,14 @@ type DeviceKind interface {
 // turn it is on the communicator, but for Check, Wait and Current.
 type Device interface {
 	// Check refuses buffers that the device can't reach, and streams that aren't its own.
-	Check(op *Op) error
+	Check(op Op) error
 
 	// Algorithm is Engine's.
 	Algorithm(op *Op) algo.Algorithm
 
 	// Enqueue puts one collective, or point-to-point operations all at the same time, which have passed Check and
-	// CheckToSelf, on the stream of the first, and returns. Operations on one communicator are done in the order in which
-	// they were enqueued, whatever their streams. The error is Comm.Fail's.
+	// CheckToSelf, on the stream of the first, and returns. Operations on one communicator are done in the order in
+	// which they were enqueued, whatever their streams. The error is Comm.Fail's.
 	Enqueue(call lifecycle.Call, seq uint64, ops []Op) error
 
 	// Wait blocks until all that was enqueued is done, the communicator has stopped, or ctx ends, and returns the error

@@ -55,8 +55,10 @@ func compile(library string, args ...string) error {
 	if compiler == "" {
 		compiler = "g++"
 	}
-	args = append([]string{"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread", "-shared",
-		"-o", library}, args...)
+	args = append([]string{
+		"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread", "-shared",
+		"-o", library,
+	}, args...)
 	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("fakecuda: %s: %w (Debian: apt-get install g++)\n%s", compiler, err, out)
 	}

@@ -16,6 +16,7 @@ import (
 // A collective is one that is made on both kinds of memory. Lengths are in units of n elements.
 type collective struct {
 	name       string
+	rooted     bool
 	send, recv func(size int) int
 	host       func(r *rank, send, recv []int32) error
 	device     func(r *rank, send, recv cuda.Buffer[int32]) error
@@ -30,13 +31,13 @@ func collectives(tb testing.TB) []collective {
 	ctx := tb.Context()
 	return []collective{
 		{
-			"all-reduce", one, one,
+			"all-reduce", false, one, one,
 			func(r *rank, send, recv []int32) error { return ccl.AllReduce(ctx, r.Comm, send, recv, ccl.Sum) },
 			func(r *rank, send, recv cuda.Buffer[int32]) error {
 				return ccl.AllReduceOn(ctx, r.Comm, r.stream, send, recv, ccl.Sum)
 			},
 		}, {
-			"scaled all-reduce", one, one,
+			"scaled all-reduce", false, one, one,
 			func(r *rank, send, recv []int32) error {
 				return ccl.AllReduce(ctx, r.Comm, send, recv, ccl.PreMulSum, ccl.Scale(float64(r.Rank()+2)))
 			},
@@ -44,43 +45,43 @@ func collectives(tb testing.TB) []collective {
 				return ccl.AllReduceOn(ctx, r.Comm, r.stream, send, recv, ccl.PreMulSum, ccl.Scale(float64(r.Rank()+2)))
 			},
 		}, {
-			"reduce", one, one,
+			"reduce", true, one, one,
 			func(r *rank, send, recv []int32) error { return ccl.Reduce(ctx, r.Comm, send, recv, ccl.Max, root) },
 			func(r *rank, send, recv cuda.Buffer[int32]) error {
 				return ccl.ReduceOn(ctx, r.Comm, r.stream, send, recv, ccl.Max, root)
 			},
 		}, {
-			"reduce-scatter", size, one,
+			"reduce-scatter", false, size, one,
 			func(r *rank, send, recv []int32) error { return ccl.ReduceScatter(ctx, r.Comm, send, recv, ccl.Sum) },
 			func(r *rank, send, recv cuda.Buffer[int32]) error {
 				return ccl.ReduceScatterOn(ctx, r.Comm, r.stream, send, recv, ccl.Sum)
 			},
 		}, {
-			"all-gather", one, size,
+			"all-gather", false, one, size,
 			func(r *rank, send, recv []int32) error { return ccl.AllGather(ctx, r.Comm, send, recv) },
 			func(r *rank, send, recv cuda.Buffer[int32]) error {
 				return ccl.AllGatherOn(ctx, r.Comm, r.stream, send, recv)
 			},
 		}, {
-			"all-to-all", size, size,
+			"all-to-all", false, size, size,
 			func(r *rank, send, recv []int32) error { return ccl.AllToAll(ctx, r.Comm, send, recv) },
 			func(r *rank, send, recv cuda.Buffer[int32]) error {
 				return ccl.AllToAllOn(ctx, r.Comm, r.stream, send, recv)
 			},
 		}, {
-			"broadcast", one, one,
+			"broadcast", true, one, one,
 			func(r *rank, send, recv []int32) error { return ccl.Broadcast(ctx, r.Comm, send, recv, root) },
 			func(r *rank, send, recv cuda.Buffer[int32]) error {
 				return ccl.BroadcastOn(ctx, r.Comm, r.stream, send, recv, root)
 			},
 		}, {
-			"gather", one, size,
+			"gather", true, one, size,
 			func(r *rank, send, recv []int32) error { return ccl.Gather(ctx, r.Comm, send, recv, root) },
 			func(r *rank, send, recv cuda.Buffer[int32]) error {
 				return ccl.GatherOn(ctx, r.Comm, r.stream, send, recv, root)
 			},
 		}, {
-			"scatter", size, one,
+			"scatter", true, size, one,
 			func(r *rank, send, recv []int32) error { return ccl.Scatter(ctx, r.Comm, send, recv, root) },
 			func(r *rank, send, recv cuda.Buffer[int32]) error {
 				return ccl.ScatterOn(ctx, r.Comm, r.stream, send, recv, root)
@@ -109,7 +110,7 @@ func TestWithoutPeerAccess(t *testing.T) {
 func compare(t *testing.T, all []rank, counts []int) {
 	t.Helper()
 	for _, c := range collectives(t) {
-		if len(all) <= root && (c.name == "reduce" || c.name == "broadcast" || c.name == "gather" || c.name == "scatter") {
+		if len(all) <= root && c.rooted {
 			continue
 		}
 		for _, n := range counts {

@@ -70,8 +70,8 @@ func decodePlacement(b []byte) (p placement, err error) {
 
 // Open is engine.DeviceKind's.
 func (g *GPU) Open(c *engine.Comm, gather func([]byte) ([][]byte, error), failed func(error)) (engine.Device, error) {
-	d := &device{gpu: g, comm: c, failed: failed, rank: c.Rank, size: c.Size, args: new(kernel.Args),
-		watcher: newWatcher(),
+	d := &device{
+		gpu: g, comm: c, failed: failed, rank: c.Rank, size: c.Size, args: new(kernel.Args), watcher: newWatcher(),
 	}
 	if err := d.open(gather); err != nil {
 		d.free()
@@ -92,14 +92,16 @@ func (d *device) open(gather func([]byte) ([][]byte, error)) error {
 		}
 	}
 	unit, prepared := d.prepare()
+	bytes := roundUp(d.windowBytes(), max(unit, 1))
+	ready := func(p cuda.Pointer) error {
+		if prepared != nil {
+			return prepared
+		}
+		return d.clear(p)
+	}
 	var err error
 	for _, kind := range []memory{deviceMemory{d.gpu.context}, hostMemory{d.gpu.context}} {
-		d.windows, err = openWindows(kind, d.rank, roundUp(d.windowBytes(), max(unit, 1)), gather, func(p cuda.Pointer) error {
-			if prepared != nil {
-				return prepared
-			}
-			return d.clear(p)
-		})
+		d.windows, err = openWindows(kind, d.rank, bytes, gather, ready)
 		refused, ok := errors.AsType[*refusedError](err)
 		if !ok || !refused.kind {
 			break
@@ -199,7 +201,7 @@ func (d *device) clear(p cuda.Pointer) error {
 }
 
 // Check is engine.Device's.
-func (d *device) Check(op *engine.Op) error {
+func (d *device) Check(op engine.Op) error {
 	if op.Stream.Context() != d.gpu.context {
 		return fmt.Errorf("the stream is of device %d, and the rank is on device %d: use a stream of the context that "+
 			"the communicator was made with", op.Stream.Context().Device().Ordinal(), d.gpu.context.Device().Ordinal())
@@ -341,10 +343,13 @@ func (d *device) Wait(ctx context.Context) (err error) {
 		d.mu.Unlock()
 	}
 	for p := (pause{}); err == nil; p.wait() {
-		stopped, ended := d.comm.Stopped(), e.Query()
+		ended := e.Query()
+		odd, stopped := d.mismatch(), d.comm.Stopped() // behind it: a kernel that has given up ends, too
 		switch {
 		case stopped != nil:
 			return stopped
+		case odd != nil:
+			return d.comm.Stop(odd)
 		case ended == nil:
 			return nil
 		case !errors.Is(ended, cuda.ErrNotReady):

@@ -103,7 +103,8 @@ func TestUnfinished(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := all[0].Destroy(ctx)
-	if !errors.Is(err, ccl.ErrUnfinished) || !strings.Contains(err.Error(), "all_reduce number 1, which waits for rank 1") {
+	const waits = "all_reduce number 1, which waits for rank 1"
+	if !errors.Is(err, ccl.ErrUnfinished) || !strings.Contains(err.Error(), waits) {
 		t.Errorf("a Destroy while an operation waits is answered by %v", err)
 	}
 	must(t, all[0].stream.Synchronize())

@@ -15,8 +15,8 @@ import (
 
 // Options are what may be chosen for a GPU. All ranks of a communicator choose the same.
 type Options struct {
-	// Shared allows several ranks of a communicator on one GPU. Their kernels wait for each other, so that they must run
-	// at the same time: each stream needs a hardware queue of its own, of which a process has 8 unless
+	// Shared allows several ranks of a communicator on one GPU. Their kernels wait for each other, so they must run at
+	// the same time: each stream needs a hardware queue of its own, of which a process has 8 unless
 	// CUDA_DEVICE_MAX_CONNECTIONS says otherwise (up to 32) before the context is made.
 	Shared bool
 	// Mailbox is for how many bytes of packets a rank has room, for each of two operations: larger ones are not made in
@@ -125,7 +125,7 @@ func (g *GPU) keep(d *device) {
 	g.kept = append(g.kept, d)
 }
 
-// Close unloads the kernels, and frees what communicators had that ended while kernels of theirs were on a stream, or in
+// Close unloads the kernels, and frees what communicators had that ended while kernels of theirs were on a stream or in
 // a graph: those must not be launched any more.
 func (g *GPU) Close() error {
 	g.mu.Lock()

@@ -37,7 +37,8 @@ const wordsAt = 64
 
 func newPage(c *cuda.Context) (*page, error) {
 	const bytes = 4096 // at least wordsAt + kernel.MaxBlocks * 32
-	mem, err := syscall.Mmap(-1, 0, bytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANONYMOUS)
+	const readWrite, own = syscall.PROT_READ | syscall.PROT_WRITE, syscall.MAP_SHARED | syscall.MAP_ANONYMOUS
+	mem, err := syscall.Mmap(-1, 0, bytes, readWrite, own)
 	if err != nil {
 		return nil, fmt.Errorf("memory for what kernels tell: %w", err)
 	}
@@ -171,10 +172,8 @@ func (d *device) look() bool {
 
 // trouble is why what runs will never be done.
 func (d *device) trouble() error {
-	for b := range kernel.MaxBlocks {
-		if w := d.page.waits(b); w.phase() == kernel.Mismatch {
-			return d.mismatch(w)
-		}
+	if err := d.mismatch(); err != nil {
+		return err
 	}
 	if lost := d.comm.FirstLost(); lost != nil {
 		return lost
@@ -201,8 +200,17 @@ func (d *device) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) 
 	return r.call, r.seq, peer, true
 }
 
-// mismatch is the error of an operation in which a rank found another one's call by a packet.
-func (d *device) mismatch(w word) error {
+// mismatch is the error of an operation that a kernel has given up, because it found another rank's call by a packet.
+func (d *device) mismatch() error {
+	for b := range kernel.MaxBlocks {
+		if w := d.page.waits(b); w.phase() == kernel.Mismatch {
+			return d.mismatchAt(w)
+		}
+	}
+	return nil
+}
+
+func (d *device) mismatchAt(w word) error {
 	p := d.comm.PeerError(lifecycle.CodeMismatch, w.peer(), "")
 	p.Call, p.Seq = lifecycle.CallNone, 0
 	r := &d.recent[w.epoch()%uint32(len(d.recent))]

@@ -52,7 +52,8 @@ is preloaded into its processes, and is NCCL's profiler plug-in. Until the first
 or loads what is, as PyTorch. With audit (rtld-audit(7)) they also do if it looks NCCL's functions up by dlsym, as JAX,
 vLLM and Python's ctypes do, or loads what is linked with NCCL with RTLD_DEEPBIND. Calls cost no more by it, but the
 start of every process does; and the loader must be that of glibc 2.35 or later, or audit is as preload. auto is preload
-if the program itself is linked with NCCL, and otherwise audit: what a script or a launcher will load can't be known.
+if the program itself is linked with NCCL, or the library for audit is missing, and otherwise audit: what a script or a
+launcher will load can't be known.
 
 Neither sees calls of a statically linked NCCL, or those that code built with -fno-plt and loaded with RTLD_DEEPBIND
 makes: there the profiler plug-in sees operations (NCCL 2.23 and later), and there are no guards. Nothing at all is seen
@@ -133,10 +134,6 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
-	audit := filepath.Join(filepath.Dir(library), auditName)
-	if err := checkLibrary(audit, "la_symbind64"); err != nil {
-		return fmt.Errorf("attach: %s can't be used: %w", audit, err)
-	}
 	path, err := exec.LookPath(program[0])
 	if err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: attach: %v\n", err)
@@ -144,6 +141,20 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 			return exitCode(codeNotFound)
 		}
 		return exitCode(codeCannotRun)
+	}
+	note := cmd.ErrOrStderr()
+	audit := ""
+	if how == wayAudit || how == wayAuto && !linked(path) {
+		audit = filepath.Join(filepath.Dir(library), auditName)
+		err := checkLibrary(audit, "la_symbind64")
+		if err != nil && how == wayAudit {
+			return fmt.Errorf("attach: %s can't be used: %w", audit, err)
+		}
+		if err != nil {
+			fmt.Fprintf(note, "carillon: attach: %s can't be used: %v; calls of NCCL that the program looks up by dlsym "+
+				"are not seen (--how preload)\n", audit, err)
+			audit = ""
+		}
 	}
 	if err := sweepTapes(cmd, &job.Config{TapeDir: tapeDir, Quiet: true}); err != nil {
 		return err
@@ -162,12 +173,8 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
-	note := cmd.ErrOrStderr()
 	if url := a.URL(); url != "" {
 		fmt.Fprintf(note, "carillon: attach: job %s; %s has a page for each process\n", term.Shown(name), url)
-	}
-	if how == wayPreload || how == wayAuto && linked(path) {
-		audit = ""
 	}
 	before := tapesIn(dir, name)
 	child := exec.Cmd{

@@ -24,6 +24,10 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 	}
 	build(auditName, "void la_symbind64(void) {}\n")
 	good := build("good.so", "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n")
+	alone := filepath.Join(t.TempDir(), "alone.so") // without the one for the loader
+	if err := os.Link(good, alone); err != nil {
+		t.Fatal(err)
+	}
 	shared := filepath.Join(dir, "shared")
 	if err := os.Mkdir(shared, 0o700); err != nil {
 		t.Fatal(err)
@@ -64,6 +68,8 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 			[]string{"true"},
 			usageCode, "it has no ncclProfiler_v1",
 		},
+		{alone, dir, []string{"--how", "audit", "true"}, usageCode, auditName + " can't be used: "},
+		{alone, dir, []string{"sh", "-c", "exit 7"}, 7, "that the program looks up by dlsym are not seen"},
 		{build("two words.so", ""), dir, []string{"true"}, usageCode, "a colon or a blank"},
 	} {
 		t.Setenv(libraryVariable, c.library)

@@ -205,7 +205,7 @@ func (j *keptJob) event(e mesh.Event) {
 	case e.Kind == mesh.Died:
 		j.leftovers.died()
 		if p != nil && p.ran {
-			end := process.Entry{Rank: e.Member.Rank, PID: e.Member.PID, Exit: e.Exit}
+			end := process.Entry{Rank: e.Member.Rank, PID: p.tape.Header().PID, Exit: e.Exit}
 			_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may tell
 		}
 	}

@@ -75,6 +75,17 @@ func (id ID) Near(other ID) bool {
 	return id.BootID == other.BootID && id.BootID != BootID{} && id.PIDSpace == other.PIDSpace
 }
 
+// Here is the process by its number in this pid namespace, if it runs in one below, as in a container, and this process
+// may look at its namespaces; else the ID as it is.
+func (id ID) Here() ID {
+	if me := Self(); id.PIDSpace != 0 && id.PIDSpace != me.PIDSpace && id.BootID == me.BootID {
+		if pid := this.find(id); pid != 0 {
+			id.PID, id.PIDSpace = pid, me.PIDSpace
+		}
+	}
+	return id
+}
+
 // Append appends the ID to a message; Read reads it.
 func (id ID) Append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(id.PID))

@@ -260,3 +260,40 @@ func idOf(pid int) (ID, error) {
 	id.PID, id.StartTicks = pid, s.start
 	return id, err
 }
+
+// TestHere: a process of a pid namespace below is known by its number here, and no other one is taken for it.
+func TestHere(t *testing.T) {
+	k := machine(t)
+	put := func(pid, numbers, space string) {
+		t.Helper()
+		write(t, statOf("S"), k.proc, pid, "stat")
+		write(t, "Name:\ta\nNSpid:\t"+numbers+"\n", k.proc, pid, "status")
+		write(t, "", k.proc, pid, "ns", "mnt")
+		if err := os.Symlink("pid:["+space+"]", filepath.Join(k.proc, pid, "ns", "pid")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("70", "70\t7", "5") // of another container
+	put("71", "71\t8", "4")
+	put("72", "72\t3\t7", "4")
+	write(t, "Name:\ta\nNSpid:\t73\t7\n", k.proc, "73", "status") // of another user
+	for _, c := range []struct {
+		id   ID
+		want int
+	}{
+		{ID{PID: 7, PIDSpace: 4, StartTicks: 99}, 72},
+		{ID{PID: 7, PIDSpace: 4, StartTicks: 98}, 0}, // that had the number before
+		{ID{PID: 7, PIDSpace: 6, StartTicks: 99}, 0},
+		{ID{PID: 9, PIDSpace: 4, StartTicks: 99}, 0},
+	} {
+		if got := k.find(c.id); got != c.want {
+			t.Errorf("%+v is process %d, want %d", c.id, got, c.want)
+		}
+	}
+	other := Self()
+	other.BootID[0]++
+	other.PIDSpace++
+	if here := other.Here(); here != other {
+		t.Errorf("a process of another machine is taken for %+v", here)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -152,20 +153,58 @@ func (k kernel) look(id ID) (look Look, err error) {
 
 // turns adds up how often the main thread gave up its CPU or lost it.
 func (k kernel) turns(pid int) (n uint64) {
-	b, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), "status"))
-	if err != nil {
-		return 0
-	}
-	for line := range bytes.Lines(b) {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		if !bytes.HasSuffix(name, []byte("voluntary_ctxt_switches")) {
+	for name, value := range k.status(pid) {
+		if !strings.HasSuffix(name, "voluntary_ctxt_switches") {
 			continue
 		}
-		if v, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64); err == nil {
+		if v, err := strconv.ParseUint(value, 10, 64); err == nil {
 			n += v
 		}
 	}
 	return n
+}
+
+// status yields the lines of /proc/PID/status; none of a process that has ended.
+func (k kernel) status(pid int) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		b, _ := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), "status"))
+		for line := range strings.Lines(string(b)) {
+			name, value, _ := strings.Cut(line, ":")
+			if !yield(name, strings.TrimSpace(value)) {
+				return
+			}
+		}
+	}
+}
+
+// find is the pid here of a process of another pid namespace; 0 if none that can be looked at is it.
+func (k kernel) find(id ID) int {
+	entries, _ := os.ReadDir(k.proc)
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || k.innermost(pid) != id.PID {
+			continue
+		}
+		space, err := os.Readlink(filepath.Join(k.proc, entry.Name(), "ns", "pid"))
+		if err != nil || space != fmt.Sprintf("pid:[%d]", id.PIDSpace) {
+			continue
+		}
+		if s, err := k.stat(pid); err == nil && s.start == id.StartTicks {
+			return pid
+		}
+	}
+	return 0
+}
+
+// innermost is a process's number in its own pid namespace; 0 if the kernel doesn't tell.
+func (k kernel) innermost(pid int) int {
+	for name, value := range k.status(pid) {
+		if numbers := strings.Fields(value); name == "NSpid" && len(numbers) > 0 {
+			n, _ := strconv.Atoi(numbers[len(numbers)-1]) // 0 is no process
+			return n
+		}
+	}
+	return 0
 }
 
 // frozen tells whether the process's cgroup is frozen, or one above it, by the freezer of either version.

@@ -121,7 +121,7 @@ func openFile(path string, flag int, partial bool) (*file, error) {
 // Path is the file's name, as it was given.
 func (t *file) Path() string { return t.path }
 
-// Process is the process that writes, or wrote, the tape.
+// Process is the process that writes, or wrote, the tape, as this pid namespace numbers it where it can.
 func (t *file) Process() process.ID { return t.process }
 
 // Liveness looks the process up that writes, or wrote, the tape.
@@ -237,7 +237,7 @@ func (t *file) readStatic() error {
 	}
 	t.process = process.ID{
 		PID: t.static.PID, StartTicks: h.startTicks, PIDSpace: h.pidSpace, BootID: h.kernelBoot,
-	}
+	}.Here()
 	return nil
 }
 

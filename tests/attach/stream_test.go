@@ -13,20 +13,28 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
+// openInput is an input for the processes of a job, which has no end until end is called, or the test is over.
+func openInput(t *testing.T) (path string, end func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "input")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end = func() { _ = open.Close() } // again, at the end of the test
+	t.Cleanup(end)
+	return path, end
+}
+
 // TestLaunchedAndNotDone: ranks have launched an all-reduce and are out of NCCL, which one rank has not called. Their
 // streams say on the tapes that they have not done it, so that one is named, also after they were killed.
 func TestLaunchedAndNotDone(t *testing.T) {
 	buildLibrary(t)
 	tapes := t.TempDir()
-	input := filepath.Join(t.TempDir(), "input")
-	if err := syscall.Mkfifo(input, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	open, err := os.OpenFile(input, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer open.Close() // then each rank ends
+	input, end := openInput(t) // with which each rank ends
 	job := e2e.Start(t, []string{
 		"SKIP=1", "SURVIVE=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
 		"CARILLON_HEALTH_ADDR=",
@@ -54,7 +62,7 @@ func TestLaunchedAndNotDone(t *testing.T) {
 	for _, pid := range pids[1:] {
 		e2e.Kill(t, pid, syscall.SIGKILL)
 	}
-	open.Close()
+	end()
 	job.ExitCode()
 	if said := job.Output(); strings.Contains(said, "killed by signal") {
 		t.Errorf("a truncated tape ended its process:\n%s", said)

@@ -223,7 +223,7 @@ func read(path string) (p Process, job string, err error) {
 	h := r.Header()
 	life := r.Liveness()
 	p = Process{
-		Tape: path, Host: h.Host, PID: h.PID, Started: h.Created,
+		Tape: path, Host: h.Host, PID: r.Process().PID, Started: h.Created,
 		Running: !h.Closed && life != process.Dead, Died: !h.Closed && life == process.Dead,
 	}
 	if !p.Running {

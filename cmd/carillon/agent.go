@@ -43,6 +43,14 @@ doesn't answer any more. It is not asked while communicators are made or ended, 
 crash jobs, as with NCCL 2.28.9: carillon status says so then, with the numbers of NCCL's bugs. --accept-nccl-bugs takes
 their risk.
 
+Of a process of this machine that a verdict names, the agent looks up once where it is: its state, its place in the
+kernel, with the kernel's stack if the agent is root, and, with py-spy on the PATH, the Python stack of its main thread.
+The verdict has that as evidence a moment later.
+
+The processes may be in containers: in pid namespaces below the agent's, with a folder of this machine for their tapes
+(CARILLON_TAPE_DIR there, --tape-dir here). They are named by the pid that they have here. The agent must be root or the
+tapes' user; of tapes that it can't follow it says so, once.
+
 SIGINT and SIGTERM end it, once what it has read is exported.`,
 		Example: `  carillon agent
   carillon agent --job train-1a2b

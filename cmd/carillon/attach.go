@@ -151,8 +151,8 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 			return fmt.Errorf("attach: %s can't be used: %w", audit, err)
 		}
 		if err != nil {
-			fmt.Fprintf(note, "carillon: attach: %s can't be used: %v; calls of NCCL that the program looks up by dlsym "+
-				"are not seen (--how preload)\n", audit, err)
+			fmt.Fprintf(note, "carillon: attach: %s can't be used: %v; calls of NCCL that the program looks up by "+
+				"dlsym are not seen (as with --how preload)\n", audit, err)
 			audit = ""
 		}
 	}

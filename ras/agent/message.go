@@ -134,6 +134,10 @@ func among(comms []lifecycle.CommID) []lifecycle.CommID {
 // question is about say most: the rank at fault may be idle there.
 func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
 	n.Where, n.Cause = shorten(n.Where), shorten(n.Cause)
+	n.Stack = slices.Clone(n.Stack)
+	for i, line := range n.Stack {
+		n.Stack[i] = shorten(line)
+	}
 	for {
 		b, err := json.Marshal(n)
 		switch {
@@ -143,6 +147,8 @@ func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
 			return b
 		case len(n.Habits) > 0:
 			n.Habits = nil // their trails name places in Slots, which are cut next
+		case len(n.Stack) > 0:
+			n.Stack = nil
 		case len(n.Slots) > 0:
 			n.Slots = essential(n.Slots, about)
 		default:

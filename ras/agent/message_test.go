@@ -113,7 +113,8 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 	if stalled != 20 {
 		t.Errorf("%d of 20 stalled slots of %d are left", stalled, len(got.Slots))
 	}
-	n = verdict.Note{Member: "host-1", Where: strings.Repeat("x", 2*mesh.MaxAnswer)}
+	long := strings.Repeat("x", 2*mesh.MaxAnswer)
+	n = verdict.Note{Member: "host-1", Where: long, Stack: []string{long, long}}
 	if b = encodeNote(&n, nil, mesh.MaxAnswer); len(b) == 0 || len(b) > mesh.MaxAnswer {
 		t.Errorf("a note with a long place has %d bytes, want 1 to %d", len(b), mesh.MaxAnswer)
 	}

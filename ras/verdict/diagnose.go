@@ -48,7 +48,25 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 		return cmp.Or(cmp.Compare(waited(&b), waited(&a)), cmp.Compare(len(b.Victims), len(a.Victims)),
 			cmp.Compare(a.ID, b.ID))
 	})
-	return unique(all), w.moving
+	all = unique(all)
+	addStacks(all, notes)
+	return all, w.moving
+}
+
+// addStacks adds to the evidence where the processes of the culprits are, of those that were looked at.
+func addStacks(verdicts []Verdict, notes []Note) {
+	stacks := map[string][]string{}
+	for i := range notes {
+		stacks[notes[i].Member] = notes[i].Stack
+	}
+	for i := range verdicts {
+		v := &verdicts[i]
+		for _, r := range v.Culprits {
+			for _, line := range stacks[r.Member] {
+				v.Evidence = append(v.Evidence, say("when it was named, %s %s", r, line))
+			}
+		}
+	}
 }
 
 // waited is the longest wait because of a verdict.

@@ -34,6 +34,9 @@ type Note struct {
 	Awake time.Duration `json:"awake,omitempty"`
 	// Where is what the process does outside of Carillon, as far as that is known.
 	Where string `json:"where,omitempty"`
+	// Stack is where the process was when somebody looked at it from outside, as a verdict named it: a sentence each,
+	// without the subject.
+	Stack []string `json:"stack,omitempty"`
 	// Habits are what the histories of its ranks tell, of those that take part in something that takes too long, or
 	// failed.
 	Habits []Habit `json:"habits,omitempty"`

@@ -9,7 +9,7 @@ type ChangeKind uint8
 const (
 	// Opened: it wasn't there before.
 	Opened ChangeKind = iota
-	// Changed: it says something else now: more ranks wait, another confidence.
+	// Changed: it says something else now: more ranks wait, another confidence, more evidence.
 	Changed
 	// Withdrawn: its cause is gone, or no rank is left that waits.
 	Withdrawn
@@ -101,5 +101,6 @@ func (t *Tracker) find(id string) int {
 // news tells whether a verdict says something new, apart from that time has passed.
 func news(old, now *Verdict) bool {
 	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) ||
-		len(old.Culprits) != len(now.Culprits) || old.Comm != now.Comm || old.Seq != now.Seq
+		len(old.Culprits) != len(now.Culprits) || old.Comm != now.Comm || old.Seq != now.Seq ||
+		len(old.Evidence) < len(now.Evidence)
 }

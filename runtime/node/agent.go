@@ -280,8 +280,8 @@ func (a *Agent) scan(dir string) (refused []error) {
 		case h.Seen != 0: // it has telemetry of its own
 			a.seen[path] = true
 		case life == process.Unknown && (!h.Closed || h.KernelBoot != process.Self().BootID):
-			refuse(path, fmt.Errorf("the process of %s is on another host, or in a pid namespace that isn't below this one",
-				path))
+			refuse(path, fmt.Errorf("the process of %s is on another host, or in a pid namespace that is not below "+
+				"this one", path))
 		case life == process.Dead || h.Closed:
 			ended = append(ended, t)
 			continue

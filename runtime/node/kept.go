@@ -35,6 +35,7 @@ type keptJob struct {
 	asker      *asker  // nil likewise
 	alone      bool    // it was said why the agents of its other machines are not met
 	leftovers  *leftovers
+	stacks     stacks
 	running    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -53,6 +54,7 @@ type keptProcess struct {
 
 	paused  time.Time  // since when it stood still last; of the Keeper's goroutine
 	reading sync.Mutex // held while the tape is read for a note
+	stack   []string   // verdict.Note.Stack; guarded by reading
 }
 
 // lastTime is for how long the endpoint of a job is there when all its processes have ended.
@@ -62,7 +64,7 @@ const lastTime = 5 * time.Second
 func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	j := &keptJob{
 		agent: a, dir: dir, name: h.Job, size: h.JobSize, run: h.Run, conditions: &health.Conditions{},
-		kept: map[string]*keptProcess{},
+		kept: map[string]*keptProcess{}, stacks: newStacks(),
 	}
 	s := *a.settings
 	s.World = launch.World{Job: h.Job, Rank: -1, Size: h.JobSize, LocalRank: -1}
@@ -80,7 +82,7 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 		return nil, err
 	}
 	if j.ras != nil {
-		j.ras.all, j.ras.rankOf = a.events, j.rankOf
+		j.ras.all, j.ras.rankOf, j.ras.named = a.events, j.rankOf, j.examine
 	}
 	j.ras.start("", func() {})
 	j.asker.start()
@@ -238,7 +240,7 @@ func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 	p.reading.Lock()
 	defer p.reading.Unlock()
 	n := agent.NoteOf(m, p.tape.Reader, p.settings.limits(), tape.Now())
-	n.Where = p.busy.String()
+	n.Where, n.Stack = p.busy.String(), p.stack
 	return n, true
 }
 
@@ -275,6 +277,7 @@ func (j *keptJob) close(ctx context.Context) error {
 		n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
 	}
 	j.asker.stop()
+	j.stacks.cancel()
 	errs = append(errs, j.ras.stop(ctx))
 	j.leftovers.end(ctx)
 	j.agent.pushMetrics(ctx)

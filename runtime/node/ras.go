@@ -56,6 +56,7 @@ type JobRAS struct {
 	all     *bus.Bus // of a keeper: what its agent knows of all jobs
 
 	rankOf func(member string) int // of a keeper: that of a process to which its launcher has told none
+	named  func([]verdict.Verdict) // of a keeper: takes the open verdicts; nil is not interested
 	stream *sse.Handler
 	sinks  []bus.Sink // of outward, and the observers
 
@@ -348,6 +349,9 @@ func (r *JobRAS) opened(open []verdict.Verdict) {
 	}
 	for id := range before {
 		r.stall.Clear(id)
+	}
+	if r.named != nil {
+		r.named(open)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -295,5 +296,29 @@ func TestHere(t *testing.T) {
 	other.PIDSpace++
 	if here := other.Here(); here != other {
 		t.Errorf("a process of another machine is taken for %+v", here)
+	}
+}
+
+// TestPlace: what the kernel shows of where a process is, and no more.
+func TestPlace(t *testing.T) {
+	k := machine(t)
+	write(t, statOf("D"), k.proc, "7", "stat")
+	write(t, "folio_wait_bit", k.proc, "7", "wchan")
+	write(t, "[<0>] folio_wait_bit+0x13c/0x2c0\n[<0>] do_sys_read+0x5\n", k.proc, "7", "stack")
+	write(t, statOf("R"), k.proc, "8", "stat")
+	write(t, "0", k.proc, "8", "wchan")
+	for _, c := range []struct {
+		id   ID
+		want Place
+		gone bool
+	}{
+		{ID{PID: 7, StartTicks: 99}, Place{'D', "folio_wait_bit", []string{"folio_wait_bit", "do_sys_read"}}, false},
+		{ID{PID: 8}, Place{State: 'R'}, false},
+		{ID{PID: 7, StartTicks: 98}, Place{}, true}, // it was another one's number
+	} {
+		got, err := k.place(c.id)
+		if !reflect.DeepEqual(got, c.want) || errors.Is(err, ErrGone) != c.gone {
+			t.Errorf("%+v is at %+v, %v; want %+v", c.id, got, err, c.want)
+		}
 	}
 }

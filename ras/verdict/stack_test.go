@@ -1,0 +1,37 @@
+package verdict_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/carillon-rt/carillon/ras/verdict"
+)
+
+// TestStackIsEvidence: where the culprit's process is belongs to the evidence, and is news when it comes later.
+func TestStackIsEvidence(t *testing.T) {
+	notes := []verdict.Note{
+		{Member: "h-0", Rank: 0, JobSize: 2, Fate: verdict.Stopped, FateAge: 1, Stack: nil},
+		{Member: "h-1", Rank: 1, JobSize: 2, Stack: []string{"runs"}}, // no culprit
+	}
+	var tracker verdict.Tracker
+	before, _ := verdict.Diagnose(notes)
+	tracker.Update(before)
+	notes[0].Stack = []string{"is stopped", "is in Python at f (a.py:1)"}
+	after, _ := verdict.Diagnose(notes)
+	if len(before) != 1 || len(after) != 1 {
+		t.Fatalf("the verdicts are %v, and later %v", before, after)
+	}
+	var got []string
+	for _, e := range after[0].Evidence[len(before[0].Evidence):] {
+		got = append(got, e.String())
+	}
+	want := []string{
+		"when it was named, rank 0 is stopped", "when it was named, rank 0 is in Python at f (a.py:1)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("more evidence is %q, want %q", got, want)
+	}
+	if changes := tracker.Update(after); len(changes) != 1 || changes[0].Kind != verdict.Changed {
+		t.Errorf("the changes are %v", changes)
+	}
+}

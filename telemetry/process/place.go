@@ -1,0 +1,40 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Place is where the main thread of a process is, as far as the kernel shows it to this one.
+type Place struct {
+	State byte     // as proc(5) has it: R, S, D, T, t
+	Wait  string   // the function of the kernel in which it waits; empty if it waits for nothing
+	Stack []string // the functions of the kernel that it is in, innermost first; empty to all but root
+}
+
+// Place looks where the process is. The error is ErrGone if it has ended.
+func (id ID) Place() (Place, error) { return this.place(id) }
+
+func (k kernel) place(id ID) (p Place, err error) {
+	read := func(name string) string {
+		b, _ := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(id.PID), name)) // it may not be shown
+		return strings.TrimSpace(string(b))
+	}
+	if p.Wait = read("wchan"); p.Wait == "0" {
+		p.Wait = ""
+	}
+	for line := range strings.Lines(read("stack")) { // [<0>] futex_wait_queue+0x6f/0xb0
+		_, function, _ := strings.Cut(line, "] ")
+		if function, _, _ = strings.Cut(strings.TrimSpace(function), "+"); function != "" {
+			p.Stack = append(p.Stack, function)
+		}
+	}
+	s, err := k.of(id) // last: what was read is this process's if it is there still
+	if err != nil {
+		return Place{}, err
+	}
+	p.State = s.state
+	return p, nil
+}

@@ -3,16 +3,22 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
+	"github.com/carillon-rt/carillon/tests/e2e"
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
@@ -25,6 +31,7 @@ func TestCases(t *testing.T) {
 		env                    []string
 		span, says             string // of a refused call
 		does                   string // or what an act is told to have done
+		other                  string // a plug-in of the program's
 	}{
 		{
 			name: "destroyed twice", version: "2.28.9", program: "double_destroy", env: []string{"FAKENCCL_HEAP=dirty"},
@@ -34,9 +41,20 @@ func TestCases(t *testing.T) {
 			name: "split with an unfinished group job", version: "2.25.1", program: "split_unfinished",
 			does: "NVIDIA/nccl#1605",
 		},
+		{
+			// A plug-in beside ours follows the pointer that it is given.
+			name: "another rank's context for a profiler plug-in", version: "2.23.4", program: "traffic",
+			env:   []string{"NODES=node", "PLUGIN_MASK=0x1f"},
+			other: fakenccl.Program(t, built, "plugin.so"),
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const ranks = 4
+			without, with := "", []string{"LD_PRELOAD=" + library, "NCCL_PROFILER_PLUGIN=" + library}
+			if c.other != "" {
+				without = "NCCL_PROFILER_PLUGIN=" + c.other
+				with = append(with, "CARILLON_PROFILER_NEXT="+c.other)
+			}
 			start := func(env ...string) (string, error) {
 				cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, built, c.program), "processes", "4")
 				cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, built, c.version)), c.env...)
@@ -44,15 +62,17 @@ func TestCases(t *testing.T) {
 				printed, err := cmd.CombinedOutput()
 				return string(printed), err
 			}
-			printed, err := start()
+			printed, err := start(without)
 			failed := (*exec.ExitError)(nil)
 			if !errors.As(err, &failed) || !strings.Contains(printed, "killed by signal") {
 				t.Fatalf("without the library: %v\n%s", err, printed)
 			}
 			tapes := t.TempDir()
-			if printed, err = start("CARILLON_TAPE_DIR="+tapes, "LD_PRELOAD="+library,
-				"NCCL_PROFILER_PLUGIN="+library); err != nil {
+			if printed, err = start(append(with, "CARILLON_TAPE_DIR="+tapes)...); err != nil {
 				t.Fatalf("with the library: %v\n%s", err, printed)
+			}
+			if c.other != "" && strings.Count(printed, "v1 rank ") < ranks {
+				t.Errorf("the other plug-in was not told of each rank:\n%s", printed)
 			}
 			paths, err := filepath.Glob(filepath.Join(tapes, "*", "*.tape"))
 			if err != nil || len(paths) != ranks {
@@ -63,11 +83,60 @@ func TestCases(t *testing.T) {
 				if c.says != "" && !refused(spans, c.span, c.says) {
 					t.Errorf("no span %s says %q: %+v", c.span, c.says, spans)
 				}
+				if !slices.ContainsFunc(spans, func(s trace.Span) bool {
+					return s.Name == "ccl.comm.destroy" && s.Error == ""
+				}) {
+					t.Errorf("no span says that a communicator was destroyed: %+v", spans)
+				}
 				if c.does != "" && !strings.Contains(strings.Join(acts, "\n"), c.does) {
 					t.Errorf("no act says %q: %q", c.does, acts)
 				}
 			}
 		})
+	}
+}
+
+// TestPolledInit: before 2.27.3 a status of NCCL's RAS during an init crashes the job. The agent never asks for one
+// then, and its spans and verdict say all the same which rank stays away.
+func TestPolledInit(t *testing.T) {
+	buildLibrary(t)
+	free, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	address, tapes := free.Addr().String(), t.TempDir()
+	late := func(command ...string) (job *e2e.Job, end func()) {
+		input, end := openInput(t)
+		command = append(command, "sh", "-c", `exec "$0" processes 4 <`+input, fakenccl.Program(t, built, "held"))
+		return e2e.Start(t, []string{
+			"LATE=1", "NCCL_RAS_ADDR=" + address, "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.26.5"),
+			"CARILLON_HEALTH_ADDR=", "CARILLON_STALL_THRESHOLD=500ms", "OTEL_TRACES_EXPORTER=console",
+		}, command[0], command[1:]...), end
+	}
+	polled, _ := late("env")
+	for {
+		conn, err := net.Dial("tcp", address)
+		if errors.Is(err, syscall.ECONNREFUSED) { // nobody listens yet
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "CLIENT PROTOCOL 2\nTIMEOUT 5\nVERBOSE STATUS\n")
+		_, _ = io.ReadAll(conn) // its end is that of its process
+		conn.Close()
+		break
+	}
+	polled.Await(`killed by signal`)
+	polled.ExitCode()
+
+	job, end := late("carillon", "attach", "--tape-dir", tapes, "--accept-nccl-bugs", "1762,1996", "--")
+	report(t, `"reason": "not_joined"[^§]*3 of 4 `, tapes)
+	job.Await(`"Name":"ccl\.stall".*rank 3 never arrived at the init of `) // once the verdict is known
+	end()
+	if code := job.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 

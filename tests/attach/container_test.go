@@ -24,7 +24,8 @@ func TestContainer(t *testing.T) {
 		fakenccl.Program(t, built, "held"))
 	inside := job.AwaitPID(`^rank 3 of process (\d+) is held$`)
 	said := report(t, `"reason": "not_entered"`, tapes)
-	match := regexp.MustCompile(`rank 3 \([^,)]*, pid (\d+)\) has not entered all_reduce 2 on `).FindStringSubmatch(said)
+	named := regexp.MustCompile(`rank 3 \([^,)]*, pid (\d+)\) has not entered all_reduce 2 on `)
+	match := named.FindStringSubmatch(said)
 	if match == nil {
 		t.Fatalf("rank 3 is not named:\n%s", said)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// TestAgentTellsWhereTheCulpritIs: what the process does that a verdict names is evidence a moment after the verdict: by
-// the kernel, and by py-spy, which is asked once.
+// TestAgentTellsWhereTheCulpritIs: what the process does that a verdict names is evidence a moment after the verdict,
+// as the kernel has it, and py-spy, which is asked once.
 func TestAgentTellsWhereTheCulpritIs(t *testing.T) {
 	bin := t.TempDir()
 	asked := filepath.Join(bin, "asked")

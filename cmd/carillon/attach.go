@@ -156,15 +156,16 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 			audit = ""
 		}
 	}
-	if err := sweepTapes(cmd, &job.Config{TapeDir: tapeDir, Quiet: true}); err != nil {
+	spare, err := sweepTapes(cmd, &job.Config{TapeDir: tapeDir, Quiet: true})
+	if err != nil {
 		return err
 	}
-	dir, err := filepath.Abs(cmp.Or(tapeDir, tape.DefaultDir()))
-	if err == nil {
-		err = tape.MakeJob(dir, name)
-	}
+	dir, err := makeJob(note, tapeDir, name)
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
+	}
+	if spare >= 0 {
+		_ = tape.MakeRoom(dir, spare) // what can't be removed makes the job's tapes smaller
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...) // before the agent starts: none ends it
@@ -241,10 +242,37 @@ func typed(sig os.Signal) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// tapesIn is how many tapes a job has.
-func tapesIn(dir, name string) int {
-	paths, _ := filepath.Glob(filepath.Join(dir, name, "*.tape"))
-	return len(paths)
+// makeJob makes the folder of the job's tapes where the user says, or in the first of the default directories that
+// serves, and returns the directory.
+func makeJob(note io.Writer, tapeDir, name string) (dir string, err error) {
+	dirs := tape.Dirs(tapeDir)
+	if cmp.Or(tapeDir, os.Getenv(tape.DirVariable)) != "" {
+		dirs = dirs[:1]
+	}
+	var errs []error
+	for _, dir := range dirs {
+		if dir, err = filepath.Abs(dir); err == nil {
+			err = tape.MakeJob(dir, name)
+		}
+		if err == nil {
+			if len(errs) > 0 {
+				fmt.Fprintf(note, "carillon: attach: tapes are in another directory, %s: %v\n", dir,
+					errors.Join(errs...))
+			}
+			return dir, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}
+
+// tapesIn is how many tapes a job has, there or where those go for which there is no room.
+func tapesIn(dir, name string) (n int) {
+	for _, dir := range tape.Dirs(dir) {
+		paths, _ := filepath.Glob(filepath.Join(dir, name, "*.tape"))
+		n += len(paths)
+	}
+	return n
 }
 
 // environment adds to env what brings the library into the program's processes, by audit, too, if that is not empty,

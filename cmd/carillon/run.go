@@ -152,7 +152,7 @@ meet (etcd://host:2379), --master-addr and --master-port aren't needed.`,
 }
 
 func run(cmd *cobra.Command, cfg job.Config) error {
-	if err := sweepTapes(cmd, &cfg); err != nil {
+	if _, err := sweepTapes(cmd, &cfg); err != nil {
 		return err
 	}
 	cfg.TapesAt = cmp.Or(cfg.TapeDir, tape.DefaultDir())

@@ -13,15 +13,17 @@ import (
 )
 
 // sweepTapes removes the tapes of older jobs from where the job's tapes will be, before those are made: its ranks may
-// not be Carillon's, and remove none. What can't be removed keeps no job from starting.
-func sweepTapes(cmd *cobra.Command, cfg *job.Config) error {
+// not be Carillon's, and remove none. What can't be removed keeps no job from starting. It returns of how many jobs
+// tapes are spared where there is no room; a negative number spares all.
+func sweepTapes(cmd *cobra.Command, cfg *job.Config) (spare int, err error) {
 	named := cmp.Or(cfg.TapeDir, os.Getenv(tape.DirVariable))
-	keep, err := tape.ParseKeep(os.Getenv(tape.KeepVariable), named != "")
+	set := os.Getenv(tape.KeepVariable)
+	keep, err := tape.ParseKeep(set, named != "")
 	if err != nil {
-		return fmt.Errorf("%s: %w", cmd.Name(), err)
+		return -1, fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
 	if keep < 0 {
-		return nil
+		return -1, nil
 	}
 	removed, err := tape.SweepJobs(cmp.Or(named, tape.DefaultDir()), keep)
 	if err != nil && !cfg.Quiet {
@@ -31,5 +33,8 @@ func sweepTapes(cmd *cobra.Command, cfg *job.Config) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: removed the tapes of %s (%s says how many are kept)\n",
 			english.Plural(len(removed), "older job", ""), tape.KeepVariable)
 	}
-	return nil
+	if set == "" {
+		return 0, nil
+	}
+	return keep, nil
 }

@@ -25,9 +25,10 @@
 // one line on stderr says why, and everything else is as without it.
 //
 // The tape is in CARILLON_TAPE_DIR, or else in /dev/shm/carillon-UID, in the folder of the job, CARILLON_JOB, which is
-// "default" if it is not set. It takes an eighth of what is free there at most. Unlike a tape that Go writes, it has no
-// other place to go, and nobody who removes those of older jobs. From CARILLON_SLOW_THRESHOLD and
-// CARILLON_STALL_THRESHOLD its readers know when an operation is slow and when it is stalled.
+// "default" if it is not set. It takes an eighth of what is free there at most. Where there is no room or no right, it
+// is smaller or in the next of tape.Dirs, as one that Go writes (tape.Make), and a line says so. Tapes of dead jobs are
+// removed by carillon attach and the agent, not here. From CARILLON_SLOW_THRESHOLD and CARILLON_STALL_THRESHOLD its
+// readers know when an operation is slow and when it is stalled.
 //
 // A tape that somebody truncates is given up, and the process goes on. The access that finds a page gone is a SIGBUS;
 // its handler, which is there from when the tape is made, puts empty memory in the place of the tape and switches it
@@ -150,5 +151,5 @@
 // In a stream that is captured into a CUDA graph there are no marks, and the graph's launches are not seen; the
 // communicator's slot says how many operations were found to be captured. Marks need the stream, so that there are none
 // of communicators of which the profiler plug-in writes the tape. The driver maps memory files alone, so that a tape
-// on a disk has none. CARILLON_STREAM_MARKS=off switches them off.
+// on a disk has none, and a line says so. CARILLON_STREAM_MARKS=off switches them off.
 package attach

@@ -154,7 +154,7 @@ func TestGuards(t *testing.T) {
 				env = append(env, "CARILLON_GUARD="+guard)
 			}
 			if d.HasArg("notape") {
-				env = append(env, "CARILLON_TAPE_DIR=/proc/nowhere")
+				env = append(env, "CARILLON_JOB=.")
 			}
 			out, tapes := b.drive(t, d.HasArg("loaded"), d.Input+"\n", env...)
 			return out + readTapes(t, tapes)
@@ -205,7 +205,7 @@ func BenchmarkCall(b *testing.B) {
 		env  []string
 	}{
 		{"nccl", []string{"LD_PRELOAD="}},
-		{"guards", []string{"CARILLON_TAPE_DIR=/proc/nowhere"}},
+		{"guards", []string{"CARILLON_JOB=."}},
 		{"tape", nil},
 		{"audit", []string{"LD_AUDIT=" + built.audit}},
 	} {

@@ -3,8 +3,11 @@
 #include "stream.h"
 
 #include <dlfcn.h>
+#include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statfs.h>
 
 /* Of the CUDA driver's interface. */
 typedef unsigned long long device_pointer;
@@ -58,6 +61,18 @@ static int relax(void) {
   return mode;
 }
 
+/* Says, once, that streams can't write on the tape as it lies on a disk, if it does. */
+static void unmapped(void) {
+  struct statfs fs;
+  if (statfs(tape_path(), &fs) == 0 && fs.f_type != TMPFS_MAGIC) {
+    off = true;
+    fprintf(stderr,
+            "carillon: the tape %s lies on a disk, where the GPU can't write: an operation that is launched and never "
+            "done is not seen (CARILLON_TAPE_DIR chooses a directory in memory)\n",
+            tape_path());
+  }
+}
+
 /* Gives devices access to the tape, if there is a driver, and a context that is the thread's. */
 static void open_memory(void) {
   pthread_mutex_lock(&lock);
@@ -70,6 +85,8 @@ static void open_memory(void) {
     if (driver.host_register(memory, size, PORTABLE | DEVICE_MAP) == 0 &&
         driver.device_address(&at, memory, 0) == 0) {
       atomic_store_explicit(&found, at, memory_order_release);
+    } else {
+      unmapped();
     }
     driver.exchange_capture_mode(&mode);
   }

@@ -6,18 +6,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tape.h"
+#include "tape_folder.h"
 #include "tape_process.h"
 
 _Static_assert(sizeof(struct layout_slot) == TAPE_SLOT_SIZE, "slot");
@@ -25,11 +24,9 @@ _Static_assert(sizeof(struct layout_tally) == TAPE_TALLY_SIZE, "tally");
 _Static_assert(sizeof(struct layout_header) == TAPE_HEADER_SIZE, "header");
 _Static_assert(offsetof(struct layout_header, changing) == TAPE_CHANGING_AT, "changing");
 
-#define ELSEWHERE "set CARILLON_TAPE_DIR to a directory of your own"
-
 /** say writes one line on stderr. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
-  char line[2 * FILENAME_MAX];
+  char line[3 * FILENAME_MAX];
   va_list args;
   va_start(args, format);
   int n = vsnprintf(line, sizeof line - 1, format, args);
@@ -42,13 +39,6 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
   if (write(STDERR_FILENO, line, length + 1) < 0) {
     return; // nobody listens
   }
-}
-
-/** refuse says why there is no tape, and what helps; error is the system's, 0 if it had none. */
-static bool refuse(const char *path, const char *problem, int error, const char *cure) {
-  say("carillon: no tape, and so nothing shows what the communicators of this process do: %s %s%s%s; %s", path, problem,
-      error != 0 ? ": " : "", error != 0 ? strerror(error) : "", cure);
-  return false;
 }
 
 static bool no_room(int error) { return error == ENOSPC || error == EDQUOT; }
@@ -124,99 +114,6 @@ static struct tape_geometry fit(const struct tape_config *config, size_t bytes) 
     g = geometry(config, halvings);
   }
   return g;
-}
-
-/* Its folder. */
-
-/** good_name says whether a text can be a part of a file's name. */
-static bool good_name(const char *name) {
-  for (const char *c = name; *c != 0; c++) {
-    if ((uint8_t)*c < ' ' || *c == 0x7f || *c == '/') {
-      return false;
-    }
-  }
-  return name[0] != '.' && name[0] != 0 && strlen(name) < sizeof(((struct layout_fixed *)NULL)->job);
-}
-
-static const char *cure_for(int error) {
-  if (no_room(error)) {
-    return "free some space, or " ELSEWHERE " on a larger file system";
-  }
-  return error == EACCES || error == EPERM || error == EROFS ? ELSEWHERE " that is writable" : ELSEWHERE;
-}
-
-/** make_all makes a directory, and those above it. */
-static int make_all(const char *path) {
-  char part[FILENAME_MAX];
-  size_t length = strlen(path);
-  if (length == 0 || length >= sizeof part) {
-    return ENAMETOOLONG;
-  }
-  memcpy(part, path, length + 1);
-  for (size_t i = 1; i <= length; i++) {
-    if (part[i] != '/' && part[i] != 0) {
-      continue;
-    }
-    part[i] = 0;
-    int made = mkdir(part, 0700) == 0 ? 0 : errno;
-    struct stat is;
-    if (made != 0 && (stat(part, &is) != 0 || !S_ISDIR(is.st_mode))) {
-      return made == EEXIST ? ENOTDIR : made;
-    }
-    part[i] = path[i];
-  }
-  return 0;
-}
-
-/** safe refuses a directory in which others could put files, or links, of their own making. */
-static bool safe(int dir, const char *path, mode_t forbidden, const char *problem) {
-  struct stat is;
-  if (fstat(dir, &is) != 0) {
-    return refuse(path, "can't be examined", errno, ELSEWHERE);
-  }
-  char text[128];
-  if (is.st_uid != geteuid()) {
-    snprintf(text, sizeof text, "belongs to user %u, and this process runs as user %u", is.st_uid, geteuid());
-    return refuse(path, text, 0, ELSEWHERE);
-  }
-  if ((is.st_mode & forbidden) != 0) {
-    snprintf(text, sizeof text, "%s (mode %04o)", problem, is.st_mode & 07777);
-    return refuse(path, text, 0, "chmod 700 it, or " ELSEWHERE);
-  }
-  return true;
-}
-
-/** open_job makes the job's directory if it is missing and opens it, so that nobody can exchange it; -1 if it can't. */
-static int open_job(const char *parent, const char *job, const char *path) {
-  int error = make_all(parent);
-  if (error != 0) {
-    refuse(parent, "can't be created", error, cure_for(error));
-    return -1;
-  }
-  // Its last element may be a link, if the user named it so; who owns what it leads to is what counts.
-  int root = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (root < 0) {
-    refuse(parent, "can't be opened", errno, cure_for(errno));
-    return -1;
-  }
-  int dir = -1;
-  if (!safe(root, parent, 022, "is writable by others")) {
-    goto end;
-  }
-  if (mkdirat(root, job, 0700) != 0 && errno != EEXIST) {
-    refuse(path, "can't be created", errno, cure_for(errno));
-    goto end;
-  }
-  dir = openat(root, job, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (dir < 0) {
-    refuse(path, "can't be opened as a directory", errno, "move it away, or " ELSEWHERE);
-  } else if (!safe(dir, path, 077, "is not private")) {
-    close(dir);
-    dir = -1;
-  }
-end:
-  close(root);
-  return dir;
 }
 
 /* The file. */
@@ -385,44 +282,28 @@ static void set_limits(const struct tape_config *config, struct tape_file *file)
   }
 }
 
-bool tape_file_make(const struct tape_config *config, struct tape_file *file) {
-  char parent[FILENAME_MAX], host[64];
-  const char *dir = config->dir != NULL ? config->dir : getenv("CARILLON_TAPE_DIR");
-  if (dir == NULL || *dir == 0) {
-    struct statfs fs;
-    if (statfs("/dev/shm", &fs) != 0 || fs.f_type != TMPFS_MAGIC) {
-      return refuse("/dev/shm", "is no memory file system", 0, ELSEWHERE);
-    }
-    snprintf(parent, sizeof parent, "/dev/shm/carillon-%u", geteuid());
-    dir = parent;
-  }
-  const char *job = config->job != NULL ? config->job : getenv("CARILLON_JOB");
-  if (job == NULL || *job == 0) {
-    job = "default";
-  }
-  if (!good_name(job)) {
-    return refuse("CARILLON_JOB", "can't be the name of a folder", 0, "it needs 1 to 63 bytes without a slash");
-  }
-  if (gethostname(host, sizeof host) != 0 || memchr(host, 0, sizeof host) == NULL || !good_name(host)) {
-    return refuse("the host's name", "can't be part of a file's", 0, "it needs 1 to 63 bytes without a slash");
-  }
+/**
+ * make_in makes a tape in a directory, of a size for which there is room: an eighth of what is free. Otherwise it adds
+ * the reason.
+ */
+static bool make_in(const char *dir, const char *host, const char *job, const struct tape_config *config,
+                    struct tape_file *file, struct tape_reasons *reasons) {
   int length = snprintf(file->path, sizeof file->path, "%s/%s", dir, job);
   if (length < 0 || (size_t)length + NAME_MAX >= sizeof file->path) {
-    return refuse(dir, "is too long a name", 0, ELSEWHERE);
+    tape_refuse(reasons, dir, "is too long a name", 0);
+    return false;
   }
-  int fd = open_job(dir, job, file->path);
+  int fd = tape_folder_open(dir, job, reasons);
   if (fd < 0) {
     return false;
   }
-
-  set_limits(config, file);
-  struct tape_geometry wanted = geometry(config, 0);
-  size_t whole = tape_offsets(&wanted).end, free = room(fd);
+  const struct tape_geometry wanted = geometry(config, 0);
+  const size_t whole = tape_offsets(&wanted).end, most = room(fd);
   const char *problem = "has no room for a tape";
   int error = ENOSPC;
   for (size_t size = whole; error != 0 && no_room(error) && size >= TAPE_MIN_SIZE / 2;
        size = size / TAPE_SMALLER + TAPE_HEADER_SIZE) {
-    if (free < size) {
+    if (most < size) {
       continue;
     }
     file->geometry = fit(config, size > TAPE_MIN_SIZE ? size : TAPE_MIN_SIZE);
@@ -433,13 +314,49 @@ bool tape_file_make(const struct tape_config *config, struct tape_file *file) {
   }
   close(fd);
   if (error != 0) {
-    return refuse(file->path, problem, error, cure_for(error));
+    tape_refuse(reasons, dir, problem, error);
+    return false;
   }
-  size_t size = tape_offsets(&file->geometry).end;
+  const size_t size = tape_offsets(&file->geometry).end;
   if (size < whole) {
-    say("carillon: the tape has %zu KiB instead of %zu, and forgets sooner: it may take an eighth of what is free "
-        "in %s, which is %zu KiB",
-        size / 1024, whole / 1024, dir, free / 1024 * TAPE_ROOM_SHARE);
+    tape_reason(reasons, "it has %zu KiB instead of %zu KiB, as %s has %zu KiB free", size / 1024, whole / 1024, dir,
+                most / 1024 * TAPE_ROOM_SHARE);
+  }
+  return true;
+}
+
+bool tape_file_make(const struct tape_config *config, struct tape_file *file) {
+  struct tape_reasons reasons = {{0}};
+  char host[64], dirs[TAPE_FOLDERS][FILENAME_MAX];
+  const char *job = config->job != NULL ? config->job : getenv("CARILLON_JOB");
+  if (job == NULL || *job == 0) {
+    job = "default";
+  }
+  int in = 0, n = 0; // the directory that the tape is in, and how many there are
+  if (!tape_good_name(job)) {
+    tape_reason(&reasons, "CARILLON_JOB can't be the name of a folder; it needs 1 to 63 bytes without a slash");
+  } else if (gethostname(host, sizeof host) != 0 || memchr(host, 0, sizeof host) == NULL || !tape_good_name(host)) {
+    tape_reason(&reasons, "the host's name can't be part of a file's; it needs 1 to 63 bytes without a slash");
+  } else if (config->dir != NULL) {
+    n = 1;
+    snprintf(dirs[0], sizeof dirs[0], "%s", config->dir);
+  } else {
+    n = tape_folders(dirs);
+  }
+  set_limits(config, file);
+  while (in < n && !make_in(dirs[in], host, job, config, file, &reasons)) {
+    in++;
+  }
+  if (in == n) {
+    say("carillon: no tape, and so nothing shows what the communicators of this process do "
+        "(CARILLON_TAPE_DIR chooses another directory): %s",
+        reasons.text);
+    return false;
+  }
+  if (in > 0) {
+    say("carillon: the tape is in another directory, %s: %s", dirs[in], reasons.text);
+  } else if (reasons.text[0] != 0) {
+    say("carillon: the tape is smaller, and forgets sooner: %s", reasons.text);
   }
   return true;
 }

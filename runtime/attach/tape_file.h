@@ -41,8 +41,8 @@ struct tape_file {
 };
 
 /**
- * Makes the tape of this process as config says, and tells on stderr what is not as it should be. It takes an eighth of
- * what is free on its file system, at most; where that is too little for a whole tape, the tape is smaller.
+ * Makes the tape of this process as config says, and tells on stderr what is not as it should be: like tape.Make, which
+ * has the rule for its size and its directory, but that it removes no tapes of dead jobs.
  */
 bool tape_file_make(const struct tape_config *config, struct tape_file *file);
 

@@ -7,6 +7,7 @@
  *   tape_mark.c    marks: how far streams are
  *   tape_tally.c   tallies
  *   tape_file.c    making the file
+ *   tape_folder.c  where it may be
  *   tape_hole.c    what happens when somebody truncates it
  *   tape_process.c what it says of the process
  */

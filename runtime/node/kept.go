@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -68,6 +69,11 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	}
 	s := *a.settings
 	s.World = launch.World{Job: h.Job, Rank: -1, Size: h.JobSize, LocalRank: -1}
+	if parent := filepath.Dir(dir); parent == filepath.Clean(a.dirs[0]) { // where the next job's tapes will be
+		if spare := s.sweepTapes(parent); spare >= 0 {
+			_ = tape.MakeRoom(parent, max(spare, 1)) // not those of this job; an error was told of by sweepTapes
+		}
+	}
 	j.keeper = agent.NewKeeper(j.event)
 	var err error
 	if s.RAS.On {

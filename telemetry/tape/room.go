@@ -19,6 +19,9 @@ const roomShare = 8
 // smaller is by how much each next size is less that is tried where there is no room.
 const smaller = 4
 
+// jobTapes is for how many tapes MakeRoom makes room: a job has one for each GPU of a machine.
+const jobTapes = 8
+
 // Make is Create for a process that would rather have a smaller tape, or one elsewhere, than none. In each of dirs in
 // turn, in place of cfg.Dir, it looks for room: an eighth of what is free there. If there is too little, it removes the
 // tapes of dead jobs, the oldest first, from the first of these directories, but for those of the spare jobs that wrote
@@ -48,6 +51,15 @@ func Make(cfg Config, dirs []string, spare int) (w *Writer, less string, elsewhe
 		problems = append(problems, problem)
 	}
 	return nil, "", false, errors.New("tape: " + strings.Join(problems, "; "))
+}
+
+// MakeRoom is for a job whose processes remove no tapes themselves. If there is too little room in dir for 8 tapes of
+// full size, it removes those of dead jobs as Make does.
+func MakeRoom(dir string, spare int) error {
+	whole := Config{}.fit().geometry()
+	whole.marked = maxMarked
+	_, err := sweepJobs(dir, spare, func() bool { return hasRoom(dir, whole.size()*(jobTapes-1+roomShare)/roomShare) })
+	return err
 }
 
 // makeIn makes a tape in cfg.Dir, of a size for which there is room; or says why it can't.

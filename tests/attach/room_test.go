@@ -1,15 +1,20 @@
 package attach
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// What libcarillon-nccl.so makes of a file system for its tape: one that is as large as there is room for, or none, and
-// a line that says why. It is never in the way of its process.
-func TestRoomForTape(t *testing.T) {
+// player builds a program that makes a tape, by the writer in C, and what it reads on it.
+func player(t *testing.T) string {
+	t.Helper()
 	writer, err := filepath.Glob("../../runtime/attach/tape*.c")
 	if err != nil {
 		t.Fatal(err)
@@ -19,21 +24,29 @@ func TestRoomForTape(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "cc", append(args, writer...)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return program
+}
+
+const world = "echo comm 1 0102030405060708090a0b0c0d0e0f10 00000000000000000000000000000000 w 0 1 1 nccl 0 | "
+
+// What libcarillon-nccl.so makes of a file system for its tape: one that is as large as there is room for, or none, and
+// a line that says why. It is never in the way of its process.
+func TestRoomForTape(t *testing.T) {
+	program := player(t)
 	// The player's tape is smaller than others: but for its tallies, all of its parts are set.
 	for name, c := range map[string]struct{ mount, says, tape string }{
 		"room":       {"size=64m", "", "581632"},
-		"less room":  {"size=4m", "the tape has 120 KiB instead of 568", "122880"},
-		"no room":    {"size=128k", "has no room for a tape: No space left on device; free some space", ""},
-		"no files":   {"size=64m,nr_inodes=3", "No space left on device; free some space", ""},
-		"read-only":  {"ro", "can't be created: Read-only file system; set CARILLON_TAPE_DIR", ""},
+		"less room":  {"size=4m", "it has 120 KiB instead of 568 KiB, as ", "122880"},
+		"no room":    {"size=128k", "has no room for a tape: No space left on device", ""},
+		"no files":   {"size=64m,nr_inodes=3", "No space left on device", ""},
+		"read-only":  {"ro", "can't be created: Read-only file system", ""},
 		"of another": {"uid=12345", "belongs to user 12345, and this process runs as user 0", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-ec", `
 				mount -t tmpfs -o mode=700,`+c.mount+` none `+dir+`
-				echo comm 1 0102030405060708090a0b0c0d0e0f10 00000000000000000000000000000000 w 0 1 1 nccl 0 |
-					TAPETEST_DIR=`+dir+` `+program+`
+				`+world+`TAPETEST_DIR=`+dir+` `+program+`
 				find `+dir+` -type f -printf '%s\n'`)
 			var says strings.Builder
 			cmd.Stderr = &says
@@ -43,5 +56,73 @@ func TestRoomForTape(t *testing.T) {
 				t.Errorf("%v; its files have %q bytes, want %s; it says %q, want %q", err, sizes, c.tape, &says, c.says)
 			}
 		})
+	}
+}
+
+// Where the first directory doesn't serve, the tape is in the next one, and a line says why.
+func TestTapeElsewhere(t *testing.T) {
+	program := player(t)
+	const memory = `mount -t tmpfs none /dev/shm; `
+	for name, c := range map[string]struct{ mounts, tape, says string }{
+		"in memory": {memory, "/dev/shm/carillon-0/default", `the tape is in another directory, /dev/shm/carillon-0: `},
+		"without memory": {
+			`mount -t tmpfs -o ro none /dev/shm; `, "$TMPDIR/carillon-0/default",
+			`/dev/shm/carillon-0 can't be created: Read-only file system`,
+		},
+		"smaller": {
+			`mount -t tmpfs -o size=4m none /dev/shm; `, "/dev/shm/carillon-0/default",
+			`; it has 120 KiB instead of 568 KiB, as /dev/shm/carillon-0 has `,
+		},
+		"no directory but memory": {
+			memory + `export CARILLON_TAPE_DIR=; `, "/dev/shm/carillon-0/default", "",
+		},
+		"nowhere": {
+			`mount -t tmpfs -o ro none /dev/shm; mount -t tmpfs -o ro none $TMPDIR; `, "",
+			`no tape, and so nothing shows what the communicators of this process do`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, temporary := t.TempDir(), t.TempDir()
+			cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-ec",
+				`mount -t tmpfs -o ro,mode=700 none $CARILLON_TAPE_DIR; `+c.mounts+world+program+`
+				echo tapes $(find /dev/shm $TMPDIR -name '*.tape' -printf '%h ')
+				echo want `+c.tape)
+			cmd.Env = append(os.Environ(), "CARILLON_TAPE_DIR="+first, "TMPDIR="+temporary, "CARILLON_JOB=")
+			var says strings.Builder
+			cmd.Stderr = &says
+			printed, err := cmd.Output()
+			tapes, want, _ := strings.Cut(strings.TrimSpace(string(printed)), "\n")
+			if err != nil || strings.TrimPrefix(tapes, "tapes") != strings.TrimPrefix(want, "want") ||
+				!strings.Contains(says.String(), c.says) || strings.Count(says.String(), "\n") != min(len(c.says), 1) ||
+				c.says != "" && !strings.Contains(says.String(), first+"/default can't be created: Read-only") {
+				t.Errorf("%v\n%s\nit says %q, want %q", err, printed, &says, c.says)
+			}
+		})
+	}
+}
+
+// Jobs of programs that remove no tapes, one after the other where there is room for few: attach makes room for each,
+// in the next directory if memory doesn't serve.
+func TestAttachMakesRoom(t *testing.T) {
+	temporary := t.TempDir()
+	env := slices.Concat(none, []string{
+		"CARILLON_NCCL_LIBRARY=" + buildLibrary(t), "CARILLON_TAPE_KEEP=", "TMPDIR=" + temporary,
+	})
+	run := func(mounts string, jobs int) string {
+		job := e2e.Start(t, env, "unshare", "--mount", "sh", "-ec", fmt.Sprintf(`%s
+			for i in $(seq %d); do carillon attach --job j$i -- sh -c '%s%s'; done
+			find /dev/shm $TMPDIR -name '*.tape' -printf 'left %%h %%s\n'`, mounts, jobs, world, player(t)))
+		if code := job.ExitCode(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		return job.Output()
+	}
+	if said := run(`mount -t tmpfs -o size=8m none /dev/shm`, 9); strings.Contains(said, "carillon: ") ||
+		!strings.Contains(said, "carillon-0/j9 581632") || strings.Contains(said, "carillon-0/j1 ") {
+		t.Errorf("where room can be made, they say\n%s", said)
+	}
+	if said := run(`mount -t tmpfs -o ro none /dev/shm`, 1); !strings.Contains(said, "left "+temporary) ||
+		!strings.Contains(said, "tapes are in another directory") || strings.Count(said, "carillon: ") != 1 {
+		t.Errorf("where memory doesn't serve, it says\n%s", said)
 	}
 }

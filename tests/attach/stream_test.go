@@ -74,3 +74,31 @@ func TestLaunchedAndNotDone(t *testing.T) {
 		t.Errorf("what was done is in flight:\n%s", printed)
 	}
 }
+
+// TestTapeOnADisk: a driver maps memory alone, so that marks need a tape there. One line of each process says so.
+func TestTapeOnADisk(t *testing.T) {
+	t.Setenv("LD_LIBRARY_PATH", fakenccl.Build(t, built, "2.28.9"))
+	held := fakenccl.Program(t, built, "held")
+	for name, c := range map[string]struct {
+		dir  string
+		says int
+	}{
+		"disk": {"$TMPDIR/disk", 2}, "memory": {"$TMPDIR/base", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			library := buildLibrary(t)
+			// What is not the tmpfs itself counts as a disk.
+			job := e2e.Start(t, []string{
+				"FAKECUDA_DISK=1", "CARILLON_NCCL_LIBRARY=" + library, "CARILLON_HEALTH_ADDR=off",
+				"TMPDIR=" + t.TempDir(),
+			}, "unshare", "--mount", "sh", "-ec", `umask 077; cd $TMPDIR; mkdir base disk; mount -t tmpfs none base
+				chmod 700 base; mkdir base/lower base/upper base/work
+				mount -t overlay -o lowerdir=base/lower,upperdir=base/upper,workdir=base/work none disk
+				carillon attach --tape-dir `+c.dir+` -- `+held+` processes 2 </dev/null`)
+			job.ExitCode()
+			if n := strings.Count(job.Output(), "lies on a disk, where the GPU can't write"); n != c.says {
+				t.Errorf("%d processes say so, want %d", n, c.says)
+			}
+		})
+	}
+}

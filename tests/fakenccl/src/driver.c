@@ -1,5 +1,5 @@
-// libcuda.so.1: what the library that is attached asks of the driver, beside libcudart.so.12. With FAKECUDA_CAPTURES, all
-// streams say that they are captured.
+// libcuda.so.1: what the library that is attached asks of the driver, beside libcudart.so.12. With FAKECUDA_CAPTURES,
+// all streams say that they are captured, and with FAKECUDA_DISK memory is not mapped, as if it were a file on a disk.
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
-  return !memory || !bytes || flags > 15 ? cudaErrorInvalidValue : cudaSuccess;
+  return !memory || !bytes || flags > 15 || getenv("FAKECUDA_DISK") ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 EXPORT int cuMemHostGetDevicePointer_v2(unsigned long long *device, void *memory, unsigned flags) {

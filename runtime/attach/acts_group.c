@@ -1,0 +1,117 @@
+//go:build ignore
+
+#include "acts_life.h"
+
+#include "stream.h"
+
+bool acts_join(struct use *u, ncclResult_t answer) {
+  struct thread *thread = u->thread;
+  if (thread->depth == 0 || answer != ncclSuccess) {
+    return false;
+  }
+  uint32_t i = 0;
+  while (i < thread->joined && thread->join[i].comm != u->comm) {
+    i++;
+  }
+  if (i == GROUP_COMMS) {
+    return false;
+  }
+  if (i == thread->joined) {
+    thread->joined++;
+    thread->join[i].comm = u->comm;
+    thread->join[i].generation = atomic_load(&u->comm->generation);
+    thread->join[i].first = thread->join[i].last = 0;
+    thread->join[i].operations = 0;
+  }
+  thread->join[i].operations++;
+  if (u->launched != 0) {
+    thread->join[i].last = u->launched;
+    thread->join[i].stream = u->stream;
+    thread->join[i].first = thread->join[i].first != 0 ? thread->join[i].first : u->launched;
+  }
+  atomic_fetch_add(&u->comm->grouped, 1);
+  return true;
+}
+
+void acts_group_ends(struct thread *thread, bool launched) {
+  for (uint32_t i = 0; i < thread->joined; i++) {
+    struct comm *comm = thread->join[i].comm;
+    if (comm_take(comm, thread->id, &thread->join[i].turn) && launched && thread->join[i].first != 0 &&
+        atomic_load(&comm->generation) == thread->join[i].generation) {
+      stream_launches(comm, thread->join[i].first, thread->join[i].stream);
+    }
+  }
+  thread->inside = true;
+}
+
+/* A group's part on one communicator is an act where it did not end at once, and well. */
+static void group_act(struct comm *comm, uint32_t operations, const struct site *site, int64_t start,
+                      ncclResult_t answer) {
+  struct site_words words;
+  struct tape_life life = {
+      .time = start,
+      .act = TAPE_ACT_GROUP,
+      .call = CARILLON_CALL_GROUP_END,
+      .stage = TAPE_STAGE_START,
+      .state = acts_state(comm),
+      .peer = -1,
+      .start = start,
+      .ops = operations,
+      .site = *site_tell(site, &words),
+  };
+  pthread_mutex_lock(&comm_lock);
+  life.seq = ++comm->groups;
+  tape_life(comm->tape, &life);
+  if (answer == ncclInProgress) {
+    acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK);
+    acts_go(comm, &life, site);
+  } else {
+    acts_end_life(comm, life, answer, guard_code(answer));
+  }
+  pthread_mutex_unlock(&comm_lock);
+}
+
+void acts_group_ended(struct thread *thread, const void *caller, int64_t start, bool launched, ncclResult_t answer) {
+  thread->inside = false;
+  thread->depth = 0;
+  const bool well = answer == ncclSuccess || answer == ncclInProgress;
+  const carillon_code_t code = !launched ? CARILLON_CODE_CANCELED : well ? CARILLON_CODE_OK : guard_code(answer);
+  const struct site site = site_now(caller, thread->id);
+  for (uint32_t i = 0; i < thread->joined; i++) {
+    struct comm *comm = thread->join[i].comm;
+    if (atomic_load(&comm->generation) != thread->join[i].generation) { /* aborted meanwhile, and another one since */
+      comm_give(comm, thread->join[i].turn);
+      continue;
+    }
+    atomic_fetch_sub(&comm->grouped, thread->join[i].operations);
+    if (thread->join[i].turn != 0 && thread->join[i].first != 0) {
+      for (uint64_t n = thread->join[i].first; n <= thread->join[i].last; n++) {
+        tape_op_end(comm->tape, n, code);
+      }
+      stream_launched(comm, answer);
+    }
+    if (answer == ncclInProgress) {
+      acts_pending(comm, thread);
+    }
+    if (answer != ncclSuccess) {
+      group_act(comm, thread->join[i].operations, &site, start, answer);
+    }
+    comm_give(comm, thread->join[i].turn);
+    if (atomic_load(&comm->closing)) {
+      acts_close(comm, thread);
+    }
+  }
+  thread->joined = 0;
+  if (thread->born != NULL) {
+    struct comm *born = thread->born;
+    thread->born = NULL;
+    pthread_mutex_lock(&comm_lock);
+    for (struct comm *child = born; child != NULL; child = child->next) {
+      if (child->parent != NULL && answer == ncclInProgress) {
+        acts_pending(child->parent, thread);
+      }
+    }
+    acts_settle(born, thread, answer);
+    pthread_mutex_unlock(&comm_lock);
+  }
+}

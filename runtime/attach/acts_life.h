@@ -1,0 +1,39 @@
+/*
+ * What the files of acts share: an act from its start to its end on the tape, and what it makes of its communicator.
+ *
+ *   acts.c        acts, and those that NCCL has in progress
+ *   acts_make.c   communicators that NCCL makes
+ *   acts_group.c  operations in groups
+ */
+#ifndef CARILLON_ACTS_LIFE_H
+#define CARILLON_ACTS_LIFE_H
+
+#include "acts.h"
+
+static inline carillon_state_t acts_state(struct comm *comm) { return atomic_load(&comm->state); }
+
+/* Puts a communicator into the state that follows from an event. */
+void acts_happen(struct comm *, carillon_event_t);
+
+/* Prepares the act's start for the tape: seq is its number on the communicator. */
+void acts_start_life(struct act *, struct comm *, const struct site *, uint64_t seq);
+
+/* Writes the end of an act that was started, as NCCL answered. */
+void acts_end_life(struct comm *, struct tape_life, ncclResult_t answer, carillon_code_t);
+
+/* Leaves an act in progress. The caller has comm_lock. */
+void acts_go(struct comm *, const struct tape_life *, const struct site *);
+
+/* Ends the act that was in progress, if there is one. The caller has comm_lock. */
+void acts_end_going(struct comm *, ncclResult_t answer, carillon_code_t);
+
+/* Has the act's communicators made: now, or at the end of the group. */
+void acts_bear(struct act *, ncclResult_t answer);
+
+/* What a group, or a call outside of one, makes: one communicator after the other. The caller has comm_lock. */
+void acts_settle(struct comm *born, struct thread *, ncclResult_t answer);
+
+/* Learns what is known of one that is ready: which rank it is, on how many hosts. The caller has comm_lock. */
+void acts_learn(struct comm *, struct thread *);
+
+#endif

@@ -32,7 +32,7 @@ func build(t testing.TB) *bench {
 	b.audit = filepath.Join(b.dir, "libcarillon-audit.so")
 	run(t, "make", "-C", "../..", "CC=cc -DDRAIN_MS=20", "BIN="+b.dir, b.library, b.audit)
 	b.compile(t, "libnccl.so.2", "-shared", "-Wl,-soname,libnccl.so.2", "testdata/stub.c")
-	stub := []string{"-L" + b.dir, "-l:libnccl.so.2", "-Wl,-rpath," + b.dir, "-pthread"}
+	stub := []string{"-L" + b.dir, "-l:libnccl.so.2", "-Wl,-rpath," + b.dir, "-pthread", "-rdynamic"}
 	b.compile(t, "linked", append([]string{"testdata/driver.c"}, stub...)...)
 	b.compile(t, "driver.so", append([]string{"-shared", "-DSHARED", "testdata/driver.c"}, stub...)...)
 	b.compile(t, "loader", "testdata/loader.c")

@@ -30,8 +30,13 @@ const struct tape_site *site_tell(const struct site *site, struct site_words *to
     snprintf(to->file, sizeof to->file, "%s", object.dli_fname);
   }
   const char *slash = strrchr(to->file, '/');
-  snprintf(to->function, sizeof to->function, "%.120s+0x%zx", slash != NULL ? slash + 1 : to->file,
-           (size_t)((const char *)site->address - (const char *)object.dli_fbase));
+  int symbol = 0;
+  if (object.dli_sname != NULL) {
+    symbol = snprintf(to->function, sizeof to->function, "%.300s+0x%zx in ", object.dli_sname,
+                                (size_t)((const char *)site->address - (const char *)object.dli_saddr));
+  }
+  snprintf(to->function + symbol, sizeof to->function - (size_t)symbol, "%.120s+0x%zx",
+           slash != NULL ? slash + 1 : to->file, (size_t)((const char *)site->address - (const char *)object.dli_fbase));
   to->site.function = to->function;
   to->site.file = to->file;
   return &to->site;

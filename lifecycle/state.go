@@ -1,6 +1,6 @@
 package lifecycle
 
-import "strconv"
+import "github.com/carillon-rt/carillon/lifecycle/words"
 
 // State is where a communicator is in its life. Its number and its name (String) are stable.
 type State uint8
@@ -47,14 +47,6 @@ func Calls() []Call { return list(CallNone+1, numCalls) }
 // Events lists the events in order, without EventNone.
 func Events() []Event { return list(EventNone+1, numEvents) }
 
-// nameOf is the name of a number of a kind; one that does not exist has its number for a name.
-func nameOf[T ~uint8](kind string, names []string, v T) string {
-	if int(v) >= len(names) {
-		return kind + "(" + strconv.Itoa(int(v)) + ")"
-	}
-	return names[v]
-}
-
 func list[T ~uint8](from, to T) []T {
 	all := make([]T, 0, to-from)
 	for v := from; v < to; v++ {
@@ -64,7 +56,7 @@ func list[T ~uint8](from, to T) []T {
 }
 
 // String is the state's stable name: "ready".
-func (s State) String() string { return nameOf("state", stateNames[:], s) }
+func (s State) String() string { return words.Name("state", stateNames[:], s) }
 
 // Live reports whether the communicator exists and its user has not given it up: from Initializing until Destroy or
 // Abort.
@@ -112,7 +104,7 @@ const (
 )
 
 // String is the call's stable name: "all_reduce".
-func (c Call) String() string { return nameOf("call", callNames[:], c) }
+func (c Call) String() string { return words.Name("call", callNames[:], c) }
 
 // IsOperation reports whether the call moves data or synchronises: a collective, or a point-to-point call.
 func (c Call) IsOperation() bool { return c >= CallAllReduce && c < numCalls }
@@ -149,4 +141,4 @@ const (
 )
 
 // String is the event's stable name: "init_done".
-func (e Event) String() string { return nameOf("event", eventNames[:], e) }
+func (e Event) String() string { return words.Name("event", eventNames[:], e) }

@@ -67,3 +67,20 @@ func TestRound(t *testing.T) {
 		}
 	}
 }
+
+func TestName(t *testing.T) {
+	type colour uint8
+	names := []string{"red", "green"}
+	for c, want := range map[colour]string{0: "red", 1: "green", 2: "colour(2)"} {
+		if got := words.Name("colour", names, c); got != want {
+			t.Errorf("%d: %q, want %q", c, got, want)
+		}
+	}
+	if c, err := words.Named[colour]("colour", names, "green"); c != 1 || err != nil {
+		t.Errorf("green: %d, %v", c, err)
+	}
+	_, err := words.Named[colour]("colour", names, "blue")
+	if want := `"blue" is no colour: allowed are red, green`; err == nil || err.Error() != want {
+		t.Errorf("blue: %v, want %s", err, want)
+	}
+}

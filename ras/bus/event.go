@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Bounds of what can be published. Longer text is cut; larger data is refused.
@@ -32,12 +33,11 @@ const (
 var severityNames = [...]string{"info", "warning", "critical"}
 
 // String is the severity's name: "warning".
-func (s Severity) String() string { return nameIn(severityNames[:], uint8(s), "severity") }
+func (s Severity) String() string { return words.Name("severity", severityNames[:], s) }
 
 // ParseSeverity reads what String wrote.
 func ParseSeverity(name string) (Severity, error) {
-	i, err := indexIn(severityNames[:], name, "severity")
-	return Severity(i), err
+	return words.Named[Severity]("severity", severityNames[:], name)
 }
 
 // MarshalText is String, for JSON.
@@ -63,21 +63,7 @@ const (
 var stageNames = [...]string{"once", "opened", "changed", "closed"}
 
 // String is the stage's name: "opened".
-func (s Stage) String() string { return nameIn(stageNames[:], uint8(s), "stage") }
-
-func nameIn(names []string, i uint8, what string) string {
-	if int(i) < len(names) {
-		return names[i]
-	}
-	return fmt.Sprintf("%s(%d)", what, i)
-}
-
-func indexIn(names []string, name, what string) (int, error) {
-	if i := slices.Index(names, name); i >= 0 {
-		return i, nil
-	}
-	return 0, fmt.Errorf("%q is no %s: allowed are %s", clip(name, 64), what, strings.Join(names, ", "))
-}
+func (s Stage) String() string { return words.Name("stage", stageNames[:], s) }
 
 // Event is something that RAS has to tell. Of a published event nothing may be modified: all subscribers share it.
 type Event struct {

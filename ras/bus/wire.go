@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // The extension attributes of the envelope that are no text. CloudEvents allows lower-case letters and digits in names.
@@ -106,9 +108,7 @@ func (e *Event) UnmarshalJSON(b []byte) error {
 		case name == extSeverity:
 			out.Severity, err = ParseSeverity(s)
 		case name == extStage:
-			var stage int
-			stage, err = indexIn(stageNames[:], s, "stage")
-			out.Stage = Stage(stage)
+			out.Stage, err = words.Named[Stage]("stage", stageNames[:], s)
 		case name == extUnresolved:
 			out.Unresolved, err = strconv.ParseBool(s)
 		}

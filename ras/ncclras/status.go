@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Status is what NCCL's RAS says of a job at one moment.
@@ -69,12 +71,7 @@ var conditionNames = [...]string{
 }
 
 // String is the condition's name: "unresponsive".
-func (c Condition) String() string {
-	if int(c) < len(conditionNames) {
-		return conditionNames[c]
-	}
-	return fmt.Sprintf("condition(%d)", uint8(c))
-}
+func (c Condition) String() string { return words.Name("condition", conditionNames[:], c) }
 
 // answers tells whether the rank's process does.
 func (c Condition) answers() bool { return c < Unresponsive }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -106,26 +107,14 @@ func (t *Trail) UnmarshalText(text []byte) error {
 		return err
 	}
 	*t = nil
-	for len(b) > 0 {
-		var m Mark
-		slot, n := binary.Uvarint(b)
-		if n <= 0 || slot > maxSize || n >= len(b) || b[n]&^usualBit >= numCounts || len(*t) >= maxTrail {
+	r := wire.NewReader(b)
+	for r.Len() > 0 {
+		m := Mark{Slot: r.UpTo(maxSize), Call: r.Byte(), Peer: int32(r.Int()), Seq: r.Uvarint(), Hash: r.Uint16()}
+		m.Usual, m.Call = m.Call&usualBit != 0, m.Call&^usualBit
+		if r.Err() != nil || m.Call >= numCounts || m.Peer < -1 || m.Peer > maxSize || len(*t) >= maxTrail {
 			return errTrail
 		}
-		m.Slot, m.Call, m.Usual = int(slot), b[n]&^usualBit, b[n]&usualBit != 0
-		b = b[n+1:]
-		peer, n := binary.Varint(b)
-		if n <= 0 || peer < -1 || peer > maxSize {
-			return errTrail
-		}
-		m.Peer = int32(peer)
-		b = b[n:]
-		if m.Seq, n = binary.Uvarint(b); n <= 0 || len(b) < n+2 {
-			return errTrail
-		}
-		m.Hash = binary.LittleEndian.Uint16(b[n:])
 		*t = append(*t, m)
-		b = b[n+2:]
 	}
 	return nil
 }

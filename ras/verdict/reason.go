@@ -1,6 +1,6 @@
 package verdict
 
-import "fmt"
+import "github.com/carillon-rt/carillon/lifecycle/words"
 
 // Reason is why a job doesn't move.
 type Reason uint8
@@ -50,25 +50,15 @@ func Reasons() []Reason {
 }
 
 // String is the reason's name, as events, metrics and alerts have it: "rank_dead".
-func (r Reason) String() string {
-	if r < numReasons {
-		return reasonNames[r]
-	}
-	return fmt.Sprintf("reason(%d)", uint8(r))
-}
+func (r Reason) String() string { return words.Name("reason", reasonNames[:], r) }
 
 // MarshalText is String.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
-func (r *Reason) UnmarshalText(text []byte) error {
-	for i, name := range reasonNames {
-		if name == string(text) {
-			*r = Reason(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("verdict: %q is no reason; want one of %v", text, reasonNames[1:])
+func (r *Reason) UnmarshalText(text []byte) (err error) {
+	*r, err = words.Named[Reason]("reason", reasonNames[:], string(text))
+	return err
 }
 
 // Confidence is how much a verdict can be relied on.
@@ -87,25 +77,15 @@ const (
 var confidenceNames = [...]string{"possible", "likely", "certain"}
 
 // String is the confidence's name: "likely".
-func (c Confidence) String() string {
-	if int(c) < len(confidenceNames) {
-		return confidenceNames[c]
-	}
-	return fmt.Sprintf("confidence(%d)", uint8(c))
-}
+func (c Confidence) String() string { return words.Name("confidence", confidenceNames[:], c) }
 
 // MarshalText is String.
 func (c Confidence) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
-func (c *Confidence) UnmarshalText(text []byte) error {
-	for i, name := range confidenceNames {
-		if name == string(text) {
-			*c = Confidence(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("verdict: %q is no confidence; want one of %v", text, confidenceNames)
+func (c *Confidence) UnmarshalText(text []byte) (err error) {
+	*c, err = words.Named[Confidence]("confidence", confidenceNames[:], string(text))
+	return err
 }
 
 // Fate is what is known of a process.
@@ -128,25 +108,15 @@ const (
 var fateNames = [...]string{"alive", "dead", "stopped", "unreachable", "left"}
 
 // String is the fate's name: "alive".
-func (f Fate) String() string {
-	if int(f) < len(fateNames) {
-		return fateNames[f]
-	}
-	return fmt.Sprintf("fate(%d)", uint8(f))
-}
+func (f Fate) String() string { return words.Name("fate", fateNames[:], f) }
 
 // MarshalText is String.
 func (f Fate) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
-func (f *Fate) UnmarshalText(text []byte) error {
-	for i, name := range fateNames {
-		if name == string(text) {
-			*f = Fate(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("verdict: %q is no fate; want one of %v", text, fateNames)
+func (f *Fate) UnmarshalText(text []byte) (err error) {
+	*f, err = words.Named[Fate]("fate", fateNames[:], string(text))
+	return err
 }
 
 // reason is that of a process with this fate.

@@ -1,9 +1,8 @@
 package tape
 
 import (
-	"fmt"
-
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Act is something in a communicator's life that is worth a span.
@@ -30,7 +29,7 @@ var actNames = [numActs]string{
 }
 
 // String is the act's name: "init", "split" and so on.
-func (a Act) String() string { return name(actNames[:], uint8(a)) }
+func (a Act) String() string { return words.Name("unknown", actNames[:], a) }
 
 // Stage says which moment of an act or operation a record is about.
 type Stage uint8
@@ -50,7 +49,7 @@ const (
 var stageNames = [numStages]string{"none", "start", "phase", "wait", "end", "misuse", "device"}
 
 // String is the stage's name: "start", "end" and so on.
-func (s Stage) String() string { return name(stageNames[:], uint8(s)) }
+func (s Stage) String() string { return words.Name("unknown", stageNames[:], s) }
 
 // Phase is a part of an act or operation.
 type Phase uint8
@@ -74,15 +73,7 @@ var phaseNames = [numPhases]string{
 }
 
 // String is the phase's name: "rendezvous", "transfer" and so on.
-func (p Phase) String() string { return name(phaseNames[:], uint8(p)) }
-
-// name looks a number up that may come from a tape that a newer writer wrote.
-func name(names []string, n uint8) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return fmt.Sprintf("unknown(%d)", n)
-}
+func (p Phase) String() string { return words.Name("unknown", phaseNames[:], p) }
 
 // SpanContext is the caller's span, as W3C trace context has it. The zero value is none.
 type SpanContext struct {

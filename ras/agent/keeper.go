@@ -66,7 +66,7 @@ func (k *Keeper) Left(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if p := k.members[name]; p != nil && p.State != mesh.Dead {
-		k.change(p, mesh.Left, mesh.Departed, mesh.CauseTold, time.Now())
+		k.change(p, mesh.Left, mesh.CauseTold, time.Now())
 	}
 }
 
@@ -131,16 +131,13 @@ func (k *Keeper) look(p *kept) {
 	case look.State == process.Runs:
 		p.glance = look
 		if p.State == mesh.Stopped {
-			k.change(p, mesh.Alive, mesh.Resumed, mesh.CauseRuns, now)
+			k.change(p, mesh.Alive, mesh.CauseRuns, now)
 		}
 	case p.State == mesh.Stopped:
 	case look != p.glance:
 		p.glance, p.since = look, now
 	default:
-		causes := map[process.State]mesh.Cause{
-			process.Stopped: mesh.CauseSignal, process.Traced: mesh.CauseTraced, process.Frozen: mesh.CauseFrozen,
-		}
-		k.change(p, mesh.Stopped, mesh.Halted, causes[look.State], p.since)
+		k.change(p, mesh.Stopped, mesh.StopCause(look.State), p.since)
 	}
 }
 
@@ -149,14 +146,14 @@ func (k *Keeper) ended(p *kept, exit process.Exit) {
 	switch {
 	case p.State == mesh.Left:
 	case p.closed():
-		k.change(p, mesh.Left, mesh.Departed, mesh.CauseTold, time.Now())
+		k.change(p, mesh.Left, mesh.CauseTold, time.Now())
 	default:
 		p.Exit = exit
-		k.change(p, mesh.Dead, mesh.Died, mesh.CauseExit, time.Now())
+		k.change(p, mesh.Dead, mesh.CauseExit, time.Now())
 	}
 }
 
-func (k *Keeper) change(p *kept, to mesh.State, kind mesh.Kind, cause mesh.Cause, since time.Time) {
+func (k *Keeper) change(p *kept, to mesh.State, cause mesh.Cause, since time.Time) {
 	p.State, p.Since, p.Cause = to, since, cause
-	k.event(mesh.Event{Status: p.Status, Kind: kind})
+	k.event(mesh.Event{Status: p.Status, Kind: to.Kind()})
 }

@@ -30,8 +30,9 @@ type watcher struct {
 	forgot   time.Time // when the table was told to forget
 }
 
-var stopCauses = [...]Cause{
-	process.Stopped: CauseSignal, process.Traced: CauseTraced, process.Frozen: CauseFrozen,
+// StopCause is the cause of a process that was found in a state in which it doesn't run.
+func StopCause(s process.State) Cause {
+	return [...]Cause{process.Stopped: CauseSignal, process.Traced: CauseTraced, process.Frozen: CauseFrozen}[s]
 }
 
 // glance is when a process was seen stopped first, and with how many turns.
@@ -209,7 +210,7 @@ func (w *watcher) look(st *Status) State {
 		w.stopping[m.Name] = glance{now, look}
 	case now.Sub(g.at) >= confirmStop:
 		delete(w.stopping, m.Name)
-		f := w.fate(m, Stopped, stopCauses[look.State])
+		f := w.fate(m, Stopped, StopCause(look.State))
 		f.age = now.Sub(g.at)
 		w.m.announce(f)
 	}

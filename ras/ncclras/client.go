@@ -14,14 +14,8 @@ import (
 // ErrNotQuiet says that communicators are made or ended at the moment: nothing is asked.
 var ErrNotQuiet = errors.New("ncclras: communicators are being made or ended; NCCL isn't asked meanwhile")
 
-// TooSoonError says that a status was asked a short while ago.
-type TooSoonError struct{ In time.Duration }
-
-// Error says when a status may be asked again.
-func (e *TooSoonError) Error() string {
-	return fmt.Sprintf("ncclras: a status was asked a moment ago; the next may be asked in %v",
-		e.In.Round(time.Millisecond))
-}
+// ErrTooSoon says that a status was asked less than interval ago.
+var ErrTooSoon = errors.New("ncclras: a status was asked a moment ago")
 
 const (
 	// interval is the least time between two statuses, and between two attempts to monitor.
@@ -47,8 +41,8 @@ type Client struct {
 	maxBytes                                   int           // likewise
 }
 
-// New makes a Client. It asks nothing yet. The error says what is wrong with the configuration; it is a *BugError or an
-// *OldError if this version isn't asked.
+// New makes a Client. It asks nothing yet. The error says what is wrong with the configuration; it is a *BugError or
+// ErrOld if this version isn't asked.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -86,7 +80,7 @@ func (c *Client) release(lock nodeLock) {
 // Status asks for the state of all communicators. It blocks until NCCL has answered, which takes eleven seconds at
 // most, or ctx ends. A Monitor that is under way gives it the connection and goes on afterwards.
 //
-// The error is ErrNotQuiet, a *TooSoonError, ErrHeld, a *RefusedError, or says why nothing was learnt. A status that
+// The error is ErrNotQuiet, ErrTooSoon, ErrHeld, a *RefusedError, or says why nothing was learnt. A status that
 // broke off is returned with what came before: see Status.Cut.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	if !c.cfg.Quiet() {
@@ -121,8 +115,8 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 func (c *Client) soon() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if in := c.interval - time.Since(c.asked); in > 0 {
-		return &TooSoonError{in}
+	if time.Since(c.asked) < c.interval {
+		return ErrTooSoon
 	}
 	return nil
 }

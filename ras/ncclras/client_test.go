@@ -70,8 +70,7 @@ func TestBugs(t *testing.T) {
 				issues = append(issues, b.Issue)
 			}
 		}
-		old := (*OldError)(nil)
-		if !slices.Equal(issues, test.issues) || errors.As(err, &old) != test.old ||
+		if !slices.Equal(issues, test.issues) || errors.Is(err, ErrOld) != test.old ||
 			(err == nil) != (issues == nil && !test.old) {
 			t.Errorf("NCCL %s, %d ranks, accept %v: %v; want issues %v, old %v",
 				test.version, test.ranks, test.accept, err, test.issues, test.old)
@@ -245,8 +244,7 @@ func TestOneConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.interval = time.Hour
-	var soon *TooSoonError
-	if _, err := first.Status(t.Context()); !errors.As(err, &soon) || soon.In <= 0 || soon.In > time.Hour {
+	if _, err := first.Status(t.Context()); !errors.Is(err, ErrTooSoon) {
 		t.Errorf("a moment later: %v", err)
 	}
 	s.status = plays(capture(t, "healthy.json"))
@@ -364,8 +362,7 @@ func TestStatusInterruptsMonitor(t *testing.T) {
 	}
 	c.interval = time.Hour
 	before := s.accepted.Load()
-	var soon *TooSoonError
-	if _, err := c.Status(t.Context()); !errors.As(err, &soon) {
+	if _, err := c.Status(t.Context()); !errors.Is(err, ErrTooSoon) {
 		t.Errorf("a moment later: %v", err)
 	}
 	if err := end(); err != nil {

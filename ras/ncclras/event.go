@@ -21,21 +21,14 @@ type Event struct {
 	Details string
 }
 
-// The names that NCCL gives events, first those of the group lifecycle, then those of trace.
+// The names that NCCL gives events which say whether a process answers. It has others, of connections.
 const (
-	PeerNew  = "PEER_NEW"
-	PeerDead = "PEER_DEAD" // no answer for a minute
-
-	PeerConnecting       = "PEER_CONNECTING"
-	PeerConnected        = "PEER_CONNECTED"
-	PeerRecovered        = "PEER_RECOVERED"
-	PeerDisconnected     = "PEER_DISCONNECTED"
-	PeerRetry            = "PEER_RETRY"
-	PeerUnresponsive     = "PEER_UNRESPONSIVE"
-	PeerSendStuck        = "PEER_SEND_STUCK"
-	PeerKeepaliveTimeout = "PEER_KEEPALIVE_TIMEOUT"
-	PeerInitTimeout      = "PEER_INIT_TIMEOUT"
-	PeerTimeoutDead      = "PEER_TIMEOUT_DEAD"
+	PeerNew          = "PEER_NEW"
+	PeerDead         = "PEER_DEAD" // no answer for a minute
+	PeerConnected    = "PEER_CONNECTED"
+	PeerRecovered    = "PEER_RECOVERED"
+	PeerUnresponsive = "PEER_UNRESPONSIVE"
+	PeerTimeoutDead  = "PEER_TIMEOUT_DEAD"
 )
 
 // The names of what Monitor itself tells.

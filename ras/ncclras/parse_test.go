@@ -190,8 +190,8 @@ RAS Monitor Mode - watching for peer changes
 			Name: PeerUnresponsive, Process: Process{addr("fe80::1"), 7}, Stamp: "2025-12-19 13:07:08",
 			Details: "no answer for 5s",
 		},
-		{Name: PeerDisconnected, Stamp: "2025-12-19 13:07:09", Details: "10.0.0.9<4711> closed"},
-		{Name: PeerRetry, Stamp: "2025-12-19 13:07:10", Details: "10.0.0.9<4711> connect"},
+		{Name: "PEER_DISCONNECTED", Stamp: "2025-12-19 13:07:09", Details: "10.0.0.9<4711> closed"},
+		{Name: "PEER_RETRY", Stamp: "2025-12-19 13:07:10", Details: "10.0.0.9<4711> connect"},
 	}
 	var events events
 	var got []Event

@@ -90,19 +90,13 @@ func (e *BugError) Error() string {
 	return fmt.Sprintf("NCCL %v is not asked, as that may crash the job: %s", e.Version, strings.Join(bugs, "; "))
 }
 
-// OldError says that a version of NCCL doesn't tell enough.
-type OldError struct{ Version Version }
-
-// Error says which versions do.
-func (e *OldError) Error() string {
-	return fmt.Sprintf("NCCL %v is not asked, as it does not tell what each rank does; it does since %v",
-		e.Version, firstJSON)
-}
+// ErrOld says that a version of NCCL doesn't tell enough.
+var ErrOld = fmt.Errorf("NCCL is not asked, as it does not tell before %v what each rank does", firstJSON)
 
 // forbidden is why a version is not to be asked in a job of so many ranks, 0 if nobody knows how many; nil if it is.
 func forbidden(v Version, ranks int, accept []int) error {
 	if v.Compare(firstJSON) < 0 {
-		return &OldError{v}
+		return fmt.Errorf("version %v: %w", v, ErrOld)
 	}
 	e := &BugError{Version: v}
 	for _, b := range Bugs() {

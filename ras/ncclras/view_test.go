@@ -230,8 +230,8 @@ func TestViewHears(t *testing.T) {
 		"new":                     {[]string{PeerNew}, verdict.Alive},
 		"silent":                  {[]string{PeerUnresponsive}, verdict.Unreachable},
 		"recovered":               {[]string{PeerUnresponsive, PeerRecovered}, verdict.Alive},
-		"dead":                    {[]string{PeerUnresponsive, PeerDisconnected, PeerDead}, verdict.Unreachable},
-		"connections come and go": {[]string{PeerConnecting, PeerDisconnected, PeerRetry}, verdict.Alive},
+		"dead":                    {[]string{PeerUnresponsive, "PEER_DISCONNECTED", PeerDead}, verdict.Unreachable},
+		"connections come and go": {[]string{"PEER_CONNECTING", "PEER_DISCONNECTED", "PEER_RETRY"}, verdict.Alive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &View{}

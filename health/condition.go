@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
@@ -112,7 +112,7 @@ func (c *Conditions) Declare(d Declaration) (*Warnable, error) {
 	if c.warnables[d.Code] != nil {
 		return nil, fmt.Errorf("health: condition %q is declared already", d.Code)
 	}
-	d.Title = clip(d.Title, maxConditionTitle)
+	d.Title = words.Clip(d.Title, maxConditionTitle)
 	d.DependsOn = slices.Clone(d.DependsOn)
 	w := &Warnable{of: c, Declaration: d, causes: d.DependsOn}
 	for _, code := range d.DependsOn {
@@ -131,8 +131,8 @@ func (c *Conditions) Declare(d Declaration) (*Warnable, error) {
 
 // Set opens the condition of the finding's subject, or changes what is said of it; since when it is stays.
 func (w *Warnable) Set(f Finding) {
-	f.Subject, f.Text = clip(f.Subject, maxConditionTitle), clip(f.Text, maxConditionText)
-	f.Advice = clip(f.Advice, maxConditionText)
+	f.Subject, f.Text = words.Clip(f.Subject, maxConditionTitle), words.Clip(f.Text, maxConditionText)
+	f.Advice = words.Clip(f.Advice, maxConditionText)
 	c := w.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *Warnable) Clear(subject string) {
 	c := w.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := conditionKey{w.Code, clip(subject, maxConditionTitle)}
+	key := conditionKey{w.Code, words.Clip(subject, maxConditionTitle)}
 	if c.open[key] != nil {
 		delete(c.open, key)
 		c.signal()
@@ -199,7 +199,7 @@ func (c *Conditions) List() []Condition {
 			NotReady: w.NotReady && f.Severity == bus.Critical,
 		}
 		if f.TextAfter != nil {
-			condition.Text = clip(f.TextAfter(time.Since(f.found)), maxConditionText)
+			condition.Text = words.Clip(f.TextAfter(time.Since(f.found)), maxConditionText)
 		}
 		all = append(all, condition)
 	}
@@ -252,17 +252,4 @@ func (c *Conditions) checks() []Result {
 		}
 	}
 	return results
-}
-
-// clip cuts text to at most n bytes of valid UTF-8.
-func clip(text string, n int) string {
-	long := len(text) > n
-	if long {
-		text = text[:n-len("…")]
-	}
-	text = strings.ToValidUTF8(text, "")
-	if long {
-		text += "…"
-	}
-	return text
 }

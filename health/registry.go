@@ -112,7 +112,7 @@ func (r *Registry) Run(ctx context.Context, kind Kind, leaveOut func(name string
 	for i, e := range chosen {
 		results[i] = Result{Name: e.name, Err: e.await(ctx, runs[i])}
 		if well, ok := results[i].Err.(Well); ok { //nolint:errorlint // see Well
-			results[i].Err, results[i].Text = nil, clip(string(well), maxConditionText)
+			results[i].Err, results[i].Text = nil, words.Clip(string(well), maxConditionText)
 		}
 	}
 	return results

@@ -75,3 +75,12 @@ func Round(d time.Duration) time.Duration {
 	}
 	return d.Round(unit)
 }
+
+// Clip is text as valid UTF-8 of at most n bytes. One that is longer ends with "…".
+func Clip(text string, n int) string {
+	if len(text) <= n {
+		return strings.ToValidUTF8(text, "\uFFFD")
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(text[:max(n-len(mark), 0)], "") + mark
+}

@@ -84,3 +84,20 @@ func TestName(t *testing.T) {
 		t.Errorf("blue: %v, want %s", err, want)
 	}
 }
+
+func TestClip(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"short", 5, "short"},
+		{"longer", 5, "lo…"},
+		{"größer", 6, "gr…"}, // no half of a character
+		{"a\xffb", 9, "a\uFFFDb"},
+	} {
+		if got := words.Clip(test.text, test.n); got != test.want {
+			t.Errorf("Clip(%q, %d) is %q, want %q", test.text, test.n, got, test.want)
+		}
+	}
+}

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
@@ -112,14 +112,6 @@ func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []s
 	return b
 }
 
-// shorten cuts a text that is too long to be told.
-func shorten(text string) string {
-	if len(text) <= maxToldText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxToldText], "") + " …"
-}
-
 // maxAbout is how many communicators a question is about at most.
 const maxAbout = 64
 
@@ -133,10 +125,10 @@ func among(comms []lifecycle.CommID) []lifecycle.CommID {
 // encodeNote is a note, without the slots that say least where it would not fit into so many bytes. Those that the
 // question is about say most: the rank at fault may be idle there.
 func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
-	n.Where, n.Cause = shorten(n.Where), shorten(n.Cause)
+	n.Where, n.Cause = words.Clip(n.Where, maxToldText), words.Clip(n.Cause, maxToldText)
 	n.Stack = slices.Clone(n.Stack)
 	for i, line := range n.Stack {
-		n.Stack[i] = shorten(line)
+		n.Stack[i] = words.Clip(line, maxToldText)
 	}
 	for {
 		b, err := json.Marshal(n)

@@ -126,10 +126,10 @@ func (e *Event) prepare() error {
 		return errors.New("bus: an event without a Type can't be published: set one of semconv's Event types")
 	case strings.ContainsFunc(e.Type, unicode.IsControl) || !utf8.ValidString(e.Type) || len(e.Type) > maxName:
 		return fmt.Errorf("bus: %q is no Type: allowed are up to %d characters, none of them a control character",
-			clip(e.Type, 64), maxName)
+			words.Clip(e.Type, 64), maxName)
 	case notURI != nil || len(e.Source) > maxName:
 		return fmt.Errorf("bus: %q is no Source of an event of the type %s: allowed is a URI reference",
-			clip(e.Source, 64), e.Type)
+			words.Clip(e.Source, 64), e.Type)
 	case e.Stage != Once && e.Key == "":
 		return fmt.Errorf("bus: an event of the type %s at the stage %v needs a Key, by which its condition is known",
 			e.Type, e.Stage)
@@ -151,9 +151,9 @@ func (e *Event) prepare() error {
 		e.Data = json.RawMessage(data)
 	}
 	for _, name := range []*string{&e.Subject, &e.Key, &e.Cause, &e.Reason, &e.Rank} {
-		*name = clip(*name, maxName)
+		*name = words.Clip(*name, maxName)
 	}
-	e.Text, e.Description = clip(e.Text, MaxText), clip(e.Description, MaxText)
+	e.Text, e.Description = words.Clip(e.Text, MaxText), words.Clip(e.Description, MaxText)
 	e.ID, e.Repeats, e.Suppressed, e.peak, e.wire = "", 0, 0, e.Severity, nil
 	return nil
 }
@@ -163,15 +163,4 @@ func (e *Event) like(o *Event) bool {
 	return e.Type == o.Type && e.Stage == o.Stage && e.Severity == o.Severity && e.Subject == o.Subject &&
 		e.Cause == o.Cause && e.Unresolved == o.Unresolved && e.Reason == o.Reason && e.Rank == o.Rank &&
 		e.Text == o.Text && e.Description == o.Description && string(e.JSON()) == string(o.JSON())
-}
-
-// clip makes s valid UTF-8 of at most n bytes.
-func clip(s string, n int) string {
-	if len(s) > n {
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }

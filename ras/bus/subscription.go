@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
@@ -164,7 +165,7 @@ func (b *Bus) missed(seen string, n uint64) *Event {
 
 // gap is the notice that what a subscriber wanted to resume from is not remembered.
 func (b *Bus) gap(after string, n uint64, why string) *Event {
-	after = clip(after, 64)
+	after = words.Clip(after, 64)
 	text := "events are missing here: the id to resume from is " + why
 	if n > 0 {
 		text = strconv.FormatUint(n, 10) + " events are missing here: they are " + why

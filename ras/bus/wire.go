@@ -92,7 +92,7 @@ func (e *Event) UnmarshalJSON(b []byte) error {
 	out := Event{ID: ce.ID(), Source: ce.Source(), Type: ce.Type(), Time: ce.Time(), Subject: ce.Subject()}
 	if data := ce.Data(); len(data) > 0 {
 		if !json.Valid(data) {
-			return fmt.Errorf("bus: the data of event %s are not JSON", clip(out.ID, 64))
+			return fmt.Errorf("bus: the data of event %s are not JSON", words.Clip(out.ID, 64))
 		}
 		out.Data = json.RawMessage(data)
 	}
@@ -113,7 +113,7 @@ func (e *Event) UnmarshalJSON(b []byte) error {
 			out.Unresolved, err = strconv.ParseBool(s)
 		}
 		if err != nil {
-			return fmt.Errorf("bus: %s of event %s: %w", name, clip(out.ID, 64), err)
+			return fmt.Errorf("bus: %s of event %s: %w", name, words.Clip(out.ID, 64), err)
 		}
 	}
 	*e = out

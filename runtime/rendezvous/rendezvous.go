@@ -51,7 +51,7 @@ func CheckArgs(key string, size int, payload []byte) error {
 	var detail string
 	switch {
 	case key == "" || len(key) > MaxKey:
-		detail = fmt.Sprintf("the key %q has %d bytes; it needs 1 to %d", clip(key), len(key), MaxKey)
+		detail = fmt.Sprintf("the key %.32q has %d bytes; it needs 1 to %d", key, len(key), MaxKey)
 	case size < 1 || size > MaxRanks:
 		detail = fmt.Sprintf("the size is %d; it must be 1 to %d ranks", size, MaxRanks)
 	case len(payload) > MaxPayload:
@@ -60,11 +60,4 @@ func CheckArgs(key string, size int, payload []byte) error {
 		return nil
 	}
 	return &lifecycle.UsageError{Code: lifecycle.CodeInvalidArgument, Detail: "rendezvous: " + detail}
-}
-
-func clip(s string) string {
-	if len(s) > 32 {
-		return s[:32] + "…"
-	}
-	return s
 }

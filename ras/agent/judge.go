@@ -218,9 +218,7 @@ func concerns(v *verdict.Verdict, is func(name string) bool) bool {
 // blames tells whether all of some are among a verdict's culprits.
 func blames(v *verdict.Verdict, some []verdict.Rank) bool {
 	return len(some) > 0 && !slices.ContainsFunc(some, func(r verdict.Rank) bool {
-		return !slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool {
-			return c.Member == r.Member && c.Job == r.Job
-		})
+		return !slices.ContainsFunc(v.Culprits, r.Same)
 	})
 }
 

@@ -215,9 +215,7 @@ func (r *Report) judge(opts *Options) error {
 	}
 	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { // one that stood still was waited for, too
 		return f.Reason == verdict.Straggler && slices.ContainsFunc(r.Held, func(h Finding) bool {
-			return slices.ContainsFunc(h.Culprits, func(c verdict.Rank) bool {
-				return c.Member == f.Culprits[0].Member && c.Job == f.Culprits[0].Job
-			})
+			return slices.ContainsFunc(h.Culprits, f.Culprits[0].Same)
 		})
 	})
 	return nil

@@ -154,7 +154,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		return o.key.comm != m.key.comm || !o.mismatched()
 	})
 	v.Victims = victims(failed, func(a *actor) bool {
-		return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == a.note.Member && r.Job == a.job })
+		return slices.ContainsFunc(v.Culprits, rankOf(a, m.key.comm).Same)
 	})
 	v.Text.add("%s", waiting(v.Victims))
 	return v

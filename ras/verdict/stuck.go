@@ -114,7 +114,7 @@ func (w *walk) cuts(broke []*meeting) Verdict {
 		}
 	}
 	slices.SortFunc(ranks, byRank)
-	v.Culprits = slices.CompactFunc(ranks, func(a, b Rank) bool { return a.Member == b.Member && a.Job == b.Job })
+	v.Culprits = slices.CompactFunc(ranks, Rank.Same)
 	v.Victims = victims(broke, nobody)
 	v.Text.add("%s", waiting(v.Victims))
 	return v

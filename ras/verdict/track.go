@@ -64,8 +64,7 @@ func (v *Verdict) continues(old *Verdict) bool {
 		return true
 	}
 	return slices.ContainsFunc(v.Culprits, func(r Rank) bool {
-		return r.Member != "" &&
-			slices.ContainsFunc(old.Culprits, func(o Rank) bool { return o.Member == r.Member && o.Job == r.Job })
+		return r.Member != "" && slices.ContainsFunc(old.Culprits, r.Same)
 	})
 }
 

@@ -67,6 +67,9 @@ func (r Rank) in() string {
 	return r.String()
 }
 
+// Same tells whether two are one rank of the job, seen from whichever communicators.
+func (r Rank) Same(o Rank) bool { return r.Member == o.Member && r.Job == o.Job }
+
 // Wait is one rank's part in a call that doesn't end.
 type Wait struct {
 	Rank Rank             `json:"rank"`

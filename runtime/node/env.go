@@ -129,10 +129,11 @@ func parsers(key string) map[reflect.Type]env.ParserFunc {
 	all := map[reflect.Type]env.ParserFunc{}
 	add(all, func(v string) (string, error) { return strings.TrimSpace(v), nil })
 	add(all, parseSwitch)
-	add(all, parseTape)
+	add(all, choice(TapeOn, TapeOff, TapeRequired,
+		"want on, off, or required (a process that gets none in its directory doesn't start)"))
 	add(all, parseSize)
 	add(all, parseDuration)
-	add(all, parseGPUs)
+	add(all, choice(OwnGPUs, NoGPUs, AllGPUs, "want on (the process's own GPUs), all (of the host), or off"))
 	add(all, parseNetworkName)
 	add(all, algo.ParseAlgorithm)
 	add(all, door.ParseWire)
@@ -173,6 +174,23 @@ func parseSwitch(v string) (bool, error) {
 		return false, nil
 	default:
 		return false, errors.New("want 1, true, on, yes, or 0, false, off, no")
+	}
+}
+
+// choice reads a switch that has a third position, by its name.
+func choice[T ~string](on, off, third T, want string) func(string) (T, error) {
+	return func(v string) (T, error) {
+		if strings.EqualFold(v, string(third)) {
+			return third, nil
+		}
+		switch is, err := parseSwitch(v); {
+		case err != nil:
+			return on, errors.New(want)
+		case is:
+			return on, nil
+		default:
+			return off, nil
+		}
 	}
 }
 

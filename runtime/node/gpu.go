@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/health"
@@ -24,21 +23,6 @@ const (
 	AllGPUs GPUs = "all" // all of the host
 	NoGPUs  GPUs = "off" // none: the driver is not even looked for
 )
-
-// parseGPUs reads CARILLON_GPU.
-func parseGPUs(text string) (GPUs, error) {
-	on, err := parseSwitch(text)
-	switch {
-	case strings.EqualFold(text, string(AllGPUs)):
-		return AllGPUs, nil
-	case err != nil:
-		return OwnGPUs, errors.New("want on (the process's own GPUs), all (of the host), or off")
-	case on:
-		return OwnGPUs, nil
-	default:
-		return NoGPUs, nil
-	}
-}
 
 // newGPU makes what watches the GPUs; nil when it is switched off.
 func newGPU(s *settings, t *Telemetry, conditions *health.Conditions, r *JobRAS) (*gpu.Monitor, error) {

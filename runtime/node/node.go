@@ -113,7 +113,7 @@ func (n *Node) observe(w recorder, self mesh.Member) (err error) {
 	if n.gpu, err = newGPU(s, n.telemetry, n.conditions, n.ras); err != nil {
 		return err
 	}
-	n.publishing = newPublishing(s, n.telemetry, n.conditions, n.ras)
+	n.publishing = newPublishing(n)
 	if n.health, err = n.newHealth(); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -20,21 +19,6 @@ const (
 	TapeOff      Tape = "off"      // none
 	TapeRequired Tape = "required" // in its own directory, or the process doesn't start
 )
-
-// parseTape reads CARILLON_TAPE.
-func parseTape(text string) (Tape, error) {
-	on, err := parseSwitch(text)
-	switch {
-	case strings.EqualFold(text, string(TapeRequired)):
-		return TapeRequired, nil
-	case err != nil:
-		return TapeOn, errors.New("want on, off, or required (a process that gets none in its directory doesn't start)")
-	case on:
-		return TapeOn, nil
-	default:
-		return TapeOff, nil
-	}
-}
 
 // Size is a number of bytes; as text, with its unit: "1MiB".
 type Size int64

@@ -78,7 +78,7 @@ func (a *access) identify(r *http.Request) (identity, bool) {
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
-		// The hashes have one length, and all are compared: the time tells nothing.
+		// All hashes are compared, so that the time tells nothing about the token.
 		hash, good := sha256.Sum256([]byte(token)), 0
 		for i := range a.tokens {
 			good |= subtle.ConstantTimeCompare(hash[:], a.tokens[i][:])
@@ -164,7 +164,7 @@ func (a *Access) read(addr string) (*access, error) {
 	return result, nil
 }
 
-// certificate is the server's, as its files have it.
+// certificate is the server's certificate, in files that may be replaced.
 type certificate struct {
 	certFile, keyFile string
 
@@ -172,7 +172,7 @@ type certificate struct {
 	last *tls.Certificate // that was good
 }
 
-// get reads the files, for each connection. While they are replaced, or broken, the last good certificate goes on.
+// get reads the files, for each connection. While they can't be read, the last good certificate is used.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	c.mu.Lock()

@@ -40,9 +40,8 @@ func WriteBeside(name, suffix, line string) (remove func() error, err error) {
 	return func() error { return os.Remove(path) }, nil
 }
 
-// ReadAddress is the URL of the endpoint of the process that has a tape, without a slash at its end. That of a process
-// that another one tells of has a path. An error that is
-// os.ErrNotExist means that it has none.
+// ReadAddress is the URL of the health endpoint of the process that wrote a tape, without a slash at its end. It has a
+// path if it is part of an agent's endpoint. os.ErrNotExist means that there is no endpoint.
 func ReadAddress(tapePath string) (string, error) {
 	path := strings.TrimSuffix(tapePath, filepath.Ext(tapePath)) + AddressSuffix
 	info, err := os.Lstat(path)

@@ -16,9 +16,9 @@ type client struct {
 // identity is how a client has proved its identity: with which token or certificate. The zero identity is nobody.
 type identity [16]byte
 
-// forwarded is the client's address. Each proxy appends to X-Forwarded-For the address it got the request from, so the
-// list is read from its end, for as long as the one who wrote an entry is trusted. What can't be read wasn't written by
-// a proxy: the client is the last one that is known then.
+// forwarded is the client's address. Each proxy appends to X-Forwarded-For the address that it got the request from, so
+// the list is read from its end, as long as the proxy that wrote an entry is trusted. An entry that is no address ends
+// the list, too.
 func forwarded(peer netip.Addr, fields []string, trusted []netip.Prefix) netip.Addr {
 	client := peer.Unmap().WithZone("")
 	if len(fields) == 0 {

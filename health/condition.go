@@ -83,8 +83,8 @@ const (
 	maxConditionTitle = 256
 )
 
-// Conditions are what is wrong with the process at the moment, told by whoever finds it. They are safe for concurrent
-// use, wait for nobody, and the zero Conditions is empty and ready.
+// Conditions are what is wrong with the process at the moment. They are safe for concurrent use and never block. The
+// zero Conditions is empty and ready.
 type Conditions struct {
 	mu        sync.Mutex
 	warnables map[string]*Warnable
@@ -164,7 +164,7 @@ func (w *Warnable) Clear(subject string) {
 	}
 }
 
-// signal wakes those who wait for a change. c.mu is held.
+// signal wakes the waiters of Changed. c.mu is held.
 func (c *Conditions) signal() {
 	if c.changed != nil {
 		close(c.changed)

@@ -15,9 +15,8 @@ const (
 	maxStreams     = maxConnections - 256
 )
 
-// connections bounds how many are open, without ever turning a new one away: where there are too many, the one goes
-// that has waited longest to ask something, or else the one that has taken longest to be answered. So a probe is let in
-// however many others hold on to theirs.
+// connections bounds how many are open, and never turns a new one away: it cuts the one that has been idle longest, or
+// else the one that has been served longest. So a probe gets in however many connections others hold.
 type connections struct {
 	max, maxStreams int
 	cut             func() // counts a connection that had to go
@@ -37,7 +36,7 @@ type connection struct {
 	since uint64 // number of the change that it has done it from
 }
 
-// activity is what a connection does, the one that is cut first before the others.
+// activity is what a connection does. The lowest is cut first.
 type activity uint8
 
 const (

@@ -35,7 +35,7 @@
 // Requests are bounded in size and time, and connections in number: where there are too many, the ones that have asked
 // nothing for the longest time are cut, so that a probe gets in always. A handler that panics is answered 500.
 //
-// # Who may ask
+// # Access
 //
 // On loopback, where the Server listens unless it is told otherwise, the user of its process and root may ask, with
 // curl, a browser, or a Prometheus that they run: the kernel says whose connection it is. The request names a loopback

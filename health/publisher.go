@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Publisher keeps the last snapshot for all clients. Who takes snapshots and who reads them know nothing of each other,
-// and no number of readers holds the publisher up. The zero Publisher has published nothing.
+// Publisher keeps the last snapshot for all clients. Any number of readers doesn't slow the publishing down. The zero
+// Publisher has published nothing.
 type Publisher struct {
 	current atomic.Pointer[edition]
 }

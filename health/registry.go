@@ -51,7 +51,7 @@ type entry struct {
 	running *run
 }
 
-// run is one execution of a check. All who ask while it lasts get its answer.
+// run is one execution of a check. All callers meanwhile share its answer.
 type run struct {
 	since time.Time
 	done  chan struct{}

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits of what a client may send. They and the times bound what somebody who is not a friend can hold.
+// Limits of what a client may send. With the times below they bound what a hostile client can hold.
 const (
 	maxHeaderBytes = 16 << 10
 	maxBodyBytes   = 64 << 10
@@ -48,7 +48,7 @@ type Config struct {
 	// beyond loopback need Access.
 	Addr string
 
-	// Access says who may ask; the zero Access is anybody on this host.
+	// Access says which clients may ask; the zero Access is this process's user and root, over loopback.
 	Access Access
 
 	// Registry holds the checks. Required.
@@ -100,7 +100,7 @@ type Server struct {
 }
 
 // New makes the endpoint for a program to mount in a server of its own: at /, or elsewhere by http.StripPrefix. It does
-// not listen. The program's server decides then who reaches it: Access counts, Addr doesn't. Stop ends it.
+// not listen. The program's server decides then which clients reach it: Access counts, Addr doesn't. Stop ends it.
 func New(cfg Config) (*Server, error) {
 	if cfg.Registry == nil {
 		return nil, errors.New("health: Config.Registry is nil")

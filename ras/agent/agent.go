@@ -17,28 +17,24 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/model"
 )
 
-// Config is what else an Agent may have.
+// Config connects an Agent to the rest of its process. All of it is optional.
 type Config struct {
-	// Stuck lists communicators in which something takes too long here; nil knows of none.
+	// Stuck lists communicators in which an operation or act of this process stalls.
 	Stuck func() []lifecycle.CommID
-	// HeldUp tells whether operations here wait for one rank again and again; nil says no.
+	// HeldUp tells whether operations of this process wait for one rank again and again.
 	HeldUp func() bool
-	// Local is what is known of another process of this host that can't answer; nil knows nothing. FromTapes reads it
-	// from where the job's tapes lie.
+	// Local is the note of another process of this host that can't answer. FromTapes makes it from the process's tape.
 	Local func(mesh.Member) (verdict.Note, bool)
-	// Kept are the processes of this host that this one tells of, in their place, by Local; nil if it tells of itself.
-	// Its own Member has its own name for its Keeper, and so have they. With a mesh, it tells other such agents which
-	// they are.
+	// Kept are the processes of this host for which this one answers, by Local; nil if it answers for itself. Its own
+	// Member names itself as the Keeper, and theirs name it. With a mesh, it sends their list to other such agents.
 	Kept func() []mesh.Status
-	// Others are notes of processes of the job that are no members: what others tell of them, beside the notes of the
-	// members. nil knows of none.
+	// Others are notes of processes of the job that are no members, from another source.
 	Others func(members []verdict.Note) []verdict.Note
 
-	// Event takes what there is to tell. It must not block. outward says that this process is the one to tell it to
-	// receivers outside of the job; a process's own endpoint shows all.
+	// Event takes events. It must not block. outward says that this process is the one that sends the event to
+	// receivers outside of the job.
 	Event func(ev bus.Event, outward bool)
-	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must not block, and must not
-	// modify them. nil is not interested.
+	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must neither block nor modify them.
 	Open func([]verdict.Verdict)
 }
 
@@ -52,17 +48,17 @@ type Agent struct {
 
 	mu      sync.Mutex
 	queue   []Input
-	topic   []lifecycle.CommID // what this process was asked about last
+	topic   []lifecycle.CommID // the communicators of the last question
 	open    []Open
 	at      time.Time // of which the ages of open are
 	reached map[verdict.Reason]uint64
 	rounds  uint64
-	failed  time.Time        // when a communicator failed here last; zero: none did
-	settled time.Time        // when the last look began that is over
+	failed  time.Time        // when a communicator last failed here; zero: none did
+	settled time.Time        // when the last completed look began
 	changed chan struct{}    // closed and replaced when settled changes
 	members []mesh.Status    // all that are known, as the machine got them last
-	lists   map[string]*list // of the processes that other agents tell of, by agent
-	own     list             // as the others are told
+	lists   map[string]*list // by agent: the processes for which it answers
+	own     list             // as sent to the others
 
 	mesh atomic.Pointer[mesh.Mesh] // nil: the process is alone
 
@@ -107,8 +103,8 @@ func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
 	}
 }
 
-// put gives Run an input. Inputs that say the same again are one, and when too many wait only those that the machine
-// waits for itself are taken.
+// put gives Run an input. Repeated inputs are merged. When the queue is full, only inputs that the machine itself waits
+// for are taken.
 func (a *Agent) put(in Input) {
 	a.mu.Lock()
 	drop := len(a.queue) >= maxQueue
@@ -147,13 +143,13 @@ func (a *Agent) Failed(of mesh.Member, s *model.Step) {
 // Ending tells that the process was told to end: from now on it opens no verdict.
 func (a *Agent) Ending() { a.put(Ending{}) }
 
-// Open is a verdict that is open, and since when this process has known it.
+// Open is an open verdict, and since when this process has known it.
 type Open struct {
 	verdict.Verdict
 	Since time.Time
 }
 
-// Open lists the open verdicts, as far as this process knows, as they read now. What it has is not to be modified.
+// Open lists the open verdicts that this process knows of, as they read now. They are not to be modified.
 func (a *Agent) Open() []Open {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -279,8 +275,8 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	}
 }
 
-// membership takes what is known of all now: of the members of the mesh, or of this process where there is none, and
-// of those that agents tell of.
+// membership collects the members of the mesh, or this process if there is no mesh, and the processes for which agents
+// answer.
 func (a *Agent) membership() Membership {
 	all := []mesh.Status{{Member: a.self}}
 	if m := a.mesh.Load(); m != nil {
@@ -304,7 +300,7 @@ func (a *Agent) membership() Membership {
 	return Membership{slices.Clone(all)}
 }
 
-// step gives the machine an input, and does what it says.
+// step gives the machine an input, and carries out the effects.
 func (a *Agent) step(ctx context.Context, in Input) {
 	now := time.Now()
 	switch of := in.(type) {
@@ -330,14 +326,14 @@ func (a *Agent) effects(ctx context.Context, now time.Time, effects []Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case AskNotes:
-			a.beside(func() Input {
+			a.background(func() Input {
 				notes := a.gather(ctx, e)
 				return Notes{e.Round, notes, a.cfg.Others(notes)}
 			})
 		case TellTrouble:
 			ctx, cancel := context.WithTimeout(ctx, askTime)
 			a.stop = cancel
-			a.beside(func() Input {
+			a.background(func() Input {
 				defer cancel()
 				return Told{a.tell(ctx, e.To)}
 			})
@@ -373,8 +369,8 @@ func (a *Agent) effects(ctx context.Context, now time.Time, effects []Effect) {
 	}
 }
 
-// beside does something that takes time, and gives the machine its result.
-func (a *Agent) beside(f func() Input) { a.busy.Go(func() { a.put(f()) }) }
+// background runs f on a goroutine, and gives its result to the machine.
+func (a *Agent) background(f func() Input) { a.busy.Go(func() { a.put(f()) }) }
 
 // gather asks for notes.
 func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
@@ -446,8 +442,8 @@ func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 	})
 }
 
-// end lets the machine leave. When all are told to end at once nobody is the last: so a coordinator that has told
-// something waits a moment for the others. Of those that stay the next one coordinates.
+// end lets the machine leave. When all processes end at once, a coordinator with open verdicts waits a moment for the
+// others, so that it is the last. If others stay, the next of them coordinates.
 func (a *Agent) end() {
 	if to := a.unaware(); len(to) > 0 { // what became of them is known longer than this agent is there
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
@@ -474,8 +470,8 @@ func (a *Agent) end() {
 	a.step(ctx, Leave{Note: a.note(), Alone: !a.others()})
 }
 
-// others tells whether there are processes that may go on: those that have neither left nor died. One that is out of
-// reach isn't among them: it has not heard what is open here, and may never be heard of again.
+// others tells whether other processes may go on: those that have neither left nor died. Unreachable ones don't count:
+// they have not heard which verdicts are open.
 func (a *Agent) others() bool {
 	return slices.ContainsFunc(a.membership().Members, func(o mesh.Status) bool {
 		return o.Member.Name != a.self.Name && o.State != mesh.Left && o.State != mesh.Dead &&
@@ -483,9 +479,9 @@ func (a *Agent) others() bool {
 	})
 }
 
-// Settle prepares the end of the process, for as long as ctx allows. A process that ends at once takes along what it
-// knows: so it waits until the job has been looked at since a communicator failed here last, or the reason is known;
-// and if verdicts are open, until the job has been looked at once more.
+// Settle prepares the end of the process, for as long as ctx allows, as the process's knowledge ends with it. It waits
+// until the job has been looked at since a communicator last failed here, or the reason is known; and if verdicts are
+// open, until the job has been looked at once more.
 func (a *Agent) Settle(ctx context.Context) {
 	began := time.Now()
 	a.mu.Lock()

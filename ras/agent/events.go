@@ -99,14 +99,14 @@ type memberData struct {
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// memberEvents are the events of what happens to members. Nobody is told of a suspicion, nor that it came to nothing.
+// memberEvents are the events for what happens to members. A suspicion, and its end, has none.
 var memberEvents = map[mesh.Kind]string{
 	mesh.Joined: semconv.EventRankJoined, mesh.Departed: semconv.EventRankLeft, mesh.Died: semconv.EventRankDead,
 	mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed,
 	mesh.Lost: semconv.EventRankUnreachable,
 }
 
-// memberEvent tells what happened to a process. It is for information: if it matters to the job, a verdict follows.
+// memberEvent publishes what happened to a process, for information: if it matters to the job, a verdict follows.
 func (a *Agent) memberEvent(e mesh.Event) {
 	if memberEvents[e.Kind] == "" || e.Passing {
 		return
@@ -141,8 +141,7 @@ type commData struct {
 	Peer *int32 `json:"peer,omitempty"` // the rank of the communicator that is at fault
 }
 
-// commFailed tells that a communicator failed here. It is for information, as what happens to members is, and a symptom
-// where the cause is known already.
+// commFailed publishes that a communicator failed here, for information, and as a symptom if the cause is known.
 func (a *Agent) commFailed(of mesh.Member, ev *tape.Event) {
 	r := &ev.Life
 	data := commData{Comm: ev.Comm.ID.String(), Name: ev.Comm.Name, Rank: ev.Comm.Rank, Code: r.Code.String()}

@@ -49,7 +49,7 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	m.again(len(verdicts) > 0 || unsure || stalled(all), soon, now)
 }
 
-// vague tells whether a verdict rests on ranks of which nothing is known: it has no place in a look in which not all
+// vague tells whether a verdict rests on ranks of which nothing is known. Such a verdict is dropped if not all processes
 // have answered.
 func vague(v verdict.Verdict) bool {
 	return v.Reason == verdict.Unknown || v.Reason != verdict.NotJoined && v.Reason != verdict.Mismatch &&
@@ -74,9 +74,8 @@ func (m *Machine) again(needed, soon bool, now time.Time) {
 	}
 }
 
-// assemble puts together what is judged: the notes that came, with what the membership knows of each process, and notes
-// of those that can't answer. unsure says that it isn't known yet what became of some, or what they do: in a moment it
-// may be.
+// assemble makes the notes to judge: those that came, with each process's fate from the membership, and notes of the
+// processes that can't answer. unsure says that the state of some processes isn't known yet, and may be in a moment.
 func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.Note, unsure bool) {
 	said := make(map[string]*verdict.Note, len(notes))
 	for i := range notes {
@@ -139,9 +138,9 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 	return unsure
 }
 
-// withhold leaves out verdicts that must not be told yet: bytes that don't move while the network heals, a process that
-// ended in order, as others may follow, the end of a rank that an open verdict has waiting, and anything new once this
-// process was told to end. unsure says that some of them may be told later.
+// withhold leaves out verdicts that must not be told yet: transport while the network heals, a process that ended in
+// order, as others may follow, the end of a rank that is a victim of an open verdict, and anything new once this process
+// was told to end. unsure says that some of them may be told later.
 func (m *Machine) withhold(verdicts []verdict.Verdict, now time.Time) (all []verdict.Verdict, unsure bool) {
 	open := m.tracker.Open()
 	for _, v := range open {
@@ -167,8 +166,7 @@ func (m *Machine) departing(v *verdict.Verdict, now time.Time) bool {
 	})
 }
 
-// victimOf tells whether all culprits of a verdict wait because of another one: a hung job is often ended one process
-// after the other.
+// victimOf tells whether all culprits of v are victims of o: a hung job is often ended one process after the other.
 func victimOf(v, o *verdict.Verdict) bool {
 	return o.Urgent() && o.Reason != verdict.RankDead && len(v.Culprits) > 0 &&
 		!slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool {
@@ -176,9 +174,9 @@ func victimOf(v, o *verdict.Verdict) bool {
 		})
 }
 
-// keep adds the open verdicts that can't be judged now and are not known to be healed: not all have answered, some
-// processes that it is about don't run, or a straggler is close to the threshold. A verdict whose culprits another one
-// blames now is over.
+// keep adds the open verdicts that can't be judged now and are not known to be healed: not all processes have answered,
+// some that the verdict is about don't run, or a straggler is close to the threshold. A verdict is over if another one
+// now blames its culprits.
 func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*verdict.Verdict) bool,
 	now time.Time,
 ) []verdict.Verdict {
@@ -209,13 +207,13 @@ func (m *Machine) undecidable(v *verdict.Verdict) bool {
 	})
 }
 
-// concerns tells whether a verdict is about a process that is so, or has it waiting.
+// concerns tells whether a culprit or a victim of a verdict is so.
 func concerns(v *verdict.Verdict, is func(name string) bool) bool {
 	return slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return is(r.Member) }) ||
 		slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return is(w.Rank.Member) })
 }
 
-// blames tells whether all of some are among a verdict's culprits.
+// blames tells whether a verdict has all these culprits.
 func blames(v *verdict.Verdict, some []verdict.Rank) bool {
 	return len(some) > 0 && !slices.ContainsFunc(some, func(r verdict.Rank) bool {
 		return !slices.ContainsFunc(v.Culprits, r.Same)
@@ -232,7 +230,7 @@ func stalled(notes []verdict.Note) bool {
 	})
 }
 
-// release lets a process that is gone or out of reach be retired, unless an open verdict is about it.
+// release retires a process that is gone or out of reach, unless an open verdict is about it.
 func (m *Machine) release(name string) {
 	r := m.members[name]
 	if r != nil && !slices.ContainsFunc(m.tracker.Open(), func(v verdict.Verdict) bool {

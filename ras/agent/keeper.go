@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Keeper watches processes of this host that don't tell of themselves, in place of a mesh: it knows which of them run,
-// are stopped, or have ended. Its Members are Config.Kept. Its methods may be called from any goroutine; Close ends it.
+// Keeper watches processes of this host that are in no mesh themselves: it knows which of them run, are stopped, or have
+// ended. Its Members are Config.Kept. Its methods may be called from any goroutine; Close ends it.
 type Keeper struct {
 	event func(mesh.Event)
 	stop  chan struct{}
@@ -141,7 +141,7 @@ func (k *Keeper) look(p *kept) {
 	}
 }
 
-// ended takes note of a process's end.
+// ended records a process's end.
 func (k *Keeper) ended(p *kept, exit process.Exit) {
 	switch {
 	case p.State == mesh.Left:

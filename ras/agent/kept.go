@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// list is what an agent that tells of other processes says of them: which there are, and what became of each.
+// list is the list of the processes for which an agent answers, with their states.
 type list struct {
 	Turn    uint64   `json:"turn"` // of two lists of one agent, the later one counts
 	Members []listed `json:"members"`
@@ -60,8 +60,8 @@ func listOf(members []mesh.Status) []listed {
 	return all
 }
 
-// statuses are the processes of a list of keeper's, by what is known of keeper itself now. While that is out of reach,
-// so are they; and when it is gone, nobody tells what they do: they may well run.
+// statuses are the processes of keeper's list, given the keeper's own state. While the keeper is unreachable, so are
+// they. When it is gone, what they do is not known: they may well run.
 func (l *list) statuses(keeper *mesh.Status) []mesh.Status {
 	all := make([]mesh.Status, 0, len(l.Members))
 	for _, p := range l.Members {
@@ -85,7 +85,7 @@ func (l *list) statuses(keeper *mesh.Status) []mesh.Status {
 	return all
 }
 
-// check says what is wrong with a list that another agent made, of which the version may be another one.
+// check says what is wrong with a list of another agent, which may be of another version.
 func (l *list) check() error {
 	if l == nil || len(l.Members) > maxListed {
 		return errors.New("no list of processes, or too long a one")
@@ -98,7 +98,7 @@ func (l *list) check() error {
 	return nil
 }
 
-// hearList takes an agent's list.
+// hearList stores an agent's list.
 func (a *Agent) hearList(from string, l *list) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +109,7 @@ func (a *Agent) hearList(from string, l *list) {
 	a.lists[from] = l
 }
 
-// keptElsewhere are the processes that other agents tell of. One that two tell of is told of by the one that is there.
+// keptElsewhere are the processes for which other agents answer. If two agents list a process, the reachable one counts.
 func (a *Agent) keptElsewhere(agents []mesh.Status) (all []mesh.Status) {
 	agents = slices.Clone(agents)
 	slices.SortStableFunc(agents, func(x, y mesh.Status) int { return cmp.Compare(x.State, y.State) })
@@ -128,7 +128,7 @@ func (a *Agent) keptElsewhere(agents []mesh.Status) (all []mesh.Status) {
 	return all
 }
 
-// changes tells what happened to processes that other agents tell of, since the last call.
+// changes publishes what happened since the last call to processes for which other agents answer.
 func (a *Agent) changes(members []mesh.Status) {
 	states := map[string]mesh.State{}
 	for _, s := range members {
@@ -148,32 +148,31 @@ func (a *Agent) changes(members []mesh.Status) {
 	a.states = states
 }
 
-// Members is what is known of the job's processes: of this one and others of the mesh, and of those that agents tell
-// of, this one among them.
+// Members are the job's processes: the members of the mesh, without agents, and the processes for which agents answer.
 func (a *Agent) Members() []mesh.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(a.members), func(s mesh.Status) bool { return s.Member.Keeps() })
 }
 
-// shared tells which agents have heard a list.
+// shared says which agents have received a list.
 type shared struct {
 	turn uint64
 	by   []string
 }
 
-// share tells the other agents of the processes that this one tells of: all if that has changed, else those that have
-// not heard it. It returns at once; shared follows, if there was anything to tell.
+// share sends this agent's list to the agents that don't have it as it is now. It returns at once; shared follows, if
+// there was anything to send.
 func (a *Agent) share(ctx context.Context) {
 	to := a.unaware()
 	if len(to) == 0 || a.sharing {
 		return
 	}
 	a.sharing = true
-	a.beside(func() Input { return a.tellList(ctx, to) })
+	a.background(func() Input { return a.tellList(ctx, to) })
 }
 
-// unaware are the agents that have not heard the list as it is now.
+// unaware are the agents that don't have the list as it is now.
 func (a *Agent) unaware() (names []string) {
 	m := a.mesh.Load()
 	if m == nil || a.cfg.Kept == nil {
@@ -199,14 +198,14 @@ func (a *Agent) unaware() (names []string) {
 	return names
 }
 
-// turn is that of the list as the others are told.
+// turn is that of the list as sent to the others.
 func (a *Agent) turn() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.own.Turn
 }
 
-// tellList tells agents the list.
+// tellList sends the list to agents.
 func (a *Agent) tellList(ctx context.Context, to []string) shared {
 	ages := map[int]time.Duration{}
 	for _, s := range a.cfg.Kept() {
@@ -233,7 +232,7 @@ func (a *Agent) tellList(ctx context.Context, to []string) shared {
 	return done
 }
 
-// kept are the notes of processes that this one tells of, those that are known; of all, if there are no names.
+// kept are the known notes of the processes for which this one answers: of those named, or of all without names.
 func (a *Agent) kept(names ...string) []verdict.Note {
 	var notes []verdict.Note
 	for _, s := range a.cfg.Kept() {
@@ -247,7 +246,7 @@ func (a *Agent) kept(names ...string) []verdict.Note {
 	return notes
 }
 
-// tellers are the members to ask for the notes of processes that this one doesn't tell of itself.
+// tellers are the members to ask for the notes of processes for which this one doesn't answer.
 func (a *Agent) tellers(names []string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -263,7 +262,7 @@ func (a *Agent) tellers(names []string) []string {
 	return slices.Sorted(maps.Keys(asked))
 }
 
-// tells tells whether the member called by tells of the process called of.
+// tells tells whether the member named by answers for the process named of.
 func (a *Agent) tells(by, of string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -272,7 +271,7 @@ func (a *Agent) tells(by, of string) bool {
 	})
 }
 
-// encodeNotes is the answer of an agent that tells of others: a list of notes, each of which has its share of the room.
+// encodeNotes is the answer of an agent that answers for others: a list of notes, each with its share of the room.
 func encodeNotes(notes []verdict.Note, about []lifecycle.CommID) []byte {
 	texts := []json.RawMessage{}
 	for i := range notes {
@@ -288,8 +287,8 @@ func encodeNotes(notes []verdict.Note, about []lifecycle.CommID) []byte {
 	return b
 }
 
-// decodeNotes reads what the member called name answered: its note, or those of the processes that it tells of, which
-// tells says.
+// decodeNotes reads the answer of the member called name: its note, or notes of processes for which it answers, which
+// tells checks.
 func decodeNotes(name string, b []byte, tells func(of string) bool) []verdict.Note {
 	var notes []verdict.Note
 	if err := json.Unmarshal(b, &notes); err != nil {

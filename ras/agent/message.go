@@ -16,7 +16,7 @@ import (
 // messageVersion is the version of what agents send each other. A member that gets another one doesn't answer.
 const messageVersion = 1
 
-// kind is what an agent wants of another one.
+// kind is the kind of a message.
 type kind string
 
 const (
@@ -94,8 +94,8 @@ const (
 	maxID           = 64 // far more than an ID has
 )
 
-// encodeOpen is the news of open verdicts, and of those that were given up, shortened until it fits into a question. Of
-// a verdict that is too long there remains at least its ID: without it the others would take its cause for gone.
+// encodeOpen is the message of the open verdicts and the unresolved ones, shortened until it fits into a question. Of
+// a verdict that is too long at least the ID remains: without it the others would take the cause for gone.
 func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []string) []byte {
 	m := message{Kind: tellOpen, From: from, Turn: turn, Unresolved: unresolved}
 	for _, v := range open {
@@ -115,15 +115,15 @@ func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []s
 // maxAbout is how many communicators a question is about at most.
 const maxAbout = 64
 
-// among are some of the communicators, each once.
+// among is the communicators in order, each once, and at most maxAbout.
 func among(comms []lifecycle.CommID) []lifecycle.CommID {
 	slices.SortFunc(comms, func(a, b lifecycle.CommID) int { return bytes.Compare(a[:], b[:]) })
 	comms = slices.Compact(comms)
 	return comms[:min(len(comms), maxAbout)]
 }
 
-// encodeNote is a note, without the slots that say least where it would not fit into so many bytes. Those that the
-// question is about say most: the rank at fault may be idle there.
+// encodeNote encodes a note in at most room bytes, without the least important slots if it has to. The most important
+// are those of the question's communicators, in which the rank at fault may be idle.
 func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
 	n.Where, n.Cause = words.Clip(n.Where, maxToldText), words.Clip(n.Cause, maxToldText)
 	n.Stack = slices.Clone(n.Stack)
@@ -167,7 +167,7 @@ func essential(slots []verdict.Slot, about []lifecycle.CommID) []verdict.Slot {
 	return slots[:len(slots)/2]
 }
 
-// decodeNote reads what the member called name answered.
+// decodeNote reads the answer of the member called name.
 func decodeNote(name string, b []byte) (verdict.Note, error) {
 	var n verdict.Note
 	if err := json.Unmarshal(b, &n); err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// NoteOf is what a process's tape tells of it at the time now of the tape's clock. The whole tape is read: a follower
-// gets a sample of what is ordinary, and a rank's habits are known from all. The note of a tape that can't be read to
-// its end, as somebody truncated it, is Stale.
+// NoteOf is a process's note by its tape, at the time now of the tape's clock. It reads the whole tape, as a follower
+// gets only a sample of ordinary operations, and a rank's habits follow from all. The note is Stale if the tape can't be
+// read to its end, as after a truncation.
 func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdict.Note {
 	p := model.New(limits)
 	stale := false
@@ -33,15 +33,14 @@ func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdi
 	return n
 }
 
-// NoteBy is what the model of a process tells of it at the time now of the tape's clock.
+// NoteBy is a process's note by its model, at the time now of the tape's clock.
 func NoteBy(m mesh.Member, p *model.Process, now int64) verdict.Note {
 	n := verdict.Note{Member: m.Name, Host: m.Host, PID: m.PID, Rank: m.Rank, JobSize: m.JobSize}
 	n.Fold(p, now)
 	return n
 }
 
-// FromTapes reads what is known of another process of this host from its tape, which lies in dir beside this process's
-// own. It is for Config.Local. now is the tapes' clock.
+// FromTapes is a Config.Local that reads the tapes of this host's processes, in dir. now is the tapes' clock.
 func FromTapes(dir string, limits model.Limits, now func() int64) func(mesh.Member) (verdict.Note, bool) {
 	return func(m mesh.Member) (verdict.Note, bool) {
 		if filepath.Base(m.Name) != m.Name { // a name of another member is no path

@@ -30,7 +30,7 @@ type asker struct {
 
 	mu      sync.Mutex
 	working int                        // questions that are worked on
-	open    map[[16]byte]func([]reply) // what to do with the answers to each open question
+	open    map[[16]byte]func([]reply) // handler of the answers to each open question
 	all     *rate.Limiter
 	each    map[string]*rate.Limiter // by asker
 	seen    recent[questionKey]      // so that a replay does nothing

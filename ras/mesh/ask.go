@@ -80,7 +80,7 @@ func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Ans
 	}, nil
 }
 
-// unit is one member that is asked, and those of its host that it answers for because they can't.
+// unit is one member that is asked, with the members of its host that can't answer and for which it does.
 type unit struct {
 	member instance
 	absent []instance
@@ -110,8 +110,7 @@ func with(units []unit, by *Member, absent instance) []unit {
 	return units
 }
 
-// units sorts members that are to be asked into units, those of one host together, and names those that can answer, or
-// for which another one can.
+// units groups the members to ask into units, by host. pending are those that can answer or have a proxy.
 func (t *table) units(names []string) (all []unit, pending map[string]bool) {
 	pending = make(map[string]bool, len(names))
 	var able, unable []*Member
@@ -139,7 +138,7 @@ func (t *table) units(names []string) (all []unit, pending map[string]bool) {
 	return all, pending
 }
 
-// proxy is the member that can answer for m: the next one on its host that runs, and is not called not.
+// proxy is the member that can answer for m: the next running one on its host, other than the one named not.
 func (t *table) proxy(m *Member, not string) *Member {
 	var first *Member
 	for _, p := range t.host(m.hostKey(), State.running) {
@@ -201,8 +200,7 @@ func (r *round) run(units []unit, cancel context.CancelFunc) {
 	r.wait(deadline)
 }
 
-// take takes answers, of each member the first, and ends the wait when none is missing. One that is asked too much may
-// be asked again.
+// take takes the first answer of each member, and ends the wait when none is missing. A busy member may be asked again.
 func (r *round) take(replies []reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

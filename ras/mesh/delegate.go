@@ -29,7 +29,7 @@ func memberOf(n *memberlist.Node) (Member, error) {
 	return m, nil
 }
 
-// NotifyAlive turns away nodes that are no members of ours, and late words of members that are gone for good.
+// NotifyAlive refuses nodes that are no members of the job, and late messages of members that are gone for good.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	m, err := memberOf(n)
 	if err != nil {
@@ -66,7 +66,7 @@ func (d *delegate) NotifyLeave(n *memberlist.Node) {
 	d.m.watcher.about(m.Name, func(st *Status, here bool) { d.m.watcher.unanswered(st, here, joined) })
 }
 
-// missed hears that a probe was not answered in time; memberlist asks whether to try TCP, which it should.
+// missed is called when a probe was not answered in time. false has memberlist try TCP as well.
 func (d *delegate) missed(name string) bool {
 	d.m.watcher.about(name, d.m.watcher.missed)
 	return false

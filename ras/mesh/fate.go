@@ -82,12 +82,6 @@ func fateMessage(f *fate) []byte { return appendFate(message(msgFate), f) }
 
 func nameMessage(kind byte, about instance) []byte { return about.append(message(kind)) }
 
-func decode[T fate | instance](body []byte, read func(*wire.Reader) T) (T, error) {
-	r := wire.NewReader(body)
-	t := read(r)
-	return t, r.Err()
-}
-
 const maxFates = 512
 
 func appendFates(b []byte, fates []fate) []byte {

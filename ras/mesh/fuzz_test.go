@@ -200,3 +200,9 @@ func FuzzSeal(f *testing.F) {
 		}
 	})
 }
+
+func decode[T fate | instance](body []byte, read func(*wire.Reader) T) (T, error) {
+	r := wire.NewReader(body)
+	t := read(r)
+	return t, r.Err()
+}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
 // ErrClosed means that the mesh was closed.
@@ -319,19 +321,16 @@ func (r namedBroadcast) Invalidates(o memberlist.Broadcast) bool {
 }
 
 func (m *Mesh) receive(kind byte, body []byte) error {
+	r := wire.NewReader(body)
 	switch kind {
 	case msgFate:
-		f, err := decode(body, readFate)
-		if err != nil {
-			return err
+		if f := readFate(r); r.Err() == nil {
+			m.hear(&f)
 		}
-		m.hear(&f)
 	case msgCheck, msgLeave, msgLeaveAck:
-		about, err := decode(body, readInstance)
-		if err != nil {
-			return err
-		}
+		about := readInstance(r)
 		switch st, known := m.Member(about.name); {
+		case r.Err() != nil:
 		case kind == msgCheck:
 			m.watcher.about(about.name, m.watcher.check)
 		case kind == msgLeave && known && st.Member.Instance == about.id:
@@ -350,7 +349,7 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 	default:
 		return errMessage
 	}
-	return nil
+	return r.Err()
 }
 
 // Close leaves: the others are told, the members that watch this process first. It waits for its goroutines, and for

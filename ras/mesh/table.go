@@ -69,7 +69,7 @@ func (e *entry) become(f *fate, since time.Time) []Event {
 	return []Event{ev}
 }
 
-// join takes note that a member answers.
+// join records that a member answers.
 func (t *table) join(m Member, now time.Time) (events []Event) {
 	if t.gone(m.Name, m.Instance) {
 		return nil
@@ -95,7 +95,7 @@ func (t *table) join(m Member, now time.Time) (events []Event) {
 	return nil
 }
 
-// silent takes note that a member does not answer.
+// silent records that a member does not answer.
 func (t *table) silent(name string, now time.Time) []Event {
 	e := t.entries[name]
 	if e == nil || e.State != Alive {
@@ -104,7 +104,7 @@ func (t *table) silent(name string, now time.Time) []Event {
 	return e.become(&fate{state: Suspect, cause: CauseSilence}, now)
 }
 
-// lost takes note that a member does not answer, and that nobody said why.
+// lost records that a member is unreachable: it does not answer, and no witness said why.
 func (t *table) lost(name string, since time.Time) []Event {
 	e := t.entries[name]
 	if e == nil || !e.State.running() || (e.State == Suspect && e.Cause == CauseRuns) {
@@ -113,7 +113,7 @@ func (t *table) lost(name string, since time.Time) []Event {
 	return e.become(&fate{state: Unreachable, cause: CauseSilence}, since)
 }
 
-// joined is what tells whether a member was said to answer since then.
+// joined is the value of joins at which a member was last said to answer.
 func (t *table) joined(name string) uint64 {
 	if e := t.entries[name]; e != nil {
 		return e.joined
@@ -121,7 +121,7 @@ func (t *table) joined(name string) uint64 {
 	return 0
 }
 
-// answers takes note that a member answers again.
+// answers records that a member answers again.
 func (t *table) answers(name string, now time.Time) []Event {
 	e := t.entries[name]
 	if e == nil || e.State == Alive || e.State == Stopped || e.seen {
@@ -130,7 +130,7 @@ func (t *table) answers(name string, now time.Time) []Event {
 	return e.become(&fate{state: Alive, cause: CauseAnswers}, now)
 }
 
-// observe takes note of what a witness saw; fresh says that it was news and is to be passed on.
+// observe records what a witness saw; fresh says that it was news and is to be passed on.
 func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 	if f.name == t.self.Name {
 		return nil, false

@@ -75,8 +75,9 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// about has the watcher's goroutine call f about another member, unless that is gone for good by then, and doesn't wait
-// for it. here tells whether it is of this host. When too many wait, f is dropped: the ring is looked at anyway.
+// about has the watcher's goroutine call f with a member's status, unless the member is gone for good by then. It does
+// not wait. here tells whether the member is of this host. When the inbox is full, f is dropped: the watcher looks at
+// its ring regularly anyway.
 func (w *watcher) about(name string, f func(st *Status, here bool)) {
 	select {
 	case w.inbox <- func() {
@@ -404,7 +405,7 @@ func (m *Mesh) ping(to *Member) error {
 	}
 }
 
-// refused tells whether nobody listens at a member's port, twice, while its host answers.
+// refused tells whether a member's host refuses connections to its port, two times in a row.
 func (w *watcher) refused(m *Member) bool {
 	t := &w.m.config.Tuning
 	for range 2 {

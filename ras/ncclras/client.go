@@ -26,13 +26,13 @@ const (
 	maxBytes = 64 << 20
 )
 
-// Client asks NCCL's RAS, for all of a node that want to know. Its methods may be called from any goroutine; one after
-// the other has the connection.
+// Client asks NCCL's RAS on behalf of a whole node. Its methods may be called from any goroutine, and take turns with
+// the connection.
 type Client struct {
 	cfg     Config
-	slot    chan struct{} // holds one while somebody in this process has the connection; who waits comes in order
+	slot    chan struct{} // full while a goroutine of this process has the connection; waiters get it in order
 	waiting atomic.Int32  // statuses that wait for the slot
-	wake    chan struct{} // has Monitor look whether one does
+	wake    chan struct{} // tells Monitor that a status waits
 
 	mu    sync.Mutex
 	asked time.Time // the last status; zero: there was none
@@ -58,7 +58,7 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// take takes the node's connection. Who has it must release it.
+// take takes the node's connection, until release.
 func (c *Client) take(ctx context.Context) (nodeLock, error) {
 	select {
 	case c.slot <- struct{}{}:

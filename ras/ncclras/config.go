@@ -12,7 +12,7 @@ import (
 // DefaultAddress is where NCCL's RAS answers if NCCL_RAS_ADDR doesn't say otherwise.
 const DefaultAddress = "localhost:28028"
 
-// Config is whom a Client asks, and what it must not do.
+// Config says which NCCL a Client asks, and what it must not do.
 type Config struct {
 	// Version is the NCCL of the job's processes, as their tapes have it. It must be known: it decides what is asked.
 	Version Version
@@ -21,8 +21,8 @@ type Config struct {
 	// Quiet tells whether communicators are neither made nor ended in the job, as far as this node knows. Nothing is
 	// asked while it is false. It is called from any goroutine, and must not block.
 	Quiet func() bool
-	// Dir is the job's private folder, which all processes of this host have in common that may ask. Who has locked it
-	// has the node's connection.
+	// Dir is the job's private folder, common to all its processes on this host. The process that holds a lock on it has
+	// the node's connection.
 	Dir string
 
 	// Address is host:port of the RAS socket. The default is the variable NCCL_RAS_ADDR of this process, or else

@@ -11,7 +11,7 @@
 //   - A version of NCCL that is known to crash when it is asked isn't asked: see Bugs.
 //   - Nothing is asked while communicators are made or ended, which Config.Quiet tells. It can't know of what begins a
 //     moment later.
-//   - A node has one connection, whoever wants to know: who has it has locked the job's folder.
+//   - A node has one connection: that of the process that holds the lock on the job's folder.
 //   - What changes something in the job (CONTROL) is never sent.
 //   - The answer is foreign: it is read up to a size and a time, counts in it are compared and never relied on, and a
 //     communicator that can't be one is left out.

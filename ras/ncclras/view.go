@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// View is what a node has learnt from NCCL's RAS of the processes of its job: it turns that into notes for the judge,
-// and judges nothing itself. It has no clock, lock or I/O, and is for one goroutine. Its zero value knows nothing.
+// View is what a node has learnt from NCCL's RAS of the processes of its job. It turns that into notes for
+// verdict.Diagnose. It has no clock, lock or I/O, and is for one goroutine. Its zero value knows nothing.
 type View struct {
 	comms []Comm
 	procs map[Process]*quietness
@@ -101,8 +101,8 @@ func (v *View) Hear(e Event, at time.Time) {
 	v.procs[e.Process] = q
 }
 
-// Open tells whether a status would tell more: a process doesn't answer, and there was no status since, or it isn't
-// considered dead and may answer again.
+// Open tells whether another status may tell more: a process doesn't answer, and either there was no status since, or
+// NCCL doesn't consider it dead yet.
 func (v *View) Open() bool {
 	for _, q := range v.procs {
 		if !q.since.IsZero() && (!q.dead || v.at.Before(q.since)) {
@@ -112,10 +112,10 @@ func (v *View) Open() bool {
 	return false
 }
 
-// Notes are those of the processes that have none of their own: own are the notes of the job's processes that have a
-// tape, and host is the name that they use for a host, empty if they don't know it. There are none if NCCL doesn't
-// know any of own's processes: it may be another job that answers at that port. A process that has a rank of own's is
-// one of own's, under another name of its host, and left out.
+// Notes are the notes of processes without a tape. own are the notes of the job's processes with a tape; host is the
+// name that those use for a host, empty if it isn't known. There are no notes if NCCL knows none of own's processes:
+// another job may answer at that port. A process with a rank that own has is one of own, with another host name, and is
+// left out.
 //
 // What becomes what:
 //
@@ -130,9 +130,9 @@ func (v *View) Open() bool {
 //	                                          on an NCCL process's tape, a collective ends when it is launched
 //	finalize, destroy, abort                  Left
 //
-// A process that answers has slots only if it has launched whatever any other rank has: it is not the one that others
-// wait for. Of one that has not, or whose counts can't be relied on, nothing more is said than that it is there: it may
-// itself wait, for a message or a rank of which NCCL doesn't tell.
+// A process that answers has slots only if it has launched as much as every other rank: then nobody waits for it. Of a
+// process that has not, or whose counts can't be relied on, the note says only that it is there: it may itself wait for
+// something that NCCL doesn't tell.
 func (v *View) Notes(own []verdict.Note, host func(netip.Addr) string, now time.Time) []verdict.Note {
 	m := match{view: v, own: map[Process]*verdict.Note{}, taken: map[seat]bool{}}
 	names := map[netip.Addr]string{}
@@ -203,8 +203,8 @@ type seat struct {
 	rank int
 }
 
-// known has the slots of own's processes for each of NCCL's communicators of which it is plain which one it is: the
-// only one that has those processes at those ranks, and no others of own's, and that is no other of NCCL's, too.
+// known has, for each of NCCL's communicators that can be identified, own's slots of it. A communicator is identified
+// if exactly one of own's has the same processes at the same ranks, and no other of NCCL's has them too.
 func (m *match) known() map[int][]*verdict.Slot {
 	total := map[lifecycle.CommID]int{} // of own's slots
 	for _, n := range m.own {
@@ -256,8 +256,8 @@ func (m *match) alike(c *Comm) (slots map[lifecycle.CommID][]*verdict.Slot, here
 	return slots, here
 }
 
-// awaited tells whether a rank of own's waits for too long in a communicator with a process. If it isn't plain which
-// communicators are its, they may be all.
+// awaited tells whether a rank of own's stalls in a communicator with a process. If the process's communicators can't
+// be identified, any may be one.
 func (m *match) awaited(p Process, known map[int][]*verdict.Slot) bool {
 	stalled := func(a verdict.OpenAct) bool { return a.Stalled }
 	waits := func(s *verdict.Slot) bool {
@@ -281,7 +281,7 @@ func (m *match) awaited(p Process, known map[int][]*verdict.Slot) bool {
 	return false
 }
 
-// fill gives a note the slots of its process. It is false for a process that has a rank of own's.
+// fill gives a note the slots of its process. It is false for a process with a rank that own has.
 func (m *match) fill(n *verdict.Note, p Process, known map[int][]*verdict.Slot, now time.Time) bool {
 	age := now.Sub(m.view.at)
 	behind := false
@@ -327,7 +327,7 @@ func (m *match) fill(n *verdict.Note, p Process, known map[int][]*verdict.Slot, 
 	return true
 }
 
-// most is how many operations a rank of a communicator has launched that has launched most.
+// most is the highest number of operations that a rank of a communicator has launched.
 func most(c *Comm) (n uint64) {
 	for _, r := range c.Ranks {
 		n = max(n, launched(r.Launched))

@@ -34,7 +34,8 @@ type Config struct {
 	// Event takes events. It must not block. outward says that this process is the one that sends the event to
 	// receivers outside of the job.
 	Event func(ev bus.Event, outward bool)
-	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must neither block nor modify them.
+	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must neither block nor modify
+	// them.
 	Open func([]verdict.Verdict)
 }
 

@@ -49,8 +49,8 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	m.again(len(verdicts) > 0 || unsure || stalled(all), soon, now)
 }
 
-// vague tells whether a verdict rests on ranks of which nothing is known. Such a verdict is dropped if not all processes
-// have answered.
+// vague tells whether a verdict rests on ranks of which nothing is known. Such a verdict is dropped if not all
+// processes have answered.
 func vague(v verdict.Verdict) bool {
 	return v.Reason == verdict.Unknown || v.Reason != verdict.NotJoined && v.Reason != verdict.Mismatch &&
 		slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == "" })
@@ -139,8 +139,8 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 }
 
 // withhold leaves out verdicts that must not be told yet: transport while the network heals, a process that ended in
-// order, as others may follow, the end of a rank that is a victim of an open verdict, and anything new once this process
-// was told to end. unsure says that some of them may be told later.
+// order, as others may follow, the end of a rank that is a victim of an open verdict, and anything new once this
+// process was told to end. unsure says that some of them may be told later.
 func (m *Machine) withhold(verdicts []verdict.Verdict, now time.Time) (all []verdict.Verdict, unsure bool) {
 	open := m.tracker.Open()
 	for _, v := range open {

@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Keeper watches processes of this host that are in no mesh themselves: it knows which of them run, are stopped, or have
-// ended. Its Members are Config.Kept. Its methods may be called from any goroutine; Close ends it.
+// Keeper watches processes of this host that are in no mesh themselves: it knows which of them run, are stopped, or
+// have ended. Its Members are Config.Kept. Its methods may be called from any goroutine; Close ends it.
 type Keeper struct {
 	event func(mesh.Event)
 	stop  chan struct{}

@@ -109,7 +109,8 @@ func (a *Agent) hearList(from string, l *list) {
 	a.lists[from] = l
 }
 
-// keptElsewhere are the processes for which other agents answer. If two agents list a process, the reachable one counts.
+// keptElsewhere are the processes for which other agents answer. If two agents list a process, the reachable one
+// counts.
 func (a *Agent) keptElsewhere(agents []mesh.Status) (all []mesh.Status) {
 	agents = slices.Clone(agents)
 	slices.SortStableFunc(agents, func(x, y mesh.Status) int { return cmp.Compare(x.State, y.State) })

@@ -10,8 +10,8 @@ import (
 )
 
 // NoteOf is a process's note by its tape, at the time now of the tape's clock. It reads the whole tape, as a follower
-// gets only a sample of ordinary operations, and a rank's habits follow from all. The note is Stale if the tape can't be
-// read to its end, as after a truncation.
+// gets only a sample of ordinary operations, and a rank's habits follow from all. The note is Stale if the tape can't
+// be read to its end, as after a truncation.
 func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdict.Note {
 	p := model.New(limits)
 	stale := false

@@ -21,8 +21,8 @@ type Config struct {
 	// Quiet tells whether communicators are neither made nor ended in the job, as far as this node knows. Nothing is
 	// asked while it is false. It is called from any goroutine, and must not block.
 	Quiet func() bool
-	// Dir is the job's private folder, common to all its processes on this host. The process that holds a lock on it has
-	// the node's connection.
+	// Dir is the job's private folder, common to all its processes on this host. The process that holds a lock on it
+	// has the node's connection.
 	Dir string
 
 	// Address is host:port of the RAS socket. The default is the variable NCCL_RAS_ADDR of this process, or else

@@ -61,8 +61,8 @@ func (w *walk) absentRanks() []Verdict {
 // skew is how much the ages of two processes may differ because they are told at other moments.
 const skew = 100 * time.Millisecond
 
-// before tells at which of two meetings a rank that is missing at both counts: that which its program makes next, as
-// far as that is known, or else that which has waited longest, or of the smaller communicator.
+// before tells whether a rank that is missing at two meetings is blamed for l's: the one that its program calls next,
+// if that is known, else the one that has waited longest, else that of the smaller communicator.
 func (l *leaf) before(o *leaf) bool {
 	next := l.actor.wouldCall(l.at.key.comm, agreed(l.at.slot.Op))
 	switch age := l.at.age - o.at.age; {
@@ -96,7 +96,7 @@ func (l *leaf) reason() Reason {
 	}
 }
 
-// blockedByGroup tells whether a communicator has had a group job open for about as long as others wait.
+// blockedByGroup tells whether a communicator has had a group open for about as long as others wait.
 func blockedByGroup(s *Slot, m *meeting) bool {
 	group := s.open(tape.ActGroup)
 	return group != nil && group.Age >= m.age/2 && s.InFlight == 0
@@ -234,7 +234,7 @@ func openGroup(a *actor, m *meeting) *OpenAct {
 	return nil
 }
 
-// entered is what a rank has not done that isn't in the meeting, as the end of "has not …".
+// entered completes "has not …" for a rank that is missing at the meeting.
 func (m *meeting) entered(r Rank) Text {
 	if m.key.kind != message {
 		return say("entered %s", m.text())
@@ -321,8 +321,8 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	}
 }
 
-// troubleBefore tells whether something else had gone wrong shortly before a meeting failed, which may be why: programs
-// exit when a call fails, and take along what is known of them.
+// troubleBefore tells whether something else had gone wrong shortly before a meeting failed, and may be why: a program
+// exits when a call fails, and what was known of it is lost.
 func (g *graph) troubleBefore(m *meeting) bool {
 	shortly := func(age time.Duration) bool { return age > m.until && age-m.until < pastTime }
 	return slices.ContainsFunc(g.notes, func(n Note) bool {
@@ -385,7 +385,7 @@ func (w *walk) unknown(m *meeting, why string) Verdict {
 	return v
 }
 
-// wouldCall tells whether a rank that is in no call was about to make this one, as its program has always done.
+// wouldCall tells whether this is the call that an idle rank's program has always made next.
 func (a *actor) wouldCall(comm lifecycle.CommID, sig tape.Signature) bool {
 	return a.habit != nil && a.habit.Next != nil && a.habit.Next.Comm == comm && agreed(a.habit.Next.Op) == sig
 }

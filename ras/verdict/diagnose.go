@@ -8,11 +8,11 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Diagnose says what holds the job up: a verdict for each cause, that for which most wait longest first, none if all is
-// well. It needs a note of each process of the job, or of as many as can be had: what is missing is in the verdicts. It
-// keeps nothing of notes and changes nothing in them; the same notes, in whatever order, give the same verdicts.
+// Diagnose says what holds the job up: a verdict for each cause, that with the longest wait first; none if all is well.
+// It needs a note of each process of the job, or of as many as can be had: the verdicts say what is missing. It neither
+// keeps nor changes notes; the same notes, in any order, give the same verdicts.
 //
-// soon tells that ranks which others wait for have moved a moment ago: a look in a moment may find what this one can't.
+// soon tells that ranks for which others wait moved a moment ago: another look soon may find the cause.
 func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	notes = slices.Clone(notes)
 	slices.SortFunc(notes, func(a, b Note) int {
@@ -77,7 +77,7 @@ func waited(v *Verdict) Age {
 	return v.Victims[0].Age
 }
 
-// unique leaves out what is said already.
+// unique drops verdicts with an ID that came before.
 func unique(all []Verdict) []Verdict {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(all, func(v Verdict) bool {
@@ -87,13 +87,13 @@ func unique(all []Verdict) []Verdict {
 	})
 }
 
-// edge is why a meeting waits: for another meeting, in which a rank that it needs is.
+// edge is a wait of a meeting for another one, in which a missing rank is.
 type edge struct {
 	via *actor
 	to  *meeting
 }
 
-// leaf is where the walk ends: a rank that others wait for, and that waits for none.
+// leaf is where the walk ends: a rank for which others wait, and which waits for none.
 type leaf struct {
 	actor     *actor
 	why       ending
@@ -249,12 +249,12 @@ func (a *actor) queued(m *meeting) (found *Slot) {
 	return found
 }
 
-// gone tells whether an actor's process is not there any more, or out of reach.
+// gone tells whether an actor's process has ended or is out of reach.
 func (a *actor) gone() bool {
 	return a.note.Fate == Dead || a.note.Fate == Departed || a.note.Fate == Unreachable
 }
 
-// wasIn tells whether an actor was, so long ago, in a call that has ended since.
+// wasIn tells whether an actor was that long ago in a call that has ended since.
 func (a *actor) wasIn(ago time.Duration) bool {
 	return ago > 0 && slices.ContainsFunc(a.slots, func(s *Slot) bool {
 		return s.InFlight == 0 && s.Op.Call != lifecycle.CallNone && s.Age < ago && s.Age+s.Took > ago
@@ -354,8 +354,7 @@ func (w *walk) pop(m *meeting) {
 	}
 }
 
-// victims lists the ranks that wait for any of the meetings, directly or not, longest first, but for those of which
-// except tells.
+// victims lists the ranks that wait for any of the meetings, directly or not, longest first, without the excepted.
 func victims(ends []*meeting, except func(*actor) bool) []Wait {
 	reached := map[*meeting]bool{}
 	queue := slices.Clone(ends)

@@ -250,8 +250,8 @@ func attends(s *Slot) (meetingKey, bool) {
 	return key, true
 }
 
-// canceled tells whether a rank's program canceled an earlier call, and so the communicator: then it comes to no later
-// one, which others had begun as they had what they needed of that call.
+// canceled tells whether a rank's program canceled an earlier call, and with it the communicator. Then it never comes
+// to the later call, which others could begin because the earlier one had ended for them.
 func (g *graph) canceled(m *meeting, a *actor) bool {
 	for r := range m.slot.Size {
 		if p := g.seats[seat{m.key.comm, r}]; p != nil && p.actor == a {
@@ -263,20 +263,20 @@ func (g *graph) canceled(m *meeting, a *actor) bool {
 	return false
 }
 
-// intended tells whether a communicator that ends with that code does what its program asked for.
+// intended tells whether the program itself ended the communicator, by this code.
 func intended(code lifecycle.Code) bool {
 	return code == lifecycle.CodeRevoked || code == lifecycle.CodeAborted || code == lifecycle.CodeDestroyed ||
 		code == lifecycle.CodeUnfinished
 }
 
-// What became of a communicator that failed is past when the program has gone on without it for goneOnTime; until then
-// operations may only not have noticed yet. The failure of one that was ended is past after pastTime.
+// The failure of a communicator is past when the program has gone on without it for goneOnTime (before that, operations
+// may not have noticed yet), or pastTime after the program has ended the communicator.
 const (
 	goneOnTime = 2 * time.Second
 	pastTime   = 30 * time.Second
 )
 
-// over tells whether a communicator that failed is of no interest to this rank any more.
+// over tells whether the failure of a communicator is past for this rank.
 func (a *actor) over(s *Slot) bool {
 	if s.Failure == nil || !s.idle() || a.note.Fate == Dead {
 		return false
@@ -284,7 +284,7 @@ func (a *actor) over(s *Slot) bool {
 	return s.Left != nil && s.Left.Age > pastTime || a.wentOn(s)
 }
 
-// wentOn tells whether a rank has worked, since a communicator failed, in one that was made from it, or instead of it.
+// wentOn tells whether a rank has worked since a communicator failed, in its child or its replacement.
 func (a *actor) wentOn(s *Slot) bool {
 	if s.Failure == nil || !s.idle() || s.Failure.Age < goneOnTime || a.note.Fate == Dead {
 		return false
@@ -360,9 +360,9 @@ func agreed(sig tape.Signature) tape.Signature {
 	return sig
 }
 
-// odd is what the actor did out of order; nil if that isn't known. What ranks did together is out of order for one of
-// them only if it is in order for most others: a barrier at the end of an epoch is for none. A call that has not ended
-// may be this rank's alone.
+// odd is a call that the actor made out of order; nil if none is known. A common call counts only if it is in order for
+// most of the other ranks: a barrier at the end of an epoch is out of order for all. A call in flight may be this
+// rank's alone.
 func (g *graph) odd(a *actor) *Odd {
 	if a.habit == nil {
 		return nil
@@ -393,7 +393,7 @@ func (a *actor) isIn(call *Usual) bool {
 	})
 }
 
-// marked is the actor's part in a call of another one; nil if it has none, or it was too long ago.
+// marked is the actor's own record of another actor's call; nil if it has none, or it was too long ago.
 func (a *actor) marked(call *Usual) *Mark {
 	if a.habit == nil {
 		return nil

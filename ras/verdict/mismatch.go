@@ -18,9 +18,9 @@ type side struct {
 	odd    int // ranks whose histories show that they were out of order
 }
 
-// mismatch is the verdict on ranks that made different calls. At fault are those whose call is not the one that their
-// own programs have always made here; else the minority, counting the ranks that have not come with what they were
-// about to call. Who called first says nothing.
+// mismatch is the verdict on ranks that made different calls. At fault are the ranks whose programs have always made
+// another call here; else the minority, where ranks that have not come count with the call that they would make next.
+// The order of the calls is no evidence.
 func (w *walk) mismatch(m *meeting) Verdict {
 	sides := w.g.sides(m)
 	for _, a := range w.g.actors {
@@ -89,8 +89,7 @@ func (g *graph) sides(m *meeting) []*side {
 	return sides
 }
 
-// wrongSides are the sides at fault; all of them where two ranks differ and nothing tells them apart, none where that
-// is so of more.
+// wrongSides are the sides at fault. If nothing tells them apart, these are both of two ranks, and none of more.
 func wrongSides(sides []*side) []*side {
 	odd := slices.DeleteFunc(slices.Clone(sides), func(s *side) bool { return s.odd < len(s.places) })
 	switch {
@@ -117,9 +116,8 @@ func (s *side) ranks(m *meeting) string {
 	return ranksText(ranks)
 }
 
-// reportedMismatch is the verdict on a mismatch that the engine saw, and of which the notes show no more than one side
-// in this meeting. At fault is the rank whose history shows it; else either one of two, or that of which the engine
-// tells.
+// reportedMismatch is the verdict on a mismatch that the engine reports and of which the notes show only one side. At
+// fault is the rank whose history shows it; else one of both ranks, or the rank that the engine names.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := Verdict{Reason: Mismatch, Confidence: Likely}
 	v.at(m)
@@ -170,8 +168,7 @@ func (m *meeting) between(rank int) bool {
 	return m.key.kind == message && (m.key.from == rank || m.key.to == rank)
 }
 
-// heardOf tells whether a message failed because of a mismatch that is another message's, of a rank of which its own
-// only heard.
+// heardOf tells whether a message failed because of another message's mismatch.
 func (g *graph) heardOf(m *meeting) bool {
 	return m.key.kind == message && !m.between(m.engine.Peer) && slices.ContainsFunc(g.order, func(o *meeting) bool {
 		return o.key.comm == m.key.comm && o.mismatched() && o.between(o.engine.Peer)

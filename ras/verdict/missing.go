@@ -41,8 +41,8 @@ func (g *graph) lookForMissing(m *meeting) {
 	}
 }
 
-// pointed finds the rank that the engine knows to be the cause of a failure, and tells whether it does: one that died
-// or is out of reach; or one that ended the communicator before it came, or at once.
+// pointed tells whether the engine knows the rank that caused a failure, and notes it as missing: a rank that died, is
+// out of reach, or ended the communicator before it came.
 func (g *graph) pointed(m *meeting) bool {
 	f := m.engine
 	if f.Peer < 0 {
@@ -100,7 +100,7 @@ func (m *meeting) wait(a *actor) {
 	}
 }
 
-// passed tells whether the rank of a slot has the meeting behind it.
+// passed tells whether the rank of a slot has completed the meeting, or gone beyond it.
 func passed(m *meeting, s *Slot) bool {
 	switch m.key.kind {
 	case joining:
@@ -117,7 +117,7 @@ func passed(m *meeting, s *Slot) bool {
 	}
 }
 
-// whole tells whether a communicator is of the whole job: its ranks are the job's.
+// whole tells whether a communicator's ranks are the job's.
 func (g *graph) whole(s *Slot) bool {
 	return s.Parent.IsZero() && s.Size == g.size
 }
@@ -134,9 +134,8 @@ func (g *graph) rankAt(s *Slot, rank int) Rank {
 	return r
 }
 
-// guess looks for the processes behind ranks of which there is no slot: in a communicator of the whole job a rank is
-// the job's; in one that was made from another by a shrink, ranks keep their order; else they may be those that can't
-// answer.
+// guess looks for the processes of ranks without a slot: in a communicator of the whole job, ranks are the job's; in
+// one made by a shrink, ranks keep the parent's order; else they may be the processes that can't answer.
 func (g *graph) guess(m *meeting) {
 	whole := g.whole(m.slot)
 	var still []int
@@ -170,8 +169,8 @@ func (g *graph) guess(m *meeting) {
 	}
 }
 
-// notYet are the ranks of the parent that have no part yet in the communicator of a meeting, and don't run or are still
-// in a call that makes communicators of the parent.
+// notYet are the ranks of the parent that have no slot yet in a meeting's communicator, and that don't run or are in a
+// split or grow of the parent.
 func (g *graph) notYet(m *meeting) []*actor {
 	var late []*actor
 	for _, a := range g.actors {
@@ -191,8 +190,8 @@ func (g *graph) notYet(m *meeting) []*actor {
 	return late
 }
 
-// between is the only rank of the parent that can be rank r of a communicator that begins, by the ranks that have come:
-// a shrink keeps their order. It is nil if there is none, or more than one.
+// between is the only rank of the parent that can be rank r of a communicator in its init, as a shrink keeps the order
+// of ranks; nil if there is none, or more than one.
 func (g *graph) between(m *meeting, r int) (found *actor) {
 	parent := m.slot.Parent
 	if parent.IsZero() || m.key.kind != joining {

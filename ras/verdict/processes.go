@@ -9,10 +9,9 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// processes are the verdicts on processes that ended, stopped or are out of reach. Those that are dead or out of reach
-// matter also while nobody waits for them, as long as somebody may; see missed. What is out of reach at one time is one
-// verdict: one network has one trouble. A process that ended because a communicator had failed before is a victim like
-// others.
+// processes are the verdicts on processes that ended, stopped or are out of reach. Dead and unreachable ones matter
+// even if no rank waits for them, as long as one may; see missed. All that are out of reach together are one verdict,
+// as the network is the one cause. A process that ended because a communicator had failed before is a victim.
 func (w *walk) processes() []Verdict {
 	ends := map[*Note][]*meeting{}
 	for _, l := range w.leaves {
@@ -67,8 +66,8 @@ func (g *graph) failedFirst(n *Note) bool {
 	})
 }
 
-// mayFollow tells whether a process that ended without a trace, as its host is gone with its tape, may have ended
-// because something else had gone wrong shortly before: programs exit when a call fails.
+// mayFollow tells whether a process whose tape is lost may have ended because something else had gone wrong shortly
+// before: programs exit when a call fails.
 func (g *graph) mayFollow(n *Note) bool {
 	if n.traced() {
 		return false
@@ -101,10 +100,10 @@ func (g *graph) seated(s *Slot) (n int) {
 	return n
 }
 
-// traced tells whether it is known what a process did in the end.
+// traced tells whether a process's last state is known.
 func (n *Note) traced() bool { return len(n.Slots) > 0 && !n.Stale }
 
-// together are processes of one host that ended without a trace at about the same time: which of them was first, and
+// together are processes of one host that ended at about the same time and whose tapes are lost: which was first, and
 // why, is not known.
 func (g *graph) together(n *Note) (some []*Note) {
 	if n.traced() || n.Host == "" {
@@ -131,9 +130,8 @@ func (w *walk) diedTogether(some []*Note, ends map[*Note][]*meeting) Verdict {
 	return v
 }
 
-// missed tells whether a process that is gone leaves a gap: a living rank is in a communicator with it, and has not
-// gone on without that one. Of which communicators a process was in that left no tape, or whose host is lost with it,
-// nothing is known: it may be in any that has a seat which nobody has.
+// missed tells whether a living rank is in a communicator with a process that is gone, and has not gone on without it.
+// A process without a tape may have been in any communicator that has an unknown rank.
 func (g *graph) missed(n *Note) bool {
 	known := map[lifecycle.CommID]bool{}
 	for i := range n.Slots {
@@ -244,8 +242,8 @@ func hostsOf(notes []*Note) []string {
 	return slices.Compact(hosts)
 }
 
-// side says from where it is seen that others are out of reach: a process that is cut off can't know it, and says the
-// same of the rest. Where no more than half of the processes are left, that belongs to the sentence.
+// side says from which hosts others are out of reach, as a process that is cut off can't know it and says the same of
+// the rest. If at most half of the processes are left, aside says so in the sentence.
 func (g *graph) side() (aside, seen Text) {
 	var here []*Note
 	all := 0
@@ -276,7 +274,7 @@ func (g *graph) side() (aside, seen Text) {
 	return aside, seen
 }
 
-// lastCalls is what a process was in, by its tape.
+// lastCalls are the calls in which a process ended, by its tape.
 func lastCalls(n *Note) []Text {
 	var words []Text
 	known := false
@@ -296,10 +294,9 @@ func lastCalls(n *Note) []Text {
 	return words
 }
 
-// Healed tells, of a verdict that holds no longer, whether its cause is gone: a process that did not run runs again,
-// those that waited have what they waited for, or the job goes on without the dead. Otherwise only those that waited
-// are gone: they gave up, or the job has ended. notes are those by which it holds no longer, and held is how long ago
-// it was last known to hold.
+// Healed tells, of a verdict that holds no longer, whether its cause is gone: a stopped process runs again, the victims
+// completed their call, or the job goes on without the dead. Otherwise the victims gave up, or the job has ended. notes
+// are those by which it holds no longer, and held is how long ago it was last known to hold.
 func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 	switch v.Reason {
 	case RankStopped, RankUnreachable, RankDead:
@@ -323,8 +320,8 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 	})
 }
 
-// Answered tells, of a verdict that holds no longer, whether its culprits run and a rank still waits in the call at
-// which it showed: the culprits have done what that rank waited for. notes are those by which it holds no longer.
+// Answered tells, of a verdict that holds no longer, whether its culprits run while a victim is still in its call: then
+// the culprits have done what the victim waited for. notes are those by which it holds no longer.
 func (v *Verdict) Answered(notes []Note) bool {
 	for _, r := range v.Culprits {
 		if !slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && n.Fate == Alive }) {
@@ -344,7 +341,7 @@ func (v *Verdict) blames(member string) bool {
 	return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == member })
 }
 
-// through tells whether a rank has what it waited for.
+// through tells whether a rank has completed the call in which it waited.
 func (n *Note) through(w *Wait) bool {
 	return slices.ContainsFunc(n.Slots, func(s Slot) bool { return w.of(&s) && s.Failure == nil && !w.in(&s) })
 }

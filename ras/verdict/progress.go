@@ -15,10 +15,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Ranks that run the same program make the same calls in the same order; one is further than the other, and was where
-// that one is now. So what a rank has counted of its calls (collectives and messages, by communicator) must be what
-// another rank of its kind has counted, or had counted a while ago, or will have. A rank for which that isn't so,
-// compared with most ranks of its kind, made its calls in another order.
+// Ranks that run the same program make the same calls in the same order, and only their progress differs. So the counts
+// of a rank's calls (collectives and messages, by communicator) must equal those of another rank now, a while ago, or
+// later. A rank for which that isn't so, compared with most ranks of its kind, made its calls in another order.
 
 // Trail is calls of a rank, one after the other. Its JSON is a text, as it is long and not for people.
 type Trail []Mark
@@ -328,7 +327,7 @@ func (g *graph) mates(a *actor) (some []*actor) {
 	return some
 }
 
-// calledAt is how many ranks of like communicators made, under that number, a call with this signature.
+// calledAt is how many ranks of like communicators made a call with this signature as the meeting's number.
 func (g *graph) calledAt(m *meeting, sig tape.Signature) (n int) {
 	want := hashOf(sig)
 	for _, a := range g.actors {

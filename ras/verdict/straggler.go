@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/model"
 )
 
-// What makes a straggler: the others wait for it for a fifth of their time, in eight operations or more and over ten
-// seconds or more (one long wait is most of the time of a job that has just begun), three times as much as for most
-// ranks (stages of a pipeline always wait for each other), and it waits for others, whichever, for less than half as
-// long: a rank that is late because another one is doesn't count.
+// A rank is a straggler if the others wait for it for a fifth of their time, in at least eight operations and over at
+// least ten seconds (in a job that has just begun, one long wait is most of the time), three times as long as for most
+// ranks (stages of a pipeline always wait for each other), and if it waits for others less than half as long (else it
+// is late because of another rank).
 const (
 	stragglerShare  = 0.2
 	stragglerOps    = 8
@@ -20,8 +20,8 @@ const (
 	stragglerTimes  = 3
 )
 
-// HeldUp tells whether a rank's operations waited for another one for so long, and in so many operations, within a
-// window of time, that the job is worth a look.
+// HeldUp tells whether the time that a rank's operations waited for another rank within a window, and their number,
+// suffice for a straggler.
 func HeldUp(waited time.Duration, ops int, window time.Duration) bool {
 	return window >= stragglerWindow && ops >= stragglerOps && waited.Seconds() >= stragglerShare*window.Seconds()
 }

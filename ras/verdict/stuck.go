@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// stuck is the verdict on a meeting to which all have come.
+// stuck is the verdict on a meeting that all ranks have entered.
 func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if m.engine != nil {
 		return w.broke(m)
@@ -70,7 +70,7 @@ func (m *meeting) transport(from, to Rank) Verdict {
 	return v
 }
 
-// broke is the verdict on a meeting that failed although all had come, as the engine says.
+// broke is the verdict on a meeting that all ranks had entered and that failed, as the engine says.
 func (w *walk) broke(m *meeting) (Verdict, bool) {
 	f := m.engine
 	if intended(f.Code) || f.Code == lifecycle.CodeAbandoned || f.Code == lifecycle.CodePeerAborted ||
@@ -89,7 +89,7 @@ func (w *walk) cut(m *meeting) bool {
 		w.g.seats[seat{m.key.comm, m.engine.Peer}] != nil
 }
 
-// cuts is the verdict on connections that broke: one network has one trouble. The first one is told.
+// cuts is the one verdict on all connections that broke, as the network is the one cause. It names the first.
 func (w *walk) cuts(broke []*meeting) Verdict {
 	slices.SortStableFunc(broke, func(a, b *meeting) int { return cmp.Compare(b.until, a.until) })
 	var v Verdict

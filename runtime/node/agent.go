@@ -237,7 +237,11 @@ func (a *Agent) Scan() {
 	for _, dir := range a.dirs {
 		folders, err := os.ReadDir(dir)
 		if err != nil {
-			continue // there are no tapes yet
+			if !errors.Is(err, os.ErrNotExist) && !a.seen[dir] { // else there are no tapes yet
+				a.seen[dir] = true
+				refused = append(refused, err)
+			}
+			continue
 		}
 		for _, folder := range folders {
 			if folder.IsDir() && (a.only == "" || folder.Name() == a.only) {

@@ -182,7 +182,7 @@ struct layout_fixed {
   uint8_t program[64];
   uint8_t prog_version[40];
   uint32_t marked;
-  uint32_t reserved_x;
+  uint32_t devices;
 };
 _Static_assert(offsetof(struct layout_fixed, magic) == 0, "fixed.magic");
 _Static_assert(offsetof(struct layout_fixed, version) == 8, "fixed.version");
@@ -207,6 +207,7 @@ _Static_assert(offsetof(struct layout_fixed, job) == 216, "fixed.job");
 _Static_assert(offsetof(struct layout_fixed, program) == 280, "fixed.program");
 _Static_assert(offsetof(struct layout_fixed, prog_version) == 344, "fixed.prog_version");
 _Static_assert(offsetof(struct layout_fixed, marked) == 384, "fixed.marked");
+_Static_assert(offsetof(struct layout_fixed, devices) == 388, "fixed.devices");
 _Static_assert(sizeof(struct layout_fixed) == 392, "fixed");
 
 struct layout_clock_pair {

@@ -137,6 +137,19 @@ func (c *core) checkDevice(op engine.Op) error {
 	return nil
 }
 
+// enqueue puts operations on a stream, and says on the tape how far the device must come until they are done.
+func (c *core) enqueue(call lifecycle.Call, number, launched uint64, ops []engine.Op) error {
+	kernel, err := c.device.Enqueue(call, number, ops)
+	switch {
+	case err != nil:
+	case kernel == 0:
+		c.tape.Captured()
+	default:
+		c.tape.Launched(launched, kernel)
+	}
+	return err
+}
+
 // waitForDevice waits until what was put on streams is done. Its error is ctx's, or has made the communicator fail.
 func (c *core) waitForDevice(ctx context.Context, call lifecycle.Call) error {
 	if c.device == nil {

@@ -385,7 +385,11 @@ func (rt *Runtime) newComm(o *options) (*Comm, error) {
 		return nil, ErrRuntimeClosed
 	}
 	c.life = rt.lives.Open(info)
-	c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
+	if c.kind == nil {
+		c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
+	} else {
+		c.tape = rt.cfg.Tape.DeviceComm(c.tapeInfo(info.Parent, 0))
+	}
 	rt.comms[c] = struct{}{}
 	handle := &Comm{core: c}
 	runtime.AddCleanup(handle, func(c *core) { // nobody holds it any more

@@ -122,7 +122,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op
 	var launched uint64
 	if ops[0].Stream != nil {
 		launched = c.started(ctx, number, &sig, uint8(c.device.Algorithm(&ops[0])))
-		err = c.device.Enqueue(call, number, ops)
+		err = c.enqueue(call, number, launched, ops)
 	} else {
 		launched = c.started(ctx, number, &sig, uint8(c.engine.Algorithm(&ops[0])))
 		err = c.engine.Run(ctx, call, number, ops)

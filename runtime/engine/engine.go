@@ -61,8 +61,9 @@ type Device interface {
 
 	// Enqueue puts one collective, or point-to-point operations all at the same time, which have passed Check and
 	// CheckToSelf, on the stream of the first, and returns. Operations on one communicator are done in the order in
-	// which they were enqueued, whatever their streams. The error is Comm.Fail's.
-	Enqueue(call lifecycle.Call, seq uint64, ops []Op) error
+	// which they were enqueued, whatever their streams. number is that of the last kernel, for the tape; 0 if they are
+	// captured in a graph. The error is Comm.Fail's.
+	Enqueue(call lifecycle.Call, seq uint64, ops []Op) (number uint32, err error)
 
 	// Wait blocks until all that was enqueued is done, the communicator has stopped, or ctx ends, and returns the error
 	// of the two.

@@ -56,6 +56,10 @@ type Config struct {
 	// Operations beyond are on the op ring, each to be counted by its readers.
 	Tallies int
 
+	// Devices is how many communicators can be on devices at a time, which write onto the tape themselves: of the first
+	// slots, each has 6 KiB more for it. 0 if none can; at most 128.
+	Devices int
+
 	// SampleEvery is which of the operations that are nothing but ordinary are for followers all the same: 1 in so
 	// many, the same ones on all ranks, see Sampled. 0 means DefaultSampleEvery, 1 all; a negative number means none.
 	SampleEvery int
@@ -132,6 +136,8 @@ func (c Config) Validate() error {
 	count("LifeRecords", c.LifeRecords, maxLifeRecords)
 	count("OpRecords", c.OpRecords, maxOpRecords)
 	count("Tallies", c.Tallies, maxTallies)
+	check(c.Devices >= 0 && c.Devices <= maxMarked, "Devices", c.Devices,
+		fmt.Sprintf("allowed are 0 to %d", maxMarked))
 	check(c.Slow >= 0, "Slow", c.Slow, fmt.Sprintf("allowed are positive durations, or 0 for %v", defaultSlow))
 	check(c.Stall >= 0, "Stall", c.Stall, "allowed are positive durations, or 0 for never")
 	return errors.Join(errs...)
@@ -188,6 +194,7 @@ func (c Config) fit() (fits Config) {
 		fits = c
 		fits.Slots = share(c.Slots, defaultSlots, maxSlots)
 		fits.Tallies = share(c.Tallies, defaultTallies, maxTallies)
+		fits.Devices = min(c.Devices, fits.Slots)
 		fits.LifeRecords = ringSize(share(c.LifeRecords, defaultLifeRecords, maxLifeRecords))
 		fits.OpRecords = ringSize(share(c.OpRecords, defaultOpRecords, maxOpRecords))
 		if c.Size == 0 && halvings == 0 || c.Size > 0 && fits.geometry().size() <= c.Size {
@@ -200,5 +207,7 @@ func (c Config) fit() (fits Config) {
 func ringSize(n int) int { return 1 << bits.Len(uint(max(n, minRing)-1)) }
 
 func (c Config) geometry() geometry {
-	return geometry{slots: c.Slots, tallies: c.Tallies, life: c.LifeRecords, op: c.OpRecords}
+	return geometry{
+		slots: c.Slots, tallies: c.Tallies, life: c.LifeRecords, op: c.OpRecords, marked: c.Devices, devices: c.Devices,
+	}
 }

@@ -36,6 +36,7 @@
 //	ordinary ring    512 for each page; a page for each 32 op records
 //	reached          8 for each slot that has marks; from a multiple of 4096 on
 //	marks            2048 for each slot that has them; from a multiple of 4096 on
+//	device pages     4096 for each slot that has one; from a multiple of 4096 on
 //
 // There are at most 2^14 slots and 2^16 tallies, and at least one of each; 2^7 to 2^20 life records, and to 2^24 op
 // records. What is not described is 0, and 0 is what is not known. A rank that is none, or not known, is -1. Calls,
@@ -50,9 +51,9 @@
 //	16  tallies u32                 88   rank in the job i32; -1: unknown  280  program, 64
 //	20  life records u32            92   ranks of the job i32; 0: unknown  344  its version, 40
 //	24  op records u32              96   an operation is slow after so     384  first slots, with marks u32
-//	28  pid u32                          many ns i64; 0: unknown           392  check u64 of words 0 to 48,
-//	32  size of file u64            104  and stalled i64; 0: unknown            seed 4
-//	40  start of process u64
+//	28  pid u32                          many ns i64; 0: unknown           388  of those, with device pages u32
+//	32  size of file u64            104  and stalled i64; 0: unknown       392  check u64 of words 0 to 48,
+//	40  start of process u64                                                    seed 4
 //	    (ticks, /proc/PID/stat)
 //	48  pid namespace u64 (inode)
 //
@@ -140,6 +141,23 @@
 // Before an operation, too, its stream may write the mark's number, into the word's upper half: where marks tell of all
 // the communicator's operations before it. Such a mark has the phase "queued", others "stream". As long as that number
 // was not written, and the marks before are reached, the stream is busy with something else that was launched on it.
+//
+// # Device pages
+//
+// Kernels of a communicator's own may write onto the tape themselves. They are numbered from 1 in each life of a slot,
+// and one begins when the one before it has ended. A slot that has a device page has in its marks the number of the
+// operation's last kernel, and the page tells how far the device has come, instead of the slot's word of "reached".
+//
+//	0     stop u32: if it is not 0, kernels leave
+//	64    64 blocks of 32 bytes: done, 16 bytes, and waits, 16
+//
+//	word: 0  number of the kernel u32    8  time by the device's clock u64, ns
+//	      4  phase of its own u8
+//	      5  the rank that is waited for u8
+//	      6  blocks of the kernel u16
+//
+// A block writes a word at once. It writes done when it has done its part, and waits once it has waited for long, with
+// phase 0 when it goes on. A kernel is done when all its blocks are.
 //
 // How long the device took for an operation is measured now and then. The op ring has it as a record of stage "device",
 // of which the time is that of the operation's start, and as much later as it took: when it began there is not known.

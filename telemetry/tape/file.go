@@ -96,6 +96,7 @@ type file struct {
 	table, again []slot     // scratch for reading the in-flight table
 	marks        []marks    // the same; nil if it has none
 	reached      []reached
+	devices      []DevicePage
 	counts       []tally // scratch for reading tallies
 	texts        texts   // of both
 }
@@ -211,7 +212,12 @@ func (t *file) readStatic() error {
 	if h.marked > h.slots {
 		return t.malformed("claims marks of %d slots; it has %d", h.marked, h.slots)
 	}
-	t.geo = geometry{int(h.slots), int(h.tallies), int(h.lifeRecords), int(h.opRecords), int(h.marked)}
+	if h.devices > h.marked {
+		return t.malformed("claims device pages of %d slots; %d have marks", h.devices, h.marked)
+	}
+	t.geo = geometry{
+		int(h.slots), int(h.tallies), int(h.lifeRecords), int(h.opRecords), int(h.marked), int(h.devices),
+	}
 	size := t.geo.size()
 	if h.fileSize != uint64(size) {
 		return t.malformed("claims a size of %d bytes; its parts have %d", h.fileSize, size)

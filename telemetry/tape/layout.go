@@ -25,6 +25,8 @@ const (
 	pageSize   = 512
 	marksSize  = marksPerSlot * recordSize
 
+	devicePageSize = 4096
+
 	wordSize    = 8
 	recordWords = recordSize / wordSize
 	pageWords   = pageSize / wordSize
@@ -58,7 +60,7 @@ type (
 		bootID                                          [40]byte
 		host, job, program                              [64]byte
 		progVersion                                     [40]byte
-		marked, _                                       uint32
+		marked, devices                                 uint32
 	}
 
 	// changing is at changingAt. What different writers store is on different lines of the cache.
@@ -304,6 +306,7 @@ func high32(w uint64) int32 { return int32(uint32(w >> 32)) }
 type geometry struct {
 	slots, tallies, life, op int // how many
 	marked                   int // slots that have marks, the first ones
+	devices                  int // of those, the first ones that have device pages
 }
 
 func (g geometry) slotOffset() int64     { return headerSize }
@@ -324,7 +327,15 @@ func (g geometry) size() int64 {
 	if g.marked == 0 {
 		return g.ordinaryEnd()
 	}
-	return g.marksOffset() + int64(g.marked)*marksSize
+	return g.deviceOffset() + int64(g.devices)*devicePageSize
+}
+
+func (g geometry) deviceOffset() int64 {
+	end := g.marksOffset() + int64(g.marked)*marksSize
+	if g.devices == 0 {
+		return end
+	}
+	return alignReached(end)
 }
 
 func alignReached(n int64) int64 { return (n + reachedAlign - 1) / reachedAlign * reachedAlign }

@@ -26,6 +26,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 		t.table, t.again = make([]slot, slotBatch), make([]slot, slotBatch)
 		if t.geo.marked > 0 {
 			t.marks, t.reached = make([]marks, slotBatch), make([]reached, slotBatch)
+			t.devices = make([]DevicePage, slotBatch)
 		}
 	}
 	var errs []error
@@ -58,7 +59,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 			case !live:
 				continue
 			case from+i < t.geo.marked:
-				s.follow(&t.marks[i], uint32(t.reached[i]), uint32(t.reached[i]>>32))
+				s.follow(&t.marks[i], t.progress(from+i, i))
 			}
 			slots = append(slots, s)
 		}
@@ -74,12 +75,35 @@ func (t *file) readMarks(from, n int) error {
 	if err := t.readAt(bytesOf(t.marks[:n]), t.geo.marksOffset()+int64(from)*marksSize); err != nil {
 		return err
 	}
-	return t.readAt(bytesOf(t.reached[:n]), t.geo.reachedOffset()+int64(from)*wordSize)
+	if err := t.readAt(bytesOf(t.reached[:n]), t.geo.reachedOffset()+int64(from)*wordSize); err != nil {
+		return err
+	}
+	if n = min(n, t.geo.devices-from); n <= 0 {
+		return nil
+	}
+	return t.readAt(bytesOf(t.devices[:n]), t.geo.deviceOffset()+int64(from)*devicePageSize)
+}
+
+// progress is how far a device has come with a slot's marks.
+type progress struct {
+	reached, begun uint32 // the last mark behind which it was, and before which
+	waits          bool   // it runs the oldest operation that is not done, and waits for a peer
+	peer           int32
+}
+
+// progress is that of a slot, the i-th of its batch.
+func (t *file) progress(slot, i int) progress {
+	p := progress{uint32(t.reached[i]), uint32(t.reached[i] >> 32), false, -1}
+	if slot < t.geo.devices {
+		p.reached = t.devices[i].Done()
+		_, p.peer, p.waits = t.devices[i].Waits()
+	}
+	return p
 }
 
 // follow makes what the slot's stream has not done the operation in flight: the oldest that has a mark which the stream
 // has not reached. Before it, the stream wrote begun, if it writes anything there.
-func (s *Slot) follow(of *marks, reached, begun uint32) {
+func (s *Slot) follow(of *marks, to progress) {
 	var oldest *record
 	var number uint32
 	for i := range of {
@@ -89,7 +113,7 @@ func (s *Slot) follow(of *marks, reached, begun uint32) {
 			continue
 		}
 		s.Marked = true
-		if int32(n-reached) > 0 && (oldest == nil || int32(number-n) > 0) {
+		if int32(n-to.reached) > 0 && (oldest == nil || int32(number-n) > 0) {
 			oldest, number = r, n
 		}
 	}
@@ -102,7 +126,10 @@ func (s *Slot) follow(of *marks, reached, begun uint32) {
 	s.Seq, s.OpStart = oldest[recSeq], int64(oldest[recTime])
 	s.Op = unpackSignature(oldest[recKinds], oldest[recMarkRanks], oldest[recBytes])
 	s.Algorithm, s.Phase, s.Wait, s.WaitSince = uint8(oldest[recKinds]>>24), PhaseStream, -1, 0
-	if Phase(oldest[recKinds]>>32) == PhaseQueued && int32(number-begun) > 0 {
+	switch {
+	case to.waits:
+		s.Phase, s.Wait, s.WaitSince = PhaseTransfer, to.peer, s.OpStart
+	case Phase(oldest[recKinds]>>32) == PhaseQueued && int32(number-to.begun) > 0:
 		s.Phase = PhaseQueued
 	}
 	if s.Op.Call.IsCollective() {

@@ -3,6 +3,7 @@ package tape
 import (
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,8 @@ type mapping struct {
 	lifeRing, opRing ring
 	ordinary         []page        // the ordinary ring
 	written          []atomic.Bool // its pages: a communicator is on it
+	marks            []marks
+	devices          []DevicePage
 }
 
 // ring is a ring of records in the mapping.
@@ -103,6 +106,10 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 		opRing:   ring{&h.changing.opHead, part[record](mem, g.opOffset(), g.op), uint64(g.op - 1)},
 		ordinary: part[page](mem, g.ordinaryOffset(), g.pages()),
 		written:  make([]atomic.Bool, g.pages()),
+	}
+	if g.devices > 0 {
+		m.marks = part[marks](mem, g.marksOffset(), g.marked)
+		m.devices = part[DevicePage](mem, g.deviceOffset(), g.devices)
 	}
 	runtime.AddCleanup(m, func(mem []byte) {
 		region.Release()
@@ -179,7 +186,12 @@ func (w *Writer) head() *changing {
 
 // Comm takes a slot of the in-flight table for a communicator that begins its life. If the table is full, the
 // communicator is in the rings alone, and the header's Overflow counts it. After Close it returns nil.
-func (w *Writer) Comm(info CommInfo) *CommWriter {
+func (w *Writer) Comm(info CommInfo) *CommWriter { return w.comm(info, false) }
+
+// DeviceComm is Comm for a communicator on a device: it gets a slot with a DevicePage, if one is free.
+func (w *Writer) DeviceComm(info CommInfo) *CommWriter { return w.comm(info, true) }
+
+func (w *Writer) comm(info CommInfo, device bool) *CommWriter {
 	if w == nil {
 		return nil
 	}
@@ -192,8 +204,10 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	w.number++
 	c.number, c.root = w.number, w.number
 	if len(w.free) > 0 {
-		c.index = w.free[0]
-		w.free = w.free[1:]
+		fits := func(index int) bool { return (index < len(w.devices)) == device }
+		at := max(slices.IndexFunc(w.free, fits), 0)
+		c.index = w.free[at]
+		w.free = slices.Delete(w.free, at, at+1)
 		c.slot = &w.slots[c.index]
 	} else {
 		atomic.AddUint64(&w.overflow, 1)
@@ -205,7 +219,7 @@ func (w *Writer) Comm(info CommInfo) *CommWriter {
 	defer c.mu.Unlock()
 	c.op = &operations{wait: -1, pageUsed: pageWords}
 	c.op.version, _, _ = c.slot.op.current()
-	c.slot.counters = counters{}
+	c.slot.counters, c.slot.captured = counters{}, 0
 	c.show(&pending{}) // first, so that nobody sees the last owner's operation under the new one's name
 	c.showInfo(c.number)
 	c.writeInfo(kindComm)

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // device is the engine of one rank.
@@ -118,7 +119,7 @@ func (d *device) open(gather func([]byte) ([][]byte, error)) error {
 	*a = kernel.Args{
 		Rank: uint32(d.rank), Ranks: uint32(d.size), Half: uint64(d.gpu.options.Mailbox),
 		Epochs: uint64(d.windows.at[d.rank]) + uint64(d.epochsAt()),
-		Words:  uint64(d.page.words), Abort: uint64(d.page.abort),
+		Words:  uint64(d.page.at) + tape.DeviceWords, Abort: uint64(d.page.at) + tape.DeviceStop,
 	}
 	for k := range d.size {
 		a.Mailbox[k] = uint64(d.windows.at[(d.rank+k)%d.size])
@@ -171,7 +172,7 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 // prepare makes what a rank has for itself, and says in units of how many bytes windows are made.
 func (d *device) prepare() (unit int, err error) {
 	c := d.gpu.context
-	if d.page, err = newPage(c); err != nil {
+	if d.page, err = newPage(c, d.comm.Tape); err != nil {
 		return 0, err
 	}
 	if d.side, err = c.Stream(0); err != nil {
@@ -261,24 +262,26 @@ func (d *device) Algorithm(op *engine.Op) algo.Algorithm {
 }
 
 // Enqueue is engine.Device's.
-func (d *device) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) error {
+func (d *device) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (number uint32, err error) {
 	if err := d.comm.Stopped(); err != nil {
-		return err
+		return 0, err
 	}
 	op := &ops[0]
 	l := launch{device: d, stream: op.Stream, call: call, seq: seq}
-	err := d.order(&l)
-	if err == nil {
+	if err = d.order(&l); err == nil {
 		err = l.collective(op)
 	}
 	d.watcher.start()
-	if err == nil {
-		return nil
+	switch {
+	case err == nil && l.captured:
+		return 0, nil
+	case err == nil:
+		return d.launched.Load(), nil
 	}
 	err = &lifecycle.SystemError{
 		Code: lifecycle.CodeSystem, Op: fmt.Sprintf("put %s number %d on a stream", call, seq), Err: err,
 	}
-	return d.comm.Stop(err)
+	return 0, d.comm.Stop(err)
 }
 
 // order has the stream wait for what was enqueued on another one. What is captured is not ordered against what isn't:
@@ -315,7 +318,7 @@ func (d *device) mark(e *cuda.Event) error {
 }
 
 // idle tells whether all is done that was enqueued. What is launched by a graph isn't counted: then it is not known.
-func (d *device) idle() bool { return !d.captured.Load() && d.page.done() == d.launched.Load() }
+func (d *device) idle() bool { return !d.captured.Load() && d.page.Done() == d.launched.Load() }
 
 // signature is what packets carry of a call: 1 to 255.
 func signature(call lifecycle.Call, op *engine.Op) uint32 {
@@ -374,7 +377,7 @@ func (d *device) Close() {
 // left waits until no kernel uses the communicator's memory any more. It is false if that can't be known.
 func (d *device) left() bool {
 	if d.captured.Load() {
-		d.page.setAbort() // what is launched from now on leaves at once
+		d.page.Stop() // what is launched from now on leaves at once
 		return false
 	}
 	d.mu.Lock()
@@ -383,7 +386,7 @@ func (d *device) left() bool {
 		return true
 	}
 	if !d.idle() {
-		d.page.setAbort()
+		d.page.Stop()
 	}
 	if d.mark(d.fence) != nil {
 		return false

@@ -14,6 +14,7 @@ import (
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 const (
@@ -25,69 +26,40 @@ const (
 	lookAtGraphs = 10 * time.Millisecond
 )
 
-// A page is host memory that the kernels write: the abort word, and behind it the words of each block.
+// A page is host memory that the kernels write: the tape's, or, where that has none or the driver can't map it, memory
+// of its own.
 type page struct {
+	*tape.DevicePage
 	context *cuda.Context
-	mem     []byte
-	abort   cuda.Pointer // where the GPU reaches them
-	words   cuda.Pointer
+	own     []byte
+	at      cuda.Pointer // where the GPU reaches it
 }
 
-const wordsAt = 64
-
-func newPage(c *cuda.Context) (*page, error) {
-	const bytes = 4096 // at least wordsAt + kernel.MaxBlocks * 32
+func newPage(c *cuda.Context, w *tape.CommWriter) (p *page, err error) {
+	const size = int(unsafe.Sizeof(tape.DevicePage{}))
+	p = &page{context: c, DevicePage: w.DevicePage()}
+	if p.DevicePage != nil {
+		if p.at, err = c.Register(unsafe.Pointer(p.DevicePage), size); err == nil {
+			return p, nil
+		}
+	}
 	const readWrite, own = syscall.PROT_READ | syscall.PROT_WRITE, syscall.MAP_SHARED | syscall.MAP_ANONYMOUS
-	mem, err := syscall.Mmap(-1, 0, bytes, readWrite, own)
-	if err != nil {
+	if p.own, err = syscall.Mmap(-1, 0, size, readWrite, own); err != nil {
 		return nil, fmt.Errorf("memory for what kernels tell: %w", err)
 	}
-	p := &page{context: c, mem: mem}
-	if p.abort, err = c.Register(unsafe.Pointer(&mem[0]), bytes); err != nil {
-		_ = syscall.Munmap(mem)
+	p.DevicePage = (*tape.DevicePage)(unsafe.Pointer(unsafe.SliceData(p.own)))
+	if p.at, err = c.Register(unsafe.Pointer(p.DevicePage), size); err != nil {
+		_ = syscall.Munmap(p.own)
 		return nil, err
 	}
-	p.words = p.abort + wordsAt
 	return p, nil
 }
 
 func (p *page) free() {
-	_ = p.context.Unregister(unsafe.Pointer(&p.mem[0]))
-	_ = syscall.Munmap(p.mem)
-}
-
-func (p *page) setAbort() { (*atomic.Uint32)(unsafe.Pointer(&p.mem[0])).Store(1) }
-
-// A word is the first half of what a block has written: all but the time.
-type word uint64
-
-func (w word) epoch() uint32       { return uint32(w) }
-func (w word) phase() kernel.Phase { return kernel.Phase(w >> 32) }
-func (w word) peer() int           { return int(uint8(w >> 40)) }
-func (w word) blocks() int         { return int(uint16(w >> 48)) }
-
-func (p *page) word(block, half int) word {
-	return word((*atomic.Uint64)(unsafe.Pointer(&p.mem[wordsAt+block*32+half*16])).Load())
-}
-
-// doneBy is what a block was last done with, and waits what it last waited for.
-func (p *page) doneBy(block int) word { return p.word(block, 0) }
-func (p *page) waits(block int) word  { return p.word(block, 1) }
-
-// done is the last epoch with which all blocks are done. A kernel begins when the one before it has ended.
-func (p *page) done() uint32 {
-	newest := p.doneBy(0)
-	for b := 1; b < kernel.MaxBlocks; b++ {
-		if w := p.doneBy(b); int32(w.epoch()-newest.epoch()) > 0 {
-			newest = w
-		}
+	_ = p.context.Unregister(unsafe.Pointer(p.DevicePage))
+	if p.own != nil {
+		_ = syscall.Munmap(p.own)
 	}
-	for b := range newest.blocks() {
-		if p.doneBy(b).epoch() != newest.epoch() {
-			return newest.epoch() - 1
-		}
-	}
-	return newest.epoch()
 }
 
 // pause is the time between two looks, which grows.
@@ -165,7 +137,7 @@ func (d *device) look() bool {
 	if err == nil {
 		return false
 	}
-	d.page.setAbort()
+	d.page.Stop()
 	d.failed(err)
 	return true
 }
@@ -186,38 +158,28 @@ func (d *device) trouble() error {
 
 // Current is engine.Device's.
 func (d *device) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
-	epoch := d.page.done() + 1
+	epoch := d.page.Done() + 1
 	r := &d.recent[epoch%uint32(len(d.recent))]
 	if d.captured.Load() || r.epoch.Load() != epoch {
 		return lifecycle.CallNone, 0, -1, false
 	}
-	peer = -1
-	for b := range kernel.MaxBlocks {
-		if w := d.page.waits(b); w.epoch() == epoch && w.phase() != kernel.Done {
-			peer = w.peer()
-		}
-	}
-	return r.call, r.seq, peer, true
+	_, waits, _ := d.page.Waits()
+	return r.call, r.seq, int(waits), true
 }
 
 // mismatch is the error of an operation that a kernel has given up, because it found another rank's call by a packet.
 func (d *device) mismatch() error {
-	for b := range kernel.MaxBlocks {
-		if w := d.page.waits(b); w.phase() == kernel.Mismatch {
-			return d.mismatchAt(w)
-		}
+	phase, other, _ := d.page.Waits()
+	if kernel.Phase(phase) != kernel.Mismatch {
+		return nil
 	}
-	return nil
-}
-
-func (d *device) mismatchAt(w word) error {
-	p := d.comm.PeerError(lifecycle.CodeMismatch, w.peer(), "")
+	p := d.comm.PeerError(lifecycle.CodeMismatch, int(other), "")
 	p.Call, p.Seq = lifecycle.CallNone, 0
-	r := &d.recent[w.epoch()%uint32(len(d.recent))]
-	if r.epoch.Load() == w.epoch() {
+	epoch := d.page.Done() + 1
+	if r := &d.recent[epoch%uint32(len(d.recent))]; r.epoch.Load() == epoch {
 		p.Call, p.Seq = r.call, r.seq
 		p.Detail = fmt.Sprintf("call: rank %d says %s of %d bytes, rank %d makes another one, or with other arguments",
-			d.rank, r.call, r.bytes, w.peer())
+			d.rank, r.call, r.bytes, other)
 	}
 	return p
 }

@@ -3,7 +3,6 @@ package postmortem
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -63,10 +62,9 @@ type sharedMoment struct {
 }
 
 // share keeps what an operation's end says about the order of things on different ranks. Only one that ended well says
-// anything; one of NCCL doesn't, as it ends when it is enqueued.
+// anything; one that is enqueued on a stream doesn't.
 func (m *member) share(r *tape.OpRecord) {
-	if r.Code != lifecycle.CodeOK || r.Start <= 0 || r.Start > r.Time || m.Size < 2 ||
-		strings.HasPrefix(m.Engine, "nccl") {
+	if r.Code != lifecycle.CodeOK || r.Start <= 0 || r.Start > r.Time || m.Size < 2 || m.Enqueues() {
 		return
 	}
 	rank := int32(m.Rank)

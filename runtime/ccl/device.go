@@ -2,6 +2,7 @@ package ccl
 
 import (
 	"context"
+	"errors"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -106,7 +107,13 @@ func (c *core) openDevice(ctx context.Context) (err error) {
 	gather := func(mine []byte) ([][]byte, error) {
 		return c.gather(ctx, call, 0, mine) // before the first that has a number
 	}
-	failed := func(err error) { _ = c.fail(lifecycle.CallNone, c.collectives.Load(), err) }
+	failed := func(err error) {
+		call, number := lifecycle.CallNone, c.collectives.Load()
+		if peer, ok := errors.AsType[*PeerError](err); ok && peer.Seq > 0 {
+			call, number = peer.Call, peer.Seq
+		}
+		_ = c.fail(call, number, err)
+	}
 	c.device, err = c.kind.Open(c.comm, gather, failed)
 	if err != nil && lifecycle.CodeOf(err) == lifecycle.CodeSystem {
 		return &SystemError{Code: lifecycle.CodeSystem, Op: "make " + c.String(), Err: err}

@@ -168,7 +168,11 @@ func (c *Comm) Explain(peer int, err error) *lifecycle.PeerError {
 		return nil
 	}
 	if n, ok := errors.AsType[*transport.NoticeError](err); ok { // who passed it on does not matter
-		return c.PeerError(n.Notice.Code, n.Culprit(), n.Notice.Detail)
+		culprit := n.Culprit()
+		if n.Notice.Code == lifecycle.CodeMismatch && n.Notice.Culprit == -1 { // two differ, and it can't tell who is wrong
+			culprit = -1
+		}
+		return c.PeerError(n.Notice.Code, culprit, n.Notice.Detail)
 	}
 	p := c.PeerError(lifecycle.CodeUnreachable, peer, "")
 	p.Err = err

@@ -46,6 +46,9 @@ type Config struct {
 	// TapeSize is the most that a process's tape takes, such as `1MiB`. It takes less where that is more than an eighth
 	// of what is free, once the tapes of jobs that have ended are removed. Default: 6.3 MiB.
 	TapeSize Size `env:"CARILLON_TAPE_SIZE"`
+	// TapeDevices is how many communicators on GPUs are seen there at a time; each takes 6 KiB of the tape. Default: 16
+	// where there is a driver of NVIDIA's.
+	TapeDevices int `env:"CARILLON_TAPE_DEVICES"`
 	// TapeKeep is of how many jobs the tapes are kept, when one starts, or `off`; with it, a folder that you name is
 	// swept, too. Default: 20, and fewer where there is no room.
 	TapeKeep string `env:"CARILLON_TAPE_KEEP"`
@@ -339,6 +342,9 @@ func (c *Config) problems() []problem {
 	case TapeOn, TapeOff, TapeRequired:
 	default:
 		bad("Tape", c.Tape, "want on, off or required")
+	}
+	if c.TapeDevices < 0 || c.TapeDevices > tape.MaxDevices {
+		bad("TapeDevices", c.TapeDevices, "want a number up to %d", tape.MaxDevices)
 	}
 	if c.TapeSize != 0 && c.TapeSize < tape.MinSize {
 		bad("TapeSize", int64(c.TapeSize), "want a size such as 1MiB, of at least %s", humanize.IBytes(tape.MinSize))

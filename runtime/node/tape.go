@@ -1,9 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 
 	"github.com/dustin/go-humanize"
 
@@ -39,7 +41,10 @@ func newTape(s *settings) (*tape.Writer, error) {
 	}
 	cfg := tape.Config{
 		Size: int64(s.TapeSize), Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID,
-		Version: Version(), Slow: s.kept(), Stall: s.StallThreshold,
+		Version: Version(), Slow: s.kept(), Stall: s.StallThreshold, Devices: s.TapeDevices,
+	}
+	if _, err := os.Stat("/dev/nvidiactl"); err == nil {
+		cfg.Devices = cmp.Or(cfg.Devices, 16)
 	}
 	if s.logsOperations() {
 		cfg.SampleEvery = 1

@@ -57,7 +57,7 @@ type Config struct {
 	Tallies int
 
 	// Devices is how many communicators can be on devices at a time, which write onto the tape themselves: of the first
-	// slots, each has 6 KiB more for it. 0 if none can; at most 128.
+	// slots, each has 6 KiB more for it. 0 if none can; at most MaxDevices.
 	Devices int
 
 	// SampleEvery is which of the operations that are nothing but ordinary are for followers all the same: 1 in so
@@ -136,8 +136,8 @@ func (c Config) Validate() error {
 	count("LifeRecords", c.LifeRecords, maxLifeRecords)
 	count("OpRecords", c.OpRecords, maxOpRecords)
 	count("Tallies", c.Tallies, maxTallies)
-	check(c.Devices >= 0 && c.Devices <= maxMarked, "Devices", c.Devices,
-		fmt.Sprintf("allowed are 0 to %d", maxMarked))
+	check(c.Devices >= 0 && c.Devices <= MaxDevices, "Devices", c.Devices,
+		fmt.Sprintf("allowed are 0 to %d", MaxDevices))
 	check(c.Slow >= 0, "Slow", c.Slow, fmt.Sprintf("allowed are positive durations, or 0 for %v", defaultSlow))
 	check(c.Stall >= 0, "Stall", c.Stall, "allowed are positive durations, or 0 for never")
 	return errors.Join(errs...)
@@ -178,6 +178,9 @@ func (c Config) complete() (Config, error) {
 	c.Slow = cmp.Or(c.Slow, defaultSlow)
 	return c.fit(), nil
 }
+
+// MaxDevices is the most Config.Devices: less than what is read of the table at once, see AppendSlots.
+const MaxDevices = slotBatch / 2
 
 // MinSize is the least Config.Size: room for 8 communicators and 1,024 operations.
 const MinSize = 128 << 10

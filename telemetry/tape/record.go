@@ -1,6 +1,8 @@
 package tape
 
 import (
+	"strings"
+
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
@@ -89,6 +91,12 @@ type CommInfo struct {
 	Rank, Size int
 	Nodes      int    // distinct hosts; 0 until known
 	Engine     string // "host"; at most 15 bytes
+}
+
+// Enqueues tells whether the communicator's operations may end when they are put on a stream: NCCL's, and those of an
+// engine with another one for devices beside it ("host+cuda").
+func (i *CommInfo) Enqueues() bool {
+	return strings.HasPrefix(i.Engine, "nccl") || strings.Contains(i.Engine, "+")
 }
 
 // Signature is what the ranks of an operation must agree on.

@@ -148,6 +148,7 @@ func (d *device) trouble() error {
 		return err
 	}
 	if lost := d.comm.FirstLost(); lost != nil {
+		lost.Call, lost.Seq, _, _ = d.Current()
 		return lost
 	}
 	if err := d.side.Query(); err != nil {
@@ -173,7 +174,10 @@ func (d *device) mismatch() error {
 	if kernel.Phase(phase) != kernel.Mismatch {
 		return nil
 	}
-	p := d.comm.PeerError(lifecycle.CodeMismatch, int(other), "")
+	p := d.comm.PeerError(lifecycle.CodeMismatch, -1, "") // the two differ: who is wrong the kernel can't know
+	if d.size == 2 {
+		p.Rank = int(other)
+	}
 	p.Call, p.Seq = lifecycle.CallNone, 0
 	epoch := d.page.Done() + 1
 	if r := &d.recent[epoch%uint32(len(d.recent))]; r.epoch.Load() == epoch {

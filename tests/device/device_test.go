@@ -1,0 +1,198 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/cuda/fakecuda"
+	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
+	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+// Variables that make the test's binary a rank of a job: what it does, and the driver.
+const (
+	roleVariable   = "CARILLONTEST_DEVICE_ROLE"
+	driverVariable = "CARILLONTEST_DEVICE_DRIVER"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		if err := rank(role); err != nil {
+			fmt.Println("failed:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	dir, err := os.MkdirTemp("", "carillon-device-")
+	if err == nil {
+		err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := e2e.Main(m)
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// fake are the driver's libraries.
+var fake struct{ libcuda, kernels string }
+
+func build(dir string) (err error) {
+	if fake.libcuda, err = fakecuda.Build(dir); err != nil {
+		return err
+	}
+	sources := filepath.Join("..", "..", "kernels", "cuda")
+	fake.kernels, err = fakecuda.BuildKernels(dir, filepath.Join(sources, "packets.cu"),
+		filepath.Join(sources, "direct.cu"))
+	return err
+}
+
+// rank joins the world on a GPU and makes two all-reduces there. In the second, rank 1 does as its role says.
+func rank(role string) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	n, err := node.Start(ctx, node.FromEnv())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Stop(ctx)) }()
+	driver, err := cuda.Open(os.Getenv(driverVariable))
+	if err != nil {
+		return err
+	}
+	local, err := strconv.Atoi(os.Getenv("LOCAL_RANK"))
+	if err != nil {
+		return err
+	}
+	dev, err := driver.Device(local)
+	if err != nil {
+		return err
+	}
+	c, err := dev.Retain()
+	if err != nil {
+		return err
+	}
+	g, err := gpu.New(c, gpu.Options{})
+	if err != nil {
+		return err
+	}
+	world, err := n.Runtime().World(ctx, ccl.WithDevice(g))
+	if err != nil {
+		return err
+	}
+	defer world.Close()
+	s, err := c.Stream(0)
+	if err != nil {
+		return err
+	}
+	b, err := cuda.Alloc[int32](c, 100)
+	if err != nil {
+		return err
+	}
+	numbers := make([]int32, 100)
+	if err := errors.Join(c.CopyToDevice(b.Pointer(), kernels.Bytes(numbers)),
+		ccl.AllReduceOn(ctx, world, s, b, b, ccl.Sum), world.Wait(ctx)); err != nil {
+		return err
+	}
+	fmt.Printf("ready %d\n", os.Getpid())
+	if world.Rank() == 1 {
+		switch role {
+		case "absent":
+			<-ctx.Done()
+			return ctx.Err()
+		case "busy": // with something that never ends, before the all-reduce on its stream
+			flag, err := cuda.Alloc[uint32](c, 1)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(c.CopyToDevice(flag.Pointer(), make([]byte, 4)),
+				s.WaitValue(flag.Pointer(), 1)); err != nil {
+				return err
+			}
+		case "mismatch":
+			return errors.Join(ccl.BroadcastOn(ctx, world, s, b, b, 0), world.Wait(ctx))
+		}
+	}
+	return errors.Join(ccl.AllReduceOn(ctx, world, s, b, b, ccl.Sum), world.Wait(ctx))
+}
+
+// start starts three ranks, and returns their process ids once all are in the world.
+func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
+	t.Helper()
+	j := e2e.Start(t, []string{
+		roleVariable + "=" + role, driverVariable + "=" + fake.libcuda, "FAKECUDA_DEVICES=3", "FAKECUDA_KERNELS=" + fake.kernels,
+		"CARILLON_TAPE_DEVICES=4", "CARILLON_STALL_THRESHOLD=1s",
+	}, "carillon", "run", "-n", "3", "--tape-dir", tapes, "--job", role, "--", os.Args[0])
+	pids := make([]int, 3)
+	for r := range pids {
+		pids[r] = j.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, r))
+	}
+	return j, pids
+}
+
+// await asks until what is said matches an expression.
+func await(t *testing.T, expr string, command ...string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		asked := e2e.Start(t, nil, "carillon", command...)
+		asked.ExitCode()
+		said := regexp.MustCompile(`\s+`).ReplaceAllString(asked.Output(), " ")
+		if regexp.MustCompile(expr).MatchString(said) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v does not say %s:\n%s", command, expr, asked.Output())
+		}
+	}
+}
+
+// TestHangs: live, and after the job was killed, a rank that did not call is told from one whose stream is busy.
+func TestHangs(t *testing.T) {
+	for role, says := range map[string]string{
+		"absent": `not_entered \(certain\).* rank 1 \([^)]*pid %d\) has not entered all_reduce 2 on "world".* ` +
+			`ranks 0 and 2 wait`,
+		"busy": `stream_blocked.* rank 1 \([^)]*pid %d\) launched all_reduce 2 on "world" \S+ ago, and the stream of ` +
+			`its device is busy with earlier work.* ranks 0 and 2 wait`,
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			tapes := t.TempDir()
+			j, pids := start(t, role, tapes)
+			says := fmt.Sprintf(says, pids[1])
+			await(t, says, "status", tapes)
+			j.Signal(syscall.SIGKILL)
+			for _, pid := range pids {
+				e2e.AwaitEnd(t, pid)
+			}
+			await(t, says, "postmortem", tapes)
+		})
+	}
+}
+
+// TestMismatch: ranks that make different calls on their GPUs end, and are told.
+func TestMismatch(t *testing.T) {
+	t.Parallel()
+	tapes := t.TempDir()
+	j, _ := start(t, "mismatch", tapes)
+	for r := range 3 {
+		j.Await(fmt.Sprintf(`^\[%d\] failed: .*does not match.*rank 1 (says broadcast|makes another)`, r))
+	}
+	j.ExitCode()
+	await(t, `mismatch in operation of world, on rank 1: broadcast \(operation 2\) on communicator "world"`, "comms",
+		tapes)
+}

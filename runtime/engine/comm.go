@@ -169,8 +169,8 @@ func (c *Comm) Explain(peer int, err error) *lifecycle.PeerError {
 	}
 	if n, ok := errors.AsType[*transport.NoticeError](err); ok { // who passed it on does not matter
 		culprit := n.Culprit()
-		if n.Notice.Code == lifecycle.CodeMismatch && n.Notice.Culprit == -1 { // two differ, and it can't tell who is wrong
-			culprit = -1
+		if n.Notice.Code == lifecycle.CodeMismatch && n.Notice.Culprit == -1 {
+			culprit = -1 // two ranks differ, and the sender can't tell which is wrong
 		}
 		return c.PeerError(n.Notice.Code, culprit, n.Notice.Detail)
 	}

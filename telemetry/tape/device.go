@@ -27,12 +27,9 @@ const (
 type (
 	deviceBlock struct{ done, waits deviceWord }
 
-	// deviceWord is the first half of a word: number u32, phase u8, peer u8, and how many blocks the kernel has u16. The
-	// other half is the device's time.
-	deviceWord struct {
-		value uint64
-		time  uint64
-	}
+	// deviceWord has in value the number u32, phase u8, peer u8, and how many blocks the kernel has u16. Behind it is
+	// the device's time.
+	deviceWord struct{ value, _ uint64 }
 )
 
 func (w *deviceWord) load() (number uint32, phase uint8, peer int32, blocks int) {

@@ -15,8 +15,8 @@ func say(p *tape.DevicePage, b, word int, kernel uint32, phase, peer uint8, bloc
 	(*atomic.Uint64)(at).Store(uint64(kernel) | uint64(phase)<<32 | uint64(peer)<<40 | uint64(blocks)<<48)
 }
 
-// An operation that a device does is in flight, for readers, until all blocks of its last kernel are done; whom it waits
-// for is what the kernel says.
+// An operation that a device does is in flight, for readers, until all blocks of its last kernel are done. The kernel
+// says whom it waits for.
 func TestDevicePage(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Devices: 2})
 	if err != nil {

@@ -134,8 +134,8 @@ func rank(role string) (err error) {
 func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 	t.Helper()
 	j := e2e.Start(t, []string{
-		roleVariable + "=" + role, driverVariable + "=" + fake.libcuda, "FAKECUDA_DEVICES=3", "FAKECUDA_KERNELS=" + fake.kernels,
-		"CARILLON_TAPE_DEVICES=4", "CARILLON_STALL_THRESHOLD=1s",
+		roleVariable + "=" + role, driverVariable + "=" + fake.libcuda, "FAKECUDA_DEVICES=3",
+		"FAKECUDA_KERNELS=" + fake.kernels, "CARILLON_TAPE_DEVICES=4", "CARILLON_STALL_THRESHOLD=1s",
 	}, "carillon", "run", "-n", "3", "--tape-dir", tapes, "--job", role, "--", os.Args[0])
 	pids := make([]int, 3)
 	for r := range pids {

@@ -122,6 +122,9 @@ func (a *Agent) open(ctx context.Context) (err error) {
 	if err := a.checks.Register("process", health.Live|health.Ready, 0, alive); err != nil {
 		return err
 	}
+	if err := a.checks.Register("jobs", health.Ready, 0, a.jobsReady); err != nil {
+		return err
+	}
 	a.events = bus.New(bus.Config{Source: "/agents/" + a.self.Name})
 	a.stream = sse.New(a.events)
 	var run context.Context
@@ -227,6 +230,19 @@ func (a *Agent) list() []*keptJob {
 	}
 	slices.SortFunc(all, func(x, y *keptJob) int { return cmp.Compare(x.dir, y.dir) })
 	return all
+}
+
+// jobsReady fails with what makes processes of its jobs not ready, as it does at their own endpoints.
+func (a *Agent) jobsReady(context.Context) error {
+	var errs []error
+	for _, j := range a.list() {
+		for _, c := range j.conditions.List() {
+			if c.NotReady {
+				errs = append(errs, fmt.Errorf("job %s: %s", j.name, c))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Scan looks for new tapes now, and begins to follow them.

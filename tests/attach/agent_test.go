@@ -118,22 +118,29 @@ func TestAgentMakesTheSameSpans(t *testing.T) {
 	}
 }
 
-// metrics are the lines of the agent's metrics that match.
-func metrics(t *testing.T, url, want string) []string {
+// get is what a page of an endpoint answers.
+func get(t *testing.T, url string) (code int, body string) {
 	t.Helper()
-	resp, err := http.Get(url + "/metrics")
+	resp, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("the metrics answer %s: %s", resp.Status, body)
+	return resp.StatusCode, string(b)
+}
+
+// metrics are the lines of the agent's metrics that match.
+func metrics(t *testing.T, url, want string) []string {
+	t.Helper()
+	code, body := get(t, url+"/metrics")
+	if code != http.StatusOK {
+		t.Errorf("the metrics answer %d: %s", code, body)
 	}
-	return regexp.MustCompile("(?m)"+want).FindAllString(string(body), -1)
+	return regexp.MustCompile("(?m)"+want).FindAllString(body, -1)
 }
 
 // receiver takes what is posted, and tells whether something that matches was posted to a path.
@@ -169,7 +176,14 @@ func TestAgentTellsOfAKilledRank(t *testing.T) {
 	a, url := agent(t, tapes, "CARILLON_RAS_WEBHOOKS="+to+"/hook", "CARILLON_RAS_ALERTMANAGERS="+to,
 		"OTEL_TRACES_EXPORTER=otlp", "OTEL_LOGS_EXPORTER=otlp", "OTEL_METRICS_EXPORTER=otlp",
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+to)
-	report(t, `"reason": "not_entered"`, "--url", url)
+	report(t, `"status": "critical"[^§]*"reason": "not_entered"`, "--url", url)
+	code, said := get(t, url+"/healthz")
+	if code != http.StatusServiceUnavailable || !strings.Contains(said, "job held-up: job_stalled") {
+		t.Errorf("/healthz answers %d: %s", code, said)
+	}
+	if code, said := get(t, url+"/livez"); code != http.StatusOK {
+		t.Errorf("/livez answers %d: %s", code, said)
+	}
 	var watches []*e2e.Job
 	for _, of := range [][]string{{tapes}, {"--url", url}} {
 		watch := e2e.Start(t, nil, "carillon", append([]string{"watch"}, of...)...)

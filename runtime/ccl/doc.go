@@ -1,4 +1,5 @@
-// Package ccl is Carillon's public API: communicators, groups and collectives, in NCCL's vocabulary, on host memory.
+// Package ccl is Carillon's public API: communicators, groups and collectives, in NCCL's vocabulary, on host memory and
+// on that of GPUs.
 //
 // A Runtime belongs to a process. It makes communicators; a communicator is a set of ranks that make the same calls in
 // the same order:
@@ -20,6 +21,24 @@
 // When the context ends inside an operation, the operation is abandoned and the communicator fails, here and on all
 // other ranks, which return a PeerError that names this rank: a communicator whose ranks disagree about what was done
 // is of no use to anyone.
+//
+// # GPUs
+//
+// A communicator that was made WithDevice takes both kinds of buffers. Calls on device memory have names that end in
+// On; they put kernels on a stream of the caller's, and return:
+//
+//	driver, err := cuda.Open("")                                 // runtime/cuda
+//	device, err := driver.Device(local)
+//	context, err := device.Retain()
+//	gpu, err := enginecuda.New(context, enginecuda.Options{})    // runtime/engine/cuda
+//	world, err := rt.World(ctx, ccl.WithDevice(gpu))
+//	grads, err := cuda.Alloc[float32](context, n)
+//	err = ccl.AllReduceOn(ctx, world, stream, grads, grads, ccl.Sum)
+//	err = world.Wait(ctx)                                        // or the stream's own Synchronize
+//
+// For readers of the tape the operation is in flight until the GPU has done it, so that a hang is told as on the host:
+// who has not called, whose stream is busy with something else, who waits for whom. There are up to 8 ranks, on GPUs of
+// one host, and no sends and receives yet.
 //
 // # Errors
 //

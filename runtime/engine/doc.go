@@ -19,6 +19,8 @@
 // their Signature, or as much of it as the engine's protocol has room for, and MessageMismatch and Claims say what they
 // differ in. An engine says for whom it waits, and leaves when the communicator has stopped.
 //
+// A Device is an engine, too, for the memory of a GPU: it puts calls on a stream, and they go on when it has returned.
+//
 // A Comm is between the two: one rank as its engines see it. It has the call that is run, the Links to the other ranks,
 // which go between their CPUs wherever the buffers are, and the communicator's last word: the first error that stopped
 // it. Whichever way it stops, the other ranks are told, and every later call returns that error.

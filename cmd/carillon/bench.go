@@ -19,14 +19,19 @@ func newBench(stdout, stderr *os.File) *cobra.Command {
 	var plan bench.Plan
 	var sizes string
 	var asJSON bool
+	var gpus int
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure all-reduce between processes and between ranks of one process",
+		Short: "Measure all-reduce between processes, between ranks of one process, and on GPUs",
 		Long: `Measure all-reduce (float32, sum) between processes of this host and between ranks of one process:
 the median latency, the bus bandwidth as nccl-tests define it, and the allocations of an operation. Where Open MPI is
-installed (mpirun and mpicc), the same sizes are measured with it in the same call, and the ratio is shown.`,
+installed (mpirun and mpicc), the same sizes are measured with it in the same call, and the ratio is shown.
+
+With --gpu N it is measured between N ranks on this machine's NVIDIA GPUs instead, which share them if there are less:
+call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many bytes, and what a call takes on the host.`,
 		Example: `  carillon bench
   carillon bench --processes 2 --in-process 0 --sizes 8,64K,64M
+  carillon bench --gpu 2 --sizes 8:1G
   carillon bench --json > all-reduce.jsonl`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,6 +41,9 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 			plan.Progress = stderr
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
+			if gpus > 0 {
+				return benchGPUs(ctx, cmd, plan.Setup, gpus, asJSON, stdout, stderr)
+			}
 			results, skipped, err := bench.Run(ctx, plan)
 			switch {
 			case ctx.Err() != nil, errors.Is(err, context.Canceled):
@@ -58,8 +66,27 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4, 8, 16}, "numbers of processes; 0 for none")
 	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
 	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI, where it is installed")
+	cmd.Flags().IntVar(&gpus, "gpu", 0, "measure between this number of ranks on GPUs, up to 8, instead")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")
 	return cmd
+}
+
+func benchGPUs(ctx context.Context, cmd *cobra.Command, s bench.Setup, ranks int, asJSON bool,
+	stdout, stderr *os.File,
+) error {
+	if ranks < 2 || ranks > 8 {
+		return usageError(cmd, fmt.Errorf("--gpu is %d, allowed is 2 to 8 ranks", ranks))
+	}
+	results, err := bench.GPUs(ctx, s, ranks, stderr)
+	switch {
+	case ctx.Err() != nil:
+		return interrupted(cmd)
+	case err != nil:
+		return fmt.Errorf("bench: %w", err)
+	case asJSON:
+		return writeJSONLines(stdout, results)
+	}
+	return bench.WriteGPU(stdout, results)
 }
 
 // completePlan checks what the flags say, and adds what they don't.

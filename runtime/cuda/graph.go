@@ -3,6 +3,8 @@
 package cuda
 
 // #include "driver.h"
+// #cgo noescape shim_capturing
+// #cgo nocallback shim_capturing
 import "C"
 
 // BeginCapture makes what is put on the stream from now on, by any thread, the nodes of a graph instead of work. A

@@ -3,6 +3,8 @@
 package cuda
 
 // #include "driver.h"
+// #cgo noescape shim_pointer
+// #cgo nocallback shim_pointer
 import "C"
 
 import "unsafe"

@@ -196,3 +196,15 @@ func TestMismatch(t *testing.T) {
 	await(t, `mismatch in operation of world, on rank 1: broadcast \(operation 2\) on communicator "world"`, "comms",
 		tapes)
 }
+
+// TestBench: carillon bench measures on GPUs, and finds the sums right.
+func TestBench(t *testing.T) {
+	t.Parallel()
+	b := e2e.Start(t, []string{
+		"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_DEVICES=2", "FAKECUDA_KERNELS=" + fake.kernels,
+	}, "carillon", "bench", "--gpu", "2", "--sizes", "8", "--min", "1", "--max", "2")
+	b.Await(`^ +2 +2 +8 B +\S+ (µs|ms) `)
+	if code := b.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

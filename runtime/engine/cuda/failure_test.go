@@ -215,6 +215,21 @@ func TestSplit(t *testing.T) {
 	})
 }
 
+// TestCallAllocatesNothing: a call on device memory, the operation like the one before, needs no memory of Go's.
+func TestCallAllocatesNothing(t *testing.T) {
+	r := &ranks(t, 1)[0]
+	b, ctx := memory(t, r, 8), t.Context()
+	got := testing.AllocsPerRun(50, func() {
+		if err := ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, ccl.Sum); err != nil {
+			t.Error(err)
+		}
+	})
+	if got >= 1 { // the watcher may, now and then
+		t.Errorf("%v allocations a call", got)
+	}
+	must(t, r.Wait(ctx))
+}
+
 // TestRefused: what can't be is said before anything is put on a stream, and changes nothing.
 func TestRefused(t *testing.T) {
 	all := ranks(t, 2)

@@ -28,7 +28,7 @@ the median latency, the bus bandwidth as nccl-tests define it, and the allocatio
 installed (mpirun and mpicc), the same sizes are measured with it in the same call, and the ratio is shown.
 
 With --gpu N it is measured between N ranks on this machine's NVIDIA GPUs instead, which share them if there are less:
-call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many bytes, and what a call takes on the host.`,
+call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many bytes; and a call on the host.`,
 		Example: `  carillon bench
   carillon bench --processes 2 --in-process 0 --sizes 8,64K,64M
   carillon bench --gpu 2 --sizes 8:1G

@@ -55,7 +55,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		}
 	} else if o := &c.Last; o.End > 0 {
 		s.Seq, s.Op, s.Age, s.Took = o.Seq, o.Signature, age(o.End, now), age(o.Start, o.End)
-		if s.Failed = o.Code != lifecycle.CodeOK; s.Failed {
+		if s.Failed = o.Code != lifecycle.CodeOK || failedLater(c, o); s.Failed {
 			s.Stalled, s.Wait = p.Stalled(o, now), int(o.Wait)
 		}
 	}
@@ -84,6 +84,13 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	}
 	s.Window = time.Duration(over)
 	return s
+}
+
+// failedLater tells whether a call that ended well, when it was put on a stream, is the one for which the communicator
+// failed: on the device.
+func failedLater(c *model.Comm, o *model.Op) bool {
+	f := c.Failure
+	return f != nil && f.Seq == o.Seq && f.Call == o.Signature.Call && o.Signature.Call.IsCollective()
 }
 
 func age(since, now int64) time.Duration {

@@ -171,7 +171,7 @@ func (c *Comm) Wait(ctx context.Context) error {
 		// In progress again, where another goroutine began something meanwhile.
 		err := c.AsyncError()
 		if err == nil && c.start.ended() {
-			err = c.waitForDevice(ctx, lifecycle.CallWait)
+			err = c.waitForDevice(ctx)
 		}
 		if !errors.Is(err, ErrInProgress) {
 			return err

@@ -107,13 +107,7 @@ func (c *core) openDevice(ctx context.Context) (err error) {
 	gather := func(mine []byte) ([][]byte, error) {
 		return c.gather(ctx, call, 0, mine) // before the first that has a number
 	}
-	failed := func(err error) {
-		call, number := lifecycle.CallNone, c.collectives.Load()
-		if peer, ok := errors.AsType[*PeerError](err); ok && peer.Seq > 0 {
-			call, number = peer.Call, peer.Seq
-		}
-		_ = c.fail(call, number, err)
-	}
+	failed := func(err error) { _ = c.failOnDevice(err) }
 	c.device, err = c.kind.Open(c.comm, gather, failed)
 	if err != nil && lifecycle.CodeOf(err) == lifecycle.CodeSystem {
 		return &SystemError{Code: lifecycle.CodeSystem, Op: "make " + c.String(), Err: err}
@@ -158,7 +152,7 @@ func (c *core) enqueue(call lifecycle.Call, number, launched uint64, ops []engin
 }
 
 // waitForDevice waits until what was put on streams is done. Its error is ctx's, or has made the communicator fail.
-func (c *core) waitForDevice(ctx context.Context, call lifecycle.Call) error {
+func (c *core) waitForDevice(ctx context.Context) error {
 	if c.device == nil {
 		return nil
 	}
@@ -166,5 +160,14 @@ func (c *core) waitForDevice(ctx context.Context, call lifecycle.Call) error {
 	if err == nil || err == context.Cause(ctx) { //nolint:errorlint // Wait's own
 		return err
 	}
-	return c.fail(call, c.collectives.Load(), err)
+	return c.failOnDevice(err)
+}
+
+// failOnDevice is fail for what befell an operation on the device.
+func (c *core) failOnDevice(err error) error {
+	call, number := lifecycle.CallNone, c.collectives.Load()
+	if peer, ok := errors.AsType[*PeerError](err); ok && peer.Seq > 0 {
+		call, number = peer.Call, peer.Seq
+	}
+	return c.fail(call, number, err)
 }

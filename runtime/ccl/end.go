@@ -238,7 +238,7 @@ func (c *core) perform(ctx context.Context, rest func(context.Context) error) er
 // interrupts them, and returns an error that lists them: the turn is the caller's all the same.
 func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) error {
 	mine := c.turn.wait(ctx, place) == nil
-	if mine && (c.waitForDevice(ctx, call) == nil || ctx.Err() == nil) {
+	if mine && (c.waitForDevice(ctx) == nil || ctx.Err() == nil) {
 		return nil
 	}
 	err := c.usage(call, lifecycle.CodeUnfinished, "operations were in flight when its context ended: %s", c.inFlight())

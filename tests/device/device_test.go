@@ -193,8 +193,8 @@ func TestMismatch(t *testing.T) {
 		j.Await(fmt.Sprintf(`^\[%d\] failed: .*does not match.*rank 1 (says broadcast|makes another)`, r))
 	}
 	j.ExitCode()
-	await(t, `mismatch in operation of world, on rank 1: broadcast \(operation 2\) on communicator "world"`, "comms",
-		tapes)
+	// A rank that was told before it made its own call is no witness of what it would have been.
+	await(t, `mismatch \((certain|likely)\): .* as number 2 on "world".*rank 1: broadcast`, "postmortem", tapes)
 }
 
 // TestBench: carillon bench measures on GPUs, and finds the sums right.

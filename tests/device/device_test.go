@@ -48,6 +48,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// jobRanks is how many ranks a job has.
+const jobRanks = 3
+
 // fake are the driver's libraries.
 var fake struct{ libcuda, kernels string }
 
@@ -78,7 +81,11 @@ func rank(role string) (err error) {
 	if err != nil {
 		return err
 	}
-	dev, err := driver.Device(local)
+	devices, err := driver.Devices()
+	if err != nil {
+		return err
+	}
+	dev, err := driver.Device(local % devices)
 	if err != nil {
 		return err
 	}
@@ -86,7 +93,7 @@ func rank(role string) (err error) {
 	if err != nil {
 		return err
 	}
-	g, err := gpu.New(c, gpu.Options{})
+	g, err := gpu.New(c, gpu.Options{Shared: devices < jobRanks})
 	if err != nil {
 		return err
 	}
@@ -134,10 +141,10 @@ func rank(role string) (err error) {
 func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 	t.Helper()
 	j := e2e.Start(t, []string{
-		roleVariable + "=" + role, driverVariable + "=" + fake.libcuda, "FAKECUDA_DEVICES=3",
+		roleVariable + "=" + role, driverVariable + "=" + fake.libcuda, fmt.Sprint("FAKECUDA_DEVICES=", jobRanks),
 		"FAKECUDA_KERNELS=" + fake.kernels, "CARILLON_TAPE_DEVICES=4", "CARILLON_STALL_THRESHOLD=1s",
-	}, "carillon", "run", "-n", "3", "--tape-dir", tapes, "--job", role, "--", os.Args[0])
-	pids := make([]int, 3)
+	}, "carillon", "run", "-n", strconv.Itoa(jobRanks), "--tape-dir", tapes, "--job", role, "--", os.Args[0])
+	pids := make([]int, jobRanks)
 	for r := range pids {
 		pids[r] = j.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, r))
 	}
@@ -189,7 +196,7 @@ func TestMismatch(t *testing.T) {
 	t.Parallel()
 	tapes := t.TempDir()
 	j, _ := start(t, "mismatch", tapes)
-	for r := range 3 {
+	for r := range jobRanks {
 		j.Await(fmt.Sprintf(`^\[%d\] failed: .*does not match.*rank 1 (says broadcast|makes another)`, r))
 	}
 	j.ExitCode()

@@ -33,7 +33,7 @@ func peer() error {
 	if err != nil {
 		return err
 	}
-	dev, err := d.Device(1)
+	dev, err := device(d, 1)
 	if err != nil {
 		return err
 	}

@@ -377,13 +377,17 @@ func (m *Machine) hear(in Heard, now time.Time) {
 }
 
 // leave withdraws what is open when the last process of the job leaves: nobody waits any more, and nobody else will say
-// so. It is unresolved, unless this process has what it waited for, or a process that did not run ran to its end.
+// so. It is unresolved, unless this process has what it waited for, or a process that did not run ran to its end. An
+// agent that leaves before others withdraws it for its own receivers: they outlive its part of the job.
 func (m *Machine) leave(in Leave, now time.Time) {
-	if !in.Alone || len(m.tracker.Open()) == 0 {
-		return
+	switch {
+	case len(m.tracker.Open()) == 0:
+	case in.Alone:
+		notes := append(m.absent(), in.Note)
+		m.apply(nil, m.all(), func(v *verdict.Verdict) bool { return v.Healed(notes, 0) }, now)
+	case m.self.Keeps():
+		m.apply(nil, toNobody, func(*verdict.Verdict) bool { return false }, now)
 	}
-	notes := append(m.absent(), in.Note)
-	m.apply(nil, m.all(), func(v *verdict.Verdict) bool { return v.Healed(notes, 0) }, now)
 }
 
 // absent are notes of the processes that don't run, so that nobody takes them for healed. Those of which nobody knows

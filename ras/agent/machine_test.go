@@ -21,7 +21,7 @@ import (
 // happens to the machine of a process, and what it does then. The processes are p0, p1 and so on, one rank each, two on
 // a host; one communicator, world, has all.
 //
-//	job ranks=N self=R           a machine begins, in the process of that rank
+//	job ranks=N self=R [keeps]   a machine begins, in the process of that rank, or in an agent that answers for it
 //	step                         the input has lines: TIME INPUT…; prints what the machine does with each
 //	    members [RANKS=alive|suspect|stopped|unreachable|dead|left]… [forgotten=RANKS]
 //	                             the membership as it is now: what isn't said is as before, a new state since TIME
@@ -77,6 +77,9 @@ func (p *play) begin() {
 		p.members = append(p.members, mesh.Status{Since: dawn, Member: mesh.Member{
 			Name: fmt.Sprint("p", r), Host: fmt.Sprint("h", r/2), ID: process.ID{PID: 100 + r}, Rank: r, JobSize: ranks,
 		}})
+	}
+	if p.d.HasArg("keeps") {
+		p.members[self].Member.Keeper = p.members[self].Member.Name
 	}
 	p.machine = NewMachine(p.members[self].Member)
 }

@@ -99,7 +99,8 @@ func (m *machine) await(t *testing.T, is func(*said) bool) (s said) {
 
 // TestAgentsOfTwoMachines: the agents of a job's machines find each other by what the launcher told the ranks, reach
 // one verdict, and both know it, wherever the culprit is. When an agent ends, the other says what it doesn't see, and
-// takes nobody for dead; and they meet again when another one begins.
+// takes nobody for dead; and they meet again when another one begins. When the job's ranks have ended on one machine,
+// its agent tells no more of what is open on the other.
 func TestAgentsOfTwoMachines(t *testing.T) {
 	t.Parallel()
 	two := machines(t)
@@ -157,4 +158,10 @@ func TestAgentsOfTwoMachines(t *testing.T) {
 		second = begin(&two[1])
 		two[0].await(t, func(s *said) bool { return s.states() == "alive alive dead alive" })
 	}
+	url := second.Await(`agent: (http://\S+)/ has a page`)[1]
+	watch := two[1].start(t, nil, "carillon", "watch", "--url", url)
+	watch.Await(`verdict\.opened: rank 2 .*\(reason rank_dead\)`)
+	e2e.Kill(t, pids[3], syscall.SIGKILL)
+	watch.Await(`verdict\.withdrawn: .*rank_dead`)
+	two[0].await(t, func(s *said) bool { return len(s.Verdicts) == 1 && s.Verdicts[0].Reason == "rank_dead" })
 }

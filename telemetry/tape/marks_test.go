@@ -91,3 +91,28 @@ func TestMarks(t *testing.T) {
 		}
 	}
 }
+
+// The last operation is unproven if the newest mark, which was reached, is before it.
+func TestUnproven(t *testing.T) {
+	mark := func(number uint32, launched uint64) record {
+		return markOf(number, lifecycle.CallAllReduce, launched, launched, launched)
+	}
+	for _, c := range []struct {
+		name      string
+		of        marks
+		reached   uint32
+		completed uint64
+		want      bool
+	}{
+		{"behind the last one", marks{mark(2, 20), mark(1, 17)}, 2, 20, false},
+		{"before it", marks{mark(1, 17), mark(2, 18)}, 2, 20, true},
+		{"before it, and not reached", marks{mark(1, 17), mark(2, 18)}, 1, 20, false},
+		{"it is in its call", marks{mark(2, 18)}, 2, 19, false},
+		{"none", marks{}, 0, 20, false},
+	} {
+		s := Slot{Generation: 7, Launched: 20, Completed: c.completed, Begun: 20, Done: c.completed, Seq: 20}
+		if s.follow(&c.of, progress{c.reached, 0, false, -1}); s.Unproven != c.want {
+			t.Errorf("%s: unproven is %v", c.name, s.Unproven)
+		}
+	}
+}

@@ -173,8 +173,9 @@ type Slot struct {
 	Wait        int32 // rank; -1 if none
 	WaitSince   int64
 	// Marked says that the operations end when they are launched, on a stream of a device, and are in flight here, in
-	// PhaseStream, until the stream has done them, as far as marks tell.
-	Marked bool
+	// PhaseStream, until the stream has done them, as far as marks tell. Unproven says that none is in flight so, and
+	// that the last one has no mark: whether the stream has done it is not known.
+	Marked, Unproven bool
 	// Captured is how many operations were captured in graphs, of which the replays are not seen.
 	Captured uint64
 }

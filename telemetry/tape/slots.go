@@ -102,10 +102,12 @@ func (t *file) progress(slot, i int) progress {
 }
 
 // follow makes what the slot's stream has not done the operation in flight: the oldest that has a mark which the stream
-// has not reached. Before it, the stream wrote begun, if it writes anything there.
+// has not reached. Before it, the stream wrote begun, if it writes anything there. If there is none such, and no mark
+// behind the last operation, that one is unproven.
 func (s *Slot) follow(of *marks, to progress) {
 	var oldest *record
 	var number uint32
+	marked := uint64(0) // operations up to the newest mark
 	for i := range of {
 		r := &of[i]
 		n := uint32(r[recMarker] >> 32)
@@ -113,11 +115,13 @@ func (s *Slot) follow(of *marks, to progress) {
 			continue
 		}
 		s.Marked = true
+		marked = max(marked, r[recMarkLaunched])
 		if int32(n-to.reached) > 0 && (oldest == nil || int32(number-n) > 0) {
 			oldest, number = r, n
 		}
 	}
 	if oldest == nil || oldest[recMarkLaunched] == 0 {
+		s.Unproven = s.Marked && s.Launched == s.Completed && marked < s.Launched
 		return
 	}
 	done := s.Begun - uint64(int64(int32(uint32(s.Begun)-uint32(high32(oldest[recMarkRanks])))))

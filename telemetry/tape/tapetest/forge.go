@@ -29,7 +29,8 @@ type Forge struct {
 	Exporter, Run                       uint64
 	Closed                              bool
 	Roots                               map[uint32]uint32 // of communicators that have another one, by their numbers
-	Slots                               []tape.Slot       // as a Reader gives them; Index is the place in the table
+	// Slots are as a Reader gives them; Index is the place in the table. Those that are Marked have none in flight.
+	Slots []tape.Slot
 	// Tallies are in their order, Index means nothing; at most MaxTallies.
 	Tallies  []tape.Tally
 	life, op []forged
@@ -59,6 +60,10 @@ const (
 	opOffset       = lifeOffset + forgedLife*recordBytes
 	ordinaryOffset = opOffset + forgedOp*recordBytes
 	forgedLength   = ordinaryOffset + forgedOp/32*pageBytes
+	marksBytes     = 2048
+	reachedOffset  = (forgedLength + 4095) / 4096 * 4096
+	marksOffset    = reachedOffset + 4096 // forgedSlots words are less
+	markedLength   = marksOffset + forgedSlots*marksBytes
 )
 
 func checkOf(seed uint64, words ...uint64) uint64 {
@@ -153,10 +158,19 @@ func (f *Forge) Op(number uint32, r tape.OpRecord) {
 
 // Bytes is the file.
 func (f *Forge) Bytes() []byte {
+	marked := slices.ContainsFunc(f.Slots, func(s tape.Slot) bool { return s.Marked })
 	b := make([]byte, forgedLength)
-	f.header(b)
+	if marked {
+		b = make([]byte, markedLength)
+	}
+	f.header(b, marked)
 	for i := range f.Slots {
-		f.slot(b[headerBytes+f.Slots[i].Index*slotBytes:], &f.Slots[i])
+		s := &f.Slots[i]
+		f.slot(b[headerBytes+s.Index*slotBytes:], s)
+		if s.Marked {
+			mark(b[marksOffset+s.Index*marksBytes:], s)
+			copy(b[reachedOffset+s.Index*8:], lay(uint64(1)))
+		}
 	}
 	for i := range f.Tallies {
 		tally(b[TallyOffset+i*TallyBytes:], i, &f.Tallies[i])
@@ -166,14 +180,29 @@ func (f *Forge) Bytes() []byte {
 		records  []forged
 	}{{lifeOffset, forgedLife, f.life}, {opOffset, forgedOp, f.op}} {
 		for index, r := range ring.records {
-			marker := uint64(index)<<32 | r.kind<<24 | checkOf(uint64(index), wordsOf(r.body)...)>>8
-			copy(b[ring.at+index%ring.size*recordBytes:], lay(marker, r.body))
+			copy(b[ring.at+index%ring.size*recordBytes:], r.bytes(uint64(index)))
 		}
 	}
 	return b
 }
 
-func (f *Forge) header(b []byte) {
+// bytes are the record with this number.
+func (r *forged) bytes(index uint64) []byte {
+	return lay(index<<32|r.kind<<24|checkOf(index, wordsOf(r.body)...)>>8, r.body)
+}
+
+// mark is behind the last operation of a slot, or before it, if that is unproven.
+func mark(b []byte, s *tape.Slot) {
+	launched := s.Launched
+	if s.Unproven {
+		launched--
+	}
+	r := forged{9, lay(s.OpStart, s.Seq, uint64(s.Op.Call), s.Op.Peer, uint32(s.Begun), s.Op.Bytes, launched,
+		s.Generation, int32(s.Index))}
+	copy(b, r.bytes(1))
+}
+
+func (f *Forge) header(b []byte, marked bool) {
 	format, rank, state := cmp.Or(f.Format, 4), f.Rank, uint64(1)
 	if f.JobSize == 0 {
 		rank = -1
@@ -181,10 +210,14 @@ func (f *Forge) header(b []byte) {
 	if f.Closed {
 		state = 2
 	}
+	marks := uint64(0)
+	if marked {
+		marks = forgedSlots
+	}
 	once := lay("CARILLON", format, uint32(forgedSlots), uint32(MaxTallies), uint32(forgedLife), uint32(forgedOp),
-		uint32(f.PID), uint64(forgedLength), [16]byte{}, f.KernelBoot, f.CreatedMono, f.CreatedWall, int32(rank),
+		uint32(f.PID), uint64(len(b)), [16]byte{}, f.KernelBoot, f.CreatedMono, f.CreatedWall, int32(rank),
 		int32(f.JobSize), f.SlowAfter, f.StallAfter, padded(f.BootID, 40), padded(f.Host, 64), padded(f.Job, 64),
-		padded(f.Program, 64), padded(f.Version, 40), uint64(0))
+		padded(f.Program, 64), padded(f.Version, 40), marks)
 	copy(b, lay(once, checkOf(uint64(format), wordsOf(once)...)))
 	copy(b[512:], lay(state))
 	copy(b[640:], lay(uint64(len(f.op))))

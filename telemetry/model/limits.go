@@ -96,6 +96,21 @@ func (p *Process) Stalled(a Activity, now int64) bool {
 	return c.Stalls > 0 || c.End > 0 && c.End-c.Start >= stalled || c.End == 0 && p.Age(c.Start, now) >= stalled
 }
 
+// Unproven tells whether the last operation of a communicator would take too long at the time now if it had not been
+// done since it was launched, which is not known.
+func (p *Process) Unproven(c *Comm, now int64) bool {
+	if c.Slot == nil || !c.Slot.Unproven || c.Slot.Captured > 0 || c.InFlight() != nil || c.Last.End == 0 {
+		return false
+	}
+	_, stalled := p.Thresholds(&c.Last)
+	return p.Age(c.Last.Start, now) >= stalled
+}
+
+// Doubtful lists the live communicators that are Unproven.
+func (p *Process) Doubtful(now int64) []*Comm {
+	return slices.DeleteFunc(slices.Clone(p.unproven), func(c *Comm) bool { return !p.Unproven(c, now) })
+}
+
 // Late lists the live communicators with something that has gone on for at least Limits.Slow, or was told to be slow or
 // to stall and goes on, by generation. It costs nothing while nothing can be so old. The list is valid until the next
 // call.

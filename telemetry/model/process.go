@@ -34,6 +34,8 @@ type Process struct {
 	late    []*Comm // what Late found last
 	dropped []*Act  // open acts that were forgotten since the last step
 
+	unproven []*Comm // those with tape.Slot.Unproven, at the last look
+
 	scratch Op // of an operation of which only the end is known
 }
 
@@ -214,6 +216,7 @@ func (p *Process) end(c *Comm) {
 // the other, has ended, even if its end was missed.
 func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 	p.looks++
+	p.unproven = p.unproven[:0]
 	seen := 0
 	for i := range slots {
 		s := &slots[i]
@@ -226,6 +229,9 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 		}
 		c.seen = p.looks
 		seen++
+		if s.Unproven {
+			p.unproven = append(p.unproven, c)
+		}
 	}
 	if seen < len(p.comms) {
 		p.forget(func(c *Comm) bool { return c.seen+1 < p.looks })

@@ -19,6 +19,7 @@ type Watch struct {
 	told    map[model.Activity]*trouble
 	tick    uint64 // counts the calls of Check
 	reports []Report
+	doubted map[*model.Comm]uint64 // what Doubtful found last, with the numbers of the last operations
 }
 
 // trouble is what was told of something that takes long.
@@ -59,6 +60,24 @@ func (w *Watch) Check(now int64) []Report {
 		return cmp.Compare(b.Stage/Cleared, a.Stage/Cleared)
 	})
 	return w.reports
+}
+
+// Doubtful lists the communicators of which nobody knows whether the last operation, launched as long ago as makes a
+// stall, has been done: other ranks may know that it can't be. News tells whether one was not among them at the last
+// call. It is nothing to tell of by itself.
+func (w *Watch) Doubtful(now int64) (found []*model.Comm, news bool) {
+	found = w.process.Doubtful(now)
+	if len(found) == 0 && len(w.doubted) == 0 {
+		return nil, false
+	}
+	doubted := make(map[*model.Comm]uint64, len(found))
+	for _, c := range found {
+		seq, known := w.doubted[c]
+		news = news || !known || seq != c.Last.Seq
+		doubted[c] = c.Last.Seq
+	}
+	w.doubted = doubted
+	return found, news
 }
 
 func (w *Watch) check(c *model.Comm, a model.Activity, now int64) {

@@ -348,3 +348,39 @@ func TestForgottenAct(t *testing.T) {
 	expect(t, "not in the table", w.check(5000*ms), "init of world rank 1 of 4 slow: 5s",
 		"init of world rank 1 of 4 stalled: 5s")
 }
+
+// TestDoubtful: of what was launched and is not known to be done, there is news once it is as old as what stalls, for
+// each such operation, and nothing to report.
+func TestDoubtful(t *testing.T) {
+	w := newWatch(model.Limits{Slow: time.Second, Floor: 5 * time.Second})
+	launched := func(seq uint64, start int64) tape.Slot {
+		s := busy(1, seq, start)
+		s.Completed, s.LastEnd, s.Marked, s.Unproven = s.Launched, start+1, true, true
+		return s
+	}
+	known, captured := launched(3, 20_000*ms), launched(4, 30_000*ms)
+	known.Unproven, captured.Captured = false, 1
+	for _, c := range []struct {
+		at    int64
+		of    tape.Slot
+		found int
+		news  bool
+	}{
+		{4900 * ms, launched(1, 0), 0, false},
+		{5000 * ms, launched(1, 0), 1, true},
+		{6000 * ms, launched(1, 0), 1, false},
+		{7000 * ms, launched(2, 6500*ms), 0, false},
+		{11_500 * ms, launched(2, 6500*ms), 1, true},
+		{26_000 * ms, known, 0, false},
+		{36_000 * ms, captured, 0, false},
+		{46_000 * ms, launched(5, 40_000*ms), 1, true},
+		{46_500 * ms, launched(6, 41_000*ms), 1, true},
+	} {
+		if reports := w.check(c.at, c.of); len(reports) > 0 {
+			t.Errorf("at %d ms there is to tell: %s", c.at/ms, line(&reports[0]))
+		}
+		if found, news := w.Doubtful(c.at); len(found) != c.found || news != c.news {
+			t.Errorf("at %d ms: %d, news %v", c.at/ms, len(found), news)
+		}
+	}
+}

@@ -44,6 +44,7 @@ type operation struct {
 	group     []tape.Signature // sends and receives that progress together; nil for other calls
 	timeout   time.Duration
 	behind    time.Duration // other work of its stream
+	launched  bool          // that is all that the tape tells
 	done      func(*Fault)
 	seq       uint64
 	started   bool
@@ -62,6 +63,10 @@ func collective(call lifecycle.Call) bool {
 // launch makes an operation of the part. done is called when it has ended.
 func (part *Part) launch(o *operation) {
 	o.part = part
+	if o.launched {
+		o.begin()
+		return
+	}
 	part.queue = append(part.queue, o)
 	if len(part.queue) == 1 {
 		o.begin()
@@ -98,6 +103,13 @@ func (o *operation) begin() {
 		o.seq = o.message(o.sig)
 	}
 	s.Seq, s.Op, s.OpStart, s.Phase, s.Wait, s.WaitSince = o.seq, o.sig, j.now, tape.PhaseAgree, -1, 0
+	if o.launched {
+		s.Done, s.Marked = s.Begun, true
+		o.record(nil, lifecycle.CodeOK)
+		o.ended = false
+		o.meet()
+		return
+	}
 	if n := part.comm.notice; n != nil {
 		o.fail(n)
 		return
@@ -260,6 +272,10 @@ func (o *operation) passed(m *meeting) {
 	if o.ended || len(o.meetings) > 0 {
 		return
 	}
+	if o.launched {
+		o.ended = true
+		return
+	}
 	s := &o.part.slot
 	if collective(o.sig.Call) {
 		s.Done = max(s.Done, o.seq)
@@ -271,7 +287,7 @@ func (o *operation) passed(m *meeting) {
 // record writes what the tape says of an operation that ended.
 func (o *operation) record(m *meeting, code lifecycle.Code) {
 	s, now := &o.part.slot, o.part.rank.Process.job.now
-	o.ended = true
+	o.ended, s.Unproven = true, o.launched
 	s.Completed, s.LastEnd, s.Phase, s.Wait = s.Launched, now, tape.PhaseNone, -1
 	r := tape.OpRecord{
 		Time: now, Stage: tape.StageEnd, Seq: o.seq, Signature: o.sig, Wait: -1, Code: code, Start: o.start,

@@ -30,6 +30,9 @@ type (
 		Async   bool
 		// Behind is for how long the stream on which it is launched is busy with earlier work.
 		Behind time.Duration
+		// Launched tells that the thread goes on at once, and never learns that the operation has ended, nor does the
+		// tape: it says that it was launched.
+		Launched bool
 	}
 	// Group makes sends and receives that progress together.
 	Group struct {
@@ -163,6 +166,12 @@ func (i Call) do(t *thread) {
 		panic(fmt.Sprintf("jobsim: rank %d has no communicator %q", t.rank.Job, i.Comm))
 	}
 	o := &operation{sig: i.Sig, timeout: i.Timeout, behind: i.Behind, done: t.returned}
+	if i.Launched {
+		o.launched, o.done = true, nil
+		part.launch(o)
+		t.soon()
+		return
+	}
 	if i.Async {
 		t.pending++
 		o.done = func(f *Fault) {

@@ -147,6 +147,9 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		v.Text = say("%s made %s fail on others: %s", who, commText(m.slot), m.slot.Failure.Text)
 	default:
 		v.Text = say("%s %s not %s", who, have, m.entered(v.Culprits[0]))
+		if first := w.g.firstMissing(m, v.Culprits); first < m.key.seq {
+			v.Text.add(", nor any from %d on", first)
+		}
 	}
 	if m.until > 0 && leaves[0].why == idle && m.key.kind != broken {
 		v.Text.add(" when it was given up, %s ago", Age(m.until))
@@ -176,7 +179,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 			}
 		}
 	}
-	if here, size := len(m.present), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective &&
+	if here, size := w.g.here(m), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective &&
 		here < size-here {
 		v.Evidence = append(v.Evidence,
 			say("only %d of %d ranks are in the call: it may be one call too many", here, size))
@@ -186,6 +189,34 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		v.Evidence = append(v.Evidence, attendance(m))
 	}
 	return v
+}
+
+// firstMissing is the number of the first collective of a meeting's communicator that some of the ranks, which are
+// missing there, have not made.
+func (g *graph) firstMissing(m *meeting, ranks []Rank) uint64 {
+	first := m.key.seq
+	for _, r := range ranks {
+		if p := g.seats[seat{m.key.comm, r.Comm}]; p != nil && m.key.kind == collective && p.slot.counts() {
+			first = min(first, p.slot.Begun+1)
+		}
+	}
+	return first
+}
+
+// here is how many ranks have come to a meeting, and not been let go on: some may have launched later calls, too.
+func (g *graph) here(m *meeting) int {
+	n := len(m.present)
+	for _, later := range g.order {
+		if later.key.comm != m.key.comm || later.key.seq <= m.key.seq {
+			continue
+		}
+		for _, p := range later.present {
+			if p.launched {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // blockedText says which streams are busy with earlier work, and what was launched behind it.

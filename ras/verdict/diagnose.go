@@ -50,7 +50,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	})
 	all = unique(all)
 	addStacks(all, notes)
-	return all, w.moving
+	return all, w.moving || g.moving
 }
 
 // addStacks adds to the evidence where the processes of the culprits are, of those that were looked at.
@@ -349,9 +349,31 @@ func (w *walk) pop(m *meeting) {
 		k.onStack = false
 	}
 	knot = slices.DeleteFunc(knot, (*meeting).lost)
-	if len(knot) > 1 {
+	if len(knot) > 1 && !w.free(knot) {
 		w.knots = append(w.knots, knot)
 	}
+}
+
+// free finds the ranks of a knot that are not in the call by which they would be a part of it, as they have launched
+// it: they may come to the others'. It is false if there are none.
+func (w *walk) free(knot []*meeting) (found bool) {
+	for _, m := range knot {
+		for _, e := range m.edges {
+			if !slices.Contains(knot, e.to) || !slices.ContainsFunc(e.via.in, func(p *place) bool {
+				return p.meeting == e.to && p.launched
+			}) {
+				continue
+			}
+			found = true
+			if e.via.quiet < m.age/2 {
+				w.moving = true
+				continue
+			}
+			l := &leaf{actor: e.via, at: m}
+			m.leaves, w.leaves = append(m.leaves, l), append(w.leaves, l)
+		}
+	}
+	return found
 }
 
 // victims lists the ranks that wait for any of the meetings, directly or not, longest first, without the excepted.

@@ -25,6 +25,9 @@
 //	itself                                            deadlock
 //	a rank of which nothing is known                  unknown, with what is missing; never a guess
 //
+// Where a call only launches an operation, and nobody knows whether that is done (Slot.Unproven), the rank is in it if
+// no rank can have done it yet: others have begun fewer. It may still make other calls, and so is in no deadlock.
+//
 // An actor that has come or gone a short while ago, in whatever communicator, is moving: a rank that is merely late is
 // no verdict. All times are ages as their own process measured them, so clocks need not agree.
 package verdict

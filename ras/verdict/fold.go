@@ -55,6 +55,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		}
 	} else if o := &c.Last; o.End > 0 {
 		s.Seq, s.Op, s.Age, s.Took = o.Seq, o.Signature, age(o.End, now), age(o.Start, o.End)
+		s.Unproven = p.Unproven(c, now)
 		if s.Failed = o.Code != lifecycle.CodeOK || failedLater(c, o); s.Failed {
 			s.Stalled, s.Wait = p.Stalled(o, now), int(o.Wait)
 		}

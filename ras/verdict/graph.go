@@ -19,6 +19,7 @@ type graph struct {
 	byJob    map[int]*actor
 	size     int      // ranks of the job
 	hidden   []*actor // processes that don't answer, and whose slots are not known
+	moving   bool     // a rank for which others may wait moved a moment ago
 }
 
 // actor is one rank with all the communicators that it is in.
@@ -46,6 +47,7 @@ type (
 		// since is how long ago the actor came to the meeting, until how long ago it was given up; 0 if it goes on.
 		since, until time.Duration
 		stalled      bool
+		launched     bool // it is not in the call any more, which waits for others on its stream; see ahead
 	}
 )
 
@@ -204,6 +206,11 @@ func (a *actor) did(age time.Duration) {
 
 // attend puts an actor into the meetings that its slot says it is in, or was in when the communicator failed.
 func (g *graph) attend(a *actor, s *Slot) {
+	if g.ahead(s) {
+		g.enter(meetingKey{comm: s.Comm, seq: s.Seq},
+			&place{actor: a, slot: s, since: s.Age + s.Took, stalled: true, launched: true})
+		return
+	}
 	if key, in := attends(s); in {
 		p := &place{actor: a, slot: s, since: s.Age, stalled: s.Stalled}
 		switch {
@@ -219,6 +226,43 @@ func (g *graph) attend(a *actor, s *Slot) {
 	if f := s.Failure; f != nil && f.Peer >= 0 && f.Peer != s.Rank && !a.over(s) {
 		g.enter(meetingKey{comm: s.Comm, kind: broken, from: s.Rank},
 			&place{actor: a, slot: s, since: f.Age, until: max(f.Age, 1)})
+	}
+}
+
+// ahead tells whether the last call of a slot, which is not known to be done, can't be: others of the communicator have
+// not made it, and make none there. A call that some ranks can do before all have come proves nothing.
+func (g *graph) ahead(s *Slot) bool {
+	if !s.Unproven || !s.counts() || s.Seq != s.Begun || s.Op.Bytes == 0 || !together(s.Op.Call) {
+		return false
+	}
+	behind := false
+	for r := range s.Size {
+		p := g.seats[seat{s.Comm, r}]
+		if p == nil || p.slot.Begun >= s.Begun {
+			continue
+		}
+		if !p.slot.counts() || p.actor.note.Stale {
+			return false
+		}
+		if p.slot.Op.Call != lifecycle.CallNone && p.slot.Age < s.Age/2 {
+			g.moving = true
+			return false
+		}
+		behind = true
+	}
+	return behind
+}
+
+// counts tells whether Begun is all that a rank has called on a communicator, and it may go on there.
+func (s *Slot) counts() bool { return s.healthy() && !s.Failed && s.Captured == 0 && len(s.Acts) == 0 }
+
+// together tells whether no rank can have done a call before all ranks have come to it.
+func together(call lifecycle.Call) bool {
+	switch call {
+	case lifecycle.CallAllReduce, lifecycle.CallAllGather, lifecycle.CallReduceScatter, lifecycle.CallAllToAll:
+		return true
+	default:
+		return false
 	}
 }
 

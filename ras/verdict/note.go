@@ -97,6 +97,9 @@ type Slot struct {
 	Age     time.Duration `json:"age,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`
 	Stalled bool          `json:"stalled,omitempty"`
+	// Unproven says that the last operation ended when it was launched, as long ago as makes a stall, and that nobody
+	// knows whether it has been done since.
+	Unproven bool `json:"unproven,omitempty"`
 	// Wait is the rank of the communicator that the operation waits for, -1 if none, and WaitAge since when.
 	Wait    int           `json:"wait"`
 	WaitAge time.Duration `json:"wait_age,omitempty"`

@@ -239,6 +239,32 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"calls were launched that can't be done",
+			ahead(6 * time.Second),
+			[]string{
+				`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 43 on "world", nor any ` +
+					`from 41 on; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`,
+			},
+		},
+		{"a rank that is behind goes on", ahead(time.Second), nil},
+		{
+			"the counts of a rank that is behind are old",
+			ahead(6*time.Second).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2), nil,
+		},
+		{
+			"a graph may have made the calls that are missing",
+			ahead(6*time.Second).with(func(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }, 2), nil,
+		},
+		{
+			"a root is ahead, which waits for nobody",
+			ahead(6*time.Second).with(func(_ *verdict.Note, s *verdict.Slot) { s.Op.Call = lifecycle.CallBroadcast },
+				0, 1, 3), nil,
+		},
+		{
+			"the last calls are known to be done",
+			ahead(6*time.Second).with(func(_ *verdict.Note, s *verdict.Slot) { s.Unproven = false }, 0, 1, 3), nil,
+		},
+		{
 			"graphs may make calls that are not seen",
 			hang().with(func(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }, 2),
 			[]string{`not_entered (likely) rank 2 (node1, pid 1002) has not entered all_reduce 41 on "world"`},
@@ -491,4 +517,12 @@ func TestTracker(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
+}
+
+// ahead is a job whose ranks launched calls that nobody knows to be done, but for rank 2, which made its last one so
+// long ago, three calls before.
+func ahead(ago time.Duration) job {
+	last := func(_ *verdict.Note, s *verdict.Slot) { s.Unproven, s.Begun = true, s.Seq }
+	return newJob(4).did(world, 43, lifecycle.CallAllReduce, 6*time.Second, 0, 1, 3).
+		did(world, 40, lifecycle.CallAllReduce, ago, 2).with(last, 0, 1, 2, 3)
 }

@@ -354,5 +354,6 @@ func (w *Wait) of(s *Slot) bool {
 // in tells whether the rank of a slot is in the call in which it waits.
 func (w *Wait) in(s *Slot) bool {
 	return slices.ContainsFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == w.Call }) ||
-		(s.Left == nil || s.Left.Act == abort) && s.InFlight > 0 && s.Seq <= w.Seq && s.Op.Call.String() == w.Call
+		(s.Left == nil || s.Left.Act == abort) && (s.InFlight > 0 || s.Unproven) && s.Seq <= w.Seq &&
+			s.Op.Call.String() == w.Call
 }

@@ -145,7 +145,9 @@
 //   - If that was reached, the operation is the first thing that the stream has not done (phase "stream"). It may wait
 //     for other ranks, for NCCL's proxies, or for room on the device. If nothing is written before it, it may also be
 //     that the stream has not come to it.
-//   - Of operations without a mark behind them nothing is known, and nothing is said.
+//   - Of operations without a mark behind them nothing is known. But an all-reduce, all-gather, reduce-scatter or
+//     all-to-all can't be done before all ranks have made it. If the tape of another rank says that it has made fewer
+//     calls, this one waits for it; else nothing is said.
 //
 // How long the device took for an operation is measured of a communicator's first one, and then of one every 30
 // seconds, by CUDA events before and behind it. They are read when a later call on the communicator finds its mark

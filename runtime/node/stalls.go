@@ -143,7 +143,12 @@ func (t *Telemetry) look(interval time.Duration) {
 	if now-s.heldAt >= int64(heldUpInterval) {
 		s.heldAt, s.heldUp = now, verdict.AnyHeldUp(t.process, now)
 	}
-	t.ras.looked(t, &seen{stuck(t.process, now), s.heldUp}, slices.ContainsFunc(reports, stall.Report.News))
+	late := stuck(t.process, now)
+	doubtful, news := s.watch.Doubtful(now)
+	for _, c := range doubtful {
+		late = append(late, c.ID)
+	}
+	t.ras.looked(t, &seen{late, s.heldUp}, news || slices.ContainsFunc(reports, stall.Report.News))
 }
 
 // resumed notes that the process runs again, after it had not since paused.

@@ -75,6 +75,30 @@ func TestLaunchedAndNotDone(t *testing.T) {
 	}
 }
 
+// TestBurst: ranks make operations faster than they have their streams say how far they are, so that of the last one
+// nobody says whether it is done. One rank has not called it; it is named, also after all were killed.
+func TestBurst(t *testing.T) {
+	buildLibrary(t)
+	tapes := t.TempDir()
+	input, _ := openInput(t)
+	job := e2e.Start(t, []string{
+		"SKIP=1", "BURST=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
+		"CARILLON_HEALTH_ADDR=", "CARILLON_STALL_THRESHOLD=1s",
+	}, "carillon", "attach", "--job", "burst", "--", "sh", "-c", `exec "$0" processes 3 <`+input,
+		fakenccl.Program(t, built, "held"))
+	var pids []int
+	for rank := range 3 {
+		pids = append(pids, job.AwaitPID(fmt.Sprintf(`^rank %d of process (\d+) is held$`, rank)))
+	}
+	// The split was the first.
+	report(t, `"reason": "not_entered"[^§]*rank 2 [^§]*has not entered all_reduce 110 on [^§]*all_reduce 109 `, tapes)
+	for _, pid := range pids {
+		e2e.Kill(t, pid, syscall.SIGKILL)
+	}
+	job.ExitCode()
+	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`rank 2 .*has not entered all_reduce 110 on `)
+}
+
 // TestTapeOnADisk: a driver maps memory alone, so that marks need a tape there. One line of each process says so.
 func TestTapeOnADisk(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", fakenccl.Build(t, built, "2.28.9"))

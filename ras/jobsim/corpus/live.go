@@ -219,7 +219,8 @@ func (q *peer) stalls() (news bool) {
 	q.slots = q.process.Slots(q.slots[:0])
 	q.model.Look(q.slots, nil)
 	const often = int64(10 * time.Second)
-	news = slices.ContainsFunc(q.watch.Check(now), stall.Report.News)
+	_, news = q.watch.Doubtful(now)
+	news = slices.ContainsFunc(q.watch.Check(now), stall.Report.News) || news
 	return news || now/often != (now-int64(lookTime))/often && verdict.AnyHeldUp(q.model, now)
 }
 

@@ -33,7 +33,8 @@ import (
 //	    a communicator of these ranks of the job
 //	run [until=TIME]
 //	    the input has lines: TIME RANKS DO…; each rank does its lines in turn, none before its TIME:
-//	      CALL COMM [bytes=N] [type=T] [op=R] [peer=N] [timeout=D] [behind=D] [async] [times=N] [every=D]
+//	      CALL COMM [bytes=N] [type=T] [op=R] [peer=N] [timeout=D] [behind=D] [async|launched] [times=N]
+//	      [every=D]
 //	      init | split COMM NAME color=N | destroy COMM | abort COMM CAUSE… | wait | sleep D | hang
 //	      leave | exit CODE
 //	      stop | continue | kill | term    (of the ranks' processes, at that time, whatever they do)
@@ -293,6 +294,7 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 		return jobsim.Group{Comm: words[1], Sigs: []tape.Signature{send, receive}}
 	}
 	c := jobsim.Call{Comm: words[1], Sig: sig, Async: slices.Contains(words, "async")}
+	c.Launched = slices.Contains(words, "launched")
 	if v, ok := args["timeout"]; ok {
 		c.Timeout = s.duration(d, v)
 	}

@@ -1,5 +1,6 @@
 // A job that stays as it is until its standard input ends: a split into odd and even ranks, an all-gather there, and an
 // all-reduce of all. With LATE, the last rank doesn't join before the input ends; with SKIP, it skips the all-reduce.
+// With BURST, others come before that, one each 0.3 ms, and then eight at once.
 #include "program.h"
 
 static void await_end_of_input(void) {
@@ -17,6 +18,13 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   MUST(ncclCommSplit(comm, rank % 2, rank, &half, NULL));
   MUST(ncclAllGather(&one, all, 1, ncclInt32, half, stream));
   cudaStreamSynchronize(stream);
+  for (int i = 0; getenv("BURST") && i < 108; i++) {
+    MUST(ncclAllReduce(&one, all, 1, ncclInt32, ncclSum, comm, stream));
+    if (i < 100) {
+      cudaStreamSynchronize(stream);
+      usleep(i < 99 ? 300 : 20000);
+    }
+  }
   if (!getenv("SKIP") || rank != n - 1) MUST(ncclAllReduce(&one, all, 1, ncclInt32, ncclSum, comm, stream));
   if (!getenv("SKIP")) cudaStreamSynchronize(stream);
   printf("rank %d of process %d is held\n", rank, getpid());

@@ -1,5 +1,5 @@
-// What the host and the kernels have in common: the parameter of every kernel, and where things are in memory that
-// ranks share. Package cuda has the same in Go.
+// What the host and the kernels have in common: parameters, and the layout of the memory that ranks share. Package cuda
+// has the same in Go.
 #pragma once
 
 typedef unsigned char u8;
@@ -14,29 +14,57 @@ enum {
   carillon_max_ranks = 8,
   carillon_max_blocks = 64,
   carillon_max_threads = 512, // of a block
-  carillon_packet = 16,   // bytes of a packet
-  carillon_payload = 8,   // bytes of data in it
-  carillon_barriers = 2,  // barriers of an operation at most
-  carillon_flags = carillon_barriers * carillon_max_blocks * carillon_max_ranks * 4, // bytes before a half's packets
+  carillon_packet = 16,       // bytes of a packet
+  carillon_payload = 8,       // bytes of data in it
+
+  carillon_max_channels = 32,
+  carillon_fifos = 3,      // of a channel, from each other rank
+  carillon_slots = 4,      // of a FIFO
+  carillon_slice = 8192,   // bytes of a message for which a channel is worth while
+  carillon_messages = 64,  // of one exchange
+  carillon_lanes = carillon_max_channels * carillon_fifos * (carillon_max_ranks - 1),
+};
+
+// The FIFOs of a channel.
+enum {
+  carillon_fifo_parts,    // what the receiver reduces
+  carillon_fifo_shares,   // of a result
+  carillon_fifo_messages,
+};
+
+// A rank's window: two halves of a mailbox, then control words, then the slots of FIFOs. Offsets are from the control
+// words; a lane is one FIFO from (or, for credits, to) one other rank.
+enum {
+  carillon_entered = 0, // by rank: the number and the signature of its last collective through FIFOs, u32 each
+  carillon_flags = carillon_entered + carillon_max_ranks * 8,               // u32 by lane and slot
+  carillon_credits = carillon_flags + carillon_lanes * carillon_slots * 4,  // u32 by lane
+  carillon_control = (carillon_credits + carillon_lanes * 4 + 127) / 128 * 128,
+};
+
+// A rank's state, in memory of its own that is zero at first.
+enum {
+  carillon_counters = 0,                                                    // carillon_counts, by block
+  carillon_looked = carillon_counters + carillon_max_blocks * 16,           // u64: see look_around
+  carillon_positions = carillon_looked + 64,                                // u32 by lane: sent, received
+  carillon_state = (carillon_positions + carillon_lanes * 8 + 127) / 128 * 128,
 };
 
 // Numbers of package kernels, which are ncclRedOp_t's.
 enum { carillon_sum, carillon_prod, carillon_max, carillon_min, carillon_avg, carillon_premul_sum };
 
-// What a block waits in.
+// What a block waits for. Of the blocks of a launch the one with the highest phase tells most.
 enum {
-  carillon_done,     // it waits no longer
-  carillon_packets,  // for data of a rank
-  carillon_results,  // for a rank's share of the result
-  carillon_entry,    // for a rank to have entered
-  carillon_exit,     // for a rank to have read and written what it had to
-  carillon_mismatch, // it has given up: the rank makes another call
-  carillon_aborted,  // it has given up: the communicator was aborted
+  carillon_done,     // nothing
+  carillon_room,     // a rank to take what was sent to it
+  carillon_results,  // a rank's share of the result
+  carillon_data,     // a rank's data
+  carillon_mismatch, // nothing: the rank makes another call, and the kernel has given up
+  carillon_aborted,  // nothing: the communicator was aborted, and the kernel has given up
 };
 
 // carillon_word is one of the two that a block writes into host memory, 16 bytes at once.
 struct carillon_word {
-  u32 epoch;
+  u32 launch;
   u8 phase, peer; // peer: the rank that is waited for
   u16 blocks;     // of the grid
   u64 time;       // nanoseconds, by the GPU's clock
@@ -47,29 +75,52 @@ struct carillon_words {
   carillon_word done, waits;
 };
 
-// carillon_args is the parameter. What the smallest operations need comes first: the GPU reads it from memory that it
-// has not read before.
+// carillon_counts are those of a rank, the same for all blocks between launches.
+struct carillon_counts {
+  u32 launches;
+  u32 collectives; // the same on all ranks
+  u32 epoch;       // collectives in packets
+  u32 unused;
+};
+
+// carillon_args is the parameter of all kernels but the exchange. What the smallest operations need comes first: the
+// GPU reads it from memory that it has not read before.
 struct carillon_args {
   u32 rank, ranks;
   u32 reduction;
-  u32 signature;          // 1 to 255: of the call, the same on all ranks
+  u32 signature;          // 1 to 255: of the collective, the same on all ranks; 0 for messages
   u32 send_to, recv_from; // ranks, as bits; this rank is among them if it keeps something itself
-  u64 bytes;              // from one rank to another; of an all-reduce in packets, all; of a direct one, a share
-  u64 epochs;             // this rank's: a u32 for each of carillon_max_blocks blocks, all the same between operations
-  u64 half;               // bytes of half a mailbox
+  u64 bytes;              // from one rank to another; of an all-reduce or a reduce all
+  u64 state;              // this rank's
+  u64 half;               // bytes of half a mailbox, a multiple of 16
   u64 words;              // carillon_words of each block in host memory, or 0
-  u64 send, recv;         // this rank's buffers, for packets
+  u64 send, recv;         // this rank's buffers
   u64 send_stride, recv_stride; // bytes between what goes to one rank and what goes to the next; what comes likewise
 
-  // Every rank's mailbox, as this rank reaches it: entry k is that of rank + k (modulo ranks), so that ranks don't all
-  // write to the same one first. A mailbox is two halves; an operation uses the one of its epoch's last bit. A half is
-  // the flags of the barriers (carillon_flags bytes), and packets.
-  u64 mailbox[carillon_max_ranks];
-  u64 abort;     // a u32 in host memory, not 0 when the communicator is aborted; or 0
-  double factor; // of premul_sum
+  // Every rank's window, as this rank reaches it: entry k is that of rank + k (modulo ranks), so that ranks don't all
+  // write to the same one first.
+  u64 window[carillon_max_ranks];
+  u64 abort;         // a u32 in host memory, not 0 when the communicator is aborted; or 0
+  double factor;     // of premul_sum
+  u32 slot;          // bytes of a FIFO's slot, a multiple of 16
+  u32 channels;      // that a message may use at most: the same on all ranks
+};
 
-  u64 in[carillon_max_ranks], out[carillon_max_ranks]; // every rank's buffers, for direct
+// carillon_message is one buffer of an exchange.
+struct carillon_message {
+  u64 at;
+  u64 bytes; // and the signature, in the lowest 8 bits
+};
+
+// carillon_exchange_args is the parameter of an exchange, with lists of messages, each in order. List k is what goes to
+// rank + k (modulo ranks), and list carillon_max_ranks + k what comes from there. List l begins at first[l].
+struct carillon_exchange_args {
+  carillon_args common;
+  u32 first[2 * carillon_max_ranks + 1];
+  u32 unused;
+  carillon_message messages[carillon_messages];
 };
 
 static_assert(sizeof(carillon_word) == 16 && sizeof(carillon_words) == 32, "a word is written at once");
-static_assert(sizeof(carillon_args) == 6 * 4 + (10 + 3 * carillon_max_ranks) * 8, "as in Go");
+static_assert(sizeof(carillon_args) == 6 * 4 + (10 + carillon_max_ranks + 1) * 8, "as in Go");
+static_assert(sizeof(carillon_exchange_args) == sizeof(carillon_args) + 18 * 4 + carillon_messages * 16, "as in Go");

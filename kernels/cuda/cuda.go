@@ -12,89 +12,145 @@ import (
 
 // Limits of the kernels, as in args.h.
 const (
-	MaxRanks   = 8   // of a communicator
-	MaxBlocks  = 64  // of a grid
-	MaxThreads = 512 // of a block
+	MaxRanks    = 8   // of a communicator
+	MaxBlocks   = 64  // of a grid
+	MaxThreads  = 512 // of a block
+	MaxMessages = 64  // of an exchange
 
-	payload = 8  // bytes of data in a packet
-	packet  = 16 // bytes of a packet
-	flags   = 2 * MaxBlocks * MaxRanks * 4
+	// StateBytes is the size of a rank's state, and a multiple of 128.
+	StateBytes = (MaxBlocks*16 + 64 + lanes*8 + 127) / 128 * 128
+
+	payload     = 8  // bytes of data in a packet
+	packet      = 16 // bytes of a packet
+	maxChannels = 32
+	fifos       = 3 // of a channel, from each other rank
+	slots       = 4 // of a FIFO
+	slice       = 8192
+	lanes       = maxChannels * fifos * (MaxRanks - 1)
+	control     = (MaxRanks*8 + lanes*slots*4 + lanes*4 + 127) / 128 * 128
 )
 
-// Args is the parameter of every kernel, as the GPU gets it. Addresses are those at which this rank's GPU reaches them.
+// Args is the parameter of every kernel but Exchange, as the GPU gets it. Addresses are those at which this rank's GPU
+// reaches them.
 type Args struct {
 	Rank, Ranks uint32
 	Reduction   uint32 // a kernels.Reduction
-	Signature   uint32 // 1 to 255: of the call, the same on all ranks
+	Signature   uint32 // 1 to 255: of the collective, the same on all ranks; 0 for messages
 
 	// SendTo and RecvFrom are sets of ranks, rank 0 being the lowest bit. This rank is in both if it keeps what it
-	// sends itself. For reductions in packets, RecvFrom is 0 if this rank gets no result; for direct ones, SendTo are
-	// the ranks that get this rank's share of it.
+	// sends itself. For reductions, RecvFrom is 0 if this rank gets no result, and for Reduce SendTo are the ranks that
+	// get one.
 	SendTo, RecvFrom uint32
 
-	// Bytes go from one rank to another. Of an all-reduce in packets they are the whole buffer, and of a direct
-	// reduction this rank's share.
-	Bytes      uint64
-	Epochs     uint64 // MaxBlocks uint32 in the GPU's memory, this rank's, zero at first
-	Half       uint64 // bytes of half a mailbox, the same on all ranks
+	Bytes      uint64 // from one rank to another; of an all-reduce or a reduce the whole buffer
+	State      uint64 // StateBytes in the GPU's memory, this rank's, zero at first
+	Half       uint64 // bytes of half a mailbox, a multiple of 16, the same on all ranks
 	Words      uint64 // MaxBlocks Words in host memory, or 0
-	Send, Recv uint64 // this rank's buffers, for packets; multiples of an element's size
+	Send, Recv uint64 // this rank's buffers; multiples of an element's size
 
 	// SendStride is the bytes between what goes to a rank and what goes to the next, 0 if all get the same; RecvStride
-	// is the same for what comes. In a direct reduction they are the bytes between shares, in and out.
+	// is the same for what comes.
 	SendStride, RecvStride uint64
 
-	Mailbox [MaxRanks]uint64 // entry k is rank (Rank + k) mod Ranks's: two halves, zero at first, aligned to 16 bytes
-	Abort   uint64           // a uint32 in host memory that is not 0 once the communicator is aborted, or 0
-	Factor  float64          // what PreMulSum multiplies this rank's contribution with; packets only
-	In, Out [MaxRanks]uint64 // every rank's buffers, for direct
+	Window   [MaxRanks]uint64 // entry k is rank (Rank + k) mod Ranks's: WindowBytes, zero at first, aligned to 128
+	Abort    uint64           // a uint32 in host memory that is not 0 once the communicator is aborted, or 0
+	Factor   float64          // what PreMulSum multiplies this rank's contribution with
+	Slot     uint32           // bytes of a FIFO's slot, a multiple of 16, the same on all ranks
+	Channels uint32           // see Channels
+}
+
+// WindowBytes is the size of a rank's window: two halves of a mailbox, control words, and the slots of FIFOs.
+func WindowBytes(ranks, half, slot int) int {
+	return 2*half + control + maxChannels*fifos*max(ranks-1, 1)*slots*slot
+}
+
+// SlotBytes is the size of a slot, if all slots together may have so many bytes: 16 at least.
+func SlotBytes(ranks, bytes int) int {
+	return max(16, bytes/(maxChannels*fifos*max(ranks-1, 1)*slots)/128*128)
+}
+
+// ExchangeArgs is the parameter of Exchange, with lists of messages, each in its order. List k is what goes to rank
+// (Rank + k) mod Ranks, and list MaxRanks + k what comes from there. List l is Messages[First[l]:First[l+1]].
+type ExchangeArgs struct {
+	Args
+	First    [2*MaxRanks + 1]uint32
+	_        uint32
+	Messages [MaxMessages]Message
+}
+
+// SetMessages sets the messages to and from each rank, in their order, and reports whether there is room for them.
+func (e *ExchangeArgs) SetMessages(sends, receives [][]Message) bool {
+	n := 0
+	for side, lists := range [][][]Message{sends, receives} {
+		for k := range MaxRanks {
+			e.First[side*MaxRanks+k] = uint32(n)
+			if k >= int(e.Ranks) {
+				continue
+			}
+			list := lists[(int(e.Rank)+k)%int(e.Ranks)]
+			if len(list) > len(e.Messages)-n {
+				return false
+			}
+			n += copy(e.Messages[n:], list)
+		}
+	}
+	e.First[2*MaxRanks] = uint32(n)
+	return true
+}
+
+// Message is one buffer of an exchange.
+type Message struct{ At, bytes uint64 }
+
+// NewMessage is a message of so many bytes at an address, with a signature (1 to 255) that is the same at both ends.
+func NewMessage(at uint64, bytes int, signature uint8) Message {
+	return Message{at, uint64(bytes)<<8 | uint64(signature)}
 }
 
 // Words are what block b of a rank has written into host memory, 16 bytes at once each.
 type Words struct {
-	Done  Word // when it last ended an operation
+	Done  Word // when it was last done
 	Waits Word // what it last waited for, if that took long; Done as its phase when it went on
 }
 
 // Word says where a block is.
 type Word struct {
-	Epoch  uint32
+	Launch uint32
 	Phase  Phase
 	Peer   uint8  // the rank that is waited for
 	Blocks uint16 // of the grid
 	Time   uint64 // nanoseconds, by the GPU's clock
 }
 
-// Phase is what a block waits in.
+// Phase is what a block waits for. Of the blocks of a launch, the one with the highest phase tells most.
 type Phase uint8
 
 // The phases.
 const (
-	Done     Phase = iota // it waits no longer
-	Packets               // for a rank's data
-	Results               // for a rank's share of the result
-	Entry                 // for a rank to enter the operation
-	Exit                  // for a rank to have read and written what it has to
-	Mismatch              // it has given up: the rank makes another call
-	Aborted               // it has given up: the communicator was aborted
+	Done     Phase = iota // nothing
+	Room                  // a rank to take what was sent to it
+	Results               // a rank's share of the result
+	Data                  // a rank's data
+	Mismatch              // nothing: the rank makes another call, and the kernel has given up
+	Aborted               // nothing: the communicator was aborted, and the kernel has given up
 )
 
 // Kernel names a family of kernels.
 type Kernel uint8
 
-// The families. Those in packets need a mailbox of [HalfFor] bytes, the direct ones the buffers of all ranks.
+// The families.
 const (
-	Copy    Kernel = iota // packets: all-gather, all-to-all, broadcast, gather, scatter, barrier
-	OneShot               // packets: all-reduce, reduce, reduce-scatter; every rank sends all that it has
-	TwoShot               // packets: all-reduce; each rank reduces a share and sends the result to all
-	Gather                // direct: what Copy does
-	Reduce                // direct: all-reduce, reduce, reduce-scatter
+	Copy     Kernel = iota // packets: all-gather, all-to-all, broadcast, gather, scatter, barrier
+	OneShot                // packets: all-reduce, reduce, reduce-scatter; every rank sends all that it has
+	TwoShot                // packets: all-reduce; each rank reduces a share and sends the result to all
+	Exchange               // FIFOs: messages, and by them what Copy does
+	Reduce                 // FIFOs: all-reduce, reduce, reduce-scatter; each rank reduces a share
 
 	// NumKernels is how many there are.
 	NumKernels = int(Reduce) + 1
 )
 
-// Function returns the name of the function for a data type (which Copy and Gather have none of) and a number of ranks.
+// Function returns the name of the function for a data type (which Copy and Exchange have none of) and a number of
+// ranks.
 func Function(k Kernel, dt kernels.DataType, ranks int) string {
 	switch k {
 	case OneShot:
@@ -107,8 +163,8 @@ func Function(k Kernel, dt kernels.DataType, ranks int) string {
 		return "carillon_two_shot_" + dt.String()
 	case Reduce:
 		return "carillon_reduce_" + dt.String()
-	case Gather:
-		return "carillon_gather"
+	case Exchange:
+		return "carillon_exchange"
 	default:
 		return "carillon_copy"
 	}
@@ -117,31 +173,58 @@ func Function(k Kernel, dt kernels.DataType, ranks int) string {
 // packets is the number that some bytes take: one at least, since every rank hears from every other one.
 func packets(bytes int) int { return max(1, (bytes+payload-1)/payload) }
 
-// Threads returns how many threads have something to do with an operation: there need be no more.
-func Threads(k Kernel, ranks, bytes int) int {
-	switch k {
-	case Copy, OneShot:
-		return packets(bytes)
-	case TwoShot:
-		return (packets(bytes) + ranks - 1) / ranks
-	default:
-		return max(1, (bytes+packet-1)/packet)
-	}
-}
-
-// HalfFor returns the bytes that an operation needs in half a mailbox.
+// HalfFor returns the bytes that a collective in packets needs in half a mailbox.
 func HalfFor(k Kernel, ranks, bytes int) int {
-	switch k {
-	case Copy, OneShot:
-		return flags + ranks*packets(bytes)*packet
-	case TwoShot:
-		return flags + 2*ranks*Threads(k, ranks, bytes)*packet
-	default:
-		return flags
+	if k == TwoShot {
+		return 2 * ranks * share(ranks, packets(bytes)) * packet
 	}
+	return ranks * packets(bytes) * packet
 }
 
-//go:embed *.ptx.gz *.cubin.gz
+func share(ranks, n int) int { return (n + ranks - 1) / ranks }
+
+// roles is how many blocks a channel has.
+func roles(k Kernel, ranks int) int {
+	if k == Reduce {
+		return 3
+	}
+	return 2*ranks - 1
+}
+
+// MinBlocks is how many blocks of a rank must run at once.
+func MinBlocks(ranks int) int { return max(roles(Reduce, ranks), roles(Exchange, ranks)) }
+
+// Channels is how many channels a kernel with FIFOs may use, if a grid may have so many blocks.
+func Channels(k Kernel, ranks, blocks int) int { return min(maxChannels, blocks/roles(k, ranks)) }
+
+// A Grid is how many blocks of how many threads a launch has. It is the same on all ranks where it must be.
+type Grid struct{ Blocks, Threads int }
+
+// GridFor returns the smallest grid that is of use for an operation of a.Slot and a.Channels. Bytes are those of Args,
+// or of the largest message of an exchange; limit is the largest grid.
+func GridFor(k Kernel, a *Args, bytes int, limit Grid) Grid {
+	ranks := int(a.Ranks)
+	work := packets(bytes)
+	switch k {
+	case Copy, OneShot:
+	case TwoShot:
+		work = share(ranks, work)
+	default:
+		if k == Reduce && a.SendStride == 0 {
+			bytes = share(packet, share(ranks, bytes)) * packet
+		}
+		channels := min(int(a.Channels), max(1, share(min(slice, int(a.Slot)), bytes)))
+		vectors := share(packet, min(int(a.Slot), share(channels, bytes)))
+		return Grid{channels * roles(k, ranks), min(limit.Threads, max(warp, (vectors+warp-1)/warp*warp))}
+	}
+	threads := min(limit.Threads, (work+warp-1)/warp*warp)
+	return Grid{min(limit.Blocks, (work+threads-1)/threads), threads}
+}
+
+// warp is how many threads a GPU runs together.
+const warp = 32
+
+//go:embed *.gz
 var images embed.FS
 
 // An Image is a module to load.
@@ -153,17 +236,17 @@ type Image struct {
 
 // modules are those of the sources, without their code.
 func modules() []Image {
-	packets, direct := Image{Name: "packets"}, Image{Name: "direct"}
+	packets, fifos := Image{Name: "packets"}, Image{Name: "fifos"}
 	packets.Functions = append(packets.Functions, Function(Copy, 0, 0))
-	direct.Functions = append(direct.Functions, Function(Gather, 0, 0))
+	fifos.Functions = append(fifos.Functions, Function(Exchange, 0, 0))
 	for dt := kernels.Int8; dt.Valid(); dt++ {
 		for _, ranks := range []int{0, 2, 4, 8} {
 			packets.Functions = append(packets.Functions, Function(OneShot, dt, ranks))
 		}
 		packets.Functions = append(packets.Functions, Function(TwoShot, dt, 0))
-		direct.Functions = append(direct.Functions, Function(Reduce, dt, 0))
+		fifos.Functions = append(fifos.Functions, Function(Reduce, dt, 0))
 	}
-	return []Image{packets, direct}
+	return []Image{packets, fifos}
 }
 
 // Images returns the modules to load, which together have every function: cubins, if there are some for the GPU's

@@ -146,9 +146,6 @@ func TestReductions(t *testing.T) {
 	for _, dt := range dataTypes {
 		for _, op := range reductions {
 			for _, k := range []Kernel{OneShot, TwoShot, Reduce} {
-				if k == Reduce && op == kernels.PreMulSum {
-					continue // of packets alone: who reads another rank's buffer doesn't know its factor
-				}
 				n++
 				c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(100), rng.IntN(3)}
 				allReduce(t, h, rng, k, c, n%2 == 0)
@@ -162,7 +159,6 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 	h.reset()
 	size := c.count * c.dt.Size()
 	all := h.communicator(c.ranks, HalfFor(k, c.ranks, size))
-	share := (c.count + c.ranks - 1) / c.ranks * c.dt.Size()
 	in, factor := make([][]byte, c.ranks), make([]float64, c.ranks)
 	out := make([]uint64, c.ranks)
 	for r := range all {
@@ -175,18 +171,12 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 		}
 		a.Bytes, a.Reduction, a.Factor, out[r] = uint64(size), uint32(c.op), factor[r], a.Recv
 	}
-	if k == Reduce {
-		direct(all)
-		for r := range all {
-			all[r].SendStride, all[r].RecvStride = uint64(share), uint64(share)
-			all[r].Bytes = uint64(min(share, max(0, size-r*share)))
-		}
-	}
+	g := grid(k, &all[0].Args, size)
 	for range 2 {
 		for r := range all {
 			h.put(all[r].Send, in[r])
 		}
-		h.launch(Function(k, c.dt, c.ranks), 2, 2, all...)
+		h.launch(Function(k, c.dt, c.ranks), g, all...)
 		h.join()
 	}
 	want := reduce(c.dt, c.op, in, factor)
@@ -204,8 +194,57 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 			t.Fatalf("%s of %v: element %d of rank %d is %x, want %x, of %v", Function(k, c.dt, c.ranks), c, e, r,
 				got[e*c.dt.Size():(e+1)*c.dt.Size()], want[e*c.dt.Size():(e+1)*c.dt.Size()], from)
 		}
-		if w := h.words(all[r]); w.Done.Epoch != 2 || w.Done.Phase != Done || w.Done.Blocks != 2 {
-			t.Fatalf("%v: rank %d's word is %+v after 2 operations", c, r, w.Done)
+		if done, _ := h.words(all[r].Args); done.Launch != 2 || done.Phase != Done || int(done.Blocks) != g.Blocks {
+			t.Fatalf("%v: rank %d's word is %+v after 2 operations", c, r, done)
+		}
+	}
+}
+
+// TestPartialReductions are those of which not all ranks get all: reduce and reduce-scatter.
+func TestPartialReductions(t *testing.T) {
+	const ranks, root = 3, 1
+	h := newHost(t)
+	rng := rand.New(rand.NewPCG(11, 12))
+	for _, k := range []Kernel{OneShot, Reduce} {
+		for _, count := range []int{1, 5, 77} {
+			for _, scatter := range []bool{false, true} {
+				h.reset()
+				size, parts := 4*count, 1
+				all := h.communicator(ranks, HalfFor(k, ranks, size))
+				if scatter {
+					parts = ranks
+				}
+				in := make([][]byte, ranks)
+				for r := range all {
+					a := &all[r]
+					in[r] = random(rng, kernels.Int32, parts*count)
+					a.Send, a.Recv, a.Bytes = h.alloc(parts*size), h.alloc(size), uint64(size)
+					h.put(a.Send, in[r])
+					if scatter {
+						a.SendStride = uint64(size)
+						continue
+					}
+					a.SendTo, a.RecvFrom = 1<<root, 0
+					if r == root {
+						a.RecvFrom = 1<<ranks - 1
+					}
+				}
+				h.launch(Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, size), all...)
+				h.join()
+				sum := reduce(kernels.Int32, kernels.Sum, in, nil)
+				for r := range all {
+					want := make([]byte, size)
+					if scatter {
+						want = sum[r*size:][:size]
+					} else if r == root {
+						want = sum
+					}
+					if got := h.get(all[r].Recv, size); !bytes.Equal(got, want) {
+						t.Fatalf("kernel %d, %d elements, scatter %v: rank %d has %x, want %x",
+							k, count, scatter, r, got, want)
+					}
+				}
+			}
 		}
 	}
 }
@@ -234,7 +273,7 @@ func everybodyAtRoot(rank int) uint32 {
 	return 0
 }
 
-// TestMoves runs them in packets and directly.
+// TestMoves runs them in packets and through FIFOs.
 func TestMoves(t *testing.T) {
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -245,7 +284,7 @@ func TestMoves(t *testing.T) {
 		{"gather", 1, movers, 0, 1, theRoot, everybodyAtRoot},
 		{"scatter", movers, 1, 1, 0, everybodyAtRoot, theRoot},
 	} {
-		for _, k := range []Kernel{Copy, Gather} {
+		for _, k := range []Kernel{Copy, Exchange} {
 			for _, size := range []int{0, 1, 8, 61, 160, 4096} {
 				m.try(t, h, rng, k, size)
 			}
@@ -255,7 +294,7 @@ func TestMoves(t *testing.T) {
 
 func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, size int) {
 	h.reset()
-	all := h.communicator(movers, HalfFor(k, movers, size))
+	all := h.communicator(movers, HalfFor(Copy, movers, size))
 	in := make([][]byte, movers)
 	for r := range all {
 		a := &all[r]
@@ -263,10 +302,10 @@ func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, size int) {
 		a.Send, a.Recv = h.alloc(m.sends*size+8)+uint64(size%8), h.alloc(m.receives*size+8)
 		a.Bytes, a.SendTo, a.RecvFrom = uint64(size), m.sendTo(r), m.recvFrom(r)
 		a.SendStride, a.RecvStride = uint64(m.sendStride*size), uint64(m.recvStride*size)
+		all[r].copyByMessages()
 		h.put(a.Send, in[r])
 	}
-	direct(all)
-	h.launch(Function(k, 0, movers), 2, 4, all...)
+	h.launch(Function(k, 0, movers), grid(k, &all[0].Args, size), all...)
 	h.join()
 	for r := range all {
 		want := make([]byte, m.receives*size)
@@ -281,13 +320,85 @@ func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, size int) {
 	}
 }
 
-// direct tells every rank of the buffers of all.
-func direct(all []Args) {
-	for r := range all {
+// copyByMessages makes messages of what Copy would copy.
+func (p *ExchangeArgs) copyByMessages() {
+	lists := func(ranks uint32, at, stride uint64) [][]Message {
+		all := make([][]Message, p.Ranks)
 		for q := range all {
-			all[r].In[q], all[r].Out[q] = all[q].Send, all[q].Recv
+			if ranks>>q&1 != 0 {
+				all[q] = []Message{NewMessage(at+uint64(q)*stride, int(p.Bytes), uint8(p.Signature))}
+			}
+		}
+		return all
+	}
+	p.SetMessages(lists(p.SendTo, p.Send, p.SendStride), lists(p.RecvFrom, p.Recv, p.RecvStride))
+}
+
+// TestMessages: messages of any size between any ranks, several between two.
+func TestMessages(t *testing.T) {
+	const ranks, rounds, most = 4, 12, 5 * slots * slot * channels
+	h := newHost(t)
+	rng := rand.New(rand.NewPCG(13, 14))
+	all := h.communicator(ranks, 0)
+	for round := range rounds {
+		var sends, receives [ranks][ranks][]Message
+		var want [][]byte
+		var got []uint64
+		biggest := [ranks]int{}
+		for range 1 + rng.IntN(3*ranks) {
+			from, to := rng.IntN(ranks), rng.IntN(ranks)
+			data := random(rng, kernels.Uint8, 1+rng.IntN(most))
+			offset := uint64(rng.IntN(20))
+			source, target := h.alloc(len(data)+20)+offset, h.alloc(len(data)+20)+offset*uint64(rng.IntN(2))
+			h.put(source, data)
+			signature := uint8(1 + len(data)%255)
+			sends[from][to] = append(sends[from][to], NewMessage(source, len(data), signature))
+			receives[to][from] = append(receives[to][from], NewMessage(target, len(data), signature))
+			want, got = append(want, data), append(got, target)
+			biggest[from], biggest[to] = max(biggest[from], len(data)), max(biggest[to], len(data))
+		}
+		for r := range all {
+			all[r].Signature = 0
+			all[r].SetMessages(lists(sends[r]), lists(receives[r]))
+			h.launch(Function(Exchange, 0, ranks), grid(Exchange, &all[r].Args, biggest[r]), all[r])
+		}
+		h.join()
+		for i := range want {
+			if b := h.get(got[i], len(want[i])); !bytes.Equal(b, want[i]) {
+				t.Fatalf("round %d: message %d of %d bytes is %x, want %x", round, i, len(want[i]), b, want[i])
+			}
+		}
+		for _, p := range all {
+			if done, _ := h.words(p.Args); int(done.Launch) != round+1 {
+				t.Fatalf("round %d: rank %d's word is %+v", round, p.Rank, done)
+			}
 		}
 	}
+}
+
+func lists(of [4][]Message) [][]Message { return of[:] }
+
+// TestMessagesAreIndependent: a rank that is late holds up those alone that it sends to or receives from.
+func TestMessagesAreIndependent(t *testing.T) {
+	const ranks, size = 3, 20 * slots * slot * channels
+	h := newHost(t)
+	all := h.communicator(ranks, 0)
+	message := func() Message { return NewMessage(h.alloc(size), size, 7) }
+	all[0].SetMessages([][]Message{nil, {message()}, {message()}}, make([][]Message, ranks))
+	all[1].SetMessages(make([][]Message, ranks), [][]Message{{message()}, nil, nil})
+	all[2].SetMessages(make([][]Message, ranks), [][]Message{{message()}, nil, nil})
+	function := Function(Exchange, 0, ranks)
+	g := grid(Exchange, &all[0].Args, size)
+	h.launch(function, g, all[0], all[2])
+	h.await(func() bool { done, _ := h.words(all[2].Args); return done.Launch == 1 })
+	if done, waits := h.words(all[0].Args); done.Launch != 0 {
+		t.Fatalf("rank 0 is done, without rank 1: %+v, %+v", done, waits)
+	}
+	if w := h.waitsFor(all[0].Args, Room); w.Peer != 1 {
+		t.Fatalf("rank 0 waits so: %+v", w)
+	}
+	h.launch(function, g, all[1])
+	h.join()
 }
 
 // TestStreams lets operations of all kinds follow each other on each rank with nothing between them: a rank that is
@@ -297,7 +408,7 @@ func TestStreams(t *testing.T) {
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(7, 8))
 	half := 0
-	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy} {
+	for _, k := range []Kernel{OneShot, TwoShot, Copy} {
 		half = max(half, HalfFor(k, ranks, 4*count))
 	}
 	all := h.communicator(ranks, half)
@@ -308,29 +419,30 @@ func TestStreams(t *testing.T) {
 		all[r].Recv = all[r].Send
 		h.put(all[r].Send, in[r])
 	}
-	direct(all)
-	share := (count + ranks - 1) / ranks * 4
 	var launches []launch
 	var gathered []uint64 // where rank 1 finds what it gathered behind each operation
 	for i := range operations {
-		k := []Kernel{OneShot, TwoShot, Reduce}[rng.IntN(3)]
+		k, by := []Kernel{OneShot, TwoShot, Reduce}[rng.IntN(3)], []Kernel{Copy, Exchange}[rng.IntN(2)]
 		reduction, gather := slices.Clone(all), slices.Clone(all)
 		for r := range all {
 			a := &reduction[r]
 			a.Bytes, a.Signature = 4*count, uint32(i+1)
-			if k == Reduce {
-				a.SendStride, a.RecvStride = uint64(share), uint64(share)
-				a.Bytes = uint64(min(share, 4*count-r*share))
-			}
-			a = &gather[r]
-			a.Bytes, a.RecvStride, a.Recv, a.Signature = 4*count, 4*count, h.alloc(ranks*4*count), 255
+			p := &gather[r]
+			p.Bytes, p.RecvStride, p.Recv, p.Signature = 4*count, 4*count, h.alloc(ranks*4*count), 255
+			p.copyByMessages()
 			if r == 1 {
-				gathered = append(gathered, a.Recv)
+				gathered = append(gathered, p.Recv)
 			}
 		}
+		gridOf := func(k Kernel, a *Args) Grid {
+			if k == Reduce || k == Exchange {
+				return grid(k, a, 4*count)
+			}
+			return Grid{1 + rng.IntN(2), 1 + rng.IntN(4)}
+		}
 		launches = append(launches,
-			launch{Function(k, kernels.Int32, ranks), 1 + rng.IntN(2), 1 + rng.IntN(4), reduction},
-			launch{Function(Copy, 0, ranks), 1 + rng.IntN(2), 1 + rng.IntN(4), gather})
+			launch{Function(k, kernels.Int32, ranks), gridOf(k, &reduction[0].Args), reduction},
+			launch{Function(by, 0, ranks), gridOf(by, &gather[0].Args), gather})
 	}
 	h.start(launches...)
 	h.join()
@@ -362,7 +474,8 @@ func TestManyEpochs(t *testing.T) {
 		}
 		if i == 8 {
 			for _, a := range all {
-				h.put(a.Epochs, bytes.Repeat(binary.NativeEndian.AppendUint32(nil, 1<<24-6), MaxBlocks))
+				counts := [4]uint32{uint32(i), uint32(i), 1<<24 - 6}
+				h.put(a.State, bytes.Repeat(encode(counts), MaxBlocks))
 			}
 		}
 		in := make([][]byte, ranks)
@@ -371,7 +484,7 @@ func TestManyEpochs(t *testing.T) {
 			h.put(all[r].Send, in[r])
 			all[r].Bytes = uint64(4 * n)
 		}
-		h.launch(Function(OneShot, kernels.Int32, ranks), 1+i%3, 4, all...)
+		h.launch(Function(OneShot, kernels.Int32, ranks), Grid{1 + i%3, 4}, all...)
 		h.join()
 		want := reduce(kernels.Int32, kernels.Sum, in, nil)
 		for r := range all {
@@ -382,55 +495,62 @@ func TestManyEpochs(t *testing.T) {
 	}
 }
 
-// waitsFor polls a rank's word until it says something.
-func (h *host) waitsFor(a Args, phase Phase) Word {
-	for {
-		if w := h.words(a).Waits; w.Phase == phase {
-			return w
-		}
+func encode(v any) []byte {
+	b, err := binary.Append(nil, binary.NativeEndian, v)
+	if err != nil {
+		panic(err)
 	}
+	return b
+}
+
+// await polls until something is so.
+func (h *host) await(so func() bool) {
+	for !so() {
+	}
+}
+
+// waitsFor polls a rank's words until they say something.
+func (h *host) waitsFor(a Args, phase Phase) (w Word) {
+	h.await(func() bool { _, w = h.words(a); return w.Phase == phase })
+	return w
 }
 
 // TestAbsentRank: who waits says for whom, goes on when it comes, and leaves when the communicator is aborted.
 func TestAbsentRank(t *testing.T) {
 	const ranks, count = 3, 8
 	h := newHost(t)
-	for _, c := range []struct {
-		kernel Kernel
-		phase  Phase
-	}{{OneShot, Packets}, {TwoShot, Packets}, {Reduce, Entry}, {Copy, Packets}, {Gather, Entry}} {
+	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy, Exchange} {
 		h.reset()
-		all := h.communicator(ranks, HalfFor(c.kernel, ranks, 4*count))
+		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
 		for r := range all {
-			all[r].Send, all[r].Recv, all[r].Bytes = h.alloc(4*count), h.alloc(4*count*ranks), 4*count
-			if c.kernel == Reduce {
-				all[r].SendTo = 1 << r
-			}
+			a := &all[r]
+			a.Send, a.Recv, a.Bytes, a.RecvStride = h.alloc(4*count), h.alloc(4*count*ranks), 4*count, 4*count
+			a.copyByMessages()
 		}
-		direct(all)
-		function := Function(c.kernel, kernels.Int32, ranks)
-		h.launch(function, 1, 4, all[0], all[1])
-		for _, a := range all[:2] {
-			if w := h.waitsFor(a, c.phase); w.Peer != 2 || w.Epoch != 1 || w.Blocks != 1 {
-				t.Fatalf("%s: rank %d says that it waits so: %+v", function, a.Rank, w)
-			}
+		function, g := Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count)
+		h.launch(function, g, all[0], all[1])
+		for _, p := range all[:2] {
+			h.await(func() bool { // at first it may wait for the other one
+				_, w := h.words(p.Args)
+				return w.Phase == Data && w.Peer == 2 && w.Launch == 1 && int(w.Blocks) == g.Blocks
+			})
 		}
-		h.launch(function, 1, 4, all[2])
+		h.launch(function, g, all[2])
 		h.join()
-		for _, a := range all {
-			if w := h.words(a); w.Done.Epoch != 1 || w.Waits.Phase != Done {
-				t.Fatalf("%s: rank %d's words are %+v after all came", function, a.Rank, w)
+		for _, p := range all {
+			if done, waits := h.words(p.Args); done.Launch != 1 || waits.Phase != Done {
+				t.Fatalf("%s: rank %d's words are %+v and %+v after all came", function, p.Rank, done, waits)
 			}
 		}
-		h.launch(function, 1, 4, all[0], all[1])
-		for _, a := range all[:2] {
-			h.waitsFor(a, c.phase)
+		h.launch(function, g, all[0], all[1])
+		for _, p := range all[:2] {
+			h.waitsFor(p.Args, Data)
 		}
 		h.put(all[0].Abort, []byte{1, 0, 0, 0})
 		h.join()
-		for _, a := range all[:2] {
-			if w := h.words(a); w.Done.Epoch != 1 || w.Waits.Phase != Aborted {
-				t.Fatalf("%s: rank %d's words are %+v after an abort", function, a.Rank, w)
+		for _, p := range all[:2] {
+			if _, waits := h.words(p.Args); waits.Launch != 2 || waits.Phase != Aborted {
+				t.Fatalf("%s: rank %d's word is %+v after an abort", function, p.Rank, waits)
 			}
 		}
 	}
@@ -440,20 +560,45 @@ func TestAbsentRank(t *testing.T) {
 func TestMismatch(t *testing.T) {
 	const ranks, count = 2, 8
 	h := newHost(t)
-	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy, Gather} {
+	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy, Exchange} {
 		h.reset()
 		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
 		for r := range all {
 			all[r].Send, all[r].Recv, all[r].Bytes = h.alloc(4*count), h.alloc(4*count*ranks), 4*count
 			all[r].Signature = uint32(r + 1)
+			all[r].copyByMessages()
 		}
-		h.launch(Function(k, kernels.Int32, ranks), 1, 4, all...)
+		h.launch(Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count), all...)
 		h.join()
-		for _, a := range all {
-			if w := h.words(a).Waits; w.Phase != Mismatch || int(w.Peer) != 1-int(a.Rank) {
-				t.Fatalf("%s: rank %d says %+v", Function(k, kernels.Int32, ranks), a.Rank, w)
+		for _, p := range all {
+			if _, w := h.words(p.Args); w.Phase != Mismatch || int(w.Peer) != 1-int(p.Rank) {
+				t.Fatalf("%s: rank %d says %+v", Function(k, kernels.Int32, ranks), p.Rank, w)
 			}
 		}
+	}
+}
+
+// TestMismatchOfKernels: of two ranks one is in packets and the other is not, and the first sees it. The other leaves
+// when the communicator is aborted.
+func TestMismatchOfKernels(t *testing.T) {
+	const ranks, count = 2, 8
+	h := newHost(t)
+	for _, large := range []Kernel{Reduce, Exchange} {
+		h.reset()
+		all := h.communicator(ranks, HalfFor(OneShot, ranks, 4*count))
+		for r := range all {
+			a := &all[r]
+			a.Send, a.Recv, a.Bytes = h.alloc(4*count), h.alloc(4*count*ranks), 4*count
+			a.Signature = uint32(r + 1)
+			a.copyByMessages()
+		}
+		h.launch(Function(OneShot, kernels.Int32, ranks), grid(OneShot, &all[0].Args, 4*count), all[0])
+		h.launch(Function(large, kernels.Int32, ranks), grid(large, &all[1].Args, 4*count), all[1])
+		if w := h.waitsFor(all[0].Args, Mismatch); w.Peer != 1 {
+			t.Fatalf("rank 0 says %+v", w)
+		}
+		h.put(all[0].Abort, []byte{1, 0, 0, 0})
+		h.join()
 	}
 }
 
@@ -505,8 +650,11 @@ func TestCubins(t *testing.T) {
 
 // TestArgs: Go's parameter is laid out as C++'s, which asserts the same of its own.
 func TestArgs(t *testing.T) {
-	if n := binary.Size(Args{}); n != 6*4+(10+3*MaxRanks)*8 {
+	if n := binary.Size(Args{}); n != 6*4+(10+MaxRanks+1)*8 {
 		t.Errorf("the parameter has %d bytes", n)
+	}
+	if n := binary.Size(ExchangeArgs{}); n != binary.Size(Args{})+18*4+MaxMessages*16 {
+		t.Errorf("that of an exchange has %d bytes", n)
 	}
 	if n := binary.Size(Words{}); n != 32 {
 		t.Errorf("words have %d bytes", n)

@@ -2,9 +2,9 @@
 // they find each other through memory that all of them reach. What a reduction means is package kernels'; these give
 // the same bits, on all ranks and in every run.
 //
-//	packets.cu   little data    packets of 8 bytes and a flag, into the mailboxes of the others: no barrier
-//	direct.cu    much data      ranks read and write each other's buffers, between two barriers
-//	operation.h  all            epochs, waiting, and what is told to those who look on
+//	packets.cu   little data    packets of 8 bytes and a flag, into the mailboxes of the others
+//	fifos.cu     much data      slots of FIFOs, in the memory of whoever reads them; messages, too
+//	operation.h  all            counting, waiting, and what is told to those outside
 //	element.h    all            types and reductions
 //	args.h       all            the parameter, which is [Args] here
 //	platform.h   all            what they need of a GPU, and of the host (host.h)
@@ -16,15 +16,23 @@
 //
 // # Waiting
 //
-// An operation's epoch is its number on each rank, and lives in the GPU's memory: a CUDA graph that is replayed goes on
-// counting. A flag is the last 24 bits of the epoch and 8 bits of the call's signature. A rank that finds the right
-// epoch and another signature gives up (the ranks made different calls), as does one that finds the abort word set; it
-// looks at that word only when it has waited for 30 microseconds, and then says once in host memory whom it waits for
-// ([Words]). An operation that ends writes one more word there, its epoch and the GPU's time, for 0.03 microseconds.
+// A rank counts its launches and collectives in the GPU's memory: a CUDA graph that is replayed goes on counting. A
+// flag is the last 24 bits of such a number and 8 bits of the call's signature. A rank that finds the right number and
+// another signature gives up (the ranks made different calls), as does one that finds the abort word set. It looks at
+// that word, which is in the host's memory, only when it has waited for 30 microseconds, and one thread does it for
+// all: 32,768 threads that read it take a millisecond. Then it says once in host memory whom it waits for ([Words]). An
+// operation that ends writes one more word there, with the GPU's time, for 0.03 microseconds.
+//
+// # FIFOs
+//
+// A sender writes into the receiver's window, fences, and raises a flag; the receiver gives the slot back as a credit.
+// Nobody reads another GPU's memory, and nobody but its own GPU touches a caller's buffer, so that buffers need not be
+// registered anywhere. FIFOs keep their positions from launch to launch: beside the two ends of each, nothing need be
+// in step, and a message waits for no other rank's.
 //
 // # Who must be there
 //
-// Blocks wait for blocks of the same number on other ranks. So all blocks of a launch must be resident at once; grids
-// are the same on all ranks; and where ranks share a GPU their streams need hardware queues of their own
+// Blocks wait for blocks of other ranks, and for each other. So all blocks of a launch must be resident at once; grids
+// of collectives are the same on all ranks; and where ranks share a GPU their streams need hardware queues of their own
 // (CUDA_DEVICE_MAX_CONNECTIONS). Launching is not these kernels' business, but runtime/engine/cuda's.
 package cuda

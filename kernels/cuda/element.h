@@ -11,12 +11,12 @@ template <class To, class From> GENERIC To bits_of(From f) {
 
 // not_a_number is the result of an operation whose result is none: the first operand that is a NaN, made quiet, or the
 // one that x86 makes.
-RARE float not_a_number(float x, float y) {
+GENERIC float not_a_number(float x, float y) {
   if (x == x) x = y;
   return x == x ? bits_of<float>(0xffc00000u) : bits_of<float>(bits_of<u32>(x) | 1u << 22);
 }
 
-RARE double not_a_number(double x, double y) {
+GENERIC double not_a_number(double x, double y) {
   if (x == x) x = y;
   return x == x ? bits_of<double>(0xfff8000000000000ull) : bits_of<double>(bits_of<u64>(x) | 1ull << 51);
 }
@@ -185,6 +185,10 @@ template <class T, int Bytes> struct Elements {
     return x;
   }
 
+  GENERIC void add_to(const Elements &y) {
+    each(y, [](auto x, auto y) { return add(x, y); });
+  }
+
   GENERIC void combine_with(u32 reduction, const Elements &y) {
     switch (reduction) {
     case carillon_prod:
@@ -194,23 +198,35 @@ template <class T, int Bytes> struct Elements {
     case carillon_min:
       return each(y, [](auto x, auto y) { return least(x, y); });
     default:
-      return each(y, [](auto x, auto y) { return add(x, y); });
+      return add_to(y);
     }
   }
 
   template <class F> GENERIC void each(const Elements &y, F &&f) {
+    Elements z;
+    bool number = true;
     UNROLL
     for (int i = 0; i < n; i++) {
-      auto z = f(e[i], y.e[i]);
-      e[i] = z == z ? z : not_a_number(e[i], y.e[i]);
+      z.e[i] = f(e[i], y.e[i]);
+      number &= z.e[i] == z.e[i];
     }
+    if (UNLIKELY(!number)) {
+      UNROLL
+      for (int i = 0; i < n; i++)
+        if (z.e[i] != z.e[i]) z.e[i] = not_a_number(e[i], y.e[i]);
+    }
+    *this = z;
   }
 
-  // finish writes the result of a reduction over some ranks.
-  GENERIC void finish(u64 (&data)[Bytes / 8], u32 reduction, u32 ranks) {
+  GENERIC void divide_by(u32 ranks) {
+    LOOP
+    for (int i = 0; i < n; i++) e[i] = quotient(e[i], ranks);
+  }
+
+  GENERIC void put(u64 (&data)[Bytes / 8]) const {
     typename T::Bits raw[n];
     UNROLL
-    for (int i = 0; i < n; i++) raw[i] = T::narrow(reduction == carillon_avg ? quotient(e[i], ranks) : e[i]);
+    for (int i = 0; i < n; i++) raw[i] = T::narrow(e[i]);
     __builtin_memcpy(data, raw, Bytes);
   }
 };

@@ -1,70 +1,94 @@
-// What every kernel does besides moving data: the epoch of the operation, waiting for other ranks, and what is written
-// for those who look on.
+// What every kernel does besides moving data: counting, waiting for other ranks, and telling those outside about it.
 #pragma once
 
 #include "platform.h"
 
-// An operation has the number that comes next on each rank: its epoch. It lives in the GPU's memory, so that a CUDA
-// graph may be replayed. Every word by which a rank tells another that something is there is the epoch's last 24 bits
-// and the call's signature.
+// A rank counts its launches, and the collectives among them, in the GPU's memory, so that a CUDA graph may be
+// replayed. Collectives in packets have an epoch: its last 24 bits and the call's signature are the flag of every
+// packet.
 //
-// Two halves of a mailbox suffice, if every rank hears from every other one in every operation: a rank that writes to a
-// half for epoch e has ended e-1, so its peer has entered e-1, so it has ended e-2, which read that half.
+// Two halves of a mailbox are enough, since in packets every rank hears from every other one: a rank that writes
+// packets of epoch e has ended e-1, so its peer has entered e-1, so it has ended e-2, which read the same half.
 struct Operation {
-  u32 epoch, flag;
-  u64 half; // bytes of a mailbox before the half of this operation
+  carillon_counts counts; // with this launch
+  u32 flag;
+  u64 half;          // offset in a mailbox
   u32 ranks, others; // how many, and those that are not this one, as bits
-  bool left; // it has given up, and does nothing more
+  bool left;         // it has given up, and does nothing more
 };
 
-// A clean half is needed before an old epoch's flag can be taken for a new one's. A rank clears the half that the next
-// operation uses before it tells anybody that it has entered this one.
+// A half must be clean before flags of long ago come again. A rank clears the half of the next epoch before it sends
+// anything in this one.
 constexpr u32 epochs_until_clean = 1 << 20;
 
 constexpr u64 first_patience = 50000, longest_patience = 400000; // cycles: 30 and 220 microseconds on an H200
 
+constexpr u64 look_every = 20000; // nanoseconds
+
 // A word is as large as a packet, and written like one.
-DEVICE void store_word(u64 at, u32 epoch, u32 phase, u32 peer, u32 blocks, u64 time = now()) {
-  store_packet(at, {epoch, phase | peer << 8 | blocks << 16, (u32)time, (u32)(time >> 32)});
+DEVICE void store_word(u64 at, u32 launch, u32 phase, u32 peer, u32 blocks, u64 time = now()) {
+  store_packet(at, {launch, phase | peer << 8 | blocks << 16, (u32)time, (u32)(time >> 32)});
 }
 
 DEVICE u64 words_of(const Grid &g, const carillon_args &a) { return a.words + g.block * sizeof(carillon_words); }
 
-// last_epoch is that of the operation before. Ask for it, then for what is to be sent, and then enter: both are under
-// way at once.
-DEVICE u32 last_epoch(const Grid &g, const carillon_args &a) { return load_relaxed(a.epochs + 4 * g.block); }
+DEVICE u64 control(const carillon_args &a) { return 2 * a.half; }
 
-DEVICE Operation enter(const Grid &g, const carillon_args &a, u32 last, u32 ranks) {
+// counts_of are the rank's before this launch. Loading them and what is sent before either is needed saves time.
+DEVICE carillon_counts counts_of(const Grid &g, const carillon_args &a) {
+  Packet p = load_packet(a.state + carillon_counters + g.block * sizeof(carillon_counts));
+  return {p.low, p.flag_low, p.high, 0};
+}
+
+DEVICE Operation begin(const carillon_args &a, carillon_counts before, u32 ranks) {
   Operation op = {};
   op.ranks = ranks;
   op.others = ((1u << ranks) - 1) & ~(1u << a.rank);
-  op.epoch = last + 1;
-  op.flag = op.epoch << 8 | a.signature;
-  op.half = op.epoch & 1 ? a.half : 0;
-  if ((op.epoch + 1) % epochs_until_clean < 2) {
-    u64 begin = a.mailbox[0] + (op.half ? 0 : a.half);
+  op.counts = before;
+  op.counts.launches++;
+  if (a.signature) op.counts.collectives++;
+  return op;
+}
+
+// begin_packets begins a collective in packets.
+DEVICE Operation begin_packets(const Grid &g, const carillon_args &a, carillon_counts before, u32 ranks) {
+  Operation op = begin(a, before, ranks);
+  const u32 epoch = ++op.counts.epoch;
+  op.flag = epoch << 8 | a.signature;
+  op.half = epoch & 1 ? a.half : 0;
+  if ((epoch + 1) % epochs_until_clean < 2) {
+    u64 other = a.window[0] + (op.half ? 0 : a.half);
     for (u64 i = (u64)(g.block * g.threads + g.thread) * carillon_packet; i < a.half;
          i += (u64)g.blocks * g.threads * carillon_packet)
-      store_packet(begin + i, {0, 0, 0, 0});
+      store_packet(other + i, {0, 0, 0, 0});
     fence();
     g.sync();
   }
   return op;
 }
 
-// leave is called by all threads. Of the words of epochs a block writes its own and those of blocks that this launch
-// doesn't have.
-DEVICE void leave(const Grid &g, const carillon_args &a, const Operation &op) {
+// end is called by all threads. Each block writes its own counts, and those of blocks that this launch doesn't have.
+DEVICE void end(const Grid &g, const carillon_args &a, const Operation &op) {
   const u64 time = now();
-  g.sync(); // all threads have read the epoch
+  g.sync(); // all threads have read the counts
   if (op.left) return;
+  const carillon_counts &c = op.counts;
   for (u32 b = g.block + g.thread * g.blocks; b < carillon_max_blocks; b += g.threads * g.blocks)
-    *reinterpret_cast<u32 *>(a.epochs + 4 * b) = op.epoch;
-  if (g.thread == 0 && a.words) store_word(words_of(g, a), op.epoch, carillon_done, 0, g.blocks, time);
+    store_packet(a.state + carillon_counters + b * sizeof c, {c.launches, c.collectives, c.epoch, 0});
+  if (g.thread == 0 && a.words) store_word(words_of(g, a), c.launches, carillon_done, 0, g.blocks, time);
 }
 
+// Missing is what a thread waits for: of a rank, with a flag, and what it has seen instead.
+struct Missing {
+  u32 peer, flag, seen, seen_too;
+
+  // mismatch is the right number, and the signature of another call. Cleared memory has no signature.
+  GENERIC bool mismatch(u32 seen) const { return seen != flag && (seen ^ flag) >> 8 == 0 && (seen & 0xff) != 0; }
+  GENERIC bool mismatch() const { return mismatch(seen) || mismatch(seen_too); }
+};
+
 // Patience is that of a thread that waits: when it last looked around, for how many cycles it waits before it does so
-// again, what it told, and whether it is at an end (carillon_mismatch or carillon_aborted).
+// again, what it told, and the phase in which it gives up (carillon_mismatch or carillon_aborted).
 struct Patience {
   u64 since;
   u32 cycles;
@@ -72,50 +96,84 @@ struct Patience {
   u16 end;
 };
 
-// look_around is where a thread gets to that has waited long: it tells once what for, and sees whether to give up. This
-// is off the fast path, on which nothing reads the host's memory.
-RARE Patience look_around(Patience p, u64 words, u64 abort, u32 epoch, u32 phase, u32 peer, u32 blocks, u32 thread,
-                          bool mismatch) {
+// Surroundings are what a thread that waits looks at.
+struct Surroundings {
+  u64 words; // of its block, or 0
+  u64 abort, looked;
+  u64 entered; // of the rank that it waits for
+  u32 launch, collective, signature, blocks;
+  bool tells; // it is the first of its block
+};
+
+// aborted looks at the abort word, which is in the host's memory: thousands of threads that do so take as many
+// microseconds. One thread does it for all of the rank, and notes in the GPU's memory when; or, for ever, that the
+// communicator was aborted.
+DEVICE bool aborted(u64 abort, u64 looked) {
+  constexpr u64 forever = ~0ull;
+  const u64 last = load_u64(looked), t = now();
+  if (last == forever) return true;
+  if (abort == 0 || t - last < look_every || !first_of_warp() || !swap_u64(looked, last, t)) return false;
+  if (load_u32(abort) == 0) return false;
+  store_u64(looked, forever);
+  return true;
+}
+
+// look_around is for a thread that has waited for long: it tells once what for, and sees whether to give up. Nothing on
+// the fast path reads the host's memory.
+RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing) {
   const u64 t = cycles();
   if (p.cycles == 0) p = {t, first_patience, carillon_done, carillon_done};
   if (t - p.since < p.cycles) return p;
   p.since = t;
   if (p.cycles < longest_patience) p.cycles *= 2;
-  if (abort && load_relaxed(abort))
+  const u64 entered = load_u64(s.entered);
+  const bool other_kernel = s.signature && (u32)entered == s.collective && entered >> 32 != s.signature;
+  if (aborted(s.abort, s.looked))
     p.end = carillon_aborted;
-  else if (mismatch)
+  else if (other_kernel || missing.mismatch())
     p.end = carillon_mismatch;
   if (p.end) phase = p.end;
-  const u32 news = phase | (peer + 1) << 8;
-  if (words && p.told != news && (p.end || thread == 0)) {
+  const u32 news = phase | (missing.peer + 1) << 8;
+  if (s.words && p.told != news && (p.end || s.tells)) {
     p.told = (u16)news;
-    store_word(words + sizeof(carillon_word), epoch, phase, peer, blocks);
+    store_word(s.words + sizeof(carillon_word), s.launch, phase, missing.peer, s.blocks);
   }
   return p;
 }
 
-// wait polls until all is there that it waits for, and is false if this thread must give up. Poll gives op's flag, or
-// another one that it sees and the rank that it is of.
+// wait polls until all is there, and is false if this thread must give up. Poll is true when all is there, and else
+// says what is missing.
 template <class Poll> DEVICE bool wait(const Grid &g, const carillon_args &a, Operation &op, u32 phase, Poll &&poll) {
   Patience p = {};
-  u32 peer = 0, seen;
-  for (u32 turns = 1; (seen = poll(peer)) != op.flag; turns++) {
+  Missing missing = {};
+  for (u32 turns = 1; !poll(missing); turns++) {
     give_way();
     if (turns % 32) continue;
-    const bool mismatch = (seen ^ op.flag) >> 8 == 0 && seen & 0xff; // cleared memory has no signature
-    p = look_around(p, a.words ? words_of(g, a) : 0, a.abort, op.epoch, phase, peer, g.blocks, g.thread, mismatch);
-    if (p.end) {
+    const Surroundings s = {
+        a.words ? words_of(g, a) : 0,
+        a.abort,
+        a.state + carillon_looked,
+        a.window[0] + control(a) + carillon_entered + missing.peer * 8,
+        op.counts.launches,
+        op.counts.collectives,
+        a.signature,
+        g.blocks,
+        g.thread == 0,
+    };
+    p = look_around(p, s, phase, missing);
+    if (UNLIKELY(p.end)) {
       op.left = true;
       return false;
     }
   }
-  if (p.told) store_word(words_of(g, a) + sizeof(carillon_word), op.epoch, carillon_done, peer, g.blocks);
+  if (UNLIKELY(p.told))
+    store_word(words_of(g, a) + sizeof(carillon_word), op.counts.launches, carillon_done, missing.peer, g.blocks);
   return true;
 }
 
-// of is an entry of an array of the parameter, which only constants may index.
-DEVICE u64 of(const u64 (&array)[carillon_max_ranks], u32 index) {
-  u64 entry = array[0];
+// of is an entry of an array that only constants may index: one of the parameter, or in registers.
+template <class T> DEVICE T of(const T (&array)[carillon_max_ranks], u32 index) {
+  T entry = array[0];
   UNROLL
   for (u32 i = 1; i < carillon_max_ranks; i++)
     if (i == index) entry = array[i];

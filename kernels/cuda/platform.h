@@ -4,6 +4,10 @@
 
 #include "args.h"
 
+#define UNLIKELY(condition) __builtin_expect(condition, 0)
+
+#define KERNEL(name) KERNEL_WITH(name, carillon_args)
+
 #ifdef __CUDA__
 
 #define DEVICE __attribute__((device)) static inline
@@ -12,14 +16,12 @@
 #define UNROLL _Pragma("unroll")
 #define LOOP _Pragma("nounroll")
 
-// A kernel has one parameter. It may be indexed by constants alone: anything else makes the compiler copy it.
+#define GLOBAL extern "C" __attribute__((global, launch_bounds(carillon_max_threads)))
 
-#define KERNEL(name)                                                                                                   \
-  DEVICE void name##_body(const Grid &g, const carillon_args &a);                                                      \
-  extern "C" __attribute__((global, launch_bounds(carillon_max_threads))) void name(const carillon_args a) {        \
-    name##_body(Grid::current(), a);                                                                                   \
-  }                                                                                                                    \
-  DEVICE void name##_body(const Grid &g, const carillon_args &a)
+#define KERNEL_WITH(name, Args)                                                                                        \
+  DEVICE void name##_body(const Grid &g, const Args &a);                                                               \
+  GLOBAL void name(const Args a) { name##_body(Grid::current(), a); }                                                  \
+  DEVICE void name##_body(const Grid &g, const Args &a)
 
 // Grid is where a thread is among the others of a launch.
 struct Grid {
@@ -64,18 +66,45 @@ DEVICE Packet load_packet(u64 at) {
   return p;
 }
 
-// Flags of barriers: a fence stands before those that are stored, and behind those that were seen.
-DEVICE void store_flag(u64 at, u32 v) {
-  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
-}
-
-DEVICE u32 load_relaxed(u64 at) {
+DEVICE u32 load_u32(u64 at) {
   u32 v;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
   return v;
 }
 
-DEVICE u32 load_flag(u64 at) { return load_relaxed(at); }
+DEVICE u64 load_u64(u64 at) {
+  u64 v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  return v;
+}
+
+DEVICE void store_u64(u64 at, u64 v) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
+}
+
+// swap_u64 stores a value if the one before is still there.
+DEVICE bool swap_u64(u64 at, u64 before, u64 v) {
+  u64 was;
+  asm volatile("atom.relaxed.sys.global.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(was)
+               : "l"(at), "l"(before), "l"(v)
+               : "memory");
+  return was == before;
+}
+
+// first_of_warp is true for one of the threads of a warp that are here together.
+DEVICE bool first_of_warp() {
+  u32 here, before;
+  asm volatile("activemask.b32 %0; mov.u32 %1, %%lanemask_lt;" : "=r"(here), "=r"(before));
+  return (here & before) == 0;
+}
+
+// Flags say that data is there: a fence stands between the data and the flag, on both sides.
+DEVICE void store_flag(u64 at, u32 v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
+}
+
+DEVICE u32 load_flag(u64 at) { return load_u32(at); }
 
 // Vector is 16 bytes of a buffer, as many as are read and written at once.
 struct Vector {
@@ -123,18 +152,21 @@ DEVICE u64 now() {
 
 #include "host.h"
 
-#define KERNEL(name)                                                                                                   \
-  static void name##_body(const Grid &g, const carillon_args &a);                                                      \
-  extern "C" const unsigned long name##_params[] = {sizeof(carillon_args), 0};                                         \
+#define KERNEL_WITH(name, Args)                                                                                        \
+  static void name##_body(const Grid &g, const Args &a);                                                               \
+  extern "C" const unsigned long name##_params[] = {sizeof(Args), 0};                                                  \
   extern "C" void name##_host(const fakecuda_thread *t, void **params) {                                               \
-    name##_body(Grid{t->block_index[0], t->grid[0], t->thread_index[0], t->block[0], t},                               \
-                *static_cast<const carillon_args *>(params[0]));                                                       \
+    name##_body(Grid::of(t), *static_cast<const Args *>(params[0]));                                                   \
   }                                                                                                                    \
-  static void name##_body(const Grid &g, const carillon_args &a)
+  static void name##_body(const Grid &g, const Args &a)
 
 struct Grid {
   u32 block, blocks, thread, threads;
   const fakecuda_thread *host;
+
+  static Grid of(const fakecuda_thread *t) {
+    return {t->block_index[0], t->grid[0], t->thread_index[0], t->block[0], t};
+  }
 
   void sync() const { host->sync(host->block_state); }
 
@@ -169,7 +201,18 @@ DEVICE void store_flag(u64 at, u32 v) { __atomic_store_n(reinterpret_cast<u32 *>
 
 DEVICE u32 load_flag(u64 at) { return __atomic_load_n(reinterpret_cast<u32 *>(at), __ATOMIC_ACQUIRE); }
 
-DEVICE u32 load_relaxed(u64 at) { return __atomic_load_n(reinterpret_cast<u32 *>(at), __ATOMIC_RELAXED); }
+DEVICE u32 load_u32(u64 at) { return __atomic_load_n(reinterpret_cast<u32 *>(at), __ATOMIC_RELAXED); }
+
+DEVICE u64 load_u64(u64 at) { return __atomic_load_n(reinterpret_cast<u64 *>(at), __ATOMIC_RELAXED); }
+
+DEVICE void store_u64(u64 at, u64 v) { __atomic_store_n(reinterpret_cast<u64 *>(at), v, __ATOMIC_RELAXED); }
+
+DEVICE bool swap_u64(u64 at, u64 before, u64 v) {
+  return __atomic_compare_exchange_n(reinterpret_cast<u64 *>(at), &before, v, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED);
+}
+
+DEVICE bool first_of_warp() { return true; }
 
 struct Vector {
   u64 low, high;

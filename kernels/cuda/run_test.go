@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	program := filepath.Join(dir, "run")
 	compile := exec.Command("g++", "-std=c++20", "-O1", "-fsanitize=thread", "-ffp-contract=off", "-rdynamic", "-Wall",
 		"-Wextra", "-Werror", "-Wno-tsan", "-Wno-maybe-uninitialized", "-o", program, "testdata/run.cc", "-x", "c++",
-		"packets.cu", "direct.cu", "-ldl", "-lpthread")
+		"packets.cu", "fifos.cu", "-ldl", "-lpthread")
 	if out, err := compile.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "g++: %v (Debian: apt-get install g++)\n%s", err, out)
 		os.Exit(1)
@@ -121,9 +121,9 @@ func (h *host) get(at uint64, bytes int) []byte {
 
 // A launch is a kernel's, by all ranks.
 type launch struct {
-	function        string
-	blocks, threads int
-	ranks           []Args
+	function string
+	grid     Grid
+	ranks    []ExchangeArgs
 }
 
 // start lets each rank run its part of some launches, one after the other, as a stream does.
@@ -131,13 +131,13 @@ func (h *host) start(launches ...launch) {
 	h.send(byte('L'), uint64(len(launches[0].ranks)), uint64(len(launches)))
 	for _, l := range launches {
 		name := []byte(l.function + "_host")
-		h.send(uint64(l.blocks), uint64(l.threads), uint64(len(name)), name, l.ranks)
+		h.send(uint64(l.grid.Blocks), uint64(l.grid.Threads), uint64(len(name)), name, l.ranks)
 	}
 }
 
 // launch starts a kernel on some ranks.
-func (h *host) launch(function string, blocks, threads int, ranks ...Args) {
-	h.start(launch{function, blocks, threads, ranks})
+func (h *host) launch(function string, grid Grid, ranks ...ExchangeArgs) {
+	h.start(launch{function, grid, ranks})
 }
 
 // join waits for what was launched.
@@ -146,30 +146,56 @@ func (h *host) join() {
 	h.read(1)
 }
 
-// words returns those of a rank's first block.
-func (h *host) words(a Args) Words {
-	var w Words
-	if err := binary.Read(bytes.NewReader(h.get(a.Words, 32)), binary.NativeEndian, &w); err != nil {
+// words returns which launch of a rank was the last of which all blocks are done, and what its block with the highest
+// phase waits for.
+func (h *host) words(a Args) (done, waits Word) {
+	all := make([]Words, MaxBlocks)
+	if err := binary.Read(bytes.NewReader(h.get(a.Words, 32*MaxBlocks)), binary.NativeEndian, &all); err != nil {
 		h.t.Fatal(err)
 	}
-	return w
+	for _, w := range all {
+		if w.Waits.Launch > waits.Launch || w.Waits.Launch == waits.Launch && w.Waits.Phase > waits.Phase {
+			waits = w.Waits
+		}
+	}
+	done = all[0].Done
+	for _, w := range all[:done.Blocks] {
+		if w.Done.Launch < done.Launch {
+			done.Launch--
+			break
+		}
+	}
+	return done, waits
 }
 
+const (
+	// slot and channels are small, so that few bytes take several steps on several channels.
+	slot     = 32
+	channels = 2
+	threads  = 3
+)
+
 // communicator allocates what ranks need, and returns parameters with that in them.
-func (h *host) communicator(ranks, half int) []Args {
+func (h *host) communicator(ranks, half int) []ExchangeArgs {
 	half = (half + 15) &^ 15
-	mailboxes := make([]uint64, ranks)
-	for r := range mailboxes {
-		mailboxes[r] = h.alloc(2 * half)
+	windows := make([]uint64, ranks)
+	for r := range windows {
+		windows[r] = h.alloc(WindowBytes(ranks, half, slot))
 	}
 	abort := h.alloc(4)
-	all := make([]Args, ranks)
+	all := make([]ExchangeArgs, ranks)
 	for r := range all {
-		all[r] = Args{
+		all[r].Args = Args{
 			Rank: uint32(r), Ranks: uint32(ranks), Signature: 42, SendTo: 1<<ranks - 1, RecvFrom: 1<<ranks - 1,
-			Epochs: h.alloc(4 * MaxBlocks), Half: uint64(half), Words: h.alloc(32 * MaxBlocks), Abort: abort,
+			State: h.alloc(StateBytes), Half: uint64(half), Words: h.alloc(32 * MaxBlocks), Abort: abort,
+			Slot: slot, Channels: channels,
 		}
-		copy(all[r].Mailbox[:], slices.Concat(mailboxes[r:], mailboxes[:r]))
+		copy(all[r].Window[:], slices.Concat(windows[r:], windows[:r]))
 	}
 	return all
+}
+
+// grid is the smallest for a kernel on so many bytes.
+func grid(k Kernel, a *Args, bytes int) Grid {
+	return GridFor(k, a, bytes, Grid{Blocks: 2, Threads: threads})
 }

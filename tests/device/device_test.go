@@ -60,7 +60,7 @@ func build(dir string) (err error) {
 	}
 	sources := filepath.Join("..", "..", "kernels", "cuda")
 	fake.kernels, err = fakecuda.BuildKernels(dir, filepath.Join(sources, "packets.cu"),
-		filepath.Join(sources, "direct.cu"))
+		filepath.Join(sources, "fifos.cu"))
 	return err
 }
 

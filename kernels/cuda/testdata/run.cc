@@ -45,7 +45,7 @@ static void sync_block(void *state) { pthread_barrier_wait(&static_cast<Block *>
 struct Launch {
   Kernel kernel;
   unsigned blocks, threads;
-  carillon_args args;
+  carillon_exchange_args args; // other kernels read its beginning
 
   // run is over when all threads of the grid are.
   void run() {

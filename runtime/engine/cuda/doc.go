@@ -3,9 +3,9 @@
 //	GPU      a device of this process: its kernels are loaded before a communicator begins
 //	  │ Open, on all ranks
 //	  ▼
-//	window   of each rank, memory that all ranks reach: a mailbox for packets, and staging for what is larger
+//	window   of each rank, memory that all ranks reach: a mailbox for packets, and slots of FIFOs for what is larger
 //	  │
-//	engine   puts a call on a stream: kernels of package kernels/cuda, and copies to and from the staging
+//	engine   puts a call on a stream: one kernel of package kernels/cuda
 //	  │
 //	watcher  while kernels run: has one failed, has a rank died, has the communicator stopped? Then they leave
 //

@@ -4,9 +4,11 @@ package cuda
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,44 +37,47 @@ type device struct {
 	side       *cuda.Stream // our own, on which nothing waits
 	fence      *cuda.Event
 
-	args *kernel.Args // of the next launch; by itself, since C gets it
+	args *kernel.ExchangeArgs // of the next launch; by itself, since C gets it
 
 	mu       sync.Mutex   // guards last
 	last     *cuda.Stream // on which something was enqueued last
 	captured atomic.Bool  // something was enqueued on a stream that was captured: it may be launched at any time
 	launched atomic.Uint32
-	recent   [64]recent // by epoch
+	recent   [64]recent // by launch
 	watcher  *watcher
 }
 
-// recent is what was launched in an epoch.
+// recent is what a launch was for.
 type recent struct {
-	epoch atomic.Uint32
-	call  lifecycle.Call
-	seq   uint64
-	bytes int
+	launch atomic.Uint32
+	call   lifecycle.Call
+	seq    uint64
+	bytes  int
 }
 
 // placement is what ranks tell each other before anything else.
 type placement struct {
 	uuid   string
-	blocks byte // at most kernel.MaxBlocks
+	blocks uint16 // that the GPU runs at once
 	shared byte
 }
 
-func (p placement) encode() []byte { return append([]byte{p.blocks, p.shared}, p.uuid...) }
+func (p placement) encode() []byte {
+	return append(binary.LittleEndian.AppendUint16([]byte{p.shared}, p.blocks), p.uuid...)
+}
 
 func decodePlacement(b []byte) (p placement, err error) {
-	if len(b) != 18 {
+	if len(b) != 19 {
 		return p, errors.New("it doesn't say on which GPU it is")
 	}
-	return placement{blocks: b[0], shared: b[1], uuid: string(b[2:])}, nil
+	return placement{shared: b[0], blocks: binary.LittleEndian.Uint16(b[1:]), uuid: string(b[3:])}, nil
 }
 
 // Open is engine.DeviceKind's.
 func (g *GPU) Open(c *engine.Comm, gather func([]byte) ([][]byte, error), failed func(error)) (engine.Device, error) {
 	d := &device{
-		gpu: g, comm: c, failed: failed, rank: c.Rank, size: c.Size, args: new(kernel.Args), watcher: newWatcher(),
+		gpu: g, comm: c, failed: failed, rank: c.Rank, size: c.Size, args: new(kernel.ExchangeArgs),
+		watcher: newWatcher(),
 	}
 	if err := d.open(gather); err != nil {
 		d.free()
@@ -93,7 +98,7 @@ func (d *device) open(gather func([]byte) ([][]byte, error)) error {
 		}
 	}
 	unit, prepared := d.prepare()
-	bytes := roundUp(d.windowBytes(), max(unit, 1))
+	bytes := roundUp(d.stateAt()+kernel.StateBytes, max(unit, 1))
 	ready := func(p cuda.Pointer) error {
 		if prepared != nil {
 			return prepared
@@ -116,20 +121,20 @@ func (d *device) open(gather func([]byte) ([][]byte, error)) error {
 		return err
 	}
 	a := d.args
-	*a = kernel.Args{
-		Rank: uint32(d.rank), Ranks: uint32(d.size), Half: uint64(d.gpu.options.Mailbox),
-		Epochs: uint64(d.windows.at[d.rank]) + uint64(d.epochsAt()),
-		Words:  uint64(d.page.at) + tape.DeviceWords, Abort: uint64(d.page.at) + tape.DeviceStop,
+	a.Args = kernel.Args{
+		Rank: uint32(d.rank), Ranks: uint32(d.size), Half: uint64(d.gpu.options.Mailbox), Slot: uint32(d.slot()),
+		State: uint64(d.windows.at[d.rank]) + uint64(d.stateAt()),
+		Words: uint64(d.page.at) + tape.DeviceWords, Abort: uint64(d.page.at) + tape.DeviceStop,
 	}
 	for k := range d.size {
-		a.Mailbox[k] = uint64(d.windows.at[(d.rank+k)%d.size])
+		a.Window[k] = uint64(d.windows.at[(d.rank+k)%d.size])
 	}
 	return nil
 }
 
 // place tells the ranks where each is, and says what can't be.
 func (d *device) place(gather func([]byte) ([][]byte, error)) error {
-	mine := placement{uuid: string(d.gpu.uuid[:]), blocks: byte(d.gpu.blocks)}
+	mine := placement{uuid: string(d.gpu.uuid[:]), blocks: uint16(d.gpu.blocks)}
 	if d.gpu.options.Shared {
 		mine.shared = 1
 	}
@@ -145,7 +150,7 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 		return fmt.Errorf("it has %d ranks, and %d are supported", d.size, kernel.MaxRanks)
 	}
 	on := map[string][]int{}
-	d.blocks, mine.shared = kernel.MaxBlocks, 1
+	d.blocks, mine.shared = math.MaxUint16, 1
 	for r, b := range all {
 		p, err := decodePlacement(b)
 		if err != nil {
@@ -163,9 +168,11 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 		}
 		most = max(most, len(ranks))
 	}
-	if d.blocks /= most; d.blocks == 0 {
-		return fmt.Errorf("%d ranks share a GPU, which can't run a block of each at once", most)
+	if need := kernel.MinBlocks(d.size); d.blocks/most < need {
+		return fmt.Errorf("%d ranks share a GPU, which runs %d blocks at once, and each rank needs %d", most, d.blocks,
+			need)
 	}
+	d.blocks = min(kernel.MaxBlocks, d.blocks/most)
 	return nil
 }
 
@@ -184,21 +191,17 @@ func (d *device) prepare() (unit int, err error) {
 	return c.Granularity()
 }
 
-// A window is a mailbox, staging for what goes out and for results, and the epochs, which are the rank's own.
-func (d *device) stagingAt() int   { return 2 * d.gpu.options.Mailbox }
-func (d *device) resultsAt() int   { return d.stagingAt() + d.gpu.options.Staging }
-func (d *device) epochsAt() int    { return d.resultsAt() + d.gpu.options.Staging }
-func (d *device) windowBytes() int { return d.epochsAt() + 4*kernel.MaxBlocks }
+// slot is the bytes of a FIFO's slot.
+func (d *device) slot() int { return kernel.SlotBytes(d.size, d.gpu.options.Slots) }
+
+// stateAt is where a window has the rank's own state: behind what ranks share.
+func (d *device) stateAt() int { return kernel.WindowBytes(d.size, d.gpu.options.Mailbox, d.slot()) }
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// clear makes a window ready for packets, none of which may look like one that came.
+// clear makes a window ready: no packet or flag may look like one that came.
 func (d *device) clear(p cuda.Pointer) error {
-	return errors.Join(
-		d.side.Set(p, 0, d.stagingAt()),
-		d.side.Set(p+cuda.Pointer(d.epochsAt()), 0, 4*kernel.MaxBlocks),
-		d.side.Synchronize(),
-	)
+	return errors.Join(d.side.Set(p, 0, d.stateAt()+kernel.StateBytes), d.side.Synchronize())
 }
 
 // Check is engine.Device's.
@@ -251,7 +254,7 @@ func (d *device) Algorithm(op *engine.Op) algo.Algorithm {
 	if !op.Call.IsCollective() {
 		return algo.Auto
 	}
-	switch k, _ := d.choose(op); k {
+	switch d.choose(op) {
 	case kernel.OneShot, kernel.Copy:
 		return algo.OneShot
 	case kernel.TwoShot:
@@ -268,8 +271,12 @@ func (d *device) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (numb
 	}
 	op := &ops[0]
 	l := launch{device: d, stream: op.Stream, call: call, seq: seq}
-	if err = d.order(&l); err == nil {
+	switch err = d.order(&l); {
+	case err != nil:
+	case op.Call.IsCollective():
 		err = l.collective(op)
+	default:
+		err = l.messages(ops)
 	}
 	d.watcher.start()
 	switch {
@@ -320,14 +327,18 @@ func (d *device) mark(e *cuda.Event) error {
 // idle tells whether all is done that was enqueued. What is launched by a graph isn't counted: then it is not known.
 func (d *device) idle() bool { return !d.captured.Load() && d.page.Done() == d.launched.Load() }
 
-// signature is what packets carry of a call: 1 to 255.
-func signature(call lifecycle.Call, op *engine.Op) uint32 {
+// signature is what flags carry of a call: 1 to 255. Messages have the same at both ends.
+func signature(call lifecycle.Call, op *engine.Op) uint8 {
 	var text [engine.SignatureSize]byte
-	s := engine.Sign(call, op, 0, 0)
+	signed := *op
+	if !op.Call.IsCollective() {
+		signed.Peer = -1
+	}
+	s := engine.Sign(call, &signed, 0, 0)
 	s.Put(text[:])
 	h := fnv.New32a()
 	_, _ = h.Write(text[:])
-	return h.Sum32()%255 + 1
+	return uint8(h.Sum32()%255 + 1)
 }
 
 // Wait is engine.Device's.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
@@ -19,11 +20,11 @@ type Options struct {
 	// the same time: each stream needs a hardware queue of its own, of which a process has 8 unless
 	// CUDA_DEVICE_MAX_CONNECTIONS says otherwise (up to 32) before the context is made.
 	Shared bool
-	// Mailbox is for how many bytes of packets a rank has room, for each of two operations: larger ones are not made in
-	// packets, or in parts. Default: 4 MiB.
+	// Mailbox is how many bytes of packets a rank has room for, for each of two operations: larger ones are not made in
+	// packets. A multiple of 16. Default: 4 MiB.
 	Mailbox int
-	// Staging is how many bytes of a larger operation go through a rank's window at once. Default: 16 MiB.
-	Staging int
+	// Slots is how many bytes of larger collectives, and of messages, a rank has room for. Default: 32 MiB.
+	Slots int
 	// Log is where it is said that something is slower than it might be. Default: slog.Default.
 	Log *slog.Logger
 }
@@ -48,14 +49,16 @@ func New(c *cuda.Context, o Options) (g *GPU, err error) {
 	if o.Mailbox <= 0 {
 		o.Mailbox = 4 << 20
 	}
-	if o.Staging <= 0 {
-		o.Staging = 16 << 20
+	if o.Slots <= 0 {
+		o.Slots = 32 << 20
 	}
+	o.Mailbox = roundUp(o.Mailbox, 16)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	g = &GPU{context: c, options: o, functions: map[string]*cuda.Function{}}
+	made := g
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("device %d: %w", c.Device().Ordinal(), err), g.Close())
+			err = errors.Join(fmt.Errorf("device %d: %w", c.Device().Ordinal(), err), made.Close())
 		}
 	}()
 	dev := c.Device()
@@ -70,7 +73,7 @@ func New(c *cuda.Context, o Options) (g *GPU, err error) {
 			return nil, err
 		}
 	}
-	g.threads, g.blocks = min(of[0], kernel.MaxThreads), kernel.MaxBlocks
+	g.threads, g.blocks = min(of[0], kernel.MaxThreads), math.MaxUint16
 	if err = g.load(of[2], of[3]); err != nil {
 		return nil, err
 	}
@@ -94,7 +97,7 @@ func (g *GPU) load(major, minor int) error {
 		err = errors.Join(g.Close(), g.loadImages(major, minor, true))
 	}
 	if errors.Is(err, cuda.ErrUnsupportedPTX) {
-		return fmt.Errorf("%w: the driver is older than the kernels, which need CUDA 9", err)
+		return fmt.Errorf("%w: the driver is older than the kernels, which need CUDA 9.2", err)
 	}
 	return err
 }

@@ -55,7 +55,7 @@ func build(dir string) (err error) {
 		return err
 	}
 	sources := filepath.Join("..", "..", "..", "kernels", "cuda")
-	built, err := fakecuda.BuildKernels(dir, filepath.Join(sources, "packets.cu"), filepath.Join(sources, "direct.cu"))
+	built, err := fakecuda.BuildKernels(dir, filepath.Join(sources, "packets.cu"), filepath.Join(sources, "fifos.cu"))
 	if err == nil {
 		err = os.Setenv("FAKECUDA_KERNELS", built)
 	}
@@ -63,11 +63,12 @@ func build(dir string) (err error) {
 }
 
 // options make everything small, so that few bytes go all ways.
-var options = gpu.Options{Mailbox: 16 << 10, Staging: 8 << 10, Shared: os.Getenv(realDriver) != ""}
+var options = gpu.Options{Mailbox: 16 << 10, Slots: 768 << 10, Shared: os.Getenv(realDriver) != ""}
 
 // A rank is one of a communicator, on a device of its own.
 type rank struct {
 	*ccl.Comm
+	runtime *ccl.Runtime
 	gpu     *gpu.GPU
 	context *cuda.Context
 	stream  *cuda.Stream
@@ -116,10 +117,11 @@ func ranks(tb testing.TB, n int, variables ...string) []rank {
 		all[r] = on(tb, dev)
 		kinds[r] = all[r].gpu
 	}
-	comms, err := runtime(tb).InitAll(tb.Context(), n, ccl.WithDevice(kinds...))
+	rt := runtime(tb)
+	comms, err := rt.InitAll(tb.Context(), n, ccl.WithDevice(kinds...))
 	must(tb, err)
 	for r := range all {
-		all[r].Comm = comms[r]
+		all[r].Comm, all[r].runtime = comms[r], rt
 		tb.Cleanup(func() { _ = comms[r].Abort(nil) })
 	}
 	return all

@@ -159,9 +159,9 @@ func (d *device) trouble() error {
 
 // Current is engine.Device's.
 func (d *device) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
-	epoch := d.page.Done() + 1
-	r := &d.recent[epoch%uint32(len(d.recent))]
-	if d.captured.Load() || r.epoch.Load() != epoch {
+	next := d.page.Done() + 1
+	r := &d.recent[next%uint32(len(d.recent))]
+	if d.captured.Load() || r.launch.Load() != next {
 		return lifecycle.CallNone, 0, -1, false
 	}
 	_, waits, _ := d.page.Waits()
@@ -179,8 +179,8 @@ func (d *device) mismatch() error {
 		p.Rank = int(other)
 	}
 	p.Call, p.Seq = lifecycle.CallNone, 0
-	epoch := d.page.Done() + 1
-	if r := &d.recent[epoch%uint32(len(d.recent))]; r.epoch.Load() == epoch {
+	next := d.page.Done() + 1
+	if r := &d.recent[next%uint32(len(d.recent))]; r.launch.Load() == next {
 		p.Call, p.Seq = r.call, r.seq
 		p.Detail = fmt.Sprintf("call: rank %d says %s of %d bytes, rank %d makes another one, or with other arguments",
 			d.rank, r.call, r.bytes, other)

@@ -15,7 +15,7 @@ import (
 // GPU's, and the caller must not touch the buffers, nor end the stream, until the stream has done the operation. Errors
 // of what was put on streams come with the next call, AsyncError or Wait, and the operation is then not done. All
 // operations of a communicator are done in the order of their calls, whatever their streams, but for those that are
-// captured into graphs.
+// captured into graphs. In a Group, neighbouring sends and receives are done at the same time, up to 64 of them.
 //
 // A communicator whose calls were captured must not be destroyed before the graphs.
 
@@ -75,6 +75,31 @@ func ScatterOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.
 	return comm.callOn(ctx, stream, onDevice(lifecycle.CallScatter, send, recv, Sum, root, nil))
 }
 
+// SendOn is Send on device memory. The stream goes on when the data may be overwritten, which may be before the peer
+// has received it.
+func SendOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, data cuda.Buffer[T],
+	peer int,
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallSend, data, cuda.Buffer[T]{}, Sum, peer, nil))
+}
+
+// RecvOn is Recv on device memory.
+func RecvOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, data cuda.Buffer[T],
+	peer int,
+) error {
+	return comm.callOn(ctx, stream, onDevice(lifecycle.CallRecv, cuda.Buffer[T]{}, data, Sum, peer, nil))
+}
+
+// SendRecvOn is SendRecv on device memory.
+func SendRecvOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, send cuda.Buffer[T], dst int,
+	recv cuda.Buffer[T], src int,
+) error {
+	return comm.runOn(ctx, stream, lifecycle.CallSendRecv, []engine.Op{
+		onDevice(lifecycle.CallSend, send, cuda.Buffer[T]{}, Sum, dst, nil),
+		onDevice(lifecycle.CallRecv, cuda.Buffer[T]{}, recv, Sum, src, nil),
+	})
+}
+
 // BarrierOn has the stream wait until the streams of all ranks have come there.
 func BarrierOn(ctx context.Context, comm *Comm, stream *cuda.Stream) error {
 	return comm.callOn(ctx, stream, newOp[uint8](lifecycle.CallBarrier, nil, nil, Sum, -1, nil))
@@ -89,13 +114,20 @@ func onDevice[T kernels.Element](call lifecycle.Call, send, recv cuda.Buffer[T],
 }
 
 func (c *Comm) callOn(ctx context.Context, stream *cuda.Stream, op engine.Op) error {
-	if op.Stream = stream; stream == nil {
-		if err := c.check(op.Call); err != nil {
+	return c.runOn(ctx, stream, op.Call, []engine.Op{op})
+}
+
+func (c *Comm) runOn(ctx context.Context, stream *cuda.Stream, call lifecycle.Call, ops []engine.Op) error {
+	if stream == nil {
+		if err := c.check(call); err != nil {
 			return err
 		}
-		return c.invalid(ctx, c.usage(op.Call, lifecycle.CodeInvalidArgument, "the stream is nil"))
+		return c.invalid(ctx, c.usage(call, lifecycle.CodeInvalidArgument, "the stream is nil"))
 	}
-	return c.call(ctx, op)
+	for i := range ops {
+		ops[i].Stream = stream
+	}
+	return c.run(ctx, call, ops)
 }
 
 // openDevice makes the engine for device memory, together with the other ranks.

@@ -100,8 +100,8 @@ type part struct {
 	done  int // calls that took effect; written before the job ends
 }
 
-// run makes the calls: neighbouring point-to-point calls together, collectives one after another. It stops at the first
-// error.
+// run makes the calls: neighbouring point-to-point calls on the same kind of memory together, collectives one after
+// another. It stops at the first error.
 func (p *part) run(ctx context.Context) {
 	c := p.c
 	if !c.blocking {
@@ -129,7 +129,7 @@ func (p *part) run(ctx context.Context) {
 func (p *part) make(ctx context.Context) error {
 	for p.done < len(p.calls) {
 		rest, n := p.calls[p.done:], 0
-		for n < len(rest) && !rest[n].Call.IsCollective() {
+		for n < len(rest) && !rest[n].Call.IsCollective() && (rest[n].Stream == nil) == (rest[0].Stream == nil) {
 			n++
 		}
 		call := lifecycle.CallGroupEnd

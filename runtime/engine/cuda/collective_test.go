@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/carillon-rt/carillon/kernels"
@@ -158,4 +159,74 @@ func (c *collective) compare(r *rank, n int) error {
 		return fmt.Errorf("what is sent was changed: %w", err)
 	}
 	return nil
+}
+
+// TestMessages: a group of sends and receives between all ranks, of several sizes, on two streams of each rank, more of
+// them than one launch takes, and a send beside a receive.
+func TestMessages(t *testing.T) {
+	const n = 3
+	sizes := []int{1, 700, 9000, 0, 3, 64, 1, 2, 3, 4, 5, 6} // twice 12 for each of 3 ranks
+	all := ranks(t, n)
+	each(t, all, func(r *rank) error {
+		second, err := r.context.Stream(0)
+		if err != nil {
+			return err
+		}
+		defer second.Destroy() //nolint:errcheck // it is empty
+		streams := []*cuda.Stream{r.stream, second}
+		got, want := []cuda.Buffer[int32]{}, [][]int32{}
+		message := func(from, to, i int) []int32 {
+			data := make([]int32, sizes[i])
+			for j := range data {
+				data[j] = int32(from<<20 | to<<16 | i<<12 | j)
+			}
+			return data
+		}
+		g := r.runtime.GroupStart(t.Context())
+		for i := range sizes {
+			for peer := range n {
+				send, err := buffer(r, message(r.Rank(), peer, i))
+				if err != nil {
+					return err
+				}
+				recv, err := buffer(r, make([]int32, sizes[i]))
+				if err != nil {
+					return err
+				}
+				got, want = append(got, recv), append(want, message(peer, r.Rank(), i))
+				if err := ccl.SendOn(g, r.Comm, streams[i%2], send, peer); err != nil {
+					return err
+				}
+				if err := ccl.RecvOn(g, r.Comm, streams[(i+1)%2], recv, peer); err != nil {
+					return err
+				}
+			}
+		}
+		if err := r.runtime.GroupEnd(g); err != nil {
+			return err
+		}
+		next, before := (r.Rank()+1)%n, (r.Rank()+n-1)%n
+		send, err := buffer(r, message(r.Rank(), next, 1))
+		if err != nil {
+			return err
+		}
+		recv, err := buffer(r, make([]int32, sizes[1]))
+		if err != nil {
+			return err
+		}
+		if err := ccl.SendRecvOn(t.Context(), r.Comm, r.stream, send, next, recv, before); err != nil {
+			return err
+		}
+		got, want = append(got, recv), append(want, message(before, r.Rank(), 1))
+		for i := range got {
+			data, err := read(r, got[i])
+			if err == nil && !slices.Equal(data, want[i]) {
+				err = fmt.Errorf("message %d is %v, want %v", i, data, want[i])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return r.Destroy(t.Context())
+	})
 }

@@ -92,7 +92,6 @@ const (
 	WaitDuration   = attribute.Key("ccl.wait.duration")   // how long it has waited for WaitRank. Stable.
 	VerdictRank    = attribute.Key("ccl.verdict.rank")    // the rank that is the cause; absent if unknown. Development.
 	VerdictReason  = attribute.Key("ccl.verdict.reason")  // the stable name of the cause. Development.
-	VerdictChain   = attribute.Key("ccl.verdict.chain")   // which rank waits for which, to the cause. Development.
 )
 
 // LinkKind says, on a link, what the span at its other end is to this one: one of the Link values. Stable.

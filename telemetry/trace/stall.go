@@ -16,13 +16,12 @@ import (
 type Finding struct {
 	Rank   int    // the rank that is the cause, in the communicator of the operation; -1 if none is
 	Reason string // a stable name of the cause; "" if none was found
-	Text   string // a sentence for people, in place of the one that this rank alone can say; "" leaves that
-	Chain  string // "1 → 3 → 2": each rank waits for the next, from this one to the cause; "" if none does
+	Text   string // a sentence for people, in place of the one that this rank makes by itself; "" keeps that one
 }
 
-// ObserveStall takes what is slow or stalled, and what is not any more: an operation that is slow announces itself, as
-// an act does when it starts, and whatever stalls has a span for each report, from its beginning until then. What was
-// on the tape when the report was made should have been observed, as the caller of an operation is there alone.
+// ObserveStall takes a report of an operation or act that is slow, stalled, or no longer so. A slow operation gets a
+// "(started)" span, as an act does when it starts; a stalled one gets a span for each report, from its start until the
+// report. Events that were on the tape when the report was made should have been observed before.
 func (p *Projector) ObserveStall(r *stall.Report) {
 	if p.pipe.disabled || r.Comm.ID.IsZero() {
 		return
@@ -31,7 +30,7 @@ func (p *Projector) ObserveStall(r *stall.Report) {
 	switch {
 	case r.Stage == stall.Stalled:
 		p.emitStall(r)
-	case r.Act != tape.ActNone: // it has announced itself
+	case r.Act != tape.ActNone: // it has its started span
 	case r.Stage == stall.Slow:
 		p.store.opened(stallTrace(r))
 		p.emitSlow(r)
@@ -40,7 +39,7 @@ func (p *Projector) ObserveStall(r *stall.Report) {
 	}
 }
 
-// stallTrace is the trace of what a report tells of.
+// stallTrace is the trace of the act or operation that a report is about.
 func stallTrace(r *stall.Report) oteltrace.TraceID {
 	if r.Act != tape.ActNone {
 		return ActTraceID(r.Comm.ID, r.Act, r.ActSeq)
@@ -48,7 +47,7 @@ func stallTrace(r *stall.Report) oteltrace.TraceID {
 	return OpTraceID(r.Comm.ID, r.Comm.Rank, r.Op, r.Seq)
 }
 
-// emitSlow announces an operation: a moment's span below the one that will come when it ends.
+// emitSlow makes the started span of a slow operation, below the span that is made when the operation ends.
 func (p *Projector) emitSlow(r *stall.Report) {
 	m := r.Comm
 	attrs := attributesOf(m)
@@ -63,7 +62,7 @@ func (p *Projector) emitSlow(r *stall.Report) {
 	})
 }
 
-// emitStall is one report of a stall, below this rank's part in what stalls.
+// emitStall makes the span of one report of a stall, below this rank's span of what stalls.
 func (p *Projector) emitStall(r *stall.Report) {
 	m := r.Comm
 	own := p.part(m, stallTrace(r), tagSpan)
@@ -100,7 +99,7 @@ func stallCaller(r *stall.Report) []oteltrace.Link {
 	return callerLinks(r.InFlight.Caller)
 }
 
-// stallReason is what this rank alone can say of why.
+// stallReason is the sentence that this rank makes without asking others.
 func stallReason(r *stall.Report) string {
 	text := r.Act.String()
 	if r.Act == tape.ActNone {
@@ -122,7 +121,7 @@ func stallReason(r *stall.Report) string {
 	return text
 }
 
-// waited is how long it waits for the same rank; 0 if that is not known.
+// waited is how long the operation has waited for the same rank; 0 if that is not known.
 func waited(r *stall.Report) time.Duration {
 	if r.Wait < 0 || r.WaitSince <= 0 || r.WaitSince > r.Now {
 		return 0
@@ -130,7 +129,7 @@ func waited(r *stall.Report) time.Duration {
 	return time.Duration(r.Now - r.WaitSince)
 }
 
-// stall describes what stalls, and the report of it.
+// stall adds the stalled act or operation, and the numbers of the report.
 func (a *attributes) stall(c *Config, r *stall.Report) {
 	if r.Act != tape.ActNone {
 		*a = append(*a, semconv.ActSeq.Int64(int64(r.ActSeq)))
@@ -150,5 +149,4 @@ func (a *attributes) stall(c *Config, r *stall.Report) {
 func (a *attributes) finding(f *Finding) {
 	a.when(f.Rank >= 0, semconv.VerdictRank.Int(f.Rank))
 	a.when(f.Reason != "", semconv.VerdictReason.String(f.Reason))
-	a.when(f.Chain != "", semconv.VerdictChain.String(f.Chain))
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// attributes are those of a span to be.
+// attributes are the attributes of a span that is not made yet.
 type attributes []attribute.KeyValue
 
-// when adds one if that is so.
-func (a *attributes) when(so bool, kv attribute.KeyValue) {
-	if so {
+// when adds kv if the condition holds.
+func (a *attributes) when(condition bool, kv attribute.KeyValue) {
+	if condition {
 		*a = append(*a, kv)
 	}
 }
 
-// attributesOf tell whose span it is, as far as that is known.
+// attributesOf describes the communicator and the rank of a span, as far as they are known.
 func attributesOf(c *model.Comm) attributes {
 	a := make(attributes, 0, 24)
 	a = append(a, semconv.CommID.String(c.ID.String()))
@@ -35,12 +35,12 @@ func attributesOf(c *model.Comm) attributes {
 	return a
 }
 
-// call tells which call of the user's it was, and whose fault.
+// call adds the user's call and, if it failed, the peer that it failed because of.
 func (a *attributes) call(r *tape.LifeRecord) {
 	a.when(r.Call != lifecycle.CallNone, semconv.Call.String(r.Call.String()))
 	switch r.Act {
 	case tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActGroup:
-		made := r.Stage != tape.StageMisuse // a refused call is none of them
+		made := r.Stage != tape.StageMisuse // a refused call has no number
 		a.when(made, semconv.ActSeq.Int64(int64(r.Seq)))
 		a.when(made && r.Act == tape.ActGroup, semconv.GroupOps.Int64(int64(r.Ops)))
 	case tape.ActNone:
@@ -51,7 +51,7 @@ func (a *attributes) call(r *tape.LifeRecord) {
 	a.when(r.Peer >= 0 && r.Code != lifecycle.CodeOK, semconv.PeerRank.Int(int(r.Peer)))
 }
 
-// site tells where the call was made.
+// site adds the place of the call in the user's code.
 func (a *attributes) site(s lifecycle.Site) {
 	if s.Func == "" && s.File == "" {
 		return
@@ -60,7 +60,7 @@ func (a *attributes) site(s lifecycle.Site) {
 	a.when(s.Goroutine != 0, semconv.Goroutine.Int64(int64(s.Goroutine)))
 }
 
-// first tells where the call was made that makes this one a mistake.
+// first adds the place of the earlier call that makes this one a mistake.
 func (a *attributes) first(s lifecycle.Site) {
 	if s.Func != "" || s.File != "" {
 		*a = append(*a, semconv.FirstFunction.String(s.Func), semconv.FirstFile.String(s.File),
@@ -70,7 +70,7 @@ func (a *attributes) first(s lifecycle.Site) {
 	a.when(!s.Time.IsZero(), semconv.FirstTime.String(s.Time.UTC().Format(time.RFC3339Nano)))
 }
 
-// op describes an operation.
+// op adds what an operation is.
 func (a *attributes) op(c *Config, sig *tape.Signature, seq uint64, algorithm uint8) {
 	*a = append(*a, semconv.OpSeq.Int64(int64(seq)), semconv.OpBytes.Int64(int64(sig.Bytes)))
 	a.when(sig.Call != lifecycle.CallBarrier, semconv.OpDataType.String(kernels.DataType(sig.DataType).String()))
@@ -84,7 +84,7 @@ func (a *attributes) op(c *Config, sig *tape.Signature, seq uint64, algorithm ui
 	}
 }
 
-// wait tells what an operation was at when it was seen last: its phase, and the rank that it waited for.
+// wait adds the phase in which an operation was last seen, and the rank that it waited for.
 func (a *attributes) wait(phase tape.Phase, wait int32) {
 	a.when(phase != tape.PhaseNone, semconv.OpPhase.String(phase.String()))
 	a.when(wait >= 0, semconv.WaitRank.Int(int(wait)))

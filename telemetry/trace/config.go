@@ -34,17 +34,18 @@ type Config struct {
 	// Required.
 	Wall func(mono int64) time.Time
 
-	// From leaves out the spans of what happened before it, on the tape's clock: those that the process of a tape that
-	// is read again has exported itself. 0 leaves out none.
+	// From leaves out the spans of events before it, on the tape's clock, for a tape that is read again: those were
+	// exported before. 0 leaves out none.
 	From int64
 
-	// Sent is until when the process of a tape that is read again says that it has sent all spans itself, on the tape's
-	// clock: those are left out, and those of what was unfinished then and never ended. 0 if it doesn't say.
+	// Sent is for a tape that is read again: the time, on the tape's clock, until which its process says that it has
+	// sent all spans itself. Those are left out, and those of what was unfinished then and never ended. 0 if it doesn't
+	// say.
 	Sent int64
 
-	// Delivered is told until when, on the tape's clock, all spans of what had ended were taken by the exporter, each
-	// time that this is known to be later; no more once a span was dropped or refused. It is called by the exporter's
-	// goroutine and must not block. It needs Now. nil: not told.
+	// Delivered is called with the time, on the tape's clock, until which all spans have been exported, whenever that
+	// advances; never again once a span was dropped or refused. The exporter's goroutine calls it: it must not block.
+	// It needs Now. nil calls nothing.
 	Delivered func(until int64)
 
 	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event,
@@ -56,13 +57,12 @@ type Config struct {
 	// them than tape.Config.SampleEvery says.
 	SampleEvery int
 
-	// Slow is the duration from which an operation is slow; those that ObserveStall was told of are besides. 0 means
+	// Slow is the duration from which an operation is slow; one that ObserveStall was told of is slow, too. 0 means
 	// model.DefaultSlow.
 	Slow time.Duration
 
-	// Finding asks what is known of why an operation stalls: by its communicator and its number, tape.OpRecord.Seq,
-	// which is 0 for an act that runs none. It is called for each span of a stall, by ObserveStall's goroutine, and
-	// must not block. nil knows nothing.
+	// Finding returns what is known of why an operation stalls. seq is its number, tape.OpRecord.Seq; 0 for an act that
+	// runs none. ObserveStall's goroutine calls it for each span of a stall: it must not block. nil knows nothing.
 	Finding func(comm lifecycle.CommID, seq uint64) (Finding, bool)
 
 	// StoreTraces bounds the Store; 0 means DefaultStoreTraces.
@@ -72,19 +72,17 @@ type Config struct {
 	// "" for one, leaves them out. The Store calls it for its readers, too, also after Close.
 	AlgorithmName func(uint8) string
 
-	// OwnExport leaves it to the program to read the variables that name where spans go: they get to Processors and
-	// Exporters alone.
+	// OwnExport ignores the variables that name where spans go: spans go to Processors and Exporters alone.
 	OwnExport bool
 
-	// MustExport makes it an error of New that a variable which names where spans go can't be used. Else that is a
-	// warning.
+	// MustExport makes a variable that names where spans go, and can't be used, an error of New instead of a warning.
 	MustExport bool
 
 	// Processors receive the spans too, behind the store and the exporter. Their owner ends them: Close flushes them.
 	Processors []sdktrace.SpanProcessor
 
-	// Exporters receive them too, in batches, beside the exporter that the environment names and as it does: what one
-	// doesn't take counts as failed. Their owner ends them.
+	// Exporters receive the spans in batches, as the exporter that the environment names does: what one refuses counts
+	// as failed. Their owner ends them.
 	Exporters []sdktrace.SpanExporter
 
 	// Logger hears when spans can't be exported; nil means slog.Default().

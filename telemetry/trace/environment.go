@@ -16,9 +16,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/otlp"
 )
 
-// A wrong OTEL_* variable never fails the job that it is set for: it is named in a warning with its value, with what is
-// allowed and with what is done instead. A destination that can't be meant is no destination, so that spans don't go to
-// OpenTelemetry's default one.
+// A wrong OTEL_* variable never fails the job: a warning names it with its value, what is allowed and what is done
+// instead. With an invalid destination nothing is exported, rather than to OpenTelemetry's default one.
 
 const notExported = "spans are not exported"
 
@@ -34,7 +33,7 @@ func checkEnv(log *slog.Logger) error {
 			errs = append(errs, fmt.Errorf("%s=%q can't be used; it takes %s", name, value, allowed))
 			return
 		case strings.HasSuffix(name, "HEADERS"):
-			value = "(hidden)" // they are what the receiver knows us by
+			value = "(hidden)" // headers hold credentials
 		}
 		log.Warn("a variable of the environment can't be used", "variable", name, "value", value, "allowed", allowed,
 			"instead", instead)
@@ -46,7 +45,7 @@ func checkEnv(log *slog.Logger) error {
 	}
 	oneOf("OTEL_SDK_DISABLED", "false", "true", "false")
 	check("OTEL_TRACES_SAMPLER", "nothing: all ranks must choose the same operations",
-		"sampled is by what an operation is, 1 in so many", func(string) bool { return false })
+		"1 in so many operations is sampled, by communicator and number", func(string) bool { return false })
 	for _, part := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
 		oneOf(part+"PROTOCOL", notExported, "http/protobuf", "grpc")
 		oneOf(part+"COMPRESSION", "none", "gzip", "none")
@@ -62,7 +61,7 @@ func checkEnv(log *slog.Logger) error {
 			check(part+file, "a file that can be read", fmt.Sprintf("it is left out (%v)", err),
 				func(string) bool { return err == nil })
 		}
-		check(part+"HEADERS", "key=value pairs with a comma between them", "the pairs that are ones", validHeaders)
+		check(part+"HEADERS", "key=value pairs with a comma between them", "the valid pairs", validHeaders)
 	}
 	return errors.Join(errs...)
 }
@@ -82,10 +81,10 @@ func validHeaders(v string) bool {
 	return true
 }
 
-// maxQueue bounds the spans of a queue and of a batch: room is reserved for all.
+// maxQueue bounds the spans of a queue and of a batch, as memory is reserved for all of them.
 const maxQueue = 1 << 20
 
-// batchOptions set all that OpenTelemetry reads from the environment itself, where it takes any number.
+// batchOptions set everything that OpenTelemetry would read from the environment itself, without checking it.
 func batchOptions(log *slog.Logger) []sdktrace.BatchSpanProcessorOption {
 	spans := func(name string, usual int) int { return otlp.Number(log, name, "spans", usual, maxQueue) }
 	queue := spans("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize)
@@ -99,7 +98,7 @@ func batchOptions(log *slog.Logger) []sdktrace.BatchSpanProcessorOption {
 	}
 }
 
-// destination is where spans go and which variable says so, for messages.
+// destination says, for messages, where spans go and which variable names it.
 func destination() string {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		if v := os.Getenv(name); v != "" {

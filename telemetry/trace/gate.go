@@ -21,9 +21,9 @@ type Stats struct {
 	Failed   uint64 // queued, but the exporter gave an error, or the deadline of Close passed
 }
 
-// gate stands before and behind OpenTelemetry's batch processor, which drops spans when its queue is full but doesn't
-// say so. The gate lets in no more spans than fit, so that the processor never drops one, and counts those that it
-// turns away. The last quarter of the room is for acts and errors: ordinary operations find the queue full first.
+// gate wraps OpenTelemetry's batch processor, which drops spans silently when its queue is full. The gate admits no
+// more spans than fit, so that the processor never drops one, and counts those that it refuses. The last quarter of the
+// queue is kept for acts and errors: ordinary operations find it full first.
 type gate struct {
 	sdktrace.SpanProcessor // OpenTelemetry's
 	log                    *slog.Logger
@@ -37,7 +37,7 @@ type gate struct {
 
 	urgent  chan struct{} // an error waits to be exported
 	closing chan struct{} // closed by Shutdown
-	flushed chan struct{} // closed when hurry has ended
+	flushed chan struct{} // closed when flushErrors has returned
 	once    sync.Once
 
 	abandoned context.Context // ends when Shutdown's deadline passes: nothing is exported any more
@@ -52,20 +52,20 @@ func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.
 		g.room = int64(o.MaxQueueSize) // as OTEL_BSP_MAX_QUEUE_SIZE or opts say
 		o.MaxQueueSize += flushMarks
 	}
-	g.SpanProcessor = sdktrace.NewBatchSpanProcessor(&outlet{exporter, g}, append(opts, readRoom)...)
-	go g.hurry()
+	g.SpanProcessor = sdktrace.NewBatchSpanProcessor(&countingExporter{exporter, g}, append(opts, readRoom)...)
+	go g.flushErrors()
 	return g
 }
 
-// flushMarks are the places in the queue for the marks by which ForceFlush knows that all before them has left it.
+// flushMarks is the room for the marks that ForceFlush queues, to know when all spans before them have left.
 const flushMarks = 8
 
-// urgentPause is how long an error waits for others to go with it. A program that ends because of it has ended by then:
-// what it left is sent by others, who could not tell what was on its way already.
+// urgentPause is how long an error waits for others, to be exported with them. A program that ends because of the error
+// ends within it: its spans are then exported by other processes, which can't know what it exported itself.
 const urgentPause = 200 * time.Millisecond
 
-// hurry exports errors at once: a hang should be seen before a batch is full.
-func (g *gate) hurry() {
+// flushErrors exports errors at once: a hang should be seen before a batch is full.
+func (g *gate) flushErrors() {
 	defer close(g.flushed)
 	for {
 		select {
@@ -78,7 +78,7 @@ func (g *gate) hurry() {
 		case <-g.closing:
 			return
 		}
-		_ = g.ForceFlush(g.abandoned) // what becomes of the spans is counted where they leave
+		_ = g.ForceFlush(g.abandoned) // countingExporter counts what becomes of the spans
 	}
 }
 
@@ -102,12 +102,12 @@ func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 	if span.Status().Code == codes.Error {
 		select {
 		case g.urgent <- struct{}{}:
-		default: // one waits already
+		default: // a flush is due already
 		}
 	}
 }
 
-// ordinary tells whether the span is of an operation that ended well, and in time.
+// ordinary tells whether the span is of an operation that ended well and in time.
 func ordinary(attrs []attribute.KeyValue, failed bool) bool {
 	if failed {
 		return false
@@ -133,14 +133,14 @@ func (g *gate) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// outlet is the gate's other side: it sees what leaves the queue.
-type outlet struct {
+// countingExporter counts, for the gate, the spans that leave the queue.
+type countingExporter struct {
 	sdktrace.SpanExporter
 	gate *gate
 }
 
-// ExportSpans passes a batch on. Its errors end here: they are counted, and logged when they begin and when they cease.
-func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+// ExportSpans exports a batch. It returns no errors: they are counted, and logged when they begin and when they stop.
+func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	g := o.gate
 	defer g.pending.Add(-int64(len(spans)))
 	ctx, cancel := context.WithCancel(ctx)
@@ -170,8 +170,9 @@ func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 	return nil
 }
 
-// deliveries finds out until when the spans of all that ended have been taken. Spans leave the queue in order: so it is
-// enough to know how many had come when an event had become spans, and how many have left. Two such marks will do.
+// deliveries finds out until which time all spans have been exported. Spans leave the queue in order, so that a mark is
+// enough: how many spans had been queued when all events until a time had become spans. Two marks are kept: the next
+// that is due, and the latest.
 type deliveries struct {
 	tell func(until int64) // nil tells nothing
 	now  func() int64
@@ -180,16 +181,16 @@ type deliveries struct {
 	next, latest mark
 }
 
-// mark says that all that happened until a time had become so many spans. The zero value is none.
+// mark says that all events until a time had become so many spans. The zero value is none.
 type mark struct {
 	spans uint64
 	until int64
 }
 
-// lateRecord is how late a record may come after others of later times, if its writer loses the processor.
+// lateRecord is how much later than records of later times a record may be written, if its writer is preempted.
 const lateRecord = 50 * time.Millisecond
 
-// queued takes note that all until a time on the tape's clock has become spans, the last of which is the spans-th.
+// queued notes that all events until a time on the tape's clock have become spans, the last of which is number spans.
 func (d *deliveries) queued(spans uint64, until int64) {
 	if d.tell == nil {
 		return
@@ -202,7 +203,7 @@ func (d *deliveries) queued(spans uint64, until int64) {
 	}
 }
 
-// reached takes note that so many spans have been taken.
+// reached notes that so many spans have been exported.
 func (d *deliveries) reached(spans uint64) {
 	if d.tell == nil {
 		return
@@ -216,7 +217,7 @@ func (d *deliveries) reached(spans uint64) {
 	case d.latest.spans > spans:
 		d.tell(min(d.next.until, sure))
 		d.next = d.latest
-	case d.latest.until > sure: // the rest of it is told with the next spans
+	case d.latest.until > sure: // the rest is told with the next spans
 		d.tell(sure)
 		d.next = d.latest
 	default:

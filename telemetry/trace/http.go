@@ -67,7 +67,7 @@ func (s *Store) query(r *http.Request) (traces []Trace, status int, problem stri
 	return traces[:min(len(traces), limit)], 0, ""
 }
 
-// MarshalJSON is the trace as ServeHTTP tells it. Times are RFC 3339 in UTC.
+// MarshalJSON encodes the trace as ServeHTTP answers it. Times are RFC 3339 in UTC.
 func (t Trace) MarshalJSON() ([]byte, error) {
 	out := struct {
 		TraceID   oteltrace.TraceID `json:"trace_id"`
@@ -80,7 +80,7 @@ func (t Trace) MarshalJSON() ([]byte, error) {
 	}{TraceID: t.ID, Open: t.Open > 0, Truncated: t.Truncated, Spans: append([]Span{}, t.Spans...)}
 	for i, sp := range t.Spans {
 		out.Failed = out.Failed || sp.Error != ""
-		if i == 0 { // an act announces itself first
+		if i == 0 { // an act's started span is its first
 			out.Name, out.Start = strings.TrimSuffix(sp.Name, semconv.StartedSuffix), sp.Start
 		}
 		if sp.Start.Before(out.Start) {

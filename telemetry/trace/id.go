@@ -34,7 +34,7 @@ func ActTraceID(comm lifecycle.CommID, act tape.Act, seq uint64) oteltrace.Trace
 }
 
 // OpTraceID is the id of the trace of one operation, as the given rank sees it. Collectives of one number share a trace
-// whatever their kind, so that ranks that made different calls are seen side by side. A send and the receive that takes
+// whatever their kind, so that mismatched calls are seen side by side. A send and the receive that takes
 // its message share one, too. Operations that progress together have a trace of their rank alone.
 func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64) oteltrace.TraceID {
 	switch sig.Call {
@@ -49,7 +49,7 @@ func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64) 
 	}
 }
 
-// together tells whether operations of that call progress together: they are the rank's alone.
+// together tells whether operations of that call progress together, in a trace of their rank alone.
 func together(call lifecycle.Call) bool {
 	return call == lifecycle.CallSendRecv || call == lifecycle.CallGroupEnd
 }
@@ -59,7 +59,7 @@ func SpanID(trace oteltrace.TraceID, rank int) oteltrace.SpanID {
 	return spanID(tagSpan, trace, rank, 0)
 }
 
-// digest hashes a tag, an id, and what else there is: all within one SHA-256 block.
+// digest hashes a tag, an id and more. They fit into one SHA-256 block.
 func digest(tag string, id [16]byte, more []byte) [sha256.Size]byte {
 	var buf [64]byte
 	b := append(append(buf[:0], tag...), id[:]...)
@@ -87,7 +87,7 @@ func spanID(tag string, trace oteltrace.TraceID, rank int, n uint64) oteltrace.S
 	return oteltrace.SpanID(sum[:8])
 }
 
-// processSalt tells a process from others of its job.
+// processSalt is a number that differs between the processes of a job.
 func processSalt(host string, pid int) uint64 {
 	sum := sha256.Sum256(binary.LittleEndian.AppendUint64([]byte(host), uint64(pid)))
 	return binary.LittleEndian.Uint64(sum[:8])

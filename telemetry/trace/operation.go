@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// endOp makes the span of an operation that ended, if it failed, was slow or stalled, or is sampled. What an act does
-// on the wire is no operation of the user's.
+// endOp makes the span of an operation that ended, if it failed, was slow or stalled, or is sampled. The internal
+// operations of an act have none.
 func (p *Projector) endOp(m *model.Comm, o *model.Op) {
 	if !o.Signature.Call.IsOperation() {
 		return
@@ -34,7 +34,7 @@ func (p *Projector) samples(comm lifecycle.CommID, o *model.Op) bool {
 		return false
 	}
 	seq := o.Seq
-	if o.Signature.Call == lifecycle.CallSendRecv { // many have the same, and each is this rank's alone to choose
+	if o.Signature.Call == lifecycle.CallSendRecv { // several share a number, and no other rank must choose alike
 		seq ^= uint64(o.Start)
 	}
 	return tape.Sampled(comm, seq, uint64(p.cfg.SampleEvery))
@@ -59,7 +59,8 @@ func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *probl
 	}
 }
 
-// emitDevice makes the span of an operation that was measured on its device: a root, as its own span may not be kept.
+// emitDevice makes the span of an operation as measured on its device. It is a root, as the operation's own span may
+// not be sampled.
 func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 	if !o.Signature.Call.IsOperation() {
 		return
@@ -72,7 +73,7 @@ func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 	p.emit(s)
 }
 
-// opPart is the identity of a rank's own span of an operation: a root, if it is the rank's alone.
+// opPart is the identity of a rank's own span of an operation: a root if no other rank takes part.
 func (p *Projector) opPart(m *model.Comm, trace oteltrace.TraceID, sig *tape.Signature) identity {
 	id := p.part(m, trace, tagSpan)
 	if together(sig.Call) {

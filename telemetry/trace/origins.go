@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// maxOrigins bounds what is remembered of how communicators were made. The oldest is forgotten first.
+// maxOrigins bounds the communicators whose origin is remembered. The oldest is forgotten first.
 const maxOrigins = 8192
 
-// origins knows which span made a communicator, so that later acts can link to it: its init, or, if it has none of its
-// own, the split, whose trace can't be computed from its id and is remembered.
+// origins knows which span made a communicator, so that later acts can link to it: its own init or, if it has none, the
+// split, whose trace is remembered as it can't be computed from the communicator's id.
 type origins struct {
 	splits *simplelru.LRU[lifecycle.CommID, oteltrace.TraceID] // by child; zero for one that has an init of its own
 }
@@ -23,8 +23,8 @@ func newOrigins() *origins {
 	return &origins{newLast[lifecycle.CommID, oteltrace.TraceID](maxOrigins)}
 }
 
-// inited notes that comm has an init of its own.
-func (o *origins) inited(comm lifecycle.CommID) { o.splits.Add(comm, oteltrace.TraceID{}) }
+// addInit notes that comm has an init of its own.
+func (o *origins) addInit(comm lifecycle.CommID) { o.splits.Add(comm, oteltrace.TraceID{}) }
 
 // hasInit tells whether comm is known to have an init of its own.
 func (o *origins) hasInit(comm lifecycle.CommID) bool {
@@ -32,15 +32,15 @@ func (o *origins) hasInit(comm lifecycle.CommID) bool {
 	return known && !split.IsValid()
 }
 
-// made notes that the split of that trace made the child, which counts unless the child has an init of its own.
-func (o *origins) made(child lifecycle.CommID, split oteltrace.TraceID) {
+// addSplit notes that the split of that trace made the child, unless the child has an init of its own.
+func (o *origins) addSplit(child lifecycle.CommID, split oteltrace.TraceID) {
 	if !o.splits.Contains(child) {
 		o.splits.Add(child, split)
 	}
 }
 
-// span is the one that made comm, as one of its ranks links to it: the rank's own init, or the root of the split, in
-// which the rank had another number.
+// span is the span that made comm, as one of its ranks links to it: the rank's own init, or the root of the split, as
+// the rank had another number there.
 func (o *origins) span(comm lifecycle.CommID, rank int) identity {
 	if split, _ := o.splits.Peek(comm); split.IsValid() {
 		return rankSpan(split, 0)
@@ -48,14 +48,14 @@ func (o *origins) span(comm lifecycle.CommID, rank int) identity {
 	return rankSpan(ActTraceID(comm, tape.ActInit, 0), rank)
 }
 
-// birth leads a rank of a communicator to how that was made.
-func (o *origins) birth(m *model.Comm) oteltrace.Link {
+// birthLink links a rank of a communicator to the span that made it.
+func (o *origins) birthLink(m *model.Comm) oteltrace.Link {
 	return link(o.span(m.ID, max(m.Rank, 0)).context(), semconv.LinkBirth)
 }
 
-// links connects an operation to how its communicator was made, and the one that this came from.
+// links links an operation to the spans that made its communicator and that one's parent.
 func (o *origins) links(m *model.Comm) []oteltrace.Link {
-	links := []oteltrace.Link{o.birth(m)}
+	links := []oteltrace.Link{o.birthLink(m)}
 	if !m.Parent.IsZero() {
 		links = append(links, link(o.span(m.Parent, 0).context(), semconv.LinkParent))
 	}

@@ -18,16 +18,16 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// exportDelay is how long a span waits for a batch, unless OTEL_BSP_SCHEDULE_DELAY says; a hang is told soon.
+// exportDelay is how long a span waits for a batch by default (OTEL_BSP_SCHEDULE_DELAY): short, to show hangs soon.
 const exportDelay = time.Second
 
-// pipeline is what spans go through once they are made: the store, and the exporter if there is one.
+// pipeline takes the spans that were made to the store, and to the exporter and processors if there are any.
 type pipeline struct {
 	provider *sdktrace.TracerProvider
 	tracer   oteltrace.Tracer
 	store    *Store
 	gate     *gate // nil: nothing is exported
-	heard    bool  // somebody hears of spans, beside the store
+	hasSinks bool  // spans go elsewhere than to the store, too
 	disabled bool  // OTEL_SDK_DISABLED: no spans are made
 }
 
@@ -52,9 +52,9 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))
 	}
 	for _, sp := range cfg.Processors {
-		opts = append(opts, sdktrace.WithSpanProcessor(lentProcessor{sp}))
+		opts = append(opts, sdktrace.WithSpanProcessor(programProcessor{sp}))
 	}
-	p.heard = p.gate != nil || len(cfg.Processors) > 0
+	p.hasSinks = p.gate != nil || len(cfg.Processors) > 0
 	p.provider = sdktrace.NewTracerProvider(opts...)
 	p.tracer = p.provider.Tracer(semconv.ScopeName,
 		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))
@@ -77,8 +77,8 @@ func (p *pipeline) stats() Stats {
 	return p.gate.stats()
 }
 
-// exporterOf is the exporter that the environment names, and those of the program; nil if there is none. to says where
-// spans go, for messages. With an error of the environment, the program's are left.
+// exporterOf joins the exporter that the environment names and those of the program; nil if there is none. to says
+// where spans go, for messages. If the environment's can't be made, the program's are returned with the error.
 func exporterOf(ctx context.Context, cfg *Config) (all sdktrace.SpanExporter, to string, err error) {
 	var named sdktrace.SpanExporter
 	if !cfg.OwnExport {
@@ -90,16 +90,16 @@ func exporterOf(ctx context.Context, cfg *Config) (all sdktrace.SpanExporter, to
 	case len(cfg.Exporters) == 0:
 		return named, destination(), err
 	case named == nil:
-		return &exporters{lent: cfg.Exporters}, "the program's own exporter", err
+		return &exporters{programs: cfg.Exporters}, "the program's own exporter", err
 	default:
 		return &exporters{named, cfg.Exporters}, destination() + " and the program's own exporter", err
 	}
 }
 
-// exporters are the environment's, nil if it names none, and those that the program lends.
+// exporters are the one that the environment names, nil if none, and those that the program owns.
 type exporters struct {
-	named sdktrace.SpanExporter
-	lent  []sdktrace.SpanExporter
+	named    sdktrace.SpanExporter
+	programs []sdktrace.SpanExporter
 }
 
 // ExportSpans gives the spans to all, whatever becomes of them at one.
@@ -108,13 +108,13 @@ func (e *exporters) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySp
 	if e.named != nil {
 		errs = append(errs, e.named.ExportSpans(ctx, spans))
 	}
-	for _, exporter := range e.lent {
+	for _, exporter := range e.programs {
 		errs = append(errs, exporter.ExportSpans(ctx, spans))
 	}
 	return errors.Join(errs...)
 }
 
-// Shutdown ends the environment's; the program ends its own.
+// Shutdown shuts down the environment's exporter; the program shuts down its own.
 func (e *exporters) Shutdown(ctx context.Context) error {
 	if e.named == nil {
 		return nil
@@ -122,11 +122,11 @@ func (e *exporters) Shutdown(ctx context.Context) error {
 	return e.named.Shutdown(ctx)
 }
 
-// lentProcessor is one of the program's, which ends it itself.
-type lentProcessor struct{ sdktrace.SpanProcessor }
+// programProcessor is a span processor that the program owns and shuts down itself.
+type programProcessor struct{ sdktrace.SpanProcessor }
 
-// Shutdown passes on what it has.
-func (p lentProcessor) Shutdown(ctx context.Context) error { return p.ForceFlush(ctx) }
+// Shutdown flushes the processor.
+func (p programProcessor) Shutdown(ctx context.Context) error { return p.ForceFlush(ctx) }
 
 // exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none that can be used. With
 // nothing set, unlike with OpenTelemetry, nothing leaves the process.
@@ -148,8 +148,7 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%q can't be used: %w; it takes otlp, console, none, or "+
-			"a name that "+
-			"the program gave to autoexport.RegisterSpanExporter", name, err)
+			"a name that the program gave to autoexport.RegisterSpanExporter", name, err)
 	}
 	if autoexport.IsNoneSpanExporter(exporter) {
 		return nil, nil
@@ -163,8 +162,8 @@ func Resource(ctx context.Context, cfg Config) *resource.Resource {
 	return newResource(ctx, &cfg)
 }
 
-// newResource describes the process: cfg.Resource goes before the environment, and that before the rest. A malformed
-// variable is logged, and what can be used of it is used.
+// newResource describes the process. cfg.Resource wins over the environment, and that over the rest of cfg. A malformed
+// variable is logged, and its valid part is used.
 func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 	instance := strconv.Itoa(cfg.Rank)
 	if cfg.Rank < 0 {

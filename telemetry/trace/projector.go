@@ -22,20 +22,20 @@ type Projector struct {
 	origins *origins
 	salt    uint64   // tells this process's spans apart where there is no rank
 	last    int64    // time of the last event
-	sentTo  int64    // what began until then, and goes on, has a span that says that it is unfinished
-	ending  bool     // what comes now never ended
+	sentTo  int64    // acts and operations that began until then and never ended have a span already
+	ending  bool     // spans are made now of acts and operations that never ended
 	emitted identity // the span that the event being observed, or observed last, was made into
 }
 
 // New makes a Projector for the tape of the process that cfg describes, with the exporter that the OTEL_* variables
-// name. ctx bounds the making of the exporter. A variable that can't be used is logged with its value and what it
-// takes, and no error unless cfg.MustExport: the job that is traced goes on.
+// name; ctx bounds how long making it may take. A variable that can't be used is logged with its value and what it
+// takes; it is an error only with cfg.MustExport, so that the traced job goes on.
 func New(ctx context.Context, cfg Config) (*Projector, error) {
 	if cfg.Wall == nil {
 		return nil, errors.New("trace: Config.Wall is nil; give it the tape's Header.Wall")
 	}
 	if cfg.Delivered != nil && cfg.Now == nil {
-		return nil, errors.New("trace: Config.Delivered is told by Config.Now, which is nil; give it tape.Now")
+		return nil, errors.New("trace: Config.Delivered needs Config.Now, which is nil; give it tape.Now")
 	}
 	if cfg.Process == nil {
 		return nil, errors.New("trace: Config.Process is nil; give it the model whose steps are observed")
@@ -57,8 +57,8 @@ func (p *Projector) Store() *Store { return p.store }
 // Stats counts the spans that were to be exported; all zero if none are.
 func (p *Projector) Stats() Stats { return p.pipe.stats() }
 
-// Observe takes the next step of Config.Process. It reads s only during the call, and never blocks on an exporter. No
-// span is made of what a communicator does that the tape doesn't describe any more.
+// Observe takes the next step of Config.Process. It reads s only during the call, and never blocks on an exporter.
+// Steps of a communicator whose description is no longer on the tape make no span.
 func (p *Projector) Observe(s *model.Step) {
 	if p.pipe.disabled {
 		return
@@ -90,12 +90,12 @@ func (p *Projector) Observe(s *model.Step) {
 	}
 }
 
-// renamed moves the acts that go on, such as the init of a world, to the traces that they have by their communicator's
-// new id.
+// renamed moves the open acts of a communicator, such as the init of a world, to the traces that its new id gives
+// them.
 func (p *Projector) renamed(m *model.Comm, was lifecycle.CommID) {
 	for _, a := range m.Acts {
 		if a.Kind == tape.ActInit {
-			p.origins.inited(m.ID)
+			p.origins.addInit(m.ID)
 		}
 		p.store.closed(ActTraceID(was, a.Kind, a.Seq))
 		p.store.opened(actTrace(m, a))
@@ -122,7 +122,7 @@ func (p *Projector) observeAct(m *model.Comm, s *model.Step) {
 	a, r := s.Act, &s.Life
 	if s.Began {
 		if a.Kind == tape.ActInit {
-			p.origins.inited(m.ID)
+			p.origins.addInit(m.ID)
 		}
 		if r.Stage != tape.StageEnd {
 			p.store.opened(actTrace(m, a))
@@ -132,13 +132,13 @@ func (p *Projector) observeAct(m *model.Comm, s *model.Step) {
 	case tape.StageStart:
 		p.emitStarted(m, a, r)
 	case tape.StagePhase:
-		if m.Rank >= 0 { // else they wait until it is known
+		if m.Rank >= 0 { // phases without a rank wait until it is known
 			p.emitPhases(m, a, 0, nil)
 		}
 	case tape.StageEnd:
 		p.finish(m, a, r, problemOf(r.Code, r.Text))
 		if a.Kind != tape.ActInit && !r.Child.IsZero() {
-			p.origins.made(r.Child, actTrace(m, a))
+			p.origins.addSplit(r.Child, actTrace(m, a))
 		}
 	default:
 	}
@@ -153,14 +153,15 @@ func (p *Projector) finish(m *model.Comm, a *model.Act, r *tape.LifeRecord, prob
 	p.store.closed(actTrace(m, a))
 }
 
-// abandon ends an open act at a time, as unfinished because of why; "" is that the record of its end was missed.
+// abandon ends an open act at a time, as unfinished. why is the clause of unfinished.
 func (p *Projector) abandon(a *model.Act, now int64, why string) {
 	m, r := a.Comm, a.First
 	r.Stage, r.Time = tape.StageEnd, max(now, a.Start)
 	p.finish(m, a, &r, unfinished(a.Kind.String(), why, a.Phase))
 }
 
-// unfinished is the problem of what didn't end.
+// unfinished is the problem of an act or operation that didn't end. why is a clause, "SIGTERM comes"; "" says that the
+// record of the end was missed.
 func unfinished(what, why string, phase tape.Phase) *problem {
 	text := "unfinished: " + why + " before the " + what + " does"
 	if why == "" {
@@ -172,8 +173,8 @@ func unfinished(what, why string, phase tape.Phase) *problem {
 	return &problem{errorType: semconv.ErrorUnfinished, text: text}
 }
 
-// Emitted is the span that the last event was made into, the event's own if several were; invalid if none was, as for
-// most operations. It belongs to the goroutine that calls Observe.
+// Emitted is the span that was made of the last event; of several the event's own. It is invalid if none was made, as
+// for most operations. Only the goroutine that calls Observe may call it.
 func (p *Projector) Emitted() oteltrace.SpanContext { return p.emitted.context() }
 
 // Close ends the acts that are still open, as unfinished, and exports what is queued until ctx ends. The error is
@@ -187,19 +188,19 @@ func (p *Projector) Close(ctx context.Context) error {
 // Leave is Close for a tape that another reader goes on with: what is open stays so.
 func (p *Projector) Leave(ctx context.Context) error { return p.pipe.shutdown(ctx) }
 
-// tapeEnds is what comes before what is unfinished ends, where nothing else is known.
+// tapeEnds is why something is unfinished, if nothing else is known.
 const tapeEnds = "the tape ends"
 
-// Unfinished ends the acts that are open, and the operations in flight, as unfinished now, or at the time of the last
-// event without Config.Now: for the tape of a process that is gone, before Close, when the model was shown the
-// in-flight table. Their ids are those that their own spans would have had.
+// Unfinished ends the open acts and the operations in flight as unfinished now or, without Config.Now, at the time of
+// the last event. It is for the tape of a process that is gone: call it before Close, after the model was shown the
+// in-flight table. The spans have the ids that they would have had at a regular end.
 func (p *Projector) Unfinished() {
 	p.ending = true
 	p.Interrupt(tapeEnds)
 }
 
-// Interrupt is Unfinished for a process that will be gone in a moment. why is what comes before they end ("SIGTERM
-// comes"). One that ends all the same has another span then, with the same ids. Flush sends them.
+// Interrupt is Unfinished for a process that is about to end. why says what ends it, as a clause: "SIGTERM comes". What
+// ends regularly all the same has a second span then, with the same ids. Flush sends them.
 func (p *Projector) Interrupt(why string) {
 	now := p.now()
 	p.abandonAll(why)
@@ -226,20 +227,20 @@ func (p *Projector) Complete() bool {
 // want to lose none. The error is ctx's.
 func (p *Projector) Flush(ctx context.Context) error { return p.pipe.provider.ForceFlush(ctx) }
 
-// abandonAll ends the open acts of which that wasn't said before.
+// abandonAll ends the open acts that were not reported as unfinished before.
 func (p *Projector) abandonAll(why string) {
 	now := p.now()
 	for _, a := range p.cfg.Process.OpenActs() {
-		if !p.said(a.Start) {
+		if !p.reported(a.Start) {
 			p.abandon(a, now, why)
 		}
 	}
 }
 
-// unfinishedOp makes the span of the communicator's operation in flight, as far as it had come at now.
+// unfinishedOp makes the span of the communicator's operation in flight, as it was at now.
 func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 	in := c.InFlight()
-	if in == nil || !in.Signature.Call.IsOperation() || p.said(in.Start) {
+	if in == nil || !in.Signature.Call.IsOperation() || p.reported(in.Start) {
 		return
 	}
 	problem := unfinished(in.Signature.Call.String(), why, in.Phase)
@@ -252,10 +253,10 @@ func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 	p.emit(p.opSpan(c, &o, slow, problem))
 }
 
-// said tells whether what began at that time, and didn't end, has a span that says so.
-func (p *Projector) said(start int64) bool { return p.sentTo != 0 && start <= p.sentTo }
+// reported tells whether an act or operation that began at start was reported as unfinished before.
+func (p *Projector) reported(start int64) bool { return p.sentTo != 0 && start <= p.sentTo }
 
-// now is the time at which what is open ends.
+// now is the time at which open acts and operations are said to end.
 func (p *Projector) now() int64 {
 	if p.cfg.Now != nil {
 		return p.cfg.Now()

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// span is a span to be, with the tape's times.
+// span is a span before it is made. Times are the tape's.
 type span struct {
 	id         identity
 	name       string
@@ -41,13 +41,13 @@ func problemOf(code lifecycle.Code, text string) *problem {
 	return &problem{errorType: code.String(), text: text}
 }
 
-// moment is the length of a span that tells of a moment: of none, Jaeger warns that it is negative.
+// moment is the duration of a span that marks a moment. Jaeger warns that a duration of 0 is negative.
 const moment = time.Nanosecond
 
-// emit makes the span and ends it: everything of it is known, its times are explicit. Without anybody that hears of it
-// beside the store, it is none of the SDK's: of a busy job thousands are kept for each one that is looked at.
+// emit makes a span, with its start and its end. Without an exporter or a processor the span goes to the store alone,
+// and the SDK's cost is saved: a busy job keeps thousands of spans for each one that somebody looks at.
 func (p *Projector) emit(s *span) {
-	if p.pipe.disabled || p.leftOut() {
+	if p.pipe.disabled || p.alreadyExported() {
 		return
 	}
 	// The time of day may be set while the span lasts: its length is the tape's.
@@ -57,7 +57,7 @@ func (p *Projector) emit(s *span) {
 	}
 	p.pipe.store.keep(s, start, took)
 	p.emitted = s.id
-	if !p.pipe.heard {
+	if !p.pipe.hasSinks {
 		return
 	}
 	_, sp := p.pipe.tracer.Start(s.id.startContext(context.Background()), s.name,
@@ -70,14 +70,14 @@ func (p *Projector) emit(s *span) {
 	sp.End(oteltrace.WithTimestamp(start.Add(took)))
 }
 
-// leftOut tells whether the process itself made the spans of the last event. What never ended is not left out here, and
-// what a span shows may have ended long before, as the phases of an act that hangs.
-func (p *Projector) leftOut() bool {
+// alreadyExported tells whether the process that wrote the tape has exported the spans of the last event. Only the time
+// of the event counts: phases of an act that hangs may have ended long before it.
+func (p *Projector) alreadyExported() bool {
 	return !p.ending && (p.last < p.cfg.From || p.cfg.Sent != 0 && p.last <= p.cfg.Sent)
 }
 
-// emitStarted announces an act: a moment's span below the one that will come when the act ends. Its id has the process
-// in it: before its ranks have met, a world is in a trace that those of other runs are in, too.
+// emitStarted makes the started span of an act, below the span that is made when the act ends. Its id depends on the
+// process: until its ranks have met, a world may share its trace with worlds of other runs.
 func (p *Projector) emitStarted(m *model.Comm, a *model.Act, r *tape.LifeRecord) {
 	id := p.part(m, actTrace(m, a), tagStarted)
 	if m.Rank >= 0 {
@@ -94,7 +94,7 @@ func (p *Projector) emitStarted(m *model.Comm, a *model.Act, r *tape.LifeRecord)
 	})
 }
 
-// part is the identity of a rank's own span in a trace. One that has no rank yet is told apart by its process.
+// part is the identity of a rank's own span in a trace. While the rank is unknown, the process stands for it.
 func (p *Projector) part(m *model.Comm, trace oteltrace.TraceID, tag string) identity {
 	if m.Rank >= 0 {
 		return rankSpan(trace, m.Rank)
@@ -105,7 +105,7 @@ func (p *Projector) part(m *model.Comm, trace oteltrace.TraceID, tag string) ide
 	}
 }
 
-// emitPhases makes the spans of the phases that are over and were not told of; with a problem, of the current one, too.
+// emitPhases makes the spans of the phases that have ended and have none yet; with a problem, of the current one, too.
 func (p *Projector) emitPhases(m *model.Comm, a *model.Act, now int64, problem *problem) {
 	own := p.part(m, actTrace(m, a), tagSpan)
 	phases := slices.Clip(a.Phases[a.Told:])
@@ -131,7 +131,7 @@ func (p *Projector) emitPhases(m *model.Comm, a *model.Act, now int64, problem *
 	}
 }
 
-// emitAct is one rank's part in an act that has ended.
+// emitAct makes the span of one rank's part in an act that has ended.
 func (p *Projector) emitAct(m *model.Comm, a *model.Act, r *tape.LifeRecord, problem *problem) {
 	attrs := attributesOf(m)
 	attrs.call(r)
@@ -157,13 +157,13 @@ func (p *Projector) emitAct(m *model.Comm, a *model.Act, r *tape.LifeRecord, pro
 	})
 }
 
-// actLinks connects an act to the lives that it belongs to. In another communicator the rank had or has another number,
-// which the tape doesn't tell: such links lead to rank 0's span.
+// actLinks links an act to how its communicator, parent and child were made. The tape doesn't tell the rank's number in
+// another communicator, so such links lead to rank 0's span.
 func (p *Projector) actLinks(m *model.Comm, r *tape.LifeRecord) []oteltrace.Link {
 	var links []oteltrace.Link
 	switch {
 	case r.Act != tape.ActInit:
-		links = append(links, p.origins.birth(m))
+		links = append(links, p.origins.birthLink(m))
 	case !m.Parent.IsZero():
 		links = append(links, link(p.origins.span(m.Parent, 0).context(), semconv.LinkParent))
 	}
@@ -173,12 +173,12 @@ func (p *Projector) actLinks(m *model.Comm, r *tape.LifeRecord) []oteltrace.Link
 	return links
 }
 
-// emitMisuse is a refused call. It stands in the trace of the act that made it a mistake, below this rank's part in it,
-// or, where there is no such act, in a trace of its own. A postponed call stands in the trace of the act that it must
-// wait for, and is no error. The ranks that leak a communicator meet in one trace.
+// emitMisuse makes the span of a refused call. It is in the trace of the act that made the call a mistake, below this
+// rank's span, or, if there is no such act, in a trace of its own. A postponed call is in the trace of the act that it
+// must wait for, and is no error. All ranks that leak a communicator share one trace.
 func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 	r := &s.Life
-	links := []oteltrace.Link{p.origins.birth(m)}
+	links := []oteltrace.Link{p.origins.birthLink(m)}
 	if first, why := before(m, s); r.Act != tape.ActLeak && first.IsValid() {
 		links = append(links, link(p.part(m, first, tagSpan).context(), why))
 	}
@@ -202,8 +202,8 @@ func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 	})
 }
 
-// before is the trace of the act that a call was refused for, if it is known, and what that act is to the call: the
-// first one, which rules it out, or the unfinished one, behind which it must wait.
+// before is the trace of the act because of which a call was refused, if it is known, and the kind of the link to it:
+// the first act rules the call out, or the call must wait behind an unfinished one.
 func before(m *model.Comm, s *model.Step) (trace oteltrace.TraceID, kind string) {
 	if code := s.Life.Code; code != lifecycle.CodeInProgress {
 		if first, known := firstActs[code]; known {
@@ -223,8 +223,9 @@ var firstActs = map[lifecycle.Code]tape.Act{
 	lifecycle.CodeAborted: tape.ActAbort, lifecycle.CodeRevoked: tape.ActRevoke,
 }
 
-// emitFailure says that a communicator failed, and in full why. Where the failed call is a collective it stands in that
-// operation's trace; the ranks that notice a failure in another way meet in a trace of their own.
+// emitFailure makes the span of a communicator's failure, with the full text of why. If the failed call is a
+// collective, the span is in that operation's trace; ranks that notice a failure in another way share a trace of its
+// own.
 func (p *Projector) emitFailure(m *model.Comm, r *tape.LifeRecord) {
 	attrs := attributesOf(m)
 	attrs.call(r)
@@ -235,7 +236,7 @@ func (p *Projector) emitFailure(m *model.Comm, r *tape.LifeRecord) {
 		name:  semconv.SpanFailure,
 		start: cmp.Or(min(r.Start, r.Time), r.Time), end: r.Time,
 		attrs:   attrs,
-		links:   append([]oteltrace.Link{p.origins.birth(m)}, callerLinks(r.Caller)...),
+		links:   append([]oteltrace.Link{p.origins.birthLink(m)}, callerLinks(r.Caller)...),
 		problem: problemOf(r.Code, r.Text),
 	})
 }
@@ -255,10 +256,9 @@ func callerLinks(c tape.SpanContext) []oteltrace.Link {
 	return []oteltrace.Link{link(sc, semconv.LinkCaller)}
 }
 
-// SpanOf is the span that tells of a step, for readers that tell of it in another way: the act's or operation's own on
-// this rank, also while it is not there yet; of a refused call or a failure the span that is made of it. The context is
-// not sampled if it is an operation of which no span is made, and invalid if the communicator isn't known. Call it from
-// Observe's goroutine, behind Observe.
+// SpanOf is the span of a step, for readers that refer to it, such as a log: this rank's span of the act or operation,
+// even if it is made later, or the span of the refused call or failure. The context is not sampled if no span is made
+// of the operation, and invalid if the communicator isn't known. Call it from Observe's goroutine, after Observe.
 func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 	if s.Comm == nil || !s.IsLife && s.Op == nil {
 		return oteltrace.SpanContext{}
@@ -282,12 +282,12 @@ func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 	}
 }
 
-// SpanOfStall is the span of what a report tells of, which is made when it ends.
+// SpanOfStall is the span of the act or operation that a report is about, which is made when that ends.
 func (p *Projector) SpanOfStall(r *stall.Report) oteltrace.SpanContext {
 	return p.part(r.Comm, stallTrace(r), tagSpan).context()
 }
 
-// misuse is the place of a refused call's span; see emitMisuse.
+// misuse is the identity of a refused call's span; see emitMisuse.
 func (p *Projector) misuse(m *model.Comm, s *model.Step) identity {
 	r := &s.Life
 	if r.Act == tape.ActLeak {
@@ -301,7 +301,7 @@ func (p *Projector) misuse(m *model.Comm, s *model.Step) identity {
 	return identity{trace: trace, span: spanID(tagMisuse, trace, m.Rank, uint64(r.Time))}
 }
 
-// failure is the place of a communicator's failure; see emitFailure.
+// failure is the identity of the span of a communicator's failure; see emitFailure.
 func (p *Projector) failure(m *model.Comm, r *tape.LifeRecord) identity {
 	if r.Call.IsCollective() && r.Call.IsOperation() { // not a split
 		trace := OpTraceID(m.ID, m.Rank, tape.Signature{Call: r.Call}, r.Seq)

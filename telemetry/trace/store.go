@@ -27,8 +27,8 @@ const (
 // concurrent use, and its methods hold a lock for microseconds only.
 type Store struct {
 	mu   sync.Mutex
-	acts shelf
-	ops  shelf
+	acts traceLRU
+	ops  traceLRU
 	open map[oteltrace.TraceID]int // acts that have started and not ended
 }
 
@@ -74,10 +74,10 @@ type Span struct {
 	Links      []Link            `json:"links,omitempty"`
 }
 
-// Attributes are those of a Span. They become texts, as all of its JSON's are, when somebody asks for them.
+// Attributes are a Span's attributes. They are formatted when they are read: in its JSON all are texts.
 type Attributes []attribute.KeyValue
 
-// Get is the text of one; empty if there is none.
+// Get returns the value of an attribute as text; empty if there is none.
 func (a Attributes) Get(key attribute.Key) string {
 	for i := range a {
 		if a[i].Key == key {
@@ -87,7 +87,7 @@ func (a Attributes) Get(key attribute.Key) string {
 	return ""
 }
 
-// MarshalJSON is an object of texts.
+// MarshalJSON encodes the attributes as an object of texts.
 func (a Attributes) MarshalJSON() ([]byte, error) {
 	texts := make(map[attribute.Key]string, len(a))
 	for _, kv := range a {
@@ -103,14 +103,16 @@ type Link struct {
 	Kind    string            `json:"kind,omitempty"`
 }
 
-// shelf is a bounded list of traces, in the order in which they began; the oldest gives way.
-type shelf = *simplelru.LRU[oteltrace.TraceID, *Trace]
+// traceLRU is a bounded list of traces, in the order in which they began. It is never read with Get, so the oldest is
+// dropped first.
+type traceLRU = *simplelru.LRU[oteltrace.TraceID, *Trace]
 
-func put(on shelf, span Span) {
-	t, known := on.Peek(span.TraceID)
+// put adds a span to its trace in traces.
+func put(traces traceLRU, span Span) {
+	t, known := traces.Peek(span.TraceID)
 	if !known {
 		t = &Trace{ID: span.TraceID}
-		on.Add(t.ID, t)
+		traces.Add(t.ID, t)
 	}
 	if len(t.Spans) >= MaxTraceSpans {
 		t.Truncated++
@@ -119,37 +121,37 @@ func put(on shelf, span Span) {
 	t.Spans = append(t.Spans, span)
 }
 
-// keep keeps a span that began at a time of day, and lasted so long.
-func (s *Store) keep(of *span, start time.Time, took time.Duration) {
+// keep adds a span, with its start as time of day and its duration.
+func (s *Store) keep(sp *span, start time.Time, took time.Duration) {
 	kept := Span{
-		TraceID: of.id.trace, SpanID: of.id.span, Parent: of.id.parent, Name: of.name, Start: start.UTC(),
-		Seconds: took.Seconds(), Attributes: Attributes(of.attrs),
+		TraceID: sp.id.trace, SpanID: sp.id.span, Parent: sp.id.parent, Name: sp.name, Start: start.UTC(),
+		Seconds: took.Seconds(), Attributes: Attributes(sp.attrs),
 	}
-	if of.problem != nil {
-		kept.Error = of.problem.text
+	if sp.problem != nil {
+		kept.Error = sp.problem.text
 	}
-	for _, l := range of.links {
+	for _, l := range sp.links {
 		set := attribute.NewSet(l.Attributes...)
 		kind, _ := set.Value(semconv.LinkKind)
 		kept.Links = append(kept.Links, Link{l.SpanContext.TraceID(), l.SpanContext.SpanID(), kind.AsString()})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ordinary(of.attrs, of.problem != nil) {
+	if ordinary(sp.attrs, sp.problem != nil) {
 		put(s.ops, kept)
 	} else {
 		put(s.acts, kept)
 	}
 }
 
-// opened notes that an act of the trace has started on a rank of this process.
+// opened counts an act of the trace that has started on a rank of this process.
 func (s *Store) opened(id oteltrace.TraceID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[id]++
 }
 
-// closed notes that one has ended.
+// closed discounts an act of the trace that has ended.
 func (s *Store) closed(id oteltrace.TraceID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,9 +164,9 @@ func (s *Store) closed(id oteltrace.TraceID) {
 func (s *Store) Trace(id oteltrace.TraceID) (t Trace, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, shelf := range []shelf{s.acts, s.ops} { // on both, if an operation failed on some of this process's ranks
-		if on, kept := shelf.Peek(id); kept {
-			t.Spans, t.Truncated, found = append(t.Spans, on.Spans...), t.Truncated+on.Truncated, true
+	for _, traces := range []traceLRU{s.acts, s.ops} { // in both, if an operation failed on some ranks here
+		if kept, ok := traces.Peek(id); ok {
+			t.Spans, t.Truncated, found = append(t.Spans, kept.Spans...), t.Truncated+kept.Truncated, true
 		}
 	}
 	t.ID, t.Open = id, s.open[id]
@@ -183,17 +185,17 @@ func (s *Store) ByComm(id lifecycle.CommID) []Trace {
 	return append(s.list(s.acts, 0, id), s.list(s.ops, 0, id)...)
 }
 
-// list lists the last n traces with spans of a communicator, of any if it is zero, the newest first.
-func (s *Store) list(from shelf, n int, comm lifecycle.CommID) []Trace {
+// list returns the last n traces with spans of a communicator, the newest first; a zero comm means any, n < 1 all.
+func (s *Store) list(from traceLRU, n int, comm lifecycle.CommID) []Trace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, list := comm.String(), []Trace(nil)
-	of := func(sp Span) bool { return sp.Attributes.Get(semconv.CommID) == id }
+	isOfComm := func(sp Span) bool { return sp.Attributes.Get(semconv.CommID) == id }
 	for _, last := range slices.Backward(from.Values()) {
 		if n > 0 && len(list) == n {
 			break
 		}
-		if t := *last; comm.IsZero() || slices.ContainsFunc(t.Spans, of) {
+		if t := *last; comm.IsZero() || slices.ContainsFunc(t.Spans, isOfComm) {
 			t.Spans, t.Open = slices.Clip(t.Spans), s.open[t.ID]
 			list = append(list, t)
 		}

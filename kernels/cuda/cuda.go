@@ -215,7 +215,8 @@ func GridFor(k Kernel, a *Args, bytes int, limit Grid) Grid {
 		}
 		channels := min(int(a.Channels), max(1, share(min(slice, int(a.Slot)), bytes)))
 		vectors := share(packet, min(int(a.Slot), share(channels, bytes)))
-		return Grid{channels * roles(k, ranks), min(limit.Threads, max(warp, (vectors+warp-1)/warp*warp))}
+		workers := max(warp, (vectors+warp-1)/warp*warp)
+		return Grid{channels * roles(k, ranks), min(limit.Threads, warp+workers)} // one more warp leads
 	}
 	threads := min(limit.Threads, (work+warp-1)/warp*warp)
 	return Grid{min(limit.Blocks, (work+threads-1)/threads), threads}

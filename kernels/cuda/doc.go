@@ -30,6 +30,9 @@
 // registered anywhere. FIFOs keep their positions from launch to launch: beside the two ends of each, nothing need be
 // in step, and a message waits for no other rank's.
 //
+// One thread of a block waits for the other ranks and tells them; the others move data, and are one step behind it. So
+// a fence or a flag that takes a microsecond on its way delays nobody.
+//
 // # Who must be there
 //
 // Blocks wait for blocks of other ranks, and for each other. So all blocks of a launch must be resident at once; grids

@@ -5,6 +5,9 @@
 // A channel is some blocks, each with a role of its own, and the FIFOs between blocks of the same channel. Data is
 // dealt to the channels in steps. FIFOs keep their positions from launch to launch, so that nothing need be in step but
 // the two ends of each.
+//
+// A block's first warp leads: its first thread waits for other ranks, says what to do in a step, and tells other ranks
+// when it is done. The other warps do it. They are a step behind, so that neither waits for the other.
 
 #include "element.h"
 #include "operation.h"
@@ -33,21 +36,40 @@ struct Steps {
   GENERIC u64 rest(u64 at, u64 of) const { return at >= of ? 0 : of - at < step ? of - at : step; }
 };
 
-enum Direction { sent, received };
+enum Direction : u32 { sent, received };
 
-// Fifo is one end of a block's FIFOs to or from some ranks, which advance together.
+// Fifo is one end of a block's FIFOs to or from some ranks, which advance together. The block's leader has it.
 struct Fifo {
   u32 kind, channel;
   u32 peers; // how many ranks after this one, as bits
   u32 step;  // since the launch
+  u32 done;  // steps of which the peers were told
   u32 begin[carillon_max_ranks];
 
-  // next is the position of the FIFO to or from the rank k after this one.
-  GENERIC u32 next(u32 k) const { return of(begin, k) + step; }
+  // next is the position of the FIFO to or from the rank k after this one, and last that of which it is told next.
+  GENERIC u32 next(u32 k) const { return begin[k] + step; }
+  GENERIC u32 last(u32 k) const { return begin[k] + done; }
 
   // lane is that of the rank k after this one, in this rank's window, and back of this rank in that one's.
   GENERIC u32 lane(u32 k) const { return (channel * carillon_fifos + kind) * (carillon_max_ranks - 1) + k - 1; }
   GENERIC u32 back(const Operation &op, u32 k) const { return lane(op.ranks - k); }
+
+  GENERIC u64 position_at(const carillon_args &a, u32 k, Direction d) const {
+    return a.state + carillon_positions + lane(k) * 8 + d * 4;
+  }
+
+  GENERIC void open(const carillon_args &a, u32 of_kind, u32 of_channel, u32 to, Direction d) {
+    kind = of_kind, channel = of_channel, peers = to, step = done = 0;
+    LOOP
+    for (u32 k = 1; k < a.ranks; k++)
+      if (peers >> k & 1) begin[k] = load_u32(position_at(a, k, d));
+  }
+
+  GENERIC void close(const carillon_args &a, Direction d) const {
+    LOOP
+    for (u32 k = 1; k < a.ranks; k++)
+      if (peers >> k & 1) *reinterpret_cast<u32 *>(position_at(a, k, d)) = next(k);
+  }
 };
 
 DEVICE u64 flag_at(const carillon_args &a, u32 lane, u32 position) {
@@ -56,16 +78,16 @@ DEVICE u64 flag_at(const carillon_args &a, u32 lane, u32 position) {
 
 DEVICE u64 credit_at(const carillon_args &a, u32 lane) { return control(a) + carillon_credits + lane * 4; }
 
-// slot_at is where a slot lies in the window of a rank that gets it from the rank k after it. There is no room for
-// ranks that aren't there.
-DEVICE u64 slot_at(const carillon_args &a, const Operation &op, const Fifo &f, u32 k, u32 position) {
-  const u32 fifo = (f.channel * carillon_fifos + f.kind) * (op.ranks - 1) + k - 1;
+// slot_at is where the next slot lies in the window of a rank that gets it from the rank back after it. There is no
+// room for ranks that aren't there.
+DEVICE u64 slot_at(const carillon_args &a, const Operation &op, const Fifo &f, u32 back, u32 position) {
+  const u32 fifo = (f.channel * carillon_fifos + f.kind) * (op.ranks - 1) + back - 1;
   return control(a) + carillon_control + ((u64)fifo * carillon_slots + position % carillon_slots) * a.slot;
 }
 
 // target is where the next slot of the rank k after this one is written, and source where that from there is read.
 DEVICE u64 target(const carillon_args &a, const Operation &op, const Fifo &f, u32 k) {
-  return of(a.window, k) + slot_at(a, op, f, op.ranks - k, f.next(k));
+  return a.window[k] + slot_at(a, op, f, op.ranks - k, f.next(k));
 }
 
 DEVICE u64 source(const carillon_args &a, const Operation &op, const Fifo &f, u32 k) {
@@ -76,173 +98,239 @@ DEVICE u64 position_at(const carillon_args &a, u32 lane, Direction d) {
   return a.state + carillon_positions + lane * 8 + d * 4;
 }
 
-RARE Fifo open(const carillon_args &a, u32 kind, u32 channel, u32 peers, Direction d) {
-  Fifo f = {kind, channel, peers, 0, {}};
-  UNROLL
-  for (u32 k = 1; k < carillon_max_ranks; k++)
-    if (peers >> k & 1) f.begin[k] = load_u32(position_at(a, f.lane(k), d));
-  return f;
-}
-
-RARE void close(const Grid &g, const carillon_args &a, const Fifo &f, Direction d) {
-  g.sync(); // all threads have read the positions
-  if (g.thread) return;
-  UNROLL
-  for (u32 k = 1; k < carillon_max_ranks; k++)
-    if (f.peers >> k & 1) *reinterpret_cast<u32 *>(position_at(a, f.lane(k), d)) = f.begin[k] + f.step;
-}
-
-// await has the block's first thread wait for something of each peer, and is false if the block must give up.
+// await waits for something of each peer, and is false if the block must give up.
 template <class Here>
 DEVICE bool await(const Grid &g, const carillon_args &a, Operation &op, const Fifo &f, u32 phase, Here &&here) {
-  if (g.thread == 0) {
-    u32 missing = f.peers;
-    wait(g, a, op, phase, [&](Missing &m) {
-      LOOP
-      for (u32 k = 1; k < op.ranks; k++) {
-        if (!(missing >> k & 1)) continue;
-        const u32 rank = behind(a, op, k);
-        if (here(k, m))
-          missing &= ~(1u << k);
-        else
-          m.peer = rank;
-      }
-      return missing == 0;
-    });
-    fence();
-  }
-  op.left = g.any(op.left);
-  return !op.left;
+  u32 missing = f.peers;
+  return wait(g, a, op, phase, [&](Missing &m) {
+    LOOP
+    for (u32 k = 1; k < op.ranks; k++) {
+      if (!(missing >> k & 1)) continue;
+      const u32 rank = behind(a, op, k);
+      if (here(k, m))
+        missing &= ~(1u << k);
+      else
+        m.peer = rank;
+    }
+    return missing == 0;
+  });
 }
 
 // room waits until all peers have room for one more slot.
-RARE bool room(const Grid &g, const carillon_args &a, Operation &op, const Fifo &f) {
+DEVICE bool room(const Grid &g, const carillon_args &a, Operation &op, const Fifo &f) {
   return await(g, a, op, f, carillon_room, [&](u32 k, Missing &) {
     return (i32)(f.next(k) - load_flag(a.window[0] + credit_at(a, f.lane(k)))) < carillon_slots;
   });
 }
 
-DEVICE u32 flag_of(const Fifo &f, u32 k, u32 signature) { return (f.next(k) + 1) << 8 | signature; }
+DEVICE u32 flag_of(u32 position, u32 signature) { return (position + 1) << 8 | signature; }
 
 // data waits until all peers' next slot is there.
-RARE bool data(const Grid &g, const carillon_args &a, Operation &op, const Fifo &f, u32 phase, u32 signature) {
+DEVICE bool data(const Grid &g, const carillon_args &a, Operation &op, const Fifo &f, u32 phase, u32 signature) {
   return await(g, a, op, f, phase, [&](u32 k, Missing &m) {
-    m.flag = flag_of(f, k, signature), m.seen = load_flag(a.window[0] + flag_at(a, f.lane(k), f.next(k)));
+    m.flag = flag_of(f.next(k), signature), m.seen = load_flag(a.window[0] + flag_at(a, f.lane(k), f.next(k)));
     return m.seen == m.flag;
   });
 }
 
-// raise tells all peers that the next slot is there, which all threads have written. The first thread calls it behind
-// a barrier.
-RARE void raise(const carillon_args &a, const Operation &op, const Fifo &f, u32 signature) {
+// raise tells all peers that a slot is there, which all threads have written before a barrier.
+DEVICE void raise(const carillon_args &a, const Operation &op, Fifo &f, u32 signature) {
   fence();
   LOOP
   for (u32 k = 1; k < op.ranks; k++)
-    if (f.peers >> k & 1) store_flag(of(a.window, k) + flag_at(a, f.back(op, k), f.next(k)), flag_of(f, k, signature));
+    if (f.peers >> k & 1)
+      store_flag(a.window[k] + flag_at(a, f.back(op, k), f.last(k)), flag_of(f.last(k), signature));
+  f.done++;
 }
 
-// release returns the next slot to all peers, which all threads have read. The first thread calls it behind a barrier.
-RARE void release(const carillon_args &a, const Operation &op, const Fifo &f) {
+// release returns a slot to all peers, which all threads have read before a barrier.
+DEVICE void release(const carillon_args &a, const Operation &op, Fifo &f) {
   LOOP
   for (u32 k = 1; k < op.ranks; k++)
-    if (f.peers >> k & 1) store_flag(of(a.window, k) + credit_at(a, f.back(op, k)), f.next(k) + 1);
+    if (f.peers >> k & 1) store_flag(a.window[k] + credit_at(a, f.back(op, k)), f.last(k) + 1);
+  f.done++;
 }
+
+// Task is what a block does in a step: copies, each from a buffer to another one, or a reduction of all sources, which
+// are by rank, to all targets.
+struct Task {
+  u32 there, left; // there is one; if there is none: the block has given up
+  u32 signature;
+  u32 sources, targets;
+  u32 bytes[carillon_max_ranks]; // of each copy; of a reduction the first
+  u64 from[carillon_max_ranks], to[carillon_max_ranks];
+
+  GENERIC void copy(u64 target, u64 source, u64 n) {
+    to[targets] = target, from[targets] = source, bytes[targets] = (u32)n;
+    targets++;
+  }
+};
+
+// Workers are the threads that do tasks.
+struct Workers {
+  u32 thread, threads;
+};
+
+// Block is what threads of a block share: the launch's parameter, since reading it from where it comes takes a constant
+// index, tasks, and what the leader keeps.
+template <class Args, class Lead> struct Block {
+  Args args;
+  Task tasks[2];
+  Lead lead;
+
+  GENERIC static Block &begin(const Grid &g, const Args &args) {
+    Block &block = g.shared<Block>();
+    auto *to = reinterpret_cast<u64 *>(&block.args);
+    auto *from = reinterpret_cast<const u64 *>(&args);
+    LOOP
+    for (u32 i = g.thread; i < sizeof args / sizeof *to; i += g.threads) to[i] = from[i];
+    g.sync();
+    return block;
+  }
+
+  // in_steps has the block do tasks, one after the other. Lead.prepare waits until the next one may be done and says
+  // what it is, and is false if there is none; lead.tell is called when one is done.
+  template <class Work> GENERIC void in_steps(const Grid &g, Operation &op, Work &&work) {
+    for (u32 i = 0;; i++) {
+      Task &next = tasks[i % 2], &last = tasks[(i + 1) % 2];
+      const bool there = i == 0 || last.there, left = i > 0 && last.left;
+      if (g.thread == 0) {
+        if (i >= 2) lead.tell(args, op, next.signature);
+        next.targets = 0;
+        next.there = there && lead.prepare(g, args, op, next);
+        next.left = op.left;
+      } else if (g.thread >= warp && i > 0 && there) {
+        work(Workers{g.thread - warp, g.threads - warp}, last);
+      }
+      g.sync();
+      if (there) continue;
+      op.left = left;
+      if (!left && g.thread == 0) lead.close(args);
+      return;
+    }
+  }
+};
 
 DEVICE bool aligned(u64 at) { return at % sizeof(Vector) == 0; }
 
-// copy is by all threads of a block.
-RARE void copy(Grid g, u64 to, u64 from, u32 bytes) {
+// copy is by all workers of a block.
+RARE void copy(Workers w, u64 to, u64 from, u32 bytes) {
   u32 vectors = 0;
   if (aligned(to | from)) {
     constexpr u32 n = 8;
     vectors = bytes / sizeof(Vector);
-    u32 i = g.thread;
-    for (; i + (n - 1) * g.threads < vectors; i += n * g.threads) {
+    LOOP
+    for (u32 i = w.thread; i < vectors; i += n * w.threads) {
       Vector v[n];
       UNROLL
-      for (u32 j = 0; j < n; j++) v[j] = load_vector(from + (i + j * g.threads) * sizeof(Vector));
+      for (u32 j = 0; j < n; j++)
+        if (i + j * w.threads < vectors) v[j] = load_vector(from + (i + j * w.threads) * sizeof(Vector));
       UNROLL
-      for (u32 j = 0; j < n; j++) store_vector(to + (i + j * g.threads) * sizeof(Vector), v[j]);
+      for (u32 j = 0; j < n; j++)
+        if (i + j * w.threads < vectors) store_vector(to + (i + j * w.threads) * sizeof(Vector), v[j]);
     }
-    LOOP
-    for (; i < vectors; i += g.threads) store_vector(to + i * sizeof(Vector), load_vector(from + i * sizeof(Vector)));
   }
   LOOP
-  for (u32 at = vectors * sizeof(Vector) + g.thread * 8; at < bytes; at += g.threads * 8)
+  for (u32 at = vectors * sizeof(Vector) + w.thread * 8; at < bytes; at += w.threads * 8)
     store(to + at, bytes - at, load(from + at, bytes - at));
 }
 
-// send and receive are of one buffer, from or to one peer.
-DEVICE void send(const Grid &g, const carillon_args &a, Operation &op, Fifo &f, u32 k, carillon_message m) {
-  const Steps s = Steps::of(a, m.bytes >> 8);
-  if (f.channel >= s.channels) return;
-  for (u32 i = 0; i < s.n && room(g, a, op, f); i++, f.step++) {
-    const u64 at = s.at(f.channel, i);
-    copy(g, target(a, op, f, k), m.at + at, s.rest(at, s.bytes));
-    g.sync();
-    if (g.thread == 0) raise(a, op, f, m.bytes & 0xff);
-  }
+// copy_all makes copies at the same time, each by some of the workers.
+DEVICE void copy_all(const Workers &w, const Task &t) {
+  const u32 warps = w.threads / warp, groups = t.targets < warps ? t.targets : warps;
+  const u32 each = warps / groups * warp, group = w.thread / each;
+  LOOP
+  for (u32 i = group; group < groups && i < t.targets; i += groups)
+    copy({w.thread % each, each}, t.to[i], t.from[i], t.bytes[i]);
 }
 
-DEVICE void receive(const Grid &g, const carillon_args &a, Operation &op, Fifo &f, u32 k, carillon_message m) {
-  const Steps s = Steps::of(a, m.bytes >> 8);
-  if (f.channel >= s.channels) return;
-  for (u32 i = 0; i < s.n && data(g, a, op, f, carillon_data, m.bytes & 0xff); i++, f.step++) {
-    const u64 at = s.at(f.channel, i);
-    copy(g, m.at + at, source(a, op, f, k), s.rest(at, s.bytes));
-    g.sync();
-    if (g.thread == 0) release(a, op, f);
+// Transfer leads a block that sends messages to a rank, or receives some from there.
+struct Transfer {
+  u32 k, message, end; // the messages that are left
+  Direction direction;
+  Fifo f;
+  Steps steps; // of the first message
+  u32 step;
+
+  GENERIC void open(const carillon_exchange_args &list, u32 channel, u32 role) {
+    k = (role + 1) / 2, direction = role % 2 ? sent : received, step = 0;
+    const u32 l = direction == sent ? k : carillon_max_ranks + k;
+    message = list.first[l], end = list.first[l + 1];
+    f.open(list.common, carillon_fifo_messages, channel, 1u << k, direction);
   }
-}
+
+  GENERIC bool prepare(const Grid &g, const carillon_exchange_args &list, Operation &op, Task &t) {
+    for (;; message++, step = 0) {
+      if (message == end) return false;
+      if (step == 0) steps = Steps::of(list.common, list.messages[message].bytes >> 8);
+      if (f.channel < steps.channels && step < steps.n) break;
+    }
+    const carillon_args &a = list.common;
+    const carillon_message m = list.messages[message];
+    const u64 at = steps.at(f.channel, step++), bytes = steps.rest(at, steps.bytes);
+    t.signature = m.bytes & 0xff;
+    if (direction == sent) {
+      if (!room(g, a, op, f)) return false;
+      t.copy(target(a, op, f, k), m.at + at, bytes);
+    } else {
+      if (!data(g, a, op, f, carillon_data, t.signature)) return false;
+      t.copy(m.at + at, source(a, op, f, k), bytes);
+    }
+    f.step++;
+    return true;
+  }
+
+  GENERIC void tell(const carillon_exchange_args &list, const Operation &op, u32 signature) {
+    if (direction == sent)
+      raise(list.common, op, f, signature);
+    else
+      release(list.common, op, f);
+  }
+
+  GENERIC void close(const carillon_exchange_args &list) { f.close(list.common, direction); }
+};
 
 // announce tells every rank which collective this one is in. They look when they have waited for long.
 DEVICE void announce(const Grid &g, const carillon_args &a, const Operation &op) {
   if (g.block || g.thread || !a.signature) return;
   LOOP
   for (u32 k = 1; k < op.ranks; k++)
-    store_u64(of(a.window, k) + control(a) + carillon_entered + a.rank * 8,
+    store_u64(a.window[k] + control(a) + carillon_entered + a.rank * 8,
               op.counts.collectives | (u64)a.signature << 32);
 }
 
 // exchange sends and receives lists of messages: send and receive, all-gather, all-to-all, broadcast, gather,
 // scatter. A channel has a block for each list, so that no message waits for another rank's.
-DEVICE void exchange(const Grid &g, const carillon_args &a, const carillon_exchange_args &list) {
-  Operation op = begin(a, counts_of(g, a), a.ranks);
-  announce(g, a, op);
+KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
+  auto &block = Block<carillon_exchange_args, Transfer>::begin(g, a);
+  const carillon_exchange_args &list = block.args;
+  Operation op = begin(list.common, counts_of(g, list.common), list.common.ranks);
+  announce(g, list.common, op);
   const u32 roles = 2 * op.ranks - 1, role = g.block % roles, channel = g.block / roles, channels = g.blocks / roles;
-  const u32 k = (role + 1) / 2;
   if (role == 0) {
-    for (u32 i = 0; list.first[0] + i < list.first[1]; i++) {
+    for (u32 i = 0; g.thread >= warp && list.first[0] + i < list.first[1]; i++) {
       const carillon_message from = list.messages[list.first[0] + i];
       const carillon_message to = list.messages[list.first[carillon_max_ranks] + i];
       const u64 bytes = from.bytes >> 8, part = Steps::divided_up(bytes, (u64)channels * 16) * 16, at = channel * part;
-      if (from.at != to.at && at < bytes) copy(g, to.at + at, from.at + at, bytes - at < part ? bytes - at : part);
+      if (from.at != to.at && at < bytes)
+        copy({g.thread - warp, g.threads - warp}, to.at + at, from.at + at, bytes - at < part ? bytes - at : part);
     }
   } else {
-    const Direction d = role % 2 ? sent : received;
-    const u32 l = d == sent ? k : carillon_max_ranks + k;
-    Fifo f = open(a, carillon_fifo_messages, channel, 1u << k, d);
-    for (u32 i = list.first[l]; i < list.first[l + 1] && !op.left; i++) {
-      if (d == sent)
-        send(g, a, op, f, k, list.messages[i]);
-      else
-        receive(g, a, op, f, k, list.messages[i]);
-    }
-    close(g, a, f, d);
+    if (g.thread == 0) block.lead.open(list, channel, role);
+    block.in_steps(g, op, [](const Workers &w, const Task &t) { copy_all(w, t); });
   }
-  end(g, a, op);
+  end(g, list.common, op);
 }
 
-KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
-  const carillon_args common = a.common; // what has its address taken is copied
-  exchange(g, common, a);
-}
-
-// scale copies what a rank contributes times its factor. By all threads of a block.
-template <class T> RARE void scale(Grid g, u64 to, u64 from, u32 bytes, double factor) {
+// scale_all copies what a rank contributes times its factor. By all workers of a block.
+template <class T> RARE void scale_all(Workers w, const carillon_args &a, const Task &t) {
   LOOP
-  for (u32 at = g.thread * 8; at < bytes; at += g.threads * 8)
-    store(to + at, bytes - at, scaled<T>(load(from + at, bytes - at), factor));
+  for (u32 i = 0; i < t.targets; i++) {
+    const u32 bytes = t.bytes[i];
+    LOOP
+    for (u32 at = w.thread * 8; at < bytes; at += w.threads * 8)
+      store(t.to[i] + at, bytes - at, scaled<T>(load(t.from[i] + at, bytes - at), a.factor));
+  }
 }
 
 // Shares are what each rank reduces: its part of a reduce-scatter, else as much as the others.
@@ -263,172 +351,178 @@ struct Shares {
   }
 };
 
-// Slice is what a block reduces in a step: all ranks', by rank, to where the result goes.
-struct Slice {
-  u32 bytes, ranks, reduction, targets;
-  u32 scaled; // the rank whose contribution is multiplied with the factor; all others were by their owners
-  double factor;
-  u64 from[carillon_max_ranks], to[carillon_max_ranks];
+// Some are n vectors of a step, each so many threads behind the one before, of which the last ones may not be there.
+template <u32 n> struct Some {
+  u32 first, stride, end; // in bytes
+  Vector v[n];
+
+  GENERIC bool has(u32 j) const { return first + j * stride < end; }
+
+  GENERIC void load(u64 from) {
+    UNROLL
+    for (u32 j = 0; j < n; j++)
+      if (has(j)) v[j] = load_vector(from + first + j * stride);
+  }
+
+  GENERIC void store(u64 to) const {
+    UNROLL
+    for (u32 j = 0; j < n; j++)
+      if (has(j)) store_vector(to + first + j * stride, v[j]);
+  }
 };
 
-// sum_vectors adds n vectors of all ranks, in their order, each so many threads behind the one before.
-template <class T, int n> DEVICE void sum_vectors(const Slice &s, u32 at, u32 stride) {
-  Elements<T, sizeof(Vector)> sum[n];
+// sum_vectors adds those of all ranks, in their order. Those of the next rank are on their way meanwhile.
+template <class T, u32 n> DEVICE void sum_vectors(const Task &t, u32 first, u32 stride, u32 end) {
+  typedef Elements<T, sizeof(Vector)> E;
+  E sum[n];
+  Some<n> now = {first, stride, end, {}}, next = now;
+  now.load(t.from[0]);
   LOOP
-  for (u32 r = 0; r < s.ranks; r++) {
-    const u64 from = s.from[r] + at;
-    Vector v[n];
+  for (u32 r = 0; r < t.sources; r++, now = next) {
+    if (r + 1 < t.sources) next.load(t.from[r + 1]);
     UNROLL
-    for (int j = 0; j < n; j++) v[j] = load_vector(from + j * stride);
-    UNROLL
-    for (int j = 0; j < n; j++) {
-      const auto x = Elements<T, sizeof(Vector)>::of({v[j].low, v[j].high});
+    for (u32 j = 0; j < n; j++) {
+      const E x = E::of({now.v[j].low, now.v[j].high});
       if (r == 0)
         sum[j] = x;
       else
         sum[j].add_to(x);
     }
   }
-  u64 data[n][2];
   UNROLL
-  for (int j = 0; j < n; j++) sum[j].put(data[j]);
-  LOOP
-  for (u32 t = 0; t < s.targets; t++) {
-    const u64 to = s.to[t] + at;
-    UNROLL
-    for (int j = 0; j < n; j++) store_vector(to + j * stride, {data[j][0], data[j][1]});
+  for (u32 j = 0; j < n; j++) {
+    u64 data[2];
+    sum[j].put(data);
+    now.v[j] = {data[0], data[1]};
   }
+  LOOP
+  for (u32 i = 0; i < t.targets; i++) now.store(t.to[i]);
 }
 
 // reduce_bytes makes any reduction of buffers that begin anywhere. It is a function of its own, to keep the sum small.
-template <class T> RARE void reduce_bytes(Grid g, const Slice &s, u32 begin) {
+// All ranks but this one have multiplied what they contribute with their factors.
+template <class T> RARE void reduce_bytes(Workers w, const carillon_args &a, const Task &t, u32 begin) {
+  const u32 bytes = t.bytes[0];
   LOOP
-  for (u32 at = begin + g.thread * 8; at < s.bytes; at += g.threads * 8) {
+  for (u32 at = begin + w.thread * 8; at < bytes; at += w.threads * 8) {
     Elements<T, 8> result;
     LOOP
-    for (u32 r = 0; r < s.ranks; r++) {
-      u64 data = load(s.from[r] + at, s.bytes - at);
-      if (s.reduction == carillon_premul_sum && r == s.scaled) data = scaled<T>(data, s.factor);
+    for (u32 r = 0; r < t.sources; r++) {
+      u64 data = load(t.from[r] + at, bytes - at);
+      if (a.reduction == carillon_premul_sum && r == a.rank) data = scaled<T>(data, a.factor);
       const auto x = Elements<T, 8>::of({data});
       if (r == 0)
         result = x;
       else
-        result.combine_with(s.reduction, x);
+        result.combine_with(a.reduction, x);
     }
-    if (s.reduction == carillon_avg) result.divide_by(s.ranks);
+    if (a.reduction == carillon_avg) result.divide_by(t.sources);
     u64 data[1];
     result.put(data);
     LOOP
-    for (u32 t = 0; t < s.targets; t++) store(s.to[t] + at, s.bytes - at, data[0]);
+    for (u32 i = 0; i < t.targets; i++) store(t.to[i] + at, bytes - at, data[0]);
   }
 }
 
-template <class T> DEVICE void reduce_slice(const Grid &g, const Slice &s) {
+template <class T> DEVICE void reduce_all(const Workers &w, const carillon_args &a, const Task &t) {
   u64 any = 0;
   LOOP
-  for (u32 r = 0; r < s.ranks; r++) any |= s.from[r] | (r < s.targets ? s.to[r] : 0);
-  u32 vectors = 0;
-  if (aligned(any) && s.reduction == carillon_sum) {
+  for (u32 r = 0; r < t.sources; r++) any |= t.from[r] | (r < t.targets ? t.to[r] : 0);
+  u32 end = 0;
+  if (aligned(any) && a.reduction == carillon_sum) {
     constexpr u32 n = Elements<T, sizeof(Vector)>::n <= 4 ? 4 : 2;
-    const u32 stride = g.threads * sizeof(Vector);
-    vectors = s.bytes / sizeof(Vector);
-    u32 v = g.thread;
-    for (; v + (n - 1) * g.threads < vectors; v += n * g.threads) sum_vectors<T, n>(s, v * sizeof(Vector), stride);
+    const u32 stride = w.threads * sizeof(Vector);
+    end = t.bytes[0] / sizeof(Vector) * sizeof(Vector);
     LOOP
-    for (; v < vectors; v += g.threads) sum_vectors<T, 1>(s, v * sizeof(Vector), stride);
+    for (u32 at = w.thread * sizeof(Vector); at < end; at += n * stride) sum_vectors<T, n>(t, at, stride, end);
   }
-  if (vectors * sizeof(Vector) < s.bytes) reduce_bytes<T>(g, s, vectors * sizeof(Vector));
+  if (end < t.bytes[0]) reduce_bytes<T>(w, a, t, end);
 }
 
-// distribute sends each rank the part of this one's buffer that it reduces.
-template <class T>
-DEVICE void distribute(const Grid &g, const carillon_args &a, Operation &op, u32 channel, u32 peers) {
-  const Shares shares = Shares::of(a, op);
-  const Steps s = Steps::of(a, shares.share);
-  Fifo f = open(a, carillon_fifo_parts, channel, peers, sent);
-  for (u32 i = 0; i < s.n; i++, f.step++) {
-    const u64 at = s.at(channel, i);
-    if (!room(g, a, op, f)) return;
+// Reduction leads a block of a reduction: one that distributes this rank's buffer, reduces its share, or collects the
+// results of the others.
+struct Reduction {
+  enum Role { reduces, distributes, collects, roles };
+
+  Role role;
+  Shares shares;
+  Steps steps;
+  u32 channel, step;
+  Fifo in, out; // with peers, if it has them
+
+  GENERIC void open(const carillon_args &a, const Operation &op, u32 of_channel, Role of_block) {
+    role = of_block, channel = of_channel, step = 0;
+    shares = Shares::of(a, op);
+    steps = Steps::of(a, shares.share);
+    const u32 peers = (1u << op.ranks) - 2;
+    u32 getters = 0; // of results
+    LOOP
+    for (u32 k = 1; k < op.ranks; k++)
+      if (!shares.scatter && a.send_to >> behind(a, op, k) & 1) getters |= 1u << k;
+    const bool gets = a.recv_from && !shares.scatter;
+    in.open(a, role == reduces ? carillon_fifo_parts : carillon_fifo_shares, channel,
+            role == reduces || (role == collects && gets) ? peers : 0, received);
+    out.open(a, role == reduces ? carillon_fifo_shares : carillon_fifo_parts, channel,
+             role == reduces ? getters : role == distributes ? peers : 0, sent);
+  }
+
+  GENERIC bool prepare(const Grid &g, const carillon_args &a, Operation &op, Task &t) {
+    if (step == steps.n || (role != reduces && !(in.peers | out.peers))) return false;
+    const u64 at = steps.at(channel, step++);
+    const u32 phase = role == reduces ? carillon_data : carillon_results;
+    t.signature = a.signature;
+    if (in.peers && !data(g, a, op, in, phase, a.signature)) return false;
+    if (out.peers && !room(g, a, op, out)) return false;
+    if (role == reduces) {
+      t.sources = op.ranks;
+      t.bytes[0] = (u32)steps.rest(at, shares.of_rank(a.rank));
+      t.from[a.rank] = a.send + shares.at(a, a.rank) + at;
+      if (a.recv_from) t.to[t.targets++] = a.recv + (shares.scatter ? 0 : a.rank * shares.share) + at;
+    }
     LOOP
     for (u32 k = 1; k < op.ranks; k++) {
       const u32 r = behind(a, op, k);
-      const u64 from = a.send + shares.at(a, r) + at, bytes = s.rest(at, shares.of_rank(r));
-      const u64 to = target(a, op, f, k);
-      if (a.reduction == carillon_premul_sum)
-        scale<T>(g, to, from, bytes, a.factor);
-      else
-        copy(g, to, from, bytes);
+      const u64 bytes = steps.rest(at, shares.of_rank(r));
+      if (role == reduces) {
+        t.from[r] = source(a, op, in, k);
+        if (out.peers >> k & 1) t.to[t.targets++] = target(a, op, out, k);
+      } else if (role == distributes) {
+        t.copy(target(a, op, out, k), a.send + shares.at(a, r) + at, bytes);
+      } else {
+        t.copy(a.recv + r * shares.share + at, source(a, op, in, k), bytes);
+      }
     }
-    g.sync();
-    if (g.thread == 0) raise(a, op, f, a.signature);
+    in.step++, out.step++;
+    return true;
   }
-  close(g, a, f, sent);
-}
 
-// reduce_share reduces this rank's share of all ranks' buffers, and sends the result to those that get it.
-template <class T>
-DEVICE void reduce_share(const Grid &g, const carillon_args &a, Operation &op, u32 channel, u32 peers) {
-  const Shares shares = Shares::of(a, op);
-  const Steps s = Steps::of(a, shares.share);
-  u32 getters = 0;
-  LOOP
-  for (u32 k = 1; k < op.ranks; k++)
-    if (!shares.scatter && a.send_to >> behind(a, op, k) & 1) getters |= 1u << k;
-  Fifo parts = {}, results = {};
-  if (peers) parts = open(a, carillon_fifo_parts, channel, peers, received);
-  if (getters) results = open(a, carillon_fifo_shares, channel, getters, sent);
-  for (u32 i = 0; i < s.n; i++, parts.step++, results.step++) {
-    const u64 at = s.at(channel, i), bytes = s.rest(at, shares.of_rank(a.rank));
-    if (peers && !data(g, a, op, parts, carillon_data, a.signature)) return;
-    if (getters && !room(g, a, op, results)) return;
-    Slice slice = {(u32)bytes, op.ranks, a.reduction, 0, a.rank, a.factor, {}, {}};
-    slice.from[a.rank] = a.send + shares.at(a, a.rank) + at;
-    if (a.recv_from) slice.to[slice.targets++] = a.recv + (shares.scatter ? 0 : a.rank * shares.share) + at;
-    LOOP
-    for (u32 k = 1; k < op.ranks; k++) {
-      slice.from[behind(a, op, k)] = source(a, op, parts, k);
-      if (getters >> k & 1) slice.to[slice.targets++] = target(a, op, results, k);
-    }
-    reduce_slice<T>(g, slice);
-    g.sync();
-    if (g.thread) continue;
-    if (getters) raise(a, op, results, a.signature);
-    if (peers) release(a, op, parts);
+  GENERIC void tell(const carillon_args &a, const Operation &op, u32 signature) {
+    if (out.peers) raise(a, op, out, signature);
+    if (in.peers) release(a, op, in);
   }
-  if (peers) close(g, a, parts, received);
-  if (getters) close(g, a, results, sent);
-}
 
-// collect gives this rank the results of the others.
-DEVICE void collect(const Grid &g, const carillon_args &a, Operation &op, u32 channel, u32 peers) {
-  const Shares shares = Shares::of(a, op);
-  const Steps s = Steps::of(a, shares.share);
-  Fifo f = open(a, carillon_fifo_shares, channel, peers, received);
-  for (u32 i = 0; i < s.n; i++, f.step++) {
-    const u64 at = s.at(channel, i);
-    if (!data(g, a, op, f, carillon_results, a.signature)) return;
-    LOOP
-    for (u32 k = 1; k < op.ranks; k++) {
-      const u32 r = behind(a, op, k);
-      copy(g, a.recv + r * shares.share + at, source(a, op, f, k), s.rest(at, shares.of_rank(r)));
-    }
-    g.sync();
-    if (g.thread == 0) release(a, op, f);
+  GENERIC void close(const carillon_args &a) const {
+    in.close(a, received);
+    out.close(a, sent);
   }
-  close(g, a, f, received);
-}
+};
 
 // reduce is all-reduce, reduce and reduce-scatter.
-template <class T> DEVICE void reduce(const Grid &g, const carillon_args &a) {
+template <class T> DEVICE void reduce(const Grid &g, const carillon_args &given) {
+  auto &block = Block<carillon_args, Reduction>::begin(g, given);
+  const carillon_args &a = block.args;
   Operation op = begin(a, counts_of(g, a), a.ranks);
   announce(g, a, op);
-  const u32 roles = 3, role = g.block % roles, channel = g.block / roles, peers = (1u << op.ranks) - 2;
-  if (role == 0)
-    reduce_share<T>(g, a, op, channel, peers);
-  else if (role == 1 && peers)
-    distribute<T>(g, a, op, channel, peers);
-  else if (role == 2 && peers && a.recv_from && !a.send_stride)
-    collect(g, a, op, channel, peers);
+  const auto role = (Reduction::Role)(g.block % Reduction::roles);
+  if (g.thread == 0) block.lead.open(a, op, g.block / Reduction::roles, role);
+  block.in_steps(g, op, [&](const Workers &w, const Task &t) {
+    if (role == Reduction::reduces)
+      reduce_all<T>(w, a, t);
+    else if (role == Reduction::distributes && a.reduction == carillon_premul_sum)
+      scale_all<T>(w, a, t);
+    else
+      copy_all(w, t);
+  });
   end(g, a, op);
 }
 

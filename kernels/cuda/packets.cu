@@ -141,16 +141,19 @@ template <class T, u32 ranks> DEVICE void one_shot(const Grid &g, const carillon
   u64 own = i < packets ? part(i, a.rank) : 0;
   Operation op = begin_packets(g, a, before, ranks ? ranks : a.ranks);
   const Slots slots = {op.half, packets * carillon_packet};
-  while (i < packets) {
+  for (u64 j = i; j < packets; j += step) {
     if (UNLIKELY(a.send_stride != 0)) {
       LOOP
       for (u32 k = 1; k < op.ranks; k++)
-        send(of(a.window, k) + slots.of(a.rank, i), part(i, behind(a, op, k)), op.flag);
+        send(of(a.window, k) + slots.of(a.rank, j), part(j, behind(a, op, k)), op.flag);
     } else {
+      const u64 data = j == i ? own : part(j, a.rank);
       UNROLL
       for (u32 k = 1; k < carillon_max_ranks; k++)
-        if (k < op.ranks) send(a.window[k] + slots.of(a.rank, i), own, op.flag);
+        if (k < op.ranks) send(a.window[k] + slots.of(a.rank, j), data, op.flag);
     }
+  }
+  while (i < packets) {
     u64 data[carillon_max_ranks];
     put(data, a.rank, own);
     if (!take(g, a, op, slots, i, carillon_data, data)) break;

@@ -23,6 +23,9 @@
   GLOBAL void name(const Args a) { name##_body(Grid::current(), a); }                                                  \
   DEVICE void name##_body(const Grid &g, const Args &a)
 
+// A warp's threads run together.
+constexpr u32 warp = 32;
+
 // Grid is where a thread is among the others of a launch.
 struct Grid {
   u32 block, blocks, thread, threads;
@@ -35,14 +38,10 @@ struct Grid {
   // sync waits for all threads of the block.
   GENERIC void sync() const { asm volatile("bar.sync 0;" ::: "memory"); }
 
-  // any is whether a condition holds for any thread of the block. Where it has held once it always does.
-  GENERIC bool any(bool condition) const {
-    u32 result;
-    asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; bar.red.or.pred q, 0, p; selp.u32 %0, 1, 0, q; }"
-                 : "=r"(result)
-                 : "r"((u32)condition)
-                 : "memory");
-    return result;
+  // shared is memory that the threads of a block share. It has no value at first.
+  template <class T> GENERIC T &shared() const {
+    static __attribute__((shared)) T of_block;
+    return of_block;
   }
 };
 
@@ -99,12 +98,16 @@ DEVICE bool first_of_warp() {
   return (here & before) == 0;
 }
 
-// Flags say that data is there: a fence stands between the data and the flag, on both sides.
+// Flags say that data is there: a fence stands between the data and the flag that is stored.
 DEVICE void store_flag(u64 at, u32 v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
 }
 
-DEVICE u32 load_flag(u64 at) { return load_u32(at); }
+DEVICE u32 load_flag(u64 at) {
+  u32 v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  return v;
+}
 
 // Vector is 16 bytes of a buffer, as many as are read and written at once.
 struct Vector {
@@ -152,6 +155,9 @@ DEVICE u64 now() {
 
 #include "host.h"
 
+// Every thread runs by itself.
+constexpr u32 warp = 1;
+
 #define KERNEL_WITH(name, Args)                                                                                        \
   static void name##_body(const Grid &g, const Args &a);                                                               \
   extern "C" const unsigned long name##_params[] = {sizeof(Args), 0};                                                  \
@@ -170,13 +176,9 @@ struct Grid {
 
   void sync() const { host->sync(host->block_state); }
 
-  bool any(bool condition) const {
-    auto *held = static_cast<u32 *>(host->shared);
-    if (condition) __atomic_store_n(held, 1, __ATOMIC_RELAXED);
-    sync();
-    bool result = __atomic_load_n(held, __ATOMIC_RELAXED);
-    sync();
-    return result;
+  template <class T> T &shared() const {
+    static_assert(sizeof(T) <= 4096, "there is no more");
+    return *static_cast<T *>(host->shared);
   }
 };
 

@@ -128,7 +128,7 @@ func TestDevice(t *testing.T) {
 		}
 		sms, err := dev.Attribute(cuda.Multiprocessors)
 		must(t, err)
-		if sms != 4 {
+		if sms != 8 {
 			t.Errorf("%d multiprocessors", sms)
 		}
 	}

@@ -34,7 +34,7 @@ typedef void (*Kernel)(const fakecuda_thread *, void **);
 
 struct Block {
   pthread_barrier_t barrier;
-  u32 shared = 0;
+  u64 shared[512];
 
   explicit Block(unsigned threads) { pthread_barrier_init(&barrier, nullptr, threads); }
   ~Block() { pthread_barrier_destroy(&barrier); }
@@ -57,7 +57,7 @@ struct Launch {
       for (unsigned t = 0; t < threads; t++)
         all.emplace_back([=, this, &params] {
           fakecuda_thread self = {{blocks, 1, 1},  {threads, 1, 1}, {b, 0, 0}, {t, 0, 0},
-                                  &block->shared, sync_block,      block};
+                                  block->shared,  sync_block,      block};
           kernel(&self, params);
         });
     }

@@ -45,7 +45,7 @@ enum : int {
   CAPTURED_EVENT = 907,
 };
 
-constexpr int MULTIPROCESSORS = 8, BLOCKS_EACH = 2, MAX_THREADS = 64;
+constexpr int MULTIPROCESSORS = 8, BLOCKS_EACH = 2, MAX_THREADS = 32;
 constexpr size_t MEMORY = size_t(1) << 30, GRANULARITY = size_t(2) << 20;
 
 struct Context;

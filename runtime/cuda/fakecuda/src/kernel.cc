@@ -124,7 +124,7 @@ static void sync_block(void *block) { pthread_barrier_wait(&static_cast<Block *>
 static void run_block(const Function *f, fakecuda_thread self, size_t shared, void **params) {
   Block block;
   pthread_barrier_init(&block.barrier, nullptr, self.block[0]);
-  block.shared.resize(shared / 8 + 64);
+  block.shared.resize(shared / 8 + 512);
   self.shared = block.shared.data();
   self.sync = sync_block;
   self.block_state = &block;

@@ -2,6 +2,7 @@ package device
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -213,5 +214,32 @@ func TestBench(t *testing.T) {
 	b.Await(`^ +2 +2 +8 B +\S+ (µs|ms) `)
 	if code := b.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestTune: carillon tune writes limits, which programs read.
+func TestTune(t *testing.T) {
+	t.Parallel()
+	environment := []string{
+		"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_DEVICES=2", "FAKECUDA_KERNELS=" + fake.kernels,
+	}
+	path := filepath.Join(t.TempDir(), "tuning.json")
+	c := e2e.Start(t, environment,
+		"carillon", "tune", "--ranks", "2", "--sizes", "8", "--min", "1", "--max", "1", "-o", path)
+	if code := c.ExitCode(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	var written map[string]map[string]int
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &written)
+	}
+	if err != nil || len(written) != 1 || len(written["2"]) != 3 {
+		t.Errorf("tune has written %s (%v)", text, err)
+	}
+	c = e2e.Start(t, append(environment, "CARILLON_GPU_TUNING="+path+".none"), "carillon", "bench", "--gpu", "2")
+	c.Await(`tuning: open .*\.none: no such file`)
+	if c.ExitCode() == 0 {
+		t.Error("a tuning file that isn't there is no error")
 	}
 }

@@ -31,6 +31,7 @@ type device struct {
 	failed     func(error)
 	rank, size int
 	blocks     int // of a grid at most, as on all ranks
+	limits     Limits
 	functions  [kernel.NumKernels][]*cuda.Function
 	windows    *windows
 	page       *page
@@ -55,29 +56,19 @@ type recent struct {
 	bytes  int
 }
 
-// placement is what ranks tell each other before anything else.
+// placement is what ranks tell each other before anything else, of a fixed size.
 type placement struct {
-	uuid   string
-	blocks uint16 // that the GPU runs at once
-	shared byte
-}
-
-func (p placement) encode() []byte {
-	return append(binary.LittleEndian.AppendUint16([]byte{p.shared}, p.blocks), p.uuid...)
-}
-
-func decodePlacement(b []byte) (p placement, err error) {
-	if len(b) != 19 {
-		return p, errors.New("it doesn't say on which GPU it is")
-	}
-	return placement{shared: b[0], blocks: binary.LittleEndian.Uint16(b[1:]), uuid: string(b[3:])}, nil
+	UUID    [16]byte
+	Blocks  uint32 // that the GPU runs at once
+	Shared  bool
+	Options [5]uint64 // must be the same
 }
 
 // Open is engine.DeviceKind's.
 func (g *GPU) Open(c *engine.Comm, gather func([]byte) ([][]byte, error), failed func(error)) (engine.Device, error) {
 	d := &device{
 		gpu: g, comm: c, failed: failed, rank: c.Rank, size: c.Size, args: new(kernel.ExchangeArgs),
-		watcher: newWatcher(),
+		limits: g.options.Tuning.For(c.Size), watcher: newWatcher(),
 	}
 	if err := d.open(gather); err != nil {
 		d.free()
@@ -134,11 +125,16 @@ func (d *device) open(gather func([]byte) ([][]byte, error)) error {
 
 // place tells the ranks where each is, and says what can't be.
 func (d *device) place(gather func([]byte) ([][]byte, error)) error {
-	mine := placement{uuid: string(d.gpu.uuid[:]), blocks: uint16(d.gpu.blocks)}
-	if d.gpu.options.Shared {
-		mine.shared = 1
+	o, l := d.gpu.options, d.limits
+	mine := placement{UUID: d.gpu.uuid, Blocks: uint32(d.gpu.blocks), Shared: o.Shared}
+	for i, n := range []int{o.Mailbox, o.Slots, l.OneShot, l.TwoShot, l.Copy} {
+		mine.Options[i] = uint64(n)
 	}
-	all, err := tell(gather, mine.encode(), nil)
+	encoded, err := binary.Append(nil, binary.LittleEndian, mine)
+	if err != nil {
+		return err
+	}
+	all, err := tell(gather, encoded, nil)
 	if err != nil {
 		return err
 	}
@@ -149,19 +145,28 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 	if d.size > kernel.MaxRanks {
 		return fmt.Errorf("it has %d ranks, and %d are supported", d.size, kernel.MaxRanks)
 	}
-	on := map[string][]int{}
-	d.blocks, mine.shared = math.MaxUint16, 1
+	on := map[[16]byte][]int{}
+	d.blocks = math.MaxInt
+	shared := true
+	var first placement
 	for r, b := range all {
-		p, err := decodePlacement(b)
-		if err != nil {
-			return fmt.Errorf("rank %d: %w", r, err)
+		var p placement
+		if _, err := binary.Decode(b, binary.LittleEndian, &p); err != nil {
+			return fmt.Errorf("rank %d doesn't say on which GPU it is: %w", r, err)
 		}
-		on[p.uuid] = append(on[p.uuid], r)
-		d.blocks, mine.shared = min(d.blocks, int(p.blocks)), min(mine.shared, p.shared)
+		if r == 0 {
+			first = p
+		}
+		if p.Options != first.Options {
+			return fmt.Errorf("ranks 0 and %d have different options (bytes of mailbox, slots and limits: %v and %v): "+
+				"choose the same, and the same tuning", r, first.Options, p.Options)
+		}
+		on[p.UUID] = append(on[p.UUID], r)
+		d.blocks, shared = min(d.blocks, int(p.Blocks)), shared && p.Shared
 	}
 	most := 1
 	for _, ranks := range on {
-		if len(ranks) > 1 && mine.shared == 0 {
+		if len(ranks) > 1 && !shared {
 			return fmt.Errorf("%s share a GPU, where their kernels wait for each other and must all run at once: "+
 				"give each rank a GPU of its own, or allow it on all ranks (Options.Shared says what it takes)",
 				words.Ranks(ranks))

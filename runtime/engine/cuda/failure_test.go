@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -261,6 +263,51 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	compare(t, all, []int{10})
+}
+
+// TestDifferentOptions: ranks that would choose different kernels, or lay out windows differently, don't begin.
+func TestDifferentOptions(t *testing.T) {
+	d := driver(t, 2)
+	tuned := options
+	tuned.Tuning = gpu.Tuning{2: {OneShot: 8}}
+	kinds := make([]engine.DeviceKind, 2)
+	for r, o := range []gpu.Options{options, tuned} {
+		dev, err := device(d, r)
+		must(t, err)
+		g, err := gpu.New(on(t, dev).context, o)
+		must(t, err)
+		kinds[r] = g
+	}
+	_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
+	if err == nil || !strings.Contains(err.Error(), "ranks 0 and 1 have different options") {
+		t.Errorf("ranks with different tuning: %v", err)
+	}
+}
+
+// TestTuning: limits come from a file, and are those of the next larger number of ranks.
+func TestTuning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tuning.json")
+	for text, want := range map[string]string{
+		`{"2": {"one_shot": 1}}`:  "",
+		`{"2": {"one_shot": -1}}`: "for 2 ranks the limits are",
+		`{"0": {}}`:               "for 0 ranks the limits are",
+		`[]`:                      "cannot unmarshal",
+	} {
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		tuning, err := gpu.ReadTuning(path)
+		switch {
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", text, err, want)
+		case want == "" && (err != nil || tuning[2].OneShot != 1):
+			t.Errorf("%s: %v, %v", text, tuning, err)
+		}
+	}
+	tuning := gpu.Tuning{2: {OneShot: 2}, 4: {OneShot: 4}, 8: {OneShot: 8}}
+	for ranks, want := range map[int]int{1: 2, 2: 2, 3: 4, 5: 8, 8: 8, 9: 8} {
+		if got := tuning.For(ranks).OneShot; got != want {
+			t.Errorf("%d ranks have the limits of %d, want %d", ranks, got, want)
+		}
+	}
 }
 
 // TestSharedDevice: ranks share a GPU if that is allowed, and are told what it takes if not.

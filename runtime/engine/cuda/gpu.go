@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"sync"
 
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
@@ -21,10 +22,13 @@ type Options struct {
 	// CUDA_DEVICE_MAX_CONNECTIONS says otherwise (up to 32) before the context is made.
 	Shared bool
 	// Mailbox is how many bytes of packets a rank has room for, for each of two operations: larger ones are not made in
-	// packets. A multiple of 16. Default: 4 MiB.
+	// packets. A multiple of 16. Default: 8 MiB.
 	Mailbox int
 	// Slots is how many bytes of larger collectives, and of messages, a rank has room for. Default: 32 MiB.
 	Slots int
+	// Tuning is by which kernels calls are made. Default: the file that CARILLON_GPU_TUNING names, else the built-in
+	// one.
+	Tuning Tuning
 	// Log is where it is said that something is slower than it might be. Default: slog.Default.
 	Log *slog.Logger
 }
@@ -47,13 +51,18 @@ type GPU struct {
 // context. The caller closes the GPU when no communicator uses it any more.
 func New(c *cuda.Context, o Options) (g *GPU, err error) {
 	if o.Mailbox <= 0 {
-		o.Mailbox = 4 << 20
+		o.Mailbox = 8 << 20
 	}
 	if o.Slots <= 0 {
 		o.Slots = 32 << 20
 	}
 	o.Mailbox = roundUp(o.Mailbox, 16)
 	o.Log = cmp.Or(o.Log, slog.Default())
+	if o.Tuning == nil {
+		if o.Tuning, err = ReadTuning(os.Getenv(TuningVariable)); err != nil {
+			return nil, fmt.Errorf("tuning: %w", err)
+		}
+	}
 	g = &GPU{context: c, options: o, functions: map[string]*cuda.Function{}}
 	made := g
 	defer func() {

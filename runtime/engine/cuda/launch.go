@@ -23,22 +23,9 @@ type launch struct {
 	captured bool
 }
 
-// limits are up to how many bytes kernels in packets are the faster ones, by the number of ranks.
-func limits(ranks int) (oneShot, twoShot, copies int) {
-	switch {
-	case ranks <= 2:
-		return 256 << 10, 512 << 10, 256 << 10
-	case ranks <= 4:
-		return 64 << 10, 512 << 10, 64 << 10
-	default:
-		return 32 << 10, 512 << 10, 32 << 10
-	}
-}
-
 // choose is by which kernel a collective is made.
 func (d *device) choose(op *engine.Op) kernel.Kernel {
 	bytes := op.Count * op.DataType.Size()
-	oneShot, twoShot, copies := limits(d.size)
 	fits := func(k kernel.Kernel, bytes int) bool {
 		return kernel.HalfFor(k, d.size, bytes) <= d.gpu.options.Mailbox
 	}
@@ -46,13 +33,13 @@ func (d *device) choose(op *engine.Op) kernel.Kernel {
 	case !op.Call.IsCollective():
 		return kernel.Exchange
 	case !op.Call.Reduces():
-		if bytes <= copies && fits(kernel.Copy, bytes) {
+		if bytes <= d.limits.Copy && fits(kernel.Copy, bytes) {
 			return kernel.Copy
 		}
 		return kernel.Exchange
-	case bytes <= oneShot && fits(kernel.OneShot, bytes):
+	case bytes <= d.limits.OneShot && fits(kernel.OneShot, bytes):
 		return kernel.OneShot
-	case op.Call == lifecycle.CallAllReduce && bytes <= twoShot && fits(kernel.TwoShot, bytes):
+	case op.Call == lifecycle.CallAllReduce && bytes <= d.limits.TwoShot && fits(kernel.TwoShot, bytes):
 		return kernel.TwoShot
 	default:
 		return kernel.Reduce

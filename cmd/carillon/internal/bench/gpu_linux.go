@@ -30,6 +30,33 @@ const batch = 100
 // GPUs measures all-reduce (float32, sum) between ranks of this process on the machine's GPUs, by turns; several ranks
 // share one where there are more of them.
 func GPUs(ctx context.Context, s Setup, ranks int, progress io.Writer) (results []GPUResult, err error) {
+	w, err := openWorld(ctx, ranks, slices.Max(s.Sizes), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close(ctx)) }()
+	for _, bytes := range s.Sizes {
+		result, err := w.measure(ctx, s, bytes)
+		if err != nil {
+			return results, err
+		}
+		result.GPUs = len(w.gpus)
+		results = append(results, result)
+		fmt.Fprintf(progress, "%d ranks, %s: %s, in a graph %s\n", ranks, humanize.IBytes(uint64(bytes)),
+			formatLatency(result.Eager.P50), formatLatency(result.Graph.P50))
+	}
+	return results, nil
+}
+
+// world is a communicator of this process.
+type world struct {
+	rt    *ccl.Runtime
+	gpus  []*enginecuda.GPU
+	ranks []*onGPU
+}
+
+// openWorld makes one whose ranks have buffers of so many bytes. Without a tuning it is the default one.
+func openWorld(ctx context.Context, ranks, bytes int, tuning enginecuda.Tuning) (w *world, err error) {
 	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "" { // a queue for each stream; read when a context is made
 		if err := os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32"); err != nil {
 			return nil, err
@@ -43,50 +70,68 @@ func GPUs(ctx context.Context, s Setup, ranks int, progress io.Writer) (results 
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*onGPU, ranks)
-	gpus := make([]*enginecuda.GPU, min(ranks, devices))
-	kinds := make([]engine.DeviceKind, ranks)
-	for r := range all {
-		if gpus[r%len(gpus)] == nil {
-			if gpus[r], err = openGPU(driver, r, enginecuda.Options{Shared: ranks > devices}); err != nil {
-				return nil, err
-			}
-		}
-		gpu := gpus[r%len(gpus)]
-		kinds[r] = gpu
-		if all[r], err = newOnGPU(gpu.Context(), slices.Max(s.Sizes)); err != nil {
-			return nil, err
-		}
-	}
-	rt, err := ccl.New(ccl.Config{Engine: host.Kind()})
-	if err != nil {
-		return nil, err
-	}
+	w = &world{}
+	made := w
 	defer func() {
-		err = errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
-		for _, gpu := range gpus { // behind the communicators, which have been captured
-			err = errors.Join(err, gpu.Close())
+		if err != nil {
+			err = errors.Join(err, made.close(ctx))
 		}
 	}()
-	comms, err := rt.InitAll(ctx, ranks, ccl.WithDevice(kinds...))
+	kinds := make([]engine.DeviceKind, ranks)
+	for r := range kinds {
+		if r < devices {
+			gpu, err := openGPU(driver, r, enginecuda.Options{Shared: ranks > devices, Tuning: tuning})
+			if err != nil {
+				return nil, err
+			}
+			w.gpus = append(w.gpus, gpu)
+		}
+		gpu := w.gpus[r%len(w.gpus)]
+		kinds[r] = gpu
+		rank, err := newOnGPU(gpu.Context(), bytes)
+		if err != nil {
+			return nil, err
+		}
+		w.ranks = append(w.ranks, rank)
+	}
+	if w.rt, err = ccl.New(ccl.Config{Engine: host.Kind()}); err != nil {
+		return nil, err
+	}
+	comms, err := w.rt.InitAll(ctx, ranks, ccl.WithDevice(kinds...))
 	if err != nil {
 		return nil, err
 	}
-	for r := range all {
-		defer comms[r].Close() //nolint:errcheck // what was measured is what counts
-		all[r].comm = comms[r]
+	for r, comm := range comms {
+		w.ranks[r].comm = comm
 	}
-	for _, bytes := range s.Sizes {
-		result, err := measureGPUs(ctx, all, s, bytes)
-		if err != nil {
-			return results, err
+	return w, nil
+}
+
+func (w *world) close(ctx context.Context) (err error) {
+	for _, r := range w.ranks {
+		if r.comm != nil {
+			err = errors.Join(err, r.comm.Close())
 		}
-		result.GPUs = len(gpus)
-		results = append(results, result)
-		fmt.Fprintf(progress, "%d ranks, %s: %s, in a graph %s\n", ranks, humanize.IBytes(uint64(bytes)),
-			formatLatency(result.Eager.P50), formatLatency(result.Graph.P50))
 	}
-	return results, nil
+	if w.rt != nil {
+		err = errors.Join(err, w.rt.Close(context.WithoutCancel(ctx)))
+	}
+	for _, r := range w.ranks {
+		err = errors.Join(err, r.context.Free(r.send.Pointer()), r.context.Free(r.recv.Pointer()))
+	}
+	for _, gpu := range w.gpus { // behind the communicators, which have been captured
+		err = errors.Join(err, gpu.Close())
+	}
+	return err
+}
+
+// all has each rank do something.
+func (w *world) all(do func(r *onGPU) error) error {
+	var g errgroup.Group
+	for _, r := range w.ranks {
+		g.Go(func() error { return do(r) })
+	}
+	return g.Wait()
 }
 
 func openGPU(driver *cuda.Driver, ordinal int, o enginecuda.Options) (*enginecuda.GPU, error) {
@@ -161,16 +206,12 @@ func (r *onGPU) capture(put func() error) (*cuda.Executable, error) {
 	return g.Instantiate()
 }
 
-func measureGPUs(ctx context.Context, all []*onGPU, s Setup, bytes int) (GPUResult, error) {
-	var g errgroup.Group
-	for _, r := range all {
-		g.Go(func() error { return r.measure(ctx, s, bytes) })
-	}
-	if err := g.Wait(); err != nil {
+func (w *world) measure(ctx context.Context, s Setup, bytes int) (GPUResult, error) {
+	if err := w.all(func(r *onGPU) error { return r.measure(ctx, s, bytes) }); err != nil {
 		return GPUResult{}, err
 	}
-	result := GPUResult{Ranks: len(all), Bytes: bytes}
-	for _, r := range all {
+	result := GPUResult{Ranks: len(w.ranks), Bytes: bytes}
+	for _, r := range w.ranks {
 		result.Eager = result.Eager.slower(r.eager)
 		result.Graph = result.Graph.slower(r.graph)
 		result.Copy = result.Copy.slower(r.copies)
@@ -185,19 +226,21 @@ func (t Timing) slower(other []time.Duration) Timing {
 	return Timing{max(t.P50, p50), max(t.P99, other[len(other)*99/100])}
 }
 
+// repeat makes a batch.
+func repeat(one func() error) func() error {
+	return func() error {
+		for range batch {
+			if err := one(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // measure makes batches of one size: calls, a graph of calls, and a graph of copies.
 func (r *onGPU) measure(ctx context.Context, s Setup, bytes int) error {
 	send, recv := r.send.Slice(0, bytes/4), r.recv.Slice(0, bytes/4)
-	repeat := func(one func() error) func() error {
-		return func() error {
-			for range batch {
-				if err := one(); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	}
 	reduce := func() error { return ccl.AllReduceOn(ctx, r.comm, r.stream, send, recv, ccl.Sum) }
 	graph, err := r.capture(repeat(reduce))
 	if err != nil {

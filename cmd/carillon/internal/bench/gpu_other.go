@@ -7,10 +7,17 @@ import (
 	"io"
 
 	"github.com/carillon-rt/carillon/runtime/cuda"
+	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
 // GPUs says that this program can't load a driver.
 func GPUs(context.Context, Setup, int, io.Writer) ([]GPUResult, error) {
+	_, err := cuda.Open("")
+	return nil, err
+}
+
+// Tune says that this program can't load a driver.
+func Tune(context.Context, Setup, []int, io.Writer) (enginecuda.Tuning, error) {
 	_, err := cuda.Open("")
 	return nil, err
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/bench"
+	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
+)
+
+func newTune(stdout, stderr *os.File) *cobra.Command {
+	var s bench.Setup
+	var ranks []int
+	var sizes, output string
+	cmd := &cobra.Command{
+		Use:   "tune",
+		Short: "Measure which kernels are the fastest on this machine's GPUs",
+		Long: `Measure up to how many bytes each kind of kernel is the fastest on this machine's NVIDIA GPUs, and
+write a file that programs read if ` + enginecuda.TuningVariable + ` names it. All processes of a job need
+the same. Ranks share GPUs if there are less of them, which says little about ranks that don't.
+Nothing else should run on the GPUs meanwhile.`,
+		Example: `  carillon tune --output tuning.json
+  carillon tune --ranks 2,8 > tuning.json
+  ` + enginecuda.TuningVariable + `=tuning.json carillon bench --gpu 2`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if s.Sizes, err = bench.ParseSizes(sizes); err != nil {
+				return usageError(cmd, fmt.Errorf("--sizes: %w", err))
+			}
+			slices.Sort(s.Sizes)
+			for _, n := range ranks {
+				if n < 2 || n > 8 {
+					return usageError(cmd, fmt.Errorf("--ranks has %d, allowed is 2 to 8", n))
+				}
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+			defer stop()
+			tuning, err := bench.Tune(ctx, s, ranks, stderr)
+			switch {
+			case ctx.Err() != nil, errors.Is(err, context.Canceled):
+				return interrupted(cmd)
+			case err != nil:
+				return fmt.Errorf("tune: %w", err)
+			}
+			text, err := json.MarshalIndent(tuning, "", "  ")
+			if err != nil {
+				return err
+			}
+			text = append(text, '\n')
+			if output == "" {
+				_, err = stdout.Write(text)
+				return err
+			}
+			return os.WriteFile(output, text, 0o644) //nolint:gosec // other users' jobs read it, too
+		},
+	}
+	cmd.Flags().IntSliceVar(&ranks, "ranks", []int{2, 4, 8}, "numbers of ranks, 2 to 8")
+	cmd.Flags().StringVar(&sizes, "sizes", "4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M", "sizes in bytes")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "the file to write; default: the standard output")
+	cmd.Flags().DurationVar(&s.Budget, "budget", 50*time.Millisecond, "time for the iterations of one size")
+	cmd.Flags().IntVar(&s.Min, "min", 5, "iterations of one size, at least")
+	cmd.Flags().IntVar(&s.Max, "max", 200, "iterations of one size, at most")
+	return cmd
+}

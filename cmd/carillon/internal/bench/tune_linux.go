@@ -27,7 +27,7 @@ func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (engine
 		return ccl.AllGatherOn(ctx, r.comm, r.stream, r.send.Slice(0, n), r.recv.Slice(0, n*r.comm.Size()))
 	}
 	tuning := enginecuda.Tuning{}
-	// upTo is the largest size up to which no one is slower than with others: by more than one in fifty, which is noise.
+	// upTo is the largest size up to which all are as fast as with others, but for one in fifty, which is noise.
 	upTo := func(times []time.Duration, others ...[]time.Duration) (bytes int) {
 		for i, t := range times {
 			for _, o := range others {

@@ -23,7 +23,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench-once e2e jaeger lint cross bench sim corpus fuzz stress soak generate current clean
+.PHONY: help build demo test bench-once e2e jaeger lint cross bench sim corpus fuzz stress soak gpu generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ jaeger: jaeger-built ## Run a Jaeger to send spans to, on loopback: OTLP on port
 	  --query.grpc-server.host-port=127.0.0.1:16685 --admin.http.host-port=127.0.0.1:14269 \
 	  --collector.http-server.host-port=127.0.0.1:14268 --collector.grpc-server.host-port=127.0.0.1:14250 \
 	  --collector.otlp.http.host-port=127.0.0.1:4318 --collector.otlp.grpc.host-port=127.0.0.1:4317
+
+gpu: build ## Build what tests/gpu runs on a machine with GPUs: copy bin/ and tests/gpu there.
+	go test -c -o $(BIN)/engine.test ./runtime/engine/cuda
+	cd tests && go test -c -o $(BIN)/device.test ./device
 
 cross: ## Check that everything builds for the other machines that people have: arm64, and macOS.
 	@for target in linux/arm64 darwin/arm64; do \

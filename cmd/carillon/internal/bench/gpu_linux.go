@@ -30,7 +30,7 @@ const batch = 100
 // GPUs measures all-reduce (float32, sum) between ranks of this process on the machine's GPUs, by turns; several ranks
 // share one where there are more of them.
 func GPUs(ctx context.Context, s Setup, ranks int, progress io.Writer) (results []GPUResult, err error) {
-	w, err := openWorld(ctx, ranks, slices.Max(s.Sizes), nil)
+	w, err := openWorld(ctx, ranks, slices.Max(s.Sizes), enginecuda.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ type world struct {
 	ranks []*onGPU
 }
 
-// openWorld makes one whose ranks have buffers of so many bytes. Without a tuning it is the default one.
-func openWorld(ctx context.Context, ranks, bytes int, tuning enginecuda.Tuning) (w *world, err error) {
+// openWorld makes one whose ranks have buffers of so many bytes.
+func openWorld(ctx context.Context, ranks, bytes int, o enginecuda.Options) (w *world, err error) {
 	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "" { // a queue for each stream; read when a context is made
 		if err := os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32"); err != nil {
 			return nil, err
@@ -70,6 +70,7 @@ func openWorld(ctx context.Context, ranks, bytes int, tuning enginecuda.Tuning) 
 	if err != nil {
 		return nil, err
 	}
+	o.Shared = ranks > devices
 	w = &world{}
 	made := w
 	defer func() {
@@ -80,7 +81,7 @@ func openWorld(ctx context.Context, ranks, bytes int, tuning enginecuda.Tuning) 
 	kinds := make([]engine.DeviceKind, ranks)
 	for r := range kinds {
 		if r < devices {
-			gpu, err := openGPU(driver, r, enginecuda.Options{Shared: ranks > devices, Tuning: tuning})
+			gpu, err := openGPU(driver, r, o)
 			if err != nil {
 				return nil, err
 			}
@@ -117,7 +118,8 @@ func (w *world) close(ctx context.Context) (err error) {
 		err = errors.Join(err, w.rt.Close(context.WithoutCancel(ctx)))
 	}
 	for _, r := range w.ranks {
-		err = errors.Join(err, r.context.Free(r.send.Pointer()), r.context.Free(r.recv.Pointer()))
+		err = errors.Join(err, r.context.Free(r.send.Pointer()), r.context.Free(r.recv.Pointer()),
+			r.begin.Destroy(), r.end.Destroy(), r.stream.Destroy()) // another world needs its hardware queue
 	}
 	for _, gpu := range w.gpus { // behind the communicators, which have been captured
 		err = errors.Join(err, gpu.Close())

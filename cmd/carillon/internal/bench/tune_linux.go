@@ -65,7 +65,12 @@ func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (engine
 func tuneTimes(ctx context.Context, s Setup, ranks int, l enginecuda.Limits, call func(*onGPU, int) error,
 	progress io.Writer,
 ) (all []time.Duration, err error) {
-	w, err := openWorld(ctx, ranks, ranks*slices.Max(s.Sizes), enginecuda.Tuning{ranks: l})
+	largest := ranks * slices.Max(s.Sizes)
+	o := enginecuda.Options{
+		Tuning:  enginecuda.Tuning{ranks: l},
+		Mailbox: largest * 2, // each packet is half data
+	}
+	w, err := openWorld(ctx, ranks, largest, o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Runs Carillon's own collectives on the GPUs that there are: tests, hung jobs that are looked at while they hang and
+# after they were killed, and how long all-reduce takes. The exit code is 0 if all is as it should be.
+#
+#   bash tests/gpu/engine.sh [PART…]   test, hang, bench, tune, sanitize or nccl; without any, the first three
+#
+# test      the engine's tests, by ranks that share GPU 0, and on two GPUs where there are some
+# hang      in a job of three ranks, one makes no call, or has a stream that is busy
+# bench     carillon bench --gpu with 2, 4 and 8 ranks, which share GPUs if there are less
+# tune      carillon tune, into OUT/tuning.json
+# sanitize  one test under compute-sanitizer's memcheck
+# nccl      nccl-tests' all_reduce_perf on two GPUs, call by call and in graphs, to compare; NCCL_TESTS has the sources
+#
+# The environment, and what holds without it:
+#
+#   BIN   where carillon, engine.test and device.test are (the repository's bin; make gpu makes them)
+#   OUT   where results go (a new temporary folder)
+set -uo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+bin=$(cd "${BIN:-$here/../../bin}" && pwd)
+out=${OUT:-$(mktemp -d)}
+mkdir -p "$out"
+gpus=$(nvidia-smi -L | wc -l)
+export CUDA_DEVICE_MAX_CONNECTIONS=32 # a queue for each rank's stream, where ranks share a GPU
+export NCCL_NVLS_ENABLE=0             # NVLink's multicast is shared with other users of the machine
+failed=0
+
+part_test() {
+  for visible in 0 $([ "$gpus" -gt 1 ] && echo 0,1); do
+    echo "engine.test, GPUs $visible"
+    CUDA_VISIBLE_DEVICES=$visible ENGINE_TEST_CUDA=libcuda.so.1 timeout 120 "$bin/engine.test" -test.v \
+      -test.run 'TestCollectives|TestMessages|TestMismatch|TestAbort|TestUnfinished|TestStreams|TestGraph|TestSplit|TestCallAll|TestProcesses' |
+      grep -E '^ *(---|FAIL|PASS|ok|panic)|_test.go'
+    [ "${PIPESTATUS[0]}" = 0 ] || failed=1
+  done
+}
+
+# said looks for a verdict: WHERE REASON, and the text in a file.
+said() {
+  if grep -q "$2" "$3"; then echo "  $1: $2"; else echo "  $1: NOT $2"; cat "$3"; failed=1; fi
+}
+
+# hang ROLE REASON
+hang() {
+  local tapes log="$out/$1.log" job pids
+  tapes=$(mktemp -d -p /dev/shm)
+  echo "hang: rank 1 is $1"
+  CARILLONTEST_DEVICE_ROLE=$1 CARILLONTEST_DEVICE_DRIVER=libcuda.so.1 CARILLON_STALL_THRESHOLD=1s \
+    setsid "$bin/carillon" run -n 3 --tape-dir "$tapes" --job "$1" -- "$bin/device.test" >"$log" 2>&1 &
+  job=$!
+  for ((i = 0; i < 600; i++)); do
+    timeout 10 "$bin/carillon" status "$tapes" >"$out/$1.status" 2>&1
+    grep -q "$2" "$out/$1.status" && break
+  done
+  said "carillon status" "$2" "$out/$1.status"
+  timeout 10 "$bin/carillon" comms "$tapes" >"$out/$1.comms" 2>&1
+  pids=$(sed -n 's/.*ready \([0-9]*\).*/\1/p' "$log")
+  kill -9 $pids $job 2>/dev/null
+  wait $job 2>/dev/null
+  timeout 10 "$bin/carillon" postmortem "$tapes" >"$out/$1.postmortem" 2>&1
+  said "carillon postmortem" "$2" "$out/$1.postmortem"
+  rm -rf "$tapes"
+}
+
+part_hang() {
+  hang absent not_entered
+  hang busy stream_blocked
+}
+
+part_bench() {
+  for ranks in 2 4 8; do
+    timeout 120 "$bin/carillon" bench --gpu $ranks --sizes 8:256M --max 200 2>>"$out/bench.err" || failed=1
+  done
+}
+
+part_tune() { timeout 200 "$bin/carillon" tune -o "$out/tuning.json" || failed=1; }
+
+part_sanitize() {
+  CUDA_VISIBLE_DEVICES=0 ENGINE_TEST_CUDA=libcuda.so.1 timeout 300 compute-sanitizer --error-exitcode 1 \
+    "$bin/engine.test" -test.run 'TestCollectives/2_ranks|TestMessages' || failed=1
+}
+
+part_nccl() {
+  local nccl cuda build="$out/nccl-tests"
+  nccl=$(python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])')
+  cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+  mkdir -p "$build/lib" && cp -r "$nccl/include" "$build" && cp "$nccl"/lib/libnccl.so.2 "$build/lib" &&
+    ln -sf libnccl.so.2 "$build/lib/libnccl.so" && cp -r "$NCCL_TESTS" "$build/src" &&
+    make -s -j16 -C "$build/src" MPI=0 CUDA_HOME="$cuda" NCCL_HOME="$build" BUILDDIR="$build/bin" >"$out/make.log" 2>&1
+  for graph in 0 20; do
+    echo "NCCL's all-reduce, graphs of $graph"
+    LD_LIBRARY_PATH=$build/lib timeout 120 "$build/bin/all_reduce_perf" -t 2 -g 1 -b 8 -e 1G -f 8 -c 0 \
+      -n $((graph ? graph : 200)) -w 5 -G $graph | grep float || failed=1
+  done
+}
+
+for part in "${@:-test hang bench}"; do
+  for each in $part; do
+    echo "== $each"
+    "part_$each"
+  done
+done
+echo "what was said: $out"
+exit $failed

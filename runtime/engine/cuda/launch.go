@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"errors"
 	"slices"
 	"unsafe"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/runtime/engine/queue"
 )
 
 // launch is one call that is put on a stream.
@@ -75,12 +75,12 @@ func (l *launch) copies() {
 // Streams of other operations wait for it, and it for them.
 func (l *launch) messages(ops []engine.Op) error {
 	for i := range ops {
-		if err := l.after(l.stream, ops[i].Stream); err != nil {
+		if err := l.After(l.stream, ops[i].Stream); err != nil {
 			return err
 		}
 	}
 	for send, recv := range engine.ToSelf(ops, l.rank) {
-		if err := l.stream.Copy(address(recv.Recv), address(send.Send), len(send.Send)); err != nil {
+		if err := l.stream.Copy(queue.Address(recv.Recv), queue.Address(send.Send), len(send.Send)); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (l *launch) messages(ops []engine.Op) error {
 			if op.Call == lifecycle.CallRecv {
 				of, buffer = receives, op.Recv
 			}
-			m := kernel.NewMessage(uint64(address(buffer)), len(buffer), signature(lifecycle.CallSend, op))
+			m := kernel.NewMessage(uint64(queue.Address(buffer)), len(buffer), signature(lifecycle.CallSend, op))
 			of[op.Peer], most = append(of[op.Peer], m), max(most, len(buffer))
 		}
 		l.args.SetMessages(sends, receives)
@@ -105,19 +105,11 @@ func (l *launch) messages(ops []engine.Op) error {
 		}
 	}
 	for i := range ops {
-		if err := l.after(ops[i].Stream, l.stream); err != nil {
+		if err := l.After(ops[i].Stream, l.stream); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// after has a stream wait for what is on another one now.
-func (l *launch) after(stream, other *cuda.Stream) error {
-	if stream.Handle() == other.Handle() {
-		return nil
-	}
-	return errors.Join(l.fence.Record(other), stream.Wait(l.fence))
 }
 
 // arguments sets those that say who gets what from whom.
@@ -129,7 +121,7 @@ func (l *launch) arguments(op *engine.Op) {
 		root = 1 << op.Peer
 	}
 	a.Signature, a.Reduction, a.Factor = uint32(signature(l.call, op)), uint32(op.Reduction), op.Scale
-	a.Send, a.Recv, a.Bytes = uint64(address(op.Send)), uint64(address(op.Recv)), size
+	a.Send, a.Recv, a.Bytes = uint64(queue.Address(op.Send)), uint64(queue.Address(op.Recv)), size
 	a.SendTo, a.RecvFrom, a.SendStride, a.RecvStride = everybody, everybody, 0, 0
 	switch op.Call {
 	case lifecycle.CallAllGather:
@@ -173,11 +165,6 @@ func (l *launch) run(k kernel.Kernel, dt kernels.DataType, bytes int) error {
 	if err != nil || l.captured {
 		return err
 	}
-	number := l.launched.Load() + 1
-	r := &l.recent[number%uint32(len(l.recent))]
-	r.launch.Store(0)
-	r.call, r.seq, r.bytes = l.call, l.seq, bytes
-	r.launch.Store(number)
-	l.launched.Store(number)
+	l.Add(l.call, l.seq, bytes)
 	return nil
 }

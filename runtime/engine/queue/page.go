@@ -1,0 +1,48 @@
+//go:build linux && cgo
+
+package queue
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// A Page is host memory that the GPU writes: the tape's, or, where that has none or the driver can't map it, memory of
+// its own.
+type Page struct {
+	*tape.DevicePage
+	context *cuda.Context
+	own     []byte
+	At      cuda.Pointer // where the GPU reaches it
+}
+
+func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
+	const size = int(unsafe.Sizeof(tape.DevicePage{}))
+	p = &Page{context: c, DevicePage: w.DevicePage()}
+	if p.DevicePage != nil {
+		if p.At, err = c.Register(unsafe.Pointer(p.DevicePage), size); err == nil {
+			return p, nil
+		}
+	}
+	const readWrite, own = syscall.PROT_READ | syscall.PROT_WRITE, syscall.MAP_SHARED | syscall.MAP_ANONYMOUS
+	if p.own, err = syscall.Mmap(-1, 0, size, readWrite, own); err != nil {
+		return nil, fmt.Errorf("memory for what kernels tell: %w", err)
+	}
+	p.DevicePage = (*tape.DevicePage)(unsafe.Pointer(unsafe.SliceData(p.own)))
+	if p.At, err = c.Register(unsafe.Pointer(p.DevicePage), size); err != nil {
+		_ = syscall.Munmap(p.own)
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Page) free() {
+	_ = p.context.Unregister(unsafe.Pointer(p.DevicePage))
+	if p.own != nil {
+		_ = syscall.Munmap(p.own)
+	}
+}

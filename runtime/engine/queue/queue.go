@@ -1,0 +1,240 @@
+//go:build linux && cgo
+
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine"
+)
+
+// A Backend is the engine that puts operations on streams.
+type Backend interface {
+	// Trouble is why an operation that was put on a stream will never be done; nil if the backend knows of nothing.
+	Trouble() error
+	// Leave has operations that run, and those launched from now on, end early, and doesn't wait for that. Any goroutine
+	// may call it, any number of times.
+	Leave()
+}
+
+// A Queue is what one rank of a communicator has put on streams. Check, Wait, Current and Trouble may be called by any
+// goroutine; all other methods belong to the goroutine whose turn it is on the communicator.
+type Queue struct {
+	Page  *Page
+	Side  *cuda.Stream // a stream of the queue's own, on which nothing waits
+	Fence *cuda.Event  // for the order of streams
+
+	comm    *engine.Comm
+	context *cuda.Context
+	backend Backend
+	failed  func(error)
+
+	mu       sync.Mutex   // guards last
+	last     *cuda.Stream // on which something was enqueued last
+	captured atomic.Bool  // something was enqueued on a stream that was captured: it may be launched at any time
+	launched atomic.Uint32
+	recent   [64]recent // by launch
+	watcher  *watcher
+}
+
+// recent is what a launch was for.
+type recent struct {
+	launch atomic.Uint32
+	call   lifecycle.Call
+	seq    uint64
+	bytes  int
+}
+
+// New makes the queue of a rank. failed is engine.DeviceKind.Open's.
+func New(comm *engine.Comm, c *cuda.Context, failed func(error)) (q *Queue, err error) {
+	q = &Queue{comm: comm, context: c, failed: failed, watcher: newWatcher()}
+	if q.Page, err = newPage(c, comm.Tape); err == nil {
+		q.Side, err = c.Stream(0)
+	}
+	if err == nil {
+		q.Fence, err = c.Event(false)
+	}
+	if err != nil {
+		q.Free()
+		return nil, err
+	}
+	return q, nil
+}
+
+// Start has the queue watched until Left.
+func (q *Queue) Start(b Backend) {
+	q.backend = b
+	q.watcher.running.Go(q.watch)
+}
+
+// Order has a stream wait for what was enqueued on another one. What is captured is not ordered against what isn't: the
+// caller decides when it is launched.
+func (q *Queue) Order(s *cuda.Stream) (captured bool, err error) {
+	if captured, err = s.Capturing(); err != nil {
+		return false, err
+	}
+	if captured {
+		q.captured.Store(true)
+		return true, nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.last != nil && q.last.Handle() != s.Handle() {
+		if err := q.mark(q.Fence); err != nil {
+			return false, err
+		}
+		if err := s.Wait(q.Fence); err != nil {
+			return false, err
+		}
+	}
+	q.last = s
+	return false, nil
+}
+
+// After has a stream wait for what is on another one now.
+func (q *Queue) After(s, other *cuda.Stream) error {
+	if s.Handle() == other.Handle() {
+		return nil
+	}
+	return errors.Join(q.Fence.Record(other), s.Wait(q.Fence))
+}
+
+// Add counts a launch that is not captured: the GPU writes its number onto the page when it is done.
+func (q *Queue) Add(call lifecycle.Call, seq uint64, bytes int) (number uint32) {
+	number = q.launched.Load() + 1
+	r := &q.recent[number%uint32(len(q.recent))]
+	r.launch.Store(0)
+	r.call, r.seq, r.bytes = call, seq, bytes
+	r.launch.Store(number)
+	q.launched.Store(number)
+	return number
+}
+
+// Enqueued ends an Enqueue: its answers are that, for an error of what was put on the stream.
+func (q *Queue) Enqueued(call lifecycle.Call, seq uint64, captured bool, err error) (number uint32, _ error) {
+	q.watcher.start()
+	switch {
+	case err == nil && captured:
+		return 0, nil
+	case err == nil:
+		return q.launched.Load(), nil
+	}
+	return 0, q.comm.Stop(&lifecycle.SystemError{
+		Code: lifecycle.CodeSystem, Op: fmt.Sprintf("put %s number %d on a stream", call, seq), Err: err,
+	})
+}
+
+// mark records an event behind all that was enqueued but by graphs. That words say that it is done doesn't do: kernels
+// end after that, and what they wrote is seen by others then. The caller holds the mutex.
+func (q *Queue) mark(e *cuda.Event) error {
+	if q.last.Destroyed() {
+		return q.context.Synchronize()
+	}
+	return e.Record(q.last)
+}
+
+// idle tells whether all is done that was enqueued. What is launched by a graph isn't counted: then it is not known.
+func (q *Queue) idle() bool { return !q.captured.Load() && q.Page.Done() == q.launched.Load() }
+
+// Wait is engine.Device's.
+func (q *Queue) Wait(ctx context.Context) (err error) {
+	q.mu.Lock()
+	none := q.last == nil
+	q.mu.Unlock()
+	if none {
+		return nil
+	}
+	e, err := q.context.Event(false)
+	if err == nil {
+		defer e.Destroy() //nolint:errcheck // what counts is what it was recorded behind
+		q.mu.Lock()
+		err = q.mark(e)
+		q.mu.Unlock()
+	}
+	for p := (pause{}); err == nil; p.wait() {
+		ended := e.Query()
+		odd, stopped := q.backend.Trouble(), q.comm.Stopped() // behind it: a kernel that has given up ends, too
+		switch {
+		case stopped != nil:
+			return stopped
+		case odd != nil:
+			return q.comm.Stop(odd)
+		case ended == nil:
+			return nil
+		case !errors.Is(ended, cuda.ErrNotReady):
+			err = ended
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+	}
+	return q.comm.Stop(&lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "wait for the GPU", Err: err})
+}
+
+// Oldest is the oldest launch that is not done, if it is known.
+func (q *Queue) Oldest() (call lifecycle.Call, seq uint64, bytes int, ok bool) {
+	next := q.Page.Done() + 1
+	r := &q.recent[next%uint32(len(q.recent))]
+	if r.launch.Load() != next {
+		return lifecycle.CallNone, 0, 0, false
+	}
+	return r.call, r.seq, r.bytes, true
+}
+
+// Current is engine.Device's.
+func (q *Queue) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
+	call, seq, _, ok = q.Oldest()
+	if !ok || q.captured.Load() {
+		return lifecycle.CallNone, 0, -1, false
+	}
+	_, waits, _ := q.Page.Waits()
+	return call, seq, int(waits), true
+}
+
+// Left ends the watching, and waits until no operation uses the communicator's memory any more. It is false if that
+// can't be known.
+func (q *Queue) Left() bool {
+	q.watcher.stop()
+	if q.captured.Load() {
+		q.backend.Leave() // what is launched from now on leaves at once
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.last == nil {
+		return true
+	}
+	if !q.idle() {
+		q.backend.Leave()
+	}
+	if q.mark(q.Fence) != nil {
+		return false
+	}
+	for p := (pause{}); p.waited < leaveTime; p.wait() {
+		if err := q.Fence.Query(); !errors.Is(err, cuda.ErrNotReady) {
+			return err == nil
+		}
+	}
+	return false
+}
+
+// Free frees what the queue holds. A nil Queue holds nothing.
+func (q *Queue) Free() {
+	if q == nil {
+		return
+	}
+	if q.Fence != nil {
+		_ = q.Fence.Destroy()
+	}
+	if q.Side != nil {
+		_ = q.Side.Destroy()
+	}
+	if q.Page != nil {
+		q.Page.free()
+	}
+}

@@ -1,0 +1,116 @@
+//go:build linux && cgo
+
+package queue
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+const (
+	// leaveTime is for how long a communicator that ends waits for its kernels, which leave within a millisecond unless
+	// what lies before them on their stream takes longer.
+	leaveTime = 2 * time.Second
+	// lookEvery is how often what runs is looked at, and lookAtGraphs once graphs may launch kernels unseen.
+	lookEvery    = time.Millisecond
+	lookAtGraphs = 10 * time.Millisecond
+)
+
+// pause is the time between two looks, which grows.
+type pause struct {
+	next   time.Duration
+	waited time.Duration
+}
+
+func (p *pause) wait() {
+	p.next = min(max(2*p.next, 20*time.Microsecond), lookEvery)
+	time.Sleep(p.next)
+	p.waited += p.next
+}
+
+// A watcher looks at what runs on the GPU, for as long as something does.
+type watcher struct {
+	on      atomic.Bool
+	wake    chan struct{}
+	ctx     context.Context
+	end     context.CancelFunc
+	running sync.WaitGroup
+}
+
+func newWatcher() *watcher {
+	w := &watcher{wake: make(chan struct{}, 1)}
+	w.ctx, w.end = context.WithCancel(context.Background())
+	return w
+}
+
+// start says that something runs.
+func (w *watcher) start() {
+	if !w.on.Load() && !w.on.Swap(true) {
+		w.wake <- struct{}{}
+	}
+}
+
+// stop returns when the watcher's goroutine has ended.
+func (w *watcher) stop() {
+	w.end()
+	w.running.Wait()
+}
+
+// watch is the watcher's goroutine.
+func (q *Queue) watch() {
+	w := q.watcher
+	for {
+		select {
+		case <-w.wake:
+		case <-w.ctx.Done():
+			return
+		}
+		for p := (pause{}); !q.idle(); p.wait() {
+			if w.ctx.Err() != nil || q.look() {
+				return
+			}
+			if p.next == lookEvery && q.captured.Load() {
+				time.Sleep(lookAtGraphs - lookEvery)
+			}
+		}
+		w.on.Store(false)
+		if !q.idle() {
+			w.start()
+		}
+	}
+}
+
+// look looks once, and is true when the communicator has stopped: then what runs leaves.
+func (q *Queue) look() bool {
+	err := q.comm.Stopped()
+	if err == nil {
+		if err = q.trouble(); err != nil {
+			err = q.comm.Stop(err)
+		}
+	}
+	if err == nil {
+		return false
+	}
+	q.backend.Leave()
+	q.failed(err)
+	return true
+}
+
+// trouble is why what runs will never be done.
+func (q *Queue) trouble() error {
+	if err := q.backend.Trouble(); err != nil {
+		return err
+	}
+	if lost := q.comm.FirstLost(); lost != nil {
+		lost.Call, lost.Seq, _, _ = q.Current()
+		return lost
+	}
+	if err := q.Side.Query(); err != nil {
+		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "what was put on the GPU has failed", Err: err}
+	}
+	return nil
+}

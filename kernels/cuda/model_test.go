@@ -1,0 +1,310 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A step of a model is atomic. It is false, and has done nothing, as long as its thread must wait.
+type step func() bool
+
+// model is a protocol without its data: threads that take steps, and what is wrong with a step, if something is.
+type model struct {
+	threads []iter.Seq[step]
+	wrong   error
+}
+
+func (m *model) fail(format string, args ...any) bool {
+	if m.wrong == nil {
+		m.wrong = fmt.Errorf(format, args...)
+	}
+	return true
+}
+
+var errDeadlock = errors.New("all threads wait")
+
+// run lets the threads take their steps in any order: now one of all, now many of one.
+func (m *model) run(rng *rand.Rand) error {
+	type running struct {
+		step step
+		next func() (step, bool)
+	}
+	var all []*running
+	for _, thread := range m.threads {
+		next, stop := iter.Pull(thread)
+		defer stop()
+		if first, ok := next(); ok {
+			all = append(all, &running{first, next})
+		}
+	}
+	for waiting := 0; len(all) > 0; {
+		if waiting > 40*len(all) { // chosen at random: each has been asked, but for one time in 10^17
+			return errDeadlock
+		}
+		i := rng.IntN(len(all))
+		for range 1 + rng.IntN(30) {
+			if !all[i].step() {
+				waiting++
+				break
+			}
+			waiting = 0
+			next, ok := all[i].next()
+			if !ok {
+				all[i] = all[len(all)-1]
+				all = all[:len(all)-1]
+				break
+			}
+			all[i].step = next
+		}
+		if m.wrong != nil {
+			return m.wrong
+		}
+	}
+	return nil
+}
+
+// cell is where a packet or the data of a slot lies. What it is the data of is not told to the threads.
+type cell struct {
+	flag   int
+	of     int
+	unread bool
+}
+
+// packetsModel is of collectives in packets: each rank's blocks write to all others, and wait for as much from them.
+// Flags come again after so many epochs as wrap, and are cleared every so often as clean.
+func packetsModel(ranks, blocks, wrap, clean int, packets []int) *model {
+	m := &model{}
+	most := 0
+	for _, n := range packets {
+		most = max(most, n)
+	}
+	mailbox := make([][2][][]cell, ranks) // by rank, half, sender, packet
+	ended := make([][]int, ranks)         // blocks that have done an operation
+	for r := range ranks {
+		for half := range mailbox[r] {
+			mailbox[r][half] = make([][]cell, ranks)
+			for from := range ranks {
+				mailbox[r][half][from] = make([]cell, most)
+				for i := range most {
+					mailbox[r][half][from][i].flag = -1
+				}
+			}
+		}
+		ended[r] = make([]int, len(packets)+1)
+		ended[r][0] = blocks
+	}
+	for r := range ranks {
+		for b := range blocks {
+			m.threads = append(m.threads, func(yield func(step) bool) {
+				for op, n := range packets {
+					epoch := op + 1
+					half := epoch % 2
+					yield(func() bool { return ended[r][op] == blocks })
+					if (epoch+1)%clean < 2 {
+						for from := range ranks {
+							for i := b; i < most; i += blocks {
+								yield(func() bool {
+									if mailbox[r][1-half][from][i].unread {
+										return m.fail("rank %d clears packet %d of rank %d in epoch %d, unread", r, i, from, epoch)
+									}
+									mailbox[r][1-half][from][i].flag = -1
+									return true
+								})
+							}
+						}
+					}
+					for i := b; i < n; i += blocks {
+						for k := 1; k < ranks; k++ {
+							yield(func() bool {
+								to := &mailbox[(r+k)%ranks][half][r][i]
+								if to.unread {
+									m.fail("rank %d overwrites packet %d at rank %d in epoch %d", r, i, (r+k)%ranks, epoch)
+								}
+								*to = cell{epoch % wrap, epoch, true}
+								return true
+							})
+						}
+					}
+					for i := b; i < n; i += blocks {
+						for k := 1; k < ranks; k++ {
+							yield(func() bool {
+								from := &mailbox[r][half][(r+k)%ranks][i]
+								if from.flag != epoch%wrap {
+									return false
+								}
+								if from.of != epoch {
+									m.fail("rank %d takes a packet of epoch %d for one of %d", r, from.of, epoch)
+								}
+								from.unread = false
+								return true
+							})
+						}
+					}
+					yield(func() bool { ended[r][op+1]++; return true })
+				}
+			})
+		}
+	}
+	return m
+}
+
+func drawModel(t *rapid.T) (ranks int, steps []int, rng *rand.Rand) {
+	ranks = rapid.IntRange(2, MaxRanks).Draw(t, "ranks")
+	steps = rapid.SliceOfN(rapid.IntRange(1, 9), 1, 12).Draw(t, "operations")
+	return ranks, steps, rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
+}
+
+// TestPacketsModel: whatever the order of threads, no packet is overwritten before it is read, none of long ago is taken
+// for a new one, and all ranks end.
+func TestPacketsModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ranks, packets, rng := drawModel(t)
+		for i := range packets { // every block has one
+			packets[i] += 2
+		}
+		if err := packetsModel(ranks, 1+rng.IntN(3), 8, 4, packets).run(rng); err != nil {
+			t.Fatal(err)
+		}
+	})
+	// Without clearing, flags that come again are taken for new ones.
+	odd := []int{9, 1, 1, 1, 1, 1, 1, 1, 9}
+	if err := packetsModel(2, 1, 8, 1<<20, odd).run(rand.New(rand.NewPCG(1, 2))); err == nil {
+		t.Error("a model that never clears isn't found to be wrong")
+	}
+}
+
+// fifo is one of fifosModel.
+type fifo struct {
+	slots          []cell
+	credit         int
+	sent, received int // positions, when no launch runs
+}
+
+// fifosModel is of reductions through FIFOs: on each rank a block distributes, one reduces, and one collects, all in as
+// many steps. In each block a leader waits for other ranks and tells them, and a worker is one step behind.
+func fifosModel(ranks, slots int, launches []int) *model {
+	m := &model{}
+	const parts, shares = 0, 1
+	fifos := make([][][2]fifo, ranks) // by sender, receiver, kind
+	for from := range fifos {
+		fifos[from] = make([][2]fifo, ranks)
+		for to := range fifos[from] {
+			for kind := range fifos[from][to] {
+				fifos[from][to][kind].slots = make([]cell, slots)
+			}
+		}
+	}
+	ended := make([][]int, ranks) // threads that have done a launch
+	for r := range ranks {
+		ended[r] = make([]int, len(launches)+1)
+		ended[r][0] = 6
+	}
+	for r := range ranks {
+		for _, role := range []struct{ in, out int }{{-1, parts}, {parts, shares}, {shares, -1}} {
+			arrived := [2]int{} // of the leader and the worker, at the barrier
+			var in, out []*fifo
+			for k := range ranks {
+				if k != r && role.in >= 0 {
+					in = append(in, &fifos[k][r][role.in])
+				}
+				if k != r && role.out >= 0 {
+					out = append(out, &fifos[r][k][role.out])
+				}
+			}
+			sync := func(yield func(step) bool, who int) {
+				yield(func() bool { arrived[who]++; return true })
+				mine := arrived[who] // it arrives no more before it goes on
+				yield(func() bool { return arrived[1-who] >= mine })
+			}
+			leader := func(yield func(step) bool) {
+				for launch, n := range launches {
+					yield(func() bool { return ended[r][launch] == 6 })
+					for i := range n + 2 {
+						if told := i - 2; told >= 0 {
+							for _, f := range out {
+								yield(func() bool {
+									f.slots[(f.sent+told)%slots].flag = f.sent + told + 1
+									return true
+								})
+							}
+							for _, f := range in {
+								yield(func() bool { f.credit = f.received + told + 1; return true })
+							}
+						}
+						if i < n {
+							for _, f := range in {
+								yield(func() bool { return f.slots[(f.received+i)%slots].flag == f.received+i+1 })
+							}
+							for _, f := range out {
+								yield(func() bool { return f.sent+i-f.credit < slots })
+							}
+						}
+						sync(yield, 0)
+					}
+					yield(func() bool {
+						for _, f := range out {
+							f.sent += n
+						}
+						for _, f := range in {
+							f.received += n
+						}
+						ended[r][launch+1]++
+						return true
+					})
+				}
+			}
+			worker := func(yield func(step) bool) {
+				for launch, n := range launches {
+					yield(func() bool { return ended[r][launch] == 6 })
+					for i := range n + 2 {
+						if i >= 1 && i <= n {
+							for _, f := range in {
+								yield(func() bool {
+									s := &f.slots[(f.received+i-1)%slots]
+									if s.of != f.received+i {
+										m.fail("rank %d reads step %d, not %d", r, s.of, f.received+i)
+									}
+									s.unread = false
+									return true
+								})
+							}
+							for _, f := range out {
+								yield(func() bool {
+									s := &f.slots[(f.sent+i-1)%slots]
+									if s.unread {
+										m.fail("rank %d overwrites step %d, unread", r, s.of)
+									}
+									s.of, s.unread = f.sent+i, true
+									return true
+								})
+							}
+						}
+						sync(yield, 1)
+					}
+					yield(func() bool { ended[r][launch+1]++; return true })
+				}
+			}
+			m.threads = append(m.threads, leader, worker)
+		}
+	}
+	return m
+}
+
+// TestFIFOsModel: whatever the order of threads, no slot is overwritten before it is read, and all ranks end.
+func TestFIFOsModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ranks, launches, rng := drawModel(t)
+		if err := fifosModel(ranks, slots, launches).run(rng); err != nil {
+			t.Fatal(err)
+		}
+	})
+	// A leader that is a step ahead needs more than two slots.
+	if err := fifosModel(2, 2, []int{9}).run(rand.New(rand.NewPCG(1, 2))); !errors.Is(err, errDeadlock) {
+		t.Errorf("with two slots: %v, want a deadlock", err)
+	}
+}

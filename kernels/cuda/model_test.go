@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -77,80 +78,86 @@ type cell struct {
 
 // packetsModel is of collectives in packets: each rank's blocks write to all others, and wait for as much from them.
 // Flags come again after so many epochs as wrap, and are cleared every so often as clean.
-func packetsModel(ranks, blocks, wrap, clean int, packets []int) *model {
-	m := &model{}
-	most := 0
-	for _, n := range packets {
-		most = max(most, n)
-	}
-	mailbox := make([][2][][]cell, ranks) // by rank, half, sender, packet
-	ended := make([][]int, ranks)         // blocks that have done an operation
-	for r := range ranks {
-		for half := range mailbox[r] {
-			mailbox[r][half] = make([][]cell, ranks)
-			for from := range ranks {
-				mailbox[r][half][from] = make([]cell, most)
-				for i := range most {
-					mailbox[r][half][from][i].flag = -1
-				}
-			}
-		}
-		ended[r] = make([]int, len(packets)+1)
-		ended[r][0] = blocks
+type packetsModel struct {
+	model
+	ranks, blocks, wrap, clean int
+	packets                    []int // of each operation
+	most                       int
+	mailboxes                  map[[4]int]*cell // by rank, half, sender, packet
+	ended                      map[[2]int]int   // blocks of a rank that have done an operation
+}
+
+func newPacketsModel(ranks, blocks, wrap, clean int, packets []int) *packetsModel {
+	m := &packetsModel{
+		ranks: ranks, blocks: blocks, wrap: wrap, clean: clean, packets: packets, most: slices.Max(packets),
+		mailboxes: map[[4]int]*cell{}, ended: map[[2]int]int{},
 	}
 	for r := range ranks {
 		for b := range blocks {
-			m.threads = append(m.threads, func(yield func(step) bool) {
-				for op, n := range packets {
-					epoch := op + 1
-					half := epoch % 2
-					yield(func() bool { return ended[r][op] == blocks })
-					if (epoch+1)%clean < 2 {
-						for from := range ranks {
-							for i := b; i < most; i += blocks {
-								yield(func() bool {
-									if mailbox[r][1-half][from][i].unread {
-										return m.fail("rank %d clears packet %d of rank %d in epoch %d, unread", r, i, from, epoch)
-									}
-									mailbox[r][1-half][from][i].flag = -1
-									return true
-								})
-							}
-						}
-					}
-					for i := b; i < n; i += blocks {
-						for k := 1; k < ranks; k++ {
-							yield(func() bool {
-								to := &mailbox[(r+k)%ranks][half][r][i]
-								if to.unread {
-									m.fail("rank %d overwrites packet %d at rank %d in epoch %d", r, i, (r+k)%ranks, epoch)
-								}
-								*to = cell{epoch % wrap, epoch, true}
-								return true
-							})
-						}
-					}
-					for i := b; i < n; i += blocks {
-						for k := 1; k < ranks; k++ {
-							yield(func() bool {
-								from := &mailbox[r][half][(r+k)%ranks][i]
-								if from.flag != epoch%wrap {
-									return false
-								}
-								if from.of != epoch {
-									m.fail("rank %d takes a packet of epoch %d for one of %d", r, from.of, epoch)
-								}
-								from.unread = false
-								return true
-							})
-						}
-					}
-					yield(func() bool { ended[r][op+1]++; return true })
-				}
-			})
+			m.threads = append(m.threads, func(yield func(step) bool) { m.block(r, b, yield) })
 		}
 	}
 	return m
+}
+
+func (m *packetsModel) at(rank, half, sender, packet int) *cell {
+	key := [4]int{rank, half, sender, packet}
+	c := m.mailboxes[key]
+	if c == nil {
+		c = &cell{flag: -1}
+		m.mailboxes[key] = c
+	}
+	return c
+}
+
+func (m *packetsModel) block(r, b int, yield func(step) bool) {
+	for op, n := range m.packets {
+		epoch := op + 1
+		half := epoch % 2
+		yield(func() bool { return op == 0 || m.ended[[2]int{r, op - 1}] == m.blocks })
+		for i := b; i < m.most*m.ranks && (epoch+1)%m.clean < 2; i += m.blocks {
+			yield(func() bool { return m.clear(r, 1-half, i%m.ranks, i/m.ranks) })
+		}
+		for i := b; i < n; i += m.blocks {
+			for k := 1; k < m.ranks; k++ {
+				yield(func() bool { return m.send(m.at((r+k)%m.ranks, half, r, i), epoch) })
+			}
+		}
+		for i := b; i < n; i += m.blocks {
+			for k := 1; k < m.ranks; k++ {
+				yield(func() bool { return m.take(m.at(r, half, (r+k)%m.ranks, i), epoch) })
+			}
+		}
+		yield(func() bool { m.ended[[2]int{r, op}]++; return true })
+	}
+}
+
+func (m *packetsModel) clear(r, half, sender, packet int) bool {
+	c := m.at(r, half, sender, packet)
+	if c.unread {
+		return m.fail("rank %d clears packet %d of rank %d, unread", r, packet, sender)
+	}
+	c.flag = -1
+	return true
+}
+
+func (m *packetsModel) send(to *cell, epoch int) bool {
+	if to.unread {
+		m.fail("a packet of epoch %d is overwritten, unread, in epoch %d", to.of, epoch)
+	}
+	*to = cell{epoch % m.wrap, epoch, true}
+	return true
+}
+
+func (m *packetsModel) take(from *cell, epoch int) bool {
+	if from.flag != epoch%m.wrap {
+		return false
+	}
+	if from.of != epoch {
+		m.fail("a packet of epoch %d is taken for one of %d", from.of, epoch)
+	}
+	from.unread = false
+	return true
 }
 
 func drawModel(t *rapid.T) (ranks int, steps []int, rng *rand.Rand) {
@@ -159,21 +166,21 @@ func drawModel(t *rapid.T) (ranks int, steps []int, rng *rand.Rand) {
 	return ranks, steps, rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 }
 
-// TestPacketsModel: whatever the order of threads, no packet is overwritten before it is read, none of long ago is taken
-// for a new one, and all ranks end.
+// TestPacketsModel: whatever the order of threads, no packet is overwritten before it is read, none of long ago is
+// taken for a new one, and all ranks end.
 func TestPacketsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks, packets, rng := drawModel(t)
 		for i := range packets { // every block has one
 			packets[i] += 2
 		}
-		if err := packetsModel(ranks, 1+rng.IntN(3), 8, 4, packets).run(rng); err != nil {
+		if err := newPacketsModel(ranks, 1+rng.IntN(3), 8, 4, packets).run(rng); err != nil {
 			t.Fatal(err)
 		}
 	})
 	// Without clearing, flags that come again are taken for new ones.
 	odd := []int{9, 1, 1, 1, 1, 1, 1, 1, 9}
-	if err := packetsModel(2, 1, 8, 1<<20, odd).run(rand.New(rand.NewPCG(1, 2))); err == nil {
+	if err := newPacketsModel(2, 1, 8, 1<<20, odd).run(rand.New(rand.NewPCG(1, 2))); err == nil {
 		t.Error("a model that never clears isn't found to be wrong")
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bellWatch hears a tape's bell for a follower, in a goroutine of its own that is in the kernel until then. A
-// goroutine in the kernel holds a processor of Go's scheduler until the scheduler's monitor takes it away, for up to
-// 10 ms, in which the ranks of a process that uses all processors have one less. A follower that slept there itself
-// would do that with each tick; the watch does it with each ring, and those are rare.
+// bellWatch waits for a tape's bell on behalf of a follower, in a goroutine of its own that blocks in futex(2). A
+// goroutine that blocks in the kernel keeps its P until Go's monitor retakes it, for up to 10 ms, during which the
+// ranks of a process that uses all processors have one less. A follower that blocked itself would do so with each tick;
+// the watch does it once for each ring of the bell, and those are rare.
 type bellWatch struct {
 	file    *os.File
 	page    []byte        // the header's page, mapped for its address alone: see futexWait; unmapped by run
@@ -23,7 +23,7 @@ type bellWatch struct {
 	ended   chan struct{}
 }
 
-// longestWait bounds a wait for the bell, should a kernel ever forget one.
+// longestWait bounds a wait for the bell, in case that a wake-up is lost.
 const longestWait = time.Minute
 
 func (t *file) watchBell() (*bellWatch, error) {
@@ -63,14 +63,14 @@ func (b *bellWatch) run() {
 func (b *bellWatch) ring() {
 	select {
 	case b.rang <- struct{}{}:
-	default: // it hasn't heard the last one yet
+	default: // the last ring has not been taken yet
 	}
 }
 
 func (b *bellWatch) word() *uint32 { return (*uint32)(unsafe.Pointer(&b.page[bellAt])) }
 
-// close ends the watch, and wakes other followers, which does no harm. Of a file that was cut short nobody can be
-// woken any more: then the goroutine ends when its wait does.
+// close ends the watch. It also wakes other followers, which does no harm. If the file was cut short, nobody can be
+// woken: then the goroutine ends when its wait times out.
 func (b *bellWatch) close() {
 	b.closing.Store(true)
 	again := time.NewTicker(time.Millisecond)
@@ -79,7 +79,7 @@ func (b *bellWatch) close() {
 		select {
 		case <-b.ended:
 			return
-		case <-again.C: // it was about to wait
+		case <-again.C: // the goroutine was about to wait
 		}
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AllExported is Header.Exported of a dead process whose tape holds no span any more that was not sent.
+// AllExported is Header.Exported of a dead process all of whose spans have been sent.
 const AllExported = math.MaxInt64
 
 // ErrClaimed is the error of OpenClaim while another reader has the claim.
-var ErrClaimed = errors.New("tape: somebody else sends what is left on it")
+var ErrClaimed = errors.New("tape: another process is sending the spans that are left on it")
 
-// Claim is the tape of a dead process, held by the one reader that sends what the process could not. It is released by
-// Close, and by the end of this process.
+// Claim is a dead process's tape, locked by the one reader that sends the spans that the process did not send. Close,
+// or the end of the reader's process, releases it.
 type Claim struct{ *Reader }
 
-// OpenClaim claims a tape that this user may write to, and never waits. Whether its process is dead, and what is left
-// of it to be sent, is to be asked of the Claim: another one may have been released a moment ago.
+// OpenClaim claims a tape that this user may write to, without waiting. Check on the Claim, not before, whether the
+// process is dead and what is left to be sent: another reader may have released its claim a moment ago.
 func OpenClaim(path string) (*Claim, error) {
 	t, err := openFile(path, os.O_RDWR, true)
 	if err != nil {
@@ -38,10 +38,10 @@ func OpenClaim(path string) (*Claim, error) {
 	return nil, fmt.Errorf("tape: claim %s: %w", path, err)
 }
 
-// Sent says on the tape that nothing is left on it to be sent: AllExported.
+// Sent notes on the tape that all its spans have been sent: AllExported.
 func (c *Claim) Sent() error { return c.put(unsafe.Offsetof(changing{}.exported), AllExported) }
 
-// put writes words of what changes in the header, from an offset there on.
+// put writes words to the changing part of the header, at an offset in it.
 func (t *file) put(at uintptr, words ...int64) error {
 	if _, err := t.f.WriteAt(bytesOf(words), changingAt+int64(at)); err != nil {
 		return fmt.Errorf("tape: %w", err)

@@ -12,16 +12,16 @@ import (
 )
 
 // Now is CLOCK_MONOTONIC in nanoseconds: the clock of all times on a tape, and the same in all processes of a host.
-// It makes no system call where the kernel offers the clock in user space. Where the kernel keeps its time by a
-// counter of the processor, that is read, at less than half of the cost; then it is off by two microseconds at most,
-// and by up to six while NTP changes the rate of the kernel's clock. Should the counter jump, with a machine that is
-// moved, it is off for some milliseconds. What it tells never goes back.
+// It makes no system call where the kernel offers the clock in user space. If the kernel's clock source is a counter of
+// the processor, Now reads the counter itself, at less than half of the cost; then it is off by two microseconds at
+// most, and by up to six while NTP changes the rate of the kernel's clock. If the counter jumps, as when a virtual
+// machine migrates, it is off for some milliseconds. It never goes back.
 func Now() int64 { return clock.now() }
 
 // clock is the clock of this process.
 var clock counterClock
 
-// epoch, since which Go's monotonic clock counts, and when it was by the kernel's. Neither ever changes.
+// epoch is a reading of Go's monotonic clock, and epochMono the same moment by the kernel's. Neither ever changes.
 var (
 	epoch     = time.Now()
 	epochMono = func() int64 {
@@ -35,8 +35,8 @@ func sinceEpoch() int64 { return int64(time.Since(epoch)) }
 // kernelNow is CLOCK_MONOTONIC by Go's own clock, which costs half of what clock_gettime through x/sys does.
 func kernelNow() int64 { return epochMono + sinceEpoch() }
 
-// readTogether reads two clocks at one moment, as well as it can: it takes the tightest of a few tries, so that being
-// preempted between the readings doesn't matter. within is the time from the first reading to the last.
+// readTogether reads two clocks at about one moment: it takes the tightest of a few tries, so that a preemption between
+// the readings doesn't matter. within is the time from the first reading to the last.
 func readTogether(one, other func() int64) (a, b, within int64) {
 	within = math.MaxInt64
 	for range 8 {
@@ -49,8 +49,8 @@ func readTogether(one, other func() int64) (a, b, within int64) {
 	return a, b, within
 }
 
-// useCounter says that the processor's counter can be trusted: the kernel itself keeps its time by it, which it does
-// only if the counter runs at one rate, never stops, and is the same on all processors.
+// useCounter says that the processor's counter can be trusted: the kernel uses it as its clock source, which it does
+// only if the counter runs at a constant rate, never stops, and is the same on all processors.
 var useCounter = counterName != "" && kernelUsesCounter()
 
 func kernelUsesCounter() bool {
@@ -58,8 +58,8 @@ func kernelUsesCounter() bool {
 	return err == nil && string(bytes.TrimSpace(name)) == counterName
 }
 
-// counterClock is CLOCK_MONOTONIC, read from the processor's counter by a line that serves for a few milliseconds. A
-// reading after that makes the next line, and so the clock follows the kernel's.
+// counterClock is CLOCK_MONOTONIC, read from the processor's counter by a line that is valid for a few milliseconds. A
+// later reading makes the next line, so that the clock follows the kernel's.
 type counterClock struct {
 	line atomic.Pointer[line] // nil: none yet
 	mu   sync.Mutex           // for making the next line
@@ -77,13 +77,13 @@ type line struct {
 const (
 	// lineTicks is how long a line holds: 3 to 8 ms at the rates of today's counters.
 	lineTicks = 1 << 24
-	// leastTicks and mostTicks bound the distance of two anchors for a slope between them. What two tight ones may be
-	// off by, on a line that is four times as long, is less than a microsecond.
+	// leastTicks and mostTicks bound the distance of two anchors for a slope between them. The error of two tight
+	// anchors, on a line that is four times as long, is less than a microsecond.
 	leastTicks = 1 << 22
 	mostTicks  = 1 << 31
 	// tightTicks is how long reading both clocks may take for an anchor.
 	tightTicks = 512
-	// sameSlope is the part of a slope by which another one may differ: more than NTP changes it.
+	// sameSlope is the part of a slope by which the next may differ: more than NTP changes it.
 	sameSlope = 1024
 )
 
@@ -130,8 +130,8 @@ func (l *line) next(ticks uint64, kernel int64, tight bool) (next *line, now int
 		return next, now
 	}
 	next.measured = uint64(kernel-l.kernel) << 32 / since
-	// A line that begins ahead of the kernel's clock comes back to it. It holds only if the kernel's clock has had that
-	// slope twice: else the counter jumped, with a machine that slept or was moved, or the rate changed.
+	// A line that begins ahead of the kernel's clock falls back to it. It is valid only if the kernel's clock had that
+	// slope twice: else the counter jumped, as when a machine slept or migrated, or the rate changed.
 	ahead := uint64(now-kernel) << 32 / lineTicks
 	apart := max(next.measured, l.measured) - min(next.measured, l.measured)
 	if apart <= l.measured/sameSlope && ahead <= next.measured/sameSlope {

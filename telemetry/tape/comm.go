@@ -8,20 +8,20 @@ import (
 )
 
 // CommWriter writes what one communicator does. Start, StartFrom, Phase, Wait, End, Began, Describe and Close are for
-// one goroutine at a time, the one that has the communicator's turn: each call happens before the next. Those of
-// operations take no lock, but for the first of a kind, which takes the Writer's. Life, From and State may be called
-// from any goroutine at any time. All may be called after Close. Calls that come with each operation or act don't
-// allocate, unless more operations are in flight than ever before. A nil *CommWriter is the tape switched off: every
-// method is a no-op.
+// one goroutine at a time, which the caller serialises: each call happens before the next. Operations take no lock,
+// except for the first of a kind, which takes the Writer's. Life, From and State may be called from any goroutine at
+// any time. All may be called after Close. What is called with each operation or act doesn't allocate, unless more than
+// 64 operations are in flight. A nil
+// *CommWriter is the tape switched off: every method is a no-op.
 type CommWriter struct {
 	w      *Writer
 	number uint32 // from 1, in the order of Comm
 	index  int    // in the table; -1: none
 	comm   uint64 // both, as records have them
 
-	slot *slot // in the mapping; without a slot or after Close, memory that nobody reads, which saves asking
+	slot *slot // in the mapping; without a slot, or after Close, memory that nobody reads
 
-	// For the goroutine that has the turn.
+	// For the goroutine that writes operations.
 	op      *operations
 	tally   counting
 	page    *page  // nil: none
@@ -29,7 +29,8 @@ type CommWriter struct {
 	tallies []heldTally
 	seed    uint64 // of sampling
 
-	// Invariant: slot, info and closed change with the turn and under mu. So they may be read with either.
+	// Invariant: slot, info and closed are changed by the goroutine that writes operations, under mu. So that goroutine
+	// may read them without mu, others with it.
 	mu     sync.Mutex
 	info   CommInfo
 	closed bool
@@ -37,7 +38,7 @@ type CommWriter struct {
 	state  lifecycle.State
 }
 
-// From says that this rank made the communicator from parent, by a split for instance: both have the same root in the
+// From notes that this rank made the communicator from parent, for instance by a split: both have the same root in the
 // table.
 func (c *CommWriter) From(parent *CommWriter) {
 	if c == nil || parent == nil {
@@ -55,8 +56,7 @@ func (c *CommWriter) From(parent *CommWriter) {
 	}
 }
 
-// Describe adds what became known about the communicator since Comm: the number of nodes, the engine, a child's id.
-// It replaces all of the info.
+// Describe replaces the communicator's info, when more is known than at Comm: the number of nodes, the engine, the id.
 func (c *CommWriter) Describe(info CommInfo) {
 	if c == nil {
 		return
@@ -66,13 +66,13 @@ func (c *CommWriter) Describe(info CommInfo) {
 	if c.closed {
 		return
 	}
-	c.giveTallies() // of another name, perhaps
+	c.giveTallies() // the name may have changed
 	c.info, c.seed = info, sampleSeed(info.ID)
 	c.showInfo(c.number)
 	c.writeInfo(kindComm)
 }
 
-// State puts the communicator's state into its slot. It makes no record: Life does.
+// State puts the communicator's state into its slot. It makes no record; Life does.
 func (c *CommWriter) State(s lifecycle.State) {
 	if c == nil {
 		return
@@ -131,7 +131,7 @@ func (c *CommWriter) Close() {
 	}
 }
 
-// showInfo shows what the communicator is in the slot; number 0 frees it.
+// showInfo publishes the communicator's info in the slot; number 0 frees the slot.
 func (c *CommWriter) showInfo(number uint32) {
 	state := commState{
 		id: c.info.ID, parent: c.info.Parent, number: number, state: uint32(c.state), rank: int32(c.info.Rank),
@@ -142,7 +142,7 @@ func (c *CommWriter) showInfo(number uint32) {
 	c.slot.info.publish(state)
 }
 
-// writeInfo puts what the communicator is onto the life ring, for when its slot is gone.
+// writeInfo puts the communicator's info onto the life ring, for readers that come when its slot is gone.
 func (c *CommWriter) writeInfo(kind uint8) {
 	var buf [maxTail]byte
 	tail := appendInfo(buf[:0], &c.info, c.root)

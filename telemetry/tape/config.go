@@ -18,10 +18,10 @@ import (
 // DirVariable is the environment variable that DefaultDir obeys.
 const DirVariable = "CARILLON_TAPE_DIR"
 
-// Config says where a process's tape lies and how large it is. The zero Config is a good one: a tape of 6.3 MiB.
+// Config says where a process's tape is and how large. The zero Config is valid: a tape of 6.3 MiB.
 type Config struct {
-	// Dir is where the jobs' folders are; DefaultDir() if empty. It is made if it is missing. It must belong to this
-	// user and be writable by nobody else.
+	// Dir has the jobs' folders; DefaultDir() if empty. It is made if it is missing. It must belong to this user and be
+	// writable by nobody else.
 	Dir string
 	// Job is the job's name and the name of its folder in Dir; "default" if empty. At most 63 bytes.
 	Job string
@@ -30,42 +30,44 @@ type Config struct {
 	Rank, JobSize int
 	// Host is part of the file's name; os.Hostname() if empty. At most 63 bytes.
 	Host string
-	// BootID tells the host's boots, and so its monotonic clocks, apart; the kernel's if empty. At most 39 bytes.
+	// BootID identifies the host's boot, and so its monotonic clock; the kernel's boot id if empty. At most 39 bytes.
 	BootID string
-	// Program and Version say what wrote the tape; the name of the executable and nothing if empty. At most 63 and 39
-	// bytes are kept.
+	// Program and Version name the program that writes the tape; the executable's name and no version if empty. At most
+	// 63 and 39 bytes are kept.
 	Program, Version string
 
-	// Size is the most bytes that the tape takes, at least MinSize; 6.3 MiB if 0. Of the next four, those that are 0
-	// are halved, or doubled, until they fit.
+	// Size is the most bytes that the tape takes, at least MinSize; 6.3 MiB if 0. Those of the next four fields that
+	// are 0 are halved, or doubled, until the tape fits.
 	Size int64
 	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot
 	// is 512 bytes. Communicators beyond are in the rings alone.
 	Slots int
 	// LifeRecords is the size of the life ring in records of 64 bytes; 8,192 if 0, at most 1,048,576. It is rounded
-	// up to a power of two. A moment of an act takes 1 record, or about 4 with call site and span context; a long
-	// error's text up to 36.
+	// up to a power of two. A moment of an act takes 1 record, or about 4 with call site and span context; with a long
+	// error text up to 36.
 	LifeRecords int
-	// OpRecords is the size of the op ring in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up
-	// to a power of two. An operation takes 1 record; 1 more, its start, if it has to wait or is called within a span,
-	// and then 1 for each change of its phase or of the rank it waits for, and 1 for the span. One that needs only 1 is
-	// mostly on the ordinary ring, with a page of 512 bytes for each 32 records, which holds 8 to 57 operations.
+	// OpRecords is the size of the op ring in records of 64 bytes; 65,536 if 0, at most 16,777,216. It is rounded up to
+	// a power of two. An operation takes 1 record. If it waits or is called within a span, it takes 1 more for its
+	// start, 1 for each change of its phase or of the rank that it waits for, and 1 for the span. Most operations that
+	// take 1 record are on the ordinary ring instead, which has a page of 512 bytes, for 8 to 57 operations, for each
+	// 32 records here.
 	OpRecords int
-	// Tallies is how many kinds of operations are counted by the writer; 1024 if 0, at most 65,536. A tally is 512
-	// bytes. A communicator takes one for each call and class of sizes, and leaves them to the next of its name.
-	// Operations beyond are on the op ring, each to be counted by its readers.
+	// Tallies is how many kinds of operations the writer counts; 1024 if 0, at most 65,536. A tally is 512 bytes. A
+	// communicator takes one for each call and class of sizes, and leaves them to the next one of its name. Operations
+	// without a tally are on the op ring, and readers count them.
 	Tallies int
 
-	// Devices is how many communicators can be on devices at a time, which write onto the tape themselves: of the first
-	// slots, each has 6 KiB more for it. 0 if none can; at most MaxDevices.
+	// Devices is how many communicators at a time can be on devices that write onto the tape themselves; at most
+	// MaxDevices. So many of the first slots take 6 KiB more each.
 	Devices int
 
-	// SampleEvery is which of the operations that are nothing but ordinary are for followers all the same: 1 in so
-	// many, the same ones on all ranks, see Sampled. 0 means DefaultSampleEvery, 1 all; a negative number means none.
+	// SampleEvery gives followers 1 in so many ordinary operations, the same ones on all ranks, see Sampled. 0 means
+	// DefaultSampleEvery, 1 all; a negative number means none.
 	SampleEvery int
-	// Slow is how long an operation takes that is for followers, though it never had to wait; a second if 0.
+	// Slow is the duration from which an operation is not ordinary, even if it never waited; a second if 0.
 	Slow time.Duration
-	// Stall is from when on the process calls an operation stalled, for readers of its tape; 0 if it never does.
+	// Stall is the duration from which the process calls an operation stalled, for readers of its tape; 0 if it never
+	// does.
 	Stall time.Duration
 }
 
@@ -93,8 +95,8 @@ const DefaultSampleEvery = 1024
 // on the tmpfs at /dev/shm, or, where there is none, in the directory for temporary files.
 func DefaultDir() string { return Dirs("")[0] }
 
-// Dirs are the directories in which a user's tapes may be: where they go, which is dir if it is not empty, and then
-// those that serve where that one doesn't; see Make.
+// Dirs are the directories in which a user's tapes may be: first the one where they go, which is dir if it is not
+// empty, then those that are tried if that one fails; see Make.
 func Dirs(dir string) (all []string) {
 	if dir = cmp.Or(dir, os.Getenv(DirVariable)); dir != "" {
 		all = append(all, dir)
@@ -143,7 +145,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// badName says what is wrong with a part of a file's name, or nothing.
+// badName says what is wrong with a part of a file's name; empty if nothing is.
 func badName(name string) string {
 	switch {
 	case strings.Contains(name, "/"):
@@ -179,16 +181,16 @@ func (c Config) complete() (Config, error) {
 	return c.fit(), nil
 }
 
-// MaxDevices is the most Config.Devices: less than what is read of the table at once, see AppendSlots.
+// MaxDevices is the most that Config.Devices may be: AppendSlots reads their slots in one batch.
 const MaxDevices = slotBatch / 2
 
-// MinSize is the least Config.Size: room for 8 communicators and 1,024 operations.
+// MinSize is the least that Config.Size may be: room for 8 communicators and 1,024 operations.
 const MinSize = 128 << 10
 
-// How often the parts that are left open are doubled or halved to fit.
+// The most doublings and halvings of the fields that are 0.
 const mostDoublings, mostHalvings = 4, 6
 
-// fit fills in the parts that are left open: as large as Size allows.
+// fit fills in the fields that are 0, as large as Size allows.
 func (c Config) fit() (fits Config) {
 	for halvings := -mostDoublings; halvings <= mostHalvings; halvings++ {
 		share := func(set, whole, most int) int {

@@ -18,7 +18,7 @@ import (
 
 const elsewhere = "set " + DirVariable + " to a directory of your own"
 
-// refusal says why a tape could not be made at path, and what helps; err is the system's, nil if it had none.
+// refusal is the error of a tape that could not be made at path, and what helps. err is the system's, nil if none.
 type refusal struct {
 	path, problem, cure string
 	err                 error
@@ -42,8 +42,8 @@ func (r *refusal) why() string {
 	return r.path + " " + r.problem + ": " + r.err.Error()
 }
 
-// createFile makes the tape's file, whole: the name appears when the header is written and the space is reserved. Its
-// name is that of the process; what an earlier process of the same name left is moved aside, and never lost.
+// createFile makes the tape's file. It gets its name when the header is written and the space is reserved. A file that
+// an earlier process of the same name left is renamed, and never lost.
 func createFile(cfg Config) (f *os.File, path string, err error) {
 	dir, err := openJobDir(cfg)
 	if err != nil {
@@ -54,7 +54,7 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 	me := process.Self()
 	base := fmt.Sprintf("%s-%d", cfg.Host, me.PID)
 	temp := fmt.Sprintf(".%s.%d.new", base, Now())
-	// Both a hard link and this call give the name only if it is free; no rename does that on every file system.
+	// A hard link is made only if the name is free; rename can't promise that on every file system.
 	defer func() { _ = dir.Remove(temp) }()
 	f, err = fillFile(dir, temp, cfg, me)
 	if err != nil {
@@ -75,7 +75,7 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 			n++
 			continue
 		default:
-			// Its writer had our pid, so is dead or in another container, and goes on writing under the new name.
+			// Its writer had our pid: it is dead, or in another container, where it goes on writing the renamed file.
 			aside := fmt.Sprintf("%s.%d.old.tape", strings.TrimSuffix(name, ".tape"), time.Now().UnixNano())
 			if err = dir.Rename(name, aside); err == nil || errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -87,8 +87,8 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 	}
 }
 
-// MakeJob makes the directory of a job's tapes, as Create does, for processes that are to put theirs there. The error
-// says what is wrong with it, or with dir, and what helps.
+// MakeJob makes the directory of a job's tapes, as Create does, before the job's processes start. The error says what
+// is wrong with it, or with dir, and what helps.
 func MakeJob(dir, job string) error {
 	if problem := badName(job); problem != "" {
 		return fmt.Errorf("tape: a job can't be called %q: that becomes a file's name and %s", job, problem)
@@ -100,7 +100,7 @@ func MakeJob(dir, job string) error {
 	return root.Close()
 }
 
-// openJobDir makes the job's directory if it is missing and opens it, so that nobody can exchange it afterwards.
+// openJobDir makes the job's directory if it is missing and opens it, so that nobody can replace it afterwards.
 func openJobDir(cfg Config) (*os.Root, error) {
 	path, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -109,7 +109,7 @@ func openJobDir(cfg Config) (*os.Root, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, refused(path, "can't be created", cureFor(err), err)
 	}
-	// Its last element may be a link, if the user named it so; who owns what it leads to is what counts.
+	// The path may be a link; what counts is the owner of the directory that it leads to.
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return nil, refused(path, "can't be opened", cureFor(err), err)
@@ -137,7 +137,7 @@ func openJobDir(cfg Config) (*os.Root, error) {
 	return dir, nil
 }
 
-// checkDir refuses a directory in which others could put files, or links, of their own making.
+// checkDir refuses a directory in which others could create files or links.
 func checkDir(dir *os.Root, forbidden uint32, problem string) error {
 	info, err := dir.Stat(".")
 	if err != nil {
@@ -199,7 +199,7 @@ func reserve(f *os.File, size int64) error {
 	}
 }
 
-// zeros is a reader of nothing else.
+// zeros is a reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {
@@ -207,7 +207,7 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// writtenBy tells whether there is a tape that this very process writes.
+// writtenBy tells whether path is a tape that the process me writes.
 func writtenBy(path string, me process.ID) bool {
 	r, err := Open(path)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 
 // Event is one record of a tape: a moment of an act if IsLife, else a moment of an operation.
 type Event struct {
-	Comm       CommInfo // whose; its ID is zero if the tape does not know any more
+	Comm       CommInfo // its ID is zero if the tape no longer describes the communicator
 	Slot       int      // of the in-flight table; -1 if the table was full
-	Generation uint32   // of the slot; no other communicator of the process ever has the same
-	Root       uint32   // as Slot.Root; its own Generation if the tape does not know any more
+	Generation uint32   // of the slot; unique among the communicators of the process
+	Root       uint32   // as Slot.Root; its own Generation if the tape no longer describes the communicator
 	IsLife     bool
 	Life       LifeRecord
 	Op         OpRecord
@@ -30,21 +30,21 @@ type Missed struct {
 	Life, Op uint64
 }
 
-// cursor walks over the life ring and the op ring at once, in an order that keeps cause before effect: what one
-// goroutine wrote earlier comes earlier, whichever ring it is on.
+// cursor merges the life ring and the op ring, in an order that keeps cause before effect: what one goroutine wrote
+// earlier comes earlier, whichever ring it is on.
 //
-// For that, each life record says how many op records were reserved when it was begun. Those come before it, the
-// others after. Its writer read that number before it reserved the record's place, so what comes after it, or after
-// any record behind it, has a higher one. And a cursor reads the op ring's head before the life ring's: then all life
-// records that come before an op record below that head are known when it is delivered.
+// For that, each life record has the number of op records that were reserved when it was begun. Those come before it,
+// the others after it. The writer read that number before it reserved the record, so op records that it wrote later
+// have higher indices. And a cursor reads the op ring's head before the life ring's: so all life records that come
+// before an op record below that head are known when the op record is delivered.
 type cursor struct {
 	t        *file
 	life, op ringReader
 	comms    directory
-	now      changing // when refresh was called last
+	now      changing // as of the last refresh
 
 	held    bool   // event is a life record that waits for the op records before it
-	heldAt  uint64 // how many
+	heldAt  uint64 // the number of those
 	event   Event
 	tailBuf [maxTail]byte
 
@@ -67,9 +67,9 @@ func newCursor(t *file) (*cursor, error) {
 	return c, c.learn()
 }
 
-// learn reads all descriptions that are on the tape, for records that come before the one of their communicator.
+// learn reads all descriptions on the tape, for records that come before their communicator's description.
 func (c *cursor) learn() error {
-	for _, s := range c.t.Slots() { // without those that are corrupt: the rings may be whole
+	for _, s := range c.t.Slots() { // corrupt ones are left out: the rings may be whole
 		c.comms.add(s.Generation, description{s.CommInfo, s.Root})
 	}
 	scan := newRingReader(c.t, c.life.off, c.t.geo.life)
@@ -88,7 +88,7 @@ func (c *cursor) learn() error {
 	}
 }
 
-// refresh reads how far the writer is, and the rest of the header that changes with it.
+// refresh reads the changing part of the header, and with it how far the writer has come.
 func (c *cursor) refresh() (err error) {
 	if c.now, err = c.t.readChanging(); err != nil {
 		return err
@@ -96,13 +96,13 @@ func (c *cursor) refresh() (err error) {
 	if c.now.opHead == c.op.head && c.now.lifeHead == c.life.head {
 		return nil
 	}
-	later, err := c.t.readChanging() // nothing is said about the order within one reading; see cursor
+	later, err := c.t.readChanging() // one reading has no order within; see cursor
 	return cmp.Or(err, c.op.advance(c.now.opHead), c.life.advance(later.lifeHead))
 }
 
 func (c *cursor) missed() Missed { return Missed{Life: c.life.missed, Op: c.op.missed} }
 
-// finish says that nothing is written any more.
+// finish tells the cursor that nothing is written any more.
 func (c *cursor) finish() { c.life.final, c.op.final = true, true }
 
 // next delivers the next event into ev; ok is false if the last refresh showed none.
@@ -130,7 +130,7 @@ func (c *cursor) next(ev *Event) (ok bool, err error) {
 		switch {
 		case !c.held:
 			return false, nil
-		// After a refresh, operations that come before it are missing only if the tape is corrupt.
+		// After a refresh, op records that come before the held one are missing only if the tape is corrupt.
 		case c.op.next >= c.heldAt || refreshed:
 			c.held = false
 			*ev = c.event
@@ -187,7 +187,7 @@ func (c *cursor) operation(r *record, ev *Event) error {
 		Tallied:   kind == kindTallied || kind == kindOrdinary,
 		Ordinary:  kind == kindOrdinary,
 	}
-	return c.whose(ev, r[recComm])
+	return c.fillComm(ev, r[recComm])
 }
 
 // holdCaller keeps the caller of the operation whose start comes next.
@@ -223,7 +223,7 @@ func (c *cursor) readLife() (found, error) {
 		ev.Life.Seq = r[recLifeSeq]
 		ev.Life.Start = int64(r[recStart])
 		c.event, c.held, c.heldAt = ev, true, r[recLifeOpHead]
-		return whole, c.whose(&c.event, r[recComm])
+		return whole, c.fillComm(&c.event, r[recComm])
 	}
 	return whole, nil
 }
@@ -236,7 +236,7 @@ func (c *cursor) read(
 		return 0, f, err
 	}
 	kind = kindOf(r[recMarker])
-	if kind == kindContinue { // what it continues was overwritten
+	if kind == kindContinue { // the record that it continues was overwritten
 		g.skip(1)
 		return kind, skipped, nil
 	}
@@ -251,23 +251,23 @@ func (c *cursor) read(
 	return kind, whole, nil
 }
 
-// whose fills in the communicator of a record.
-func (c *cursor) whose(ev *Event, comm uint64) error {
+// fillComm fills in the communicator of a record.
+func (c *cursor) fillComm(ev *Event, comm uint64) error {
 	ev.Generation, ev.Slot = uint32(comm), int(high32(comm))
 	info, err := c.comms.find(ev.Generation, ev.Slot)
 	ev.Comm, ev.Root = info.CommInfo, info.root
 	return err
 }
 
-// directory knows the communicators of a tape by their numbers: of those that it heard of last, as late records may
-// still speak of some that have ended, maxKnown at least.
+// directory holds the descriptions of a tape's communicators by their numbers: of the last maxKnown at least, as late
+// records may be of communicators that have ended.
 type directory struct {
 	t            *file
 	known, older map[uint32]description
 	slot         [1]slot // scratch
 }
 
-// maxKnown bounds what a long life, or a corrupt tape, can make a reader remember.
+// maxKnown bounds what a long-lived process, or a corrupt tape, can make a reader remember.
 const maxKnown = 1 << 14
 
 func (d *directory) add(number uint32, info description) {
@@ -280,7 +280,7 @@ func (d *directory) add(number uint32, info description) {
 	d.known[number] = info
 }
 
-// find looks a communicator up, at last in the in-flight table. Of one that is unknown the info is zero.
+// find looks up a communicator, finally in the in-flight table. The description of an unknown one is zero.
 func (d *directory) find(number uint32, slot int) (description, error) {
 	if info, ok := d.known[number]; ok {
 		return info, nil

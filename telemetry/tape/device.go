@@ -37,7 +37,7 @@ func (w *deviceWord) load() (number uint32, phase uint8, peer int32, blocks int)
 	return uint32(v), uint8(v >> 32), int32(uint8(v >> 40)), int(v >> 48)
 }
 
-// Stop has the kernels leave that run, and those to come.
+// Stop makes running and later kernels leave.
 func (p *DevicePage) Stop() { atomic.StoreUint32(&p.stop, 1) }
 
 // Done is the number of the last kernel of which all blocks are done: kernels are numbered from 1, and one begins when
@@ -57,8 +57,8 @@ func (p *DevicePage) Done() uint32 {
 	return newest
 }
 
-// Waits says for which rank the kernel waits that runs, and in which phase of its own, the last of its blocks', if it
-// has waited for long.
+// Waits returns the rank that the running kernel waits for, and the kernel's phase, of the block that is in the latest
+// phase. ok is false unless a block has waited for long.
 func (p *DevicePage) Waits() (phase uint8, peer int32, ok bool) {
 	running := p.Done() + 1
 	peer = -1
@@ -70,8 +70,8 @@ func (p *DevicePage) Waits() (phase uint8, peer int32, ok bool) {
 	return phase, peer, phase != 0
 }
 
-// DevicePage is the page of the communicator's slot, for kernels that write onto the tape themselves, cleared: nil if
-// there is none. It begins at a page of memory, and stays mapped for as long as the Writer is there.
+// DevicePage clears and returns the device page of the communicator's slot, for kernels that write onto the tape
+// themselves; nil if there is none. It is page-aligned, and stays mapped for as long as the Writer is reachable.
 func (c *CommWriter) DevicePage() *DevicePage {
 	if c == nil {
 		return nil
@@ -86,17 +86,17 @@ func (c *CommWriter) DevicePage() *DevicePage {
 	return p
 }
 
-// Captured says that the operation that was started last is part of a graph now: a device does it whenever the graph is
-// launched, unseen.
+// Captured notes that the last operation that was started was captured in a graph: the device runs it with each launch
+// of the graph, unseen.
 func (c *CommWriter) Captured() {
 	if c != nil {
 		storeRelease(&c.slot.captured, c.slot.captured+1)
 	}
 }
 
-// Launched says that a device does the operation for which Start returned launched, up to its kernel of this number:
-// what Start and End tell of is its launch. Readers take it for one in flight until DevicePage tells that it is done.
-// It is called before End.
+// Launched notes that the operation for which Start returned launched runs on a device, and number is its last kernel:
+// Start and End are of its launch alone. For readers it is in flight until the device page shows that it is done. Call
+// it before End.
 func (c *CommWriter) Launched(launched uint64, number uint32) {
 	if c == nil || c.closed || c.index < 0 || c.index >= len(c.w.devices) {
 		return
@@ -104,7 +104,7 @@ func (c *CommWriter) Launched(launched uint64, number uint32) {
 	p := c.op.find(launched)
 	at, done := number%marksPerSlot, c.w.devices[c.index].Done()
 	for of := &c.w.marks[c.index]; ; at = (at + marksPerSlot - 1) % marksPerSlot {
-		// The queue may be longer than there is room: the oldest stays, and the newest is replaced.
+		// If more operations are queued than there is room, the oldest stay, and the newest is replaced.
 		was := of[at][recMarker]
 		if uint32(of[at][recComm]) != c.number || int32(uint32(was>>32)-done) <= 0 || at == (number+1)%marksPerSlot {
 			break

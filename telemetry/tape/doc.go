@@ -1,13 +1,12 @@
-// Package tape is the flight recorder: one file per process, onto which its communicators write what they do, and
-// which any number of readers follow, in the process or outside, while it runs or after it was killed. Spans,
-// metrics, RAS's notes and the post-mortem are all computed from it, and nothing that the data path does waits for
-// them.
+// Package tape is the flight recorder: one file per process, onto which its communicators write what they do. Any
+// number of readers follow it, in the process or outside, while the process runs or after it was killed. Spans,
+// metrics, RAS's notes and the post-mortem are all computed from it, and the data path waits for none of them.
 //
-//	Writer ─┬─ CommWriter ─┬─▶ slot of the in-flight table   what is: one consistent moment of each live communicator
-//	        │              ├─▶ tallies                       how much was: operations that ended well, by kind
-//	        │              ├─▶ life ring                     what was: acts, errors, descriptions; few
-//	        │              ├─▶ op ring                       what was: operations that waited, failed, …
-//	        └─ CommWriter ─┴─▶ ordinary ring                 what was: the ends of all others; many
+//	Writer ─┬─ CommWriter ─┬─▶ slot of the in-flight table   now: one consistent moment of each live communicator
+//	        │              ├─▶ tallies                       counters: operations that ended well, by kind
+//	        │              ├─▶ life ring                     history: acts, errors, descriptions; few
+//	        │              ├─▶ op ring                       history: operations that waited, failed, …
+//	        └─ CommWriter ─┴─▶ ordinary ring                 history: the ends of all others; many
 //	                                 │
 //	              Reader (a file as it lies)   Follower (live, woken by futex or tick)
 //
@@ -15,17 +14,16 @@
 // no lock. The table is the truth for diagnosis; the rings are history, and overwrite the oldest. A reader knows how
 // many records it missed.
 //
-// A Follower reads the life ring and the op ring, and a Reader all three. What is the same a million times a second
-// is not worth a reader's look at each: it takes the cache lines away under the writer, and the time of a processor
-// that the job needs. So the writer counts, in its tallies, what readers would count, and followers are given what
-// they can't count: what failed, waited, was slow, has a caller's span, is among the sampled (Config.SampleEvery; 1
-// gives them all), or found no room elsewhere. What they make of it is the same as if they were fed all.
+// A Follower reads the life ring and the op ring, a Reader all three rings. Following each of a million like operations
+// a second would cost processor time and the writer's cache lines. So the writer counts ordinary operations in its
+// tallies, and the op ring has the others: those that failed, waited, were slow, have a caller's span, are sampled
+// (Config.SampleEvery; 1 samples all), or found no page. From both, followers get the same results as from all.
 //
 // # The file
 //
 // Dir/JOB/HOST-PID.tape, mode 0600, of a size that is fixed when it is created and reserved on the file system. It
 // has its name when the header is written. All numbers are little-endian and naturally aligned. Every part is written
-// in words of 8 bytes. Texts are padded with NULs, with at least one behind them. The parts lie one behind the other:
+// in words of 8 bytes. Texts are padded with NULs, with at least one at the end. The parts follow each other:
 //
 //	part             size
 //	header           4096
@@ -39,7 +37,7 @@
 //	device pages     4096 for each slot that has one; from a multiple of 4096 on
 //
 // There are at most 2^14 slots and 2^16 tallies, and at least one of each; 2^7 to 2^20 life records, and to 2^24 op
-// records. What is not described is 0, and 0 is what is not known. A rank that is none, or not known, is -1. Calls,
+// records. What is not described is 0, and 0 means unknown. A rank is -1 if there is none or it is unknown. Calls,
 // states and codes have the numbers of package lifecycle, data types and reductions those of package kernels; acts,
 // stages and phases count from 0 in the order of this package's constants.
 //
@@ -62,29 +60,28 @@
 //	512  state u64: 1 live, 2 closed
 //	576  bell u32: goes up when the writer wakes followers, which sleep on it with futex(2): behind each life record,
 //	     whenever a quarter of the op ring was reserved, and when the state changes
-//	584  waiting u32: a follower sets it to 1 before it sleeps; a writer that finds it so behind the bell sets it to
-//	     0, lets the bell go up once more, and wakes all that sleep on the bell
+//	584  waiting u32: a follower sets it to 1 before it sleeps; a writer that reads 1 after the bell went up sets it
+//	     to 0, lets the bell go up once more, and wakes all that sleep on the bell
 //	640  op head u64: op records ever reserved
 //	704  life head u64: life records ever reserved
 //	768  ordinary head u64: goes up when a writer looks for a page to begin
 //	832  tallies u64: tallies ever begun
 //	840  overflow u64: communicators that found no free slot
 //	848  latch of 2 words: one moment, and the time of day then, ns since 1970
-//	896  exported i64: until when the process has exported all its spans, those of what was going on then as
-//	     unfinished; 0: it doesn't say; 2^63-1: it is dead, and a reader has sent all that it left
-//	904  delivered i64: until when the spans of all that had ended were taken by whatever the process exports to;
-//	     0: it doesn't say
-//	912  terminated i64: when the process was told to end from outside, by SIGTERM; 0: never
-//	920  seen i64: when the process's own telemetry looked at the table last; 0: never
-//	928  paused i64, resumed i64: when the process stood still last, and went on; 0: never
-//	944  exporter u64: a number for where the process exports its spans, and as what; 0: nowhere
+//	896  exported i64: the time until which the process has exported all its spans, those of what was going on then
+//	     as unfinished; 0: it doesn't say; 2^63-1: it is dead, and a reader has sent all its spans
+//	904  delivered i64: the time until which the spans of everything that had ended were exported; 0: it doesn't say
+//	912  terminated i64: when the process was told from outside to end, by SIGTERM; 0: never
+//	920  seen i64: when the process's own telemetry last read the table; 0: never
+//	928  paused i64, resumed i64: when the process last stopped, and went on; 0: never
+//	944  exporter u64: identifies where the process exports its spans, and under which resource; 0: nowhere
 //	952  run u64: tells this start of the job from others; 0: not known yet
 //
 // # Markers and latches
 //
-// A marker is the word before what is whole or not: it is stored last, with a release. Its upper half is a number,
-// bits 24 to 31 are a kind, and bits 0 to 23 the upper bits of a check over the words behind it, with the number for
-// its seed.
+// A marker is the word before other words, and tells whether those are whole: it is stored last, with a release. Its
+// upper half is a number, bits 24 to 31 are a kind, and bits 0 to 23 the upper bits of a check over the words behind
+// it, with the number as seed.
 //
 // The check of words w0, w1, … with a seed is h = seed, then h = rotl(h, 9) ^ w for each word, then h ^= h >> 32,
 // then the upper half of h * 0x9E3779B97F4A7C15 modulo 2^64.
@@ -93,7 +90,7 @@
 // the copy's version, its kind 0. The copy with the later version is the current one; version v is in copy v modulo
 // 2. The first version is 1, and a latch that was never written is all 0. A writer, of which there is one at a time,
 // fills in the other copy and stores its marker last. So a reader gets a whole copy at any time, even if the writer was
-// killed half-way, and one that is torn while it is copied shows by its check.
+// killed half-way, and the check shows a copy that was torn while it was read.
 //
 //	slot:  0    latch of operation, 7 words    160  last end i64
 //	       128  launched u64                   168  begun u64
@@ -112,74 +109,73 @@
 //	            48  waiting since i64
 //
 // The number in the info counts the communicators of the process, from 1, and is never used again: it is the
-// generation of its slot. The root is the number of the communicator that this one descends from by splits of the
-// same rank; its own if from none. Slots that were never used are taken in order, so that readers need not look
-// behind them. A communicator that takes a slot sets the counters to 0, publishes an operation of which launched is 0,
-// and its info last; one that ends publishes an info with number 0. The versions go on.
+// generation of the slot. The root is the number of the communicator that this one descends from by splits of the same
+// rank; its own if from none. Slots that were never used are taken in order, so that readers can stop at the first. A
+// communicator that takes a slot sets the counters to 0, publishes an operation with launched 0, and its info last; one
+// that ends publishes an info with number 0. The versions go on.
 //
 // The operation is the oldest in flight, or the last one. Its latch is published when an operation begins, when the
-// phase or the rank that it waits for changes, and when one ends while others are in flight. One that is like the
-// latch's, which shows that one alone in flight, without a phase or a wait, needs no latch: it is alone in flight, too,
-// and the words number, start and launched, in this order, take the place of the latch's if this launched is the later.
-// When none is in flight any more, ended becomes what launched is: then none is, whatever the latch says, and nobody is
-// waited for. Begun is the number of the last collective that began, and done that of the last that ended well, where a
-// collective is what all ranks call together: also split, shrink and grow. An end is stored in the order done, last
-// end, ended. The counters are 0 before a communicator's first operation. Two readings that say the same are one moment
-// of a slot.
+// phase or the rank that it waits for changes, and when one ends while others are in flight. A latch that shows an
+// operation alone in flight, without a phase or a wait, serves later operations of the same signature, too, if each is
+// alone in flight: they store the words number, start and launched, in this order, which replace the latch's if this
+// launched is the greater. When no operation is in flight any more, ended is set to launched: then none is, whatever
+// the latch says. Begun is the number of the last collective that began, and done that of the last that ended well. A
+// collective is a call that all ranks make together, so also split, shrink and grow. An end is stored in the order
+// done, last end, ended. The counters are 0 before a communicator's first operation. Two equal readings of a slot are
+// one moment of it.
 //
 // # Marks
 //
-// Where a call only launches an operation on a stream of a device, the operation's records end with the call. Whether
-// the stream has done it is on the tape by marks: behind an operation now and then, the writer lets the stream write a
-// number into the slot's word of the part "reached", which the device writes itself, and notes in a record (kind 9,
-// which is of no ring) behind which operation that is. The number in the record's marker is the one that the stream
-// writes, into the lower half of the word; in each slot they count up by one, modulo 2^32, from one communicator to the
-// next. What was launched before a mark that was reached is done. What was launched before one that was not reached is
-// not known to be, and its operation is not done. What was launched behind the last mark is not known to be done or
-// not.
+// If a call only launches an operation on a device's stream, the operation's records end with the call. Marks tell
+// whether the stream has done the operation: behind some operations, the writer has the stream write a number into the
+// slot's word of the part "reached", and notes in a record (kind 9, in the part "marks") behind which operation that
+// is. The number in the record's marker is the one that the stream writes, into the lower half of the word; in each
+// slot numbers count up by one, modulo 2^32, from one communicator to the next. Operations launched before a mark that
+// was reached are done. The operation of a mark that was not reached is not done; of those launched before it, and of
+// those behind the last mark, it is unknown.
 //
-// Before an operation, too, its stream may write the mark's number, into the word's upper half: where marks tell of all
-// the communicator's operations before it. Such a mark has the phase "queued", others "stream". As long as that number
-// was not written, and the marks before are reached, the stream is busy with something else that was launched on it.
+// A stream may also write the mark's number before the operation, into the word's upper half, if marks cover all the
+// communicator's operations before it. Such a mark has the phase "queued", others "stream". As long as that number was
+// not written, and the marks before are reached, the stream is busy with other work that was launched on it.
 //
 // # Device pages
 //
-// Kernels of a communicator's own may write onto the tape themselves. They are numbered from 1 in each life of a slot,
-// and one begins when the one before it has ended. A slot that has a device page has in its marks the number of the
+// A communicator's kernels may write onto the tape themselves. They are numbered from 1 in each life of a slot, and
+// each begins when the one before it has ended. The marks of a slot with a device page have the number of the
 // operation's last kernel, and the page tells how far the device has come, instead of the slot's word of "reached".
 //
 //	0     stop u32: if it is not 0, kernels leave
 //	64    64 blocks of 32 bytes: done, 16 bytes, and waits, 16
 //
 //	word: 0  number of the kernel u32    8  time by the device's clock u64, ns
-//	      4  phase of its own u8
-//	      5  the rank that is waited for u8
+//	      4  the kernel's own phase u8
+//	      5  the rank that it waits for u8
 //	      6  blocks of the kernel u16
 //
-// A block writes a word at once. It writes done when it has done its part, and waits once it has waited for long, with
+// A block writes a word at once. It writes done when it has done its part, and waits when it has waited for long, with
 // phase 0 when it goes on. A kernel is done when all its blocks are.
 //
-// How long the device took for an operation is measured now and then. The op ring has it as a record of stage "device",
-// of which the time is that of the operation's start, and as much later as it took: when it began there is not known.
+// The device's time for an operation is measured now and then. The op ring has it as a record of stage "device", whose
+// time is the operation's start plus that duration: when the device began is unknown.
 //
 //	mark (9)    0  marker              32  peer i32, begun u32
 //	            8  start i64           40  bytes u64
 //	            16 number u64          48  launched u64
 //	            24 kinds, as in slots  56  number u32, slot i32
 //
-// All but the marker and the last word are as the slot has them at that moment; of begun it is the low half. A mark
-// whose number or slot is of another communicator is none. A slot has room for 32: a new one takes the place of one
-// that was reached, or else of the newest. If a writer finds that the stream has not done an operation for as long as
-// is slow, it puts that one's start into the op ring, once more, and its end when it finds that it is done, or, with
-// the code "aborted", when the communicator ends. Captured is how many operations were found to be captured in a graph
-// of the device's, in which they are launched later, or again, unseen: they have no marks.
+// All but the marker and the last word are as the slot has them at that moment; of begun, the low half. Marks with the
+// number or slot of another communicator don't count. A slot has room for 32 marks: a new one replaces one that was
+// reached, or else the newest. If the stream has not done an operation for as long as is slow, the writer puts the
+// operation's start onto the op ring once more, and its end when it is done or, with the code "aborted", when the
+// communicator ends. Captured is the number of operations that were captured in a graph, whose launches are unseen:
+// they have no marks.
 //
 // # Tallies
 //
 // A tally counts the operations of communicators of one name and engine, with one call and class of sizes: class c
-// has the sizes above 4^(c-1) bytes up to 4^c. It has one communicator that writes it, until that ends; then another
-// of the same name may go on with it. Tallies are begun in order and never given up. What one counts is written
-// before the header counts it, the check with the tally's index for its seed; all else is a word for itself.
+// has the sizes above 4^(c-1) bytes up to 4^c. One communicator writes it, until that ends; then another of the same
+// name may continue it. Tallies are begun in order and never freed. Name, engine, call, class and check, whose seed is
+// the tally's index, are written before the header counts the tally; every other word is stored by itself.
 //
 //	0    name, 56               128  ordinary u64: never waited, not slow   160  14 words: up to 1 µs, 4 µs, …
 //	56   engine, 16             136  what those took u64, ns                     17 s, more
@@ -207,12 +203,12 @@
 //	48  start i64                   56  number u32, slot i32
 //	56  number u32, slot i32
 //
-// Kind 7 is the end of an operation that a tally counts, 8 that of one that it counts as ordinary. Those of kind 8
-// are on pages, but for those that are sampled or for which there is no page; all others are on the op ring.
+// Kind 7 is the end of an operation that a tally counts, 8 the end of one that it counts as ordinary. Records of kind 8
+// are on pages, unless they are sampled or there is no page; all others are on the op ring.
 //
-// Not every operation has a record of its start: the end's tells it too, and until then the slot. It is written
-// before the first record of a phase or a wait, when the caller's span is known, and when no slot shows the
-// operation. Its time is when the operation began, so that it can be before those of records in front of it.
+// Not every operation has a record of its start: the record of the end has it, too, and until then the slot. It is
+// written before the first record of a phase or a wait, if the caller has a span, and if no slot shows the operation.
+// Its time is when the operation began, so records before it may have later times.
 //
 // An operation that was called within a span has a record before its start, reserved together with it:
 //
@@ -232,18 +228,18 @@
 //	0   what the operation took u32, ns, below 2^31, plus 2^31
 //	4   from the start of the operation before it to its start u32, ns
 //
-// All else of the operation is as before it, but for the seq, which is the next.
+// Everything else of the operation is as of the one before it, except for the seq, which is the next.
 //
-// A page ends at its end, or before a word that is 0. It is its communicator's until that begins another or ends, and
-// what a reader copied of it is good if the first word is still the same then. Readers put the operations among the
-// records of the other rings by their times, and learn from the tallies how many there were.
+// A page's contents end at its end, or before a word that is 0. It belongs to its communicator until that begins
+// another page or ends. A reader's copy is valid if the page's first word is still the same afterwards. Readers merge
+// the operations with the records of the other rings by time, and learn from the tallies how many there were.
 //
 // # Tails
 //
 // The tail of a life record follows it in continuation records (kind 5), 36 at most: a marker and 56 bytes each. They
 // are reserved together with it and written before it. The tail is a sequence of fields: tag u8, length u16, bytes.
-// Readers pass over tags and kinds that they don't know. A communicator has a record of kind 3 when it begins and
-// whenever it becomes something else, and of kind 4 when it gives up its slot, with fields 7 to 11 and 13 each.
+// Readers skip tags and kinds that they don't know. A communicator has a record of kind 3 when it begins and whenever
+// its description changes, and of kind 4 when it frees its slot, with fields 7 to 11 and 13 each.
 //
 //	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16
 //	6 operations u32   7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// FormatError says what is wrong with a file that should be a tape.
+// FormatError is the error of a file that is no valid tape.
 type FormatError struct {
 	Path    string
 	Problem string
@@ -22,8 +22,8 @@ type FormatError struct {
 
 func (e *FormatError) Error() string { return fmt.Sprintf("tape: %s %s", e.Path, e.Problem) }
 
-// Header is what a tape says of the process that writes it. Its times are on the tape's clock,
-// CLOCK_MONOTONIC in nanoseconds, but for Created.
+// Header is what a tape says of the process that writes it. Its times are on the tape's clock, CLOCK_MONOTONIC in
+// nanoseconds, except for Created.
 type Header struct {
 	PID              int
 	BootID           string
@@ -31,39 +31,40 @@ type Header struct {
 	Program, Version string
 	Created          time.Time
 
-	// KernelBoot is the kernel's own id of this boot of the machine, zero if unknown. All tapes with the same one
-	// have one clock, whatever BootID their user gave them.
+	// KernelBoot is the kernel's id of this boot of the machine, zero if unknown. Tapes with the same one share a
+	// clock, whatever BootID their user set.
 	KernelBoot process.BootID
 
 	// Rank is the process's rank in the job, the first of several; -1 if unknown. JobSize is how many ranks the job
 	// has; 0 if unknown.
 	Rank, JobSize int
 
-	// SlowAfter and StallAfter are how long an operation takes that the process calls slow and stalled; 0 if unknown.
+	// SlowAfter and StallAfter are the durations from which the process calls an operation slow and stalled; 0 if
+	// unknown.
 	SlowAfter, StallAfter time.Duration
 
-	Slots, Tallies int // how many it has room for
+	Slots, Tallies int // for how many the tape has room
 
 	Closed   bool   // the writer closed the tape cleanly
 	Overflow uint64 // communicators that found the in-flight table full
 
-	// Exported is until when the process has exported all spans of what it did, what was going on then included, as
-	// unfinished. A reader of the tape need not export them once more. 0: the process doesn't say. AllExported: it is
-	// dead, and a reader has sent all that it left.
+	// Exported is the time until which the process has exported all its spans, those of what was going on then as
+	// unfinished: a reader of the tape need not export them again. 0: the process doesn't say. AllExported: the process
+	// is dead, and a reader has sent all spans.
 	Exported int64
-	// Delivered is until when the spans of all that had ended were taken by whatever the process exports to. 0: the
-	// process doesn't say, for it exports none, or some were not taken.
+	// Delivered is the time until which the spans of everything that had ended have been exported. 0: the process
+	// exports none, or an export failed.
 	Delivered int64
-	// Terminated is when the process was told to end from outside, by SIGTERM; 0: never.
+	// Terminated is when the process was told from outside to end, by SIGTERM; 0: never.
 	Terminated int64
-	// Seen is when the process's own telemetry looked at its communicators last: it ran until then at least, so a
-	// process that doesn't run any more shows by it. 0: it never looked.
+	// Seen is when the process's own telemetry last read the in-flight table: the process ran until then at least, so
+	// that a stopped one shows by it. 0: never.
 	Seen int64
-	// Paused and Resumed are when the process stopped for the last time and when it went on, as its telemetry noticed
-	// afterwards: a SIGSTOP, or a machine that stood still. 0: it never did.
+	// Paused and Resumed are when the process last stopped and went on, as its telemetry noticed afterwards: a SIGSTOP,
+	// or a machine that was frozen. 0: never.
 	Paused, Resumed int64
-	// Exporter is a number for where the process exports its spans, and as what: those who have the same can send what
-	// it leaves. 0: it exports none.
+	// Exporter identifies where the process exports its spans, and under which resource: processes with the same number
+	// can send the spans that it leaves. 0: it exports none.
 	Exporter uint64
 	// Run is the run of the job that the process is part of; 0 until it is known.
 	Run lifecycle.Run
@@ -72,8 +73,8 @@ type Header struct {
 	createdMono int64 // Created on the tape's clock
 }
 
-// WallShift is how far the time of day went ahead of the tape's clock (negative: fell behind it) between the tape's
-// creation and its last act: what a clock that is set shows as a jump.
+// WallShift is how far the time of day moved ahead of the tape's clock (negative: behind it) between the tape's
+// creation and its last act. A clock that is set shows as a jump.
 func (h Header) WallShift() time.Duration {
 	return time.Duration((h.wall - h.Created.UnixNano()) - (h.mono - h.createdMono))
 }
@@ -81,20 +82,20 @@ func (h Header) WallShift() time.Duration {
 // Wall turns a time of the tape (CLOCK_MONOTONIC, ns) into the time of day.
 func (h Header) Wall(mono int64) time.Time { return time.Unix(0, h.wall+(mono-h.mono)) }
 
-// file is a tape that is read. It is read with pread(2), never through a mapping: a file that is cut short while it
-// is read gives an error and not a SIGBUS, and the race detector has nothing to see.
+// file is a tape that is read. It is read with pread(2), never through a mapping: a file that is cut short meanwhile
+// gives an error and no SIGBUS, and the race detector sees no shared memory.
 type file struct {
 	f       *os.File
 	path    string
 	partial bool  // what is missing at the end reads as zeros
-	cut     int64 // the size of a tape that was cut short and is read all the same; 0: it is whole
+	cut     int64 // the size of a tape that was cut short; 0: it is whole
 	geo     geometry
 	static  Header
 	process process.ID
 
 	mu           sync.Mutex // guards what follows
 	table, again []slot     // scratch for reading the in-flight table
-	marks        []marks    // the same; nil if it has none
+	marks        []marks    // scratch, as the next two; nil if the tape has no marks
 	reached      []reached
 	devices      []DevicePage
 	counts       []tally // scratch for reading tallies
@@ -103,7 +104,7 @@ type file struct {
 
 // openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR.
 func openFile(path string, flag int, partial bool) (*file, error) {
-	// Not blocking and not following, in case that somebody put a pipe or a link there.
+	// It neither blocks nor follows links, in case that somebody put a pipe or a link there.
 	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, &FormatError{path, "is a symbolic link, which a tape never is"}
@@ -125,15 +126,15 @@ func (t *file) Path() string { return t.path }
 // Process is the process that writes, or wrote, the tape, as this pid namespace numbers it where it can.
 func (t *file) Process() process.ID { return t.process }
 
-// Liveness looks the process up that writes, or wrote, the tape.
+// Liveness tells whether the process that writes, or wrote, the tape is alive.
 func (t *file) Liveness() process.Liveness { return t.process.Liveness() }
 
 func (t *file) malformed(format string, args ...any) error {
 	return &FormatError{t.path, fmt.Sprintf(format, args...)}
 }
 
-// readAt fills b from off on. Of a tape that is cut short while it is read, nothing is read any more: its writer has
-// given it up, and what is left stands still.
+// readAt fills b from off on. Once a tape was cut short while it is read, every read fails: its writer writes
+// elsewhere, and what is left is stale.
 func (t *file) readAt(b []byte, off int64) error {
 	var n int
 	var err error
@@ -154,7 +155,7 @@ func (t *file) readAt(b []byte, off int64) error {
 	return nil
 }
 
-// cutShort says how much there is of a tape that was cut short.
+// cutShort is the error of a tape that was cut short.
 func (t *file) cutShort() error {
 	st, err := t.f.Stat()
 	if err != nil {
@@ -247,7 +248,7 @@ func (t *file) readStatic() error {
 	return nil
 }
 
-// Header is what the tape says of its process now: of what changes, as far as it can be read.
+// Header returns what the tape says of its process now. What changes is zero if it can't be read.
 func (t *file) Header() Header {
 	h := t.static
 	c, err := t.readChanging()
@@ -260,7 +261,7 @@ func (t *file) Header() Header {
 	h.Terminated, h.Seen = c.terminated, c.seen
 	h.Paused, h.Resumed, h.Exporter = c.paused, c.resumed, c.exporter
 	h.Run = lifecycle.Run(c.run)
-	// While a pair is being refreshed, that of the beginning serves as well.
+	// If the pair can't be read, that of the tape's creation serves.
 	if version, pair, ok := c.clock.current(); ok && version != 0 {
 		h.mono, h.wall = pair.mono, pair.wall
 	}

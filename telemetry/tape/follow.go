@@ -38,12 +38,12 @@ type Follower struct {
 	ctx    context.Context
 	tick   time.Duration
 	pause  time.Duration // how long to sleep next time
-	slept  uint64        // cursor.op.next when it slept last
+	slept  uint64        // cursor.op.next at the last sleep
 	cursor *cursor
 	bell   *bellWatch
 	end    error // ErrClosed or ErrDied, once it is known
 
-	unwatch func() // ends the watch of the writer's end; nil if it can't be seen from here, is over, or is this process
+	unwatch func() // stops watching the writer's process; nil if that can't be seen, has ended, or is this one
 	died    atomic.Bool
 
 	stopped atomic.Bool
@@ -51,18 +51,18 @@ type Follower struct {
 
 	mu       sync.Mutex // guards what follows
 	missed   Missed
-	op, life uint64     // so many records of both rings have been read and dealt with
+	op, life uint64     // records of both rings that Read's caller has handled
 	over     bool       // nothing more is read
-	moved    *sync.Cond // one of the last three changed
+	moved    *sync.Cond // op, life or over changed
 }
 
-// Follow begins to follow the tape at path with the oldest record that is still there, until ctx ends or Close. It
-// needs the right to write the file, for a word there that tells the writer that somebody sleeps; without, it still
-// follows, by ticks alone. Errors are those of Open.
+// Follow follows the tape at path from the oldest record that is still there, until ctx ends or Close. It writes a word
+// of the file that tells the writer that a follower sleeps; without the right to write, it follows by ticks alone.
+// Errors are those of Open.
 //
-// tick is how late the record of an operation may come while many are written; 20 ms if 0. While there are few, less
-// than a 16th of the ring from one look to the next, it doubles, up to 16 ticks: an idle job costs nothing. Records of
-// acts, the tape's end and the writer's death come at once.
+// tick is the latency of op records while many are written; 20 ms if 0. While there are few, less than a 16th of the
+// ring between two reads, it doubles, up to 16 ticks: an idle job costs nothing. Records of acts, the tape's end and
+// the writer's death come at once.
 func Follow(ctx context.Context, path string, tick time.Duration) (*Follower, error) {
 	if tick < 0 {
 		return nil, fmt.Errorf("tape: a tick of %v: allowed are positive durations, or 0 for %v", tick, defaultTick)
@@ -92,7 +92,7 @@ func Follow(ctx context.Context, path string, tick time.Duration) (*Follower, er
 			f.died.Store(true)
 			f.bell.ring()
 		})
-		if err != nil { // it had ended before
+		if err != nil { // the process has ended already
 			f.died.Store(true)
 		}
 	}
@@ -107,9 +107,8 @@ func (f *Follower) Next(ctx context.Context) (Event, error) {
 	return ev[0], err
 }
 
-// Read waits until there is an event and fills events with as many as there are now, but at least one; n says how
-// many. It is the quick way: it allocates for the texts of acts and for nothing else, and reads a file a batch at a
-// time. It ends as Next does.
+// Read waits until there is an event, and then fills events with the n that there are. It is faster than Next: it
+// allocates for the texts of acts alone, and reads the file in batches. It ends as Next does.
 func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) {
 	if len(events) == 0 {
 		return 0, nil
@@ -120,13 +119,13 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 		if f.stopped.Load() {
 			return 0, ErrStopped
 		}
-		f.dealt(false)
+		f.handled(false)
 		n, err := f.fill(events)
 		if n > 0 || err != nil {
 			return n, err
 		}
 		if f.end != nil {
-			f.dealt(true)
+			f.handled(true)
 			return 0, f.end
 		}
 		if err := errors.Join(ctx.Err(), f.ctx.Err()); err != nil {
@@ -163,7 +162,7 @@ func (f *Follower) fill(events []Event) (n int, err error) {
 	return n, err
 }
 
-// ending says whether and how the tape has ended. Either is followed by one more look at the rings.
+// ending tells whether and how the tape has ended. The rings are read once more after it.
 func (f *Follower) ending() error {
 	closed := func() bool { return f.cursor.now.state == stateClosed }
 	switch {
@@ -171,19 +170,19 @@ func (f *Follower) ending() error {
 		return ErrClosed
 	case !f.died.Load():
 		return nil
-	case f.cursor.refresh() == nil && closed(): // it did so between the two questions
+	case f.cursor.refresh() == nil && closed(): // closed between the two checks
 		return ErrClosed
 	default:
 		return ErrDied
 	}
 }
 
-// sleep waits until the writer rings, or for a tick, and looks what is new then. It does so although there may be a few
-// operations already: to run after a busy writer's every record would cost a look for each.
+// sleep waits until the writer rings the bell, or for a tick, and then refreshes the cursor. It sleeps even if a few
+// operations are there already, so that a busy writer's records are read in batches.
 func (f *Follower) sleep(ctx context.Context) error {
 	if f.cursor.now.waiting == 0 {
-		// Announce it first and look again then; the writer writes first and looks whether anybody waits then. So one
-		// of the two sees the other. A file that can't be written is followed by ticks.
+		// A follower announces itself and then reads again; the writer writes and then checks for waiting followers. So
+		// one of the two sees the other. A file that can't be written is followed by ticks.
 		_, _ = f.f.WriteAt([]byte{1, 0, 0, 0}, waitingAt)
 		state, lifeHead := f.cursor.now.state, f.cursor.life.head
 		if err := f.cursor.refresh(); err != nil {
@@ -211,16 +210,16 @@ func (f *Follower) sleep(ctx context.Context) error {
 	return f.cursor.refresh()
 }
 
-// Missed counts the records that were gone or torn when the follower came to them.
+// Missed counts the records that were gone or torn when the follower reached them.
 func (f *Follower) Missed() Missed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.missed
 }
 
-// Sync waits until the goroutine that calls Read, or Next, has come back for more than what was on the tape when Sync
-// was called, or has been told that there is no more. When ctx ends first it returns its error. That goroutine itself
-// must not call it.
+// Sync waits until the goroutine that calls Read, or Next, has handled everything that was on the tape when Sync was
+// called, and calls again, or has got the end of the tape. If ctx ends first, it returns its error. The reading
+// goroutine itself must not call it.
 func (f *Follower) Sync(ctx context.Context) error {
 	op, err := f.readChanging()
 	life, later := f.readChanging() // behind the other; see cursor
@@ -244,18 +243,18 @@ func (f *Follower) Sync(ctx context.Context) error {
 	return nil
 }
 
-// dealt says that all that was read has been dealt with, and whether nothing more is read.
-func (f *Follower) dealt(over bool) {
+// handled notes that the caller has handled all that was read, and whether nothing more is read.
+func (f *Follower) handled(over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.op, f.life, f.over = f.cursor.op.next, f.cursor.life.next, f.over || over
 	if f.cursor.held {
-		f.life-- // the last one is still to be delivered
+		f.life-- // the held record is not delivered yet
 	}
 	f.moved.Broadcast()
 }
 
-// Close ends the following. A Next or Read that waits returns ErrStopped, and Close waits for it.
+// Close stops following. A Next or Read that waits returns ErrStopped, and Close waits for it.
 func (f *Follower) Close() error {
 	if f.stopped.Swap(true) {
 		return nil
@@ -263,7 +262,7 @@ func (f *Follower) Close() error {
 	f.bell.ring()
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	f.dealt(true)
+	f.handled(true)
 	if f.unwatch != nil {
 		f.unwatch()
 	}

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Kept is the tape of another process, one that has no telemetry of its own, for the process that does it instead: that
-// one says on the tape what a Writer's own would. What can't be written, as somebody cut the file, is left out.
+// Kept is the tape of a process without telemetry of its own, for the process that does its telemetry: it notes on the
+// tape what the process itself would. Writes that fail, as the file was cut short, are ignored.
 type Kept struct{ *Reader }
 
 // OpenKept opens a tape that this user may write to. Errors are those of Open.

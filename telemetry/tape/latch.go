@@ -1,12 +1,13 @@
 package tape
 
-// latch is what changes as a whole: wherever its writer stops, one of the two copies is whole, and no reader waits.
+// latch holds a value that changes as a whole: wherever its writer stops, one of the two copies is whole. No reader
+// waits.
 type latch[T any] [2]struct {
 	marker uint64
 	value  T // it has no padding
 }
 
-// publish makes value the next current copy. CommWriter.show does it for the operation.
+// publish makes value the current copy. For operations, CommWriter.show does the same.
 func (l *latch[T]) publish(value T) {
 	version, _, _ := l.current()
 	to := &l[(version+1)&1]
@@ -14,7 +15,8 @@ func (l *latch[T]) publish(value T) {
 	storeRelease(&to.marker, marker(uint64(version+1), 0, wordsOf(&value)))
 }
 
-// current is the version and the current copy, zero if there was none; ok is false if its check doesn't fit.
+// current returns the current copy and its version, zero if nothing was published; ok is false if the check doesn't
+// fit.
 func (l *latch[T]) current() (version uint32, value *T, ok bool) {
 	now := &l[0]
 	if other := &l[1]; int32(uint32(other.marker>>32)-uint32(now.marker>>32)) > 0 {

@@ -63,7 +63,7 @@ type (
 		marked, devices                                 uint32
 	}
 
-	// changing is at changingAt. What different writers store is on different lines of the cache.
+	// changing is at changingAt. Words of different writers are on different cache lines.
 	changing struct {
 		state           uint64 // stateLive or stateClosed
 		_               [56]byte
@@ -89,7 +89,7 @@ type (
 
 	clockPair struct{ mono, wall int64 }
 
-	// slot has its counters between its two latches, on one line of the cache.
+	// slot has its counters between its two latches, on one cache line.
 	slot struct {
 		op latch[operation]
 		counters
@@ -98,7 +98,7 @@ type (
 		_        [48]byte
 	}
 
-	// marks are of one slot, reached of all: what its stream has written last, behind an operation u32, before one u32.
+	// marks are one slot's; reached is what a slot's stream has written last: behind an operation u32, before one u32.
 	marks   [marksPerSlot]record
 	reached uint64
 
@@ -122,7 +122,7 @@ type (
 		name          [nameSize]byte
 	}
 
-	// tally counts durations and bandwidths beside what else an operation changes.
+	// tally has durations and bandwidths near the other words that an operation changes.
 	tally struct {
 		tallied
 		check        uint64 // of tallied, by the index
@@ -183,12 +183,12 @@ func wordsOf[T any](part *T) []uint64 {
 const (
 	kindOp       = 1 // one moment of an operation; op ring
 	kindLife     = 2 // one moment of an act; life ring, as all up to kindContinue
-	kindComm     = 3 // what a communicator is; of its kinds, only the state counts
-	kindCommEnd  = 4 // a communicator gave its slot back
+	kindComm     = 3 // a communicator's description; of its kinds, only the state counts
+	kindCommEnd  = 4 // a communicator freed its slot
 	kindContinue = 5 // 56 more bytes of the tail of the record before
 	kindCaller   = 6 // the span in which the operation was called whose start is the next record; op ring
 	kindTallied  = 7 // the end of an operation that a tally counts; op ring
-	kindOrdinary = 8 // the end of one that a tally counts as ordinary; on a page, or the op ring if it is sampled
+	kindOrdinary = 8 // the end of an operation that a tally counts as ordinary; on a page, or the op ring if sampled
 	kindMark     = 9 // an operation behind which its stream writes the number of this record; among a slot's marks
 )
 
@@ -204,7 +204,7 @@ const (
 	recComm   = 7 // number u32, slot i32
 
 	// Life records; what isn't here is as above.
-	recLifeOpHead = 2 // changing.opHead before it was reserved: where it stands among the operations
+	recLifeOpHead = 2 // changing.opHead before it was reserved: its place among the op records
 	recLifeKinds  = 3 // act, call, stage, phase, state u8; from bit 48 on code u16
 	recLifePeer   = 4 // peer i32; length of the tail in bytes u32
 	recLifeSeq    = 5
@@ -239,7 +239,7 @@ const (
 	tailName   = 9
 	tailEngine = 10
 	tailShape  = 11 // rank, size, nodes i32
-	tailShared = 12 // empty: that it is there says it
+	tailShared = 12 // empty: its presence is the value
 	tailRoot   = 13 // u32: number of the communicator that it descends from
 
 	tailPerRecord = recordSize - wordSize
@@ -247,14 +247,14 @@ const (
 	maxTail       = maxContinue * tailPerRecord
 )
 
-// What is kept of a record's texts, in bytes, so that the longest tail fits.
+// The most bytes of a record's texts, so that the longest tail fits.
 const (
 	maxText = 1024
 	maxSite = 160 // of each of the function's and the file's name
 )
 
-// marker says that words are whole, and are the ones with that number, however they may have been torn: by a reader, by
-// two writers a lap apart, or by the end of a process. Its check is quick rather than strong.
+// marker proves that words are whole and have that number. They may be torn by a reader, by two writers a lap apart, or
+// by the end of a process. Its check is fast rather than strong.
 func marker(number uint64, kind uint8, words []uint64) uint64 {
 	return number<<32 | uint64(kind)<<24 | check(uint64(uint32(number)), words)>>8
 }
@@ -274,8 +274,8 @@ func mix(h uint64) uint64 {
 	return h >> 32
 }
 
-// store writes 7 words, and their marker behind them. It is marker, unrolled, and takes the words in registers: it is
-// on the way of each operation, and what is first put together in memory costs twice as much.
+// store writes 7 words, and then their marker. It is marker, unrolled, with the words in registers: each operation
+// calls it, and words that are first assembled in memory cost twice as much.
 func store(to *record, number uint64, kind uint8, a, b, c, d, e, f, g uint64) {
 	to[1], to[2], to[3], to[4], to[5], to[6], to[7] = a, b, c, d, e, f, g
 	h := bits.RotateLeft64(uint64(uint32(number)), 9) ^ a

@@ -84,7 +84,7 @@ func TestMarks(t *testing.T) {
 			Generation: 7, Launched: 20, Completed: 20, Begun: 20, Done: 20, Seq: 20, OpStart: 2000, Wait: -1,
 			Op: Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 8},
 		}
-		s.follow(&c.of, progress{c.reached, c.begun, false, -1})
+		s.applyMarks(&c.of, progress{c.reached, c.begun, false, -1})
 		got := shown{s.Launched - s.Completed, s.Seq, s.Done, s.OpStart, s.Phase}
 		if diff := cmp.Diff(c.want, got); diff != "" || s.Marked != c.marked {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
@@ -111,7 +111,7 @@ func TestUnproven(t *testing.T) {
 		{"none", marks{}, 0, 20, false},
 	} {
 		s := Slot{Generation: 7, Launched: 20, Completed: c.completed, Begun: 20, Done: c.completed, Seq: 20}
-		if s.follow(&c.of, progress{c.reached, 0, false, -1}); s.Unproven != c.want {
+		if s.applyMarks(&c.of, progress{c.reached, 0, false, -1}); s.Unproven != c.want {
 			t.Errorf("%s: unproven is %v", c.name, s.Unproven)
 		}
 	}

@@ -9,14 +9,14 @@ import (
 )
 
 // operations is what a CommWriter remembers of its operations. A rank that the scheduler moves to another processor
-// takes along what it writes, line by line of the cache, and that costs more than all instructions. So what an
-// operation writes that is like the one before, and the only one in flight, is the first line.
+// fetches each cache line that it writes, which costs more than all instructions. So an operation that is like the one
+// before, and the only one in flight, writes the first cache line alone.
 type operations struct {
 	launched, completed uint64              // all up to completed have ended
 	pageNumber          uint64              // of the last operation on the communicator's page
 	pageStart           int64               // of that one
 	pageUsed            uint32              // words
-	n, head             uint8               // the last n that were launched are known: a queue in list, from head on
+	n, head             uint8               // the last n launched are known: list is their queue, from head on
 	plain               bool                // the slot's latch shows list[0], alone in flight, waiting for nobody
 	phase               Phase               // of the oldest in flight
 	list                [maxPending]pending // one that is alone in flight is the first
@@ -30,28 +30,28 @@ type operations struct {
 type pending struct {
 	number uint64 // what the ranks call it
 	start  int64
-	told   bool // the op ring has its start
+	told   bool // its start is on the op ring
 	ended  bool
 	peer   int32
 	kinds  uint64 // packKinds
 	bytes  uint64
 }
 
-// maxPending is how many operations in flight are fully known; beyond, the oldest lose their signature. A power of two.
+// maxPending is the number of operations in flight that are fully known; of more, the oldest lose their signature. It
+// is a power of two.
 const maxPending = 64
 
 // maxInFlight is the most operations in flight that a slot can tell: it has 24 bits for them.
 const maxInFlight = 1<<24 - 1
 
-// Start launches the communicator's next operation. number is what its ranks agree to call it, see OpRecord.Seq; 0 is
-// the same as launched, which is how many were launched with it, and by which End knows it. A nil CommWriter returns
-// 0.
+// Start launches the communicator's next operation. number is the one that its ranks agree on, see OpRecord.Seq; 0
+// means launched. launched, the count of operations with this one, identifies it for End. A nil CommWriter returns 0.
 func (c *CommWriter) Start(number uint64, sig Signature, algorithm uint8) (launched uint64) {
 	return c.StartFrom(nil, number, &sig, algorithm)
 }
 
 // StartFrom is Start for an operation that was called within a span, which becomes OpRecord.Caller of its start; nil
-// is none. It keeps neither pointer.
+// means no span. It keeps neither pointer.
 func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig *Signature, algorithm uint8) (launched uint64) {
 	if c == nil {
 		return 0
@@ -70,7 +70,7 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig *Signatur
 	if sig.Call.IsCollective() {
 		storeRelease(&c.slot.begun, number)
 	}
-	if repeats { // saves two lines of the cache, by turns
+	if repeats { // saves writing two cache lines
 		storeRelease(&c.slot.number, number)
 		storeRelease(&c.slot.start, uint64(now))
 		storeRelease(&c.slot.launched, o.launched)
@@ -80,7 +80,7 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig *Signatur
 	switch {
 	case caller != nil:
 		c.tellFrom(caller, p)
-	case c.index < 0 || c.closed: // no slot shows that it is in flight
+	case c.index < 0 || c.closed: // no slot shows the operation
 		c.tell(p)
 	}
 	runtime.KeepAlive(c) // and so the mapping
@@ -95,8 +95,8 @@ func (c *CommWriter) Began() int64 {
 	return c.op.find(c.op.launched).start
 }
 
-// Phase says that the oldest operation in flight, which is the one that runs, went into another phase. Saying the
-// same again costs next to nothing.
+// Phase sets the phase of the oldest operation in flight, which is the one that runs. Setting the same again costs next
+// to nothing.
 func (c *CommWriter) Phase(phase Phase) {
 	if c == nil {
 		return
@@ -107,7 +107,7 @@ func (c *CommWriter) Phase(phase Phase) {
 	}
 }
 
-// Wait says which rank the oldest operation in flight waits for, -1 for none. Saying the same again costs next to
+// Wait sets the rank that the oldest operation in flight waits for, -1 for none. Setting the same again costs next to
 // nothing.
 func (c *CommWriter) Wait(peer int32) {
 	if c == nil {
@@ -123,7 +123,7 @@ func (c *CommWriter) Wait(peer int32) {
 	}
 }
 
-// changed writes what is new about the oldest operation in flight.
+// changed writes a new phase or wait of the oldest operation in flight.
 func (c *CommWriter) changed(now int64, stage Stage) {
 	p := c.op.oldest()
 	c.show(p)
@@ -132,8 +132,8 @@ func (c *CommWriter) changed(now int64, stage Stage) {
 	runtime.KeepAlive(c)
 }
 
-// End says that the operation for which Start returned launched ended, and how. Operations may end in any order; the
-// slot shows the oldest that is still in flight. Ending what is not in flight does nothing.
+// End ends the operation for which Start returned launched. Operations may end in any order; the slot shows the oldest
+// that is still in flight. End does nothing if the operation is not in flight.
 func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	if c == nil {
 		return
@@ -159,7 +159,7 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 		storeRelease(&c.slot.done, p.number)
 	}
 	storeRelease(&c.slot.lastEnd, uint64(now))
-	if alone { // as the rest would do it
+	if alone { // a shortcut for retire and show
 		o.completed, o.n = launched, 0
 	} else {
 		last := o.find(o.launched)
@@ -181,7 +181,7 @@ func (c *CommWriter) push() *pending {
 	o := c.op
 	if o.n == maxPending {
 		if p := o.at(0); !p.ended {
-			c.tell(p) // before it is forgotten
+			c.tell(p) // before the operation is forgotten
 		}
 		o.pop()
 	}
@@ -202,7 +202,7 @@ func (o *operations) pop() {
 	}
 }
 
-// find is the n-th operation launched. One that is not known any more has no signature, and its start has been told.
+// find is the n-th operation launched. If it is no longer known, it has no signature, and its start is on the op ring.
 func (o *operations) find(n uint64) *pending {
 	if ago := o.launched - n; ago < uint64(o.n) {
 		return o.at(o.n - 1 - uint8(ago))
@@ -213,7 +213,7 @@ func (o *operations) find(n uint64) *pending {
 // oldest is the oldest operation in flight.
 func (o *operations) oldest() *pending { return o.find(o.completed + 1) }
 
-// retire moves completed over the operations that have ended. Those that are not known any more end in order.
+// retire moves completed past the operations that have ended. Operations that are no longer known end in order.
 func (o *operations) retire(last uint64) {
 	was := o.completed
 	for ; o.completed < o.launched; o.completed++ {
@@ -223,14 +223,14 @@ func (o *operations) retire(last uint64) {
 			o.pop()
 		}
 	}
-	if o.completed != was && (o.phase != PhaseNone || o.wait >= 0) { // they were those of the operation that ended
+	if o.completed != was && (o.phase != PhaseNone || o.wait >= 0) { // both were of the operation that ended
 		o.phase, o.wait, o.waitSince = PhaseNone, -1, 0
 	}
 }
 
 func (p *pending) call() lifecycle.Call { return lifecycle.Call(uint8(p.kinds)) }
 
-// show shows the operations in the slot, with p as the one that runs: it publishes the slot's latch.
+// show publishes the slot's latch, with p as the operation that runs.
 func (c *CommWriter) show(p *pending) {
 	o := c.op
 	o.version++
@@ -241,7 +241,7 @@ func (c *CommWriter) show(p *pending) {
 	store(to, uint64(o.version), 0, o.launched, p.number, kinds, ranks, p.bytes, uint64(p.start), uint64(o.waitSince))
 }
 
-// putEnd counts and writes an operation's end: an ordinary one where followers don't look, if there is room.
+// putEnd counts and writes an operation's end: an ordinary one on a page, which followers don't read, if there is room.
 func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.Code) {
 	kind := c.countInTally(p, now-p.start, code)
 	if kind == kindOrdinary {
@@ -253,13 +253,13 @@ func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.C
 	c.putOp(kind, p, now, StageEnd, phase, -1, code)
 }
 
-// sampled tells whether followers see the end of an operation that is nothing but ordinary.
+// sampled tells whether followers see the end of an ordinary operation.
 func (c *CommWriter) sampled(p *pending) bool {
 	return c.w.every != 0 && sampled(c.seed, p.number, c.w.every)
 }
 
-// tell puts an operation's start into the op ring, unless it is there: when it first has something to tell besides. So
-// the record may come later than others of a later time.
+// tell puts an operation's start onto the op ring, unless it is there: before the operation's first other record. So
+// records of later times may come before it.
 func (c *CommWriter) tell(p *pending) {
 	if !p.told {
 		p.told = true
@@ -267,7 +267,7 @@ func (c *CommWriter) tell(p *pending) {
 	}
 }
 
-// tellFrom puts an operation's start into the op ring, right behind its caller's record.
+// tellFrom puts an operation's start onto the op ring, right behind its caller's record.
 func (c *CommWriter) tellFrom(caller *SpanContext, p *pending) {
 	p.told = true
 	le := binary.LittleEndian

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// putOrdinary writes the end of an ordinary operation onto the communicator's page; ok is false if there is none.
-// One like the one before is a single word, so that several share a line of the cache, which is what costs most. Nobody
-// else stores on the page until the communicator leaves it.
+// putOrdinary writes the end of an ordinary operation onto the communicator's page; ok is false if there is none. An
+// operation like the one before takes a single word, so that several share a cache line, which is what costs most.
+// Nobody else writes the page until the communicator leaves it.
 func (c *CommWriter) putOrdinary(p *pending, now int64) (ok bool) {
 	o := c.op
 	after, took := uint64(p.start-o.pageStart), uint64(now-p.start)
@@ -37,7 +37,7 @@ func (c *CommWriter) turnPage() (ok bool) {
 		place := index & uint64(len(w.written)-1)
 		if w.written[place].CompareAndSwap(false, true) {
 			c.page, c.pageAt, c.op.pageUsed = &w.ordinary[place], index, 0
-			atomic.SwapUint64(&c.page[0], 0) // before all else is changed
+			atomic.SwapUint64(&c.page[0], 0) // before anything else changes
 			clear(c.page[1:])
 			return true
 		}
@@ -56,12 +56,12 @@ func (c *CommWriter) givePage() {
 // pageBatch is how many pages are read at a time.
 const pageBatch = 64
 
-// ordinary reads the ordinary ring: its records by their times, and how many are lost, as the tallies tell.
+// ordinary reads the ordinary ring: its records, sorted by time, and by the tallies how many are lost.
 func (t *file) ordinary() (records []record, lost uint64, err error) {
 	written := uint64(0)
-	tallies, _ := t.AppendTallies(nil) // before the ring; corrupt ones are told to those that ask for tallies
+	tallies, _ := t.AppendTallies(nil) // before the ring; AppendTallies' callers report corrupt ones
 	for i := range tallies {
-		// Of a tally that is written while it is read, the later word may be the newer.
+		// Of a tally that is written while it is read, the later word may be newer.
 		written += tallies[i].Ordinary - min(tallies[i].sampled, tallies[i].Ordinary)
 	}
 	now, err := t.readChanging()
@@ -76,7 +76,7 @@ func (t *file) ordinary() (records []record, lost uint64, err error) {
 			return nil, 0, err
 		}
 		for i := range n {
-			// One that begins the same in a later reading was not begun anew in between.
+			// A page with the same first word in the second reading was not begun anew in between.
 			if first := read[i][0]; first == again[i][0] && first>>32&uint64(all-1) == uint64(from+i) {
 				records = appendPage(records, &read[i])
 			}

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Reader reads a tape as it lies there, of a process that is alive or dead. It is safe for concurrent use.
+// Reader reads the tape of a process that is alive or dead, as it is now. It is safe for concurrent use.
 type Reader struct {
 	*file
 	mu     sync.Mutex // guards missed
@@ -20,8 +20,9 @@ func Open(path string) (*Reader, error) {
 	return r, err
 }
 
-// OpenCut is Open for a tape that may have been cut short, by a copy that broke off for instance: what is missing
-// behind the header reads as if it had never been written. cut says how many bytes there are, and 0 of a whole tape.
+// OpenCut is Open for a tape that may have been cut short, for instance by a copy that broke off: what is missing
+// behind the header reads as if it had never been written. cut is the number of bytes that there are; 0 of a whole
+// tape.
 func OpenCut(path string) (r *Reader, cut int64, err error) { return open(path, true) }
 
 func open(path string, partial bool) (r *Reader, cut int64, err error) {
@@ -33,8 +34,8 @@ func open(path string, partial bool) (r *Reader, cut int64, err error) {
 }
 
 // Events yields all records that are still in the rings, in order: what one goroutine wrote earlier comes earlier. If
-// the file can't be read to its end, the last pair has the error. Of a live process it yields what is there when it
-// comes to the end.
+// the file can't be read to its end, the last pair has the error. Of a live process, records that are written meanwhile
+// may be left out.
 func (r *Reader) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := r.events(func(ev *Event) bool { return yield(*ev, nil) }); err != nil {
@@ -43,11 +44,11 @@ func (r *Reader) Events() iter.Seq2[Event, error] {
 	}
 }
 
-// events yields all records until yield says false. A cursor has those of the life ring and the op ring in order; the
-// ordinary ones come between them by their times. That keeps cause before effect: the time of an ordinary operation's
-// end was taken before the goroutine that wrote it went on to whatever it wrote next, and that has a later time.
+// events yields all records until yield returns false. A cursor merges the life ring and the op ring; records of the
+// ordinary ring are merged in by time. That keeps cause before effect: the time of an ordinary operation's end was
+// taken before the goroutine that wrote it wrote anything else, which has a later time.
 func (r *Reader) events(yield func(*Event) bool) error {
-	ordinary, lost, err := r.ordinary() // before the other rings, as what comes before those must be known
+	ordinary, lost, err := r.ordinary() // read first: its records may come before all others
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (r *Reader) events(yield func(*Event) bool) error {
 		r.missed = c.missed()
 		r.missed.Op += lost
 	}()
-	end := c.op.head + c.life.head // so that a busy writer can't keep it here for ever
+	end := c.op.head + c.life.head // so that a busy writer can't keep the reader here for ever
 	var ev, quiet Event
 	for has := false; ; {
 		if !has && (c.op.next+c.life.next < end || c.held) {
@@ -86,7 +87,7 @@ func (r *Reader) events(yield func(*Event) bool) error {
 	}
 }
 
-// Missed counts the records that were gone or torn when the last Events came to them.
+// Missed counts the records that were gone or torn when the last Events reached them.
 func (r *Reader) Missed() Missed {
 	r.mu.Lock()
 	defer r.mu.Unlock()

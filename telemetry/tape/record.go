@@ -39,12 +39,12 @@ type Stage uint8
 // The stages.
 const (
 	StageNone   Stage = iota
-	StageStart        // it began; of an operation that never has to wait only the end is told
+	StageStart        // it began; an operation that never waits has only an end
 	StagePhase        // it went into another phase
 	StageWait         // what it waits for changed (operations only)
 	StageEnd          // it ended; Code says how
-	StageMisuse       // a call that was refused, always on the life ring; Code says why, First where the first was
-	StageDevice       // its device has done it, and took from Start to Time for it (operations only)
+	StageMisuse       // a call was refused; always on the life ring. Code says why, First where the first call was
+	StageDevice       // the device has done it, in Time minus Start (operations only)
 	numStages
 )
 
@@ -84,7 +84,7 @@ type SpanContext struct {
 	Flags   byte
 }
 
-// CommInfo is what stays the same over a communicator's life.
+// CommInfo describes a communicator: what stays the same over its life.
 type CommInfo struct {
 	ID, Parent lifecycle.CommID
 	Name       string // at most MaxName bytes are kept
@@ -93,8 +93,8 @@ type CommInfo struct {
 	Engine     string // "host"; at most 15 bytes
 }
 
-// Enqueues tells whether the communicator's operations may end when they are put on a stream: NCCL's, and those of an
-// engine with another one for devices beside it ("host+cuda").
+// Enqueues tells whether the communicator's calls may return when an operation is on a stream: NCCL's, and those of an
+// engine with a second one for devices ("host+cuda").
 func (i *CommInfo) Enqueues() bool {
 	return strings.HasPrefix(i.Engine, "nccl") || strings.Contains(i.Engine, "+")
 }
@@ -128,8 +128,8 @@ type LifeRecord struct {
 	Child lifecycle.CommID // ActSplit: the communicator that it made; zero if none
 	Ops   uint32           // ActGroup: number of operations in the group
 
-	// Shared says that calls on the communicator had come from other goroutines (of a C program: threads) than the one
-	// that made it.
+	// Shared says that goroutines (of a C program: threads) other than the one that made the communicator had made
+	// calls on it.
 	Shared bool
 }
 
@@ -137,9 +137,10 @@ type LifeRecord struct {
 type OpRecord struct {
 	Time  int64 // CLOCK_MONOTONIC, nanoseconds
 	Stage Stage
-	// Seq is what the ranks call the operation: the number of the collective on its communicator, from 1; of a Send or
-	// Recv, the number of the message between the two ranks in that direction; of operations that progress together (a
-	// SendRecv, or neighbouring sends and receives of a group, CallGroupEnd), their number on this rank, from 1.
+	// Seq is the number by which ranks identify the operation: the number of the collective on its communicator, from
+	// 1; of a Send or Recv, the number of the message between the two ranks in that direction; of operations that
+	// progress together (a SendRecv, or neighbouring sends and receives of a group, CallGroupEnd), their number on this
+	// rank, from 1.
 	Seq       uint64
 	Signature Signature
 	Algorithm uint8 // algo.Algorithm
@@ -149,7 +150,7 @@ type OpRecord struct {
 	Start     int64          // when it began (monotonic ns)
 	Caller    SpanContext    // StageStart: the caller's span, if its context had one
 	Tallied   bool           // StageEnd: a Tally counts it
-	Ordinary  bool           // StageEnd: and so among those that never had to wait, and were not slow
+	Ordinary  bool           // StageEnd: a Tally counts it as ordinary: it never waited and was not slow
 }
 
 // Slot is one live communicator in the in-flight table, as one consistent moment of it.
@@ -162,7 +163,7 @@ type Slot struct {
 
 	Launched, Completed uint64 // operations, of this rank; one is in flight if they differ
 	// Begun and Done are the numbers of the last collective (lifecycle.Call.IsCollective) that this rank began, and of
-	// the last that ended well: how many there were.
+	// the last that ended well.
 	Begun, Done uint64
 	Seq         uint64 // of the oldest in flight, or of the last; as OpRecord.Seq
 	Op          Signature
@@ -172,10 +173,10 @@ type Slot struct {
 	Phase       Phase
 	Wait        int32 // rank; -1 if none
 	WaitSince   int64
-	// Marked says that the operations end when they are launched, on a stream of a device, and are in flight here, in
-	// PhaseStream, until the stream has done them, as far as marks tell. Unproven says that none is in flight so, and
-	// that the last one has no mark: whether the stream has done it is not known.
+	// Marked says that the communicator's calls only launch operations on a device's stream: an operation is in flight,
+	// in PhaseStream, until the stream has done it, as far as marks tell. Unproven says that none is in flight, and
+	// that the last one has no mark: it is unknown whether the stream has done it.
 	Marked, Unproven bool
-	// Captured is how many operations were captured in graphs, of which the replays are not seen.
+	// Captured counts the operations that were captured in graphs, whose launches are not seen.
 	Captured uint64
 }

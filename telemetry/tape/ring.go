@@ -1,35 +1,35 @@
 package tape
 
-// ringReader walks over a ring's records, each of which proves by its marker that it is the one that was looked for.
+// ringReader reads a ring's records in order. A record's marker proves that it is the one that was asked for.
 type ringReader struct {
 	t      *file
 	off    int64  // of the ring in the file
 	size   uint64 // in records
 	next   uint64 // index of the record to be read
-	head   uint64 // how many were reserved, as far as known
+	head   uint64 // records that were reserved, as of the last advance
 	missed uint64
-	final  bool // nothing is being written any more: what isn't whole never will be
+	final  bool // nothing is written any more: a record that isn't whole never will be
 
 	buf      []record
 	from, to uint64 // the records in buf
 
-	stuck      uint64 // index of the record that is waited for
+	stuck      uint64 // index of a record that is reserved and not written yet
 	stuckSince int64  // 0: none
 }
 
 // readBatch is how many records are read at a time.
 const readBatch = 256
 
-// patience is how long a reader waits for a record that was reserved and not written: its thread may be gone for ever.
+// patience is how long a reader waits for a record that was reserved and not written: the writer's thread may be gone.
 const patience = int64(1e9)
 
-// found is what looking for a record came to.
+// found is the result of looking for a record.
 type found uint8
 
 const (
-	nothing found = iota // it is not there: not reserved, or not written yet
+	nothing found = iota // the record is not reserved, or not written yet
 	skipped              // it was overwritten, or given up; look for the next one
-	whole                // it is there
+	whole                // the record was read
 )
 
 func newRingReader(t *file, off int64, size int) ringReader {
@@ -59,7 +59,7 @@ func (g *ringReader) look(index uint64, r *record) (found, error) {
 	}
 }
 
-// fill reads as many records from index on as there are, fit into the buffer and lie side by side.
+// fill reads records from index on: as many as there are, fit into the buffer and are contiguous in the file.
 func (g *ringReader) fill(index uint64) error {
 	at := index & (g.size - 1)
 	n := min(readBatch, g.size-at, g.head-index)
@@ -71,7 +71,7 @@ func (g *ringReader) fill(index uint64) error {
 	return nil
 }
 
-// peek reads the next record into r, without going over it.
+// peek reads the next record into r, without moving past it.
 func (g *ringReader) peek(r *record) (found, error) {
 	if g.next == g.head {
 		return nothing, nil
@@ -94,7 +94,7 @@ func (g *ringReader) peek(r *record) (found, error) {
 	return nothing, nil
 }
 
-// giveUp decides about a record that isn't written.
+// giveUp tells whether to stop waiting for the next record, which is reserved and not written.
 func (g *ringReader) giveUp() bool {
 	if g.final || g.head-g.next > g.size/2 {
 		return true
@@ -115,7 +115,8 @@ func (g *ringReader) advance(head uint64) error {
 	return nil
 }
 
-// catchUp goes over what was overwritten, and a bit more while the writer is at it: else it would be overtaken at once.
+// catchUp skips the records that were overwritten and, while the writer writes, an eighth of the ring more, so as not
+// to be overtaken at once.
 func (g *ringReader) catchUp() {
 	oldest := g.head - min(g.head, g.size)
 	if !g.final {
@@ -130,7 +131,7 @@ func (g *ringReader) skip(n uint64) {
 	g.stuckSince = 0
 }
 
-// tail reads the tail of the life record r, which is the next, into b, and goes over both; ok is false if it is gone.
+// tail reads the tail of the next record, r, a life record, into b, and moves past both; ok is false if it is gone.
 func (g *ringReader) tail(r *record, b *[maxTail]byte) (tail []byte, ok bool, err error) {
 	size := uint64(uint32(high32(r[recLifePeer])))
 	more := (size + tailPerRecord - 1) / tailPerRecord

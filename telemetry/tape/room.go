@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tape takes at most one part in so many of what is free on its file system: others need /dev/shm, too, and in a
+// roomShare bounds a tape to an eighth of the free space of its file system: others need /dev/shm, too, and in a
 // container it is small.
 const roomShare = 8
 
-// smaller is by how much each next size is less that is tried where there is no room.
+// smaller is the factor from one size to the next smaller one, where there is too little room.
 const smaller = 4
 
-// jobTapes is for how many tapes MakeRoom makes room: a job has one for each GPU of a machine.
+// jobTapes is the number of tapes that MakeRoom makes room for: a job has one for each GPU of a machine.
 const jobTapes = 8
 
-// Make is Create for a process that would rather have a smaller tape, or one elsewhere, than none. In each of dirs in
-// turn, in place of cfg.Dir, it looks for room: an eighth of what is free there. If there is too little, it removes the
-// tapes of dead jobs, the oldest first, from the first of these directories, but for those of the spare jobs that wrote
-// last; a negative spare keeps all. If there is too little still, it takes a quarter of the size, a 16th, a 64th.
+// Make is Create for a process that prefers a smaller tape, or one in another directory, to none. It tries the dirs in
+// turn, instead of cfg.Dir. A tape may take an eighth of the free space there. If that is too little, Make first
+// removes the tapes of dead jobs from the first directory, the oldest first, except for those of the spare jobs that
+// wrote last; a negative spare removes none. Then it tries a quarter of the size, a 16th and a 64th.
 //
-// less says in a sentence what is not as cfg asks for, elsewhere whether the tape is not in the first directory. The
-// error says why none serves; a program that gets it can go on with a nil Writer.
+// less says in a sentence what differs from cfg; elsewhere, whether the tape is not in the first directory. The error
+// says why every directory failed; a program that gets it can go on with a nil Writer.
 func Make(cfg Config, dirs []string, spare int) (w *Writer, less string, elsewhere bool, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, "", false, err
@@ -38,7 +38,7 @@ func Make(cfg Config, dirs []string, spare int) (w *Writer, less string, elsewhe
 	for i, dir := range dirs {
 		cfg.Dir = dir
 		if i == 0 && spare >= 0 {
-			_, _ = sweepJobs(dir, spare, func() bool { return hasRoom(dir, whole) }) // it shows in the room
+			_, _ = sweepJobs(dir, spare, func() bool { return hasRoom(dir, whole) }) // an error shows as no room
 		}
 		w, problem := makeIn(cfg, whole)
 		if w != nil {
@@ -53,8 +53,8 @@ func Make(cfg Config, dirs []string, spare int) (w *Writer, less string, elsewhe
 	return nil, "", false, errors.New("tape: " + strings.Join(problems, "; "))
 }
 
-// MakeRoom is for a job whose processes remove no tapes themselves. If there is too little room in dir for 8 tapes of
-// full size, it removes those of dead jobs as Make does.
+// MakeRoom removes the tapes of dead jobs as Make does, if dir has too little room for 8 tapes of full size. It is for
+// jobs whose processes remove no tapes themselves.
 func MakeRoom(dir string, spare int) error {
 	whole := Config{}.fit().geometry()
 	whole.marked = maxMarked
@@ -62,7 +62,7 @@ func MakeRoom(dir string, spare int) error {
 	return err
 }
 
-// makeIn makes a tape in cfg.Dir, of a size for which there is room; or says why it can't.
+// makeIn makes a tape in cfg.Dir, as large as there is room for, or says why it can't.
 func makeIn(cfg Config, size int64) (w *Writer, problem string) {
 	problem = fmt.Sprintf("%s has no room: %s free", cfg.Dir, text(free(cfg.Dir)))
 	for ; size >= MinSize/2; size = size/smaller + headerSize {
@@ -90,8 +90,8 @@ func text(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 // hasRoom tells whether there is room for a tape in a directory, which need not exist.
 func hasRoom(dir string, size int64) bool { return free(dir)/roomShare >= size }
 
-// free is how many bytes are free to this user on the file system of a directory, which need not exist; as many as
-// there can be if that isn't known.
+// free is the number of bytes that this user can take on the file system of a directory, which need not exist;
+// math.MaxInt64 if that is unknown.
 func free(dir string) int64 {
 	var fs unix.Statfs_t
 	err := unix.Statfs(dir, &fs)

@@ -6,8 +6,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Sampled tells whether 1 in every operations of a communicator, among them the one with that number, is kept. All
-// ranks answer alike, and so do all readers of their tapes.
+// Sampled tells whether the operation seq of a communicator is in the sample of 1 in every. All ranks, and all readers
+// of their tapes, get the same answer.
 func Sampled(comm lifecycle.CommID, seq, every uint64) bool {
 	return sampled(sampleSeed(comm), seq, every)
 }
@@ -17,7 +17,7 @@ func sampleSeed(comm lifecycle.CommID) uint64 {
 }
 
 // sampled mixes with the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a cryptographic hash would
-// cost more than all else that is done with an operation that isn't kept.
+// cost more than everything else about an operation that isn't sampled.
 func sampled(seed, seq, every uint64) bool {
 	x := seed + seq*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

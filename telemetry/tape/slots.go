@@ -10,15 +10,15 @@ import (
 // slotBatch is how many slots are read at a time.
 const slotBatch = 64
 
-// Slots returns the live communicators: of a dead process, those that were live when it died. What can't be read is
-// left out; AppendSlots says why.
+// Slots returns the live communicators; of a dead process, those that were live when it died. Slots that can't be read
+// are left out; AppendSlots says why.
 func (t *file) Slots() []Slot {
 	slots, _ := t.AppendSlots(nil)
 	return slots
 }
 
-// AppendSlots appends the live communicators to slots, each as one consistent moment. Corrupt ones are left out, and
-// in the error, a *FormatError each.
+// AppendSlots appends the live communicators to slots, each as one consistent moment. Corrupt ones are left out; the
+// error has a *FormatError for each.
 func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,9 +38,9 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 			return slots, err
 		}
 		if !anyUsed(table) {
-			break // a writer takes slots in order: those behind were never used either
+			break // a writer takes slots in order: later ones were never used either
 		}
-		// Each latch proves by itself that it is whole; that all is of one moment shows in an equal second reading.
+		// A latch's check proves that the latch is whole; an equal second reading, that all parts are of one moment.
 		if err := t.readAt(bytesOf(again), at); err != nil {
 			return slots, err
 		}
@@ -59,7 +59,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 			case !live:
 				continue
 			case from+i < t.geo.marked:
-				s.follow(&t.marks[i], t.progress(from+i, i))
+				s.applyMarks(&t.marks[i], t.progress(from+i, i))
 			}
 			slots = append(slots, s)
 		}
@@ -67,7 +67,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 	return slots, errors.Join(errs...)
 }
 
-// readMarks reads the marks of a batch of slots, and then what was reached: what is reached meanwhile shows.
+// readMarks reads the marks of a batch of slots, and then which were reached, so that none is newer than that.
 func (t *file) readMarks(from, n int) error {
 	if n = min(n, t.geo.marked-from); n <= 0 {
 		return nil
@@ -84,14 +84,14 @@ func (t *file) readMarks(from, n int) error {
 	return t.readAt(bytesOf(t.devices[:n]), t.geo.deviceOffset()+int64(from)*devicePageSize)
 }
 
-// progress is how far a device has come with a slot's marks.
+// progress is how far a device has come in a slot's marks.
 type progress struct {
-	reached, begun uint32 // the last mark behind which it was, and before which
-	waits          bool   // it runs the oldest operation that is not done, and waits for a peer
+	reached, begun uint32 // the last marks that it wrote behind and before an operation
+	waits          bool   // the oldest operation that is not done runs, and waits for peer
 	peer           int32
 }
 
-// progress is that of a slot, the i-th of its batch.
+// progress returns the progress of a slot, the i-th of its batch.
 func (t *file) progress(slot, i int) progress {
 	p := progress{uint32(t.reached[i]), uint32(t.reached[i] >> 32), false, -1}
 	if slot < t.geo.devices {
@@ -101,10 +101,9 @@ func (t *file) progress(slot, i int) progress {
 	return p
 }
 
-// follow makes what the slot's stream has not done the operation in flight: the oldest that has a mark which the stream
-// has not reached. Before it, the stream wrote begun, if it writes anything there. If there is none such, and no mark
-// behind the last operation, that one is unproven.
-func (s *Slot) follow(of *marks, to progress) {
+// applyMarks makes the oldest operation whose mark the stream has not reached the one in flight. If there is none, and
+// no mark behind the last operation, the slot is unproven.
+func (s *Slot) applyMarks(of *marks, device progress) {
 	var oldest *record
 	var number uint32
 	marked := uint64(0) // operations up to the newest mark
@@ -116,7 +115,7 @@ func (s *Slot) follow(of *marks, to progress) {
 		}
 		s.Marked = true
 		marked = max(marked, r[recMarkLaunched])
-		if int32(n-to.reached) > 0 && (oldest == nil || int32(number-n) > 0) {
+		if int32(n-device.reached) > 0 && (oldest == nil || int32(number-n) > 0) {
 			oldest, number = r, n
 		}
 	}
@@ -131,9 +130,9 @@ func (s *Slot) follow(of *marks, to progress) {
 	s.Op = unpackSignature(oldest[recKinds], oldest[recMarkRanks], oldest[recBytes])
 	s.Algorithm, s.Phase, s.Wait, s.WaitSince = uint8(oldest[recKinds]>>24), PhaseStream, -1, 0
 	switch {
-	case to.waits:
-		s.Phase, s.Wait, s.WaitSince = PhaseTransfer, to.peer, s.OpStart
-	case Phase(oldest[recKinds]>>32) == PhaseQueued && int32(number-to.begun) > 0:
+	case device.waits:
+		s.Phase, s.Wait, s.WaitSince = PhaseTransfer, device.peer, s.OpStart
+	case Phase(oldest[recKinds]>>32) == PhaseQueued && int32(number-device.begun) > 0:
 		s.Phase = PhaseQueued
 	}
 	if s.Op.Call.IsCollective() {
@@ -142,7 +141,7 @@ func (s *Slot) follow(of *marks, to progress) {
 	s.Done = min(s.Done, done)
 }
 
-// anyUsed says whether any of these slots has ever had a communicator: a latch's first version is in its second copy.
+// anyUsed tells whether any of the slots ever had a communicator: a latch's first version is in its second copy.
 func anyUsed(slots []slot) bool {
 	for i := range slots {
 		if slots[i].op[1].marker != 0 {
@@ -152,10 +151,10 @@ func anyUsed(slots []slot) bool {
 	return false
 }
 
-// slotTries bounds how often a busy slot is read again: it has one owner all along, so its parts belong together.
+// slotTries bounds how often a busy slot is read again. It is accepted then: its parts are of one owner.
 const slotTries = 64
 
-// readSlot decodes a slot that was read twice.
+// readSlot decodes a slot that was read twice, and reads it again until two readings agree.
 func (t *file) readSlot(index int, now, again []slot) (s Slot, live bool, err error) {
 	for try := 0; ; try++ {
 		s, whole := decodeSlot(index, &now[0], t.texts)

@@ -13,15 +13,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// SweepJobs removes the tapes of processes that are dead or closed them, and tapes that were never finished, from the
-// folders of all jobs in dir but the keep that were written to last, and the folders that are empty then. It touches no
-// tape of a process that is alive or that can't be seen from here, no folder without a tape, no link, and of other
-// files those alone that a process left beside its tape. It returns the folders that are gone.
+// SweepJobs removes tapes from the folders of all jobs in dir, except for the keep jobs that wrote last: tapes whose
+// process is dead or has closed them, and tapes that were never finished. It also removes the files that such a process
+// left beside its tape, and folders that become empty. It touches no tape of a process that is alive or can't be seen
+// from here, no folder without a tape, and no link. It returns the removed folders.
 func SweepJobs(dir string, keep int) (removed []string, err error) {
 	return sweepJobs(dir, keep, func() bool { return false })
 }
 
-// sweepJobs is SweepJobs, from the oldest job on, until enough says so.
+// sweepJobs is SweepJobs, from the oldest job on, until enough returns true.
 func sweepJobs(dir string, keep int, enough func() bool) (removed []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -49,14 +49,14 @@ func sweepJobs(dir string, keep int, enough func() bool) (removed []string, err 
 			break
 		}
 		errs = append(errs, sweep(j.path))
-		if os.Remove(j.path) == nil { // fails for one that still holds something
+		if os.Remove(j.path) == nil { // fails unless the folder is empty
 			removed = append(removed, j.path)
 		}
 	}
 	return removed, errors.Join(errs...)
 }
 
-// sweep is SweepJobs for the tapes in a job's folder.
+// sweep removes what SweepJobs removes from one job's folder.
 func sweep(dir string) error {
 	entries, err := os.ReadDir(dir)
 	errs := []error{err}
@@ -70,12 +70,12 @@ func sweep(dir string) error {
 			continue
 		}
 		for _, suffix := range beside {
-			// There is none if the process ended in order: it removed the file itself.
+			// A process that ended in order has removed the file itself.
 			_ = os.Remove(strings.TrimSuffix(path, ".tape") + suffix)
 		}
 	}
 	if lastWritten(dir).IsZero() {
-		_ = os.Remove(filepath.Join(dir, process.Ledger)) // which tells how those ended that wrote the tapes
+		_ = os.Remove(filepath.Join(dir, process.Ledger)) // it says how the writers of the tapes ended
 	}
 	return errors.Join(errs...)
 }
@@ -83,14 +83,14 @@ func sweep(dir string) error {
 // beside are the endings of RAS's and the health endpoint's addresses, which a killed process leaves beside its tape.
 var beside = []string{".ras", ".health"}
 
-// KeepVariable is the environment variable with the number of jobs of which tapes are kept; DefaultKeep if it is empty.
+// KeepVariable is the environment variable with the number of jobs whose tapes are kept; DefaultKeep if it is empty.
 const (
 	KeepVariable = "CARILLON_TAPE_KEEP"
 	DefaultKeep  = 20
 )
 
-// ParseKeep reads the value of KeepVariable. keep is negative if nothing is to be swept: it is off, or empty for a
-// folder that the user named, which is swept only if it is asked for.
+// ParseKeep reads the value of KeepVariable. keep is negative if nothing is to be swept: the value is "off", or it is
+// empty and the user named the folder.
 func ParseKeep(text string, named bool) (keep int, err error) {
 	switch keep, err = strconv.Atoi(text); {
 	case text == "off" || text == "" && named:
@@ -103,7 +103,7 @@ func ParseKeep(text string, named bool) (keep int, err error) {
 	return keep, nil
 }
 
-// ended says whether a file is a tape on which nothing will be written any more.
+// ended tells whether a file is a tape that nobody writes any more.
 func ended(path string) bool {
 	unfinished := strings.HasPrefix(filepath.Base(path), ".") && filepath.Ext(path) == ".new"
 	if filepath.Ext(path) != ".tape" && !unfinished {

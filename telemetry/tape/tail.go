@@ -11,7 +11,7 @@ import (
 // siteFixed is the length of a site's numbers, before its two texts.
 const siteFixed = 4 + 8 + 8 + 2
 
-// appendTail writes what there is beyond a life record's own 64 bytes, at most maxTail.
+// appendTail appends what doesn't fit into a life record's own 64 bytes, at most maxTail.
 func appendTail(b []byte, r *LifeRecord) []byte {
 	b = appendText(b, tailText, cut(r.Text, maxText))
 	b = appendSite(b, tailSite, &r.Site)
@@ -34,13 +34,13 @@ func appendTail(b []byte, r *LifeRecord) []byte {
 	return b
 }
 
-// description is what the tape tells of a communicator: the number of its root, too.
+// description is what the tape says of a communicator.
 type description struct {
 	CommInfo
 	root uint32
 }
 
-// appendInfo writes what a communicator is.
+// appendInfo appends a communicator's description.
 func appendInfo(b []byte, info *CommInfo, root uint32) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(appendField(b, tailRoot, 4), root)
@@ -60,7 +60,7 @@ func appendField(b []byte, tag uint8, size int) []byte {
 	return binary.LittleEndian.AppendUint16(append(b, tag), uint16(size))
 }
 
-// appendText appends a text that is there at all.
+// appendText appends a text, unless it is empty.
 func appendText(b []byte, tag uint8, text string) []byte {
 	if text == "" {
 		return b

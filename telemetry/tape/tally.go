@@ -11,9 +11,8 @@ import (
 )
 
 // Tally counts the operations of one kind that ended well: those of communicators of one name and engine, with one
-// call and one class of sizes. It never goes down: the next communicator of the name goes on with it. Ranks of one
-// process have a tally each. An operation that ends while the tally is read may be in some counters and not yet in
-// others.
+// call and one class of sizes. It never goes down: the next communicator of the name continues it. Ranks of one process
+// have a tally each. An operation that ends while the tally is read may be in some counters and not in others.
 type Tally struct {
 	Index        int // in the tape; a tally keeps it
 	Name, Engine string
@@ -21,16 +20,16 @@ type Tally struct {
 	SizeClass    uint8 // see SizeClass
 
 	Bytes uint64 // of the operations' buffers
-	// Ordinary are those that never had to wait and were not slow, OrdinaryTime is what they took; Time is what all
-	// took.
+	// Ordinary counts the operations that never waited and were not slow, and OrdinaryTime is their total duration;
+	// Time is that of all operations.
 	Ordinary           uint64
 	OrdinaryTime, Time time.Duration
-	sampled            uint64 // of the ordinary: those that are on the op ring
-	// Durations are how many took up to DurationBound(i), and longer than the bound before. The last are longer than
-	// all bounds.
+	sampled            uint64 // ordinary ones that are on the op ring
+	// Durations[i] counts the operations that took up to DurationBound(i), and longer than the bound before. The last
+	// is of those longer than all bounds.
 	Durations [DurationBuckets]uint64
-	// Bandwidth is the sum of all bus bandwidths in bytes per second, and Bandwidths how many had one of up to
-	// BandwidthBound(i). Operations without one (see Signature.BusFactor) are in neither.
+	// Bandwidth is the sum of all bus bandwidths in bytes per second; Bandwidths[i] counts those of up to
+	// BandwidthBound(i). Operations without a bus bandwidth (see Signature.BusFactor) are in neither.
 	Bandwidth  float64
 	Bandwidths [BandwidthBuckets]uint64
 }
@@ -43,7 +42,7 @@ func (t *Tally) Count() (n uint64) {
 	return n
 }
 
-// Add adds what u counted. What is more than t can hold is left out.
+// Add adds u's counters to t's. Bytes and times stop at the most that they can hold.
 func (t *Tally) Add(u *Tally) {
 	t.Bytes += min(u.Bytes, math.MaxUint64-t.Bytes)
 	t.Ordinary += u.Ordinary
@@ -93,8 +92,8 @@ func DurationBucket(d time.Duration) int {
 // BandwidthBucket is the bucket of a bus bandwidth in bytes per second, which is positive.
 func BandwidthBucket(bw float64) int { return bandwidthBucket(bw / 1e6) }
 
-// bandwidthBucket is the least i with mbs <= 4^i, by the exponent of the next lower number, so that a power of two is
-// in its own bucket.
+// bandwidthBucket is the least i with mbs <= 4^i. It takes the exponent of the next lower number, so that a power of 4
+// is in its own bucket.
 func bandwidthBucket(mbs float64) int {
 	exponent := int((math.Float64bits(mbs)-1)>>52) - 1023
 	return min(max((exponent+2)>>1, 0), BandwidthBuckets-1)
@@ -107,24 +106,24 @@ type tallyKey struct {
 	class        uint8
 }
 
-// heldTally is a tally that a communicator writes, and nobody else until it is given back.
+// heldTally is a tally that one communicator writes until it gives the tally back.
 type heldTally struct {
 	key   tallyKey
 	tally *tally // nil: there was no room for one
 }
 
-// counting is the tally of the operation that a communicator ended last: most are like the one before.
+// counting caches the tally of the communicator's last operation: most are like the one before.
 type counting struct {
 	tally *tally // nil: none
 	kinds uint64 // as pending's, as the next two
 	bytes uint64
 	peer  int32
-	paged bool    // the last record on the communicator's page is of one such as this
-	cross float64 // bytes that cross a rank's link, times 1000: what it is divided by, in ns, gives MB/s
+	paged bool    // the last record on the communicator's page is of such an operation
+	cross float64 // bytes that cross a rank's link, times 1000: divided by ns, it is MB/s
 }
 
-// countInTally counts an operation that ended, if there is a tally for it, and says what kind of record its end has.
-// The goroutine that has the communicator's turn is the only writer of the tally; each word is stored by itself.
+// countInTally counts an operation that ended, if it has a tally, and returns the kind of the record of its end. The
+// goroutine that writes the communicator's operations is the only writer of the tally; each word is stored by itself.
 func (c *CommWriter) countInTally(p *pending, took int64, code lifecycle.Code) (kind uint8) {
 	if code != lifecycle.CodeOK || took < 0 {
 		return kindOp
@@ -155,7 +154,7 @@ func (c *CommWriter) countInTally(p *pending, took int64, code lifecycle.Code) (
 	return kind
 }
 
-// countAs makes c.tally the one for operations such as p, without one if there is no room for it.
+// countAs makes c.tally the one for operations such as p; it stays without a tally if there is no room.
 func (c *CommWriter) countAs(p *pending) {
 	c.tally = counting{kinds: p.kinds, bytes: p.bytes, peer: p.peer}
 	if !p.call().IsOperation() || c.closed {
@@ -171,11 +170,11 @@ func (c *CommWriter) countAs(p *pending) {
 		}
 	}
 	h := heldTally{key, c.w.takeTally(key)}
-	c.tallies = append(c.tallies, h) // also that there is none
+	c.tallies = append(c.tallies, h) // also if there is no tally
 	c.tally.tally = h.tally
 }
 
-// giveTallies gives the communicator's tallies back, which go on counting for the next one with its name.
+// giveTallies gives back the communicator's tallies, for the next communicator of its name to continue.
 func (c *CommWriter) giveTallies() {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -187,7 +186,7 @@ func (c *CommWriter) giveTallies() {
 	c.tally, c.tallies = counting{}, nil
 }
 
-// takeTally finds a tally for key that nobody writes, or begins a new one. It is nil if there is no room.
+// takeTally returns a tally for key that no communicator writes, or begins a new one; nil if there is no room.
 func (w *Writer) takeTally(key tallyKey) *tally {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,8 +207,7 @@ func (w *Writer) takeTally(key tallyKey) *tally {
 	return next
 }
 
-// AppendTallies appends what the tape's writer counted. Corrupt tallies are left out, and in the error, a
-// *FormatError each.
+// AppendTallies appends the tape's tallies. Corrupt ones are left out; the error has a *FormatError for each.
 func (t *file) AppendTallies(tallies []Tally) ([]Tally, error) {
 	now, err := t.readChanging()
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 // Writer is one process's tape. It is safe for concurrent use. A nil *Writer is the tape switched off: every method
 // is a no-op.
 //
-// A file that loses its pages while it is written, since somebody truncates it or its disk fails, is given up: what is
-// written later goes nowhere, and readers are told that the tape was cut short.
+// If the file loses its pages while it is written, because somebody truncates it or its disk fails, the Writer goes on
+// without effect, and readers find that the tape was cut short.
 type Writer struct {
 	path   string
 	length int64
 	*mapping
 
 	mu     sync.Mutex
-	free   []int                 // slots of the table, the longest unused first
-	idle   map[tallyKey][]*tally // tallies that nobody writes
+	free   []int                 // unused slots of the table, the longest unused first
+	idle   map[tallyKey][]*tally // tallies without a communicator
 	number uint32                // of the last communicator
 	closed bool
 
@@ -38,14 +38,14 @@ type Writer struct {
 	clockRefreshed atomic.Int64
 }
 
-// mapping is the file in memory, until nothing refers to it: a communicator may write after Close.
+// mapping is the mapped file. It is unmapped when nothing refers to it: a communicator may write after Close.
 type mapping struct {
 	*changing
 	slots            []slot
 	tallies          []tally
 	lifeRing, opRing ring
 	ordinary         []page        // the ordinary ring
-	written          []atomic.Bool // its pages: a communicator is on it
+	written          []atomic.Bool // for each of its pages: a communicator writes it
 	marks            []marks
 	devices          []DevicePage
 }
@@ -58,9 +58,9 @@ type ring struct {
 }
 
 // Create makes the tape of this process: Dir/Job/Host-PID.tape, readable and writable by this user alone. It reserves
-// the whole file, so that writing can't fail later. A second tape of one process gets a number in its name. What an
-// earlier process with the same name left is renamed to end in .old.tape. The error says what helps; a program that
-// gets it can go on with a nil Writer.
+// the whole file, so that writing can't fail later. A second tape of one process gets a number in its name. The tape of
+// an earlier process with the same name is renamed to end in .old.tape. The error says what helps; a program that gets
+// it can go on with a nil Writer.
 func Create(cfg Config) (*Writer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -131,8 +131,8 @@ func (w *Writer) Path() string {
 	return w.path
 }
 
-// Close marks the tape as closed cleanly, which is how readers tell an end from a death. The file stays, for them;
-// see SweepJobs. It never blocks and closes once.
+// Close marks the tape as closed, by which readers tell a regular end from a death. The file stays for them; see
+// SweepJobs. Closing again does nothing.
 func (w *Writer) Close() error {
 	if w == nil {
 		return nil
@@ -149,34 +149,32 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// Exported says on the tape what Header.Exported tells. The latest word counts.
+// Exported sets Header.Exported. The last call counts.
 func (w *Writer) Exported(until int64) { atomic.StoreInt64(&w.head().exported, until) }
 
-// Delivered says on the tape what Header.Delivered tells. The latest word counts.
+// Delivered sets Header.Delivered. The last call counts.
 func (w *Writer) Delivered(until int64) { atomic.StoreInt64(&w.head().delivered, until) }
 
-// Terminated says on the tape that the process was told to end from outside, and when, by Now. The latest word
-// counts.
+// Terminated sets Header.Terminated: when, by Now, the process was told from outside to end. The last call counts.
 func (w *Writer) Terminated(at int64) { atomic.StoreInt64(&w.head().terminated, at) }
 
-// Saw says on the tape what Header.Seen tells. It is a single store, for a caller that comes by often. The latest word
-// counts.
+// Saw sets Header.Seen. It is a single store, for frequent calls. The last call counts.
 func (w *Writer) Saw(at int64) { atomic.StoreInt64(&w.head().seen, at) }
 
-// Resumed says on the tape that the process has run again since a time by Now, after it had not since paused. The
-// latest words count.
+// Resumed sets Header.Paused and Header.Resumed: the process stood still from paused until since, by Now. The last call
+// counts.
 func (w *Writer) Resumed(paused, since int64) {
 	atomic.StoreInt64(&w.head().paused, paused)
 	atomic.StoreInt64(&w.head().resumed, since)
 }
 
-// Exporter says on the tape what Header.Exporter tells.
+// Exporter sets Header.Exporter.
 func (w *Writer) Exporter(number uint64) { atomic.StoreUint64(&w.head().exporter, number) }
 
-// Run says on the tape which run of the job its process is part of.
+// Run sets Header.Run.
 func (w *Writer) Run(run lifecycle.Run) { atomic.StoreUint64(&w.head().run, uint64(run)) }
 
-// head is what changes in the header; of a tape that is switched off, memory that nobody reads.
+// head is the changing part of the header; for a nil Writer, memory that nobody reads.
 func (w *Writer) head() *changing {
 	if w == nil {
 		return new(changing)
@@ -184,8 +182,8 @@ func (w *Writer) head() *changing {
 	return w.changing
 }
 
-// Comm takes a slot of the in-flight table for a communicator that begins its life. If the table is full, the
-// communicator is in the rings alone, and the header's Overflow counts it. After Close it returns nil.
+// Comm takes a slot of the in-flight table for a new communicator. If the table is full, the communicator is in the
+// rings alone, and Header.Overflow counts it. After Close it returns nil.
 func (w *Writer) Comm(info CommInfo) *CommWriter { return w.comm(info, false) }
 
 // DeviceComm is Comm for a communicator on a device: it gets a slot with a DevicePage, if one is free.
@@ -220,7 +218,7 @@ func (w *Writer) comm(info CommInfo, device bool) *CommWriter {
 	c.op = &operations{wait: -1, pageUsed: pageWords}
 	c.op.version, _, _ = c.slot.op.current()
 	c.slot.counters, c.slot.captured = counters{}, 0
-	c.show(&pending{}) // first, so that nobody sees the last owner's operation under the new one's name
+	c.show(&pending{}) // first, so that nobody sees the last owner's operation under the new name
 	c.showInfo(c.number)
 	c.writeInfo(kindComm)
 	return c
@@ -239,7 +237,8 @@ func (g *ring) reserve(n uint64) (first uint64) { return atomic.AddUint64(g.head
 // at is the place of a record.
 func (g *ring) at(index uint64) *record { return &g.records[index&g.mask] }
 
-// wakeAtQuarter wakes followers when n op records from first on complete a quarter of the ring, so that they miss none.
+// wakeAtQuarter wakes followers if the n op records from first on complete a quarter of the ring, so that followers
+// miss none.
 func (m *mapping) wakeAtQuarter(first, n uint64) {
 	if quarter := (m.opRing.mask + 1) / 4; (first^(first+n))&^(quarter-1) != 0 {
 		m.ringBell()
@@ -264,14 +263,14 @@ func (m *mapping) putLife(kind uint8, r *record, tail []byte) {
 	m.ringBell()
 }
 
-// ringBell wakes the followers that sleep; see Follower.sleep for why none sleeps over what was stored before.
+// ringBell wakes sleeping followers. Follower.sleep explains why none misses what was stored before.
 func (m *mapping) ringBell() {
 	atomic.AddUint32(&m.bell, 1)
 	m.wakeWaiting()
 }
 
-// wakeWaiting is the other half of ringBell. A follower that was awake in between has seen the new bell, and takes it
-// that it is announced still: the bell goes up once more, so that it doesn't go to sleep on that.
+// wakeWaiting is the second half of ringBell. A follower that was awake in between has seen the new bell and believes
+// that it is still announced as waiting: the bell goes up once more, so that it doesn't go to sleep on that.
 func (m *mapping) wakeWaiting() {
 	if atomic.LoadUint32(&m.waiting) != 0 && atomic.SwapUint32(&m.waiting, 0) != 0 {
 		atomic.AddUint32(&m.bell, 1)
@@ -281,7 +280,7 @@ func (m *mapping) wakeWaiting() {
 
 func wallNow() int64 { return time.Now().UnixNano() }
 
-// refreshEvery is how old the header's pair of clocks may become: the time of day is stepped, CLOCK_MONOTONIC is not.
+// refreshEvery is the most age of the header's pair of clocks: the time of day is stepped, CLOCK_MONOTONIC is not.
 const refreshEvery = int64(time.Second)
 
 func (w *Writer) refreshClock(now int64) {
@@ -296,12 +295,12 @@ func (w *Writer) refreshClock(now int64) {
 	w.clockRefreshed.Store(now)
 }
 
-// clockSet is how far the time of day must be off for the header's pair to be replaced: a new pair for each look would
-// give one moment many times of day.
+// clockSet is how far the time of day must be off before the header's pair is replaced: with a new pair at each
+// refresh, one moment would have many times of day.
 const clockSet = int64(time.Millisecond)
 
-// pairClocks publishes one moment on both clocks, unless the published pair still tells it, as far as can be seen
-// from readings that are within so long. The caller holds w.clock.
+// pairClocks publishes a reading of both clocks, taken within so many ns, unless the published pair still fits it. The
+// caller holds w.clock.
 func (w *Writer) pairClocks(mono, wall, within int64) {
 	version, pair, ok := w.changing.clock.current()
 	if ok && version != 0 {

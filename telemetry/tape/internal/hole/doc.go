@@ -1,15 +1,16 @@
-// Package hole keeps a process alive whose mapped file loses its pages: somebody truncates it, or its disk fails. The
-// kernel answers the next access with SIGBUS, which ends a Go program, in whichever goroutine of the user's it comes.
+// Package hole keeps a process alive when a file that it has mapped loses its pages, because somebody truncates the
+// file or its disk fails. The kernel answers the next access with SIGBUS, which ends a Go program, in whichever
+// goroutine it comes.
 //
-// Protected memory has a handler for SIGBUS before Go's. It puts empty memory of the process's own in the place of the
-// whole mapping, and the access goes on there:
+// Protected memory has a handler for SIGBUS before Go's. It maps anonymous memory over the whole mapping, and the
+// access is repeated there:
 //
 //	store ──▶ page is gone ──▶ SIGBUS ──▶ handler ──┬─ in a Region ──▶ mmap(anonymous, fixed) ──▶ the store, again
 //	                                                └─ elsewhere ────▶ Go's handler, as ever
 //
-// That costs the accesses nothing. What else there is does: a deferred recover and debug.SetPanicOnFault cost each
-// operation a tenth of its time, leave locks held, and are per goroutine; a look at the file's size before each access
-// is a system call, and too early; and no file that outlives its process can be sealed, or kept from its own user.
+// That costs the accesses nothing. The alternatives do: a deferred recover and debug.SetPanicOnFault cost each
+// operation a tenth of its time, leave locks held, and are per goroutine; reading the file's size before each access is
+// a system call, and a race; and a file that outlives its process can't be sealed, or protected from its own user.
 //
 // The handler is in assembly, as it must not need a stack or a goroutine of Go's. On architectures without one, memory
 // is not protected.

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Region is protected memory. The handler reads it, so that its fields have their offsets from assembly, and once made
-// it is never freed: one that is released is used again.
+// Region is protected memory. The handler reads it: assembly has the offsets of its fields. It is never freed, but
+// reused after Release.
 type Region struct {
 	start atomic.Uintptr
 	size  atomic.Uintptr // 0: it protects nothing
@@ -40,7 +40,7 @@ func Protect(mem []byte) *Region {
 	return r
 }
 
-// Lost tells whether the memory is not the file's any more. What was in it is gone, and what is written goes nowhere.
+// Lost tells whether the memory has been replaced: its contents are gone, and writes don't reach the file.
 func (r *Region) Lost() bool { return r.lost.Load() != 0 }
 
 // Release ends the protection, before the memory is unmapped. Nothing may access it any more.

@@ -17,13 +17,15 @@ func (q *Queue) Check(op engine.Op) error {
 		return fmt.Errorf("the stream is of device %d, and the rank is on device %d: use a stream of the context that "+
 			"the communicator was made with", op.Stream.Context().Device().Ordinal(), q.context.Device().Ordinal())
 	}
+	var seen []byte
 	for _, buffer := range []struct {
 		name string
 		b    []byte
 	}{{"send", op.Send}, {"recv", op.Recv}} {
-		if len(buffer.b) == 0 {
-			continue
+		if len(buffer.b) == 0 || Address(buffer.b) == Address(seen) && len(buffer.b) <= len(seen) {
+			continue // in place: the driver takes 0.2 microseconds to say what memory is
 		}
+		seen = buffer.b
 		if err := q.checkBuffer(buffer.b, op.DataType.Size()); err != nil {
 			return fmt.Errorf("%s: %w", buffer.name, err)
 		}

@@ -27,7 +27,8 @@ func BenchmarkAllReduceOn(b *testing.B) {
 	for r := range all {
 		group.Go(func() {
 			for range b.N {
-				if err := ccl.AllReduceOn(b.Context(), all[r].Comm, all[r].stream, buffers[r], buffers[r], ccl.Sum); err != nil {
+				err := ccl.AllReduceOn(b.Context(), all[r].Comm, all[r].stream, buffers[r], buffers[r], ccl.Sum)
+				if err != nil {
 					b.Error(err)
 					return
 				}

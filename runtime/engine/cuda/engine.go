@@ -221,7 +221,7 @@ func signature(call lifecycle.Call, op *engine.Op) uint8 {
 	return uint8(h.Sum32()%255 + 1)
 }
 
-// Trouble is queue.Backend's: the error of an operation that a kernel has given up, because it found another rank's call
+// Trouble is queue.Backend's: the error of an operation that a kernel has given up since it found another rank's call
 // by a packet.
 func (d *device) Trouble() error {
 	phase, other, _ := d.Page.Waits()

@@ -1,11 +1,11 @@
 // Package queue keeps track of the operations that one rank of a communicator has put on the streams of a GPU. Engines
-// for device memory use it to check buffers, to order operations across streams, to number them, and to watch them until
-// they are done.
+// for device memory use it to check buffers, to order operations across streams, to number them, and to watch them
+// until they are done.
 //
 //	engine/cuda, engine/nccl
 //	  │ Order, put work on the stream, Add, Enqueued
 //	  ▼
 //	Queue ──▶ Page   the number of the last operation that is done, written by the GPU, on the tape if there is one
 //	  │
-//	watcher          while operations run: has one failed, has a rank died, has the communicator stopped? Then they leave
+//	watcher          while operations run: has one failed, a rank died, the communicator stopped? Then they leave
 package queue

@@ -18,8 +18,8 @@ import (
 type Backend interface {
 	// Trouble is why an operation that was put on a stream will never be done; nil if the backend knows of nothing.
 	Trouble() error
-	// Leave has operations that run, and those launched from now on, end early, and doesn't wait for that. Any goroutine
-	// may call it, any number of times.
+	// Leave has operations that run, and those launched from now on, end early, and doesn't wait for that. Any
+	// goroutine may call it, any number of times.
 	Leave()
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle/wire"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
 )
@@ -98,12 +99,12 @@ func (q *request) encode() []byte {
 		if q.kind == kindJoin {
 			b = wire.AppendBytes(b, q.payload)
 		} else {
-			b = wire.AppendBytes(append(b, byte(q.how)), clip(q.reason))
+			b = wire.AppendBytes(append(b, byte(q.how)), words.Clip(q.reason, maxText))
 		}
 	case kindLeave:
 		b = binary.AppendVarint(b, int64(q.member.Rank))
 		b = wire.AppendBytes(b, q.key)
-		b = wire.AppendBytes(append(b, byte(q.how)), clip(q.reason))
+		b = wire.AppendBytes(append(b, byte(q.how)), words.Clip(q.reason, maxText))
 	case kindAsk:
 		b = binary.AppendUvarint(b, q.stream)
 		b = wire.AppendBytes(b, q.key)
@@ -138,8 +139,6 @@ func decodeRequest(k kind, body []byte) (request, error) {
 	}
 	return q, end(r)
 }
-
-func clip(text string) string { return text[:min(len(text), maxText)] }
 
 // A reply is what a server answers on a stream; one of payloads, roll and refused is set.
 type reply struct {
@@ -190,7 +189,7 @@ func encodeOutcome(o *mem.Outcome) (k kind, shared []byte) {
 	case o.Failed != nil:
 		k, encode = kindFailed, func() []byte { return encodeRoll(o.Failed, time.Now()) }
 	case o.Refused != "":
-		k, encode = kindRefused, func() []byte { return wire.AppendBytes(nil, clip(o.Refused)) }
+		k, encode = kindRefused, func() []byte { return wire.AppendBytes(nil, words.Clip(o.Refused, maxText)) }
 	}
 	if o.Encoded == nil {
 		o.Encoded = encode()
@@ -223,7 +222,7 @@ func encodeRoll(roll *rendezvous.Roll, now time.Time) []byte {
 		b = append(b, byte(m.How))
 		if m.How != rendezvous.Waiting {
 			b = appendAgo(b, m.Left, now)
-			b = wire.AppendBytes(b, clip(m.Detail))
+			b = wire.AppendBytes(b, words.Clip(m.Detail, maxText))
 		}
 	}
 	return b

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -136,4 +138,17 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestLongReason(t *testing.T) {
+	q := request{kind: kindLeave, key: "world", reason: "a" + strings.Repeat("ö", maxText)}
+	k, body, err := readFrame(bytes.NewReader(q.encode()), requestLimit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeRequest(k, body)
+	if err != nil || len(got.reason) > maxText || len(got.reason) < maxText-8 ||
+		!utf8.ValidString(got.reason) {
+		t.Errorf("%q, %v: want the beginning of the reason, with no character cut", got.reason, err)
+	}
 }

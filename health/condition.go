@@ -73,7 +73,7 @@ func (c Condition) String() string {
 	if c.Subject != "" {
 		text += " (" + c.Subject + ")"
 	}
-	return oneLine(text + ": " + c.Text)
+	return words.Line(text + ": " + c.Text)
 }
 
 // Bounds of what is kept. Longer texts are cut, and further conditions left out.

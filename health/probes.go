@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // probe answers for the checks of a kind, as a Kubernetes API server does for its own.
@@ -51,9 +53,9 @@ type checkJSON struct {
 func newReport(results []Result) *report {
 	r := &report{Status: "ok", Checks: make([]checkJSON, 0, len(results))}
 	for _, result := range results {
-		c := checkJSON{Name: result.Name, Status: "ok", Text: oneLine(result.Text)}
+		c := checkJSON{Name: result.Name, Status: "ok", Text: words.Line(result.Text)}
 		if result.Err != nil {
-			c.Status, c.Error = "failed", oneLine(result.Err.Error())
+			c.Status, c.Error = "failed", words.Line(result.Err.Error())
 			r.Status = "failed"
 		}
 		r.Checks = append(r.Checks, c)
@@ -165,7 +167,7 @@ func (r *report) lines(statuses ...string) string {
 		case c.Status == "failed":
 			fmt.Fprintf(&w, "[-]%s failed: %s\n", c.Name, c.Error)
 		case c.Status == "excluded":
-			fmt.Fprintf(&w, "[+]%s excluded: ok\n", oneLine(c.Name))
+			fmt.Fprintf(&w, "[+]%s excluded: ok\n", words.Line(c.Name))
 		case c.Text != "":
 			fmt.Fprintf(&w, "[+]%s ok: %s\n", c.Name, c.Text)
 		default:
@@ -173,11 +175,6 @@ func (r *report) lines(statuses ...string) string {
 		}
 	}
 	return w.String()
-}
-
-// oneLine keeps what others wrote from looking like lines of ours.
-func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
 // wantsJSON tells whether the client asks for JSON, by ?format=json or by what it accepts.

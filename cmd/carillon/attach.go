@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -175,7 +175,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		return fmt.Errorf("attach: %w", err)
 	}
 	if url := a.URL(); url != "" {
-		fmt.Fprintf(note, "carillon: attach: job %s; %s has a page for each process\n", term.Shown(name), url)
+		fmt.Fprintf(note, "carillon: attach: job %s; %s has a page for each process\n", words.Line(name), url)
 	}
 	before := tapesIn(dir, name)
 	child := exec.Cmd{

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/postmortem"
@@ -79,7 +78,7 @@ func readComms(dir string) (*commsReport, error) {
 }
 
 func (r *commsReport) write(w io.Writer) error {
-	fmt.Fprintf(w, "Job %s, by %s\n\n", term.Shown(r.Job), english.Plural(r.Tapes, "tape", ""))
+	fmt.Fprintf(w, "Job %s, by %s\n\n", words.Line(r.Job), english.Plural(r.Tapes, "tape", ""))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tOPERATIONS\tWHAT HAPPENED\tNOW")
 	for _, c := range r.Comms {

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/watch"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 func newStatus() *cobra.Command {
@@ -84,7 +85,7 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); "+
 				"carillon postmortem "+
 				"%s tells what its tapes know",
-				term.Shown(job.Name), term.Shown(job.Dir))
+				words.Line(job.Name), words.Line(job.Dir))
 		}
 	}
 	snapshots, errs := client.All(ctx, targets)

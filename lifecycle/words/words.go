@@ -3,10 +3,12 @@
 package words
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // most is how many items a list names.
@@ -83,4 +85,22 @@ func Clip(text string, n int) string {
 	}
 	const mark = "…"
 	return strings.ToValidUTF8(text[:max(n-len(mark), 0)], "") + mark
+}
+
+// Line is text on one line, for a terminal or a log, wherever it comes from: line breaks are "; ", tabs are spaces, and
+// other control characters, and those that change the direction of text, are visible ("\\u001b").
+func Line(text string) string {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n\r\u2028\u2029", r) })
+	var b strings.Builder
+	for _, r := range strings.Join(lines, "; ") {
+		switch {
+		case r == '\t':
+			b.WriteByte(' ')
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+			fmt.Fprintf(&b, "\\u%04x", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }

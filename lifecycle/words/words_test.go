@@ -101,3 +101,22 @@ func TestClip(t *testing.T) {
 		}
 	}
 }
+
+func TestLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"rank 3: größer":           "rank 3: größer",
+		"one\ttab":                 "one tab",
+		"\nfirst\r\n\nsecond\n":    "first; second",
+		"a\u2028b\u2029c":          "a; b; c",
+		"\x1b[2J\x7f\x00":          `\u001b[2J\u007f\u0000`,
+		"\u0085\u009b":             `\u0085\u009b`,
+		"user\u202egpj.exe\u2066x": `user\u202egpj.exe\u2066x`,
+		"cut \xff":                 "cut \uFFFD",
+	} {
+		if got := words.Line(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		} else if again := words.Line(got); again != got {
+			t.Errorf("%q: a second time it is %q", got, again)
+		}
+	}
+}

@@ -104,7 +104,7 @@ func (r *Report) clocks() (all []*clock) {
 		wall := p.header.Wall(0).UnixNano()
 		c := byKey[key]
 		if c == nil {
-			c = &clock{Clock: Clock{Host: clean(p.header.Host), Source: ClockReference}, wall: wall}
+			c = &clock{Clock: Clock{Host: words.Line(p.header.Host), Source: ClockReference}, wall: wall}
 			byKey[key] = c
 			all = append(all, c)
 		}

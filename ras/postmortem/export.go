@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
@@ -57,7 +58,7 @@ func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, erro
 		total.Spans += stats.Exported
 		total.Failed += stats.Failed + stats.Dropped
 		if err != nil {
-			errs = append(errs, fmt.Errorf("postmortem: spans of %s: %w", clean(p.path), err))
+			errs = append(errs, fmt.Errorf("postmortem: spans of %s: %w", words.Line(p.path), err))
 			if ctx.Err() != nil {
 				break
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	osprocess "github.com/carillon-rt/carillon/telemetry/process"
@@ -90,10 +91,9 @@ const pauseTime = 500 * time.Millisecond
 
 // note is what the process would have said of itself at a time.
 func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
-	now := p.mono(at)
+	now, host := p.mono(at), words.Line(p.header.Host)
 	n := verdict.Note{
-		Member: fmt.Sprintf("%s-%d", clean(p.header.Host), p.header.PID), Host: clean(p.header.Host), PID: p.header.PID,
-		Rank: p.rank, JobSize: r.size,
+		Member: fmt.Sprintf("%s-%d", host, p.header.PID), Host: host, PID: p.header.PID, Rank: p.rank, JobSize: r.size,
 	}
 	switch end := p.end.at; {
 	case end > 0 && end <= now && p.state() == StateClosed:
@@ -252,7 +252,7 @@ func (r *Report) tooShort(at time.Time) string {
 	}
 	return fmt.Sprintf(", before anything had taken long enough to be called a hang: %s on %s had waited "+
 		"for %s for %s.",
-		numbered(longest.Op.Call.String(), longest.Seq), cmp.Or(clean(longest.Name), longest.Comm.Short()), rank,
+		numbered(longest.Op.Call.String(), longest.Seq), cmp.Or(words.Line(longest.Name), longest.Comm.Short()), rank,
 		span(int64(longest.Age)))
 }
 

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Colours of a terminal.
@@ -74,7 +76,7 @@ func (t *text) table(rows [][]string, most int) {
 	used := make([]bool, len(rows[0]))
 	for r, row := range rows {
 		for i := range row {
-			row[i] = clean(row[i])
+			row[i] = words.Line(row[i])
 			used[i] = used[i] || r > 0 && row[i] != ""
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}

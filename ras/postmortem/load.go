@@ -8,12 +8,10 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -294,7 +292,7 @@ func (m *member) observeLife(s *model.Step) {
 // name is the communicator's name, for people.
 func (m *member) name() string { return commName(m.Name, m.ID) }
 
-func commName(name string, id lifecycle.CommID) string { return clean(cmp.Or(name, id.Short())) }
+func commName(name string, id lifecycle.CommID) string { return words.Line(cmp.Or(name, id.Short())) }
 
 // lately drops the older half of a list of which the last so many matter, once it holds twice as many. 0 keeps all.
 func lately[T any](list []T, last int) []T {
@@ -302,17 +300,4 @@ func lately[T any](list []T, last int) []T {
 		return list[:copy(list, list[last:])]
 	}
 	return list
-}
-
-// clean takes from a text what a terminal would obey: tapes may come from anywhere.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case unicode.IsControl(r), unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp), r == utf8.RuneError:
-			return '?'
-		}
-		return r
-	}, s)
 }

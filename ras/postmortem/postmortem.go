@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
@@ -81,7 +82,7 @@ func Read(paths []string, opts Options) (*Report, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, noTapesError{clean(strings.Join(paths, ", ")) + also(r.Problems)}
+		return nil, noTapesError{words.Line(strings.Join(paths, ", ")) + also(r.Problems)}
 	}
 	procs := r.load(files, &opts)
 	if len(procs) == 0 {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Report is what the tapes of one run of one job tell. Its JSON is stable: fields are added, never renamed. All times
@@ -262,7 +263,7 @@ type Problem struct {
 // String is the problem in a line.
 func (p Problem) String() string {
 	if p.Path == "" {
-		return clean(p.Text)
+		return words.Line(p.Text)
 	}
-	return clean(p.Path + " " + p.Text)
+	return words.Line(p.Path + " " + p.Text)
 }

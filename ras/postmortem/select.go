@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -32,7 +33,7 @@ func jobsError(asked string, jobs []Job) error {
 
 // shellName quotes a job's name where a shell needs it.
 func shellName(name string) string {
-	name = clean(name)
+	name = words.Line(name)
 	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
 		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 	}

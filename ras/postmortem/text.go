@@ -78,7 +78,7 @@ func (r *Report) writeHead(t *text) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, stateText(s)))
 		}
 	}
-	job := clean(r.Job)
+	job := words.Line(r.Job)
 	if r.Run != 0 {
 		job += ", run " + r.Run.String()
 	}
@@ -122,7 +122,7 @@ func (r *Report) writeFindings(t *text) {
 			t.paragraph("  ", r.well(gap == ""))
 		}
 	default:
-		t.paragraph("  ", clean(r.Ended.Text))
+		t.paragraph("  ", words.Line(r.Ended.Text))
 	}
 	for i := range r.Findings[:min(len(r.Findings), maxFindings)] {
 		r.Findings[i].write(t, "")
@@ -148,10 +148,10 @@ func (f *Finding) write(t *text, before string) {
 		color = red
 	}
 	t.paint(color, func() {
-		t.paragraph("  ", before+fmt.Sprintf("%s (%s): %s.", f.Reason, f.Confidence, clean(f.Text.String())))
+		t.paragraph("  ", before+fmt.Sprintf("%s (%s): %s.", f.Reason, f.Confidence, words.Line(f.Text.String())))
 	})
 	for _, e := range f.Evidence {
-		t.paragraph("    - ", clean(e.String()))
+		t.paragraph("    - ", words.Line(e.String()))
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *Said) mistake() string {
 	if s.Times > 1 {
 		text += fmt.Sprintf("; %d such calls in all", s.Times)
 	}
-	return clean(text) + "."
+	return words.Line(text) + "."
 }
 
 // gap says whose tapes are missing, of the communicator that misses most, and which don't cover the time that was asked
@@ -201,7 +201,7 @@ func (r *Report) gap() string {
 func (r *Report) emptiedTapes() (names []string) {
 	for _, path := range r.emptied {
 		if slices.ContainsFunc(r.procs, func(p *process) bool { return filepath.Dir(p.path) == filepath.Dir(path) }) {
-			names = append(names, clean(filepath.Base(path)))
+			names = append(names, words.Line(filepath.Base(path)))
 		}
 	}
 	return names

@@ -96,7 +96,7 @@ func (m *member) label() string {
 
 // name is the process for a sentence: "rank 2 (host-a, pid 4711)".
 func (p *process) name() string {
-	where := fmt.Sprintf("%s, pid %d", clean(p.header.Host), p.header.PID)
+	where := fmt.Sprintf("%s, pid %d", words.Line(p.header.Host), p.header.PID)
 	if p.rank < 0 {
 		return where
 	}

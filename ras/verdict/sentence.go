@@ -62,21 +62,11 @@ func say(format string, args ...any) Text {
 			args[i] = a.sentence
 			t.ages = append(t.ages, a.ages...)
 		case string:
-			args[i] = plain(a)
+			args[i] = words.Line(a)
 		}
 	}
 	t.sentence = fmt.Sprintf(format, args...)
 	return t
-}
-
-// plain takes control characters from a text that comes from a tape.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
 }
 
 // add appends more of the sentence.
@@ -133,7 +123,7 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 }
 
 // Sentence is a Text without ages. Control characters become spaces.
-func Sentence(text string) Text { return Text{sentence: plain(text)} }
+func Sentence(text string) Text { return Text{sentence: words.Line(text)} }
 
 // Packed is a verdict as processes tell it to each other: with the ages of its sentences apart from the words.
 type Packed struct {
@@ -177,7 +167,7 @@ func (t Text) pack() packed {
 func (p packed) text() Text {
 	parts := strings.Split(p.Words, packedMark)
 	for i := range parts {
-		parts[i] = plain(parts[i])
+		parts[i] = words.Line(parts[i])
 	}
 	parts = parts[:min(len(parts), len(p.Ages)+1)]
 	return Text{strings.Join(parts, ageMark), p.Ages[:len(parts)-1]}

@@ -104,9 +104,9 @@ func culpritsText(ranks []Rank) string {
 	text := r.String()
 	switch {
 	case r.Host != "" && r.PID > 0 && (r.Job >= 0 || r.Comm >= 0):
-		text += fmt.Sprintf(" (%s, pid %d)", plain(r.Host), r.PID)
+		text += fmt.Sprintf(" (%s, pid %d)", words.Line(r.Host), r.PID)
 	case r.Host != "" && (r.Job >= 0 || r.Comm >= 0):
-		text += fmt.Sprintf(" (%s)", plain(r.Host))
+		text += fmt.Sprintf(" (%s)", words.Line(r.Host))
 	}
 	return text
 }

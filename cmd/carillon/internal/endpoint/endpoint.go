@@ -19,8 +19,8 @@ import (
 
 	"github.com/tmaxmax/go-sse"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
@@ -235,7 +235,7 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))
-	said := term.Shown(strings.TrimSpace(string(text)))
+	said := words.Line(strings.TrimSpace(string(text)))
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		what := "wants a token"
@@ -249,6 +249,6 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 		return nil, fmt.Errorf("%s has no %s: it is no Carillon process, or RAS is off there (CARILLON_RAS)",
 			to.URL, path)
 	default:
-		return nil, fmt.Errorf("%s answered %s: %s", to.URL, term.Shown(resp.Status), said)
+		return nil, fmt.Errorf("%s answered %s: %s", to.URL, words.Line(resp.Status), said)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -56,8 +56,8 @@ func (j *Job) Ended() string {
 			how = fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
 		}
 	}
-	return fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", term.Shown(j.Name), how,
-		term.Shown(j.Dir))
+	return fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", words.Line(j.Name), how,
+		words.Line(j.Dir))
 }
 
 // NotFoundError means that there is no such job, or that it doesn't run any more.
@@ -102,19 +102,19 @@ func Folders(job string) (all []string, err error) {
 		return []string{job}, nil
 	case strings.Contains(job, "://"):
 		return nil, &NotFoundError{
-			fmt.Sprintf("%s is a URL, not a job or a folder; status and watch take it with --url", term.Shown(job)),
+			fmt.Sprintf("%s is a URL, not a job or a folder; status and watch take it with --url", words.Line(job)),
 		}
 	case !name:
-		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", term.Shown(job))}
+		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", words.Line(job))}
 	}
-	text := fmt.Sprintf("there is no job %s in %s, and no folder of that name here", term.Shown(job), term.Shown(dir))
+	text := fmt.Sprintf("there is no job %s in %s, and no folder of that name here", words.Line(job), words.Line(dir))
 	if names := Names(dir, true); len(names) > 0 {
 		const most = 5
 		more := ""
 		if len(names) > most {
 			names, more = names[:most], " …"
 		}
-		text += "; the last jobs are " + term.Shown(strings.Join(names, ", ")) + more
+		text += "; the last jobs are " + words.Line(strings.Join(names, ", ")) + more
 	}
 	return nil, &NotFoundError{text}
 }
@@ -147,7 +147,7 @@ func Find(what string) (*Job, error) {
 	}
 	return nil, &NotFoundError{
 		fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says "+
-			"where else to look)", term.Shown(dirs[0])),
+			"where else to look)", words.Line(dirs[0])),
 	}
 }
 

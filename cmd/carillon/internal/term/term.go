@@ -1,13 +1,10 @@
-// Package term tells what an output is (a terminal or not, how wide, coloured or not), and makes text safe for one.
+// Package term tells what an output is (a terminal or not, how wide, coloured or not).
 package term
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"slices"
-	"strings"
-	"unicode"
 
 	"golang.org/x/term"
 )
@@ -60,20 +57,4 @@ func Width(w any) int {
 	}
 	columns, _, _ := term.GetSize(int(w.(*os.File).Fd()))
 	return columns
-}
-
-// Shown makes what a terminal would obey visible, on one line: "\x1b[2J" becomes `\u001b[2J`.
-func Shown(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\n' || r == '\t':
-			b.WriteByte(' ')
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r): // the latter turns the direction of text
-			fmt.Fprintf(&b, "\\u%04x", r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
@@ -44,5 +44,5 @@ func EventLine(ev *bus.Event) string {
 	if len(remarks) > 0 {
 		text += " (" + strings.Join(remarks, ", ") + ")"
 	}
-	return term.Shown(text)
+	return words.Line(text)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
@@ -38,7 +37,7 @@ type piece struct {
 type line []piece
 
 func (l line) say(s style, format string, args ...any) line {
-	return append(l, piece{s, term.Shown(fmt.Sprintf(format, args...))})
+	return append(l, piece{s, words.Line(fmt.Sprintf(format, args...))})
 }
 
 // render is the line in at most width columns, if width isn't 0.
@@ -66,7 +65,7 @@ func (l line) render(width int, colored bool) string {
 
 // wrap breaks text into lines of at most width columns, and at most most lines if that isn't 0. A wider word is cut.
 func wrap(s style, indent, text string, width, most int) []line {
-	text = term.Shown(text)
+	text = words.Line(text)
 	room := max(width-runewidth.StringWidth(indent), 8)
 	if width == 0 {
 		return []line{{{plain, indent}, {s, text}}}

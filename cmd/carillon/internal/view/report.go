@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
@@ -103,7 +103,7 @@ func (r *Report) JSON() ([]byte, error) {
 	// that to escape them there changes no meaning.
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
-		lines[i] = term.Shown(line)
+		lines[i] = words.Line(line)
 	}
 	return []byte(strings.Join(lines, "\n") + "\n"), nil
 }

@@ -448,7 +448,7 @@ func TestEventLine(t *testing.T) {
 		{bus.Event{Type: semconv.EventRankDead, Severity: bus.Warning}, "06:12:03 WARNING  rank.dead"},
 		{ // from another process, and hostile
 			bus.Event{Type: semconv.EventRankDead, Text: "\x1b[2J\u202edead\nFAKE LINE"},
-			"06:12:03 info     rank.dead: \\u001b[2J\\u202edead FAKE LINE",
+			"06:12:03 info     rank.dead: \\u001b[2J\\u202edead; FAKE LINE",
 		},
 	} {
 		c.ev.Time = at

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
@@ -31,7 +30,7 @@ func (l *lines) State(r *view.Report, note string) {
 	switch {
 	case r == nil && note != l.waiting:
 		l.waiting = note
-		fmt.Fprintf(l.notes, "carillon: %s\n", term.Shown(note))
+		fmt.Fprintf(l.notes, "carillon: %s\n", words.Line(note))
 	case r != nil && !l.greeted && r.Size > 0:
 		l.greeted = true
 		fmt.Fprintf(l.notes, "carillon: watching %s\n", r.Summary())
@@ -50,7 +49,7 @@ func (l *lines) staleness(r *view.Report) {
 	back := slices.DeleteFunc(slices.Clone(r.Told), func(rank int) bool { return !l.stale[rank] || is[rank] })
 	l.stale = is
 	if len(news) > 0 {
-		fmt.Fprintf(l.notes, "carillon: stale: %s\n", term.Shown(view.StaleText(news)))
+		fmt.Fprintf(l.notes, "carillon: stale: %s\n", words.Line(view.StaleText(news)))
 	}
 	if len(back) > 0 {
 		fmt.Fprintf(l.notes, "carillon: no longer stale: %s\n", words.Ranks(back))

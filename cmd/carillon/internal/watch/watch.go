@@ -11,9 +11,9 @@ import (
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -173,7 +173,7 @@ func (w *Watcher) look() (End, bool) {
 	job, err := find.Read(w.job.Dir)
 	if err != nil {
 		return End{
-			Job: true, Text: fmt.Sprintf("job %s has ended, and its tapes are gone", term.Shown(w.job.Name)),
+			Job: true, Text: fmt.Sprintf("job %s has ended, and its tapes are gone", words.Line(w.job.Name)),
 		}, true
 	}
 	if w.job = job; !w.job.Running() {

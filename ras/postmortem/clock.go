@@ -14,23 +14,23 @@ import (
 type clock struct {
 	Clock
 	procs  []*process
-	wall   int64 // what the time of day is ahead of the clock, by the first tape
-	offset int64 // what makes its times those of the reference's time of day
-	lo, hi int64 // bounds of the clock's zero against the reference's
+	wall   int64 // time of day minus this clock, by the first tape
+	offset int64 // the reference's time of day minus this clock
+	lo, hi int64 // bounds of this clock's zero on the reference's clock
 	latest int64 // the last time on it
 }
 
-// unbounded stands for no bound; sums of a few don't overflow.
+// unbounded means no bound; a sum of a few doesn't overflow.
 const unbounded = math.MaxInt64 / 8
 
 // Tolerances of clocks.
 const (
-	// drift is how far the clocks of two machines may run apart in a second, in nanoseconds: quartz is good to 50 parts
-	// in a million and NTP steers by more only after a fault.
+	// drift is how far the clocks of two machines may drift apart in a second, in ns: quartz is good to 50 ppm, and NTP
+	// corrects by more only after a fault.
 	drift = 100_000
 	// shift is how much a time of day may go ahead of its monotonic clock before it counts as a jump.
 	shift = 100 * time.Millisecond
-	// wallTolerance is how far a host's time of day may be off by what the ranks did before it is said.
+	// wallTolerance is how far a host's time of day may be off before it is a Problem.
 	wallTolerance = 10 * time.Millisecond
 	// sharedPerMember is how many of the last acts that a member shared with other ranks are compared.
 	sharedPerMember = 4096
@@ -54,15 +54,15 @@ const (
 	sharedAct
 )
 
-// sharedMoment is one rank's part: no rank's end is before its start, and its end is not before any rank's start. A
-// part that says nothing is 0.
+// sharedMoment is one rank's part in a shared act: no rank ends before any rank starts. A time that bounds nothing is
+// 0.
 type sharedMoment struct {
 	key        sharedKey // comm is filled in when they are compared
 	start, end int64
 }
 
-// share keeps what an operation's end says about the order of things on different ranks. Only one that ended well says
-// anything; one that is enqueued on a stream doesn't.
+// share keeps what an operation says about the order of events on different ranks: nothing if it failed, or was only
+// enqueued on a stream.
 func (m *member) share(r *tape.OpRecord) {
 	if r.Code != lifecycle.CodeOK || r.Start <= 0 || r.Start > r.Time || m.Size < 2 || m.Enqueues() {
 		return
@@ -89,7 +89,7 @@ func (m *member) share(r *tape.OpRecord) {
 	m.shared = append(lately(m.shared, sharedPerMember), moment)
 }
 
-// clocks puts the processes onto their clocks, and those onto one.
+// clocks assigns the processes to their clocks, and aligns those with the first.
 func (r *Report) clocks() (all []*clock) {
 	byKey := make(map[string]*clock)
 	for _, p := range r.procs {
@@ -138,8 +138,8 @@ type extent struct {
 	start, end int64 // 0: none
 }
 
-// compare bounds every clock's zero against every other's, by what their ranks did together: bounds[a][b] is the most
-// that a's can be ahead of b's.
+// compare bounds every clock against every other by what their ranks did together: bounds[a][b] is the most that the
+// zero of a can be ahead of that of b.
 func compare(all []*clock) [][]int64 {
 	bounds := make([][]int64, len(all))
 	for i := range bounds {
@@ -164,7 +164,7 @@ func compare(all []*clock) [][]int64 {
 				if a.start == 0 || b.end == 0 {
 					continue
 				}
-				// What is long ago says less about the clocks of now.
+				// An old act says less about the clocks now.
 				age := max(all[b.clock].latest-b.end, 0) / int64(time.Second)
 				bound := b.end - a.start + age*drift
 				if a.clock == b.clock {
@@ -190,9 +190,8 @@ func widen(extents []extent, clock int, s sharedMoment) []extent {
 	return extents
 }
 
-// settle gives every clock its place against the first. The bounds are those of a system of differences: what follows
-// from several of them is a shortest path, and a negative cycle is a contradiction. The middles of the intervals obey
-// all bounds together.
+// settle aligns every clock with the first. The bounds are a system of difference constraints: what several of them
+// imply is a shortest path, and a negative cycle is a contradiction. The middles of the intervals satisfy all bounds.
 func (r *Report) settle(all []*clock, bounds [][]int64) {
 	for k := range all {
 		for i := range all {
@@ -201,7 +200,7 @@ func (r *Report) settle(all []*clock, bounds [][]int64) {
 			}
 			for j := range all {
 				if sum := bounds[i][k] + bounds[k][j]; bounds[k][j] < unbounded && sum < bounds[i][j] {
-					bounds[i][j] = max(sum, -unbounded) // a negative cycle would go on for ever
+					bounds[i][j] = max(sum, -unbounded) // a negative cycle would overflow
 				}
 			}
 		}
@@ -233,7 +232,7 @@ func (r *Report) settle(all []*clock, bounds [][]int64) {
 		c.offset = ref.wall + zero
 		c.Offset = time.Duration(c.wall - c.offset)
 		if c.Source != ClockWall {
-			// What c's time of day is ahead of ref's at least, either way.
+			// The least by which c's time of day is ahead of ref's, or behind it.
 			if off := time.Duration(byWall - min(max(byWall, c.lo), c.hi)); off > wallTolerance {
 				r.problem("", "the time of day on %s is at least %v ahead of that on %s; times here are %s's", c.Host,
 					words.Round(off), ref.Host, ref.Host)
@@ -245,12 +244,12 @@ func (r *Report) settle(all []*clock, bounds [][]int64) {
 	}
 }
 
-// at is a time of the process's tape, on the one clock.
+// at converts a time of the process's tape to the one clock.
 func (p *process) at(mono int64) time.Time {
 	return time.Unix(0, mono+p.clock.offset).UTC()
 }
 
-// mono is a time of the one clock on the process's own.
+// mono converts a time of the one clock to the process's own.
 func (p *process) mono(at time.Time) int64 { return at.UnixNano() - p.clock.offset }
 
 // later is the later of two times.

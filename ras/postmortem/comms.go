@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// comm is a communicator over all tapes. Its name and size are those that the ranks know that know most.
+// comm is a communicator over all tapes, with the largest size and the first name that a rank knows.
 type comm struct {
 	Comm
-	members []*member       // by rank; a rank that has none yet comes first
+	members []*member       // by rank; those without a rank come first
 	byRank  map[int]*member // the last that claimed the rank
 }
 
-// join puts the processes' communicators together, and returns what of them can't be.
+// join merges the communicators of all processes, and returns contradictions between them.
 func (r *Report) join() (problems []Problem) {
 	byID := make(map[lifecycle.CommID]*comm)
 	for _, p := range r.procs {
@@ -55,7 +55,7 @@ func (c *comm) add(m *member) {
 	}
 }
 
-// claim gives the member its rank, and says so if another process has it too.
+// claim gives the member its rank; if another process has it, too, that is a problem.
 func (c *comm) claim(m *member) (problems []Problem) {
 	if m.Rank < 0 {
 		return nil
@@ -71,10 +71,10 @@ func (c *comm) claim(m *member) (problems []Problem) {
 	return problems
 }
 
-// acts are the acts that have ended, and those that are open.
+// acts are the member's acts, ended and open.
 func (m *member) acts() []*model.Act { return slices.Concat(m.over, m.Acts) }
 
-// doing is the call that the member is in, in a job that ended at end; nil if it is in none.
+// doing is the call that the member is in, or was in when the job ended, at end; nil if none.
 func (m *member) doing(end time.Time) *Doing {
 	p, o := m.proc, m.InFlight()
 	if o == nil && len(m.Acts) == 0 {
@@ -163,7 +163,7 @@ func (m *member) report(end time.Time) Rank {
 	return r
 }
 
-// absent are the ranks that left no tape. What a tape claims about the size may be anything, so the list is bounded.
+// absent are the ranks without a tape. A damaged tape may claim any size, so the list is bounded.
 func (c *comm) absent() (ranks []int, total int) {
 	total = c.Size
 	for rank := range c.byRank {
@@ -179,7 +179,7 @@ func (c *comm) absent() (ranks []int, total int) {
 	return ranks, max(total, 0)
 }
 
-// reportActs puts the ranks' parts in each act together, and sorts the errors to them.
+// reportActs merges the ranks' parts in each act, with its errors.
 func (c *comm) reportActs() []Act {
 	type key struct {
 		act tape.Act
@@ -223,7 +223,7 @@ func (c *comm) reportActs() []Act {
 	return list
 }
 
-// commError is an error as the ranks of a communicator met it.
+// commError is an error, and the members that had it.
 type commError struct {
 	Said
 	errorKey
@@ -231,7 +231,8 @@ type commError struct {
 	call lifecycle.Call
 }
 
-// errorKey is what errors have in common that are one: they blame the same rank, or have the same text, for the same.
+// errorKey is equal for errors of several ranks that count as one: of the same act and code, with the same peer at
+// fault or, without one, the same text.
 type errorKey struct {
 	act    tape.Act
 	seq    uint64 // of the act
@@ -241,7 +242,7 @@ type errorKey struct {
 	text   string // if peer is none
 }
 
-// errors puts the errors of the ranks together, the first one first.
+// errors merges the errors of the ranks, in the order of time.
 func (c *comm) errors() []*commError {
 	byKey := make(map[errorKey]*commError)
 	var all []*commError

@@ -14,32 +14,32 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// kind is what operations have in common that are counted together.
+// kind is what operations that are counted together have in common.
 type kind struct {
 	name, engine string
 	call         lifecycle.Call
 	class        uint8
 }
 
-// done is what was done of a kind, over all tapes.
+// done sums up the operations of a kind over all tapes.
 type done struct {
 	kind
 	sum   tape.Tally
 	ranks []DoneBy // in the order of their processes
 }
 
-// maxCount is the most that a counter may have counted: an operation every 100 ns for five months. More is no count.
+// maxCount is the most that a counter can plausibly have: an operation every 100 ns for five months.
 const maxCount = 1 << 47
 
 // count takes the tape's tallies that have counted something, and says what is wrong with them.
-func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
+func (p *process) count(r *tape.Reader) (problems []string) {
 	tallies, err := r.AppendTallies(nil)
-	if err != nil && !cut { // of one that was cut short it is said already
+	if err != nil && !p.cut { // a tape that was cut short has a problem already
 		problems = append(problems, "has counts that can't be read: "+why(err))
 	}
 	if len(tallies) == p.header.Tallies {
 		problems = append(problems,
-			fmt.Sprintf("counts no more than %s of operations: of others, if there were any, nothing is counted",
+			fmt.Sprintf("has room to count %s of operations, all of it used: others, if any, are not counted",
 				count(len(tallies), "kind")))
 	}
 	wrong := 0
@@ -52,21 +52,21 @@ func (p *process) count(r *tape.Reader, cut bool) (problems []string) {
 		}
 	}
 	if wrong > 0 {
-		problems = append(problems, "counts what can't be: "+count(wrong, "kind")+" of operations "+
+		problems = append(problems, "has counts that can't be right: "+count(wrong, "kind")+" of operations "+
 			english.PluralWord(wrong, "is", "are")+" left out")
 	}
 	return problems
 }
 
-// plausible tells whether a tally can be what a program counted. What it counts has no check, so a tape that is damaged
-// may say anything.
+// plausible tells whether a program can have counted a tally. Its counters have no check, so a damaged tape may have
+// any value.
 func plausible(t *tape.Tally) bool {
 	most := max(slices.Max(t.Durations[:]), slices.Max(t.Bandwidths[:]), t.Ordinary)
 	return most <= maxCount && t.Time >= 0 && t.OrdinaryTime >= 0 && t.Bandwidth >= 0 &&
 		t.Bandwidth <= math.MaxFloat64/maxCount
 }
 
-// allDone puts the tallies of all tapes together that the filters leave, the kinds that took most time first.
+// allDone sums up the tallies of all tapes that the filters leave, the kinds that took most time first.
 func allDone(procs []*process, opts *Options) []Done {
 	byKind := make(map[kind]*done)
 	for _, p := range procs {
@@ -93,8 +93,8 @@ func allDone(procs []*process, opts *Options) []Done {
 	return list
 }
 
-// add adds a tally of the process, which comes after those of the processes before it. A process that is several ranks
-// has a tally for each; which is whose is not known.
+// add adds a tally of the process; processes come in their order. A process of several ranks has a tally for each, and
+// doesn't say which is whose.
 func (d *done) add(p *process, t *tape.Tally) {
 	d.sum.Add(t)
 	if n := len(d.ranks); n == 0 || d.ranks[n-1].Process != p.index || p.many {
@@ -106,8 +106,8 @@ func (d *done) add(p *process, t *tape.Tally) {
 	by.Time += t.Time
 }
 
-// selected tells whether the options ask for what the process did on communicators of that name. Of one that is several
-// ranks, nobody knows what was done by those that are asked for.
+// selected tells whether the options ask for what the process did on communicators of that name. A process of several
+// ranks doesn't say which of them did what.
 func (p *process) selected(name string, opts *Options) bool {
 	if len(opts.Ranks) > 0 && !slices.Contains(opts.Ranks, p.rank) {
 		return false
@@ -148,7 +148,7 @@ func (d *done) report() Done {
 	return r
 }
 
-// quantile is a bound of what the part q of the operations took at most; -1 if they took longer than all bounds.
+// quantile is an upper bound of the q-quantile of durations; -1 if it is above all bounds.
 func quantile(t *tape.Tally, q float64) time.Duration {
 	rank := uint64(math.Ceil(q * float64(t.Count())))
 	var seen uint64
@@ -160,7 +160,7 @@ func quantile(t *tape.Tally, q float64) time.Duration {
 	return -1
 }
 
-// durationBound is a bucket's upper bound; -1 of the last, which has none.
+// durationBound is a bucket's upper bound; -1 for the last, which has none.
 func durationBound(i int) time.Duration {
 	if i >= tape.DurationBuckets-1 {
 		return -1

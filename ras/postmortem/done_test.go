@@ -96,7 +96,7 @@ func TestManyKinds(t *testing.T) {
 		lines[21] != "  … and 12 more (all are in --json)." {
 		t.Errorf("%d lines:\n%s", len(lines), table)
 	}
-	full := "p0.tape counts no more than 32 kinds of operations: of others, if there were any, nothing is counted"
+	full := "p0.tape has room to count 32 kinds of operations, all of it used: others, if any, are not counted"
 	if !strings.Contains(notes, full) {
 		t.Errorf("no %q in the notes:\n%s", full, notes)
 	}
@@ -141,7 +141,7 @@ func TestDoneByOneProcess(t *testing.T) {
 	if r, err = postmortem.Read([]string{dir}, postmortem.Options{Ranks: []int{0}}); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Done) != 0 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, "doesn't tell which of them") {
+	if len(r.Done) != 0 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, "doesn't say which") {
 		t.Errorf("%+v, %+v", r.Done, r.Problems)
 	}
 }
@@ -183,7 +183,8 @@ func TestCountsOutOfBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Problems) != 1 || r.Problems[0].Text != "counts what can't be: 8 kinds of operations are left out" {
+	want := "has counts that can't be right: 8 kinds of operations are left out"
+	if len(r.Problems) != 1 || r.Problems[0].Text != want {
 		t.Errorf("%+v", r.Problems)
 	}
 	if len(r.Done) != 1 {

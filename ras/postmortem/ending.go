@@ -19,15 +19,14 @@ type ending struct {
 	seen int64          // when its launcher saw it; 0: unknown
 	how  string         // "it was ended by SIGKILL"
 	exit osprocess.Exit // as its launcher saw it
-	// failed tells that the launcher ended the job because a rank had failed.
+	// failed says that the launcher ended the job because a rank had failed.
 	failed bool
 	// told is when the process, or its launcher, was told to end from outside; 0: never.
 	told int64
 	by   string // "SIGTERM"
 }
 
-// endings finds out when and how each process ended: from its launcher's ledger, from others that noticed, or from its
-// own tape.
+// endings finds out when and how each process ended, from its launcher's ledger or its own tape; see also notice.
 func (r *Report) endings(procs []*process, ledgers []string) {
 	type key struct {
 		boot string
@@ -36,7 +35,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 	byPID := make(map[key]*process)
 	for _, p := range procs {
 		k := key{p.header.KernelBoot.String(), p.header.PID}
-		if old := byPID[k]; old == nil || old.last < p.last { // pids are used again
+		if old := byPID[k]; old == nil || old.last < p.last { // pids are reused
 			byPID[k] = p
 		}
 		p.end.told, p.end.by = p.header.Terminated, "SIGTERM"
@@ -74,7 +73,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		}
 	}
 	for _, p := range procs {
-		if p.end.at > 0 && p.end.told > p.end.at { // another run of the job was told
+		if p.end.at > 0 && p.end.told > p.end.at { // that was another run of the job
 			p.end.told = 0
 		}
 	}
@@ -83,9 +82,9 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 // sweepTime is how long it takes at most to kill all processes of a job.
 const sweepTime = 5 * time.Second
 
-// killed finds out whether the job was killed from outside, without a word to a launcher: all processes ended within a
-// short time, several by such signals, the first of all among them, and no launcher ended them because of another's
-// failure. Others may have seen that and given up. Then all were told to end when the first was.
+// killed finds out whether the job was killed from outside without its launcher's knowledge: all processes ended within
+// sweepTime, several by such signals, the first of all among them, and no launcher ended them because one had failed.
+// Others may have noticed and given up. Then all count as told to end when the first was.
 func (r *Report) killed() {
 	var first, last time.Time
 	by, killed := "", 0

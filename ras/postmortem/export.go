@@ -16,11 +16,10 @@ import (
 
 // ExportOptions say which spans are sent, and how. The zero value is a good one.
 type ExportOptions struct {
-	// Window is how long before its last record a process's spans are taken for not exported, at most: it exports in
-	// batches, a second apart, and a collector may have been slow. 5 s if 0. What the tape says was taken by the
-	// collector is left out all the same.
+	// Window is how long before its last record a process's spans count as not exported: it exports in batches, a
+	// second apart, and a collector may have been slow. 5 s if 0. Spans that the tape says were delivered are left out.
 	Window time.Duration
-	// All sends all spans that the tapes can tell of, those of processes that ended in order too.
+	// All sends all spans that the tapes have, also those of processes that ended in order.
 	All bool
 	// Algorithm names the algorithms of operations, which the runtime defines; nil leaves them out.
 	Algorithm func(uint8) string
@@ -40,11 +39,11 @@ type Exported struct {
 }
 
 // Export sends the spans that dead processes could not send themselves to where the OTEL_* variables say, with the ids
-// and the resource that the processes gave theirs. Acts and operations that were going on at the end are spans with the
-// error "unfinished", until others noticed the end. Living processes export for themselves and are left out, and so is
-// what a dead one sent before it died, as its tape says. It reads the tapes again, blocks until all is sent or
-// ctx ends, and sends from one process at a time. The error is that of the exporter's configuration, or of a tape that
-// can't be read any more; spans that were not taken are counted.
+// and the resource that the processes would have used. Acts and operations that were open at the end are spans with the
+// error "unfinished" that last until others noticed the end. Left out are processes that are alive, as they export
+// themselves, and spans that a dead one sent, as its tape says. Export reads the tapes again, one process at a time,
+// and blocks until all is sent or ctx ends. The error is that of the exporter's configuration, or of a tape that can't
+// be read any more; refused spans are counted.
 func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, error) {
 	var total Exported
 	var errs []error
@@ -73,8 +72,8 @@ func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, erro
 	return total, errors.Join(errs...)
 }
 
-// export sends the spans of one process, which was gone at a time of its tape's clock. What its launcher saw is better:
-// whoever sends the spans, now or later, knows it, and so sends the same.
+// export sends the spans of one process, which was gone at a time of its tape's clock. The time that its launcher saw
+// is used instead if there is one: everybody who sends the spans knows it, and so sends the same.
 func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (trace.Stats, error) {
 	t, _, err := tape.OpenCut(p.path)
 	if err != nil {
@@ -99,10 +98,10 @@ func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (t
 	return projector.Stats(), err
 }
 
-// flushEvery is after how many events what they made is sent: fewer than the queue for export has room for.
+// flushEvery is the number of events between two flushes: fewer than fit into the export queue.
 const flushEvery = 512
 
-// replay feeds the projector the tape, and then what was going on at its end.
+// replay feeds the tape to the projector, and then what was open at its end.
 func replay(ctx context.Context, p *process, t *tape.Reader, m *model.Process, projector *trace.Projector) error {
 	n := 0
 	for ev, err := range t.Events() {

@@ -12,9 +12,8 @@ import (
 	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// list lists the tapes in folders, at any depth, and the files that are named themselves, with the launchers' ledgers
-// beside them. What looks like a tape and isn't one that can be read is a Problem. The error is that of a path which
-// isn't there at all.
+// list lists the tapes among paths, and in the folders among them at any depth, with the launchers' ledgers beside
+// them. What looks like a tape and can't be one is a Problem. It is an error if a path isn't there.
 func (r *Report) list(paths []string) (files, ledgers []string, err error) {
 	for _, root := range paths {
 		info, err := os.Stat(root)
@@ -42,7 +41,7 @@ func (r *Report) list(paths []string) (files, ledgers []string, err error) {
 			case filepath.Ext(path) != ".tape":
 			case d.Type()&fs.ModeSymlink != 0:
 				r.problem(path, "is a link, which a tape never is, and was not followed")
-			default: // Open says what is wrong with what is no file
+			default: // Open says what is wrong if it is no regular file
 				files = append(files, path)
 			}
 			return nil
@@ -56,7 +55,7 @@ func (r *Report) list(paths []string) (files, ledgers []string, err error) {
 	return slices.Compact(files), slices.Compact(ledgers), nil
 }
 
-// cause is what lies beneath an error that tells the path too.
+// cause is a path error's cause, for messages that have the path already.
 func cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

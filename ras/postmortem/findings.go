@@ -61,7 +61,7 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	return found, at
 }
 
-// verdicts say what held the job up at a time.
+// verdicts are those on the job at a time.
 func (r *Report) verdicts(at time.Time) []verdict.Verdict {
 	all, errs := make([]verdict.Note, len(r.procs)), make([]error, len(r.procs))
 	each(len(r.procs), func(i int) { all[i], errs[i] = r.note(r.procs[i], at) })
@@ -80,16 +80,17 @@ func (r *Report) verdicts(at time.Time) []verdict.Verdict {
 	return verdicts
 }
 
-// quietTime is how long a process must have given no sign of life at least, while others did, to count as stopped.
+// quietTime is how long, at least, a process must be without a sign of life, while others have some, to count as
+// stopped.
 const quietTime = 3 * time.Second
 
-// quiet is how long it is for this one: it looks four times in SlowAfter.
+// quiet is quietTime for this process, which gives four signs of life in SlowAfter.
 func (p *process) quiet() int64 { return int64(max(quietTime, p.header.SlowAfter)) }
 
-// pauseTime is how long a process that went on later must have stood still until then to count as stopped.
+// pauseTime is how long a process that went on later must have paused to count as stopped.
 const pauseTime = 500 * time.Millisecond
 
-// note is what the process would have said of itself at a time.
+// note is the note that the process would have given at a time.
 func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	now, host := p.mono(at), words.Line(p.header.Host)
 	n := verdict.Note{
@@ -112,7 +113,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Seen), "it gave no sign of life since"
 	}
 	m, err := p.modelAt(now)
-	n.Stale = now < p.from || p.cut || err != nil // what it was in is no more on its tape, or can't be read
+	n.Stale = now < p.from || p.cut || err != nil // its calls then are no longer on its tape, or can't be read
 	m.Learn(p.tallies)
 	if at := p.header.Resumed; at > 0 && at <= now {
 		m.Resumed(at)
@@ -135,7 +136,7 @@ func (c *clock) close() bool {
 	return c.Source == ClockReference || c.Source == ClockShared && c.hi-c.lo < int64(quietTime)/2
 }
 
-// modelAt is the process's model at a time of its own clock.
+// modelAt is the process's model as of a time of its own clock.
 func (p *process) modelAt(now int64) (*model.Process, error) {
 	if now >= p.last {
 		return p.model, nil
@@ -148,7 +149,7 @@ func (p *process) modelAt(now int64) (*model.Process, error) {
 	defer r.Close() //nolint:errcheck // only read from
 	for ev, err := range r.Events() {
 		if err != nil {
-			break // said when it was read first
+			break // a Problem already, from the first reading
 		}
 		m.Until(&ev, now)
 	}
@@ -156,7 +157,7 @@ func (p *process) modelAt(now int64) (*model.Process, error) {
 	return m, nil
 }
 
-// Ending is how the job came to its end.
+// Ending is how the job ended.
 type Ending struct {
 	// How is "running", "completed", "failed", "ended" (from outside) or "killed": processes ended without closing
 	// their tapes, and no other rank waited for them.
@@ -165,7 +166,7 @@ type Ending struct {
 	Text string    `json:"text"`
 }
 
-// ending says how the job came to its end.
+// ending says how the job ended.
 func (r *Report) ending(found []Finding, at moment) Ending {
 	running, closed, exited := 0, 0, 0
 	for _, p := range r.procs {
@@ -222,11 +223,11 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 	}
 }
 
-// longTime is how long a call must have waited for another rank to be worth telling where it is no hang.
+// longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.
 const longTime = 2 * time.Second
 
-// tooShort tells which call had waited longest at a time at which nothing had taken long enough to be a hang; empty if
-// none had waited for longTime.
+// tooShort is the clause about the call that had waited longest at a time at which nothing had stalled; empty if none
+// had waited for longTime.
 func (r *Report) tooShort(at time.Time) string {
 	var slots []verdict.Slot
 	for _, p := range r.procs {
@@ -256,7 +257,7 @@ func (r *Report) tooShort(at time.Time) string {
 		span(int64(longest.Age)))
 }
 
-// unnoticed is the ending of a job in which so many processes ended without a word, and no other rank said so.
+// unnoticed is the ending of a job in which n processes ended without closing their tapes, and no other rank noticed.
 func (r *Report) unnoticed(n int) Ending {
 	known := slices.IndexFunc(r.procs, func(p *process) bool { return p.state() != StateClosed && p.end.how != "" })
 	if known < 0 {
@@ -277,7 +278,7 @@ func (r *Report) unnoticed(n int) Ending {
 	return e
 }
 
-// mistakes are the calls that were refused, by what was wrong, and how many communicators leaked.
+// mistakes are the refused calls, by error and call, and the leaked communicators.
 func (r *Report) mistakes() []Said {
 	type key struct {
 		code lifecycle.Code
@@ -314,7 +315,7 @@ func (r *Report) mistakes() []Said {
 	return list
 }
 
-// state says what became of the process, of one whose tape is not closed.
+// state says what became of the process.
 func (p *process) state() ProcessState {
 	switch {
 	case p.header.Closed, p.cut && p.end.exit.Known && !p.end.exit.Failed():

@@ -55,7 +55,7 @@ func (t *text) paragraph(indent, words string) {
 	t.w.WriteString(line + "\n")
 }
 
-// more says how many items of a list are not shown, if any; item is what one is called, or nothing.
+// more says how many items of a list are not shown, if any. item names one; it may be empty.
 func (t *text) more(n int, item string) {
 	if n <= 0 {
 		return
@@ -67,8 +67,7 @@ func (t *text) more(n int, item string) {
 	t.paragraph("  ", "… and "+what+" more (all are in --json).")
 }
 
-// table writes rows of cells below the first, which has their names; at most so many, and no column in which there is
-// nothing.
+// table writes a table with the column names in the first row, at most so many rows below it, and no empty columns.
 func (t *text) table(rows [][]string, most int) {
 	left := len(rows) - 1 - most
 	rows = rows[:min(len(rows), 1+most)]

@@ -12,10 +12,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// SendLeft sends the spans that dead processes of this host have left on their tapes below a folder, to where the
-// OTEL_* variables of this process say, and marks the tapes: it sends for those alone that had the same variables, and
-// so the same receiver and the same service. However many processes call it, at whatever time, each tape is sent once;
-// one whose spans were not taken is left for the next call. A folder that isn't there has no tapes.
+// SendLeft sends the spans that dead processes of this host left on their tapes below a folder to where the OTEL_*
+// variables of this process say, and marks the tapes as sent. It sends only those of processes that had the same
+// variables, and so the same receiver and service. Each tape is sent once, however many processes call it; a tape whose
+// spans were refused is left for the next call. A folder that isn't there has no tapes.
 //
 // It blocks as Export does. It gives up after the first tape that could not be sent, as others could not be, either.
 func SendLeft(ctx context.Context, dir string, opts ExportOptions) (total Exported, err error) {
@@ -34,17 +34,17 @@ func SendLeft(ctx context.Context, dir string, opts ExportOptions) (total Export
 	return total, err
 }
 
-// left tells whether a process has left spans that those with the same variables are to send.
+// left tells whether a dead process left spans that processes with the same variables should send.
 func left(r *tape.Reader, variables uint64) bool {
 	h := r.Header()
 	return h.Exporter == variables && h.Exported != tape.AllExported && !h.Closed && r.Liveness() == osprocess.Dead
 }
 
-// sendLeft sends what is left on one tape, if anything is, and adds to total.
+// sendLeft sends the spans that are left on one tape, if any, and adds to total.
 func sendLeft(ctx context.Context, path string, variables uint64, opts *ExportOptions, total *Exported) error {
 	t, err := tape.Open(path)
 	if err != nil {
-		return nil //nolint:nilerr // no tape, or one of which nothing is known
+		return nil //nolint:nilerr // it can't be read: nothing can be sent
 	}
 	candidate := left(t, variables)
 	_ = t.Close()
@@ -58,13 +58,13 @@ func sendLeft(ctx context.Context, path string, variables uint64, opts *ExportOp
 	if err != nil {
 		return fmt.Errorf("postmortem: %w", err)
 	}
-	defer claim.Close() //nolint:errcheck // what was written is there
+	defer claim.Close() //nolint:errcheck // Sent reports failed writes
 	if !left(claim.Reader, variables) {
-		return nil // another one was quicker
+		return nil // another process was faster
 	}
 	p, err := readTape(path, &Options{Last: 1})
 	if err != nil {
-		return nil //nolint:nilerr // it was one a moment ago: somebody has cut it
+		return nil //nolint:nilerr // somebody has just cut it short
 	}
 	(&Report{}).endings([]*process{p}, []string{filepath.Join(filepath.Dir(path), osprocess.Ledger)})
 	stats, err := export(ctx, p, p.last, opts)

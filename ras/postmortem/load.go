@@ -25,23 +25,23 @@ type process struct {
 	model    *model.Process
 	slots    []tape.Slot
 	members  []*member // in the order in which the process made them
-	first    int64     // time of the first record and of the last thing that is known, on the tape's own clock
+	first    int64     // times of the first record and of the last sign of life, on the tape's own clock
 	last     int64
 	recorded int64 // time of the last record
-	from     int64 // time of the first operation's record, if older ones are gone; 0: none are
-	live     int64 // of one that is alive: when it was looked at
+	from     int64 // time of the oldest op record, if older ones were overwritten; else 0
+	live     int64 // if it is alive: when its tape was read
 	end      ending
 	missed   uint64
 	tallies  []tape.Tally // that have counted something
-	unread   bool         // it could not be read again, and that was told
+	unread   bool         // reading it again failed, and Problems has it
 	long     []long       // calls that stalled and ended
-	cut      bool         // somebody cut it short, perhaps while it was written, and what was written then is nowhere
+	cut      bool         // somebody cut the file short; later records are lost
 	problems []string
 
 	clock *clock
 	index int  // in Report.Processes
 	rank  int  // in the job; -1 if the tape doesn't tell
-	many  bool // it has several ranks of one communicator: a job within one process
+	many  bool // it has several ranks of one communicator
 }
 
 // member is one rank of a communicator, as its process's tape has it.
@@ -57,10 +57,10 @@ type member struct {
 	timeline []entry        // the last Options.Last, or more
 }
 
-// long is a call that ended, since when it took too long, and when it ended.
+// long is a call that stalled and ended: the times of both.
 type long struct{ stalled, end int64 }
 
-// maxLong bounds the calls of a process that are kept because they took too long.
+// maxLong bounds the stalled calls that are kept of a process.
 const maxLong = 256
 
 // load reads the tapes, several at a time.
@@ -103,7 +103,7 @@ func each(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// why is what is wrong with a tape, without the path.
+// why says what is wrong with a tape, without its path.
 func why(err error) string {
 	var format *tape.FormatError
 	if errors.As(err, &format) {
@@ -122,14 +122,14 @@ func readTape(path string, opts *Options) (*process, error) {
 	p := &process{path: path, header: r.Header(), alive: r.Liveness(), rank: -1, cut: cut > 0}
 	problem := func(text string) { p.problems = append(p.problems, text) }
 	if p.cut {
-		problem("was cut short: what is behind byte " + number(uint64(cut)) + " is missing")
+		problem("was cut short: everything behind byte " + number(uint64(cut)) + " is missing")
 	}
-	p.slots, err = r.AppendSlots(nil) // before the records: of a living process, what they tell is newer
+	p.slots, err = r.AppendSlots(nil) // before the records, which may be newer if the process is alive
 	if err != nil {
 		problem("has a part that can't be read: " + why(err))
 	}
 	if p.state() == StateAlive {
-		p.live = tape.Now() // the same clock, as it is on this machine
+		p.live = tape.Now() // the process is on this machine, so the clock is the same
 	}
 	p.model = model.New(p.limits())
 	members := make(map[uint32]*member)
@@ -148,7 +148,7 @@ func readTape(path string, opts *Options) (*process, error) {
 		}
 		p.saw(ev.Time())
 		if r := &ev.Op; !ev.IsLife && r.Start <= r.Time {
-			p.saw(r.Start) // of which there may be no record of its own
+			p.saw(r.Start) // the start may have no record
 			p.from = cmp.Or(p.from, r.Time)
 		}
 		if step := p.model.Apply(&ev); step.Comm != nil {
@@ -177,23 +177,23 @@ func readTape(path string, opts *Options) (*process, error) {
 	if missed.Op == 0 {
 		p.from = 0
 	}
-	p.problems = append(p.problems, p.count(r, p.cut)...)
+	p.problems = append(p.problems, p.count(r)...)
 	p.place()
 	p.countMembers()
 	return p, nil
 }
 
-// limits are those by which the process told what stalls.
+// limits are the thresholds of the process itself.
 func (p *process) limits() model.Limits {
 	l := model.Limits{Slow: p.header.SlowAfter, Floor: p.header.StallAfter}
-	if !l.Valid() { // a tape may say anything
+	if !l.Valid() { // the tape may be damaged
 		return model.Limits{}
 	}
 	return l
 }
 
-// countMembers counts the operations of communicators whose records were overwritten, as the tallies and the numbers of
-// collectives tell.
+// countMembers counts, by tallies and the numbers of collectives, the operations of communicators whose records were
+// overwritten.
 func (p *process) countMembers() {
 	named := make(map[string][]*member)
 	for _, m := range p.members {
@@ -204,13 +204,13 @@ func (p *process) countMembers() {
 	for i := range p.tallies {
 		t := &p.tallies[i]
 		well[t.Name] += t.Count()
-		if of := named[t.Name]; len(of) == 1 { // else they share the tallies
+		if of := named[t.Name]; len(of) == 1 { // several members share the tallies
 			of[0].count = max(of[0].count, well[t.Name])
 		}
 	}
 }
 
-// saw notes that something was written at that time.
+// saw notes a sign of life at that time.
 func (p *process) saw(at int64) {
 	if at <= 0 {
 		return
@@ -221,8 +221,7 @@ func (p *process) saw(at int64) {
 	p.last = max(p.last, at)
 }
 
-// place finds out which rank of the job the process is: its header says it, or else the first communicator that nothing
-// was split from.
+// place finds the process's rank in the job, from its header or else from the model's worlds.
 func (p *process) place() {
 	ranks := 0
 	for _, r := range p.model.Ranks() {
@@ -265,7 +264,7 @@ func (m *member) observe(s *model.Step, opts *Options) {
 	}
 }
 
-// took notes a call that has ended, if it took so long that it stalled.
+// took notes a call that has ended, if it had stalled.
 func (p *process) took(start, stalled, end int64) {
 	if end-start >= stalled {
 		p.long = append(lately(p.long, maxLong), long{start + stalled, end})
@@ -294,7 +293,8 @@ func (m *member) name() string { return commName(m.Name, m.ID) }
 
 func commName(name string, id lifecycle.CommID) string { return words.Line(cmp.Or(name, id.Short())) }
 
-// lately drops the older half of a list of which the last so many matter, once it holds twice as many. 0 keeps all.
+// lately keeps at least the last so many items of a list: it drops the older half once there are twice as many. 0 keeps
+// all.
 func lately[T any](list []T, last int) []T {
 	if last > 0 && len(list) == 2*last {
 		return list[:copy(list, list[last:])]

@@ -16,13 +16,12 @@ import (
 
 // Options say what is read of the tapes, and what of it is shown. The zero value takes all of it.
 //
-// Comm and Ranks bound the events and what was done; Last and Since the events alone, as what ranks count has no times.
-// What was wrong is found out from all of it.
+// Comm and Ranks filter the events and the operations done; Last and Since the events alone, as counters have no times.
+// Findings are from all tapes.
 type Options struct {
 	// Job chooses the job; empty is the one that wrote last.
 	Job string
-	// Run chooses among the runs of a job under one name, from 1; 0 is the last, and a negative one takes them all
-	// together.
+	// Run chooses among the runs of the job, from 1; 0 is the last, and a negative number takes all together.
 	Run int
 
 	// Last bounds the events that are shown; 0 shows all that the other filters leave.
@@ -32,9 +31,9 @@ type Options struct {
 	// Comm leaves out the events and the operations of other communicators: a name, or the beginning of an id of at
 	// least 4 digits. Empty leaves out none.
 	Comm string
-	// At is the time at which the job is judged, on the clock of the first host; zero: before the first trouble, after
-	// it, or in the end, whichever tells first what was wrong. It must be within what the tapes cover. One of the year
-	// 0 is a time of the job's day, in UTC.
+	// At is the time at which the job is judged, on the clock of the first host, within what the tapes cover; zero:
+	// before the first trouble, after it, or at the end, whichever first has a verdict. A time in the year 0 is one of
+	// the job's day, in UTC.
 	At time.Time
 	// Ranks leaves out the events and the operations of other ranks of the job; empty leaves out none.
 	Ranks []int
@@ -53,7 +52,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// wants tells whether events of the member are to be shown, as far as its tape knows.
+// wants tells whether Comm asks for the member.
 func (o *Options) wants(m *member) bool {
 	if o.Comm == "" || m.Name == o.Comm {
 		return true
@@ -61,17 +60,17 @@ func (o *Options) wants(m *member) bool {
 	return len(o.Comm) >= 4 && strings.HasPrefix(m.ID.String(), strings.ToLower(o.Comm))
 }
 
-// noTapesError is an os.ErrNotExist: the folders are there, but no tape in them.
+// noTapesError is an os.ErrNotExist: the folders have no tape.
 type noTapesError struct{ in string }
 
 func (e noTapesError) Error() string { return "postmortem: no tapes (files named *.tape) in " + e.in }
 
 func (noTapesError) Is(target error) bool { return target == os.ErrNotExist }
 
-// Read reads all tapes below the folders, and the files that are named, and makes the report of one job. Tapes that
-// can't be read are Report.Problems. The error is that of a path that isn't there, of no tapes at all (os.ErrNotExist),
-// of wrong Options, or of a job that is not there. It blocks while it reads: some 20 ms of a core for a tape of
-// default size that is full, and as much again for each moment at which the job is judged, MaxHeld and three at most.
+// Read reads the tapes at paths, which are files, or folders with tapes at any depth, and makes the report of one job.
+// Tapes that can't be read are Report.Problems. It is an error if a path isn't there, if there are no tapes at all
+// (os.ErrNotExist), if Options are invalid, or if the job isn't there. It takes some 20 ms of a core for a full tape of
+// default size, and as much again for each moment at which the job is judged, at most MaxHeld and three.
 func Read(paths []string, opts Options) (*Report, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func Read(paths []string, opts Options) (*Report, error) {
 	}
 	procs := r.load(files, &opts)
 	if len(procs) == 0 {
-		return nil, fmt.Errorf("postmortem: %s, and none is a tape that can be read:%s", count(len(files), "file"),
+		return nil, fmt.Errorf("postmortem: none of %s is a tape that can be read:%s", count(len(files), "file"),
 			also(r.Problems))
 	}
 	procs = r.once(procs)
@@ -177,14 +176,14 @@ func (r *Report) make(procs []*process, opts *Options) error {
 	for _, p := range procs {
 		if len(opts.Ranks) > 0 && p.many && len(p.tallies) > 0 {
 			r.problem(p.path,
-				"is of several ranks, and doesn't tell which of them did how much: its counts are left out")
+				"is of several ranks, and doesn't say which did how much: its counts are left out")
 		}
 	}
 	r.Problems = append(r.Problems, claims...)
 	return nil
 }
 
-// judge fills in what was wrong, and when.
+// judge fills in Findings, Ended, Mistakes and Held.
 func (r *Report) judge(opts *Options) error {
 	moments, at := r.moments(), opts.At
 	if !at.IsZero() {
@@ -199,7 +198,7 @@ func (r *Report) judge(opts *Options) error {
 		moments = []moment{{at: at, title: "at " + clockTime(at.UTC())}}
 	}
 	found, when := r.find(moments)
-	r.Findings = append([]Finding{}, found...) // in JSON a list, also an empty one
+	r.Findings = append([]Finding{}, found...) // never nil: JSON has a list
 	r.Ended = r.ending(found, when)
 	r.Mistakes = r.mistakes()
 	if !opts.At.IsZero() {
@@ -214,7 +213,7 @@ func (r *Report) judge(opts *Options) error {
 			}
 		}
 	}
-	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { // one that stood still was waited for, too
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { // a rank in Held was late as well
 		return f.Reason == verdict.Straggler && slices.ContainsFunc(r.Held, func(h Finding) bool {
 			return slices.ContainsFunc(h.Culprits, f.Culprits[0].Same)
 		})
@@ -232,7 +231,7 @@ func onDayOf(begin, clock time.Time) time.Time {
 	return at
 }
 
-// unmatched says what the filters ask for and no tape has.
+// unmatched adds a Problem for each filter that matches nothing.
 func (r *Report) unmatched(opts *Options) {
 	ranks := make(map[int]bool)
 	var names []string

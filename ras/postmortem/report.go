@@ -8,15 +8,15 @@ import (
 )
 
 // Report is what the tapes of one run of one job tell. Its JSON is stable: fields are added, never renamed. All times
-// are the time of day of the first host, in UTC; all durations are in nanoseconds. Texts come from the tapes as they
-// are, or are made for people; what makes a terminal obey is taken out by Write.
+// are the time of day of the first host, in UTC; all durations are in nanoseconds. Texts of the tapes are as they are;
+// Write makes them safe for a terminal.
 type Report struct {
 	Job string `json:"job"`
 	// Begin and End are the times of the first and the last record that are still there.
 	Begin time.Time `json:"begin"`
 	End   time.Time `json:"end"`
-	// Ended is how the job came to its end, and Findings what was wrong then: the verdicts on it at the moment before,
-	// or with Options.At at that time, as the running job would have told them. Empty: all was well.
+	// Ended is how the job ended, and Findings are the verdicts on it just before, or at Options.At, as the running job
+	// would have told them. Empty: all was well.
 	Ended    Ending    `json:"ended"`
 	Findings []Finding `json:"findings"`
 	// Mistakes are the calls that were refused, and communicators that were never destroyed.
@@ -27,22 +27,21 @@ type Report struct {
 	Processes []Process `json:"processes"`
 	// Comms are in the order in which they were made.
 	Comms []Comm `json:"communicators"`
-	// Done are the operations that ended well, counted by what they have in common, the kind that took most time first.
-	// The ranks count all that they do from their beginning, so that none is missing for want of its record; but those
-	// are counts, and have no times.
+	// Done are the operations that ended well, by kind, the kind that took most time first. They are from the ranks'
+	// own counters, which miss none whose record was overwritten, but have no times.
 	Done []Done `json:"done"`
-	// Clocks are the machines' clocks; the first is the one that all times are told by.
+	// Clocks are the machines' clocks; all times are by the first.
 	Clocks []Clock `json:"clocks"`
-	// Events are the last of those that Options ask for, in their order on the one clock.
+	// Events are the last of those that Options ask for, in the order of the one clock.
 	Events []Event `json:"events"`
-	// Missed is how many records were overwritten by later ones, or were torn, before they were read.
+	// Missed counts the records that were overwritten or torn before they were read.
 	Missed uint64 `json:"records_missed"`
 	// Run is the run of the job, as rank 0 called it; 0 if no process knows it.
 	Run lifecycle.Run `json:"run,omitempty"`
 	// Jobs are all that were found, and OtherRuns how many earlier or later runs of this job there are beside this one.
 	Jobs      []Job `json:"jobs"`
 	OtherRuns int   `json:"other_runs"`
-	// Problems say what of the input could not be used, and what of it is not to be trusted.
+	// Problems say what of the input could not be used or trusted.
 	Problems []Problem `json:"problems"`
 
 	procs   []*process
@@ -50,17 +49,17 @@ type Report struct {
 	run     int       // number of Run, from 1
 	size    int       // ranks of the job; 0 if unknown
 	timed   bool      // the options bound the time
-	latest  bool      // the job was chosen among several, as it wrote last
-	emptied []string  // files that were tapes, before somebody truncated them
-	at      time.Time // at which the job was judged, if the options say one
+	latest  bool      // of several jobs, this one wrote last
+	emptied []string  // tapes that somebody truncated to nothing
+	at      time.Time // Options.At, at which the job was judged
 }
 
-// Said is an error as ranks met it.
+// Said is an error, and the ranks that had it.
 type Said struct {
 	Code  string    `json:"code"`
 	Text  string    `json:"text"` // the first rank's
 	Ranks []int     `json:"ranks"`
-	Time  time.Time `json:"time"`            // when the first met it
+	Time  time.Time `json:"time"`            // when the first rank had it
 	Times int       `json:"times,omitempty"` // how often, of a mistake
 	Site  string    `json:"site,omitempty"`
 	First string    `json:"first_site,omitempty"` // of a misuse: where the first such call was made
@@ -72,8 +71,8 @@ type ProcessState string
 // The states of a process.
 const (
 	StateClosed  ProcessState = "closed"  // it closed its tape: the program ended in order
-	StateExited  ProcessState = "exited"  // it exited without, as by os.Exit; its launcher saw the exit code
-	StateDied    ProcessState = "died"    // it ended without in another way, or in one that is not known
+	StateExited  ProcessState = "exited"  // it exited without closing it, as by os.Exit; its launcher saw the exit code
+	StateDied    ProcessState = "died"    // it ended without closing it in another way, or in an unknown one
 	StateAlive   ProcessState = "alive"   // it runs
 	StateUnknown ProcessState = "unknown" // it didn't close its tape, and ran on another machine or in a container
 )
@@ -106,13 +105,13 @@ type Doing struct {
 	What   string           `json:"what"` // size, type, reduction and root, for people
 	Phase  string           `json:"phase,omitempty"`
 	Since  time.Time        `json:"since"`
-	// For is how long, at least: until now, the end that others saw, or the last record of any tape.
+	// For is how long at least: until now, the end that others saw, or the last record of any tape.
 	For       time.Duration `json:"for_ns"`
 	Wait      int           `json:"wait_rank"` // of the communicator; -1 if it doesn't wait for one
 	WaitSince time.Time     `json:"wait_since,omitzero"`
 	TraceID   string        `json:"trace_id"`
 
-	least bool // For is the least
+	least bool // For is a lower bound
 }
 
 // Comm is one communicator over all its ranks.
@@ -124,7 +123,7 @@ type Comm struct {
 	Nodes  int              `json:"nodes"`
 	Made   time.Time        `json:"made"`
 	Ranks  []Rank           `json:"ranks"`
-	// Absent are the ranks of which there is no tape, at most MaxAbsent of them; NumAbsent is how many they are.
+	// Absent are the ranks without a tape, at most MaxAbsent of them; NumAbsent is how many there are.
 	Absent     []int  `json:"absent,omitempty"`
 	NumAbsent  int    `json:"absent_total"`
 	Acts       []Act  `json:"acts"`
@@ -208,15 +207,15 @@ type DoneBy struct {
 	Time       time.Duration `json:"time_ns"`
 }
 
-// ClockSource says how a clock was put in order with the first. The strings are stable.
+// ClockSource says how a clock was aligned with the first. The strings are stable.
 type ClockSource string
 
-// The sources of an order, the best first.
+// The sources, the best first.
 const (
 	ClockReference  ClockSource = "reference"   // it is the first
-	ClockShared     ClockSource = "shared acts" // what ranks on both did together bounds it from both sides
+	ClockShared     ClockSource = "shared acts" // what ranks of both did together bounds it from both sides
 	ClockWallWithin ClockSource = "wall clock, within shared acts"
-	ClockWall       ClockSource = "wall clock" // nothing was done together: the times of day are believed
+	ClockWall       ClockSource = "wall clock" // nothing was done together: the times of day are used
 )
 
 // Clock is one boot of one machine.
@@ -224,9 +223,9 @@ type Clock struct {
 	Host      string      `json:"host"`
 	Processes int         `json:"processes"`
 	Source    ClockSource `json:"source"`
-	// Offset is what its time of day is ahead of the first's; by what the ranks did together where Source says so.
+	// Offset is how far its time of day is ahead of the first's, as found by Source.
 	Offset time.Duration `json:"offset_ns"`
-	// Uncertainty is how far its events may be off, either way; -1 if nothing bounds that.
+	// Uncertainty is how far its events may be off, either way; -1 if that is unknown.
 	Uncertainty time.Duration `json:"uncertainty_ns"`
 }
 

@@ -72,9 +72,9 @@ func jobs(procs []*process) (list []Job, byName map[string][]*process) {
 	return list, byName
 }
 
-// runs tells apart what was started under one name, one after another or at once, the first first. Processes of one run
-// know the same lifecycle.Run, or share a communicator. Those that know none, as their ranks never met, are of the run
-// that went on at the same time.
+// runs groups the processes of one job name into runs, in the order of their starts. Processes of one run know the same
+// lifecycle.Run, or share a communicator. Processes that know no run, as their ranks never met, join a run of the same
+// time.
 func runs(procs []*process) (list [][]*process) {
 	type run struct {
 		id         lifecycle.Run
@@ -131,8 +131,8 @@ func runs(procs []*process) (list [][]*process) {
 	return list
 }
 
-// bonds are what no processes have in common but those of one run: the run that they know, and the communicators that
-// were made. One that was not may be a world whose ranks never met, with an id that other runs have, too.
+// bonds identify the run of a process: the lifecycle.Run that it knows, and the communicators that were made. A
+// communicator that was not made doesn't count: a world whose ranks never met has the same id in other runs.
 func (p *process) bonds() (all []any) {
 	if p.header.Run != 0 {
 		all = append(all, p.header.Run)
@@ -146,7 +146,7 @@ func (p *process) bonds() (all []any) {
 	return all
 }
 
-// once drops tapes that are there twice, as after two copies of one folder.
+// once drops copies of tapes, as of a folder that was copied twice.
 func (r *Report) once(procs []*process) (kept []*process) {
 	type key struct {
 		boot    [16]byte

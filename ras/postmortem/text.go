@@ -24,7 +24,7 @@ type TextOptions struct {
 	Color bool
 }
 
-// What is shown of long lists; the JSON has all.
+// The most items that are shown of a list; the JSON has all.
 const (
 	maxFindings  = 20
 	maxHeldShown = 3
@@ -37,8 +37,8 @@ const (
 )
 
 // Write writes the report for a person: the answer first, then each communicator's ranks side by side, then the events.
-// Whatever the tapes hold, it writes no control characters but line feeds and, if they are asked for, colours. The
-// error is w's.
+// Whatever the tapes hold, it writes no control characters except line feeds and, with opts.Color, colours. The error
+// is w's.
 func (r *Report) Write(w io.Writer, opts TextOptions) error {
 	out := bufio.NewWriter(w)
 	t := &text{w: out, color: opts.Color, width: textWidth}
@@ -90,7 +90,7 @@ func (r *Report) writeHead(t *text) {
 	}
 }
 
-// ended is what is said of the ranks of a process that ended without ending its communicators.
+// ended is the state of a process's ranks, if it ended without ending its communicators.
 func (s ProcessState) ended() string {
 	if s == StateExited {
 		return "exited"
@@ -141,7 +141,7 @@ func (r *Report) writeFindings(t *text) {
 	}
 }
 
-// write writes the verdict, with what it rests on.
+// write writes the verdict and its evidence.
 func (f *Finding) write(t *text, before string) {
 	color := yellow
 	if f.Urgent() && before == "" {
@@ -155,7 +155,7 @@ func (f *Finding) write(t *text, before string) {
 	}
 }
 
-// mistake says what was called wrongly, and how often.
+// mistake is the sentence about a refused call.
 func (s *Said) mistake() string {
 	text := capital(words.Ranks(s.Ranks)) + ": " + s.Text
 	if s.Site != "" {
@@ -167,8 +167,8 @@ func (s *Said) mistake() string {
 	return words.Line(text) + "."
 }
 
-// gap says whose tapes are missing, of the communicator that misses most, and which don't cover the time that was asked
-// for: what is said of the others may not be the whole. "" if none is.
+// gap says which tapes are missing, of the communicator that misses most, and which don't cover Options.At; empty if
+// none. The findings may be incomplete then.
 func (r *Report) gap() string {
 	var gaps, late []string
 	for _, p := range r.procs {
@@ -197,7 +197,7 @@ func (r *Report) gap() string {
 	return strings.Join(gaps, " ")
 }
 
-// emptiedTapes are the names of those beside the job's tapes of which nothing is left.
+// emptiedTapes are the names of truncated tapes beside the job's.
 func (r *Report) emptiedTapes() (names []string) {
 	for _, path := range r.emptied {
 		if slices.ContainsFunc(r.procs, func(p *process) bool { return filepath.Dir(p.path) == filepath.Dir(path) }) {
@@ -207,7 +207,7 @@ func (r *Report) emptiedTapes() (names []string) {
 	return names
 }
 
-// absentText names the ranks that left no tape.
+// absentText names the ranks without a tape.
 func (c *Comm) absentText() string {
 	who := words.Ranks(c.Absent)
 	if more := c.NumAbsent - len(c.Absent); more > 0 {
@@ -216,7 +216,7 @@ func (c *Comm) absentText() string {
 	return who
 }
 
-// well says how things stand where nothing went wrong, as far as the tapes tell; whole says that none is missing.
+// well is the sentence about a job in which nothing went wrong, as far as the tapes tell; whole: no tape is missing.
 func (r *Report) well(whole bool) string {
 	alive, calls := 0, 0
 	for i := range r.Processes {
@@ -328,7 +328,7 @@ func (r *Report) writeComm(t *text, c *Comm) {
 	}
 }
 
-// inJob is the job's number of a rank of a communicator, if it is known; else the same number.
+// inJob is the rank in the job of a communicator's rank, if it is known; else the same number.
 func (r *Report) inJob(c *Comm, rank int) int {
 	i := slices.IndexFunc(c.Ranks, func(k Rank) bool { return k.Rank == rank && r.Processes[k.Process].Rank >= 0 })
 	if i < 0 {
@@ -337,7 +337,7 @@ func (r *Report) inJob(c *Comm, rank int) int {
 	return r.Processes[c.Ranks[i].Process].Rank
 }
 
-// quiet tells whether all ranks of the communicator are there, in one state and in no call, so that a line says it all.
+// quiet tells whether all ranks of the communicator have tapes, are in one state and in no call: a line is enough.
 func (c *Comm) quiet() bool {
 	for i := range c.Ranks {
 		k := &c.Ranks[i]
@@ -404,7 +404,7 @@ func (r *Report) writeDone(t *text) {
 	}
 }
 
-// each is how many operations a rank did.
+// each is the number of operations of a rank, or their range.
 func (d *Done) each() string {
 	byOperations := func(a, b DoneBy) int { return cmp.Compare(a.Operations, b.Operations) }
 	least, most := slices.MinFunc(d.Ranks, byOperations), slices.MaxFunc(d.Ranks, byOperations)

@@ -11,19 +11,17 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// entry is an event as it is kept until it is known which are the last. The record is that of an operation, or what one
-// of an act has in common with it.
+// entry is an event, kept until it is known which are the last. An act's record is kept as an operation's.
 type entry struct {
 	tape.OpRecord
 	m          *member
-	rank       int // as the event's record knew it
+	rank       int // as of the event's record
 	act        tape.Act
 	ops        uint32
 	text, site string // of an error
 }
 
-// tells tells whether an event is one of the timeline's: an operation's phases, and that it goes on, follow from the
-// others.
+// tells tells whether an event belongs in the timeline. An operation's phases, and the ends of its waits, don't.
 func tells(ev *tape.Event) bool {
 	if ev.IsLife {
 		return ev.Life.Stage != tape.StagePhase || ev.Life.Phase != tape.PhaseNone
@@ -114,7 +112,7 @@ func (e *entry) sentence(call string) string {
 	case tape.StageWait:
 		text := name + " waits for rank " + strconv.Itoa(int(e.Wait))
 		if job := e.m.knownRank(); job >= 0 && job != e.rank {
-			text += " of " + e.m.name() // where ranks have other numbers
+			text += " of " + e.m.name() // whose ranks have other numbers
 		}
 		return text
 	case tape.StageEnd:
@@ -122,7 +120,7 @@ func (e *entry) sentence(call string) string {
 			return "failed: " + e.text
 		}
 		if e.Code == lifecycle.CodeOK {
-			return name + " ended" + took + what // most operations have no other record
+			return name + " ended" + took + what // what: most operations have no start
 		}
 		text := name + " failed" + took + ": " + e.Code.String()
 		if e.text != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// numbered puts a number behind a name; acts that happen once have 0.
+// numbered is a name and a number; acts that happen once have number 0, which is left out.
 func numbered(name string, seq uint64) string {
 	if seq == 0 {
 		return name
@@ -24,7 +24,7 @@ func numbered(name string, seq uint64) string {
 	return name + " " + strconv.FormatUint(seq, 10)
 }
 
-// describe says what an operation moves: "4 MiB float32 sum"; nothing of other calls.
+// describe says what an operation moves: "4 MiB float32 sum"; empty for other calls.
 func describe(sig tape.Signature) string {
 	if !sig.Call.IsOperation() || sig.Call == lifecycle.CallBarrier {
 		return ""
@@ -47,7 +47,7 @@ func describe(sig tape.Signature) string {
 // span is a duration of so many nanoseconds.
 func span(ns int64) string { return words.Round(time.Duration(ns)).String() }
 
-// atMost is a bound of a histogram's bucket.
+// atMost is the upper bound of a histogram's bucket.
 func atMost(d time.Duration) string {
 	if d < 0 {
 		return "> " + span(int64(tape.DurationBound(tape.DurationBuckets-2)))
@@ -55,7 +55,7 @@ func atMost(d time.Duration) string {
 	return "≤ " + span(int64(d))
 }
 
-// sizeText is a class of sizes by its bound; nothing for what has no size.
+// sizeText is a class of sizes by its upper bound; empty for calls without a size.
 func sizeText(upTo uint64) string {
 	switch upTo {
 	case 0:
@@ -66,7 +66,7 @@ func sizeText(upTo uint64) string {
 	return "up to " + humanize.IBytes(upTo)
 }
 
-// rateText is a rate with three digits and a decimal unit, as bandwidths have it.
+// rateText is a bandwidth with three digits and a decimal unit.
 func rateText(bytesPerSecond float64) string {
 	v, units := bytesPerSecond/1e3, []string{"kB/s", "MB/s", "GB/s", "TB/s", "PB/s"}
 	for v >= 999.5 && len(units) > 1 {
@@ -75,7 +75,7 @@ func rateText(bytesPerSecond float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64) + " " + units[0]
 }
 
-// number is a number with its thousands apart.
+// number is a number with thousands separators.
 func number(n uint64) string { return humanize.Comma(int64(min(n, math.MaxInt64))) }
 
 // count is "1 tape" or "3 tapes".
@@ -83,7 +83,7 @@ func count(n int, what string) string {
 	return number(uint64(max(n, 0))) + " " + english.PluralWord(n, what, "")
 }
 
-// clockTime is a time of day as events and sentences have it.
+// clockTime is a time of day, as events and sentences write it.
 func clockTime(t time.Time) string { return t.Format("15:04:05.000000") }
 
 // label names a member by its rank in the job if that is known, else by the one in its communicator.
@@ -94,7 +94,7 @@ func (m *member) label() string {
 	return fmt.Sprintf("rank %d of %s", m.Rank, m.name())
 }
 
-// name is the process for a sentence: "rank 2 (host-a, pid 4711)".
+// name names the process in a sentence: "rank 2 (host-a, pid 4711)".
 func (p *process) name() string {
 	where := fmt.Sprintf("%s, pid %d", words.Line(p.header.Host), p.header.PID)
 	if p.rank < 0 {
@@ -111,7 +111,7 @@ func (m *member) knownRank() int {
 	return m.Of.Number
 }
 
-// jobRank is the member's rank in the job, as far as it is known; in its communicator otherwise.
+// jobRank is the member's rank in the job if that is known, else in its communicator.
 func (m *member) jobRank() int {
 	if rank := m.knownRank(); rank >= 0 {
 		return rank
@@ -119,7 +119,7 @@ func (m *member) jobRank() int {
 	return m.Rank
 }
 
-// capital begins a sentence.
+// capital is s with a capital first letter.
 func capital(s string) string {
 	if s == "" || s[0] < 'a' || s[0] > 'z' {
 		return s

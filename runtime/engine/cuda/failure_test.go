@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
 	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
+	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
 // memory is n zeros on a rank's device.
@@ -346,5 +348,39 @@ func TestNoMemory(t *testing.T) {
 	_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
 	if err == nil || !strings.Contains(err.Error(), "out of memory") {
 		t.Errorf("without memory: %v", err)
+	}
+}
+
+// alone are the links of a communicator of one rank.
+type alone struct{ engine.Links }
+
+func (alone) Rank() int                        { return 0 }
+func (alone) Size() int                        { return 1 }
+func (alone) Topology() transport.Topology     { return transport.Topology{Node: []int{0}} }
+func (alone) FirstLost() (peer int, err error) { return -1, nil }
+func (alone) Notify(transport.Notice)          {}
+func (alone) Close()                           {}
+
+// TestClosed: a Wait that is still made when the communicator has been ended reads no memory that is gone.
+func TestClosed(t *testing.T) {
+	dev, err := device(driver(t, 1), 0)
+	must(t, err)
+	r := on(t, dev)
+	gather := func(mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
+	comm := engine.NewComm(lifecycle.CommID{}, "alone", alone{}, nil)
+	d, err := r.gpu.Open(comm, gather, func(err error) { t.Error(err) })
+	must(t, err)
+	b := memory(t, &r, 8)
+	op := engine.Op{
+		Call: lifecycle.CallAllReduce, Send: b.Addresses(), Recv: b.Addresses(), Count: b.Len(),
+		DataType: kernels.Int32, Peer: -1, Stream: r.stream,
+	}
+	if _, err := d.Enqueue(op.Call, 1, []engine.Op{op}); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	must(t, d.Wait(t.Context()))
+	if call, seq, _, ok := d.Current(); ok {
+		t.Errorf("%s number %d is said to run on what is closed", call, seq)
 	}
 }

@@ -41,6 +41,9 @@ type Queue struct {
 	launched atomic.Uint32
 	recent   [64]recent // by launch
 	watcher  *watcher
+
+	reading sync.RWMutex // held by whoever reads the Page and may do so after Close
+	freed   bool         // the Page is gone; guarded by reading
 }
 
 // recent is what a launch was for.
@@ -159,7 +162,7 @@ func (q *Queue) Wait(ctx context.Context) (err error) {
 	}
 	for p := (pause{}); err == nil; p.wait() {
 		ended := e.Query()
-		odd, stopped := q.backend.Trouble(), q.comm.Stopped() // behind it: a kernel that has given up ends, too
+		odd, stopped := q.troubled(), q.comm.Stopped() // behind it: a kernel that has given up ends, too
 		switch {
 		case stopped != nil:
 			return stopped
@@ -176,6 +179,16 @@ func (q *Queue) Wait(ctx context.Context) (err error) {
 	return q.comm.Stop(&lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "wait for the GPU", Err: err})
 }
 
+// troubled is the backend's Trouble; nil once the Page is gone.
+func (q *Queue) troubled() error {
+	q.reading.RLock()
+	defer q.reading.RUnlock()
+	if q.freed {
+		return nil
+	}
+	return q.backend.Trouble()
+}
+
 // Oldest is the oldest launch that is not done, if it is known.
 func (q *Queue) Oldest() (call lifecycle.Call, seq uint64, bytes int, ok bool) {
 	next := q.Page.Done() + 1
@@ -188,8 +201,12 @@ func (q *Queue) Oldest() (call lifecycle.Call, seq uint64, bytes int, ok bool) {
 
 // Current is engine.Device's.
 func (q *Queue) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
-	call, seq, _, ok = q.Oldest()
-	if !ok || q.captured.Load() {
+	q.reading.RLock()
+	defer q.reading.RUnlock()
+	if q.freed || q.captured.Load() {
+		return lifecycle.CallNone, 0, -1, false
+	}
+	if call, seq, _, ok = q.Oldest(); !ok {
 		return lifecycle.CallNone, 0, -1, false
 	}
 	_, waits, _ := q.Page.Waits()
@@ -234,7 +251,9 @@ func (q *Queue) Free() {
 	if q.Side != nil {
 		_ = q.Side.Destroy()
 	}
-	if q.Page != nil {
+	q.reading.Lock()
+	defer q.reading.Unlock()
+	if q.freed = true; q.Page != nil {
 		q.Page.free()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 )
 
 // Calls whose names end with On are those without, for the memory of GPUs: they put the operation on a stream and
@@ -128,6 +129,20 @@ func (c *Comm) runOn(ctx context.Context, stream *cuda.Stream, call lifecycle.Ca
 		ops[i].Stream = stream
 	}
 	return c.run(ctx, call, ops)
+}
+
+// sameDevices refuses ranks of which some are on GPUs and others are not: their engines open together. All ranks get
+// the same error.
+func (c *core) sameDevices(ranks []meet.Introduction) error {
+	for r := range ranks {
+		if ranks[r].Device != ranks[0].Device {
+			return c.usage(c.life.Info().Call, lifecycle.CodeInvalidArgument,
+				"rank 0 is on a device of kind %q and rank %d of kind %q, where the empty kind is none: make the "+
+					"communicator with ccl.WithDevice on all ranks, and the same engine, or on none",
+				ranks[0].Device, r, ranks[r].Device)
+		}
+	}
+	return nil
 }
 
 // openDevice makes the engine for device memory, together with the other ranks.

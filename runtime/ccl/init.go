@@ -324,6 +324,9 @@ func (c *core) meet(
 	a.phase(tape.PhaseRendezvous)
 	_, local := at.(*mem.Rendezvous)
 	mine := meet.Introduction{Run: lifecycle.Run(c.rt.run.Load())}
+	if c.kind != nil {
+		mine.Device = c.kind.Name()
+	}
 	port, err := c.rt.fabric.Prepare(c.id, c.secret, size, local)
 	if err == nil {
 		mine.Card = port.Card()
@@ -339,7 +342,10 @@ func (c *core) meet(
 	meeting, cancel := endedBy(bounded, err) // so that the others are told
 	defer cancel()
 	ranks, failed := meet.Introduce(meeting, at, rank, size, &mine)
-	if err = cmp.Or(err, explain(failed)); err != nil {
+	if err = cmp.Or(err, explain(failed)); err == nil {
+		err = c.sameDevices(ranks)
+	}
+	if err != nil {
 		if port != nil {
 			port.GiveUp(transport.NoticeOf(err, rank))
 		}

@@ -15,6 +15,7 @@ type Introduction struct {
 	Meets   string // where meetings can be held in its process, host:port; empty if all ranks are of one Point
 	Contact string // where else its process can be reached; empty for nowhere
 	Card    []byte // how it is connected
+	Device  string // the kind of its engine for device memory; empty for none
 
 	// Run is the run of the job that its process is part of, if it knows that: rank 0 of a world does.
 	Run lifecycle.Run
@@ -39,12 +40,13 @@ func Introduce(
 
 func (i *Introduction) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(i.Run))
-	return wire.AppendBytes(wire.AppendBytes(wire.AppendBytes(b, i.Meets), i.Contact), i.Card)
+	b = wire.AppendBytes(wire.AppendBytes(b, i.Meets), i.Contact)
+	return wire.AppendBytes(wire.AppendBytes(b, i.Card), i.Device)
 }
 
 func (i *Introduction) decode(b []byte) error {
 	r := wire.NewReader(b)
 	i.Run = lifecycle.Run(r.Uint64())
-	i.Meets, i.Contact, i.Card = r.Text(len(b)), r.Text(len(b)), r.Bytes(len(b))
+	i.Meets, i.Contact, i.Card, i.Device = r.Text(len(b)), r.Text(len(b)), r.Bytes(len(b)), r.Text(len(b))
 	return r.End()
 }

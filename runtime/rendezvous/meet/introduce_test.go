@@ -7,7 +7,7 @@ import (
 )
 
 func TestIntroductions(t *testing.T) {
-	want := Introduction{Meets: "host:1", Contact: "a:1", Card: []byte("card"), Run: 7}
+	want := Introduction{Meets: "host:1", Contact: "a:1", Card: []byte("card"), Device: "gpu", Run: 7}
 	whole := want.encode()
 	var got Introduction
 	if err := got.decode(whole); err != nil || !cmp.Equal(got, want) {

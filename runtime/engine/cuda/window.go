@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -217,6 +219,10 @@ type offer struct {
 	token    [16]byte
 	name     [16]byte
 	fd       int
+
+	open    context.Context // until close
+	end     context.CancelFunc
+	serving sync.WaitGroup
 }
 
 func newOffer(fd int) (*offer, error) {
@@ -228,7 +234,8 @@ func newOffer(fd int) (*offer, error) {
 	if err != nil {
 		return nil, err
 	}
-	go o.serve()
+	o.open, o.end = context.WithCancel(context.Background())
+	o.serving.Go(o.serve)
 	return o, nil
 }
 
@@ -243,7 +250,12 @@ func (o *offer) address() []byte {
 	return append(o.name[:], o.token[:]...)
 }
 
-func (o *offer) close() { _ = o.listener.Close() }
+// close returns when nobody uses the descriptor any more: its number may be another file's then.
+func (o *offer) close() {
+	o.end()
+	_ = o.listener.Close()
+	o.serving.Wait()
+}
 
 func (o *offer) serve() {
 	for {
@@ -251,12 +263,13 @@ func (o *offer) serve() {
 		if err != nil {
 			return
 		}
-		go o.give(c)
+		o.serving.Go(func() { o.give(c) })
 	}
 }
 
 func (o *offer) give(c *net.UnixConn) {
 	defer c.Close() //nolint:errcheck // whoever got nothing says so
+	defer context.AfterFunc(o.open, func() { _ = c.Close() })()
 	_ = c.SetDeadline(time.Now().Add(offerTime))
 	var token [16]byte
 	if _, err := io.ReadFull(c, token[:]); err == nil && subtle.ConstantTimeCompare(token[:], o.token[:]) == 1 {

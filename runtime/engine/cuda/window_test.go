@@ -1,0 +1,46 @@
+//go:build linux && cgo
+
+package cuda
+
+import (
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// TestOfferThatIsClosed: whoever connects and is slow gets nothing once the offer is closed, when the descriptor's
+// number may be another file's, and the close doesn't wait for it.
+func TestOfferThatIsClosed(t *testing.T) {
+	fd := int(os.Stdout.Fd())
+	o, err := newOffer(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := o.address()
+	slow, err := net.Dial("unix", socketName(address[:16]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()          //nolint:errcheck // a test's
+	quick, err := take(address) // so that the slow one was accepted before
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.NewFile(uintptr(quick), "taken").Close(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	o.close()
+	if took := time.Since(began); took > offerTime/2 {
+		t.Errorf("the close took %s", took)
+	}
+	_, _ = slow.Write(address[16:])
+	if n, err := io.ReadFull(slow, make([]byte, 1)); err == nil {
+		t.Errorf("the slow one got %d byte and the descriptor", n)
+	}
+	if _, err := take(address); err == nil {
+		t.Error("the offer is taken after its close")
+	}
+}

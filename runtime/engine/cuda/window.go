@@ -35,10 +35,12 @@ type memory interface {
 type deviceMemory struct{ context *cuda.Context }
 
 func (d deviceMemory) create(bytes int) (fd int, p cuda.Pointer, release func(), err error) {
+	defer func() {
+		if errors.Is(err, cuda.ErrNotSupported) { // the memory, or its descriptors
+			err = kindError{err}
+		}
+	}()
 	m, err := d.context.Create(bytes)
-	if errors.Is(err, cuda.ErrNotSupported) {
-		err = kindError{err}
-	}
 	if err != nil {
 		return -1, 0, nil, err
 	}

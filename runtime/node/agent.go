@@ -30,15 +30,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// Agent is telemetry, RAS and health for processes of this host that have none themselves: of each it follows the
-// tape, with the same parts by which a Node follows its own.
+// Agent is telemetry, RAS and health for processes of this host that have none themselves. It follows each one's tape
+// with the parts by which a Node follows its own.
 //
 //	tape ─▶ Telemetry, health endpoint's documents ──┐             of each process
 //	tape ─▶ Telemetry, health endpoint's documents ──┼─▶ JobRAS    of each job
 //	pidfd, /proc ─▶ agent.Keeper ────────────────────┤      └─▶ one health endpoint
 //	NCCL's RAS, of ranks without a tape ─▶ asker ────┘
 //
-// Nothing that the processes do waits for it: it may begin after them, and end before.
+// The processes never wait for it: it may start after them, and end before them.
 type Agent struct {
 	settings *settings
 	self     mesh.Member
@@ -68,10 +68,10 @@ type Agent struct {
 }
 
 const (
-	// scanInterval is how often it is looked for new tapes.
+	// scanInterval is how often the agent looks for new tapes.
 	scanInterval = 500 * time.Millisecond
-	// ownTime is how long a tape is seen until it is followed: a process's own telemetry, if it has any, has looked at
-	// it by then, and what the process does can be said.
+	// ownTime is how long after a tape was found the agent follows it: by then a process's own telemetry, if it has
+	// any, has read it.
 	ownTime = time.Second
 	// lateTime is how long processes of a job wait for others of which that isn't known yet.
 	lateTime = 5 * time.Second
@@ -158,7 +158,7 @@ func (a *Agent) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// pushMetrics sends what was counted until now, before the job that counted it is gone.
+// pushMetrics sends the metrics of a job before the job is dropped.
 func (a *Agent) pushMetrics(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
@@ -183,7 +183,7 @@ func (a *Agent) endEvents(ctx context.Context) {
 // URL is where the health endpoint listens; empty when it is switched off.
 func (a *Agent) URL() string { return a.health.URL() }
 
-// Stop ends it: what the processes have done until now is read and exported first. It is bounded by ctx, and by 15
+// Stop reads and exports what the processes have done until now, and ends the agent. It is bounded by ctx, and by 15
 // seconds. A second Stop does nothing.
 func (a *Agent) Stop(ctx context.Context) (err error) {
 	a.stop.Do(func() {
@@ -368,7 +368,7 @@ func (a *Agent) follow(dir string, t *tape.Kept) (p *keptProcess, err error) {
 	return p, nil
 }
 
-// forget ends what there is of jobs whose processes have all ended.
+// forget ends jobs whose processes have all ended.
 func (a *Agent) forget(ctx context.Context) {
 	for _, j := range a.list() {
 		if !j.over() {
@@ -404,12 +404,12 @@ func (a *Agent) snapshot() *health.Snapshot {
 	return s
 }
 
-// mountedAt is where the endpoint of a process is, below that of the agent.
+// mountedAt is the path of a process's endpoint, below the agent's.
 func mountedAt(dir, member string) string {
 	return jobsPath + url.PathEscape(filepath.Base(dir)) + "/" + url.PathEscape(member)
 }
 
-// ServeHTTP answers below jobsPath: with the endpoint of a process, or with which there are.
+// ServeHTTP answers below jobsPath: with the endpoint of a process, or with the list of them.
 func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, j := range a.list() {
 		for _, n := range j.nodes() {

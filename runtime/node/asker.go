@@ -23,10 +23,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// asker asks NCCL's own RAS of the ranks of a job that have no tape here, and makes notes of what it tells. While there
-// are such ranks it listens to what NCCL tells by itself, where NCCL does; it asks for a status once, and then only
-// while something holds the job up, or a process doesn't answer NCCL. A job whose ranks all have tapes is never asked,
-// and none while it makes or ends communicators. A nil asker knows nothing.
+// asker asks NCCL's own RAS about a job's ranks without a tape here, and makes notes from the answers. While there are
+// such ranks, it listens to the events that NCCL pushes, if it does; it asks for a status once, and then only while
+// something holds the job up, or a process doesn't answer NCCL. It asks no job whose ranks all have tapes, and none
+// while it makes or ends communicators. A nil asker does nothing.
 type asker struct {
 	job     *keptJob
 	accept  []int               // numbers of NCCL's bugs
@@ -49,8 +49,7 @@ type asker struct {
 }
 
 const (
-	// askInterval is how often it is looked whether NCCL is to be asked, restInterval how long after it was asked it is
-	// asked again at the earliest.
+	// askInterval is how often the asker checks whether to ask NCCL, restInterval the least time between two questions.
 	askInterval  = time.Second
 	restInterval = 5 * time.Second
 	// quietTime is how long ago the last communicator must have been made or ended: others may still be at it.
@@ -59,7 +58,7 @@ const (
 	ncclNotAsked = "nccl_not_asked"
 )
 
-// newAsker makes what asks about the ranks of a job; start has it do so.
+// newAsker makes a job's asker; start starts it.
 func newAsker(j *keptJob, accept []int) (*asker, error) {
 	unasked, err := j.conditions.Declare(health.Declaration{
 		Code: ncclNotAsked, Title: "nothing is known of ranks that have no tape here",
@@ -144,7 +143,7 @@ func (a *asker) look(ctx context.Context) {
 	}
 }
 
-// wants tells whether a status would be of use.
+// wants tells whether a status is needed.
 func (a *asker) wants() bool {
 	a.mu.Lock()
 	open := a.view.Open()
@@ -181,7 +180,7 @@ func (a *asker) begin(ctx context.Context, engine string) {
 	a.ears.Go(func() { _ = client.Monitor(ctx, a.hear) }) // not every version tells something by itself
 }
 
-// end forgets all.
+// end stops listening, and forgets what NCCL told.
 func (a *asker) end() {
 	a.hangUp()
 	a.ears.Wait()
@@ -192,7 +191,7 @@ func (a *asker) end() {
 	a.view = ncclras.View{}
 }
 
-// tell says why nothing is known of the ranks without a tape, and what else helps.
+// tell sets the condition that says why nothing is known of the ranks without a tape, and what helps.
 func (a *asker) tell(why error, advice string) {
 	a.unasked.Set(health.Finding{
 		Severity: bus.Info,
@@ -202,14 +201,14 @@ func (a *asker) tell(why error, advice string) {
 	})
 }
 
-// hear takes what NCCL tells by itself.
+// hear takes an event that NCCL pushed.
 func (a *asker) hear(ev ncclras.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.view.Hear(ev, time.Now())
 }
 
-// notes are those of the processes without a tape, beside the job's notes.
+// notes are the notes on processes without a tape.
 func (a *asker) notes(own []verdict.Note) []verdict.Note {
 	if a == nil {
 		return nil
@@ -243,7 +242,7 @@ func (j *keptJob) processes(yield func(p *model.Process, runs bool) bool) {
 	}
 }
 
-// quiet tells whether no process makes or ends a communicator, or has done so a moment ago, as far as the tapes tell.
+// quiet tells whether, by the tapes, no process is making or ending a communicator, or did so within quietTime.
 func (j *keptJob) quiet() bool { return quietSince(tape.Now()-int64(quietTime), j.processes) }
 
 func quietSince(since int64, processes iter.Seq2[*model.Process, bool]) bool {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// busy says what the process does outside of Carillon, by the processor time that it uses: it computes, or sleeps. It
-// is measured all the time, so that the answer is what the process does now.
+// busy tells, by the processor time that the process uses, whether it computes or sleeps outside of Carillon. It
+// measures all the time, so that the answer is of now.
 type busy struct {
 	used func() time.Duration // by the process so far
 
@@ -18,18 +18,18 @@ type busy struct {
 	last [2]usage // measured last, the older one first
 }
 
-// usage is how much processor time was used at a time.
+// usage is the processor time that had been used by a time.
 type usage struct {
 	at   time.Time
 	used time.Duration
 }
 
 const (
-	// busyInterval is how often it is measured. What is told is of the last one to two intervals.
+	// busyInterval is how often usage is measured. The share is of the last one to two intervals.
 	busyInterval = 2 * time.Second
-	// leastSpan is the least time over which anything is told.
+	// leastSpan is the least time over which a share is told.
 	leastSpan = 500 * time.Millisecond
-	// computing is the share of a processor from which on a process is said to compute.
+	// computing is the share of a processor from which a process computes.
 	computing = 0.5
 )
 
@@ -72,7 +72,7 @@ func (b *busy) String() string {
 	return fmt.Sprintf("it %s (%.2f of a processor)", what, share)
 }
 
-// share is how much of a processor was used from one time to another.
+// share is the share of a processor that was used between two times.
 func (u usage) share(to usage) float64 {
 	if span := to.at.Sub(u.at); span > 0 {
 		return (to.used - u.used).Seconds() / span.Seconds()
@@ -80,7 +80,7 @@ func (u usage) share(to usage) float64 {
 	return 0
 }
 
-// processorTime is what the process has used so far.
+// processorTime is the processor time that the process has used so far.
 func processorTime() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // which fails for none that there is

@@ -7,16 +7,16 @@
 //
 // Both take the same options. A program that has a registry of metrics, a log, a description of itself, processors or
 // exporters of spans, or a mux of its own has Carillon join them (WithRegisterer, WithLog, WithResource,
-// WithSpanProcessor, WithSpanExporter, Node.HealthHandler), and is told what happens by an Observer. What it lends, it
-// ends itself, after Stop. examples/service is such a program.
+// WithSpanProcessor, WithSpanExporter, Node.HealthHandler), and is told what happens by an Observer. It ends what it
+// lent itself, after Stop. examples/service is such a program.
 //
-// The parts are made in this order; they end the other way round, but for the runtime, which goes first, so that what
-// it does last is still read, judged and shown:
+// The parts are made in this order and end in reverse order, except that the runtime ends first, so that the last that
+// it does is still read, judged and shown:
 //
 //	Config → logs → tape → RAS → telemetry → GPUs → health endpoint → runtime
 //
-// An Agent is the same parts for other processes of the host, which have none: those that read a tape, once for each
-// process; RAS, once for each job; and one endpoint.
+// An Agent has the same parts for other processes of the host that have none: readers of a tape for each process, RAS
+// for each job, and one endpoint.
 //
 // Start never waits for other ranks; that is for World and InitRank, under the caller's context. README.md has the
 // environment variables that FromEnv reads, made from the tags and comments of Config's fields.

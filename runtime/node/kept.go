@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// keptJob is what an Agent has of one job: its RAS, and of each process the parts of a Node that read its tape.
+// keptJob is one job of an Agent: its RAS, and for each process the parts of a Node that read its tape.
 type keptJob struct {
 	agent      *Agent
 	dir        string // of its tapes
@@ -45,7 +45,7 @@ type keptJob struct {
 	ended time.Time // when the last of them had ended; zero: one runs
 }
 
-// keptProcess is one process.
+// keptProcess is one process of a job.
 type keptProcess struct {
 	*Node
 	tape *tape.Kept
@@ -58,10 +58,10 @@ type keptProcess struct {
 	stack   []string   // verdict.Note.Stack; guarded by reading
 }
 
-// lastTime is for how long the endpoint of a job is there when all its processes have ended.
+// lastTime is how long the endpoint of a job is kept when all its processes have ended.
 const lastTime = 5 * time.Second
 
-// newJob makes what there is of a job, by the tape that was found first.
+// newJob makes a job, from the first tape that was found of it.
 func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	j := &keptJob{
 		agent: a, dir: dir, name: h.Job, size: h.JobSize, run: h.Run, conditions: &health.Conditions{},
@@ -145,7 +145,7 @@ func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 	return p, nil
 }
 
-// meet has the job met where the launcher of one of its processes says that its other machines are.
+// meet joins the job's other machines, where the launcher of one of its processes says that they are.
 func (j *keptJob) meet(pid int) {
 	at, err := j.agent.settings.meetingOf(pid, j.name, j.agent.self)
 	if err == nil {
@@ -153,11 +153,11 @@ func (j *keptJob) meet(pid int) {
 	}
 	if err != nil && !j.alone {
 		j.alone = true
-		j.agent.settings.Log.Warn("of the job's other machines nothing is known here", "job", j.name, "error", err)
+		j.agent.settings.Log.Warn("nothing is known here of the job's other machines", "job", j.name, "error", err)
 	}
 }
 
-// begin has a process followed.
+// begin starts following a process.
 func (j *keptJob) begin(p *keptProcess) {
 	name := p.telemetry.self.Name
 	p.telemetry.start()
@@ -173,7 +173,7 @@ func (j *keptJob) begin(p *keptProcess) {
 	})
 }
 
-// of is the process of a rank of which the process has ended; nil if there is none.
+// of is the ended process of a rank; nil if there is none.
 func (j *keptJob) of(rank int) *keptProcess {
 	for _, s := range j.keeper.Members() {
 		if s.Member.Rank == rank && rank >= 0 && (s.State == mesh.Dead || s.State == mesh.Left) {
@@ -189,7 +189,7 @@ func (j *keptJob) get(name string) *keptProcess {
 	return j.kept[name]
 }
 
-// nodes are the parts of all processes, as they came.
+// nodes are the parts of all processes, in the order in which they were found.
 func (j *keptJob) nodes() []*Node {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -202,7 +202,7 @@ func (j *keptJob) nodes() []*Node {
 	return all
 }
 
-// event takes what happens to a process.
+// event takes an event of RAS.
 func (j *keptJob) event(e mesh.Event) {
 	p := j.get(e.Member.Name)
 	switch {
@@ -222,8 +222,8 @@ func (j *keptJob) event(e mesh.Event) {
 	}
 }
 
-// rankOf is the number of the process called name among all, as its largest communicator has it; -1 if it has none, or
-// several ranks.
+// rankOf is the rank in the job of the process called name, as its largest communicator has it; -1 if it has none or
+// several.
 func (j *keptJob) rankOf(name string) int {
 	p := j.get(name)
 	if p == nil {
@@ -237,7 +237,7 @@ func (j *keptJob) rankOf(name string) int {
 	return -1
 }
 
-// note is what the tape of a process tells of it now.
+// note is the note of a process, from its tape.
 func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 	p := j.get(m.Name)
 	if p == nil {
@@ -250,7 +250,7 @@ func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 	return n, true
 }
 
-// over tells whether all processes have ended, a while ago.
+// over tells whether all processes ended at least lastTime ago.
 func (j *keptJob) over() bool {
 	for _, s := range j.keeper.Members() {
 		if s.State != mesh.Dead && s.State != mesh.Left {
@@ -264,7 +264,7 @@ func (j *keptJob) over() bool {
 	return time.Since(j.ended) >= lastTime
 }
 
-// drop ends what there is of a process.
+// drop ends the parts of a process.
 func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
 	j.mu.Lock()
 	delete(j.kept, p.telemetry.self.Name)
@@ -276,7 +276,7 @@ func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
 	return errors.Join(p.stopObserving(ctx), p.tape.Close())
 }
 
-// close ends what there is of the job, once it has been read to its end.
+// close ends the parts of the job, once its tapes have been read to their ends.
 func (j *keptJob) close(ctx context.Context) error {
 	var errs []error
 	for _, n := range j.nodes() {

@@ -9,9 +9,9 @@ import (
 	"github.com/carillon-rt/carillon/ras/postmortem"
 )
 
-// leftovers sends what dead processes of this host left on their tapes, at the start, and when another process of the
-// job has died: one that ends by os.Exit, a panic or SIGKILL can't send its last spans itself. A nil leftovers, of a
-// process that sends none, does nothing.
+// leftovers sends the spans that dead processes of this host left on their tapes, at the start, and when another
+// process of the job has died: a process that ends by os.Exit, a panic or SIGKILL can't send its last spans itself. A
+// nil leftovers does nothing.
 type leftovers struct {
 	news   chan struct{} // a process died
 	ending chan struct{} // closed: no more is begun
@@ -19,12 +19,12 @@ type leftovers struct {
 	done   sync.WaitGroup
 }
 
-// settleDown is how long after the death of another process this one sends what that left: one that ends because of it,
-// as most do, must not end while it sends, or others would send the same once more.
+// settleDown is how long after another process's death this one sends that one's spans: most processes end because of
+// the death, and if one ended while it sends, others would send the same spans again.
 const settleDown = 2 * time.Second
 
-// newLeftovers begins to send, unless it is up to the program where spans go. The tapes are those of all jobs: the next
-// process here may be another one's.
+// newLeftovers begins to send, unless the program itself decides where spans go. It sends from the tapes of all jobs:
+// the next process here may be another job's.
 func newLeftovers(s *settings, t *Telemetry) *leftovers {
 	if t.trace == nil || !t.trace.Exports() || t.exported.OwnExport {
 		return nil
@@ -37,7 +37,7 @@ func newLeftovers(s *settings, t *Telemetry) *leftovers {
 	l.done.Go(func() {
 		for {
 			if _, err := postmortem.SendLeft(ctx, jobs, opts); err != nil && ctx.Err() == nil {
-				s.Log.Warn("what dead processes left on their tapes was not sent", "error", err)
+				s.Log.Warn("spans that dead processes left on their tapes were not sent", "error", err)
 			}
 			select {
 			case <-l.news:
@@ -65,7 +65,7 @@ func (l *leftovers) died() {
 	}
 }
 
-// end lets what is being sent be sent, bounded by ctx: others will send what is not.
+// end waits until the spans that are being sent have been, bounded by ctx: others will send the rest.
 func (l *leftovers) end(ctx context.Context) {
 	if l == nil {
 		return

@@ -19,22 +19,22 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 )
 
-// Agents of one job listen at the first of these ports that is free, so that they find each other by their machines'
-// names. They are below those that Linux gives out by itself, and beside NCCL's own RAS, 28028. Each job of several
-// machines takes one.
+// The agent of a job listens at the first of these ports that is free, so that agents find each other by their
+// machines' names. The ports are below Linux's ephemeral ones, and next to that of NCCL's own RAS, 28028. Each job of
+// several machines takes one.
 const (
 	agentPort  = 28029
 	agentPorts = 8
 )
 
-// Agents that know no other one look for some every seekFirst, and in the end every seekMost.
+// An agent that knows no other looks for some every seekFirst, at longer and longer intervals up to seekMost.
 const (
 	seekFirst = time.Second
 	seekMost  = 10 * time.Second
 	seekTime  = 5 * time.Second // that one attempt may take
 )
 
-// meeting is how an agent meets those of a job's other machines; the zero value if it has none, or doesn't meet them.
+// meeting is how an agent meets those of a job's other machines; the zero value if it meets none.
 type meeting struct {
 	mesh     mesh.Config
 	machines []string
@@ -44,9 +44,9 @@ type meeting struct {
 var errNoSecret = errors.New("it has some, and their agents meet this one only with a secret: set " +
 	"CARILLON_JOB_SECRET_FILE, or CARILLON_JOB_SECRET, for all of them (openssl rand -hex 32 makes one)")
 
-// meetingOf says where and how the agent self meets those of the other machines of the job called name, by what the
-// launcher told one of its ranks, the process pid, and by RAS.Join. Agents of one job derive the same mesh from it:
-// from the secret, and from the launcher's name for the job and the port at which its ranks meet.
+// meetingOf says where and how the agent self meets those of the job's other machines, from RAS.Join and from what the
+// launcher told one of the job's ranks, the process pid. Agents of one job derive the same mesh: from the secret, the
+// launcher's name for the job, and the port at which its ranks meet.
 func (s *settings) meetingOf(pid int, name string, self mesh.Member) (at meeting, err error) {
 	w := launched(pid)
 	if at.machines = s.RAS.Join; len(at.machines) == 0 {
@@ -87,8 +87,8 @@ func (s *settings) meetingOf(pid int, name string, self mesh.Member) (at meeting
 	return at, nil
 }
 
-// launched is the world in which a launcher started a process, without what changes when it starts it again, and what
-// carillon attach gave it; a world of one if that isn't known.
+// launched is the world in which a launcher started a process, without what changes at a restart or comes from carillon
+// attach; a world of one rank if that isn't known.
 func launched(pid int) launch.World {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil { // another user's
@@ -134,8 +134,8 @@ func splitMachine(text string) (host string, port uint16, err error) {
 	return host, port, nil
 }
 
-// meetAgents has the agent meet those of the job's other machines. It does so as the process that began last says: a
-// launcher that starts ranks anew may have them meet elsewhere, and what ran before them may have been no rank.
+// meetAgents makes the agent meet those of the job's other machines, as the latest process says: a launcher that
+// restarts ranks may have them meet elsewhere, and an earlier process may have been no rank.
 func (r *JobRAS) meetAgents(at *meeting) error {
 	if r == nil || len(at.machines) == 0 ||
 		bytes.Equal(at.mesh.Secret, r.met.mesh.Secret) && slices.Equal(at.machines, r.met.machines) {
@@ -177,8 +177,8 @@ func (r *JobRAS) listen(c mesh.Config) (m *mesh.Mesh, err error) {
 	return nil, err
 }
 
-// seek looks for agents on the job's other machines, as long as they are met by m: each may begin at any time, and
-// again.
+// seek looks for agents on the job's other machines, as long as they are met by m: an agent may start, and restart, at
+// any time.
 func (r *JobRAS) seek(m *mesh.Mesh, machines []string) {
 	for wait := seekFirst; r.mesh.Load() == m; wait = min(2*wait, seekMost) {
 		ctx, cancel := context.WithTimeout(r.run, seekTime)
@@ -196,7 +196,7 @@ func (r *JobRAS) seek(m *mesh.Mesh, machines []string) {
 	}
 }
 
-// unmet is where agents may listen on those of the machines from which none is a member.
+// unmet are the addresses at which agents may listen on machines from which there is no member yet.
 func (r *JobRAS) unmet(ctx context.Context, m *mesh.Mesh, machines []string) (addrs []netip.AddrPort) {
 	met := func(ip netip.Addr, port uint16) bool {
 		return slices.ContainsFunc(m.Members(), func(s mesh.Status) bool {
@@ -212,7 +212,7 @@ func (r *JobRAS) unmet(ctx context.Context, m *mesh.Mesh, machines []string) (ad
 		}
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
-			r.settings.Log.Debug("a machine is not found", "name", host, "error", err)
+			r.settings.Log.Debug("a machine's name can't be resolved", "name", host, "error", err)
 		}
 		first, last := port, port
 		if port == 0 {

@@ -48,9 +48,9 @@ type Node struct {
 }
 
 // Start makes and starts a process's Carillon from the defaults and the options, in their order. It does not wait for
-// other ranks. The error names every problem of the configuration; nothing is left running then. Stop ends what it
-// started. When ctx has ended by then, as that of signal.NotifyContext has, the process was told to end, and what it
-// leaves behind is not reported as leaked.
+// other ranks. The error names every problem of the configuration; nothing is left running then. Stop ends what Start
+// started. If ctx has ended by then, as with signal.NotifyContext, the process was told to end, and communicators that
+// are alive are not reported as leaked.
 func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -66,7 +66,7 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	return n, nil
 }
 
-// newNode makes a Node, for Start and Module alike. told tells whether the process was told to end; nil: not known.
+// newNode makes a Node, for Start and Module. told tells whether the process was told to end; nil if that is unknown.
 func newNode(told func() bool, opts ...Option) (*Node, error) {
 	cfg, err := resolve(opts...)
 	if err != nil {
@@ -120,8 +120,8 @@ func (n *Node) observe(w recorder, self mesh.Member) (err error) {
 	return n.telemetry.register(s.Registerer)
 }
 
-// start begins what goes on in the background. RAS comes last: it takes the reports of the telemetry, and tells the
-// clients of the health endpoint.
+// start starts what runs in the background. RAS is last: it takes the reports of the telemetry, and notifies clients of
+// the health endpoint.
 func (n *Node) start() {
 	n.telemetry.start()
 	if n.gpu != nil {
@@ -136,7 +136,7 @@ func (n *Node) start() {
 	n.ras.start(url, n.leftovers.died)
 }
 
-// announce writes where the health endpoint is beside the tape, where carillon watch and status look for it.
+// announce writes the health endpoint's address beside the tape, where carillon watch and status look for it.
 func (n *Node) announce(url string) {
 	if n.telemetry.tape == nil {
 		return
@@ -167,7 +167,7 @@ func (n *Node) HealthHandler() http.Handler { return n.health }
 // Checks are those behind /livez and /readyz. A program may register its own at any time.
 func (n *Node) Checks() *health.Registry { return &n.checks }
 
-// Conditions are what the health endpoint shows as going wrong. A program may declare its own at any time.
+// Conditions are the problems that the health endpoint shows. A program may declare its own at any time.
 func (n *Node) Conditions() *health.Conditions { return n.conditions }
 
 // Stop ends everything that Start started: the runtime with its communicators (one that is still alive is reported as
@@ -186,8 +186,7 @@ func (n *Node) Stop(ctx context.Context) (err error) {
 	return err
 }
 
-// close ends the parts, each before those that it needs. Those that were never made, or
-// never started, are no exception.
+// close ends the parts, each before those that it needs. It works for parts that were never made or started, too.
 func (n *Node) close(ctx context.Context) error {
 	errs := []error{n.runtime.Close(ctx)}
 	n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
@@ -212,7 +211,7 @@ func (n *Node) stopObserving(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settings is the configuration that all parts are made from: validated, and with nothing left open. Log is the sink's.
+// settings is the configuration that all parts are made from: validated, and with all defaults. Log is the sink's.
 type settings struct {
 	Config
 	sink *logsink.Sink

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// publishInterval is how old a snapshot becomes.
+// publishInterval is the most age of a snapshot.
 const publishInterval = time.Second
 
 // publishing takes the snapshots that the health endpoint answers with.

@@ -28,7 +28,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// How long RAS may take: for a verdict on a failure that is fresh, to push the last events, and to meet others.
+// Bounds on the wait for a verdict on a fresh failure, on pushing the last events, and on joining others.
 const (
 	settleTimeout = 1500 * time.Millisecond
 	pushTimeout   = 2 * time.Second
@@ -36,7 +36,7 @@ const (
 )
 
 // JobRAS is a process's part in its job's RAS: the mesh, the agent, and the sinks of their events. A nil JobRAS is RAS
-// switched off; it observes, and knows of nothing.
+// switched off: its methods do nothing.
 type JobRAS struct {
 	settings *settings
 	self     mesh.Member
@@ -73,7 +73,7 @@ type JobRAS struct {
 	leaving sync.Once
 }
 
-// jobStalled is the condition that an open verdict is.
+// jobStalled is the condition of an open verdict.
 const jobStalled = "job_stalled"
 
 // newRAS makes the process's part; nil when it is switched off.
@@ -109,8 +109,8 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	return r, nil
 }
 
-// newKeptRAS makes the part of processes that this one, self, tells of: those that keeper watches, by the notes that
-// cfg has of them; meetAgents has it meet others. It is nil when RAS is switched off.
+// newKeptRAS makes the part of the processes that keeper watches on behalf of this one, self, by the notes that cfg has
+// of them; meetAgents makes it meet others. It is nil when RAS is switched off.
 func newKeptRAS(s *settings, self mesh.Member, keeper *agent.Keeper, cfg agent.Config,
 	conditions *health.Conditions,
 ) (*JobRAS, error) {
@@ -123,7 +123,7 @@ func newKeptRAS(s *settings, self mesh.Member, keeper *agent.Keeper, cfg agent.C
 	return r, r.open(conditions, func() verdict.Note { return own }, cfg)
 }
 
-// open makes the agent, with what cfg has of it, and all that it tells.
+// open makes the agent from cfg, and the sinks of its events.
 func (r *JobRAS) open(conditions *health.Conditions, note func() verdict.Note, cfg agent.Config) (err error) {
 	cfg.Stuck, cfg.HeldUp, cfg.Event, cfg.Open = r.stuck, r.heldUp, r.event, r.opened
 	r.agent = agent.New(r.self, note, cfg)
@@ -140,7 +140,7 @@ func (r *JobRAS) open(conditions *health.Conditions, note func() verdict.Note, c
 	return r.makeSinks()
 }
 
-// makeSinks makes both buses and all that listens to them.
+// makeSinks makes both buses and their subscribers.
 func (r *JobRAS) makeSinks() error {
 	s := r.settings
 	cfg := bus.Config{Source: fmt.Sprintf("/jobs/%s/ranks/%d", s.World.Job, s.World.Rank), Job: s.World.Job}
@@ -178,8 +178,8 @@ func (r *JobRAS) makeSinks() error {
 	return errors.Join(errs...)
 }
 
-// start takes part. url is the process's health endpoint; empty if it has none. died is called when another process
-// died. It waits for no other process.
+// start joins the job's RAS, without waiting for another process. url is the process's health endpoint, empty if it has
+// none. died is called when another process died.
 func (r *JobRAS) start(url string, died func()) {
 	if r == nil {
 		return
@@ -264,14 +264,13 @@ func (r *JobRAS) announceEnd(ctx context.Context) {
 	})
 }
 
-// seen is what a look for what takes too long has seen.
+// seen is the result of a look for stalls.
 type seen struct {
 	stuck  []lifecycle.CommID // communicators in which something takes too long
 	heldUp bool               // operations wait for one rank again and again
 }
 
-// looked takes what a look at a process has seen; news says that something has begun to take too long, or does no
-// longer.
+// looked takes the result of a look at a process; news says that a stall has begun or ended.
 func (r *JobRAS) looked(at *Telemetry, s *seen, news bool) {
 	r.looks.Store(at, s)
 	if news {
@@ -279,7 +278,7 @@ func (r *JobRAS) looked(at *Telemetry, s *seen, news bool) {
 	}
 }
 
-// stuck are the communicators in which something takes too long.
+// stuck are the communicators in which a call stalls.
 func (r *JobRAS) stuck() (all []lifecycle.CommID) {
 	for _, s := range r.looks.Range {
 		for _, c := range s.(*seen).stuck {
@@ -308,7 +307,7 @@ func (r *JobRAS) ending() {
 	}
 }
 
-// note is what this process says of itself now.
+// note is this process's note on itself.
 func (r *JobRAS) note() verdict.Note {
 	r.reading.Lock()
 	defer r.reading.Unlock()
@@ -317,7 +316,7 @@ func (r *JobRAS) note() verdict.Note {
 	return n
 }
 
-// event takes what the agent has to tell.
+// event takes an event of the agent.
 func (r *JobRAS) event(ev bus.Event, outward bool) {
 	to := []*bus.Bus{r.local}
 	if outward {
@@ -394,7 +393,7 @@ func (r *JobRAS) members() []mesh.Status {
 	}
 }
 
-// Verdicts are those that are open.
+// Verdicts are the open verdicts.
 func (r *JobRAS) Verdicts() []health.Verdict {
 	if r == nil {
 		return nil
@@ -407,7 +406,7 @@ func (r *JobRAS) Verdicts() []health.Verdict {
 	return verdicts
 }
 
-// Finding is what is known of why an operation of a communicator stalls, for its span.
+// Finding is what is known about why an operation of a communicator stalls, for its span.
 func (r *JobRAS) Finding(comm lifecycle.CommID, seq uint64) (trace.Finding, bool) {
 	if r == nil {
 		return trace.Finding{}, false

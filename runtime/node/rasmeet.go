@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// meet makes the mesh known to the others, and the others to it.
+// meet announces the mesh to the others, and joins them.
 func (r *JobRAS) meet(m *mesh.Mesh) {
 	self := m.Self()
 	dir := filepath.Dir(r.tape.Path())
@@ -76,9 +76,9 @@ func (r *JobRAS) join(seeds []netip.AddrPort) {
 	})
 }
 
-// reachable is the URL of this process's health endpoint as other hosts reach it; empty if they don't, as it listens on
-// loopback, or meets the others there, which are on this host then. Where it listens on all addresses, it is that of
-// the mesh; over TLS this host's name, which its certificate has.
+// reachable is the URL of this process's health endpoint for other hosts; empty if it listens on loopback, or if the
+// mesh does, as all others are on this host then. If the endpoint listens on all addresses, the host is the mesh's
+// address; over TLS this host's name, which its certificate has.
 func (r *JobRAS) reachable(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *JobRAS) Contact() string {
 	return ""
 }
 
-// Met takes contacts of other processes, when a communicator begins. They are met in the background.
+// Met takes contacts of other processes, when a communicator begins. They are joined in the background.
 func (r *JobRAS) Met(contacts []string) {
 	if r == nil || r.mesh.Load() == nil {
 		return
@@ -145,14 +145,14 @@ func (r *JobRAS) known() map[netip.AddrPort]bool {
 	return known
 }
 
-// pendingContacts are contacts of processes to join: each is noted down once, however many communicators name it.
-// They may be of several circles that know each other, so that each counts; and they are met in no order, so that not
-// all of a job come to the same one first. The zero value has none.
+// pendingContacts are contacts of processes to join, each once, however many communicators name it. All are joined, as
+// they may be of several groups that don't know each other yet; in random order, so that not all of a job join the same
+// one first. The zero value has none.
 type pendingContacts struct {
 	addrs sync.Map // of netip.AddrPort
 }
 
-// add notes contacts down. What is no address is left out.
+// add adds contacts, except invalid addresses.
 func (u *pendingContacts) add(contacts []string) {
 	for _, c := range contacts {
 		if addr, err := netip.ParseAddrPort(c); err == nil {

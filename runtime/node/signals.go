@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// flushTimeout bounds what is done between SIGTERM and the end.
+// flushTimeout bounds the export between SIGTERM and the end.
 const flushTimeout = 2 * time.Second
 
 // awaitTermination waits for SIGTERM, until end is called. A program that doesn't handle it would die at once, with the
@@ -41,7 +41,7 @@ func (n *Node) awaitTermination() (end func()) {
 	}
 }
 
-// terminate exports what the process has done until now, and tells the others that it ends.
+// terminate exports what the process has done until now, and tells the job's others that it ends.
 func (n *Node) terminate() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()

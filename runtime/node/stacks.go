@@ -17,9 +17,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// stacks looks where the processes of this host are that verdicts name: in the kernel, and with py-spy, if that is on
-// the PATH, in Python. It looks once for a verdict and a process, beside all else; what it sees is evidence at the next
-// look of the job.
+// stacks finds out where processes of this host that verdicts name are: in the kernel and, with py-spy if it is on the
+// PATH, in Python. It looks once for each verdict and process, in the background; the result is evidence from the job's
+// next look on.
 type stacks struct {
 	ctx    context.Context // of the looks
 	cancel context.CancelFunc
@@ -32,7 +32,7 @@ const (
 	// pySpyTime and pySpyOutput bound what py-spy may take and print.
 	pySpyTime   = 3 * time.Second
 	pySpyOutput = 1 << 20
-	// mostExamined is how many processes are looked at for a verdict, mostFrames how many calls of a stack are told.
+	// mostExamined bounds the processes that are examined for a verdict, mostFrames the calls of a stack that are told.
 	mostExamined = 4
 	mostFrames   = 8
 )
@@ -42,7 +42,7 @@ func newStacks() stacks {
 	return stacks{ctx: ctx, cancel: cancel, looked: map[examined]bool{}}
 }
 
-// examine has the processes looked at that open verdicts name, if they are new.
+// examine examines the processes that new open verdicts name.
 func (j *keptJob) examine(open []verdict.Verdict) {
 	still, named := map[examined]bool{}, map[string]bool{}
 	var fresh []*keptProcess
@@ -120,7 +120,7 @@ func chain(calls []string) string {
 	return strings.Join(calls, " ← ") + more
 }
 
-// pySpyThread is a thread of what py-spy dump --json prints.
+// pySpyThread is a thread, as py-spy dump --json prints it.
 type pySpyThread struct {
 	ID     int    `json:"os_thread_id"`
 	Name   string `json:"thread_name"`

@@ -34,7 +34,7 @@ func parseSize(text string) (Size, error) {
 	return Size(n), nil
 }
 
-// newTape makes the process's tape; nil when it is switched off, or when none can be had: a job runs without, too.
+// newTape makes the process's tape; nil if it is switched off, or can't be made: a job runs without it, too.
 func newTape(s *settings) (*tape.Writer, error) {
 	if s.Tape == TapeOff {
 		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
@@ -71,8 +71,8 @@ func newTape(s *settings) (*tape.Writer, error) {
 	return w, nil
 }
 
-// sweepTapes removes the tapes of older jobs from where the job's tapes will be, as they may lie in memory: one process
-// of the host does. It returns of how many jobs tapes are spared where there is no room; a negative number spares all.
+// sweepTapes removes the tapes of older jobs from the folder of the job's tapes, which may be in memory; one process of
+// the host does. It returns how many jobs keep their tapes when there is too little room; a negative number is all.
 func (s *settings) sweepTapes(dir string) (spare int) {
 	keep, err := tape.ParseKeep(s.TapeKeep, s.TapeDir != "")
 	if err != nil || keep < 0 { // Validate has told of a text that is none

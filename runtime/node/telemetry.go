@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// Telemetry is what reads one process's tape: one follower that feeds spans, metrics and the other observers.
+// Telemetry reads one process's tape: one follower feeds spans, metrics and the other observers.
 type Telemetry struct {
 	tape      recorder     // nil: nothing to read
 	own       *tape.Writer // nil: it is another process's
@@ -51,7 +51,7 @@ type Telemetry struct {
 	left      bool  // likewise: the process has died, or goes on
 }
 
-// recorder is a tape that is read, with what its telemetry says on it: a *tape.Writer, or another process's *tape.Kept.
+// recorder is a tape on which its telemetry makes notes: the process's *tape.Writer, or another process's *tape.Kept.
 type recorder interface {
 	Path() string
 	Delivered(until int64)
@@ -62,7 +62,7 @@ type recorder interface {
 // batch is how many events are read at a time.
 const batch = 256
 
-// newTelemetry makes the readers of the tape of a process; nil has nothing to read. It starts nothing.
+// newTelemetry makes the readers of a process's tape, without starting them. A nil tape has nothing to read.
 func newTelemetry(s *settings, w recorder, self mesh.Member, r *JobRAS) (*Telemetry, error) {
 	t := &Telemetry{tape: w, self: self, registry: prometheus.NewRegistry(), log: s.Log, done: make(chan struct{})}
 	t.own, _ = w.(*tape.Writer)
@@ -142,7 +142,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 // where Config.Registerer is nil.
 func (t *Telemetry) Registry() *prometheus.Registry { return t.registry }
 
-// register has the program's registry show them, too. All are there by then.
+// register adds Carillon's metrics, of which all exist by then, to the program's registry.
 func (t *Telemetry) register(with prometheus.Registerer) error {
 	if with == nil {
 		return nil
@@ -226,7 +226,7 @@ func (t *Telemetry) start() {
 	}
 }
 
-// givenUp is said once of a tape that can't be read any more. The job goes on: its operations don't need the tape.
+// givenUp logs, once, that the tape can't be read any more. The job goes on: its operations don't need the tape.
 const givenUp = "the tape is given up: the process goes on, and nothing shows any more what its communicators do"
 
 // follow feeds the observers until the tape is closed.
@@ -267,7 +267,7 @@ func (t *Telemetry) observe(events []tape.Event) {
 	}
 }
 
-// broken says that the tape is given up, if it is. That makes no process less ready.
+// broken is the condition of a tape that was given up. It makes no process less ready.
 func (t *Telemetry) broken() error {
 	if t.tape == nil {
 		return nil
@@ -282,7 +282,7 @@ func (t *Telemetry) broken() error {
 	return nil
 }
 
-// sync waits a moment until what is on the tape now has been read, if anybody reads it.
+// sync waits, briefly, until what is on the tape now has been read.
 func (t *Telemetry) sync(ctx context.Context, atMost time.Duration) {
 	if t == nil || !t.started {
 		return

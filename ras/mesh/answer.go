@@ -51,7 +51,7 @@ func newAsker(m *Mesh) *asker {
 	}
 }
 
-// listen has f called with the answers to a question, until forget. f must not block.
+// listen calls f with the answers to a question, until forget. f must not block.
 func (a *asker) listen(id [16]byte, f func([]reply)) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,7 +82,7 @@ func (a *asker) answers(body []byte) error {
 	return nil
 }
 
-// question takes a question that came. It does not block.
+// question takes a question that was received. It does not block.
 func (a *asker) question(body []byte) error {
 	q, err := decodeQuestion(body)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *asker) admit(name string, now time.Time) bool {
 	return a.each[name].AllowN(now, 1) && a.all.AllowN(now, 1)
 }
 
-// work answers a question and passes it on, and sends the asker what comes.
+// work answers a question, passes it on, and sends the answers to the asker.
 func (a *asker) work(q *question, began time.Time) {
 	ctx, cancel := context.WithDeadline(a.m.ctx, began.Add(q.left))
 	defer cancel()
@@ -152,7 +152,7 @@ func (a *asker) work(q *question, began time.Time) {
 	}
 }
 
-// gather waits for answers, and a little for more, want at most.
+// gather waits for an answer, and a little longer for others, want at most.
 func gather(ctx context.Context, arrived <-chan []reply, want int) (replies []reply) {
 	var flush <-chan time.Time // from the first answer on
 	for size := 0; len(replies) < want && size < flushBytes; {
@@ -174,8 +174,8 @@ func gather(ctx context.Context, arrived <-chan []reply, want int) (replies []re
 	return replies
 }
 
-// pass asks members through a tree: the first of each part, which asks the others. Where it is not there, they are
-// asked one by one.
+// pass asks members through a tree: the first of each part asks the others. If it can't be reached, they are asked one
+// by one.
 func (a *asker) pass(ctx context.Context, q question, units []unit) {
 	for _, part := range split(units) {
 		a.m.spawn(func() {
@@ -186,7 +186,7 @@ func (a *asker) pass(ctx context.Context, q question, units []unit) {
 	}
 }
 
-// directly asks every unit by itself, a few at a time. One that can't be reached is missing: it does not answer.
+// directly asks each unit, a few at a time. A unit that can't be reached gives no answer.
 func (a *asker) directly(ctx context.Context, q question, units []unit) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, askAtOnce)
@@ -202,8 +202,8 @@ func (a *asker) directly(ctx context.Context, q question, units []unit) {
 	asking.Wait()
 }
 
-// put sends the first of some units the question, which it is to answer, and to pass on to the others, in less time
-// than there is.
+// put sends the question to the first of some units, which answers it and passes it on to the others, in less time than
+// is left.
 func (a *asker) put(ctx context.Context, q question, units []unit) error {
 	deadline, _ := ctx.Deadline()
 	q.left = time.Until(deadline) * 7 / 8
@@ -218,8 +218,8 @@ func (a *asker) put(ctx context.Context, q question, units []unit) error {
 	return a.m.stream(ctx, st.Member.Addr, to.name, appendQuestion(message(msgQuestion), &q))
 }
 
-// unit answers for this member and for those of its host that can't, all at once. emit gets each answer; it may be
-// called by several goroutines.
+// unit answers, concurrently, for this member and for those of its host that can't. emit gets each answer; several
+// goroutines may call it.
 func (a *asker) unit(ctx context.Context, q *question, u *unit, emit func(reply)) {
 	var answering sync.WaitGroup
 	defer answering.Wait()

@@ -23,10 +23,10 @@ const (
 	fanOut = 16
 )
 
-// Answer is what one member answered.
+// Answer is one member's answer.
 type Answer struct {
-	// From is the member that the answer is of, and By the one that gave it: another one of its host, if From can't
-	// answer for itself.
+	// From is the member that the answer is about, and By the one that gave it: another one of its host, if From can't
+	// answer.
 	From, By string
 	// Body is what Handler, or LocalNote, returned there. It is the receiver's to keep.
 	Body []byte
@@ -37,8 +37,8 @@ type Answer struct {
 // when all have answered, when this mesh is closed, or when the time is up: that of ctx, or DefaultAskTime, a minute at
 // most.
 //
-// Members that are dead, stopped or out of reach are not asked: another one of their host is, for the last they wrote.
-// That is also done, in the last quarter of the time, for those that did not answer.
+// For members that are dead, stopped or out of reach, another one of their host is asked, which answers from what they
+// wrote last; in the last quarter of the time, so it is for members that did not answer.
 func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Answer], error) {
 	if len(body) > MaxQuestion {
 		return nil, fmt.Errorf("mesh: the question has %d bytes, want at most %d", len(body), MaxQuestion)
@@ -80,7 +80,7 @@ func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Ans
 	}, nil
 }
 
-// unit is one member that is asked, with the members of its host that can't answer and for which it does.
+// unit is one member that is asked, and the members of its host for which it answers, as they can't.
 type unit struct {
 	member instance
 	absent []instance
@@ -99,7 +99,7 @@ func split(units []unit) [][]unit {
 	return parts
 }
 
-// with is units with one member more that by answers for.
+// with adds to units a member for which by answers.
 func with(units []unit, by *Member, absent instance) []unit {
 	i := slices.IndexFunc(units, func(u unit) bool { return u.member.name == by.Name })
 	if i < 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Config is what a member is, and how it meets the others.
+// Config describes a member, and how it communicates with the others.
 type Config struct {
 	// Self is this process: what the function Self returns.
 	Self Member
@@ -28,11 +28,11 @@ type Config struct {
 	// unspecified (0.0.0.0).
 	Advertise netip.Addr
 
-	// Tuning is how fast it looks and how long it waits: OneMachine (the default), LAN or WAN.
+	// Tuning has the intervals and timeouts: OneMachine (the default), LAN or WAN.
 	Tuning Tuning
 
-	// OnEvent is told what happens to members, in order, on one goroutine. It may block for a while: events queue up to
-	// eventQueue, then the oldest are dropped. nil ignores all.
+	// OnEvent is called with the events, in order, on one goroutine. It may block for a while: up to eventQueue events
+	// are queued, then the oldest are dropped. nil ignores all.
 	OnEvent func(Event)
 	// Handler answers questions. from is the name of the member that asks. It must return within the context's time,
 	// and is called for at most handlers questions at a time. nil answers nothing.
@@ -41,7 +41,7 @@ type Config struct {
 	// nil, if there is nothing to say.
 	LocalNote func(Member) []byte
 
-	// Logger gets what memberlist logs, at debug. nil discards it.
+	// Logger gets memberlist's log, at debug. nil discards it.
 	Logger *slog.Logger
 	// Host is the machine. nil is the one that this process runs on; a simulation has its own.
 	Host Host
@@ -55,7 +55,7 @@ type Config struct {
 	Rand mathrand.Source
 }
 
-// Tuning is how fast a mesh looks and how long it waits. Its zero value is OneMachine.
+// Tuning has the intervals and timeouts of a mesh. Its zero value is OneMachine.
 type Tuning struct {
 	// ProbeInterval is how often a member probes another one, at four packets each. A member is found silent after one
 	// or two intervals, as others probe it too.

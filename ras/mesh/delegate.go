@@ -9,8 +9,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// delegate is what memberlist calls. It holds memberlist's lock in some of these calls, so none of them calls
-// memberlist.
+// delegate has memberlist's callbacks. memberlist holds its lock in some of them, so none calls memberlist.
 type delegate struct{ m *Mesh }
 
 func memberOf(n *memberlist.Node) (Member, error) {
@@ -59,7 +58,7 @@ func (d *delegate) NotifyLeave(n *memberlist.Node) {
 	if err != nil || m.Name == d.m.self.Name {
 		return
 	}
-	// Whether it left or fell silent memberlist does not say; a member that leaves tells the mesh as well.
+	// memberlist doesn't say whether it left or fell silent; a member that leaves tells the mesh, too.
 	d.m.mu.Lock()
 	joined := d.m.table.joined(m.Name)
 	d.m.mu.Unlock()

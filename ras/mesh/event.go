@@ -29,7 +29,7 @@ func (s State) running() bool { return s == Alive || s == Suspect }
 
 func (s State) gone() bool { return s == Dead || s == Left }
 
-// Kind is what happened to a member.
+// Kind is the kind of an event.
 type Kind uint8
 
 // The kinds of events.
@@ -48,7 +48,7 @@ var kindNames = [...]string{"joined", "left", "dead", "suspect", "stopped", "res
 // String is the kind's name: "joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable".
 func (k Kind) String() string { return kindNames[k] }
 
-// Kind is that of the event by which a member that is known comes into the state.
+// Kind is the kind of the event that puts a known member into the state.
 func (s State) Kind() Kind { return kinds[s] }
 
 // kinds has Kind.
@@ -100,7 +100,7 @@ type Status struct {
 type Event struct {
 	Status
 	Kind Kind
-	// Passing says of Resumed that it ends no more than a suspicion: the member was neither stopped nor out of reach.
+	// Passing says that a Resumed ends only a suspicion: the member was neither stopped nor out of reach.
 	Passing bool
 }
 

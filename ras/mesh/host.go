@@ -14,7 +14,7 @@ type Host interface {
 	// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The
 	// error is process.ErrGone if it has ended already. stop waits until ended is not running any more.
 	Watch(id process.ID, ended func(process.Exit)) (stop func(), err error)
-	// Look glances at a process. The error is process.ErrGone if it has ended.
+	// Look reads a process's state. The error is process.ErrGone if it has ended.
 	Look(id process.ID) (process.Look, error)
 	// Now is a clock, in nanoseconds, that all processes of the host share.
 	Now() int64
@@ -45,7 +45,7 @@ func Self(rank, jobSize int) (Member, error) {
 	return processMember(host, process.Self(), rank, jobSize), nil
 }
 
-// Keep is another process of this host as a member that keeper, a member with its own name for its Keeper, tells of.
+// Keep is another process of this host as a member whose Keeper is keeper, a member that is its own Keeper.
 func (keeper Member) Keep(id process.ID, rank, jobSize int) Member {
 	m := processMember(keeper.Host, id, rank, jobSize)
 	m.Keeper = keeper.Name

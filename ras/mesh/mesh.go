@@ -23,7 +23,7 @@ var ErrClosed = errors.New("mesh: closed")
 const (
 	// eventQueue is how many events wait for OnEvent.
 	eventQueue = 1 << 16
-	// directHost and directFar bound how many are told of a fate at once: on the witness's host, and elsewhere.
+	// directHost and directFar bound how many members are told of a fate at once: on the witness's host, and elsewhere.
 	directHost, directFar = 64, 16
 	// leaveTime is how long Close waits until the members that watch this process know that it leaves.
 	leaveTime = 500 * time.Millisecond
@@ -143,8 +143,8 @@ func (m *Mesh) Self() Member { return m.self }
 // Stats is what is counted, from the start on.
 func (m *Mesh) Stats() *Stats { return &m.count }
 
-// Join makes this member known to the members that listen at seeds, and them to it. It tries until one of them answers
-// or ctx ends; its own address among the seeds is ignored. It returns how many answered.
+// Join exchanges members with those that listen at seeds. It tries until one of them answers or ctx ends; its own
+// address among the seeds is ignored. It returns how many answered.
 func (m *Mesh) Join(ctx context.Context, seeds ...netip.AddrPort) (int, error) {
 	var addrs []string
 	for _, s := range seeds {
@@ -164,14 +164,14 @@ func (m *Mesh) Join(ctx context.Context, seeds ...netip.AddrPort) (int, error) {
 		if err == nil {
 			return n, nil
 		}
-		// Many that start at once shall not come back at once.
+		// Members that start at once should not retry at once.
 		if pause(ctx, wait/2+time.Duration(m.rand.Int64N(int64(wait)))); ctx.Err() != nil {
 			return 0, fmt.Errorf("mesh: join: %w; the last attempt: %w", context.Cause(ctx), err)
 		}
 	}
 }
 
-// await runs f on a goroutine that Close waits for, and returns what f did, or before that when ctx or the mesh ends.
+// await runs f on a goroutine that Close waits for, and returns f's result, or earlier if ctx or the mesh ends.
 func await[T any](ctx context.Context, m *Mesh, f func() (T, error)) (value T, err error) {
 	type result struct {
 		value T
@@ -205,9 +205,8 @@ func (m *Mesh) spawn(f func()) bool {
 	return true
 }
 
-// Members is what is known of all members, also of those that are gone or out of reach, by host and rank. One that has
-// been so for an hour, and whose rank another one has since, is forgotten; of the others that have been so for as long,
-// the latest 4,096 are known.
+// Members is what is known of all members, by host and rank, including those that are gone or out of reach. A member
+// that has been so for an hour is forgotten if another one has its rank; of the others, the latest 4,096 are kept.
 func (m *Mesh) Members() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,7 +229,7 @@ func (m *Mesh) Member(name string) (Status, bool) {
 	return e.Status, true
 }
 
-// change lets f change the table, and has the events told.
+// change lets f change the table, and queues the events.
 func (m *Mesh) change(f func(*table) []Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,7 +246,7 @@ func (m *Mesh) change(f func(*table) []Event) {
 	}
 }
 
-// tell gives events to OnEvent until the mesh is closed.
+// tell calls OnEvent with the events until the mesh is closed.
 func (m *Mesh) tell() {
 	for {
 		select {
@@ -265,7 +264,7 @@ func (m *Mesh) tell() {
 	}
 }
 
-// hear takes note of what a witness saw, and passes news on.
+// hear records a fate that a witness saw, and passes it on if it is news.
 func (m *Mesh) hear(f *fate) (fresh bool) {
 	m.change(func(t *table) (events []Event) {
 		events, fresh = t.observe(f, time.Now())
@@ -277,7 +276,8 @@ func (m *Mesh) hear(f *fate) (fresh bool) {
 	return fresh
 }
 
-// announce is hear for what this process saw itself: it tells its host, and some members elsewhere, at once.
+// announce is hear for a fate that this process saw itself: it also tells its host, and some members elsewhere, at
+// once.
 func (m *Mesh) announce(f *fate) {
 	if m.hear(f) {
 		m.spread(f, directHost, directFar)

@@ -15,11 +15,11 @@ const (
 	// MaxAnswer is the longest answer; a longer one is cut off.
 	MaxAnswer  = 64 << 10
 	maxTargets = 16 << 10
-	// flushBytes is how much is gathered before it is passed on.
+	// flushBytes is the size of gathered answers from which they are passed on.
 	flushBytes = 256 << 10
 )
 
-// question is what one member asks another, and through it those behind.
+// question is what one member asks another, and through it the members behind.
 type question struct {
 	id      [16]byte
 	asker   string         // the first one

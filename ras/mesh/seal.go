@@ -31,20 +31,20 @@ var (
 	errTooLarge = errors.New("mesh: too large")
 )
 
-// seal encrypts and authenticates all that the members of a job send each other, so that memberlist sees no byte that
-// nobody vouches for: AES-256-GCM with a key that follows from the job's secret and name.
+// seal encrypts and authenticates all that the members of a job send each other, so that memberlist sees authentic
+// bytes alone: AES-256-GCM with a key derived from the job's secret and name.
 //
 //	packet   tag 8 | nonce 12 | encrypted
 //	stream   tag 8 | records, in both directions: length u32 | nonce 12 | encrypted
 //
-// The tag is the job's, and no secret: by it most strangers are told at once. A record is bound to its place: to the
-// first record of its stream, its direction and its number.
+// The tag is derived from the same, and sent in the clear: it rejects most strangers at once. A record is bound to its
+// place: to the first record of its stream, its direction and its number.
 type seal struct {
 	aead cipher.AEAD
 	tag  [tagSize]byte
 
 	mu sync.Mutex
-	// seen are nonces. What is older is stopped by what it says: by incarnations, instances, times and question ids.
+	// seen are recent nonces. Older replays are stopped by their content: incarnations, instances, times, question ids.
 	seen recent[[nonceSize]byte]
 }
 
@@ -70,7 +70,7 @@ func newSeal(secret []byte, job string) (*seal, error) {
 
 func (s *seal) packet(b []byte) []byte { return s.aead.Seal(s.tag[:], nil, b, []byte("packet")) }
 
-// openPacket is what is in a packet that is the job's and new.
+// openPacket opens a packet, if it is the job's and no replay.
 func (s *seal) openPacket(b []byte) ([]byte, error) {
 	if !bytes.HasPrefix(b, s.tag[:]) {
 		return nil, errStranger
@@ -112,7 +112,7 @@ func (c *stream) Close() error {
 	return c.Conn.Close()
 }
 
-// bound is what the n-th record in a direction is bound to.
+// bound is the additional data of the n-th record in a direction.
 func (c *stream) bound(dialers bool, n uint64) []byte {
 	b := []byte("answer")
 	if dialers {
@@ -150,7 +150,7 @@ func (c *stream) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Read reads what has come and is the job's.
+// Read reads authentic data.
 func (c *stream) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 {
 		var err error

@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// table is what this process knows of all members: a machine without clock or I/O. Its methods return what happened.
+// table is what this process knows of all members: a state machine without clock or I/O. Its methods return events.
 type table struct {
 	self    Member
 	entries map[string]*entry
-	// final remembers instances that are gone and not in entries, so that no late message revives them.
+	// final has instances that are gone and not in entries, so that no late message revives them.
 	final recent[instance]
 	// near counts the changes on this host, and joins how often a member was said to answer.
 	near  int
@@ -34,7 +34,7 @@ type entry struct {
 	// away is whether it was told to be stopped, out of reach or dead, and not yet that it is back. Without that, its
 	// Resumed ends a suspicion only: Event.Passing.
 	away bool
-	// joined is what joins was when it was said to answer the last time: what fell silent before did not stay so.
+	// joined is joins as of when the member was last said to answer: an earlier silence is over.
 	joined uint64
 }
 
@@ -55,7 +55,7 @@ func newTable(self Member) *table { return &table{self: self, entries: make(map[
 
 func (t *table) gone(name string, id uint64) bool { return t.final.has(instance{name, id}) }
 
-// become puts a member into the state of a fate, as it has been since then.
+// become puts a member into the state of a fate, since the fate's time.
 func (e *entry) become(f *fate, since time.Time) []Event {
 	e.State, e.Since, e.Cause, e.Exit, e.By = f.state, since, f.cause, f.exit, f.by
 	ev := Event{Status: e.Status, Kind: f.state.Kind()}

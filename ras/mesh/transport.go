@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxStrangers is how many streams may be open of which nothing of the job has come; the oldest gives way.
+	// maxStrangers bounds the open streams that have not authenticated yet; the oldest is closed for a new one.
 	maxStrangers = 128
 	bindTries    = 10
 )
@@ -67,7 +67,7 @@ func listen(bind netip.AddrPort, advertise netip.Addr, s *seal, c *Stats) (*tran
 	if advertise.IsValid() {
 		t.addr = netip.AddrPortFrom(advertise.Unmap(), t.addr.Port())
 	}
-	// The kernel may grant less, and it works with any size.
+	// The kernel may grant less; any size works.
 	_ = t.udp.SetReadBuffer(1 << 20)
 	t.running.Go(t.receive)
 	t.running.Go(t.accept)
@@ -125,7 +125,7 @@ func (t *transport) accept() {
 	}
 }
 
-// settle takes note that the first record of a stream has come, or that it won't.
+// settle notes that the first record of a stream has come, or won't.
 func (t *transport) settle(s *stream, err error) {
 	if err != nil {
 		t.count.refuse(err)

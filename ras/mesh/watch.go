@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// watcher is the witness: it watches the next members on its host, and finds out what became of silent ones.
+// watcher is the witness: it watches the next members on its host, and finds out why members are silent.
 type watcher struct {
 	m     *Mesh
 	awake chan struct{}
@@ -35,7 +35,7 @@ func StopCause(s process.State) Cause {
 	return [...]Cause{process.Stopped: CauseSignal, process.Traced: CauseTraced, process.Frozen: CauseFrozen}[s]
 }
 
-// glance is when a process was seen stopped first, and with how many turns.
+// glance is when a process was first seen stopped, and how many turns on a CPU it had had.
 type glance struct {
 	at   time.Time
 	look process.Look
@@ -75,8 +75,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// about has the watcher's goroutine call f with a member's status, unless the member is gone for good by then. It does
-// not wait. here tells whether the member is of this host. When the inbox is full, f is dropped: the watcher looks at
+// about makes the watcher's goroutine call f with a member's status, unless the member is gone for good by then, and
+// does not wait. here tells whether the member is of this host. If the inbox is full, f is dropped: the watcher checks
 // its ring regularly anyway.
 func (w *watcher) about(name string, f func(st *Status, here bool)) {
 	select {
@@ -133,7 +133,7 @@ func (w *watcher) next() time.Time {
 	return slices.MinFunc(due, time.Time.Compare)
 }
 
-// check looks at a member of which another host asks what became of it.
+// check looks at a member about which another host asks.
 func (w *watcher) check(st *Status, here bool) {
 	if here && w.look(st) == Alive {
 		w.announceRuns(&st.Member)
@@ -149,7 +149,7 @@ func (w *watcher) missed(st *Status, here bool) {
 	}
 }
 
-// unanswered finds out about a member that memberlist gave up. joined is what the table's was when it fell silent.
+// unanswered finds out about a member that memberlist gave up. joined is the table's value when it fell silent.
 func (w *watcher) unanswered(st *Status, here bool, joined uint64) {
 	name := st.Member.Name
 	switch {
@@ -184,7 +184,7 @@ func (w *watcher) dead(m *Member, exit process.Exit) {
 	w.m.announce(f)
 }
 
-// look glances at a process of this host and announces what changed. It returns Alive if it runs.
+// look reads the state of a process of this host and announces changes. It returns Alive if it runs.
 func (w *watcher) look(st *Status) State {
 	m := &st.Member
 	look, err := w.m.host.Look(m.ID)
@@ -218,8 +218,8 @@ func (w *watcher) look(st *Status) State {
 	return Stopped
 }
 
-// settle looks again at what was found stopped, gives up members that nobody vouches for, and brings watches up to
-// date.
+// settle looks again at processes that were found stopped, gives up silent members that have not answered in time, and
+// updates the watches.
 func (w *watcher) settle() {
 	now := time.Now()
 	for _, name := range slices.Sorted(maps.Keys(w.stopping)) {
@@ -327,7 +327,7 @@ func (w *watcher) rejoin(ok func(Status) bool) {
 		if _, err := w.m.list.Join([]string{to.Addr.String()}); err != nil {
 			return // it is tried again
 		}
-		// Somebody is there; a probe is only answered by the member that it names.
+		// The address answers; a probe is answered only by the member that it names.
 		if err := w.m.ping(&to); err == nil {
 			w.m.change(func(t *table) []Event { return t.answers(to.Name, time.Now()) })
 		}

@@ -21,6 +21,15 @@ func Build(tb testing.TB, dir, version string) string {
 	return filepath.Join(dir, version)
 }
 
+// BuildOn is Build for a program whose streams and memory are those of a driver, a libcuda.so.1, which it loads first.
+// It returns the path of libnccl.so.2.
+func BuildOn(tb testing.TB, dir, version, driver string) string {
+	tb.Helper()
+	path := filepath.Join(dir, version+"-on-driver", "libnccl.so.2")
+	run(tb, dir, version, "DRIVER="+driver, path)
+	return path
+}
+
 // Program builds programs/name.c in dir, and returns its path. It runs on every version that has its functions.
 func Program(tb testing.TB, dir, name string) string {
 	tb.Helper()

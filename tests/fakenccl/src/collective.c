@@ -39,7 +39,6 @@ static bool gives(const struct task *t, int rank) {
 static ncclResult_t fold(struct task *t, char *parts, size_t bytes) {
   struct ncclComm *c = t->comm;
   for (int r = 0; r < c->nranks; r++) {
-    if (t->op >= ncclNumOps) scale(parts + r * bytes, t->count, t->type, t->scalar);
     if (r > 0 && !reduce(parts, parts + r * bytes, t->count, t->type, t->op))
       return fail(ncclInvalidArgument, "the fake NCCL can't reduce data of type %d", t->type);
   }
@@ -57,9 +56,17 @@ static ncclResult_t run_collective(struct task *t) {
   bool recv_parts = t->func == ALL_GATHER || t->func == ALL_TO_ALL || t->func == GATHER;
   char *parts = reduces(t->func) ? malloc(n * bytes) : NULL;
   struct transfer *x = calloc(2 * n, sizeof *x);
-  ncclResult_t result = x && (parts || !reduces(t->func)) ? ncclSuccess : ncclSystemError;
+  bool scales = reduces(t->func) && t->op >= ncclNumOps; // each rank what it sends, by its own scalar
+  char *scaled = scales ? malloc(n * bytes) : NULL;
+  const char *send = scales ? scaled : t->send;
+  ncclResult_t result = x && (parts || !reduces(t->func)) && (scaled || !scales) ? ncclSuccess : ncclSystemError;
+  if (scaled) {
+    size_t count = t->count * (send_parts ? n : 1);
+    memcpy(scaled, t->send, count * type_size(t->type));
+    scale(scaled, count, t->type, t->scalar);
+  }
   for (int r = 0; r < n && !result; r++) {
-    char *out = (char *)t->send + (send_parts ? r * bytes : 0);
+    char *out = (char *)send + (send_parts ? r * bytes : 0);
     char *in = parts ? parts + r * bytes : (char *)t->recv + (recv_parts ? r * bytes : 0);
     bool give = gives(t, me) && receives(t, r), take = gives(t, r) && receives(t, me);
     if (r == me && give && take && in != out) memmove(in, out, bytes);
@@ -69,6 +76,7 @@ static ncclResult_t run_collective(struct task *t) {
   if (!result) result = transfer(c, DATA, x, used);
   if (!result && parts && receives(t, me)) result = fold(t, parts, bytes);
   free(x);
+  free(scaled);
   free(parts);
   return result;
 }

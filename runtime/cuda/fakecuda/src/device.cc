@@ -236,6 +236,12 @@ EXPORT int cuCtxGetCurrent(Context **context) {
   return 0;
 }
 
+EXPORT int cuCtxGetDevice(int *d) {
+  if (int r = begin(__func__)) return r;
+  *d = current()->device;
+  return 0;
+}
+
 EXPORT int cuCtxSetCurrent(Context *context) {
   if (int r = begin(__func__, false)) return r;
   std::lock_guard<std::mutex> lock(state().mutex);

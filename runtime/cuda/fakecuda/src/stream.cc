@@ -202,6 +202,14 @@ EXPORT int cuStreamWaitValue32_v2(void *handle, uint64_t at, uint32_t value, uns
   });
 }
 
+EXPORT int cuLaunchHostFunc(void *handle, void (*function)(void *), void *data) {
+  if (int r = begin(__func__)) return r;
+  return enqueue(__func__, handle, [=] {
+    function(data);
+    return 0;
+  });
+}
+
 EXPORT int cuEventCreate(Event **event, unsigned flags) {
   if (int r = begin(__func__)) return r;
   if (flags & ~3u) return INVALID_VALUE; // 4: for other processes, which nobody asks for

@@ -5,6 +5,11 @@ package cuda
 // #include "driver.h"
 import "C"
 
+import (
+	"cmp"
+	"runtime"
+)
+
 // A Context is the primary context of a device, retained.
 type Context struct {
 	driver *Driver
@@ -26,6 +31,18 @@ func (dev *Device) Retain() (*Context, error) {
 // streams.
 func (c *Context) Release() error {
 	return c.check("cuDevicePrimaryCtxRelease", C.shim_release(c.driver.c, c.device.c))
+}
+
+// Within calls do on a thread on which the context is current, for libraries that go by that.
+func (c *Context) Within(do func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var was C.CUcontext
+	if err := c.check("cuCtxSetCurrent", C.in(c.driver.c, c.c, &was)); err != nil {
+		return err
+	}
+	err := do()
+	return cmp.Or(err, c.check("cuCtxSetCurrent", C.out(c.driver.c, c.c, was, 0)))
 }
 
 // Device is the context's.

@@ -230,8 +230,12 @@ func parseSeed(text string) (netip.AddrPort, error) {
 // prefix is what the names of Carillon's own variables begin with.
 const prefix = "CARILLON_"
 
-// attached are the variables of carillon attach and its library, which have no field.
-var attached = []string{"CARILLON_GUARD", "CARILLON_NCCL_LIBRARY", "CARILLON_PROFILER_NEXT", "CARILLON_STREAM_MARKS"}
+// attached are the variables without a field: those of carillon attach and its library,
+// and those of the engines on GPUs.
+var attached = []string{
+	"CARILLON_GPU_TUNING", "CARILLON_GUARD", "CARILLON_NCCL_LIB", "CARILLON_NCCL_LIBRARY", "CARILLON_PROFILER_NEXT",
+	"CARILLON_STREAM_MARKS",
+}
 
 // known are the names of Carillon's own variables, in alphabetical order.
 func known() []string {

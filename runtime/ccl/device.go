@@ -155,7 +155,7 @@ func (c *core) openDevice(ctx context.Context) (err error) {
 		return c.gather(ctx, call, 0, mine) // before the first that has a number
 	}
 	failed := func(err error) { _ = c.failOnDevice(err) }
-	c.device, err = c.kind.Open(c.comm, gather, failed)
+	c.device, err = c.kind.Open(ctx, c.comm, gather, failed)
 	if err != nil && lifecycle.CodeOf(err) == lifecycle.CodeSystem {
 		return &SystemError{Code: lifecycle.CodeSystem, Op: "make " + c.String(), Err: err}
 	}

@@ -44,10 +44,10 @@ type Engine interface {
 type DeviceKind interface {
 	// Name is on the tape.
 	Name() string
-	// Open makes the engine of a rank; all ranks call it together. With gather they tell each other something, as often
-	// on each; its errors are Comm.Fail's. failed is called once, by any goroutine, when an operation that was enqueued
-	// has ended with an error.
-	Open(c *Comm, gather func(mine []byte) ([][]byte, error), failed func(error)) (Device, error)
+	// Open makes the engine of a rank; all ranks call it together, and ctx bounds it. With gather they tell each other
+	// something, as often on each; its errors are Comm.Fail's. failed is called once, by any goroutine, when an
+	// operation that was enqueued has ended with an error.
+	Open(ctx context.Context, c *Comm, gather func(mine []byte) ([][]byte, error), failed func(error)) (Device, error)
 }
 
 // Device puts the calls of one rank of a communicator on streams of a device. Its methods belong to the goroutine whose

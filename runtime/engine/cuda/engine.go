@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -43,14 +44,26 @@ type placement struct {
 	Options [5]uint64 // must be the same
 }
 
+// apartError is why GPUs can't be joined by kernels of ours: Options.Fallback may do it.
+type apartError struct{ error }
+
 // Open is engine.DeviceKind's.
-func (g *GPU) Open(c *engine.Comm, gather func([]byte) ([][]byte, error), failed func(error)) (engine.Device, error) {
+func (g *GPU) Open(ctx context.Context, c *engine.Comm, gather func([]byte) ([][]byte, error), failed func(error)) (
+	engine.Device, error,
+) {
 	d := &device{
 		gpu: g, comm: c, rank: c.Rank, size: c.Size, args: new(kernel.ExchangeArgs),
 		limits: g.options.Tuning.For(c.Size),
 	}
 	if err := d.open(gather, failed); err != nil {
 		d.free()
+		if _, apart := errors.AsType[apartError](err); apart && g.options.Fallback != nil {
+			if d.rank == 0 {
+				g.options.Log.Info("GPUs that can't be joined directly: another engine carries the communicator",
+					"comm", c.Name, "engine", g.options.Fallback.Name(), "reason", err)
+			}
+			return g.options.Fallback.Open(ctx, c, gather, failed)
+		}
 		return nil, fmt.Errorf("a communicator on GPUs: %w", err)
 	}
 	d.Start(d)
@@ -121,10 +134,10 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 	}
 	nodes := d.comm.Links.Topology().Node
 	if far := slices.IndexFunc(nodes, func(n int) bool { return n != nodes[0] }); far >= 0 {
-		return fmt.Errorf("ranks 0 and %d are on different hosts, and GPUs of one host alone are supported", far)
+		return apartError{fmt.Errorf("ranks 0 and %d are on different hosts, where only a Fallback joins GPUs", far)}
 	}
 	if d.size > kernel.MaxRanks {
-		return fmt.Errorf("it has %d ranks, and %d are supported", d.size, kernel.MaxRanks)
+		return apartError{fmt.Errorf("it has %d ranks: more than %d only a Fallback joins", d.size, kernel.MaxRanks)}
 	}
 	on := map[[16]byte][]int{}
 	d.blocks = math.MaxInt

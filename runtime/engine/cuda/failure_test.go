@@ -368,7 +368,7 @@ func TestClosed(t *testing.T) {
 	r := on(t, dev)
 	gather := func(mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
 	comm := engine.NewComm(lifecycle.CommID{}, "alone", alone{}, nil)
-	d, err := r.gpu.Open(comm, gather, func(err error) { t.Error(err) })
+	d, err := r.gpu.Open(t.Context(), comm, gather, func(err error) { t.Error(err) })
 	must(t, err)
 	b := memory(t, &r, 8)
 	op := engine.Op{

@@ -13,6 +13,7 @@ import (
 
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
 	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // Options are what may be chosen for a GPU. All ranks of a communicator choose the same.
@@ -29,6 +30,9 @@ type Options struct {
 	// Tuning is by which kernels calls are made. Default: the file that CARILLON_GPU_TUNING names, else the built-in
 	// one.
 	Tuning Tuning
+	// Fallback carries communicators whose GPUs the package can't join: of several hosts, or more than 8. Default:
+	// none, and such a communicator is an error.
+	Fallback engine.DeviceKind
 	// Log is where it is said that something is slower than it might be. Default: slog.Default.
 	Log *slog.Logger
 }

@@ -119,7 +119,8 @@ func (q *Queue) Add(call lifecycle.Call, seq uint64, bytes int) (number uint32) 
 	return number
 }
 
-// Enqueued ends an Enqueue: its answers are that, for an error of what was put on the stream.
+// Enqueued ends an Enqueue, whose answers it returns. After an error a part may be on the stream, and not counted: it
+// leaves.
 func (q *Queue) Enqueued(call lifecycle.Call, seq uint64, captured bool, err error) (number uint32, _ error) {
 	q.watcher.start()
 	switch {
@@ -128,6 +129,7 @@ func (q *Queue) Enqueued(call lifecycle.Call, seq uint64, captured bool, err err
 	case err == nil:
 		return q.launched.Load(), nil
 	}
+	defer q.backend.Leave()
 	return 0, q.comm.Stop(&lifecycle.SystemError{
 		Code: lifecycle.CodeSystem, Op: fmt.Sprintf("put %s number %d on a stream", call, seq), Err: err,
 	})
@@ -160,7 +162,7 @@ func (q *Queue) Wait(ctx context.Context) (err error) {
 		err = q.mark(e)
 		q.mu.Unlock()
 	}
-	for p := (pause{}); err == nil; p.wait() {
+	for p := (Pause{}); err == nil; p.Wait() {
 		ended := e.Query()
 		odd, stopped := q.troubled(), q.comm.Stopped() // behind it: a kernel that has given up ends, too
 		switch {
@@ -232,7 +234,7 @@ func (q *Queue) Left() bool {
 	if q.mark(q.Fence) != nil {
 		return false
 	}
-	for p := (pause{}); p.waited < leaveTime; p.wait() {
+	for p := (Pause{}); p.waited < LeaveTime; p.Wait() {
 		if err := q.Fence.Query(); !errors.Is(err, cuda.ErrNotReady) {
 			return err == nil
 		}

@@ -12,21 +12,22 @@ import (
 )
 
 const (
-	// leaveTime is for how long a communicator that ends waits for its kernels, which leave within a millisecond unless
+	// LeaveTime is for how long a communicator that ends waits for its kernels, which leave within a millisecond unless
 	// what lies before them on their stream takes longer.
-	leaveTime = 2 * time.Second
+	LeaveTime = 2 * time.Second
 	// lookEvery is how often what runs is looked at, and lookAtGraphs once graphs may launch kernels unseen.
 	lookEvery    = time.Millisecond
 	lookAtGraphs = 10 * time.Millisecond
 )
 
-// pause is the time between two looks, which grows.
-type pause struct {
+// A Pause is the time between two looks, which grows.
+type Pause struct {
 	next   time.Duration
 	waited time.Duration
 }
 
-func (p *pause) wait() {
+// Wait waits until the next look.
+func (p *Pause) Wait() {
 	p.next = min(max(2*p.next, 20*time.Microsecond), lookEvery)
 	time.Sleep(p.next)
 	p.waited += p.next
@@ -69,7 +70,7 @@ func (q *Queue) watch() {
 		case <-w.ctx.Done():
 			return
 		}
-		for p := (pause{}); !q.idle(); p.wait() {
+		for p := (Pause{}); !q.idle(); p.Wait() {
 			if w.ctx.Err() != nil || q.look() {
 				return
 			}

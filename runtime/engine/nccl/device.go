@@ -1,0 +1,215 @@
+//go:build linux && cgo
+
+package nccl
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
+	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/runtime/engine/queue"
+	"github.com/carillon-rt/carillon/runtime/nccl"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// device is the engine of one rank.
+type device struct {
+	*queue.Queue
+	comm       *engine.Comm
+	rank, size int
+	ops        []nccl.Op // of the next call
+
+	mu      sync.Mutex
+	nccl    *nccl.Comm    // nil before it is made, and once it is aborted or destroyed
+	aborted chan struct{} // closed when ncclCommAbort has returned
+}
+
+// errEnded is what use answers where there is no communicator of NCCL's.
+var errEnded = errors.New("NCCL's communicator was aborted")
+
+// use calls NCCL, unless the communicator was aborted.
+func (d *device) use(do func(*nccl.Comm) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.nccl == nil {
+		return errEnded
+	}
+	return do(d.nccl)
+}
+
+// Algorithm is engine.Device's: NCCL doesn't say which it takes.
+func (d *device) Algorithm(*engine.Op) algo.Algorithm { return algo.Auto }
+
+// Enqueue is engine.Device's.
+func (d *device) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (number uint32, err error) {
+	if err := d.comm.Stopped(); err != nil {
+		return 0, err
+	}
+	stream := ops[0].Stream
+	captured, err := d.Order(stream)
+	if err == nil {
+		err = d.put(ops)
+	}
+	if err == nil && !captured {
+		number := d.Add(call, seq, ops[0].Count*ops[0].DataType.Size())
+		err = stream.WriteValue(d.Page.At+tape.DeviceWords, number)
+	}
+	return d.Enqueued(call, seq, captured, err)
+}
+
+// put puts operations on the stream of the first. Streams of the others wait for it, and it for them.
+func (d *device) put(ops []engine.Op) (err error) {
+	stream := ops[0].Stream
+	d.ops = d.ops[:0]
+	for i := range ops {
+		if err := d.After(stream, ops[i].Stream); err != nil {
+			return err
+		}
+		d.add(&ops[i])
+	}
+	if reduction := &d.ops[0].Reduction; ops[0].Scaled {
+		if *reduction, err = d.scaled(&ops[0]); err != nil {
+			return err
+		}
+		defer d.use(func(c *nccl.Comm) error { //nolint:errcheck // one that stays costs nothing but a place in a table
+			return c.EndReduction(*reduction)
+		})
+	}
+	err = d.use(func(c *nccl.Comm) error { return c.Run(stream.Handle(), d.ops...) })
+	if err == nil {
+		err = d.settle(context.Background())
+	}
+	for i := range ops {
+		if err == nil {
+			err = d.After(ops[i].Stream, stream)
+		}
+	}
+	return err
+}
+
+// calls are the operations that NCCL has under the same name.
+var calls = map[lifecycle.Call]nccl.Call{
+	lifecycle.CallAllReduce: nccl.AllReduce, lifecycle.CallBroadcast: nccl.Broadcast, lifecycle.CallReduce: nccl.Reduce,
+	lifecycle.CallAllGather: nccl.AllGather, lifecycle.CallReduceScatter: nccl.ReduceScatter,
+	lifecycle.CallSend: nccl.Send, lifecycle.CallRecv: nccl.Recv,
+}
+
+// add makes NCCL's operations of one of ours. Those that not every NCCL has are messages to and from each rank.
+func (d *device) add(op *engine.Op) {
+	o := nccl.Op{
+		Call: calls[op.Call], Type: int(op.DataType), Reduction: int(op.Reduction), Peer: op.Peer, Count: op.Count,
+		Send: uint64(queue.Address(op.Send)), Recv: uint64(queue.Address(op.Recv)),
+	}
+	switch op.Call {
+	case lifecycle.CallBarrier: // the sum of a byte that stays 0: of the page's clock, which only our kernels write
+		clock := uint64(d.Page.At) + tape.DeviceWords + 8
+		d.ops = append(d.ops, nccl.Op{Call: nccl.AllReduce, Send: clock, Recv: clock, Count: 1})
+	case lifecycle.CallAllToAll, lifecycle.CallGather, lifecycle.CallScatter:
+		stride := uint64(op.Count * op.DataType.Size())
+		message := func(call nccl.Call, peer int, at uint64) {
+			m := o
+			m.Call, m.Peer, m.Send, m.Recv = call, peer, m.Send+at, m.Recv+at
+			d.ops = append(d.ops, m)
+		}
+		for r := range d.size {
+			part := uint64(r) * stride
+			switch toRoot, fromRoot := r == op.Peer, d.rank == op.Peer; op.Call {
+			case lifecycle.CallGather:
+				if toRoot {
+					message(nccl.Send, r, 0)
+				}
+				if fromRoot {
+					message(nccl.Recv, r, part)
+				}
+			case lifecycle.CallScatter:
+				if fromRoot {
+					message(nccl.Send, r, part)
+				}
+				if toRoot {
+					message(nccl.Recv, r, 0)
+				}
+			default:
+				message(nccl.Send, r, part)
+				message(nccl.Recv, r, part)
+			}
+		}
+	default:
+		d.ops = append(d.ops, o)
+	}
+}
+
+// scaled makes the reduction of a PreMulSum. The factor is rounded to the type as kernels.Scale does it.
+func (d *device) scaled(op *engine.Op) (reduction int, err error) {
+	one := [...]uint64{
+		kernels.Int8: 1, kernels.Uint8: 1, kernels.Int32: 1, kernels.Uint32: 1, kernels.Int64: 1, kernels.Uint64: 1,
+		kernels.Float16: 0x3c00, kernels.Float32: 0x3f800000, kernels.Float64: 0x3ff0000000000000,
+		kernels.BFloat16: 0x3f80, kernels.Float8E4M3: 0x38, kernels.Float8E5M2: 0x3c,
+	}[op.DataType]
+	scalar := binary.NativeEndian.AppendUint64(nil, one)
+	of := scalar[:op.DataType.Size()]
+	kernels.Scale(of, of, op.DataType, op.Scale)
+	err = d.use(func(c *nccl.Comm) error {
+		reduction, err = c.PreMulSum(binary.NativeEndian.Uint64(scalar), int(op.DataType))
+		return err
+	})
+	return reduction, err
+}
+
+// Trouble is queue.Backend's: what NCCL has met since.
+func (d *device) Trouble() error {
+	switch err := d.use((*nccl.Comm).Ready); {
+	case err == nil || errors.Is(err, nccl.ErrInProgress) || errors.Is(err, errEnded):
+		return nil
+	case errors.Is(err, nccl.ErrRemote):
+		p := d.comm.PeerError(lifecycle.CodeUnreachable, -1, err.Error())
+		p.Call, p.Seq, _, _ = d.Current()
+		return p
+	default:
+		return systemError("run what was put on the GPU", err)
+	}
+}
+
+// Leave is queue.Backend's.
+func (d *device) Leave() {
+	d.mu.Lock()
+	c := d.nccl
+	d.nccl = nil
+	d.mu.Unlock()
+	if c == nil {
+		return
+	}
+	go func() { // abort waits for it: it blocks while there are graphs
+		defer close(d.aborted)
+		_ = c.Abort() // nobody is left who could be told
+	}()
+}
+
+// Close is engine.Device's. Where it can't be known whether all is done, or NCCL doesn't end, it is aborted.
+func (d *device) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), queue.LeaveTime)
+	defer cancel()
+	if d.Left() && d.use((*nccl.Comm).Finalize) == nil && d.settle(ctx) == nil {
+		_ = d.use(func(c *nccl.Comm) error {
+			d.nccl = nil
+			return c.Destroy()
+		})
+	} else {
+		d.abort()
+	}
+	d.Free()
+}
+
+// abort ends NCCL's communicator, which was made.
+func (d *device) abort() {
+	d.Leave()
+	select {
+	case <-d.aborted:
+	case <-time.After(queue.LeaveTime): // graphs that are destroyed later let it end
+	}
+}

@@ -22,9 +22,14 @@ ncclResult_t fail(ncclResult_t result, const char *format, ...) {
   return result;
 }
 
+// An operation that fails may do so before the call that launched it has ended, with success.
 void comm_set_async(struct ncclComm *c, ncclResult_t result) {
-  atomic_store(&c->async, result);
-  if (c->segment) atomic_store(&seat(c, c->rank)->async, result);
+  int was = ncclInProgress;
+  if (result)
+    atomic_store(&c->async, result);
+  else
+    atomic_compare_exchange_strong(&c->async, &was, result);
+  if (c->segment) atomic_store(&seat(c, c->rank)->async, atomic_load(&c->async));
 }
 
 ncclResult_t comm_check(struct ncclComm *c, const char *what) {

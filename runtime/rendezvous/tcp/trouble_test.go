@@ -305,6 +305,7 @@ func TestForeignSecret(t *testing.T) {
 	if a, b := <-first, <-second; a.err != nil || b.err != nil {
 		t.Error(a.err, b.err)
 	}
+	await(t, "the stranger is logged", func() bool { return len(book.all()) > 0 }) // behind its answer
 	if lines := book.all(); len(lines) != 1 || !strings.Contains(lines[0], "does not have the secret") {
 		t.Errorf("the log: %q", lines)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -27,16 +26,6 @@ type server struct {
 	t    *testing.T
 	addr string
 	run  *e2e.Job
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // Alertmanager can't be asked which port it got
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // it has served its purpose
-	return l.Addr().String()
 }
 
 func start(t *testing.T, addr string) *server {
@@ -148,7 +137,7 @@ func begin(t *testing.T, am *server, resend time.Duration) (publish func(string,
 
 // TestLife: an alert would end by itself after four Resends, long after the test; so it is the sink that resolves it.
 func TestLife(t *testing.T) {
-	am := start(t, freeAddr(t))
+	am := start(t, e2e.FreeAddr(t))
 	publish, end := begin(t, am, time.Minute)
 	publish(semconv.EventVerdictOpened, bus.Opened, bus.Warning, "rank 3 has not entered")
 	am.await("opened", fires("warning", "rank 3 has not entered"))
@@ -172,7 +161,7 @@ func TestLife(t *testing.T) {
 
 // TestSentAgain: an alert's end is four Resends ahead, and moves while it lasts.
 func TestSentAgain(t *testing.T) {
-	am := start(t, freeAddr(t))
+	am := start(t, e2e.FreeAddr(t))
 	publish, _ := begin(t, am, 500*time.Millisecond)
 	publish(semconv.EventVerdictOpened, bus.Opened, bus.Critical, "rank 3 has not entered")
 	am.await("opened", fires("critical", "rank 3 has not entered"))

@@ -100,12 +100,7 @@ func TestCases(t *testing.T) {
 // then, and its spans and verdict say all the same which rank stays away.
 func TestPolledInit(t *testing.T) {
 	buildLibrary(t)
-	free, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
-	address, tapes := free.Addr().String(), t.TempDir()
+	address, tapes := e2e.FreeAddr(t), t.TempDir()
 	late := func(command ...string) (job *e2e.Job, end func()) {
 		input, end := openInput(t)
 		command = append(command, "sh", "-c", `exec "$0" processes 4 <`+input, fakenccl.Program(t, built, "held"))

@@ -76,13 +76,8 @@ func without(t *testing.T, version, tapes string) (ras string, pids [4]int) {
 	id := ""
 	var jobs [4]*e2e.Job
 	for rank := range jobs {
-		free, err := net.Listen("tcp", "localhost:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		free.Close()
 		env := []string{
-			"NCCL_RAS_ADDR=" + free.Addr().String(), "LD_LIBRARY_PATH=" + libraries, "ID=" + id,
+			"NCCL_RAS_ADDR=" + e2e.FreeAddr(t), "LD_LIBRARY_PATH=" + libraries, "ID=" + id,
 			fmt.Sprint("RANK=", rank), "WORLD_SIZE=4", "SKIP=1",
 		}
 		if rank == 0 {

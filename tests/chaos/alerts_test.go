@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +11,7 @@ import (
 )
 
 // alertmanager is a real one, which all networks reach.
-type alertmanager struct{ port int }
+type alertmanager struct{ port string }
 
 // alert is one of which Alertmanager notifies whoever is on call.
 type alert struct {
@@ -32,8 +31,8 @@ route:
     {receiver: slow, group_wait: 5s, matchers: ['job = "` + slowJob + `"'], continue: true},
     {receiver: test}]}
 receivers:
-- {name: test, webhook_configs: [{url: "http://127.0.0.1:%[1]d/alerts", send_resolved: true}]}
-- {name: slow, webhook_configs: [{url: "http://127.0.0.1:%[1]d/alerts", send_resolved: true}]}
+- {name: test, webhook_configs: [{url: "http://127.0.0.1:%[1]s/alerts", send_resolved: true}]}
+- {name: slow, webhook_configs: [{url: "http://127.0.0.1:%[1]s/alerts", send_resolved: true}]}
 `
 
 // slowJob is one that is long over when Alertmanager notifies the receiver slow.
@@ -45,21 +44,14 @@ func newAlertmanager(t *testing.T, to *receiver) *alertmanager {
 	if err != nil {
 		t.Fatalf("%v; install it: apt-get install -y --no-install-recommends prometheus-alertmanager", err)
 	}
-	l, err := net.Listen("tcp4", ":0") // Alertmanager can't be asked which port it got
-	if err != nil {
-		t.Fatal(err)
-	}
-	am := &alertmanager{port: l.Addr().(*net.TCPAddr).Port}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	am := &alertmanager{port: e2e.FreePort(t)} // it can't be asked which port it got
 	dir := t.TempDir()
 	file := filepath.Join(dir, "alertmanager.yml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, config, to.port), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	run := e2e.Start(t, nil, program, "--config.file="+file, "--storage.path="+dir,
-		fmt.Sprintf("--web.listen-address=:%d", am.port),
+		"--web.listen-address=:"+am.port,
 		"--cluster.listen-address=")
 	run.Await(`Listening on`)
 	return am

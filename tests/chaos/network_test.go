@@ -60,12 +60,12 @@ func newNetwork(t *testing.T) *network {
 	return n
 }
 
-func (n *network) bridge() string          { return fmt.Sprintf("switch%d", n.number) }
-func (n *network) addr(i int) string       { return fmt.Sprintf("10.213.%d.%d", n.number, i) }
-func (n *network) ip(args ...string)       { command(n.t, "ip", args...) }
-func (n *network) cut(h *host)             { n.ip("link", "set", h.port, "down") }
-func (n *network) mend(h *host)            { n.ip("link", "set", h.port, "up") }
-func (n *network) contact(port int) string { return fmt.Sprintf("http://%s:%d", n.addr(254), port) }
+func (n *network) bridge() string             { return fmt.Sprintf("switch%d", n.number) }
+func (n *network) addr(i int) string          { return fmt.Sprintf("10.213.%d.%d", n.number, i) }
+func (n *network) ip(args ...string)          { command(n.t, "ip", args...) }
+func (n *network) cut(h *host)                { n.ip("link", "set", h.port, "down") }
+func (n *network) mend(h *host)               { n.ip("link", "set", h.port, "up") }
+func (n *network) contact(port string) string { return fmt.Sprintf("http://%s:%s", n.addr(254), port) }
 
 // lose has both hosts lose a share of the packets that come to them, in percent.
 func (n *network) lose(percent int) {

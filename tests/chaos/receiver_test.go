@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func (e *told) culprits() []int {
 
 // receiver is where webhooks go, and Alertmanager's notifications: it takes what is signed, and keeps it by job.
 type receiver struct {
-	port   int
+	port   string
 	mu     sync.Mutex
 	events map[string][]told
 	alerts map[string][]alert
@@ -65,7 +66,7 @@ func newReceiver(t *testing.T) *receiver {
 		t.Fatal(err)
 	}
 	r := &receiver{
-		port: l.Addr().(*net.TCPAddr).Port, events: map[string][]told{}, alerts: map[string][]alert{},
+		port: strconv.Itoa(l.Addr().(*net.TCPAddr).Port), events: map[string][]told{}, alerts: map[string][]alert{},
 		seen: map[string]bool{},
 		more: make(chan struct{}),
 	}

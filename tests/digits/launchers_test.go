@@ -2,12 +2,9 @@ package digits
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
@@ -34,7 +31,7 @@ func TestForeignLaunchers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			port := "MASTER_PORT=" + strconv.Itoa(freePort(t))
+			port := "MASTER_PORT=" + e2e.FreePort(t)
 			ranks := make([]*e2e.Job, size)
 			for rank := range ranks {
 				ranks[rank] = e2e.Start(t, append(env(rank), port), "digits", "-epochs", "2")
@@ -70,25 +67,4 @@ func TestHalfAPlaceIsNoWorldOfOne(t *testing.T) {
 			t.Errorf("%s: exit code %d, and it printed:\n%s", half, code, j.Output())
 		}
 	}
-}
-
-// freePort is one that nobody gets who asks for any port, but rank 0, who asks for this one.
-func freePort(t *testing.T) int {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{}); err != nil {
-		t.Fatal(err)
-	}
-	at, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at.(*unix.SockaddrInet4).Port
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -26,25 +25,14 @@ func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// freeAddr is an address that nobody listens at. (etcd can't be asked which port it got.)
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// start starts an etcd at an address, which ends with the test.
+// start starts an etcd at an address, which ends with the test. (etcd can't be asked which port it got.)
 func start(t *testing.T, addr string) *e2e.Job {
 	t.Helper()
 	program, err := exec.LookPath("etcd")
 	if err != nil {
 		t.Fatal("there is no etcd: apt-get install etcd-server (without starting its service) brings it")
 	}
-	peers := "http://" + freeAddr(t)
+	peers := "http://" + e2e.FreeAddr(t)
 	run := e2e.Start(t, nil, program, "--data-dir", t.TempDir(), "--listen-client-urls",
 		"http://"+addr, "--advertise-client-urls", "http://"+addr, "--listen-peer-urls", peers,
 		"--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers, "--unsafe-no-fsync")
@@ -96,7 +84,7 @@ func rank(t *testing.T, addr string, id lifecycle.UniqueID) *etcd.Rendezvous {
 }
 
 func TestConformance(t *testing.T) {
-	addr := freeAddr(t)
+	addr := e2e.FreeAddr(t)
 	start(t, addr)
 	rendezvoustest.Run(t, func(t *testing.T, _ int) rendezvoustest.Site {
 		id := newID(t)
@@ -123,7 +111,7 @@ func TestConformance(t *testing.T) {
 
 // TestTwoThatAreRank0: the second one begins a generation of its own, in which both are then.
 func TestTwoThatAreRank0(t *testing.T) {
-	addr := freeAddr(t)
+	addr := e2e.FreeAddr(t)
 	start(t, addr)
 	id := newID(t)
 	ended := make(chan error, 2)
@@ -155,7 +143,7 @@ func joined(t *testing.T, addr, prefix string) (n int) {
 
 // TestEtcdThatComesLate, or never.
 func TestEtcdThatComesLate(t *testing.T) {
-	addr := freeAddr(t)
+	addr := e2e.FreeAddr(t)
 	id := newID(t)
 	brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -182,7 +170,7 @@ func TestEtcdThatComesLate(t *testing.T) {
 
 // TestJobOfTwoMachines: two launchers, which know of each other no address, only the etcd.
 func TestJobOfTwoMachines(t *testing.T) {
-	addr := freeAddr(t)
+	addr := e2e.FreeAddr(t)
 	start(t, addr)
 	env := []string{"CARILLON_RENDEZVOUS=etcd://" + addr, "CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef"}
 	var machines []*e2e.Job
@@ -218,7 +206,7 @@ func startRank(t *testing.T, addr string, size, n int) (run *e2e.Job, pid int) {
 
 // TestRankThatDies while it waits: the others learn it from etcd, when its lease has ended.
 func TestRankThatDies(t *testing.T) {
-	addr := freeAddr(t)
+	addr := e2e.FreeAddr(t)
 	start(t, addr)
 	ranks := make([]*e2e.Job, 2)
 	var victim int
@@ -235,7 +223,7 @@ func TestRankThatDies(t *testing.T) {
 
 // TestRanksThatComeAgain: what is left of a rank that was killed is not in the way of those that are started anew.
 func TestRanksThatComeAgain(t *testing.T) {
-	addr := freeAddr(t)
+	addr := e2e.FreeAddr(t)
 	start(t, addr)
 	_, pid := startRank(t, addr, 2, 0)
 	rendezvoustest.Await(t, "rank 0 waits", func() bool { return joined(t, addr, "carillon/") == 1 })

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-rt/carillon/tests/e2e"
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
@@ -31,15 +32,11 @@ type held struct {
 
 func hold(t *testing.T, version string, env ...string) *held {
 	t.Helper()
-	free, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &held{t: t, addr: free.Addr().String()}
-	free.Close()
+	h := &held{t: t, addr: e2e.FreeAddr(t)}
 	h.cmd = exec.CommandContext(t.Context(), fakenccl.Program(t, out, "held"), "processes", "4")
 	h.cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, out, version), "NCCL_RAS_ADDR="+h.addr)
 	h.cmd.Env = append(h.cmd.Env, env...)
+	var err error
 	h.input, err = h.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

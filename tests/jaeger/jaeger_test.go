@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
@@ -41,16 +39,16 @@ func Start(t *testing.T) *Jaeger {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &Jaeger{t: t, query: freeAddress(t), otlpHTTP: freeAddress(t), otlpGRPC: freeAddress(t)}
-	admin := freeAddress(t)
+	j := &Jaeger{t: t, query: e2e.FreeAddr(t), otlpHTTP: e2e.FreeAddr(t), otlpGRPC: e2e.FreeAddr(t)}
+	admin := e2e.FreeAddr(t)
 	e2e.Start(t, []string{"SPAN_STORAGE_TYPE=memory"}, program, "--memory.max-traces="+maxTraces,
 		"--admin.http.host-port="+admin,
 		"--query.http-server.host-port="+j.query,
-		"--query.grpc-server.host-port="+freeAddress(t),
+		"--query.grpc-server.host-port="+e2e.FreeAddr(t),
 		"--collector.otlp.http.host-port="+j.otlpHTTP,
 		"--collector.otlp.grpc.host-port="+j.otlpGRPC,
-		"--collector.http-server.host-port="+freeAddress(t),
-		"--collector.grpc-server.host-port="+freeAddress(t))
+		"--collector.http-server.host-port="+e2e.FreeAddr(t),
+		"--collector.grpc-server.host-port="+e2e.FreeAddr(t))
 	j.poll("Jaeger to be ready", func(ctx context.Context) error { return get(ctx, "http://"+admin+"/", nil) })
 	return j
 }
@@ -70,28 +68,6 @@ func build() (string, error) {
 			"To try again: cd %s && go tool -n %s", err, stderr.Bytes(), cmd.Dir, tool)
 	}
 	return strings.TrimSpace(stdout.String()), nil
-}
-
-// freeAddress is an address on loopback whose port is kept for the test: the socket is bound but doesn't listen, so
-// that the kernel gives the port to no process that asks for any, and Jaeger, which asks for this one, gets it.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(os.NewSyscallError("socket", err))
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(os.NewSyscallError("bind", err))
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		t.Fatal(os.NewSyscallError("setsockopt", err))
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(os.NewSyscallError("getsockname", err))
-	}
-	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 }
 
 // Env is the environment of a process that sends its spans to this Jaeger by OTLP, over "http/protobuf" or "grpc", soon

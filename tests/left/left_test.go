@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"net"
 	"os"
 	"slices"
 	"syscall"
@@ -99,13 +98,13 @@ func TestLauncher(t *testing.T) {
 func TestNextStart(t *testing.T) {
 	c, elsewhere := newCollector(t), newCollector(t)
 	tapes := "CARILLON_TAPE_DIR=" + t.TempDir()
-	for _, j := range launch(t, 3, freePort(t), append(c.env, tapes, endVariable+"=os.Exit")...) {
+	for _, j := range launch(t, 3, e2e.FreePort(t), append(c.env, tapes, endVariable+"=os.Exit")...) {
 		j.ExitCode()
 	}
 	c.hasOnce(t, "ccl.comm.init")
 	for range 2 {
 		for _, to := range []*collector{elsewhere, c} {
-			for _, j := range launch(t, 1, freePort(t), append(to.env, tapes, endVariable+"="+well)...) {
+			for _, j := range launch(t, 1, e2e.FreePort(t), append(to.env, tapes, endVariable+"="+well)...) {
 				if j.ExitCode() != 0 {
 					t.Error("the next start failed")
 				}
@@ -120,7 +119,7 @@ func TestNextStart(t *testing.T) {
 // TestOthersOfTheJob: what a rank left is sent by the others, if they go on.
 func TestOthersOfTheJob(t *testing.T) {
 	c := newCollector(t)
-	ranks := launch(t, 3, freePort(t), append(c.env, "CARILLON_TAPE_DIR="+t.TempDir(), endVariable+"="+goOn)...)
+	ranks := launch(t, 3, e2e.FreePort(t), append(c.env, "CARILLON_TAPE_DIR="+t.TempDir(), endVariable+"="+goOn)...)
 	c.await("ccl.comm.init", "1")
 	for _, r := range []int{0, 2} {
 		ranks[r].Signal(syscall.SIGTERM)
@@ -130,18 +129,6 @@ func TestOthersOfTheJob(t *testing.T) {
 	}
 	c.hasOnce(t, "ccl.comm.init", "0", "1", "2")
 	c.hasOnce(t, "ccl.all_reduce", "0", "2")
-}
-
-// freePort is one that nobody listens at.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 // launch starts ranks as a shell would, by their environment alone.

@@ -11,7 +11,7 @@ import (
 // TestRunsOfOneEnvironment: a job that is started twice in the same environment, without a name, has traces of its own
 // each time, and the post-mortem tells the failed run from the healthy one.
 func TestRunsOfOneEnvironment(t *testing.T) {
-	c, tapes, port := newCollector(t), t.TempDir(), freePort(t)
+	c, tapes, port := newCollector(t), t.TempDir(), e2e.FreePort(t)
 	env := append(c.env, "CARILLON_TAPE_DIR="+tapes)
 	for _, j := range launch(t, 3, port, append(env, endVariable+"=os.Exit")...) {
 		j.ExitCode()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -61,12 +60,7 @@ func startServer(t *testing.T, targets string) *server {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // Prometheus can't be asked which port it got
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close() //nolint:errcheck // it has served its purpose
+	addr := e2e.FreeAddr(t) // Prometheus can't be asked which port it got
 	s := &server{t: t, url: "http://" + addr}
 	s.run = e2e.Start(t, nil, prometheus, "--config.file="+file, "--storage.tsdb.path="+dir+"/data",
 		"--web.listen-address="+addr,

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,13 +21,7 @@ func TestSecretIsInNoEnvironment(t *testing.T) {
 	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-
+	port := e2e.FreePort(t)
 	var jobs []*e2e.Job
 	var files []string
 	for i, given := range []string{"CARILLON_JOB_SECRET=" + secret, "CARILLON_JOB_SECRET_FILE=" + file} {

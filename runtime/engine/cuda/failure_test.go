@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -99,14 +99,35 @@ func TestAbort(t *testing.T) {
 	compare(t, all, []int{100})
 }
 
+// opened keeps the Device that its DeviceKind opens.
+type opened struct {
+	engine.DeviceKind
+	engine.Device
+}
+
+func (o *opened) Open(
+	ctx context.Context, c *engine.Comm, gather func(mine []byte) ([][]byte, error), failed func(error),
+) (d engine.Device, err error) {
+	o.Device, err = o.DeviceKind.Open(ctx, c, gather, failed)
+	return o.Device, err
+}
+
 // TestUnfinished: a Destroy whose context ends while the GPU waits for a rank says so, and frees the others.
 func TestUnfinished(t *testing.T) {
 	all := ranks(t, 2)
+	devices := []*opened{{DeviceKind: all[0].gpu}, {DeviceKind: all[1].gpu}}
+	comms, err := all[0].runtime.InitAll(t.Context(), 2, ccl.WithDevice(devices[0], devices[1]))
+	must(t, err)
+	all[0].Comm, all[1].Comm = comms[0], comms[1]
 	b := memory(t, &all[0], 8)
 	must(t, ccl.AllReduceOn(t.Context(), all[0].Comm, all[0].stream, b, b, ccl.Sum))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	err := all[0].Destroy(ctx)
+	for waits := false; !waits; goruntime.Gosched() {
+		_, _, peer, running := devices[0].Current()
+		waits = running && peer == 1
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = all[0].Destroy(ctx)
 	const waits = "all_reduce number 1, which waits for rank 1"
 	if !errors.Is(err, ccl.ErrUnfinished) || !strings.Contains(err.Error(), waits) {
 		t.Errorf("a Destroy while an operation waits is answered by %v", err)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// timer is what happens at a time.
+// timer calls do at a time.
 type timer struct {
 	at int64
 	do func()
@@ -14,13 +14,13 @@ type timer struct {
 // clock is virtual time: CLOCK_MONOTONIC of all processes.
 type clock struct {
 	now int64
-	due []timer // the next one last; of those at one time, the one that was set first
+	due []timer // latest first; at one time, the one set last first
 }
 
 // Now is the time in nanoseconds.
 func (c *clock) Now() int64 { return c.now }
 
-// After has f called d from now.
+// After calls f d from now.
 func (c *clock) After(d time.Duration, f func()) {
 	at := c.now + int64(max(d, 0))
 	i, _ := slices.BinarySearchFunc(c.due, at, func(t timer, at int64) int {
@@ -32,11 +32,11 @@ func (c *clock) After(d time.Duration, f func()) {
 	c.due = slices.Insert(c.due, i, timer{at, f})
 }
 
-// Run lets the time go on until then.
+// Run advances the clock to until, and calls the timers that fall due.
 func (c *clock) Run(until int64) {
 	for n := len(c.due) - 1; n >= 0 && c.due[n].at <= until; n = len(c.due) - 1 {
 		next := c.due[n]
-		c.due[n] = timer{} // what it holds is not needed any more
+		c.due[n] = timer{} // for the garbage collector
 		c.due = c.due[:n]
 		c.now = max(c.now, next.at)
 		next.do()

@@ -1,12 +1,12 @@
-// Package jobsim simulates what the ranks of a job do: programs of calls, communicators that behave as the runtime's
-// do, and what can go wrong with both. It has a clock of its own and no goroutines, so that a job of a thousand ranks
-// runs through hours of training in seconds, and does the same each time.
+// Package jobsim simulates the ranks of a job: programs of calls, communicators that behave as the runtime's do, and
+// faults of both. It runs in virtual time without goroutines, so that a job of a thousand ranks trains for hours in
+// seconds, with the same result each time.
 //
-//	Program ──▶ Thread ──▶ call ──▶ meeting: all have come? agree? somebody dead, gone, late?
+//	Program ──▶ Thread ──▶ call ──▶ meeting: have all entered? do they agree? is a rank dead, gone, late?
 //	                                   │
 //	faults: stop, kill, cut, freeze ───┤
 //	                                   ▼
-//	                   Process: tape.Event … tape.Slot …       what its tape would tell
+//	                   Process: tape.Event … tape.Slot …       the contents of its tape
 //
-// What really went wrong is known to the caller, which made it so.
+// The caller injects the faults, and so knows what a diagnosis must say.
 package jobsim

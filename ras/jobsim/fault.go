@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Do does something in the process, when it runs; never if it has ended.
+// Do calls f in the process: now if it runs, on SIGCONT if it is stopped, never if it has ended.
 func (p *Process) Do(f func()) {
 	switch p.State {
 	case Running:
@@ -21,7 +21,7 @@ func (p *Process) Do(f func()) {
 	}
 }
 
-// later is Do in a while.
+// later is Do after d.
 func (p *Process) later(d time.Duration, f func()) { p.job.After(d, func() { p.Do(f) }) }
 
 // Stop stops the process, as SIGSTOP does.
@@ -51,50 +51,51 @@ func (p *Process) Continue() {
 	}
 }
 
-// Kill ends the process at once, without a message to others. how is what its parent sees.
+// Kill ends the process without closing its runtime. how is what its parent sees.
 func (p *Process) Kill(how process.Exit) {
 	if p.State.Ended() {
 		return
 	}
 	p.setState(Dead, how)
 	for _, r := range p.Ranks {
-		for _, part := range r.order {
-			if part.ended {
+		for _, member := range r.order {
+			if member.ended {
 				continue
 			}
 			p.job.After(deathTime, func() {
-				rank := part.slot.Rank
-				part.comm.lose(rank, &Fault{
+				rank := member.slot.Rank
+				member.comm.lose(rank, &Fault{
 					Code: lifecycle.CodeRankDead, Peer: rank,
-					Text: fmt.Sprintf("rank %d of %s died", rank, part.comm.info.Name),
+					Text: fmt.Sprintf("rank %d of %s died", rank, member.comm.info.Name),
 				})
 			})
 		}
 	}
 }
 
-// leave ends the process in order, with an exit code: its communicators that are left are aborted.
+// leave closes the runtime, which aborts the communicators that are left, and exits with the code.
 func (p *Process) leave(code int) {
 	if p.State.Ended() {
 		return
 	}
 	for _, r := range p.Ranks {
-		for _, part := range slices.Backward(r.order) {
-			part.abort("the runtime was closed")
+		for _, member := range slices.Backward(r.order) {
+			member.abort("the runtime was closed")
 		}
 	}
 	p.setState(Departed, exited(code))
 }
 
-// Reach tells whether the network is whole between two processes.
+// Reach tells whether the network connects two processes.
 func (j *Job) Reach(a, b *Process) bool {
 	return a.Host == b.Host || !j.cut[a.Host] && !j.cut[b.Host]
 }
 
-// keepalive is after how long without a sign of life another host is given up.
+// keepalive is the silence after which another host counts as unreachable.
 const keepalive = 10 * time.Second
 
-// Cut parts a host from all others, or joins it again. What waits for the other side for keepalive fails.
+// Cut disconnects a host from all others, or connects it again. An operation that waits for the other side fails after
+// keepalive.
 func (j *Job) Cut(host string, apart bool) {
 	j.cut[host] = apart
 	if !apart {
@@ -110,22 +111,22 @@ func (j *Job) Cut(host string, apart bool) {
 			return
 		}
 		for _, r := range j.Ranks {
-			for _, part := range r.order {
-				j.timeOut(part)
+			for _, member := range r.order {
+				j.timeOut(member)
 			}
 		}
 	})
 }
 
-// timeOut fails what the part waits for from beyond a cut.
-func (j *Job) timeOut(part *Part) {
-	if len(part.queue) == 0 || !part.queue[0].started || j.now-part.queue[0].start < int64(keepalive)/2 {
+// timeOut fails the member's running operation if it needs a rank beyond a cut.
+func (j *Job) timeOut(member *membership) {
+	o := member.running()
+	if o == nil || j.now-o.start < int64(keepalive)/2 {
 		return
 	}
-	o := part.queue[0]
-	for _, other := range part.comm.parts {
-		if other != nil && !j.Reach(part.rank.Process, other.rank.Process) && o.needs(other.slot.Rank) {
-			part.rank.Process.Do(func() {
+	for _, other := range member.comm.members {
+		if other != nil && !j.Reach(member.rank.Process, other.rank.Process) && o.needs(other.slot.Rank) {
+			member.rank.Process.Do(func() {
 				o.fail(&Fault{
 					Code: lifecycle.CodeUnreachable, Peer: other.slot.Rank,
 					Text: fmt.Sprintf("rank %d stopped answering", other.slot.Rank),
@@ -136,66 +137,64 @@ func (j *Job) timeOut(part *Part) {
 	}
 }
 
-// destroy ends the communicator on this rank when the operations before have ended; done is called then.
-func (part *Part) destroy(done func()) {
-	if part.ended {
+// destroy destroys the communicator on this rank once its operations have ended, and then calls done.
+func (member *membership) destroy(done func()) {
+	if member.ended {
 		done()
 		return
 	}
-	start := part.rank.Process.job.now
-	part.begin(tape.ActDestroy, lifecycle.CallDestroy, 0)
-	part.whenIdle(func() {
-		part.over(lifecycle.StateDestroyed)
-		part.end(tape.ActDestroy, lifecycle.CallDestroy, 0, start, nil)
+	start := member.begin(tape.ActDestroy, lifecycle.CallDestroy, 0)
+	member.whenIdle(func() {
+		member.leave(lifecycle.StateDestroyed)
+		member.end(tape.ActDestroy, lifecycle.CallDestroy, 0, start, nil)
 		done()
 	})
 }
 
-// whenIdle calls f when no operation is left.
-func (part *Part) whenIdle(f func()) {
-	if len(part.queue) == 0 {
+// whenIdle calls f once no operation is in flight.
+func (member *membership) whenIdle(f func()) {
+	if len(member.queue) == 0 {
 		f()
 		return
 	}
-	last := part.queue[len(part.queue)-1]
+	last := member.queue[len(member.queue)-1]
 	done := last.done
 	last.done = func(fault *Fault) {
 		if done != nil {
 			done(fault)
 		}
-		part.whenIdle(f)
+		member.whenIdle(f)
 	}
 }
 
-// over takes the communicator off the rank; the others learn it when they need the rank.
-func (part *Part) over(state lifecycle.State) {
-	part.ended, part.slot.State = true, state
-	rank, j := part.slot.Rank, part.rank.Process.job
-	text := fmt.Sprintf("rank %d ended %s", rank, part.comm.info.Name)
+// leave ends the membership; operations of other ranks that need this one fail.
+func (member *membership) leave(state lifecycle.State) {
+	member.ended, member.slot.State = true, state
+	rank, j := member.slot.Rank, member.rank.Process.job
+	text := fmt.Sprintf("rank %d ended %s", rank, member.comm.info.Name)
 	f := &Fault{Code: lifecycle.CodePeerAborted, Peer: rank, Text: text}
-	j.After(noticeTime, func() { part.comm.lose(rank, f) })
+	j.After(noticeTime, func() { member.comm.lose(rank, f) })
 }
 
-// abort ends the communicator on this rank at once.
-func (part *Part) abort(cause string) {
-	if part.ended {
+// abort aborts the communicator on this rank.
+func (member *membership) abort(cause string) {
+	if member.ended {
 		return
 	}
-	start := part.rank.Process.job.now
-	part.begin(tape.ActAbort, lifecycle.CallAbort, 0)
+	start := member.begin(tape.ActAbort, lifecycle.CallAbort, 0)
 	f := &Fault{Code: lifecycle.CodeAborted, Peer: -1, Text: cause}
-	if part.fault == nil {
-		part.notify(f)
+	if member.fault == nil {
+		member.notify(f)
 	}
-	part.over(lifecycle.StateAborted)
-	for _, o := range slices.Clone(part.queue) {
+	member.leave(lifecycle.StateAborted)
+	for _, o := range slices.Clone(member.queue) {
 		if o.started && !o.ended {
 			for _, m := range o.meetings {
-				m.came = slices.DeleteFunc(m.came, func(c *operation) bool { return c == o })
+				m.entered = slices.DeleteFunc(m.entered, func(other *operation) bool { return other == o })
 			}
 			o.record(nil, f.Code)
 		}
-		part.pop(o, f)
+		member.pop(o, f)
 	}
-	part.end(tape.ActAbort, lifecycle.CallAbort, 0, start, nil)
+	member.end(tape.ActAbort, lifecycle.CallAbort, 0, start, nil)
 }

@@ -9,42 +9,42 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// How long the runtime takes to notice things.
+// Delays of the runtime.
 const (
-	restTime   = 200 * time.Microsecond // that a rank spins before it tells for which rank it waits
-	hearOut    = 200 * time.Millisecond // to hear the other ranks after a mismatch
-	noticeTime = 100 * time.Microsecond // for a rank's notice to reach the others
-	deathTime  = 20 * time.Millisecond  // to learn that a process has ended
+	spinTime   = 200 * time.Microsecond // that a rank spins before its slot names the rank that it waits for
+	settleTime = 200 * time.Millisecond // from a mismatch until it fails, for the calls of the other ranks
+	noticeTime = 100 * time.Microsecond // of a notice between ranks
+	deathTime  = 20 * time.Millisecond  // until the others detect the death of a process
 )
 
-// meetingKey is a collective's number, or a message's ranks and number.
+// meetingKey identifies a collective by its number, or a message by its ranks and number.
 type meetingKey struct {
 	message  bool
 	seq      uint64
 	from, to int
 }
 
-// meeting is a call that several ranks make together.
+// meeting is a collective, or the two sides of a message.
 type meeting struct {
-	comm   *comm
-	key    meetingKey
-	came   []*operation
-	size   int
-	first  int  // all ranks before it have come to a collective
-	odd    bool // the calls differ
-	done   bool
-	lastAt int64 // when the last but one came, and which rank came last
-	last   int
+	comm    *comm
+	key     meetingKey
+	entered []*operation
+	size    int
+	first   int  // all ranks below it have entered the collective
+	odd     bool // the calls differ
+	done    bool
+	lastAt  int64 // when the last rank but one entered
+	last    int   // the rank that entered last
 }
 
 // operation is a rank's part in one or more meetings.
 type operation struct {
-	part      *Part
+	member    *membership
 	sig       tape.Signature
 	group     []tape.Signature // sends and receives that progress together; nil for other calls
 	timeout   time.Duration
-	behind    time.Duration // other work of its stream
-	launched  bool          // that is all that the tape tells
+	behind    time.Duration // earlier work on its stream
+	launched  bool          // the tape records its launch only
 	done      func(*Fault)
 	seq       uint64
 	started   bool
@@ -55,47 +55,55 @@ type operation struct {
 	firstWait int32
 }
 
-// collective tells whether all ranks make the call together.
+// collective tells whether the call is a collective.
 func collective(call lifecycle.Call) bool {
 	return call != lifecycle.CallSend && call != lifecycle.CallRecv && call != lifecycle.CallSendRecv
 }
 
-// launch makes an operation of the part. done is called when it has ended.
-func (part *Part) launch(o *operation) {
-	o.part = part
+// launch queues an operation; one that is only launched begins at once.
+func (member *membership) launch(o *operation) {
+	o.member = member
 	if o.launched {
 		o.begin()
 		return
 	}
-	part.queue = append(part.queue, o)
-	if len(part.queue) == 1 {
+	member.queue = append(member.queue, o)
+	if len(member.queue) == 1 {
 		o.begin()
 	}
 }
 
+// running is the operation that has begun and not ended; nil: none.
+func (member *membership) running() *operation {
+	if len(member.queue) == 0 || !member.queue[0].started {
+		return nil
+	}
+	return member.queue[0]
+}
+
 func (o *operation) begin() {
-	part, j := o.part, o.part.rank.Process.job
-	if part.ended {
-		part.pop(o, &Fault{Code: lifecycle.CodeDestroyed, Peer: -1, Text: "used after destroy"})
+	member, j := o.member, o.member.rank.Process.job
+	if member.ended {
+		member.pop(o, &Fault{Code: lifecycle.CodeDestroyed, Peer: -1, Text: "used after destroy"})
 		return
 	}
-	if part.fault != nil {
-		part.pop(o, &Fault{
-			Code: lifecycle.CodeFailed, Peer: -1, Text: "the communicator has failed: " + part.fault.Text,
+	if member.fault != nil {
+		member.pop(o, &Fault{
+			Code: lifecycle.CodeFailed, Peer: -1, Text: "the communicator has failed: " + member.fault.Text,
 		})
 		return
 	}
-	s := &part.slot
+	s := &member.slot
 	o.started, o.start, o.firstWait = true, j.now, -1
 	s.Launched++
 	switch {
 	case collective(o.sig.Call):
 		s.Begun++
 		o.seq = s.Begun
-		o.join(meetingKey{seq: o.seq}, len(part.comm.parts))
+		o.join(meetingKey{seq: o.seq}, len(member.comm.members))
 	case o.group != nil:
-		part.groups++
-		o.seq = part.groups
+		member.groups++
+		o.seq = member.groups
 		for _, sig := range o.group {
 			o.message(sig)
 		}
@@ -110,42 +118,42 @@ func (o *operation) begin() {
 		o.meet()
 		return
 	}
-	if n := part.comm.notice; n != nil {
+	if n := member.comm.notice; n != nil {
 		o.fail(n)
 		return
 	}
 	if o.behind > 0 {
 		s.Phase = tape.PhaseQueued
-		part.rank.Process.later(o.behind, o.reach)
+		member.rank.Process.later(o.behind, o.reach)
 	} else {
 		o.meet()
 	}
 	if o.timeout > 0 {
-		part.rank.Process.later(o.timeout, func() {
+		member.rank.Process.later(o.timeout, func() {
 			peer := int(o.waitsFor())
 			o.fail(&Fault{
 				Code: lifecycle.CodeTimeout, Peer: peer,
 				Text: fmt.Sprintf("%s %d on %s: its context ended while it waited for rank %d",
-					o.sig.Call, o.seq, part.comm.info.Name, peer),
+					o.sig.Call, o.seq, member.comm.info.Name, peer),
 			})
 		})
 	}
 }
 
-// reach lets the stream come to the operation.
+// reach continues the operation when its stream has reached it.
 func (o *operation) reach() {
 	if !o.ended {
-		o.part.slot.Phase = tape.PhaseAgree
+		o.member.slot.Phase = tape.PhaseAgree
 		o.meet()
 	}
 }
 
-// message numbers one of the operation's messages, and takes it for one of its meetings.
+// message numbers one of the operation's messages, and adds it to its meetings.
 func (o *operation) message(sig tape.Signature) (seq uint64) {
 	peer := int(sig.Peer)
-	key, count := meetingKey{message: true, from: o.part.slot.Rank, to: peer}, o.part.sent
+	key, count := meetingKey{message: true, from: o.member.slot.Rank, to: peer}, o.member.sent
 	if sig.Call == lifecycle.CallRecv {
-		key.from, key.to, count = key.to, key.from, o.part.recvd
+		key.from, key.to, count = key.to, key.from, o.member.recvd
 	}
 	count[peer]++
 	key.seq = count[peer]
@@ -154,60 +162,60 @@ func (o *operation) message(sig tape.Signature) (seq uint64) {
 }
 
 func (o *operation) join(key meetingKey, size int) {
-	open := o.part.comm.open
+	open := o.member.comm.open
 	if open[key] == nil {
-		open[key] = &meeting{comm: o.part.comm, key: key, size: size}
+		open[key] = &meeting{comm: o.member.comm, key: key, size: size}
 	}
 	o.meetings = append(o.meetings, open[key])
 }
 
-// meet comes to the operation's meetings.
+// meet enters the operation's meetings.
 func (o *operation) meet() {
-	o.waitSince = o.part.rank.Process.job.now + int64(restTime)
+	o.waitSince = o.member.rank.Process.job.now + int64(spinTime)
 	for _, m := range slices.Clone(o.meetings) {
 		m.arrive(o)
 	}
 	if o.ended {
 		return
 	}
-	o.part.rank.Process.job.After(restTime, func() {
+	o.member.rank.Process.job.After(spinTime, func() {
 		if !o.ended {
 			o.firstWait = o.waitsFor()
 		}
 	})
-	for rank := range o.part.comm.parts {
-		if o.part.comm.gone[rank] != nil && o.needs(rank) {
+	for rank := range o.member.comm.members {
+		if o.member.comm.gone[rank] != nil && o.needs(rank) {
 			o.learn(rank)
 		}
 	}
 }
 
-// arrive lets a rank come to the meeting.
+// arrive adds an operation to the meeting.
 func (m *meeting) arrive(o *operation) {
-	j := o.part.rank.Process.job
-	if n := len(m.came); n > 0 {
-		m.lastAt = max(m.lastAt, m.came[n-1].start)
-		m.odd = m.odd || !m.key.message && agreed(m.came[0].sig) != agreed(o.sig)
+	j := o.member.rank.Process.job
+	if n := len(m.entered); n > 0 {
+		m.lastAt = max(m.lastAt, m.entered[n-1].start)
+		m.odd = m.odd || !m.key.message && agreed(m.entered[0].sig) != agreed(o.sig)
 	}
-	m.came = append(m.came, o)
-	m.last = o.part.slot.Rank
+	m.entered = append(m.entered, o)
+	m.last = o.member.slot.Rank
 	if m.odd && j.Blind {
 		return
 	}
 	if m.odd {
-		d := hearOut
-		if len(m.came) == m.size {
+		d := settleTime
+		if len(m.entered) == m.size {
 			d = noticeTime
 		}
 		j.After(d, m.mismatch)
 		return
 	}
-	if len(m.came) == m.size {
+	if len(m.entered) == m.size {
 		j.After(j.Latency, m.complete)
 	}
 }
 
-// agreed is what the ranks of a collective must agree on.
+// agreed is the part of a signature in which all ranks of a collective must agree.
 func agreed(sig tape.Signature) tape.Signature {
 	switch sig.Call {
 	case lifecycle.CallBarrier, lifecycle.CallSplit:
@@ -217,26 +225,26 @@ func agreed(sig tape.Signature) tape.Signature {
 	}
 }
 
-// mismatch fails those that have come: the ranks of the smallest side are at fault.
+// mismatch fails the operations that have entered. Their errors name a rank of the smallest side.
 func (m *meeting) mismatch() {
 	if m.done {
 		return
 	}
 	m.done = true
 	sides := map[tape.Signature][]*operation{}
-	for _, o := range m.came {
+	for _, o := range m.entered {
 		sides[agreed(o.sig)] = append(sides[agreed(o.sig)], o)
 	}
-	for _, o := range m.came {
-		o.part.rank.Process.Do(func() {
-			peer, least := -1, len(m.came)+1
+	for _, o := range m.entered {
+		o.member.rank.Process.Do(func() {
+			peer, least := -1, len(m.entered)+1
 			for sig, side := range sides {
 				if sig != agreed(o.sig) && len(side) < least {
-					peer, least = side[0].part.slot.Rank, len(side)
+					peer, least = side[0].member.slot.Rank, len(side)
 				}
 			}
 			if own := sides[agreed(o.sig)]; len(own) < least && len(own) > 1 {
-				peer = own[0].part.slot.Rank
+				peer = own[0].member.slot.Rank
 			}
 			text := fmt.Sprintf("the call of rank %d does not match", peer)
 			o.fail(&Fault{Code: lifecycle.CodeMismatch, Peer: peer, Text: text})
@@ -244,29 +252,29 @@ func (m *meeting) mismatch() {
 	}
 }
 
-// complete ends the meeting for all that came, if the network lets it.
+// complete ends the meeting for all its operations, unless the network is cut between them.
 func (m *meeting) complete() {
-	if m.done || len(m.came) < m.size {
+	if m.done || len(m.entered) < m.size {
 		return
 	}
-	j := m.came[0].part.rank.Process.job
-	for _, o := range m.came {
-		if o.ended { // it was given up meanwhile
+	j := m.entered[0].member.rank.Process.job
+	for _, o := range m.entered {
+		if o.ended { // it failed meanwhile
 			return
 		}
-		if !j.Reach(m.came[0].part.rank.Process, o.part.rank.Process) {
+		if !j.Reach(m.entered[0].member.rank.Process, o.member.rank.Process) {
 			j.held = append(j.held, m)
 			return
 		}
 	}
 	m.done = true
 	delete(m.comm.open, m.key)
-	for _, o := range m.came {
-		o.part.rank.Process.Do(func() { o.passed(m) })
+	for _, o := range m.entered {
+		o.member.rank.Process.Do(func() { o.passed(m) })
 	}
 }
 
-// passed tells an operation that one of its meetings has ended well.
+// passed removes a meeting that has completed, and ends the operation after its last one.
 func (o *operation) passed(m *meeting) {
 	o.meetings = slices.DeleteFunc(o.meetings, func(other *meeting) bool { return other == m })
 	if o.ended || len(o.meetings) > 0 {
@@ -276,17 +284,17 @@ func (o *operation) passed(m *meeting) {
 		o.ended = true
 		return
 	}
-	s := &o.part.slot
+	s := &o.member.slot
 	if collective(o.sig.Call) {
 		s.Done = max(s.Done, o.seq)
 	}
 	o.record(m, lifecycle.CodeOK)
-	o.part.pop(o, nil)
+	o.member.pop(o, nil)
 }
 
-// record writes what the tape says of an operation that ended.
+// record writes the end of the operation to the tape.
 func (o *operation) record(m *meeting, code lifecycle.Code) {
-	s, now := &o.part.slot, o.part.rank.Process.job.now
+	s, now := &o.member.slot, o.member.rank.Process.job.now
 	o.ended, s.Unproven = true, o.launched
 	s.Completed, s.LastEnd, s.Phase, s.Wait = s.Launched, now, tape.PhaseNone, -1
 	r := tape.OpRecord{
@@ -295,41 +303,42 @@ func (o *operation) record(m *meeting, code lifecycle.Code) {
 	r.Tallied = code == lifecycle.CodeOK
 	r.Ordinary = r.Tallied && now < o.waitSince+int64(time.Millisecond)
 	if !r.Ordinary {
-		o.tellWaits(m, now, &r)
+		o.recordWaits(m, now, &r)
 	}
-	o.part.write(tape.Event{Op: r})
+	o.member.write(tape.Event{Op: r})
 }
 
-// tellWaits writes the start of an operation that waited, and the ranks that it waited for: the first that was missing,
-// and in the end the last.
-func (o *operation) tellWaits(m *meeting, now int64, r *tape.OpRecord) {
+// recordWaits writes the start of an operation that waited, and the ranks that it waited for: the first that was
+// missing, and the last.
+func (o *operation) recordWaits(m *meeting, now int64, r *tape.OpRecord) {
 	start := *r
 	start.Stage, start.Time, start.Code, start.Tallied = tape.StageStart, o.start, lifecycle.CodeOK, false
-	o.part.write(tape.Event{Op: start})
+	o.member.write(tape.Event{Op: start})
 	if o.firstWait < 0 || o.waitSince >= now {
 		return
 	}
 	wait := start
 	wait.Stage, wait.Phase, wait.Time, wait.Wait = tape.StageWait, tape.PhaseAgree, o.waitSince, o.firstWait
-	o.part.write(tape.Event{Op: wait})
+	o.member.write(tape.Event{Op: wait})
 	if r.Code != lifecycle.CodeOK {
 		return
 	}
 	last := int32(m.last)
-	if !m.key.message && m.last != o.part.slot.Rank && last != o.firstWait && m.lastAt > o.waitSince && m.lastAt < now {
+	if !m.key.message && m.last != o.member.slot.Rank && last != o.firstWait &&
+		m.lastAt > o.waitSince && m.lastAt < now {
 		wait.Time, wait.Wait = m.lastAt, last
-		o.part.write(tape.Event{Op: wait})
+		o.member.write(tape.Event{Op: wait})
 	}
 	wait.Time, wait.Wait = now, -1
-	o.part.write(tape.Event{Op: wait})
+	o.member.write(tape.Event{Op: wait})
 }
 
-// waitsFor is the rank without which the operation can't go on; -1 if there is none.
+// waitsFor is the first rank that the operation waits for; -1: none.
 func (o *operation) waitsFor() int32 {
 	for _, m := range o.meetings {
 		if m.key.message {
-			if len(m.came) < 2 || m.came[0].ended {
-				if m.key.from == o.part.slot.Rank {
+			if len(m.entered) < 2 || m.entered[0].ended {
+				if m.key.from == o.member.slot.Rank {
 					return int32(m.key.to)
 				}
 				return int32(m.key.from)
@@ -337,22 +346,22 @@ func (o *operation) waitsFor() int32 {
 			continue
 		}
 		for m.first < m.size &&
-			slices.ContainsFunc(m.came, func(c *operation) bool { return c.part.slot.Rank == m.first }) {
+			slices.ContainsFunc(m.entered, func(c *operation) bool { return c.member.slot.Rank == m.first }) {
 			m.first++
 		}
 		if m.first < m.size {
 			return int32(m.first)
 		}
-		for _, c := range m.came { // all have come, and the network holds it up
-			if !o.part.rank.Process.job.Reach(o.part.rank.Process, c.part.rank.Process) {
-				return int32(c.part.slot.Rank)
+		for _, c := range m.entered { // all have entered: the network is cut
+			if !o.member.rank.Process.job.Reach(o.member.rank.Process, c.member.rank.Process) {
+				return int32(c.member.slot.Rank)
 			}
 		}
 	}
 	return -1
 }
 
-// needs tells whether the operation can't end without a rank that is gone.
+// needs tells whether the operation can't complete without the rank.
 func (o *operation) needs(rank int) bool {
 	return slices.ContainsFunc(o.meetings, func(m *meeting) bool {
 		if m.key.message {
@@ -362,38 +371,38 @@ func (o *operation) needs(rank int) bool {
 	})
 }
 
-// fail ends the operation with an error, and with it the communicator on this rank; the others are told.
+// fail fails the operation and its communicator on this rank, and notifies the other ranks.
 func (o *operation) fail(f *Fault) {
 	if o.ended {
 		return
 	}
 	for _, m := range o.meetings {
-		m.came = slices.DeleteFunc(m.came, func(c *operation) bool { return c == o && !m.odd })
+		m.entered = slices.DeleteFunc(m.entered, func(c *operation) bool { return c == o && !m.odd })
 	}
 	o.record(nil, f.Code)
-	o.part.fail(o.sig.Call, o.seq, f)
-	o.part.pop(o, f)
+	o.member.fail(o.sig.Call, o.seq, f)
+	o.member.pop(o, f)
 }
 
-// fail makes the communicator fail on this rank.
-func (part *Part) fail(call lifecycle.Call, seq uint64, f *Fault) {
-	if part.fault != nil || part.ended {
+// fail fails the communicator on this rank.
+func (member *membership) fail(call lifecycle.Call, seq uint64, f *Fault) {
+	if member.fault != nil || member.ended {
 		return
 	}
-	part.fault = f
-	part.slot.State = lifecycle.StateFailed
+	member.fault = f
+	member.slot.State = lifecycle.StateFailed
 	if f.Code != lifecycle.CodeAborted {
-		part.life(tape.LifeRecord{
+		member.life(tape.LifeRecord{
 			Call: call, Stage: tape.StageEnd, Seq: seq, Code: f.Code, State: lifecycle.StateFailed, Peer: int32(f.Peer),
 			Text: f.Text,
 		})
 	}
-	part.notify(f)
+	member.notify(f)
 }
 
-// notify tells the other ranks of the communicator why this one can't go on.
-func (part *Part) notify(f *Fault) {
-	c, j := part.comm, part.rank.Process.job
+// notify sends this rank's error to the other ranks of the communicator.
+func (member *membership) notify(f *Fault) {
+	c, j := member.comm, member.rank.Process.job
 	if c.notice != nil || j.Blind {
 		return
 	}
@@ -402,56 +411,59 @@ func (part *Part) notify(f *Fault) {
 		lifecycle.CodeTimeout: lifecycle.CodeAbandoned, lifecycle.CodeAborted: lifecycle.CodePeerAborted,
 	}
 	if code, own := others[f.Code]; own {
-		n.Code, n.Peer = code, part.slot.Rank
+		n.Code, n.Peer = code, member.slot.Rank
 	}
 	c.notice = &n
-	for _, other := range c.parts {
-		if other == nil || other == part || !j.Reach(part.rank.Process, other.rank.Process) {
+	for _, other := range c.members {
+		if other == nil || other == member || !j.Reach(member.rank.Process, other.rank.Process) {
 			continue
 		}
 		other.rank.Process.later(noticeTime, func() {
-			if len(other.queue) > 0 && other.queue[0].started && !other.queue[0].mismatched() {
-				other.queue[0].fail(&n)
+			if o := other.running(); o != nil && !o.mismatched() {
+				o.fail(&n)
 			}
 		})
 	}
 }
 
-// mismatched tells whether the operation is in a mismatch that is being settled.
+// mismatched tells whether the operation is in a mismatch that has not failed yet.
 func (o *operation) mismatched() bool {
 	return slices.ContainsFunc(o.meetings, func(m *meeting) bool { return m.odd && !m.done })
 }
 
-// pop ends the running operation, and begins the next.
-func (part *Part) pop(o *operation, f *Fault) {
-	part.queue = slices.DeleteFunc(part.queue, func(other *operation) bool { return other == o })
-	if len(part.queue) > 0 && !part.queue[0].started {
-		part.rank.Process.later(0, part.queue[0].begin)
+// pop removes an operation that has ended from the queue, and begins the next.
+func (member *membership) pop(o *operation, f *Fault) {
+	member.queue = slices.DeleteFunc(member.queue, func(other *operation) bool { return other == o })
+	if len(member.queue) > 0 && !member.queue[0].started {
+		member.rank.Process.later(0, member.queue[0].begin)
 	}
 	if o.done != nil {
 		o.done(f)
 	}
 }
 
-// learn fails an operation that needs a rank which is gone.
+// learn fails an operation that needs a rank that is gone.
 func (o *operation) learn(rank int) {
-	p := o.part.rank.Process
+	p := o.member.rank.Process
 	p.later(noticeTime, func() {
 		if o.needs(rank) {
-			o.fail(o.part.comm.gone[rank])
+			o.fail(o.member.comm.gone[rank])
 		}
 	})
 }
 
-// lose lets the other ranks learn that one is gone.
+// lose makes a rank known as gone to the other ranks.
 func (c *comm) lose(rank int, f *Fault) {
-	if c.gone[rank] != nil || c.parts[rank] != nil && c.parts[rank].rank.Process.job.Blind {
+	if c.gone[rank] != nil || c.members[rank] != nil && c.members[rank].rank.Process.job.Blind {
 		return
 	}
 	c.gone[rank] = f
-	for _, p := range c.parts {
-		if p != nil && p.slot.Rank != rank && len(p.queue) > 0 && p.queue[0].started && p.queue[0].needs(rank) {
-			p.queue[0].learn(rank)
+	for _, p := range c.members {
+		if p == nil || p.slot.Rank == rank {
+			continue
+		}
+		if o := p.running(); o != nil && o.needs(rank) {
+			o.learn(rank)
 		}
 	}
 }

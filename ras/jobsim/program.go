@@ -16,22 +16,22 @@ type Instruction interface{ do(t *thread) }
 // Program is a thread's instructions, one after the other; nil when it ends.
 type Program func() Instruction
 
-// These are the instructions.
+// The instructions.
 type (
 	// Compute spends time outside of the runtime.
 	Compute struct{ For time.Duration }
-	// Hang does nothing any more.
+	// Hang never returns.
 	Hang struct{}
-	// Call makes an operation. With Async, the thread goes on at once, and waits for it in Wait.
+	// Call starts an operation and waits for it; with Async, Wait waits for it.
 	Call struct {
 		Comm    string
 		Sig     tape.Signature
 		Timeout time.Duration // of its context; 0 for none
 		Async   bool
-		// Behind is for how long the stream on which it is launched is busy with earlier work.
+		// Behind is how long earlier work keeps its stream busy.
 		Behind time.Duration
-		// Launched tells that the thread goes on at once, and never learns that the operation has ended, nor does the
-		// tape: it says that it was launched.
+		// Launched makes the call return once the operation is launched; neither the thread nor the tape learns when
+		// it completes.
 		Launched bool
 	}
 	// Group makes sends and receives that progress together.
@@ -41,32 +41,32 @@ type (
 	}
 	// Wait waits for all operations that the thread began.
 	Wait struct{}
-	// Init makes the communicator of all ranks; the last one to come makes it ready.
+	// Init joins the communicator of all ranks, which is ready once all have joined.
 	Init struct{}
-	// Split makes a communicator of the ranks that give the same color, and calls it Name.
+	// Split makes a communicator called Name of the ranks with the same color.
 	Split struct {
 		Comm, Name string
 		Color      int
 	}
-	// Destroy ends a communicator in order.
+	// Destroy destroys a communicator once its operations have ended.
 	Destroy struct{ Comm string }
-	// Abort ends a communicator at once.
+	// Abort aborts a communicator.
 	Abort struct{ Comm, Cause string }
-	// Leave ends the process in order, with an exit code of 0.
+	// Leave closes the runtime and exits with 0.
 	Leave struct{ Together bool } // when all ranks of the process do
-	// Die ends the process at once, as a crash does.
+	// Die ends the process without closing the runtime, as a crash does.
 	Die struct{ Code int }
-	// Do does something else, at once.
+	// Do calls F.
 	Do struct{ F func() }
-	// Open opens a gate once.
+	// Open adds one to a gate's count.
 	Open struct{ Gate *Gate }
-	// Pass waits until a gate was opened once more than it was passed.
+	// Pass takes one from a gate's count, and waits while it is zero.
 	Pass struct{ Gate *Gate }
 )
 
-// Gate lets threads of a rank wait for each other: Open lets one Pass go on, whichever comes first.
+// Gate is a semaphore by which threads of a rank wait for each other.
 type Gate struct {
-	opened  int // and not passed
+	count   int
 	waiting []*thread
 }
 
@@ -74,19 +74,19 @@ type Gate struct {
 type thread struct {
 	rank    *Rank
 	program Program
-	pending int  // operations that it began, and that go on
-	waits   bool // for those
+	pending int  // asynchronous operations in flight
+	waits   bool // in Wait, for the pending operations
 	ended   bool
 }
 
-// Run lets a rank run a program, in a thread of its own.
+// Run starts a thread of the rank that runs the program.
 func (r *Rank) Run(program Program) {
 	t := &thread{rank: r, program: program}
 	r.threads = append(r.threads, t)
 	r.Process.job.After(0, t.next)
 }
 
-// next goes on with the next instruction.
+// next runs the next instruction.
 func (t *thread) next() {
 	t.rank.Process.Do(func() {
 		if t.ended {
@@ -100,13 +100,13 @@ func (t *thread) next() {
 	})
 }
 
-// soon goes on in a moment, so that a program without a wait doesn't run for ever.
+// soon runs the next instruction a moment later, so that time passes in a program that never waits.
 func (t *thread) soon() { t.rank.Process.job.After(time.Microsecond, t.next) }
 
-// closeTime is how long a process that ends in order after an error waits until the error was explained.
+// closeTime is how long a process that closes its runtime after an error waits for the explanation.
 const closeTime = 300 * time.Millisecond
 
-// returned takes the error of a call.
+// returned continues the thread after a call, or reacts to its error.
 func (t *thread) returned(f *Fault) {
 	if f == nil {
 		t.soon()
@@ -127,8 +127,8 @@ func (i Compute) do(t *thread) { t.rank.Process.job.After(i.For, t.next) }
 func (Hang) do(*thread)        {}
 func (i Do) do(t *thread)      { i.F(); t.soon() }
 func (i Die) do(t *thread)     { t.rank.Process.Kill(exited(i.Code)) }
-func (i Destroy) do(t *thread) { t.rank.parts[i.Comm].destroy(t.soon) }
-func (i Abort) do(t *thread)   { t.rank.parts[i.Comm].abort(i.Cause); t.soon() }
+func (i Destroy) do(t *thread) { t.rank.members[i.Comm].destroy(t.soon) }
+func (i Abort) do(t *thread)   { t.rank.members[i.Comm].abort(i.Cause); t.soon() }
 func (i Open) do(t *thread)    { i.Gate.Open(); t.soon() }
 
 func exited(code int) process.Exit { return process.Exit{Known: true, Code: code} }
@@ -140,10 +140,10 @@ func (i Leave) do(t *thread) {
 	}
 }
 
-// Open opens the gate once.
+// Open adds one to the count, or lets the first waiting thread continue.
 func (g *Gate) Open() {
 	if len(g.waiting) == 0 {
-		g.opened++
+		g.count++
 		return
 	}
 	next := g.waiting[0]
@@ -152,23 +152,23 @@ func (g *Gate) Open() {
 }
 
 func (i Pass) do(t *thread) {
-	if i.Gate.opened == 0 {
+	if i.Gate.count == 0 {
 		i.Gate.waiting = append(i.Gate.waiting, t)
 		return
 	}
-	i.Gate.opened--
+	i.Gate.count--
 	t.soon()
 }
 
 func (i Call) do(t *thread) {
-	part := t.rank.parts[i.Comm]
-	if part == nil {
+	member := t.rank.members[i.Comm]
+	if member == nil {
 		panic(fmt.Sprintf("jobsim: rank %d has no communicator %q", t.rank.Job, i.Comm))
 	}
 	o := &operation{sig: i.Sig, timeout: i.Timeout, behind: i.Behind, done: t.returned}
 	if i.Launched {
 		o.launched, o.done = true, nil
-		part.launch(o)
+		member.launch(o)
 		t.soon()
 		return
 	}
@@ -184,7 +184,7 @@ func (i Call) do(t *thread) {
 			}
 		}
 	}
-	part.launch(o)
+	member.launch(o)
 	if i.Async && !t.ended {
 		t.soon()
 	}
@@ -196,7 +196,7 @@ func (i Group) do(t *thread) {
 		sum.DataType = sig.DataType
 		sum.Bytes += sig.Bytes
 	}
-	t.rank.parts[i.Comm].launch(&operation{sig: sum, group: i.Sigs, done: t.returned})
+	t.rank.members[i.Comm].launch(&operation{sig: sum, group: i.Sigs, done: t.returned})
 }
 
 func (Wait) do(t *thread) {
@@ -212,13 +212,13 @@ func (Init) do(t *thread) {
 	if j.world == nil {
 		j.world = j.newComm("world", lifecycle.CommID{}, len(j.Ranks))
 	}
-	part := t.rank.join(j.world, t.rank.Job, lifecycle.CallInitRank)
+	member := t.rank.join(j.world, t.rank.Job, lifecycle.CallInitRank)
 	start := j.now
-	part.act(tape.ActInit, tape.LifeRecord{
+	member.act(tape.ActInit, tape.LifeRecord{
 		Call: lifecycle.CallInitRank, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: start, Peer: -1,
 	})
 	j.joining[t.rank] = func() {
-		part.ready(lifecycle.CallInitRank, start)
+		member.ready(lifecycle.CallInitRank, start)
 		t.soon()
 	}
 	if len(j.joining) < len(j.Ranks) {
@@ -230,11 +230,10 @@ func (Init) do(t *thread) {
 }
 
 func (i Split) do(t *thread) {
-	parent := t.rank.parts[i.Comm]
-	start := t.rank.Process.job.now
+	parent := t.rank.members[i.Comm]
 	parent.splits++
 	number := parent.splits
-	parent.begin(tape.ActSplit, lifecycle.CallSplit, uint64(number))
+	start := parent.begin(tape.ActSplit, lifecycle.CallSplit, uint64(number))
 	parent.comm.splits[[2]int{number, parent.slot.Rank}] = i
 	o := &operation{sig: tape.Signature{Call: lifecycle.CallSplit, Peer: -1, Bytes: 16}}
 	o.done = func(f *Fault) {
@@ -247,12 +246,12 @@ func (i Split) do(t *thread) {
 	parent.launch(o)
 }
 
-// child gives a rank its part in the communicator that a split made.
+// child makes a rank a member of the communicator that a split made.
 func (c *comm) child(r *Rank, number int) {
-	own := r.parts[c.info.Name].slot.Rank
+	own := r.members[c.info.Name].slot.Rank
 	split := c.splits[[2]int{number, own}]
 	var members []int
-	for rank := range c.parts {
+	for rank := range c.members {
 		if other, ok := c.splits[[2]int{number, rank}]; ok && other.Color == split.Color {
 			members = append(members, rank)
 		}

@@ -1,8 +1,8 @@
-// Package corpus is jobs like those of training, drawn from a seed, with things done wrong in them, so that it is known
-// by construction what may be said of each. They are played in virtual time; what the agents said while a job ran, and
-// what its tapes say after its end, is scored.
+// Package corpus draws training jobs with faults from a seed, so that the right diagnosis of each is known by
+// construction. It plays them in virtual time, and scores the verdicts of the agents while a job ran and of the
+// post-mortem after its end.
 //
 //	Draw ─▶ Trial ─▶ Play ─▶ Result ─▶ Scores ─▶ Table: right rank and reason, innocents named, time
 //
-// A Live is the agents of a simulated job and the tapes that its processes leave behind; scenarios use it, too.
+// A Live holds the agents of a simulated job and the tapes of its processes; scenarios use it, too.
 package corpus

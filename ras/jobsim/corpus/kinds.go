@@ -10,14 +10,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// instructions is what a rank does in a step.
+// instructions are those of a rank in a step.
 type instructions = []jobsim.Instruction
 
-// editor changes what a rank does in the fault's step; what it has no place in stays as it is. begin notes when the
-// fault begins.
+// editor puts a fault into the instructions of its step, if they have a place for it. begin records when the fault
+// begins.
 type editor = func(l *Layout, f *Fault, is instructions, begin jobsim.Do) instructions
 
-// Strike is what comes from outside, at some moment of the training.
+// Strike is what happens to processes from outside, at some moment of the training.
 type Strike uint8
 
 // The strikes.
@@ -25,32 +25,31 @@ const (
 	None  Strike = iota
 	Stops        // processes are stopped with a signal
 	Kills        // processes are killed
-	Cuts         // the machine is cut off the network: a simulated one, as it takes the rights of root
+	Cuts         // the machine is disconnected; simulated only, as a real cut needs root
 )
 
 // Kind is a kind of faults.
 type Kind struct {
 	Name    string
-	Reasons []verdict.Reason // any of them is right
-	Healthy bool             // it is no fault: nothing may be said
-	// Optional tells that the job may get over it without a stall: to say nothing is no mistake.
+	Reasons []verdict.Reason // each is right
+	Healthy bool             // not a fault: a verdict is wrong
+	// Optional tells that the job may continue without a stall, in which case no verdict is needed.
 	Optional bool
-	// Process tells that all ranks of the process are at fault, Host that all of the host are. Of a cable each side may
-	// name the other.
+	// Process tells that all ranks of the process are at fault, Host that all of the host are.
 	Process, Host bool
-	Long          bool // it takes a while until it is noticed
+	Long          bool // it takes a while to detect
 	Two           bool // the trial has two faults, of other kinds
-	// Always tells that the rank does it in each step from the fault's on, All that all ranks do it.
+	// Always tells that the fault is in each step from its first on, All that all ranks have it.
 	Always, All bool
-	Edit, Side  editor // what the rank does otherwise, and its goroutine for gradients
+	Edit, Side  editor // of the main thread, and of the goroutine for gradients
 	Strike      Strike
-	Passes      bool // what strikes is over after Fault.For
-	// Fits tells whether a trial can have the fault, and may change both to that end; nil: any can.
+	Passes      bool // the strike ends after Fault.For
+	// Fits tells whether a trial can have the fault, and may change both to make it fit; nil: all can.
 	Fits func(t *Trial, f *Fault) bool
 }
 
-// measured tells whether the time from the threshold until it is said tells something: others wait as soon as it
-// begins.
+// measured tells whether the delay of the verdict after the threshold counts: other ranks wait from the fault's
+// beginning on.
 func (k *Kind) measured() bool {
 	return len(k.Reasons) == 1 && (k.Reasons[0] == verdict.NotEntered || k.Reasons[0] == verdict.NotJoined)
 }
@@ -182,7 +181,7 @@ var (
 	disorder   = []verdict.Reason{verdict.NotEntered, verdict.Mismatch, verdict.Deadlock, verdict.RankDead}
 )
 
-// shortOfThreshold is long, and no stall.
+// shortOfThreshold is a long wait that is not a stall.
 const shortOfThreshold = Threshold * 3 / 5
 
 func hasGoroutines(t *Trial, _ *Fault) bool { return t.Layout.Style == Goroutines && t.Layout.DP > 1 }
@@ -209,7 +208,7 @@ func atSetup(_ *Trial, f *Fault) bool {
 	return true
 }
 
-// predicate tells at which instructions a fault can be.
+// predicate selects the instructions at which a fault can be.
 type predicate = func(jobsim.Instruction) bool
 
 func isA[T jobsim.Instruction](i jobsim.Instruction) bool {
@@ -226,13 +225,13 @@ func is(call lifecycle.Call) predicate {
 	}
 }
 
-// isCollective tells whether a rank waits in a collective.
+// isCollective tells whether the instruction is a collective that blocks.
 func isCollective(i jobsim.Instruction) bool {
 	c, ok := i.(jobsim.Call)
 	return ok && c.Sig.Call != lifecycle.CallSend && c.Sig.Call != lifecycle.CallRecv && !c.Async
 }
 
-// replace puts other instructions in the place of one of those that are ok.
+// replace replaces one of the instructions that are ok.
 func replace(ok predicate, with func(*Layout, *Fault, jobsim.Instruction) instructions) editor {
 	return func(l *Layout, f *Fault, is instructions, begin jobsim.Do) instructions {
 		at := places(is, ok)
@@ -265,7 +264,7 @@ func does(i jobsim.Instruction) func(*Fault) jobsim.Instruction {
 func hang(*Fault) jobsim.Instruction   { return jobsim.Hang{} }
 func late(f *Fault) jobsim.Instruction { return jobsim.Compute{For: f.For} }
 
-// jitter is another duration at each call.
+// jitter computes for another duration at each call.
 func jitter(f *Fault) jobsim.Instruction {
 	f.Peer = (f.Peer*1103515245 + 12345) & (1<<30 - 1)
 	return jobsim.Compute{For: time.Duration(f.Peer) * 300 * time.Millisecond >> 30}
@@ -274,7 +273,7 @@ func jitter(f *Fault) jobsim.Instruction {
 func drop(*Layout, *Fault, jobsim.Instruction) instructions        { return nil }
 func twice(_ *Layout, _ *Fault, i jobsim.Instruction) instructions { return instructions{i, i} }
 
-// other makes another call of it.
+// other changes the signature of the call.
 func other(change func(sig *tape.Signature)) func(*Layout, *Fault, jobsim.Instruction) instructions {
 	return func(_ *Layout, _ *Fault, i jobsim.Instruction) instructions {
 		c := i.(jobsim.Call)
@@ -295,7 +294,7 @@ func wrongPeer(l *Layout, f *Fault, i jobsim.Instruction) instructions {
 	return instructions{c}
 }
 
-// lossFirst sums the loss over all ranks before the last gradients, and not after them.
+// lossFirst swaps the all-reduce of the loss and the last one of gradients.
 func lossFirst(l *Layout, f *Fault, is instructions, begin jobsim.Do) instructions {
 	on := func(comm string) predicate {
 		return func(i jobsim.Instruction) bool {
@@ -313,7 +312,7 @@ func lossFirst(l *Layout, f *Fault, is instructions, begin jobsim.Do) instructio
 	return slices.Insert(out, i, jobsim.Instruction(begin))
 }
 
-// ends lets the rank end the communicator of one of its calls right before it, and do nothing more.
+// ends makes the rank end the communicator of one of its calls instead of making it, and then hang.
 func ends(how func(comm string) jobsim.Instruction) editor {
 	return replace(isCall, func(_ *Layout, _ *Fault, i jobsim.Instruction) instructions {
 		comm := ""

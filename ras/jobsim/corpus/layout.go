@@ -19,8 +19,8 @@ type Style string
 // The styles.
 const (
 	Blocking   Style = "blocking"   // one after the other
-	Goroutines Style = "goroutines" // gradients are summed by a goroutine of its own
-	Async      Style = "async"      // gradients are summed in the background, and waited for at the end of the step
+	Goroutines Style = "goroutines" // a second goroutine sums the gradients
+	Async      Style = "async"      // gradients are summed asynchronously until the end of the step
 	Groups     Style = "groups"     // stages exchange messages in groups
 )
 
@@ -39,7 +39,7 @@ type Layout struct {
 	Compute       time.Duration // of a layer
 	EpochSteps    int           // steps between two barriers
 	Loss          bool          // the loss is summed over all ranks after each step
-	Sync          bool          // each step begins with a broadcast of what rank 0 says
+	Sync          bool          // each step begins with a broadcast from rank 0
 }
 
 // Ranks is how many ranks the job has.
@@ -84,8 +84,8 @@ func drawLayout(r *rand.Rand, most int) Layout {
 	}
 }
 
-// group is a rank's tensor-parallel (tp), pipeline (pp), data-parallel (dp) or expert-parallel (ep) group: its number,
-// and how many ranks it has.
+// group is the number and the size of a rank's tensor-parallel (tp), pipeline (pp), data-parallel (dp) or
+// expert-parallel (ep) group.
 func (l *Layout) group(kind string, rank int) (number, size int) {
 	replica := l.TP * l.PP
 	switch kind {
@@ -108,7 +108,7 @@ func (l *Layout) comm(kind string, rank int) string {
 
 func (l *Layout) stage(rank int) int { return rank / l.TP % l.PP }
 
-// call is a call of the program, of values of type float32.
+// call is a call on values of type float32.
 func call(comm string, c lifecycle.Call, peer int, bytes uint64) jobsim.Call {
 	sig := tape.Signature{Call: c, DataType: uint8(kernels.Float32), Peer: int32(peer), Bytes: bytes}
 	return jobsim.Call{Comm: comm, Sig: sig}
@@ -116,7 +116,7 @@ func call(comm string, c lifecycle.Call, peer int, bytes uint64) jobsim.Call {
 
 var barrier = jobsim.Call{Comm: "world", Sig: tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}}
 
-// setup is what a rank does before it trains.
+// setup are the instructions before the training.
 func (l *Layout) setup(rank int) instructions {
 	is := instructions{jobsim.Init{}}
 	for _, kind := range []string{"tp", "pp", "dp", "ep"} {
@@ -127,7 +127,7 @@ func (l *Layout) setup(rank int) instructions {
 	return is
 }
 
-// teardown is what a rank does in the end.
+// teardown are the instructions after the training.
 func (l *Layout) teardown(rank int) instructions {
 	is := instructions{barrier}
 	for _, i := range slices.Backward(l.setup(rank)) {
@@ -138,7 +138,7 @@ func (l *Layout) teardown(rank int) instructions {
 	return append(is, jobsim.Destroy{Comm: "world"})
 }
 
-// step is what the main thread of a rank does in a step, side what its goroutine for gradients does beside it.
+// step are the instructions of a step: those of the rank's main thread, and those of its goroutine for gradients.
 func (l *Layout) step(rank, step int) (is, side instructions) {
 	if l.Sync {
 		is = append(is, call("world", lifecycle.CallBroadcast, 0, 4096))
@@ -183,7 +183,7 @@ func (l *Layout) step(rank, step int) (is, side instructions) {
 	return is, side
 }
 
-// message is what a rank sends to the stage that is so far from its own, or receives from it; nothing if there is none.
+// message is the send to, or the receive from, the stage that is so far away from the rank's own; nil if there is none.
 func (l *Layout) message(rank int, c lifecycle.Call, away int) instructions {
 	peer := l.stage(rank) + away
 	if peer < 0 || peer >= l.PP {

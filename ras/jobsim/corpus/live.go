@@ -17,23 +17,23 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// How long news of a process takes in the simulated membership.
+// Times of the simulated membership.
 const (
-	lookTime = 250 * time.Millisecond // how often a process looks for stalls
-	hop      = 500 * time.Microsecond // a message between processes
+	lookTime = 250 * time.Millisecond // between two checks for stalls
+	hop      = 500 * time.Microsecond // of a message between processes
 	deathLag = 60 * time.Millisecond
 	stopLag  = 600 * time.Millisecond
 	lostLag  = 6 * time.Second
 	joinLag  = 20 * time.Millisecond
-	silence  = 2 * time.Second // that one waits for an answer
+	silence  = 2 * time.Second // until a question without an answer times out
 )
 
-// Live is the agents of a simulated job, in virtual time, and the tapes of its processes.
+// Live holds the agents of a simulated job, in virtual time, and the tapes of its processes.
 type Live struct {
 	job   *jobsim.Job
 	peers []*peer
 	ended []process.Entry // the launcher's ledger
-	// Told hears what receivers outside of the job are told.
+	// Told is called with each message to receivers outside of the job.
 	Told func(at int64, t *agent.Tell)
 }
 
@@ -48,8 +48,8 @@ type peer struct {
 	model   *model.Process
 	watch   *stall.Watch
 	machine *agent.Machine
-	seen    []mesh.Status // what it knows of all, by process
-	wake    int           // the last Wake
+	seen    []mesh.Status // its view of the membership, by process
+	wake    int           // number of the last Wake
 	slots   []tape.Slot
 	tape    *tapetest.Forge
 	last    []tape.Slot // the in-flight table, if the process has ended
@@ -93,14 +93,14 @@ func NewLive(j *jobsim.Job) *Live {
 	return l
 }
 
-// learned takes the membership anew.
+// learned gives the agent the membership.
 func (q *peer) learned() { q.step(agent.Membership{Members: slices.Clone(q.seen)}) }
 
 func (l *Live) find(name string) *peer {
 	return l.peers[slices.IndexFunc(l.peers, func(o *peer) bool { return o.member.Name == name })]
 }
 
-// changed lets the others learn what became of a process.
+// changed spreads the new state of a process.
 func (l *Live) changed(q *peer) {
 	lag := deathLag
 	switch q.process.State {
@@ -113,7 +113,7 @@ func (l *Live) changed(q *peer) {
 	case jobsim.Running:
 		lag = joinLag
 		q.model.Resumed(l.job.Now())
-		l.job.After(stopLag, func() { // what it could not see
+		l.job.After(stopLag, func() { // changes while it was stopped
 			for _, o := range l.peers {
 				q.learn(o)
 			}
@@ -132,7 +132,7 @@ func (l *Live) changed(q *peer) {
 	})
 }
 
-// status is what became of the process.
+// status is the state of the process, as the membership tells it.
 func (q *peer) status() mesh.Status {
 	s := [...]mesh.Status{
 		jobsim.Running:  {Cause: mesh.CauseAnswers},
@@ -144,7 +144,7 @@ func (q *peer) status() mesh.Status {
 	return s
 }
 
-// learn takes what became of another process, if this one runs and can see it.
+// learn updates the view of another process, if this one runs and can reach it.
 func (q *peer) learn(of *peer) {
 	if of != q && q.runs() && q.live.job.Reach(q.process, of.process) {
 		q.take(of, of.status())
@@ -160,7 +160,7 @@ func (q *peer) take(of *peer, s mesh.Status) {
 	q.process.Do(q.learned)
 }
 
-// Cut parts a host from all others, or joins it again; the members learn it in a while.
+// Cut disconnects a host from all others, or connects it again; the members learn of it later.
 func (l *Live) Cut(host string, apart bool) {
 	l.job.Cut(host, apart)
 	for _, q := range l.peers {
@@ -168,13 +168,13 @@ func (l *Live) Cut(host string, apart bool) {
 			if q == o || q.process.Host == o.process.Host {
 				continue
 			}
-			parted, since := !l.job.Reach(q.process, o.process), l.now()
+			cut, since := !l.job.Reach(q.process, o.process), l.now()
 			lag, state := joinLag, mesh.Alive
-			if parted {
+			if cut {
 				lag, state = lostLag, mesh.Unreachable
 			}
 			l.job.After(lag, func() {
-				if parted == !l.job.Reach(q.process, o.process) && o.process.State != jobsim.Departed {
+				if cut == !l.job.Reach(q.process, o.process) && o.process.State != jobsim.Departed {
 					q.take(o, mesh.Status{Member: o.member, State: state, Since: since, Cause: mesh.CauseSilence})
 				}
 			})
@@ -182,14 +182,14 @@ func (l *Live) Cut(host string, apart bool) {
 	}
 }
 
-// look looks for what stalls, again and again.
+// look checks for stalls every lookTime.
 func (q *peer) look() {
 	q.live.job.After(lookTime, func() {
 		if q.process.State.Ended() {
 			return
 		}
 		q.process.Do(func() {
-			q.saw()
+			q.beat()
 			if q.stalls() {
 				q.step(agent.Trouble{})
 			}
@@ -198,7 +198,7 @@ func (q *peer) look() {
 	})
 }
 
-// Ending tells all processes that they are to end, as a launcher does that was told to.
+// Ending sends SIGTERM to all processes, as a launcher that received it does.
 func (l *Live) Ending() {
 	hosts := map[string]bool{}
 	for _, q := range l.peers {
@@ -213,7 +213,7 @@ func (l *Live) Ending() {
 	}
 }
 
-// stalls tells whether something began to take too long, or does no longer.
+// stalls tells whether a stall began or ended.
 func (q *peer) stalls() (news bool) {
 	now := q.live.job.Now()
 	q.slots = q.process.Slots(q.slots[:0])
@@ -224,7 +224,7 @@ func (q *peer) stalls() (news bool) {
 	return news || now/often != (now-int64(lookTime))/often && verdict.AnyHeldUp(q.model, now)
 }
 
-// step gives the agent an input, and does what it says.
+// step gives the agent an input, and carries out its effects.
 func (q *peer) step(in agent.Input) {
 	l := q.live
 	for _, e := range q.machine.Step(l.now(), in) {
@@ -258,7 +258,7 @@ func (q *peer) step(in agent.Input) {
 	}
 }
 
-// ask gathers the notes of all that answer, and those that neighbours have of the others.
+// ask gathers the notes of the members that answer, and for the others those that their neighbours read.
 func (q *peer) ask(e *agent.AskNotes) {
 	l := q.live
 	var notes []verdict.Note
@@ -274,7 +274,7 @@ func (q *peer) ask(e *agent.AskNotes) {
 			}) {
 				continue
 			}
-			if !o.process.State.Ended() && q.seen[o.process.Index].State == mesh.Alive { // it is asked itself, in vain
+			if !o.process.State.Ended() && q.seen[o.process.Index].State == mesh.Alive { // the question to it times out
 				wait = silence
 				continue
 			}
@@ -300,7 +300,7 @@ func (q *peer) tell(to string) {
 
 func (q *peer) runs() bool { return q.process.State == jobsim.Running }
 
-// note is what a process says of itself, or its tape does.
+// note is the note of the process, from its own model or its tape.
 func (q *peer) note() verdict.Note {
 	q.slots = q.process.Slots(q.slots[:0])
 	q.model.Look(q.slots, nil)

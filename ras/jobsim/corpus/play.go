@@ -17,37 +17,36 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Told is a verdict that was told, and when, in nanoseconds of the job's clock.
+// Told is a verdict and when it was published, on the job's clock.
 type Told struct {
 	At      int64
 	Verdict verdict.Verdict
 }
 
-// Result is what was said about a trial.
+// Result holds the verdicts on a trial.
 type Result struct {
 	Trial *Trial
-	Live  []Told               // while it ran, in the order of time
-	After []postmortem.Finding // after its end
-	Ended postmortem.Ending    // how it ended, as the post-mortem says
-	Began int64                // the job, on its clock
-	Gone  bool                 // all processes ended by themselves, too soon after the first to say why
+	Live  []Told               // while it ran, in order
+	After []postmortem.Finding // of the post-mortem
+	Ended postmortem.Ending    // how it ended, by the post-mortem
+	Began int64                // when the job began, on its clock
+	Gone  bool                 // all processes exited before any could diagnose the first exit
 	Over  int64                // when it came to its End
-	Scale int64                // how many times faster than its trial says all goes on; 0 is 1
+	Scale int64                // how many times faster than its trial the job ran; 0 is 1
 }
 
 const (
-	// diagnosed is how long a job goes on after a fault: until it has been diagnosed, and a while longer for anything
-	// else that may be said.
+	// diagnosed is how long a job continues after a fault: until its verdict, and a while longer for wrong ones.
 	diagnosed = 40 * time.Second
 	longest   = 5 * time.Minute
-	// BetweenKills is the time between two processes that are killed in turn.
+	// BetweenKills is the time between two kills of KilledInTurn.
 	BetweenKills = 7 * time.Millisecond
-	// goneTime is how soon after the first process of a job the others end, for none to be left that says why.
+	// goneTime is the time within which all processes exit if none is left to diagnose the first exit.
 	goneTime = int64(500 * time.Millisecond)
 )
 
-// Play plays a trial in virtual time: its agents in the members' processes, and its tapes after its end. dir is an
-// empty folder for the tapes.
+// Play plays a trial in virtual time, with an agent in each process, and reads its tapes after its end. dir is an empty
+// folder for the tapes.
 func Play(t *Trial, dir string) (*Result, error) {
 	l := &t.Layout
 	j := jobsim.New(jobsim.Config{Processes: l.Processes(), Hosts: l.Hosts, OnError: t.Errors}, l.PerProcess)
@@ -85,12 +84,12 @@ func Play(t *Trial, dir string) (*Result, error) {
 	return res, err
 }
 
-// Read takes what the tapes say after the job's end.
+// Read takes the findings of the post-mortem.
 func (r *Result) Read(report *postmortem.Report) {
 	r.After, r.Ended = slices.Concat(report.Findings, report.Held), report.Ended
 }
 
-// strike lets happen what comes from outside.
+// strike makes a strike from outside happen.
 func (l *Live) strike(layout *Layout, f *Fault) {
 	own := l.job.Ranks[f.Rank].Process
 	if own.State != jobsim.Running {
@@ -116,11 +115,11 @@ func (l *Live) strike(layout *Layout, f *Fault) {
 
 var killed = process.Exit{Known: true, Signal: unix.SIGKILL}
 
-// Delay is how long after its beginning a job is struck from outside.
+// Delay is the time from the job's beginning to the strike.
 func (f *Fault) Delay() time.Duration { return time.Duration(f.At%20_000) * time.Millisecond }
 
-// Over tells whether the trial has come to its end, after it has gone on for so long: its faults have been diagnosed by
-// then. now is the clock of their beginnings, which goes scale times slower than the trial's.
+// Over tells whether a trial of that age is over: it had time for the verdicts on its faults. now is on the clock of
+// Fault.Since, which is scale times slower than the trial's.
 func (t *Trial) Over(age time.Duration, now, scale int64) bool {
 	last, shows, wait := int64(0), false, diagnosed
 	for i := range t.Faults {
@@ -128,7 +127,7 @@ func (t *Trial) Over(age time.Duration, now, scale int64) bool {
 		last = max(last, f.Since)
 		shows = shows || !f.Kind.Healthy
 		if f.Kind.Long {
-			wait = diagnosed * time.Duration(scale) // it takes as long, however fast all goes on
+			wait = diagnosed * time.Duration(scale) // its detection is no faster in a faster job
 		}
 	}
 	return age > longest || last > 0 && (now-last)*scale > int64(wait) || !shows && age > t.EndAt
@@ -155,16 +154,16 @@ func (t *Trial) end(j *jobsim.Job, live *Live) {
 	j.Run(j.Now() + int64(time.Second) + int64(len(j.Processes))*int64(BetweenKills))
 }
 
-// Score is how right it is what was said.
+// Score compares verdicts with the faults.
 type Score struct {
-	Right     bool          // the right ranks were named, for a right reason, or the one that explains another
-	Named     bool          // ranks were named
-	Excused   bool          // there was nothing to be said, or nobody to say it, and nobody was named
-	Innocents []int         // ranks that were named and did nothing wrong
-	Delay     time.Duration // from the threshold after the fault until the right thing was said
+	Right     bool          // each fault has a verdict with its rank and a right reason, or one that explains it
+	Named     bool          // some verdict names a culprit
+	Excused   bool          // no verdict was needed or possible, and none names a culprit
+	Innocents []int         // culprits without a fault
+	Delay     time.Duration // from the threshold after the fault until the first right verdict
 }
 
-// Scores are those of what was said live, and after the end.
+// Scores are those of the live verdicts and of the post-mortem.
 func (r *Result) Scores() (live, after Score) {
 	live = r.score(r.Live, false)
 	live.Excused = live.Excused || r.Gone && !live.Named && !live.Right
@@ -175,7 +174,7 @@ func (r *Result) Scores() (live, after Score) {
 	return live, r.score(said, true)
 }
 
-// score scores what was said; if first, what was said first must be right.
+// score scores verdicts; if first, the first one must be right.
 func (r *Result) score(said []Told, first bool) (s Score) {
 	t := r.Trial
 	var faults []*Fault // that have begun
@@ -188,7 +187,7 @@ func (r *Result) score(said []Told, first bool) (s Score) {
 		}
 	}
 	explained := make([]bool, len(faults))
-	for k, f := range faults { // of two, one may have had no time to show
+	for k, f := range faults { // one of two faults may have had no time to stall the job
 		explained[k] = len(faults) > 1 && (r.Over-f.Since)*max(r.Scale, 1) < int64(Threshold)
 	}
 	hits := make([]bool, len(said))
@@ -234,12 +233,12 @@ func (r *Result) score(said []Told, first bool) (s Score) {
 	return s
 }
 
-// pair tells whether a verdict says that two ranks disagree, and leaves it open which of them is wrong.
+// pair tells whether a verdict names two ranks that disagree, either of which may be wrong.
 func pair(v *verdict.Verdict) bool {
 	return len(v.Culprits) == 2 && (v.Reason == verdict.Mismatch || v.Reason == verdict.Deadlock)
 }
 
-// ranks are those that are at fault: from the first one to before the second one.
+// ranks is the range of the ranks at fault: from ≤ rank < to.
 func (f *Fault) ranks(l *Layout) (from, to int) {
 	n := 1
 	switch {
@@ -254,7 +253,7 @@ func (f *Fault) ranks(l *Layout) (from, to int) {
 	return from, from + n
 }
 
-// Processes are those that are struck from outside.
+// Processes are the processes that a strike hits.
 func (f *Fault) Processes(l *Layout) (processes []int) {
 	from, to := f.ranks(l)
 	for rank := from; rank < to; rank += l.PerProcess {
@@ -263,7 +262,7 @@ func (f *Fault) Processes(l *Layout) (processes []int) {
 	return processes
 }
 
-// Write tells a result: what was done wrong, and what was said of it when.
+// Write writes the faults and the verdicts, each with its time.
 func (r *Result) Write(w io.Writer) {
 	live, after := r.Scores()
 	seconds := func(at int64) float64 { return float64(at-r.Began) / 1e9 }
@@ -289,10 +288,10 @@ func (r *Result) Write(w io.Writer) {
 	fmt.Fprintf(w, "  after the end: %v\n", after)
 }
 
-// Wrong tells whether the trial counts as told wrongly, or somebody innocent was named.
+// Wrong tells whether a verdict is missing, or names an innocent rank.
 func (s *Score) Wrong() bool { return !s.Right && !s.Excused || len(s.Innocents) > 0 }
 
-// String is "right", "wrong", "excused" or "nobody is named", with the innocents that were named.
+// String is "right", "wrong", "excused" or "nobody is named", and the innocents.
 func (s Score) String() string {
 	text := "wrong"
 	switch {

@@ -429,7 +429,7 @@ func (l *Live) open() []verdict.Verdict {
 func (l *Live) readNow(dir string) (*postmortem.Report, error) {
 	for _, q := range l.peers {
 		if q.process.State == jobsim.Running {
-			q.saw()
+			q.beat()
 		}
 	}
 	if err := l.write(dir); err != nil {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// The bars that a Table must reach. Trials that are excused count for none of them.
+// The bars of a Table. Excused trials don't count.
 const (
-	leastRight    = 0.97                   // of all trials, named rightly, live and after the end
-	mostInnocents = 0.005                  // of all trials, those in which an innocent rank is named
-	mostDelay     = 500 * time.Millisecond // median time from the threshold until it was said live
+	leastRight    = 0.97                   // share of right trials, live and after the end
+	mostInnocents = 0.005                  // share of trials in which an innocent rank is named
+	mostDelay     = 500 * time.Millisecond // median delay of the live verdict after the threshold
 )
 
 // Table sums up scores by the name of the fault's kind.
@@ -26,7 +26,7 @@ type row struct {
 	delays                   []time.Duration
 }
 
-// Add adds what was said about a trial of a kind.
+// Add adds the scores of a trial.
 func (t Table) Add(k *Kind, live, after Score) {
 	r := t[k.Name]
 	if r == nil {

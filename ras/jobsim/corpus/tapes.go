@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// newTape is a tape that says which process it is of.
+// newTape is the tape of the process.
 func (q *peer) newTape() *tapetest.Forge {
 	now, m := q.live.job.Now(), &q.member
 	f := &tapetest.Forge{
@@ -23,7 +23,7 @@ func (q *peer) newTape() *tapetest.Forge {
 	return f
 }
 
-// record takes an event of the process.
+// record writes an event to the tape.
 func (q *peer) record(ev *tape.Event) {
 	f := q.tape
 	if _, known := f.Roots[ev.Generation]; !known {
@@ -37,8 +37,8 @@ func (q *peer) record(ev *tape.Event) {
 	}
 }
 
-// saw notes that the process has looked for what stalls.
-func (q *peer) saw() {
+// beat writes the heartbeat of the tape.
+func (q *peer) beat() {
 	f, now := q.tape, q.live.job.Now()
 	if now-f.Seen > 4*int64(lookTime) {
 		f.Paused, f.Resumed = f.Seen, now
@@ -46,7 +46,7 @@ func (q *peer) saw() {
 	f.Seen = now
 }
 
-// over takes the last moment of a process that has ended.
+// over keeps the last in-flight table of a process that has ended, and writes its end.
 func (q *peer) over() {
 	l, p := q.live, q.process
 	q.last = p.Slots([]tape.Slot{})
@@ -76,7 +76,7 @@ func (l *Live) write(dir string) error {
 	return nil
 }
 
-// Read reads what is to be said of the job's end in the tapes, which it writes into a folder.
+// Read writes the tapes into a folder, and reads them with the post-mortem.
 func (l *Live) Read(dir string) (*postmortem.Report, error) {
 	if err := l.write(dir); err != nil {
 		return nil, err

@@ -13,24 +13,24 @@ import (
 // Threshold is the age at which something stalls in the trials.
 const Threshold = 5 * time.Second
 
-// Trial is one job with what is done wrong in it, and with what is right to say about that.
+// Trial is a job and its faults.
 type Trial struct {
 	Seed    uint64
 	Layout  Layout
-	Faults  []Fault       // none in a healthy job, or one, or two
-	Steps   int           // that it is to train
+	Faults  []Fault       // one or two, also of a healthy kind
+	Steps   int           // of the training
 	Timeout time.Duration // of the context of each call; 0: none
 	End     End
-	EndAt   time.Duration // when a job without a fault that shows comes to its End
+	EndAt   time.Duration // after which a healthy job comes to its End
 	Errors  jobsim.Reaction
 }
 
-// End is how a trial ends, once it had time to be diagnosed.
+// End is how a trial ends after its diagnosis.
 type End string
 
 // The ends.
 const (
-	LeftAlone    End = "left alone"     // it goes on, or hangs; its tapes are looked at
+	LeftAlone    End = "left alone"     // it continues or hangs while its tapes are read
 	Cancelled    End = "cancelled"      // SIGTERM to its launcher
 	KilledAtOnce End = "killed at once" // SIGKILL to all processes
 	KilledInTurn End = "killed in turn" // SIGKILL to one after the other, some milliseconds apart
@@ -38,20 +38,20 @@ const (
 
 var allEnds = [...]End{LeftAlone, Cancelled, KilledAtOnce, KilledInTurn}
 
-// Fault is one thing that is done wrong.
+// Fault is an instance of a Kind.
 type Fault struct {
 	Kind *Kind
-	Rank int // the rank that does it
-	Step int // in which step of its program
-	At   int // and at which instruction, of those where it can be
+	Rank int // at fault
+	Step int // of its program
+	At   int // selects one of the instructions at which it can be
 	For  time.Duration
-	Peer int // another rank of its communicator, where the kind needs one
+	Peer int // selects another rank of its communicator, or seeds jitter
 
-	// Since is when it began; filled in by playing. The zero value: not yet.
+	// Since is when it began, which playing sets; 0: not yet.
 	Since int64
 }
 
-// String tells the fault: "skip by rank 3 in step 7".
+// String is "skip by rank 3 in step 7".
 func (f *Fault) String() string {
 	if f.Kind.Healthy {
 		return f.Kind.Name
@@ -59,7 +59,7 @@ func (f *Fault) String() string {
 	return fmt.Sprintf("%s by rank %d in step %d", f.Kind.Name, f.Rank, f.Step)
 }
 
-// String tells the trial: what is done wrong, in which job, and how that ends.
+// String tells the faults, the layout and the end.
 func (t *Trial) String() string {
 	var faults []string
 	for i := range t.Faults {
@@ -82,7 +82,7 @@ func Draw(seed uint64, most int, kind *Kind) *Trial {
 				Peer: r.IntN(1 << 20), For: time.Duration(8+r.IntN(30)) * time.Second,
 			}
 			if kind.Strike != None {
-				t.Steps = endless // it trains until it is struck
+				t.Steps = endless // it trains until the strike
 			}
 			if kind.Fits != nil && !kind.Fits(t, &f) {
 				return false
@@ -104,14 +104,14 @@ func Draw(seed uint64, most int, kind *Kind) *Trial {
 	}
 }
 
-// The steps before the first and after the last, and more steps than a job comes to.
+// The steps before the first and after the last, and more steps than a trial has time for.
 const (
 	setupStep    = -1
 	teardownStep = -2
 	endless      = 1 << 30
 )
 
-// Program makes the threads of a rank. now is the time that a fault notes when it begins.
+// Program makes the threads of a rank. now is the clock of Fault.Since.
 func (t *Trial) Program(rank int, now func() int64) []jobsim.Program {
 	l := &t.Layout
 	ready, summed := &jobsim.Gate{}, &jobsim.Gate{}
@@ -145,7 +145,7 @@ func (t *Trial) Program(rank int, now func() int64) []jobsim.Program {
 	return threads
 }
 
-// edited is what a rank does in a step, with its faults.
+// edited puts the rank's faults into the instructions of a step.
 func (t *Trial) edited(rank, step int, is instructions, side bool, now func() int64) instructions {
 	for i := range t.Faults {
 		f := &t.Faults[i]
@@ -171,7 +171,7 @@ func (t *Trial) edited(rank, step int, is instructions, side bool, now func() in
 	return is
 }
 
-// sequence is a program of parts, until one has nothing.
+// sequence is a program of parts, up to the first empty one.
 func sequence(part func(n int) instructions) jobsim.Program {
 	var now instructions
 	n := 0

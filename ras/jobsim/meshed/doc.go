@@ -1,5 +1,5 @@
-// Package meshed is a job under RAS in one process and in virtual time: thousands of ranks that pass through
-// collectives, a real mesh and a real agent for each process, a simulated network, and faults.
+// Package meshed simulates a job of thousands of ranks under RAS in virtual time: a real mesh and a real agent for each
+// process, a simulated network, and faults.
 //
 //	Run ── Script ──▶ Job ─┬─ Model     ranks, communicators, which rank is in which collective
 //	(from the seed)        ├─ mesh/sim  machines, network: real meshes on them
@@ -14,13 +14,13 @@
 // modelled: no bytes, no algorithms, and no engine that finds a death or a mismatch by itself, so that a fault is a
 // hang, as it is with NCCL.
 //
-// What a process's agent sees is what it sees in a real one: its in-flight table, the tape's events, and stalls.
+// An agent sees what it sees in a real process: the in-flight table, the tape's events, and stalls.
 //
 // # What is deterministic
 //
 // A Result follows from its Plan, on one thread, in all but Analysis, to the nanosecond and the byte; package mesh/sim
 // says where that ends. Where times differ, reasons and culprits don't.
 //
-// Virtual time stands still while somebody computes: it measures waiting, not processors. Result.Analysis is what the
-// coordinator's part of it costs, by the machine's own clock.
+// Virtual time stands still while code runs: it measures waiting, not computing. Result.Analysis is the coordinator's
+// computing time, on the machine's own clock.
 package meshed

@@ -26,8 +26,8 @@ type Config struct {
 	Members  int           // processes
 	Ranks    int           // in each process
 	Machines int           // the members are spread over them evenly, and must be a multiple of them
-	Step     time.Duration // what a step takes, about; default 1s
-	Jitter   float64       // by how much of its time a rank computes longer or shorter: 0 to 1; default 0.1
+	Step     time.Duration // mean duration of a step; default 1s
+	Jitter   float64       // of the computing time, as a share of it: 0 to 1; default 0.1
 	Link     sim.Link      // between machines
 	Tuning   mesh.Tuning   // of the meshes; the zero value is mesh.OneMachine
 }
@@ -44,10 +44,10 @@ type Job struct {
 
 	mu    sync.Mutex
 	told  []Told
-	known map[string]time.Time // by key: when the last member came to know that a verdict is open
+	known map[string]time.Time // by key: when the last member learned that a verdict is open
 }
 
-// Member is one process of a job, with its agent, and what it does beside: it reads its tape, and looks for stalls.
+// Member is one process of a job: its agent, and the reader of its tape.
 type Member struct {
 	Agent *agent.Agent
 	end   context.CancelFunc // of its agent
@@ -58,7 +58,7 @@ type Member struct {
 	slots []tape.Slot
 }
 
-// Told is what an agent told receivers outside of the job of a verdict, and when.
+// Told is an event of a verdict that an agent sent to receivers outside of the job.
 type Told struct {
 	At      time.Time
 	By      int // the member
@@ -78,8 +78,8 @@ const lookTime = model.DefaultSlow / 4
 // clock is CLOCK_MONOTONIC of all processes.
 func clock() int64 { return time.Now().UnixNano() }
 
-// Start starts a job, and returns when its members know each other. The caller closes it, also if it fails: it is never
-// nil.
+// Start starts a job, and returns when its members know each other. The job is never nil, and the caller closes it even
+// after an error.
 func Start(ctx context.Context, c Config) (*Job, error) {
 	j := &Job{Job: &sim.Job{}, config: c, stop: func() {}, known: map[string]time.Time{}}
 	if c.Machines < 1 || c.Members%c.Machines != 0 || c.Members < 1 || c.Ranks < 1 {
@@ -107,14 +107,14 @@ func Start(ctx context.Context, c Config) (*Job, error) {
 	}
 	ctx, j.stop = context.WithCancel(ctx)
 	for i, r := range j.Ranks {
-		time.Sleep(lookTime / time.Duration(len(j.Ranks))) // processes don't look all at one moment
+		time.Sleep(lookTime / time.Duration(len(j.Ranks))) // processes look at different moments
 		one, end := context.WithCancel(ctx)
 		m := j.Members[i]
 		m.end = end
 		j.running.Go(func() { m.Agent.Run(one, r.Mesh) })
 		j.running.Go(func() { j.watch(one, i, r.Process) })
 	}
-	j.Model.Restart() // while they joined, time went by
+	j.Model.Restart() // as time passed while they joined
 	return j, nil
 }
 
@@ -129,7 +129,7 @@ func (j *Job) newAgent(r *sim.Rank) *agent.Agent {
 	})
 }
 
-// read brings the model of a process up to now. failed, if it isn't nil, is told of communicators that failed.
+// read brings the model of a process up to now, and calls failed, unless nil, for communicators that failed.
 func (j *Job) read(i int, failed func(*model.Step)) *model.Process {
 	o := j.Members[i]
 	var events []tape.Event
@@ -147,7 +147,7 @@ func (j *Job) read(i int, failed func(*model.Step)) *model.Process {
 	return o.model
 }
 
-// note is what a process says of itself, or its tape does.
+// note is the note of a process, by itself or from its tape.
 func (j *Job) note(i int, m mesh.Member) verdict.Note {
 	o := j.Members[i]
 	o.mu.Lock()
@@ -161,9 +161,9 @@ func (o *Member) heldUp() bool {
 	return verdict.AnyHeldUp(o.model, clock())
 }
 
-// watch looks for stalls, again and again.
+// watch checks for stalls every lookTime.
 func (j *Job) watch(ctx context.Context, i int, p *sim.Process) {
-	timer := time.NewTimer(lookTime / time.Duration(2*len(j.Ranks))) // not when the agent has something to do, either
+	timer := time.NewTimer(lookTime / time.Duration(2*len(j.Ranks))) // between the ticks of the agents
 	defer timer.Stop()
 	last := clock()
 	for {
@@ -190,7 +190,7 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process) {
 	}
 }
 
-// hear notes what an agent tells.
+// hear records an agent's events of verdicts.
 func (j *Job) hear(r *sim.Rank, i int, ev *bus.Event, outward bool) {
 	if !strings.HasPrefix(ev.Key, agent.VerdictKey("")) || r.Process.Ended() {
 		return
@@ -206,27 +206,27 @@ func (j *Job) hear(r *sim.Rank, i int, ev *bus.Event, outward bool) {
 	}
 	t := Told{At: now, By: i, Stage: ev.Stage, Key: ev.Key}
 	if data, ok := ev.Data.(json.RawMessage); !ok || json.Unmarshal(data, &t.Verdict) != nil {
-		t.Verdict = verdict.Verdict{} // a receiver could not read it either; the reason is none
+		t.Verdict = verdict.Verdict{} // unreadable for a receiver, too: ReasonNone
 	}
 	j.told = append(j.told, t)
 }
 
-// Told is what receivers outside of the job were told so far, in order.
+// Told are the events that receivers outside of the job got so far, in order.
 func (j *Job) Told() []Told {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.told)
 }
 
-// Known is when the last member came to know a verdict.
+// Known is when the last member learned of a verdict.
 func (j *Job) Known(key string) time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.known[key]
 }
 
-// AllHold tells whether all members that run, but those that except is true of, know of exactly the open verdicts with
-// these keys.
+// AllHold tells whether the open verdicts of each running member are exactly those with these keys. except, unless nil,
+// excludes members.
 func (j *Job) AllHold(except func(member int) bool, keys ...string) bool {
 	want := slices.Sorted(slices.Values(keys))
 	for i, m := range j.Members {
@@ -248,7 +248,7 @@ func (j *Job) AllHold(except func(member int) bool, keys ...string) bool {
 // Machine is that of a member.
 func (j *Job) Machine(member int) int { return member / (len(j.Ranks) / j.config.Machines) }
 
-// Kill ends a member's process for good.
+// Kill kills a member's process.
 func (j *Job) Kill(member int, exit process.Exit) {
 	j.Model.do(func() { j.Model.job.Processes[member].Kill(exit) })
 	j.Ranks[member].Process.Kill(exit)
@@ -261,13 +261,13 @@ func (j *Job) Stop(member int) {
 	j.Ranks[member].Process.Stop()
 }
 
-// Continue lets it run again: its ranks see what ended meanwhile.
+// Continue continues a member's process, as SIGCONT does.
 func (j *Job) Continue(member int) {
 	j.Ranks[member].Process.Continue()
 	j.Model.do(j.Model.job.Processes[member].Continue)
 }
 
-// Cut parts a machine from all others, for RAS and for the job's data; apart false joins it again.
+// Cut disconnects a machine from all others, for RAS and for the job's data; with apart false, it connects it again.
 func (j *Job) Cut(machine int, apart bool) {
 	for i := range j.Machines {
 		if i != machine {
@@ -277,7 +277,7 @@ func (j *Job) Cut(machine int, apart bool) {
 	j.Model.do(func() { j.Model.job.Cut(fmt.Sprintf("host%d", machine), apart) })
 }
 
-// Close ends the job, and waits in virtual time until all of it has ended.
+// Close ends the job, and waits in virtual time for its end.
 func (j *Job) Close() error {
 	for _, r := range j.Ranks {
 		r.Process.Continue()

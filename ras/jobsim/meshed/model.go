@@ -14,10 +14,10 @@ import (
 // stages is how many processes a pipeline has.
 const stages = 4
 
-// transfer is how long a collective takes once all have come.
+// transfer is the time from the entry of the last rank to the end of a collective.
 const transfer = 5 * time.Millisecond
 
-// commNames are the communicators of a rank, in the order in which a step uses them.
+// commNames are the communicators of a rank, in the order of use in a step.
 var commNames = [...]string{"tensor", "pipeline", "data", world}
 
 const world = "world"
@@ -30,21 +30,21 @@ var signatures = [len(commNames)]tape.Signature{
 	{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8},
 }
 
-// Model is the ranks of a job, in the bubble's time. Each of its methods first does what happened until now.
+// Model simulates the ranks of a job on the bubble's clock. Each method first brings it up to now.
 type Model struct {
 	mu     sync.Mutex
 	config Config
 	rand   *rand.Rand
 	job    *jobsim.Job
 	habits []Habit        // by rank
-	events [][]tape.Event // by member: what it wrote onto its tape, and nobody has read yet
+	events [][]tape.Event // by member: unread events of its tape
 }
 
-// Habit is what a rank does otherwise than the others.
+// Habit is how a rank differs from the others.
 type Habit struct {
-	Extra time.Duration // it computes for so much longer before each call
+	Extra time.Duration // computing time before each call, in addition
 	Swap  bool          // it calls the world's all-reduce before the data-parallel one
-	Odd   bool          // it makes another call of the world than the others: an all-reduce of twice the size
+	Odd   bool          // its all-reduce of the world has twice the size
 
 	asleep bool
 	awake  *jobsim.Gate
@@ -65,13 +65,13 @@ func newModel(c Config) *Model {
 	return m
 }
 
-// start makes the communicators of the living ranks, and lets each begin with a step: the world, a tensor-parallel
+// start makes the communicators of the living ranks, and starts their programs: the world, a tensor-parallel
 // group of the ranks of each process, pipelines of four processes, and data-parallel groups of the processes at the
 // same place of their pipelines.
 func (m *Model) start() {
 	m.job.Reset()
 	var all []int
-	groups := map[[3]int][]int{} // by the kind, and two numbers of the group
+	groups := map[[3]int][]int{} // by kind and the two indices of the group
 	place := 0                   // of a process among the living
 	for _, p := range m.job.Processes {
 		if p.State == jobsim.Dead {
@@ -101,7 +101,7 @@ func (m *Model) start() {
 	}
 }
 
-// program is what a rank does, for ever: it computes, and makes its next call.
+// program computes and makes the next call, for ever.
 func (m *Model) program(rank int) jobsim.Program {
 	h, call, computed := &m.habits[rank], 0, false
 	return func() jobsim.Instruction {
@@ -126,7 +126,7 @@ func (m *Model) program(rank int) jobsim.Program {
 	}
 }
 
-// do does what happened until now, and then f.
+// do brings the model up to now, and calls f.
 func (m *Model) do(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,7 +134,7 @@ func (m *Model) do(f func()) {
 	f()
 }
 
-// Oldest is when the operation began that has been in flight for longest on a rank that runs; 0 if there is none.
+// Oldest is the start of the oldest operation in flight on a running process; 0: none.
 func (m *Model) Oldest() (oldest int64) {
 	m.do(func() {
 		for _, p := range m.job.Processes {
@@ -154,7 +154,7 @@ func (m *Model) Oldest() (oldest int64) {
 // Sleep keeps a rank from its next call until Wake.
 func (m *Model) Sleep(id int) { m.do(func() { m.habits[id].asleep = true }) }
 
-// Wake lets a rank that sleeps go on.
+// Wake wakes a sleeping rank.
 func (m *Model) Wake(id int) {
 	m.do(func() {
 		m.habits[id].asleep = false
@@ -162,8 +162,8 @@ func (m *Model) Wake(id int) {
 	})
 }
 
-// Change changes the habits of a rank.
+// Change changes the habit of a rank.
 func (m *Model) Change(id int, how func(*Habit)) { m.do(func() { how(&m.habits[id]) }) }
 
-// Restart ends all communicators and lets the living ranks begin anew.
+// Restart ends all communicators, and starts the living ranks again.
 func (m *Model) Restart() { m.do(m.start) }

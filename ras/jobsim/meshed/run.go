@@ -16,42 +16,42 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Result is what a simulated job showed. Times are virtual, but Analysis.
+// Result is that of a simulated job. All times but Analysis are virtual.
 type Result struct {
 	Seed     uint64 `json:"seed"`
 	Ranks    int    `json:"ranks"`
 	Members  int    `json:"members"`
 	Machines int    `json:"machines"`
-	// Bytes and Packets are what each member sent a second, on average, while the job went well.
+	// Bytes and Packets are the mean traffic of a member per second while the job was healthy.
 	Bytes   float64 `json:"bytes_per_member_second"`
 	Packets float64 `json:"packets_per_member_second"`
-	// Faults are what happened and what was told.
+	// Faults are the faults and their verdicts.
 	Faults []Outcome `json:"faults"`
-	// False counts what was told outside of the job and is wrong: another reason, other culprits, or the same twice.
+	// False lists wrong events outside of the job: another reason, other culprits, or the same verdict twice.
 	False []string `json:"false,omitempty"`
-	// Missed counts what should have been told, or withdrawn, and was not.
+	// Missed lists verdicts that were not opened or not closed.
 	Missed []string `json:"missed,omitempty"`
-	// Analysis is what it takes to decode the notes of all members and to find the verdict, by the machine's own clock,
-	// the longest of a few; 0 if no rank slept.
+	// Analysis is the time to decode the notes of all members and to find the verdict, on the machine's own clock: the
+	// longest of three for each rank that slept; 0 if none did.
 	Analysis time.Duration `json:"analysis_ns,omitempty"`
-	// Virtual is how long all of that took.
+	// Virtual is the duration of the whole run.
 	Virtual time.Duration `json:"virtual_ns"`
 }
 
-// Outcome is what one fault led to. Of what there is none, the time is 0.
+// Outcome is that of one fault. The time of an event that did not happen is 0.
 type Outcome struct {
 	Fault  Fault  `json:"fault"`
 	Victim int    `json:"victim"`
 	Reason string `json:"reason,omitempty"`
 	Text   string `json:"text,omitempty"`
-	// MembersFirst and MembersLast are when the first and the last member learnt that a process was killed or stopped.
+	// MembersFirst and MembersLast are when the first and the last member learned that a process died or stopped.
 	MembersFirst time.Duration `json:"members_first_ns,omitempty"`
 	MembersLast  time.Duration `json:"members_last_ns,omitempty"`
-	// Verdict is when the verdict was told outside of the job, after the fault; of a rank that sleeps, after the first
-	// of the ranks that wait for it had waited for the stall threshold. Known is when the last member knew it.
+	// Verdict is when the verdict left the job, and Known when the last member knew it: after the fault, or, for a rank
+	// that sleeps, after the first rank that waits for it reached the stall threshold.
 	Verdict time.Duration `json:"verdict_ns,omitempty"`
 	Known   time.Duration `json:"known_ns,omitempty"`
-	// Withdrawn is how long after the end of the fault nothing was open anywhere.
+	// Withdrawn is the time from the end of the fault until no member had an open verdict.
 	Withdrawn time.Duration `json:"withdrawn_ns,omitempty"`
 }
 
@@ -63,10 +63,10 @@ type runner struct {
 	except []*sim.Rank // the dead
 }
 
-// link is between machines.
+// link is the network between machines.
 var link = sim.Link{Delay: 100 * time.Microsecond, Jitter: 200 * time.Microsecond, Local: 20 * time.Microsecond}
 
-// Run simulates a job. It must be called in a bubble of synctest; progress, which may be nil, hears what it does.
+// Run simulates a job in a bubble of synctest. progress, unless nil, is called with each thing that it does.
 func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err error) {
 	if err := p.Validate(); err != nil {
 		return Result{}, err
@@ -90,7 +90,7 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 	}
 	r := &runner{Job: j, plan: &p}
 	r.result = Result{Seed: p.Seed, Ranks: p.Ranks, Members: members, Machines: machines}
-	time.Sleep(10*time.Second + time.Duration(members)*50*time.Millisecond) // the last of the news of the joining
+	time.Sleep(10*time.Second + time.Duration(members)*50*time.Millisecond) // until the gossip of the joins has ended
 	began := time.Now()
 	progress("all is well")
 	r.quiet()
@@ -108,7 +108,7 @@ func Run(ctx context.Context, p Plan, progress func(string)) (result Result, err
 	return r.result, nil
 }
 
-// line is what a person wants to read of an outcome at once.
+// line is the summary of an outcome.
 func (o *Outcome) line(s Step) string {
 	switch {
 	case s.Fault == FaultLoss || s.Fault == FaultDelay:
@@ -120,7 +120,7 @@ func (o *Outcome) line(s Step) string {
 		words.Round(o.Withdrawn))
 }
 
-// quiet measures what members send while nothing happens, and holds that nothing is told.
+// quiet measures the traffic of a healthy job, in which any verdict is false.
 func (r *runner) quiet() {
 	packets, bytes := r.Network.Traffic()
 	time.Sleep(quietTime)
@@ -130,7 +130,7 @@ func (r *runner) quiet() {
 	r.judge(Step{}, time.Time{}, func(*Told) bool { return false })
 }
 
-// judge notes what was told from a time on and is not right, is opened more than once, or is not closed.
+// judge records verdicts that were opened since from and are not right, or are opened twice, or not closed.
 func (r *runner) judge(s Step, from time.Time, right func(*Told) bool) {
 	open, seen := map[string]string{}, map[string]bool{}
 	for _, t := range r.Told() {
@@ -146,16 +146,16 @@ func (r *runner) judge(s Step, from time.Time, right func(*Told) bool) {
 		}
 	}
 	for _, text := range open {
-		r.miss(s, "told and not withdrawn outside: "+text)
+		r.miss(s, "not closed: "+text)
 	}
 }
 
-// miss notes what did not come.
+// miss records a verdict that was not opened or not closed.
 func (r *runner) miss(s Step, what string) {
 	r.result.Missed = append(r.result.Missed, fmt.Sprintf("%v: %s", s, what))
 }
 
-// step lets one fault happen, and heals it.
+// step injects one fault, and heals it.
 func (r *runner) step(s Step) (o Outcome) {
 	o = Outcome{Fault: s.Fault, Victim: s.Victim}
 	from := time.Now()
@@ -195,13 +195,13 @@ func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 	kind, reason := mesh.Died, verdict.RankDead
 	if s.Fault == FaultStop {
 		kind, reason = mesh.Halted, verdict.RankStopped
-		if r.alone(s.Victim) { // nothing is left on its machine to see why it is silent
+		if r.alone(s.Victim) { // no process on its machine can tell why it is silent
 			kind, reason = mesh.Lost, verdict.RankUnreachable
 		}
 	}
 	right = func(t *Told) bool {
 		return t.Verdict.Reason == reason &&
-			r.only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == victim.Name() })
+			only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == victim.Name() })
 	}
 	from := time.Now()
 	if s.Fault == FaultKill {
@@ -226,7 +226,7 @@ func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 	return right
 }
 
-// alone tells whether no other process of a member's machine runs.
+// alone tells whether the other processes on the member's machine have ended.
 func (r *runner) alone(member int) bool {
 	return !slices.ContainsFunc(r.Ranks, func(o *sim.Rank) bool {
 		other := o.Process.Member().Rank
@@ -234,12 +234,12 @@ func (r *runner) alone(member int) bool {
 	})
 }
 
-// sleep lets a rank sleep.
+// sleep makes a rank sleep.
 func (r *runner) sleep(s Step, o *Outcome) (right func(*Told) bool) {
 	member := r.Ranks[s.Victim/r.plan.Each].Name()
 	right = func(t *Told) bool {
 		return t.Verdict.Reason == verdict.NotEntered &&
-			r.only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == member })
+			only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == member })
 	}
 	from := time.Now()
 	r.Model.Sleep(s.Victim)
@@ -260,9 +260,9 @@ func (r *runner) sleep(s Step, o *Outcome) (right func(*Told) bool) {
 func (r *runner) partition(s Step, o *Outcome) (right func(*Told) bool) {
 	there := func(i int) bool { return r.Machine(i) == s.Victim }
 	host := r.Ranks[s.Victim*len(r.Ranks)/len(r.Machines)].Process.Member().Host
-	right = func(t *Told) bool { // each side finds the other one out of reach
+	right = func(t *Told) bool { // for each side, the other is unreachable
 		return t.Verdict.Reason == verdict.RankUnreachable &&
-			r.only(&t.Verdict, func(c *verdict.Rank) bool { return (c.Host == host) != there(t.By) })
+			only(&t.Verdict, func(c *verdict.Rank) bool { return (c.Host == host) != there(t.By) })
 	}
 	from := time.Now()
 	r.Cut(s.Victim, true)
@@ -273,8 +273,8 @@ func (r *runner) partition(s Step, o *Outcome) (right func(*Told) bool) {
 	return right
 }
 
-// only tells whether a verdict has culprits, and all are as is says.
-func (r *runner) only(v *verdict.Verdict, is func(*verdict.Rank) bool) bool {
+// only tells whether a verdict has culprits, and is holds for each.
+func only(v *verdict.Verdict, is func(*verdict.Rank) bool) bool {
 	return len(v.Culprits) > 0 && !slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool { return !is(&c) })
 }
 
@@ -287,7 +287,7 @@ func (r *runner) opened(from time.Time) (told []Told) {
 	return told
 }
 
-// await waits for the verdict that is right, and until all members but those excepted know it.
+// await waits for the right verdict, and until all members but the excepted ones know it.
 func (r *runner) await(s Step, o *Outcome, from, due time.Time, except func(int) bool, right func(*Told) bool) {
 	find := func() int { return slices.IndexFunc(r.opened(from), func(t Told) bool { return right(&t) }) }
 	if !sim.Until(time.Minute, func() bool { return find() >= 0 }) {
@@ -302,7 +302,7 @@ func (r *runner) await(s Step, o *Outcome, from, due time.Time, except func(int)
 	o.Known = r.Known(t.Key).Sub(due)
 }
 
-// analyse measures what the coordinator computes for a verdict.
+// analyse measures the coordinator's computing time for a verdict.
 func (r *runner) analyse() time.Duration {
 	var answers [][]byte
 	for i := range r.Members {

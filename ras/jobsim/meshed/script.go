@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Fault is what happens to a job.
+// Fault is a kind of fault.
 type Fault string
 
 // The faults.
 const (
-	FaultKill      Fault = "kill"      // a process ends; then the others begin anew without it
-	FaultStop      Fault = "stop"      // a process is stopped, and runs again
-	FaultPartition Fault = "partition" // a machine is cut off, and comes back
+	FaultKill      Fault = "kill"      // a process is killed; then the others restart without it
+	FaultStop      Fault = "stop"      // a process is stopped and continued
+	FaultPartition Fault = "partition" // a machine is disconnected and connected again
 	FaultLoss      Fault = "loss"      // a tenth of all packets is lost for a while
 	FaultDelay     Fault = "delay"     // packets take 20 to 40 ms for a while
-	FaultSleep     Fault = "sleep"     // a rank sleeps instead of making its call, and wakes up
+	FaultSleep     Fault = "sleep"     // a rank sleeps before its call, and wakes up
 )
 
 // Faults lists all faults.
@@ -38,21 +38,21 @@ func ParseFaults(list string) (faults []Fault, err error) {
 	return faults, nil
 }
 
-// Plan is a job and what is to happen to it. All of it follows from the seed.
+// Plan is a job and its faults, whose order and victims follow from the seed.
 type Plan struct {
 	Seed     uint64
 	Ranks    int
 	Each     int           // ranks of a process
-	Duration time.Duration // of virtual time, about, without the start and the end
-	Faults   []Fault       // in turn, in an order that follows from the seed
+	Duration time.Duration // in virtual time, about, without start and end
+	Faults   []Fault       // to inject, each in turn
 }
 
 const (
-	quietTime = 30 * time.Second // without faults, at first
-	faultTime = 20 * time.Second // that a fault takes, about
+	quietTime = 30 * time.Second // without faults, at the start
+	faultTime = 20 * time.Second // of a fault, about
 )
 
-// members and machines are how the ranks are spread: eight processes on a machine, or fewer on four machines.
+// members spreads the ranks: eight processes on a machine, or fewer on four machines.
 func (p *Plan) members() (members, machines int) {
 	members = p.Ranks / p.Each
 	on := max(min(8, members/4), 1)
@@ -62,7 +62,7 @@ func (p *Plan) members() (members, machines int) {
 	return members, members / on
 }
 
-// Validate says which field is wrong, what it is and what is allowed.
+// Validate names the first wrong field, its value and what is allowed.
 func (p *Plan) Validate() error {
 	switch {
 	case p.Each < 1 || p.Each > 64:
@@ -101,13 +101,13 @@ func (s Step) String() string {
 	}
 }
 
-// Script is what happens, in order.
+// Script lists the faults in order.
 func (p *Plan) Script() []Step {
 	r := rand.New(rand.NewPCG(p.Seed, 2))
 	members, machines := p.members()
 	on := members / machines
 	dead := map[int]bool{}
-	alone := map[int]bool{} // machines on which a process died: another one must be left to tell of it
+	alone := map[int]bool{} // machines on which a process was killed: another one must live to report it
 	living := func() int {
 		for {
 			if m := r.IntN(members); !dead[m] {
@@ -127,7 +127,7 @@ func (p *Plan) Script() []Step {
 		order = order[1:]
 		switch s.Fault {
 		case FaultKill:
-			if len(alone) == machines { // one was killed on each
+			if len(alone) == machines { // each has one dead process
 				continue
 			}
 			for s.Victim = living(); alone[s.Victim/on]; {

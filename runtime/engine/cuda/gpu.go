@@ -13,29 +13,7 @@ import (
 
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
 	"github.com/carillon-rt/carillon/runtime/cuda"
-	"github.com/carillon-rt/carillon/runtime/engine"
 )
-
-// Options are what may be chosen for a GPU. All ranks of a communicator choose the same.
-type Options struct {
-	// Shared allows several ranks of a communicator on one GPU. Their kernels wait for each other, so they must run at
-	// the same time: each stream needs a hardware queue of its own, of which a process has 8 unless
-	// CUDA_DEVICE_MAX_CONNECTIONS says otherwise (up to 32) before the context is made.
-	Shared bool
-	// Mailbox is how many bytes of packets a rank has room for, for each of two operations: larger ones are not made in
-	// packets. A multiple of 16. Default: 8 MiB.
-	Mailbox int
-	// Slots is how many bytes of larger collectives, and of messages, a rank has room for. Default: 32 MiB.
-	Slots int
-	// Tuning is by which kernels calls are made. Default: the file that CARILLON_GPU_TUNING names, else the built-in
-	// one.
-	Tuning Tuning
-	// Fallback carries communicators whose GPUs the package can't join: of several hosts, or more than 8. Default:
-	// none, and such a communicator is an error.
-	Fallback engine.DeviceKind
-	// Log is where it is said that something is slower than it might be. Default: slog.Default.
-	Log *slog.Logger
-}
 
 // A GPU is a device for the ranks of communicators. It is safe for concurrent use, and an engine.DeviceKind.
 type GPU struct {

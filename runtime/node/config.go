@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/ncclras"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/door"
+	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
@@ -74,6 +75,11 @@ type Config struct {
 	// CUDA_VISIBLE_DEVICES, `all` for the host's, `off`. Without an NVIDIA driver there is nothing to watch. Default:
 	// on.
 	GPU GPUs `env:"CARILLON_GPU"`
+
+	// Device puts the process's rank on a GPU: on that of its local rank among those that CUDA_VISIBLE_DEVICES leaves
+	// it. Without a Fallback of the program's, NCCL carries communicators that Carillon's kernels can't join. Default,
+	// nil: the rank is on none, and the driver is not loaded.
+	Device *enginecuda.Options
 
 	// SlowThreshold is the age at which an operation announces itself in its trace; what lasts longer always has its
 	// span. What normally takes longer is slow at twice that. `off`: only what stalls. Default: 1s.
@@ -281,6 +287,9 @@ func WithoutTape() Option { return set(func(c *Config) { c.Tape = TapeOff }) }
 
 // WithTapeDir sets where jobs' tapes are kept.
 func WithTapeDir(dir string) Option { return set(func(c *Config) { c.TapeDir = dir }) }
+
+// WithGPU puts the process's rank on a GPU, which Node.GPU is then; see Config.Device. Start fails where there is none.
+func WithGPU(o enginecuda.Options) Option { return set(func(c *Config) { c.Device = &o }) }
 
 // WithSignals says whether Start makes SIGTERM export what is left before it ends the process; see Config.Signals.
 func WithSignals(on bool) Option { return set(func(c *Config) { c.Signals = on }) }

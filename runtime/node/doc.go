@@ -5,6 +5,12 @@
 //	defer n.Stop(ctx)                                  // fx.New(node.Module, fx.Invoke(train))
 //	world, err := n.Runtime().World(ctx)
 //
+// A rank that is to make calls on device memory (ccl.AllReduceOn) says so in two places:
+//
+//	n, err := node.Start(ctx, node.FromEnv(), node.WithGPU(cuda.Options{}))
+//	world, err := n.Runtime().World(ctx, ccl.WithDevice(n.GPU()))
+//	stream, err := n.GPU().Context().Stream(0)
+//
 // Both take the same options. A program that has a registry of metrics, a log, a description of itself, processors or
 // exporters of spans, or a mux of its own has Carillon join them (WithRegisterer, WithLog, WithResource,
 // WithSpanProcessor, WithSpanExporter, Node.HealthHandler), and is told what happens by an Observer. It ends what it
@@ -13,7 +19,7 @@
 // The parts are made in this order and end in reverse order, except that the runtime ends first, so that the last that
 // it does is still read, judged and shown:
 //
-//	Config → logs → tape → RAS → telemetry → GPUs → health endpoint → runtime
+//	Config → logs → tape → RAS → telemetry → watch of GPUs → health endpoint → the rank's GPU → runtime
 //
 // An Agent has the same parts for other processes of the host that have none: readers of a tape for each process, RAS
 // for each job, and one endpoint.

@@ -17,8 +17,8 @@ import (
 //
 //	fx.New(node.Module, fx.Invoke(func(rt *ccl.Runtime) { … }))
 //
-// It provides *Node and its parts: *ccl.Runtime, *Telemetry, *JobRAS, *tape.Writer, and of the health endpoint
-// *health.Server, *health.Registry and *health.Conditions. What is off is nil.
+// It provides *Node and its parts: *ccl.Runtime, engine/cuda's *GPU (WithGPU), *Telemetry, *JobRAS, *tape.Writer, and
+// of the health endpoint *health.Server, *health.Registry and *health.Conditions. What is off is nil.
 //
 // It is configured as Start is: by the Config that the program supplies (fx.Supply, by value or as a pointer), or else
 // from the environment; then by what the program provides for itself, if it does, a *slog.Logger, a
@@ -27,7 +27,7 @@ import (
 var Module = fx.Module("carillon",
 	fx.Provide(
 		newProgramNode,
-		(*Node).Runtime, (*Node).Telemetry, (*Node).RAS, (*Node).Checks, (*Node).Conditions,
+		(*Node).Runtime, (*Node).GPU, (*Node).Telemetry, (*Node).RAS, (*Node).Checks, (*Node).Conditions,
 		func(n *Node) (*health.Server, *tape.Writer) { return n.health, n.tape },
 	),
 	fx.Invoke(func(n *Node, lc fx.Lifecycle) { lc.Append(fx.StartStopHook(n.start, n.Stop)) }),

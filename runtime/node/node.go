@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/etcd"
@@ -39,9 +40,11 @@ type Node struct {
 	checks     health.Registry
 	conditions *health.Conditions
 	health     *health.Server
-	mounted    bool // the endpoint is part of an Agent's
+	mounted    bool            // the endpoint is part of an Agent's
+	device     *enginecuda.GPU // of the rank
 	runtime    *ccl.Runtime
 
+	release  func() error // gives the device back; nil if there is none
 	withdraw func() error // takes back where the health endpoint is; nil if that is written nowhere
 	unhandle func()       // ends the wait for SIGTERM; nil: signals are the program's
 	stopping sync.Once
@@ -100,6 +103,9 @@ func (n *Node) open() (err error) {
 	if err := n.observe(w, self); err != nil {
 		return err
 	}
+	if n.device, n.release, err = newDevice(s); err != nil {
+		return err
+	}
 	n.runtime, err = newRuntime(s, n.tape, n.ras)
 	return err
 }
@@ -151,6 +157,10 @@ func (n *Node) announce(url string) {
 // Runtime makes communicators.
 func (n *Node) Runtime() *ccl.Runtime { return n.runtime }
 
+// GPU is the one that the process's rank is on by WithGPU, for ccl.WithDevice; nil without. Its Context, in which the
+// program makes streams and buffers, ends with Stop.
+func (n *Node) GPU() *enginecuda.GPU { return n.device }
+
 // Telemetry is what reads the process's tape.
 func (n *Node) Telemetry() *Telemetry { return n.telemetry }
 
@@ -189,6 +199,9 @@ func (n *Node) Stop(ctx context.Context) (err error) {
 // close ends the parts, each before those that it needs. It works for parts that were never made or started, too.
 func (n *Node) close(ctx context.Context) error {
 	errs := []error{n.runtime.Close(ctx)}
+	if n.release != nil { // before the tape, which the GPU writes
+		errs = append(errs, n.release())
+	}
 	n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
 	errs = append(errs, n.ras.stop(ctx), n.stopObserving(ctx))
 	return errors.Join(append(errs, n.settings.sink.Close(ctx))...)

@@ -43,7 +43,7 @@ func newTape(s *settings) (*tape.Writer, error) {
 		Size: int64(s.TapeSize), Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID,
 		Version: Version(), Slow: s.kept(), Stall: s.StallThreshold, Devices: s.TapeDevices,
 	}
-	if _, err := os.Stat("/dev/nvidiactl"); err == nil {
+	if _, err := os.Stat("/dev/nvidiactl"); err == nil || s.Device != nil {
 		cfg.Devices = cmp.Or(cfg.Devices, 16)
 	}
 	if s.logsOperations() {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,11 +23,8 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// Variables that make the test's binary a rank of a job: what it does, and the driver.
-const (
-	roleVariable   = "CARILLONTEST_DEVICE_ROLE"
-	driverVariable = "CARILLONTEST_DEVICE_DRIVER"
-)
+// roleVariable makes the test's binary a rank of a job, and says what it does.
+const roleVariable = "CARILLONTEST_DEVICE_ROLE"
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
@@ -69,36 +67,16 @@ func build(dir string) (err error) {
 func rank(role string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	n, err := node.Start(ctx, node.FromEnv())
+	n, err := node.Start(ctx, node.FromEnv(), node.WithGPU(gpu.Options{}))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Stop(ctx)) }()
-	driver, err := cuda.Open(os.Getenv(driverVariable))
-	if err != nil {
-		return err
+	c := n.GPU().Context()
+	if at, want := fmt.Sprint(c.Device().Ordinal()), os.Getenv("LOCAL_RANK"); at != want {
+		return fmt.Errorf("local rank %s is on device %s", want, at)
 	}
-	local, err := strconv.Atoi(os.Getenv("LOCAL_RANK"))
-	if err != nil {
-		return err
-	}
-	devices, err := driver.Devices()
-	if err != nil {
-		return err
-	}
-	dev, err := driver.Device(local % devices)
-	if err != nil {
-		return err
-	}
-	c, err := dev.Retain()
-	if err != nil {
-		return err
-	}
-	g, err := gpu.New(c, gpu.Options{Shared: devices < jobRanks})
-	if err != nil {
-		return err
-	}
-	world, err := n.Runtime().World(ctx, ccl.WithDevice(g))
+	world, err := n.Runtime().World(ctx, ccl.WithDevice(n.GPU()))
 	if err != nil {
 		return err
 	}
@@ -142,8 +120,9 @@ func rank(role string) (err error) {
 func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 	t.Helper()
 	j := e2e.Start(t, []string{
-		roleVariable + "=" + role, driverVariable + "=" + fake.libcuda, fmt.Sprint("FAKECUDA_DEVICES=", jobRanks),
-		"FAKECUDA_KERNELS=" + fake.kernels, "CARILLON_TAPE_DEVICES=4", "CARILLON_STALL_THRESHOLD=1s",
+		roleVariable + "=" + role, fmt.Sprint("FAKECUDA_DEVICES=", jobRanks),
+		"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_KERNELS=" + fake.kernels,
+		"CARILLON_STALL_THRESHOLD=1s",
 	}, "carillon", "run", "-n", strconv.Itoa(jobRanks), "--tape-dir", tapes, "--job", role, "--", os.Args[0])
 	pids := make([]int, jobRanks)
 	for r := range pids {
@@ -165,6 +144,25 @@ func await(t *testing.T, expr string, command ...string) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("%v does not say %s:\n%s", command, expr, asked.Output())
+		}
+	}
+}
+
+// TestNoGPU: a rank that asks for a GPU where there is no driver, or no device, doesn't start, and says why.
+func TestNoGPU(t *testing.T) {
+	broken := t.TempDir() // found before a driver that the machine may have
+	if err := os.WriteFile(filepath.Join(broken, "libcuda.so.1"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for says, dir := range map[string]string{
+		"comes with NVIDIA's driver": broken, "CUDA_ERROR_NO_DEVICE": filepath.Dir(fake.libcuda),
+	} {
+		j := e2e.Start(t, []string{roleVariable + "=none", "LD_LIBRARY_PATH=" + dir, "FAKECUDA_DEVICES=0"}, os.Args[0])
+		if code := j.ExitCode(); code != 1 {
+			t.Errorf("exit code %d, want 1", code)
+		}
+		if out := j.Output(); !strings.Contains(out, "failed: the GPU of rank 0: ") || !strings.Contains(out, says) {
+			t.Errorf("the error does not say %q:\n%s", says, out)
 		}
 	}
 }

@@ -11,6 +11,11 @@
 // from, and finish. elastic.go has all of that.
 //
 //	carillon run -n 4 --min-ranks 1 -- digits -elastic
+//
+// With -gpu the sums are computed on GPUs, in their memory: each rank has the GPU of its number on the host.
+// gpu_linux.go has what is different then.
+//
+//	carillon run -n 4 -- digits -gpu
 package main
 
 import (
@@ -31,6 +36,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
@@ -56,6 +62,7 @@ func parseFlags(args []string) (s settings, err error) {
 	flags.IntVar(&s.epochs, "epochs", 30, "how often to go through the training samples")
 	flags.BoolVar(&s.elastic, "elastic", false,
 		"go on with the other ranks when some die (see carillon run --min-ranks)")
+	flags.BoolVar(&s.gpu, "gpu", false, "sum the gradients on GPUs, one for each rank of a host")
 	flags.StringVar(&s.weights, "weights", "", "a file for the trained weights, as little-endian float32")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -76,7 +83,11 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	// main handles SIGTERM: then ctx ends, and Stop exports what there is.
-	n, err := node.Start(ctx, node.FromEnv(), node.WithSignals(false))
+	opts := []node.Option{node.FromEnv(), node.WithSignals(false)}
+	if s.gpu {
+		opts = append(opts, node.WithGPU(cuda.Options{}))
+	}
+	n, err := node.Start(ctx, opts...)
 	if err != nil {
 		return err
 	}
@@ -84,14 +95,23 @@ func run(ctx context.Context, s settings) (err error) {
 		err = errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}()
 
+	j := &job{settings: s, trainer: newTrainer(s, train, test), began: time.Now(), sum: sum}
+	var placed []ccl.Option
+	if s.gpu {
+		d, err := newDevice(n.GPU())
+		if err != nil {
+			return err
+		}
+		j.sum, placed = d.sum, []ccl.Option{ccl.WithDevice(n.GPU())}
+	}
+
 	soon, cancel := context.WithTimeout(ctx, time.Minute) // a rank that died before all have met never comes
 	defer cancel()
-	world, err := n.Runtime().World(soon)
+	world, err := n.Runtime().World(soon, placed...)
 	if err != nil {
 		return err
 	}
 	defer world.Close() // does nothing after Destroy; after an error, that error says more
-	j := &job{settings: s, trainer: newTrainer(s, train, test), began: time.Now()}
 	if world.Rank() == 0 {
 		fmt.Printf("world of %d on %s, training on %d digits; health of rank 0: %s\n",
 			world.Size(), english.Plural(len(world.Topology().Ranks), "node", ""), len(train), n.HealthURL())
@@ -106,6 +126,12 @@ type job struct {
 	settings
 	trainer *trainer
 	began   time.Time
+	sum     func(ctx context.Context, world *ccl.Comm, numbers []float32) error
+}
+
+// sum replaces numbers by their sums over all ranks.
+func sum(ctx context.Context, world *ccl.Comm, numbers []float32) error {
+	return ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum)
 }
 
 // work trains to the end with the ranks of world, from where the furthest of them is, and destroys world. It calls
@@ -128,7 +154,7 @@ func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err erro
 
 	t := j.trainer
 	t.join(world.Rank(), world.Size(), func(ctx context.Context, numbers []float32) error {
-		return ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum)
+		return j.sum(ctx, world, numbers)
 	})
 	if err := catchUp(ctx, world, t); err != nil {
 		return err

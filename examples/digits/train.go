@@ -19,6 +19,7 @@ type settings struct {
 	epochs  int
 	seed    uint64 // where chance begins
 	elastic bool   // outlive ranks
+	gpu     bool   // sum on GPUs
 	weights string // a file for them, written by rank 0; or ""
 }
 

@@ -20,7 +20,19 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
+// drivers is a folder for the driver of jobs with -gpu.
+var drivers string
+
+func TestMain(m *testing.M) {
+	var err error
+	if drivers, err = os.MkdirTemp("", "carillon-digits-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := e2e.Main(m)
+	_ = os.RemoveAll(drivers)
+	os.Exit(code)
+}
 
 // job starts the example on n ranks.
 func job(t *testing.T, n int, env []string, flags []string, args ...string) *e2e.Job {

@@ -333,7 +333,7 @@ func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 		c.giveBack(ctx, lifecycle.CallSplit, d.place, err)
 		return err
 	}
-	mine.card = port.Card()
+	mine.card, mine.device = port.Card(), d.child.kindName()
 	payloads, err := c.exchange(ctx, d.act, d.place, mine.encode())
 	wishes := make([]wish, len(payloads))
 	for r, p := range payloads {
@@ -351,7 +351,7 @@ func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 	members := membersOf(wishes, mine.color)
 	ranks := make([]meet.Introduction, len(members))
 	for i, m := range members {
-		ranks[i] = meet.Introduction{Meets: c.meets[m], Card: wishes[m].card}
+		ranks[i] = meet.Introduction{Meets: c.meets[m], Card: wishes[m].card, Device: wishes[m].device}
 	}
 	d.seat(members)
 	err = d.child.connect(ctx, d.init, port, ranks, members)
@@ -373,20 +373,22 @@ func membersOf(all []wish, color int) []int {
 	return members
 }
 
-// wish is what a rank says in a split: two numbers, and how its new communicator's ranks reach it.
+// wish is what a rank says in a split: two numbers, the kind of its device in the new communicator, and how the other
+// ranks of that reach it.
 type wish struct {
 	color, key int
+	device     string
 	card       []byte
 }
 
 func (w wish) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(w.color))
 	b = binary.LittleEndian.AppendUint64(b, uint64(w.key))
-	return append(b, w.card...)
+	return append(wire.AppendBytes(b, w.device), w.card...)
 }
 
 func (w *wish) decode(b []byte) error {
 	r := wire.NewReader(b)
-	w.color, w.key, w.card = int(r.Uint64()), int(r.Uint64()), r.Rest()
+	w.color, w.key, w.device, w.card = int(r.Uint64()), int(r.Uint64()), r.Text(len(b)), r.Rest()
 	return r.Err()
 }

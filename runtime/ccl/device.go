@@ -131,6 +131,14 @@ func (c *Comm) runOn(ctx context.Context, stream *cuda.Stream, call lifecycle.Ca
 	return c.run(ctx, call, ops)
 }
 
+// kindName is the kind of the rank's device; empty for none.
+func (c *core) kindName() string {
+	if c.kind == nil {
+		return ""
+	}
+	return c.kind.Name()
+}
+
 // sameDevices refuses ranks of which some are on GPUs and others are not: their engines open together. All ranks get
 // the same error.
 func (c *core) sameDevices(ranks []meet.Introduction) error {

@@ -323,10 +323,7 @@ func (c *core) meet(
 	defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
 	a.phase(tape.PhaseRendezvous)
 	_, local := at.(*mem.Rendezvous)
-	mine := meet.Introduction{Run: lifecycle.Run(c.rt.run.Load())}
-	if c.kind != nil {
-		mine.Device = c.kind.Name()
-	}
+	mine := meet.Introduction{Run: lifecycle.Run(c.rt.run.Load()), Device: c.kindName()}
 	port, err := c.rt.fabric.Prepare(c.id, c.secret, size, local)
 	if err == nil {
 		mine.Card = port.Card()
@@ -342,10 +339,7 @@ func (c *core) meet(
 	meeting, cancel := endedBy(bounded, err) // so that the others are told
 	defer cancel()
 	ranks, failed := meet.Introduce(meeting, at, rank, size, &mine)
-	if err = cmp.Or(err, explain(failed)); err == nil {
-		err = c.sameDevices(ranks)
-	}
-	if err != nil {
+	if err = cmp.Or(err, explain(failed)); err != nil {
 		if port != nil {
 			port.GiveUp(transport.NoticeOf(err, rank))
 		}
@@ -492,6 +486,9 @@ func (c *core) connect(
 		meets[r], cards[r] = ranks[r].Meets, ranks[r].Card
 	}
 	topology, err := port.Topology(c.rank, cards)
+	if err == nil {
+		err = c.sameDevices(ranks)
+	}
 	if err != nil {
 		port.GiveUp(transport.NoticeOf(err, c.rank))
 		return err

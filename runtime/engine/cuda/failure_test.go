@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -19,6 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
 	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine/queue"
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
@@ -404,4 +406,38 @@ func TestClosed(t *testing.T) {
 	if call, seq, _, ok := d.Current(); ok {
 		t.Errorf("%s number %d is said to run on what is closed", call, seq)
 	}
+}
+
+// TestWaitBesideAnEnd: who waits for what was enqueued is told at once that the communicator ends, also while the end
+// waits for a stream that is busy.
+func TestWaitBesideAnEnd(t *testing.T) {
+	all := ranks(t, 1)
+	r, device := &all[0], &opened{DeviceKind: all[0].gpu}
+	comms, err := r.runtime.InitAll(t.Context(), 1, ccl.WithDevice(device))
+	must(t, err)
+	flag, err := cuda.Alloc[uint32](r.context, 1)
+	must(t, err)
+	must(t, r.context.CopyToDevice(flag.Pointer(), make([]byte, 4)))
+	must(t, r.stream.WaitValue(flag.Pointer(), 1))
+	b := memory(t, r, 8)
+	must(t, ccl.AllReduceOn(t.Context(), comms[0], r.stream, b, b, ccl.Sum))
+	ended := make(chan error, 1)
+	go func() { ended <- comms[0].Abort(nil) }()
+	for over := false; !over; {
+		select {
+		case err := <-ended:
+			must(t, err)
+			over = true
+		default:
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			began := time.Now()
+			_ = device.Wait(ctx) // by the end or by ctx
+			if waited := time.Since(began); waited > queue.LeaveTime/2 {
+				t.Errorf("a Wait whose context has ended took %v", waited)
+			}
+		}
+	}
+	must(t, r.context.CopyToDevice(flag.Pointer(), []byte{1, 0, 0, 0}))
+	must(t, r.stream.Synchronize())
 }

@@ -224,14 +224,18 @@ func (q *Queue) Left() bool {
 		return false
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.last == nil {
+	none := q.last == nil
+	q.mu.Unlock()
+	if none {
 		return true
 	}
 	if !q.idle() {
 		q.backend.Leave()
 	}
-	if q.mark(q.Fence) != nil {
+	q.mu.Lock()
+	err := q.mark(q.Fence)
+	q.mu.Unlock() // others mark, too, while this waits
+	if err != nil {
 		return false
 	}
 	for p := (Pause{}); p.waited < LeaveTime; p.Wait() {

@@ -29,6 +29,9 @@ func RunCommID(id CommID, run Run) CommID {
 	return hashID("carillon communicator: of a run", binary.LittleEndian.AppendUint64(id[:], uint64(run)))
 }
 
+// GraphsCommID names what stands for the operations of a communicator that graphs launch.
+func GraphsCommID(id CommID) CommID { return hashID("carillon communicator: graphs", id[:]) }
+
 func hashID(purpose string, data []byte) CommID {
 	h := sha256.New()
 	h.Write([]byte(purpose))

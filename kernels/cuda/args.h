@@ -64,10 +64,11 @@ enum {
 
 // carillon_word is one of the two that a block writes into host memory, 16 bytes at once.
 struct carillon_word {
-  u32 launch;
+  u32 number;     // of the launch
   u8 phase, peer; // peer: the rank that is waited for
   u16 blocks;     // of the grid
-  u64 time;       // nanoseconds, by the GPU's clock
+  u32 operation;  // the launch's parameter
+  u32 replayed;   // see carillon_counts
 };
 
 // carillon_words are a block's: when it was last done, and what it last waited for, if that took long.
@@ -75,12 +76,13 @@ struct carillon_words {
   carillon_word done, waits;
 };
 
-// carillon_counts are those of a rank, the same for all blocks between launches.
+// carillon_counts are those of a rank, the same for all blocks between launches. All but the first are the same on all
+// ranks.
 struct carillon_counts {
-  u32 launches;
-  u32 collectives; // the same on all ranks
-  u32 epoch;       // collectives in packets
-  u32 unused;
+  u32 replays;     // launches by graphs
+  u32 replayed;    // the collectives among them
+  u32 collectives; // all
+  u32 epoch;       // those in packets
 };
 
 // carillon_args is the parameter of all kernels but the exchange. What the smallest operations need comes first: the
@@ -90,6 +92,8 @@ struct carillon_args {
   u32 reduction;
   u32 signature;          // 1 to 255: of the collective, the same on all ranks; 0 for messages
   u32 send_to, recv_from; // ranks, as bits; this rank is among them if it keeps something itself
+  u32 number;             // of the launch, if operation is 0: the kernel itself counts the launches by graphs
+  u32 operation;          // for the words; not 0 in a graph
   u64 bytes;              // from one rank to another; of an all-reduce or a reduce all
   u64 state;              // this rank's
   u64 half;               // bytes of half a mailbox, a multiple of 16
@@ -122,5 +126,5 @@ struct carillon_exchange_args {
 };
 
 static_assert(sizeof(carillon_word) == 16 && sizeof(carillon_words) == 32, "a word is written at once");
-static_assert(sizeof(carillon_args) == 6 * 4 + (10 + carillon_max_ranks + 1) * 8, "as in Go");
+static_assert(sizeof(carillon_args) == 8 * 4 + (10 + carillon_max_ranks + 1) * 8, "as in Go");
 static_assert(sizeof(carillon_exchange_args) == sizeof(carillon_args) + 18 * 4 + carillon_messages * 16, "as in Go");

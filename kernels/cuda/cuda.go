@@ -42,6 +42,9 @@ type Args struct {
 	// get one.
 	SendTo, RecvFrom uint32
 
+	Number    uint32 // of the launch, for the Words
+	Operation uint32 // 0; or, if the launch is captured, for the Words: then the GPU numbers the launches by graphs
+
 	Bytes      uint64 // from one rank to another; of an all-reduce or a reduce the whole buffer
 	State      uint64 // StateBytes in the GPU's memory, this rank's, zero at first
 	Half       uint64 // bytes of half a mailbox, a multiple of 16, the same on all ranks
@@ -114,11 +117,12 @@ type Words struct {
 
 // Word says where a block is.
 type Word struct {
-	Launch uint32
-	Phase  Phase
-	Peer   uint8  // the rank that is waited for
-	Blocks uint16 // of the grid
-	Time   uint64 // nanoseconds, by the GPU's clock
+	Number    uint32 // Args.Number, or that of the launch by a graph
+	Phase     Phase
+	Peer      uint8  // the rank that is waited for
+	Blocks    uint16 // of the grid
+	Operation uint32 // Args.Operation
+	Replayed  uint32 // collectives that graphs have launched, with this one: the same on all ranks
 }
 
 // Phase is what a block waits for. Of the blocks of a launch, the one with the highest phase tells most.

@@ -194,7 +194,7 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 			t.Fatalf("%s of %v: element %d of rank %d is %x, want %x, of %v", Function(k, c.dt, c.ranks), c, e, r,
 				got[e*c.dt.Size():(e+1)*c.dt.Size()], want[e*c.dt.Size():(e+1)*c.dt.Size()], from)
 		}
-		if done, _ := h.words(all[r].Args); done.Launch != 2 || done.Phase != Done || int(done.Blocks) != g.Blocks {
+		if done, _ := h.words(all[r].Args); done.Number != 2 || done.Phase != Done || int(done.Blocks) != g.Blocks {
 			t.Fatalf("%v: rank %d's word is %+v after 2 operations", c, r, done)
 		}
 	}
@@ -369,7 +369,7 @@ func TestMessages(t *testing.T) {
 			}
 		}
 		for _, p := range all {
-			if done, _ := h.words(p.Args); int(done.Launch) != round+1 {
+			if done, _ := h.words(p.Args); int(done.Number) != round+1 {
 				t.Fatalf("round %d: rank %d's word is %+v", round, p.Rank, done)
 			}
 		}
@@ -390,8 +390,8 @@ func TestMessagesAreIndependent(t *testing.T) {
 	function := Function(Exchange, 0, ranks)
 	g := grid(Exchange, &all[0].Args, size)
 	h.launch(function, g, all[0], all[2])
-	h.await(func() bool { done, _ := h.words(all[2].Args); return done.Launch == 1 })
-	if done, waits := h.words(all[0].Args); done.Launch != 0 {
+	h.await(func() bool { done, _ := h.words(all[2].Args); return done.Number == 1 })
+	if done, waits := h.words(all[0].Args); done.Number != 0 {
 		t.Fatalf("rank 0 is done, without rank 1: %+v, %+v", done, waits)
 	}
 	if w := h.waitsFor(all[0].Args, Room); w.Peer != 1 {
@@ -532,13 +532,13 @@ func TestAbsentRank(t *testing.T) {
 		for _, p := range all[:2] {
 			h.await(func() bool { // at first it may wait for the other one
 				_, w := h.words(p.Args)
-				return w.Phase == Data && w.Peer == 2 && w.Launch == 1 && int(w.Blocks) == g.Blocks
+				return w.Phase == Data && w.Peer == 2 && w.Number == 1 && int(w.Blocks) == g.Blocks
 			})
 		}
 		h.launch(function, g, all[2])
 		h.join()
 		for _, p := range all {
-			if done, waits := h.words(p.Args); done.Launch != 1 || waits.Phase != Done {
+			if done, waits := h.words(p.Args); done.Number != 1 || waits.Phase != Done {
 				t.Fatalf("%s: rank %d's words are %+v and %+v after all came", function, p.Rank, done, waits)
 			}
 		}
@@ -549,8 +549,46 @@ func TestAbsentRank(t *testing.T) {
 		h.put(all[0].Abort, []byte{1, 0, 0, 0})
 		h.join()
 		for _, p := range all[:2] {
-			if _, waits := h.words(p.Args); waits.Launch != 2 || waits.Phase != Aborted {
+			if _, waits := h.words(p.Args); waits.Number != 2 || waits.Phase != Aborted {
 				t.Fatalf("%s: rank %d's word is %+v after an abort", function, p.Rank, waits)
+			}
+		}
+	}
+}
+
+// TestNumbers: a launch has the caller's number, but in graphs, whose launches and collectives the kernels count.
+func TestNumbers(t *testing.T) {
+	const ranks = 2
+	h := newHost(t)
+	all := h.communicator(ranks, HalfFor(OneShot, ranks, 8))
+	for r := range all {
+		all[r].Send, all[r].Recv, all[r].Bytes = h.alloc(8), h.alloc(8), 8
+	}
+	for i, c := range []struct {
+		kernel                        Kernel
+		number, operation, collective uint32 // of Args
+		wantNumber, wantReplayed      uint32
+	}{
+		{OneShot, 8, 0, 1, 8, 0},
+		{OneShot, 0, 5, 1, 1, 1},
+		{Exchange, 0, 6, 0, 2, 1},
+		{OneShot, 0, 5, 1, 3, 2},
+		{Copy, 0, 5, 1, 4, 3},
+		{Exchange, 9, 0, 0, 9, 3},
+		{Reduce, 10, 0, 1, 10, 3},
+	} {
+		for r := range all {
+			a := &all[r]
+			a.Number, a.Operation, a.Signature = c.number, c.operation, c.collective
+			a.First = [2*MaxRanks + 1]uint32{} // no messages
+		}
+		h.launch(Function(c.kernel, kernels.Int64, ranks), grid(c.kernel, &all[0].Args, 8), all...)
+		h.join()
+		for r := range all {
+			w, _ := h.words(all[r].Args)
+			if w.Number != c.wantNumber || w.Operation != c.operation || w.Replayed != c.wantReplayed {
+				t.Errorf("launch %d: rank %d's word is %+v, want number %d and %d collectives", i, r, w, c.wantNumber,
+					c.wantReplayed)
 			}
 		}
 	}
@@ -650,7 +688,7 @@ func TestCubins(t *testing.T) {
 
 // TestArgs: Go's parameter is laid out as C++'s, which asserts the same of its own.
 func TestArgs(t *testing.T) {
-	if n := binary.Size(Args{}); n != 6*4+(10+MaxRanks+1)*8 {
+	if n := binary.Size(Args{}); n != 8*4+(10+MaxRanks+1)*8 {
 		t.Errorf("the parameter has %d bytes", n)
 	}
 	if n := binary.Size(ExchangeArgs{}); n != binary.Size(Args{})+18*4+MaxMessages*16 {

@@ -3,14 +3,15 @@
 
 #include "platform.h"
 
-// A rank counts its launches, and the collectives among them, in the GPU's memory, so that a CUDA graph may be
-// replayed. Collectives in packets have an epoch: its last 24 bits and the call's signature are the flag of every
-// packet.
+// A rank counts its collectives, and the launches by CUDA graphs, in the GPU's memory, since the host doesn't see when a
+// graph is replayed. Collectives in packets have an epoch: its last 24 bits and the call's signature are the flag of
+// every packet.
 //
 // Two halves of a mailbox are enough, since in packets every rank hears from every other one: a rank that writes
 // packets of epoch e has ended e-1, so its peer has entered e-1, so it has ended e-2, which read the same half.
 struct Operation {
   carillon_counts counts; // with this launch
+  u32 number;             // of the launch
   u32 flag;
   u64 half;          // offset in a mailbox
   u32 ranks, others; // how many, and those that are not this one, as bits
@@ -26,8 +27,12 @@ constexpr u64 first_patience = 50000, longest_patience = 400000; // cycles: 30 a
 constexpr u64 look_every = 20000; // nanoseconds
 
 // A word is as large as a packet, and written like one.
-DEVICE void store_word(u64 at, u32 launch, u32 phase, u32 peer, u32 blocks, u64 time = now()) {
-  store_packet(at, {launch, phase | peer << 8 | blocks << 16, (u32)time, (u32)(time >> 32)});
+DEVICE void store_word(u64 at, const carillon_word &w) {
+  store_packet(at, {w.number, w.phase | (u32)w.peer << 8 | (u32)w.blocks << 16, w.operation, w.replayed});
+}
+
+DEVICE carillon_word word_of(const Grid &g, const carillon_args &a, const Operation &op, u32 phase, u32 peer) {
+  return {op.number, (u8)phase, (u8)peer, (u16)g.blocks, a.operation, op.counts.replayed};
 }
 
 DEVICE u64 words_of(const Grid &g, const carillon_args &a) { return a.words + g.block * sizeof(carillon_words); }
@@ -37,7 +42,7 @@ DEVICE u64 control(const carillon_args &a) { return 2 * a.half; }
 // counts_of are the rank's before this launch. Loading them and what is sent before either is needed saves time.
 DEVICE carillon_counts counts_of(const Grid &g, const carillon_args &a) {
   Packet p = load_packet(a.state + carillon_counters + g.block * sizeof(carillon_counts));
-  return {p.low, p.flag_low, p.high, 0};
+  return {p.low, p.flag_low, p.high, p.flag_high};
 }
 
 DEVICE Operation begin(const carillon_args &a, carillon_counts before, u32 ranks) {
@@ -45,7 +50,11 @@ DEVICE Operation begin(const carillon_args &a, carillon_counts before, u32 ranks
   op.ranks = ranks;
   op.others = ((1u << ranks) - 1) & ~(1u << a.rank);
   op.counts = before;
-  op.counts.launches++;
+  op.number = a.number;
+  if (a.operation) {
+    op.number = ++op.counts.replays;
+    if (a.signature) op.counts.replayed++;
+  }
   if (a.signature) op.counts.collectives++;
   return op;
 }
@@ -69,13 +78,12 @@ DEVICE Operation begin_packets(const Grid &g, const carillon_args &a, carillon_c
 
 // end is called by all threads. Each block writes its own counts, and those of blocks that this launch doesn't have.
 DEVICE void end(const Grid &g, const carillon_args &a, const Operation &op) {
-  const u64 time = now();
   g.sync(); // all threads have read the counts
   if (op.left) return;
   const carillon_counts &c = op.counts;
   for (u32 b = g.block + g.thread * g.blocks; b < carillon_max_blocks; b += g.threads * g.blocks)
-    store_packet(a.state + carillon_counters + b * sizeof c, {c.launches, c.collectives, c.epoch, 0});
-  if (g.thread == 0 && a.words) store_word(words_of(g, a), c.launches, carillon_done, 0, g.blocks, time);
+    store_packet(a.state + carillon_counters + b * sizeof c, {c.replays, c.replayed, c.collectives, c.epoch});
+  if (g.thread == 0 && a.words) store_word(words_of(g, a), word_of(g, a, op, carillon_done, 0));
 }
 
 // Missing is what a thread waits for: of a rank, with a flag, and what it has seen instead.
@@ -101,8 +109,9 @@ struct Surroundings {
   u64 words; // of its block, or 0
   u64 abort, looked;
   u64 entered; // of the rank that it waits for
-  u32 launch, collective, signature, blocks;
-  bool tells; // it is the first of its block
+  u32 collective, signature;
+  carillon_word word; // what is told, but for the phase
+  bool tells;         // it is the first of its block
 };
 
 // aborted looks at the abort word, which is in the host's memory: thousands of threads that do so take as many
@@ -136,7 +145,8 @@ RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing
   const u32 news = phase | (missing.peer + 1) << 8;
   if (s.words && p.told != news && (p.end || s.tells)) {
     p.told = (u16)news;
-    store_word(s.words + sizeof(carillon_word), s.launch, phase, missing.peer, s.blocks);
+    s.word.phase = (u8)phase;
+    store_word(s.words + sizeof(carillon_word), s.word);
   }
   return p;
 }
@@ -154,10 +164,9 @@ template <class Poll> DEVICE bool wait(const Grid &g, const carillon_args &a, Op
         a.abort,
         a.state + carillon_looked,
         a.window[0] + control(a) + carillon_entered + missing.peer * 8,
-        op.counts.launches,
         op.counts.collectives,
         a.signature,
-        g.blocks,
+        word_of(g, a, op, phase, missing.peer),
         g.thread == 0,
     };
     p = look_around(p, s, phase, missing);
@@ -167,7 +176,7 @@ template <class Poll> DEVICE bool wait(const Grid &g, const carillon_args &a, Op
     }
   }
   if (UNLIKELY(p.told))
-    store_word(words_of(g, a) + sizeof(carillon_word), op.counts.launches, carillon_done, missing.peer, g.blocks);
+    store_word(words_of(g, a) + sizeof(carillon_word), word_of(g, a, op, carillon_done, missing.peer));
   return true;
 }
 

@@ -154,14 +154,14 @@ func (h *host) words(a Args) (done, waits Word) {
 		h.t.Fatal(err)
 	}
 	for _, w := range all {
-		if w.Waits.Launch > waits.Launch || w.Waits.Launch == waits.Launch && w.Waits.Phase > waits.Phase {
+		if w.Waits.Number > waits.Number || w.Waits.Number == waits.Number && w.Waits.Phase > waits.Phase {
 			waits = w.Waits
 		}
 	}
 	done = all[0].Done
 	for _, w := range all[:done.Blocks] {
-		if w.Done.Launch < done.Launch {
-			done.Launch--
+		if w.Done.Number < done.Number {
+			done.Number--
 			break
 		}
 	}
@@ -189,6 +189,7 @@ func (h *host) communicator(ranks, half int) []ExchangeArgs {
 			Rank: uint32(r), Ranks: uint32(ranks), Signature: 42, SendTo: 1<<ranks - 1, RecvFrom: 1<<ranks - 1,
 			State: h.alloc(StateBytes), Half: uint64(half), Words: h.alloc(32 * MaxBlocks), Abort: abort,
 			Slot: slot, Channels: channels,
+			Operation: 3, // so that the kernels number the launches
 		}
 		copy(all[r].Window[:], slices.Concat(windows[r:], windows[:r]))
 	}

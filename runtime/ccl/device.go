@@ -196,11 +196,7 @@ func (c *core) checkDevice(op engine.Op) error {
 // enqueue puts operations on a stream, and says on the tape how far the device must come until they are done.
 func (c *core) enqueue(call lifecycle.Call, number, launched uint64, ops []engine.Op) error {
 	kernel, err := c.device.Enqueue(call, number, ops)
-	switch {
-	case err != nil:
-	case kernel == 0:
-		c.tape.Captured()
-	default:
+	if err == nil && kernel != 0 {
 		c.tape.Launched(launched, kernel)
 	}
 	return err

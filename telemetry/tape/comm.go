@@ -56,6 +56,22 @@ func (c *CommWriter) From(parent *CommWriter) {
 	}
 }
 
+// Graphs makes the communicator under which readers find the operations of c that graphs launch: they have no place in
+// the order of c's calls. All ranks derive the same id. It is for a goroutine of its own; close it before c.
+func (c *CommWriter) Graphs() *CommWriter {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	info := c.info
+	c.mu.Unlock()
+	info.Parent, info.ID, info.Name = info.ID, lifecycle.GraphsCommID(info.ID), info.Name+" (graphs)"
+	g := c.w.Comm(info)
+	g.From(c)
+	g.State(lifecycle.StateReady)
+	return g
+}
+
 // Describe replaces the communicator's info, when more is known than at Comm: the number of nodes, the engine, the id.
 func (c *CommWriter) Describe(info CommInfo) {
 	if c == nil {

@@ -27,47 +27,73 @@ const (
 type (
 	deviceBlock struct{ done, waits deviceWord }
 
-	// deviceWord has in value the number u32, phase u8, peer u8, and how many blocks the kernel has u16. Behind it is
-	// the device's time.
-	deviceWord struct{ value, _ uint64 }
+	// deviceWord has the number u32, phase u8, peer u8 and blocks u16; then the operation u32 and replayed u32.
+	deviceWord struct{ first, second uint64 }
 )
 
-func (w *deviceWord) load() (number uint32, phase uint8, peer int32, blocks int) {
-	v := atomic.LoadUint64(&w.value)
-	return uint32(v), uint8(v >> 32), int32(uint8(v >> 40)), int(v >> 48)
+// A DeviceWord is what a kernel's block says.
+type DeviceWord struct {
+	Number    uint32 // of the kernel, from 1: one begins when the one before it has ended
+	Phase     uint8  // the kernel's own; 0: it waits for nobody
+	Peer      int32  // the rank that it waits for
+	Blocks    int    // of the kernel
+	Operation uint32 // by which whoever launched the kernel knows what it does
+	Replayed  uint32 // collectives launched by graphs, up to this kernel
+}
+
+// load reads both halves as they were written together: the first tells two words of a block apart.
+func (w *deviceWord) load() DeviceWord {
+	for {
+		first := atomic.LoadUint64(&w.first)
+		second := atomic.LoadUint64(&w.second)
+		if atomic.LoadUint64(&w.first) == first {
+			return DeviceWord{
+				uint32(first), uint8(first >> 32), int32(uint8(first >> 40)), int(first >> 48),
+				uint32(second), uint32(second >> 32),
+			}
+		}
+	}
 }
 
 // Stop makes running and later kernels leave.
 func (p *DevicePage) Stop() { atomic.StoreUint32(&p.stop, 1) }
 
-// Done is the number of the last kernel of which all blocks are done: kernels are numbered from 1, and one begins when
-// the one before it has ended.
-func (p *DevicePage) Done() uint32 {
-	newest, _, _, blocks := p.blocks[0].done.load()
+// Newest is the last kernel of which a block is done; done tells whether all are.
+func (p *DevicePage) Newest() (newest DeviceWord, done bool) {
+	newest = p.blocks[0].done.load()
 	for b := 1; b < DeviceBlocks; b++ {
-		if n, _, _, of := p.blocks[b].done.load(); int32(n-newest) > 0 {
-			newest, blocks = n, of
+		if w := p.blocks[b].done.load(); int32(w.Number-newest.Number) > 0 {
+			newest = w
 		}
 	}
-	for b := range min(blocks, DeviceBlocks) {
-		if n, _, _, _ := p.blocks[b].done.load(); n != newest {
-			return newest - 1
+	for b := range min(newest.Blocks, DeviceBlocks) {
+		if p.blocks[b].done.load().Number != newest.Number {
+			return newest, false
 		}
 	}
-	return newest
+	return newest, true
 }
 
-// Waits returns the rank that the running kernel waits for, and the kernel's phase, of the block that is in the latest
-// phase. ok is false unless a block has waited for long.
-func (p *DevicePage) Waits() (phase uint8, peer int32, ok bool) {
+// Done is the number of the last kernel of which all blocks are done.
+func (p *DevicePage) Done() uint32 {
+	newest, done := p.Newest()
+	if !done {
+		return newest.Number - 1
+	}
+	return newest.Number
+}
+
+// Waits returns what the running kernel waits for, of the block that is in the latest phase. ok is false unless a block
+// has waited for long; then Peer is -1.
+func (p *DevicePage) Waits() (latest DeviceWord, ok bool) {
 	running := p.Done() + 1
-	peer = -1
+	latest.Peer = -1
 	for b := range p.blocks {
-		if n, in, of, _ := p.blocks[b].waits.load(); n == running && in > phase {
-			phase, peer = in, of
+		if w := p.blocks[b].waits.load(); w.Number == running && w.Phase > latest.Phase {
+			latest = w
 		}
 	}
-	return phase, peer, phase != 0
+	return latest, latest.Phase != 0
 }
 
 // DevicePage clears and returns the device page of the communicator's slot, for kernels that write onto the tape
@@ -86,8 +112,7 @@ func (c *CommWriter) DevicePage() *DevicePage {
 	return p
 }
 
-// Captured notes that the last operation that was started was captured in a graph: the device runs it with each launch
-// of the graph, unseen.
+// Captured notes that the last operation that was started was captured in a graph, and that its launches are unseen.
 func (c *CommWriter) Captured() {
 	if c != nil {
 		storeRelease(&c.slot.captured, c.slot.captured+1)

@@ -1,7 +1,7 @@
 package tape_test
 
 import (
-	"sync/atomic"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -9,10 +9,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// say writes the first half of a word onto a page, as block b of a kernel does: word 0 is done, 1 is waits.
+// say writes a word onto a page, as block b of a kernel does: word 0 is done, 1 is waits.
 func say(p *tape.DevicePage, b, word int, kernel uint32, phase, peer uint8, blocks uint16) {
 	at := unsafe.Add(unsafe.Pointer(p), tape.DeviceWords+32*b+16*word)
-	(*atomic.Uint64)(at).Store(uint64(kernel) | uint64(phase)<<32 | uint64(peer)<<40 | uint64(blocks)<<48)
+	*(*[2]uint64)(at) = [2]uint64{
+		uint64(kernel) | uint64(phase)<<32 | uint64(peer)<<40 | uint64(blocks)<<48, 7 | uint64(kernel+100)<<32,
+	}
 }
 
 // An operation that a device does is in flight, for readers, until all blocks of its last kernel are done. The kernel
@@ -71,6 +73,15 @@ func TestDevicePage(t *testing.T) {
 	shows("a long queue", 57, 3, tape.PhaseQueued, -1)
 	say(page, 0, 0, 60, 0, 0, 1)
 	shows("all done", 0, 59, tape.PhaseNone, -1)
+	say(page, 5, 1, 61, 2, 3, 9)
+	say(page, 6, 1, 61, 3, 4, 9)
+	if w, ok := page.Waits(); !ok || w != (tape.DeviceWord{61, 3, 4, 9, 7, 161}) {
+		t.Errorf("block 6 waits: %v, %+v", ok, w)
+	}
+	say(page, 6, 0, 61, 0, 0, 9)
+	if w, done := page.Newest(); done || page.Done() != 60 || w != (tape.DeviceWord{61, 0, 0, 9, 7, 161}) {
+		t.Errorf("one of 9 blocks of 61 is done: %v, %+v", done, w)
+	}
 	c.Close()
 	again := w.DeviceComm(tape.CommInfo{Name: "gpu", Rank: 0, Size: 2})
 	if other := w.DeviceComm(tape.CommInfo{Name: "other"}); other.DevicePage() == nil || again.DevicePage() == nil {
@@ -79,4 +90,59 @@ func TestDevicePage(t *testing.T) {
 	if more := w.DeviceComm(tape.CommInfo{Name: "more"}); more.DevicePage() != nil {
 		t.Error("a third one has a page")
 	}
+}
+
+// TestGraphs: what graphs launch is a communicator of its own, the same on all ranks, and of the same root. Readers see
+// how far it has come, and what waits.
+func TestGraphs(t *testing.T) {
+	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Devices: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r, err := tape.Open(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c := w.DeviceComm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 1, Size: 2, Engine: "host+cuda"})
+	g := c.Graphs()
+	sig := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}
+	shows := func(what string, launched, completed, begun, done, seq uint64, wait int32) {
+		t.Helper()
+		slots := r.Slots()
+		at := slices.IndexFunc(slots, func(s tape.Slot) bool { return s.Name == "world (graphs)" })
+		if at < 0 {
+			t.Fatalf("%s: no slot among %+v", what, slots)
+		}
+		s := &slots[at]
+		if s.Launched != launched || s.Completed != completed || s.Begun != begun || s.Done != done || s.Seq != seq ||
+			s.Wait != wait || s.Rank != 1 || s.Parent != (lifecycle.CommID{1}) ||
+			s.ID != lifecycle.GraphsCommID(s.Parent) || s.State != lifecycle.StateReady {
+			t.Errorf("%s: %+v", what, s)
+		}
+	}
+	shows("new", 0, 0, 0, 0, 0, -1)
+	g.Passed(5, &sig)
+	shows("passed 5", 5, 5, 5, 5, 5, -1)
+	g.Passed(5, &sig)
+	shows("again", 5, 5, 5, 5, 5, -1)
+	n := g.Start(6, sig, 0)
+	g.Phase(tape.PhaseTransfer)
+	g.Wait(0)
+	shows("6 waits", 6, 5, 6, 5, 6, 0)
+	g.End(n, lifecycle.CodeOK)
+	shows("6 is done", 6, 6, 6, 6, 6, -1)
+	g.Passed(100, &sig)
+	shows("passed 100", 100, 100, 100, 100, 100, -1)
+	n = g.Start(101, sig, 0)
+	shows("101 runs", 101, 100, 101, 100, 101, -1)
+	g.End(n, lifecycle.CodeOK)
+	shows("101 is done", 101, 101, 101, 101, 101, -1)
+	g.Close()
+	if slots := r.Slots(); len(slots) != 1 {
+		t.Errorf("%d slots after the end", len(slots))
+	}
+	var none *tape.CommWriter
+	none.Graphs().Passed(1, &sig) // switched off
 }

@@ -147,13 +147,17 @@
 //	0     stop u32: if it is not 0, kernels leave
 //	64    64 blocks of 32 bytes: done, 16 bytes, and waits, 16
 //
-//	word: 0  number of the kernel u32    8  time by the device's clock u64, ns
-//	      4  the kernel's own phase u8
+//	word: 0  number of the kernel u32         8   operation u32: by which the launcher knows what the kernel does
+//	      4  the kernel's own phase u8        12  collectives that graphs have launched, with this one, u32
 //	      5  the rank that it waits for u8
 //	      6  blocks of the kernel u16
 //
 // A block writes a word at once. It writes done when it has done its part, and waits when it has waited for long, with
 // phase 0 when it goes on. A kernel is done when all its blocks are.
+//
+// Kernels that graphs launch are numbered by themselves, and write a page that is not on the tape. What they do is
+// shown as a communicator of its own, whose name ends in " (graphs)", and whose parent is the one that was captured:
+// how many collectives are done, every few milliseconds, and as an operation what has waited since.
 //
 // The device's time for an operation is measured now and then. The op ring has it as a record of stage "device", whose
 // time is the operation's start plus that duration: when the device began is unknown.

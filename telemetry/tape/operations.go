@@ -176,6 +176,28 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	runtime.KeepAlive(c)
 }
 
+// Passed says that all collectives up to number are done, the last being of this signature, which were not started and
+// ended one by one. No operation may be in flight.
+func (c *CommWriter) Passed(number uint64, sig *Signature) {
+	if c == nil || number <= c.slot.done {
+		return
+	}
+	now := Now()
+	o := c.op
+	o.launched += number - c.slot.done - 1
+	o.completed = o.launched
+	*c.push() = pending{
+		number: number, start: now, told: true, ended: true, peer: sig.Peer, kinds: packKinds(sig, 0), bytes: sig.Bytes,
+	}
+	storeRelease(&c.slot.begun, number)
+	c.show(o.oldest())
+	o.retire(o.launched)
+	storeRelease(&c.slot.done, number)
+	storeRelease(&c.slot.lastEnd, uint64(now))
+	storeRelease(&c.slot.ended, o.launched)
+	runtime.KeepAlive(c)
+}
+
 // push launches an operation and makes room for it.
 func (c *CommWriter) push() *pending {
 	o := c.op

@@ -96,7 +96,9 @@ func (t *file) progress(slot, i int) progress {
 	p := progress{uint32(t.reached[i]), uint32(t.reached[i] >> 32), false, -1}
 	if slot < t.geo.devices {
 		p.reached = t.devices[i].Done()
-		_, p.peer, p.waits = t.devices[i].Waits()
+		var word DeviceWord
+		word, p.waits = t.devices[i].Waits()
+		p.peer = word.Peer
 	}
 	return p
 }

@@ -95,6 +95,9 @@ func rank(role string) (err error) {
 		return err
 	}
 	fmt.Printf("ready %d\n", os.Getpid())
+	if role == "graph" {
+		return graph(ctx, c, world, s, b)
+	}
 	if world.Rank() == 1 {
 		switch role {
 		case "absent":
@@ -114,6 +117,30 @@ func rank(role string) (err error) {
 		}
 	}
 	return errors.Join(ccl.AllReduceOn(ctx, world, s, b, b, ccl.Sum), world.Wait(ctx))
+}
+
+// graph captures two all-reduces, and launches them twice, with one behind them; rank 1 launches them once.
+func graph(ctx context.Context, c *cuda.Context, world *ccl.Comm, s *cuda.Stream, b cuda.Buffer[int32]) error {
+	sum := func() error { return ccl.AllReduceOn(ctx, world, s, b, b, ccl.Sum) }
+	if err := errors.Join(s.BeginCapture(), sum(), sum()); err != nil {
+		return err
+	}
+	g, err := s.EndCapture()
+	if err != nil {
+		return err
+	}
+	x, err := g.Instantiate()
+	if err != nil {
+		return err
+	}
+	if err := x.Launch(s); err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return errors.Join(x.Launch(s), sum(), world.Wait(ctx))
 }
 
 // start starts three ranks, and returns their process ids once all are in the world.
@@ -174,6 +201,8 @@ func TestHangs(t *testing.T) {
 			`ranks 0 and 2 wait`,
 		"busy": `stream_blocked.* rank 1 \([^)]*pid %d\) launched all_reduce 2 on "world" \S+ ago, and the stream of ` +
 			`its device is busy with earlier work.* ranks 0 and 2 wait`,
+		"graph": `not_entered \(certain\).* rank 1 \([^)]*pid %d\) has not entered all_reduce 3 on ` +
+			`"world \(graphs\)".* ranks 0 and 2 wait`,
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()

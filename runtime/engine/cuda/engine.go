@@ -109,7 +109,6 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 	a.Args = kernel.Args{
 		Rank: uint32(d.rank), Ranks: uint32(d.size), Half: uint64(d.gpu.options.Mailbox), Slot: uint32(d.slot()),
 		State: uint64(d.windows.at[d.rank]) + uint64(d.stateAt()),
-		Words: uint64(d.Page.At) + tape.DeviceWords, Abort: uint64(d.Page.At) + tape.DeviceStop,
 	}
 	for k := range d.size {
 		a.Window[k] = uint64(d.windows.at[(d.rank+k)%d.size])
@@ -209,7 +208,7 @@ func (d *device) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (numb
 		return 0, err
 	}
 	op := &ops[0]
-	l := launch{device: d, stream: op.Stream, call: call, seq: seq}
+	l := launch{device: d, stream: op.Stream, call: call, seq: seq, ops: ops}
 	switch l.captured, err = d.Order(op.Stream); {
 	case err != nil:
 	case op.Call.IsCollective():
@@ -237,25 +236,30 @@ func signature(call lifecycle.Call, op *engine.Op) uint8 {
 // Trouble is queue.Backend's: the error of an operation that a kernel has given up since it found another rank's call
 // by a packet.
 func (d *device) Trouble() error {
-	phase, other, _ := d.Page.Waits()
-	if kernel.Phase(phase) != kernel.Mismatch {
-		return nil
+	w, _ := d.Page.Waits()
+	call, seq, bytes, known := d.Oldest()
+	if kernel.Phase(w.Phase) != kernel.Mismatch {
+		var sig tape.Signature
+		if w, sig = d.Replay(); kernel.Phase(w.Phase) != kernel.Mismatch {
+			return nil
+		}
+		call, seq, bytes, known = sig.Call, 0, int(sig.Bytes), true
 	}
 	p := d.comm.PeerError(lifecycle.CodeMismatch, -1, "") // the two differ: who is wrong the kernel can't know
 	if d.size == 2 {
-		p.Rank = int(other)
+		p.Rank = int(w.Peer)
 	}
 	p.Call, p.Seq = lifecycle.CallNone, 0
-	if call, seq, bytes, ok := d.Oldest(); ok {
+	if known {
 		p.Call, p.Seq = call, seq
 		p.Detail = fmt.Sprintf("call: rank %d says %s of %d bytes, rank %d makes another one, or with other arguments",
-			d.rank, call, bytes, other)
+			d.rank, call, bytes, w.Peer)
 	}
 	return p
 }
 
 // Leave is queue.Backend's.
-func (d *device) Leave() { d.Page.Stop() }
+func (d *device) Leave() { d.Stop() }
 
 // Close is engine.Device's. Memory that a kernel may still come to stays until the GPU is closed.
 func (d *device) Close() {

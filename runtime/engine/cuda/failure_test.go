@@ -22,6 +22,7 @@ import (
 	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine/queue"
 	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // memory is n zeros on a rank's device.
@@ -181,9 +182,12 @@ func TestStreams(t *testing.T) {
 }
 
 // TestGraph: what is captured is launched any number of times, on ranks that launch at their own pace, and operations
-// between them are numbered as well.
+// between them are numbered as well. Readers of the tape learn how far all have come.
 func TestGraph(t *testing.T) {
 	all := ranks(t, 2)
+	reader, err := tape.Open(all[0].tape.Path())
+	must(t, err)
+	defer reader.Close()
 	each(t, all, func(r *rank) error {
 		ctx := t.Context()
 		b, err := buffer(r, []int32{1, 1, 1})
@@ -213,10 +217,25 @@ func TestGraph(t *testing.T) {
 		if got, err := read(r, b); err != nil || !slices.Equal(got, []int32{1 << 21, 1 << 21, 1 << 21}) {
 			return fmt.Errorf("2^21 is %v: %w", got, err)
 		}
-		return errors.Join(x.Destroy(), graph.Destroy(), r.Destroy(ctx))
+		return errors.Join(x.Destroy(), graph.Destroy())
 	})
-	for _, r := range all {
-		must(t, r.gpu.Close())
+	deadline := time.Now().Add(time.Minute)
+	for told := 0; told < len(all); { // 2 collectives in each of 8 launches
+		told = 0
+		for _, s := range reader.Slots() {
+			if s.ID == lifecycle.GraphsCommID(all[0].ID()) && s.Begun == 16 && s.Done == 16 && s.Launched == 16 &&
+				s.Op.Call == lifecycle.CallAllReduce {
+				told++
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("readers are not told of all collectives in graphs")
+		}
+		goruntime.Gosched()
+	}
+	each(t, all, func(r *rank) error { return errors.Join(r.Destroy(t.Context()), r.gpu.Close()) })
+	if slots := reader.Slots(); len(slots) > 0 {
+		t.Errorf("the tape shows what has ended: %+v", slots)
 	}
 }
 

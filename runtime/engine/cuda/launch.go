@@ -20,6 +20,7 @@ type launch struct {
 	stream   *cuda.Stream
 	call     lifecycle.Call
 	seq      uint64
+	ops      []engine.Op
 	captured bool
 }
 
@@ -161,6 +162,12 @@ func (l *launch) run(k kernel.Kernel, dt kernels.DataType, bytes int) error {
 	a := l.args
 	a.Channels = uint32(kernel.Channels(k, l.size, l.blocks))
 	grid := kernel.GridFor(k, &a.Args, bytes, kernel.Grid{Blocks: l.blocks, Threads: l.gpu.threads})
+	page := l.Page
+	a.Number, a.Operation = l.Next(), 0
+	if l.captured {
+		page, a.Operation = l.Capture(l.ops)
+	}
+	a.Words, a.Abort = uint64(page.Words()), uint64(page.Abort())
 	err := l.stream.Launch(l.functions[k][dt], grid.Blocks, grid.Threads, 0, unsafe.Pointer(a))
 	if err != nil || l.captured {
 		return err

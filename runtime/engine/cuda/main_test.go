@@ -4,6 +4,7 @@ package cuda_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // library is the fake driver, which has the kernels, or the one that realDriver names.
@@ -69,6 +71,7 @@ var options = gpu.Options{Mailbox: 16 << 10, Slots: 768 << 10, Shared: os.Getenv
 type rank struct {
 	*ccl.Comm
 	runtime *ccl.Runtime
+	tape    *tape.Writer // of all ranks
 	gpu     *gpu.GPU
 	context *cuda.Context
 	stream  *cuda.Stream
@@ -117,11 +120,11 @@ func ranks(tb testing.TB, n int, variables ...string) []rank {
 		all[r] = on(tb, dev)
 		kinds[r] = all[r].gpu
 	}
-	rt := runtime(tb)
+	rt, w := onTape(tb)
 	comms, err := rt.InitAll(tb.Context(), n, ccl.WithDevice(kinds...))
 	must(tb, err)
 	for r := range all {
-		all[r].Comm, all[r].runtime = comms[r], rt
+		all[r].Comm, all[r].runtime, all[r].tape = comms[r], rt, w
 		tb.Cleanup(func() { _ = comms[r].Abort(nil) })
 	}
 	return all
@@ -147,11 +150,19 @@ func open(dev *cuda.Device) (r rank, err error) {
 }
 
 func runtime(tb testing.TB) *ccl.Runtime {
-	tb.Helper()
-	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Log: slog.New(slog.DiscardHandler)})
-	must(tb, err)
-	tb.Cleanup(func() { must(tb, rt.Close(context.Background())) })
+	rt, _ := onTape(tb)
 	return rt
+}
+
+// onTape is a runtime with its tape.
+func onTape(tb testing.TB) (*ccl.Runtime, *tape.Writer) {
+	tb.Helper()
+	w, err := tape.Create(tape.Config{Dir: tb.TempDir(), Devices: 8})
+	must(tb, err)
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Log: slog.New(slog.DiscardHandler), Tape: w})
+	must(tb, err)
+	tb.Cleanup(func() { must(tb, errors.Join(rt.Close(context.Background()), w.Close())) })
+	return rt, w
 }
 
 func must(tb testing.TB, err error) {

@@ -15,7 +15,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/queue"
 	"github.com/carillon-rt/carillon/runtime/nccl"
-	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // device is the engine of one rank.
@@ -56,9 +55,13 @@ func (d *device) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (numb
 	if err == nil {
 		err = d.put(ops)
 	}
-	if err == nil && !captured {
+	switch {
+	case err != nil:
+	case captured:
+		d.comm.Tape.Captured()
+	default:
 		number := d.Add(call, seq, ops[0].Count*ops[0].DataType.Size())
-		err = stream.WriteValue(d.Page.At+tape.DeviceWords, number)
+		err = stream.WriteValue(d.Page.Words(), number)
 	}
 	return d.Enqueued(call, seq, captured, err)
 }
@@ -107,9 +110,9 @@ func (d *device) add(op *engine.Op) {
 		Send: uint64(queue.Address(op.Send)), Recv: uint64(queue.Address(op.Recv)),
 	}
 	switch op.Call {
-	case lifecycle.CallBarrier: // the sum of a byte that stays 0: of the page's clock, which only our kernels write
-		clock := uint64(d.Page.At) + tape.DeviceWords + 8
-		d.ops = append(d.ops, nccl.Op{Call: nccl.AllReduce, Send: clock, Recv: clock, Count: 1})
+	case lifecycle.CallBarrier: // the sum of a byte that stays 0: of the page, which only kernels of ours fill
+		zero := uint64(d.Page.Words()) + 8
+		d.ops = append(d.ops, nccl.Op{Call: nccl.AllReduce, Send: zero, Recv: zero, Count: 1})
 	case lifecycle.CallAllToAll, lifecycle.CallGather, lifecycle.CallScatter:
 		stride := uint64(op.Count * op.DataType.Size())
 		message := func(call nccl.Call, peer int, at uint64) {

@@ -40,7 +40,17 @@ func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
 	return p, nil
 }
 
+// Words is where kernels write.
+func (p *Page) Words() cuda.Pointer { return p.At + tape.DeviceWords }
+
+// Abort is where kernels look whether to leave.
+func (p *Page) Abort() cuda.Pointer { return p.At + tape.DeviceStop }
+
+// free frees a page; nil is none.
 func (p *Page) free() {
+	if p == nil {
+		return
+	}
 	_ = p.context.Unregister(unsafe.Pointer(p.DevicePage))
 	if p.own != nil {
 		_ = syscall.Munmap(p.own)

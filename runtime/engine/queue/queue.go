@@ -26,7 +26,7 @@ type Backend interface {
 // A Queue is what one rank of a communicator has put on streams. Check, Wait, Current and Trouble may be called by any
 // goroutine; all other methods belong to the goroutine whose turn it is on the communicator.
 type Queue struct {
-	Page  *Page
+	Page  *Page        // for the kernels of no graph
 	Side  *cuda.Stream // a stream of the queue's own, on which nothing waits
 	Fence *cuda.Event  // for the order of streams
 
@@ -40,10 +40,11 @@ type Queue struct {
 	captured atomic.Bool  // something was enqueued on a stream that was captured: it may be launched at any time
 	launched atomic.Uint32
 	recent   [64]recent // by launch
+	graphs   graphs
 	watcher  *watcher
 
-	reading sync.RWMutex // held by whoever reads the Page and may do so after Close
-	freed   bool         // the Page is gone; guarded by reading
+	reading sync.RWMutex // held by whoever reads pages and may do so after Close
+	freed   bool         // they are gone; guarded by reading
 }
 
 // recent is what a launch was for.
@@ -58,6 +59,9 @@ type recent struct {
 func New(comm *engine.Comm, c *cuda.Context, failed func(error)) (q *Queue, err error) {
 	q = &Queue{comm: comm, context: c, failed: failed, watcher: newWatcher()}
 	if q.Page, err = newPage(c, comm.Tape); err == nil {
+		q.graphs.page, err = newPage(c, nil)
+	}
+	if err == nil {
 		q.Side, err = c.Stream(0)
 	}
 	if err == nil {
@@ -108,9 +112,12 @@ func (q *Queue) After(s, other *cuda.Stream) error {
 	return errors.Join(q.Fence.Record(other), s.Wait(q.Fence))
 }
 
+// Next is the number of the next launch that is not captured.
+func (q *Queue) Next() uint32 { return q.launched.Load() + 1 }
+
 // Add counts a launch that is not captured: the GPU writes its number onto the page when it is done.
 func (q *Queue) Add(call lifecycle.Call, seq uint64, bytes int) (number uint32) {
-	number = q.launched.Load() + 1
+	number = q.Next()
 	r := &q.recent[number%uint32(len(q.recent))]
 	r.launch.Store(0)
 	r.call, r.seq, r.bytes = call, seq, bytes
@@ -144,7 +151,7 @@ func (q *Queue) mark(e *cuda.Event) error {
 	return e.Record(q.last)
 }
 
-// idle tells whether all is done that was enqueued. What is launched by a graph isn't counted: then it is not known.
+// idle tells whether all is done that was enqueued, and no graph may launch more.
 func (q *Queue) idle() bool { return !q.captured.Load() && q.Page.Done() == q.launched.Load() }
 
 // Wait is engine.Device's.
@@ -181,7 +188,7 @@ func (q *Queue) Wait(ctx context.Context) (err error) {
 	return q.comm.Stop(&lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "wait for the GPU", Err: err})
 }
 
-// troubled is the backend's Trouble; nil once the Page is gone.
+// troubled is the backend's Trouble; nil once the pages are gone.
 func (q *Queue) troubled() error {
 	q.reading.RLock()
 	defer q.reading.RUnlock()
@@ -205,20 +212,27 @@ func (q *Queue) Oldest() (call lifecycle.Call, seq uint64, bytes int, ok bool) {
 func (q *Queue) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
 	q.reading.RLock()
 	defer q.reading.RUnlock()
-	if q.freed || q.captured.Load() {
+	if q.freed {
 		return lifecycle.CallNone, 0, -1, false
 	}
 	if call, seq, _, ok = q.Oldest(); !ok {
 		return lifecycle.CallNone, 0, -1, false
 	}
-	_, waits, _ := q.Page.Waits()
-	return call, seq, int(waits), true
+	waits, _ := q.Page.Waits()
+	return call, seq, int(waits.Peer), true
+}
+
+// Stop has kernels leave, also those that graphs launch later.
+func (q *Queue) Stop() {
+	q.Page.Stop()
+	q.graphs.page.Stop()
 }
 
 // Left ends the watching, and waits until no operation uses the communicator's memory any more. It is false if that
 // can't be known.
 func (q *Queue) Left() bool {
 	q.watcher.stop()
+	q.graphs.close()
 	if q.captured.Load() {
 		q.backend.Leave() // what is launched from now on leaves at once
 		return false
@@ -259,7 +273,7 @@ func (q *Queue) Free() {
 	}
 	q.reading.Lock()
 	defer q.reading.Unlock()
-	if q.freed = true; q.Page != nil {
-		q.Page.free()
-	}
+	q.freed = true
+	q.Page.free()
+	q.graphs.page.free()
 }

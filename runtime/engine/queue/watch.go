@@ -87,6 +87,7 @@ func (q *Queue) watch() {
 
 // look looks once, and is true when the communicator has stopped: then what runs leaves.
 func (q *Queue) look() bool {
+	q.graphs.look()
 	err := q.comm.Stopped()
 	if err == nil {
 		if err = q.trouble(); err != nil {

@@ -1,0 +1,143 @@
+//go:build linux && cgo
+
+package queue
+
+import (
+	"sync"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// graphs are the launches of kernels that were captured. The kernels count them, and write a page of their own, which
+// stays for as long as graphs may launch them: the tape's page goes to another communicator when this one ends. Readers
+// see them as operations of a communicator of their own.
+type graphs struct {
+	page *Page
+	tape *tape.CommWriter // nil if nothing was captured, or there is no tape; written by the watcher
+
+	mu         sync.Mutex // guards operations and numbers
+	operations []tape.Signature
+	numbers    map[tape.Signature]uint32 // of operations, from 1
+
+	// The watcher's.
+	replayed uint64         // collectives, as they were counted last
+	last     tape.Signature // of these
+	waited   uint32         // the kernel that waited at the last look; 0 for none
+	launched uint64         // what the tape shows in flight; 0 for nothing
+}
+
+// Capture counts operations that are captured as one launch. Their kernel gets the page to write, and the number by
+// which it says what it does.
+func (q *Queue) Capture(ops []engine.Op) (page *Page, operation uint32) {
+	op := &ops[0]
+	sig := tape.Signature{
+		Call: op.Call, DataType: uint8(op.DataType), Reduction: uint8(op.Reduction), Peer: int32(op.Peer),
+		Bytes: uint64(max(len(op.Send), len(op.Recv))),
+	}
+	if !op.Call.IsCollective() { // they are numbered by nobody
+		sig.Call, sig.Peer, sig.Bytes = lifecycle.CallSendRecv, -1, 0
+		for i := range ops {
+			sig.Bytes += uint64(len(ops[i].Send) + len(ops[i].Recv))
+		}
+	}
+	g := &q.graphs
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.numbers == nil {
+		g.numbers = map[tape.Signature]uint32{}
+		g.tape = q.comm.Tape.Graphs()
+	}
+	if operation = g.numbers[sig]; operation == 0 {
+		g.operations = append(g.operations, sig)
+		operation = uint32(len(g.operations))
+		g.numbers[sig] = operation
+	}
+	return g.page, operation
+}
+
+// operation is what a kernel says that it does.
+func (g *graphs) operation(w tape.DeviceWord) (sig tape.Signature) {
+	if i := int(w.Operation) - 1; i >= 0 && i < len(g.operations) {
+		return g.operations[i]
+	}
+	return tape.Signature{Peer: -1}
+}
+
+// Replay is what the running kernel that a graph has launched says, and does.
+func (q *Queue) Replay() (tape.DeviceWord, tape.Signature) {
+	g := &q.graphs
+	w, _ := g.page.Waits()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return w, g.operation(w)
+}
+
+// look writes onto the tape what graphs have launched: the operation that has waited since the last look, or, if none
+// has, how far they have come.
+func (g *graphs) look() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tape == nil {
+		return
+	}
+	if g.launched != 0 && g.page.Done()+1 != g.waited {
+		g.end(lifecycle.CodeOK)
+	}
+	waits, waiting := g.page.Waits()
+	if g.launched == 0 {
+		g.passed()
+		if waiting && waits.Number == g.waited {
+			g.start(waits)
+		}
+		g.waited = waits.Number
+	}
+	if g.launched != 0 {
+		g.tape.Wait(waits.Peer)
+	}
+}
+
+// passed shows how far graphs have come.
+func (g *graphs) passed() {
+	newest, done := g.page.Newest()
+	n, sig := g.count(newest), g.operation(newest)
+	if sig.Call.IsCollective() {
+		g.last = sig
+		if !done {
+			n--
+		}
+	}
+	g.tape.Passed(n, &g.last)
+}
+
+// start shows what waits as an operation in flight.
+func (g *graphs) start(w tape.DeviceWord) {
+	sig := g.operation(w)
+	number := uint64(w.Number)
+	if sig.Call.IsCollective() {
+		number = g.count(w)
+	}
+	g.launched = g.tape.Start(number, sig, 0)
+	g.tape.Phase(tape.PhaseTransfer)
+}
+
+// end ends the operation in flight, if there is one.
+func (g *graphs) end(code lifecycle.Code) {
+	g.tape.End(g.launched, code)
+	g.launched = 0
+}
+
+// count is how many collectives graphs have launched, as a kernel says, which counts them modulo 2^32.
+func (g *graphs) count(w tape.DeviceWord) uint64 {
+	g.replayed += uint64(int64(int32(w.Replayed - uint32(g.replayed))))
+	return g.replayed
+}
+
+// close ends what readers see.
+func (g *graphs) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end(lifecycle.CodeAborted)
+	g.tape.Close()
+}

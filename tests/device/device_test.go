@@ -23,8 +23,11 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// roleVariable makes the test's binary a rank of a job, and says what it does.
-const roleVariable = "CARILLONTEST_DEVICE_ROLE"
+// Variables that make the test's binary a rank of a job, and say what it does, and whether ranks share a GPU.
+const (
+	roleVariable   = "CARILLONTEST_DEVICE_ROLE"
+	sharedVariable = "CARILLONTEST_DEVICE_SHARED"
+)
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
@@ -67,13 +70,14 @@ func build(dir string) (err error) {
 func rank(role string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	n, err := node.Start(ctx, node.FromEnv(), node.WithGPU(gpu.Options{}))
+	shared := os.Getenv(sharedVariable) != ""
+	n, err := node.Start(ctx, node.FromEnv(), node.WithGPU(gpu.Options{Shared: shared}))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Stop(ctx)) }()
 	c := n.GPU().Context()
-	if at, want := fmt.Sprint(c.Device().Ordinal()), os.Getenv("LOCAL_RANK"); at != want {
+	if at, want := fmt.Sprint(c.Device().Ordinal()), os.Getenv("LOCAL_RANK"); at != want && !shared {
 		return fmt.Errorf("local rank %s is on device %s", want, at)
 	}
 	world, err := n.Runtime().World(ctx, ccl.WithDevice(n.GPU()))

@@ -5,7 +5,7 @@
 #   bash tests/gpu/engine.sh [PART…]   test, hang, bench, tune, sanitize or nccl; without any, the first three
 #
 # test      the engine's tests, by ranks that share GPU 0, and on two GPUs where there are some
-# hang      in a job of three ranks, one makes no call, or has a stream that is busy
+# hang      in a job of three ranks, one makes no call, has a stream that is busy, or doesn't launch a graph
 # bench     carillon bench --gpu with 2, 4 and 8 ranks, which share GPUs if there are less
 # tune      carillon tune, into OUT/tuning.json
 # sanitize  one test under compute-sanitizer's memcheck
@@ -36,22 +36,25 @@ part_test() {
   done
 }
 
-# said looks for a verdict: WHERE REASON, and the text in a file.
+# has looks for a verdict in a FILE, whose lines may be wrapped: FILE VERDICT.
+has() { tr -s '[:space:]' ' ' <"$1" | grep -q "$2"; }
+
+# said looks for a verdict: WHERE VERDICT, and the text in a file.
 said() {
-  if grep -q "$2" "$3"; then echo "  $1: $2"; else echo "  $1: NOT $2"; cat "$3"; failed=1; fi
+  if has "$3" "$2"; then echo "  $1: $2"; else echo "  $1: NOT $2"; cat "$3"; failed=1; fi
 }
 
-# hang ROLE REASON
+# hang ROLE VERDICT
 hang() {
   local tapes log="$out/$1.log" job pids
   tapes=$(mktemp -d -p /dev/shm)
-  echo "hang: rank 1 is $1"
-  CARILLONTEST_DEVICE_ROLE=$1 CARILLONTEST_DEVICE_DRIVER=libcuda.so.1 CARILLON_STALL_THRESHOLD=1s \
+  echo "hang: $1"
+  CARILLONTEST_DEVICE_ROLE=$1 CARILLONTEST_DEVICE_SHARED=1 CARILLON_STALL_THRESHOLD=1s \
     setsid "$bin/carillon" run -n 3 --tape-dir "$tapes" --job "$1" -- "$bin/device.test" >"$log" 2>&1 &
   job=$!
   for ((i = 0; i < 600; i++)); do
     timeout 10 "$bin/carillon" status "$tapes" >"$out/$1.status" 2>&1
-    grep -q "$2" "$out/$1.status" && break
+    has "$out/$1.status" "$2" && break
   done
   said "carillon status" "$2" "$out/$1.status"
   timeout 10 "$bin/carillon" comms "$tapes" >"$out/$1.comms" 2>&1
@@ -66,6 +69,7 @@ hang() {
 part_hang() {
   hang absent not_entered
   hang busy stream_blocked
+  hang graph 'not_entered.*has not entered all_reduce 3 on "world (graphs)"'
 }
 
 part_bench() {

@@ -166,7 +166,16 @@ WITHIN(shim_memory, cuMemGetInfo_v2, (DC, size_t *free, size_t *total), free, to
 WITHIN(shim_alloc, cuMemAlloc_v2, (DC, CUdeviceptr *memory, size_t bytes), memory, bytes)
 WITHIN(shim_free, cuMemFree_v2, (DC, CUdeviceptr memory), memory)
 WITHIN(shim_copy, cuMemcpy, (DC, CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
-WITHIN(shim_copy_to_device, cuMemcpy, (DC, CUdeviceptr to, const void *from, size_t bytes), to, (uintptr_t)from, bytes)
+// A copy from memory that isn't registered may go on when cuMemcpy has returned, on the default stream, for which
+// streams that don't block don't wait.
+static inline CUresult shim_copy_to_device(DC, CUdeviceptr to, const void *from, size_t bytes) {
+  CUcontext was;
+  CUresult r = in(d, c, &was);
+  if (r) return r;
+  r = CALL(cuMemcpy, to, (uintptr_t)from, bytes);
+  if (!r) r = CALL(cuStreamSynchronize, NULL);
+  return out(d, c, was, r);
+}
 WITHIN(shim_copy_to_host, cuMemcpy, (DC, void *to, CUdeviceptr from, size_t bytes), (uintptr_t)to, from, bytes)
 WITHIN(shim_copy_async, cuMemcpyAsync, (DC, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), to, from,
        bytes, stream)

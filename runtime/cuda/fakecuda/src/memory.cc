@@ -1,8 +1,11 @@
 // Memory of devices, in memory files, which other processes can map; registered host memory.
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 #include "fake.h"
@@ -153,9 +156,28 @@ static int copy(const char *function, void *stream, uint64_t to, uint64_t from, 
   });
 }
 
+// pageable tells whether memory is the host's, and not registered.
+static bool pageable(uint64_t at) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  uint64_t base;
+  return !find(at, &base);
+}
+
+// copy_staged returns once the source was read: the copy ends later, as on a GPU.
+static int copy_staged(uint64_t to, uint64_t from, size_t bytes) {
+  if (!valid(to, bytes) || !valid(from, bytes)) return INVALID_VALUE;
+  const std::string staged(reinterpret_cast<const char *>(from), bytes);
+  return enqueue("cuMemcpy", nullptr, [=] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    memcpy(reinterpret_cast<void *>(to), staged.data(), bytes);
+    return 0;
+  });
+}
+
 EXPORT int cuMemcpy(uint64_t to, uint64_t from, size_t bytes) {
   if (int r = begin(__func__)) return r;
   if (!bytes) return 0;
+  if (pageable(from) && !pageable(to)) return copy_staged(to, from, bytes);
   if (int r = copy(__func__, nullptr, to, from, bytes)) return r;
   synchronize(current()->standard);
   return 0;

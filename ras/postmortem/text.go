@@ -13,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
@@ -299,7 +300,10 @@ func (r *Report) writeComm(t *text, c *Comm) {
 		k := &c.Ranks[i]
 		state := k.State
 		if k.Dead {
-			state = r.Processes[k.Process].State.ended() + ", was " + state
+			state = r.Processes[k.Process].State.ended()
+			if k.State != lifecycle.StateNone.String() {
+				state += ", was " + k.State
+			}
 		}
 		row := []string{rankText(k.Rank), "", state, number(k.Operations), number(k.Begun), "-", "", "", ""}
 		if rank := r.Processes[k.Process].Rank; rank != k.Rank && rank >= 0 {

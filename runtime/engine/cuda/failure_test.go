@@ -239,6 +239,36 @@ func TestGraph(t *testing.T) {
 	}
 }
 
+// TestGraphThatWaits: a communicator that is aborted while a graph waits on one rank, and its GPU that is closed at
+// once, take no memory from the kernel, which leaves. Readers were told for whom it waits.
+func TestGraphThatWaits(t *testing.T) {
+	all := ranks(t, 2)
+	reader, err := tape.Open(all[0].tape.Path())
+	must(t, err)
+	defer reader.Close()
+	r := &all[0]
+	b := memory(t, r, 100)
+	must(t, errors.Join(r.stream.BeginCapture(), ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum)))
+	graph, err := r.stream.EndCapture()
+	must(t, err)
+	x, err := graph.Instantiate()
+	must(t, err)
+	must(t, x.Launch(r.stream))
+	for deadline := time.Now().Add(time.Minute); ; goruntime.Gosched() {
+		if slices.ContainsFunc(reader.Slots(), func(s tape.Slot) bool {
+			return s.ID == lifecycle.GraphsCommID(r.ID()) && s.Rank == 0 && s.Begun == 1 && s.Done == 0 && s.Wait == 1
+		}) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("readers are not told that the graph waits: %+v", reader.Slots())
+		}
+	}
+	must(t, r.Abort(nil))
+	must(t, r.gpu.Close())
+	must(t, errors.Join(r.stream.Synchronize(), x.Destroy(), graph.Destroy()))
+}
+
 // TestSplit: communicators that are made of one are on the same devices.
 func TestSplit(t *testing.T) {
 	all := ranks(t, 3)

@@ -10,9 +10,11 @@ import (
 	"math"
 	"os"
 	"sync"
+	"time"
 
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
 	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine/queue"
 )
 
 // A GPU is a device for the ranks of communicators. It is safe for concurrent use, and an engine.DeviceKind.
@@ -120,10 +122,16 @@ func (g *GPU) keep(d *device) {
 }
 
 // Close unloads the kernels, and frees what communicators had that ended while kernels of theirs were on a stream or in
-// a graph: those must not be launched any more.
+// a graph: those must not be launched any more. It waits for what runs; if that doesn't end within two seconds, nothing
+// is freed, and the error says so.
 func (g *GPU) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if len(g.kept) > 0 {
+		if err := g.idle(); err != nil {
+			return err
+		}
+	}
 	for _, d := range g.kept {
 		d.free()
 	}
@@ -134,6 +142,19 @@ func (g *GPU) Close() error {
 	}
 	g.modules = nil
 	return errors.Join(errs...)
+}
+
+// idle waits until nothing runs in the context.
+func (g *GPU) idle() error {
+	ended := make(chan error, 1)
+	go func() { ended <- g.context.Synchronize() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(queue.LeaveTime):
+		return fmt.Errorf("device %d has been busy for %v: the memory of communicators that have ended stays with it",
+			g.context.Device().Ordinal(), queue.LeaveTime)
+	}
 }
 
 // Name is what the tape calls engines of this package.

@@ -3,6 +3,7 @@
 package queue
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -26,6 +27,8 @@ type graphs struct {
 	last     tape.Signature // of these
 	waited   uint32         // the kernel that waited at the last look; 0 for none
 	launched uint64         // what the tape shows in flight; 0 for nothing
+	number   uint64         // of that
+	call     lifecycle.Call
 }
 
 // Capture counts operations that are captured as one launch. Their kernel gets the page to write, and the number by
@@ -114,18 +117,42 @@ func (g *graphs) passed() {
 // start shows what waits as an operation in flight.
 func (g *graphs) start(w tape.DeviceWord) {
 	sig := g.operation(w)
-	number := uint64(w.Number)
+	g.call, g.number = sig.Call, uint64(w.Number)
 	if sig.Call.IsCollective() {
-		number = g.count(w)
+		g.number = g.count(w)
 	}
-	g.launched = g.tape.Start(number, sig, 0)
+	g.launched = g.tape.Start(g.number, sig, 0)
 	g.tape.Phase(tape.PhaseTransfer)
+	g.tape.Wait(w.Peer)
 }
 
 // end ends the operation in flight, if there is one.
 func (g *graphs) end(code lifecycle.Code) {
 	g.tape.End(g.launched, code)
 	g.launched = 0
+}
+
+// fail says why the operation that runs is given up.
+func (g *graphs) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w, waits := g.page.Waits(); g.launched == 0 && waits {
+		g.start(w)
+	}
+	if g.tape == nil || g.launched == 0 {
+		return
+	}
+	peer := int32(-1)
+	if p, ok := errors.AsType[*lifecycle.PeerError](err); ok {
+		peer = int32(p.Rank)
+	}
+	code := lifecycle.CodeOf(err)
+	g.end(code)
+	g.tape.State(lifecycle.StateFailed)
+	g.tape.Life(tape.LifeRecord{
+		Call: g.call, Stage: tape.StageEnd, Seq: g.number, Code: code, State: lifecycle.StateFailed, Peer: peer,
+		Text: err.Error(),
+	})
 }
 
 // count is how many collectives graphs have launched, as a kernel says, which counts them modulo 2^32.

@@ -98,6 +98,7 @@ func (q *Queue) look() bool {
 		return false
 	}
 	q.backend.Leave()
+	q.graphs.fail(err)
 	q.failed(err)
 	return true
 }

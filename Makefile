@@ -115,7 +115,7 @@ bench: build ## Run the benchmarks of BENCH= for BENCHTIME= each, and compare al
 	@echo
 	@$(BIN)/carillon bench
 
-sim: build ## Let faults happen to simulated jobs of 64 to 4,096 ranks; takes some minutes.
+sim: build ## Inject faults into simulated jobs of 64 to 4,096 ranks; takes some minutes.
 	@$(BIN)/carillon sim
 
 corpus: build ## Score what is said of jobs that go wrong: TRIALS (100) simulated ones of each kind, and 80 real ones.

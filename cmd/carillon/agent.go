@@ -19,39 +19,39 @@ func newAgent() *cobra.Command {
 	var join []string
 	cmd := &cobra.Command{
 		Use:   "agent [flags]",
-		Short: "Follow the tapes of this machine's processes, and be telemetry, RAS and health for them",
+		Short: "Follow the tapes of this machine's processes, with telemetry, RAS and health for them",
 		Long: `Agent follows the tapes of all processes of this machine that have no telemetry of their own: programs on
 NCCL with libcarillon-nccl.so (carillon attach), and others that switched it off. It exports their spans and metrics,
-looks for what stalls, finds out which rank holds the job up, pushes verdicts, and has a health endpoint with a page for
-each process. carillon status, watch, comms and postmortem work on such a job as on any other.
+detects stalls, diagnoses which rank holds the job up, pushes verdicts, and has a health endpoint with a page for each
+process. carillon status, watch, comms and postmortem work on such a job as on any other.
 
-There is one agent on a machine: a DaemonSet, a Slurm prolog, or the child of carillon attach. It may start before the
-processes or after them, and outlives them; when it ends, they notice nothing, and another one goes on.
+Run one agent on a machine: a DaemonSet, a Slurm prolog, or the child of carillon attach. It may start before the
+processes or after them. The processes don't depend on it: when it ends, they continue, and the next agent follows them.
 
-The variables that a program with telemetry reads count for it: CARILLON_HEALTH_ADDR, CARILLON_RAS_WEBHOOKS,
-CARILLON_STALL_THRESHOLD, OTEL_TRACES_EXPORTER and so on. Metrics have the labels job and rank; where Prometheus
-scrapes it, set honor_labels.
+It reads the variables that a program with telemetry reads: CARILLON_HEALTH_ADDR, CARILLON_RAS_WEBHOOKS,
+CARILLON_STALL_THRESHOLD, OTEL_TRACES_EXPORTER and so on. Metrics have the labels job and rank: set honor_labels in
+Prometheus.
 
-Agents of one job's machines find each other, so that the job has one verdict, which all of them know. An agent looks
-for the others on the machine of rank 0, as the ranks' launcher names it (MASTER_ADDR, Slurm's list of nodes), or on
-those of --join, at ports 28029 to 28036, UDP and TCP. They talk only with the job's secret, by which all is encrypted:
-give each agent, or each rank, CARILLON_JOB_SECRET_FILE or CARILLON_JOB_SECRET. Without one, each machine has its own
-verdicts. Of processes whose agent ends the others say that nobody tells what they do.
+The agents on a job's machines find each other, so that the job has one verdict, which all of them know. An agent looks
+for the others on the machine of rank 0, which the ranks' launcher names (MASTER_ADDR, Slurm's list of nodes), or on the
+machines of --join, at ports 28029 to 28036, UDP and TCP. They encrypt their messages with the job's secret: give each
+agent, or each rank, CARILLON_JOB_SECRET_FILE or CARILLON_JOB_SECRET. Without a secret, each machine has its own
+verdicts. When an agent ends, the others report that its processes are no longer followed.
 
-Of ranks that have no tape on this machine, as Carillon isn't on theirs, NCCL's own RAS tells it (at NCCL_RAS_ADDR) who
-doesn't answer any more. It is not asked while communicators are made or ended, and not at all where that is known to
-crash jobs, as with NCCL 2.28.9: carillon status says so then, with the numbers of NCCL's bugs. --accept-nccl-bugs takes
-their risk.
+For ranks without a tape on this machine, because Carillon isn't installed on theirs, the agent asks NCCL's own RAS (at
+NCCL_RAS_ADDR) which ranks don't answer. It doesn't ask while communicators are made or ended, nor an NCCL that such a
+question is known to crash, such as 2.28.9; carillon status then lists the numbers of NCCL's bugs, and
+--accept-nccl-bugs accepts their risk.
 
-Of a process of this machine that a verdict names, the agent looks up once where it is: its state, its place in the
-kernel, with the kernel's stack if the agent is root, and, with py-spy on the PATH, the Python stack of its main thread.
-The verdict has that as evidence a moment later.
+When a verdict names a process on this machine, the agent adds evidence to it a moment later: the process's state, its
+place in the kernel, the kernel's stack if the agent is root, and the Python stack of its main thread if py-spy is on
+the PATH.
 
 The processes may be in containers: in pid namespaces below the agent's, with a folder of this machine for their tapes
-(CARILLON_TAPE_DIR there, --tape-dir here). They are named by the pid that they have here. The agent must be root or the
-tapes' user; of tapes that it can't follow it says so, once.
+(CARILLON_TAPE_DIR there, --tape-dir here). Their pids are shown as this machine numbers them. The agent must run as
+root or as the tapes' user; it reports once which tapes it can't follow.
 
-SIGINT and SIGTERM end it, once what it has read is exported.`,
+SIGINT and SIGTERM end it after it has exported what it has read.`,
 		Example: `  carillon agent
   carillon agent --job train-1a2b
   CARILLON_JOB_SECRET_FILE=/run/secret carillon agent --join node0,node1
@@ -88,13 +88,13 @@ SIGINT and SIGTERM end it, once what it has read is exported.`,
 	return cmd
 }
 
-// acceptFlag lets the user take the risk of bugs of NCCL.
+// acceptFlag adds the flag by which the user accepts the risk of NCCL's bugs.
 func acceptFlag(cmd *cobra.Command, accept *[]int) {
 	cmd.Flags().IntSliceVar(accept, "accept-nccl-bugs", nil,
 		"ask NCCL of ranks without a tape though these may crash the job, such as 1762,1996")
 }
 
-// startAgent starts an agent by the environment, but for what flags say.
+// startAgent starts an agent as the environment configures it, with the flags before it.
 func startAgent(ctx context.Context, job, tapeDir string, accept []int, join ...string) (*node.Agent, error) {
 	opts := []node.Option{node.FromEnv(), node.WithNCCLBugs(accept...)}
 	if tapeDir != "" {

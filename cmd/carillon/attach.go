@@ -30,11 +30,11 @@ import (
 )
 
 const (
-	// libraryName is the file that a program on NCCL writes its tape with; it lies beside this program.
+	// libraryName is the library that writes the tape of a program on NCCL; it lies beside this program.
 	libraryName = "libcarillon-nccl.so"
-	// auditName is the file that has the loader bind to the first what it would bind to NCCL; it lies beside that one.
+	// auditName is the audit library that makes the loader bind calls of NCCL to the first; it lies beside that.
 	auditName = "libcarillon-audit.so"
-	// libraryVariable has the path of another one.
+	// libraryVariable overrides the path of the first library.
 	libraryVariable = "CARILLON_NCCL_LIBRARY"
 )
 
@@ -61,14 +61,14 @@ of setuid programs, and of what is started without its environment (env -i). A p
 weak symbol finds it, even if its NCCL has none; calling it answers ncclInvalidUsage.
 
 The libraries lie beside carillon, or ` + libraryVariable + ` has the path of the first, and ` + auditName + `
-lies beside that. The program gets LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB; what
-it had in the first three goes on to work, the plug-in beside Carillon's (CARILLON_PROFILER_NEXT).
+lies beside that. Attach sets LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB for the
+program. Libraries that were in the first two stay, and so does another plug-in (CARILLON_PROFILER_NEXT).
 
-The program has this one's terminal, input and output. Signals go on to it. The exit code is the program's, or 128 and
+The program shares attach's terminal, input and output, and gets its signals. The exit code is the program's, or 128 and
 the number of the signal that ended it; 2 is for a wrong call, 126 and 127 for a program that can't be run or found.
-When attach is killed, the program goes on, and carillon agent follows it from there.
+When attach is killed, the program continues, and carillon agent can follow it.
 
-The variables that carillon agent reads count here, too.`,
+Attach reads the variables that carillon agent reads.`,
 		Example: `  carillon attach -- torchrun --nproc-per-node 8 train.py
   carillon attach --job train-1a2b -- python3 train.py &
   carillon watch train-1a2b
@@ -99,7 +99,7 @@ The variables that carillon agent reads count here, too.`,
 	return cmd
 }
 
-// What --how may be.
+// The values of --how.
 const (
 	wayAuto    = "auto"
 	wayPreload = "preload"
@@ -108,20 +108,20 @@ const (
 
 var ways = []string{wayAuto, wayPreload, wayAudit}
 
-// linked tells whether a program is itself linked with NCCL: nothing that it loads later has to be reached.
+// linked tells whether a program is itself linked with NCCL, so that preload reaches its calls.
 func linked(path string) bool {
 	f, err := elf.Open(path)
 	if err != nil { // a script
 		return false
 	}
 	defer f.Close()
-	needed, _ := f.ImportedLibraries() // none: it is linked with nothing
+	needed, _ := f.ImportedLibraries() // nil: it is static
 	return slices.ContainsFunc(needed, func(name string) bool { return strings.HasPrefix(name, "libnccl.so") })
 }
 
 var notInJobs = regexp.MustCompile(`[^A-Za-z0-9_]+`)
 
-// jobName is a name for a job of a program.
+// jobName makes a job's name from a program's.
 func jobName(program string) string {
 	var tail [4]byte
 	_, _ = rand.Read(tail[:]) // never fails
@@ -168,7 +168,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		_ = tape.MakeRoom(dir, spare) // what can't be removed makes the job's tapes smaller
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded()...) // before the agent starts: none ends it
+	signal.Notify(signals, forwarded()...) // before the agent starts, so that no signal kills it
 	defer signal.Stop(signals)
 	a, err := startAgent(cmd.Context(), name, dir, accept)
 	if err != nil {
@@ -201,8 +201,8 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	return nil
 }
 
-// supervise runs the program to its end, passes signals on to it, and returns its exit code, and which of the signals
-// that end programs was the last.
+// supervise runs the program to its end, and passes signals on to it. It returns the exit code, and the last signal
+// that asked the program to end.
 func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, told process.Entry, err error) {
 	if err := child.Start(); err != nil {
 		return 0, told, err
@@ -210,7 +210,7 @@ func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, told proces
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = child.Wait() // its state tells
+		_ = child.Wait() // ProcessState has the result
 	}()
 	for {
 		select {
@@ -228,7 +228,7 @@ func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, told proces
 	}
 }
 
-// typed tells whether a signal comes from the terminal's keyboard, which sends it to the program, too.
+// typed tells whether the signal is one that the terminal sends to the program, too.
 func typed(sig os.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false
@@ -242,8 +242,8 @@ func typed(sig os.Signal) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// makeJob makes the folder of the job's tapes where the user says, or in the first of the default directories that
-// serves, and returns the directory.
+// makeJob makes the folder of the job's tapes in the user's directory, or in the first default one where it can, and
+// returns the directory.
 func makeJob(note io.Writer, tapeDir, name string) (dir string, err error) {
 	dirs := tape.Dirs(tapeDir)
 	if cmp.Or(tapeDir, os.Getenv(tape.DirVariable)) != "" {
@@ -266,7 +266,7 @@ func makeJob(note io.Writer, tapeDir, name string) (dir string, err error) {
 	return "", errors.Join(errs...)
 }
 
-// tapesIn is how many tapes a job has, there or where those go for which there is no room.
+// tapesIn is the number of a job's tapes, in dir or in the fallback for a full one.
 func tapesIn(dir, name string) (n int) {
 	for _, dir := range tape.Dirs(dir) {
 		paths, _ := filepath.Glob(filepath.Join(dir, name, "*.tape"))
@@ -275,8 +275,8 @@ func tapesIn(dir, name string) (n int) {
 	return n
 }
 
-// environment adds to env what brings the library into the program's processes, by audit, too, if that is not empty,
-// and tells it where their tapes go.
+// environment adds to env the variables that load the library, and the audit library unless its path is empty, and that
+// name the folder of the tapes.
 func environment(env []string, library, audit, dir, name string) []string {
 	had := map[string]string{}
 	for _, v := range env {
@@ -308,7 +308,7 @@ func environment(env []string, library, audit, dir, name string) []string {
 	return env
 }
 
-// findLibrary is the path of the library, once it is known to be ours.
+// findLibrary is the path of the library, which it has checked.
 func findLibrary() (string, error) {
 	path := os.Getenv(libraryVariable)
 	if path == "" {
@@ -335,14 +335,13 @@ func findLibrary() (string, error) {
 	return path, nil
 }
 
-// ours are functions that no other library has together: NCCL has the one, and profiler plug-ins have the other.
+// ours are functions that no other library has both of: one is NCCL's, the other a profiler plug-in's.
 var ours = []string{"ncclCommDestroy", "ncclProfiler_v1"}
 
-// machines are ELF's names of the processors that there is a library for.
+// machines are the processors that the library is built for.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// checkLibrary says what is wrong with a library that has some functions if it is ours: it would be ignored in every
-// process, with a line from each.
+// checkLibrary tells why the loader would ignore a library, or that it lacks a function.
 func checkLibrary(path string, functions ...string) error {
 	if strings.ContainsAny(path, ": \t\n") {
 		return errors.New("its path has a colon or a blank, which LD_PRELOAD takes for the end of a path")
@@ -359,7 +358,7 @@ func checkLibrary(path string, functions ...string) error {
 	if f.Machine != machines[runtime.GOARCH] {
 		return fmt.Errorf("it is for another processor, %v", f.Machine)
 	}
-	symbols, _ := f.DynamicSymbols() // none: it is not ours
+	symbols, _ := f.DynamicSymbols() // nil: it lacks the functions
 	for _, want := range functions {
 		has := func(s elf.Symbol) bool { return s.Name == want && s.Section != elf.SHN_UNDEF }
 		if !slices.ContainsFunc(symbols, has) {

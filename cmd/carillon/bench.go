@@ -89,7 +89,7 @@ func benchGPUs(ctx context.Context, cmd *cobra.Command, s bench.Setup, ranks int
 	return bench.WriteGPU(stdout, results)
 }
 
-// completePlan checks what the flags say, and adds what they don't.
+// completePlan checks the flags, and parses the sizes.
 func completePlan(plan *bench.Plan, sizes string) (err error) {
 	if plan.Sizes, err = bench.ParseSizes(sizes); err != nil {
 		return fmt.Errorf("--sizes: %w", err)

@@ -56,8 +56,8 @@ type commsReport struct {
 	Dir    string            `json:"dir"`
 	Tapes  int               `json:"tapes"`
 	Comms  []postmortem.Comm `json:"communicators"`
-	Missed uint64            `json:"records_overwritten"` // gone from the rings before they were read
-	Broken []string          `json:"broken,omitempty"`    // what could not be read, and why
+	Missed uint64            `json:"records_overwritten"` // before they were read
+	Broken []string          `json:"broken,omitempty"`    // tapes that can't be read, and why
 
 	processes []postmortem.Process
 }
@@ -148,7 +148,7 @@ func (r *commsReport) names(c *postmortem.Comm, ranks []int) string {
 	return view.RankNames(ranks, view.NameOf(c.Name, c.ID), job)
 }
 
-// statesOf is the state that the ranks are in, or how many are in which; dead ones are named.
+// statesOf is the state of all ranks, or how many are in each; it names dead ones.
 func (r *commsReport) statesOf(c *postmortem.Comm) string {
 	by := map[string][]int{}
 	var order []string
@@ -175,5 +175,5 @@ func (r *commsReport) statesOf(c *postmortem.Comm) string {
 	return strings.Join(order, ", ")
 }
 
-// deadPrefix begins the state of a rank whose process ended without ending it.
+// deadPrefix begins the state of a rank whose process died.
 const deadPrefix = "dead, was "

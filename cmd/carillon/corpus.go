@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/jobsim/corpus"
 )
 
-type study struct {
+type corpusFlags struct {
 	trials, processes, most int
 	seed                    uint64
 	kinds                   []string
@@ -23,24 +23,24 @@ type study struct {
 }
 
 func newCorpus() *cobra.Command {
-	var s study
+	var s corpusFlags
 	cmd := &cobra.Command{
 		Use:   "corpus",
-		Short: "Do things wrong in training jobs, and score what Carillon says of them",
+		Short: "Inject faults into training jobs, and score the verdicts",
 		Long: `Play jobs built like training (tensor, data, pipeline and expert parallel; blocking, with goroutines,
-asynchronous, in groups), each with a fault of a kind, two or none at a random moment, and score what Carillon says:
-live, by the agents of the job's processes, and after the job's end (left alone, cancelled, killed at once or in
-turn), by the post-mortem. What is right to say is known, as the fault was made.
+asynchronous, in groups), each with none, one or two faults at a random moment, and score the verdicts on them: those of
+the agents while the job runs, and those of the post-mortem after its end (left alone, cancelled, killed at once or in
+turn). The right verdict is known, as the fault was injected.
 
-Jobs are simulated, in virtual time, with the judge, the agents and the post-mortem that real jobs have. --processes
-plays jobs of real processes instead, five times faster than their faults say: each takes some seconds, and as many
-processes as the job has. All of a simulated job follows from its seed.
+Jobs are simulated, in virtual time, with the judge, the agents and the post-mortem of real jobs. With --processes, real
+processes play them, five times faster than simulated ones: each job takes some seconds and all of its processes. The
+seed determines a simulated job.
 
-The table has, for each kind of fault, in how many of the trials the right ranks were named for a right reason, and in
-how many anybody else was named. To name nobody is not right, and no accusation. Of two faults both are to be named, or
-the one for which the other rank waits. Trials in which nobody was named and nothing could be said are excused, and
-count for nothing: the fault did not come to pass, the job got over it, or, live, all processes ended at once. The
-median delay is from the threshold for stalls until the right thing was said.
+The table has, for each kind of fault, the share of trials in which the right ranks were named for a right reason, and
+the share in which another rank was named. A trial in which no rank was named counts as not right. Of two faults, both
+must be named, or the one that the other's rank waits for. Trials in which no rank was named are excused, and not
+counted, if there was nothing to diagnose: the fault did not happen, the job recovered, or, live, all processes ended at
+once. The median delay is the time from the stall threshold to the right verdict.
 
 The exit code is 1 if the table is below the bars: right in 97 % live and after the end, innocents named in 0.5 % at
 most, and never in a healthy job, half a second at the median.`,
@@ -62,7 +62,7 @@ most, and never in a healthy job, half a second at the median.`,
 	f.IntVar(&s.most, "ranks", 32, "how many ranks a job has at most, 2 to 1024")
 	f.Uint64Var(&s.seed, "seed", 1, "the first trial's seed; the others follow it")
 	f.StringSliceVar(&s.kinds, "kind", nil, "only these kinds of faults")
-	f.BoolVar(&s.why, "why", false, "tell each trial of which something wrong was said, or nothing")
+	f.BoolVar(&s.why, "why", false, "print each trial with a wrong verdict, or without one")
 	names := make([]string, 0, len(corpus.Kinds))
 	for _, k := range corpus.Kinds {
 		names = append(names, k.Name)
@@ -71,12 +71,12 @@ most, and never in a healthy job, half a second at the median.`,
 	return cmd
 }
 
-type trialOf struct {
+type trial struct {
 	kind *corpus.Kind
 	seed uint64
 }
 
-func (s *study) run(cmd *cobra.Command) error {
+func (s *corpusFlags) run(cmd *cobra.Command) error {
 	if s.trials < 1 || s.processes < 0 {
 		return fmt.Errorf("corpus: --trials is %d and --processes %d, allowed is 1 or more, and 0 or more",
 			s.trials, s.processes)
@@ -104,7 +104,7 @@ func (s *study) run(cmd *cobra.Command) error {
 	return err
 }
 
-func (s *study) draw() (all []trialOf, err error) {
+func (s *corpusFlags) draw() (all []trial, err error) {
 	kinds := corpus.Kinds
 	if len(s.kinds) > 0 {
 		kinds = nil
@@ -120,21 +120,21 @@ func (s *study) draw() (all []trialOf, err error) {
 	}
 	for i := 0; s.processes > 0 && len(all) < s.processes; i++ {
 		if k := kinds[i%len(kinds)]; k.Strike != corpus.Cuts {
-			all = append(all, trialOf{k, s.seed + uint64(i)})
+			all = append(all, trial{k, s.seed + uint64(i)})
 		} else if len(kinds) == 1 {
 			return nil, fmt.Errorf("corpus: %q can't be done to real processes without the rights of root", k.Name)
 		}
 	}
 	for i := 0; s.processes == 0 && i < s.trials; i++ {
 		for _, k := range kinds {
-			all = append(all, trialOf{k, s.seed + uint64(i)})
+			all = append(all, trial{k, s.seed + uint64(i)})
 		}
 	}
 	return all, nil
 }
 
 // play plays the trials: simulated ones side by side, real ones one after the other.
-func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (corpus.Table, error) {
+func (s *corpusFlags) play(ctx context.Context, cmd *cobra.Command, all []trial) (corpus.Table, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var (
@@ -147,7 +147,7 @@ func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (co
 	if s.processes > 0 {
 		side = 1
 	}
-	next := make(chan trialOf)
+	next := make(chan trial)
 	for range side {
 		wait.Go(func() {
 			for t := range next {
@@ -173,7 +173,7 @@ func (s *study) play(ctx context.Context, cmd *cobra.Command, all []trialOf) (co
 	return table, context.Cause(ctx)
 }
 
-func (s *study) one(ctx context.Context, t trialOf) (*corpus.Result, error) {
+func (s *corpusFlags) one(ctx context.Context, t trial) (*corpus.Result, error) {
 	folder, err := os.MkdirTemp("", "carillon-corpus-")
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (s *study) one(ctx context.Context, t trialOf) (*corpus.Result, error) {
 	return corpus.Play(corpus.Draw(t.seed, s.most, t.kind), folder)
 }
 
-func (s *study) score(cmd *cobra.Command, table corpus.Table, res *corpus.Result, kind *corpus.Kind) {
+func (s *corpusFlags) score(cmd *cobra.Command, table corpus.Table, res *corpus.Result, kind *corpus.Kind) {
 	live, after := res.Scores()
 	table.Add(kind, live, after)
 	if s.why && (live.Wrong() || after.Wrong()) {

@@ -1,7 +1,6 @@
 // Command carillon is the operator's command: it starts jobs, and shows what their communicators do.
 //
-// Each subcommand is a constructor in a file of its own, and lists nothing but itself; newRoot puts them together.
-// What they do is in packages under internal.
+// Each subcommand has a constructor in a file of its own; newRoot lists them. Packages under internal do the work.
 package main
 
 import (
@@ -35,10 +34,10 @@ func execute(args []string, stdout, stderr *os.File) int {
 	}
 }
 
-// usageCode is the exit code for what the command can't do as it was called.
+// usageCode is the exit code of a wrong call.
 const usageCode = 2
 
-// exitCode is the error of a command that has said all there is to say, and only needs to exit with a code.
+// exitCode is the error of a command that has printed its message, and needs only an exit code.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }

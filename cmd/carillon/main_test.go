@@ -114,7 +114,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"postmortem", "--last", "-1", "."}, usageCode, "--last is -1"},
 		{[]string{"postmortem", "--color", "pink", "."}, usageCode, `--color is "pink"`},
 		{[]string{"postmortem", "--window", "0s", "."}, usageCode, "--window is 0s"},
-		{[]string{"postmortem", "--all", "."}, usageCode, "are about --export"},
+		{[]string{"postmortem", "--all", "."}, usageCode, "need --export"},
 		{[]string{"postmortem", "--rank", "-1", "."}, usageCode, "--rank is -1"},
 		{
 			[]string{"postmortem", "--export", "--endpoint", "nowhere:1", "."},

@@ -107,7 +107,7 @@ tapes.`,
 	return cmd
 }
 
-// tapesOf are where the tapes of jobs lie, or tapes themselves; of no job, where tapes go by default.
+// tapesOf are the folders of the jobs' tapes, and tapes that are named one by one; of no job, the default folders.
 func tapesOf(jobs []string) (paths []string, err error) {
 	if len(jobs) == 0 {
 		jobs = []string{""}
@@ -151,7 +151,7 @@ func (a *postmortemFlags) run(cmd *cobra.Command, jobs []string) error {
 		}
 	}
 	if !a.export && (a.endpoint != "" || a.sending.All) {
-		return errors.New("--endpoint and --all are about --export, which is not there")
+		return errors.New("--endpoint and --all need --export")
 	}
 	if cmd.Flags().Changed("endpoint") {
 		if to, err := url.Parse(a.endpoint); err != nil || to.Host == "" ||
@@ -214,8 +214,8 @@ func (a *postmortemFlags) send(cmd *cobra.Command, report *postmortem.Report) er
 // notSentCode is the exit code when spans could not be sent.
 const notSentCode = 1
 
-// chooseExporter sets the variables that choose the exporter to what the flags say. The default is OpenTelemetry's:
-// OTLP to a collector on this host.
+// chooseExporter sets the variables of the exporter as the flags say. The default is OpenTelemetry's: OTLP to a
+// collector on this host.
 func (a *postmortemFlags) chooseExporter() error {
 	const kind, endpoint, traces = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"

@@ -101,7 +101,7 @@ meet (etcd://host:2379), --master-addr and --master-port aren't needed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.Program = args
 			for flag, n := range map[string]int{"--simulate-nodes": cfg.Nodes, "--nnodes": cfg.Hosts} {
-				if n == 0 { // in a job.Config it stands for 1; whoever types it means something else
+				if n == 0 { // in a job.Config it means 1, which a user who types it doesn't
 					return fmt.Errorf("run: %w (see carillon run --help)", &job.ConfigError{
 						Field: flag, Value: "0",
 						Allowed: "1 or more",
@@ -171,16 +171,15 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 		}
 		return exitCode(codeCannotRun)
 	case result.ExitCode() != 0:
-		return exitCode(result.ExitCode()) // the job has said why
+		return exitCode(result.ExitCode()) // the job has printed why
 	}
 	return nil
 }
 
-// sendTime bounds how long the launcher sends what dead ranks left, when the job has ended.
+// sendTime bounds the time in which the launcher sends the spans of dead ranks after the job's end.
 const sendTime = 5 * time.Second
 
-// sendLeft sends the spans that ranks which ended by os.Exit, a panic or a signal left on their tapes, until a signal
-// comes.
+// sendLeft sends the spans on the tapes of ranks that ended by os.Exit, a panic or a signal, until a signal comes.
 func sendLeft(cmd *cobra.Command, cfg *job.Config) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), sendTime)
 	defer cancel()
@@ -201,7 +200,7 @@ func sendLeft(cmd *cobra.Command, cfg *job.Config) {
 		fallthrough
 	case err != nil:
 		fmt.Fprintf(note,
-			"carillon: what ended ranks left on their tapes was not all sent (%v); the next job with the same "+
+			"carillon: not all spans on the tapes of ended ranks were sent (%v); the next job with the same "+
 				"OTEL_* variables tries again\n", err)
 	case sent.Spans > 0 && !cfg.Quiet:
 		fmt.Fprintf(note, "carillon: sent %s that %s left on %s\n", english.Plural(int(sent.Spans), "span", ""),
@@ -210,8 +209,8 @@ func sendLeft(cmd *cobra.Command, cfg *job.Config) {
 	}
 }
 
-// forwarded returns the signals that the launcher passes on: not those that it was told to ignore, as by nohup, but for
-// SIGINT, which shells have every background job ignore. SIGPIPE is among them so that a closed output ends the job.
+// forwarded returns the signals that the launcher passes on: those that are not ignored, as under nohup, and SIGINT,
+// which shells make every background job ignore. SIGPIPE is one of them, so that a closed output ends the job.
 func forwarded() []os.Signal {
 	all := []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,

@@ -28,26 +28,25 @@ func newSim(stderr *os.File) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "sim",
-		Short: "Let faults happen to simulated jobs, and show how soon RAS tells which rank is at fault",
+		Short: "Inject faults into simulated jobs, and measure how soon RAS names the culprit",
 		Long: `Simulate jobs with RAS, from 64 ranks up to 4096, in virtual time: real membership and real agents of
-each process, on a simulated network, and ranks that pass through collectives. Processes are killed and stopped, a
-machine is cut off, a rank sleeps, packets are lost and late. The table shows how soon it was told which rank is at
-fault, that nothing else was told, and what it costs each process. It takes some minutes, most of them for 4096
-ranks; up to 1024, half a minute.
+each process, on a simulated network, and ranks that call collectives. Processes are killed and stopped, a machine is
+disconnected, a rank sleeps, packets are lost and late. The table shows how soon the culprit was named, that no other
+rank was, and the cost for each process. It takes some minutes, most of them for 4096 ranks; up to 1024, half a minute.
 
-All of it follows from the seed and repeats to the nanosecond, but what the analysis computes, which this machine's
-clock measures. Two exceptions: with a few seeds of small jobs, of up to ten processes, two timers of the membership
-library are due at one instant; and on a busy machine the Go runtime may interrupt what computes, the larger the job
-the likelier. Which of two then is first may change times and bytes; reasons and culprits stay.
+The seed determines all times to the nanosecond, except the computing time of the analysis, which this machine's clock
+measures. Two exceptions: with a few seeds of small jobs, of up to ten processes, two timers of the membership library
+are due at one instant; and on a busy machine the Go runtime may preempt a computation, more likely in a large job. The
+order of two events may then change times and bytes, but not reasons and culprits.
 
-The exit code is 1 if something was told that is wrong, or not told.`,
+The exit code is 1 if a verdict was wrong or missing.`,
 		Example: `  carillon sim
   carillon sim --ranks 1024 --seed 7
   carillon sim --ranks 64 --faults kill,stop --duration 10m --json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sizes := []int{most}
-			if !cmd.Flags().Changed("ranks") { // by which it can be seen how costs grow
+			if !cmd.Flags().Changed("ranks") { // to show how the costs grow
 				sizes = []int{64, 256, 1024, most}
 			}
 			var err error
@@ -71,13 +70,13 @@ The exit code is 1 if something was told that is wrong, or not told.`,
 	}
 	cmd.Flags().IntVar(&most, "ranks", 4096,
 		"ranks of the job; if it isn't given, 64, 256, 1024 and 4096 one after the other")
-	cmd.Flags().Lookup("ranks").DefValue = "0" // says nothing: the text tells what happens without it
+	cmd.Flags().Lookup("ranks").DefValue = "0" // hides the default: the text describes it
 	cmd.Flags().IntVar(&plan.Each, "ranks-per-member", 8, "ranks of a process")
-	cmd.Flags().Uint64Var(&plan.Seed, "seed", 1, "what happens follows from it")
+	cmd.Flags().Uint64Var(&plan.Seed, "seed", 1, "determines the faults and all times")
 	cmd.Flags().DurationVar(&plan.Duration, "duration", 150*time.Second,
 		"virtual time of each job: 30s without faults, then 20s for each")
 	cmd.Flags().StringVar(&faults, "faults", strings.Join(names, ","),
-		"what happens, in an order that follows from the seed")
+		"the faults, in an order that follows from the seed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")
 	complete(cmd, "faults", names...)
 	return cmd
@@ -149,13 +148,13 @@ func writeSimulated(w io.Writer, results []meshed.Result) error {
 	fmt.Fprintf(w, "\nseed %d\n", results[0].Seed)
 	_, err := fmt.Fprint(w, `
 kill, stop    a process ends, or is stopped and runs again; cut: a machine is cut off and comes back; sleep: a rank
-              sleeps. While packets are lost or late for a while, nothing is to be told
-told          when the verdict was told outside of the job, after the fault; of a rank that sleeps, after the others
+              sleeps. Lost and late packets must cause no verdict
+told          when the verdict left the job, after the fault; for a rank that sleeps, after the others
               had waited for it for the stall threshold (5 s); the longest of all such faults
-members know  when the first and the last process learnt of it; all know: when the last one knew the verdict
-analysis      what the coordinator computes for a verdict, by this machine's clock: virtual time stands still meanwhile
-wrong         verdicts of another reason or of others than the culprits, told twice, not told, or not withdrawn
-quiet         what a member sends while the job goes well; growth: its bytes as a multiple of those of the first line
+members know  when the first and the last process learned of it; all know: when the last one knew the verdict
+analysis      the coordinator's computing time for a verdict, on this machine's clock: virtual time stands still then
+wrong         verdicts with another reason or culprit, told twice, missing, or not withdrawn
+quiet         traffic of a member of a healthy job; growth: its bytes as a multiple of those of the first line
 `)
 	return err
 }

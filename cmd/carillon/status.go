@@ -33,8 +33,8 @@ then its ranks by state, the communicators that are not idle, and what else is w
 ` + targetHelp + `
 
 The exit code is 0 if the job is healthy, 1 if there are warnings, 2 if something is critical, as most verdicts are,
-and 3 if that isn't known: there is no such job, nobody answers, nobody looks (CARILLON_RAS=off), or the call was
-wrong.`,
+and 3 if its health is unknown: there is no such job, no process answers, RAS is off (CARILLON_RAS=off), or the call
+was wrong.`,
 		Example: `  carillon status                                # the job that started last on this host
   carillon status train-1a2b
   carillon status --json | jq -r '.verdicts[].text'
@@ -69,7 +69,7 @@ wrong.`,
 	return cmd
 }
 
-// report asks all endpoints, and puts their answers together. The error says why nothing is known.
+// report asks all endpoints, and merges their answers. The error tells why nothing is known.
 func (t *target) report(ctx context.Context, args []string) (*view.Report, error) {
 	client, err := t.client()
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 		if targets = watch.Targets(job); len(targets) == 0 {
 			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); "+
 				"carillon postmortem "+
-				"%s tells what its tapes know",
+				"%s reads its tapes",
 				words.Line(job.Name), words.Line(job.Dir))
 		}
 	}
@@ -121,10 +121,10 @@ func answered(snapshots []*endpoint.Snapshot) []*endpoint.Snapshot {
 	return slices.DeleteFunc(slices.Clone(snapshots), func(s *endpoint.Snapshot) bool { return s == nil })
 }
 
-// mostOthers is how many endpoints of other hosts are asked, at a time: each tells of the whole job.
+// mostOthers bounds the endpoints of other hosts that are asked: each knows the verdicts on the whole job.
 const mostOthers = 64
 
-// askOthers asks those on other hosts, of which those on this one know: not all need be within reach. Why is said once.
+// askOthers asks endpoints on other hosts, some of which may be out of reach: one line tells how many, and why.
 func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*endpoint.Snapshot,
 	problems []string,
 ) {
@@ -137,13 +137,13 @@ func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.T
 	answers = answered(snapshots)
 	if missing := len(others) - len(answers); missing > 0 {
 		first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't tell of themselves: %v",
+		problems = append(problems, fmt.Sprintf("%d of the %d endpoints on other hosts didn't answer: %v",
 			missing, len(others), errs[first]))
 	}
 	return answers, problems
 }
 
-// unseen says of which ranks the communicators are not shown, because they are on other hosts, and have not told.
+// unseen names the other hosts whose communicators are not shown, as they didn't answer.
 func unseen(r *view.Report, job *find.Job) []string {
 	var hosts []string
 	known := map[string]bool{"": true}
@@ -159,7 +159,7 @@ func unseen(r *view.Report, job *find.Job) []string {
 	if len(hosts) == 0 {
 		return nil
 	}
-	text := "communicators and conditions of ranks on other hosts are told there, or by --url: " + hosts[0]
+	text := "communicators and conditions of other hosts are not shown; ask there, or with --url: " + hosts[0]
 	if len(hosts) > 1 {
 		text += fmt.Sprintf(" and %d more", len(hosts)-1)
 	}

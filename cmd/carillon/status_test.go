@@ -50,7 +50,7 @@ func TestStatusAsksOtherHosts(t *testing.T) {
 	}
 	for _, want := range []string{
 		"it is hot on host a", "it is hot on host b",
-		"1 of the 2 endpoints on other hosts didn't tell of themselves: " + ranks[2].URL,
+		"1 of the 2 endpoints on other hosts didn't answer: " + ranks[2].URL,
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it lacks %q:\n%s", want, out)
@@ -69,7 +69,7 @@ func TestStatusAsksSomeOfMany(t *testing.T) {
 	out, _, _ := carillon(t, "status", "--url", first.URL, "--color", "never")
 	for _, want := range []string{
 		"36 more endpoints on other hosts were not asked",
-		"64 of the 64 endpoints on other hosts didn't tell of themselves",
+		"64 of the 64 endpoints on other hosts didn't answer",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it lacks %q:\n%s", want, out)

@@ -12,9 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// sweepTapes removes the tapes of older jobs from where the job's tapes will be, before those are made: its ranks may
-// not be Carillon's, and remove none. What can't be removed keeps no job from starting. It returns of how many jobs
-// tapes are spared where there is no room; a negative number spares all.
+// sweepTapes removes the tapes of older jobs before the job's own are made, as ranks on NCCL remove none. A job starts
+// even if they can't be removed. It returns how many jobs keep their tapes when there is no room; -1 is all.
 func sweepTapes(cmd *cobra.Command, cfg *job.Config) (spare int, err error) {
 	named := cmp.Or(cfg.TapeDir, os.Getenv(tape.DirVariable))
 	set := os.Getenv(tape.KeepVariable)

@@ -22,7 +22,7 @@ type target struct {
 	timeout           time.Duration
 }
 
-// jobHelp says what JOB is in every command that takes one. How the last job is told goes behind it.
+// jobHelp explains JOB in the help of every command that takes one. A command completes the sentence.
 const jobHelp = `JOB is a job's name, or the folder of its tapes. Without it, and in a folder of several jobs, it is the
 one that started`
 
@@ -53,7 +53,7 @@ func (t *target) flags(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return unknown(cmd, flagError(cmd, err)) })
 }
 
-// unknown makes an error the exit code by which both commands say that they know nothing.
+// unknown prints an error, and turns it into the exit code for an unknown health.
 func unknown(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil

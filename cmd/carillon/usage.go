@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flagError says in a sentence what is wrong with a flag, and what would be right.
+// flagError tells in a sentence what is wrong with a flag, and what is allowed.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
 		none   *pflag.NotExistError
@@ -32,7 +32,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		err = fmt.Errorf("--%s needs a value: %s", bare.GetFlag().Name, bare.GetFlag().Usage)
 	case errors.As(err, &wrong):
 		allowed, known := values[wrong.GetFlag().Value.Type()]
-		if !known { // a type of this command's own, which says what it takes
+		if !known { // a type of this command's own, whose error says what is allowed
 			err = fmt.Errorf("--%s is %q, %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
 			break
 		}
@@ -43,13 +43,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError(cmd, err)
 }
 
-// values are what flags take, by pflag's names of their types.
+// values are the allowed values of flags, by pflag's names of their types.
 var values = map[string]string{
 	"bool": "true or false", "duration": "a duration with its unit, such as 500ms, 10s or 2m",
 	"int": "a whole number", "uint64": "a whole number from 0 on", "intSlice": "whole numbers with commas between them",
 }
 
-// near asks whether flags are meant whose names are alike, or have all of the name in theirs, and says what they are.
+// near suggests flags with a similar name, or with the name in theirs.
 func near(cmd *cobra.Command, name string) string {
 	type flag struct {
 		text     string
@@ -67,17 +67,17 @@ func near(cmd *cobra.Command, name string) string {
 	for _, f := range alike {
 		texts = append(texts, f.text)
 	}
-	return isMeant(texts)
+	return suggest(texts)
 }
 
-func isMeant(candidates []string) string {
+func suggest(candidates []string) string {
 	if len(candidates) == 0 {
 		return ""
 	}
 	return "; is " + english.OxfordWordSeries(candidates, "or") + " meant?"
 }
 
-// usageError is the error of a wrong call, with where its right use is written.
+// usageError is the error of a wrong call, with the command that shows its help.
 func usageError(cmd *cobra.Command, err error) error {
 	if cmd.HasParent() {
 		return fmt.Errorf("%s: %w (see %s --help)", cmd.Name(), err, cmd.CommandPath())
@@ -85,7 +85,7 @@ func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 }
 
-// atMost lets a command have up to n arguments. what names one of them, with its article.
+// atMost allows up to n arguments. what names one of them, with its article.
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) <= n {
@@ -102,15 +102,15 @@ func atMost(n int, what string) cobra.PositionalArgs {
 // noArguments is for commands without any.
 var noArguments = atMost(0, "")
 
-// noCommand is what the root command says of arguments: they are a command that doesn't exist.
+// noCommand refuses arguments of the root command: there is no such command.
 func noCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError(root, fmt.Errorf("there is no command %q%s", args[0], isMeant(root.SuggestionsFor(args[0]))))
+	return usageError(root, fmt.Errorf("there is no command %q%s", args[0], suggest(root.SuggestionsFor(args[0]))))
 }
 
-// interrupted is the end of a command by SIGINT: a line, and the exit code of shells.
+// interrupted prints that SIGINT ended a command, and returns the exit code that shells give.
 func interrupted(cmd *cobra.Command) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %s: interrupted\n", cmd.Name())
 	return exitCode(128 + int(unix.SIGINT))

@@ -11,7 +11,7 @@ import (
 )
 
 type buildInfo struct {
-	Version  string `json:"version"`  // a tag, or what git describe made of it; "devel" when nobody stamped it
+	Version  string `json:"version"`  // a tag, or the output of git describe; "devel" in a plain build
 	Commit   string `json:"commit"`   // the full hash; "unknown" when the toolchain didn't record it
 	Go       string `json:"go"`       // the toolchain, such as "go1.26.8"
 	Platform string `json:"platform"` // such as "linux/amd64"

@@ -32,19 +32,19 @@ func newWatch(stdout, stderr *os.File) *cobra.Command {
 	l := watchFlags{stdout: stdout, stderr: stderr}
 	cmd := &cobra.Command{
 		Use:   "watch [JOB]",
-		Short: "Look on while a job runs: verdicts, ranks, communicators, events",
-		Long: `Look on while a job runs. On a terminal it is a screen with the open verdicts, the ranks by state, the
-communicators that are not idle, what else is wrong, and what happened last; q or ^C ends it. Elsewhere, or with
---lines, it is a line for each event, beginning with those that the job's processes remember.
+		Short: "Watch a job while it runs: verdicts, ranks, communicators, events",
+		Long: `Watch a job while it runs. A terminal shows a screen with the open verdicts, the ranks by state, the
+communicators that are not idle, other problems, and the last events; q or ^C ends it. Elsewhere, or with --lines, it
+prints a line for each event, beginning with those that the job's processes remember.
 
 ` + targetHelp + `
 
-It listens to the events of one process, and goes on with another when that one ends or stops. Processes are asked
-rarely: the job doesn't notice. What a process told before it could not be asked any more stays, marked as stale, with
+It reads the events of one process, and switches to another when that one ends or stops. It asks processes for their
+state so rarely that the job isn't slowed. The last state of a process that no longer answers is shown as stale, with
 its age.
 
-It ends when the job has ended, unless --follow says to wait for the next one. The exit code is 0; 3 if there is no
-such job, nobody ever answered, or the call was wrong.`,
+It ends with the job, unless --follow makes it wait for the next one. The exit code is 0; 3 if there is no such job, no
+process ever answered, or the call was wrong.`,
 		Example: `  carillon watch                               # the job that started last on this host
   carillon watch train-1a2b
   carillon watch --severity warning | tee -a train.events
@@ -130,7 +130,7 @@ func addresses(targets []endpoint.Target) string {
 	return strings.Join(list, ", ")
 }
 
-// display is a screen, or lines. end gives the terminal back; it may be called twice.
+// display is a screen, or lines. end restores the terminal; it may be called twice.
 func (l *watchFlags) display() (d watch.Display, end func(), err error) {
 	if l.lines || !term.IsTerminal(l.stdout) || os.Getenv("TERM") == "dumb" {
 		return watch.NewLines(l.stdout, l.stderr), func() {}, nil

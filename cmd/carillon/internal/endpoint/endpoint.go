@@ -1,4 +1,4 @@
-// Package endpoint asks health endpoints: for a snapshot of what is known of a job, and for the stream of its events.
+// Package endpoint is a client of health endpoints: for a snapshot of a job, and for the stream of its events.
 package endpoint
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// Config says how a Client proves its identity, and which servers it trusts.
+// Config is a Client's identity, and the servers that it trusts.
 type Config struct {
 	Token string // sent as a bearer token; empty for none
 
@@ -38,25 +38,24 @@ type Config struct {
 // DefaultTimeout is Config.Timeout's default.
 const DefaultTimeout = 3 * time.Second
 
-// Bounds of what is read.
+// Bounds of answers, in bytes.
 const (
 	maxSnapshot = 64 << 20
 	maxEvent    = 1 << 20
 	maxError    = 1 << 10
 )
 
-// Client asks endpoints. It is safe for concurrent use. Close lets its connections go.
+// Client asks endpoints. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
 	http    *http.Client
-	silence time.Duration // how long a stream may be silent, heartbeats included
+	silence time.Duration // of a stream, without heartbeats, after which it is broken
 }
 
-// agent is the program that the client says it is, a different one in each process: how often others ask is not counted
-// against it.
+// agent is the User-Agent, different in each process: servers limit the rate of each.
 var agent = fmt.Sprintf("carillon (pid %d)", os.Getpid())
 
-// New makes a Client. The error names the file that can't be read.
+// New makes a Client. An error names the flag and the file.
 func New(cfg Config) (*Client, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	t := http.DefaultTransport.(*http.Transport).Clone()
@@ -83,12 +82,12 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{cfg: cfg, silence: 45 * time.Second, http: &http.Client{
 		Transport: t,
-		// a token goes to the endpoint that was named alone
+		// a redirect must not get the token
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// Close lets idle connections go.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Target is an endpoint.
@@ -97,7 +96,7 @@ type Target struct {
 	Trusted bool   // it may see the token
 }
 
-// ParseURL reads what a user says an endpoint is: a URL, or a host and a port.
+// ParseURL parses an endpoint that a user names: a URL, or host:port.
 func ParseURL(text string) (Target, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -110,7 +109,7 @@ func ParseURL(text string) (Target, error) {
 	return Target{URL: u.Scheme + "://" + u.Host, Trusted: true}, nil
 }
 
-// Snapshot is what a process knows of its job.
+// Snapshot is a process's knowledge of its job.
 type Snapshot struct {
 	Schema int       `json:"schema"`
 	Time   time.Time `json:"time"`
@@ -118,7 +117,7 @@ type Snapshot struct {
 	CommsTotal int `json:"comms_total"`
 }
 
-// Snapshot asks for one.
+// Snapshot asks an endpoint for a snapshot.
 func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
 	asked, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -133,15 +132,15 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
 	defer resp.Body.Close()
 	s := &Snapshot{}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxSnapshot)).Decode(s); err != nil {
-		return nil, fmt.Errorf("%s answered with what is no snapshot: %w", to.URL, err)
+		return nil, fmt.Errorf("%s answered with something other than a snapshot: %w", to.URL, err)
 	}
 	return s, nil
 }
 
-// atOnce is how many endpoints are asked at a time. One that doesn't answer takes its whole time.
+// atOnce bounds the questions in flight. One without an answer takes its whole timeout.
 const atOnce = 64
 
-// All asks all targets for snapshots, several at a time. What belongs to targets[i] is at i: a snapshot, or an error.
+// All asks all targets for snapshots, several at a time. The snapshot or the error of targets[i] is at i.
 func (c *Client) All(ctx context.Context, targets []Target) ([]*Snapshot, []error) {
 	snapshots, errs := make([]*Snapshot, len(targets)), make([]error, len(targets))
 	room := make(chan struct{}, atOnce)
@@ -157,12 +156,12 @@ func (c *Client) All(ctx context.Context, targets []Target) ([]*Snapshot, []erro
 	return snapshots, errs
 }
 
-// All is the id behind which a stream begins with all that is remembered.
+// All is the id behind which a stream begins with all remembered events.
 const All = "0"
 
-// Stream calls each for the events behind the one with an id, until ctx ends, each returns an error, which it returns,
-// or the endpoint ends the stream: io.EOF. opened is called when the endpoint has let it in. Notices of the bus, of
-// events that are missing, have no ID.
+// Stream calls opened once the endpoint has accepted it, and then each for the events behind the one with id after. It
+// returns the error of ctx or of each, or io.EOF when the endpoint ends the stream. Notices of the bus about missing
+// events have no ID.
 func (c *Client) Stream(ctx context.Context, to Target, after string, opened func(),
 	each func(*bus.Event) error,
 ) error {
@@ -196,7 +195,7 @@ func (c *Client) Stream(ctx context.Context, to Target, after string, opened fun
 		}
 		var ev bus.Event
 		if err := json.Unmarshal([]byte(frame.Data), &ev); err != nil {
-			return fmt.Errorf("%s sent what is no event: %w", to.URL, err)
+			return fmt.Errorf("%s sent something other than an event: %w", to.URL, err)
 		}
 		if err := each(&ev); err != nil {
 			return err
@@ -209,7 +208,7 @@ type reader func([]byte) (int, error)
 
 func (r reader) Read(b []byte) (int, error) { return r(b) }
 
-// get asks, and makes answers other than 200 errors that say what to do.
+// get sends a request. An answer other than 200 is an error that tells what to do.
 func (c *Client) get(ctx context.Context, to Target, path string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.URL+path, nil)
 	if err != nil {

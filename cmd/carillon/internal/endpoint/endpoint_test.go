@@ -48,13 +48,13 @@ func answering(t *testing.T, code int, header, body string) Target {
 func TestAnswers(t *testing.T) {
 	c := newClient(t, Config{})
 	for want, to := range map[string]Target{
-		"wants a token":    answering(t, 401, "X: y", "who are you?\x1b[2J"),
-		"RAS is off there": answering(t, 404, "X: y", ""),
-		"answered 500":     answering(t, 500, "X: y", "broken"),
-		"answered 302":     answering(t, 302, "Location: http://127.0.0.1:1/", ""),
-		"is no snapshot":   answering(t, 200, "X: y", "<html>"),
-		"can't be reached": {URL: "http://127.0.0.1:1"},
-		"429 Too Many Req": answering(t, 429, "Retry-After: 4", ""),
+		"wants a token":                   answering(t, 401, "X: y", "who are you?\x1b[2J"),
+		"RAS is off there":                answering(t, 404, "X: y", ""),
+		"answered 500":                    answering(t, 500, "X: y", "broken"),
+		"answered 302":                    answering(t, 302, "Location: http://127.0.0.1:1/", ""),
+		"something other than a snapshot": answering(t, 200, "X: y", "<html>"),
+		"can't be reached":                {URL: "http://127.0.0.1:1"},
+		"429 Too Many Req":                answering(t, 429, "Retry-After: 4", ""),
 	} {
 		_, err := c.Snapshot(t.Context(), to)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\x1b") {
@@ -148,8 +148,8 @@ func TestStream(t *testing.T) {
 		t.Errorf("%q, %v; want the event, and io.EOF", got, err)
 	}
 	for want, to := range map[string]Target{
-		"in place of events": answering(t, 200, "Content-Type: text/html", "<html>"),
-		"no event":           answering(t, 200, "Content-Type: text/event-stream", "data: {}\n\n"),
+		"in place of events":            answering(t, 200, "Content-Type: text/html", "<html>"),
+		"something other than an event": answering(t, 200, "Content-Type: text/event-stream", "data: {}\n\n"),
 		"too long": answering(t, 200, "Content-Type: text/event-stream",
 			"data: "+strings.Repeat("x", maxEvent+1)+"\n\n"),
 		"wants a token": answering(t, 403, "X: y", ""),

@@ -1,5 +1,4 @@
-// Package find finds running jobs by the tapes that their processes write on this host, and where their health
-// endpoints are.
+// Package find finds jobs by the tapes of their processes on this host, and their health endpoints.
 package find
 
 import (
@@ -25,7 +24,7 @@ type Job struct {
 	Name      string
 	Dir       string // of its tapes
 	Started   time.Time
-	Processes []Process // by the paths of their tapes; of those started again under one name, all
+	Processes []Process // by the paths of their tapes; those of earlier runs, too
 }
 
 // Process is one process of a job.
@@ -34,20 +33,20 @@ type Process struct {
 	Host    string
 	PID     int
 	Started time.Time
-	Running bool // or it may, on another host that shares the folder
+	Running bool // or unknown: on another host that shares the folder
 	Died    bool // it ended without closing its tape
-	// URL is where its health endpoint is; empty if it has none, or has ended.
+	// URL is its health endpoint; empty if it has none or has ended.
 	URL string
-	// Own is true if the URL was written by this user: a password is told to nobody else.
+	// Own tells whether this user wrote the URL: only then it may get the token.
 	Own bool
 }
 
-// Running tells whether any of the job's processes runs, or may do so on another host that shares the folder.
+// Running tells whether any of the job's processes runs, or may run on another host that shares the folder.
 func (j *Job) Running() bool {
 	return slices.ContainsFunc(j.Processes, func(p Process) bool { return p.Running })
 }
 
-// Ended says how the job ended, in a sentence.
+// Ended tells in a sentence how the job ended.
 func (j *Job) Ended() string {
 	how, died := "its processes ended in order", 0
 	for i := range j.Processes {
@@ -60,10 +59,10 @@ func (j *Job) Ended() string {
 		words.Line(j.Dir))
 }
 
-// NotFoundError means that there is no such job, or that it doesn't run any more.
+// NotFoundError means that there is no such job, or that it has ended.
 type NotFoundError struct{ Problem string }
 
-// Error says what there is instead.
+// Error tells the problem.
 func (e *NotFoundError) Error() string { return e.Problem }
 
 // Folder is the first of Folders.
@@ -75,9 +74,9 @@ func Folder(job string) (string, error) {
 	return all[0], nil
 }
 
-// Folders are where the tapes of a job are, by what every command takes for JOB: its name, which is that of its folders
-// among tape.Dirs; otherwise a folder of tapes, or of jobs of which the last is meant. Empty are those in which tapes
-// go unless somebody names one: the first may have had no room. There is at least one. The error is a *NotFoundError.
+// Folders are the folders of the tapes of a JOB: of a name, those called so in tape.Dirs; otherwise the folder of
+// tapes, or of several jobs, that it names. An empty JOB is the default folders, as the first may have had no room.
+// There is at least one. The error is a *NotFoundError.
 func Folders(job string) (all []string, err error) {
 	dirs := tape.Dirs("")
 	switch {
@@ -124,8 +123,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Find finds a job that runs, by what Folder takes: the job of a folder of tapes; of a folder of jobs, that which
-// started last. The error is a *NotFoundError.
+// Find finds a running JOB: that of a folder of tapes, or the one in a folder of jobs that started last. The error is a
+// *NotFoundError.
 func Find(what string) (*Job, error) {
 	dirs, err := Folders(what)
 	if err != nil {
@@ -146,8 +145,8 @@ func Find(what string) (*Job, error) {
 		return last, nil
 	}
 	return nil, &NotFoundError{
-		fmt.Sprintf("no job runs whose tapes are in %s (CARILLON_TAPE_DIR, or an argument, says "+
-			"where else to look)", words.Line(dirs[0])),
+		fmt.Sprintf("no job with tapes in %s runs (CARILLON_TAPE_DIR, or an argument, names "+
+			"another folder)", words.Line(dirs[0])),
 	}
 }
 
@@ -158,12 +157,12 @@ func running(j *Job) error {
 	return &NotFoundError{j.Ended()}
 }
 
-// Names are those of the jobs in a folder that run, or of all of them, the last started first.
+// Names are the names of the running jobs in a folder, or of all, the last started first.
 func Names(dir string, all bool) []string {
 	var names []string
 	for _, job := range jobs(dir) {
 		if all || job.Running() {
-			names = append(names, filepath.Base(job.Dir)) // which is what Find takes
+			names = append(names, filepath.Base(job.Dir)) // as Find takes it
 		}
 	}
 	return names
@@ -187,7 +186,7 @@ func jobs(dir string) []*Job {
 	return all
 }
 
-// Read reads the folder of one job's tapes. Tapes that can't be read are left out.
+// Read reads the folder of one job's tapes, and skips unreadable ones.
 func Read(dir string) (*Job, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -209,7 +208,7 @@ func Read(dir string) (*Job, error) {
 		job.Processes = append(job.Processes, p)
 	}
 	if len(job.Processes) == 0 {
-		return nil, fmt.Errorf("%s: no tape is in it", dir)
+		return nil, fmt.Errorf("%s: it has no tape", dir)
 	}
 	return job, nil
 }
@@ -230,14 +229,14 @@ func read(path string) (p Process, job string, err error) {
 		return p, h.Job, nil
 	}
 	url, err := health.ReadAddress(path)
-	if err != nil || life == process.Unknown && Loopback(url) { // another host's loopback is not this one's
+	if err != nil || life == process.Unknown && Loopback(url) { // a loopback address of another host
 		return p, h.Job, nil
 	}
 	p.URL, p.Own = url, own(path)
 	return p, h.Job, nil
 }
 
-// own tells whether a tape, and what lies beside it, is this user's.
+// own tells whether a tape's folder is this user's, and nobody else may write to it.
 func own(path string) bool {
 	info, err := os.Stat(filepath.Dir(path))
 	if err != nil || info.Mode().Perm()&0o022 != 0 {
@@ -247,14 +246,14 @@ func own(path string) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// Loopback tells whether a URL leads to this host's loopback.
+// Loopback tells whether a URL's host is a loopback address.
 func Loopback(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && health.Loopback(u.Host)
 }
 
-// Reachable is the URL with an address to which one can connect, where it has the one to which a server is bound that
-// listens on all: over TLS, this host's name, which its certificate has.
+// Reachable replaces an unspecified address, to which a server binds, by one to connect to: over TLS, this host's name,
+// which its certificate has.
 func Reachable(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestFind(t *testing.T) {
 			", and no folder of that name here; the last jobs are ended, newer, older",
 		"/no/such":    "there is no folder /no/such",
 		"http://h:1/": "http://h:1/ is a URL, not a job or a folder; status and watch take it with --url",
-		t.TempDir():   "no job runs whose tapes are in",
+		t.TempDir():   "no job with tapes in",
 	} {
 		_, err := Find(what)
 		var missing *NotFoundError

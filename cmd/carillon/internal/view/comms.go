@@ -10,24 +10,24 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// Comm is a communicator, put together from those of its ranks that tell of it.
+// Comm is a communicator, merged from the reports of its ranks.
 type Comm struct {
 	ID    lifecycle.CommID `json:"id"`
 	Name  string           `json:"name"`
 	Size  int              `json:"size"`
-	Known []int            `json:"known"` // its ranks that tell of it
-	// JobRanks are the same ranks, numbered as in the job, where those numbers differ: in a split or shrunk world.
+	Known []int            `json:"known"` // its ranks that report it
+	// JobRanks are the same ranks as ranks of the job, where they differ: in a split or shrunk world.
 	JobRanks []int `json:"job_ranks,omitempty"`
-	// Stale are those of Known that can't be asked any more, and StaleAge how old the oldest is of what they told.
+	// Stale are the ranks of Known that no longer answer, and StaleAge is the age of their oldest report.
 	Stale    []int   `json:"stale,omitempty"`
 	StaleAge float64 `json:"stale_age_seconds,omitempty"`
-	States   []State `json:"states"`           // which of them are in which state
-	Busy     []Op    `json:"busy,omitempty"`   // what they are in, the oldest first
-	Behind   []int   `json:"behind,omitempty"` // of those, which haven't begun the oldest collective
+	States   []State `json:"states"`           // the ranks of Known by state
+	Busy     []Op    `json:"busy,omitempty"`   // operations in flight, the oldest first
+	Behind   []int   `json:"behind,omitempty"` // ranks of Known that haven't begun the oldest collective
 
 	launched map[int]uint64 // by rank
-	job      map[int]int    // the ranks in the job, -1 where that isn't known
-	whole    bool           // it is the job's world: its ranks are the job's
+	job      map[int]int    // the ranks in the job; -1: unknown
+	whole    bool           // it is the world, whose ranks are the job's
 }
 
 // State is a state of a communicator's ranks.
@@ -36,31 +36,32 @@ type State struct {
 	Ranks []int  `json:"ranks"`
 }
 
-// Op is an operation that ranks of a communicator are in.
+// Op is an operation in flight on ranks of a communicator.
 type Op struct {
 	Call     string  `json:"call"`
 	Seq      uint64  `json:"seq"`
 	Bytes    uint64  `json:"bytes"`
-	Age      float64 `json:"age_seconds"` // of the rank that is in it longest
+	Age      float64 `json:"age_seconds"` // of the longest on any rank
 	Ranks    []int   `json:"ranks"`
 	WaitsFor []int   `json:"waits_for,omitempty"`
 }
 
-// Idle tells whether there is nothing to say of it: all ranks are ready, and none is in an operation.
+// Idle tells whether all ranks are ready and none is in an operation.
 func (c *Comm) Idle() bool {
 	return len(c.Busy) == 0 && len(c.States) == 1 && c.States[0].State == lifecycle.StateReady.String()
 }
 
-type gathering struct {
+// commSet merges the communicators of a job.
+type commSet struct {
 	size  int // of the job
 	comms map[lifecycle.CommID]*Comm
 }
 
-// add takes the part of a rank of the job, -1 if that isn't known; later says for how many seconds what it tells has
-// gone on since, and stale that nobody knows whether it has.
-func (g *gathering) add(part *health.Comm, jobRank int, later float64, stale bool) {
+// add adds the report of a rank of the job, -1 if that is unknown. The report is later seconds old; unless it is stale,
+// its operation still runs.
+func (g *commSet) add(part *health.Comm, jobRank int, later float64, stale bool) {
 	rank := part.Rank
-	if part.Size == 0 { // it is being made, and has no ranks yet
+	if part.Size == 0 { // its init runs, and it has no ranks yet
 		rank = jobRank
 	}
 	c := g.comms[part.ID]
@@ -101,21 +102,21 @@ func (g *gathering) add(part *health.Comm, jobRank int, later float64, stale boo
 	}
 }
 
-// list is all of them: those that have something to tell first, by the age of what they are in.
-func (g *gathering) list() []Comm {
+// list returns the communicators that are not idle, the oldest operation first, and then the others.
+func (g *commSet) list() []Comm {
 	list := make([]Comm, 0, len(g.comms))
 	for _, c := range g.comms {
 		c.finish()
 		list = append(list, *c)
 	}
 	slices.SortFunc(list, func(a, b Comm) int {
-		return cmp.Or(last(a.Idle())-last(b.Idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name),
+		return cmp.Or(order(a.Idle())-order(b.Idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.ID.String(), b.ID.String()))
 	})
 	return list
 }
 
-// finish puts in order what was added, and finds what follows from all of it.
+// finish sorts the reports, and derives Behind and JobRanks from them.
 func (c *Comm) finish() {
 	slices.Sort(c.Known)
 	slices.Sort(c.Stale)
@@ -149,11 +150,11 @@ func (c *Comm) finish() {
 
 func (c *Comm) ranks(of []int) string { return RankNames(of, NameOf(c.Name, c.ID), c.job) }
 
-// NameOf is what a communicator is called: one without a name by the beginning of its id.
+// NameOf is a communicator's name, or else the beginning of its id.
 func NameOf(name string, id lifecycle.CommID) string { return cmp.Or(name, id.Short()) }
 
 // RankNames names ranks of a communicator by their ranks in the job, with the communicator's in brackets where they
-// differ: "ranks 4 and 6 (0 and 1 on tp)"; or "rank 1 of tp" where that of one isn't known, or -1.
+// differ: "ranks 4 and 6 (0 and 1 on tp)"; or "rank 1 of tp" if the job's rank of one is unknown.
 func RankNames(ranks []int, comm string, job map[int]int) string {
 	numbers := jobRanks(ranks, job)
 	switch {
@@ -166,8 +167,8 @@ func RankNames(ranks []int, comm string, job map[int]int) string {
 	}
 }
 
-// jobRanks are the ranks in the job of a communicator's; nil if that of one isn't known. The number that several ranks
-// of one process have in common is none of theirs.
+// jobRanks are the job's ranks of a communicator's ranks; nil if one is unknown. A number that several ranks share, as
+// those of one process do, is unknown.
 func jobRanks(ranks []int, job map[int]int) []int {
 	times := map[int]int{}
 	for _, number := range job {
@@ -191,13 +192,13 @@ func (c *Comm) age() float64 {
 	return c.Busy[0].Age
 }
 
-// last puts those of which it is true behind the others.
-func last(yes bool) int {
+// order is 1 for true and 0 for false: in a sort, true comes last.
+func order(yes bool) int {
 	if yes {
 		return 1
 	}
 	return 0
 }
 
-// pairs are the calls that not all ranks make, so that a rank that hasn't is not behind.
+// pairs are the calls between two ranks: a rank that doesn't make them is not behind.
 var pairs = []string{lifecycle.CallSend.String(), lifecycle.CallRecv.String(), lifecycle.CallSendRecv.String()}

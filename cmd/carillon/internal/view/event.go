@@ -15,7 +15,7 @@ import (
 //	06:12:09 over     verdict.withdrawn: rank 3 has not entered all_reduce #41 of world (12 symptoms were held back)
 func EventLine(ev *bus.Event) string {
 	severity := ev.Severity.String()
-	switch { // what was critical may be over
+	switch { // a closed event has no severity
 	case ev.Stage == bus.Closed && ev.Unresolved:
 		severity = "given up"
 	case ev.Stage == bus.Closed:

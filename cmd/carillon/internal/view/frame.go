@@ -9,14 +9,14 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// Frame is what a screen shows of a job.
+// Frame is one screen of a job.
 type Frame struct {
 	Report *Report // nil: nothing is known yet
-	// Events are what happened, the latest last.
+	// Events are the last events, the latest last.
 	Events []*bus.Event
-	// Note says what goes on with the watching itself: "waiting for the job's first process".
+	// Note is about the watching itself: "waiting for the job's first process".
 	Note string
-	// Columns and Rows are the screen's size. What is smaller than the least is shown as if it had that, and cut.
+	// Columns and Rows are the screen's size. A frame of the least size is cut to a smaller screen.
 	Columns, Rows int
 	Colored       bool
 }
@@ -84,8 +84,8 @@ func (f *Frame) events(rows int) []line {
 	for _, ev := range f.Events[max(0, len(f.Events)-(rows-1)):] {
 		look := looks[ev.Severity]
 		if ev.Stage == bus.Closed {
-			look = plain       // nobody has to act any more
-			if ev.Unresolved { // those who waited are gone, and what they waited for may be as it was
+			look = plain       // no action is needed
+			if ev.Unresolved { // the waiting ranks are gone, their problem may not be
 				look = yellow
 			}
 		}
@@ -94,7 +94,7 @@ func (f *Frame) events(rows int) []line {
 	return lines
 }
 
-// fit takes rows from the sections that have most, until all fit, and says in each how many are missing.
+// fit removes rows from the longest sections until all fit, and shows in each how many are missing.
 func fit(sections []section, room int) {
 	keep := make([]int, len(sections))
 	total := 0

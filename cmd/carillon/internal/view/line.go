@@ -28,7 +28,7 @@ var escapes = [...]string{
 
 const reset = "\x1b[0m"
 
-// piece is text in one style. Its text is safe to show.
+// piece is text in one style, without control characters.
 type piece struct {
 	style style
 	text  string
@@ -40,7 +40,7 @@ func (l line) say(s style, format string, args ...any) line {
 	return append(l, piece{s, words.Line(fmt.Sprintf(format, args...))})
 }
 
-// render is the line in at most width columns, if width isn't 0.
+// render renders the line, in at most width columns unless width is 0.
 func (l line) render(width int, colored bool) string {
 	var b strings.Builder
 	used := 0
@@ -63,7 +63,8 @@ func (l line) render(width int, colored bool) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// wrap breaks text into lines of at most width columns, and at most most lines if that isn't 0. A wider word is cut.
+// wrap breaks text into lines of at most width columns, and, unless most is 0, at most so many lines. It breaks a wider
+// word.
 func wrap(s style, indent, text string, width, most int) []line {
 	text = words.Line(text)
 	room := max(width-runewidth.StringWidth(indent), 8)
@@ -73,7 +74,7 @@ func wrap(s style, indent, text string, width, most int) []line {
 	var rows []string
 	row := ""
 	for _, word := range strings.Fields(text) {
-		for runewidth.StringWidth(word) > room { // as a path may be
+		for runewidth.StringWidth(word) > room { // such as a path
 			if row != "" {
 				rows, row = append(rows, row), ""
 			}

@@ -11,37 +11,38 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// Report is what is known of a job at a moment.
+// Report is the known state of a job at a moment.
 type Report struct {
 	Schema int       `json:"schema"`
 	Status string    `json:"status"` // "ok", "warning", "critical"; "unknown" without an answer or RAS
 	Time   time.Time `json:"time"`
-	Heard  time.Time `json:"heard,omitzero"` // when any process told anything last
+	Heard  time.Time `json:"heard,omitzero"` // the time of the last snapshot or event
 	Job    string    `json:"job"`
 	Size   int       `json:"size"` // ranks of the job
-	Told   []int     `json:"told"` // the ranks that answered, be it long ago
-	// Stale are those of them that can't be asked any more. What they told is shown as it was.
+	Told   []int     `json:"told"` // the ranks that ever answered
+	// Stale are the ranks of Told that no longer answer, whose last state is shown.
 	Stale []Stale `json:"stale,omitempty"`
-	// Unwatched says why no process looks for what holds the job up; empty if one does.
+	// Unwatched tells why no process diagnoses the job; empty if one does.
 	Unwatched string `json:"unwatched,omitempty"`
 
 	Verdicts   []health.Verdict `json:"verdicts"`
 	Ranks      []health.Rank    `json:"ranks"`
 	Comms      []Comm           `json:"comms"`
 	Conditions []Condition      `json:"conditions"`
-	// Problems say what is missing, and why: a process that doesn't answer.
+	// Problems tell what is missing from the report, and why: a process that doesn't answer.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Condition is a condition with the ranks that it is one of.
+// Condition is a condition with its ranks.
 type Condition struct {
 	health.Condition
 	Ranks []int `json:"ranks"`
-	// StaleAge is how old it is, if none of those who told it can be asked any more.
+	// StaleAge is its age if none of its ranks answers any more.
 	StaleAge float64 `json:"stale_age_seconds,omitempty"`
 }
 
-// CodeUnknown is the exit code of carillon status for no such job, nobody answers, nobody looks, or a wrong call.
+// CodeUnknown is the exit code of carillon status if there is no such job, no process answers, RAS is off, or the call
+// was wrong.
 const CodeUnknown = 3
 
 const (
@@ -51,13 +52,13 @@ const (
 	statusUnknown  = "unknown"
 )
 
-// Code is the exit code that tells the report's status.
+// Code is the exit code for the report's status.
 func (r *Report) Code() int {
 	return slices.Index([]string{statusOK, statusWarning, statusCritical, statusUnknown}, r.Status)
 }
 
-// status is the worst that is shown. A rank that doesn't run, where no verdict says so, is a warning: a job may go on
-// without it. Where nobody looks for what holds it up, it isn't known to be healthy.
+// status is the worst of verdicts, conditions and ranks. A rank that doesn't run is a warning without a verdict on it,
+// as a job may continue without it. A job that no process diagnoses is unknown, not ok.
 func (r *Report) status() string {
 	status := statusOK
 	if r.Unwatched != "" || len(r.Told) == 0 {
@@ -93,14 +94,14 @@ func (r *Report) status() string {
 	return status
 }
 
-// JSON is the report as an object, indented. A terminal obeys nothing in it.
+// JSON is the report as an indented object, without control characters.
 func (r *Report) JSON() ([]byte, error) {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	// encoding/json escapes what is below a blank. Other characters that a terminal obeys are only in strings, too, so
-	// that to escape them there changes no meaning.
+	// encoding/json escapes characters below the blank. Other control characters are only in strings, too, so that
+	// escaping them changes no structure.
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
 		lines[i] = words.Line(line)

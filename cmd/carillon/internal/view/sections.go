@@ -20,12 +20,12 @@ type section struct {
 	rows []line
 }
 
-// limits bound what is shown where there is little room. 0 is no bound.
+// limits bound the sections on a small screen. 0 is no bound.
 type limits struct {
 	width    int // columns
 	text     int // rows of a verdict's sentence
 	evidence int // sentences of a verdict
-	ranks    int // ranks that are told of one by one
+	ranks    int // ranks with a line of their own
 }
 
 const timeOfDay = "15:04:05"
@@ -65,7 +65,7 @@ func (r *Report) verdictSection(lim limits) section {
 	switch {
 	case len(r.Verdicts) > 0:
 	case r.Unwatched != "":
-		s.head = s.head.say(plain, "  nobody looks for what holds the job up: %s", r.Unwatched)
+		s.head = s.head.say(plain, "  no process diagnoses the job: %s", r.Unwatched)
 	case r.Status == statusUnknown:
 		s.head = s.head.say(plain, "  not known yet")
 	default:
@@ -105,7 +105,7 @@ func (r *Report) rankSection(lim limits) section {
 	if culprits := r.culprits(); len(culprits) > 0 {
 		s.rows = append(s.rows, labelled(red, "culprit", words.Ranks(culprits), lim)...)
 	}
-	others := map[string]bool{} // which a later version has
+	others := map[string]bool{} // states of a later version
 	for i := range r.Ranks {
 		others[r.Ranks[i].State] = true
 	}
@@ -122,7 +122,7 @@ func (r *Report) rankSection(lim limits) section {
 	return s
 }
 
-// culprits are the ranks of the job that verdicts name.
+// culprits are the job's ranks that verdicts name.
 func (r *Report) culprits() (ranks []int) {
 	for i := range r.Verdicts {
 		for _, c := range r.Verdicts[i].Culprits {
@@ -157,7 +157,7 @@ func (r *Report) rankCount() string {
 	return text
 }
 
-// ranksIn is a line for all ranks in a state, and one for each of which more is known.
+// ranksIn is a line for all ranks in a state, and one for each that is neither alive nor has left.
 func (r *Report) ranksIn(state string, look style, lim limits) []line {
 	var numbers []int
 	var names []string // of those without a number
@@ -333,7 +333,7 @@ func (r *Report) Text(width int, colored bool) string {
 	return b.String()
 }
 
-// Summary is how the job does, on one line.
+// Summary is the state of the job on one line.
 func (r *Report) Summary() string {
 	return line{{plain, "job "}}.say(plain, "%s", r.headline().render(0, false)).say(plain, ", %s",
 		english.Plural(r.Size, "rank", "")).render(0, false)

@@ -10,18 +10,18 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// staleAfter is the age from which on what a process told is stale, even if nothing bad is known of it: watch asks each
-// about once a minute.
+// staleAfter is the age from which a snapshot is stale, even of a process that runs: watch asks each about once a
+// minute.
 const staleAfter = 90 * time.Second
 
-// quietAfter is how long nobody may tell anything before all that is shown is stale.
+// quietAfter is the time without any snapshot or event after which the whole report is stale.
 const quietAfter = 30 * time.Second
 
-// Stale is what a process told before it could not be asked any more. It is shown as it was, and marked.
+// Stale marks the snapshot of a process that no longer answers.
 type Stale struct {
 	Rank int     `json:"rank"`
 	Host string  `json:"host,omitempty"`
-	Age  float64 `json:"age_seconds"` // of what it told
+	Age  float64 `json:"age_seconds"` // of the snapshot
 	Why  string  `json:"why"`         // "unreachable", "stopped", "suspect", "no answer", "not asked"
 }
 
@@ -40,7 +40,7 @@ func (v *View) staleness(now time.Time, key rankKey, p *part) (Stale, bool) {
 	return s, true
 }
 
-// Unanswered takes note that the process that told a snapshot doesn't answer any more.
+// Unanswered notes that the process of a snapshot no longer answers.
 func (v *View) Unanswered(of *endpoint.Snapshot) {
 	key := keyOf(of)
 	if p, ok := v.told[key]; ok {
@@ -49,7 +49,7 @@ func (v *View) Unanswered(of *endpoint.Snapshot) {
 	}
 }
 
-// StaleText says which ranks are stale, and how old what they told is: "rank 3 (unreachable) told 42s ago".
+// StaleText names stale ranks and the ages of their snapshots: "rank 3 (unreachable) told 42s ago".
 func StaleText(all []Stale) string {
 	ranks, ages := map[string][]int{}, map[string][]float64{}
 	var order []string
@@ -69,7 +69,7 @@ func StaleText(all []Stale) string {
 	return strings.Join(order, "; ")
 }
 
-// Quiet is for how long nobody has told anything; 0 if that is not for long.
+// Quiet is the time since the last snapshot or event, or 0 if that is short.
 func (r *Report) Quiet() time.Duration {
 	if r.Heard.IsZero() || r.Time.Sub(r.Heard) <= quietAfter {
 		return 0

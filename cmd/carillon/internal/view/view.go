@@ -1,12 +1,12 @@
-// Package view puts together what several processes tell of their job, and shows it: as a report for programs, as text,
-// and as a screen of a terminal.
+// Package view merges what several processes report of their job, and shows it: as JSON, as text, and as a screen of a
+// terminal.
 //
 //	snapshots (a process each) ─┐
 //	events, as they happen ─────┼──► View ──► Report ──► JSON, text, screen
 //	tapes of this host ─────────┘
 //
-// All processes know the same verdicts and ranks. Conditions and communicators each process tells of itself alone.
-// What comes from other processes can't control the terminal: control characters are shown, not obeyed.
+// All processes report the same verdicts and ranks; each reports its own conditions and communicators only. Text from
+// other processes can't control the terminal: control characters are escaped.
 package view
 
 import (
@@ -24,19 +24,19 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// fresh is how long what an event told goes before what a snapshot says: snapshots are a second old, or two.
+// fresh is the time for which an event overrides a snapshot, which may be a second or two old.
 const fresh = 2 * time.Second
 
-// View is what is known of a job at a moment. It belongs to one goroutine. The zero View knows nothing.
+// View is the known state of a job. It belongs to one goroutine. The zero View knows nothing.
 type View struct {
 	job      string
 	size     int
 	verdicts map[string]health.Verdict
 	ranks    map[rankKey]health.Rank
-	touched  map[any]time.Time // by verdict's id and rankKey: when an event told of it last
-	told     map[rankKey]part  // what each process says of itself
-	local    []Local           // nil: nothing but the snapshots tells of communicators
-	heard    time.Time         // when anybody told anything last
+	touched  map[any]time.Time // by verdict's id and rankKey: the time of its last event
+	told     map[rankKey]part  // the last snapshot of each process
+	local    []Local           // nil: communicators are in snapshots only
+	heard    time.Time         // the time of the last snapshot or event
 }
 
 func (v *View) begin() {
@@ -46,16 +46,16 @@ func (v *View) begin() {
 	}
 }
 
-// Job says the job's name, for the time until somebody else does.
+// Job sets the job's name until the first snapshot.
 func (v *View) Job(name string) { v.job = name }
 
 type part struct {
 	*endpoint.Snapshot
 	at         time.Time
-	unanswered bool // it was asked since, in vain
+	unanswered bool // a later question was not answered
 }
 
-// rankKey is a process: a rank may be taken by another one, later.
+// rankKey is the process of a rank, which another process may take later.
 type rankKey struct {
 	rank int
 	pid  int
@@ -68,8 +68,7 @@ type Local struct {
 	Comm health.Comm
 }
 
-// Merge takes what processes told at one time. Verdicts and ranks of which an event told a moment ago stay as that has
-// them: a snapshot may be older.
+// Merge adds snapshots of one time. Verdicts and ranks with a fresh event stay as the event left them.
 func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
 	if len(snapshots) == 0 {
 		return
@@ -97,7 +96,7 @@ func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
 	}
 	maps.DeleteFunc(verdicts, func(id string, _ health.Verdict) bool {
 		_, known := v.verdicts[id]
-		return !known && v.recent(id) // it is withdrawn
+		return !known && v.recent(id) // an event has withdrawn it
 	})
 	for key, known := range v.ranks {
 		if v.recent(key) {
@@ -114,8 +113,8 @@ func gone(state string) bool { return state == "dead" || state == "left" }
 
 func (v *View) recent(key any) bool { _, ok := v.touched[key]; return ok }
 
-// Event takes an event that tells of a verdict or of a rank. One that happened a while ago, as a stream begins with,
-// says nothing that a snapshot doesn't say better: the ages in its text have stood still since.
+// Event applies an event of a verdict or a rank. An old one, as at the beginning of a stream, is ignored: a snapshot
+// has newer ages in its texts.
 func (v *View) Event(now time.Time, ev *bus.Event) {
 	v.begin()
 	v.heard = now
@@ -183,16 +182,16 @@ func (v *View) verdictEvent(now time.Time, ev *bus.Event) {
 	v.verdicts[data.ID] = known
 }
 
-// Tapes says what the tapes of this host show of communicators.
+// Tapes sets the communicators on the tapes of this host.
 func (v *View) Tapes(comms []Local) { v.local = comms }
 
-// Sound tells whether the process that a snapshot was asked of runs, as far as the others know.
+// Sound tells whether the process of a snapshot runs, as far as is known.
 func (v *View) Sound(of *endpoint.Snapshot) bool {
 	r, ok := v.ranks[keyOf(of)]
 	return !ok || r.State == stateAlive || r.State == "suspect"
 }
 
-// Report is what is known at a moment.
+// Report is the view at a moment.
 func (v *View) Report(now time.Time) *Report {
 	r := &Report{Schema: health.Schema, Time: now.UTC(), Heard: v.heard.UTC(), Job: v.job, Size: v.size}
 	r.Verdicts = slices.SortedFunc(maps.Values(v.verdicts), func(a, b health.Verdict) int {
@@ -201,8 +200,8 @@ func (v *View) Report(now time.Time) *Report {
 	r.Ranks = slices.SortedFunc(maps.Values(v.ranks), func(a, b health.Rank) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID))
 	})
-	g := gathering{v.size, map[lifecycle.CommID]*Comm{}}
-	var conditions []told
+	g := commSet{v.size, map[lifecycle.CommID]*Comm{}}
+	var conditions []rankCondition
 	for key, p := range v.told {
 		r.Told = append(r.Told, p.Rank)
 		old, stale := v.staleness(now, key, &p)
@@ -211,14 +210,14 @@ func (v *View) Report(now time.Time) *Report {
 			age = old.Age
 		}
 		for _, c := range p.Conditions {
-			conditions = append(conditions, told{p.Rank, c, age})
+			conditions = append(conditions, rankCondition{p.Rank, c, age})
 		}
 		taped := v.local != nil && slices.ContainsFunc(v.local, func(l Local) bool { return l.PID == key.pid })
 		if stale && (!taped || len(p.Conditions) > 0) {
 			r.Stale = append(r.Stale, old)
 		}
 		if taped {
-			continue // its tape is newer
+			continue // the tape is newer
 		}
 		for i := range p.Comms {
 			g.add(&p.Comms[i], p.Rank, now.Sub(p.at).Seconds(), stale)
@@ -232,13 +231,13 @@ func (v *View) Report(now time.Time) *Report {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Host, b.Host))
 	})
 	r.Unwatched = v.unwatched()
-	r.Conditions = together(conditions)
+	r.Conditions = mergeConditions(conditions)
 	r.Comms = g.list()
 	r.Status = r.status()
 	return r
 }
 
-// rankOf is the rank in the job of a process of this host; -1 if it isn't known, or not the only such one.
+// rankOf is the job's rank of a process of this host; -1 if it is unknown or not the only one.
 func (v *View) rankOf(pid int) int {
 	rank := -1
 	for key := range v.ranks {
@@ -252,29 +251,29 @@ func (v *View) rankOf(pid int) int {
 	return rank
 }
 
-// unwatched is why nobody looks for what holds the job up; empty if one process does, since all of those know the same.
+// unwatched tells why no process diagnoses the job; empty if one does, as its verdicts are those of all.
 func (v *View) unwatched() (why string) {
 	for _, p := range v.told {
 		if p.Unwatched == "" {
 			return ""
 		}
-		why = max(why, p.Unwatched) // the same one whatever the order
+		why = max(why, p.Unwatched) // in any order of the map
 	}
 	return why
 }
 
-type told struct {
+type rankCondition struct {
 	rank      int
 	condition health.Condition
-	stale     float64 // how old it is in seconds, if that is too old
+	stale     float64 // its age in seconds, if it is stale
 }
 
-// jobStalled is the condition by which a process says that a verdict is open. The verdicts are shown themselves.
+// jobStalled is the condition of a process while a verdict is open. It is left out, as the verdicts are shown.
 const jobStalled = "job_stalled"
 
-// together puts those together that several ranks tell of in the same words; the worst come first.
-func together(all []told) []Condition {
-	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.rank, b.rank) })
+// mergeConditions merges equal conditions of several ranks, and sorts them, the worst first.
+func mergeConditions(all []rankCondition) []Condition {
+	slices.SortFunc(all, func(a, b rankCondition) int { return cmp.Compare(a.rank, b.rank) })
 	list := []Condition{}
 	for _, t := range all {
 		if t.condition.Code == jobStalled {
@@ -292,7 +291,7 @@ func together(all []told) []Condition {
 		list[i].StaleAge = min(list[i].StaleAge, t.stale)
 	}
 	slices.SortStableFunc(list, func(a, b Condition) int {
-		return cmp.Or(last(a.Silent())-last(b.Silent()), cmp.Compare(b.Severity, a.Severity),
+		return cmp.Or(order(a.Silent())-order(b.Silent()), cmp.Compare(b.Severity, a.Severity),
 			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Subject, b.Subject))
 	})
 	return list

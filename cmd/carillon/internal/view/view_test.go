@@ -224,7 +224,7 @@ func TestUnwatched(t *testing.T) {
 	text := r.Text(0, false)
 	for _, want := range []string{
 		": not known, since RAS is off (CARILLON_RAS)\n",
-		"VERDICTS  nobody looks for what holds the job up: RAS is off (CARILLON_RAS)\n",
+		"VERDICTS  no process diagnoses the job: RAS is off (CARILLON_RAS)\n",
 	} {
 		if !strings.Contains(text, want) || strings.Contains(text, "healthy") {
 			t.Errorf("want %q and nothing healthy:\n%s", want, text)

@@ -1,11 +1,11 @@
 // Package watch follows a running job: its events as they happen, and its ranks and communicators, until it has ended.
 //
 //	tapes of this host ───────── every second: which processes run, where, and what its communicators are in
-//	/api/v1/events of one rank ─ at once: all ranks know the same verdicts; when this one ends, another is listened to
+//	/api/v1/events of one rank ─ at once: all ranks know the same verdicts; when this one ends, another is read
 //	/api/v1/ras ──────────────── the ranks in turn, one every two seconds, or all in a minute
 //	        │
 //	      Watcher ── a screen, or a line for each event
 //
-// It asks little, and under a name of its own, so that it is never refused and delays nobody; a process that is out of
-// reach doesn't delay it. What a process told before it could not be asked any more stays, with its age.
+// It asks rarely, and under a name of its own, so that servers never refuse it. A process that is out of reach doesn't
+// delay it. The last snapshot of a process that no longer answers stays, with its age.
 package watch

@@ -8,51 +8,51 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// history tells what is news. Every process tells the same verdicts and ranks' ends, with ids of its own; a listener
-// that goes on with another one is told much for the second time. What comes more often than it did from the others is
-// news.
+// history filters events that were shown before. All processes report the same verdicts and ranks' ends, with ids of
+// their own, so that a listener that switches to another process hears them again. An event is news if the process sent
+// it more often than each of the others did.
 type history struct {
-	seen  map[what]int // by all that were listened to
-	now   map[what]int // by the one that is
-	moved time.Time    // when the last one that was listened to was given up; zero: it is the first
+	seen  map[eventKey]int // the most that any process sent
+	now   map[eventKey]int // by the current process
+	moved time.Time        // the time of the last switch; zero: none
 }
 
-// what an event tells, whoever tells it. Words may differ: each process sees with its own eyes.
-type what struct {
+// eventKey identifies an event of any process. Their texts may differ.
+type eventKey struct {
 	kind, key, subject string
 	stage              bus.Stage
 }
 
-// maxSeen bounds what is remembered. A job in which more happened between two ranks' ends is told some of it twice.
+// maxSeen bounds the memory. Beyond it, some events are shown twice after a switch.
 const maxSeen = 1 << 14
 
-// begin says that another process is listened to from now on.
+// begin notes a switch to another process.
 func (h *history) begin(at time.Time) {
 	if h.seen == nil {
-		h.seen = map[what]int{}
+		h.seen = map[eventKey]int{}
 	} else {
 		h.moved = at
 	}
-	h.now = map[what]int{}
+	h.now = map[eventKey]int{}
 }
 
-// news tells whether the event wasn't told before.
+// news tells whether the event was not shown before.
 func (h *history) news(ev *bus.Event) bool {
 	if ev.Notice() {
-		return h.moved.IsZero() // of events that are missing, unless they are known from elsewhere
+		return h.moved.IsZero() // it is about missing events, which another process may have sent
 	}
 	kind := strings.TrimPrefix(ev.Type, semconv.EventPrefix)
 	if !strings.HasPrefix(kind, "verdict.") && !strings.HasPrefix(kind, "rank.") {
-		return true // what a process tells of itself alone
+		return true // an event of this process only
 	}
 	if len(h.seen) > maxSeen {
 		clear(h.seen)
 		clear(h.now)
 	}
 	if ev.Type == semconv.EventRankJoined && ev.Time.Before(h.moved) {
-		return false // the former one didn't tell of itself, or was gone before it heard of it
+		return false // the process before didn't report its own join, or ended before it heard of this one
 	}
-	w := what{ev.Type, ev.Key, ev.Subject, ev.Stage}
+	w := eventKey{ev.Type, ev.Key, ev.Subject, ev.Stage}
 	h.now[w]++
 	if h.now[w] <= h.seen[w] {
 		return false

@@ -14,16 +14,15 @@ type lines struct {
 	out, notes io.Writer
 	greeted    bool
 	waiting    string
-	stale      map[int]bool // ranks of which it was said that they can't be asked any more
-	quiet      bool         // it was said that nobody tells anything
+	stale      map[int]bool // ranks reported as stale
+	quiet      bool         // reported: no snapshot or event arrives
 }
 
-// NewLines is a Display for what is no terminal: it writes a line for each event to out, and how the watching goes to
-// notes.
+// NewLines is a Display that writes a line for each event to out, and remarks about the watching to notes.
 func NewLines(out, notes io.Writer) Display { return &lines{out: out, notes: notes} }
 
 func (l *lines) Event(ev *bus.Event) {
-	fmt.Fprintln(l.out, view.EventLine(ev)) // a reader that went away ends this process with SIGPIPE
+	fmt.Fprintln(l.out, view.EventLine(ev)) // SIGPIPE ends this process when the reader is gone
 }
 
 func (l *lines) State(r *view.Report, note string) {
@@ -56,9 +55,9 @@ func (l *lines) staleness(r *view.Report) {
 	}
 	switch quiet := r.Quiet() > 0; {
 	case quiet && !l.quiet:
-		fmt.Fprintf(l.notes, "carillon: nobody has told anything for %v\n", words.Round(r.Quiet()))
+		fmt.Fprintf(l.notes, "carillon: no process has answered for %v\n", words.Round(r.Quiet()))
 	case !quiet && l.quiet:
-		fmt.Fprintln(l.notes, "carillon: the job is heard of again")
+		fmt.Fprintln(l.notes, "carillon: processes answer again")
 	}
 	l.quiet = r.Quiet() > 0
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// maxOthers is how many endpoints of other hosts a Watcher asks beside those that it was given.
+// maxOthers bounds the endpoints of other hosts that a Watcher asks.
 const maxOthers = 16
 
-// Others are the endpoints of ranks that run, which the snapshots name but of which none is; snapshots[i] is
-// targets[i]'s, nil if it has none. job, which may be nil, is whose processes are known already. What a target tells is
-// believed as far as it is trusted: those who may see the token name the others who may, but over a network that could
-// read it only where theirs is one, too.
+// Others are the endpoints of further running ranks that the snapshots name. snapshots[i] is that of targets[i], or
+// nil. The processes of job, which may be nil, are left out. Only trusted targets count. An endpoint that a trusted
+// target names is trusted in turn, unless the token would be more exposed on the way to it than on the way to the
+// target.
 func Others(job *find.Job, targets []endpoint.Target, snapshots []*endpoint.Snapshot) []endpoint.Target {
 	type process struct {
 		host string
@@ -54,7 +54,7 @@ func Others(job *find.Job, targets []endpoint.Target, snapshots []*endpoint.Snap
 	return others
 }
 
-// exposure is how far what is sent to a URL can be read: 0 by the receiver alone, 1 on this host, 2 on the network.
+// exposure tells who can read a request to a URL: 0 the receiver only, 1 this host, 2 the network.
 func exposure(url string) int {
 	switch {
 	case strings.HasPrefix(url, "https://"):

@@ -9,15 +9,15 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 )
 
-// askAtOnce is how many endpoints are asked at a time: more than there are others, which may all be out of reach.
+// askAtOnce bounds the questions in flight. It exceeds maxOthers, as all others may be out of reach.
 const askAtOnce = 2 * maxOthers
 
-// poller says when it is whose turn to be asked. One out of reach holds up no other.
+// poller schedules the questions to the targets. One that is out of reach delays no other.
 type poller struct {
 	targets []endpoint.Target
 	asked   map[endpoint.Target]time.Time
-	busy    map[endpoint.Target]bool // that have not answered yet
-	last    time.Time                // that anybody was asked
+	busy    map[endpoint.Target]bool // asked, without an answer yet
+	last    time.Time                // of the last question
 }
 
 func newPoller() *poller {
@@ -29,7 +29,7 @@ func (p *poller) reach(targets []endpoint.Target) {
 	maps.DeleteFunc(p.asked, func(t endpoint.Target, _ time.Time) bool { return !slices.Contains(targets, t) })
 }
 
-// next is the target that was asked longest ago, and has answered, or how long to wait; a new one is asked at once.
+// next is the target to ask now, or how long to wait: the one that was asked longest ago, a new one at once.
 func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	free := slices.DeleteFunc(slices.Clone(p.targets), func(t endpoint.Target) bool { return p.busy[t] })
 	if len(free) == 0 || len(p.busy) >= askAtOnce {
@@ -53,7 +53,7 @@ type answer struct {
 	err      error
 }
 
-// ask asks all whose turn it is, each with a time of its own to answer, and says how long to wait for the next one's.
+// ask asks the targets that are due, each with its own timeout, and returns how long to wait for the next one.
 func (w *Watcher) ask(ctx context.Context, now time.Time) time.Duration {
 	for {
 		to, wait := w.poller.next(now)

@@ -14,18 +14,18 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// What a terminal obeys: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
+// Control sequences: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the alternate screen, no cursor, no wrapping
 	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
-	beginFrame  = "\x1b[?2026h\x1b[H" // shown at once, where that is understood
+	beginFrame  = "\x1b[?2026h\x1b[H" // a synchronized update, where supported
 	endFrame    = "\x1b[J\x1b[?2026l"
 	endLine     = "\x1b[K"
 )
 
 const maxEvents = 256
 
-// screen draws over what it drew, so that nothing flickers, and writes nothing where nothing changed.
+// screen draws each frame over the last one, without flicker, and skips an unchanged one.
 type screen struct {
 	out     *os.File
 	in      *os.File    // nil: there are no keys
@@ -44,8 +44,8 @@ type screen struct {
 	closed sync.Once
 }
 
-// NewScreen is a Display on the terminal out. It takes that over, and in, if that is one: keys are read from there. end
-// gives them back as they were; it may be called twice.
+// NewScreen is a Display on the terminal out. It reads keys from in if that is a terminal. end restores both terminals;
+// it may be called twice.
 func NewScreen(out, in *os.File, colored bool) (d Display, end func(), err error) {
 	s := &screen{
 		out: out, colored: colored, winch: make(chan os.Signal, 1), redraw: make(chan struct{}, 1),
@@ -60,7 +60,7 @@ func NewScreen(out, in *os.File, colored bool) (d Display, end func(), err error
 	}
 	signal.Notify(s.winch, syscall.SIGWINCH)
 	s.ending.Go(s.resizes)
-	_, _ = s.out.WriteString(enterScreen) // a terminal that is gone has nobody before it
+	_, _ = s.out.WriteString(enterScreen) // it fails only if the terminal is gone
 	return s, s.close, nil
 }
 
@@ -117,7 +117,7 @@ func (s *screen) resizes() {
 	}
 }
 
-// keys reads keys until q, ^C or ^D, which makes no signal here. Nobody waits for its end: it sits in its read.
+// keys reads keys until q, ^C or ^D, which is no signal in raw mode. It ends with the process if it is never pressed.
 func (s *screen) keys() {
 	defer close(s.quit)
 	var b [64]byte

@@ -12,29 +12,29 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// How long to wait before the same endpoint is tried again.
+// How long to wait before trying the same endpoint again.
 const (
 	backoffFirst = 200 * time.Millisecond
 	backoffMost  = 3 * time.Second
 )
 
-// stream is the listening to the events of one rank. When its stream breaks, it goes on where it was; when it can't be
-// reached, or isn't sound, with another one, from the beginning of what that remembers.
+// stream reads the events of one rank. When the connection breaks, it resumes behind the last event. When the rank is
+// unreachable or unsound, it switches to another, from the first event that that remembers.
 type stream struct {
 	targets  []endpoint.Target
-	unsound  []string // URLs not to listen to, if there is another one: a stopped process says nothing
+	unsound  []string // URLs to avoid, if there is another: a stopped process sends nothing
 	to       endpoint.Target
 	after    string             // the id of the last event from there
-	cancel   context.CancelFunc // ends it; nil: nobody is listened to
-	open     bool               // it was let in there, whether there is anything to hear or not
+	cancel   context.CancelFunc // ends the connection; nil: none
+	open     bool               // the endpoint has accepted it
 	began    time.Time
-	why      string    // nobody is heard; empty if somebody is
-	failures int       // one after the other
-	retry    time.Time // nobody is listened to before
+	why      string    // there is no connection; empty: there is one
+	failures int       // in a row
+	retry    time.Time // not before
 }
 
-// heard is an event, or that the stream is open, or why it has ended.
-type heard struct {
+// message is an event, or tells that the stream is open, or why it has ended.
+type message struct {
 	event  *bus.Event
 	opened bool
 	err    error
@@ -58,7 +58,7 @@ func (s *stream) sound() []endpoint.Target {
 		func(t endpoint.Target) bool { return slices.Contains(s.unsound, t.URL) })
 }
 
-// choose is the target to listen to next: the one that was listened to, or, if it failed, the one behind it.
+// choose is the target to connect to: the last one, or, if that failed, the next.
 func (s *stream) choose(failed bool) (endpoint.Target, bool) {
 	candidates := s.sound()
 	if len(candidates) == 0 {
@@ -75,12 +75,12 @@ func (s *stream) choose(failed bool) (endpoint.Target, bool) {
 }
 
 func (s *stream) ended(err error, now time.Time) {
-	if s.open && now.Sub(s.began) > backoffMost { // it was no flapping
+	if s.open && now.Sub(s.began) > backoffMost { // a stable connection
 		s.failures = 0
 	}
 	s.cancel()
 	s.cancel, s.open = nil, false
-	s.failures++ // mostly, a process that ends its stream is ending
+	s.failures++ // also without an error: a process that ends its stream is mostly ending
 	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%s ended its stream of events", s.to.URL)
 	}
@@ -90,7 +90,7 @@ func (s *stream) ended(err error, now time.Time) {
 	}
 }
 
-// listen goes on with listening, unless it does, or waits for somebody to listen to.
+// listen connects the stream, unless it is connected or waits before the next try.
 func (w *Watcher) listen(ctx context.Context, now time.Time) {
 	s := &w.stream
 	if s.cancel != nil || now.Before(s.retry) {
@@ -103,12 +103,12 @@ func (w *Watcher) listen(ctx context.Context, now time.Time) {
 	}
 	if to != s.to {
 		s.to, s.after = to, endpoint.All
-		w.once.begin(now)
+		w.history.begin(now)
 	}
 	listening, cancel := context.WithCancel(ctx)
 	s.cancel, s.began = cancel, now
 	after := s.after
-	tell := func(h heard) error {
+	tell := func(h message) error {
 		select {
 		case w.events <- h:
 			return nil
@@ -118,8 +118,8 @@ func (w *Watcher) listen(ctx context.Context, now time.Time) {
 	}
 	w.running.Go(func() {
 		err := w.cfg.Client.Stream(listening, to, after,
-			func() { _ = tell(heard{opened: true}) },
-			func(ev *bus.Event) error { return tell(heard{event: ev}) })
-		_ = tell(heard{err: err})
+			func() { _ = tell(message{opened: true}) },
+			func(ev *bus.Event) error { return tell(message{event: ev}) })
+		_ = tell(message{err: err})
 	})
 }

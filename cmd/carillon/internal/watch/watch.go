@@ -19,42 +19,41 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// How often things are looked at.
+// Intervals.
 const (
 	tick    = time.Second     // tapes, and the screen
-	pollAny = 2 * time.Second // of any rank; more often, if not all had their turn in pollAll
+	pollAny = 2 * time.Second // of questions; shorter if not all ranks were asked within pollAll else
 	pollAll = time.Minute
-	lostFor = 10 * time.Second // without an answer or a stream: then what can't be seen otherwise counts as ended
-	awayFor = 5 * time.Minute  // how long another host's process that couldn't be reached isn't asked
+	lostFor = 10 * time.Second // without an answer or a stream, after which a job without tapes here counts as ended
+	awayFor = 5 * time.Minute  // between two questions to an unreachable process of another host
 )
 
-// Config says what is watched, and how it is shown.
+// Config is the job to watch, and how to show it.
 type Config struct {
 	Client *endpoint.Client
-	// Job is looked for again and again, by its tapes; nil: Targets are all there is.
+	// Job is read from its tapes every second; nil: watch Targets.
 	Job     *find.Job
 	Targets []endpoint.Target
-	// Display shows it. Required.
+	// Display is required.
 	Display Display
 	// Least is the least severity of the events that are shown.
 	Least bus.Severity
 }
 
-// Display shows what is seen. Its methods are called one at a time.
+// Display shows a job. Its methods are called one at a time.
 type Display interface {
 	// Event shows an event.
 	Event(ev *bus.Event)
-	// State shows the job, as often as it is looked at; nil if nothing is known yet. note says what is wrong with the
-	// watching.
+	// State shows the state of the job; nil: nothing is known yet. note tells what is wrong with the watching.
 	State(r *view.Report, note string)
-	// Redraw has a value when State is to be called again at once; Quit when the user wants to leave. Each may be nil.
+	// Redraw receives when State must be called again at once, Quit when the user quits. Each may be nil.
 	Redraw() <-chan struct{}
 	Quit() <-chan struct{}
 }
 
-// End is why the watching ended.
+// End tells why the watching ended.
 type End struct {
-	// Text is a sentence for a person; empty if it was the user who ended it.
+	// Text is a sentence for a person; empty if the user quit.
 	Text string
 	// Job tells whether the job has ended.
 	Job bool
@@ -64,28 +63,28 @@ type End struct {
 
 // Watcher watches one job. Its fields belong to the goroutine of Run.
 type Watcher struct {
-	cfg    Config
-	view   view.View
-	job    *find.Job
-	stream stream
-	poller *poller
-	once   history
+	cfg     Config
+	view    view.View
+	job     *find.Job
+	stream  stream
+	poller  *poller
+	history history
 
-	running sync.WaitGroup // those who listen and ask
-	events  chan heard
+	running sync.WaitGroup // the stream and the questions
+	events  chan message
 	answers chan answer
 
 	last     map[endpoint.Target]*endpoint.Snapshot
-	own      []endpoint.Target             // those that were given, or are on this host
-	away     map[endpoint.Target]time.Time // when endpoints of other hosts could not be reached last
+	own      []endpoint.Target             // given, or on this host
+	away     map[endpoint.Target]time.Time // endpoints of other hosts: the last failure
 	heard    time.Time                     // the last answer; zero: none
-	listened time.Time                     // when a stream was open last; it says nothing while all is well
+	listened time.Time                     // when a stream was open last, even a silent one
 	began    time.Time
-	silent   map[endpoint.Target]bool // those that didn't answer when they were asked last
+	silent   map[endpoint.Target]bool // those that didn't answer the last question
 	problem  string
 }
 
-// Run watches until the job has ended, the user quits, or ctx ends. It waits for all that it started.
+// Run watches until the job has ended, the user quits, or ctx ends. It leaves no goroutine behind.
 func Run(ctx context.Context, cfg Config) End {
 	w := newWatcher(cfg)
 	if w.job != nil {
@@ -95,7 +94,7 @@ func Run(ctx context.Context, cfg Config) End {
 	end := w.loop(ctx)
 	cancel()
 	w.running.Wait()
-	w.drain() // what came before the end is still told
+	w.drain() // show the events before the end
 	if end.Job {
 		w.show()
 	}
@@ -105,7 +104,7 @@ func Run(ctx context.Context, cfg Config) End {
 
 func newWatcher(cfg Config) *Watcher {
 	return &Watcher{
-		cfg: cfg, job: cfg.Job, poller: newPoller(), events: make(chan heard, 256), answers: make(chan answer),
+		cfg: cfg, job: cfg.Job, poller: newPoller(), events: make(chan message, 256), answers: make(chan answer),
 		last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{},
 		silent: map[endpoint.Target]bool{}, began: time.Now(),
 	}
@@ -141,7 +140,7 @@ func (w *Watcher) loop(ctx context.Context) End {
 			return End{}
 		case h := <-w.events:
 			w.hear(h)
-			w.drain() // many come at once at the beginning
+			w.drain() // a stream begins with many
 		case a := <-w.answers:
 			w.answer(a)
 		case <-ticker.C:
@@ -154,7 +153,7 @@ func (w *Watcher) loop(ctx context.Context) End {
 	}
 }
 
-// look sees which processes run, and tells whether the job has ended.
+// look finds the processes that run, and tells whether the job has ended.
 func (w *Watcher) look() (End, bool) {
 	if w.job == nil {
 		w.reach(w.cfg.Targets)
@@ -167,7 +166,7 @@ func (w *Watcher) look() (End, bool) {
 			}
 		}
 		return End{
-			Job: true, Text: "nobody answers any more: the job has ended, or can't be reached. " + w.problem,
+			Job: true, Text: "no process answers any more: the job has ended, or is unreachable. " + w.problem,
 		}, true
 	}
 	job, err := find.Read(w.job.Dir)
@@ -184,7 +183,7 @@ func (w *Watcher) look() (End, bool) {
 	return End{}, false
 }
 
-// reach says which targets there are to listen to and to ask: these, and a few of the others that they know.
+// reach sets the targets of the stream, and those of the questions: these, and a few others that they name.
 func (w *Watcher) reach(targets []endpoint.Target) {
 	w.own = targets
 	snapshots := make([]*endpoint.Snapshot, len(targets))
@@ -213,7 +212,7 @@ func Targets(job *find.Job) []endpoint.Target {
 	return targets
 }
 
-// Tapes are the communicators of a job's processes on this host, as their tapes have them now.
+// Tapes are the communicators on the tapes of a job's processes on this host, now.
 func Tapes(job *find.Job) []view.Local {
 	local := []view.Local{}
 	for i := range job.Processes {
@@ -237,7 +236,7 @@ func Tapes(job *find.Job) []view.Local {
 	return local
 }
 
-func (w *Watcher) hear(h heard) {
+func (w *Watcher) hear(h message) {
 	ev := h.event
 	switch {
 	case h.opened:
@@ -249,7 +248,7 @@ func (w *Watcher) hear(h heard) {
 		if ev.ID != "" && !ev.Notice() {
 			w.stream.after = ev.ID
 		}
-		if !w.once.news(ev) {
+		if !w.history.news(ev) {
 			return
 		}
 		w.view.Event(w.heard, ev)
@@ -270,20 +269,20 @@ func (w *Watcher) answer(a answer) {
 	} else {
 		w.silent[a.from] = true
 		told := w.last[a.from]
-		if told != nil { // it is shown as it was, and marked
+		if told != nil { // shown as stale
 			w.view.Unanswered(told)
 		}
 		if slices.Contains(w.own, a.from) {
 			w.problem = a.err.Error()
-		} else if told == nil { // else it had better be asked again soon
+		} else if told == nil { // one that has answered before is asked again soon
 			w.away[a.from] = time.Now()
 		}
 	}
 	w.avoid()
 }
 
-// avoid has the stream not listen to those that don't run as far as the others know, or that didn't answer when they
-// were asked: the next one is not tried for as long as it takes to give up, again.
+// avoid keeps the stream from processes that don't run or didn't answer the last question: a try would take its whole
+// timeout.
 func (w *Watcher) avoid() {
 	var unsound []string
 	for target, s := range w.last {
@@ -292,7 +291,7 @@ func (w *Watcher) avoid() {
 		}
 	}
 	for target := range w.silent {
-		if !w.stream.open || target != w.stream.to { // events may arrive from one that is slow to answer
+		if !w.stream.open || target != w.stream.to { // a slow process may still send events
 			unsound = append(unsound, target.URL)
 		}
 	}

@@ -422,8 +422,8 @@ func TestLinesTellWhatGrowsOld(t *testing.T) {
 	if want := `carillon: watching job train: healthy, 3 ranks
 carillon: stale: ranks 1 and 2 (unreachable) told 12s to 14s ago
 carillon: no longer stale: rank 1
-carillon: nobody has told anything for 1m0s
-carillon: the job is heard of again
+carillon: no process has answered for 1m0s
+carillon: processes answer again
 `; notes.String() != want {
 		t.Errorf("notes:\n%s\nwant:\n%s", &notes, want)
 	}

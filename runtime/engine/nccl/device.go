@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
@@ -27,7 +28,13 @@ type device struct {
 	mu      sync.Mutex
 	nccl    *nccl.Comm    // nil before it is made, and once it is aborted or destroyed
 	aborted chan struct{} // closed when ncclCommAbort has returned
+
+	remote atomic.Pointer[time.Time] // when NCCL first told of an error elsewhere
 }
+
+// remoteTime is for how long an error elsewhere waits for the connections between the ranks to say whose it is, which
+// NCCL doesn't.
+const remoteTime = time.Second
 
 // errEnded is what use answers where there is no communicator of NCCL's.
 var errEnded = errors.New("NCCL's communicator was aborted")
@@ -170,6 +177,9 @@ func (d *device) Trouble() error {
 	case err == nil || errors.Is(err, nccl.ErrInProgress) || errors.Is(err, errEnded):
 		return nil
 	case errors.Is(err, nccl.ErrRemote):
+		if d.remote.CompareAndSwap(nil, new(time.Now())) || time.Since(*d.remote.Load()) < remoteTime {
+			return nil
+		}
 		p := d.comm.PeerError(lifecycle.CodeUnreachable, -1, err.Error())
 		p.Call, p.Seq, _, _ = d.Current()
 		return p

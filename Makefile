@@ -87,7 +87,7 @@ jaeger: jaeger-built ## Run a Jaeger to send spans to, on loopback: OTLP on port
 
 gpu: build ## Build what tests/gpu runs on a machine with GPUs: copy bin/ and tests/gpu there.
 	go test -c -o $(BIN)/engine.test ./runtime/engine/cuda
-	cd tests && go test -c -o $(BIN)/device.test ./device
+	cd tests && go test -c -o $(BIN)/device.test ./device && go test -c -o $(BIN)/nccl.test ./nccl
 
 cross: ## Check that everything builds for the other machines that people have: arm64, and macOS.
 	@for target in linux/arm64 darwin/arm64; do \

@@ -4,7 +4,7 @@
 #
 #   bash tests/gpu/engine.sh [PART…]   test, hang, bench, tune, sanitize or nccl; without any, the first three
 #
-# test      the engine's tests, by ranks that share GPU 0, and on two GPUs where there are some
+# test      the engine's tests, by ranks that share GPU 0, and on two GPUs where there are some; those of NCCL as engine
 # hang      in a job of three ranks, one makes no call, has a stream that is busy, or doesn't launch a graph
 # bench     carillon bench --gpu with 2, 4 and 8 ranks, which share GPUs if there are less
 # tune      carillon tune, into OUT/tuning.json
@@ -13,7 +13,7 @@
 #
 # The environment, and what holds without it:
 #
-#   BIN   where carillon, engine.test and device.test are (the repository's bin; make gpu makes them)
+#   BIN   where carillon, engine.test, device.test and nccl.test are (the repository's bin; make gpu makes them)
 #   OUT   where results go (a new temporary folder)
 set -uo pipefail
 
@@ -26,6 +26,9 @@ export CUDA_DEVICE_MAX_CONNECTIONS=32 # a queue for each rank's stream, where ra
 export NCCL_NVLS_ENABLE=0             # NVLink's multicast is shared with other users of the machine
 failed=0
 
+# nccl is where PyTorch's NCCL is.
+nccl() { python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])'; }
+
 part_test() {
   for visible in 0 $([ "$gpus" -gt 1 ] && echo 0,1); do
     echo "engine.test, GPUs $visible"
@@ -34,6 +37,10 @@ part_test() {
       grep -E '^ *(---|FAIL|PASS|ok|panic)|_test.go'
     [ "${PIPESTATUS[0]}" = 0 ] || failed=1
   done
+  echo "nccl.test, all GPUs"
+  NCCL_TEST_CUDA=libcuda.so.1 NCCL_TEST_NCCL=$(nccl)/lib/libnccl.so.2 timeout 120 "$bin/nccl.test" -test.v \
+    -test.run 'TestCollectives|TestMessages|TestStreams' | grep -E '^ *(---|FAIL|PASS|ok|panic)|_test.go'
+  [ "${PIPESTATUS[0]}" = 0 ] || failed=1
 }
 
 # has looks for a verdict in a FILE, whose lines may be wrapped: FILE VERDICT.
@@ -87,7 +94,7 @@ part_sanitize() {
 
 part_nccl() {
   local nccl cuda build="$out/nccl-tests"
-  nccl=$(python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])')
+  nccl=$(nccl)
   cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
   mkdir -p "$build/lib" && cp -r "$nccl/include" "$build" && cp "$nccl"/lib/libnccl.so.2 "$build/lib" &&
     ln -sf libnccl.so.2 "$build/lib/libnccl.so" && cp -r "$NCCL_TESTS" "$build/src" &&

@@ -35,6 +35,12 @@ var (
 
 const devices = 9
 
+// Variables by which tests run on GPUs, those that need no fault: the driver, and NCCL.
+const (
+	realDriver  = "NCCL_TEST_CUDA"
+	realLibrary = "NCCL_TEST_NCCL"
+)
+
 func TestMain(m *testing.M) {
 	if os.Getenv(peerID) != "" {
 		if err := peer(); err != nil {
@@ -59,7 +65,11 @@ func TestMain(m *testing.M) {
 }
 
 // open loads the driver: of those that a process has, libnccl.so.2 gets the first.
-func open() error {
+func open() (err error) {
+	if path := os.Getenv(realDriver); path != "" {
+		driver, err = cuda.Open(path)
+		return err
+	}
 	path, err := fakecuda.Build(folder)
 	if err != nil {
 		return err
@@ -80,6 +90,9 @@ func open() error {
 
 func library(tb testing.TB) string {
 	tb.Helper()
+	if path := os.Getenv(realLibrary); path != "" {
+		return path
+	}
 	return fakenccl.BuildOn(tb, folder, "2.28.9", driver.Path())
 }
 
@@ -108,6 +121,14 @@ func newRuntime(tb testing.TB, w *tape.Writer) *ccl.Runtime {
 	must(tb, err)
 	tb.Cleanup(func() { must(tb, rt.Close(context.Background())) })
 	return rt
+}
+
+// atMost is n ranks, or as many as there are devices: NCCL refuses two on one.
+func atMost(tb testing.TB, n int) int {
+	tb.Helper()
+	there, err := driver.Devices()
+	must(tb, err)
+	return min(n, there)
 }
 
 // ranks makes a communicator of n ranks, on NCCL.

@@ -20,13 +20,14 @@ type Comm struct {
 	State     string           `json:"state"`
 	Launched  uint64           `json:"launched"`
 	Completed uint64           `json:"completed"`
+	Begun     uint64           `json:"begun"` // the number of the last collective that began
 	InFlight  *Op              `json:"in_flight,omitempty"`
 }
 
 // Op is an operation in flight.
 type Op struct {
 	Call       string   `json:"call"`
-	Seq        uint64   `json:"seq"`
+	Seq        uint64   `json:"seq"` // as verdicts and spans have it
 	Bytes      uint64   `json:"bytes"`
 	DataType   string   `json:"dtype"`
 	Peer       *int32   `json:"peer,omitempty"` // the root of a collective, or the peer of a send or receive
@@ -40,13 +41,13 @@ type Op struct {
 func CommOf(s *tape.Slot, now int64) Comm {
 	c := Comm{
 		ID: s.ID, Parent: s.Parent, Name: s.Name, Rank: s.Rank, Size: s.Size, Nodes: s.Nodes, Engine: s.Engine,
-		State: s.State.String(), Launched: s.Launched, Completed: s.Completed,
+		State: s.State.String(), Launched: s.Launched, Completed: s.Completed, Begun: s.Begun,
 	}
 	if s.Launched == s.Completed {
 		return c
 	}
 	op := &Op{
-		Call: s.Op.Call.String(), Seq: s.Completed + 1, Bytes: s.Op.Bytes,
+		Call: s.Op.Call.String(), Seq: s.Seq, Bytes: s.Op.Bytes,
 		DataType: kernels.DataType(s.Op.DataType).String(), Age: since(s.OpStart, now),
 	}
 	if s.Op.Peer >= 0 {

@@ -28,7 +28,7 @@ func sample() *Snapshot {
 			{Rank: 1, State: "alive"},
 		},
 		Comms: []Comm{{
-			Name: "world", Rank: 1, Size: 2, State: "ready", Launched: 3, Completed: 2,
+			Name: "world", Rank: 1, Size: 2, State: "ready", Launched: 3, Completed: 2, Begun: 3,
 			InFlight: &Op{Call: "all_reduce", Seq: 3},
 		}},
 		Verdicts: []Verdict{{ID: "0123", Since: at, Verdict: verdict.Verdict{
@@ -78,7 +78,7 @@ func TestDocuments(t *testing.T) {
 			"pid": 4710, "text": "killed by signal 9"},
 			{"rank": 1, "state": "alive"}]`
 		comms = `"comms": [{"id": "00000000000000000000000000000000", "name": "world", "rank": 1, "size": 2,
-			"state": "ready", "launched": 3, "completed": 2,
+			"state": "ready", "launched": 3, "completed": 2, "begun": 3,
 			"in_flight": {"call": "all_reduce", "seq": 3, "bytes": 0, "dtype": "", "age_seconds": 0}}]`
 		verdicts = `"verdicts": [{"id": "0123", "since": "2026-01-02T03:04:05Z", "reason": "rank_dead",
 			"confidence": "possible", "culprits": [{"rank": 0, "comm_rank": 0}],

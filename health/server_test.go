@@ -271,8 +271,8 @@ func TestCommOf(t *testing.T) {
 	slots := []tape.Slot{
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 1, Size: 4, Nodes: 2, Engine: "host"},
-			State:    lifecycle.StateReady, Launched: 8, Completed: 7, Wait: 3, WaitSince: 97 * second,
-			OpStart: 90 * second, Phase: tape.PhaseTransfer,
+			State:    lifecycle.StateReady, Launched: 8, Completed: 7, Begun: 6, Seq: 6, Wait: 3,
+			WaitSince: 97 * second, OpStart: 90 * second, Phase: tape.PhaseTransfer,
 			Op: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 4096},
 		},
 		{
@@ -292,11 +292,11 @@ func TestCommOf(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`[
 		{"id": "01000000000000000000000000000000", "name": "world", "rank": 1, "size": 4, "nodes": 2,
-		 "engine": "host", "state": "ready", "launched": 8, "completed": 7,
-		 "in_flight": {"call": "all_reduce", "seq": 8, "bytes": 4096, "dtype": "float32", "phase": "transfer",
+		 "engine": "host", "state": "ready", "launched": 8, "completed": 7, "begun": 6,
+		 "in_flight": {"call": "all_reduce", "seq": 6, "bytes": 4096, "dtype": "float32", "phase": "transfer",
 		 "age_seconds": 10, "wait_rank": 3, "wait_seconds": 3}},
 		{"id": "02000000000000000000000000000000", "parent": "01000000000000000000000000000000", "name": "rails",
-		 "rank": 0, "size": 2, "state": "initializing", "launched": 0, "completed": 0}
+		 "rank": 0, "size": 2, "state": "initializing", "launched": 0, "completed": 0, "begun": 0}
 	]`), &want); err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,9 @@ type Comm struct {
 	Busy     []Op    `json:"busy,omitempty"`   // operations in flight, the oldest first
 	Behind   []int   `json:"behind,omitempty"` // ranks of Known that haven't begun the oldest collective
 
-	launched map[int]uint64 // by rank
-	job      map[int]int    // the ranks in the job; -1: unknown
-	whole    bool           // it is the world, whose ranks are the job's
+	begun map[int]uint64 // the last collective, by rank
+	job   map[int]int    // the ranks in the job; -1: unknown
+	whole bool           // it is the world, whose ranks are the job's
 }
 
 // State is a state of a communicator's ranks.
@@ -66,7 +66,7 @@ func (g *commSet) add(part *health.Comm, jobRank int, later float64, stale bool)
 	}
 	c := g.comms[part.ID]
 	if c == nil {
-		c = &Comm{ID: part.ID, Name: part.Name, launched: map[int]uint64{}, job: map[int]int{}}
+		c = &Comm{ID: part.ID, Name: part.Name, begun: map[int]uint64{}, job: map[int]int{}}
 		g.comms[part.ID] = c
 	}
 	if slices.Contains(c.Known, rank) {
@@ -78,7 +78,7 @@ func (g *commSet) add(part *health.Comm, jobRank int, later float64, stale bool)
 	if stale {
 		c.Stale, c.StaleAge = append(c.Stale, rank), max(c.StaleAge, later)
 	}
-	c.launched[rank], c.job[rank] = part.Launched, jobRank
+	c.begun[rank], c.job[rank] = part.Begun, jobRank
 	i := slices.IndexFunc(c.States, func(s State) bool { return s.State == part.State })
 	if i < 0 {
 		i = len(c.States)
@@ -138,7 +138,7 @@ func (c *Comm) finish() {
 	}
 	if len(c.Busy) > 0 && !slices.Contains(pairs, c.Busy[0].Call) {
 		for _, rank := range c.Known {
-			if c.launched[rank] < c.Busy[0].Seq {
+			if c.begun[rank] < c.Busy[0].Seq {
 				c.Behind = append(c.Behind, rank)
 			}
 		}

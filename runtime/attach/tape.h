@@ -89,7 +89,7 @@ struct tape_life {
 /** Where a tape is made and how large it is. What is 0 is the default; only tests need another. */
 struct tape_config {
   const char *dir;      /**< where the jobs' folders are; NULL: the first of tape_folders that serves */
-  const char *job;      /**< NULL: $CARILLON_JOB, or else "default" */
+  const char *job;      /**< NULL: $CARILLON_JOB, or else that of tape_job */
   uint32_t slots, tallies, life_records, op_records; /**< the latter two are rounded up to a power of two */
   int64_t slow;         /**< ns from which an operation is slow; 0: $CARILLON_SLOW_THRESHOLD, or else a second */
   int64_t mark_every;   /**< ns after which there may be another mark, beyond those that may follow at once */

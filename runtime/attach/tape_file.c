@@ -329,8 +329,10 @@ bool tape_file_make(const struct tape_config *config, struct tape_file *file) {
   struct tape_reasons reasons = {{0}};
   char host[64], dirs[TAPE_FOLDERS][FILENAME_MAX];
   const char *job = config->job != NULL ? config->job : getenv("CARILLON_JOB");
+  char named[sizeof ((struct layout_fixed *)NULL)->job];
   if (job == NULL || *job == 0) {
-    job = "default";
+    tape_job(named, sizeof named);
+    job = named;
   }
   int in = 0, n = 0; // the directory that the tape is in, and how many there are
   if (!tape_good_name(job)) {

@@ -156,18 +156,41 @@ func TestHeader(t *testing.T) {
 	for _, c := range []struct {
 		env        []string
 		rank, size int
+		job        string
 		bootID     string
 		stall      time.Duration
 	}{
-		{[]string{"RANK=3", "WORLD_SIZE=8", "NCCL_HOSTID=node1"}, 3, 8, "node1", 0},
-		{[]string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}, 0, 2, "", 0},
-		{[]string{"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "RANK=x", "WORLD_SIZE=6"}, 5, 6, "", 0},
-		{[]string{"RANK=8", "WORLD_SIZE=8"}, -1, 0, "", 0},
-		{[]string{"CARILLON_STALL_THRESHOLD=1h2m3.5s"}, -1, 0, "", time.Hour + 2*time.Minute + 3500*time.Millisecond},
-		{[]string{"CARILLON_STALL_THRESHOLD=1250ms"}, -1, 0, "", 1250 * time.Millisecond},
-		{[]string{"CARILLON_STALL_THRESHOLD=off"}, -1, 0, "", 0},
-		{[]string{"CARILLON_STALL_THRESHOLD=5"}, -1, 0, "", 0},
-		{nil, -1, 0, "", 0},
+		{[]string{"RANK=3", "WORLD_SIZE=8", "NCCL_HOSTID=node1"}, 3, 8, "default", "node1", 0},
+		{[]string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}, 0, 2, "default", "", 0},
+		{
+			[]string{
+				"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "RANK=x", "WORLD_SIZE=6", "MASTER_PORT=29500",
+				"SLURM_JOB_ID=17", "SLURM_STEP_ID=0",
+			}, 5, 6, "slurm-17-0", "", 0,
+		},
+		{
+			[]string{
+				"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=fd00::1", "MASTER_PORT=29500", "TORCHELASTIC_RUN_ID=a/b",
+				"TORCHELASTIC_RESTART_COUNT=1", "SLURM_JOB_ID=17",
+			}, 0, 2, "pytorch-29500-1-a-b-fd00--1", "", 0,
+		},
+		{
+			[]string{"RANK=0", "WORLD_SIZE=2", "MASTER_PORT=1", "MASTER_ADDR=" + strings.Repeat("n", 64)},
+			0, 2, "pytorch-1-" + strings.Repeat("n", 53), "", 0,
+		},
+		{
+			[]string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "PMIX_NAMESPACE=prterun-n1-77@1"},
+			0, 2, "openmpi-prterun-n1-77-1", "", 0,
+		},
+		{[]string{"RANK=8", "WORLD_SIZE=8", "MASTER_PORT=29500"}, -1, 0, "default", "", 0},
+		{
+			[]string{"CARILLON_STALL_THRESHOLD=1h2m3.5s"}, -1, 0, "default", "",
+			time.Hour + 2*time.Minute + 3500*time.Millisecond,
+		},
+		{[]string{"CARILLON_STALL_THRESHOLD=1250ms"}, -1, 0, "default", "", 1250 * time.Millisecond},
+		{[]string{"CARILLON_STALL_THRESHOLD=off"}, -1, 0, "default", "", 0},
+		{[]string{"CARILLON_STALL_THRESHOLD=5"}, -1, 0, "default", "", 0},
+		{nil, -1, 0, "default", "", 0},
 	} {
 		before := time.Now()
 		path := tapetest.PlayWith(t, exec.Command(player), dirVariable, strings.NewReader(world), c.env...)
@@ -183,7 +206,7 @@ func TestHeader(t *testing.T) {
 		}
 		host, _ := os.Hostname()
 		if h.Rank != c.rank || h.JobSize != c.size || h.BootID != c.bootID || h.KernelBoot != me.BootID ||
-			h.Host != host || h.Job != "default" || h.Program != "player" || !h.Closed {
+			h.Host != host || h.Job != c.job || h.Program != "player" || !h.Closed {
 			t.Errorf("%q: the header is %+v", c.env, h)
 		}
 		slow := time.Hour // the player's, or when it stalls

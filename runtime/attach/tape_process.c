@@ -83,24 +83,72 @@ static int32_t number(const char *variable) {
   return errno == 0 && *end == 0 && value >= 0 && value <= INT32_MAX ? (int32_t)value : -1;
 }
 
-void tape_place(int32_t *rank, int32_t *size) {
-  static const char *const launchers[][2] = {
-      {"CARILLON_RANK", "CARILLON_WORLD_SIZE"},
-      {"RANK", "WORLD_SIZE"},
-      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-      {"PMI_RANK", "PMI_SIZE"},
-      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-      {"PMIX_RANK", "WORLD_SIZE"},
+/** A launcher's variables: those of the rank and the number of ranks, and those by which its ranks name their job. */
+struct launcher {
+  const char *name, *rank, *size, *job[4];
+};
+
+/** launched finds the launcher that started the process as a rank; NULL if none did. */
+static const struct launcher *launched(int32_t *rank, int32_t *size) {
+  static const struct launcher launchers[] = {
+      {"carillon", "CARILLON_RANK", "CARILLON_WORLD_SIZE", {"CARILLON_ADDRESS", "MASTER_PORT", "MASTER_ADDR"}},
+      {"pytorch",
+       "RANK",
+       "WORLD_SIZE",
+       {"MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID", "MASTER_ADDR"}},
+      {"openmpi",
+       "OMPI_COMM_WORLD_RANK",
+       "OMPI_COMM_WORLD_SIZE",
+       {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
+      {"mpich", "PMI_RANK", "PMI_SIZE", {"PMI_JOBID", "SLURM_JOB_ID", "MASTER_PORT", "MASTER_ADDR"}},
+      {"slurm",
+       "SLURM_PROCID",
+       "SLURM_STEP_NUM_TASKS",
+       {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}},
+      {"pmix", "PMIX_RANK", "WORLD_SIZE", {"PMIX_NAMESPACE"}},
   };
-  for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
-    *rank = number(launchers[i][0]);
-    *size = number(launchers[i][1]);
+  for (const struct launcher *l = launchers; l < launchers + sizeof launchers / sizeof *launchers; l++) {
+    *rank = number(l->rank);
+    *size = number(l->size);
     if (*rank >= 0 && *rank < *size) {
-      return;
+      return l;
     }
   }
   *rank = -1;
   *size = 0;
+  return NULL;
+}
+
+void tape_place(int32_t *rank, int32_t *size) {
+  (void)launched(rank, size);
+}
+
+/** append appends a text to a name, as far as there is room, with - for what a folder's name should not have. */
+static void append(char *name, size_t size, const char *text) {
+  size_t n = strlen(name);
+  for (; *text != 0 && n < size - 1; text++) {
+    const char c = *text;
+    const bool good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || strchr("._", c);
+    name[n++] = good ? c : '-';
+  }
+  name[n] = 0;
+}
+
+void tape_job(char *name, size_t size) {
+  int32_t rank, ranks;
+  const struct launcher *l = launched(&rank, &ranks);
+  name[0] = 0;
+  for (size_t i = 0; l != NULL && i < sizeof l->job / sizeof *l->job && l->job[i] != NULL; i++) {
+    const char *value = getenv(l->job[i]);
+    if (value != NULL && *value != 0) {
+      append(name, size, name[0] == 0 ? l->name : "");
+      append(name, size, "-");
+      append(name, size, value);
+    }
+  }
+  if (name[0] == 0) {
+    append(name, size, "default");
+  }
 }
 
 int64_t tape_limit(const char *variable) {

@@ -5,6 +5,7 @@
 #ifndef CARILLON_TAPE_PROCESS_H
 #define CARILLON_TAPE_PROCESS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tape_layout.h"
@@ -25,6 +26,12 @@ struct tape_process tape_process(void);
  * runtime/rendezvous/launch does where a launcher says both.
  */
 void tape_place(int32_t *rank, int32_t *size);
+
+/**
+ * tape_job names a job that has no CARILLON_JOB by what its launcher tells all its ranks, and those of no other job
+ * that runs at the time: pytorch-29500-0-none-10.0.0.1. Without a launcher it is "default".
+ */
+void tape_job(char *name, size_t size);
 
 /** tape_limit reads a time from the environment, as "1m30s" or "500ms", in ns; 0 if there is none, as with "off". */
 int64_t tape_limit(const char *variable);

@@ -1,0 +1,52 @@
+package attach
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
+)
+
+// TestJobsWithoutAName: two jobs of torchrun's run at once, and nobody has named them. Each is a job of its own for the
+// agent, and only the one that a rank holds up has a verdict.
+func TestJobsWithoutAName(t *testing.T) {
+	t.Parallel()
+	library, tapes := buildLibrary(t), t.TempDir()
+	_, url := agent(t, tapes)
+	input, end := openInput(t)
+	var ranks []*e2e.Job
+	for port, skips := range map[int]string{29500: "SKIP=1", 29501: "SURVIVE=1"} {
+		id := ""
+		for r := range 2 {
+			rank := e2e.Start(t, []string{
+				skips, id, "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "LD_PRELOAD=" + library,
+				"NCCL_PROFILER_PLUGIN=" + library, "CARILLON_TAPE_DIR=" + tapes, "CARILLON_JOB=",
+				fmt.Sprint("RANK=", r), "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=none", "TORCHELASTIC_RESTART_COUNT=0",
+				"MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port),
+			}, "sh", "-c", fmt.Sprintf(`exec "$0" rank %d 2 <%s`, r, input), fakenccl.Program(t, built, "held"))
+			if r == 0 {
+				id = "ID=" + rank.Await(`^id (\w+)$`)[1]
+			}
+			ranks = append(ranks, rank)
+		}
+	}
+	for _, rank := range ranks {
+		rank.Await(` is held$`)
+	}
+	const name = "pytorch-%d-0-none-127.0.0.1"
+	report(t, `"reason": "not_entered"[^§]*rank 1 `, filepath.Join(tapes, fmt.Sprintf(name, 29500)))
+	report(t, `"status": "ok"`, filepath.Join(tapes, fmt.Sprintf(name, 29501)))
+	verdicts := strings.Join(metrics(t, url, `^ccl_ras_verdicts\{.*\} 1$`), "\n")
+	if !strings.Contains(verdicts, fmt.Sprintf(name, 29500)) || strings.Contains(verdicts, fmt.Sprintf(name, 29501)) {
+		t.Errorf("there are the verdicts\n%s", verdicts)
+	}
+	end()
+	for _, rank := range ranks {
+		if code := rank.ExitCode(); code != 0 {
+			t.Errorf("exit code %d:\n%s", code, rank.Output())
+		}
+	}
+}

@@ -3,6 +3,7 @@ package tape
 import (
 	"encoding/binary"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -93,6 +94,26 @@ func (c *CommWriter) Began() int64 {
 		return 0
 	}
 	return c.op.find(c.op.launched).start
+}
+
+// Launched is an operation that a device does.
+type Launched struct{ of pending }
+
+// Last is the operation that was launched last.
+func (c *CommWriter) Last() (l Launched) {
+	if c != nil {
+		l.of = *c.op.find(c.op.launched)
+	}
+	return l
+}
+
+// Device notes how long a device took for an operation. It may be called from any goroutine.
+func (c *CommWriter) Device(l Launched, took time.Duration) {
+	if c == nil {
+		return
+	}
+	c.putOp(kindOp, &l.of, l.of.start+int64(took), StageDevice, PhaseStream, -1, 0)
+	runtime.KeepAlive(c)
 }
 
 // Phase sets the phase of the oldest operation in flight, which is the one that runs. Setting the same again costs next

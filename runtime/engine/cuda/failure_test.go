@@ -239,6 +239,32 @@ func TestGraph(t *testing.T) {
 	}
 }
 
+// TestDeviceTime: how long the GPU took for an operation is on the tape, now and then.
+func TestDeviceTime(t *testing.T) {
+	r := &ranks(t, 1)[0]
+	b := memory(t, r, 8)
+	for range 3 {
+		must(t, ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum))
+	}
+	must(t, r.Wait(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	f, err := tape.Follow(ctx, r.tape.Path(), time.Millisecond)
+	must(t, err)
+	defer f.Close()
+	for {
+		ev, err := f.Next(ctx)
+		must(t, err)
+		if o := &ev.Op; !ev.IsLife && o.Stage == tape.StageDevice {
+			if took := time.Duration(o.Time - o.Start); o.Seq != 1 || o.Signature.Call != lifecycle.CallAllReduce ||
+				o.Signature.Bytes != 32 || took <= 0 || took > time.Minute {
+				t.Errorf("the GPU took %v for %+v", took, o)
+			}
+			return
+		}
+	}
+}
+
 // TestGraphThatWaits: a communicator that is aborted while a graph waits on one rank, and its GPU that is closed at
 // once, take no memory from the kernel, which leaves. Readers were told for whom it waits.
 func TestGraphThatWaits(t *testing.T) {

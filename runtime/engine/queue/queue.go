@@ -41,6 +41,7 @@ type Queue struct {
 	launched atomic.Uint32
 	recent   [64]recent // by launch
 	graphs   graphs
+	measure  measuring
 	watcher  *watcher
 
 	reading sync.RWMutex // held by whoever reads pages and may do so after Close
@@ -66,6 +67,9 @@ func New(comm *engine.Comm, c *cuda.Context, failed func(error)) (q *Queue, err 
 	}
 	if err == nil {
 		q.Fence, err = c.Event(false)
+	}
+	if err == nil {
+		err = q.measure.open(c)
 	}
 	if err != nil {
 		q.Free()
@@ -101,6 +105,7 @@ func (q *Queue) Order(s *cuda.Stream) (captured bool, err error) {
 		}
 	}
 	q.last = s
+	q.measure.begin(q.comm.Tape, s)
 	return false, nil
 }
 
@@ -134,6 +139,7 @@ func (q *Queue) Enqueued(call lifecycle.Call, seq uint64, captured bool, err err
 	case err == nil && captured:
 		return 0, nil
 	case err == nil:
+		q.measure.end(q.comm.Tape, q.last)
 		return q.launched.Load(), nil
 	}
 	defer q.backend.Leave()
@@ -268,6 +274,7 @@ func (q *Queue) Free() {
 	if q.Fence != nil {
 		_ = q.Fence.Destroy()
 	}
+	q.measure.free()
 	if q.Side != nil {
 		_ = q.Side.Destroy()
 	}

@@ -70,7 +70,7 @@ func (q *Queue) watch() {
 		case <-w.ctx.Done():
 			return
 		}
-		for p := (Pause{}); !q.idle(); p.Wait() {
+		for p := (Pause{}); !q.quiet(); p.Wait() {
 			if w.ctx.Err() != nil || q.look() {
 				return
 			}
@@ -79,15 +79,19 @@ func (q *Queue) watch() {
 			}
 		}
 		w.on.Store(false)
-		if !q.idle() {
+		if !q.quiet() {
 			w.start()
 		}
 	}
 }
 
+// quiet tells whether there is nothing to look at.
+func (q *Queue) quiet() bool { return q.idle() && !q.measure.launched.Load() }
+
 // look looks once, and is true when the communicator has stopped: then what runs leaves.
 func (q *Queue) look() bool {
 	q.graphs.look()
+	q.measure.look(q.comm.Tape)
 	err := q.comm.Stopped()
 	if err == nil {
 		if err = q.trouble(); err != nil {

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -38,10 +39,12 @@ type device struct {
 
 // placement is what ranks tell each other before anything else, of a fixed size.
 type placement struct {
-	UUID    [16]byte
-	Blocks  uint32 // that the GPU runs at once
-	Shared  bool
-	Options [5]uint64 // must be the same
+	UUID   [16]byte
+	Blocks uint32 // that the GPU runs at once
+	Shared bool
+	// Must be the same:
+	Options  [5]uint64
+	Fallback [16]byte // its name
 }
 
 // apartError is why GPUs can't be joined by kernels of ours: Options.Fallback may do it.
@@ -84,7 +87,7 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 	if prepared == nil {
 		d.Queue, prepared = queue.New(d.comm, d.gpu.context, failed)
 	}
-	bytes := roundUp(d.stateAt()+kernel.StateBytes, max(unit, 1))
+	size := roundUp(d.stateAt()+kernel.StateBytes, max(unit, 1))
 	ready := func(p cuda.Pointer) error {
 		if prepared != nil {
 			return prepared
@@ -92,7 +95,7 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 		return d.clear(p)
 	}
 	for _, kind := range []memory{deviceMemory{d.gpu.context}, hostMemory{d.gpu.context}} {
-		d.windows, err = openWindows(kind, d.rank, bytes, gather, ready)
+		d.windows, err = openWindows(kind, d.rank, size, gather, ready)
 		refused, ok := errors.AsType[*refusedError](err)
 		if !ok || !refused.kind {
 			break
@@ -122,6 +125,9 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 	mine := placement{UUID: d.gpu.uuid, Blocks: uint32(d.gpu.blocks), Shared: o.Shared}
 	for i, n := range []int{o.Mailbox, o.Slots, l.OneShot, l.TwoShot, l.Copy} {
 		mine.Options[i] = uint64(n)
+	}
+	if o.Fallback != nil {
+		copy(mine.Fallback[:], o.Fallback.Name())
 	}
 	encoded, err := binary.Append(nil, binary.LittleEndian, mine)
 	if err != nil {
@@ -153,6 +159,10 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 		if p.Options != first.Options {
 			return fmt.Errorf("ranks 0 and %d have different options (bytes of mailbox, slots and limits: %v and %v): "+
 				"choose the same, and the same tuning", r, first.Options, p.Options)
+		}
+		if p.Fallback != first.Fallback {
+			return fmt.Errorf("ranks 0 and %d have different fallbacks (%q and %q): choose the same", r,
+				bytes.TrimRight(first.Fallback[:], "\x00"), bytes.TrimRight(p.Fallback[:], "\x00"))
 		}
 		on[p.UUID] = append(on[p.UUID], r)
 		d.blocks, shared = min(d.blocks, int(p.Blocks)), shared && p.Shared

@@ -368,19 +368,22 @@ func TestRefused(t *testing.T) {
 // TestDifferentOptions: ranks that would choose different kernels, or lay out windows differently, don't begin.
 func TestDifferentOptions(t *testing.T) {
 	d := driver(t, 2)
-	tuned := options
+	tuned, fallen := options, options
 	tuned.Tuning = gpu.Tuning{2: {OneShot: 8}}
-	kinds := make([]engine.DeviceKind, 2)
-	for r, o := range []gpu.Options{options, tuned} {
-		dev, err := device(d, r)
-		must(t, err)
-		g, err := gpu.New(on(t, dev).context, o)
-		must(t, err)
-		kinds[r] = g
-	}
-	_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
-	if err == nil || !strings.Contains(err.Error(), "ranks 0 and 1 have different options") {
-		t.Errorf("ranks with different tuning: %v", err)
+	fallen.Fallback = on(t, at(t, d, 0)).gpu
+	for says, o := range map[string]gpu.Options{
+		"ranks 0 and 1 have different options": tuned, `ranks 0 and 1 have different fallbacks ("" and "cuda")`: fallen,
+	} {
+		kinds := make([]engine.DeviceKind, 2)
+		for r, o := range []gpu.Options{options, o} {
+			g, err := gpu.New(on(t, at(t, d, r)).context, o)
+			must(t, err)
+			kinds[r] = g
+		}
+		_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
 	}
 }
 

@@ -108,6 +108,13 @@ func device(d *cuda.Driver, rank int) (*cuda.Device, error) {
 	return d.Device(rank % n)
 }
 
+func at(tb testing.TB, d *cuda.Driver, rank int) *cuda.Device {
+	tb.Helper()
+	dev, err := device(d, rank)
+	must(tb, err)
+	return dev
+}
+
 // ranks makes a communicator of n ranks, each on a device of its own.
 func ranks(tb testing.TB, n int, variables ...string) []rank {
 	tb.Helper()
@@ -115,9 +122,7 @@ func ranks(tb testing.TB, n int, variables ...string) []rank {
 	all := make([]rank, n)
 	kinds := make([]engine.DeviceKind, n)
 	for r := range all {
-		dev, err := device(d, r)
-		must(tb, err)
-		all[r] = on(tb, dev)
+		all[r] = on(tb, at(tb, d, r))
 		kinds[r] = all[r].gpu
 	}
 	rt, w := onTape(tb)

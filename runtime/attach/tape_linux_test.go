@@ -184,7 +184,8 @@ func TestHeader(t *testing.T) {
 		},
 		{[]string{"RANK=8", "WORLD_SIZE=8", "MASTER_PORT=29500"}, -1, 0, "default", "", 0},
 		{
-			[]string{"CARILLON_STALL_THRESHOLD=1h2m3.5s"}, -1, 0, "default", "",
+			[]string{"CARILLON_STALL_THRESHOLD=1h2m3.5s"},
+			-1, 0, "default", "",
 			time.Hour + 2*time.Minute + 3500*time.Millisecond,
 		},
 		{[]string{"CARILLON_STALL_THRESHOLD=1250ms"}, -1, 0, "default", "", 1250 * time.Millisecond},

@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
 // stopTimeout bounds Stop when its context has no deadline.
@@ -227,8 +228,9 @@ func (n *Node) stopObserving(ctx context.Context) error {
 // settings is the configuration that all parts are made from: validated, and with all defaults. Log is the sink's.
 type settings struct {
 	Config
-	sink *logsink.Sink
-	told func() bool // was the process told to end? nil: not known
+	sink   *logsink.Sink
+	outage *trace.Outage // of the collector, to which all whose telemetry is here export
+	told   func() bool   // was the process told to end? nil: not known
 
 	attrs []slog.Attr // on each line that tells of the tape; nil but where it is another process's
 }
@@ -243,7 +245,7 @@ func (s *settings) events() slog.Handler {
 
 // settle opens the logs.
 func settle(cfg Config) *settings {
-	s := &settings{Config: cfg}
+	s := &settings{Config: cfg, outage: new(trace.Outage)}
 	s.sink = newSink(context.Background(), &s.Config)
 	return s
 }

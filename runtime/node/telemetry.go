@@ -97,7 +97,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 		Wall: func(mono int64) time.Time { return t.header.Load().Wall(mono) },
 		Now:  tape.Now, Delivered: t.tape.Delivered, Logger: s.Log, Slow: s.kept(), Finding: r.Finding,
 		AlgorithmName: func(a uint8) string { return algo.Algorithm(a).String() },
-		Resource:      s.Resource, Processors: s.SpanProcessors, Exporters: s.SpanExporters,
+		Resource:      s.Resource, Outage: s.outage, Processors: s.SpanProcessors, Exporters: s.SpanExporters,
 		OwnExport: len(s.SpanProcessors)+len(s.SpanExporters) > 0,
 	}
 	if t.trace, err = trace.New(context.Background(), t.exported); err != nil {

@@ -48,6 +48,10 @@ type Config struct {
 	// It needs Now. nil calls nothing.
 	Delivered func(until int64)
 
+	// Outage is shared by the Projectors of a process that export to the same collector, so that its log says once that
+	// this can't be reached, and once that it can again. nil: this Projector's own.
+	Outage *Outage
+
 	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event,
 	// which is right for a tape whose process is gone.
 	Now func() int64

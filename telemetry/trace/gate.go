@@ -21,6 +21,9 @@ type Stats struct {
 	Failed   uint64 // queued, but the exporter gave an error, or the deadline of Close passed
 }
 
+// Outage is the state of a collector: whether the last export to it failed. The zero value is one that didn't.
+type Outage struct{ failing atomic.Bool }
+
 // gate wraps OpenTelemetry's batch processor, which drops spans silently when its queue is full. The gate admits no
 // more spans than fit, so that the processor never drops one, and counts those that it refuses. The last quarter of the
 // queue is kept for acts and errors: ordinary operations find it full first.
@@ -30,7 +33,7 @@ type gate struct {
 
 	room    int64 // spans in the queue at most
 	pending atomic.Int64
-	failing atomic.Bool // the last export gave an error
+	outage  *Outage
 
 	queued, exported, dropped, failed atomic.Uint64
 	deliveries                        deliveries
@@ -45,7 +48,7 @@ type gate struct {
 }
 
 func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.BatchSpanProcessorOption) *gate {
-	g := &gate{log: log}
+	g := &gate{log: log, outage: new(Outage)}
 	g.abandoned, g.abandon = context.WithCancel(context.Background())
 	g.urgent, g.closing, g.flushed = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	readRoom := func(o *sdktrace.BatchSpanProcessorOptions) {
@@ -154,7 +157,7 @@ func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 	switch {
 	case err != nil:
 		g.failed.Add(uint64(len(spans)))
-		if !g.failing.Swap(true) {
+		if !g.outage.failing.Swap(true) {
 			g.log.Warn("spans can't be exported; they stay in the process's own store", "error", err, "spans",
 				len(spans))
 		}
@@ -163,7 +166,7 @@ func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 		if g.failed.Load() == 0 {
 			g.deliveries.reached(exported)
 		}
-		if g.failing.Swap(false) {
+		if g.outage.failing.Swap(false) {
 			g.log.Info("spans are exported again", "failed_until_now", g.failed.Load())
 		}
 	}

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	if exporter != nil {
 		p.gate = newGate(exporter, cfg.Logger.With("to", to), batchOptions(cfg.Logger)...)
 		p.gate.deliveries.tell, p.gate.deliveries.now = cfg.Delivered, cfg.Now
+		p.gate.outage = cmp.Or(cfg.Outage, p.gate.outage)
 		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))
 	}
 	for _, sp := range cfg.Processors {

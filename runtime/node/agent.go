@@ -311,6 +311,7 @@ func (a *Agent) scan(dir string) (refused []error) {
 				b = newBusy(t.Process().CPU)
 				a.fresh[path] = b
 			}
+			b.measure() // what it did when it began tells nothing of now
 			age := b.age()
 			wait = wait || age < ownTime
 			late = late || age >= lateTime

@@ -12,10 +12,11 @@ import (
 // busy tells, by the processor time that the process uses, whether it computes or sleeps outside of Carillon. It
 // measures all the time, so that the answer is of now.
 type busy struct {
-	used func() time.Duration // by the process so far
+	used  func() time.Duration // by the process so far
+	began time.Time
 
 	mu   sync.Mutex
-	last [2]usage // measured last, the older one first
+	last [busySpan / busyInterval]usage // measured last, the oldest one first
 }
 
 // usage is the processor time that had been used by a time.
@@ -25,21 +26,34 @@ type usage struct {
 }
 
 const (
-	// busyInterval is how often usage is measured. The share is of the last one to two intervals.
-	busyInterval = 2 * time.Second
+	// busyInterval is how often usage is measured.
+	busyInterval = 100 * time.Millisecond
+	// busySpan is about the longest time over which a share is told. It is no longer than stall thresholds usually are:
+	// a rank that a verdict names has been between its calls for that time, and what it did before is not told.
+	busySpan = 500 * time.Millisecond
 	// leastSpan is the least time over which a share is told.
-	leastSpan = 500 * time.Millisecond
+	leastSpan = busySpan - busyInterval
 	// computing is the share of a processor from which a process computes.
 	computing = 0.5
 )
 
 func newBusy(used func() time.Duration) *busy {
-	now := usage{time.Now(), used()}
-	return &busy{used: used, last: [2]usage{now, now}}
+	b := &busy{used: used, began: time.Now()}
+	for i := range b.last {
+		b.last[i] = usage{b.began, used()}
+	}
+	return b
 }
 
-// age is since when it is measured, before run.
-func (b *busy) age() time.Duration { return time.Since(b.last[0].at) }
+// age is for how long it is measured.
+func (b *busy) age() time.Duration { return time.Since(b.began) }
+
+func (b *busy) measure() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	copy(b.last[:], b.last[1:])
+	b.last[len(b.last)-1] = usage{time.Now(), b.used()}
+}
 
 // run measures until ctx ends.
 func (b *busy) run(ctx context.Context) {
@@ -51,9 +65,7 @@ func (b *busy) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		b.mu.Lock()
-		b.last = [2]usage{b.last[1], {time.Now(), b.used()}}
-		b.mu.Unlock()
+		b.measure()
 	}
 }
 
@@ -61,11 +73,14 @@ func (b *busy) run(ctx context.Context) {
 func (b *busy) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now, first := usage{time.Now(), b.used()}, b.last[0]
-	if now.at.Sub(first.at) < leastSpan {
+	now, first := usage{time.Now(), b.used()}, len(b.last)-1
+	for first >= 0 && now.at.Sub(b.last[first].at) < leastSpan {
+		first--
+	}
+	if first < 0 {
 		return ""
 	}
-	share, what := first.share(now), "sleeps or waits for something"
+	share, what := b.last[first].share(now), "sleeps or waits for something"
 	if share > computing {
 		what = "computes"
 	}

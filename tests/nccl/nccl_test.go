@@ -229,6 +229,69 @@ func TestStreams(t *testing.T) {
 	})
 }
 
+// TestGraph: each replay of a graph of collectives does them once more, beside calls that are not captured, however far
+// ahead of the others a rank is.
+func TestGraph(t *testing.T) {
+	const replays, calls = 10, 3
+	all := ranks(t, atMost(t, 3))
+	n := int64(len(all))
+	each(t, all, func(r *rank) error {
+		ctx := t.Context()
+		sum, err := buffer(r, int64(1))
+		if err != nil {
+			return err
+		}
+		total, err := buffer[int64](r, 0)
+		if err != nil {
+			return err
+		}
+		gathered, err := buffer(r, make([]int64, n)...)
+		if err != nil {
+			return err
+		}
+		send, recv := sum.Slice(0, 1), gathered.Slice(r.Rank(), r.Rank()+1)
+		reduce := func() error { return ccl.AllReduceOn(ctx, r.Comm, r.stream, sum, total, ccl.Sum) }
+		round := func() error { // sum becomes the total, by way of the rank's own place in what is gathered
+			return errors.Join(
+				reduce(),
+				ccl.AllGatherOn(ctx, r.Comm, r.stream, total, gathered),
+				r.stream.Copy(send.Pointer(), recv.Pointer(), 8))
+		}
+		if err := r.stream.BeginCapture(); err != nil {
+			return err
+		}
+		for range calls {
+			if err := round(); err != nil {
+				return err
+			}
+		}
+		graph, err := r.stream.EndCapture()
+		if err != nil {
+			return err
+		}
+		x, err := graph.Instantiate()
+		if err != nil {
+			return err
+		}
+		for range replays {
+			if err := errors.Join(x.Launch(r.stream), reduce()); err != nil {
+				return err
+			}
+		}
+		if err := r.Wait(ctx); err != nil {
+			return err
+		}
+		want := int64(1)
+		for range replays*calls + 1 {
+			want *= n
+		}
+		if got, err := read(r, total); err != nil || got[0] != want {
+			return fmt.Errorf("after %d replays of %d sums the total is %d, want %d: %w", replays, calls, got[0], want, err)
+		}
+		return errors.Join(x.Destroy(), graph.Destroy(), r.Destroy(ctx))
+	})
+}
+
 // TestAbort: a rank that waits in NCCL for one that aborts leaves, and is told why. A new communicator works.
 func TestAbort(t *testing.T) {
 	each(t, ranks(t, 3), func(r *rank) error {

@@ -8,8 +8,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of running, carried
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-struct batch { // what is one launch on a stream
-  int n;
+struct batch { // one launch on a stream, or a node of a graph, which runs once per replay and is never freed
+  int n, captured;
   struct task tasks[];
 };
 
@@ -184,7 +184,6 @@ static ncclResult_t run_wait(struct task *t) {
       else
         result = open_letter(t->comm, d[i].peer);
     }
-  free(d);
   return result;
 }
 
@@ -192,6 +191,10 @@ static void run_batch(void *data) {
   struct batch *b = data;
   struct task *t = &b->tasks[0];
   struct ncclComm *c = t->comm;
+  if (b->captured) {
+    atomic_fetch_add(&c->running, 1);
+    for (int i = 0; i < b->n; i++) b->tasks[i].tag = mix(b->tasks[i].tag, 1); // the n-th replay meets the others' n-th
+  }
   for (int i = 0; i < b->n; i++) profiler_begin(&b->tasks[i]);
   ncclResult_t result = t->func == SEND || t->func == RECV ? run_p2p(b)
                         : t->func == PUT                   ? run_put(t)
@@ -199,7 +202,10 @@ static void run_batch(void *data) {
                                                            : run_collective(t);
   for (int i = 0; i < b->n; i++) profiler_end(&b->tasks[i]);
   if (result && !atomic_load(&c->aborted) && !atomic_load(&c->revoked)) comm_set_async(c, result);
-  free(b);
+  if (!b->captured) {
+    if (t->func == WAIT) free(t->recv); // its descriptors
+    free(b);
+  }
   ended(c);
 }
 
@@ -215,24 +221,33 @@ static uint64_t tag_of(struct task *t) {
   }
 }
 
-ncclResult_t task_launch(const struct task *tasks, int n) {
+static ncclResult_t launch(const struct task *tasks, int n) {
+  struct ncclComm *c = tasks->comm;
+  int captured;
+  cudaError_t err = cudaStreamIsCapturing(tasks->stream, &captured);
+  if (err) return fail(ncclUnhandledCudaError, "cudaStreamIsCapturing: %d", err);
   struct batch *b = malloc(sizeof *b + n * sizeof *tasks);
   if (!b) return ncclSystemError;
   b->n = n;
+  b->captured = captured;
   memcpy(b->tasks, tasks, n * sizeof *tasks);
-  struct ncclComm *c = tasks->comm;
   for (int i = 0; i < n; i++) b->tasks[i].tag = tag_of(&b->tasks[i]);
   if (tasks->func <= ALL_REDUCE) atomic_fetch_add(&seat(c, c->rank)->launched[tasks->func], 1);
-  atomic_fetch_add(&c->running, 1);
-  int device;
-  cudaGetDevice(&device);
-  cudaSetDevice(c->device);
-  cudaError_t err = cudaLaunchHostFunc(tasks->stream, run_batch, b);
-  cudaSetDevice(device);
+  if (!captured) atomic_fetch_add(&c->running, 1);
+  err = cudaLaunchHostFunc(tasks->stream, run_batch, b);
   if (!err) return ncclSuccess;
-  atomic_fetch_sub(&c->running, 1);
+  if (!captured) atomic_fetch_sub(&c->running, 1);
   free(b);
   return fail(ncclUnhandledCudaError, "cudaLaunchHostFunc: %d", err);
+}
+
+ncclResult_t task_launch(const struct task *tasks, int n) {
+  int device;
+  cudaGetDevice(&device);
+  cudaSetDevice(tasks->comm->device);
+  ncclResult_t result = launch(tasks, n);
+  cudaSetDevice(device);
+  return result;
 }
 
 static ncclResult_t check(const struct task *t) {

@@ -14,6 +14,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data);
 int cuMemAlloc_v2(uint64_t *memory, size_t bytes);
 int cuMemFree_v2(uint64_t memory);
+int cuStreamIsCapturing(cudaStream_t stream, int *capturing);
 
 EXPORT cudaError_t cudaGetDevice(int *device) {
   if (cuCtxGetDevice(device)) *device = 0; // no context is current yet
@@ -39,4 +40,8 @@ EXPORT cudaError_t cudaFree(void *memory) { return (cudaError_t)cuMemFree_v2((ui
 
 EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data) {
   return (cudaError_t)cuLaunchHostFunc(stream, fn, data);
+}
+
+EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, int *capturing) {
+  return (cudaError_t)cuStreamIsCapturing(stream, capturing);
 }

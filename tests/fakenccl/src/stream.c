@@ -211,6 +211,12 @@ EXPORT cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return query(s, launched(s));
 }
 
+EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, int *capturing) {
+  (void)stream;
+  *capturing = 0; // there are no graphs
+  return cudaSuccess;
+}
+
 EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
   (void)flags;
   return (*event = calloc(1, sizeof **event)) ? cudaSuccess : cudaErrorMemoryAllocation;

@@ -29,7 +29,7 @@ void act_make(struct act *, carillon_call_t, const void *caller);
 void act_root(struct act *, ncclComm_t *out, int32_t size, int32_t rank, const uint8_t id[16], const ncclConfig_t *);
 
 /* Says what act_begin's act makes: number is what its ranks agree on, its color; NCCL puts it to out. */
-void act_child(struct act *, ncclComm_t *out, int color, const ncclUniqueId *, const ncclConfig_t *);
+void act_child(struct act *, ncclComm_t *out, int color, const ncclConfig_t *);
 
 /* Ends the act, or leaves it in progress. Returns NCCL's answer. */
 ncclResult_t act_end(struct act *, ncclResult_t answer);

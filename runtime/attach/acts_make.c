@@ -94,31 +94,31 @@ void act_root(struct act *act, ncclComm_t *out, int32_t size, int32_t rank, cons
   comm->rank = comm->info.rank = rank;
   comm->size = comm->info.size = size;
   ops_expect(&comm->ops, rank, size);
-  comm->tape = tape_comm_new(&comm->info, NULL);
+  if (act->use.call != CARILLON_CALL_GROW) { /* else the id is not known yet */
+    comm->tape = tape_comm_new(&comm->info, NULL);
+  }
   acts_start_life(act, comm, &act->use.site, 0);
   act->life.act = TAPE_ACT_INIT;
   tape_life(comm->tape, &act->life);
   acts_go(comm, &act->life, &act->use.site);
 }
 
-void act_child(struct act *act, ncclComm_t *out, int color, const ncclUniqueId *unique, const ncclConfig_t *config) {
+void act_child(struct act *act, ncclComm_t *out, int color, const ncclConfig_t *config) {
   struct comm *parent = act->use.comm;
   if (parent == NULL) {
     return;
   }
-  uint8_t id[16] = {0};
-  if (unique != NULL) {
-    comm_root_id(id, unique);
-  } else {
-    comm_child_id(id, parent->info.id, parent->derived, color);
-  }
+  uint8_t id[16];
+  comm_child_id(id, parent->info.id, parent->derived, color);
   const bool member = act->use.call != CARILLON_CALL_SPLIT || color >= 0;
   struct comm *comm = member ? new_born(act, out, id, config) : NULL;
   if (comm != NULL) {
     ops_expect(&comm->ops, -1, -1);
     comm->parent = comm->origin = parent;
     memcpy(comm->info.parent, parent->info.id, sizeof comm->info.parent);
-    memcpy(act->life.child, id, sizeof act->life.child);
+    if (act->use.call != CARILLON_CALL_GROW) {
+      memcpy(act->life.child, id, sizeof act->life.child);
+    }
     acts_go(comm, &act->life, &act->use.site); /* it is its init, too */
     comm->going.act = TAPE_ACT_INIT;
     comm->going.seq = 0;
@@ -156,6 +156,20 @@ void acts_learn(struct comm *comm, struct thread *thread) {
   comm_count_messages(comm);
 }
 
+/* Begins the tape of one that has none yet, with what NCCL has in progress with it. */
+static void tape_begin(struct comm *comm) {
+  const uint64_t hash = atomic_load_explicit(&comm->ops.hash, memory_order_acquire);
+  if (comm->call == CARILLON_CALL_GROW && hash != 0) {
+    comm_hash_id(comm->info.id, hash);
+  }
+  comm->tape = tape_comm_new(&comm->info, comm->origin != NULL ? comm->origin->tape : NULL);
+  struct site_words words;
+  struct tape_life life = comm->going;
+  life.site = *site_tell(&comm->going_site, &words);
+  life.state = acts_state(comm);
+  tape_life(comm->tape, &life);
+}
+
 /* One that NCCL was asked for, once it has answered. The caller has comm_lock. */
 static void settle(struct comm *comm, struct thread *thread, ncclResult_t answer) {
   if (answer == ncclInProgress && comm->parent != NULL) { /* NCCL fills it in when the parent is done, not before */
@@ -164,19 +178,14 @@ static void settle(struct comm *comm, struct thread *thread, ncclResult_t answer
     return;
   }
   const ncclComm_t handle = answer == ncclSuccess || answer == ncclInProgress ? *comm->out : NULL;
+  if (comm->tape == NULL && (handle != NULL || comm->origin == NULL)) {
+    tape_begin(comm);
+  }
   if (handle == NULL) {
     acts_happen(comm, CARILLON_EVENT_INIT_FAILED);
     acts_end_going(comm, answer, guard_code(answer));
     comm_drop(comm);
     return;
-  }
-  if (comm->origin != NULL && comm->tape == NULL) {
-    comm->tape = tape_comm_new(&comm->info, comm->origin->tape);
-    struct site_words words;
-    struct tape_life life = comm->going;
-    life.site = *site_tell(&comm->going_site, &words);
-    life.state = acts_state(comm);
-    tape_life(comm->tape, &life);
   }
   comm->parent = NULL;
   comm->out = NULL;

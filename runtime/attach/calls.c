@@ -244,7 +244,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
   if (!act_begin(&act, comm, CARILLON_CALL_SPLIT, __func__, CALLER)) {
     return act.use.answer;
   }
-  act_child(&act, newcomm, color, NULL, config);
+  act_child(&act, newcomm, color, config);
   launch(&act.use, 0, 0, -1, 0, NULL);
   return act_end(&act, REAL(ncclCommSplit)(comm, color, key, newcomm, config));
 }
@@ -256,13 +256,14 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
   if (!act_begin(&act, comm, CARILLON_CALL_SHRINK, __func__, CALLER)) {
     return act.use.answer;
   }
-  act_child(&act, newcomm, SHRUNK, NULL, config);
+  act_child(&act, newcomm, SHRUNK, config);
   launch(&act.use, 0, 0, -1, 0, NULL);
   return act_end(&act,
                  REAL(ncclCommShrink)(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 }
 
-/* Ranks that join have no communicator yet, and those that have one need no unique id but for one of them. */
+/* Ranks that join have a unique id and no communicator yet, and those that have one need no unique id: what all know it
+   by is NCCL's hash of it, once it is made. */
 EXPORT(ncclCommGrow)
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank, ncclComm_t *newcomm,
                           ncclConfig_t *config) {
@@ -275,7 +276,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqu
   } else if (!act_begin(&act, comm, CARILLON_CALL_GROW, __func__, CALLER)) {
     return act.use.answer;
   } else {
-    act_child(&act, newcomm, GROWN, uniqueId, config);
+    act_child(&act, newcomm, GROWN, config);
     launch(&act.use, 0, 0, -1, 0, NULL);
   }
   return act_end(&act, REAL(ncclCommGrow)(comm, nRanks, uniqueId, rank, newcomm, config));

@@ -138,3 +138,5 @@ void comm_child_id(uint8_t id[16], const uint8_t parent[16], uint32_t number, in
   memcpy(all + 20, &color, sizeof color);
   hash(id, all, sizeof all);
 }
+
+void comm_hash_id(uint8_t id[16], uint64_t number) { hash(id, &number, sizeof number); }

@@ -93,6 +93,9 @@ void comm_each(void (*)(struct comm *));
 void comm_root_id(uint8_t id[16], const ncclUniqueId *);
 void comm_child_id(uint8_t id[16], const uint8_t parent[16], uint32_t number, int color);
 
+/* The id by NCCL's own hash of a communicator. */
+void comm_hash_id(uint8_t id[16], uint64_t);
+
 /* What turn says if a thread has it: nobody takes one communicator's turn for another's that had its place. */
 static inline uint64_t comm_turn(const struct comm *comm, uint32_t thread) {
   return (uint64_t)atomic_load_explicit(&comm->generation, memory_order_relaxed) << 32 | thread;

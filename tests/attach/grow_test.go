@@ -1,0 +1,56 @@
+package attach
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
+)
+
+// TestGrow: the members of a communicator that grows know the unique id of its growth only in part, and those that join
+// have no parent. On the tapes of all, the grown one is the same.
+func TestGrow(t *testing.T) {
+	t.Parallel()
+	library := buildLibrary(t)
+	const ranks = 4
+	for _, version := range []string{"2.29.2", "2.31.2"} {
+		t.Run(version, func(t *testing.T) {
+			tapes := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, built, "life"), "processes", "4")
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, built, version), "LD_PRELOAD="+library,
+				"NCCL_PROFILER_PLUGIN="+library, "CARILLON_TAPE_DIR="+tapes)
+			if text, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			paths, err := filepath.Glob(filepath.Join(tapes, "*", "*.tape"))
+			if err != nil || len(paths) != ranks {
+				t.Fatalf("tapes %v, %v; want %d", paths, err, ranks)
+			}
+			ids, places := map[string]int{}, map[int]int{}
+			for _, path := range paths {
+				r, err := tape.Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for ev, err := range r.Events() {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if ev.IsLife && ev.Life.Act == tape.ActInit && ev.Life.Stage == tape.StageEnd &&
+						ev.Life.Call == lifecycle.CallGrow {
+						ids[ev.Comm.ID.String()]++
+						places[ev.Comm.Rank]++
+					}
+				}
+				_ = r.Close()
+			}
+			if len(ids) != 1 || len(places) != ranks {
+				t.Errorf("of the grown one there are the ids %v and the ranks %v", ids, places)
+			}
+		})
+	}
+}

@@ -25,7 +25,7 @@ import (
 const ranks = 8
 
 var (
-	pairs  = flag.Int("pairs", 10, "how often the ranks are asked, and beside it the unrelated servers")
+	pairs  = flag.Int("pairs", 3, "how often the ranks are asked, and beside it the unrelated servers")
 	window = flag.Duration("window", 2*time.Second, "for how long each time")
 )
 

@@ -286,7 +286,8 @@ func TestGraph(t *testing.T) {
 			want *= n
 		}
 		if got, err := read(r, total); err != nil || got[0] != want {
-			return fmt.Errorf("after %d replays of %d sums the total is %d, want %d: %w", replays, calls, got[0], want, err)
+			return fmt.Errorf("after %d replays of %d sums the total is %d, want %d: %w",
+				replays, calls, got[0], want, err)
 		}
 		return errors.Join(x.Destroy(), graph.Destroy(), r.Destroy(ctx))
 	})

@@ -20,6 +20,7 @@ func newBench(stdout, stderr *os.File) *cobra.Command {
 	var sizes string
 	var asJSON bool
 	var gpus int
+	var nccl bool
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure all-reduce between processes, between ranks of one process, and on GPUs",
@@ -28,7 +29,9 @@ the median latency, the bus bandwidth as nccl-tests define it, and the allocatio
 installed (mpirun and mpicc), the same sizes are measured with it in the same call, and the ratio is shown.
 
 With --gpu N it is measured between N ranks on this machine's NVIDIA GPUs instead, which share them if there are less:
-call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many bytes; and a call on the host.`,
+call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many bytes; and a call on the host.
+Where NCCL is found and each rank has a GPU of its own, each size is also measured with it, and the
+ratio of our time to its is shown.`,
 		Example: `  carillon bench
   carillon bench --processes 2 --in-process 0 --sizes 8,64K,64M
   carillon bench --gpu 2 --sizes 8:1G
@@ -42,7 +45,7 @@ call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many b
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
 			if gpus > 0 {
-				return benchGPUs(ctx, cmd, plan.Setup, gpus, asJSON, stdout, stderr)
+				return benchGPUs(ctx, cmd, plan.Setup, gpus, nccl, asJSON, stdout, stderr)
 			}
 			results, skipped, err := bench.Run(ctx, plan)
 			switch {
@@ -67,17 +70,19 @@ call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many b
 	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
 	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI, where it is installed")
 	cmd.Flags().IntVar(&gpus, "gpu", 0, "measure between this number of ranks on GPUs, up to 8, instead")
+	cmd.Flags().BoolVar(&nccl, "nccl", true,
+		"with --gpu, compare with NCCL: CARILLON_NCCL_LIB, or where it is installed")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")
 	return cmd
 }
 
-func benchGPUs(ctx context.Context, cmd *cobra.Command, s bench.Setup, ranks int, asJSON bool,
+func benchGPUs(ctx context.Context, cmd *cobra.Command, s bench.Setup, ranks int, nccl, asJSON bool,
 	stdout, stderr *os.File,
 ) error {
 	if ranks < 2 || ranks > 8 {
 		return usageError(cmd, fmt.Errorf("--gpu is %d, allowed is 2 to 8 ranks", ranks))
 	}
-	results, err := bench.GPUs(ctx, s, ranks, stderr)
+	results, err := bench.GPUs(ctx, s, ranks, nccl, stderr)
 	switch {
 	case ctx.Err() != nil:
 		return interrupted(cmd)

@@ -21,6 +21,7 @@ import (
 	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/node"
 	"github.com/carillon-rt/carillon/tests/e2e"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
 // Variables that make the test's binary a rank of a job, and say what it does, and whether ranks share a GPU.
@@ -236,15 +237,42 @@ func TestMismatch(t *testing.T) {
 	await(t, `mismatch \((certain|likely)\): .* as number 2 on "world".*rank 1: broadcast`, "postmortem", tapes)
 }
 
-// TestBench: carillon bench measures on GPUs, and finds the sums right.
+// TestBench: carillon bench measures on GPUs and finds the sums right. It measures NCCL too, or says why it can't.
 func TestBench(t *testing.T) {
 	t.Parallel()
-	b := e2e.Start(t, []string{
-		"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_DEVICES=2", "FAKECUDA_KERNELS=" + fake.kernels,
-	}, "carillon", "bench", "--gpu", "2", "--sizes", "8", "--min", "1", "--max", "2")
-	b.Await(`^ +2 +2 +8 B +\S+ (µs|ms) `)
-	if code := b.ExitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
+	none := filepath.Join(t.TempDir(), "libnccl.so.2")
+	nccl := fakenccl.BuildOn(t, t.TempDir(), "2.28.9", fake.libcuda)
+	const ours = `( +\S+ (µs|ms)){4} .* \S+ (µs|ms)`
+	for _, c := range []struct {
+		name, library, ranks string
+		sizes                []string
+		row, why             string // of the table, and of the line that says why it has no columns for NCCL
+	}{
+		{"NCCL", nccl, "2", []string{"8", "64"}, `^ +2 +2 +%s B` + ours + `( +\S+ (µs|ms) +[0-9.]+){2} *$`, ""},
+		{"no library", none, "2", []string{"8"}, `^ +2 +2 +%s B` + ours + ` *$`, regexp.QuoteMeta(none)},
+		{"shared GPUs", nccl, "3", []string{"8"}, `^ +3 +2 +%s B` + ours + ` *$`, "3 ranks share 2 GPUs, "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := e2e.Start(t, []string{
+				"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_DEVICES=2",
+				"FAKECUDA_KERNELS=" + fake.kernels, "CARILLON_NCCL_LIB=" + c.library,
+			}, "carillon", "bench", "--gpu", c.ranks, "--sizes", strings.Join(c.sizes, ","), "--min", "1", "--max", "2")
+			for _, size := range c.sizes {
+				b.Await(fmt.Sprintf(c.row, size))
+			}
+			if code := b.ExitCode(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			compared := c.why == ""
+			why := regexp.MustCompile(`(?m)^NCCL: not measured: .*$`).FindAllString(b.Output(), -1)
+			if compared != (len(why) == 0) || !compared && !regexp.MustCompile(c.why).MatchString(why[0]) {
+				t.Errorf("why NCCL was not measured: %q, want %q", why, c.why)
+			}
+			columns := regexp.MustCompile(`NCCL eager +ratio +NCCL graph +ratio`).MatchString(b.Output())
+			if columns != compared {
+				t.Errorf("the table has columns for NCCL: %v, want %v", columns, compared)
+			}
+		})
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
+	enginenccl "github.com/carillon-rt/carillon/runtime/engine/nccl"
 )
 
 // batch is how many operations are timed together: a GPU's events are exact to half a microsecond, and ranks begin some
@@ -28,19 +29,34 @@ import (
 const batch = 100
 
 // GPUs measures all-reduce (float32, sum) between ranks of this process on the machine's GPUs, by turns; several ranks
-// share one where there are more of them.
-func GPUs(ctx context.Context, s Setup, ranks int, progress io.Writer) (results []GPUResult, err error) {
-	w, err := openWorld(ctx, ranks, slices.Max(s.Sizes), enginecuda.Options{})
+// share one where there are more of them. With compare each size is also measured on NCCL, where that can run.
+func GPUs(ctx context.Context, s Setup, ranks int, compare bool, progress io.Writer) (results []GPUResult, err error) {
+	w, err := openWorld(ctx, ranks, slices.Max(s.Sizes), ours(enginecuda.Options{}))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.close(ctx)) }()
+	var other *world
+	if compare {
+		if other, err = openNCCL(ctx, w, slices.Max(s.Sizes)); err != nil {
+			fmt.Fprintln(progress, "NCCL: not measured:", err)
+		} else {
+			defer func() { err = errors.Join(err, other.close(ctx)) }()
+		}
+	}
 	for _, bytes := range s.Sizes {
 		result, err := w.measure(ctx, s, bytes)
 		if err != nil {
 			return results, err
 		}
-		result.GPUs = len(w.gpus)
+		result.GPUs = len(w.contexts)
+		if other != nil {
+			theirs, err := other.measure(ctx, s, bytes)
+			if err != nil {
+				return results, fmt.Errorf("NCCL: %w", err)
+			}
+			result.NCCL = &Times{theirs.Eager, theirs.Graph}
+		}
 		results = append(results, result)
 		fmt.Fprintf(progress, "%d ranks, %s: %s, in a graph %s\n", ranks, humanize.IBytes(uint64(bytes)),
 			formatLatency(result.Eager.P50), formatLatency(result.Graph.P50))
@@ -50,13 +66,41 @@ func GPUs(ctx context.Context, s Setup, ranks int, progress io.Writer) (results 
 
 // world is a communicator of this process.
 type world struct {
-	rt    *ccl.Runtime
-	gpus  []*enginecuda.GPU
-	ranks []*onGPU
+	rt       *ccl.Runtime
+	contexts []*cuda.Context // by device
+	kinds    []engine.DeviceKind
+	ranks    []*onGPU
+}
+
+// kind makes the engine of a device. It is closed after the communicators if it is an io.Closer.
+type kind func(c *cuda.Context, shared bool) (engine.DeviceKind, error)
+
+func ours(o enginecuda.Options) kind {
+	return func(c *cuda.Context, shared bool) (engine.DeviceKind, error) {
+		o.Shared = shared
+		return enginecuda.New(c, o)
+	}
+}
+
+// openNCCL makes a communicator on NCCL over the devices of another one, which has a device for each rank.
+func openNCCL(ctx context.Context, like *world, bytes int) (*world, error) {
+	ranks, gpus := len(like.ranks), len(like.contexts)
+	if ranks > gpus {
+		return nil, fmt.Errorf("%d ranks share %d GPUs, and NCCL needs a GPU for each rank", ranks, gpus)
+	}
+	const blocking = "NCCL_COMM_BLOCKING" // else each call is handed to a thread of NCCL's, unlike in most programs
+	if os.Getenv(blocking) == "" {
+		if err := os.Setenv(blocking, "1"); err != nil {
+			return nil, err
+		}
+	}
+	return openWorld(ctx, ranks, bytes, func(c *cuda.Context, _ bool) (engine.DeviceKind, error) {
+		return enginenccl.New(c, ""), nil
+	})
 }
 
 // openWorld makes one whose ranks have buffers of so many bytes.
-func openWorld(ctx context.Context, ranks, bytes int, o enginecuda.Options) (w *world, err error) {
+func openWorld(ctx context.Context, ranks, bytes int, of kind) (w *world, err error) {
 	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "" { // a queue for each stream; read when a context is made
 		if err := os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32"); err != nil {
 			return nil, err
@@ -70,7 +114,6 @@ func openWorld(ctx context.Context, ranks, bytes int, o enginecuda.Options) (w *
 	if err != nil {
 		return nil, err
 	}
-	o.Shared = ranks > devices
 	w = &world{}
 	made := w
 	defer func() {
@@ -81,15 +124,12 @@ func openWorld(ctx context.Context, ranks, bytes int, o enginecuda.Options) (w *
 	kinds := make([]engine.DeviceKind, ranks)
 	for r := range kinds {
 		if r < devices {
-			gpu, err := openGPU(driver, r, o)
-			if err != nil {
+			if err := w.use(driver, r, ranks > devices, of); err != nil {
 				return nil, err
 			}
-			w.gpus = append(w.gpus, gpu)
 		}
-		gpu := w.gpus[r%len(w.gpus)]
-		kinds[r] = gpu
-		rank, err := newOnGPU(gpu.Context(), bytes)
+		kinds[r] = w.kinds[r%devices]
+		rank, err := newOnGPU(w.contexts[r%devices], bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -121,10 +161,30 @@ func (w *world) close(ctx context.Context) (err error) {
 		err = errors.Join(err, r.context.Free(r.send.Pointer()), r.context.Free(r.recv.Pointer()),
 			r.begin.Destroy(), r.end.Destroy(), r.stream.Destroy()) // another world needs its hardware queue
 	}
-	for _, gpu := range w.gpus { // behind the communicators, which have been captured
-		err = errors.Join(err, gpu.Close())
+	for _, gpu := range w.kinds { // behind the communicators, which have been captured
+		if c, ok := gpu.(io.Closer); ok {
+			err = errors.Join(err, c.Close())
+		}
 	}
 	return err
+}
+
+// use adds a device.
+func (w *world) use(driver *cuda.Driver, ordinal int, shared bool, of kind) error {
+	dev, err := driver.Device(ordinal)
+	if err != nil {
+		return err
+	}
+	c, err := dev.Retain()
+	if err != nil {
+		return err
+	}
+	gpu, err := of(c, shared)
+	if err != nil {
+		return err
+	}
+	w.contexts, w.kinds = append(w.contexts, c), append(w.kinds, gpu)
+	return nil
 }
 
 // all has each rank do something.
@@ -134,18 +194,6 @@ func (w *world) all(do func(r *onGPU) error) error {
 		g.Go(func() error { return do(r) })
 	}
 	return g.Wait()
-}
-
-func openGPU(driver *cuda.Driver, ordinal int, o enginecuda.Options) (*enginecuda.GPU, error) {
-	dev, err := driver.Device(ordinal)
-	if err != nil {
-		return nil, err
-	}
-	c, err := dev.Retain()
-	if err != nil {
-		return nil, err
-	}
-	return enginecuda.New(c, o)
 }
 
 // onGPU is a rank.

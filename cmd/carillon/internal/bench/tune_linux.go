@@ -70,7 +70,7 @@ func tuneTimes(ctx context.Context, s Setup, ranks int, l enginecuda.Limits, cal
 		Tuning:  enginecuda.Tuning{ranks: l},
 		Mailbox: largest * 2, // each packet is half data
 	}
-	w, err := openWorld(ctx, ranks, largest, o)
+	w, err := openWorld(ctx, ranks, largest, ours(o))
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,7 @@ func alike(text string, pids [4]int) []string {
 // TestAgentFindsWhatProcessesDo: beside processes without telemetry, an agent reaches the verdict that processes with
 // it reach, in the same words, and all else that carillon status knows of such a job is the same.
 func TestAgentFindsWhatProcessesDo(t *testing.T) {
+	t.Parallel()
 	texts := map[bool][]string{}
 	for _, kept := range []bool{false, true} {
 		tapes, env := t.TempDir(), own
@@ -98,6 +99,7 @@ func spansOf(t *testing.T, output string) map[string]string {
 
 // TestAgentMakesTheSameSpans: the agent exports what the processes export, each span the same in every byte.
 func TestAgentMakesTheSameSpans(t *testing.T) {
+	t.Parallel()
 	tapes := t.TempDir()
 	a, _ := agent(t, tapes, "OTEL_TRACES_EXPORTER=console")
 	job := e2e.Start(t, append(slices.Clone(none), "OTEL_TRACES_EXPORTER=console", roleVariable+"="), "carillon", "run",
@@ -166,6 +168,7 @@ func receiver(t *testing.T) (url string, got func(path, want string) bool) {
 // pushed to whom the agent's environment names, and the other commands tell it, too, also when they are told of the
 // agent alone. An agent that is killed costs the job nothing, and the next one knows it again.
 func TestAgentTellsOfAKilledRank(t *testing.T) {
+	t.Parallel()
 	tapes := t.TempDir()
 	job, pids := start(t, tapes, none) // before the agent
 	first, _ := agent(t, tapes)
@@ -223,6 +226,7 @@ func TestAgentTellsOfAKilledRank(t *testing.T) {
 
 // TestAgentLeavesProcessesWithTelemetryAlone: what they tell themselves is told once.
 func TestAgentLeavesProcessesWithTelemetryAlone(t *testing.T) {
+	t.Parallel()
 	tapes := t.TempDir()
 	job, pids := start(t, tapes, own)
 	_, url := agent(t, tapes)

@@ -33,6 +33,7 @@ func library(t *testing.T) string {
 // TestAttachFollowsTheProgram: the program's ranks are followed while it runs, what they did is exported when it has
 // ended, and its exit code is attach's.
 func TestAttachFollowsTheProgram(t *testing.T) {
+	t.Parallel()
 	tapes := t.TempDir()
 	env := slices.Concat(none, []string{library(t), "CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR="})
 	run := append([]string{"attach", "--job", "held-up", "--", "env", "OTEL_SDK_DISABLED=true"}, none...)
@@ -62,6 +63,7 @@ func TestAttachFollowsTheProgram(t *testing.T) {
 
 // TestAttachIsInvisible: the program has its arguments, input, output, signals and end, as without attach.
 func TestAttachIsInvisible(t *testing.T) {
+	t.Parallel()
 	env := []string{
 		library(t), "CARILLON_TAPE_DIR=" + t.TempDir(), "LD_PRELOAD=libm.so.6", "NCCL_PROFILER_PLUGIN=mine.so",
 	}

@@ -25,6 +25,7 @@ import (
 // TestCases runs programs that end the processes of a version of NCCL. With the library before NCCL they go on, and the
 // spans of every rank say why: a call that was refused, with both call sites, or what was done before a call.
 func TestCases(t *testing.T) {
+	t.Parallel()
 	library := buildLibrary(t)
 	for _, c := range []struct {
 		name, version, program string
@@ -99,6 +100,7 @@ func TestCases(t *testing.T) {
 // TestPolledInit: before 2.27.3 a status of NCCL's RAS during an init crashes the job. The agent never asks for one
 // then, and its spans and verdict say all the same which rank stays away.
 func TestPolledInit(t *testing.T) {
+	t.Parallel()
 	buildLibrary(t)
 	address, tapes := e2e.FreeAddr(t), t.TempDir()
 	late := func(command ...string) (job *e2e.Job, end func()) {

@@ -13,6 +13,7 @@ import (
 // TestContainer: a job has pid and mount namespaces of its own, as in a container, and the agent those of the host. It
 // names the rank at fault by the number that its process has on the host, and knows how the process ended.
 func TestContainer(t *testing.T) {
+	t.Parallel()
 	buildLibrary(t)
 	tapes, env := t.TempDir(), []string{
 		"SKIP=1", "SURVIVE=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_HEALTH_ADDR=",

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -39,6 +40,7 @@ func traffic(t *testing.T, version string, env ...string) (counted []string, pri
 // it is told otherwise: the operations of another process, with which one of its time follows a pointer of that process
 // in NCCL 2.23 (NVIDIA/nccl#1586); states after a stop (#1992); and if it changes its mask, that comes a group later.
 func TestProfilerPlugin(t *testing.T) {
+	t.Parallel()
 	library := buildLibrary(t)
 	beside := fakenccl.Program(t, built, "plugin.so")
 	for _, c := range []struct{ version, mask, other string }{
@@ -81,6 +83,7 @@ func TestProfilerPlugin(t *testing.T) {
 // TestProfilerPluginAndInterposition preloads the library that is the plug-in, too: what both see is on the tape once,
 // and the plug-in's part of it is the number of nodes, which NCCL tells plug-ins alone, from 2.27 on.
 func TestProfilerPluginAndInterposition(t *testing.T) {
+	t.Parallel()
 	library := buildLibrary(t)
 	for version, nodes := range map[string]int{"2.26.2": 0, "2.27.3": 2, "2.28.9": 2, "2.31.2": 2} {
 		t.Run(version, func(t *testing.T) {
@@ -90,6 +93,9 @@ func TestProfilerPluginAndInterposition(t *testing.T) {
 		})
 	}
 }
+
+// building is held by the test that has a make build into the folder of all.
+var building sync.Mutex
 
 // buildLibrary builds the library, and the one for the loader, beside carillon, which finds them there. It returns the
 // library's path.
@@ -101,6 +107,8 @@ func buildLibrary(t *testing.T) string {
 	}
 	bin := filepath.Dir(carillon)
 	library, audit := filepath.Join(bin, "libcarillon-nccl.so"), filepath.Join(bin, "libcarillon-audit.so")
+	building.Lock()
+	defer building.Unlock()
 	build := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "BIN="+bin, library, audit)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)

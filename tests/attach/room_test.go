@@ -61,6 +61,7 @@ func TestRoomForTape(t *testing.T) {
 
 // Where the first directory doesn't serve, the tape is in the next one, and a line says why.
 func TestTapeElsewhere(t *testing.T) {
+	t.Parallel()
 	program := player(t)
 	const memory = `mount -t tmpfs none /dev/shm; `
 	for name, c := range map[string]struct{ mounts, tape, says string }{
@@ -104,6 +105,7 @@ func TestTapeElsewhere(t *testing.T) {
 // Jobs of programs that remove no tapes, one after the other where there is room for few: attach makes room for each,
 // in the next directory if memory doesn't serve.
 func TestAttachMakesRoom(t *testing.T) {
+	t.Parallel()
 	temporary := t.TempDir()
 	env := slices.Concat(none, []string{
 		"CARILLON_NCCL_LIBRARY=" + buildLibrary(t), "CARILLON_TAPE_KEEP=", "TMPDIR=" + temporary,

@@ -13,6 +13,7 @@ import (
 // TestAgentTellsWhereTheCulpritIs: what the process does that a verdict names is evidence a moment after the verdict,
 // as the kernel has it, and py-spy, which is asked once.
 func TestAgentTellsWhereTheCulpritIs(t *testing.T) {
+	t.Parallel()
 	bin := t.TempDir()
 	asked := filepath.Join(bin, "asked")
 	err := os.WriteFile(filepath.Join(bin, "py-spy"), []byte(`#!/bin/sh

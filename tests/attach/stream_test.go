@@ -32,6 +32,7 @@ func openInput(t *testing.T) (path string, end func()) {
 // TestLaunchedAndNotDone: ranks have launched an all-reduce and are out of NCCL, which one rank has not called. Their
 // streams say on the tapes that they have not done it, so that one is named, also after they were killed.
 func TestLaunchedAndNotDone(t *testing.T) {
+	t.Parallel()
 	buildLibrary(t)
 	tapes := t.TempDir()
 	input, end := openInput(t) // with which each rank ends

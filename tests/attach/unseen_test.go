@@ -12,6 +12,7 @@ import (
 
 // TestUnseen runs programs of which Carillon sees less than all, or nothing: they run as without it, and it is said.
 func TestUnseen(t *testing.T) {
+	t.Parallel()
 	buildLibrary(t)
 	const version = "2.28.9"
 	nccl, program := fakenccl.Build(t, built, version), fakenccl.Program(t, built, "traffic")

@@ -15,6 +15,7 @@ import (
 // as what they are linked with, from a library that is loaded into a scope of its own, and by dlsym. Where its calls
 // come to the library, the program lives, and is answered as on a good day; where not, it is told that they don't.
 func TestWaysIn(t *testing.T) {
+	t.Parallel()
 	buildLibrary(t)
 	nccl := fakenccl.Build(t, built, "2.28.9")
 	env := []string{

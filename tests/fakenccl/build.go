@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -38,8 +39,13 @@ func Program(tb testing.TB, dir, name string) string {
 	return path
 }
 
+// building is held by the test that has make build.
+var building sync.Mutex
+
 func run(tb testing.TB, dir, version string, targets ...string) {
 	tb.Helper()
+	building.Lock()
+	defer building.Unlock()
 	mod, err := exec.CommandContext(tb.Context(), "go", "env", "GOMOD").Output()
 	if err != nil {
 		tb.Fatalf("go env GOMOD: %v", err)

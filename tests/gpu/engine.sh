@@ -6,10 +6,11 @@
 #
 # test      the engine's tests, by ranks that share GPU 0, and on two GPUs where there are some; those of NCCL as engine
 # hang      in a job of three ranks, one makes no call, has a stream that is busy, or doesn't launch a graph
-# bench     carillon bench --gpu with 2, 4 and 8 ranks, which share GPUs if there are less
+# bench     carillon bench --gpu with 2, 4 and 8 ranks, which share GPUs if there are less; beside NCCL if there are not
 # tune      carillon tune, into OUT/tuning.json
 # sanitize  one test under compute-sanitizer's memcheck
-# nccl      nccl-tests' all_reduce_perf on two GPUs, call by call and in graphs, to compare; NCCL_TESTS has the sources
+# nccl      to compare, on two GPUs, call by call and in graphs: all-reduce on PyTorch's symmetric memory, and nccl-tests'
+#           all_reduce_perf, also with its buffers in symmetric windows; NCCL_TESTS has the sources
 #
 # The environment, and what holds without it:
 #
@@ -23,7 +24,8 @@ out=${OUT:-$(mktemp -d)}
 mkdir -p "$out"
 gpus=$(nvidia-smi -L | wc -l)
 export CUDA_DEVICE_MAX_CONNECTIONS=32 # a queue for each rank's stream, where ranks share a GPU
-export NCCL_NVLS_ENABLE=0             # NVLink's multicast is shared with other users of the machine
+# NVLink's multicast is shared with other users of the machine.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 failed=0
 
 # nccl is where PyTorch's NCCL is.
@@ -39,7 +41,7 @@ part_test() {
   done
   echo "nccl.test, all GPUs"
   NCCL_TEST_CUDA=libcuda.so.1 NCCL_TEST_NCCL=$(nccl)/lib/libnccl.so.2 timeout 120 "$bin/nccl.test" -test.v \
-    -test.run 'TestCollectives|TestMessages|TestStreams' | grep -E '^ *(---|FAIL|PASS|ok|panic)|_test.go'
+    -test.run 'TestCollectives|TestMessages|TestStreams|TestGraph' | grep -E '^ *(---|FAIL|PASS|ok|panic)|_test.go'
   [ "${PIPESTATUS[0]}" = 0 ] || failed=1
 }
 
@@ -80,8 +82,11 @@ part_hang() {
 }
 
 part_bench() {
+  local library=
+  [ "$gpus" -gt 1 ] && library=$(nccl)/lib/libnccl.so.2
   for ranks in 2 4 8; do
-    timeout 120 "$bin/carillon" bench --gpu $ranks --sizes 8:256M --max 200 2>>"$out/bench.err" || failed=1
+    CARILLON_NCCL_LIB=$library timeout 180 "$bin/carillon" bench --gpu $ranks --sizes 8:256M --max 200 \
+      2>>"$out/bench.err" || failed=1
   done
 }
 
@@ -94,15 +99,19 @@ part_sanitize() {
 
 part_nccl() {
   local nccl cuda build="$out/nccl-tests"
+  echo "PyTorch's symmetric memory"
+  timeout 120 python3 "$here/symmetric.py" 2 || failed=1
   nccl=$(nccl)
   cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
   mkdir -p "$build/lib" && cp -r "$nccl/include" "$build" && cp "$nccl"/lib/libnccl.so.2 "$build/lib" &&
     ln -sf libnccl.so.2 "$build/lib/libnccl.so" && cp -r "$NCCL_TESTS" "$build/src" &&
     make -s -j16 -C "$build/src" MPI=0 CUDA_HOME="$cuda" NCCL_HOME="$build" BUILDDIR="$build/bin" >"$out/make.log" 2>&1
-  for graph in 0 20; do
-    echo "NCCL's all-reduce, graphs of $graph"
-    LD_LIBRARY_PATH=$build/lib timeout 120 "$build/bin/all_reduce_perf" -t 2 -g 1 -b 8 -e 1G -f 8 -c 0 \
-      -n $((graph ? graph : 200)) -w 5 -G $graph | grep float || failed=1
+  for register in 0 2; do
+    for graph in 0 20; do
+      echo "NCCL's all-reduce, graphs of $graph$([ $register = 0 ] || echo ', symmetric windows')"
+      LD_LIBRARY_PATH=$build/lib timeout 120 "$build/bin/all_reduce_perf" -t 2 -g 1 -b 8 -e 1G -f 8 -c 0 \
+        -n $((graph ? graph : 200)) -w 5 -G $graph -R $register | grep float || failed=1
+    done
   done
 }
 

@@ -92,7 +92,8 @@ func collectives[T kernels.Element]() []collective[T] {
 	}
 }
 
-func (c *collective[T]) compare(ctx context.Context, r *rank, n int, element func(i int) T) error {
+// compare does it on both kinds of memory; if it is captured, in three replays of a graph, each with data of its own.
+func (c *collective[T]) compare(ctx context.Context, r *rank, n int, captured bool, element func(i int) T) error {
 	length := func(each bool) int {
 		if each {
 			return n * r.Size()
@@ -100,9 +101,6 @@ func (c *collective[T]) compare(ctx context.Context, r *rank, n int, element fun
 		return n
 	}
 	send, recv := make([]T, length(c.send)), make([]T, length(c.recv))
-	for i := range send {
-		send[i] = element(i)
-	}
 	onSend, err := buffer(r, send...)
 	if err != nil {
 		return err
@@ -111,33 +109,67 @@ func (c *collective[T]) compare(ctx context.Context, r *rank, n int, element fun
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.device(ctx, r, onSend, onRecv), c.host(ctx, r, send, recv)); err != nil {
-		return err
+	launch, rounds := func() error { return c.device(ctx, r, onSend, onRecv) }, 1
+	if captured {
+		x, err := capture(r.stream, launch)
+		if err != nil {
+			return err
+		}
+		defer x.Destroy() //nolint:errcheck // all of it is done
+		launch, rounds = func() error { return x.Launch(r.stream) }, 3
 	}
-	got, err := read(r, onRecv)
-	if !bytes.Equal(kernels.Bytes(got), kernels.Bytes(recv)) {
-		return errors.Join(fmt.Errorf("%s of %d %T is %v, and %v on host memory", c.name, n, send, got, recv), err)
+	for round := range rounds {
+		for i := range send {
+			send[i] = element(i + round)
+		}
+		if err := errors.Join(r.context.CopyToDevice(onSend.Pointer(), kernels.Bytes(send)),
+			launch(), c.host(ctx, r, send, recv)); err != nil {
+			return err
+		}
+		got, err := read(r, onRecv)
+		if !bytes.Equal(kernels.Bytes(got), kernels.Bytes(recv)) {
+			return errors.Join(fmt.Errorf("%s of %d %T is %v, and %v on host memory", c.name, n, send, got, recv), err)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
-// TestCollectives compares each with the same on host memory, bit by bit.
+// capture makes a graph of what put puts on a stream.
+func capture(s *cuda.Stream, put func() error) (*cuda.Executable, error) {
+	if err := s.BeginCapture(); err != nil {
+		return nil, err
+	}
+	failed := put()
+	graph, err := s.EndCapture()
+	if err := errors.Join(failed, err); err != nil {
+		return nil, err
+	}
+	x, err := graph.Instantiate()
+	return x, errors.Join(err, graph.Destroy())
+}
+
+// TestCollectives compares each with the same on host memory, bit by bit, in calls and in replays of a graph.
 func TestCollectives(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		each(t, ranks(t, atMost(t, n)), func(r *rank) error {
 			for _, count := range []int{1, 7, 300} {
-				for _, c := range collectives[int32]() {
-					if err := c.compare(t.Context(), r, count, func(i int) int32 {
-						return int32(i*i + 5*r.Rank() - 3)
-					}); err != nil {
-						return err
+				for _, captured := range []bool{false, true} {
+					for _, c := range collectives[int32]() {
+						if err := c.compare(t.Context(), r, count, captured, func(i int) int32 {
+							return int32(i*i + 5*r.Rank() - 3)
+						}); err != nil {
+							return err
+						}
 					}
-				}
-				for _, c := range collectives[float64]() {
-					if err := c.compare(t.Context(), r, count, func(i int) float64 {
-						return float64(i%7) + float64(r.Rank())/4
-					}); err != nil {
-						return err
+					for _, c := range collectives[float64]() {
+						if err := c.compare(t.Context(), r, count, captured, func(i int) float64 {
+							return float64(i%7) + float64(r.Rank())/4
+						}); err != nil {
+							return err
+						}
 					}
 				}
 			}
@@ -207,14 +239,10 @@ func TestStreams(t *testing.T) {
 				return err
 			}
 		}
-		if err := errors.Join(r.Wait(ctx), r.stream.BeginCapture(), call(r.stream)); err != nil {
+		if err := r.Wait(ctx); err != nil {
 			return err
 		}
-		graph, err := r.stream.EndCapture()
-		if err != nil {
-			return err
-		}
-		x, err := graph.Instantiate()
+		x, err := capture(r.stream, func() error { return call(r.stream) })
 		if err != nil {
 			return err
 		}
@@ -225,7 +253,7 @@ func TestStreams(t *testing.T) {
 		if got, err := read(r, b); err != nil || got[0] != want {
 			return fmt.Errorf("%d^22 is %d: %w", len(all), got[0], err)
 		}
-		return errors.Join(x.Destroy(), graph.Destroy(), r.Destroy(ctx))
+		return errors.Join(x.Destroy(), r.Destroy(ctx))
 	})
 }
 
@@ -257,19 +285,12 @@ func TestGraph(t *testing.T) {
 				ccl.AllGatherOn(ctx, r.Comm, r.stream, total, gathered),
 				r.stream.Copy(send.Pointer(), recv.Pointer(), 8))
 		}
-		if err := r.stream.BeginCapture(); err != nil {
-			return err
-		}
-		for range calls {
-			if err := round(); err != nil {
-				return err
+		x, err := capture(r.stream, func() (err error) {
+			for range calls {
+				err = errors.Join(err, round())
 			}
-		}
-		graph, err := r.stream.EndCapture()
-		if err != nil {
 			return err
-		}
-		x, err := graph.Instantiate()
+		})
 		if err != nil {
 			return err
 		}
@@ -289,7 +310,7 @@ func TestGraph(t *testing.T) {
 			return fmt.Errorf("after %d replays of %d sums the total is %d, want %d: %w",
 				replays, calls, got[0], want, err)
 		}
-		return errors.Join(x.Destroy(), graph.Destroy(), r.Destroy(ctx))
+		return errors.Join(x.Destroy(), r.Destroy(ctx))
 	})
 }
 

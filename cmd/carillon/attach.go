@@ -165,7 +165,8 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		return fmt.Errorf("attach: %w", err)
 	}
 	if spare >= 0 {
-		_ = tape.MakeRoom(dir, spare) // what can't be removed makes the job's tapes smaller
+		// The last job's tapes stay, for its post-mortem. They, and what can't be removed, make this job's smaller.
+		_ = tape.MakeRoom(dir, max(spare, 1))
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...) // before the agent starts, so that no signal kills it

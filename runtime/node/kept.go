@@ -71,7 +71,8 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	s.World = launch.World{Job: h.Job, Rank: -1, Size: h.JobSize, LocalRank: -1}
 	if parent := filepath.Dir(dir); parent == filepath.Clean(a.dirs[0]) { // where the next job's tapes will be
 		if spare := s.sweepTapes(parent); spare >= 0 {
-			_ = tape.MakeRoom(parent, max(spare, 1)) // not those of this job; an error was told of by sweepTapes
+			// Not those of this job and the one before, for its post-mortem. sweepTapes told of an error.
+			_ = tape.MakeRoom(parent, max(spare, 2))
 		}
 	}
 	j.keeper = agent.NewKeeper(j.event)

@@ -411,10 +411,14 @@ func (c *core) tapeInfo(parent CommID, nodes int) tape.CommInfo {
 }
 
 func (c *core) engineName() string {
-	if c.kind != nil {
+	switch {
+	case c.device != nil:
+		return c.rt.cfg.Engine.Name + "+" + c.device.Name()
+	case c.kind != nil:
 		return c.rt.cfg.Engine.Name + "+" + c.kind.Name()
+	default:
+		return c.rt.cfg.Engine.Name
 	}
-	return c.rt.cfg.Engine.Name
 }
 
 // initialize runs the call that makes the communicator: here, or, for a non-blocking one and in a group, in the
@@ -502,7 +506,11 @@ func (c *core) connect(
 	c.links, c.meets = links, meets
 	c.comm = engine.NewComm(c.id, c.name, links, c.tape)
 	c.engine = c.rt.cfg.Engine.New(c.comm)
-	return c.openDevice(ctx)
+	if err := c.openDevice(ctx); err != nil || c.device == nil || c.device.Name() == c.kind.Name() {
+		return err
+	}
+	c.tape.Describe(c.tapeInfo(c.life.Info().Parent, len(topology.Ranks)))
+	return nil
 }
 
 // gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names.

@@ -51,8 +51,11 @@ type DeviceKind interface {
 }
 
 // Device puts the calls of one rank of a communicator on streams of a device. Its methods belong to the goroutine whose
-// turn it is on the communicator, but for Check, Wait and Current.
+// turn it is on the communicator, but for Name, Check, Wait and Current.
 type Device interface {
+	// Name is the kind's, or that of the kind which carries the communicator in its place.
+	Name() string
+
 	// Check refuses buffers that the device can't reach, and streams that aren't its own.
 	Check(op Op) error
 

@@ -426,11 +426,21 @@ func TestNoLibrary(t *testing.T) {
 func TestFallback(t *testing.T) {
 	var log bytes.Buffer
 	path := library(t)
-	all := ranksOn(t, devices, newRuntime(t, nil), func(c *cuda.Context) engine.DeviceKind {
+	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Devices: devices})
+	must(t, err)
+	defer w.Close()
+	all := ranksOn(t, devices, newRuntime(t, w), func(c *cuda.Context) engine.DeviceKind {
 		g, err := gpu.New(c, gpu.Options{Fallback: nccl.New(c, path), Log: slog.New(slog.NewTextHandler(&log, nil))})
 		must(t, err)
 		return g
 	})
+	reader, err := tape.Open(w.Path())
+	must(t, err)
+	defer reader.Close()
+	slots := reader.Slots()
+	if slices.ContainsFunc(slots, func(s tape.Slot) bool { return s.Engine != "host+nccl" }) || len(slots) != devices {
+		t.Errorf("NCCL is not on the tape: %+v", slots)
+	}
 	each(t, all, func(r *rank) error {
 		b, err := buffer(r, int32(r.Rank()))
 		if err != nil {

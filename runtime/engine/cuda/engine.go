@@ -197,6 +197,9 @@ func (d *device) clear(p cuda.Pointer) error {
 	return errors.Join(d.Side.Set(p, 0, d.stateAt()+kernel.StateBytes), d.Side.Synchronize())
 }
 
+// Name is engine.Device's.
+func (d *device) Name() string { return d.gpu.Name() }
+
 // Algorithm is engine.Device's.
 func (d *device) Algorithm(op *engine.Op) algo.Algorithm {
 	if !op.Call.IsCollective() {

@@ -108,6 +108,8 @@ type opened struct {
 	engine.Device
 }
 
+func (o *opened) Name() string { return o.DeviceKind.Name() }
+
 func (o *opened) Open(
 	ctx context.Context, c *engine.Comm, gather func(mine []byte) ([][]byte, error), failed func(error),
 ) (d engine.Device, err error) {

@@ -49,6 +49,9 @@ func (d *device) use(do func(*nccl.Comm) error) error {
 	return do(d.nccl)
 }
 
+// Name is engine.Device's.
+func (d *device) Name() string { return name }
+
 // Algorithm is engine.Device's: NCCL doesn't say which it takes.
 func (d *device) Algorithm(*engine.Op) algo.Algorithm { return algo.Auto }
 

@@ -29,7 +29,9 @@ func New(c *cuda.Context, path string) *GPU {
 }
 
 // Name is what the tape calls engines of this package.
-func (g *GPU) Name() string { return "nccl" }
+func (g *GPU) Name() string { return name }
+
+const name = "nccl"
 
 // greeting is what ranks tell each other before anything else.
 type greeting struct {

@@ -109,7 +109,7 @@ func TestWatchAndStatus(t *testing.T) {
 	if code := watch.ExitCode(); code != 0 || !strings.Contains(watch.Output(), "carillon: job held-up has ended") {
 		t.Errorf("watch: exit code %d, want 0", code)
 	}
-	if code, text := status(t, tapes, "--json"); code != 3 || !strings.Contains(text, "no job runs") {
+	if code, text := status(t, tapes, "--json"); code != 3 || !strings.Contains(text, "no job with tapes in") {
 		t.Errorf("when the job has ended: exit code %d, want 3\n%s", code, text)
 	}
 }

@@ -32,26 +32,28 @@ import (
 
 //go:generate go test -run ^TestVariablesPage$ . -rewrite
 
-// Config is all that can be set of a process's runtime. Start from Default; FromEnv and With… options change it, later
-// ones win. A field's tags name the variables that FromEnv reads: env, and nccl for one that env's goes before.
+// Config is the configuration of a process's runtime. Start from Default; FromEnv and With… options change it, and
+// later ones win. A field's tags name the variables that FromEnv reads: env, and nccl for the one that it reads if
+// env's is not set.
 type Config struct {
 	// World is the process's place in the job. Default: one rank, alone.
 	World launch.World `env:"-"` // package launch reads it
 
-	// Tape switches the flight recorder `on` or `off`; without it there is nothing to see. A process that can't have
-	// its tape in its directory has it elsewhere, or none, and warns; with `required`, it doesn't start. Default: on.
+	// Tape switches the flight recorder `on` or `off`; without it there are no traces, verdicts or post-mortems. A
+	// process that can't write its tape into its directory writes it elsewhere, or none, and warns; with `required`, it
+	// doesn't start. Default: on.
 	Tape Tape `env:"CARILLON_TAPE"`
-	// TapeDir is where the tapes of jobs are kept. Where it doesn't serve, they are in `/dev/shm/carillon-UID` or in
+	// TapeDir is the directory of the jobs' tapes. If it can't be written, they are in `/dev/shm/carillon-UID` or in
 	// the directory for temporary files. Default: `/dev/shm/carillon-UID`.
 	TapeDir string `env:"CARILLON_TAPE_DIR"`
-	// TapeSize is the most that a process's tape takes, such as `1MiB`. It takes less where that is more than an eighth
-	// of what is free, once the tapes of jobs that have ended are removed. Default: 6.3 MiB.
+	// TapeSize is the largest size of a process's tape, such as `1MiB`. The tape is smaller if that is more than an
+	// eighth of the free space after the tapes of jobs that have ended are removed. Default: 6.3 MiB.
 	TapeSize Size `env:"CARILLON_TAPE_SIZE"`
-	// TapeDevices is how many communicators on GPUs are seen there at a time; each takes 6 KiB of the tape. Default: 16
-	// where there is a driver of NVIDIA's.
+	// TapeDevices is the number of communicators on GPUs that the tape has room for at a time; each takes 6 KiB.
+	// Default: 16 with an NVIDIA driver, else 0.
 	TapeDevices int `env:"CARILLON_TAPE_DEVICES"`
-	// TapeKeep is of how many jobs the tapes are kept, when one starts, or `off`; with it, a folder that you name is
-	// swept, too. Default: 20, and fewer where there is no room.
+	// TapeKeep is the number of ended jobs whose tapes are kept when a job starts, or `off` to keep all. If it is set,
+	// a directory that you name is swept, too. Default: 20, and fewer if there is no room.
 	TapeKeep string `env:"CARILLON_TAPE_KEEP"`
 
 	// Health is where the health endpoint listens, `host:port`, for `/livez`, `/readyz`, `/healthz`, `/metrics`,
@@ -66,43 +68,42 @@ type Config struct {
 	// HealthProxies are the proxies whose `X-Forwarded-For` the endpoint believes: addresses or networks
 	// (`10.0.0.0/8`), with commas between them.
 	HealthProxies []netip.Prefix `env:"CARILLON_HEALTH_TRUSTED_PROXIES"`
-	// MinPollInterval is how long a client of the endpoint waits between two queries of one document under
-	// `/api/v1/ras`, `ranks`, `comms` or `verdicts`, after 20 without waiting; an earlier one gets 429. `off`: no
-	// limit. Default: 1s.
+	// MinPollInterval is the least time between two queries by one client for one document under `/api/v1/ras`,
+	// `ranks`, `comms` or `verdicts`, after a burst of 20; an earlier query gets 429. `off`: no limit. Default: 1s.
 	MinPollInterval time.Duration `env:"CARILLON_RAS_MIN_POLL_INTERVAL"`
 
-	// GPU is the choice of GPUs that are watched for Xids, memory errors and throttling: `on` for those of
-	// CUDA_VISIBLE_DEVICES, `all` for the host's, `off`. Without an NVIDIA driver there is nothing to watch. Default:
-	// on.
+	// GPU chooses the GPUs that are watched for Xids, memory errors and throttling: `on` for those of
+	// CUDA_VISIBLE_DEVICES, `all` for the host's, `off`. Without an NVIDIA driver, none is. Default: on.
 	GPU GPUs `env:"CARILLON_GPU"`
 
-	// Device puts the process's rank on a GPU: on that of its local rank among those that CUDA_VISIBLE_DEVICES leaves
-	// it. Without a Fallback of the program's, NCCL carries communicators that Carillon's kernels can't join. Default,
-	// nil: the rank is on none, and the driver is not loaded.
+	// Device puts the process's rank on a GPU: of those in CUDA_VISIBLE_DEVICES, the one of its local rank. Unless the
+	// program sets a Fallback, NCCL carries the communicators that Carillon's kernels can't join. Default, nil: the
+	// rank is on no GPU, and the driver is not loaded.
 	Device *enginecuda.Options
 
-	// SlowThreshold is the age at which an operation announces itself in its trace; what lasts longer always has its
-	// span. What normally takes longer is slow at twice that. `off`: only what stalls. Default: 1s.
+	// SlowThreshold is the age from which an operation in flight is shown in its trace; an operation that takes longer
+	// always has a span. If operations of its kind normally take longer, it is twice their normal time. `off`: only
+	// stalled ones. Default: 1s.
 	SlowThreshold time.Duration `env:"CARILLON_SLOW_THRESHOLD"`
-	// StallThreshold is the least age at which an operation or act that has not ended is reported as stalled, again
-	// and again: in its trace, in metrics, by RAS. What normally takes longer stalls at eight times that. `off`: never.
-	// Default: 5s.
+	// StallThreshold is the least age at which an operation or act that has not ended is reported as stalled,
+	// repeatedly: in its trace, in metrics, by RAS. If operations of its kind normally take longer, it is eight times
+	// their normal time. `off`: never. Default: 5s.
 	StallThreshold time.Duration `env:"CARILLON_STALL_THRESHOLD"`
 
-	// RAS says how the process takes part in finding out what holds the job up.
+	// RAS configures the process's part in the diagnosis of the job.
 	RAS RAS
 
-	// Signals makes SIGTERM export what is left, for at most 2 seconds, before it ends the process. A program that
-	// handles SIGTERM itself switches it `off` and stops the node; else it gets the signal twice. It concerns Start
-	// only, Module leaves signals to fx. Default: on.
+	// Signals has SIGTERM export the remaining telemetry, for at most 2 seconds, before it ends the process. A program
+	// that handles SIGTERM itself switches it `off` and stops the node; otherwise it gets the signal twice. It applies
+	// to Start only: Module leaves signals to fx. Default: on.
 	Signals bool `env:"CARILLON_SIGNALS"`
 
 	// Blocking makes all communicators blocking. Default: as asked for in code.
 	Blocking bool `env:"CARILLON_COMM_BLOCKING" nccl:"NCCL_COMM_BLOCKING"`
 	// Algorithm is an algorithm to use wherever it can be. Default: chosen by size and topology.
 	Algorithm algo.Algorithm `env:"CARILLON_ALGO"`
-	// HostID tells hosts apart, to try several "nodes" on one: processes with the same one share memory. Default: the
-	// kernel's boot id.
+	// HostID identifies the host: processes with the same one share memory. Different ones make several "nodes" of one
+	// machine, for tests. Default: the kernel's boot id.
 	HostID string `env:"CARILLON_HOSTID" nccl:"NCCL_HOSTID"`
 	// DisableP2P keeps ranks of one process from reading each other's memory directly.
 	DisableP2P bool `env:"NCCL_P2P_DISABLE"`
@@ -110,53 +111,54 @@ type Config struct {
 	DisableSHM bool `env:"NCCL_SHM_DISABLE"`
 	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax: `eth`, `=eth0`, `^docker`.
 	SocketIfname string `env:"NCCL_SOCKET_IFNAME"`
-	// Wire is how what ranks send each other over TCP is protected: `plain`; `authenticate`, sent in the clear,
-	// with a tag that tells what was changed on the way; `encrypt`. It needs a job secret, and is the same on all
-	// ranks. RAS is encrypted in any case. Default: plain.
+	// Wire is how the ranks' data is protected on TCP: `plain`; `authenticate`, in the clear, with a tag that detects
+	// changes; `encrypt`. The latter two need a job secret. It is the same on all ranks. RAS is always encrypted.
+	// Default: plain.
 	Wire door.Wire `env:"CARILLON_WIRE"`
-	// Keepalive is after how long without a sign of life (a cut cable, a lost power supply) another host is given up,
+	// Keepalive is the time without a sign of life (a cut cable, a power loss) after which another host is given up,
 	// and the communicators fail; at least 2s. Default: 10s.
 	Keepalive time.Duration `env:"CARILLON_KEEPALIVE"`
-	// SIMD is the most that reductions of the process may use of the processor: `avx512`, `avx2`, `off`. Default: all
-	// that it has.
+	// SIMD is the highest instruction set that the process's reductions may use: `avx512`, `avx2`, `off`. Default: the
+	// highest that the processor has.
 	SIMD kernels.SIMD `env:"CARILLON_SIMD"`
 
-	// LogLevel is the lowest level that is logged: `debug`, `info`, `warn`, `error`, `off`; NCCL_DEBUG has it as NCCL
-	// does (`VERSION`, `WARN`, `INFO`, `TRACE`). A collector that OTEL_* variables name gets INFO in any case. Default:
+	// LogLevel is the lowest level that is logged: `debug`, `info`, `warn`, `error`, `off`; NCCL_DEBUG takes NCCL's
+	// levels (`VERSION`, `WARN`, `INFO`, `TRACE`). A collector that OTEL_* variables name always gets INFO. Default:
 	// warn.
 	LogLevel Level `env:"CARILLON_LOG" nccl:"NCCL_DEBUG"`
-	// LogVersion logs which version runs, whatever LogLevel is, as any value of NCCL_DEBUG does.
+	// LogVersion logs the version whatever LogLevel is, as any value of NCCL_DEBUG does.
 	LogVersion bool
-	// LogSubsystems chooses the lines below WARN: NCCL's names (`INIT`, `BOOTSTRAP`, `GRAPH`, `NET`, `COLL`, `DESTROY`,
-	// `ENV`, `RAS`), `ALL`, or `^` and those left out; `COLL` has a line for each operation. Default:
-	// `INIT,BOOTSTRAP,ENV,DESTROY,RAS`.
+	// LogSubsystems chooses the subsystems whose lines below WARN are logged, by NCCL's names (`INIT`, `BOOTSTRAP`,
+	// `GRAPH`, `NET`, `COLL`, `DESTROY`, `ENV`, `RAS`), `ALL`, or `^` and those to leave out; `COLL` logs a line for
+	// each operation. Default: `INIT,BOOTSTRAP,ENV,DESTROY,RAS`.
 	LogSubsystems logsink.Subsystems `env:"NCCL_DEBUG_SUBSYS"`
-	// LogFile is where lines go, with `%h` for the host, `%p` for the process, `%%` for a %. Default: standard error.
+	// LogFile is the file that lines are written to, with `%h` for the host, `%p` for the process, `%%` for a %.
+	// Default: standard error.
 	LogFile string `env:"NCCL_DEBUG_FILE"`
-	// LogFormat is how lines look there: `text` or `json`. Default: text.
+	// LogFormat is the format of lines there: `text` or `json`. Default: text.
 	LogFormat logsink.Format `env:"CARILLON_LOG_FORMAT"`
-	// Log takes the lines in place of LogFile and standard error, and decides about levels; nil is none.
+	// Log gets the lines in place of LogFile and standard error, and filters their levels; nil for none.
 	Log *slog.Logger
 
-	// Registerer is the program's: it gets Carillon's metrics, and nothing of Go's or of the process, and they leave it
-	// at Stop. Several nodes of a process have one each, as of prometheus.WrapRegistererWith. To send what it has is up
-	// to the program: OTEL_METRICS_EXPORTER is not obeyed. Default, nil: the metrics are at the health endpoint, with
-	// those of Go and of the process, and sent as OTEL_* variables say.
+	// Registerer is the program's. Carillon's metrics are registered there, without go_* and process_*, until Stop.
+	// Several nodes of a process need one each, such as those of prometheus.WrapRegistererWith. The program exports
+	// them: OTEL_METRICS_EXPORTER is ignored. Default, nil: the metrics are at the health endpoint, with go_* and
+	// process_*, and exported as OTEL_* variables say.
 	Registerer prometheus.Registerer
-	// Resource describes the process as the program does, on spans, metrics and log records that are exported: what it
-	// says goes before what Carillon says (carillon, the rank), and before OTEL_* variables.
+	// Resource is the program's, for exported spans, metrics and log records. Its attributes override Carillon's
+	// (the service name, the rank) and those of OTEL_* variables.
 	Resource *resource.Resource
-	// SpanProcessors get the spans as they end, with ids of Carillon's; they must not block. They are the program's to
-	// end, after Stop, which flushes them. A program that has some, or SpanExporters, sees to it where spans go: the
-	// exporter that OTEL_* variables name is the program's, too, and Carillon makes none.
+	// SpanProcessors get the spans when they end, with Carillon's ids; they must not block. Stop flushes them, and the
+	// program shuts them down after that. With any, or with SpanExporters, Carillon makes no exporter of its own, not
+	// even the one that OTEL_* variables name.
 	SpanProcessors []sdktrace.SpanProcessor
-	// SpanExporters get the spans in batches. They are the program's to end, after Stop.
+	// SpanExporters get the spans in batches. The program shuts them down after Stop.
 	SpanExporters []sdktrace.SpanExporter
-	// Checks are the program's, beside Carillon's, behind /livez and /readyz; Node.Checks takes more, later.
+	// Checks are the program's own for /livez and /readyz; Node.Checks takes more later.
 	Checks []Check
-	// Routes are what the health endpoint shows beside its own.
+	// Routes are the program's own at the health endpoint.
 	Routes []health.Route
-	// Observers are told what the process's communicators do.
+	// Observers get the events of the process's communicators.
 	Observers []Observer
 
 	obeyed  []variable // that FromEnv found
@@ -165,17 +167,18 @@ type Config struct {
 	tick time.Duration // tape.Follow's; 0 but in tests
 }
 
-// RAS says how a process takes part in finding out what holds its job up, and which receivers it tells beside the
-// clients of the health endpoint.
+// RAS configures a process's part in the diagnosis of its job, and the receivers of verdicts besides the clients of the
+// health endpoint.
 type RAS struct {
 	// On makes the process take part; without a tape it never does. Default: on.
 	On bool `env:"CARILLON_RAS"`
-	// Addr is where the process listens for the job's other processes, UDP and TCP, `host:port`. Default: a free port,
-	// on loopback if the launcher says that all ranks are on this host, else at the address that the fabric uses.
+	// Addr is the address at which the process listens for the job's other processes, UDP and TCP, `host:port`.
+	// Default: a free port, on loopback if the launcher says that all ranks are on this host, else at the fabric's
+	// address.
 	Addr string `env:"CARILLON_RAS_ADDR"`
-	// Seeds are where some of those listen, with commas between them. Those of one host find each other by files
-	// beside their tapes, those of different hosts when their first communicator begins: seeds are for a job that hangs
-	// before. Default: none.
+	// Seeds are the addresses of some of those, with commas between them. Processes of one host find each other by
+	// files beside their tapes, and those of different hosts when their first communicator begins: seeds are for a job
+	// that hangs before that. Default: none.
 	Seeds []netip.AddrPort `env:"CARILLON_RAS_SEEDS"`
 	// Join are the machines, `host` or `host:port`, with commas between them, at which `carillon agent` looks for the
 	// agents of a job's other machines: some are enough. Default: rank 0's, as the environment of the ranks says.
@@ -184,20 +187,19 @@ type RAS struct {
 	// launcher says.
 	Network Network `env:"CARILLON_RAS_NETWORK"`
 
-	// AcceptNCCLBugs are numbers of ncclras.Bugs whose risk an Agent takes: it asks NCCL's own RAS of ranks that have
-	// no tape on its host, but no version that is known to crash when it is asked. Default: none.
+	// AcceptNCCLBugs are numbers of ncclras.Bugs whose risk an Agent takes: it queries NCCL's own RAS about ranks
+	// without a tape on its host, but not versions that are known to crash when they are queried. Default: none.
 	AcceptNCCLBugs []int `env:"-"` // carillon agent has a flag
 
-	// Webhooks are URLs to which verdicts and what happens to GPUs are posted, as CloudEvents, with commas between
-	// them.
+	// Webhooks are URLs to which verdicts and events of GPUs are posted, as CloudEvents, with commas between them.
 	Webhooks []string `env:"CARILLON_RAS_WEBHOOKS" secret:"true"`
-	// WebhookSecrets sign what is posted: HMAC-SHA256, as Standard Webhooks has it. The variable has one.
+	// WebhookSecrets sign the posts, with HMAC-SHA256 as in Standard Webhooks. The variable has one.
 	WebhookSecrets []string `env:"CARILLON_RAS_WEBHOOK_SECRET" envSeparator:"\n" secret:"true"`
 	// WebhookSecretFile is a file with more of them, one a line.
 	WebhookSecretFile string `env:"CARILLON_RAS_WEBHOOK_SECRET_FILE"`
 	// Alertmanagers are URLs of the Alertmanagers of one cluster, with commas between them, in which open verdicts are
-	// alerts. One that is given up, as when a crash ends the job, is one for at least five minutes, so that somebody is
-	// notified.
+	// alerts. A verdict that is not updated any more, as when a crash ends the job, stays an alert for at least five
+	// minutes, so that somebody is notified.
 	Alertmanagers []string `env:"CARILLON_RAS_ALERTMANAGERS" secret:"true"`
 }
 

@@ -23,8 +23,8 @@ import (
 )
 
 // FromEnv reads the process's environment: CARILLON_… variables, NCCL's, and the launcher's (see package launch).
-// Variables that are not set change nothing. Every problem is named, at once. A CARILLON_… variable that is none is
-// ignored, and a warning says so.
+// Variables that are not set change nothing. The error names all problems at once. An unknown CARILLON_… variable is
+// ignored with a warning.
 func FromEnv() Option {
 	return func(c *Config) error {
 		c.unknown = unknown(os.Environ())
@@ -38,7 +38,7 @@ func FromEnviron(getenv func(string) string) Option {
 		world, err := launch.FromEnv(getenv)
 		errs := []error{err}
 		c.World, c.obeyed = world, nil
-		for _, key := range []string{keyNCCL, keyEnv} { // what is read later goes before
+		for _, key := range []string{keyNCCL, keyEnv} { // the later overrides the earlier
 			for _, v := range variables(reflect.TypeFor[Config]()) {
 				v.value = getenv(v.name)
 				if v.key != key || v.value == "" || v.name == "NCCL_DEBUG" && getenv("CARILLON_LOG") != "" {
@@ -69,11 +69,11 @@ func FromEnviron(getenv func(string) string) Option {
 // The keys of tags that name a variable.
 const (
 	keyEnv  = "env"
-	keyNCCL = "nccl" // of one that another one goes before
-	keyFile = "file" // of one with the path of a file, in package launch
+	keyNCCL = "nccl" // a second variable, which the first overrides
+	keyFile = "file" // a variable with the path of a file, in package launch
 )
 
-// variable is one of the environment, with which a field is tagged.
+// variable is an environment variable of a field's tag.
 type variable struct {
 	name, key, field string
 	secret           bool // its value is not shown

@@ -18,8 +18,8 @@ import (
 // MinToken is the least length of a token, in bytes.
 const MinToken = 16
 
-// Access says which clients may ask. Where any of Tokens or ClientCAFile is set, every request proves whose it is, on
-// any address, but for the bare answers of /livez and /readyz. Without, this process's user and root may, over
+// Access says which clients may ask. If Tokens or ClientCAFile is set, every request needs a token or a certificate, on
+// any address, except for the bare answers of /livez and /readyz. Otherwise this process's user and root may ask, over
 // loopback. The tags are for runtime/node, which reads the variables.
 type Access struct {
 	// Tokens are sent as `Authorization: Bearer TOKEN`, at least 16 characters; each is good, the variable has one.
@@ -37,7 +37,7 @@ type Access struct {
 	ClientCAFile string `env:"CARILLON_HEALTH_TLS_CLIENT_CA"`
 }
 
-// access is an Access that has been read.
+// access is an Access whose files have been read.
 type access struct {
 	tokens      [][sha256.Size]byte
 	tls         *tls.Config // nil: plain
@@ -46,7 +46,7 @@ type access struct {
 
 func (a *access) required() bool { return len(a.tokens) > 0 || a.clientCerts }
 
-// refusal says why a client may not ask. It repeats nothing of what came.
+// refusal says why a client may not ask. It doesn't repeat any of the request.
 func (a *access) refusal(r *http.Request) string {
 	var ways []string
 	if len(a.tokens) > 0 {
@@ -90,7 +90,7 @@ func (a *access) identify(r *http.Request) (identity, bool) {
 	return identity{}, false
 }
 
-// ours tells whether a connection over loopback is one of this process's user, or of root; an error says why not.
+// ours checks that a connection over loopback belongs to this process's user, or to root; the error says why not.
 func ours(conn net.Conn) error {
 	peer, ok := conn.RemoteAddr().(*net.TCPAddr)
 	own, both := conn.LocalAddr().(*net.TCPAddr)
@@ -145,7 +145,7 @@ func (a *Access) read(addr string) (*access, error) {
 	if _, err := cert.get(nil); err != nil {
 		return nil, err
 	}
-	// HTTP/1.1 alone: a connection then has one request at a time, by which connections bound what is asked.
+	// HTTP/1.1 only: a connection then has one request at a time, so that the limit of connections bounds the requests.
 	result.tls = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get, NextProtos: []string{"http/1.1"}}
 	if a.ClientCAFile == "" {
 		return result, nil
@@ -159,7 +159,7 @@ func (a *Access) read(addr string) (*access, error) {
 	if !result.tls.ClientCAs.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("health: %s has no certificate in PEM (CARILLON_HEALTH_TLS_CLIENT_CA)", a.ClientCAFile)
 	}
-	// Asked for, but not demanded: a kubelet has none, and a token is as good.
+	// Not required: a kubelet has none, and a token is as good.
 	result.tls.ClientAuth = tls.VerifyClientCertIfGiven
 	return result, nil
 }
@@ -169,10 +169,10 @@ type certificate struct {
 	certFile, keyFile string
 
 	mu   sync.Mutex
-	last *tls.Certificate // that was good
+	last *tls.Certificate // the last valid one
 }
 
-// get reads the files, for each connection. While they can't be read, the last good certificate is used.
+// get reads the files for each connection. While they can't be read, the last valid certificate is used.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	c.mu.Lock()
@@ -187,7 +187,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.last, nil
 }
 
-// Loopback tells whether a host, with or without a port, is this host's loopback by its name alone.
+// Loopback tells whether a host, with or without a port, is localhost or a loopback address. It looks up no names.
 func Loopback(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

@@ -13,21 +13,21 @@ import (
 // tape's.
 const AddressSuffix = ".health"
 
-// maxAddress bounds such a file.
+// maxAddress bounds the size of such a file.
 const maxAddress = 4 << 10
 
-// WriteAddress makes the endpoint of the process with a tape known: it writes the URL to a file beside the tape. remove
-// takes that back; of a process that was killed the file stays, so that a reader first sees whether it lives.
+// WriteAddress writes the URL of a process's endpoint to a file beside its tape. remove removes the file; that of a
+// process that was killed stays, so a reader must check whether the process runs.
 func WriteAddress(tapePath, url string) (remove func() error, err error) {
 	remove, err = WriteBeside(strings.TrimSuffix(tapePath, filepath.Ext(tapePath)), AddressSuffix, url)
 	if err != nil {
-		return nil, fmt.Errorf("health: tell where the endpoint is: %w", err)
+		return nil, fmt.Errorf("health: write the endpoint's address: %w", err)
 	}
 	return remove, nil
 }
 
-// WriteBeside writes a line to a file beside a process's tape: name is that of the tape without its suffix. Nobody sees
-// a part of it. remove takes it back.
+// WriteBeside writes a line to a file beside a process's tape, atomically: name is that of the tape without its suffix.
+// remove removes the file.
 func WriteBeside(name, suffix, line string) (remove func() error, err error) {
 	path := name + suffix
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
@@ -41,7 +41,7 @@ func WriteBeside(name, suffix, line string) (remove func() error, err error) {
 }
 
 // ReadAddress is the URL of the health endpoint of the process that wrote a tape, without a slash at its end. It has a
-// path if it is part of an agent's endpoint. os.ErrNotExist means that there is no endpoint.
+// path if it is part of a carillon agent's endpoint. os.ErrNotExist means that there is no endpoint.
 func ReadAddress(tapePath string) (string, error) {
 	path := strings.TrimSuffix(tapePath, filepath.Ext(tapePath)) + AddressSuffix
 	info, err := os.Lstat(path)

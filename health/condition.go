@@ -13,33 +13,32 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// Declaration says what sort of thing can go wrong, before it does.
+// Declaration declares a kind of condition.
 type Declaration struct {
-	// Code is the stable name, as of a check: "gpu_lost". /readyz/gpu_lost answers for it if it can make the process
-	// not ready.
+	// Code is the stable name, such as "gpu_lost". With NotReady, it is also the name of a check: /readyz/gpu_lost.
 	Code string
 
-	// Title says in a few words what it is: "a GPU doesn't answer".
+	// Title describes it in a few words: "a GPU doesn't answer".
 	Title string
 
 	// DependsOn are the codes, declared before, of which this one is a symptom. It is silent while one of them is open
-	// for the same subject, or where one of the two is about none in particular.
+	// for the same subject, or if one of the two has no subject.
 	DependsOn []string
 
-	// NotReady says that a critical condition makes the process not ready, silent or not. None makes it not live: see
-	// the package's rules.
+	// NotReady says that a critical condition makes the process not ready, silent or not. No condition makes it not
+	// live: see the package's documentation.
 	NotReady bool
 }
 
 // Finding is what was found wrong.
 type Finding struct {
-	Subject  string // of what: "GPU 3", "rank 7", "comm tp0"; empty if of none in particular
+	Subject  string // "GPU 3", "rank 7", "comm tp0"; empty for none
 	Text     string // what is wrong, in a sentence
-	Advice   string // what to do about it, if that is known
+	Advice   string // what to do about it, if known
 	Severity bus.Severity
 
-	// TextAfter is for a sentence that has ages in it: how it reads that long after the finding. Text is the sentence
-	// without the ages then, by which a finding is known to say something new.
+	// TextAfter is set if the sentence has ages: it is the sentence as it reads that long after the finding. Text is
+	// then the sentence without the ages, and findings are compared by it.
 	TextAfter func(time.Duration) string
 }
 
@@ -53,18 +52,18 @@ type Condition struct {
 	Advice    string       `json:"advice,omitempty"`
 	Since     time.Time    `json:"since"`
 	DependsOn []string     `json:"depends_on,omitempty"`
-	// Cause is the code of an open condition that explains this one, which is silent therefore; empty if it is shown.
+	// Cause is the code of an open condition that explains this one, which makes it silent; empty if there is none.
 	Cause    string `json:"cause,omitempty"`
 	NotReady bool   `json:"not_ready,omitempty"`
 }
 
-// finding is an open condition as it was found last.
+// finding is an open condition with its last Finding.
 type finding struct {
 	Finding
 	since, found time.Time
 }
 
-// Silent tells whether the condition is shown only where all are asked for.
+// Silent tells whether the condition is shown only in lists of all conditions.
 func (c Condition) Silent() bool { return c.Cause != "" }
 
 // String is "gpu_lost (GPU 3): it doesn't answer", without line ends.
@@ -76,33 +75,32 @@ func (c Condition) String() string {
 	return words.Line(text + ": " + c.Text)
 }
 
-// Bounds of what is kept. Longer texts are cut, and further conditions left out.
+// Limits of the open conditions. Longer texts are cut, and further conditions dropped.
 const (
 	MaxConditions     = 1024
 	maxConditionText  = 4 << 10
 	maxConditionTitle = 256
 )
 
-// Conditions are what is wrong with the process at the moment. They are safe for concurrent use and never block. The
-// zero Conditions is empty and ready.
+// Conditions are the open conditions of a process. They are safe for concurrent use and never block. The zero
+// Conditions is empty and ready.
 type Conditions struct {
 	mu        sync.Mutex
 	warnables map[string]*Warnable
 	open      map[conditionKey]*finding
-	changed   chan struct{} // nil: nobody waits
+	changed   chan struct{} // closed at the next change; nil if no caller of Changed waits
 }
 
 type conditionKey struct{ code, subject string }
 
-// Warnable is what a finder sets and clears the conditions of one code with.
+// Warnable sets and clears the conditions of one code.
 type Warnable struct {
 	of *Conditions
 	Declaration
-	causes []string // what it depends on, directly or not, the nearest first
+	causes []string // the codes that it depends on, directly or not, the nearest first
 }
 
-// Declare makes a code known. It fails when it is malformed, the code is taken, or it depends on one that is not
-// declared.
+// Declare declares a code. It fails if the code is malformed or taken, or depends on one that is not declared.
 func (c *Conditions) Declare(d Declaration) (*Warnable, error) {
 	if err := checkName("condition", d.Code); err != nil {
 		return nil, err
@@ -129,7 +127,7 @@ func (c *Conditions) Declare(d Declaration) (*Warnable, error) {
 	return w, nil
 }
 
-// Set opens the condition of the finding's subject, or changes what is said of it; since when it is stays.
+// Set opens the condition of the finding's subject, or updates it; its Since stays.
 func (w *Warnable) Set(f Finding) {
 	f.Subject, f.Text = words.Clip(f.Subject, maxConditionTitle), words.Clip(f.Text, maxConditionText)
 	f.Advice = words.Clip(f.Advice, maxConditionText)
@@ -172,7 +170,7 @@ func (c *Conditions) signal() {
 	}
 }
 
-// Changed is closed at the next change. To miss none, get it before List.
+// Changed is closed at the next change. To miss none, call it before List.
 func (c *Conditions) Changed() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,8 +180,8 @@ func (c *Conditions) Changed() <-chan struct{} {
 	return c.changed
 }
 
-// List has all that are open, as they read now: those that are shown first, the most severe of them first, then the
-// oldest. It is the caller's. Nil Conditions have none.
+// List has all open conditions, with the ages of now: first those that are not silent, by severity and age. The caller
+// owns the list. Nil Conditions have none.
 func (c *Conditions) List() []Condition {
 	if c == nil {
 		return nil

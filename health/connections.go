@@ -9,52 +9,51 @@ import (
 	"sync"
 )
 
-// Bounds of what is open at a time. Streams leave room for all others.
+// Limits of open connections. Streams leave room for the others.
 const (
 	maxConnections = 1536
 	maxStreams     = maxConnections - 256
 )
 
-// connections bounds how many are open, and never turns a new one away: it cuts the one that has been idle longest, or
-// else the one that has been served longest. So a probe gets in however many connections others hold.
+// connections bounds the number of open connections, and never refuses a new one: it closes the one that has been idle
+// longest, or else the one that has been served longest. So a probe gets in however many connections others hold.
 type connections struct {
 	max, maxStreams int
-	cut             func() // counts a connection that had to go
+	cut             func() // counts a connection that was closed for a new one
 
 	mu      sync.Mutex
 	open    map[net.Conn]*connection
 	streams int
-	changes uint64 // of what connections do
+	changes uint64 // of activities
 }
 
-// connection is one that is open, or was cut while it was answered.
+// connection is one that is open, or was closed while it was served.
 type connection struct {
 	of    *connections
 	conn  net.Conn
-	ours  func() error // nil: its client is this process's user, or root
+	ours  func() error // checks that its client is this process's user, or root
 	doing activity
-	since uint64 // number of the change that it has done it from
+	since uint64 // the number of the change to this activity
 }
 
-// activity is what a connection does. The lowest is cut first.
+// activity is what a connection does. The lowest is closed first.
 type activity uint8
 
 const (
 	waiting   activity = iota // for a request, or the rest of one
-	serving                   // it is being answered
-	streaming                 // the same, for as long as it lasts; it is never cut
+	serving                   // a request
+	streaming                 // an answer without an end; it is never closed for a new connection
 )
 
 type connectionKey struct{}
 
-// connectionOf is the connection by which a request came; nil if it came to another server, where the endpoint is
-// mounted.
+// connectionOf is a request's connection; nil if the endpoint is mounted in another server.
 func connectionOf(r *http.Request) *connection {
 	c, _ := r.Context().Value(connectionKey{}).(*connection)
 	return c
 }
 
-// mounted stands for the connection of a request to another server. To close it ends the request's context.
+// mounted stands for the connection of a request to another server. Close ends the request's context.
 type mounted struct {
 	net.Conn
 	cancel context.CancelFunc
@@ -98,7 +97,7 @@ func (cs *connections) context(ctx context.Context, conn net.Conn) context.Conte
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// oldest is the connection that has to go; nil if all stream. cs.mu is held.
+// oldest is the connection to close for a new one; nil if all stream. cs.mu is held.
 func (cs *connections) oldest() (victim *connection) {
 	for _, c := range cs.open {
 		if c.doing != streaming && (victim == nil ||
@@ -123,7 +122,7 @@ func (cs *connections) count() int {
 	return len(cs.open)
 }
 
-// begin notes what the connection does from now on. The lock is held.
+// begin changes the connection's activity. The lock is held.
 func (c *connection) begin(doing activity) {
 	if c.doing == streaming {
 		c.of.streams--
@@ -135,7 +134,7 @@ func (c *connection) begin(doing activity) {
 	c.doing, c.since = doing, c.of.changes
 }
 
-// serve says that a request has arrived on it; what it returns says that it was answered.
+// serve says that a request has arrived; answered says that it was answered.
 func (c *connection) serve() (answered func()) {
 	begin := func(doing activity) {
 		c.of.mu.Lock()
@@ -146,7 +145,7 @@ func (c *connection) serve() (answered func()) {
 	return func() { begin(waiting) }
 }
 
-// stream says that it will be answered for as long as it lasts; false if too many do.
+// stream makes the connection a stream; false if there are too many.
 func (c *connection) stream() bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
@@ -157,7 +156,7 @@ func (c *connection) stream() bool {
 	return true
 }
 
-// endStreams cuts all streams off, and lets no more begin.
+// endStreams closes all streams, and lets no more begin.
 func (cs *connections) endStreams() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 )
 
-// guard stands before everything: it turns away what doesn't belong here, and contains panics.
+// guard wraps all handlers: it refuses requests that may not be answered, and contains panics.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := connectionOf(r); c != nil {
@@ -28,10 +28,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// contain turns a panic into an answer, or cuts off the one that was begun, so that it isn't taken for whole.
+// contain turns a panic into an answer. If an answer has begun, it closes the connection, so that the client doesn't
+// take it for complete.
 func (s *Server) contain(w *answer, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		panic(p) // net/http's own way to cut an answer off, without a word
+		panic(p) // net/http closes the connection and logs nothing
 	}
 	s.cfg.Logger.Error("the health endpoint's handler panicked", "path", r.URL.Path, "panic", p, "stack",
 		string(debug.Stack()))
@@ -49,7 +50,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		respond(w, http.StatusMethodNotAllowed, "only GET and HEAD are answered here\n")
 		return false
 	}
-	// A web page can rebind its own name to this address, and ask; and it can ask blindly, and use up others' answers.
+	// A web page can ask by rebinding its own name to this address, and can send requests whose answers it doesn't see,
+	// which would use up the queries of others.
 	if s.loopback && connectionOf(r) != nil && !Loopback(r.Host) {
 		respond(w, http.StatusMisdirectedRequest,
 			"this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
@@ -99,7 +101,7 @@ func (s *Server) refusal(r *http.Request) string {
 	return ""
 }
 
-// bodyFits reads away what a request may have behind its header.
+// bodyFits drains a request's body, and tells whether it was small enough.
 func bodyFits(w http.ResponseWriter, r *http.Request) bool {
 	if r.ContentLength > maxBodyBytes {
 		return false
@@ -108,19 +110,19 @@ func bodyFits(w http.ResponseWriter, r *http.Request) bool {
 	return err == nil
 }
 
-// streaming lets a handler answer for as long as it likes. It sets a deadline for each of its writes itself; until it
-// does, the usual one holds. When the server stops, its connection is cut.
+// streaming lets a handler's answer last. The handler sets a deadline for each of its writes; until it does, the
+// server's holds. When the server stops, the connection is closed.
 func (s *Server) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connectionOf(r)
-		if c == nil { // another server has it: it can't be cut, but told
+		if c == nil { // another server's connection: only the request's context can be ended
 			var ended func()
 			c, r, ended = s.connections.mount(r)
 			defer ended()
 		}
 		if !c.stream() {
 			w.Header().Set("Retry-After", "10")
-			respond(w, http.StatusServiceUnavailable, "too many listen already\n")
+			respond(w, http.StatusServiceUnavailable, "too many clients listen already\n")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -146,5 +148,5 @@ func (a *answer) Write(b []byte) (int, error) {
 	return a.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController reach what it controls.
+// Unwrap is for http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

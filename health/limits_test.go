@@ -89,7 +89,9 @@ func request(path string, lines ...string) string {
 
 // TestBadRequests sends what no client of ours would, and asks as usual afterwards.
 func TestBadRequests(t *testing.T) {
-	s := listen(t, Config{})
+	times := defaultTimes
+	times.request = 3 * time.Second // an endless body takes all of it
+	s := listen(t, Config{times: times})
 	for name, tc := range map[string]struct {
 		request string
 		status  int

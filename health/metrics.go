@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// metrics are those of the endpoint: these, and what is read when somebody scrapes.
+// metrics are the endpoint's metrics: these, and those that are read at each scrape.
 type metrics struct {
 	*prometheus.Registry
 	requests *prometheus.CounterVec

@@ -26,7 +26,7 @@ const maxRows = 200
 //go:embed page.html
 var pageHTML string
 
-// page is what is at /: how things are, and what else there is to see. It loads nothing; its script lets ages run.
+// page is the page at /: the state of the job and an index of the routes. It loads nothing; its script updates ages.
 type page struct {
 	server   *Server
 	template *template.Template
@@ -54,7 +54,7 @@ func newPage(s *Server) *page {
 	}
 }
 
-// hashOf is an element of the page as a Content-Security-Policy allows it.
+// hashOf is the hash of an element of the page, for the Content-Security-Policy.
 func hashOf(element string) string {
 	_, rest, _ := strings.Cut(pageHTML, "<"+element+">")
 	text, _, _ := strings.Cut(rest, "</"+element+">")
@@ -62,13 +62,13 @@ func hashOf(element string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
 }
 
-// running is an age that goes on while the page is looked at.
+// running is an age that the page's script updates.
 func running(age time.Duration) template.HTML {
 	age = max(age, 0)
 	return template.HTML(fmt.Sprintf(`<span data-age="%.2f">%s</span>`, age.Seconds(), ago(age)))
 }
 
-// sentence is a verdict's, said at a time.
+// sentence is a verdict's sentence, whose ages are of the time at.
 func sentence(text verdict.Text, at time.Time) template.HTML {
 	return template.HTML(text.After(time.Since(at)).Format(template.HTMLEscapeString,
 		func(a verdict.Age) string { return string(running(time.Duration(a))) }))
@@ -76,7 +76,7 @@ func sentence(text verdict.Text, at time.Time) template.HTML {
 
 func (x *page) add(path, title string) { x.entries = append(x.entries, indexEntry{path, title}) }
 
-// accepts tells whether a route can be mounted beside those that are there.
+// accepts tells whether a route is well-formed and free.
 func (x *page) accepts(route Route) error {
 	if route.Handler == nil {
 		return fmt.Errorf("health: route %q has no handler", route.Path)
@@ -95,13 +95,13 @@ func (x *page) accepts(route Route) error {
 type view struct {
 	Title, Status string
 	Failed        []Result
-	Above         []string // what fails, too, and is shown as a verdict or a condition
+	Above         []string // failed checks that are shown as a verdict or a condition
 	Well          int
-	Said          []Result // those of them that say something
+	Said          []Result // checks that are well and have a text
 	Shown, Silent []Condition
-	Snapshot      *Snapshot // nil: nothing was published
-	Ranks         []Rank    // the first ones, those that aren't alive before the others
-	Comms         []Comm    // the first ones, those that are in an operation before the others
+	Snapshot      *Snapshot // nil if none was published
+	Ranks         []Rank    // at most maxRows, those that aren't alive first
+	Comms         []Comm    // at most maxRows, those in an operation first
 	Alive         int
 	Entries       []indexEntry
 }
@@ -179,7 +179,7 @@ func (v *view) Culprit(rank int) string {
 	return ""
 }
 
-// firstRows are the rows that a person should see: those that matter, then others, in their order.
+// firstRows are at most maxRows rows: those that matter, then others, in their order.
 func firstRows[T any](all []T, matters func(*T) bool) []T {
 	if len(all) <= maxRows {
 		return all

@@ -11,16 +11,16 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// probe answers for the checks of a kind, as a Kubernetes API server does for its own.
+// probe answers for the checks of a kind, in the format of a Kubernetes API server.
 type probe struct {
 	name     string // "readyz"
 	kind     Kind
 	registry *Registry
-	// conditions count for what asks for readiness; nil is none.
+	// conditions count for readiness; nil is none.
 	conditions *Conditions
 }
 
-// run asks the checks, except those that are left out, and the conditions; the results are in the order of names.
+// run runs the checks, except those that are left out, and adds the conditions; the results are in the order of names.
 func (p *probe) run(ctx context.Context, leaveOut func(name string) bool) []Result {
 	results := p.registry.Run(ctx, p.kind, leaveOut)
 	if p.kind&Ready == 0 {
@@ -47,7 +47,7 @@ type checkJSON struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // "ok", "failed" or "excluded"
 	Error  string `json:"error,omitempty"`
-	Text   string `json:"text,omitempty"` // what one that is well says of it
+	Text   string `json:"text,omitempty"` // of a check that is well
 }
 
 func newReport(results []Result) *report {
@@ -101,7 +101,7 @@ func (p *probe) all(w http.ResponseWriter, r *http.Request) {
 	report.answer(w, r, verbose, func() string { return report.text(p.name) })
 }
 
-// answer is the report as JSON if that is wanted; else text if something fails or it is asked for, and "ok" if not.
+// answer writes the report: as JSON if that is wanted, as text if a check fails or verbose is set, else as "ok".
 func (r *report) answer(w http.ResponseWriter, request *http.Request, verbose bool, text func() string) {
 	switch {
 	case wantsJSON(request):
@@ -126,11 +126,11 @@ func (p *probe) one(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusNotFound, fmt.Sprintf("no check named %q; /%s?verbose lists them\n", name, p.name))
 		return
 	}
-	report := newReport(results) // of a check and a condition, if they have one name
+	report := newReport(results) // a check and a condition may have one name
 	report.answer(w, r, false, func() string { return report.lines("failed") })
 }
 
-// yesOrNo answers clients that may know no more.
+// yesOrNo answers clients without access.
 func (p *probe) yesOrNo(w http.ResponseWriter, r *http.Request) {
 	body, code := "ok", newReport(p.run(r.Context(), nil)).code()
 	if code != http.StatusOK {
@@ -139,12 +139,12 @@ func (p *probe) yesOrNo(w http.ResponseWriter, r *http.Request) {
 	respond(w, code, body)
 }
 
-// text is the report for a person, in Kubernetes' form.
+// text is the report for a person, in Kubernetes' format.
 func (r *report) text(probe string) string {
 	var body strings.Builder
 	body.WriteString(r.lines("ok", "failed") + r.lines("excluded"))
 	for i := range r.Conditions {
-		if c := r.Conditions[i]; !c.Silent() && !c.NotReady { // those that do fail the probe are among the checks
+		if c := r.Conditions[i]; !c.Silent() && !c.NotReady { // the others are among the checks
 			fmt.Fprintf(&body, "%s: %s\n", c.Severity, c)
 		}
 	}
@@ -203,5 +203,5 @@ func write(w http.ResponseWriter, status int, kind []string, body []byte) {
 	header["Content-Type"], header["X-Content-Type-Options"] = kind, noSniff
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client went away; there is nobody to tell
+	_, _ = w.Write(body) // it fails if the client has gone
 }

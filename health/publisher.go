@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Publisher keeps the last snapshot for all clients. Any number of readers doesn't slow the publishing down. The zero
-// Publisher has published nothing.
+// Publisher has the last snapshot, for all clients. Readers don't slow down Publish. The zero Publisher has published
+// nothing.
 type Publisher struct {
 	current atomic.Pointer[edition]
 }
 
-// Publish makes s what is answered from now on. It takes some nanoseconds: documents are encoded when somebody asks for
-// them, once. What s points to belongs to the Publisher then.
+// Publish makes s the current snapshot. It takes some nanoseconds, as documents are encoded once, at the first query.
+// The Publisher owns what s points to from then on.
 func (p *Publisher) Publish(s *Snapshot) {
 	e := &edition{snapshot: *s}
 	e.snapshot.fill()
@@ -29,7 +29,7 @@ func (p *Publisher) Publish(s *Snapshot) {
 	p.current.Store(e)
 }
 
-// Last is the snapshot that was published last, which nobody may modify; nil if there is none.
+// Last is the last published snapshot, which must not be modified; nil if there is none.
 func (p *Publisher) Last() *Snapshot {
 	if e := p.current.Load(); e != nil {
 		return &e.snapshot
@@ -37,8 +37,8 @@ func (p *Publisher) Last() *Snapshot {
 	return nil
 }
 
-// Run publishes what take returns: at each interval, and at once when a condition changes, but not more often than ten
-// times in one. It blocks until ctx ends.
+// Run publishes the snapshots of take: at each interval and when a condition changes, at most ten times in an interval.
+// It blocks until ctx ends.
 func (p *Publisher) Run(ctx context.Context, conditions *Conditions, interval time.Duration, take func() *Snapshot) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -56,13 +56,13 @@ func (p *Publisher) Run(ctx context.Context, conditions *Conditions, interval ti
 			case <-time.After(time.Until(last.Add(interval / 10))):
 			}
 		}
-		changed = conditions.Changed() // before they are read, so that none is missed
+		changed = conditions.Changed() // before take reads them, so that no change is missed
 		p.Publish(take())
 		last = time.Now()
 	}
 }
 
-// fill makes lists that are nil empty, as which they are encoded.
+// fill sets the time, and makes nil lists empty, for JSON.
 func (s *Snapshot) fill() {
 	if s.Time.IsZero() {
 		s.Time = time.Now()
@@ -84,7 +84,7 @@ type edition struct {
 	documents [partCount]func() *document
 }
 
-// part is one of the documents that show a snapshot, or some of it.
+// part is one of the documents of a snapshot.
 type part uint8
 
 const (
@@ -111,7 +111,7 @@ type document struct {
 	err    error
 }
 
-// maxListedComms bounds the documents: a program that leaks communicators is told how many, and shown the first ones.
+// maxListedComms bounds the communicators in a document, for a program that leaks them. Documents have their total.
 const maxListedComms = 10_000
 
 func newDocument(s *Snapshot, p part) *document {
@@ -147,7 +147,7 @@ func newDocument(s *Snapshot, p part) *document {
 	if err != nil {
 		return &document{err: fmt.Errorf("health: encode %s: %w", parts[p].path, err)}
 	}
-	// The ETag is weak: what was taken at another time and says the same is the same.
+	// The ETag is weak, as it leaves out the time.
 	hash := fnv.New128a()
 	_, _ = hash.Write(encoded) // a hash takes everything
 	var body bytes.Buffer

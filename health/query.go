@@ -12,14 +12,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// EventsPath is where the stream of events belongs: a client that asks too often is sent there.
+// EventsPath is the path of the stream of events. Clients that ask too often are referred to it.
 const EventsPath = "/api/v1/events"
 
-// How often a client may ask: people and their programs stay below it; a loop without a pause doesn't.
+// The default limits of queries: people and their programs stay below them, a loop without a pause doesn't.
 const (
-	// DefaultMinPollInterval is how long a client waits between two queries of a document.
+	// DefaultMinPollInterval is the time between two queries of a document.
 	DefaultMinPollInterval = time.Second
-	// DefaultPollBurst is how many it may make before that without waiting.
+	// DefaultPollBurst is how many queries a client may make without waiting.
 	DefaultPollBurst = 20
 )
 
@@ -35,12 +35,12 @@ var (
 	typeJSON = []string{"application/json"}
 	typeText = []string{"text/plain; charset=utf-8"}
 	typeHTML = []string{"text/html; charset=utf-8"}
-	noCache  = []string{"no-cache"} // keep it, and ask whether it is still true
+	noCache  = []string{"no-cache"} // clients may store it, and must revalidate it
 	noSniff  = []string{"nosniff"}
 )
 
-// ServeHTTP answers from what was published, and refuses a client that asks too often, whatever the answer would be: a
-// 304 is an answer, too. Only the answers count, so that a client that asks all the time gets one each interval.
+// ServeHTTP answers from the published snapshot, and refuses a client that asks too often, even if the answer were a
+// 304. Refusals don't count, so that a client that asks all the time gets an answer in each interval.
 func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	if q.link != nil {
@@ -78,7 +78,7 @@ func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	header["Content-Type"], header["Content-Length"] = typeJSON, d.length
-	_, _ = w.Write(d.body) // the client went away; there is nobody to tell
+	_, _ = w.Write(d.body) // it fails if the client has gone
 }
 
 // matches tells whether If-None-Match names the tag, which is weak, by RFC 9110's weak comparison.
@@ -96,24 +96,24 @@ func matches(fields []string, etag string) bool {
 	return false
 }
 
-// maxPollClients bounds how many clients are remembered. Where there are more, all begin anew.
+// maxPollClients bounds the clients with a limiter. If there are more, all limiters are reset.
 const maxPollClients = 4096
 
 type pollLimiter struct {
-	interval time.Duration // 0: nobody is refused
+	interval time.Duration // 0: no query is refused
 	burst    int
 
 	mu      sync.Mutex
 	clients map[pollKey]*rate.Limiter
 }
 
-// pollKey is a client and what it asks for: one that reads three documents together isn't refused the second.
+// pollKey is a client and a document, so that a client can read several documents together.
 type pollKey struct {
 	client client
 	part   part
 }
 
-// ask is how long the client has to wait; 0 lets it in, and notes it.
+// ask is how long the client has to wait; 0 means that the query is counted and may be answered.
 func (l *pollLimiter) ask(key pollKey, now time.Time) time.Duration {
 	if l.interval <= 0 {
 		return 0
@@ -131,7 +131,7 @@ func (l *pollLimiter) ask(key pollKey, now time.Time) time.Duration {
 	answer := limiter.ReserveN(now, 1)
 	wait := answer.DelayFrom(now)
 	if wait > 0 {
-		answer.CancelAt(now) // being refused doesn't begin a new interval
+		answer.CancelAt(now) // a refusal doesn't count
 	}
 	return wait
 }

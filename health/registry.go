@@ -12,27 +12,27 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// Check tells whether something is well: nil, or what is wrong in a few words; or Well. It gets a context that ends
-// when its time is up, and may be called from any goroutine, but never twice at a time.
+// Check checks something: it returns nil or a Well if it is well, else what is wrong, in a few words. Its context ends
+// at its timeout. It may be called from any goroutine, but never twice at a time.
 type Check func(ctx context.Context) error
 
-// Well is what a Check returns that found nothing wrong and has something to say of it: Well("no GPU"). Wrapped in
-// another error, or joined with one, it is what is wrong.
+// Well is a Check's result that nothing is wrong, with a text: Well("no GPU"). Wrapped in another error, or joined with
+// one, it is an error.
 type Well string
 
 // Error is the text.
 func (w Well) Error() string { return string(w) }
 
-// Kind says what a check is asked for.
+// Kind says which probes a check is for.
 type Kind uint8
 
 // The kinds. A check may have both.
 const (
-	Live  Kind = 1 << iota // the process can go on; if not, it should be restarted
-	Ready                  // the process can do its work now
+	Live  Kind = 1 << iota // if it fails, the process should be restarted
+	Ready                  // if it fails, the process can't do its work now
 )
 
-// DefaultCheckTimeout is the time that a check gets.
+// DefaultCheckTimeout is the default timeout of a check.
 const DefaultCheckTimeout = time.Second
 
 // Registry is a set of named checks, safe for concurrent use. The zero Registry is empty and ready.
@@ -89,11 +89,11 @@ func (r *Registry) Register(name string, kind Kind, timeout time.Duration, check
 type Result struct {
 	Name string
 	Err  error  // nil: well
-	Text string // what a check that is well says of it; mostly empty
+	Text string // of a Well; mostly empty
 }
 
-// Run asks all checks of a kind (of several, if their bits are set) at once, except those whose name leaveOut has, and
-// waits for their answers, each no longer than its timeout. The results are in the order of names.
+// Run runs all checks of a kind (or of several, if their bits are set) concurrently, except those that leaveOut names,
+// and waits for each no longer than its timeout. The results are in the order of names.
 func (r *Registry) Run(ctx context.Context, kind Kind, leaveOut func(name string) bool) []Result {
 	r.mu.Lock()
 	var chosen []*entry
@@ -118,7 +118,7 @@ func (r *Registry) Run(ctx context.Context, kind Kind, leaveOut func(name string
 	return results
 }
 
-// start begins a run, or joins the one that is going on.
+// start begins a run, or joins the current one.
 func (e *entry) start() *run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -130,12 +130,12 @@ func (e *entry) start() *run {
 	return e.running
 }
 
-// execute runs the check. The goroutine ends with the check: one that ignores its context keeps one goroutine.
+// execute runs the check. A check that ignores its context keeps one goroutine.
 func (e *entry) execute(r *run) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.timeout)
 	defer cancel()
 	defer func() {
-		if p := recover(); p != nil { // a user's check must not take down the job that it watches
+		if p := recover(); p != nil { // a user's check must not end the job
 			r.err = fmt.Errorf("the check panicked: %v", p)
 		}
 		e.mu.Lock()
@@ -160,7 +160,7 @@ func (e *entry) await(ctx context.Context, r *run) error {
 	}
 }
 
-// checkName tells whether something can have a name, which becomes a part of a URL.
+// checkName checks a name, which becomes part of a URL.
 func checkName(what, name string) error {
 	foreign := strings.ContainsFunc(name, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'

@@ -10,13 +10,13 @@ import (
 // Schema is the version of the documents under /api/v1. A later one of the same path only adds fields.
 const Schema = 1
 
-// Snapshot is what is known of the job at a moment, by one of its processes. It is what /api/v1/ras answers with.
-// Once published, it is shared by all who read it and modified by nobody.
+// Snapshot is the state of the job at a moment, as one of its processes knows it: the document at /api/v1/ras. Once
+// published, it is shared and must not be modified.
 type Snapshot struct {
-	// Time is when it was taken. It isn't part of the ETag: a snapshot that differs in nothing else is the same.
+	// Time is when it was taken. It isn't part of the ETag.
 	Time time.Time `json:"-"`
 
-	// The process that tells it: its job, its rank there, and where it is.
+	// The process that took it: its job, its rank there, and where it runs.
 	Job  string `json:"job,omitempty"`
 	Rank int    `json:"rank"`
 	Size int    `json:"size"` // ranks of the job
@@ -25,14 +25,14 @@ type Snapshot struct {
 
 	// Ranks are the job's processes, by rank.
 	Ranks []Rank `json:"ranks"`
-	// Comms are the communicators of the process that tells it.
+	// Comms are the communicators of the process that took it.
 	Comms []Comm `json:"comms"`
-	// Unwatched says why nobody looks for what holds the job up, as far as this process knows: then it is no good sign
-	// that there is no verdict. Empty: it is looked for.
+	// Unwatched says why RAS doesn't watch the job, as far as this process knows: then the absence of verdicts means
+	// nothing. Empty: RAS does.
 	Unwatched string `json:"unwatched,omitempty"`
-	// Verdicts are those that are open.
+	// Verdicts are the open ones.
 	Verdicts []Verdict `json:"verdicts"`
-	// Conditions are those of the process that tells it, the silent ones last.
+	// Conditions are those of the process that took it, the silent ones last.
 	Conditions []Condition `json:"conditions"`
 }
 
@@ -55,7 +55,7 @@ type Verdict struct {
 	verdict.Verdict
 }
 
-// SeverityOf is that of a verdict, and of the condition that it is: Critical where somebody must act now, else Warning.
+// SeverityOf is the severity of a verdict, and of its condition: Critical if it is urgent, else Warning.
 func SeverityOf(v *verdict.Verdict) bus.Severity {
 	if v.Urgent() {
 		return bus.Critical
@@ -63,7 +63,7 @@ func SeverityOf(v *verdict.Verdict) bus.Severity {
 	return bus.Warning
 }
 
-// Status is the worst that is shown: "critical", "warning" or "ok".
+// Status is the worst severity that is shown: "critical", "warning" or "ok".
 func (s *Snapshot) Status() string {
 	worst := bus.Info
 	for i := range s.Verdicts {

@@ -2,8 +2,8 @@ package lifecycle
 
 import "strconv"
 
-// Code is the stable number of an error: what a program, a record on the tape, a span's error.type and the C side
-// branch on. Its name (String) is as stable as its number.
+// Code is the stable number of an error, for programs, tape records, spans (error.type) and C. Its name (String) is as
+// stable as its number.
 type Code uint16
 
 // No error.
@@ -60,7 +60,7 @@ type fact struct {
 	code Code
 	name string
 	nccl int
-	says string // what an error's text says of the communicator, or of the peer (%s is "rank 3")
+	says string // the error's text about the communicator, or about the peer (%s is "rank 3")
 	then string // what to do about a peer's fault
 }
 
@@ -125,7 +125,7 @@ func Codes() []Code {
 	return all
 }
 
-// fact looks c up; a code that does not exist has its number for a name.
+// fact looks c up; the name of an unknown code is its number.
 func (c Code) fact() fact {
 	for i := range codes {
 		if codes[i].code == c {

@@ -68,8 +68,8 @@ type UsageError struct {
 	Name   string // its name; may be empty
 	Rank   int    // the caller's rank in it
 	Site   Site   // where the refused call was made; zero if unknown
-	First  Site   // where the call was made that rules this one out: the first Destroy; zero if none
-	Cause  error  // CodeFailed: what broke the communicator; errors.Is and As look into it
+	First  Site   // the site of the earlier call because of which this one is refused, such as Destroy; zero if none
+	Cause  error  // for CodeFailed: why the communicator failed; errors.Is and As look into it
 	Detail string // what to do instead
 }
 
@@ -89,7 +89,7 @@ func (e *UsageError) Error() string {
 		b.WriteString(": ")
 	}
 	b.WriteString(e.Code.fact().says)
-	bare := e.Code == CodeInvalidArgument || e.Code == CodeInvalidUsage // these say nothing without the detail
+	bare := e.Code == CodeInvalidArgument || e.Code == CodeInvalidUsage // only the detail matters
 	if !bare {
 		b.WriteString(e.First.madeBy())
 	}
@@ -128,8 +128,8 @@ type PeerError struct {
 	Seq    uint64    // number of the operation on the communicator; 0 if in none
 	Call   Call      // the call that could not go on
 	Since  time.Time // when it began to wait for the peer; zero if it did not
-	Detail string    // what more is known: "pid 4711 was killed by signal 9"
-	Err    error     // what lies beneath, such as the context's error; may be nil
+	Detail string    // more about the fault: "pid 4711 was killed by signal 9"
+	Err    error     // the underlying error, such as the context's; may be nil
 }
 
 // Error says what could not go on, whose fault it is, since when, and what to do.
@@ -142,14 +142,14 @@ func (e *PeerError) Error() string {
 	who := "a peer"
 	if e.Rank >= 0 {
 		who = fmt.Sprintf("rank %d", e.Rank)
-		if e.Name != "" { // which may number its ranks as no other communicator does
+		if e.Name != "" { // ranks have other numbers in other communicators
 			who += fmt.Sprintf(" of %q", e.Name)
 		}
 	}
 	fact := e.Code.fact()
 	if strings.Contains(fact.says, "%s") {
 		fmt.Fprintf(&b, fact.says, who)
-	} else { // a code that speaks of no peer, such as CodeTimeout
+	} else { // a code without a text about a peer, such as CodeTimeout
 		b.WriteString("waiting for " + who + ": " + fact.says)
 	}
 	if e.Detail != "" {
@@ -181,7 +181,7 @@ func (e *PeerError) Unwrap() error { return e.Err }
 type SystemError struct {
 	Code Code   // CodeSystem, CodeTimeout, CodeCanceled or CodeInternal
 	Op   string // what was being done: "connect to rank 3 at 10.0.0.3:4000"
-	Err  error  // what lies beneath; may be nil
+	Err  error  // the underlying error; may be nil
 }
 
 // Error says what was being done and what went wrong.

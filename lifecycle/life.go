@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// Info is what stays the same over a communicator's life.
+// Info describes a communicator.
 type Info struct {
 	ID, Parent  CommID // ID may be preliminary, see Identify; Parent is zero for a root communicator
 	Name        string // may be empty
 	Rank, Size  int
-	NonBlocking bool // calls on it while it initializes answer CodeInProgress rather than CodeInitializing
+	NonBlocking bool // calls while it initializes are refused with CodeInProgress, not CodeInitializing
 	Call        Call // that made it: an Init, or Split, Shrink or Grow
 	Site        Site // of that call
 }
@@ -25,48 +25,47 @@ type Life struct {
 
 	mu    sync.Mutex // orders all transitions
 	info  Info
-	acts  map[Call]Site // where those were made that changed the state; the table lets none do so twice
+	acts  map[Call]Site // sites of the calls that changed the state; the table allows each of them once
 	cause error
 }
 
 // Handle names the life in its registry.
 func (l *Life) Handle() Handle { return l.handle }
 
-// Info is what Open was given, and Place since.
+// Info is the Info given to Open, with the changes of Place and Identify.
 func (l *Life) Info() Info {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.info
 }
 
-// Place says which rank of how many the holder is, for a child communicator: it learns that only while it initializes.
+// Place sets the rank and the size of a child communicator, which are known only while it initializes.
 func (l *Life) Place(rank, size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.info.Rank, l.info.Size = rank, size
 }
 
-// Identify gives the communicator its id, where Open could only give it a preliminary one: a child of Grow learns it
-// from another rank while it initializes.
+// Identify replaces the preliminary id that Open was given: a child of Grow learns its id from another rank while it
+// initializes.
 func (l *Life) Identify(id CommID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.info.ID = id
 }
 
-// State is where the communicator is now. It may have moved on when the caller looks at it.
+// State is the communicator's present state, which other goroutines may change at any time.
 func (l *Life) State() State { return State(l.state.Load()) }
 
-// Cause is the error that the first failing Signal gave; nil if the communicator never failed. It stays until the end.
+// Cause is the error of the Signal with which the communicator failed; nil if it never failed.
 func (l *Life) Cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cause
 }
 
-// Check answers whether call is legal now: nil, or a *UsageError. It changes nothing, so it is the guard of the calls
-// that don't change the state, such as operations. For a legal call it is one atomic load and a table look-up, without
-// a lock.
+// Check tells whether call is legal now: its error is nil or a *UsageError. It is for calls that don't change the
+// state, such as operations. For a legal call it takes one atomic load and a table look-up, and no lock.
 func (l *Life) Check(call Call) error {
 	if _, code := Next(l.State(), call); code == CodeOK {
 		return nil
@@ -74,10 +73,9 @@ func (l *Life) Check(call Call) error {
 	return l.refuse(call)
 }
 
-// Do makes call, which was made at site, if it is legal: it moves the communicator to the state that it returns.
-// Otherwise nothing changes, and the error is a *UsageError. Of several goroutines that call Destroy (or Abort,
-// Finalize, Revoke) at once, exactly one succeeds and must do the work; the errors of the others say where and when
-// that one's call was made.
+// Do makes call, which was made at site, if it is legal, and returns the new state. Otherwise nothing changes, and the
+// error is a *UsageError. Of several goroutines that call Destroy (or Abort, Finalize, Revoke) at the same time,
+// exactly one succeeds and must do the work; the errors of the others say where and when its call was made.
 func (l *Life) Do(call Call, site Site) (State, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +87,8 @@ func (l *Life) Do(call Call, site Site) (State, error) {
 	return to, err
 }
 
-// Signal tells the communicator that event happened. It returns the state after it, and whether that is another one
-// than before: false for an event that came too late to matter. cause is kept if the event makes the communicator fail.
+// Signal applies an event. It returns the new state, and whether it differs from the old one: an event that comes too
+// late changes nothing. cause is stored if the communicator fails with the event.
 func (l *Life) Signal(event Event, cause error) (State, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,17 +104,17 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 	return to, true
 }
 
-// Retire makes the life's handle stale. It is called once the communicator's resources are freed, after Destroy or
-// Abort; a destroying one becomes destroyed by it, and an aborting one aborted. It reports whether it did so: a live
-// communicator is not retired, nor is one twice. The Life and its Handle go on to answer, with the first call's site.
+// Retire makes the life's handle stale. It is called when the communicator's resources are freed, after Destroy or
+// Abort, and changes destroying to destroyed and aborting to aborted. It returns false for a live communicator, and for
+// one that was retired before. Later calls still get errors with the site of the call that ended it.
 func (l *Life) Retire() bool {
 	l.Signal(EventDestroyDone, nil)
 	l.Signal(EventAbortDone, nil)
 	return l.State().Gone() && l.registry.retire(l)
 }
 
-// refuse is the slow path of Check. It asks the table again, under the lock, so that the error's parts belong together;
-// the communicator may have become ready meanwhile.
+// refuse is the slow path of Check. It looks the call up again under the lock, so that the error is consistent; the
+// communicator may have become ready meanwhile.
 func (l *Life) refuse(call Call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +122,7 @@ func (l *Life) refuse(call Call) error {
 	return err
 }
 
-// next is where call leads, or why it is refused. The caller holds l.mu.
+// next is the state after call, or why it is refused. The caller holds l.mu.
 func (l *Life) next(call Call, site Site) (State, error) {
 	from := l.State()
 	to, code := Next(from, call)
@@ -134,7 +132,7 @@ func (l *Life) next(call Call, site Site) (State, error) {
 	return to, nil
 }
 
-// stale is the answer to a call with a handle of a retired life.
+// stale is the error of a call with a handle of a retired life.
 func (l *Life) stale() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +143,7 @@ func (l *Life) stale() error {
 	return l.refusal(CallNone, code, Site{})
 }
 
-// refusal is the error of a call that is illegal for the reason of code. The caller holds l.mu.
+// refusal is the error, with this code, of an illegal call. The caller holds l.mu.
 func (l *Life) refusal(call Call, code Code, site Site) error {
 	if code == CodeInitializing && l.info.NonBlocking {
 		code = CodeInProgress
@@ -160,10 +158,10 @@ func (l *Life) refusal(call Call, code Code, site Site) error {
 	return e
 }
 
-// remedies say what to do instead of a call that code refuses.
+// remedies say what to do instead of a call that is refused with a code.
 var remedies = map[Code]struct {
-	by          Call   // that brought the communicator to where code is the answer
-	then, again string // again: if that call is made once more
+	by          Call   // the earlier call because of which calls get this code
+	then, again string // advice; again is for by itself
 }{
 	CodeInvalidUsage: {then: "this communicator exists already; make another one with a new unique id"},
 	CodeInitializing: {then: waitFirst},
@@ -186,7 +184,7 @@ const (
 	freedByAbort = "Abort has freed it, nothing is left to do; Close may be called any number of times"
 )
 
-// advice is what a person who made call and got code should do instead.
+// advice is what to do instead of a call that was refused with a code.
 func advice(code Code, call Call) string {
 	remedy := remedies[code]
 	switch {

@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// Handle names a Life in its Registry, by a number that is never given twice: a handle of a communicator that has ended
-// is never taken for another's. The zero Handle is never valid.
+// Handle identifies a Life in its Registry, by a number that is never reused: the handle of a communicator that has
+// ended never means another one. The zero Handle is never valid.
 type Handle uint64
 
-// remembered is how many retired lives a registry keeps, so that whoever comes with a stale handle is told which call
+// remembered is how many retired lives a registry keeps, so that the error for a stale handle can name the call that
 // ended its communicator.
 const remembered = 256
 
 // Registry holds the lives of one runtime. All methods may be called from any goroutine; none blocks for long.
 type Registry struct {
 	mu      sync.RWMutex
-	lives   map[Handle]*Life // live ones, and those that are remembered
-	last    Handle           // that was given
-	retired []Handle         // that are remembered, the longest retired first
+	lives   map[Handle]*Life // live ones, and the last retired ones
+	last    Handle           // the last one given
+	retired []Handle         // the last retired ones, oldest first
 }
 
 // NewRegistry makes an empty registry.
@@ -36,9 +36,9 @@ func (r *Registry) Open(info Info) *Life {
 	return life
 }
 
-// Lookup finds the life that h names. For a stale handle the error is a *UsageError as a call on the dead communicator
-// would get; it names the communicator and the call that ended it, unless that is long ago. For a handle that this
-// registry never gave out, it is a *UsageError with CodeInvalidArgument.
+// Lookup finds the life of a handle. For a stale handle the error is that of a call on the ended communicator, a
+// *UsageError; it names the communicator and the call that ended it, unless that is long ago. For a handle that this
+// registry never gave, it is a *UsageError with CodeInvalidArgument.
 func (r *Registry) Lookup(h Handle) (*Life, error) {
 	r.mu.RLock()
 	life, last := r.lives[h], r.last
@@ -61,7 +61,7 @@ func (r *Registry) Lookup(h Handle) (*Life, error) {
 	}
 }
 
-// retire is false if the life has retired before.
+// retire retires a life; it is false if the life was retired before.
 func (r *Registry) retire(life *Life) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,9 +20,9 @@ type Site struct {
 	Time      time.Time
 }
 
-// Caller is the Site of the innermost function on the stack that is not of package outside, given by its full path: of
-// whoever called into the package, however deep; "" is no package. It takes about a microsecond and allocates: it is
-// for the few calls that change a communicator's life, not for each operation.
+// Caller is the Site of the innermost function on the stack outside of a package, given by its full path: of the call
+// into the package. "" is no package. It takes about a microsecond and allocates, so it is for calls that change a
+// communicator's state, not for operations.
 func Caller(outside string) Site {
 	site := Site{Goroutine: goroutine(), Time: time.Now()}
 	var pcs [32]uintptr
@@ -41,8 +41,8 @@ func Caller(outside string) Site {
 	}
 }
 
-// goroutine reads the number of the calling goroutine off the first line of its stack dump ("goroutine 18 [running]:"),
-// the only place where Go tells it. It serves messages to people; nothing is decided by it.
+// goroutine reads the number of the calling goroutine from the first line of its stack dump ("goroutine 18
+// [running]:"), the only place that has it. It is only used in messages.
 func goroutine() uint64 {
 	var buf [64]byte
 	dump := buf[:runtime.Stack(buf[:], false)]
@@ -52,10 +52,10 @@ func goroutine() uint64 {
 	return n
 }
 
-// IsZero reports whether nothing is known of the site. A Site with a Time alone is not zero.
+// IsZero reports whether the site is unknown. A Site with only a Time is not zero.
 func (s Site) IsZero() bool { return s == Site{} }
 
-// known reports whether there is a place to tell.
+// known reports whether the place is known.
 func (s Site) known() bool { return s.Func != "" || s.File != "" }
 
 // String is "main.train (train.go:12), goroutine 7", less what is unknown.
@@ -83,5 +83,5 @@ func (s Site) madeBy() string {
 	return strings.Join(parts, ",")
 }
 
-// clock is a moment as errors tell it: with its date, because a message may be read, or its cause lie, days away.
+// clock is a time in an error, with its date, as errors may be read days later.
 func clock(t time.Time) string { return t.Format("2006-01-02 15:04:05.000") }

@@ -21,7 +21,7 @@ const (
 	numStates
 )
 
-// names of the numbered things; index is the number.
+// The names, by number.
 var (
 	stateNames = [numStates]string{
 		"none", "initializing", "ready", "finalizing", "finalized", "destroying", "destroyed", "aborting", "aborted",
@@ -58,13 +58,12 @@ func list[T ~uint8](from, to T) []T {
 // String is the state's stable name: "ready".
 func (s State) String() string { return words.Name("state", stateNames[:], s) }
 
-// Live reports whether the communicator exists and its user has not given it up: from Initializing until Destroy or
-// Abort.
+// Live reports whether the communicator exists and its user has called neither Destroy nor Abort.
 func (s State) Live() bool {
 	return s >= StateInitializing && s <= StateFinalized || s == StateFailed || s == StateRevoked
 }
 
-// Gone reports whether nothing is left of the communicator: it is Destroyed or Aborted.
+// Gone reports whether the communicator is Destroyed or Aborted.
 func (s State) Gone() bool { return s == StateDestroyed || s == StateAborted }
 
 // Call is something that a user does to a communicator. Its number and its name (String) are stable.
@@ -119,13 +118,13 @@ const collectives = 1<<CallAllReduce | 1<<CallBroadcast | 1<<CallReduce | 1<<Cal
 // Reduces reports whether the call combines elements.
 func (c Call) Reduces() bool { return c == CallAllReduce || c == CallReduce || c == CallReduceScatter }
 
-// IsRooted reports whether one rank has a part of its own in the call.
+// IsRooted reports whether the call has a root.
 func (c Call) IsRooted() bool {
 	return c == CallBroadcast || c == CallReduce || c == CallGather || c == CallScatter
 }
 
-// Event is something that the runtime, not the user, makes happen to a communicator: the end of a call that takes
-// time, or a failure in the background. Its number and its name (String) are stable.
+// Event is a change of a communicator by the runtime, not by a call of the user: the end of a call that takes time, or
+// a failure in the background. Its number and its name (String) are stable.
 type Event uint8
 
 // The events.

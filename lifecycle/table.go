@@ -3,11 +3,11 @@ package lifecycle
 //go:generate go test -run ^TestTableDocument$ . -rewrite
 //go:generate go run ./internal/cheader . carillon_lifecycle.h
 
-// cell is one answer of a table: the State to go to, or stay, or the Code of the error. Codes of errors start at 100,
-// above all states. Zero is no answer: a forgotten cell refuses, and fails the tests.
+// cell is an entry of a table: the next State, or stay, or the Code of the error. Codes of errors start at 100, above
+// all states. Zero is no entry: it refuses, and fails the tests.
 type cell uint16
 
-// What can stand in a cell. All names have four letters, so that the tables stay tables under gofmt.
+// The entries. All names have four letters, so that gofmt keeps the tables aligned.
 const (
 	stay cell = 99 // legal, and the state remains
 
@@ -32,12 +32,12 @@ const (
 	rvkd = cell(CodeRevoked)
 )
 
-// calls is what becomes of a communicator that is in a state (column) when its user makes a call (row).
+// calls has the result of a user's call (row) on a communicator in a state (column).
 //
-// Destroy and Abort go through a state of their own, in which the runtime waits for operations or cancels them, so that
-// a Destroy that hangs is seen to hang, and can still be aborted. To all else the communicator is gone.
+// Destroy and Abort have states of their own, in which the runtime waits for operations or cancels them, so that a
+// Destroy that hangs can be seen, and can be aborted. For all other calls the communicator is gone.
 //
-// After a failure the way on is Shrink (without the dead ranks) or Revoke; Split and Grow would need the ranks that
+// After a failure, Shrink (without the dead ranks) and Revoke are legal; Split and Grow would need the ranks that
 // failed.
 var calls = [numCalls][numStates]cell{
 	//                     none  initi ready fing  fized destg dead  abtg  aborted fail revoked
@@ -70,8 +70,8 @@ var calls = [numCalls][numStates]cell{
 	CallBarrier:          {null, soon, stay, late, late, dead, dead, gone, gone, fail, rvkd},
 }
 
-// events is what becomes of a communicator that is in a state (column) when something happens (row). An event is never
-// an error: one that comes too late, because the user has moved on meanwhile, changes nothing.
+// events has the result of an event (row) for a communicator in a state (column). An event is never an error: one that
+// comes too late, because of a call meanwhile, changes nothing.
 var events = [numEvents][numStates]cell{
 	//                 none  initi ready fing  fized destg dead  abtg  aborted fail revoked
 	EventInitDone:     {stay, goRd, stay, stay, stay, stay, stay, stay, stay, stay, stay},
@@ -82,8 +82,8 @@ var events = [numEvents][numStates]cell{
 	EventAsyncFailure: {stay, goFl, goFl, goFl, stay, stay, stay, stay, stay, stay, stay},
 }
 
-// Next is the rule for calls: what state a communicator in state s is in after call c, and CodeOK; or s and the code of
-// the mistake. A state or call that does not exist is CodeInvalidArgument.
+// Next is the rule for calls: the state after call c in state s, and CodeOK; or s and the code of the mistake. For an
+// unknown state or call the code is CodeInvalidArgument.
 func Next(s State, c Call) (State, Code) {
 	if s >= numStates || c >= numCalls {
 		return s, CodeInvalidArgument
@@ -100,8 +100,7 @@ func Next(s State, c Call) (State, Code) {
 	}
 }
 
-// After is the rule for events: what state a communicator in state s is in after event e. An event that does not
-// concern s leaves it as it is.
+// After is the rule for events: the state after event e in state s, which is s if the event changes nothing there.
 func After(s State, e Event) State {
 	if s >= numStates || e >= numEvents {
 		return s

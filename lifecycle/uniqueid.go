@@ -18,15 +18,15 @@ import (
 // UniqueID names a communicator before it exists. One rank makes it, the user carries it to the others, as bytes or as
 // text, and each of them passes it to InitRank. It is as large as NCCL's.
 //
-// It holds a secret that lets its holder join the job. String and MarshalText contain the secret, because they are what
-// the user carries; a UniqueID in a log record (slog) or in a %#v is redacted, and so is Redacted.
+// It holds a secret that lets its holder join the job. String and MarshalText contain the secret, as the user carries
+// them; Redacted doesn't, nor does a UniqueID in a log record (slog) or in a %#v.
 type UniqueID [128]byte
 
 // The layout of a UniqueID. All of it after the checksum is covered by the checksum.
 const (
 	uidMagic    = 0         // 4 bytes: "crl" and the version of the layout
 	uidChecksum = 4         // 4 bytes: CRC-32C, little-endian
-	uidRandom   = 8         // 16 bytes: what tells this id from all others
+	uidRandom   = 8         // 16 bytes: the unique part
 	uidSecret   = 24        // 32 bytes
 	uidAddrLen  = 56        // 1 byte
 	uidAddr     = 57        // 70 bytes: host:port, padded with zeros
@@ -47,10 +47,10 @@ func NewUniqueID(addr string) (UniqueID, error) {
 	return UniqueIDFromSecret(seed[:], addr)
 }
 
-// UniqueIDFromSecret makes the id that follows from seed: ranks that share a seed (from their launcher's environment)
-// derive the same id without a message. The seed is the job's secret; whoever can guess it can join the job. It must
-// not be empty. addr is as for NewUniqueID; it is no part of what makes the id unique, so that ranks may reach one
-// place by different names.
+// UniqueIDFromSecret derives an id from seed: ranks that share a seed (from their launcher's environment) derive the
+// same id without a message. The seed is the job's secret; anyone who can guess it can join the job. It must not be
+// empty. addr is as for NewUniqueID; the id's unique part doesn't depend on it, so ranks may use different names of one
+// address.
 func UniqueIDFromSecret(seed []byte, addr string) (UniqueID, error) {
 	if len(seed) == 0 {
 		return UniqueID{}, invalid("the seed of a unique id is empty; give the bytes that all ranks of the " +
@@ -67,7 +67,8 @@ func UniqueIDFromSecret(seed []byte, addr string) (UniqueID, error) {
 	return id, nil
 }
 
-// derive gives 32 bytes that tell nothing about the seed, nor about those of another purpose.
+// derive derives 32 bytes from a seed, for one purpose. They reveal nothing about the seed, nor about those for another
+// purpose.
 func derive(seed []byte, purpose string) []byte {
 	mac := hmac.New(sha256.New, seed)
 	mac.Write([]byte(purpose))
@@ -78,8 +79,8 @@ func (id *UniqueID) checksum() uint32 {
 	return crc32.Checksum(id[uidRandom:], crc32.MakeTable(crc32.Castagnoli))
 }
 
-// Valid says whether id is whole and made by this version of Carillon. A *UsageError tells what is wrong with it and
-// never quotes its secret.
+// Valid checks that id is complete and made by this version of Carillon. Its error, a *UsageError, never has the
+// secret.
 func (id UniqueID) Valid() error {
 	if id == (UniqueID{}) {
 		return invalid("the unique id is all zeros; one rank makes it with NewUniqueID and carries it to the others")
@@ -110,7 +111,7 @@ func (id UniqueID) Address() string {
 	return string(id[uidAddr : uidAddr+min(int(id[uidAddrLen]), MaxAddress)])
 }
 
-// Secret is the 32 bytes by which ranks of the job know each other. The caller owns them.
+// Secret is the 32 bytes by which the job's ranks authenticate each other. The caller owns them.
 func (id UniqueID) Secret() []byte { return bytes.Clone(id[uidSecret:uidAddrLen]) }
 
 // IsZero reports whether id was never set.
@@ -120,7 +121,7 @@ func (id UniqueID) IsZero() bool { return id == UniqueID{} }
 //
 //	carillon1.NAME.SECRET.CHECKSUM@HOST:PORT
 //
-// It contains the secret: print it only to carry it to another rank. Of an invalid id it says only that.
+// It contains the secret: print it only to carry it to another rank. For an invalid id it says so.
 func (id UniqueID) String() string {
 	return id.text(fmt.Sprintf("%x.%x", id[uidSecret:uidAddrLen], id[uidChecksum:uidRandom]))
 }
@@ -219,7 +220,7 @@ func (id *UniqueID) setAddress(addr string) error {
 	return nil
 }
 
-// checkAddress says why addr can't be the place where ranks meet. Empty is allowed.
+// checkAddress says why ranks can't meet at addr. Empty is allowed.
 func checkAddress(addr string) error {
 	if addr == "" {
 		return nil

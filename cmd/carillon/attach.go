@@ -25,6 +25,7 @@ import (
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/job"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -90,7 +91,8 @@ Attach reads the variables that carillon agent reads.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the program is the program's
 	f.SortFlags = false
-	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
+	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"),
+		"the job's name (default: its launcher's, or made from the program's)")
 	f.StringVar(&tapeDir, "tape-dir", "", "where the processes put their tapes (default: CARILLON_TAPE_DIR, or memory)")
 	f.StringVar(&how, "how", wayAuto, "how the program's calls of NCCL get to the library: auto, preload or audit")
 	acceptFlag(cmd, &accept)
@@ -119,10 +121,18 @@ func linked(path string) bool {
 	return slices.ContainsFunc(needed, func(name string) bool { return strings.HasPrefix(name, "libnccl.so") })
 }
 
-var notInJobs = regexp.MustCompile(`[^A-Za-z0-9_]+`)
+var (
+	notInJobs      = regexp.MustCompile(`[^A-Za-z0-9_]+`)
+	notInLaunchers = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+)
 
-// jobName makes a job's name from a program's.
+// jobName is what the launcher that started attach calls its job, so that all attaches of the job have one name. If it
+// calls it nothing, the name is made from the program's.
 func jobName(program string) string {
+	world, err := launch.FromEnv(os.Getenv)
+	if err == nil && world.Job != "" {
+		return fmt.Sprintf("%.128s", notInLaunchers.ReplaceAllString(world.Job, "_"))
+	}
 	var tail [4]byte
 	_, _ = rand.Read(tail[:]) // never fails
 	return fmt.Sprintf("%.32s-%x", notInJobs.ReplaceAllString(filepath.Base(program), "_"), tail)

@@ -16,49 +16,49 @@ type Severity string
 
 // The severities.
 const (
-	Warning Severity = "warning" // work goes on, more slowly or with less to fall back on
-	Fatal   Severity = "fatal"   // no work should be given to the GPU, or what it computes can't be trusted
+	Warning Severity = "warning" // the GPU works, more slowly or with less redundancy
+	Fatal   Severity = "fatal"   // the GPU should not be used, or its results can't be trusted
 )
 
 // Codes of conditions.
 const (
-	// CodeXid: the driver reported an Xid error; one that a process caused is forgotten after Remembered.
+	// CodeXid: the driver reported an Xid error; one that a process caused ends after Remembered.
 	CodeXid        = "gpu_xid"
 	CodeECC        = "gpu_ecc"         // uncorrected memory errors since the Monitor began
-	CodeCorrected  = "gpu_ecc_fixed"   // corrected memory errors; forgotten after Remembered
+	CodeCorrected  = "gpu_ecc_fixed"   // corrected memory errors; it ends after Remembered
 	CodeRemap      = "gpu_row_remap"   // memory rows wait to be replaced, or can't be
 	CodeNVLinkDown = "gpu_nvlink_down" // an NVLink that was up is down
-	CodeNVLink     = "gpu_nvlink"      // NVLinks made errors; forgotten after Remembered
-	CodeThrottled  = "gpu_throttled"   // the GPU is slowed down, by something else than its normal power limit
+	CodeNVLink     = "gpu_nvlink"      // NVLinks had errors; it ends after Remembered
+	CodeThrottled  = "gpu_throttled"   // the GPU is throttled, not by its normal power limit
 	CodeLost       = "gpu_lost"        // the GPU doesn't answer any more: off the bus, or in need of a reset
-	CodeHung       = "gpu_nvml_hung"   // NVML doesn't answer, and nothing new is known
+	CodeHung       = "gpu_nvml_hung"   // NVML doesn't answer
 	CodeUnreadable = "gpu_nvml"        // there is a driver, but it can't be used
 )
 
-// Remembered is how long a condition is shown that has no end of its own, after it came last.
+// Remembered is how long after its last event a condition ends for which NVML reports no end.
 const Remembered = 10 * time.Minute
 
-// Condition is something that is wrong with a GPU, or with asking for it.
+// Condition is something that is wrong with a GPU, or with NVML.
 type Condition struct {
 	Code     string    `json:"code"`
 	Severity Severity  `json:"severity"`
-	GPU      string    `json:"gpu,omitempty"`  // the label of the GPU; empty if it is about none in particular
+	GPU      string    `json:"gpu,omitempty"`  // the label of the GPU; empty if it is about NVML
 	UUID     string    `json:"uuid,omitempty"` // the GPU's
 	Xid      uint64    `json:"xid,omitempty"`  // the number, of CodeXid
 	Text     string    `json:"text"`           // what is wrong, in a sentence
 	Advice   string    `json:"advice,omitempty"`
-	Since    time.Time `json:"since"` // when it came first
-	Last     time.Time `json:"last"`  // when it came last
-	Count    uint64    `json:"count"` // how often it came
+	Since    time.Time `json:"since"` // of the first event
+	Last     time.Time `json:"last"`  // of the last event
+	Count    uint64    `json:"count"` // of events
 }
 
-// rule is what the conditions of a code have in common. Severity and advice hold unless a condition has its own.
+// rule has the properties of a code's conditions. A condition may have a severity and advice of its own.
 type rule struct {
 	code, title string
-	event       string // type of the event that it came
+	event       string // the type of its events
 	severity    Severity
-	passes      bool   // it has no end of its own: one that isn't fatal is forgotten after Remembered
-	symptomOf   string // a code that stands above it
+	passes      bool   // NVML reports no end: unless it is fatal, it ends after Remembered
+	symptomOf   string // the code that it depends on
 	advice      string
 }
 
@@ -79,7 +79,7 @@ func (c *Condition) rule() *rule {
 	return &rules[slices.IndexFunc(rules, func(r rule) bool { return r.code == c.Code })]
 }
 
-// key is what a condition is one of.
+// key identifies a condition.
 type key struct {
 	code, gpu string
 	xid       uint64
@@ -87,7 +87,7 @@ type key struct {
 
 func (c *Condition) key() key { return key{c.Code, c.GPU, c.Xid} }
 
-// raise opens a condition or counts it again, with what its code says; what is new or became worse is told.
+// raise opens a condition or counts it again. If it is new or became fatal, there is an event.
 func (m *Monitor) raise(c Condition) {
 	r, old := c.rule(), m.open[c.key()]
 	c.Severity, c.Advice = cmp.Or(c.Severity, r.severity), cmp.Or(c.Advice, r.advice)
@@ -101,7 +101,7 @@ func (m *Monitor) raise(c Condition) {
 	}
 }
 
-// clear closes a condition, and tells it if it was open.
+// clear closes a condition. If it was open, there is an event.
 func (m *Monitor) clear(k key) {
 	if c := m.open[k]; c != nil {
 		delete(m.open, k)
@@ -109,8 +109,7 @@ func (m *Monitor) clear(k key) {
 	}
 }
 
-// list are the conditions that are open, the worst first, then by GPU, code and Xid. Those that came last too long ago
-// are closed.
+// list closes the conditions that have passed, and has the open ones: the worst first, then by GPU, code and Xid.
 func (m *Monitor) list() []Condition {
 	all := make([]Condition, 0, len(m.open))
 	for _, c := range m.open {
@@ -129,7 +128,7 @@ func (m *Monitor) list() []Condition {
 	})
 }
 
-// Declare makes what a Monitor tells conditions of the process. The function that it returns takes its events. None
+// Declare declares a Monitor's conditions as conditions of the process, and returns a function for its events. None
 // makes a process not ready: that is for a check, which reads the GPUs.
 func Declare(conditions *health.Conditions) (func(Event), error) {
 	warnables := map[string]*health.Warnable{}

@@ -1,26 +1,26 @@
-// Package gpu tells how the GPUs of a process are, from NVIDIA's management library (NVML).
+// Package gpu watches the GPUs of a process by NVIDIA's management library (NVML).
 //
-// What the driver announces arrives without being asked for: Xid errors and ECC errors come through an NVML event set,
-// for which one goroutine waits in the kernel. What it does not announce (memory, ECC and NVLink counters, throttling)
-// is read when somebody looks: a scrape, a health check. A reading is kept for a second.
+// The driver announces Xid errors and ECC errors by an NVML event set, for which one goroutine waits. Everything else
+// (memory, ECC and NVLink counters, throttling) is read on request: for a scrape or a health check. A reading is reused
+// for a second.
 //
-//	NVML event set ──► Monitor ──► Config.OnEvent       what happened, once
+//	NVML event set ──► Monitor ──► Config.OnEvent       each event, once
 //	NVML counters  ──►         ──► Monitor.Snapshot     what is wrong now, since when, and what to do
-//	(when asked)               ──► prometheus.Collector
+//	(on request)               ──► prometheus.Collector
 //
-// NVML can hang: with a GPU that fell off the bus, or a driver that is being replaced. So nothing here waits for it
-// longer than a deadline, at most two of its calls are ever under way, and a library that doesn't answer is itself a
-// condition. A machine without a driver is well; a Monitor on it says "no GPU" and looks again now and then, since
-// drivers of containers may come late.
+// NVML can hang, when a GPU has fallen off the bus or the driver is being replaced. So nothing here waits for it longer
+// than a deadline, at most two of its calls are in progress, and an NVML that doesn't answer is itself a condition. A
+// machine without a driver is well; a Monitor on it says "no GPU" and looks again from time to time, as containers may
+// get a driver late.
 //
-// NVML spins where two wait for events in one process. The Monitors of a process take turns; where another library
-// waits, too, they notice, say so, and try again after seconds that become minutes, in which Xids are not seen: the
-// job's processors come first.
+// NVML spins if two threads of a process wait for events. The Monitors of a process take turns. If another library
+// waits, too, they notice, log it, and try again after seconds, then minutes. Xids are not seen meanwhile, but no
+// processor is lost to the job.
 //
-// A process watches the GPUs that CUDA_VISIBLE_DEVICES leaves it, or all if that is not set. The label "gpu" of metrics
-// is NVML's index of the GPU on the host, "3"; for a MIG device it is the GPU's index and the GPU instance's id, "3:1",
-// since memory is the instance's own and all else is the GPU's.
+// A process watches the GPUs of CUDA_VISIBLE_DEVICES, or all if that is not set. The label "gpu" of metrics is NVML's
+// index of the GPU on the host, "3"; for a MIG device it is the GPU's index and the GPU instance's id, "3:1": memory is
+// of the instance, everything else of the GPU.
 //
-// NVML is loaded while the process runs, and needs cgo. Without cgo, or on another system than Linux, the package
-// builds and says that it can't look.
+// NVML is loaded at run time, which needs cgo. Without cgo, or on another system than Linux, the package builds and
+// says that it can't read the GPUs.
 package gpu

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// What a driver says when it doesn't do what was asked.
+// The errors of a driver.
 var (
 	errNoDriver = errors.New("no GPU")                // there is no driver, or no GPU: that is well
-	errTimeout  = errors.New("nothing happened")      // the wait is over
-	errLost     = errors.New("the GPU is lost")       // it doesn't answer, and no call will change that
-	errReset    = errors.New("the GPU needs a reset") // it answers nothing else before
+	errTimeout  = errors.New("nothing happened")      // no event came in time
+	errLost     = errors.New("the GPU is lost")       // it doesn't answer any more
+	errReset    = errors.New("the GPU needs a reset") // until then it doesn't answer
 )
 
-// driver is what a Monitor asks of NVML. Every call may hang. Two goroutines use it at a time: one waits for events.
+// driver is NVML as a Monitor uses it. Every call may hang. Two goroutines use it, of which one waits for events.
 type driver interface {
 	// open loads and initialises the library. errNoDriver: there is none.
 	open() error
-	// devices finds the GPUs. It fails only if none can be asked for.
+	// devices finds the GPUs. It fails only if NVML can't list them.
 	devices(v visibility) ([]device, error)
 	// newEvents makes an empty set of events.
 	newEvents() (events, error)
-	// turn waits until this Monitor may use events, and what it returns ends that. Hold it for all calls about them.
+	// turn waits until this Monitor may use events, until end is called. It is held for all calls about events.
 	turn() (end func())
 	// close undoes open.
 	close()
 }
 
 type device interface {
-	// identity asks nothing of the driver.
+	// identity doesn't call the driver.
 	identity() identity
-	// read reads all that the GPU tells; what it doesn't is left out. errLost and errReset: it tells nothing any more.
+	// read reads all values that the GPU has. errLost and errReset: it has none any more.
 	read() (reading, error)
 }
 
@@ -43,7 +43,7 @@ type identity struct {
 
 // events is a set of events that the driver announces.
 type events interface {
-	// add registers what the GPU can announce. A GPU that can announce nothing is left out without an error.
+	// add registers the GPU's events. A GPU without any is left out without an error.
 	add(d device) error
 	// wait waits for one event, at most for timeout. errTimeout: there was none; errLost: a GPU of the set is lost.
 	wait(timeout time.Duration) (event, error)
@@ -54,26 +54,26 @@ type events interface {
 }
 
 type event struct {
-	code     string // CodeXid, CodeECC or CodeCorrected; another one is of no interest
+	code     string // CodeXid, CodeECC or CodeCorrected; others are ignored
 	xid      uint64
-	instance uint32 // the GPU instance that it is about, wholeGPU for all
+	instance uint32 // the GPU instance that it is about; wholeGPU for all
 	device   any    // the driver's
 }
 
 // wholeGPU is the instance of an event that concerns all of a GPU.
 const wholeGPU = 0xFFFFFFFF
 
-// reading is what a GPU tells of itself. nil is what it doesn't tell.
+// reading is the values of a GPU; nil for those that it doesn't have.
 type reading struct {
 	Memory      *Memory  `json:"memory,omitempty"`
 	ECC         *ECC     `json:"ecc,omitempty"`
 	NVLink      *NVLink  `json:"nvlink,omitempty"`
-	Throttled   []string `json:"throttled"` // reasons; empty if it is not, nil if it does not tell
+	Throttled   []string `json:"throttled"` // reasons; empty for none, nil if they are not known
 	Temperature *uint32  `json:"celsius,omitempty"`
 	Rows        *Rows    `json:"row_remap,omitempty"`
 }
 
-// Memory is a GPU's memory in bytes, used by whomever.
+// Memory is a GPU's memory in bytes, used by any process.
 type Memory struct {
 	Used  uint64 `json:"used_bytes"`
 	Total uint64 `json:"total_bytes"`
@@ -85,23 +85,23 @@ type ECC struct {
 	Uncorrected uint64 `json:"uncorrected"`
 }
 
-// NVLink tells of a GPU's links.
+// NVLink is the state of a GPU's links.
 type NVLink struct {
-	Up     []int  `json:"up"`     // the links that are up, by number
-	Errors uint64 `json:"errors"` // replays, recoveries and CRC errors of all links, as long as the links count
+	Up     []int  `json:"up"`     // the numbers of the links that are up
+	Errors uint64 `json:"errors"` // replays, recoveries and CRC errors of all links
 }
 
-// Rows tells of memory rows that are replaced by spare ones.
+// Rows is the state of memory rows that are replaced by spare ones.
 type Rows struct {
-	Pending bool `json:"pending"` // some are replaced with the next reset
+	Pending bool `json:"pending"` // the next reset replaces some
 	Failed  bool `json:"failed"`  // there was no spare one
 }
 
 // powerCap is the power limit: normal under full load.
 const powerCap = "sw_power_cap"
 
-// throttleReasons are the reasons of throttling with their bits in NVML's mask, as label values after nvidia-smi's
-// names. What idleness or a user asked for is none.
+// throttleReasons are the reasons of throttling with their bits in NVML's mask; label values are nvidia-smi's names.
+// Idleness and a user's settings are left out.
 var throttleReasons = []struct {
 	bit  uint64
 	name string

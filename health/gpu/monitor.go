@@ -15,15 +15,16 @@ import (
 
 // Times of a Monitor.
 const (
-	// MaxAge is how old a reading may be that is shown again.
+	// MaxAge is how long a reading is reused.
 	MaxAge = time.Second
-	// Deadline is how long NVML may take for what it is asked.
+	// Deadline is how long a call of NVML may take.
 	Deadline = 3 * time.Second
-	// openDeadline is how long it may take to begin: without persistence mode the driver starts the GPUs first.
+	// openDeadline is how long NVML may take to start: without persistence mode the driver starts the GPUs first.
 	openDeadline = 30 * time.Second
 	// waitTime bounds one wait for events, and so how long Stop takes.
 	waitTime = 250 * time.Millisecond
-	// firstRetry is when a driver is looked for again, and a lost event set is made anew; it doubles up to lastRetry.
+	// firstRetry is the first pause before the driver is opened again, or an event set is made again; it doubles up to
+	// lastRetry.
 	firstRetry = 5 * time.Second
 	lastRetry  = 5 * time.Minute
 )
@@ -32,18 +33,18 @@ const (
 type Config struct {
 	// All watches all GPUs of the host, whatever CUDA_VISIBLE_DEVICES says.
 	All bool
-	// OnEvent is told what happens, one event after another, in their order; nil is nobody. It may be called from any
-	// goroutine, and should be quick: while it runs, no further event is told.
+	// OnEvent gets the events, one at a time and in order; nil for none. It may be called from any goroutine, and
+	// should be quick, as later events wait.
 	OnEvent func(Event)
-	// Logger gets what is worth a line; nil is none.
+	// Logger gets events and errors; nil is none.
 	Logger *slog.Logger
 }
 
-// Event is something that happened to a GPU.
+// Event is a change of a condition.
 type Event struct {
 	Type      string // one of semconv's EventGPU… types
 	Time      time.Time
-	Condition Condition // the one that opened or got worse, or that ended, for EventGPURecovered
+	Condition Condition // that opened or became fatal, or ended, for EventGPURecovered
 }
 
 // Monitor watches the GPUs of a process. It is safe for concurrent use, and never waits for NVML longer than Deadline.
@@ -56,31 +57,31 @@ type Monitor struct {
 	started sync.Once
 	stopped sync.Once
 	stop    chan struct{}
-	done    chan struct{} // closed when nothing of NVML is in use any more
+	done    chan struct{} // closed when NVML is not in use any more
 
 	mu        sync.Mutex
 	status    string
 	gpus      []*gpuState // empty while there is no driver
 	open      map[key]*Condition
 	calls     int           // of NVML that are overdue
-	reading   chan struct{} // the reading that is under way; nil if none is
+	reading   chan struct{} // the reading in progress; nil if there is none
 	readBegan time.Time
 	readAt    time.Time // when the last reading was complete
-	stale     bool      // something has happened since
-	queue     []Event   // not told yet
+	stale     bool      // an event has come since
+	queue     []Event   // for OnEvent
 	telling   sync.Mutex
 }
 
-// gpuState is what is known of a GPU. Monitor.mu protects all but dev.
+// gpuState is the state of a GPU. Monitor.mu protects all fields but dev.
 type gpuState struct {
 	dev   device
 	id    identity
 	last  *reading // nil until it was read, and when it is lost
-	first *reading // what it told first
+	first *reading
 	xids  map[uint64]uint64
 }
 
-// New makes a Monitor. It asks nothing of the driver before Start.
+// New makes a Monitor. It doesn't use the driver before Start.
 func New(cfg Config) *Monitor { return newMonitor(cfg, newDriver()) }
 
 func newMonitor(cfg Config, d driver) *Monitor {
@@ -95,12 +96,11 @@ func newMonitor(cfg Config, d driver) *Monitor {
 	return m
 }
 
-// Start begins to watch. It waits for nothing and never fails: a machine without a driver is well.
+// Start begins to watch. It doesn't wait and never fails: a machine without a driver is well.
 func (m *Monitor) Start() { m.started.Do(func() { go m.run() }) }
 
-// Stop ends the watch and gives NVML back, which takes up to a quarter of a second for each Monitor of the process, or
-// as long as NVML hangs. Then it returns when ctx ends, with an error, and one goroutine stays behind in NVML. A second
-// Stop does nothing but wait.
+// Stop ends the watch and closes NVML, which takes up to a quarter of a second for each Monitor of the process. If NVML
+// hangs, it returns an error when ctx ends, and one goroutine stays in NVML. A second Stop only waits.
 func (m *Monitor) Stop(ctx context.Context) error {
 	m.started.Do(func() { close(m.done) })
 	m.stopped.Do(func() { close(m.stop) })
@@ -133,7 +133,7 @@ func (m *Monitor) run() {
 	}
 }
 
-// pause waits, and tells whether the Monitor goes on.
+// pause waits, and tells whether the Monitor still runs.
 func (m *Monitor) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -178,7 +178,7 @@ func (m *Monitor) begin() bool {
 	return true
 }
 
-// say keeps what there is to say of the host's GPUs, and logs it once.
+// say sets the status, and logs it if it is new.
 func (m *Monitor) say(status string) {
 	if m.status != status {
 		m.status = status
@@ -227,7 +227,7 @@ func (m *Monitor) guard(what string, limit time.Duration, call func()) {
 	}
 }
 
-// tell tells what is queued. It is called without mu.
+// tell passes the queued events on. It is called without mu.
 func (m *Monitor) tell() {
 	m.telling.Lock()
 	defer m.telling.Unlock()

@@ -11,27 +11,26 @@ import (
 	"time"
 )
 
-// GPU is what a GPU tells of itself. What it doesn't tell is nil.
+// GPU is the state of a GPU. Values that it doesn't have are nil.
 type GPU struct {
 	Label   string            `json:"gpu"` // as the label "gpu" of metrics
 	UUID    string            `json:"uuid"`
 	Name    string            `json:"name"`
 	Xids    map[uint64]uint64 `json:"xids,omitempty"` // how often each Xid error came since Start
-	Lost    bool              `json:"lost,omitempty"` // it doesn't answer; nothing below is known
-	reading                   // nothing until it was read
+	Lost    bool              `json:"lost,omitempty"` // it doesn't answer, and has no reading
+	reading                   // empty until it was read
 }
 
-// Snapshot is all that is known.
+// Snapshot is the state of all GPUs.
 type Snapshot struct {
 	Status     string      `json:"status"` // "GPUs: 8", "no GPU: …"
-	Read       time.Time   `json:"read"`   // when the GPUs told this; zero if they never did
+	Read       time.Time   `json:"read"`   // when the GPUs were read; zero if never
 	GPUs       []GPU       `json:"gpus"`
 	Conditions []Condition `json:"conditions"`
 }
 
-// Read asks the GPUs how they are, unless somebody did within MaxAge and nothing happened since, and returns all that
-// is known. Those who ask at the same time share one reading. It waits until ctx ends, and at most for Deadline; then
-// it returns what was known before.
+// Read reads the GPUs, unless they were read within MaxAge and no event came since, and returns their state. Concurrent
+// calls share one reading. It waits until ctx ends, and at most for Deadline; then it returns the last state.
 func (m *Monitor) Read(ctx context.Context) Snapshot {
 	m.mu.Lock()
 	done, began := m.reading, m.readBegan
@@ -49,7 +48,7 @@ func (m *Monitor) Read(ctx context.Context) Snapshot {
 	return m.Snapshot()
 }
 
-// Snapshot is all that is known. It asks nothing of the driver and waits for nothing.
+// Snapshot is the last known state. It doesn't call the driver, and doesn't wait.
 func (m *Monitor) Snapshot() Snapshot {
 	defer m.tell()
 	m.mu.Lock()
@@ -68,7 +67,7 @@ func (m *Monitor) Snapshot() Snapshot {
 	return s
 }
 
-// read is Read for the Monitor itself. It waits as long as it takes.
+// read is Read for the Monitor itself, without a deadline.
 func (m *Monitor) read() {
 	m.mu.Lock()
 	done := m.reading
@@ -82,8 +81,8 @@ func (m *Monitor) read() {
 	}
 }
 
-// beginRead reads all GPUs in a goroutine of its own, which may be stuck in NVML. It is called with mu, and when no
-// reading is under way: there is never a second one.
+// beginRead reads all GPUs in a goroutine, which may hang in NVML. It is called with mu, and only if no reading is in
+// progress.
 func (m *Monitor) beginRead() chan struct{} {
 	done := make(chan struct{})
 	m.reading, m.readBegan, m.stale = done, time.Now(), false
@@ -107,7 +106,7 @@ func (m *Monitor) beginRead() chan struct{} {
 	return done
 }
 
-// judge keeps what a GPU told and opens and closes the conditions that follow from it.
+// judge stores a GPU's reading, and opens and closes its conditions.
 func (m *Monitor) judge(g *gpuState, r reading, err error) {
 	if err != nil {
 		c := g.condition(CodeLost, "it has fallen off the bus and doesn't answer any more")
@@ -121,7 +120,7 @@ func (m *Monitor) judge(g *gpuState, r reading, err error) {
 	}
 	m.clear(g.key(CodeLost))
 	g.first = cmp.Or(g.first, &r)
-	before := cmp.Or(g.last, g.first) // the first, too, if it was lost in between
+	before := cmp.Or(g.last, g.first) // the first if it was lost in between
 	g.last = &r
 	m.judgeMemory(g, before, &r)
 	m.judgeLinks(g, before, &r)
@@ -145,8 +144,8 @@ func (m *Monitor) judgeMemory(g *gpuState, before, r *reading) {
 	}
 }
 
-// judgeLinks compares with what the GPU told first, and counts errors from one reading to the next: counters of a link
-// begin again when it comes up.
+// judgeLinks compares the links with the first reading, and counts errors from one reading to the next, as a link's
+// counters are reset when it comes up.
 func (m *Monitor) judgeLinks(g *gpuState, before, r *reading) {
 	if r.NVLink == nil || g.first.NVLink == nil {
 		return
@@ -168,7 +167,7 @@ func (m *Monitor) judgeLinks(g *gpuState, before, r *reading) {
 	}
 }
 
-// judgeClocks leaves the power limit alone: under full load a GPU is held by it as a rule.
+// judgeClocks ignores the power limit, which usually holds under full load.
 func (m *Monitor) judgeClocks(g *gpuState, r *reading) {
 	reasons := slices.DeleteFunc(slices.Clone(r.Throttled), func(s string) bool { return s == powerCap })
 	if len(reasons) > 0 {

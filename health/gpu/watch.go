@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// watch waits for events until the Monitor is stopped. A set that fails, as it does when one of its GPUs is lost, is
-// made anew from the GPUs that still answer.
+// watch waits for events until the Monitor is stopped. A set that fails, as when one of its GPUs is lost, is made again
+// of the GPUs that still answer.
 func (m *Monitor) watch() {
-	m.read() // what is wrong already, and what counters begin with
+	m.read() // for the present conditions, and the first values of counters
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
 		began := time.Now()
 		err := m.await()
@@ -19,7 +19,7 @@ func (m *Monitor) watch() {
 		m.mu.Lock()
 		m.log.Warn("GPU events stopped and are asked for again", "error", err, "in", retry)
 		m.mu.Unlock()
-		m.read() // tells which GPU is lost
+		m.read() // to find the GPU that is lost
 		if time.Since(began) > lastRetry {
 			retry = firstRetry
 		}
@@ -55,7 +55,7 @@ func (m *Monitor) await() error {
 		case err == nil:
 			m.happened(set, e)
 		case errors.Is(err, errTimeout):
-			m.Snapshot() // closes the conditions that are over
+			m.Snapshot() // closes the conditions that have passed
 		default:
 			return err
 		}
@@ -68,7 +68,7 @@ func (m *Monitor) inTurn(what string, limit time.Duration, call func()) {
 	m.guard(what, limit, call)
 }
 
-// register makes a set with all GPUs that are not lost, and says how many it has.
+// register makes a set of all GPUs that are not lost, and returns their number.
 func (m *Monitor) register() (events, int, error) {
 	set, err := m.driver.newEvents()
 	if err != nil {
@@ -93,7 +93,8 @@ func (m *Monitor) register() (events, int, error) {
 	return set, registered, nil
 }
 
-// happened takes an event to the GPUs that it is about: several, if the process has several MIG devices of one GPU.
+// happened raises the conditions of an event, on each GPU that it is about: a process may have several MIG devices of
+// one GPU.
 func (m *Monitor) happened(set events, e event) {
 	defer m.tell()
 	m.mu.Lock()
@@ -114,7 +115,7 @@ func (m *Monitor) happened(set events, e event) {
 	}
 }
 
-// xid counts an Xid error and opens its condition: for good, if it is the GPU that doesn't work any more.
+// xid counts an Xid error and opens its condition, which stays if the GPU doesn't work any more.
 func (m *Monitor) xid(g *gpuState, x Xid) {
 	g.xids[x.Number]++
 	c := g.condition(CodeXid, fmt.Sprintf("the driver reported %s, which puts %s out of service", x, x.Scope))
@@ -128,7 +129,7 @@ func (m *Monitor) xid(g *gpuState, x Xid) {
 // key is that of the GPU's condition of a code.
 func (g *gpuState) key(code string) key { return key{code, g.id.label, 0} }
 
-// condition is one of this GPU; text goes on after "GPU 3: ".
+// condition is a condition of this GPU; text follows "GPU 3: ".
 func (g *gpuState) condition(code, text string) Condition {
 	return Condition{Code: code, GPU: g.id.label, UUID: g.id.uuid, Text: "GPU " + g.id.label + ": " + text}
 }

@@ -21,18 +21,19 @@ import (
 type Config struct {
 	// Stuck lists communicators in which an operation or act of this process stalls.
 	Stuck func() []lifecycle.CommID
-	// HeldUp tells whether operations of this process wait for one rank again and again.
+	// HeldUp tells whether operations of this process keep waiting for one rank.
 	HeldUp func() bool
-	// Local is the note of another process of this host that can't answer. FromTapes makes it from the process's tape.
+	// Local is the note of another process of this host that can't answer, as FromTapes reads it from the tape.
 	Local func(mesh.Member) (verdict.Note, bool)
-	// Kept are the processes of this host for which this one answers, by Local; nil if it answers for itself. Its own
-	// Member names itself as the Keeper, and theirs name it. With a mesh, it sends their list to other such agents.
+	// Kept are the processes of this host for which this one answers, by Local; nil if it answers for itself. The
+	// Members of all of them, and its own, have its name as the Keeper. With a mesh, it sends their list to other such
+	// agents.
 	Kept func() []mesh.Status
-	// Others are notes of processes of the job that are no members, from another source.
+	// Others are notes, from another source, of processes of the job that are not members.
 	Others func(members []verdict.Note) []verdict.Note
 
-	// Event takes events. It must not block. outward says that this process is the one that sends the event to
-	// receivers outside of the job.
+	// Event takes events. It must not block. outward says that this process also sends the event to receivers outside
+	// of the job.
 	Event func(ev bus.Event, outward bool)
 	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must neither block nor modify
 	// them.
@@ -45,39 +46,38 @@ type Agent struct {
 	self mesh.Member
 	note func() verdict.Note
 	cfg  Config
-	wake chan struct{} // something is in the queue; holds one
+	wake chan struct{} // of capacity one: the queue has inputs
 
 	mu      sync.Mutex
 	queue   []Input
 	topic   []lifecycle.CommID // the communicators of the last question
 	open    []Open
-	at      time.Time // of which the ages of open are
+	at      time.Time // when the ages in open were current
 	reached map[verdict.Reason]uint64
 	rounds  uint64
 	failed  time.Time        // when a communicator last failed here; zero: none did
 	settled time.Time        // when the last completed look began
 	changed chan struct{}    // closed and replaced when settled changes
-	members []mesh.Status    // all that are known, as the machine got them last
+	members []mesh.Status    // all known ones, as the machine got them last
 	lists   map[string]*list // by agent: the processes for which it answers
-	own     list             // as sent to the others
+	own     list             // of Config.Kept, as sent to the other agents
 
 	mesh atomic.Pointer[mesh.Mesh] // nil: the process is alone
 
-	// Of Run alone.
+	// Used by Run only.
 	machine *Machine
 	timer   *time.Timer
-	stop    context.CancelFunc    // of the attempt to tell the coordinator
-	states  map[string]mesh.State // of processes that other agents tell of, as it was told
+	stop    context.CancelFunc    // cancels TellTrouble
+	states  map[string]mesh.State // of processes on the lists of other agents, as published
 	sharing bool
-	heard   map[string]uint64 // by agent: the turn of own that it has heard
+	heard   map[string]uint64 // by agent: the turn of own that it has received
 	busy    sync.WaitGroup
 }
 
 // maxQueue bounds the inputs that wait for Run.
 const maxQueue = 1 << 12
 
-// New makes the Agent of this process, as its mesh knows it. note is what the process says of itself at that moment; it
-// must not wait for the data path.
+// New makes the Agent of the process self. note makes the process's note; it must not wait for the data path.
 func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
 	if cfg.Event == nil {
 		cfg.Event = func(bus.Event, bool) {}
@@ -104,8 +104,8 @@ func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
 	}
 }
 
-// put gives Run an input. Repeated inputs are merged. When the queue is full, only inputs that the machine itself waits
-// for are taken.
+// put queues an input for Run. Repeated inputs are merged. When the queue is full, only inputs that the machine itself
+// waits for are taken.
 func (a *Agent) put(in Input) {
 	a.mu.Lock()
 	drop := len(a.queue) >= maxQueue
@@ -129,10 +129,10 @@ func (a *Agent) put(in Input) {
 	}
 }
 
-// Trouble tells that something stalls here, or does so no longer: the job is looked at.
+// Trouble tells that something stalls in this process, or no longer does, and asks for a look at the job.
 func (a *Agent) Trouble() { a.put(Trouble{}) }
 
-// Failed takes the step of the tape with which a communicator failed in a process that this one tells of.
+// Failed takes the tape's step with which a communicator failed in this process, or one of Config.Kept.
 func (a *Agent) Failed(of mesh.Member, s *model.Step) {
 	a.mu.Lock()
 	a.failed = time.Now()
@@ -144,7 +144,7 @@ func (a *Agent) Failed(of mesh.Member, s *model.Step) {
 // Ending tells that the process was told to end: from now on it opens no verdict.
 func (a *Agent) Ending() { a.put(Ending{}) }
 
-// Open is an open verdict, and since when this process has known it.
+// Open is an open verdict, and when this process learnt of it.
 type Open struct {
 	verdict.Verdict
 	Since time.Time
@@ -161,13 +161,13 @@ func (a *Agent) Open() []Open {
 	return open
 }
 
-// Stats is what an Agent has counted since it was made.
+// Stats counts since the Agent was made.
 type Stats struct {
 	Rounds  uint64                    // how often it asked all for their notes
-	Reached map[verdict.Reason]uint64 // the verdicts that it reached
+	Reached map[verdict.Reason]uint64 // the verdicts that it opened as the coordinator
 }
 
-// Stats counts.
+// Stats is a copy of the counts.
 func (a *Agent) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,7 +197,7 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 	case tellOpen:
 		a.put(Heard{m.From, Broadcast{m.Turn, m.verdicts(), m.Unresolved}})
 	case tellKept:
-		a.hearList(from, m.Kept)
+		a.storeList(from, m.Kept)
 		a.put(memberChanged{})
 	default: // of a later version
 		return nil
@@ -212,13 +212,13 @@ func (a *Agent) LocalNote(of mesh.Member) []byte {
 		return nil
 	}
 	a.mu.Lock()
-	about := a.topic // of the question that this process is asked to answer for the other
+	about := a.topic
 	a.mu.Unlock()
 	return encodeNote(&n, about, mesh.MaxAnswer)
 }
 
-// Member is mesh.Config.OnEvent, and takes what happens to Config.Kept. What happens to agents that tell of others is
-// no news by itself.
+// Member is mesh.Config.OnEvent, and takes the events of Config.Kept. Events of other carillon agents are not
+// published.
 func (a *Agent) Member(e mesh.Event) {
 	if !e.Member.Keeps() {
 		a.memberEvent(e)
@@ -226,20 +226,20 @@ func (a *Agent) Member(e mesh.Event) {
 	a.put(memberChanged{})
 }
 
-// memberChanged has Run take the membership anew.
+// memberChanged makes Run read the membership again.
 type memberChanged struct{}
 
-// leaveTime is how long a coordinator that leaves waits for the others to leave, too.
+// leaveTime is how long a coordinator that leaves waits for the others to leave.
 const leaveTime = time.Second
 
-// Meet says by which mesh the others are met from now on. Its Config has Handle, LocalNote and Member.
+// Meet sets the mesh by which the agent reaches the others from now on. Its Config has Handle, LocalNote and Member.
 func (a *Agent) Meet(m *mesh.Mesh) {
 	a.mesh.Store(m)
 	a.put(memberChanged{})
 }
 
-// Run coordinates with the other agents until ctx ends. m is the process's mesh, as for Meet, or nil if the process is
-// the whole job, as far as is known. It blocks, and is called once.
+// Run works with the other agents until ctx ends. m is the process's mesh, as for Meet, or nil if the process is the
+// whole job, as far as is known. It blocks, and is called once.
 func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	if m != nil {
 		a.mesh.Store(m)
@@ -258,7 +258,7 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 			a.end()
 			return
 		case <-look.C:
-			a.share(ctx) // with those that didn't answer
+			a.share(ctx) // again with agents that didn't answer
 			if a.cfg.HeldUp() {
 				a.step(ctx, Trouble{})
 			}
@@ -317,7 +317,7 @@ func (a *Agent) step(ctx context.Context, in Input) {
 			a.share(ctx)
 		}
 		return
-	case Notes: // what became of the members until now
+	case Notes: // judge them by the membership of this moment
 		a.effects(ctx, now, a.machine.Step(now, a.membership()))
 	}
 	a.effects(ctx, now, a.machine.Step(now, in))
@@ -382,7 +382,7 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 	if a.cfg.Kept != nil {
 		notes = a.kept(ask.Of...)
 	}
-	to, m := a.tellers(ask.Of), a.mesh.Load()
+	to, m := a.respondents(ask.Of), a.mesh.Load()
 	switch {
 	case len(to) == 0:
 		return notes
@@ -399,7 +399,8 @@ func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
 		return notes
 	}
 	for ans := range answers {
-		notes = append(notes, decodeNotes(ans.From, ans.Body, func(of string) bool { return a.tells(ans.From, of) })...)
+		own := func(of string) bool { return a.answersFor(ans.From, of) }
+		notes = append(notes, decodeNotes(ans.From, ans.Body, own)...)
 	}
 	return notes
 }
@@ -419,10 +420,10 @@ func (a *Agent) tell(ctx context.Context, leader string) bool {
 			return true
 		}
 	}
-	return errors.Is(ctx.Err(), context.Canceled) // it asked this process meanwhile
+	return errors.Is(ctx.Err(), context.Canceled) // by StopTelling
 }
 
-// broadcast tells all what is open. It doesn't wait for them.
+// broadcast sends the open verdicts to all. It doesn't wait for their answers.
 func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 	m := a.mesh.Load()
 	if m == nil {
@@ -437,7 +438,7 @@ func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 	}
 	a.busy.Go(func() {
 		defer cancel()
-		for range answers { // until all know
+		for range answers { // the mesh sends until all have answered
 			continue
 		}
 	})
@@ -446,7 +447,7 @@ func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 // end lets the machine leave. When all processes end at once, a coordinator with open verdicts waits a moment for the
 // others, so that it is the last. If others stay, the next of them coordinates.
 func (a *Agent) end() {
-	if to := a.unaware(); len(to) > 0 { // what became of them is known longer than this agent is there
+	if to := a.outdated(); len(to) > 0 { // the list stays of use after this agent has ended
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 		a.tellList(ctx, to)
 		cancel()
@@ -459,7 +460,7 @@ func (a *Agent) end() {
 		defer deadline.Stop()
 		for late := false; a.others() && !late; {
 			select {
-			case <-a.wake: // a process left, perhaps
+			case <-a.wake: // perhaps a process left
 			case <-deadline.C:
 				late = true
 			}
@@ -471,8 +472,8 @@ func (a *Agent) end() {
 	a.step(ctx, Leave{Note: a.note(), Alone: !a.others()})
 }
 
-// others tells whether other processes may go on: those that have neither left nor died. Unreachable ones don't count:
-// they have not heard which verdicts are open.
+// others tells whether other processes run, as far as is known. Unreachable ones don't count: they don't know the open
+// verdicts.
 func (a *Agent) others() bool {
 	return slices.ContainsFunc(a.membership().Members, func(o mesh.Status) bool {
 		return o.Member.Name != a.self.Name && o.State != mesh.Left && o.State != mesh.Dead &&
@@ -480,9 +481,9 @@ func (a *Agent) others() bool {
 	})
 }
 
-// Settle prepares the end of the process, for as long as ctx allows, as the process's knowledge ends with it. It waits
-// until the job has been looked at since a communicator last failed here, or the reason is known; and if verdicts are
-// open, until the job has been looked at once more.
+// Settle lets RAS finish before the process ends, for as long as ctx allows. It waits until the job has been looked at
+// since a communicator last failed here, or a verdict is open; and if verdicts were open when it was called, until the
+// job has been looked at once more.
 func (a *Agent) Settle(ctx context.Context) {
 	began := time.Now()
 	a.mu.Lock()

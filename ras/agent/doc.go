@@ -1,5 +1,5 @@
-// Package agent is RAS in one process: it tells the others what this process is in, and in one process of the job it
-// finds out, from what all tell, what holds the job up.
+// Package agent is RAS in one process: it answers the other processes with this process's note, and in one process of
+// the job it collects the notes of all and finds out what holds the job up.
 //
 //	tape ─▶ model ─▶ Note ──────────────┐           one of the job's agents:
 //	  └ stalls, failures ─▶ Trouble ────┼─ mesh ─▶ AskNotes ─▶ Notes ─▶ verdict.Diagnose ─▶ verdict.Tracker
@@ -9,28 +9,25 @@
 //
 // A Machine decides; an Agent connects it to the mesh, the tape and the bus. The machine has one record for each
 // member, whose phase (speaking, silent, stopped, unreachable, dead, left, retired …) changes by one table of
-// transitions; all else that it does follows from the phases, the notes and what is open.
+// transitions; everything else follows from the phases, the notes and the open verdicts.
 //
-// The process with the lowest rank among those that answer coordinates. Nobody elects it: all see the same membership,
-// and where they don't, for a moment or because the network is parted, several coordinate. It asks when it is told that
-// something stalls, failed, died or stopped, and again and again, a second to five seconds apart, until nothing is
-// open. A job in which all is well asks nobody anything.
+// The process with the lowest rank among those that answer is the coordinator. There is no election: all see the same
+// membership, and where they don't, for a moment or because the network is partitioned, there are several coordinators.
+// The coordinator asks for notes when it hears that something stalls, failed, died or stopped, and then every one to
+// five seconds until no verdict is open. In a healthy job no process asks.
 //
-// All agents know the open verdicts, so that any process's health endpoint shows them, and so that the next coordinator
-// goes on where the last one ended. Only the coordinator tells receivers outside of the job: one cause is one message
-// to the person on call.
+// All agents know the open verdicts, so that any process's health endpoint shows them and the next coordinator
+// continues with them. Only the coordinator notifies receivers outside of the job: one message for each cause.
 //
-// Where the network is parted each side tells that the others are out of reach, and withdraws that by itself: neither
-// can know whether the other one tells.
+// If the network is partitioned, each side reports the other as unreachable, and withdraws that by itself: neither
+// knows whether the other one reports anything.
 //
-// A verdict that holds no longer is withdrawn: because it healed, or unresolved, because the ranks that waited gave up,
-// of which the person on call must hear, too. One that can't be judged, as processes that it is about don't answer,
-// stays open.
+// A verdict that no longer holds is withdrawn, as resolved or, if the ranks that waited gave up, as unresolved. A
+// verdict that can't be judged, as some of its processes don't answer, stays open.
 //
-// For a process that can't answer, because it is dead, stopped or has ended, another one of its host answers from its
-// tape.
+// For a process that is dead, stopped or has ended, another process of its host answers from its tape.
 //
-// A process of carillon agent's tells of others, those of Config.Kept, and is none of the job's. It is the member of
-// the mesh, and they are not: it tells the other such agents which they are and what became of them (a list), and
-// answers with the notes of all. When it is gone, they count as processes that give none, and never as dead.
+// The command carillon agent watches processes that are no members of the mesh, those of Config.Kept, and is not part
+// of the job itself. It sends the other such agents a list of these processes with their states, and answers with the
+// notes of all. When it is gone, its processes count as unreachable, and never as dead.
 package agent

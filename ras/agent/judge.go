@@ -24,16 +24,16 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	verdicts, more := m.withhold(verdicts, now)
 	unsure = m.doubts(unsure || more, now)
 	absent := m.absent()
-	healed := func(v *verdict.Verdict) bool { return v.Healed(append(absent, all...), now.Sub(m.held[v.ID])) }
+	resolved := func(v *verdict.Verdict) bool { return v.Resolved(append(absent, all...), now.Sub(m.held[v.ID])) }
 	if unsure {
 		verdicts = slices.DeleteFunc(verdicts, vague)
 	}
 	m.holds(verdicts, m.began)
-	verdicts = m.keep(verdicts, unsure, healed, now)
+	verdicts = m.keep(verdicts, unsure, resolved, now)
 	to := m.all()
 	m.leads, m.handedOver = true, false
-	m.apply(verdicts, to, func(v *verdict.Verdict) bool { return healed(v) || v.Answered(all) }, now)
-	for _, n := range all { // but for the dead that left no trace: others may fail because of these later
+	m.apply(verdicts, to, func(v *verdict.Verdict) bool { return resolved(v) || v.Answered(all) }, now)
+	for _, n := range all { // except the dead without a tape: others may still fail because of them
 		if n.Fate == verdict.Dead && len(n.Slots) > 0 || n.Fate == verdict.Unreachable {
 			m.release(n.Member)
 		}
@@ -49,14 +49,15 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	m.again(len(verdicts) > 0 || unsure || stalled(all), soon, now)
 }
 
-// vague tells whether a verdict rests on ranks of which nothing is known. Such a verdict is dropped if not all
-// processes have answered.
+// vague tells whether a verdict depends on ranks of which nothing is known. It is dropped if some processes have not
+// answered.
 func vague(v verdict.Verdict) bool {
 	return v.Reason == verdict.Unknown || v.Reason != verdict.NotJoined && v.Reason != verdict.Mismatch &&
 		slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == "" })
 }
 
-// again plans the next look: soon after ranks moved, then again and again while something is open, unsure or stalled.
+// again plans the next look: soon if ranks moved a moment ago, else with growing pauses while anything is open, unsure
+// or stalled.
 func (m *Machine) again(needed, soon bool, now time.Time) {
 	switch {
 	case soon:
@@ -75,18 +76,18 @@ func (m *Machine) again(needed, soon bool, now time.Time) {
 }
 
 // assemble makes the notes to judge: those that came, with each process's fate from the membership, and notes of the
-// processes that can't answer. unsure says that the state of some processes isn't known yet, and may be in a moment.
+// processes that can't answer. unsure says that the state of some processes isn't known yet, but may be soon.
 func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.Note, unsure bool) {
 	said := make(map[string]*verdict.Note, len(notes))
 	for i := range notes {
 		said[notes[i].Member] = &notes[i]
 	}
-	waiting := map[string]bool{} // hosts of processes that are out of reach for a moment: a host is lost as one
+	waiting := map[string]bool{} // hosts with a doubted process: the processes of a lost host are reported together
 	for name, r := range m.members {
 		if !r.judged() {
 			continue
 		}
-		r.observe(r.status, now) // time has passed
+		r.observe(r.status, now) // some phases depend on time
 		_, spoke := said[name]
 		switch {
 		case spoke && (r.phase == speaking || r.phase == silent):
@@ -113,7 +114,7 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 		case f == verdict.Alive:
 			continue
 		case r.note != nil:
-			n = r.before(now)
+			n = r.lastNote(now)
 		}
 		n.Host, n.PID, n.Rank, n.JobSize = s.Member.Host, s.Member.PID, s.Member.Rank, s.Member.JobSize
 		n.Fate, n.FateAge, n.Cause = f, 0, ""
@@ -125,12 +126,12 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 	return all, unsure
 }
 
-// doubts tells whether a look is unsure, which it may be for unsureTime at a stretch.
+// doubts tells whether a look counts as unsure: at most for unsureTime without a pause.
 func (m *Machine) doubts(unsure bool, now time.Time) bool {
 	switch {
 	case !unsure:
 		m.unsure = time.Time{}
-	case m.unsure.IsZero() || now.Sub(m.looked) > silentTime: // what was in between is not known
+	case m.unsure.IsZero() || now.Sub(m.looked) > silentTime: // too long since the last look to be one stretch
 		m.unsure = now
 	case now.Sub(m.unsure) >= unsureTime:
 		return false
@@ -138,8 +139,8 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 	return unsure
 }
 
-// withhold leaves out verdicts that must not be told yet: transport while the network heals, a process that ended in
-// order, as others may follow, the end of a rank that is a victim of an open verdict, and anything new once this
+// withhold removes verdicts that must not be told yet: transport after a network outage, a process that ended in order
+// a moment ago, as others may follow, the end of a rank that is a victim of an open verdict, and anything new once this
 // process was told to end. unsure says that some of them may be told later.
 func (m *Machine) withhold(verdicts []verdict.Verdict, now time.Time) (all []verdict.Verdict, unsure bool) {
 	open := m.tracker.Open()
@@ -158,7 +159,7 @@ func (m *Machine) withhold(verdicts []verdict.Verdict, now time.Time) (all []ver
 	}), unsure
 }
 
-// departing tells whether a verdict is on processes that ended in order a moment ago: others may end with them.
+// departing tells whether a verdict is about a process that ended in order a moment ago.
 func (m *Machine) departing(v *verdict.Verdict, now time.Time) bool {
 	return slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool {
 		r := m.members[c.Member]
@@ -166,7 +167,7 @@ func (m *Machine) departing(v *verdict.Verdict, now time.Time) bool {
 	})
 }
 
-// victimOf tells whether all culprits of v are victims of o: a hung job is often ended one process after the other.
+// victimOf tells whether all culprits of v are victims of o: the processes of a hung job are often killed one by one.
 func victimOf(v, o *verdict.Verdict) bool {
 	return o.Urgent() && o.Reason != verdict.RankDead && len(v.Culprits) > 0 &&
 		!slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool {
@@ -174,22 +175,22 @@ func victimOf(v, o *verdict.Verdict) bool {
 		})
 }
 
-// keep adds the open verdicts that can't be judged now and are not known to be healed: not all processes have answered,
-// some that the verdict is about don't run, or a straggler is close to the threshold. A verdict is over if another one
-// now blames its culprits.
-func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, healed func(*verdict.Verdict) bool,
+// keep adds the open verdicts that can't be judged now and are not known to be resolved: not all processes have
+// answered, some that the verdict is about don't run, or a straggler is close to the threshold. A verdict is over if
+// another one now names its culprits.
+func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, resolved func(*verdict.Verdict) bool,
 	now time.Time,
 ) []verdict.Verdict {
 	for _, o := range m.tracker.Open() {
 		if slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool {
-			return v.ID == o.ID || blames(&v, o.Culprits)
+			return v.ID == o.ID || accuses(&v, o.Culprits)
 		}) {
 			continue
 		}
 		if o.Reason == verdict.Straggler && now.Sub(m.held[o.ID]) < lingerTime {
 			verdicts = append(verdicts, o)
-		} else if (unsure || m.undecidable(&o)) && !healed(&o) {
-			verdicts = slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { // it is known why
+		} else if (unsure || m.undecidable(&o)) && !resolved(&o) {
+			verdicts = slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { // o says why
 				return v.Reason == verdict.Unknown && v.Comm == o.Comm && v.Seq == o.Seq
 			})
 			verdicts = append(verdicts, o.After(now.Sub(m.looked)))
@@ -207,20 +208,20 @@ func (m *Machine) undecidable(v *verdict.Verdict) bool {
 	})
 }
 
-// concerns tells whether a culprit or a victim of a verdict is so.
+// concerns tells whether is holds of a culprit or a victim of a verdict.
 func concerns(v *verdict.Verdict, is func(name string) bool) bool {
 	return slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return is(r.Member) }) ||
 		slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool { return is(w.Rank.Member) })
 }
 
-// blames tells whether a verdict has all these culprits.
-func blames(v *verdict.Verdict, some []verdict.Rank) bool {
+// accuses tells whether a verdict has all these culprits.
+func accuses(v *verdict.Verdict, some []verdict.Rank) bool {
 	return len(some) > 0 && !slices.ContainsFunc(some, func(r verdict.Rank) bool {
 		return !slices.ContainsFunc(v.Culprits, r.Same)
 	})
 }
 
-// stalled tells whether something takes too long, at whichever rank the fault lies.
+// stalled tells whether an operation or act of any process that runs stalls.
 func stalled(notes []verdict.Note) bool {
 	return slices.ContainsFunc(notes, func(n verdict.Note) bool {
 		return n.Fate == verdict.Alive && slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool {
@@ -240,17 +241,17 @@ func (m *Machine) release(name string) {
 	}
 }
 
-// audience says which changes receivers outside of this process are told of.
+// audience says which changes this process sends to receivers outside of the job.
 type audience uint8
 
 const (
-	toNobody      audience = iota
-	ofWithdrawals          // receivers outside of the job, of what is withdrawn
-	toAll                  // receivers outside of the job, of all changes
-	toAllAgain             // toAll, and again of what was open: another process told of it, if any
+	toNobody      audience = iota // none
+	ofWithdrawals                 // withdrawals
+	toAll                         // all
+	toAllAgain                    // all, and the verdicts that were already open, as another process may have sent them
 )
 
-// all is toAll, and again what another process told before.
+// all is toAll, or toAllAgain if another process coordinated before.
 func (m *Machine) all() audience {
 	if m.leads {
 		return toAll
@@ -258,7 +259,7 @@ func (m *Machine) all() audience {
 	return toAllAgain
 }
 
-// holds remembers that verdicts were known to hold at a time.
+// holds records that verdicts were known to hold at a time.
 func (m *Machine) holds(verdicts []verdict.Verdict, at time.Time) {
 	for i := range verdicts {
 		if old := m.held[verdicts[i].ID]; old.Before(at) {
@@ -267,9 +268,9 @@ func (m *Machine) holds(verdicts []verdict.Verdict, at time.Time) {
 	}
 }
 
-// apply makes verdicts the open ones, and tells what changed. healed says of one that is not among them any more
-// whether its cause is gone.
-func (m *Machine) apply(verdicts []verdict.Verdict, to audience, healed func(*verdict.Verdict) bool,
+// apply makes verdicts the open ones, and tells the changes. resolved says whether the cause of a withdrawn one is
+// gone.
+func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*verdict.Verdict) bool,
 	now time.Time,
 ) {
 	was := map[string]bool{}
@@ -290,7 +291,7 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, healed func(*ve
 			m.since[id], since = now, now
 			m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return p.id == id })
 		case verdict.Withdrawn:
-			if c.Unresolved = !healed(&c.Verdict); c.Unresolved {
+			if c.Unresolved = !resolved(&c.Verdict); c.Unresolved {
 				m.past = append(m.past[max(0, len(m.past)+1-mostPast):], withdrawn{id, now})
 			}
 			delete(m.since, id)

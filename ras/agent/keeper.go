@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Keeper watches processes of this host that are in no mesh themselves: it knows which of them run, are stopped, or
-// have ended. Its Members are Config.Kept. Its methods may be called from any goroutine; Close ends it.
+// Keeper watches processes of this host that are not in the mesh: it knows which of them run, are stopped, or have
+// ended. Its Members are Config.Kept. Its methods may be called from any goroutine; Close ends it.
 type Keeper struct {
 	event func(mesh.Event)
 	stop  chan struct{}
@@ -29,8 +29,8 @@ type kept struct {
 	unwatch func()
 }
 
-// keepInterval is how often a Keeper looks whether processes are stopped. One is when two looks find it so, and that it
-// did not run in between: a debugger that looks at system calls stops a process for moments.
+// keepInterval is how often a Keeper looks whether processes are stopped. A process is stopped if two looks find it so
+// and it did not run in between: a debugger that traces system calls stops a process for moments.
 const keepInterval = 250 * time.Millisecond
 
 // NewKeeper watches no process until Add. event takes what happens to them, is called by one goroutine at a time, and
@@ -127,7 +127,7 @@ func (k *Keeper) look(p *kept) {
 	}
 	now := time.Now()
 	switch look, err := p.Member.Look(); {
-	case err != nil: // it has ended, or can't be told
+	case err != nil: // it has ended, or can't be read
 	case look.State == process.Runs:
 		p.glance = look
 		if p.State == mesh.Stopped {

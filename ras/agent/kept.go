@@ -18,7 +18,7 @@ import (
 
 // list is the list of the processes for which an agent answers, with their states.
 type list struct {
-	Turn    uint64   `json:"turn"` // of two lists of one agent, the later one counts
+	Turn    uint64   `json:"turn"` // grows with each change
 	Members []listed `json:"members"`
 	at      time.Time
 }
@@ -31,11 +31,11 @@ type listed struct {
 	State   mesh.State    `json:"state"`
 	Cause   mesh.Cause    `json:"cause,omitempty"`
 	Exit    process.Exit  `json:"exit,omitzero"`
-	Age     time.Duration `json:"age,omitempty"` // for how long it has been so
+	Age     time.Duration `json:"age,omitempty"` // of the state
 }
 
-// maxListed is how many processes of a machine others are told of, so that a list fits into a question: those that run,
-// and those that ended last.
+// maxListed is how many processes a list has, so that it fits into a question: those that run, and those that ended
+// last.
 const maxListed = 96
 
 // listOf lists processes without their ages.
@@ -61,7 +61,7 @@ func listOf(members []mesh.Status) []listed {
 }
 
 // statuses are the processes of keeper's list, given the keeper's own state. While the keeper is unreachable, so are
-// they. When it is gone, what they do is not known: they may well run.
+// they. When it is gone, their state is not known: they may well run.
 func (l *list) statuses(keeper *mesh.Status) []mesh.Status {
 	all := make([]mesh.Status, 0, len(l.Members))
 	for _, p := range l.Members {
@@ -88,18 +88,18 @@ func (l *list) statuses(keeper *mesh.Status) []mesh.Status {
 // check says what is wrong with a list of another agent, which may be of another version.
 func (l *list) check() error {
 	if l == nil || len(l.Members) > maxListed {
-		return errors.New("no list of processes, or too long a one")
+		return errors.New("the list of processes is missing or too long")
 	}
 	for _, p := range l.Members {
 		if p.State > mesh.Left || p.Cause > mesh.CauseUntold || p.Rank < -1 {
-			return fmt.Errorf("a process that is not known to be possible: %+v", p)
+			return fmt.Errorf("a process has an unknown state, cause or rank: %+v", p)
 		}
 	}
 	return nil
 }
 
-// hearList stores an agent's list.
-func (a *Agent) hearList(from string, l *list) {
+// storeList stores another agent's list.
+func (a *Agent) storeList(from string, l *list) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if old := a.lists[from]; old != nil && old.Turn >= l.Turn {
@@ -109,8 +109,8 @@ func (a *Agent) hearList(from string, l *list) {
 	a.lists[from] = l
 }
 
-// keptElsewhere are the processes for which other agents answer. If two agents list a process, the reachable one
-// counts.
+// keptElsewhere are the processes for which other agents answer. If two agents list a process, the reachable agent's
+// list counts.
 func (a *Agent) keptElsewhere(agents []mesh.Status) (all []mesh.Status) {
 	agents = slices.Clone(agents)
 	slices.SortStableFunc(agents, func(x, y mesh.Status) int { return cmp.Compare(x.State, y.State) })
@@ -123,7 +123,7 @@ func (a *Agent) keptElsewhere(agents []mesh.Status) (all []mesh.Status) {
 			all = append(all, l.statuses(&agents[i])...)
 		}
 	}
-	maps.DeleteFunc(a.lists, func(name string, l *list) bool { // one may come a moment before its agent does
+	maps.DeleteFunc(a.lists, func(name string, l *list) bool { // a list may come shortly before its agent is a member
 		return !known[name] && time.Since(l.at) > time.Minute
 	})
 	return all
@@ -133,7 +133,7 @@ func (a *Agent) keptElsewhere(agents []mesh.Status) (all []mesh.Status) {
 func (a *Agent) changes(members []mesh.Status) {
 	states := map[string]mesh.State{}
 	for _, s := range members {
-		if s.By == "" || s.Member.Keeper != s.By || s.Member.Keeps() { // the mesh, or its own Keeper, tells
+		if s.By == "" || s.Member.Keeper != s.By || s.Member.Keeps() { // the mesh, or this agent's Keeper, tells
 			continue
 		}
 		name := s.Member.Name
@@ -156,16 +156,16 @@ func (a *Agent) Members() []mesh.Status {
 	return slices.DeleteFunc(slices.Clone(a.members), func(s mesh.Status) bool { return s.Member.Keeps() })
 }
 
-// shared says which agents have received a list.
+// shared is the input that says which agents have received a list.
 type shared struct {
 	turn uint64
 	by   []string
 }
 
-// share sends this agent's list to the agents that don't have it as it is now. It returns at once; shared follows, if
+// share sends this agent's list to the agents that don't have the current one. It returns at once; shared follows if
 // there was anything to send.
 func (a *Agent) share(ctx context.Context) {
-	to := a.unaware()
+	to := a.outdated()
 	if len(to) == 0 || a.sharing {
 		return
 	}
@@ -173,8 +173,8 @@ func (a *Agent) share(ctx context.Context) {
 	a.background(func() Input { return a.tellList(ctx, to) })
 }
 
-// unaware are the agents that don't have the list as it is now.
-func (a *Agent) unaware() (names []string) {
+// outdated are the agents that don't have the current list.
+func (a *Agent) outdated() (names []string) {
 	m := a.mesh.Load()
 	if m == nil || a.cfg.Kept == nil {
 		return nil
@@ -185,7 +185,7 @@ func (a *Agent) unaware() (names []string) {
 	}
 	turn := a.own.Turn
 	a.mu.Unlock()
-	heard := map[string]uint64{} // without those that are gone: if they come back, they may have forgotten
+	heard := map[string]uint64{} // without agents that are gone: after a restart they need the list again
 	for _, s := range m.Members() {
 		name, answers := s.Member.Name, s.State == mesh.Alive || s.State == mesh.Suspect
 		if !s.Member.Keeps() || name == a.self.Name || !answers {
@@ -233,7 +233,7 @@ func (a *Agent) tellList(ctx context.Context, to []string) shared {
 	return done
 }
 
-// kept are the known notes of the processes for which this one answers: of those named, or of all without names.
+// kept are the notes of the processes for which this agent answers: of those named, or of all if names is empty.
 func (a *Agent) kept(names ...string) []verdict.Note {
 	var notes []verdict.Note
 	for _, s := range a.cfg.Kept() {
@@ -247,8 +247,8 @@ func (a *Agent) kept(names ...string) []verdict.Note {
 	return notes
 }
 
-// tellers are the members to ask for the notes of processes for which this one doesn't answer.
-func (a *Agent) tellers(names []string) []string {
+// respondents are the members to ask for the notes of processes for which this agent doesn't answer.
+func (a *Agent) respondents(names []string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	asked := map[string]bool{}
@@ -263,8 +263,8 @@ func (a *Agent) tellers(names []string) []string {
 	return slices.Sorted(maps.Keys(asked))
 }
 
-// tells tells whether the member named by answers for the process named of.
-func (a *Agent) tells(by, of string) bool {
+// answersFor tells whether the member named by answers for the process named of.
+func (a *Agent) answersFor(by, of string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.ContainsFunc(a.members, func(s mesh.Status) bool {
@@ -288,9 +288,9 @@ func encodeNotes(notes []verdict.Note, about []lifecycle.CommID) []byte {
 	return b
 }
 
-// decodeNotes reads the answer of the member called name: its note, or notes of processes for which it answers, which
-// tells checks.
-func decodeNotes(name string, b []byte, tells func(of string) bool) []verdict.Note {
+// decodeNotes reads the answer of the member called name: its note, or notes of processes for which it answers, as
+// answersFor says.
+func decodeNotes(name string, b []byte, answersFor func(of string) bool) []verdict.Note {
 	var notes []verdict.Note
 	if err := json.Unmarshal(b, &notes); err != nil {
 		n, err := decodeNote(name, b)
@@ -299,5 +299,5 @@ func decodeNotes(name string, b []byte, tells func(of string) bool) []verdict.No
 		}
 		return []verdict.Note{n}
 	}
-	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return !tells(n.Member) })
+	return slices.DeleteFunc(notes, func(n verdict.Note) bool { return !answersFor(n.Member) })
 }

@@ -12,77 +12,75 @@ import (
 )
 
 // Machine decides when a process looks at its job, and what it tells. It has no clock, lock, goroutine or I/O: Step
-// takes what happened, and returns what there is to do. The zero value is not ready; see NewMachine. It is for one
-// goroutine.
+// takes an input and returns effects. The zero value is not ready; see NewMachine. It is for one goroutine.
 type Machine struct {
 	self    mesh.Member
 	members map[string]*member
 	leader  string // the coordinator; empty if none is known
 
-	// Of looks, while this process coordinates.
+	// Looks, while this process is the coordinator.
 	leads   bool
-	due     time.Time // when to look; zero: not at all
-	round   uint64    // of the look that goes on, or of the last
+	due     time.Time // of the next look; zero: none is planned
+	round   uint64    // of the current look, or of the last
 	looking bool
-	began   time.Time // the look that goes on
+	began   time.Time // of the current look
 	looked  time.Time // when the last one ended
 	backoff time.Duration
-	about   []lifecycle.CommID // in which a rank waits, as others say
-	others  []verdict.Note     // of processes that are no members, as of the last look
-	unsure  time.Time          // since when looks have been unsure, without a pause; zero: the last one was sure
-	heals   time.Time          // until then connections may still wait, after an outage that is over
+	about   []lifecycle.CommID // in which a rank waits, as other processes reported
+	others  []verdict.Note     // of processes that are not members, in the last look
+	unsure  time.Time          // when an unbroken row of unsure looks began; zero: the last one was sure
+	heals   time.Time          // until then connections may still wait because of an outage that is over
 
-	// What is open.
+	// Open verdicts.
 	tracker verdict.Tracker
 	since   map[string]time.Time // by ID: when this process learnt of it
-	held    map[string]time.Time // by ID: when it was known to hold last
-	past    []withdrawn          // unresolved, lately
+	held    map[string]time.Time // by ID: when it was last known to hold
+	past    []withdrawn          // lately, unresolved
 	turn    uint64
 
-	// Of telling, while another process coordinates.
+	// Reports to the coordinator, while that is another process.
 	trouble    bool
 	telling    bool
 	tries      int
-	retry      time.Time // when to tell again; zero: not at all
-	heard      time.Time // when the coordinator was heard last
-	asked      time.Time // when it asked this process for its note last
-	turns      map[string]uint64
-	handedOver bool // this process coordinated before, and has not heard the new coordinator yet
+	retry      time.Time         // when to report again; zero: not planned
+	heard      time.Time         // when the coordinator last broadcast
+	asked      time.Time         // when it last asked this process for its note
+	turns      map[string]uint64 // by coordinator: that of its last broadcast
+	handedOver bool              // this process was the coordinator, and has not heard the new one yet
 
-	ending bool // the process was told to end: what happens from now on is no news
+	ending bool // the process was told to end: it opens no verdict any more
 
-	out []Effect // of the step that goes on
+	out []Effect // of the current step
 }
 
-// withdrawn is a verdict that was withdrawn and is not known to be healed.
+// withdrawn is a verdict that was withdrawn and is not known to be resolved.
 type withdrawn struct {
 	id string
 	at time.Time
 }
 
 const (
-	gatherTime = 50 * time.Millisecond  // from the first news until a coordinator asks: news rarely comes alone
-	askTime    = 2 * time.Second        // for notes to come
-	againFirst = time.Second            // until a coordinator asks again while something is open, the first time,
-	againMost  = 5 * time.Second        // and in the end
-	lookTime   = 10 * time.Second       // between two looks whether the process waits for one rank again and again
-	mostTries  = 5                      // to tell the coordinator of trouble, before the next report of a stall
-	restTime   = 250 * time.Millisecond // between two looks at the job: one stall is news from all ranks
+	gatherTime = 50 * time.Millisecond  // from the first report until a coordinator asks: more reports usually follow
+	askTime    = 2 * time.Second        // to wait for notes
+	againFirst = time.Second            // until the second look while a verdict is open,
+	againMost  = 5 * time.Second        // and between later ones
+	lookTime   = 10 * time.Second       // between two calls of Config.HeldUp
+	mostTries  = 5                      // to report trouble to the coordinator, before the next stall
+	restTime   = 250 * time.Millisecond // between two looks: all ranks report one stall
 	soonTime   = 250 * time.Millisecond // until another look at ranks that moved a moment ago
-	silence    = 3 * againMost          // of a coordinator while something is open: its last message may be lost
-	doubt      = 5 * time.Second        // for which one that doesn't answer stays it: two would tell everything twice
-	departTime = 200 * time.Millisecond // since the end of a process until it counts as a cause: others may end with it
+	silence    = 3 * againMost          // of a coordinator while a verdict is open, until it is asked to look
+	doubt      = 5 * time.Second        // until a coordinator that doesn't answer is replaced: two would tell all twice
+	departTime = 200 * time.Millisecond // from the end of a process until it counts as a cause: others may end with it
 	lingerTime = 15 * time.Second       // for which a verdict on a straggler close to the threshold stays open
 
-	// silentTime is how long a process that runs and doesn't answer may keep the coordinator from judging, unsureTime
-	// how long all of them may, where it is another one each time.
+	// silentTime is how long one process that runs and doesn't answer may delay verdicts, unsureTime how long several
+	// in turn may.
 	silentTime = 15 * time.Second
 	unsureTime = 2 * silentTime
-	// healing is how much longer than twice an outage connections may take to go on after it: TCP sends again after a
-	// pause that is as long as all before it, and the outage began before it was noticed.
+	// After an outage, connections may need twice its length, and healing, to continue: TCP doubles its pauses between
+	// retransmissions, and the outage began before it was noticed.
 	healing = 10 * time.Second
-	// pastTime is how long the last mostPast verdicts that were withdrawn unresolved are told again: a message may be
-	// lost.
+	// pastTime is how long the last mostPast unresolved withdrawals are broadcast again, as a message may be lost.
 	pastTime = time.Minute
 	mostPast = 32
 )
@@ -94,30 +92,30 @@ type Input any
 type (
 	// Membership is all members, as the mesh knows them now.
 	Membership struct{ Members []mesh.Status }
-	// Trouble tells that something stalls here, failed, or does so no longer.
+	// Trouble tells that something failed or stalls in this process, or no longer stalls.
 	Trouble struct{}
-	// AskedToLook tells that another process wants the job to be looked at, because of calls in these communicators.
+	// AskedToLook tells that another process asks for a look at the job, because of calls in these communicators.
 	AskedToLook struct{ About []lifecycle.CommID }
-	// AskedForNote tells that a process was given this process's note.
+	// AskedForNote tells that a process asked for this process's note, and got it.
 	AskedForNote struct{ By string }
-	// Notes are the answers to AskNotes, as many as came in time, and what is known of processes that are no members.
+	// Notes are the answers to AskNotes that came in time, and the notes of processes that are not members.
 	Notes struct {
 		Round  uint64
 		Notes  []verdict.Note
 		Others []verdict.Note
 	}
-	// Told is whether the process that was told with TellTrouble has heard it.
+	// Told tells whether the receiver of TellTrouble has confirmed it.
 	Told struct{ Heard bool }
-	// Heard is what a coordinator says.
+	// Heard is a broadcast of a coordinator.
 	Heard struct {
 		From string
 		Broadcast
 	}
-	// Tick tells that the time of a Wake has come, or any other time.
+	// Tick tells that time has passed: that of a Wake, or any other.
 	Tick struct{}
 	// Ending tells that the process was told to end.
 	Ending struct{}
-	// Leave tells that the process takes no part any more. Alone says that all others have ended, as far as is known.
+	// Leave tells that the process leaves the job. Alone says that all others have ended, as far as is known.
 	Leave struct {
 		Note  verdict.Note // of this process
 		Alone bool
@@ -129,18 +127,17 @@ type Effect any
 
 // The effects.
 type (
-	// AskNotes asks these members for their notes, above all about these communicators. Notes follows, within
-	// two seconds.
+	// AskNotes asks members for their notes, above all about these communicators. Notes follows within askTime.
 	AskNotes struct {
 		Round uint64
 		Of    []string
 		About []lifecycle.CommID
 	}
-	// TellTrouble asks the coordinator to look at the job. Told follows, within two seconds.
+	// TellTrouble asks the coordinator to look at the job. Told follows within askTime.
 	TellTrouble struct{ To string }
-	// StopTelling ends the attempt of TellTrouble: the coordinator knows, or will not answer.
+	// StopTelling cancels TellTrouble: the coordinator knows, or will not answer.
 	StopTelling struct{}
-	// Broadcast tells all what is open, and which verdicts were withdrawn unresolved lately.
+	// Broadcast sends all members the open verdicts, and the IDs of those that were withdrawn unresolved lately.
 	Broadcast struct {
 		Turn       uint64
 		Open       []verdict.Verdict
@@ -155,9 +152,9 @@ type (
 	}
 	// Publish says which verdicts are open now.
 	Publish struct{ Open []verdict.Verdict }
-	// Settled says that the job was looked at; what began before then is known.
+	// Settled says that a look at the job, which began then, has ended.
 	Settled struct{ Began time.Time }
-	// Wake asks for a Tick at that time. It takes the place of the Wake before.
+	// Wake asks for a Tick at that time. It replaces the last Wake.
 	Wake struct{ At time.Time }
 )
 
@@ -171,7 +168,7 @@ func NewMachine(self mesh.Member) *Machine {
 	return m
 }
 
-// Step takes what happened, at the time now, and returns what there is to do, in order.
+// Step takes an input at the time now, and returns the effects in order.
 func (m *Machine) Step(now time.Time, in Input) []Effect {
 	m.out = nil
 	switch in := in.(type) {
@@ -184,7 +181,7 @@ func (m *Machine) Step(now time.Time, in Input) []Effect {
 		m.about = among(append(m.about, in.About...))
 		m.news(now)
 	case AskedForNote:
-		if in.By == m.leader && in.By != m.self.Name { // it knows with the note of the trouble here
+		if in.By == m.leader && in.By != m.self.Name { // the note tells it of the trouble
 			m.asked = now
 			m.trouble, m.retry = false, time.Time{}
 			m.stopTelling()
@@ -209,7 +206,7 @@ func (m *Machine) Step(now time.Time, in Input) []Effect {
 
 func (m *Machine) add(e Effect) { m.out = append(m.out, e) }
 
-// news has the coordinator look in a moment, if that is this process.
+// news plans a look in a moment, if this process is the coordinator.
 func (m *Machine) news(now time.Time) {
 	m.backoff = 0
 	at := now.Add(gatherTime)
@@ -221,7 +218,7 @@ func (m *Machine) news(now time.Time) {
 	}
 }
 
-// membership takes what the mesh knows. A change calls for a look, unless a process only joined or is late.
+// membership takes the members. A change calls for a look, except a new member or a suspicion.
 func (m *Machine) membership(members []mesh.Status, now time.Time) {
 	known := make(map[string]bool, len(members))
 	for i := range members {
@@ -247,8 +244,7 @@ func (m *Machine) membership(members []mesh.Status, now time.Time) {
 	maps.DeleteFunc(m.members, func(name string, _ *member) bool { return !known[name] && name != m.self.Name })
 }
 
-// lead finds out which process coordinates: of those that answer, the one with the lowest rank. All see the same
-// membership; where they don't, for a moment or because the network is parted, several coordinate.
+// lead finds out which process is the coordinator: of those that answer, the one with the lowest rank.
 func (m *Machine) lead(now time.Time) {
 	var best *member
 	for _, r := range m.members {
@@ -270,8 +266,8 @@ func (m *Machine) lead(now time.Time) {
 	case leader == m.self.Name && len(m.tracker.Open()) > 0:
 		m.news(now) // what the last coordinator left open
 	case leader != m.self.Name && m.leads:
-		// What this process told receivers outside of the job, and the other one doesn't say, is withdrawn when that is
-		// heard.
+		// Verdicts that this process sent to receivers outside of the job, and that the new coordinator doesn't have,
+		// are withdrawn at its first broadcast.
 		m.leads, m.heard, m.handedOver = false, now, len(m.tracker.Open()) > 0
 		m.trouble = m.trouble || m.handedOver
 	}
@@ -285,7 +281,7 @@ func before(a, b *mesh.Member) bool {
 	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name)) < 0
 }
 
-// act does what is due, and asks to be woken for what is to come.
+// act does what is due, and asks to be woken for what is due later.
 func (m *Machine) act(now time.Time) {
 	if m.leader == m.self.Name {
 		if m.trouble {
@@ -315,8 +311,8 @@ func (m *Machine) act(now time.Time) {
 	}
 }
 
-// look asks all for their notes. The processes that ended in order are asked for what their tapes tell, as somebody may
-// wait for them, until that is final.
+// look asks all for their notes. It includes processes that ended in order, as ranks may wait for them, until their
+// tapes are final.
 func (m *Machine) look(now time.Time) {
 	m.round++
 	m.looking, m.began, m.due = true, now, time.Time{}
@@ -343,7 +339,7 @@ func (m *Machine) stopTelling() {
 	}
 }
 
-// told takes whether the coordinator knows of the trouble here.
+// told takes whether the coordinator has confirmed the report of trouble.
 func (m *Machine) told(heard bool, now time.Time) {
 	m.telling = false
 	if heard {
@@ -355,7 +351,7 @@ func (m *Machine) told(heard bool, now time.Time) {
 	}
 }
 
-// hear takes over what the coordinator says.
+// hear takes over the open verdicts of the coordinator.
 func (m *Machine) hear(in Heard, now time.Time) {
 	if in.From == m.self.Name || in.Turn <= m.turns[in.From] {
 		return
@@ -371,27 +367,27 @@ func (m *Machine) hear(in Heard, now time.Time) {
 	}
 	m.holds(in.Open, now)
 	m.apply(in.Open, to, func(v *verdict.Verdict) bool { return !slices.Contains(in.Unresolved, v.ID) }, now)
-	if !m.asked.IsZero() { // else that was of a look without this process
+	if !m.asked.IsZero() { // else the look didn't include this process
 		m.add(Settled{m.asked})
 	}
 }
 
-// leave withdraws what is open when the last process of the job leaves: nobody waits any more, and nobody else will say
-// so. It is unresolved, unless this process has what it waited for, or a process that did not run ran to its end. An
-// agent that leaves before others withdraws it for its own receivers: they outlive its part of the job.
+// leave withdraws the open verdicts when the last process of the job leaves. They are unresolved, unless this process's
+// call was completed, or a process that did not run has ended in order. A carillon agent that leaves before others
+// withdraws them for its own subscribers.
 func (m *Machine) leave(in Leave, now time.Time) {
 	switch {
 	case len(m.tracker.Open()) == 0:
 	case in.Alone:
 		notes := append(m.absent(), in.Note)
-		m.apply(nil, m.all(), func(v *verdict.Verdict) bool { return v.Healed(notes, 0) }, now)
+		m.apply(nil, m.all(), func(v *verdict.Verdict) bool { return v.Resolved(notes, 0) }, now)
 	case m.self.Keeps():
 		m.apply(nil, toNobody, func(*verdict.Verdict) bool { return false }, now)
 	}
 }
 
-// absent are notes of the processes that don't run, so that nobody takes them for healed. Those of which nobody knows
-// any more count as out of reach, if a verdict is open on them.
+// absent are notes of the processes that don't run, so that verdicts on them don't count as resolved. Culprits that are
+// no longer members count as unreachable.
 func (m *Machine) absent() []verdict.Note {
 	var notes []verdict.Note
 	for name, r := range m.members {

@@ -323,12 +323,12 @@ func (p *play) phases() string {
 	return out.String()
 }
 
-// table lets each happening happen to a process of each phase.
+// table applies each trigger to a process of each phase.
 func table() string {
 	var out strings.Builder
 	for from := range numPhases {
 		fmt.Fprintf(&out, "%s:", from)
-		for h := range numHappenings {
+		for h := range numTriggers {
 			m := member{phase: from, since: dawn}
 			m.on(h, dawn.Add(time.Second))
 			switch {
@@ -348,9 +348,9 @@ func table() string {
 // anew, however it was taken for gone; one that ended in order did, whatever was thought before; and a note is given
 // only by a process that runs.
 func TestPhases(t *testing.T) {
-	after := func(from phase, h happening) phase {
+	after := func(from phase, by trigger) phase {
 		m := member{phase: from}
-		m.on(h, dawn)
+		m.on(by, dawn)
 		return m.phase
 	}
 	for from := range numPhases {
@@ -366,7 +366,7 @@ func TestPhases(t *testing.T) {
 		if got := after(from, released); got != from && got != retired {
 			t.Errorf("%s, and is not missed: %s", from, got)
 		}
-		for h := range numHappenings {
+		for h := range numTriggers {
 			if got := after(from, h); got >= numPhases {
 				t.Errorf("%s, %s: no phase", from, h)
 			}
@@ -378,8 +378,8 @@ var phaseNames = [numPhases]string{"speaking", "silent", "stopped", "doubted", "
 
 func (p phase) String() string { return phaseNames[p] }
 
-var happeningNames = [numHappenings]string{
+var triggerNames = [numTriggers]string{
 	"answered", "unanswered", "runs", "halted", "lost", "longLost", "died", "departed", "released",
 }
 
-func (h happening) String() string { return happeningNames[h] }
+func (t trigger) String() string { return triggerNames[t] }

@@ -7,17 +7,17 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// member is what the machine knows of one process: one record, whose changes are the transitions below.
+// member is what the machine knows of one process. Its phase changes by the transitions below.
 type member struct {
 	status mesh.Status // as the membership has it
 	phase  phase
 	since  time.Time     // of the phase
-	note   *verdict.Note // the last that it gave
-	at     time.Time     // when
-	final  bool          // it is all that its tape tells after the process has left
+	note   *verdict.Note // its last one
+	at     time.Time     // of the note
+	final  bool          // the process has left, and the note has all that is on its tape
 }
 
-// judged tells whether it is a process of the job, of which there are notes.
+// judged tells whether it is a process of the job, and not a carillon agent.
 func (m *member) judged() bool { return !m.status.Member.Keeps() }
 
 // phase is what a process counts as when the job is judged.
@@ -25,38 +25,38 @@ type phase uint8
 
 const (
 	speaking    phase = iota // it answers, as far as is known
-	silent                   // it runs, as far as is known, and did not give one in the last look
-	stopped                  // it doesn't run
-	doubted                  // it is out of reach, for too short a time to say so: packets get lost
-	unreachable              // it is out of reach
+	silent                   // it runs, as far as is known, and did not answer in the last look
+	stopped                  // it is stopped
+	doubted                  // it is unreachable, for less than lostAfter
+	unreachable              // it is unreachable
 	dead                     // it ended without saying so
 	left                     // it ended in order
-	retired                  // it is gone or out of reach, a verdict has told it, and the job has gone on
+	retired                  // it is dead or unreachable, had a verdict, and the job has gone on
 	numPhases
 )
 
-// happening is what changes a phase.
-type happening uint8
+// trigger is an event that may change a phase.
+type trigger uint8
 
 const (
-	answered   happening = iota // it gave a note
-	unanswered                  // it was to give one in a look, and did not
-	runs                        // the membership says that it runs
-	halted                      // … that it is stopped
-	lost                        // … that it is out of reach
-	longLost                    // … and has been so for lostAfter
-	died                        // … that it ended
-	departed                    // … that it ended in order
-	released                    // no open verdict is about it
-	numHappenings
+	answered   trigger = iota // it answered in a look
+	unanswered                // it was asked in a look, and did not answer
+	runs                      // the membership says that it runs
+	halted                    // … that it is stopped
+	lost                      // … that it is unreachable
+	longLost                  // … and has been so for lostAfter
+	died                      // … that it ended
+	departed                  // … that it ended in order
+	released                  // no open verdict is about it
+	numTriggers
 )
 
 // stay is a transition to the same phase.
 const stay = numPhases
 
-// transitions are what each happening makes of each phase. A process that is retired stays so, whatever else is found
-// out about its end, until it runs again.
-var transitions = [numPhases][numHappenings]phase{
+// transitions has the next phase for each phase and trigger. A retired process stays retired until it runs again, or is
+// found stopped or to have left.
+var transitions = [numPhases][numTriggers]phase{
 	//         answered  unanswered runs      halted   lost     longLost died  departed released
 	speaking:    {stay, silent, stay, stopped, doubted, unreachable, dead, left, stay},
 	silent:      {speaking, stay, stay, stopped, doubted, unreachable, dead, left, stay},
@@ -68,28 +68,28 @@ var transitions = [numPhases][numHappenings]phase{
 	retired:     {stay, stay, speaking, stopped, stay, stay, stay, left, stay},
 }
 
-// on lets something happen to the process.
-func (m *member) on(h happening, now time.Time) {
-	if next := transitions[m.phase][h]; next != stay {
+// on changes the phase by a trigger.
+func (m *member) on(t trigger, now time.Time) {
+	if next := transitions[m.phase][t]; next != stay {
 		m.phase, m.since, m.final = next, now, false
 	}
 }
 
 const (
-	// finalTime is how long after a process has left its tape may still change.
+	// finalTime is how long the tape of a process that has left may still change.
 	finalTime = time.Second
-	// wholeSlots is how many slots surely fit into an answer: of longer notes others may be left out the next time.
+	// wholeSlots is how many slots surely fit into an answer. A longer note is cut, and so is never final.
 	wholeSlots = 64
 )
 
-// answer keeps a note that was asked for at the time asked.
+// answer stores a note that was asked for at the time asked.
 func (m *member) answer(n *verdict.Note, asked, now time.Time) {
 	m.note, m.at = n, now
 	m.final = m.phase == left && asked.Sub(m.since) >= finalTime && len(n.Slots) <= wholeSlots
 }
 
-// before is the last note, as it reads now. Of how long others were waited for lately it says nothing any more.
-func (m *member) before(now time.Time) verdict.Note {
+// lastNote is the last note, with the ages of now. Its Waited are out of date, and left out.
+func (m *member) lastNote(now time.Time) verdict.Note {
 	n := m.note.After(now.Sub(m.at))
 	n.Stale = !m.final
 	for i := range n.Slots {
@@ -98,11 +98,11 @@ func (m *member) before(now time.Time) verdict.Note {
 	return n
 }
 
-// lostAfter is how long a process must be out of reach to count as unreachable.
+// lostAfter is how long a process must be out of reach to count as unreachable: packets get lost.
 const lostAfter = 2 * time.Second
 
-// observe takes what the membership says now. A process that was out of reach, came back and is lost anew since it was
-// looked at last was running in between.
+// observe takes the member's status. A retired process that is unreachable since a later time than before ran in
+// between.
 func (m *member) observe(s mesh.Status, now time.Time) {
 	if m.phase == retired && s.State == mesh.Unreachable && m.status.State == mesh.Unreachable &&
 		!s.Since.Equal(m.status.Since) {
@@ -117,7 +117,7 @@ func (m *member) observe(s mesh.Status, now time.Time) {
 	case mesh.Stopped:
 		m.on(halted, now)
 	case mesh.Unreachable:
-		if s.Cause == mesh.CauseUntold { // it runs, as far as is known
+		if s.Cause == mesh.CauseUntold { // only its carillon agent is gone
 			if m.phase != stopped {
 				m.on(runs, now)
 			}
@@ -134,7 +134,7 @@ func (m *member) observe(s mesh.Status, now time.Time) {
 	}
 }
 
-// fate is what the phase is in a note; false where there is none to be judged by.
+// fate is the phase as a note has it; false if the process's state isn't known well enough.
 func (m *member) fate() (f verdict.Fate, known bool) {
 	f, known = map[phase]verdict.Fate{
 		speaking: verdict.Alive, stopped: verdict.Stopped, unreachable: verdict.Unreachable, dead: verdict.Dead,
@@ -150,7 +150,7 @@ var causeTexts = map[mesh.Cause]string{
 	mesh.CauseUntold:  "the agent that told of it is gone",
 }
 
-// CauseText says how a process came to its state; nothing of one that left in order.
+// CauseText says how a process came to its state; empty for one that left in order.
 func CauseText(s *mesh.Status) string {
 	if s.Cause == mesh.CauseExit {
 		return s.Exit.How()

@@ -20,10 +20,10 @@ const messageVersion = 1
 type kind string
 
 const (
-	askNotes kind = "notes" // answer with your note
-	askLook  kind = "look"  // something is wrong here: look at the job
-	tellOpen kind = "open"  // these verdicts are open
-	tellKept kind = "kept"  // I tell of these processes
+	askNotes kind = "notes" // asks for the receiver's note
+	askLook  kind = "look"  // asks the coordinator to look at the job
+	tellOpen kind = "open"  // tells the open verdicts
+	tellKept kind = "kept"  // tells the list of processes for which the sender answers
 )
 
 // message is a question of the mesh, in JSON.
@@ -31,18 +31,17 @@ type message struct {
 	Version int  `json:"v"`
 	Kind    kind `json:"kind"`
 
-	// Of tellKept: the list.
+	// Kept is the list of tellKept.
 	Kept *list `json:"kept,omitempty"`
 
-	// Of tellOpen: the member that says so, its turn, and what is open.
+	// Of tellOpen: the sender, its turn, and the open verdicts.
 	From string           `json:"from,omitempty"`
 	Turn uint64           `json:"turn,omitempty"`
 	Open []verdict.Packed `json:"open,omitempty"`
-	// Unresolved are the IDs of verdicts that were withdrawn lately and are not known to be healed.
+	// Unresolved are the IDs of verdicts that were withdrawn lately and are not known to be resolved.
 	Unresolved []string `json:"unresolved,omitempty"`
 
-	// About are the communicators in which a rank waits, of askNotes and askLook: a note that must be cut keeps them.
-	// Some are enough.
+	// About are communicators in which ranks wait, of askNotes and askLook: a note that must be cut keeps these.
 	About []lifecycle.CommID `json:"about,omitempty"`
 }
 
@@ -76,7 +75,7 @@ func decode(b []byte) (*message, error) {
 	return &m, nil
 }
 
-// verdicts are those that the message says are open.
+// verdicts are the message's open verdicts.
 func (m *message) verdicts() []verdict.Verdict {
 	open := make([]verdict.Verdict, 0, len(m.Open))
 	for _, p := range m.Open {
@@ -85,7 +84,7 @@ func (m *message) verdicts() []verdict.Verdict {
 	return open
 }
 
-// Bounds of a verdict that is told to all. The coordinator's own snapshot has all of it.
+// Limits of a verdict that is broadcast. The coordinator's own snapshot has all of it.
 const (
 	maxToldWaits    = 16
 	maxToldEvidence = 8
@@ -94,8 +93,8 @@ const (
 	maxID           = 64 // far more than an ID has
 )
 
-// encodeOpen is the message of the open verdicts and the unresolved ones, shortened until it fits into a question. Of
-// a verdict that is too long at least the ID remains: without it the others would take the cause for gone.
+// encodeOpen encodes the open and the unresolved verdicts, shortened to fit into a question. Of a verdict that is too
+// long at least the ID remains: without it the others would withdraw the verdict.
 func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []string) []byte {
 	m := message{Kind: tellOpen, From: from, Turn: turn, Unresolved: unresolved}
 	for _, v := range open {
@@ -149,8 +148,8 @@ func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
 	}
 }
 
-// essential is at most half of the slots: those of the communicators in question first, then those with something in
-// flight, open or failed.
+// essential is at most half of the slots: first those of the communicators in question, then those with operations,
+// open acts or a failure.
 func essential(slots []verdict.Slot, about []lifecycle.CommID) []verdict.Slot {
 	slots = slices.Clone(slots)
 	worth := func(s *verdict.Slot) int {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds on what askers can cause.
+// Limits on the work that questions cause.
 const (
 	// askerRate and askerBurst bound how many questions of one member are answered, and allRate and allBurst those of
 	// all.
@@ -29,11 +29,11 @@ type asker struct {
 	handler chan struct{} // room for calls of Handler and LocalNote
 
 	mu      sync.Mutex
-	working int                        // questions that are worked on
+	working int                        // questions in progress
 	open    map[[16]byte]func([]reply) // handler of the answers to each open question
 	all     *rate.Limiter
 	each    map[string]*rate.Limiter // by asker
-	seen    recent[questionKey]      // so that a replay does nothing
+	seen    recent[questionKey]      // received questions, to ignore replays
 }
 
 // questionKey tells a question apart from its repetitions: a member that has passed on a question may be asked once
@@ -76,7 +76,7 @@ func (a *asker) answers(body []byte) error {
 	a.mu.Lock()
 	f := a.open[id]
 	a.mu.Unlock()
-	if f != nil { // else they are late, or no question's
+	if f != nil { // else they are late or belong to no question
 		f(replies)
 	}
 	return nil
@@ -147,12 +147,12 @@ func (a *asker) work(q *question, began time.Time) {
 	for want > 0 && ctx.Err() == nil {
 		replies := gather(ctx, arrived, want)
 		want -= len(replies)
-		// The asker may be gone.
+		// It fails if the asker is gone.
 		_ = a.m.stream(ctx, q.reply, q.replyTo, appendReplies(message(msgAnswers), q.id, replies))
 	}
 }
 
-// gather waits for an answer, and a little longer for others, want at most.
+// gather waits for an answer, then for flushTime for more, at most want in all.
 func gather(ctx context.Context, arrived <-chan []reply, want int) (replies []reply) {
 	var flush <-chan time.Time // from the first answer on
 	for size := 0; len(replies) < want && size < flushBytes; {
@@ -202,8 +202,8 @@ func (a *asker) directly(ctx context.Context, q question, units []unit) {
 	asking.Wait()
 }
 
-// put sends the question to the first of some units, which answers it and passes it on to the others, in less time than
-// is left.
+// put sends the question to the first of some units, which answers it and passes it on to the others. They get less
+// time than is left here.
 func (a *asker) put(ctx context.Context, q question, units []unit) error {
 	deadline, _ := ctx.Deadline()
 	q.left = time.Until(deadline) * 7 / 8

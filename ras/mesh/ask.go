@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// DefaultAskTime is how long it takes to ask with a context that has no deadline, maxAskTime how long it may.
+	// DefaultAskTime is the limit of an Ask whose context has no deadline, maxAskTime that of all.
 	DefaultAskTime = 5 * time.Second
 	maxAskTime     = time.Minute
 	// askAtOnce is how many members are asked directly at a time.
@@ -25,20 +25,20 @@ const (
 
 // Answer is one member's answer.
 type Answer struct {
-	// From is the member that the answer is about, and By the one that gave it: another one of its host, if From can't
-	// answer.
+	// From is the member that the answer is about, and By the member that gave it: another one of the same host if From
+	// can't answer.
 	From, By string
 	// Body is what Handler, or LocalNote, returned there. It is the receiver's to keep.
 	Body []byte
 }
 
-// Ask asks the named members a question; with no names, all that have not left, this one among them. They are asked
-// when a loop, one, ranges over the sequence, which yields each one's answer, at most one, as they come. The loop ends
-// when all have answered, when this mesh is closed, or when the time is up: that of ctx, or DefaultAskTime, a minute at
-// most.
+// Ask asks the named members a question; with no names, all that have not left, including this one. The question is
+// sent when a loop ranges over the sequence, which allows one loop and yields at most one answer of each member. The
+// loop ends when all have answered, when this mesh is closed, or when the time is up: that of ctx, or DefaultAskTime, a
+// minute at most.
 //
-// For members that are dead, stopped or out of reach, another one of their host is asked, which answers from what they
-// wrote last; in the last quarter of the time, so it is for members that did not answer.
+// For members that are dead, stopped or out of reach, another member of their host is asked, which answers from their
+// tapes. In the last quarter of the time, this is also done for members that did not answer.
 func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Answer], error) {
 	if len(body) > MaxQuestion {
 		return nil, fmt.Errorf("mesh: the question has %d bytes, want at most %d", len(body), MaxQuestion)
@@ -157,8 +157,8 @@ type round struct {
 	m       *Mesh
 	ctx     context.Context //nolint:containedctx // of the loop; the round lives as long
 	q       question
-	answers chan Answer   // has room for all; closed when nothing comes any more
-	done    chan struct{} // closed when no answer is missing
+	answers chan Answer   // has room for all; closed at the end of the round
+	done    chan struct{} // closed when all have answered
 
 	mu      sync.Mutex
 	pending map[string]bool // names of members that have not answered
@@ -200,7 +200,8 @@ func (r *round) run(units []unit, cancel context.CancelFunc) {
 	r.wait(deadline)
 }
 
-// take takes the first answer of each member, and ends the wait when none is missing. A busy member may be asked again.
+// take takes the first answer of each member, and ends the wait when all have answered. A busy member may be asked
+// again.
 func (r *round) take(replies []reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +237,7 @@ func (r *round) wait(until time.Time) bool {
 	return true
 }
 
-// neighbours are units in which others of their hosts answer for those that have not answered.
+// neighbours are units in which other members of their hosts answer for the members that have not answered.
 func (r *round) neighbours(asked []unit) (left []unit) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()

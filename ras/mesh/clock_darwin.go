@@ -2,5 +2,5 @@ package mesh
 
 import "golang.org/x/sys/unix"
 
-// clockOfHost goes on while the machine sleeps.
+// clockOfHost also counts the time in which the machine sleeps.
 const clockOfHost = unix.CLOCK_MONOTONIC

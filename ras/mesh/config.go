@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// Self is this process: what the function Self returns.
 	Self Member
-	// Secret is the job's secret, SecretSize bytes that all its members share and nobody else knows.
+	// Secret is the job's secret, SecretSize bytes that only its members know.
 	Secret []byte
 	// Job names the job. Members of different jobs do not talk to each other, even with one secret.
 	Job string
@@ -49,9 +49,9 @@ type Config struct {
 	// the mesh, which shuts it down: then all that connects, sends or receives by it must fail at once, as Close waits
 	// for it.
 	Transport memberlist.Transport
-	// Rand decides what is left to chance: which members to tell or to ask first, and how long to wait before the next
+	// Rand is the source of random choices: which members to tell or to ask first, and how long to wait before the next
 	// attempt to join. Nothing secret comes from it. nil is the runtime's; a simulation has its own, which must be safe
-	// for use by several goroutines. memberlist draws from math/rand's global source all the same.
+	// for use by several goroutines. memberlist always uses math/rand's global source.
 	Rand mathrand.Source
 }
 
@@ -65,28 +65,28 @@ type Tuning struct {
 	ProbeTimeout time.Duration
 	// IndirectChecks is how many others are asked to probe a member that did not answer.
 	IndirectChecks int
-	// SuspicionMult sets how long a silent member may defend itself before it is told unreachable: SuspicionMult ·
-	// max(1, log10(members)) · ProbeInterval, and up to six times that until others confirm its silence.
+	// SuspicionMult sets how long a silent member has to answer before it counts as unreachable: SuspicionMult · max(1,
+	// log10(members)) · ProbeInterval, and up to six times that until others confirm its silence.
 	SuspicionMult int
-	// GossipInterval is how often news, if any, is passed on to GossipNodes others. It reaches all in about
+	// GossipInterval is how often messages, if any, are passed on to GossipNodes others. They reach all in about
 	// log(members)/log(1+GossipNodes) intervals.
 	GossipInterval time.Duration
 	GossipNodes    int
-	// RetransmitMult sets how often each member passes each news on: k = RetransmitMult · ⌈log10(members+1)⌉ times.
-	// With a probability of about e^-k a member misses it, and hears of it at a later PushPullInterval.
+	// RetransmitMult sets how often each member passes each message on: k = RetransmitMult · ⌈log10(members+1)⌉ times.
+	// With a probability of about e^-k a member misses it, and gets it at a later PushPullInterval.
 	RetransmitMult int
-	// PushPullInterval is how often two members compare all they know, which repairs what gossip missed. It costs about
-	// 200 bytes a member, and grows with the logarithm of the members beyond 32.
+	// PushPullInterval is how often two members exchange their full state, which repairs what gossip missed. It costs
+	// about 200 bytes a member, and grows with the logarithm of the members beyond 32.
 	PushPullInterval time.Duration
 	// StreamTimeout bounds one exchange on a stream: connect, send, receive.
 	StreamTimeout time.Duration
-	// CheckInterval is how often each member looks whether its two neighbours on its host are stopped. A stop is told
-	// after at most CheckInterval and a quarter of a second.
+	// CheckInterval is how often each member checks whether its two neighbours on its host are stopped. A stop is
+	// reported after at most CheckInterval and a quarter of a second.
 	CheckInterval time.Duration
-	// WitnessTime is how long the members of a silent member's host have to say what became of it, before it is told
+	// WitnessTime is how long the members of a silent member's host have to report its state, before it counts as
 	// unreachable.
 	WitnessTime time.Duration
-	// GossipToTheDead is for how long a silent member is still told the news, so that it can defend itself.
+	// GossipToTheDead is how long a silent member still gets gossip, so that it can answer a suspicion.
 	GossipToTheDead time.Duration
 }
 
@@ -167,21 +167,21 @@ func (c *Config) memberlistConfig(d *delegate) *memberlist.Config {
 	t := c.Tuning
 	m := memberlist.DefaultLANConfig()
 	m.Name = c.Self.Name
-	m.UDPBufferSize -= tagSize + sealOverhead // what a packet may have, and the seal takes
+	m.UDPBufferSize -= tagSize + sealOverhead
 	m.BindAddr, m.BindPort, m.AdvertisePort = "127.0.0.1", 0, 0
 	m.TCPTimeout = t.StreamTimeout
 	m.IndirectChecks, m.RetransmitMult, m.SuspicionMult = t.IndirectChecks, t.RetransmitMult, t.SuspicionMult
 	m.PushPullInterval, m.ProbeInterval, m.ProbeTimeout = t.PushPullInterval, t.ProbeInterval, t.ProbeTimeout
 	m.GossipInterval, m.GossipNodes, m.GossipToTheDeadTime = t.GossipInterval, t.GossipNodes, t.GossipToTheDead
-	// A process whose own probes fail waits up to four times longer: it is likely itself that is slow.
+	// A process whose own probes fail waits up to four times longer, as it is likely slow itself.
 	m.AwarenessMaxMultiplier = 4
-	// Packets are small, and a member could send what grows when it is unpacked.
+	// Packets are small, and unpacking could need any amount of memory.
 	m.EnableCompression = false
 	// A process of the same name at another address is another one: see Member.Instance.
 	m.DeadNodeReclaimTime = time.Millisecond
 	m.RequireNodeNames = false
 	m.Delegate, m.Events, m.Alive, m.Ping = d, d, d, nil
 	m.DisableTcpPingsForNode = d.missed
-	m.Logger = slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug) // it calls many things errors that are none
+	m.Logger = slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug) // it logs ordinary things as errors
 	return m
 }

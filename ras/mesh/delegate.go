@@ -58,7 +58,7 @@ func (d *delegate) NotifyLeave(n *memberlist.Node) {
 	if err != nil || m.Name == d.m.self.Name {
 		return
 	}
-	// memberlist doesn't say whether it left or fell silent; a member that leaves tells the mesh, too.
+	// memberlist doesn't say whether it left or fell silent; a member that leaves says so with msgLeave.
 	d.m.mu.Lock()
 	joined := d.m.table.joined(m.Name)
 	d.m.mu.Unlock()

@@ -1,14 +1,14 @@
-// Package mesh is the membership of a job: which of its processes are there, which are dead, stopped, gone or out of
-// reach, and a way to ask them things while the job hangs. It knows nothing of communicators.
+// Package mesh is the membership of a job: which of its processes run, which are dead, stopped, gone or out of reach,
+// and a way to ask them questions while the job hangs. It knows nothing of communicators.
 //
 // Membership, failure detection and gossip are hashicorp/memberlist's (SWIM with Lifeguard), one member a process,
-// encrypted with a key that follows from the job's secret. To that the package adds what SWIM can't know:
+// encrypted with a key derived from the job's secret. To that the package adds what SWIM can't know:
 //
 //	witness      processes of one host stand in a ring by rank, and each watches the next two that run: a pidfd
 //	             tells a death within milliseconds, /proc tells a stopped process from a busy one. What a witness
 //	             saw is told to its host at once and to the others by gossip.
 //	left         a process that ends on purpose says so first, to its witnesses, and waits until they know.
-//	unreachable  is what remains: nobody answers, and nobody on its host saw it die or stop.
+//	unreachable  is the rest: the process doesn't answer, and no member of its host saw it die or stop.
 //
 //	          host a                        host b
 //	  rank 0 ──watches──▶ 1 ──▶ 2      rank 4 ──▶ 5 ──▶ 6
@@ -19,15 +19,14 @@
 // # Asking
 //
 // Ask sends a question to any number of members and streams their answers. Many are asked through a tree: every member
-// asks up to sixteen others, which ask the rest, each within less time than it was given. One that stays silent is
-// asked directly, and at last a neighbour on its host is, which may answer for it from its tape (Config.LocalNote): so
-// a dead process's last words reach the asker.
+// asks up to sixteen others, which ask the rest, each within less time than it was given. A member that doesn't answer
+// is asked directly, and then a neighbour on its host is, which may answer for it from its tape (Config.LocalNote).
 //
 // # What it withstands
 //
-// Everything is sealed: memberlist sees no byte that is not a member's. What strangers send is counted and dropped, and
-// so is what came before and comes again. The memory, the connections and the answers that a stranger or a member can
-// cause are bounded. A process that has the job's secret is trusted not to lie.
+// Everything is encrypted and authenticated: memberlist sees no byte that is not a member's. Data of strangers and
+// replays are counted and dropped. The memory, the connections and the answers that a stranger or a member can cause
+// are bounded. A process that has the job's secret is trusted not to lie.
 //
 // # What it costs
 //

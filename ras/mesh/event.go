@@ -13,7 +13,7 @@ type State uint8
 // The states. Left, and Dead as a witness saw it, are final.
 const (
 	Alive       State = iota // it answers
-	Suspect                  // it does not answer, and not for long enough to say more; or it runs and does not answer
+	Suspect                  // it has not answered for a short time, or it runs and does not answer
 	Stopped                  // its process exists and does not run: SIGSTOP, a debugger, a frozen cgroup
 	Unreachable              // it does not answer, and no member that could see its process does
 	Dead                     // its process ended without saying so
@@ -68,12 +68,12 @@ const (
 	CauseFrozen               // its cgroup is frozen
 	CauseRuns                 // a process of its host sees it run
 	CauseSilence              // it did not answer
-	// CauseRefused: its host answers and nobody listens at its port. A firewall that rejects looks the same, so a
+	// CauseRefused: its host answers, and refuses connections to its port. A firewall that rejects looks the same, so a
 	// member that is dead for this cause alone may come back.
 	CauseRefused
 	CauseAnswers  // it answers again
 	CauseReplaced // another mesh of the same process took its place
-	CauseUntold   // the agent that told of it is gone, so that nobody tells what it does
+	CauseUntold   // the carillon agent that watched it is gone
 	numCauses
 )
 
@@ -107,7 +107,7 @@ type Event struct {
 // String is one line for a log: "rank 3 (host-4711) dead: killed".
 func (e Event) String() string {
 	s := fmt.Sprintf("%v %v", e.Member, e.Kind)
-	if e.Cause != CauseTold { // by itself, as goes without saying
+	if e.Cause != CauseTold {
 		s += ": " + e.Cause.String()
 	}
 	if e.Kind == Died && e.Exit.Known {

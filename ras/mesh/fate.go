@@ -14,9 +14,9 @@ import (
 const (
 	wireVersion = 1
 
-	msgFate     = 1 // what a witness saw: gossip, or one packet
-	msgCheck    = 2 // look at a process of your host
-	msgLeave    = 3 // I leave: answer with msgLeaveAck when you know
+	msgFate     = 1 // a fate, by gossip or in one packet
+	msgCheck    = 2 // asks the receiver to check a process of its host
+	msgLeave    = 3 // the sender leaves; the receiver answers with msgLeaveAck
 	msgLeaveAck = 4
 	msgQuestion = 5
 	msgAnswers  = 6
@@ -24,15 +24,15 @@ const (
 
 var errMessage = errors.New("mesh: not a message of this version, or cut short")
 
-// fate is what a witness saw of a process. at is by the clock of its host, which all its witnesses share: of two fates
-// of one member, the later one counts.
+// fate is a process's state, as a witness saw it. at is by the clock of its host, which all its witnesses share: of two
+// fates of one member, the later one counts.
 type fate struct {
 	name     string
 	instance uint64
 	state    State // Alive, Stopped, Dead or Left
 	cause    Cause
 	at       int64
-	age      time.Duration // since when, before the message was written
+	age      time.Duration // of the state, when the message was written
 	exit     process.Exit
 	by       string
 }

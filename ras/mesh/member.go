@@ -30,8 +30,8 @@ type Member struct {
 	Health string
 	// Addr is where it answers, UDP and TCP. Start sets it.
 	Addr netip.AddrPort
-	// Keeper is the name of the process that speaks for it, as it has no mesh of its own. A member that has its own
-	// name here speaks for others alone, and is no process of the job. Empty: the member speaks for itself.
+	// Keeper is the name of the carillon agent that answers for the process, which then is not in the mesh itself. A
+	// member that is its own Keeper is such an agent, and no process of the job. Empty: the member answers for itself.
 	Keeper string
 }
 
@@ -93,7 +93,7 @@ func appendMeta(b []byte, m *Member) []byte {
 	return b
 }
 
-// Keeps tells whether the member speaks for other processes alone, and is no process of the job.
+// Keeps tells whether the member is a carillon agent: it answers for other processes, and is no process of the job.
 func (m *Member) Keeps() bool { return m.Keeper != "" && m.Keeper == m.Name }
 
 func decodeMeta(b []byte) (Member, error) {

@@ -23,13 +23,14 @@ var ErrClosed = errors.New("mesh: closed")
 const (
 	// eventQueue is how many events wait for OnEvent.
 	eventQueue = 1 << 16
-	// directHost and directFar bound how many members are told of a fate at once: on the witness's host, and elsewhere.
+	// directHost and directFar are how many members get a fate directly, besides gossip: on the witness's host, and
+	// elsewhere.
 	directHost, directFar = 64, 16
 	// leaveTime is how long Close waits until the members that watch this process know that it leaves.
 	leaveTime = 500 * time.Millisecond
 )
 
-// Mesh is this process's place among the job's members. Its methods may be called from any goroutine.
+// Mesh is this process's membership in the job. Its methods may be called from any goroutine.
 type Mesh struct {
 	config    Config
 	self      Member
@@ -140,7 +141,7 @@ func (runtimeRand) Uint64() uint64 { return mathrand.Uint64() }
 // Self is this process as the others see it, with its address.
 func (m *Mesh) Self() Member { return m.self }
 
-// Stats is what is counted, from the start on.
+// Stats are the counters since the start.
 func (m *Mesh) Stats() *Stats { return &m.count }
 
 // Join exchanges members with those that listen at seeds. It tries until one of them answers or ctx ends; its own
@@ -205,8 +206,8 @@ func (m *Mesh) spawn(f func()) bool {
 	return true
 }
 
-// Members is what is known of all members, by host and rank, including those that are gone or out of reach. A member
-// that has been so for an hour is forgotten if another one has its rank; of the others, the latest 4,096 are kept.
+// Members are the states of all members, by host and rank, including those that are gone or out of reach. A member that
+// has been so for an hour is forgotten if another one has its rank; of the others, the latest 4,096 are kept.
 func (m *Mesh) Members() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,7 +219,7 @@ func (m *Mesh) Members() []Status {
 	return all
 }
 
-// Member is what is known of the member of that name.
+// Member is the state of the member of that name.
 func (m *Mesh) Member(name string) (Status, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -264,7 +265,7 @@ func (m *Mesh) tell() {
 	}
 }
 
-// hear records a fate that a witness saw, and passes it on if it is news.
+// hear records a fate that a witness saw, and passes it on if it is new.
 func (m *Mesh) hear(f *fate) (fresh bool) {
 	m.change(func(t *table) (events []Event) {
 		events, fresh = t.observe(f, time.Now())
@@ -276,15 +277,15 @@ func (m *Mesh) hear(f *fate) (fresh bool) {
 	return fresh
 }
 
-// announce is hear for a fate that this process saw itself: it also tells its host, and some members elsewhere, at
-// once.
+// announce is hear for a fate that this process saw itself: it also sends it to members of its host, and to some
+// elsewhere, directly.
 func (m *Mesh) announce(f *fate) {
 	if m.hear(f) {
 		m.spread(f, directHost, directFar)
 	}
 }
 
-// spread passes a fate on: by gossip, and at once to so many members of this host and of others.
+// spread passes a fate on: by gossip, and directly to so many members of this host and of others.
 func (m *Mesh) spread(f *fate, near, far int) {
 	b := fateMessage(f)
 	m.gossip.QueueBroadcast(namedBroadcast{f.name, b})
@@ -299,12 +300,12 @@ func (m *Mesh) spread(f *fate, near, far int) {
 	}
 }
 
-// send sends a small message as one packet. What gets lost, gossip and the next check repair.
+// send sends a small message as one packet. It may get lost: gossip and the next check make up for it.
 func (m *Mesh) send(to *Member, b []byte) {
 	_ = m.list.SendToAddress(memberlist.Address{Addr: to.Addr.String(), Name: to.Name}, b)
 }
 
-// namedBroadcast is a fate that is passed on; a later one of the same member takes its place.
+// namedBroadcast is a fate to gossip; a later one of the same member replaces it.
 type namedBroadcast struct {
 	name string
 	b    []byte
@@ -352,14 +353,14 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 	return r.Err()
 }
 
-// Close leaves: the others are told, the members that watch this process first. It waits for its goroutines, and for
-// running calls of OnEvent and Handler, so neither may call it. Leaving takes half a second and two gossip intervals at
-// most; members out of reach are not waited for. Goroutines of memberlist's own end within a few probe intervals.
+// Close leaves: it tells the others, and first the members that watch this process. It waits for its goroutines, and
+// for running calls of OnEvent and Handler, so neither may call it. Leaving takes at most half a second and two gossip
+// intervals; it doesn't wait for members out of reach. memberlist's own goroutines end within a few probe intervals.
 func (m *Mesh) Close() error {
 	var err error
 	m.closing.Do(func() {
 		m.announceLeave()
-		// Leave waits until one member was told; the mesh has told them already.
+		// announceLeave has told the members already, so a short time is enough.
 		_ = m.list.Leave(2 * m.config.Tuning.GossipInterval)
 		m.mu.Lock()
 		m.cancel()
@@ -372,7 +373,8 @@ func (m *Mesh) Close() error {
 	return err
 }
 
-// announceLeave tells the others that this member leaves, and waits until those that watch it know: it is no death.
+// announceLeave tells the others that this member leaves, and waits until those that watch it have confirmed: else they
+// would report its death.
 func (m *Mesh) announceLeave() {
 	m.mu.Lock()
 	watchers := m.table.ring(-1)

@@ -20,25 +20,25 @@ const SecretSize = 32
 const (
 	tagSize      = 8
 	nonceSize    = 12
-	sealOverhead = nonceSize + 16 // a nonce, and what authenticates
-	// maxRecord bounds what one record of a stream holds, so that a stranger can't make a member keep more.
+	sealOverhead = nonceSize + 16 // the nonce and the authentication tag
+	// maxRecord bounds a stream's record, and so the memory that a stranger can make a member use.
 	maxRecord = 64 << 10
 )
 
 var (
 	errStranger = errors.New("mesh: not of this job")
-	errReplay   = errors.New("mesh: came before")
+	errReplay   = errors.New("mesh: a replay")
 	errTooLarge = errors.New("mesh: too large")
 )
 
-// seal encrypts and authenticates all that the members of a job send each other, so that memberlist sees authentic
-// bytes alone: AES-256-GCM with a key derived from the job's secret and name.
+// seal encrypts and authenticates all that the members of a job send each other, so that memberlist sees only authentic
+// bytes: AES-256-GCM with a key derived from the job's secret and name.
 //
 //	packet   tag 8 | nonce 12 | encrypted
 //	stream   tag 8 | records, in both directions: length u32 | nonce 12 | encrypted
 //
-// The tag is derived from the same, and sent in the clear: it rejects most strangers at once. A record is bound to its
-// place: to the first record of its stream, its direction and its number.
+// The tag is derived from the same, and sent in the clear: it rejects most strangers at once. The additional data of a
+// record are the nonce of the stream's first record, its direction and its number.
 type seal struct {
 	aead cipher.AEAD
 	tag  [tagSize]byte
@@ -98,12 +98,12 @@ type stream struct {
 	net.Conn
 	seal    *seal
 	inbound bool
-	settled func(error) // told once whether the first record of an inbound stream is the job's
-	stop    func() bool // the transport's Shutdown doesn't close it any more
+	settled func(error) // called once when the first record of an inbound stream was read, or was not the job's
+	stop    func() bool // keeps the transport's Shutdown from closing it
 
 	sent, got uint64 // records
 	first     [nonceSize]byte
-	rest      []byte // of the last record that came
+	rest      []byte // of the last record
 }
 
 // Close closes the connection.

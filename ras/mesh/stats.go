@@ -7,13 +7,13 @@ import (
 
 // Stats is what a mesh has counted since it started.
 type Stats struct {
-	// Strangers counts packets and streams that were not of this job: garbage, another key, cut short. Replays counts
-	// those of this job that came again. Oversized and Crowded count streams that were turned away, for their size and
-	// for the number of others.
+	// Strangers counts packets and streams that were not of this job: garbage, another key, truncated. Replays counts
+	// replayed ones of this job. Oversized and Crowded count streams that were refused, for the size of a record and
+	// for the number of streams.
 	Strangers, Replays, Oversized, Crowded atomic.Uint64
 	// Malformed counts messages of this job that could not be read.
 	Malformed atomic.Uint64
-	// Limited counts the questions that were dropped because their asker or all together asked too often.
+	// Limited counts the questions that were dropped because of the limits of one asker or of all.
 	Limited atomic.Uint64
 }
 

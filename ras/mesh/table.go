@@ -16,7 +16,7 @@ type table struct {
 	entries map[string]*entry
 	// final has instances that are gone and not in entries, so that no late message revives them.
 	final recent[instance]
-	// near counts the changes on this host, and joins how often a member was said to answer.
+	// near counts the changes on this host, and joins the calls of join.
 	near  int
 	joins uint64
 }
@@ -31,21 +31,21 @@ type entry struct {
 	Status
 	at   int64 // of the last fate, by the clock of its host
 	seen bool  // whether a witness saw its end: it is final
-	// away is whether it was told to be stopped, out of reach or dead, and not yet that it is back. Without that, its
-	// Resumed ends a suspicion only: Event.Passing.
+	// away says that its last event was Halted, Lost or Died. Otherwise its Resumed only ends a suspicion:
+	// Event.Passing.
 	away bool
-	// joined is joins as of when the member was last said to answer: an earlier silence is over.
+	// joined is the table's joins at its last join: a silence noted before is over.
 	joined uint64
 }
 
 const (
-	// forgetTime is how long a member that is gone or out of reach is shown although another one has its rank;
-	// forgetInterval is how often the table is searched for such. What is gone stays in final, and is not believed to
-	// live; one that was out of reach may join again.
+	// forgetTime is how long a member that is gone or out of reach stays in the table although another one has its
+	// rank; forgetInterval is how often such members are removed. Those that are gone stay in final; those that were
+	// out of reach may join again.
 	forgetTime     = time.Hour
 	forgetInterval = forgetTime / 60
-	// maxAway bounds how many are shown that have been gone or out of reach for longer than that, with ranks that
-	// nobody has taken over: an elastic job may give each process that comes a new one.
+	// maxAway bounds the members that have been gone or out of reach for longer than that and whose ranks nobody has
+	// taken over: an elastic job may give each new process a new rank.
 	maxAway = 4096
 	// watches is how many running members of its host each member watches.
 	watches = 2
@@ -113,7 +113,7 @@ func (t *table) lost(name string, since time.Time) []Event {
 	return e.become(&fate{state: Unreachable, cause: CauseSilence}, since)
 }
 
-// joined is the value of joins at which a member was last said to answer.
+// joined is the value of joins at a member's last join; 0 if it is not known.
 func (t *table) joined(name string) uint64 {
 	if e := t.entries[name]; e != nil {
 		return e.joined
@@ -130,7 +130,7 @@ func (t *table) answers(name string, now time.Time) []Event {
 	return e.become(&fate{state: Alive, cause: CauseAnswers}, now)
 }
 
-// observe records what a witness saw; fresh says that it was news and is to be passed on.
+// observe records a fate; fresh says that it was new and is to be passed on.
 func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 	if f.name == t.self.Name {
 		return nil, false
@@ -158,7 +158,7 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 		}
 		t.final.add(e.Member.instance())
 		e.seen = true
-		if e.State == Dead { // for the port's silence; now it is certain
+		if e.State == Dead { // because its port refused; now it is certain
 			e.Cause, e.Exit, e.By = f.cause, f.exit, f.by
 			return nil, true
 		}
@@ -170,11 +170,11 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 		case f.state == e.State || e.State == Left:
 			return nil, false
 		case f.state == Stopped || e.State == Stopped:
-		case e.State == Suspect: // it runs and still does not answer
+		case e.State == Suspect: // it runs, and still does not answer
 			fresh = e.Cause != f.cause
 			e.Cause, e.By = f.cause, f.by
 			return nil, fresh
-		default: // was lost
+		default: // it was unreachable, or dead because its port refused
 			fresh = e.Cause != f.cause
 			next.state = Suspect
 			return e.become(&next, now), fresh
@@ -183,8 +183,8 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 	return e.become(&next, since), true
 }
 
-// forget takes away members that were gone or out of reach for forgetTime, and whose rank another one has: one that
-// runs, or that came later. What became of the last of each rank stays, of the latest maxAway.
+// forget removes members that were gone or out of reach for forgetTime and whose rank another one has, which runs or
+// came later. Of the last members of each rank, the latest maxAway stay.
 func (t *table) forget(now time.Time) {
 	last := make(map[int]*entry) // of each rank
 	for _, e := range t.entries {
@@ -225,7 +225,7 @@ func (e *entry) succeeds(o *entry) bool {
 	return e.joined > o.joined
 }
 
-// fates is what others should know and may have missed: all that is not alive, as a witness saw it.
+// fates are those that others may have missed: of all members that are stopped or gone, as witnesses saw it.
 func (t *table) fates(now time.Time) []fate {
 	var all []fate
 	for _, e := range t.entries {
@@ -270,8 +270,8 @@ func (t *table) ring(step int) []Member {
 	return next
 }
 
-// some picks members to tell at once: so many of this host, and so many of others, on as many hosts as possible. Which
-// of them is left to chance, so that each witness picks others.
+// some picks members for direct messages: so many of this host, and so many of others, on as many hosts as possible.
+// The choice is random, so that witnesses pick different ones.
 func (t *table) some(near, far int, chance *rand.Rand) []Member {
 	names := slices.Sorted(maps.Keys(t.entries))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })

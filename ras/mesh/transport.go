@@ -19,9 +19,9 @@ const (
 	bindTries    = 10
 )
 
-// transport is memberlist's Transport over one port, UDP and TCP, sealed. In memberlist's own, a packet that is sent
-// again with another version in its header ends the process in a panic, each packet takes 64 KiB, and strangers may
-// open any number of streams, and have 20 MiB kept of each.
+// transport is memberlist's Transport over one port, UDP and TCP, sealed. With memberlist's own transport and
+// encryption, a replayed packet with another version in its header makes the process panic, each packet takes 64 KiB,
+// and strangers may open any number of streams that use 20 MiB each.
 type transport struct {
 	seal  *seal
 	count *Stats
@@ -82,7 +82,7 @@ func (t *transport) receive() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // an ICMP error of something sent before
+		if err != nil { // an ICMP error about an earlier packet
 			continue
 		}
 		b, err := t.seal.openPacket(buf[:n])
@@ -104,7 +104,7 @@ func (t *transport) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors: others of the process will give some back
+		if err != nil { // out of file descriptors, for now
 			pause(t.ctx, 50*time.Millisecond)
 			continue
 		}
@@ -125,7 +125,7 @@ func (t *transport) accept() {
 	}
 }
 
-// settle notes that the first record of a stream has come, or won't.
+// settle takes a stream off the strangers: its first record was read, or was not the job's.
 func (t *transport) settle(s *stream, err error) {
 	if err != nil {
 		t.count.refuse(err)

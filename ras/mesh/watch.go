@@ -12,19 +12,19 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// watcher is the witness: it watches the next members on its host, and finds out why members are silent.
+// watcher makes this process a witness: it watches the next members on its host, and finds out why members are silent.
 type watcher struct {
 	m     *Mesh
 	awake chan struct{}
-	inbox chan func() // what its goroutine is to call
+	inbox chan func() // calls for its goroutine
 
-	// Of its goroutine.
+	// Used by its goroutine only.
 	silent   map[string]bool     // members that are being examined, by a goroutine each
-	near     int                 // the table's count when the ring was read
+	near     int                 // the table's near when the ring was read
 	ring     []Member            // to be watched
 	watched  map[instance]func() // stops the watch of a process's end
-	stopping map[string]glance   // found stopped, and not yet for long enough
-	losing   map[string]loss     // to be given up, if no other member confirms them
+	stopping map[string]glance   // found stopped once, and not yet again after confirmStop
+	losing   map[string]loss     // unreachable soon, unless a witness reports their state
 	checked  time.Time           // when the ring was looked at last
 	rejoined time.Time
 	forgot   time.Time // when the table was told to forget
@@ -35,20 +35,20 @@ func StopCause(s process.State) Cause {
 	return [...]Cause{process.Stopped: CauseSignal, process.Traced: CauseTraced, process.Frozen: CauseFrozen}[s]
 }
 
-// glance is when a process was first seen stopped, and how many turns on a CPU it had had.
+// glance is when a process was first seen stopped, and in what state.
 type glance struct {
 	at   time.Time
 	look process.Look
 }
 
-// loss is when a silent member is given up, unless it has answered since it was noted down.
+// loss is when a silent member becomes unreachable, unless it has joined since.
 type loss struct {
 	at     time.Time
 	joined uint64
 }
 
 const (
-	// confirmStop is how long a process must be found stopped without a turn on a CPU: a debugger that looks at system
+	// confirmStop is how long a process must be found stopped without a turn on a CPU: a debugger that traces system
 	// calls stops a process for moments.
 	confirmStop = 250 * time.Millisecond
 	// reconnectInterval is how often one of the unreachable members is tried again.
@@ -112,7 +112,7 @@ func (w *watcher) run() {
 		w.settle()
 		now := time.Now()
 		if due := w.checked.Add(w.m.config.Tuning.CheckInterval); !now.Before(due) {
-			w.checked = due // a little late is not late again the next time
+			w.checked = due // delays don't add up
 			if now.Sub(due) >= w.m.config.Tuning.CheckInterval {
 				w.checked = now
 			}
@@ -133,14 +133,14 @@ func (w *watcher) next() time.Time {
 	return slices.MinFunc(due, time.Time.Compare)
 }
 
-// check looks at a member about which another host asks.
+// check answers msgCheck about a member of this host.
 func (w *watcher) check(st *Status, here bool) {
 	if here && w.look(st) == Alive {
 		w.announceRuns(&st.Member)
 	}
 }
 
-// missed finds out why a probe of ours was not answered.
+// missed finds out why a member did not answer a probe.
 func (w *watcher) missed(st *Status, here bool) {
 	if here {
 		w.look(st)
@@ -149,7 +149,7 @@ func (w *watcher) missed(st *Status, here bool) {
 	}
 }
 
-// unanswered finds out about a member that memberlist gave up. joined is the table's value when it fell silent.
+// unanswered finds out about a member that memberlist says is dead. joined is the table's value when it fell silent.
 func (w *watcher) unanswered(st *Status, here bool, joined uint64) {
 	name := st.Member.Name
 	switch {
@@ -195,7 +195,7 @@ func (w *watcher) look(st *Status) State {
 		w.dead(m, process.Exit{})
 		return Dead
 	case err != nil:
-		return Suspect // it can't be told
+		return Suspect // its state can't be read
 	case look.State == process.Runs:
 		delete(w.stopping, m.Name)
 		if st.State == Stopped {
@@ -218,7 +218,7 @@ func (w *watcher) look(st *Status) State {
 	return Stopped
 }
 
-// settle looks again at processes that were found stopped, gives up silent members that have not answered in time, and
+// settle looks again at processes that were found stopped, makes silent members unreachable when their time is up, and
 // updates the watches.
 func (w *watcher) settle() {
 	now := time.Now()
@@ -239,7 +239,7 @@ func (w *watcher) settle() {
 		}
 		delete(w.losing, name)
 		w.m.change(func(t *table) []Event {
-			if t.joined(name) != l.joined { // it has answered meanwhile, and memberlist won't say that again
+			if t.joined(name) != l.joined { // it has joined meanwhile
 				return nil
 			}
 			return t.lost(name, now)
@@ -284,7 +284,8 @@ func (w *watcher) watch(m *Member, key instance) {
 	w.watched[key] = stop
 }
 
-// tick looks at the ring, and at times for members that are out of reach or to forget. late is how late it comes.
+// tick checks the ring, and from time to time forgets members and rejoins those out of reach. late is how late it
+// comes.
 func (w *watcher) tick(late time.Duration) {
 	t := &w.m.config.Tuning
 	for i := range w.ring {
@@ -301,7 +302,7 @@ func (w *watcher) tick(late time.Duration) {
 		})
 	}
 	switch {
-	case late > lateTick*t.CheckInterval: // stopped itself: the others may have given it up
+	case late > lateTick*t.CheckInterval: // this process was stopped: to the others it may be unreachable
 		w.rejoin(func(st Status) bool { return st.State != Left })
 	case now.Sub(w.rejoined) >= reconnectInterval:
 		w.rejoined = now
@@ -334,7 +335,7 @@ func (w *watcher) rejoin(ok func(Status) bool) {
 	})
 }
 
-// askWitnesses asks two members of a member's host what became of it.
+// askWitnesses asks two members of a member's host for its state.
 func (w *watcher) askWitnesses(m *Member) {
 	w.m.mu.Lock()
 	var peers []Member

@@ -54,15 +54,15 @@ const (
 	sharedAct
 )
 
-// sharedMoment is one rank's part in a shared act: no rank ends before any rank starts. A time that bounds nothing is
-// 0.
+// sharedMoment is one rank's part in a shared act: no rank ends it before all have started it. A time that bounds
+// nothing is 0.
 type sharedMoment struct {
 	key        sharedKey // comm is filled in when they are compared
 	start, end int64
 }
 
-// share keeps what an operation says about the order of events on different ranks: nothing if it failed, or was only
-// enqueued on a stream.
+// share stores the bounds that an operation sets on the order of events on different ranks: none if it failed or was
+// only enqueued on a stream.
 func (m *member) share(r *tape.OpRecord) {
 	if r.Code != lifecycle.CodeOK || r.Start <= 0 || r.Start > r.Time || m.Size < 2 || m.Enqueues() {
 		return
@@ -86,7 +86,7 @@ func (m *member) share(r *tape.OpRecord) {
 	default:
 		return
 	}
-	m.shared = append(lately(m.shared, sharedPerMember), moment)
+	m.shared = append(trimmed(m.shared, sharedPerMember), moment)
 }
 
 // clocks assigns the processes to their clocks, and aligns those with the first.

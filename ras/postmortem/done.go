@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// kind is what operations that are counted together have in common.
+// kind names operations that are counted together.
 type kind struct {
 	name, engine string
 	call         lifecycle.Call
@@ -58,8 +58,7 @@ func (p *process) count(r *tape.Reader) (problems []string) {
 	return problems
 }
 
-// plausible tells whether a program can have counted a tally. Its counters have no check, so a damaged tape may have
-// any value.
+// plausible tells whether a tally's counters are possible. They have no checksum, so a damaged tape may have any value.
 func plausible(t *tape.Tally) bool {
 	most := max(slices.Max(t.Durations[:]), slices.Max(t.Bandwidths[:]), t.Ordinary)
 	return most <= maxCount && t.Time >= 0 && t.OrdinaryTime >= 0 && t.Bandwidth >= 0 &&

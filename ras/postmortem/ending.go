@@ -13,20 +13,20 @@ import (
 	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// ending is how a process ended, as far as that is known, on its tape's own clock.
+// ending is how a process ended, as far as is known. Times are on its tape's own clock.
 type ending struct {
-	at   int64          // 0: it runs, or that is not known
-	seen int64          // when its launcher saw it; 0: unknown
+	at   int64          // 0: it runs, or the time is not known
+	seen int64          // when its launcher saw the end; 0: unknown
 	how  string         // "it was ended by SIGKILL"
 	exit osprocess.Exit // as its launcher saw it
 	// failed says that the launcher ended the job because a rank had failed.
 	failed bool
-	// told is when the process, or its launcher, was told to end from outside; 0: never.
+	// told is when the process or its launcher got a signal to end from outside; 0: never.
 	told int64
 	by   string // "SIGTERM"
 }
 
-// endings finds out when and how each process ended, from its launcher's ledger or its own tape; see also notice.
+// endings finds out when and how each process ended, from its launcher's ledger or its own tape.
 func (r *Report) endings(procs []*process, ledgers []string) {
 	type key struct {
 		boot string
@@ -82,9 +82,9 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 // sweepTime is how long it takes at most to kill all processes of a job.
 const sweepTime = 5 * time.Second
 
-// killed finds out whether the job was killed from outside without its launcher's knowledge: all processes ended within
-// sweepTime, several by such signals, the first of all among them, and no launcher ended them because one had failed.
-// Others may have noticed and given up. Then all count as told to end when the first was.
+// killed finds out whether the job was killed from outside without its launcher: all processes ended within sweepTime,
+// the first and at least one other by a signal that a person or a scheduler sends, and no launcher ended them because
+// of a failure. Then all count as told to end when the first ended.
 func (r *Report) killed() {
 	var first, last time.Time
 	by, killed := "", 0
@@ -117,8 +117,8 @@ func (r *Report) killed() {
 // noticeTime is how long after others a launcher sees at most that a process has died.
 const noticeTime = time.Second
 
-// notice finds when others noticed that a process had died, which may be before its launcher did: when they failed
-// because it was dead, or because a connection broke, whosever. A process that wrote something later had not died.
+// notice moves the end of a process to the time at which other ranks noticed it, if that was before its launcher did:
+// when they failed because it was dead or a connection broke. A process that wrote to its tape later had not ended.
 func (r *Report) notice() {
 	for _, c := range r.comms {
 		for _, m := range c.members {
@@ -138,7 +138,7 @@ func (r *Report) notice() {
 				}
 				at := p.mono(m.proc.at(f.Time))
 				if f.Code == lifecycle.CodeUnreachable && (p.end.exit.Signal == 0 || p.end.at-at > int64(noticeTime)) {
-					continue // it may have lost others, and ended because of that
+					continue // it may itself have failed because a connection broke
 				}
 				if at >= p.last && (p.end.at == 0 || at < p.end.at) {
 					p.end.at = at
@@ -148,13 +148,13 @@ func (r *Report) notice() {
 	}
 }
 
-// gone is when the process was gone, on its tape's clock: when it is known to have ended, or else not before the last
-// that any tape of a job that ended at end tells of.
+// gone is when the process had ended, on its tape's clock: when it is known to have ended, else end, the last time on
+// any tape of the job, or its own last time if that is later.
 func (p *process) gone(end time.Time) int64 {
 	switch {
 	case p.end.at > 0:
 		return p.end.at
-	case end.IsZero(): // there is no record at all
+	case end.IsZero(): // no tape has a record
 		return p.last
 	}
 	return max(p.last, p.mono(end))
@@ -168,36 +168,36 @@ type moment struct {
 	ended bool
 }
 
-// settleTime is how long after the first trouble all that follows from it at once is on the tapes.
+// settleTime is how long after the first trouble its immediate consequences are on the tapes.
 const settleTime = 100 * time.Millisecond
 
-// moments are when the job is to be judged, in the order of time: before the first trouble, which a hang may have led
-// to, after it, and now or in the end.
+// moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to
+// it, right after it, and now or at the end.
 func (r *Report) moments() []moment {
 	var all []moment
 	var first *moment
-	meet := func(at time.Time, what string, ended bool) {
+	trouble := func(at time.Time, what string, ended bool) {
 		if first == nil || at.Before(first.at) {
 			first = &moment{at, what, ended}
 		}
 	}
 	for _, p := range r.procs {
 		if p.end.told > 0 {
-			meet(p.at(p.end.told), "the job was ended from outside ("+p.end.by+")", true)
+			trouble(p.at(p.end.told), "the job was ended from outside ("+p.end.by+")", true)
 		}
 		if p.end.at > 0 && p.state() != StateClosed && (p.state() != StateExited || p.end.exit.Failed()) {
-			meet(p.at(p.end.at), p.name()+" ended", false)
+			trouble(p.at(p.end.at), p.name()+" ended", false)
 		}
 		for _, m := range p.members {
 			if f := m.Failure; f != nil && f.Code != lifecycle.CodeRevoked && f.Code != lifecycle.CodeAborted {
-				meet(p.at(f.Time), fmt.Sprintf("%s failed on %s", m.name(), m.label()), false)
+				trouble(p.at(f.Time), fmt.Sprintf("%s failed on %s", m.name(), m.label()), false)
 			}
 		}
 	}
 	if first != nil {
 		all = append(all, moment{first.at.Add(-time.Microsecond), "just before " + first.title, first.ended})
 		if first.ended {
-			return all // what happens to processes that are ended is no cause of anything
+			return all // later failures are consequences
 		}
 		all = append(all, moment{first.at.Add(settleTime), "right after " + first.title, false})
 	}
@@ -210,7 +210,7 @@ func (r *Report) moments() []moment {
 	return all
 }
 
-// now is when the living processes were looked at; zero if there are none.
+// now is when the tapes of living processes were read; zero if there are none.
 func (r *Report) now() (now time.Time) {
 	for _, p := range r.procs {
 		if p.live > 0 {
@@ -220,9 +220,9 @@ func (r *Report) now() (now time.Time) {
 	return now
 }
 
-// heldMoments are moments at which calls had stalled that ended well later, or a process had stopped that went on
-// later: halfway between the time when the first of those that overlap had stalled, and its end. Later some of those
-// that were late may have come.
+// heldMoments are moments at which calls had stalled that later ended well, or processes were stopped that later went
+// on. Of stalls that overlap the first counts, halfway between its threshold and its end: by then, late ranks may have
+// come.
 func (r *Report) heldMoments() []moment {
 	type span struct{ stalled, end time.Time }
 	var spans []span
@@ -248,7 +248,7 @@ func (r *Report) heldMoments() []moment {
 	return all[max(0, len(all)-MaxHeld):]
 }
 
-// covered is the last time of which the tapes tell.
+// covered is the last time that the tapes cover.
 func (r *Report) covered() time.Time {
 	last := later(r.End, r.now())
 	for _, p := range r.procs {

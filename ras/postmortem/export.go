@@ -30,10 +30,10 @@ type ExportOptions struct {
 // exportWindow is the default of ExportOptions.Window.
 const exportWindow = 5 * time.Second
 
-// Exported is what became of the spans.
+// Exported counts the spans of an export.
 type Exported struct {
 	Processes int    `json:"processes"` // of which spans were sent
-	Skipped   int    `json:"skipped"`   // that exported themselves, or do so still
+	Skipped   int    `json:"skipped"`   // that exported their own spans, or still do
 	Spans     uint64 `json:"spans"`     // taken by the backend
 	Failed    uint64 `json:"failed"`    // not taken
 }
@@ -72,8 +72,8 @@ func (r *Report) Export(ctx context.Context, opts ExportOptions) (Exported, erro
 	return total, errors.Join(errs...)
 }
 
-// export sends the spans of one process, which was gone at a time of its tape's clock. The time that its launcher saw
-// is used instead if there is one: everybody who sends the spans knows it, and so sends the same.
+// export sends the spans of one process, which was gone at a time of its tape's clock. If its launcher saw the end,
+// that time is used instead: all processes that may send the spans know it, and so send equal spans.
 func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (trace.Stats, error) {
 	t, _, err := tape.OpenCut(p.path)
 	if err != nil {
@@ -101,7 +101,7 @@ func export(ctx context.Context, p *process, gone int64, opts *ExportOptions) (t
 // flushEvery is the number of events between two flushes: fewer than fit into the export queue.
 const flushEvery = 512
 
-// replay feeds the tape to the projector, and then what was open at its end.
+// replay feeds the tape to the projector, and then ends the spans that are open at its end.
 func replay(ctx context.Context, p *process, t *tape.Reader, m *model.Process, projector *trace.Projector) error {
 	n := 0
 	for ev, err := range t.Events() {

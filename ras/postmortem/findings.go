@@ -27,8 +27,8 @@ type Finding struct {
 // MaxHeld is how many times at which the job was held up a Report has.
 const MaxHeld = 16
 
-// find judges the job at each moment in turn, until one says for certain what was wrong. If none does, the first that
-// says anything counts.
+// find judges the job at each moment in turn, until there is a verdict that is certain. Without one, the first moment
+// with a verdict counts.
 func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	var slow, unknown []Finding
 	for _, m := range moments {
@@ -64,7 +64,7 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 // verdicts are those on the job at a time.
 func (r *Report) verdicts(at time.Time) []verdict.Verdict {
 	all, errs := make([]verdict.Note, len(r.procs)), make([]error, len(r.procs))
-	each(len(r.procs), func(i int) { all[i], errs[i] = r.note(r.procs[i], at) })
+	parallel(len(r.procs), func(i int) { all[i], errs[i] = r.note(r.procs[i], at) })
 	notes := make([]verdict.Note, 0, len(all))
 	for i, p := range r.procs {
 		if p.header.Created.After(at) && p.at(p.first).After(at) {
@@ -80,17 +80,16 @@ func (r *Report) verdicts(at time.Time) []verdict.Verdict {
 	return verdicts
 }
 
-// quietTime is how long, at least, a process must be without a sign of life, while others have some, to count as
-// stopped.
+// quietTime is how long, at least, a process must give no sign of life, while others do, to count as stopped.
 const quietTime = 3 * time.Second
 
-// quiet is quietTime for this process, which gives four signs of life in SlowAfter.
+// quiet is quietTime for this process, which gives a sign of life every quarter of SlowAfter.
 func (p *process) quiet() int64 { return int64(max(quietTime, p.header.SlowAfter)) }
 
-// pauseTime is how long a process that went on later must have paused to count as stopped.
+// pauseTime is how long a process that later went on must have paused to count as stopped.
 const pauseTime = 500 * time.Millisecond
 
-// note is the note that the process would have given at a time.
+// note is the note of the process at a time.
 func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	now, host := p.mono(at), words.Line(p.header.Host)
 	n := verdict.Note{
@@ -113,7 +112,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Seen), "it gave no sign of life since"
 	}
 	m, err := p.modelAt(now)
-	n.Stale = now < p.from || p.cut || err != nil // its calls then are no longer on its tape, or can't be read
+	n.Stale = now < p.from || p.cut || err != nil // the records of that time are overwritten, cut off or unreadable
 	m.Learn(p.tallies)
 	if at := p.header.Resumed; at > 0 && at <= now {
 		m.Resumed(at)
@@ -122,8 +121,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	return n, err
 }
 
-// otherSeen tells whether another process, whose clock is comparable, gave a sign of life shortly before a time, or
-// after it.
+// otherSeen tells whether another process with a comparable clock gave a sign of life after a time, or shortly before.
 func (r *Report) otherSeen(p *process, now int64) bool {
 	return slices.ContainsFunc(r.procs, func(o *process) bool {
 		near := o.clock == p.clock || o.clock.close() && p.clock.close()
@@ -131,7 +129,7 @@ func (r *Report) otherSeen(p *process, now int64) bool {
 	})
 }
 
-// close tells whether the clock is known well enough to say that a process was silent while others were not.
+// close tells whether the clock is exact enough to compare signs of life with those of other machines.
 func (c *clock) close() bool {
 	return c.Source == ClockReference || c.Source == ClockShared && c.hi-c.lo < int64(quietTime)/2
 }
@@ -226,8 +224,8 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 // longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.
 const longTime = 2 * time.Second
 
-// tooShort is the clause about the call that had waited longest at a time at which nothing had stalled; empty if none
-// had waited for longTime.
+// tooShort is the clause about the call that had waited longest at a time at which none had stalled; empty if none had
+// waited for longTime.
 func (r *Report) tooShort(at time.Time) string {
 	var slots []verdict.Slot
 	for _, p := range r.procs {
@@ -257,7 +255,7 @@ func (r *Report) tooShort(at time.Time) string {
 		span(int64(longest.Age)))
 }
 
-// unnoticed is the ending of a job in which n processes ended without closing their tapes, and no other rank noticed.
+// unnoticed is the ending of a job of which n processes ended without closing their tapes, and no other rank waited.
 func (r *Report) unnoticed(n int) Ending {
 	known := slices.IndexFunc(r.procs, func(p *process) bool { return p.state() != StateClosed && p.end.how != "" })
 	if known < 0 {
@@ -278,7 +276,7 @@ func (r *Report) unnoticed(n int) Ending {
 	return e
 }
 
-// mistakes are the refused calls, by error and call, and the leaked communicators.
+// mistakes are the refused calls by error and call, and the leaked communicators.
 func (r *Report) mistakes() []Said {
 	type key struct {
 		code lifecycle.Code
@@ -315,7 +313,7 @@ func (r *Report) mistakes() []Said {
 	return list
 }
 
-// state says what became of the process.
+// state is whether and how the process ended.
 func (p *process) state() ProcessState {
 	switch {
 	case p.header.Closed, p.cut && p.end.exit.Known && !p.end.exit.Failed():

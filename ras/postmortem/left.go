@@ -12,12 +12,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// SendLeft sends the spans that dead processes of this host left on their tapes below a folder to where the OTEL_*
-// variables of this process say, and marks the tapes as sent. It sends only those of processes that had the same
+// SendLeft sends the spans that dead processes of this host left on their tapes below a folder to the receiver of this
+// process's OTEL_* variables, and marks the tapes as sent. It sends only those of processes that had the same
 // variables, and so the same receiver and service. Each tape is sent once, however many processes call it; a tape whose
-// spans were refused is left for the next call. A folder that isn't there has no tapes.
+// spans were refused is left for the next call. A folder that doesn't exist has no tapes.
 //
-// It blocks as Export does. It gives up after the first tape that could not be sent, as others could not be, either.
+// It blocks as Export does, and stops at the first tape that could not be sent.
 func SendLeft(ctx context.Context, dir string, opts ExportOptions) (total Exported, err error) {
 	r := &Report{}
 	files, _, err := r.list([]string{dir})
@@ -44,7 +44,7 @@ func left(r *tape.Reader, variables uint64) bool {
 func sendLeft(ctx context.Context, path string, variables uint64, opts *ExportOptions, total *Exported) error {
 	t, err := tape.Open(path)
 	if err != nil {
-		return nil //nolint:nilerr // it can't be read: nothing can be sent
+		return nil //nolint:nilerr // it can't be read, so nothing can be sent
 	}
 	candidate := left(t, variables)
 	_ = t.Close()
@@ -64,7 +64,7 @@ func sendLeft(ctx context.Context, path string, variables uint64, opts *ExportOp
 	}
 	p, err := readTape(path, &Options{Last: 1})
 	if err != nil {
-		return nil //nolint:nilerr // somebody has just cut it short
+		return nil //nolint:nilerr // it was truncated a moment ago
 	}
 	(&Report{}).endings([]*process{p}, []string{filepath.Join(filepath.Dir(path), osprocess.Ledger)})
 	stats, err := export(ctx, p, p.last, opts)

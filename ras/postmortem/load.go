@@ -32,10 +32,10 @@ type process struct {
 	live     int64 // if it is alive: when its tape was read
 	end      ending
 	missed   uint64
-	tallies  []tape.Tally // that have counted something
+	tallies  []tape.Tally // without those that are zero
 	unread   bool         // reading it again failed, and Problems has it
 	long     []long       // calls that stalled and ended
-	cut      bool         // somebody cut the file short; later records are lost
+	cut      bool         // the file was truncated; later records are lost
 	problems []string
 
 	clock *clock
@@ -67,7 +67,7 @@ const maxLong = 256
 func (r *Report) load(files []string, opts *Options) (procs []*process) {
 	read := make([]*process, len(files))
 	errs := make([]error, len(files))
-	each(len(files), func(i int) { read[i], errs[i] = readTape(files[i], opts) })
+	parallel(len(files), func(i int) { read[i], errs[i] = readTape(files[i], opts) })
 	for i, p := range read {
 		if errs[i] != nil {
 			r.problem(files[i], "was not read: it %s", why(errs[i]))
@@ -89,15 +89,15 @@ func (r *Report) problem(path, format string, args ...any) {
 	r.Problems = append(r.Problems, Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-// each calls f with all numbers below n, as many at a time as there are processors.
-func each(n int, f func(i int)) {
+// parallel calls f with all numbers below n, as many at a time as there are processors.
+func parallel(n int, f func(i int)) {
 	var wg sync.WaitGroup
-	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	running := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i := range n {
-		turns <- struct{}{}
+		running <- struct{}{}
 		wg.Go(func() {
 			f(i)
-			<-turns
+			<-running
 		})
 	}
 	wg.Wait()
@@ -146,9 +146,9 @@ func readTape(path string, opts *Options) (*process, error) {
 			problem("could not be read to its end: " + why(err))
 			break
 		}
-		p.saw(ev.Time())
+		p.sawAt(ev.Time())
 		if r := &ev.Op; !ev.IsLife && r.Start <= r.Time {
-			p.saw(r.Start) // the start may have no record
+			p.sawAt(r.Start) // the start may have no record
 			p.from = cmp.Or(p.from, r.Time)
 		}
 		if step := p.model.Apply(&ev); step.Comm != nil {
@@ -159,7 +159,7 @@ func readTape(path string, opts *Options) (*process, error) {
 	for i := range p.slots {
 		s := &p.slots[i]
 		for _, at := range []int64{s.OpStart, s.LastEnd, s.WaitSince} {
-			p.saw(at)
+			p.sawAt(at)
 		}
 		if c := p.model.Comm(s.Generation); c != nil {
 			m := of(c)
@@ -168,7 +168,7 @@ func readTape(path string, opts *Options) (*process, error) {
 		}
 	}
 	p.recorded = p.last
-	p.saw(p.header.Seen)
+	p.sawAt(p.header.Seen)
 	p.members = slices.SortedFunc(maps.Values(members), func(a, b *member) int {
 		return cmp.Compare(a.Generation, b.Generation)
 	})
@@ -178,7 +178,7 @@ func readTape(path string, opts *Options) (*process, error) {
 		p.from = 0
 	}
 	p.problems = append(p.problems, p.count(r)...)
-	p.place()
+	p.findRank()
 	p.countMembers()
 	return p, nil
 }
@@ -192,8 +192,8 @@ func (p *process) limits() model.Limits {
 	return l
 }
 
-// countMembers counts, by tallies and the numbers of collectives, the operations of communicators whose records were
-// overwritten.
+// countMembers counts the operations of communicators whose records were overwritten, by tallies and the numbers of
+// collectives.
 func (p *process) countMembers() {
 	named := make(map[string][]*member)
 	for _, m := range p.members {
@@ -210,8 +210,8 @@ func (p *process) countMembers() {
 	}
 }
 
-// saw notes a sign of life at that time.
-func (p *process) saw(at int64) {
+// sawAt records a sign of life at that time.
+func (p *process) sawAt(at int64) {
 	if at <= 0 {
 		return
 	}
@@ -221,8 +221,8 @@ func (p *process) saw(at int64) {
 	p.last = max(p.last, at)
 }
 
-// place finds the process's rank in the job, from its header or else from the model's worlds.
-func (p *process) place() {
+// findRank finds the process's rank in the job, from its header or else from the model's world communicators.
+func (p *process) findRank() {
 	ranks := 0
 	for _, r := range p.model.Ranks() {
 		if r.Number < 0 {
@@ -257,17 +257,17 @@ func (m *member) observe(s *model.Step, opts *Options) {
 		m.lastEnd = max(m.lastEnd, s.Op.End)
 		m.share(&s.Event.Op)
 		_, stalled := m.proc.model.Thresholds(s.Op)
-		m.proc.took(s.Op.Start, stalled, s.Op.End)
+		m.proc.ended(s.Op.Start, stalled, s.Op.End)
 	}
-	if opts.wants(m) && tells(s.Event) {
-		m.timeline = append(lately(m.timeline, opts.Last), newEntry(m, s.Event))
+	if opts.wants(m) && shown(s.Event) {
+		m.timeline = append(trimmed(m.timeline, opts.Last), newEntry(m, s.Event))
 	}
 }
 
-// took notes a call that has ended, if it had stalled.
-func (p *process) took(start, stalled, end int64) {
+// ended records a call that has ended, if it had stalled.
+func (p *process) ended(start, stalled, end int64) {
 	if end-start >= stalled {
-		p.long = append(lately(p.long, maxLong), long{start + stalled, end})
+		p.long = append(trimmed(p.long, maxLong), long{start + stalled, end})
 	}
 }
 
@@ -279,11 +279,11 @@ func (m *member) observeLife(s *model.Step) {
 	if a := s.Act; a != nil && a.End > 0 {
 		m.over = append(m.over, a)
 		_, stalled := m.proc.model.Thresholds(a)
-		m.proc.took(a.Start, stalled, a.End)
-		meets := a.Kind == tape.ActInit || a.Kind == tape.ActSplit // no rank goes on before all have come
-		if meets && a.Code == lifecycle.CodeOK && m.Rank >= 0 {
+		m.proc.ended(a.Start, stalled, a.End)
+		barrier := a.Kind == tape.ActInit || a.Kind == tape.ActSplit // no rank ends it before all have begun it
+		if barrier && a.Code == lifecycle.CodeOK && m.Rank >= 0 {
 			key := sharedKey{kind: sharedAct, a: int32(a.Kind), seq: a.Seq}
-			m.shared = append(lately(m.shared, sharedPerMember), sharedMoment{key: key, start: a.Start, end: a.End})
+			m.shared = append(trimmed(m.shared, sharedPerMember), sharedMoment{key: key, start: a.Start, end: a.End})
 		}
 	}
 }
@@ -293,9 +293,9 @@ func (m *member) name() string { return commName(m.Name, m.ID) }
 
 func commName(name string, id lifecycle.CommID) string { return words.Line(cmp.Or(name, id.Short())) }
 
-// lately keeps at least the last so many items of a list: it drops the older half once there are twice as many. 0 keeps
-// all.
-func lately[T any](list []T, last int) []T {
+// trimmed keeps at least the last so many items of a list: it drops the older half once there are twice as many. 0
+// keeps all.
+func trimmed[T any](list []T, last int) []T {
 	if last > 0 && len(list) == 2*last {
 		return list[:copy(list, list[last:])]
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// Options say what is read of the tapes, and what of it is shown. The zero value takes all of it.
+// Options choose the job that is read, and what of it is shown. The zero value shows all of the last job.
 //
-// Comm and Ranks filter the events and the operations done; Last and Since the events alone, as counters have no times.
-// Findings are from all tapes.
+// Comm and Ranks filter the events and the operations done; Last and Since filter only the events, as counters have no
+// times. Findings are from all tapes.
 type Options struct {
 	// Job chooses the job; empty is the one that wrote last.
 	Job string
@@ -26,14 +26,14 @@ type Options struct {
 
 	// Last bounds the events that are shown; 0 shows all that the other filters leave.
 	Last int
-	// Since leaves out the events that are longer ago than this, before the last one of all; 0 leaves out none.
+	// Since leaves out the events that are older than this when the tapes end; 0 leaves out none.
 	Since time.Duration
 	// Comm leaves out the events and the operations of other communicators: a name, or the beginning of an id of at
 	// least 4 digits. Empty leaves out none.
 	Comm string
-	// At is the time at which the job is judged, on the clock of the first host, within what the tapes cover; zero:
-	// before the first trouble, after it, or at the end, whichever first has a verdict. A time in the year 0 is one of
-	// the job's day, in UTC.
+	// At is the time at which the job is judged, on the clock of the first host, and within what the tapes cover. If it
+	// is zero, the job is judged before the first trouble, after it, and at the end, until there is a verdict. A time
+	// in the year 0 is a time of the job's day, in UTC.
 	At time.Time
 	// Ranks leaves out the events and the operations of other ranks of the job; empty leaves out none.
 	Ranks []int
@@ -81,12 +81,12 @@ func Read(paths []string, opts Options) (*Report, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, noTapesError{words.Line(strings.Join(paths, ", ")) + also(r.Problems)}
+		return nil, noTapesError{words.Line(strings.Join(paths, ", ")) + listed(r.Problems)}
 	}
 	procs := r.load(files, &opts)
 	if len(procs) == 0 {
 		return nil, fmt.Errorf("postmortem: none of %s is a tape that can be read:%s", count(len(files), "file"),
-			also(r.Problems))
+			listed(r.Problems))
 	}
 	procs = r.once(procs)
 	var byName map[string][]*process
@@ -105,11 +105,11 @@ func Read(paths []string, opts Options) (*Report, error) {
 		return nil, err
 	}
 	r.endings(procs, ledgers)
-	return r, r.make(procs, &opts)
+	return r, r.build(procs, &opts)
 }
 
-// also lists problems below an error.
-func also(problems []Problem) string {
+// listed is a list of problems below an error.
+func listed(problems []Problem) string {
 	const most = 8
 	var b strings.Builder
 	for i, p := range problems {
@@ -142,8 +142,8 @@ func (r *Report) choose(procs []*process, run int) ([]*process, error) {
 	return all[run-1], nil
 }
 
-// make makes the report of the processes.
-func (r *Report) make(procs []*process, opts *Options) error {
+// build fills in the report from the processes.
+func (r *Report) build(procs []*process, opts *Options) error {
 	slices.SortStableFunc(procs, func(a, b *process) int {
 		return cmp.Or(cmp.Compare(uint(a.rank), uint(b.rank)), a.header.Created.Compare(b.header.Created),
 			cmp.Compare(a.path, b.path))

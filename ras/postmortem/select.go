@@ -131,8 +131,8 @@ func runs(procs []*process) (list [][]*process) {
 	return list
 }
 
-// bonds identify the run of a process: the lifecycle.Run that it knows, and the communicators that were made. A
-// communicator that was not made doesn't count: a world whose ranks never met has the same id in other runs.
+// bonds identify the run of a process: its lifecycle.Run and the communicators that it initialized. A communicator
+// whose init was not completed doesn't count: a world whose ranks never met has the same id in other runs.
 func (p *process) bonds() (all []any) {
 	if p.header.Run != 0 {
 		all = append(all, p.header.Run)

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// entry is an event, kept until it is known which are the last. An act's record is kept as an operation's.
+// entry is an event of the timeline. An act's record is stored as an operation's.
 type entry struct {
 	tape.OpRecord
 	m          *member
@@ -21,8 +21,8 @@ type entry struct {
 	text, site string // of an error
 }
 
-// tells tells whether an event belongs in the timeline. An operation's phases, and the ends of its waits, don't.
-func tells(ev *tape.Event) bool {
+// shown tells whether an event belongs in the timeline. An operation's phases, and the ends of its waits, don't.
+func shown(ev *tape.Event) bool {
 	if ev.IsLife {
 		return ev.Life.Stage != tape.StagePhase || ev.Life.Phase != tape.PhaseNone
 	}

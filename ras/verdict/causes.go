@@ -12,11 +12,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// maxEvidence is how many ranks' waits a verdict tells one by one.
+// maxEvidence is how many ranks a verdict's evidence tells of one by one.
 const maxEvidence = 8
 
-// absentRanks are the verdicts on living ranks that have not come. Those that are missing at one meeting for one reason
-// are one verdict.
+// absentRanks are the verdicts on living ranks that have not come: one for each meeting and reason.
 func (w *walk) absentRanks() []Verdict {
 	type group struct {
 		key    meetingKey
@@ -37,32 +36,32 @@ func (w *walk) absentRanks() []Verdict {
 			first[l.actor] = l
 		}
 	}
-	together := map[group][]*leaf{}
+	leaves := map[group][]*leaf{}
 	var groups []group
 	for _, a := range order {
 		l := first[a]
 		key := group{l.at.key, l.reason(), l.why}
-		if together[key] == nil {
+		if leaves[key] == nil {
 			groups = append(groups, key)
 		}
-		together[key] = append(together[key], l)
+		leaves[key] = append(leaves[key], l)
 	}
 	var verdicts []Verdict
 	for _, key := range groups {
-		if v, odd := w.oddCall(together[key][0].at, together[key]); odd {
-			verdicts = append(verdicts, v)
-			continue
+		v, odd := w.oddCall(leaves[key][0].at, leaves[key])
+		if !odd {
+			v = w.absent(leaves[key])
 		}
-		verdicts = append(verdicts, w.absent(together[key]))
+		verdicts = append(verdicts, v)
 	}
 	return verdicts
 }
 
-// skew is how much the ages of two processes may differ because they are told at other moments.
+// skew is how much the ages of two notes may differ because they were made at different moments.
 const skew = 100 * time.Millisecond
 
-// before tells whether a rank that is missing at two meetings is blamed for l's: the one that its program calls next,
-// if that is known, else the one that has waited longest, else that of the smaller communicator.
+// before tells whether the verdict on a rank that is missing at two meetings is for l's: that which its program calls
+// next, if that is known, else that which has waited longest, else that of the smaller communicator.
 func (l *leaf) before(o *leaf) bool {
 	next := l.actor.wouldCall(l.at.key.comm, agreed(l.at.slot.Op))
 	switch age := l.at.age - o.at.age; {
@@ -78,13 +77,13 @@ func (l *leaf) before(o *leaf) bool {
 	}
 }
 
-// reason is why a rank that is alive, and in no meeting, holds one up.
+// reason is why a rank that is alive and in no meeting has not come.
 func (l *leaf) reason() Reason {
 	m := l.at
 	switch {
 	case l.why == leftComm:
 		return NotEntered
-	case slices.ContainsFunc(l.actor.slots, func(s *Slot) bool { return blockedByGroup(s, m) }):
+	case l.actor.openGroup(m) != nil:
 		return UnfinishedGroup
 	case m.until == 0 && l.actor.queued(m) != nil:
 		return StreamBlocked
@@ -96,10 +95,14 @@ func (l *leaf) reason() Reason {
 	}
 }
 
-// blockedByGroup tells whether a communicator has had a group open for about as long as others wait.
-func blockedByGroup(s *Slot, m *meeting) bool {
-	group := s.open(tape.ActGroup)
-	return group != nil && group.Age >= m.age/2 && s.InFlight == 0
+// openGroup is a group job that the actor has had open for about as long as the meeting waits; nil if there is none.
+func (a *actor) openGroup(m *meeting) *OpenAct {
+	for _, s := range a.slots {
+		if group := s.open(tape.ActGroup); group != nil && group.Age >= m.age/2 && s.InFlight == 0 {
+			return group
+		}
+	}
+	return nil
 }
 
 // absent is the verdict on ranks that have not come to a meeting.
@@ -119,23 +122,30 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	}
 	slices.SortFunc(v.Culprits, byRank)
 	v.Victims = victims(ends, func(a *actor) bool { return culprits[a] })
-	v.at(m)
-	v.key(nil)
-	have := "have"
+	v.locate(m)
+	v.setID(nil)
+	who, have, come := culpritsText(v.Culprits), "have", "come"
 	if len(v.Culprits) == 1 {
-		have = "has"
+		have, come = "has", "comes"
 	}
-	who := culpritsText(v.Culprits)
+	failed := m.until > 0 && leaves[0].why == idle && m.key.kind != broken
+	if failed && v.Reason != UnfinishedGroup {
+		have = "had"
+	}
 	switch {
 	case leaves[0].why == leftComm:
 		left := leaves[0].left
-		v.Text = say("%s %s %s %s ago%s, and so never %s %s", who, leftVerb(left.Act), commText(m.slot), Age(left.Age),
-			siteText(left.Site), comes(len(v.Culprits)), m.text())
+		site := ""
+		if left.Site != "" {
+			site = " (at " + left.Site + ")"
+		}
+		v.Text = say("%s %s %s %s ago%s, and so never %s to %s", who, leftVerb(left.Act), commText(m.slot),
+			Age(left.Age), site, come, m.text())
 		if left.Text != "" {
 			v.Evidence = append(v.Evidence, say("the cause that the program gave: %s", left.Text))
 		}
 	case v.Reason == UnfinishedGroup:
-		group := openGroup(leaves[0].actor, m)
+		group := leaves[0].actor.openGroup(m)
 		v.Age = Age(group.Age)
 		v.Text = say("%s %s a group job that nobody completes, since %s: call Wait or AsyncError; "+
 			"until then it does not come to %s", who, have, Age(group.Age), m.text())
@@ -147,12 +157,12 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		v.Text = say("%s made %s fail on others: %s", who, commText(m.slot), m.slot.Failure.Text)
 	default:
 		v.Text = say("%s %s not %s", who, have, m.entered(v.Culprits[0]))
-		if first := w.g.firstMissing(m, v.Culprits); first < m.key.seq {
+		if first := m.firstMissing(v.Culprits); first < m.key.seq {
 			v.Text.add(", nor any from %d on", first)
 		}
 	}
-	if m.until > 0 && leaves[0].why == idle && m.key.kind != broken {
-		v.Text.add(" when it was given up, %s ago", Age(m.until))
+	if failed {
+		v.Text.add(" when it failed, %s ago", Age(m.until))
 	}
 	if v.Reason != UnfinishedGroup && v.Reason != StreamBlocked &&
 		len(leaves) == 1 && leaves[0].why == idle && m.key.kind != broken {
@@ -179,10 +189,9 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 			}
 		}
 	}
-	if here, size := w.g.here(m), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective &&
-		here < size-here {
+	if n, size := m.arrived(), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective && n < size-n {
 		v.Evidence = append(v.Evidence,
-			say("only %d of %d ranks are in the call: it may be one call too many", here, size))
+			say("only %d of %d ranks are in the call: it may be one call too many", n, size))
 		v.Confidence = min(v.Confidence, Likely)
 	}
 	if m.key.kind != broken {
@@ -191,22 +200,21 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	return v
 }
 
-// firstMissing is the number of the first collective of a meeting's communicator that some of the ranks, which are
-// missing there, have not made.
-func (g *graph) firstMissing(m *meeting, ranks []Rank) uint64 {
+// firstMissing is the number of the first collective of the communicator that one of the missing ranks has not made.
+func (m *meeting) firstMissing(ranks []Rank) uint64 {
 	first := m.key.seq
 	for _, r := range ranks {
-		if p := g.seats[seat{m.key.comm, r.Comm}]; p != nil && m.key.kind == collective && p.slot.counts() {
+		if p := m.at(r.Comm); p != nil && m.key.kind == collective && p.slot.counts() {
 			first = min(first, p.slot.Begun+1)
 		}
 	}
 	return first
 }
 
-// here is how many ranks have come to a meeting, and not been let go on: some may have launched later calls, too.
-func (g *graph) here(m *meeting) int {
+// arrived is how many ranks have made a meeting's call: with those whose later calls are pending behind it.
+func (m *meeting) arrived() int {
 	n := len(m.present)
-	for _, later := range g.order {
+	for _, later := range m.g.order {
 		if later.key.comm != m.key.comm || later.key.seq <= m.key.seq {
 			continue
 		}
@@ -230,13 +238,6 @@ func blockedText(culprits []Rank, leaves []*leaf) Text {
 		callText(s.Op.Call.String(), s.Seq, s), Age(s.Age), streams)
 }
 
-func comes(n int) string {
-	if n == 1 {
-		return "comes to"
-	}
-	return "come to"
-}
-
 // leftVerb is how a rank ended a communicator.
 func leftVerb(act tape.Act) string {
 	switch act {
@@ -247,22 +248,6 @@ func leftVerb(act tape.Act) string {
 	default:
 		return "destroyed"
 	}
-}
-
-func siteText(site string) string {
-	if site == "" {
-		return ""
-	}
-	return " (at " + site + ")"
-}
-
-func openGroup(a *actor, m *meeting) *OpenAct {
-	for _, s := range a.slots {
-		if blockedByGroup(s, m) {
-			return s.open(tape.ActGroup)
-		}
-	}
-	return nil
 }
 
 // entered completes "has not …" for a rank that is missing at the meeting.
@@ -277,20 +262,21 @@ func (m *meeting) entered(r Rank) Text {
 	return say("called for message %d of %s on %s", m.key.seq, other, commText(m.slot))
 }
 
-// oddCall is the verdict on a call that only few ranks make: their programs never made it there before, or
-// more ranks have ended the communicator in order than are in the call.
+// oddCall is the verdict on a call that only a few ranks make: their programs never made it there before, or more ranks
+// have ended the communicator in order than are in the call.
 func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	if m.key.kind == joining || m.key.kind == broken || m.key.kind == exchange {
 		return Verdict{}, false
 	}
-	odd := len(missing) > 0 && len(m.absent) == 0 && !m.guessed && !slices.ContainsFunc(m.present, func(p *place) bool {
+	inOrder := func(p *participant) bool {
 		o := w.g.odd(p.actor)
 		return o == nil || o.Did.Comm != m.key.comm || o.Did.Seq != p.slot.Seq
-	})
-	for _, l := range missing { // one that has left says nothing of whether it would have come
+	}
+	odd := len(missing) > 0 && len(m.absent) == 0 && !m.guessed && !slices.ContainsFunc(m.present, inOrder)
+	for _, l := range missing { // whether a rank that ended the communicator would have come is not known
 		odd = odd && l.why == idle && l.reason() != StreamBlocked && !l.actor.wouldCall(m.key.comm, agreed(m.slot.Op))
 	}
-	mostLeft := w.g.mostLeft(m)
+	mostLeft := m.mostLeft()
 	if !odd && !mostLeft {
 		return Verdict{}, false
 	}
@@ -303,8 +289,8 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	}
 	slices.SortFunc(v.Culprits, byRank)
 	v.Victims = victims([]*meeting{m}, nobody)
-	v.at(m)
-	v.key(m)
+	v.locate(m)
+	v.setID(m)
 	v.Text = say("%s made a call that no other rank makes: %s, for %s", culpritsText(v.Culprits), m.text(),
 		Age(m.age-m.until))
 	if mostLeft {
@@ -316,24 +302,23 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 }
 
 // mostLeft tells whether more ranks have ended the communicator in order than are in the meeting.
-func (g *graph) mostLeft(m *meeting) bool {
+func (m *meeting) mostLeft() bool {
 	left := 0
-	for r := range m.slot.Size {
-		p := g.seats[seat{m.key.comm, r}]
-		if p != nil && p.slot.Left != nil && p.slot.Left.Act != tape.ActAbort && p.slot.Failure == nil {
+	for p := range m.g.members(m.slot) {
+		if p.slot.Left != nil && p.slot.Left.Act != tape.ActAbort && p.slot.Failure == nil {
 			left++
 		}
 	}
 	return left > len(m.present)
 }
 
-// verdictOn is the verdict on a meeting that waits for no rank that is known; false if there is none to give.
+// verdictOn is the verdict on a meeting itself, not on ranks that are missing there; false if there is none.
 func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	switch {
 	case m.differ:
 		return w.mismatch(m), true
 	case m.mismatched():
-		return w.reportedMismatch(m), !w.g.heardOf(m)
+		return w.reportedMismatch(m), !w.g.secondary(m)
 	case len(m.absent) > 0 && m.engine != nil && w.g.troubleBefore(m):
 		return Verdict{}, false
 	case len(m.absent) > 0 && (m.key.kind == joining || m.engine != nil && len(m.missing) == 0):
@@ -341,19 +326,19 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	case len(m.absent) > 0 && m.engine != nil: // others are known to have been missing
 		return Verdict{}, false
 	case len(m.absent) > 0:
-		return w.unknown(m, fmt.Sprintf("of %s of %s nothing is known", absentText(m.absent), commText(m.slot))), true
+		return w.unknown(m, fmt.Sprintf("nothing is known of %s %s of %s", plural(len(m.absent), "rank"),
+			words.Numbers(m.absent), commText(m.slot))), true
 	case len(m.missing) == 0 && m.key.kind != exchange && m.trouble:
 		return w.stuck(m)
 	case len(m.edges) == 0 && len(m.leaves) == 0 && m.trouble && !slices.ContainsFunc(m.missing, (*actor).seen):
-		return w.unknown(m,
-			fmt.Sprintf("what %s does can't be seen, as nobody can read its tape", missingText(m))), true
+		return w.unknown(m, fmt.Sprintf("nobody can read the tape of %s", missingText(m))), true
 	default:
 		return Verdict{}, false
 	}
 }
 
-// troubleBefore tells whether something else had gone wrong shortly before a meeting failed, and may be why: a program
-// exits when a call fails, and what was known of it is lost.
+// troubleBefore tells whether something else failed shortly before a meeting did, and may be the cause: a program that
+// exits because a call failed may leave no tape.
 func (g *graph) troubleBefore(m *meeting) bool {
 	shortly := func(age time.Duration) bool { return age > m.until && age-m.until < pastTime }
 	return slices.ContainsFunc(g.notes, func(n Note) bool {
@@ -376,19 +361,15 @@ func missingText(m *meeting) string {
 	return ranksText(ranks)
 }
 
-func absentText(ranks []int) string {
-	return plural(len(ranks), "rank") + " " + words.Numbers(ranks)
-}
-
-// neverSeen is the verdict on ranks of a communicator that no process has as its own: they never came, or the engine
-// says what became of them.
+// neverSeen is the verdict on ranks of a communicator that no known process has: they never came, or the engine says
+// what happened to them.
 func (w *walk) neverSeen(m *meeting) Verdict {
 	v := Verdict{Reason: NotJoined, Confidence: Likely}
 	for _, r := range m.absent {
 		v.Culprits = append(v.Culprits, w.g.rankAt(m.slot, r))
 	}
 	v.Victims = victims([]*meeting{m}, nobody)
-	v.at(m)
+	v.locate(m)
 	switch {
 	case m.engine == nil:
 		v.Text = say("%s never arrived at %s", ranksText(v.Culprits), m.text())
@@ -400,7 +381,7 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 	default:
 		v.Reason, v.Text = NotEntered, say("%s had not entered %s: %s", ranksText(v.Culprits), m.text(), m.engine.Text)
 	}
-	v.key(nil)
+	v.setID(nil)
 	v.Text.add("%s", waiting(v.Victims))
 	v.Evidence = append(v.Evidence, attendance(m), say("no process that answers has these ranks"))
 	return v
@@ -409,19 +390,19 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 func (w *walk) unknown(m *meeting, why string) Verdict {
 	v := Verdict{Reason: Unknown, Confidence: Possible}
 	v.Victims = victims([]*meeting{m}, nobody)
-	v.at(m)
-	v.key(m)
+	v.locate(m)
+	v.setID(m)
 	v.Text = say("%s does not end, and why is not known: %s", m.text(), why)
 	v.Evidence = []Text{attendance(m)}
 	return v
 }
 
-// wouldCall tells whether this is the call that an idle rank's program has always made next.
+// wouldCall tells whether an idle rank's program has always made this call next.
 func (a *actor) wouldCall(comm lifecycle.CommID, sig tape.Signature) bool {
 	return a.habit != nil && a.habit.Next != nil && a.habit.Next.Comm == comm && agreed(a.habit.Next.Op) == sig
 }
 
-// unfinishedGroups are the verdicts on calls that wait for a group job of their own rank that nobody completes.
+// unfinishedGroups are the verdicts on acts that wait for an unfinished group job of their own rank.
 func (g *graph) unfinishedGroups() []Verdict {
 	var verdicts []Verdict
 	for _, a := range g.actors {
@@ -443,7 +424,7 @@ func (g *graph) unfinishedGroups() []Verdict {
 					"or AsyncError",
 					act.Act.String(), commText(s), culpritsText([]Rank{r}), Age(group.Age)),
 			}
-			v.key(nil)
+			v.setID(nil)
 			verdicts = append(verdicts, v)
 		}
 	}

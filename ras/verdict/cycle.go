@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// cycle is the verdict on meetings that wait for each other. At fault are the ranks whose call is not the one that
-// their own programs have always made there; else those that are alone where others are many; else all that the cycle
-// goes through.
+// cycle is the verdict on meetings that wait for each other. At fault are the ranks that the first of the rules in
+// deviants tells from the others; if none does, all ranks of the cycle.
 func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	v := Verdict{Reason: Deadlock, Confidence: Certain}
 	first := ring[0].to
@@ -26,7 +25,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		steps = append(steps, say("%s is in %s, which needs %s",
 			rankOf(e.via, e.to.key.comm), e.to.text(), rankOf(next.via, e.to.key.comm)))
 	}
-	if oneComm && len(kinds) > 1 { // all ranks of a communicator must make its calls in one order
+	if oneComm && len(kinds) > 1 { // collectives and messages on one communicator, in different orders
 		v.Reason = Mismatch
 	}
 	var wrong []Rank
@@ -37,17 +36,17 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	for _, a := range deviants {
 		wrong = append(wrong, rankOf(a, first.key.comm))
 	}
-	if rule != nil || len(wrong) <= 2 { // of more ranks that may be wrong, most are not
+	if rule != nil || len(wrong) <= 2 { // most ranks of a longer cycle are innocent
 		v.Culprits = wrong
 	} else {
 		deviants = nil
 	}
 	v.Victims = victims(knot, func(a *actor) bool { return slices.Contains(deviants, a) })
-	v.at(first)
-	if v.key(nil); v.Culprits == nil {
-		v.key(first)
+	v.locate(first)
+	if v.setID(nil); v.Culprits == nil {
+		v.setID(first)
 	}
-	var lone *actor // the sentence says what it did
+	var lone *actor // the only deviant: the sentence says what it did
 	if len(deviants) == 1 && w.g.odd(deviants[0]) != nil {
 		lone = deviants[0]
 	}
@@ -62,7 +61,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	if exchanges && len(ring) == 2 {
 		v.Reason = Transport
 		v.Culprits = []Rank{rankOf(ring[0].via, first.key.comm), rankOf(ring[1].via, first.key.comm)}
-		v.key(nil)
+		v.setID(nil)
 		v.Evidence = append(steps, v.Evidence...)
 		v.Text = say("%s and %s exchange messages, and nothing has come either way for %s, by %s",
 			v.Culprits[0], v.Culprits[1], Age(first.age), route(v.Culprits[0], v.Culprits[1]))
@@ -79,21 +78,21 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	}
 	words := make([]string, len(steps))
 	for i := range steps {
-		words[i] = steps[i].String() // no age is in them
+		words[i] = steps[i].String() // they contain no ages
 	}
 	v.Text.add("%s%s%s", before, strings.Join(words, "; "), waiting(v.Victims))
 	return v
 }
 
-// rule is a way to tell which ranks of a cycle are at fault.
+// rule tells which ranks of a cycle are at fault.
 type rule struct {
-	is    func(i int) bool // of the rank that an edge goes through
+	is    func(i int) bool // whether the rank of the i-th edge is
 	proof Confidence
 	says  string // what those ranks did
 }
 
-// deviants are the ranks of a cycle that are at fault, in the cycle's order, and the rule that tells them; all of them,
-// and nil, if none does.
+// deviants are the ranks of a cycle that are at fault, in the cycle's order, and the first rule that tells some from
+// the others; all ranks, and nil, if none does.
 func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 	pick := func(is func(i int) bool) []*actor {
 		var some []*actor
@@ -130,7 +129,7 @@ func onlyOne(ring []edge, i int) bool {
 		return false
 	}
 	sends := func(e edge) bool {
-		return slices.ContainsFunc(e.via.in, func(p *place) bool {
+		return slices.ContainsFunc(e.via.in, func(p *participant) bool {
 			return p.meeting == e.to && p.slot.Rank == e.to.key.from
 		})
 	}
@@ -143,8 +142,8 @@ func onlyOne(ring []edge, i int) bool {
 	return same == 1
 }
 
-// newPair tells whether an edge leads to the first message between two ranks, where all others of the cycle are long
-// used to theirs.
+// newPair tells whether an edge leads to the first message between two ranks, where the other pairs of the cycle have
+// exchanged often messages or more.
 func newPair(ring []edge, i int) bool {
 	message := func(e edge, from, to uint64) bool {
 		return e.to.key.kind == message && e.to.key.seq >= from && e.to.key.seq < to
@@ -154,10 +153,9 @@ func newPair(ring []edge, i int) bool {
 		!slices.ContainsFunc(ring, func(e edge) bool { return message(e, 2, often) })
 }
 
-// often is how many messages two ranks exchange that are used to it.
 const often = 3
 
-// fromLowest lets a cycle begin with its lowest rank.
+// fromLowest rotates a cycle so that it begins with its lowest rank.
 func fromLowest(ring []edge) []edge {
 	at := 0
 	for i := range ring {
@@ -169,11 +167,11 @@ func fromLowest(ring []edge) []edge {
 	return append(slices.Clone(ring[at:]), ring[:at]...)
 }
 
-// tries bounds the search: of a knot of thousands any short cycle will do.
+// tries bounds the search in a knot of thousands of meetings, where any short cycle will do.
 const tries = 64
 
-// shortest is the shortest cycle of ranks in a knot that wait for each other, as the edges that lead around it; nil if
-// there is none: that a process ended because of another rank's call is no wait.
+// shortest is the shortest cycle of ranks in a knot that wait for each other, as its edges; nil if there is none: an
+// edge from a process that ended to the cause of its end is no wait.
 func shortest(knot []*meeting) []edge {
 	inside := map[*meeting]bool{}
 	for _, m := range knot {

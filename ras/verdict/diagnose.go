@@ -12,7 +12,7 @@ import (
 // It needs a note of each process of the job, or of as many as can be had: the verdicts say what is missing. It neither
 // keeps nor changes notes; the same notes, in any order, give the same verdicts.
 //
-// soon tells that ranks for which others wait moved a moment ago: another look soon may find the cause.
+// soon tells that a rank that others wait for made a call a moment ago: another look soon may find the cause.
 func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	notes = slices.Clone(notes)
 	slices.SortFunc(notes, func(a, b Note) int {
@@ -23,16 +23,16 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	w.run()
 
 	all := w.processes()
-	var broke []*meeting
+	var disconnected []*meeting
 	for _, m := range w.seen {
-		if w.cut(m) {
-			broke = append(broke, m)
+		if m.connectionLost() {
+			disconnected = append(disconnected, m)
 		} else if v, ok := w.verdictOn(m); ok {
 			all = append(all, v)
 		}
 	}
-	if len(broke) > 0 {
-		all = append(all, w.cuts(broke))
+	if len(disconnected) > 0 {
+		all = append(all, w.connectionsLost(disconnected))
 	}
 	all = append(all, w.absentRanks()...)
 	for _, knot := range w.knots {
@@ -53,7 +53,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	return all, w.moving || g.moving
 }
 
-// addStacks adds to the evidence where the processes of the culprits are, of those that were looked at.
+// addStacks adds the stacks of the culprits to the evidence, where they were read.
 func addStacks(verdicts []Verdict, notes []Note) {
 	stacks := map[string][]string{}
 	for i := range notes {
@@ -69,7 +69,7 @@ func addStacks(verdicts []Verdict, notes []Note) {
 	}
 }
 
-// waited is the longest wait because of a verdict.
+// waited is the longest wait of a verdict's victims.
 func waited(v *Verdict) Age {
 	if len(v.Victims) == 0 {
 		return 0
@@ -93,13 +93,13 @@ type edge struct {
 	to  *meeting
 }
 
-// leaf is where the walk ends: a rank for which others wait, and which waits for none.
+// leaf is where the walk ends: a rank that others wait for and that waits for none.
 type leaf struct {
 	actor     *actor
 	why       ending
 	at        *meeting // the meeting that waits for it
-	left      *Left    // of leftComm
-	elsewhere bool     // it makes other calls all the time
+	left      *Left    // how it ended the communicator, if why is leftComm
+	elsewhere bool     // it keeps making other calls
 }
 
 // ending is why a rank waits for no other.
@@ -111,21 +111,20 @@ const (
 	notAlive               // its process ended, stopped or is out of reach
 )
 
-// walk follows the graph from all that is in trouble to where it ends.
+// walk follows the graph from all meetings in trouble to where it ends.
 type walk struct {
 	g      *graph
 	seen   []*meeting // in the order in which they were found
 	leaves []*leaf
 	stack  []*meeting
-	knots  [][]*meeting // strongly connected, more than one: they wait for each other
-	moving bool         // somewhere it ended at a rank that moved a moment ago
-	least  time.Duration
+	knots  [][]*meeting  // strongly connected components of more than one meeting: these wait for each other
+	moving bool          // a chain ended at a rank that made a call a moment ago
+	least  time.Duration // half the age of the youngest stall; 0 without one
 }
 
 func (w *walk) run() {
 	for _, m := range w.g.order {
-		if m.until == 0 && slices.ContainsFunc(m.present, func(p *place) bool { return p.stalled }) &&
-			(w.least == 0 || m.age/2 < w.least) {
+		if m.until == 0 && m.stalledBefore() && (w.least == 0 || m.age/2 < w.least) {
 			w.least = m.age / 2
 		}
 	}
@@ -136,19 +135,19 @@ func (w *walk) run() {
 	}
 }
 
-// A chain is followed only through ranks that have been where they are for a while, as notes are not all of the same
-// moment: for half the age of the rank that waits for them, or of the youngest stall if that is more, or settled. A
-// rank that is in no call, and moved less long ago than that, is moving: it may still come. After lostTime it is lost
-// all the same: it makes other calls for ever, and never this one.
+// Notes are not all of the same moment. So a chain is followed only through ranks that have been in their call for half
+// the wait of the rank before them, or half the youngest stall if that is more, and at most for settleTime. A rank in
+// no call that made one less long ago may still come. After missingTime it counts as missing all the same: it keeps
+// making other calls, and never this one.
 const (
-	settled  = time.Second
-	lostTime = 2 * time.Minute
+	settleTime  = time.Second
+	missingTime = 2 * time.Minute
 )
 
 // follow finds what a meeting waits for.
 func (w *walk) follow(m *meeting) {
 	for _, a := range m.missing {
-		if !m.lost() || w.g.points(m, a) {
+		if !m.lostRank() || m.engineNames(a) {
 			w.explain(m, a)
 		}
 	}
@@ -156,23 +155,23 @@ func (w *walk) follow(m *meeting) {
 
 // explain finds why a rank has not come to a meeting.
 func (w *walk) explain(m *meeting, a *actor) {
-	if w.g.canceled(m, a) {
+	if m.canceled(a) {
 		return
 	}
 	waited := m.age - m.until
-	still := min(max(waited/2, w.least), settled)
-	points := w.g.points(m, a)
-	left := m.leftBy(a, points)
-	gone := a.gone() && (a.note.FateAge >= m.until || points) || points && m.engine.Code == lifecycle.CodeRankDead
-	if a.note.Fate == Alive && a.note.Stale || a.gone() && !gone && !a.note.traced() {
-		return // it may have come; and given up, too, before it ended
+	still := min(max(waited/2, w.least), settleTime)
+	named := m.engineNames(a)
+	left := m.leftBy(a, named)
+	gone := a.gone() && (a.note.FateAge >= m.until || named) || named && m.engine.Code == lifecycle.CodeRankDead
+	if a.note.Fate == Alive && a.note.Stale || a.gone() && !gone && !a.note.tapeKnown() {
+		return // it may have come since, or have come and failed before its process ended
 	}
 	followed, moving := false, false
 	in := a.in
 	switch {
 	case a.note.Fate == Stopped:
 		in = nil // what it waited for may have come since
-	case gone || left != nil: // whatever had failed in the process before may be why
+	case gone || left != nil: // because of any earlier failure in its process
 		in = nil
 		for _, other := range w.g.actors {
 			if other.note == a.note {
@@ -197,7 +196,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 			}
 		case p.since < m.until: // what began after this one had failed is no reason for it
 			continue
-		case p.until > 0 && a.wentOn(p.slot):
+		case p.until > 0 && a.recovered(p.slot):
 			continue
 		}
 		if p.until == 0 && m.until == 0 && p.since < still {
@@ -206,11 +205,11 @@ func (w *walk) explain(m *meeting, a *actor) {
 		}
 		followed = true
 		m.edges = append(m.edges, edge{p.actor, to})
-		to.before = append(to.before, m)
+		to.waiters = append(to.waiters, m)
 	}
-	quiet := a.quiet
+	idleFor := a.idleFor
 	if s := a.queued(m); s != nil {
-		quiet = s.Age // whatever else it does
+		idleFor = s.Age // later calls don't count
 	}
 	leaf := &leaf{actor: a, at: m, left: left}
 	switch {
@@ -220,15 +219,15 @@ func (w *walk) explain(m *meeting, a *actor) {
 		return
 	case gone:
 		leaf.why = notAlive
-		if left != nil && (left.Age > a.note.FateAge+settled || w.g.failedFirst(a.note)) {
+		if left != nil && (left.Age > a.note.FateAge+settleTime || w.g.failedFirst(a.note)) {
 			leaf.why = leftComm
 		}
 	case left != nil:
 		leaf.why = leftComm
 	case a.wasIn(m.until):
 		return
-	case moving || m.until == 0 && quiet >= 0 && quiet < max(waited/2, still):
-		if waited < lostTime {
+	case moving || m.until == 0 && idleFor >= 0 && idleFor < max(waited/2, still):
+		if waited < missingTime {
 			w.moving = true
 			return
 		}
@@ -238,8 +237,8 @@ func (w *walk) explain(m *meeting, a *actor) {
 	w.leaves = append(w.leaves, leaf)
 }
 
-// queued is the slot of which an operation waits for the actor's stream, that of the meeting's communicator before
-// others; nil if there is none.
+// queued is a slot whose operation is queued on the actor's stream, in the meeting's communicator if there is one; nil
+// if there is none.
 func (a *actor) queued(m *meeting) (found *Slot) {
 	for _, s := range a.slots {
 		if s.queued() && (found == nil || s.Comm == m.key.comm) {
@@ -254,7 +253,7 @@ func (a *actor) gone() bool {
 	return a.note.Fate == Dead || a.note.Fate == Departed || a.note.Fate == Unreachable
 }
 
-// wasIn tells whether an actor was that long ago in a call that has ended since.
+// wasIn tells whether an actor was in a call at that time, which has ended since.
 func (a *actor) wasIn(ago time.Duration) bool {
 	return ago > 0 && slices.ContainsFunc(a.slots, func(s *Slot) bool {
 		return s.InFlight == 0 && s.Op.Call != lifecycle.CallNone && s.Age < ago && s.Age+s.Took > ago
@@ -262,31 +261,29 @@ func (a *actor) wasIn(ago time.Duration) bool {
 }
 
 // leftBy is how a rank that a meeting waits for has ended the communicator; nil if it has not, or the meeting had
-// failed before, unless the engine points to this rank: others may learn of an end before it is done.
-func (m *meeting) leftBy(a *actor, points bool) *Left {
-	for _, s := range a.slots {
-		if s.Comm == m.key.comm && s.Left != nil && (s.Left.Age >= m.until || points) {
-			return s.Left
-		}
+// failed before. If the engine names this rank, the order doesn't matter: others may learn of an end before it is done.
+func (m *meeting) leftBy(a *actor, named bool) *Left {
+	if s := a.slotIn(m.key.comm); s != nil && s.Left != nil && (s.Left.Age >= m.until || named) {
+		return s.Left
 	}
 	return nil
 }
 
-// points tells whether the engine says that this rank is the cause, because it is gone. Where no process has the rank
-// that the engine names, it may be one whose slots are not known.
-func (g *graph) points(m *meeting, a *actor) bool {
-	if !m.lost() {
+// engineNames tells whether the engine says that the meeting failed because this rank is gone. If no known process has
+// the rank that the engine names, any actor without a slot in the communicator may be it.
+func (m *meeting) engineNames(a *actor) bool {
+	if !m.lostRank() {
 		return false
 	}
-	if p := g.seats[seat{m.key.comm, m.engine.Peer}]; p != nil {
+	if p := m.at(m.engine.Peer); p != nil {
 		return p.actor == a
 	}
-	return !slices.ContainsFunc(a.slots, func(s *Slot) bool { return s.Comm == m.key.comm })
+	return a.slotIn(m.key.comm) == nil
 }
 
-// lost tells whether a meeting failed because a rank was gone, as the engine says: whether others would have come to it
-// doesn't matter then.
-func (m *meeting) lost() bool {
+// lostRank tells whether a meeting failed because a rank was gone, as the engine says. Then it doesn't matter whether
+// others would have come.
+func (m *meeting) lostRank() bool {
 	if m.engine == nil {
 		return false
 	}
@@ -348,24 +345,24 @@ func (w *walk) pop(m *meeting) {
 	for _, k := range knot {
 		k.onStack = false
 	}
-	knot = slices.DeleteFunc(knot, (*meeting).lost)
-	if len(knot) > 1 && !w.free(knot) {
+	knot = slices.DeleteFunc(knot, (*meeting).lostRank)
+	if len(knot) > 1 && !w.unblocked(knot) {
 		w.knots = append(w.knots, knot)
 	}
 }
 
-// free finds the ranks of a knot that are not in the call by which they would be a part of it, as they have launched
-// it: they may come to the others'. It is false if there are none.
-func (w *walk) free(knot []*meeting) (found bool) {
+// unblocked finds the ranks of a knot that have only launched the call by which they are a part of it: they can still
+// make the call that the others wait for. It is false if there are none.
+func (w *walk) unblocked(knot []*meeting) (found bool) {
 	for _, m := range knot {
 		for _, e := range m.edges {
-			if !slices.Contains(knot, e.to) || !slices.ContainsFunc(e.via.in, func(p *place) bool {
+			if !slices.Contains(knot, e.to) || !slices.ContainsFunc(e.via.in, func(p *participant) bool {
 				return p.meeting == e.to && p.launched
 			}) {
 				continue
 			}
 			found = true
-			if e.via.quiet < m.age/2 {
+			if e.via.idleFor < m.age/2 {
 				w.moving = true
 				continue
 			}
@@ -376,7 +373,7 @@ func (w *walk) free(knot []*meeting) (found bool) {
 	return found
 }
 
-// victims lists the ranks that wait for any of the meetings, directly or not, longest first, without the excepted.
+// victims lists the ranks that wait for any of the meetings, directly or not, longest first, except some.
 func victims(ends []*meeting, except func(*actor) bool) []Wait {
 	reached := map[*meeting]bool{}
 	queue := slices.Clone(ends)
@@ -392,10 +389,10 @@ func victims(ends []*meeting, except func(*actor) bool) []Wait {
 				waits = append(waits, waitOf(p))
 			}
 		}
-		for _, before := range m.before {
-			if !reached[before] {
-				reached[before] = true
-				queue = append(queue, before)
+		for _, waiter := range m.waiters {
+			if !reached[waiter] {
+				reached[waiter] = true
+				queue = append(queue, waiter)
 			}
 		}
 	}
@@ -406,7 +403,7 @@ func victims(ends []*meeting, except func(*actor) bool) []Wait {
 func nobody(*actor) bool { return false }
 
 // waitOf is one rank's part in a meeting.
-func waitOf(p *place) Wait {
+func waitOf(p *participant) Wait {
 	m := p.meeting
 	return Wait{
 		Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq,

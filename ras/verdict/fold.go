@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/model"
 )
 
-// Fold fills in what a process's model says of its communicators at the time now of the tape's clock. The note has its
-// member and rank already.
+// Fold fills in the communicators of a process's model at the time now of the tape's clock. The note has its member and
+// rank already.
 func (n *Note) Fold(p *model.Process, now int64) {
 	n.Awake = time.Duration(p.Awake(now))
 	lanes, index := map[uint32]int{}, map[uint32]int{}
@@ -56,7 +56,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	} else if o := &c.Last; o.End > 0 {
 		s.Seq, s.Op, s.Age, s.Took = o.Seq, o.Signature, age(o.End, now), age(o.Start, o.End)
 		s.Unproven = p.Unproven(c, now)
-		if s.Failed = o.Code != lifecycle.CodeOK || failedLater(c, o); s.Failed {
+		if s.Failed = o.Code != lifecycle.CodeOK || failedOnDevice(c, o); s.Failed {
 			s.Stalled, s.Wait = p.Stalled(o, now), int(o.Wait)
 		}
 	}
@@ -87,9 +87,8 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	return s
 }
 
-// failedLater tells whether a call that ended well, when it was put on a stream, is the one for which the communicator
-// failed: on the device.
-func failedLater(c *model.Comm, o *model.Op) bool {
+// failedOnDevice tells whether a call that was launched without an error is the one that made the communicator fail.
+func failedOnDevice(c *model.Comm, o *model.Op) bool {
 	f := c.Failure
 	return f != nil && f.Seq == o.Seq && f.Call == o.Signature.Call && o.Signature.Call.IsCollective()
 }
@@ -108,8 +107,8 @@ func siteOf(a *model.Act) string {
 	return fmt.Sprintf("%s:%d", path.Base(a.First.Site.File), a.First.Site.Line)
 }
 
-// habits are what the histories of the process's ranks tell. lanes gets the lane of each communicator, by its
-// generation; index is its slot.
+// habits are the habits of the process's ranks, by their histories. It sets the lane of each communicator in lanes, by
+// generation; index has the communicators' slots.
 func habits(p *model.Process, lanes, index map[uint32]int) []Habit {
 	var all []Habit
 	for _, r := range p.Ranks() {

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -13,13 +14,13 @@ import (
 type graph struct {
 	notes    []Note
 	actors   []*actor
-	seats    map[seat]*place
+	ranks    map[commRank]*participant
 	meetings map[meetingKey]*meeting
 	order    []*meeting // as they were found: a graph must not have a map's order
 	byJob    map[int]*actor
 	size     int      // ranks of the job
-	hidden   []*actor // processes that don't answer, and whose slots are not known
-	moving   bool     // a rank for which others may wait moved a moment ago
+	hidden   []*actor // processes that don't answer and whose slots are not known
+	moving   bool     // a rank that others may wait for made a call a moment ago
 }
 
 // actor is one rank with all the communicators that it is in.
@@ -27,27 +28,27 @@ type actor struct {
 	note  *Note
 	job   int // rank in the job; -1 if it isn't known
 	slots []*Slot
-	habit *Habit   // nil if its history tells nothing
-	track *track   // of progress.go; nil until it is needed
-	in    []*place // in the meetings that it is in, or was in when they failed
-	// quiet is how long ago it did something last, as far as its process has run since; -1 if that isn't known.
-	quiet time.Duration
+	habit *Habit         // nil if its history tells nothing
+	track *track         // of progress.go; nil until it is needed
+	in    []*participant // in the meetings that it is in, or was in when they failed
+	// idleFor is the time since its last call, without the time in which its process was stopped; -1 if it isn't known.
+	idleFor time.Duration
 }
 
-// seat is a rank of a communicator, place an actor's part in one, or in a meeting.
+// commRank is a rank of a communicator, participant the actor that has it: in the communicator, or in a meeting.
 type (
-	seat struct {
+	commRank struct {
 		comm lifecycle.CommID
 		rank int
 	}
-	place struct {
+	participant struct {
 		actor   *actor
 		slot    *Slot
 		meeting *meeting
-		// since is how long ago the actor came to the meeting, until how long ago it was given up; 0 if it goes on.
+		// since is how long ago the actor came to the meeting, until how long ago its call failed; 0 if it goes on.
 		since, until time.Duration
 		stalled      bool
-		launched     bool // it is not in the call any more, which waits for others on its stream; see ahead
+		launched     bool // the call has returned, and its operation is pending on the stream; see pending
 	}
 )
 
@@ -74,20 +75,20 @@ type meeting struct {
 	g       *graph
 	key     meetingKey
 	slot    *Slot // of a rank that is there: what the communicator is
-	present []*place
+	present []*participant
 	age     time.Duration // of the rank that came first
-	until   time.Duration // how long ago the first rank gave it up; 0 if all go on
+	until   time.Duration // how long ago it failed on the first rank; 0 if it goes on
 	trouble bool          // it takes too long, or failed
 	differ  bool          // those present make different calls
-	engine  *Failure      // what the engine says of why it failed; nil if it goes on
+	engine  *Failure      // the most specific error that the engine reported; nil if it goes on
 
-	missing []*actor // those that have not come, or can't go on; each once
-	absent  []int    // ranks of the communicator of which nothing is known
-	guessed bool     // it isn't sure that missing are the absent ones
+	missing []*actor // that have not come, or can't go on; each once
+	absent  []int    // ranks of the communicator that belong to no known actor
+	guessed bool     // missing has actors that only may be the absent ranks
 
-	edges  []edge
-	leaves []*leaf
-	before []*meeting // those that wait for this one
+	edges   []edge
+	leaves  []*leaf
+	waiters []*meeting // that wait for this one
 
 	index, low int // of Tarjan's algorithm; index 0: not seen
 	onStack    bool
@@ -95,7 +96,9 @@ type meeting struct {
 
 // newGraph finds the meetings and the ranks that they wait for.
 func newGraph(notes []Note) *graph {
-	g := &graph{notes: notes, seats: map[seat]*place{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{}}
+	g := &graph{
+		notes: notes, ranks: map[commRank]*participant{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{},
+	}
 	for i := range notes {
 		g.addNote(&notes[i])
 		g.size = max(g.size, notes[i].JobSize) // which counts processes
@@ -103,19 +106,20 @@ func newGraph(notes []Note) *graph {
 	g.size = max(g.size, g.largest())
 	for _, a := range g.actors {
 		for _, s := range a.slots {
-			g.attend(a, s)
+			g.addSlot(a, s)
 		}
 	}
 	for _, m := range g.order {
-		if g.lookForMissing(m); len(m.absent) > 0 {
-			g.guess(m)
+		if g.findMissing(m); len(m.absent) > 0 {
+			g.assignAbsent(m)
 		}
 	}
 	return g
 }
 
-// largest is the size of the largest communicator that was made from no other, and whose ranks are the job's, if there
-// is one such: of several, all ranks must be in the one of which most are known. Else it is 0.
+// largest is the size of the largest communicator without a parent in which ranks have the numbers that they have in
+// the job. If there are several such communicators, one of them must contain all known ranks of the others; else it is
+// 0.
 func (g *graph) largest() (size int) {
 	ranks := map[lifecycle.CommID][]*actor{}
 	var most lifecycle.CommID
@@ -152,7 +156,7 @@ func (g *graph) addNote(n *Note) {
 		}
 		a := byRoot[s.Root]
 		if a == nil {
-			a = &actor{note: n, job: -1, quiet: -1}
+			a = &actor{note: n, job: -1, idleFor: -1}
 			byRoot[s.Root] = a
 			own = append(own, a)
 		}
@@ -161,19 +165,19 @@ func (g *graph) addNote(n *Note) {
 			a.job = s.Job
 		}
 		if s.Op.Call != lifecycle.CallNone {
-			a.did(s.Age)
+			a.active(s.Age)
 		}
 		if s.Left != nil {
-			a.did(s.Left.Age)
+			a.active(s.Left.Age)
 		}
 		if s.Rank >= 0 {
-			if old := g.seats[seat{s.Comm, s.Rank}]; old == nil || old.slot.Left != nil {
-				g.seats[seat{s.Comm, s.Rank}] = &place{actor: a, slot: s}
+			if old := g.ranks[commRank{s.Comm, s.Rank}]; old == nil || old.slot.Left != nil {
+				g.ranks[commRank{s.Comm, s.Rank}] = &participant{actor: a, slot: s}
 			}
 		}
 	}
 	if len(own) == 0 {
-		own = append(own, &actor{note: n, job: -1, quiet: -1})
+		own = append(own, &actor{note: n, job: -1, idleFor: -1})
 		if n.Fate != Alive {
 			g.hidden = append(g.hidden, own[0])
 		}
@@ -187,8 +191,8 @@ func (g *graph) addNote(n *Note) {
 		}
 	}
 	for _, a := range own {
-		if n.Awake > 0 && a.quiet > n.Awake {
-			a.quiet = n.Awake
+		if n.Awake > 0 && a.idleFor > n.Awake {
+			a.idleFor = n.Awake
 		}
 		if a.job >= 0 {
 			g.byJob[a.job] = a
@@ -197,22 +201,22 @@ func (g *graph) addNote(n *Note) {
 	g.actors = append(g.actors, own...)
 }
 
-// did notes that the actor did something so long ago.
-func (a *actor) did(age time.Duration) {
-	if a.quiet < 0 || age < a.quiet {
-		a.quiet = age
+// active records that the actor made or ended a call that long ago.
+func (a *actor) active(age time.Duration) {
+	if a.idleFor < 0 || age < a.idleFor {
+		a.idleFor = age
 	}
 }
 
-// attend puts an actor into the meetings that its slot says it is in, or was in when the communicator failed.
-func (g *graph) attend(a *actor, s *Slot) {
-	if g.ahead(s) {
+// addSlot puts an actor into the meeting that its slot is in, or was in when the communicator failed.
+func (g *graph) addSlot(a *actor, s *Slot) {
+	if g.pending(s) {
 		g.enter(meetingKey{comm: s.Comm, seq: s.Seq},
-			&place{actor: a, slot: s, since: s.Age + s.Took, stalled: true, launched: true})
+			&participant{actor: a, slot: s, since: s.Age + s.Took, stalled: true, launched: true})
 		return
 	}
-	if key, in := attends(s); in {
-		p := &place{actor: a, slot: s, since: s.Age, stalled: s.Stalled}
+	if key, in := meetingOf(s); in {
+		p := &participant{actor: a, slot: s, since: s.Age, stalled: s.Stalled}
 		switch {
 		case key.kind == joining:
 			init := s.open(tape.ActInit)
@@ -223,22 +227,22 @@ func (g *graph) attend(a *actor, s *Slot) {
 		g.enter(key, p)
 		return
 	}
-	if f := s.Failure; f != nil && f.Peer >= 0 && f.Peer != s.Rank && !a.over(s) {
+	if f := s.Failure; f != nil && f.Peer >= 0 && f.Peer != s.Rank && !a.past(s) {
 		g.enter(meetingKey{comm: s.Comm, kind: broken, from: s.Rank},
-			&place{actor: a, slot: s, since: f.Age, until: max(f.Age, 1)})
+			&participant{actor: a, slot: s, since: f.Age, until: max(f.Age, 1)})
 	}
 }
 
-// ahead tells whether the last call of a slot, which is not known to be done, can't be: others of the communicator have
-// not made it, and make none there. A call that some ranks can do before all have come proves nothing.
-func (g *graph) ahead(s *Slot) bool {
-	if !s.Unproven || !s.counts() || s.Seq != s.Begun || s.Op.Bytes == 0 || !together(s.Op.Call) {
+// pending tells whether the last call of a slot, whose completion nobody reports, is certainly not complete: other
+// ranks of the communicator have not made it, and make no calls there. Only a call that no rank can complete alone
+// proves that.
+func (g *graph) pending(s *Slot) bool {
+	if !s.Unproven || !s.counts() || s.Seq != s.Begun || s.Op.Bytes == 0 || !synchronizes(s.Op.Call) {
 		return false
 	}
 	behind := false
-	for r := range s.Size {
-		p := g.seats[seat{s.Comm, r}]
-		if p == nil || p.slot.Begun >= s.Begun {
+	for p := range g.members(s) {
+		if p.slot.Begun >= s.Begun {
 			continue
 		}
 		if !p.slot.counts() || p.actor.note.Stale {
@@ -253,11 +257,11 @@ func (g *graph) ahead(s *Slot) bool {
 	return behind
 }
 
-// counts tells whether Begun is all that a rank has called on a communicator, and it may go on there.
+// counts tells whether Begun covers all calls of a rank on a communicator that it can still use.
 func (s *Slot) counts() bool { return s.healthy() && !s.Failed && s.Captured == 0 && len(s.Acts) == 0 }
 
-// together tells whether no rank can have done a call before all ranks have come to it.
-func together(call lifecycle.Call) bool {
+// synchronizes tells whether no rank can complete the call before all ranks have made it.
+func synchronizes(call lifecycle.Call) bool {
 	switch call {
 	case lifecycle.CallAllReduce, lifecycle.CallAllGather, lifecycle.CallReduceScatter, lifecycle.CallAllToAll:
 		return true
@@ -266,8 +270,8 @@ func together(call lifecycle.Call) bool {
 	}
 }
 
-// attends is the meeting that a slot says its rank is in, or was in when the communicator failed; false if in none.
-func attends(s *Slot) (meetingKey, bool) {
+// meetingOf is the meeting that a slot's rank is in, or was in when the communicator failed; false if in none.
+func meetingOf(s *Slot) (meetingKey, bool) {
 	key := meetingKey{comm: s.Comm, seq: s.Seq}
 	inFlight := s.InFlight > 0
 	switch {
@@ -294,17 +298,12 @@ func attends(s *Slot) (meetingKey, bool) {
 	return key, true
 }
 
-// canceled tells whether a rank's program canceled an earlier call, and with it the communicator. Then it never comes
-// to the later call, which others could begin because the earlier one had ended for them.
-func (g *graph) canceled(m *meeting, a *actor) bool {
-	for r := range m.slot.Size {
-		if p := g.seats[seat{m.key.comm, r}]; p != nil && p.actor == a {
-			f := p.slot.Failure
-			return m.until > 0 && f != nil && f.Code == lifecycle.CodeCanceled && p.slot.Op.Call.IsCollective() &&
-				p.slot.Seq < m.key.seq
-		}
-	}
-	return false
+// canceled tells whether a rank's program canceled an earlier collective than the one that failed, and with it the
+// communicator. The other ranks could begin the later one because the earlier one had completed for them.
+func (m *meeting) canceled(a *actor) bool {
+	s := a.slotIn(m.key.comm)
+	return m.until > 0 && s != nil && s.Failure != nil && s.Failure.Code == lifecycle.CodeCanceled &&
+		s.Op.Call.IsCollective() && s.Seq < m.key.seq
 }
 
 // intended tells whether the program itself ended the communicator, by this code.
@@ -313,24 +312,24 @@ func intended(code lifecycle.Code) bool {
 		code == lifecycle.CodeUnfinished
 }
 
-// The failure of a communicator is past when the program has gone on without it for goneOnTime (before that, operations
-// may not have noticed yet), or pastTime after the program has ended the communicator.
+// The failure of a communicator is past when the program has worked without it for recoveryTime (before that, other
+// operations may not have failed yet), or pastTime after the program has ended the communicator.
 const (
-	goneOnTime = 2 * time.Second
-	pastTime   = 30 * time.Second
+	recoveryTime = 2 * time.Second
+	pastTime     = 30 * time.Second
 )
 
-// over tells whether the failure of a communicator is past for this rank.
-func (a *actor) over(s *Slot) bool {
+// past tells whether the failure of a communicator is past for this rank.
+func (a *actor) past(s *Slot) bool {
 	if s.Failure == nil || !s.idle() || a.note.Fate == Dead {
 		return false
 	}
-	return s.Left != nil && s.Left.Age > pastTime || a.wentOn(s)
+	return s.Left != nil && s.Left.Age > pastTime || a.recovered(s)
 }
 
-// wentOn tells whether a rank has worked since a communicator failed, in its child or its replacement.
-func (a *actor) wentOn(s *Slot) bool {
-	if s.Failure == nil || !s.idle() || s.Failure.Age < goneOnTime || a.note.Fate == Dead {
+// recovered tells whether a rank has worked since a communicator failed, in a child or a replacement of it.
+func (a *actor) recovered(s *Slot) bool {
+	if s.Failure == nil || !s.idle() || s.Failure.Age < recoveryTime || a.note.Fate == Dead {
 		return false
 	}
 	lost := s.Failure.Code == lifecycle.CodeRankDead || s.Failure.Code == lifecycle.CodeUnreachable
@@ -350,7 +349,31 @@ func (a *actor) wentOn(s *Slot) bool {
 	})
 }
 
-func (g *graph) enter(key meetingKey, p *place) {
+// at is the participant with a rank of the meeting's communicator; nil if none is known.
+func (m *meeting) at(rank int) *participant { return m.g.ranks[commRank{m.key.comm, rank}] }
+
+// members are the known ranks of a slot's communicator.
+func (g *graph) members(s *Slot) iter.Seq[*participant] {
+	return func(yield func(*participant) bool) {
+		for r := range s.Size {
+			if p := g.ranks[commRank{s.Comm, r}]; p != nil && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// slotIn is the actor's slot in a communicator; nil if it has none.
+func (a *actor) slotIn(comm lifecycle.CommID) *Slot {
+	for _, s := range a.slots {
+		if s.Comm == comm {
+			return s
+		}
+	}
+	return nil
+}
+
+func (g *graph) enter(key meetingKey, p *participant) {
 	m := g.meetings[key]
 	if m == nil {
 		m = &meeting{g: g, key: key, slot: p.slot}
@@ -363,19 +386,19 @@ func (g *graph) enter(key meetingKey, p *place) {
 	m.age = max(m.age, p.since)
 	if p.until > 0 {
 		m.until = max(m.until, p.until)
-		m.trouble = m.trouble || !p.actor.over(p.slot)
+		m.trouble = m.trouble || !p.actor.past(p.slot)
 		if m.engine == nil || moreSpecific(p.slot.Failure, m.engine) {
 			m.engine = p.slot.Failure
 		}
 	}
-	m.trouble = m.trouble || p.stalled && p.until == 0 && p.actor.note.Fate != Dead // the dead wait for nobody
+	m.trouble = m.trouble || p.stalled && p.until == 0 && p.actor.note.Fate != Dead // a dead rank doesn't wait
 	if key.kind == collective && agreed(m.slot.Op) != agreed(p.slot.Op) {
 		m.differ, m.trouble = true, true // it can't end well
 	}
 }
 
-// moreSpecific tells whether a failure says more about the cause than another one of the same meeting: the first one,
-// unless it only says that somebody gave up.
+// moreSpecific tells whether a failure says more about the cause than another one of the same meeting: by its code, and
+// of like codes the first.
 func moreSpecific(a, b *Failure) bool {
 	rank := func(f *Failure) int {
 		switch f.Code {
@@ -404,9 +427,9 @@ func agreed(sig tape.Signature) tape.Signature {
 	return sig
 }
 
-// odd is a call that the actor made out of order; nil if none is known. A common call counts only if it is in order for
-// most of the other ranks: a barrier at the end of an epoch is out of order for all. A call in flight may be this
-// rank's alone.
+// odd is a call that the actor made out of order; nil if none is known. A call that others made too counts only if it
+// is in order for most of them: a barrier at the end of an epoch is out of order for all. A call that is in flight, or
+// failed, counts even if no other rank made it.
 func (g *graph) odd(a *actor) *Odd {
 	if a.habit == nil {
 		return nil
@@ -415,7 +438,7 @@ func (g *graph) odd(a *actor) *Odd {
 		odd := &a.habit.Odd[i]
 		usual, not := 0, 0
 		for _, o := range g.actors {
-			switch m := o.marked(&odd.Did); {
+			switch m := o.recordOf(&odd.Did); {
 			case m == nil || o == a:
 			case m.Usual:
 				usual++
@@ -423,22 +446,22 @@ func (g *graph) odd(a *actor) *Odd {
 				not++
 			}
 		}
-		if usual > not || not == 0 && a.isIn(&odd.Did) {
+		if usual > not || not == 0 && a.isInCall(&odd.Did) {
 			return odd
 		}
 	}
 	return nil
 }
 
-// isIn tells whether the actor is in the call, or was when the communicator failed.
-func (a *actor) isIn(call *Usual) bool {
+// isInCall tells whether the actor is in the call, or was when the communicator failed.
+func (a *actor) isInCall(call *Usual) bool {
 	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
 		return s.Comm == call.Comm && s.Seq == call.Seq && s.Op == call.Op && (s.InFlight > 0 || s.Failed)
 	})
 }
 
-// marked is the actor's own record of another actor's call; nil if it has none, or it was too long ago.
-func (a *actor) marked(call *Usual) *Mark {
+// recordOf is the actor's record of its own side of another actor's call; nil if it has none, or it was too long ago.
+func (a *actor) recordOf(call *Usual) *Mark {
 	if a.habit == nil {
 		return nil
 	}
@@ -469,13 +492,12 @@ func (a *actor) marked(call *Usual) *Mark {
 // rankOf is an actor as the verdict names it, seen from a communicator.
 func rankOf(a *actor, comm lifecycle.CommID) Rank {
 	r := Rank{Job: a.job, Comm: -1, Member: a.note.Member, Host: a.note.Host, PID: a.note.PID}
-	for _, s := range a.slots {
-		if s.Comm == comm {
-			r.Comm, r.comm = s.Rank, commText(s)
-		}
+	s := a.slotIn(comm)
+	if s == nil && a.job < 0 && len(a.slots) > 0 {
+		s = a.slots[0]
 	}
-	if r.Job < 0 && r.Comm < 0 && len(a.slots) > 0 {
-		r.Comm, r.comm = a.slots[0].Rank, commText(a.slots[0])
+	if s != nil {
+		r.Comm, r.comm = s.Rank, commText(s)
 	}
 	return r
 }

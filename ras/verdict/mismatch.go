@@ -12,28 +12,28 @@ import (
 
 // side is what some ranks of a meeting call, in a mismatch.
 type side struct {
-	sig    tape.Signature
-	places []*place
-	votes  int // ranks that call it, or would
-	odd    int // ranks whose histories show that they were out of order
+	sig          tape.Signature
+	participants []*participant
+	votes        int // ranks that made this call, or would make it next
+	odd          int // ranks that made it out of order, by their histories
 }
 
 // mismatch is the verdict on ranks that made different calls. At fault are the ranks whose programs have always made
 // another call here; else the minority, where ranks that have not come count with the call that they would make next.
-// The order of the calls is no evidence.
+// Which call came first is no evidence.
 func (w *walk) mismatch(m *meeting) Verdict {
 	sides := w.g.sides(m)
 	for _, a := range w.g.actors {
 		for _, s := range sides {
-			here := slices.ContainsFunc(m.present, func(p *place) bool { return p.actor == a })
+			here := slices.ContainsFunc(m.present, func(p *participant) bool { return p.actor == a })
 			if !here && a.wouldCall(m.key.comm, s.sig) {
 				s.votes++
 			}
 		}
 	}
-	if len(sides) > 1 && sides[0].votes == sides[1].votes { // what did the ranks of like communicators call?
+	if len(sides) > 1 && sides[0].votes == sides[1].votes {
 		for _, s := range sides {
-			s.votes += w.g.calledAt(m, s.sig)
+			s.votes += w.g.calledElsewhere(m, s.sig)
 		}
 	}
 	slices.SortStableFunc(sides, func(a, b *side) int { return cmp.Compare(b.votes, a.votes) })
@@ -41,15 +41,15 @@ func (w *walk) mismatch(m *meeting) Verdict {
 	v := Verdict{Reason: Mismatch, Confidence: Certain}
 	culprits := map[*actor]bool{}
 	for _, s := range wrong {
-		for _, p := range s.places {
+		for _, p := range s.participants {
 			culprits[p.actor] = true
 			v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
 		}
 	}
 	slices.SortFunc(v.Culprits, byRank)
 	v.Victims = victims([]*meeting{m}, func(a *actor) bool { return culprits[a] })
-	v.at(m)
-	v.key(m)
+	v.locate(m)
+	v.setID(m)
 	var says []string
 	for _, s := range sides {
 		says = append(says, fmt.Sprintf("%s: %s", s.ranks(m), difference(&sides[0].sig, &s.sig)))
@@ -80,7 +80,7 @@ func (g *graph) sides(m *meeting) []*side {
 			sides = append(sides, &side{sig: sig})
 		}
 		s := sides[i]
-		s.places = append(s.places, p)
+		s.participants = append(s.participants, p)
 		s.votes++
 		if g.odd(p.actor) != nil {
 			s.odd++
@@ -91,13 +91,13 @@ func (g *graph) sides(m *meeting) []*side {
 
 // wrongSides are the sides at fault. If nothing tells them apart, these are both of two ranks, and none of more.
 func wrongSides(sides []*side) []*side {
-	odd := slices.DeleteFunc(slices.Clone(sides), func(s *side) bool { return s.odd < len(s.places) })
+	odd := slices.DeleteFunc(slices.Clone(sides), func(s *side) bool { return s.odd < len(s.participants) })
 	switch {
 	case len(odd) > 0 && len(odd) < len(sides):
 		return odd
 	case sides[0].votes > sides[1].votes:
 		return sides[1:]
-	case len(sides) == 2 && len(sides[0].places) == 1 && len(sides[1].places) == 1:
+	case len(sides) == 2 && len(sides[0].participants) == 1 && len(sides[1].participants) == 1:
 		return sides
 	default:
 		return nil
@@ -106,8 +106,8 @@ func wrongSides(sides []*side) []*side {
 
 // ranks names the ranks of a side.
 func (s *side) ranks(m *meeting) string {
-	ranks := make([]Rank, 0, len(s.places))
-	for _, p := range s.places {
+	ranks := make([]Rank, 0, len(s.participants))
+	for _, p := range s.participants {
 		ranks = append(ranks, rankOf(p.actor, m.key.comm))
 	}
 	if len(ranks) == 1 {
@@ -116,16 +116,16 @@ func (s *side) ranks(m *meeting) string {
 	return ranksText(ranks)
 }
 
-// reportedMismatch is the verdict on a mismatch that the engine reports and of which the notes show only one side. At
-// fault is the rank whose history shows it; else one of both ranks, or the rank that the engine names.
+// reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
+// rank whose history shows it; else both ranks of the message or the communicator, or the rank that the engine names.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := Verdict{Reason: Mismatch, Confidence: Likely}
-	v.at(m)
-	v.ID = hash(v.Reason, m.key.comm) // it fails but once
+	v.locate(m)
+	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
 	v.Text = say("%s met another call: %s", m.text(), m.engine.Text)
 	there := slices.Clone(m.present)
-	if p := w.g.seats[seat{m.key.comm, m.engine.Peer}]; p != nil {
-		if !slices.ContainsFunc(there, func(q *place) bool { return q.actor == p.actor }) {
+	if p := m.at(m.engine.Peer); p != nil {
+		if !slices.ContainsFunc(there, func(q *participant) bool { return q.actor == p.actor }) {
 			there = append(there, p)
 		}
 		if p.slot.Failure != nil && p.slot.Failure.Code == lifecycle.CodeMismatch {
@@ -143,7 +143,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	case len(v.Culprits) > 0 && len(v.Culprits) < len(there):
 	case m.slot.Size == 2:
 		v.Culprits = []Rank{w.g.rankAt(m.slot, 0), w.g.rankAt(m.slot, 1)}
-	case m.between(m.engine.Peer):
+	case m.isPeer(m.engine.Peer):
 		v.Culprits = []Rank{w.g.rankAt(m.slot, m.key.from), w.g.rankAt(m.slot, m.key.to)}
 	case m.engine.Peer >= 0:
 		v.Culprits = []Rank{w.g.rankAt(m.slot, m.engine.Peer)}
@@ -163,14 +163,14 @@ func (m *meeting) mismatched() bool {
 	return m.engine != nil && m.engine.Code == lifecycle.CodeMismatch
 }
 
-// between tells whether a meeting is a message from or to a rank.
-func (m *meeting) between(rank int) bool {
+// isPeer tells whether a meeting is a message from or to a rank.
+func (m *meeting) isPeer(rank int) bool {
 	return m.key.kind == message && (m.key.from == rank || m.key.to == rank)
 }
 
-// heardOf tells whether a message failed because of another message's mismatch.
-func (g *graph) heardOf(m *meeting) bool {
-	return m.key.kind == message && !m.between(m.engine.Peer) && slices.ContainsFunc(g.order, func(o *meeting) bool {
-		return o.key.comm == m.key.comm && o.mismatched() && o.between(o.engine.Peer)
+// secondary tells whether a message failed because of another message's mismatch.
+func (g *graph) secondary(m *meeting) bool {
+	return m.key.kind == message && !m.isPeer(m.engine.Peer) && slices.ContainsFunc(g.order, func(o *meeting) bool {
+		return o.key.comm == m.key.comm && o.mismatched() && o.isPeer(o.engine.Peer)
 	})
 }

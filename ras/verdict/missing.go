@@ -7,12 +7,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// lookForMissing finds the ranks that a meeting waits for.
-func (g *graph) lookForMissing(m *meeting) {
+// findMissing finds the ranks that a meeting waits for.
+func (g *graph) findMissing(m *meeting) {
 	if m.differ || m.mismatched() {
-		return // it failed whoever was to come
+		return // it fails even if all come
 	}
-	if m.engine != nil && m.key.kind != broken && g.pointed(m) {
+	if m.engine != nil && m.key.kind != broken && m.engineTells() {
 		return
 	}
 	switch m.key.kind {
@@ -41,28 +41,29 @@ func (g *graph) lookForMissing(m *meeting) {
 	}
 }
 
-// pointed tells whether the engine knows the rank that caused a failure, and notes it as missing: a rank that died, is
-// out of reach, or ended the communicator before it came.
-func (g *graph) pointed(m *meeting) bool {
+// engineTells tells whether the engine names the rank that caused a failure, and adds it to the missing: a rank that
+// died, is out of reach, or ended the communicator before it came.
+func (m *meeting) engineTells() bool {
 	f := m.engine
 	if f.Peer < 0 {
 		return false
 	}
+	p := m.at(f.Peer)
 	switch f.Code {
 	case lifecycle.CodeRankDead:
 	case lifecycle.CodeUnreachable:
-		if p := g.seats[seat{m.key.comm, f.Peer}]; p != nil && (!p.actor.gone() || p.actor.note.FateAge < f.Age) {
-			return true // it was there: the network was not
+		if p != nil && (!p.actor.gone() || p.actor.note.FateAge < f.Age) {
+			return true // the process ran: the network failed
 		}
 	case lifecycle.CodePeerAborted:
-		if p := g.seats[seat{m.key.comm, f.Peer}]; p == nil || p.slot.Begun >= m.key.seq && m.stalledBefore() {
-			return false // it came too, and gave up what stalled
+		if p == nil || p.slot.Begun >= m.key.seq && m.stalledBefore() {
+			return false // it came too, and aborted an operation that stalled
 		}
 	default:
 		return false
 	}
-	if p := g.seats[seat{m.key.comm, f.Peer}]; p != nil {
-		m.wait(p.actor)
+	if p != nil {
+		m.addMissing(p.actor)
 	} else {
 		m.absent = append(m.absent, f.Peer)
 	}
@@ -71,30 +72,30 @@ func (g *graph) pointed(m *meeting) bool {
 
 // stalledBefore tells whether a meeting that failed had stalled by then.
 func (m *meeting) stalledBefore() bool {
-	return slices.ContainsFunc(m.present, func(p *place) bool { return p.stalled })
+	return slices.ContainsFunc(m.present, func(p *participant) bool { return p.stalled })
 }
 
-// expect notes that a meeting waits for a rank, if it does.
+// expect adds a rank to those that a meeting waits for, unless it is there or has passed.
 func (g *graph) expect(m *meeting, rank int) {
-	p := g.seats[seat{m.key.comm, rank}]
+	p := m.at(rank)
 	if p == nil {
 		m.absent = append(m.absent, rank)
 		return
 	}
 	if m.key.kind == broken || m.key.kind == exchange {
-		m.wait(p.actor)
+		m.addMissing(p.actor)
 		return
 	}
 	if passed(m, p.slot) {
 		return
 	}
-	here := slices.ContainsFunc(m.present, func(q *place) bool { return q.actor == p.actor && q.slot == p.slot })
+	here := slices.ContainsFunc(m.present, func(q *participant) bool { return q.actor == p.actor && q.slot == p.slot })
 	if !here || p.actor.note.Fate != Alive && p.slot.Failure == nil {
-		m.wait(p.actor)
+		m.addMissing(p.actor)
 	}
 }
 
-func (m *meeting) wait(a *actor) {
+func (m *meeting) addMissing(a *actor) {
 	if !slices.Contains(m.missing, a) {
 		m.missing = append(m.missing, a)
 	}
@@ -117,35 +118,35 @@ func passed(m *meeting, s *Slot) bool {
 	}
 }
 
-// whole tells whether a communicator's ranks are the job's.
-func (g *graph) whole(s *Slot) bool {
+// spansJob tells whether a communicator's ranks are the job's.
+func (g *graph) spansJob(s *Slot) bool {
 	return s.Parent.IsZero() && s.Size == g.size
 }
 
 // rankAt is a rank of a communicator as the verdict names it, whether or not a process is known to have it.
 func (g *graph) rankAt(s *Slot, rank int) Rank {
-	if p := g.seats[seat{s.Comm, rank}]; p != nil {
+	if p := g.ranks[commRank{s.Comm, rank}]; p != nil {
 		return rankOf(p.actor, s.Comm)
 	}
 	r := Rank{Job: -1, Comm: rank, comm: commText(s)}
-	if g.whole(s) {
+	if g.spansJob(s) {
 		r.Job = rank
 	}
 	return r
 }
 
-// guess looks for the processes of ranks without a slot: in a communicator of the whole job, ranks are the job's; in
-// one made by a shrink, ranks keep the parent's order; else they may be the processes that can't answer.
-func (g *graph) guess(m *meeting) {
-	whole := g.whole(m.slot)
+// assignAbsent looks for the actors of ranks without a slot. In a communicator that spans the job, ranks are the job's;
+// in one made by a shrink, ranks keep the parent's order; else they may be the processes that can't answer.
+func (g *graph) assignAbsent(m *meeting) {
+	whole := g.spansJob(m.slot)
 	var still []int
 	for _, r := range m.absent {
 		a := g.byJob[r]
 		if !whole {
-			a = g.between(m, r)
+			a = g.byOrder(m, r)
 		}
 		if a != nil {
-			m.wait(a)
+			m.addMissing(a)
 			m.guessed = m.guessed || m.key.kind != joining
 		} else {
 			still = append(still, r)
@@ -157,59 +158,52 @@ func (g *graph) guess(m *meeting) {
 	}
 	candidates := g.hidden
 	if m.key.kind == joining {
-		if late := g.notYet(m); len(late) == len(m.absent) {
+		if late := g.lateMembers(m); len(late) == len(m.absent) {
 			candidates = late
 		}
 	}
 	for _, a := range candidates {
-		m.wait(a)
+		m.addMissing(a)
 	}
 	if len(candidates) > 0 {
 		m.absent, m.guessed = nil, true
 	}
 }
 
-// notYet are the ranks of the parent that have no slot yet in a meeting's communicator, and that don't run or are in a
-// split or grow of the parent.
-func (g *graph) notYet(m *meeting) []*actor {
+// lateMembers are the ranks of the parent that have no slot yet in a meeting's communicator, and that don't run or are
+// in a split or grow of the parent.
+func (g *graph) lateMembers(m *meeting) []*actor {
 	var late []*actor
 	for _, a := range g.actors {
-		in := false
-		for _, s := range a.slots {
-			if s.Comm == m.key.comm {
-				in = false
-				break
-			}
-			in = in || s.Comm == m.slot.Parent &&
-				(a.note.Fate != Alive || s.open(tape.ActSplit) != nil || s.open(tape.ActGrow) != nil)
+		s := a.slotIn(m.slot.Parent)
+		if s == nil || a.slotIn(m.key.comm) != nil {
+			continue
 		}
-		if in {
+		if a.note.Fate != Alive || s.open(tape.ActSplit) != nil || s.open(tape.ActGrow) != nil {
 			late = append(late, a)
 		}
 	}
 	return late
 }
 
-// between is the only rank of the parent that can be rank r of a communicator in its init, as a shrink keeps the order
+// byOrder is the only rank of the parent that can be rank r of a communicator in its init, as a shrink keeps the order
 // of ranks; nil if there is none, or more than one.
-func (g *graph) between(m *meeting, r int) (found *actor) {
+func (g *graph) byOrder(m *meeting, r int) (found *actor) {
 	parent := m.slot.Parent
 	if parent.IsZero() || m.key.kind != joining {
 		return nil
 	}
 	low, high := -1, maxSize
 	for _, p := range m.present {
-		for _, s := range p.actor.slots {
-			switch {
-			case s.Comm != parent:
-			case p.slot.Rank < r:
-				low = max(low, s.Rank)
-			case p.slot.Rank > r:
-				high = min(high, s.Rank)
-			}
+		switch s := p.actor.slotIn(parent); {
+		case s == nil:
+		case p.slot.Rank < r:
+			low = max(low, s.Rank)
+		case p.slot.Rank > r:
+			high = min(high, s.Rank)
 		}
 	}
-	for key, p := range g.seats {
+	for key, p := range g.ranks {
 		if key.comm != parent || key.rank <= low || key.rank >= high || p.actor.note.Fate == Dead {
 			continue
 		}

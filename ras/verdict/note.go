@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Note is what one process says of itself at one moment, or what is known of it if it can't answer. Its JSON is what
-// processes send each other: a few hundred bytes a rank.
+// Note is the state of one process at one moment: its own answer, or what others know of a process that can't answer.
+// Processes send it to each other as JSON: a few hundred bytes a rank.
 type Note struct {
 	// Member is the process's name, unique in the job.
 	Member string `json:"member"`
@@ -21,39 +21,36 @@ type Note struct {
 	JobSize int `json:"job_size,omitempty"`
 
 	Fate Fate `json:"fate"`
-	// FateAge is for how long it has been so; Cause says how it is known, or how the process ended.
+	// FateAge is how long the process has had its fate; Cause says how that is known, or how the process ended.
 	FateAge time.Duration `json:"fate_age,omitempty"`
 	Cause   string        `json:"cause,omitempty"`
 
-	// Stale tells that this is what the process said before, or what is left of it on its tape: what it has been in
-	// since is not known.
+	// Stale tells that the note is an earlier one, or from a tape that has lost its end: what the process did since is
+	// not known.
 	Stale bool `json:"stale,omitempty"`
 
-	// Awake is for how long the process has run without a pause, such as a SIGSTOP; 0 if it isn't known. What it was to
-	// do, or waited for, before that says little.
+	// Awake is how long the process has run without a pause, such as a SIGSTOP; 0 if it isn't known. Ages beyond it
+	// prove little.
 	Awake time.Duration `json:"awake,omitempty"`
-	// Where is what the process does outside of Carillon, as far as that is known.
+	// Where is what the process does outside of Carillon, if known.
 	Where string `json:"where,omitempty"`
-	// Stack is where the process was when somebody looked at it from outside, as a verdict named it: a sentence each,
-	// without the subject.
+	// Stack is the process's stack, read from outside when a verdict named the process: sentences without the subject.
 	Stack []string `json:"stack,omitempty"`
-	// Habits are what the histories of its ranks tell, of those that take part in something that takes too long, or
-	// failed.
+	// Habits are those of the ranks that take part in something that stalls or failed.
 	Habits []Habit `json:"habits,omitempty"`
-	// Slots are the process's ranks in communicators, also in those that it ended lately. Those of a process that can't
-	// answer come from its tape, and are missing if nobody can read that.
+	// Slots are the process's ranks in communicators, including those that it ended lately. For a process that can't
+	// answer they are read from its tape; none if nobody can read that.
 	Slots []Slot `json:"slots,omitempty"`
 }
 
-// Habit is what a rank's program has done until now tells of its last calls.
+// Habit compares a rank's last calls with the order in which its program has made its calls before.
 type Habit struct {
 	Root uint32 `json:"root,omitempty"` // of the rank's slots
-	// Next is the call that has always come after the rank's last ones; nil if that isn't known, or the rank is in a
-	// call.
+	// Next is the call that has always followed the rank's last ones; nil if it isn't known or the rank is in a call.
 	Next *Usual `json:"next,omitempty"`
 	// Trail is the rank's last calls, in the order in which they began.
 	Trail Trail `json:"trail,omitempty"`
-	// Odd are recent calls of the rank that were not those which had always come there, the last one first.
+	// Odd are recent calls of the rank at places where another call had always come, the last one first.
 	Odd []Odd `json:"odd,omitempty"`
 }
 
@@ -69,7 +66,7 @@ type Usual struct {
 	Name  string           `json:"comm_name,omitempty"`
 	Op    tape.Signature   `json:"op"`
 	Seq   uint64           `json:"seq,omitempty"`   // of one that was made
-	Times int              `json:"times,omitempty"` // how often it came there
+	Times int              `json:"times,omitempty"` // it came at this place
 }
 
 // Slot is one rank of one communicator at one moment, with ages instead of times.
@@ -85,32 +82,32 @@ type Slot struct {
 	Job   int             `json:"job_rank"`
 	State lifecycle.State `json:"state,omitempty"`
 
-	// InFlight is how many operations were launched and have not ended. Seq and Op are those of the oldest of them, and
-	// if there is none, of the last that ended. Failed says that the last one ended with an error.
+	// InFlight is how many operations were launched and have not ended. Seq, Op and the fields to WaitAge are of the
+	// oldest of them or, if there is none, of the last that ended. Failed says that the last one ended with an error.
 	InFlight uint64         `json:"in_flight,omitempty"`
 	Seq      uint64         `json:"seq,omitempty"`
 	Op       tape.Signature `json:"op,omitzero"`
 	Phase    tape.Phase     `json:"phase,omitempty"`
 	Failed   bool           `json:"failed,omitempty"`
-	// Age is since when that operation is in flight, or how long ago it ended; Took is how long one that ended took.
-	// Stalled says that it is in flight for longer than this process is used to.
+	// Age is how long that operation has been in flight, or how long ago it ended; Took is how long one that ended
+	// took. Stalled says that it has been in flight for longer than is usual in this process.
 	Age     time.Duration `json:"age,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`
 	Stalled bool          `json:"stalled,omitempty"`
-	// Unproven says that the last operation ended when it was launched, as long ago as makes a stall, and that nobody
-	// knows whether it has been done since.
+	// Unproven says that the last operation was launched so long ago that it would count as stalled, and that its
+	// completion is not reported.
 	Unproven bool `json:"unproven,omitempty"`
-	// Wait is the rank of the communicator that the operation waits for, -1 if none, and WaitAge since when.
+	// Wait is the rank of the communicator that the operation waits for, -1 if none; WaitAge is for how long.
 	Wait    int           `json:"wait"`
 	WaitAge time.Duration `json:"wait_age,omitempty"`
 	// Begun and Done are the numbers of the last collective that this rank began, and that ended well.
 	Begun uint64 `json:"begun,omitempty"`
 	Done  uint64 `json:"done,omitempty"`
-	// Captured is how many operations were captured in CUDA graphs, of which the replays are not seen.
+	// Captured is how many operations were captured in CUDA graphs, whose replays are not seen.
 	Captured uint64 `json:"captured,omitempty"`
 
-	// Messages are how many messages with other ranks this rank began, Groups how many groups of messages. Lane tells
-	// communicators apart whose calls have no order among each other, because different goroutines make them.
+	// Messages counts the messages with other ranks that this rank began, Groups the groups of messages. Communicators
+	// with different lanes are used by different goroutines, so that their calls have no order among each other.
 	Messages []Messages `json:"messages,omitempty"`
 	Groups   uint64     `json:"groups,omitempty"`
 	Lane     int        `json:"lane,omitempty"`
@@ -121,7 +118,7 @@ type Slot struct {
 	Failure *Failure `json:"failure,omitempty"`
 	// Left is how this rank ended the communicator, if it did.
 	Left *Left `json:"left,omitempty"`
-	// Waited is how long this rank's operations waited for others within the last Window.
+	// Waited is how long this rank's operations waited for each other rank within the last Window.
 	Waited []Waited      `json:"waited,omitempty"`
 	Window time.Duration `json:"window,omitempty"`
 }
@@ -172,12 +169,12 @@ type Waited struct {
 // maxSize is more ranks than a communicator has.
 const maxSize = 1 << 20
 
-// valid tells whether a slot can be one of a communicator: notes come from other processes.
+// valid tells whether a slot's rank and size make sense: notes come from other processes.
 func (s *Slot) valid() bool {
 	return s.Size >= 0 && s.Size <= maxSize && s.Rank >= -1 && s.Rank < max(s.Size, 1)
 }
 
-// open finds an open act; nil if there is none of that kind.
+// open is an open act of this kind; nil if there is none.
 func (s *Slot) open(act tape.Act) *OpenAct {
 	for i := range s.Acts {
 		if s.Acts[i].Act == act {
@@ -192,14 +189,13 @@ func (s *Slot) healthy() bool {
 	return s.Failure == nil && s.Left == nil && s.State == lifecycle.StateReady
 }
 
-// queued tells whether the operation in flight was launched on a stream that is busy with earlier work: the rank has
-// made the call, and has not come to it.
+// queued tells whether the operation in flight was launched on a stream that is still busy with earlier work.
 func (s *Slot) queued() bool { return s.InFlight > 0 && s.Phase == tape.PhaseQueued }
 
-// idle tells whether nothing is going on in the communicator.
+// idle tells whether no operation or act is open in the communicator.
 func (s *Slot) idle() bool { return s.InFlight == 0 && len(s.Acts) == 0 }
 
-// After is the note as it would read d later, if nothing had happened since.
+// After is the note as it would read d later if nothing had happened since.
 func (n Note) After(d time.Duration) Note {
 	later := func(age *time.Duration) {
 		if *age > 0 {

@@ -169,20 +169,20 @@ func TestNotes(t *testing.T) {
 			"one gave no note, and is not known dead: no guess", newJob(8).comm("half", 0, 1, 2, 3).in("half",
 				12, allReduce, s6, 3, s6, 0, 1, 2).without(3),
 			[]string{
-				`unknown (possible) all_reduce 12 on "half" does not end, and why is not known: of rank 3 of "half" ` +
-					`nothing is known`,
+				`unknown (possible) all_reduce 12 on "half" does not end, and why is not known: nothing is known ` +
+					`of rank 3 of "half"`,
 			},
 		},
 		{
-			"one is alive, and its tape is given up",
+			"one is alive, and its tape can't be read",
 			hang().with(silent, 2).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2),
 			[]string{
-				`unknown (possible) all_reduce 41 on "world" does not end, and why is not known: what rank 2 does ` +
-					`can't be seen, as nobody can read its tape`,
+				`unknown (possible) all_reduce 41 on "world" does not end, and why is not known: nobody can read the ` +
+					`tape of rank 2`,
 			},
 		},
 		{
-			"of one at the first init nothing is known",
+			"nothing is known of one at the first init",
 			newJob(4).with(silent, 2, 3).with(act(tape.ActInit, 12*time.Second, true), 0, 1).without(3),
 			[]string{
 				`not_joined (certain) rank 2 (node1, pid 1002) has not joined the init of "world", nor any before ` +
@@ -240,29 +240,29 @@ func TestNotes(t *testing.T) {
 		},
 		{
 			"calls were launched that can't be done",
-			ahead(6 * time.Second),
+			pending(6 * time.Second),
 			[]string{
 				`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 43 on "world", nor any ` +
 					`from 41 on; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`,
 			},
 		},
-		{"a rank that is behind goes on", ahead(time.Second), nil},
+		{"a rank that is behind goes on", pending(time.Second), nil},
 		{
 			"the counts of a rank that is behind are old",
-			ahead(6*time.Second).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2), nil,
+			pending(6*time.Second).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2), nil,
 		},
 		{
 			"a graph may have made the calls that are missing",
-			ahead(6*time.Second).with(func(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }, 2), nil,
+			pending(6*time.Second).with(func(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }, 2), nil,
 		},
 		{
 			"a root is ahead, which waits for nobody",
-			ahead(6*time.Second).with(func(_ *verdict.Note, s *verdict.Slot) { s.Op.Call = lifecycle.CallBroadcast },
+			pending(6*time.Second).with(func(_ *verdict.Note, s *verdict.Slot) { s.Op.Call = lifecycle.CallBroadcast },
 				0, 1, 3), nil,
 		},
 		{
 			"the last calls are known to be done",
-			ahead(6*time.Second).with(func(_ *verdict.Note, s *verdict.Slot) { s.Unproven = false }, 0, 1, 3), nil,
+			pending(6*time.Second).with(func(_ *verdict.Note, s *verdict.Slot) { s.Unproven = false }, 0, 1, 3), nil,
 		},
 		{
 			"graphs may make calls that are not seen",
@@ -425,8 +425,8 @@ func TestAnswered(t *testing.T) {
 	}
 }
 
-// TestHealed: of a verdict that holds no longer, whether its cause is gone, or only those that waited.
-func TestHealed(t *testing.T) {
+// TestResolved: of a verdict that holds no longer, whether its cause is gone, or only those that waited.
+func TestResolved(t *testing.T) {
 	hang := func() job {
 		return newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).did(world, 40, allReduce, s6, 2)
 	}
@@ -472,8 +472,8 @@ func TestHealed(t *testing.T) {
 			if len(verdicts) != 1 {
 				t.Fatalf("%d verdicts: %v", len(verdicts), verdicts)
 			}
-			if got := verdicts[0].Healed(c.after, time.Second); got != c.want {
-				t.Errorf("%v: healed %v, want %v", &verdicts[0], got, c.want)
+			if got := verdicts[0].Resolved(c.after, time.Second); got != c.want {
+				t.Errorf("%v: resolved %v, want %v", &verdicts[0], got, c.want)
 			}
 		})
 	}
@@ -521,7 +521,7 @@ func TestTracker(t *testing.T) {
 
 // ahead is a job whose ranks launched calls that nobody knows to be done, but for rank 2, which made its last one so
 // long ago, three calls before.
-func ahead(ago time.Duration) job {
+func pending(ago time.Duration) job {
 	last := func(_ *verdict.Note, s *verdict.Slot) { s.Unproven, s.Begun = true, s.Seq }
 	return newJob(4).did(world, 43, lifecycle.CallAllReduce, 6*time.Second, 0, 1, 3).
 		did(world, 40, lifecycle.CallAllReduce, ago, 2).with(last, 0, 1, 2, 3)

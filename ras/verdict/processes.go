@@ -9,9 +9,9 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// processes are the verdicts on processes that ended, stopped or are out of reach. Dead and unreachable ones matter
-// even if no rank waits for them, as long as one may; see missed. All that are out of reach together are one verdict,
-// as the network is the one cause. A process that ended because a communicator had failed before is a victim.
+// processes are the verdicts on processes that ended, stopped or are unreachable. Dead and unreachable ones get a
+// verdict even if no rank waits for them yet; see stillNeeded. All unreachable ones share one verdict, as the network
+// is the one cause. A process that ended because a communicator had failed before is a victim.
 func (w *walk) processes() []Verdict {
 	ends := map[*Note][]*meeting{}
 	for _, l := range w.leaves {
@@ -20,19 +20,19 @@ func (w *walk) processes() []Verdict {
 		}
 	}
 	var verdicts []Verdict
-	var away, departed []*Note
+	var away []*Note
 	for i := range w.g.notes {
 		n := &w.g.notes[i]
 		waitedFor := len(ends[n]) > 0
 		switch n.Fate {
 		case Alive:
 		case Unreachable:
-			if waitedFor || w.g.missed(n) {
+			if waitedFor || w.g.stillNeeded(n) {
 				away = append(away, n)
 			}
 		case Dead:
-			if !w.g.mayFollow(n) && (waitedFor || w.g.missed(n) && !w.g.failedFirst(n)) {
-				if some := w.g.together(n); len(some) > 1 {
+			if !w.g.maybeConsequence(n) && (waitedFor || w.g.stillNeeded(n) && !w.g.failedFirst(n)) {
+				if some := w.g.endedTogether(n); len(some) > 1 {
 					verdicts = append(verdicts, w.diedTogether(some, ends)) // unique leaves one of them
 				} else {
 					verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
@@ -41,16 +41,14 @@ func (w *walk) processes() []Verdict {
 		case Stopped:
 			verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
 		case Departed:
-			if waitedFor && !w.g.mayFollow(n) {
-				departed = append(departed, n)
+			if !waitedFor || w.g.maybeConsequence(n) {
+				break
 			}
-		}
-	}
-	for _, n := range departed {
-		if v, odd := w.oddCall(ends[n][0], nil); odd {
+			v, odd := w.oddCall(ends[n][0], nil)
+			if !odd {
+				v = w.processVerdict([]*Note{n}, ends)
+			}
 			verdicts = append(verdicts, v)
-		} else {
-			verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
 		}
 	}
 	if len(away) > 0 {
@@ -62,14 +60,14 @@ func (w *walk) processes() []Verdict {
 // failedFirst tells whether a communicator of the process had failed before the process ended.
 func (g *graph) failedFirst(n *Note) bool {
 	return slices.ContainsFunc(n.Slots, func(s Slot) bool {
-		return s.Failure != nil && !intended(s.Failure.Code) // whatever its age, which another process told
+		return s.Failure != nil && !intended(s.Failure.Code) // its age, told by another process, proves nothing
 	})
 }
 
-// mayFollow tells whether a process whose tape is lost may have ended because something else had gone wrong shortly
-// before: programs exit when a call fails.
-func (g *graph) mayFollow(n *Note) bool {
-	if n.traced() {
+// maybeConsequence tells whether a process whose tape is lost may have ended because of a failure shortly before:
+// programs exit when a call fails.
+func (g *graph) maybeConsequence(n *Note) bool {
+	if n.tapeKnown() {
 		return false
 	}
 	shortly := func(age time.Duration) bool { return age > n.FateAge && age-n.FateAge < pastTime }
@@ -78,11 +76,18 @@ func (g *graph) mayFollow(n *Note) bool {
 			return true
 		}
 		for _, s := range o.Slots {
-			// It points to another rank, or else this process was the first.
-			if f := s.Failure; f != nil && shortly(f.Age) && !intended(f.Code) && g.seats[seat{s.Comm, f.Peer}] != nil {
+			if f := s.Failure; f != nil && shortly(f.Age) && !intended(f.Code) &&
+				g.ranks[commRank{s.Comm, f.Peer}] != nil { // a rank that no process has may be this process's
 				return true
 			}
-			if s.Left != nil && shortly(s.Left.Age) && g.seated(&s) < s.Size { // it may be one that this was ended for
+			if s.Left == nil || !shortly(s.Left.Age) {
+				continue
+			}
+			known := 0
+			for range g.members(&s) {
+				known++
+			}
+			if known < s.Size { // this process may have a rank of the communicator that was ended
 				return true
 			}
 		}
@@ -90,49 +95,39 @@ func (g *graph) mayFollow(n *Note) bool {
 	return false
 }
 
-// seated is how many ranks of a slot's communicator are known.
-func (g *graph) seated(s *Slot) (n int) {
-	for r := range s.Size {
-		if g.seats[seat{s.Comm, r}] != nil {
-			n++
-		}
-	}
-	return n
-}
+// tapeKnown tells whether a process's last state is known.
+func (n *Note) tapeKnown() bool { return len(n.Slots) > 0 && !n.Stale }
 
-// traced tells whether a process's last state is known.
-func (n *Note) traced() bool { return len(n.Slots) > 0 && !n.Stale }
-
-// together are processes of one host that ended at about the same time and whose tapes are lost: which was first, and
-// why, is not known.
-func (g *graph) together(n *Note) (some []*Note) {
-	if n.traced() || n.Host == "" {
+// endedTogether are the processes of the note's host that ended at about the same time and whose tapes are lost: which
+// was first, and why, is not known.
+func (g *graph) endedTogether(n *Note) (some []*Note) {
+	if n.tapeKnown() || n.Host == "" {
 		return nil
 	}
 	for i := range g.notes {
 		o := &g.notes[i]
-		if o.Fate == Dead && o.Host == n.Host && !o.traced() && (o.FateAge-n.FateAge).Abs() < settled {
+		if o.Fate == Dead && o.Host == n.Host && !o.tapeKnown() && (o.FateAge-n.FateAge).Abs() < settleTime {
 			some = append(some, o)
 		}
 	}
 	return some
 }
 
-// diedTogether is the verdict on processes of one host that ended together without a trace.
+// diedTogether is the verdict on processes of one host that ended together and whose tapes are lost.
 func (w *walk) diedTogether(some []*Note, ends map[*Note][]*meeting) Verdict {
 	v := w.processVerdict(some, ends)
 	v.ID = hash("together", some[0].Host)
 	v.Reason, v.Confidence = Unknown, Possible
-	v.Text = say("%s of host %s ended together %s ago, and which was first is not known: nobody is "+
-		"left there to read their tapes", ranksText(v.Culprits), some[0].Host, v.Age)
+	v.Text = say("%s of host %s ended together %s ago, and which was first is not known: no process of that host "+
+		"is left to read their tapes", ranksText(v.Culprits), some[0].Host, v.Age)
 	v.Text.add("%s", waiting(v.Victims))
 	v.Culprits, v.Evidence = nil, nil
 	return v
 }
 
-// missed tells whether a living rank is in a communicator with a process that is gone, and has not gone on without it.
-// A process without a tape may have been in any communicator that has an unknown rank.
-func (g *graph) missed(n *Note) bool {
+// stillNeeded tells whether a living rank is in a communicator with a process that is gone, and has not recovered. A
+// process without a tape may have been in any communicator that has an unknown rank.
+func (g *graph) stillNeeded(n *Note) bool {
 	known := map[lifecycle.CommID]bool{}
 	for i := range n.Slots {
 		known[n.Slots[i].Comm] = n.Slots[i].Left == nil
@@ -148,7 +143,7 @@ func (g *graph) missed(n *Note) bool {
 			taken[s.Comm]++
 		}
 	}
-	if !living { // nobody is left that could go on without it
+	if !living { // no process is left that could recover
 		return true
 	}
 	for _, a := range g.actors {
@@ -156,7 +151,7 @@ func (g *graph) missed(n *Note) bool {
 			continue
 		}
 		for _, s := range a.slots {
-			if s.Left != nil || a.over(s) {
+			if s.Left != nil || a.past(s) {
 				continue
 			}
 			if known[s.Comm] || len(n.Slots) == 0 && taken[s.Comm] < s.Size {
@@ -187,15 +182,15 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 	}
 	slices.SortFunc(v.Culprits, byRank)
 	v.Victims = victims(at, func(a *actor) bool { return slices.Contains(notes, a.note) })
-	v.locate()
+	v.locateByVictim()
 	if guessed {
 		v.Confidence = Likely
 	}
-	v.key(nil)
+	v.setID(nil)
 	v.Text = processText(notes, v.Culprits, v.Age)
 	v.Text.add("%s", waiting(v.Victims))
 	if fate == Unreachable {
-		aside, seen := w.g.side()
+		aside, seen := w.g.viewpoint()
 		v.Text.add("%s", aside)
 		v.Evidence = append(v.Evidence, seen)
 	}
@@ -205,7 +200,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 	return v
 }
 
-// processText says what became of processes, and how that is known.
+// processText says what happened to processes, and how that is known.
 func processText(notes []*Note, ranks []Rank, age Age) Text {
 	fate := notes[0].Fate
 	verb := map[Fate]string{
@@ -242,9 +237,9 @@ func hostsOf(notes []*Note) []string {
 	return slices.Compact(hosts)
 }
 
-// side says from which hosts others are out of reach, as a process that is cut off can't know it and says the same of
-// the rest. If at most half of the processes are left, aside says so in the sentence.
-func (g *graph) side() (aside, seen Text) {
+// viewpoint says from which hosts others are unreachable: if the network is partitioned, each side says it of the
+// other. If at most half of the processes answer, aside says so in the sentence.
+func (g *graph) viewpoint() (aside, seen Text) {
 	var here []*Note
 	all := 0
 	for i := range g.notes {
@@ -265,7 +260,7 @@ func (g *graph) side() (aside, seen Text) {
 	if more := len(hosts) - 1; more > 0 {
 		from += fmt.Sprintf(" and %d more", more)
 	}
-	seen = say("seen from %s, with %d of %d processes: if the network is parted, the others say the same of these",
+	seen = say("seen from %s, with %d of %d processes: if the network is partitioned, the others say the same of these",
 		from, len(here), all)
 	if 2*len(here) <= all {
 		aside = say("; only %d of %d processes answer: those of %s may be the ones that are cut off",
@@ -274,13 +269,11 @@ func (g *graph) side() (aside, seen Text) {
 	return aside, seen
 }
 
-// lastCalls are the calls in which a process ended, by its tape.
+// lastCalls are the calls that a process was in when it ended, by its tape.
 func lastCalls(n *Note) []Text {
 	var words []Text
-	known := false
 	for i := range n.Slots {
 		s := &n.Slots[i]
-		known = true
 		if s.InFlight > 0 {
 			words = append(words, say("%s was in %s", ownRank(n, s), callText(s.Op.Call.String(), s.Seq, s)))
 		}
@@ -288,16 +281,16 @@ func lastCalls(n *Note) []Text {
 			words = append(words, say("%s was in the %s of %s", ownRank(n, s), act.Act.String(), commText(s)))
 		}
 	}
-	if !known && n.Fate != Departed {
-		words = append(words, say("what %s was in is not known: nobody could read its tape", n.Member))
+	if len(n.Slots) == 0 && n.Fate != Departed {
+		words = append(words, say("nobody could read the tape of %s", n.Member))
 	}
 	return words
 }
 
-// Healed tells, of a verdict that holds no longer, whether its cause is gone: a stopped process runs again, the victims
+// Resolved tells whether the cause of a verdict that no longer holds is gone: a stopped process runs again, the victims
 // completed their call, or the job goes on without the dead. Otherwise the victims gave up, or the job has ended. notes
-// are those by which it holds no longer, and held is how long ago it was last known to hold.
-func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
+// are the present ones, and held is how long ago the verdict was last known to hold.
+func (v *Verdict) Resolved(notes []Note, held time.Duration) bool {
 	switch v.Reason {
 	case RankStopped, RankUnreachable, RankDead:
 		away := func(r Rank) bool {
@@ -309,50 +302,43 @@ func (v *Verdict) Healed(notes []Note, held time.Duration) bool {
 			return true
 		}
 		return v.Reason != RankStopped && slices.ContainsFunc(notes, func(n Note) bool { // others go on without them
-			return n.Fate == Alive && !v.blames(n.Member) &&
+			return n.Fate == Alive && !v.accuses(n.Member) &&
 				slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.healthy() && s.Seq > 0 && s.Age < held })
 		})
 	default:
 	}
-	return slices.ContainsFunc(notes, func(n Note) bool {
-		return n.Fate == Alive &&
-			slices.ContainsFunc(v.Victims, func(w Wait) bool { return w.Rank.Member == n.Member && n.through(&w) })
-	})
+	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { return !w.stillIn(s) })
 }
 
-// Answered tells, of a verdict that holds no longer, whether its culprits run while a victim is still in its call: then
-// the culprits have done what the victim waited for. notes are those by which it holds no longer.
+// Answered tells whether the culprits of a verdict that no longer holds run while a victim is still in its call: then
+// the culprits have done what the victim waited for. notes are the present ones.
 func (v *Verdict) Answered(notes []Note) bool {
 	for _, r := range v.Culprits {
 		if !slices.ContainsFunc(notes, func(n Note) bool { return n.Member == r.Member && n.Fate == Alive }) {
 			return false
 		}
 	}
+	return v.anyVictim(notes, (*Wait).stillIn)
+}
+
+// anyVictim tells whether is holds of a victim that runs and whose communicator has not failed.
+func (v *Verdict) anyVictim(notes []Note, is func(*Wait, *Slot) bool) bool {
 	return slices.ContainsFunc(notes, func(n Note) bool {
 		return n.Fate == Alive && slices.ContainsFunc(v.Victims, func(w Wait) bool {
-			return w.Rank.Member == n.Member &&
-				slices.ContainsFunc(n.Slots, func(s Slot) bool { return w.of(&s) && s.Failure == nil && w.in(&s) })
+			return w.Rank.Member == n.Member && slices.ContainsFunc(n.Slots, func(s Slot) bool {
+				return s.Comm == w.Comm && (w.Rank.Comm < 0 || s.Rank == w.Rank.Comm) && s.Failure == nil && is(&w, &s)
+			})
 		})
 	})
 }
 
-// blames tells whether a process is among the culprits.
-func (v *Verdict) blames(member string) bool {
+// accuses tells whether a process is among the culprits.
+func (v *Verdict) accuses(member string) bool {
 	return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == member })
 }
 
-// through tells whether a rank has completed the call in which it waited.
-func (n *Note) through(w *Wait) bool {
-	return slices.ContainsFunc(n.Slots, func(s Slot) bool { return w.of(&s) && s.Failure == nil && !w.in(&s) })
-}
-
-// of tells whether a slot is that of the rank that waits.
-func (w *Wait) of(s *Slot) bool {
-	return s.Comm == w.Comm && (w.Rank.Comm < 0 || s.Rank == w.Rank.Comm)
-}
-
-// in tells whether the rank of a slot is in the call in which it waits.
-func (w *Wait) in(s *Slot) bool {
+// stillIn tells whether the rank of a slot is still in the call in which it waited.
+func (w *Wait) stillIn(s *Slot) bool {
 	return slices.ContainsFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == w.Call }) ||
 		(s.Left == nil || s.Left.Act == abort) && (s.InFlight > 0 || s.Unproven) && s.Seq <= w.Seq &&
 			s.Op.Call.String() == w.Call

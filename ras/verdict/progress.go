@@ -15,9 +15,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Ranks that run the same program make the same calls in the same order, and only their progress differs. So the counts
-// of a rank's calls (collectives and messages, by communicator) must equal those of another rank now, a while ago, or
-// later. A rank for which that isn't so, compared with most ranks of its kind, made its calls in another order.
+// Ranks that run the same program make the same calls in the same order, and only their progress differs. So at some
+// time, now or before, the rank that is ahead had counted the same calls (collectives and messages, by communicator) as
+// the other rank has now. If that isn't so for most ranks that run its program, a rank made its calls in another order.
 
 // Trail is calls of a rank, one after the other. Its JSON is a text, as it is long and not for people.
 type Trail []Mark
@@ -25,15 +25,15 @@ type Trail []Mark
 // Mark is one call of a Trail.
 type Mark struct {
 	Slot int    // of the communicator, among the note's slots
-	Call uint8  // what is counted: a collective, a send, a receive, or a group of those
+	Call uint8  // the kind of call that is counted: a collective, a send, a receive, or a group of messages
 	Peer int32  // of a message
 	Seq  uint64 // its number
-	Hash uint16 // of what the ranks of a collective must agree on
-	// Usual tells that it is the call that has always come there, as far as that is known.
+	Hash uint16 // of the arguments that the ranks of a collective must agree on
+	// Usual tells that the rank's program has always made this call here, as far as is known.
 	Usual bool
 }
 
-// What is counted.
+// The kinds of calls that are counted.
 const (
 	countCollective uint8 = iota
 	countSend
@@ -63,7 +63,7 @@ func mark(slot int, c *model.Call) Mark {
 	return m
 }
 
-// usualBit is that of Mark.Usual, in the byte of Mark.Call.
+// usualBit is Mark.Usual in the byte of Mark.Call.
 const usualBit = 0x80
 
 func hashOf(sig tape.Signature) uint16 {
@@ -118,22 +118,22 @@ func (t *Trail) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// progress is what a rank has counted, by what it counts.
-type progress map[tally]uint64
+// progress is how many calls of each kind a rank has made.
+type progress map[counter]uint64
 
-// tally is what is counted: the calls of one kind on a communicator, messages by how far away the other rank is.
-type tally struct {
+// counter names the calls of one kind on the communicators of one role; messages by the distance to the other rank.
+type counter struct {
 	role string // of the communicator
 	call uint8
 	away int
 }
 
-// role is what the communicator's name says that it is for: the names of different groups differ by a number.
+// role is a communicator's name without its number: "tp" of "tp3", as parallel groups differ by a number.
 func role(s *Slot) string { return strings.Trim(s.Name, "0123456789-_./ ") }
 
 // track is how far a rank is in its program.
 type track struct {
-	lane map[string]int // of a role
+	lane map[string]int // by role
 	now  progress
 	past []progress // before each of the last calls, the last one first
 }
@@ -142,7 +142,7 @@ func trackOf(a *actor) *track {
 	t := &track{lane: map[string]int{}, now: progress{}}
 	set := func(s *Slot, call uint8, away int, n uint64) {
 		if n > 0 {
-			t.now[tally{role(s), call, away}] += n
+			t.now[counter{role(s), call, away}] += n
 		}
 	}
 	for _, s := range a.slots {
@@ -167,7 +167,7 @@ func trackOf(a *actor) *track {
 			continue
 		}
 		s := &a.note.Slots[m.Slot]
-		key := tally{role: role(s), call: m.Call}
+		key := counter{role: role(s), call: m.Call}
 		if m.Call == countSend || m.Call == countReceive {
 			key.away = int(m.Peer) - s.Rank
 		}
@@ -181,7 +181,7 @@ func trackOf(a *actor) *track {
 	return t
 }
 
-// apart is how many things only one of two ranks counts.
+// apart is how many counters only one of two ranks has.
 func (t *track) apart(o *track) (n int) {
 	for key := range t.now {
 		if _, has := o.now[key]; !has {
@@ -196,9 +196,9 @@ func (t *track) apart(o *track) (n int) {
 	return n
 }
 
-// behind compares what two ranks have counted in one lane: whether some is less here, and some more.
+// behind compares two ranks' counters in one lane: whether any is less in p than in o, and whether any is more.
 func (t *track) behind(p, o progress, lane int) (less, more bool) {
-	look := func(key tally) {
+	look := func(key counter) {
 		if t.lane[key.role] == lane {
 			less, more = less || p[key] < o[key], more || p[key] > o[key]
 		}
@@ -212,8 +212,8 @@ func (t *track) behind(p, o progress, lane int) (less, more bool) {
 	return less, more
 }
 
-// inStep tells whether one of two ranks is where the other one is, or was, in every lane. It isn't known where that
-// would be longer ago than is remembered.
+// inStep tells whether, in every lane, one of two ranks is where the other one is, or was. It isn't known if that is
+// longer ago than the trail goes back.
 func (t *track) inStep(o *track) (in, known bool) {
 	lanes := map[int]bool{}
 	for _, lane := range t.lane {
@@ -240,27 +240,27 @@ func (t *track) inStep(o *track) (in, known bool) {
 	return in, known
 }
 
-// was tells whether one of the states, the last one first, was that of now.
+// was tells whether one of the past states, the last one first, equals now.
 func (t *track) was(past []progress, now progress, lane int) (was, known bool) {
 	for _, p := range past {
 		less, more := t.behind(now, p, lane)
 		switch {
 		case !less && !more:
 			return true, true
-		case more: // the other one was behind already
+		case more: // that state was behind already
 			return false, true
 		}
 	}
 	return false, false
 }
 
-// step is how far a rank is in its program, compared with ranks that run the same one.
+// step compares a rank's order of calls with that of ranks that run the same program.
 type step uint8
 
 const (
 	notKnown  step = iota
-	inStep         // as most of them, two at least: it is where they are, or were
-	outOfStep      // it made its calls in another order than most of them
+	inStep         // in the same order as most of them, two at least
+	outOfStep      // in another order than most of them
 )
 
 func (g *graph) step(a *actor) step {
@@ -284,8 +284,8 @@ func (g *graph) step(a *actor) step {
 	}
 }
 
-// alike are the ranks that run the same program as one of them: its mates; if they are too few, those that count the
-// same things; or, if there are none, all but one of them.
+// alike are the ranks that run the same program as a rank: its mates; if it has fewer than two, the ranks with the same
+// counters; if there are none, the ranks whose counters differ by one.
 func (g *graph) alike(a *actor) []*actor {
 	nearest := 1
 	for _, o := range g.actors {
@@ -306,16 +306,16 @@ func (g *graph) alike(a *actor) []*actor {
 	})
 }
 
-// mates are the other ranks of communicators that exchange no messages, and whose other ranks count the same things:
-// such a communicator is a part of the job that runs one program, as a stage of a pipeline does, and the pipeline not.
+// mates are the other ranks of a rank's communicators that carry no messages and whose other ranks have equal counters:
+// the ranks of such a communicator run one program, like those of a pipeline's stage, and unlike those of the pipeline.
 func (g *graph) mates(a *actor) (some []*actor) {
 	for _, s := range a.slots {
 		if s.Size < 3 || s.Size >= g.size || s.Groups > 0 || len(s.Messages) > 0 || s.Left != nil {
 			continue
 		}
 		var others []*actor
-		for r := range s.Size {
-			if p := g.seats[seat{s.Comm, r}]; p != nil && p.actor != a {
+		for p := range g.members(s) {
+			if p.actor != a {
 				others = append(others, p.actor)
 			}
 		}
@@ -327,8 +327,9 @@ func (g *graph) mates(a *actor) (some []*actor) {
 	return some
 }
 
-// calledAt is how many ranks of like communicators made a call with this signature as the meeting's number.
-func (g *graph) calledAt(m *meeting, sig tape.Signature) (n int) {
+// calledElsewhere is how many ranks made a call with this signature, under the meeting's number, on other communicators
+// of the same role.
+func (g *graph) calledElsewhere(m *meeting, sig tape.Signature) (n int) {
 	want := hashOf(sig)
 	for _, a := range g.actors {
 		if a.habit == nil {

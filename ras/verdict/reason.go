@@ -8,29 +8,29 @@ type Reason uint8
 // The reasons.
 const (
 	ReasonNone Reason = iota
-	// RankDead: the process ended without saying so.
+	// RankDead: the process ended, and did not leave in order.
 	RankDead
 	// RankStopped: SIGSTOP, a debugger, a frozen cgroup.
 	RankStopped
-	// RankUnreachable: no answer over the network, and not known dead.
+	// RankUnreachable: the process doesn't answer over the network, and is not known to be dead.
 	RankUnreachable
-	// NotEntered: alive, and has not made the call that the others are in.
+	// NotEntered: the rank is alive, and has not made the call that the others are in.
 	NotEntered
-	// NotJoined: never arrived at an init or a split.
+	// NotJoined: the rank has not come to an init or a split.
 	NotJoined
 	// Mismatch: the ranks made different calls under one number.
 	Mismatch
 	// Deadlock: a cycle of ranks that wait for each other.
 	Deadlock
-	// Transport: all have entered, and bytes between two ranks don't move.
+	// Transport: all ranks have entered, and no data moves between two of them.
 	Transport
-	// Straggler: the job moves, but one rank holds it up again and again.
+	// Straggler: the job moves, but keeps waiting for one rank.
 	Straggler
-	// UnfinishedGroup: a group job that nobody completes is in the way.
+	// UnfinishedGroup: the rank has a group job that it doesn't complete.
 	UnfinishedGroup
-	// StreamBlocked: it has made the call, and its device's stream is busy with earlier work.
+	// StreamBlocked: the rank has made the call, and its device's stream is busy with earlier work.
 	StreamBlocked
-	// Unknown: what is known doesn't suffice; the verdict says what is missing.
+	// Unknown: the cause is not known; the verdict says what is missing.
 	Unknown
 	numReasons
 )
@@ -66,11 +66,11 @@ type Confidence uint8
 
 // The confidences.
 const (
-	// Possible: what is known fits, and so does something else.
+	// Possible: other causes fit the notes as well.
 	Possible Confidence = iota
-	// Likely: nothing known contradicts it, but something that would settle it is not known.
+	// Likely: no note contradicts it, but a note that would prove it is missing.
 	Likely
-	// Certain: it follows from what the ranks concerned say of themselves.
+	// Certain: it follows from the notes of the ranks concerned.
 	Certain
 )
 
@@ -88,14 +88,14 @@ func (c *Confidence) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Fate is what is known of a process.
+// Fate is the state of a process.
 type Fate uint8
 
 // The fates.
 const (
 	// Alive: it answers, or is known to run.
 	Alive Fate = iota
-	// Dead: it ended without saying so.
+	// Dead: it ended, and did not leave in order.
 	Dead
 	// Stopped: it exists and doesn't run.
 	Stopped
@@ -119,7 +119,7 @@ func (f *Fate) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// reason is that of a process with this fate.
+// reason is the reason of a verdict on a process with this fate.
 func (f Fate) reason() Reason {
 	switch f {
 	case Dead, Departed:

@@ -18,9 +18,8 @@ type Age time.Duration
 // maxAge is the longest in JSON, in seconds: some 30 years.
 const maxAge = 1e9
 
-// MarshalJSON writes seconds, with as many decimal places as it takes to read the same Age again. An absurd one, as a
-// process that lies may say it of itself, is cut to what UnmarshalJSON takes, or nobody could read the verdict that has
-// it.
+// MarshalJSON writes seconds, with as many decimal places as it takes to read the same Age again. Notes of other
+// processes may hold absurd ages: these are limited to what UnmarshalJSON accepts.
 func (a Age) MarshalJSON() ([]byte, error) {
 	seconds := max(-maxAge, min(time.Duration(a).Seconds(), maxAge))
 	return strconv.AppendFloat(nil, seconds, 'f', -1, 64), nil
@@ -39,8 +38,8 @@ func (a *Age) UnmarshalJSON(b []byte) error {
 // String is the Age as a duration that a person reads: "3.21s".
 func (a Age) String() string { return words.Round(time.Duration(a)).String() }
 
-// Text is a sentence for a person. It keeps the ages that it names apart, so that they can be told as of the moment in
-// which it is read; see After. Its JSON is the sentence.
+// Text is a sentence for a person. It keeps its ages apart from the words, so that the sentence can be brought up to
+// date; see After. Its JSON is the sentence.
 type Text struct {
 	sentence string // with ageMark where an age is
 	ages     []Age
@@ -77,7 +76,7 @@ func (t Text) String() string {
 	return t.Format(func(words string) string { return words }, Age.String)
 }
 
-// Format is the sentence, with its words and its ages as these functions write them.
+// Format is the sentence, with its words and its ages written by these functions.
 func (t Text) Format(words func(string) string, age func(Age) string) string {
 	parts := strings.Split(t.sentence, ageMark)
 	var b strings.Builder
@@ -99,8 +98,8 @@ func (t Text) After(d time.Duration) Text {
 	return t
 }
 
-// cut is the sentence, without what is beyond so many bytes.
-func (t Text) cut(most int) Text {
+// truncate is the sentence, of at most so many bytes.
+func (t Text) truncate(most int) Text {
 	if len(t.sentence) <= most {
 		return t
 	}
@@ -125,7 +124,7 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 // Sentence is a Text without ages. Control characters become spaces.
 func Sentence(text string) Text { return Text{sentence: words.Line(text)} }
 
-// Packed is a verdict as processes tell it to each other: with the ages of its sentences apart from the words.
+// Packed is a verdict as processes send it to each other: with the ages of its sentences apart from the words.
 type Packed struct {
 	Verdict
 	Said     packed   `json:"said"`
@@ -140,7 +139,7 @@ type packed struct {
 // packedMark is ageMark in a packed text.
 const packedMark = "\x01"
 
-// Pack is the verdict as it is told to another process.
+// Pack is the verdict as it is sent to another process.
 func (v Verdict) Pack() Packed {
 	p := Packed{Verdict: v, Said: v.Text.pack()}
 	for _, e := range v.Evidence {
@@ -173,17 +172,17 @@ func (p packed) text() Text {
 	return Text{strings.Join(parts, ageMark), p.Ages[:len(parts)-1]}
 }
 
-// Shorten cuts the sentences of a verdict, and what it lists, to so many of each.
+// Shorten limits the sentences of a verdict to so many bytes, and its lists to so many entries.
 func (v Verdict) Shorten(bytes, culprits, victims, evidence int) Verdict {
-	v.Text = v.Text.cut(bytes)
+	v.Text = v.Text.truncate(bytes)
 	v.Culprits = v.Culprits[:min(len(v.Culprits), culprits)]
 	v.Victims = v.Victims[:min(len(v.Victims), victims)]
 	v.Evidence = slices.Clone(v.Evidence[:min(len(v.Evidence), evidence)])
 	for i := range v.Evidence {
-		v.Evidence[i] = v.Evidence[i].cut(bytes)
+		v.Evidence[i] = v.Evidence[i].truncate(bytes)
 	}
 	return v
 }
 
-// Ageless is the sentence with … for each age: sentences of different moments can be compared by it.
+// Ageless is the sentence with … for each age, to compare sentences of different moments.
 func (t Text) Ageless() string { return strings.ReplaceAll(t.sentence, ageMark, "…") }

@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/model"
 )
 
-// A rank is a straggler if the others wait for it for a fifth of their time, in at least eight operations and over at
-// least ten seconds (in a job that has just begun, one long wait is most of the time), three times as long as for most
-// ranks (stages of a pipeline always wait for each other), and if it waits for others less than half as long (else it
-// is late because of another rank).
+// A rank is a straggler if the others wait for it during a fifth of a window of at least ten seconds (in a job that has
+// just begun, one long wait is most of the time), in at least eight operations, three times as long as for the median
+// rank (stages of a pipeline always wait for each other), and if it waits for others at most half as long (else it is
+// late because of another rank).
 const (
 	stragglerShare  = 0.2
 	stragglerOps    = 8
@@ -20,44 +20,42 @@ const (
 	stragglerTimes  = 3
 )
 
-// HeldUp tells whether the time that a rank's operations waited for another rank within a window, and their number,
-// suffice for a straggler.
-func HeldUp(waited time.Duration, ops int, window time.Duration) bool {
+// heldUp tells whether a rank's operations waited for another rank long and often enough for a straggler.
+func heldUp(waited time.Duration, ops int, window time.Duration) bool {
 	return window >= stragglerWindow && ops >= stragglerOps && waited.Seconds() >= stragglerShare*window.Seconds()
 }
 
-// stragglers are the ranks that hold up a job that moves, by how long others waited for them: each where they did so
-// for longest.
+// stragglers are the verdicts on ranks that others waited for, each on the communicator where the wait was longest.
 func (g *graph) stragglers() []Verdict {
 	type sum struct {
-		by   []*place
+		by   []*participant
 		time time.Duration
 		ops  int
 	}
-	held := map[seat]*sum{}
-	waits := map[*actor]time.Duration{} // of each rank itself
-	most := map[*actor]time.Duration{}  // that others waited for each
-	var order []seat
+	held := map[commRank]*sum{}
+	waits := map[*actor]time.Duration{} // of each rank for others
+	most := map[*actor]time.Duration{}  // of others for each rank
+	var order []commRank
 	for _, a := range g.actors {
 		for _, s := range a.slots {
 			for _, w := range s.Waited {
-				key := seat{s.Comm, w.Rank}
+				key := commRank{s.Comm, w.Rank}
 				if held[key] == nil {
 					held[key] = &sum{}
 					order = append(order, key)
 				}
 				h := held[key]
-				h.by, h.time, h.ops = append(h.by, &place{actor: a, slot: s}), h.time+w.Time, max(h.ops, w.Ops)
+				h.by, h.time, h.ops = append(h.by, &participant{actor: a, slot: s}), h.time+w.Time, max(h.ops, w.Ops)
 				waits[a] += w.Time
 			}
 		}
 	}
-	mean := func(key seat) time.Duration {
+	mean := func(key commRank) time.Duration {
 		return held[key].time / time.Duration(max(held[key].by[0].slot.Size-1, 1))
 	}
-	slices.SortStableFunc(order, func(a, b seat) int { return cmp.Compare(mean(b), mean(a)) })
+	slices.SortStableFunc(order, func(a, b commRank) int { return cmp.Compare(mean(b), mean(a)) })
 	for _, key := range order {
-		if p := g.seats[key]; p != nil {
+		if p := g.ranks[key]; p != nil {
 			most[p.actor] = max(most[p.actor], mean(key))
 		}
 	}
@@ -71,8 +69,8 @@ func (g *graph) stragglers() []Verdict {
 	for _, key := range order {
 		h, mean := held[key], mean(key)
 		slot := h.by[0].slot
-		p := g.seats[key]
-		if p == nil || told[p.actor] || slot.Size < 2 || !HeldUp(mean, h.ops, slot.Window) || waits[p.actor] > mean/2 ||
+		p := g.ranks[key]
+		if p == nil || told[p.actor] || slot.Size < 2 || !heldUp(mean, h.ops, slot.Window) || waits[p.actor] > mean/2 ||
 			mean < stragglerTimes*usual[(len(usual)-1)/2] {
 			continue
 		}
@@ -85,7 +83,7 @@ func (g *graph) stragglers() []Verdict {
 				fmt.Sprintf("%.0f %%", 100*mean.Seconds()/slot.Window.Seconds()),
 				Age(mean/time.Duration(h.ops)).String()),
 		}
-		v.key(nil)
+		v.setID(nil)
 		for _, by := range h.by {
 			v.Victims = append(v.Victims,
 				Wait{Rank: rankOf(by.actor, key.comm), Comm: key.comm, Name: by.slot.Name, Call: "operations"})
@@ -99,12 +97,12 @@ func (g *graph) stragglers() []Verdict {
 	return verdicts
 }
 
-// AnyHeldUp tells whether operations of the process wait for one rank again and again.
+// AnyHeldUp tells whether operations of the process waited for one rank long and often enough for a straggler.
 func AnyHeldUp(p *model.Process, now int64) bool {
 	for c := range p.Comms() {
 		waits, over := c.Waits(now)
 		for _, w := range waits {
-			if HeldUp(time.Duration(w.Time), w.Ops, time.Duration(over)) {
+			if heldUp(time.Duration(w.Time), w.Ops, time.Duration(over)) {
 				return true
 			}
 		}

@@ -12,19 +12,19 @@ import (
 // stuck is the verdict on a meeting that all ranks have entered.
 func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if m.engine != nil {
-		return w.broke(m)
+		return w.engineFailed(m)
 	}
-	var worst *place
-	onStream := func(p *place) bool { return p.slot.Phase == tape.PhaseStream }
-	if m.age >= lostTime && slices.ContainsFunc(m.present, onStream) {
+	var worst *participant
+	onStream := func(p *participant) bool { return p.slot.Phase == tape.PhaseStream }
+	if m.age >= missingTime && slices.ContainsFunc(m.present, onStream) {
 		return w.unknown(m, "all ranks have launched it, and the device has not done it: what was launched on a "+
 			"stream before it may go on, or its data does not move"), true
 	}
 	for _, p := range m.present {
 		switch {
 		case p.slot.Wait < 0:
-			return Verdict{}, false // it is at work: slow, perhaps, but not stuck
-		case p.slot.WaitAge < m.age/2 && m.age < lostTime:
+			return Verdict{}, false // it waits for no rank: slow, perhaps, but not stuck
+		case p.slot.WaitAge < m.age/2 && m.age < missingTime:
 			return Verdict{}, false // bytes have come a short while ago
 		case worst == nil || p.slot.WaitAge > worst.slot.WaitAge:
 			worst = p
@@ -33,13 +33,12 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if worst == nil {
 		return Verdict{}, false
 	}
-	for r := range m.slot.Size {
-		p := w.g.seats[seat{m.key.comm, r}]
-		if p != nil && passed(m, p.slot) && p.slot.Age < m.age/2 && m.age < lostTime {
-			return Verdict{}, false // one has it behind it since a short while: so have the others, in newer notes
+	for p := range w.g.members(m.slot) {
+		if passed(m, p.slot) && p.slot.Age < m.age/2 && m.age < missingTime {
+			return Verdict{}, false // a rank completed it a short while ago: newer notes say so of the others
 		}
 	}
-	peer := w.g.seats[seat{m.key.comm, worst.slot.Wait}]
+	peer := m.at(worst.slot.Wait)
 	if peer == nil {
 		return Verdict{}, false
 	}
@@ -54,7 +53,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 			rankOf(p.actor, m.key.comm), m.rank(p.slot.Wait), Age(p.slot.WaitAge)))
 	}
 	if peer.slot.Wait == worst.slot.Rank ||
-		!slices.ContainsFunc(m.present, func(p *place) bool { return p.slot == peer.slot }) {
+		!slices.ContainsFunc(m.present, func(p *participant) bool { return p.slot == peer.slot }) {
 		v.Confidence = Certain
 	}
 	return v, true
@@ -65,13 +64,13 @@ func (m *meeting) transport(from, to Rank) Verdict {
 	v := Verdict{Reason: Transport, Confidence: Likely, Culprits: []Rank{from, to}}
 	slices.SortFunc(v.Culprits, byRank)
 	v.Victims = victims([]*meeting{m}, nobody)
-	v.at(m)
-	v.key(nil)
+	v.locate(m)
+	v.setID(nil)
 	return v
 }
 
-// broke is the verdict on a meeting that all ranks had entered and that failed, as the engine says.
-func (w *walk) broke(m *meeting) (Verdict, bool) {
+// engineFailed is the verdict on a meeting that all ranks had entered and that failed, as the engine says.
+func (w *walk) engineFailed(m *meeting) (Verdict, bool) {
 	f := m.engine
 	if intended(f.Code) || f.Code == lifecycle.CodeAbandoned || f.Code == lifecycle.CodePeerAborted ||
 		f.Code == lifecycle.CodeCanceled {
@@ -82,26 +81,26 @@ func (w *walk) broke(m *meeting) (Verdict, bool) {
 	return v, true
 }
 
-// cut tells whether a meeting failed because a connection broke, although both of its ranks were there.
-func (w *walk) cut(m *meeting) bool {
+// connectionLost tells whether a meeting failed because a connection between two of its ranks broke.
+func (m *meeting) connectionLost() bool {
 	return m.engine != nil && m.engine.Code == lifecycle.CodeUnreachable && len(m.missing) == 0 &&
-		m.key.kind != broken &&
-		w.g.seats[seat{m.key.comm, m.engine.Peer}] != nil
+		m.key.kind != broken && m.at(m.engine.Peer) != nil
 }
 
-// cuts is the one verdict on all connections that broke, as the network is the one cause. It names the first.
-func (w *walk) cuts(broke []*meeting) Verdict {
-	slices.SortStableFunc(broke, func(a, b *meeting) int { return cmp.Compare(b.until, a.until) })
+// connectionsLost is the one verdict on all connections that broke, as the network is the one cause. It names the
+// first.
+func (w *walk) connectionsLost(failed []*meeting) Verdict {
+	slices.SortStableFunc(failed, func(a, b *meeting) int { return cmp.Compare(b.until, a.until) })
 	var v Verdict
 	var ranks []Rank
-	for i, m := range broke {
-		at := m.present[slices.IndexFunc(m.present, func(p *place) bool { return p.slot.Failure == m.engine })]
+	for i, m := range failed {
+		at := m.present[slices.IndexFunc(m.present, func(p *participant) bool { return p.slot.Failure == m.engine })]
 		from, to := w.g.rankAt(m.slot, m.engine.Peer), rankOf(at.actor, m.key.comm)
 		ranks = append(ranks, from, to)
 		more := ""
 		if i == 0 {
 			v = m.transport(from, to)
-			if n := len(broke) - 1; n > 0 {
+			if n := len(failed) - 1; n > 0 {
 				more = fmt.Sprintf(", and %d more,", n)
 			}
 		}
@@ -115,7 +114,7 @@ func (w *walk) cuts(broke []*meeting) Verdict {
 	}
 	slices.SortFunc(ranks, byRank)
 	v.Culprits = slices.CompactFunc(ranks, Rank.Same)
-	v.Victims = victims(broke, nobody)
+	v.Victims = victims(failed, nobody)
 	v.Text.add("%s", waiting(v.Victims))
 	return v
 }

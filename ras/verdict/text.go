@@ -15,20 +15,20 @@ import (
 
 const abort = tape.ActAbort
 
-// at says where a verdict shows.
-func (v *Verdict) at(m *meeting) {
+// locate says at which meeting a verdict shows.
+func (v *Verdict) locate(m *meeting) {
 	v.Comm, v.Name, v.Call, v.Seq, v.Age = m.key.comm, m.slot.Name, m.call(m.slot), m.key.seq, Age(m.age)
 }
 
-// locate says where a verdict shows by the rank that has waited longest.
-func (v *Verdict) locate() {
+// locateByVictim says that a verdict shows at the call of the rank that has waited longest.
+func (v *Verdict) locateByVictim() {
 	if len(v.Victims) > 0 {
 		first := v.Victims[0]
 		v.Comm, v.Name, v.Call, v.Seq = first.Comm, first.Name, first.Call, first.Seq
 	}
 }
 
-// call is the name of the call that a meeting is.
+// call is the name of a meeting's call.
 func (m *meeting) call(s *Slot) string {
 	switch m.key.kind {
 	case joining:
@@ -59,8 +59,8 @@ func (m *meeting) text() Text {
 // rank names a rank of the meeting's communicator, by its rank in the job where that is known.
 func (m *meeting) rank(comm int) string { return m.g.rankAt(m.slot, comm).String() }
 
-// callText is a call as a sentence has it. An act's number is that of its kind, as the process and its traces tell it;
-// that of the collective by which the ranks agree on it says nothing to anybody.
+// callText is a call as a sentence has it. An act has the number that logs and traces give it, not that of the
+// collective by which the ranks agree on it.
 func callText(call string, seq uint64, s *Slot) Text {
 	if !s.Op.Call.IsOperation() && call == s.Op.Call.String() {
 		i := slices.IndexFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == call && a.Seq > 0 })
@@ -135,7 +135,7 @@ func waiting(victims []Wait) string {
 	}
 }
 
-// lastCall is what an actor did last, as the end of a sentence.
+// lastCall is an actor's last call, as the end of a sentence.
 func lastCall(a *actor) Text {
 	var last *Slot
 	for _, s := range a.slots {
@@ -157,7 +157,7 @@ func attendance(m *meeting) Text {
 	return say("%d of %d ranks are in %s, the first for %s", len(m.present), m.slot.Size, m.text(), Age(m.age))
 }
 
-// difference is a call, told by what sets it apart from another.
+// difference describes a call by what differs from the usual one.
 func difference(usual, sig *tape.Signature) string {
 	if usual.Call != sig.Call {
 		return sig.Call.String()
@@ -181,7 +181,7 @@ func difference(usual, sig *tape.Signature) string {
 	return strings.Join(parts, ", ")
 }
 
-// text says what a rank did, and what its program has always done there.
+// text says which call a rank made, and which its program has always made there.
 func (o *Odd) text(r string) Text {
 	return say("%s made %s where %s came %d times before", r, o.Did.text(), o.Instead.text(), o.Instead.Times)
 }

@@ -2,16 +2,16 @@ package verdict
 
 import "slices"
 
-// ChangeKind is what became of a verdict.
+// ChangeKind is the kind of a Change.
 type ChangeKind uint8
 
 // The kinds.
 const (
-	// Opened: it wasn't there before.
+	// Opened: it is new.
 	Opened ChangeKind = iota
-	// Changed: it says something else now: more ranks wait, another confidence, more evidence.
+	// Changed: more ranks wait, another confidence, more evidence.
 	Changed
-	// Withdrawn: its cause is gone, or no rank is left that waits.
+	// Withdrawn: its cause is gone, or no rank waits any more.
 	Withdrawn
 )
 
@@ -24,8 +24,8 @@ func (k ChangeKind) String() string { return changeNames[k] }
 type Change struct {
 	Kind    ChangeKind
 	Verdict Verdict // as it is now; a withdrawn one as it was last
-	// Unresolved says of a withdrawn one that its cause is not known to be gone; see Verdict.Healed. The caller of
-	// Update sets it.
+	// Unresolved says that the cause of a withdrawn verdict is not known to be gone; see Verdict.Resolved. The caller
+	// of Update sets it.
 	Unresolved bool
 }
 
@@ -34,8 +34,8 @@ type Tracker struct {
 	open []Verdict
 }
 
-// Continue gives verdicts that go on from open ones the IDs of these: with the same reason they name some of the same
-// culprits, or show at the same call.
+// Continue gives the ID of an open verdict to a new one with the same reason that names one of its culprits or shows at
+// the same call.
 func (t *Tracker) Continue(verdicts []Verdict) []Verdict {
 	taken := map[string]bool{}
 	for i := range verdicts {
@@ -55,7 +55,7 @@ func (t *Tracker) Continue(verdicts []Verdict) []Verdict {
 	return verdicts
 }
 
-// continues tells whether a verdict is what became of an older one.
+// continues tells whether a verdict is about the same cause as an older one.
 func (v *Verdict) continues(old *Verdict) bool {
 	if v.Reason != old.Reason {
 		return false
@@ -68,8 +68,8 @@ func (v *Verdict) continues(old *Verdict) bool {
 	})
 }
 
-// Update takes what holds now, and returns what changed since the last time: what opened and changed first, in the
-// order of verdicts, then what is withdrawn.
+// Update takes the verdicts that hold now, and returns the changes since the last time: opened and changed verdicts in
+// their order, then withdrawn ones.
 func (t *Tracker) Update(verdicts []Verdict) []Change {
 	var changes []Change
 	for _, v := range verdicts {
@@ -77,7 +77,7 @@ func (t *Tracker) Update(verdicts []Verdict) []Change {
 		switch {
 		case i < 0:
 			changes = append(changes, Change{Kind: Opened, Verdict: v})
-		case news(&t.open[i], &v):
+		case changed(&t.open[i], &v):
 			changes = append(changes, Change{Kind: Changed, Verdict: v})
 		}
 	}
@@ -97,8 +97,8 @@ func (t *Tracker) find(id string) int {
 	return slices.IndexFunc(t.open, func(v Verdict) bool { return v.ID == id })
 }
 
-// news tells whether a verdict says something new, apart from that time has passed.
-func news(old, now *Verdict) bool {
+// changed tells whether two states of a verdict differ in more than their ages.
+func changed(old, now *Verdict) bool {
 	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) ||
 		len(old.Culprits) != len(now.Culprits) || old.Comm != now.Comm || old.Seq != now.Seq ||
 		len(old.Evidence) < len(now.Evidence)

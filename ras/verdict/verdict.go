@@ -17,24 +17,23 @@ type Verdict struct {
 	ID         string     `json:"id"`
 	Reason     Reason     `json:"reason"`
 	Confidence Confidence `json:"confidence"`
-	// Culprits are the ranks at fault, in order; of a deadlock those in the cycle, in its order; empty where nobody is
-	// known to be.
+	// Culprits are the ranks at fault, in order; those of a deadlock in the cycle's order; empty if none is known.
 	Culprits []Rank `json:"culprits,omitempty"`
-	// Comm and Call are where it shows: the call that has waited longest. The zero Comm means that nobody waits yet.
+	// Comm and Call are where it shows: the call that has waited longest. The zero Comm means that no rank waits yet.
 	Comm lifecycle.CommID `json:"comm,omitzero"`
 	Name string           `json:"comm_name,omitempty"`
 	Call string           `json:"call,omitempty"`
 	Seq  uint64           `json:"seq,omitempty"`
-	// Age is since when, as far as that is known.
+	// Age is how long it has held, as far as is known.
 	Age Age `json:"age_seconds"`
-	// Text is a sentence for a person. Evidence is what it rests on, a sentence each.
+	// Text is a sentence for a person. Evidence is sentences that support it.
 	Text     Text   `json:"text"`
 	Evidence []Text `json:"evidence,omitempty"`
 	// Victims are the ranks that wait, longest first.
 	Victims []Wait `json:"victims,omitempty"`
 }
 
-// Rank is one rank, as people and machines find it.
+// Rank names one rank, with its process.
 type Rank struct {
 	Job    int    `json:"rank"`      // in the job; -1 if it isn't known
 	Comm   int    `json:"comm_rank"` // in the verdict's communicator; -1 if it is in none or it isn't known
@@ -59,7 +58,7 @@ func (r Rank) String() string {
 	}
 }
 
-// in is String, with the rank of the communicator where that is another number.
+// in is String, with the rank in the communicator if that is another number.
 func (r Rank) in() string {
 	if r.Job >= 0 && r.Comm >= 0 && r.Comm != r.Job && r.comm != "" {
 		return fmt.Sprintf("rank %d (%d on %s)", r.Job, r.Comm, r.comm)
@@ -67,7 +66,7 @@ func (r Rank) in() string {
 	return r.String()
 }
 
-// Same tells whether two are one rank of the job, seen from whichever communicators.
+// Same tells whether two are the same rank of the job, in whichever communicators.
 func (r Rank) Same(o Rank) bool { return r.Member == o.Member && r.Job == o.Job }
 
 // Wait is one rank's part in a call that doesn't end.
@@ -80,21 +79,21 @@ type Wait struct {
 	Age  Age              `json:"age_seconds"`
 }
 
-// key gives the verdict its ID: by the reason and the culprits, and by the meeting at, unless that is nil.
-func (v *Verdict) key(at *meeting) {
+// setID makes the verdict's ID from its reason and the meeting at; if at is nil, from its reason and culprits.
+func (v *Verdict) setID(at *meeting) {
+	if at != nil {
+		v.ID = hash(v.Reason, at.key.comm, at.key.seq)
+		return
+	}
 	names := make([]string, 0, len(v.Culprits))
 	for _, c := range v.Culprits {
 		name := c.Member + "/" + strconv.Itoa(c.Job)
-		if c.Job < 0 { // else the same one, seen from whichever communicator
+		if c.Job < 0 { // only the communicator tells it apart
 			name += "/" + strconv.Itoa(c.Comm)
 		}
 		names = append(names, name)
 	}
 	slices.Sort(names) // a cycle may be found at any of its ranks
-	if at != nil {
-		v.ID = hash(v.Reason, at.key.comm, at.key.seq)
-		return
-	}
 	v.ID = hash(v.Reason, names)
 }
 
@@ -104,8 +103,8 @@ func hash(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Urgent tells whether somebody must act now: a job that stands still costs money until then. One that is slow, or of
-// which not enough is known, may wait. Everything that shows a verdict, or alerts with one, goes by this.
+// Urgent tells whether somebody must act now: the job stands still. A straggler, and a cause that isn't known, may
+// wait. Everything that shows verdicts or sends alerts uses this.
 func (v *Verdict) Urgent() bool {
 	return v.Reason != Straggler && v.Reason != Unknown && v.Confidence != Possible
 }

@@ -1,21 +1,20 @@
 // Package rendezvous lets the ranks of a communicator find each other.
 //
-// The ranks of a job start at different moments, on different hosts, and know of each other only a number (their rank)
-// and a shared secret (the communicator's unique id). A rendezvous is the place where each of them leaves one small
-// message, its card, and waits until it can take away the cards of all:
+// The ranks of a job start at different times, on different hosts, and know only their rank and a shared secret, the
+// communicator's unique id. At a rendezvous each of them leaves one small message, its card, and waits until it gets
+// the cards of all:
 //
 //	rank 0 ── card 0 ──▶┐             ┌──▶ [card 0, card 1, card 2]
 //	rank 1 ── card 1 ──▶│  the roll   │──▶ [card 0, card 1, card 2]
 //	rank 2 ── card 2 ──▶┘             └──▶ [card 0, card 1, card 2]
 //
-// A job that hangs usually hangs here, because some rank never came. So the one idea of this package is the roll call:
-// a rendezvous always knows which ranks are there, which are not, which were and left, and it says so by name. The
-// answer to an exchange that cannot complete is a [MissingError], a [ConflictError] or a [StaleError] on every rank
-// that takes part, as early as it can be known: when a process dies, gives up, or comes with a number that is taken,
-// nobody waits for a timeout to hear of it.
+// A job that hangs usually hangs here, because some rank never came. So a rendezvous keeps a roll: which ranks are
+// there, which have not come, and which have left. If an exchange cannot complete, every rank that takes part gets a
+// [MissingError], a [ConflictError] or a [StaleError] as early as possible: when a process dies, gives up, or comes
+// with a rank that is taken, no rank waits for a timeout.
 //
-// [Rendezvous] has three implementations: package mem for the ranks of one process, package tcp for those of several,
-// in which rank 0 serves, and package etcd where they share an etcd. Package rendezvoustest has what all must do.
-// Package launch reads from the environment of torchrun, Slurm, Open MPI and others which rank this process is and
-// where it meets the rest.
+// [Rendezvous] has three implementations: package mem for the ranks of one process, package tcp for several processes,
+// of which rank 0's is the server, and package etcd for ranks that share an etcd. Package rendezvoustest has tests that
+// all must pass. Package launch reads from the environment of torchrun, Slurm, Open MPI and others which rank this
+// process is and where it meets the others.
 package rendezvous

@@ -12,16 +12,15 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// MissingError says that an exchange did not complete because not all ranks came, or because one left. It is the same
-// story on every rank, told from the side of Self. errors.Is knows it as [lifecycle.ErrNotJoined], as the code of its
-// *[lifecycle.PeerError] (the rank to look at first), and as its Cause; as [lifecycle.ErrCanceled] if Self's context
-// was canceled.
+// MissingError says that an exchange did not complete because not all ranks came, or because one left. Every rank gets
+// it with the same roll. It matches [lifecycle.ErrNotJoined], the code of its *[lifecycle.PeerError] (of the rank to
+// look at first), its Cause and, if Self's context was canceled, [lifecycle.ErrCanceled].
 type MissingError struct {
 	Roll
 	Self   int           // the rank that waited
-	Since  time.Time     // since when
-	Waited time.Duration // until it was told
-	// Cause is what ended this rank's wait: its context's error, an *UnreachableError; nil when others ended it.
+	Since  time.Time     // when it began to wait
+	Waited time.Duration // for how long
+	// Cause is what ended this rank's wait: its context's error or an *UnreachableError; nil if another rank ended it.
 	Cause error
 }
 
@@ -56,8 +55,8 @@ func (e *MissingError) Is(target error) bool { return target == lifecycle.ErrNot
 
 func (e *MissingError) canceled() bool { return errors.Is(e.Cause, context.Canceled) }
 
-// Unwrap returns the fault of the rank to look at first, a *lifecycle.PeerError, and the Cause; before them
-// lifecycle.ErrCanceled, if this rank's context was canceled: then that is the code.
+// Unwrap returns lifecycle.ErrCanceled if this rank's context was canceled, so that this is the code; then the
+// *lifecycle.PeerError of the rank to look at first, and the Cause.
 func (e *MissingError) Unwrap() []error {
 	var errs []error
 	if e.canceled() {
@@ -72,8 +71,9 @@ func (e *MissingError) Unwrap() []error {
 	return errs
 }
 
-// peer picks the rank to blame. A death explains everything after it, and a rank that withdrew what it left behind. One
-// that gave up is blamed last: it did so because others were missing. Another process may have had Self's number.
+// peer chooses the rank to look at first: one that died, was lost, closed its rendezvous or withdrew, in this order;
+// else one that is missing; else one that gave up, as it did so because of others. It is not Self, whose rank another
+// process may have claimed.
 func (e *MissingError) peer() *lifecycle.PeerError {
 	if _, ok := errors.AsType[*UnreachableError](e.Cause); ok {
 		return nil // the UnreachableError carries it
@@ -81,7 +81,7 @@ func (e *MissingError) peer() *lifecycle.PeerError {
 	gone := slices.DeleteFunc(e.Gone(), func(m Member) bool { return m.Rank == e.Self && e.Cause != nil })
 	hows := []Departure{Died, Lost, Closed, Withdrew}
 	if e.Cause != nil {
-		hows = hows[:3] // whoever ended this rank's wait may have ended the others', too
+		hows = hows[:3] // what canceled this rank's context may have canceled the others' too
 	}
 	for _, how := range hows {
 		for _, m := range gone {
@@ -115,32 +115,28 @@ func (e *MissingError) blame(m Member) *lifecycle.PeerError {
 // UnreachableError says that the rendezvous itself was not reached before the context ended.
 type UnreachableError struct {
 	Address  string // host:port that was tried
-	Rank     int    // the rank that serves there, or NoRank
+	Rank     int    // the rank whose process is the server, or NoRank
 	Self     int    // the rank that tried
 	Attempts int
 	Since    time.Time
-	Context  error // why trying ended
-	Last     error // what the last attempt met; nil when none came to an end
+	Context  error // why it stopped trying
+	Last     error // of the last attempt; nil if none has ended
 }
 
-// NoRank stands for a rank where none is meant: a rendezvous of which no rank is the server.
+// NoRank is the rank of a server that is no rank, such as etcd.
 const NoRank = -1
 
 // Error names the address, the attempts and the last cause.
 func (e *UnreachableError) Error() string {
-	if e.Rank == NoRank {
-		s := fmt.Sprintf("the rendezvous at %s was not reached in %d attempts (%v)", e.Address, e.Attempts, e.Context)
-		if e.Last != nil {
-			s += "; the last one: " + e.Last.Error()
-		}
-		return s + "; see whether it runs and its address is right"
+	of, server := "", "it"
+	if e.Rank != NoRank {
+		of, server = fmt.Sprintf(" of rank %d", e.Rank), "that rank"
 	}
-	s := fmt.Sprintf("the rendezvous of rank %d at %s was not reached in %d attempts (%v)",
-		e.Rank, e.Address, e.Attempts, e.Context)
+	s := fmt.Sprintf("the rendezvous%s at %s was not reached in %d attempts (%v)", of, e.Address, e.Attempts, e.Context)
 	if e.Last != nil {
 		s += "; the last one: " + e.Last.Error()
 	}
-	return s + "; see whether that rank runs and its address is right"
+	return s + "; see whether " + server + " runs and its address is right"
 }
 
 // Unwrap returns the fault of the serving rank, the context's error, and the last attempt's.
@@ -170,8 +166,8 @@ func (e *UnreachableError) Unwrap() []error {
 type ConflictError struct {
 	Roll
 	Self   int
-	Claims []Member // those that made the contradicting claims, by rank
-	Detail string   // what they contradict each other in, and what to do
+	Claims []Member // that contradict each other, by rank
+	Detail string   // the contradiction, and what to do
 }
 
 // Error names the claims, and the members that made them.
@@ -189,15 +185,15 @@ func (e *ConflictError) Unwrap() error {
 	return peer
 }
 
-// StaleError says that a unique id or a key cannot be used: it was used before, it was forgotten, or it is not known
-// where it should be. It wraps a *[lifecycle.UsageError] with [lifecycle.CodeInvalidArgument].
+// StaleError says that a unique id or a key cannot be used: it was used before, the server has forgotten it, or the
+// server doesn't know it. It wraps a *[lifecycle.UsageError] with [lifecycle.CodeInvalidArgument].
 type StaleError struct {
-	Key    string // the key that was asked for
+	Key    string // of the exchange
 	Self   int
-	Detail string // what is known of it
+	Detail string // why it can't be used, and what to do
 }
 
-// Error says what is known of the id, and what to do.
+// Error says why the id or key can't be used, and what to do.
 func (e *StaleError) Error() string {
 	return fmt.Sprintf("rendezvous %q: rank %d: %s", e.Key, e.Self, e.Detail)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Limits of an exchange. Cards are small; what is larger travels over the connections that the cards describe.
+// Limits of an exchange. Cards are small; larger data is sent over the connections that the cards describe.
 const (
 	MaxRanks   = 1 << 14 // ranks in one exchange
 	MaxPayload = 1 << 16 // bytes that one rank contributes
@@ -16,24 +16,24 @@ const (
 )
 
 // Rendezvous lets the ranks of a communicator exchange one small message each before they are connected. It is one
-// rank's side of one unique id. It is safe for concurrent use; its exchanges may take turns.
+// rank's part in one unique id. It is safe for concurrent use; its exchanges may be made one at a time.
 type Rendezvous interface {
 	// Exchange contributes payload for rank and blocks until all size ranks have contributed under the same key. It
 	// returns all payloads, by rank; the caller owns them, and payload may be reused. Keys are used once.
 	//
 	// When ctx ends first, or when a rank that takes part dies, gives up or closes, the error is a *[MissingError] that
-	// names the ranks that arrived and those that did not. Whoever calls it with a context that has ended does not take
-	// part, and tells the others so, with the context's cause: all that wait, and those that come yet, fail. Ranks that
-	// contradict each other (one number twice, different sizes, a rank out of range) all get a *[ConflictError]. A key
-	// or an id that was used before is a *[StaleError].
+	// names the ranks that arrived and those that did not. A call with a context that has ended doesn't take part, and
+	// tells the other ranks the context's cause: all that wait or come later fail. Ranks that contradict each other
+	// (one rank twice, different sizes, a rank out of range) all get a *[ConflictError]. A key or an id that was used
+	// before is a *[StaleError].
 	Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error)
 
-	// Close says that this rank is done with the unique id: exchanges that still need it fail for everyone at once, its
-	// own, too. It waits for what the Rendezvous started, and may be called twice.
+	// Close says that this rank has finished with the unique id: exchanges that still need it fail on all ranks. It
+	// waits for the goroutines of the Rendezvous, and may be called twice.
 	Close() error
 }
 
-// HowEnded is how a rank leaves whose context has ended, and why, in its own words.
+// HowEnded is how a rank leaves whose context has ended, and why.
 func HowEnded(ctx context.Context) (how Departure, why string) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, context.DeadlineExceeded):
@@ -45,8 +45,8 @@ func HowEnded(ctx context.Context) (how Departure, why string) {
 	}
 }
 
-// CheckArgs is how each Exchange begins: it refuses a key, a payload or a number of ranks beyond the limits. A rank
-// outside of its size is left to the exchange, so that the other ranks hear of it too.
+// CheckArgs refuses a key, a payload or a number of ranks beyond the limits, at the beginning of each Exchange. A rank
+// out of range is left to the exchange, so that the other ranks learn of it too.
 func CheckArgs(key string, size int, payload []byte) error {
 	var detail string
 	switch {

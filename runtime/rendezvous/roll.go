@@ -18,11 +18,11 @@ type Departure uint8
 // The departures. Their numbers are part of tcp's protocol.
 const (
 	Waiting  Departure = iota // it is there
-	Died                      // its connection ended without a word: the process ended
-	Lost                      // its connection broke: the process may live behind a broken network
-	GaveUp                    // its time was up while it waited
+	Died                      // its connection was closed without a bye: the process ended
+	Lost                      // its connection broke: the process may still run
+	GaveUp                    // its deadline passed while it waited
 	Closed                    // it closed its Rendezvous
-	Withdrew                  // its context was canceled, or it failed in something of its own
+	Withdrew                  // its context was canceled, or it failed elsewhere
 )
 
 // String says what happened, as the end of a sentence about the rank.
@@ -40,13 +40,13 @@ type Member struct {
 	Host string // its host's name
 	PID  int    // its process id on that host
 
-	Arrived time.Time // when it joined the exchange; zero when it left before it came to this one
+	Arrived time.Time // when it joined the exchange; zero if it left before
 	Left    time.Time // when it left; zero while it waits
 	How     Departure // how it left
-	Detail  string    // more about its leaving, in its own words; may be empty
+	Detail  string    // why it left, as it says itself; may be empty
 }
 
-// Here is a rank of this process, which arrives now.
+// Here makes the Member of a rank of this process that arrives now.
 func Here(rank, size int) Member {
 	host, err := os.Hostname()
 	if err != nil {
@@ -55,7 +55,7 @@ func Here(rank, size int) Member {
 	return Member{Rank: rank, Size: size, Host: host, PID: os.Getpid(), Arrived: time.Now()}
 }
 
-// Leave records that the member left just now, how, and why in its own words.
+// Leave records that the member left now, how, and why.
 func (m *Member) Leave(how Departure, detail string) {
 	m.Left, m.How, m.Detail = time.Now(), how, detail
 }
@@ -91,12 +91,12 @@ func (m Member) story() string {
 
 func clock(t time.Time) string { return t.Format("15:04:05.000") }
 
-// Roll is the state of one exchange: the ranks that have come, and those that have left again. A Roll with two living
-// members of one rank, or with members that disagree with its size, describes a conflict.
+// Roll is the state of one exchange: the ranks that have come, and those that have left. A Roll with two present
+// members of one rank, or with members that disagree with its size, is a conflict.
 type Roll struct {
 	Key     string
 	Size    int      // how many ranks are expected
-	Members []Member // all that were seen, by rank
+	Members []Member // all that have come, by rank
 }
 
 // Sort orders the members by rank, and by arrival where two claim the same.
@@ -106,7 +106,7 @@ func (r *Roll) Sort() {
 	})
 }
 
-// Missing returns the ranks that have never been seen, ascending.
+// Missing returns the ranks that have never come, ascending.
 func (r *Roll) Missing() []int {
 	seen := make([]bool, max(r.Size, 0))
 	for _, m := range r.Members {
@@ -144,8 +144,8 @@ func (r *Roll) members(want func(Member) bool) []Member {
 }
 
 // Err returns why an exchange with this roll did not complete for rank self, which has waited since the given time: a
-// *[ConflictError] when the members contradict each other, a *[MissingError] otherwise. The cause is what ended self's
-// own wait, nil when it was ended by what the roll says.
+// *[ConflictError] if the members contradict each other, else a *[MissingError]. The cause is what ended self's own
+// wait, nil if the exchange failed because of another rank.
 func (r *Roll) Err(self int, since time.Time, cause error) error {
 	if claims, detail := r.conflict(); claims != nil {
 		return &ConflictError{Roll: *r, Self: self, Claims: claims, Detail: detail}
@@ -190,7 +190,7 @@ func (r *Roll) sizes() string {
 		parts = append(parts, fmt.Sprintf("%d say %s", size, formatMembers(bySize[size], Member.String)))
 	}
 	if bySize[r.Size] == nil {
-		parts = append(parts, fmt.Sprintf("%d says the id's maker", r.Size))
+		parts = append(parts, fmt.Sprintf("the id was made for %d", r.Size))
 	}
 	return "the ranks disagree on how many they are: " + strings.Join(parts, "; ") + "; give all the same size"
 }

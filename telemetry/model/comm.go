@@ -13,26 +13,26 @@ import (
 type Comm struct {
 	tape.CommInfo
 	Generation uint32 // as tape.Slot's
-	Of         *Rank  // whose it is
+	Of         *Rank  // the rank of the job that it belongs to
 	State      lifecycle.State
-	Slot       *tape.Slot // what the table said at the last Look; nil if there was none
+	Slot       *tape.Slot // its slot at the last Look; nil if it had none
 
 	Acts   []*Act // begun and not ended, oldest first
-	Latest *Act   // the one that began last, ended or not; nil if there was none
+	Latest *Act   // the act that began last, ended or not; nil if there was none
 	Ops    []*Op  // known to be in flight, oldest first
 
-	Begun, Done uint64             // numbers of the last collective that this rank began, and that ended well
+	Begun, Done uint64             // numbers of the last collectives that this rank began, and completed
 	Messages    map[int32]Messages // by the other rank; of maxPeers at most
 	Groups      uint64             // sends and receives that progress together, begun
 	Last        Op                 // the operation that ended last; its End is 0 if there was none
 	Failure     *Failure
 	End         *Act // how this rank ended the communicator, or finalized it; nil while it has not
 
-	was     lifecycle.CommID // the id it had, if it has another one since the last step
+	was     lifecycle.CommID // its id before the last step, if that changed it
 	root    uint32           // as tape.Slot.Root
-	cut     []*Act           // those that were open when this rank ended the communicator
-	changed bool             // operations became known since the last look
-	seen    uint64           // the last look at which it was in the table, or was not yet to be there
+	cut     []*Act           // acts that were open when this rank ended the communicator
+	changed bool             // a record changed Ops since the last look
+	seen    uint64           // the number of the last look that found it in the table, or of that before it was made
 
 	wait      int32 // the rank that the running operation waits for; -1 for none
 	waitSince int64
@@ -43,7 +43,7 @@ type Comm struct {
 type Progress struct {
 	Start int64
 	Phase tape.Phase
-	End   int64 // 0 while it goes on
+	End   int64 // 0 while it is in progress
 	Code  lifecycle.Code
 
 	Stalls int  // how often it was reported as stalled
@@ -59,8 +59,8 @@ type Act struct {
 	First tape.LifeRecord // the first record of it that was read
 
 	PhaseStart int64
-	Phases     []Phase // those that are over
-	Told       int     // how many of Phases a reader has told of
+	Phases     []Phase // that have ended
+	Told       int     // how many of Phases a reader has reported
 
 	Peer int32
 	Text string
@@ -84,10 +84,10 @@ type Op struct {
 
 	Wait      int32 // the rank that it waits for, or waited for when it ended; -1 for none
 	WaitSince int64
-	Longest   Wait // the longest of its waits that are over
+	Longest   Wait // the longest of its waits that have ended
 
-	past   bool // the table doesn't show it any more: the record of its end comes, or was missed
-	unread bool // it is known from the table alone: there may be no record of its end
+	past   bool // it has left the table: the record of its end will come, or was missed
+	unread bool // it is known only from the table: there may be no record of its end
 }
 
 // Wait is how long something waited for a rank.
@@ -103,7 +103,7 @@ type Messages struct{ Sent, Received uint64 }
 // maxPeers bounds the ranks of a communicator with which messages are counted.
 const maxPeers = 64
 
-// count notes the number of a message, or of a group of them.
+// count records the number of a message, or of a group of messages.
 func (c *Comm) count(sig *tape.Signature, seq uint64) {
 	if sig.Call == lifecycle.CallSendRecv {
 		c.Groups = max(c.Groups, seq)
@@ -139,7 +139,7 @@ type Failure struct {
 	Text string
 }
 
-// newAct is an act by the first record of it, which may know when it began.
+// newAct makes an act from its first record, which may have its start.
 func newAct(c *Comm, r *tape.LifeRecord) *Act {
 	a := &Act{Comm: c, Kind: r.Act, Seq: r.Seq, First: *r}
 	if a.Start = r.Time; r.Start > 0 {
@@ -185,7 +185,7 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 	}
 }
 
-// fail notes why the communicator failed, unless it has failed before.
+// fail records why the communicator failed, unless it has failed before.
 func (c *Comm) fail(r *tape.LifeRecord) bool {
 	if c.Failure != nil {
 		return false
@@ -209,7 +209,7 @@ func (c *Comm) act(kind tape.Act, seq uint64) *Act {
 	return nil
 }
 
-// beginAct opens an act. One that was open under its number is dropped, or the oldest, if there are too many.
+// beginAct opens an act. It drops an open act of the same number or, if there are too many, the oldest.
 func (p *Process) beginAct(c *Comm, r *tape.LifeRecord, slot int) *Act {
 	a := newAct(c, r)
 	a.Peer, a.slotless = -1, slot < 0
@@ -238,7 +238,7 @@ func (a *Act) enter(phase tape.Phase, now int64) {
 	a.Phase, a.PhaseStart = phase, now
 }
 
-// endAct closes an act, also one of which only the end was read: then it began with it.
+// endAct closes an act. If only its end was read, began is true.
 func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
 	if a = c.act(r.Act, r.Seq); a == nil {
 		a, began = newAct(c, r), true
@@ -248,8 +248,8 @@ func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
 	a.End, a.Code, a.Peer, a.Text = r.Time, r.Code, r.Peer, r.Text
 	c.remove(a)
 	if r.Act == tape.ActGroup && r.Code == lifecycle.CodeOK {
-		// Groups of a communicator are made one after another: those with lower numbers that began before this one are
-		// over too. (Groups with and without collectives are numbered apart, so that the number alone doesn't tell.)
+		// Groups of a communicator are made one after another: those with lower numbers that began earlier have ended
+		// too. Groups with and without collectives have numbers of their own, so the number alone is not enough.
 		c.Acts = slices.DeleteFunc(c.Acts, func(o *Act) bool {
 			over := o.Kind == tape.ActGroup && o.Seq < r.Seq && o.Start < a.Start
 			if over {
@@ -293,7 +293,7 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 		}
 		c.endOp(s.Op, r)
 		c.Of.History.add(c, s.Op)
-		// Ordinary operations are learnt from the tallies.
+		// Tallies have the durations of ordinary operations.
 		if took := r.Time - r.Start; r.Code == lifecycle.CodeOK && r.Start > 0 && took > 0 && !r.Ordinary {
 			s.Op.normal(&p.normal).learn(took)
 		}
@@ -320,8 +320,8 @@ func newOp(seq uint64, sig tape.Signature, algorithm uint8, start int64) Op {
 	}
 }
 
-// beginOp adds an operation, in the order in which they began: a start may be told only when the operation comes to
-// wait. If there are too many, one that is past is forgotten, or the one that began last: the oldest is what hangs.
+// beginOp adds an operation in the order of starts: the record of a start may be written only when the operation waits.
+// If there are too many, it drops one that is past, or the one that began last, as the oldest is the one that hangs.
 func (c *Comm) beginOp(o *Op) {
 	i, _ := slices.BinarySearchFunc(c.Ops, o.Start, func(o *Op, start int64) int { return cmp.Compare(o.Start, start) })
 	c.Ops = slices.Insert(c.Ops, i, o)
@@ -350,7 +350,7 @@ func (o *Op) follow(r *tape.OpRecord) {
 	}
 }
 
-// waitEnds measures the wait that ends now.
+// waitEnds measures a wait that ends now.
 func (o *Op) waitEnds(now int64) {
 	if took := now - o.WaitSince; o.Wait >= 0 && o.WaitSince > 0 && took > o.Longest.Time {
 		o.Longest = Wait{Rank: o.Wait, Time: took, Ops: 1}
@@ -384,7 +384,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	inFlight := s.Launched != s.Completed
 	c.Begun = max(c.Begun, s.Begun)
 	if c.Done = max(c.Done, s.Done); s.Marked {
-		c.Done = s.Done // records tell of the launch alone
+		c.Done = s.Done // records only tell of the launch
 	}
 	c.count(&s.Op, s.Seq)
 	var current, unused *Op
@@ -396,14 +396,14 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 		if !o.past || !o.unread || o.Slow || o.Stalls > 0 {
 			return false
 		}
-		unused = o // no reader was told of it
+		unused = o // no reader knows it
 		return true
 	})
 	shown, last := newOp(s.Seq, s.Op, s.Algorithm, s.OpStart), &c.Last
 	switch {
 	case inFlight && current == nil && last.End > 0 && last.Start == s.OpStart && last.Seq == s.Seq && !s.Marked:
 		return // it has ended since the table was read
-	case !inFlight && s.LastEnd > last.End: // an ordinary operation, of which there is no record here
+	case !inFlight && s.LastEnd > last.End: // an ordinary operation without a record
 		*last = shown
 		last.End = s.LastEnd
 	case inFlight && current == nil:
@@ -420,7 +420,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	}
 }
 
-// Activities yields what goes on: the oldest operation in flight, and the open acts.
+// Activities yields the oldest operation in flight and the open acts.
 func (c *Comm) Activities() iter.Seq[Activity] {
 	return func(yield func(Activity) bool) {
 		if o := c.InFlight(); o != nil && !yield(o) {

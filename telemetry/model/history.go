@@ -7,19 +7,19 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Bounds of what is compared.
+// Limits of a history and of what it reports.
 const (
-	maxHistory = 1024 // calls of a rank that are remembered
-	recent     = 128  // calls of a lane among which odd ones are looked for
-	maxOdd     = 4    // odd calls that are told, the last ones
+	maxHistory = 1024 // calls of a rank
+	recent     = 128  // last calls of a lane that may be reported as odd
+	maxOdd     = 4    // odd calls that are reported, the last ones
 	maxTrail   = 64   // calls of a trail
 )
 
 // History is the last operations of a rank, on all its communicators. Training makes the same calls in the same order,
-// step after step; so it tells which rank's call is out of order when ranks disagree.
+// step after step, so a history shows which rank's call is out of order when ranks disagree.
 //
-// Calls on communicators that were ever in flight at one time come from different goroutines or run in the background,
-// and their order means nothing: each such lane is compared by itself.
+// Communicators whose calls were ever in flight at the same time are used by different goroutines or asynchronously,
+// and the order of their calls means nothing. Each such lane has an order of its own.
 type History struct {
 	calls []Call
 	next  int // where the next goes, once it is full
@@ -31,11 +31,11 @@ type Call struct {
 	Signature  tape.Signature
 	Seq        uint64
 	Start      int64
-	Usual      bool  // it is the call that has always come there
+	Usual      bool  // the rank has always made this call here
 	end        int64 // 0 while it is in flight
 }
 
-// kind is what a call has in common with those like it in other steps.
+// kind is equal for calls that recur in each step.
 type kind struct {
 	generation uint32
 	sig        tape.Signature
@@ -45,7 +45,7 @@ func (c *Call) kind() kind { return kind{c.Generation, c.Signature} }
 
 func (h *History) add(c *Comm, o *Op) {
 	if !o.Signature.Call.IsOperation() {
-		return // what an act does, as a split
+		return // it is part of an act, such as a split
 	}
 	next := Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start, end: o.End}
 	if len(h.calls) < maxHistory {
@@ -56,28 +56,28 @@ func (h *History) add(c *Comm, o *Op) {
 	h.next = (h.next + 1) % maxHistory
 }
 
-// Odd is a call that is not the one which has always come at this point of the program.
+// Odd is a call at a point of the program at which another call has always come.
 type Odd struct {
 	Did   Call
-	Usual Call // its Start means nothing
-	Times int  // how often that one came
+	Usual Call // the other call; its Start means nothing
+	Times int  // how often Usual came
 }
 
-// Habit is what a history tells of the last calls.
+// Habit compares a rank's last calls with its history.
 type Habit struct {
-	Odd  []Odd // odd calls among the recent ones and those that are in flight, the last one first
-	Next *Odd  // the call that has always come after the last ones, as Usual; nil if that isn't known
+	Odd  []Odd // odd calls among the recent ones and those in flight, the last one first
+	Next *Odd  // its Usual is the call that has always followed the last ones; nil if that isn't known
 	// Trail is the last calls, in the order in which they began, with those in flight.
 	Trail []Call
 	// Lanes are the communicators of each lane, by their generations.
 	Lanes [][]uint32
 }
 
-// Habit compares the calls, and those that are in flight, with what came before each.
+// Habit compares each of the last calls, and those in flight, with the calls before it.
 func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	calls := append(slices.Clone(h.calls), inFlight...)
 	slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
-	calls = slices.CompactFunc(calls, func(a, b Call) bool { // one that was launched, and that its stream has not done
+	calls = slices.CompactFunc(calls, func(a, b Call) bool { // a call whose launch has ended may still be in flight
 		return a.Start == b.Start && a.Generation == b.Generation && a.Seq == b.Seq && a.Signature == b.Signature
 	})
 	all, members := lanes(calls)
@@ -98,7 +98,7 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	return habit
 }
 
-// lanes divides calls, which are in the order in which they began, into those that never overlapped.
+// lanes divides calls, in the order of their starts, into lanes of communicators whose calls never overlapped.
 func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 	type pair struct{ a, b uint32 }
 	overlap := map[pair]bool{}
@@ -131,7 +131,7 @@ func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 	return all, members
 }
 
-// lane is calls that were made one after the other.
+// lane is calls that were made one after another.
 type lane struct {
 	calls []Call
 	ids   []int // equal for calls of one kind
@@ -154,12 +154,11 @@ func newLane(calls []Call) *lane {
 	return l
 }
 
-// odd finds the odd calls, the last one first, and the call that is to come; nil if that isn't known. Calls that come
-// rarely, such as a barrier after each epoch, may keep the steps from being equal: they are left out of them, the
-// rarest first, until steps are found.
+// odd finds the odd calls, the last one first, and the next call, nil if that isn't known. Rare calls, such as a
+// barrier after each epoch, make steps unequal: they are left out, the rarest first, until equal steps are found.
 func (l *lane) odd() (odd []Odd, next *Odd) {
 	levels := slices.Sorted(slices.Values(l.count))
-	rare := 0 // calls that are left out
+	rare := 0 // calls left out
 	for len(levels) > 0 && mostly*rare <= len(l.calls) {
 		least := levels[0]
 		if odd, next, found := l.compare(least); found {
@@ -173,10 +172,10 @@ func (l *lane) odd() (odd []Odd, next *Odd) {
 	return nil, nil
 }
 
-// mostly is how many times as many calls as those that are left out there must be.
+// mostly is how many calls there must be for each one that is left out.
 const mostly = 12
 
-// compare compares the recent calls of kinds that came least times or more; found tells whether there were steps.
+// compare compares the recent calls of kinds that came at least so many times; found tells whether there were steps.
 func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 	kinds := 0
 	for _, n := range l.count {
@@ -184,9 +183,9 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 			kinds++
 		}
 	}
-	frequent := make([]int, 0, len(l.calls)) // the frequent calls before the one at hand, as indices
-	same := make([]int, len(l.calls)+1)      // by lag: how many of these are those that came lag calls earlier
-	known := make([]bool, len(l.count))      // the kinds that have come before
+	frequent := make([]int, 0, len(l.calls)) // indices of the frequent calls before the current one
+	same := make([]int, len(l.calls)+1)      // by lag: how many of the last ones equal those lag calls earlier
+	known := make([]bool, len(l.count))      // kinds that have come before
 	for i := 0; i <= len(l.calls); i++ {
 		lag, times := 0, 0
 		if i >= len(l.calls)-recent {
@@ -201,7 +200,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 				next = &o
 			case l.calls[i].kind() == expected.kind():
 				l.calls[i].Usual = true
-			case l.count[l.ids[i]] < least && known[l.ids[i]]: // it comes now and then
+			case l.count[l.ids[i]] < least && known[l.ids[i]]: // a rare call
 			case known[l.ids[i]] || lag > 1 && times >= usual:
 				o.Did = l.calls[i]
 				odd = append(odd, o)
@@ -228,18 +227,18 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 	return odd[:min(len(odd), maxOdd)], next, found
 }
 
-// How often a row of calls must have come to be a period; to be that also when a call follows which has never come
-// before, as the first step of a program may begin with rows; and if it is a single call. Such a call never comes too
-// early after a row of single ones: where a step ends isn't known then.
+// A sequence of calls is a period when it came often times in a row, or monotonous times if it is a single call. A call
+// of a new kind is odd only after usual repetitions, as the first step of a program may begin with repeated calls; and
+// never after a period of a single call, where the end of a step isn't known.
 const (
 	often      = 3
 	usual      = 5
 	monotonous = 32
 )
 
-// period is the length of the shortest row of frequent calls that has come often in a row until now, makes up most of
-// the calls, and has all kinds of them: a step of the training. The next call is the one that came so long ago. times
-// is how often the row came; 0 if there is none.
+// period is the length of the shortest sequence of frequent calls that has come often in a row until now, makes up most
+// of the calls, and has all their kinds: a step of the training. So the next call should equal the one lag calls ago.
+// times is how often the sequence came; 0 if there is none.
 func (l *lane) period(frequent, same []int, kinds int) (lag, times int) {
 	n := len(frequent)
 	seen := make([]bool, len(l.count))

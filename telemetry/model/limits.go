@@ -15,7 +15,7 @@ const (
 	DefaultFloor = 5 * time.Second
 )
 
-// Bounds of Limits: below, a busy machine's scheduler is what is reported; above, the report comes too late.
+// Bounds of Limits: below MinLimit a busy scheduler would be reported, above MaxLimit reports come too late.
 const (
 	MinLimit = time.Millisecond
 	MaxLimit = 24 * time.Hour
@@ -23,15 +23,15 @@ const (
 
 // Limits say when an operation or an act is slow, and when it stalls. Zero fields take the defaults that they name.
 type Limits struct {
-	// Slow is the age at which something is slow. What normally takes longer is slow at twice its normal time. At most
-	// Floor. 0 means DefaultSlow, or Floor where that is less.
+	// Slow is the age at which an activity is slow, or twice its normal duration if that is more. It is at most Floor.
+	// 0 means DefaultSlow, or Floor if that is less.
 	Slow time.Duration
-	// Floor is the least age at which something stalls: what normally takes long stalls at stallFactor times its normal
-	// time. 0 means DefaultFloor.
+	// Floor is the age at which an activity stalls, or stallFactor times its normal duration if that is more. 0 means
+	// DefaultFloor.
 	Floor time.Duration
 }
 
-// stallFactor is how many times its normal duration something takes when it stalls.
+// stallFactor is the multiple of its normal duration at which an activity stalls.
 const stallFactor = 8
 
 // complete fills in the defaults.
@@ -64,24 +64,23 @@ func (o *Op) normal(n *normals) *normal {
 }
 func (a *Act) normal(n *normals) *normal { return &n.acts[min(a.Kind, numActs-1)] }
 
-// Normal is what such an activity normally takes in this process, in nanoseconds; 0 while too little is known.
+// Normal is how long such an activity normally takes in this process, in nanoseconds; 0 while too little is known.
 func (p *Process) Normal(a Activity) int64 { return a.normal(&p.normal).duration() }
 
 // Thresholds are the ages at which an activity is slow, and stalls, in nanoseconds.
 func (p *Process) Thresholds(a Activity) (slow, stalled int64) {
-	normal := min(p.Normal(a), int64(MaxLimit)) // a tape may say anything
+	normal := min(p.Normal(a), int64(MaxLimit)) // a damaged tape may have any value
 	slow = max(int64(p.limits.Slow), 2*normal)
 	return slow, max(int64(p.limits.Floor), min(stallFactor*normal, int64(MaxLimit)), slow)
 }
 
-// Age is how long something that began at start has lasted at the time now, as far as the process has run since.
+// Age is how long something that began at start has lasted at the time now, counted from the last pause of the process.
 func (p *Process) Age(start, now int64) int64 { return max(now-max(start, p.resumed), 0) }
 
-// Resumed tells that the process did not run until now, because it was stopped or its machine was: what it was in, or
-// waited for, begins to count anew.
+// Resumed tells that the process ran again at the time now, after it or its machine was stopped. All ages start anew.
 func (p *Process) Resumed(now int64) { p.resumed = now }
 
-// Awake is for how long the process has run without a pause; 0 if it never paused.
+// Awake is how long the process has run since its last pause; 0 if it never paused.
 func (p *Process) Awake(now int64) int64 {
 	if p.resumed == 0 {
 		return 0
@@ -96,8 +95,8 @@ func (p *Process) Stalled(a Activity, now int64) bool {
 	return c.Stalls > 0 || c.End > 0 && c.End-c.Start >= stalled || c.End == 0 && p.Age(c.Start, now) >= stalled
 }
 
-// Unproven tells whether the last operation of a communicator would take too long at the time now if it had not been
-// done since it was launched, which is not known.
+// Unproven tells whether the last operation of a communicator was launched so long before now that it stalls if it has
+// not completed, and whether it has is not known.
 func (p *Process) Unproven(c *Comm, now int64) bool {
 	if c.Slot == nil || !c.Slot.Unproven || c.Slot.Captured > 0 || c.InFlight() != nil || c.Last.End == 0 {
 		return false
@@ -111,9 +110,8 @@ func (p *Process) Doubtful(now int64) []*Comm {
 	return slices.DeleteFunc(slices.Clone(p.unproven), func(c *Comm) bool { return !p.Unproven(c, now) })
 }
 
-// Late lists the live communicators with something that has gone on for at least Limits.Slow, or was told to be slow or
-// to stall and goes on, by generation. It costs nothing while nothing can be so old. The list is valid until the next
-// call.
+// Late lists the live communicators that have an activity of at least Limits.Slow, or one that was reported as slow or
+// stalled, by generation. It is free while no activity can be so old. The list is valid until the next call.
 func (p *Process) Late(now int64) []*Comm {
 	if len(p.late) == 0 && p.Age(p.oldest, now) < int64(p.limits.Slow) {
 		return nil

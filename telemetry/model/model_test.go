@@ -587,7 +587,9 @@ func BenchmarkLook(b *testing.B) {
 			p := newProcess(model.Limits{})
 			var slots []tape.Slot
 			for i := range 10_000 {
-				slots = append(slots, slot(uint32(i+1), 1, 1, true))
+				s := slot(uint32(i+1), 1, 1, true)
+				s.Root = 1 // all are of one rank
+				slots = append(slots, s)
 			}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// normal is what something takes: a running median, which moves an eighth towards each sample. One that stalled and
-// went on hardly teaches anything; a hundred bring it from a minute down to some microseconds.
+// normal is how long an activity normally takes: a running median, which moves by an eighth towards each sample. A
+// single stall hardly changes it.
 type normal struct {
 	median  int64 // nanoseconds
 	samples uint8 // up to minSamples
@@ -42,7 +42,7 @@ func (n *normal) duration() int64 {
 	return n.median
 }
 
-// Kinds that are told apart. A tape of a newer writer may know more; those share the last place.
+// The calls, acts and sizes that have a normal of their own. Those of a newer writer share the last one.
 const (
 	numCalls = 64
 	numActs  = 32
@@ -56,7 +56,7 @@ type normals struct {
 	seen []counted // by tape.Tally.Index
 }
 
-// counted is what a tally had counted when it was looked at last.
+// counted are the counts of a tally when it was last read.
 type counted struct {
 	count uint64
 	took  time.Duration
@@ -66,8 +66,8 @@ func (n *normals) class(call lifecycle.Call, size uint8) *normal {
 	return &n.ops[min(call, numCalls-1)][min(size, numSizes-1)]
 }
 
-// Learn takes the tallies alone; see Look. Of operations that never had to wait it learns the mean of those of a kind
-// that were counted since the last time, as often as there were any and often enough to forget what was before.
+// Learn takes the tallies; see Look. For each kind of ordinary operations it learns the mean of those that were counted
+// since the last time, once for each of them, but at most enough times.
 func (p *Process) Learn(tallies []tape.Tally) {
 	n := &p.normal
 	for i := range tallies {

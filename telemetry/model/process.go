@@ -11,55 +11,55 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Bounds of what a Process remembers, far above what a program needs unless many ends were overwritten unread.
+// Limits of a Process, far above what a program needs unless many ends were overwritten unread.
 const (
 	maxComms = 16 << 10 // communicators
 	maxActs  = 1 << 10  // open acts of a communicator
-	maxOps   = 64       // operations of a communicator of which something is known beside what its slot says
+	maxOps   = 64       // operations of a communicator, besides that of its slot
 	maxEnded = 64       // communicators that this process ended last
 )
 
-// Process is what one process did and does. The zero value is not ready; see New.
+// Process is the state of one process. The zero value is not ready; see New.
 type Process struct {
 	comms   map[uint32]*Comm // by generation
-	ended   []*Comm          // those that the process ended last, oldest first
+	ended   []*Comm          // that the process ended last, oldest first
 	normal  normals
 	ranks   []*Rank          // in the order in which they came
-	roots   map[uint32]*Rank // by the communicator that others of the rank descend from
+	roots   map[uint32]*Rank // by the communicator that the rank's others descend from
 	limits  Limits
 	resumed int64           // when the process ran again after its last pause; 0: it never paused
-	later   map[uint32]bool // of Until: communicators that came later
+	later   map[uint32]bool // communicators that Until found to be made later
 	looks   uint64
-	oldest  int64   // nothing that goes on began before
-	late    []*Comm // what Late found last
+	oldest  int64   // no activity began before
+	late    []*Comm // the last list of Late
 	dropped []*Act  // open acts that were forgotten since the last step
 
-	unproven []*Comm // those with tape.Slot.Unproven, at the last look
+	unproven []*Comm // with tape.Slot.Unproven at the last look
 
-	scratch Op // of an operation of which only the end is known
+	scratch Op // an operation of which only the end was read
 }
 
-// New makes the model of a process of which nothing is known yet. The limits must be valid.
+// New makes the model of a process before its first event. The limits must be valid.
 func New(limits Limits) *Process {
 	return &Process{
 		comms: make(map[uint32]*Comm), roots: make(map[uint32]*Rank), limits: limits.complete(), oldest: math.MaxInt64,
 	}
 }
 
-// Step is one event, with what it is about. It is valid until the next call of Apply.
+// Step is one event, with the communicator, act or operation that it is about. It is valid until the next call of
+// Apply.
 type Step struct {
 	*tape.Event
-	// Comm is nil for an event of a communicator that is not described on the tape any more, or where there is no room
-	// for it.
+	// Comm is nil if the tape doesn't describe the communicator any more, or there are too many.
 	Comm *Comm
-	// Was is the id that Comm had until this event, if it has another one since: until its ranks have met, a world has
-	// one that those of other runs of the job have, too.
+	// Was is the former id of Comm, if this event changed it: until its ranks have met, a world has the same id as the
+	// worlds of the job's other runs.
 	Was lifecycle.CommID
-	// Act is the act that began, goes on or has ended with a record of an act. It is nil for other records.
+	// Act is the act that a record of an act is about; nil for other records.
 	Act *Act
 	// Op is the operation that a record of an operation is about.
 	Op *Op
-	// Began tells that this event is the first that is known of Act.
+	// Began tells that this event is the first one known of Act.
 	Began bool
 	// Failed tells that the communicator failed with this event, for the first time.
 	Failed bool
@@ -119,25 +119,25 @@ func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
 // Rank is one rank of the job, of which a process may have several.
 type Rank struct {
 	Root         uint32 // its first communicator
-	Number, Size int    // in the largest communicator that was made from no other; -1 if there is none
+	Number, Size int    // in the largest communicator without a parent; -1 if there is none
 	History      History
 }
 
-// Bounds of what is remembered of ranks.
+// Limits of the ranks of a process.
 const (
 	maxRanks = 1 << 10
 	maxRoots = 1 << 12
 )
 
-// rankOf is the rank whose communicator a new one is. Programs make several that descend from none: they belong to the
-// one rank that the process has; where it has several, as a communicator shows of which it has two parts, to the one
-// with the same number.
+// rankOf is the rank that a new communicator belongs to: that of the communicator from which it descends. A
+// communicator without a parent belongs to the process's only rank or, if it has several, to the one with the same
+// number. A process has several ranks if it has two parts of one communicator.
 func (p *Process) rankOf(c *Comm) *Rank {
 	if r := p.roots[c.root]; r != nil {
 		return r
 	}
 	var found *Rank
-	others := map[*Rank]bool{} // that have another part of it
+	others := map[*Rank]bool{} // that have another part of the communicator
 	for _, o := range p.comms {
 		if o.ID == c.ID {
 			others[o.Of] = true
@@ -180,8 +180,8 @@ func byGeneration(a, b *Comm) int { return cmp.Compare(a.Generation, b.Generatio
 // Ended lists the communicators that the process ended last, the oldest first.
 func (p *Process) Ended() []*Comm { return p.ended }
 
-// OpenActs lists the acts that have begun and not ended, those of communicators that ended lately too, in the order in
-// which they began.
+// OpenActs lists the acts that have begun and not ended, including those of communicators that ended lately, in the
+// order of their starts.
 func (p *Process) OpenActs() []*Act {
 	var all []*Act
 	for _, c := range p.comms {
@@ -197,7 +197,7 @@ func (p *Process) OpenActs() []*Act {
 	return all
 }
 
-// end takes a communicator off the live ones.
+// end moves a communicator from the live ones to the ended ones.
 func (p *Process) end(c *Comm) {
 	if p.comms[c.Generation] != c {
 		return // it had ended before
@@ -211,9 +211,9 @@ func (p *Process) end(c *Comm) {
 	p.ended = append(p.ended, c)
 }
 
-// Look takes the in-flight table, as it was at one moment, and the tallies. Events from before that moment may be
-// applied later, and some from after it may have been applied. A communicator that is missing in two tables, one after
-// the other, has ended, even if its end was missed.
+// Look takes the in-flight table of one moment, and the tallies. Events before that moment may be applied later, and
+// some after it may have been applied. A communicator that is missing in two tables in a row has ended, even if the
+// record of its end was missed.
 func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 	p.looks++
 	p.unproven = p.unproven[:0]
@@ -239,8 +239,8 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 	p.Learn(tallies)
 }
 
-// Forget drops the communicators that the last Look didn't find, at once: for a table that is as old as the last event.
-// Those without a slot, for want of room in the table, stay for as long as they have an open act.
+// Forget drops the communicators that the last Look didn't find, for a table that is as recent as the last event. Those
+// that had no slot because the table was full stay while they have an open act.
 func (p *Process) Forget() { p.forget(func(c *Comm) bool { return c.seen < p.looks }) }
 
 func (p *Process) forget(gone func(*Comm) bool) {
@@ -269,8 +269,8 @@ func (p *Process) Known(generation uint32) *Comm {
 // Ranks lists the ranks of the process, in the order in which they came.
 func (p *Process) Ranks() []*Rank { return p.ranks }
 
-// Until applies an event as far as it tells of the time until t: of an operation or an act that began before and ended
-// later, that it was going on. It takes the place of Apply for the model of a moment of the past.
+// Until is Apply for the model of a past moment t. A later event is applied only as far as it is about the time until
+// t: an operation or act that began before t was in progress.
 func (p *Process) Until(ev *tape.Event, t int64) {
 	if ev.Time() <= t {
 		p.Apply(ev)
@@ -281,7 +281,7 @@ func (p *Process) Until(ev *tape.Event, t int64) {
 		start = ev.Life.Start
 	}
 	if start <= 0 || start > t {
-		p.untold(ev)
+		p.made(ev)
 		return
 	}
 	began := *ev
@@ -306,9 +306,9 @@ func (p *Process) Until(ev *tape.Event, t int64) {
 	p.Apply(&began)
 }
 
-// untold takes the first that is known of a communicator, of which the time until then knows nothing: if it is a later
-// collective than the first, the communicator was there, and that was its next one.
-func (p *Process) untold(ev *tape.Event) {
+// made takes the first event of a communicator if that is after the moment of Until. If it is a collective with a
+// higher number than 1, the communicator existed at that moment, and this was its next collective.
+func (p *Process) made(ev *tape.Event) {
 	g := ev.Generation
 	if p.comms[g] != nil || p.later[g] {
 		return
@@ -327,8 +327,8 @@ func (p *Process) untold(ev *tape.Event) {
 	}
 }
 
-// LookBack takes what the in-flight table of a later moment tells of the time until t: the operations that were going
-// on then, and still are, and the communicators that have made none.
+// LookBack takes the in-flight table of a later moment as far as it is about the time until t: operations that were in
+// flight then and still are, and communicators without operations.
 func (p *Process) LookBack(slots []tape.Slot, t int64) {
 	for i := range slots {
 		s := slots[i]

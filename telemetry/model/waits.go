@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	waitWindow  = int64(20 * time.Second) // over which waits are summed up, once or twice
-	longestWait = int64(time.Second)      // that counts of one wait: one that lasts is a stall, not a straggler's doing
+	waitWindow  = int64(20 * time.Second) // of one sum of waits; there are up to two
+	longestWait = int64(time.Second)      // the most that one wait counts: a longer one is a stall, not a straggler
 )
 
 // window sums up waits from start on.
@@ -18,7 +18,7 @@ type window struct {
 	waits map[int32]Wait // by rank
 }
 
-// waitFor notes that the running operation waits for another rank from now on, -1 for none.
+// waitFor records that the running operation waits for a rank from now on, -1 for none.
 func (c *Comm) waitFor(rank int32, now int64) {
 	if c.wait >= 0 && now > c.waitSince {
 		w := &c.windows[0]
@@ -36,9 +36,8 @@ func (w *window) add(more Wait) {
 	w.waits[more.Rank] = Wait{Rank: more.Rank, Time: sum.Time + more.Time, Ops: sum.Ops + more.Ops}
 }
 
-// Waits is how long operations of the communicator waited for each rank lately, in the order of ranks, and over how
-// long that was summed up: 20 to 40 seconds, less when the first wait is not as long ago. A single wait counts for a
-// second at most.
+// Waits is how long operations of the communicator waited for each rank lately, in the order of ranks, and over which
+// time: the last 20 to 40 seconds, or since the first wait. A single wait counts for a second at most.
 func (c *Comm) Waits(now int64) (list []Wait, over int64) {
 	last, before := &c.windows[0], &c.windows[1]
 	if last.waits == nil {

@@ -134,7 +134,9 @@ func BenchmarkCheck(b *testing.B) {
 	w := newWatch(model.Limits{})
 	var slots []tape.Slot
 	for i := range 10_000 {
-		slots = append(slots, busy(uint32(i+1), 1, 0))
+		s := busy(uint32(i+1), 1, 0)
+		s.Root = 1 // all are of one rank
+		slots = append(slots, s)
 	}
 	w.process.Look(slots, nil)
 	b.ReportAllocs()

@@ -44,7 +44,7 @@ func (a *attributes) call(r *tape.LifeRecord) {
 		a.when(made, semconv.ActSeq.Int64(int64(r.Seq)))
 		a.when(made && r.Act == tape.ActGroup, semconv.GroupOps.Int64(int64(r.Ops)))
 	case tape.ActNone:
-		a.when(r.Stage == tape.StageEnd, semconv.OpSeq.Int64(int64(r.Seq)))
+		a.when(r.Stage == tape.StageEnd || r.Seq > 0, semconv.OpSeq.Int64(int64(r.Seq)))
 	default:
 	}
 	a.when(r.Shared, semconv.SharedGoroutines.Bool(true))

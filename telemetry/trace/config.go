@@ -14,42 +14,42 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Config describes the process whose tape is projected, and what is made of it. Zero fields take the defaults that they
+// Config describes the process whose tape is projected, and where its spans go. Zero fields take the defaults that they
 // name.
 type Config struct {
-	// Service, Version, Job, Host, PID and Rank become the resource of every span. They describe the process that wrote
-	// the tape, which need not be the one that reads it. Rank is the process's rank in the job, negative if it isn't
-	// known. Service defaults to "carillon"; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over all of them.
-	Service, Version, Job, Host string
-	PID, Rank                   int
+	// Version, Job, Host, PID and Rank become the resource of every span, with the service name "carillon". They
+	// describe the process that wrote the tape, which need not be the one that reads it. Rank is the process's rank in
+	// the job, negative if it isn't known. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override all of them.
+	Version, Job, Host string
+	PID, Rank          int
 
-	// Resource describes the process as its program does, for its own spans. What it says wins over all of the above;
-	// nil says nothing.
+	// Resource is the program's own description of the process. It overrides all of the above; nil is none.
 	Resource *resource.Resource
 
-	// Process is the model whose steps are observed. What it has open at the end is unfinished. Required.
+	// Process is the model whose steps are observed. Acts and operations that it has open at the end are unfinished.
+	// Required.
 	Process *model.Process
 
 	// Wall turns a time of the tape (CLOCK_MONOTONIC, nanoseconds) into a time of day, as tape.Header.Wall does.
 	// Required.
 	Wall func(mono int64) time.Time
 
-	// From leaves out the spans of events before it, on the tape's clock, for a tape that is read again: those were
-	// exported before. 0 leaves out none.
+	// From is for a tape that is read again: spans of events before it, on the tape's clock, are left out. 0 leaves out
+	// none.
 	From int64
 
-	// Sent is for a tape that is read again: the time, on the tape's clock, until which its process says that it has
-	// sent all spans itself. Those are left out, and those of what was unfinished then and never ended. 0 if it doesn't
-	// say.
+	// Sent is for a tape that is read again: the time, on the tape's clock, until which its process has sent all spans
+	// itself. Those are left out, and those of acts and operations that were unfinished then and never ended. 0 if it
+	// isn't known.
 	Sent int64
 
 	// Delivered is called with the time, on the tape's clock, until which all spans have been exported, whenever that
-	// advances; never again once a span was dropped or refused. The exporter's goroutine calls it: it must not block.
-	// It needs Now. nil calls nothing.
+	// advances; never again once a span was dropped or refused. The exporter's goroutine calls it, so it must not
+	// block. It needs Now; nil is none.
 	Delivered func(until int64)
 
-	// Outage is shared by the Projectors of a process that export to the same collector, so that its log says once that
-	// this can't be reached, and once that it can again. nil: this Projector's own.
+	// Outage is shared by the Projectors of a process that export to the same collector, so that an outage is logged
+	// once. nil: this Projector's own.
 	Outage *Outage
 
 	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event,
@@ -61,12 +61,12 @@ type Config struct {
 	// them than tape.Config.SampleEvery says.
 	SampleEvery int
 
-	// Slow is the duration from which an operation is slow; one that ObserveStall was told of is slow, too. 0 means
+	// Slow is the duration from which an operation is slow; one that was reported to ObserveStall is slow, too. 0 means
 	// model.DefaultSlow.
 	Slow time.Duration
 
-	// Finding returns what is known of why an operation stalls. seq is its number, tape.OpRecord.Seq; 0 for an act that
-	// runs none. ObserveStall's goroutine calls it for each span of a stall: it must not block. nil knows nothing.
+	// Finding returns why an operation stalls, if that is known. seq is its number, tape.OpRecord.Seq; 0 for an act
+	// that runs none. ObserveStall's goroutine calls it for each span of a stall, so it must not block. nil is none.
 	Finding func(comm lifecycle.CommID, seq uint64) (Finding, bool)
 
 	// StoreTraces bounds the Store; 0 means DefaultStoreTraces.
@@ -76,20 +76,20 @@ type Config struct {
 	// "" for one, leaves them out. The Store calls it for its readers, too, also after Close.
 	AlgorithmName func(uint8) string
 
-	// OwnExport ignores the variables that name where spans go: spans go to Processors and Exporters alone.
+	// OwnExport ignores the variables that name an exporter: spans only go to Processors and Exporters.
 	OwnExport bool
 
-	// MustExport makes a variable that names where spans go, and can't be used, an error of New instead of a warning.
+	// MustExport makes an invalid variable that names an exporter an error of New instead of a warning.
 	MustExport bool
 
-	// Processors receive the spans too, behind the store and the exporter. Their owner ends them: Close flushes them.
+	// Processors get the spans, too, after the store and the exporter. Their owner ends them; Close flushes them.
 	Processors []sdktrace.SpanProcessor
 
-	// Exporters receive the spans in batches, as the exporter that the environment names does: what one refuses counts
+	// Exporters get the spans in batches, as the exporter that the environment names does: spans that one refuses count
 	// as failed. Their owner ends them.
 	Exporters []sdktrace.SpanExporter
 
-	// Logger hears when spans can't be exported; nil means slog.Default().
+	// Logger gets a line when spans can't be exported; nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -97,7 +97,6 @@ func (c *Config) setDefaults() {
 	if c.Host == "" {
 		c.Host, _ = os.Hostname()
 	}
-	c.Service = cmp.Or(c.Service, "carillon")
 	c.PID = cmp.Or(c.PID, os.Getpid())
 	c.SampleEvery = cmp.Or(c.SampleEvery, tape.DefaultSampleEvery)
 	c.Slow = cmp.Or(c.Slow, model.DefaultSlow)

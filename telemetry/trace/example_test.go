@@ -17,7 +17,7 @@ func ExampleProjector() {
 	ctx := context.Background()
 	process := model.New(model.Limits{})
 	p, err := trace.New(ctx, trace.Config{
-		Service: "train", Rank: 1, Process: process,
+		Rank: 1, Process: process,
 		Wall: func(mono int64) time.Time { return time.Unix(1_700_000_000, mono) }, // a follower's Header().Wall
 	})
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// Stats counts what became of the spans that were to be exported.
+// Stats counts exported and lost spans.
 type Stats struct {
 	Exported uint64 // taken by the exporter
 	Dropped  uint64 // not queued, because the queue was full
 	Failed   uint64 // queued, but the exporter gave an error, or the deadline of Close passed
 }
 
-// Outage is the state of a collector: whether the last export to it failed. The zero value is one that didn't.
+// Outage is whether the last export to a collector failed. The zero value is no outage.
 type Outage struct{ failing atomic.Bool }
 
 // gate wraps OpenTelemetry's batch processor, which drops spans silently when its queue is full. The gate admits no
@@ -31,7 +31,7 @@ type gate struct {
 	sdktrace.SpanProcessor // OpenTelemetry's
 	log                    *slog.Logger
 
-	room    int64 // spans in the queue at most
+	room    int64 // the size of the queue
 	pending atomic.Int64
 	outage  *Outage
 
@@ -43,7 +43,7 @@ type gate struct {
 	flushed chan struct{} // closed when flushErrors has returned
 	once    sync.Once
 
-	abandoned context.Context // ends when Shutdown's deadline passes: nothing is exported any more
+	abandoned context.Context // ends with Shutdown: nothing is exported any more
 	abandon   context.CancelFunc
 }
 
@@ -60,11 +60,11 @@ func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.
 	return g
 }
 
-// flushMarks is the room for the marks that ForceFlush queues, to know when all spans before them have left.
+// flushMarks is the room for the marks that ForceFlush adds to the queue.
 const flushMarks = 8
 
 // urgentPause is how long an error waits for others, to be exported with them. A program that ends because of the error
-// ends within it: its spans are then exported by other processes, which can't know what it exported itself.
+// usually ends within it, and other processes then export its spans.
 const urgentPause = 200 * time.Millisecond
 
 // flushErrors exports errors at once: a hang should be seen before a batch is full.
@@ -127,7 +127,7 @@ func ordinary(attrs []attribute.KeyValue, failed bool) bool {
 	return op
 }
 
-// Shutdown exports what is queued, until ctx ends; what is left then counts as failed.
+// Shutdown exports the queued spans, until ctx ends; those that are left then count as failed.
 func (g *gate) Shutdown(ctx context.Context) error {
 	g.once.Do(func() { close(g.closing) })
 	err := g.SpanProcessor.Shutdown(ctx)
@@ -158,8 +158,8 @@ func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 	case err != nil:
 		g.failed.Add(uint64(len(spans)))
 		if !g.outage.failing.Swap(true) {
-			g.log.Warn("spans can't be exported; they stay in the process's own store", "error", err, "spans",
-				len(spans))
+			g.log.Warn("spans can't be exported; this process keeps the last ones in memory until it ends",
+				"error", err, "spans", len(spans))
 		}
 	default:
 		exported := g.exported.Add(uint64(len(spans)))
@@ -173,9 +173,9 @@ func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 	return nil
 }
 
-// deliveries finds out until which time all spans have been exported. Spans leave the queue in order, so that a mark is
-// enough: how many spans had been queued when all events until a time had become spans. Two marks are kept: the next
-// that is due, and the latest.
+// deliveries finds out until which time all spans have been exported. Spans leave the queue in order, so it stores
+// marks: how many spans had been queued when all events until a time had been projected. It has two marks: the next
+// that the export will reach, and the latest.
 type deliveries struct {
 	tell func(until int64) // nil tells nothing
 	now  func() int64
@@ -184,7 +184,7 @@ type deliveries struct {
 	next, latest mark
 }
 
-// mark says that all events until a time had become so many spans. The zero value is none.
+// mark says that all events until a time had become so many spans, in all. The zero value is none.
 type mark struct {
 	spans uint64
 	until int64

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// The tags keep the things that are hashed apart. They are part of every id that was ever exported: never change one.
+// The tags keep hashes of different things apart. They must never change, as they are part of all exported ids.
 const (
 	tagAct  = "ccl/act"
 	tagOp   = "ccl/op"
@@ -27,8 +27,8 @@ const (
 	tagStall   = "ccl/stall"
 )
 
-// ActTraceID is the id of the trace of one act: the same on every rank of the communicator, today and when the tape is
-// read again. seq is the act's number among its kind (tape.LifeRecord.Seq). A split's trace belongs to the parent.
+// ActTraceID is the id of an act's trace: the same on every rank of the communicator, and whenever the tape is read.
+// seq is the act's number among its kind (tape.LifeRecord.Seq). A split's trace belongs to the parent.
 func ActTraceID(comm lifecycle.CommID, act tape.Act, seq uint64) oteltrace.TraceID {
 	return traceID(tagAct, comm, byte(act), seq)
 }
@@ -42,15 +42,16 @@ func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64) 
 		return pairTraceID(tagPair, comm, int32(rank), sig.Peer, seq)
 	case lifecycle.CallRecv:
 		return pairTraceID(tagPair, comm, sig.Peer, int32(rank), seq)
-	case lifecycle.CallSendRecv, lifecycle.CallGroupEnd: // see together
-		return pairTraceID(tagBoth, comm, int32(rank), -1, seq)
 	default:
+		if ownTrace(sig.Call) {
+			return pairTraceID(tagBoth, comm, int32(rank), -1, seq)
+		}
 		return traceID(tagOp, comm, 0, seq)
 	}
 }
 
-// together tells whether operations of that call progress together, in a trace of their rank alone.
-func together(call lifecycle.Call) bool {
+// ownTrace tells whether operations of a call progress together, in a trace of their rank alone.
+func ownTrace(call lifecycle.Call) bool {
 	return call == lifecycle.CallSendRecv || call == lifecycle.CallGroupEnd
 }
 
@@ -66,7 +67,7 @@ func digest(tag string, id [16]byte, more []byte) [sha256.Size]byte {
 	return sha256.Sum256(append(b, more...))
 }
 
-// traceID hashes what an act is.
+// traceID is the id of the trace of an act or a collective.
 func traceID(tag string, comm lifecycle.CommID, kind byte, seq uint64) oteltrace.TraceID {
 	sum := digest(tag, comm, binary.LittleEndian.AppendUint64(append(make([]byte, 0, 16), kind), seq))
 	return oteltrace.TraceID(sum[:16])
@@ -93,7 +94,7 @@ func processSalt(host string, pid int) uint64 {
 	return binary.LittleEndian.Uint64(sum[:8])
 }
 
-// identity is a span's place: its own ids, and the parent's.
+// identity is a span's own ids and its parent's.
 type identity struct {
 	trace  oteltrace.TraceID
 	span   oteltrace.SpanID
@@ -125,7 +126,7 @@ func (id identity) context() oteltrace.SpanContext {
 // identityKey is the context key under which a span's identity reaches the generator.
 type identityKey struct{}
 
-// startContext is the context to start the span in: it carries the parent and the ids to come.
+// startContext is the context to start the span in: it has the parent and the new span's ids.
 func (id identity) startContext(ctx context.Context) context.Context {
 	if id.parent.IsValid() {
 		ctx = oteltrace.ContextWithSpanContext(ctx, oteltrace.NewSpanContext(oteltrace.SpanContextConfig{

@@ -28,13 +28,13 @@ func (p *Projector) endOp(m *model.Comm, o *model.Op) {
 	p.emit(p.opSpan(m, o, slow, problem))
 }
 
-// samples tells whether an operation that ended well and in time is one to keep.
+// samples tells whether to make a span of an operation that ended well and in time.
 func (p *Projector) samples(comm lifecycle.CommID, o *model.Op) bool {
 	if p.cfg.SampleEvery < 0 {
 		return false
 	}
 	seq := o.Seq
-	if o.Signature.Call == lifecycle.CallSendRecv { // several share a number, and no other rank must choose alike
+	if o.Signature.Call == lifecycle.CallSendRecv { // several share a number, and their traces have one rank
 		seq ^= uint64(o.Start)
 	}
 	return tape.Sampled(comm, seq, uint64(p.cfg.SampleEvery))
@@ -76,7 +76,7 @@ func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 // opPart is the identity of a rank's own span of an operation: a root if no other rank takes part.
 func (p *Projector) opPart(m *model.Comm, trace oteltrace.TraceID, sig *tape.Signature) identity {
 	id := p.part(m, trace, tagSpan)
-	if together(sig.Call) {
+	if ownTrace(sig.Call) {
 		id.parent, id.remote = oteltrace.SpanID{}, false
 	}
 	return id

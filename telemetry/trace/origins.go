@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// maxOrigins bounds the communicators whose origin is remembered. The oldest is forgotten first.
+// maxOrigins bounds the communicators whose origin is stored. The oldest is dropped first.
 const maxOrigins = 8192
 
-// origins knows which span made a communicator, so that later acts can link to it: its own init or, if it has none, the
-// split, whose trace is remembered as it can't be computed from the communicator's id.
+// origins has the span that made each communicator, so that later acts can link to it: its own init or, if it has none,
+// the split, whose trace can't be computed from the communicator's id.
 type origins struct {
 	splits *simplelru.LRU[lifecycle.CommID, oteltrace.TraceID] // by child; zero for one that has an init of its own
 }
@@ -23,7 +23,7 @@ func newOrigins() *origins {
 	return &origins{newLast[lifecycle.CommID, oteltrace.TraceID](maxOrigins)}
 }
 
-// addInit notes that comm has an init of its own.
+// addInit records that comm has an init of its own.
 func (o *origins) addInit(comm lifecycle.CommID) { o.splits.Add(comm, oteltrace.TraceID{}) }
 
 // hasInit tells whether comm is known to have an init of its own.
@@ -32,15 +32,15 @@ func (o *origins) hasInit(comm lifecycle.CommID) bool {
 	return known && !split.IsValid()
 }
 
-// addSplit notes that the split of that trace made the child, unless the child has an init of its own.
+// addSplit records that the split of that trace made the child, unless the child has an init of its own.
 func (o *origins) addSplit(child lifecycle.CommID, split oteltrace.TraceID) {
 	if !o.splits.Contains(child) {
 		o.splits.Add(child, split)
 	}
 }
 
-// span is the span that made comm, as one of its ranks links to it: the rank's own init, or the root of the split, as
-// the rank had another number there.
+// span is the span that made comm, for a link of one of its ranks: the rank's own init, or the root of the split, in
+// which the rank had another number.
 func (o *origins) span(comm lifecycle.CommID, rank int) identity {
 	if split, _ := o.splits.Peek(comm); split.IsValid() {
 		return rankSpan(split, 0)

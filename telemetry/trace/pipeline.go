@@ -22,13 +22,13 @@ import (
 // exportDelay is how long a span waits for a batch by default (OTEL_BSP_SCHEDULE_DELAY): short, to show hangs soon.
 const exportDelay = time.Second
 
-// pipeline takes the spans that were made to the store, and to the exporter and processors if there are any.
+// pipeline passes spans to the store, and to the exporter and processors if there are any.
 type pipeline struct {
 	provider *sdktrace.TracerProvider
 	tracer   oteltrace.Tracer
 	store    *Store
 	gate     *gate // nil: nothing is exported
-	hasSinks bool  // spans go elsewhere than to the store, too
+	hasSinks bool  // there is an exporter or a processor
 	disabled bool  // OTEL_SDK_DISABLED: no spans are made
 }
 
@@ -40,7 +40,8 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	case err != nil && cfg.MustExport:
 		return nil, err
 	case err != nil:
-		cfg.Logger.Warn("spans are not exported; they stay in the process's own store", "error", err)
+		cfg.Logger.Warn("spans are not exported; this process keeps the last ones in memory until it ends",
+			"error", err)
 	}
 	opts := []sdktrace.TracerProviderOption{
 		sdktrace.WithIDGenerator(generator{}),
@@ -63,7 +64,7 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	return p, nil
 }
 
-// shutdown ends the pipeline: the gate, too, where a ctx that has ended keeps the provider from ending anything.
+// shutdown ends the pipeline. It ends the gate itself, as the provider ends nothing if ctx has ended.
 func (p *pipeline) shutdown(ctx context.Context) error {
 	err := p.provider.Shutdown(ctx)
 	if p.gate != nil {
@@ -87,7 +88,7 @@ func exporterOf(ctx context.Context, cfg *Config) (all sdktrace.SpanExporter, to
 		named, err = exporterFromEnv(ctx, cfg.Logger)
 	}
 	switch {
-	case len(cfg.Exporters) == 0 && named == nil: // an interface that holds nil is not nil
+	case len(cfg.Exporters) == 0 && named == nil: // all must be a nil interface
 		return nil, "", err
 	case len(cfg.Exporters) == 0:
 		return named, destination(), err
@@ -104,7 +105,7 @@ type exporters struct {
 	programs []sdktrace.SpanExporter
 }
 
-// ExportSpans gives the spans to all, whatever becomes of them at one.
+// ExportSpans passes the spans to all exporters, even if one fails.
 func (e *exporters) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	var errs []error
 	if e.named != nil {
@@ -130,8 +131,8 @@ type programProcessor struct{ sdktrace.SpanProcessor }
 // Shutdown flushes the processor.
 func (p programProcessor) Shutdown(ctx context.Context) error { return p.ForceFlush(ctx) }
 
-// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none that can be used. With
-// nothing set, unlike with OpenTelemetry, nothing leaves the process.
+// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none that can be used. Unlike in
+// OpenTelemetry, no variables mean no export.
 func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExporter, error) {
 	if own, all := otlp.Asked("TRACES"); !own && !all {
 		return nil, nil
@@ -172,7 +173,7 @@ func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 		instance = cfg.Host + "-" + strconv.Itoa(cfg.PID)
 	}
 	attrs := attributes{
-		semconv.ServiceName.String(cfg.Service),
+		semconv.ServiceName.String("carillon"),
 		semconv.ServiceInstanceID.String(instance),
 		semconv.HostName.String(cfg.Host),
 		semconv.ProcessPID.Int(cfg.PID),

@@ -154,7 +154,7 @@ func TestMalformedResource(t *testing.T) {
 	})
 	someLife(p)
 	res := p.spans()[0].Resource.String()
-	if !strings.Contains(res, "team=red") || !strings.Contains(res, "service.name=digits") {
+	if !strings.Contains(res, "team=red") || !strings.Contains(res, "service.name=carillon") {
 		t.Errorf("resource is %s", res)
 	}
 	if !strings.Contains(logged.String(), "nonsense") {

@@ -20,11 +20,11 @@ type Projector struct {
 	pipe    *pipeline
 	store   *Store
 	origins *origins
-	salt    uint64   // tells this process's spans apart where there is no rank
+	salt    uint64   // makes this process's spans differ from others' while it has no rank
 	last    int64    // time of the last event
-	sentTo  int64    // acts and operations that began until then and never ended have a span already
-	ending  bool     // spans are made now of acts and operations that never ended
-	emitted identity // the span that the event being observed, or observed last, was made into
+	sentTo  int64    // acts and operations that began until then and are open have an unfinished span
+	ending  bool     // spans of open acts and operations are being made
+	emitted identity // the span of the last event
 }
 
 // New makes a Projector for the tape of the process that cfg describes, with the exporter that the OTEL_* variables
@@ -54,7 +54,7 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 // Store holds the last traces. It stays readable after Close.
 func (p *Projector) Store() *Store { return p.store }
 
-// Stats counts the spans that were to be exported; all zero if none are.
+// Stats counts exported and lost spans; all zero without an exporter.
 func (p *Projector) Stats() Stats { return p.pipe.stats() }
 
 // Observe takes the next step of Config.Process. It reads s only during the call, and never blocks on an exporter.
@@ -90,8 +90,7 @@ func (p *Projector) Observe(s *model.Step) {
 	}
 }
 
-// renamed moves the open acts of a communicator, such as the init of a world, to the traces that its new id gives
-// them.
+// renamed moves the open acts of a communicator, such as the init of a world, to the traces of its new id.
 func (p *Projector) renamed(m *model.Comm, was lifecycle.CommID) {
 	for _, a := range m.Acts {
 		if a.Kind == tape.ActInit {
@@ -117,7 +116,7 @@ func (p *Projector) observeLife(m *model.Comm, s *model.Step) {
 	}
 }
 
-// observeAct makes the spans of an act that began, is in another phase or has ended.
+// observeAct makes the spans of an act that has begun, changed its phase or ended.
 func (p *Projector) observeAct(m *model.Comm, s *model.Step) {
 	a, r := s.Act, &s.Life
 	if s.Began {
@@ -153,7 +152,7 @@ func (p *Projector) finish(m *model.Comm, a *model.Act, r *tape.LifeRecord, prob
 	p.store.closed(actTrace(m, a))
 }
 
-// abandon ends an open act at a time, as unfinished. why is the clause of unfinished.
+// abandon ends an open act as unfinished. why is as for unfinished.
 func (p *Projector) abandon(a *model.Act, now int64, why string) {
 	m, r := a.Comm, a.First
 	r.Stage, r.Time = tape.StageEnd, max(now, a.Start)
@@ -173,34 +172,34 @@ func unfinished(what, why string, phase tape.Phase) *problem {
 	return &problem{errorType: semconv.ErrorUnfinished, text: text}
 }
 
-// Emitted is the span that was made of the last event; of several the event's own. It is invalid if none was made, as
-// for most operations. Only the goroutine that calls Observe may call it.
+// Emitted is the span of the last event; invalid if it has none, as most operations. Only the goroutine that calls
+// Observe may call it.
 func (p *Projector) Emitted() oteltrace.SpanContext { return p.emitted.context() }
 
-// Close ends the acts that are still open, as unfinished, and exports what is queued until ctx ends. The error is
-// ctx's, if spans were left behind.
+// Close ends the open acts as unfinished, and exports the queued spans until ctx ends. The error is ctx's, if spans
+// were left.
 func (p *Projector) Close(ctx context.Context) error {
 	p.ending = true
 	p.abandonAll(tapeEnds)
 	return p.pipe.shutdown(ctx)
 }
 
-// Leave is Close for a tape that another reader goes on with: what is open stays so.
+// Leave is Close for a tape that another reader continues with: open acts stay open.
 func (p *Projector) Leave(ctx context.Context) error { return p.pipe.shutdown(ctx) }
 
-// tapeEnds is why something is unfinished, if nothing else is known.
+// tapeEnds is why an act or operation is unfinished, if nothing else is known.
 const tapeEnds = "the tape ends"
 
-// Unfinished ends the open acts and the operations in flight as unfinished now or, without Config.Now, at the time of
-// the last event. It is for the tape of a process that is gone: call it before Close, after the model was shown the
-// in-flight table. The spans have the ids that they would have had at a regular end.
+// Unfinished ends the open acts and the operations in flight as unfinished, now or, without Config.Now, at the time of
+// the last event. It is for the tape of a process that has ended: call it before Close, and after model.Process.Look.
+// The spans have the ids that they would have had at a regular end.
 func (p *Projector) Unfinished() {
 	p.ending = true
 	p.Interrupt(tapeEnds)
 }
 
-// Interrupt is Unfinished for a process that is about to end. why says what ends it, as a clause: "SIGTERM comes". What
-// ends regularly all the same has a second span then, with the same ids. Flush sends them.
+// Interrupt is Unfinished for a process that is about to end. why says what ends it, as a clause: "SIGTERM comes". An
+// act or operation that still ends regularly gets a second span with the same ids. Flush sends the spans.
 func (p *Projector) Interrupt(why string) {
 	now := p.now()
 	p.abandonAll(why)
@@ -223,8 +222,8 @@ func (p *Projector) Complete() bool {
 	return stats.Dropped == 0 && stats.Failed == 0
 }
 
-// Flush exports what is queued, until ctx ends. It is for callers that feed events faster than they can be exported and
-// want to lose none. The error is ctx's.
+// Flush exports the queued spans, until ctx ends, for callers that feed events faster than they can be exported. The
+// error is ctx's.
 func (p *Projector) Flush(ctx context.Context) error { return p.pipe.provider.ForceFlush(ctx) }
 
 // abandonAll ends the open acts that were not reported as unfinished before.
@@ -256,7 +255,7 @@ func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 // reported tells whether an act or operation that began at start was reported as unfinished before.
 func (p *Projector) reported(start int64) bool { return p.sentTo != 0 && start <= p.sentTo }
 
-// now is the time at which open acts and operations are said to end.
+// now is the end time of unfinished acts and operations.
 func (p *Projector) now() int64 {
 	if p.cfg.Now != nil {
 		return p.cfg.Now()

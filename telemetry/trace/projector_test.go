@@ -73,7 +73,7 @@ func newProjector(t *testing.T, adjust func(*trace.Config)) *projector {
 	noExport(t)
 	exporter := tracetest.NewInMemoryExporter()
 	cfg := trace.Config{
-		Service: "digits", Job: "job1", Host: "h1", PID: 42, Rank: 1, Version: "v1",
+		Job: "job1", Host: "h1", PID: 42, Rank: 1, Version: "v1",
 		Process: model.New(model.Limits{}), Wall: wall,
 		AlgorithmName: func(a uint8) string { return fmt.Sprintf("algorithm%d", a) },
 		Processors:    []sdktrace.SpanProcessor{sdktrace.NewSimpleSpanProcessor(exporter)},
@@ -311,6 +311,11 @@ func TestMistakesAndFailures(t *testing.T) {
 		Code:  lifecycle.CodeInvalidArgument,
 		State: lifecycle.StateReady, Peer: -1, Text: "root 9 is not from 0 to 1", Site: site(30),
 	})
+	// A proxy refused an operation while an all-reduce ran: below this rank's span of that.
+	p.life(rails, tape.LifeRecord{
+		Act: tape.ActNone, Call: lifecycle.CallAllReduce, Stage: tape.StageMisuse, Time: 35 * ms, Seq: 6,
+		Code: lifecycle.CodeInternal, State: lifecycle.StateReady, Peer: -1, Text: "the operation's token does not fit",
+	})
 	// A rank dies in an all-reduce: the operation fails, and the communicator with it.
 	for i, rank := range []int32{3, -1, 1} {
 		p.op(rails, tape.OpRecord{
@@ -539,7 +544,7 @@ func TestResource(t *testing.T) {
 		got[string(kv.Key)] = kv.Value.String()
 	}
 	for key, want := range map[string]string{
-		"service.name": "digits", "service.instance.id": "1", "service.version": "v1", "host.name": "h1",
+		"service.name": "carillon", "service.instance.id": "1", "service.version": "v1", "host.name": "h1",
 		"process.pid": "42", "ccl.job": "job1",
 	} {
 		if got[key] != want {

@@ -44,13 +44,12 @@ func problemOf(code lifecycle.Code, text string) *problem {
 // moment is the duration of a span that marks a moment. Jaeger warns that a duration of 0 is negative.
 const moment = time.Nanosecond
 
-// emit makes a span, with its start and its end. Without an exporter or a processor the span goes to the store alone,
-// and the SDK's cost is saved: a busy job keeps thousands of spans for each one that somebody looks at.
+// emit makes a span. Without an exporter or a processor the span only goes to the store, which saves the SDK's cost.
 func (p *Projector) emit(s *span) {
 	if p.pipe.disabled || p.alreadyExported() {
 		return
 	}
-	// The time of day may be set while the span lasts: its length is the tape's.
+	// The time of day may be set meanwhile, so the duration is by the tape's clock.
 	start, took := p.cfg.Wall(s.start), max(time.Duration(s.end-s.start), moment)
 	if s.problem != nil {
 		s.attrs = append(s.attrs, semconv.ErrorType.String(s.problem.errorType))
@@ -94,7 +93,7 @@ func (p *Projector) emitStarted(m *model.Comm, a *model.Act, r *tape.LifeRecord)
 	})
 }
 
-// part is the identity of a rank's own span in a trace. While the rank is unknown, the process stands for it.
+// part is the identity of a rank's own span in a trace; while the rank is unknown, that of its process.
 func (p *Projector) part(m *model.Comm, trace oteltrace.TraceID, tag string) identity {
 	if m.Rank >= 0 {
 		return rankSpan(trace, m.Rank)
@@ -105,7 +104,8 @@ func (p *Projector) part(m *model.Comm, trace oteltrace.TraceID, tag string) ide
 	}
 }
 
-// emitPhases makes the spans of the phases that have ended and have none yet; with a problem, of the current one, too.
+// emitPhases makes the spans of the phases that have ended and have none yet; with a problem, also of the current
+// phase.
 func (p *Projector) emitPhases(m *model.Comm, a *model.Act, now int64, problem *problem) {
 	own := p.part(m, actTrace(m, a), tagSpan)
 	phases := slices.Clip(a.Phases[a.Told:])
@@ -157,8 +157,8 @@ func (p *Projector) emitAct(m *model.Comm, a *model.Act, r *tape.LifeRecord, pro
 	})
 }
 
-// actLinks links an act to how its communicator, parent and child were made. The tape doesn't tell the rank's number in
-// another communicator, so such links lead to rank 0's span.
+// actLinks links an act to the acts that made its communicator, parent and child. The tape doesn't have the rank's
+// number in another communicator, so such links lead to rank 0's span.
 func (p *Projector) actLinks(m *model.Comm, r *tape.LifeRecord) []oteltrace.Link {
 	var links []oteltrace.Link
 	switch {
@@ -174,7 +174,8 @@ func (p *Projector) actLinks(m *model.Comm, r *tape.LifeRecord) []oteltrace.Link
 }
 
 // emitMisuse makes the span of a refused call. It is in the trace of the act that made the call a mistake, below this
-// rank's span, or, if there is no such act, in a trace of its own. A postponed call is in the trace of the act that it
+// rank's span, or, if there is no such act, in a trace of its own. What a rank's proxy refused while a collective ran
+// is below this rank's span of that. A postponed call is in the trace of the act that it
 // must wait for, and is no error. All ranks that leak a communicator share one trace.
 func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 	r := &s.Life
@@ -203,7 +204,7 @@ func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 }
 
 // before is the trace of the act because of which a call was refused, if it is known, and the kind of the link to it:
-// the first act rules the call out, or the call must wait behind an unfinished one.
+// an earlier act makes the call illegal, or the call must wait for an unfinished one.
 func before(m *model.Comm, s *model.Step) (trace oteltrace.TraceID, kind string) {
 	if code := s.Life.Code; code != lifecycle.CodeInProgress {
 		if first, known := firstActs[code]; known {
@@ -223,9 +224,8 @@ var firstActs = map[lifecycle.Code]tape.Act{
 	lifecycle.CodeAborted: tape.ActAbort, lifecycle.CodeRevoked: tape.ActRevoke,
 }
 
-// emitFailure makes the span of a communicator's failure, with the full text of why. If the failed call is a
-// collective, the span is in that operation's trace; ranks that notice a failure in another way share a trace of its
-// own.
+// emitFailure makes the span of a communicator's failure, with its full text. If the failed call is a collective, the
+// span is in that operation's trace; other ranks that notice the failure share a trace for it.
 func (p *Projector) emitFailure(m *model.Comm, r *tape.LifeRecord) {
 	attrs := attributesOf(m)
 	attrs.call(r)
@@ -245,7 +245,7 @@ func link(to oteltrace.SpanContext, kind string) oteltrace.Link {
 	return oteltrace.Link{SpanContext: to, Attributes: []attribute.KeyValue{semconv.LinkKind.String(kind)}}
 }
 
-// callerLinks links to the caller's own span, if there is one.
+// callerLinks links to the caller's span, if there is one.
 func callerLinks(c tape.SpanContext) []oteltrace.Link {
 	sc := oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
 		TraceID: c.TraceID, SpanID: c.SpanID, TraceFlags: oteltrace.TraceFlags(c.Flags),
@@ -257,8 +257,8 @@ func callerLinks(c tape.SpanContext) []oteltrace.Link {
 }
 
 // SpanOf is the span of a step, for readers that refer to it, such as a log: this rank's span of the act or operation,
-// even if it is made later, or the span of the refused call or failure. The context is not sampled if no span is made
-// of the operation, and invalid if the communicator isn't known. Call it from Observe's goroutine, after Observe.
+// even if it is made later, or the span of the refused call or failure. The context is not sampled if the operation
+// gets no span, and invalid if the communicator isn't known. Call it from Observe's goroutine, after Observe.
 func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 	if s.Comm == nil || !s.IsLife && s.Op == nil {
 		return oteltrace.SpanContext{}
@@ -282,7 +282,7 @@ func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 	}
 }
 
-// SpanOfStall is the span of the act or operation that a report is about, which is made when that ends.
+// SpanOfStall is the span of a report's act or operation, which is made when that ends.
 func (p *Projector) SpanOfStall(r *stall.Report) oteltrace.SpanContext {
 	return p.part(r.Comm, stallTrace(r), tagSpan).context()
 }
@@ -296,7 +296,11 @@ func (p *Projector) misuse(m *model.Comm, s *model.Step) identity {
 	if first, _ := before(m, s); first.IsValid() {
 		return p.part(m, first, tagSpan).child(tagMisuse, m.Rank, uint64(r.Time))
 	}
-	// It happened on this rank alone: the root is here.
+	if r.Seq > 0 && r.Call.IsCollective() && r.Call.IsOperation() { // what was refused while the operation ran
+		trace := OpTraceID(m.ID, m.Rank, tape.Signature{Call: r.Call}, r.Seq)
+		return p.part(m, trace, tagSpan).child(tagMisuse, m.Rank, uint64(r.Time))
+	}
+	// No other rank has a span in the trace: this one is the root.
 	trace := ActTraceID(m.ID, tape.ActNone, uint64(r.Time))
 	return identity{trace: trace, span: spanID(tagMisuse, trace, m.Rank, uint64(r.Time))}
 }

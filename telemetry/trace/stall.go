@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Finding is what was found out about a stall by comparing the ranks.
+// Finding is RAS's verdict on a stall.
 type Finding struct {
-	Rank   int    // the rank that is the cause, in the communicator of the operation; -1 if none is
-	Reason string // a stable name of the cause; "" if none was found
-	Text   string // a sentence for people, in place of the one that this rank makes by itself; "" keeps that one
+	Rank   int    // the rank at fault, in the communicator of the operation; -1 for none
+	Reason string // a stable name of the cause; "" for none
+	Text   string // replaces the sentence of this rank; "" keeps it
 }
 
-// ObserveStall takes a report of an operation or act that is slow, stalled, or no longer so. A slow operation gets a
+// ObserveStall takes a report of an operation or act that is slow, stalled, or cleared. A slow operation gets a
 // "(started)" span, as an act does when it starts; a stalled one gets a span for each report, from its start until the
 // report. Events that were on the tape when the report was made should have been observed before.
 func (p *Projector) ObserveStall(r *stall.Report) {
@@ -62,7 +62,7 @@ func (p *Projector) emitSlow(r *stall.Report) {
 	})
 }
 
-// emitStall makes the span of one report of a stall, below this rank's span of what stalls.
+// emitStall makes the span of one report of a stall, below this rank's span of the act or operation.
 func (p *Projector) emitStall(r *stall.Report) {
 	m := r.Comm
 	own := p.part(m, stallTrace(r), tagSpan)
@@ -99,7 +99,7 @@ func stallCaller(r *stall.Report) []oteltrace.Link {
 	return callerLinks(r.InFlight.Caller)
 }
 
-// stallReason is the sentence that this rank makes without asking others.
+// stallReason is the sentence of this rank alone, without other ranks' notes.
 func stallReason(r *stall.Report) string {
 	text := r.Act.String()
 	if r.Act == tape.ActNone {

@@ -53,15 +53,15 @@ func newLast[K comparable, V any](n int) *simplelru.LRU[K, V] {
 	return last
 }
 
-// Trace is what a Store knows of one trace: the spans of this process.
+// Trace is the spans of this process in one trace.
 type Trace struct {
 	ID        oteltrace.TraceID
 	Spans     []Span // in the order in which they ended
-	Truncated int    // spans beyond MaxTraceSpans, not kept
+	Truncated int    // spans that were dropped, beyond MaxTraceSpans
 	Open      int    // acts in it that have started and not ended
 }
 
-// Span is a span as a Store keeps it, and as ServeHTTP tells it.
+// Span is a span of a Store, and of ServeHTTP's JSON.
 type Span struct {
 	TraceID    oteltrace.TraceID `json:"-"`
 	SpanID     oteltrace.SpanID  `json:"span_id"`
@@ -74,7 +74,7 @@ type Span struct {
 	Links      []Link            `json:"links,omitempty"`
 }
 
-// Attributes are a Span's attributes. They are formatted when they are read: in its JSON all are texts.
+// Attributes are a Span's attributes. In JSON all values are texts.
 type Attributes []attribute.KeyValue
 
 // Get returns the value of an attribute as text; empty if there is none.

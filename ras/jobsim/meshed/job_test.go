@@ -315,7 +315,7 @@ func TestSlowHealthyJobGivesNone(t *testing.T) {
 	c.Link = sim.Link{Delay: 20 * time.Millisecond, Jitter: 20 * time.Millisecond, Local: lan.Local}
 	c.Tuning = mesh.WAN()
 	with(t, c, func(t *testing.T, j *meshed.Job) {
-		time.Sleep(10 * time.Minute)
+		time.Sleep(2 * quiet)
 		if told := j.Told(); len(told) > 0 {
 			t.Errorf("told: %v", told)
 		}
@@ -337,7 +337,7 @@ func TestLossAndDelayGiveNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			with(t, small(), func(t *testing.T, j *meshed.Job) {
 				j.Network.SetLink(link)
-				time.Sleep(5 * time.Minute)
+				time.Sleep(quiet)
 				if told := j.Told(); len(told) > 0 {
 					t.Errorf("told: %v", told)
 				}

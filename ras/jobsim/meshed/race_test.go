@@ -2,5 +2,6 @@
 
 package meshed_test
 
-// shuffled tells that the runtime puts goroutines into an order of its own: it does so for the race detector.
-const shuffled = true
+import "time"
+
+const quiet = time.Minute // see norace_test.go

@@ -1,3 +1,5 @@
+//go:build !race
+
 package sim_test
 
 import (
@@ -11,7 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
-// What a simulation shows follows from its seed, and math/rand's global source does no longer when it is over.
+// What a simulation shows follows from its seed (but not under the race detector, for which the runtime puts goroutines
+// into an order of its own), and math/rand's global source does no longer when it is over.
 func TestSeedDecides(t *testing.T) {
 	was := os.Getenv("GODEBUG")
 	drawn := make(map[int64]bool)
@@ -24,12 +27,6 @@ func TestSeedDecides(t *testing.T) {
 				t.Fatal(err)
 			}
 			drawn[rand.Int63()] = true
-			if shuffled { // who answered agrees even so
-				s = scale{
-					Members: s.Members, False: s.False, Answered: s.Answered, ForOthers: s.ForOthers,
-					Missing: s.Missing,
-				}
-			}
 			return s
 		}
 		first := measure(1)
@@ -41,7 +38,7 @@ func TestSeedDecides(t *testing.T) {
 		if again != first {
 			t.Errorf("two runs with one seed:\n%+v\n%+v", first, again)
 		}
-		if other := measure(2); !shuffled && other.StoppedFirst == first.StoppedFirst {
+		if other := measure(2); other.StoppedFirst == first.StoppedFirst {
 			t.Errorf("two seeds, one result:\n%+v\n%+v", first, other)
 		}
 	})

@@ -1,20 +1,20 @@
-// Package etcd is the rendezvous of ranks that share an etcd: none of their hosts has to be reached for it, and no port
-// of theirs is taken.
+// Package etcd is the rendezvous of ranks that share an etcd: it needs no connection between their hosts, and none of
+// their ports.
 //
-// A rank writes what it does at the rendezvous into etcd, and reads what all do, in etcd's order. Each runs the same
-// mem.Meeting on that, so that all come to the same outcome. Below the prefix and the unique id's name are
+// A rank writes its events at the rendezvous to etcd, and reads those of all, in etcd's order. Each rank applies them
+// to a mem.Meeting of its own, so that all come to the same outcome. Below the prefix and the unique id's name are
 //
-//	gen            which generation of ranks meets: rank 0 begins one when it comes
-//	rank/O         one for each rank, by a name O that it makes up
-//	event/O/N      what it did: it joined an exchange, confirmed it, gave one up, or is done
+//	gen            the current generation of ranks: rank 0 begins one when it comes
+//	rank/O         one for each rank, by a random name O
+//	event/O/N      its events: it joined an exchange, confirmed it, left it, won't join it, or has finished
 //
-// An exchange is complete when all have joined, and then all have confirmed that they saw so: the card alone may be of
-// a rank that died before the others came.
+// An exchange is complete when all ranks have joined, and then all have confirmed that they saw this: a rank that has
+// joined may have died before the others came.
 //
-// All that a rank writes hangs on a lease, which it gives back when it closes. Of one that dies, etcd removes it some
-// seconds later, and by that the others learn of it. So nothing is left of a job, and ranks that are started again
-// begin a generation of their own, which what is left of the last one does not disturb.
+// All keys of a rank have a lease, which the rank revokes when it closes. If the rank dies, etcd removes the keys some
+// seconds later, which tells the others. So nothing is left of a job, and ranks that are started again begin a new
+// generation, which leftovers of the last one don't disturb.
 //
-// Values are sealed with the unique id's secret (AES-GCM): etcd, and who else may read it, learns how many ranks there
-// are, and nobody without the secret can make a rank believe anything.
+// Values are encrypted and authenticated with the unique id's secret (AES-GCM): a reader of the etcd only learns how
+// many ranks there are, and a writer without the secret can't deceive a rank.
 package etcd

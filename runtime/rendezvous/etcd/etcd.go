@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	leaseTime = 5 * time.Second // after a rank's last word, until etcd forgets it
-	leaveTime = time.Second     // for etcd to take a rank's last words
-	firstLine = 5 * time.Second // until a rank that waits is worth a line; the next ones come after twice the time
+	leaseTime = 5 * time.Second // after a rank's last keep-alive, until etcd removes its keys
+	leaveTime = time.Second     // to write a rank's last event
+	firstLine = 5 * time.Second // until a waiting rank logs a line; the next come after twice the time each
 	maxLine   = 5 * time.Minute // between two lines
 
 	firstPause = 50 * time.Millisecond // between two attempts to reach etcd, and then twice as long each time, up to
 	maxPause   = time.Second
 )
 
-// Rendezvous is one rank's side of a unique id.
+// Rendezvous is one rank's part in a unique id.
 type Rendezvous struct {
 	config *Config
 	prefix string // of all keys of the id
@@ -40,7 +40,7 @@ type Rendezvous struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 
-	turn chan struct{} // holds a token while an exchange goes on, or Close; what follows belongs to its holder
+	turn chan struct{} // holds a token during an exchange or Close; guards what follows
 
 	session *session // nil until connected
 	member  rendezvous.Member
@@ -50,8 +50,8 @@ var _ rendezvous.Rendezvous = (*Rendezvous)(nil)
 
 var errClosed = &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Detail: "this rank closed its rendezvous"}
 
-// New returns the rendezvous of a unique id. It does not touch the network: the first Exchange connects. log gets a
-// line while a rank waits; nil is slog.Default. Use one for each rank, and close it.
+// New returns the rendezvous of a unique id. It doesn't use the network: the first Exchange connects. log gets a line
+// while a rank waits; nil is slog.Default. Use one for each rank, and close it.
 func New(config *Config, id lifecycle.UniqueID, log *slog.Logger) (*Rendezvous, error) {
 	s, err := newSeal(id)
 	if err != nil {
@@ -65,8 +65,7 @@ func New(config *Config, id lifecycle.UniqueID, log *slog.Logger) (*Rendezvous, 
 	return r, nil
 }
 
-// Exchange implements [rendezvous.Rendezvous]. The others learn of a rank's death when its lease ends, after
-// seconds.
+// Exchange implements [rendezvous.Rendezvous]. The others learn of a rank's death when its lease ends, after leaseTime.
 func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
 		return nil, err
@@ -78,7 +77,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 	me := rendezvous.Here(rank, size)
 	select {
 	case r.turn <- struct{}{}:
-	default: // another exchange goes on
+	default: // another exchange is in progress
 		select {
 		case r.turn <- struct{}{}:
 		case <-ctx.Done():
@@ -90,7 +89,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 		return nil, closed
 	}
 	reach := ctx
-	if ctx.Err() != nil { // the others are to know that this rank doesn't come
+	if ctx.Err() != nil { // time to tell the others that this rank won't come
 		var end context.CancelFunc
 		reach, end = context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 		defer end()
@@ -111,7 +110,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 		next: firstLine,
 	}
 	out, cause := w.run(ctx)
-	cause = cmp.Or(cause, caller.Err()) // ends before ctx does: another rank that shares it may have told by then
+	cause = cmp.Or(cause, caller.Err()) // it ends before ctx does, and another rank may share it
 	switch {
 	case out == nil:
 		return nil, r.room.roll(key, size).Err(rank, me.Arrived, cause)
@@ -128,7 +127,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 	return payloads, nil
 }
 
-// reach connects, and tries again until ctx ends while etcd can't be reached. The error says that it wasn't.
+// reach connects, and tries again while etcd can't be reached, until ctx ends.
 func (r *Rendezvous) reach(ctx context.Context, me rendezvous.Member) error {
 	unreached := &rendezvous.UnreachableError{
 		Address: r.config.shown, Rank: rendezvous.NoRank, Self: me.Rank, Since: me.Arrived,
@@ -167,18 +166,18 @@ func (r *Rendezvous) reach(ctx context.Context, me rendezvous.Member) error {
 	return nil
 }
 
-// code is that of an error of etcd's, or of this side of the connection.
+// code is the gRPC code of an error of etcd or of its client.
 func code(err error) codes.Code {
 	if etcd, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return etcd.Code()
 	}
-	return status.FromContextError(err).Code() // Unknown for what is no end of a context
+	return status.FromContextError(err).Code() // Unknown if it is no context's error
 }
 
 // Close implements [rendezvous.Rendezvous]. It returns within seconds, whether or not etcd answers.
 func (r *Rendezvous) Close() error {
 	r.cancel(errClosed)
-	r.turn <- struct{}{} // an exchange that goes on gives up now
+	r.turn <- struct{}{} // an exchange in progress ends now
 	defer func() { <-r.turn }()
 	s := r.session
 	if s == nil {
@@ -188,7 +187,7 @@ func (r *Rendezvous) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 	if g := r.room.begun(); g != "" {
-		_ = r.tell(ctx, s, event{Generation: g, What: done, Member: r.member}) // else the lease's end says it
+		_ = r.tell(ctx, s, event{Generation: g, What: done, Member: r.member}) // else the lease's end tells the others
 	}
 	_, _ = s.client.Revoke(ctx, s.lease) // else it ends by itself
 	return s.close()
@@ -200,8 +199,8 @@ type session struct {
 	lease   clientv3.LeaseID
 	events  int
 	begins  chan struct{} // gets one when a generation begins
-	lost    chan struct{} // closed when etcd has forgotten this rank, or tells nothing any more
-	why     error         // of lost
+	lost    chan struct{} // closed when the lease or the watch has ended
+	why     error         // why it ended
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -216,7 +215,7 @@ func (s *session) close() error {
 	return err
 }
 
-// connect makes the session: it reads what is there, follows what comes, and says that this rank is here.
+// connect makes the session: it reads the present keys, watches for changes, and writes this rank's key.
 func (r *Rendezvous) connect(ctx context.Context, me rendezvous.Member) (err error) {
 	if r.session != nil {
 		return nil
@@ -254,7 +253,7 @@ func (r *Rendezvous) connect(ctx context.Context, me rendezvous.Member) (err err
 	s.running.Go(func() { r.follow(s, alive, comes) })
 	r.member = me
 	here := []entry{{rankKeys + r.room.own, me}}
-	if me.Rank == 0 { // both at once: nobody sees a rank 0 without a generation
+	if me.Rank == 0 { // in one transaction: no rank sees a rank 0 without a generation
 		here = append(here, entry{generationKey, newName()})
 	}
 	if err := r.put(ctx, s, here...); err != nil {
@@ -264,20 +263,20 @@ func (r *Rendezvous) connect(ctx context.Context, me rendezvous.Member) (err err
 	return nil
 }
 
-// follow takes what etcd tells, until it tells nothing any more.
+// follow applies the changes that etcd reports, until the lease or the watch ends.
 func (r *Rendezvous) follow(s *session, alive <-chan *clientv3.LeaseKeepAliveResponse, comes clientv3.WatchChan) {
 	defer close(s.lost)
 	for {
 		select {
 		case _, more := <-alive:
 			if !more {
-				s.why = fmt.Errorf("etcd at %s has forgotten this rank, after %v without a word",
+				s.why = fmt.Errorf("etcd at %s ended this rank's lease, after %v without a keep-alive",
 					r.config.shown, leaseTime)
 				return
 			}
 		case news, more := <-comes:
 			if err := news.Err(); err != nil || !more {
-				s.why = fmt.Errorf("etcd at %s tells nothing any more: %w",
+				s.why = fmt.Errorf("the watch of etcd at %s ended: %w",
 					r.config.shown, cmp.Or(err, context.Canceled))
 				return
 			}
@@ -301,7 +300,7 @@ type entry struct {
 	value any
 }
 
-// put writes keys that go with the lease, all at once.
+// put writes keys with the session's lease, in one transaction.
 func (r *Rendezvous) put(ctx context.Context, s *session, all ...entry) error {
 	var puts []clientv3.Op
 	for _, e := range all {
@@ -320,17 +319,17 @@ func (r *Rendezvous) tell(ctx context.Context, s *session, ev event) error {
 	return r.put(ctx, s, entry{fmt.Sprintf("%s%s/%08d", eventKeys, r.room.own, s.events), ev})
 }
 
-// wait is an exchange that goes on.
+// wait is an exchange in progress.
 type wait struct {
 	*Rendezvous
 	answers <-chan answer
 	join    event
-	cards   *mem.Outcome  // of the generation, that this rank has confirmed
-	next    time.Duration // of waiting, until the next line
+	cards   *mem.Outcome  // of all ranks of the generation, which this rank has confirmed
+	next    time.Duration // the waiting time at which the next line is logged
 }
 
-// run joins the exchange, in each generation that begins, confirms that it has all cards, and waits until all have. The
-// outcome is nil where nobody knows one; cause is this rank's own reason to stop waiting.
+// run joins the exchange in each generation that begins, confirms that it has all cards, and waits until all have
+// confirmed. The outcome is nil if it is not known; cause is this rank's own reason to stop waiting.
 func (w *wait) run(ctx context.Context) (out *mem.Outcome, cause error) {
 	line := time.NewTimer(w.next)
 	defer line.Stop()
@@ -371,16 +370,16 @@ func (w *wait) run(ctx context.Context) (out *mem.Outcome, cause error) {
 	}
 }
 
-// say tells the others something. That ctx ended is no error here.
+// say writes an event. The end of ctx is no error here.
 func (w *wait) say(ctx context.Context, ev event) error {
 	if err := w.tell(ctx, w.session, ev); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("etcd at %s does not take this rank's card: %w", w.config.shown, err)
+		return fmt.Errorf("write this rank's card to etcd at %s: %w", w.config.shown, err)
 	}
 	return nil
 }
 
-// leave tells the others that this rank gives up, or doesn't even join, and why. The answer is the outcome: who was
-// there, or the payloads when the last rank came at the same moment.
+// leave tells the others that this rank leaves the exchange, or won't join it, and why. It returns the outcome: the
+// roll, or the payloads if the last rank came at the same moment.
 func (w *wait) leave(ctx context.Context, in string) (*mem.Outcome, error) {
 	cause, what, generation := ctx.Err(), gaveUp, in
 	how, why := rendezvous.HowEnded(ctx)
@@ -389,7 +388,7 @@ func (w *wait) leave(ctx context.Context, in string) (*mem.Outcome, error) {
 	} else {
 		why = fmt.Sprintf("%s after %v", why, words.Round(time.Since(w.join.Member.Arrived)))
 	}
-	if generation == "" || context.Cause(w.ctx) != nil { // nobody waits with it; or Close says it
+	if generation == "" || context.Cause(w.ctx) != nil { // no rank waits, or Close tells the others
 		return nil, context.Cause(ctx)
 	}
 	last, cancel := context.WithTimeout(context.Background(), leaveTime)
@@ -416,7 +415,7 @@ func (w *wait) leave(ctx context.Context, in string) (*mem.Outcome, error) {
 	}
 }
 
-// begunSoon is the generation, of which rank 0 waits to hear: it has just begun it.
+// begunSoon is the generation. Rank 0 waits for it, as it has just begun it.
 func (w *wait) begunSoon() string {
 	limit := time.After(leaveTime)
 	for w.join.Member.Rank == 0 && w.room.begun() == "" {
@@ -431,7 +430,7 @@ func (w *wait) begunSoon() string {
 	return w.room.begun()
 }
 
-// line writes a line about the wait, and sets the time of the next.
+// line logs a line about the wait, and sets the time of the next.
 func (w *wait) line() {
 	me := &w.join.Member
 	waited := time.Since(me.Arrived)

@@ -11,23 +11,23 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// What a rank did.
+// The events of a rank.
 const (
-	joined    = "join"    // an exchange
-	confirmed = "confirm" // that it has the cards of all, so that it lives: a card alone may be of a rank that has died
-	gaveUp    = "leave"   // an exchange that it had joined, for a reason
-	withdrew  = "absent"  // from an exchange, before it had joined it
-	done      = "bye"     // with the unique id
+	joined    = "join"    // it joined an exchange
+	confirmed = "confirm" // it has the cards of all ranks, and so is alive
+	gaveUp    = "leave"   // it left an exchange that it had joined
+	withdrew  = "absent"  // it won't join an exchange
+	done      = "bye"     // it has finished with the unique id
 )
 
-// event is what a rank did, in one generation.
+// event is an event of a rank in one generation.
 type event struct {
 	Generation string
 	What       string
 	Key        string               `json:",omitempty"` // of the exchange
-	Member     rendezvous.Member    // who it is
+	Member     rendezvous.Member    // the rank
 	Payload    []byte               `json:",omitempty"`
-	How        rendezvous.Departure `json:",omitempty"` // it left, and
+	How        rendezvous.Departure `json:",omitempty"` // how it left, and why
 	Reason     string               `json:",omitempty"`
 }
 
@@ -50,11 +50,11 @@ func (s seal) close(key string, v any) (string, error) {
 	return string(s.Seal(nil, nil, text, []byte(key))), err
 }
 
-// open reads the value of an etcd key; false for one that somebody without the secret wrote.
+// open reads the value of an etcd key; false if it was written without the secret.
 func (s seal) open(key, value []byte, v any) bool {
 	text, err := s.Open(nil, nil, value, key)
 	return err == nil && json.Unmarshal(text, v) == nil
 }
 
-// newName is a name that nobody else makes up.
+// newName is a random name.
 func newName() string { return rand.Text() }

@@ -16,8 +16,8 @@ const (
 	eventKeys     = "event/"
 )
 
-// room is what a rank knows of a unique id by what etcd told it so far, in etcd's order. It is the pure part: it has no
-// clock but for the times that people see, and speaks to nobody.
+// room is the state of a unique id, by the changes that etcd has reported so far. It does no I/O, and reads the clock
+// only for the times in rolls.
 type room struct {
 	own  string // this rank's name
 	seal seal
@@ -25,13 +25,13 @@ type room struct {
 	mu         sync.Mutex
 	generation string
 	meeting    *mem.Meeting                 // of the generation
-	ranks      map[string]rendezvous.Member // that are there, of any generation, by name
-	closed     map[string]bool              // names of those that said so
-	heard      map[string]bool              // names of those that said something since this rank came
+	ranks      map[string]rendezvous.Member // present ones, of any generation, by name
+	closed     map[string]bool              // names of ranks with an event done
+	heard      map[string]bool              // names of ranks with an event since this rank came
 	deliver    func(answer)                 // takes the outcomes of this rank's exchange; nil if there is none
 }
 
-// answer is an outcome of what this rank did in a generation: it joined, or confirmed.
+// answer is the outcome of this rank's event joined or confirmed.
 type answer struct {
 	generation, what string
 	*mem.Outcome
@@ -43,7 +43,7 @@ func newRoom(own string, s seal) *room {
 	}
 }
 
-// put takes a key that was written, before this rank came or since. It tells whether a generation begins.
+// put takes a key that was written, before this rank came or since then. It tells whether a generation begins.
 func (r *room) put(prefix string, key, value []byte, since bool) (begins bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *room) apply(owner string, ev *event) {
 	}
 }
 
-// keyOf is the meeting's key for an exchange, and for confirming it.
+// keyOf is the meeting's key for an exchange, or for its confirmation.
 func keyOf(what, key string) string {
 	if what == confirmed {
 		return key + "\x00"
@@ -106,8 +106,8 @@ func keyOf(what, key string) string {
 	return key
 }
 
-// gone takes a key that was removed: with that of a rank, its lease has ended. A rank 0 that said nothing since this
-// rank came had died before, and its generation with it: the next rank 0 begins another.
+// gone takes a key that was removed: if it is a rank's, the rank's lease has ended. A rank 0 without an event since
+// this rank came had died before, and its generation ends: the next rank 0 begins another one.
 func (r *room) gone(prefix string, key []byte) {
 	owner, isRank := strings.CutPrefix(strings.TrimPrefix(string(key), prefix), rankKeys)
 	if !isRank {
@@ -121,12 +121,12 @@ func (r *room) gone(prefix string, key []byte) {
 		r.generation, r.meeting = "", nil
 	}
 	if r.meeting != nil && !r.closed[owner] {
-		r.meeting.Depart(owner, rendezvous.Lost, "etcd has not heard of it for "+leaseTime.String())
+		r.meeting.Depart(owner, rendezvous.Lost, "etcd got no keep-alive for "+leaseTime.String())
 	}
 	delete(r.closed, owner)
 }
 
-// begun is the generation that meets; empty before rank 0 has come.
+// begun is the current generation; empty before rank 0 has come.
 func (r *room) begun() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +140,7 @@ func (r *room) expect(deliver func(answer)) {
 	r.deliver = deliver
 }
 
-// roll is who has come to an exchange of a size, as far as it is known.
+// roll is the roll of an exchange, as far as it is known.
 func (r *room) roll(key string, size int) *rendezvous.Roll {
 	r.mu.Lock()
 	defer r.mu.Unlock()

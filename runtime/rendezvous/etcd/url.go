@@ -19,10 +19,10 @@ const (
 	defaultPort   = "2379"
 	defaultPrefix = "carillon"
 	dialTime      = 5 * time.Second
-	probeTime     = 5 * time.Second // without a word of etcd's, until it counts as gone
+	probeTime     = 5 * time.Second // without an answer, until etcd counts as unreachable
 )
 
-// hosts parts a URL into what comes before its hosts, the hosts, and what follows.
+// hosts divides a URL into the part before its hosts, the hosts, and the rest.
 var hosts = regexp.MustCompile(`^(\w+://(?:[^@/?]*@)?)([^@/?]*)(.*)$`)
 
 var errWant = errors.New("want a URL such as etcd://host:2379")
@@ -34,14 +34,14 @@ type Config struct {
 	shown  string // without the password
 }
 
-// ParseURL reads where etcd is and what it asks for:
+// ParseURL reads the address of an etcd, and its credentials:
 //
 //	etcd://[user:password@]host[:port],…[/prefix]
-//	etcds://…  over TLS, with ?cacert=, ?cert= and ?key=, paths of PEM files, where the system's authorities don't do
+//	etcds://…  over TLS; ?cacert=, ?cert= and ?key= are paths of PEM files; cacert replaces the system's authorities
 //
-// Keys are written below prefix, "carillon" if it says nothing. It touches no network, and no files but those.
+// Keys are written below prefix, which defaults to "carillon". It doesn't use the network, and reads only these files.
 func ParseURL(text string) (*Config, error) {
-	all := hosts.FindStringSubmatch(text) // several are none that a URL can have
+	all := hosts.FindStringSubmatch(text) // url.Parse doesn't accept several hosts
 	if all == nil {
 		return nil, errWant
 	}
@@ -83,7 +83,7 @@ func ParseURL(text string) (*Config, error) {
 		}
 	}
 	c.client.DialTimeout, c.client.DialKeepAliveTime, c.client.DialKeepAliveTimeout = dialTime, probeTime, probeTime
-	c.client.Logger = zap.NewNop() // what matters is in errors
+	c.client.Logger = zap.NewNop() // errors say enough
 	return c, nil
 }
 

@@ -1,5 +1,5 @@
-// Package launch reads from the environment which rank a process is, and where it meets the others. Carillon starts no
-// jobs: it understands those who do.
+// Package launch reads from the environment which rank a process is, and where it meets the others. It understands the
+// environments of the usual launchers.
 //
 // The launcher is the first of these whose variables are set:
 //
@@ -67,9 +67,9 @@
 //
 // The ranks know each other by a secret. Without CARILLON_JOB_SECRET it is the key that Open MPI 4 makes for each job
 // (OMPI_MCA_orte_precondition_transports); with the other launchers there is none, and the id follows from the job's
-// name and port. That keeps jobs apart which meet by mistake, and scanners out. It does not keep out someone who knows
-// the job's name and reaches its port; on a network that you don't trust, set a secret. CARILLON_WIRE=encrypt, which
-// protects what ranks send each other with keys that follow from it, insists on one.
+// name and port. That keeps different jobs apart, and scanners out, but not a person who knows the job's name and
+// reaches its port: on a network that you don't trust, set a secret. CARILLON_WIRE=encrypt, which encrypts what ranks
+// send each other with keys derived from the secret, requires one.
 //
 // An environment goes to all that a process starts, and into many a report of a crash. CARILLON_JOB_SECRET_FILE keeps
 // the secret out of it; carillon run hands it to its ranks in such a file, whichever way it got it.

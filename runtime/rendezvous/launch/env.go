@@ -186,7 +186,7 @@ func (e *environment) check(w *World) {
 			"this host has %d ranks, so it must be from 0 to %d", w.LocalSize, w.LocalSize-1)
 	}
 	if w.Launcher == None {
-		w.Address, w.Rendezvous = "", "" // nobody to meet
+		w.Address, w.Rendezvous = "", "" // there are no other ranks
 		return
 	}
 	if w.Rendezvous != "" {

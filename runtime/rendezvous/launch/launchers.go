@@ -29,8 +29,8 @@ const (
 	unknownRank = -1
 )
 
-// launcher is the place that the first launcher in sight gives this process. One that is started by another, such as
-// mpiexec in a batch script, goes before it.
+// launcher is this process's place by the first launcher whose variables are set. A launcher that another one starts,
+// such as mpiexec in a batch script, comes first.
 func (e *environment) launcher() World {
 	step := e.has("SLURM_PROCID") && e.has("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID")
 	switch {
@@ -52,7 +52,7 @@ func (e *environment) launcher() World {
 	return e.alone()
 }
 
-// alone is the world of a process that nobody started as a rank. A launcher's size without a rank is no such thing.
+// alone is the world of a process without a launcher. A launcher's size without a rank is an error.
 func (e *environment) alone() World {
 	for _, pair := range [][2]string{
 		{"RANK", "WORLD_SIZE"},

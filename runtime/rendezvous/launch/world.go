@@ -49,7 +49,7 @@ func alone() World { return World{Size: 1, LocalSize: 1, Launcher: None} }
 // has the same one.
 func (w World) UniqueID(n int) (lifecycle.UniqueID, error) {
 	if w.Size <= 1 && w.Address == "" {
-		return lifecycle.NewUniqueID("") // nobody else has to derive it, so it may be unlike all others
+		return lifecycle.NewUniqueID("") // no other rank derives it, so it may be random
 	}
 	_, port, err := net.SplitHostPort(w.Address)
 	if w.Rendezvous != "" {

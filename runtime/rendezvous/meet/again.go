@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute        // for the host of a rendezvous to hold it
-	maxPast  = 1024                   // meetings remembered, to tell a late rank which others were there and left
-	askEvery = 250 * time.Millisecond // what has become of the ranks that have not come
+	serveWait = 2 * time.Minute        // for the first rank to serve the rendezvous
+	maxPast   = 1024                   // meetings that are kept, to tell a late rank which ranks left
+	askEvery  = 250 * time.Millisecond // between two checks of the ranks that have not come
 )
 
-// Again is the rendezvous of ranks that know each other, and whose connections broke or were revoked: nobody needs to
-// be told of it, as its id follows from seed, a secret text that says what it is about. It is held in the process of
-// the first of its ranks, which asks those that have not come whether they live, and still mean to.
+// Again is the rendezvous of ranks that know each other from a communicator that failed or was revoked. Its id is
+// derived from seed, a secret text about its purpose, so no message is needed. The process of the first of its ranks
+// serves it, and checks whether the ranks that have not come still run and will come.
 //
-// addresses are by rank, where each one's process holds meetings, as they told each other when they met; empty when all
-// of them are of this Point.
+// addresses has, by rank, where each process serves rendezvous, from their introductions; empty if all are of this
+// Point.
 //
-// One that failed does not end by itself: a rank that has not come may do so later, and is told which ranks left.
+// A meeting that failed stays: a rank that comes later is told which ranks left.
 func (p *Point) Again(seed []byte, addresses []string, rank int) (rendezvous.Rendezvous, error) {
-	r := &reunion{p: p, seed: seed, addresses: addresses}
+	r := &regroup{p: p, seed: seed, addresses: addresses}
 	id, err := r.id(0)
 	if err != nil {
 		return nil, err
@@ -44,27 +44,28 @@ func (p *Point) Again(seed []byte, addresses []string, rank int) (rendezvous.Ren
 			return nil, fmt.Errorf("hold the rendezvous of the remaining ranks: %w", err)
 		}
 	}
-	// The host comes when it, too, has found out.
-	r.Rendezvous = tcp.Dial(id, tcp.Config{Wire: p.wire, Log: p.log, Serves: true, UnknownTime: patience})
+	// The first rank serves it when it has noticed the failure, too.
+	r.Rendezvous = tcp.Dial(id, tcp.Config{Wire: p.wire, Log: p.log, Serves: true, UnknownTime: serveWait})
 	return r, nil
 }
 
-// reunion is one rank's side of a rendezvous of ranks that know each other.
-type reunion struct {
-	rendezvous.Rendezvous // of the first rank
+// regroup is one rank's part in the rendezvous of Again.
+type regroup struct {
+	rendezvous.Rendezvous // that the first rank serves
 	p                     *Point
 	seed                  []byte
 	addresses             []string
-	meeting               *mem.Meeting // of the first rank
+	meeting               *mem.Meeting // on the first rank only
 }
 
-// id names what a rank holds: the first one the rendezvous, another one what tells the first that it won't come.
-func (r *reunion) id(rank int) (lifecycle.UniqueID, error) {
+// id is the unique id that a rank serves: the first rank the rendezvous, another rank a meeting that tells the first
+// one that it won't come.
+func (r *regroup) id(rank int) (lifecycle.UniqueID, error) {
 	seed := binary.LittleEndian.AppendUint32(slices.Clone(r.seed), uint32(rank))
 	return lifecycle.UniqueIDFromSecret(seed, r.addresses[rank])
 }
 
-func (r *reunion) hold(rank int) (*mem.Meeting, error) {
+func (r *regroup) hold(rank int) (*mem.Meeting, error) {
 	id, err := r.id(rank)
 	if err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func (r *reunion) hold(rank int) (*mem.Meeting, error) {
 }
 
 // Exchange implements rendezvous.Rendezvous.
-func (r *reunion) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
+func (r *regroup) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	if r.meeting != nil {
 		asking, stop := context.WithCancel(ctx)
 		var work sync.WaitGroup
@@ -93,7 +94,7 @@ func (r *reunion) Exchange(ctx context.Context, key string, rank, size int, payl
 	}
 	all, err := r.Rendezvous.Exchange(ctx, key, rank, size, payload)
 	if _, alone := errors.AsType[*rendezvous.UnreachableError](err); alone && ctx.Err() != nil {
-		if m, held := r.hold(rank); held == nil { // for the first rank to ask, when it comes
+		if m, held := r.hold(rank); held == nil { // the first rank asks when it comes
 			how, why := rendezvous.HowEnded(ctx)
 			m.Absent(key, rendezvous.Here(rank, size), how, why, func(*mem.Outcome) {})
 		}
@@ -101,8 +102,8 @@ func (r *reunion) Exchange(ctx context.Context, key string, rank, size int, payl
 	return all, err
 }
 
-// ask asks the ranks that have not come, again and again, what has become of them, until ctx ends.
-func (r *reunion) ask(ctx context.Context, key string) {
+// ask keeps checking the ranks that have not come, until ctx ends.
+func (r *regroup) ask(ctx context.Context, key string) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
@@ -130,8 +131,8 @@ func (r *reunion) ask(ctx context.Context, key string) {
 	}
 }
 
-// gone tells how a rank that has not come has left, if it has.
-func (r *reunion) gone(ctx context.Context, key string, rank int) rendezvous.Member {
+// gone is how a rank that has not come has left; its How is Waiting if it may still come.
+func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Member {
 	m := rendezvous.Member{Rank: rank, Size: len(r.addresses), Host: r.addresses[rank]}
 	id, err := r.id(rank)
 	if err != nil {
@@ -145,10 +146,10 @@ func (r *reunion) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 		_ = conn.Close()
 	}
 	switch {
-	case ctx.Err() != nil: // nobody wants to know any more
+	case ctx.Err() != nil: // the exchange has ended
 	case err == nil:
 		over, cancel := context.WithCancel(probe)
-		cancel() // not to take part, but to be told
+		cancel() // so that it doesn't take part, and only gets the roll
 		at := tcp.Dial(id, tcp.Config{Wire: r.p.wire, Log: r.p.log})
 		_, err = at.Exchange(over, key, 0, m.Size, nil)
 		_ = at.Close()
@@ -159,7 +160,7 @@ func (r *reunion) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 				}
 			}
 		}
-	case errors.Is(err, door.ErrUnknown): // it lives, and may come
+	case errors.Is(err, door.ErrUnknown): // it runs, and may come
 	case door.Gone(err):
 		m.How = rendezvous.Died
 	case door.Silent(err) && !door.Lack(err):
@@ -168,7 +169,7 @@ func (r *reunion) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 	return m
 }
 
-// meetLocally returns the rendezvous of that id, which the first of its ranks opens.
+// meetLocally returns the rendezvous of an id in this process, which its first rank makes.
 func (p *Point) meetLocally(id lifecycle.CommID, size int) *mem.Rendezvous {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +182,7 @@ func (p *Point) meetLocally(id lifecycle.CommID, size int) *mem.Rendezvous {
 	return m.Rank()
 }
 
-// remember keeps a meeting, and forgets the oldest when there are too many. The caller holds p.mu.
+// remember adds a meeting to past, and forgets the oldest if there are too many. The caller holds p.mu.
 func (p *Point) remember(forget func()) {
 	p.past = append(p.past, forget)
 	if len(p.past) > maxPast {

@@ -1,8 +1,8 @@
-// Package meet is where the ranks of a process meet others: it holds the meetings that other processes come to, and
-// chooses the rendezvous for each way in which ranks can find each other.
+// Package meet serves rendezvous for other processes, and chooses the rendezvous for each way in which ranks can find
+// each other.
 //
 //	with a unique id         the process that made it serves it               NewUniqueID, Dial
 //	with several             each serves a slice of the ranks                 NewUniqueID, Dial
 //	by the job's address     rank 0 of the job serves it                      ServeWorld, Dial
-//	anew, after a failure    the process of the lowest rank that takes part   Again
+//	again, after a failure   the process of the lowest rank that takes part   Again
 package meet

@@ -10,18 +10,18 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// Introduction is what the other ranks must know of one.
+// Introduction is what a rank tells the others about itself.
 type Introduction struct {
-	Meets   string // where meetings can be held in its process, host:port; empty if all ranks are of one Point
-	Contact string // where else its process can be reached; empty for nowhere
-	Card    []byte // how it is connected
+	Meets   string // where its process serves rendezvous, host:port; empty if all ranks are of one Point
+	Contact string // another address of its process; empty for none
+	Card    []byte // how its transports are reached
 	Device  string // the kind of its engine for device memory; empty for none
 
-	// Run is the run of the job that its process is part of, if it knows that: rank 0 of a world does.
+	// Run is the job's run, if the rank knows it: rank 0 of a world does.
 	Run lifecycle.Run
 }
 
-// Introduce tells all ranks this one's identity, and returns theirs, by rank.
+// Introduce exchanges introductions with all ranks, and returns them by rank.
 func Introduce(
 	ctx context.Context, at rendezvous.Rendezvous, rank, size int, mine *Introduction,
 ) ([]Introduction, error) {
@@ -32,7 +32,7 @@ func Introduce(
 	ranks := make([]Introduction, len(payloads))
 	for r, p := range payloads {
 		if err := ranks[r].decode(p); err != nil {
-			return nil, fmt.Errorf("what rank %d sent of itself: %w", r, err)
+			return nil, fmt.Errorf("the introduction of rank %d: %w", r, err)
 		}
 	}
 	return ranks, nil

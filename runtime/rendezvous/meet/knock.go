@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	probeTime = 2 * time.Second // for a process, or its kernel, to let a connection in
-	maxProbes = 64              // processes that are asked at once
+	probeTime = 2 * time.Second // for a process, or its kernel, to accept a connection
+	maxProbes = 64              // connections at a time
 )
 
-// Knock asks processes whether they are there, with a connection to where they hold meetings: it marks those in gone
-// that let none in. One that is marked already, or has no address, is not asked. It blocks for two seconds at most
-// where a host does not answer, bounded by ctx. An error means that it can't be told of all.
+// Knock tells which processes are gone: it connects to the addresses where they serve rendezvous, and sets gone for
+// those that accept no connection. It leaves out those that are set already or have no address. It blocks for at most
+// two seconds per unreachable host, or until ctx ends. An error means that the state of some is not known.
 func Knock(ctx context.Context, addresses []string, gone []bool) error {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, maxProbes)
@@ -37,18 +37,18 @@ func Knock(ctx context.Context, addresses []string, gone []bool) error {
 	return errors.Join(errs...)
 }
 
-// silent tells whether nobody answers at an address. An error means that it can't be told.
+// silent tells whether no process accepts a connection at an address. An error means that this is not known.
 func silent(ctx context.Context, address string) (bool, error) {
 	dialer := net.Dialer{Timeout: probeTime}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	var timeout net.Error
 	if deadline, bounded := ctx.Deadline(); err != nil && bounded && !time.Now().Before(deadline) {
-		<-ctx.Done() // the dialer has a timer of its own for it, which may be faster
+		<-ctx.Done() // the dialer's own timer may be faster
 	}
 	system := &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "ask the process at " + address, Err: err}
 	switch {
 	case err == nil:
-		_ = conn.Close() // it has served
+		_ = conn.Close()
 		return false, nil
 	case ctx.Err() != nil:
 		system.Code, system.Err = lifecycle.CodeOf(ctx.Err()), context.Cause(ctx)
@@ -56,7 +56,7 @@ func silent(ctx context.Context, address string) (bool, error) {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EHOSTUNREACH),
 		errors.Is(err, syscall.ENETUNREACH), errors.As(err, &timeout) && timeout.Timeout():
 		return true, nil
-	default: // such as too many open files, which is no fault of that process
+	default: // a fault of this process, such as too many open files
 		return false, system
 	}
 }

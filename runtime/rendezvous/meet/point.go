@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
-// Point is a process's meeting point. It is safe for concurrent use. Close ends it.
+// Point serves a process's rendezvous. It is safe for concurrent use. Close ends it.
 type Point struct {
 	door   func() (*door.Door, error)
 	wire   door.Wire
@@ -24,15 +24,15 @@ type Point struct {
 	mu     sync.Mutex
 	world  *door.Door // at the job's address, on rank 0; nil until it is needed
 	local  map[lifecycle.CommID]*mem.Meeting
-	past   []func() // what forgets each of the last meetings of Again, oldest first
+	past   []func() // forget the last meetings of Again, oldest first
 	closed bool
 }
 
 // ErrClosed is the error of a Point after its Close.
 var ErrClosed = errors.New("the runtime is closed: no communicator can be made any more")
 
-// New makes a Point. It opens nothing: where the process listens already, door, is asked for when a meeting is to be
-// held first. wire is how meetings are protected at least. log gets a line while a rank waits for others.
+// New makes a Point. door returns the process's listener, and is called when the Point first serves a rendezvous. wire
+// is the least protection of its connections. log gets a line while a rank waits for others.
 func New(door func() (*door.Door, error), wire door.Wire, log *slog.Logger) *Point {
 	return &Point{
 		door: door, wire: wire, log: log, server: tcp.NewServer(), local: map[lifecycle.CommID]*mem.Meeting{},
@@ -48,7 +48,7 @@ func (p *Point) own() (*door.Door, error) {
 	return p.door()
 }
 
-// Addr is where meetings can be held in this process, host:port.
+// Addr is where this process serves rendezvous, host:port.
 func (p *Point) Addr() (string, error) {
 	d, err := p.own()
 	if err != nil {
@@ -57,7 +57,7 @@ func (p *Point) Addr() (string, error) {
 	return d.Addr(), nil
 }
 
-// NewUniqueID makes an id, for which this process serves as the meeting point until the Point is closed.
+// NewUniqueID makes an id, whose rendezvous this process serves until the Point is closed.
 func (p *Point) NewUniqueID() (lifecycle.UniqueID, error) {
 	d, err := p.own()
 	if err != nil {
@@ -74,8 +74,8 @@ func (p *Point) NewUniqueID() (lifecycle.UniqueID, error) {
 	return id, errors.Join(p.server.Serve(d, id), p.server.Serve(d, top))
 }
 
-// ServeWorld makes this process, rank 0 of the job, the meeting point for an id at the job's address, where it listens
-// at the given one. An address that is taken or is not of this host is a *[lifecycle.SystemError].
+// ServeWorld serves the rendezvous of an id at the job's address, on rank 0 of the job; address is where it listens. An
+// address that is taken or is not of this host is a *[lifecycle.SystemError].
 func (p *Point) ServeWorld(id lifecycle.UniqueID, address string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,14 +93,13 @@ func (p *Point) ServeWorld(id lifecycle.UniqueID, address string) error {
 	return p.server.Serve(p.world, id)
 }
 
-// DialWorld returns the rendezvous at the job's address, where rank 0 may not have come yet. It does not touch the
-// network.
+// DialWorld returns the rendezvous at the job's address, which rank 0 may not serve yet. It doesn't use the network.
 func (p *Point) DialWorld(id lifecycle.UniqueID) rendezvous.Rendezvous {
 	return tcp.Dial(id, tcp.Config{Wire: p.wire, Log: p.log})
 }
 
 // Dial returns the rendezvous of the ranks that have these ids, made by NewUniqueID, in the same order on all of them:
-// one, or several that share the work. It does not touch the network.
+// one id, or several whose processes share the work. It doesn't use the network.
 func (p *Point) Dial(ids ...lifecycle.UniqueID) rendezvous.Rendezvous {
 	if len(ids) == 1 {
 		return tcp.Dial(ids[0], tcp.Config{Wire: p.wire, Log: p.log, Serves: true})
@@ -108,7 +107,7 @@ func (p *Point) Dial(ids ...lifecycle.UniqueID) rendezvous.Rendezvous {
 	return &tree{ids: ids, wire: p.wire, log: p.log}
 }
 
-// Close ends all meetings that are held in this process.
+// Close ends all rendezvous that this process serves.
 func (p *Point) Close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -13,9 +13,9 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
-// tree is a rendezvous in two levels, for thousands of ranks: they are cut into as many slices of neighbours as there
-// are ids. Each slice meets at its own; the first ranks of the slices meet at an id that follows from the first, and
-// carry what they learn there back to their slices.
+// tree is a rendezvous in two levels, for thousands of ranks: they are divided into as many slices of neighbours as
+// there are ids. Each slice meets at its own id. The first ranks of the slices then meet at an id derived from the
+// first one, and pass the cards of all back to their slices.
 type tree struct {
 	ids  []lifecycle.UniqueID
 	wire door.Wire
@@ -26,7 +26,7 @@ type tree struct {
 // Exchange implements rendezvous.Rendezvous.
 func (t *tree) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	k := len(t.ids)
-	slice := ((rank+1)*k - 1) / size // the last that begins at or before the rank
+	slice := ((rank+1)*k - 1) / size // the last one that begins at or before the rank
 	first := slice * size / k
 	n := (slice+1)*size/k - first
 	inSlice := func(err error) error {
@@ -35,7 +35,7 @@ func (t *tree) Exchange(ctx context.Context, key string, rank, size int, payload
 	own := t.dial(t.ids[slice], first)
 	mine, err := own.Exchange(ctx, key+"/slice", rank-first, n, payload)
 	var everything [][]byte
-	if rank == first { // it tells the others if its slice has failed
+	if rank == first { // also if its slice has failed, to tell the others
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		if err != nil {
@@ -97,8 +97,8 @@ func topID(first lifecycle.UniqueID) (lifecycle.UniqueID, error) {
 	return lifecycle.UniqueIDFromSecret(append([]byte("carillon slices"), first.Secret()...), first.Address())
 }
 
-// exchangeLarge is Exchange for payloads of any length: in as many rounds as the longest of them needs. In each, a rank
-// sends a piece, and before it whether more follows.
+// exchangeLarge is Exchange for payloads of any length, in as many rounds as the longest payload needs. In each round a
+// rank sends whether more follows, and a piece.
 func exchangeLarge(
 	ctx context.Context, at rendezvous.Rendezvous, key string, rank, size int, payload []byte,
 ) ([][]byte, error) {
@@ -121,7 +121,7 @@ func exchangeLarge(
 	return all, nil
 }
 
-// join puts messages into one; split takes them apart again.
+// join encodes several messages as one; split decodes them.
 func join(messages [][]byte) []byte {
 	var b []byte
 	for _, m := range messages {

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// maxKeys bounds what a program in a loop can make a process remember.
+// maxKeys bounds the keys of one unique id, and so a meeting's memory.
 const maxKeys = 1 << 14
 
 // Outcome is the end of a wait. One of Payloads, Failed and Refused is set. All ranks of an exchange share it.
@@ -17,22 +17,22 @@ type Outcome struct {
 	Failed   *rendezvous.Roll // the exchange cannot complete
 	Refused  string           // the id or the key cannot be used (any more), and why
 
-	Encoded []byte // package tcp keeps here what it sends to all ranks, so that it is encoded once
+	Encoded []byte // package tcp's encoding of the outcome, which it makes once for all ranks
 }
 
-// Meeting holds the exchanges of one unique id: the ranks that have joined them, and those that have left. It is safe
-// for concurrent use.
+// Meeting has the exchanges of one unique id: the ranks that have joined them, and those that have left. It is safe for
+// concurrent use.
 type Meeting struct {
 	mu        sync.Mutex
-	size      int // 0: whatever the first rank says
-	seats     map[int]*seat
+	size      int // 0: as the first rank of each exchange says
+	ranks     map[int]*claim
 	exchanges map[string]*exchange
 	departed  int
 	forgotten string
 }
 
-// seat is what an id remembers of a rank across its exchanges.
-type seat struct {
+// claim is a rank's first owner, across all exchanges.
+type claim struct {
 	owner  any
 	member rendezvous.Member
 }
@@ -40,8 +40,8 @@ type seat struct {
 type exchange struct {
 	roll    rendezvous.Roll
 	waiting map[int]waiter
-	done    bool // complete: its key is used up
-	failed  bool // some rank cannot come any more: those that still join are told at once
+	done    bool // complete: its key can't be used again
+	failed  bool // ranks that still join are told at once
 }
 
 type waiter struct {
@@ -50,13 +50,14 @@ type waiter struct {
 	deliver func(*Outcome)
 }
 
-// New returns the meeting of a number of ranks, or, with 0, of as many as the first rank says.
+// New returns the meeting of a number of ranks; 0 for as many as the first rank says.
 func New(size int) *Meeting {
-	return &Meeting{size: size, seats: map[int]*seat{}, exchanges: map[string]*exchange{}}
+	return &Meeting{size: size, ranks: map[int]*claim{}, exchanges: map[string]*exchange{}}
 }
 
-// Join adds a rank to the exchange of a key. The owner is what speaks for the rank, a connection for instance: one rank
-// has one owner. Deliver is called exactly once, from this or a later call; it must not block nor call back.
+// Join adds a rank to the exchange of a key. The owner stands for the rank's process, as its connection does: one rank
+// has one owner. Deliver is called exactly once, by this call or a later one; it must neither block nor call the
+// Meeting.
 func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []byte, deliver func(*Outcome)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,10 +68,10 @@ func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []
 	}
 	rank.Arrived, rank.Left, rank.How = time.Now(), time.Time{}, rendezvous.Waiting
 
-	previous := m.seats[rank.Rank]
+	previous := m.ranks[rank.Rank]
 	switch {
 	case previous == nil:
-		m.seats[rank.Rank] = &seat{owner: owner, member: rank}
+		m.ranks[rank.Rank] = &claim{owner: owner, member: rank}
 	case previous.owner != owner:
 		// Another process has this number: show both, unless the first is on the roll already.
 		if !slices.ContainsFunc(ex.roll.Members, func(o rendezvous.Member) bool { return o.Rank == rank.Rank }) {
@@ -82,12 +83,12 @@ func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []
 	if twice || rank.Size != ex.roll.Size || rank.Rank < 0 || rank.Rank >= rank.Size {
 		ex.failed = true
 	}
-	if len(ex.roll.Members) < 2*ex.roll.Size+16 { // more are a program that tries again and again
+	if len(ex.roll.Members) < 2*ex.roll.Size+16 { // a program in a loop may send any number
 		ex.roll.Members = append(ex.roll.Members, rank)
 	}
 
 	if ex.failed {
-		// Not put among the waiting: it may carry a number that is another's there.
+		// It is not added to the waiting ranks, as another one with its number may be there.
 		ex.fail()
 		deliver(&Outcome{Failed: ex.snapshot()})
 		return
@@ -104,7 +105,7 @@ func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []
 	}
 }
 
-// exchange is that of a key, which is opened where it is new; or why a rank can't come to it.
+// exchange is the exchange of a key, which is made if the key is new, or why a rank can't join it.
 func (m *Meeting) exchange(key string, size int) (ex *exchange, refused *Outcome) {
 	ex = m.exchanges[key]
 	switch {
@@ -122,7 +123,7 @@ func (m *Meeting) exchange(key string, size int) (ex *exchange, refused *Outcome
 	return ex, nil
 }
 
-// open starts an exchange. A rank that has left the id cannot come to it, so it has failed before it began.
+// open makes an exchange. If a rank has left the id, it has failed from the beginning.
 func (m *Meeting) open(key string, size int) *exchange {
 	if m.size > 0 {
 		size = m.size
@@ -130,7 +131,7 @@ func (m *Meeting) open(key string, size int) *exchange {
 	ex := &exchange{
 		roll: rendezvous.Roll{Key: key, Size: size}, waiting: map[int]waiter{}, failed: m.departed > 0,
 	}
-	for _, s := range m.seats {
+	for _, s := range m.ranks {
 		if s.member.How != rendezvous.Waiting {
 			ex.roll.Members = append(ex.roll.Members, absent(s.member))
 		}
@@ -139,17 +140,17 @@ func (m *Meeting) open(key string, size int) *exchange {
 	return ex
 }
 
-// absent is a member as seen by an exchange that it never came to.
+// absent is a member in the roll of an exchange that it never joined.
 func absent(rank rendezvous.Member) rendezvous.Member {
 	rank.Arrived = time.Time{}
 	return rank
 }
 
-// Has tells whether an owner speaks for a rank.
+// Has tells whether an owner has a rank.
 func (m *Meeting) Has(owner any) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, s := range m.seats {
+	for _, s := range m.ranks {
 		if s.owner == owner {
 			return true
 		}
@@ -157,8 +158,8 @@ func (m *Meeting) Has(owner any) bool {
 	return false
 }
 
-// Leave takes a rank out of an exchange that it has joined, and which cannot complete without it. All that wait, the
-// leaver too, are told. It does nothing when the exchange is over for that rank.
+// Leave removes a rank from an exchange that it has joined, which fails then. All ranks that wait, including this one,
+// get the outcome. It does nothing if the exchange has ended for that rank.
 func (m *Meeting) Leave(owner any, key string, rank int, how rendezvous.Departure, detail string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,14 +167,14 @@ func (m *Meeting) Leave(owner any, key string, rank int, how rendezvous.Departur
 	if ex == nil {
 		return
 	}
-	if w, ok := ex.waiting[rank]; ok && m.seats[rank].owner == owner {
+	if w, ok := ex.waiting[rank]; ok && m.ranks[rank].owner == owner {
 		ex.roll.Members[w.index].Leave(how, detail)
 		ex.fail()
 	}
 }
 
-// Absent says that a rank will not join the exchange of a key. All that wait, and those that come yet, are told.
-// Deliver is called once, with the exchange's end.
+// Absent says that a rank will not join the exchange of a key, which fails then for all ranks that wait or come later.
+// Deliver is called once, with the outcome.
 func (m *Meeting) Absent(
 	key string, rank rendezvous.Member, how rendezvous.Departure, detail string, deliver func(*Outcome),
 ) {
@@ -193,13 +194,13 @@ func (m *Meeting) Absent(
 	deliver(&Outcome{Failed: ex.snapshot()})
 }
 
-// Depart takes all ranks of an owner out of the id, for good. Every exchange that is not complete fails. It tells
-// whether every rank has now come and left, so that nobody can need the id again.
+// Depart removes all ranks of an owner from the id for good. Every incomplete exchange fails. It tells whether all
+// ranks have now come and left, so that the id is not needed any more.
 func (m *Meeting) Depart(owner any, how rendezvous.Departure, detail string) (over bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	size := m.size
-	for rank, s := range m.seats {
+	for rank, s := range m.ranks {
 		if size == 0 {
 			size = s.member.Size
 		}
@@ -220,7 +221,7 @@ func (m *Meeting) Depart(owner any, how rendezvous.Departure, detail string) (ov
 			ex.fail()
 		}
 	}
-	return size > 0 && len(m.seats) >= size && m.departed == len(m.seats)
+	return size > 0 && len(m.ranks) >= size && m.departed == len(m.ranks)
 }
 
 // Forget ends the id: ranks that wait or still come are refused with the reason. It tells whether this was the first
@@ -235,11 +236,11 @@ func (m *Meeting) Forget(reason string) bool {
 	for _, ex := range m.exchanges {
 		ex.drain(&Outcome{Refused: reason})
 	}
-	m.seats, m.exchanges = nil, nil
+	m.ranks, m.exchanges = nil, nil
 	return true
 }
 
-// Roll returns the state of an exchange, nil when nobody waits in it.
+// Roll returns the state of an exchange, nil if no rank waits in it.
 func (m *Meeting) Roll(key string) *rendezvous.Roll {
 	m.mu.Lock()
 	defer m.mu.Unlock()

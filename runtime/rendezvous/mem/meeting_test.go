@@ -64,8 +64,8 @@ func TestAnIntruderDoesNotTakeTheSeat(t *testing.T) {
 		}
 	}
 	d.Depart("x", rendezvous.Died, "")
-	if d.seats[0].owner != "a" || d.seats[0].member.How != rendezvous.Waiting {
-		t.Errorf("rank 0's seat: %+v", d.seats[0])
+	if d.ranks[0].owner != "a" || d.ranks[0].member.How != rendezvous.Waiting {
+		t.Errorf("rank 0's claim: %+v", d.ranks[0])
 	}
 }
 

@@ -18,44 +18,44 @@ import (
 )
 
 const (
-	leaveTime = time.Second      // for the roll from the server, in an exchange that was given up
-	joinTime  = 10 * time.Second // for a card, or a question, to leave this host
-	firstLine = 2 * time.Second  // until a rank that waits is worth a line; the next ones come after twice the time
+	leaveTime = time.Second      // for the server's roll, after this rank has left an exchange
+	joinTime  = 10 * time.Second // to write a join or an ask
+	firstLine = 2 * time.Second  // until a waiting rank logs a line; the next come after twice the time each
 	maxLine   = 5 * time.Minute  // between two lines
 )
 
-// Config is what a client may be told. Its zero value is right for most.
+// Config has the options of a client. The zero value is a good default.
 type Config struct {
 	// Log gets a line while this rank waits: after 2, 4, 8 … seconds. Default: slog.Default.
 	Log *slog.Logger
 
-	// ServerRank is the rank in whose process the server runs, named when the server is not there. Default: 0.
+	// ServerRank is the rank in whose process the server runs, for errors. Default: 0.
 	ServerRank int
 
-	// Serves says that the server was there when the unique id, or its address, was learned: where nobody listens any
-	// more, its process has ended. Otherwise it may still come.
+	// Serves says that the server ran when this rank learned its address: if no process listens there, the server's
+	// process has ended. Otherwise it may still come.
 	Serves bool
 
-	// UnknownTime is how long a server that does not know the unique id is given to learn of it before the id is taken
-	// for stale. A server may be asked before its Serve, and the server of a job's last run may linger. Default: 5 s.
+	// UnknownTime is how long to try again at a server that doesn't know the unique id, before the id counts as stale.
+	// A client may come before Serve, or reach the server of the job's last run. Default: 5 s.
 	UnknownTime time.Duration
 
-	// Wire is how that is protected at least which ranks tell each other here; a server that asks for more gets it.
+	// Wire is the least protection of the connection; a server that asks for more gets it.
 	Wire door.Wire
 
-	host string                                                      // in place of this one's, and
-	pid  int                                                         // of this process's, in tests
-	dial func(ctx context.Context, address string) (net.Conn, error) // in place of the network
+	host string                                                      // replaces this host's name in tests, and
+	pid  int                                                         // this process's id
+	dial func(ctx context.Context, address string) (net.Conn, error) // replaces the network in tests
 }
 
-// Client is one rank's side of the rendezvous of one unique id.
+// Client is one rank's part in the rendezvous of one unique id.
 type Client struct {
 	id     lifecycle.UniqueID
 	config Config
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 
-	turn    chan struct{} // holds a token while an exchange goes on, or Close; what follows belongs to its holder
+	turn    chan struct{} // holds a token during an exchange or Close; guards what follows
 	session *session      // nil until connected
 	streams uint64        // exchanges so far
 }
@@ -65,8 +65,8 @@ var _ rendezvous.Rendezvous = (*Client)(nil)
 // errClosed is why an exchange ends when its own rank closes the client.
 var errClosed = &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Detail: "this rank closed its rendezvous"}
 
-// Dial returns the rendezvous of id, at id's address. It does not touch the network: the first Exchange connects, and
-// tries again, ever less often, until its context ends. Use one client per rank and id, and close it.
+// Dial returns the rendezvous of id, at id's address. It doesn't use the network: the first Exchange connects, and
+// tries again with growing pauses until its context ends. Use one client per rank and id, and close it.
 func Dial(id lifecycle.UniqueID, config Config) *Client {
 	config.Log = cmp.Or(config.Log, slog.Default())
 	config.UnknownTime = cmp.Or(config.UnknownTime, 5*time.Second)
@@ -111,7 +111,7 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 	w.join.stream = c.streams
 	if c.session == nil {
 		conn, err := w.connect(either)
-		if err != nil && either.Err() != nil { // once more, to say so
+		if err != nil && either.Err() != nil { // once more, to tell the others that this rank won't come
 			brief, cancel := context.WithTimeout(c.ctx, leaveTime)
 			defer cancel()
 			conn, _ = door.Dial(brief, c.id.Address(), w.hello(), func(err error) error { return err })
@@ -127,7 +127,7 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 // Close implements [rendezvous.Rendezvous]. It returns within a second, whatever the server does.
 func (c *Client) Close() error {
 	c.cancel(errClosed)
-	c.turn <- struct{}{} // an exchange that goes on gives up now
+	c.turn <- struct{}{} // an exchange in progress ends now
 	defer func() { <-c.turn }()
 	if c.session != nil {
 		c.session.bye()
@@ -135,23 +135,23 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// wait is an exchange that goes on.
+// wait is an exchange in progress.
 type wait struct {
 	client *Client
 	join   request
-	known  *rendezvous.Roll // the last that was heard
-	next   time.Duration    // of waiting, until the next line
+	known  *rendezvous.Roll // the last one from the server
+	next   time.Duration    // the waiting time at which the next line is logged
 
 	deadline time.Time // of the exchange; zero: none
 
 	attempts int
-	last     error     // what the last attempt to connect met
-	unknown  time.Time // since when the server says that it does not know the id
+	last     error     // of the last attempt to connect
+	unknown  time.Time // when the server first said that it doesn't know the id; zero if its last answer was another
 }
 
 func (w *wait) since() time.Time { return w.join.member.Arrived }
 
-// err is why the exchange ends, with what is known of the other ranks.
+// err is the error of the exchange, with the known roll.
 func (w *wait) err(roll *rendezvous.Roll, cause error) error {
 	roll.Key = w.join.key
 	return roll.Err(w.join.member.Rank, w.since(), cause)
@@ -159,7 +159,7 @@ func (w *wait) err(roll *rendezvous.Roll, cause error) error {
 
 func (w *wait) untilLine() time.Duration { return w.next - time.Since(w.since()) }
 
-// line writes a line about the wait, and sets the time of the next.
+// line logs a line about the wait, and sets the time of the next.
 func (w *wait) line(says string, attrs ...any) {
 	waited := time.Since(w.since())
 	for w.next <= waited {
@@ -216,7 +216,7 @@ func (w *wait) connect(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// ended tells whether what an attempt met means that the server is no more.
+// ended tells whether an attempt's error means that the server's process has ended.
 func (w *wait) ended(met error) bool {
 	return w.client.config.Serves && door.Gone(met) && !errors.Is(met, door.ErrUnknown)
 }
@@ -246,14 +246,14 @@ func (w *wait) failed(err error) error {
 	return nil
 }
 
-// run joins the exchange over a session and waits for its end. Its context is the caller's own, not one derived from
-// it: ranks that share a context are told of each other's end before a derived context has ended.
+// run joins the exchange over a session and waits for its end. ctx must be the caller's own context: ranks that share a
+// context learn of each other's end before a derived context has ended.
 func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 	line := time.NewTimer(w.untilLine())
 	defer line.Stop()
 	var (
 		ended   error            // this rank's own reason to stop waiting
-		expired <-chan time.Time // then, how long to wait for the server's word
+		expired <-chan time.Time // then, the end of the wait for the server's roll
 		done    = ctx.Done()
 	)
 	leave := func(k kind) {
@@ -277,7 +277,7 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 			switch {
 			case !more:
 				return nil, w.serverLost(s.err, ended)
-			case r.stream != w.join.stream: // of an exchange that was given up
+			case r.stream != w.join.stream: // of an earlier exchange, which this rank has left
 			case r.kind == kindRoll:
 				w.known = r.roll
 				if missing := r.roll.Missing(); len(missing) > 0 {
@@ -300,7 +300,7 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 	}
 }
 
-// end turns the server's last word into Exchange's.
+// end turns the server's final reply into the result of Exchange.
 func (w *wait) end(r reply, ended error) ([][]byte, error) {
 	switch r.kind {
 	case kindResult:
@@ -318,7 +318,7 @@ func (w *wait) end(r reply, ended error) ([][]byte, error) {
 	}
 }
 
-// roll is the roll when the server says nothing: what it said last, or this rank.
+// roll is the last roll from the server, or one of this rank alone.
 func (w *wait) roll() *rendezvous.Roll {
 	if w.known != nil {
 		return w.known
@@ -326,7 +326,7 @@ func (w *wait) roll() *rendezvous.Roll {
 	return &rendezvous.Roll{Size: w.join.member.Size, Members: []rendezvous.Member{w.join.member}}
 }
 
-// serverLost is the end of the connection to the server: the death of the rank that runs it, most likely.
+// serverLost is the error when the connection to the server ends, most likely because the server's rank died.
 func (w *wait) serverLost(why, ended error) error {
 	roll, server, size := w.roll(), w.client.config.ServerRank, w.join.member.Size
 	how, detail := departure(why)
@@ -348,8 +348,8 @@ func (w *wait) serverLost(why, ended error) error {
 	return w.err(roll, ended)
 }
 
-// session is a client's connection after the handshake: one goroutine reads from it, and the exchange that goes on
-// writes to it.
+// session is a client's connection after the handshake: one goroutine reads from it, and the current exchange writes to
+// it.
 type session struct {
 	conn    net.Conn
 	replies chan reply // closed when none comes any more
@@ -357,7 +357,7 @@ type session struct {
 }
 
 func newSession(conn net.Conn) *session {
-	_ = door.KeepWatch(conn, silence) // without it the loss of the host is noticed later, no more
+	_ = door.KeepWatch(conn, silence) // if it fails, the loss of the host is only noticed later
 	s := &session{conn: conn, replies: make(chan reply)}
 	go s.read() // ends with the connection; bye waits for it
 	return s
@@ -370,7 +370,8 @@ func (s *session) send(q *request, within time.Duration) {
 	}
 }
 
-// bye tells the server that this rank is done and waits, briefly, for it to hang up: else the bye could be lost.
+// bye tells the server that this rank has finished, and waits briefly until it closes the connection, as closing first
+// could destroy the bye.
 func (s *session) bye() {
 	s.send(&request{kind: kindBye}, leaveTime)
 	_ = s.conn.SetReadDeadline(time.Now().Add(leaveTime)) // fails on a closed connection, which is as good
@@ -380,7 +381,7 @@ func (s *session) bye() {
 
 func (s *session) read() {
 	defer close(s.replies)
-	defer s.conn.Close() //nolint:errcheck // it is over
+	defer s.conn.Close() //nolint:errcheck // the session has ended
 	in := bufio.NewReaderSize(s.conn, 16<<10)
 	for {
 		k, body, err := readFrame(in, replyLimit)

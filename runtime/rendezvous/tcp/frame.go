@@ -33,7 +33,7 @@ const (
 const (
 	headerSize = 5       // length and kind
 	maxHost    = 255     // bytes of a host's name
-	firstRead  = 1 << 20 // bytes of a frame that are believed to come
+	firstRead  = 1 << 20 // bytes that are allocated for a frame before it arrives
 	maxText    = 512     // bytes of a reason
 
 	// Bytes of a client's frame, and of a server's.
@@ -41,17 +41,17 @@ const (
 	replyLimit   = rendezvous.MaxRanks*(rendezvous.MaxPayload+3) + 64
 	_            = uint32(replyLimit) // a length must hold it
 
-	maxAgo = uint64(100 * 365 * 24 * time.Hour / time.Millisecond) // times before that are nonsense
+	maxAgo = uint64(100 * 365 * 24 * time.Hour / time.Millisecond) // of the times in a frame
 )
 
-// errMalformed is what every decoder answers to bytes that are not of its message.
+// errMalformed is the error of all decoders.
 var errMalformed = errors.New("malformed frame")
 
 // beginFrame begins a frame; the caller appends the body, and then writes the length over the first four bytes.
 func beginFrame(k kind) []byte { return append(make([]byte, 4, 64), byte(k)) }
 
-// readFrame reads one frame whose body has at most limit bytes. It reserves no more than a mebibyte ahead of what it
-// has received, or as much as that.
+// readFrame reads one frame whose body has at most limit bytes. It allocates at most firstRead bytes, or as many as it
+// has received, ahead of the data.
 func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -64,7 +64,6 @@ func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 	}
 	var body []byte
 	for len(body) < size {
-		// A length is a promise; memory follows what has come.
 		n := min(size-len(body), max(len(body), firstRead))
 		body = slices.Grow(body, n)[:len(body)+n]
 		if _, err := io.ReadFull(r, body[len(body)-n:]); err != nil {
@@ -74,12 +73,11 @@ func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 	return k, body, nil
 }
 
-// A request is what a client says: it joins an exchange, leaves it, won't come to it, asks which ranks have come, or is
-// done.
+// request is a client's message: it joins an exchange, leaves it, won't join it, asks for the roll, or has finished.
 type request struct {
 	kind    kind
 	stream  uint64            // of join and ask
-	member  rendezvous.Member // its rank, for leave; for the others also its size, process and host
+	member  rendezvous.Member // leave has only the rank; join and absent also size, process and host
 	key     string
 	payload []byte // of join
 	how     rendezvous.Departure
@@ -108,7 +106,7 @@ func (q *request) encode() []byte {
 	case kindAsk:
 		b = binary.AppendUvarint(b, q.stream)
 		b = wire.AppendBytes(b, q.key)
-	default: // bye has no more to say
+	default: // bye has no body
 	}
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b
@@ -140,7 +138,7 @@ func decodeRequest(k kind, body []byte) (request, error) {
 	return q, end(r)
 }
 
-// A reply is what a server answers on a stream; one of payloads, roll and refused is set.
+// reply is a server's message on a stream; one of payloads, roll and refused is set.
 type reply struct {
 	kind     kind
 	stream   uint64
@@ -168,7 +166,7 @@ func decodeReply(k kind, body []byte, now time.Time) (reply, error) {
 	return answer, end(r)
 }
 
-// encodeReply heads a body that is shared by many receivers with the stream of one of them.
+// encodeReply is the beginning of a frame for one stream; shared, the rest of its body, is the same for many receivers.
 func encodeReply(k kind, stream uint64, shared []byte) (header []byte) {
 	header = binary.AppendUvarint(beginFrame(k), stream)
 	binary.BigEndian.PutUint32(header, uint32(len(header)-4+len(shared)))
@@ -197,7 +195,7 @@ func encodeOutcome(o *mem.Outcome) (k kind, shared []byte) {
 	return k, o.Encoded
 }
 
-// encodeRoll is the shared part of a failed or roll frame. The key is not in it: the receiver knows its own.
+// encodeRoll is the shared part of a failed or roll frame. It leaves out the key, which the receiver knows.
 func encodeRoll(roll *rendezvous.Roll, now time.Time) []byte {
 	b := binary.AppendUvarint(nil, uint64(max(roll.Size, 0)))
 	index := map[string]uint64{}
@@ -282,7 +280,7 @@ func readAgo(r *wire.Reader, now time.Time) time.Time {
 	return now.Add(-time.Duration(v-1) * time.Millisecond)
 }
 
-// end says what is wrong with a body that was read to its end.
+// end is the error of a body that was read to its end.
 func end(r *wire.Reader) error {
 	if err := r.End(); err != nil {
 		return fmt.Errorf("%w: %w", errMalformed, err)

@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	maxQueued = 1 << 12          // frames that a peer may leave unread
-	sendTime  = 60 * time.Second // for one frame to leave, which may be large and one of thousands
+	maxQueued = 1 << 12          // frames that a peer has not read
+	sendTime  = 60 * time.Second // to write one frame, which may be large and one of thousands
 )
 
-// peer is a rank's connection, at the server. It sends frames without making the sender wait, with a goroutine only
-// while there is something to send.
+// peer is a rank's connection at the server. It queues frames, and has a goroutine only while there are frames to send.
 type peer struct {
 	meeting *mem.Meeting
 	conn    net.Conn
@@ -26,7 +25,7 @@ type peer struct {
 	mu      sync.Mutex
 	queue   []net.Buffers
 	running bool
-	ended   bool // nothing more is taken; the connection is closed for writing when the queue is empty
+	ended   bool // send does nothing; the connection is closed for writing when the queue is empty
 	work    sync.WaitGroup
 }
 
@@ -58,7 +57,7 @@ func (p *peer) listen() (rendezvous.Departure, string) {
 			p.meeting.Absent(q.key, q.member, q.how, q.reason, deliver)
 		case kindLeave:
 			p.meeting.Leave(p, q.key, q.member.Rank, q.how, q.reason)
-		default: // ask; of an exchange that is over the answer is on its way
+		default: // ask; if the exchange has ended, its outcome was already sent
 			if roll := p.meeting.Roll(q.key); roll != nil {
 				b := encodeRoll(roll, time.Now())
 				p.send(encodeReply(kindRoll, q.stream, b), b)
@@ -67,8 +66,8 @@ func (p *peer) listen() (rendezvous.Departure, string) {
 	}
 }
 
-// departure tells from the end of a connection what became of the process behind it. The kernel closes the connections
-// of a process that ends, with FIN, or with RST when something was unread; a host that vanished answers nothing at all.
+// departure is how the process of a connection left, by the connection's error. The kernel closes the connections of a
+// process that ends with FIN, or with RST if data was unread; a host that vanished sends nothing.
 func departure(err error) (rendezvous.Departure, string) {
 	for _, end := range []error{
 		io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, io.ErrClosedPipe,
@@ -80,7 +79,7 @@ func departure(err error) (rendezvous.Departure, string) {
 	return rendezvous.Lost, err.Error()
 }
 
-// send queues a frame, given in pieces that are not to be written to any more.
+// send queues a frame, given in pieces that must not be modified any more.
 func (p *peer) send(pieces ...[]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,15 +88,15 @@ func (p *peer) send(pieces ...[]byte) {
 	}
 	if len(p.queue) >= maxQueued {
 		p.ended, p.queue = true, nil
-		_ = p.conn.Close() // a peer that asks and never reads; its reader sees the end
+		_ = p.conn.Close() // the peer asks and never reads; listen returns
 		return
 	}
 	p.queue = append(p.queue, pieces)
 	p.run()
 }
 
-// finish lets the queue drain, for the given time at most, and then tells the peer that nothing more comes. The peer's
-// answer is to close its side, which ends our reader; closing first could destroy what is still on its way to it.
+// finish lets the queue drain, for the given time at most, and then closes the connection for writing. The peer then
+// closes its side, which ends listen. Closing the connection first could destroy frames on their way to the peer.
 func (p *peer) finish(within time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +121,7 @@ func (p *peer) drain() {
 		p.mu.Lock()
 		if len(p.queue) == 0 {
 			if half, ok := p.conn.(interface{ CloseWrite() error }); p.ended && ok {
-				_ = half.CloseWrite() // broken is as good as closed
+				_ = half.CloseWrite() // it fails on a broken connection
 			} else if p.ended {
 				_ = p.conn.Close()
 			}
@@ -137,7 +136,7 @@ func (p *peer) drain() {
 		}
 		p.mu.Unlock()
 		if _, err := frame.WriteTo(p.conn); err != nil {
-			_ = p.conn.Close() // a broken stream of frames is of no use; the reader sees the end
+			_ = p.conn.Close() // the rest of the frames can't be read; listen returns
 		}
 	}
 }

@@ -128,7 +128,7 @@ func (s *Server) enter(comm lifecycle.CommID, m *mem.Meeting, conn net.Conn) {
 	}
 	s.peers[p] = struct{}{}
 	s.work.Go(func() {
-		defer conn.Close() //nolint:errcheck // it is over, one way or the other
+		defer conn.Close() //nolint:errcheck // the rank has left
 		how, detail := p.listen()
 		if m.Depart(p, how, detail) {
 			now := time.Now().Format(time.TimeOnly)

@@ -29,21 +29,29 @@ import (
 const batch = 100
 
 // GPUs measures all-reduce (float32, sum) between ranks of this process on the machine's GPUs, by turns; several ranks
-// share one where there are more of them. With compare each size is also measured on NCCL, where that can run.
+// share one where there are more of them. With compare each size is also measured on NCCL, where that can run and until
+// it fails.
 func GPUs(ctx context.Context, s Setup, ranks int, compare bool, progress io.Writer) (results []GPUResult, err error) {
 	w, err := openWorld(ctx, ranks, slices.Max(s.Sizes), ours(enginecuda.Options{}))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.close(ctx)) }()
-	var other *world
+	var other *world // nil where NCCL is not measured, and once it has failed
+	notMeasured := func(err error) {
+		other = nil
+		fmt.Fprintln(progress, "NCCL: not measured:", err)
+	}
 	if compare {
 		if other, err = openNCCL(ctx, w, slices.Max(s.Sizes)); err != nil {
-			fmt.Fprintln(progress, "NCCL: not measured:", err)
-		} else {
-			defer func() { err = errors.Join(err, other.close(ctx)) }()
+			notMeasured(err)
 		}
 	}
+	defer func() {
+		if other != nil {
+			err = errors.Join(err, other.close(ctx))
+		}
+	}()
 	for _, bytes := range s.Sizes {
 		result, err := w.measure(ctx, s, bytes)
 		if err != nil {
@@ -52,10 +60,14 @@ func GPUs(ctx context.Context, s Setup, ranks int, compare bool, progress io.Wri
 		result.GPUs = len(w.contexts)
 		if other != nil {
 			theirs, err := other.measure(ctx, s, bytes)
-			if err != nil {
-				return results, fmt.Errorf("NCCL: %w", err)
+			switch {
+			case err == nil:
+				result.NCCL = &Times{theirs.Eager, theirs.Graph}
+			case ctx.Err() != nil:
+				return results, err
+			default:
+				notMeasured(errors.Join(fmt.Errorf("%s: %w", humanize.IBytes(uint64(bytes)), err), other.close(ctx)))
 			}
-			result.NCCL = &Times{theirs.Eager, theirs.Graph}
 		}
 		results = append(results, result)
 		fmt.Fprintf(progress, "%d ranks, %s: %s, in a graph %s\n", ranks, humanize.IBytes(uint64(bytes)),
@@ -187,11 +199,17 @@ func (w *world) use(driver *cuda.Driver, ordinal int, shared bool, of kind) erro
 	return nil
 }
 
-// all has each rank do something.
+// all has each rank do something. One that fails leaves the communicator, so that none waits for it.
 func (w *world) all(do func(r *onGPU) error) error {
 	var g errgroup.Group
 	for _, r := range w.ranks {
-		g.Go(func() error { return do(r) })
+		g.Go(func() error {
+			err := do(r)
+			if err != nil {
+				_ = r.comm.Abort(err)
+			}
+			return err
+		})
 	}
 	return g.Wait()
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// attributes of the rank to be: the kernel kills it when its launcher ends, and gives a pidfd.
+// attributes make the kernel kill the rank when its launcher ends, and give a pidfd.
 func (r *rank) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &r.pidfd}
 }
 
-// follow makes what tells that a rank that was started has ended: the kernel made it.
+// follow prepares exit for a rank that was started.
 func (r *rank) follow() error {
 	if r.pidfd < 0 {
 		return errors.New("the kernel gives no descriptor of a process, as Linux does from 5.4 on")
@@ -24,7 +24,7 @@ func (r *rank) follow() error {
 	return nil
 }
 
-// openGroup has a pidfd of each process of a group that runs, but for the first.
+// openGroup opens a pidfd of each running process of a group, except its leader.
 func openGroup(pgid int) []int {
 	all, err := procfs.AllProcs()
 	if err != nil {
@@ -39,7 +39,7 @@ func openGroup(pgid int) []int {
 		fd, err := unix.PidfdOpen(p.PID, 0)
 		switch {
 		case errors.Is(err, unix.ESRCH): // it has just ended
-		case err != nil: // there are no pidfds here: poll waits its whole time for it
+		case err != nil: // without a pidfd, poll waits for its whole timeout
 			fds = append(fds, -1)
 		default:
 			fds = append(fds, fd)

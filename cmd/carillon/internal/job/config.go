@@ -18,8 +18,8 @@ type Config struct {
 	Program []string // and its arguments; it is looked for in PATH
 	Ranks   int      // that this machine runs
 
-	// Nodes pretends that this machine is that many nodes: consecutive ranks are put into Nodes groups as equal as
-	// can be, and each group is told to be a host of its own. 0 and 1 pretend nothing.
+	// Nodes is how many nodes this machine simulates: consecutive ranks form Nodes groups of nearly equal size, and
+	// each group gets a host id of its own. 0 and 1 simulate none.
 	Nodes int
 
 	// Hosts is how many machines take part, each with a launcher and Ranks ranks of its own; 0 means 1. Host is this
@@ -30,42 +30,42 @@ type Config struct {
 	// port that was free.
 	MasterAddr string
 	MasterPort int
-	// Rendezvous says that the ranks meet elsewhere, by a variable in Env: then MasterAddr and MasterPort may be empty
-	// with several hosts, too, and are told to nobody.
+	// Rendezvous is where the ranks meet, if a variable in Env says so: then MasterAddr and MasterPort may be empty
+	// with several hosts, too, and the ranks don't get them.
 	Rendezvous string
 
 	// Name names the job, in its tapes' folder among others. Empty derives one from the program's name.
 	Name string
 
-	// Secret authenticates the job's ranks to each other. Empty makes a random one, which only works with one host. It
-	// travels in a file that the job's user alone can read, never on a command line.
+	// Secret authenticates the job's ranks to each other. Empty makes a random one, which only works with one host. The
+	// ranks get it in a file that only the job's user can read, never on a command line.
 	Secret string
 
-	TapeDir     string // where the ranks put their tapes, made if need be; empty: as Env says
-	TapesAt     string // where that is, whoever chose it: the launcher's notes go there; empty: nowhere
-	TeeDir      string // made if need be, for a file per rank with all that it printed; empty: none
+	TapeDir     string // for the ranks' tapes, made if need be; empty: as Env says
+	TapesAt     string // where the tapes are, by TapeDir or Env, for the launcher's ledger; empty: no ledger
+	TeeDir      string // for a log of each rank's output, made if need be; empty: none
 	TargetsFile string // where Prometheus' file_sd_config finds the ranks of this host, while the job runs; empty: none
 
 	Linger   time.Duration // how long the other ranks may take to end by themselves after one failed
 	Grace    time.Duration // between asking a rank to end (SIGTERM) and killing it (SIGKILL)
-	MinRanks int           // of this host that must live, or have ended well, for the job to go on; 0: all
-	// MaxRestarts is how often the ranks of this host are all started again after a failure ended the job.
+	MinRanks int           // of this host that must run, or have ended well, for the job to go on; 0: all
+	// MaxRestarts is how often all ranks of this host are started again after a failure ended the job.
 	MaxRestarts int
 
 	Env            []string // that the ranks' own variables are added to
 	Stdin          *os.File // what rank 0 reads; nil, as for all other ranks, is /dev/null
-	Stdout, Stderr *os.File // get the ranks' output, and Stderr the launcher's remarks; neither is closed
+	Stdout, Stderr *os.File // get the ranks' output, and Stderr the launcher's messages; neither is closed
 
 	Color          term.ColorMode // of the ranks' prefixes
-	Verbose, Quiet bool           // more: each rank's process id, and a last line when all went well; only failures
+	Verbose, Quiet bool           // Verbose adds each rank's pid and a last line on success; Quiet shows only failures
 
-	// Signals brings what the launcher was told. nil brings nothing.
+	// Signals has the signals that the launcher received; nil has none.
 	Signals <-chan os.Signal
 
-	healthPorts []int  // by TargetsFile
-	reserved    []int  // sockets, bound to ports
+	healthPorts []int  // for TargetsFile
+	reserved    []int  // sockets that are bound to ports
 	restarts    int    // so far
-	secretFile  string // while ranks run; empty: the environment has the secret
+	secretFile  string // while ranks run; empty: the secret is in their environment
 }
 
 // ConfigError says which field can't be used, and what would be allowed. Field is the name of the command's flag.
@@ -80,7 +80,7 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s is %q, allowed is %s", e.Field, e.Value, e.Allowed)
 }
 
-// maxRanks bounds what a slip of the finger can start.
+// maxRanks bounds the processes that a typing error can start.
 const maxRanks = 4096
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,62}$`)
@@ -153,8 +153,7 @@ func (c *Config) placeOf(i int) place {
 	return place{node: i / (small + 1), local: i % (small + 1), size: small + 1}
 }
 
-// others are variables of another job that this launcher itself may be part of, or of another launcher. A rank that saw
-// them would take them for its own.
+// others are variables that this launcher may have from another launcher, and that its ranks must not inherit.
 var others = regexp.MustCompile(
 	`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
 

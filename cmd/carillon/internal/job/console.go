@@ -8,26 +8,26 @@ import (
 	"sync"
 )
 
-// console puts what many ranks print onto one stream, so that every line says whose it is. Lines of different ranks
-// never run into each other, even when a rank leaves a line unfinished.
+// console writes the output of many ranks to one stream, with the rank before each line. Lines of different ranks never
+// run into each other, even if a rank leaves a line unfinished.
 type console struct {
 	prefixes [][]byte // by place on this host
 	failed   func(error)
 
 	mu   sync.Mutex
 	w    io.Writer
-	open int // the rank in whose unfinished line the stream stands, or nobody
+	open int // the rank whose unfinished line was written last, or nobody
 	buf  []byte
 	err  error // once set, nothing is written any more
 }
 
-// nobody is in place of a rank when the stream stands at the start of a line; own is the launcher itself.
+// nobody stands for a rank if no line is unfinished, own for the launcher itself.
 const (
 	nobody = -1
 	own    = -2
 )
 
-// ansiColors are those that can be read on dark and on light ground.
+// ansiColors can be read on a dark and on a light background.
 var ansiColors = [...]int{36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91}
 
 // newConsole returns a console for ranks first to first+n-1. failed is called once, by the writing goroutine, when w
@@ -46,8 +46,8 @@ func newConsole(w io.Writer, first, n int, color bool, failed func(error)) *cons
 	return c
 }
 
-// write shows text of a rank: any number of lines, of which the last may be unfinished. A carriage return that is not
-// part of a line's end ends a line too, so that progress bars show.
+// write shows text of a rank: any number of lines, of which the last may be unfinished. A carriage return alone ends a
+// line too, so that progress bars show.
 func (c *console) write(rank int, text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *console) finish(rank int) {
 	}
 }
 
-// say shows a remark of the launcher's, a line.
+// say shows a message of the launcher in a line.
 func (c *console) say(format string, args ...any) {
 	c.write(own, fmt.Appendf(nil, "carillon: "+format+"\n", args...))
 }
@@ -100,7 +100,7 @@ func (c *console) flush() {
 	}
 }
 
-// sameStream says whether both write to one place, so that an unfinished line on one would be seen on the other.
+// sameStream tells whether two files are the same stream.
 func sameStream(a, b *os.File) bool {
 	x, err := a.Stat()
 	if err != nil {

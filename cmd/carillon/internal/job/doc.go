@@ -1,5 +1,5 @@
-// Package job runs the ranks of one job on this machine: it starts them with the environment they find each other
-// by, shows what they print, and sees to it that they end together.
+// Package job runs the ranks of one job on this machine: it starts them with the environment by which they find each
+// other, shows their output, and makes sure that they end together.
 //
 //	          Config
 //	            │
@@ -9,15 +9,15 @@
 //	 ├─ watch     deaths in batches: a cause is always in the first batch
 //	 └─ the loop  deaths, signals and timers → linger → SIGTERM → SIGKILL
 //	            │
-//	          Result     which rank failed first and how, and what became of the others
+//	          Result     which rank failed first and how, and how the others ended
 //
-// With Config.MinRanks, failures that leave enough ranks are said and remembered; only the one that leaves too few
-// begins the end.
+// With Config.MinRanks, the job goes on after failures that leave enough ranks. The first one that leaves too few ends
+// it.
 //
-// Ranks never outlive the job. When one fails, the others are given a moment to say what they saw of it and to end by
-// themselves; then they are asked to end; then they are killed. What a rank started ends with the rank. When the
+// Ranks never outlive the job. When one fails, the others get some time to report what they saw and to end by
+// themselves; then they get SIGTERM, and then SIGKILL. Processes that a rank started end with the rank. When the
 // launcher itself is killed, the kernel kills the ranks.
 //
-// The package knows nothing of communicators: it speaks to a rank through its environment, its output and signals, so
-// that it can start any program, in any language, that reads torchrun's variables.
+// The package knows nothing of communicators. It deals with a rank through its environment, its output and signals, so
+// it can start any program, in any language, that reads torchrun's variables.
 package job

@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// quiet is how long an unfinished line is held back in the hope of its end. A prompt or a progress bar without a
-	// newline shows after this time.
+	// quiet is how long an unfinished line waits for its end. A prompt or a progress bar without a newline shows after
+	// this time.
 	quiet = 100 * time.Millisecond
 
-	// longest is how much of one line is held back, in bytes. A longer line is shown in pieces.
+	// longest is how many bytes of an unfinished line are held back. A longer line is shown in pieces.
 	longest = 64 << 10
 
-	// drain is how long to read on after a rank and all its group are gone. Only a process that left the group can
+	// drain is how long to read on after a rank and all its group have ended. Only a process that left the group can
 	// still hold the pipe then.
 	drain = 500 * time.Millisecond
 )
 
-// output takes what one stream of one rank brings to the console and to the rank's log.
+// output passes one stream of one rank to the console and to the rank's log.
 type output struct {
 	rank int
 	to   *console
 	log  *logFile // nil: none
 
 	mu   sync.Mutex
-	held []byte      // not shown yet: an unfinished line
-	late *time.Timer // shows it
+	held []byte      // an unfinished line, not shown yet
+	late *time.Timer // shows held
 }
 
 func newOutput(rank int, to *console, log *logFile) *output {
@@ -55,7 +55,7 @@ func (o *output) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// endOfLines returns how much of b is finished lines. A carriage return at the very end may be half of one's end.
+// endOfLines is the length of the finished lines in b. A carriage return at the very end may be half of a line's end.
 func endOfLines(b []byte) int {
 	return 1 + max(bytes.LastIndexByte(b, '\n'), bytes.LastIndexByte(b[:max(len(b)-1, 0)], '\r'))
 }
@@ -76,20 +76,20 @@ func (o *output) finish() {
 	o.to.finish(o.rank)
 }
 
-// logFile is a rank's log: all that it printed, without a prefix. A nil logFile takes everything and keeps nothing.
+// logFile is a rank's log: its output without prefixes. A nil logFile drops everything.
 type logFile struct {
 	f      *os.File
 	failed func(error) // called once; the job goes on without the log
 	ended  sync.Once
 }
 
-// openLog opens a rank's log, which begins anew, or goes on where the rank was started again.
-func openLog(path string, goesOn bool, failed func(error)) (*logFile, error) {
+// openLog opens a rank's log, which is truncated unless the rank was started again.
+func openLog(path string, again bool, failed func(error)) (*logFile, error) {
 	if path == "" {
 		return nil, nil
 	}
 	how := os.O_TRUNC
-	if goesOn {
+	if again {
 		how = os.O_APPEND
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|how, 0o666)

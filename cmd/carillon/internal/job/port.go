@@ -19,7 +19,7 @@ func (c *Config) reserve() (int, error) {
 	unix.CloseOnExec(fd) // no rank has been started yet
 	c.reserved = append(c.reserved, fd)
 	err = unix.Bind(fd, &unix.SockaddrInet4{})
-	if err == nil { // only now: a socket that may share would be given a port that somebody has
+	if err == nil { // not before: with SO_REUSEADDR, the kernel may choose a port that is in use
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	}
 	name, nameErr := unix.Getsockname(fd)

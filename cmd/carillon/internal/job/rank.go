@@ -18,23 +18,23 @@ type rank struct {
 	index   int // on this host
 	cmd     *exec.Cmd
 	pid     int
-	pidfd   int                 // readable when it has ended
-	exit    func() process.Exit // how, once it has
+	pidfd   int                 // readable when the process has ended
+	exit    func() process.Exit // how it ended
 	started time.Time
 	log     *logFile
 	outputs []*output
-	settled chan struct{} // closed when nothing of the rank is left
+	settled chan struct{} // closed when the rank and all that it started have ended
 
 	mu     sync.Mutex
-	reaped bool // its number, and its group's, may be anybody's
+	reaped bool // pid may be reused
 
-	// What follows belongs to the supervisor.
+	// Used by the supervisor only.
 	ended *death
-	sent  []unix.Signal // what the supervisor sent it to make it end
+	sent  []unix.Signal // signals of the supervisor to end it
 }
 
 // start starts a rank, which reads stdin if that isn't nil. It is called on the goroutine of Run, which is bound to its
-// thread: Linux kills the rank when that ends.
+// thread, as Linux kills the rank when the thread that started it ends.
 func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (err error) {
 	r := &rank{number: s.cfg.firstRank() + index, index: index, pidfd: -1, settled: make(chan struct{})}
 	defer func() {
@@ -75,7 +75,7 @@ func (s *supervisor) start(index int, path, hostname string, stdin *os.File) (er
 	return nil
 }
 
-// signal sends a signal to the rank and to what it started. When nobody of them is left, nothing happens.
+// signal sends a signal to the rank and to the processes that it started.
 func (r *rank) signal(sig unix.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,26 +84,26 @@ func (r *rank) signal(sig unix.Signal) {
 	}
 }
 
-// reap ends the kernel's memory of the dead rank, once the last of its output is shown.
+// reap waits for the dead rank, shows the rest of its output and closes its log.
 func (r *rank) reap() {
 	r.mu.Lock()
 	r.reaped = true
 	r.mu.Unlock()
-	_ = r.cmd.Wait() // how it ended is known from its pidfd
+	_ = r.cmd.Wait() // exit has the status
 	for _, o := range r.outputs {
 		o.finish()
 	}
 	r.log.close()
 }
 
-// end asks the rank, and what it started, to end. A stopped process is woken, or it would not hear it.
+// end asks the rank, and the processes that it started, to end. SIGCONT makes stopped ones handle the signal.
 func (r *rank) end(sig unix.Signal) {
 	r.sent = append(r.sent, sig)
 	r.signal(sig)
 	r.signal(unix.SIGCONT)
 }
 
-// asked returns the supervisor's signal that ended the rank, or the last one before it ended otherwise; 0 is none.
+// asked is the supervisor's signal that ended the rank, else the last one that it was sent; 0 if there is none.
 func (r *rank) asked() unix.Signal {
 	switch {
 	case len(r.sent) == 0:
@@ -115,8 +115,8 @@ func (r *rank) asked() unix.Signal {
 	}
 }
 
-// settle, called once the rank is dead, ends what it started and left behind, and reaps it. Its children get grace
-// between SIGTERM and SIGKILL, or less when the supervisor kills the group.
+// settle ends the processes that a dead rank has left behind, and reaps the rank. These get grace between SIGTERM and
+// SIGKILL, or less if the supervisor kills the group.
 func (r *rank) settle(grace time.Duration) {
 	defer close(r.settled)
 	if left := openGroup(r.pid); len(left) > 0 {

@@ -17,7 +17,7 @@ import (
 type Outcome struct {
 	Rank, PID int
 	process.Exit
-	Asked unix.Signal   // the signal by which the launcher made it end, or 0 when it ended by itself
+	Asked unix.Signal   // the launcher's signal to end it; 0 if it ended by itself
 	After time.Duration // since its start
 }
 
@@ -52,22 +52,22 @@ type Result struct {
 	// Outcomes has every rank that was started, by rank.
 	Outcomes []Outcome
 
-	// First is the rank whose failure ended the job: the one that failed first, or, with Config.MinRanks, the first of
-	// those that left too few. It is nil when the ranks that the job went on with ended well.
+	// First is the rank whose failure ended the job: the first to fail or, with Config.MinRanks, the first whose
+	// failure left too few. It is nil if the remaining ranks ended well.
 	First *Outcome
 
-	// Lost are the ranks that failed and that the job went on without, in that order.
+	// Lost are the ranks that failed before, without ending the job, in the order of their failures.
 	Lost []*Outcome
 
 	// Took is the time from the start of the first rank to the end of the last.
 	Took time.Duration
 
-	// OutputLost is the error that kept the launcher from showing the ranks' output, if any. It ended the job.
+	// OutputLost is the error of writing the ranks' output, if any. It ended the job.
 	OutputLost error
 }
 
-// ExitCode is what the launcher exits with: 0, or the code of the rank whose failure ended the job, 128 and the number
-// of the signal if it was killed. Of a job that was ended because its output was lost it is 141, as by SIGPIPE.
+// ExitCode is the launcher's exit code: 0, or that of the rank whose failure ended the job (128 and the signal's number
+// if it was killed), or 141, as by SIGPIPE, if the job ended because its output was lost.
 func (r *Result) ExitCode() int {
 	switch {
 	case r.OutputLost != nil && (r.First == nil || r.First.Asked != 0):
@@ -79,7 +79,7 @@ func (r *Result) ExitCode() int {
 	}
 }
 
-// String tells in one sentence which rank failed first and how, and what became of the others.
+// String says in one sentence which rank failed first and how, and how the others ended.
 func (r *Result) String() string {
 	if r.First == nil {
 		return r.well()
@@ -91,7 +91,7 @@ func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rank %d (pid %d)%s%s after %s", f.Rank, f.PID, f.verb(false), f.how(), words.Round(f.After))
 
-	// The others, in groups of those who ended in the same way, by their lowest rank.
+	// The others, grouped by how they ended, in the order of their lowest ranks.
 	groups := map[string][]int{}
 	for _, o := range r.Outcomes {
 		if o.Rank != f.Rank {
@@ -126,7 +126,7 @@ func (r *Result) ranks() []int {
 	return ranks
 }
 
-// allLike says whether all ranks ended in the same way, because the launcher made them.
+// allLike tells whether all ranks ended in the same way, by the launcher's signals.
 func (r *Result) allLike(first Outcome) bool {
 	return !slices.ContainsFunc(r.Outcomes, func(o Outcome) bool { return o.Asked == 0 || o.how() != first.how() })
 }

@@ -12,11 +12,12 @@ import (
 	"runtime"
 )
 
-// Run runs the job and blocks until all ranks of this host have ended, with all that they started. An error means that
-// the job could not be started: a *ConfigError, or what the system said. How a started job went is in the Result.
+// Run runs the job and blocks until all ranks of this host, and the processes that they started, have ended. An error
+// means that the job could not be started: a *ConfigError, or the system's error. The Result says how a started job
+// ended.
 //
 // When ctx ends, the job is ended as by SIGTERM. A job that a failure ended is started again, up to MaxRestarts times;
-// the Result is the last one's.
+// the Result is that of the last time.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 
-	// The kernel's promise to kill a rank when its parent dies is about the thread that started it.
+	// Pdeathsig kills a rank when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -48,7 +49,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		if err := cfg.writeTargets(hostname); err != nil {
 			return nil, err
 		}
-		defer os.Remove(cfg.TargetsFile) //nolint:errcheck // gone is gone
+		defer os.Remove(cfg.TargetsFile) //nolint:errcheck // it may have been removed
 	}
 
 	for ; ; cfg.restarts++ {
@@ -69,7 +70,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 }
 
-// makeFolders makes the folders that the job writes to, and their names absolute: a rank may change its directory.
+// makeFolders makes the folders that the job writes to, and their names absolute, as a rank may change its directory.
 func (c *Config) makeFolders() error {
 	for _, folder := range []struct {
 		flag string
@@ -114,7 +115,7 @@ func (c *Config) complete() (err error) {
 		c.Secret = rand.Text()
 	}
 	if c.Name == "" {
-		// The same on all hosts that were told the same secret, and telling nothing about it.
+		// It is the same on all hosts with the same secret, and reveals nothing about the secret.
 		sum := sha256.Sum256(fmt.Appendf(nil, "carillon job name\n%s\n%s:%d", c.Secret, c.MasterAddr, c.MasterPort))
 		stem := notInNames.ReplaceAllString(filepath.Base(c.Program[0]), "_")
 		c.Name = fmt.Sprintf("%.32s-%x", stem, sum[:4])

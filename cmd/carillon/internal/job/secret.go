@@ -1,20 +1,31 @@
 package job
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// writeSecret puts the job's secret into a file that its user alone can read, in memory where there is such a folder;
-// the ranks' environment names it. Shells and wrappers between launcher and rank pass a name on, while many close a
-// descriptor. Where no folder takes a file, the environment has the secret itself, for a job needs none to run.
+// secretPrefix is what the names of secrets' files begin with.
+const secretPrefix = "carillon-secret-"
+
+// writeSecret writes the job's secret to a file that only its user can read, in memory if possible; the ranks'
+// environment has the file's name. Wrappers between launcher and rank pass on a variable, while many close a file
+// descriptor. If no file can be made, the environment has the secret itself. The file is locked as long as the launcher
+// lives: one that was killed leaves it behind, and the next one of the user removes it.
 func (s *supervisor) writeSecret() {
+	dirs := []string{"/dev/shm", os.TempDir()}
+	for _, dir := range dirs {
+		sweepSecrets(dir)
+	}
 	var problems []string
-	for _, dir := range []string{"/dev/shm", os.TempDir()} {
-		path, err := writePrivate(dir, s.cfg.Secret)
+	for _, dir := range dirs {
+		f, err := writePrivate(dir, s.cfg.Secret)
 		if err == nil {
-			s.cfg.secretFile = path
+			s.secret, s.cfg.secretFile = f, f.Name()
 			return
 		}
 		problems = append(problems, err.Error())
@@ -23,30 +34,61 @@ func (s *supervisor) writeSecret() {
 		strings.Join(problems, "; "))
 }
 
-// removeSecret removes the file of writeSecret, if there is one.
+// removeSecret removes the secret's file, if there is one.
 func (s *supervisor) removeSecret() {
-	if s.cfg.secretFile != "" {
-		_ = os.Remove(s.cfg.secretFile) // gone is gone
-		s.cfg.secretFile = ""
+	if s.secret != nil {
+		_ = os.Remove(s.secret.Name()) // it may have been removed
+		_ = s.secret.Close()
+		s.secret, s.cfg.secretFile = nil, ""
 	}
 }
 
-// writePrivate makes a new file in dir with mode 0600, and returns its absolute path.
-func writePrivate(dir, text string) (path string, err error) {
-	f, err := os.CreateTemp(dir, "carillon-secret-")
-	if err != nil {
-		return "", err
+// writePrivate makes a new file in dir with mode 0600 and an absolute path, and locks it until it is closed.
+func writePrivate(dir, text string) (f *os.File, err error) {
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
 	}
-	_, err = f.WriteString(text)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
+	if f, err = os.CreateTemp(dir, secretPrefix); err != nil {
+		return nil, err
+	}
+	err = lock(f)
+	if err == nil {
+		_, err = f.WriteString(text)
 	}
 	if err == nil {
-		path, err = filepath.Abs(f.Name())
+		_, err = os.Lstat(f.Name()) // another launcher may have taken it for one of the dead before it was locked
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
-		return "", err
+		_ = f.Close()
+		return nil, err
 	}
-	return path, nil
+	return f, nil
+}
+
+// lock locks a file that nobody has locked.
+func lock(f *os.File) error {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// sweepSecrets removes the user's files that no launcher has locked.
+func sweepSecrets(dir string) {
+	paths, _ := filepath.Glob(filepath.Join(dir, secretPrefix+"*")) // the pattern is right
+	for _, path := range paths {
+		var st unix.Stat_t
+		if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			continue
+		}
+		if lock(f) == nil {
+			_ = os.Remove(path) // where it can't be removed, the next one tries again
+		}
+		_ = f.Close()
+	}
 }

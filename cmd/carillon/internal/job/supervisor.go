@@ -24,23 +24,24 @@ const (
 	ending          // all were asked to end, or were killed
 )
 
-// supervisor holds one job together. Its fields belong to the goroutine of Run.
+// supervisor starts, watches and ends the ranks of one job. Its fields are for the goroutine of Run.
 type supervisor struct {
 	cfg            *Config
 	stdout, stderr *console
+	secret         *os.File   // while ranks run; nil: the secret is in their environment
 	lost           chan error // the first error of a console
 	outputLost     error
 
 	ranks  []*rank
 	living int
 	first  *death   // the failure that ended the job
-	gone   []*death // failures that it went on after
+	gone   []*death // failures after which the job went on
 	began  time.Time
 
 	phase   phase
 	stopped bool // by a signal or the like: no failure ended the job
 	timer   *time.Timer
-	typed   *os.File // what rank 0 reads of a terminal, if it does
+	typed   *os.File // passes terminal input on to rank 0; nil: none
 }
 
 func newSupervisor(cfg *Config) *supervisor {
@@ -70,7 +71,7 @@ func (s *supervisor) startAll(path, hostname string) error {
 		}
 		defer read.Close()
 		stdin, s.typed = read, typed
-		go func() { // what is typed after the job's end is read by nobody: this ends with it, or with the terminal
+		go func() { // until the process or the terminal's input ends
 			_, _ = io.Copy(typed, s.cfg.Stdin)
 			typed.Close()
 		}()
@@ -115,7 +116,7 @@ func (s *supervisor) loop(ctx context.Context) {
 	s.typed.Close() // nil has nothing to close
 }
 
-// settle waits for what the ranks left behind, and still passes signals on.
+// settle waits for the processes that the ranks left behind, and still passes signals on.
 func (s *supervisor) settle() {
 	for _, r := range s.ranks {
 		for waiting := true; waiting; {
@@ -146,15 +147,15 @@ func (s *supervisor) died(batch []death) {
 	}
 }
 
-// note writes an entry into the job's ledger, beside the tapes. A job without tapes has none; a full disk stops no job.
+// note writes an entry into the job's ledger, beside the tapes. It ignores errors: the job can run without a ledger.
 func (s *supervisor) note(e process.Entry) {
 	if s.cfg.TapesAt != "" {
 		_ = process.AppendEntry(filepath.Join(s.cfg.TapesAt, s.cfg.Name), e)
 	}
 }
 
-// goOn tells whether the job goes on after the failures of a batch, and notes them if so: as long as enough ranks live
-// or have ended well, and nobody told it to end.
+// goOn tells whether the job goes on after a batch of deaths, and records the failures if so: enough ranks run or have
+// ended well, and the job is not ending.
 func (s *supervisor) goOn(batch []death) bool {
 	if s.cfg.MinRanks == 0 || s.phase != running {
 		return false
@@ -185,8 +186,7 @@ func (s *supervisor) remaining() (numbers []int) {
 	return numbers
 }
 
-// cause returns the failure that came first, nil if none failed. Of those found dead together, one killed by a signal
-// is taken for the cause rather than one that exited.
+// cause is the first failure of a batch, nil if none failed. A rank killed by a signal comes before ranks that exited.
 func cause(batch []death) (first *death) {
 	for i := range batch {
 		d := &batch[i]
@@ -209,7 +209,7 @@ func (s *supervisor) told(sig os.Signal) {
 			words.Round(s.cfg.Grace))
 		s.end(unix.SignalName(num), num)
 	case unix.SIGPIPE:
-		// The console sees the error of the write itself.
+		// The console gets the error of the write.
 	default:
 		for _, r := range s.ranks {
 			if r.ended == nil {
@@ -219,7 +219,7 @@ func (s *supervisor) told(sig os.Signal) {
 	}
 }
 
-// end asks all living ranks to end, with a signal, and gives them the grace. why is for the ledger.
+// end asks all living ranks to end by a signal, and gives them grace until kill. why is for the ledger.
 func (s *supervisor) end(why string, sig unix.Signal) {
 	if s.phase >= ending {
 		return
@@ -297,7 +297,7 @@ func (s *supervisor) sayUp() {
 // userInfo is the part of a URL that has a password.
 var userInfo = regexp.MustCompile(`//[^/]*@`)
 
-// sayDown tells how it ended: failures always, the rest when asked for.
+// sayDown says how the job ended: failures always, success with Verbose.
 func (s *supervisor) sayDown(r *Result) {
 	if r.OutputLost != nil {
 		s.stderr.say("the job was ended, as its output can't be shown: %v", r.OutputLost)

@@ -15,7 +15,7 @@ type targetGroup struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// healthAddr is what the i-th rank is told to listen on, a port of its own; "" if it is told nothing.
+// healthAddr is the address of the i-th rank's health endpoint; "" if the rank chooses it.
 func (c *Config) healthAddr(i int) string {
 	if c.TargetsFile == "" {
 		return ""
@@ -23,7 +23,7 @@ func (c *Config) healthAddr(i int) string {
 	return "127.0.0.1:" + strconv.Itoa(c.healthPorts[i])
 }
 
-// writeTargets writes TargetsFile, all at once: Prometheus reads it whenever it changes.
+// writeTargets writes TargetsFile atomically, as Prometheus reads it whenever it changes.
 func (c *Config) writeTargets(hostname string) error {
 	groups := make([]targetGroup, c.Ranks)
 	for i := range groups {
@@ -47,7 +47,7 @@ func (c *Config) writeTargets(hostname string) error {
 	return nil
 }
 
-// replaceFile puts a file in the place of another, readable by all: Prometheus is somebody else.
+// replaceFile replaces a file atomically. All may read it, as Prometheus runs as another user.
 func replaceFile(name string, content []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// death is a rank's end as the kernel tells it. The process is not reaped yet: its id, and its group's, are not used
-// again.
+// death is a rank's end as the kernel reports it. The process is not reaped yet, so its pid can't be reused.
 type death struct {
 	rank *rank
 	exit process.Exit
@@ -22,8 +21,8 @@ type death struct {
 const exitTime = time.Second
 
 // watch reports the deaths of ranks in batches until all are dead. A death that caused another is in the same batch or
-// in an earlier one, however busy the machine is: all who were dead when watch looked come in one batch, and with a
-// failure also those who were about to be.
+// in an earlier one, however busy the machine is: a batch has all ranks that were dead when watch looked and, if one of
+// them failed, those that were exiting.
 func watch(ranks []*rank) <-chan []death {
 	deaths := make(chan []death)
 	go func() {
@@ -40,8 +39,8 @@ func watch(ranks []*rank) <-chan []death {
 	return deaths
 }
 
-// collectExiting waits for those ranks that have begun to end. A rank closes its connections before it counts as dead;
-// who sees that and gives up may well be dead before it.
+// collectExiting waits for the ranks that are exiting. A rank's connections close before it counts as dead, so a rank
+// that fails because of that may be dead before it.
 func collectExiting(ranks []*rank) (dead []death, living []*rank) {
 	var ending []*rank
 	for _, r := range ranks {
@@ -60,7 +59,7 @@ func collectExiting(ranks []*rank) (dead []death, living []*rank) {
 	return dead, append(living, ending...)
 }
 
-// collect waits until a rank is dead, or for a time that isn't negative, and parts the dead from the living.
+// collect waits until a rank is dead, or for timeout if that isn't negative, and separates the dead from the living.
 func collect(ranks []*rank, timeout time.Duration) (dead []death, living []*rank) {
 	fds := make([]int, len(ranks))
 	for i, r := range ranks {

@@ -1,4 +1,4 @@
-// Package term tells what an output is (a terminal or not, how wide, coloured or not).
+// Package term tells whether an output is a terminal, how wide it is, and whether to use colours on it.
 package term
 
 import (
@@ -50,7 +50,7 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Width is how many columns the terminal has; 0 for what is no terminal, or one that doesn't tell.
+// Width is the terminal's number of columns; 0 if w is no terminal or its width isn't known.
 func Width(w any) int {
 	if !IsTerminal(w) {
 		return 0

@@ -30,7 +30,7 @@ const (
 	grace    = 3 * time.Second
 )
 
-// Play plays a trial with real processes. folder is empty, and its own.
+// Play plays a trial with real processes. folder must be empty, and for this trial only.
 func Play(ctx context.Context, seed uint64, most int, kind *corpus.Kind, folder string) (*corpus.Result, error) {
 	t := corpus.Draw(seed, most, kind)
 	p := &play{trial: t, folder: folder, tapes: filepath.Join(folder, "tapes"), began: time.Now()}
@@ -40,12 +40,12 @@ func Play(ctx context.Context, seed uint64, most int, kind *corpus.Kind, folder 
 	}
 	server := &http.Server{Handler: http.HandlerFunc(p.take), ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(listener) }()
-	defer server.Close() //nolint:errcheck // nobody talks to it any more
+	defer server.Close() //nolint:errcheck // the processes have ended
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer null.Close() //nolint:errcheck // it has nothing
+	defer null.Close() //nolint:errcheck // nothing was written
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ type play struct {
 	tapes  string
 	began  time.Time // when all processes had begun
 
-	processes []*os.Process // those that have begun, the first ones
+	processes []*os.Process // that have begun, in their order
 	mu        sync.Mutex
 	told      []corpus.Told
 	struck    [2]bool
@@ -106,7 +106,7 @@ func (p *play) take(_ http.ResponseWriter, r *http.Request) {
 	p.told = append(p.told, corpus.Told{At: ev.Time.UnixNano(), Verdict: v})
 }
 
-// watch lets the job run until it comes to its end, and tells whether it ended by itself.
+// watch lets the job run until the trial is over, and tells whether the job ended by itself.
 func (p *play) watch(done <-chan error) (ended bool, err error) {
 	tick := time.NewTicker(pollTime)
 	defer tick.Stop()
@@ -128,8 +128,8 @@ func (p *play) watch(done <-chan error) (ended bool, err error) {
 	}
 }
 
-// complete tells whether all processes have begun; the trial's time begins then. It holds on to each that has: its id
-// may mean another process later.
+// complete tells whether all processes have begun; the trial's time begins then. It opens each of them, as pids are
+// reused.
 func (p *play) complete() bool {
 	for len(p.processes) < p.trial.Layout.Processes() {
 		text, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("pid-%d", len(p.processes))))
@@ -184,12 +184,12 @@ func (p *play) strike() {
 	}
 }
 
-// signal sends a process a signal, and tells whether it was there to get it.
+// signal sends a process a signal, and tells whether the process was running.
 func (p *play) signal(process int, sig syscall.Signal) bool {
 	return p.processes[process].Signal(sig) == nil
 }
 
-// end brings the job to its end, and reads its tapes.
+// end ends the job as the trial says, and reads its tapes.
 func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*corpus.Result, error) {
 	res := &corpus.Result{
 		Trial: p.trial, Began: p.began.UnixNano(), Over: time.Now().UnixNano(), Scale: scale,

@@ -20,14 +20,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// scale is how many times faster than in virtual time all goes on.
+// scale is how many times faster than in virtual time a trial runs.
 const scale = 5
 
 // Command is the hidden command that is one process of a trial.
 const Command = "process"
 
-// Process is one process of a trial, with the arguments of Command: the folder that it shares with the driver, and what
-// the trial is drawn from. It returns if it can't be that.
+// Process runs one process of a trial, with the arguments of Command: the folder that it shares with the driver, and
+// the parameters of the trial. It returns only if they can't be used.
 func Process(args []string) error {
 	if len(args) != 4 {
 		return fmt.Errorf("want a folder, a seed, a number of ranks and a kind")
@@ -63,7 +63,7 @@ type worker struct {
 	index   int
 	ranks   sync.WaitGroup // that have not ended their programs
 	leaving atomic.Int32
-	noting  sync.Mutex // held while the trial's faults are looked at
+	noting  sync.Mutex // guards the trial's faults
 	noted   [2]bool    // the faults that have begun
 }
 
@@ -134,13 +134,13 @@ func (w *worker) failed(err error) {
 
 func (w *worker) leave(code int) {
 	if !w.leaving.CompareAndSwap(0, 1) {
-		select {} // another rank does
+		select {} // another rank ends the process
 	}
 	_ = w.node.Stop(context.Background()) // it ends either way
 	os.Exit(code)
 }
 
-// begin does what lets a fault begin, and tells the driver.
+// begin does something that may start a fault, and tells the driver if it did.
 func (w *worker) begin(do func()) {
 	w.noting.Lock()
 	defer w.noting.Unlock()
@@ -171,7 +171,7 @@ func (t *thread) keep(name string, c *ccl.Comm, err error) error {
 	return err
 }
 
-// gate is a gate's channel: what was opened and not passed yet.
+// gate is a gate's channel, with an element for each time that it was opened and not passed yet.
 func (t *thread) gate(g *jobsim.Gate) chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,7 +261,7 @@ func (t *thread) world(ctx context.Context) (*ccl.Comm, error) {
 	return rt.InitRank(ctx, id, l.Ranks(), t.number, ccl.WithName("world"))
 }
 
-// call makes an operation: of float32, as all are but those of a fault.
+// call makes an operation: of float32, except by some faults.
 func call(ctx context.Context, c *ccl.Comm, sig tape.Signature) error {
 	if sig.DataType == uint8(kernels.Float32) {
 		return typed[float32](ctx, c, sig)

@@ -1,6 +1,0 @@
-//go:build !race
-
-package sim_test
-
-// shuffled tells that the runtime puts goroutines into an order of its own: it does so for the race detector.
-const shuffled = false

@@ -42,7 +42,7 @@
 //
 // NCCL tells a plug-in, which NCCL_PROFILER_PLUGIN names, of what it does: a call, its enqueueing, and in more depth
 // the network's steps and the kernels. The library is such a plug-in, ncclProfiler_v1 to ncclProfiler_v7.
-// profiler_abi.h has each version's structures; it is generated from nccl-profiler-abi.tsv, and doesn't compile if an
+// runtime/profiler/native has each version's structures; profiler_abi.h is generated, and does not compile if an
 // offset differs.
 //
 // What NCCL keeps of the plug-in's are tokens, a number and a generation, and never pointers. So what comes from

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "profiler_abi.h"
+#include "../profiler/native/profiler_abi.h"
 
 enum {
   PROFILER_SLOTS = 1 << 14, /* events that are open at once */

@@ -1,7 +1,5 @@
 package attach_test
 
-//go:generate go run ./internal/profilerabi nccl-profiler-abi.tsv profiler_abi.h
-
 import (
 	"encoding/binary"
 	"fmt"

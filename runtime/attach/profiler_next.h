@@ -8,13 +8,7 @@
 
 #include "profiler.h"
 
-/* What NCCL says of a communicator when it makes one; up to version 3, nothing. */
-struct profiler_made {
-  uint64_t hash;
-  const char *name;
-  int32_t nodes, size, rank;
-  profiler_log log;
-};
+#include "../profiler/native/profiler_plugin.h"
 
 /* What one communicator is to the others: each one's context, if its bit is in with. */
 struct profiler_beside {

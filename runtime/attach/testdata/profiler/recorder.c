@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../profiler_abi.h"
+#include "../../../profiler/native/profiler_abi.h"
 
 #define TEXT2(X) #X
 #define TEXT(X) TEXT2(X)

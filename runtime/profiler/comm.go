@@ -1,0 +1,165 @@
+package profiler
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// ID is an event of a Comm; 0 is none.
+type ID uint64
+
+// Comm tells the plug-ins what a rank of a communicator does. Its methods may be called on nil, and by any goroutine.
+type Comm struct {
+	p    *Profiler
+	info Info
+
+	generation atomic.Uint64 // see Bind
+	closed     atomic.Bool
+
+	mu      sync.Mutex
+	running []running // while proxied operations are told
+}
+
+// running is an operation that has not ended.
+type running struct {
+	id   ID
+	call lifecycle.Call
+	peer int
+}
+
+// Bind says the generation of the rank's connections: operations of another one's have no parent here.
+func (c *Comm) Bind(generation uint64) {
+	if c != nil {
+		c.generation.Store(generation)
+	}
+}
+
+// Owner is the rank as the owner of what is proxied; zero on nil.
+func (c *Comm) Owner() Owner {
+	if c == nil {
+		return Owner{}
+	}
+	return Owner{Comm: c.info.ID, Rank: c.info.Rank, PID: c.p.pid, Generation: c.generation.Load()}
+}
+
+// Wants says whether a plug-in asks for one of these types.
+func (c *Comm) Wants(types Mask) bool { return c != nil && c.p.mask.Load()&uint32(types) != 0 }
+
+// StartGroup begins operations that are made together.
+func (c *Comm) StartGroup() ID {
+	if !c.Wants(Operations) {
+		return 0
+	}
+	r := record{kind: kindStart, Event: Event{Type: Group}}
+	return c.start(Operations, &r)
+}
+
+// StartOperation begins an operation of a group, or, if group is 0, one that is in none.
+func (c *Comm) StartOperation(group ID, op *Operation) ID {
+	if !c.Wants(Operations) {
+		return 0
+	}
+	r := record{kind: kindStart, parent: group, Event: Event{Type: PointToPoint, Op: *op}}
+	if op.Call.IsCollective() {
+		r.Type = Collective
+	}
+	id := c.start(Operations, &r)
+	if c.Wants(proxied) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running = append(c.running, running{id, op.Call, op.Peer})
+	}
+	return id
+}
+
+// StartProxyOp begins what a proxy of this process sends or receives. Its parent is the operation of this rank that it
+// is a part of, if this rank owns it.
+func (c *Comm) StartProxyOp(op *ProxyOperation) ID {
+	if !c.Wants(askedBy(ProxyOp)) {
+		return 0
+	}
+	r := record{kind: kindStart, Event: Event{Type: ProxyOp, Proxy: *op}}
+	if op.Owner == c.Owner() {
+		r.parent = c.runs(op)
+	}
+	return c.start(askedBy(ProxyOp), &r)
+}
+
+// runs is the operation that a proxied one is a part of; 0 if none is.
+func (c *Comm) runs(op *ProxyOperation) ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.running, func(r running) bool {
+		return r.call.IsCollective() || r.peer == op.Peer && (r.call == lifecycle.CallSend) == op.IsSend
+	})
+	if i < 0 {
+		return 0
+	}
+	return c.running[i].id
+}
+
+// StartProxyStep begins a step of a proxied operation.
+func (c *Comm) StartProxyStep(proxyOp ID, owner Owner, step int) ID {
+	if !c.Wants(askedBy(ProxyStep)) {
+		return 0
+	}
+	r := record{kind: kindStart, parent: proxyOp, Event: Event{Type: ProxyStep, Step: step}}
+	r.Proxy.Owner = owner
+	return c.start(askedBy(ProxyStep), &r)
+}
+
+// StartProxyControl begins what a proxy does besides operations.
+func (c *Comm) StartProxyControl() ID {
+	if !c.Wants(ProxyControl) {
+		return 0
+	}
+	return c.start(ProxyControl, &record{kind: kindStart, Event: Event{Type: ProxyControl}})
+}
+
+func (c *Comm) start(askedBy Mask, r *record) ID {
+	r.id = ID(c.p.events.Add(1))
+	r.Rank = c.info.Rank
+	c.tell(askedBy, r)
+	return r.id
+}
+
+// State tells that an event has come to a state. For n see Change.
+func (c *Comm) State(event ID, s State, n uint64) {
+	if c == nil || event == 0 {
+		return
+	}
+	c.tell(0, &record{kind: kindState, id: event, state: s, n: n})
+}
+
+// Stop ends an event.
+func (c *Comm) Stop(event ID, code lifecycle.Code) {
+	if c == nil || event == 0 {
+		return
+	}
+	c.mu.Lock()
+	c.running = slices.DeleteFunc(c.running, func(r running) bool { return r.id == event })
+	c.mu.Unlock()
+	c.tell(0, &record{kind: kindStop, id: event, code: code})
+}
+
+// Close ends the communicator. It does not wait for the plug-ins; see Profiler.Close.
+func (c *Comm) Close() {
+	if c == nil || c.closed.Swap(true) {
+		return
+	}
+	c.tell(0, &record{kind: kindFinalize})
+}
+
+// tell gives a record to the plug-ins that asked for one of those types; to all if there are none.
+func (c *Comm) tell(types Mask, r *record) {
+	r.comm, r.At = c, time.Now()
+	for _, w := range c.p.workers {
+		if types == 0 || w.mask.Load()&uint32(types) != 0 {
+			w.put(r)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package profiler
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// kind is what a plug-in is told.
+type kind uint8
+
+const (
+	kindInit kind = iota
+	kindStart
+	kindState
+	kindStop
+	kindFinalize
+)
+
+// record is an element of a plug-in's queue.
+type record struct {
+	Event // of kindStart; its time of all
+	kind  kind
+	comm  *Comm
+	id    ID
+	// parent is, of an operation, its group.
+	parent ID
+	state  State
+	n      uint64
+	code   lifecycle.Code
+	told   chan struct{} // of kindInit: closed when the plug-in has returned
+}
+
+// worker runs a plug-in.
+type worker struct {
+	p      *Profiler
+	plugin Plugin
+	name   string
+	queue  chan record
+	mask   atomic.Uint32 // what the plug-in asks for; 0 while it is off
+	since  atomic.Int64  // when the call that is made began, since begin; 0 if none is
+	count  atomic.Uint64
+	why    atomic.Pointer[string] // why it is off; nil if it isn't
+	gone   chan struct{}          // closed when it is switched off
+	done   chan struct{}          // closed when its goroutine has ended
+	stuck  chan struct{}          // closed when it has not returned from a call for too long
+	giveUp func()                 // closes stuck, once
+
+	sessions map[*Comm]*session // those of communicators that it takes; of its goroutine
+	inits    int
+}
+
+// session is a plug-in's part in a communicator.
+type session struct {
+	recorder Recorder
+	open     map[ID]open
+}
+
+// open is an event that has not ended.
+type open struct {
+	kind   Mask
+	handle Handle // nil: the plug-in does not want it
+	api    Handle // of a group
+	group  Handle // of an operation without a group, the one it is told in
+	alone  bool   // an operation without a group
+}
+
+// maxOpen is how many events of a communicator may be open: what never ends must not fill the memory.
+const maxOpen = 1 << 16
+
+func (w *worker) off() bool { return w.why.Load() != nil }
+
+func (w *worker) status() Status {
+	s := Status{Name: w.name, Told: w.count.Load()}
+	if why := w.why.Load(); why != nil {
+		s.Off = *why
+	}
+	return s
+}
+
+// put appends to the queue. It never blocks.
+func (w *worker) put(r *record) {
+	if w.off() {
+		return
+	}
+	select {
+	case w.queue <- *r:
+	default:
+		w.switchOff(fmt.Sprintf("it is too slow: %d events wait for it", queued))
+	}
+}
+
+// switchOff ends what the plug-in is told. It may be called by any goroutine, and again.
+func (w *worker) switchOff(why string) {
+	if !w.why.CompareAndSwap(nil, &why) {
+		return
+	}
+	w.setMask(0)
+	close(w.gone)
+	w.p.offs <- w // which has room for all: the data path does not wait for the log
+}
+
+// setMask says what the plug-in asks for.
+func (w *worker) setMask(m Mask) {
+	if w.off() {
+		m = 0
+	}
+	if Mask(w.mask.Load()) == m {
+		return
+	}
+	w.p.masking.Lock()
+	defer w.p.masking.Unlock()
+	if w.off() {
+		m = 0
+	}
+	w.mask.Store(uint32(m))
+	var all uint32
+	for _, w := range w.p.workers {
+		all |= w.mask.Load()
+	}
+	w.p.mask.Store(all)
+}
+
+// run tells the plug-in what is queued.
+func (w *worker) run() {
+	defer close(w.done)
+	returned := false
+	defer func() {
+		w.since.Store(0)
+		if r := recover(); r != nil {
+			w.switchOff(fmt.Sprintf("it panicked: %v", r))
+		} else if !returned {
+			w.switchOff("it ended its goroutine")
+		}
+	}()
+	w.serve()
+	w.finalize()
+	returned = true
+}
+
+// serve returns when the plug-in is off, or the Profiler is closed and all is told.
+func (w *worker) serve() {
+	for !w.off() {
+		select {
+		case r := <-w.queue:
+			w.tell(&r)
+			continue
+		default:
+		}
+		select {
+		case r := <-w.queue:
+			w.tell(&r)
+		case <-w.gone:
+		case <-w.p.quit:
+			if len(w.queue) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// finalize ends the communicators that are left.
+func (w *worker) finalize() {
+	for c, s := range w.sessions {
+		delete(w.sessions, c)
+		w.began()
+		s.recorder.Finalize()
+	}
+}
+
+// began says that calls to the plug-in begin, for the watch.
+func (w *worker) began() { w.since.Store(max(int64(time.Since(begin)), 1)) }
+
+func (w *worker) tell(r *record) {
+	w.began()
+	defer w.since.Store(0)
+	w.count.Add(1)
+	s := w.sessions[r.comm]
+	switch {
+	case r.kind == kindInit:
+		w.init(r)
+	case s == nil: // refused
+		return
+	case r.kind == kindStart:
+		if len(s.open) < maxOpen {
+			s.open[r.id] = w.start(s, r)
+		}
+	case r.kind == kindState:
+		if o := s.open[r.id]; o.handle != nil {
+			s.recorder.State(o.handle, &Change{Type: o.kind, State: r.state, At: r.At, N: r.n})
+		}
+	case r.kind == kindStop:
+		o := s.open[r.id]
+		delete(s.open, r.id)
+		w.stop(s, &o, r)
+	case r.kind == kindFinalize:
+		delete(w.sessions, r.comm)
+		s.recorder.Finalize()
+	}
+	w.setMask(w.plugin.Mask())
+}
+
+func (w *worker) init(r *record) {
+	defer close(r.told)
+	recorder, err := w.plugin.Init(r.comm.info)
+	w.inits++
+	switch {
+	case err == nil && recorder != nil:
+		w.sessions[r.comm] = &session{recorder, map[ID]open{}}
+		w.setMask(w.plugin.Mask()) // before the communicator begins
+	case err == nil:
+		w.switchOff("its Init returned neither a Recorder nor an error")
+	case w.inits == 1:
+		w.switchOff(fmt.Sprintf("its Init failed: %v", err))
+	default:
+		w.p.log.Warn("the profiler plug-in refused a communicator, and is not told of it",
+			"plugin", w.name, "comm", r.comm.info.Name, "error", err)
+	}
+}
+
+// begin tells of an event, if the plug-in asked for it or one below it, and returns its handle.
+func (w *worker) begin(s *session, e *Event) Handle {
+	if w.mask.Load()&uint32(askedBy(e.Type)) == 0 {
+		return nil
+	}
+	return s.recorder.Start(e)
+}
+
+func (w *worker) end(s *session, h Handle, kind Mask, r *record) {
+	if h != nil {
+		s.recorder.Stop(h, &End{Type: kind, At: r.At, Code: r.code})
+	}
+}
+
+// start tells of an event, and of what NCCL tells around it: of an operation its call, and, if it is alone, a group.
+func (w *worker) start(s *session, r *record) open {
+	e, o := &r.Event, open{kind: r.Type}
+	parent := s.open[r.parent]
+	switch r.Type {
+	case Group:
+		o.api = w.beginAPI(s, r)
+		o.handle = w.begin(s, e)
+		return o
+	case Collective, PointToPoint:
+	default:
+		e.Parent = parent.handle
+		o.handle = w.begin(s, e)
+		return o
+	}
+	if o.alone = r.parent == 0; o.alone {
+		o.api = w.beginAPI(s, r)
+		parent = open{api: o.api}
+	}
+	call := *e
+	call.Type, call.Parent = e.Type<<8, parent.api
+	e.Parent = w.begin(s, &call)
+	w.end(s, e.Parent, call.Type, r)
+	if o.alone {
+		o.group = w.begin(s, &Event{Type: Group, At: e.At, Rank: e.Rank})
+		parent.handle = o.group
+	}
+	e.Group = parent.handle
+	o.handle = w.begin(s, e)
+	return o
+}
+
+// beginAPI tells of the calls of a group, all of which were made.
+func (w *worker) beginAPI(s *session, r *record) Handle {
+	h := w.begin(s, &Event{Type: GroupAPI, At: r.At, Rank: r.Rank})
+	if h != nil {
+		for _, state := range []State{GroupStartAPIStop, GroupEndAPIStart} {
+			s.recorder.State(h, &Change{Type: GroupAPI, State: state, At: r.At})
+		}
+	}
+	return h
+}
+
+func (w *worker) stop(s *session, o *open, r *record) {
+	w.end(s, o.handle, o.kind, r)
+	w.end(s, o.group, Group, r)
+	w.end(s, o.api, GroupAPI, r)
+}

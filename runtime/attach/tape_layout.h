@@ -155,6 +155,9 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_PHASE_TRANSFER 6
 #define TAPE_PHASE_FINISH 7
 #define TAPE_PHASE_STREAM 8
+#define TAPE_PHASE_CREDIT 9
+#define TAPE_PHASE_NETWORK 10
+#define TAPE_PHASE_POOL 11
 
 /* The parts as they lie on the file. A latch is two copies, each behind its marker. */
 
@@ -335,17 +338,32 @@ _Static_assert(offsetof(struct layout_comm_state, engine) == 56, "comm_state.eng
 _Static_assert(offsetof(struct layout_comm_state, name) == 72, "comm_state.name");
 _Static_assert(sizeof(struct layout_comm_state) == 128, "comm_state");
 
+struct layout_shown_place {
+  int32_t node;
+  int32_t local;
+  int32_t connections;
+  uint16_t locals;
+  uint16_t pxn;
+};
+_Static_assert(offsetof(struct layout_shown_place, node) == 0, "shown_place.node");
+_Static_assert(offsetof(struct layout_shown_place, local) == 4, "shown_place.local");
+_Static_assert(offsetof(struct layout_shown_place, connections) == 8, "shown_place.connections");
+_Static_assert(offsetof(struct layout_shown_place, locals) == 12, "shown_place.locals");
+_Static_assert(offsetof(struct layout_shown_place, pxn) == 14, "shown_place.pxn");
+_Static_assert(sizeof(struct layout_shown_place) == 16, "shown_place");
+
 struct layout_slot {
   struct { uint64_t marker; struct layout_operation value; } op[2];
   struct layout_counters counters;
   uint64_t captured;
   struct { uint64_t marker; struct layout_comm_state value; } info[2];
-  uint8_t reserved_e[48];
+  struct { uint64_t marker; struct layout_shown_place value; } place[2];
 };
 _Static_assert(offsetof(struct layout_slot, op) == 0, "slot.op");
 _Static_assert(offsetof(struct layout_slot, counters) == 128, "slot.counters");
 _Static_assert(offsetof(struct layout_slot, captured) == 184, "slot.captured");
 _Static_assert(offsetof(struct layout_slot, info) == 192, "slot.info");
+_Static_assert(offsetof(struct layout_slot, place) == 464, "slot.place");
 _Static_assert(sizeof(struct layout_slot) == 512, "slot");
 
 struct layout_tallied {

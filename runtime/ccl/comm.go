@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -46,11 +47,13 @@ type core struct {
 	links      *fabric.Links
 	comm       *engine.Comm // of links, as the engine sees it
 	engine     engine.Engine
-	device     engine.Device // nil: the rank is on none
+	device     engine.Device  // nil: the rank is on none
+	profile    *profiler.Comm // nil: no plug-in is told
 
 	turn        turn
 	ops         [2]engine.Op  // of the turn's holder: so that an operation needs no memory of its own
 	over        bool          // Finalize, Destroy or Abort had its turn: later calls are refused; by the turn's holder
+	group       profiler.ID   // that is being made; by the turn's holder
 	collectives atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
 	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
 	together    uint64        // calls whose operations progress together so far; by the turn's holder

@@ -316,6 +316,7 @@ func (c *core) retire() {
 	if c.ending.Add(-1) > 0 || !c.life.State().Gone() {
 		return
 	}
+	c.profile.Close()
 	c.tape.Close()
 	c.life.Retire()
 	c.rt.mu.Lock()

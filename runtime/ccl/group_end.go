@@ -110,7 +110,10 @@ func (p *part) run(ctx context.Context) {
 	queued := c.queue(ctx, lifecycle.CallGroupEnd, p.place)
 	err := queued
 	if queued == nil {
+		c.group = c.profile.StartGroup()
 		err = p.make(ctx)
+		c.profile.Stop(c.group, lifecycle.CodeOf(err))
+		c.group = 0
 	}
 	var outcome error
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,7 +48,7 @@ func (c *core) joinRun(zero *meet.Introduction) {
 	c.rt.inRun(zero.Run)
 	c.id = lifecycle.RunCommID(c.id, zero.Run)
 	c.life.Identify(c.id)
-	c.tape.Describe(c.tapeInfo(CommID{}, 0))
+	c.tape.Describe(c.tapeInfo(CommID{}, transport.Topology{}))
 }
 
 // inRun makes the process part of a run, unless it is part of one.
@@ -386,9 +387,9 @@ func (rt *Runtime) newComm(o *options) (*Comm, error) {
 	}
 	c.life = rt.lives.Open(info)
 	if c.kind == nil {
-		c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, 0))
+		c.tape = rt.cfg.Tape.Comm(c.tapeInfo(info.Parent, transport.Topology{}))
 	} else {
-		c.tape = rt.cfg.Tape.DeviceComm(c.tapeInfo(info.Parent, 0))
+		c.tape = rt.cfg.Tape.DeviceComm(c.tapeInfo(info.Parent, transport.Topology{}))
 	}
 	rt.comms[c] = struct{}{}
 	handle := &Comm{core: c}
@@ -403,11 +404,21 @@ func (rt *Runtime) newComm(o *options) (*Comm, error) {
 	return handle, nil
 }
 
-func (c *core) tapeInfo(parent CommID, nodes int) tape.CommInfo {
-	return tape.CommInfo{
-		ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes,
+// tapeInfo is what the tape says of the communicator, with a topology that is zero until it is known.
+func (c *core) tapeInfo(parent CommID, t transport.Topology) tape.CommInfo {
+	info := tape.CommInfo{
+		ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: len(t.Ranks),
 		Engine: c.engineName(),
 	}
+	if t.PXN != transport.PXNUnknown {
+		node := t.Node[c.rank]
+		local := t.Ranks[node]
+		info.Place = tape.Place{
+			Node: node, Local: slices.Index(local, c.rank), Locals: len(local), Connections: t.Connections,
+			PXN: tape.PXN(t.PXN),
+		}
+	}
+	return info
 }
 
 func (c *core) engineName() string {
@@ -497,7 +508,7 @@ func (c *core) connect(
 		port.GiveUp(transport.NoticeOf(err, c.rank))
 		return err
 	}
-	c.tape.Describe(c.tapeInfo(c.life.Info().Parent, len(topology.Ranks)))
+	c.tape.Describe(c.tapeInfo(c.life.Info().Parent, topology))
 	a.phase(tape.PhaseConnect)
 	links, err := port.Connect(ctx, c.id, c.rank, cards)
 	if err != nil {
@@ -505,12 +516,33 @@ func (c *core) connect(
 	}
 	c.links, c.meets = links, meets
 	c.comm = engine.NewComm(c.id, c.name, links, c.tape)
+	links.OnRefused(c.refusals())
 	c.engine = c.rt.cfg.Engine.New(c.comm)
-	if err := c.openDevice(ctx); err != nil || c.device == nil || c.device.Name() == c.kind.Name() {
+	c.openProfile(ctx, len(topology.Ranks))
+	if err := c.openDevice(ctx); err != nil {
 		return err
 	}
-	c.tape.Describe(c.tapeInfo(c.life.Info().Parent, len(topology.Ranks)))
+	topology = links.Topology()
+	if topology.Connections > 0 || c.device != nil && c.device.Name() != c.kind.Name() { // there is more to tell now
+		c.tape.Describe(c.tapeInfo(c.life.Info().Parent, topology))
+	}
 	return nil
+}
+
+// refusals returns what notes on the tape, once for each call, that this rank's proxy refused an operation while the
+// call ran: an error of the call's that does not fail it.
+func (c *core) refusals() func(error) {
+	var noted atomic.Uint64 // the last call that has one, and its number, plus 1
+	return func(err error) {
+		call, seq, _, _ := c.comm.Current()
+		if is := uint64(call)<<56 | seq + 1; noted.Swap(is) == is {
+			return
+		}
+		c.tape.Life(tape.LifeRecord{
+			Call: call, Stage: tape.StageMisuse, Seq: seq, Code: lifecycle.CodeInternal, State: c.life.State(),
+			Peer: -1, Text: "the proxy refused what it was to send or hand out: " + err.Error(),
+		})
+	}
 }
 
 // gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names.

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
+	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
 // ShrinkMode says what Shrink does with the operations that are in flight.
@@ -167,7 +168,7 @@ func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 	if err == nil {
 		child.id, child.secret = lifecycle.RootCommID(id), id.Secret()
 		child.life.Identify(child.id)
-		child.tape.Describe(child.tapeInfo(c.id, 0))
+		child.tape.Describe(child.tapeInfo(c.id, transport.Topology{}))
 		d.act.rec.Child = child.id
 	}
 	d.init.start() // now that the id is known under which the others tell of it, or it will never be

@@ -7,7 +7,9 @@ import (
 	"runtime"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -119,13 +121,24 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op
 	}
 	number, sig := c.number(call, ops)
 	var err error
-	var launched uint64
+	var algorithm algo.Algorithm
 	if ops[0].Stream != nil {
-		launched = c.started(ctx, number, &sig, uint8(c.device.Algorithm(&ops[0])))
+		algorithm = c.device.Algorithm(&ops[0])
+	} else {
+		algorithm = c.engine.Algorithm(&ops[0])
+	}
+	launched := c.started(ctx, number, &sig, uint8(algorithm))
+	var events profiled
+	if c.profile.Wants(profiler.Operations) {
+		events = c.profileStart(ops, number, algorithm)
+	}
+	if ops[0].Stream != nil {
 		err = c.enqueue(call, number, launched, ops)
 	} else {
-		launched = c.started(ctx, number, &sig, uint8(c.engine.Algorithm(&ops[0])))
 		err = c.engine.Run(ctx, call, number, ops)
+	}
+	if events.one != 0 {
+		c.profileStop(&events, lifecycle.CodeOf(err))
 	}
 	c.tape.End(launched, lifecycle.CodeOf(err))
 	return c.fail(call, number, err)

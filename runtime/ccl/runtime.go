@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
@@ -43,6 +44,9 @@ type Config struct {
 	Met     func(contacts []string)
 	// Tape is the process's flight recorder; nil records nothing. The caller closes it, after the Runtime.
 	Tape *tape.Writer
+	// Profiler has the plug-ins that are told what communicators do; nil for none. The caller closes it, after the
+	// Runtime.
+	Profiler *profiler.Profiler
 	// ToldToEnd tells whether the process was told to end, so that what it leaves behind is no mistake; nil is never.
 	ToldToEnd func() bool
 	// Log is where the runtime logs; nil is slog.Default.
@@ -100,6 +104,14 @@ func (rt *Runtime) NewUniqueID() (UniqueID, error) {
 		return UniqueID{}, errNoRuntime(lifecycle.CallNone)
 	}
 	return rt.point.NewUniqueID()
+}
+
+// ProxyStats count what this process sends to other nodes, for its own ranks and for others of its node.
+func (rt *Runtime) ProxyStats() fabric.ProxyStats {
+	if rt.absent() {
+		return fabric.ProxyStats{}
+	}
+	return rt.fabric.ProxyStats()
 }
 
 // Close ends the runtime, and aborts the communicators that are still alive. One that could still be used was leaked:

@@ -308,7 +308,7 @@ func (a *Agent) scan(dir string) (refused []error) {
 		default:
 			b := a.fresh[path]
 			if b == nil {
-				b = newBusy(t.Process().CPU)
+				b = newBusy(t.Process().CPU, cmp.Or(h.StallAfter, a.settings.StallThreshold))
 				a.fresh[path] = b
 			}
 			b.measure() // what it did when it began tells nothing of now

@@ -14,9 +14,10 @@ import (
 type busy struct {
 	used  func() time.Duration // by the process so far
 	began time.Time
+	every time.Duration // how often it is measured
 
 	mu   sync.Mutex
-	last [busySpan / busyInterval]usage // measured last, the oldest one first
+	last [busyParts]usage // measured last, the oldest one first
 }
 
 // usage is the processor time that had been used by a time.
@@ -26,19 +27,23 @@ type usage struct {
 }
 
 const (
-	// busyInterval is how often usage is measured.
-	busyInterval = 100 * time.Millisecond
-	// busySpan is about the longest time over which a share is told. It is no longer than stall thresholds usually are:
-	// a rank that a verdict names has been between its calls for that time, and what it did before is not told.
+	// A share is told over a span of this length, or of the stall threshold if that is shorter: a rank that a verdict
+	// names has been between its calls for that time, and what it did before is not told.
 	busySpan = 500 * time.Millisecond
-	// leastSpan is the least time over which a share is told.
-	leastSpan = busySpan - busyInterval
+	// minBusySpan is the shortest: the kernel may count in units of 10 ms.
+	minBusySpan = 50 * time.Millisecond
+	// busyParts is how often it is measured in a span, of which the last part may not have passed yet.
+	busyParts = 5
 	// computing is the share of a processor from which a process computes.
 	computing = 0.5
 )
 
-func newBusy(used func() time.Duration) *busy {
-	b := &busy{used: used, began: time.Now()}
+// newBusy begins to measure what used returns, for a process with this stall threshold; 0 is none.
+func newBusy(used func() time.Duration, stall time.Duration) *busy {
+	if stall <= 0 || stall > busySpan {
+		stall = busySpan
+	}
+	b := &busy{used: used, began: time.Now(), every: max(stall, minBusySpan) / busyParts}
 	for i := range b.last {
 		b.last[i] = usage{b.began, used()}
 	}
@@ -57,7 +62,7 @@ func (b *busy) measure() {
 
 // run measures until ctx ends.
 func (b *busy) run(ctx context.Context) {
-	ticker := time.NewTicker(busyInterval)
+	ticker := time.NewTicker(b.every)
 	defer ticker.Stop()
 	for {
 		select {
@@ -74,7 +79,7 @@ func (b *busy) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, first := usage{time.Now(), b.used()}, len(b.last)-1
-	for first >= 0 && now.at.Sub(b.last[first].at) < leastSpan {
+	for first >= 0 && now.at.Sub(b.last[first].at) < (busyParts-1)*b.every {
 		first--
 	}
 	if first < 0 {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"testing/synctest"
@@ -10,33 +11,36 @@ import (
 // TestBusy lets a process compute for an hour and then sleep: when it has slept for the shortest time after which a
 // verdict names it, it is not told to compute.
 func TestBusy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		b := newBusy(func() time.Duration { return min(time.Since(began), time.Hour) })
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			b.run(ctx)
-		}()
-		for _, c := range []struct {
-			after time.Duration
-			want  string
-		}{
-			{100 * time.Millisecond, ""},
-			{1100 * time.Millisecond, "it computes (1.00 of a processor)"},
-			{time.Hour - time.Second, "it computes (1.00 of a processor)"},
-			{time.Hour + 500*time.Millisecond, "it sleeps or waits for something (0.00 of a processor)"},
-		} {
-			time.Sleep(c.after - time.Since(began))
-			synctest.Wait()
-			if got := b.String(); got != c.want {
-				t.Errorf("after %v: %q, want %q", c.after, got, c.want)
+	for _, stall := range []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second} {
+		named := time.Hour + min(cmp.Or(stall, busySpan), busySpan)
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			b := newBusy(func() time.Duration { return min(time.Since(began), time.Hour) }, stall)
+			ctx, cancel := context.WithCancel(t.Context())
+			stopped := make(chan struct{})
+			go func() {
+				defer close(stopped)
+				b.run(ctx)
+			}()
+			for _, c := range []struct {
+				after time.Duration
+				want  string
+			}{
+				{10 * time.Millisecond, ""},
+				{1100 * time.Millisecond, "it computes (1.00 of a processor)"},
+				{time.Hour - time.Second, "it computes (1.00 of a processor)"},
+				{named, "it sleeps or waits for something (0.00 of a processor)"},
+			} {
+				time.Sleep(c.after - time.Since(began))
+				synctest.Wait()
+				if got := b.String(); got != c.want {
+					t.Errorf("with a threshold of %v, after %v: %q, want %q", stall, c.after, got, c.want)
+				}
 			}
-		}
-		cancel()
-		<-stopped
-	})
+			cancel()
+			<-stopped
+		})
+	}
 }
 
 // TestProcessorTime: it is this process's own.
@@ -46,5 +50,13 @@ func TestProcessorTime(t *testing.T) {
 		if n == 1e8 {
 			t.Fatal("none is used by a loop")
 		}
+	}
+}
+
+// BenchmarkBusy is one measurement, of which there are ten a second.
+func BenchmarkBusy(b *testing.B) {
+	m := newBusy(processorTime, 0)
+	for b.Loop() {
+		m.measure()
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/door"
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
+	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
@@ -109,6 +110,10 @@ type Config struct {
 	DisableP2P bool `env:"NCCL_P2P_DISABLE"`
 	// DisableSHM keeps processes of one host from sharing memory.
 	DisableSHM bool `env:"NCCL_SHM_DISABLE"`
+
+	// DisablePXN keeps ranks from sending to other nodes through another rank of theirs: each pair of ranks has a
+	// connection, in place of one for each other node.
+	DisablePXN bool `env:"NCCL_PXN_DISABLE"`
 	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax: `eth`, `=eth0`, `^docker`.
 	SocketIfname string `env:"NCCL_SOCKET_IFNAME"`
 	// Wire is how the ranks' data is protected on TCP: `plain`; `authenticate`, in the clear, with a tag that detects
@@ -121,6 +126,11 @@ type Config struct {
 	// SIMD is the highest instruction set that the process's reductions may use: `avx512`, `avx2`, `off`. Default: the
 	// highest that the processor has.
 	SIMD kernels.SIMD `env:"CARILLON_SIMD"`
+
+	// ProfilerPlugins are NCCL's profiler plug-ins, versions 1 to 7, that are told what communicators do: paths of
+	// libraries, with commas between them. One that can't be loaded, that fails or that is too slow is left out, which
+	// is logged, and the process goes on. Default: none.
+	ProfilerPlugins []string `env:"CARILLON_PROFILER_PLUGIN"`
 
 	// LogLevel is the lowest level that is logged: `debug`, `info`, `warn`, `error`, `off`; NCCL_DEBUG takes NCCL's
 	// levels (`VERSION`, `WARN`, `INFO`, `TRACE`). A collector that OTEL_* variables name always gets INFO. Default:
@@ -160,6 +170,8 @@ type Config struct {
 	Routes []health.Route
 	// Observers get the events of the process's communicators.
 	Observers []Observer
+	// Profilers are plug-ins that are told of groups, collectives, sends and receives, in NCCL's event model.
+	Profilers []profiler.Plugin
 
 	obeyed  []variable // that FromEnv found
 	unknown []string   // a sentence for each variable that FromEnv ignored
@@ -271,6 +283,11 @@ func WithRoute(routes ...health.Route) Option {
 // WithObserver adds observers; see Config.Observers.
 func WithObserver(o ...Observer) Option {
 	return set(func(c *Config) { c.Observers = append(c.Observers, o...) })
+}
+
+// WithProfiler adds plug-ins; see Config.Profilers.
+func WithProfiler(p ...profiler.Plugin) Option {
+	return set(func(c *Config) { c.Profilers = append(c.Profilers, p...) })
 }
 
 // WithHealth sets the address of the health endpoint; empty is none.

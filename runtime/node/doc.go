@@ -13,13 +13,14 @@
 //
 // Both take the same options. A program that has a registry of metrics, a log, a description of itself, processors or
 // exporters of spans, or a mux of its own has Carillon join them (WithRegisterer, WithLog, WithResource,
-// WithSpanProcessor, WithSpanExporter, Node.HealthHandler), and is told what happens by an Observer. It ends what it
-// lent itself, after Stop. examples/service is such a program.
+// WithSpanProcessor, WithSpanExporter, Node.HealthHandler), and is told what happens by an Observer, or, for each
+// operation, by a plug-in of the profiler (WithProfiler). It ends what it lent itself, after Stop. examples/service is
+// such a program.
 //
 // The parts are made in this order and end in reverse order, except that the runtime ends first, so that the last that
 // it does is still read, judged and shown:
 //
-//	Config → logs → tape → RAS → telemetry → watch of GPUs → health endpoint → the rank's GPU → runtime
+//	Config → logs → tape → RAS → telemetry → watch of GPUs → health endpoint → the rank's GPU → profiler → runtime
 //
 // An Agent has the same parts for other processes of the host that have none: readers of a tape for each process, RAS
 // for each job, and one endpoint.

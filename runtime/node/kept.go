@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -99,11 +100,10 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 // follow makes what follows the tape of one of the job's processes. begin has it do so. What the process did until now
 // is nil of one that had ended when it was found.
 func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
-	ran := b != nil
+	h, a, ran := t.Header(), j.agent, b != nil
 	if !ran {
-		b = newBusy(t.Process().CPU)
+		b = newBusy(t.Process().CPU, cmp.Or(h.StallAfter, a.settings.StallThreshold))
 	}
-	h, a := t.Header(), j.agent
 	m := a.self.Keep(t.Process(), h.Rank, h.JobSize)
 	rank := strconv.Itoa(h.Rank)
 	if h.Rank < 0 {
@@ -127,7 +127,11 @@ func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 	if old := j.of(h.Rank); old != nil { // it was started again
 		j.drop(context.Background(), old)
 	}
-	if err := p.observe(t, m); err != nil {
+	err := p.observe(t, m)
+	if err == nil {
+		err = p.telemetry.register(s.Registerer)
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.stopObserving(context.Background()))
 	}
 	ctx, stop := context.WithCancel(context.Background())

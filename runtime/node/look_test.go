@@ -19,8 +19,13 @@ func BenchmarkLook(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			var first *tape.CommWriter
 			for i := range live {
 				c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Engine: "host", Rank: i, Size: live})
+				if first == nil {
+					first = c
+				}
+				c.From(first) // all are of one rank
 				c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024}, 1)
 			}
 			f, err := tape.Follow(b.Context(), w.Path(), 0)

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/etcd"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
@@ -43,6 +44,7 @@ type Node struct {
 	health     *health.Server
 	mounted    bool            // the endpoint is part of an Agent's
 	device     *enginecuda.GPU // of the rank
+	profiler   *profiler.Profiler
 	runtime    *ccl.Runtime
 
 	release  func() error // gives the device back; nil if there is none
@@ -107,8 +109,14 @@ func (n *Node) open() (err error) {
 	if n.device, n.release, err = newDevice(s); err != nil {
 		return err
 	}
-	n.runtime, err = newRuntime(s, n.tape, n.ras)
-	return err
+	if n.profiler, err = newProfiler(s, n.conditions, n.telemetry.registry); err != nil {
+		return err
+	}
+	if n.runtime, err = newRuntime(s, n.tape, n.ras, n.profiler); err != nil {
+		return err
+	}
+	n.telemetry.registry.MustRegister(proxyMetrics{n.runtime})
+	return n.telemetry.register(s.Registerer)
 }
 
 // observe makes the parts that read the tape of a process, self, and show it.
@@ -121,10 +129,8 @@ func (n *Node) observe(w recorder, self mesh.Member) (err error) {
 		return err
 	}
 	n.publishing = newPublishing(n)
-	if n.health, err = n.newHealth(); err != nil {
-		return err
-	}
-	return n.telemetry.register(s.Registerer)
+	n.health, err = n.newHealth()
+	return err
 }
 
 // start starts what runs in the background. RAS is last: it takes the reports of the telemetry, and notifies clients of
@@ -200,6 +206,7 @@ func (n *Node) Stop(ctx context.Context) (err error) {
 // close ends the parts, each before those that it needs. It works for parts that were never made or started, too.
 func (n *Node) close(ctx context.Context) error {
 	errs := []error{n.runtime.Close(ctx)}
+	n.profiler.Close(ctx)
 	if n.release != nil { // before the tape, which the GPU writes
 		errs = append(errs, n.release())
 	}
@@ -250,7 +257,7 @@ func settle(cfg Config) *settings {
 	return s
 }
 
-func newRuntime(s *settings, w *tape.Writer, r *JobRAS) (*ccl.Runtime, error) {
+func newRuntime(s *settings, w *tape.Writer, r *JobRAS, p *profiler.Profiler) (*ccl.Runtime, error) {
 	kernels.LimitSIMD(s.SIMD)
 	var meet func(lifecycle.UniqueID) (rendezvous.Rendezvous, error)
 	if s.World.Rendezvous != "" {
@@ -263,8 +270,10 @@ func newRuntime(s *settings, w *tape.Writer, r *JobRAS) (*ccl.Runtime, error) {
 	return ccl.New(ccl.Config{
 		Engine: host.Kind(), World: s.World, Rendezvous: meet, Blocking: s.Blocking, Algorithm: s.Algorithm,
 		Tape: w, TapeIsLogged: w != nil, Log: s.Log, Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
+		Profiler: p,
 		Fabric: fabric.Config{
-			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM, SocketIfname: s.SocketIfname,
+			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM,
+			DisablePXN: s.DisablePXN, SocketIfname: s.SocketIfname,
 			Wire: s.Wire, Keepalive: s.Keepalive,
 		},
 	})

@@ -84,7 +84,7 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	if s.unwatched() != "" {
 		return nil, nil
 	}
-	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime)}
+	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime, s.StallThreshold)}
 	if s.World.Size > 1 && !process.Visible() {
 		s.Log.Warn("RAS does not see whether processes of this host have stopped, or how they ended: there is "+
 			"no /proc to "+

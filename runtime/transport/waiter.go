@@ -100,6 +100,8 @@ type Waiter struct {
 	last     time.Duration // lastSleep
 	sleep    time.Duration // the one before
 	resting  []func()
+	attend   func() bool    // see Attend
+	at       *atomic.Uint32 // 1 as long as it is attended to
 
 	// By peer, the first cause for which it was lost; when lost is not zero, that of peer lost-1, the first, is set.
 	causes []atomic.Pointer[error]
@@ -133,6 +135,31 @@ func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
 // the first Idle.
 func (w *Waiter) OnRest(rest func()) { w.resting = append(w.resting, rest) }
 
+// Attend has the Waiter look after something else while its rank is in an operation. attend is called at each Idle, and
+// says whether it moved something. word, which others see, is 1 between Enter and Leave, which calls attend once more:
+// what was published before word was seen to be 1 is attended to, if the Waiter is rung. It must be called before the
+// first Idle.
+func (w *Waiter) Attend(word *atomic.Uint32, attend func() (moved bool)) {
+	w.at, w.attend = word, attend
+}
+
+// Enter and Leave say that the rank begins and ends an operation, in which it calls Idle whenever it waits. They belong
+// to the goroutine that calls it.
+func (w *Waiter) Enter() {
+	if w.attend != nil {
+		w.at.Store(1)
+	}
+}
+
+// Leave is the end of what Enter began.
+func (w *Waiter) Leave() {
+	w.Active()
+	if w.attend != nil {
+		w.at.Store(0)
+		w.attend()
+	}
+}
+
 // Active says that the last pass over the connections made progress.
 func (w *Waiter) Active() {
 	if w.idle != 0 {
@@ -156,7 +183,7 @@ func (w *Waiter) revive() {
 // ended, which it sees at the latest 50 ms after the end. It does not allocate.
 func (w *Waiter) Idle(ctx context.Context) error {
 	w.idle++
-	if w.idle&w.mask != 0 {
+	if w.attend != nil && w.attend() || w.idle&w.mask != 0 {
 		return nil
 	}
 	return w.wait(ctx)

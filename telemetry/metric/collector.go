@@ -23,41 +23,38 @@ type Config struct {
 	// Required.
 	Slots func() []tape.Slot
 
-	// Tallies reads what the tape's writer has counted, with the same demands; nil if what Observe is given is all
-	// there is.
+	// Tallies reads the tape's tallies, and must be as safe; nil if there are none, and Observe gets all operations.
 	Tallies func() []tape.Tally
 
 	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.
 	Now func() int64
 
-	// Missed counts the tape's records that were overwritten before the follower read them. It, Spans and Logs may be
-	// nil, which leaves their metrics out.
+	// Missed counts the tape's records that were overwritten before the follower read them. If Missed, Spans or Logs is
+	// nil, its metrics are left out.
 	Missed func() tape.Missed
 
 	// Places is how many communicators and tallies the tape has room for; the zero value leaves out the metric of
 	// free ones.
 	Places Places
 
-	// Spans counts what became of spans. It is trace.Projector.Stats in other words, so that this package need not know
-	// that one.
+	// Spans counts exported and lost spans, as trace.Projector.Stats does; this package doesn't import that one.
 	Spans func() SpanStats
 
-	// Span is the span that was made of the step that Observe is given, invalid if none was: trace.Projector.Emitted,
-	// when the Projector observes each step first. Durations get it as their exemplar. nil is no exemplars.
+	// Span is the span of the step that Observe is given, invalid if it has none: trace.Projector.Emitted, if the
+	// Projector observes each step first. It is the exemplar of the step's duration. nil means no exemplars.
 	Span func() oteltrace.SpanContext
 
-	// Logs counts the log records that were lost. It is logsink.Sink.Stats in other words.
+	// Logs counts the log records that were lost, as logsink.Sink.Stats does.
 	Logs func() LogStats
 
 	// Version is Carillon's; "" becomes "unknown".
 	Version string
 }
 
-// SpanStats counts what became of the spans that were to be exported.
+// SpanStats counts exported and lost spans.
 type SpanStats struct{ Exported, Dropped, Failed uint64 }
 
-// LogStats counts the log records that were lost: on their way to the terminal, file or handler, and to the collector
-// of logs.
+// LogStats counts lost log records: of the terminal, file or handler, and of the export by OTLP.
 type LogStats struct{ Local, Export uint64 }
 
 // families are the metrics that are computed at a scrape, with their labels.
@@ -124,7 +121,7 @@ var (
 	byOperation = []string{semconv.LabelKind, semconv.LabelSize, semconv.LabelEngine, semconv.LabelComm}
 )
 
-// scrape takes the metrics of one scrape. It knows the families by name.
+// scrape sends the metrics of one scrape.
 type scrape struct {
 	descs map[string]*prometheus.Desc
 	ch    chan<- prometheus.Metric
@@ -180,10 +177,10 @@ func (c *Collector) Observe(s *model.Step) {
 	}
 }
 
-// ObserveStall takes what is slow or stalled, and what is not any more.
+// ObserveStall takes a report of an activity that is slow, stalled or cleared.
 func (c *Collector) ObserveStall(r *stall.Report) { c.stalled.observe(r) }
 
-// counted are the metrics that count by themselves.
+// counted are the metrics that are counted as steps come.
 func (c *Collector) counted() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.acts.durations, c.acts.errors, c.acts.postponed, c.acts.peers, c.stalled.total,

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// acts counts acts and errors. It belongs to the model's owner, the metrics themselves are safe for concurrent use.
+// acts counts acts and errors. It is for the model's goroutine; its metrics are safe for concurrent use.
 type acts struct {
 	names *names
 	span  func() oteltrace.SpanContext // of the step at hand; nil: there are no spans
@@ -23,17 +23,17 @@ type acts struct {
 	postponed *prometheus.CounterVec
 	peers     *prometheus.CounterVec
 
-	faults map[faultKey]bool // those with a peer of their own
+	faults map[faultKey]bool // that have a series with their peer
 }
 
-// faultKey is what the faults of other ranks are counted by.
+// faultKey has the labels of another rank's fault.
 type faultKey struct {
 	name string
 	peer int32
 	code lifecycle.Code
 }
 
-// maxFaults bounds the series with a peer of their own: the rank at fault has been found by then.
+// maxFaults bounds the series with their peer; later ones share semconv.LabelValueOther.
 const maxFaults = 64
 
 func newActs(names *names, span func() oteltrace.SpanContext) *acts {
@@ -61,7 +61,7 @@ func newActs(names *names, span func() oteltrace.SpanContext) *acts {
 		}, []string{semconv.LabelComm, semconv.LabelPeer, semconv.LabelErrorType}),
 		faults: make(map[faultKey]bool),
 	}
-	// A series that appears with its first error shows no increase; the mistakes that alerts look for start at 0.
+	// A series that appears with its first error shows no increase; those that alerts use start at 0.
 	a.errors.WithLabelValues(lifecycle.CallDestroy.String(), lifecycle.CodeDestroyed.String())
 	a.errors.WithLabelValues(tape.ActLeak.String(), lifecycle.CodeLeaked.String())
 	return a

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// operations counts operations that ended. Those that a tally of the tape has are added when it is scraped; the others
-// it is told of by the follower, as it is of spans, which become exemplars. Both have the buckets of tape.Tally.
+// operations counts operations that ended. The tape's tallies are added at each scrape; observe gets the operations
+// without a tally, and the spans of all, which become exemplars. Both have the buckets of tape.Tally.
 type operations struct {
 	names *names
 	span  func() oteltrace.SpanContext // of the step at hand; nil: there are no spans
@@ -26,27 +26,27 @@ type operations struct {
 	sums   map[sumKey]*sum
 }
 
-// failedKey is what operations that ended with an error are counted by.
+// failedKey has the labels of operations that failed.
 type failedKey struct {
 	call lifecycle.Call
 	code lifecycle.Code
 }
 
-// sumKey is what operations that ended well are measured by.
+// sumKey has the labels of operations that ended well.
 type sumKey struct {
 	call         lifecycle.Call
 	size         string
 	engine, name string
 }
 
-// sum is what is known of the operations of one sumKey.
+// sum counts the operations of one sumKey.
 type sum struct {
 	tape.Tally
-	untimed   uint64                         // of which it isn't known how long they took
+	untimed   uint64                         // operations of unknown duration
 	exemplars [tape.DurationBuckets]exemplar // the last of each bucket
 }
 
-// exemplar is a duration with its span, and when it was seen; its span is invalid where there is none yet.
+// exemplar is a duration with its span, and when it was observed; the span is invalid if the bucket has none.
 type exemplar struct {
 	span oteltrace.SpanContext
 	took time.Duration
@@ -59,7 +59,7 @@ func newOperations(names *names, span func() oteltrace.SpanContext) *operations 
 	}
 }
 
-// observe counts an operation of the user's that ended, unless a tally does.
+// observe counts a user's operation that ended, unless a tally does.
 func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 	sig := &r.Signature
 	if r.Stage != tape.StageEnd || !sig.Call.IsOperation() {
@@ -80,7 +80,7 @@ func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 		to.add(sig, comm, d)
 	}
 	if d >= 0 && o.span != nil {
-		if sc := o.span(); sc.IsValid() { // as few have
+		if sc := o.span(); sc.IsValid() { // few operations have a span
 			to.exemplars[tape.DurationBucket(d)] = exemplar{sc, d, time.Now()}
 		}
 	}
@@ -114,7 +114,7 @@ func (s *sum) add(sig *tape.Signature, comm *tape.CommInfo, d time.Duration) {
 	}
 }
 
-// total is all that was counted until now.
+// total is all operations that were counted until now.
 func (o *operations) total(tallies []tape.Tally) (all map[sumKey]*sum, failed map[failedKey]uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,7 +124,7 @@ func (o *operations) total(tallies []tape.Tally) (all map[sumKey]*sum, failed ma
 		all[key] = &s
 	}
 	for i := range tallies {
-		if t := &tallies[i]; t.Count() > 0 { // else begun, and not yet written to
+		if t := &tallies[i]; t.Count() > 0 {
 			key := sumKey{t.Call, classLabel(t.SizeClass), t.Engine, o.names.label(t.Name)}
 			at(all, key).Add(t)
 		}
@@ -170,7 +170,7 @@ func (o *operations) collect(to scrape, tallies []tape.Tally) {
 	}
 }
 
-// withExemplars adds the exemplars that there are to the histogram of durations.
+// withExemplars adds the exemplars to the histogram of durations.
 func (s *sum) withExemplars(durations prometheus.Metric) prometheus.Metric {
 	var exemplars []prometheus.Exemplar
 	for _, e := range s.exemplars {

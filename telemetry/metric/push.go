@@ -21,13 +21,13 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/otlp"
 )
 
-// Push sends what a Gatherer gathers, again and again, to where the OTEL_* variables say. One that is nil sends
+// Push periodically sends the metrics of a Gatherer to the receiver that the OTEL_* variables name. A nil Push sends
 // nothing.
 type Push struct{ provider *sdkmetric.MeterProvider }
 
 // PushConfig says what to send. All fields are required but Logger.
 type PushConfig struct {
-	// Gatherer is the registry that /metrics serves as well, so that both ways show the same.
+	// Gatherer is the registry that /metrics serves, so that both show the same.
 	Gatherer prometheus.Gatherer
 	// Resource describes the process, as the spans' does: trace.Resource.
 	Resource *resource.Resource
@@ -35,13 +35,13 @@ type PushConfig struct {
 	Logger *slog.Logger
 }
 
-// NewPush begins to send, if the environment asks for it; it returns nil if not, for metrics are there to be pulled.
+// NewPush begins to send if the environment asks for it, else it returns nil.
 //
-// It is asked by OTEL_METRICS_EXPORTER (otlp or console; none and prometheus, which /metrics is, send nothing) or by
-// any OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone doesn't: it mostly names a receiver
-// of traces. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT, in milliseconds, are obeyed. Nothing queues
-// up: a receiver that is slow or away gets the next values when it can. Close ends it. The error names the variable,
-// its value and what is allowed.
+// The environment asks by OTEL_METRICS_EXPORTER (otlp or console; none and prometheus, which is /metrics, send nothing)
+// or by any OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone is not enough, as it mostly names a
+// receiver of traces. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT are in milliseconds. Nothing is
+// queued: a receiver that was slow or away gets the next values. Close ends it. The error names the variable, its value
+// and what is allowed.
 func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 	if own, _ := otlp.Asked("METRICS"); !own {
 		return nil, nil //nolint:nilnil // a nil Push sends nothing
@@ -61,7 +61,7 @@ func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 	return &Push{sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(cfg.Resource))}, nil
 }
 
-// Flush sends the metrics as they are now, bounded by ctx: before what counts them is gone. On nil it does nothing.
+// Flush sends the present metrics, for as long as ctx allows. On nil it does nothing.
 func (p *Push) Flush(ctx context.Context) error {
 	if p == nil {
 		return nil
@@ -69,7 +69,7 @@ func (p *Push) Flush(ctx context.Context) error {
 	return p.provider.ForceFlush(ctx)
 }
 
-// Close sends the last values and ends, both until ctx does. The error says that it could not be ended in time.
+// Close sends the last values and ends, for as long as ctx allows.
 func (p *Push) Close(ctx context.Context) error {
 	if p == nil {
 		return nil
@@ -96,7 +96,7 @@ func pushExporter(ctx context.Context) (sdkmetric.Exporter, error) {
 	return exporter, nil
 }
 
-// pushGate logs an exporter's errors when they begin and when they cease; OpenTelemetry would print each.
+// pushGate logs when an exporter begins to fail and when it succeeds again; OpenTelemetry would print each error.
 type pushGate struct {
 	sdkmetric.Exporter
 	log     *slog.Logger
@@ -119,7 +119,7 @@ func (g *pushGate) Export(ctx context.Context, m *metricdata.ResourceMetrics) er
 	return nil
 }
 
-// mendExemplars decodes what the bridge takes for ids: the hexadecimal text of an exemplar's labels.
+// mendExemplars decodes the ids of exemplars, which the bridge leaves as hexadecimal text.
 func mendExemplars(m *metricdata.ResourceMetrics) {
 	for _, scope := range m.ScopeMetrics {
 		for _, metric := range scope.Metrics {

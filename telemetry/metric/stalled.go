@@ -13,14 +13,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// stalled knows what is stalled now. It is told by one goroutine and read by those that scrape.
+// stalled has the operations and acts that are stalled now. One goroutine updates it, and scrapes read it.
 type stalled struct {
 	names *names
 	total *prometheus.CounterVec
 
 	mu      sync.Mutex // guards what follows
 	current map[stallKey]stalledNow
-	series  map[stallSeries]struct{} // all that ever were: a series that ends at 0 is seen to clear
+	series  map[stallSeries]struct{} // all that ever stalled: their series go back to 0 and stay
 }
 
 // stallKey is one operation or act in flight.
@@ -30,10 +30,10 @@ type stallKey struct {
 	actSeq uint64
 }
 
-// stallSeries is what stalls are counted by.
+// stallSeries has the labels of a stall.
 type stallSeries struct{ comm, kind string }
 
-// stalledNow is what is known of one that has not ended.
+// stalledNow is a stall that has not ended.
 type stalledNow struct {
 	stallSeries
 	start int64

@@ -49,6 +49,18 @@ const (
 	MetricBuildInfo  = "ccl_build_info"                // 1; its labels say what is running (gauge). Stable.
 )
 
+// Metrics of the process's proxy, which sends to other nodes for its own ranks and for others of its node.
+const (
+	// MetricProxyOperations is the number of operations in use, by pool: "own" for the process's, "shared" for the one
+	// in memory that the node's ranks share (gauge). Stable.
+	MetricProxyOperations = "ccl_proxy_operations"
+	MetricProxyWaiting    = "ccl_proxy_waiting"     // streams that wait for a free operation (gauge). Stable.
+	MetricProxyWaits      = "ccl_proxy_waits_total" // times that no operation was free (counter). Stable.
+	MetricProxySteps      = "ccl_proxy_steps_total" // of operations, sent to other nodes (counter). Stable.
+	// MetricProxyRefused counts the operations that were refused because their token did not fit (counter). Stable.
+	MetricProxyRefused = "ccl_proxy_operations_refused_total"
+)
+
 // Metrics of the health endpoint, and of what it shows.
 const (
 	MetricHealthConditions     = "ccl_health_conditions"            // open and not silent, by severity (gauge). Stable.
@@ -73,6 +85,9 @@ const (
 	MetricRASPacketsRefused = "ccl_ras_packets_refused_total"
 	MetricRASQueriesRefused = "ccl_ras_queries_refused_total" // answered with 429 (counter). Stable.
 )
+
+// MetricProfilerOff counts the profiler plug-ins that were switched off, by plug-in (counter). Stable.
+const MetricProfilerOff = "ccl_profiler_plugins_switched_off_total"
 
 // Metrics of the GPUs that a process uses, by its index.
 const (
@@ -102,6 +117,7 @@ const (
 	LabelWaitRank  = "wait_rank"  // the rank that is waited for, LabelValueNone if none. Stable.
 	LabelRing      = "ring"       // a ring of the tape: "life" or "op". Stable.
 	LabelPart      = "part"       // of the tape: "communicators" (slots for them) or "tallies" (of operations). Stable.
+	LabelPool      = "pool"       // of a proxy's operations: "own" or "shared". Stable.
 	LabelVersion   = "version"    // Carillon's version. Stable.
 	LabelGoVersion = "goversion"  // the Go release that built it. Stable.
 	LabelSeverity  = "severity"   // of a condition or a verdict: "info", "warning" or "critical". Stable.
@@ -111,10 +127,11 @@ const (
 	// LabelCulprit is the rank at fault, as a rank of the job; "" if none is. It isn't called "rank": that is the label
 	// of the target, the rank that tells. Stable.
 	LabelCulprit = "culprit"
-	LabelSink    = "sink" // where events are pushed to: "webhook". Stable.
-	LabelGPU     = "gpu"  // a GPU: its index on the host; "3:1" is GPU instance 1 of it. Stable.
-	LabelXid     = "xid"  // the number of an Xid error. Stable.
-	LabelType    = "type" // of ECC errors: "corrected" or "uncorrected". Stable.
+	LabelSink    = "sink"   // where events are pushed to: "webhook". Stable.
+	LabelPlugin  = "plugin" // a profiler plug-in's name. Stable.
+	LabelGPU     = "gpu"    // a GPU: its index on the host; "3:1" is GPU instance 1 of it. Stable.
+	LabelXid     = "xid"    // the number of an Xid error. Stable.
+	LabelType    = "type"   // of ECC errors: "corrected" or "uncorrected". Stable.
 )
 
 // Values of labels.

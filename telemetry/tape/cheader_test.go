@@ -205,8 +205,8 @@ func headerForC(t *testing.T) string {
 		},
 		"Structs": []cStruct{
 			cStructOf[static](), cStructOf[clockPair](), cStructOf[changing](), cStructOf[header](),
-			cStructOf[operation](), cStructOf[counters](), cStructOf[commState](), cStructOf[slot](),
-			cStructOf[tallied](), cStructOf[tally](),
+			cStructOf[operation](), cStructOf[counters](), cStructOf[commState](), cStructOf[shownPlace](),
+			cStructOf[slot](), cStructOf[tallied](), cStructOf[tally](),
 		},
 	}
 	tmpl, err := template.New("header").Parse(cHeaderTemplate)

@@ -155,6 +155,7 @@ func (c *CommWriter) showInfo(number uint32) {
 	}
 	putText(state.engine[:], c.info.Engine)
 	putText(state.name[:], c.info.Name)
+	c.slot.place.publish(c.info.Place.shown())
 	c.slot.info.publish(state)
 }
 

@@ -96,7 +96,8 @@
 //	       128  launched u64                   168  begun u64
 //	       136  number u64                     176  done u64
 //	       144  start i64                      192  latch of info, 16 words
-//	       152  ended u64                     184  captured u64
+//	       152  ended u64                     464  latch of place, 2 words
+//	                                          184  captured u64
 //
 //	operation:  0   launched u64               info:  0   id, 16 bytes
 //	            8   number u64                        16  parent, 16
@@ -106,13 +107,15 @@
 //	            24  peer i32, wait i32                48  nodes i32, root u32
 //	            32  bytes u64                         56  engine, 16
 //	            40  start i64                         72  name, 56
-//	            48  waiting since i64
+//	            48  waiting since i64            place: 0  node i32, local index i32
+//	                                                    8  connections i32, locals u16, PXN u16
 //
 // The number in the info counts the communicators of the process, from 1, and is never used again: it is the
 // generation of the slot. The root is the number of the communicator that this one descends from by splits of the same
 // rank; its own if from none. Slots that were never used are taken in order, so that readers can stop at the first. A
-// communicator that takes a slot sets the counters to 0, publishes an operation with launched 0, and its info last; one
-// that ends publishes an info with number 0. The versions go on.
+// communicator that takes a slot sets the counters to 0, publishes an operation with launched 0, its place, and its
+// info last; one that ends publishes an info with number 0. The versions go on. The place may never be published: it is
+// unknown, as with PXN 0.
 //
 // The operation is the oldest in flight, or the last one. Its latch is published when an operation begins, when the
 // phase or the rank that it waits for changes, and when one ends while others are in flight. A latch that shows an
@@ -243,10 +246,10 @@
 // The tail of a life record follows it in continuation records (kind 5), 36 at most: a marker and 56 bytes each. They
 // are reserved together with it and written before it. The tail is a sequence of fields: tag u8, length u16, bytes.
 // Readers skip tags and kinds that they don't know. A communicator has a record of kind 3 when it begins and whenever
-// its description changes, and of kind 4 when it frees its slot, with fields 7 to 11 and 13 each.
+// its description changes, and of kind 4 when it frees its slot, with fields 7 to 11, 13 and 14 each.
 //
 //	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16
 //	6 operations u32   7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32
-//	12 empty: calls came from several threads   13 root u32
+//	12 empty: calls came from several threads   13 root u32   14 place, as in slots
 //	site: line u32, goroutine u64, time i64 (ns since 1970), length of function u16, function, file
 package tape

@@ -95,7 +95,7 @@ type (
 		counters
 		captured uint64 // operations that were captured in a graph of the device's
 		info     latch[commState]
-		_        [48]byte
+		place    latch[shownPlace]
 	}
 
 	// marks are one slot's; reached is what a slot's stream has written last: behind an operation u32, before one u32.
@@ -241,6 +241,7 @@ const (
 	tailShape  = 11 // rank, size, nodes i32
 	tailShared = 12 // empty: its presence is the value
 	tailRoot   = 13 // u32: number of the communicator that it descends from
+	tailPlace  = 14 // node, local index, connections i32, locals, PXN u16
 
 	tailPerRecord = recordSize - wordSize
 	maxContinue   = 36

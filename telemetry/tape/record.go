@@ -43,7 +43,7 @@ const (
 	StagePhase        // it went into another phase
 	StageWait         // what it waits for changed (operations only)
 	StageEnd          // it ended; Code says how
-	StageMisuse       // a call was refused; always on the life ring. Code says why, First where the first call was
+	StageMisuse       // a call, or what came for it, was refused, by Code; on the life ring. First: where the first was
 	StageDevice       // the device has done it, in Time minus Start (operations only)
 	numStages
 )
@@ -67,11 +67,15 @@ const (
 	PhaseTransfer         // moving data
 	PhaseFinish           // local work after the last byte
 	PhaseStream           // launched, and the device's stream has not done it
+	PhaseCredit           // the receiver must take what it was sent, before there is more
+	PhaseNetwork          // the network must take what it was given, or the rank of this node that sends it there
+	PhasePool             // an operation must become free in the proxy's pool
 	numPhases
 )
 
 var phaseNames = [numPhases]string{
-	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish", "stream",
+	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish", "stream", "credit",
+	"network", "pool",
 }
 
 // String is the phase's name: "rendezvous", "transfer" and so on.
@@ -91,6 +95,7 @@ type CommInfo struct {
 	Rank, Size int
 	Nodes      int    // distinct hosts; 0 until known
 	Engine     string // "host"; at most 15 bytes
+	Place      Place
 }
 
 // Enqueues tells whether the communicator's calls may return when an operation is on a stream: NCCL's, and those of an

@@ -179,14 +179,17 @@ func (t *file) readSlot(index int, now, again []slot) (s Slot, live bool, err er
 func decodeSlot(index int, from *slot, texts texts) (s Slot, whole bool) {
 	_, info, infoOK := from.info.current()
 	_, op, opOK := from.op.current()
-	if !infoOK || !opOK || info.number == 0 {
-		return Slot{}, infoOK && opOK
+	_, place, placeOK := from.place.current() // zero of a writer in C, which has none to tell
+	whole = infoOK && opOK && placeOK
+	if !whole || info.number == 0 {
+		return Slot{}, whole
 	}
 	kinds := op.kinds
 	s = Slot{
 		CommInfo: CommInfo{
 			ID: info.id, Parent: info.parent, Name: texts.read(info.name[:]), Engine: texts.read(info.engine[:]),
 			Rank: int(info.rank), Size: int(info.size), Nodes: int(info.nodes),
+			Place: place.place(),
 		},
 		Index: index, Generation: info.number, Root: info.root, State: lifecycle.State(info.state),
 		Launched: op.launched, Completed: op.launched - kinds>>40, Begun: from.begun, Done: from.done,

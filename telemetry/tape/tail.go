@@ -53,7 +53,15 @@ func appendInfo(b []byte, info *CommInfo, root uint32) []byte {
 	b = appendField(b, tailShape, 12)
 	b = le.AppendUint32(b, uint32(info.Rank))
 	b = le.AppendUint32(b, uint32(info.Size))
-	return le.AppendUint32(b, uint32(info.Nodes))
+	b = le.AppendUint32(b, uint32(info.Nodes))
+	if p := info.Place.shown(); p != (shownPlace{}) {
+		b = appendField(b, tailPlace, 16)
+		b = le.AppendUint32(b, uint32(p.node))
+		b = le.AppendUint32(b, uint32(p.local))
+		b = le.AppendUint32(b, uint32(p.connections))
+		b = le.AppendUint16(le.AppendUint16(b, p.locals), p.pxn)
+	}
+	return b
 }
 
 func appendField(b []byte, tag uint8, size int) []byte {
@@ -122,6 +130,10 @@ func readTail(tail []byte, r *LifeRecord, info *description) bool {
 			info.Rank, info.Size, info.Nodes = int(int32(f.Uint32())), int(int32(f.Uint32())), int(int32(f.Uint32()))
 		case tailRoot:
 			info.root = f.Uint32()
+		case tailPlace:
+			info.Place = shownPlace{
+				int32(f.Uint32()), int32(f.Uint32()), int32(f.Uint32()), f.Uint16(), f.Uint16(),
+			}.place()
 		}
 		if f.Err() != nil {
 			return false

@@ -114,8 +114,9 @@ func TestSlot(t *testing.T) {
 	want.State = lifecycle.StateReady
 	check("ready")
 
-	c.Describe(CommInfo{ID: lifecycle.CommID{1}, Name: "b", Size: 2, Nodes: 1, Engine: "host"})
-	want.Name, want.Nodes, want.Engine = "b", 1, "host"
+	place := Place{Node: 3, Local: 2, Locals: 4, Connections: 4, PXN: PXNOn}
+	c.Describe(CommInfo{ID: lifecycle.CommID{1}, Name: "b", Size: 2, Nodes: 1, Engine: "host", Place: place})
+	want.Name, want.Nodes, want.Engine, want.Place = "b", 1, "host", place
 	check("described")
 
 	before := Now()

@@ -125,16 +125,19 @@ func (e *Engine) begin(ctx context.Context, call lifecycle.Call, seq uint64) {
 	if at := e.tape.Began(); at != 0 { // it has read the clock just now
 		e.waiter.Began(time.Duration(at) - e.clocks)
 	}
+	e.waiter.Enter()
 	e.comm.Begin(call, seq)
 }
 
 func (e *Engine) end() {
+	e.waiter.Leave()
 	e.w.ctx, e.w.op = nil, nil
 	e.comm.End()
 }
 
 // fail ends the running call with err, and returns the error to give to the caller.
 func (e *Engine) fail(err error) error {
+	e.waiter.Leave()
 	e.w.ctx, e.w.op = nil, nil
 	return e.comm.Fail(err)
 }

@@ -5,9 +5,9 @@ import "math"
 // endless is more than a rank that is gone can do: it would have to take something.
 const endless = math.MaxInt
 
-// suffices says whether what a lost peer has sent, or may have, is all of the n bytes that are still wanted of it. To
-// see how much there is, it takes what lies there off the connection, at most n bytes: a window shows no more than what
-// is contiguous, and a network goes on only when there is room.
+// suffices says whether what a lost peer has sent, all of which has come, is all of the n bytes that are still wanted
+// of it. To see how much there is, it takes what lies there off the connection, at most n bytes: a window shows no more
+// than what is contiguous.
 func (e *Engine) suffices(peer, n int) bool {
 	if n == endless {
 		return false
@@ -18,11 +18,8 @@ func (e *Engine) suffices(peer, n int) bool {
 			return true
 		}
 	}
-	// Before the last look, which sees what comes in between. The Waiter rings when the last of it has arrived.
-	conn, ok := l.conn.(interface{ InFlight() bool })
-	more := ok && conn.InFlight()
-	err := l.keep(n)
-	return len(l.kept) >= n || err == nil && more
+	_ = l.keep(n) // what is missing says the same
+	return len(l.kept) >= n
 }
 
 // keep moves what the connection shows to kept, until that is n bytes. The error is the connection's.

@@ -66,11 +66,6 @@ func (c *mortalConn) TrySend(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *mortalConn) InFlight() bool {
-	f, ok := c.Conn.(interface{ InFlight() bool })
-	return ok && f.InFlight()
-}
-
 // markDead has the ranks below before learn that rank dead has died, as a fabric tells them.
 func (c *cluster) markDead(dead, before int) {
 	for r := range before {

@@ -94,6 +94,9 @@ func (e *Engine) report() {
 		phase = tape.PhaseTransfer
 	}
 	peer := o.waitsFor()
+	if peer >= 0 {
+		phase = e.blocked(peer, phase)
+	}
 	first := e.w.since.IsZero()
 	if first {
 		e.w.since = time.Now()
@@ -105,6 +108,23 @@ func (e *Engine) report() {
 	if _, _, told, _ := e.comm.Current(); first || peer != told {
 		e.comm.WaitsFor(peer)
 	}
+}
+
+// blocked is the phase of an operation that waits for a rank: phase, unless what is for that rank does not go out.
+func (e *Engine) blocked(rank int, phase tape.Phase) tape.Phase {
+	conn, ok := e.all[rank].conn.(interface{ Waits() transport.Wait })
+	if !ok {
+		return phase
+	}
+	switch w := conn.Waits(); {
+	case w == transport.WaitNetwork:
+		return tape.PhaseNetwork
+	case w == transport.WaitPool:
+		return tape.PhasePool
+	case w == transport.WaitCredit && phase == tape.PhaseTransfer: // before, it has not come
+		return tape.PhaseCredit
+	}
+	return phase
 }
 
 // lostPeers returns the error of an operation to which the loss of a peer matters. One that gave up (a notice) takes

@@ -8,12 +8,13 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/wire"
 	"github.com/carillon-rt/carillon/runtime/door"
+	"github.com/carillon-rt/carillon/runtime/proxy"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // cardVersion changes whenever ranks with another one could not connect.
-const cardVersion = 3
+const cardVersion = 5
 
 // Bounds on the texts of a card, in bytes.
 const (
@@ -31,7 +32,9 @@ type card struct {
 	inbox   shm.Location // zero: shared memory is switched off
 	tcp     string       // address and port
 	wire    door.Wire    // how its connections are protected
-	gate    door.Room    // which of the listener's gates is the rank's; names the Port where there is no listener
+	proxy   proxy.Card
+	pxn     bool      // its proxy may send for other ranks of its node, if it shares memory
+	gate    door.Room // which of the listener's gates is the rank's; names the Port where there is no listener
 }
 
 func (c *card) encode() []byte {
@@ -45,6 +48,15 @@ func (c *card) encode() []byte {
 	b = binary.AppendUvarint(b, uint64(c.inbox.Slots))
 	b = append(b, c.inbox.Token[:]...)
 	b = append(wire.AppendBytes(b, c.tcp), byte(c.wire))
+	b = binary.LittleEndian.AppendUint64(b, c.proxy.Generation)
+	b = binary.AppendUvarint(b, uint64(c.proxy.FD+1))
+	b = append(b, c.proxy.Token[:]...)
+	b = binary.AppendUvarint(b, uint64(c.proxy.UID))
+	if c.pxn {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
 	return append(b, c.gate[:]...)
 }
 
@@ -65,6 +77,11 @@ func decodeCard(b []byte) (*card, error) {
 	r.Fill(c.inbox.Token[:])
 	c.tcp = r.Text(maxAddress)
 	c.wire = door.Wire(r.Byte())
+	c.proxy.Generation = r.Uint64()
+	c.proxy.FD = r.UpTo(math.MaxInt32) - 1
+	r.Fill(c.proxy.Token[:])
+	c.proxy.UID = r.UpTo(math.MaxUint32)
+	c.pxn = r.Byte() == 1
 	r.Fill(c.gate[:])
 	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("card: %w", err)

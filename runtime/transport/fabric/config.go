@@ -25,6 +25,10 @@ type Config struct {
 	// DisableSHM keeps ranks of one host from using shared memory (NCCL_SHM_DISABLE): they use TCP.
 	DisableSHM bool
 
+	// DisablePXN keeps ranks from sending to other nodes through another rank of theirs (NCCL_PXN_DISABLE): each pair
+	// of ranks has a connection. One rank that has it disables it for all.
+	DisablePXN bool
+
 	// SocketIfname chooses the network interface to listen on, as NCCL_SOCKET_IFNAME does: a list of prefixes
 	// separated by commas; "=" before the list asks for exact names, "^" excludes. Empty means the first interface that
 	// is up and has an address, loopback and container bridges last.

@@ -3,12 +3,15 @@ package fabric
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/proxy"
 )
 
 // connect opens the connections. What is open when it fails is closed by Close.
@@ -29,7 +32,7 @@ func (l *Links) connect(ctx context.Context, p *Port, ways []way, cards []*card)
 	if err := l.agree(ctx, ways); err != nil {
 		return err
 	}
-	if err := l.connectTCP(ctx, p, ways, cards); err != nil {
+	if err := l.connectRails(ctx, p, ways, cards); err != nil {
 		return err
 	}
 	return l.confirm(ctx)
@@ -91,23 +94,25 @@ func (l *Links) agree(ctx context.Context, ways []way) error {
 	return nil
 }
 
-// connectTCP connects all peers that are left, at the same time. It ends when one that is connected is lost.
-func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*card) error {
+// connectRails opens the streams to all peers that are left, and the connections that those need, at the same time. It
+// ends when a peer that is connected is lost.
+func (l *Links) connectRails(ctx context.Context, p *Port, ways []way, cards []*card) error {
+	if err := l.openStreams(p, ways, cards); err != nil || l.endpoint == nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	peers, ctx := errgroup.WithContext(ctx)
 	var left atomic.Int32
-	for peer, w := range ways {
-		if w != viaTCP {
-			continue
-		}
+	for _, peer := range l.endpoint.Rails() {
 		left.Add(1)
 		peers.Go(func() error {
 			defer l.waiter.Ring()
 			defer left.Add(-1)
-			conn, err := p.gate.Connect(ctx, l.rank, peer, cards[peer].tcp, cards[peer].gate, l.waiter)
+			c := cards[peer]
+			conn, err := p.gate.Connect(ctx, l.rank, peer, c.tcp, c.gate, l.endpoint.Rail(peer))
 			if err == nil {
-				l.conns[peer] = conn
+				l.endpoint.Attach(peer, conn)
 			}
 			return err
 		})
@@ -121,6 +126,72 @@ func (l *Links) connectTCP(ctx context.Context, p *Port, ways []way, cards []*ca
 		stop(lost)
 	}
 	return cmp.Or(peers.Wait(), lost)
+}
+
+// openStreams opens the streams to the peers that are reached through the network.
+func (l *Links) openStreams(p *Port, ways []way, cards []*card) error {
+	var remote []int
+	for peer, w := range ways {
+		if w == viaTCP {
+			remote = append(remote, peer)
+		}
+	}
+	if len(remote) == 0 {
+		return nil
+	}
+	members := make([]proxy.Member, len(cards))
+	for i, c := range cards {
+		members[i] = proxy.Member{Card: c.proxy, PID: c.process.PID, Local: c.fabric == p.card.fabric}
+	}
+	for _, c := range l.shms {
+		members[c.Peer()].Bell = c
+	}
+	routes := routes(cards)
+	if routes.PXN && l.inbox != nil {
+		l.waiter.Attend(l.inbox.Attends(), l.f.proxy.Attend)
+	}
+	if err := l.endpoint.Open(l.rank, routes, members, remote, l.waiter); err != nil {
+		if of, ok := errors.AsType[*lifecycle.PeerError](err); ok && l.ends(cards[of.Rank]) {
+			return l.dead(of.Rank, cards[of.Rank])
+		}
+		return err
+	}
+	for _, peer := range remote {
+		l.conns[peer] = l.endpoint.Conn(peer)
+	}
+	if !routes.PXN {
+		return nil
+	}
+	for _, rank := range routes.Ranks[routes.Node[l.rank]] {
+		if rank == l.rank || members[rank].Local {
+			continue
+		}
+		dead := l.dead(rank, cards[rank])
+		cancel, err := l.f.deaths.watch(cards[rank].process, func() { l.endpoint.MateDied(rank, dead) })
+		if err != nil {
+			l.endpoint.MateDied(rank, dead)
+			continue
+		}
+		l.endpoint.OnShut(cancel)
+	}
+	return nil
+}
+
+// ends says whether a process of this host, whose memory can't be opened, is ending: its files are closed before others
+// are told of its end.
+func (l *Links) ends(c *card) bool {
+	ended := make(chan struct{})
+	cancel, err := l.f.deaths.watch(c.process, func() { close(ended) })
+	if err != nil {
+		return true
+	}
+	defer cancel()
+	select {
+	case <-ended:
+		return true
+	case <-time.After(time.Second):
+		return false
+	}
 }
 
 // confirming is a transport's connection, of whichever kind.

@@ -15,12 +15,12 @@ import (
 func TestConnectWithADeadProcess(t *testing.T) {
 	for name, config := range processConfigs() {
 		t.Run(name, func(t *testing.T) {
-			f := newFabric(t, config)
+			f := newFabric(t, of(config, 0))
 			port, err := f.Prepare(processComm(), secret(), 2, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			peer := start(t, job{Program: "forward", Rank: 1, Size: 2, Config: config})
+			peer := start(t, job{Program: "forward", Rank: 1, Size: 2, Config: of(config, 1)})
 			card, err := readCards(peer.out, 1)
 			if err != nil {
 				t.Fatal(err, peer.stderr.String())
@@ -47,12 +47,12 @@ func TestConnectWithADeadProcess(t *testing.T) {
 func TestConnectWithADyingProcess(t *testing.T) {
 	for name, config := range processConfigs() {
 		t.Run(name, func(t *testing.T) {
-			f := newFabric(t, config)
+			f := newFabric(t, of(config, 0))
 			port, err := f.Prepare(processComm(), secret(), 2, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			peer := start(t, job{Program: "forward", Rank: 0, Size: 2, Config: config})
+			peer := start(t, job{Program: "forward", Rank: 0, Size: 2, Config: of(config, 1)})
 			card, err := readCards(peer.out, 1)
 			if err != nil {
 				t.Fatal(err, peer.stderr.String())
@@ -80,12 +80,12 @@ func TestConnectWithADyingProcess(t *testing.T) {
 // be received.
 func TestConnectWithAProcessThatIsThrough(t *testing.T) {
 	config := fabric.Config{DisableSHM: true}
-	f := newFabric(t, config)
+	f := newFabric(t, of(config, 0))
 	port, err := f.Prepare(processComm(), secret(), 2, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := start(t, job{Program: "greeting", Rank: 0, Size: 2, Config: config}) // the lower of two dials
+	peer := start(t, job{Program: "greeting", Rank: 0, Size: 2, Config: of(config, 1)}) // the lower of two dials
 	card, err := readCards(peer.out, 1)
 	if err != nil {
 		t.Fatal(err, peer.stderr.String())

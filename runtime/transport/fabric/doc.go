@@ -2,7 +2,7 @@
 //
 //	same process     inproc   unless Config.DisableP2P
 //	same host        shm      unless Config.DisableSHM, or one can't open the other's memory (another user)
-//	anything else    tcp
+//	anything else    through package proxy, over TCP: "tcp", or "pxn" where another rank of the node sends
 //
 // A [Fabric] is what all communicators of a process share: the in-process hub, one TCP listener, opened when a
 // communicator first needs it, and one watch over the processes of this host that its ranks talk to. Each rank of a new
@@ -15,6 +15,6 @@
 //	links.Conn(peer) … links.Waiter() …
 //	links.Close()
 //
-// Both sides of a pair come to the same choice: inproc and tcp follow from the two cards alone, and shm is used when
-// each of the two has opened the other's inbox, which they tell each other there.
+// Both sides of a pair come to the same choice: inproc and the network follow from the two cards alone, and shm is used
+// when each of the two has opened the other's inbox, which they tell each other there.
 package fabric

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/door"
+	"github.com/carillon-rt/carillon/runtime/proxy"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
 	"github.com/carillon-rt/carillon/telemetry/process"
@@ -27,6 +29,7 @@ type Fabric struct {
 	mu       sync.Mutex
 	ports    uint64        // that were prepared
 	listener *tcp.Listener // nil until the first Port
+	proxy    *proxy.Proxy  // nil until the first Port
 }
 
 // New makes a Fabric. It opens nothing yet.
@@ -76,6 +79,9 @@ func (f *Fabric) Prepare(id lifecycle.CommID, secret []byte, maxSize int, local 
 		}
 		p.gate = f.listener.Gate(id, secret)
 		p.card.tcp, p.card.gate = f.listener.Door().Addr(), p.gate.ID()
+		p.endpoint = f.proxy.Prepare(id)
+		p.card.proxy = p.endpoint.Card()
+		p.card.pxn = !f.config.DisablePXN
 	}
 	f.hub.expect(p.id)
 	return p, nil
@@ -101,19 +107,42 @@ func (f *Fabric) listen() error {
 	if err == nil {
 		f.listener, err = tcp.Listen(addr, f.config.Wire, f.config.Keepalive, f.config.Log)
 	}
+	if err == nil {
+		f.proxy = proxy.New(f.config.Log, !f.config.DisableSHM && !f.config.DisablePXN)
+	}
 	if err != nil {
 		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "open the port for peers", Err: err}
 	}
 	return nil
 }
 
-// Close waits for everything that the Fabric runs: up to two seconds for what TCP peers have not read yet. All its
-// Ports and Links must be closed before, and it must not be used afterwards.
+// ProxyStats count what the process's proxy does.
+type ProxyStats = proxy.Stats
+
+// ProxyStats are the counts of now.
+func (f *Fabric) ProxyStats() ProxyStats {
+	f.mu.Lock()
+	p := f.proxy
+	f.mu.Unlock()
+	if p == nil {
+		return ProxyStats{}
+	}
+	return p.Stats()
+}
+
+// closeTime is how long Close waits for other ranks of the node that still send through this process.
+const closeTime = 2 * time.Second
+
+// Close waits for everything that the Fabric runs: up to two seconds for other ranks of the node that still send
+// through this process, and as long for what TCP peers have not read yet. All its Ports and Links must be closed
+// before, and it must not be used afterwards.
 func (f *Fabric) Close() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.listener != nil {
-		f.listener.Close()
+	l, p := f.listener, f.proxy
+	f.mu.Unlock()
+	if l != nil {
+		p.Close(closeTime)
+		l.Close()
 	}
 	f.deaths.close()
 }

@@ -35,12 +35,13 @@ func TestTopologyAndChoice(t *testing.T) {
 	for rank, want := range [][]string{
 		{"", "tcp", "shm", "inproc"},
 		{"tcp", "", "tcp", "tcp"},
-		{"shm", "tcp", "", "shm"},
-		{"inproc", "tcp", "shm", ""},
+		{"shm", "pxn", "", "shm"},
+		{"inproc", "pxn", "shm", ""},
 	} {
 		if diff := cmp.Diff(transport.Topology{
 			Node: []int{0, 1, 0, 0}, Ranks: [][]int{{0, 2, 3}, {1}}, Transport: want,
 			Host: []string{host, host, host, host}, PID: []int{pid, pid, pid, pid},
+			Connections: []int{1, 3, 1, 1}[rank], PXN: transport.PXNOn,
 		}, links[rank].Topology()); diff != "" {
 			t.Errorf("rank %d: (-want +got)\n%s", rank, diff)
 		}
@@ -56,6 +57,35 @@ func TestTopologyAndChoice(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// PXN is on, or each rank knows why not and has a connection with each rank that it does not share memory with.
+func TestWhyNoPXN(t *testing.T) {
+	here, there := fabric.Config{}, fabric.Config{HostID: "elsewhere"}
+	disabled, noMemory := here, here
+	disabled.DisablePXN, noMemory.DisableSHM = true, true
+	for _, c := range []struct {
+		ranks       []fabric.Config
+		want        transport.PXN
+		connections int // of rank 0
+	}{
+		{[]fabric.Config{here, here, there, there}, transport.PXNOn, 1},
+		{[]fabric.Config{here, disabled, there, there}, transport.PXNDisabled, 2},
+		{[]fabric.Config{here, noMemory, there, there}, transport.PXNNoMemory, 3}, // one with its neighbour
+		{[]fabric.Config{here, there}, transport.PXNAlone, 1},
+		{[]fabric.Config{here, here}, transport.PXNOneNode, 0},
+	} {
+		var fabrics []*fabric.Fabric
+		for _, config := range c.ranks {
+			fabrics = append(fabrics, newFabric(t, config))
+		}
+		for rank, l := range connect(t, fabrics...) {
+			if got := l.Topology(); got.PXN != c.want || rank == 0 && got.Connections != c.connections {
+				t.Errorf("rank %d of %+v: PXN is %d with %d connections, want %d and %d", rank, c.ranks, got.PXN,
+					got.Connections, c.want, c.connections)
+			}
+		}
+	}
 }
 
 // prepare prepares a communicator with a rank for each Fabric.

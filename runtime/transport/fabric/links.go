@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/profiler"
+	"github.com/carillon-rt/carillon/runtime/proxy"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/inproc"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
@@ -24,8 +26,10 @@ type Links struct {
 	inbox   *shm.Inbox       // nil when no peer is reached through shared memory
 	shms    []*shm.Conn
 	inprocs []*inproc.Conn
-	unwatch []func()
-	alerts  atomic.Uint32 // Inbox.Alerts, as of the last look
+
+	endpoint *proxy.Endpoint // nil where all ranks are of this Fabric
+	unwatch  []func()
+	alerts   atomic.Uint32 // Inbox.Alerts, as of the last look
 
 	telling sync.Mutex // held while peers are told something, so that a Notice goes out before the connection ends
 	close   sync.Once
@@ -52,6 +56,14 @@ func (l *Links) Topology() transport.Topology { return l.topology }
 // Local tells whether all ranks are of this rank's Fabric, and reach each other without the help of the kernel: so will
 // any of them in another communicator, which Prepare may be told.
 func (l *Links) Local() bool { return len(l.inprocs) == len(l.conns)-1 }
+
+// OnRefused has f called with each operation of another rank that this rank's proxy refuses, because its token does not
+// fit. f may be called by any goroutine, and must not use the Links.
+func (l *Links) OnRefused(f func(error)) {
+	if l.endpoint != nil {
+		l.endpoint.OnRefused(f)
+	}
+}
 
 // Lost returns why peer was lost: a *transport.NoticeError, or a *lifecycle.PeerError with CodeRankDead, which says how
 // the death is known, CodeUnreachable, or CodeInternal. It is nil as long as the peer is not lost, and for a peer that
@@ -106,8 +118,18 @@ func (l *Links) Close() {
 				_ = c.Close() // can't fail
 			}
 		}
+		if l.endpoint != nil {
+			l.endpoint.Close()
+		}
 		if l.inbox != nil {
 			l.inbox.Close()
 		}
 	})
+}
+
+// Profile has the plug-ins of the profiler told of what goes over the network.
+func (l *Links) Profile(c *profiler.Comm) {
+	if l.endpoint != nil {
+		l.endpoint.Profile(c)
+	}
 }

@@ -3,6 +3,7 @@ package fabric_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,20 @@ func configs() map[string]fabric.Config {
 
 		"authenticate": {DisableP2P: true, DisableSHM: true, Wire: door.Authenticate},
 		"encrypt":      {DisableP2P: true, DisableSHM: true, Wire: door.Encrypt},
+
+		"pxn in process": {HostID: twoNodes}, "pxn": {HostID: twoNodes, DisableP2P: true},
 	}
+}
+
+// twoNodes has ranks take turns to be of one node and of the other.
+const twoNodes = "two nodes"
+
+// of is the configuration of a rank.
+func of(config fabric.Config, rank int) fabric.Config {
+	if config.HostID == twoNodes {
+		config.HostID = fmt.Sprintf("node %d", rank%2)
+	}
+	return config
 }
 
 func secret() []byte { return []byte("a secret of 16 bytes or more") }
@@ -74,10 +88,17 @@ func connect(tb testing.TB, fabrics ...*fabric.Fabric) []*fabric.Links {
 func mesh(config fabric.Config) Mesh {
 	return func(tb testing.TB, size int) []*fabric.Links {
 		tb.Helper()
-		f := newFabric(tb, config)
+		first := newFabric(tb, of(config, 0))
 		fabrics := make([]*fabric.Fabric, size)
 		for i := range fabrics {
-			fabrics[i] = f
+			switch {
+			case config.HostID != twoNodes:
+				fabrics[i] = first
+			case config.DisableP2P || i < 2:
+				fabrics[i] = newFabric(tb, of(config, i))
+			default:
+				fabrics[i] = fabrics[i%2]
+			}
 		}
 		return connect(tb, fabrics...)
 	}

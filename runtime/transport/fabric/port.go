@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/proxy"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
@@ -19,6 +20,8 @@ type Port struct {
 	card  card
 	inbox *shm.Inbox // nil without shared memory
 	gate  *tcp.Gate  // nil where all ranks are of this Fabric
+
+	endpoint *proxy.Endpoint // nil where all ranks are of this Fabric
 }
 
 // Card is what all other ranks must know to connect with this one. It is secret as far as the communicator is.
@@ -32,6 +35,7 @@ func (p *Port) GiveUp(why transport.Notice) {
 	}
 	if p.gate != nil {
 		p.gate.GiveUp(why)
+		p.endpoint.Close()
 	}
 	p.closeInbox()
 }
@@ -91,10 +95,14 @@ func (p *Port) connect(ctx context.Context, l *Links, encoded [][]byte) error {
 	if err := p.open(l, ways, patience); err != nil {
 		return err
 	}
+	l.endpoint = p.endpoint
 	if err := l.connect(ctx, p, ways, cards); err != nil {
 		return err
 	}
 	l.topology = topology(rank, cards, l.conns)
+	if l.endpoint != nil {
+		l.topology.Connections = len(l.endpoint.Rails())
+	}
 	return nil
 }
 
@@ -167,13 +175,42 @@ func (p *Port) open(l *Links, ways []way, patience transport.Patience) error {
 	return nil
 }
 
-// Topology says where the ranks are, from their cards, before they are connected: all of it but Transport.
+// Topology says where the ranks are, from their cards, before they are connected: all of it but Transport
+// and Connections.
 func (p *Port) Topology(rank int, cards [][]byte) (transport.Topology, error) {
 	decoded, err := p.read(rank, cards)
 	if err != nil {
 		return transport.Topology{}, err
 	}
 	return topology(rank, decoded, nil), nil
+}
+
+// pxn says whether ranks that are there send to other nodes through each other: where there are several nodes, all
+// ranks have it switched on, and the ranks of each node can share memory.
+func pxn(t *transport.Topology, cards []*card) transport.PXN {
+	switch {
+	case len(t.Ranks) < 2:
+		return transport.PXNOneNode
+	case len(t.Ranks) == len(cards):
+		return transport.PXNAlone
+	case slices.ContainsFunc(cards, func(c *card) bool { return !c.pxn }):
+		return transport.PXNDisabled
+	case slices.ContainsFunc(cards, func(c *card) bool { return c.proxy.FD < 0 }):
+		return transport.PXNNoMemory
+	}
+	for i, c := range cards {
+		first := cards[t.Ranks[t.Node[i]][0]]
+		if c.proxy.UID != first.proxy.UID || c.process.PIDSpace != first.process.PIDSpace {
+			return transport.PXNStrangers
+		}
+	}
+	return transport.PXNOn
+}
+
+// routes says over which connections the ranks reach other nodes.
+func routes(cards []*card) proxy.Routes {
+	t := topology(0, cards, nil)
+	return proxy.NewRoutes(t.Node, t.Ranks, t.PXN == transport.PXNOn)
 }
 
 // topology says where the ranks are, and how this one reaches them, if it does yet.
@@ -196,5 +233,6 @@ func topology(rank int, cards []*card, conns []transport.Conn) transport.Topolog
 			t.Transport[i] = conns[i].Name()
 		}
 	}
+	t.PXN = pxn(&t, cards)
 	return t
 }

@@ -152,7 +152,7 @@ func start(tb testing.TB, j job) *offspring {
 // children's end and returns what they said.
 func launch(tb testing.TB, config fabric.Config, program string, size int) (*fabric.Links, func() string) {
 	tb.Helper()
-	f := newFabric(tb, config)
+	f := newFabric(tb, of(config, 0))
 	port, err := f.Prepare(processComm(), secret(), size, false)
 	if err != nil {
 		tb.Fatal(err)
@@ -160,7 +160,7 @@ func launch(tb testing.TB, config fabric.Config, program string, size int) (*fab
 	cards := [][]byte{port.Card()}
 	var children []*offspring
 	for rank := 1; rank < size; rank++ {
-		children = append(children, start(tb, job{Program: program, Rank: rank, Size: size, Config: config}))
+		children = append(children, start(tb, job{Program: program, Rank: rank, Size: size, Config: of(config, rank)}))
 	}
 	for _, c := range children {
 		card, err := readCards(c.out, 1)
@@ -203,6 +203,7 @@ func processConfigs() map[string]fabric.Config {
 	return map[string]fabric.Config{
 		"shm": {}, "tcp": {DisableSHM: true},
 		"authenticate": {DisableSHM: true, Wire: door.Authenticate}, "encrypt": {DisableSHM: true, Wire: door.Encrypt},
+		"pxn": {HostID: twoNodes}, "pxn, encrypt": {HostID: twoNodes, Wire: door.Encrypt},
 	}
 }
 
@@ -211,7 +212,7 @@ func TestConformanceBetweenProcesses(t *testing.T) {
 		for _, c := range Cases() {
 			t.Run(name+"/"+c.Name, func(t *testing.T) {
 				l, wait := launch(t, config, c.Name, c.Size)
-				if got := l.Topology().Transport[1]; (got == "tcp") != config.DisableSHM {
+				if got := l.Topology().Transport[1]; (got == "tcp") != (config.DisableSHM || config.HostID != "") {
 					t.Fatalf("ranks are connected by %s", got)
 				}
 				ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)

@@ -45,7 +45,8 @@ func Cases() []Case {
 		{Name: "context", Size: 2, Run: contextEnds},
 		{Name: "death of a silent peer", Size: 3, Dies: true, Run: silentDeath},
 		{Name: "death of the receiver", Size: 2, Dies: true, Run: receiverDeath},
-		{Name: "data before death", Size: 2, Dies: true, Run: dataBeforeDeath},
+		{Name: "data before death", Size: 2, Dies: true, Run: dataBeforeDeath(1)},
+		{Name: "data before death, of another rail", Size: 4, Dies: true, Run: dataBeforeDeath(3)},
 	}
 }
 
@@ -385,25 +386,34 @@ func receiverDeath(ctx context.Context, l *fabric.Links) error {
 	return isDead(Send(ctx, l, 1, make([]byte, 64<<20)), 1)
 }
 
-func dataBeforeDeath(ctx context.Context, l *fabric.Links) error {
-	buf := make([]byte, 100<<10)
-	if l.Rank() == 1 {
-		fill(buf, 1, 0, 0)
-		if err := Send(ctx, l, 0, buf); err != nil {
+// dataBeforeDeath has a rank send to rank 0 and die.
+func dataBeforeDeath(dying int) func(ctx context.Context, l *fabric.Links) error {
+	return func(ctx context.Context, l *fabric.Links) error {
+		buf := make([]byte, 100<<10)
+		if l.Rank() == dying {
+			fill(buf, dying, 0, 0)
+			if err := Send(ctx, l, 0, buf); err != nil {
+				return err
+			}
+			return die()
+		}
+		for l.Lost(dying) == nil {
+			if err := l.Waiter().Idle(ctx); err != nil {
+				return err
+			}
+		}
+		l.Waiter().Active()
+		if err := isDead(l.Lost(dying), dying); err != nil || l.Rank() != 0 {
 			return err
 		}
-		return die()
+		if err := drain(ctx, l, dying, buf); err != nil {
+			return fmt.Errorf("receive what was sent before the death: %w", err)
+		}
+		if err := check(buf, dying, 0, 0); err != nil {
+			return err
+		}
+		return isDead(drain(ctx, l, dying, buf), dying)
 	}
-	if err := awaitLoss(ctx, l); err != nil {
-		return err
-	}
-	if err := drain(ctx, l, 1, buf); err != nil {
-		return fmt.Errorf("receive what was sent before the death: %w", err)
-	}
-	if err := check(buf, 1, 0, 0); err != nil {
-		return err
-	}
-	return isDead(drain(ctx, l, 1, buf), 1)
 }
 
 // die ends this process as nothing can prevent.

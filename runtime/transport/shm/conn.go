@@ -45,8 +45,8 @@ type Conn struct {
 	bell   *transport.Waiter
 	rank   int
 	peer   int
-	inbox  *Inbox   // keeps in mapped
-	theirs *mapping // keeps out mapped
+	inbox  *Inbox  // keeps in mapped
+	theirs *Memory // keeps out mapped
 }
 
 // Agreed says whether the peer could open this rank's inbox, or that it is not known yet.
@@ -75,6 +75,15 @@ func (c *Conn) GaveUp() {
 		return
 	}
 	c.lose(&transport.NoticeError{Peer: c.peer, Notice: n})
+}
+
+// RingIfAttending wakes the peer if it attends to its process's proxy, and says whether it does.
+func (c *Conn) RingIfAttending() bool {
+	if word32(c.theirs.mem, headerAttend).Load() == 0 {
+		return false
+	}
+	transport.RingWord(c.peerBell)
+	return true
 }
 
 // Peer is the rank at the other end.

@@ -20,16 +20,20 @@ type Location struct {
 	Token [16]byte
 }
 
-// mapping is memory mapped from a memfd. It is unmapped when nothing refers to it any more, not by Close: a rank that
-// is closed from outside may still be looking at it.
-type mapping struct{ mem []byte }
+// Memory is mapped from a file in memory. It is unmapped when nothing refers to it any more, not by a Close: a rank
+// that is closed from outside may still be looking at it.
+type Memory struct{ mem []byte }
 
-func mapFD(fd int, size int64) (*mapping, error) {
+// Bytes are the memory's. Whoever keeps them keeps the Memory, too.
+func (m *Memory) Bytes() []byte { return m.mem }
+
+// MapMemory maps a file of CreateMemory's.
+func MapMemory(fd int, size int64) (*Memory, error) {
 	mem, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes of shared memory: %w", size, err)
 	}
-	m := &mapping{mem: mem}
+	m := &Memory{mem: mem}
 	runtime.AddCleanup(m, func(mem []byte) { _ = unix.Munmap(mem) }, mem)
 	return m, nil
 }
@@ -39,7 +43,7 @@ func mapFD(fd int, size int64) (*mapping, error) {
 type Inbox struct {
 	id  lifecycle.CommID
 	loc Location
-	m   *mapping // nil until Map
+	m   *Memory // nil until Map
 
 	mu   sync.Mutex
 	fd   int // -1 once closed
@@ -51,7 +55,7 @@ type Inbox struct {
 func Create(id lifecycle.CommID, slots int) (*Inbox, error) {
 	in := &Inbox{id: id, loc: Location{Slots: slots}}
 	_, _ = rand.Read(in.loc.Token[:]) // never fails
-	fd, err := createMemory(header(id, slots, in.loc.Token), inboxSize(slots))
+	fd, err := CreateMemory(header(id, slots, in.loc.Token), inboxSize(slots))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +68,7 @@ func (in *Inbox) Location() Location { return in.loc }
 
 // Map makes the inbox usable by its owner.
 func (in *Inbox) Map() error {
-	m, err := mapFD(in.fd, inboxSize(in.loc.Slots))
+	m, err := MapMemory(in.fd, inboxSize(in.loc.Slots))
 	if err != nil {
 		return err
 	}
@@ -74,6 +78,10 @@ func (in *Inbox) Map() error {
 
 // Bell is the doorbell word that peers ring. It stays mapped as long as the Inbox is referred to.
 func (in *Inbox) Bell() *atomic.Uint32 { return word32(in.m.mem, headerBell) }
+
+// Attends is a word for peers to see, 1 when the owner's Waiter attends to its process's proxy. It stays mapped as long
+// as the Inbox is referred to.
+func (in *Inbox) Attends() *atomic.Uint32 { return word32(in.m.mem, headerAttend) }
 
 // Alerts counts the notices that arrived from peers.
 func (in *Inbox) Alerts() uint32 { return word32(in.m.mem, headerAlerts).Load() }
@@ -123,7 +131,7 @@ func (in *Inbox) Open(self, peer, pid int, loc Location, bell *transport.Waiter)
 	if loc.Slots != in.loc.Slots {
 		return nil, fmt.Errorf("inbox of rank %d has %d slots, ours has %d", peer, loc.Slots, in.loc.Slots)
 	}
-	m, err := openInbox(pid, loc, header(in.id, loc.Slots, loc.Token))
+	m, err := OpenMemory(pid, loc.FD, header(in.id, loc.Slots, loc.Token), inboxSize(loc.Slots))
 	if err != nil {
 		return nil, fmt.Errorf("open inbox of rank %d: %w", peer, err)
 	}

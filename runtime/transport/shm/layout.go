@@ -24,6 +24,7 @@ const (
 	headerAlerts = 256
 	headerGaveUp = 384
 	headerShared = 392 // 1: the owner reaches all others through shared memory
+	headerAttend = 396 // 1: the owner's Waiter attends to its process's proxy
 	headerNotice = 512
 	headerSize   = 4096
 

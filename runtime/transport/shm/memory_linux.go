@@ -13,11 +13,11 @@ import (
 // seals keep an inbox from changing its size, for ever.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// memfdName is how inboxes are called in /proc.
-const memfdName = "carillon-inbox"
+// memfdName is how the files are called in /proc.
+const memfdName = "carillon"
 
-// createMemory makes a file in memory that has the header and that size for ever.
-func createMemory(header []byte, size int64) (fd int, err error) {
+// CreateMemory makes a file in memory that begins with header and has that size for ever. The caller closes fd.
+func CreateMemory(header []byte, size int64) (fd int, err error) {
 	fd, err = unix.MemfdCreate(memfdName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return -1, fmt.Errorf("create shared memory: %w", err)
@@ -42,26 +42,28 @@ func prepare(fd int, header []byte, size int64) error {
 	return nil
 }
 
-func openInbox(pid int, loc Location, want []byte) (*mapping, error) {
-	path := fmt.Sprintf("/proc/%d/fd/%d", pid, loc.FD)
+// OpenMemory maps the file that a process of this user made with CreateMemory, with this header and size, and has as
+// fd.
+func OpenMemory(pid, fd int, header []byte, size int64) (*Memory, error) {
+	path := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
 	// Look before opening: to open a device or a pipe would have effects.
 	if target, err := os.Readlink(path); err != nil {
 		return nil, err
 	} else if !strings.HasPrefix(target, "/memfd:"+memfdName) {
-		return nil, fmt.Errorf("%s is %s and not an inbox", path, target)
+		return nil, fmt.Errorf("%s is %s and not shared memory of Carillon's", path, target)
 	}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	defer func() { _ = unix.Close(fd) }() // the mapping stays
-	if err := examine(fd, inboxSize(loc.Slots), want); err != nil {
+	if err := examine(fd, size, header); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return mapFD(fd, inboxSize(loc.Slots))
+	return MapMemory(fd, size)
 }
 
-// examine checks that fd is an inbox with the wanted header.
+// examine checks that fd is a file of CreateMemory's with the wanted header.
 func examine(fd int, size int64, want []byte) error {
 	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
@@ -85,7 +87,7 @@ func examine(fd int, size int64, want []byte) error {
 		return fmt.Errorf("read header: %w", err)
 	}
 	if !bytes.Equal(have, want) {
-		return errors.New("is an inbox of another communicator or rank")
+		return errors.New("is of another communicator or rank")
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func TestOpenRefuses(t *testing.T) {
 		"another communicator":  {func(l *Location) { *l = other.Location() }, "another communicator or rank"},
 		"another size":          {func(l *Location) { l.Slots = 3 }, "has 3 slots, ours has 2"},
 		"a closed number":       {func(l *Location) { l.FD = 1 << 20 }, "no such file"},
-		"a pipe":                {func(l *Location) { l.FD = int(pipe.Fd()) }, "not an inbox"},
+		"a pipe":                {func(l *Location) { l.FD = int(pipe.Fd()) }, "not shared memory of Carillon's"},
 		"memory without seals":  {func(l *Location) { l.FD = unsealed }, "has seals"},
 		"memory that is short":  {func(l *Location) { l.FD = short }, "bytes, wanted"},
 		"another process's":     {nil, "no such file"},

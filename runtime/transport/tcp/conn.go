@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -20,23 +21,36 @@ const lingerTime = 2 * time.Second
 
 // The bits of Conn.state.
 const (
-	closed    = 1 << iota // by this side
-	gaveUp                // this side sent a Notice
-	gone                  // the peer is; why is set
-	ended                 // no more data will arrive
-	confirmed             // the peer is connected with all
+	closed = 1 << iota // by this side
+	gone               // the peer is; why is set
+	ended              // no more data will arrive
+	bye                // the peer closed its end in order
 )
+
+// User is whom a Conn serves. Its methods are called by goroutines of the Conn and must not block.
+type User interface {
+	// Receive is given what arrived, in order. It takes all of it, and keeps none of the memory. An error says that the
+	// peer sent what it can't have meant, and ends the connection.
+	Receive(p []byte) error
+
+	// Ring says that TrySend may find room again.
+	Ring()
+
+	// Lost says why the peer is gone: a *lifecycle.PeerError, a *transport.NoticeError if it gave up before it was
+	// connected, or nil if it closed its end in order. All that it had sent was received before.
+	Lost(err error)
+}
 
 // Conn is one rank's end of the two TCP connections to a peer.
 type Conn struct {
 	sender
-	receiver
 
 	state   atomic.Uint32
 	why     atomic.Pointer[error]
 	data    *net.TCPConn
+	in      io.Reader // data, opened
 	control halfConn
-	bell    *transport.Waiter
+	user    User
 	rank    int
 	peer    int
 	grace   time.Duration // within which the control connection must say why data ended
@@ -46,18 +60,19 @@ type Conn struct {
 // sender is the sending side of data.
 type sender struct {
 	raw     syscall.RawConn
-	write   func(fd uintptr) bool // writes p; made once, so that sending does not allocate
-	p       []byte
+	write   func(fd uintptr) bool // writes parts; made once, so that sending does not allocate
+	parts   [][]byte
+	gather  gather
 	n       int
 	err     error
-	seal    *sealer       // nil: p is the caller's memory
+	seal    *sealer       // nil: parts are the caller's memory
 	blocked atomic.Bool   // the kernel's buffer is full; watch waits for room and owns raw until then
 	full    chan struct{} // asks watch to wait
 	done    chan struct{} // closed by Close; ends watch
 }
 
-func newConn(s *Listener, conns [kinds]halfConn, self, peer int, bell *transport.Waiter) (*Conn, error) {
-	c := &Conn{control: conns[control], bell: bell, rank: self, peer: peer, grace: s.keepalive}
+func newConn(s *Listener, conns [kinds]halfConn, self, peer int, user User) (*Conn, error) {
+	c := &Conn{control: conns[control], user: user, rank: self, peer: peer, grace: s.keepalive}
 	switch conn := conns[data].(type) {
 	case *door.Sealed:
 		c.data, c.seal = conn.Conn.(*net.TCPConn), newSealer(conn)
@@ -76,7 +91,6 @@ func newConn(s *Listener, conns [kinds]halfConn, self, peer int, bell *transport
 	}
 	c.raw, c.full, c.done = raw, make(chan struct{}, 1), make(chan struct{})
 	c.write = c.tryWrite
-	c.ring, c.room = make([]byte, ringSize), make(chan struct{}, 1)
 	c.using.Store(3)
 	s.wg.Go(c.readData)
 	s.wg.Go(c.readControl)
@@ -84,26 +98,24 @@ func newConn(s *Listener, conns [kinds]halfConn, self, peer int, bell *transport
 	return c, nil
 }
 
-// Name returns "tcp".
-func (c *Conn) Name() string { return "tcp" }
+// MaxParts is the most parts that one TrySend sends.
+const MaxParts = 16
 
-// TrySend implements transport.Conn.
-func (c *Conn) TrySend(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	if c.state.Load()&(closed|gaveUp|gone) != 0 {
+// TrySend hands over as much of parts, one behind the other, as goes out now, and returns how many bytes that was: they
+// were copied. It belongs to one goroutine at a time.
+func (c *Conn) TrySend(parts [][]byte) (int, error) {
+	if c.state.Load()&(closed|gone) != 0 {
 		return 0, c.refusal()
 	}
 	if c.blocked.Load() {
 		return 0, nil
 	}
 	if c.seal != nil {
-		return c.trySendSealed(p)
+		return c.trySendSealed(parts)
 	}
-	c.p = p
+	c.parts = parts
 	err := c.raw.Write(c.write)
-	c.p = nil
+	c.parts = nil
 	switch {
 	case err != nil: // Close was faster
 		return 0, c.refusal()
@@ -114,14 +126,14 @@ func (c *Conn) TrySend(p []byte) (int, error) {
 		c.full <- struct{}{} // has room: watch takes one before it ends blocked
 		return 0, nil
 	default:
-		// The peer is gone. Why is the control connection's to say, which rings when it knows.
+		// The peer is gone. Why is the control connection's to say.
 		return 0, nil
 	}
 }
 
 // tryWrite writes once and never waits.
 func (s *sender) tryWrite(fd uintptr) bool {
-	s.n, s.err = unix.SendmsgN(int(fd), s.p, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	s.n, s.err = s.gather.send(int(fd), s.parts)
 	return true
 }
 
@@ -139,7 +151,7 @@ func (c *Conn) watch() {
 		}
 		if c.seal != nil {
 			c.flush()
-			c.bell.Ring()
+			c.user.Ring()
 			continue
 		}
 		looked := false
@@ -153,26 +165,12 @@ func (c *Conn) watch() {
 			return n > 0 || err != nil
 		})
 		c.blocked.Store(false)
-		c.bell.Ring()
+		c.user.Ring()
 	}
 }
 
-// Confirm tells the peer that this rank is connected with all others; Confirmed tells whether the peer has said so.
-func (c *Conn) Confirm() { say(c.control, []byte{frameConnected, 0, 0}) }
-
-// Confirmed is the peer's Confirm.
-func (c *Conn) Confirmed() bool { return c.state.Load()&confirmed != 0 }
-
-// Notify implements transport.Conn.
-func (c *Conn) Notify(n transport.Notice) {
-	if c.state.Or(gaveUp)&(gaveUp|closed) == 0 {
-		say(c.control, transport.AppendNotice([]byte{frameNotice, 0, 0}, n))
-		c.closeWrite() // so that the peer knows when it has read the last byte
-	}
-}
-
-// Close implements transport.Conn. It returns at once: everything that was taken from the caller was copied. The
-// sockets stay until the peer has read everything, or lingerTime has passed.
+// Close closes this end. It returns at once: everything that was taken from the caller was copied. The sockets stay
+// until the peer has read everything, or lingerTime has passed. Idempotent.
 func (c *Conn) Close() error {
 	if c.state.Or(closed)&closed != 0 {
 		return nil
@@ -188,20 +186,31 @@ func (c *Conn) Close() error {
 	}
 	_ = c.data.SetWriteDeadline(end) // releases watch
 	close(c.done)
-	c.wakeReader()
 	return nil
 }
 
 func (c *Conn) lose(code lifecycle.Code, detail string, err error) {
-	c.end(&lifecycle.PeerError{Code: code, Rank: c.peer, Self: c.rank, Detail: detail, Err: err}, c.bell.PeerLost)
+	c.end(&lifecycle.PeerError{Code: code, Rank: c.peer, Self: c.rank, Detail: detail, Err: err})
 }
 
-// end makes err the reason for which the peer is gone, unless there is one, and tells it.
-func (c *Conn) end(err error, tell func(peer int, err error)) {
-	if c.state.Load()&closed == 0 && c.why.CompareAndSwap(nil, &err) {
-		c.state.Or(gone)
-		tell(c.peer, err)
+// end makes err the reason for which the peer is gone, unless there is one.
+func (c *Conn) end(err error) {
+	if c.why.CompareAndSwap(nil, &err) {
+		c.know(gone)
 	}
+}
+
+// know is told that the peer is gone, and that the last of its data has come. When it knows both, it tells the User.
+func (c *Conn) know(what uint32) (before uint32) {
+	before = c.state.Or(what)
+	if before&closed == 0 && before&(gone|ended) == (gone|ended)&^what {
+		if before&bye != 0 {
+			c.user.Lost(nil)
+		} else {
+			c.user.Lost(*c.why.Load())
+		}
+	}
+	return before
 }
 
 func (c *Conn) refusal() error {

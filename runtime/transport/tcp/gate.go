@@ -271,10 +271,10 @@ var (
 
 // Connect connects rank self, whose gate this is, with rank peer, whose gate and address are given: as they are known,
 // the gate was open, and only a rank that is gone has closed it. Of two ranks, the lower dials and the higher waits. It
-// blocks until the connection stands, the peer gives up or ends, or ctx ends. Losses are told to bell. The errors are
-// *transport.NoticeError, *lifecycle.PeerError and *lifecycle.SystemError.
+// blocks until the connection stands, the peer gives up or ends, or ctx ends. The connection serves user. The errors
+// are *transport.NoticeError, *lifecycle.PeerError and *lifecycle.SystemError.
 func (g *Gate) Connect(
-	ctx context.Context, self, peer int, addr string, gate door.Room, bell *transport.Waiter,
+	ctx context.Context, self, peer int, addr string, gate door.Room, user User,
 ) (*Conn, error) {
 	var conns [kinds]halfConn
 	var err error
@@ -294,7 +294,7 @@ func (g *Gate) Connect(
 		}
 		return nil, err
 	}
-	return newConn(g.s, conns, self, peer, bell)
+	return newConn(g.s, conns, self, peer, user)
 }
 
 // failure is the error of Connect.

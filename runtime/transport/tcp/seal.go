@@ -17,6 +17,7 @@ const burst = 64 << 10
 type sealer struct {
 	conn *door.Sealed
 	buf  []byte
+	part [1][]byte             // buf, as sender.parts
 	rest []byte                // of buf, not written yet: watch's while sender.blocked, else empty
 	more func(fd uintptr) bool // writes rest; made once
 
@@ -24,7 +25,7 @@ type sealer struct {
 }
 
 func newSealer(conn *door.Sealed) *sealer {
-	s := &sealer{conn: conn, buf: make([]byte, 0, door.SealedSize(burst))}
+	s := &sealer{conn: conn, buf: make([]byte, 0, door.SealedSize(burst)+MaxParts*door.SealedSize(1))}
 	s.more = s.writeRest
 	return s
 }
@@ -45,18 +46,23 @@ func (s *sealer) writeRest(fd uintptr) bool {
 }
 
 // trySendSealed is TrySend on a protected connection.
-func (c *Conn) trySendSealed(p []byte) (int, error) {
+func (c *Conn) trySendSealed(parts [][]byte) (taken int, err error) {
 	s := c.seal
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.state.Load()&(closed|gaveUp|gone) != 0 { // closeWrite may have been called by now
+	if c.state.Load()&(closed|gone) != 0 { // closeWrite may have been called by now
 		return 0, c.refusal()
 	}
-	p = p[:min(len(p), burst)]
-	s.buf = s.conn.Seal(s.buf[:0], p)
-	c.p = s.buf
-	err := c.raw.Write(c.write)
-	c.p = nil
+	s.buf = s.buf[:0]
+	for _, p := range parts {
+		p = p[:min(len(p), burst-taken)]
+		s.buf = s.conn.Seal(s.buf, p)
+		taken += len(p)
+	}
+	s.part[0] = s.buf
+	c.parts = s.part[:]
+	err = c.raw.Write(c.write)
+	c.parts, s.part[0] = nil, nil
 	switch {
 	case err != nil:
 		return 0, c.refusal()
@@ -70,7 +76,7 @@ func (c *Conn) trySendSealed(p []byte) (int, error) {
 		c.blocked.Store(true)
 		c.full <- struct{}{}
 	}
-	return len(p), nil
+	return taken, nil
 }
 
 // flush writes the rest as soon as there is room, and then what closeWrite has left to it.
@@ -81,7 +87,7 @@ func (c *Conn) flush() {
 	defer s.mu.Unlock()
 	s.rest = nil
 	c.blocked.Store(false)
-	if c.state.Load()&(closed|gaveUp|ended) != 0 {
+	if c.state.Load()&(closed|ended) != 0 {
 		_ = c.data.CloseWrite()
 	}
 }

@@ -145,11 +145,11 @@ func TestDataIsInterferedWith(t *testing.T) {
 					}
 					change(i, record, pass)
 				})
-				conns, waiters := connectVia(t, s, a.Addr().String())
+				conns, users := connectVia(t, s, a.Addr().String())
 				var first []byte
 				for i := range 4 {
 					message := bytes.Repeat([]byte{byte('a' + i)}, 1000)
-					n, err := conns[0].TrySend(message)
+					n, err := conns[0].TrySend([][]byte{message})
 					if i == 0 {
 						first = message
 					}
@@ -158,25 +158,14 @@ func TestDataIsInterferedWith(t *testing.T) {
 					}
 				}
 				var lost *lifecycle.PeerError
-				err := awaitLoss(t, waiters[1])
+				err := awaitLoss(t, users[1])
 				if !errors.As(err, &lost) || lost.Code != lifecycle.CodeUnreachable || lost.Rank != 0 {
 					t.Errorf("rank 1 got %v", err)
 				}
 				if forged := errors.Is(err, door.ErrForged); forged != (name != "truncated") {
 					t.Errorf("that it was forged is %v: %v", forged, err)
 				}
-				var got []byte
-				for {
-					w, err := conns[1].Peek()
-					if err != nil {
-						break
-					}
-					if len(w) == 0 && !conns[1].InFlight() {
-						break
-					}
-					got = append(got, w...)
-					conns[1].Release(len(w))
-				}
+				got := users[1].received()
 				if !bytes.Equal(got, first) {
 					t.Errorf("rank 1 was given %d bytes, want the first message, of %d", len(got), len(first))
 				}
@@ -194,47 +183,27 @@ func TestControlIsInterferedWith(t *testing.T) {
 		}
 		pass(record)
 	})
-	conns, waiters := connectVia(t, s, a.Addr().String())
-	conns[0].Confirm()
+	conns, users := connectVia(t, s, a.Addr().String())
+	say(conns[0].control, transport.AppendNotice([]byte{frameNotice, 0, 0}, transport.Notice{}))
 	var lost *lifecycle.PeerError
-	err := awaitLoss(t, waiters[1])
+	err := awaitLoss(t, users[1])
 	if !errors.As(err, &lost) || lost.Code != lifecycle.CodeUnreachable || lost.Rank != 0 ||
 		!errors.Is(err, door.ErrForged) {
 		t.Errorf("rank 1 got %v", err)
 	}
 }
 
-// What was taken is delivered when the connection is closed at once, be the kernel's buffers full, and whoever closes
-// first.
+// What was taken is delivered when the connection is closed at once, be the kernel's buffers full.
 func TestSealedBytesOutliveClose(t *testing.T) {
-	for name, last := range map[string]func(*Conn){
-		"closed": func(c *Conn) { _ = c.Close() },
-		"gave up": func(c *Conn) {
-			c.Notify(transport.Notice{Code: lifecycle.CodeAbandoned, Culprit: -1})
-			_ = c.Close()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			conns, waiters := connect(t, listenOn(t, door.Encrypt))
-			sent := flood(t, conns[0])
-			last(conns[0])
-			got, ctx := 0, within(t, 20*time.Second)
-			for {
-				window, err := conns[1].Peek()
-				if err != nil {
-					break
-				}
-				got += len(window)
-				conns[1].Release(len(window))
-				if len(window) > 0 {
-					waiters[1].Active()
-				} else if err := waiters[1].Idle(ctx); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if got != sent {
-				t.Errorf("%d bytes came of %d", got, sent)
-			}
-		})
+	conns, users := connect(t, listenOn(t, door.Encrypt))
+	resume := stop(users[1])
+	sent := flood(t, conns[0])
+	_ = conns[0].Close()
+	resume()
+	if err := awaitLoss(t, users[1]); err != nil {
+		t.Error(err)
+	}
+	if got := len(users[1].received()); got != sent {
+		t.Errorf("%d bytes came of %d", got, sent)
 	}
 }

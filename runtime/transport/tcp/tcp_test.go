@@ -57,21 +57,68 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// recorder is a User that keeps what it is told.
+type recorder struct {
+	stopped chan struct{} // Receive waits until it is closed, unless it is nil
+	rung    chan struct{} // holds one
+	lost    chan error    // holds one
+
+	mu  sync.Mutex
+	got []byte
+}
+
+func newRecorder() *recorder {
+	return &recorder{rung: make(chan struct{}, 1), lost: make(chan error, 1)}
+}
+
+func (r *recorder) Receive(p []byte) error {
+	r.mu.Lock()
+	stopped := r.stopped
+	r.mu.Unlock()
+	if stopped != nil {
+		<-stopped
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.got = append(r.got, p...); bytes.HasPrefix(r.got, []byte(nonsense)) {
+		return errors.New("nonsense")
+	}
+	r.Ring()
+	return nil
+}
+
+const nonsense = "nonsense"
+
+func (r *recorder) Ring() {
+	select {
+	case r.rung <- struct{}{}:
+	default:
+	}
+}
+
+func (r *recorder) Lost(err error) { r.lost <- err }
+
+func (r *recorder) received() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return bytes.Clone(r.got)
+}
+
 // connect connects ranks 0 and 1 through a Listener.
-func connect(t *testing.T, s *Listener) (conns [2]*Conn, waiters [2]*transport.Waiter) {
+func connect(t *testing.T, s *Listener) (conns [2]*Conn, users [2]*recorder) {
 	t.Helper()
 	return connectVia(t, s, s.Door().Addr())
 }
 
 // connectVia is connect where rank 0 dials another address.
-func connectVia(t *testing.T, s *Listener, via string) (conns [2]*Conn, waiters [2]*transport.Waiter) {
+func connectVia(t *testing.T, s *Listener, via string) (conns [2]*Conn, users [2]*recorder) {
 	t.Helper()
 	gates := [2]*Gate{s.Gate(comm, secret), s.Gate(comm, secret)}
 	var wg sync.WaitGroup
 	for rank, g := range gates {
-		waiters[rank] = transport.NewWaiter(2, transport.Patience{})
+		users[rank] = newRecorder()
 		wg.Go(func() {
-			c, err := g.Connect(within(t, 30*time.Second), rank, 1-rank, via, gates[1-rank].ID(), waiters[rank])
+			c, err := g.Connect(within(t, 30*time.Second), rank, 1-rank, via, gates[1-rank].ID(), users[rank])
 			if err != nil {
 				t.Error(err)
 				return
@@ -87,42 +134,35 @@ func connectVia(t *testing.T, s *Listener, via string) (conns [2]*Conn, waiters 
 		gates[rank].Close()
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	return conns, waiters
+	return conns, users
 }
 
 // exchange checks that a connection works.
-func exchange(t *testing.T, conns [2]*Conn, waiters [2]*transport.Waiter) {
+func exchange(t *testing.T, conns [2]*Conn, users [2]*recorder) {
 	t.Helper()
 	want := []byte("carillon")
-	if n, err := conns[0].TrySend(want); n != len(want) || err != nil {
+	if n, err := conns[0].TrySend([][]byte{want}); n != len(want) || err != nil {
 		t.Fatal(n, err)
 	}
-	for {
-		w, err := conns[1].Peek()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bytes.Equal(w, want) {
-			conns[1].Release(len(w))
-			return
-		}
-		if err := waiters[1].Idle(within(t, 10*time.Second)); err != nil {
-			t.Fatal(err)
+	ctx := within(t, 10*time.Second)
+	for !bytes.Equal(users[1].received(), want) {
+		select {
+		case <-users[1].rung:
+		case <-ctx.Done():
+			t.Fatalf("received %q", users[1].received())
 		}
 	}
 }
 
-// awaitLoss returns why the waiter's rank lost its peer.
-func awaitLoss(t *testing.T, w *transport.Waiter) error {
+// awaitLoss returns why the user's peer is gone.
+func awaitLoss(t *testing.T, u *recorder) error {
 	t.Helper()
-	ctx := within(t, 20*time.Second)
-	for {
-		if _, err := w.FirstLost(); err != nil {
-			return err
-		}
-		if err := w.Idle(ctx); err != nil {
-			t.Fatal("the loss was not noticed")
-		}
+	select {
+	case err := <-u.lost:
+		return err
+	case <-within(t, 20*time.Second).Done():
+		t.Fatal("the peer was not lost")
+		return nil
 	}
 }
 
@@ -204,7 +244,7 @@ func TestConnectWithoutTheSecret(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	_, err := a.Connect(within(t, 20*time.Second), 0, 1, s.Door().Addr(), b.ID(),
-		transport.NewWaiter(2, transport.Patience{}))
+		newRecorder())
 	var failed *lifecycle.PeerError
 	if !errors.As(err, &failed) || failed.Code != lifecycle.CodeAuth || failed.Rank != 1 {
 		t.Errorf("got %v", err)
@@ -216,7 +256,7 @@ func TestConnectWithNobody(t *testing.T) {
 	s := listen(t)
 	g := s.Gate(comm, secret)
 	defer g.Close()
-	w := transport.NewWaiter(4, transport.Patience{})
+	w := newRecorder()
 	for _, rank := range []int{1, 3} {
 		_, err := g.Connect(within(t, 20*time.Second), rank, 2, "127.0.0.1:1", door.Room{}, w)
 		var failed *lifecycle.PeerError
@@ -233,7 +273,7 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 	defer g.Close()
 	defer its.Close()
 	ctx := within(t, askAfter+100*time.Millisecond)
-	_, err := g.Connect(ctx, 1, 0, s.Door().Addr(), its.ID(), transport.NewWaiter(2, transport.Patience{}))
+	_, err := g.Connect(ctx, 1, 0, s.Door().Addr(), its.ID(), newRecorder())
 	var failed *lifecycle.PeerError
 	if !errors.As(err, &failed) || failed.Code != lifecycle.CodeNotJoined || failed.Rank != 0 ||
 		!errors.Is(err, context.DeadlineExceeded) {
@@ -264,23 +304,23 @@ func TestGatesAreForgotten(t *testing.T) {
 
 // The kernel closes the sockets of a process that ends, and nothing says goodbye.
 func TestEndWithoutGoodbye(t *testing.T) {
-	conns, waiters := connect(t, listen(t))
-	exchange(t, conns, waiters)
+	conns, users := connect(t, listen(t))
+	exchange(t, conns, users)
 	conns[0].shut()
 	var lost *lifecycle.PeerError
-	if err := awaitLoss(t, waiters[1]); !errors.As(err, &lost) || lost.Code != lifecycle.CodeRankDead ||
+	if err := awaitLoss(t, users[1]); !errors.As(err, &lost) || lost.Code != lifecycle.CodeRankDead ||
 		lost.Rank != 0 {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestNonsenseOnControl(t *testing.T) {
-	conns, waiters := connect(t, listen(t))
+	conns, users := connect(t, listen(t))
 	if _, err := conns[0].control.Write([]byte("nonsense")); err != nil {
 		t.Fatal(err)
 	}
 	var lost *lifecycle.PeerError
-	if err := awaitLoss(t, waiters[1]); !errors.As(err, &lost) || lost.Code != lifecycle.CodeInternal {
+	if err := awaitLoss(t, users[1]); !errors.As(err, &lost) || lost.Code != lifecycle.CodeInternal {
 		t.Errorf("got %v", err)
 	}
 }
@@ -290,29 +330,22 @@ func TestNonsenseOnControl(t *testing.T) {
 func TestDataEndsAlone(t *testing.T) {
 	s := listen(t)
 	s.keepalive = 2 * time.Second
-	conns, waiters := connect(t, s)
+	conns, users := connect(t, s)
 	_ = conns[0].data.CloseWrite()
 	var lost *lifecycle.PeerError
-	if err := awaitLoss(t, waiters[1]); !errors.As(err, &lost) || lost.Code != lifecycle.CodeUnreachable {
+	if err := awaitLoss(t, users[1]); !errors.As(err, &lost) || lost.Code != lifecycle.CodeUnreachable {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A notice overtakes data that nobody reads.
-func TestNoticeOvertakesData(t *testing.T) {
-	conns, waiters := connect(t, listen(t))
-	for {
-		n, err := conns[0].TrySend(make([]byte, 1<<20))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == 0 {
-			break
-		}
+// A User that can make nothing of what came ends the connection.
+func TestNonsenseOnData(t *testing.T) {
+	conns, users := connect(t, listen(t))
+	if _, err := conns[0].TrySend([][]byte{[]byte(nonsense)}); err != nil {
+		t.Fatal(err)
 	}
-	conns[0].Notify(transport.Notice{Code: lifecycle.CodeAbandoned, Culprit: -1})
-	var notice *transport.NoticeError
-	if err := awaitLoss(t, waiters[1]); !errors.As(err, &notice) || notice.Notice.Code != lifecycle.CodeAbandoned {
+	var lost *lifecycle.PeerError
+	if err := awaitLoss(t, users[1]); !errors.As(err, &lost) || lost.Code != lifecycle.CodeInternal {
 		t.Errorf("got %v", err)
 	}
 }

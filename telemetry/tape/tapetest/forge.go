@@ -117,8 +117,16 @@ func (f *Forge) Comm(at int64, number uint32, info tape.CommInfo) {
 	}
 	f.putLife(3, at, []any{uint64(0)}, -1, 0, 0, number,
 		slices.Concat(tail, field(9, info.Name), field(10, info.Engine),
-			field(11, int32(info.Rank), int32(info.Size), int32(info.Nodes)),
+			field(11, int32(info.Rank), int32(info.Size), int32(info.Nodes)), placeField(info.Place),
 			field(13, cmp.Or(f.Roots[number], number))))
+}
+
+// placeField is the place in a tail, if it is known.
+func placeField(p tape.Place) []byte {
+	if p == (tape.Place{}) {
+		return nil
+	}
+	return field(14, int32(p.Node), int32(p.Local), int32(p.Connections), uint16(p.Locals), uint16(p.PXN))
 }
 
 // Life adds a moment of an act of communicator number.
@@ -245,6 +253,9 @@ func (f *Forge) slot(b []byte, s *tape.Slot) {
 	copy(b[152:], lay(ended, s.LastEnd, s.Begun, s.Done))
 	latch(b[192:], lay(s.ID, s.Parent, s.Generation, uint32(s.State), int32(s.Rank), int32(s.Size), int32(s.Nodes),
 		s.Root, padded(s.Engine, 16), padded(s.Name, 56)))
+	if p := s.Place; p != (tape.Place{}) {
+		latch(b[464:], lay(int32(p.Node), int32(p.Local), int32(p.Connections), uint16(p.Locals), uint16(p.PXN)))
+	}
 }
 
 func tally(b []byte, index int, t *tape.Tally) {

@@ -49,14 +49,15 @@ func TestForgedProcess(t *testing.T) {
 		CreatedMono: 1, CreatedWall: 1, LatchMono: 5, LatchWall: 7, Terminated: 8, Seen: 9,
 		Roots: map[uint32]uint32{2: 1},
 	}
+	place := tape.Place{Node: 1, Local: 2, Locals: 300, Connections: 3, PXN: tape.PXNDisabled}
 	forge.Slots = []tape.Slot{
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 2}, Generation: 1, Root: 1,
 			Launched: 3, Completed: 2, Begun: 3, Done: 2, Seq: 3, OpStart: 6, LastEnd: 5, Wait: 1, WaitSince: 7,
 		},
 		{
-			CommInfo: tape.CommInfo{ID: lifecycle.CommID{3}, Name: "idle", Size: 2}, Index: 3, Generation: 3, Root: 1,
-			Launched: 3, Completed: 3, Seq: 3, OpStart: 6, LastEnd: 7, Wait: -1,
+			CommInfo: tape.CommInfo{ID: lifecycle.CommID{3}, Name: "idle", Size: 2, Place: place}, Index: 3,
+			Generation: 3, Root: 1, Launched: 3, Completed: 3, Seq: 3, OpStart: 6, LastEnd: 7, Wait: -1,
 		},
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{4}, Name: "done", Size: 2}, Index: 4, Generation: 4, Root: 1,
@@ -67,7 +68,7 @@ func TestForgedProcess(t *testing.T) {
 			Root: 1, Launched: 3, Completed: 3, Seq: 3, OpStart: 6, LastEnd: 7, Wait: -1, Marked: true, Unproven: true,
 		},
 	}
-	ended := tape.CommInfo{ID: lifecycle.CommID{2}, Parent: lifecycle.CommID{1}, Name: "ended", Size: 2}
+	ended := tape.CommInfo{ID: lifecycle.CommID{2}, Parent: lifecycle.CommID{1}, Name: "ended", Size: 2, Place: place}
 	forge.Comm(3, 2, ended)
 	forge.Op(2, tape.OpRecord{Time: 4, Stage: tape.StageEnd, Seq: 1, Wait: -1})
 	path := filepath.Join(t.TempDir(), "a.tape")

@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/carillon-rt/carillon/runtime/profiler"
+)
+
+// ownOps is how many operations of its own ranks a process keeps in its own memory; those beyond are in its segment.
+const ownOps = 1024
+
+// inlineBytes is the most that an operation of the process's own pool copies. It sends larger data from the memory of
+// its owner.
+const inlineBytes = 1024
+
+// op is an operation in progress: the bytes that go from one rank to another, in steps of at most stepBytes.
+type op struct {
+	kind   kind
+	token  Token
+	to     int
+	credit uint64
+	data   []byte
+	sent   int // bytes whose step was begun; the rail's
+
+	// stream is the sender's if it is of this process and data is its memory: it gives the operation back when done
+	// says that all of data was sent.
+	stream *Conn
+	done   atomic.Int64
+
+	slot  int         // of the segment, -1 for none
+	owner owner       // of the slot
+	busy  atomic.Bool // the slot was submitted
+
+	event, step profiler.ID // of the rail: the operation, and the step that goes out, as plug-ins are told
+	pooled      bool
+	next        *op
+	inline      [inlineBytes]byte
+}
+
+// pool holds the operations of a process.
+type pool struct {
+	mu   sync.Mutex
+	ops  []op // made when the first is wanted
+	free *op
+	used int
+}
+
+// get returns an operation, nil if all are in use.
+func (p *pool) get() *op {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ops == nil {
+		p.ops = make([]op, ownOps)
+		for i := range p.ops {
+			p.ops[i].pooled, p.ops[i].next = true, p.free
+			p.free = &p.ops[i]
+		}
+	}
+	o := p.free
+	if o == nil {
+		return nil
+	}
+	p.free = o.next
+	p.used++
+	return o
+}
+
+func (p *pool) put(o *op) {
+	o.data, o.stream, o.next = nil, nil, nil
+	if !o.pooled {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o.next, p.free = p.free, o
+	p.used--
+}
+
+func (p *pool) inUse() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used
+}
+
+// queue is a list of operations, the oldest first.
+type queue struct{ head, tail *op }
+
+func (q *queue) push(o *op) {
+	o.next = nil
+	if q.tail == nil {
+		q.head = o
+	} else {
+		q.tail.next = o
+	}
+	q.tail = o
+}
+
+func (q *queue) pop() *op {
+	o := q.head
+	if o != nil {
+		if q.head = o.next; q.head == nil {
+			q.tail = nil
+		}
+		o.next = nil
+	}
+	return o
+}
+
+// remove takes an operation out, wherever it is.
+func (q *queue) remove(o *op) (found bool) {
+	var kept queue
+	for x := q.pop(); x != nil; x = q.pop() {
+		if x == o {
+			found = true
+		} else {
+			kept.push(x)
+		}
+	}
+	*q = kept
+	return found
+}

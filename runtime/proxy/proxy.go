@@ -1,0 +1,481 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
+
+// Proxy sends for the ranks of a process, and for other ranks of its node, what goes to other nodes.
+type Proxy struct {
+	log  *slog.Logger
+	pid  int
+	card Card
+
+	pool    pool
+	segment *segment // nil where there is no memory to share
+	shared  []op     // by slot of the segment, once it was submitted
+
+	streams atomic.Uint32 // that were opened
+	steps   atomic.Uint64
+	waits   atomic.Uint64
+	refused atomic.Uint64
+	logged  atomic.Bool // a refusal was
+
+	taking  sync.Mutex // held while what was submitted is taken, so that it stays in order
+	taken   []int
+	touched []*rail
+
+	mu        sync.Mutex
+	endpoints map[uint64]*Endpoint // by generation: those that are not shut
+	mates     map[[16]byte]*mate   // by the segment's token
+	waiting   []waiting            // those that wait for an operation
+	wanting   atomic.Int32         // how many
+	owed      []debt
+	dead      []deadMate
+	opened    int // endpoints that are open
+	running   bool
+	changed   chan struct{} // closed when an endpoint is shut
+	work      sync.WaitGroup
+}
+
+// waiting is a stream that waits for an operation, of this process or of a mate.
+type waiting struct {
+	c    *Conn
+	mate *mate // nil: of this process
+	seen uint32
+}
+
+// debt is an operation without data that found no room.
+type debt struct {
+	c    *Conn
+	kind kind
+	data []byte
+}
+
+type deadMate struct {
+	e    *Endpoint
+	rank int
+}
+
+// New makes the Proxy of a process. shares says whether other processes of this node may use it.
+func New(log *slog.Logger, shares bool) *Proxy {
+	p := &Proxy{
+		log: log, pid: os.Getpid(), card: Card{FD: -1, UID: os.Geteuid()},
+		endpoints: make(map[uint64]*Endpoint), mates: make(map[[16]byte]*mate), changed: make(chan struct{}),
+	}
+	if shares {
+		if s, fd, token, err := createSegment(); err == nil {
+			p.segment, p.card.FD, p.card.Token = s, fd, token
+			p.shared = make([]op, sharedSlots)
+		}
+	}
+	return p
+}
+
+// Stats count what a Proxy does.
+type Stats struct {
+	Own, Shared int    // operations in use: in the process's pool, and in the memory that the node's ranks share
+	Waiting     int    // streams that wait for a free one
+	Steps       uint64 // that were sent
+	Waits       uint64 // times that a rank found no operation free
+	Refused     uint64 // operations whose token did not fit
+}
+
+// Stats returns the counts of now.
+func (p *Proxy) Stats() Stats {
+	s := Stats{
+		Own: p.pool.inUse(), Waiting: int(p.wanting.Load()), Steps: p.steps.Load(), Waits: p.waits.Load(),
+		Refused: p.refused.Load(),
+	}
+	if p.segment != nil {
+		for i := range p.segment.claims {
+			if p.segment.owner(i) != 0 {
+				s.Shared++
+			}
+		}
+	}
+	return s
+}
+
+func (p *Proxy) endpoint(generation uint64) *Endpoint {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.endpoints[generation]
+}
+
+// forget is the end of an endpoint, whose lock is held.
+func (p *Proxy) forget(e *Endpoint, opened bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.endpoints, e.token.Generation)
+	if opened {
+		p.opened--
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.ring()
+}
+
+// start has the proxy look at its segment as long as an endpoint is open.
+func (p *Proxy) start(e *Endpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened++
+	if p.segment != nil && !p.running && e.routes.PXN {
+		p.running = true
+		p.work.Go(p.run)
+	}
+}
+
+// ring wakes the loop.
+func (p *Proxy) ring() {
+	if p.segment != nil {
+		transport.RingWord(p.segment.bell)
+	}
+}
+
+// run moves what other processes submit, until no endpoint is open.
+func (p *Proxy) run() {
+	w := transport.NewSharedWaiter(0, p.segment.bell, transport.Patience{})
+	for {
+		moved := p.Attend()
+		moved = p.serve() || moved
+		p.mu.Lock()
+		if p.opened == 0 && len(p.owed) == 0 {
+			p.running = false
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		if moved {
+			w.Active()
+		} else {
+			_ = w.Idle(context.Background()) // which does not end
+		}
+	}
+}
+
+// Attend moves what other processes have submitted, and says whether there was something. A rank of this process that
+// waits does it, too, which is woken anyway by what the others of its node send to it.
+func (p *Proxy) Attend() (moved bool) {
+	if p.segment.submitted.Load() == 0 {
+		return false
+	}
+	p.taking.Lock()
+	defer p.taking.Unlock()
+	return p.take()
+}
+
+// take is Attend for who holds taking.
+func (p *Proxy) take() (moved bool) {
+	p.taken = p.segment.take(p.taken[:0])
+	for _, i := range p.taken {
+		if r := p.accept(i); r != nil && !slices.Contains(p.touched, r) {
+			p.touched = append(p.touched, r)
+		}
+	}
+	for _, r := range p.touched { // at once for all that came for it
+		r.kick()
+	}
+	clear(p.touched)
+	p.touched = p.touched[:0]
+	return len(p.taken) > 0
+}
+
+// accept takes an operation from a slot of the segment.
+func (p *Proxy) accept(i int) *rail {
+	s, o := &p.segment.slots[i], &p.shared[i]
+	o.busy.Swap(true)
+	read := *s // another process may write to it
+	o.slot, o.kind, o.to, o.credit, o.sent = i, kind(read.kind), int(read.dest), read.credit, 0
+	o.done.Store(0)
+	o.owner = p.segment.owner(i)
+	o.token = Token{Comm: read.comm, Rank: int(read.from), PID: o.owner.pid(), Generation: read.generation}
+	o.data = p.segment.bytes(i)[:min(read.size, slotBytes)]
+	e := p.endpoint(read.to)
+	if e == nil { // it was closed
+		p.complete(o, len(o.data))
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.accept(o)
+}
+
+// serve does what the loop has to do beside: it wakes who waits for what other processes have freed, sends what is
+// owed, and tells of the dead.
+func (p *Proxy) serve() (moved bool) {
+	p.mu.Lock()
+	kept := p.waiting[:0]
+	for _, w := range p.waiting {
+		if w.mate != nil && w.mate.segment.freed.Load() != w.seen {
+			w.c.e.waiter.Ring()
+			moved = true
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	clear(p.waiting[len(kept):])
+	p.waiting = kept
+	p.wanting.Store(int32(len(kept)))
+	owed, dead := p.owed, p.dead
+	p.owed, p.dead = nil, nil
+	p.mu.Unlock()
+	for _, d := range owed {
+		if d.c.state.Load()&gone == 0 || d.kind == kindLeave {
+			d.c.control(d.kind, d.data) // or it is owed again
+		}
+	}
+	for _, d := range dead {
+		p.bury(d)
+	}
+	return moved || len(dead) > 0
+}
+
+// bury takes the last that a dead rank has submitted, tells its peers behind that, and frees the slots that its process
+// has left behind.
+func (p *Proxy) bury(d deadMate) {
+	p.taking.Lock()
+	defer p.taking.Unlock()
+	p.take()
+	d.e.bury(d.rank)
+	p.reclaim(d.e.members[d.rank].PID)
+}
+
+// reclaim frees the slots of a dead process, unless they are being sent. Nothing that was submitted is left.
+func (p *Proxy) reclaim(pid int) {
+	for i := range p.segment.claims {
+		if o := p.segment.owner(i); o.pid() == pid && !p.shared[i].busy.Load() {
+			p.free(i, o)
+		}
+	}
+}
+
+// buries has the loop tell of a dead rank, behind all that it submitted.
+func (p *Proxy) buries(e *Endpoint, rank int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead = append(p.dead, deadMate{e, rank})
+	p.ring()
+}
+
+// owe has an operation without data sent when there is room.
+func (p *Proxy) owe(c *Conn, k kind, data []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.owed = append(p.owed, debt{c, k, data})
+	p.ring()
+}
+
+// owes says whether there is something that c owes.
+func (p *Proxy) owes(c *Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.owed, func(d debt) bool { return d.c == c })
+}
+
+// get returns an operation of the process's own pool or, when that is exhausted, in a slot of its segment. If there is
+// none, it returns nil and notes that c waits for one.
+func (p *Proxy) get(c *Conn) *op {
+	o := p.tryGet()
+	if o == nil {
+		p.want(c, nil, 0)
+		o = p.tryGet() // what was given back before it was wanted
+	}
+	return o
+}
+
+func (p *Proxy) tryGet() *op {
+	if o := p.pool.get(); o != nil {
+		o.slot = -1
+		return o
+	}
+	if p.segment == nil {
+		return nil
+	}
+	own := ownerOf(p.pid, 0)
+	i := p.segment.claim(own)
+	if i < 0 {
+		return nil
+	}
+	p.shared[i].busy.Swap(true)
+	p.shared[i].slot, p.shared[i].owner = i, own
+	return &p.shared[i]
+}
+
+// complete is the end of an operation whose last n bytes were sent.
+func (p *Proxy) complete(o *op, n int) {
+	if c := o.stream; c != nil {
+		o.done.Add(int64(n)) // from here on it is the stream's
+		c.e.waiter.Ring()
+		return
+	}
+	if slot, owner := o.slot, o.owner; slot >= 0 {
+		o.data = nil
+		o.busy.Store(false)
+		p.free(slot, owner)
+	} else {
+		p.pool.put(o)
+	}
+	p.released()
+}
+
+func (p *Proxy) free(slot int, o owner) {
+	if p.segment.free(slot, o) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, m := range p.mates {
+			transport.RingWord(m.segment.bell)
+		}
+	}
+}
+
+// want notes that a stream waits for an operation.
+func (p *Proxy) want(c *Conn, m *mate, seen uint32) {
+	p.waits.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.waiting {
+		if p.waiting[i].c == c {
+			p.waiting[i].seen = seen
+			return
+		}
+	}
+	p.waiting = append(p.waiting, waiting{c, m, seen})
+	p.wanting.Add(1)
+}
+
+// released wakes the streams that wait for an operation of this process.
+func (p *Proxy) released() {
+	if p.wanting.Load() == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := p.waiting[:0]
+	for _, w := range p.waiting {
+		if w.mate == nil {
+			w.c.e.waiter.Ring()
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	clear(p.waiting[len(kept):])
+	p.waiting = kept
+	p.wanting.Store(int32(len(kept)))
+}
+
+// refuse counts an operation whose token does not fit, tells the endpoint's rank, and says the first of them.
+func (p *Proxy) refuse(e *Endpoint, err error) {
+	p.refused.Add(1)
+	if f := e.refused.Load(); f != nil {
+		(*f)(err)
+	}
+	if p.logged.CompareAndSwap(false, true) {
+		p.log.Error("refused an operation for another rank", "comm", e.token.Comm.Short(), "error", err)
+	}
+}
+
+// Close ends the proxy. Its endpoints must be closed; it waits a while for other ranks of the node that still need
+// their rails.
+func (p *Proxy) Close(patience time.Duration) {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		p.mu.Lock()
+		left, changed := len(p.endpoints), p.changed
+		p.mu.Unlock()
+		if left == 0 {
+			break
+		}
+		select {
+		case <-changed:
+			continue
+		case <-timeout.C:
+		}
+		p.mu.Lock()
+		all := make([]*Endpoint, 0, len(p.endpoints))
+		for _, e := range p.endpoints {
+			all = append(all, e)
+		}
+		p.mu.Unlock()
+		for _, e := range all {
+			e.abandon()
+		}
+		break
+	}
+	p.work.Wait()
+	if p.segment != nil {
+		_ = unix.Close(p.card.FD)
+	}
+}
+
+// mate is another process of this node, in whose segment ranks of this process submit operations.
+type mate struct {
+	p       *Proxy
+	segment *segment
+}
+
+// mate returns the process of a rank.
+func (p *Proxy) mate(m *Member) (*mate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.mates[m.Token]; known != nil {
+		return known, nil
+	}
+	s, err := openSegment(m.PID, m.FD, m.Token)
+	if err != nil {
+		return nil, err
+	}
+	made := &mate{p, s}
+	p.mates[m.Token] = made
+	return made, nil
+}
+
+// claim takes a slot for c. If there is none and it waits, that is noted.
+func (m *mate) claim(c *Conn, waits bool) int {
+	own := ownerOf(m.p.pid, c.number)
+	if i := m.segment.claim(own); i >= 0 || !waits {
+		return i
+	}
+	seen := m.segment.freed.Load()
+	m.segment.wanted.Store(1)
+	if i := m.segment.claim(own); i >= 0 { // what was freed before it was wanted
+		return i
+	}
+	m.p.want(c, m, seen)
+	return -1
+}
+
+// holds says whether there is something that c submitted and that has not gone out.
+func (m *mate) holds(c *Conn) bool {
+	own := ownerOf(m.p.pid, c.number)
+	for i := range m.segment.claims {
+		if m.segment.owner(i) == own {
+			return true
+		}
+	}
+	return false
+}
+
+// submit hands the operation in a slot over.
+func (m *mate) submit(i int, c *Conn, k kind, n int) {
+	s := &m.segment.slots[i]
+	*s = slot{
+		to: c.e.members[c.carrier].Generation, generation: c.e.token.Generation, comm: c.e.token.Comm,
+		credit: c.credit(), from: int32(c.e.self), dest: int32(c.peer), size: uint32(n), kind: uint32(k),
+	}
+	m.segment.submit(i)
+	if c.bell == nil || !c.bell.RingIfAttending() {
+		transport.RingWord(m.segment.bell)
+	}
+}

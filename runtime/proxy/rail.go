@@ -1,0 +1,317 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/runtime/transport/tcp"
+)
+
+const (
+	// stepBytes is the most that goes to one rank before the next one's turn.
+	stepBytes = 128 << 10
+
+	// packBytes is the most that a step copies, to go out together with others.
+	packBytes = 4 << 10
+
+	// stageBytes is the size of what goes out together.
+	stageBytes = 64 << 10
+)
+
+// rail is the connection of a rank with one rank of another node, on which it sends its own operations and those of
+// other ranks of its node, and on which arrives what that rank's node sends to this rank.
+//
+// Whoever has something to send, or is told that there is room, sends: one at a time, on behalf of all.
+type rail struct {
+	e    *Endpoint
+	peer int
+	conn atomic.Pointer[tcp.Conn] // nil until connected
+
+	mu     sync.Mutex
+	queue  queue
+	closed bool // close when the queue is empty
+
+	full    atomic.Bool // the network takes no more
+	again   atomic.Bool // there is something new for who is sending
+	sending sync.Mutex
+
+	// Of who is sending: what goes out, and whose data that is, nil for what is in the stage.
+	stage []byte
+	parts [][]byte
+	whose []*op
+
+	// Of who is receiving: the header that has not come as a whole, and where the data behind it goes.
+	partial [headerSize]byte
+	got     int
+	left    int
+	head    header
+	to      *Conn  // nil: the data is dropped
+	notice  []byte // instead of to
+}
+
+// push queues an operation, without sending it.
+func (r *rail) push(o *op) {
+	r.mu.Lock()
+	r.queue.push(o)
+	r.mu.Unlock()
+}
+
+// kick sends what can be sent now, unless somebody else does.
+func (r *rail) kick() {
+	for r.again.Store(true); r.again.Load() && r.sending.TryLock(); {
+		r.again.Store(false)
+		r.drain()
+		r.sending.Unlock()
+	}
+}
+
+func (r *rail) drain() {
+	conn := r.conn.Load()
+	if conn == nil {
+		r.full.Store(true)
+		return
+	}
+	for len(r.parts) > 0 || r.build() {
+		n, err := conn.TrySend(r.parts)
+		if err != nil {
+			r.drop()
+			return
+		}
+		if n == 0 {
+			r.full.Store(true)
+			return
+		}
+		r.wentOut(n)
+	}
+	r.full.Store(false)
+}
+
+// wentOut takes the first n bytes off what goes out.
+func (r *rail) wentOut(n int) {
+	parts := 0
+	for ; parts < len(r.parts) && n >= len(r.parts[parts]); parts++ {
+		took := len(r.parts[parts])
+		n -= took
+		o := r.whose[parts]
+		switch {
+		case o == nil:
+		case o.sent == len(o.data):
+			r.e.profileEnd(o, lifecycle.CodeOK)
+			r.e.p.complete(o, took)
+		default:
+			r.e.profileStepEnd(o, lifecycle.CodeOK)
+			o.done.Add(int64(took))
+			r.push(o) // behind the others
+		}
+	}
+	r.parts = r.parts[:copy(r.parts, r.parts[parts:])]
+	r.whose = r.whose[:copy(r.whose, r.whose[parts:])]
+	if n > 0 {
+		r.parts[0] = r.parts[0][n:]
+		if o := r.whose[0]; o != nil {
+			o.done.Add(int64(n))
+		}
+	}
+}
+
+// build makes the next parts of what is queued.
+func (r *rail) build() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	stage := r.stage[:0]
+	from := 0 // what of stage is not in parts yet
+	for len(r.parts)+3 <= tcp.MaxParts && len(stage) <= stageBytes-headerSize-packBytes {
+		o := r.queue.pop()
+		if o == nil {
+			break
+		}
+		n := min(len(o.data)-o.sent, stepBytes)
+		h := header{
+			kind: o.kind, size: n, from: o.token.Rank, to: o.to, generation: o.token.Generation, pid: o.token.PID,
+			credit: o.credit,
+		}
+		o.credit = 0
+		stage = h.append(stage)
+		data := o.data[o.sent : o.sent+n]
+		o.sent += n
+		r.e.profileStep(o, n)
+		r.e.p.steps.Add(1)
+		if n <= packBytes {
+			stage = append(stage, data...)
+			r.e.profileEnd(o, lifecycle.CodeOK)
+			r.e.p.complete(o, n) // its last step: all others are larger
+			continue
+		}
+		r.parts = append(r.parts, stage[from:], data)
+		r.whose = append(r.whose, nil, o)
+		from = len(stage)
+	}
+	if from < len(stage) {
+		r.parts, r.whose = append(r.parts, stage[from:]), append(r.whose, nil)
+	}
+	if len(r.parts) == 0 && r.closed {
+		_ = r.conn.Load().Close() // can't fail
+	}
+	return len(r.parts) > 0
+}
+
+// drop ends all operations: the connection takes no more.
+func (r *rail) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.whose {
+		if o != nil {
+			r.queue.push(o)
+		}
+	}
+	r.parts, r.whose = nil, nil
+	for o := r.queue.pop(); o != nil; o = r.queue.pop() {
+		r.e.profileEnd(o, lifecycle.CodeUnreachable)
+		r.e.p.complete(o, len(o.data)-int(o.done.Load()))
+	}
+	if r.closed {
+		_ = r.conn.Load().Close()
+	}
+}
+
+// detach takes an operation whose memory its owner wants back: what was begun of a step is copied, the rest is dropped.
+func (r *rail) detach(o *op) {
+	r.sending.Lock()
+	r.mu.Lock()
+	if i := slices.Index(r.whose, o); i >= 0 {
+		r.parts[i], r.whose[i] = bytes.Clone(r.parts[i]), nil
+	}
+	r.queue.remove(o)
+	r.e.profileEnd(o, lifecycle.CodeAbandoned)
+	r.mu.Unlock()
+	r.sending.Unlock()
+	r.kick()
+}
+
+// attach gives the rail its connection.
+func (r *rail) attach(c *tcp.Conn) {
+	r.conn.Store(c)
+	r.kick()
+}
+
+// close closes the connection when all is sent.
+func (r *rail) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.kick()
+}
+
+// Ring implements tcp.User.
+func (r *rail) Ring() { r.kick() }
+
+// Lost implements tcp.User.
+func (r *rail) Lost(err error) {
+	r.e.railLost(r, err)
+	r.kick()
+}
+
+// Receive implements tcp.User: it hands what arrived to the streams that it is of.
+func (r *rail) Receive(p []byte) error {
+	defer r.e.waiter.Ring()
+	for len(p) > 0 {
+		if r.left > 0 {
+			n := min(r.left, len(p))
+			if err := r.put(p[:n]); err != nil {
+				return err
+			}
+			p = p[n:]
+			r.left -= n
+			if r.left == 0 {
+				if err := r.arrived(); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if r.got == 0 && len(p) >= headerSize {
+			r.head = readHeader(p)
+			p = p[headerSize:]
+		} else {
+			n := copy(r.partial[r.got:], p)
+			p = p[n:]
+			if r.got += n; r.got < headerSize {
+				return nil
+			}
+			r.head, r.got = readHeader(r.partial[:]), 0
+		}
+		if err := r.begin(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin looks at the header of a step that arrives.
+func (r *rail) begin() error {
+	h := &r.head
+	c, err := r.e.admit(r.peer, h)
+	r.to, r.left, r.notice = c, h.size, r.notice[:0]
+	switch {
+	case err != nil:
+		r.e.p.refuse(r.e, err)
+		return nil // its data is dropped
+	case h.kind == kindNotice || h.kind == kindLost:
+		if h.size > transport.MaxNotice {
+			return fmt.Errorf("a notice of %d bytes", h.size)
+		}
+	case h.kind != kindData && h.size > 0, h.size > stepBytes:
+		return fmt.Errorf("an operation of kind %d with %d bytes", h.kind, h.size)
+	}
+	c.grant(h.credit)
+	if h.size == 0 {
+		return r.arrived()
+	}
+	return nil
+}
+
+func (r *rail) put(b []byte) error {
+	switch {
+	case r.to == nil:
+	case r.head.kind == kindData:
+		return r.to.put(b)
+	default:
+		r.notice = append(r.notice, b...)
+	}
+	return nil
+}
+
+// arrived deals with a step that has come as a whole.
+func (r *rail) arrived() error {
+	c := r.to
+	if c == nil {
+		return nil
+	}
+	switch r.head.kind {
+	case kindConfirm:
+		c.state.Or(confirmed)
+	case kindBye:
+		c.end(transport.PeerClosed(c.peer))
+	case kindNotice:
+		n, err := transport.DecodeNotice(r.notice)
+		if err != nil {
+			return err
+		}
+		c.lost(&transport.NoticeError{Peer: c.peer, Notice: n})
+	case kindLost:
+		n, err := transport.DecodeNotice(r.notice)
+		if err != nil {
+			return err
+		}
+		c.lost(&lifecycle.PeerError{
+			Code: n.Code, Rank: c.peer, Self: r.e.self, Detail: fmt.Sprintf("%s; rank %d tells", n.Detail, r.peer),
+		})
+	default:
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package proxy
+
+// Routes says over which connections the ranks of a communicator that are on different nodes reach each other.
+//
+// Without PXN, each pair has a connection. With it, a rank of node A reaches a rank of node B through the rank of A
+// that is on B's rank's rail: the one with its local index, modulo the number of ranks of A.
+type Routes struct {
+	Node  []int   // node index, by rank
+	Ranks [][]int // ranks of each node, ascending
+	PXN   bool
+
+	index []int // local index, by rank
+}
+
+// NewRoutes makes the Routes of ranks on these nodes.
+func NewRoutes(node []int, ranks [][]int, pxn bool) Routes {
+	r := Routes{Node: node, Ranks: ranks, PXN: pxn, index: make([]int, len(node))}
+	for _, local := range ranks {
+		for i, rank := range local {
+			r.index[rank] = i
+		}
+	}
+	return r
+}
+
+// Carrier is the rank whose proxy sends what rank from sends to rank to: from itself, or another rank of its node.
+func (r Routes) Carrier(from, to int) int {
+	local := r.Ranks[r.Node[from]]
+	if !r.PXN || r.Node[from] == r.Node[to] {
+		return from
+	}
+	return local[r.index[to]%len(local)]
+}
+
+// Rail is the local index that the carrier of rank from's messages to rank to shares with to.
+func (r Routes) Rail(to int) int { return r.index[to] }
+
+// Connected says whether two ranks that can't share memory have a connection: one of them carries for the other.
+func (r Routes) Connected(a, b int) bool { return r.Carrier(a, b) == a || r.Carrier(b, a) == b }
+
+// Carries says whether rank carrier sends something to rank to for other ranks of its node.
+func (r Routes) Carries(carrier, from, to int) bool {
+	return from != to && r.Node[from] == r.Node[carrier] && r.Carrier(from, to) == carrier
+}

@@ -1,0 +1,177 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport/shm"
+)
+
+// A segment is memory in which the ranks of other processes of a node hand their operations to the process that owns
+// it.
+//
+//	┌ header ─────────────┬ claims ──────────┬ next ──────┬ slots ─────────────┬ data ──────────────
+//	│ magic, size, token  │ by slot: who has │ by slot    │ what the operation │ by slot: what it
+//	│ bell      (futex)   │ it (see owner),  │            │ is (see slot)      │ sends, 32 KiB at most
+//	│ submitted (a stack) │ or 0             │            │                    │
+//	│ freed, wanted       │                  │            │                    │
+//
+// Who has an operation claims a slot, fills it, and pushes it onto the stack of those submitted. The owner takes all of
+// the stack at once, and frees a slot when it has sent it. Each step is a single atomic store or exchange: a process
+// may die between any two of them, and the owner gets back what it had claimed.
+type segment struct {
+	memory *shm.Memory
+	claims []atomic.Uint64
+	next   []atomic.Uint32 // the slot below in the stack, plus 1
+	slots  []slot
+	data   []byte
+
+	bell      *atomic.Uint32
+	submitted *atomic.Uint32 // the top of the stack, plus 1; 0: it is empty
+	freed     *atomic.Uint32 // how many slots were freed
+	wanted    *atomic.Uint32 // 1: somebody waits for a slot
+}
+
+// slot is an operation in shared memory.
+type slot struct {
+	to         uint64 // the generation of the carrier
+	generation uint64
+	comm       lifecycle.CommID
+	credit     uint64
+	from, dest int32
+	size       uint32
+	kind       uint32
+	_          [72]byte // to two cache lines
+}
+
+const slotSize = 128
+
+var _ [slotSize]byte = [unsafe.Sizeof(slot{})]byte{}
+
+// The size of a segment. Memory is used as slots are, those with low numbers first.
+const (
+	sharedSlots = 512
+	slotBytes   = 32 << 10
+)
+
+const (
+	segmentMagic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'P'<<40 | 'X'<<48 | 1<<56
+
+	segmentToken     = 16
+	segmentBell      = 128
+	segmentSubmitted = 256
+	segmentFreed     = 384
+	segmentWanted    = 512
+	segmentClaims    = 4096
+	segmentNext      = segmentClaims + sharedSlots*8
+	segmentSlots     = segmentNext + sharedSlots*4
+	segmentData      = (segmentSlots + sharedSlots*slotSize + 4095) &^ 4095
+	segmentSize      = segmentData + sharedSlots*slotBytes
+)
+
+// segmentHeader is what a segment begins with.
+func segmentHeader(token [16]byte) []byte {
+	b := make([]byte, segmentToken+len(token))
+	binary.LittleEndian.PutUint64(b, segmentMagic)
+	binary.LittleEndian.PutUint64(b[8:], segmentSize)
+	copy(b[segmentToken:], token[:])
+	return b
+}
+
+// createSegment makes a segment for this process, and returns the file and the token with which others open it.
+func createSegment() (s *segment, fd int, token [16]byte, err error) {
+	_, _ = rand.Read(token[:]) // never fails
+	fd, err = shm.CreateMemory(segmentHeader(token), segmentSize)
+	if err != nil {
+		return nil, -1, token, err
+	}
+	m, err := shm.MapMemory(fd, segmentSize)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, -1, token, err
+	}
+	return segmentIn(m), fd, token, nil
+}
+
+// openSegment maps the segment of another process.
+func openSegment(pid, fd int, token [16]byte) (*segment, error) {
+	m, err := shm.OpenMemory(pid, fd, segmentHeader(token), segmentSize)
+	if err != nil {
+		return nil, err
+	}
+	return segmentIn(m), nil
+}
+
+func segmentIn(m *shm.Memory) *segment {
+	b := m.Bytes()
+	word := func(at int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&b[at])) }
+	return &segment{
+		memory: m, data: b[segmentData:segmentSize],
+		claims: unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(&b[segmentClaims])), sharedSlots),
+		next:   unsafe.Slice((*atomic.Uint32)(unsafe.Pointer(&b[segmentNext])), sharedSlots),
+		slots:  unsafe.Slice((*slot)(unsafe.Pointer(&b[segmentSlots])), sharedSlots),
+		bell:   word(segmentBell), submitted: word(segmentSubmitted),
+		freed: word(segmentFreed), wanted: word(segmentWanted),
+	}
+}
+
+// owner is who has a slot: a process, and what that calls one of its streams.
+type owner uint64
+
+func ownerOf(pid int, stream uint32) owner { return owner(stream)<<32 | owner(uint32(pid)) }
+
+func (o owner) pid() int { return int(uint32(o)) }
+
+// claim takes a free slot, -1 if there is none.
+func (s *segment) claim(o owner) int {
+	for i := range s.claims {
+		if c := &s.claims[i]; c.Load() == 0 && c.CompareAndSwap(0, uint64(o)) {
+			return i
+		}
+	}
+	return -1
+}
+
+// submit hands a slot that was filled to the segment's owner, who must be woken afterwards.
+func (s *segment) submit(i int) {
+	for {
+		top := s.submitted.Load()
+		s.next[i].Store(top)
+		if s.submitted.CompareAndSwap(top, uint32(i)+1) {
+			return
+		}
+	}
+}
+
+// take appends the slots that were submitted, the oldest first. It is the owner's.
+func (s *segment) take(to []int) []int {
+	first := len(to)
+	for top := s.submitted.Swap(0); top != 0 && top <= sharedSlots && len(to)-first < sharedSlots; {
+		to = append(to, int(top)-1)
+		top = s.next[top-1].Load()
+	}
+	for i, j := first, len(to)-1; i < j; i, j = i+1, j-1 {
+		to[i], to[j] = to[j], to[i]
+	}
+	return to
+}
+
+// owner is who has a slot, 0 if it is free.
+func (s *segment) owner(i int) owner { return owner(s.claims[i].Load()) }
+
+// free takes a slot back from who has it, and says whether somebody waits for one. It is the owner's.
+func (s *segment) free(i int, o owner) (wanted bool) {
+	if !s.claims[i].CompareAndSwap(uint64(o), 0) {
+		return false
+	}
+	s.freed.Add(1)
+	return s.wanted.Load() != 0 && s.wanted.CompareAndSwap(1, 0)
+}
+
+// bytes is where the data of a slot is.
+func (s *segment) bytes(i int) []byte { return s.data[i*slotBytes : (i+1)*slotBytes : (i+1)*slotBytes] }

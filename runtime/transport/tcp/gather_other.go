@@ -1,0 +1,18 @@
+//go:build !linux
+
+package tcp
+
+import "golang.org/x/sys/unix"
+
+// gather sends one part at a time.
+type gather struct{}
+
+// send sends the first part without waiting, and returns how many bytes went out.
+func (*gather) send(fd int, parts [][]byte) (int, error) {
+	for _, p := range parts {
+		if len(p) > 0 {
+			return unix.SendmsgN(fd, p, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		}
+	}
+	return 0, nil
+}

@@ -6,19 +6,18 @@ import (
 	"strings"
 )
 
-// client is the client that a query is counted for. Clients are the same if all of it is.
+// client is the client whose queries are counted.
 type client struct {
-	addr     netip.Addr // of an IPv6 client its network of 64 bits, of which it can have any address
+	addr     netip.Addr // of an IPv6 client its /64 network, in which it can use any address
 	identity identity
 	program  uint64 // a hash of the User-Agent
 }
 
-// identity is how a client has proved its identity: with which token or certificate. The zero identity is nobody.
+// identity is a hash of a client's token or certificate; zero if it has none.
 type identity [16]byte
 
 // forwarded is the client's address. Each proxy appends to X-Forwarded-For the address that it got the request from, so
-// the list is read from its end, as long as the proxy that wrote an entry is trusted. An entry that is no address ends
-// the list, too.
+// the list is read from its end, while the proxy that wrote an entry is trusted and the entry is an address.
 func forwarded(peer netip.Addr, fields []string, trusted []netip.Prefix) netip.Addr {
 	client := peer.Unmap().WithZone("")
 	if len(fields) == 0 {
@@ -46,7 +45,7 @@ func parseForwarded(entry string) (netip.Addr, bool) {
 	return addr.Unmap().WithZone(""), err == nil
 }
 
-// network is the address that a client can't change at will.
+// network is an IPv4 address, or the /64 network of an IPv6 address.
 func network(addr netip.Addr) netip.Addr {
 	if !addr.Is6() {
 		return addr

@@ -17,11 +17,29 @@ type Comm struct {
 	Size      int              `json:"size"`
 	Nodes     int              `json:"nodes,omitempty"`
 	Engine    string           `json:"engine,omitempty"`
+	Place     *Place           `json:"place,omitempty"` // absent until it is known
 	State     string           `json:"state"`
 	Launched  uint64           `json:"launched"`
 	Completed uint64           `json:"completed"`
 	Begun     uint64           `json:"begun"` // the number of the last collective that began
 	InFlight  *Op              `json:"in_flight,omitempty"`
+}
+
+// Place is where a rank is among the others of its communicator, and how it sends to other nodes.
+type Place struct {
+	Node        int    `json:"node"`
+	Rail        int    `json:"rail"`        // its index among the ranks of its node
+	NodeRanks   int    `json:"node_ranks"`  // how many those are
+	Connections int    `json:"connections"` // over the network
+	PXN         string `json:"pxn"`         // "on", or why it is off: "disabled", "one_node" and so on
+}
+
+// placeOf is the place that a tape tells, nil if it doesn't.
+func placeOf(p tape.Place) *Place {
+	if p.PXN == tape.PXNUnknown {
+		return nil
+	}
+	return &Place{Node: p.Node, Rail: p.Local, NodeRanks: p.Locals, Connections: p.Connections, PXN: p.PXN.String()}
 }
 
 // Op is an operation in flight.
@@ -37,11 +55,12 @@ type Op struct {
 	WaitingFor *float64 `json:"wait_seconds,omitempty"`
 }
 
-// CommOf is what a slot of the tape's in-flight table says, seen at the tape's time now. It keeps nothing of the slot.
+// CommOf makes a Comm from a slot of the tape's in-flight table, at the tape's time now. It keeps no reference to the
+// slot.
 func CommOf(s *tape.Slot, now int64) Comm {
 	c := Comm{
 		ID: s.ID, Parent: s.Parent, Name: s.Name, Rank: s.Rank, Size: s.Size, Nodes: s.Nodes, Engine: s.Engine,
-		State: s.State.String(), Launched: s.Launched, Completed: s.Completed, Begun: s.Begun,
+		Place: placeOf(s.Place), State: s.State.String(), Launched: s.Launched, Completed: s.Completed, Begun: s.Begun,
 	}
 	if s.Launched == s.Completed {
 		return c

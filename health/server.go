@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits of what a client may send. With the times below they bound what a hostile client can hold.
+// Limits of a request. With the times below they bound the resources that a hostile client can hold.
 const (
 	maxHeaderBytes = 16 << 10
 	maxBodyBytes   = 64 << 10
@@ -30,13 +30,13 @@ var defaultTimes = times{
 	idle: 60 * time.Second,
 }
 
-// Route is something that a Server shows beside the probes.
+// Route is a handler that a Server has beside the probes.
 type Route struct {
 	Path    string // "/api/v1/traces"
 	Title   string // a few words, for the index
 	Handler http.Handler
 
-	// Stream is for an answer that lasts, such as EventsPath's: the server's time for an answer doesn't bound it. The
+	// Stream is for an answer without an end, such as EventsPath's: the server's timeout doesn't hold for it. The
 	// handler sets a deadline before each of its writes, with http.ResponseController, and returns when the request's
 	// context ends, as it does when the server stops.
 	Stream bool
@@ -44,8 +44,8 @@ type Route struct {
 
 // Config describes a Server.
 type Config struct {
-	// Addr is where to listen: an address and a port, of which 0 is any free one. "" means "127.0.0.1:0". Addresses
-	// beyond loopback need Access.
+	// Addr is the address to listen at; port 0 is any free one. "" means "127.0.0.1:0". Addresses beyond loopback need
+	// Access.
 	Addr string
 
 	// Access says which clients may ask; the zero Access is this process's user and root, over loopback.
@@ -54,28 +54,27 @@ type Config struct {
 	// Registry holds the checks. Required.
 	Registry *Registry
 
-	// Routes are shown beside the probes, for instance /metrics.
+	// Routes are further handlers, for instance /metrics.
 	Routes []Route
 
-	// Conditions make the process not ready where their declarations say so, and are shown; nil is none.
+	// Conditions are shown, and make the process not ready if their declarations say so; nil is none.
 	Conditions *Conditions
 
-	// Publisher has the snapshot that /api/v1/ras, ranks, comms and verdicts answer with; nil leaves them out.
+	// Publisher has the snapshot for /api/v1/ras, ranks, comms and verdicts; nil leaves these out.
 	Publisher *Publisher
 
-	// MinPollInterval is how long a client waits between two queries of one of those; an earlier one is refused with
-	// 429. 0 refuses nobody. PollBurst is how many queries it may make before it has to wait; 0 means 1.
+	// MinPollInterval is the least time between a client's queries of one of those; an earlier query is refused with
+	// 429. 0 refuses none. PollBurst is how many queries a client may make without waiting; 0 means 1.
 	MinPollInterval time.Duration
 	PollBurst       int
 
-	// TrustedProxies are the addresses whose X-Forwarded-For is believed: behind a proxy, the client is the one that
-	// the proxy names.
+	// TrustedProxies are the proxies whose X-Forwarded-For names the client.
 	TrustedProxies []netip.Prefix
 
 	// Title heads the index; "" means "Carillon".
 	Title string
 
-	// Logger hears what goes wrong with a connection or a handler; nil means slog.Default().
+	// Logger gets the errors of connections and handlers; nil means slog.Default().
 	Logger *slog.Logger
 
 	times times // defaultTimes if zero
@@ -86,12 +85,12 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	access   *access
-	loopback bool // it listens on loopback alone
+	loopback bool // it listens only on loopback
 	seed     maphash.Seed
 	handler  http.Handler
 	listener net.Listener // nil: it doesn't listen
 	http     http.Server
-	served   chan error        // Serve's answer
+	served   chan error        // Serve's result
 	probes   map[string]*probe // by path
 
 	connections connections
@@ -99,8 +98,8 @@ type Server struct {
 	prometheus.Collector
 }
 
-// New makes the endpoint for a program to mount in a server of its own: at /, or elsewhere by http.StripPrefix. It does
-// not listen. The program's server decides then which clients reach it: Access counts, Addr doesn't. Stop ends it.
+// New makes an endpoint that a program mounts in its own server: at /, or elsewhere by http.StripPrefix. It doesn't
+// listen, so the program's server decides which clients reach it; Access still holds. Stop ends it.
 func New(cfg Config) (*Server, error) {
 	if cfg.Registry == nil {
 		return nil, errors.New("health: Config.Registry is nil")
@@ -121,7 +120,7 @@ func New(cfg Config) (*Server, error) {
 	return s, err
 }
 
-// Listen makes the endpoint and serves it in the background. The error names the address and what is wrong with it.
+// Listen makes an endpoint and serves it in the background. The error names the address and what is wrong with it.
 func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s, err := New(cfg)
 	if err != nil {
@@ -152,7 +151,7 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// ServeHTTP answers for the endpoint, where a program has mounted it.
+// ServeHTTP is for a program that mounts the endpoint.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // Addr is the address that the server listens on, with the port that it got; empty if it doesn't.
@@ -163,7 +162,7 @@ func (s *Server) Addr() string {
 	return s.listener.Addr().String()
 }
 
-// URL is where a person looks first; empty if the server doesn't listen.
+// URL is the URL of the page; empty if the server doesn't listen.
 func (s *Server) URL() string {
 	if s.listener == nil {
 		return ""
@@ -174,8 +173,8 @@ func (s *Server) URL() string {
 	return "http://" + s.Addr() + "/"
 }
 
-// Stop stops listening and ends streams at once, and lets other requests in progress end until ctx does; then their
-// connections are cut. When it returns, the server's own goroutines have ended. It is called once.
+// Stop stops listening and ends streams at once, and lets other requests in progress end until ctx ends; then it closes
+// their connections. When it returns, the server's own goroutines have ended. It is called once.
 func (s *Server) Stop(ctx context.Context) error {
 	s.connections.endStreams()
 	if s.listener == nil {
@@ -191,7 +190,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
-// newHandler puts the probes, the routes and the index together.
+// newHandler makes the handler of the probes, the routes and the page.
 func (s *Server) newHandler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	page := newPage(s)
@@ -243,9 +242,9 @@ func (s *Server) queryRoutes() []Route {
 	return routes
 }
 
-// client is the one whose address the connection comes from, or a trusted proxy says.
+// client is the client of a request, by its connection or by a trusted proxy.
 func (s *Server) client(r *http.Request) client {
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // not an address in tests only; then all are one
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // it fails only in tests
 	identity, _ := s.access.identify(r)
 	addr := forwarded(peer.Addr(), r.Header["X-Forwarded-For"], s.cfg.TrustedProxies)
 	return client{network(addr), identity, maphash.String(s.seed, r.UserAgent())}

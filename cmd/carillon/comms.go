@@ -18,17 +18,22 @@ import (
 )
 
 func newComms() *cobra.Command {
-	var asJSON bool
+	var asJSON, topology bool
 	cmd := &cobra.Command{
 		Use:   "comms [JOB]",
 		Short: "Show what the communicators of a job did, from its tapes",
 		Long: `Show what the communicators of a job did: one line each, with the acts of its life, and the trace id of
 each act. The tapes of the job's processes are read, dead processes' too.
 
+With --topology, show where the ranks of each communicator are: their nodes, their rails, which are their indices among
+the ranks of their nodes, their connections over the network, and which of them sends to which rank for all ranks of its
+node (PXN; NCCL_PXN_DISABLE=1 switches it off).
+
 ` + jobHelp + ` or wrote last.`,
 		Example: `  carillon comms                       # the job of this host that wrote last
   carillon comms train-1a2b
   carillon run -n 4 --tape-dir /tmp/tapes -- ./digits; carillon comms /tmp/tapes
+  carillon comms --topology            # their nodes, rails and connections
   carillon comms --json train-1a2b | jq '.communicators[].name'`,
 		Args:              atMost(1, "a job"),
 		ValidArgsFunction: completeJobs(1),
@@ -41,6 +46,13 @@ each act. The tapes of the job's processes are read, dead processes' too.
 			if err != nil {
 				return fmt.Errorf("comms: %s", strings.TrimPrefix(err.Error(), "postmortem: "))
 			}
+			if topology {
+				places := topologyOf(report)
+				if asJSON {
+					return writeJSON(cmd.OutOrStdout(), places)
+				}
+				return places.write(cmd.OutOrStdout())
+			}
 			if asJSON {
 				return writeJSON(cmd.OutOrStdout(), report)
 			}
@@ -48,6 +60,8 @@ each act. The tapes of the job's processes are read, dead processes' too.
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	cmd.Flags().BoolVar(&topology, "topology", false,
+		"show on which node each rank is, and over which connections ranks reach other nodes")
 	return cmd
 }
 

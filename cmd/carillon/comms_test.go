@@ -9,9 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/ccl"
-	"github.com/carillon-rt/carillon/runtime/engine/host"
+	hostengine "github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -22,7 +26,7 @@ func record(t *testing.T, dir string, fn func(ctx context.Context, rt *ccl.Runti
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Tape: w})
+	rt, err := ccl.New(ccl.Config{Engine: hostengine.Kind(), Tape: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,5 +125,102 @@ func TestNoTapes(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := readComms(dir); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("%v, want an error that names the folder", err)
+	}
+}
+
+// Three ranks on one node and two on another one: who sends for whom, over which connections.
+func TestTopology(t *testing.T) {
+	dir := t.TempDir()
+	w, err := tape.Create(tape.Config{Dir: dir, Job: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := []string{"a", "a", "a", "b", "b"}
+	runtimes := make([]*ccl.Runtime, len(hosts))
+	for i, host := range hosts {
+		runtimes[i], err = ccl.New(ccl.Config{Engine: hostengine.Kind(), Tape: w, Fabric: fabric.Config{HostID: host}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, err := runtimes[0].NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	comms := make([]*ccl.Comm, len(hosts))
+	var ranks errgroup.Group
+	for rank, rt := range runtimes {
+		ranks.Go(func() (err error) {
+			comms[rank], err = rt.InitRank(t.Context(), id, len(hosts), rank, ccl.WithName("five"))
+			return err
+		})
+	}
+	if err := ranks.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string) {
+		t.Helper()
+		report, err := readComms(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places := topologyOf(report)
+		if len(places.Comms) != 1 {
+			t.Fatalf("%s, the places of %d communicators are known", when, len(places.Comms))
+		}
+		got := places.Comms[0]
+		if got.PXN != "on" || got.Nodes != 2 || got.Connections != 3 {
+			t.Errorf("%s: PXN %s on %d nodes, %d connections", when, got.PXN, got.Nodes, got.Connections)
+		}
+		type place struct {
+			node, rail, locals, connections int
+			carries                         string
+		}
+		for i, want := range []place{
+			{0, 0, 3, 1, "[3]"}, {0, 1, 3, 1, "[4]"}, {0, 2, 3, 1, "[]"}, {1, 0, 2, 2, "[0 2]"}, {1, 1, 2, 1, "[1]"},
+		} {
+			r := got.Ranks[i]
+			is := place{r.Node, r.Rail, r.NodeRanks, r.Connections, fmt.Sprint(r.Carries)}
+			if is != want {
+				t.Errorf("%s: rank %d is %+v, want %+v", when, r.Rank, is, want)
+			}
+		}
+		var out strings.Builder
+		if err := places.write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "five: 5 ranks on 2 nodes, PXN on, 3 connections") {
+			t.Errorf("the report is\n%s", out.String())
+		}
+	}
+	check("live")
+	for _, c := range comms {
+		if err := c.Abort(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, rt := range runtimes {
+		if err := rt.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("afterwards")
+}
+
+// Of what other hosts' ranks do, this host's tapes don't tell: then rails are named.
+func TestTopologyOfOneHost(t *testing.T) {
+	var out strings.Builder
+	err := topologyOf(&commsReport{Comms: []postmortem.Comm{{
+		Name: "world", Size: 4, Nodes: 2, Ranks: []postmortem.Rank{
+			{Rank: 0, Place: &postmortem.Place{NodeRanks: 2, Connections: 1, PXN: "on"}},
+			{Rank: 1, Place: &postmortem.Place{NodeRanks: 2, Rail: 1, Connections: 1, PXN: "on"}},
+		},
+	}}}).write(&out)
+	if err != nil || !strings.Contains(out.String(), "rail 1 of other nodes") ||
+		!strings.Contains(out.String(), "2 ranks left no tape here") {
+		t.Errorf("%v:\n%s", err, out.String())
 	}
 }

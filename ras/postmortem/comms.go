@@ -104,7 +104,7 @@ func (m *member) doing(end time.Time) *Doing {
 	}
 	d.Since = p.at(start)
 	until := p.gone(end)
-	if p.live > 0 { // it goes on
+	if p.live > 0 { // the process runs
 		until = p.live
 	}
 	d.For = max(p.at(until).Sub(d.Since), 0)
@@ -156,6 +156,11 @@ func (m *member) report(end time.Time) Rank {
 		Rank: m.Rank, Process: m.proc.index, Host: h.Host, PID: h.PID, State: m.State.String(),
 		Dead: slices.Contains([]ProcessState{StateExited, StateDied}, m.proc.state()) && !ended, Operations: m.count,
 		Begun: m.Begun, Ended: m.Done, Doing: m.doing(end),
+	}
+	if p := m.Place; p.PXN != tape.PXNUnknown {
+		r.Place = &Place{
+			Node: p.Node, Rail: p.Local, NodeRanks: p.Locals, Connections: p.Connections, PXN: p.PXN.String(),
+		}
 	}
 	if m.lastEnd > 0 {
 		r.LastEnd = m.proc.at(m.lastEnd)

@@ -50,7 +50,7 @@ type Report struct {
 	size    int       // ranks of the job; 0 if unknown
 	timed   bool      // the options bound the time
 	latest  bool      // of several jobs, this one wrote last
-	emptied []string  // tapes that somebody truncated to nothing
+	emptied []string  // tapes that were truncated to nothing
 	at      time.Time // Options.At, at which the job was judged
 }
 
@@ -65,14 +65,14 @@ type Said struct {
 	First string    `json:"first_site,omitempty"` // of a misuse: where the first such call was made
 }
 
-// ProcessState is what became of a process. The strings are stable.
+// ProcessState is whether a process runs, and else how it ended. The strings are stable.
 type ProcessState string
 
 // The states of a process.
 const (
 	StateClosed  ProcessState = "closed"  // it closed its tape: the program ended in order
-	StateExited  ProcessState = "exited"  // it exited without closing it, as by os.Exit; its launcher saw the exit code
-	StateDied    ProcessState = "died"    // it ended without closing it in another way, or in an unknown one
+	StateExited  ProcessState = "exited"  // it exited without closing its tape, as by os.Exit; see Process.Ended
+	StateDied    ProcessState = "died"    // it ended without closing its tape in another way, or an unknown one
 	StateAlive   ProcessState = "alive"   // it runs
 	StateUnknown ProcessState = "unknown" // it didn't close its tape, and ran on another machine or in a container
 )
@@ -135,17 +135,28 @@ const MaxAbsent = 64
 
 // Rank is one rank of a communicator.
 type Rank struct {
-	Rank       int       `json:"rank"`
-	Process    int       `json:"process"` // in Report.Processes
-	Host       string    `json:"host"`
-	PID        int       `json:"pid"`
-	State      string    `json:"state"` // of the communicator, on this rank
-	Dead       bool      `json:"dead"`  // its process ended without ending the communicator
+	Rank    int    `json:"rank"`
+	Process int    `json:"process"` // in Report.Processes
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	State   string `json:"state"` // of the communicator, on this rank
+	// Place is where it is among the others, and how it sends to other nodes; nil if the tape doesn't tell.
+	Place      *Place    `json:"place,omitempty"`
+	Dead       bool      `json:"dead"` // its process ended without ending the communicator
 	Operations uint64    `json:"operations"`
 	Begun      uint64    `json:"collectives_begun"` // number of the last collective that it began
 	Ended      uint64    `json:"collectives_ended"` // and of the last that it ended well
 	LastEnd    time.Time `json:"last_end,omitzero"` // of an operation
 	Doing      *Doing    `json:"doing,omitempty"`
+}
+
+// Place is where a rank is among the others of a communicator.
+type Place struct {
+	Node        int    `json:"node"`
+	Rail        int    `json:"rail"`        // its index among the ranks of its node
+	NodeRanks   int    `json:"node_ranks"`  // how many those are
+	Connections int    `json:"connections"` // over the network
+	PXN         string `json:"pxn"`         // "on", or why ranks send to other nodes themselves
 }
 
 // Act is a lifecycle act, over the ranks that took part.

@@ -50,3 +50,38 @@ func TestJobsWithoutAName(t *testing.T) {
 		}
 	}
 }
+
+// TestAttachesOfOneJob: what srun starts on two machines is one job, which has the name that Slurm gives it, and one
+// verdict where an agent sees both machines' tapes.
+func TestAttachesOfOneJob(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	input, end := openInput(t)
+	var attaches []*e2e.Job
+	id := ""
+	for r := range 2 {
+		attach := e2e.Start(t, []string{
+			"SKIP=1", id, "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
+			"CARILLON_JOB=", "CARILLON_STALL_THRESHOLD=500ms", fmt.Sprint("SLURM_PROCID=", r), "SLURM_STEP_NUM_TASKS=2",
+			"SLURM_JOB_ID=4711", "SLURM_STEP_ID=3", "SLURM_LOCALID=0", "SLURM_STEP_NODELIST=n[1-2]",
+			"SLURM_STEP_TASKS_PER_NODE=1(x2)",
+		}, "carillon", "attach", "--", "sh", "-c", fmt.Sprintf(`exec "$0" rank %d 2 <%s`, r, input),
+			fakenccl.Program(t, built, "held"))
+		if r == 0 {
+			id = "ID=" + attach.Await(`^id (\w+)$`)[1]
+		}
+		attaches = append(attaches, attach)
+	}
+	for _, attach := range attaches {
+		attach.Await(`attach: job slurm-4711\.3; `)
+		attach.Await(` is held$`)
+	}
+	report(t, `"reason": "not_entered"[^§]*rank 1 `, filepath.Join(tapes, "slurm-4711.3"))
+	end()
+	for _, attach := range attaches {
+		if code := attach.ExitCode(); code != 0 {
+			t.Errorf("exit code %d:\n%s", code, attach.Output())
+		}
+	}
+}

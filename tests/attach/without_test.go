@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/tests/e2e"
 	"github.com/carillon-rt/carillon/tests/fakenccl"
@@ -60,6 +61,62 @@ func TestNCCLIsNotAsked(t *testing.T) {
 	second := e2e.Start(t, []string{ras, "CARILLON_STALL_THRESHOLD=500ms"}, "carillon", "agent", "--tape-dir", tapes,
 		"--accept-nccl-bugs", "1762,1996")
 	second.Await(fmt.Sprintf(`rank 3 \(\S+, pid %d\) stopped answering`, pids[3]))
+}
+
+// TestNCCLIsAskedWhenItIsQuiet: a question while a communicator is made has crashed jobs. The agent wants to ask, for two
+// ranks have no tape, and does when a split is over for which a rank came late.
+func TestNCCLIsAskedWhenItIsQuiet(t *testing.T) {
+	t.Parallel()
+	library, tapes := buildLibrary(t), t.TempDir()
+	trap, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trap.Close()
+	asked := make(chan struct{})
+	go func() {
+		if conn, err := trap.Accept(); err == nil {
+			close(asked)
+			conn.Close()
+		}
+	}()
+	input, _ := openInput(t)
+	late, join := openInput(t)
+	id := ""
+	for rank := range 4 {
+		env := []string{
+			"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.31.2"), "ID=" + id, fmt.Sprint("RANK=", rank),
+			"WORLD_SIZE=4", "LATE=split", "IN=" + input,
+		}
+		if rank < 2 {
+			env = append(env, "LD_PRELOAD="+library, "CARILLON_TAPE_DIR="+tapes, "CARILLON_JOB=late")
+		}
+		if rank == 3 {
+			env = append(env, "IN="+late)
+		}
+		job := e2e.Start(t, env, "sh", "-c", `exec "$0" rank $RANK 4 <"$IN"`, fakenccl.Program(t, built, "held"))
+		if rank == 0 {
+			id = job.Await(`^id ([0-9a-f]+)$`)[1]
+		}
+	}
+	e2e.Start(t, []string{"NCCL_RAS_ADDR=" + trap.Addr().String(), "CARILLON_STALL_THRESHOLD=500ms"},
+		"carillon", "agent", "--tape-dir", tapes)
+	for since := ""; since == ""; { // it waits five seconds for more tapes, and looks each second whether to ask
+		status := e2e.Start(t, nil, "carillon", "status", tapes)
+		status.ExitCode()
+		since = regexp.MustCompile(`split 1, for (9\.|\d\d|\d+m)`).FindString(status.Output())
+	}
+	select {
+	case <-asked:
+		t.Fatal("NCCL is asked while a rank stays away from a split")
+	default:
+	}
+	join()
+	select {
+	case <-asked:
+	case <-time.After(patience):
+		t.Error("NCCL is not asked when the split is over")
+	}
 }
 
 // without starts a job of four ranks on a version of NCCL, of which rank 0 alone has the library, and a tape below a

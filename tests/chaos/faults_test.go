@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	repetitions = 20
-	cables      = 4 // on so many networks at a time: it takes long until a host is given up
+	repetitions = 12 // three times each rank
+	cables      = 4  // on so many networks at a time: it takes long until a host is given up
 )
 
 // lab is what all jobs share.

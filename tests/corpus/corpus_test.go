@@ -10,9 +10,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// Simulated trials don't depend on the machine: they must reach all bars.
+// Simulated trials don't depend on the machine: they must reach all bars, as more of them do in ras/jobsim/corpus.
 func TestSimulated(t *testing.T) {
-	j := e2e.Start(t, nil, "carillon", "corpus", "--why", "--trials", "2")
+	j := e2e.Start(t, nil, "carillon", "corpus", "--why", "--trials", "1")
 	if code := j.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

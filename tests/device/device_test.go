@@ -276,6 +276,28 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestBenchGoesOn: when NCCL fails while it is measured, its columns end with the reason, and ours go on.
+func TestBenchGoesOn(t *testing.T) {
+	t.Parallel()
+	b := e2e.Start(t, []string{
+		"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_DEVICES=2", "FAKECUDA_KERNELS=" + fake.kernels,
+		"CARILLON_NCCL_LIB=" + fakenccl.BuildOn(t, t.TempDir(), "2.28.9", fake.libcuda), "FAKENCCL_BREAKS=64",
+	}, "carillon", "bench", "--gpu", "2", "--sizes", "8,64,512", "--min", "1", "--max", "2")
+	if code := b.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, line := range []string{
+		`^NCCL: not measured: 64 B: .*ncclCommGetAsyncError`, // once
+		`^ +2 +2 +8 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms)( +\S+ (µs|ms) +[0-9.]+){2} *$`,
+		`^ +2 +2 +64 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms) *$`,
+		`^ +2 +2 +512 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms) *$`,
+	} {
+		if n := len(regexp.MustCompile(`(?m)`+line).FindAllString(b.Output(), -1)); n != 1 {
+			t.Errorf("%d lines are %s, want 1", n, line)
+		}
+	}
+}
+
 // TestTune: carillon tune writes limits, which programs read.
 func TestTune(t *testing.T) {
 	t.Parallel()

@@ -99,14 +99,26 @@ func newRound(t *testing.T, phase string, hosts [size]string, victim int, f faul
 		ids = 2
 	}
 	for range ids {
-		id := r.next(0, patience)
-		for _, k := range r.ranks {
-			if _, err := fmt.Fprintln(k.in, id.ID); err != nil {
-				t.Fatal(err)
-			}
+		r.tell(r.next(0, patience).ID)
+	}
+	for i := range r.ranks { // what there is before the fault is made: a rank that dies takes along what it carries
+		if s := r.next(i, patience); s.What != "begins" {
+			r.over()
+			t.Fatalf("rank %d ended before the fault: %s", i, r.ranks[i].stderr.String())
 		}
 	}
+	r.tell("begin")
 	return r
+}
+
+// tell writes a line to all ranks.
+func (r *round) tell(line string) {
+	r.t.Helper()
+	for _, k := range r.ranks {
+		if _, err := fmt.Fprintln(k.in, line); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 }
 
 func (r *round) start(p *part) *rank {
@@ -184,7 +196,8 @@ func (r *round) check() time.Duration {
 		switch {
 		case r.t.Failed():
 		case end.What == "":
-			r.t.Errorf("rank %d ended: %s", i, r.ranks[i].stderr.String())
+			err := r.ranks[i].cmd.Wait() // which completes stderr
+			r.t.Errorf("rank %d ended: %v: %s", i, err, r.ranks[i].stderr.String())
 		case !faulty && end.Code != lifecycle.CodeOK:
 			r.t.Errorf("rank %d failed without a fault: %s", i, end.Text)
 		case faulty && !r.right(&end):

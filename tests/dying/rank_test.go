@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ type part struct {
 
 // said is a line of a rank.
 type said struct {
-	What   string        // "id", "ready" or "end"
+	What   string        // "id", "begins", "ready" or "end"
 	ID     string        `json:",omitempty"`
 	Took   time.Duration `json:",omitempty"` // of what makes the communicator
 	Code   lifecycle.Code
@@ -101,6 +102,10 @@ func (p *part) play(ctx context.Context) {
 			panic(err)
 		}
 	}
+	say(said{What: "begins"})
+	if !in.Scan() {
+		panic(fmt.Sprintf("the round ended before rank %d was told to begin: %v", p.Rank, in.Err()))
+	}
 	call, cancel := context.WithTimeout(ctx, arrival) // so that nobody waits for ever for a rank that never came
 	defer cancel()
 	switch p.Fault {
@@ -132,7 +137,8 @@ func (p *part) play(ctx context.Context) {
 	if err == nil {
 		say(said{What: "ready", Took: end.Took})
 		if p.Fault == killed {
-			select {} // it is about to be
+			_, _ = io.Copy(io.Discard, os.Stdin) // it is about to be
+			runtime.KeepAlive(made)              // and has not leaked it
 		}
 		err = ccl.Barrier(ctx, made)
 	}

@@ -215,7 +215,7 @@ func TestRankThatDies(t *testing.T) {
 	}
 	rendezvoustest.Await(t, "both wait", func() bool { return joined(t, addr, "carillon/") == 2 })
 	e2e.Kill(t, victim, syscall.SIGKILL)
-	ranks[0].Await(`etcd has not heard of it for 5s`)
+	ranks[0].Await(`etcd got no keep-alive for 5s`)
 	if code := ranks[0].ExitCode(); code == 0 {
 		t.Error("rank 0 ended well without rank 1")
 	}

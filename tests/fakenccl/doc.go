@@ -22,6 +22,7 @@
 // NCCL_P2P_DISABLE, NCCL_PXN_DISABLE; NCCL_DEBUG set to anything shows the reason of each error):
 //
 //	FAKENCCL_HEAP=dirty      memory of destroyed communicators is overwritten at once
+//	FAKENCCL_BREAKS=64       the last rank fails to run collectives of 64 bytes; the others wait for it
 //	FAKENCCL_PROXY=unpaired  proxy steps that never stop, and states recorded after a stop
 //
 // What goes wrong in which version, and when, is said in src/misbehave.c, src/profiler.c and src/ras.c.

@@ -216,6 +216,41 @@ func TestMessages(t *testing.T) {
 	})
 }
 
+// TestMessagesReplayed: a graph of a group of sends and receives sends what is in the buffers at each replay.
+func TestMessagesReplayed(t *testing.T) {
+	n := atMost(t, 3)
+	each(t, ranks(t, n), func(r *rank) error {
+		right, left := (r.Rank()+1)%n, (r.Rank()+n-1)%n
+		send, err := buffer[int32](r, 0, 0)
+		if err != nil {
+			return err
+		}
+		recv, err := buffer[int32](r, 0, 0)
+		if err != nil {
+			return err
+		}
+		x, err := capture(r.stream, func() error {
+			g := r.runtime.GroupStart(t.Context())
+			return errors.Join(ccl.SendOn(g, r.Comm, r.stream, send, right),
+				ccl.RecvOn(g, r.Comm, r.stream, recv, left), r.runtime.GroupEnd(g))
+		})
+		if err != nil {
+			return err
+		}
+		for round := range int32(3) {
+			data := []int32{int32(r.Rank()), round}
+			if err := errors.Join(r.context.CopyToDevice(send.Pointer(), kernels.Bytes(data)),
+				x.Launch(r.stream)); err != nil {
+				return err
+			}
+			if got, err := read(r, recv); err != nil || !slices.Equal(got, []int32{int32(left), round}) {
+				return fmt.Errorf("in replay %d rank %d sent %v: %w", round, left, got, err)
+			}
+		}
+		return errors.Join(x.Destroy(), r.Destroy(t.Context()))
+	})
+}
+
 // TestStreams: operations of one communicator are done in the order of their calls, on whatever streams, and in graphs.
 func TestStreams(t *testing.T) {
 	all := ranks(t, atMost(t, 2))

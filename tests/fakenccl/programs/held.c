@@ -1,5 +1,6 @@
 // A job that stays as it is until its standard input ends: a split into odd and even ranks, an all-gather there, and an
-// all-reduce of all. With LATE, the last rank doesn't join before the input ends; with SKIP, it skips the all-reduce.
+// all-reduce of all. With LATE, the last rank doesn't join before the input ends, and with LATE=split it joins, and
+// doesn't split; with SKIP, it skips the all-reduce.
 // With BURST, others come before that, one each 0.3 ms, and then eight at once.
 #include "program.h"
 
@@ -12,9 +13,11 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   ncclComm_t comm, half;
   cudaStream_t stream;
   int one = 1, all[64];
-  if (getenv("LATE") && rank == n - 1) await_end_of_input();
+  const char *late = rank == n - 1 ? getenv("LATE") : NULL;
+  if (late && strcmp(late, "split")) await_end_of_input();
   MUST(ncclCommInitRank(&comm, n, id, rank));
   cudaStreamCreate(&stream);
+  if (late && !strcmp(late, "split")) await_end_of_input();
   MUST(ncclCommSplit(comm, rank % 2, rank, &half, NULL));
   MUST(ncclAllGather(&one, all, 1, ncclInt32, half, stream));
   cudaStreamSynchronize(stream);

@@ -51,6 +51,7 @@ static ncclResult_t run_collective(struct task *t) {
   struct ncclComm *c = t->comm;
   int n = c->nranks, me = c->rank, used = 0;
   size_t bytes = t->count * type_size(t->type);
+  if (breaks(c, bytes)) return ncclSystemError;
   // A part is what one rank has for another: of the send buffer a part for each, or the whole for all.
   bool send_parts = t->func == REDUCE_SCATTER || t->func == ALL_TO_ALL || t->func == SCATTER;
   bool recv_parts = t->func == ALL_GATHER || t->func == ALL_TO_ALL || t->func == GATHER;

@@ -19,3 +19,8 @@ void dirty(void *memory, size_t bytes) {
   const char *heap = getenv("FAKENCCL_HEAP");
   if (heap && !strcmp(heap, "dirty")) memset(memory, 0x5a, bytes);
 }
+
+bool breaks(const struct ncclComm *c, size_t bytes) {
+  const char *size = getenv("FAKENCCL_BREAKS");
+  return size && c->rank == c->nranks - 1 && bytes == strtoull(size, NULL, 10);
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/postmortem"
+	"github.com/carillon-rt/carillon/runtime/proxy"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// topologyReport says where the ranks of a job's communicators are.
+type topologyReport struct {
+	Job   string         `json:"job"`
+	Comms []commTopology `json:"communicators"` // of which a tape tells
+}
+
+type commTopology struct {
+	ID          lifecycle.CommID `json:"id"`
+	Name        string           `json:"name"`
+	Size        int              `json:"size"`
+	Nodes       int              `json:"nodes"`
+	PXN         string           `json:"pxn"`         // "on", or why it is off
+	Connections int              `json:"connections"` // each counted once, as far as both its ranks are known
+	Ranks       []rankPlace      `json:"ranks"`       // that are known
+}
+
+// rankPlace is where a rank is, and what it sends.
+type rankPlace struct {
+	Rank int    `json:"rank"`
+	Host string `json:"host"`
+	postmortem.Place
+	// Carries are the ranks of other nodes to which it sends for other ranks of its node; absent if it does for none,
+	// and if a rank of the communicator is unknown.
+	Carries []int `json:"carries,omitempty"`
+}
+
+func topologyOf(r *commsReport) *topologyReport {
+	report := &topologyReport{Job: r.Job, Comms: []commTopology{}}
+	for _, c := range r.Comms {
+		t := commTopology{ID: c.ID, Name: c.Name, Size: c.Size, Nodes: c.Nodes}
+		for _, k := range c.Ranks {
+			if k.Place == nil {
+				continue
+			}
+			t.Ranks = append(t.Ranks, rankPlace{Rank: k.Rank, Host: k.Host, Place: *k.Place})
+			t.PXN = k.Place.PXN
+			t.Connections += k.Place.Connections
+		}
+		if len(t.Ranks) == 0 {
+			continue
+		}
+		if t.known() {
+			t.Connections /= 2 // both ends counted it
+			t.carriers()
+		}
+		report.Comms = append(report.Comms, t)
+	}
+	return report
+}
+
+// known tells whether each rank is known, once, with a node that can be.
+func (t *commTopology) known() bool {
+	for i, r := range t.Ranks {
+		if r.Rank != i || r.Node < 0 || r.Node >= len(t.Ranks) {
+			return false
+		}
+	}
+	return len(t.Ranks) == t.Size
+}
+
+// carriers finds out which ranks send for others. All ranks are known.
+func (t *commTopology) carriers() {
+	node, ranks := make([]int, t.Size), make([][]int, t.Size)
+	for _, r := range t.Ranks {
+		node[r.Rank] = r.Node
+		ranks[r.Node] = append(ranks[r.Node], r.Rank)
+	}
+	routes := proxy.NewRoutes(node, ranks, t.PXN == tape.PXNOn.String())
+	for to := range t.Ranks {
+		for _, local := range ranks {
+			if len(local) < 2 || local[0] == to || node[local[0]] == node[to] {
+				continue
+			}
+			if carrier := routes.Carrier(local[0], to); carrier == routes.Carrier(local[1], to) {
+				t.Ranks[carrier].Carries = append(t.Ranks[carrier].Carries, to)
+			}
+		}
+	}
+}
+
+func (r *topologyReport) write(w io.Writer) error {
+	fmt.Fprintf(w, "Job %s\n", words.Line(r.Job))
+	if len(r.Comms) == 0 {
+		fmt.Fprintln(w, "\nNo tape tells where the ranks of a communicator are: none has connected, or none can tell.")
+	}
+	for _, c := range r.Comms {
+		fmt.Fprintf(w, "\n%s: %s on %s, PXN %s, %s\n", view.NameOf(c.Name, c.ID), english.Plural(c.Size, "rank", ""),
+			english.Plural(c.Nodes, "node", ""), pxnText(c.PXN), english.Plural(c.Connections, "connection", ""))
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "RANK\tNODE\tRAIL\tHOST\tCONNECTIONS\tSENDS FOR ITS NODE TO")
+		for _, k := range c.Ranks {
+			fmt.Fprintf(t, "%d\t%d\t%d of %d\t%s\t%d\t%s\n", k.Rank, k.Node, k.Rail, k.NodeRanks, words.Line(k.Host),
+				k.Connections, c.sendsTo(&k))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if missing := c.Size - len(c.Ranks); missing > 0 {
+			fmt.Fprintf(w, "%s left no tape here, or had not connected; connections with them count once.\n",
+				english.Plural(missing, "rank", ""))
+		}
+	}
+	return nil
+}
+
+func (t *commTopology) sendsTo(k *rankPlace) string {
+	switch {
+	case len(k.Carries) > 0:
+		return words.Ranks(k.Carries)
+	case t.PXN == tape.PXNOn.String() && !t.known() && k.NodeRanks > 1:
+		return fmt.Sprintf("rail %d of other nodes", k.Rail)
+	}
+	return "-"
+}
+
+func pxnText(pxn string) string {
+	if pxn == tape.PXNOn.String() {
+		return pxn
+	}
+	return "off (" + pxn + ")"
+}

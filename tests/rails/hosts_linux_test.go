@@ -1,0 +1,90 @@
+package rails
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// insideVariable says that this process has been started in the tests' own network namespace.
+const insideVariable = "CARILLONTEST_RAILS_INSIDE"
+
+func TestMain(m *testing.M) {
+	if _, isRank := os.LookupEnv(rankVariable); isRank {
+		if err := runRank(); err != nil {
+			fmt.Fprintln(os.Stderr, "rank:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getenv(insideVariable) != "" {
+		os.Exit(m.Run())
+	}
+	os.Exit(inside())
+}
+
+// inside runs the tests in a network namespace of their own, where no bridge or address is in anybody's way.
+func inside() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), insideVariable+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	fmt.Fprintln(os.Stderr, "rails: a network namespace needs root, and ip and nsenter:", err)
+	return 1
+}
+
+// newHosts makes n network namespaces at a switch, and returns what a command begins with that runs in each.
+func newHosts(tb testing.TB, n int) (enter [][]string) {
+	tb.Helper()
+	ip(tb, "link", "add", "switch", "type", "bridge")
+	ip(tb, "link", "set", "switch", "up")
+	tb.Cleanup(func() { ip(tb, "link", "delete", "switch") })
+	for i := range n {
+		holder := exec.Command("sleep", "infinity")
+		holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+		if err := holder.Start(); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() {
+			_ = holder.Process.Kill()
+			_ = holder.Wait() // it was killed
+		})
+		pid, port := fmt.Sprint(holder.Process.Pid), fmt.Sprintf("port%d", i)
+		in := []string{"nsenter", "--net=/proc/" + pid + "/ns/net", "--"}
+		enter = append(enter, in)
+		ip(tb, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", pid)
+		tb.Cleanup(func() { ip(tb, "link", "delete", port) })
+		ip(tb, "link", "set", port, "master", "switch", "up")
+		for _, args := range [][]string{
+			{"ip", "link", "set", "lo", "up"},
+			{"ip", "address", "add", address(i) + "/24", "dev", "eth0"},
+			{"ip", "link", "set", "eth0", "up"},
+		} {
+			command(tb, append(in[:len(in):len(in)], args...)...)
+		}
+	}
+	return enter
+}
+
+func address(host int) string { return fmt.Sprintf("10.214.0.%d", host+1) }
+
+func ip(tb testing.TB, args ...string) { tb.Helper(); command(tb, append([]string{"ip"}, args...)...) }
+
+func command(tb testing.TB, args ...string) {
+	tb.Helper()
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		tb.Fatalf("%v: %v\n%s", args, err, out)
+	}
+}

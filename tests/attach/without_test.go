@@ -63,8 +63,8 @@ func TestNCCLIsNotAsked(t *testing.T) {
 	second.Await(fmt.Sprintf(`rank 3 \(\S+, pid %d\) stopped answering`, pids[3]))
 }
 
-// TestNCCLIsAskedWhenItIsQuiet: a question while a communicator is made has crashed jobs. The agent wants to ask, for two
-// ranks have no tape, and does when a split is over for which a rank came late.
+// TestNCCLIsAskedWhenItIsQuiet: a question while a communicator is made has crashed jobs. The agent wants to ask, for
+// two ranks have no tape, and does when a split is over for which a rank came late.
 func TestNCCLIsAskedWhenItIsQuiet(t *testing.T) {
 	t.Parallel()
 	library, tapes := buildLibrary(t), t.TempDir()

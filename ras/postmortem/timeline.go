@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -21,12 +23,14 @@ type entry struct {
 	text, site string // of an error
 }
 
-// shown tells whether an event belongs in the timeline. An operation's phases, and the ends of its waits, don't.
+// shown tells whether an event belongs in the timeline. An operation's phases, the ends of its waits, and the steps of
+// what it sent to other nodes don't.
 func shown(ev *tape.Event) bool {
 	if ev.IsLife {
 		return ev.Life.Stage != tape.StagePhase || ev.Life.Phase != tape.PhaseNone
 	}
-	return ev.Op.Stage != tape.StagePhase && (ev.Op.Stage != tape.StageWait || ev.Op.Wait >= 0)
+	stage := ev.Op.Stage
+	return stage != tape.StagePhase && stage != tape.StageStep && (stage != tape.StageWait || ev.Op.Wait >= 0)
 }
 
 func newEntry(m *member, ev *tape.Event) entry {
@@ -88,6 +92,23 @@ func (e *entry) event(at time.Time) Event {
 	return r
 }
 
+// sent says what an operation has sent to another node: "all_reduce 17 sent 4 MiB to rank 5 through rank 1 in 3s".
+func (e *entry) sent(name string) string {
+	s := e.Proxied()
+	text := fmt.Sprintf("%s sent %s to rank %d", name, humanize.IBytes(s.Bytes), s.Peer)
+	if int(s.Carrier) != e.rank {
+		text += fmt.Sprintf(" through rank %d", s.Carrier)
+	}
+	text += " in " + span(s.End-s.Start)
+	if s.Code == lifecycle.CodeInProgress {
+		text += " so far"
+	}
+	if s.Waited != tape.PhaseNone {
+		text += ", waiting for " + s.Waited.String()
+	}
+	return text
+}
+
 // sentence says what happened: "all_reduce 17 waits for rank 2".
 func (e *entry) sentence(call string) string {
 	name := numbered(call, e.Seq)
@@ -137,6 +158,8 @@ func (e *entry) sentence(call string) string {
 			text += " (at " + e.site + ")"
 		}
 		return name + verb + text
+	case tape.StageProxied:
+		return e.sent(name)
 	default:
 		return fmt.Sprintf("%s: %s", name, e.Stage)
 	}

@@ -144,6 +144,8 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_STAGE_END 4
 #define TAPE_STAGE_MISUSE 5
 #define TAPE_STAGE_DEVICE 6
+#define TAPE_STAGE_PROXIED 7
+#define TAPE_STAGE_STEP 8
 
 /** Phases of an act or operation. */
 #define TAPE_PHASE_NONE 0

@@ -263,6 +263,9 @@ func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
 
 func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 	c := s.Comm
+	if r.IsProxied() {
+		return // its times and ranks are not the operation's
+	}
 	if r.Signature.Call.IsCollective() {
 		c.Begun = max(c.Begun, r.Seq)
 	}

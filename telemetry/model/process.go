@@ -279,6 +279,8 @@ func (p *Process) Until(ev *tape.Event, t int64) {
 	start := ev.Op.Start
 	if ev.IsLife {
 		start = ev.Life.Start
+	} else if ev.Op.IsProxied() {
+		return
 	}
 	if start <= 0 || start > t {
 		p.made(ev)

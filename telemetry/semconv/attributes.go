@@ -81,6 +81,14 @@ const (
 	WaitRank    = attribute.Key("ccl.wait.rank")    // the rank that it waited for last; absent if none. Stable.
 )
 
+// Attributes of what an operation sent to a rank of another node. Development.
+const (
+	ProxyPeer    = attribute.Key("ccl.proxy.peer")    // the rank that it is for. Development.
+	ProxyCarrier = attribute.Key("ccl.proxy.carrier") // the rank of this node whose connection it goes over. Development.
+	ProxyBytes   = attribute.Key("ccl.proxy.bytes")   // how many were sent. Development.
+	ProxyWait    = attribute.Key("ccl.proxy.wait")    // what they waited for: "credit", … Development.
+)
+
 // Attributes of what takes too long. Durations are in seconds.
 const (
 	OpSlow         = attribute.Key("ccl.op.slow")         // true beyond the slow threshold; else absent. Stable.

@@ -37,6 +37,14 @@ const StartedSuffix = " (started)"
 // took there, and begins with the call: when it began there is not known. Development.
 const DeviceSuffix = " (device)"
 
+// Spans below that of an operation which is sampled, slow, stalled or failed: what one rank sent to one of another node
+// for it, for the ranks for which that took longest, and the longest steps of it. Both end when the proxy needed the
+// caller's memory no more. Development.
+const (
+	SpanProxied   = "ccl.proxy.operation"
+	SpanProxyStep = "ccl.proxy.step"
+)
+
 // PhaseSeparator stands between an act's span name and the name of one of its phases: "ccl.comm.init.rendezvous".
 // Stable.
 const PhaseSeparator = "."

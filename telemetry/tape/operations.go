@@ -116,6 +116,32 @@ func (c *CommWriter) Device(l Launched, took time.Duration) {
 	runtime.KeepAlive(c)
 }
 
+// Detailed says whether followers are to see what the oldest operation in flight consists of, which is the one that
+// runs: it is sampled, or slow by now.
+func (c *CommWriter) Detailed() bool {
+	return c != nil && c.op.launched != c.op.completed && (c.sampled(c.op.oldest()) || c.Slow())
+}
+
+// Slow says whether the oldest operation in flight is slow by now.
+func (c *CommWriter) Slow() bool {
+	return c != nil && c.op.launched != c.op.completed && Now()-c.op.oldest().start >= c.w.slow
+}
+
+// Proxied notes what the oldest operation in flight sent to a rank of another node. Steps come behind what they are of.
+func (c *CommWriter) Proxied(s *Proxied) {
+	if c == nil || c.op.launched == c.op.completed {
+		return
+	}
+	p := *c.op.oldest()
+	p.peer, p.bytes, p.start = s.Peer, s.Bytes, s.Start
+	stage := StageProxied
+	if s.Step {
+		stage = StageStep
+	}
+	c.putOp(kindOp, &p, s.End, stage, s.Waited, s.Carrier, s.Code)
+	runtime.KeepAlive(c)
+}
+
 // Phase sets the phase of the oldest operation in flight, which is the one that runs. Setting the same again costs next
 // to nothing.
 func (c *CommWriter) Phase(phase Phase) {

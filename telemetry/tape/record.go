@@ -38,17 +38,19 @@ type Stage uint8
 
 // The stages.
 const (
-	StageNone   Stage = iota
-	StageStart        // it began; an operation that never waits has only an end
-	StagePhase        // it went into another phase
-	StageWait         // what it waits for changed (operations only)
-	StageEnd          // it ended; Code says how
-	StageMisuse       // a call, or what came for it, was refused, by Code; on the life ring. First: where the first was
-	StageDevice       // the device has done it, in Time minus Start (operations only)
+	StageNone    Stage = iota
+	StageStart         // it began; an operation that never waits has only an end
+	StagePhase         // it went into another phase
+	StageWait          // what it waits for changed (operations only)
+	StageEnd           // it ended; Code says how
+	StageMisuse        // a call, or what came for it, was refused, by Code; on the life ring. First: where the first was
+	StageDevice        // the device has done it, in Time minus Start (operations only)
+	StageProxied       // what it sent to a rank of another node, see Proxied (operations only)
+	StageStep          // a part of that, see Proxied (operations only)
 	numStages
 )
 
-var stageNames = [numStages]string{"none", "start", "phase", "wait", "end", "misuse", "device"}
+var stageNames = [numStages]string{"none", "start", "phase", "wait", "end", "misuse", "device", "proxied", "step"}
 
 // String is the stage's name: "start", "end" and so on.
 func (s Stage) String() string { return words.Name("unknown", stageNames[:], s) }
@@ -156,6 +158,30 @@ type OpRecord struct {
 	Caller    SpanContext    // StageStart: the caller's span, if its context had one
 	Tallied   bool           // StageEnd: a Tally counts it
 	Ordinary  bool           // StageEnd: a Tally counts it as ordinary: it never waited and was not slow
+}
+
+// IsProxied says whether a record tells of what was sent to another node, not of the operation as a whole. Its Start,
+// Wait, and the signature's Peer and Bytes are those of a Proxied.
+func (r *OpRecord) IsProxied() bool { return r.Stage == StageProxied || r.Stage == StageStep }
+
+// Proxied returns what a record tells if IsProxied.
+func (r *OpRecord) Proxied() Proxied {
+	return Proxied{
+		Peer: r.Signature.Peer, Carrier: r.Wait, Bytes: r.Signature.Bytes, Start: r.Start, End: r.Time,
+		Waited: r.Phase, Code: r.Code, Step: r.Stage == StageStep,
+	}
+}
+
+// Proxied is what an operation sent to one rank of another node, or a step of that: what was handed to the proxy at a
+// time. It ends when the proxy needs the caller's memory no more.
+type Proxied struct {
+	Step       bool
+	Peer       int32 // the rank that it is for
+	Carrier    int32 // the rank of this node whose proxy sends it
+	Bytes      uint64
+	Start, End int64          // Now's
+	Waited     Phase          // what it waited for last: PhaseCredit, PhaseNetwork or PhasePool; PhaseNone if nothing
+	Code       lifecycle.Code // lifecycle.CodeInProgress while the operation is in flight
 }
 
 // Slot is one live communicator in the in-flight table, as one consistent moment of it.

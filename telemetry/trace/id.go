@@ -21,6 +21,8 @@ const (
 	tagSpan    = "ccl/span"
 	tagStarted = "ccl/started"
 	tagDevice  = "ccl/device"
+	tagProxied = "ccl/proxied"
+	tagStep    = "ccl/step"
 	tagPhase   = "ccl/phase"
 	tagMisuse  = "ccl/misuse"
 	tagFailure = "ccl/failure"

@@ -73,6 +73,32 @@ func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 	p.emit(s)
 }
 
+// emitProxied makes the span of what an operation sent to a rank of another node, below the operation's, or of a step of
+// that. What has been sent when an operation becomes slow has a started span, as the operation has.
+func (p *Projector) emitProxied(m *model.Comm, r *tape.OpRecord) {
+	if !r.Signature.Call.IsOperation() {
+		return
+	}
+	sent := r.Proxied()
+	own := p.opPart(m, OpTraceID(m.ID, m.Rank, r.Signature, r.Seq), &r.Signature)
+	s := span{
+		id: own.child(tagProxied, m.Rank, uint64(sent.Peer)), name: semconv.SpanProxied,
+		start: sent.Start, end: sent.End,
+		attrs: append(attributesOf(m), semconv.OpSeq.Int64(int64(r.Seq)), semconv.ProxyPeer.Int(int(sent.Peer)),
+			semconv.ProxyCarrier.Int(int(sent.Carrier)), semconv.ProxyBytes.Int64(int64(sent.Bytes))),
+		problem: problemOf(sent.Code, ""),
+	}
+	switch {
+	case sent.Step:
+		s.id, s.name = s.id.child(tagStep, m.Rank, uint64(sent.Start)), semconv.SpanProxyStep
+	case sent.Code == lifecycle.CodeInProgress:
+		s.id, s.name = s.id.child(tagStarted, m.Rank, uint64(sent.Peer)), s.name+semconv.StartedSuffix
+		s.end = s.start
+	}
+	s.attrs.when(sent.Waited != tape.PhaseNone, semconv.ProxyWait.String(sent.Waited.String()))
+	p.emit(&s)
+}
+
 // opPart is the identity of a rank's own span of an operation: a root if no other rank takes part.
 func (p *Projector) opPart(m *model.Comm, trace oteltrace.TraceID, sig *tape.Signature) identity {
 	id := p.part(m, trace, tagSpan)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -85,6 +87,54 @@ func TestMeasuredOnDevice(t *testing.T) {
 		!slices.Contains(device.Attributes, semconv.OpDepth.String("device")) ||
 		slices.Contains(call.Attributes, semconv.OpDepth.String("device")) {
 		t.Errorf("beside %+v it is %+v", call, device)
+	}
+}
+
+// TestProxied: what an operation sent to another node is a span below its own, and its steps are below that. None is an
+// operation in flight.
+func TestProxied(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 1 })
+	r := tape.OpRecord{
+		Stage: tape.StageProxied, Time: 4 * ms, Start: 2 * ms, Seq: 1, Wait: 1, Code: lifecycle.CodeInProgress,
+		Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: 5, Bytes: 64},
+		Phase:     tape.PhaseCredit,
+	}
+	p.op(world, r)
+	r.Time, r.Code = 6*ms, lifecycle.CodeOK
+	p.op(world, r)
+	r.Stage, r.Start, r.Signature.Bytes = tape.StageStep, 3*ms, 32
+	if step := p.op(world, r); len(step.Comm.Ops) > 0 || step.Comm.Begun > 0 {
+		t.Errorf("in flight are %v, and %d began", step.Comm.Ops, step.Comm.Begun)
+	}
+	p.op(world, tape.OpRecord{
+		Stage: tape.StageEnd, Time: 7 * ms, Start: ms, Seq: 1, Wait: -1,
+		Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64},
+	})
+	spans := p.spans()
+	var names []string
+	for _, s := range spans {
+		names = append(names, s.Name)
+	}
+	want := []string{"ccl.proxy.operation (started)", "ccl.proxy.operation", "ccl.proxy.step", "ccl.all_reduce"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Fatalf("spans (-want +got):\n%s", diff)
+	}
+	for child, parent := range map[int]int{0: 1, 1: 3, 2: 1} {
+		if spans[child].Parent.SpanID() != spans[parent].SpanContext.SpanID() ||
+			spans[child].SpanContext.TraceID() != spans[parent].SpanContext.TraceID() {
+			t.Errorf("%s is not below %s", names[child], names[parent])
+		}
+		for _, a := range []attribute.KeyValue{
+			semconv.ProxyPeer.Int(5), semconv.ProxyCarrier.Int(1), semconv.ProxyWait.String("credit"),
+		} {
+			if !slices.Contains(spans[child].Attributes, a) {
+				t.Errorf("%s lacks %v", names[child], a)
+			}
+		}
+	}
+	if sent := spans[1]; sent.EndTime.Sub(sent.StartTime) != time.Duration(4*ms) ||
+		!slices.Contains(sent.Attributes, semconv.ProxyBytes.Int(64)) || sent.Status.Code == codes.Error {
+		t.Errorf("what was sent is %+v", sent)
 	}
 }
 

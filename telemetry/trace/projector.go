@@ -82,6 +82,8 @@ func (p *Projector) Observe(s *model.Step) {
 			p.endOp(s.Comm, s.Op)
 		case tape.StageDevice:
 			p.emitDevice(s.Comm, s.Op)
+		case tape.StageProxied, tape.StageStep:
+			p.emitProxied(s.Comm, &s.Event.Op)
 		default:
 		}
 	}

@@ -21,6 +21,7 @@ type Engine struct {
 	rank, size int
 	nodes      []int
 	all        []*link // by rank; nil for this one
+	proxied    []*proxied
 	board      *transport.Board
 	posts      uint64 // what this rank has posted there: a header for each collective, and what goes along
 
@@ -56,11 +57,20 @@ func New(c *engine.Comm) *Engine {
 	e.all = make([]*link, e.size)
 	for r := range e.all {
 		if r != e.rank {
-			e.all[r] = &link{conn: e.links.Conn(r), rank: r}
+			e.all[r] = e.newLink(r)
 		}
 	}
 	e.x.e, e.g.e = e, e
 	return e
+}
+
+func (e *Engine) newLink(rank int) *link {
+	l := &link{conn: e.links.Conn(rank), rank: rank}
+	if c, ok := l.conn.(proxyConn); ok && e.tape != nil {
+		l.proxied = newProxied(c, rank)
+		e.proxied = append(e.proxied, l.proxied)
+	}
+	return l
 }
 
 // Close frees the engine's memory.
@@ -124,12 +134,16 @@ func (e *Engine) begin(ctx context.Context, call lifecycle.Call, seq uint64) {
 	e.w = waiting{ctx: ctx}
 	if at := e.tape.Began(); at != 0 { // it has read the clock just now
 		e.waiter.Began(time.Duration(at) - e.clocks)
+		e.w.began = at
 	}
 	e.waiter.Enter()
 	e.comm.Begin(call, seq)
 }
 
 func (e *Engine) end() {
+	if len(e.proxied) > 0 && e.tape.Detailed() {
+		e.tellProxied(lifecycle.CodeOK)
+	}
 	e.waiter.Leave()
 	e.w.ctx, e.w.op = nil, nil
 	e.comm.End()
@@ -137,6 +151,7 @@ func (e *Engine) end() {
 
 // fail ends the running call with err, and returns the error to give to the caller.
 func (e *Engine) fail(err error) error {
+	e.tellProxied(lifecycle.CodeOf(err))
 	e.waiter.Leave()
 	e.w.ctx, e.w.op = nil, nil
 	return e.comm.Fail(err)

@@ -42,12 +42,16 @@ type link struct {
 	got     int    // bytes of a header that came without the rest, in partial
 	kept    []byte // of a lost peer: what was taken off conn to see how much it is, and comes before what conn shows
 
-	pair pairLink
+	pair    pairLink
+	proxied *proxied // nil unless the peer is of another node, and there is a tape
 }
 
 func (l *link) reset() {
 	l.rest, l.step, l.sent = nil, algo.None, 0
 	l.met, l.odd, l.taken, l.got = false, false, 0, 0
+	if l.proxied != nil {
+		l.proxied.reset()
+	}
 }
 
 // pack puts h, and if it fits also the message behind it, into the stage as what goes out next. It must be empty. It
@@ -73,11 +77,17 @@ func packMessage(to, message []byte) int {
 
 // flush sends what is left of rest, as far as it goes, and returns how many bytes went.
 func (l *link) flush() (int, error) {
+	if l.proxied != nil {
+		l.proxied.offer()
+	}
 	n, err := l.conn.TrySend(l.rest)
 	if err != nil {
 		return 0, err
 	}
 	l.rest = l.rest[n:]
+	if l.proxied != nil {
+		l.proxied.took(n, len(l.rest) > 0)
+	}
 	return n, nil
 }
 

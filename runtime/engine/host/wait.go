@@ -26,6 +26,8 @@ type waiting struct {
 	idles      int       // passes without progress
 	since      time.Time // when the first sleep since the last progress began; zero if there was none
 	phase      tape.Phase
+	began      int64 // when it did, by tape.Now; 0 without a tape
+	slow       bool  // the tape has what it had sent to other nodes when it became slow
 }
 
 func (e *Engine) drive(o operation) error {
@@ -105,6 +107,10 @@ func (e *Engine) report() {
 		e.w.phase = phase
 		e.tape.Phase(phase)
 	}
+	if !e.w.slow && len(e.proxied) > 0 && e.tape.Slow() {
+		e.w.slow = true
+		e.tellProxied(lifecycle.CodeInProgress)
+	}
 	if _, _, told, _ := e.comm.Current(); first || peer != told {
 		e.comm.WaitsFor(peer)
 	}
@@ -112,18 +118,21 @@ func (e *Engine) report() {
 
 // blocked is the phase of an operation that waits for a rank: phase, unless what is for that rank does not go out.
 func (e *Engine) blocked(rank int, phase tape.Phase) tape.Phase {
-	conn, ok := e.all[rank].conn.(interface{ Waits() transport.Wait })
-	if !ok {
+	to := e.all[rank].proxied
+	if to == nil {
 		return phase
 	}
-	switch w := conn.Waits(); {
+	switch w := to.Waits(); {
 	case w == transport.WaitNetwork:
-		return tape.PhaseNetwork
+		phase = tape.PhaseNetwork
 	case w == transport.WaitPool:
-		return tape.PhasePool
+		phase = tape.PhasePool
 	case w == transport.WaitCredit && phase == tape.PhaseTransfer: // before, it has not come
-		return tape.PhaseCredit
+		phase = tape.PhaseCredit
+	default:
+		return phase
 	}
+	to.waits(phase)
 	return phase
 }
 

@@ -64,7 +64,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		v.setID(nil)
 		v.Evidence = append(steps, v.Evidence...)
 		v.Text = say("%s and %s exchange messages, and nothing has come either way for %s, by %s",
-			v.Culprits[0], v.Culprits[1], Age(first.age), route(v.Culprits[0], v.Culprits[1]))
+			v.Culprits[0], v.Culprits[1], Age(first.age), w.g.route(first.slot, v.Culprits[0], v.Culprits[1]))
 		return v
 	}
 	before := "; the cycle: "

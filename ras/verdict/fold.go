@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Fold fills in the communicators of a process's model at the time now of the tape's clock. The note has its member and
@@ -43,6 +44,9 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	}
 	if c.Slot != nil {
 		s.Captured = c.Slot.Captured
+	}
+	if c.Place.PXN == tape.PXNOn {
+		s.Locals, s.Node, s.Local = c.Place.Locals, c.Place.Node, c.Place.Local
 	}
 	if o := c.InFlight(); o != nil {
 		s.InFlight, s.Seq, s.Op, s.Phase = 1, o.Seq, o.Signature, o.Phase

@@ -81,6 +81,12 @@ type Slot struct {
 	Root  uint32          `json:"root,omitempty"`
 	Job   int             `json:"job_rank"`
 	State lifecycle.State `json:"state,omitempty"`
+	// Locals is the number of ranks of the rank's node, if a rank sends to other nodes through that rank of its own node
+	// which is on the receiver's rail (PXN); 0 if not. Node is the node's number in the communicator, and Local the
+	// rank's index on it, its rail.
+	Locals int `json:"locals,omitempty"`
+	Node   int `json:"node,omitempty"`
+	Local  int `json:"local,omitempty"`
 
 	// InFlight is how many operations were launched and have not ended. Seq, Op and the fields to WaitAge are of the
 	// oldest of them or, if there is none, of the last that ended. Failed says that the last one ended with an error.

@@ -101,6 +101,11 @@ func (j job) with(change func(n *verdict.Note, s *verdict.Slot), ranks ...int) j
 	return j
 }
 
+// pxn puts a rank onto one of the rails of its node, of which there are two.
+func pxn(n *verdict.Note, s *verdict.Slot) {
+	s.Locals, s.Node, s.Local = n.JobSize/2, 2*s.Rank/n.JobSize, s.Rank%(n.JobSize/2)
+}
+
 // without is the job as it looks when some give no note.
 func (j job) without(ranks ...int) job {
 	return slices.DeleteFunc(slices.Clone(j), func(n verdict.Note) bool { return slices.Contains(ranks, n.Rank) })
@@ -311,6 +316,16 @@ func TestNotes(t *testing.T) {
 			[]string{
 				`transport (likely) all ranks are in all_reduce 8 on "world", and nothing has come from rank 1 to ` +
 					`rank 2 for 8.9s, by TCP from host node0 to host node1`,
+			},
+		},
+		{
+			"the same, and messages to other nodes go through the rank on the receiver's rail",
+			newJob(4).in(world, 8, allReduce, 9*time.Second, 3, 7*time.Second, 0, 2).
+				in(world, 8, allReduce, 9*time.Second, 2, 6900*time.Millisecond, 1).
+				in(world, 8, allReduce, 9*time.Second, 0, 8900*time.Millisecond, 3).with(pxn, 0, 1, 2, 3),
+			[]string{
+				`transport (certain) all ranks are in all_reduce 8 on "world", and nothing has come from rank 0 to ` +
+					`rank 3 for 8.9s, by TCP from host node0 to host node1, on rail 1 and through the proxy of rank 1;`,
 			},
 		},
 		{
@@ -525,4 +540,22 @@ func pending(ago time.Duration) job {
 	last := func(_ *verdict.Note, s *verdict.Slot) { s.Unproven, s.Begun = true, s.Seq }
 	return newJob(4).did(world, 43, lifecycle.CallAllReduce, 6*time.Second, 0, 1, 3).
 		did(world, 40, lifecycle.CallAllReduce, ago, 2).with(last, 0, 1, 2, 3)
+}
+
+// The evidence says what keeps a rank from sending.
+func TestEvidenceOfWhatBlocks(t *testing.T) {
+	for phase, want := range map[tape.Phase]string{
+		tape.PhaseTransfer: "rank 0 has waited for rank 1 for 7s",
+		tape.PhaseCredit:   "rank 0 has waited for rank 1 for 7s, which takes no more of what it was sent",
+		tape.PhaseNetwork:  "rank 0 has waited for rank 1 for 7s: the network takes no more",
+		tape.PhasePool:     "rank 0 has waited for rank 1 for 7s: no operation is free in the proxy's pool",
+	} {
+		j := newJob(2).in(world, 8, allReduce, 9*time.Second, 1, 7*time.Second, 0).
+			in(world, 8, allReduce, 9*time.Second, 0, 6*time.Second, 1).
+			with(func(_ *verdict.Note, s *verdict.Slot) { s.Phase = phase }, 0)
+		verdicts, _ := verdict.Diagnose(j)
+		if len(verdicts) != 1 || len(verdicts[0].Evidence) == 0 || verdicts[0].Evidence[0].String() != want {
+			t.Errorf("in phase %v it is %v", phase, verdicts)
+		}
+	}
 }

@@ -46,11 +46,11 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	v := m.transport(from, to)
 	v.Age = Age(worst.slot.WaitAge)
 	v.Text = say("all ranks are in %s, and nothing has come from %s to %s for %s, by %s",
-		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), route(from, to))
+		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), w.g.route(m.slot, from, to))
 	v.Text.add("%s", waiting(v.Victims))
 	for _, p := range m.present[:min(len(m.present), maxEvidence)] {
-		v.Evidence = append(v.Evidence, say("%s has waited for %s for %s",
-			rankOf(p.actor, m.key.comm), m.rank(p.slot.Wait), Age(p.slot.WaitAge)))
+		v.Evidence = append(v.Evidence, say("%s has waited for %s for %s%s",
+			rankOf(p.actor, m.key.comm), m.rank(p.slot.Wait), Age(p.slot.WaitAge), blockedBy(p.slot.Phase)))
 	}
 	if peer.slot.Wait == worst.slot.Rank ||
 		!slices.ContainsFunc(m.present, func(p *participant) bool { return p.slot == peer.slot }) {
@@ -105,7 +105,7 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 			}
 		}
 		text := say("the connection between %s and %s%s broke in %s, by %s: both were there", from.in(), to.in(), more,
-			m.text(), route(from, to))
+			m.text(), w.g.route(m.slot, from, to))
 		if i == 0 {
 			v.Text = text
 		} else if i <= maxEvidence {
@@ -119,14 +119,38 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 	return v
 }
 
-// route is how bytes go from one rank to another.
-func route(from, to Rank) string {
+// route is how bytes go from one rank to another of the communicator that s is a rank of.
+func (g *graph) route(s *Slot, from, to Rank) string {
 	switch {
 	case from.Host == "" || to.Host == "":
 		return "a way that is not known"
 	case from.Host == to.Host:
 		return "the memory of host " + from.Host
+	}
+	text := fmt.Sprintf("TCP from host %s to host %s", from.Host, to.Host)
+	sender, receiver := g.ranks[commRank{s.Comm, from.Comm}], g.ranks[commRank{s.Comm, to.Comm}]
+	if sender == nil || receiver == nil || sender.slot.Locals <= 0 || receiver.slot.Locals <= 0 {
+		return text
+	}
+	rail := receiver.slot.Local
+	for p := range g.members(s) {
+		if p.slot.Node == sender.slot.Node && p.slot.Local == rail%sender.slot.Locals {
+			return fmt.Sprintf("%s, on rail %d and through the proxy of %s", text, rail, rankOf(p.actor, s.Comm))
+		}
+	}
+	return fmt.Sprintf("%s, on rail %d", text, rail)
+}
+
+// blockedBy says what keeps a rank from sending, if its operation is in one of these phases.
+func blockedBy(phase tape.Phase) string {
+	switch phase { //nolint:exhaustive // in all others it receives
+	case tape.PhaseCredit:
+		return ", which takes no more of what it was sent"
+	case tape.PhaseNetwork:
+		return ": the network takes no more"
+	case tape.PhasePool:
+		return ": no operation is free in the proxy's pool"
 	default:
-		return fmt.Sprintf("TCP from host %s to host %s", from.Host, to.Host)
+		return ""
 	}
 }

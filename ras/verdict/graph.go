@@ -82,9 +82,10 @@ type meeting struct {
 	differ  bool          // those present make different calls
 	engine  *Failure      // the most specific error that the engine reported; nil if it goes on
 
-	missing []*actor // that have not come, or can't go on; each once
-	absent  []int    // ranks of the communicator that belong to no known actor
-	guessed bool     // missing has actors that only may be the absent ranks
+	missing []*actor  // that have not come, or can't go on; each once
+	absent  []int     // ranks of the communicator that belong to no known actor
+	guessed bool      // missing has actors that only may be the absent ranks
+	carried []carried // why ranks of missing that need not come are there
 
 	edges   []edge
 	leaves  []*leaf
@@ -92,6 +93,12 @@ type meeting struct {
 
 	index, low int // of Tarjan's algorithm; index 0: not seen
 	onStack    bool
+}
+
+// carried is what a rank's proxy sends for others.
+type carried struct {
+	by       *actor
+	from, to int
 }
 
 // newGraph finds the meetings and the ranks that they wait for.

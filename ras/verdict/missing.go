@@ -39,6 +39,23 @@ func (g *graph) findMissing(m *meeting) {
 	case broken:
 		g.expect(m, m.slot.Failure.Peer)
 	}
+	for _, p := range m.present {
+		if wait := p.slot.Wait; wait >= 0 && p.until == 0 {
+			g.expectCarrier(m, wait, p.slot.Rank)
+			g.expectCarrier(m, p.slot.Rank, wait)
+		}
+	}
+}
+
+// expectCarrier adds the rank whose proxy sends what goes from one rank to another to those that a meeting waits for,
+// unless its process runs.
+func (g *graph) expectCarrier(m *meeting, from, to int) {
+	p := g.carrier(m.slot, from, to)
+	if p == nil || p.actor.note.Fate == Alive || p.slot.Rank == from || slices.Contains(m.missing, p.actor) {
+		return
+	}
+	m.addMissing(p.actor)
+	m.carried = append(m.carried, carried{p.actor, from, to})
 }
 
 // engineTells tells whether the engine names the rank that caused a failure, and adds it to the missing: a rank that

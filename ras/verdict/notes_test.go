@@ -106,6 +106,9 @@ func pxn(n *verdict.Note, s *verdict.Slot) {
 	s.Locals, s.Node, s.Local = n.JobSize/2, 2*s.Rank/n.JobSize, s.Rank%(n.JobSize/2)
 }
 
+// messageBetween03 makes the call that a rank is in one with the other of ranks 0 and 3.
+func messageBetween03(_ *verdict.Note, s *verdict.Slot) { s.Op.Peer = int32(3 - s.Rank) }
+
 // without is the job as it looks when some give no note.
 func (j job) without(ranks ...int) job {
 	return slices.DeleteFunc(slices.Clone(j), func(n verdict.Note) bool { return slices.Contains(ranks, n.Rank) })
@@ -327,6 +330,12 @@ func TestNotes(t *testing.T) {
 				`transport (certain) all ranks are in all_reduce 8 on "world", and nothing has come from rank 0 to ` +
 					`rank 3 for 8.9s, by TCP from host node0 to host node1, on rail 1 and through the proxy of rank 1;`,
 			},
+		},
+		{
+			"the one that carries a message is stopped, and has nothing to do with it",
+			newJob(4).in(world, 8, lifecycle.CallSend, s6, 3, s6, 0).in(world, 8, lifecycle.CallRecv, s6, 0, s6, 3).
+				with(pxn, 0, 1, 2, 3).with(messageBetween03, 0, 3).with(fate(verdict.Stopped, 5*time.Second, ""), 1),
+			[]string{`rank_stopped (certain) rank 1 (node0, pid 1001) stopped 5s ago; ranks 0 and 3 wait`},
 		},
 		{
 			"two exchange messages, and neither hears of the other",

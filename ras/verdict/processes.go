@@ -173,6 +173,12 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 		for _, m := range ends[n] {
 			at = append(at, m)
 			guessed = guessed || m.guessed
+			for _, c := range m.carried {
+				if c.by.note == n {
+					v.Evidence = append(v.Evidence, say("its proxy sends what goes from %s to %s in %s", m.rank(c.from),
+						m.rank(c.to), m.text()))
+				}
+			}
 		}
 		for _, a := range w.g.actors {
 			if a.note == n {

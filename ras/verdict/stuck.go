@@ -121,24 +121,35 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 
 // route is how bytes go from one rank to another of the communicator that s is a rank of.
 func (g *graph) route(s *Slot, from, to Rank) string {
-	switch {
-	case from.Host == "" || to.Host == "":
+	if from.Host == "" || to.Host == "" {
 		return "a way that is not known"
-	case from.Host == to.Host:
+	}
+	carrier := g.carrier(s, from.Comm, to.Comm)
+	if carrier == nil && from.Host == to.Host {
 		return "the memory of host " + from.Host
 	}
 	text := fmt.Sprintf("TCP from host %s to host %s", from.Host, to.Host)
-	sender, receiver := g.ranks[commRank{s.Comm, from.Comm}], g.ranks[commRank{s.Comm, to.Comm}]
-	if sender == nil || receiver == nil || sender.slot.Locals <= 0 || receiver.slot.Locals <= 0 {
+	if carrier == nil {
 		return text
 	}
-	rail := receiver.slot.Local
+	rail := g.ranks[commRank{s.Comm, to.Comm}].slot.Local
+	return fmt.Sprintf("%s, on rail %d and through the proxy of %s", text, rail, rankOf(carrier.actor, s.Comm))
+}
+
+// carrier is the rank whose proxy sends what goes from one rank to another of the communicator that s is a rank of; nil
+// if that is not known, or if they share a node or PXN is off.
+func (g *graph) carrier(s *Slot, from, to int) *participant {
+	sender, receiver := g.ranks[commRank{s.Comm, from}], g.ranks[commRank{s.Comm, to}]
+	if sender == nil || receiver == nil || sender.slot.Locals <= 0 || receiver.slot.Locals <= 0 ||
+		sender.slot.Node == receiver.slot.Node {
+		return nil
+	}
 	for p := range g.members(s) {
-		if p.slot.Node == sender.slot.Node && p.slot.Local == rail%sender.slot.Locals {
-			return fmt.Sprintf("%s, on rail %d and through the proxy of %s", text, rail, rankOf(p.actor, s.Comm))
+		if p.slot.Node == sender.slot.Node && p.slot.Local == receiver.slot.Local%sender.slot.Locals {
+			return p
 		}
 	}
-	return fmt.Sprintf("%s, on rail %d", text, rail)
+	return nil
 }
 
 // blockedBy says what keeps a rank from sending, if its operation is in one of these phases.

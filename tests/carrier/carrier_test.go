@@ -1,0 +1,106 @@
+package carrier
+
+import (
+	"context"
+	"log"
+	"os"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/node"
+	"github.com/carillon-rt/carillon/tests/e2e"
+)
+
+// faultVariable makes the test's binary a rank, and says what befalls rank 1, which carries what rank 0 sends to rank 3.
+const faultVariable = "CARILLONTEST_CARRIER_FAULT"
+
+var faults = map[string]syscall.Signal{"stopped": syscall.SIGSTOP, "killed": syscall.SIGKILL}
+
+func TestMain(m *testing.M) {
+	if fault := os.Getenv(faultVariable); fault != "" {
+		if err := rank(faults[fault]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	os.Exit(e2e.Main(m))
+}
+
+// rank is one of two on each of two nodes.
+func rank(fault syscall.Signal) error {
+	ctx := context.Background()
+	n, err := node.Start(ctx, node.FromEnv())
+	if err != nil {
+		return err
+	}
+	defer n.Stop(ctx)
+	world, err := n.Runtime().World(ctx)
+	if err != nil {
+		return err
+	}
+	defer world.Close() //nolint:errcheck // the ranks end together
+	if err := ccl.Barrier(ctx, world); err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		if err := syscall.Kill(os.Getpid(), fault); err != nil {
+			return err
+		}
+	}
+	data := make([]byte, 1<<20)
+	for range 300 { // which take far longer than rank 1 needs for its end
+		switch world.Rank() {
+		case 0:
+			err = ccl.Send(ctx, world, data, 3)
+		case 3:
+			err = ccl.Recv(ctx, world, data, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ccl.Barrier(ctx, world)
+}
+
+func start(t *testing.T, fault string) *e2e.Job {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e2e.Start(t, []string{faultVariable + "=" + fault, "CARILLON_STALL_THRESHOLD=500ms"},
+		"carillon", "run", "-n", "4", "--simulate-nodes", "2", "--tape-dir", t.TempDir(), "--", self)
+}
+
+// TestStopped: ranks 0 and 3 exchange messages, with which rank 1 has nothing to do but that its proxy sends them. It alone
+// is named, and when it goes on, all end well.
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	job := start(t, "stopped")
+	carrier := job.AwaitPID(`"rank 1 \(\S+, pid (\d+)\) stopped \S+ ago: .*; ranks 0, 2 and 3 wait`)
+	e2e.Kill(t, carrier, syscall.SIGCONT)
+	if code := job.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if named := regexp.MustCompile(`reason=(\S+) culprit=(\S+) type=dev.carillon.verdict.opened`).
+		FindAllString(job.Output(), -1); len(named) != 1 {
+		t.Errorf("the verdicts are %q", named)
+	}
+}
+
+// TestKilled: the errors of both name the rank that was killed, and that of the sender says what it carried.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	job := start(t, "killed")
+	const died = `the process of rank 1 of "world" has ended: `
+	job.Await(`^\[0\] .*send \(operation \d+\) .*: ` + died + `.* it carried what`)
+	job.Await(`^\[3\] .*: ` + died) // it may still be in the barrier
+	if code := job.ExitCode(); code == 0 {
+		t.Error("the job ended well")
+	}
+	if wrong := regexp.MustCompile(`culprit=[023] `).FindString(job.Output()); wrong != "" {
+		t.Errorf("a verdict has %s", wrong)
+	}
+}

@@ -74,8 +74,8 @@ func start(t *testing.T, fault string) *e2e.Job {
 		"carillon", "run", "-n", "4", "--simulate-nodes", "2", "--tape-dir", t.TempDir(), "--", self)
 }
 
-// TestStopped: ranks 0 and 3 exchange messages, with which rank 1 has nothing to do but that its proxy sends them. It alone
-// is named, and when it goes on, all end well.
+// TestStopped: ranks 0 and 3 exchange messages, with which rank 1 has nothing to do but that its proxy sends them. It
+// alone is named, and when it goes on, all end well.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	job := start(t, "stopped")

@@ -154,7 +154,7 @@ func (g *graph) carrier(s *Slot, from, to int) *participant {
 
 // blockedBy says what keeps a rank from sending, if its operation is in one of these phases.
 func blockedBy(phase tape.Phase) string {
-	switch phase { //nolint:exhaustive // in all others it receives
+	switch phase {
 	case tape.PhaseCredit:
 		return ", which takes no more of what it was sent"
 	case tape.PhaseNetwork:

@@ -95,7 +95,8 @@ func (l *Log) Observe(s *model.Step) {
 			level = slog.LevelWarn // it was never ended: there is no call that returns it
 		}
 		l.log(s, level, name)
-	case tape.StageNone, tape.StageWait, tape.StageDevice, tape.StageProxied, tape.StageStep: // nothing that happened to a communicator
+	case tape.StageNone, tape.StageWait, tape.StageDevice, tape.StageProxied, tape.StageStep:
+		// nothing that happened to a communicator
 	}
 }
 

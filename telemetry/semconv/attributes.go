@@ -84,7 +84,7 @@ const (
 // Attributes of what an operation sent to a rank of another node. Development.
 const (
 	ProxyPeer    = attribute.Key("ccl.proxy.peer")    // the rank that it is for. Development.
-	ProxyCarrier = attribute.Key("ccl.proxy.carrier") // the rank of this node whose connection it goes over. Development.
+	ProxyCarrier = attribute.Key("ccl.proxy.carrier") // the rank of this node that sends it there. Development.
 	ProxyBytes   = attribute.Key("ccl.proxy.bytes")   // how many were sent. Development.
 	ProxyWait    = attribute.Key("ccl.proxy.wait")    // what they waited for: "credit", … Development.
 )

@@ -73,8 +73,8 @@ func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 	p.emit(s)
 }
 
-// emitProxied makes the span of what an operation sent to a rank of another node, below the operation's, or of a step of
-// that. What has been sent when an operation becomes slow has a started span, as the operation has.
+// emitProxied makes the span of what an operation sent to a rank of another node, below the operation's, or of a step
+// of that. What has been sent when an operation becomes slow has a started span, as the operation has.
 func (p *Projector) emitProxied(m *model.Comm, r *tape.OpRecord) {
 	if !r.Signature.Call.IsOperation() {
 		return

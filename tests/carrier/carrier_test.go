@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/tests/e2e"
 )
 
-// faultVariable makes the test's binary a rank, and says what befalls rank 1, which carries what rank 0 sends to rank 3.
+// faultVariable makes the test's binary a rank, and says what befalls rank 1, which carries what rank 0 sends to 3.
 const faultVariable = "CARILLONTEST_CARRIER_FAULT"
 
 var faults = map[string]syscall.Signal{"stopped": syscall.SIGSTOP, "killed": syscall.SIGKILL}

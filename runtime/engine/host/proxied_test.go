@@ -54,7 +54,8 @@ func TestProxiedIsOnTheTape(t *testing.T) {
 					runtime.Gosched()
 				}
 				return run(ctx, e, seq, engine.Op{
-					Call: lifecycle.CallBroadcast, Count: len(data), DataType: kernels.Uint8, Peer: 0, Send: data, Recv: data,
+					Call: lifecycle.CallBroadcast, Count: len(data), DataType: kernels.Uint8, Peer: 0,
+					Send: data, Recv: data,
 				})
 			}) {
 				if err != nil {

@@ -81,8 +81,8 @@ type Slot struct {
 	Root  uint32          `json:"root,omitempty"`
 	Job   int             `json:"job_rank"`
 	State lifecycle.State `json:"state,omitempty"`
-	// Locals is the number of ranks of the rank's node, if a rank sends to other nodes through that rank of its own node
-	// which is on the receiver's rail (PXN); 0 if not. Node is the node's number in the communicator, and Local the
+	// Locals is the number of ranks of the rank's node, if messages to other nodes go through the rank of the sender's
+	// node that is on the receiver's rail (PXN); 0 if not. Node is the node's number in the communicator, and Local the
 	// rank's index on it, its rail.
 	Locals int `json:"locals,omitempty"`
 	Node   int `json:"node,omitempty"`

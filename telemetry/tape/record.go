@@ -43,7 +43,7 @@ const (
 	StagePhase         // it went into another phase
 	StageWait          // what it waits for changed (operations only)
 	StageEnd           // it ended; Code says how
-	StageMisuse        // a call, or what came for it, was refused, by Code; on the life ring. First: as LifeRecord has it
+	StageMisuse        // a call, or what came for it, was refused, by Code (life ring); see LifeRecord.First
 	StageDevice        // the device has done it, in Time minus Start (operations only)
 	StageProxied       // what it sent to a rank of another node, see Proxied (operations)
 	StageStep          // a part of that, see Proxied (operations)

@@ -40,7 +40,7 @@ type stalls struct {
 	pause   time.Duration // the least time without a look that is a pause
 	slots   []tape.Slot
 	tallies []tape.Tally
-	last    int64 // the last look, on the tape's clock
+	last    int64 // the last look, or the start, on the tape's clock
 	heldAt  int64 // when it was last looked for ranks that hold the others up
 	heldUp  bool  // that there were any
 	stop    chan struct{}
@@ -54,7 +54,7 @@ func newStalls(cfg *settings, process *model.Process) *stalls {
 	}
 	return &stalls{
 		watch: stall.New(process), every: max(cfg.slow()/4, minLook), pause: max(leastPause, cfg.StallThreshold/2),
-		stop: make(chan struct{}), done: make(chan struct{}),
+		stop: make(chan struct{}), done: make(chan struct{}), last: tape.Now(),
 	}
 }
 
@@ -116,7 +116,7 @@ func (t *Telemetry) look(interval time.Duration) {
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
 	t.observing.Lock()
 	defer t.observing.Unlock()
-	if t.own != nil && s.last > 0 && now-s.last > int64(max(pauseLooks*interval, s.pause)) {
+	if t.own != nil && now-s.last > int64(max(pauseLooks*interval, s.pause)) {
 		t.resumedAt(s.last, now)
 	}
 	s.last = now

@@ -20,6 +20,8 @@
 //
 //	rank 1     ccl.all_reduce                  made when it ends; its children come before it
 //	           ├ ccl.all_reduce (started)
+//	           ├ ccl.proxy.operation           what it sent to a rank of another node
+//	           │   └ ccl.proxy.step            in steps, the longest of them
 //	           ├ ccl.stall                     5 s: waiting for rank 3
 //	           └ ccl.stall                     10 s
 //

@@ -18,7 +18,7 @@ func (p *Projector) endOp(m *model.Comm, o *model.Op) {
 		return
 	}
 	problem := problemOf(o.Code, "")
-	slow := o.Slow || o.Stalls > 0 || o.End-o.Start >= int64(p.cfg.Slow)
+	slow := p.slow(o, o.End)
 	if problem == nil && !slow && !p.samples(m.ID, o) {
 		return
 	}
@@ -26,6 +26,11 @@ func (p *Projector) endOp(m *model.Comm, o *model.Op) {
 		problem.text += ": was waiting for rank " + strconv.Itoa(int(o.Wait))
 	}
 	p.emit(p.opSpan(m, o, slow, problem))
+}
+
+// slow tells whether an operation was slow at a time.
+func (p *Projector) slow(o *model.Op, now int64) bool {
+	return o.Slow || o.Stalls > 0 || now-o.Start >= int64(p.cfg.Slow)
 }
 
 // samples tells whether to make a span of an operation that ended well and in time.
@@ -74,8 +79,9 @@ func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 }
 
 // emitProxied makes the span of what an operation sent to a rank of another node, below the operation's, or of a step
-// of that. What has been sent when an operation becomes slow has a started span, as the operation has.
-func (p *Projector) emitProxied(m *model.Comm, r *tape.OpRecord) {
+// of that. What has been sent when an operation becomes slow has a started span, as the operation has. o is nil if its
+// start is not known.
+func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
 	if !r.Signature.Call.IsOperation() {
 		return
 	}
@@ -95,6 +101,7 @@ func (p *Projector) emitProxied(m *model.Comm, r *tape.OpRecord) {
 		s.id, s.name = s.id.child(tagStarted, m.Rank, uint64(sent.Peer)), s.name+semconv.StartedSuffix
 		s.end = s.start
 	}
+	s.attrs.when(o != nil && p.slow(o, sent.End), semconv.OpSlow.Bool(true))
 	s.attrs.when(sent.Waited != tape.PhaseNone, semconv.ProxyWait.String(sent.Waited.String()))
 	p.emit(&s)
 }

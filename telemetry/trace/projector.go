@@ -83,7 +83,7 @@ func (p *Projector) Observe(s *model.Step) {
 		case tape.StageDevice:
 			p.emitDevice(s.Comm, s.Op)
 		case tape.StageProxied, tape.StageStep:
-			p.emitProxied(s.Comm, &s.Event.Op)
+			p.emitProxied(s.Comm, s.Op, &s.Event.Op)
 		default:
 		}
 	}
@@ -250,8 +250,7 @@ func (p *Projector) unfinishedOp(c *model.Comm, now int64, why string) {
 	}
 	o := *in
 	o.End = max(now, o.Start, o.WaitSince)
-	slow := o.Slow || o.Stalls > 0 || o.End-o.Start >= int64(p.cfg.Slow)
-	p.emit(p.opSpan(c, &o, slow, problem))
+	p.emit(p.opSpan(c, &o, p.slow(&o, o.End), problem))
 }
 
 // reported tells whether an act or operation that began at start was reported as unfinished before.

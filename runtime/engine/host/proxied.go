@@ -86,7 +86,8 @@ func duration(s *tape.Proxied) int64 { return s.End - s.Start }
 // waits says what data for the rank waits for.
 func (s *proxied) waits(phase tape.Phase) { s.all.Waited, s.waited = phase, phase }
 
-// tellProxied puts onto the tape what the running operation has sent to other nodes.
+// tellProxied puts onto the tape what the running operation has sent to other nodes; while it is in progress, only what
+// the proxy has not taken all of.
 func (e *Engine) tellProxied(code lifecycle.Code) {
 	now := tape.Now()
 	var told []*proxied
@@ -96,6 +97,8 @@ func (e *Engine) tellProxied(code lifecycle.Code) {
 		}
 		if s.all.Code = code; s.offered != 0 {
 			s.all.End = now
+		} else if code == lifecycle.CodeInProgress {
+			continue
 		}
 		told = append(told, s)
 	}

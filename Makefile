@@ -18,16 +18,17 @@ SOAK   ?= 1h
 # What make bench measures beside all-reduce, and for how long each; BENCH=. BENCHTIME=1s measures everything.
 BENCH     ?= ^Benchmark(Read64|ReadTallies64|Check|Lookup|StartEnd|Wait|Off|Observe|Scrape|Overhead|FollowNode|PingPong|Exchange|Epoch|ReduceSmall|Copy|Publish|Fanout|ExporterThatBlocks|EventStream|Steady|Verdict)$$|^BenchmarkReduce$$/^type=(float32|bfloat16)$$/^op=sum$$/./^size=256KiB$$
 BENCHTIME ?= 100ms
+ROUNDS    ?= 5
 
 # The linter is pinned, so that everybody sees the same findings; another version on the PATH is not used.
 LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench-once e2e jaeger lint cross bench sim corpus fuzz stress soak gpu generate current clean
+.PHONY: help build demo test bench-once e2e jaeger lint cross bench bench-hosts sim corpus fuzz stress soak gpu generate current clean
 
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: $(LIBRARIES) ## Build the carillon command, the examples and NCCL's companion libraries into bin/.
 	@mkdir -p $(BIN)
@@ -61,9 +62,11 @@ test: ## Run every test that needs nothing but Go, gcc and g++, under the race d
 	go test $(RACE) -timeout 10m $(TESTFLAGS) $(PACKAGES)
 
 # No limit of go test's holds for a benchmark.
-bench-once: ## Run each benchmark once, but for those that take long, to see that it still works.
+bench-once: ## Run each benchmark once, but for those that take long, to see that it still works; needs root.
 	@mkdir -p $(BIN)
 	timeout 10m go test -run '^$$' -bench . -benchtime 1x -skip '^Benchmark(Overhead|Steady|Verdict)$$' ./... >$(BIN)/bench.log 2>&1 || \
+	  { cat $(BIN)/bench.log; exit 1; }
+	cd tests && timeout 10m go test -run '^$$' -bench . -benchtime 1x ./rails >$(BIN)/bench.log 2>&1 || \
 	  { cat $(BIN)/bench.log; exit 1; }
 
 e2e: jaeger-built ## Run the tests that start real processes, and real components beside them.
@@ -116,6 +119,9 @@ bench: build ## Run the benchmarks of BENCH= for BENCHTIME= each, and compare al
 	  /^(---|FAIL|panic)/ { print }'
 	@echo
 	@$(BIN)/carillon bench
+
+bench-hosts: ## Compare, over hosts that are network namespaces, PXN on with off, and all-reduce with gloo's and Open MPI's; needs root.
+	cd tests && go test -run '^$$' -bench . -benchtime $(ROUNDS)x ./rails
 
 sim: build ## Inject faults into simulated jobs of 64 to 4,096 ranks; takes some minutes.
 	@$(BIN)/carillon sim

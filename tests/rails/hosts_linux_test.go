@@ -3,6 +3,7 @@ package rails
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -45,7 +46,8 @@ func inside() int {
 	return 1
 }
 
-// newHosts makes n network namespaces at a switch, and returns what a command begins with that runs in each.
+// newHosts makes n network namespaces at a switch, each with a host name of its own, and returns what a command begins
+// with that runs in each.
 func newHosts(tb testing.TB, n int) (enter [][]string) {
 	tb.Helper()
 	ip(tb, "link", "add", "switch", "type", "bridge")
@@ -53,7 +55,9 @@ func newHosts(tb testing.TB, n int) (enter [][]string) {
 	tb.Cleanup(func() { ip(tb, "link", "delete", "switch") })
 	for i := range n {
 		holder := exec.Command("sleep", "infinity")
-		holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+		holder.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS, Pdeathsig: syscall.SIGKILL,
+		}
 		if err := holder.Start(); err != nil {
 			tb.Fatal(err)
 		}
@@ -62,12 +66,13 @@ func newHosts(tb testing.TB, n int) (enter [][]string) {
 			_ = holder.Wait() // it was killed
 		})
 		pid, port := fmt.Sprint(holder.Process.Pid), fmt.Sprintf("port%d", i)
-		in := []string{"nsenter", "--net=/proc/" + pid + "/ns/net", "--"}
+		in := []string{"nsenter", "--net=/proc/" + pid + "/ns/net", "--uts=/proc/" + pid + "/ns/uts", "--"}
 		enter = append(enter, in)
 		ip(tb, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", pid)
 		tb.Cleanup(func() { ip(tb, "link", "delete", port) })
 		ip(tb, "link", "set", port, "master", "switch", "up")
 		for _, args := range [][]string{
+			{"hostname", fmt.Sprint("host", i)},
 			{"ip", "link", "set", "lo", "up"},
 			{"ip", "address", "add", address(i) + "/24", "dev", "eth0"},
 			{"ip", "link", "set", "eth0", "up"},
@@ -87,4 +92,39 @@ func command(tb testing.TB, args ...string) {
 	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 		tb.Fatalf("%v: %v\n%s", args, err, out)
 	}
+}
+
+// onHost is a command that runs on a host.
+func onHost(enter []string, args ...string) *exec.Cmd {
+	cmd := exec.Command(enter[0], append(enter[1:len(enter):len(enter)], args...)...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// together runs commands at the same time, and returns what each printed.
+func together(tb testing.TB, cmds []*exec.Cmd) (printed []string) {
+	tb.Helper()
+	outs := make([]io.Reader, len(cmds))
+	for i, cmd := range cmds {
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			tb.Fatal(err)
+		}
+		outs[i] = out
+	}
+	for i, cmd := range cmds {
+		text, err := io.ReadAll(outs[i])
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			tb.Errorf("process %d of %d: %v", i, len(cmds), err)
+		}
+		printed = append(printed, string(text))
+	}
+	return printed
 }

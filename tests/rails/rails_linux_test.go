@@ -1,12 +1,9 @@
 package rails
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Without PXN, a rank has a connection with each rank of other hosts; with it, with those of its rail alone. A rank
@@ -34,26 +31,5 @@ func TestConnections(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// BenchmarkAllToAll prints the median time of an all-to-all with PXN off and on, measured by turns.
-func BenchmarkAllToAll(b *testing.B) {
-	for _, layout := range [][]int{{4, 4}, {4, 4, 4, 4}} {
-		b.Run(fmt.Sprintf("%dx4", len(layout)), func(b *testing.B) {
-			printed := run(b, job{
-				Hosts: layout, Do: "measure", Budget: 2 * time.Second,
-				Sizes: []int{64, 8 << 10, 512 << 10, 4 << 20},
-			})
-			fmt.Fprintf(os.Stderr, "%10s %12s %12s %6s\n", "bytes", "off", "on", "ratio")
-			for line := range strings.Lines(printed[0]) {
-				var t timing
-				if err := json.Unmarshal([]byte(line), &t); err != nil {
-					b.Fatal(err)
-				}
-				fmt.Fprintf(os.Stderr, "%10d %12v %12v %6.2f\n", t.Bytes, t.Off, t.On, float64(t.On)/float64(t.Off))
-			}
-			b.ReportMetric(0, "ns/op")
-		})
 	}
 }

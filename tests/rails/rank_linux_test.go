@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,10 +25,10 @@ const rankVariable = "CARILLONTEST_RAILS_RANK"
 type job struct {
 	Hosts  []int // ranks of each
 	Rank   int
-	Do     string // measure or count
+	Do     string // count, alltoall or allreduce
 	PXN    bool   // count: whether it is on
 	Want   []int  // count: the connections of each rank
-	Sizes  []int  // measure: bytes that each rank sends
+	Sizes  []int  // alltoall, allreduce: bytes that each rank gives
 	Budget time.Duration
 }
 
@@ -50,12 +47,6 @@ func (j job) host(rank int) (i int) {
 	return i
 }
 
-// timing is the median time of an all-to-all, with PXN off and on.
-type timing struct {
-	Bytes   int
-	Off, On time.Duration
-}
-
 func runRank() error {
 	var j job
 	if err := json.Unmarshal([]byte(os.Getenv(rankVariable)), &j); err != nil {
@@ -63,8 +54,13 @@ func runRank() error {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
-	on := []bool{false, true}
-	if j.Do == "count" {
+	var on []bool
+	switch j.Do {
+	case "alltoall":
+		on = []bool{false, true}
+	case "allreduce":
+		on = []bool{true}
+	default:
 		on = []bool{j.PXN}
 	}
 	var worlds [2]*ccl.Comm // PXN off, on
@@ -100,9 +96,9 @@ func runRank() error {
 			return err
 		}
 		return ccl.Barrier(ctx, worlds[0]) // so that none leaves while others count
-	case "measure":
+	case "alltoall":
 		for _, size := range j.Sizes {
-			t, err := measure(ctx, worlds, size, j.Budget)
+			t, err := measureAllToAll(ctx, worlds, size, j.Budget)
 			if err != nil {
 				return err
 			}
@@ -113,49 +109,19 @@ func runRank() error {
 			}
 		}
 		return nil
-	}
-	return errors.New("nothing to do")
-}
-
-// Each turn of a world has a few calls that don't count: what the other one used goes to sleep.
-const (
-	settle = 3
-	turn   = 10
-)
-
-// measure times all-to-alls over both worlds, by turns.
-func measure(ctx context.Context, worlds [2]*ccl.Comm, size int, budget time.Duration) (timing, error) {
-	n := worlds[0].Size()
-	send := make([]byte, max(size/n, 1)*n)
-	recv := make([]byte, len(send))
-	var times [2][]time.Duration
-	end := time.Now().Add(budget)
-	for more := []int32{1}; more[0] > 0; {
-		for i, world := range worlds {
-			for k := range settle + turn {
-				begun := time.Now()
-				if err := ccl.AllToAll(ctx, world, send, recv); err != nil {
-					return timing{}, err
-				}
-				if k >= settle {
-					times[i] = append(times[i], time.Since(begun))
-				}
+	case "allreduce":
+		for _, size := range j.Sizes {
+			took, err := measureAllReduce(ctx, worlds[0], size, j.Budget)
+			if err != nil {
+				return err
+			}
+			if j.Rank == 0 {
+				fmt.Println(took.iterations, took.latency.Seconds())
 			}
 		}
-		more[0] = 0
-		if time.Now().Before(end) {
-			more[0] = 1
-		}
-		if err := ccl.Broadcast(ctx, worlds[0], more, more, 0); err != nil {
-			return timing{}, err
-		}
+		return nil
 	}
-	t := timing{Bytes: len(send)}
-	for i, to := range []*time.Duration{&t.Off, &t.On} {
-		slices.Sort(times[i])
-		*to = times[i][len(times[i])/2]
-	}
-	return t, nil
+	return errors.New("nothing to do")
 }
 
 // connections counts the connections with ranks of other hosts of this process, each of which has a socket for either
@@ -183,47 +149,27 @@ func connections() (n int) {
 	return n / 2
 }
 
-// run runs a job, and returns what each rank printed.
+// run runs a job on hosts of its own, and returns what each rank printed.
 func run(tb testing.TB, j job) (printed []string) {
 	tb.Helper()
-	enter := newHosts(tb, len(j.Hosts))
-	printed = make([]string, j.size())
+	return runOn(tb, newHosts(tb, len(j.Hosts)), j)
+}
+
+// runOn runs a job on hosts that there are.
+func runOn(tb testing.TB, enter [][]string, j job) (printed []string) {
+	tb.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
 	cmds := make([]*exec.Cmd, j.size())
-	outs := make([]io.Reader, j.size())
-	for rank := range cmds {
-		j.Rank = rank
+	for j.Rank = range cmds {
 		text, err := json.Marshal(j)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		args := append(slices.Clone(enter[j.host(rank)]), "/proc/self/exe")
-		self, err := os.Executable()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		args[len(args)-1] = self
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Env = append(os.Environ(), rankVariable+"="+string(text))
-		cmd.Stderr = os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			tb.Fatal(err)
-		}
-		cmds[rank], outs[rank] = cmd, out
+		cmds[j.Rank] = onHost(enter[j.host(j.Rank)], self)
+		cmds[j.Rank].Env = append(os.Environ(), rankVariable+"="+string(text))
 	}
-	for rank, cmd := range cmds {
-		text, err := io.ReadAll(outs[rank])
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if err := cmd.Wait(); err != nil {
-			tb.Errorf("rank %d: %v", rank, err)
-		}
-		printed[rank] = string(text)
-	}
-	return printed
+	return together(tb, cmds)
 }

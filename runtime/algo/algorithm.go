@@ -17,6 +17,7 @@ const (
 	RecursiveDoubling           // partners at distance 1, 2, 4 …
 	Tree                        // binomial
 	Direct                      // every rank with every other at once; through shared memory this is one copy each way
+	Hierarchical                // inside each node, then rings of ranks with the same place in their nodes
 	OneShot                     // every rank posts its input, and reads what it needs of the others'; see Request.Board
 	TwoShot                     // two rounds: a rank reads one part of the others' inputs, and posts its result
 	numAlgorithms
@@ -25,7 +26,7 @@ const (
 func names() [numAlgorithms]string {
 	return [...]string{
 		Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct",
-		OneShot: "one_shot", TwoShot: "two_shot",
+		Hierarchical: "hierarchical", OneShot: "one_shot", TwoShot: "two_shot",
 	}
 }
 
@@ -52,7 +53,7 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 func For(call lifecycle.Call) []Algorithm {
 	switch call {
 	case lifecycle.CallAllReduce:
-		return []Algorithm{Direct, Ring, RecursiveDoubling, Tree, OneShot, TwoShot}
+		return []Algorithm{Direct, Ring, RecursiveDoubling, Tree, Hierarchical, OneShot, TwoShot}
 	case lifecycle.CallBroadcast, lifecycle.CallReduce:
 		return []Algorithm{Tree, Direct, Ring, OneShot}
 	case lifecycle.CallAllGather:

@@ -10,6 +10,8 @@ func (b *builder) allReduce(a Algorithm) {
 		b.recursiveDoubling()
 	case Tree:
 		b.treeAllReduce()
+	case Hierarchical:
+		b.hierarchicalAllReduce()
 	case Direct:
 		if b.Bytes() <= oneShotBytes {
 			b.oneShotAllReduce()

@@ -10,6 +10,7 @@ import (
 type rule struct {
 	call     lifecycle.Call
 	oneHost  bool // only if all ranks share a host
+	even     bool // only if there are several hosts of as many ranks each, and more than one
 	maxSize  int  // up to so many ranks
 	maxBytes int  // up to so many bytes (Request.Bytes)
 	take     Algorithm
@@ -29,6 +30,7 @@ func rules() []rule {
 		// Across hosts a rank has one link: few messages where latency counts, a ring where bandwidth does.
 		{call: lifecycle.CallAllReduce, maxSize: 2, take: Direct},
 		{call: lifecycle.CallAllReduce, maxBytes: 64 * kib, take: RecursiveDoubling},
+		{call: lifecycle.CallAllReduce, even: true, take: Hierarchical},
 		{call: lifecycle.CallAllReduce, take: Ring},
 		{call: lifecycle.CallAllGather, maxBytes: 8 * kib, take: RecursiveDoubling},
 		{call: lifecycle.CallAllGather, maxSize: 8, take: Direct},
@@ -44,17 +46,28 @@ func rules() []rule {
 
 func choose(r Request, override Algorithm) Algorithm {
 	all := For(r.Call)
-	if slices.Contains(all, override) && (override < OneShot || r.posts(override)) {
+	if slices.Contains(all, override) && r.can(override) {
 		return override
 	}
 	if a := r.shots(); a != Auto {
 		return a
 	}
 	for _, u := range rules() {
-		if u.call == r.Call && (!u.oneHost || r.OneHost()) && (u.maxSize == 0 || r.Size <= u.maxSize) &&
-			(u.maxBytes == 0 || r.Bytes() <= u.maxBytes) {
+		if u.call == r.Call && (!u.oneHost || r.OneHost()) && (!u.even || r.even()) &&
+			(u.maxSize == 0 || r.Size <= u.maxSize) && (u.maxBytes == 0 || r.Bytes() <= u.maxBytes) {
 			return u.take
 		}
 	}
 	return all[0]
+}
+
+// can says whether an algorithm that there is for the call is one for these ranks.
+func (r *Request) can(a Algorithm) bool {
+	switch a { //nolint:exhaustive // all others can be used anywhere
+	case Hierarchical:
+		return r.even()
+	case OneShot, TwoShot:
+		return r.posts(a)
+	}
+	return true
 }

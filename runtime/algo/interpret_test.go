@@ -23,8 +23,9 @@ func (c Case) String() string {
 	if c.InPlace {
 		place = "in place"
 	}
-	return fmt.Sprintf("%v by %v, %d ranks, root %d, %d elements of %d bytes, %s, seed %d", c.Request.Call, c.Algorithm,
-		c.Request.Size, c.Request.Root, c.Request.Count, c.Request.ElemSize, place, c.Seed)
+	return fmt.Sprintf("%v by %v, %d ranks on nodes %v, root %d, %d elements of %d bytes, %s, seed %d",
+		c.Request.Call, c.Algorithm, c.Request.Size, c.Request.Nodes, c.Request.Root,
+		c.Request.Count, c.Request.ElemSize, place, c.Seed)
 }
 
 type rank struct {

@@ -22,6 +22,28 @@ func collectives() []lifecycle.Call {
 	return calls
 }
 
+// placements are the nodes on which size ranks are put, for an algorithm to which that matters: none, as many ranks on
+// each, in order and dealt out, and more on one than on the other.
+func placements(a algo.Algorithm, size int) [][]int {
+	all := [][]int{nil}
+	if a != algo.Hierarchical || size < 2 {
+		return all
+	}
+	uneven := make([]int, size)
+	uneven[size-1] = 1
+	all = append(all, uneven)
+	for m := 2; m <= size; m++ {
+		if size%m == 0 {
+			ordered, dealt := make([]int, size), make([]int, size)
+			for r := range size {
+				ordered[r], dealt[r] = r/(size/m), r%m
+			}
+			all = append(all, ordered, dealt)
+		}
+	}
+	return all
+}
+
 // board is room for whatever the cases post, if the algorithm needs that.
 func board(a algo.Algorithm) int {
 	if a >= algo.OneShot {
@@ -44,6 +66,7 @@ func check(c Case) error {
 			}
 		}
 	}
+	c.Algorithm = plans[0].Algorithm // another one, where it can't be that
 	want := sent(c)
 	if plans[0].Algorithm >= algo.OneShot {
 		want = 0
@@ -104,16 +127,18 @@ func TestPlansAreRight(t *testing.T) {
 				for size := 1; size <= 17; size++ {
 					// A huge element makes a small count a large message.
 					for _, shape := range [][2]int{{0, 8}, {1, 8}, {size - 1, 8}, {size + 1, 8}, {size + 2, 1 << 20}} {
-						for _, inPlace := range []bool{false, true} {
-							c := Case{
-								Request: algo.Request{
-									Call: call, Size: size, Root: (size * 2) / 3 % size,
-									Count: shape[0], ElemSize: shape[1], Board: board(a),
-								},
-								Algorithm: a, InPlace: inPlace, Seed: uint64(size),
-							}
-							if err := check(c); err != nil {
-								t.Fatal(err)
+						for _, nodes := range placements(a, size) {
+							for _, inPlace := range []bool{false, true} {
+								c := Case{
+									Request: algo.Request{
+										Call: call, Size: size, Root: (size * 2) / 3 % size,
+										Count: shape[0], ElemSize: shape[1], Board: board(a), Nodes: nodes,
+									},
+									Algorithm: a, InPlace: inPlace, Seed: uint64(size),
+								}
+								if err := check(c); err != nil {
+									t.Fatal(err)
+								}
 							}
 						}
 					}
@@ -133,6 +158,7 @@ func TestPlansAreRightForAnything(t *testing.T) {
 				Call: call, Size: size, Root: rapid.IntRange(0, size-1).Draw(t, "root"),
 				Count:    rapid.IntRange(0, 40).Draw(t, "count"),
 				ElemSize: rapid.SampledFrom([]int{1, 4, 8, 1 << 20}).Draw(t, "element"), Board: board(a),
+				Nodes: rapid.SampledFrom(placements(a, size)).Draw(t, "nodes"),
 			},
 			Algorithm: a,
 			InPlace:   rapid.Bool().Draw(t, "in place"),
@@ -162,7 +188,8 @@ func TestChunksOfLargeCounts(t *testing.T) {
 	}
 }
 
-// TestPlans shows the plans of single ranks, in testdata: CALL ALGORITHM rank=R size=N count=ELEMENTS element=BYTES.
+// TestPlans shows the plans of single ranks, in testdata: CALL ALGORITHM rank=R size=N count=ELEMENTS element=BYTES
+// [nodes=M].
 func TestPlans(t *testing.T) {
 	datadriven.RunTest(t, "testdata/plans.txt", func(t *testing.T, d *datadriven.TestData) string {
 		var r algo.Request
@@ -179,6 +206,12 @@ func TestPlans(t *testing.T) {
 		d.ScanArgs(t, "size", &r.Size)
 		d.ScanArgs(t, "count", &r.Count)
 		d.ScanArgs(t, "element", &r.ElemSize)
+		if nodes := 0; d.HasArg("nodes") {
+			d.ScanArgs(t, "nodes", &nodes)
+			for rank := range r.Size {
+				r.Nodes = append(r.Nodes, rank*nodes/r.Size)
+			}
+		}
 		return algo.Make(r, a).String()
 	})
 }
@@ -194,7 +227,18 @@ func TestChoose(t *testing.T) {
 			algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8, Nodes: two},
 			algo.RecursiveDoubling,
 		},
-		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8, Nodes: two}, algo.Ring},
+		{
+			algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8, Nodes: two},
+			algo.Hierarchical,
+		},
+		{
+			algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8, Nodes: []int{0, 0, 0, 1}},
+			algo.Ring,
+		},
+		{
+			algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1 << 20, ElemSize: 8, Nodes: []int{0, 1, 2, 3}},
+			algo.Ring,
+		},
 		{algo.Request{Call: lifecycle.CallBarrier, Size: 4, ElemSize: 1}, algo.Direct},
 		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 1, ElemSize: 8, Board: 8}, algo.OneShot},
 		{algo.Request{Call: lifecycle.CallAllReduce, Size: 4, Count: 2, ElemSize: 8, Board: 8}, algo.Direct},

@@ -509,6 +509,7 @@ func (c *core) connect(
 		return err
 	}
 	c.tape.Describe(c.tapeInfo(c.life.Info().Parent, topology))
+	c.openProfile(ctx, port, len(topology.Ranks))
 	a.phase(tape.PhaseConnect)
 	links, err := port.Connect(ctx, c.id, c.rank, cards)
 	if err != nil {
@@ -518,7 +519,6 @@ func (c *core) connect(
 	c.comm = engine.NewComm(c.id, c.name, links, c.tape)
 	links.OnRefused(c.refusals())
 	c.engine = c.rt.cfg.Engine.New(c.comm)
-	c.openProfile(ctx, len(topology.Ranks))
 	if err := c.openDevice(ctx); err != nil {
 		return err
 	}

@@ -8,15 +8,16 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/profiler"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// openProfile begins the communicator for the profiler's plug-ins.
-func (c *core) openProfile(ctx context.Context, nodes int) {
+// openProfile begins the communicator for the profiler's plug-ins, before a rank can send.
+func (c *core) openProfile(ctx context.Context, port *fabric.Port, nodes int) {
 	c.profile = c.rt.cfg.Profiler.Comm(ctx, profiler.Info{
 		ID: c.id, Name: c.name, Rank: c.rank, Size: c.size, Nodes: nodes,
 	})
 	if c.profile != nil {
-		c.links.Profile(c.profile)
+		port.Profile(c.profile)
 	}
 }
 

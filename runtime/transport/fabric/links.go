@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/proxy"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/inproc"
@@ -125,11 +124,4 @@ func (l *Links) Close() {
 			l.inbox.Close()
 		}
 	})
-}
-
-// Profile has the plug-ins of the profiler told of what goes over the network.
-func (l *Links) Profile(c *profiler.Comm) {
-	if l.endpoint != nil {
-		l.endpoint.Profile(c)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/proxy"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
@@ -26,6 +27,13 @@ type Port struct {
 
 // Card is what all other ranks must know to connect with this one. It is secret as far as the communicator is.
 func (p *Port) Card() []byte { return p.card.encode() }
+
+// Profile has the plug-ins of the profiler told of what goes over the network, from the first byte on.
+func (p *Port) Profile(c *profiler.Comm) {
+	if p.endpoint != nil {
+		p.endpoint.Profile(c)
+	}
+}
 
 // GiveUp gives the Port up, instead of Connect. The others, who may have the card, are told why.
 func (p *Port) GiveUp(why transport.Notice) {

@@ -77,12 +77,12 @@ func (c *Comm) StartOperation(group ID, op *Operation) ID {
 }
 
 // StartProxyOp begins what a proxy of this process sends or receives. Its parent is the operation of this rank that it
-// is a part of, if this rank owns it.
-func (c *Comm) StartProxyOp(op *ProxyOperation) ID {
+// is a part of, if this rank owns it. It has a state at once, unless s is 0.
+func (c *Comm) StartProxyOp(op *ProxyOperation, s State) ID {
 	if !c.Wants(askedBy(ProxyOp)) {
 		return 0
 	}
-	r := record{kind: kindStart, Event: Event{Type: ProxyOp, Proxy: *op}}
+	r := record{kind: kindStart, state: s, Event: Event{Type: ProxyOp, Proxy: *op}}
 	if op.Owner == c.Owner() {
 		r.parent = c.runs(op)
 	}
@@ -102,22 +102,14 @@ func (c *Comm) runs(op *ProxyOperation) ID {
 	return c.running[i].id
 }
 
-// StartProxyStep begins a step of a proxied operation.
-func (c *Comm) StartProxyStep(proxyOp ID, owner Owner, step int) ID {
+// StartProxyStep begins a step of a proxied operation, in that state. For n see Change.
+func (c *Comm) StartProxyStep(proxyOp ID, owner Owner, step int, s State, n uint64) ID {
 	if !c.Wants(askedBy(ProxyStep)) {
 		return 0
 	}
-	r := record{kind: kindStart, parent: proxyOp, Event: Event{Type: ProxyStep, Step: step}}
+	r := record{kind: kindStart, parent: proxyOp, state: s, n: n, Event: Event{Type: ProxyStep, Step: step}}
 	r.Proxy.Owner = owner
 	return c.start(askedBy(ProxyStep), &r)
-}
-
-// StartProxyControl begins what a proxy does besides operations.
-func (c *Comm) StartProxyControl() ID {
-	if !c.Wants(ProxyControl) {
-		return 0
-	}
-	return c.start(ProxyControl, &record{kind: kindStart, Event: Event{Type: ProxyControl}})
 }
 
 func (c *Comm) start(askedBy Mask, r *record) ID {

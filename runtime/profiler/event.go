@@ -10,7 +10,8 @@ import (
 // Mask is a set of types of events, with NCCL's bits (NCCL_PROFILE_EVENT_MASK).
 type Mask uint32
 
-// The types of events. Those from NetPlugin on, but for the API's, happen in no communicator on host memory.
+// The types of events. ProxyControl and those from KernelChannel on, but for the API's, happen in no communicator on
+// host memory.
 const (
 	Group           Mask = 1 << iota // calls that are made together
 	Collective                       // in a group
@@ -120,21 +121,21 @@ type Event struct {
 // State is a state of an event, with NCCL's numbers.
 type State uint8
 
-// The states of events.
+// The states of events; see the package's documentation for those of proxies.
 const (
-	SendGPUWait       State = 8  // of ProxyStep, with the next four and SendPeerWait
+	SendGPUWait       State = 8  // of ProxyStep, with the next four and SendPeerWait; never told
 	SendWait          State = 9  // for the network
 	RecvWait          State = 10 // for the network
-	RecvFlushWait     State = 11
-	RecvGPUWait       State = 12
-	ControlIdle       State = 13 // of ProxyControl, with the next five
+	RecvFlushWait     State = 11 // never told
+	RecvGPUWait       State = 12 // for the rank
+	ControlIdle       State = 13 // of ProxyControl, with the next five; never told
 	ControlActive     State = 14
 	ControlSleep      State = 15
 	ControlWakeup     State = 16
 	ControlAppend     State = 17
 	ControlAppendEnd  State = 18
 	ProxyOpInProgress State = 19
-	SendPeerWait      State = 20 // for credit
+	SendPeerWait      State = 20 // for credit or for an operation
 	KernelStop        State = 22
 	GroupStartAPIStop State = 23 // of GroupAPI, with the next
 	GroupEndAPIStart  State = 24
@@ -145,9 +146,7 @@ type Change struct {
 	Type  Mask // the event's
 	State State
 	At    time.Time
-	// N is, of ProxyOp and ProxyStep, how many bytes were transferred; of ProxyControl, how many operations were
-	// appended.
-	N uint64
+	N     uint64 // of ProxyOp and ProxyStep, how many bytes are transferred
 }
 
 // End is the end of an event.

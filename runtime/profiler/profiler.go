@@ -14,8 +14,9 @@ import (
 // DefaultPatience is how long a call of a plug-in may take where Config.Patience does not say it.
 const DefaultPatience = 5 * time.Second
 
-// queued is how many events may wait for a plug-in.
-const queued = 1 << 13
+// queued is how many events may wait for a plug-in: what happens while it has no processor for some milliseconds. They
+// take 9 MiB.
+const queued = 1 << 15
 
 // Config is what a Profiler is made of.
 type Config struct {

@@ -106,7 +106,7 @@ func TestOrder(t *testing.T) {
 		"4: start 0x2 parent=2 group=3 all_reduce|" +
 		"5: start 0x8 parent=4 group=<nil> none|5: state 19 0|6: start 0x10 parent=5 group=<nil> none|" +
 		"6: state 9 64|6: stop ok|5: stop ok|" +
-		"7: start 0x8 parent=<nil> group=<nil> none|7: stop ok|" +
+		"7: start 0x8 parent=<nil> group=<nil> none|7: state 19 0|7: stop ok|" +
 		"4: stop rank_dead|3: stop rank_dead|1: stop rank_dead|" +
 		"8: start 0x100 parent=<nil> group=<nil> none|8: state 23 0|8: state 24 0|" +
 		"9: start 0x1 parent=<nil> group=<nil> none|" +
@@ -132,15 +132,14 @@ func TestOrder(t *testing.T) {
 		comm.Bind(7)
 		op := comm.StartOperation(0, allReduce())
 		mine := &profiler.ProxyOperation{Owner: comm.Owner(), Peer: 0}
-		po := comm.StartProxyOp(mine)
+		po := comm.StartProxyOp(mine, 0)
 		comm.State(po, profiler.ProxyOpInProgress, 0)
-		step := comm.StartProxyStep(po, mine.Owner, 0)
-		comm.State(step, profiler.SendWait, 64)
+		step := comm.StartProxyStep(po, mine.Owner, 0, profiler.SendWait, 64)
 		comm.Stop(step, lifecycle.CodeOK)
 		comm.Stop(po, lifecycle.CodeOK)
 		foreign := *mine
 		foreign.Owner.Generation++
-		comm.Stop(comm.StartProxyOp(&foreign), lifecycle.CodeOK)
+		comm.Stop(comm.StartProxyOp(&foreign, profiler.ProxyOpInProgress), lifecycle.CodeOK)
 		comm.Stop(op, lifecycle.CodeRankDead)
 		comm.Stop(op, lifecycle.CodeRankDead) // twice: nothing
 		group := comm.StartGroup()
@@ -305,9 +304,9 @@ func TestHandles(t *testing.T) {
 			case 1:
 				ids = append(ids, c.StartOperation(id, allReduce()))
 			case 2:
-				ids = append(ids, c.StartProxyOp(&profiler.ProxyOperation{Owner: owner}))
+				ids = append(ids, c.StartProxyOp(&profiler.ProxyOperation{Owner: owner}, 0))
 			case 3:
-				ids = append(ids, c.StartProxyStep(id, owner, 1))
+				ids = append(ids, c.StartProxyStep(id, owner, 1, profiler.SendWait, 1))
 			case 4:
 				c.State(id, profiler.SendWait, 1)
 			case 5:

@@ -27,7 +27,7 @@ type record struct {
 	id    ID
 	// parent is, of an operation, its group.
 	parent ID
-	state  State
+	state  State // of kindState, and of a start; 0: none
 	n      uint64
 	code   lifecycle.Code
 	told   chan struct{} // of kindInit: closed when the plug-in has returned
@@ -188,9 +188,8 @@ func (w *worker) tell(r *record) {
 			s.open[r.id] = w.start(s, r)
 		}
 	case r.kind == kindState:
-		if o := s.open[r.id]; o.handle != nil {
-			s.recorder.State(o.handle, &Change{Type: o.kind, State: r.state, At: r.At, N: r.n})
-		}
+		o := s.open[r.id]
+		w.state(s, &o, r)
 	case r.kind == kindStop:
 		o := s.open[r.id]
 		delete(s.open, r.id)
@@ -228,6 +227,13 @@ func (w *worker) begin(s *session, e *Event) Handle {
 	return s.recorder.Start(e)
 }
 
+// state tells of an event's state, if it has come to one.
+func (w *worker) state(s *session, o *open, r *record) {
+	if o.handle != nil && r.state != 0 {
+		s.recorder.State(o.handle, &Change{Type: o.kind, State: r.state, At: r.At, N: r.n})
+	}
+}
+
 func (w *worker) end(s *session, h Handle, kind Mask, r *record) {
 	if h != nil {
 		s.recorder.Stop(h, &End{Type: kind, At: r.At, Code: r.code})
@@ -247,6 +253,7 @@ func (w *worker) start(s *session, r *record) open {
 	default:
 		e.Parent = parent.handle
 		o.handle = w.begin(s, e)
+		w.state(s, &o, r)
 		return o
 	}
 	if o.alone = r.parent == 0; o.alone {

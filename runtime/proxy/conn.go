@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 )
@@ -38,6 +40,7 @@ type Conn struct {
 	sent    uint64 // bytes that operations were made of
 	granted atomic.Uint64
 	waits   atomic.Uint32
+	waiting events // for credit or an operation
 
 	// Incoming. Positions never wrap.
 	_     [128]byte
@@ -50,6 +53,8 @@ type Conn struct {
 	_     [128]byte
 	state atomic.Uint32
 	why   atomic.Pointer[error]
+
+	arrivals arrivals
 }
 
 // Name is "tcp", and "pxn" where another rank of the node sends.
@@ -95,7 +100,7 @@ func (c *Conn) TrySend(p []byte) (total int, err error) {
 	for len(p) > 0 && total < burst {
 		room := c.granted.Load() - c.sent
 		if room == 0 {
-			c.waits.Store(uint32(transport.WaitCredit))
+			c.waitFor(transport.WaitCredit)
 			break
 		}
 		n := int(min(uint64(len(p)), room))
@@ -110,6 +115,12 @@ func (c *Conn) TrySend(p []byte) (total int, err error) {
 		}
 	}
 	return total, nil
+}
+
+// waitFor notes what keeps the rank from handing over what it has.
+func (c *Conn) waitFor(w transport.Wait) {
+	c.waits.Store(uint32(w))
+	c.profileWait()
 }
 
 // progress is how much more was sent of the operation that sends from the caller's memory, and whether that is all.
@@ -128,9 +139,10 @@ func (c *Conn) progress() (n int, all bool) {
 func (c *Conn) send(p []byte) int {
 	o := c.e.p.get(c)
 	if o == nil {
-		c.waits.Store(uint32(transport.WaitPool))
+		c.waitFor(transport.WaitPool)
 		return 0
 	}
+	c.e.profileEnd(&c.waiting, lifecycle.CodeOK)
 	c.name(o, kindData)
 	switch {
 	case o.slot >= 0: // the pool is exhausted
@@ -165,9 +177,10 @@ func (c *Conn) name(o *op, k kind) {
 func (c *Conn) hand(p []byte) int {
 	i := c.mate.claim(c, true)
 	if i < 0 {
-		c.waits.Store(uint32(transport.WaitPool))
+		c.waitFor(transport.WaitPool)
 		return 0
 	}
+	c.e.profileEnd(&c.waiting, lifecycle.CodeOK)
 	n := copy(c.mate.segment.bytes(i), p)
 	c.sent += uint64(n)
 	c.mate.submit(i, c, kindData, n)
@@ -261,6 +274,9 @@ func (c *Conn) Release(n int) {
 	}
 	c.seen += uint64(n)
 	c.head.Store(c.seen)
+	if c.arrivals.some.Load() {
+		c.profileTaken(c.seen, lifecycle.CodeOK)
+	}
 	if c.seen-c.back.Load() >= c.e.window/4 && c.state.Load()&(closed|gaveUp|gone) == 0 {
 		c.control(kindCredit, nil)
 	}
@@ -284,16 +300,18 @@ func (c *Conn) Notify(n transport.Notice) {
 func (c *Conn) Close() error {
 	if c.state.Or(closed)&closed == 0 {
 		c.detach()
+		c.profileTaken(math.MaxUint64, lifecycle.CodeAbandoned)
 		c.control(kindBye, nil)
 		c.e.waiter.Ring() // for whoever drives the rank
 	}
 	return nil
 }
 
-// detach ends the operation that sends from the caller's memory.
+// detach ends the operation that sends from the caller's memory, and the wait for one.
 func (c *Conn) detach() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.e.profileEnd(&c.waiting, lifecycle.CodeAbandoned)
 	if c.op == nil {
 		return
 	}

@@ -198,6 +198,7 @@ func (e *Endpoint) accept(o *op) *rail {
 		e.p.complete(o, 0)
 		return nil
 	}
+	e.profileStart(o)
 	r := e.rails[o.to]
 	r.push(o)
 	return r

@@ -3,8 +3,6 @@ package proxy
 import (
 	"sync"
 	"sync/atomic"
-
-	"github.com/carillon-rt/carillon/runtime/profiler"
 )
 
 // ownOps is how many operations of its own ranks a process keeps in its own memory; those beyond are in its segment.
@@ -32,10 +30,10 @@ type op struct {
 	owner owner       // of the slot
 	busy  atomic.Bool // the slot was submitted
 
-	event, step profiler.ID // of the rail: the operation, and the step that goes out, as plug-ins are told
-	pooled      bool
-	next        *op
-	inline      [inlineBytes]byte
+	events events // as the plug-ins of the rail's rank are told
+	pooled bool
+	next   *op
+	inline [inlineBytes]byte
 }
 
 // pool holds the operations of a process.

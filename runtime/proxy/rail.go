@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
 )
@@ -52,6 +53,7 @@ type rail struct {
 	head    header
 	to      *Conn  // nil: the data is dropped
 	notice  []byte // instead of to
+	step    profiler.ID
 }
 
 // push queues an operation, without sending it.
@@ -101,10 +103,10 @@ func (r *rail) wentOut(n int) {
 		switch {
 		case o == nil:
 		case o.sent == len(o.data):
-			r.e.profileEnd(o, lifecycle.CodeOK)
+			r.e.profileEnd(&o.events, lifecycle.CodeOK)
 			r.e.p.complete(o, took)
 		default:
-			r.e.profileStepEnd(o, lifecycle.CodeOK)
+			r.e.profileStepEnd(&o.events, lifecycle.CodeOK)
 			o.done.Add(int64(took))
 			r.push(o) // behind the others
 		}
@@ -143,7 +145,7 @@ func (r *rail) build() bool {
 		r.e.p.steps.Add(1)
 		if n <= packBytes {
 			stage = append(stage, data...)
-			r.e.profileEnd(o, lifecycle.CodeOK)
+			r.e.profileEnd(&o.events, lifecycle.CodeOK)
 			r.e.p.complete(o, n) // its last step: all others are larger
 			continue
 		}
@@ -171,7 +173,7 @@ func (r *rail) drop() {
 	}
 	r.parts, r.whose = nil, nil
 	for o := r.queue.pop(); o != nil; o = r.queue.pop() {
-		r.e.profileEnd(o, lifecycle.CodeUnreachable)
+		r.e.profileEnd(&o.events, lifecycle.CodeUnreachable)
 		r.e.p.complete(o, len(o.data)-int(o.done.Load()))
 	}
 	if r.closed {
@@ -187,7 +189,7 @@ func (r *rail) detach(o *op) {
 		r.parts[i], r.whose[i] = bytes.Clone(r.parts[i]), nil
 	}
 	r.queue.remove(o)
-	r.e.profileEnd(o, lifecycle.CodeAbandoned)
+	r.e.profileEnd(&o.events, lifecycle.CodeAbandoned)
 	r.mu.Unlock()
 	r.sending.Unlock()
 	r.kick()
@@ -222,6 +224,9 @@ func (r *rail) Receive(p []byte) error {
 	for len(p) > 0 {
 		if r.left > 0 {
 			n := min(r.left, len(p))
+			if n == r.left && r.step != 0 { // before the rank can take it
+				r.e.profile.Load().State(r.step, profiler.RecvGPUWait, uint64(r.head.size))
+			}
 			if err := r.put(p[:n]); err != nil {
 				return err
 			}
@@ -256,7 +261,7 @@ func (r *rail) Receive(p []byte) error {
 func (r *rail) begin() error {
 	h := &r.head
 	c, err := r.e.admit(r.peer, h)
-	r.to, r.left, r.notice = c, h.size, r.notice[:0]
+	r.to, r.left, r.notice, r.step = c, h.size, r.notice[:0], 0
 	switch {
 	case err != nil:
 		r.e.p.refuse(r.e, err)
@@ -271,6 +276,9 @@ func (r *rail) begin() error {
 	c.grant(h.credit)
 	if h.size == 0 {
 		return r.arrived()
+	}
+	if h.kind == kindData {
+		r.step = c.profileArrival(h.size)
 	}
 	return nil
 }

@@ -107,12 +107,7 @@ uintptr_t plugin_start(const struct profiler_plugin *p, uintptr_t context, const
 }
 
 void plugin_state(const struct profiler_plugin *p, uintptr_t handle, int state, uint64_t n) {
-  union profiler_args args = {0};
-  if (state >= 13 && state <= 18) {
-    args.proxyCtrl.appendedProxyOps = (int32_t)n;
-  } else {
-    args.proxyStep.transSize = n;
-  }
+  union profiler_args args = {.proxyStep.transSize = n}; // likewise a proxyOp's; the others' have none
   profiler_plugin_state(p, PROFILER_NEWEST, (void *)handle, state, &args);
 }
 

@@ -38,15 +38,13 @@ func work(c *profiler.Comm) {
 		Call: lifecycle.CallAllReduce, Count: 3, Peer: -1, DataType: kernels.Float32, Algorithm: "ring",
 	})
 	mine := &profiler.ProxyOperation{Owner: c.Owner(), Peer: 1, Steps: 1, IsSend: true}
-	proxied := c.StartProxyOp(mine)
-	c.State(proxied, profiler.ProxyOpInProgress, 0)
-	step := c.StartProxyStep(proxied, mine.Owner, 0)
-	c.State(step, profiler.SendWait, 12)
+	proxied := c.StartProxyOp(mine, profiler.ProxyOpInProgress)
+	step := c.StartProxyStep(proxied, mine.Owner, 0, profiler.SendWait, 12)
 	c.Stop(step, lifecycle.CodeOK)
 	c.Stop(proxied, lifecycle.CodeOK)
 	foreign := *mine
 	foreign.Owner.PID++
-	c.Stop(c.StartProxyOp(&foreign), lifecycle.CodeOK)
+	c.Stop(c.StartProxyOp(&foreign, 0), lifecycle.CodeOK)
 	c.Stop(op, lifecycle.CodeOK)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
+	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
@@ -25,11 +26,12 @@ const rankVariable = "CARILLONTEST_RAILS_RANK"
 type job struct {
 	Hosts  []int // ranks of each
 	Rank   int
-	Do     string // count, alltoall or allreduce
+	Do     string // count, profile, alltoall or allreduce
 	PXN    bool   // count: whether it is on
 	Want   []int  // count: the connections of each rank
 	Sizes  []int  // alltoall, allreduce: bytes that each rank gives
 	Budget time.Duration
+	Plugin string // profile: the plug-in in C
 }
 
 func (j job) size() (n int) {
@@ -47,6 +49,18 @@ func (j job) host(rank int) (i int) {
 	return i
 }
 
+// runtime makes the runtime of a world of the job.
+func (j job) runtime(world int, pxn bool, p *profiler.Profiler) (*ccl.Runtime, error) {
+	return ccl.New(ccl.Config{
+		Engine: host.Kind(), Log: slog.New(slog.DiscardHandler), Profiler: p,
+		World: launch.World{
+			Rank: j.Rank, Size: j.size(), Address: fmt.Sprintf("%s:%d", address(0), 7000+world),
+			Secret: []byte("the secret of these ranks"),
+		},
+		Fabric: fabric.Config{HostID: fmt.Sprint("host", j.host(j.Rank)), DisablePXN: !pxn},
+	})
+}
+
 func runRank() error {
 	var j job
 	if err := json.Unmarshal([]byte(os.Getenv(rankVariable)), &j); err != nil {
@@ -54,6 +68,9 @@ func runRank() error {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
+	if j.Do == "profile" {
+		return profileRank(ctx, j)
+	}
 	var on []bool
 	switch j.Do {
 	case "alltoall":
@@ -65,14 +82,7 @@ func runRank() error {
 	}
 	var worlds [2]*ccl.Comm // PXN off, on
 	for i := range on {
-		rt, err := ccl.New(ccl.Config{
-			Engine: host.Kind(), Log: slog.New(slog.DiscardHandler),
-			World: launch.World{
-				Rank: j.Rank, Size: j.size(), Address: fmt.Sprintf("%s:%d", address(0), 7000+i),
-				Secret: []byte("the secret of these ranks"),
-			},
-			Fabric: fabric.Config{HostID: fmt.Sprint("host", j.host(j.Rank)), DisablePXN: !on[i]},
-		})
+		rt, err := j.runtime(i, on[i], nil)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,218 @@
+package rails
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/profiler"
+	"github.com/carillon-rt/carillon/runtime/profiler/native"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+)
+
+// told is what the plug-in in Go of a rank was told of.
+type told struct {
+	Sent, Received map[string]int // bytes, by owner and peer of the operations
+	Waited         bool           // for the peer
+	Own, Shared    int            // operations in use of the carrier's process, when they were most
+}
+
+// Plug-ins of every process see the operations of others, some in the memory that these share, and get contexts and
+// handles of their own process only. An operation has its true owner, to whom the receivers, too, ascribe its bytes.
+func TestContexts(t *testing.T) {
+	plugin := filepath.Join(t.TempDir(), "contexts.so")
+	build := exec.CommandContext(t.Context(), "cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+		"-o", plugin, "testdata/contexts.c")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	printed := run(t, job{Hosts: []int{4, 4}, Do: "profile", Plugin: plugin})
+	all := make([]told, len(printed))
+	for rank, text := range printed {
+		if err := json.Unmarshal([]byte(text), &all[rank]); err != nil {
+			t.Errorf("rank %d printed %q", rank, text)
+		}
+	}
+	for rank, got := range all {
+		want := told{Sent: map[string]int{}, Received: got.Received, Waited: got.Waited}
+		if rank == carrier {
+			want.Waited, want.Own, want.Shared = true, 1024, 512
+		}
+		opposite := rank ^ 4 // the rank of its rail
+		for mate := rank &^ 3; mate < rank&^3+4; mate++ {
+			n := all[opposite].Received[fmt.Sprint(opposite, mate)]
+			if want.Sent[fmt.Sprint(mate, opposite)] = n; n == 0 {
+				t.Errorf("rank %d has received nothing from rank %d", opposite, mate)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(got.Received) != 4 {
+			t.Errorf("rank %d has received %v (-want +got):\n%s", rank, got.Received, diff)
+		}
+	}
+}
+
+// The ranks of the first host send messages to one of the other through its carrier, over several communicators: more
+// than the carrier's process has operations, and fewer than the receiver has room for.
+const (
+	carrier  = 1
+	receiver = 5
+	splits   = 4
+	size     = 600 // an operation takes no two
+)
+
+func messages(from int) int {
+	if from == carrier {
+		return 700
+	}
+	return 50
+}
+
+// owners is a plug-in that adds up the bytes of each owner. All its methods are called by one goroutine.
+type owners struct {
+	told
+	pids map[[2]int]bool // rank and process of the operations
+}
+
+func newOwners() *owners {
+	return &owners{told: told{Sent: map[string]int{}, Received: map[string]int{}}, pids: map[[2]int]bool{}}
+}
+
+func (*owners) Name() string                        { return "owners" }
+func (*owners) Mask() profiler.Mask                 { return profiler.ProxyStep }
+func (*owners) Stop(profiler.Handle, *profiler.End) {}
+func (*owners) Finalize()                           {}
+
+// Init leaves the world out.
+func (o *owners) Init(info profiler.Info) (profiler.Recorder, error) {
+	if info.Name == "world" {
+		return newOwners(), nil
+	}
+	return o, nil
+}
+
+// Start makes the owner and peer the handle of an operation and its steps. Nothing else is told.
+func (o *owners) Start(e *profiler.Event) profiler.Handle {
+	switch e.Type {
+	case profiler.ProxyOp:
+		owner := e.Proxy.Owner
+		o.pids[[2]int{owner.Rank, owner.PID}] = true
+		return fmt.Sprint(owner.Rank, e.Proxy.Peer)
+	case profiler.ProxyStep:
+		return e.Parent
+	default:
+		return nil
+	}
+}
+
+func (o *owners) State(h profiler.Handle, c *profiler.Change) {
+	switch c.State {
+	case profiler.SendPeerWait:
+		o.Waited = true
+	case profiler.SendWait:
+		o.Sent[h.(string)] += int(c.N)
+	case profiler.RecvGPUWait:
+		o.Received[h.(string)] += int(c.N)
+	default:
+	}
+}
+
+// profileRank is a rank of TestContexts.
+func profileRank(ctx context.Context, j job) error {
+	seen := newOwners()
+	p := profiler.New(profiler.Config{Plugins: []profiler.Plugin{native.New(j.Plugin), seen}})
+	rt, err := j.runtime(0, true, p)
+	if err != nil {
+		return err
+	}
+	world, err := rt.World(ctx)
+	if err != nil {
+		return err
+	}
+	pids := make([]int32, j.size())
+	if err := ccl.AllGather(ctx, world, []int32{int32(os.Getpid())}, pids); err != nil {
+		return err
+	}
+	var comms []*ccl.Comm
+	for range splits {
+		comm, err := world.Split(ctx, 0, j.Rank)
+		if err != nil {
+			return err
+		}
+		comms = append(comms, comm)
+	}
+	var most fabric.ProxyStats
+	if j.Rank == carrier {
+		most, err = jam(ctx, rt, func() error { return exchange(ctx, rt, comms) })
+	} else {
+		err = exchange(ctx, rt, comms)
+	}
+	// What a rank still carries when its own communicator has ended is not told: the world's barrier comes before.
+	err = errors.Join(err, ccl.AllToAll(ctx, comms[0], make([]byte, j.size()), make([]byte, j.size())),
+		ccl.Barrier(ctx, world))
+	for _, comm := range append(comms, world) {
+		err = errors.Join(err, comm.Destroy(ctx))
+	}
+	err = errors.Join(err, rt.Close(ctx))
+	p.Close(ctx)
+	for _, s := range p.Status() {
+		if s.Off != "" {
+			err = errors.Join(err, fmt.Errorf("plug-in %s is off: %s", s.Name, s.Off))
+		}
+	}
+	seen.Own, seen.Shared = most.Own, most.Shared
+	for who := range seen.pids {
+		if int(pids[who[0]]) != who[1] {
+			err = errors.Join(err, fmt.Errorf("rank %d is process %d, not %d", who[0], pids[who[0]], who[1]))
+		}
+	}
+	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(seen.told))
+}
+
+// exchange sends or receives a rank's messages.
+func exchange(ctx context.Context, rt *ccl.Runtime, comms []*ccl.Comm) error {
+	return rt.Group(ctx, func(g *ccl.Group) error {
+		for _, comm := range comms {
+			for from := range 4 {
+				for range messages(from) {
+					switch comm.Rank() {
+					case from:
+						if err := ccl.Send(g, comm, make([]byte, size), receiver); err != nil {
+							return err
+						}
+					case receiver:
+						if err := ccl.Recv(g, comm, make([]byte, size), from); err != nil {
+							return err
+						}
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// jam cuts the host off the network while send runs, until no operation is free. It returns the counts of then.
+func jam(ctx context.Context, rt *ccl.Runtime, send func() error) (s fabric.ProxyStats, err error) {
+	link := func(state string) error { return exec.Command("ip", "link", "set", "eth0", state).Run() }
+	if err := link("down"); err != nil {
+		return s, err
+	}
+	var sending errgroup.Group
+	sending.Go(send)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for s = rt.ProxyStats(); s.Waiting == 0 && ctx.Err() == nil; s = rt.ProxyStats() {
+		<-tick.C
+	}
+	return s, errors.Join(link("up"), sending.Wait())
+}

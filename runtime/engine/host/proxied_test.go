@@ -41,7 +41,7 @@ func TestProxiedIsOnTheTape(t *testing.T) {
 			defer tw.Close()
 			plain.engines[0] = host.New(engine.NewComm(lifecycle.CommID{}, "", plain.links[0], tw))
 
-			data := make([]byte, 8<<20) // more than rank 1 has room for before it calls
+			const size = 8 << 20 // more than rank 1 has room for before it calls
 			for r, err := range plain.each(func(ctx context.Context, rank int, e *host.Engine, seq uint64) error {
 				if rank == 0 {
 					n := tw.Start(seq, tape.Signature{Call: lifecycle.CallBroadcast, Peer: 0}, 0)
@@ -53,8 +53,9 @@ func TestProxiedIsOnTheTape(t *testing.T) {
 					}
 					runtime.Gosched()
 				}
+				data := make([]byte, size)
 				return run(ctx, e, seq, engine.Op{
-					Call: lifecycle.CallBroadcast, Count: len(data), DataType: kernels.Uint8, Peer: 0,
+					Call: lifecycle.CallBroadcast, Count: size, DataType: kernels.Uint8, Peer: 0,
 					Send: data, Recv: data,
 				})
 			}) {
@@ -62,7 +63,7 @@ func TestProxiedIsOnTheTape(t *testing.T) {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}
-			checkProxied(t, reader, uint64(len(data)), test.inProgress, test.done)
+			checkProxied(t, reader, size, test.inProgress, test.done)
 		})
 	}
 }

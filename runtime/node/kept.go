@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -257,11 +258,14 @@ func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 
 // over tells whether all processes ended at least lastTime ago.
 func (j *keptJob) over() bool {
-	for _, s := range j.keeper.Members() {
-		if s.State != mesh.Dead && s.State != mesh.Left {
-			j.ended = time.Time{}
-			return false
-		}
+	goesOn := slices.ContainsFunc(j.keeper.Members(), func(s mesh.Status) bool {
+		return s.State != mesh.Dead && s.State != mesh.Left
+	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if goesOn {
+		j.ended = time.Time{}
+		return false
 	}
 	if j.ended.IsZero() {
 		j.ended = time.Now()

@@ -194,7 +194,10 @@ func (p *Proxy) take() (moved bool) {
 // accept takes an operation from a slot of the segment.
 func (p *Proxy) accept(i int) *rail {
 	s, o := &p.segment.slots[i], &p.shared[i]
-	o.busy.Swap(true)
+	if o.busy.Swap(true) { // it is being sent: another process has submitted it once more
+		p.refused.Add(1)
+		return nil
+	}
 	read := *s // another process may write to it
 	o.slot, o.kind, o.to, o.credit, o.sent = i, kind(read.kind), int(read.dest), read.credit, 0
 	o.done.Store(0)

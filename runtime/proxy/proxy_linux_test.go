@@ -422,6 +422,28 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
+// TestSubmittedTwice: a process that submits a slot once more, while that is being sent, is refused.
+func TestSubmittedTwice(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1)
+	p, carrier := c.proxies[1], c.endpoints[1]
+	i := p.segment.claim(ownerOf(p.pid, 3))
+	p.segment.slots[i] = slot{
+		to: carrier.token.Generation, generation: c.endpoints[0].token.Generation, comm: carrier.token.Comm,
+		from: 0, dest: 3, kind: uint32(kindData), size: 8,
+	}
+	for range 2 {
+		p.segment.submit(i)
+		p.Attend()
+	}
+	if refused := p.Stats().Refused; refused != 1 {
+		t.Errorf("%d operations were refused, want 1", refused)
+	}
+	c.connect() // and what was queued goes out once
+	if b := c.take(3, 0, 8); len(b) != 8 {
+		t.Errorf("rank 3 got %d bytes", len(b))
+	}
+}
+
 // Every pair of ranks reaches each other over connections that exist, and with PXN a rank has one for each other node.
 func TestRoutes(t *testing.T) {
 	for name, ranks := range map[string][][]int{

@@ -422,6 +422,24 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
+// TestNeverConnected: ranks that give up before they are connected leave no operation in use.
+func TestNeverConnected(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1)
+	for _, e := range c.endpoints {
+		for _, conn := range e.conns {
+			if conn != nil {
+				conn.Notify(transport.Notice{})
+			}
+		}
+	}
+	c.close()
+	for i, p := range c.proxies {
+		if s := p.Stats(); s.Own+s.Shared > 0 {
+			t.Errorf("process %d: %+v", i, s)
+		}
+	}
+}
+
 // TestSubmittedTwice: a process that submits a slot once more, while that is being sent, is refused.
 func TestSubmittedTwice(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)

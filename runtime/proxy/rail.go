@@ -75,7 +75,12 @@ func (r *rail) kick() {
 func (r *rail) drain() {
 	conn := r.conn.Load()
 	if conn == nil {
-		r.full.Store(true)
+		r.mu.Lock()
+		closed := r.closed
+		r.mu.Unlock()
+		if r.full.Store(true); closed { // it never gets its connection
+			r.drop()
+		}
 		return
 	}
 	for len(r.parts) > 0 || r.build() {
@@ -176,8 +181,8 @@ func (r *rail) drop() {
 		r.e.profileEnd(&o.events, lifecycle.CodeUnreachable)
 		r.e.p.complete(o, len(o.data)-int(o.done.Load()))
 	}
-	if r.closed {
-		_ = r.conn.Load().Close()
+	if c := r.conn.Load(); r.closed && c != nil {
+		_ = c.Close()
 	}
 }
 

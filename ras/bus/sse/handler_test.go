@@ -86,6 +86,7 @@ func start(t *testing.T, b *bus.Bus) *sse.Handler {
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = h.Run(ctx) })
 	t.Cleanup(func() { cancel(); ended.Wait() })
+	<-h.Begun()
 	return h
 }
 

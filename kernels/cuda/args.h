@@ -22,6 +22,7 @@ enum {
   carillon_slots = 4,      // of a FIFO
   carillon_slice = 8192,   // bytes of a message for which a channel is worth while
   carillon_messages = 64,  // of one exchange
+  carillon_buffers = 2,    // of a call: see below
   carillon_lanes = carillon_max_channels * carillon_fifos * (carillon_max_ranks - 1),
 };
 
@@ -32,13 +33,20 @@ enum {
   carillon_fifo_messages,
 };
 
+// The buffers of a call.
+enum { carillon_send, carillon_recv };
+
 // A rank's window: two halves of a mailbox, then control words, then the slots of FIFOs. Offsets are from the control
 // words; a lane is one FIFO from (or, for credits, to) one other rank.
 enum {
   carillon_entered = 0, // by rank: the number and the signature of its last collective through FIFOs, u32 each
-  carillon_flags = carillon_entered + carillon_max_ranks * 8,               // u32 by lane and slot
-  carillon_credits = carillon_flags + carillon_lanes * carillon_slots * 4,  // u32 by lane
-  carillon_control = (carillon_credits + carillon_lanes * 4 + 127) / 128 * 128,
+  carillon_flags = carillon_entered + carillon_max_ranks * 8,              // u32 by lane and slot
+  carillon_credits = carillon_flags + carillon_lanes * carillon_slots * 4, // u32 by lane
+  carillon_leaves = carillon_credits + carillon_lanes * 4,                 // u32 by block and rank: see direct.h
+  carillon_entries = (carillon_leaves + carillon_max_blocks * carillon_max_ranks * 4 + 127) / 128 * 128,
+  // packets of two halves, by block, rank and buffer: see direct.h
+  carillon_control =
+      carillon_entries + 2 * carillon_max_blocks * carillon_max_ranks * carillon_buffers * carillon_packet,
 };
 
 // A rank's state, in memory of its own that is zero at first.
@@ -46,7 +54,8 @@ enum {
   carillon_counters = 0,                                                    // carillon_counts, by block
   carillon_looked = carillon_counters + carillon_max_blocks * 16,           // u64: see look_around
   carillon_positions = carillon_looked + 64,                                // u32 by lane: sent, received
-  carillon_state = (carillon_positions + carillon_lanes * 8 + 127) / 128 * 128,
+  carillon_rounds = carillon_positions + carillon_lanes * 8,                // u32 by block: its meetings
+  carillon_state = (carillon_rounds + carillon_max_blocks * 4 + 127) / 128 * 128,
 };
 
 // Numbers of package kernels, which are ncclRedOp_t's.
@@ -85,8 +94,8 @@ struct carillon_counts {
   u32 epoch;       // those in packets
 };
 
-// carillon_args is the parameter of all kernels but the exchange. What the smallest operations need comes first: the
-// GPU reads it from memory that it has not read before.
+// carillon_args is the parameter of kernels in packets, and the beginning of others'. What the smallest operations need
+// comes first: the GPU reads it from memory that it has not read before.
 struct carillon_args {
   u32 rank, ranks;
   u32 reduction;
@@ -110,6 +119,20 @@ struct carillon_args {
   u32 channels;      // that a message may use at most: the same on all ranks
 };
 
+// carillon_reach is where ranks reach this rank's buffers: entry k is as rank + k (modulo ranks) reaches it, and all are
+// 0 unless all do. What a call needs is the same on all ranks.
+struct carillon_reach {
+  u64 at[carillon_buffers][carillon_max_ranks];
+  u32 needs; // the buffers, as bits, that ranks must reach to do without FIFOs; 0: they can't
+  u32 unused;
+};
+
+// carillon_reduce_args is the parameter of a reduction.
+struct carillon_reduce_args {
+  carillon_args common;
+  carillon_reach reach;
+};
+
 // carillon_message is one buffer of an exchange.
 struct carillon_message {
   u64 at;
@@ -120,6 +143,7 @@ struct carillon_message {
 // rank + k (modulo ranks), and list carillon_max_ranks + k what comes from there. List l begins at first[l].
 struct carillon_exchange_args {
   carillon_args common;
+  carillon_reach reach;
   u32 first[2 * carillon_max_ranks + 1];
   u32 unused;
   carillon_message messages[carillon_messages];
@@ -127,4 +151,6 @@ struct carillon_exchange_args {
 
 static_assert(sizeof(carillon_word) == 16 && sizeof(carillon_words) == 32, "a word is written at once");
 static_assert(sizeof(carillon_args) == 8 * 4 + (10 + carillon_max_ranks + 1) * 8, "as in Go");
-static_assert(sizeof(carillon_exchange_args) == sizeof(carillon_args) + 18 * 4 + carillon_messages * 16, "as in Go");
+static_assert(sizeof(carillon_reach) == 2 * carillon_max_ranks * 8 + 8, "as in Go");
+static_assert(sizeof(carillon_exchange_args) == sizeof(carillon_reduce_args) + 18 * 4 + carillon_messages * 16,
+              "as in Go");

@@ -18,7 +18,7 @@ const (
 	MaxMessages = 64  // of an exchange
 
 	// StateBytes is the size of a rank's state, and a multiple of 128.
-	StateBytes = (MaxBlocks*16 + 64 + lanes*8 + 127) / 128 * 128
+	StateBytes = (MaxBlocks*16 + 64 + lanes*8 + MaxBlocks*4 + 127) / 128 * 128
 
 	payload     = 8  // bytes of data in a packet
 	packet      = 16 // bytes of a packet
@@ -27,10 +27,11 @@ const (
 	slots       = 4 // of a FIFO
 	slice       = 8192
 	lanes       = maxChannels * fifos * (MaxRanks - 1)
-	control     = (MaxRanks*8 + lanes*slots*4 + lanes*4 + 127) / 128 * 128
+	entries     = (MaxRanks*8 + lanes*slots*4 + lanes*4 + MaxBlocks*MaxRanks*4 + 127) / 128 * 128
+	control     = entries + 2*MaxBlocks*MaxRanks*NumBuffers*packet
 )
 
-// Args is the parameter of every kernel but Exchange, as the GPU gets it. Addresses are those at which this rank's GPU
+// Args is the parameter of kernels in packets, and the beginning of others', as the GPU gets it. Addresses are those at which this rank's GPU
 // reaches them.
 type Args struct {
 	Rank, Ranks uint32
@@ -72,10 +73,41 @@ func SlotBytes(ranks, bytes int) int {
 	return max(16, bytes/(maxChannels*fifos*max(ranks-1, 1)*slots)/128*128)
 }
 
+// A Buffer is one of a call's.
+type Buffer uint8
+
+// The buffers.
+const (
+	SendBuffer Buffer = iota
+	RecvBuffer
+
+	// NumBuffers is how many there are.
+	NumBuffers = int(RecvBuffer) + 1
+)
+
+// Reach is where the GPUs of other ranks reach this rank's buffers. If each reaches what a call needs, nothing is staged
+// in FIFOs: that is found out by the kernel.
+type Reach struct {
+	// At says where: entry k is as rank (Rank + k) mod Ranks reaches it, which for 0 is this rank. Unless all ranks reach
+	// the buffer, all entries are 0.
+	At    [NumBuffers][MaxRanks]uint64
+	Needs uint32 // a set of buffers, the same on all ranks; 0 stages
+	_     uint32
+}
+
+// Need adds a buffer to what a call needs.
+func (r *Reach) Need(b Buffer) { r.Needs |= 1 << b }
+
+// ReduceArgs is the parameter of Reduce, and the beginning of ExchangeArgs.
+type ReduceArgs struct {
+	Args
+	Reach Reach
+}
+
 // ExchangeArgs is the parameter of Exchange, with lists of messages, each in its order. List k is what goes to rank
 // (Rank + k) mod Ranks, and list MaxRanks + k what comes from there. List l is Messages[First[l]:First[l+1]].
 type ExchangeArgs struct {
-	Args
+	ReduceArgs
 	First    [2*MaxRanks + 1]uint32
 	_        uint32
 	Messages [MaxMessages]Message
@@ -146,8 +178,8 @@ const (
 	Copy     Kernel = iota // packets: all-gather, all-to-all, broadcast, gather, scatter, barrier
 	OneShot                // packets: all-reduce, reduce, reduce-scatter; every rank sends all that it has
 	TwoShot                // packets: all-reduce; each rank reduces a share and sends the result to all
-	Exchange               // FIFOs: messages, and by them what Copy does
-	Reduce                 // FIFOs: all-reduce, reduce, reduce-scatter; each rank reduces a share
+	Exchange               // FIFOs or directly: messages, and by them what Copy does
+	Reduce                 // FIFOs or directly: all-reduce, reduce, reduce-scatter; each rank reduces a share
 
 	// NumKernels is how many there are.
 	NumKernels = int(Reduce) + 1

@@ -148,14 +148,47 @@ func TestReductions(t *testing.T) {
 			for _, k := range []Kernel{OneShot, TwoShot, Reduce} {
 				n++
 				c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(100), rng.IntN(3)}
-				allReduce(t, h, rng, k, c, n%2 == 0)
+				allReduce(t, h, rng, k, c, n%2 == 0, staged)
+			}
+			if op != kernels.PreMulSum { // nobody knows another rank's factor
+				n++
+				c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(100), rng.IntN(3)}
+				allReduce(t, h, rng, Reduce, c, n%2 == 0, way(n%3))
+			}
+		}
+	}
+}
+
+// positions is where a rank's state has those of FIFOs.
+const positions = MaxBlocks*16 + 64
+
+// A way is how data goes that doesn't go in packets.
+type way int
+
+const (
+	staged way = iota
+	direct
+	apart // staged, since rank 0's buffers aren't reached
+)
+
+// reach says where a rank's buffers are reached that a call needs.
+func (p *ExchangeArgs) reach(w way, needs ...Buffer) {
+	p.Reach = Reach{}
+	if w == staged {
+		return
+	}
+	for _, b := range needs {
+		p.Reach.Need(b)
+		for k := range p.Ranks {
+			if w == direct || p.Rank != 0 {
+				p.Reach.At[b][k] = []uint64{SendBuffer: p.Send, RecvBuffer: p.Recv}[b]
 			}
 		}
 	}
 }
 
 // allReduce runs one twice, since halves of mailboxes alternate, and compares the second.
-func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inPlace bool) {
+func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inPlace bool, w way) {
 	h.reset()
 	size := c.count * c.dt.Size()
 	all := h.communicator(c.ranks, HalfFor(k, c.ranks, size))
@@ -170,6 +203,7 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 			a.Recv = a.Send
 		}
 		a.Bytes, a.Reduction, a.Factor, out[r] = uint64(size), uint32(c.op), factor[r], a.Recv
+		a.reach(w, SendBuffer, RecvBuffer)
 	}
 	g := grid(k, &all[0].Args, size)
 	for range 2 {
@@ -194,6 +228,10 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 			t.Fatalf("%s of %v: element %d of rank %d is %x, want %x, of %v", Function(k, c.dt, c.ranks), c, e, r,
 				got[e*c.dt.Size():(e+1)*c.dt.Size()], want[e*c.dt.Size():(e+1)*c.dt.Size()], from)
 		}
+		moved := bytes.ContainsFunc(h.get(all[r].State+positions, 8*lanes), func(b rune) bool { return b != 0 })
+		if want := k == Reduce && w != direct; moved != want {
+			t.Fatalf("%v, way %d: FIFOs have moved: %t", c, w, moved)
+		}
 		if done, _ := h.words(all[r].Args); done.Number != 2 || done.Phase != Done || int(done.Blocks) != g.Blocks {
 			t.Fatalf("%v: rank %d's word is %+v after 2 operations", c, r, done)
 		}
@@ -205,9 +243,13 @@ func TestPartialReductions(t *testing.T) {
 	const ranks, root = 3, 1
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(11, 12))
-	for _, k := range []Kernel{OneShot, Reduce} {
+	for n, k := range []Kernel{OneShot, Reduce, Reduce, Reduce} {
 		for _, count := range []int{1, 5, 77} {
 			for _, scatter := range []bool{false, true} {
+				w := way(max(0, n-1))
+				if w != staged && !scatter {
+					continue
+				}
 				h.reset()
 				size, parts := 4*count, 1
 				all := h.communicator(ranks, HalfFor(k, ranks, size))
@@ -222,6 +264,7 @@ func TestPartialReductions(t *testing.T) {
 					h.put(a.Send, in[r])
 					if scatter {
 						a.SendStride = uint64(size)
+						a.reach(w, SendBuffer)
 						continue
 					}
 					a.SendTo, a.RecvFrom = 1<<root, 0
@@ -240,8 +283,8 @@ func TestPartialReductions(t *testing.T) {
 						want = sum
 					}
 					if got := h.get(all[r].Recv, size); !bytes.Equal(got, want) {
-						t.Fatalf("kernel %d, %d elements, scatter %v: rank %d has %x, want %x",
-							k, count, scatter, r, got, want)
+						t.Fatalf("kernel %d, way %d, %d elements, scatter %v: rank %d has %x, want %x",
+							k, w, count, scatter, r, got, want)
 					}
 				}
 			}
@@ -284,15 +327,18 @@ func TestMoves(t *testing.T) {
 		{"gather", 1, movers, 0, 1, theRoot, everybodyAtRoot},
 		{"scatter", movers, 1, 1, 0, everybodyAtRoot, theRoot},
 	} {
-		for _, k := range []Kernel{Copy, Exchange} {
-			for _, size := range []int{0, 1, 8, 61, 160, 4096} {
-				m.try(t, h, rng, k, size)
+		for _, size := range []int{0, 1, 8, 61, 160, 4096} {
+			m.try(t, h, rng, Copy, staged, size)
+			m.try(t, h, rng, Exchange, staged, size)
+			if m.name == "all-gather" || m.name == "all-to-all" {
+				m.try(t, h, rng, Exchange, direct, size)
+				m.try(t, h, rng, Exchange, apart, size)
 			}
 		}
 	}
 }
 
-func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, size int) {
+func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, w way, size int) {
 	h.reset()
 	all := h.communicator(movers, HalfFor(Copy, movers, size))
 	in := make([][]byte, movers)
@@ -303,6 +349,7 @@ func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, size int) {
 		a.Bytes, a.SendTo, a.RecvFrom = uint64(size), m.sendTo(r), m.recvFrom(r)
 		a.SendStride, a.RecvStride = uint64(m.sendStride*size), uint64(m.recvStride*size)
 		all[r].copyByMessages()
+		all[r].reach(w, RecvBuffer)
 		h.put(a.Send, in[r])
 	}
 	h.launch(Function(k, 0, movers), grid(k, &all[0].Args, size), all...)
@@ -315,7 +362,7 @@ func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, size int) {
 			}
 		}
 		if got := h.get(all[r].Recv, len(want)); !bytes.Equal(got, want) {
-			t.Fatalf("%s of %d bytes by kernel %d: rank %d has %x, want %x", m.name, size, k, r, got, want)
+			t.Fatalf("%s of %d bytes by kernel %d, way %d: rank %d has %x, want %x", m.name, size, k, w, r, got, want)
 		}
 	}
 }
@@ -404,7 +451,7 @@ func TestMessagesAreIndependent(t *testing.T) {
 // TestStreams lets operations of all kinds follow each other on each rank with nothing between them: a rank that is
 // ahead must not overwrite what another one still reads, and a result is there when its operation ends.
 func TestStreams(t *testing.T) {
-	const ranks, count, operations = 3, 50, 40
+	const ranks, count, operations = 3, 50, 60
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(7, 8))
 	half := 0
@@ -423,13 +470,16 @@ func TestStreams(t *testing.T) {
 	var gathered []uint64 // where rank 1 finds what it gathered behind each operation
 	for i := range operations {
 		k, by := []Kernel{OneShot, TwoShot, Reduce}[rng.IntN(3)], []Kernel{Copy, Exchange}[rng.IntN(2)]
+		reduces, gathers := way(rng.IntN(3)), way(rng.IntN(3))
 		reduction, gather := slices.Clone(all), slices.Clone(all)
 		for r := range all {
 			a := &reduction[r]
 			a.Bytes, a.Signature = 4*count, uint32(i+1)
+			a.reach(reduces, SendBuffer, RecvBuffer)
 			p := &gather[r]
 			p.Bytes, p.RecvStride, p.Recv, p.Signature = 4*count, 4*count, h.alloc(ranks*4*count), 255
 			p.copyByMessages()
+			p.reach(gathers, RecvBuffer)
 			if r == 1 {
 				gathered = append(gathered, p.Recv)
 			}
@@ -691,7 +741,10 @@ func TestArgs(t *testing.T) {
 	if n := binary.Size(Args{}); n != 8*4+(10+MaxRanks+1)*8 {
 		t.Errorf("the parameter has %d bytes", n)
 	}
-	if n := binary.Size(ExchangeArgs{}); n != binary.Size(Args{})+18*4+MaxMessages*16 {
+	if n := binary.Size(Reach{}); n != NumBuffers*MaxRanks*8+8 {
+		t.Errorf("what says where buffers are reached has %d bytes", n)
+	}
+	if n := binary.Size(ExchangeArgs{}); n != binary.Size(ReduceArgs{})+18*4+MaxMessages*16 {
 		t.Errorf("that of an exchange has %d bytes", n)
 	}
 	if n := binary.Size(Words{}); n != 32 {

@@ -1,6 +1,6 @@
-// Collectives of much data, and messages: through FIFOs. A sender writes into slots in the receiver's window, fences,
-// and raises the slot's flag; the receiver takes the data from its own memory, and returns the slot as credit. All
-// access to another GPU is a write, and only the caller's own GPU touches its buffers.
+// Collectives of much data, and messages: directly (direct.h), or through FIFOs. A sender writes into slots in the
+// receiver's window, fences, and raises the slot's flag; the receiver takes the data from its own memory, and returns
+// the slot as credit. All access to another GPU is a write, and only the caller's own GPU touches its buffers.
 //
 // A channel is some blocks, each with a role of its own, and the FIFOs between blocks of the same channel. Data is
 // dealt to the channels in steps. FIFOs keep their positions from launch to launch, so that nothing need be in step but
@@ -9,8 +9,7 @@
 // A block's first warp leads: its first thread waits for other ranks, says what to do in a step, and tells other ranks
 // when it is done. The other warps do it. They are a step behind, so that neither waits for the other.
 
-#include "element.h"
-#include "operation.h"
+#include "direct.h"
 
 // Steps are how a buffer is dealt to channels: the same at both ends.
 struct Steps {
@@ -27,8 +26,6 @@ struct Steps {
     s.n = (u32)divided_up(bytes, (u64)s.step * s.channels);
     return s;
   }
-
-  GENERIC static u64 divided_up(u64 bytes, u64 by) { return (bytes + by - 1) / by; }
 
   GENERIC u64 at(u32 channel, u32 i) const { return ((u64)i * channels + channel) * step; }
 
@@ -151,30 +148,11 @@ DEVICE void release(const carillon_args &a, const Operation &op, Fifo &f) {
   f.done++;
 }
 
-// Task is what a block does in a step: copies, each from a buffer to another one, or a reduction of all sources, which
-// are by rank, to all targets.
-struct Task {
-  u32 there, left; // there is one; if there is none: the block has given up
-  u32 signature;
-  u32 sources, targets;
-  u32 bytes[carillon_max_ranks]; // of each copy; of a reduction the first
-  u64 from[carillon_max_ranks], to[carillon_max_ranks];
-
-  GENERIC void copy(u64 target, u64 source, u64 n) {
-    to[targets] = target, from[targets] = source, bytes[targets] = (u32)n;
-    targets++;
-  }
-};
-
-// Workers are the threads that do tasks.
-struct Workers {
-  u32 thread, threads;
-};
-
 // Block is what threads of a block share: the launch's parameter, since reading it from where it comes takes a constant
 // index, tasks, and what the leader keeps.
 template <class Args, class Lead> struct Block {
   Args args;
+  Meeting meeting;
   Task tasks[2];
   Lead lead;
 
@@ -210,39 +188,6 @@ template <class Args, class Lead> struct Block {
     }
   }
 };
-
-DEVICE bool aligned(u64 at) { return at % sizeof(Vector) == 0; }
-
-// copy is by all workers of a block.
-RARE void copy(Workers w, u64 to, u64 from, u32 bytes) {
-  u32 vectors = 0;
-  if (aligned(to | from)) {
-    constexpr u32 n = 8;
-    vectors = bytes / sizeof(Vector);
-    LOOP
-    for (u32 i = w.thread; i < vectors; i += n * w.threads) {
-      Vector v[n];
-      UNROLL
-      for (u32 j = 0; j < n; j++)
-        if (i + j * w.threads < vectors) v[j] = load_vector(from + (i + j * w.threads) * sizeof(Vector));
-      UNROLL
-      for (u32 j = 0; j < n; j++)
-        if (i + j * w.threads < vectors) store_vector(to + (i + j * w.threads) * sizeof(Vector), v[j]);
-    }
-  }
-  LOOP
-  for (u32 at = vectors * sizeof(Vector) + w.thread * 8; at < bytes; at += w.threads * 8)
-    store(to + at, bytes - at, load(from + at, bytes - at));
-}
-
-// copy_all makes copies at the same time, each by some of the workers.
-DEVICE void copy_all(const Workers &w, const Task &t) {
-  const u32 warps = w.threads / warp, groups = t.targets < warps ? t.targets : warps;
-  const u32 each = warps / groups * warp, group = w.thread / each;
-  LOOP
-  for (u32 i = group; group < groups && i < t.targets; i += groups)
-    copy({w.thread % each, each}, t.to[i], t.from[i], t.bytes[i]);
-}
 
 // Transfer leads a block that sends messages to a rank, or receives some from there.
 struct Transfer {
@@ -301,17 +246,14 @@ DEVICE void announce(const Grid &g, const carillon_args &a, const Operation &op)
 
 // exchange sends and receives lists of messages: send and receive, all-gather, all-to-all, broadcast, gather,
 // scatter. A channel has a block for each list, so that no message waits for another rank's.
-KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
-  auto &block = Block<carillon_exchange_args, Transfer>::begin(g, a);
+DEVICE void exchange(const Grid &g, Block<carillon_exchange_args, Transfer> &block, Operation &op) {
   const carillon_exchange_args &list = block.args;
-  Operation op = begin(list.common, counts_of(g, list.common), list.common.ranks);
-  announce(g, list.common, op);
   const u32 roles = 2 * op.ranks - 1, role = g.block % roles, channel = g.block / roles, channels = g.blocks / roles;
   if (role == 0) {
     for (u32 i = 0; g.thread >= warp && list.first[0] + i < list.first[1]; i++) {
       const carillon_message from = list.messages[list.first[0] + i];
       const carillon_message to = list.messages[list.first[carillon_max_ranks] + i];
-      const u64 bytes = from.bytes >> 8, part = Steps::divided_up(bytes, (u64)channels * 16) * 16, at = channel * part;
+      const u64 bytes = from.bytes >> 8, part = divided_up(bytes, (u64)channels * 16) * 16, at = channel * part;
       if (from.at != to.at && at < bytes)
         copy({g.thread - warp, g.threads - warp}, to.at + at, from.at + at, bytes - at < part ? bytes - at : part);
     }
@@ -319,124 +261,19 @@ KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
     if (g.thread == 0) block.lead.open(list, channel, role);
     block.in_steps(g, op, [](const Workers &w, const Task &t) { copy_all(w, t); });
   }
-  end(g, list.common, op);
 }
 
-// scale_all copies what a rank contributes times its factor. By all workers of a block.
-template <class T> RARE void scale_all(Workers w, const carillon_args &a, const Task &t) {
-  LOOP
-  for (u32 i = 0; i < t.targets; i++) {
-    const u32 bytes = t.bytes[i];
-    LOOP
-    for (u32 at = w.thread * 8; at < bytes; at += w.threads * 8)
-      store(t.to[i] + at, bytes - at, scaled<T>(load(t.from[i] + at, bytes - at), a.factor));
-  }
-}
-
-// Shares are what each rank reduces: its part of a reduce-scatter, else as much as the others.
-struct Shares {
-  bool scatter;
-  u64 bytes, share; // share: of the largest one
-
-  GENERIC static Shares of(const carillon_args &a, const Operation &op) {
-    if (a.send_stride) return {true, a.bytes, a.bytes};
-    return {false, a.bytes, Steps::divided_up(Steps::divided_up(a.bytes, op.ranks), sizeof(Vector)) * sizeof(Vector)};
-  }
-
-  GENERIC u64 at(const carillon_args &a, u32 rank) const { return rank * (scatter ? a.send_stride : share); }
-
-  GENERIC u64 of_rank(u32 rank) const {
-    const u64 at = rank * share;
-    return scatter ? bytes : at >= bytes ? 0 : bytes - at < share ? bytes - at : share;
-  }
-};
-
-// Some are n vectors of a step, each so many threads behind the one before, of which the last ones may not be there.
-template <u32 n> struct Some {
-  u32 first, stride, end; // in bytes
-  Vector v[n];
-
-  GENERIC bool has(u32 j) const { return first + j * stride < end; }
-
-  GENERIC void load(u64 from) {
-    UNROLL
-    for (u32 j = 0; j < n; j++)
-      if (has(j)) v[j] = load_vector(from + first + j * stride);
-  }
-
-  GENERIC void store(u64 to) const {
-    UNROLL
-    for (u32 j = 0; j < n; j++)
-      if (has(j)) store_vector(to + first + j * stride, v[j]);
-  }
-};
-
-// sum_vectors adds those of all ranks, in their order. Those of the next rank are on their way meanwhile.
-template <class T, u32 n> DEVICE void sum_vectors(const Task &t, u32 first, u32 stride, u32 end) {
-  typedef Elements<T, sizeof(Vector)> E;
-  E sum[n];
-  Some<n> now = {first, stride, end, {}}, next = now;
-  now.load(t.from[0]);
-  LOOP
-  for (u32 r = 0; r < t.sources; r++, now = next) {
-    if (r + 1 < t.sources) next.load(t.from[r + 1]);
-    UNROLL
-    for (u32 j = 0; j < n; j++) {
-      const E x = E::of({now.v[j].low, now.v[j].high});
-      if (r == 0)
-        sum[j] = x;
-      else
-        sum[j].add_to(x);
-    }
-  }
-  UNROLL
-  for (u32 j = 0; j < n; j++) {
-    u64 data[2];
-    sum[j].put(data);
-    now.v[j] = {data[0], data[1]};
-  }
-  LOOP
-  for (u32 i = 0; i < t.targets; i++) now.store(t.to[i]);
-}
-
-// reduce_bytes makes any reduction of buffers that begin anywhere. It is a function of its own, to keep the sum small.
-// All ranks but this one have multiplied what they contribute with their factors.
-template <class T> RARE void reduce_bytes(Workers w, const carillon_args &a, const Task &t, u32 begin) {
-  const u32 bytes = t.bytes[0];
-  LOOP
-  for (u32 at = begin + w.thread * 8; at < bytes; at += w.threads * 8) {
-    Elements<T, 8> result;
-    LOOP
-    for (u32 r = 0; r < t.sources; r++) {
-      u64 data = load(t.from[r] + at, bytes - at);
-      if (a.reduction == carillon_premul_sum && r == a.rank) data = scaled<T>(data, a.factor);
-      const auto x = Elements<T, 8>::of({data});
-      if (r == 0)
-        result = x;
-      else
-        result.combine_with(a.reduction, x);
-    }
-    if (a.reduction == carillon_avg) result.divide_by(t.sources);
-    u64 data[1];
-    result.put(data);
-    LOOP
-    for (u32 i = 0; i < t.targets; i++) store(t.to[i] + at, bytes - at, data[0]);
-  }
-}
-
-template <class T> DEVICE void reduce_all(const Workers &w, const carillon_args &a, const Task &t) {
-  u64 any = 0;
-  LOOP
-  for (u32 r = 0; r < t.sources; r++) any |= t.from[r] | (r < t.targets ? t.to[r] : 0);
-  u32 end = 0;
-  if (aligned(any) && a.reduction == carillon_sum) {
-    constexpr u32 n = Elements<T, sizeof(Vector)>::n <= 4 ? 4 : 2;
-    const u32 stride = w.threads * sizeof(Vector);
-    end = t.bytes[0] / sizeof(Vector) * sizeof(Vector);
-    LOOP
-    for (u32 at = w.thread * sizeof(Vector); at < end; at += n * stride) sum_vectors<T, n>(t, at, stride, end);
-  }
-  if (end < t.bytes[0]) reduce_bytes<T>(w, a, t, end);
+KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
+  auto &block = Block<carillon_exchange_args, Transfer>::begin(g, a);
+  const carillon_args &common = block.args.common;
+  Operation op = begin(common, counts_of(g, common), common.ranks);
+  announce(g, common, op);
+  const Met met = meet(g, common, block.args.reach, op, block.meeting);
+  if (met == Met::directly)
+    copy_directly(g, common, op, block.meeting);
+  else if (met == Met::staged)
+    exchange(g, block, op);
+  end(g, common, op);
 }
 
 // Reduction leads a block of a reduction: one that distributes this rank's buffer, reduces its share, or collects the
@@ -466,7 +303,8 @@ struct Reduction {
              role == reduces ? getters : role == distributes ? peers : 0, sent);
   }
 
-  GENERIC bool prepare(const Grid &g, const carillon_args &a, Operation &op, Task &t) {
+  GENERIC bool prepare(const Grid &g, const carillon_reduce_args &args, Operation &op, Task &t) {
+    const carillon_args &a = args.common;
     if (step == steps.n || (role != reduces && !(in.peers | out.peers))) return false;
     const u64 at = steps.at(channel, step++);
     const u32 phase = role == reduces ? carillon_data : carillon_results;
@@ -496,23 +334,20 @@ struct Reduction {
     return true;
   }
 
-  GENERIC void tell(const carillon_args &a, const Operation &op, u32 signature) {
-    if (out.peers) raise(a, op, out, signature);
-    if (in.peers) release(a, op, in);
+  GENERIC void tell(const carillon_reduce_args &args, const Operation &op, u32 signature) {
+    if (out.peers) raise(args.common, op, out, signature);
+    if (in.peers) release(args.common, op, in);
   }
 
-  GENERIC void close(const carillon_args &a) const {
-    in.close(a, received);
-    out.close(a, sent);
+  GENERIC void close(const carillon_reduce_args &args) const {
+    in.close(args.common, received);
+    out.close(args.common, sent);
   }
 };
 
 // reduce is all-reduce, reduce and reduce-scatter.
-template <class T> DEVICE void reduce(const Grid &g, const carillon_args &given) {
-  auto &block = Block<carillon_args, Reduction>::begin(g, given);
-  const carillon_args &a = block.args;
-  Operation op = begin(a, counts_of(g, a), a.ranks);
-  announce(g, a, op);
+template <class T> DEVICE void reduce(const Grid &g, Block<carillon_reduce_args, Reduction> &block, Operation &op) {
+  const carillon_args &a = block.args.common;
   const auto role = (Reduction::Role)(g.block % Reduction::roles);
   if (g.thread == 0) block.lead.open(a, op, g.block / Reduction::roles, role);
   block.in_steps(g, op, [&](const Workers &w, const Task &t) {
@@ -523,10 +358,22 @@ template <class T> DEVICE void reduce(const Grid &g, const carillon_args &given)
     else
       copy_all(w, t);
   });
+}
+
+template <class T> DEVICE void reduce_either_way(const Grid &g, const carillon_reduce_args &given) {
+  auto &block = Block<carillon_reduce_args, Reduction>::begin(g, given);
+  const carillon_args &a = block.args.common;
+  Operation op = begin(a, counts_of(g, a), a.ranks);
+  announce(g, a, op);
+  const Met met = meet(g, a, block.args.reach, op, block.meeting);
+  if (met == Met::directly)
+    reduce_directly<T>(g, a, op, block.meeting, block.tasks[0]);
+  else if (met == Met::staged)
+    reduce<T>(g, block, op);
   end(g, a, op);
 }
 
 #define REDUCE(type, T)                                                                                                \
-  KERNEL(carillon_reduce_##type) { reduce<T>(g, a); }
+  KERNEL_WITH(carillon_reduce_##type, carillon_reduce_args) { reduce_either_way<T>(g, a); }
 
 EACH_TYPE(REDUCE)

@@ -45,6 +45,11 @@ struct Grid {
   }
 };
 
+// Memory that threads of a block share, and that one may read while another one writes.
+DEVICE void store_shared(u32 *at, u32 v) { *const_cast<volatile u32 *>(at) = v; }
+
+DEVICE u32 load_shared(const u32 *at) { return *const_cast<const volatile u32 *>(at); }
+
 // A packet is two halves of 8 bytes, each of which is read and written as one.
 struct Packet {
   u32 low, flag_low, high, flag_high;
@@ -64,6 +69,11 @@ DEVICE Packet load_packet(u64 at) {
                : "memory");
   return p;
 }
+
+// An entry is a packet that says that what its rank put on its stream before is done: the launch has seen to that.
+DEVICE void store_entry(u64 at, const Packet &p) { store_packet(at, p); }
+
+DEVICE Packet load_entry(u64 at) { return load_packet(at); }
 
 DEVICE u32 load_u32(u64 at) {
   u32 v;
@@ -182,6 +192,10 @@ struct Grid {
   }
 };
 
+DEVICE void store_shared(u32 *at, u32 v) { __atomic_store_n(at, v, __ATOMIC_RELAXED); }
+
+DEVICE u32 load_shared(const u32 *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+
 struct Packet {
   u32 low, flag_low, high, flag_high;
 };
@@ -195,6 +209,18 @@ DEVICE void store_packet(u64 at, const Packet &p) {
 DEVICE Packet load_packet(u64 at) {
   auto *half = reinterpret_cast<u64 *>(at);
   u64 low = __atomic_load_n(half, __ATOMIC_RELAXED), high = __atomic_load_n(half + 1, __ATOMIC_RELAXED);
+  return {(u32)low, (u32)(low >> 32), (u32)high, (u32)(high >> 32)};
+}
+
+DEVICE void store_entry(u64 at, const Packet &p) {
+  auto *half = reinterpret_cast<u64 *>(at);
+  __atomic_store_n(half, p.low | (u64)p.flag_low << 32, __ATOMIC_RELEASE);
+  __atomic_store_n(half + 1, p.high | (u64)p.flag_high << 32, __ATOMIC_RELEASE);
+}
+
+DEVICE Packet load_entry(u64 at) {
+  auto *half = reinterpret_cast<u64 *>(at);
+  u64 low = __atomic_load_n(half, __ATOMIC_ACQUIRE), high = __atomic_load_n(half + 1, __ATOMIC_ACQUIRE);
   return {(u32)low, (u32)(low >> 32), (u32)high, (u32)(high >> 32)};
 }
 

@@ -87,6 +87,9 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 	return dev, nil
 }
 
+// Driver is the driver that the device is of.
+func (dev *Device) Driver() *Driver { return dev.driver }
+
 // Ordinal is the device's number in this process.
 func (dev *Device) Ordinal() int { return dev.ordinal }
 

@@ -211,20 +211,20 @@ static inline void relaxed(const driver *d, int *mode) {
   if (d->cuThreadExchangeStreamCaptureMode) d->cuThreadExchangeStreamCaptureMode(mode);
 }
 
-#define QUERY(shim, name, type)                                                                                        \
-  static inline CUresult shim(DC, type of) {                                                                           \
+#define RELAXED(shim, name, params, ...)                                                                               \
+  static inline CUresult shim params {                                                                                 \
     CUcontext was;                                                                                                     \
     CUresult r = in(d, c, &was);                                                                                       \
     if (r) return r;                                                                                                   \
     int mode = 2;                                                                                                      \
     relaxed(d, &mode);                                                                                                 \
-    r = CALL(name, of);                                                                                                \
+    r = CALL(name, ##__VA_ARGS__);                                                                                     \
     relaxed(d, &mode);                                                                                                 \
     return out(d, c, was, r);                                                                                          \
   }
 
-QUERY(shim_stream_query, cuStreamQuery, CUstream)
-QUERY(shim_event_query, cuEventQuery, CUevent)
+RELAXED(shim_stream_query, cuStreamQuery, (DC, CUstream stream), stream)
+RELAXED(shim_event_query, cuEventQuery, (DC, CUevent event), event)
 
 // What the driver knows of an address.
 typedef struct {
@@ -279,10 +279,10 @@ WITHIN(shim_unmap, cuMemUnmap, (DC, CUdeviceptr base, size_t bytes), base, bytes
 WITHIN(shim_export, cuMemExportToShareableHandle, (DC, int *fd, CUmem memory), fd, memory, 1, 0)
 WITHIN(shim_import, cuMemImportFromShareableHandle, (DC, CUmem *memory, int fd), memory, (void *)(intptr_t)fd, 1)
 
-WITHIN(shim_ipc_get, cuIpcGetMemHandle, (DC, void *handle, CUdeviceptr memory), handle, memory)
-WITHIN(shim_ipc_open, cuIpcOpenMemHandle_v2, (DC, CUdeviceptr *memory, const void *handle), memory,
-       *(const CUipcMemHandle *)handle, 1) // enables peer access where it must
-WITHIN(shim_ipc_close, cuIpcCloseMemHandle, (DC, CUdeviceptr memory), memory)
+RELAXED(shim_ipc_get, cuIpcGetMemHandle, (DC, void *handle, CUdeviceptr memory), handle, memory)
+RELAXED(shim_ipc_open, cuIpcOpenMemHandle_v2, (DC, CUdeviceptr *memory, const void *handle), memory,
+        *(const CUipcMemHandle *)handle, 1) // enables peer access where it must
+RELAXED(shim_ipc_close, cuIpcCloseMemHandle, (DC, CUdeviceptr memory), memory)
 
 // shim_load compiles an image, if it is PTX; what is wrong with that is written to log.
 static inline CUresult shim_load(DC, CUmodule *module, const void *image, char *log, size_t bytes) {

@@ -1,0 +1,158 @@
+// Moving data: what threads do once it is known from where to where, and that it is there.
+#pragma once
+
+#include "element.h"
+#include "operation.h"
+
+// Task is what a block does in a step: copies, each from a buffer to another one, or a reduction of all sources, which
+// are by rank, to all targets.
+struct Task {
+  u32 there, left; // there is one; if there is none: the block has given up
+  u32 signature;
+  u32 sources, targets;
+  u64 bytes[carillon_max_ranks]; // of each copy; of a reduction the first
+  u64 from[carillon_max_ranks], to[carillon_max_ranks];
+
+  GENERIC void copy(u64 target, u64 source, u64 n) {
+    to[targets] = target, from[targets] = source, bytes[targets] = n;
+    targets++;
+  }
+};
+
+// Workers are the threads that do tasks.
+struct Workers {
+  u32 thread, threads;
+};
+
+DEVICE bool aligned(u64 at) { return at % sizeof(Vector) == 0; }
+
+// copy is by all workers of a block.
+RARE void copy(Workers w, u64 to, u64 from, u64 bytes) {
+  u64 vectors = 0;
+  if (aligned(to | from)) {
+    constexpr u32 n = 8;
+    vectors = bytes / sizeof(Vector);
+    LOOP
+    for (u64 i = w.thread; i < vectors; i += n * w.threads) {
+      Vector v[n];
+      UNROLL
+      for (u32 j = 0; j < n; j++)
+        if (i + j * w.threads < vectors) v[j] = load_vector(from + (i + j * w.threads) * sizeof(Vector));
+      UNROLL
+      for (u32 j = 0; j < n; j++)
+        if (i + j * w.threads < vectors) store_vector(to + (i + j * w.threads) * sizeof(Vector), v[j]);
+    }
+  }
+  LOOP
+  for (u64 at = vectors * sizeof(Vector) + w.thread * 8; at < bytes; at += w.threads * 8)
+    store(to + at, bytes - at, load(from + at, bytes - at));
+}
+
+// copy_all makes copies at the same time, each by some of the workers.
+DEVICE void copy_all(const Workers &w, const Task &t) {
+  const u32 warps = w.threads / warp, groups = t.targets < warps ? t.targets : warps;
+  const u32 each = warps / groups * warp, group = w.thread / each;
+  LOOP
+  for (u32 i = group; group < groups && i < t.targets; i += groups)
+    copy({w.thread % each, each}, t.to[i], t.from[i], t.bytes[i]);
+}
+
+// scale_all copies what a rank contributes times its factor. By all workers of a block.
+template <class T> RARE void scale_all(Workers w, const carillon_args &a, const Task &t) {
+  LOOP
+  for (u32 i = 0; i < t.targets; i++) {
+    const u64 bytes = t.bytes[i];
+    LOOP
+    for (u64 at = w.thread * 8; at < bytes; at += w.threads * 8)
+      store(t.to[i] + at, bytes - at, scaled<T>(load(t.from[i] + at, bytes - at), a.factor));
+  }
+}
+
+// Some are n vectors of a step, each so many threads behind the one before, of which the last ones may not be there.
+template <u32 n> struct Some {
+  u64 first, end; // in bytes
+  u32 stride;
+  Vector v[n];
+
+  GENERIC bool has(u32 j) const { return first + j * stride < end; }
+
+  GENERIC void load(u64 from) {
+    UNROLL
+    for (u32 j = 0; j < n; j++)
+      if (has(j)) v[j] = load_vector(from + first + j * stride);
+  }
+
+  GENERIC void store(u64 to) const {
+    UNROLL
+    for (u32 j = 0; j < n; j++)
+      if (has(j)) store_vector(to + first + j * stride, v[j]);
+  }
+};
+
+// sum_vectors adds those of all ranks, in their order. Those of the next rank are on their way meanwhile.
+template <class T, u32 n> DEVICE void sum_vectors(const Task &t, u64 first, u64 end, u32 stride) {
+  typedef Elements<T, sizeof(Vector)> E;
+  E sum[n];
+  Some<n> now = {first, end, stride, {}}, next = now;
+  now.load(t.from[0]);
+  LOOP
+  for (u32 r = 0; r < t.sources; r++, now = next) {
+    if (r + 1 < t.sources) next.load(t.from[r + 1]);
+    UNROLL
+    for (u32 j = 0; j < n; j++) {
+      const E x = E::of({now.v[j].low, now.v[j].high});
+      if (r == 0)
+        sum[j] = x;
+      else
+        sum[j].add_to(x);
+    }
+  }
+  UNROLL
+  for (u32 j = 0; j < n; j++) {
+    u64 data[2];
+    sum[j].put(data);
+    now.v[j] = {data[0], data[1]};
+  }
+  LOOP
+  for (u32 i = 0; i < t.targets; i++) now.store(t.to[i]);
+}
+
+// reduce_bytes makes any reduction of buffers that begin anywhere. It is a function of its own, to keep the sum small.
+// All ranks but this one have multiplied what they contribute with their factors.
+template <class T> RARE void reduce_bytes(Workers w, const carillon_args &a, const Task &t, u64 begin) {
+  const u64 bytes = t.bytes[0];
+  LOOP
+  for (u64 at = begin + w.thread * 8; at < bytes; at += w.threads * 8) {
+    Elements<T, 8> result;
+    LOOP
+    for (u32 r = 0; r < t.sources; r++) {
+      u64 data = load(t.from[r] + at, bytes - at);
+      if (a.reduction == carillon_premul_sum && r == a.rank) data = scaled<T>(data, a.factor);
+      const auto x = Elements<T, 8>::of({data});
+      if (r == 0)
+        result = x;
+      else
+        result.combine_with(a.reduction, x);
+    }
+    if (a.reduction == carillon_avg) result.divide_by(t.sources);
+    u64 data[1];
+    result.put(data);
+    LOOP
+    for (u32 i = 0; i < t.targets; i++) store(t.to[i] + at, bytes - at, data[0]);
+  }
+}
+
+template <class T> DEVICE void reduce_all(const Workers &w, const carillon_args &a, const Task &t) {
+  u64 any = 0;
+  LOOP
+  for (u32 r = 0; r < t.sources; r++) any |= t.from[r] | (r < t.targets ? t.to[r] : 0);
+  u64 end = 0;
+  if (aligned(any) && a.reduction == carillon_sum) {
+    constexpr u32 n = Elements<T, sizeof(Vector)>::n <= 4 ? 4 : 2;
+    const u32 stride = w.threads * sizeof(Vector);
+    end = t.bytes[0] / sizeof(Vector) * sizeof(Vector);
+    LOOP
+    for (u64 at = w.thread * sizeof(Vector); at < end; at += n * stride) sum_vectors<T, n>(t, at, end, stride);
+  }
+  if (end < t.bytes[0]) reduce_bytes<T>(w, a, t, end);
+}

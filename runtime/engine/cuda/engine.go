@@ -33,15 +33,19 @@ type device struct {
 	limits     Limits
 	functions  [kernel.NumKernels][]*cuda.Function
 	windows    *windows
+	reached    *reached // buffers of the others
+	reach      *reach   // of this rank by the others; nil if ranks meet in the host's memory
 
 	args *kernel.ExchangeArgs // of the next launch; by itself, since C gets it
 }
 
 // placement is what ranks tell each other before anything else, of a fixed size.
 type placement struct {
-	UUID   [16]byte
-	Blocks uint32 // that the GPU runs at once
-	Shared bool
+	UUID    [16]byte
+	Process [16]byte
+	Ordinal uint32 // of the device in its process
+	Blocks  uint32 // that the GPU runs at once
+	Shared  bool
 	// Must be the same:
 	Options  [5]uint64
 	Fallback [16]byte // its name
@@ -94,8 +98,14 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 		}
 		return d.clear(p)
 	}
-	for _, kind := range []memory{deviceMemory{d.gpu.context}, hostMemory{d.gpu.context}} {
-		d.windows, err = openWindows(kind, d.rank, size, gather, ready)
+	for _, kind := range []struct {
+		memory
+		mapper
+	}{{deviceMemory{d.gpu.context}, d.reached}, {hostMemory{d.gpu.context}, nil}} {
+		d.windows, err = openWindows(kind.memory, d.rank, size, gather, ready, kind.mapper)
+		if err == nil && kind.mapper != nil {
+			d.reach = newReach(d)
+		}
 		refused, ok := errors.AsType[*refusedError](err)
 		if !ok || !refused.kind {
 			break
@@ -122,7 +132,10 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 // place tells the ranks where each is, and says what can't be.
 func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 	o, l := d.gpu.options, d.limits
-	mine := placement{UUID: d.gpu.uuid, Blocks: uint32(d.gpu.blocks), Shared: o.Shared}
+	mine := placement{
+		UUID: d.gpu.uuid, Process: process(), Ordinal: uint32(d.gpu.context.Device().Ordinal()),
+		Blocks: uint32(d.gpu.blocks), Shared: o.Shared,
+	}
 	for i, n := range []int{o.Mailbox, o.Slots, l.OneShot, l.TwoShot, l.Copy} {
 		mine.Options[i] = uint64(n)
 	}
@@ -146,6 +159,7 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 	}
 	on := map[[16]byte][]int{}
 	d.blocks = math.MaxInt
+	d.reached = &reached{context: d.gpu.context, mapped: map[mapping]cuda.Pointer{}}
 	shared := true
 	var first placement
 	for r, b := range all {
@@ -165,6 +179,7 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 				bytes.TrimRight(first.Fallback[:], "\x00"), bytes.TrimRight(p.Fallback[:], "\x00"))
 		}
 		on[p.UUID] = append(on[p.UUID], r)
+		d.reached.near[r] = p.Process == mine.Process && (p.UUID == mine.UUID || d.gpu.reaches(p.Ordinal))
 		d.blocks, shared = min(d.blocks, int(p.Blocks)), shared && p.Shared
 	}
 	most := 1
@@ -276,6 +291,7 @@ func (d *device) Leave() { d.Stop() }
 
 // Close is engine.Device's. Memory that a kernel may still come to stays until the GPU is closed.
 func (d *device) Close() {
+	d.reach.close()
 	if d.Left() {
 		d.free()
 	} else {
@@ -284,8 +300,10 @@ func (d *device) Close() {
 }
 
 func (d *device) free() {
+	d.reach.close()
 	if d.windows != nil {
-		d.windows.release()
+		d.windows.release() // and nobody asks to reach more
 	}
+	d.reached.close()
 	d.Free()
 }

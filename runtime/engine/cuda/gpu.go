@@ -115,6 +115,21 @@ func (g *GPU) loadImages(major, minor int, ptx bool) error {
 	return nil
 }
 
+// reaches has kernels reach what is allocated on another device of the process, and tells whether they do.
+func (g *GPU) reaches(ordinal uint32) bool {
+	peer, err := g.context.Device().Driver().Device(int(ordinal))
+	if err != nil {
+		return false
+	}
+	c, err := peer.Retain()
+	if err != nil {
+		return false
+	}
+	defer c.Release() //nolint:errcheck // its rank has it, too
+	err = g.context.EnablePeer(c)
+	return err == nil || errors.Is(err, cuda.ErrPeerEnabled)
+}
+
 func (g *GPU) keep(d *device) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -51,10 +51,38 @@ func (d *device) choose(op *engine.Op) kernel.Kernel {
 func (l *launch) collective(op *engine.Op) error {
 	l.arguments(op)
 	k := l.choose(op)
-	if k == kernel.Exchange {
+	switch k {
+	case kernel.Exchange:
 		l.copies()
+		l.reachable(op)
+	case kernel.Reduce:
+		l.reachable(op)
+	default:
 	}
 	return l.run(k, op.DataType, int(l.args.Bytes))
+}
+
+// reachable sets where the others reach the buffers that they read or write if nothing is staged.
+func (l *launch) reachable(op *engine.Op) {
+	r := &l.args.Reach
+	*r = kernel.Reach{}
+	if l.reach == nil || l.size == 1 {
+		return
+	}
+	need := func(b kernel.Buffer, of []byte) {
+		r.Need(b)
+		r.At[b] = l.reach.of(of, l.captured)
+	}
+	switch {
+	case op.Call.Reduces() && op.Reduction == kernels.PreMulSum: // nobody knows another rank's factor
+	case op.Call == lifecycle.CallAllReduce:
+		need(kernel.SendBuffer, op.Send)
+		need(kernel.RecvBuffer, op.Recv)
+	case op.Call == lifecycle.CallReduceScatter:
+		need(kernel.SendBuffer, op.Send)
+	case op.Call == lifecycle.CallAllGather:
+		need(kernel.RecvBuffer, op.Recv)
+	}
 }
 
 // copies makes messages of what a collective copies: one to and from each rank.
@@ -85,7 +113,7 @@ func (l *launch) messages(ops []engine.Op) error {
 			return err
 		}
 	}
-	l.args.Signature = 0
+	l.args.Signature, l.args.Reach.Needs = 0, 0
 	for some := range slices.Chunk(ops, kernel.MaxMessages) {
 		sends, receives, most := make([][]kernel.Message, l.size), make([][]kernel.Message, l.size), 0
 		for i := range some {

@@ -59,7 +59,9 @@ func peer() error {
 	if err := ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, ccl.Sum); err != nil {
 		return err
 	}
-	if err := r.Wait(ctx); err != nil {
+	if err := errors.Join(r.Wait(ctx), captured(&r, func() error {
+		return ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, ccl.Sum)
+	})); err != nil {
 		return err
 	}
 	fmt.Println("done")
@@ -86,7 +88,8 @@ func TestProcesses(t *testing.T) {
 	dev, err := d.Device(0)
 	must(t, err)
 	r := on(t, dev)
-	r.Comm, err = rt.InitRank(t.Context(), id, 2, 0, ccl.WithDevice(r.gpu))
+	o := &opener{GPU: r.gpu}
+	r.Comm, err = rt.InitRank(t.Context(), id, 2, 0, ccl.WithDevice(o))
 	must(t, err)
 	ones := make([]int32, 5000)
 	for i := range ones {
@@ -99,6 +102,10 @@ func TestProcesses(t *testing.T) {
 	must(t, r.Wait(t.Context()))
 	if got, err := read(&r, b); err != nil || got[0] != 7 || got[4999] != 7 {
 		t.Fatalf("7 and 0 are %d and %d: %v", got[0], got[4999], err)
+	}
+	must(t, errors.Join(captured(&r, call), o.reached(true)))
+	if got, err := read(&r, b); err != nil || got[0] != 14 || got[4999] != 14 {
+		t.Fatalf("7 and 7 are %d and %d: %v", got[0], got[4999], err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "done" {
 		t.Fatalf("the other rank says %q: %v", line, err)

@@ -3,18 +3,8 @@
 package cuda
 
 import (
-	"context"
-	"crypto/rand"
-	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"os"
-	"sync"
-	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -107,11 +97,14 @@ func (h hostMemory) open(fd, bytes int) (p cuda.Pointer, release func(), err err
 
 // windows are those of all ranks, by rank, where this one's GPU reaches them.
 type windows struct {
-	at       [kernel.MaxRanks]cuda.Pointer
-	releases []func()
+	at        [kernel.MaxRanks]cuda.Pointer
+	releases  []func()
+	offer     *offer   // of this rank
+	addresses [][]byte // of all ranks' offers
 }
 
 func (w *windows) release() {
+	w.offer.close()
 	for _, release := range w.releases {
 		release()
 	}
@@ -159,10 +152,10 @@ func tell(gather func([]byte) ([][]byte, error), mine []byte, failed error) ([][
 }
 
 // openWindows makes a window on each rank, which ready makes ready, and maps those of all, or answers the same error on
-// all ranks.
-func openWindows(kind memory, rank, bytes int, gather func([]byte) ([][]byte, error), ready func(cuda.Pointer) error) (
-	w *windows, err error,
-) {
+// all ranks. The mapper, which may be nil, then answers what other ranks ask.
+func openWindows(kind memory, rank, bytes int, gather func([]byte) ([][]byte, error), ready func(cuda.Pointer) error,
+	m mapper,
+) (w *windows, err error) {
 	w = &windows{}
 	defer func() {
 		if err != nil {
@@ -171,35 +164,34 @@ func openWindows(kind memory, rank, bytes int, gather func([]byte) ([][]byte, er
 		}
 	}()
 	fd, at, release, err := kind.create(bytes)
-	var o *offer
 	if err == nil {
-		defer unix.Close(fd) //nolint:errcheck // what is mapped keeps the memory
 		w.at[rank], w.releases = at, append(w.releases, release)
 		if err = ready(at); err == nil {
-			o, err = newOffer(fd)
+			w.offer, err = newOffer(fd, m)
 		}
-		if err == nil {
-			defer o.close()
+		if err != nil {
+			_ = unix.Close(fd)
 		}
 	}
-	offers, err := tell(gather, o.address(), err)
+	w.addresses, err = tell(gather, w.offer.address(), err)
 	if err != nil {
 		return w, err
 	}
-	for r := range offers {
+	for r, address := range w.addresses {
 		if r == rank || err != nil {
 			continue
 		}
-		if err = w.open(kind, r, bytes, offers[r]); err != nil {
+		if err = w.open(kind, r, bytes, address); err != nil {
 			err = fmt.Errorf("the window of rank %d: %w", r, err)
 		}
 	}
 	_, err = tell(gather, nil, err)
+	w.offer.withdraw() // what is mapped keeps the memory
 	return w, err
 }
 
 func (w *windows) open(kind memory, r, bytes int, address []byte) error {
-	fd, err := take(address)
+	fd, err := takeWindow(address)
 	if err != nil {
 		return err
 	}
@@ -210,102 +202,4 @@ func (w *windows) open(kind memory, r, bytes int, address []byte) error {
 	}
 	w.at[r], w.releases = p, append(w.releases, release)
 	return nil
-}
-
-// offerTime bounds the handing over of a descriptor.
-const offerTime = 10 * time.Second
-
-// An offer is a Unix socket at which a descriptor can be had by whoever knows a token.
-type offer struct {
-	listener *net.UnixListener
-	token    [16]byte
-	name     [16]byte
-	fd       int
-
-	open    context.Context // until close
-	end     context.CancelFunc
-	serving sync.WaitGroup
-}
-
-func newOffer(fd int) (*offer, error) {
-	o := &offer{fd: fd}
-	_, _ = rand.Read(o.token[:]) // fails never
-	_, _ = rand.Read(o.name[:])
-	var err error
-	o.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: socketName(o.name[:]), Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	o.open, o.end = context.WithCancel(context.Background())
-	o.serving.Go(o.serve)
-	return o, nil
-}
-
-// socketName is in the abstract name space, so that nothing is left behind.
-func socketName(name []byte) string { return "@carillon-window-" + hex.EncodeToString(name) }
-
-// address is what take needs.
-func (o *offer) address() []byte {
-	if o == nil {
-		return nil
-	}
-	return append(o.name[:], o.token[:]...)
-}
-
-// close returns when nobody uses the descriptor any more: its number may be another file's then.
-func (o *offer) close() {
-	o.end()
-	_ = o.listener.Close()
-	o.serving.Wait()
-}
-
-func (o *offer) serve() {
-	for {
-		c, err := o.listener.AcceptUnix()
-		if err != nil {
-			return
-		}
-		o.serving.Go(func() { o.give(c) })
-	}
-}
-
-func (o *offer) give(c *net.UnixConn) {
-	defer c.Close() //nolint:errcheck // whoever got nothing says so
-	defer context.AfterFunc(o.open, func() { _ = c.Close() })()
-	_ = c.SetDeadline(time.Now().Add(offerTime))
-	var token [16]byte
-	if _, err := io.ReadFull(c, token[:]); err == nil && subtle.ConstantTimeCompare(token[:], o.token[:]) == 1 {
-		_, _, _ = c.WriteMsgUnix([]byte{1}, syscall.UnixRights(o.fd), nil)
-	}
-}
-
-// take gets what is offered at an address.
-func take(address []byte) (fd int, err error) {
-	if len(address) != 32 {
-		return -1, errors.New("it is not said where it is")
-	}
-	c, err := net.DialTimeout("unix", socketName(address[:16]), offerTime)
-	if err != nil {
-		return -1, err
-	}
-	defer c.Close() //nolint:errcheck // read to the end
-	_ = c.SetDeadline(time.Now().Add(offerTime))
-	if _, err := c.Write(address[16:]); err != nil {
-		return -1, err
-	}
-	data, control := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	n, controls, _, _, err := c.(*net.UnixConn).ReadMsgUnix(data, control)
-	if err != nil || n == 0 {
-		return -1, fmt.Errorf("no descriptor came: %w", errors.Join(err, os.ErrPermission))
-	}
-	messages, err := unix.ParseSocketControlMessage(control[:controls])
-	if err != nil || len(messages) != 1 {
-		return -1, fmt.Errorf("no descriptor came: %w", err)
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return -1, fmt.Errorf("no descriptor came: %w", err)
-	}
-	unix.CloseOnExec(fds[0])
-	return fds[0], nil
 }

@@ -8,13 +8,18 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestOfferThatIsClosed: whoever connects and is slow gets nothing once the offer is closed, when the descriptor's
 // number may be another file's, and the close doesn't wait for it.
 func TestOfferThatIsClosed(t *testing.T) {
-	fd := int(os.Stdout.Fd())
-	o, err := newOffer(fd)
+	fd, err := unix.Dup(int(os.Stdout.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := newOffer(fd, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,8 +28,8 @@ func TestOfferThatIsClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer slow.Close()          //nolint:errcheck // a test's
-	quick, err := take(address) // so that the slow one was accepted before
+	defer slow.Close()                //nolint:errcheck // a test's
+	quick, err := takeWindow(address) // so that the slow one was accepted before
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +41,11 @@ func TestOfferThatIsClosed(t *testing.T) {
 	if took := time.Since(began); took > offerTime/2 {
 		t.Errorf("the close took %s", took)
 	}
-	_, _ = slow.Write(address[16:])
+	_, _ = slow.Write(append(address[16:], askWindow))
 	if n, err := io.ReadFull(slow, make([]byte, 1)); err == nil {
 		t.Errorf("the slow one got %d byte and the descriptor", n)
 	}
-	if _, err := take(address); err == nil {
+	if _, err := takeWindow(address); err == nil {
 		t.Error("the offer is taken after its close")
 	}
 }

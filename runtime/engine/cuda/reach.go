@@ -1,0 +1,195 @@
+//go:build linux && cgo
+
+package cuda
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+
+	kernel "github.com/carillon-rt/carillon/kernels/cuda"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine/queue"
+)
+
+// maxReached bounds the allocations of a rank that others reach.
+const maxReached = 1024
+
+// process tells ranks of this process from those of others.
+var process = sync.OnceValue(func() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // fails never
+	return id
+})
+
+// reach has the other ranks reach this rank's buffers, so that nothing need be staged: by their address, in this
+// process, and else by a handle of the driver's. It does that for the whole allocation when a call comes with it for
+// the second time, while calls go on, or when one is captured, which is launched many times. Memory that has no such
+// handle (of cuMemCreate, of a pool, of the host) stays unreached.
+//
+// A caller may free memory that others reach: once that is noticed they unmap it, and the driver keeps it until then.
+type reach struct {
+	device *device
+	known  map[cuda.Pointer]*allocation // by where they begin; of the goroutine whose turn it is
+
+	running context.Context // until close
+	end     context.CancelFunc
+	asking  sync.WaitGroup
+}
+
+// An allocation is one of this rank's that calls came with.
+type allocation struct {
+	cuda.Allocation
+	ended chan struct{}           // closed when the others were asked; nil before
+	at    [kernel.MaxRanks]uint64 // where they reach it, as in kernel.Reach; only once it ended
+}
+
+func newReach(d *device) *reach {
+	r := &reach{device: d, known: map[cuda.Pointer]*allocation{}}
+	r.running, r.end = context.WithCancel(context.Background())
+	return r
+}
+
+// of is where all ranks reach a buffer, as in kernel.Reach. A call that is captured waits until that is known.
+func (r *reach) of(buffer []byte, captured bool) (at [kernel.MaxRanks]uint64) {
+	p := queue.Address(buffer)
+	found, err := r.device.gpu.context.Lookup(p)
+	if err != nil || !found.IPC || found.Host {
+		return at
+	}
+	a := r.known[found.Base]
+	first := a == nil || a.ID != found.ID
+	if first {
+		r.forgetFreed()
+		if len(r.known) == maxReached {
+			return at
+		}
+		a = &allocation{Allocation: found}
+		r.known[found.Base] = a
+	}
+	if a.ended == nil && (!first || captured) {
+		a.ended = make(chan struct{})
+		r.asking.Go(func() { r.ask(a) })
+	}
+	if captured {
+		<-a.ended
+	}
+	select {
+	case <-a.ended:
+	default:
+		return at
+	}
+	for k, base := range a.at[:r.device.size] {
+		if base != 0 {
+			at[k] = base + uint64(p-found.Base)
+		}
+	}
+	return at
+}
+
+// ask asks all other ranks to reach an allocation.
+func (r *reach) ask(a *allocation) {
+	defer close(a.ended)
+	d := r.device
+	q := request{Rank: uint32(d.rank), Process: process(), ID: a.ID, Base: uint64(a.Base)}
+	var err error
+	if q.Handle, err = d.gpu.context.IPCHandle(a.Base); err != nil {
+		return
+	}
+	at := [kernel.MaxRanks]uint64{uint64(a.Base)}
+	for k := 1; k < d.size; k++ {
+		p, err := askFor(r.running, d.windows.addresses[(d.rank+k)%d.size], askReach, q)
+		if err != nil || p == 0 {
+			return // those that reach it do so in vain until they are closed
+		}
+		at[k] = uint64(p)
+	}
+	a.at = at
+}
+
+// forgetFreed has the other ranks unmap what was freed.
+func (r *reach) forgetFreed() {
+	d := r.device
+	for base, a := range r.known {
+		if now, err := d.gpu.context.Lookup(base); err == nil && now.ID == a.ID {
+			continue
+		}
+		delete(r.known, base)
+		if a.ended == nil {
+			continue
+		}
+		r.asking.Go(func() {
+			<-a.ended
+			q := request{Rank: uint32(d.rank), Process: process(), ID: a.ID}
+			for k := 1; k < d.size; k++ {
+				_, _ = askFor(r.running, d.windows.addresses[(d.rank+k)%d.size], askForget, q) // or when it is closed
+			}
+		})
+	}
+}
+
+// close returns when nobody is asked any more. A nil reach asks nobody.
+func (r *reach) close() {
+	if r == nil {
+		return
+	}
+	r.end()
+	r.asking.Wait()
+}
+
+// reached are the allocations of other ranks that this one reaches. It is a mapper.
+type reached struct {
+	context *cuda.Context
+	near    [kernel.MaxRanks]bool // the rank is in this process, and its memory is reached by its address
+
+	mu     sync.Mutex
+	mapped map[mapping]cuda.Pointer // of other processes
+}
+
+type mapping struct {
+	rank uint32
+	id   uint64
+}
+
+func (r *reached) reach(q request) cuda.Pointer {
+	if q.Process == process() {
+		if int(q.Rank) < len(r.near) && r.near[q.Rank] {
+			return cuda.Pointer(q.Base)
+		}
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := mapping{q.Rank, q.ID}
+	p, ok := r.mapped[m]
+	if !ok && len(r.mapped) < maxReached*kernel.MaxRanks {
+		var err error
+		if p, err = r.context.OpenIPC(q.Handle); err != nil {
+			return 0
+		}
+		r.mapped[m] = p
+	}
+	return p
+}
+
+func (r *reached) forget(q request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := mapping{q.Rank, q.ID}
+	if p, ok := r.mapped[m]; ok {
+		_ = r.context.CloseIPC(p)
+		delete(r.mapped, m)
+	}
+}
+
+// close unmaps all. No kernel uses it any more, and nobody asks. A nil one has nothing.
+func (r *reached) close() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for m, p := range r.mapped {
+		_ = r.context.CloseIPC(p)
+		delete(r.mapped, m)
+	}
+}

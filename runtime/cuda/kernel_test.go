@@ -76,6 +76,23 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
+// A kernel that does nothing is launched like others; the fake driver takes it from its PTX.
+func TestLaunchNothing(t *testing.T) {
+	c, behind := kernel(t)
+	m, err := c.Load([]byte(".version 6.2\n.target sm_70\n.visible .entry nothing(\n.param .b64 p)\n{\n\tret;\n}\n\x00"))
+	must(t, err)
+	f, err := m.Function("nothing")
+	must(t, err)
+	s := stream(t, c)
+	at := zeros(t, c, 4)
+	must(t, s.Launch(f, 1, 32, 0, unsafe.Pointer(&at)))
+	must(t, s.Launch(behind, 1, 1, 0, unsafe.Pointer(&add{words: uint64(at), by: 7})))
+	must(t, s.Synchronize())
+	if got := words(t, c, at, 1)[0]; got != 7 {
+		t.Errorf("behind it there is %d, want 7", got)
+	}
+}
+
 func TestLoadErrors(t *testing.T) {
 	c, _ := kernel(t)
 	if _, err := c.Load([]byte("no PTX\x00")); err == nil || !strings.Contains(err.Error(), "no .version directive") {

@@ -19,8 +19,7 @@ func newBench(stdout, stderr *os.File) *cobra.Command {
 	var plan bench.Plan
 	var sizes string
 	var asJSON bool
-	var gpus int
-	var nccl bool
+	var gpu gpuFlags
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure all-reduce between processes, between ranks of one process, and on GPUs",
@@ -28,13 +27,21 @@ func newBench(stdout, stderr *os.File) *cobra.Command {
 the median latency, the bus bandwidth as nccl-tests define it, and the allocations of an operation. Where Open MPI is
 installed (mpirun and mpicc), the same sizes are measured with it in the same call, and the ratio is shown.
 
-With --gpu N it is measured between N ranks on this machine's NVIDIA GPUs instead, which share them if there are less:
-call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many bytes; and a call on the host.
-Where NCCL is found and each rank has a GPU of its own, each size is also measured with it, and the
-ratio of our time to its is shown.`,
+With --gpu N collectives are measured between N ranks on this machine's NVIDIA GPUs instead, which share them if there
+are less: call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many bytes; and on the host,
+what a call takes, and what the driver takes to launch a kernel that does nothing. Sizes and the bus bandwidth, which is
+that of graphs, are as nccl-tests define them: of all_gather it is what a rank receives, of reduce_scatter what it sends.
+
+Where NCCL is found and each rank has a GPU of its own, each size is also measured with it by turns, and the ratio of our
+time to its is shown. Its functions are called directly, from a thread for each rank: it is NCCL that is measured, and
+nothing of Carillon's around it. --beside adds what others have measured: files with lines of JSON such as
+
+  {"library": "PyTorch", "collective": "all_reduce", "ranks": 2, "bytes": 8,
+   "eager": {"p50_ns": 6100}, "graph": {"p50_ns": 5800}}`,
 		Example: `  carillon bench
   carillon bench --processes 2 --in-process 0 --sizes 8,64K,64M
   carillon bench --gpu 2 --sizes 8:1G
+  carillon bench --gpu 2 --collective all_gather,reduce_scatter
   carillon bench --json > all-reduce.jsonl`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,8 +51,8 @@ ratio of our time to its is shown.`,
 			plan.Progress = stderr
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
-			if gpus > 0 {
-				return benchGPUs(ctx, cmd, plan.Setup, gpus, nccl, asJSON, stdout, stderr)
+			if gpu.ranks > 0 {
+				return gpu.bench(ctx, cmd, plan.Setup, asJSON, stdout, stderr)
 			}
 			results, skipped, err := bench.Run(ctx, plan)
 			switch {
@@ -69,29 +76,9 @@ ratio of our time to its is shown.`,
 	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4, 8, 16}, "numbers of processes; 0 for none")
 	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
 	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI, where it is installed")
-	cmd.Flags().IntVar(&gpus, "gpu", 0, "measure between this number of ranks on GPUs, up to 8, instead")
-	cmd.Flags().BoolVar(&nccl, "nccl", true,
-		"with --gpu, compare with NCCL: CARILLON_NCCL_LIB, or where it is installed")
+	gpu.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")
 	return cmd
-}
-
-func benchGPUs(ctx context.Context, cmd *cobra.Command, s bench.Setup, ranks int, nccl, asJSON bool,
-	stdout, stderr *os.File,
-) error {
-	if ranks < 2 || ranks > 8 {
-		return usageError(cmd, fmt.Errorf("--gpu is %d, allowed is 2 to 8 ranks", ranks))
-	}
-	results, err := bench.GPUs(ctx, s, ranks, nccl, stderr)
-	switch {
-	case ctx.Err() != nil:
-		return interrupted(cmd)
-	case err != nil:
-		return fmt.Errorf("bench: %w", err)
-	case asJSON:
-		return writeJSONLines(stdout, results)
-	}
-	return bench.WriteGPU(stdout, results)
 }
 
 // completePlan checks the flags, and parses the sizes.

@@ -242,23 +242,32 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	none := filepath.Join(t.TempDir(), "libnccl.so.2")
 	nccl := fakenccl.BuildOn(t, t.TempDir(), "2.28.9", fake.libcuda)
-	const ours = `( +\S+ (µs|ms)){4} .* \S+ (µs|ms)`
+	// A row of the table, and of it what is NCCL's; all times of ours, and the ratio to the copy, but for the bandwidth.
+	const ours, theirs = `( +\S+ (µs|ms)){4} +\S+ +\S+ (µs|ms) +\S+( +\S+ (µs|ms)){2}`, `( +\S+ (µs|ms) +[0-9.]+){2}`
 	for _, c := range []struct {
-		name, library, ranks string
-		sizes                []string
-		row, why             string // of the table, and of the line that says why it has no columns for NCCL
+		name, library, ranks, collectives string
+		rows                              []string
+		why                               string // of the line that says why it has no columns for NCCL
 	}{
-		{"NCCL", nccl, "2", []string{"8", "64"}, `^ +2 +2 +%s B` + ours + `( +\S+ (µs|ms) +[0-9.]+){2} *$`, ""},
-		{"no library", none, "2", []string{"8"}, `^ +2 +2 +%s B` + ours + ` *$`, regexp.QuoteMeta(none)},
-		{"shared GPUs", nccl, "3", []string{"8"}, `^ +3 +2 +%s B` + ours + ` *$`, "3 ranks share 2 GPUs, "},
+		{"NCCL", nccl, "2", "all_reduce", []string{`all_reduce +2 +2 +8 B` + ours + theirs, `all_reduce +2 +2 +64 B` + ours + theirs}, ""},
+		{
+			"others", nccl, "2", "all_gather,reduce_scatter", []string{
+				`all_gather +2 +2 +8 B` + ours + theirs, `all_gather +2 +2 +64 B` + ours + theirs,
+				`reduce_scatter +2 +2 +8 B` + ours + theirs, `reduce_scatter +2 +2 +64 B` + ours + theirs,
+			}, "",
+		},
+		{"no library", none, "2", "all_reduce", []string{`all_reduce +2 +2 +8 B` + ours}, regexp.QuoteMeta(none)},
+		// Each rank sends one element at least.
+		{"shared GPUs", nccl, "3", "all_gather", []string{`all_gather +3 +2 +12 B` + ours}, "3 ranks share 2 GPUs, "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := e2e.Start(t, []string{
 				"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_DEVICES=2",
 				"FAKECUDA_KERNELS=" + fake.kernels, "CARILLON_NCCL_LIB=" + c.library,
-			}, "carillon", "bench", "--gpu", c.ranks, "--sizes", strings.Join(c.sizes, ","), "--min", "1", "--max", "2")
-			for _, size := range c.sizes {
-				b.Await(fmt.Sprintf(c.row, size))
+			}, "carillon", "bench", "--gpu", c.ranks, "--collective", c.collectives, "--sizes", "8,64", "--min", "1",
+				"--max", "2")
+			for _, row := range c.rows {
+				b.Await(`^ *` + row + ` *$`)
 			}
 			if code := b.ExitCode(); code != 0 {
 				t.Errorf("exit code %d", code)
@@ -276,6 +285,29 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestBenchBeside: what others have measured is put beside the sizes that it is of.
+func TestBenchBeside(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "others.jsonl")
+	const others = `{"library":"PyTorch","collective":"all_reduce","ranks":2,"bytes":64,"graph":{"p50_ns":1000000000}}
+{"library":"PyTorch","collective":"all_gather","ranks":2,"bytes":8,"graph":{"p50_ns":1000000000}}
+`
+	if err := os.WriteFile(path, []byte(others), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environment := []string{
+		"LD_LIBRARY_PATH=" + filepath.Dir(fake.libcuda), "FAKECUDA_DEVICES=2", "FAKECUDA_KERNELS=" + fake.kernels,
+	}
+	b := e2e.Start(t, environment, "carillon", "bench", "--gpu", "2", "--nccl=false", "--sizes", "8,64",
+		"--min", "1", "--max", "1", "--beside", path)
+	b.Await(`PyTorch eager +ratio +PyTorch graph +ratio *$`)
+	b.Await(`^ *all_reduce +2 +2 +8 B .* µs *$`)
+	b.Await(`^ *all_reduce +2 +2 +64 B .* µs +1000\.0 ms +0\.\d\d *$`)
+	if code := b.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // TestBenchGoesOn: when NCCL fails while it is measured, its columns end with the reason, and ours go on.
 func TestBenchGoesOn(t *testing.T) {
 	t.Parallel()
@@ -288,9 +320,9 @@ func TestBenchGoesOn(t *testing.T) {
 	}
 	for _, line := range []string{
 		`^NCCL: not measured: 64 B: .*unhandled system error`, // once, by whoever saw it first
-		`^ +2 +2 +8 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms)( +\S+ (µs|ms) +[0-9.]+){2} *$`,
-		`^ +2 +2 +64 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms) *$`,
-		`^ +2 +2 +512 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms) *$`,
+		`^ *all_reduce +2 +2 +8 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms)( +\S+ (µs|ms) +[0-9.]+){2} *$`,
+		`^ *all_reduce +2 +2 +64 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms) *$`,
+		`^ *all_reduce +2 +2 +512 B( +\S+ (µs|ms)){4} .* \S+ (µs|ms) *$`,
 	} {
 		if n := len(regexp.MustCompile(`(?m)`+line).FindAllString(b.Output(), -1)); n != 1 {
 			t.Errorf("%d lines are %s, want 1", n, line)

@@ -16,45 +16,68 @@ type Timing struct {
 	P99 time.Duration `json:"p99_ns"`
 }
 
-// GPUResult is what an all-reduce of one size took on GPUs, by the GPUs' clocks, of the slowest rank.
+// GPUResult is what a collective of one size took on GPUs, by the GPUs' clocks, of the slowest rank.
 type GPUResult struct {
-	Ranks   int           `json:"ranks"`
-	GPUs    int           `json:"gpus"`
-	Bytes   int           `json:"bytes"`
-	Eager   Timing        `json:"eager"`
-	Graph   Timing        `json:"graph"`
-	Copy    Timing        `json:"copy"`           // of as many bytes on one GPU, in a graph
-	Enqueue time.Duration `json:"enqueue_ns"`     // of an eager call, on the host: the median
-	NCCL    *Times        `json:"nccl,omitempty"` // nil where it was not measured
+	Collective Collective    `json:"collective"`
+	Ranks      int           `json:"ranks"`
+	GPUs       int           `json:"gpus"`
+	Bytes      int           `json:"bytes"` // Collective says of what
+	Eager      Timing        `json:"eager"`
+	Graph      Timing        `json:"graph"`
+	Copy       Timing        `json:"copy"`             // of as many bytes on one GPU, in a graph
+	Call       time.Duration `json:"call_ns"`          // an eager call, on the host: the median
+	Launch     time.Duration `json:"launch_ns"`        // the driver's part of it: the same of a kernel that does nothing
+	Beside     []Library     `json:"beside,omitempty"` // those that were measured
 }
 
-// Times are how long another library takes for the same all-reduce.
-type Times struct {
+// Library is how long another library takes for the same collective.
+type Library struct {
+	Name  string `json:"library"`
 	Eager Timing `json:"eager"`
 	Graph Timing `json:"graph"`
 }
 
-// WriteGPU prints results as a table, with NCCL's times and the ratio of ours to them where it was measured.
+// WriteGPU prints results as a table, with other libraries' times and the ratios of ours to them.
 func WriteGPU(w io.Writer, results []GPUResult) error {
+	var names []string
+	for _, r := range results {
+		for _, l := range r.Beside {
+			if !slices.Contains(names, l.Name) {
+				names = append(names, l.Name)
+			}
+		}
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	compared := slices.ContainsFunc(results, func(r GPUResult) bool { return r.NCCL != nil })
-	fmt.Fprint(t, "ranks\tGPUs\tsize\teager\tp99\tgraph\tp99\tbus GB/s\tcopy\ttimes the copy\tcall\t")
-	if compared {
-		fmt.Fprint(t, "NCCL eager\tratio\tNCCL graph\tratio\t")
+	fmt.Fprint(t, "collective\tranks\tGPUs\tsize\teager\tp99\tgraph\tp99\tbus GB/s\tcopy\ttimes the copy\tcall\tlaunch\t")
+	for _, name := range names {
+		fmt.Fprintf(t, "%s eager\tratio\t%s graph\tratio\t", name, name)
 	}
 	fmt.Fprintln(t)
-	ratio := func(d, other time.Duration) float64 { return float64(d) / float64(max(other, 1)) }
 	for _, r := range results {
-		bus := Result{Ranks: r.Ranks, Bytes: r.Bytes, Latency: r.Graph.P50}.BusBandwidth()
-		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t%.2f\t%s\t", r.Ranks, r.GPUs,
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t%.2f\t%s\t%s\t", r.Collective, r.Ranks, r.GPUs,
 			humanize.IBytes(uint64(r.Bytes)), formatLatency(r.Eager.P50), formatLatency(r.Eager.P99),
-			formatLatency(r.Graph.P50), formatLatency(r.Graph.P99), bus/1e9, formatLatency(r.Copy.P50),
-			ratio(r.Graph.P50, r.Copy.P50), formatLatency(r.Enqueue))
-		if n := r.NCCL; n != nil {
-			fmt.Fprintf(t, "%s\t%.2f\t%s\t%.2f\t", formatLatency(n.Eager.P50), ratio(r.Eager.P50, n.Eager.P50),
-				formatLatency(n.Graph.P50), ratio(r.Graph.P50, n.Graph.P50))
+			formatLatency(r.Graph.P50), formatLatency(r.Graph.P99), r.Collective.busBandwidth(r)/1e9,
+			formatLatency(r.Copy.P50), float64(r.Graph.P50)/float64(max(r.Copy.P50, 1)), formatLatency(r.Call),
+			formatLatency(r.Launch))
+		for _, name := range names {
+			of := slices.IndexFunc(r.Beside, func(l Library) bool { return l.Name == name })
+			if of < 0 {
+				fmt.Fprint(t, "\t\t\t\t")
+				continue
+			}
+			writeBeside(t, r.Eager, r.Beside[of].Eager)
+			writeBeside(t, r.Graph, r.Beside[of].Graph)
 		}
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// writeBeside prints another library's time, if it was measured, and the ratio of ours to it.
+func writeBeside(w io.Writer, ours, theirs Timing) {
+	if theirs.P50 <= 0 {
+		fmt.Fprint(w, "\t\t")
+		return
+	}
+	fmt.Fprintf(w, "%s\t%.2f\t", formatLatency(theirs.P50), float64(ours.P50)/float64(theirs.P50))
 }

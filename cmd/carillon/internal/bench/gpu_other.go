@@ -11,7 +11,7 @@ import (
 )
 
 // GPUs says that this program can't load a driver.
-func GPUs(context.Context, Setup, int, bool, io.Writer) ([]GPUResult, error) {
+func GPUs(context.Context, Setup, []Collective, int, bool, io.Writer) ([]GPUResult, error) {
 	_, err := cuda.Open("")
 	return nil, err
 }

@@ -70,51 +70,45 @@ func tuneTimes(ctx context.Context, s Setup, ranks int, l enginecuda.Limits, cal
 		Tuning:  enginecuda.Tuning{ranks: l},
 		Mailbox: largest * 2, // each packet is half data
 	}
-	w, err := openWorld(ctx, ranks, largest, ours(o))
+	w, err := openWorld(ctx, ranks, largest, o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.close(ctx)) }()
 	for _, bytes := range s.Sizes {
-		err := w.all(func(r *onGPU) error {
-			return r.measureGraph(ctx, s, func() error { return call(r, bytes/4) })
-		})
+		took, err := w.measureGraph(ctx, s, bytes, call)
 		if err != nil {
 			return nil, err
 		}
-		var t Timing
-		for _, r := range w.ranks {
-			t = t.slower(r.graph)
-		}
-		fmt.Fprintf(progress, " %s %s", humanize.IBytes(uint64(bytes)), formatLatency(t.P50))
-		all = append(all, t.P50)
+		fmt.Fprintf(progress, " %s %s", humanize.IBytes(uint64(bytes)), formatLatency(took))
+		all = append(all, took)
 	}
 	return all, nil
 }
 
-// measureGraph makes batches of a call in a graph.
-func (r *onGPU) measureGraph(ctx context.Context, s Setup, call func() error) error {
-	graph, err := r.capture(repeat(call))
-	if err != nil {
-		return err
-	}
-	defer graph.Destroy() //nolint:errcheck // nothing of it runs any more
-	launch := func() error { return graph.Launch(r.stream) }
-	once, err := r.time(ctx, launch) // warm
-	if err != nil {
-		return err
-	}
-	n, err := largest(ctx, r.comm, float64(s.iterations(batch*once)))
-	if err != nil {
-		return err
-	}
-	r.graph = nil
-	for range int(n) {
-		took, err := r.time(ctx, launch)
-		if err != nil {
-			return err
+// measureGraph is what a call takes in a graph, of the slowest rank.
+func (w *world) measureGraph(ctx context.Context, s Setup, bytes int, call func(*onGPU, int) error) (
+	took time.Duration, err error,
+) {
+	defer func() {
+		for _, r := range w.ranks {
+			err = errors.Join(err, r.forget())
 		}
-		r.graph = append(r.graph, took)
+	}()
+	n := batch(bytes)
+	err = w.all(ctx, func(_ context.Context, r *onGPU) error {
+		launch, err := r.captured(repeat(n, func() error { return call(r, bytes/4) }))
+		r.sides = []side{{name: graph, put: launch, wait: r.comm.Wait, n: n}}
+		return err
+	})
+	if err == nil {
+		err = w.rounds(ctx, s)
 	}
-	return nil
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range w.ranks {
+		took = max(took, median(r.sides[0].gpu))
+	}
+	return took, nil
 }

@@ -1,0 +1,46 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Other is what another program has measured of a library: a Library, and of what.
+type Other struct {
+	Library
+	Collective Collective `json:"collective"`
+	Ranks      int        `json:"ranks"`
+	Bytes      int        `json:"bytes"`
+}
+
+// ReadOthers reads JSON objects, one behind the other.
+func ReadOthers(r io.Reader) (all []Other, err error) {
+	in := json.NewDecoder(r)
+	in.DisallowUnknownFields()
+	for {
+		var o Other
+		switch err := in.Decode(&o); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, fmt.Errorf("object %d: %w", len(all)+1, err)
+		case o.Name == "" || o.Collective == "" || o.Ranks == 0 || o.Bytes == 0:
+			return nil, fmt.Errorf("object %d lacks a library, a collective, ranks or bytes", len(all)+1)
+		}
+		all = append(all, o)
+	}
+}
+
+// Join puts what was measured of other libraries beside results of the same collective, ranks and size.
+func Join(results []GPUResult, others []Other) {
+	for i := range results {
+		r := &results[i]
+		for _, o := range others {
+			if o.Collective == r.Collective && o.Ranks == r.Ranks && o.Bytes == r.Bytes {
+				r.Beside = append(r.Beside, o.Library)
+			}
+		}
+	}
+}

@@ -1,0 +1,132 @@
+//go:build linux && cgo
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine/queue"
+	"github.com/carillon-rt/carillon/runtime/nccl"
+)
+
+// ncclError is that NCCL has failed, and nothing else.
+type ncclError struct{ error }
+
+func (e *ncclError) Unwrap() error { return e.error }
+
+func theirs(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ncclError{err}
+}
+
+// openNCCL makes NCCL's communicator over the ranks: what is measured are NCCL's own functions, each rank calling them
+// from a thread of its own, with nothing of ours in between.
+func (w *world) openNCCL(ctx context.Context) (err error) {
+	if ranks, gpus := len(w.ranks), len(w.contexts); ranks > gpus {
+		return fmt.Errorf("%d ranks share %d GPUs, and NCCL needs a GPU for each rank", ranks, gpus)
+	}
+	const blocking = "NCCL_COMM_BLOCKING" // else each call is handed to a thread of NCCL's, unlike in most programs
+	if os.Getenv(blocking) == "" {
+		if err := os.Setenv(blocking, "1"); err != nil {
+			return err
+		}
+	}
+	library, err := nccl.Open("")
+	if err != nil {
+		return err
+	}
+	id, err := library.NewID()
+	if err != nil {
+		return err
+	}
+	g, now := errgroup.WithContext(ctx)
+	for _, r := range w.ranks {
+		g.Go(func() error {
+			err := r.context.Within(func() (err error) {
+				r.nccl, err = library.Init(id, r.rank, len(w.ranks))
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return r.settle(now)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return errors.Join(err, w.endNCCL(ctx, false))
+	}
+	return nil
+}
+
+// settle waits until NCCL has done what it was called for.
+func (r *onGPU) settle(ctx context.Context) error {
+	for p := (queue.Pause{}); ; p.Wait() {
+		if err := r.nccl.Ready(); !errors.Is(err, nccl.ErrInProgress) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// endNCCL ends NCCL's communicator, if there is one: what is on streams ends early unless it is well.
+func (w *world) endNCCL(ctx context.Context, well bool) error {
+	var g errgroup.Group
+	for _, r := range w.ranks {
+		if r.nccl == nil {
+			continue
+		}
+		g.Go(func() error {
+			c := r.nccl
+			if !well || ctx.Err() != nil {
+				r.nccl = nil
+				return c.Abort()
+			}
+			err := errors.Join(c.Finalize(), r.settle(ctx), c.Destroy())
+			r.nccl = nil
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// batchNCCL puts a batch of NCCL's on the stream.
+func (r *onGPU) batchNCCL(c Collective, bytes, n int) func() error {
+	call := map[Collective]nccl.Call{
+		AllReduce: nccl.AllReduce, AllGather: nccl.AllGather, ReduceScatter: nccl.ReduceScatter,
+	}[c]
+	send, recv := c.elements(bytes, r.comm.Size())
+	op := nccl.Op{
+		Call: call, Type: int(kernels.Float32), Reduction: int(ccl.Sum), Count: min(send, recv),
+		Send: uint64(r.send.Pointer()), Recv: uint64(r.recv.Pointer()),
+	}
+	stream := r.stream.Handle()
+	put := repeat(n, func() error { return r.nccl.Run(stream, op) })
+	return func() error { return theirs(r.context.Within(put)) }
+}
+
+// waitNCCL waits until what was put on the stream is done.
+func (r *onGPU) waitNCCL(ctx context.Context) error {
+	for p := (queue.Pause{}); ; p.Wait() {
+		ended, err := r.end.Query(), r.nccl.Ready() // in this order: what has failed ends, too
+		switch {
+		case err != nil && !errors.Is(err, nccl.ErrInProgress):
+			return theirs(err)
+		case !errors.Is(ended, cuda.ErrNotReady):
+			return theirs(ended)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+	}
+}

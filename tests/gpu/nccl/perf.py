@@ -2,11 +2,20 @@
 
 NCCL_TESTS is the folder of the sources of NVIDIA/nccl-tests, INSPECTOR that of NCCL's profiler plug-in of that name
 (ext-profiler/inspector); both are built there. all_reduce_perf runs on all GPUs of the host, a thread each, without
-anything, with the library LIBRARY preloaded and as plug-in, with a plug-in that asks for no event, and with Inspector,
-in this order and back again, ROUNDS times (3). Prints what an operation takes without anything, for each size from 8 B
-to MOST (512M), and the ratios of the others to that: the median of the rounds, each against the run beside it, and between
-which they are. Once for operations that are launched one by one, once for those of CUDA graphs. Exits with 1 if a
-median is above BAR (1.005).
+anything, with the library LIBRARY preloaded and as plug-in, with a plug-in that asks for no event, and with Inspector:
+operations launched one by one, and those of CUDA graphs, of 8 B to MOST (512M). Runs take a few seconds and turns, for
+BUDGET seconds (150) in all: a round is a run without anything, and beside it one of each way, but that the two other
+plug-ins are in every fourth round only; every other round goes backwards. A run measures each size ten times.
+
+Of a run's times of a size the lower quartile counts: what else the machine does makes operations longer, never
+shorter, and in bursts. A round gives the ratio of two runs that are seconds apart, so that what drifts falls out; what
+differs from process to process stays, and only rounds tell of it. So the median of the rounds' ratios is shown, and
+between which of them, sorted, the true one lies, whatever their distribution: bounds of the sign test, each of which
+errs with 5 % for all lines together. That takes ten rounds; then it is from the least to the greatest. Lines of several
+sizes are the same, of each round's geometric mean, in which the noise of sizes cancels.
+
+A line fails if its lower bound is above BAR (1.005), and passes if its upper bound is not; else, or with too few
+rounds, it can't be told. The exit code is 1 if one fails.
 """
 import os
 import re
@@ -15,12 +24,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from math import comb, exp, inf, log
 from pathlib import Path
 
 BAR = float(os.environ.get("BAR", 1.005))
-ROUNDS = int(os.environ.get("ROUNDS", 3))
-SIZES = ["-b", "8", "-e", os.environ.get("MOST", "512M"), "-f", "4"]
-LINE = re.compile(r"^\s+(\d+)\s+\d+\s+float\s+sum\s+-1\s+([\d.]+)", re.MULTILINE)  # size, and us out of place
+BUDGET = float(os.environ.get("BUDGET", 150))
+ERRS = 0.05  # with which probability a bound is wrong, for all lines together
+LARGE = 1 << 20  # bytes from which on the wires count more than the launch; lines of several sizes end there
+EACH = 4
+# Size, elements, type, reduction, root; us out of place, two bandwidths, errors; us in place.
+LINE = re.compile(r"^\s+(\d+)\s+\d+\s+float\s+sum\s+-1\s+([\d.]+)\s+\S+\s+\S+\s+\S+\s+([\d.]+)", re.MULTILINE)
 EMPTY = r"""
 #include <stddef.h>
 static int init(void **c, unsigned long id, int *mask, const char *n, int nodes, int ranks, int rank, void *log) {
@@ -57,11 +71,29 @@ def build(tests, inspector, work):
 
 
 def measure(program, gpus, graphs, env):
-    """Returns what an operation takes, in us, by size."""
-    args = ["-t", str(gpus), "-g", "1", *SIZES, "-c", "0"]
-    args += ["-n", "20", "-w", "5", "-G", "20"] if graphs else ["-n", os.environ.get("TIMES", "400"), "-w", "100"]
-    out = subprocess.run([program, *args], env={**os.environ, **env}, check=True, stdout=subprocess.PIPE, text=True)
-    return {int(size): float(us) for size, us in LINE.findall(out.stdout)}
+    """Returns what an operation takes, in us, by size: the lower quartile, of the mean of in and out of place."""
+    args = ["-t", str(gpus), "-g", "1", "-b", "8", "-e", os.environ.get("MOST", "512M"), "-f", "4", "-c", "0"]
+    args += ["-n", "10", "-G", "2"] if graphs else ["-n", "20"]
+    out = subprocess.run([program, *args, "-w", "20", "-N", "10"], env={**os.environ, **env}, check=True,
+                         stdout=subprocess.PIPE, text=True)
+    times = {}
+    for size, outside, inside in LINE.findall(out.stdout):
+        times.setdefault(int(size), []).append((float(outside) + float(inside)) / 2)
+    return {size: sorted(some)[(len(some) - 1) // 4] for size, some in times.items()}
+
+
+def bounds(ratios, errs):
+    """Returns the bounds of the median, each of which errs with that probability; infinite if there are too few."""
+    ratios, n = sorted(ratios), len(ratios)
+    k, tail = -1, 0.5 ** n  # the probability that the median is beyond ratios[k + 1]
+    while tail <= errs and k + 1 < n / 2:
+        k += 1
+        tail += comb(n, k + 1) * 0.5 ** n
+    return (ratios[k], ratios[-1 - k]) if k >= 0 else (0, inf)
+
+
+def verdict(low, high):
+    return "FAIL" if low > BAR else "PASS" if high <= BAR else "can't be told"
 
 
 def text(size):
@@ -74,7 +106,6 @@ def text(size):
 
 def main(tests, inspector, library):
     gpus = len(subprocess.check_output(["nvidia-smi", "-L"], text=True).splitlines())
-    worst = 0
     with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory(dir="/dev/shm") as tapes:
         program, empty, peer = build(tests, inspector, Path(work))
         os.environ.update(NCCL_NVLS_ENABLE="0", CARILLON_TAPE_DIR=tapes)
@@ -84,23 +115,54 @@ def main(tests, inspector, library):
             "Inspector": {"NCCL_PROFILER_PLUGIN": str(peer), "NCCL_INSPECTOR_ENABLE": "1",
                           "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "500", "NCCL_INSPECTOR_DUMP_DIR": work},
         }
-        for graphs in (False, True):
-            runs = {way: [] for way in ways}
-            for way in ([*ways] + [*ways][::-1]) * ROUNDS:
-                runs[way].append(measure(program, gpus, graphs, ways[way]))
-            print(f"\nall_reduce of float32 on {gpus} GPUs, {'CUDA graphs' if graphs else 'eager'}")
-            print(f"{'SIZE':>8}{'US':>10}" + "".join(f"{way.upper():>24}" for way in list(ways)[1:]))
-            for size in sorted(runs["without"][0]):
-                line = f"{text(size):>8}{statistics.median(run[size] for run in runs['without']):10.2f}"
-                for way in list(ways)[1:]:
-                    ratios = sorted(run[size] / base[size] for run, base in zip(runs[way], runs["without"]))
-                    median = statistics.median(ratios)
-                    worst = max(worst, median) if way == "Carillon" else worst
-                    line += f"{median:10.3f} ({ratios[0]:.3f}–{ratios[-1]:.3f})"
-                print(line)
-    print(f"\n{'PASS' if worst <= BAR else 'FAIL'}: an operation takes {worst:.3f} times as long with Carillon at most; "
-          f"the bar is {BAR}")
-    return worst > BAR
+        runs = rounds(program, gpus, ways)
+        return report(runs, [*ways][1:], gpus)
+
+
+def rounds(program, gpus, ways):
+    """Returns the rounds, eager and of graphs: what was measured by way."""
+    runs = {False: [], True: []}
+    began, longest = time.monotonic(), 0
+    while time.monotonic() - began + longest < BUDGET or not runs[True]:
+        since = time.monotonic()
+        for graphs, of in runs.items():
+            some = [*ways] if len(of) % EACH == 0 else [*ways][:2]
+            of.append({way: measure(program, gpus, graphs, ways[way])
+                       for way in (some if len(of) % 2 == 0 else some[::-1])})
+        longest = max(longest, time.monotonic() - since)
+    print(f"{len(of)} rounds in {time.monotonic() - began:.0f} s")
+    return runs
+
+
+def report(runs, others, gpus):
+    """Prints the tables, and returns whether a line fails."""
+    said = {"FAIL": [], "PASS": [], "can't be told": []}
+    sizes = sorted(runs[False][0]["without"])
+    parts = [[size] for size in sizes]
+    parts += [part for part in ([s for s in sizes if s < LARGE], [s for s in sizes if s >= LARGE]) if len(part) > 1]
+    errs = ERRS / (2 * len(parts))
+    for graphs, of in runs.items():
+        kind = "CUDA graphs" if graphs else "eager"
+        print(f"\nall_reduce of float32 on {gpus} GPUs, {kind}")
+        print(f"{'SIZE':>18}{'US':>10}" + "".join(f"{way.upper():>24}" for way in others))
+        for part in parts:
+            name = text(part[0]) if len(part) == 1 else f"{text(part[0])} – {text(part[-1])}"
+            us = f"{statistics.median(r['without'][part[0]] for r in of):.2f}" if len(part) == 1 else ""
+            line, behind = f"{name:>18}{us:>10}", ""
+            for way in others:
+                ratios = [exp(statistics.mean(log(r[way][size] / r["without"][size]) for size in part))
+                          for r in of if way in r]
+                line += f"{statistics.median(ratios):10.3f} ({min(ratios):.3f}–{max(ratios):.3f})"
+                if way == others[0]:
+                    low, high = bounds(ratios, errs)
+                    behind = f"   {low:.3f} to {high:.3f}: {verdict(low, high)}"
+                    said[verdict(low, high)].append(f"{name}, {kind}")
+            print(line + behind)
+    print(f"\nBehind each line between what {others[0]}'s ratio lies; the bar is {BAR}.")
+    for what, names in said.items():
+        if names:
+            print(f"{what}: {'; '.join(names)}")
+    return bool(said["FAIL"])
 
 
 if __name__ == "__main__":

@@ -7,10 +7,14 @@
 # test      the engine's tests, by ranks that share GPU 0, and on two GPUs where there are some; those of NCCL as engine
 # hang      in a job of three ranks, one makes no call, has a stream that is busy, or doesn't launch a graph
 # bench     carillon bench --gpu with 2, 4 and 8 ranks, which share GPUs if there are less; beside NCCL if there are not
+#           COLLECTIVES (all_reduce,all_gather,reduce_scatter) are measured
 # tune      carillon tune, into OUT/tuning.json
 # sanitize  one test under compute-sanitizer's memcheck
-# nccl      to compare, on two GPUs, call by call and in graphs: all-reduce on PyTorch's symmetric memory, and nccl-tests'
-#           all_reduce_perf, also with its buffers in symmetric windows; NCCL_TESTS has the sources
+# nccl      the same with two ranks on two GPUs, and in the same table PyTorch's symmetric memory, and nccl-tests' figures
+#           with buffers in symmetric windows; NCCL_TESTS has the sources. What nccl-tests print without windows, to see
+#           that it is what the table says of NCCL
+#
+# A test that hangs says where each of its goroutines is, in a file in OUT; those of the engine are printed.
 #
 # The environment, and what holds without it:
 #
@@ -31,18 +35,32 @@ failed=0
 # nccl is where PyTorch's NCCL is.
 nccl() { python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])'; }
 
+# within runs a program of tests for so many seconds: NAME SECONDS PROGRAM ARGUMENT… One that takes longer is told to say
+# where its goroutines are (SIGQUIT), and killed some seconds later. All goes to a file; which tests there were, and of
+# what failed the goroutines in the engine, to the output.
+within() {
+  local log="$out/$1.log" code
+  timeout -s QUIT -k 10 "$2" "${@:3}" >"$log" 2>&1
+  code=$?
+  grep -E '^ *(---|FAIL|PASS|ok|panic)|^ +[^ ]+_test.go:' "$log"
+  [ $code = 0 ] && return
+  failed=1
+  echo "FAILED with $code$([ $code = 124 ] || [ $code = 137 ] && echo ", it took more than $2 s"): $log"
+  awk -v RS= -F '\n' '/^goroutine / && /carillon\/runtime\/(engine|ccl)/ {
+    print $1
+    for (i = shown = 2; i <= NF && shown < 8; i++) if ($i !~ /^\t|^runtime\./) { print "    " $i; shown++ }
+  }' "$log"
+}
+
 part_test() {
   for visible in 0 $([ "$gpus" -gt 1 ] && echo 0,1); do
     echo "engine.test, GPUs $visible"
-    CUDA_VISIBLE_DEVICES=$visible ENGINE_TEST_CUDA=libcuda.so.1 timeout 120 "$bin/engine.test" -test.v \
-      -test.run 'TestCollectives|TestMessages|TestMismatch|TestAbort|TestUnfinished|TestStreams|TestGraph|TestSplit|TestCallAll|TestProcesses' |
-      grep -E '^ *(---|FAIL|PASS|ok|panic)|_test.go'
-    [ "${PIPESTATUS[0]}" = 0 ] || failed=1
+    CUDA_VISIBLE_DEVICES=$visible ENGINE_TEST_CUDA=libcuda.so.1 within "engine-$visible" 120 "$bin/engine.test" -test.v \
+      -test.run 'TestCollectives|TestMessages|TestMismatch|TestAbort|TestUnfinished|TestStreams|TestGraph|TestSplit|TestCallAll|TestProcesses'
   done
   echo "nccl.test, all GPUs"
-  NCCL_TEST_CUDA=libcuda.so.1 NCCL_TEST_NCCL=$(nccl)/lib/libnccl.so.2 timeout 120 "$bin/nccl.test" -test.v \
-    -test.run 'TestCollectives|TestMessages|TestStreams|TestGraph' | grep -E '^ *(---|FAIL|PASS|ok|panic)|_test.go'
-  [ "${PIPESTATUS[0]}" = 0 ] || failed=1
+  NCCL_TEST_CUDA=libcuda.so.1 NCCL_TEST_NCCL=$(nccl)/lib/libnccl.so.2 within nccl 120 "$bin/nccl.test" -test.v \
+    -test.run 'TestCollectives|TestMessages|TestStreams|TestGraph'
 }
 
 # has looks for a verdict in a FILE, whose lines may be wrapped: FILE VERDICT.
@@ -81,12 +99,20 @@ part_hang() {
   hang graph 'not_entered.*has not entered all_reduce 3 on "world (graphs)"'
 }
 
+# bench RANKS ARGUMENT…
+bench() {
+  timeout -s QUIT -k 10 240 "$bin/carillon" bench --gpu "$1" --max 200 \
+    --collective "${COLLECTIVES:-all_reduce,all_gather,reduce_scatter}" "${@:2}" 2>>"$out/bench.err" && return
+  failed=1
+  echo "FAILED: $out/bench.err"
+  grep -v '^[[:space:]]' "$out/bench.err" | tail -3
+}
+
 part_bench() {
   local library=
   [ "$gpus" -gt 1 ] && library=$(nccl)/lib/libnccl.so.2
   for ranks in 2 4 8; do
-    CARILLON_NCCL_LIB=$library timeout 180 "$bin/carillon" bench --gpu $ranks --sizes 8:256M --max 200 \
-      2>>"$out/bench.err" || failed=1
+    CARILLON_NCCL_LIB=$library bench $ranks --sizes 8:256M
   done
 }
 
@@ -99,26 +125,30 @@ part_sanitize() {
 
 part_nccl() {
   local nccl cuda build="$out/nccl-tests"
-  echo "PyTorch's symmetric memory"
-  timeout 120 python3 "$here/symmetric.py" 2 || failed=1
   nccl=$(nccl)
   cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
   mkdir -p "$build/lib" && cp -r "$nccl/include" "$build" && cp "$nccl"/lib/libnccl.so.2 "$build/lib" &&
     ln -sf libnccl.so.2 "$build/lib/libnccl.so" && cp -r "$NCCL_TESTS" "$build/src" &&
     make -s -j16 -C "$build/src" MPI=0 CUDA_HOME="$cuda" NCCL_HOME="$build" BUILDDIR="$build/bin" >"$out/make.log" 2>&1
-  for register in 0 2; do
-    for graph in 0 20; do
-      echo "NCCL's all-reduce, graphs of $graph$([ $register = 0 ] || echo ', symmetric windows')"
-      LD_LIBRARY_PATH=$build/lib timeout 120 "$build/bin/all_reduce_perf" -t 2 -g 1 -b 8 -e 1G -f 8 -c 0 \
-        -n $((graph ? graph : 200)) -w 5 -G $graph -R $register | grep float || failed=1
-    done
+  timeout 120 python3 "$here/symmetric.py" 2 >"$out/symmetric.jsonl" 2>"$out/symmetric.txt" || failed=1
+  LD_LIBRARY_PATH=$build/lib timeout 180 python3 "$here/nccl/windows.py" "$build/bin" 2 \
+    >"$out/windows.jsonl" 2>"$out/windows.txt" || failed=1
+  cat "$out/symmetric.txt" "$out/windows.txt" # has also which of NCCL's kernels were symmetric
+  CARILLON_NCCL_LIB=$build/lib/libnccl.so.2 bench 2 --sizes 8:1G \
+    --beside "$out/symmetric.jsonl" --beside "$out/windows.jsonl"
+  for graph in 0 20; do
+    echo "nccl-tests' all_reduce_perf, graphs of $graph"
+    LD_LIBRARY_PATH=$build/lib timeout 120 "$build/bin/all_reduce_perf" -t 2 -g 1 -b 8 -e 1G -f 8 -c 0 \
+      -n $((graph ? graph : 200)) -w 5 -G $graph | grep float || failed=1
   done
 }
 
 for part in "${@:-test hang bench}"; do
   for each in $part; do
     echo "== $each"
+    began=$SECONDS
     "part_$each"
+    echo "== $each: $((SECONDS - began)) s"
   done
 done
 echo "what was said: $out"

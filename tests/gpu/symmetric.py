@@ -1,12 +1,13 @@
-"""Prints how long all-reduce (float32, sum) takes on PyTorch's symmetric memory, beside NCCL in the same processes.
+"""What all-reduce (float32, sum) takes on PyTorch's symmetric memory, as lines of JSON for carillon bench --beside.
 
     python3 symmetric.py [RANKS [LARGEST]]    two ranks, and 64 MiB, unless said otherwise; a GPU for each rank
 
-Times are of the slowest rank, the median of batches, by the GPU's clock: call by call, and in a CUDA graph. Symmetric
-memory is measured in one shot and in two; its multimem kernels are left out, since they need NVLink's multicast, which
-other users of a machine share.
+Times are of the slowest rank, the median of batches, by the GPU's clock: call by call, and in a CUDA graph; of each the
+faster of one shot and two. Its multimem kernels are left out, since they need NVLink's multicast, which other users of
+a machine share. The standard error has both, and NCCL in the same processes through PyTorch.
 """
 
+import json
 import os
 import socket
 import statistics
@@ -29,6 +30,7 @@ def took(put, calls):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         dist.barrier()
         torch.cuda.synchronize()
+        put()  # ranks begin some microseconds after each other, and the host takes some to launch a graph
         begin.record()
         put()
         end.record()
@@ -40,7 +42,7 @@ def took(put, calls):
 
 
 def measure(call):
-    """Times of a call: eager, and in a graph."""
+    """Microseconds of a call: eager, and in a graph."""
 
     def batch():
         for _ in range(BATCH):
@@ -52,7 +54,7 @@ def measure(call):
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         batch()
     graph.replay()
-    return f"{took(batch, BATCH):10.2f} {took(graph.replay, BATCH):10.2f}"
+    return took(batch, BATCH), took(graph.replay, BATCH)
 
 
 def run(rank, ranks, port, largest):
@@ -64,8 +66,8 @@ def run(rank, ranks, port, largest):
     symmetric.rendezvous(buffer, group)
     plain = torch.zeros(largest // 4, device=device)
     if rank == 0:
-        print(f"{ranks} ranks, microseconds: eager and in a graph, PyTorch {torch.__version__}")
-        print(f"{'bytes':>12} {'one shot':>21} {'two shots':>21} {'NCCL':>21}", flush=True)
+        print(f"{ranks} ranks, microseconds: eager and in a graph, PyTorch {torch.__version__}", file=sys.stderr)
+        print(f"{'bytes':>12} {'one shot':>21} {'two shots':>21} {'NCCL':>21}", file=sys.stderr)
     size = 8
     while size <= largest:
         part, theirs = buffer[: size // 4], plain[: size // 4]
@@ -84,9 +86,13 @@ def run(rank, ranks, port, largest):
                     raise SystemExit(f"the sum of {size} bytes is wrong")
                 dist.barrier()
                 part.zero_()
-            columns.append(measure(call) if call else f"{'-':>10} {'-':>10}")
+            columns.append(measure(call) if call else None)
         if rank == 0:
-            print(f"{size:12} {' '.join(columns)}", flush=True)
+            text = (f"{c[0]:10.2f} {c[1]:10.2f}" if c else f"{'-':>10} {'-':>10}" for c in columns)
+            print(f"{size:12} {' '.join(text)}", file=sys.stderr, flush=True)
+            eager, graph = (round(1000 * min(times)) for times in zip(*filter(None, columns[:2])))
+            print(json.dumps({"library": "symmetric memory", "collective": "all_reduce", "ranks": ranks, "bytes": size,
+                              "eager": {"p50_ns": eager}, "graph": {"p50_ns": graph}}), flush=True)
         size *= 8
     dist.destroy_process_group()
 

@@ -110,6 +110,13 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"bench", "--processes", "-1"}, usageCode, "--processes is -1, allowed is 2 to 1024"},
 		{[]string{"bench", "--processes", "0", "--in-process", "0"}, usageCode, "nothing to measure"},
 		{[]string{"bench", "--budget", "0s"}, usageCode, "--budget is 0s"},
+		{[]string{"bench", "--gpu", "9"}, usageCode, "--gpu is 9, allowed is 2 to 8 ranks"},
+		{
+			[]string{"bench", "--gpu", "2", "--collective", "scatter"},
+			usageCode,
+			`--collective is "scatter", allowed are all_reduce, all_gather, reduce_scatter`,
+		},
+		{[]string{"bench", "--gpu", "2", "--beside", "/no/such/file"}, usageCode, "--beside: open /no/such/file"},
 		{[]string{"postmortem", "/no/such/folder"}, usageCode, "/no/such/folder"},
 		{[]string{"postmortem", "--last", "-1", "."}, usageCode, "--last is -1"},
 		{[]string{"postmortem", "--color", "pink", "."}, usageCode, `--color is "pink"`},

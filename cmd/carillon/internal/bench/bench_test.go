@@ -68,3 +68,64 @@ func TestTable(t *testing.T) {
 		}
 	}
 }
+
+// TestElements: sizes are as nccl-tests define them, and no rank is without an element.
+func TestElements(t *testing.T) {
+	for _, c := range []struct {
+		of                       Collective
+		bytes, ranks, send, recv int
+	}{
+		{AllReduce, 64, 4, 16, 16},
+		{AllGather, 64, 4, 4, 16},
+		{ReduceScatter, 64, 4, 16, 4},
+		{AllGather, 8, 3, 1, 3},
+		{ReduceScatter, 64, 3, 15, 5},
+	} {
+		if send, recv := c.of.elements(c.bytes, c.ranks); send != c.send || recv != c.recv {
+			t.Errorf("%s of %d bytes, %d ranks: %d elements sent and %d received, want %d and %d", c.of, c.bytes, c.ranks,
+				send, recv, c.send, c.recv)
+		}
+	}
+}
+
+func TestGPUTable(t *testing.T) {
+	us := func(n time.Duration) Timing { return Timing{n * time.Microsecond, 2 * n * time.Microsecond} }
+	results := []GPUResult{
+		{
+			Collective: AllReduce, Ranks: 4, GPUs: 4, Bytes: 1 << 20, Eager: us(20), Graph: us(10), Copy: us(5),
+			Call: 3 * time.Microsecond, Launch: 2 * time.Microsecond, Beside: []Library{{"NCCL", us(40), us(40)}},
+		},
+		{Collective: AllGather, Ranks: 4, GPUs: 4, Bytes: 1 << 20, Eager: us(20), Graph: us(10), Copy: us(5)},
+	}
+	others, err := ReadOthers(strings.NewReader(`
+{"library": "PyTorch", "collective": "all_reduce", "ranks": 4, "bytes": 1048576, "graph": {"p50_ns": 20000}}
+{"library": "PyTorch", "collective": "all_reduce", "ranks": 2, "bytes": 1048576, "graph": {"p50_ns": 30000}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	Join(results, others)
+	var out strings.Builder
+	if err := WriteGPU(&out, results); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("%d lines, want a head and two:\n%s", len(lines), out.String())
+	}
+	for i, want := range []string{
+		"collective ranks GPUs size eager p99 graph p99 bus GB/s copy times the copy call launch " +
+			"NCCL eager ratio NCCL graph ratio PyTorch eager ratio PyTorch graph ratio",
+		"all_reduce 4 4 1.0 MiB 20.00 µs 40.00 µs 10.00 µs 20.00 µs 157.29 5.00 µs 2.00 3.00 µs 2.00 µs " +
+			"40.00 µs 0.50 40.00 µs 0.25 20.00 µs 0.50",
+		"all_gather 4 4 1.0 MiB 20.00 µs 40.00 µs 10.00 µs 20.00 µs 78.64 5.00 µs 2.00 0.00 µs 0.00 µs",
+	} {
+		if got := strings.Join(strings.Fields(lines[i]), " "); got != want {
+			t.Errorf("line %d is %q, want %q", i, got, want)
+		}
+	}
+	for _, text := range []string{"{", `{"library": "x"}`, `{"name": "x"}`} {
+		if _, err := ReadOthers(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "object 1") {
+			t.Errorf("%q: %v, want an error that says which object", text, err)
+		}
+	}
+}

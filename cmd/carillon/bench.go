@@ -30,11 +30,11 @@ installed (mpirun and mpicc), the same sizes are measured with it in the same ca
 With --gpu N collectives are measured between N ranks on this machine's NVIDIA GPUs instead, which share them if there
 are less: call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many bytes; and on the host,
 what a call takes, and what the driver takes to launch a kernel that does nothing. Sizes and the bus bandwidth, which is
-that of graphs, are as nccl-tests define them: of all_gather it is what a rank receives, of reduce_scatter what it sends.
+that of graphs, are as nccl-tests define them: for all_gather what a rank receives, for reduce_scatter what it sends.
 
-Where NCCL is found and each rank has a GPU of its own, each size is also measured with it by turns, and the ratio of our
-time to its is shown. Its functions are called directly, from a thread for each rank: it is NCCL that is measured, and
-nothing of Carillon's around it. --beside adds what others have measured: files with lines of JSON such as
+Where NCCL is found and each rank has a GPU of its own, each size is also measured with it by turns, and the ratio of
+our time to its is shown. Its functions are called directly, from a thread for each rank: it is NCCL that is measured,
+and nothing of Carillon's around it. --beside adds what others have measured, from files with lines of JSON:
 
   {"library": "PyTorch", "collective": "all_reduce", "ranks": 2, "bytes": 8,
    "eager": {"p50_ns": 6100}, "graph": {"p50_ns": 5800}}`,

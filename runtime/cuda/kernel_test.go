@@ -79,7 +79,8 @@ func TestLaunch(t *testing.T) {
 // A kernel that does nothing is launched like others; the fake driver takes it from its PTX.
 func TestLaunchNothing(t *testing.T) {
 	c, behind := kernel(t)
-	m, err := c.Load([]byte(".version 6.2\n.target sm_70\n.visible .entry nothing(\n.param .b64 p)\n{\n\tret;\n}\n\x00"))
+	const ptx = ".version 6.2\n.target sm_70\n.visible .entry nothing(\n.param .b64 p)\n{\n\tret;\n}\n\x00"
+	m, err := c.Load([]byte(ptx))
 	must(t, err)
 	f, err := m.Function("nothing")
 	must(t, err)

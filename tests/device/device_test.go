@@ -242,14 +242,18 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	none := filepath.Join(t.TempDir(), "libnccl.so.2")
 	nccl := fakenccl.BuildOn(t, t.TempDir(), "2.28.9", fake.libcuda)
-	// A row of the table, and of it what is NCCL's; all times of ours, and the ratio to the copy, but for the bandwidth.
+	// Of a row of the table our figures, and NCCL's.
 	const ours, theirs = `( +\S+ (µs|ms)){4} +\S+ +\S+ (µs|ms) +\S+( +\S+ (µs|ms)){2}`, `( +\S+ (µs|ms) +[0-9.]+){2}`
 	for _, c := range []struct {
 		name, library, ranks, collectives string
 		rows                              []string
 		why                               string // of the line that says why it has no columns for NCCL
 	}{
-		{"NCCL", nccl, "2", "all_reduce", []string{`all_reduce +2 +2 +8 B` + ours + theirs, `all_reduce +2 +2 +64 B` + ours + theirs}, ""},
+		{
+			"NCCL", nccl, "2", "all_reduce", []string{
+				`all_reduce +2 +2 +8 B` + ours + theirs, `all_reduce +2 +2 +64 B` + ours + theirs,
+			}, "",
+		},
 		{
 			"others", nccl, "2", "all_gather,reduce_scatter", []string{
 				`all_gather +2 +2 +8 B` + ours + theirs, `all_gather +2 +2 +64 B` + ours + theirs,

@@ -10,8 +10,8 @@
 //	FAKECUDA_DELAY=cuMemcpyAsync:500  what the function puts on a stream takes 500 µs longer
 //	FAKECUDA_MIG=1                    the devices are instances of a divided GPU
 //	FAKECUDA_NO_PEERS=1               no device reaches another one's memory
-//	FAKECUDA_KERNELS=path             the library that BuildKernels makes; without it no module has a function, but for
-//	                                  those whose PTX is ret alone
+//	FAKECUDA_KERNELS=path             the library that BuildKernels makes; without it no module has a function, but
+//	                                  for those whose PTX is ret alone
 //
 // What differs from a real one: the default stream waits for no other, priorities are all alike, and every allocation
 // is one of the operating system's.

@@ -82,8 +82,8 @@ func TestElements(t *testing.T) {
 		{ReduceScatter, 64, 3, 15, 5},
 	} {
 		if send, recv := c.of.elements(c.bytes, c.ranks); send != c.send || recv != c.recv {
-			t.Errorf("%s of %d bytes, %d ranks: %d elements sent and %d received, want %d and %d", c.of, c.bytes, c.ranks,
-				send, recv, c.send, c.recv)
+			t.Errorf("%s of %d bytes, %d ranks: %d elements sent and %d received, want %d and %d", c.of, c.bytes,
+				c.ranks, send, recv, c.send, c.recv)
 		}
 	}
 }

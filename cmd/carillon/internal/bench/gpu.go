@@ -26,7 +26,7 @@ type GPUResult struct {
 	Graph      Timing        `json:"graph"`
 	Copy       Timing        `json:"copy"`             // of as many bytes on one GPU, in a graph
 	Call       time.Duration `json:"call_ns"`          // an eager call, on the host: the median
-	Launch     time.Duration `json:"launch_ns"`        // the driver's part of it: the same of a kernel that does nothing
+	Launch     time.Duration `json:"launch_ns"`        // the driver's part: of a kernel that does nothing
 	Beside     []Library     `json:"beside,omitempty"` // those that were measured
 }
 
@@ -48,7 +48,8 @@ func WriteGPU(w io.Writer, results []GPUResult) error {
 		}
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "collective\tranks\tGPUs\tsize\teager\tp99\tgraph\tp99\tbus GB/s\tcopy\ttimes the copy\tcall\tlaunch\t")
+	fmt.Fprint(t, "collective\tranks\tGPUs\tsize\teager\tp99\tgraph\tp99\tbus GB/s\tcopy\ttimes the copy\t",
+		"call\tlaunch\t")
 	for _, name := range names {
 		fmt.Fprintf(t, "%s eager\tratio\t%s graph\tratio\t", name, name)
 	}

@@ -16,9 +16,9 @@ import (
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
-// GPUs measures collectives (float32, sums) between ranks of this process on the machine's GPUs; several ranks share one
-// where there are more of them. With compare each size is measured on NCCL, too, by turns, where that can run and until
-// it fails.
+// GPUs measures collectives (float32, sums) between ranks of this process on the machine's GPUs; several ranks share
+// one where there are more of them. With compare each size is measured on NCCL, too, by turns, where that can run and
+// until it fails.
 func GPUs(ctx context.Context, s Setup, collectives []Collective, ranks int, compare bool, progress io.Writer) (
 	results []GPUResult, err error,
 ) {
@@ -114,8 +114,8 @@ func (w *world) rounds(ctx context.Context, s Setup) error {
 	})
 }
 
-// batch is how many operations of a size are timed together, as they follow each other: a GPU's events are exact to half
-// a microsecond. What takes long is told in fewer.
+// batch is how many operations of a size are timed together, as they follow each other: a GPU's events are exact to
+// half a microsecond. What takes long is told in fewer.
 func batch(bytes int) int { return max(5, min(100, 100*(4<<20)/bytes)) }
 
 // repeat makes a batch.
@@ -164,7 +164,8 @@ func (r *onGPU) prepare(ctx context.Context, c Collective, bytes int) error {
 		return err
 	}
 	add(graph, launch, r.comm.Wait)
-	copied, err := r.captured(repeat(n, func() error { return r.stream.Copy(r.recv.Pointer(), r.send.Pointer(), bytes) }))
+	to, from := r.recv.Pointer(), r.send.Pointer()
+	copied, err := r.captured(repeat(n, func() error { return r.stream.Copy(to, from, bytes) }))
 	if err != nil {
 		return err
 	}

@@ -224,8 +224,9 @@ func (e *Endpoint) check(o *op) error {
 	if err := o.token.fits(e.of(from)); err != nil {
 		return err
 	}
-	if o.kind == 0 || o.kind >= kinds || o.kind == kindLost && from != e.self {
-		return fmt.Errorf("%w: rank %d asks for operation %d", ErrToken, from, o.kind)
+	tooLong := o.kind != kindData && len(o.data) > o.kind.most() // data is cut into steps
+	if o.kind == 0 || o.kind >= kinds || o.kind == kindLost && from != e.self || tooLong {
+		return fmt.Errorf("%w: rank %d asks for operation %d with %d bytes", ErrToken, from, o.kind, len(o.data))
 	}
 	if o.kind != kindLeave && (e.rails[o.to] == nil || !e.routes.Carries(e.self, from, o.to)) {
 		return fmt.Errorf("%w: rank %d does not carry from rank %d to rank %d", ErrToken, e.self, from, o.to)

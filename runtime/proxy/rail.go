@@ -232,9 +232,7 @@ func (r *rail) Receive(p []byte) error {
 			if n == r.left && r.step != 0 { // before the rank can take it
 				r.e.profile.Load().State(r.step, profiler.RecvGPUWait, uint64(r.head.size))
 			}
-			if err := r.put(p[:n]); err != nil {
-				return err
-			}
+			r.put(p[:n])
 			p = p[n:]
 			r.left -= n
 			if r.left == 0 {
@@ -271,11 +269,7 @@ func (r *rail) begin() error {
 	case err != nil:
 		r.e.p.refuse(r.e, err)
 		return nil // its data is dropped
-	case h.kind == kindNotice || h.kind == kindLost:
-		if h.size > transport.MaxNotice {
-			return fmt.Errorf("a notice of %d bytes", h.size)
-		}
-	case h.kind != kindData && h.size > 0, h.size > stepBytes:
+	case h.size > h.kind.most():
 		return fmt.Errorf("an operation of kind %d with %d bytes", h.kind, h.size)
 	}
 	c.grant(h.credit)
@@ -288,15 +282,18 @@ func (r *rail) begin() error {
 	return nil
 }
 
-func (r *rail) put(b []byte) error {
+func (r *rail) put(b []byte) {
 	switch {
 	case r.to == nil:
-	case r.head.kind == kindData:
-		return r.to.put(b)
-	default:
+	case r.head.kind != kindData:
 		r.notice = append(r.notice, b...)
+	case !r.to.put(b):
+		r.to.lost(&lifecycle.PeerError{
+			Code: lifecycle.CodeInternal, Rank: r.to.peer, Self: r.e.self, Comm: r.e.token.Comm,
+			Detail: "it sent more than it was allowed",
+		})
+		r.to = nil // the rail's other streams go on
 	}
-	return nil
 }
 
 // arrived deals with a step that has come as a whole.

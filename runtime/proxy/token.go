@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
 // Token says whose an operation is. It goes with the operation wherever that is carried, in place of a pointer: only
@@ -46,6 +47,18 @@ const (
 	kindLeave        // to the carrier itself: the sender needs it no more
 	kinds
 )
+
+// most is how many bytes a step of this kind has at most.
+func (k kind) most() int {
+	switch k {
+	case kindData:
+		return stepBytes
+	case kindNotice, kindLost:
+		return transport.MaxNotice
+	default:
+		return 0
+	}
+}
 
 // headerSize is the size of what goes before an operation's data on a connection.
 const headerSize = 40

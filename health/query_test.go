@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // sample is a snapshot with something of everything.
@@ -29,6 +30,7 @@ func sample() *Snapshot {
 		},
 		Comms: []Comm{{
 			Name: "world", Rank: 1, Size: 2, State: "ready", Launched: 3, Completed: 2, Begun: 3,
+			Place:    placeOf(tape.Place{Node: 1, Local: 2, Locals: 4, Connections: 1, PXN: tape.PXNOn}),
 			InFlight: &Op{Call: "all_reduce", Seq: 3},
 		}},
 		Verdicts: []Verdict{{ID: "0123", Since: at, Verdict: verdict.Verdict{
@@ -78,6 +80,7 @@ func TestDocuments(t *testing.T) {
 			"pid": 4710, "text": "killed by signal 9"},
 			{"rank": 1, "state": "alive"}]`
 		comms = `"comms": [{"id": "00000000000000000000000000000000", "name": "world", "rank": 1, "size": 2,
+			"place": {"node": 1, "rail": 2, "node_ranks": 4, "connections": 1, "pxn": "on"},
 			"state": "ready", "launched": 3, "completed": 2, "begun": 3,
 			"in_flight": {"call": "all_reduce", "seq": 3, "bytes": 0, "dtype": "", "age_seconds": 0}}]`
 		verdicts = `"verdicts": [{"id": "0123", "since": "2026-01-02T03:04:05Z", "reason": "rank_dead",

@@ -163,3 +163,18 @@ func TestLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// What a plug-in returns after its init is of no account, as with NCCL: it goes on to be told.
+func TestErrorsAfterInit(t *testing.T) {
+	p := profiler.New(profiler.Config{
+		Plugins: []profiler.Plugin{native.New(compile(t, "errors", "testdata/bad.c"))},
+		Log:     slog.New(slog.DiscardHandler),
+	})
+	comm := p.Comm(t.Context(), profiler.Info{Name: "dp", Size: 1, Nodes: 1})
+	work(comm)
+	comm.Close()
+	p.Close(t.Context())
+	if s := p.Status()[0]; s.Off != "" || s.Told == 0 {
+		t.Errorf("%+v", s)
+	}
+}

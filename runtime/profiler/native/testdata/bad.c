@@ -1,7 +1,9 @@
 /*
  * A profiler plug-in that has something wrong: compiled with LACKS it has no startEvent, with HANGS=1 its init, and
- * with HANGS=2 its startEvent, never returns.
+ * with HANGS=2 its startEvent, never returns. Otherwise all its functions but init return an error, and startEvent makes
+ * no handle: were another one called with that, the process would end.
  */
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "../profiler_abi.h"
@@ -25,15 +27,26 @@ static int start(void *context, void **handle, const struct profiler_descr_v3 *d
   while (HANGS == 2) {
     pause();
   }
-  return 0;
+  return 3;
 }
 #else
 #define start NULL
 #endif
 
-static int stop(void *handle) { return handle != NULL; }
-static int state(void *handle, int state, const void *args) { return handle == NULL && state == 0 && args == NULL; }
-static int finalize(void *context) { return context != NULL; }
+static int stop(void *handle) {
+  (void)handle;
+  abort();
+}
+
+static int state(void *handle, int state, const void *args) {
+  (void)handle, (void)state, (void)args;
+  abort();
+}
+
+static int finalize(void *context) {
+  (void)context;
+  return 3;
+}
 
 extern const struct profiler_v3 ncclProfiler_v3;
 const struct profiler_v3 ncclProfiler_v3 = {"bad", init, start, stop, state, finalize};

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/profiler/native"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // told is what the plug-in in Go of a rank was told of.
@@ -28,7 +30,8 @@ type told struct {
 }
 
 // Plug-ins of every process see the operations of others, some in the memory that these share, and get contexts and
-// handles of their own process only. An operation has its true owner, to whom the receivers, too, ascribe its bytes.
+// handles of their own process only. An operation has its true owner, to whom the receivers, too, ascribe its bytes. The
+// carrier, whose pools are exhausted meanwhile, waits, and its in-flight table says for what.
 func TestContexts(t *testing.T) {
 	plugin := filepath.Join(t.TempDir(), "contexts.so")
 	build := exec.CommandContext(t.Context(), "cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
@@ -36,7 +39,7 @@ func TestContexts(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	printed := run(t, job{Hosts: []int{4, 4}, Do: "profile", Plugin: plugin})
+	printed := run(t, job{Hosts: []int{4, 4}, Do: "profile", Plugin: plugin, Tapes: t.TempDir()})
 	all := make([]told, len(printed))
 	for rank, text := range printed {
 		if err := json.Unmarshal([]byte(text), &all[rank]); err != nil {
@@ -130,7 +133,12 @@ func (o *owners) State(h profiler.Handle, c *profiler.Change) {
 func profileRank(ctx context.Context, j job) error {
 	seen := newOwners()
 	p := profiler.New(profiler.Config{Plugins: []profiler.Plugin{native.New(j.Plugin), seen}})
-	rt, err := j.runtime(0, true, p)
+	recorder, err := tape.Create(tape.Config{Dir: j.Tapes})
+	if err != nil {
+		return err
+	}
+	defer recorder.Close() //nolint:errcheck // nobody reads it any more
+	rt, err := j.runtime(0, true, p, recorder)
 	if err != nil {
 		return err
 	}
@@ -152,7 +160,7 @@ func profileRank(ctx context.Context, j job) error {
 	}
 	var most fabric.ProxyStats
 	if j.Rank == carrier {
-		most, err = jam(ctx, rt, func() error { return exchange(ctx, rt, comms) })
+		most, err = jam(ctx, rt, recorder.Path(), func() error { return exchange(ctx, rt, comms) })
 	} else {
 		err = exchange(ctx, rt, comms)
 	}
@@ -201,8 +209,14 @@ func exchange(ctx context.Context, rt *ccl.Runtime, comms []*ccl.Comm) error {
 	})
 }
 
-// jam cuts the host off the network while send runs, until no operation is free. It returns the counts of then.
-func jam(ctx context.Context, rt *ccl.Runtime, send func() error) (s fabric.ProxyStats, err error) {
+// jam cuts the host off the network while send runs, until no operation is free and the in-flight table of its tape says
+// that the rank waits for one. It returns the counts of then.
+func jam(ctx context.Context, rt *ccl.Runtime, path string, send func() error) (s fabric.ProxyStats, err error) {
+	reader, err := tape.Open(path)
+	if err != nil {
+		return s, err
+	}
+	defer reader.Close() //nolint:errcheck // it only read
 	link := func(state string) error { return exec.Command("ip", "link", "set", "eth0", state).Run() }
 	if err := link("down"); err != nil {
 		return s, err
@@ -211,8 +225,9 @@ func jam(ctx context.Context, rt *ccl.Runtime, send func() error) (s fabric.Prox
 	sending.Go(send)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for s = rt.ProxyStats(); s.Waiting == 0 && ctx.Err() == nil; s = rt.ProxyStats() {
+	waits := func(c tape.Slot) bool { return c.Phase == tape.PhasePool }
+	for !slices.ContainsFunc(reader.Slots(), waits) && ctx.Err() == nil {
 		<-tick.C
 	}
-	return s, errors.Join(link("up"), sending.Wait())
+	return rt.ProxyStats(), errors.Join(link("up"), sending.Wait())
 }

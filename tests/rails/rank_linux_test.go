@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // rankVariable makes the test binary a rank of a job: a job as JSON.
@@ -32,6 +33,7 @@ type job struct {
 	Sizes  []int  // alltoall, allreduce: bytes that each rank gives
 	Budget time.Duration
 	Plugin string // profile: the plug-in in C
+	Tapes  string // profile: the folder for tapes
 }
 
 func (j job) size() (n int) {
@@ -49,10 +51,10 @@ func (j job) host(rank int) (i int) {
 	return i
 }
 
-// runtime makes the runtime of a world of the job.
-func (j job) runtime(world int, pxn bool, p *profiler.Profiler) (*ccl.Runtime, error) {
+// runtime makes the runtime of a world of the job. What is to see what its rank does may be nil.
+func (j job) runtime(world int, pxn bool, p *profiler.Profiler, t *tape.Writer) (*ccl.Runtime, error) {
 	return ccl.New(ccl.Config{
-		Engine: host.Kind(), Log: slog.New(slog.DiscardHandler), Profiler: p,
+		Engine: host.Kind(), Log: slog.New(slog.DiscardHandler), Profiler: p, Tape: t,
 		World: launch.World{
 			Rank: j.Rank, Size: j.size(), Address: fmt.Sprintf("%s:%d", address(0), 7000+world),
 			Secret: []byte("the secret of these ranks"),
@@ -82,7 +84,7 @@ func runRank() error {
 	}
 	var worlds [2]*ccl.Comm // PXN off, on
 	for i := range on {
-		rt, err := j.runtime(i, on[i], nil)
+		rt, err := j.runtime(i, on[i], nil, nil)
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -527,22 +526,6 @@ func (c *core) connect(
 		c.tape.Describe(c.tapeInfo(c.life.Info().Parent, topology))
 	}
 	return nil
-}
-
-// refusals returns what notes on the tape, once for each call, that this rank's proxy refused an operation while the
-// call ran: an error of the call's that does not fail it.
-func (c *core) refusals() func(error) {
-	var noted atomic.Uint64 // the last call that has one, and its number, plus 1
-	return func(err error) {
-		call, seq, _, _ := c.comm.Current()
-		if is := uint64(call)<<56 | seq + 1; noted.Swap(is) == is {
-			return
-		}
-		c.tape.Life(tape.LifeRecord{
-			Call: call, Stage: tape.StageMisuse, Seq: seq, Code: lifecycle.CodeInternal, State: c.life.State(),
-			Peer: -1, Text: "the proxy refused what it was to send or hand out: " + err.Error(),
-		})
-	}
 }
 
 // gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names.

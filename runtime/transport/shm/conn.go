@@ -159,11 +159,13 @@ func (c *Conn) Release(n int) {
 	if n == 0 {
 		return
 	}
+	half := uint64(len(c.in.ring) / 2)
+	before := c.tailSeen - c.head
 	c.head += uint64(n)
 	c.in.head.Store(c.head)
-	// A sender that waits for room is woken when there is much of it, or it would go to sleep again after a piece. It
-	// can't wait for good: all that the ring holds is before what it has to say.
-	if c.tailSeen-c.head <= uint64(len(c.in.ring)/2) {
+	// A sender waits only if the ring was full. It is woken once, when half of that is free: woken earlier, it would go
+	// to sleep again after a piece.
+	if before >= half && c.tailSeen-c.head <= half {
 		transport.RingWord(c.peerBell)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
@@ -221,4 +222,55 @@ func TestPieceDividesEveryRing(t *testing.T) {
 			t.Errorf("%d slots have rings of %d bytes", slots, size)
 		}
 	}
+}
+
+// TestSenderIsWoken: whatever a receiver sees of a ring when it takes data, a sender that found the ring full is woken
+// before all is taken, and nobody is woken for a ring that was less than half full.
+func TestSenderIsWoken(t *testing.T) {
+	const armed = 1 // of a bell: its owner sleeps
+	rapid.Check(t, func(rt *rapid.T) {
+		conns, _ := pair(t)
+		from, to := conns[0], conns[1]
+		ring := len(from.out.ring)
+		defer func() {
+			for _, c := range conns {
+				_ = c.Close()
+			}
+		}()
+		bell := to.peerBell
+		bell.Store(armed)
+		data := make([]byte, ring)
+		waits, peak, in := false, 0, 0 // peak is the most that was in the ring since the sender armed its bell
+		for range rapid.IntRange(1, 200).Draw(rt, "steps") {
+			if rapid.Bool().Draw(rt, "sends") && !waits {
+				n, err := from.TrySend(data[:rapid.IntRange(1, ring).Draw(rt, "bytes")])
+				if err != nil {
+					rt.Fatal(err)
+				}
+				in += n
+				peak = max(peak, in)
+				waits = n == 0
+				continue
+			}
+			window, err := to.Peek()
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if len(window) > 0 {
+				n := rapid.IntRange(1, len(window)).Draw(rt, "takes")
+				to.Release(n)
+				in -= n
+			}
+			woken := bell.Load() != armed
+			switch {
+			case woken && peak < ring/2:
+				rt.Fatalf("the sender is woken with at most %d of %d bytes in the ring", peak, ring)
+			case waits && !woken && in == 0:
+				rt.Fatal("the sender sleeps, and the ring is empty")
+			case woken:
+				bell.Store(armed)
+				waits, peak = false, in
+			}
+		}
+	})
 }

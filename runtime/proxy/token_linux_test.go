@@ -86,8 +86,8 @@ func (r *recorder) Start(e *profiler.Event) profiler.Handle {
 }
 
 // Thousands of times, ranks hand over operations, some of them forged, and processes die with slots in their hands,
-// which are used again. Whatever the order, a carrier takes what its own ranks' tokens say and nothing else, its plug-in
-// is told of just that, and no slot is lost.
+// which are used again. Whatever the order, a carrier takes what its own ranks' tokens say and nothing else, its
+// plug-in is told of just that, and no slot is lost.
 func TestTokensHold(t *testing.T) {
 	random := rand.New(rand.NewPCG(1586, 2112))
 	c := newCluster(t, 0, 0, 0, 0, 1, 1, 1, 1)

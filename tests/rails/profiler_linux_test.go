@@ -30,8 +30,8 @@ type told struct {
 }
 
 // Plug-ins of every process see the operations of others, some in the memory that these share, and get contexts and
-// handles of their own process only. An operation has its true owner, to whom the receivers, too, ascribe its bytes. The
-// carrier, whose pools are exhausted meanwhile, waits, and its in-flight table says for what.
+// handles of their own process only. An operation has its true owner, to whom the receivers, too, ascribe its bytes.
+// The carrier, whose pools are exhausted meanwhile, waits, and its in-flight table says for what.
 func TestContexts(t *testing.T) {
 	plugin := filepath.Join(t.TempDir(), "contexts.so")
 	build := exec.CommandContext(t.Context(), "cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
@@ -209,8 +209,8 @@ func exchange(ctx context.Context, rt *ccl.Runtime, comms []*ccl.Comm) error {
 	})
 }
 
-// jam cuts the host off the network while send runs, until no operation is free and the in-flight table of its tape says
-// that the rank waits for one. It returns the counts of then.
+// jam cuts the host off the network while send runs, until no operation is free and the in-flight table of its tape
+// says that the rank waits for one. It returns the counts of then.
 func jam(ctx context.Context, rt *ccl.Runtime, path string, send func() error) (s fabric.ProxyStats, err error) {
 	reader, err := tape.Open(path)
 	if err != nil {

@@ -242,16 +242,17 @@ type Clock struct {
 
 // Event is one record, for people.
 type Event struct {
-	Time    time.Time `json:"time"`
-	Rank    int       `json:"rank"`     // in the communicator
-	JobRank int       `json:"job_rank"` // in the job; -1 if not known
-	Process int       `json:"process"`
-	Comm    string    `json:"comm"`
-	Call    string    `json:"call"`
-	Seq     uint64    `json:"seq"`
-	Stage   string    `json:"stage"`
-	Code    string    `json:"code,omitempty"` // of an end or a misuse that is not well
-	Text    string    `json:"text"`
+	Time    time.Time        `json:"time"`
+	Rank    int              `json:"rank"`     // in the communicator
+	JobRank int              `json:"job_rank"` // in the job; -1 if not known
+	Process int              `json:"process"`
+	Comm    string           `json:"comm"`
+	CommID  lifecycle.CommID `json:"comm_id"`
+	Call    string           `json:"call"`
+	Seq     uint64           `json:"seq"`
+	Stage   string           `json:"stage"`
+	Code    string           `json:"code,omitempty"` // of an end or a misuse that is not well
+	Text    string           `json:"text"`
 }
 
 // Job is one job of those that were found.

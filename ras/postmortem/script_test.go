@@ -32,6 +32,7 @@ import (
 //	                  [cut BYTES]
 //	        [damage header|slots|tally|count] [twice]
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
+//	TIME PROC nccl COMM RANK/SIZE                 the same of one of NCCL's, which has no name on its tape
 //	TIME PROC act COMM ACT SEQ start | phase PHASE | ok | CODE PEER TEXT…
 //	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | ok | CODE
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
@@ -236,11 +237,14 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 		}
 		return
 	}
-	if w[0] == "comm" {
+	if w[0] == "comm" || w[0] == "nccl" {
 		rank, size, _ := strings.Cut(w[2], "/")
 		info := tape.CommInfo{
 			ID: commID(w[1]), Name: w[1], Rank: int(integer(rank)), Size: int(natural(size)),
 			Nodes: len(s.hosts), Engine: "host",
+		}
+		if w[0] == "nccl" {
+			info.Name, info.Engine = "", "nccl 2.28.9"
 		}
 		if len(w) > 3 {
 			info.Parent = commID(w[3])
@@ -339,7 +343,8 @@ func (s *stage) tally(p *player, w []string) {
 	t.Bytes += n * sig.Bytes
 	t.Time += time.Duration(n) * mean
 	t.Durations[tape.DurationBucket(mean)] += n
-	if bw := sig.BusFactor(slot.Rank, slot.Size) * float64(sig.Bytes) / mean.Seconds(); bw > 0 {
+	bw := sig.BusFactor(slot.Rank, slot.Size) * float64(sig.Bytes) / mean.Seconds()
+	if bw > 0 && !slot.Enqueues() {
 		t.Bandwidth += float64(n) * bw
 		t.Bandwidths[tape.BandwidthBucket(bw)] += n
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // TextOptions say how Write writes.
@@ -285,7 +286,11 @@ func (r *Report) writeProcesses(t *text) {
 }
 
 func (r *Report) writeComm(t *text, c *Comm) {
-	head := fmt.Sprintf("COMMUNICATOR %s (%s): ", commName(c.Name, c.ID), c.ID.Short())
+	head := "COMMUNICATOR " + commName(c.Name, c.ID)
+	if c.Name != "" {
+		head += " (" + c.ID.Short() + ")"
+	}
+	head += ": "
 	if c.Size == 0 {
 		head += "being made"
 	} else {
@@ -372,9 +377,10 @@ func (r *Report) writeDone(t *text) {
 		return
 	}
 	t.heading("OPERATIONS THAT ENDED WELL")
-	engines := make(map[string]bool)
+	engines, enqueued := make(map[string]bool), false
 	for i := range r.Done {
-		engines[r.Done[i].Engine] = true
+		engine := tape.CommInfo{Engine: r.Done[i].Engine}
+		engines[engine.Engine], enqueued = true, enqueued || engine.Enqueues()
 	}
 	rows := [][]string{{
 		"COMMUNICATOR", "ENGINE", "CALL", "SIZE", "OPERATIONS", "MEAN", "MEDIAN", "99 %",
@@ -403,6 +409,9 @@ func (r *Report) writeDone(t *text) {
 		rows = append(rows, row)
 	}
 	t.table(rows, maxKinds)
+	if enqueued {
+		t.paragraph("  ", "On a GPU, these are the times of the calls, which return when the operation is on its stream.")
+	}
 	if r.timed {
 		t.paragraph("  ", "These are of the whole run: what ranks count has no times.")
 	}
@@ -462,7 +471,7 @@ func (r *Report) writeEvents(t *text) {
 			at = e.Time.Format("2006-01-02 ") + at
 		}
 		day = e.Time.Truncate(24 * time.Hour)
-		rank, comm := rankText(e.JobRank), cmp.Or(e.Comm, "-")
+		rank, comm := rankText(e.JobRank), commName(e.Comm, e.CommID)
 		if e.JobRank != e.Rank && e.Rank >= 0 {
 			comm += fmt.Sprintf(" (%d)", e.Rank)
 		}

@@ -80,7 +80,7 @@ func timeline(procs []*process, end time.Time, opts *Options) []Event {
 func (e *entry) event(at time.Time) Event {
 	r := Event{
 		Time: at, Rank: e.rank, JobRank: e.m.knownRank(), Process: e.m.proc.index, Comm: e.m.Name,
-		Call: e.Signature.Call.String(), Seq: e.Seq, Stage: e.Stage.String(),
+		CommID: e.m.ID, Call: e.Signature.Call.String(), Seq: e.Seq, Stage: e.Stage.String(),
 	}
 	if e.act != tape.ActNone {
 		r.Call = e.act.String()
@@ -141,7 +141,11 @@ func (e *entry) sentence(call string) string {
 			return "failed: " + e.text
 		}
 		if e.Code == lifecycle.CodeOK {
-			return name + " ended" + took + what // what: most operations have no start
+			ended := " ended"
+			if e.act == tape.ActNone && e.m.Enqueues() {
+				ended = " returned" // its stream may not have done it
+			}
+			return name + ended + took + what // what: most operations have no start
 		}
 		text := name + " failed" + took + ": " + e.Code.String()
 		if e.text != "" {

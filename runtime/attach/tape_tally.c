@@ -35,6 +35,11 @@ static double bus_factor(uint8_t call, int32_t peer, int32_t rank, int32_t size)
   }
 }
 
+/** enqueues tells whether calls may return when an operation is on a stream, as tape.CommInfo.Enqueues. */
+static bool enqueues(const struct tape_info *info) {
+  return strncmp(info->engine, "nccl", 4) == 0 || strchr(info->engine, '+') != NULL;
+}
+
 /** take_tally finds a tally that nobody writes, or begins a new one; TALLY_NONE if there is no room. */
 static uint16_t take_tally(const struct tape_info *info, uint8_t call, uint32_t class) {
   struct layout_tallied wanted = {.call = call, .size_class = (uint8_t)class};
@@ -79,7 +84,9 @@ void tape_count_as(struct tape_comm *comm, const struct pending *p) {
   if (call < TAPE_FIRST_OPERATION || call >= TAPE_FIRST_OPERATION + TAPE_NUM_OPERATIONS || comm->closed) {
     return;
   }
-  comm->counting.cross = bus_factor(call, p->peer, comm->info.rank, comm->info.size) * (double)p->bytes * 1e3;
+  if (!enqueues(&comm->info)) {
+    comm->counting.cross = bus_factor(call, p->peer, comm->info.rank, comm->info.size) * (double)p->bytes * 1e3;
+  }
   uint32_t class = size_class(p->bytes);
   uint16_t *held = &comm->tallies[call - TAPE_FIRST_OPERATION][class];
   if (*held == 0) {

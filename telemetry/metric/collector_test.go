@@ -156,15 +156,22 @@ func TestOperations(t *testing.T) {
 	started := op("world", lifecycle.CallAllReduce, 8, 0, lifecycle.CodeOK)
 	started.Op.Stage = tape.StageStart
 	observe(c, started)
+	// A call that enqueues moves no bytes. How long the device took is measured of some.
+	enqueued := op("gpu", lifecycle.CallAllReduce, 1<<20, time.Microsecond, lifecycle.CodeOK)
+	enqueued.Comm.Engine = "nccl 2.28.9"
+	observe(c, enqueued)
+	device := *enqueued
+	device.Op.Stage, device.Op.Time = tape.StageDevice, device.Op.Start+int64(time.Millisecond)
+	observe(c, &device)
 
 	compare(t, reg, `
 # HELP ccl_operation_bytes_total Bytes of the buffers of operations that ended well, by kind.
 # TYPE ccl_operation_bytes_total counter
-ccl_operation_bytes_total{kind="all_reduce"} 3.145728e+06
+ccl_operation_bytes_total{kind="all_reduce"} 4.194304e+06
 ccl_operation_bytes_total{kind="barrier"} 0
 # HELP ccl_operations_total Operations that ended, by kind and error type; the error type is empty for those that ended well.
 # TYPE ccl_operations_total counter
-ccl_operations_total{error_type="",kind="all_reduce"} 3
+ccl_operations_total{error_type="",kind="all_reduce"} 4
 ccl_operations_total{error_type="",kind="barrier"} 1
 ccl_operations_total{error_type="rank_dead",kind="all_reduce"} 1
 `, semconv.MetricOperations, semconv.MetricBytes)
@@ -180,10 +187,12 @@ ccl_operations_total{error_type="rank_dead",kind="all_reduce"} 1
 			m.GetHistogram().GetSampleSum())
 	}
 	want := map[string]string{
-		"duration comm=world engine=host kind=all_reduce size=le_1MiB":  "3, 0.003000 s",
-		"duration comm=unnamed engine=host kind=barrier size=le_1KiB":   "1, 0.000001 s",
-		"bandwidth comm=world engine=host kind=all_reduce size=le_1MiB": "3, 4718592000 B/s",
-		"bandwidth comm=unnamed engine=host kind=barrier size=le_1KiB":  "0, 0 B/s",
+		"duration comm=world engine=host kind=all_reduce size=le_1MiB":       "3, 0.003000 s",
+		"duration comm=unnamed engine=host kind=barrier size=le_1KiB":        "1, 0.000001 s",
+		"bandwidth comm=world engine=host kind=all_reduce size=le_1MiB":      "3, 4718592000 B/s",
+		"duration comm=gpu engine=nccl 2.28.9 kind=all_reduce size=le_1MiB":  "1, 0.000001 s",
+		"bandwidth comm=gpu engine=nccl 2.28.9 kind=all_reduce size=le_1MiB": "1, 1572864000 B/s",
+		"bandwidth comm=unnamed engine=host kind=barrier size=le_1KiB":       "0, 0 B/s",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("histograms (-want +got):\n%s", diff)

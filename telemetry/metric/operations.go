@@ -59,10 +59,10 @@ func newOperations(names *names, span func() oteltrace.SpanContext) *operations 
 	}
 }
 
-// observe counts a user's operation that ended, unless a tally does.
+// observe counts a user's operation that ended, unless a tally does, and the bus bandwidth of one that a device did.
 func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
-	sig := &r.Signature
-	if r.Stage != tape.StageEnd || !sig.Call.IsOperation() {
+	sig, device := &r.Signature, r.Stage == tape.StageDevice
+	if r.Stage != tape.StageEnd && !device || !sig.Call.IsOperation() {
 		return
 	}
 	o.mu.Lock()
@@ -75,6 +75,10 @@ func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 	d := time.Duration(-1)
 	if r.Start > 0 && r.Start <= r.Time { // the tape knows when it began
 		d = time.Duration(r.Time - r.Start)
+	}
+	if device {
+		to.addBandwidth(sig, comm, d) // the rest is counted when the call ends
+		return
 	}
 	if !r.Tallied {
 		to.add(sig, comm, d)
@@ -105,7 +109,14 @@ func (s *sum) add(sig *tape.Signature, comm *tape.CommInfo, d time.Duration) {
 	}
 	s.Time += d
 	s.Durations[tape.DurationBucket(d)]++
-	if d == 0 {
+	if !comm.Enqueues() {
+		s.addBandwidth(sig, comm, d)
+	}
+}
+
+// addBandwidth adds the bus bandwidth of an operation whose bytes were moved in d.
+func (s *sum) addBandwidth(sig *tape.Signature, comm *tape.CommInfo, d time.Duration) {
+	if d <= 0 {
 		return
 	}
 	if bw := float64(sig.Bytes) * sig.BusFactor(comm.Rank, comm.Size) / d.Seconds(); bw > 0 {

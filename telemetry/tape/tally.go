@@ -29,7 +29,8 @@ type Tally struct {
 	// is of those longer than all bounds.
 	Durations [DurationBuckets]uint64
 	// Bandwidth is the sum of all bus bandwidths in bytes per second; Bandwidths[i] counts those of up to
-	// BandwidthBound(i). Operations without a bus bandwidth (see Signature.BusFactor) are in neither.
+	// BandwidthBound(i). Operations without a bus bandwidth (see Signature.BusFactor) are in neither, nor are those of
+	// communicators that enqueue (see CommInfo.Enqueues), whose durations are not those of moving bytes.
 	Bandwidth  float64
 	Bandwidths [BandwidthBuckets]uint64
 }
@@ -160,8 +161,9 @@ func (c *CommWriter) countAs(p *pending) {
 	if !p.call().IsOperation() || c.closed {
 		return
 	}
-	sig := Signature{Call: p.call(), Peer: p.peer}
-	c.tally.cross = sig.BusFactor(c.info.Rank, c.info.Size) * float64(p.bytes) * 1e3
+	if sig := (Signature{Call: p.call(), Peer: p.peer}); !c.info.Enqueues() {
+		c.tally.cross = sig.BusFactor(c.info.Rank, c.info.Size) * float64(p.bytes) * 1e3
+	}
 	key := tallyKey{c.info.Name, c.info.Engine, p.call(), SizeClass(p.bytes)}
 	for i := range c.tallies {
 		if h := &c.tallies[i]; h.key.call == key.call && h.key.class == key.class {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -18,11 +19,18 @@ type lines struct {
 	quiet      bool         // reported: no snapshot or event arrives
 }
 
-// NewLines is a Display that writes a line for each event to out, and remarks about the watching to notes.
+// NewLines is a Display that writes a line for each event to out, with the evidence of an open verdict below it, and
+// remarks about the watching to notes.
 func NewLines(out, notes io.Writer) Display { return &lines{out: out, notes: notes} }
 
 func (l *lines) Event(ev *bus.Event) {
 	fmt.Fprintln(l.out, view.EventLine(ev)) // SIGPIPE ends this process when the reader is gone
+	if ev.Stage != bus.Opened && ev.Stage != bus.Changed {
+		return
+	}
+	for evidence := range strings.Lines(ev.Description) {
+		fmt.Fprintf(l.out, "         - %s\n", words.Line(strings.TrimSpace(evidence)))
+	}
 }
 
 func (l *lines) State(r *view.Report, note string) {

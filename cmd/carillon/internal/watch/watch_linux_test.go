@@ -443,4 +443,12 @@ func TestLines(t *testing.T) {
 	if want := " info     rank.dead rank 1: \\u001b[2Jdead\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("%q, want %q", &out, want)
 	}
+	out.Reset()
+	for _, stage := range []bus.Stage{bus.Changed, bus.Closed} { // what is over needs no evidence
+		l.Event(&bus.Event{Type: semconv.EventVerdictChanged, Stage: stage, Text: "late", Description: "one\ntwo\x1b[2J"})
+	}
+	want := " info     verdict.changed: late\n         - one\n         - two\\u001b[2J\n"
+	if _, got, _ := strings.Cut(out.String(), ":"); strings.Count(got, "\n") != 4 || !strings.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

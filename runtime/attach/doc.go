@@ -26,10 +26,13 @@
 //
 // The tape is in CARILLON_TAPE_DIR, or else in /dev/shm/carillon-UID, in the folder of the job, CARILLON_JOB. A job
 // without a name is named by what its launcher tells all ranks (torchrun's port and id, PMIx's namespace, Slurm's
-// job and step), or "default". The tape takes an eighth of what is free there at most. Where there is no room or no
-// right, it is smaller or in the next of tape.Dirs, as one that Go writes (tape.Make), and a line says so. Tapes of
-// dead jobs are removed by carillon attach and the agent, not here. From CARILLON_SLOW_THRESHOLD and
-// CARILLON_STALL_THRESHOLD its readers know when an operation is slow and when it is stalled.
+// job and step), or "default" if that is nothing. Without a launcher, a job is what runs in one session of a host, such
+// as that of a terminal, of a login or of a container: a job whose ranks are started in several needs a name.
+//
+// The tape takes an eighth of what is free there at most. Where there is no room or no right, it is smaller or in the
+// next of tape.Dirs, as one that Go writes (tape.Make), and a line says so. Tapes of dead jobs are removed by carillon
+// attach and the agent, not here. From CARILLON_SLOW_THRESHOLD and CARILLON_STALL_THRESHOLD its readers know when an
+// operation is slow and when it is stalled.
 //
 // A tape that somebody truncates is given up, and the process goes on. The access that finds a page gone is a SIGBUS;
 // its handler, which is there from when the tape is made, puts empty memory in the place of the tape and switches it

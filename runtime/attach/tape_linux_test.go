@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
@@ -151,8 +153,20 @@ func TestBell(t *testing.T) {
 	}
 }
 
+// unnamedJob is the name of a job that has none, and no launcher: that of the test's session, which the player is in.
+func unnamedJob(t *testing.T) string {
+	t.Helper()
+	session, err := unix.Getsid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, _ := os.Hostname()
+	return fmt.Sprintf("session-%d-%s", session, host)
+}
+
 // What the header says of the process, and of whose rank it is.
 func TestHeader(t *testing.T) {
+	unnamed := unnamedJob(t)
 	for _, c := range []struct {
 		env        []string
 		rank, size int
@@ -182,16 +196,16 @@ func TestHeader(t *testing.T) {
 			[]string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "PMIX_NAMESPACE=prterun-n1-77@1"},
 			0, 2, "openmpi-prterun-n1-77-1", "", 0,
 		},
-		{[]string{"RANK=8", "WORLD_SIZE=8", "MASTER_PORT=29500"}, -1, 0, "default", "", 0},
+		{[]string{"RANK=8", "WORLD_SIZE=8", "MASTER_PORT=29500"}, -1, 0, unnamed, "", 0},
 		{
 			[]string{"CARILLON_STALL_THRESHOLD=1h2m3.5s"},
-			-1, 0, "default", "",
+			-1, 0, unnamed, "",
 			time.Hour + 2*time.Minute + 3500*time.Millisecond,
 		},
-		{[]string{"CARILLON_STALL_THRESHOLD=1250ms"}, -1, 0, "default", "", 1250 * time.Millisecond},
-		{[]string{"CARILLON_STALL_THRESHOLD=off"}, -1, 0, "default", "", 0},
-		{[]string{"CARILLON_STALL_THRESHOLD=5"}, -1, 0, "default", "", 0},
-		{nil, -1, 0, "default", "", 0},
+		{[]string{"CARILLON_STALL_THRESHOLD=1250ms"}, -1, 0, unnamed, "", 1250 * time.Millisecond},
+		{[]string{"CARILLON_STALL_THRESHOLD=off"}, -1, 0, unnamed, "", 0},
+		{[]string{"CARILLON_STALL_THRESHOLD=5"}, -1, 0, unnamed, "", 0},
+		{nil, -1, 0, unnamed, "", 0},
 	} {
 		before := time.Now()
 		path := tapetest.PlayWith(t, exec.Command(player), dirVariable, strings.NewReader(world), c.env...)
@@ -235,7 +249,7 @@ func TestHeader(t *testing.T) {
 // What another process left under the name of the tape is moved aside.
 func TestInTheWay(t *testing.T) {
 	dir := t.TempDir()
-	job := filepath.Join(dir, "default")
+	job := filepath.Join(dir, unnamedJob(t))
 	script := fmt.Sprintf("mkdir -m 700 %s && echo old >%s/$(uname -n)-$$.tape && exec %s", job, job, player)
 	cmd := exec.Command("/bin/sh", "-c", script)
 	cmd.Env = append(os.Environ(), dirVariable+"="+dir)
@@ -402,10 +416,10 @@ func TestWithoutTape(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(dir, "tapes"), 0o700); err != nil {
 				return err
 			}
-			return os.Symlink(dir, filepath.Join(dir, "tapes", "default"))
+			return os.Symlink(dir, filepath.Join(dir, "tapes", unnamedJob(t)))
 		}},
 		{"a job that others see", "is not private (mode 0755)", func(dir string) error {
-			return os.MkdirAll(filepath.Join(dir, "tapes", "default"), 0o755)
+			return os.MkdirAll(filepath.Join(dir, "tapes", unnamedJob(t)), 0o755)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

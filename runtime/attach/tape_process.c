@@ -146,7 +146,13 @@ void tape_job(char *name, size_t size) {
       append(name, size, value);
     }
   }
-  if (name[0] == 0) {
+  if (l == NULL) {
+    char host[64] = "", session[32];
+    (void)gethostname(host, sizeof host - 1);
+    snprintf(session, sizeof session, "session-%d-", (int)getsid(0));
+    append(name, size, session);
+    append(name, size, host);
+  } else if (name[0] == 0) {
     append(name, size, "default");
   }
 }

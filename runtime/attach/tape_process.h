@@ -29,7 +29,8 @@ void tape_place(int32_t *rank, int32_t *size);
 
 /**
  * tape_job names a job that has no CARILLON_JOB by what its launcher tells all its ranks, and those of no other job
- * that runs at the time: pytorch-29500-0-none-10.0.0.1. Without a launcher it is "default".
+ * that runs at the time: pytorch-29500-0-none-10.0.0.1; "default" if that is nothing. Without a launcher, a job is what
+ * runs in one session of a host, such as that of a terminal or a container: session-4711-node1.
  */
 void tape_job(char *name, size_t size);
 

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,6 +48,42 @@ func TestJobsWithoutAName(t *testing.T) {
 	for _, rank := range ranks {
 		if code := rank.ExitCode(); code != 0 {
 			t.Errorf("exit code %d:\n%s", code, rank.Output())
+		}
+	}
+}
+
+// TestJobsWithoutALauncher: two jobs run at once that nobody has named, and that no launcher has started, each in a
+// session of its own. Only the one that a rank holds up has a verdict.
+func TestJobsWithoutALauncher(t *testing.T) {
+	t.Parallel()
+	library, tapes := buildLibrary(t), t.TempDir()
+	_, url := agent(t, tapes)
+	input, end := openInput(t)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var jobs []*e2e.Job
+	var names []string
+	for _, skips := range []string{"SKIP=1", "SURVIVE=1"} {
+		job := e2e.Start(t, []string{
+			skips, "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "LD_PRELOAD=" + library,
+			"NCCL_PROFILER_PLUGIN=" + library, "CARILLON_TAPE_DIR=" + tapes, "CARILLON_JOB=",
+		}, "setsid", "--fork", "--wait", "sh", "-c", `echo session $$; exec "$0" processes 2 <`+input,
+			fakenccl.Program(t, built, "held"))
+		jobs = append(jobs, job)
+		names = append(names, fmt.Sprintf("session-%d-%s", job.AwaitPID(`^session (\d+)$`), host))
+	}
+	report(t, `"reason": "not_entered"[^§]*rank 1 `, filepath.Join(tapes, names[0]))
+	report(t, `"status": "ok"`, filepath.Join(tapes, names[1]))
+	verdicts := strings.Join(metrics(t, url, `^ccl_ras_verdicts\{.*\} 1$`), "\n")
+	if !strings.Contains(verdicts, names[0]) || strings.Contains(verdicts, names[1]) {
+		t.Errorf("there are the verdicts\n%s", verdicts)
+	}
+	end()
+	for _, job := range jobs {
+		if code := job.ExitCode(); code != 0 {
+			t.Errorf("exit code %d:\n%s", code, job.Output())
 		}
 	}
 }

@@ -65,17 +65,17 @@ func TestTapeElsewhere(t *testing.T) {
 	program := player(t)
 	const memory = `mount -t tmpfs none /dev/shm; `
 	for name, c := range map[string]struct{ mounts, tape, says string }{
-		"in memory": {memory, "/dev/shm/carillon-0/default", `the tape is in another directory, /dev/shm/carillon-0: `},
+		"in memory": {memory, "/dev/shm/carillon-0/train", `the tape is in another directory, /dev/shm/carillon-0: `},
 		"without memory": {
-			`mount -t tmpfs -o ro none /dev/shm; `, "$TMPDIR/carillon-0/default",
+			`mount -t tmpfs -o ro none /dev/shm; `, "$TMPDIR/carillon-0/train",
 			`/dev/shm/carillon-0 can't be created: Read-only file system`,
 		},
 		"smaller": {
-			`mount -t tmpfs -o size=4m none /dev/shm; `, "/dev/shm/carillon-0/default",
+			`mount -t tmpfs -o size=4m none /dev/shm; `, "/dev/shm/carillon-0/train",
 			`; it has 120 KiB instead of 568 KiB, as /dev/shm/carillon-0 has `,
 		},
 		"no directory but memory": {
-			memory + `export CARILLON_TAPE_DIR=; `, "/dev/shm/carillon-0/default", "",
+			memory + `export CARILLON_TAPE_DIR=; `, "/dev/shm/carillon-0/train", "",
 		},
 		"nowhere": {
 			`mount -t tmpfs -o ro none /dev/shm; mount -t tmpfs -o ro none $TMPDIR; `, "",
@@ -88,14 +88,14 @@ func TestTapeElsewhere(t *testing.T) {
 				`mount -t tmpfs -o ro,mode=700 none $CARILLON_TAPE_DIR; `+c.mounts+world+program+`
 				echo tapes $(find /dev/shm $TMPDIR -name '*.tape' -printf '%h ')
 				echo want `+c.tape)
-			cmd.Env = append(os.Environ(), "CARILLON_TAPE_DIR="+first, "TMPDIR="+temporary, "CARILLON_JOB=")
+			cmd.Env = append(os.Environ(), "CARILLON_TAPE_DIR="+first, "TMPDIR="+temporary, "CARILLON_JOB=train")
 			var says strings.Builder
 			cmd.Stderr = &says
 			printed, err := cmd.Output()
 			tapes, want, _ := strings.Cut(strings.TrimSpace(string(printed)), "\n")
 			if err != nil || strings.TrimPrefix(tapes, "tapes") != strings.TrimPrefix(want, "want") ||
 				!strings.Contains(says.String(), c.says) || strings.Count(says.String(), "\n") != min(len(c.says), 1) ||
-				c.says != "" && !strings.Contains(says.String(), first+"/default can't be created: Read-only") {
+				c.says != "" && !strings.Contains(says.String(), first+"/train can't be created: Read-only") {
 				t.Errorf("%v\n%s\nit says %q, want %q", err, printed, &says, c.says)
 			}
 		})

@@ -175,7 +175,8 @@ func (g *graph) assignAbsent(m *meeting) {
 	}
 	candidates := g.hidden
 	if m.key.kind == joining {
-		if late := g.lateMembers(m); len(late) == len(m.absent) {
+		late := g.lateMembers(m)
+		if joins := len(late) > 0 && m.slot.joins(); joins || len(late) == len(m.absent) {
 			candidates = late
 		}
 	}
@@ -188,10 +189,16 @@ func (g *graph) assignAbsent(m *meeting) {
 }
 
 // lateMembers are the ranks of the parent that have no slot yet in a meeting's communicator, and that don't run or are
-// in a split or grow of the parent.
+// in a split or grow of the parent. A rank that joins knows no parent: for it, they are all that are in a grow.
 func (g *graph) lateMembers(m *meeting) []*actor {
 	var late []*actor
 	for _, a := range g.actors {
+		if m.slot.joins() {
+			if slices.ContainsFunc(a.slots, func(s *Slot) bool { return s.open(tape.ActGrow) != nil }) {
+				late = append(late, a)
+			}
+			continue
+		}
 		s := a.slotIn(m.slot.Parent)
 		if s == nil || a.slotIn(m.key.comm) != nil {
 			continue

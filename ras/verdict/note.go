@@ -144,6 +144,9 @@ type OpenAct struct {
 	Age     time.Duration `json:"age"`
 	Stalled bool          `json:"stalled,omitempty"`
 	Site    string        `json:"site,omitempty"` // where it was called, as "file:line"
+	// Joins says that it is the init of a rank that joins a communicator which grows. Until it ends, the ranks that
+	// have that communicator's parent may not know it by this id.
+	Joins bool `json:"joins,omitempty"`
 }
 
 // Failure is why a communicator failed.
@@ -188,6 +191,12 @@ func (s *Slot) open(act tape.Act) *OpenAct {
 		}
 	}
 	return nil
+}
+
+// joins tells whether the rank is joining a communicator that grows.
+func (s *Slot) joins() bool {
+	init := s.open(tape.ActInit)
+	return init != nil && init.Joins
 }
 
 // healthy tells whether the rank can make calls on the communicator.

@@ -164,6 +164,25 @@ const (
 	s6        = 6 * time.Second
 )
 
+// grows is a job of which some are in a grow of world.
+func grows(ranks int, in ...int) job {
+	return newJob(ranks).did(world, 2, allReduce, s6, seq(ranks)...).
+		in(world, 3, lifecycle.CallGrow, s6, -1, 0, in...).with(act(tape.ActGrow, s6, true), in...)
+}
+
+// joined adds a process that joins a communicator of that size, which the others know by another id.
+func joined(j job, size, rank int) job {
+	s := verdict.Slot{
+		Comm: [16]byte{'g'}, Name: "grown", Rank: rank, Size: size, Root: 1, Job: rank, Wait: -1,
+		State: lifecycle.StateInitializing,
+		Acts:  []verdict.OpenAct{{Act: tape.ActInit, Age: s6, Stalled: true, Joins: true}},
+	}
+	return append(j, verdict.Note{
+		Member: fmt.Sprint("node2-", 1000+rank), Host: "node2", PID: 1000 + rank, Rank: rank, JobSize: j[0].JobSize,
+		Slots: []verdict.Slot{s},
+	})
+}
+
 func TestNotes(t *testing.T) {
 	hang := func() job {
 		return newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).did(world, 40, allReduce, s6, 2)
@@ -197,6 +216,26 @@ func TestNotes(t *testing.T) {
 					`it; ranks 0 and 1 wait`,
 				`not_joined (likely) rank 3 never arrived at the init of "world"; ranks 0 and 1 wait`,
 			},
+		},
+		{
+			"those that are to join have not come", grows(2, 0, 1),
+			[]string{`not_joined (likely) a grow of "world" waits for ranks that are to join it, and have not come; ` +
+				`ranks 0 and 1 wait`},
+		},
+		{
+			"one of two has come, and knows the others by no id", joined(grows(2, 0, 1), 4, 2),
+			[]string{`not_joined (likely) a grow of "world" waits for ranks that are to join it, and have not come; ` +
+				`ranks 0 to 2 wait`},
+		},
+		{"all have come: slow, and nobody's fault", joined(joined(grows(2, 0, 1), 4, 2), 4, 3), nil},
+		{
+			"one has come, and a rank stays away from the grow", joined(grows(3, 0, 2), 4, 3),
+			[]string{`not_joined (certain) rank 1 (node0, pid 1001) has not joined a grow of "world"; its last, ` +
+				`all_reduce 2 on "world", ended 6s ago; ranks 0, 2 and 3 wait`},
+		},
+		{
+			"one has come, and nobody grows", joined(newJob(2), 3, 2),
+			[]string{`not_joined (certain) ranks 0 and 1 have not joined the init of "grown"; rank 2 waits`},
 		},
 		{
 			"a dead one left no tape", newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).with(silent,

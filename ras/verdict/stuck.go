@@ -9,10 +9,44 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
+// growing is the verdict on a grow that all ranks of the parent have entered: it waits for those that join, unless all
+// have come. If the ranks of the parent are in the init of the larger communicator, that says who is missing there.
+func (w *walk) growing(m *meeting) (Verdict, bool) {
+	joining, size := 0, 0
+	for _, a := range w.g.actors {
+		for _, s := range a.slots {
+			switch {
+			case s.open(tape.ActInit) == nil:
+			case s.Parent == m.key.comm:
+				return Verdict{}, false
+			case s.joins():
+				joining, size = joining+1, max(size, s.Size)
+			}
+		}
+	}
+	if joining > 0 && joining >= size-m.slot.Size {
+		return Verdict{}, false
+	}
+	v := Verdict{Reason: NotJoined, Confidence: Likely}
+	v.Victims = victims([]*meeting{m}, nobody)
+	v.locate(m)
+	v.setID(m)
+	v.Text = say("%s waits for ranks that are to join it, and have not come", m.text())
+	v.Text.add("%s", waiting(v.Victims))
+	v.Evidence = append(v.Evidence, attendance(m))
+	if joining > 0 {
+		v.Evidence = append(v.Evidence, say("%d of %d ranks are joining it", joining, size-m.slot.Size))
+	}
+	return v, true
+}
+
 // stuck is the verdict on a meeting that all ranks have entered.
 func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if m.engine != nil {
 		return w.engineFailed(m)
+	}
+	if m.slot.Op.Call == lifecycle.CallGrow {
+		return w.growing(m)
 	}
 	var worst *participant
 	onStream := func(p *participant) bool { return p.slot.Phase == tape.PhaseStream }

@@ -94,9 +94,7 @@ void act_root(struct act *act, ncclComm_t *out, int32_t size, int32_t rank, cons
   comm->rank = comm->info.rank = rank;
   comm->size = comm->info.size = size;
   ops_expect(&comm->ops, rank, size);
-  if (act->use.call != CARILLON_CALL_GROW) { /* else the id is not known yet */
-    comm->tape = tape_comm_new(&comm->info, NULL);
-  }
+  comm->tape = tape_comm_new(&comm->info, NULL);
   acts_start_life(act, comm, &act->use.site, 0);
   act->life.act = TAPE_ACT_INIT;
   tape_life(comm->tape, &act->life);
@@ -158,10 +156,6 @@ void acts_learn(struct comm *comm, struct thread *thread) {
 
 /* Begins the tape of one that has none yet, with what NCCL has in progress with it. */
 static void tape_begin(struct comm *comm) {
-  const uint64_t hash = atomic_load_explicit(&comm->ops.hash, memory_order_acquire);
-  if (comm->call == CARILLON_CALL_GROW && hash != 0) {
-    comm_hash_id(comm->info.id, hash);
-  }
   comm->tape = tape_comm_new(&comm->info, comm->origin != NULL ? comm->origin->tape : NULL);
   struct site_words words;
   struct tape_life life = comm->going;
@@ -178,7 +172,12 @@ static void settle(struct comm *comm, struct thread *thread, ncclResult_t answer
     return;
   }
   const ncclComm_t handle = answer == ncclSuccess || answer == ncclInProgress ? *comm->out : NULL;
-  if (comm->tape == NULL && (handle != NULL || comm->origin == NULL)) {
+  const uint64_t hash = atomic_load_explicit(&comm->ops.hash, memory_order_acquire);
+  if (comm->call == CARILLON_CALL_GROW && hash != 0) { /* by which all its ranks know it */
+    comm_hash_id(comm->info.id, hash);
+    tape_comm_describe(comm->tape, &comm->info);
+  }
+  if (comm->tape == NULL && handle != NULL) {
     tape_begin(comm);
   }
   if (handle == NULL) {

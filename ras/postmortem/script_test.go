@@ -34,7 +34,7 @@ import (
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
 //	TIME PROC nccl COMM RANK/SIZE                 the same of one of NCCL's, which has no name on its tape
 //	TIME PROC act COMM ACT SEQ start | phase PHASE | ok | CODE PEER TEXT…
-//	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | ok | CODE
+//	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | device DUR | ok | CODE
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
 //	TIME PROC refused COMM ACT CODE TEXT…
 //	TIME PROC exits CODE | SIGNAL                 its launcher sees that, and notes it in the ledger
@@ -311,6 +311,8 @@ func (s *stage) op(p *player, slot *tape.Slot, now int64, w []string) {
 	case "wait":
 		r.Stage, r.Start, r.Phase, r.Wait = tape.StageWait, slot.OpStart, slot.Phase, int32(integer(w[5]))
 		slot.Wait, slot.WaitSince = r.Wait, now
+	case "device":
+		r.Stage, r.Start, r.Time = tape.StageDevice, slot.OpStart, slot.OpStart+int64(duration(w[5]))
 	default:
 		r.Stage, r.Start, r.Phase, r.Code = tape.StageEnd, slot.OpStart, slot.Phase, code(w[4])
 		slot.Completed++

@@ -30,6 +30,9 @@ func shown(ev *tape.Event) bool {
 		return ev.Life.Stage != tape.StagePhase || ev.Life.Phase != tape.PhaseNone
 	}
 	stage := ev.Op.Stage
+	if stage == tape.StageStart && ev.Op.Phase == tape.PhaseStream {
+		return false // its stream has not done it: told by an end, or by what is in flight
+	}
 	return stage != tape.StagePhase && stage != tape.StageStep && (stage != tape.StageWait || ev.Op.Wait >= 0)
 }
 
@@ -142,7 +145,11 @@ func (e *entry) sentence(call string) string {
 		}
 		if e.Code == lifecycle.CodeOK {
 			ended := " ended"
-			if e.act == tape.ActNone && e.m.Enqueues() {
+			switch {
+			case e.act != tape.ActNone || !e.m.Enqueues():
+			case e.Phase == tape.PhaseStream:
+				ended = " was done by its stream"
+			default:
 				ended = " returned" // its stream may not have done it
 			}
 			return name + ended + took + what // what: most operations have no start
@@ -162,6 +169,8 @@ func (e *entry) sentence(call string) string {
 			text += " (at " + e.site + ")"
 		}
 		return name + verb + text
+	case tape.StageDevice:
+		return fmt.Sprintf("%s took the device %s", name, span(e.Time-e.Start))
 	case tape.StageProxied:
 		return e.sent(name)
 	default:

@@ -22,11 +22,15 @@ bool acts_join(struct use *u, ncclResult_t answer) {
     thread->join[i].generation = atomic_load(&u->comm->generation);
     thread->join[i].first = thread->join[i].last = 0;
     thread->join[i].operations = 0;
+    thread->join[i].on_stream = false;
   }
   thread->join[i].operations++;
   if (u->launched != 0) {
     thread->join[i].last = u->launched;
-    thread->join[i].stream = u->stream;
+    if (u->on_stream) {
+      thread->join[i].on_stream = true;
+      thread->join[i].stream = u->stream;
+    }
     thread->join[i].first = thread->join[i].first != 0 ? thread->join[i].first : u->launched;
   }
   atomic_fetch_add(&u->comm->grouped, 1);
@@ -36,7 +40,7 @@ bool acts_join(struct use *u, ncclResult_t answer) {
 void acts_group_ends(struct thread *thread, bool launched) {
   for (uint32_t i = 0; i < thread->joined; i++) {
     struct comm *comm = thread->join[i].comm;
-    if (comm_take(comm, thread->id, &thread->join[i].turn) && launched && thread->join[i].first != 0 &&
+    if (comm_take(comm, thread->id, &thread->join[i].turn) && launched && thread->join[i].on_stream &&
         atomic_load(&comm->generation) == thread->join[i].generation) {
       stream_launches(comm, thread->join[i].first, thread->join[i].stream);
     }

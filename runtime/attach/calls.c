@@ -31,7 +31,7 @@ static uint64_t number_of(struct comm *comm, carillon_call_t call, int peer) {
 }
 
 /* Starts the operation on the tape that a call is which the guards let pass. */
-static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, size_t count, cudaStream_t stream) {
+static void start(struct use *u, ncclDataType_t type, int reduction, int peer, size_t count) {
   if (u->comm == NULL || u->turn == 0) {
     return;
   }
@@ -43,9 +43,17 @@ static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, 
       .bytes = count * size_of(type),
   };
   u->launched = tape_op_start(u->comm->tape, number_of(u->comm, u->call, peer), &signature, 0);
-  u->stream = stream;
-  if (u->launched != 0 && u->thread->depth == 0) {
-    stream_launches(u->comm, u->launched, stream);
+}
+
+/* The same of one that goes onto a stream. */
+static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, size_t count, cudaStream_t stream) {
+  start(u, type, reduction, peer, count);
+  if (u->launched != 0) {
+    u->on_stream = true;
+    u->stream = stream;
+    if (u->thread->depth == 0) {
+      stream_launches(u->comm, u->launched, stream);
+    }
   }
 }
 
@@ -245,7 +253,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
     return act.use.answer;
   }
   act_child(&act, newcomm, color, config);
-  launch(&act.use, 0, 0, -1, 0, NULL);
+  start(&act.use, 0, 0, -1, 0);
   return act_end(&act, REAL(ncclCommSplit)(comm, color, key, newcomm, config));
 }
 
@@ -257,7 +265,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
     return act.use.answer;
   }
   act_child(&act, newcomm, SHRUNK, config);
-  launch(&act.use, 0, 0, -1, 0, NULL);
+  start(&act.use, 0, 0, -1, 0);
   return act_end(&act,
                  REAL(ncclCommShrink)(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 }
@@ -277,7 +285,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqu
     return act.use.answer;
   } else {
     act_child(&act, newcomm, GROWN, config);
-    launch(&act.use, 0, 0, -1, 0, NULL);
+    start(&act.use, 0, 0, -1, 0);
   }
   return act_end(&act, REAL(ncclCommGrow)(comm, nRanks, uniqueId, rank, newcomm, config));
 }

@@ -285,6 +285,7 @@ bool use_begin(struct use *u, ncclComm_t handle, carillon_call_t call, const cha
   u->comm = NULL;
   u->handle = handle;
   u->turn = u->launched = 0;
+  u->on_stream = false;
   u->drained = false;
   u->call = call;
   if (u->thread != NULL && u->thread->inside) {

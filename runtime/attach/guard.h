@@ -52,6 +52,7 @@ struct use {
   ncclComm_t handle;
   uint64_t turn;     /* 0: it has none */
   uint64_t launched; /* the operation, as the tape counts it; 0: none */
+  bool on_stream;    /* the operation goes onto stream */
   cudaStream_t stream;
   carillon_call_t call;
   carillon_state_t before; /* that the communicator was in */

@@ -22,7 +22,8 @@ struct thread {
     struct comm *comm;
     uint32_t generation, operations;
     uint64_t first, last; /* of its operations, as the tape counts them; 0: none */
-    struct CUstream_st *stream; /* of the last one */
+    bool on_stream;       /* one of them goes onto a stream */
+    struct CUstream_st *stream; /* of the last that does */
     uint64_t turn;        /* while NCCL ends the group */
   } join[GROUP_COMMS];
   struct comm *born; /* communicators that the group's end makes */

@@ -12,7 +12,7 @@ import (
 )
 
 // TestGrow: the members of a communicator that grows know the unique id of its growth only in part, and those that join
-// have no parent. On the tapes of all, the grown one is the same.
+// have no parent. On the tapes of all, the grown one is the same. Splits, shrinks and grows are on no stream.
 func TestGrow(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
@@ -30,7 +30,7 @@ func TestGrow(t *testing.T) {
 			if err != nil || len(paths) != ranks {
 				t.Fatalf("tapes %v, %v; want %d", paths, err, ranks)
 			}
-			ids, places := map[string]int{}, map[int]int{}
+			ids, places, measured := map[string]int{}, map[int]int{}, 0
 			for _, path := range paths {
 				r, err := tape.Open(path)
 				if err != nil {
@@ -45,11 +45,21 @@ func TestGrow(t *testing.T) {
 						ids[ev.Comm.ID.String()]++
 						places[ev.Comm.Rank]++
 					}
+					switch {
+					case ev.IsLife || ev.Op.Stage != tape.StageDevice:
+					case ev.Op.Signature.Call.IsOperation():
+						measured++
+					default:
+						t.Errorf("a device's time is measured of %+v, which is on no stream", ev.Op)
+					}
 				}
 				_ = r.Close()
 			}
 			if len(ids) != 1 || len(places) != ranks {
 				t.Errorf("of the grown one there are the ids %v and the ranks %v", ids, places)
+			}
+			if measured == 0 {
+				t.Error("a device's time is measured of no operation")
 			}
 		})
 	}

@@ -79,7 +79,7 @@ func (id ID) Near(other ID) bool {
 // may look at its namespaces; else the ID as it is.
 func (id ID) Here() ID {
 	if me := Self(); id.PIDSpace != 0 && id.PIDSpace != me.PIDSpace && id.BootID == me.BootID {
-		if pid := this.find(id); pid != 0 {
+		if pid, _ := this.find(id); pid != 0 {
 			id.PID, id.PIDSpace = pid, me.PIDSpace
 		}
 	}
@@ -106,7 +106,7 @@ type Liveness uint8
 
 // What can be known.
 const (
-	Unknown Liveness = iota // it is in another pid namespace, or on another machine
+	Unknown Liveness = iota // it is in a pid namespace that can't be seen from here, or on another machine
 	Alive
 	Dead
 )
@@ -114,18 +114,31 @@ const (
 // String is "alive", "dead" or "unknown".
 func (l Liveness) String() string { return [...]string{"unknown", "alive", "dead"}[l] }
 
+// firstSpace is the pid namespace of a machine's first process (PROC_PID_INIT_INO of include/linux/proc_ns.h). All
+// others are below it, so that a process in it sees all processes.
+const firstSpace = 0xEFFFFFFC
+
 // Liveness looks the process up. A zombie is dead.
 func (id ID) Liveness() Liveness {
 	me := Self()
 	if id.PIDSpace == 0 {
 		id.PIDSpace = me.PIDSpace
 	}
-	switch {
-	case !id.Near(me):
+	if id.BootID != me.BootID || id.BootID == (BootID{}) {
 		return Unknown
-	case this.ended(id):
-		return Dead
-	default:
-		return Alive
 	}
+	if id.PIDSpace != me.PIDSpace { // as in a container
+		switch pid, all := this.find(id); {
+		case pid != 0:
+			id.PID = pid
+		case all && me.PIDSpace == firstSpace:
+			return Dead
+		default:
+			return Unknown
+		}
+	}
+	if this.ended(id) {
+		return Dead
+	}
+	return Alive
 }

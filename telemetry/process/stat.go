@@ -177,15 +177,20 @@ func (k kernel) status(pid int) iter.Seq2[string, string] {
 	}
 }
 
-// find is the pid here of a process of another pid namespace; 0 if none that can be looked at is it.
-func (k kernel) find(id ID) int {
-	entries, _ := os.ReadDir(k.proc)
+// find is the pid here of a process of another pid namespace; 0 if none that can be looked at is it. All tells that there
+// is none either among those that can't be looked at.
+func (k kernel) find(id ID) (pid int, all bool) {
+	entries, err := os.ReadDir(k.proc)
+	all = err == nil
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil || k.innermost(pid) != id.PID {
 			continue
 		}
 		space, err := os.Readlink(filepath.Join(k.proc, entry.Name(), "ns", "pid"))
+		if err != nil {
+			all = all && !k.stands(pid)
+		}
 		if err != nil || space != fmt.Sprintf("pid:[%d]", id.PIDSpace) {
 			continue
 		}

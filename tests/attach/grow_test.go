@@ -1,13 +1,16 @@
 package attach
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/tests/e2e"
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
@@ -60,6 +63,36 @@ func TestGrow(t *testing.T) {
 			}
 			if measured == 0 {
 				t.Error("a device's time is measured of no operation")
+			}
+		})
+	}
+}
+
+// TestGrowHangs: a rank stays away from a growth. If it is to join, it is on no tape, and that is said of those that
+// wait; if it has the communicator that grows, it is named, and the rank that joins is one of those that wait for it.
+func TestGrowHangs(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	for away, want := range map[int]string{
+		3: `"reason": "not_joined"[^§]*"text": "grow 1 of \w+ waits for ranks that are to join it, and have not come; ` +
+			`ranks 0 to 2 wait"`,
+		1: `"reason": "not_joined"[^§]*"text": "rank 1 \([^)]*\) has not joined grow 1 of [^§]*; ranks 0, 2 and 3 wait"`,
+	} {
+		t.Run(fmt.Sprint("rank ", away), func(t *testing.T) {
+			tapes, growth := t.TempDir(), filepath.Join(t.TempDir(), "growth")
+			if err := syscall.Mkfifo(growth, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			input, end := openInput(t)
+			job := e2e.Start(t, []string{
+				fmt.Sprint("AWAY=", away), "GROWTH=" + growth, "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.31.2"),
+				"CARILLON_HEALTH_ADDR=", "CARILLON_STALL_THRESHOLD=500ms",
+			}, "carillon", "attach", "--tape-dir", tapes, "--job", "grows", "--", "sh", "-c",
+				`exec "$0" processes 4 <`+input, fakenccl.Program(t, built, "grow"))
+			report(t, want, filepath.Join(tapes, "grows"))
+			end()
+			if code := job.ExitCode(); code != 0 {
+				t.Errorf("exit code %d:\n%s", code, job.Output())
 			}
 		})
 	}

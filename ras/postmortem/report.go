@@ -74,7 +74,7 @@ const (
 	StateExited  ProcessState = "exited"  // it exited without closing its tape, as by os.Exit; see Process.Ended
 	StateDied    ProcessState = "died"    // it ended without closing its tape in another way, or an unknown one
 	StateAlive   ProcessState = "alive"   // it runs
-	StateUnknown ProcessState = "unknown" // it didn't close its tape, and ran on another machine or in a container
+	StateUnknown ProcessState = "unknown" // it didn't close its tape, and ran where it can't be looked for
 )
 
 // Process is one process, by its tape.

@@ -24,12 +24,15 @@ type entry struct {
 }
 
 // shown tells whether an event belongs in the timeline. An operation's phases, the ends of its waits, and the steps of
-// what it sent to other nodes don't.
+// what it sent to other nodes don't; nor does what a split is as an operation, for it is an act.
 func shown(ev *tape.Event) bool {
 	if ev.IsLife {
 		return ev.Life.Stage != tape.StagePhase || ev.Life.Phase != tape.PhaseNone
 	}
 	stage := ev.Op.Stage
+	if call := ev.Op.Signature.Call; stage == tape.StageEnd && ev.Op.Code == lifecycle.CodeOK && !call.IsOperation() {
+		return false
+	}
 	if stage == tape.StageStart && ev.Op.Phase == tape.PhaseStream {
 		return false // its stream has not done it: told by an end, or by what is in flight
 	}

@@ -130,10 +130,15 @@ func TestLiveness(t *testing.T) {
 	other.BootID[0]++
 	elsewhere.PIDSpace++
 	boundless.PIDSpace = 0
-	for want, ids := range map[Liveness][]ID{
-		Alive: {me, boundless}, Dead: {earlier, {PID: nobody, BootID: me.BootID}},
-		Unknown: {other, elsewhere, {PID: me.PID}},
-	} {
+	all := map[Liveness][]ID{
+		Alive: {me, boundless}, Dead: {earlier, {PID: nobody, BootID: me.BootID}}, Unknown: {other, {PID: me.PID}},
+	}
+	unseen := Unknown // it may run in a namespace beside this one
+	if me.PIDSpace == firstSpace {
+		unseen = Dead
+	}
+	all[unseen] = append(all[unseen], elsewhere)
+	for want, ids := range all {
 		for _, id := range ids {
 			if got := id.Liveness(); got != want {
 				t.Errorf("%+v is %v, want %v", id, got, want)
@@ -277,18 +282,22 @@ func TestHere(t *testing.T) {
 	put("70", "70\t7", "5") // of another container
 	put("71", "71\t8", "4")
 	put("72", "72\t3\t7", "4")
-	write(t, "Name:\ta\nNSpid:\t73\t7\n", k.proc, "73", "status") // of another user
+	write(t, "Name:\ta\nNSpid:\t73\t8\n", k.proc, "73", "status") // of another user
+	write(t, statOf("S"), k.proc, "73", "stat")
 	for _, c := range []struct {
 		id   ID
 		want int
+		all  bool
 	}{
-		{ID{PID: 7, PIDSpace: 4, StartTicks: 99}, 72},
-		{ID{PID: 7, PIDSpace: 4, StartTicks: 98}, 0}, // that had the number before
-		{ID{PID: 7, PIDSpace: 6, StartTicks: 99}, 0},
-		{ID{PID: 9, PIDSpace: 4, StartTicks: 99}, 0},
+		{ID{PID: 7, PIDSpace: 4, StartTicks: 99}, 72, true},
+		{ID{PID: 7, PIDSpace: 4, StartTicks: 98}, 0, true}, // that had the number before
+		{ID{PID: 7, PIDSpace: 6, StartTicks: 99}, 0, true},
+		{ID{PID: 8, PIDSpace: 4, StartTicks: 99}, 71, true},
+		{ID{PID: 8, PIDSpace: 6, StartTicks: 99}, 0, false},
+		{ID{PID: 9, PIDSpace: 4, StartTicks: 99}, 0, true},
 	} {
-		if got := k.find(c.id); got != c.want {
-			t.Errorf("%+v is process %d, want %d", c.id, got, c.want)
+		if got, all := k.find(c.id); got != c.want || all != c.all {
+			t.Errorf("%+v is process %d, %v, want %d, %v", c.id, got, all, c.want, c.all)
 		}
 	}
 	other := Self()

@@ -177,8 +177,8 @@ func (k kernel) status(pid int) iter.Seq2[string, string] {
 	}
 }
 
-// find is the pid here of a process of another pid namespace; 0 if none that can be looked at is it. All tells that there
-// is none either among those that can't be looked at.
+// find is the pid here of a process of another pid namespace; 0 if none that can be looked at is it. All tells that no
+// other one may be it, either.
 func (k kernel) find(id ID) (pid int, all bool) {
 	entries, err := os.ReadDir(k.proc)
 	all = err == nil
@@ -187,18 +187,17 @@ func (k kernel) find(id ID) (pid int, all bool) {
 		if err != nil || k.innermost(pid) != id.PID {
 			continue
 		}
-		space, err := os.Readlink(filepath.Join(k.proc, entry.Name(), "ns", "pid"))
-		if err != nil {
-			all = all && !k.stands(pid)
-		}
-		if err != nil || space != fmt.Sprintf("pid:[%d]", id.PIDSpace) {
+		if s, err := k.stat(pid); err != nil || s.start != id.StartTicks {
 			continue
 		}
-		if s, err := k.stat(pid); err == nil && s.start == id.StartTicks {
-			return pid
+		switch space, err := os.Readlink(filepath.Join(k.proc, entry.Name(), "ns", "pid")); {
+		case err != nil:
+			all = false
+		case space == fmt.Sprintf("pid:[%d]", id.PIDSpace):
+			return pid, true
 		}
 	}
-	return 0
+	return 0, all
 }
 
 // innermost is a process's number in its own pid namespace; 0 if the kernel doesn't tell.

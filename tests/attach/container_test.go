@@ -1,6 +1,9 @@
 package attach
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"syscall"
@@ -39,4 +42,39 @@ func TestContainer(t *testing.T) {
 	end()
 	job.ExitCode()
 	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`^ +3 .* died: it was ended by SIGKILL`)
+}
+
+// TestEndedContainer: a container ended, with all its processes, while nobody followed them. Who sees all processes of
+// the machine knows that they are dead: the job doesn't run, and its tapes are removed like others.
+func TestEndedContainer(t *testing.T) {
+	t.Parallel()
+	library, tapes := buildLibrary(t), t.TempDir()
+	input, _ := openInput(t)
+	env := []string{
+		"SKIP=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "LD_PRELOAD=" + library,
+		"NCCL_PROFILER_PLUGIN=" + library, "CARILLON_TAPE_DIR=" + tapes, "CARILLON_JOB=contained",
+	}
+	container := e2e.Start(t, env, "unshare", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child", "sh", "-c",
+		`exec "$0" processes 4 <`+input, fakenccl.Program(t, built, "held"))
+	for rank := range 4 {
+		container.Await(fmt.Sprintf(`^rank %d of process \d+ is held$`, rank))
+	}
+	container.Signal(syscall.SIGKILL)
+	container.ExitCode()
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if space != "pid:[4026531836]" { // in a container itself, the test can't know that the other one has ended
+		e2e.Start(t, nil, "carillon", "status", tapes).Await(`job contained runs`)
+		return
+	}
+	e2e.Start(t, nil, "carillon", "status", tapes).Await(`no job with tapes in \S+ runs`)
+	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`^job contained: 4 tapes on 1 host: 4 died$`)
+	next := e2e.Start(t, []string{"CARILLON_TAPE_KEEP=0", "CARILLON_HEALTH_ADDR=off"}, "carillon", "attach",
+		"--tape-dir", tapes, "--", "true")
+	next.ExitCode()
+	if left, err := filepath.Glob(filepath.Join(tapes, "contained", "*.tape")); err != nil || len(left) > 0 {
+		t.Errorf("its tapes are there still: %q, %v", left, err)
+	}
 }

@@ -92,7 +92,7 @@ Attach reads the variables that carillon agent reads.`,
 	f.SetInterspersed(false) // what follows the program is the program's
 	f.SortFlags = false
 	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"),
-		"the job's name (default: its launcher's, or made from the program's)")
+		"the job's name, the same on all its machines (default: its launcher's, or made from the program's)")
 	f.StringVar(&tapeDir, "tape-dir", "", "where the processes put their tapes (default: CARILLON_TAPE_DIR, or memory)")
 	f.StringVar(&how, "how", wayAuto, "how the program's calls of NCCL get to the library: auto, preload or audit")
 	acceptFlag(cmd, &accept)

@@ -45,7 +45,7 @@ def with_pytorch(rank, world, begin):
 
 
 def with_ctypes(rank, world, begin):
-    nccl, cuda = ctypes.CDLL("libnccl.so.2"), ctypes.CDLL("libcudart.so.12")
+    nccl, cuda = load_nccl()
     must(cuda.cudaSetDevice(int(os.environ.get("LOCAL_RANK", rank))))
     unique = (ctypes.c_byte * 128)()  # ncclUniqueId
     if rank == 0:
@@ -98,6 +98,16 @@ def from_first(rank, world, data):
             time.sleep(0.05)
 
 
+def load_nccl():
+    """NCCL and CUDA's runtime, as ctypes has them."""
+    try:
+        return ctypes.CDLL("libnccl.so.2"), ctypes.CDLL("libcudart.so.12")
+    except OSError as e:
+        sys.exit(f"""train.py: there is neither PyTorch with a GPU nor NCCL: {e}
+Without a GPU, Carillon's tests have an NCCL that computes on the host:
+  make -C tests/fakenccl && export LD_LIBRARY_PATH=$PWD/tests/fakenccl/build/2.28.9""")
+
+
 def gpus():
     """How many GPUs PyTorch can use; 0 without PyTorch."""
     try:
@@ -114,7 +124,8 @@ def start_ranks(world):
         port.bind(("127.0.0.1", 0))
         env = dict(os.environ, WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.getsockname()[1]))
         ranks = [subprocess.Popen([sys.executable] + sys.argv, env=dict(env, RANK=str(rank))) for rank in range(world)]
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        for ends in signal.SIGTERM, signal.SIGINT:
+            signal.signal(ends, lambda *_: sys.exit(1))
         try:
             return max(abs(process.wait()) for process in ranks)
         finally:
@@ -133,7 +144,10 @@ def main():
     parser.add_argument("--hold-up", type=int, metavar="RANK", help="have this rank sleep for a minute half-way")
     args = parser.parse_args()
     if "RANK" not in os.environ:
+        if not gpus():
+            load_nccl()  # or says once why the ranks can't
         sys.exit(start_ranks(args.ranks or gpus() or 2))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends it without a traceback
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
     def begin(step):

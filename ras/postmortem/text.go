@@ -410,7 +410,7 @@ func (r *Report) writeDone(t *text) {
 	}
 	t.table(rows, maxKinds)
 	if enqueued {
-		t.paragraph("  ", "On a GPU, these are the times of the calls, which return when the operation is on its stream.")
+		t.paragraph("  ", "On a GPU, the times are those of the calls, which only put an operation onto its stream.")
 	}
 	if r.timed {
 		t.paragraph("  ", "These are of the whole run: what ranks count has no times.")

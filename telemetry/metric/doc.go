@@ -16,6 +16,7 @@
 // trace. Push sends the same metrics by OTLP.
 //
 // Bus bandwidth is that of nccl-tests: the rate at which data crosses a rank's link, which can be compared with the
-// hardware's, whatever the collective and the number of ranks. Of NCCL's operations, and all others that are enqueued on
-// a stream, durations are those of the calls, and bus bandwidths those of the few whose time on the device is measured.
+// hardware's, whatever the collective and the number of ranks. Of NCCL's operations, and all others that are enqueued
+// on a stream, durations are those of the calls, and bus bandwidths those of the few whose time on the device is
+// measured.
 package metric

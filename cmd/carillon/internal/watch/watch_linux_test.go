@@ -445,7 +445,8 @@ func TestLines(t *testing.T) {
 	}
 	out.Reset()
 	for _, stage := range []bus.Stage{bus.Changed, bus.Closed} { // what is over needs no evidence
-		l.Event(&bus.Event{Type: semconv.EventVerdictChanged, Stage: stage, Text: "late", Description: "one\ntwo\x1b[2J"})
+		ev := bus.Event{Type: semconv.EventVerdictChanged, Stage: stage, Text: "late", Description: "one\ntwo\x1b[2J"}
+		l.Event(&ev)
 	}
 	want := " info     verdict.changed: late\n         - one\n         - two\\u001b[2J\n"
 	if _, got, _ := strings.Cut(out.String(), ":"); strings.Count(got, "\n") != 4 || !strings.Contains(got, want) {

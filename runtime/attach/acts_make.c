@@ -134,6 +134,19 @@ void act_child(struct act *act, ncclComm_t *out, int color, const ncclConfig_t *
   }
 }
 
+/* Takes the id by which all ranks know what has grown, once NCCL has told it. False if the id stays as it is. */
+static bool identify(struct comm *comm) {
+  const uint64_t hash = atomic_load_explicit(&comm->ops.hash, memory_order_acquire);
+  uint8_t id[16];
+  if (comm->call != CARILLON_CALL_GROW || hash == 0) {
+    return false;
+  }
+  comm_hash_id(id, hash);
+  const bool other = memcmp(id, comm->info.id, sizeof id) != 0;
+  memcpy(comm->info.id, id, sizeof id);
+  return other;
+}
+
 void acts_learn(struct comm *comm, struct thread *thread) {
   int rank = comm->rank, size = comm->size;
   if (rank < 0) {
@@ -145,7 +158,8 @@ void acts_learn(struct comm *comm, struct thread *thread) {
     thread->inside = false;
   }
   const int32_t nodes = atomic_load(&comm->ops.nodes); /* the profiler plug-in was told, if there is one */
-  if (rank != comm->rank || nodes != 0) {
+  const bool other = identify(comm);
+  if (other || rank != comm->rank || nodes != 0) {
     comm->rank = comm->info.rank = rank;
     comm->size = comm->info.size = size;
     comm->info.nodes = nodes;
@@ -172,9 +186,7 @@ static void settle(struct comm *comm, struct thread *thread, ncclResult_t answer
     return;
   }
   const ncclComm_t handle = answer == ncclSuccess || answer == ncclInProgress ? *comm->out : NULL;
-  const uint64_t hash = atomic_load_explicit(&comm->ops.hash, memory_order_acquire);
-  if (comm->call == CARILLON_CALL_GROW && hash != 0) { /* by which all its ranks know it */
-    comm_hash_id(comm->info.id, hash);
+  if (identify(comm)) {
     tape_comm_describe(comm->tape, &comm->info);
   }
   if (comm->tape == NULL && handle != NULL) {

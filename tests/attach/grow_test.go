@@ -20,12 +20,22 @@ func TestGrow(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
 	const ranks = 4
-	for _, version := range []string{"2.29.2", "2.31.2"} {
-		t.Run(version, func(t *testing.T) {
-			tapes := t.TempDir()
-			cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, built, "life"), "processes", "4")
-			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, built, version), "LD_PRELOAD="+library,
-				"NCCL_PROFILER_PLUGIN="+library, "CARILLON_TAPE_DIR="+tapes)
+	for _, c := range []struct {
+		version, program string
+		env              []string
+	}{
+		{"2.29.2", "life", nil}, {"2.31.2", "life", nil}, {"2.31.2", "grow", []string{"NCCL_COMM_BLOCKING=0"}},
+	} {
+		t.Run(c.version+" "+c.program, func(t *testing.T) {
+			tapes, growth := t.TempDir(), filepath.Join(t.TempDir(), "growth")
+			if err := syscall.Mkfifo(growth, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, built, c.program), "processes", "4")
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, built, c.version),
+				"LD_PRELOAD="+library, "NCCL_PROFILER_PLUGIN="+library, "CARILLON_TAPE_DIR="+tapes,
+				"GROWTH="+growth)
+			cmd.Env = append(cmd.Env, c.env...)
 			if text, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}

@@ -4,12 +4,18 @@
 
 #include "program.h"
 
+// Waits until a communicator, non-blocking perhaps, has done what a call began.
+static void done(ncclComm_t *comm, ncclResult_t result) {
+  while (result == ncclInProgress) MUST(ncclCommGetAsyncError(*comm, &result));
+  MUST(result);
+}
+
 static int run_rank(int rank, int n, ncclUniqueId id) {
   ncclComm_t few = NULL, grown;
   cudaStream_t stream;
   int one = 1, sum = 0, joins = rank == n - 1;
   const char *away = getenv("AWAY");
-  if (!joins) MUST(ncclCommInitRank(&few, n - 1, id, rank));
+  if (!joins) done(&few, ncclCommInitRank(&few, n - 1, id, rank));
   if (rank == 0 || joins) {
     int fifo = open(getenv("GROWTH"), rank == 0 ? O_WRONLY : O_RDONLY);
     if (rank == 0) MUST(ncclCommGetUniqueId(few, &id));
@@ -19,9 +25,11 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   printf("rank %d of process %d grows\n", rank, getpid());
   char c;
   while (away && rank == atoi(away) && read(0, &c, 1) > 0) continue;
-  MUST(ncclCommGrow(few, n, rank == 0 || joins ? &id : NULL, joins ? rank : -1, &grown, NULL));
+  done(joins ? &grown : &few,
+       ncclCommGrow(few, n, rank == 0 || joins ? &id : NULL, joins ? rank : -1, &grown, NULL));
+  done(&grown, ncclInProgress);
   cudaStreamCreate(&stream);
-  MUST(ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, grown, stream));
+  done(&grown, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, grown, stream));
   cudaStreamSynchronize(stream);
   CHECK(sum == n);
   if (few) MUST(ncclCommDestroy(few));

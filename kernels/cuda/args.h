@@ -119,8 +119,8 @@ struct carillon_args {
   u32 channels;      // that a message may use at most: the same on all ranks
 };
 
-// carillon_reach is where ranks reach this rank's buffers: entry k is as rank + k (modulo ranks) reaches it, and all are
-// 0 unless all do. What a call needs is the same on all ranks.
+// carillon_reach is where ranks reach this rank's buffers: entry k is as rank + k (modulo ranks) reaches it. All are 0
+// unless all do. What a call needs is the same on all ranks.
 struct carillon_reach {
   u64 at[carillon_buffers][carillon_max_ranks];
   u32 needs; // the buffers, as bits, that ranks must reach to do without FIFOs; 0: they can't

@@ -349,7 +349,7 @@ func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, w way, size i
 		a.Bytes, a.SendTo, a.RecvFrom = uint64(size), m.sendTo(r), m.recvFrom(r)
 		a.SendStride, a.RecvStride = uint64(m.sendStride*size), uint64(m.recvStride*size)
 		all[r].copyByMessages()
-		all[r].reach(w, RecvBuffer)
+		all[r].reach(w, SendBuffer)
 		h.put(a.Send, in[r])
 	}
 	h.launch(Function(k, 0, movers), grid(k, &all[0].Args, size), all...)
@@ -479,7 +479,7 @@ func TestStreams(t *testing.T) {
 			p := &gather[r]
 			p.Bytes, p.RecvStride, p.Recv, p.Signature = 4*count, 4*count, h.alloc(ranks*4*count), 255
 			p.copyByMessages()
-			p.reach(gathers, RecvBuffer)
+			p.reach(gathers, SendBuffer)
 			if r == 1 {
 				gathered = append(gathered, p.Recv)
 			}

@@ -1,5 +1,5 @@
 // Much data between ranks that reach each other's buffers: nothing is staged. Each rank reads from all what it reduces,
-// and writes the result to all; or writes to all what they gather.
+// and writes the result to those that get it; or reads from all what it gathers.
 //
 // Whether they reach them, ranks tell each other in the kernel, since no host knows what the others were called with:
 // they meet, each with the addresses at which the others reach its buffers. If one has none, all go through FIFOs.
@@ -28,63 +28,50 @@ struct Shares {
 };
 
 // Met is what came of a meeting, the same on all ranks unless the communicator ends.
-enum class Met { directly, staged, left };
+enum class Met : u32 { directly, staged, left };
 
-// Meeting is what the threads of a block share of one: where the buffers of all ranks are, as this rank reaches them.
+// Meeting is what the threads of a block share of one.
 struct Meeting {
   static constexpr u32 most = carillon_buffers * (carillon_max_ranks - 1);
-  enum : u32 { awaited, here, given_up };
+  enum State : u32 { awaited, here, unreached, given_up }; // the worst counts
 
   u32 flag;
-  u32 state[most]; // of what it waits for
-  u64 at[carillon_buffers][carillon_max_ranks];
-
-  GENERIC void await(u32 n) {
-    LOOP
-    for (u32 i = 0; i < n; i++) state[i] = awaited;
-  }
-
-  GENERIC bool left(u32 n) const {
-    bool left = false;
-    LOOP
-    for (u32 i = 0; i < n; i++) left |= state[i] == given_up;
-    return left;
-  }
-
-  // reached tells whether this rank reaches what the call needs.
-  GENERIC bool reached(u32 ranks, u32 needs) const {
-    bool all = true;
-    LOOP
-    for (u32 i = 0; i < carillon_buffers * ranks; i++)
-      all &= !(needs >> i % carillon_buffers & 1) || at[i % carillon_buffers][i / carillon_buffers] != 0;
-    return all;
-  }
+  Met met;
+  u32 entries[most], leaves[most];             // State of each that is awaited
+  u64 at[carillon_buffers][carillon_max_ranks]; // where the buffers of all ranks are, as this rank reaches them
 };
 
-// await_all waits for n things, each awaited by a thread: Take(i, missing) is true when the i-th, which is of rank
-// of(i), is there. The block's first thread then waits for the other threads, so that it can tell for whom they wait.
-template <class Of, class Take>
-DEVICE void await_all(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, u32 phase, u32 n, Of &&of,
-                      Take &&take) {
+// await_all waits for n things, each awaited by a thread: take(i, missing) is the state of the i-th, which is of rank
+// of(i). The block's first thread waits for the other threads, so that it can tell for whom they wait. If all are here
+// and own, the state of what is this rank's own, is too, it does something.
+template <class Of, class Take, class Then>
+DEVICE void await_all(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, u32 *states, u32 own, u32 phase,
+                      u32 n, Of &&of, Take &&take, Then &&then) {
   LOOP
   for (u32 i = g.thread; i < n; i += g.threads) {
-    const bool here = wait(g, a, op, phase, [&](Missing &missing) {
+    u32 state = Meeting::awaited;
+    const bool there = wait(g, a, op, phase, [&](Missing &missing) {
       missing.peer = of(i);
-      return take(i, missing);
+      return (state = take(i, missing)) != Meeting::awaited;
     });
-    store_shared(&m.state[i], here ? Meeting::here : Meeting::given_up);
+    store_shared(&states[i], there ? state : Meeting::given_up);
   }
   if (g.thread == 0) {
-    u32 next = 0;
+    u32 next = 0, worst = own;
     wait(g, a, op, phase, [&](Missing &missing) {
-      while (next < n && load_shared(&m.state[next]) != Meeting::awaited) next++;
+      for (u32 state; next < n && (state = load_shared(&states[next])) != Meeting::awaited; next++)
+        if (state > worst) worst = state;
       if (next < n) missing.peer = of(next);
       return next == n;
     });
+    m.met = op.left || worst == Meeting::given_up ? Met::left : worst == Meeting::here ? Met::directly : Met::staged;
+    if (m.met == Met::directly) then();
   }
   g.sync();
-  op.left = m.left(n);
+  op.left = m.met == Met::left;
 }
+
+DEVICE u64 rounds_at(const Grid &g, const carillon_args &a) { return a.state + carillon_rounds + g.block * 4; }
 
 // entry_at is where a window has what a block of some rank says of a buffer. A rank that writes that of round n has
 // ended n-1, in which each block heard from those of the same number; so they have ended n-2: two halves are enough.
@@ -97,87 +84,134 @@ DEVICE u64 leave_at(const Grid &g, const carillon_args &a, u32 rank) {
   return control(a) + carillon_leaves + (g.block * carillon_max_ranks + rank) * 4;
 }
 
-// meet is by all threads. What ranks have put on their streams before is done when they have met.
-DEVICE Met meet(const Grid &g, const carillon_args &a, const carillon_reach &reach, Operation &op, Meeting &m) {
-  if (!reach.needs) return Met::staged;
-  const u32 n = carillon_buffers * (op.ranks - 1);
-  if (g.thread == 0) {
-    const u64 rounds = a.state + carillon_rounds + g.block * 4;
-    const u32 round = load_u32(rounds) + 1;
-    *reinterpret_cast<u32 *>(rounds) = round;
-    m.flag = round << 8 | a.signature;
-    LOOP
-    for (u32 b = 0; b < carillon_buffers; b++) m.at[b][a.rank] = reach.at[b][0];
-    m.await(n);
+// The others' blocks of the same number.
+DEVICE u32 entries(u32 ranks) { return carillon_buffers * (ranks - 1); }
+
+DEVICE u32 flag_of_round(const carillon_args &a, u32 round) { return round << 8 | a.signature; }
+
+// enter tells the other ranks where they reach this rank's buffers: first of all, since that takes its time. Round is
+// one more than what is at rounds_at.
+DEVICE void enter(const Grid &g, const carillon_args &a, const carillon_reach &reach, u32 round) {
+  if (!reach.needs) return;
+  const u32 flag = flag_of_round(a, round);
+  LOOP
+  for (u32 i = g.thread; i < entries(a.ranks); i += g.threads) {
+    const u32 buffer = i % carillon_buffers, k = 1 + i / carillon_buffers;
+    const u64 at = of(buffer == carillon_send ? reach.at[carillon_send] : reach.at[carillon_recv], k);
+    store_entry(of(a.window, k) + entry_at(g, a, flag, a.rank, buffer), {(u32)at, flag, (u32)(at >> 32), flag});
   }
-  g.sync();
+}
+
+// meet is by all threads, behind enter. The first one makes a plan, and follows it up if the ranks reach each other's
+// buffers. What ranks have put on their streams before is done when they have met.
+template <class Plan, class Then>
+DEVICE Met meet(const Grid &g, const carillon_args &a, const carillon_reach &reach, Operation &op, u32 round,
+                Meeting &m, Plan &&plan, Then &&then) {
+  if (!reach.needs) return Met::staged;
+  const u32 n = entries(op.ranks), flag = flag_of_round(a, round);
+  u32 own = Meeting::here;
   auto buffer = [](u32 i) { return i % carillon_buffers; };
   auto rank = [&](u32 i) { return behind(a, op, 1 + i / carillon_buffers); };
   LOOP
-  for (u32 i = g.thread; i < n; i += g.threads) {
-    const u32 k = 1 + i / carillon_buffers;
-    const u64 at = reach.at[buffer(i)][k];
-    store_entry(a.window[k] + entry_at(g, a, m.flag, a.rank, buffer(i)),
-                {(u32)at, m.flag, (u32)(at >> 32), m.flag});
+  for (u32 i = g.thread; i < n; i += g.threads) m.entries[i] = m.leaves[i] = Meeting::awaited;
+  g.sync(); // and all threads have read the round
+  if (g.thread == 0) {
+    *reinterpret_cast<u32 *>(rounds_at(g, a)) = round;
+    m.flag = flag;
+    LOOP
+    for (u32 b = 0; b < carillon_buffers; b++) {
+      m.at[b][a.rank] = reach.at[b][0];
+      if (reach.needs >> b & 1 && reach.at[b][0] == 0) own = Meeting::unreached;
+    }
+    plan();
   }
-  await_all(g, a, op, m, carillon_data, n, rank, [&](u32 i, Missing &missing) {
-    const Packet p = load_entry(a.window[0] + entry_at(g, a, m.flag, rank(i), buffer(i)));
-    missing.flag = m.flag, missing.seen = p.flag_low, missing.seen_too = p.flag_high;
-    m.at[buffer(i)][rank(i)] = p.low | (u64)p.high << 32;
-    return p.flag_low == m.flag && p.flag_high == m.flag;
-  });
-  return op.left ? Met::left : m.reached(op.ranks, reach.needs) ? Met::directly : Met::staged;
+  await_all(
+      g, a, op, m, m.entries, own, carillon_data, n, rank,
+      [&](u32 i, Missing &missing) {
+        const Packet p = load_entry(a.window[0] + entry_at(g, a, flag, rank(i), buffer(i)));
+        missing.flag = flag, missing.seen = p.flag_low, missing.seen_too = p.flag_high;
+        if (p.flag_low != flag || p.flag_high != flag) return (u32)Meeting::awaited;
+        m.at[buffer(i)][rank(i)] = p.low | (u64)p.high << 32;
+        const bool needed = reach.needs >> buffer(i) & 1;
+        return (u32)(needed && (p.low | p.high) == 0 ? Meeting::unreached : Meeting::here);
+      },
+      then);
+  return m.met;
 }
 
-// part waits until the others have done what they do in this rank's buffers. By all threads.
-DEVICE void part(const Grid &g, const carillon_args &a, Operation &op, Meeting &m) {
+// part waits until the others have done what they do in this rank's buffers, and tells them that it has done so. By all
+// threads. What has been read from other ranks is in registers, or was stored; what was written needs a fence.
+DEVICE void part(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, bool written) {
   const u32 n = op.ranks - 1;
-  g.sync();
-  if (g.thread == 0) m.await(n);
+  auto rank = [&](u32 i) { return behind(a, op, 1 + i); };
   g.sync();
   LOOP
   for (u32 i = g.thread; i < n; i += g.threads) {
-    fence();
+    if (written) fence();
     store_flag(a.window[1 + i] + leave_at(g, a, a.rank), m.flag);
   }
-  auto rank = [&](u32 i) { return behind(a, op, 1 + i); };
-  await_all(g, a, op, m, carillon_results, n, rank, [&](u32 i, Missing &missing) {
-    missing.flag = m.flag, missing.seen = load_flag(a.window[0] + leave_at(g, a, rank(i)));
-    return missing.seen == m.flag;
-  });
+  await_all(
+      g, a, op, m, m.leaves, Meeting::here, carillon_results, n, rank,
+      [&](u32 i, Missing &missing) {
+        missing.flag = m.flag, missing.seen = load_flag(a.window[0] + leave_at(g, a, rank(i)));
+        return (u32)(missing.seen == m.flag ? Meeting::here : Meeting::awaited);
+      },
+      [] {});
 }
 
 // everybody is all threads of the grid.
 DEVICE Workers everybody(const Grid &g) { return {g.block * g.threads + g.thread, g.blocks * g.threads}; }
 
-// reduce_directly reduces this rank's share. Nobody else reads or writes that part of any buffer, so that results may
-// be where the data was.
-template <class T>
-DEVICE void reduce_directly(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, Task &t) {
+// at_once is how many vectors a thread keeps while two ranks read all of each other's buffer: a grid of 63 blocks has
+// room for 4 MiB. The results go to the rank itself, when the other one has read, too.
+constexpr u32 at_once = 10;
+
+// plan_reduction sets how much this rank reduces, and where that begins: if two ranks can, all at once, else its share.
+// Nobody else reads or writes the share's part of any buffer, so that results may be where the data was.
+DEVICE void plan_reduction(const Grid &g, const carillon_args &a, const Operation &op, Task &t) {
   const Shares shares = Shares::of(a, op);
-  if (g.thread == 0) {
-    const u64 at = shares.at(a, a.rank);
-    t.sources = op.ranks, t.targets = 0, t.bytes[0] = shares.of_rank(a.rank);
-    t.to[t.targets++] = a.recv + (shares.scatter ? 0 : at);
-    LOOP
-    for (u32 k = 0; k < op.ranks; k++) {
-      const u32 r = behind(a, op, k);
-      t.from[r] = m.at[carillon_send][r] + at;
-      if (k > 0 && !shares.scatter) t.to[t.targets++] = m.at[carillon_recv][r] + at;
-    }
-  }
-  g.sync();
-  reduce_all<T>(everybody(g), a, t);
-  part(g, a, op, m);
+  t.whole = !shares.scatter && op.ranks == 2 && a.reduction == carillon_sum &&
+            a.bytes <= (u64)g.blocks * g.threads * at_once * sizeof(Vector) && a.bytes % sizeof(Vector) == 0;
+  t.offset = shares.at(a, a.rank), t.bytes[0] = shares.of_rank(a.rank);
+  t.sources = op.ranks, t.targets = shares.scatter ? 1 : op.ranks;
+  t.to[0] = a.recv + (shares.scatter ? 0 : t.offset);
 }
 
-// copy_directly writes to each rank what this one has for it.
+// follow_up sets where all ranks have what this one reduces. Whether the buffers begin where vectors do is the same for
+// all ranks.
+DEVICE void follow_up(const carillon_args &a, const Operation &op, const Meeting &m, Task &t) {
+  if (t.whole) t.whole = aligned(m.at[carillon_send][0] | m.at[carillon_send][1] | m.at[carillon_recv][0] |
+                                 m.at[carillon_recv][1]);
+  if (t.whole) t.offset = 0, t.bytes[0] = a.bytes, t.to[0] = a.recv;
+  LOOP
+  for (u32 k = 0; k < op.ranks; k++) {
+    const u32 r = behind(a, op, k);
+    t.from[r] = m.at[carillon_send][r] + t.offset;
+    if (k > 0) t.to[k] = m.at[carillon_recv][r] + t.offset; // beyond the targets of a reduce-scatter
+  }
+}
+
+template <class T>
+DEVICE void reduce_directly(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, const Task &t) {
+  const Workers w = everybody(g);
+  if (t.whole) {
+    Some<at_once> sum = {w.thread * sizeof(Vector), t.bytes[0], w.threads * (u32)sizeof(Vector), {}};
+    sum_pair<T>(t, sum);
+    part(g, a, op, m, false);
+    if (!op.left) sum.store(t.to[0]);
+    return;
+  }
+  reduce_all<T>(w, a, t);
+  part(g, a, op, m, t.targets > 1);
+}
+
+// copy_directly reads from each rank what that one has for this one.
 DEVICE void copy_directly(const Grid &g, const carillon_args &a, Operation &op, Meeting &m) {
   LOOP
   for (u32 k = 1; k <= op.ranks; k++) { // its own last
     const u32 r = behind(a, op, k % op.ranks);
-    const u64 from = a.send + r * a.send_stride, to = m.at[carillon_recv][r] + a.rank * a.recv_stride;
-    if (from != to) copy(everybody(g), to, from, a.bytes);
+    const u64 from = m.at[carillon_send][r] + a.rank * a.send_stride, to = a.recv + r * a.recv_stride;
+    if (from != to) copy<4>(everybody(g), to, from, a.bytes);
   }
-  part(g, a, op, m);
+  part(g, a, op, m, false);
 }

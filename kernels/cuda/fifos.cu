@@ -255,7 +255,7 @@ DEVICE void exchange(const Grid &g, Block<carillon_exchange_args, Transfer> &blo
       const carillon_message to = list.messages[list.first[carillon_max_ranks] + i];
       const u64 bytes = from.bytes >> 8, part = divided_up(bytes, (u64)channels * 16) * 16, at = channel * part;
       if (from.at != to.at && at < bytes)
-        copy({g.thread - warp, g.threads - warp}, to.at + at, from.at + at, bytes - at < part ? bytes - at : part);
+        copy<8>({g.thread - warp, g.threads - warp}, to.at + at, from.at + at, bytes - at < part ? bytes - at : part);
     }
   } else {
     if (g.thread == 0) block.lead.open(list, channel, role);
@@ -264,11 +264,14 @@ DEVICE void exchange(const Grid &g, Block<carillon_exchange_args, Transfer> &blo
 }
 
 KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
+  const carillon_counts before = counts_of(g, a.common);
+  const u32 round = load_u32(rounds_at(g, a.common)) + 1;
+  enter(g, a.common, a.reach, round);
   auto &block = Block<carillon_exchange_args, Transfer>::begin(g, a);
   const carillon_args &common = block.args.common;
-  Operation op = begin(common, counts_of(g, common), common.ranks);
+  Operation op = begin(common, before, common.ranks);
   announce(g, common, op);
-  const Met met = meet(g, common, block.args.reach, op, block.meeting);
+  const Met met = meet(g, common, block.args.reach, op, round, block.meeting, [] {}, [] {});
   if (met == Met::directly)
     copy_directly(g, common, op, block.meeting);
   else if (met == Met::staged)
@@ -361,13 +364,19 @@ template <class T> DEVICE void reduce(const Grid &g, Block<carillon_reduce_args,
 }
 
 template <class T> DEVICE void reduce_either_way(const Grid &g, const carillon_reduce_args &given) {
+  const carillon_counts before = counts_of(g, given.common);
+  const u32 round = load_u32(rounds_at(g, given.common)) + 1;
+  enter(g, given.common, given.reach, round);
   auto &block = Block<carillon_reduce_args, Reduction>::begin(g, given);
   const carillon_args &a = block.args.common;
-  Operation op = begin(a, counts_of(g, a), a.ranks);
+  Operation op = begin(a, before, a.ranks);
   announce(g, a, op);
-  const Met met = meet(g, a, block.args.reach, op, block.meeting);
+  Task &task = block.tasks[0];
+  const Met met = meet(
+      g, a, block.args.reach, op, round, block.meeting, [&] { plan_reduction(g, a, op, task); },
+      [&] { follow_up(a, op, block.meeting, task); });
   if (met == Met::directly)
-    reduce_directly<T>(g, a, op, block.meeting, block.tasks[0]);
+    reduce_directly<T>(g, a, op, block.meeting, task);
   else if (met == Met::staged)
     reduce<T>(g, block, op);
   end(g, a, op);

@@ -45,10 +45,14 @@ struct Grid {
   }
 };
 
-// Memory that threads of a block share, and that one may read while another one writes.
-DEVICE void store_shared(u32 *at, u32 v) { *const_cast<volatile u32 *>(at) = v; }
+// A word that threads of a block share. Who reads what was stored sees what the other thread did before, too.
+DEVICE void store_shared(u32 *at, u32 v) { asm volatile("st.release.cta.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory"); }
 
-DEVICE u32 load_shared(const u32 *at) { return *const_cast<const volatile u32 *>(at); }
+DEVICE u32 load_shared(const u32 *at) {
+  u32 v;
+  asm volatile("ld.acquire.cta.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  return v;
+}
 
 // A packet is two halves of 8 bytes, each of which is read and written as one.
 struct Packet {
@@ -192,9 +196,9 @@ struct Grid {
   }
 };
 
-DEVICE void store_shared(u32 *at, u32 v) { __atomic_store_n(at, v, __ATOMIC_RELAXED); }
+DEVICE void store_shared(u32 *at, u32 v) { __atomic_store_n(at, v, __ATOMIC_RELEASE); }
 
-DEVICE u32 load_shared(const u32 *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+DEVICE u32 load_shared(const u32 *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 
 struct Packet {
   u32 low, flag_low, high, flag_high;

@@ -10,6 +10,8 @@ struct Task {
   u32 there, left; // there is one; if there is none: the block has given up
   u32 signature;
   u32 sources, targets;
+  bool whole; // of a reduction: see direct.h; the offset, too
+  u64 offset;
   u64 bytes[carillon_max_ranks]; // of each copy; of a reduction the first
   u64 from[carillon_max_ranks], to[carillon_max_ranks];
 
@@ -25,48 +27,6 @@ struct Workers {
 };
 
 DEVICE bool aligned(u64 at) { return at % sizeof(Vector) == 0; }
-
-// copy is by all workers of a block.
-RARE void copy(Workers w, u64 to, u64 from, u64 bytes) {
-  u64 vectors = 0;
-  if (aligned(to | from)) {
-    constexpr u32 n = 8;
-    vectors = bytes / sizeof(Vector);
-    LOOP
-    for (u64 i = w.thread; i < vectors; i += n * w.threads) {
-      Vector v[n];
-      UNROLL
-      for (u32 j = 0; j < n; j++)
-        if (i + j * w.threads < vectors) v[j] = load_vector(from + (i + j * w.threads) * sizeof(Vector));
-      UNROLL
-      for (u32 j = 0; j < n; j++)
-        if (i + j * w.threads < vectors) store_vector(to + (i + j * w.threads) * sizeof(Vector), v[j]);
-    }
-  }
-  LOOP
-  for (u64 at = vectors * sizeof(Vector) + w.thread * 8; at < bytes; at += w.threads * 8)
-    store(to + at, bytes - at, load(from + at, bytes - at));
-}
-
-// copy_all makes copies at the same time, each by some of the workers.
-DEVICE void copy_all(const Workers &w, const Task &t) {
-  const u32 warps = w.threads / warp, groups = t.targets < warps ? t.targets : warps;
-  const u32 each = warps / groups * warp, group = w.thread / each;
-  LOOP
-  for (u32 i = group; group < groups && i < t.targets; i += groups)
-    copy({w.thread % each, each}, t.to[i], t.from[i], t.bytes[i]);
-}
-
-// scale_all copies what a rank contributes times its factor. By all workers of a block.
-template <class T> RARE void scale_all(Workers w, const carillon_args &a, const Task &t) {
-  LOOP
-  for (u32 i = 0; i < t.targets; i++) {
-    const u64 bytes = t.bytes[i];
-    LOOP
-    for (u64 at = w.thread * 8; at < bytes; at += w.threads * 8)
-      store(t.to[i] + at, bytes - at, scaled<T>(load(t.from[i] + at, bytes - at), a.factor));
-  }
-}
 
 // Some are n vectors of a step, each so many threads behind the one before, of which the last ones may not be there.
 template <u32 n> struct Some {
@@ -88,6 +48,44 @@ template <u32 n> struct Some {
       if (has(j)) store_vector(to + first + j * stride, v[j]);
   }
 };
+
+// copy is by all workers, each with n vectors at a time.
+template <u32 n> RARE void copy(Workers w, u64 to, u64 from, u64 bytes) {
+  u64 end = 0;
+  if (aligned(to | from)) {
+    const u32 stride = w.threads * (u32)sizeof(Vector);
+    end = bytes / sizeof(Vector) * sizeof(Vector);
+    LOOP
+    for (u64 at = w.thread * sizeof(Vector); at < end; at += n * stride) {
+      Some<n> some = {at, end, stride, {}};
+      some.load(from);
+      some.store(to);
+    }
+  }
+  LOOP
+  for (u64 at = end + w.thread * 8; at < bytes; at += w.threads * 8)
+    store(to + at, bytes - at, load(from + at, bytes - at));
+}
+
+// copy_all makes copies at the same time, each by some of the workers.
+DEVICE void copy_all(const Workers &w, const Task &t) {
+  const u32 warps = w.threads / warp, groups = t.targets < warps ? t.targets : warps;
+  const u32 each = warps / groups * warp, group = w.thread / each;
+  LOOP
+  for (u32 i = group; group < groups && i < t.targets; i += groups)
+    copy<8>({w.thread % each, each}, t.to[i], t.from[i], t.bytes[i]);
+}
+
+// scale_all copies what a rank contributes times its factor. By all workers of a block.
+template <class T> RARE void scale_all(Workers w, const carillon_args &a, const Task &t) {
+  LOOP
+  for (u32 i = 0; i < t.targets; i++) {
+    const u64 bytes = t.bytes[i];
+    LOOP
+    for (u64 at = w.thread * 8; at < bytes; at += w.threads * 8)
+      store(t.to[i] + at, bytes - at, scaled<T>(load(t.from[i] + at, bytes - at), a.factor));
+  }
+}
 
 // sum_vectors adds those of all ranks, in their order. Those of the next rank are on their way meanwhile.
 template <class T, u32 n> DEVICE void sum_vectors(const Task &t, u64 first, u64 end, u32 stride) {
@@ -115,6 +113,22 @@ template <class T, u32 n> DEVICE void sum_vectors(const Task &t, u64 first, u64 
   }
   LOOP
   for (u32 i = 0; i < t.targets; i++) now.store(t.to[i]);
+}
+
+// sum_pair adds those of two ranks.
+template <class T, u32 n> DEVICE void sum_pair(const Task &t, Some<n> &sum) {
+  typedef Elements<T, sizeof(Vector)> E;
+  Some<n> other = sum;
+  sum.load(t.from[0]);
+  other.load(t.from[1]);
+  UNROLL
+  for (u32 j = 0; j < n; j++) {
+    E x = E::of({sum.v[j].low, sum.v[j].high});
+    x.add_to(E::of({other.v[j].low, other.v[j].high}));
+    u64 data[2];
+    x.put(data);
+    sum.v[j] = {data[0], data[1]};
+  }
 }
 
 // reduce_bytes makes any reduction of buffers that begin anywhere. It is a function of its own, to keep the sum small.

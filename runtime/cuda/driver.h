@@ -300,7 +300,7 @@ WITHIN(shim_occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor,
        (DC, int *blocks, CUfunction function, int threads, size_t shared), blocks, function, threads, shared)
 
 static inline CUresult shim_launch(DC, CUfunction function, unsigned blocks, unsigned threads, unsigned shared,
-                                   CUstream stream, void *param) {
+                                   CUstream stream, char *param) {
   void *params[] = {param};
   CUcontext was;
   CUresult r = in(d, c, &was);

@@ -69,6 +69,7 @@ func (f *Function) Occupancy(threads, shared int) (int, error) {
 // bytes of dynamic shared memory each. Param points to the parameter, which has no Go pointers in it and is copied
 // before Launch returns.
 func (s *Stream) Launch(f *Function, blocks, threads, shared int, param unsafe.Pointer) error {
+	// As characters, it isn't searched for Go pointers, which takes 0.3 microseconds.
 	return s.check("cuLaunchKernel", C.shim_launch(s.driver.c, s.context.c, f.c, C.uint(blocks), C.uint(threads),
-		C.uint(shared), s.c, param))
+		C.uint(shared), s.c, (*C.char)(param)))
 }

@@ -22,12 +22,13 @@ type CommWriter struct {
 	slot *slot // in the mapping; without a slot, or after Close, memory that nobody reads
 
 	// For the goroutine that writes operations.
-	op      *operations
-	tally   counting
-	page    *page  // nil: none
-	pageAt  uint64 // its index
-	tallies []heldTally
-	seed    uint64 // of sampling
+	op         *operations
+	deviceDone uint32 // the last kernel of a device that was seen to be done
+	tally      counting
+	page       *page  // nil: none
+	pageAt     uint64 // its index
+	tallies    []heldTally
+	seed       uint64 // of sampling
 
 	// Invariant: slot, info and closed are changed by the goroutine that writes operations, under mu. So that goroutine
 	// may read them without mu, others with it.

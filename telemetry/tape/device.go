@@ -127,17 +127,26 @@ func (c *CommWriter) Launched(launched uint64, number uint32) {
 		return
 	}
 	p := c.op.find(launched)
-	at, done := number%marksPerSlot, c.w.devices[c.index].Done()
+	at := number % marksPerSlot
 	for of := &c.w.marks[c.index]; ; at = (at + marksPerSlot - 1) % marksPerSlot {
 		// If more operations are queued than there is room, the oldest stay, and the newest is replaced.
 		was := of[at][recMarker]
-		if uint32(of[at][recComm]) != c.number || int32(uint32(was>>32)-done) <= 0 || at == (number+1)%marksPerSlot {
+		if uint32(of[at][recComm]) != c.number || c.deviceHasDone(uint32(was>>32)) || at == (number+1)%marksPerSlot {
 			break
 		}
 	}
 	store(&c.w.marks[c.index][at], uint64(number), kindMark, uint64(p.start), p.number,
 		p.kinds|uint64(PhaseQueued)<<32, pack32(p.peer, int32(uint32(c.slot.begun))), p.bytes, launched, c.comm)
 	runtime.KeepAlive(c)
+}
+
+// deviceHasDone tells whether the device has done a kernel. It reads the device page only if it must: what a device has
+// written takes a microsecond to read.
+func (c *CommWriter) deviceHasDone(kernel uint32) bool {
+	if int32(kernel-c.deviceDone) > 0 {
+		c.deviceDone = c.w.devices[c.index].Done()
+	}
+	return int32(kernel-c.deviceDone) <= 0
 }
 
 var _ = [1]struct{}{}[devicePageSize-unsafe.Sizeof(DevicePage{})]

@@ -78,10 +78,8 @@ func (l *launch) reachable(op *engine.Op) {
 	case op.Call == lifecycle.CallAllReduce:
 		need(kernel.SendBuffer, op.Send)
 		need(kernel.RecvBuffer, op.Recv)
-	case op.Call == lifecycle.CallReduceScatter:
+	case op.Call == lifecycle.CallReduceScatter, op.Call == lifecycle.CallAllGather:
 		need(kernel.SendBuffer, op.Send)
-	case op.Call == lifecycle.CallAllGather:
-		need(kernel.RecvBuffer, op.Recv)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
@@ -76,58 +75,55 @@ func TestReach(t *testing.T) {
 	for r := range all {
 		all[r].Comm, all[r].runtime = comms[r], rt
 	}
+	fresh := func(rank, n int) cuda.Buffer[int32] {
+		data := make([]int32, n)
+		for i := range data {
+			data[i] = int32((rank + 1) * (i + 1))
+		}
+		b, err := buffer(&all[rank], data)
+		if err != nil {
+			t.Error(err)
+		}
+		return b
+	}
+	expect := func(what string, r *rank, b cuda.Buffer[int32], of func(i int) int) error {
+		got, err := read(r, b)
+		for i, v := range got {
+			if err == nil && int(v) != of(i) {
+				return fmt.Errorf("%s: element %d of rank %d is %d, want %d", what, i, r.Rank(), v, of(i))
+			}
+		}
+		return err
+	}
+	sum := func(i int) int { return 3 * (i + 1) }
+	var sends, recvs, gathers []cuda.Buffer[int32] // before anything runs that might wait for another rank
+	for r := range all {
+		sends, recvs, gathers = append(sends, fresh(r, n)), append(recvs, fresh(r, n)), append(gathers, fresh(r, 2*n))
+	}
 	each(t, all, func(r *rank) error {
 		ctx, o, me := t.Context(), openers[r.Rank()], r.Rank()
-		fresh := func(n int) cuda.Buffer[int32] {
-			data := make([]int32, n)
-			for i := range data {
-				data[i] = int32((me + 1) * (i + 1))
-			}
-			b, err := buffer(r, data)
-			if err != nil {
-				t.Error(err)
-			}
-			return b
-		}
-		send, recv, gathered := fresh(n), fresh(n), fresh(2*n)
-		expect := func(what string, b cuda.Buffer[int32], of func(i int) int) error {
-			got, err := read(r, b)
-			if i := slices.IndexFunc(got, func(v int32) bool { return v == 0 }); err != nil || i >= 0 {
-				return fmt.Errorf("%s: element %d of rank %d: %w", what, i, me, err)
-			}
-			for i, v := range got {
-				if int(v) != of(i) {
-					return fmt.Errorf("%s: element %d of rank %d is %d, want %d", what, i, me, v, of(i))
-				}
-			}
-			return nil
-		}
+		send, recv, gathered := sends[me], recvs[me], gathers[me]
 		reduce := func() error { return ccl.AllReduceOn(ctx, r.Comm, r.stream, send, recv, ccl.Sum) }
-		sum := func(i int) int { return 3 * (i + 1) }
-		if err := errors.Join(reduce(), o.reached(false), expect("staged", recv, sum),
-			captured(r, reduce), o.reached(true), expect("all-reduce", recv, sum),
-			reduce(), o.reached(true), expect("all-reduce again", recv, sum)); err != nil {
+		if err := errors.Join(reduce(), o.reached(false), expect("staged", r, recv, sum),
+			captured(r, reduce), o.reached(true), expect("all-reduce", r, recv, sum),
+			reduce(), o.reached(true), expect("all-reduce again", r, recv, sum)); err != nil {
 			return err
 		}
 		half := recv.Slice(0, n/2)
-		if err := errors.Join(
+		return errors.Join(
 			captured(r, func() error { return ccl.ReduceScatterOn(ctx, r.Comm, r.stream, send, half, ccl.Max) }),
-			o.reached(true), expect("reduce-scatter", half, func(i int) int { return 2 * (me*n/2 + i + 1) }),
+			o.reached(true), expect("reduce-scatter", r, half, func(i int) int { return 2 * (me*n/2 + i + 1) }),
 			captured(r, func() error { return ccl.AllGatherOn(ctx, r.Comm, r.stream, send, gathered) }),
-			o.reached(true), expect("all-gather", gathered, func(i int) int { return (i/n + 1) * (i%n + 1) }),
-		); err != nil {
-			return err
-		}
-		if me == 0 { // another allocation, maybe at the same address: all ranks stage
-			if err := r.context.Free(send.Pointer()); err != nil {
-				return err
-			}
-			send = fresh(n)
-		}
-		if err := errors.Join(reduce(), o.reached(me != 0), expect("one has another", recv, sum)); err != nil {
-			return err
-		}
-		return errors.Join(captured(r, reduce), o.reached(true), expect("it is reached, too", recv, sum),
+			o.reached(true), expect("all-gather", r, gathered, func(i int) int { return (i/n + 1) * (i%n + 1) }),
+		)
+	})
+	must(t, all[0].context.Free(sends[0].Pointer()))
+	sends[0] = fresh(0, n)                           // maybe at the same address
+	each(t, all, func(r *rank) error {
+		ctx, o, me := t.Context(), openers[r.Rank()], r.Rank()
+		reduce := func() error { return ccl.AllReduceOn(ctx, r.Comm, r.stream, sends[me], recvs[me], ccl.Sum) }
+		return errors.Join(reduce(), o.reached(me != 0), expect("one has another", r, recvs[me], sum),
+			captured(r, reduce), o.reached(true), expect("it is reached, too", r, recvs[me], sum),
 			r.Destroy(ctx), r.gpu.Close())
 	})
 }

@@ -188,13 +188,13 @@ const (
 // Function returns the name of the function for a data type (which Copy and Exchange have none of) and a number of
 // ranks.
 func Function(k Kernel, dt kernels.DataType, ranks int) string {
+	of := ""
+	if ranks == 2 || ranks == 4 || ranks == 8 {
+		of = fmt.Sprint("_", ranks)
+	}
 	switch k {
 	case OneShot:
-		name := "carillon_one_shot_" + dt.String()
-		if ranks == 2 || ranks == 4 || ranks == 8 {
-			name += fmt.Sprint("_", ranks)
-		}
-		return name
+		return "carillon_one_shot_" + dt.String() + of
 	case TwoShot:
 		return "carillon_two_shot_" + dt.String()
 	case Reduce:
@@ -202,7 +202,7 @@ func Function(k Kernel, dt kernels.DataType, ranks int) string {
 	case Exchange:
 		return "carillon_exchange"
 	default:
-		return "carillon_copy"
+		return "carillon_copy" + of
 	}
 }
 
@@ -274,10 +274,13 @@ type Image struct {
 // modules are those of the sources, without their code.
 func modules() []Image {
 	packets, fifos := Image{Name: "packets"}, Image{Name: "fifos"}
-	packets.Functions = append(packets.Functions, Function(Copy, 0, 0))
 	fifos.Functions = append(fifos.Functions, Function(Exchange, 0, 0))
+	counts := []int{0, 2, 4, 8} // 0: any number of ranks
+	for _, ranks := range counts {
+		packets.Functions = append(packets.Functions, Function(Copy, 0, ranks))
+	}
 	for dt := kernels.Int8; dt.Valid(); dt++ {
-		for _, ranks := range []int{0, 2, 4, 8} {
+		for _, ranks := range counts {
 			packets.Functions = append(packets.Functions, Function(OneShot, dt, ranks))
 		}
 		packets.Functions = append(packets.Functions, Function(TwoShot, dt, 0))

@@ -205,13 +205,37 @@ DEVICE void reduce_directly(const Grid &g, const carillon_args &a, Operation &op
   part(g, a, op, m, t.targets > 1);
 }
 
-// copy_directly reads from each rank what that one has for this one.
-DEVICE void copy_directly(const Grid &g, const carillon_args &a, Operation &op, Meeting &m) {
+// plan_copies sets from where this rank reads what it gets: from others, and what it has itself, if that isn't in its
+// place.
+DEVICE void plan_copies(const carillon_args &a, const Operation &op, const Meeting &m, Task &t) {
+  t.targets = 0;
   LOOP
-  for (u32 k = 1; k <= op.ranks; k++) { // its own last
+  for (u32 k = 1; k <= op.ranks; k++) {
     const u32 r = behind(a, op, k % op.ranks);
     const u64 from = m.at[carillon_send][r] + a.rank * a.send_stride, to = a.recv + r * a.recv_stride;
-    if (from != to) copy<4>(everybody(g), to, from, a.bytes);
+    if (from != to) t.copy(to, from, a.bytes);
   }
+}
+
+DEVICE void copy_directly(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, const Task &t) {
+  constexpr u32 n = 4;
+  const Workers w = everybody(g);
+  const u32 stride = w.threads * (u32)sizeof(Vector);
+  u64 any = 0, end = 0;
+  LOOP
+  for (u32 i = 0; i < t.targets; i++) any |= t.from[i] | t.to[i];
+  if (aligned(any)) end = a.bytes / sizeof(Vector) * sizeof(Vector);
+  LOOP
+  for (u64 at = w.thread * sizeof(Vector); at < end; at += n * stride) {
+    Some<n> now = {at, end, stride, {}}, next = now;
+    now.load(t.from[0]);
+    LOOP
+    for (u32 i = 0; i < t.targets; i++, now = next) {
+      if (i + 1 < t.targets) next.load(t.from[i + 1]);
+      now.store(t.to[i]);
+    }
+  }
+  LOOP
+  for (u32 i = 0; i < t.targets; i++) copy(w, t.to[i] + end, t.from[i] + end, a.bytes - end);
   part(g, a, op, m, false);
 }

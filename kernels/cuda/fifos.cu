@@ -255,7 +255,7 @@ DEVICE void exchange(const Grid &g, Block<carillon_exchange_args, Transfer> &blo
       const carillon_message to = list.messages[list.first[carillon_max_ranks] + i];
       const u64 bytes = from.bytes >> 8, part = divided_up(bytes, (u64)channels * 16) * 16, at = channel * part;
       if (from.at != to.at && at < bytes)
-        copy<8>({g.thread - warp, g.threads - warp}, to.at + at, from.at + at, bytes - at < part ? bytes - at : part);
+        copy({g.thread - warp, g.threads - warp}, to.at + at, from.at + at, bytes - at < part ? bytes - at : part);
     }
   } else {
     if (g.thread == 0) block.lead.open(list, channel, role);
@@ -271,9 +271,12 @@ KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
   const carillon_args &common = block.args.common;
   Operation op = begin(common, before, common.ranks);
   announce(g, common, op);
-  const Met met = meet(g, common, block.args.reach, op, round, block.meeting, [] {}, [] {});
+  Task &task = block.tasks[0];
+  const Met met = meet(
+      g, common, block.args.reach, op, round, block.meeting, [] {},
+      [&] { plan_copies(common, op, block.meeting, task); });
   if (met == Met::directly)
-    copy_directly(g, common, op, block.meeting);
+    copy_directly(g, common, op, block.meeting, task);
   else if (met == Met::staged)
     exchange(g, block, op);
   end(g, common, op);

@@ -57,18 +57,20 @@ DEVICE void shift(u64 (&data)[carillon_max_ranks]) {
   for (u32 r = 1; r < carillon_max_ranks; r++) data[r - 1] = data[r];
 }
 
-// carillon_copy gives each rank what others send to it: all-gather, all-to-all, broadcast, gather, scatter, barrier.
-KERNEL(carillon_copy) {
-  Operation op = begin_packets(g, a, counts_of(g, a), a.ranks);
+// copies gives each rank what others send to it: all-gather, all-to-all, broadcast, gather, scatter, barrier. As in
+// one_shot, the number of ranks is a constant in most.
+template <u32 ranks> DEVICE void copies(const Grid &g, const carillon_args &a) {
+  Operation op = begin_packets(g, a, counts_of(g, a), ranks ? ranks : a.ranks);
   const u64 packets = packets_of(a.bytes), first = g.block * g.threads + g.thread, step = (u64)g.blocks * g.threads;
   const Slots slots = {op.half, packets * carillon_packet};
   for (u64 i = first; i < packets; i += step) {
     const u64 at = i * carillon_payload, rest = a.bytes - at;
-    LOOP
-    for (u32 k = 1; k < op.ranks; k++) {
+    UNROLL
+    for (u32 k = 1; k < carillon_max_ranks; k++) {
+      if (k >= op.ranks) continue;
       const u32 r = behind(a, op, k);
       const u64 data = a.send_to >> r & 1 ? load(a.send + r * a.send_stride + at, rest) : 0;
-      send(of(a.window, k) + slots.of(a.rank, i), data, op.flag);
+      send(a.window[k] + slots.of(a.rank, i), data, op.flag);
     }
   }
   for (u64 i = first; i < packets; i += step) {
@@ -76,9 +78,9 @@ KERNEL(carillon_copy) {
     u64 data[carillon_max_ranks];
     put(data, a.rank, a.send_to >> a.rank & 1 ? load(a.send + a.rank * a.send_stride + at, rest) : 0);
     if (!take(g, a, op, slots, i, carillon_data, data)) break;
-    LOOP
-    for (u32 r = 0; r < op.ranks; r++, shift(data))
-      if (a.recv_from >> r & 1) store(a.recv + r * a.recv_stride + at, rest, data[0]);
+    UNROLL
+    for (u32 r = 0; r < carillon_max_ranks; r++)
+      if (r < op.ranks && a.recv_from >> r & 1) store(a.recv + r * a.recv_stride + at, rest, data[r]);
   }
   end(g, a, op);
 }
@@ -142,10 +144,10 @@ template <class T, u32 ranks> DEVICE void one_shot(const Grid &g, const carillon
   Operation op = begin_packets(g, a, before, ranks ? ranks : a.ranks);
   const Slots slots = {op.half, packets * carillon_packet};
   for (u64 j = i; j < packets; j += step) {
-    if (UNLIKELY(a.send_stride != 0)) {
-      LOOP
-      for (u32 k = 1; k < op.ranks; k++)
-        send(of(a.window, k) + slots.of(a.rank, j), part(j, behind(a, op, k)), op.flag);
+    if (a.send_stride != 0) {
+      UNROLL
+      for (u32 k = 1; k < carillon_max_ranks; k++)
+        if (k < op.ranks) send(a.window[k] + slots.of(a.rank, j), part(j, behind(a, op, k)), op.flag);
     } else {
       const u64 data = j == i ? own : part(j, a.rank);
       UNROLL
@@ -210,3 +212,8 @@ template <class T> DEVICE void two_shot(const Grid &g, const carillon_args &a) {
   KERNEL(carillon_two_shot_##type) { two_shot<T>(g, a); }
 
 EACH_TYPE(PACKETS)
+
+KERNEL(carillon_copy) { copies<0>(g, a); }
+KERNEL(carillon_copy_2) { copies<2>(g, a); }
+KERNEL(carillon_copy_4) { copies<4>(g, a); }
+KERNEL(carillon_copy_8) { copies<8>(g, a); }

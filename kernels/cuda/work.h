@@ -49,8 +49,9 @@ template <u32 n> struct Some {
   }
 };
 
-// copy is by all workers, each with n vectors at a time.
-template <u32 n> RARE void copy(Workers w, u64 to, u64 from, u64 bytes) {
+// copy is by all workers.
+RARE void copy(Workers w, u64 to, u64 from, u64 bytes) {
+  constexpr u32 n = 8; // vectors at a time
   u64 end = 0;
   if (aligned(to | from)) {
     const u32 stride = w.threads * (u32)sizeof(Vector);
@@ -73,7 +74,7 @@ DEVICE void copy_all(const Workers &w, const Task &t) {
   const u32 each = warps / groups * warp, group = w.thread / each;
   LOOP
   for (u32 i = group; group < groups && i < t.targets; i += groups)
-    copy<8>({w.thread % each, each}, t.to[i], t.from[i], t.bytes[i]);
+    copy({w.thread % each, each}, t.to[i], t.from[i], t.bytes[i]);
 }
 
 // scale_all copies what a rank contributes times its factor. By all workers of a block.

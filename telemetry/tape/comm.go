@@ -24,6 +24,7 @@ type CommWriter struct {
 	// For the goroutine that writes operations.
 	op         *operations
 	deviceDone uint32 // the last kernel of a device that was seen to be done
+	deviceRead uint32 // the last that was launched when its page was read
 	tally      counting
 	page       *page  // nil: none
 	pageAt     uint64 // its index

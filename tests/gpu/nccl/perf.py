@@ -4,8 +4,10 @@ NCCL_TESTS is the folder of the sources of NVIDIA/nccl-tests, INSPECTOR that of 
 (ext-profiler/inspector); both are built there. all_reduce_perf runs on all GPUs of the host, a thread each, without
 anything, with the library LIBRARY preloaded and as plug-in, with a plug-in that asks for no event, and with Inspector:
 operations launched one by one, and those of CUDA graphs, of 8 B to MOST (512M). Runs take a few seconds and turns, for
-BUDGET seconds (150) in all: a round is a run without anything, and beside it one of each way, but that the two other
-plug-ins are in every fourth round only; every other round goes backwards. A run measures each size ten times.
+BUDGET seconds (180) in all: a round is a run without anything, and beside it one of each way, but that the two other
+plug-ins are in every tenth round only; every other round goes backwards. A run measures each size ten times. Small
+operations are launched by the hundreds, since it is the steady state that counts: Carillon marks the first eight of a
+burst, and then one every millisecond.
 
 Of a run's times of a size the lower quartile counts: what else the machine does makes operations longer, never
 shorter, and in bursts. A round gives the ratio of two runs that are seconds apart, so that what drifts falls out; what
@@ -29,10 +31,11 @@ from math import comb, exp, inf, log
 from pathlib import Path
 
 BAR = float(os.environ.get("BAR", 1.005))
-BUDGET = float(os.environ.get("BUDGET", 150))
+BUDGET = float(os.environ.get("BUDGET", 180))
+MOST = os.environ.get("MOST", "512M")
 ERRS = 0.05  # with which probability a bound is wrong, for all lines together
 LARGE = 1 << 20  # bytes from which on the wires count more than the launch; lines of several sizes end there
-EACH = 4
+EACH = 10
 # Size, elements, type, reduction, root; us out of place, two bandwidths, errors; us in place.
 LINE = re.compile(r"^\s+(\d+)\s+\d+\s+float\s+sum\s+-1\s+([\d.]+)\s+\S+\s+\S+\s+\S+\s+([\d.]+)", re.MULTILINE)
 EMPTY = r"""
@@ -72,13 +75,18 @@ def build(tests, inspector, work):
 
 def measure(program, gpus, graphs, env):
     """Returns what an operation takes, in us, by size: the lower quartile, of the mean of in and out of place."""
-    args = ["-t", str(gpus), "-g", "1", "-b", "8", "-e", os.environ.get("MOST", "512M"), "-f", "4", "-c", "0"]
-    args += ["-n", "10", "-G", "2"] if graphs else ["-n", "20"]
-    out = subprocess.run([program, *args, "-w", "20", "-N", "10"], env={**os.environ, **env}, check=True,
-                         stdout=subprocess.PIPE, text=True)
+    common = ["-t", str(gpus), "-g", "1", "-f", "4", "-c", "0", "-N", "10"]
+    if graphs:
+        runs = [["-b", "8", "-e", MOST, "-n", "10", "-G", "2", "-w", "20"]]
+    else:
+        runs = [["-b", "8", "-e", str(LARGE // 2), "-n", "500", "-w", "100"],
+                ["-b", str(2 * LARGE), "-e", MOST, "-n", "20", "-w", "20"]]
     times = {}
-    for size, outside, inside in LINE.findall(out.stdout):
-        times.setdefault(int(size), []).append((float(outside) + float(inside)) / 2)
+    for args in runs:
+        out = subprocess.run([program, *common, *args], env={**os.environ, **env}, check=True, stdout=subprocess.PIPE,
+                             text=True)
+        for size, outside, inside in LINE.findall(out.stdout):
+            times.setdefault(int(size), []).append((float(outside) + float(inside)) / 2)
     return {size: sorted(some)[(len(some) - 1) // 4] for size, some in times.items()}
 
 

@@ -31,8 +31,8 @@ const (
 	control     = entries + 2*MaxBlocks*MaxRanks*NumBuffers*packet
 )
 
-// Args is the parameter of kernels in packets, and the beginning of others', as the GPU gets it. Addresses are those at which this rank's GPU
-// reaches them.
+// Args is the parameter of kernels in packets, and the beginning of others', as the GPU gets it. Addresses are those at
+// which this rank's GPU reaches them.
 type Args struct {
 	Rank, Ranks uint32
 	Reduction   uint32 // a kernels.Reduction
@@ -85,11 +85,11 @@ const (
 	NumBuffers = int(RecvBuffer) + 1
 )
 
-// Reach is where the GPUs of other ranks reach this rank's buffers. If each reaches what a call needs, nothing is staged
-// in FIFOs: that is found out by the kernel.
+// Reach is where the GPUs of other ranks reach this rank's buffers. If each reaches what a call needs, the kernel finds
+// that out, and stages nothing in FIFOs.
 type Reach struct {
-	// At says where: entry k is as rank (Rank + k) mod Ranks reaches it, which for 0 is this rank. Unless all ranks reach
-	// the buffer, all entries are 0.
+	// At says where: entry k is as rank (Rank + k) mod Ranks reaches it, which for 0 is this rank. All entries of a
+	// buffer are 0 unless all ranks reach it.
 	At    [NumBuffers][MaxRanks]uint64
 	Needs uint32 // a set of buffers, the same on all ranks; 0 stages
 	_     uint32

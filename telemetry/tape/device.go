@@ -131,7 +131,8 @@ func (c *CommWriter) Launched(launched uint64, number uint32) {
 	for of := &c.w.marks[c.index]; ; at = (at + marksPerSlot - 1) % marksPerSlot {
 		// If more operations are queued than there is room, the oldest stay, and the newest is replaced.
 		was := of[at][recMarker]
-		if uint32(of[at][recComm]) != c.number || c.deviceHasDone(uint32(was>>32), number) || at == (number+1)%marksPerSlot {
+		if uint32(of[at][recComm]) != c.number || c.deviceHasDone(uint32(was>>32), number) ||
+			at == (number+1)%marksPerSlot {
 			break
 		}
 	}
@@ -140,8 +141,8 @@ func (c *CommWriter) Launched(launched uint64, number uint32) {
 	runtime.KeepAlive(c)
 }
 
-// deviceHasDone tells whether the device is known to have done a kernel, when another one is launched. What a device has
-// written takes a microsecond to read, so the page is read for some launches only.
+// deviceHasDone tells whether the device is known to have done a kernel, when another one is launched. What a device
+// has written takes a microsecond to read, so the page is read for some launches only.
 func (c *CommWriter) deviceHasDone(kernel, launched uint32) bool {
 	if int32(kernel-c.deviceDone) > 0 && launched-c.deviceRead >= marksPerSlot/2 {
 		c.deviceDone, c.deviceRead = c.w.devices[c.index].Done(), launched

@@ -118,7 +118,7 @@ func TestReach(t *testing.T) {
 		)
 	})
 	must(t, all[0].context.Free(sends[0].Pointer()))
-	sends[0] = fresh(0, n)                           // maybe at the same address
+	sends[0] = fresh(0, n) // maybe at the same address
 	each(t, all, func(r *rank) error {
 		ctx, o, me := t.Context(), openers[r.Rank()], r.Rank()
 		reduce := func() error { return ccl.AllReduceOn(ctx, r.Comm, r.stream, sends[me], recvs[me], ccl.Sum) }

@@ -12,7 +12,7 @@ import (
 // TuningVariable names the environment variable with the file that Options.Tuning is read from where it isn't given.
 const TuningVariable = "CARILLON_GPU_TUNING"
 
-// Limits are the largest calls, in bytes, that are made in packets. Larger ones are made directly between buffers, or go
+// Limits are the largest calls, in bytes, that are made in packets. Larger ones are made directly between buffers, or
 // through FIFOs.
 type Limits struct {
 	OneShot int `json:"one_shot"` // all-reduce, reduce: the buffer; reduce-scatter: the part of a rank
@@ -27,8 +27,8 @@ type Tuning map[int]Limits
 //go:embed tuning.json
 var builtIn []byte // by carillon tune: 2 ranks on two H100s, 4 and 8 on an H200 that they shared
 
-// ReadTuning reads what carillon tune has written. Without a path it is what was measured on
-// H100s and an H200.
+// ReadTuning reads what carillon tune has written. Without a path it is what was measured on H100s and
+// an H200.
 func ReadTuning(path string) (t Tuning, err error) {
 	text := builtIn
 	if path != "" {

@@ -92,6 +92,8 @@ const pauseTime = 500 * time.Millisecond
 // note is the note of the process at a time.
 func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	now, host := p.mono(at), words.Line(p.header.Host)
+	m, wrote, err := p.modelAt(now)
+	paused := max(p.header.Paused, wrote) // a record is a sign of life, too
 	n := verdict.Note{
 		Member: fmt.Sprintf("%s-%d", host, p.header.PID), Host: host, PID: p.header.PID, Rank: p.rank, JobSize: r.size,
 	}
@@ -105,13 +107,12 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		n.Fate, n.FateAge, n.Cause = verdict.Departed, time.Duration(now-end), p.end.how
 	case end > 0 && end <= now:
 		n.Fate, n.FateAge, n.Cause = verdict.Dead, time.Duration(now-end), p.end.how
-	case p.header.Paused < now && now < p.header.Resumed && now-p.header.Paused > int64(pauseTime):
-		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Paused),
+	case p.header.Paused > 0 && now < p.header.Resumed && now-paused > int64(pauseTime):
+		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-paused),
 			"it gave no sign of life until it went on"
 	case p.header.Seen > 0 && now-p.header.Seen > p.quiet() && r.otherSeen(p, now):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.header.Seen), "it gave no sign of life since"
 	}
-	m, err := p.modelAt(now)
 	n.Stale = now < p.from || p.cut || err != nil // the records of that time are overwritten, cut off or unreadable
 	m.Learn(p.tallies)
 	if at := p.header.Resumed; at > 0 && at <= now {
@@ -134,15 +135,15 @@ func (c *clock) close() bool {
 	return c.Source == ClockReference || c.Source == ClockShared && c.hi-c.lo < int64(quietTime)/2
 }
 
-// modelAt is the process's model as of a time of its own clock.
-func (p *process) modelAt(now int64) (*model.Process, error) {
+// modelAt is the process's model as of a time of its own clock, and when it had last written a record.
+func (p *process) modelAt(now int64) (m *model.Process, wrote int64, err error) {
 	if now >= p.last {
-		return p.model, nil
+		return p.model, p.last, nil
 	}
-	m := model.New(p.limits())
+	m = model.New(p.limits())
 	r, _, err := tape.OpenCut(p.path)
 	if err != nil {
-		return m, err
+		return m, 0, err
 	}
 	defer r.Close() //nolint:errcheck // only read from
 	for ev, err := range r.Events() {
@@ -150,9 +151,12 @@ func (p *process) modelAt(now int64) (*model.Process, error) {
 			break // a Problem already, from the first reading
 		}
 		m.Until(&ev, now)
+		if at := ev.Time(); at <= now {
+			wrote = max(wrote, at)
+		}
 	}
 	m.LookBack(p.slots, now)
-	return m, nil
+	return m, wrote, nil
 }
 
 // Ending is how the job ended.

@@ -28,8 +28,8 @@ import (
 //	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and
 //	                                              its time of day. Only of processes on the one named here is it known
 //	                                              that they are dead
-//	process PROC HOST [closed] [seen DUR] [told DUR] [exported DUR] [delivered DUR] [job JOB] [run N] [format N]
-//	                  [cut BYTES]
+//	process PROC HOST [closed] [seen DUR] [paused DUR DUR] [told DUR] [exported DUR] [delivered DUR]
+//	                  [job JOB] [run N] [format N] [cut BYTES]
 //	        [damage header|slots|tally|count] [twice]
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
 //	TIME PROC nccl COMM RANK/SIZE                 the same of one of NCCL's, which has no name on its tape
@@ -156,6 +156,8 @@ func (s *stage) process(w []string) {
 			p.Format = uint32(natural(w[i+1]))
 		case "seen":
 			p.Seen = p.mono(duration(w[i+1]))
+		case "paused":
+			p.Paused, p.Resumed = p.mono(duration(w[i+1])), p.mono(duration(w[i+2]))
 		case "told":
 			p.Terminated = p.mono(duration(w[i+1]))
 		case "delivered":

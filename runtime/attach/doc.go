@@ -53,13 +53,13 @@
 // the counts when the last communicator ends (NCCL_DEBUG=INFO). An event that nobody reads gets no token, and NCCL
 // then calls no more for it.
 //
-// The mask, by which NCCL is asked for kinds of events, is at collectives and their calls (0x302), and at messages too
-// while there are communicators that interposition doesn't see (0x706), beside what other plug-ins asked for. It isn't
-// turned up for a communicator in trouble: NCCL looks at it when a group begins, so that it would tell nothing of what
-// hangs already, and a process that hangs begins no other. What has to be known then streams tell before and behind
-// operations, and how long they take on the device (see below): with every version of NCCL, and without an event of
-// each kernel. If somebody else writes the mask (NCCL's own RAS can), only the bits by which our wishes differ from our
-// last ones are changed.
+// The mask asks NCCL for kinds of events. It asks for none, beside what other plug-ins asked for, unless there are
+// communicators that interposition doesn't see: then for operations and the calls that make them (0x706). An event that
+// is asked for costs NCCL time, whether or not somebody reads it. The mask isn't turned up for a communicator in
+// trouble: NCCL looks at it when a group begins, so that it would tell nothing of what hangs already, and a process
+// that hangs begins no other. What has to be known then streams tell before and behind operations, and how long they
+// take on the device (see below): with every version of NCCL, and without an event of each kernel. If somebody else
+// writes the mask (NCCL's own RAS can), only the bits by which our wishes differ from our last ones are changed.
 //
 // The operations of a communicator have one writer (ops.h). Those of communicators that an interposed function made
 // are interposition's. The plug-in writes those of all others, which is all that there is with a statically linked

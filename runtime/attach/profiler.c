@@ -14,9 +14,10 @@
 #include "profiler_tape.h"
 #include "tape.h"
 
-/* What NCCL is asked for, and what more for a communicator of which the plug-in writes the tape. */
-static uint32_t steady(int version) { return version >= 5 ? 0x302 : PROFILER_COLL; }
-static uint32_t own(int version) { return version >= 5 ? PROFILER_P2P | PROFILER_P2P_API : PROFILER_P2P; }
+/* What NCCL is asked for where the plug-in writes a communicator's tape, and where there are other plug-ins, which may
+   ask for more at each group. */
+static uint32_t for_operations(int version) { return version >= 5 ? 0x706 : PROFILER_COLL | PROFILER_P2P; }
+static uint32_t for_others(int version) { return version >= 5 ? PROFILER_GROUP_API : PROFILER_GROUP; }
 
 /* A communicator. What has no other owner changes under the lock. */
 struct comm {
@@ -166,7 +167,7 @@ static void set_mask(int *mask) {
   for (int i = 0; i < PROFILER_COMMS; i++) {
     const struct comm *c = &comms[i];
     if ((generation_of(&comms[i]) & 1) != 0 && c->mask == mask) {
-      wish |= steady(c->version) | (c->taped ? own(c->version) : 0);
+      wish |= (c->taped ? for_operations(c->version) : 0) | (c->beside.with != 0 ? for_others(c->version) : 0);
       any = true;
     }
   }

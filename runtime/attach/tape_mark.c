@@ -5,8 +5,11 @@
 
 _Static_assert(TAPE_REC_MARK_RANKS == 4 && TAPE_REC_MARK_LAUNCHED == 6, "words 4 and 6");
 
-/** How many marks may follow at once, and after how many ns there is another one: each costs a microsecond or two. */
-enum { MOST_SPARE = 8, EVERY = 1000000 };
+/**
+ * How many marks may follow at once, and after how many ns there is another one: each costs the thread and the stream a
+ * microsecond or two.
+ */
+enum { MOST_SPARE = 8, EVERY = 2000000 };
 
 /** After how many ns an operation is measured again. */
 #define MEASURE_EVERY INT64_C(30000000000)
@@ -48,11 +51,12 @@ static bool waits(const struct tape_comm *comm, const uint64_t *mark, uint32_t r
 
 /** refill counts the marks that may follow since the last time. */
 static void refill(struct marking *m, int64_t now) {
-  const int64_t more = (now - m->refilled) / tape.mark_every;
-  if (m->refilled == 0 || more >= MOST_SPARE) {
+  const int64_t since = now - m->refilled;
+  if (m->refilled == 0 || since >= MOST_SPARE * tape.mark_every) {
     m->spare = MOST_SPARE;
     m->refilled = now;
-  } else if (more > 0) {
+  } else if (since >= tape.mark_every) {
+    const int64_t more = since / tape.mark_every;
     m->spare = m->spare + more < MOST_SPARE ? m->spare + (uint32_t)more : MOST_SPARE;
     m->refilled += more * tape.mark_every;
   }

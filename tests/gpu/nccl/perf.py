@@ -5,9 +5,9 @@ NCCL_TESTS is the folder of the sources of NVIDIA/nccl-tests, INSPECTOR that of 
 anything, with the library LIBRARY preloaded and as plug-in, with a plug-in that asks for no event, and with Inspector:
 operations launched one by one, and those of CUDA graphs, of 8 B to MOST (512M). Runs take a few seconds and turns, for
 BUDGET seconds (180) in all: a round is a run without anything, and beside it one of each way, but that the two other
-plug-ins are in every tenth round only; every other round goes backwards. A run measures each size ten times. Small
-operations are launched by the hundreds, since it is the steady state that counts: Carillon marks the first eight of a
-burst, and then one every millisecond.
+plug-ins are in every tenth round only; every other round goes backwards. A run measures each size ten times. It is the
+steady state that counts, and Carillon marks the first eight operations of a burst, and then one every two milliseconds:
+so operations are launched in bursts of several milliseconds.
 
 Of a run's times of a size the lower quartile counts: what else the machine does makes operations longer, never
 shorter, and in bursts. A round gives the ratio of two runs that are seconds apart, so that what drifts falls out; what
@@ -79,8 +79,9 @@ def measure(program, gpus, graphs, env):
     if graphs:
         runs = [["-b", "8", "-e", MOST, "-n", "10", "-G", "2", "-w", "20"]]
     else:
-        runs = [["-b", "8", "-e", str(LARGE // 2), "-n", "500", "-w", "100"],
-                ["-b", str(2 * LARGE), "-e", MOST, "-n", "20", "-w", "20"]]
+        runs = [["-b", "8", "-e", str(LARGE // 2), "-n", "1000", "-w", "100"],
+                ["-b", str(2 * LARGE), "-e", str(32 * LARGE), "-n", "200", "-w", "20"],
+                ["-b", str(128 * LARGE), "-e", MOST, "-n", "100", "-w", "20"]]
     times = {}
     for args in runs:
         out = subprocess.run([program, *common, *args], env={**os.environ, **env}, check=True, stdout=subprocess.PIPE,

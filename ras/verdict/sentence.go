@@ -38,74 +38,72 @@ func (a *Age) UnmarshalJSON(b []byte) error {
 // String is the Age as a duration that a person reads: "3.21s".
 func (a Age) String() string { return words.Round(time.Duration(a)).String() }
 
-// Text is a sentence for a person. It keeps its ages apart from the words, so that the sentence can be brought up to
+// Text is a sentence for a person. Its ages stay numbers until it is read, so that the sentence can be brought up to
 // date; see After. Its JSON is the sentence.
 type Text struct {
-	sentence string // with ageMark where an age is
-	ages     []Age
+	marked string // each age in nanoseconds, between two ageMarks
 }
 
-// ageMark stands for an age. No other control character is in a Text.
+// ageMark stands before and after an age. No other control character is in a Text.
 const ageMark = "\x00"
+
+func (a Age) marked() string { return ageMark + strconv.FormatInt(int64(a), 10) + ageMark }
 
 // say is fmt.Sprintf, but for ages and Texts among the arguments, which must be for %s verbs.
 func say(format string, args ...any) Text {
-	var t Text
 	args = slices.Clone(args)
 	for i, arg := range args {
 		switch a := arg.(type) {
 		case Age:
-			args[i] = ageMark
-			t.ages = append(t.ages, a)
+			args[i] = a.marked()
 		case Text:
-			args[i] = a.sentence
-			t.ages = append(t.ages, a.ages...)
+			args[i] = a.marked
 		case string:
 			args[i] = words.Line(a)
 		}
 	}
-	t.sentence = fmt.Sprintf(format, args...)
-	return t
+	return Text{fmt.Sprintf(format, args...)}
 }
 
 // add appends more of the sentence.
-func (t *Text) add(format string, args ...any) { *t = say("%s%s", *t, say(format, args...)) }
-
-// String is the sentence.
-func (t Text) String() string {
-	return t.Format(func(words string) string { return words }, Age.String)
-}
+func (t *Text) add(format string, args ...any) { t.marked += say(format, args...).marked }
 
 // Format is the sentence, with its words and its ages written by these functions.
 func (t Text) Format(words func(string) string, age func(Age) string) string {
-	parts := strings.Split(t.sentence, ageMark)
 	var b strings.Builder
-	for i, part := range parts {
-		if i > 0 && i <= len(t.ages) {
-			b.WriteString(age(t.ages[i-1]))
+	for i, part := range strings.Split(t.marked, ageMark) {
+		if i%2 == 0 {
+			b.WriteString(words(part))
+		} else if a, err := strconv.ParseInt(part, 10, 64); err == nil {
+			b.WriteString(age(Age(a)))
 		}
-		b.WriteString(words(part))
 	}
 	return b.String()
 }
 
+func unchanged(words string) string { return words }
+
+// String is the sentence.
+func (t Text) String() string { return t.Format(unchanged, Age.String) }
+
+// Ageless is the sentence with … for each age, to compare sentences of different moments.
+func (t Text) Ageless() string { return t.Format(unchanged, func(Age) string { return "…" }) }
+
 // After is the sentence as it is d later.
 func (t Text) After(d time.Duration) Text {
-	t.ages = slices.Clone(t.ages)
-	for i := range t.ages {
-		t.ages[i] += Age(d)
-	}
-	return t
+	return Text{t.Format(unchanged, func(a Age) string { return (a + Age(d)).marked() })}
 }
 
 // truncate is the sentence, of at most so many bytes.
 func (t Text) truncate(most int) Text {
-	if len(t.sentence) <= most {
+	if len(t.marked) <= most {
 		return t
 	}
-	t.sentence = strings.ToValidUTF8(t.sentence[:most], "") + " …"
-	t.ages = t.ages[:min(len(t.ages), strings.Count(t.sentence, ageMark))]
-	return t
+	cut := strings.ToValidUTF8(t.marked[:most], "")
+	if strings.Count(cut, ageMark)%2 == 1 { // within an age
+		cut = cut[:strings.LastIndex(cut, ageMark)]
+	}
+	return Text{cut + " …"}
 }
 
 // MarshalJSON writes the sentence.
@@ -122,28 +120,20 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 }
 
 // Sentence is a Text without ages. Control characters become spaces.
-func Sentence(text string) Text { return Text{sentence: words.Line(text)} }
+func Sentence(text string) Text { return Text{words.Line(text)} }
 
-// Packed is a verdict as processes send it to each other: with the ages of its sentences apart from the words.
+// Packed is a verdict as processes send it to each other: with the ages of its sentences as numbers.
 type Packed struct {
 	Verdict
-	Said     packed   `json:"said"`
-	SaidMore []packed `json:"said_more,omitempty"`
+	Said     string   `json:"said"`
+	SaidMore []string `json:"said_more,omitempty"`
 }
-
-type packed struct {
-	Words string `json:"words"`
-	Ages  []Age  `json:"ages,omitempty"`
-}
-
-// packedMark is ageMark in a packed text.
-const packedMark = "\x01"
 
 // Pack is the verdict as it is sent to another process.
 func (v Verdict) Pack() Packed {
-	p := Packed{Verdict: v, Said: v.Text.pack()}
+	p := Packed{Verdict: v, Said: v.Text.marked}
 	for _, e := range v.Evidence {
-		p.SaidMore = append(p.SaidMore, e.pack())
+		p.SaidMore = append(p.SaidMore, e.marked)
 	}
 	p.Text, p.Evidence = Text{}, nil
 	return p
@@ -151,25 +141,13 @@ func (v Verdict) Pack() Packed {
 
 // Unpack is the verdict that was packed.
 func (p Packed) Unpack() Verdict {
+	text := func(marked string) Text { return Text{Text{marked}.Format(words.Line, Age.marked)} }
 	v := p.Verdict
-	v.Text = p.Said.text()
+	v.Text = text(p.Said)
 	for _, e := range p.SaidMore {
-		v.Evidence = append(v.Evidence, e.text())
+		v.Evidence = append(v.Evidence, text(e))
 	}
 	return v
-}
-
-func (t Text) pack() packed {
-	return packed{strings.ReplaceAll(t.sentence, ageMark, packedMark), t.ages}
-}
-
-func (p packed) text() Text {
-	parts := strings.Split(p.Words, packedMark)
-	for i := range parts {
-		parts[i] = words.Line(parts[i])
-	}
-	parts = parts[:min(len(parts), len(p.Ages)+1)]
-	return Text{strings.Join(parts, ageMark), p.Ages[:len(parts)-1]}
 }
 
 // Shorten limits the sentences of a verdict to so many bytes, and its lists to so many entries.
@@ -183,6 +161,3 @@ func (v Verdict) Shorten(bytes, culprits, victims, evidence int) Verdict {
 	}
 	return v
 }
-
-// Ageless is the sentence with … for each age, to compare sentences of different moments.
-func (t Text) Ageless() string { return strings.ReplaceAll(t.sentence, ageMark, "…") }

@@ -108,22 +108,19 @@ func (a *actor) openGroup(m *meeting) *OpenAct {
 // absent is the verdict on ranks that have not come to a meeting.
 func (w *walk) absent(leaves []*leaf) Verdict {
 	m := leaves[0].at
-	v := Verdict{Reason: leaves[0].reason(), Confidence: Certain}
 	culprits := map[*actor]bool{}
+	var ranks []Rank
 	var ends []*meeting
 	for _, l := range leaves {
 		culprits[l.actor] = true
-		v.Culprits = append(v.Culprits, rankOf(l.actor, m.key.comm))
+		ranks = append(ranks, rankOf(l.actor, m.key.comm))
 	}
 	for _, l := range w.leaves {
 		if culprits[l.actor] {
 			ends = append(ends, l.at)
 		}
 	}
-	slices.SortFunc(v.Culprits, byRank)
-	v.Victims = victims(ends, func(a *actor) bool { return culprits[a] })
-	v.locate(m)
-	v.setID(nil)
+	v := m.verdict(leaves[0].reason(), Certain, ranks, victims(ends, func(a *actor) bool { return culprits[a] }))
 	who, have, come := culpritsText(v.Culprits), "have", "come"
 	if len(v.Culprits) == 1 {
 		have, come = "has", "comes"
@@ -280,17 +277,12 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	if !odd && !mostLeft {
 		return Verdict{}, false
 	}
-	v := Verdict{Reason: Mismatch, Confidence: Likely}
+	v := m.verdict(Mismatch, Likely, m.ranks(m.present), waits(m))
 	for _, p := range m.present {
-		v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
 		if o := w.g.odd(p.actor); o != nil {
 			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm).String()))
 		}
 	}
-	slices.SortFunc(v.Culprits, byRank)
-	v.Victims = victims([]*meeting{m}, nobody)
-	v.locate(m)
-	v.setID(m)
 	v.Text = say("%s made a call that no other rank makes: %s, for %s", culpritsText(v.Culprits), m.text(),
 		Age(m.age-m.until))
 	if mostLeft {
@@ -364,34 +356,31 @@ func missingText(m *meeting) string {
 // neverSeen is the verdict on ranks of a communicator that no known process has: they never came, or the engine says
 // what happened to them.
 func (w *walk) neverSeen(m *meeting) Verdict {
-	v := Verdict{Reason: NotJoined, Confidence: Likely}
+	var ranks []Rank
 	for _, r := range m.absent {
-		v.Culprits = append(v.Culprits, w.g.rankAt(m.slot, r))
+		ranks = append(ranks, w.g.rankAt(m.slot, r))
 	}
-	v.Victims = victims([]*meeting{m}, nobody)
-	v.locate(m)
-	switch {
-	case m.engine == nil:
-		v.Text = say("%s never arrived at %s", ranksText(v.Culprits), m.text())
-	case m.engine.Code == lifecycle.CodeRankDead:
-		v.Reason, v.Text = RankDead, say("%s died, as the others saw: %s", ranksText(v.Culprits), m.engine.Text)
-	case m.engine.Code == lifecycle.CodeUnreachable:
-		v.Reason, v.Text = RankUnreachable, say("%s stopped answering, as the others saw: %s", ranksText(v.Culprits),
-			m.engine.Text)
-	default:
-		v.Reason, v.Text = NotEntered, say("%s had not entered %s: %s", ranksText(v.Culprits), m.text(), m.engine.Text)
+	who := ranksText(ranks)
+	reason, text := NotJoined, say("%s never arrived at %s", who, m.text())
+	if f := m.engine; f != nil {
+		switch f.Code {
+		case lifecycle.CodeRankDead:
+			reason, text = RankDead, say("%s died, as the others saw: %s", who, f.Text)
+		case lifecycle.CodeUnreachable:
+			reason, text = RankUnreachable, say("%s stopped answering, as the others saw: %s", who, f.Text)
+		default:
+			reason, text = NotEntered, say("%s had not entered %s: %s", who, m.text(), f.Text)
+		}
 	}
-	v.setID(nil)
+	v := m.verdict(reason, Likely, ranks, waits(m))
+	v.Text = text
 	v.Text.add("%s", waiting(v.Victims))
 	v.Evidence = append(v.Evidence, attendance(m), say("no process that answers has these ranks"))
 	return v
 }
 
 func (w *walk) unknown(m *meeting, why string) Verdict {
-	v := Verdict{Reason: Unknown, Confidence: Possible}
-	v.Victims = victims([]*meeting{m}, nobody)
-	v.locate(m)
-	v.setID(m)
+	v := m.verdict(Unknown, Possible, nil, waits(m))
 	v.Text = say("%s does not end, and why is not known: %s", m.text(), why)
 	v.Evidence = []Text{attendance(m)}
 	return v
@@ -424,7 +413,7 @@ func (g *graph) unfinishedGroups() []Verdict {
 					"or AsyncError",
 					act.Act.String(), commText(s), culpritsText([]Rank{r}), Age(group.Age)),
 			}
-			v.setID(nil)
+			v.setID()
 			verdicts = append(verdicts, v)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // cycle is the verdict on meetings that wait for each other. At fault are the ranks that the first of the rules in
 // deviants tells from the others; if none does, all ranks of the cycle.
 func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
-	v := Verdict{Reason: Deadlock, Confidence: Certain}
+	reason, proof := Deadlock, Certain
 	first := ring[0].to
 	exchanges, oneComm, kinds := true, true, map[meetingKind]bool{}
 	var steps []Text
@@ -26,26 +26,21 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 			rankOf(e.via, e.to.key.comm), e.to.text(), rankOf(next.via, e.to.key.comm)))
 	}
 	if oneComm && len(kinds) > 1 { // collectives and messages on one communicator, in different orders
-		v.Reason = Mismatch
+		reason = Mismatch
 	}
 	var wrong []Rank
 	deviants, rule := w.g.deviants(ring)
 	if rule != nil {
-		v.Confidence = rule.proof
+		proof = rule.proof
 	}
 	for _, a := range deviants {
 		wrong = append(wrong, rankOf(a, first.key.comm))
 	}
-	if rule != nil || len(wrong) <= 2 { // most ranks of a longer cycle are innocent
-		v.Culprits = wrong
-	} else {
-		deviants = nil
+	culprits := slices.Clone(wrong)
+	if rule == nil && len(wrong) > 2 { // most ranks of a longer cycle are innocent
+		culprits, deviants = nil, nil
 	}
-	v.Victims = victims(knot, func(a *actor) bool { return slices.Contains(deviants, a) })
-	v.locate(first)
-	if v.setID(nil); v.Culprits == nil {
-		v.setID(first)
-	}
+	v := first.verdict(reason, proof, culprits, victims(knot, func(a *actor) bool { return slices.Contains(deviants, a) }))
 	var lone *actor // the only deviant: the sentence says what it did
 	if len(deviants) == 1 && w.g.odd(deviants[0]) != nil {
 		lone = deviants[0]
@@ -61,7 +56,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	if exchanges && len(ring) == 2 {
 		v.Reason = Transport
 		v.Culprits = []Rank{rankOf(ring[0].via, first.key.comm), rankOf(ring[1].via, first.key.comm)}
-		v.setID(nil)
+		v.setID()
 		v.Evidence = append(steps, v.Evidence...)
 		v.Text = say("%s and %s exchange messages, and nothing has come either way for %s, by %s",
 			v.Culprits[0], v.Culprits[1], Age(first.age), w.g.route(first.slot, v.Culprits[0], v.Culprits[1]))

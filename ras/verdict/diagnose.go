@@ -400,7 +400,8 @@ func victims(ends []*meeting, except func(*actor) bool) []Wait {
 	return slices.CompactFunc(waits, func(a, b Wait) bool { return a == b })
 }
 
-func nobody(*actor) bool { return false }
+// waits lists all ranks that wait for any of the meetings.
+func waits(ends ...*meeting) []Wait { return victims(ends, func(*actor) bool { return false }) }
 
 // waitOf is one rank's part in a meeting.
 func waitOf(p *participant) Wait {

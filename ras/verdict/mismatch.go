@@ -38,18 +38,13 @@ func (w *walk) mismatch(m *meeting) Verdict {
 	}
 	slices.SortStableFunc(sides, func(a, b *side) int { return cmp.Compare(b.votes, a.votes) })
 	wrong := wrongSides(sides)
-	v := Verdict{Reason: Mismatch, Confidence: Certain}
-	culprits := map[*actor]bool{}
+	var culprits []*participant
 	for _, s := range wrong {
-		for _, p := range s.participants {
-			culprits[p.actor] = true
-			v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
-		}
+		culprits = append(culprits, s.participants...)
 	}
-	slices.SortFunc(v.Culprits, byRank)
-	v.Victims = victims([]*meeting{m}, func(a *actor) bool { return culprits[a] })
-	v.locate(m)
-	v.setID(m)
+	v := m.verdict(Mismatch, Certain, m.ranks(culprits), victims([]*meeting{m}, func(a *actor) bool {
+		return slices.ContainsFunc(culprits, func(p *participant) bool { return p.actor == a })
+	}))
 	var says []string
 	for _, s := range sides {
 		says = append(says, fmt.Sprintf("%s: %s", s.ranks(m), difference(&sides[0].sig, &s.sig)))
@@ -106,21 +101,16 @@ func wrongSides(sides []*side) []*side {
 
 // ranks names the ranks of a side.
 func (s *side) ranks(m *meeting) string {
-	ranks := make([]Rank, 0, len(s.participants))
-	for _, p := range s.participants {
-		ranks = append(ranks, rankOf(p.actor, m.key.comm))
+	if ranks := m.ranks(s.participants); len(ranks) > 1 {
+		return ranksText(ranks)
 	}
-	if len(ranks) == 1 {
-		return ranks[0].in()
-	}
-	return ranksText(ranks)
+	return rankOf(s.participants[0].actor, m.key.comm).in()
 }
 
 // reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
 // rank whose history shows it; else both ranks of the message or the communicator, or the rank that the engine names.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
-	v := Verdict{Reason: Mismatch, Confidence: Likely}
-	v.locate(m)
+	v := m.verdict(Mismatch, Likely, nil, nil)
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
 	v.Text = say("%s met another call: %s", m.text(), m.engine.Text)
 	there := slices.Clone(m.present)

@@ -192,7 +192,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 	if guessed {
 		v.Confidence = Likely
 	}
-	v.setID(nil)
+	v.setID()
 	v.Text = processText(notes, v.Culprits, v.Age)
 	v.Text.add("%s", waiting(v.Victims))
 	if fate == Unreachable {

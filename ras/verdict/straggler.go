@@ -83,7 +83,7 @@ func (g *graph) stragglers() []Verdict {
 				fmt.Sprintf("%.0f %%", 100*mean.Seconds()/slot.Window.Seconds()),
 				Age(mean/time.Duration(h.ops)).String()),
 		}
-		v.setID(nil)
+		v.setID()
 		for _, by := range h.by {
 			v.Victims = append(v.Victims,
 				Wait{Rank: rankOf(by.actor, key.comm), Comm: key.comm, Name: by.slot.Name, Call: "operations"})

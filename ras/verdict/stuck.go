@@ -27,10 +27,7 @@ func (w *walk) growing(m *meeting) (Verdict, bool) {
 	if joining > 0 && joining >= size-m.slot.Size {
 		return Verdict{}, false
 	}
-	v := Verdict{Reason: NotJoined, Confidence: Likely}
-	v.Victims = victims([]*meeting{m}, nobody)
-	v.locate(m)
-	v.setID(m)
+	v := m.verdict(NotJoined, Likely, nil, waits(m))
 	v.Text = say("%s waits for ranks that are to join it, and have not come", m.text())
 	v.Text.add("%s", waiting(v.Victims))
 	v.Evidence = append(v.Evidence, attendance(m))
@@ -77,7 +74,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	from, to := rankOf(peer.actor, m.key.comm), rankOf(worst.actor, m.key.comm)
-	v := m.transport(from, to)
+	v := m.verdict(Transport, Likely, []Rank{from, to}, waits(m))
 	v.Age = Age(worst.slot.WaitAge)
 	v.Text = say("all ranks are in %s, and nothing has come from %s to %s for %s, by %s",
 		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), w.g.route(m.slot, from, to))
@@ -91,16 +88,6 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		v.Confidence = Certain
 	}
 	return v, true
-}
-
-// transport is the verdict on bytes that don't move between two ranks.
-func (m *meeting) transport(from, to Rank) Verdict {
-	v := Verdict{Reason: Transport, Confidence: Likely, Culprits: []Rank{from, to}}
-	slices.SortFunc(v.Culprits, byRank)
-	v.Victims = victims([]*meeting{m}, nobody)
-	v.locate(m)
-	v.setID(nil)
-	return v
 }
 
 // engineFailed is the verdict on a meeting that all ranks had entered and that failed, as the engine says.
@@ -133,7 +120,7 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 		ranks = append(ranks, from, to)
 		more := ""
 		if i == 0 {
-			v = m.transport(from, to)
+			v = m.verdict(Transport, Likely, []Rank{from, to}, nil)
 			if n := len(failed) - 1; n > 0 {
 				more = fmt.Sprintf(", and %d more,", n)
 			}
@@ -148,7 +135,7 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 	}
 	slices.SortFunc(ranks, byRank)
 	v.Culprits = slices.CompactFunc(ranks, Rank.Same)
-	v.Victims = victims(failed, nobody)
+	v.Victims = waits(failed...)
 	v.Text.add("%s", waiting(v.Victims))
 	return v
 }

@@ -15,9 +15,15 @@ import (
 
 const abort = tape.ActAbort
 
-// locate says at which meeting a verdict shows.
-func (v *Verdict) locate(m *meeting) {
-	v.Comm, v.Name, v.Call, v.Seq, v.Age = m.key.comm, m.slot.Name, m.call(m.slot), m.key.seq, Age(m.age)
+// verdict is a verdict without a text that shows at the meeting.
+func (m *meeting) verdict(reason Reason, c Confidence, culprits []Rank, victims []Wait) Verdict {
+	slices.SortFunc(culprits, byRank)
+	v := Verdict{
+		Reason: reason, Confidence: c, Culprits: culprits, Victims: victims, Comm: m.key.comm, Name: m.slot.Name,
+		Call: m.call(m.slot), Seq: m.key.seq, Age: Age(m.age),
+	}
+	v.setID()
+	return v
 }
 
 // locateByVictim says that a verdict shows at the call of the rank that has waited longest.
@@ -38,6 +44,15 @@ func (m *meeting) call(s *Slot) string {
 	default:
 		return s.Op.Call.String()
 	}
+}
+
+// ranks names the ranks of participants, in order.
+func (m *meeting) ranks(some []*participant) (ranks []Rank) {
+	for _, p := range some {
+		ranks = append(ranks, rankOf(p.actor, m.key.comm))
+	}
+	slices.SortFunc(ranks, byRank)
+	return ranks
 }
 
 // text is a meeting as a sentence has it: `all_reduce 41 on "world"`.

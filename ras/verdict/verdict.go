@@ -17,7 +17,7 @@ type Verdict struct {
 	ID         string     `json:"id"`
 	Reason     Reason     `json:"reason"`
 	Confidence Confidence `json:"confidence"`
-	// Culprits are the ranks at fault, in order; those of a deadlock in the cycle's order; empty if none is known.
+	// Culprits are the ranks at fault, in order; empty if none is known.
 	Culprits []Rank `json:"culprits,omitempty"`
 	// Comm and Call are where it shows: the call that has waited longest. The zero Comm means that no rank waits yet.
 	Comm lifecycle.CommID `json:"comm,omitzero"`
@@ -79,10 +79,11 @@ type Wait struct {
 	Age  Age              `json:"age_seconds"`
 }
 
-// setID makes the verdict's ID from its reason and the meeting at; if at is nil, from its reason and culprits.
-func (v *Verdict) setID(at *meeting) {
-	if at != nil {
-		v.ID = hash(v.Reason, at.key.comm, at.key.seq)
+// setID makes the verdict's ID from its reason and its culprits; of a mismatch, or if no culprit is known, from its
+// reason and the meeting at which it shows.
+func (v *Verdict) setID() {
+	if v.Reason == Mismatch || len(v.Culprits) == 0 {
+		v.ID = hash(v.Reason, v.Comm, v.Seq)
 		return
 	}
 	names := make([]string, 0, len(v.Culprits))

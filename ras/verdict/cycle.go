@@ -152,14 +152,10 @@ const often = 3
 
 // fromLowest rotates a cycle so that it begins with its lowest rank.
 func fromLowest(ring []edge) []edge {
-	at := 0
-	for i := range ring {
-		if cmp.Or(cmp.Compare(ring[i].via.job, ring[at].via.job),
-			cmp.Compare(ring[i].via.note.Member, ring[at].via.note.Member)) < 0 {
-			at = i
-		}
-	}
-	return append(slices.Clone(ring[at:]), ring[:at]...)
+	at := slices.Index(ring, slices.MinFunc(ring, func(a, b edge) int {
+		return cmp.Or(cmp.Compare(a.via.job, b.via.job), cmp.Compare(a.via.note.Member, b.via.note.Member))
+	}))
+	return slices.Concat(ring[at:], ring[:at])
 }
 
 // tries bounds the search in a knot of thousands of meetings, where any short cycle will do.
@@ -167,38 +163,33 @@ const tries = 64
 
 // shortest is the shortest cycle of ranks in a knot that wait for each other, as its edges; nil if there is none: an
 // edge from a process that ended to the cause of its end is no wait.
-func shortest(knot []*meeting) []edge {
+func shortest(knot []*meeting) (best []edge) {
 	inside := map[*meeting]bool{}
 	for _, m := range knot {
 		inside[m] = true
 	}
-	var best []edge
+	type step struct {
+		edge
+		from *meeting
+	}
 	for _, start := range knot[:min(len(knot), tries)] {
-		from := map[*meeting]edge{} // the edge that led here first, with where it came from
-		come := map[*meeting]*meeting{}
-		queue := []*meeting{start}
-		var ring []edge
-		for len(queue) > 0 && ring == nil {
+		first := map[*meeting]step{} // that led to each
+		for queue := []*meeting{start}; len(queue) > 0 && first[start].from == nil; queue = queue[1:] {
 			m := queue[0]
-			queue = queue[1:]
 			for _, e := range m.edges {
-				if !slices.Contains(m.missing, e.via) {
-					continue
-				}
-				if e.to == start {
-					ring = []edge{e}
-					for at := m; at != start; at = come[at] {
-						ring = append(ring, from[at])
-					}
-					slices.Reverse(ring)
-					break
-				}
-				if inside[e.to] && come[e.to] == nil {
-					come[e.to], from[e.to] = m, e
+				if inside[e.to] && first[e.to].from == nil && slices.Contains(m.missing, e.via) {
+					first[e.to] = step{e, m}
 					queue = append(queue, e.to)
 				}
 			}
 		}
+		var ring []edge
+		for s := first[start]; s.from != nil; s = first[s.from] {
+			if ring = append(ring, s.edge); s.from == start {
+				break
+			}
+		}
+		slices.Reverse(ring)
 		if ring != nil && (best == nil || len(ring) < len(best)) {
 			best = ring
 		}

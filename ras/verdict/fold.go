@@ -16,20 +16,15 @@ import (
 // rank already.
 func (n *Note) Fold(p *model.Process, now int64) {
 	n.Awake = time.Duration(p.Awake(now))
-	lanes, index := map[uint32]int{}, map[uint32]int{}
-	add := func(c *model.Comm) {
-		index[c.Generation] = len(n.Slots)
+	slots := map[uint32]int{} // by generation
+	for _, c := range slices.Concat(slices.Collect(p.Comms()), p.Ended()) {
+		slots[c.Generation] = len(n.Slots)
 		n.Slots = append(n.Slots, slotOf(p, c, n.JobSize, now))
 	}
-	for c := range p.Comms() {
-		add(c)
-	}
-	for _, c := range p.Ended() {
-		add(c)
-	}
-	n.Habits = habits(p, lanes, index)
-	for generation, i := range index {
-		n.Slots[i].Lane = lanes[generation]
+	for _, r := range p.Ranks() {
+		if h := n.habit(p, r, slots); h.Odd != nil || h.Next != nil || h.Trail != nil {
+			n.Habits = append(n.Habits, h)
+		}
 	}
 }
 
@@ -112,48 +107,43 @@ func siteOf(a *model.Act) string {
 	return fmt.Sprintf("%s:%d", path.Base(a.First.Site.File), a.First.Site.Line)
 }
 
-// habits are the habits of the process's ranks, by their histories. It sets the lane of each communicator in lanes, by
-// generation; index has the communicators' slots.
-func habits(p *model.Process, lanes, index map[uint32]int) []Habit {
-	var all []Habit
-	for _, r := range p.Ranks() {
-		h := Habit{Root: r.Root}
-		var inFlight []model.Call
-		for c := range p.Comms() {
-			if c.Of != r {
-				continue
-			}
-			for _, o := range c.Ops {
+// habit is the habit of one of the process's ranks, by its history. It also sets the lanes of the rank's slots, which are
+// named by generation.
+func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int) Habit {
+	h := Habit{Root: r.Root}
+	var inFlight []model.Call
+	for c := range p.Comms() {
+		for _, o := range c.Ops {
+			if c.Of == r {
 				inFlight = append(inFlight,
 					model.Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start})
 			}
 		}
-		habit := r.History.Habit(inFlight...)
-		for lane, members := range habit.Lanes {
-			for _, generation := range members {
-				lanes[generation] = lane
+	}
+	habit := r.History.Habit(inFlight...)
+	for lane, members := range habit.Lanes {
+		for _, generation := range members {
+			if i, known := slots[generation]; known {
+				n.Slots[i].Lane = lane
 			}
-		}
-		for _, o := range habit.Odd {
-			did, instead := usualOf(p, o.Did, 0), usualOf(p, o.Usual, o.Times)
-			if did != nil && instead != nil {
-				did.Seq = o.Did.Seq
-				h.Odd = append(h.Odd, Odd{*did, *instead})
-			}
-		}
-		if habit.Next != nil && len(inFlight) == 0 {
-			h.Next = usualOf(p, habit.Next.Usual, habit.Next.Times)
-		}
-		for _, c := range habit.Trail {
-			if i, known := index[c.Generation]; known {
-				h.Trail = append(h.Trail, mark(i, &c))
-			}
-		}
-		if h.Odd != nil || h.Next != nil || h.Trail != nil {
-			all = append(all, h)
 		}
 	}
-	return all
+	for _, o := range habit.Odd {
+		did, instead := usualOf(p, o.Did, 0), usualOf(p, o.Usual, o.Times)
+		if did != nil && instead != nil {
+			did.Seq = o.Did.Seq
+			h.Odd = append(h.Odd, Odd{*did, *instead})
+		}
+	}
+	if habit.Next != nil && len(inFlight) == 0 {
+		h.Next = usualOf(p, habit.Next.Usual, habit.Next.Times)
+	}
+	for _, c := range habit.Trail {
+		if i, known := slots[c.Generation]; known {
+			h.Trail = append(h.Trail, mark(i, &c))
+		}
+	}
+	return h
 }
 
 func usualOf(p *model.Process, c model.Call, times int) *Usual {

@@ -229,14 +229,12 @@ func (n Note) After(d time.Duration) Note {
 			s.Acts[k].Age += d
 		}
 		if s.Failure != nil {
-			f := *s.Failure
-			f.Age += d
-			s.Failure = &f
+			s.Failure = new(*s.Failure)
+			s.Failure.Age += d
 		}
 		if s.Left != nil {
-			l := *s.Left
-			l.Age += d
-			s.Left = &l
+			s.Left = new(*s.Left)
+			s.Left.Age += d
 		}
 	}
 	return n

@@ -183,14 +183,10 @@ func trackOf(a *actor) *track {
 
 // apart is how many counters only one of two ranks has.
 func (t *track) apart(o *track) (n int) {
+	n = len(t.now) + len(o.now)
 	for key := range t.now {
-		if _, has := o.now[key]; !has {
-			n++
-		}
-	}
-	for key := range o.now {
-		if _, has := t.now[key]; !has {
-			n++
+		if _, has := o.now[key]; has {
+			n -= 2
 		}
 	}
 	return n
@@ -198,16 +194,12 @@ func (t *track) apart(o *track) (n int) {
 
 // behind compares two ranks' counters in one lane: whether any is less in p than in o, and whether any is more.
 func (t *track) behind(p, o progress, lane int) (less, more bool) {
-	look := func(key counter) {
-		if t.lane[key.role] == lane {
-			less, more = less || p[key] < o[key], more || p[key] > o[key]
+	for _, counters := range []progress{p, o} {
+		for key := range counters {
+			if t.lane[key.role] == lane {
+				less, more = less || p[key] < o[key], more || p[key] > o[key]
+			}
 		}
-	}
-	for key := range p {
-		look(key)
-	}
-	for key := range o {
-		look(key)
 	}
 	return less, more
 }

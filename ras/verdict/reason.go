@@ -121,14 +121,5 @@ func (f *Fate) UnmarshalText(text []byte) (err error) {
 
 // reason is the reason of a verdict on a process with this fate.
 func (f Fate) reason() Reason {
-	switch f {
-	case Dead, Departed:
-		return RankDead
-	case Stopped:
-		return RankStopped
-	case Unreachable:
-		return RankUnreachable
-	default:
-		return ReasonNone
-	}
+	return [...]Reason{Dead: RankDead, Departed: RankDead, Stopped: RankStopped, Unreachable: RankUnreachable}[f]
 }

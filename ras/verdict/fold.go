@@ -32,7 +32,7 @@ func (n *Note) Fold(p *model.Process, now int64) {
 func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	s := Slot{
 		Comm: c.ID, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1,
-		State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Groups: c.Groups,
+		State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Messages: maps.Clone(c.Messages), Groups: c.Groups,
 	}
 	if c.Of.Number >= 0 && c.Of.Size >= jobSize {
 		s.Job = c.Of.Number
@@ -75,15 +75,8 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	if a := c.End; a != nil {
 		s.Left = &Left{Act: a.Kind, Age: age(a.End, now), Site: siteOf(a), Text: a.Text}
 	}
-	for _, peer := range slices.Sorted(maps.Keys(c.Messages)) {
-		m := c.Messages[peer]
-		s.Messages = append(s.Messages, Messages{Peer: int(peer), Sent: m.Sent, Received: m.Received})
-	}
 	waits, over := c.Waits(now)
-	for _, w := range waits {
-		s.Waited = append(s.Waited, Waited{Rank: int(w.Rank), Time: time.Duration(w.Time), Ops: w.Ops})
-	}
-	s.Window = time.Duration(over)
+	s.Waited, s.Window = waits, time.Duration(over)
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -112,11 +113,12 @@ type Slot struct {
 	// Captured is how many operations were captured in CUDA graphs, whose replays are not seen.
 	Captured uint64 `json:"captured,omitempty"`
 
-	// Messages counts the messages with other ranks that this rank began, Groups the groups of messages. Communicators
-	// with different lanes are used by different goroutines, so that their calls have no order among each other.
-	Messages []Messages `json:"messages,omitempty"`
-	Groups   uint64     `json:"groups,omitempty"`
-	Lane     int        `json:"lane,omitempty"`
+	// Messages counts the messages that this rank began, by the other rank; Groups counts the groups of messages.
+	// Communicators with different lanes are used by different goroutines, so that their calls have no order among each
+	// other.
+	Messages map[int32]model.Messages `json:"messages,omitempty"`
+	Groups   uint64                   `json:"groups,omitempty"`
+	Lane     int                      `json:"lane,omitempty"`
 
 	// Acts are the acts of the communicator's life that have begun and not ended.
 	Acts []OpenAct `json:"acts,omitempty"`
@@ -125,15 +127,8 @@ type Slot struct {
 	// Left is how this rank ended the communicator, if it did.
 	Left *Left `json:"left,omitempty"`
 	// Waited is how long this rank's operations waited for each other rank within the last Window.
-	Waited []Waited      `json:"waited,omitempty"`
+	Waited []model.Wait  `json:"waited,omitempty"`
 	Window time.Duration `json:"window,omitempty"`
-}
-
-// Messages are how many messages with another rank of the communicator were begun.
-type Messages struct {
-	Peer     int    `json:"peer"`
-	Sent     uint64 `json:"sent,omitempty"`
-	Received uint64 `json:"received,omitempty"`
 }
 
 // OpenAct is an act that has begun and not ended.
@@ -166,13 +161,6 @@ type Left struct {
 	Age  time.Duration `json:"age"`
 	Site string        `json:"site,omitempty"` // where it was called, as "file:line"
 	Text string        `json:"text,omitempty"` // the cause that the program gave
-}
-
-// Waited is how long operations waited for one rank.
-type Waited struct {
-	Rank int           `json:"rank"`
-	Time time.Duration `json:"time"`
-	Ops  int           `json:"ops"`
 }
 
 // maxSize is more ranks than a communicator has.

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -155,7 +156,7 @@ func failed(code lifecycle.Code, peer int) func(*verdict.Note, *verdict.Slot) {
 
 func waited(rank int, sum time.Duration, ops int, window time.Duration) func(*verdict.Note, *verdict.Slot) {
 	return func(_ *verdict.Note, s *verdict.Slot) {
-		s.Waited, s.Window = append(s.Waited, verdict.Waited{Rank: rank, Time: sum, Ops: ops}), window
+		s.Waited, s.Window = append(s.Waited, model.Wait{Rank: int32(rank), Time: int64(sum), Ops: ops}), window
 	}
 }
 

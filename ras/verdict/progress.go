@@ -152,9 +152,9 @@ func trackOf(a *actor) *track {
 		t.lane[role(s)] = s.Lane
 		set(s, countCollective, 0, s.Begun)
 		set(s, countGroup, 0, s.Groups)
-		for _, m := range s.Messages {
-			set(s, countSend, m.Peer-s.Rank, m.Sent)
-			set(s, countReceive, m.Peer-s.Rank, m.Received)
+		for peer, m := range s.Messages {
+			set(s, countSend, int(peer)-s.Rank, m.Sent)
+			set(s, countReceive, int(peer)-s.Rank, m.Received)
 		}
 	}
 	if a.habit == nil {

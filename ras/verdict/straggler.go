@@ -39,14 +39,15 @@ func (g *graph) stragglers() []Verdict {
 	for _, a := range g.actors {
 		for _, s := range a.slots {
 			for _, w := range s.Waited {
-				key := commRank{s.Comm, w.Rank}
+				key := commRank{s.Comm, int(w.Rank)}
 				if held[key] == nil {
 					held[key] = &sum{}
 					order = append(order, key)
 				}
 				h := held[key]
-				h.by, h.time, h.ops = append(h.by, &participant{actor: a, slot: s}), h.time+w.Time, max(h.ops, w.Ops)
-				waits[a] += w.Time
+				h.by, h.ops = append(h.by, &participant{actor: a, slot: s}), max(h.ops, w.Ops)
+				h.time += time.Duration(w.Time)
+				waits[a] += time.Duration(w.Time)
 			}
 		}
 	}

@@ -82,17 +82,8 @@ func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
 	if cfg.Event == nil {
 		cfg.Event = func(bus.Event, bool) {}
 	}
-	if cfg.Open == nil {
-		cfg.Open = func([]verdict.Verdict) {}
-	}
 	if cfg.Stuck == nil {
 		cfg.Stuck = func() []lifecycle.CommID { return nil }
-	}
-	if cfg.HeldUp == nil {
-		cfg.HeldUp = func() bool { return false }
-	}
-	if cfg.Others == nil {
-		cfg.Others = func([]verdict.Note) []verdict.Note { return nil }
 	}
 	if cfg.Local == nil {
 		cfg.Local = func(mesh.Member) (n verdict.Note, known bool) { return n, false }
@@ -104,25 +95,30 @@ func New(self mesh.Member, note func() verdict.Note, cfg Config) *Agent {
 	}
 }
 
+// locked calls f with the agent locked.
+func (a *Agent) locked(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f()
+}
+
 // put queues an input for Run. Repeated inputs are merged. When the queue is full, only inputs that the machine itself
 // waits for are taken.
 func (a *Agent) put(in Input) {
-	a.mu.Lock()
-	drop := len(a.queue) >= maxQueue
-	switch in.(type) {
-	case Trouble, memberChanged:
-		drop = drop || slices.ContainsFunc(a.queue, func(waiting Input) bool {
-			return reflect.TypeOf(waiting) == reflect.TypeOf(in)
-		})
-	case Notes, Told, Ending, shared:
-		drop = false
-	}
-	if drop {
-		a.mu.Unlock()
-		return
-	}
-	a.queue = append(a.queue, in)
-	a.mu.Unlock()
+	a.locked(func() {
+		drop := len(a.queue) >= maxQueue
+		switch in.(type) {
+		case Trouble, memberChanged:
+			drop = drop || slices.ContainsFunc(a.queue, func(waiting Input) bool {
+				return reflect.TypeOf(waiting) == reflect.TypeOf(in)
+			})
+		case Notes, Told, Ending, shared:
+			drop = false
+		}
+		if !drop {
+			a.queue = append(a.queue, in)
+		}
+	})
 	select {
 	case a.wake <- struct{}{}:
 	default:
@@ -134,9 +130,7 @@ func (a *Agent) Trouble() { a.put(Trouble{}) }
 
 // Failed takes the tape's step with which a communicator failed in this process, or one of Config.Kept.
 func (a *Agent) Failed(of mesh.Member, s *model.Step) {
-	a.mu.Lock()
-	a.failed = time.Now()
-	a.mu.Unlock()
+	a.locked(func() { a.failed = time.Now() })
 	a.commFailed(of, s.Event)
 	a.put(Trouble{})
 }
@@ -183,9 +177,7 @@ func (a *Agent) Handle(_ context.Context, from string, question []byte) []byte {
 	switch m.Kind {
 	case askNotes:
 		about := among(m.About)
-		a.mu.Lock()
-		a.topic = about
-		a.mu.Unlock()
+		a.locked(func() { a.topic = about })
 		a.put(AskedForNote{from})
 		if a.cfg.Kept != nil {
 			return encodeNotes(a.kept(), about)
@@ -211,9 +203,8 @@ func (a *Agent) LocalNote(of mesh.Member) []byte {
 	if !ok {
 		return nil
 	}
-	a.mu.Lock()
-	about := a.topic
-	a.mu.Unlock()
+	var about []lifecycle.CommID
+	a.locked(func() { about = a.topic })
 	return encodeNote(&n, about, mesh.MaxAnswer)
 }
 
@@ -259,14 +250,12 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 			return
 		case <-look.C:
 			a.share(ctx) // again with agents that didn't answer
-			if a.cfg.HeldUp() {
+			if a.cfg.HeldUp != nil && a.cfg.HeldUp() {
 				a.step(ctx, Trouble{})
 			}
 		case <-a.wake:
-			a.mu.Lock()
-			queue := a.queue
-			a.queue = nil
-			a.mu.Unlock()
+			var queue []Input
+			a.locked(func() { queue, a.queue = a.queue, nil })
 			for _, in := range queue {
 				a.step(ctx, in)
 			}
@@ -295,9 +284,7 @@ func (a *Agent) membership() Membership {
 		}
 	}
 	a.changes(all)
-	a.mu.Lock()
-	a.members = all
-	a.mu.Unlock()
+	a.locked(func() { a.members = all })
 	return Membership{slices.Clone(all)}
 }
 
@@ -328,8 +315,11 @@ func (a *Agent) effects(ctx context.Context, now time.Time, effects []Effect) {
 		switch e := e.(type) {
 		case AskNotes:
 			a.background(func() Input {
-				notes := a.gather(ctx, e)
-				return Notes{e.Round, notes, a.cfg.Others(notes)}
+				in := Notes{Round: e.Round, Notes: a.gather(ctx, e)}
+				if a.cfg.Others != nil {
+					in.Others = a.cfg.Others(in.Notes)
+				}
+				return in
 			})
 		case TellTrouble:
 			ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -345,25 +335,23 @@ func (a *Agent) effects(ctx context.Context, now time.Time, effects []Effect) {
 		case Tell:
 			a.cfg.Event(verdictEvent(&e.Change, e.Since, now), e.Outward)
 			if e.Outward && e.Change.Kind == verdict.Opened {
-				a.mu.Lock()
-				a.reached[e.Change.Verdict.Reason]++
-				a.mu.Unlock()
+				a.locked(func() { a.reached[e.Change.Verdict.Reason]++ })
 			}
 		case Publish:
 			list := make([]Open, 0, len(e.Open))
 			for _, v := range e.Open {
 				list = append(list, Open{v, a.machine.Since(v.ID)})
 			}
-			a.mu.Lock()
-			a.open, a.at = list, now
-			a.mu.Unlock()
-			a.cfg.Open(e.Open)
+			a.locked(func() { a.open, a.at = list, now })
+			if a.cfg.Open != nil {
+				a.cfg.Open(e.Open)
+			}
 		case Settled:
-			a.mu.Lock()
-			a.settled = e.Began
-			close(a.changed)
-			a.changed = make(chan struct{})
-			a.mu.Unlock()
+			a.locked(func() {
+				a.settled = e.Began
+				close(a.changed)
+				a.changed = make(chan struct{})
+			})
 		case Wake:
 			a.timer.Reset(time.Until(e.At))
 		}
@@ -375,9 +363,7 @@ func (a *Agent) background(f func() Input) { a.busy.Go(func() { a.put(f()) }) }
 
 // gather asks for notes.
 func (a *Agent) gather(ctx context.Context, ask AskNotes) []verdict.Note {
-	a.mu.Lock()
-	a.rounds++
-	a.mu.Unlock()
+	a.locked(func() { a.rounds++ })
 	var notes []verdict.Note
 	if a.cfg.Kept != nil {
 		notes = a.kept(ask.Of...)

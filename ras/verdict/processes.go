@@ -167,6 +167,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 	fate := notes[0].Fate
 	v := Verdict{Reason: fate.reason(), Confidence: Certain}
 	var at []*meeting
+	var calls []Text
 	guessed := false
 	for _, n := range notes {
 		v.Age = max(v.Age, Age(n.FateAge))
@@ -183,6 +184,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 		for _, a := range w.g.actors {
 			if a.note == n {
 				v.Culprits = append(v.Culprits, Rank{Job: a.job, Comm: -1, Member: n.Member, Host: n.Host, PID: n.PID})
+				calls = append(calls, a.lastCalls()...)
 			}
 		}
 	}
@@ -200,9 +202,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 		v.Text.add("%s", aside)
 		v.Evidence = append(v.Evidence, seen)
 	}
-	for _, n := range notes {
-		v.Evidence = append(v.Evidence, lastCalls(n)...)
-	}
+	v.Evidence = append(v.Evidence, calls...)
 	return v
 }
 
@@ -275,22 +275,21 @@ func (g *graph) viewpoint() (aside, seen Text) {
 	return aside, seen
 }
 
-// lastCalls are the calls that a process was in when it ended, by its tape.
-func lastCalls(n *Note) []Text {
-	var words []Text
-	for i := range n.Slots {
-		s := &n.Slots[i]
+// lastCalls are the calls that a rank was in when its process ended, by its tape.
+func (a *actor) lastCalls() (calls []Text) {
+	for _, s := range a.slots {
+		rank := rankOf(a, s.Comm).String()
 		if s.InFlight > 0 {
-			words = append(words, say("%s was in %s", ownRank(n, s), callText(s.Op.Call.String(), s.Seq, s)))
+			calls = append(calls, say("%s was in %s", rank, callText(s.Op.Call.String(), s.Seq, s)))
 		}
 		for _, act := range s.Acts {
-			words = append(words, say("%s was in the %s of %s", ownRank(n, s), act.Act.String(), commText(s)))
+			calls = append(calls, say("%s was in the %s of %s", rank, act.Act.String(), commText(s)))
 		}
 	}
-	if len(n.Slots) == 0 && n.Fate != Departed {
-		words = append(words, say("nobody could read the tape of %s", n.Member))
+	if len(a.slots) == 0 && a.note.Fate != Departed {
+		calls = append(calls, say("nobody could read the tape of %s", a.note.Member))
 	}
-	return words
+	return calls
 }
 
 // Resolved tells whether the cause of a verdict that no longer holds is gone: a stopped process runs again, the victims

@@ -91,23 +91,13 @@ func callText(call string, seq uint64, s *Slot) Text {
 }
 
 // commText is a communicator as a sentence has it: `"world"`, or its id if it has no name.
-func commText(s *Slot) string {
-	if s.Name == "" {
-		return s.Comm.Short()
-	}
-	return strconv.Quote(s.Name)
-}
+func commText(s *Slot) string { return quoted(s.Name, s.Comm) }
 
-// ownRank names the rank of a slot of a process that can't answer.
-func ownRank(n *Note, s *Slot) string {
-	switch {
-	case s.Job >= 0:
-		return "rank " + strconv.Itoa(s.Job)
-	case n.Rank >= 0:
-		return "rank " + strconv.Itoa(n.Rank)
-	default:
-		return fmt.Sprintf("rank %d of %s", s.Rank, commText(s))
+func quoted(name string, id lifecycle.CommID) string {
+	if name == "" {
+		return id.Short()
 	}
+	return strconv.Quote(name)
 }
 
 // culpritsText names ranks: one with its host and process, more of them as a list.
@@ -202,10 +192,6 @@ func (o *Odd) text(r string) Text {
 }
 
 func (u *Usual) text() Text {
-	name := strconv.Quote(u.Name)
-	if u.Name == "" {
-		name = u.Comm.Short()
-	}
 	what := u.Op.Call.String()
 	switch u.Op.Call {
 	case lifecycle.CallSend:
@@ -216,7 +202,7 @@ func (u *Usual) text() Text {
 	default:
 		what += fmt.Sprintf(" of %d bytes", u.Op.Bytes)
 	}
-	return say("%s on %s", what, name)
+	return say("%s on %s", what, quoted(u.Name, u.Comm))
 }
 
 func plural(n int, one string) string {

@@ -78,12 +78,7 @@ func (k *Keeper) Members() []mesh.Status {
 	for _, p := range k.members {
 		all = append(all, p.Status)
 	}
-	slices.SortFunc(all, func(a, b mesh.Status) int {
-		if before(&a.Member, &b.Member) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b mesh.Status) int { return byRank(&a.Member, &b.Member) })
 	return all
 }
 

@@ -250,7 +250,7 @@ func (m *Machine) lead(now time.Time) {
 	for _, r := range m.members {
 		s := &r.status
 		answers := s.State == mesh.Alive || s.State == mesh.Suspect && now.Sub(s.Since) < doubt
-		if answers && (best == nil || before(&s.Member, &best.status.Member)) {
+		if answers && (best == nil || byRank(&s.Member, &best.status.Member) < 0) {
 			best = r
 		}
 	}
@@ -273,12 +273,9 @@ func (m *Machine) lead(now time.Time) {
 	}
 }
 
-// before orders candidates: ranks come before processes without one.
-func before(a, b *mesh.Member) bool {
-	if (a.Rank < 0) != (b.Rank < 0) {
-		return a.Rank >= 0
-	}
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name)) < 0
+// byRank orders members: those without a rank come last.
+func byRank(a, b *mesh.Member) int {
+	return cmp.Or(cmp.Compare(uint(a.Rank), uint(b.Rank)), cmp.Compare(a.Name, b.Name))
 }
 
 // act does what is due, and asks to be woken for what is due later.

@@ -19,8 +19,8 @@ type comm struct {
 	byRank  map[int]*member // the last that claimed the rank
 }
 
-// join merges the communicators of all processes, and returns contradictions between them.
-func (r *Report) join() (problems []Problem) {
+// join merges the communicators of all processes. Two processes that claim one rank are a problem.
+func (r *Report) join() {
 	byID := make(map[lifecycle.CommID]*comm)
 	for _, p := range r.procs {
 		r.size = max(r.size, p.header.JobSize)
@@ -37,11 +37,16 @@ func (r *Report) join() (problems []Problem) {
 	for _, c := range r.comms {
 		slices.SortStableFunc(c.members, func(a, b *member) int { return cmp.Compare(a.Rank, b.Rank) })
 		for _, m := range c.members {
-			problems = append(problems, c.claim(m)...)
+			before := c.byRank[m.Rank]
+			if before != nil && before.proc != m.proc {
+				r.problem("", "%s and %s both claim to be rank %d of %s", before.proc.path, m.proc.path, m.Rank, m.name())
+			}
+			if m.Rank >= 0 && (before == nil || !m.proc.at(m.last).Before(before.proc.at(before.last))) {
+				c.byRank[m.Rank] = m
+			}
 		}
 	}
 	slices.SortStableFunc(r.comms, func(a, b *comm) int { return a.Made.Compare(b.Made) })
-	return problems
 }
 
 func (c *comm) add(m *member) {
@@ -53,22 +58,6 @@ func (c *comm) add(m *member) {
 	if c.Made.IsZero() && m.last > 0 {
 		c.Made = m.proc.at(m.last)
 	}
-}
-
-// claim gives the member its rank; if another process has it, too, that is a problem.
-func (c *comm) claim(m *member) (problems []Problem) {
-	if m.Rank < 0 {
-		return nil
-	}
-	before := c.byRank[m.Rank]
-	if before != nil && before.proc != m.proc {
-		problems = append(problems, Problem{Text: fmt.Sprintf("%s and %s both claim to be rank %d of %s",
-			before.proc.path, m.proc.path, m.Rank, m.name())})
-	}
-	if before == nil || !m.proc.at(m.last).Before(before.proc.at(before.last)) {
-		c.byRank[m.Rank] = m
-	}
-	return problems
 }
 
 // acts are the member's acts, ended and open.

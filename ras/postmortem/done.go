@@ -31,16 +31,15 @@ type done struct {
 // maxCount is the most that a counter can plausibly have: an operation every 100 ns for five months.
 const maxCount = 1 << 47
 
-// count takes the tape's tallies that have counted something, and says what is wrong with them.
-func (p *process) count(r *tape.Reader) (problems []string) {
+// count takes the tape's tallies that have counted something, and adds a problem for what is wrong with them.
+func (p *process) count(r *tape.Reader) {
 	tallies, err := r.AppendTallies(nil)
 	if err != nil && !p.cut { // a tape that was cut short has a problem already
-		problems = append(problems, "has counts that can't be read: "+why(err))
+		p.problem("has counts that can't be read: " + why(err))
 	}
 	if len(tallies) == p.header.Tallies {
-		problems = append(problems,
-			fmt.Sprintf("has room to count %s of operations, all of it used: others, if any, are not counted",
-				count(len(tallies), "kind")))
+		p.problem(fmt.Sprintf("has room to count %s of operations, all of it used: others, if any, are not counted",
+			count(len(tallies), "kind")))
 	}
 	wrong := 0
 	for i := range tallies {
@@ -52,10 +51,9 @@ func (p *process) count(r *tape.Reader) (problems []string) {
 		}
 	}
 	if wrong > 0 {
-		problems = append(problems, "has counts that can't be right: "+count(wrong, "kind")+" of operations "+
-			english.PluralWord(wrong, "is", "are")+" left out")
+		p.problem("has counts that can't be right: " + count(wrong, "kind") + " of operations " +
+			english.PluralWord(wrong, "is", "are") + " left out")
 	}
-	return problems
 }
 
 // plausible tells whether a tally's counters are possible. They have no checksum, so a damaged tape may have any value.

@@ -98,15 +98,15 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		Member: fmt.Sprintf("%s-%d", host, p.header.PID), Host: host, PID: p.header.PID, Rank: p.rank, JobSize: r.size,
 	}
 	switch end := p.end.at; {
-	case end > 0 && end <= now && p.state() == StateClosed:
-		n.Fate, n.FateAge = verdict.Departed, time.Duration(now-end)
-		if p.end.exit.Failed() {
-			n.Cause = p.end.how
-		}
-	case end > 0 && end <= now && p.state() == StateExited && !p.end.exit.Failed():
-		n.Fate, n.FateAge, n.Cause = verdict.Departed, time.Duration(now-end), p.end.how
 	case end > 0 && end <= now:
 		n.Fate, n.FateAge, n.Cause = verdict.Dead, time.Duration(now-end), p.end.how
+		closed, failed := p.state() == StateClosed, p.end.exit.Failed()
+		if closed || p.state() == StateExited && !failed {
+			n.Fate = verdict.Departed
+		}
+		if closed && !failed {
+			n.Cause = ""
+		}
 	case p.header.Paused > 0 && now < p.header.Resumed && now-paused > int64(pauseTime):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-paused),
 			"it gave no sign of life until it went on"

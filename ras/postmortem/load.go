@@ -8,7 +8,8 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -89,18 +90,17 @@ func (r *Report) problem(path, format string, args ...any) {
 	r.Problems = append(r.Problems, Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
+// problem adds a Problem of the process's tape.
+func (p *process) problem(text string) { p.problems = append(p.problems, text) }
+
 // parallel calls f with all numbers below n, as many at a time as there are processors.
 func parallel(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	running := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range n {
-		running <- struct{}{}
-		wg.Go(func() {
-			f(i)
-			<-running
-		})
+		group.Go(func() error { f(i); return nil })
 	}
-	wg.Wait()
+	_ = group.Wait() // none fails
 }
 
 // why says what is wrong with a tape, without its path.
@@ -120,13 +120,12 @@ func readTape(path string, opts *Options) (*process, error) {
 	}
 	defer r.Close() //nolint:errcheck // only read from
 	p := &process{path: path, header: r.Header(), alive: r.Liveness(), rank: -1, cut: cut > 0}
-	problem := func(text string) { p.problems = append(p.problems, text) }
 	if p.cut {
-		problem("was cut short: everything behind byte " + number(uint64(cut)) + " is missing")
+		p.problem("was cut short: everything behind byte " + number(uint64(cut)) + " is missing")
 	}
 	p.slots, err = r.AppendSlots(nil) // before the records, which may be newer if the process is alive
 	if err != nil {
-		problem("has a part that can't be read: " + why(err))
+		p.problem("has a part that can't be read: " + why(err))
 	}
 	if p.state() == StateAlive {
 		p.live = tape.Now() // the process is on this machine, so the clock is the same
@@ -143,7 +142,7 @@ func readTape(path string, opts *Options) (*process, error) {
 	}
 	for ev, err := range r.Events() {
 		if err != nil {
-			problem("could not be read to its end: " + why(err))
+			p.problem("could not be read to its end: " + why(err))
 			break
 		}
 		p.sawAt(ev.Time())
@@ -177,7 +176,7 @@ func readTape(path string, opts *Options) (*process, error) {
 	if missed.Op == 0 {
 		p.from = 0
 	}
-	p.problems = append(p.problems, p.count(r)...)
+	p.count(r)
 	p.findRank()
 	p.countMembers()
 	return p, nil

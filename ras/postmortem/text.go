@@ -401,7 +401,7 @@ func (r *Report) writeDone(t *text) {
 			row[8], row[9] = least.text(), most.text()
 		}
 		if d.Bandwidth > 0 {
-			row[10] = rateText(d.Bandwidth)
+			row[10] = humanize.SIWithDigits(d.Bandwidth, 2, "B/s")
 		}
 		if d.Bytes > 0 {
 			row[11] = humanize.IBytes(d.Bytes)

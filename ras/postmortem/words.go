@@ -66,15 +66,6 @@ func sizeText(upTo uint64) string {
 	return "up to " + humanize.IBytes(upTo)
 }
 
-// rateText is a bandwidth with three digits and a decimal unit.
-func rateText(bytesPerSecond float64) string {
-	v, units := bytesPerSecond/1e3, []string{"kB/s", "MB/s", "GB/s", "TB/s", "PB/s"}
-	for v >= 999.5 && len(units) > 1 {
-		v, units = v/1e3, units[1:]
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64) + " " + units[0]
-}
-
 // number is a number with thousands separators.
 func number(n uint64) string { return humanize.Comma(int64(min(n, math.MaxInt64))) }
 

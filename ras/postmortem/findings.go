@@ -168,8 +168,28 @@ type Ending struct {
 	Text string    `json:"text"`
 }
 
-// ending says how the job ended.
-func (r *Report) ending(found []Finding, at moment) Ending {
+// well is the ending of a job with which nothing is wrong at the end, as far as the tapes show.
+func (r *Report) well(how, text string) Ending {
+	if len(r.Findings) == 0 {
+		lead := "nothing went wrong"
+		switch held, running := len(r.Held) > 0, how == "running"; {
+		case held && running:
+			lead = "nothing is wrong now"
+		case held:
+			lead = "nothing was wrong in the end"
+		case running:
+			lead += " so far"
+		}
+		if slices.ContainsFunc(r.comms, func(c *comm) bool { _, absent := c.absent(); return absent > 0 }) {
+			lead = "as far as the tapes show, " + lead
+		}
+		text = lead + ": " + text
+	}
+	return Ending{How: how, Text: capital(text) + "."}
+}
+
+// ending says how the job ended. at is the moment of the findings.
+func (r *Report) ending(at moment) Ending {
 	running, closed, exited := 0, 0, 0
 	for _, p := range r.procs {
 		switch p.state() {
@@ -183,13 +203,13 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 		}
 	}
 	told := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.told > 0 })
-	failed := slices.ContainsFunc(found, func(f Finding) bool {
+	failed := slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		return f.Reason != verdict.Straggler && f.Reason != verdict.Unknown
 	})
 	switch {
 	case running > 0:
-		return Ending{How: "running", Text: fmt.Sprintf("%s of %d %s.", count(running, "process"), len(r.procs),
-			english.PluralWord(running, "runs", "run"))}
+		return r.well("running", fmt.Sprintf("%d of %s %s", running, count(len(r.procs), "process"),
+			english.PluralWord(running, "runs", "run")))
 	case told >= 0 && at.ended:
 		p := r.procs[told]
 		e := Ending{
@@ -214,10 +234,10 @@ func (r *Report) ending(found []Finding, at moment) Ending {
 			}
 		}
 		if exited > 0 {
-			return Ending{How: "completed", Text: fmt.Sprintf(
-				"All processes exited with 0, %d of them without stopping Carillon.", exited)}
+			return r.well("completed",
+				fmt.Sprintf("all processes exited with 0, %d of them without stopping Carillon", exited))
 		}
-		return Ending{How: "completed", Text: "All processes ended in order."}
+		return r.well("completed", "all processes ended in order")
 	case failed:
 		return Ending{How: "failed", Time: at.at, Text: "This is how it was " + at.title + "."}
 	default:

@@ -198,12 +198,12 @@ func (r *Report) judge(opts *Options) error {
 	}
 	found, when := r.find(moments)
 	r.Findings = append([]Finding{}, found...) // never nil: JSON has a list
-	r.Ended = r.ending(found, when)
 	r.Mistakes = r.mistakes()
-	if !opts.At.IsZero() {
-		return nil
+	var heldUp []moment
+	if opts.At.IsZero() {
+		heldUp = r.heldMoments()
 	}
-	for _, m := range r.heldMoments() {
+	for _, m := range heldUp {
 		held, _ := r.find([]moment{m})
 		for _, f := range held {
 			known := func(o Finding) bool { return o.ID == f.ID }
@@ -217,6 +217,7 @@ func (r *Report) judge(opts *Options) error {
 			return slices.ContainsFunc(h.Culprits, f.Culprits[0].Same)
 		})
 	})
+	r.Ended = r.ending(when)
 	return nil
 }
 

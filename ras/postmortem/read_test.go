@@ -42,7 +42,7 @@ func TestLiving(t *testing.T) {
 	}
 	var out strings.Builder
 	if err := report.Write(&out, postmortem.TextOptions{}); err != nil ||
-		!strings.Contains(out.String(), "so far; ranks are in 1 call.") {
+		!strings.Contains(out.String(), "nothing went wrong so far: 1 of 1 process runs.") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	doing := report.Processes[0].Doing[0]

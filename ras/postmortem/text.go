@@ -109,23 +109,13 @@ func stateText(s ProcessState) string {
 
 func (r *Report) writeFindings(t *text) {
 	t.heading("WHAT HAPPENED")
-	gap := r.gap()
-	switch {
-	case !r.at.IsZero() && len(r.Findings) == 0:
-		text := "At %s, nothing held the job up for longer than its thresholds."
-		if gap != "" {
-			text = "At %s, nothing is known to have held the job up."
-		}
-		t.paragraph("  ", fmt.Sprintf(text, clockTime(r.at)))
-	case !r.at.IsZero():
-		t.paragraph("  ", fmt.Sprintf("This is how it was at %s.", clockTime(r.at)))
-	case r.Ended.How == "completed" || r.Ended.How == "running":
-		if len(r.Findings) == 0 {
-			t.paragraph("  ", r.well(gap == ""))
-		}
-	default:
-		t.paragraph("  ", words.Line(r.Ended.Text))
+	text := r.Ended.Text
+	if !r.at.IsZero() && len(r.Findings) == 0 {
+		text = "At " + clockTime(r.at) + ", nothing is known to have held the job up for longer than its thresholds."
+	} else if !r.at.IsZero() {
+		text = "This is how it was at " + clockTime(r.at) + "."
 	}
+	t.paragraph("  ", words.Line(text))
 	for i := range r.Findings[:min(len(r.Findings), maxFindings)] {
 		r.Findings[i].write(t, "")
 	}
@@ -138,7 +128,7 @@ func (r *Report) writeFindings(t *text) {
 		t.paint(yellow, func() { t.paragraph("  ", r.Mistakes[i].mistake()) })
 	}
 	t.more(len(r.Mistakes)-maxMistakes, "mistake")
-	if gap != "" {
+	if gap := r.gap(); gap != "" {
 		t.paint(yellow, func() { t.paragraph("  ", gap) })
 	}
 }
@@ -216,38 +206,6 @@ func (c *Comm) absentText() string {
 		who += " and " + number(uint64(more)) + " more"
 	}
 	return who
-}
-
-// well is the sentence about a job in which nothing went wrong, as far as the tapes tell; whole: no tape is missing.
-func (r *Report) well(whole bool) string {
-	alive, calls := 0, 0
-	for i := range r.Processes {
-		if r.Processes[i].State == StateAlive {
-			alive++
-		}
-		calls += len(r.Processes[i].Doing)
-	}
-	held := len(r.Held) > 0
-	text := "Nothing went wrong"
-	switch {
-	case held && alive > 0:
-		text = "Nothing is wrong now"
-	case held:
-		text = "Nothing was wrong in the end"
-	}
-	if !whole {
-		text = "In the tapes that are there n" + strings.TrimPrefix(text, "N")
-	}
-	if alive == 0 {
-		return text + ": all that began ended, and no rank said otherwise."
-	}
-	if !held {
-		text += " so far"
-	}
-	if calls == 0 {
-		return text + "; no rank is in a call."
-	}
-	return fmt.Sprintf("%s; ranks are in %s.", text, count(calls, "call"))
 }
 
 func rankText(rank int) string {

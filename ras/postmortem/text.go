@@ -109,13 +109,15 @@ func stateText(s ProcessState) string {
 
 func (r *Report) writeFindings(t *text) {
 	t.heading("WHAT HAPPENED")
-	text := r.Ended.Text
-	if !r.at.IsZero() && len(r.Findings) == 0 {
-		text = "At " + clockTime(r.at) + ", nothing is known to have held the job up for longer than its thresholds."
-	} else if !r.at.IsZero() {
-		text = "This is how it was at " + clockTime(r.at) + "."
+	switch well := r.Ended.How == "running" || r.Ended.How == "completed"; {
+	case !r.at.IsZero() && len(r.Findings) == 0:
+		t.paragraph("  ", fmt.Sprintf("At %s, nothing is known to have held the job up for longer than its thresholds.",
+			clockTime(r.at)))
+	case !r.at.IsZero():
+		t.paragraph("  ", fmt.Sprintf("This is how it was at %s.", clockTime(r.at)))
+	case !well || len(r.Findings) == 0: // else the findings come first
+		t.paragraph("  ", words.Line(r.Ended.Text))
 	}
-	t.paragraph("  ", words.Line(text))
 	for i := range r.Findings[:min(len(r.Findings), maxFindings)] {
 		r.Findings[i].write(t, "")
 	}

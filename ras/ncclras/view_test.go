@@ -273,8 +273,8 @@ func TestJudged(t *testing.T) {
 		// It may itself wait for a message: nobody is blamed.
 		"a rank that has not launched it": {
 			statuses: []Comm{world(7, 7, 7, 6)},
-			want: "unknown possible: all_reduce 7 on \"world\" does not end, and why is not known: nobody can read " +
-				"the tape of rank 3",
+			want: "unknown possible: all_reduce 7 on \"world\" does not complete, and the cause is not known: " +
+				"the tape of rank 3 cannot be read",
 		},
 		// As on tapes alone: a kernel may take its time.
 		"all have launched it": {statuses: []Comm{world(7, 7, 7, 7)}},

@@ -144,18 +144,18 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	case v.Reason == UnfinishedGroup:
 		group := leaves[0].actor.openGroup(m)
 		v.Age = Age(group.Age)
-		v.Text = say("%s %s a group job that nobody completes, since %s: call Wait or AsyncError; "+
-			"until then it does not come to %s", who, have, Age(group.Age), m.text())
+		v.Text = say("%s %s a group job that has been open for %s: call Wait or AsyncError; until then it cannot enter %s",
+			who, have, Age(group.Age), m.text())
 	case v.Reason == StreamBlocked:
 		v.Text = blockedText(v.Culprits, leaves)
 	case v.Reason == NotJoined:
 		v.Text = say("%s %s not joined %s", who, have, m.text())
 	case m.key.kind == broken:
-		v.Text = say("%s made %s fail on others: %s", who, commText(m.slot), m.slot.Failure.Text)
+		v.Text = say("%s caused %s to fail on other ranks: %s", who, commText(m.slot), m.slot.Failure.Text)
 	default:
 		v.Text = say("%s %s not %s", who, have, m.entered(v.Culprits[0]))
 		if first := m.firstMissing(v.Culprits); first < m.key.seq {
-			v.Text.add(", nor any from %d on", first)
+			v.Text.add(", nor any collective from number %d on", first)
 		}
 	}
 	if failed {
@@ -173,7 +173,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		r := rankOf(l.actor, m.key.comm)
 		if l.elsewhere {
 			v.Confidence = min(v.Confidence, Possible)
-			v.Evidence = append(v.Evidence, say("%s makes other calls all the time, and not this one", r))
+			v.Evidence = append(v.Evidence, say("%s keeps making other calls, but not this one", r))
 		}
 		if l.actor.note.Where != "" {
 			v.Evidence = append(v.Evidence, say("%s is between its calls: %s", r, l.actor.note.Where))
@@ -323,7 +323,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	case len(m.missing) == 0 && m.key.kind != exchange && m.trouble:
 		return w.stuck(m)
 	case len(m.edges) == 0 && len(m.leaves) == 0 && m.trouble && !slices.ContainsFunc(m.missing, (*actor).seen):
-		return w.unknown(m, fmt.Sprintf("nobody can read the tape of %s", missingText(m))), true
+		return w.unknown(m, fmt.Sprintf("the tape of %s cannot be read", missingText(m))), true
 	default:
 		return Verdict{}, false
 	}
@@ -365,9 +365,9 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 	if f := m.engine; f != nil {
 		switch f.Code {
 		case lifecycle.CodeRankDead:
-			reason, text = RankDead, say("%s died, as the others saw: %s", who, f.Text)
+			reason, text = RankDead, say("%s died, as the other ranks report: %s", who, f.Text)
 		case lifecycle.CodeUnreachable:
-			reason, text = RankUnreachable, say("%s stopped answering, as the others saw: %s", who, f.Text)
+			reason, text = RankUnreachable, say("%s stopped answering, as the other ranks report: %s", who, f.Text)
 		default:
 			reason, text = NotEntered, say("%s had not entered %s: %s", who, m.text(), f.Text)
 		}
@@ -381,7 +381,7 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 
 func (w *walk) unknown(m *meeting, why string) Verdict {
 	v := m.verdict(Unknown, Possible, nil, waits(m))
-	v.Text = say("%s does not end, and why is not known: %s", m.text(), why)
+	v.Text = say("%s does not complete, and the cause is not known: %s", m.text(), why)
 	v.Evidence = []Text{attendance(m)}
 	return v
 }
@@ -409,8 +409,7 @@ func (g *graph) unfinishedGroups() []Verdict {
 				Reason: UnfinishedGroup, Confidence: Certain, Culprits: []Rank{r}, Comm: s.Comm, Name: s.Name,
 				Call: act.Act.String(), Seq: act.Seq, Age: Age(group.Age),
 				Victims: []Wait{{Rank: r, Comm: s.Comm, Name: s.Name, Call: act.Act.String(), Age: Age(act.Age)}},
-				Text: say("%s of %s on %s waits for a group job that nobody completes, since %s: call Wait "+
-					"or AsyncError",
+				Text: say("%s of %s on %s waits for a group job that has been open for %s: call Wait or AsyncError",
 					act.Act.String(), commText(s), culpritsText([]Rank{r}), Age(group.Age)),
 			}
 			v.setID()

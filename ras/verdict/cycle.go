@@ -40,7 +40,8 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	if rule == nil && len(wrong) > 2 { // most ranks of a longer cycle are innocent
 		culprits, deviants = nil, nil
 	}
-	v := first.verdict(reason, proof, culprits, victims(knot, func(a *actor) bool { return slices.Contains(deviants, a) }))
+	v := first.verdict(reason, proof, culprits,
+		victims(knot, func(a *actor) bool { return slices.Contains(deviants, a) }))
 	var lone *actor // the only deviant: the sentence says what it did
 	if len(deviants) == 1 && w.g.odd(deviants[0]) != nil {
 		lone = deviants[0]
@@ -58,7 +59,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		v.Culprits = []Rank{rankOf(ring[0].via, first.key.comm), rankOf(ring[1].via, first.key.comm)}
 		v.setID()
 		v.Evidence = append(steps, v.Evidence...)
-		v.Text = say("%s and %s exchange messages, and nothing has come either way for %s, by %s",
+		v.Text = say("%s and %s exchange messages, and no data has moved in either direction for %s, over %s",
 			v.Culprits[0], v.Culprits[1], Age(first.age), w.g.route(first.slot, v.Culprits[0], v.Culprits[1]))
 		return v
 	}
@@ -100,8 +101,8 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 	}
 	all := pick(func(int) bool { return true })
 	const (
-		order = "made calls in another order than the ranks that run the same program"
-		unfit = "made calls that don't fit those of the others"
+		order = "made calls in a different order than the ranks that run the same program"
+		unfit = "made calls that do not match those of the others"
 	)
 	for _, r := range []rule{
 		{func(i int) bool { return g.step(ring[i].via) == outOfStep }, Certain, order},

@@ -50,11 +50,11 @@ func (w *walk) mismatch(m *meeting) Verdict {
 		says = append(says, fmt.Sprintf("%s: %s", s.ranks(m), difference(&sides[0].sig, &s.sig)))
 	}
 	if len(wrong) > 0 && len(wrong) < len(sides) {
-		v.Text = say("%s made another call than the others as number %d on %s: %s", culpritsText(v.Culprits),
+		v.Text = say("%s made a different call than the others as number %d on %s: %s", culpritsText(v.Culprits),
 			m.key.seq, commText(m.slot), strings.Join(says, "; "))
 	} else {
 		v.Confidence = Likely
-		v.Text = say("the ranks made different calls as number %d on %s, and which is wrong is not known: %s",
+		v.Text = say("the ranks made different calls as number %d on %s, and it is not known which is wrong: %s",
 			m.key.seq, commText(m.slot), strings.Join(says, "; "))
 	}
 	for _, p := range m.present {
@@ -112,14 +112,14 @@ func (s *side) ranks(m *meeting) string {
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, nil, nil)
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
-	v.Text = say("%s met another call: %s", m.text(), m.engine.Text)
+	v.Text = say("%s met a different call: %s", m.text(), m.engine.Text)
 	there := slices.Clone(m.present)
 	if p := m.at(m.engine.Peer); p != nil {
 		if !slices.ContainsFunc(there, func(q *participant) bool { return q.actor == p.actor }) {
 			there = append(there, p)
 		}
 		if p.slot.Failure != nil && p.slot.Failure.Code == lifecycle.CodeMismatch {
-			v.Text = say("%s met another call: %s was in %s", m.text(), rankOf(p.actor, m.key.comm).in(),
+			v.Text = say("%s met a different call: %s was in %s", m.text(), rankOf(p.actor, m.key.comm).in(),
 				callText(p.slot.Op.Call.String(), p.slot.Seq, p.slot))
 		}
 	}

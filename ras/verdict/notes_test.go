@@ -197,16 +197,16 @@ func TestNotes(t *testing.T) {
 			"one gave no note, and is not known dead: no guess", newJob(8).comm("half", 0, 1, 2, 3).in("half",
 				12, allReduce, s6, 3, s6, 0, 1, 2).without(3),
 			[]string{
-				`unknown (possible) all_reduce 12 on "half" does not end, and why is not known: nothing is known ` +
-					`of rank 3 of "half"`,
+				`unknown (possible) all_reduce 12 on "half" does not complete, and the cause is not known: ` +
+					`nothing is known of rank 3 of "half"`,
 			},
 		},
 		{
 			"one is alive, and its tape can't be read",
 			hang().with(silent, 2).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2),
 			[]string{
-				`unknown (possible) all_reduce 41 on "world" does not end, and why is not known: nobody can read the ` +
-					`tape of rank 2`,
+				`unknown (possible) all_reduce 41 on "world" does not complete, and the cause is not known: the ` +
+					`tape of rank 2 cannot be read`,
 			},
 		},
 		{
@@ -220,12 +220,12 @@ func TestNotes(t *testing.T) {
 		},
 		{
 			"those that are to join have not come", grows(2, 0, 1),
-			[]string{`not_joined (likely) a grow of "world" waits for ranks that are to join it, and have not come; ` +
+			[]string{`not_joined (likely) a grow of "world" waits for joining ranks that have not arrived; ` +
 				`ranks 0 and 1 wait`},
 		},
 		{
 			"one of two has come, and knows the others by no id", joined(grows(2, 0, 1), 4, 2),
-			[]string{`not_joined (likely) a grow of "world" waits for ranks that are to join it, and have not come; ` +
+			[]string{`not_joined (likely) a grow of "world" waits for joining ranks that have not arrived; ` +
 				`ranks 0 to 2 wait`},
 		},
 		{"all have come: slow, and nobody's fault", joined(joined(grows(2, 0, 1), 4, 2), 4, 3), nil},
@@ -291,7 +291,7 @@ func TestNotes(t *testing.T) {
 			pending(6 * time.Second),
 			[]string{
 				`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 43 on "world", nor any ` +
-					`from 41 on; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`,
+					`collective from number 41 on; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`,
 			},
 		},
 		{"a rank that is behind goes on", pending(time.Second), nil},
@@ -325,7 +325,7 @@ func TestNotes(t *testing.T) {
 			"the same for minutes",
 			newJob(4).in(world, 8, allReduce, 3*time.Minute, -1, 0, 0, 1, 2, 3).with(onStream, 0, 1, 2, 3),
 			[]string{
-				`unknown (possible) all_reduce 8 on "world" does not end, and why is not known: all ranks have ` +
+				`unknown (possible) all_reduce 8 on "world" does not complete, and the cause is not known: all ranks have ` +
 					`launched it, and the device has not done it`,
 			},
 		},
@@ -357,8 +357,8 @@ func TestNotes(t *testing.T) {
 				in(world, 8, allReduce, 9*time.Second, 1, 8900*time.Millisecond, 2).in(world, 8, allReduce,
 				9*time.Second, 2, 8*time.Second, 3),
 			[]string{
-				`transport (likely) all ranks are in all_reduce 8 on "world", and nothing has come from rank 1 to ` +
-					`rank 2 for 8.9s, by TCP from host node0 to host node1`,
+				`transport (likely) all ranks are in all_reduce 8 on "world", and no data has moved from rank 1 to ` +
+					`rank 2 for 8.9s, over TCP from host node0 to host node1`,
 			},
 		},
 		{
@@ -367,8 +367,8 @@ func TestNotes(t *testing.T) {
 				in(world, 8, allReduce, 9*time.Second, 2, 6900*time.Millisecond, 1).
 				in(world, 8, allReduce, 9*time.Second, 0, 8900*time.Millisecond, 3).with(pxn, 0, 1, 2, 3),
 			[]string{
-				`transport (certain) all ranks are in all_reduce 8 on "world", and nothing has come from rank 0 to ` +
-					`rank 3 for 8.9s, by TCP from host node0 to host node1, on rail 1 and through the proxy of rank 1;`,
+				`transport (certain) all ranks are in all_reduce 8 on "world", and no data has moved from rank 0 to ` +
+					`rank 3 for 8.9s, over TCP from host node0 to host node1, on rail 1 and through the proxy of rank 1;`,
 			},
 		},
 		{
@@ -382,8 +382,8 @@ func TestNotes(t *testing.T) {
 			newJob(2).in(world, 3, lifecycle.CallSendRecv, s6, 1, s6, 0).in(world, 3, lifecycle.CallSendRecv, s6, 0, s6,
 				1),
 			[]string{
-				`transport (certain) rank 0 and rank 1 exchange messages, and nothing has come either way for 6s, by ` +
-					`TCP from host node0 to host node1`,
+				`transport (certain) rank 0 and rank 1 exchange messages, and no data has moved in either direction ` +
+					`for 6s, over TCP from host node0 to host node1`,
 			},
 		},
 		{
@@ -403,8 +403,8 @@ func TestNotes(t *testing.T) {
 			newJob(4).in(world, 12, lifecycle.CallSplit, s6, 2, s6, 0, 1, 3).did(world, 11, allReduce, 9*time.Second,
 				2).with(act(tape.ActGroup, 9*time.Second, false), 2),
 			[]string{
-				`unfinished_group (certain) rank 2 (node1, pid 1002) has a group job that nobody completes, since ` +
-					`9s: call Wait or AsyncError; until then it does not come to a split of "world"; ` +
+				`unfinished_group (certain) rank 2 (node1, pid 1002) has a group job that has been open for ` +
+					`9s: call Wait or AsyncError; until then it cannot enter a split of "world"; ` +
 					`ranks 0, 1 and 3 wait`,
 			},
 		},
@@ -413,7 +413,7 @@ func TestNotes(t *testing.T) {
 			newJob(2).with(act(tape.ActGroup, 9*time.Second, false), 1).with(act(tape.ActFinalize, s6, true), 1),
 			[]string{
 				`unfinished_group (certain) finalize of "world" on rank 1 (node1, pid 1001) waits for a group job ` +
-					`that nobody completes, since 9s: call Wait or AsyncError`,
+					`that has been open for 9s: call Wait or AsyncError`,
 			},
 		},
 		{
@@ -436,8 +436,8 @@ func TestNotes(t *testing.T) {
 			"two of two with a mismatch, as the engine found it",
 			newJob(2).in(world, 7, allReduce, s6, 1, s6, 0).in(world, 7, lifecycle.CallBarrier, s6, 0, s6, 1),
 			[]string{
-				`mismatch (likely) the ranks made different calls as number 7 on "world", and which is wrong is not ` +
-					`known: rank 0: all_reduce of float32, 4096 bytes; rank 1: barrier`,
+				`mismatch (likely) the ranks made different calls as number 7 on "world", and it is not known ` +
+					`which is wrong: rank 0: all_reduce of float32, 4096 bytes; rank 1: barrier`,
 			},
 		},
 	} {

@@ -176,7 +176,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 			guessed = guessed || m.guessed
 			for _, c := range m.carried {
 				if c.by.note == n {
-					v.Evidence = append(v.Evidence, say("its proxy sends what goes from %s to %s in %s", m.rank(c.from),
+					v.Evidence = append(v.Evidence, say("its proxy carries the data from %s to %s in %s", m.rank(c.from),
 						m.rank(c.to), m.text()))
 				}
 			}
@@ -266,10 +266,10 @@ func (g *graph) viewpoint() (aside, seen Text) {
 	if more := len(hosts) - 1; more > 0 {
 		from += fmt.Sprintf(" and %d more", more)
 	}
-	seen = say("seen from %s, with %d of %d processes: if the network is partitioned, the others say the same of these",
-		from, len(here), all)
+	seen = say("as seen from %s, where %d of %d processes answer: if the network is partitioned, the other side reports "+
+		"the same of this one", from, len(here), all)
 	if 2*len(here) <= all {
-		aside = say("; only %d of %d processes answer: those of %s may be the ones that are cut off",
+		aside = say("; only %d of %d processes answer: it may be those of %s that are cut off",
 			len(here), all, from)
 	}
 	return aside, seen
@@ -287,7 +287,7 @@ func (a *actor) lastCalls() (calls []Text) {
 		}
 	}
 	if len(a.slots) == 0 && a.note.Fate != Departed {
-		calls = append(calls, say("nobody could read the tape of %s", a.note.Member))
+		calls = append(calls, say("the tape of %s could not be read", a.note.Member))
 	}
 	return calls
 }

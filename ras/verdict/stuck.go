@@ -28,7 +28,7 @@ func (w *walk) growing(m *meeting) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	v := m.verdict(NotJoined, Likely, nil, waits(m))
-	v.Text = say("%s waits for ranks that are to join it, and have not come", m.text())
+	v.Text = say("%s waits for joining ranks that have not arrived", m.text())
 	v.Text.add("%s", waiting(v.Victims))
 	v.Evidence = append(v.Evidence, attendance(m))
 	if joining > 0 {
@@ -76,7 +76,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	from, to := rankOf(peer.actor, m.key.comm), rankOf(worst.actor, m.key.comm)
 	v := m.verdict(Transport, Likely, []Rank{from, to}, waits(m))
 	v.Age = Age(worst.slot.WaitAge)
-	v.Text = say("all ranks are in %s, and nothing has come from %s to %s for %s, by %s",
+	v.Text = say("all ranks are in %s, and no data has moved from %s to %s for %s, over %s",
 		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), w.g.route(m.slot, from, to))
 	v.Text.add("%s", waiting(v.Victims))
 	for _, p := range m.present[:min(len(m.present), maxEvidence)] {
@@ -122,11 +122,11 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 		if i == 0 {
 			v = m.verdict(Transport, Likely, []Rank{from, to}, nil)
 			if n := len(failed) - 1; n > 0 {
-				more = fmt.Sprintf(", and %d more,", n)
+				more = fmt.Sprintf(", and %d more", n)
 			}
 		}
-		text := say("the connection between %s and %s%s broke in %s, by %s: both were there", from.in(), to.in(), more,
-			m.text(), w.g.route(m.slot, from, to))
+		text := say("the connection between %s and %s%s, over %s, broke in %s: both ranks were in it", from.in(), to.in(),
+			more, w.g.route(m.slot, from, to), m.text())
 		if i == 0 {
 			v.Text = text
 		} else if i <= maxEvidence {
@@ -143,11 +143,11 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 // route is how bytes go from one rank to another of the communicator that s is a rank of.
 func (g *graph) route(s *Slot, from, to Rank) string {
 	if from.Host == "" || to.Host == "" {
-		return "a way that is not known"
+		return "an unknown route"
 	}
 	carrier := g.carrier(s, from.Comm, to.Comm)
 	if carrier == nil && from.Host == to.Host {
-		return "the memory of host " + from.Host
+		return "shared memory on host " + from.Host
 	}
 	text := fmt.Sprintf("TCP from host %s to host %s", from.Host, to.Host)
 	if carrier == nil {

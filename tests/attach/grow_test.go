@@ -84,7 +84,7 @@ func TestGrowHangs(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
 	for away, want := range map[int]string{
-		3: `not_joined"[^§]*"text": "grow 1 of \w+ waits for ranks that are to join it, and have not come; ` +
+		3: `not_joined"[^§]*"text": "grow 1 of \w+ waits for joining ranks that have not arrived; ` +
 			`ranks 0 to 2 wait"`,
 		1: `not_joined"[^§]*"text": "rank 1 \([^)]*\) has not joined grow 1 of [^§]*; ranks 0, 2 and 3 wait"`,
 	} {

@@ -113,10 +113,10 @@ func (r *Report) clocks() (all []*clock) {
 		c.Processes++
 		c.latest = max(c.latest, p.last)
 		if s := p.header.WallShift(); s.Abs() > shift {
-			r.problem(p.path, "says that the time of day on %s was set while it was written: by %+v", c.Host,
+			r.problem(p.path, "was written while the time of day on %s was set: by %+v", c.Host,
 				s.Round(time.Millisecond))
 		} else if d := time.Duration(wall - c.wall); d.Abs() > shift {
-			r.problem(p.path, "has another time of day than %s, of the same machine: %+v", c.procs[0].path,
+			r.problem(p.path, "has a different time of day than %s, of the same machine: %+v", c.procs[0].path,
 				d.Round(time.Millisecond))
 		}
 	}
@@ -216,9 +216,8 @@ func (r *Report) settle(all []*clock, bounds [][]int64) {
 		switch {
 		case bounds[i][i] < 0 || bounds[0][0] < 0 || c.lo > c.hi:
 			c.Source, c.lo, c.hi = ClockWall, -unbounded, unbounded
-			r.problem("",
-				"what the ranks on %s and %s did together contradicts itself, as when a machine was suspended; they "+
-					"are put in order by their times of day", ref.Host, c.Host)
+			r.problem("", "the operations that ranks on %s and %s share contradict each other, as when a machine was "+
+				"suspended; events are ordered by the hosts' times of day", ref.Host, c.Host)
 		case c.lo <= -unbounded && c.hi >= unbounded:
 			c.Source = ClockWall
 		case c.lo <= -unbounded || c.hi >= unbounded:

@@ -89,7 +89,7 @@ func TestManyKinds(t *testing.T) {
 	if err := r.Write(&out, postmortem.TextOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(out.String(), "OPERATIONS THAT ENDED WELL\n\n")
+	_, text, _ := strings.Cut(out.String(), "COMPLETED OPERATIONS\n\n")
 	table, notes, _ := strings.Cut(text, "NOTES")
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	if len(lines) != 22 || !strings.Contains(lines[1], "recv  up to 1.0 GiB  1           320µs") ||

@@ -40,7 +40,7 @@ func (r *Report) list(paths []string) (files, ledgers []string, err error) {
 				ledgers = append(ledgers, path)
 			case filepath.Ext(path) != ".tape":
 			case d.Type()&fs.ModeSymlink != 0:
-				r.problem(path, "is a link, which a tape never is, and was not followed")
+				r.problem(path, "is a symbolic link, and was not followed: a tape is a regular file")
 			default: // Open says what is wrong if it is no regular file
 				files = append(files, path)
 			}

@@ -172,7 +172,7 @@ func (r *Report) gap() string {
 	}
 	if len(late) > 0 {
 		gaps = append(gaps,
-			fmt.Sprintf("What %s was in then is not known: the records of that time have been overwritten.",
+			fmt.Sprintf("What %s did then is not known: the records of that time have been overwritten.",
 				words.List(late)))
 	}
 	var worst *Comm
@@ -321,7 +321,7 @@ func (r *Report) writeQuiet(t *text, comms []*Comm) {
 	if len(comms) == 0 {
 		return
 	}
-	t.heading("COMMUNICATORS IN NO CALL")
+	t.heading("IDLE COMMUNICATORS")
 	rows := [][]string{{"COMMUNICATOR", "ID", "RANKS", "STATE", "OPERATIONS"}}
 	for _, c := range comms {
 		rows = append(rows, []string{
@@ -336,7 +336,7 @@ func (r *Report) writeDone(t *text) {
 	if len(r.Done) == 0 {
 		return
 	}
-	t.heading("OPERATIONS THAT ENDED WELL")
+	t.heading("COMPLETED OPERATIONS")
 	engines, enqueued := make(map[string]bool), false
 	for i := range r.Done {
 		engine := tape.CommInfo{Engine: r.Done[i].Engine}
@@ -344,7 +344,7 @@ func (r *Report) writeDone(t *text) {
 	}
 	rows := [][]string{{
 		"COMMUNICATOR", "ENGINE", "CALL", "SIZE", "OPERATIONS", "MEAN", "MEDIAN", "99 %",
-		"LEAST TIME", "MOST TIME", "BUS BANDWIDTH", "BYTES IN ALL",
+		"LEAST TIME", "MOST TIME", "BUS BANDWIDTH", "TOTAL BYTES",
 	}}
 	for i := range r.Done {
 		d := &r.Done[i]
@@ -370,10 +370,10 @@ func (r *Report) writeDone(t *text) {
 	}
 	t.table(rows, maxKinds)
 	if enqueued {
-		t.paragraph("  ", "On a GPU, the times are those of the calls, which only put an operation onto its stream.")
+		t.paragraph("  ", "On a GPU, these are the times of the calls, which only enqueue an operation on its stream.")
 	}
 	if r.timed {
-		t.paragraph("  ", "These are of the whole run: what ranks count has no times.")
+		t.paragraph("  ", "These cover the whole run: the counters of ranks have no timestamps.")
 	}
 }
 
@@ -399,7 +399,7 @@ func (r *Report) writeClocks(t *text) {
 		return
 	}
 	t.heading("CLOCKS")
-	rows := [][]string{{"HOST", "TAPES", "TIME OF DAY IS OFF BY", "GIVE OR TAKE", "KNOWN FROM"}}
+	rows := [][]string{{"HOST", "TAPES", "WALL CLOCK OFFSET", "UNCERTAINTY", "SOURCE"}}
 	for _, c := range r.Clocks {
 		give, offset := "?", span(int64(c.Offset))
 		if c.Uncertainty >= 0 {

@@ -151,7 +151,7 @@ func (e *entry) sentence(call string) string {
 			switch {
 			case e.act != tape.ActNone || !e.m.Enqueues():
 			case e.Phase == tape.PhaseStream:
-				ended = " was done by its stream"
+				ended = " was completed by its stream"
 			default:
 				ended = " returned" // its stream may not have done it
 			}
@@ -165,7 +165,7 @@ func (e *entry) sentence(call string) string {
 	case tape.StageMisuse:
 		verb := " was refused: "
 		if e.Code == lifecycle.CodeInProgress {
-			verb = " was put off: "
+			verb = " was deferred: "
 		}
 		text := cmp.Or(e.text, e.Code.String())
 		if e.site != "" {
@@ -173,7 +173,7 @@ func (e *entry) sentence(call string) string {
 		}
 		return name + verb + text
 	case tape.StageDevice:
-		return fmt.Sprintf("%s took the device %s", name, span(e.Time-e.Start))
+		return fmt.Sprintf("%s ran on the device for %s", name, span(e.Time-e.Start))
 	case tape.StageProxied:
 		return e.sent(name)
 	default:

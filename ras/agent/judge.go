@@ -46,7 +46,7 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	m.add(Broadcast{m.turn, m.tracker.Open(), past})
 	m.add(Settled{m.began})
 	m.looked = now
-	m.again(len(verdicts) > 0 || unsure || stalled(all), soon, now)
+	m.planNext(len(verdicts) > 0 || unsure || stalled(all), soon, now)
 }
 
 // vague tells whether a verdict depends on ranks of which nothing is known. It is dropped if some processes have not
@@ -56,9 +56,9 @@ func vague(v verdict.Verdict) bool {
 		slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == "" })
 }
 
-// again plans the next look: soon if ranks moved a moment ago, else with growing pauses while anything is open, unsure
+// planNext plans the next look: soon if ranks moved a moment ago, else with growing pauses while anything is open, unsure
 // or stalled.
-func (m *Machine) again(needed, soon bool, now time.Time) {
+func (m *Machine) planNext(needed, soon bool, now time.Time) {
 	switch {
 	case soon:
 		m.backoff = soonTime

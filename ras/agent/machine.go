@@ -176,10 +176,10 @@ func (m *Machine) Step(now time.Time, in Input) []Effect {
 		m.membership(in.Members, now)
 	case Trouble:
 		m.trouble, m.tries = true, 0
-		m.news(now)
+		m.lookSoon(now)
 	case AskedToLook:
 		m.about = among(append(m.about, in.About...))
-		m.news(now)
+		m.lookSoon(now)
 	case AskedForNote:
 		if in.By == m.leader && in.By != m.self.Name { // the note tells it of the trouble
 			m.asked = now
@@ -206,8 +206,8 @@ func (m *Machine) Step(now time.Time, in Input) []Effect {
 
 func (m *Machine) add(e Effect) { m.out = append(m.out, e) }
 
-// news plans a look in a moment, if this process is the coordinator.
-func (m *Machine) news(now time.Time) {
+// lookSoon plans a look in a moment, if this process is the coordinator.
+func (m *Machine) lookSoon(now time.Time) {
 	m.backoff = 0
 	at := now.Add(gatherTime)
 	if rest := m.looked.Add(restTime); at.Before(rest) {
@@ -235,7 +235,7 @@ func (m *Machine) membership(members []mesh.Status, now time.Time) {
 			continue
 		}
 		if s.State != mesh.Suspect && (r.phase != before || was != mesh.Suspect) {
-			m.news(now)
+			m.lookSoon(now)
 		}
 		if s.Member.Name == m.leader && r.phase != speaking {
 			m.stopTelling() // it won't answer
@@ -264,7 +264,7 @@ func (m *Machine) lead(now time.Time) {
 	m.leader = leader
 	switch {
 	case leader == m.self.Name && len(m.tracker.Open()) > 0:
-		m.news(now) // what the last coordinator left open
+		m.lookSoon(now) // what the last coordinator left open
 	case leader != m.self.Name && m.leads:
 		// Verdicts that this process sent to receivers outside of the job, and that the new coordinator doesn't have,
 		// are withdrawn at its first broadcast.
@@ -283,7 +283,7 @@ func (m *Machine) act(now time.Time) {
 	if m.leader == m.self.Name {
 		if m.trouble {
 			m.trouble, m.retry = false, time.Time{}
-			m.news(now)
+			m.lookSoon(now)
 		}
 		if !m.looking && !m.due.IsZero() && !now.Before(m.due) {
 			m.look(now)

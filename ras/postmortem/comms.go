@@ -111,7 +111,7 @@ func (r *Report) process(p *process, cs []*clock) Process {
 		one.Last = p.at(p.last)
 	}
 	for _, rank := range p.model.Ranks() {
-		if p.many && rank.Number >= 0 {
+		if p.severalRanks && rank.Number >= 0 {
 			one.Ranks = append(one.Ranks, rank.Number)
 		}
 	}

@@ -94,7 +94,7 @@ func allDone(procs []*process, opts *Options) []Done {
 // doesn't say which is whose.
 func (d *done) add(p *process, t *tape.Tally) {
 	d.sum.Add(t)
-	if n := len(d.ranks); n == 0 || d.ranks[n-1].Process != p.index || p.many {
+	if n := len(d.ranks); n == 0 || d.ranks[n-1].Process != p.index || p.severalRanks {
 		d.ranks = append(d.ranks, DoneBy{Rank: p.rank, Process: p.index})
 	}
 	by := &d.ranks[len(d.ranks)-1]

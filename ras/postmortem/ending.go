@@ -21,9 +21,9 @@ type ending struct {
 	exit osprocess.Exit // as its launcher saw it
 	// failed says that the launcher ended the job because a rank had failed.
 	failed bool
-	// told is when the process or its launcher got a signal to end from outside; 0: never.
-	told int64
-	by   string // "SIGTERM"
+	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
+	signaled int64
+	signal   string // "SIGTERM"
 }
 
 // endings finds out when and how each process ended, from its launcher's ledger or its own tape.
@@ -38,7 +38,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		if old := byPID[k]; old == nil || old.last < p.last { // pids are reused
 			byPID[k] = p
 		}
-		p.end.told, p.end.by = p.header.Terminated, "SIGTERM"
+		p.end.signaled, p.end.signal = p.header.Terminated, "SIGTERM"
 		if p.header.Closed {
 			p.end.at = p.last
 		}
@@ -57,8 +57,8 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 					case filepath.Dir(p.path) != filepath.Dir(path) || e.Mono <= p.first:
 					case e.Ended == osprocess.EndedByFailure:
 						p.end.failed = true
-					case p.end.told == 0 || e.Mono < p.end.told:
-						p.end.told, p.end.by = e.Mono, e.Ended
+					case p.end.signaled == 0 || e.Mono < p.end.signaled:
+						p.end.signaled, p.end.signal = e.Mono, e.Ended
 					}
 				}
 				continue
@@ -73,8 +73,8 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		}
 	}
 	for _, p := range procs {
-		if p.end.at > 0 && p.end.told > p.end.at { // that was another run of the job
-			p.end.told = 0
+		if p.end.at > 0 && p.end.signaled > p.end.at { // that was another run of the job
+			p.end.signaled = 0
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (r *Report) killed() {
 	by, killed := "", 0
 	for _, p := range r.procs {
 		e := &p.end
-		if e.at == 0 || !e.exit.Known || e.failed || e.told > 0 {
+		if e.at == 0 || !e.exit.Known || e.failed || e.signaled > 0 {
 			return
 		}
 		signal := ""
@@ -110,7 +110,7 @@ func (r *Report) killed() {
 		return
 	}
 	for _, p := range r.procs {
-		p.end.told, p.end.by = p.mono(first), by
+		p.end.signaled, p.end.signal = p.mono(first), by
 	}
 }
 
@@ -182,8 +182,8 @@ func (r *Report) moments() []moment {
 		}
 	}
 	for _, p := range r.procs {
-		if p.end.told > 0 {
-			trouble(p.at(p.end.told), "the job was ended from outside ("+p.end.by+")", true)
+		if p.end.signaled > 0 {
+			trouble(p.at(p.end.signaled), "the job was ended from outside ("+p.end.signal+")", true)
 		}
 		if p.end.at > 0 && p.state() != StateClosed && (p.state() != StateExited || p.end.exit.Failed()) {
 			trouble(p.at(p.end.at), p.name()+" ended", false)
@@ -224,25 +224,25 @@ func (r *Report) now() (now time.Time) {
 // on. Of stalls that overlap the first counts, halfway between its threshold and its end: by then, late ranks may have
 // come.
 func (r *Report) heldMoments() []moment {
-	type span struct{ stalled, end time.Time }
+	type span struct{ began, end time.Time }
 	var spans []span
 	for _, p := range r.procs {
-		for _, l := range p.long {
-			spans = append(spans, span{p.at(l.stalled), p.at(l.end)})
+		for _, s := range p.stalls {
+			spans = append(spans, span{p.at(s.began), p.at(s.end)})
 		}
 		if h := &p.header; h.Resumed-h.Paused > p.quiet() {
 			spans = append(spans, span{p.at(h.Paused + p.quiet()), p.at(h.Resumed)})
 		}
 	}
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(a.end.Compare(b.end), a.stalled.Compare(b.stalled)) })
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(a.end.Compare(b.end), a.began.Compare(b.began)) })
 	var all []moment
 	var last span
 	for _, s := range spans {
-		if len(all) > 0 && s.stalled.Before(last.end) {
+		if len(all) > 0 && s.began.Before(last.end) {
 			continue
 		}
 		last = s
-		at := s.stalled.Add(s.end.Sub(s.stalled) / 2)
+		at := s.began.Add(s.end.Sub(s.began) / 2)
 		all = append(all, moment{at: at, title: "at " + clockTime(at)})
 	}
 	return all[max(0, len(all)-MaxHeld):]

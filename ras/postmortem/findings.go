@@ -202,7 +202,7 @@ func (r *Report) ending(at moment) Ending {
 		case StateDied, StateUnknown:
 		}
 	}
-	told := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.told > 0 })
+	told := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.signaled > 0 })
 	failed := slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		return f.Reason != verdict.Straggler && f.Reason != verdict.Unknown
 	})
@@ -213,8 +213,8 @@ func (r *Report) ending(at moment) Ending {
 	case told >= 0 && at.ended:
 		p := r.procs[told]
 		e := Ending{
-			How: "ended", Time: p.at(p.end.told), Text: fmt.Sprintf("The job was ended from outside by %s at %s",
-				p.end.by, clockTime(p.at(p.end.told))),
+			How: "ended", Time: p.at(p.end.signaled), Text: fmt.Sprintf("The job was ended from outside by %s at %s",
+				p.end.signal, clockTime(p.at(p.end.signaled))),
 		}
 		if failed {
 			e.Text += ", while it hung."

@@ -35,14 +35,14 @@ type process struct {
 	missed   uint64
 	tallies  []tape.Tally // without those that are zero
 	unread   bool         // reading it again failed, and Problems has it
-	long     []long       // calls that stalled and ended
+	stalls   []stall      // calls that stalled and ended
 	cut      bool         // the file was truncated; later records are lost
 	problems []string
 
-	clock *clock
-	index int  // in Report.Processes
-	rank  int  // in the job; -1 if the tape doesn't tell
-	many  bool // it has several ranks of one communicator
+	clock        *clock
+	index        int  // in Report.Processes
+	rank         int  // in the job; -1 if the tape doesn't tell
+	severalRanks bool // it has several ranks of one communicator
 }
 
 // member is one rank of a communicator, as its process's tape has it.
@@ -58,11 +58,11 @@ type member struct {
 	timeline []entry        // the last Options.Last, or more
 }
 
-// long is a call that stalled and ended: the times of both.
-type long struct{ stalled, end int64 }
+// stall is a call that stalled and ended: the times of both.
+type stall struct{ began, end int64 }
 
-// maxLong bounds the stalled calls that are kept of a process.
-const maxLong = 256
+// maxStalls bounds the stalled calls that are kept of a process.
+const maxStalls = 256
 
 // load reads the tapes, several at a time.
 func (r *Report) load(files []string, opts *Options) (procs []*process) {
@@ -234,12 +234,12 @@ func (p *process) findRank() {
 	ids := make(map[lifecycle.CommID]int)
 	for _, m := range p.members {
 		if rank, ok := ids[m.ID]; ok && rank != m.Rank && m.Rank >= 0 {
-			p.many = true
+			p.severalRanks = true
 		}
 		ids[m.ID] = m.Rank
 	}
 	switch {
-	case p.many:
+	case p.severalRanks:
 		p.rank = -1
 	case p.header.JobSize > 0 && p.header.Rank >= 0:
 		p.rank = p.header.Rank
@@ -256,17 +256,17 @@ func (m *member) observe(s *model.Step, opts *Options) {
 		m.lastEnd = max(m.lastEnd, s.Op.End)
 		m.share(&s.Event.Op)
 		_, stalled := m.proc.model.Thresholds(s.Op)
-		m.proc.ended(s.Op.Start, stalled, s.Op.End)
+		m.proc.addStall(s.Op.Start, stalled, s.Op.End)
 	}
 	if opts.wants(m) && shown(s.Event) {
 		m.timeline = append(trimmed(m.timeline, opts.Last), newEntry(m, s.Event))
 	}
 }
 
-// ended records a call that has ended, if it had stalled.
-func (p *process) ended(start, stalled, end int64) {
+// addStall records a call that has ended, if it had stalled.
+func (p *process) addStall(start, stalled, end int64) {
 	if end-start >= stalled {
-		p.long = append(trimmed(p.long, maxLong), long{start + stalled, end})
+		p.stalls = append(trimmed(p.stalls, maxStalls), stall{start + stalled, end})
 	}
 }
 
@@ -278,7 +278,7 @@ func (m *member) observeLife(s *model.Step) {
 	if a := s.Act; a != nil && a.End > 0 {
 		m.over = append(m.over, a)
 		_, stalled := m.proc.model.Thresholds(a)
-		m.proc.ended(a.Start, stalled, a.End)
+		m.proc.addStall(a.Start, stalled, a.End)
 		barrier := a.Kind == tape.ActInit || a.Kind == tape.ActSplit // no rank ends it before all have begun it
 		if barrier && a.Code == lifecycle.CodeOK && m.Rank >= 0 {
 			key := sharedKey{kind: sharedAct, a: int32(a.Kind), seq: a.Seq}

@@ -88,7 +88,7 @@ func Read(paths []string, opts Options) (*Report, error) {
 		return nil, fmt.Errorf("postmortem: none of %s is a tape that can be read:%s", count(len(files), "file"),
 			listed(r.Problems))
 	}
-	procs = r.once(procs)
+	procs = r.dropCopies(procs)
 	var byName map[string][]*process
 	r.Jobs, byName = jobs(procs)
 	switch {
@@ -174,7 +174,7 @@ func (r *Report) build(procs []*process, opts *Options) error {
 	r.Events = timeline(procs, r.End, opts)
 	r.unmatched(opts)
 	for _, p := range procs {
-		if len(opts.Ranks) > 0 && p.many && len(p.tallies) > 0 {
+		if len(opts.Ranks) > 0 && p.severalRanks && len(p.tallies) > 0 {
 			r.problem(p.path,
 				"is of several ranks, and doesn't say which did how much: its counts are left out")
 		}

@@ -146,8 +146,8 @@ func (p *process) bonds() (all []any) {
 	return all
 }
 
-// once drops copies of tapes, as of a folder that was copied twice.
-func (r *Report) once(procs []*process) (kept []*process) {
+// dropCopies drops copies of tapes, as of a folder that was copied twice.
+func (r *Report) dropCopies(procs []*process) (kept []*process) {
 	type key struct {
 		boot    [16]byte
 		host    string

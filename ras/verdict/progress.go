@@ -123,9 +123,9 @@ type progress map[counter]uint64
 
 // counter names the calls of one kind on the communicators of one role; messages by the distance to the other rank.
 type counter struct {
-	role string // of the communicator
-	call uint8
-	away int
+	role     string // of the communicator
+	call     uint8
+	distance int
 }
 
 // role is a communicator's name without its number: "tp" of "tp3", as parallel groups differ by a number.
@@ -140,9 +140,9 @@ type track struct {
 
 func trackOf(a *actor) *track {
 	t := &track{lane: map[string]int{}, now: progress{}}
-	set := func(s *Slot, call uint8, away int, n uint64) {
+	set := func(s *Slot, call uint8, distance int, n uint64) {
 		if n > 0 {
-			t.now[counter{role(s), call, away}] += n
+			t.now[counter{role(s), call, distance}] += n
 		}
 	}
 	for _, s := range a.slots {
@@ -169,7 +169,7 @@ func trackOf(a *actor) *track {
 		s := &a.note.Slots[m.Slot]
 		key := counter{role: role(s), call: m.Call}
 		if m.Call == countSend || m.Call == countReceive {
-			key.away = int(m.Peer) - s.Rank
+			key.distance = int(m.Peer) - s.Rank
 		}
 		if before[key] == 0 {
 			break

@@ -121,51 +121,60 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		}
 	}
 	v := m.verdict(leaves[0].reason(), Certain, ranks, victims(ends, func(a *actor) bool { return culprits[a] }))
-	who, have, come := culpritsText(v.Culprits), "have", "come"
+	who, have := culpritsText(v.Culprits), "have"
 	if len(v.Culprits) == 1 {
-		have, come = "has", "comes"
+		have = "has"
 	}
-	failed := m.until > 0 && leaves[0].why == idle && m.key.kind != broken
-	if failed && v.Reason != UnfinishedGroup {
-		have = "had"
-	}
-	switch {
-	case leaves[0].why == leftComm:
-		left := leaves[0].left
+	switch first := leaves[0]; {
+	case first.why == leftComm:
 		site := ""
-		if left.Site != "" {
-			site = " (at " + left.Site + ")"
+		if first.left.Site != "" {
+			site = " (at " + first.left.Site + ")"
 		}
-		v.Text = say("%s %s %s %s ago%s, and so never %s to %s", who, leftVerb(left.Act), commText(m.slot),
-			Age(left.Age), site, come, m.text())
-		if left.Text != "" {
-			v.Evidence = append(v.Evidence, say("the cause that the program gave: %s", left.Text))
+		v.Text = say("%s %s %s %s ago%s, and never entered %s", who, leftVerb(first.left.Act), commText(m.slot),
+			Age(first.left.Age), site, m.text())
+		if first.left.Text != "" {
+			v.Evidence = append(v.Evidence, say("the cause that the program gave: %s", first.left.Text))
 		}
 	case v.Reason == UnfinishedGroup:
-		group := leaves[0].actor.openGroup(m)
+		group := first.actor.openGroup(m)
 		v.Age = Age(group.Age)
 		v.Text = say("%s %s a group job that has been open for %s: call Wait or AsyncError; until then it cannot enter %s",
-			who, have, Age(group.Age), m.text())
+			who, have, v.Age, m.text())
 	case v.Reason == StreamBlocked:
 		v.Text = blockedText(v.Culprits, leaves)
-	case v.Reason == NotJoined:
-		v.Text = say("%s %s not joined %s", who, have, m.text())
 	case m.key.kind == broken:
 		v.Text = say("%s caused %s to fail on other ranks: %s", who, commText(m.slot), m.slot.Failure.Text)
 	default:
-		v.Text = say("%s %s not %s", who, have, m.entered(v.Culprits[0]))
-		if first := m.firstMissing(v.Culprits); first < m.key.seq {
-			v.Text.add(", nor any collective from number %d on", first)
+		v.Text = m.notEntered(who, have, v.Culprits, v.Reason == NotJoined)
+		if len(leaves) == 1 {
+			v.Text.add("%s", lastCall(first.actor))
 		}
 	}
-	if failed {
-		v.Text.add(" when it failed, %s ago", Age(m.until))
-	}
-	if v.Reason != UnfinishedGroup && v.Reason != StreamBlocked &&
-		len(leaves) == 1 && leaves[0].why == idle && m.key.kind != broken {
-		v.Text.add("%s", lastCall(leaves[0].actor))
-	}
 	v.Text.add("%s", waiting(v.Victims))
+	v.weigh(m, leaves)
+	if m.key.kind != broken {
+		v.Evidence = append(v.Evidence, attendance(m))
+	}
+	return v
+}
+
+// notEntered says that ranks have not entered, or joined, a meeting, or had not when it failed.
+func (m *meeting) notEntered(who, have string, ranks []Rank, joining bool) Text {
+	what := m.entered(ranks[0])
+	if joining {
+		what = say("joined %s", m.text())
+	} else if first := m.firstMissing(ranks); first < m.key.seq {
+		what.add(", nor any collective from number %d on", first)
+	}
+	if m.until > 0 {
+		return say("%s had not %s when it failed, %s ago", who, what, Age(m.until))
+	}
+	return say("%s %s not %s", who, have, what)
+}
+
+// weigh adds what speaks for and against a verdict on missing ranks.
+func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 	if m.guessed {
 		v.Confidence = Likely
 	}
@@ -191,10 +200,6 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 			say("only %d of %d ranks are in the call: it may be one call too many", n, size))
 		v.Confidence = min(v.Confidence, Likely)
 	}
-	if m.key.kind != broken {
-		v.Evidence = append(v.Evidence, attendance(m))
-	}
-	return v
 }
 
 // firstMissing is the number of the first collective of the communicator that one of the missing ranks has not made.

@@ -153,59 +153,25 @@ func (w *walk) follow(m *meeting) {
 	}
 }
 
-// explain finds why a rank has not come to a meeting.
+// explain finds why a rank has not come to a meeting: it waits in other meetings, or the walk ends at it.
 func (w *walk) explain(m *meeting, a *actor) {
-	if m.canceled(a) {
-		return
-	}
-	waited := m.age - m.until
-	still := min(max(waited/2, w.least), settleTime)
 	named := m.engineNames(a)
 	left := m.leftBy(a, named)
 	gone := a.gone() && (a.note.FateAge >= m.until || named) || named && m.engine.Code == lifecycle.CodeRankDead
-	if a.note.Fate == Alive && a.note.Stale || a.gone() && !gone && !a.note.tapeKnown() {
+	if m.canceled(a) || a.note.Fate == Alive && a.note.Stale || a.gone() && !gone && !a.note.tapeKnown() {
 		return // it may have come since, or have come and failed before its process ended
 	}
+	waited := m.age - m.until
+	still := min(max(waited/2, w.least), settleTime)
 	followed, moving := false, false
-	in := a.in
-	switch {
-	case a.note.Fate == Stopped:
-		in = nil // what it waited for may have come since
-	case gone || left != nil: // because of any earlier failure in its process
-		in = nil
-		for _, other := range w.g.actors {
-			if other.note == a.note {
-				in = append(in, other.in...)
-			}
-		}
-	}
-	for _, p := range in {
-		to := p.meeting
-		switch {
-		case to == m, to.key.comm == m.key.comm && to.key.kind == broken:
-			continue
-		case p.actor != a && p.until <= m.until:
-			continue
-		case gone:
-			if p.until == 0 {
-				continue
-			}
-		case left != nil:
-			if p.until == 0 || p.until < left.Age {
-				continue
-			}
-		case p.since < m.until: // what began after this one had failed is no reason for it
-			continue
-		case p.until > 0 && a.recovered(p.slot):
-			continue
-		}
+	for _, p := range w.elsewhere(m, a, gone, left) {
 		if p.until == 0 && m.until == 0 && p.since < still {
 			moving = true
 			continue
 		}
 		followed = true
-		m.edges = append(m.edges, edge{p.actor, to})
-		to.waiters = append(to.waiters, m)
+		m.edges = append(m.edges, edge{p.actor, p.meeting})
+		p.meeting.waiters = append(p.meeting.waiters, m)
 	}
 	idleFor := a.idleFor
 	if s := a.queued(m); s != nil {
@@ -233,8 +199,43 @@ func (w *walk) explain(m *meeting, a *actor) {
 		}
 		leaf.elsewhere = true
 	}
-	m.leaves = append(m.leaves, leaf)
-	w.leaves = append(w.leaves, leaf)
+	w.add(leaf)
+}
+
+func (w *walk) add(l *leaf) { l.at.leaves, w.leaves = append(l.at.leaves, l), append(w.leaves, l) }
+
+// elsewhere lists where else a rank is, or was when it failed, that may be why it has not come to a meeting. For a rank
+// that is gone or has ended the communicator, that is any earlier failure in its process.
+func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*participant) {
+	if a.note.Fate == Stopped {
+		return nil // what it waited for may have come since
+	}
+	in := a.in
+	if gone || left != nil {
+		in = nil
+		for _, other := range w.g.actors {
+			if other.note == a.note {
+				in = append(in, other.in...)
+			}
+		}
+	}
+	for _, p := range in {
+		cause := false
+		switch to := p.meeting; {
+		case to == m, to.key.comm == m.key.comm && to.key.kind == broken:
+		case p.actor != a && p.until <= m.until:
+		case gone:
+			cause = p.until > 0
+		case left != nil:
+			cause = p.until > 0 && p.until >= left.Age
+		default: // what began after this one had failed is no reason for it
+			cause = p.since >= m.until && (p.until == 0 || !a.recovered(p.slot))
+		}
+		if cause {
+			found = append(found, p)
+		}
+	}
+	return found
 }
 
 // queued is a slot whose operation is queued on the actor's stream, in the meeting's communicator if there is one; nil
@@ -366,8 +367,7 @@ func (w *walk) unblocked(knot []*meeting) (found bool) {
 				w.moving = true
 				continue
 			}
-			l := &leaf{actor: e.via, at: m}
-			m.leaves, w.leaves = append(m.leaves, l), append(w.leaves, l)
+			w.add(&leaf{actor: e.via, at: m})
 		}
 	}
 	return found

@@ -143,10 +143,10 @@ func (member *membership) destroy(done func()) {
 		done()
 		return
 	}
-	start := member.begin(tape.ActDestroy, lifecycle.CallDestroy, 0)
+	end := member.begin(tape.ActDestroy, lifecycle.CallDestroy, 0)
 	member.whenIdle(func() {
 		member.leave(lifecycle.StateDestroyed)
-		member.end(tape.ActDestroy, lifecycle.CallDestroy, 0, start, nil)
+		end(nil)
 		done()
 	})
 }
@@ -181,7 +181,7 @@ func (member *membership) abort(cause string) {
 	if member.ended {
 		return
 	}
-	start := member.begin(tape.ActAbort, lifecycle.CallAbort, 0)
+	end := member.begin(tape.ActAbort, lifecycle.CallAbort, 0)
 	f := &Fault{Code: lifecycle.CodeAborted, Peer: -1, Text: cause}
 	if member.fault == nil {
 		member.notify(f)
@@ -196,5 +196,5 @@ func (member *membership) abort(cause string) {
 		}
 		member.pop(o, f)
 	}
-	member.end(tape.ActAbort, lifecycle.CallAbort, 0, start, nil)
+	end(nil)
 }

@@ -159,14 +159,14 @@ func (j *Job) newComm(name string, parent lifecycle.CommID, size int) *comm {
 	}
 }
 
-// join makes the rank a member of a communicator and begins its init, which call asked for.
-func (r *Rank) join(c *comm, rank int, call lifecycle.Call) *membership {
+// join makes the rank a member of a communicator and begins its init, which call asked for. ready ends the init.
+func (r *Rank) join(c *comm, rank int, call lifecycle.Call) (p *membership, ready func()) {
 	r.Process.generations++
 	g := r.Process.generations
 	if c.info.Parent.IsZero() || r.root == 0 {
 		r.root = g
 	}
-	p := &membership{rank: r, comm: c, sent: map[int]uint64{}, recvd: map[int]uint64{}}
+	p = &membership{rank: r, comm: c, sent: map[int]uint64{}, recvd: map[int]uint64{}}
 	p.slot = tape.Slot{
 		CommInfo: c.info, Index: int(g - 1), Generation: g, Root: r.root, State: lifecycle.StateInitializing, Wait: -1,
 		Op: tape.Signature{Peer: -1},
@@ -175,14 +175,11 @@ func (r *Rank) join(c *comm, rank int, call lifecycle.Call) *membership {
 	c.members[rank] = p
 	r.members[c.info.Name] = p
 	r.order = append(r.order, p)
-	p.begin(tape.ActInit, call, 0)
-	return p
-}
-
-// ready ends the init that call began at start.
-func (member *membership) ready(call lifecycle.Call, start int64) {
-	member.slot.State = lifecycle.StateReady
-	member.end(tape.ActInit, call, 0, start, nil)
+	end := p.begin(tape.ActInit, call, 0)
+	return p, func() {
+		p.slot.State = lifecycle.StateReady
+		end(nil)
+	}
 }
 
 // Comm makes a communicator of the given ranks of the job, ready on all of them: a split of parent, or of an init if
@@ -195,7 +192,8 @@ func (j *Job) Comm(name, parent string, ranks []int) {
 	}
 	c := j.newComm(name, id, len(ranks))
 	for i, r := range ranks {
-		j.Ranks[r].join(c, i, call).ready(call, j.now)
+		_, ready := j.Ranks[r].join(c, i, call)
+		ready()
 	}
 }
 
@@ -246,29 +244,24 @@ func (member *membership) write(ev tape.Event) {
 	}
 }
 
+// life writes a record of the communicator's life.
 func (member *membership) life(r tape.LifeRecord) {
-	r.Time = member.rank.Process.job.now
+	r.Time, r.State = member.rank.Process.job.now, member.slot.State
 	member.write(tape.Event{IsLife: true, Life: r})
 }
 
-// begin writes the start of an act, and returns its time.
-func (member *membership) begin(act tape.Act, call lifecycle.Call, seq uint64) (start int64) {
-	start = member.rank.Process.job.now
-	member.act(act, tape.LifeRecord{Call: call, Stage: tape.StageStart, Seq: seq, Start: start, Peer: -1})
-	return start
-}
-
-// end writes the end of an act that began at start.
-func (member *membership) end(act tape.Act, call lifecycle.Call, seq uint64, start int64, fault *Fault) {
-	r := tape.LifeRecord{Call: call, Stage: tape.StageEnd, Seq: seq, Start: start, Peer: -1}
-	if fault != nil {
-		r.Code, r.Peer, r.Text = fault.Code, int32(fault.Peer), fault.Text
+// begin writes the start of an act. end writes its end, with its error if it failed.
+func (member *membership) begin(act tape.Act, call lifecycle.Call, seq int) (end func(*Fault)) {
+	r := tape.LifeRecord{
+		Act: act, Call: call, Stage: tape.StageStart, Seq: uint64(seq), Start: member.rank.Process.job.now, Peer: -1,
+		Site: lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)},
 	}
-	member.act(act, r)
-}
-
-func (member *membership) act(act tape.Act, r tape.LifeRecord) {
-	r.Act, r.State = act, member.slot.State
-	r.Site = lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)}
 	member.life(r)
+	return func(fault *Fault) {
+		r.Stage = tape.StageEnd
+		if fault != nil {
+			r.Code, r.Peer, r.Text = fault.Code, int32(fault.Peer), fault.Text
+		}
+		member.life(r)
+	}
 }

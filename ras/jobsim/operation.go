@@ -393,8 +393,7 @@ func (member *membership) fail(call lifecycle.Call, seq uint64, f *Fault) {
 	member.slot.State = lifecycle.StateFailed
 	if f.Code != lifecycle.CodeAborted {
 		member.life(tape.LifeRecord{
-			Call: call, Stage: tape.StageEnd, Seq: seq, Code: f.Code, State: lifecycle.StateFailed, Peer: int32(f.Peer),
-			Text: f.Text,
+			Call: call, Stage: tape.StageEnd, Seq: seq, Code: f.Code, Peer: int32(f.Peer), Text: f.Text,
 		})
 	}
 	member.notify(f)

@@ -212,13 +212,13 @@ func (Init) do(t *thread) {
 	if j.world == nil {
 		j.world = j.newComm("world", lifecycle.CommID{}, len(j.Ranks))
 	}
-	member := t.rank.join(j.world, t.rank.Job, lifecycle.CallInitRank)
-	start := j.now
-	member.act(tape.ActInit, tape.LifeRecord{
-		Call: lifecycle.CallInitRank, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: start, Peer: -1,
+	member, ready := t.rank.join(j.world, t.rank.Job, lifecycle.CallInitRank)
+	member.life(tape.LifeRecord{
+		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: j.now,
+		Peer: -1,
 	})
 	j.joining[t.rank] = func() {
-		member.ready(lifecycle.CallInitRank, start)
+		ready()
 		t.soon()
 	}
 	if len(j.joining) < len(j.Ranks) {
@@ -233,14 +233,14 @@ func (i Split) do(t *thread) {
 	parent := t.rank.members[i.Comm]
 	parent.splits++
 	number := parent.splits
-	start := parent.begin(tape.ActSplit, lifecycle.CallSplit, uint64(number))
+	end := parent.begin(tape.ActSplit, lifecycle.CallSplit, number)
 	parent.comm.splits[[2]int{number, parent.slot.Rank}] = i
 	o := &operation{sig: tape.Signature{Call: lifecycle.CallSplit, Peer: -1, Bytes: 16}}
 	o.done = func(f *Fault) {
 		if f == nil {
 			parent.comm.child(t.rank, number)
 		}
-		parent.end(tape.ActSplit, lifecycle.CallSplit, uint64(number), start, f)
+		end(f)
 		t.returned(f)
 	}
 	parent.launch(o)
@@ -260,6 +260,6 @@ func (c *comm) child(r *Rank, number int) {
 	if c.children[key] == nil {
 		c.children[key] = r.Process.job.newComm(split.Name, c.info.ID, len(members))
 	}
-	r.join(c.children[key], slices.Index(members, own), lifecycle.CallSplit).ready(lifecycle.CallSplit,
-		r.Process.job.now)
+	_, ready := r.join(c.children[key], slices.Index(members, own), lifecycle.CallSplit)
+	ready()
 }

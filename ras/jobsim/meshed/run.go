@@ -199,10 +199,7 @@ func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 			kind, reason = mesh.Lost, verdict.RankUnreachable
 		}
 	}
-	right = func(t *Told) bool {
-		return t.Verdict.Reason == reason &&
-			only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == victim.Name() })
-	}
+	right = expect(reason, func(_ *Told, c *verdict.Rank) bool { return c.Member == victim.Name() })
 	from := time.Now()
 	if s.Fault == FaultKill {
 		r.Kill(s.Victim, process.Exit{})
@@ -237,10 +234,7 @@ func (r *runner) alone(member int) bool {
 // sleep makes a rank sleep.
 func (r *runner) sleep(s Step, o *Outcome) (right func(*Told) bool) {
 	member := r.Ranks[s.Victim/r.plan.Each].Name()
-	right = func(t *Told) bool {
-		return t.Verdict.Reason == verdict.NotEntered &&
-			only(&t.Verdict, func(c *verdict.Rank) bool { return c.Member == member })
-	}
+	right = expect(verdict.NotEntered, func(_ *Told, c *verdict.Rank) bool { return c.Member == member })
 	from := time.Now()
 	r.Model.Sleep(s.Victim)
 	if !sim.Until(faultTime, func() bool { return len(r.opened(from)) > 0 }) {
@@ -260,10 +254,9 @@ func (r *runner) sleep(s Step, o *Outcome) (right func(*Told) bool) {
 func (r *runner) partition(s Step, o *Outcome) (right func(*Told) bool) {
 	there := func(i int) bool { return r.Machine(i) == s.Victim }
 	host := r.Ranks[s.Victim*len(r.Ranks)/len(r.Machines)].Process.Member().Host
-	right = func(t *Told) bool { // for each side, the other is unreachable
-		return t.Verdict.Reason == verdict.RankUnreachable &&
-			only(&t.Verdict, func(c *verdict.Rank) bool { return (c.Host == host) != there(t.By) })
-	}
+	right = expect(verdict.RankUnreachable, func(t *Told, c *verdict.Rank) bool { // for each side, the other is
+		return (c.Host == host) != there(t.By)
+	})
 	from := time.Now()
 	r.Cut(s.Victim, true)
 	here := func(t *Told) bool { return !there(t.By) && right(t) }
@@ -273,9 +266,13 @@ func (r *runner) partition(s Step, o *Outcome) (right func(*Told) bool) {
 	return right
 }
 
-// only tells whether a verdict has culprits, and is holds for each.
-func only(v *verdict.Verdict, is func(*verdict.Rank) bool) bool {
-	return len(v.Culprits) > 0 && !slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool { return !is(&c) })
+// expect tells whether a verdict has the reason and culprits, each of which is at fault.
+func expect(reason verdict.Reason, atFault func(*Told, *verdict.Rank) bool) func(*Told) bool {
+	return func(t *Told) bool {
+		innocent := func(c verdict.Rank) bool { return !atFault(t, &c) }
+		v := &t.Verdict
+		return v.Reason == reason && len(v.Culprits) > 0 && !slices.ContainsFunc(v.Culprits, innocent)
+	}
 }
 
 func (r *runner) opened(from time.Time) (told []Told) {

@@ -115,7 +115,7 @@ func (k *Keeper) run() {
 	}
 }
 
-// look glances at a process, of which the watch tells when it has ended.
+// look checks whether a process is stopped. The watch reports its end.
 func (k *Keeper) look(p *kept) {
 	if p.State == mesh.Left || p.State == mesh.Dead {
 		return

@@ -23,8 +23,8 @@ type entry struct {
 	text, site string // of an error
 }
 
-// shown tells whether an event belongs in the timeline. An operation's phases, the ends of its waits, and the steps of
-// what it sent to other nodes don't; nor does what a split is as an operation, for it is an act.
+// shown tells whether an event belongs in the timeline. The phases of an operation, the ends of its waits and its steps
+// over the network don't; nor does the operation of a split, which is shown as an act.
 func shown(ev *tape.Event) bool {
 	if ev.IsLife {
 		return ev.Life.Stage != tape.StagePhase || ev.Life.Phase != tape.PhaseNone

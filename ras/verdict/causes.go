@@ -60,8 +60,8 @@ func (w *walk) absentRanks() []Verdict {
 // skew is how much the ages of two notes may differ because they were made at different moments.
 const skew = 100 * time.Millisecond
 
-// before tells whether the verdict on a rank that is missing at two meetings is for l's: that which its program calls
-// next, if that is known, else that which has waited longest, else that of the smaller communicator.
+// before tells whether the verdict on a rank that is missing at two meetings is about l's meeting. It is about the call
+// that its program makes next, if that is known, else the one that has waited longest, else the one with fewer ranks.
 func (l *leaf) before(o *leaf) bool {
 	next := l.actor.wouldCall(l.at.key.comm, agreed(l.at.slot.Op))
 	switch age := l.at.age - o.at.age; {

@@ -85,7 +85,7 @@ type meeting struct {
 	missing []*actor  // that have not come, or can't go on; each once
 	absent  []int     // ranks of the communicator that belong to no known actor
 	guessed bool      // missing has actors that only may be the absent ranks
-	carried []carried // why ranks of missing that need not come are there
+	carried []carried // for which data ranks are missing that only carry it
 
 	edges   []edge
 	leaves  []*leaf
@@ -95,7 +95,7 @@ type meeting struct {
 	onStack    bool
 }
 
-// carried is what a rank's proxy sends for others.
+// carried is the data between two ranks that another rank's proxy carries.
 type carried struct {
 	by       *actor
 	from, to int

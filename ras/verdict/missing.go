@@ -47,7 +47,7 @@ func (g *graph) findMissing(m *meeting) {
 	}
 }
 
-// expectCarrier adds the rank whose proxy sends what goes from one rank to another to those that a meeting waits for,
+// expectCarrier adds the rank whose proxy carries the data from one rank to another to those that a meeting waits for,
 // unless its process runs.
 func (g *graph) expectCarrier(m *meeting, from, to int) {
 	p := g.carrier(m.slot, from, to)

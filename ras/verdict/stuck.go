@@ -140,7 +140,7 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 	return v
 }
 
-// route is how bytes go from one rank to another of the communicator that s is a rank of.
+// route is the way of data from one rank to another of the slot's communicator.
 func (g *graph) route(s *Slot, from, to Rank) string {
 	if from.Host == "" || to.Host == "" {
 		return "an unknown route"
@@ -157,8 +157,8 @@ func (g *graph) route(s *Slot, from, to Rank) string {
 	return fmt.Sprintf("%s, on rail %d and through the proxy of %s", text, rail, rankOf(carrier.actor, s.Comm))
 }
 
-// carrier is the rank whose proxy sends what goes from one rank to another of the communicator that s is a rank of; nil
-// if that is not known, or if they share a node or PXN is off.
+// carrier is the rank whose proxy carries the data from one rank to another of the slot's communicator; nil if that is
+// not known, if they share a node, or if PXN is off.
 func (g *graph) carrier(s *Slot, from, to int) *participant {
 	sender, receiver := g.ranks[commRank{s.Comm, from}], g.ranks[commRank{s.Comm, to}]
 	if sender == nil || receiver == nil || sender.slot.Locals <= 0 || receiver.slot.Locals <= 0 ||

@@ -19,7 +19,7 @@ type Verdict struct {
 	Confidence Confidence `json:"confidence"`
 	// Culprits are the ranks at fault, in order; empty if none is known.
 	Culprits []Rank `json:"culprits,omitempty"`
-	// Comm and Call are where it shows: the call that has waited longest. The zero Comm means that no rank waits yet.
+	// Comm, Call and Seq are the call that has waited longest. Comm is zero while no rank waits.
 	Comm lifecycle.CommID `json:"comm,omitzero"`
 	Name string           `json:"comm_name,omitempty"`
 	Call string           `json:"call,omitempty"`

@@ -271,7 +271,7 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	inOrder := func(p *participant) bool {
-		o := w.g.odd(p.actor)
+		o := w.odd(p.actor)
 		return o == nil || o.Did.Comm != m.key.comm || o.Did.Seq != p.slot.Seq
 	}
 	odd := len(missing) > 0 && len(m.absent) == 0 && !m.guessed && !slices.ContainsFunc(m.present, inOrder)
@@ -284,7 +284,7 @@ func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
 	}
 	v := m.verdict(Mismatch, Likely, m.ranks(m.present), waits(m))
 	for _, p := range m.present {
-		if o := w.g.odd(p.actor); o != nil {
+		if o := w.odd(p.actor); o != nil {
 			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm).String()))
 		}
 	}
@@ -315,8 +315,8 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	case m.differ:
 		return w.mismatch(m), true
 	case m.mismatched():
-		return w.reportedMismatch(m), !w.g.secondary(m)
-	case len(m.absent) > 0 && m.engine != nil && w.g.troubleBefore(m):
+		return w.reportedMismatch(m), !w.secondary(m)
+	case len(m.absent) > 0 && m.engine != nil && w.troubleBefore(m):
 		return Verdict{}, false
 	case len(m.absent) > 0 && (m.key.kind == joining || m.engine != nil && len(m.missing) == 0):
 		return w.neverSeen(m), true
@@ -363,7 +363,7 @@ func missingText(m *meeting) string {
 func (w *walk) neverSeen(m *meeting) Verdict {
 	var ranks []Rank
 	for _, r := range m.absent {
-		ranks = append(ranks, w.g.rankAt(m.slot, r))
+		ranks = append(ranks, w.rankAt(m.slot, r))
 	}
 	who := ranksText(ranks)
 	reason, text := NotJoined, say("%s never arrived at %s", who, m.text())

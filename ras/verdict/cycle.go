@@ -29,7 +29,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		reason = Mismatch
 	}
 	var wrong []Rank
-	deviants, rule := w.g.deviants(ring)
+	deviants, rule := w.deviants(ring)
 	if rule != nil {
 		proof = rule.proof
 	}
@@ -43,11 +43,11 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	v := first.verdict(reason, proof, culprits,
 		victims(knot, func(a *actor) bool { return slices.Contains(deviants, a) }))
 	var lone *actor // the only deviant: the sentence says what it did
-	if len(deviants) == 1 && w.g.odd(deviants[0]) != nil {
+	if len(deviants) == 1 && w.odd(deviants[0]) != nil {
 		lone = deviants[0]
 	}
 	for _, e := range ring {
-		if h := w.g.odd(e.via); h != nil && e.via != lone {
+		if h := w.odd(e.via); h != nil && e.via != lone {
 			v.Evidence = append(v.Evidence, h.text(rankOf(e.via, e.to.key.comm).String()))
 		}
 		if e.to.guessed {
@@ -60,7 +60,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		v.setID()
 		v.Evidence = append(steps, v.Evidence...)
 		v.Text = say("%s and %s exchange messages, and no data has moved in either direction for %s, over %s",
-			v.Culprits[0], v.Culprits[1], Age(first.age), w.g.route(first.slot, v.Culprits[0], v.Culprits[1]))
+			v.Culprits[0], v.Culprits[1], Age(first.age), w.route(first.slot, v.Culprits[0], v.Culprits[1]))
 		return v
 	}
 	before := "; the cycle: "
@@ -68,7 +68,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	case rule == nil:
 		v.Text, before = say("%s wait for each other", ranksText(wrong)), ": "
 	case lone != nil:
-		v.Text = w.g.odd(lone).text(culpritsText(wrong))
+		v.Text = w.odd(lone).text(culpritsText(wrong))
 	default:
 		v.Text = say("%s %s", culpritsText(wrong), rule.says)
 	}

@@ -18,8 +18,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	slices.SortFunc(notes, func(a, b Note) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Member, b.Member))
 	})
-	g := newGraph(notes)
-	w := &walk{g: g}
+	w := &walk{graph: newGraph(notes)}
 	w.run()
 
 	all := w.processes()
@@ -40,9 +39,9 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 			all = append(all, w.cycle(knot, fromLowest(ring)))
 		}
 	}
-	all = append(all, g.unfinishedGroups()...)
+	all = append(all, w.unfinishedGroups()...)
 	if len(all) == 0 {
-		all = g.stragglers()
+		all = w.stragglers()
 	}
 	slices.SortStableFunc(all, func(a, b Verdict) int {
 		return cmp.Or(cmp.Compare(waited(&b), waited(&a)), cmp.Compare(len(b.Victims), len(a.Victims)),
@@ -50,7 +49,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	})
 	all = unique(all)
 	addStacks(all, notes)
-	return all, w.moving || g.moving
+	return all, w.moving
 }
 
 // addStacks adds the stacks of the culprits to the evidence, where they were read.
@@ -113,22 +112,21 @@ const (
 
 // walk follows the graph from all meetings in trouble to where it ends.
 type walk struct {
-	g      *graph
+	*graph
 	seen   []*meeting // in the order in which they were found
 	leaves []*leaf
 	stack  []*meeting
 	knots  [][]*meeting  // strongly connected components of more than one meeting: these wait for each other
-	moving bool          // a chain ended at a rank that made a call a moment ago
 	least  time.Duration // half the age of the youngest stall; 0 without one
 }
 
 func (w *walk) run() {
-	for _, m := range w.g.order {
+	for _, m := range w.order {
 		if m.until == 0 && m.stalledBefore() && (w.least == 0 || m.age/2 < w.least) {
 			w.least = m.age / 2
 		}
 	}
-	for _, m := range w.g.order {
+	for _, m := range w.order {
 		if m.trouble && m.index == 0 {
 			w.connect(m)
 		}
@@ -185,7 +183,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 		return
 	case gone:
 		leaf.why = notAlive
-		if left != nil && (left.Age > a.note.FateAge+settleTime || w.g.failedFirst(a.note)) {
+		if left != nil && (left.Age > a.note.FateAge+settleTime || w.failedFirst(a.note)) {
 			leaf.why = leftComm
 		}
 	case left != nil:
@@ -213,7 +211,7 @@ func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*
 	in := a.in
 	if gone || left != nil {
 		in = nil
-		for _, other := range w.g.actors {
+		for _, other := range w.actors {
 			if other.note == a.note {
 				in = append(in, other.in...)
 			}

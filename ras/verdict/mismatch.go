@@ -22,8 +22,8 @@ type side struct {
 // another call here; else the minority, where ranks that have not come count with the call that they would make next.
 // Which call came first is no evidence.
 func (w *walk) mismatch(m *meeting) Verdict {
-	sides := w.g.sides(m)
-	for _, a := range w.g.actors {
+	sides := w.sides(m)
+	for _, a := range w.actors {
 		for _, s := range sides {
 			here := slices.ContainsFunc(m.present, func(p *participant) bool { return p.actor == a })
 			if !here && a.wouldCall(m.key.comm, s.sig) {
@@ -33,7 +33,7 @@ func (w *walk) mismatch(m *meeting) Verdict {
 	}
 	if len(sides) > 1 && sides[0].votes == sides[1].votes {
 		for _, s := range sides {
-			s.votes += w.g.calledElsewhere(m, s.sig)
+			s.votes += w.calledElsewhere(m, s.sig)
 		}
 	}
 	slices.SortStableFunc(sides, func(a, b *side) int { return cmp.Compare(b.votes, a.votes) })
@@ -58,7 +58,7 @@ func (w *walk) mismatch(m *meeting) Verdict {
 			m.key.seq, commText(m.slot), strings.Join(says, "; "))
 	}
 	for _, p := range m.present {
-		if h := w.g.odd(p.actor); h != nil && len(v.Evidence) < maxEvidence {
+		if h := w.odd(p.actor); h != nil && len(v.Evidence) < maxEvidence {
 			v.Evidence = append(v.Evidence, h.text(rankOf(p.actor, m.key.comm).String()))
 		}
 	}
@@ -124,7 +124,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		}
 	}
 	for _, p := range there {
-		if o := w.g.odd(p.actor); o != nil {
+		if o := w.odd(p.actor); o != nil {
 			v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
 			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm).String()))
 		}
@@ -132,13 +132,13 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	switch {
 	case len(v.Culprits) > 0 && len(v.Culprits) < len(there):
 	case m.slot.Size == 2:
-		v.Culprits = []Rank{w.g.rankAt(m.slot, 0), w.g.rankAt(m.slot, 1)}
+		v.Culprits = []Rank{w.rankAt(m.slot, 0), w.rankAt(m.slot, 1)}
 	case m.isPeer(m.engine.Peer):
-		v.Culprits = []Rank{w.g.rankAt(m.slot, m.key.from), w.g.rankAt(m.slot, m.key.to)}
+		v.Culprits = []Rank{w.rankAt(m.slot, m.key.from), w.rankAt(m.slot, m.key.to)}
 	case m.engine.Peer >= 0:
-		v.Culprits = []Rank{w.g.rankAt(m.slot, m.engine.Peer)}
+		v.Culprits = []Rank{w.rankAt(m.slot, m.engine.Peer)}
 	}
-	failed := slices.DeleteFunc(slices.Clone(w.g.order), func(o *meeting) bool {
+	failed := slices.DeleteFunc(slices.Clone(w.order), func(o *meeting) bool {
 		return o.key.comm != m.key.comm || !o.mismatched()
 	})
 	v.Victims = victims(failed, func(a *actor) bool {

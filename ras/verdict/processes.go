@@ -21,18 +21,18 @@ func (w *walk) processes() []Verdict {
 	}
 	var verdicts []Verdict
 	var away []*Note
-	for i := range w.g.notes {
-		n := &w.g.notes[i]
+	for i := range w.notes {
+		n := &w.notes[i]
 		waitedFor := len(ends[n]) > 0
 		switch n.Fate {
 		case Alive:
 		case Unreachable:
-			if waitedFor || w.g.stillNeeded(n) {
+			if waitedFor || w.stillNeeded(n) {
 				away = append(away, n)
 			}
 		case Dead:
-			if !w.g.maybeConsequence(n) && (waitedFor || w.g.stillNeeded(n) && !w.g.failedFirst(n)) {
-				if some := w.g.endedTogether(n); len(some) > 1 {
+			if !w.maybeConsequence(n) && (waitedFor || w.stillNeeded(n) && !w.failedFirst(n)) {
+				if some := w.endedTogether(n); len(some) > 1 {
 					verdicts = append(verdicts, w.diedTogether(some, ends)) // unique leaves one of them
 				} else {
 					verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
@@ -41,7 +41,7 @@ func (w *walk) processes() []Verdict {
 		case Stopped:
 			verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
 		case Departed:
-			if !waitedFor || w.g.maybeConsequence(n) {
+			if !waitedFor || w.maybeConsequence(n) {
 				break
 			}
 			v, odd := w.oddCall(ends[n][0], nil)
@@ -181,7 +181,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 				}
 			}
 		}
-		for _, a := range w.g.actors {
+		for _, a := range w.actors {
 			if a.note == n {
 				v.Culprits = append(v.Culprits, Rank{Job: a.job, Comm: -1, Member: n.Member, Host: n.Host, PID: n.PID})
 				calls = append(calls, a.lastCalls()...)
@@ -198,7 +198,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 	v.Text = processText(notes, v.Culprits, v.Age)
 	v.Text.add("%s", waiting(v.Victims))
 	if fate == Unreachable {
-		aside, seen := w.g.viewpoint()
+		aside, seen := w.viewpoint()
 		v.Text.add("%s", aside)
 		v.Evidence = append(v.Evidence, seen)
 	}

@@ -13,7 +13,7 @@ import (
 // have come. If the ranks of the parent are in the init of the larger communicator, that says who is missing there.
 func (w *walk) growing(m *meeting) (Verdict, bool) {
 	joining, size := 0, 0
-	for _, a := range w.g.actors {
+	for _, a := range w.actors {
 		for _, s := range a.slots {
 			switch {
 			case s.open(tape.ActInit) == nil:
@@ -64,7 +64,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if worst == nil {
 		return Verdict{}, false
 	}
-	for p := range w.g.members(m.slot) {
+	for p := range w.members(m.slot) {
 		if passed(m, p.slot) && p.slot.Age < m.age/2 && m.age < missingTime {
 			return Verdict{}, false // a rank completed it a short while ago: newer notes say so of the others
 		}
@@ -77,7 +77,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	v := m.verdict(Transport, Likely, []Rank{from, to}, waits(m))
 	v.Age = Age(worst.slot.WaitAge)
 	v.Text = say("all ranks are in %s, and no data has moved from %s to %s for %s, over %s",
-		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), w.g.route(m.slot, from, to))
+		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), w.route(m.slot, from, to))
 	v.Text.add("%s", waiting(v.Victims))
 	for _, p := range m.present[:min(len(m.present), maxEvidence)] {
 		v.Evidence = append(v.Evidence, say("%s has waited for %s for %s%s",
@@ -116,7 +116,7 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 	var ranks []Rank
 	for i, m := range failed {
 		at := m.present[slices.IndexFunc(m.present, func(p *participant) bool { return p.slot.Failure == m.engine })]
-		from, to := w.g.rankAt(m.slot, m.engine.Peer), rankOf(at.actor, m.key.comm)
+		from, to := w.rankAt(m.slot, m.engine.Peer), rankOf(at.actor, m.key.comm)
 		ranks = append(ranks, from, to)
 		more := ""
 		if i == 0 {
@@ -126,7 +126,7 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 			}
 		}
 		text := say("the connection between %s and %s%s, over %s, broke in %s: both ranks were in it", from.in(), to.in(),
-			more, w.g.route(m.slot, from, to), m.text())
+			more, w.route(m.slot, from, to), m.text())
 		if i == 0 {
 			v.Text = text
 		} else if i <= maxEvidence {

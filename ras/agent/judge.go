@@ -56,8 +56,8 @@ func vague(v verdict.Verdict) bool {
 		slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == "" })
 }
 
-// planNext plans the next look: soon if ranks moved a moment ago, else with growing pauses while anything is open, unsure
-// or stalled.
+// planNext plans the next look: soon if ranks moved a moment ago, else with growing pauses while anything is open,
+// unsure or stalled.
 func (m *Machine) planNext(needed, soon bool, now time.Time) {
 	switch {
 	case soon:

@@ -214,8 +214,8 @@ func (Init) do(t *thread) {
 	}
 	member, ready := t.rank.join(j.world, t.rank.Job, lifecycle.CallInitRank)
 	member.life(tape.LifeRecord{
-		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous, Start: j.now,
-		Peer: -1,
+		Act: tape.ActInit, Call: lifecycle.CallInitRank, Stage: tape.StagePhase, Phase: tape.PhaseRendezvous,
+		Start: j.now, Peer: -1,
 	})
 	j.joining[t.rank] = func() {
 		ready()

@@ -39,7 +39,8 @@ func (r *Report) join() {
 		for _, m := range c.members {
 			before := c.byRank[m.Rank]
 			if before != nil && before.proc != m.proc {
-				r.problem("", "%s and %s both claim to be rank %d of %s", before.proc.path, m.proc.path, m.Rank, m.name())
+				r.problem("", "%s and %s both claim to be rank %d of %s", before.proc.path, m.proc.path, m.Rank,
+					m.name())
 			}
 			if m.Rank >= 0 && (before == nil || !m.proc.at(m.last).Before(before.proc.at(before.last))) {
 				c.byRank[m.Rank] = m

@@ -139,8 +139,8 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	case v.Reason == UnfinishedGroup:
 		group := first.actor.openGroup(m)
 		v.Age = Age(group.Age)
-		v.Text = say("%s %s a group job that has been open for %s: call Wait or AsyncError; until then it cannot enter %s",
-			who, have, v.Age, m.text())
+		v.Text = say("%s %s a group job that has been open for %s: call Wait or AsyncError; until then it cannot "+
+			"enter %s", who, have, v.Age, m.text())
 	case v.Reason == StreamBlocked:
 		v.Text = blockedText(v.Culprits, leaves)
 	case m.key.kind == broken:

@@ -100,8 +100,8 @@ func siteOf(a *model.Act) string {
 	return fmt.Sprintf("%s:%d", path.Base(a.First.Site.File), a.First.Site.Line)
 }
 
-// habit is the habit of one of the process's ranks, by its history. It also sets the lanes of the rank's slots, which are
-// named by generation.
+// habit is the habit of one of the process's ranks, by its history. It also sets the lanes of the rank's slots, whose
+// indices are by generation.
 func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int) Habit {
 	h := Habit{Root: r.Root}
 	var inFlight []model.Call

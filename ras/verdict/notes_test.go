@@ -291,7 +291,8 @@ func TestNotes(t *testing.T) {
 			pending(6 * time.Second),
 			[]string{
 				`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 43 on "world", nor any ` +
-					`collective from number 41 on; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`,
+					`collective from number 41 on; its last, all_reduce 40 on "world", ended 6s ago; ` +
+					`ranks 0, 1 and 3 wait`,
 			},
 		},
 		{"a rank that is behind goes on", pending(time.Second), nil},
@@ -325,8 +326,8 @@ func TestNotes(t *testing.T) {
 			"the same for minutes",
 			newJob(4).in(world, 8, allReduce, 3*time.Minute, -1, 0, 0, 1, 2, 3).with(onStream, 0, 1, 2, 3),
 			[]string{
-				`unknown (possible) all_reduce 8 on "world" does not complete, and the cause is not known: all ranks have ` +
-					`launched it, and the device has not done it`,
+				`unknown (possible) all_reduce 8 on "world" does not complete, and the cause is not known: ` +
+					`all ranks have launched it, and the device has not done it`,
 			},
 		},
 		{
@@ -368,7 +369,8 @@ func TestNotes(t *testing.T) {
 				in(world, 8, allReduce, 9*time.Second, 0, 8900*time.Millisecond, 3).with(pxn, 0, 1, 2, 3),
 			[]string{
 				`transport (certain) all ranks are in all_reduce 8 on "world", and no data has moved from rank 0 to ` +
-					`rank 3 for 8.9s, over TCP from host node0 to host node1, on rail 1 and through the proxy of rank 1;`,
+					`rank 3 for 8.9s, over TCP from host node0 to host node1, on rail 1 and through the proxy of ` +
+					`rank 1;`,
 			},
 		},
 		{

@@ -176,8 +176,8 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 			guessed = guessed || m.guessed
 			for _, c := range m.carried {
 				if c.by.note == n {
-					v.Evidence = append(v.Evidence, say("its proxy carries the data from %s to %s in %s", m.rank(c.from),
-						m.rank(c.to), m.text()))
+					v.Evidence = append(v.Evidence, say("its proxy carries the data from %s to %s in %s",
+						m.rank(c.from), m.rank(c.to), m.text()))
 				}
 			}
 		}
@@ -266,8 +266,8 @@ func (g *graph) viewpoint() (aside, seen Text) {
 	if more := len(hosts) - 1; more > 0 {
 		from += fmt.Sprintf(" and %d more", more)
 	}
-	seen = say("as seen from %s, where %d of %d processes answer: if the network is partitioned, the other side reports "+
-		"the same of this one", from, len(here), all)
+	seen = say("as seen from %s, where %d of %d processes answer: if the network is partitioned, the other side "+
+		"reports the same of this one", from, len(here), all)
 	if 2*len(here) <= all {
 		aside = say("; only %d of %d processes answer: it may be those of %s that are cut off",
 			len(here), all, from)

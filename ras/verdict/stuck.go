@@ -125,8 +125,8 @@ func (w *walk) connectionsLost(failed []*meeting) Verdict {
 				more = fmt.Sprintf(", and %d more", n)
 			}
 		}
-		text := say("the connection between %s and %s%s, over %s, broke in %s: both ranks were in it", from.in(), to.in(),
-			more, w.route(m.slot, from, to), m.text())
+		text := say("the connection between %s and %s%s, over %s, broke in %s: both ranks were in it", from.in(),
+			to.in(), more, w.route(m.slot, from, to), m.text())
 		if i == 0 {
 			v.Text = text
 		} else if i <= maxEvidence {

@@ -3,6 +3,7 @@ package cuda
 import (
 	"bytes"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
 )
@@ -606,6 +608,121 @@ func TestAbsentRank(t *testing.T) {
 	}
 }
 
+// abortable is two ranks in place that reach each other's buffers, each with an abort word of its own.
+func abortable(h *host, k Kernel, bytes int) []ExchangeArgs {
+	h.reset()
+	all := h.communicator(2, 0)
+	for r := range all {
+		p := &all[r]
+		p.Abort, p.Bytes = h.alloc(4), uint64(bytes)
+		if k == Reduce {
+			p.Send = h.alloc(bytes)
+			p.Recv = p.Send
+			p.reach(direct, SendBuffer, RecvBuffer)
+			continue
+		}
+		p.Send, p.Recv, p.RecvStride = h.alloc(bytes), h.alloc(2*bytes), uint64(bytes)
+		p.copyByMessages()
+		p.reach(direct, SendBuffer)
+	}
+	return all
+}
+
+func (h *host) abort(p ExchangeArgs) { h.put(p.Abort, []byte{1, 0, 0, 0}) }
+
+// TestAbortBeforeMeeting: a rank that has left is not met by one that comes later, which may be much later.
+func TestAbortBeforeMeeting(t *testing.T) {
+	h := newHost(t)
+	for _, k := range []Kernel{Reduce, Exchange} {
+		all := abortable(h, k, 200)
+		function, g := Function(k, kernels.Int32, 2), grid(k, &all[0].Args, 200)
+		h.launch(function, g, all[0])
+		h.waitsFor(all[0].Args, Data)
+		h.abort(all[0])
+		h.join()
+		used := bytes.Repeat([]byte{7}, 200) // by something else
+		h.put(all[0].Send, used)
+		h.launch(function, g, all[1])
+		var waits Word
+		h.await(func() bool { _, waits = h.words(all[1].Args); return h.running() == 0 || waits.Number == 1 })
+		if waits.Phase != Data || waits.Peer != 0 {
+			t.Errorf("%s: a rank has met one that has left, and says %+v", function, waits)
+		}
+		if got := h.get(all[0].Send, 200); !bytes.Equal(got, used) {
+			t.Errorf("%s: the buffer of a rank that has left was written", function)
+		}
+		h.abort(all[1])
+		h.join()
+	}
+}
+
+// TestAbortAmongOthers: a rank that leaves early waits for another one that may be at its buffers, but not for ever.
+func TestAbortAmongOthers(t *testing.T) {
+	const stay = 500 * time.Millisecond // as in direct.h
+	h := newHost(t)
+	for _, k := range []Kernel{Reduce, Exchange} {
+		for _, end := range []string{"leaves", "takes back", "dies"} {
+			took := h.abortAmongOthers(t, k, end, stay)
+			for range 9 { // the machine may be busy
+				if end != "dies" && took >= stay {
+					took = h.abortAmongOthers(t, k, end, stay)
+				}
+			}
+			if (took >= stay) != (end == "dies") {
+				t.Errorf("kernel %d: a rank waited %v for one that %s", k, took, end)
+			}
+		}
+	}
+}
+
+// abortAmongOthers aborts rank 0 in a round in which rank 1 is at its buffers until it does something, and returns how
+// long rank 0 took to leave. The round's entries look like those of the first one, which rank 1 has left.
+func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Duration) time.Duration {
+	t.Helper()
+	const rounds, leaves = positions + lanes*8, MaxRanks*8 + lanes*slots*4 + lanes*4 // as in args.h
+	const round = 1<<24 + 1
+	all := abortable(h, k, 200)
+	a := &all[0]
+	g := grid(k, &a.Args, 200)
+	enter := func(b Buffer, at uint64, flag uint32) {
+		for block := range g.Blocks {
+			i := ((MaxBlocks+block)*MaxRanks+1)*NumBuffers + int(b)
+			h.put(a.Window[0]+2*a.Half+uint64(entries+i*packet),
+				encode([]uint32{uint32(at), flag, uint32(at >> 32), flag}))
+		}
+	}
+	leave := func(round uint32) {
+		for block := range g.Blocks {
+			h.put(a.Window[0]+2*a.Half+uint64(leaves+(block*MaxRanks+1)*4), encode(round))
+		}
+	}
+	h.put(a.State+rounds, bytes.Repeat(encode(uint32(round-1)), MaxBlocks))
+	leave(1)
+	enter(SendBuffer, all[1].Send, 1<<8|a.Signature)
+	enter(RecvBuffer, all[1].Recv, 1<<8|a.Signature)
+	h.launch(Function(k, kernels.Int32, 2), g, *a)
+	h.await(func() bool { _, w := h.words(a.Args); return h.running() == 0 || w.Phase == Results })
+	if h.running() == 0 {
+		t.Fatalf("kernel %d: a rank doesn't wait for another one to leave", k)
+	}
+	began := time.Now()
+	h.abort(*a)
+	h.waitsFor(a.Args, Aborted)
+	for h.running() > 0 && time.Since(began) < stay/5 {
+	}
+	if took := time.Since(began); h.running() == 0 && took < stay {
+		t.Errorf("kernel %d: a rank left after %v, with another one at its buffers", k, took)
+	}
+	switch end {
+	case "leaves":
+		leave(round)
+	case "takes back":
+		enter(RecvBuffer, 0, 0)
+	}
+	h.join()
+	return time.Since(began)
+}
+
 // TestNumbers: a launch has the caller's number, but in graphs, whose launches and collectives the kernels count.
 func TestNumbers(t *testing.T) {
 	const ranks = 2
@@ -733,6 +850,52 @@ func TestCubins(t *testing.T) {
 		if !bytes.HasPrefix(cubin.Code, []byte("\x7fELF")) || !bytes.Contains(cubin.Code, []byte(".text.carillon_")) {
 			t.Errorf("%s: no cubin", cubin.Name)
 		}
+	}
+}
+
+// TestLoadsBeforeBarriers: behind a barrier a block tells other ranks that it has read their buffers. On sm_90 a load
+// names one of six counters, unless it is 7, which an instruction that needs the value waits for.
+func TestLoadsBeforeBarriers(t *testing.T) {
+	const load, barrier = 0x981, 0xb1d // LDG, BAR
+	images, err := Images(9, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := images[1]
+	binary.LittleEndian.PutUint32(image.Code[20:], uint32(elf.EV_CURRENT)) // it has the version of CUDA
+	f, err := elf.NewFile(bytes.NewReader(image.Code))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernels, loads, barriers := 0, 0, 0
+	for _, s := range f.Sections {
+		name, ok := strings.CutPrefix(s.Name, ".text.carillon_")
+		if !ok {
+			continue
+		}
+		kernels++
+		code, err := s.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		under := uint64(0) // way: the counters
+		for ; len(code) >= 16; code = code[16:] {
+			low, high := binary.LittleEndian.Uint64(code), binary.LittleEndian.Uint64(code[8:])
+			under &^= high >> 52 & 0x3f
+			switch low & 0xfff {
+			case load:
+				loads++
+				under |= 1 << (high >> 46 & 7)
+			case barrier:
+				barriers++
+				if under&0x3f != 0 {
+					t.Errorf("%s: a load is under way at the barrier before the last %d bytes", name, len(code))
+				}
+			}
+		}
+	}
+	if kernels != len(image.Functions) || loads < 40*kernels || barriers < 5*kernels {
+		t.Errorf("there are %d loads and %d barriers in %d kernels", loads, barriers, kernels)
 	}
 }
 

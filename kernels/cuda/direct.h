@@ -35,7 +35,8 @@ struct Meeting {
   static constexpr u32 most = carillon_buffers * (carillon_max_ranks - 1);
   enum State : u32 { awaited, here, unreached, given_up }; // the worst counts
 
-  u32 flag;
+  u32 round;
+  u32 unread; // see await_loads
   Met met;
   u32 entries[most], leaves[most];             // State of each that is awaited
   u64 at[carillon_buffers][carillon_max_ranks]; // where the buffers of all ranks are, as this rank reaches them
@@ -117,7 +118,7 @@ DEVICE Met meet(const Grid &g, const carillon_args &a, const carillon_reach &rea
   g.sync(); // and all threads have read the round
   if (g.thread == 0) {
     *reinterpret_cast<u32 *>(rounds_at(g, a)) = round;
-    m.flag = flag;
+    m.round = round;
     LOOP
     for (u32 b = 0; b < carillon_buffers; b++) {
       m.at[b][a.rank] = reach.at[b][0];
@@ -140,7 +141,8 @@ DEVICE Met meet(const Grid &g, const carillon_args &a, const carillon_reach &rea
 }
 
 // part waits until the others have done what they do in this rank's buffers, and tells them that it has done so. By all
-// threads. What has been read from other ranks is in registers, or was stored; what was written needs a fence.
+// threads. What has been read from other ranks is in registers (see await_loads), or was stored; what was written needs
+// a fence.
 DEVICE void part(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, bool written) {
   const u32 n = op.ranks - 1;
   auto rank = [&](u32 i) { return behind(a, op, 1 + i); };
@@ -148,15 +150,45 @@ DEVICE void part(const Grid &g, const carillon_args &a, Operation &op, Meeting &
   LOOP
   for (u32 i = g.thread; i < n; i += g.threads) {
     if (written) fence();
-    store_flag(a.window[1 + i] + leave_at(g, a, a.rank), m.flag);
+    store_flag(a.window[1 + i] + leave_at(g, a, a.rank), m.round);
   }
   await_all(
       g, a, op, m, m.leaves, Meeting::here, carillon_results, n, rank,
-      [&](u32 i, Missing &missing) {
-        missing.flag = m.flag, missing.seen = load_flag(a.window[0] + leave_at(g, a, rank(i)));
-        return (u32)(missing.seen == m.flag ? Meeting::here : Meeting::awaited);
+      [&](u32 i, Missing &) {
+        const bool left = load_flag(a.window[0] + leave_at(g, a, rank(i))) == m.round;
+        return (u32)(left ? Meeting::here : Meeting::awaited);
       },
       [] {});
+}
+
+constexpr u64 longest_way = 100000;     // nanoseconds: far more than a store takes to another rank
+constexpr u64 longest_stay = 500000000; // for which a rank may be at the buffers of one that gives up
+
+// give_up is by all threads of a block that leaves a meeting early. It takes its entries back, so that no rank that
+// comes later, or is late to see them, goes to this rank's buffers. Then it waits for those that may be there: their
+// entries have come and not been taken back, and they haven't left. What a rank has written before it saw this one's
+// entries is here in less than the longest way. One that died neither leaves nor takes back anything.
+RARE void give_up(Thread self, const carillon_args &a, const Meeting &m) {
+  const Grid g = Grid::of(self);
+  const u32 ranks = a.ranks, flag = flag_of_round(a, m.round);
+  LOOP
+  for (u32 i = g.thread; i < entries(ranks); i += g.threads)
+    store_entry(a.window[1 + i / carillon_buffers] + entry_at(g, a, flag, a.rank, i % carillon_buffers), {0, 0, 0, 0});
+  fence();
+  g.sync();
+  const u64 begun = now();
+  LOOP
+  for (u32 k = 1 + g.thread; k < ranks; k += g.threads) {
+    const u32 rank = a.rank + k < ranks ? a.rank + k : a.rank + k - ranks;
+    for (bool there = true;; give_way()) {
+      const u64 waited = now() - begun;
+      if (waited >= (there ? longest_stay : longest_way)) break;
+      there = load_flag(a.window[0] + leave_at(g, a, rank)) != m.round;
+      LOOP
+      for (u32 b = 0; b < carillon_buffers; b++)
+        there = there && load_entry(a.window[0] + entry_at(g, a, flag, rank, b)).flag_low == flag;
+    }
+  }
 }
 
 // everybody is all threads of the grid.
@@ -197,6 +229,10 @@ DEVICE void reduce_directly(const Grid &g, const carillon_args &a, Operation &op
   if (t.whole) {
     Some<at_once> sum = {w.thread * sizeof(Vector), t.bytes[0], w.threads * (u32)sizeof(Vector), {}};
     sum_pair<T>(t, sum);
+    u64 any = 0;
+    UNROLL
+    for (u32 j = 0; j < at_once; j++) any ^= sum.v[j].low;
+    await_loads(&m.unread, any);
     part(g, a, op, m, false);
     if (!op.left) sum.store(t.to[0]);
     return;

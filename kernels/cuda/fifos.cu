@@ -279,6 +279,7 @@ KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
     copy_directly(g, common, op, block.meeting, task);
   else if (met == Met::staged)
     exchange(g, block, op);
+  if (UNLIKELY(op.left) && met != Met::staged) give_up(g.self(), common, block.meeting);
   end(g, common, op);
 }
 
@@ -382,6 +383,7 @@ template <class T> DEVICE void reduce_either_way(const Grid &g, const carillon_r
     reduce_directly<T>(g, a, op, block.meeting, task);
   else if (met == Met::staged)
     reduce<T>(g, block, op);
+  if (UNLIKELY(op.left) && met != Met::staged) give_up(g.self(), a, block.meeting);
   end(g, a, op);
 }
 

@@ -20,20 +20,25 @@
 
 #define KERNEL_WITH(name, Args)                                                                                        \
   DEVICE void name##_body(const Grid &g, const Args &a);                                                               \
-  GLOBAL void name(const Args a) { name##_body(Grid::current(), a); }                                                  \
+  GLOBAL void name(const Args a) { name##_body(Grid::of({}), a); }                                                  \
   DEVICE void name##_body(const Grid &g, const Args &a)
 
 // A warp's threads run together.
 constexpr u32 warp = 32;
 
-// Grid is where a thread is among the others of a launch.
+// Grid is where a thread is among the others of a launch. What is off the fast path gets the thread, and finds out
+// where that is: what is kept for it takes registers from all.
+struct Thread {};
+
 struct Grid {
   u32 block, blocks, thread, threads;
 
-  GENERIC static Grid current() {
+  GENERIC static Grid of(Thread) {
     return {(u32)__nvvm_read_ptx_sreg_ctaid_x(), (u32)__nvvm_read_ptx_sreg_nctaid_x(),
             (u32)__nvvm_read_ptx_sreg_tid_x(), (u32)__nvvm_read_ptx_sreg_ntid_x()};
   }
+
+  GENERIC Thread self() const { return {}; }
 
   // sync waits for all threads of the block.
   GENERIC void sync() const { asm volatile("bar.sync 0;" ::: "memory"); }
@@ -74,10 +79,19 @@ DEVICE Packet load_packet(u64 at) {
   return p;
 }
 
-// An entry is a packet that says that what its rank put on its stream before is done: the launch has seen to that.
+// An entry is a packet that says that what its rank put on its stream before is done: the launch has seen to that. Who
+// loads it reads the rank's buffers next, of which another kernel may have left old lines in the L1 cache: an acquire
+// drops them.
 DEVICE void store_entry(u64 at, const Packet &p) { store_packet(at, p); }
 
-DEVICE Packet load_entry(u64 at) { return load_packet(at); }
+DEVICE Packet load_entry(u64 at) {
+  Packet p;
+  asm volatile("ld.acquire.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(p.low), "=r"(p.flag_low), "=r"(p.high), "=r"(p.flag_high)
+               : "l"(at)
+               : "memory");
+  return p;
+}
 
 DEVICE u32 load_u32(u64 at) {
   u32 v;
@@ -140,6 +154,12 @@ DEVICE void store_vector(u64 at, const Vector &v) {
 
 DEVICE void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
+// await_loads returns when what a value depends on has been loaded: a load goes on behind a barrier, until its value is
+// used. Nobody reads the word of shared memory.
+DEVICE void await_loads(u32 *word, u64 value) {
+  asm volatile("st.volatile.u32 [%0], %1;" ::"l"(word), "r"((u32)value) : "memory");
+}
+
 // cycles counts the processor's cycles.
 DEVICE u64 cycles() {
   u64 t;
@@ -180,13 +200,17 @@ constexpr u32 warp = 1;
   }                                                                                                                    \
   static void name##_body(const Grid &g, const Args &a)
 
+typedef const fakecuda_thread *Thread;
+
 struct Grid {
   u32 block, blocks, thread, threads;
-  const fakecuda_thread *host;
+  Thread host;
 
-  static Grid of(const fakecuda_thread *t) {
+  static Grid of(Thread t) {
     return {t->block_index[0], t->grid[0], t->thread_index[0], t->block[0], t};
   }
+
+  Thread self() const { return host; }
 
   void sync() const { host->sync(host->block_state); }
 
@@ -255,6 +279,8 @@ DEVICE Vector load_vector(u64 at) { return *reinterpret_cast<const Vector *>(at)
 DEVICE void store_vector(u64 at, const Vector &v) { *reinterpret_cast<Vector *>(at) = v; }
 
 DEVICE void fence() {}
+
+DEVICE void await_loads(u32 *, u64) {}
 
 DEVICE void give_way() { sched_yield(); }
 

@@ -140,6 +140,12 @@ func (h *host) launch(function string, grid Grid, ranks ...ExchangeArgs) {
 	h.start(launch{function, grid, ranks})
 }
 
+// running is how many ranks have not done yet what was launched.
+func (h *host) running() int {
+	h.send(byte('P'))
+	return int(binary.NativeEndian.Uint64(h.read(8)))
+}
+
 // join waits for what was launched.
 func (h *host) join() {
 	h.send(byte('J'))

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -77,6 +78,7 @@ int main() {
   fwrite(&arena, sizeof arena, 1, stdout);
   fflush(stdout);
   std::vector<std::thread> running;
+  std::atomic<u64> ranks_run = 0;
   for (int command; (command = getchar()) != EOF;) {
     switch (command) {
     case 'W': {
@@ -118,10 +120,19 @@ int main() {
           stream.push_back(launch);
         }
       }
-      for (auto &stream : streams)
-        running.emplace_back([stream] {
+      for (auto &stream : streams) {
+        ranks_run++;
+        running.emplace_back([stream, &ranks_run] {
           for (auto launch : stream) launch.run();
+          ranks_run--;
         });
+      }
+      break;
+    }
+    case 'P': {
+      const u64 n = ranks_run;
+      fwrite(&n, sizeof n, 1, stdout);
+      fflush(stdout);
       break;
     }
     case 'J':

@@ -18,7 +18,13 @@ import (
 // operations of a communicator are done in the order of their calls, whatever their streams, but for those that are
 // captured into graphs. In a Group, neighbouring sends and receives are done at the same time, up to 64 of them.
 //
-// A communicator whose calls were captured must not be destroyed before the graphs.
+// Until the stream has done an operation, other ranks may read and write its buffers, also after the communicator has
+// failed or was aborted: Wait returns its error before. Streams of such a communicator go on within a millisecond, but
+// where other ranks are at the buffers just then, when those are done; or after half a second, so that a rank that died
+// holds up nobody. A GPU that is slower than that may still write.
+//
+// A communicator whose calls were captured must not be destroyed before the graphs. The buffers of those calls must not
+// be freed before, either, even if the same addresses are allocated again: other ranks have mapped what was there.
 
 // AllReduceOn is AllReduce on device memory.
 func AllReduceOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, send, recv cuda.Buffer[T],

@@ -38,7 +38,7 @@
 //
 // For readers of the tape the operation is in flight until the GPU has done it, so that a hang is told as on the host:
 // who has not called, whose stream is busy with something else, who waits for whom. There are up to 8 ranks, on GPUs of
-// one host, and no sends and receives yet.
+// one host; more are NCCL's (runtime/engine/nccl).
 //
 // # Errors
 //

@@ -55,7 +55,8 @@ func (c *Comm) Destroy(ctx context.Context) error {
 }
 
 // Abort ends the communicator at once: operations in flight return an error here, and the other ranks learn of it and
-// return a PeerError. cause says why, for them and for the trace; it may be nil.
+// return a PeerError. cause says why, for them and for the trace; it may be nil. Buffers of calls on device memory are
+// the caller's again when their streams have done the operations.
 func (c *Comm) Abort(cause error) error {
 	if c.absent() {
 		return nilComm(lifecycle.CallAbort)

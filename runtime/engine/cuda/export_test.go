@@ -4,10 +4,26 @@ package cuda
 
 import (
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
+	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
 // Reached is where the other ranks reach the buffers of a device's last large call, as its kernel was told.
 func Reached(d engine.Device) kernel.Reach {
 	return d.(*device).args.Reach //nolint:errcheck // no other is given
+}
+
+// ForgetBeside has a rank forget an allocation that it has mapped, and asks it to reach another one when blocked, which
+// waits until the first is being unmapped, has returned. It returns when that is answered; forgotten is closed when the
+// first is unmapped.
+func ForgetBeside(c *cuda.Context, mapped cuda.Pointer, blocked func()) (forgotten <-chan struct{}) {
+	r := &reached{context: c, mapped: map[mapping]cuda.Pointer{{1, 1}: mapped}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.forget(request{Rank: 1, ID: 1})
+	}()
+	blocked()
+	r.reach(request{Rank: 1, ID: 2}) // there is no such allocation
+	return done
 }

@@ -101,25 +101,10 @@ func TestAbort(t *testing.T) {
 	compare(t, all, []int{100})
 }
 
-// opened keeps the Device that its DeviceKind opens.
-type opened struct {
-	engine.DeviceKind
-	engine.Device
-}
-
-func (o *opened) Name() string { return o.DeviceKind.Name() }
-
-func (o *opened) Open(
-	ctx context.Context, c *engine.Comm, gather func(mine []byte) ([][]byte, error), failed func(error),
-) (d engine.Device, err error) {
-	o.Device, err = o.DeviceKind.Open(ctx, c, gather, failed)
-	return o.Device, err
-}
-
 // TestUnfinished: a Destroy whose context ends while the GPU waits for a rank says so, and frees the others.
 func TestUnfinished(t *testing.T) {
 	all := ranks(t, 2)
-	devices := []*opened{{DeviceKind: all[0].gpu}, {DeviceKind: all[1].gpu}}
+	devices := []*opener{{GPU: all[0].gpu}, {GPU: all[1].gpu}}
 	comms, err := all[0].runtime.InitAll(t.Context(), 2, ccl.WithDevice(devices[0], devices[1]))
 	must(t, err)
 	all[0].Comm, all[1].Comm = comms[0], comms[1]
@@ -490,11 +475,22 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// untilIn returns when a goroutine is in a function that another one has called.
+func untilIn(callee, caller string) {
+	for stacks := make([]byte, 1<<20); ; goruntime.Gosched() {
+		for stack := range strings.SplitSeq(string(stacks[:goruntime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(stack, callee) && strings.Contains(stack, caller) {
+				return
+			}
+		}
+	}
+}
+
 // TestWaitBesideAnEnd: who waits for what was enqueued is told at once that the communicator ends, also while the end
 // waits for a stream that is busy.
 func TestWaitBesideAnEnd(t *testing.T) {
 	all := ranks(t, 1)
-	r, device := &all[0], &opened{DeviceKind: all[0].gpu}
+	r, device := &all[0], &opener{GPU: all[0].gpu}
 	comms, err := r.runtime.InitAll(t.Context(), 1, ccl.WithDevice(device))
 	must(t, err)
 	flag, err := cuda.Alloc[uint32](r.context, 1)
@@ -505,11 +501,7 @@ func TestWaitBesideAnEnd(t *testing.T) {
 	must(t, ccl.AllReduceOn(t.Context(), comms[0], r.stream, b, b, ccl.Sum))
 	ended := make(chan error, 1)
 	go func() { ended <- comms[0].Abort(nil) }()
-	for stacks, waits := make([]byte, 1<<20), false; !waits; goruntime.Gosched() {
-		for stack := range strings.SplitSeq(string(stacks[:goruntime.Stack(stacks, true)]), "\n\n") {
-			waits = waits || strings.Contains(stack, "(*Queue).Left") && strings.Contains(stack, "(*Pause).Wait")
-		}
-	}
+	untilIn("(*Pause).Wait", "(*Queue).Left")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = device.Wait(ctx) // by the end or by ctx

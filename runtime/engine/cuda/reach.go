@@ -172,12 +172,13 @@ func (r *reached) reach(q request) cuda.Pointer {
 }
 
 func (r *reached) forget(q request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	m := mapping{q.Rank, q.ID}
-	if p, ok := r.mapped[m]; ok {
+	r.mu.Lock()
+	p, ok := r.mapped[m]
+	delete(r.mapped, m)
+	r.mu.Unlock()
+	if ok { // it waits for all kernels, one of which may wait for a rank that asks to be reached
 		_ = r.context.CloseIPC(p)
-		delete(r.mapped, m)
 	}
 }
 

@@ -6,8 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/carillon-rt/carillon/kernels"
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/cuda"
@@ -18,19 +22,21 @@ import (
 // opener is a GPU that keeps the device of the communicator that is made with it.
 type opener struct {
 	*gpu.GPU
-	device engine.Device
+	engine.Device
 }
+
+func (o *opener) Name() string { return o.GPU.Name() }
 
 func (o *opener) Open(ctx context.Context, c *engine.Comm, gather func([]byte) ([][]byte, error), failed func(error)) (
 	d engine.Device, err error,
 ) {
-	o.device, err = o.GPU.Open(ctx, c, gather, failed)
-	return o.device, err
+	o.Device, err = o.GPU.Open(ctx, c, gather, failed)
+	return o.Device, err
 }
 
 // reached tells whether all ranks reached what the last large call needed, and fails if it is unlike wanted.
 func (o *opener) reached(wanted bool) error {
-	r := gpu.Reached(o.device)
+	r := gpu.Reached(o.Device)
 	all := r.Needs != 0
 	for b := range kernel.NumBuffers {
 		all = all && (r.Needs>>b&1 == 0 || r.At[b][0] != 0 && r.At[b][1] != 0)
@@ -57,10 +63,8 @@ func captured(r *rank, call func() error) error {
 	return errors.Join(x.Launch(r.stream), r.stream.Synchronize(), x.Destroy(), graph.Destroy())
 }
 
-// TestReach: buffers that are captured are reached by the other ranks, with the results that they have when data is
-// staged; what is called with once, or was freed, is not; and buffers of one rank alone are no help.
-func TestReach(t *testing.T) {
-	const n = 6000
+// pair makes a communicator of two ranks, and gives their devices.
+func pair(t *testing.T) ([]rank, []*opener) {
 	all := make([]rank, 2)
 	openers, kinds := make([]*opener, 2), make([]engine.DeviceKind, 2)
 	d := driver(t, 2)
@@ -75,6 +79,79 @@ func TestReach(t *testing.T) {
 	for r := range all {
 		all[r].Comm, all[r].runtime = comms[r], rt
 	}
+	return all, openers
+}
+
+// TestAbortedBuffers: a rank that is aborted has its buffers for itself when its stream is done. A kernel of another
+// one, which lay behind other work on its stream, doesn't come to them.
+func TestAbortedBuffers(t *testing.T) {
+	const n = 6000
+	all, openers := pair(t)
+	var buffers []cuda.Buffer[int32]
+	for r := range all {
+		buffers = append(buffers, memory(t, &all[r], n))
+	}
+	reduce := func(r *rank) error {
+		b := buffers[r.Rank()]
+		return ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Min) // it writes into the other's
+	}
+	first, second := &all[0], &all[1]
+	each(t, all, func(r *rank) error { return captured(r, func() error { return reduce(r) }) })
+	work, err := cuda.Alloc[uint32](second.context, 1)
+	must(t, err)
+	must(t, second.context.CopyToDevice(work.Pointer(), make([]byte, 4)))
+	must(t, second.stream.WaitValue(work.Pointer(), 1))
+	each(t, all, func(r *rank) error { return errors.Join(reduce(r), openers[r.Rank()].reached(true)) })
+	for waits := false; !waits; goruntime.Gosched() {
+		_, _, peer, running := openers[0].Current()
+		waits = running && peer == 1
+	}
+	must(t, errors.Join(first.Abort(nil), first.stream.Synchronize()))
+	used := slices.Repeat([]int32{7}, n) // by something else
+	must(t, first.context.CopyToDevice(buffers[0].Pointer(), kernels.Bytes(used)))
+	must(t, second.context.CopyToDevice(work.Pointer(), []byte{1, 0, 0, 0}))
+	must(t, second.stream.Synchronize())
+	if got, err := read(first, buffers[0]); err != nil || !slices.Equal(got, used) {
+		t.Errorf("the buffer was written after the stream was done: %v", err)
+	}
+	_ = second.Abort(nil) // it has failed
+	for r := range all {
+		must(t, all[r].gpu.Close())
+	}
+}
+
+// TestForgetWhileBusy: what was freed is unmapped when the GPU is idle, and meanwhile ranks are answered, for which its
+// kernels may wait.
+func TestForgetWhileBusy(t *testing.T) {
+	r := on(t, at(t, driver(t, 1), 0))
+	flag, err := cuda.Alloc[uint32](r.context, 1)
+	must(t, err)
+	must(t, r.context.CopyToDevice(flag.Pointer(), make([]byte, 4)))
+	must(t, r.stream.WaitValue(flag.Pointer(), 1))
+	answered := make(chan (<-chan struct{}))
+	go func() {
+		answered <- gpu.ForgetBeside(r.context, flag.Pointer(), func() { untilIn("(*Context).CloseIPC", "(*reached).forget") })
+	}()
+	select {
+	case forgotten := <-answered:
+		select {
+		case <-forgotten:
+			t.Error("it was forgotten while the GPU was busy")
+		default:
+		}
+		defer func() { <-forgotten }()
+	case <-time.After(10 * time.Second):
+		t.Error("a rank isn't answered while another one's allocation is forgotten")
+	}
+	must(t, r.context.CopyToDevice(flag.Pointer(), []byte{1, 0, 0, 0}))
+	must(t, r.stream.Synchronize())
+}
+
+// TestReach: buffers that are captured are reached by the other ranks, with the results that they have when data is
+// staged; what is called with once, or was freed, is not; and buffers of one rank alone are no help.
+func TestReach(t *testing.T) {
+	const n = 6000
+	all, openers := pair(t)
 	fresh := func(rank, n int) cuda.Buffer[int32] {
 		data := make([]int32, n)
 		for i := range data {

@@ -164,6 +164,12 @@ func TestReductions(t *testing.T) {
 // positions is where a rank's state has those of FIFOs.
 const positions = MaxBlocks*16 + 64
 
+// leaveAt is where a rank's window has the round of a block in which another rank left its buffers last.
+func leaveAt(a Args, block, rank int) uint64 {
+	const leaves = MaxRanks*8 + lanes*slots*4 + lanes*4
+	return a.Window[0] + 2*a.Half + uint64(leaves+(block*MaxRanks+rank)*4)
+}
+
 // A way is how data goes that doesn't go in packets.
 type way int
 
@@ -233,6 +239,12 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 		moved := bytes.ContainsFunc(h.get(all[r].State+positions, 8*lanes), func(b rune) bool { return b != 0 })
 		if want := k == Reduce && w != direct; moved != want {
 			t.Fatalf("%v, way %d: FIFOs have moved: %t", c, w, moved)
+		}
+		for q := range all {
+			left := binary.NativeEndian.Uint32(h.get(leaveAt(all[r].Args, g.Blocks-1, q), 4))
+			if met := k == Reduce && w != staged && q != r; (left == 2) != met || (left == 0) == met {
+				t.Fatalf("%v, way %d: rank %d has left rank %d in round %d", c, w, q, r, left)
+			}
 		}
 		if done, _ := h.words(all[r].Args); done.Number != 2 || done.Phase != Done || int(done.Blocks) != g.Blocks {
 			t.Fatalf("%v: rank %d's word is %+v after 2 operations", c, r, done)
@@ -675,12 +687,10 @@ func TestAbortAmongOthers(t *testing.T) {
 	}
 }
 
-// abortAmongOthers aborts rank 0 in a round in which rank 1 is at its buffers until it does something, and returns how
-// long rank 0 took to leave. The round's entries look like those of the first one, which rank 1 has left.
+// abortAmongOthers aborts rank 0 in its first round, in which rank 1 is at its buffers until it does something, and
+// returns how long rank 0 took to leave.
 func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Duration) time.Duration {
 	t.Helper()
-	const rounds, leaves = positions + lanes*8, MaxRanks*8 + lanes*slots*4 + lanes*4 // as in args.h
-	const round = 1<<24 + 1
 	all := abortable(h, k, 200)
 	a := &all[0]
 	g := grid(k, &a.Args, 200)
@@ -691,13 +701,6 @@ func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Du
 				encode([]uint32{uint32(at), flag, uint32(at >> 32), flag}))
 		}
 	}
-	leave := func(round uint32) {
-		for block := range g.Blocks {
-			h.put(a.Window[0]+2*a.Half+uint64(leaves+(block*MaxRanks+1)*4), encode(round))
-		}
-	}
-	h.put(a.State+rounds, bytes.Repeat(encode(uint32(round-1)), MaxBlocks))
-	leave(1)
 	enter(SendBuffer, all[1].Send, 1<<8|a.Signature)
 	enter(RecvBuffer, all[1].Recv, 1<<8|a.Signature)
 	h.launch(Function(k, kernels.Int32, 2), g, *a)
@@ -715,7 +718,9 @@ func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Du
 	}
 	switch end {
 	case "leaves":
-		leave(round)
+		for block := range g.Blocks {
+			h.put(leaveAt(a.Args, block, 1), encode(uint32(1)))
+		}
 	case "takes back":
 		enter(RecvBuffer, 0, 0)
 	}

@@ -103,6 +103,16 @@ DEVICE void enter(const Grid &g, const carillon_args &a, const carillon_reach &r
   }
 }
 
+// leave tells the other ranks that this one does nothing more in their buffers. By all threads of a block. What has been
+// read there is in registers (see await_loads), or was stored; what was written needs a fence.
+DEVICE void leave(const Grid &g, const carillon_args &a, const Operation &op, const Meeting &m, bool written) {
+  LOOP
+  for (u32 k = 1 + g.thread; k < op.ranks; k += g.threads) {
+    if (written) fence();
+    store_flag(a.window[k] + leave_at(g, a, a.rank), m.round);
+  }
+}
+
 // meet is by all threads, behind enter. The first one makes a plan, and follows it up if the ranks reach each other's
 // buffers. What ranks have put on their streams before is done when they have met.
 template <class Plan, class Then>
@@ -137,23 +147,17 @@ DEVICE Met meet(const Grid &g, const carillon_args &a, const carillon_reach &rea
         return (u32)(needed && (p.low | p.high) == 0 ? Meeting::unreached : Meeting::here);
       },
       then);
+  if (m.met == Met::staged) leave(g, a, op, m, false);
   return m.met;
 }
 
-// part waits until the others have done what they do in this rank's buffers, and tells them that it has done so. By all
-// threads. What has been read from other ranks is in registers (see await_loads), or was stored; what was written needs
-// a fence.
+// part is by all threads: they leave the others' buffers, and wait until those have left this rank's.
 DEVICE void part(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, bool written) {
-  const u32 n = op.ranks - 1;
   auto rank = [&](u32 i) { return behind(a, op, 1 + i); };
   g.sync();
-  LOOP
-  for (u32 i = g.thread; i < n; i += g.threads) {
-    if (written) fence();
-    store_flag(a.window[1 + i] + leave_at(g, a, a.rank), m.round);
-  }
+  leave(g, a, op, m, written);
   await_all(
-      g, a, op, m, m.leaves, Meeting::here, carillon_results, n, rank,
+      g, a, op, m, m.leaves, Meeting::here, carillon_results, op.ranks - 1, rank,
       [&](u32 i, Missing &) {
         const bool left = load_flag(a.window[0] + leave_at(g, a, rank(i))) == m.round;
         return (u32)(left ? Meeting::here : Meeting::awaited);

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -76,21 +75,39 @@ type cell struct {
 	unread bool
 }
 
-// packetsModel is of collectives in packets: each rank's blocks write to all others, and wait for as much from them.
-// Flags come again after so many epochs as wrap, and are cleared every so often as clean.
-type packetsModel struct {
-	model
-	ranks, blocks, wrap, clean int
-	packets                    []int // of each operation
-	most                       int
-	mailboxes                  map[[4]int]*cell // by rank, half, sender, packet
-	ended                      map[[2]int]int   // blocks of a rank that have done an operation
+// packetsRules are those of operation.h and packets.cu. Flags come again after so many epochs as wrap, and are cleared
+// every so often as clean. All: every rank hears from every other one in each operation; else only from rank 0.
+type packetsRules struct {
+	halves, wrap, clean int
+	all                 bool
 }
 
-func newPacketsModel(ranks, blocks, wrap, clean int, packets []int) *packetsModel {
+func allPacketsRules() packetsRules { return packetsRules{halves: 2, wrap: 8, clean: 4, all: true} }
+
+// packetsOperation is a one-shot, or a two-shot: then a block that has a packet of all ranks sends as much to all.
+type packetsOperation struct {
+	packets int
+	twoShot bool
+}
+
+// packetsModel is of collectives in packets: each rank's blocks write to all others, and wait for as much from them.
+type packetsModel struct {
+	model
+	rules         packetsRules
+	ranks, blocks int
+	operations    []packetsOperation
+	most          int              // packets of one
+	mailboxes     map[[4]int]*cell // by rank, half, sender, packet: results behind parts
+	ended         map[[2]int]int   // blocks of a rank that have done an operation
+}
+
+func newPacketsModel(ranks, blocks int, operations []packetsOperation, rules packetsRules) *packetsModel {
 	m := &packetsModel{
-		ranks: ranks, blocks: blocks, wrap: wrap, clean: clean, packets: packets, most: slices.Max(packets),
+		rules: rules, ranks: ranks, blocks: blocks, operations: operations,
 		mailboxes: map[[4]int]*cell{}, ended: map[[2]int]int{},
+	}
+	for _, op := range operations {
+		m.most = max(m.most, op.packets)
 	}
 	for r := range ranks {
 		for b := range blocks {
@@ -111,24 +128,38 @@ func (m *packetsModel) at(rank, half, sender, packet int) *cell {
 }
 
 func (m *packetsModel) block(r, b int, yield func(step) bool) {
-	for op, n := range m.packets {
-		epoch := op + 1
-		half := epoch % 2
-		yield(func() bool { return op == 0 || m.ended[[2]int{r, op - 1}] == m.blocks })
-		for i := b; i < m.most*m.ranks && (epoch+1)%m.clean < 2; i += m.blocks {
-			yield(func() bool { return m.clear(r, 1-half, i%m.ranks, i/m.ranks) })
+	for i, op := range m.operations {
+		epoch := i + 1
+		half := epoch % m.rules.halves
+		yield(func() bool { return i == 0 || m.ended[[2]int{r, i - 1}] == m.blocks })
+		for p := b; p < 2*m.most*m.ranks && (epoch+1)%m.rules.clean < 2; p += m.blocks {
+			yield(func() bool { return m.clear(r, 1-half, p%m.ranks, p/m.ranks) })
 		}
-		for i := b; i < n; i += m.blocks {
-			for k := 1; k < m.ranks; k++ {
-				yield(func() bool { return m.send(m.at((r+k)%m.ranks, half, r, i), epoch) })
+		send := func(packet int) {
+			for k := 1; k < m.ranks && (m.rules.all || r == 0); k++ {
+				yield(func() bool { return m.send(m.at((r+k)%m.ranks, half, r, packet), epoch) })
 			}
 		}
-		for i := b; i < n; i += m.blocks {
-			for k := 1; k < m.ranks; k++ {
-				yield(func() bool { return m.take(m.at(r, half, (r+k)%m.ranks, i), epoch) })
+		take := func(packet int) {
+			for k := range m.ranks {
+				if k != r && (m.rules.all || k == 0) {
+					yield(func() bool { return m.take(m.at(r, half, k, packet), epoch) })
+				}
 			}
 		}
-		yield(func() bool { m.ended[[2]int{r, op}]++; return true })
+		for p := b; p < op.packets; p += m.blocks {
+			send(p)
+		}
+		for p := b; p < op.packets; p += m.blocks {
+			take(p)
+			if op.twoShot {
+				send(m.most + p)
+			}
+		}
+		for p := b; p < op.packets && op.twoShot; p += m.blocks {
+			take(m.most + p)
+		}
+		yield(func() bool { m.ended[[2]int{r, i}]++; return true })
 	}
 }
 
@@ -145,12 +176,12 @@ func (m *packetsModel) send(to *cell, epoch int) bool {
 	if to.unread {
 		m.fail("a packet of epoch %d is overwritten, unread, in epoch %d", to.of, epoch)
 	}
-	*to = cell{epoch % m.wrap, epoch, true}
+	*to = cell{epoch % m.rules.wrap, epoch, true}
 	return true
 }
 
 func (m *packetsModel) take(from *cell, epoch int) bool {
-	if from.flag != epoch%m.wrap {
+	if from.flag != epoch%m.rules.wrap {
 		return false
 	}
 	if from.of != epoch {
@@ -160,10 +191,32 @@ func (m *packetsModel) take(from *cell, epoch int) bool {
 	return true
 }
 
+// wrong tests that a model without one of its rules is found to be wrong in some of its runs.
+func wrong(t *testing.T, without string, of func(*rand.Rand) *model) {
+	t.Helper()
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		if err := of(rng).run(rng); err != nil {
+			t.Logf("without %s: %v, in run %d", without, err, seed)
+			return
+		}
+	}
+	t.Errorf("without %s the model isn't found to be wrong", without)
+}
+
 func drawModel(t *rapid.T) (ranks int, steps []int, rng *rand.Rand) {
 	ranks = rapid.IntRange(2, MaxRanks).Draw(t, "ranks")
 	steps = rapid.SliceOfN(rapid.IntRange(1, 9), 1, 12).Draw(t, "operations")
 	return ranks, steps, rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
+}
+
+// drawOperations are of one packet at least for each block.
+func drawOperations(rng *rand.Rand, packets ...int) []packetsOperation {
+	operations := make([]packetsOperation, len(packets))
+	for i := range operations {
+		operations[i] = packetsOperation{packets[i] + 2, rng.IntN(2) == 0}
+	}
+	return operations
 }
 
 // TestPacketsModel: whatever the order of threads, no packet is overwritten before it is read, none of long ago is
@@ -171,17 +224,22 @@ func drawModel(t *rapid.T) (ranks int, steps []int, rng *rand.Rand) {
 func TestPacketsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks, packets, rng := drawModel(t)
-		for i := range packets { // every block has one
-			packets[i] += 2
-		}
-		if err := newPacketsModel(ranks, 1+rng.IntN(3), 8, 4, packets).run(rng); err != nil {
+		operations := drawOperations(rng, packets...)
+		if err := newPacketsModel(ranks, 1+rng.IntN(3), operations, allPacketsRules()).run(rng); err != nil {
 			t.Fatal(err)
 		}
 	})
-	// Without clearing, flags that come again are taken for new ones.
-	odd := []int{9, 1, 1, 1, 1, 1, 1, 1, 9}
-	if err := newPacketsModel(2, 1, 8, 1<<20, odd).run(rand.New(rand.NewPCG(1, 2))); err == nil {
-		t.Error("a model that never clears isn't found to be wrong")
+	for without, remove := range map[string]func(*packetsRules){
+		"two halves":       func(r *packetsRules) { r.halves = 1 },
+		"clearing":         func(r *packetsRules) { r.clean = 1 << 20 },
+		"hearing from all": func(r *packetsRules) { r.all = false },
+	} {
+		rules := allPacketsRules()
+		remove(&rules)
+		wrong(t, without, func(rng *rand.Rand) *model {
+			operations := drawOperations(rng, 7, 1, 1, 1, 1, 1, 1, 1, 7) // of which the last has the first one's flags
+			return &newPacketsModel(2, 1, operations, rules).model
+		})
 	}
 }
 
@@ -192,9 +250,19 @@ type fifo struct {
 	sent, received int // positions, when no launch runs
 }
 
+// fifosRules are those of fifos.cu: how many slots a FIFO has, how many steps behind a leader tells that one is done,
+// and whether it waits for data and for room before it has the worker do one.
+type fifosRules struct {
+	slots, behind int
+	data, room    bool
+}
+
+func allFIFOsRules() fifosRules { return fifosRules{slots: slots, behind: 2, data: true, room: true} }
+
 // fifosModel is of reductions through FIFOs: on each rank a block distributes, one reduces, and one collects, all in as
 // many steps. In each block a leader waits for other ranks and tells them, and a worker is one step behind.
-func fifosModel(ranks, slots int, launches []int) *model {
+func fifosModel(ranks int, launches []int, rules fifosRules) *model {
+	slots := rules.slots
 	m := &model{}
 	const parts, shares = 0, 1
 	fifos := make([][][2]fifo, ranks) // by sender, receiver, kind
@@ -232,7 +300,7 @@ func fifosModel(ranks, slots int, launches []int) *model {
 				for launch, n := range launches {
 					yield(func() bool { return ended[r][launch] == 6 })
 					for i := range n + 2 {
-						if told := i - 2; told >= 0 {
+						if told := i - rules.behind; told >= 0 && told < n {
 							for _, f := range out {
 								yield(func() bool {
 									f.slots[(f.sent+told)%slots].flag = f.sent + told + 1
@@ -244,10 +312,10 @@ func fifosModel(ranks, slots int, launches []int) *model {
 							}
 						}
 						if i < n {
-							for _, f := range in {
+							for _, f := range when(rules.data, in) {
 								yield(func() bool { return f.slots[(f.received+i)%slots].flag == f.received+i+1 })
 							}
-							for _, f := range out {
+							for _, f := range when(rules.room, out) {
 								yield(func() bool { return f.sent+i-f.credit < slots })
 							}
 						}
@@ -302,16 +370,29 @@ func fifosModel(ranks, slots int, launches []int) *model {
 	return m
 }
 
+func when(rule bool, of []*fifo) []*fifo {
+	if rule {
+		return of
+	}
+	return nil
+}
+
 // TestFIFOsModel: whatever the order of threads, no slot is overwritten before it is read, and all ranks end.
 func TestFIFOsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks, launches, rng := drawModel(t)
-		if err := fifosModel(ranks, slots, launches).run(rng); err != nil {
+		if err := fifosModel(ranks, launches, allFIFOsRules()).run(rng); err != nil {
 			t.Fatal(err)
 		}
 	})
-	// A leader that is a step ahead needs more than two slots.
-	if err := fifosModel(2, 2, []int{9}).run(rand.New(rand.NewPCG(1, 2))); !errors.Is(err, errDeadlock) {
-		t.Errorf("with two slots: %v, want a deadlock", err)
+	for without, remove := range map[string]func(*fifosRules){
+		"as many slots as a leader is ahead": func(r *fifosRules) { r.slots = 2 },
+		"telling behind the worker":          func(r *fifosRules) { r.behind = 1 },
+		"waiting for data":                   func(r *fifosRules) { r.data = false },
+		"waiting for room":                   func(r *fifosRules) { r.room = false },
+	} {
+		rules := allFIFOsRules()
+		remove(&rules)
+		wrong(t, without, func(rng *rand.Rand) *model { return fifosModel(2+rng.IntN(3), []int{9, 5}, rules) })
 	}
 }

@@ -1,8 +1,8 @@
-// Much data between ranks that reach each other's buffers: nothing is staged. Each rank reads from all what it reduces,
-// and writes the result to those that get it; or reads from all what it gathers.
+// Large messages between ranks that can access each other's buffers: nothing is staged. In a reduction each rank reads
+// its share from all ranks and writes the result to all that get it; in a gather it reads what it gets.
 //
-// Whether they reach them, ranks tell each other in the kernel, since no host knows what the others were called with:
-// they meet, each with the addresses at which the others reach its buffers. If one has none, all go through FIFOs.
+// No host knows which buffers the others passed, so ranks find out in the kernel whether they can. They meet, each with
+// the addresses at which the others access its buffers: if one of these is missing, all go through FIFOs.
 #pragma once
 
 #include "work.h"
@@ -27,24 +27,24 @@ struct Shares {
   }
 };
 
-// Met is what came of a meeting, the same on all ranks unless the communicator ends.
+// Met is the outcome of a meeting: the same on all ranks, unless the communicator ends.
 enum class Met : u32 { directly, staged, left };
 
-// Meeting is what the threads of a block share of one.
+// Meeting is the state of one that the threads of a block share.
 struct Meeting {
   static constexpr u32 most = carillon_buffers * (carillon_max_ranks - 1);
-  enum State : u32 { awaited, here, unreached, given_up }; // the worst counts
+  enum State : u32 { awaited, here, unreached, given_up }; // the highest decides
 
   u32 round;
   u32 unread; // see await_loads
   Met met;
-  u32 entries[most], leaves[most];             // State of each that is awaited
-  u64 at[carillon_buffers][carillon_max_ranks]; // where the buffers of all ranks are, as this rank reaches them
+  u32 entries[most], leaves[most];             // the State of each
+  u64 at[carillon_buffers][carillon_max_ranks]; // where this rank accesses the buffers of all ranks
 };
 
-// await_all waits for n things, each awaited by a thread: take(i, missing) is the state of the i-th, which is of rank
-// of(i). The block's first thread waits for the other threads, so that it can tell for whom they wait. If all are here
-// and own, the state of what is this rank's own, is too, it does something.
+// await_all waits for n things, one thread for each: take(i, missing) polls the i-th, which is from rank of(i). The
+// block's first thread collects the states, so that it can report which rank is missing. Own is the state of what is
+// this rank's own: if that is here, and all others are, the first thread calls then.
 template <class Of, class Take, class Then>
 DEVICE void await_all(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, u32 *states, u32 own, u32 phase,
                       u32 n, Of &&of, Take &&take, Then &&then) {
@@ -74,8 +74,8 @@ DEVICE void await_all(const Grid &g, const carillon_args &a, Operation &op, Meet
 
 DEVICE u64 rounds_at(const Grid &g, const carillon_args &a) { return a.state + carillon_rounds + g.block * 4; }
 
-// entry_at is where a window has what a block of some rank says of a buffer. A rank that writes that of round n has
-// ended n-1, in which each block heard from those of the same number; so they have ended n-2: two halves are enough.
+// entry_at is where a block of some rank announces a buffer in a window. Two halves are enough: a rank that writes
+// entries of round n has ended n-1, in which each block heard from those of the same number, so these have ended n-2.
 DEVICE u64 entry_at(const Grid &g, const carillon_args &a, u32 flag, u32 rank, u32 buffer) {
   const u32 half = flag >> 8 & 1, entry = (half * carillon_max_blocks + g.block) * carillon_max_ranks + rank;
   return control(a) + carillon_entries + (entry * carillon_buffers + buffer) * carillon_packet;
@@ -85,13 +85,13 @@ DEVICE u64 leave_at(const Grid &g, const carillon_args &a, u32 rank) {
   return control(a) + carillon_leaves + (g.block * carillon_max_ranks + rank) * 4;
 }
 
-// The others' blocks of the same number.
+// entries is how many a block gets: one for each buffer, from the block of the same number of each other rank.
 DEVICE u32 entries(u32 ranks) { return carillon_buffers * (ranks - 1); }
 
 DEVICE u32 flag_of_round(const carillon_args &a, u32 round) { return round << 8 | a.signature; }
 
-// enter tells the other ranks where they reach this rank's buffers: first of all, since that takes its time. Round is
-// one more than what is at rounds_at.
+// enter tells the other ranks where they access this rank's buffers. A kernel does it first, since the stores take a
+// while to arrive. Round is one more than the count at rounds_at.
 DEVICE void enter(const Grid &g, const carillon_args &a, const carillon_reach &reach, u32 round) {
   if (!reach.needs) return;
   const u32 flag = flag_of_round(a, round);
@@ -103,7 +103,7 @@ DEVICE void enter(const Grid &g, const carillon_args &a, const carillon_reach &r
   }
 }
 
-// leave tells the other ranks that this one does nothing more in their buffers. By all threads of a block. What has been
+// leave tells the other ranks that this one no longer accesses their buffers. All threads of a block call it. What was
 // read there is in registers (see await_loads), or was stored; what was written needs a fence.
 DEVICE void leave(const Grid &g, const carillon_args &a, const Operation &op, const Meeting &m, bool written) {
   LOOP
@@ -113,8 +113,9 @@ DEVICE void leave(const Grid &g, const carillon_args &a, const Operation &op, co
   }
 }
 
-// meet is by all threads, behind enter. The first one makes a plan, and follows it up if the ranks reach each other's
-// buffers. What ranks have put on their streams before is done when they have met.
+// meet is called by all threads, after enter. The first one plans the work meanwhile, and completes the plan (then) if
+// ranks can access each other's buffers. All that precedes the launch on any rank's stream is complete when they have
+// met.
 template <class Plan, class Then>
 DEVICE Met meet(const Grid &g, const carillon_args &a, const carillon_reach &reach, Operation &op, u32 round,
                 Meeting &m, Plan &&plan, Then &&then) {
@@ -151,7 +152,7 @@ DEVICE Met meet(const Grid &g, const carillon_args &a, const carillon_reach &rea
   return m.met;
 }
 
-// part is by all threads: they leave the others' buffers, and wait until those have left this rank's.
+// part is called by all threads: the rank leaves the others' buffers, and waits until they have left its own.
 DEVICE void part(const Grid &g, const carillon_args &a, Operation &op, Meeting &m, bool written) {
   auto rank = [&](u32 i) { return behind(a, op, 1 + i); };
   g.sync();
@@ -165,13 +166,13 @@ DEVICE void part(const Grid &g, const carillon_args &a, Operation &op, Meeting &
       [] {});
 }
 
-constexpr u64 longest_way = 100000;     // nanoseconds: far more than a store takes to another rank
-constexpr u64 longest_stay = 500000000; // for which a rank may be at the buffers of one that gives up
+constexpr u64 longest_way = 100000;     // nanoseconds: far longer than a store takes to arrive
+constexpr u64 longest_stay = 500000000; // likewise: how long others have to leave the buffers of a rank that gives up
 
-// give_up is by all threads of a block that leaves a meeting early. It takes its entries back, so that no rank that
-// comes later, or is late to see them, goes to this rank's buffers. Then it waits for those that may be there: their
-// entries have come and not been taken back, and they haven't left. What a rank has written before it saw this one's
-// entries is here in less than the longest way. One that died neither leaves nor takes back anything.
+// give_up is called by all threads of a block that leaves a meeting early. It takes its entries back, so that no rank
+// that comes later, or hasn't read them yet, accesses this rank's buffers. Then it waits for the ranks that may be
+// accessing them: those whose entries are here, not taken back, and that haven't left. Whoever read this rank's entries
+// had sent its own, which arrive within longest_way. A rank that died never leaves, hence longest_stay.
 RARE void give_up(Thread self, const carillon_args &a, const Meeting &m) {
   const Grid g = Grid::of(self);
   const u32 ranks = a.ranks, flag = flag_of_round(a, m.round);
@@ -198,12 +199,12 @@ RARE void give_up(Thread self, const carillon_args &a, const Meeting &m) {
 // everybody is all threads of the grid.
 DEVICE Workers everybody(const Grid &g) { return {g.block * g.threads + g.thread, g.blocks * g.threads}; }
 
-// at_once is how many vectors a thread keeps while two ranks read all of each other's buffer: a grid of 63 blocks has
-// room for 4 MiB. The results go to the rank itself, when the other one has read, too.
+// at_once is how many vectors a thread holds while two ranks read all of each other's data: up to 4 MiB with a grid of
+// 63 blocks. Each rank stores the result for itself, once the other one has read, too.
 constexpr u32 at_once = 10;
 
-// plan_reduction sets how much this rank reduces, and where that begins: if two ranks can, all at once, else its share.
-// Nobody else reads or writes the share's part of any buffer, so that results may be where the data was.
+// plan_reduction sets what this rank reduces: all, if there are two ranks and threads can hold it, else its share. No
+// other rank accesses that share of any buffer, so that results may overwrite the data.
 DEVICE void plan_reduction(const Grid &g, const carillon_args &a, const Operation &op, Task &t) {
   const Shares shares = Shares::of(a, op);
   t.whole = !shares.scatter && op.ranks == 2 && a.reduction == carillon_sum &&
@@ -213,8 +214,7 @@ DEVICE void plan_reduction(const Grid &g, const carillon_args &a, const Operatio
   t.to[0] = a.recv + (shares.scatter ? 0 : t.offset);
 }
 
-// follow_up sets where all ranks have what this one reduces. Whether the buffers begin where vectors do is the same for
-// all ranks.
+// follow_up completes the plan, once addresses are known. Whether buffers are aligned is the same on all ranks.
 DEVICE void follow_up(const carillon_args &a, const Operation &op, const Meeting &m, Task &t) {
   if (t.whole) t.whole = aligned(m.at[carillon_send][0] | m.at[carillon_send][1] | m.at[carillon_recv][0] |
                                  m.at[carillon_recv][1]);
@@ -245,8 +245,7 @@ DEVICE void reduce_directly(const Grid &g, const carillon_args &a, Operation &op
   part(g, a, op, m, t.targets > 1);
 }
 
-// plan_copies sets from where this rank reads what it gets: from others, and what it has itself, if that isn't in its
-// place.
+// plan_copies sets what this rank reads: from the others, and its own part unless that is in place.
 DEVICE void plan_copies(const carillon_args &a, const Operation &op, const Meeting &m, Task &t) {
   t.targets = 0;
   LOOP

@@ -1,41 +1,51 @@
-// Package cuda has the kernels that run collectives on NVIDIA GPUs of one host: each rank launches the same one, and
-// they find each other through memory that all of them reach. What a reduction means is package kernels'; these give
-// the same bits, on all ranks and in every run.
+// Package cuda has the kernels that run collectives on NVIDIA GPUs of one host. Every rank launches the same kernel,
+// and the kernels synchronize through memory that all of them can access. Package kernels defines what a reduction
+// means; these produce the same bits, on all ranks and in every run.
 //
-//	packets.cu   little data    packets of 8 bytes and a flag, into the mailboxes of the others
-//	fifos.cu     much data      slots of FIFOs, in the memory of whoever reads them; messages, too
-//	operation.h  all            counting, waiting, and what is told to those outside
-//	element.h    all            types and reductions
-//	args.h       all            the parameter, which is [Args] here
-//	platform.h   all            what they need of a GPU, and of the host (host.h)
+//	packets.cu   small messages  LL packets: 8 bytes of data and a flag, written into the peers' mailboxes
+//	direct.h     large messages  ranks that can access each other's buffers read and write them in place
+//	fifos.cu     large messages  everything else, and send/receive: staged through FIFOs in the receiver's memory
+//	work.h       both of those   copies and reductions by the threads of a block
+//	operation.h  all             epochs, waiting, and reporting to the host
+//	element.h    all             types and reductions
+//	args.h       all             the kernel parameter, [Args] here, and the layout of shared memory
+//	platform.h   all             the GPU's primitives, and their counterparts on the host (host.h)
 //
-// The sources are CUDA C++ without a library. clang makes PTX of them (go generate), which any driver compiles when it
-// loads it, and takes seconds for; a cubin for a GPU that is often met is loaded at once (see [Images]). The same
-// sources are C++ for the host, where every thread of a grid is a real one: so the tests run them, under
-// ThreadSanitizer.
+// The sources are CUDA C++ without a library. clang compiles them to PTX (go generate), which any driver accepts but
+// takes seconds to compile; a cubin for a common GPU loads at once (see [Images]). The same sources are C++ for the
+// host, where each thread of a grid is a real one: that is how the tests run them, under ThreadSanitizer.
 //
 // # Waiting
 //
-// A rank counts its launches and collectives in the GPU's memory: a CUDA graph that is replayed goes on counting. A
-// flag is the last 24 bits of such a number and 8 bits of the call's signature. A rank that finds the right number and
-// another signature gives up (the ranks made different calls), as does one that finds the abort word set. It looks at
-// that word, which is in the host's memory, only when it has waited for 30 microseconds, and one thread does it for
-// all: 32,768 threads that read it take a millisecond. Then it says once in host memory whom it waits for ([Words]). An
-// operation that ends writes one more word there, with the GPU's time, for 0.03 microseconds.
+// A rank counts its launches and collectives in the GPU's memory, so that a CUDA graph that is replayed goes on
+// counting. A flag is the last 24 bits of such a number and 8 bits of the call's signature. A rank that finds the right
+// number with another signature gives up, since the ranks made different calls; so does one that finds the abort word
+// set. That word is in host memory, so it is read only after 30 microseconds of waiting, and by one thread for all:
+// 32,768 threads that read it take a millisecond. At the same time the kernel reports to host memory, once, for which
+// rank it waits ([Words]). An operation that completes writes one more word there, with the GPU's time, which costs
+// 0.03 microseconds.
+//
+// # Direct access
+//
+// No host knows which buffers the other ranks passed, least of all when graphs are replayed. So the kernels exchange
+// addresses when they start: the ranks meet. If every rank can access all buffers that the call needs, each reads its
+// share from all ranks and writes the result to all; otherwise all of them go through FIFOs. A kernel ends once the
+// other ranks have left its rank's buffers, so that they are the caller's again when the stream gets there, also after
+// an abort.
 //
 // # FIFOs
 //
-// A sender writes into the receiver's window, fences, and raises a flag; the receiver gives the slot back as a credit.
-// Nobody reads another GPU's memory, and nobody but its own GPU touches a caller's buffer, so that buffers need not be
-// registered anywhere. FIFOs keep their positions from launch to launch: beside the two ends of each, nothing need be
-// in step, and a message waits for no other rank's.
+// A sender writes into a slot in the receiver's window, fences, and raises the slot's flag; the receiver returns the
+// slot as a credit. No rank reads another GPU's memory, and only the caller's own GPU accesses its buffers, so that
+// nothing need be registered. FIFOs keep their positions from launch to launch: only the two ends of a FIFO need to be
+// in step, and a message waits for no third rank.
 //
-// One thread of a block waits for the other ranks and tells them; the others move data, and are one step behind it. So
-// a fence or a flag that takes a microsecond on its way delays nobody.
+// One thread of a block waits for peers and signals them; the other threads move data, one step behind it. So a fence
+// or a flag that takes a microsecond to arrive delays nobody.
 //
-// # Who must be there
+// # Residency
 //
-// Blocks wait for blocks of other ranks, and for each other. So all blocks of a launch must be resident at once; grids
-// of collectives are the same on all ranks; and where ranks share a GPU their streams need hardware queues of their own
-// (CUDA_DEVICE_MAX_CONNECTIONS). Launching is not these kernels' business, but runtime/engine/cuda's.
+// Blocks wait for blocks of other ranks, and for each other. So all blocks of a launch must be resident at once, grids
+// of collectives are the same on all ranks, and where ranks share a GPU their streams need hardware queues of their own
+// (CUDA_DEVICE_MAX_CONNECTIONS). runtime/engine/cuda, which launches the kernels, sees to that.
 package cuda

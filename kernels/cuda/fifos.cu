@@ -1,13 +1,10 @@
-// Collectives of much data, and messages: directly (direct.h), or through FIFOs. A sender writes into slots in the
-// receiver's window, fences, and raises the slot's flag; the receiver takes the data from its own memory, and returns
-// the slot as credit. All access to another GPU is a write, and only the caller's own GPU touches its buffers.
+// Large messages, and send/receive: directly (direct.h), or through FIFOs in the receiver's window.
 //
-// A channel is some blocks, each with a role of its own, and the FIFOs between blocks of the same channel. Data is
-// dealt to the channels in steps. FIFOs keep their positions from launch to launch, so that nothing need be in step but
-// the two ends of each.
+// A channel is a set of blocks, each with a role of its own, and the FIFOs between the blocks of a channel on different
+// ranks. Data is dealt to the channels in steps.
 //
-// A block's first warp leads: its first thread waits for other ranks, says what to do in a step, and tells other ranks
-// when it is done. The other warps do it. They are a step behind, so that neither waits for the other.
+// A block's first warp leads: its first thread waits for other ranks, prepares a task, and signals other ranks when it
+// is done. The other warps do the tasks, one step behind, so that neither waits for the other.
 
 #include "direct.h"
 
@@ -29,7 +26,7 @@ struct Steps {
 
   GENERIC u64 at(u32 channel, u32 i) const { return ((u64)i * channels + channel) * step; }
 
-  // rest is what a step at some offset has of so many bytes.
+  // rest is how many of a buffer's bytes a step at some offset has.
   GENERIC u64 rest(u64 at, u64 of) const { return at >= of ? 0 : of - at < step ? of - at : step; }
 };
 
@@ -43,11 +40,11 @@ struct Fifo {
   u32 done;  // steps of which the peers were told
   u32 begin[carillon_max_ranks];
 
-  // next is the position of the FIFO to or from the rank k after this one, and last that of which it is told next.
+  // next is the position of the next slot to or from the rank k after this one, and last of the next to be signalled.
   GENERIC u32 next(u32 k) const { return begin[k] + step; }
   GENERIC u32 last(u32 k) const { return begin[k] + done; }
 
-  // lane is that of the rank k after this one, in this rank's window, and back of this rank in that one's.
+  // lane is that of the rank k after this one in this rank's window, and back that of this rank in the other's.
   GENERIC u32 lane(u32 k) const { return (channel * carillon_fifos + kind) * (carillon_max_ranks - 1) + k - 1; }
   GENERIC u32 back(const Operation &op, u32 k) const { return lane(op.ranks - k); }
 
@@ -75,14 +72,14 @@ DEVICE u64 flag_at(const carillon_args &a, u32 lane, u32 position) {
 
 DEVICE u64 credit_at(const carillon_args &a, u32 lane) { return control(a) + carillon_credits + lane * 4; }
 
-// slot_at is where the next slot lies in the window of a rank that gets it from the rank back after it. There is no
-// room for ranks that aren't there.
+// slot_at is where a slot lies in the window of a rank that gets it from the rank back after it. Windows have room for
+// as many ranks as there are.
 DEVICE u64 slot_at(const carillon_args &a, const Operation &op, const Fifo &f, u32 back, u32 position) {
   const u32 fifo = (f.channel * carillon_fifos + f.kind) * (op.ranks - 1) + back - 1;
   return control(a) + carillon_control + ((u64)fifo * carillon_slots + position % carillon_slots) * a.slot;
 }
 
-// target is where the next slot of the rank k after this one is written, and source where that from there is read.
+// target is where the next slot for the rank k after this one is written, and source where the next from it is read.
 DEVICE u64 target(const carillon_args &a, const Operation &op, const Fifo &f, u32 k) {
   return a.window[k] + slot_at(a, op, f, op.ranks - k, f.next(k));
 }
@@ -130,7 +127,7 @@ DEVICE bool data(const Grid &g, const carillon_args &a, Operation &op, const Fif
   });
 }
 
-// raise tells all peers that a slot is there, which all threads have written before a barrier.
+// raise signals to all peers that a slot is there. All threads have written it before a barrier.
 DEVICE void raise(const carillon_args &a, const Operation &op, Fifo &f, u32 signature) {
   fence();
   LOOP
@@ -140,7 +137,7 @@ DEVICE void raise(const carillon_args &a, const Operation &op, Fifo &f, u32 sign
   f.done++;
 }
 
-// release returns a slot to all peers, which all threads have read before a barrier.
+// release returns a slot to all peers. All threads have read it before a barrier.
 DEVICE void release(const carillon_args &a, const Operation &op, Fifo &f) {
   LOOP
   for (u32 k = 1; k < op.ranks; k++)
@@ -148,8 +145,8 @@ DEVICE void release(const carillon_args &a, const Operation &op, Fifo &f) {
   f.done++;
 }
 
-// Block is what threads of a block share: the launch's parameter, since reading it from where it comes takes a constant
-// index, tasks, and what the leader keeps.
+// Block is a block's shared memory: the kernel parameter, which only constants may index where it is passed, tasks, and
+// the leader's state.
 template <class Args, class Lead> struct Block {
   Args args;
   Meeting meeting;
@@ -166,8 +163,8 @@ template <class Args, class Lead> struct Block {
     return block;
   }
 
-  // in_steps has the block do tasks, one after the other. Lead.prepare waits until the next one may be done and says
-  // what it is, and is false if there is none; lead.tell is called when one is done.
+  // in_steps does the block's tasks, one after the other. Lead.prepare waits until the next one can be done and sets
+  // it, or is false if there is none; lead.tell is called when one is done.
   template <class Work> GENERIC void in_steps(const Grid &g, Operation &op, Work &&work) {
     for (u32 i = 0;; i++) {
       Task &next = tasks[i % 2], &last = tasks[(i + 1) % 2];

@@ -51,8 +51,8 @@ func (w *link) sent() step {
 	return func() bool { return w.ended >= last }
 }
 
-// meetingModel is of ranks that go to each other's buffers. A block is a thread, and so are the stores on their way from
-// a rank to another one. A launch begins when the one before has ended.
+// meetingModel is of ranks that go to each other's buffers. A block is a thread, and so are the stores on their way
+// from a rank to another one. A launch begins when the one before has ended.
 type meetingModel struct {
 	model
 	rules    meetingRules

@@ -1,10 +1,10 @@
-// What every kernel does besides moving data: counting, waiting for other ranks, and telling those outside about it.
+// What every kernel does besides moving data: counting, waiting for other ranks, and reporting to the host.
 #pragma once
 
 #include "platform.h"
 
-// A rank counts its collectives, and the launches by CUDA graphs, in the GPU's memory, since the host doesn't see when a
-// graph is replayed. Collectives in packets have an epoch: its last 24 bits and the call's signature are the flag of
+// A rank counts its collectives, and the launches by CUDA graphs, in the GPU's memory, since the host doesn't see
+// replays of a graph. Collectives in packets have an epoch: its last 24 bits and the call's signature are the flag of
 // every packet.
 //
 // Two halves of a mailbox are enough, since in packets every rank hears from every other one: a rank that writes
@@ -18,8 +18,8 @@ struct Operation {
   bool left;         // it has given up, and does nothing more
 };
 
-// A half must be clean before flags of long ago come again. A rank clears the half of the next epoch before it sends
-// anything in this one.
+// Flags repeat after 2^24 epochs, so halves are cleared now and then: that of the next epoch, before anything is sent
+// in this one.
 constexpr u32 epochs_until_clean = 1 << 20;
 
 constexpr u64 first_patience = 50000, longest_patience = 400000; // cycles: 30 and 220 microseconds on an H200
@@ -39,7 +39,7 @@ DEVICE u64 words_of(const Grid &g, const carillon_args &a) { return a.words + g.
 
 DEVICE u64 control(const carillon_args &a) { return 2 * a.half; }
 
-// counts_of are the rank's before this launch. Loading them and what is sent before either is needed saves time.
+// counts_of are the rank's before this launch. They are loaded early, along with the data, before either is needed.
 DEVICE carillon_counts counts_of(const Grid &g, const carillon_args &a) {
   Packet p = load_packet(a.state + carillon_counters + g.block * sizeof(carillon_counts));
   return {p.low, p.flag_low, p.high, p.flag_high};
@@ -86,17 +86,17 @@ DEVICE void end(const Grid &g, const carillon_args &a, const Operation &op) {
   if (g.thread == 0 && a.words) store_word(words_of(g, a), word_of(g, a, op, carillon_done, 0));
 }
 
-// Missing is what a thread waits for: of a rank, with a flag, and what it has seen instead.
+// Missing is what a thread waits for, a peer's flag, and what it has seen instead.
 struct Missing {
   u32 peer, flag, seen, seen_too;
 
-  // mismatch is the right number, and the signature of another call. Cleared memory has no signature.
+  // mismatch is true of the right number with the signature of another call. Cleared memory has no signature.
   GENERIC bool mismatch(u32 seen) const { return seen != flag && (seen ^ flag) >> 8 == 0 && (seen & 0xff) != 0; }
   GENERIC bool mismatch() const { return mismatch(seen) || mismatch(seen_too); }
 };
 
-// Patience is that of a thread that waits: when it last looked around, for how many cycles it waits before it does so
-// again, what it told, and the phase in which it gives up (carillon_mismatch or carillon_aborted).
+// Patience is a thread's while it waits: when it last looked around, for how many cycles it waits before it does so
+// again, what it has reported, and the phase in which it gives up (carillon_mismatch or carillon_aborted).
 struct Patience {
   u64 since;
   u32 cycles;
@@ -114,9 +114,9 @@ struct Surroundings {
   bool tells;         // it is the first of its block
 };
 
-// aborted looks at the abort word, which is in the host's memory: thousands of threads that do so take as many
-// microseconds. One thread does it for all of the rank, and notes in the GPU's memory when; or, for ever, that the
-// communicator was aborted.
+// aborted reads the abort word, which is in host memory: thousands of threads that do so take a millisecond. So one
+// thread does it for the whole rank, and records in the GPU's memory when; or, for ever, that the communicator was
+// aborted.
 DEVICE bool aborted(u64 abort, u64 looked) {
   constexpr u64 forever = ~0ull;
   const u64 last = load_u64(looked), t = now();
@@ -127,8 +127,8 @@ DEVICE bool aborted(u64 abort, u64 looked) {
   return true;
 }
 
-// look_around is for a thread that has waited for long: it tells once what for, and sees whether to give up. Nothing on
-// the fast path reads the host's memory.
+// look_around is for a thread that has waited for long: it reports once what for, and checks whether to give up.
+// Nothing on the fast path reads host memory.
 RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing) {
   const u64 t = cycles();
   if (p.cycles == 0) p = {t, first_patience, carillon_done, carillon_done};
@@ -151,8 +151,8 @@ RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing
   return p;
 }
 
-// wait polls until all is there, and is false if this thread must give up. Poll is true when all is there, and else
-// says what is missing.
+// wait polls until everything is there, and is false if this thread must give up. Poll returns whether it is there, and
+// otherwise sets what is missing.
 template <class Poll> DEVICE bool wait(const Grid &g, const carillon_args &a, Operation &op, u32 phase, Poll &&poll) {
   Patience p = {};
   Missing missing = {};
@@ -180,7 +180,7 @@ template <class Poll> DEVICE bool wait(const Grid &g, const carillon_args &a, Op
   return true;
 }
 
-// of is an entry of an array that only constants may index: one of the parameter, or in registers.
+// of is an entry of an array that only constants may index: in the kernel parameter, or in registers.
 template <class T> DEVICE T of(const T (&array)[carillon_max_ranks], u32 index) {
   T entry = array[0];
   UNROLL
@@ -194,7 +194,7 @@ DEVICE u32 behind(const carillon_args &a, const Operation &op, u32 k) {
   return a.rank + k < op.ranks ? a.rank + k : a.rank + k - op.ranks;
 }
 
-// load and store are those of up to 8 bytes of a buffer, which may begin anywhere and end before.
+// load and store access up to 8 bytes of a buffer, at any alignment, and none beyond its end.
 RARE u64 load_bytes(u64 at, u64 bytes) {
   u64 data = 0;
   for (u32 i = 0; i < bytes && i < 8; i++) data |= (u64)reinterpret_cast<const u8 *>(at)[i] << 8 * i;

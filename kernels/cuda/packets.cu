@@ -1,28 +1,28 @@
-// Collectives of little data: packets, each of which has its flag in it, so that nobody waits for a barrier. A rank
-// writes into the mailboxes of the others and looks into its own.
+// Small messages: packets that have their flag in them (NCCL's LL), so that nobody waits for a barrier. A rank writes
+// into its peers' mailboxes and polls its own.
 //
 //	half of a mailbox:   of rank 0 │ of rank 1 │ … │ of the last │ (two shots: results, likewise)
 //
-// A thread sends and receives the same packets of all ranks, so that what is received may overwrite what is sent.
+// A thread sends and receives packets of the same positions, so that results may overwrite the data.
 
 #include "element.h"
 #include "operation.h"
 
-// Slots are where packets lie in a mailbox: those of one rank behind those of the one before.
+// Slots are where packets lie in a mailbox: one rank's after another's.
 struct Slots {
   u64 at, stride;
 
   GENERIC u64 of(u32 rank, u64 packet) const { return at + rank * stride + packet * carillon_packet; }
 };
 
-// packets_of is the number of packets that some bytes take: one at least, since every rank hears from every other one.
+// packets_of is the number of packets for some bytes: at least one, since every rank must hear from every other one.
 DEVICE u64 packets_of(u64 bytes) {
   return bytes <= carillon_payload ? 1 : (bytes + carillon_payload - 1) / carillon_payload;
 }
 
 DEVICE void send(u64 at, u64 data, u32 flag) { store_packet(at, {(u32)data, flag, (u32)(data >> 32), flag}); }
 
-// take waits for the packet of every other rank. Data is by rank, and this rank's own is there already.
+// take waits for a packet of every other rank. Data is by rank; this rank's own is set already.
 DEVICE bool take(const Grid &g, const carillon_args &a, Operation &op, Slots slots, u64 packet, u32 phase,
                  u64 (&data)[carillon_max_ranks]) {
   u32 missing = op.others;
@@ -57,8 +57,8 @@ DEVICE void shift(u64 (&data)[carillon_max_ranks]) {
   for (u32 r = 1; r < carillon_max_ranks; r++) data[r - 1] = data[r];
 }
 
-// copies gives each rank what others send to it: all-gather, all-to-all, broadcast, gather, scatter, barrier. As in
-// one_shot, the number of ranks is a constant in most.
+// copies gives each rank what others send to it: all-gather, all-to-all, broadcast, gather, scatter, barrier. The
+// number of ranks is a constant where it is 2, 4 or 8, as in one_shot.
 template <u32 ranks> DEVICE void copies(const Grid &g, const carillon_args &a) {
   Operation op = begin_packets(g, a, counts_of(g, a), ranks ? ranks : a.ranks);
   const u64 packets = packets_of(a.bytes), first = g.block * g.threads + g.thread, step = (u64)g.blocks * g.threads;
@@ -91,13 +91,13 @@ template <class T> DEVICE u64 contribution(const carillon_args &a, u64 at, u64 b
   return UNLIKELY(a.reduction == carillon_premul_sum) ? scaled<T>(data, a.factor) : data;
 }
 
-// Contributions are those of all ranks, for what takes them by value.
+// Contributions are those of all ranks, to be passed by value.
 struct Contributions {
   u64 of[carillon_max_ranks];
 };
 
-// reduced_otherwise is for all reductions but the sum. It is a function of its own, since a kernel takes as long to
-// load its instructions as to run them.
+// reduced_otherwise is for all reductions but the sum. It isn't inlined, since a kernel takes as long to fetch its
+// instructions as to run them.
 template <class T> RARE u64 reduced_otherwise(u32 reduction, u32 ranks, Contributions data) {
   typedef Elements<T, carillon_payload> E;
   E result = E::of({data.of[0]});
@@ -109,7 +109,7 @@ template <class T> RARE u64 reduced_otherwise(u32 reduction, u32 ranks, Contribu
   return packet[0];
 }
 
-// reduced combines the data of all ranks, in their order.
+// reduced combines the data of all ranks, in rank order.
 template <class T> DEVICE u64 reduced(const carillon_args &a, const Operation &op, u64 (&data)[carillon_max_ranks]) {
   if (UNLIKELY(a.reduction != carillon_sum)) {
     Contributions all;
@@ -131,7 +131,8 @@ template <class T> DEVICE u64 reduced(const carillon_args &a, const Operation &o
 
 // one_shot sends to each rank what that one reduces: all-reduce, reduce, reduce-scatter.
 //
-// The number of ranks is a constant in most, for what it saves: 0.5 of 2.5 microseconds for two ranks, 0.3 for four.
+// The number of ranks is a constant where it is 2, 4 or 8: that saves 0.5 of 2.5 microseconds for two ranks, 0.3 for
+// four.
 template <class T, u32 ranks> DEVICE void one_shot(const Grid &g, const carillon_args &a) {
   const u64 packets = packets_of(a.bytes), step = (u64)g.blocks * g.threads;
   auto part = [&](u64 i, u32 r) {
@@ -166,7 +167,8 @@ template <class T, u32 ranks> DEVICE void one_shot(const Grid &g, const carillon
   end(g, a, op);
 }
 
-// two_shot is all-reduce: each rank reduces its share and sends the result to all. A share is some packets.
+// two_shot is all-reduce: each rank reduces its share and sends the result to all. A share is a number of whole
+// packets.
 template <class T> DEVICE void two_shot(const Grid &g, const carillon_args &a) {
   Operation op = begin_packets(g, a, counts_of(g, a), a.ranks);
   const u64 packets = (packets_of(a.bytes) + op.ranks - 1) / op.ranks, share = packets * carillon_payload;

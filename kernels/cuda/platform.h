@@ -26,8 +26,8 @@
 // A warp's threads run together.
 constexpr u32 warp = 32;
 
-// Grid is where a thread is among the others of a launch. What is off the fast path gets the thread, and finds out
-// where that is: what is kept for it takes registers from all.
+// Grid is where a thread is in its launch. A function off the fast path gets a Thread and finds out itself, since what
+// is kept for a call takes registers from all.
 struct Thread {};
 
 struct Grid {
@@ -79,8 +79,8 @@ DEVICE Packet load_packet(u64 at) {
   return p;
 }
 
-// An entry is a packet that says that what its rank put on its stream before is done: the launch has seen to that. Who
-// loads it reads the rank's buffers next, of which another kernel may have left old lines in the L1 cache: an acquire
+// An entry is a packet that also says that all that precedes the launch on its rank's stream is complete. Whoever loads
+// one reads the rank's buffers next, of which another kernel may have left stale lines in the L1 cache: an acquire
 // drops them.
 DEVICE void store_entry(u64 at, const Packet &p) { store_packet(at, p); }
 
@@ -154,8 +154,8 @@ DEVICE void store_vector(u64 at, const Vector &v) {
 
 DEVICE void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-// await_loads returns when what a value depends on has been loaded: a load goes on behind a barrier, until its value is
-// used. Nobody reads the word of shared memory.
+// await_loads returns when the loads that a value depends on are complete. Otherwise they may be in flight beyond a
+// barrier, until the value is used. The word is in shared memory, and nobody reads it.
 DEVICE void await_loads(u32 *word, u64 value) {
   asm volatile("st.volatile.u32 [%0], %1;" ::"l"(word), "r"((u32)value) : "memory");
 }

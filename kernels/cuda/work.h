@@ -1,13 +1,13 @@
-// Moving data: what threads do once it is known from where to where, and that it is there.
+// Moving data: copies and reductions by the threads of a block, once the data is there and its place is known.
 #pragma once
 
 #include "element.h"
 #include "operation.h"
 
-// Task is what a block does in a step: copies, each from a buffer to another one, or a reduction of all sources, which
-// are by rank, to all targets.
+// Task is a block's work in one step: copies, each from a source to a target, or a reduction of all sources, which are
+// in rank order, to all targets.
 struct Task {
-  u32 there, left; // there is one; if there is none: the block has given up
+  u32 there, left; // there is one; there is none, since the block has given up
   u32 signature;
   u32 sources, targets;
   bool whole; // of a reduction: see direct.h; the offset, too
@@ -28,7 +28,7 @@ struct Workers {
 
 DEVICE bool aligned(u64 at) { return at % sizeof(Vector) == 0; }
 
-// Some are n vectors of a step, each so many threads behind the one before, of which the last ones may not be there.
+// Some are up to n vectors of a thread, a stride apart. Those beyond the end are left out.
 template <u32 n> struct Some {
   u64 first, end; // in bytes
   u32 stride;
@@ -49,7 +49,7 @@ template <u32 n> struct Some {
   }
 };
 
-// copy is by all workers.
+// copy is called by all workers.
 RARE void copy(Workers w, u64 to, u64 from, u64 bytes) {
   constexpr u32 n = 8; // vectors at a time
   u64 end = 0;
@@ -68,7 +68,7 @@ RARE void copy(Workers w, u64 to, u64 from, u64 bytes) {
     store(to + at, bytes - at, load(from + at, bytes - at));
 }
 
-// copy_all makes copies at the same time, each by some of the workers.
+// copy_all makes several copies at once, each by a part of the workers.
 DEVICE void copy_all(const Workers &w, const Task &t) {
   const u32 warps = w.threads / warp, groups = t.targets < warps ? t.targets : warps;
   const u32 each = warps / groups * warp, group = w.thread / each;
@@ -77,7 +77,7 @@ DEVICE void copy_all(const Workers &w, const Task &t) {
     copy({w.thread % each, each}, t.to[i], t.from[i], t.bytes[i]);
 }
 
-// scale_all copies what a rank contributes times its factor. By all workers of a block.
+// scale_all copies this rank's contribution times its factor. All workers of a block call it.
 template <class T> RARE void scale_all(Workers w, const carillon_args &a, const Task &t) {
   LOOP
   for (u32 i = 0; i < t.targets; i++) {
@@ -88,7 +88,7 @@ template <class T> RARE void scale_all(Workers w, const carillon_args &a, const 
   }
 }
 
-// sum_vectors adds those of all ranks, in their order. Those of the next rank are on their way meanwhile.
+// sum_vectors adds the vectors of all ranks, in rank order, and loads the next rank's meanwhile.
 template <class T, u32 n> DEVICE void sum_vectors(const Task &t, u64 first, u64 end, u32 stride) {
   typedef Elements<T, sizeof(Vector)> E;
   E sum[n];
@@ -132,8 +132,8 @@ template <class T, u32 n> DEVICE void sum_pair(const Task &t, Some<n> &sum) {
   }
 }
 
-// reduce_bytes makes any reduction of buffers that begin anywhere. It is a function of its own, to keep the sum small.
-// All ranks but this one have multiplied what they contribute with their factors.
+// reduce_bytes does any reduction, at any alignment. It isn't inlined, to keep the code of the sum small. The other
+// ranks have applied their factors already.
 template <class T> RARE void reduce_bytes(Workers w, const carillon_args &a, const Task &t, u64 begin) {
   const u64 bytes = t.bytes[0];
   LOOP

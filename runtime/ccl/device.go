@@ -23,6 +23,9 @@ import (
 // where other ranks are at the buffers just then, when those are done; or after half a second, so that a rank that died
 // holds up nobody. A GPU that is slower than that may still write.
 //
+// Kernels wait for those of other ranks. So operations of different communicators that run at the same time must fit on
+// each GPU together, which three large ones don't on an H100: put them on one stream, in the same order on all ranks.
+//
 // A communicator whose calls were captured must not be destroyed before the graphs. The buffers of those calls must not
 // be freed before, either, even if the same addresses are allocated again: other ranks have mapped what was there.
 

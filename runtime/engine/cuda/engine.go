@@ -261,8 +261,8 @@ func signature(call lifecycle.Call, op *engine.Op) uint8 {
 	return uint8(h.Sum32()%255 + 1)
 }
 
-// Trouble is queue.Backend's: the error of an operation that a kernel has given up since it found another rank's call
-// by a packet.
+// Trouble is queue.Backend's: the error of an operation that a kernel has given up, since a flag had the signature of
+// another call.
 func (d *device) Trouble() error {
 	w, _ := d.Page.Waits()
 	call, seq, bytes, known := d.Oldest()

@@ -24,7 +24,7 @@ type launch struct {
 	captured bool
 }
 
-// choose is by which kernel a collective is made.
+// choose returns the kernel that an operation is made with.
 func (d *device) choose(op *engine.Op) kernel.Kernel {
 	bytes := op.Count * op.DataType.Size()
 	fits := func(k kernel.Kernel, bytes int) bool {
@@ -62,7 +62,7 @@ func (l *launch) collective(op *engine.Op) error {
 	return l.run(k, op.DataType, int(l.args.Bytes))
 }
 
-// reachable sets where the others reach the buffers that they read or write if nothing is staged.
+// reachable sets where the others access the buffers that they read or write if nothing is staged.
 func (l *launch) reachable(op *engine.Op) {
 	r := &l.args.Reach
 	*r = kernel.Reach{}
@@ -83,7 +83,7 @@ func (l *launch) reachable(op *engine.Op) {
 	}
 }
 
-// copies makes messages of what a collective copies: one to and from each rank.
+// copies sets the messages of a collective that copies: one to each rank and one from each.
 func (l *launch) copies() {
 	a := l.args
 	messages := func(ranks uint32, at, stride uint64) [][]kernel.Message {
@@ -98,8 +98,8 @@ func (l *launch) copies() {
 	a.SetMessages(messages(a.SendTo, a.Send, a.SendStride), messages(a.RecvFrom, a.Recv, a.RecvStride))
 }
 
-// messages puts sends and receives on the stream: all at the same time, if there is room for them in one launch.
-// Streams of other operations wait for it, and it for them.
+// messages puts sends and receives on the stream: all at the same time, if one launch has room for them. The streams of
+// the other operations wait for this one, and it for them.
 func (l *launch) messages(ops []engine.Op) error {
 	for i := range ops {
 		if err := l.After(l.stream, ops[i].Stream); err != nil {
@@ -139,7 +139,7 @@ func (l *launch) messages(ops []engine.Op) error {
 	return nil
 }
 
-// arguments sets those that say who gets what from whom.
+// arguments sets those that say which rank gets what from which.
 func (l *launch) arguments(op *engine.Op) {
 	a, size := l.args, uint64(op.Count*op.DataType.Size())
 	everybody, own := uint32(1)<<l.size-1, uint32(1)<<l.rank

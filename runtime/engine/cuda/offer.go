@@ -25,8 +25,8 @@ import (
 // offerTime bounds an exchange with another rank.
 const offerTime = 10 * time.Second
 
-// An offer is a Unix socket at which other ranks, which know a token, ask this one for its window, and to reach buffers
-// of theirs.
+// An offer is a Unix socket at which other ranks, which know a token, ask this one for its window, and to map their
+// buffers.
 type offer struct {
 	listener *net.UnixListener
 	token    [16]byte
@@ -42,7 +42,7 @@ type offer struct {
 	serving sync.WaitGroup
 }
 
-// A mapper answers where this rank's GPU reaches buffers of other ranks.
+// A mapper maps buffers of other ranks, and answers where this rank's GPU accesses them.
 type mapper interface {
 	reach(request) cuda.Pointer
 	forget(request)
@@ -65,10 +65,10 @@ type request struct {
 	Handle  cuda.IPCHandle // for other processes
 }
 
-// newOffer offers a window, whose descriptor it takes over, and what a mapper, which may be nil, answers.
+// newOffer offers a window, whose descriptor it takes over, and the answers of a mapper, which may be nil.
 func newOffer(window int, m mapper) (*offer, error) {
 	o := &offer{window: window, mapper: m}
-	_, _ = rand.Read(o.token[:]) // fails never
+	_, _ = rand.Read(o.token[:]) // never fails
 	_, _ = rand.Read(o.name[:])
 	var err error
 	o.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: socketName(o.name[:]), Net: "unix"})
@@ -104,7 +104,7 @@ func (o *offer) withdraw() {
 	}
 }
 
-// close returns when nobody is answered any more.
+// close ends the offer, and returns when no request is being answered any more.
 func (o *offer) close() {
 	if o == nil {
 		return
@@ -125,7 +125,7 @@ func (o *offer) serve() {
 	}
 }
 
-// talk answers what one connection asks. Whoever gets no answer says so.
+// talk answers the request of one connection. Errors are not handled here: whoever asked reports that no answer came.
 func (o *offer) talk(c *net.UnixConn) {
 	defer c.Close() //nolint:errcheck // likewise
 	defer context.AfterFunc(o.open, func() { _ = c.Close() })()
@@ -156,7 +156,7 @@ func (o *offer) talk(c *net.UnixConn) {
 	_ = binary.Write(c, binary.NativeEndian, at)
 }
 
-// ask connects to the offer at an address and asks for something there, until the context ends.
+// ask connects to the offer at an address and sends a request, unless the context ends first.
 func ask(ctx context.Context, address []byte, kind byte, r *request) (c *net.UnixConn, err error) {
 	if len(address) != 32 {
 		return nil, errors.New("it is not said where it is")
@@ -206,7 +206,7 @@ func takeWindow(address []byte) (fd int, err error) {
 	return fds[0], nil
 }
 
-// askFor has the rank at an address answer a request: where its GPU reaches the allocation, 0 if it doesn't.
+// askFor sends a request to the rank at an address, and returns where its GPU accesses the allocation: 0 if it doesn't.
 func askFor(ctx context.Context, address []byte, kind byte, r request) (at cuda.Pointer, err error) {
 	c, err := ask(ctx, address, kind, &r)
 	if err != nil {

@@ -17,16 +17,16 @@ const maxReached = 1024
 
 // process tells ranks of this process from those of others.
 var process = sync.OnceValue(func() (id [16]byte) {
-	_, _ = rand.Read(id[:]) // fails never
+	_, _ = rand.Read(id[:]) // never fails
 	return id
 })
 
-// reach has the other ranks reach this rank's buffers, so that nothing need be staged: by their address, in this
-// process, and else by a handle of the driver's. It does that for the whole allocation when a call comes with it for
-// the second time, while calls go on, or when one is captured, which is launched many times. Memory that has no such
-// handle (of cuMemCreate, of a pool, of the host) stays unreached.
+// reach registers this rank's buffers with the other ranks, so that nothing need be staged: by address within the
+// process, and by legacy IPC handle otherwise. It registers the whole allocation, in the background, when a call passes
+// it for the second time; a call that is captured, which will be launched many times, registers it at once. Memory
+// without IPC handles (from cuMemCreate, from a pool, of the host) stays unregistered.
 //
-// A caller may free memory that others reach: once that is noticed they unmap it, and the driver keeps it until then.
+// A caller may free registered memory. The other ranks unmap it once that is noticed; until then the driver keeps it.
 type reach struct {
 	device *device
 	known  map[cuda.Pointer]*allocation // by where they begin; of the goroutine whose turn it is
@@ -36,7 +36,7 @@ type reach struct {
 	asking  sync.WaitGroup
 }
 
-// An allocation is one of this rank's that calls came with.
+// An allocation is one of this rank's that calls have passed.
 type allocation struct {
 	cuda.Allocation
 	ended chan struct{}           // closed when the others were asked; nil before
@@ -49,7 +49,7 @@ func newReach(d *device) *reach {
 	return r
 }
 
-// of is where all ranks reach a buffer, as in kernel.Reach. A call that is captured waits until that is known.
+// of is where all ranks access a buffer, as in kernel.Reach. A call that is captured waits until that is known.
 func (r *reach) of(buffer []byte, captured bool) (at [kernel.MaxRanks]uint64) {
 	p := queue.Address(buffer)
 	found, err := r.device.gpu.context.Lookup(p)
@@ -99,14 +99,14 @@ func (r *reach) ask(a *allocation) {
 	for k := 1; k < d.size; k++ {
 		p, err := askFor(r.running, d.windows.addresses[(d.rank+k)%d.size], askReach, q)
 		if err != nil || p == 0 {
-			return // those that reach it do so in vain until they are closed
+			return // ranks that have mapped it keep that until they are closed
 		}
 		at[k] = uint64(p)
 	}
 	a.at = at
 }
 
-// forgetFreed has the other ranks unmap what was freed.
+// forgetFreed has the other ranks unmap what the caller has freed.
 func (r *reach) forgetFreed() {
 	d := r.device
 	for base, a := range r.known {
@@ -127,7 +127,7 @@ func (r *reach) forgetFreed() {
 	}
 }
 
-// close returns when nobody is asked any more. A nil reach asks nobody.
+// close ends all requests, and returns when they have ended. A nil reach has none.
 func (r *reach) close() {
 	if r == nil {
 		return
@@ -136,10 +136,10 @@ func (r *reach) close() {
 	r.asking.Wait()
 }
 
-// reached are the allocations of other ranks that this one reaches. It is a mapper.
+// reached are the other ranks' allocations that this one has mapped. It is a mapper.
 type reached struct {
 	context *cuda.Context
-	near    [kernel.MaxRanks]bool // the rank is in this process, and its memory is reached by its address
+	near    [kernel.MaxRanks]bool // the rank is in this process, and kernels access its memory by address
 
 	mu     sync.Mutex
 	mapped map[mapping]cuda.Pointer // of other processes
@@ -182,7 +182,7 @@ func (r *reached) forget(q request) {
 	}
 }
 
-// close unmaps all. No kernel uses it any more, and nobody asks. A nil one has nothing.
+// close unmaps everything. No kernel uses it any more, and no requests come. A nil reached has nothing.
 func (r *reached) close() {
 	if r == nil {
 		return

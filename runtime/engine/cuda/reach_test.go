@@ -130,7 +130,8 @@ func TestForgetWhileBusy(t *testing.T) {
 	must(t, r.stream.WaitValue(flag.Pointer(), 1))
 	answered := make(chan (<-chan struct{}))
 	go func() {
-		answered <- gpu.ForgetBeside(r.context, flag.Pointer(), func() { untilIn("(*Context).CloseIPC", "(*reached).forget") })
+		blocked := func() { untilIn("(*Context).CloseIPC", "(*reached).forget") }
+		answered <- gpu.ForgetBeside(r.context, flag.Pointer(), blocked)
 	}()
 	select {
 	case forgotten := <-answered:

@@ -27,8 +27,7 @@ type Tuning map[int]Limits
 //go:embed tuning.json
 var builtIn []byte // by carillon tune: 2 ranks on two H100s, 4 and 8 on an H200 that they shared
 
-// ReadTuning reads what carillon tune has written. Without a path it is what was measured on H100s and
-// an H200.
+// ReadTuning reads what carillon tune has written. Without a path it is what was measured on H100s and an H200.
 func ReadTuning(path string) (t Tuning, err error) {
 	text := builtIn
 	if path != "" {

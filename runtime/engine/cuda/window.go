@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
-// memory is of one kind for all ranks of a communicator: made by one rank, mapped by all of them.
+// memory is a kind of memory for windows, the same for all ranks of a communicator: one rank makes it, all map it.
 type memory interface {
 	// create makes so many bytes and maps them here. The descriptor is the caller's to close.
 	create(bytes int) (fd int, p cuda.Pointer, release func(), err error)
@@ -95,7 +95,7 @@ func (h hostMemory) open(fd, bytes int) (p cuda.Pointer, release func(), err err
 	}, nil
 }
 
-// windows are those of all ranks, by rank, where this one's GPU reaches them.
+// windows are those of all ranks, by rank, at the addresses at which this rank's GPU accesses them.
 type windows struct {
 	at        [kernel.MaxRanks]cuda.Pointer
 	releases  []func()
@@ -111,10 +111,10 @@ func (w *windows) release() {
 	w.releases = nil
 }
 
-// refusedError is what a rank said about why it can't go on. All ranks get it.
+// refusedError is why a rank can't go on, as it told all ranks.
 type refusedError struct {
 	rank int
-	kind bool // it can't with memory of this kind
+	kind bool // with memory of this kind
 	text string
 }
 
@@ -125,7 +125,7 @@ type kindError struct{ error }
 
 func (k kindError) Unwrap() error { return k.error }
 
-// tell gathers what all ranks have to say, unless one of them has an error: then all get that.
+// tell gathers a payload from all ranks, unless one of them has failed: then all get its error.
 func tell(gather func([]byte) ([][]byte, error), mine []byte, failed error) ([][]byte, error) {
 	const well, failure, ofKind = 0, 1, 2
 	payload := append([]byte{well}, mine...)
@@ -151,8 +151,8 @@ func tell(gather func([]byte) ([][]byte, error), mine []byte, failed error) ([][
 	return all, nil
 }
 
-// openWindows makes a window on each rank, which ready makes ready, and maps those of all, or answers the same error on
-// all ranks. The mapper, which may be nil, then answers what other ranks ask.
+// openWindows makes a window on each rank, which ready initializes, and maps those of all; or returns the same error on
+// all ranks. The mapper, which may be nil, then answers requests of other ranks.
 func openWindows(kind memory, rank, bytes int, gather func([]byte) ([][]byte, error), ready func(cuda.Pointer) error,
 	m mapper,
 ) (w *windows, err error) {

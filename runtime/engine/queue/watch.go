@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// LeaveTime is for how long a communicator that ends waits for its kernels, which leave within a millisecond unless
-	// what lies before them on their stream takes longer.
+	// LeaveTime is for how long a communicator that ends waits for its kernels. They leave within a millisecond, or
+	// half a second where a rank died at their buffers, unless what lies before them on their stream takes longer.
 	LeaveTime = 2 * time.Second
 	// lookEvery is how often what runs is looked at, and lookAtGraphs once graphs may launch kernels unseen.
 	lookEvery    = time.Millisecond

@@ -150,13 +150,25 @@ func TestReductions(t *testing.T) {
 			for _, k := range []Kernel{OneShot, TwoShot, Reduce} {
 				n++
 				c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(100), rng.IntN(3)}
-				allReduce(t, h, rng, k, c, n%2 == 0, staged)
+				allReduce(t, h, rng, k, c, inPlace(n), staged)
 			}
 			if op != kernels.PreMulSum { // nobody knows another rank's factor
 				n++
 				c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(100), rng.IntN(3)}
-				allReduce(t, h, rng, Reduce, c, n%2 == 0, way(n%3))
+				allReduce(t, h, rng, Reduce, c, inPlace(n/3), way(n%3))
 			}
+		}
+	}
+}
+
+// TestPairs: two ranks read all of each other's data at once, up to what their threads can hold.
+func TestPairs(t *testing.T) {
+	h := newHost(t)
+	rng := rand.New(rand.NewPCG(15, 16))
+	const most = 2 * 3 * threads * 10 * 16 // of the grid, which has three blocks for each of two channels
+	for i, dt := range dataTypes {
+		for _, size := range []int{16, 592, most, most + 16} {
+			allReduce(t, h, rng, Reduce, reduction{dt, kernels.Sum, 2, size / dt.Size(), 0}, inPlace(i+size/16), direct)
 		}
 	}
 }
@@ -195,8 +207,11 @@ func (p *ExchangeArgs) reach(w way, needs ...Buffer) {
 	}
 }
 
+// inPlace are ranks, as bits, that reduce in place: none, all or every other one.
+func inPlace(n int) uint32 { return []uint32{0, ^uint32(0), 0x55}[n%3] }
+
 // allReduce runs one twice, since halves of mailboxes alternate, and compares the second.
-func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inPlace bool, w way) {
+func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inPlace uint32, w way) {
 	h.reset()
 	size := c.count * c.dt.Size()
 	all := h.communicator(c.ranks, HalfFor(k, c.ranks, size))
@@ -207,7 +222,7 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 		in[r], factor[r] = random(rng, c.dt, c.count), rng.Float64()*4-2
 		at := uint64(c.offset * c.dt.Size())
 		a.Send, a.Recv = h.alloc(size+64)+at, h.alloc(size+64)+at
-		if inPlace {
+		if inPlace>>r&1 != 0 {
 			a.Recv = a.Send
 		}
 		a.Bytes, a.Reduction, a.Factor, out[r] = uint64(size), uint32(c.op), factor[r], a.Recv

@@ -27,6 +27,10 @@ type Element interface {
 // a job agree, unless their machines differ in that.
 func TypeOf[T Element]() DataType {
 	var zero T
+	kind := reflect.TypeFor[T]().Kind()
+	if kind == reflect.Float32 { // the most usual one needs no look at the others
+		return Float32
+	}
 	switch any(zero).(type) {
 	case F16:
 		return Float16
@@ -37,7 +41,7 @@ func TypeOf[T Element]() DataType {
 	case E5M2:
 		return Float8E5M2
 	}
-	switch reflect.TypeFor[T]().Kind() {
+	switch kind {
 	case reflect.Int8:
 		return Int8
 	case reflect.Uint8:
@@ -46,8 +50,6 @@ func TypeOf[T Element]() DataType {
 		return Int32
 	case reflect.Uint32:
 		return Uint32
-	case reflect.Float32:
-		return Float32
 	case reflect.Float64:
 		return Float64
 	case reflect.Int, reflect.Int64:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -11,14 +12,21 @@ import (
 // turn orders the calls on one communicator: one runs, the others wait in the order in which they came. Its holder may
 // use the communicator's engine, and write operations on its tape.
 //
-// Invariant: held is true exactly while somebody has the turn; when a holder leaves, the turn passes to the first
-// waiter without becoming free.
+// Invariant: state is free, or names the holder, and says whether anybody waits, which is so exactly while waiting has
+// somebody or mu is held. When a holder leaves, the turn passes to the first waiter without becoming free. A turn for
+// which nobody waits is taken and left without mu.
 type turn struct {
-	mu      sync.Mutex
-	held    bool
-	holder  lifecycle.Call // the last one
+	state   atomic.Uint32
+	mu      sync.Mutex // guards waiting, and the bit awaited of state
 	waiting []*ticket
 }
+
+// The values of a turn's state: free, or held and the holder's call, with or without awaited.
+const (
+	free    = 0
+	held    = 1 << 8
+	awaited = 1 << 9
+)
 
 // ticket is a place in the line. granted is closed when its turn has come.
 type ticket struct {
@@ -27,13 +35,7 @@ type ticket struct {
 }
 
 func (t *turn) tryTake(call lifecycle.Call) bool {
-	t.mu.Lock()
-	ok := !t.held
-	if ok {
-		t.held, t.holder = true, call
-	}
-	t.mu.Unlock()
-	return ok
+	return t.state.CompareAndSwap(free, held|uint32(call))
 }
 
 // line takes a place at the end of the line for a call; the turn may be its own at once.
@@ -41,13 +43,16 @@ func (t *turn) line(call lifecycle.Call) *ticket {
 	k := &ticket{call: call, granted: make(chan struct{})}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.held {
-		t.held, t.holder = true, call
-		close(k.granted)
-		return k
+	for {
+		if t.tryTake(call) {
+			close(k.granted)
+			return k
+		}
+		if s := t.state.Load(); s != free && t.state.CompareAndSwap(s, s|awaited) {
+			t.waiting = append(t.waiting, k)
+			return k
+		}
 	}
-	t.waiting = append(t.waiting, k)
-	return k
 }
 
 // wait waits until k's turn has come. When ctx ends first it leaves the line and returns ctx's error.
@@ -78,29 +83,42 @@ func (t *turn) stepOut(k *ticket) bool {
 		return false
 	}
 	t.waiting = slices.Delete(t.waiting, i, i+1)
+	if len(t.waiting) == 0 {
+		t.state.And(^uint32(awaited))
+	}
 	return true
 }
 
 func (t *turn) leave() {
+	if s := t.state.Load(); s&awaited == 0 && t.state.CompareAndSwap(s, free) {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.held = len(t.waiting) > 0; t.held {
-		next := t.waiting[0]
-		t.waiting[0] = nil
-		t.waiting = t.waiting[1:]
-		t.holder = next.call
-		close(next.granted)
+	if len(t.waiting) == 0 { // the last has stepped out
+		t.state.Store(free)
+		return
 	}
+	next := t.waiting[0]
+	t.waiting[0] = nil
+	t.waiting = t.waiting[1:]
+	s := held | uint32(next.call)
+	if len(t.waiting) > 0 {
+		s |= awaited
+	}
+	t.state.Store(s)
+	close(next.granted)
 }
 
 // calls names the one that has the turn and those in the line, in order.
 func (t *turn) calls() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.held {
+	s := t.state.Load()
+	if s == free {
 		return nil
 	}
-	all := []string{t.holder.String()}
+	all := []string{lifecycle.Call(s).String()}
 	for _, k := range t.waiting {
 		all = append(all, k.call.String())
 	}

@@ -21,6 +21,11 @@ type Board struct {
 	slots [][]byte         // by rank: both slots
 	bells []*atomic.Uint32 // of the others
 	keep  any              // what keeps the memory mapped
+
+	// What publish writes besides, which nobody else looks at.
+	_    [128]byte
+	mine atomic.Uint64
+	_    [128]byte
 }
 
 // BoardBytes is the most that a post holds, and BoardSize what both slots of a rank take. What different ranks write
@@ -30,6 +35,11 @@ const (
 	BoardSize  = 2 * boardSlot
 	boardSlot  = 1<<20 + 128
 	wordBytes  = 8
+	firstLine  = 64 // of the processor's cache
+	headBytes  = firstLine - wordBytes
+
+	// mostExpected is up to where a post is fetched before it is there. Of a long one, its writer would be disturbed.
+	mostExpected = 6 * firstLine
 )
 
 // NewBoard makes the Board of a rank of the memory of all, by rank: BoardSize bytes each, which were zero and begin at
@@ -38,13 +48,18 @@ func NewBoard(rank int, memory [][]byte, bells []*atomic.Uint32, keep any) *Boar
 	return &Board{rank: rank, slots: memory, bells: bells, keep: keep}
 }
 
-// Post posts head and body, which have BoardBytes at most, one behind the other, as number n, and rings the others.
+// Post posts head, of headBytes at most, and body behind it, BoardBytes in all, as number n, and rings the others.
 // Numbers begin with 1 and have no gaps.
 func (b *Board) Post(n uint64, head, body []byte) {
 	slot := b.slot(b.rank, n)
 	to := slot[wordBytes:]
-	copy(to[copy(to, head):], body)
-	number(slot).Store(n)
+	// The others look at the first cache line all the time. It is written last, and at once: were it written first, one
+	// of them would take it away while what is behind it is written.
+	first := min(len(body), headBytes-len(head))
+	copy(to[len(head)+first:], body[first:])
+	copy(to[len(head):], body[:first])
+	copy(to, head)
+	publish(number(slot), n, &b.mine)
 	for _, bell := range b.bells {
 		RingWord(bell)
 	}
@@ -58,6 +73,15 @@ func (b *Board) Posted(rank int, n uint64) []byte {
 		return nil
 	}
 	return slot[wordBytes:]
+}
+
+// Expect says that of a post that Posted does not show yet, n bytes will be read. It has the processor fetch the first
+// of them together with the number, and not when that has come.
+func (b *Board) Expect(rank int, n uint64, bytes int) {
+	slot := b.slot(rank, n)
+	for at := firstLine; at < min(wordBytes+bytes, mostExpected); at += firstLine {
+		prefetch(&slot[at])
+	}
 }
 
 func (b *Board) slot(rank int, n uint64) []byte {

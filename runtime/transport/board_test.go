@@ -80,6 +80,25 @@ func TestBoardSlotsTakeTurns(t *testing.T) {
 	wg.Wait()
 }
 
+// A head and a body of any length are one behind the other, also where the first cache line ends.
+func TestBoardJoinsHeadAndBody(t *testing.T) {
+	b, n := boards(2), uint64(0)
+	for head := range headBytes + 1 {
+		for body := range 2*firstLine + 1 {
+			n++
+			want := make([]byte, head+body)
+			for i := range want {
+				want[i] = byte(n) ^ byte(i)
+			}
+			b[0].Post(n, want[:head], want[head:])
+			if got := b[1].Posted(0, n); !bytes.HasPrefix(got, want) {
+				t.Fatalf("%d bytes and %d have become %x, want %x", head, body, got[:len(want)], want)
+			}
+			b[1].Expect(0, n+1, head+body) // may look at any memory of the slot
+		}
+	}
+}
+
 func TestPostRings(t *testing.T) {
 	b := boards(3)
 	words := b[0].bells

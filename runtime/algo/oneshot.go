@@ -86,11 +86,20 @@ func (b *builder) twoShot() {
 	}
 }
 
-// combinePosts leaves in dst the combination of what all have posted from off on.
+// combinePosts leaves in dst the combination of what all have posted from off on. One of the first two combines its own
+// part straight with the other's.
 func (b *builder) combinePosts(dst Span, off int) int {
-	made := b.readPost(dst, 0, off)
-	for p := 1; p < b.Size; p++ {
-		made = b.add(Step{Kind: StepReduce, Peer: p, Dst: dst, Src: dst, Src2: Span{Posted, off, dst.Len}, After: made})
+	posted, own := Span{Posted, off, dst.Len}, Span{In, off, dst.Len}
+	next, first := 2, Step{Kind: StepReduce, Peer: 1 - b.Rank, Dst: dst, Src: own, Src2: posted, After: None}
+	if b.Rank == 1 {
+		first.Src, first.Src2 = posted, own
+	}
+	if b.Rank > 1 || b.Size == 1 {
+		next, first = 1, Step{Kind: StepCopy, Dst: dst, Src: posted, After: None}
+	}
+	made := b.add(first)
+	for p := next; p < b.Size; p++ {
+		made = b.add(Step{Kind: StepReduce, Peer: p, Dst: dst, Src: dst, Src2: posted, After: made})
 	}
 	return made
 }

@@ -72,6 +72,9 @@ const goschedEvery = 32
 // clockEvery is after how many passes a spinning Waiter looks at the clock; a power of two.
 const clockEvery = 32
 
+// firstLooks is about a microsecond.
+const firstLooks = 1000
+
 // Clock is the time since a moment before the program's first look at it, and never 0. It costs half of time.Now, which
 // reads the time of day, too: of a small operation, every reading is a per cent.
 func Clock() time.Duration { return time.Since(epoch) }
@@ -158,6 +161,14 @@ func (w *Waiter) Leave() {
 		w.at.Store(0)
 		w.attend()
 	}
+}
+
+// Looks is how often it is worth while to look at one place of memory before the first Idle.
+func (w *Waiter) Looks() int {
+	if w.patience.Spin > 0 {
+		return firstLooks
+	}
+	return 1
 }
 
 // Active says that the last pass over the connections made progress.

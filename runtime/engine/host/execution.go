@@ -25,7 +25,7 @@ type execution struct {
 	own    header  // ours
 	active []*link // those that still have something to do
 	local  int     // local steps that have ended
-	post   uint64  // the number of this rank's, and everyone's, first post
+	number uint64  // of this rank's, and everyone's, first post
 }
 
 func (e *Engine) collective(op *engine.Op, p *plan, h header) error {
@@ -34,6 +34,10 @@ func (e *Engine) collective(op *engine.Op, p *plan, h header) error {
 	x.p, x.own = p, h
 	x.bufs = [3][]byte{algo.In: e.input(op), algo.Out: op.Recv, algo.Tmp: e.scratch}
 	x.odd, x.open, x.unmet = false, e.size == 1, e.size-1
+	defer func() { x.bufs = [3][]byte{} }()
+	if e.board != nil {
+		x.post() // what need not be before it is done while it travels
+	}
 	if op.Call.Reduces() {
 		x.reduce = kernels.ReducerOf(op.DataType, op.Reduction)
 	}
@@ -44,9 +48,9 @@ func (e *Engine) collective(op *engine.Op, p *plan, h header) error {
 	clear(x.done)
 	x.local = 0
 	x.active = x.active[:0]
-	defer func() { x.bufs = [3][]byte{} }()
 	if e.board != nil {
-		x.postHeader()
+		x.expectPosts()
+		x.glance()
 	} else if e.size <= maxHeaders {
 		x.sendHeaders()
 	} else if err := e.agree(h, p); err != nil {
@@ -57,8 +61,8 @@ func (e *Engine) collective(op *engine.Op, p *plan, h header) error {
 	return x.told(e.drive(x))
 }
 
-// postHeader makes all other ranks active, and posts the header for them, and the input if the plan is one of posts.
-func (x *execution) postHeader() {
+// post posts the header for all other ranks, and the input if the plan is one of posts.
+func (x *execution) post() {
 	e := x.e
 	var head [headerSize]byte
 	x.own.Put(head[:])
@@ -67,8 +71,13 @@ func (x *execution) postHeader() {
 		body = x.bufs[algo.In]
 	}
 	e.posts++
-	x.post = e.posts
-	e.board.Post(x.post, head[:], body)
+	x.number = e.posts
+	e.board.Post(x.number, head[:], body)
+}
+
+// expectPosts makes all other ranks active.
+func (x *execution) expectPosts() {
+	e := x.e
 	for d := 1; d < e.size; d++ {
 		l := e.all[(e.rank+d)%e.size]
 		l.reset()
@@ -79,12 +88,29 @@ func (x *execution) postHeader() {
 	}
 }
 
+// glance looks at the posts of the others for a moment, which is all that an operation takes whose ranks call it at
+// about the same time: for as long as it costs nobody a core, and without looking at anything else.
+func (x *execution) glance() {
+	looks := x.e.waiter.Looks()
+	for _, l := range x.active {
+		for !l.met && !x.look(l) {
+			if looks--; looks <= 0 {
+				return
+			}
+			x.e.board.Expect(l.rank, x.number, headerSize+len(x.bufs[algo.In]))
+		}
+	}
+	if len(x.p.peers) == 0 && !x.odd {
+		x.active = x.active[:0]
+	}
+}
+
 // look sees whether a rank has posted its header, if that hasn't been seen.
 func (x *execution) look(l *link) bool {
 	if l.met || x.e.board == nil {
 		return false
 	}
-	post := x.e.board.Posted(l.rank, x.post)
+	post := x.e.board.Posted(l.rank, x.number)
 	if post == nil {
 		return false
 	}
@@ -341,7 +367,7 @@ func (x *execution) source(s *step, sp algo.Span) []byte {
 	if sp.Buf != algo.Posted {
 		return x.bufs[sp.Buf][sp.Off:]
 	}
-	post := x.e.board.Posted(s.Peer, x.post+uint64(s.Round))
+	post := x.e.board.Posted(s.Peer, x.number+uint64(s.Round))
 	if s.Round == 0 {
 		post = post[headerSize:]
 	}
@@ -350,7 +376,7 @@ func (x *execution) source(s *step, sp algo.Span) []byte {
 
 // unposted says whether a local step reads of a later round's post, which is not there.
 func (x *execution) unposted(s *step) bool {
-	return s.Round > 0 && s.Src.Buf == algo.Posted && x.e.board.Posted(s.Peer, x.post+uint64(s.Round)) == nil
+	return s.Round > 0 && s.Src.Buf == algo.Posted && x.e.board.Posted(s.Peer, x.number+uint64(s.Round)) == nil
 }
 
 // waitsFor is the rank that the operation can't go on without, -1 if there is none: one whose header is missing, else
@@ -400,7 +426,7 @@ func (x *execution) wants(rank int) int {
 	case l.met:
 	case x.e.board == nil:
 		n = headerSize - l.got
-	case x.e.board.Posted(rank, x.post) == nil:
+	case x.e.board.Posted(rank, x.number) == nil:
 		return endless
 	}
 	for _, i := range x.p.recvs[rank][l.taken:] {

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync/atomic"
@@ -26,6 +27,8 @@ type Patience struct {
 	Yield time.Duration // passes after each of which the processor is offered to others
 	// CPU: yields offer the processor to other processes, too, not only to goroutines of this one.
 	CPU bool
+	// Sleep is the first sleep on a word in shared memory, of at most 50 ms; 0 means 1 ms.
+	Sleep time.Duration
 }
 
 // PatienceFor is the patience that suits a rank when hostRanks ranks of its communicator share this host, of which
@@ -105,6 +108,7 @@ type Waiter struct {
 	resting  []func()
 	attend   func() bool    // see Attend
 	at       *atomic.Uint32 // 1 as long as it is attended to
+	round    uint64         // see Together
 
 	// By peer, the first cause for which it was lost; when lost is not zero, that of peer lost-1, the first, is set.
 	causes []atomic.Pointer[error]
@@ -128,7 +132,8 @@ func NewWaiter(size int, p Patience) *Waiter {
 // Those ring it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
 func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
 	w := &Waiter{
-		patience: p, word: word, first: firstSleep, last: lastSleep, causes: make([]atomic.Pointer[error], size),
+		patience: p, word: word, first: cmp.Or(p.Sleep, firstSleep), last: lastSleep,
+		causes: make([]atomic.Pointer[error], size),
 	}
 	w.mask = w.spinMask()
 	return w
@@ -146,6 +151,10 @@ func (w *Waiter) Attend(word *atomic.Uint32, attend func() (moved bool)) {
 	w.at, w.attend = word, attend
 }
 
+// Attends says whether the rank is in an operation, and the Waiter will look after what Attend says before the rank
+// waits or leaves it. It belongs to the goroutine that calls Idle.
+func (w *Waiter) Attends() bool { return w.at != nil && w.at.Load() == 1 }
+
 // Enter and Leave say that the rank begins and ends an operation, in which it calls Idle whenever it waits. They belong
 // to the goroutine that calls it.
 func (w *Waiter) Enter() {
@@ -154,6 +163,13 @@ func (w *Waiter) Enter() {
 	}
 }
 
+// Together says, between Enter and Leave, that in this operation every rank sends to every other one at once, and that
+// nobody is done before all has come. The ranks agree on the number, which grows and is not 0.
+func (w *Waiter) Together(round uint64) { w.round = round }
+
+// Round is what Together said in this operation, 0 if nothing, also when Leave calls what Attend says.
+func (w *Waiter) Round() uint64 { return w.round }
+
 // Leave is the end of what Enter began.
 func (w *Waiter) Leave() {
 	w.Active()
@@ -161,6 +177,7 @@ func (w *Waiter) Leave() {
 		w.at.Store(0)
 		w.attend()
 	}
+	w.round = 0
 }
 
 // Looks is how often it is worth while to look at one place of memory before the first Idle.

@@ -21,6 +21,7 @@ type Engine struct {
 	rank, size int
 	nodes      []int
 	all        []*link // by rank; nil for this one
+	others     []int   // the ranks of other nodes, which are further away, then those of this one; the nearest first
 	proxied    []*proxied
 	board      *transport.Board
 	posts      uint64 // what this rank has posted there: a header for each collective, and what goes along
@@ -55,6 +56,13 @@ func New(c *engine.Comm) *Engine {
 	e.nodes = e.links.Topology().Node
 	e.waiter.OnRest(e.report)
 	e.all = make([]*link, e.size)
+	for _, here := range []bool{false, true} {
+		for d := 1; d < e.size; d++ {
+			if r := (e.rank + d) % e.size; (e.nodes[r] == e.nodes[e.rank]) == here {
+				e.others = append(e.others, r)
+			}
+		}
+	}
 	for r := range e.all {
 		if r != e.rank {
 			e.all[r] = e.newLink(r)
@@ -92,6 +100,9 @@ func (e *Engine) Run(ctx context.Context, call lifecycle.Call, seq uint64, ops [
 	}
 	e.w.collective = seq
 	p := e.plan(op)
+	if p.together {
+		e.waiter.Together(seq)
+	}
 	if err := e.collective(op, p, engine.Sign(call, op, seq, p.algorithm)); err != nil {
 		return e.fail(err)
 	}

@@ -78,8 +78,8 @@ func (x *execution) post() {
 // expectPosts makes all other ranks active.
 func (x *execution) expectPosts() {
 	e := x.e
-	for d := 1; d < e.size; d++ {
-		l := e.all[(e.rank+d)%e.size]
+	for _, r := range e.others {
+		l := e.all[r]
 		l.reset()
 		x.active = append(x.active, l)
 		if len(l.pair.early) > 0 {
@@ -123,8 +123,8 @@ func (x *execution) look(l *link) bool {
 // message if that is small. The nearest rank is first.
 func (x *execution) sendHeaders() {
 	e := x.e
-	for d := 1; d < e.size; d++ {
-		l := e.all[(e.rank+d)%e.size]
+	for _, r := range e.others {
+		l := e.all[r]
 		l.reset()
 		x.active = append(x.active, l)
 		if first := x.first(l.rank); first == algo.None {

@@ -25,8 +25,9 @@ type plan struct {
 	sends     [][]int // by rank
 	recvs     [][]int // by rank
 	local     []int
-	peers     []int // ranks that the plan sends to or receives from; the nearest first
+	peers     []int // ranks that the plan sends to or receives from, as Engine.others has them
 	tmp       int   // bytes of scratch
+	together  bool  // each rank sends to all others, and what it sends waits for nothing
 }
 
 // key is what a plan depends on, besides the engine's own rank and size.
@@ -84,6 +85,7 @@ func (e *Engine) compile(op *engine.Op) *plan {
 		recvs:     make([][]int, e.size),
 		tmp:       made.Tmp * es,
 	}
+	waits := false
 	for i, s := range made.Steps {
 		for _, span := range []*algo.Span{&s.Dst, &s.Src, &s.Src2} {
 			span.Off, span.Len = span.Off*es, span.Len*es
@@ -91,6 +93,7 @@ func (e *Engine) compile(op *engine.Op) *plan {
 		p.steps[i] = step{Step: s, n: s.Len(), opens: writes(&s) && s.Dst.Buf == algo.Out}
 		switch s.Kind {
 		case algo.StepSend:
+			waits = waits || s.After != algo.None || s.Wait != algo.Range{}
 			p.sends[s.Peer] = append(p.sends[s.Peer], i)
 		case algo.StepRecv, algo.StepRecvReduce:
 			p.recvs[s.Peer] = append(p.recvs[s.Peer], i)
@@ -98,11 +101,12 @@ func (e *Engine) compile(op *engine.Op) *plan {
 			p.local = append(p.local, i)
 		}
 	}
-	for d := 1; d < e.size; d++ {
-		r := (e.rank + d) % e.size
+	for _, r := range e.others {
 		if len(p.sends[r])+len(p.recvs[r]) > 0 {
 			p.peers = append(p.peers, r)
 		}
+		waits = waits || len(p.sends[r]) == 0
 	}
+	p.together = !waits && e.board == nil && e.size <= maxHeaders
 	return p
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -143,6 +144,7 @@ func (c *Conn) send(p []byte) int {
 	}
 	c.e.profileEnd(&c.waiting, lifecycle.CodeOK)
 	c.name(o, kindData)
+	o.round = c.e.waiter.Round()
 	switch {
 	case o.slot >= 0: // the pool is exhausted
 		p = p[:copy(c.e.p.segment.bytes(o.slot), p)]
@@ -154,6 +156,12 @@ func (c *Conn) send(p []byte) int {
 		c.op, c.told = o, 0
 	}
 	c.sent += uint64(len(p))
+	if c.op == nil && c.e.waiter.Attends() {
+		if r := c.via.queue(o); r != nil {
+			c.e.later(r)
+		}
+		return len(p)
+	}
 	c.via.submit(o)
 	if c.op == nil {
 		return len(p)
@@ -168,7 +176,7 @@ func (c *Conn) send(p []byte) int {
 // name says whose an operation is.
 func (c *Conn) name(o *op, k kind) {
 	o.kind, o.token, o.to, o.credit = k, c.e.token, c.peer, c.credit()
-	o.sent, o.stream = 0, nil
+	o.round, o.sent, o.stream = 0, 0, nil
 	o.done.Store(0)
 }
 
@@ -182,8 +190,21 @@ func (c *Conn) hand(p []byte) int {
 	c.e.profileEnd(&c.waiting, lifecycle.CodeOK)
 	n := copy(c.mate.segment.bytes(i), p)
 	c.sent += uint64(n)
-	c.mate.submit(i, c, kindData, n)
+	c.mate.submit(i, c, kindData, c.e.waiter.Round(), n)
+	if n > packBytes || !c.e.waiter.Attends() {
+		c.ask(false)
+	} else if !slices.ContainsFunc(c.e.unasked, func(of *Conn) bool { return of.carrier == c.carrier }) {
+		c.e.unasked = append(c.e.unasked, c)
+	}
 	return n
+}
+
+// ask has the carrier's process send what was submitted. What is of a round goes out when the carrier is in that one,
+// too, and needs nobody else's time before.
+func (c *Conn) ask(round bool) {
+	if attends := c.bell != nil && c.bell.RingIfAttending(); !attends && !round {
+		transport.RingWord(c.mate.segment.bell)
+	}
 }
 
 // control sends what has no data, or a notice. It never waits: what finds no room is sent later.
@@ -203,7 +224,8 @@ func (c *Conn) control(k kind, data []byte) {
 		i = c.mate.claim(c, false)
 	}
 	if i >= 0 {
-		c.mate.submit(i, c, k, copy(c.mate.segment.bytes(i), data))
+		c.mate.submit(i, c, k, 0, copy(c.mate.segment.bytes(i), data))
+		c.ask(false)
 	} else {
 		c.e.p.owe(c, k, data)
 	}

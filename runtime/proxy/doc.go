@@ -28,6 +28,9 @@
 // kernel takes it, and goes on; a goroutine of the connection sends the rest when there is room. What other processes
 // hand over is taken by a rank of the process that waits anyway, or by the Proxy's goroutine if none does.
 //
+// An operation in which every rank sends to every other one, such as an all-to-all, needs what all of them send. What
+// is small of that is sent when the last rank of the node has handed its part over, together (see gather).
+//
 // # Flow control
 //
 // A receiver has a window for each stream, and tells the sender what it has taken of it (a credit). So whatever arrives

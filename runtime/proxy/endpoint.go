@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -56,6 +57,11 @@ type Endpoint struct {
 	window  uint64
 	rails   map[int]*rail // by peer
 	conns   []*Conn       // by peer; nil where the network is not needed
+
+	// What the rank has handed over in its operation and nobody was told of yet: the rails of this process that have
+	// something to send, and a stream to each carrier of another one. Of the goroutine that drives the rank.
+	untold  []*rail
+	unasked []*Conn
 }
 
 type phase uint8
@@ -116,9 +122,11 @@ func (e *Endpoint) Open(self int, routes Routes, members []Member, remote []int,
 		if routes.Connected(self, peer) {
 			e.rails[peer] = &rail{e: e, peer: peer, stage: make([]byte, 0, stageBytes)}
 		}
+		r := e.rails[peer]
 		for _, mate := range routes.Ranks[routes.Node[self]] {
 			if routes.Carries(self, mate, peer) {
 				e.users[mate] = true
+				r.gather.all |= 1 << (routes.index[mate] % 64)
 			}
 		}
 		c := &Conn{e: e, peer: peer, number: e.p.streams.Add(1), carrier: routes.Carrier(self, peer)}
@@ -169,11 +177,64 @@ func (e *Endpoint) Conn(peer int) *Conn { return e.conns[peer] }
 
 // submit takes an operation of this process and sends what can be sent.
 func (e *Endpoint) submit(o *op) {
-	e.mu.Lock()
-	r := e.accept(o)
-	e.mu.Unlock()
-	if r != nil {
+	if r := e.queue(o); r != nil {
 		r.kick()
+	}
+}
+
+// queue takes an operation of this process, and returns the rail to be kicked.
+func (e *Endpoint) queue(o *op) *rail {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.accept(o)
+}
+
+// Attend sends what the rank has handed over, together with what other processes have submitted, and tells other
+// processes what they have to send. It says whether something was submitted. A rank that is in an operation calls it
+// before it waits, and when it leaves.
+func (e *Endpoint) Attend() (moved bool) {
+	moved = e.p.attend(e)
+	next := e.waiter.Round()
+	if next != 0 && !e.waiter.Attends() {
+		next++ // it is done with this one
+	}
+	held := e.untold[:0]
+	for _, r := range e.untold {
+		if r.gathers(next) {
+			held = append(held, r)
+		} else {
+			r.kick()
+		}
+	}
+	clear(e.untold[len(held):])
+	e.untold = held
+	for _, c := range e.unasked {
+		c.ask(next != 0)
+	}
+	clear(e.unasked)
+	e.unasked = e.unasked[:0]
+	return moved
+}
+
+// sendLate sends what has been waiting for other ranks for too long.
+func (e *Endpoint) sendLate() {
+	e.mu.Lock()
+	rails := e.rails
+	if e.phase != open {
+		rails = nil
+	}
+	e.mu.Unlock()
+	for _, r := range rails {
+		if r.late() {
+			r.kick()
+		}
+	}
+}
+
+// later has a rail kicked when the rank attends to it.
+func (e *Endpoint) later(r *rail) {
+	if !slices.Contains(e.untold, r) {
+		e.untold = append(e.untold, r)
 	}
 }
 

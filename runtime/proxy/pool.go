@@ -18,6 +18,7 @@ type op struct {
 	token  Token
 	to     int
 	credit uint64
+	round  uint64 // of Waiter.Together, 0 if it is of none
 	data   []byte
 	sent   int // bytes whose step was begun; the rail's
 

@@ -41,7 +41,8 @@ type Proxy struct {
 	wanting   atomic.Int32         // how many
 	owed      []debt
 	dead      []deadMate
-	opened    int // endpoints that are open
+	served    []*Endpoint // of serve
+	opened    int         // endpoints that are open
 	running   bool
 	changed   chan struct{} // closed when an endpoint is shut
 	work      sync.WaitGroup
@@ -145,9 +146,9 @@ func (p *Proxy) ring() {
 
 // run moves what other processes submit, until no endpoint is open.
 func (p *Proxy) run() {
-	w := transport.NewSharedWaiter(0, p.segment.bell, transport.Patience{})
+	w := transport.NewSharedWaiter(0, p.segment.bell, transport.Patience{Sleep: lookEvery})
 	for {
-		moved := p.Attend()
+		moved := p.attend(nil)
 		moved = p.serve() || moved
 		p.mu.Lock()
 		if p.opened == 0 && len(p.owed) == 0 {
@@ -164,19 +165,19 @@ func (p *Proxy) run() {
 	}
 }
 
-// Attend moves what other processes have submitted, and says whether there was something. A rank of this process that
-// waits does it, too, which is woken anyway by what the others of its node send to it.
-func (p *Proxy) Attend() (moved bool) {
+// attend moves what other processes have submitted, and says whether there was something. A rank of this process that
+// waits does it, too, which is woken anyway by what the others of its node send to it; by is that rank's, or nil.
+func (p *Proxy) attend(by *Endpoint) (moved bool) {
 	if p.segment.submitted.Load() == 0 {
 		return false
 	}
 	p.taking.Lock()
 	defer p.taking.Unlock()
-	return p.take()
+	return p.take(by)
 }
 
-// take is Attend for who holds taking.
-func (p *Proxy) take() (moved bool) {
+// take is attend for who holds taking.
+func (p *Proxy) take(by *Endpoint) (moved bool) {
 	p.taken = p.segment.take(p.taken[:0])
 	for _, i := range p.taken {
 		if r := p.accept(i); r != nil && !slices.Contains(p.touched, r) {
@@ -184,7 +185,11 @@ func (p *Proxy) take() (moved bool) {
 		}
 	}
 	for _, r := range p.touched { // at once for all that came for it
-		r.kick()
+		if r.e == by {
+			by.later(r)
+		} else {
+			r.kick()
+		}
 	}
 	clear(p.touched)
 	p.touched = p.touched[:0]
@@ -200,6 +205,7 @@ func (p *Proxy) accept(i int) *rail {
 	}
 	read := *s // another process may write to it
 	o.slot, o.kind, o.to, o.credit, o.sent = i, kind(read.kind), int(read.dest), read.credit, 0
+	o.round = read.round
 	o.done.Store(0)
 	o.owner = p.segment.owner(i)
 	o.token = Token{Comm: read.comm, Rank: int(read.from), PID: o.owner.pid(), Generation: read.generation}
@@ -232,7 +238,15 @@ func (p *Proxy) serve() (moved bool) {
 	p.wanting.Store(int32(len(kept)))
 	owed, dead := p.owed, p.dead
 	p.owed, p.dead = nil, nil
+	for _, e := range p.endpoints {
+		p.served = append(p.served, e)
+	}
 	p.mu.Unlock()
+	for _, e := range p.served {
+		e.sendLate()
+	}
+	clear(p.served)
+	p.served = p.served[:0]
 	for _, d := range owed {
 		if d.c.state.Load()&gone == 0 || d.kind == kindLeave {
 			d.c.control(d.kind, d.data) // or it is owed again
@@ -249,7 +263,7 @@ func (p *Proxy) serve() (moved bool) {
 func (p *Proxy) bury(d deadMate) {
 	p.taking.Lock()
 	defer p.taking.Unlock()
-	p.take()
+	p.take(nil)
 	d.e.bury(d.rank)
 	p.reclaim(d.e.members[d.rank].PID)
 }
@@ -470,15 +484,13 @@ func (m *mate) holds(c *Conn) bool {
 	return false
 }
 
-// submit hands the operation in a slot over.
-func (m *mate) submit(i int, c *Conn, k kind, n int) {
+// submit hands the operation in a slot over, whose process must be asked to send it.
+func (m *mate) submit(i int, c *Conn, k kind, round uint64, n int) {
 	s := &m.segment.slots[i]
 	*s = slot{
 		to: c.e.members[c.carrier].Generation, generation: c.e.token.Generation, comm: c.e.token.Comm,
 		credit: c.credit(), from: int32(c.e.self), dest: int32(c.peer), size: uint32(n), kind: uint32(k),
+		round: round,
 	}
 	m.segment.submit(i)
-	if c.bell == nil || !c.bell.RingIfAttending() {
-		transport.RingWord(m.segment.bell)
-	}
 }

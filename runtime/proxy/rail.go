@@ -35,6 +35,7 @@ type rail struct {
 
 	mu     sync.Mutex
 	queue  queue
+	gather gather
 	closed bool // close when the queue is empty
 
 	full    atomic.Bool // the network takes no more
@@ -60,6 +61,7 @@ type rail struct {
 func (r *rail) push(o *op) {
 	r.mu.Lock()
 	r.queue.push(o)
+	r.gather.add(o, r.e.routes.index[o.token.Rank])
 	r.mu.Unlock()
 }
 

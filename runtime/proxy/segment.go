@@ -46,7 +46,8 @@ type slot struct {
 	from, dest int32
 	size       uint32
 	kind       uint32
-	_          [72]byte // to two cache lines
+	round      uint64   // see op
+	_          [64]byte // to two cache lines
 }
 
 const slotSize = 128

@@ -124,7 +124,7 @@ func TestTokensHold(t *testing.T) {
 		}
 		if dies { // before it has submitted
 			p.taking.Lock()
-			p.take()
+			p.take(nil)
 			p.reclaim(stranger)
 			p.taking.Unlock()
 			continue
@@ -147,7 +147,7 @@ func TestTokensHold(t *testing.T) {
 		if random.IntN(4) > 0 {
 			continue
 		}
-		p.Attend()
+		p.attend(nil)
 		for _, o := range r.taken() {
 			if len(want) == 0 || o.token != want[0] || o.to != to || o.kind != kindData {
 				t.Fatalf("it took an operation of %+v for rank %d, want %+v", o.token, o.to, want)
@@ -158,7 +158,7 @@ func TestTokensHold(t *testing.T) {
 			t.Fatalf("it did not take %d operations that were in order", len(want))
 		}
 	}
-	p.Attend()
+	p.attend(nil)
 	r.taken()
 	if got := p.Stats(); got.Refused != refused || told != refused {
 		t.Errorf("%d operations were refused, of which the rank was told %d, want %d", got.Refused, told, refused)
@@ -221,7 +221,7 @@ func FuzzSubmit(f *testing.F) {
 		s.claims[i].Store(claim)
 		s.submit(i)
 		s.next[i].Store(next)
-		p.Attend()
+		p.attend(nil)
 		for _, o := range e.rails[3].taken() {
 			if rank := o.token.Rank; rank > 1 || o.token != e.of(rank) || o.to != 3 || o.kind == kindLost && rank != 1 {
 				t.Errorf("it took %+v", o)
@@ -279,7 +279,7 @@ func TestSubmittedTwice(t *testing.T) {
 	}
 	for range 2 {
 		p.segment.submit(i)
-		p.Attend()
+		p.attend(nil)
 	}
 	if refused := p.Stats().Refused; refused != 1 {
 		t.Errorf("%d operations were refused, want 1", refused)

@@ -148,7 +148,7 @@ func (l *Links) openStreams(p *Port, ways []way, cards []*card) error {
 	}
 	routes := routes(cards)
 	if routes.PXN && l.inbox != nil {
-		l.waiter.Attend(l.inbox.Attends(), l.f.proxy.Attend)
+		l.waiter.Attend(l.inbox.Attends(), l.endpoint.Attend)
 	}
 	if err := l.endpoint.Open(l.rank, routes, members, remote, l.waiter); err != nil {
 		if of, ok := errors.AsType[*lifecycle.PeerError](err); ok && l.ends(cards[of.Rank]) {

@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"bytes"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/runtime/transport"
+)
+
+func TestGather(t *testing.T) {
+	part := func(round uint64) *op { return &op{kind: kindData, round: round, data: make([]byte, 8)} }
+	ahead, large := part(8), part(7)
+	large.data = make([]byte, packBytes+1)
+	for name, c := range map[string]struct {
+		ops   []*op // of local ranks 0, 1 …
+		round uint64
+		after time.Duration
+		want  bool
+	}{
+		"one of three":             {[]*op{part(7)}, 7, 0, true},
+		"two of three":             {[]*op{part(7), part(7)}, 7, 0, true},
+		"all":                      {[]*op{part(7), part(7), part(7)}, 7, 0, false},
+		"one is ahead":             {[]*op{part(7), part(7), ahead}, 7, 0, true},
+		"all, and one is ahead":    {[]*op{part(7), part(7), part(7), ahead}, 7, 0, true},
+		"those behind don't count": {[]*op{ahead, part(7), part(7)}, 8, 0, true},
+		"of a round that is over":  {[]*op{part(7)}, 8, 0, false},
+		"of no round":              {[]*op{part(0)}, 7, 0, false},
+		"in no round":              {[]*op{part(7)}, 0, 0, false},
+		"a large one":              {[]*op{large}, 7, 0, false},
+		"for long enough":          {[]*op{part(7)}, 7, longestGather, false},
+	} {
+		g := gather{all: 0b111}
+		for i, o := range c.ops {
+			g.add(o, i%3)
+		}
+		got := g.waits(c.round, time.Second)
+		if c.after > 0 {
+			got = g.waits(c.round, time.Second+c.after)
+		}
+		if got != c.want {
+			t.Errorf("%s: waits %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// What one rank has sent in a round arrives though the others, its carrier among them, don't come.
+func TestGatheringEnds(t *testing.T) {
+	for name, held := range map[string]bool{"the carrier is in no operation": false, "the carrier holds it": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 0, 0, 0, 1, 1, 1)
+			c.connect()
+			for i, w := range c.waiters {
+				w.Attend(new(atomic.Uint32), c.endpoints[i].Attend)
+			}
+			enter := func(rank int) {
+				c.waiters[rank].Enter()
+				c.waiters[rank].Together(1)
+			}
+			enter(1)
+			want := []byte("its part")
+			if n, err := c.endpoints[1].Conn(3).TrySend(want); n != len(want) || err != nil {
+				t.Fatal(n, err)
+			}
+			c.endpoints[1].Attend()
+			if held {
+				enter(0)
+				c.endpoints[0].Attend()
+			}
+			if got := c.take(3, 1, len(want)); !bytes.Equal(got, want) {
+				t.Errorf("%q has come, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A rank of a round has its own part, and that of another one, sent at the latest when it leaves.
+func TestLeavingSends(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1)
+	c.waiters[0].Attend(new(atomic.Uint32), c.endpoints[0].Attend)
+	c.waiters[0].Enter()
+	c.waiters[0].Together(3)
+	if n, err := c.endpoints[0].Conn(2).TrySend([]byte("its part")); n != 8 || err != nil {
+		t.Fatal(n, err)
+	}
+	r := c.endpoints[0].rails[2]
+	if err := c.waiters[0].Idle(t.Context()); err != nil || r.full.Load() {
+		t.Fatalf("it was to be sent at once (%v)", err)
+	}
+	c.waiters[0].Leave()
+	if !r.full.Load() { // as far as it can be: there is no connection
+		t.Error("it was not sent")
+	}
+	if c.waiters[0].Round() != 0 || c.endpoints[0].Conn(2).Waits() != transport.WaitNetwork {
+		t.Error("the rank is not seen to have left, or what it sent not to be on its way")
+	}
+}

@@ -188,6 +188,13 @@ func (w *Waiter) Looks() int {
 	return 1
 }
 
+// Saw says that what was waited for came while the rank looked as Looks says: a wait that was short.
+func (w *Waiter) Saw() {
+	if w.crowded > 0 {
+		w.crowded--
+	}
+}
+
 // Active says that the last pass over the connections made progress.
 func (w *Waiter) Active() {
 	if w.idle != 0 {

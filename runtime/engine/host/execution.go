@@ -100,6 +100,7 @@ func (x *execution) glance() {
 			x.e.board.Expect(l.rank, x.number, headerSize+len(x.bufs[algo.In]))
 		}
 	}
+	x.e.waiter.Saw()
 	if len(x.p.peers) == 0 && !x.odd {
 		x.active = x.active[:0]
 	}

@@ -63,7 +63,7 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 			defer stop()
 			a, err := startAgent(ctx, job, tapeDir, accept, join...)
 			if err != nil {
-				return fmt.Errorf("agent: %w", err)
+				return err
 			}
 			if url := a.URL(); url != "" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "carillon: agent: %s has a page for each process\n", url)

@@ -76,11 +76,8 @@ Attach reads the variables that carillon agent reads.`,
   OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 carillon attach -- ./all_reduce_perf`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				const missing = "the program is not given, and must be a program and its arguments, after --"
+				const missing = "the program is missing, want a program and its arguments, after --"
 				return usageError(cmd, errors.New(missing))
-			}
-			if !slices.Contains(ways, how) {
-				return usageError(cmd, fmt.Errorf("--how is %q, and must be %s", how, strings.Join(ways, ", ")))
 			}
 			if name == "" {
 				name = jobName(args[0])
@@ -94,10 +91,10 @@ Attach reads the variables that carillon agent reads.`,
 	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"),
 		"the job's name, the same on all its machines (default: its launcher's, or made from the program's)")
 	f.StringVar(&tapeDir, "tape-dir", "", "where the processes put their tapes (default: CARILLON_TAPE_DIR, or memory)")
-	f.StringVar(&how, "how", wayAuto, "how the program's calls of NCCL get to the library: auto, preload or audit")
+	choiceFlag(cmd, &how, "how", "how the program's calls of NCCL get to the library: auto, preload or audit",
+		wayAuto, wayPreload, wayAudit)
 	acceptFlag(cmd, &accept)
 	_ = cmd.MarkFlagDirname("tape-dir")
-	_ = cmd.RegisterFlagCompletionFunc("how", cobra.FixedCompletions(ways, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -107,8 +104,6 @@ const (
 	wayPreload = "preload"
 	wayAudit   = "audit"
 )
-
-var ways = []string{wayAuto, wayPreload, wayAudit}
 
 // linked tells whether a program is itself linked with NCCL, so that preload reaches its calls.
 func linked(path string) bool {
@@ -142,15 +137,11 @@ func jobName(program string) string {
 func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program []string) error {
 	library, err := findLibrary()
 	if err != nil {
-		return fmt.Errorf("attach: %w", err)
+		return err
 	}
 	path, err := exec.LookPath(program[0])
 	if err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: attach: %v\n", err)
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-			return exitCode(codeNotFound)
-		}
-		return exitCode(codeCannotRun)
+		return cannotRun(err)
 	}
 	note := cmd.ErrOrStderr()
 	audit := ""
@@ -158,7 +149,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		audit = filepath.Join(filepath.Dir(library), auditName)
 		err := checkLibrary(audit, "la_symbind64")
 		if err != nil && how == wayAudit {
-			return fmt.Errorf("attach: %s can't be used: %w", audit, err)
+			return fmt.Errorf("%s can't be used: %w", audit, err)
 		}
 		if err != nil {
 			fmt.Fprintf(note, "carillon: attach: %s can't be used: %v; calls of NCCL that the program looks up by "+
@@ -172,7 +163,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	}
 	dir, err := makeJob(note, tapeDir, name)
 	if err != nil {
-		return fmt.Errorf("attach: %w", err)
+		return err
 	}
 	if spare >= 0 {
 		// The last job's tapes stay, for its post-mortem. They, and what can't be removed, make this job's smaller.
@@ -183,7 +174,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	defer signal.Stop(signals)
 	a, err := startAgent(cmd.Context(), name, dir, accept)
 	if err != nil {
-		return fmt.Errorf("attach: %w", err)
+		return err
 	}
 	if url := a.URL(); url != "" {
 		fmt.Fprintf(note, "carillon: attach: job %s; %s has a page for each process\n", words.Line(name), url)

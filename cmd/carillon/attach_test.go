@@ -47,8 +47,8 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 	}{
 		{good, dir, []string{"no-such-program"}, codeNotFound, "no-such-program"},
 		{good, dir, []string{"/etc"}, codeCannotRun, "/etc"},
-		{good, dir, nil, usageCode, "the program is not given"},
-		{good, dir, []string{"--how", "else", "true"}, usageCode, `--how is "else", and must be auto, preload, audit`},
+		{good, dir, nil, usageCode, "the program is missing"},
+		{good, dir, []string{"--how", "else", "true"}, usageCode, `--how is "else", allowed is auto, preload or audit`},
 		{good, dir, []string{"--rank", "true"}, usageCode, "there is no flag --rank"},
 		{good, dir, []string{"--job", "a/b", "true"}, usageCode, `a job can't be called "a/b"`},
 		{good, shared, []string{"true"}, usageCode, "is writable by others"},

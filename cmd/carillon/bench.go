@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,9 +58,9 @@ and nothing of Carillon's around it. --beside adds what others have measured, fr
 			results, skipped, err := bench.Run(ctx, plan)
 			switch {
 			case ctx.Err() != nil, errors.Is(err, context.Canceled):
-				return interrupted(cmd)
+				return errInterrupted
 			case err != nil:
-				return fmt.Errorf("bench: %w", err)
+				return err
 			case asJSON:
 				return writeJSONLines(stdout, results)
 			}
@@ -86,16 +87,13 @@ func completePlan(plan *bench.Plan, sizes string) (err error) {
 	if plan.Sizes, err = bench.ParseSizes(sizes); err != nil {
 		return fmt.Errorf("--sizes: %w", err)
 	}
-	if plan.Min < 1 || plan.Max < plan.Min {
-		return fmt.Errorf("--min is %d and --max %d, allowed is 1 or more, and no less than --min", plan.Min, plan.Max)
-	}
-	if plan.Budget <= 0 {
-		return fmt.Errorf("--budget is %v, allowed is a duration above 0", plan.Budget)
-	}
-	if plan.Processes, err = several("--processes", plan.Processes); err != nil {
-		return err
-	}
-	if plan.InProcess, err = several("--in-process", plan.InProcess); err != nil {
+	if err := cmp.Or(
+		allow(plan.Min >= 1, "--min", plan.Min, "1 or more"),
+		allow(plan.Max >= plan.Min, "--max", plan.Max, "--min or more"),
+		allow(plan.Budget > 0, "--budget", plan.Budget, "a duration above 0"),
+		several("--processes", &plan.Processes),
+		several("--in-process", &plan.InProcess),
+	); err != nil {
 		return err
 	}
 	if len(plan.Processes)+len(plan.InProcess) == 0 {
@@ -107,14 +105,15 @@ func completePlan(plan *bench.Plan, sizes string) (err error) {
 
 const maxBenchRanks = 1024
 
-func several(flag string, ns []int) ([]int, error) {
-	ns = slices.DeleteFunc(ns, func(n int) bool { return n == 0 }) // which stands for none
-	for _, n := range ns {
-		if n < 2 || n > maxBenchRanks {
-			return nil, fmt.Errorf("%s is %d, allowed is 2 to %d, or 0 for none", flag, n, maxBenchRanks)
+// several checks numbers of ranks, and removes 0, which stands for none.
+func several(flag string, ns *[]int) error {
+	*ns = slices.DeleteFunc(*ns, func(n int) bool { return n == 0 })
+	for _, n := range *ns {
+		if err := allow(n >= 2 && n <= maxBenchRanks, flag, n, "2 to 1024, or 0 for none"); err != nil {
+			return err
 		}
 	}
-	return ns, nil
+	return nil
 }
 
 func newBenchWorker(stdout *os.File) *cobra.Command {

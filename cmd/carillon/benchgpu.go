@@ -36,8 +36,8 @@ func (g *gpuFlags) add(cmd *cobra.Command) {
 func (g *gpuFlags) bench(ctx context.Context, cmd *cobra.Command, s bench.Setup, asJSON bool, stdout io.Writer,
 	stderr io.Writer,
 ) error {
-	if g.ranks < 2 || g.ranks > 8 {
-		return usageError(cmd, fmt.Errorf("--gpu is %d, allowed is 2 to 8 ranks", g.ranks))
+	if err := allow(g.ranks >= 2 && g.ranks <= 8, "--gpu", g.ranks, "2 to 8 ranks"); err != nil {
+		return usageError(cmd, err)
 	}
 	if len(g.collectives) == 0 {
 		g.collectives = []string{""}
@@ -57,10 +57,7 @@ func (g *gpuFlags) bench(ctx context.Context, cmd *cobra.Command, s bench.Setup,
 	results, err := bench.GPUs(ctx, s, collectives, g.ranks, g.nccl, stderr)
 	bench.Join(results, others)
 	if ctx.Err() != nil {
-		return interrupted(cmd)
-	}
-	if err != nil {
-		err = fmt.Errorf("bench: %w", err)
+		return errInterrupted
 	}
 	switch { // what was measured before it failed is right
 	case asJSON:

@@ -35,16 +35,16 @@ node (PXN; NCCL_PXN_DISABLE=1 switches it off).
   carillon run -n 4 --tape-dir /tmp/tapes -- ./digits; carillon comms /tmp/tapes
   carillon comms --topology            # their nodes, rails and connections
   carillon comms --json train-1a2b | jq '.communicators[].name'`,
-		Args:              atMost(1, "a job"),
+		Args:              oneJob,
 		ValidArgsFunction: completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := find.Folder(strings.Join(args, ""))
 			if err != nil {
-				return fmt.Errorf("comms: %w", err)
+				return err
 			}
 			report, err := readComms(dir)
 			if err != nil {
-				return fmt.Errorf("comms: %s", strings.TrimPrefix(err.Error(), "postmortem: "))
+				return err
 			}
 			if topology {
 				places := topologyOf(report)

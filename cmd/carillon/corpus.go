@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/trials"
 	"github.com/carillon-rt/carillon/ras/jobsim/corpus"
@@ -77,12 +79,12 @@ type trial struct {
 }
 
 func (s *corpusFlags) run(cmd *cobra.Command) error {
-	if s.trials < 1 || s.processes < 0 {
-		return fmt.Errorf("corpus: --trials is %d and --processes %d, allowed is 1 or more, and 0 or more",
-			s.trials, s.processes)
-	}
-	if s.most < 2 || s.most > 1024 {
-		return fmt.Errorf("corpus: --ranks is %d, allowed is 2 to 1024", s.most)
+	if err := cmp.Or(
+		allow(s.trials >= 1, "--trials", s.trials, "1 or more"),
+		allow(s.processes >= 0, "--processes", s.processes, "0 or more"),
+		allow(s.most >= 2 && s.most <= 1024, "--ranks", s.most, "2 to 1024"),
+	); err != nil {
+		return err
 	}
 	all, err := s.draw()
 	if err != nil {
@@ -92,10 +94,10 @@ func (s *corpusFlags) run(cmd *cobra.Command) error {
 	defer stop()
 	table, err := s.play(ctx, cmd, all)
 	if ctx.Err() != nil {
-		return interrupted(cmd)
+		return errInterrupted
 	}
 	if err != nil {
-		return fmt.Errorf("corpus: %w", err)
+		return err
 	}
 	ok, err := table.Write(cmd.OutOrStdout())
 	if err == nil && !ok {
@@ -111,9 +113,7 @@ func (s *corpusFlags) draw() (all []trial, err error) {
 		for _, name := range s.kinds {
 			k := corpus.KindOf(name)
 			if k == nil {
-				return nil, fmt.Errorf(
-					"corpus: --kind is %q, and there is no such kind (completion and the table name all)", name,
-				)
+				return nil, fmt.Errorf("--kind is %q, and there is no such kind (completion and the table name all)", name)
 			}
 			kinds = append(kinds, k)
 		}
@@ -122,7 +122,7 @@ func (s *corpusFlags) draw() (all []trial, err error) {
 		if k := kinds[i%len(kinds)]; k.Strike != corpus.Cuts {
 			all = append(all, trial{k, s.seed + uint64(i)})
 		} else if len(kinds) == 1 {
-			return nil, fmt.Errorf("corpus: %q can't be done to real processes without the rights of root", k.Name)
+			return nil, fmt.Errorf("%q can't be done to real processes without the rights of root", k.Name)
 		}
 	}
 	for i := 0; s.processes == 0 && i < s.trials; i++ {
@@ -135,42 +135,35 @@ func (s *corpusFlags) draw() (all []trial, err error) {
 
 // play plays the trials: simulated ones side by side, real ones one after the other.
 func (s *corpusFlags) play(ctx context.Context, cmd *cobra.Command, all []trial) (corpus.Table, error) {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
 	var (
 		table  = corpus.Table{}
 		mu     sync.Mutex
-		wait   sync.WaitGroup
 		played int
 	)
-	side := runtime.GOMAXPROCS(0)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
 	if s.processes > 0 {
-		side = 1
+		g.SetLimit(1)
 	}
-	next := make(chan trial)
-	for range side {
-		wait.Go(func() {
-			for t := range next {
-				res, err := s.one(ctx, t)
-				mu.Lock()
-				if err != nil {
-					fail(fmt.Errorf("%s, seed %d: %w", t.kind.Name, t.seed, err))
-				} else {
-					s.score(cmd, table, res, t.kind)
-				}
-				if played++; played%max(len(all)/20, 1) == 0 {
-					fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %d of %d trials\n", played, len(all))
-				}
-				mu.Unlock()
+	for _, t := range all {
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
+			res, err := s.one(ctx, t)
+			if err != nil {
+				return fmt.Errorf("%s, seed %d: %w", t.kind.Name, t.seed, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.score(cmd, table, res, t.kind)
+			if played++; played%max(len(all)/20, 1) == 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %d of %d trials\n", played, len(all))
+			}
+			return nil
 		})
 	}
-	for i := 0; i < len(all) && ctx.Err() == nil; i++ {
-		next <- all[i]
-	}
-	close(next)
-	wait.Wait()
-	return table, context.Cause(ctx)
+	return table, g.Wait()
 }
 
 func (s *corpusFlags) one(ctx context.Context, t trial) (*corpus.Result, error) {

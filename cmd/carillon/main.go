@@ -8,11 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"os/exec"
+	"slices"
+	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
@@ -22,25 +29,60 @@ func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 func execute(args []string, stdout, stderr *os.File) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
-	var code exitCode
-	switch err := root.Execute(); {
-	case err == nil:
+	cmd, err := root.ExecuteC()
+	if err == nil {
 		return 0
-	case errors.As(err, &code):
-		return int(code)
-	default:
-		fmt.Fprintf(stderr, "carillon: %v\n", err)
-		return usageCode
 	}
+	code := usageCode
+	if cmd.Annotations[tellsHealth] != "" {
+		code = view.CodeUnknown
+	}
+	if coded, ok := errors.AsType[*exitError](err); ok {
+		code, err = coded.code, coded.err
+	}
+	if err != nil {
+		name := ""
+		if cmd != root {
+			name = cmd.Name() + ": "
+		}
+		fmt.Fprintf(stderr, "carillon: %s%s\n", name, strings.TrimPrefix(err.Error(), "postmortem: "))
+	}
+	return code
 }
 
-// usageCode is the exit code of a wrong call.
-const usageCode = 2
+const (
+	// usageCode is the exit code of a command that could not begin, mostly because the call was wrong.
+	usageCode = 2
+	// tellsHealth is the annotation of a command whose exit code tells the job's health: its errors exit with
+	// view.CodeUnknown.
+	tellsHealth = "health"
+)
 
-// exitCode is the error of a command that has printed its message, and needs only an exit code.
-type exitCode int
+// exitError is an error with an exit code of its own. A nil err means that the command has printed what is to be said.
+type exitError struct {
+	code int
+	err  error
+}
 
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
+
+func exitCode(code int) error { return &exitError{code: code} }
+
+var errInterrupted = &exitError{128 + int(unix.SIGINT), errors.New("interrupted")}
+
+// cannotRun is why a program could not be started, with the exit code that shells have for it.
+func cannotRun(err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return &exitError{codeNotFound, err}
+	}
+	return &exitError{codeCannotRun, err}
+}
+
+// The exit codes of shells for a program that can't be run.
+const (
+	codeCannotRun = 126
+	codeNotFound  = 127
+)
 
 func newRoot(stdout, stderr *os.File) *cobra.Command {
 	root := &cobra.Command{
@@ -83,10 +125,37 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 }
 
 func colorFlag(cmd *cobra.Command, mode *term.ColorMode, what string) {
-	*mode = term.ColorAuto
-	cmd.Flags().Var(mode, "color", what+": auto, always or never (NO_COLOR is honoured)")
-	complete(cmd, "color", term.ColorModes()...)
+	choiceFlag(cmd, (*string)(mode), "color", what+": auto, always or never (NO_COLOR is honoured)",
+		string(term.ColorAuto), string(term.ColorAlways), string(term.ColorNever))
 }
+
+// choiceFlag adds a flag with a few possible values. The first is the default.
+func choiceFlag(cmd *cobra.Command, to *string, name, usage string, values ...string) {
+	*to = values[0]
+	cmd.Flags().Var(&choice{to, values}, name, usage)
+	complete(cmd, name, values...)
+}
+
+// choice is the value of a flag with a few possible values.
+type choice struct {
+	to     *string
+	values []string
+}
+
+// Set implements pflag.Value.
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.values, text) {
+		return fmt.Errorf("allowed is %s", english.WordSeries(c.values, "or"))
+	}
+	*c.to = text
+	return nil
+}
+
+// String implements pflag.Value.
+func (c *choice) String() string { return *c.to }
+
+// Type implements pflag.Value.
+func (*choice) Type() string { return "string" }
 
 func writeJSON(w io.Writer, v any) error {
 	out := json.NewEncoder(w)

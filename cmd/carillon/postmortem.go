@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -69,16 +69,7 @@ tapes.`,
   carillon postmortem --json all/ | jq '.findings[0]'
   carillon postmortem --export --endpoint http://localhost:4318 all/`,
 		ValidArgsFunction: completeJobs(math.MaxInt),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.run(cmd, args); err != nil {
-				var code exitCode
-				if errors.As(err, &code) {
-					return err
-				}
-				return fmt.Errorf("postmortem: %s", strings.TrimPrefix(err.Error(), "postmortem: "))
-			}
-			return nil
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.run(cmd, args) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -126,20 +117,13 @@ func tapesOf(jobs []string) (paths []string, err error) {
 
 func (a *postmortemFlags) run(cmd *cobra.Command, jobs []string) error {
 	leastRank := slices.Min(append(a.Ranks, 0))
-	for _, check := range []struct {
-		flag    string
-		value   any
-		ok      bool
-		allowed string
-	}{
-		{"--window", a.sending.Window, a.sending.Window > 0, "more than 0"},
-		{"--last", a.Last, a.Last >= 0, "0 or more"},
-		{"--since", a.Since, a.Since >= 0, "0 or more"},
-		{"--rank", leastRank, leastRank >= 0, "0 or more"},
-	} {
-		if !check.ok {
-			return fmt.Errorf("%s is %v, allowed is %s", check.flag, check.value, check.allowed)
-		}
+	if err := cmp.Or(
+		allow(a.sending.Window > 0, "--window", a.sending.Window, "more than 0"),
+		allow(a.Last >= 0, "--last", a.Last, "0 or more"),
+		allow(a.Since >= 0, "--since", a.Since, "0 or more"),
+		allow(leastRank >= 0, "--rank", leastRank, "0 or more"),
+	); err != nil {
+		return err
 	}
 	if a.at != "" {
 		var err error

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"syscall"
@@ -22,12 +20,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
 	"github.com/carillon-rt/carillon/telemetry/tape"
-)
-
-// The exit codes of shells for a program that can't be run.
-const (
-	codeCannotRun = 126
-	codeNotFound  = 127
 )
 
 func newRun(stdout, stderr *os.File) *cobra.Command {
@@ -102,15 +94,12 @@ meet (etcd://host:2379), --master-addr and --master-port aren't needed.`,
 			cfg.Program = args
 			for flag, n := range map[string]int{"--simulate-nodes": cfg.Nodes, "--nnodes": cfg.Hosts} {
 				if n == 0 { // in a job.Config it means 1, which a user who types it doesn't
-					return fmt.Errorf("run: %w (see carillon run --help)", &job.ConfigError{
-						Field: flag, Value: "0",
-						Allowed: "1 or more",
-					})
+					return usageError(cmd, &job.ConfigError{Field: flag, Value: "0", Allowed: "1 or more"})
 				}
 			}
 			secret, err := launch.Secret(os.Getenv)
 			if err != nil {
-				return fmt.Errorf("run: %w (see carillon run --help)", err)
+				return usageError(cmd, err)
 			}
 			cfg.Secret = string(secret)
 			if stdin {
@@ -160,16 +149,12 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 	if result != nil {
 		sendLeft(cmd, &cfg)
 	}
-	var wrong *job.ConfigError
+	_, wrong := errors.AsType[*job.ConfigError](err)
 	switch {
-	case errors.As(err, &wrong):
-		return fmt.Errorf("run: %w (see carillon run --help)", err)
+	case wrong:
+		return usageError(cmd, err)
 	case err != nil:
-		fmt.Fprintf(cmd.ErrOrStderr(), "carillon: run: %v\n", err)
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-			return exitCode(codeNotFound)
-		}
-		return exitCode(codeCannotRun)
+		return cannotRun(err)
 	case result.ExitCode() != 0:
 		return exitCode(result.ExitCode()) // the job has printed why
 	}

@@ -51,11 +51,11 @@ The exit code is 1 if a verdict was wrong or missing.`,
 			}
 			var err error
 			if plan.Faults, err = meshed.ParseFaults(faults); err != nil {
-				return fmt.Errorf("sim: --faults: %w", err)
+				return fmt.Errorf("--faults: %w", err)
 			}
 			for _, plan.Ranks = range sizes {
 				if err := plan.Validate(); err != nil {
-					return fmt.Errorf("sim: %w", err)
+					return err
 				}
 			}
 			debug.SetGCPercent(simulationGC)

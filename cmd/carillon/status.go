@@ -45,17 +45,17 @@ was wrong.`,
 			defer stop()
 			report, err := t.report(ctx, args)
 			if err != nil {
-				return unknown(cmd, err)
+				return err
 			}
 			out := cmd.OutOrStdout()
 			text := []byte(report.Text(term.Width(out), color.On(out)))
 			if asJSON {
 				if text, err = report.JSON(); err != nil {
-					return unknown(cmd, err)
+					return err
 				}
 			}
 			if _, err := out.Write(text); err != nil {
-				return unknown(cmd, err)
+				return err
 			}
 			if code := report.Code(); code != 0 {
 				return exitCode(code)

@@ -19,7 +19,7 @@ func sweepTapes(cmd *cobra.Command, cfg *job.Config) (spare int, err error) {
 	set := os.Getenv(tape.KeepVariable)
 	keep, err := tape.ParseKeep(set, named != "")
 	if err != nil {
-		return -1, fmt.Errorf("%s: %w", cmd.Name(), err)
+		return -1, err
 	}
 	if keep < 0 {
 		return -1, nil

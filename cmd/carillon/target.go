@@ -11,7 +11,6 @@ import (
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -49,18 +48,8 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.StringVar(&t.key, "key", "", "a PEM file with its key")
 	f.DurationVar(&t.timeout, "timeout", endpoint.DefaultTimeout, "how long one may take to answer")
 	cmd.ValidArgsFunction = completeRunning
-	cmd.Args = func(cmd *cobra.Command, args []string) error { return unknown(cmd, atMost(1, "a job")(cmd, args)) }
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return unknown(cmd, flagError(cmd, err)) })
-}
-
-// unknown prints an error, and turns it into the exit code for an unknown health.
-func unknown(cmd *cobra.Command, err error) error {
-	if err == nil {
-		return nil
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %s: %v\n", cmd.Name(),
-		strings.TrimPrefix(err.Error(), cmd.Name()+": "))
-	return exitCode(view.CodeUnknown)
+	cmd.Args = oneJob
+	cmd.Annotations = map[string]string{tellsHealth: "in its exit code"}
 }
 
 func completeRunning(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -81,8 +70,8 @@ func completeJobs(most int) cobra.CompletionFunc {
 }
 
 func (t *target) client() (*endpoint.Client, error) {
-	if t.timeout <= 0 {
-		return nil, fmt.Errorf("--timeout is %v, allowed is more than 0", t.timeout)
+	if err := allow(t.timeout > 0, "--timeout", t.timeout, "more than 0"); err != nil {
+		return nil, err
 	}
 	token := t.token
 	if token == "" && t.tokenFile == "" {

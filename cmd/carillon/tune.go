@@ -37,8 +37,8 @@ Nothing else should run on the GPUs meanwhile.`,
 			}
 			slices.Sort(s.Sizes)
 			for _, n := range ranks {
-				if n < 2 || n > 8 {
-					return usageError(cmd, fmt.Errorf("--ranks has %d, allowed is 2 to 8", n))
+				if err := allow(n >= 2 && n <= 8, "--ranks", n, "2 to 8"); err != nil {
+					return usageError(cmd, err)
 				}
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
@@ -46,9 +46,9 @@ Nothing else should run on the GPUs meanwhile.`,
 			tuning, err := bench.Tune(ctx, s, ranks, stderr)
 			switch {
 			case ctx.Err() != nil, errors.Is(err, context.Canceled):
-				return interrupted(cmd)
+				return errInterrupted
 			case err != nil:
-				return fmt.Errorf("tune: %w", err)
+				return err
 			}
 			text, err := json.MarshalIndent(tuning, "", "  ")
 			if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 )
 
 // flagError tells in a sentence what is wrong with a flag, and what is allowed.
@@ -38,7 +37,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		err = fmt.Errorf("--%s is %q, allowed is %s", wrong.GetFlag().Name, wrong.GetValue(), allowed)
 	case errors.As(err, &syntax):
-		err = fmt.Errorf("%q is no flag", syntax.GetSpecifiedFlag())
+		err = fmt.Errorf("%q is not a flag", syntax.GetSpecifiedFlag())
 	}
 	return usageError(cmd, err)
 }
@@ -74,33 +73,36 @@ func suggest(candidates []string) string {
 	if len(candidates) == 0 {
 		return ""
 	}
-	return "; is " + english.OxfordWordSeries(candidates, "or") + " meant?"
+	return "; did you mean " + english.OxfordWordSeries(candidates, "or") + "?"
 }
 
 // usageError is the error of a wrong call, with the command that shows its help.
 func usageError(cmd *cobra.Command, err error) error {
-	if cmd.HasParent() {
-		return fmt.Errorf("%s: %w (see %s --help)", cmd.Name(), err, cmd.CommandPath())
-	}
 	return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 }
 
-// atMost allows up to n arguments. what names one of them, with its article.
-func atMost(n int, what string) cobra.PositionalArgs {
+// allow returns an error that tells what is allowed as the value of a flag, unless the value is.
+func allow(ok bool, flag string, value any, allowed string) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("%s is %v, allowed is %s", flag, value, allowed)
+}
+
+// atMost allows up to n arguments. takes says which: "at most one job".
+func atMost(n int, takes string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) <= n {
 			return nil
 		}
-		takes := "takes no argument"
-		if n > 0 {
-			takes = fmt.Sprintf("takes %s, and nothing else", what)
-		}
-		return usageError(cmd, fmt.Errorf("it %s; %q is too much", takes, strings.Join(args[n:], " ")))
+		return usageError(cmd, fmt.Errorf("unexpected argument %q: it takes %s", args[n], takes))
 	}
 }
 
-// noArguments is for commands without any.
-var noArguments = atMost(0, "")
+var (
+	noArguments = atMost(0, "no arguments")
+	oneJob      = atMost(1, "at most one job")
+)
 
 // noCommand refuses arguments of the root command: there is no such command.
 func noCommand(root *cobra.Command, args []string) error {
@@ -108,10 +110,4 @@ func noCommand(root *cobra.Command, args []string) error {
 		return nil
 	}
 	return usageError(root, fmt.Errorf("there is no command %q%s", args[0], suggest(root.SuggestionsFor(args[0]))))
-}
-
-// interrupted prints that SIGINT ended a command, and returns the exit code that shells give.
-func interrupted(cmd *cobra.Command) error {
-	fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %s: interrupted\n", cmd.Name())
-	return exitCode(128 + int(unix.SIGINT))
 }

@@ -22,7 +22,7 @@ import (
 type watchFlags struct {
 	target
 	follow, lines  bool
-	least          string
+	severity       string
 	lasts          time.Duration
 	color          term.ColorMode
 	stdout, stderr *os.File
@@ -50,28 +50,27 @@ process ever answered, or the call was wrong.`,
   carillon watch --severity warning | tee -a train.events
   carillon watch --follow                      # one job after the other
   carillon watch --url http://node7:9400 --url http://node8:9400`,
-		RunE: func(cmd *cobra.Command, args []string) error { return unknown(cmd, l.run(cmd.Context(), args)) },
+		RunE: func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args) },
 	}
 	l.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&l.follow, "follow", "f", false,
 		"when the job has ended, wait for the next one (of this name, if one is given)")
 	f.BoolVar(&l.lines, "lines", false, "a line for each event, on a terminal, too")
-	f.StringVar(&l.least, "severity", bus.Info.String(),
-		"the least severity of the events that are shown: info, warning or critical")
+	choiceFlag(cmd, &l.severity, "severity", "the least severity of the events that are shown: info, warning or critical",
+		"info", "warning", "critical")
 	f.DurationVar(&l.lasts, "for", 0, "end after this long (default: with the job)")
 	colorFlag(cmd, &l.color, "colours of the screen")
-	complete(cmd, "severity", "info", "warning", "critical")
 	return cmd
 }
 
 func (l *watchFlags) run(ctx context.Context, args []string) error {
-	least, err := bus.ParseSeverity(l.least)
-	if err != nil {
-		return fmt.Errorf("--severity: %w", err)
+	if err := allow(l.lasts >= 0, "--for", l.lasts, "more than 0"); err != nil {
+		return err
 	}
-	if l.lasts < 0 {
-		return fmt.Errorf("--for is %v, allowed is more than 0", l.lasts)
+	least, err := bus.ParseSeverity(l.severity)
+	if err != nil {
+		return err
 	}
 	client, err := l.client()
 	if err != nil {

@@ -75,7 +75,7 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string {
 	if e.Value == "" {
-		return fmt.Sprintf("%s is not given, and must be %s", e.Field, e.Allowed)
+		return fmt.Sprintf("%s is missing, want %s", e.Field, e.Allowed)
 	}
 	return fmt.Sprintf("%s is %q, allowed is %s", e.Field, e.Value, e.Allowed)
 }

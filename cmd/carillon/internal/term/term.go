@@ -2,14 +2,12 @@
 package term
 
 import (
-	"errors"
 	"os"
-	"slices"
 
 	"golang.org/x/term"
 )
 
-// ColorMode says when an output is coloured. A *ColorMode is the value of a flag.
+// ColorMode says when an output is coloured.
 type ColorMode string
 
 // The modes of colouring. The zero ColorMode is ColorAuto.
@@ -18,25 +16,6 @@ const (
 	ColorAlways ColorMode = "always"
 	ColorNever  ColorMode = "never"
 )
-
-// ColorModes are all of them.
-func ColorModes() []string {
-	return []string{string(ColorAuto), string(ColorAlways), string(ColorNever)}
-}
-
-// Set implements pflag.Value.
-func (m *ColorMode) Set(text string) error {
-	if *m = ColorMode(text); !slices.Contains(ColorModes(), text) {
-		return errors.New("allowed is auto, always or never")
-	}
-	return nil
-}
-
-// String implements pflag.Value.
-func (m *ColorMode) String() string { return string(*m) }
-
-// Type implements pflag.Value.
-func (*ColorMode) Type() string { return "string" }
 
 // On says whether output on w is coloured in this mode.
 func (m ColorMode) On(w any) bool {

@@ -70,8 +70,4 @@ func TestTerminal(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-	var m ColorMode
-	if m.Set("pink") == nil || m.Set("auto") != nil {
-		t.Error("Set takes the wrong modes")
-	}
 }

@@ -355,8 +355,8 @@ func TestStatusInterruptsMonitor(t *testing.T) {
 		if got, err := c.Status(t.Context()); err != nil || got.Cut != nil {
 			t.Fatalf("%v, %+v", err, got)
 		}
-		if ev := expect(t, events, Lost); !strings.Contains(ev.Details, "status") {
-			t.Errorf("lost: %s", ev.Details)
+		if ev := expect(t, events, Lost); !errors.Is(ev.Err, errGiven) {
+			t.Errorf("lost: %v", ev.Err)
 		}
 		expect(t, events, Watching)
 	}

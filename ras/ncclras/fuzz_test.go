@@ -60,7 +60,7 @@ func FuzzJSON(f *testing.F) {
 }
 
 func FuzzEvents(f *testing.F) {
-	f.Add("[2025-12-19 13:07:07] PEER_DEAD: Process 1524345 on node 172.16.64.245 managing GPU 1\n")
+	f.Add("{\n\"event\": \"PEER_DEAD\",\n\"peer\": {\n\"host\": \"10.0.0.1\",\n\"pid\": 7\n}\n}\n")
 	f.Add("{\n\"event\": \"PEER_DEAD\",\n\"peer\": {\n\"host\": \"10.0.0.1\",\n\"pid\": 7\n}\n\"details\": \"\"\n}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		var events events

@@ -107,7 +107,7 @@ func (c *Client) listen(ctx context.Context, on func(Event)) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	on(Event{Name: Lost, Details: err.Error()})
+	on(Event{Name: Lost, Err: err})
 	return err
 }
 

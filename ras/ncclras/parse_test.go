@@ -149,9 +149,8 @@ func TestJSONDamage(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
-	// The first two are NVIDIA's own examples.
-	input := `[2025-12-19 13:07:07] PEER_DEAD: Process 1524345 on node 172.16.64.245 managing GPU 1
-{
+	// The first is NVIDIA's own example.
+	input := `{
   "timestamp": "2025-12-19 13:07:07",
   "group": "LIFECYCLE",
   "event": "PEER_DEAD",
@@ -163,8 +162,14 @@ func TestEvents(t *testing.T) {
   },
   "details": ""
 }
-[2025-12-19 13:07:08] PEER_UNRESPONSIVE: Process 7 on node fe80::1 managing GPUs 0,1 (NVML 2,3) no answer for 5s
-[2025-12-19 13:07:09] PEER_DISCONNECTED: 10.0.0.9<4711> closed
+{
+  "event": "PEER_UNRESPONSIVE",
+  "peer": {
+    "host": "fe80::1",
+    "pid": 7
+  },
+  "details": "no answer for 5s"
+}
 {
   "timestamp": "2025-12-19 13:07:10",
   "event": "PEER_RETRY",
@@ -181,17 +186,23 @@ func TestEvents(t *testing.T) {
 {
 }
 RAS Monitor Mode - watching for peer changes
-[2025-12-19 13:07:11] PEER_NEW: Process 0 on node 10.0.0.9 managing GPU 1
+{
+  "event": "PEER_NEW",
+  "peer": {
+    "host": "10.0.0.9",
+    "pid": 0
+  }
+}
+{
+  "event": "PEER_CONNECTED",
+  "details": ""
+}
 `
 	want := []Event{
-		{Name: PeerDead, Process: Process{addr("172.16.64.245"), 1524345}, Stamp: "2025-12-19 13:07:07"},
-		{Name: PeerDead, Process: Process{addr("172.16.64.245"), 1524345}, Stamp: "2025-12-19 13:07:07"},
-		{
-			Name: PeerUnresponsive, Process: Process{addr("fe80::1"), 7}, Stamp: "2025-12-19 13:07:08",
-			Details: "no answer for 5s",
-		},
-		{Name: "PEER_DISCONNECTED", Stamp: "2025-12-19 13:07:09", Details: "10.0.0.9<4711> closed"},
-		{Name: "PEER_RETRY", Stamp: "2025-12-19 13:07:10", Details: "10.0.0.9<4711> connect"},
+		{Name: PeerDead, Process: Process{addr("172.16.64.245"), 1524345}},
+		{Name: PeerUnresponsive, Process: Process{addr("fe80::1"), 7}},
+		{Name: "PEER_RETRY"},
+		{Name: PeerConnected},
 	}
 	var events events
 	var got []Event

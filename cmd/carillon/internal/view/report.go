@@ -16,7 +16,7 @@ type Report struct {
 	Schema int       `json:"schema"`
 	Status string    `json:"status"` // "ok", "warning", "critical"; "unknown" without an answer or RAS
 	Time   time.Time `json:"time"`
-	Heard  time.Time `json:"heard,omitzero"` // the time of the last snapshot or event
+	Heard  time.Time `json:"heard,omitzero"` // the time of the last snapshot
 	Job    string    `json:"job"`
 	Size   int       `json:"size"` // ranks of the job
 	Told   []int     `json:"told"` // the ranks that ever answered

@@ -14,7 +14,7 @@ import (
 // minute.
 const staleAfter = 90 * time.Second
 
-// quietAfter is the time without any snapshot or event after which the whole report is stale.
+// quietAfter is the time without any snapshot after which the whole report is stale.
 const quietAfter = 30 * time.Second
 
 // Stale marks the snapshot of a process that no longer answers.
@@ -69,7 +69,7 @@ func StaleText(all []Stale) string {
 	return strings.Join(order, "; ")
 }
 
-// Quiet is the time since the last snapshot or event, or 0 if that is short.
+// Quiet is the time since the last snapshot, or 0 if that is short.
 func (r *Report) Quiet() time.Duration {
 	if r.Heard.IsZero() || r.Time.Sub(r.Heard) <= quietAfter {
 		return 0

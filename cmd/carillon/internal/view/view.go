@@ -1,8 +1,7 @@
 // Package view merges what several processes report of their job, and shows it: as JSON, as text, and as a screen of a
 // terminal.
 //
-//	snapshots (a process each) ─┐
-//	events, as they happen ─────┼──► View ──► Report ──► JSON, text, screen
+//	snapshots (a process each) ─┬──► View ──► Report ──► JSON, text, screen
 //	tapes of this host ─────────┘
 //
 // All processes report the same verdicts and ranks; each reports its own conditions and communicators only. Text from
@@ -11,7 +10,6 @@ package view
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -19,13 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/verdict"
-	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
-
-// fresh is the time for which an event overrides a snapshot, which may be a second or two old.
-const fresh = 2 * time.Second
 
 // View is the known state of a job. It belongs to one goroutine. The zero View knows nothing.
 type View struct {
@@ -33,17 +25,9 @@ type View struct {
 	size     int
 	verdicts map[string]health.Verdict
 	ranks    map[rankKey]health.Rank
-	touched  map[any]time.Time // by verdict's id and rankKey: the time of its last event
-	told     map[rankKey]part  // the last snapshot of each process
-	local    []Local           // nil: communicators are in snapshots only
-	heard    time.Time         // the time of the last snapshot or event
-}
-
-func (v *View) begin() {
-	if v.told == nil {
-		v.verdicts, v.ranks, v.touched, v.told = map[string]health.Verdict{}, map[rankKey]health.Rank{},
-			map[any]time.Time{}, map[rankKey]part{}
-	}
+	told     map[rankKey]part // the last snapshot of each process
+	local    []Local          // nil: communicators are in snapshots only
+	heard    time.Time        // the time of the last snapshot
 }
 
 // Job sets the job's name until the first snapshot.
@@ -68,119 +52,35 @@ type Local struct {
 	Comm health.Comm
 }
 
-// Merge adds snapshots of one time. Verdicts and ranks with a fresh event stay as the event left them.
+// Merge adds snapshots of one time.
 func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
 	if len(snapshots) == 0 {
 		return
 	}
-	v.begin()
-	v.heard = now
-	maps.DeleteFunc(v.touched, func(_ any, at time.Time) bool { return now.Sub(at) > fresh })
-	verdicts, ranks := map[string]health.Verdict{}, map[rankKey]health.Rank{}
+	if v.told == nil {
+		v.told = map[rankKey]part{}
+	}
+	v.heard, v.verdicts, v.ranks = now, map[string]health.Verdict{}, map[rankKey]health.Rank{}
 	for _, s := range snapshots {
 		v.job, v.size = s.Job, s.Size
 		v.told[keyOf(s)] = part{Snapshot: s, at: now}
 		for i := range s.Verdicts {
-			verdicts[s.Verdicts[i].ID] = s.Verdicts[i]
+			v.verdicts[s.Verdicts[i].ID] = s.Verdicts[i]
 		}
 		for _, r := range s.Ranks {
-			if key := (rankKey{r.Rank, r.PID, r.Host}); ranks[key].State == "" || r.Since.After(ranks[key].Since) {
-				ranks[key] = r
+			if key := (rankKey{r.Rank, r.PID, r.Host}); v.ranks[key].State == "" || r.Since.After(v.ranks[key].Since) {
+				v.ranks[key] = r
 			}
 		}
 	}
-	for id, known := range v.verdicts {
-		if v.recent(id) {
-			verdicts[id] = known
-		}
-	}
-	maps.DeleteFunc(verdicts, func(id string, _ health.Verdict) bool {
-		_, known := v.verdicts[id]
-		return !known && v.recent(id) // an event has withdrawn it
+	maps.DeleteFunc(v.told, func(key rankKey, _ part) bool {
+		return v.ranks[key].State == "dead" || v.ranks[key].State == "left"
 	})
-	for key, known := range v.ranks {
-		if v.recent(key) {
-			ranks[key] = known
-		}
-	}
-	v.verdicts, v.ranks = verdicts, ranks
-	maps.DeleteFunc(v.told, func(key rankKey, _ part) bool { return gone(v.ranks[key].State) })
 }
 
 func keyOf(s *endpoint.Snapshot) rankKey { return rankKey{s.Rank, s.PID, s.Host} }
 
-func gone(state string) bool { return state == "dead" || state == "left" }
-
-func (v *View) recent(key any) bool { _, ok := v.touched[key]; return ok }
-
-// Event applies an event of a verdict or a rank. An old one, as at the beginning of a stream, is ignored: a snapshot
-// has newer ages in its texts.
-func (v *View) Event(now time.Time, ev *bus.Event) {
-	v.begin()
-	v.heard = now
-	if now.Sub(ev.Time) > fresh && len(v.told) > 0 {
-		return
-	}
-	switch ev.Type {
-	case semconv.EventVerdictOpened, semconv.EventVerdictChanged, semconv.EventVerdictWithdrawn:
-		v.verdictEvent(now, ev)
-		return
-	}
-	state, ok := states[ev.Type]
-	var data struct {
-		Host        string
-		PID         int
-		Cause, Exit string
-	}
-	if !ok || json.Unmarshal(ev.JSON(), &data) != nil {
-		return
-	}
-	for key, r := range v.ranks {
-		if key.pid != data.PID || key.host != data.Host {
-			continue
-		}
-		v.touched[key] = now
-		if r.State != state {
-			r.State, r.Since, r.Text = state, ev.Time, cmp.Or(data.Exit, data.Cause)
-			if state == stateAlive {
-				r.Text = ""
-			}
-			v.ranks[key] = r
-		}
-		if gone(state) {
-			delete(v.told, key)
-		}
-	}
-}
-
 const stateAlive = "alive"
-
-var states = map[string]string{
-	semconv.EventRankJoined: stateAlive, semconv.EventRankLeft: "left", semconv.EventRankDead: "dead",
-	semconv.EventRankStopped: "stopped",
-	semconv.EventRankResumed: stateAlive, semconv.EventRankUnreachable: "unreachable",
-}
-
-func (v *View) verdictEvent(now time.Time, ev *bus.Event) {
-	var data struct {
-		ID string `json:"id"`
-		verdict.Verdict
-	}
-	if json.Unmarshal(ev.JSON(), &data) != nil || data.ID == "" {
-		return
-	}
-	v.touched[data.ID] = now
-	if ev.Stage == bus.Closed {
-		delete(v.verdicts, data.ID)
-		return
-	}
-	known, open := v.verdicts[data.ID]
-	if !open {
-		known = health.Verdict{ID: data.ID, Since: ev.Time}
-	}
-	known.Verdict = data.Verdict
-	v.verdicts[data.ID] = known
-}
 
 // Tapes sets the communicators on the tapes of this host.
 func (v *View) Tapes(comms []Local) { v.local = comms }

@@ -458,30 +458,6 @@ func TestEventLine(t *testing.T) {
 	}
 }
 
-// TestReplayedEventIsOlderNews: what a stream begins with happened a while ago, and a snapshot says it as it is now.
-func TestReplayedEventIsOlderNews(t *testing.T) {
-	now := time.Now()
-	var v View
-	told := &endpoint.Snapshot{Snapshot: health.Snapshot{Job: "train", Size: 2, Verdicts: []health.Verdict{{
-		ID: "1", Verdict: verdict.Verdict{Text: verdict.Sentence("for 33s")},
-	}}}}
-	v.Merge(now, told)
-	event := func(at time.Time) {
-		v.Event(now, &bus.Event{
-			Type: semconv.EventVerdictOpened, Stage: bus.Opened, Time: at,
-			Data: json.RawMessage(`{"id": "1", "reason": "not_entered", "text": "for 5s"}`),
-		})
-	}
-	event(now.Add(-28 * time.Second))
-	if got := v.Report(now).Verdicts; len(got) != 1 || got[0].Text.String() != "for 33s" {
-		t.Errorf("%+v, want what the snapshot says", got)
-	}
-	event(now)
-	if got := v.Report(now).Verdicts; len(got) != 1 || got[0].Text.String() != "for 5s" {
-		t.Errorf("%+v, want what has just happened", got)
-	}
-}
-
 // TestProcessesWithoutNumber: they are called by their names, and are none of the ranks that are counted.
 func TestProcessesWithoutNumber(t *testing.T) {
 	r := Report{Ranks: []health.Rank{

@@ -16,7 +16,7 @@ type lines struct {
 	greeted    bool
 	waiting    string
 	stale      map[int]bool // ranks reported as stale
-	quiet      bool         // reported: no snapshot or event arrives
+	quiet      bool         // reported: no snapshot arrives
 }
 
 // NewLines is a Display that writes a line for each event to out, with the evidence of an open verdict below it, and

@@ -18,6 +18,7 @@ type poller struct {
 	asked   map[endpoint.Target]time.Time
 	busy    map[endpoint.Target]bool // asked, without an answer yet
 	last    time.Time                // of the last question
+	news    time.Time                // the first event since then; zero: none
 }
 
 func newPoller() *poller {
@@ -38,11 +39,21 @@ func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	to = slices.MinFunc(free, func(a, b endpoint.Target) int { return p.asked[a].Compare(p.asked[b]) })
 	if first := p.asked[to]; !first.IsZero() {
 		wait = min(pollAny, pollAll/time.Duration(len(p.targets))) - now.Sub(p.last)
+		if !p.news.IsZero() {
+			wait = min(wait, pollNews-now.Sub(p.news))
+		}
 	}
 	if wait <= 0 {
-		p.asked[to], p.last, p.busy[to] = now, now, true
+		p.asked[to], p.last, p.busy[to], p.news = now, now, true, time.Time{}
 	}
 	return to, wait
+}
+
+// heard notes an event: the snapshots of a moment later have its effects.
+func (p *poller) heard(now time.Time) {
+	if p.news.IsZero() {
+		p.news = now
+	}
 }
 
 func (p *poller) done(with endpoint.Target) { delete(p.busy, with) }

@@ -21,11 +21,12 @@ import (
 
 // Intervals.
 const (
-	tick    = time.Second     // tapes, and the screen
-	pollAny = 2 * time.Second // of questions; shorter if not all ranks were asked within pollAll else
-	pollAll = time.Minute
-	lostFor = 10 * time.Second // without an answer or a stream, after which a job without tapes here counts as ended
-	awayFor = 5 * time.Minute  // between two questions to an unreachable process of another host
+	tick     = time.Second     // tapes, and the screen
+	pollAny  = 2 * time.Second // of questions; shorter if not all ranks were asked within pollAll else
+	pollAll  = time.Minute
+	pollNews = time.Second      // from an event to the next question: processes publish snapshots once a second
+	lostFor  = 10 * time.Second // without an answer or a stream, after which a job without tapes here counts as ended
+	awayFor  = 5 * time.Minute  // between two questions to an unreachable process of another host
 )
 
 // Config is the job to watch, and how to show it.
@@ -251,7 +252,7 @@ func (w *Watcher) hear(h message) {
 		if !w.history.news(ev) {
 			return
 		}
-		w.view.Event(w.heard, ev)
+		w.poller.heard(w.heard)
 		if ev.Severity >= w.cfg.Least {
 			w.cfg.Display.Event(ev)
 		}

@@ -278,6 +278,34 @@ func TestPoller(t *testing.T) {
 	}
 }
 
+// TestNewsAreLookedInto: an event brings the next question forward, to a second after it, and the events after it don't.
+func TestNewsAreLookedInto(t *testing.T) {
+	p := newPoller()
+	p.reach([]endpoint.Target{{URL: "a"}})
+	ask := func(at time.Time) time.Duration {
+		to, wait := p.next(at)
+		if wait <= 0 {
+			p.done(to)
+		}
+		return wait
+	}
+	now := time.Now()
+	if wait := ask(now); wait > 0 {
+		t.Fatalf("the first question comes after %v", wait)
+	}
+	p.heard(now.Add(200 * time.Millisecond))
+	p.heard(now.Add(900 * time.Millisecond))
+	if wait := ask(now.Add(time.Second)); wait != 200*time.Millisecond {
+		t.Errorf("a second later, the next question is %v away, want 200 ms", wait)
+	}
+	if wait := ask(now.Add(1200 * time.Millisecond)); wait > 0 {
+		t.Errorf("a second after the event, the next question is %v away", wait)
+	}
+	if wait := ask(now.Add(1300 * time.Millisecond)); wait != pollAny-100*time.Millisecond {
+		t.Errorf("the question after that is %v away", wait)
+	}
+}
+
 // TestManyRanksHaveTheirTurn: of many ranks, none waits for its turn for much longer than a minute.
 func TestManyRanksHaveTheirTurn(t *testing.T) {
 	p := newPoller()

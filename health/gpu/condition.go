@@ -11,15 +11,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// Severity says how bad a condition is.
-type Severity string
-
-// The severities.
-const (
-	Warning Severity = "warning" // the GPU works, more slowly or with less redundancy
-	Fatal   Severity = "fatal"   // the GPU should not be used, or its results can't be trusted
-)
-
 // Codes of conditions.
 const (
 	// CodeXid: the driver reported an Xid error; one that a process caused ends after Remembered.
@@ -40,39 +31,41 @@ const Remembered = 10 * time.Minute
 
 // Condition is something that is wrong with a GPU, or with NVML.
 type Condition struct {
-	Code     string    `json:"code"`
-	Severity Severity  `json:"severity"`
-	GPU      string    `json:"gpu,omitempty"`  // the label of the GPU; empty if it is about NVML
-	UUID     string    `json:"uuid,omitempty"` // the GPU's
-	Xid      uint64    `json:"xid,omitempty"`  // the number, of CodeXid
-	Text     string    `json:"text"`           // what is wrong, in a sentence
-	Advice   string    `json:"advice,omitempty"`
-	Since    time.Time `json:"since"` // of the first event
-	Last     time.Time `json:"last"`  // of the last event
-	Count    uint64    `json:"count"` // of events
+	Code string `json:"code"`
+	// Severity is bus.Critical if the GPU should not be used, or its results can't be trusted, and bus.Warning if it
+	// works, more slowly or with less redundancy.
+	Severity bus.Severity `json:"severity"`
+	GPU      string       `json:"gpu,omitempty"`  // the label of the GPU; empty if it is about NVML
+	UUID     string       `json:"uuid,omitempty"` // the GPU's
+	Xid      uint64       `json:"xid,omitempty"`  // the number, of CodeXid
+	Text     string       `json:"text"`           // what is wrong, in a sentence
+	Advice   string       `json:"advice,omitempty"`
+	Since    time.Time    `json:"since"` // of the first event
+	Last     time.Time    `json:"last"`  // of the last event
+	Count    uint64       `json:"count"` // of events
 }
 
 // rule has the properties of a code's conditions. A condition may have a severity and advice of its own.
 type rule struct {
 	code, title string
 	event       string // the type of its events
-	severity    Severity
-	passes      bool   // NVML reports no end: unless it is fatal, it ends after Remembered
+	severity    bus.Severity
+	passes      bool   // NVML reports no end: unless it is critical, it ends after Remembered
 	symptomOf   string // the code that it depends on
 	advice      string
 }
 
 var rules = []rule{
-	{CodeUnreadable, "the NVIDIA driver can't be used", semconv.EventGPULost, Warning, false, "", adviseDriver},
-	{CodeHung, "NVML doesn't answer", semconv.EventGPULost, Warning, false, "", adviseKernelLog},
-	{CodeLost, "a GPU doesn't answer", semconv.EventGPULost, Fatal, false, "", adviseCycle},
-	{CodeXid, "the driver reported an error", semconv.EventGPUXid, Warning, true, "", ""},
-	{CodeECC, "memory errors that can't be corrected", semconv.EventGPUECC, Fatal, false, "", adviseReset},
-	{CodeCorrected, "memory errors that were corrected", semconv.EventGPUECC, Warning, true, CodeECC, adviseCorrected},
-	{CodeRemap, "bad memory rows", semconv.EventGPUECC, Warning, false, CodeLost, adviseLater},
-	{CodeNVLinkDown, "an NVLink is down", semconv.EventGPUNVLink, Fatal, false, CodeLost, adviseLink},
-	{CodeNVLink, "NVLinks make errors", semconv.EventGPUNVLink, Warning, true, CodeNVLinkDown, adviseLink},
-	{CodeThrottled, "a GPU is throttled", semconv.EventGPUThrottled, Warning, false, CodeLost, adviseCooling},
+	{CodeUnreadable, "the NVIDIA driver can't be used", semconv.EventGPULost, bus.Warning, false, "", adviseDriver},
+	{CodeHung, "NVML doesn't answer", semconv.EventGPULost, bus.Warning, false, "", adviseKernelLog},
+	{CodeLost, "a GPU doesn't answer", semconv.EventGPULost, bus.Critical, false, "", adviseCycle},
+	{CodeXid, "the driver reported an error", semconv.EventGPUXid, bus.Warning, true, "", ""},
+	{CodeECC, "memory errors that can't be corrected", semconv.EventGPUECC, bus.Critical, false, "", adviseReset},
+	{CodeCorrected, "memory errors that were corrected", semconv.EventGPUECC, bus.Warning, true, CodeECC, adviseCorrected},
+	{CodeRemap, "bad memory rows", semconv.EventGPUECC, bus.Warning, false, CodeLost, adviseLater},
+	{CodeNVLinkDown, "an NVLink is down", semconv.EventGPUNVLink, bus.Critical, false, CodeLost, adviseLink},
+	{CodeNVLink, "NVLinks make errors", semconv.EventGPUNVLink, bus.Warning, true, CodeNVLinkDown, adviseLink},
+	{CodeThrottled, "a GPU is throttled", semconv.EventGPUThrottled, bus.Warning, false, CodeLost, adviseCooling},
 }
 
 func (c *Condition) rule() *rule {
@@ -87,7 +80,7 @@ type key struct {
 
 func (c *Condition) key() key { return key{c.Code, c.GPU, c.Xid} }
 
-// raise opens a condition or counts it again. If it is new or became fatal, there is an event.
+// raise opens a condition or counts it again. If it is new or became critical, there is an event.
 func (m *Monitor) raise(c Condition) {
 	r, old := c.rule(), m.open[c.key()]
 	c.Severity, c.Advice = cmp.Or(c.Severity, r.severity), cmp.Or(c.Advice, r.advice)
@@ -96,7 +89,7 @@ func (m *Monitor) raise(c Condition) {
 		c.Since, c.Count = old.Since, old.Count+1
 	}
 	m.open[c.key()] = &c
-	if old == nil || c.Severity == Fatal && old.Severity != Fatal {
+	if old == nil || c.Severity > old.Severity {
 		m.queue = append(m.queue, Event{Type: r.event, Time: c.Last, Condition: c})
 	}
 }
@@ -116,11 +109,11 @@ func (m *Monitor) list() []Condition {
 		all = append(all, *c)
 	}
 	slices.SortFunc(all, func(a, b Condition) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code),
-			cmp.Compare(a.Xid, b.Xid)) // "fatal" before "warning"
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Xid, b.Xid))
 	})
 	return slices.DeleteFunc(all, func(c Condition) bool {
-		over := c.rule().passes && c.Severity != Fatal && time.Since(c.Last) >= Remembered
+		over := c.rule().passes && c.Severity < bus.Critical && time.Since(c.Last) >= Remembered
 		if over {
 			m.clear(c.key())
 		}
@@ -156,10 +149,6 @@ func Declare(conditions *health.Conditions) (func(Event), error) {
 			warnables[c.Code].Clear(subject)
 			return
 		}
-		severity := bus.Warning
-		if c.Severity == Fatal {
-			severity = bus.Critical
-		}
-		warnables[c.Code].Set(health.Finding{Subject: subject, Text: c.Text, Advice: c.Advice, Severity: severity})
+		warnables[c.Code].Set(health.Finding{Subject: subject, Text: c.Text, Advice: c.Advice, Severity: c.Severity})
 	}, nil
 }

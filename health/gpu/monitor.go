@@ -44,7 +44,7 @@ type Config struct {
 type Event struct {
 	Type      string // one of semconv's EventGPU… types
 	Time      time.Time
-	Condition Condition // that opened or became fatal, or ended, for EventGPURecovered
+	Condition Condition // that opened or became critical, or ended, for EventGPURecovered
 }
 
 // Monitor watches the GPUs of a process. It is safe for concurrent use, and never waits for NVML longer than Deadline.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 func codes(all []Condition) []string {
@@ -96,11 +98,11 @@ func TestAnXidIsToldAtOnce(t *testing.T) {
 			"gpu.ecc gpu_ecc_fixed 1")
 		all := m.Snapshot().Conditions
 		expect(t, "conditions", codes(all), "gpu_ecc 0", "gpu_xid 0", "gpu_ecc_fixed 1", "gpu_xid 1")
-		if c := all[3]; c.Xid != 31 || c.Count != 2 || c.Severity != Warning ||
+		if c := all[3]; c.Xid != 31 || c.Count != 2 || c.Severity != bus.Warning ||
 			!strings.Contains(c.Text, "GPU 1: the driver reported Xid 31 (GPU memory page fault)") {
 			t.Errorf("%+v", c)
 		}
-		if all[1].Severity != Fatal {
+		if all[1].Severity != bus.Critical {
 			t.Errorf("a double bit error: %+v", all[1])
 		}
 		time.Sleep(Remembered + waitTime)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // GPU is the state of a GPU. Values that it doesn't have are nil.
@@ -135,7 +137,7 @@ func (m *Monitor) judgeMemory(g *gpuState, before, r *reading) {
 	case r.Rows == nil:
 	case r.Rows.Failed:
 		c := g.condition(CodeRemap, "bad memory could not be replaced by spare memory")
-		c.Severity, c.Advice = Fatal, "have the GPU replaced"
+		c.Severity, c.Advice = bus.Critical, "have the GPU replaced"
 		m.raise(c)
 	case r.Rows.Pending:
 		m.raise(g.condition(CodeRemap, "bad memory is to be replaced by spare memory"))

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // watch waits for events until the Monitor is stopped. A set that fails, as when one of its GPUs is lost, is made again
@@ -121,7 +123,7 @@ func (m *Monitor) xid(g *gpuState, x Xid) {
 	c := g.condition(CodeXid, fmt.Sprintf("the driver reported %s, which puts %s out of service", x, x.Scope))
 	c.Xid, c.Advice = x.Number, x.Advice
 	if x.Scope == ScopeGPU {
-		c.Severity = Fatal
+		c.Severity = bus.Critical
 	}
 	m.raise(c)
 }

@@ -63,7 +63,7 @@ func gpuCheck(m *gpu.Monitor) health.Check {
 		var errs []error
 		s := m.Read(ctx)
 		for _, c := range s.Conditions {
-			if c.Severity == gpu.Fatal {
+			if c.Severity == bus.Critical {
 				errs = append(errs, errors.New(c.Text))
 			}
 		}
@@ -83,7 +83,7 @@ func (r *JobRAS) gpuEvent(e gpu.Event) {
 	c := &e.Condition
 	ev := bus.Event{
 		Type: e.Type, Time: e.Time, Reason: c.Code, Text: c.Text, Description: c.Advice, Data: c, Stage: bus.Opened,
-		Severity: bus.Warning, Subject: "GPU " + c.GPU, Key: "gpu/" + r.self.Host + "/" + c.Code + "/" + c.GPU,
+		Severity: c.Severity, Subject: "GPU " + c.GPU, Key: "gpu/" + r.self.Host + "/" + c.Code + "/" + c.GPU,
 	}
 	ev.Labels = map[string]string{"host": r.self.Host}
 	switch {
@@ -100,9 +100,6 @@ func (r *JobRAS) gpuEvent(e gpu.Event) {
 	if c.Xid != 0 {
 		ev.Labels[semconv.LabelXid] = strconv.FormatUint(c.Xid, 10)
 		ev.Key += "/" + ev.Labels[semconv.LabelXid]
-	}
-	if c.Severity == gpu.Fatal {
-		ev.Severity = bus.Critical
 	}
 	if r.self.Rank >= 0 {
 		ev.Rank = strconv.Itoa(r.self.Rank)

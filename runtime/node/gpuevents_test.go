@@ -26,10 +26,10 @@ func TestGPUEvents(t *testing.T) {
 		}
 		r.settings.World = launch.World{LocalRank: local}
 		xid := gpu.Condition{
-			Code: gpu.CodeXid, Severity: gpu.Fatal, GPU: "3", Xid: 79,
+			Code: gpu.CodeXid, Severity: bus.Critical, GPU: "3", Xid: 79,
 			Text: "the GPU has fallen off the bus", Count: 1,
 		}
-		ecc := gpu.Condition{Code: gpu.CodeCorrected, GPU: "3", Text: "corrected", Count: 1}
+		ecc := gpu.Condition{Code: gpu.CodeCorrected, Severity: bus.Warning, GPU: "3", Text: "corrected", Count: 1}
 		r.gpuEvent(gpu.Event{Type: semconv.EventGPUXid, Condition: xid})
 		r.gpuEvent(gpu.Event{Type: semconv.EventGPUECC, Condition: ecc})
 		r.gpuEvent(gpu.Event{Type: semconv.EventGPURecovered, Condition: xid})

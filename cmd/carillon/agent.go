@@ -8,9 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
 	"github.com/carillon-rt/carillon/runtime/node"
-	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 func newAgent() *cobra.Command {
@@ -79,11 +77,7 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 	f.StringVar(&tapeDir, "tape-dir", "", "where the tapes of jobs are (default: CARILLON_TAPE_DIR, or where they go)")
 	acceptFlag(cmd, &accept)
 	f.StringSliceVar(&join, "join", nil, "machines with agents of the same jobs, `host[:port]`,… (default: rank 0's)")
-	_ = cmd.RegisterFlagCompletionFunc("job", func(*cobra.Command, []string, string) ([]string,
-		cobra.ShellCompDirective,
-	) {
-		return find.Names(tape.DefaultDir(), false), cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("job", completeJobs(1, false))
 	_ = cmd.MarkFlagDirname("tape-dir")
 	return cmd
 }

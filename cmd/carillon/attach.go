@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -285,29 +284,21 @@ func environment(env []string, library, audit, dir, name string) []string {
 		key, value, _ := strings.Cut(v, "=")
 		had[key] = value
 	}
-	set := map[string]string{
-		"LD_PRELOAD": library, "NCCL_PROFILER_PLUGIN": library, tape.DirVariable: dir, "CARILLON_JOB": name,
-	}
-	if audit != "" {
-		set["LD_AUDIT"] = audit
-	}
-	for _, key := range []string{"LD_PRELOAD", "LD_AUDIT"} {
-		if set[key] != "" && had[key] != "" {
-			set[key] += ":" + had[key]
+	before := func(key, path string) string { // what is in a list of libraries already
+		if had[key] != "" {
+			path += ":" + had[key]
 		}
+		return key + "=" + path
+	}
+	env = append(slices.Clone(env), "CARILLON_JOB="+name, tape.DirVariable+"="+dir,
+		before("LD_PRELOAD", library), "NCCL_PROFILER_PLUGIN="+library)
+	if audit != "" {
+		env = append(env, before("LD_AUDIT", audit))
 	}
 	if plugin := had["NCCL_PROFILER_PLUGIN"]; plugin != "" && plugin != library && had["CARILLON_PROFILER_NEXT"] == "" {
-		set["CARILLON_PROFILER_NEXT"] = plugin
+		env = append(env, "CARILLON_PROFILER_NEXT="+plugin)
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
-		key, _, _ := strings.Cut(v, "=")
-		_, replaced := set[key]
-		return replaced
-	})
-	for _, key := range slices.Sorted(maps.Keys(set)) {
-		env = append(env, key+"="+set[key])
-	}
-	return env
+	return env // of what is there twice, exec.Cmd takes the last
 }
 
 // findLibrary is the path of the library, which it has checked.

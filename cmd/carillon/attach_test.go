@@ -98,8 +98,8 @@ func TestAttachEnvironment(t *testing.T) {
 			[]string{"LD_PRELOAD=x.so", "NCCL_PROFILER_PLUGIN=y.so", "LD_AUDIT=a.so"},
 			"/l-audit.so",
 			[]string{
-				"CARILLON_JOB=j", "CARILLON_PROFILER_NEXT=y.so", "CARILLON_TAPE_DIR=/t", "LD_AUDIT=/l-audit.so:a.so",
-				"LD_PRELOAD=/l.so:x.so", "NCCL_PROFILER_PLUGIN=/l.so",
+				"CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so:x.so", "NCCL_PROFILER_PLUGIN=/l.so",
+				"LD_AUDIT=/l-audit.so:a.so", "CARILLON_PROFILER_NEXT=y.so",
 			},
 		},
 		{
@@ -111,7 +111,8 @@ func TestAttachEnvironment(t *testing.T) {
 			},
 		},
 	} {
-		if got := environment(c.had, "/l.so", c.audit, "/t", "j"); !slices.Equal(got, c.want) {
+		child := exec.Cmd{Env: environment(c.had, "/l.so", c.audit, "/t", "j")}
+		if got := child.Environ(); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.had, got, c.want)
 		}
 	}

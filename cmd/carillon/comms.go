@@ -36,7 +36,7 @@ node (PXN; NCCL_PXN_DISABLE=1 switches it off).
   carillon comms --topology            # their nodes, rails and connections
   carillon comms --json train-1a2b | jq '.communicators[].name'`,
 		Args:              oneJob,
-		ValidArgsFunction: completeJobs(1),
+		ValidArgsFunction: completeJobs(1, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := find.Folder(strings.Join(args, ""))
 			if err != nil {

@@ -68,7 +68,7 @@ tapes.`,
   carillon postmortem --at 10:42:07.5 all/              # a time as the report shows them
   carillon postmortem --json all/ | jq '.findings[0]'
   carillon postmortem --export --endpoint http://localhost:4318 all/`,
-		ValidArgsFunction: completeJobs(math.MaxInt),
+		ValidArgsFunction: completeJobs(math.MaxInt, true),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.run(cmd, args) },
 	}
 	f := cmd.Flags()

@@ -16,7 +16,7 @@ import (
 
 type target struct {
 	urls              []string
-	token, tokenFile  string
+	tokenFile         string
 	cacert, cert, key string
 	timeout           time.Duration
 }
@@ -39,33 +39,24 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.SortFlags = false
 	f.StringSliceVar(&t.urls, "url", nil,
 		"ask these health endpoints, http://host:port, in place of a job of this host")
-	f.StringVar(&t.token, "token", "",
-		"the token that they want (others of this host can see it here: rather use --token-file)")
 	f.StringVar(&t.tokenFile, "token-file", "", "a file whose first line is the token")
 	f.StringVar(&t.cacert, "cacert", "",
 		"a PEM file of the authorities that signed their certificates (default: the system's)")
 	f.StringVar(&t.cert, "cert", "", "a PEM file with a client certificate")
 	f.StringVar(&t.key, "key", "", "a PEM file with its key")
 	f.DurationVar(&t.timeout, "timeout", endpoint.DefaultTimeout, "how long one may take to answer")
-	cmd.ValidArgsFunction = completeRunning
+	cmd.ValidArgsFunction = completeJobs(1, false)
 	cmd.Args = oneJob
 	cmd.Annotations = map[string]string{tellsHealth: "in its exit code"}
 }
 
-func completeRunning(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return find.Names(tape.DefaultDir(), false), cobra.ShellCompDirectiveDefault // or a folder
-}
-
-// completeJobs completes up to a number of jobs, also of those that have ended, or folders.
-func completeJobs(most int) cobra.CompletionFunc {
+// completeJobs completes up to a number of jobs, the running ones or all of them, or folders.
+func completeJobs(most int, ended bool) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return find.Names(tape.DefaultDir(), true), cobra.ShellCompDirectiveDefault
+		return find.Names(tape.DefaultDir(), ended), cobra.ShellCompDirectiveDefault
 	}
 }
 
@@ -73,8 +64,8 @@ func (t *target) client() (*endpoint.Client, error) {
 	if err := allow(t.timeout > 0, "--timeout", t.timeout, "more than 0"); err != nil {
 		return nil, err
 	}
-	token := t.token
-	if token == "" && t.tokenFile == "" {
+	token := ""
+	if t.tokenFile == "" {
 		token, t.tokenFile = os.Getenv("CARILLON_HEALTH_TOKEN"), os.Getenv("CARILLON_HEALTH_TOKEN_FILE")
 	}
 	if token == "" && t.tokenFile != "" {

@@ -58,19 +58,9 @@ type Mesh struct {
 
 // Start makes this process a member, alone until Join. It listens before it returns. Close ends it.
 func Start(c Config) (*Mesh, error) {
-	c.Tuning = cmp.Or(c.Tuning, OneMachine())
-	if !c.Bind.IsValid() {
-		c.Bind = netip.MustParseAddrPort("127.0.0.1:0")
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Host == nil {
-		c.Host = kernel{}
-	}
-	if c.Rand == nil {
-		c.Rand = runtimeRand{}
-	}
+	c.Tuning, c.Bind = cmp.Or(c.Tuning, OneMachine()), cmp.Or(c.Bind, netip.MustParseAddrPort("127.0.0.1:0"))
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Host, c.Rand = cmp.Or[Host](c.Host, kernel{}), cmp.Or[mathrand.Source](c.Rand, runtimeRand{})
 	if c.OnEvent == nil {
 		c.OnEvent = func(Event) {}
 	}

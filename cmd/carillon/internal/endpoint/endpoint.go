@@ -14,10 +14,10 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tmaxmax/go-sse"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -143,16 +143,15 @@ const atOnce = 64
 // All asks all targets for snapshots, several at a time. The snapshot or the error of targets[i] is at i.
 func (c *Client) All(ctx context.Context, targets []Target) ([]*Snapshot, []error) {
 	snapshots, errs := make([]*Snapshot, len(targets)), make([]error, len(targets))
-	room := make(chan struct{}, atOnce)
-	var asking sync.WaitGroup
+	var asking errgroup.Group
+	asking.SetLimit(atOnce)
 	for i, to := range targets {
-		room <- struct{}{}
-		asking.Go(func() {
+		asking.Go(func() error {
 			snapshots[i], errs[i] = c.Snapshot(ctx, to)
-			<-room
+			return nil
 		})
 	}
-	asking.Wait()
+	_ = asking.Wait() // errs has the errors
 	return snapshots, errs
 }
 

@@ -65,6 +65,10 @@ type NotFoundError struct{ Problem string }
 // Error tells the problem.
 func (e *NotFoundError) Error() string { return e.Problem }
 
+func notFound(format string, args ...any) error {
+	return &NotFoundError{words.Line(fmt.Sprintf(format, args...))}
+}
+
 // Folder is the first of Folders.
 func Folder(job string) (string, error) {
 	all, err := Folders(job)
@@ -100,22 +104,19 @@ func Folders(job string) (all []string, err error) {
 	case isFolder(job):
 		return []string{job}, nil
 	case strings.Contains(job, "://"):
-		return nil, &NotFoundError{
-			fmt.Sprintf("%s is a URL, not a job or a folder; status and watch take it with --url", words.Line(job)),
-		}
+		return nil, notFound("%s is a URL, not a job or a folder; status and watch take it with --url", job)
 	case !name:
-		return nil, &NotFoundError{fmt.Sprintf("there is no folder %s", words.Line(job))}
+		return nil, notFound("there is no folder %s", job)
 	}
-	text := fmt.Sprintf("there is no job %s in %s, and no folder of that name here", words.Line(job), words.Line(dir))
+	last := ""
 	if names := Names(dir, true); len(names) > 0 {
 		const most = 5
-		more := ""
+		last = "; the last jobs are " + strings.Join(names[:min(len(names), most)], ", ")
 		if len(names) > most {
-			names, more = names[:most], " …"
+			last += " …"
 		}
-		text += "; the last jobs are " + words.Line(strings.Join(names, ", ")) + more
 	}
-	return nil, &NotFoundError{text}
+	return nil, notFound("there is no job %s in %s, and no folder of that name here%s", job, dir, last)
 }
 
 func isFolder(path string) bool {
@@ -131,7 +132,10 @@ func Find(what string) (*Job, error) {
 		return nil, err
 	}
 	if job, err := Read(dirs[0]); err == nil {
-		return job, running(job)
+		if !job.Running() {
+			err = notFound("%s", job.Ended())
+		}
+		return job, err
 	}
 	var last *Job
 	for _, dir := range dirs {
@@ -144,17 +148,8 @@ func Find(what string) (*Job, error) {
 	if last != nil {
 		return last, nil
 	}
-	return nil, &NotFoundError{
-		fmt.Sprintf("no job with tapes in %s runs (CARILLON_TAPE_DIR, or an argument, names "+
-			"another folder)", words.Line(dirs[0])),
-	}
-}
-
-func running(j *Job) error {
-	if j.Running() {
-		return nil
-	}
-	return &NotFoundError{j.Ended()}
+	return nil, notFound("no job with tapes in %s is running (CARILLON_TAPE_DIR, or an argument, names another folder)",
+		dirs[0])
 }
 
 // Names are the names of the running jobs in a folder, or of all, the last started first.

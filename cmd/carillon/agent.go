@@ -17,37 +17,36 @@ func newAgent() *cobra.Command {
 	var join []string
 	cmd := &cobra.Command{
 		Use:   "agent [flags]",
-		Short: "Follow the tapes of this machine's processes, with telemetry, RAS and health for them",
-		Long: `Agent follows the tapes of all processes of this machine that have no telemetry of their own: programs on
-NCCL with libcarillon-nccl.so (carillon attach), and others that switched it off. It exports their spans and metrics,
-detects stalls, diagnoses which rank holds the job up, pushes verdicts, and has a health endpoint with a page for each
-process. carillon status, watch, comms and postmortem work on such a job as on any other.
+		Short: "Provide telemetry, RAS and health for this machine's processes, from their tapes",
+		Long: `Follow the tapes of all processes on this machine that run no telemetry of their own: NCCL programs
+started by carillon attach, and Carillon programs that switched it off. The agent exports their spans and metrics,
+detects stalls, diagnoses which rank holds the job up, publishes verdicts, and serves a health endpoint with a page
+for each process. carillon status, watch, comms and postmortem work as with any other job.
 
-Run one agent on a machine: a DaemonSet, a Slurm prolog, or the child of carillon attach. It may start before the
-processes or after them. The processes don't depend on it: when it ends, they continue, and the next agent follows them.
+Run one agent on each machine: as a DaemonSet, from a Slurm prolog, or as part of carillon attach. It may start before
+or after the processes. They don't depend on it: if it ends, they continue, and the next agent follows them.
 
-It reads the variables that a program with telemetry reads: CARILLON_HEALTH_ADDR, CARILLON_RAS_WEBHOOKS,
-CARILLON_STALL_THRESHOLD, OTEL_TRACES_EXPORTER and so on. Metrics have the labels job and rank: set honor_labels in
-Prometheus.
+It is configured by the same variables as a program with telemetry: CARILLON_HEALTH_ADDR, CARILLON_RAS_WEBHOOKS,
+CARILLON_STALL_THRESHOLD, OTEL_TRACES_EXPORTER and so on. Its metrics have the labels job and rank: set honor_labels
+in Prometheus.
 
-The agents on a job's machines find each other, so that the job has one verdict, which all of them know. An agent looks
-for the others on the machine of rank 0, which the ranks' launcher names (MASTER_ADDR, Slurm's list of nodes), or on the
-machines of --join, at ports 28029 to 28036, UDP and TCP. They encrypt their messages with the job's secret: give each
-agent, or each rank, CARILLON_JOB_SECRET_FILE or CARILLON_JOB_SECRET. Without a secret, each machine has its own
+The agents of a job's machines find each other, so that the job has one verdict that all of them know. An agent looks
+for the others on rank 0's machine, as the launcher names it (MASTER_ADDR, Slurm's node list), or on the machines of
+--join, at ports 28029 to 28036, UDP and TCP. Their messages are encrypted with the job's secret: set
+CARILLON_JOB_SECRET_FILE or CARILLON_JOB_SECRET for each agent or each rank. Without a secret, each machine has its own
 verdicts. When an agent ends, the others report that its processes are no longer followed.
 
-For ranks without a tape on this machine, because Carillon isn't installed on theirs, the agent asks NCCL's own RAS (at
-NCCL_RAS_ADDR) which ranks don't answer. It doesn't ask while communicators are made or ended, nor an NCCL that such a
-question is known to crash, such as 2.28.9; carillon status then lists the numbers of NCCL's bugs, and
---accept-nccl-bugs accepts their risk.
+For ranks on machines without Carillon, the agent queries NCCL's own RAS (NCCL_RAS_ADDR) about which of them don't
+respond. It never does so while communicators are created or destroyed, or if this NCCL is known to crash when queried,
+as 2.28.9 is; carillon status then lists the NCCL issues, and --accept-nccl-bugs accepts their risk.
 
-When a verdict names a process on this machine, the agent adds evidence to it a moment later: the process's state, its
-place in the kernel, the kernel's stack if the agent is root, and the Python stack of its main thread if py-spy is on
-the PATH.
+When a verdict names a process on this machine, the agent adds evidence shortly afterwards: the process's state, where
+it waits in the kernel, its kernel stack if the agent runs as root, and the Python stack of its main thread if py-spy
+is on the PATH.
 
-The processes may be in containers: in pid namespaces below the agent's, with a folder of this machine for their tapes
-(CARILLON_TAPE_DIR there, --tape-dir here). Their pids are shown as this machine numbers them. The agent must run as
-root or as the tapes' user; it reports once which tapes it can't follow.
+Processes may run in containers, in pid namespaces below the agent's, if they write their tapes to a directory of this
+machine (CARILLON_TAPE_DIR there, --tape-dir here). They are shown with this machine's pids. The agent must run as root
+or as the owner of the tapes; it reports once which tapes it can't follow.
 
 SIGINT and SIGTERM end it after it has exported what it has read.`,
 		Example: `  carillon agent
@@ -64,7 +63,7 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 				return err
 			}
 			if url := a.URL(); url != "" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "carillon: agent: %s has a page for each process\n", url)
+				fmt.Fprintf(cmd.ErrOrStderr(), "carillon: agent: a page for each process is at %s\n", url)
 			}
 			<-ctx.Done()
 			stop() // a second signal ends it at once
@@ -73,8 +72,8 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&job, "job", "", "follow the processes of this job alone (default: all jobs)")
-	f.StringVar(&tapeDir, "tape-dir", "", "where the tapes of jobs are (default: CARILLON_TAPE_DIR, or where they go)")
+	f.StringVar(&job, "job", "", "follow only the processes of this job (default: all jobs)")
+	f.StringVar(&tapeDir, "tape-dir", "", "directory of the jobs' tapes (default: CARILLON_TAPE_DIR, or memory)")
 	acceptFlag(cmd, &accept)
 	f.StringSliceVar(&join, "join", nil, "machines with agents of the same jobs, `host[:port]`,… (default: rank 0's)")
 	_ = cmd.RegisterFlagCompletionFunc("job", completeJobs(1, false))
@@ -85,7 +84,7 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 // acceptFlag adds the flag by which the user accepts the risk of NCCL's bugs.
 func acceptFlag(cmd *cobra.Command, accept *[]int) {
 	cmd.Flags().IntSliceVar(accept, "accept-nccl-bugs", nil,
-		"ask NCCL of ranks without a tape though these may crash the job, such as 1762,1996")
+		"query NCCL about ranks without a tape although these issues may crash the job, such as 1762,1996")
 }
 
 // startAgent starts an agent as the environment configures it, with the flags before it.

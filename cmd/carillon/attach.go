@@ -43,32 +43,31 @@ func newAttach() *cobra.Command {
 	var accept []int
 	cmd := &cobra.Command{
 		Use:   "attach [flags] -- program [args]",
-		Short: "Run a program on NCCL, such as torchrun, and see through it, without a change to it",
-		Long: `Attach runs a program whose processes, or whose children, use NCCL, and follows them as carillon agent
-does: spans, metrics, verdicts and a health page. Nothing in the program is changed: ` + libraryName + `
-is preloaded into its processes, and is NCCL's profiler plug-in. Until the first call of NCCL it does nothing.
+		Short: "Run an unmodified NCCL program, such as torchrun, and see through it",
+		Long: `Run a program whose processes use NCCL, and follow them as carillon agent does: spans, metrics, verdicts
+and a health page. The program isn't changed: ` + libraryName + ` is preloaded into its processes, and is also
+NCCL's profiler plug-in. It does nothing until the first call of NCCL.
 
---how says how the program's calls of NCCL get to the library. With preload they do if the program is linked with NCCL,
-or loads what is, as PyTorch. With audit (rtld-audit(7)) they also do if it looks NCCL's functions up by dlsym, as JAX,
-vLLM and Python's ctypes do, or loads what is linked with NCCL with RTLD_DEEPBIND. Calls cost no more by it, but the
-start of every process does; and the loader must be that of glibc 2.35 or later, or audit is as preload. auto is preload
-if the program itself is linked with NCCL, or the library for audit is missing, and otherwise audit: what a script or a
-launcher will load can't be known.
+--how decides how the program's NCCL calls reach the library. preload works if the program is linked with NCCL or
+loads a library that is, as PyTorch does. audit (rtld-audit(7)) also works if the program looks up NCCL's functions
+with dlsym, as JAX, vLLM and Python's ctypes do, or loads a library that is linked with NCCL with RTLD_DEEPBIND. audit
+makes calls no slower, but the start of every process; it needs glibc 2.35 or later, and falls back to preload without
+it. auto is preload if the program itself is linked with NCCL or the audit library is missing, and audit otherwise.
 
-Neither sees calls of a statically linked NCCL, or those that code built with -fno-plt and loaded with RTLD_DEEPBIND
-makes: there the profiler plug-in sees operations (NCCL 2.23 and later), and there are no guards. Nothing at all is seen
-of setuid programs, and of what is started without its environment (env -i). A program that asks for a function by a
-weak symbol finds it, even if its NCCL has none; calling it answers ncclInvalidUsage.
+Neither sees calls of a statically linked NCCL, or calls from code built with -fno-plt and loaded with RTLD_DEEPBIND.
+There the profiler plug-in still sees operations (NCCL 2.23 and later), but there are no guards. Setuid programs and
+programs started without their environment (env -i) aren't seen at all. A program that looks for an NCCL function
+through a weak symbol finds it even if its NCCL lacks it; calling it returns ncclInvalidUsage.
 
-The libraries lie beside carillon, or ` + libraryVariable + ` has the path of the first, and ` + auditName + `
-lies beside that. Attach sets LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB for the
-program. Libraries that were in the first two stay, and so does another plug-in (CARILLON_PROFILER_NEXT).
+The libraries are found beside carillon, or beside the file that ` + libraryVariable + ` names. Attach sets
+LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB for the program. Libraries that were in
+the first two stay there, and another profiler plug-in still works (CARILLON_PROFILER_NEXT).
 
-The program shares attach's terminal, input and output, and gets its signals. The exit code is the program's, or 128 and
-the number of the signal that ended it; 2 is for a wrong call, 126 and 127 for a program that can't be run or found.
-When attach is killed, the program continues, and carillon agent can follow it.
+The program shares attach's terminal, input and output, and gets its signals. The exit code is the program's, or 128
+plus the number of the signal that killed it; 2 means a wrong call, 126 and 127 a program that can't be run or found.
+If attach is killed, the program continues, and carillon agent can follow it.
 
-Attach reads the variables that carillon agent reads.`,
+Attach is configured by the same variables as carillon agent.`,
 		Example: `  carillon attach -- torchrun --nproc-per-node 8 train.py
   carillon attach --job train-1a2b -- python3 train.py &
   carillon watch train-1a2b
@@ -88,9 +87,9 @@ Attach reads the variables that carillon agent reads.`,
 	f.SetInterspersed(false) // what follows the program is the program's
 	f.SortFlags = false
 	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"),
-		"the job's name, the same on all its machines (default: its launcher's, or made from the program's)")
-	f.StringVar(&tapeDir, "tape-dir", "", "where the processes put their tapes (default: CARILLON_TAPE_DIR, or memory)")
-	choiceFlag(cmd, &how, "how", "how the program's calls of NCCL get to the library: auto, preload or audit",
+		"the job's name, the same on all machines (default: the launcher's, or derived from the program's)")
+	f.StringVar(&tapeDir, "tape-dir", "", "directory for the processes' tapes (default: CARILLON_TAPE_DIR, or memory)")
+	choiceFlag(cmd, &how, "how", "how the program's NCCL calls reach the library: auto, preload or audit",
 		wayAuto, wayPreload, wayAudit)
 	acceptFlag(cmd, &accept)
 	_ = cmd.MarkFlagDirname("tape-dir")
@@ -176,7 +175,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		return err
 	}
 	if url := a.URL(); url != "" {
-		fmt.Fprintf(note, "carillon: attach: job %s; %s has a page for each process\n", words.Line(name), url)
+		fmt.Fprintf(note, "carillon: attach: job %s; a page for each process is at %s\n", words.Line(name), url)
 	}
 	before := tapesIn(dir, name)
 	child := exec.Cmd{
@@ -191,7 +190,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 		code = codeCannotRun
 	} else if tapesIn(dir, name) == before {
-		fmt.Fprintln(note, "carillon: attach: no communicator was seen; carillon attach --help says what can't be")
+		fmt.Fprintln(note, "carillon: attach: no communicator was seen; carillon attach --help lists what can't be seen")
 	}
 	if err := a.Stop(context.WithoutCancel(cmd.Context())); err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)

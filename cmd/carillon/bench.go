@@ -24,18 +24,18 @@ func newBench(stdout, stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure all-reduce between processes, between ranks of one process, and on GPUs",
-		Long: `Measure all-reduce (float32, sum) between processes of this host and between ranks of one process:
-the median latency, the bus bandwidth as nccl-tests define it, and the allocations of an operation. Where Open MPI is
-installed (mpirun and mpicc), the same sizes are measured with it in the same call, and the ratio is shown.
+		Long: `Measure all-reduce (float32, sum) between processes of this host and between ranks of one process: the median
+latency, the bus bandwidth as defined by nccl-tests, and the allocations per operation. If Open MPI is installed
+(mpirun and mpicc), the same sizes are measured with it, and the ratio is shown.
 
-With --gpu N collectives are measured between N ranks on this machine's NVIDIA GPUs instead, which share them if there
-are less: call by call and in a CUDA graph, by the GPU's clock, beside a copy of as many bytes; and on the host,
-what a call takes, and what the driver takes to launch a kernel that does nothing. Sizes and the bus bandwidth, which is
-that of graphs, are as nccl-tests define them: for all_gather what a rank receives, for reduce_scatter what it sends.
+With --gpu N, measure collectives between N ranks on this machine's NVIDIA GPUs instead; ranks share GPUs if there are
+fewer. Times are the GPU's, of single calls and in a CUDA graph, beside a copy of as many bytes; the host's times are
+those of a call, and of the driver's launch of an empty kernel. Sizes and bus bandwidth (of graphs) are as defined by
+nccl-tests: for all_gather what a rank receives, for reduce_scatter what it sends.
 
-Where NCCL is found and each rank has a GPU of its own, each size is also measured with it by turns, and the ratio of
-our time to its is shown. Its functions are called directly, from a thread for each rank: it is NCCL that is measured,
-and nothing of Carillon's around it. --beside adds what others have measured, from files with lines of JSON:
+If NCCL is found and each rank has its own GPU, each size is also measured with NCCL, in alternation, and the ratio of
+our time to NCCL's is shown. NCCL's functions are called directly, from one thread per rank, with nothing of Carillon
+around them. --beside adds measurements of other libraries, from files with lines of JSON:
 
   {"library": "PyTorch", "collective": "all_reduce", "ranks": 2, "bytes": 8,
    "eager": {"p50_ns": 6100}, "graph": {"p50_ns": 5800}}`,
@@ -71,14 +71,14 @@ and nothing of Carillon's around it. --beside adds what others have measured, fr
 		},
 	}
 	cmd.Flags().StringVar(&sizes, "sizes", "8:64M", `sizes in bytes: "8,64K", or a range "8:64M" (times 8 each)`)
-	cmd.Flags().DurationVar(&plan.Budget, "budget", 500*time.Millisecond, "time for the iterations of one size")
-	cmd.Flags().IntVar(&plan.Min, "min", 5, "iterations of one size, at least")
-	cmd.Flags().IntVar(&plan.Max, "max", 20_000, "iterations of one size, at most")
+	cmd.Flags().DurationVar(&plan.Budget, "budget", 500*time.Millisecond, "time to spend on one size")
+	cmd.Flags().IntVar(&plan.Min, "min", 5, "least iterations of one size")
+	cmd.Flags().IntVar(&plan.Max, "max", 20_000, "most iterations of one size")
 	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4, 8, 16}, "numbers of processes; 0 for none")
-	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
-	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI, where it is installed")
+	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks within one process; 0 for none")
+	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI if it is installed")
 	gpu.add(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print lines of JSON instead of a table")
 	return cmd
 }
 

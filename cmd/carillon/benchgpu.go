@@ -24,11 +24,11 @@ type gpuFlags struct {
 
 func (g *gpuFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVar(&g.ranks, "gpu", 0, "measure between this number of ranks on GPUs, up to 8, instead")
+	f.IntVar(&g.ranks, "gpu", 0, "measure between this number of ranks on GPUs instead, 2 to 8")
 	f.StringSliceVar(&g.collectives, "collective", []string{string(bench.AllReduce)},
 		"with --gpu, what to measure: "+strings.Join(bench.Collectives(), ", "))
-	f.BoolVar(&g.nccl, "nccl", true, "with --gpu, compare with NCCL: CARILLON_NCCL_LIB, or where it is installed")
-	f.StringSliceVar(&g.beside, "beside", nil, "with --gpu, files with what was measured of other libraries")
+	f.BoolVar(&g.nccl, "nccl", true, "with --gpu, compare with NCCL (CARILLON_NCCL_LIB, or the installed one)")
+	f.StringSliceVar(&g.beside, "beside", nil, "with --gpu, files with measurements of other libraries")
 	complete(cmd, "collective", bench.Collectives()...)
 	_ = cmd.MarkFlagFilename("beside", "jsonl")
 }

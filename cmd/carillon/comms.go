@@ -21,16 +21,16 @@ func newComms() *cobra.Command {
 	var asJSON, topology bool
 	cmd := &cobra.Command{
 		Use:   "comms [JOB]",
-		Short: "Show what the communicators of a job did, from its tapes",
-		Long: `Show what the communicators of a job did: one line each, with the acts of its life, and the trace id of
-each act. The tapes of the job's processes are read, dead processes' too.
+		Short: "Show a job's communicators and what happened to them, from its tapes",
+		Long: `Show a job's communicators, from the tapes of its processes, running or dead: what happened to each, and the
+trace id of each act of its life.
 
-With --topology, show where the ranks of each communicator are: their nodes, their rails, which are their indices among
-the ranks of their nodes, their connections over the network, and which of them sends to which rank for all ranks of its
-node (PXN; NCCL_PXN_DISABLE=1 switches it off).
+With --topology, show where the ranks of each communicator are: their nodes, their rails (a rank's index on its node),
+their network connections, and, with PXN, which rank of a node sends to which rank of other nodes
+(NCCL_PXN_DISABLE=1 switches PXN off).
 
-` + jobHelp + ` or wrote last.`,
-		Example: `  carillon comms                       # the job of this host that wrote last
+` + jobHelp,
+		Example: `  carillon comms                       # the job on this host that wrote last
   carillon comms train-1a2b
   carillon run -n 4 --tape-dir /tmp/tapes -- ./digits; carillon comms /tmp/tapes
   carillon comms --topology            # their nodes, rails and connections
@@ -59,9 +59,9 @@ node (PXN; NCCL_PXN_DISABLE=1 switches it off).
 			return report.write(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	cmd.Flags().BoolVar(&topology, "topology", false,
-		"show on which node each rank is, and over which connections ranks reach other nodes")
+		"show on which node each rank is, and how ranks reach other nodes")
 	return cmd
 }
 
@@ -92,9 +92,9 @@ func readComms(dir string) (*commsReport, error) {
 }
 
 func (r *commsReport) write(w io.Writer) error {
-	fmt.Fprintf(w, "Job %s, by %s\n\n", words.Line(r.Job), english.Plural(r.Tapes, "tape", ""))
+	fmt.Fprintf(w, "Job %s, from %s\n\n", words.Line(r.Job), english.Plural(r.Tapes, "tape", ""))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tOPERATIONS\tWHAT HAPPENED\tNOW")
+	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tOPERATIONS\tWHAT HAPPENED\tSTATE")
 	for _, c := range r.Comms {
 		ranks := strconv.Itoa(c.Size)
 		if len(c.Ranks) < c.Size { // the others left no tape
@@ -128,7 +128,7 @@ func (r *commsReport) write(w io.Writer) error {
 		}
 	}
 	if r.Missed > 0 {
-		fmt.Fprintf(w, "\nOlder records had been overwritten, or cut off (%d); the rings keep the latest.\n", r.Missed)
+		fmt.Fprintf(w, "\n%d older records are missing: they were overwritten or cut off.\n", r.Missed)
 	}
 	for _, b := range r.Broken {
 		fmt.Fprintf(w, "\n%s\n", b)

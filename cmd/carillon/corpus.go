@@ -29,23 +29,22 @@ func newCorpus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "corpus",
 		Short: "Inject faults into training jobs, and score the verdicts",
-		Long: `Play jobs built like training (tensor, data, pipeline and expert parallel; blocking, with goroutines,
-asynchronous, in groups), each with none, one or two faults at a random moment, and score the verdicts on them: those of
-the agents while the job runs, and those of the post-mortem after its end (left alone, cancelled, killed at once or in
-turn). The right verdict is known, as the fault was injected.
+		Long: `Simulate jobs built like training (tensor, data, pipeline and expert parallel; blocking, with goroutines,
+asynchronous, in groups), each with up to two faults at a random moment, and score the verdicts on them: those of the
+agents while the job runs, and those of the post-mortem after it has ended (left alone, cancelled, killed at once or
+one by one). The right verdict is known, as the fault was injected.
 
-Jobs are simulated, in virtual time, with the judge, the agents and the post-mortem of real jobs. With --processes, real
-processes play them, five times faster than simulated ones: each job takes some seconds and all of its processes. The
-seed determines a simulated job.
+Jobs run in virtual time, with the verdicts, agents and post-mortem of real jobs. With --processes, they run as real
+processes, five times faster than in virtual time: each job takes some seconds. The seed determines a simulated job.
 
-The table has, for each kind of fault, the share of trials in which the right ranks were named for a right reason, and
-the share in which another rank was named. A trial in which no rank was named counts as not right. Of two faults, both
-must be named, or the one that the other's rank waits for. Trials in which no rank was named are excused, and not
-counted, if there was nothing to diagnose: the fault did not happen, the job recovered, or, live, all processes ended at
-once. The median delay is the time from the stall threshold to the right verdict.
+The table shows, for each kind of fault, in how many trials the right ranks were named for a right reason, and in how
+many another rank was named. A trial in which no rank was named counts as not right. Of two faults, both must be named,
+or the one that the other's rank waits for. Trials in which no rank was named don't count if there was nothing to
+diagnose: the fault did not happen, the job recovered, or, live, all processes ended at once. The median delay is the
+time from the stall threshold to the right verdict.
 
-The exit code is 1 if the table is below the bars: right in 97 % live and after the end, innocents named in 0.5 % at
-most, and never in a healthy job, half a second at the median.`,
+The exit code is 1 if the table is below the bars: right in 97 % of the trials, live and after the end, innocents named
+in at most 0.5 %, and never in a healthy job, and half a second for the median delay.`,
 		Example: `  carillon corpus --trials 100
   carillon corpus --kind "wrong peer" --why
   carillon corpus --processes 40 --ranks 8`,
@@ -58,13 +57,13 @@ most, and never in a healthy job, half a second at the median.`,
 	})
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVar(&s.trials, "trials", 25, "how many trials of each kind are simulated")
+	f.IntVar(&s.trials, "trials", 25, "simulated trials of each kind")
 	f.IntVar(&s.processes, "processes", 0,
-		"instead, how many trials are played with real processes, of all kinds in turn")
-	f.IntVar(&s.most, "ranks", 32, "how many ranks a job has at most, 2 to 1024")
-	f.Uint64Var(&s.seed, "seed", 1, "the first trial's seed; the others follow it")
+		"run so many trials with real processes instead, of all kinds in turn")
+	f.IntVar(&s.most, "ranks", 32, "most ranks of a job, 2 to 1024")
+	f.Uint64Var(&s.seed, "seed", 1, "the first trial's seed; the others count up from it")
 	f.StringSliceVar(&s.kinds, "kind", nil, "only these kinds of faults")
-	f.BoolVar(&s.why, "why", false, "print each trial with a wrong verdict, or without one")
+	f.BoolVar(&s.why, "why", false, "print each trial with a wrong verdict or without one")
 	names := make([]string, 0, len(corpus.Kinds))
 	for _, k := range corpus.Kinds {
 		names = append(names, k.Name)

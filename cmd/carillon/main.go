@@ -87,9 +87,9 @@ const (
 func newRoot(stdout, stderr *os.File) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "carillon",
-		Short: "Run jobs of communicating processes, and see through them",
-		Long: `Carillon runs the ranks of a job and shows what their communicators do: which rank is doing what,
-since when, and why.`,
+		Short: "Run jobs of communicating processes and see through them",
+		Long: `Carillon runs the ranks of a job and shows what their communicators do: which rank is doing what, since when,
+and why.`,
 		Version:       node.Version(),
 		SilenceErrors: true, // execute shows them
 		SilenceUsage:  true, // an error names what to change; the usage would hide it
@@ -102,21 +102,21 @@ since when, and why.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(
-		newRun(stdout, stderr),
-		newComms(),
-		newWatch(stdout, stderr),
-		newStatus(),
-		newAgent(),
-		newAttach(),
-		newPostmortem(),
-		newBench(stdout, stderr),
-		newTune(stdout, stderr),
-		newBenchWorker(stdout),
-		newSim(stderr),
-		newCorpus(),
-		newVersion(),
-	)
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Run a job:", []*cobra.Command{newRun(stdout, stderr), newAttach(), newAgent()}},
+		{"Look at a job:", []*cobra.Command{newStatus(), newWatch(stdout, stderr), newComms(), newPostmortem()}},
+		{"Measure:", []*cobra.Command{newBench(stdout, stderr), newTune(stdout, stderr), newSim(stderr), newCorpus()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.title
+		}
+		root.AddCommand(g.commands...)
+	}
+	root.AddCommand(newBenchWorker(stdout), newVersion())
 	return root
 }
 

@@ -98,7 +98,7 @@ func TestExitCodes(t *testing.T) {
 			usageCode,
 			"there is no flag --nodes; did you mean --nnodes (how many machines",
 		},
-		{[]string{"run", "--grace"}, usageCode, "--grace needs a value: how long between SIGTERM and SIGKILL"},
+		{[]string{"run", "--grace"}, usageCode, "--grace needs a value: the time between SIGTERM and SIGKILL"},
 		{[]string{"comms", "a", "b"}, usageCode, `unexpected argument "b": it takes at most one job`},
 		{[]string{"comms", "no-such-job"}, usageCode, "there is no job no-such-job in "},
 		{[]string{"postmortem", "no-such-job"}, usageCode, "there is no job no-such-job in "},

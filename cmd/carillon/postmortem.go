@@ -38,29 +38,29 @@ func newPostmortem() *cobra.Command {
 	var a postmortemFlags
 	cmd := &cobra.Command{
 		Use:   "postmortem [JOB|FILE]…",
-		Short: "Tell what a job did and why it stopped, from its tapes",
-		Long: `Tell what a job did and why it stopped, from the tapes of its processes, dead or alive.
+		Short: "Report what a job did and why it stopped, from its tapes",
+		Long: `Report what a job did and why it stopped, from the tapes of its processes, running or dead.
 
-First comes how it ended, and what was wrong: the same findings, in the same words, that a running job tells. The job is
-judged as it was just before the first trouble (a rank that died or failed, a signal to the launcher), then right after
-it, then at the end; --at judges it at any other time that the tapes cover. Then come each communicator's ranks side by
-side, how many operations of which size there were and how long they took, and the last events of all ranks in their
-order.
+The report begins with how the job ended and what was wrong, in the words of the verdicts on a running job. The job is
+judged just before the first trouble (a rank that died or failed, a signal to the launcher), right after it, and at
+the end; --at judges it at any other time that the tapes cover. Then follow each communicator's ranks side by side,
+the numbers, sizes and durations of operations, and the last events of all ranks in order.
 
-` + jobHelp + ` or wrote last. Tapes
-can be named one by one, too. Those of several hosts are copied into one folder, at any depth. Their clocks are put in
-order by what the ranks did together, and how sure that is is said. Tapes that were cut short, of other versions, or
-missing are said too, and the rest is used. A launcher.log beside them is what carillon run, attach or agent noted: how
-the processes ended, and which signal the launcher got.
+` + jobHelp + `
 
-With --export, the spans that dead processes had not sent go to the collector of the OTEL_* variables, or of --endpoint:
-those of what they were in, and those of the last --window before their end, but for what a tape says was taken by the
-process's own collector. They have the ids that the process would have given them. A collector shows twice what it gets
-twice, so that --all, which sends every span that the tapes can tell of, is for one that has none.
+Tapes can also be named one by one. Copy those of several hosts into one directory, at any depth: the report aligns
+their clocks by what the ranks did together, and says how exact that is. It also lists tapes that are missing, cut
+short or of another version, and uses the rest. A launcher.log beside the tapes has what carillon run, attach or agent
+noted: how processes ended, and which signal the launcher got.
 
-The exit code is 0 if there is a report, whatever it says; 1 if spans could not be sent; 2 for a wrong call, or no
-tapes.`,
-		Example: `  carillon postmortem                                   # the tapes of this user's last job
+--export sends the spans that dead processes could not send, those of open operations and those of the last --window
+before the process ended, to the collector of the OTEL_* variables or of --endpoint. They have the ids that the process
+would have given them. Spans that a collector gets twice show twice, so --all, which sends every span that can be
+derived from the tapes, is for a collector that has none of them.
+
+The exit code is 0 if there is a report, whatever it says; 1 if spans could not be sent; 2 for a wrong call or if there
+are no tapes.`,
+		Example: `  carillon postmortem                                   # this user's last job
   carillon postmortem train-1a2b --last 200
   carillon postmortem /var/tapes/train-1a2b
   scp -r host-b:/dev/shm/carillon-1000/train-1a2b all/  # the same for each host; then
@@ -73,22 +73,22 @@ tapes.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&a.Job, "job", "", "which job, where tapes of several lie together (default: the one that wrote last)")
+	f.StringVar(&a.Job, "job", "", "the job, if the tapes are of several (default: the one that wrote last)")
 	f.IntVar(&a.Run, "run", 0,
-		"which run of a job that was started several times under one name, from 1 (default: the last)")
-	f.StringVar(&a.at, "at", "", "judge the job at this time: as the report shows times, or as RFC 3339 has them")
-	f.IntVar(&a.Last, "last", 40, "how many events to show; 0 for all")
-	f.DurationVar(&a.Since, "since", 0, "only events of this long before the last one")
+		"the run, from 1, if the job was started several times under one name (default: the last)")
+	f.StringVar(&a.at, "at", "", "judge the job at this time, as the report shows times or in RFC 3339")
+	f.IntVar(&a.Last, "last", 40, "the number of events to show; 0 for all")
+	f.DurationVar(&a.Since, "since", 0, "only events within this time before the last one")
 	f.StringVar(&a.Comm, "comm", "",
-		"only events and operations of the communicator with this name, or whose id begins so")
+		"only events and operations of the communicator with this name or beginning of an id")
 	f.IntSliceVar(&a.Ranks, "rank", nil, "only events and operations of these ranks of the job")
-	f.BoolVar(&a.asJSON, "json", false, "as a JSON object")
+	f.BoolVar(&a.asJSON, "json", false, "print a JSON object")
 	colorFlag(cmd, &a.color, "colours")
-	f.BoolVar(&a.export, "export", false, "send the spans that dead processes did not")
+	f.BoolVar(&a.export, "export", false, "send the spans that dead processes did not send")
 	f.StringVar(&a.endpoint, "endpoint", "", "where --export sends them (sets OTEL_EXPORTER_OTLP_ENDPOINT)")
 	f.DurationVar(&a.sending.Window, "window", 5*time.Second,
-		"how long before its end a process's spans count as not sent, at most")
-	f.BoolVar(&a.sending.All, "all", false, "let --export send all spans, not only those")
+		"how long before its end a process's spans may have been lost")
+	f.BoolVar(&a.sending.All, "all", false, "let --export send all spans")
 	f.DurationVar(&a.timeout, "timeout", time.Minute, "how long --export may take")
 	_ = cmd.RegisterFlagCompletionFunc("job", func(_ *cobra.Command, args []string, _ string) ([]string,
 		cobra.ShellCompDirective,

@@ -71,7 +71,7 @@ func TestJobIsTheLastOne(t *testing.T) {
 			t.Errorf("postmortem %s: exit code %d\n%s%s", job, code, stdout, stderr)
 		}
 		stdout, stderr, code = carillon(t, append([]string{"comms"}, job...)...)
-		if code != 0 || !strings.HasPrefix(stdout, "Job last, by 1 tape\n") {
+		if code != 0 || !strings.HasPrefix(stdout, "Job last, from 1 tape\n") {
 			t.Errorf("comms %s: exit code %d\n%s%s", job, code, stdout, stderr)
 		}
 	}

@@ -33,57 +33,57 @@ func newRun(stdout, stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- program [args]",
 		Short: "Run a program as the ranks of a job",
-		Long: `Run starts a program several times, as the ranks of one job, and holds them together.
+		Long: `Start a program several times on this machine, as the ranks of one job.
 
-Every rank gets torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT,
-and Carillon's own: CARILLON_JOB, CARILLON_JOB_SECRET_FILE, and with the flags for them CARILLON_TAPE_DIR and
-CARILLON_HOSTID. Each line of output is shown with the rank that wrote it.
+Each rank gets torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT)
+and Carillon's own: CARILLON_JOB, CARILLON_JOB_SECRET_FILE and, with their flags, CARILLON_TAPE_DIR and
+CARILLON_HOSTID. Each line of output is prefixed with the rank that wrote it.
 
-The ranks know each other by a secret: that of CARILLON_JOB_SECRET or CARILLON_JOB_SECRET_FILE, else a random one. It is
-in no rank's environment. CARILLON_JOB_SECRET_FILE names a file with it, in memory if there is a /dev/shm, which the
-job's user alone can read, and which is removed when the job has ended.
+Ranks authenticate each other with the job's secret. It comes from CARILLON_JOB_SECRET or
+CARILLON_JOB_SECRET_FILE; otherwise a random one is made. Ranks get it in a file that only the job's user can
+read and that is removed when the job ends, never in their environment.
 
-SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go on to all ranks. After SIGINT or SIGTERM they have --grace
-to end; a second one kills them.
+SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded to all ranks. After SIGINT or SIGTERM, ranks
+have --grace to end; a second signal kills them.
 
-When a rank fails, the others have --linger to say what they saw and to end by themselves. Then they get SIGTERM, and
-after --grace SIGKILL. The exit code is that of the rank that failed first, or 128 and the signal's number; 2 is for a
-wrong call, 126 and 127 for a program that can't be run or found. What a rank started ends with the rank.
+When a rank fails, the others have --linger to report what they saw and to end by themselves. Then they get SIGTERM
+and, after --grace, SIGKILL. Processes that a rank started end with it. The exit code is that of the rank that failed
+first, or 128 plus the signal's number; 2 means a wrong call, 126 and 127 a program that can't be run or found.
 
-A program that can do without some of its ranks is started with --min-ranks: as long as that many of this machine's
-ranks live, or have ended well, a failure ends nothing. The exit code is 0 when the others end well; it is said which
-ranks were lost. When too few are left, it is as above, and the exit code that of the rank that was one too many.
+With --min-ranks, the job goes on after failures as long as that many of this machine's ranks are running or have
+ended well. The exit code is 0 if the remaining ranks end well. If too few are left, the job ends as above, with the
+exit code of the rank whose failure left too few.
 
-With --max-restarts, a job that failed is started again, all its ranks, on every machine where it failed: for programs
-that go on from a checkpoint. A job that was told to end is not. Each rank finds TORCHELASTIC_RESTART_COUNT and
-TORCHELASTIC_MAX_RESTARTS, as torchrun sets them; the exit code is that of the last time.
+With --max-restarts, a job that failed is started again, all ranks on every machine where it failed, for programs that
+resume from a checkpoint. A job that was stopped by a signal is not. Ranks get TORCHELASTIC_RESTART_COUNT and
+TORCHELASTIC_MAX_RESTARTS; the exit code is that of the last attempt.
 
-With --sd-file, Prometheus finds the ranks: each gets a port for its health endpoint, and the file names them with the
-labels job, rank and host, as file_sd_configs reads it. It is there as long as the job.
+With --sd-file, each rank gets a port for its health endpoint, and the file lists the endpoints for Prometheus'
+file_sd_configs, with the labels job, rank and host. It is removed when the job ends.
 
-A rank that ends by os.Exit, a panic or a signal can't send its last spans. They are on its tape; when the job has
-ended, they are sent, once, if the OTEL_* variables of the ranks are the launcher's, too.
+Ranks that end by os.Exit, a panic or a signal can't export their last spans. These are on the tape, and the launcher
+exports them when the job has ended, if the ranks have the launcher's OTEL_* variables.
 
-Tapes stay when the job has ended, for carillon postmortem. In the directory where they go by default, which is in
-memory, it keeps those of the last 20 jobs; CARILLON_TAPE_KEEP says another number, or off, and then it counts for
---tape-dir and CARILLON_TAPE_DIR too. Tapes of processes that live are never removed.
+Tapes are kept after the job, for carillon postmortem. The default directory, which is in memory, holds those of the
+last 20 jobs. CARILLON_TAPE_KEEP sets another number or "off", and then also applies to --tape-dir and
+CARILLON_TAPE_DIR. Tapes of running processes are never removed.
 
-On several machines, start it once on each, with the same --nnodes, --master-addr, --master-port and
-secret, and with a --node-rank of its own. Where CARILLON_RENDEZVOUS names an etcd at which the ranks
-meet (etcd://host:2379), --master-addr and --master-port aren't needed.`,
+For a job on several machines, start carillon run on each, with the same --nnodes, --master-addr, --master-port and
+secret, and its own --node-rank. If CARILLON_RENDEZVOUS names an etcd (etcd://host:2379), --master-addr and
+--master-port aren't needed.`,
 		Example: `  # four ranks on this machine
   carillon run -n 4 -- ./train --epochs 10
 
-  # as if they were on two nodes, keeping a log per rank
+  # the same on two simulated nodes, with a log file per rank
   carillon run -n 4 --simulate-nodes 2 --tee logs -- ./train
 
-  # watched by a Prometheus with file_sd_configs: [{files: [/run/carillon/*.json]}]
+  # scraped by a Prometheus with file_sd_configs: [{files: [/run/carillon/*.json]}]
   carillon run -n 4 --sd-file /run/carillon/train.json -- ./train
 
-  # training that goes on when ranks die, down to one
+  # training that survives the death of ranks, down to one
   carillon run -n 4 --min-ranks 1 -- ./train --elastic
 
-  # training that goes on from its last checkpoint, three times at most
+  # training that resumes from its last checkpoint, three times at most
   carillon run -n 4 --max-restarts 3 -- ./train --resume
 
   # eight ranks on two machines
@@ -116,27 +116,27 @@ meet (etcd://host:2379), --master-addr and --master-port aren't needed.`,
 	f.SetInterspersed(false) // what follows the program is the program's
 	f.SortFlags = false
 	f.IntVarP(&cfg.Ranks, "ranks", "n", 1, "how many ranks to start on this machine")
-	f.IntVar(&cfg.Hosts, "nnodes", 1, "how many machines take part; carillon run is started on each")
-	f.IntVar(&cfg.Host, "node-rank", 0, "which of them this one is, from 0")
+	f.IntVar(&cfg.Hosts, "nnodes", 1, "how many machines the job spans; start carillon run on each")
+	f.IntVar(&cfg.Host, "node-rank", 0, "the index of this machine, from 0")
 	f.IntVar(&cfg.Nodes, "simulate-nodes", 1,
-		"for tests: pretend that this one machine is so many (sets CARILLON_HOSTID)")
+		"for tests: split this machine's ranks into so many simulated nodes (sets CARILLON_HOSTID)")
 	f.StringVar(&cfg.MasterAddr, "master-addr", "", "where rank 0 listens: its machine's address (default: loopback)")
 	f.IntVar(&cfg.MasterPort, "master-port", 0, "the port that rank 0 listens on (default: a free one)")
-	f.StringVar(&cfg.Name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: made from the program's)")
-	f.StringVar(&cfg.TapeDir, "tape-dir", "", "where the ranks put their tapes (sets CARILLON_TAPE_DIR)")
-	f.StringVar(&cfg.TeeDir, "tee", "", "a folder that gets a log per rank, rank-0.log and so on")
+	f.StringVar(&cfg.Name, "job", os.Getenv("CARILLON_JOB"), "the job's name (default: derived from the program's)")
+	f.StringVar(&cfg.TapeDir, "tape-dir", "", "directory for the ranks' tapes (sets CARILLON_TAPE_DIR)")
+	f.StringVar(&cfg.TeeDir, "tee", "", "directory for a log file per rank: rank-0.log and so on")
 	f.StringVar(&cfg.TargetsFile, "sd-file", "",
-		"write where Prometheus finds the ranks of this machine, for its file_sd_configs (sets CARILLON_HEALTH_ADDR)")
+		"file for Prometheus' file_sd_configs, with this machine's ranks (sets CARILLON_HEALTH_ADDR)")
 	f.IntVar(&cfg.MinRanks, "min-ranks", 0,
-		"go on when ranks fail, as long as so many of this machine's are left (default: all)")
-	f.IntVar(&cfg.MaxRestarts, "max-restarts", 0, "how often to start all ranks again after a failure")
-	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "when a rank failed: how long the others may end by themselves")
-	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "how long between SIGTERM and SIGKILL")
-	f.BoolVar(&stdin, "stdin", false, "let rank 0 read the standard input (others read nothing)")
+		"continue after failures while at least so many of this machine's ranks are left (default: all)")
+	f.IntVar(&cfg.MaxRestarts, "max-restarts", 0, "how many times to restart all ranks after a failure")
+	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "how long the other ranks may run on after a failure")
+	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "the time between SIGTERM and SIGKILL")
+	f.BoolVar(&stdin, "stdin", false, "connect standard input to rank 0 (the others read nothing)")
 	colorFlag(cmd, &cfg.Color, "colour the ranks' prefixes")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false,
-		"say more: each rank's process id, and how it ended when all went well")
-	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "say nothing but failures")
+		"also print each rank's process id, and a line when all went well")
+	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print only failures")
 	return cmd
 }
 

@@ -18,26 +18,29 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
+// ranksPerProcess is what a machine with eight GPUs has.
+const ranksPerProcess = 8
+
 // simulationGC trades memory for time: most of what a simulation allocates lives for as long as a packet.
 const simulationGC = 400
 
 func newSim(stderr *os.File) *cobra.Command {
-	var plan meshed.Plan
+	plan := meshed.Plan{Each: ranksPerProcess}
 	var most int
 	var faults string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Inject faults into simulated jobs, and measure how soon RAS names the culprit",
-		Long: `Simulate jobs with RAS, from 64 ranks up to 4096, in virtual time: real membership and real agents of
-each process, on a simulated network, and ranks that call collectives. Processes are killed and stopped, a machine is
-disconnected, a rank sleeps, packets are lost and late. The table shows how soon the culprit was named, that no other
-rank was, and the cost for each process. It takes some minutes, most of them for 4096 ranks; up to 1024, half a minute.
+		Long: `Simulate jobs of 64 to 4096 ranks in virtual time: the real membership and agents of each process on a
+simulated network, and ranks that call collectives. Processes are killed and stopped, a machine is disconnected, a rank
+sleeps, packets are lost and delayed. The table shows how soon the culprit was named, that no other rank was, and the
+cost for each process. It takes some minutes, most of them for 4096 ranks; up to 1024, half a minute.
 
-The seed determines all times to the nanosecond, except the computing time of the analysis, which this machine's clock
-measures. Two exceptions: with a few seeds of small jobs, of up to ten processes, two timers of the membership library
-are due at one instant; and on a busy machine the Go runtime may preempt a computation, more likely in a large job. The
-order of two events may then change times and bytes, but not reasons and culprits.
+The seed determines all times to the nanosecond, except the computing time of the analysis, which is this machine's.
+There are two exceptions: for some seeds, in jobs of up to ten processes, two timers of the membership library expire
+at the same instant; and on a busy machine the Go runtime may preempt a computation, more likely in a large job. Two
+events may then swap, which may change times and bytes, but not reasons and culprits.
 
 The exit code is 1 if a verdict was wrong or missing.`,
 		Example: `  carillon sim
@@ -69,15 +72,14 @@ The exit code is 1 if a verdict was wrong or missing.`,
 		names = append(names, string(f))
 	}
 	cmd.Flags().IntVar(&most, "ranks", 4096,
-		"ranks of the job; if it isn't given, 64, 256, 1024 and 4096 one after the other")
+		"ranks of the job (default: 64, 256, 1024 and 4096 in turn)")
 	cmd.Flags().Lookup("ranks").DefValue = "0" // hides the default: the text describes it
-	cmd.Flags().IntVar(&plan.Each, "ranks-per-member", 8, "ranks of a process")
-	cmd.Flags().Uint64Var(&plan.Seed, "seed", 1, "determines the faults and all times")
+	cmd.Flags().Uint64Var(&plan.Seed, "seed", 1, "the seed of the faults and of all times")
 	cmd.Flags().DurationVar(&plan.Duration, "duration", 150*time.Second,
 		"virtual time of each job: 30s without faults, then 20s for each")
 	cmd.Flags().StringVar(&faults, "faults", strings.Join(names, ","),
-		"the faults, in an order that follows from the seed")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object a line instead of a table")
+		"the faults to inject; the seed determines their order")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print lines of JSON instead of a table")
 	complete(cmd, "faults", names...)
 	return cmd
 }

@@ -26,15 +26,15 @@ func newStatus() *cobra.Command {
 	var color term.ColorMode
 	cmd := &cobra.Command{
 		Use:   "status [JOB]",
-		Short: "Say whether a running job is healthy, and which rank holds it up if not",
-		Long: `Say whether a running job is healthy: first the open verdicts, each with the evidence that it rests on;
-then its ranks by state, the communicators that are not idle, and what else is wrong.
+		Short: "Report whether a running job is healthy, and which rank holds it up if not",
+		Long: `Report the health of a running job: the open verdicts with their evidence, the ranks by state, the
+communicators that are busy, and other problems.
 
 ` + targetHelp + `
 
-The exit code is 0 if the job is healthy, 1 if there are warnings, 2 if something is critical, as most verdicts are,
-and 3 if its health is unknown: there is no such job, no process answers, RAS is off (CARILLON_RAS=off), or the call
-was wrong.`,
+The exit code is 0 if the job is healthy, 1 for a warning, 2 if something is critical, as most verdicts are, and 3 if
+the job's health is unknown: there is no such job, no process answers, RAS is off (CARILLON_RAS=off), or the call was
+wrong.`,
 		Example: `  carillon status                                # the job that started last on this host
   carillon status train-1a2b
   carillon status --json | jq -r '.verdicts[].text'
@@ -64,7 +64,7 @@ was wrong.`,
 		},
 	}
 	t.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	colorFlag(cmd, &color, "colours")
 	return cmd
 }

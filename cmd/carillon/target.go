@@ -21,30 +21,32 @@ type target struct {
 	timeout           time.Duration
 }
 
-// jobHelp explains JOB in the help of every command that takes one. A command completes the sentence.
-const jobHelp = `JOB is a job's name, or the folder of its tapes. Without it, and in a folder of several jobs, it is the
-one that started`
+// jobHelp explains JOB in the help of a command that reads tapes.
+const jobHelp = `JOB is a job's name or the directory of its tapes. The default is the job that wrote last, also
+within a directory of several jobs.`
 
-const targetHelp = jobHelp +
-	` last. The processes' tapes say where their health endpoints are. A job of other hosts is found with --url,
-which names the endpoint of any of its processes; all know the same verdicts, but each tells only of its own
-communicators and conditions. Those of other hosts, some of them in a large job, are asked, too, where their endpoints
-listen beyond loopback (CARILLON_HEALTH_ADDR). They get the token over TLS; in the clear only if --url names an
-endpoint that gets it so.
+// targetHelp explains JOB, and what is asked, in the help of a command for running jobs.
+const targetHelp = `JOB is a job's name or the directory of its tapes. The default is the job that started last,
+also within a directory of several jobs.
 
-Endpoints that want a token get that of --token-file, CARILLON_HEALTH_TOKEN or CARILLON_HEALTH_TOKEN_FILE.`
+The tapes say where the processes' health endpoints are. For a job on other hosts, name the endpoint of any of its
+processes with --url. All processes know the same verdicts, but each reports only its own communicators and
+conditions. Processes on other hosts are asked too, up to a number, if their endpoints listen beyond loopback
+(CARILLON_HEALTH_ADDR). They get the token over TLS, or in the clear if an endpoint of --url gets it in the clear.
+
+The token for endpoints that want one comes from --token-file, CARILLON_HEALTH_TOKEN or CARILLON_HEALTH_TOKEN_FILE.`
 
 func (t *target) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringSliceVar(&t.urls, "url", nil,
-		"ask these health endpoints, http://host:port, in place of a job of this host")
+		"health endpoints to ask, such as http://host:port, instead of a job on this host")
 	f.StringVar(&t.tokenFile, "token-file", "", "a file whose first line is the token")
 	f.StringVar(&t.cacert, "cacert", "",
-		"a PEM file of the authorities that signed their certificates (default: the system's)")
+		"a PEM file with the CA certificates of the endpoints (default: the system's)")
 	f.StringVar(&t.cert, "cert", "", "a PEM file with a client certificate")
-	f.StringVar(&t.key, "key", "", "a PEM file with its key")
-	f.DurationVar(&t.timeout, "timeout", endpoint.DefaultTimeout, "how long one may take to answer")
+	f.StringVar(&t.key, "key", "", "a PEM file with the key of --cert")
+	f.DurationVar(&t.timeout, "timeout", endpoint.DefaultTimeout, "how long an endpoint may take to answer")
 	cmd.ValidArgsFunction = completeJobs(1, false)
 	cmd.Args = oneJob
 	cmd.Annotations = map[string]string{tellsHealth: "in its exit code"}

@@ -23,10 +23,9 @@ func newTune(stdout, stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tune",
 		Short: "Measure which kernels are the fastest on this machine's GPUs",
-		Long: `Measure up to how many bytes each kind of kernel is the fastest on this machine's NVIDIA GPUs, and
-write a file that programs read if ` + enginecuda.TuningVariable + ` names it. All processes of a job need
-the same. Ranks share GPUs if there are less of them, which says little about ranks that don't.
-Nothing else should run on the GPUs meanwhile.`,
+		Long: `Measure up to which size each kind of kernel is the fastest on this machine's NVIDIA GPUs, and write the file
+that ` + enginecuda.TuningVariable + ` names to a job. All processes of a job need the same file. Ranks
+share GPUs if there are fewer, which says little about ranks that don't. Run nothing else on the GPUs meanwhile.`,
 		Example: `  carillon tune --output tuning.json
   carillon tune --ranks 2,8 > tuning.json
   ` + enginecuda.TuningVariable + `=tuning.json carillon bench --gpu 2`,
@@ -64,9 +63,9 @@ Nothing else should run on the GPUs meanwhile.`,
 	}
 	cmd.Flags().IntSliceVar(&ranks, "ranks", []int{2, 4, 8}, "numbers of ranks, 2 to 8")
 	cmd.Flags().StringVar(&sizes, "sizes", "4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M", "sizes in bytes")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "the file to write; default: the standard output")
-	cmd.Flags().DurationVar(&s.Budget, "budget", 50*time.Millisecond, "time for the iterations of one size")
-	cmd.Flags().IntVar(&s.Min, "min", 5, "iterations of one size, at least")
-	cmd.Flags().IntVar(&s.Max, "max", 200, "iterations of one size, at most")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "the file to write (default: standard output)")
+	cmd.Flags().DurationVar(&s.Budget, "budget", 50*time.Millisecond, "time to spend on one size")
+	cmd.Flags().IntVar(&s.Min, "min", 5, "least iterations of one size")
+	cmd.Flags().IntVar(&s.Max, "max", 200, "most iterations of one size")
 	return cmd
 }

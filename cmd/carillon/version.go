@@ -41,7 +41,7 @@ func newVersion() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say which Carillon this is",
+		Short: "Print the version",
 		Example: `  carillon version
   carillon version --json | jq -r .commit`,
 		Args: noArguments,
@@ -54,6 +54,6 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

@@ -33,18 +33,18 @@ func newWatch(stdout, stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [JOB]",
 		Short: "Watch a job while it runs: verdicts, ranks, communicators, events",
-		Long: `Watch a job while it runs. A terminal shows a screen with the open verdicts, the ranks by state, the
-communicators that are not idle, other problems, and the last events; q or ^C ends it. Elsewhere, or with --lines, it
-prints a line for each event, beginning with those that the job's processes remember.
+		Long: `Watch a job while it runs. On a terminal, a screen shows the open verdicts, the ranks by state, the busy
+communicators, other problems and the last events; q or ^C quits. Elsewhere, or with --lines, each event is a line,
+starting with the events that the processes remember.
 
 ` + targetHelp + `
 
-It reads the events of one process, and switches to another when that one ends or stops. It asks processes for their
-state so rarely that the job isn't slowed. The last state of a process that no longer answers is shown as stale, with
-its age.
+Events come from one process at a time, and from another one when that process ends or stops. Processes are asked for
+their state rarely enough not to slow the job down. The last state of a process that no longer answers is shown as
+stale, with its age.
 
-It ends with the job, unless --follow makes it wait for the next one. The exit code is 0; 3 if there is no such job, no
-process ever answered, or the call was wrong.`,
+Watching ends with the job; with --follow, it goes on with the next job. The exit code is 0, or 3 if there is no such
+job, no process ever answered, or the call was wrong.`,
 		Example: `  carillon watch                               # the job that started last on this host
   carillon watch train-1a2b
   carillon watch --severity warning | tee -a train.events
@@ -55,11 +55,11 @@ process ever answered, or the call was wrong.`,
 	l.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&l.follow, "follow", "f", false,
-		"when the job has ended, wait for the next one (of this name, if one is given)")
-	f.BoolVar(&l.lines, "lines", false, "a line for each event, on a terminal, too")
-	choiceFlag(cmd, &l.severity, "severity", "the least severity of the events that are shown: info, warning or critical",
+		"when the job has ended, wait for the next one (of the same name, if JOB is a name)")
+	f.BoolVar(&l.lines, "lines", false, "print a line for each event, also on a terminal")
+	choiceFlag(cmd, &l.severity, "severity", "the lowest severity of events to show: info, warning or critical",
 		"info", "warning", "critical")
-	f.DurationVar(&l.lasts, "for", 0, "end after this long (default: with the job)")
+	f.DurationVar(&l.lasts, "for", 0, "stop after this time (default: when the job ends)")
 	colorFlag(cmd, &l.color, "colours of the screen")
 	return cmd
 }

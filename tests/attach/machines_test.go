@@ -158,7 +158,7 @@ func TestAgentsOfTwoMachines(t *testing.T) {
 		second = begin(&two[1])
 		two[0].await(t, func(s *said) bool { return s.states() == "alive alive dead alive" })
 	}
-	url := second.Await(`agent: (http://\S+)/ has a page`)[1]
+	url := second.Await(`agent: a page for each process is at (http://\S+)/`)[1]
 	watch := two[1].start(t, nil, "carillon", "watch", "--url", url)
 	watch.Await(`verdict\.opened: rank 2 .*\(reason rank_dead\)`)
 	e2e.Kill(t, pids[3], syscall.SIGKILL)

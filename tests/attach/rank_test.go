@@ -110,5 +110,5 @@ func agent(t *testing.T, tapes string, env ...string) (a *e2e.Job, url string) {
 		"CARILLON_STALL_THRESHOLD=500ms", "CARILLON_HEALTH_TOKEN=", "CARILLON_HEALTH_ADDR=",
 		"CARILLON_RAS_MIN_POLL_INTERVAL=off",
 	}, env...), "carillon", "agent", "--tape-dir", tapes)
-	return a, a.Await(`agent: (http://\S+)/ has a page`)[1]
+	return a, a.Await(`agent: a page for each process is at (http://\S+)/`)[1]
 }

@@ -103,7 +103,7 @@ const (
 	wayAudit   = "audit"
 )
 
-// linked tells whether a program is itself linked with NCCL, so that preload reaches its calls.
+// linked tells whether a program itself is linked with NCCL, so that preload is enough.
 func linked(path string) bool {
 	f, err := elf.Open(path)
 	if err != nil { // a script
@@ -119,8 +119,8 @@ var (
 	notInLaunchers = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 )
 
-// jobName is what the launcher that started attach calls its job, so that all attaches of the job have one name. If it
-// calls it nothing, the name is made from the program's.
+// jobName is the name of the job by the launcher that started attach, so that it is the same on all machines. Otherwise
+// it is made from the program's name.
 func jobName(program string) string {
 	world, err := launch.FromEnv(os.Getenv)
 	if err == nil && world.Job != "" {
@@ -228,7 +228,7 @@ func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, told proces
 	}
 }
 
-// typed tells whether the signal is one that the terminal sends to the program, too.
+// typed tells whether the terminal sends the signal to the program as well.
 func typed(sig os.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false
@@ -275,8 +275,8 @@ func tapesIn(dir, name string) (n int) {
 	return n
 }
 
-// environment adds to env the variables that load the library, and the audit library unless its path is empty, and that
-// name the folder of the tapes.
+// environment adds to env the variables that load the library and, unless its path is empty, the audit library, and
+// those that name the job and the directory of its tapes.
 func environment(env []string, library, audit, dir, name string) []string {
 	had := map[string]string{}
 	for _, v := range env {
@@ -300,7 +300,7 @@ func environment(env []string, library, audit, dir, name string) []string {
 	return env // of what is there twice, exec.Cmd takes the last
 }
 
-// findLibrary is the path of the library, which it has checked.
+// findLibrary finds and checks the library, and returns its path.
 func findLibrary() (string, error) {
 	path := os.Getenv(libraryVariable)
 	if path == "" {
@@ -327,7 +327,7 @@ func findLibrary() (string, error) {
 	return path, nil
 }
 
-// ours are functions that no other library has both of: one is NCCL's, the other a profiler plug-in's.
+// ours are two functions that only this library has both of: one is NCCL's, the other a profiler plug-in's.
 var ours = []string{"ncclCommDestroy", "ncclProfiler_v1"}
 
 // machines are the processors that the library is built for.

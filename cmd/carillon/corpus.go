@@ -132,7 +132,7 @@ func (s *corpusFlags) draw() (all []trial, err error) {
 	return all, nil
 }
 
-// play plays the trials: simulated ones side by side, real ones one after the other.
+// play runs the trials: simulated ones in parallel, real ones one by one.
 func (s *corpusFlags) play(ctx context.Context, cmd *cobra.Command, all []trial) (corpus.Table, error) {
 	var (
 		table  = corpus.Table{}

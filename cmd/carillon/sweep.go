@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// sweepTapes removes the tapes of older jobs before the job's own are made, as ranks on NCCL remove none. A job starts
-// even if they can't be removed. It returns how many jobs keep their tapes when there is no room; -1 is all.
+// sweepTapes removes the tapes of older jobs before the job makes its own, as NCCL programs remove none. The job starts
+// even if they can't be removed. spare is how many jobs keep their tapes when there is no room; -1 means all.
 func sweepTapes(cmd *cobra.Command, cfg *job.Config) (spare int, err error) {
 	named := cmp.Or(cfg.TapeDir, os.Getenv(tape.DirVariable))
 	set := os.Getenv(tape.KeepVariable)

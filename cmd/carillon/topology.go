@@ -18,7 +18,7 @@ import (
 // topologyReport says where the ranks of a job's communicators are.
 type topologyReport struct {
 	Job   string         `json:"job"`
-	Comms []commTopology `json:"communicators"` // of which a tape tells
+	Comms []commTopology `json:"communicators"` // those with a rank whose place is on a tape
 }
 
 type commTopology struct {
@@ -65,7 +65,7 @@ func topologyOf(r *commsReport) *topologyReport {
 	return report
 }
 
-// known tells whether each rank is known, once, with a node that can be.
+// known tells whether all ranks are known, in order and with valid nodes.
 func (t *commTopology) known() bool {
 	for i, r := range t.Ranks {
 		if r.Rank != i || r.Node < 0 || r.Node >= len(t.Ranks) {
@@ -98,7 +98,7 @@ func (t *commTopology) carriers() {
 func (r *topologyReport) write(w io.Writer) error {
 	fmt.Fprintf(w, "Job %s\n", words.Line(r.Job))
 	if len(r.Comms) == 0 {
-		fmt.Fprintln(w, "\nNo tape tells where the ranks of a communicator are: none has connected, or none can tell.")
+		fmt.Fprintln(w, "\nNo tape has the place of a rank: no communicator has connected, or the engine doesn't record it.")
 	}
 	for _, c := range r.Comms {
 		fmt.Fprintf(w, "\n%s: %s on %s, PXN %s, %s\n", view.NameOf(c.Name, c.ID), english.Plural(c.Size, "rank", ""),

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Other is what another program has measured of a library: a Library, and of what.
+// Other is another program's measurement of a library.
 type Other struct {
 	Library
 	Collective Collective `json:"collective"`
@@ -15,7 +15,7 @@ type Other struct {
 	Bytes      int        `json:"bytes"`
 }
 
-// ReadOthers reads JSON objects, one behind the other.
+// ReadOthers reads a sequence of JSON objects.
 func ReadOthers(r io.Reader) (all []Other, err error) {
 	in := json.NewDecoder(r)
 	in.DisallowUnknownFields()
@@ -33,7 +33,7 @@ func ReadOthers(r io.Reader) (all []Other, err error) {
 	}
 }
 
-// Join puts what was measured of other libraries beside results of the same collective, ranks and size.
+// Join adds the measurements of other libraries to the results for the same collective, ranks and size.
 func Join(results []GPUResult, others []Other) {
 	for i := range results {
 		r := &results[i]

@@ -1,21 +1,21 @@
 package bench
 
-// Collective is one that is measured on GPUs, by the name that it has everywhere.
+// Collective is a collective that is measured on GPUs, by its name in spans and metrics.
 type Collective string
 
-// The collectives. The size of each is as nccl-tests define it.
+// The collectives. Sizes are as defined by nccl-tests.
 const (
 	AllReduce     Collective = "all_reduce"     // bytes of a rank's buffer
 	AllGather     Collective = "all_gather"     // bytes that a rank receives, with its own
 	ReduceScatter Collective = "reduce_scatter" // bytes that a rank sends, with those to itself
 )
 
-// Collectives are the names of all.
+// Collectives are the names of all collectives.
 func Collectives() []string {
 	return []string{string(AllReduce), string(AllGather), string(ReduceScatter)}
 }
 
-// elements are those that a rank sends and receives if the size is about so many bytes: float32, and one at least.
+// elements is how many float32 a rank sends and receives for a size of about so many bytes: at least one.
 func (c Collective) elements(bytes, ranks int) (send, recv int) {
 	part := max(1, bytes/4/ranks)
 	switch c {
@@ -28,8 +28,8 @@ func (c Collective) elements(bytes, ranks int) (send, recv int) {
 	}
 }
 
-// busBandwidth is in bytes a second, as nccl-tests define it: what the links do, comparable over numbers of ranks and
-// with the hardware's figure.
+// busBandwidth is in bytes a second, as defined by nccl-tests: the load of the links, comparable across numbers of
+// ranks and with the hardware's figure.
 func (c Collective) busBandwidth(r GPUResult) float64 {
 	times := 1.0
 	if c == AllReduce {

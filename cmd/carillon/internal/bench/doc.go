@@ -6,8 +6,8 @@
 // all-reduce: 2(n−1)/n · bytes / latency, which is comparable over numbers of ranks.
 //
 // The iterations of a size are bounded in count and in time. The two sides of a comparison are measured in turn, size
-// by size, so that what else the machine does hits both.
+// by size, so that other load on the machine hits both.
 //
-// On GPUs it measures all-gather and reduce-scatter, too, in batches by the GPU's clock: ours, eager and in a graph, a
-// copy, the launch of a kernel that does nothing, and NCCL, all by turns on the same stream and buffers.
+// On GPUs it also measures all-gather and reduce-scatter, in batches by the GPU's clock: our calls, eager and in a
+// graph, a copy, the launch of an empty kernel, and NCCL, all in turn on the same stream and buffers.
 package bench

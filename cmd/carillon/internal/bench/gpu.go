@@ -10,34 +10,34 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Timing is of one operation: the median, and what 99 of 100 don't exceed.
+// Timing is the duration of an operation: the median and the 99th percentile.
 type Timing struct {
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
 }
 
-// GPUResult is what a collective of one size took on GPUs, by the GPUs' clocks, of the slowest rank.
+// GPUResult has the durations of a collective of one size, by the GPUs' clocks, on the slowest rank.
 type GPUResult struct {
 	Collective Collective    `json:"collective"`
 	Ranks      int           `json:"ranks"`
 	GPUs       int           `json:"gpus"`
-	Bytes      int           `json:"bytes"` // Collective says of what
+	Bytes      int           `json:"bytes"` // see Collective
 	Eager      Timing        `json:"eager"`
 	Graph      Timing        `json:"graph"`
-	Copy       Timing        `json:"copy"`             // of as many bytes on one GPU, in a graph
-	Call       time.Duration `json:"call_ns"`          // an eager call, on the host: the median
-	Launch     time.Duration `json:"launch_ns"`        // the driver's part: of a kernel that does nothing
-	Beside     []Library     `json:"beside,omitempty"` // those that were measured
+	Copy       Timing        `json:"copy"`      // of as many bytes on one GPU, in a graph
+	Call       time.Duration `json:"call_ns"`   // an eager call, on the host: the median
+	Launch     time.Duration `json:"launch_ns"` // the driver's part of it: the launch of an empty kernel
+	Beside     []Library     `json:"beside,omitempty"`
 }
 
-// Library is how long another library takes for the same collective.
+// Library has the durations of the same collective in another library.
 type Library struct {
 	Name  string `json:"library"`
 	Eager Timing `json:"eager"`
 	Graph Timing `json:"graph"`
 }
 
-// WriteGPU prints results as a table, with other libraries' times and the ratios of ours to them.
+// WriteGPU prints results as a table, with other libraries' times and the ratios of our times to theirs.
 func WriteGPU(w io.Writer, results []GPUResult) error {
 	var names []string
 	for _, r := range results {
@@ -74,7 +74,7 @@ func WriteGPU(w io.Writer, results []GPUResult) error {
 	return t.Flush()
 }
 
-// writeBeside prints another library's time, if it was measured, and the ratio of ours to it.
+// writeBeside prints another library's time, if it was measured, and the ratio of our time to it.
 func writeBeside(w io.Writer, ours, theirs Timing) {
 	if theirs.P50 <= 0 {
 		fmt.Fprint(w, "\t\t")

@@ -16,9 +16,8 @@ import (
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
-// GPUs measures collectives (float32, sums) between ranks of this process on the machine's GPUs; several ranks share
-// one where there are more of them. With compare each size is measured on NCCL, too, by turns, where that can run and
-// until it fails.
+// GPUs measures collectives (float32, sum) between ranks of this process on the machine's GPUs. Ranks share GPUs if
+// there are fewer. With compare, each size is also measured on NCCL, in alternation, if NCCL can run, until it fails.
 func GPUs(ctx context.Context, s Setup, collectives []Collective, ranks int, compare bool, progress io.Writer) (
 	results []GPUResult, err error,
 ) {
@@ -94,7 +93,7 @@ func (w *world) measure(ctx context.Context, s Setup, c Collective, bytes int) (
 	return result, nil
 }
 
-// rounds times batches of all sides, once to warm up.
+// rounds times batches of all sides, after one round to warm up.
 func (w *world) rounds(ctx context.Context, s Setup) error {
 	began := time.Now()
 	if err := w.all(ctx, round); err != nil {
@@ -114,11 +113,11 @@ func (w *world) rounds(ctx context.Context, s Setup) error {
 	})
 }
 
-// batch is how many operations of a size are timed together, as they follow each other: a GPU's events are exact to
-// half a microsecond. What takes long is told in fewer.
+// batch is how many operations of a size are timed together, back to back: a GPU's events are exact to half a
+// microsecond. Long operations need fewer.
 func batch(bytes int) int { return max(5, min(100, 100*(4<<20)/bytes)) }
 
-// repeat makes a batch.
+// repeat returns a function that calls one n times.
 func repeat(n int, one func() error) func() error {
 	return func() error {
 		for range n {
@@ -130,14 +129,14 @@ func repeat(n int, one func() error) func() error {
 	}
 }
 
-// A side is what is timed, beside others: they take turns.
+// side is one of the things that are timed in turn.
 type side struct {
 	name sideName
-	put  func() error // puts a batch on the stream
+	put  func() error // enqueues a batch on the stream
 	wait func(context.Context) error
 	n    int
 
-	gpu, host []time.Duration // of each batch, for one operation: by the GPU; of put
+	gpu, host []time.Duration // per operation, of each batch: the GPU's time, and that of put
 }
 
 type sideName int
@@ -151,7 +150,7 @@ const (
 	ncclGraph
 )
 
-// prepare makes the sides, whose calls have this context.
+// prepare makes the sides. Their calls use ctx.
 func (r *onGPU) prepare(ctx context.Context, c Collective, bytes int) error {
 	n := batch(bytes)
 	one := r.ours(ctx, c, bytes)
@@ -183,7 +182,7 @@ func (r *onGPU) prepare(ctx context.Context, c Collective, bytes int) error {
 	return nil
 }
 
-// captured makes a graph of what is put on the stream, and returns what launches it.
+// captured captures what put enqueues in a graph, and returns a function that launches it.
 func (r *onGPU) captured(put func() error) (launch func() error, err error) {
 	if err := r.stream.BeginCapture(); err != nil {
 		return nil, err
@@ -202,7 +201,7 @@ func (r *onGPU) captured(put func() error) (launch func() error, err error) {
 	return func() error { return x.Launch(r.stream) }, nil
 }
 
-// forget ends what prepare began.
+// forget undoes prepare.
 func (r *onGPU) forget() (err error) {
 	for _, x := range r.graphs {
 		err = errors.Join(err, x.Destroy())
@@ -211,7 +210,7 @@ func (r *onGPU) forget() (err error) {
 	return err
 }
 
-// ours is our collective.
+// ours returns a function that calls Carillon's collective.
 func (r *onGPU) ours(ctx context.Context, c Collective, bytes int) func() error {
 	n, m := c.elements(bytes, r.comm.Size())
 	send, recv := r.send.Slice(0, n), r.recv.Slice(0, m)
@@ -235,8 +234,8 @@ func round(ctx context.Context, r *onGPU) error {
 	return nil
 }
 
-// time puts two batches on the stream, and times the second: ranks begin some microseconds after each other, and the
-// host takes some to launch a graph.
+// time enqueues two batches and times the second one: ranks start some microseconds apart, and launching a graph takes
+// the host some as well.
 func (r *onGPU) time(ctx context.Context, s *side) error {
 	if err := errors.Join(s.put(), r.begin.Record(r.stream)); err != nil {
 		return err
@@ -259,7 +258,7 @@ func (r *onGPU) time(ctx context.Context, s *side) error {
 	return err
 }
 
-// collect adds this rank's times to those of others: the slowest counts.
+// collect merges this rank's times into the result, which has those of the slowest rank.
 func (r *onGPU) collect(result *GPUResult) {
 	for i := range r.sides {
 		s := &r.sides[i]
@@ -283,7 +282,7 @@ func (r *onGPU) collect(result *GPUResult) {
 	}
 }
 
-// check makes a batch of each side, and looks at the result: rank r sends elements that are all r + 1.
+// check runs a batch of each side and checks the result: all elements that rank r sends are r + 1.
 func (r *onGPU) check(ctx context.Context, c Collective, bytes int) error {
 	ranks := r.comm.Size()
 	_, n := c.elements(bytes, ranks)

@@ -40,7 +40,7 @@ func (r Result) BusBandwidth() float64 {
 	return 2 * float64(r.Ranks-1) / float64(r.Ranks) * float64(r.Bytes) / r.Latency.Seconds()
 }
 
-// iterations is how often a size is measured, by what one operation takes. It is the same on all ranks if once is.
+// iterations is how often to measure a size whose operation takes once. It is the same on all ranks if once is.
 func (s Setup) iterations(once time.Duration) int {
 	return min(max(int(s.Budget/max(once, time.Nanosecond)), s.Min), s.Max)
 }

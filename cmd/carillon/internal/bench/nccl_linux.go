@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/nccl"
 )
 
-// ncclError is that NCCL has failed, and nothing else.
+// ncclError is a failure of NCCL, as opposed to one of Carillon.
 type ncclError struct{ error }
 
 func (e *ncclError) Unwrap() error { return e.error }
@@ -29,13 +29,13 @@ func theirs(err error) error {
 	return &ncclError{err}
 }
 
-// openNCCL makes NCCL's communicator over the ranks: what is measured are NCCL's own functions, each rank calling them
-// from a thread of its own, with nothing of ours in between.
+// openNCCL makes NCCL's communicator over the ranks. NCCL's functions are called directly, by each rank on a thread of
+// its own.
 func (w *world) openNCCL(ctx context.Context) (err error) {
 	if ranks, gpus := len(w.ranks), len(w.contexts); ranks > gpus {
 		return fmt.Errorf("%d ranks share %d GPUs, and NCCL needs a GPU for each rank", ranks, gpus)
 	}
-	const blocking = "NCCL_COMM_BLOCKING" // else each call is handed to a thread of NCCL's, unlike in most programs
+	const blocking = "NCCL_COMM_BLOCKING" // otherwise a thread of NCCL's makes each call, unlike in most programs
 	if os.Getenv(blocking) == "" {
 		if err := os.Setenv(blocking, "1"); err != nil {
 			return err
@@ -68,7 +68,7 @@ func (w *world) openNCCL(ctx context.Context) (err error) {
 	return nil
 }
 
-// settle waits until NCCL has done what it was called for.
+// settle waits until NCCL's last call has completed.
 func (r *onGPU) settle(ctx context.Context) error {
 	for p := (queue.Pause{}); ; p.Wait() {
 		if err := r.nccl.Ready(); !errors.Is(err, nccl.ErrInProgress) {
@@ -80,7 +80,7 @@ func (r *onGPU) settle(ctx context.Context) error {
 	}
 }
 
-// endNCCL ends NCCL's communicator, if there is one: what is on streams ends early unless it is well.
+// endNCCL ends NCCL's communicator, if there is one. Unless well, it aborts what is still on streams.
 func (w *world) endNCCL(ctx context.Context, well bool) error {
 	var g errgroup.Group
 	for _, r := range w.ranks {
@@ -101,7 +101,7 @@ func (w *world) endNCCL(ctx context.Context, well bool) error {
 	return g.Wait()
 }
 
-// batchNCCL puts a batch of NCCL's on the stream.
+// batchNCCL returns a function that enqueues a batch of NCCL's collective.
 func (r *onGPU) batchNCCL(c Collective, bytes, n int) func() error {
 	call := map[Collective]nccl.Call{
 		AllReduce: nccl.AllReduce, AllGather: nccl.AllGather, ReduceScatter: nccl.ReduceScatter,
@@ -116,10 +116,10 @@ func (r *onGPU) batchNCCL(c Collective, bytes, n int) func() error {
 	return func() error { return theirs(r.context.Within(put)) }
 }
 
-// waitNCCL waits until what was put on the stream is done.
+// waitNCCL waits until the stream is idle, or NCCL has failed.
 func (r *onGPU) waitNCCL(ctx context.Context) error {
 	for p := (queue.Pause{}); ; p.Wait() {
-		ended, err := r.end.Query(), r.nccl.Ready() // in this order: what has failed ends, too
+		ended, err := r.end.Query(), r.nccl.Ready() // in this order, as a failed operation also ends
 		switch {
 		case err != nil && !errors.Is(err, nccl.ErrInProgress):
 			return theirs(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
-// nothing is a kernel that does nothing, with the parameter of one that does a collective: what its launch takes the
-// host is the driver's part of a call.
+// nothing is an empty kernel with the parameters of a collective's: the host's time for its launch is the driver's part
+// of a call.
 type nothing struct {
 	module *cuda.Module
 	kernel *cuda.Function
@@ -39,7 +39,7 @@ func newNothing(c *cuda.Context) (n *nothing, err error) {
 	return n, err
 }
 
-// launch launches it as the smallest collective is.
+// launch launches the kernel with the grid of the smallest collective.
 func (n *nothing) launch(s *cuda.Stream) error {
 	return s.Launch(n.kernel, 1, 32, 0, unsafe.Pointer(n.args))
 }

@@ -99,10 +99,10 @@ func processes(ctx context.Context, self string, s Setup, ranks, size int) (Resu
 //go:embed openmpi/allreduce.c
 var mpiSource []byte
 
-// openMPI is the path of the compiled program for Open MPI; empty: it can't be measured.
+// openMPI is the path of the compiled program for Open MPI; empty if it can't be measured.
 type openMPI string
 
-// newOpenMPI compiles the program for Open MPI in dir. It says why when there is no Open MPI here.
+// newOpenMPI compiles the program for Open MPI in dir. why says why that isn't possible.
 func newOpenMPI(ctx context.Context, dir string) (m openMPI, why string) {
 	for _, tool := range []string{"mpirun", "mpicc"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -140,11 +140,10 @@ func (m openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result,
 	}, nil
 }
 
-// endTime is how long a program may take to end that was told to.
+// endTime is how long a program may take to end after SIGTERM.
 const endTime = 5 * time.Second
 
-// output runs a program, and returns what it printed. It is told to end when ctx ends, and by nobody else: a terminal's
-// ^C is not for it.
+// output runs a program and returns what it printed. Only the end of ctx ends it, not a ^C on the terminal.
 func output(ctx context.Context, name string, args []string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -18,7 +18,7 @@ import (
 
 const everything = 1 << 40
 
-// Tune measures, for each number of ranks, up to which of the sizes each kernel in packets is the fastest in a graph.
+// Tune measures, for each number of ranks, up to which size each kernel that sends packets is the fastest in a graph.
 func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (enginecuda.Tuning, error) {
 	reduce := func(r *onGPU, n int) error {
 		return ccl.AllReduceOn(ctx, r.comm, r.stream, r.send.Slice(0, n), r.recv.Slice(0, n), ccl.Sum)
@@ -27,7 +27,7 @@ func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (engine
 		return ccl.AllGatherOn(ctx, r.comm, r.stream, r.send.Slice(0, n), r.recv.Slice(0, n*r.comm.Size()))
 	}
 	tuning := enginecuda.Tuning{}
-	// upTo is the largest size up to which all are as fast as with others, but for one in fifty, which is noise.
+	// upTo is the largest size up to which times are no more than 2 % above the others', which is noise.
 	upTo := func(times []time.Duration, others ...[]time.Duration) (bytes int) {
 		for i, t := range times {
 			for _, o := range others {
@@ -61,7 +61,7 @@ func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (engine
 	return tuning, nil
 }
 
-// tuneTimes is what a call takes, of each size.
+// tuneTimes measures a call for each size.
 func tuneTimes(ctx context.Context, s Setup, ranks int, l enginecuda.Limits, call func(*onGPU, int) error,
 	progress io.Writer,
 ) (all []time.Duration, err error) {
@@ -86,7 +86,7 @@ func tuneTimes(ctx context.Context, s Setup, ranks int, l enginecuda.Limits, cal
 	return all, nil
 }
 
-// measureGraph is what a call takes in a graph, of the slowest rank.
+// measureGraph is the time of a call in a graph, on the slowest rank.
 func (w *world) measureGraph(ctx context.Context, s Setup, bytes int, call func(*onGPU, int) error) (
 	took time.Duration, err error,
 ) {

@@ -21,13 +21,13 @@ import (
 // world is a communicator of this process.
 type world struct {
 	rt       *ccl.Runtime
-	contexts []*cuda.Context // by device, and so the others
+	contexts []*cuda.Context // by device, like gpus and nothing
 	gpus     []*enginecuda.GPU
 	nothing  []*nothing
 	ranks    []*onGPU
 }
 
-// openWorld makes one whose ranks have buffers of so many bytes.
+// openWorld makes a world of ranks with send and receive buffers of so many bytes.
 func openWorld(ctx context.Context, ranks, bytes int, o enginecuda.Options) (w *world, err error) {
 	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "" { // a queue for each stream; read when a context is made
 		if err := os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32"); err != nil {
@@ -93,13 +93,13 @@ func (w *world) close(ctx context.Context) (err error) {
 	for _, n := range w.nothing {
 		err = errors.Join(err, n.module.Unload())
 	}
-	for _, gpu := range w.gpus { // behind the communicators, which have been captured
+	for _, gpu := range w.gpus { // after the communicators, whose operations were captured
 		err = errors.Join(err, gpu.Close())
 	}
 	return err
 }
 
-// use adds a device.
+// use opens a device.
 func (w *world) use(driver *cuda.Driver, ordinal int, o enginecuda.Options) error {
 	dev, err := driver.Device(ordinal)
 	if err != nil {
@@ -122,7 +122,7 @@ func (w *world) use(driver *cuda.Driver, ordinal int, o enginecuda.Options) erro
 	return nil
 }
 
-// abandon ends a world in which ranks may wait for each other for ever.
+// abandon ends a world whose ranks may wait for each other for ever.
 func (w *world) abandon(ctx context.Context, why error) {
 	for _, r := range w.ranks {
 		_ = r.comm.Abort(why)
@@ -130,7 +130,7 @@ func (w *world) abandon(ctx context.Context, why error) {
 	_ = errors.Join(w.endNCCL(ctx, false), w.close(ctx)) // why is what counts
 }
 
-// all has each rank do something, until one fails. That one leaves the communicator, so that none waits for it.
+// all calls do for each rank, until one fails. That rank leaves the communicator, so that no other waits for it.
 func (w *world) all(ctx context.Context, do func(ctx context.Context, r *onGPU) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, r := range w.ranks {
@@ -145,7 +145,7 @@ func (w *world) all(ctx context.Context, do func(ctx context.Context, r *onGPU) 
 	return g.Wait()
 }
 
-// onGPU is a rank.
+// onGPU is a rank of a world.
 type onGPU struct {
 	rank       int
 	comm       *ccl.Comm

@@ -18,7 +18,7 @@ func (r *rank) attributes() *syscall.SysProcAttr {
 // follow prepares exit for a rank that was started.
 func (r *rank) follow() error {
 	if r.pidfd < 0 {
-		return errors.New("the kernel gives no descriptor of a process, as Linux does from 5.4 on")
+		return errors.New("this kernel has no pidfds, which Linux has since 5.4")
 	}
 	r.exit = func() process.Exit { return process.ChildExit(r.pidfd) }
 	return nil

@@ -10,11 +10,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Without Linux a rank is reaped as it ends, and outlives a launcher that is killed; so does what it started.
+// On other systems than Linux, a rank is reaped when it ends. If the launcher is killed, ranks and what they started
+// live on.
 
 func (r *rank) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// follow makes a pipe that is at its end when the rank has ended.
+// follow makes a pipe that reads as closed once the rank has ended.
 func (r *rank) follow() error {
 	var ends [2]int
 	if err := unix.Pipe(ends[:]); err != nil {

@@ -153,7 +153,7 @@ func (c *Config) placeOf(i int) place {
 	return place{node: i / (small + 1), local: i % (small + 1), size: small + 1}
 }
 
-// others are variables that this launcher may have from another launcher, and that its ranks must not inherit.
+// others are variables that the launcher may have inherited from another launcher, and that its ranks must not inherit.
 var others = regexp.MustCompile(
 	`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
 

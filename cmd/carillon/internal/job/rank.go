@@ -103,7 +103,7 @@ func (r *rank) end(sig unix.Signal) {
 	r.signal(unix.SIGCONT)
 }
 
-// asked is the supervisor's signal that ended the rank, else the last one that it was sent; 0 if there is none.
+// asked is the supervisor's signal that ended the rank, or else the last one that it sent; 0 if it sent none.
 func (r *rank) asked() unix.Signal {
 	switch {
 	case len(r.sent) == 0:
@@ -115,8 +115,8 @@ func (r *rank) asked() unix.Signal {
 	}
 }
 
-// settle ends the processes that a dead rank has left behind, and reaps the rank. These get grace between SIGTERM and
-// SIGKILL, or less if the supervisor kills the group.
+// settle ends the processes that a dead rank has left behind, and reaps the rank. The processes get grace between
+// SIGTERM and SIGKILL, or less if the supervisor kills the group.
 func (r *rank) settle(grace time.Duration) {
 	defer close(r.settled)
 	if left := openGroup(r.pid); len(left) > 0 {

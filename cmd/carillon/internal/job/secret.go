@@ -56,7 +56,7 @@ func writePrivate(dir, text string) (f *os.File, err error) {
 		_, err = f.WriteString(text)
 	}
 	if err == nil {
-		_, err = os.Lstat(f.Name()) // another launcher may have taken it for one of the dead before it was locked
+		_, err = os.Lstat(f.Name()) // before it was locked, another launcher may have removed it as left behind
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
@@ -74,7 +74,7 @@ func lock(f *os.File) error {
 	return nil
 }
 
-// sweepSecrets removes the user's files that no launcher has locked.
+// sweepSecrets removes the user's secret files that no launcher has locked.
 func sweepSecrets(dir string) {
 	paths, _ := filepath.Glob(filepath.Join(dir, secretPrefix+"*")) // the pattern is right
 	for _, path := range paths {

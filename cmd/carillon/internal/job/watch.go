@@ -17,7 +17,7 @@ type death struct {
 	at   time.Time
 }
 
-// exitTime bounds how long to wait for a rank that is ending already. Closing files and memory takes milliseconds.
+// exitTime bounds the wait for a rank that is already exiting. Closing files and freeing memory takes milliseconds.
 const exitTime = time.Second
 
 // watch reports the deaths of ranks in batches until all are dead. A death that caused another is in the same batch or

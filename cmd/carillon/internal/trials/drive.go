@@ -189,7 +189,7 @@ func (p *play) signal(process int, sig syscall.Signal) bool {
 	return p.processes[process].Signal(sig) == nil
 }
 
-// end ends the job as the trial says, and reads its tapes.
+// end ends the job in the trial's way and reads its tapes.
 func (p *play) end(signals chan<- os.Signal, done <-chan error, ended bool) (*corpus.Result, error) {
 	res := &corpus.Result{
 		Trial: p.trial, Began: p.began.UnixNano(), Over: time.Now().UnixNano(), Scale: scale,

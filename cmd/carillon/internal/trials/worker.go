@@ -67,7 +67,7 @@ type worker struct {
 	noted   [2]bool    // the faults that have begun
 }
 
-// announce tells the driver the process's id, and the other processes the id of the communicator of all ranks.
+// announce writes the process's pid for the driver and, for the other processes, the id of the world communicator.
 func (w *worker) announce() {
 	w.write(fmt.Sprintf("pid-%d", w.index), strconv.Itoa(os.Getpid()))
 	if w.index != 0 || w.trial.Layout.PerProcess == 1 {
@@ -171,7 +171,7 @@ func (t *thread) keep(name string, c *ccl.Comm, err error) error {
 	return err
 }
 
-// gate is a gate's channel, with an element for each time that it was opened and not passed yet.
+// gate is a gate's channel. It has an element for each time that the gate was opened and not yet passed.
 func (t *thread) gate(g *jobsim.Gate) chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -57,9 +57,9 @@ type commSet struct {
 	comms map[lifecycle.CommID]*Comm
 }
 
-// add adds the report of a rank of the job, -1 if that is unknown. The report is later seconds old; unless it is stale,
-// its operation still runs.
-func (g *commSet) add(part *health.Comm, jobRank int, later float64, stale bool) {
+// add adds the report of a rank of the job, -1 if that is unknown. The report is age seconds old. Unless it is stale,
+// its operation is still running.
+func (g *commSet) add(part *health.Comm, jobRank int, age float64, stale bool) {
 	rank := part.Rank
 	if part.Size == 0 { // its init runs, and it has no ranks yet
 		rank = jobRank
@@ -76,7 +76,7 @@ func (g *commSet) add(part *health.Comm, jobRank int, later float64, stale bool)
 	c.whole = c.whole || part.Parent.IsZero() && part.Size == g.size
 	c.Known = append(c.Known, rank)
 	if stale {
-		c.Stale, c.StaleAge = append(c.Stale, rank), max(c.StaleAge, later)
+		c.Stale, c.StaleAge = append(c.Stale, rank), max(c.StaleAge, age)
 	}
 	c.begun[rank], c.job[rank] = part.Begun, jobRank
 	i := slices.IndexFunc(c.States, func(s State) bool { return s.State == part.State })
@@ -95,7 +95,7 @@ func (g *commSet) add(part *health.Comm, jobRank int, later float64, stale bool)
 		c.Busy = append(c.Busy, Op{Call: in.Call, Seq: in.Seq, Bytes: in.Bytes})
 	}
 	o := &c.Busy[i]
-	o.Age = max(o.Age, in.Age+later)
+	o.Age = max(o.Age, in.Age+age)
 	o.Ranks = append(o.Ranks, rank)
 	if in.WaitRank != nil && *in.WaitRank >= 0 && !slices.Contains(o.WaitsFor, int(*in.WaitRank)) {
 		o.WaitsFor = append(o.WaitsFor, int(*in.WaitRank))
@@ -167,8 +167,8 @@ func RankNames(ranks []int, comm string, job map[int]int) string {
 	}
 }
 
-// jobRanks are the job's ranks of a communicator's ranks; nil if one is unknown. A number that several ranks share, as
-// those of one process do, is unknown.
+// jobRanks translates a communicator's ranks to the job's; nil if one is unknown. A job rank that several ranks share,
+// as the ranks of one process do, counts as unknown.
 func jobRanks(ranks []int, job map[int]int) []int {
 	times := map[int]int{}
 	for _, number := range job {
@@ -200,5 +200,5 @@ func order(yes bool) int {
 	return 0
 }
 
-// pairs are the calls between two ranks: a rank that doesn't make them is not behind.
+// pairs are the calls between two ranks: another rank isn't behind because it doesn't make them.
 var pairs = []string{lifecycle.CallSend.String(), lifecycle.CallRecv.String(), lifecycle.CallSendRecv.String()}

@@ -14,14 +14,14 @@ type Frame struct {
 	Report *Report // nil: nothing is known yet
 	// Events are the last events, the latest last.
 	Events []*bus.Event
-	// Note is about the watching itself: "waiting for the job's first process".
+	// Note is about the connection to the job: "waiting for a process that answers".
 	Note string
 	// Columns and Rows are the screen's size. A frame of the least size is cut to a smaller screen.
 	Columns, Rows int
 	Colored       bool
 }
 
-// The least size of a screen for which a frame is made.
+// The least size of a screen that a frame is laid out for.
 const (
 	minColumns = 20
 	minRows    = 6

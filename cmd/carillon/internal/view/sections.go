@@ -20,7 +20,7 @@ type section struct {
 	rows []line
 }
 
-// limits bound the sections on a small screen. 0 is no bound.
+// limits bound the sections on a small screen; 0 means no bound.
 type limits struct {
 	width    int // columns
 	text     int // rows of a verdict's sentence
@@ -105,7 +105,7 @@ func (r *Report) rankSection(lim limits) section {
 	if culprits := r.culprits(); len(culprits) > 0 {
 		s.rows = append(s.rows, labelled(red, "culprit", words.Ranks(culprits), lim)...)
 	}
-	others := map[string]bool{} // states of a later version
+	others := map[string]bool{} // states that a later version may have
 	for i := range r.Ranks {
 		others[r.Ranks[i].State] = true
 	}

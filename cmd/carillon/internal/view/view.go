@@ -39,7 +39,7 @@ type part struct {
 	unanswered bool // a later question was not answered
 }
 
-// rankKey is the process of a rank, which another process may take later.
+// rankKey is a rank's process. Another process may take over the rank.
 type rankKey struct {
 	rank int
 	pid  int
@@ -85,7 +85,7 @@ const stateAlive = "alive"
 // Tapes sets the communicators on the tapes of this host.
 func (v *View) Tapes(comms []Local) { v.local = comms }
 
-// Sound tells whether the process of a snapshot runs, as far as is known.
+// Sound tells whether the process of a snapshot is running, as far as is known.
 func (v *View) Sound(of *endpoint.Snapshot) bool {
 	r, ok := v.ranks[keyOf(of)]
 	return !ok || r.State == stateAlive || r.State == "suspect"
@@ -168,7 +168,7 @@ type rankCondition struct {
 	stale     float64 // its age in seconds, if it is stale
 }
 
-// jobStalled is the condition of a process while a verdict is open. It is left out, as the verdicts are shown.
+// jobStalled is the condition of every process while a verdict is open. It is left out, as the verdicts are shown.
 const jobStalled = "job_stalled"
 
 // mergeConditions merges equal conditions of several ranks, and sorts them, the worst first.

@@ -8,9 +8,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// history filters events that were shown before. All processes report the same verdicts and ranks' ends, with ids of
-// their own, so that a listener that switches to another process hears them again. An event is news if the process sent
-// it more often than each of the others did.
+// history filters out events that were shown before. All processes report the same verdicts and ends of ranks, but with
+// ids of their own, so the events come again after a switch to another process. An event is news if the process has
+// sent it more often than any process before.
 type history struct {
 	seen  map[eventKey]int // the most that any process sent
 	now   map[eventKey]int // by the current process

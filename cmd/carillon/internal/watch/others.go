@@ -54,7 +54,7 @@ func Others(job *find.Job, targets []endpoint.Target, snapshots []*endpoint.Snap
 	return others
 }
 
-// exposure tells who can read a request to a URL: 0 the receiver only, 1 this host, 2 the network.
+// exposure says where a request to a URL can be read: 0 by the receiver only, 1 on this host, 2 on the network.
 func exposure(url string) int {
 	switch {
 	case strings.HasPrefix(url, "https://"):

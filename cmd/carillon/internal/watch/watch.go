@@ -282,8 +282,8 @@ func (w *Watcher) answer(a answer) {
 	w.avoid()
 }
 
-// avoid keeps the stream from processes that don't run or didn't answer the last question: a try would take its whole
-// timeout.
+// avoid keeps the stream away from processes that aren't running or didn't answer the last question: an attempt would
+// take its whole timeout.
 func (w *Watcher) avoid() {
 	var unsound []string
 	for target, s := range w.last {

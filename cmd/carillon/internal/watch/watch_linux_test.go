@@ -278,7 +278,7 @@ func TestPoller(t *testing.T) {
 	}
 }
 
-// TestNewsAreLookedInto: an event brings the next question forward, to a second after it, and the events after it don't.
+// TestNewsAreLookedInto: an event brings the next question forward, to a second after it; further events don't.
 func TestNewsAreLookedInto(t *testing.T) {
 	p := newPoller()
 	p.reach([]endpoint.Target{{URL: "a"}})

@@ -16,8 +16,7 @@ import (
 // ErrClosed says that the Bus, or the subscription, is closed.
 var ErrClosed = errors.New("bus: closed")
 
-// Bus takes events from those who find something and hands them to subscribers. Its methods may be called from any
-// goroutine.
+// Bus passes events from publishers to subscribers. Its methods may be called from any goroutine.
 type Bus struct {
 	cfg   Config
 	epoch string
@@ -34,14 +33,14 @@ type Bus struct {
 
 // Config describes a Bus. A zero field takes the default that it names.
 type Config struct {
-	// Source is the Source of events that have none, a URI reference that tells this process from others:
+	// Source is the Source of events that have none: a URI reference that identifies this process, such as
 	// "/jobs/train/ranks/3". Default: "carillon".
 	Source string
-	// Job is the job's name, on every event; empty: each says its own.
+	// Job is the job's name, which every event gets; if it is empty, events keep their own.
 	Job string
-	// History is how many events are remembered for those who resume. Default: 1024.
+	// History is how many events are kept for subscribers that resume. Default: 1024.
 	History int
-	// Queue is how many events wait for a subscriber, beside what it resumes. Default: 256.
+	// Queue is how many events wait for a subscriber, besides those that it resumes with. Default: 256.
 	Queue int
 }
 
@@ -60,8 +59,8 @@ func New(cfg Config) *Bus {
 	}
 }
 
-// Publish tells an event, unless it repeats one or is a symptom of an open condition. It waits for no subscriber. An
-// error means that the event is malformed, and names what is, or is ErrClosed; it was not published then.
+// Publish publishes an event, unless it repeats one or is a symptom of an open condition. It never waits for a
+// subscriber. On an error, the event was not published: the error is ErrClosed, or says what is malformed.
 func (b *Bus) Publish(ev Event) error {
 	ev.Source = cmp.Or(ev.Source, b.cfg.Source)
 	if err := ev.prepare(); err != nil {
@@ -85,7 +84,7 @@ func (b *Bus) Publish(ev Event) error {
 	return nil
 }
 
-// emit gives ev, which nobody modifies from now on, an id, remembers it and queues it for all subscribers.
+// emit gives ev an id, adds it to the history and queues it for all subscribers. From then on, ev is immutable.
 func (b *Bus) emit(ev *Event) {
 	b.seq++
 	ev.ID, ev.seq, ev.wire = formatID(b.epoch, b.seq), b.seq, sync.OnceValues(ev.encode)
@@ -120,8 +119,8 @@ func (b *Bus) tick() {
 	b.arm(now)
 }
 
-// Close publishes what was folded and not told, and ends the Bus: each subscription yields what it has queued, then
-// ErrClosed. It waits for nobody. Publish fails afterwards.
+// Close publishes the events that were folded but not published yet, and ends the Bus: each subscription yields what it
+// has queued, then ErrClosed. It doesn't wait for subscribers. Publish fails afterwards.
 func (b *Bus) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,9 +144,9 @@ func (b *Bus) Close() {
 // Done is closed when the Bus is.
 func (b *Bus) Done() <-chan struct{} { return b.done }
 
-// Attach begins a subscription, behind the event with the id after; empty: with what is published from now on;
-// FromOpen: with the conditions that are open, before that; FromStart: with all that is remembered. The caller closes
-// it. On a Bus that is closed it yields what after asks for, then ErrClosed.
+// Attach begins a subscription after the event with the id after. If after is empty, it begins with the next event; with
+// FromOpen, with the open conditions before that; with FromStart, with the whole history. The caller closes it. On a
+// closed Bus, it yields what after asks for, then ErrClosed.
 func (b *Bus) Attach(filter Filter, after string) *Subscription {
 	s := &Subscription{bus: b, filter: filter, ready: make(chan struct{}, 1)}
 	b.mu.Lock()
@@ -168,27 +167,27 @@ func (b *Bus) Attach(filter Filter, after string) *Subscription {
 	return s
 }
 
-// Ids that no event has: behind FromStart comes all that is remembered, behind FromOpen what is open.
+// Ids that no event has: the whole history comes after FromStart, and the open conditions come after FromOpen.
 const (
 	FromStart = "0"
 	FromOpen  = "open"
 )
 
-// epochDigits is the length of an epoch, which all ids of one Bus begin with, and those of an earlier process don't.
+// epochDigits is the length of an epoch, the beginning of all ids of one Bus. It differs from process to process.
 const epochDigits = 16
 
 func formatID(epoch string, seq uint64) string { return epoch + "-" + strconv.FormatUint(seq, 10) }
 
-// parseID takes an id apart. It comes from a subscriber, who may send anything.
+// parseID splits an id, which comes from a subscriber and may be anything.
 func parseID(id string) (epoch string, seq uint64, ok bool) {
 	epoch, number, _ := strings.Cut(id, "-")
 	seq, err := strconv.ParseUint(number, 10, 64)
 	return epoch, seq, err == nil && len(epoch) == epochDigits
 }
 
-// resume fills a subscription with what came behind an id.
+// resume fills a subscription with the events after an id.
 func (b *Bus) resume(s *Subscription, after string) {
-	first := b.seq - uint64(len(b.history)) // the newest that is forgotten, or 0
+	first := b.seq - uint64(len(b.history)) // the last event before the history, or 0
 	epoch, seq, ok := parseID(after)
 	if after == FromStart {
 		epoch, seq, ok = b.epoch, 0, true
@@ -214,8 +213,7 @@ func (b *Bus) resume(s *Subscription, after string) {
 	}
 }
 
-// Open are the conditions that are open, as they were last published, oldest first: what holds, for a subscriber that
-// missed events.
+// Open returns the open conditions as last published, the oldest first, for a subscriber that missed events.
 func (b *Bus) Open() []*Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -239,8 +237,8 @@ func (b *Bus) detach(s *Subscription) {
 	delete(b.subs, s)
 }
 
-// Subscribe yields the events from now on, on a channel that is closed when ctx ends or the Bus is closed and nothing
-// is queued. A reader that stops reading before that ends ctx.
+// Subscribe sends the events from now on to a channel, which is closed when ctx ends, or when the Bus is closed and
+// nothing is queued. A reader that stops early must end ctx.
 func (b *Bus) Subscribe(ctx context.Context, filter Filter) <-chan *Event {
 	s := b.Attach(filter, "")
 	c := make(chan *Event)

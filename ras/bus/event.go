@@ -20,14 +20,14 @@ const (
 	maxName = 512 // Key, Cause, Subject, Reason, Rank
 )
 
-// Severity is how urgent an event is.
+// Severity says how urgent an event is.
 type Severity uint8
 
 // The severities, as the alerting rules have them.
 const (
-	Info     Severity = iota // nobody need act
-	Warning                  // in working hours
-	Critical                 // now
+	Info     Severity = iota // needs no action
+	Warning                  // needs action in working hours
+	Critical                 // needs action now
 )
 
 var severityNames = [...]string{"info", "warning", "critical"}
@@ -49,15 +49,15 @@ func (s *Severity) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Stage is what an event means for the condition that its Key names.
+// Stage says what an event means for the condition that its Key names.
 type Stage uint8
 
 // The stages.
 const (
-	Once    Stage = iota // a moment: nothing lasts
+	Once    Stage = iota // something momentary, not a condition
 	Opened               // the condition holds from now on
-	Changed              // it holds, and is seen differently
-	Closed               // it holds no longer
+	Changed              // it still holds, but has changed
+	Closed               // it no longer holds
 )
 
 var stageNames = [...]string{"once", "opened", "changed", "closed"}
@@ -65,50 +65,50 @@ var stageNames = [...]string{"once", "opened", "changed", "closed"}
 // String is the stage's name: "opened".
 func (s Stage) String() string { return words.Name("stage", stageNames[:], s) }
 
-// Event is something that RAS has to tell. Of a published event nothing may be modified: all subscribers share it.
+// Event is something that RAS reports. A published event must not be modified, as all subscribers share it.
 type Event struct {
-	// ID is unique for the Source and grows with time; resuming begins behind it. The Bus sets it.
+	// ID is unique for the Source and grows with time; a subscriber can resume after it. The Bus sets it.
 	ID string
-	// Source is the process that tells it, a URI reference; Config.Source if empty.
+	// Source is the process that reports it, a URI reference; Config.Source if empty.
 	Source string
 	// Type is one of semconv's Event types. Required.
 	Type string
-	// Time is when it happened; when it was published if zero.
+	// Time is when it happened; the time of Publish if zero.
 	Time time.Time
 	// Subject is what it is about, for people: "rank 3", "comm world".
 	Subject string
 
 	Severity Severity
 	Stage    Stage
-	// Key names the condition, or what makes moments repetitions of each other; moments and a condition don't share
-	// one. Required unless Stage is Once; a moment without a Key is never folded.
+	// Key names the condition. Events of the stage Once repeat each other if they share a Key, which must not be that of
+	// a condition; without a Key they are never folded. Required for the other stages.
 	Key string
-	// Cause is the Key of the condition that explains this one, if one is known.
+	// Cause is the Key of the condition that explains this one, if known.
 	Cause string
 
 	// Job is the job's name; Config.Job if there is one.
 	Job string
-	// Reason is the stable name of why: "not_entered".
+	// Reason is the stable name of the reason: "not_entered".
 	Reason string
 	// Rank is the rank at fault, as a rank of the job, in decimal.
 	Rank string
-	// Labels are what tells its alert from others of its type, instead of the Reason; they don't travel.
+	// Labels distinguish its alert from others of its type, in place of the Reason. They aren't part of the CloudEvent.
 	Labels map[string]string
-	// Text is the news in one sentence; Description has more of it, as long as need be.
+	// Text says it in one sentence; Description has the details, at any length.
 	Text, Description string
-	// Unresolved says, on the event that closes a condition, that its cause is not known to be gone: those whom it
-	// concerned are, such as when a job ends because of it.
+	// Unresolved says, on the event that closes a condition, that its cause may still be there: only the processes that it
+	// affected are gone, such as when a job ends because of it.
 	Unresolved bool
 	// Data is anything that json.Marshal takes. On a published event it is a json.RawMessage, or nil.
 	Data any
 
-	// Repeats counts the events like this one that were folded since the last that was published. The Bus sets it.
+	// Repeats counts the similar events that were folded since the last published one. The Bus sets it.
 	Repeats uint64
-	// Suppressed counts, on the event that closes a condition, the symptoms that were held back for it. Set by the Bus.
+	// Suppressed counts, on the event that closes a condition, the symptoms that were held back. The Bus sets it.
 	Suppressed uint64
 
 	seq  uint64                 // of those that the Bus published
-	peak Severity               // the highest of the condition; a subscriber that heard of it must hear of its end
+	peak Severity               // the condition's highest: a subscriber that got its beginning must also get its end
 	wire func() ([]byte, error) // its JSON, encoded once for all subscribers
 }
 
@@ -118,7 +118,7 @@ func (e *Event) JSON() json.RawMessage {
 	return data
 }
 
-// prepare makes a publisher's event fit to be published: it checks it, cuts its text and encodes its data.
+// prepare checks a publisher's event, cuts its texts and encodes its data.
 func (e *Event) prepare() error {
 	_, notURI := url.Parse(e.Source)
 	switch {
@@ -158,7 +158,7 @@ func (e *Event) prepare() error {
 	return nil
 }
 
-// like tells whether two events say the same, at whatever time.
+// like tells whether two events are the same except for their times.
 func (e *Event) like(o *Event) bool {
 	return e.Type == o.Type && e.Stage == o.Stage && e.Severity == o.Severity && e.Subject == o.Subject &&
 		e.Cause == o.Cause && e.Unresolved == o.Unresolved && e.Reason == o.Reason && e.Rank == o.Rank &&

@@ -10,8 +10,7 @@ import (
 const (
 	// window is how long events like the one before them are folded.
 	window = 10 * time.Second
-	// linger is how long a symptom is still held back when its cause has closed: what the cause explained ends a moment
-	// later.
+	// linger is how long a symptom is held back after its cause has closed, as symptoms end a moment later.
 	linger = 2 * time.Second
 
 	// forget is how long a condition that has closed is remembered, with its last event.
@@ -30,11 +29,11 @@ type gate struct {
 type condition struct {
 	open    bool      // as its publishers have it
 	shown   bool      // open, as subscribers have it
-	touched time.Time // when it was heard of last
+	touched time.Time // the time of its last event
 
 	last    *Event    // the last that was published; nil if none
 	at      time.Time // when
-	pending *Event    // the newest that was folded, if it says something else than last
+	pending *Event    // the newest that was folded, if it differs from last
 	repeats uint64    // folded since last
 	peak    Severity  // the highest since it opened
 
@@ -43,7 +42,7 @@ type condition struct {
 	suppressed uint64    // symptoms that were held back for this condition
 }
 
-// offer takes an event and returns what to publish of it: itself or nothing.
+// offer takes an event, and returns it if it is to be published.
 func (g *gate) offer(now time.Time, ev *Event) *Event {
 	if ev.Key == "" {
 		if cause := g.cause(ev); cause != nil {
@@ -87,7 +86,7 @@ func (g *gate) hold(c *condition, ev *Event) bool {
 	switch {
 	case ev.Stage == Closed && c.held != nil:
 		c.held, c.release = nil, time.Time{}
-		return !c.shown // its end is no news where its beginning was not told
+		return !c.shown // its end is no news if its beginning wasn't published
 	case cause == nil:
 		if c.held != nil && !c.shown && ev.Stage == Changed { // to its subscribers it opens now
 			ev.Type, ev.Stage = c.held.Type, c.held.Stage
@@ -140,7 +139,7 @@ func (g *gate) closed(now time.Time, key string) {
 	}
 }
 
-// fold counts an event that repeats the last one of its key. One with news is kept until the window is over.
+// fold counts an event that repeats the last one of its key. An event that differs is kept until the window is over.
 func (c *condition) fold(now time.Time, ev *Event) bool {
 	if c.last == nil || c.last.Type != ev.Type || c.last.Stage != ev.Stage {
 		return false
@@ -175,7 +174,7 @@ func (c *condition) publish(now time.Time, ev *Event) *Event {
 	return ev
 }
 
-// advance returns what is to be published because time went by, and sets wake anew.
+// advance returns the events that are due for publication now, and sets wake anew.
 func (g *gate) advance(now time.Time) []*Event {
 	g.wake = time.Time{}
 	var out []*Event
@@ -207,11 +206,11 @@ func (g *gate) advance(now time.Time) []*Event {
 	return out
 }
 
-// idle tells whether nothing is lost if the condition is forgotten, but the count of its repetitions.
+// idle tells whether forgetting the condition loses no more than its count of repetitions.
 func (c *condition) idle() bool { return !c.open && c.held == nil && c.pending == nil }
 
-// room tells whether one more key can be kept. What was idle for long is forgotten, and, if need be, the half that was
-// idle longest.
+// room makes room for one more key, and tells whether there is any. It forgets the conditions that have long been idle
+// and, if need be, the half that has been idle longest.
 func (g *gate) room(now time.Time) bool {
 	maps.DeleteFunc(g.conditions, func(_ string, c *condition) bool { return c.idle() && now.Sub(c.touched) > forget })
 	if len(g.conditions) < maxKeys {

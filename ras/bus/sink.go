@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// SinkConfig is what the Configs of sinks have in common that send over HTTP.
+// SinkConfig is the part that the Configs of sinks over HTTP have in common.
 type SinkConfig struct {
 	// Bus is where the events come from. Required.
 	Bus    *Bus
 	Filter Filter
 	// Transport sends the requests. nil is one of the sink's own, which verifies receivers by the system's roots.
 	Transport http.RoundTripper
-	// Logger hears when a receiver doesn't take what it is sent, and when it does again. nil means slog.Default().
+	// Logger gets a line when a receiver rejects what it is sent, and when it accepts again. nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -22,25 +22,24 @@ type SinkConfig struct {
 type Sink interface {
 	// Name tells the sink from others, in metrics and in the log: "webhook".
 	Name() string
-	// Run carries events, those first that the Bus still remembers, until ctx ends, or until the Bus is closed and all
-	// that was queued is carried. Both are no error. It blocks, and when it returns nothing of the sink runs any more.
-	// It is called once.
+	// Run sends events, beginning with the Bus's history, until ctx ends, or until the Bus is closed and everything queued
+	// has been sent. Neither is an error. When it returns, none of the sink's goroutines is running. It is called once.
 	Run(ctx context.Context) error
 	// Stats may be called at any time, from any goroutine.
 	Stats() Stats
 }
 
-// Stats counts events by what became of them. The notices of the Bus itself, of events that were missed, don't count.
+// Stats counts events by their fate. The Bus's own notices about missed events don't count.
 type Stats struct {
 	Pushed  uint64 // accepted by the receiver
 	Dropped uint64 // never sent, because the queue was full
 	Failed  uint64 // given up
 }
 
-// Counts are Stats that goroutines count together. The zero value is ready.
+// Counts are Stats for concurrent use. The zero value is ready.
 type Counts struct{ Pushed, Failed atomic.Uint64 }
 
-// Delivered counts an event that was accepted, or given up because of err.
+// Delivered counts an event as accepted or, because of err, as given up.
 func (c *Counts) Delivered(ev *Event, err error) {
 	switch {
 	case ev.Notice():
@@ -51,12 +50,12 @@ func (c *Counts) Delivered(ev *Event, err error) {
 	}
 }
 
-// Stats are the counts, and what the sink knows to be dropped.
+// Stats returns the counts, with the sink's number of dropped events.
 func (c *Counts) Stats(dropped uint64) Stats {
 	return Stats{Pushed: c.Pushed.Load(), Failed: c.Failed.Load(), Dropped: dropped}
 }
 
-// one is a Sink that carries events one after the other.
+// one is a Sink that sends one event at a time.
 type one struct {
 	name    string
 	sub     *Subscription
@@ -64,8 +63,8 @@ type one struct {
 	counts  Counts
 }
 
-// NewSink makes a Sink that hands events to deliver, one after the other. It queues from now on, after all that is
-// remembered. An event on which deliver fails counts as given up, unless the context of Run has ended.
+// NewSink makes a Sink that passes events to deliver, one at a time: the history, then the events from now on. An event
+// on which deliver fails counts as given up, unless the context of Run has ended.
 func NewSink(b *Bus, name string, filter Filter, deliver func(context.Context, *Event) error) Sink {
 	return &one{name: name, sub: b.Attach(filter, FromStart), deliver: deliver}
 }

@@ -15,18 +15,18 @@ import (
 type Subscription struct {
 	bus    *Bus
 	filter Filter
-	ready  chan struct{} // one token: something changed
+	ready  chan struct{} // has a token if something changed
 
 	mu      sync.Mutex
-	backlog []*Event // what was remembered behind the id that it goes on from
+	backlog []*Event // from the history, after the id that it resumes at
 	queue   []*Event
 	missed  uint64 // dropped since the last notice
-	dropped uint64 // dropped at all
+	dropped uint64 // dropped in all
 	seen    string // the id of what Next returned last
 	ended   bool
 }
 
-// push queues an event, in the place of the oldest if there is no other.
+// push queues an event, and drops the oldest one if the queue is full.
 func (s *Subscription) push(ev *Event) {
 	s.mu.Lock()
 	var dropped bool
@@ -79,8 +79,8 @@ func (s *Subscription) Events(ctx context.Context) iter.Seq[*Event] {
 }
 
 // Next waits for an event. Events of the types semconv.EventMissed and semconv.EventGap are the Bus's own notices to
-// this subscriber; whatever the filter, they come in the place of what is missing. The error is ErrClosed once the Bus
-// or the subscription is closed and nothing is queued, or the cause of ctx's end.
+// this subscriber; they come in place of missing events, whatever the filter. The error is ErrClosed once the Bus or the
+// subscription is closed and nothing is queued, or the cause of ctx's end.
 func (s *Subscription) Next(ctx context.Context) (*Event, error) {
 	for {
 		if ctx.Err() != nil {
@@ -144,8 +144,8 @@ func (s *Subscription) Close() {
 	s.signal()
 }
 
-// Notice tells whether the event is the Bus's own to one subscriber: of events that it missed, or of a gap. It can't be
-// resumed from.
+// Notice tells whether the event is the Bus's own notice to one subscriber, of missed events or of a gap. One can't
+// resume after it.
 func (e *Event) Notice() bool { return e.Type == semconv.EventMissed || e.Type == semconv.EventGap }
 
 func (b *Bus) notice(kind, id, text string, data any) *Event {
@@ -156,14 +156,14 @@ func (b *Bus) notice(kind, id, text string, data any) *Event {
 	return &ev
 }
 
-// missed is the notice of n events that a queue dropped behind the one with the id.
+// missed is the notice of n events that a queue dropped after the one with the id seen.
 func (b *Bus) missed(seen string, n uint64) *Event {
 	number := strconv.FormatUint(n, 10)
 	text := number + " events were dropped here: they came faster than they were taken"
 	return b.notice(semconv.EventMissed, seen+"-missed-"+number, text, Missed{After: seen, Missed: n})
 }
 
-// gap is the notice that what a subscriber wanted to resume from is not remembered.
+// gap is the notice that the history doesn't have the event that a subscriber wanted to resume after.
 func (b *Bus) gap(after string, n uint64, why string) *Event {
 	after = words.Clip(after, 64)
 	text := "events are missing here: the id to resume from is " + why
@@ -179,6 +179,6 @@ type Missed struct {
 	After string `json:"after"`
 	// Missed is how many there are; 0 if that isn't known.
 	Missed uint64 `json:"missed,omitempty"`
-	// Why is, of a gap, "forgotten": they were, "unknown": the id is of another process, or "malformed": it is no id.
+	// Why is the reason of a gap: "forgotten", "unknown" (an id of another process), or "malformed" (no id at all).
 	Why string `json:"why,omitempty"`
 }

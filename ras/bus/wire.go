@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// The extension attributes of the envelope that are no text. CloudEvents allows lower-case letters and digits in names.
+// The extension attributes that aren't plain texts. CloudEvents allows lower-case letters and digits in names.
 const (
 	extSeverity   = "severity"
 	extStage      = "stage"
@@ -28,9 +28,9 @@ func (e *Event) numbers() map[string]*uint64 {
 	return map[string]*uint64{"repeats": &e.Repeats, "suppressed": &e.Suppressed}
 }
 
-// CloudEvent is the event in its envelope: id, source, type, time, subject and data are CloudEvents' own; the other
-// fields are extension attributes, strings all of them: severity, stage, key, cause, job, reason, rank, text,
-// description, repeats, suppressed, unresolved ("true"). Those that are empty are left out.
+// CloudEvent is the event in its envelope. id, source, type, time, subject and data are CloudEvents' own; the other
+// fields are extension attributes, all of them strings: severity, stage, key, cause, job, reason, rank, text,
+// description, repeats, suppressed, unresolved ("true"). Empty ones are left out.
 func (e *Event) CloudEvent() cloudevents.Event {
 	ce := cloudevents.New()
 	ce.SetID(e.ID)
@@ -79,8 +79,8 @@ func (e *Event) encode() ([]byte, error) {
 	return ce.MarshalJSON()
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, or any CloudEvent in JSON: what it doesn't have is empty. It neither
-// trusts its input nor bounds it.
+// UnmarshalJSON reads what MarshalJSON wrote, or any other CloudEvent in JSON; missing fields are empty. It doesn't trust
+// its input, but doesn't bound its size either.
 func (e *Event) UnmarshalJSON(b []byte) error {
 	var ce cloudevents.Event
 	if err := ce.UnmarshalJSON(b); err != nil {

@@ -17,22 +17,21 @@ const (
 	maxBatch    = 256              // alerts in one request
 	aheadResend = 4                // endsAt of an open alert, in Resends
 	retries     = 12               // attempts in the time of one Resend, while they fail
-	tellEnd     = 15 * time.Minute // how long Alertmanagers are told that an alert has ended
-	// hold is how long an event that has no duration is an alert, and the least time for a condition that was closed
-	// unresolved: a crash ends the job, and with it what there was to say, within less than the group_wait after which
-	// Alertmanager notifies anybody.
+	tellEnd     = 15 * time.Minute // how long to go on sending that an alert has ended
+	// hold is how long a momentary event is an alert, and the least duration of a condition that was closed unresolved: a
+	// crash ends the job and all its conditions in less than the group_wait after which Alertmanager notifies anybody.
 	hold = 5 * time.Minute
 )
 
 const eventID = "event_id"
 
-// tracked is an alert that Alertmanagers are to be told of. To them all conditions with the same labels are one alert.
+// tracked is an alert. For Alertmanager, all conditions with the same labels are one alert.
 type tracked struct {
 	model.Alert
-	open   map[string]time.Time // its conditions, by key, and when one that has no duration ends; none: it has ended
-	due    time.Time            // when it is sent
-	forget time.Time            // of one that has ended: until when that is told
-	events uint64               // that it tells of, and no Alertmanager has accepted
+	open   map[string]time.Time // by the key of each open condition: when it ends, if it is a momentary event
+	due    time.Time            // when it is sent next
+	forget time.Time            // if it has ended: until when its end is sent
+	events uint64               // its events that no Alertmanager has accepted yet
 }
 
 // table is the pure part: which alerts there are, and which are due.
@@ -50,11 +49,11 @@ func newTable(cfg *Config) table {
 func (t *table) apply(now time.Time, ev *bus.Event, n uint64) bool {
 	key := ev.Key
 	if key == "" {
-		key = "\x00" + ev.ID // no two are one
+		key = "\x00" + ev.ID // unique
 	}
 	old := t.byKey[key]
 	if ev.Stage == bus.Closed {
-		if old != nil { // else nobody heard of it
+		if old != nil { // otherwise its beginning was never sent
 			old.events += n
 			t.end(now, key, ev.Time, ev.Unresolved)
 		}
@@ -84,8 +83,7 @@ func (t *table) apply(now time.Time, ev *bus.Event, n uint64) bool {
 	return true
 }
 
-// end ends a condition, and its alert if no other has the same labels. held is an alert's that somebody must be told
-// of.
+// end ends a condition, and its alert if no other condition has the same labels. held keeps the alert open for hold.
 func (t *table) end(now time.Time, key string, at time.Time, held bool) {
 	a := t.byKey[key]
 	delete(t.byKey, key)
@@ -105,7 +103,8 @@ func (t *table) end(now time.Time, key string, at time.Time, held bool) {
 	a.EndsAt, a.due, a.forget = at, now, now.Add(tellEnd)
 }
 
-// catchUp sets right what missed events left wrong, by what is open now. It returns how many had no room.
+// catchUp corrects the alerts after missed events, by the conditions that are open now. It returns how many of them had
+// no room.
 func (t *table) catchUp(now time.Time, open []*bus.Event) (full uint64) {
 	lasts := map[string]bool{}
 	for _, ev := range open {
@@ -146,7 +145,7 @@ func (t *table) due(now time.Time) []*tracked {
 	return out
 }
 
-// accepted returns of how many events the alerts told that Alertmanagers have accepted.
+// accepted notes that Alertmanagers have accepted these alerts, and returns how many events that covers.
 func (t *table) accepted(sent []*tracked) (events uint64) {
 	for _, a := range sent {
 		events += a.events
@@ -158,7 +157,7 @@ func (t *table) accepted(sent []*tracked) (events uint64) {
 	return events
 }
 
-// refused has them sent again at the time given. It returns of how many events those tell that are given up.
+// refused schedules these alerts again. It gives some up, and returns how many events they cover.
 func (t *table) refused(sent []*tracked, again time.Time) (failed uint64) {
 	for _, a := range sent {
 		a.due = again
@@ -170,7 +169,7 @@ func (t *table) refused(sent []*tracked, again time.Time) (failed uint64) {
 	return failed
 }
 
-// hurry has all sent now that no Alertmanager has accepted.
+// hurry makes all alerts due that no Alertmanager has accepted.
 func (t *table) hurry(now time.Time) {
 	for _, a := range t.alerts {
 		if len(a.open) == 0 || a.events > 0 {
@@ -179,7 +178,7 @@ func (t *table) hurry(now time.Time) {
 	}
 }
 
-// next is when due has something; zero if never.
+// next is when due will return something; zero if never.
 func (t *table) next() (next time.Time) {
 	for _, a := range t.alerts {
 		next = earlier(next, a.due)
@@ -197,8 +196,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// labelsOf are the labels of an event's alert: those that the alerting rules in dashboards/rules give the alert of this
-// name, so that Alertmanager takes both for one.
+// labelsOf are the labels of an event's alert: the same as those of the alert of this name in dashboards/rules, so that
+// Alertmanager sees one alert.
 func labelsOf(ev *bus.Event) model.LabelSet {
 	labels := model.LabelSet{
 		"alertname": model.LabelValue(Name(ev)), "severity": model.LabelValue(ev.Severity.String()),
@@ -236,8 +235,8 @@ var names = map[string]string{
 	semconv.EventGPULost: "CarillonGPULost",
 }
 
-// Name is the name of an event's alert, the same as the alerting rules have it: CarillonVerdict, CarillonDeadlock and
-// CarillonStraggler for verdicts, CarillonGPUXid and its like for GPUs, otherwise from the event's type.
+// Name is the name of an event's alert, as in the alerting rules: CarillonVerdict, CarillonDeadlock or CarillonStraggler
+// for a verdict, CarillonGPUXid and so on for GPUs, otherwise derived from the event's type.
 func Name(ev *bus.Event) string {
 	if name := names[ev.Type]; name != "" {
 		return name

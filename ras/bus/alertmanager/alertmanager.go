@@ -44,8 +44,8 @@ type Sink struct {
 	table   table
 	counts  bus.Counts
 	full    atomic.Uint64 // events for which the table had no room
-	failing bool          // the last attempt
-	behind  bool          // events were missed, and what holds was not asked for since
+	failing bool          // the last attempt failed
+	behind  bool          // events were missed, and the table was not corrected since
 }
 
 // New makes a Sink, which queues from now on and sends while Run runs. The error repeats no URL.
@@ -73,8 +73,8 @@ func New(cfg Config) (*Sink, error) {
 // Name implements bus.Sink.
 func (*Sink) Name() string { return "alertmanager" }
 
-// Stats implements bus.Sink. An event is pushed when all Alertmanagers have accepted its alert, and has failed when its
-// alert is forgotten before that, as at the end of Run.
+// Stats implements bus.Sink. An event counts as pushed when all Alertmanagers have accepted its alert, and as failed if
+// its alert is forgotten before that, as at the end of Run.
 func (s *Sink) Stats() bus.Stats { return s.counts.Stats(s.sub.Dropped() + s.full.Load()) }
 
 // Run implements bus.Sink. When the Bus is closed it tries once to send what is left; open alerts stay until their
@@ -104,7 +104,7 @@ func (s *Sink) Run(ctx context.Context) error {
 	}
 }
 
-// gather waits until an alert is due, the Bus is closed or ctx ends, and takes all events that there are until then.
+// gather takes events until an alert is due, the Bus is closed or ctx ends.
 func (s *Sink) gather(ctx context.Context) (closed bool) {
 	for {
 		next := s.table.next()
@@ -125,7 +125,7 @@ func (s *Sink) gather(ctx context.Context) (closed bool) {
 		if s.sub.Waiting() {
 			continue // one request for all
 		}
-		if s.behind { // what holds, as the end of a condition may have been missed
+		if s.behind { // the end of a condition may have been missed
 			s.behind = false
 			open := slices.DeleteFunc(s.cfg.Bus.Open(), func(o *bus.Event) bool { return !s.cfg.Filter.Match(o) })
 			s.full.Add(s.table.catchUp(time.Now(), open))
@@ -136,7 +136,7 @@ func (s *Sink) gather(ctx context.Context) (closed bool) {
 	}
 }
 
-// send sends what is due. What is refused is due again after a while.
+// send sends the alerts that are due. Refused ones are due again after a while.
 func (s *Sink) send(ctx context.Context, now time.Time) error {
 	for batch := range slices.Chunk(s.table.due(now), maxBatch) {
 		alerts := make([]model.Alert, len(batch))

@@ -1,7 +1,7 @@
-// Package bustest checks that a bus.Sink does what bus.Sink promises: it carries in order what was published before and
-// during Run, obeys its filter, holds nobody up when its receiver takes nothing, says what it dropped, counts every
-// event once, drains when the Bus is closed and ends when its context does.
+// Package bustest checks that a bus.Sink keeps bus.Sink's promises: it sends in order what was published before and
+// during Run, obeys its filter, holds nothing up if its receiver takes nothing, reports what it dropped, counts every
+// event once, drains when the Bus is closed, and ends when its context does.
 //
-// A sink's package starts the sink and a receiver for it; the receiver hands what it gets to [Receiver.Take], which
-// blocks until the suite wants it. The suite's events are found in it by their text.
+// A sink's test starts the sink and a receiver for it. The receiver passes what it gets to [Receiver.Take], which blocks
+// until the suite wants it, and finds the suite's events in it by their text.
 package bustest

@@ -11,12 +11,12 @@
 //
 //	: heartbeat
 //
-// A new client first gets the conditions that are open, as they were told last. The data is the event as a CloudEvent
-// in JSON. A client that comes back with the header Last-Event-ID, as browsers do
-// by themselves, or with the query last_event_id, continues behind that event; the id 0 asks for all that is
-// remembered. Where events are missing, because they are forgotten or the client was too slow, an event without an id
-// says so: dev.carillon.events.gap, dev.carillon.events.missed.
+// The data is the event as a CloudEvent in JSON. A new client first gets the open conditions, as last published. A client
+// that comes back with the header Last-Event-ID, as browsers do by themselves, or with the query last_event_id, resumes
+// after that event; the id 0 asks for the whole history. If events are missing, because they are no longer in the
+// history or the client was too slow, an event without an id says so: dev.carillon.events.gap or
+// dev.carillon.events.missed.
 //
-// A client that doesn't read loses its oldest events first, and its connection when nothing of what it is sent gets
-// away within the write timeout. It holds nobody else up.
+// A client that doesn't read loses its oldest events first, and its connection if it takes no byte within the write
+// timeout. It holds up no other client.
 package sse

@@ -27,8 +27,7 @@ func appendFrame(b []byte, ev *bus.Event) ([]byte, error) {
 	return append(b, "\n\n"...), nil
 }
 
-// parseQuery reads what a client asks for. The header, which a browser sends when it connects again, is newer than the
-// query.
+// parseQuery reads a client's request. The header, which a browser sends when it reconnects, is newer than the query.
 func parseQuery(r *http.Request) (asked bus.Filter, after string, err error) {
 	query := r.URL.Query()
 	for prefix := range strings.SplitSeq(strings.Join(query["type"], ","), ",") {

@@ -24,7 +24,7 @@ const (
 	maxID = 128
 )
 
-// Handler answers GET with the stream of events. It is a bus.Sink: requests are answered with 503 but while it runs.
+// Handler answers GET with the stream of events. It is a bus.Sink: except while Run runs, requests are answered with 503.
 type Handler struct {
 	bus     *bus.Bus
 	counts  bus.Counts
@@ -37,7 +37,7 @@ type Handler struct {
 	idle    sync.WaitGroup // the clients
 }
 
-// New makes a Handler of a Bus's events. How many clients there may be, the server says.
+// New makes a Handler for a Bus's events. The server bounds the number of clients.
 func New(b *bus.Bus) *Handler {
 	return &Handler{bus: b, begun: make(chan struct{}), clients: map[*bus.Subscription]struct{}{}}
 }
@@ -56,18 +56,18 @@ func (h *Handler) Stats() bus.Stats {
 	return h.counts.Stats(dropped)
 }
 
-// Clients is how many clients listen.
+// Clients is the number of connected clients.
 func (h *Handler) Clients() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.clients)
 }
 
-// Begun is closed once Run lets clients in: wait for it before the address is made known.
+// Begun is closed once Run lets clients in. Wait for it before publishing the address.
 func (h *Handler) Begun() <-chan struct{} { return h.begun }
 
-// Run implements bus.Sink: it lets clients in until ctx ends, and waits until they are gone. They go at once. When the
-// Bus is closed, they go when they have got what was queued for them.
+// Run implements bus.Sink. It lets clients in until ctx ends, and then disconnects them at once. If the Bus is closed,
+// clients first get what is queued for them.
 func (h *Handler) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -77,7 +77,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	close(h.begun)
 	select {
 	case <-ctx.Done():
-	case <-h.bus.Done(): // each client goes when it has got what is queued
+	case <-h.bus.Done(): // each client ends when it has got what is queued
 	}
 	h.mu.Lock()
 	h.running = nil
@@ -161,7 +161,7 @@ type client struct {
 	out *http.ResponseController
 }
 
-// stream sends a client its events until it goes, is dropped, or nothing is queued on a Bus that is closed.
+// stream sends a client its events until it disconnects, is dropped, or the Bus is closed and nothing is queued.
 func (h *Handler) stream(s *bus.Subscription, c *client) {
 	var frame []byte
 	for err := c.send(fmt.Appendf(nil, "retry: %d\n\n", retry.Milliseconds())); err == nil; {
@@ -186,7 +186,7 @@ func (c *client) send(frame []byte) error {
 	if err := c.out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
-	if c.ctx.Err() != nil { // after the deadline is set, or the end of Run, which sets it too, could be missed
+	if c.ctx.Err() != nil { // checked after setting the deadline, which the end of Run sets too
 		return context.Cause(c.ctx)
 	}
 	if _, err := c.w.Write(frame); err != nil {

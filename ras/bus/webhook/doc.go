@@ -5,9 +5,9 @@
 // and webhook-signature, the HMAC-SHA256 of "id.timestamp.body" for each secret. Receivers in many languages verify it
 // with that project's libraries.
 //
-// Events go one after another, in their order. An event that is not accepted is sent again, after a time that grows
-// exponentially, with jitter, or that the receiver asks for with Retry-After; after five minutes it is given up, and
-// the next one tried, but not before the time is over that the receiver asked for, an hour at most. An answer that
-// another attempt won't change (4xx but 408, 425 and 429, redirects to other hosts) gives up at once. Meanwhile events
-// wait in a bounded queue. A receiver sees an event at least once, and tells repetitions by webhook-id.
+// Events are sent one at a time, in order. An event that isn't accepted is sent again, after a time that grows
+// exponentially, with jitter, or that the receiver asks for with Retry-After (an hour at most). After five minutes it is
+// given up, and the next one is sent once the receiver's time is over. An answer that another attempt won't change (4xx
+// except 408, 425 and 429, redirects to other hosts) gives up at once. Meanwhile events wait in a bounded queue. A
+// receiver gets an event at least once, and recognises repetitions by webhook-id.
 package webhook

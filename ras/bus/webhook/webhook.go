@@ -31,12 +31,12 @@ const (
 // Config describes a Sink.
 type Config struct {
 	bus.SinkConfig
-	// Name tells this webhook from others in metrics and logs. Default: "webhook".
+	// Name identifies this webhook in metrics and logs. Default: "webhook".
 	Name string
 	// URL is the receiver. Required. Only its host is ever logged.
 	URL string
-	// Secrets sign requests, each of them, so that secrets can be replaced without losing an event. None: requests are
-	// not signed. They are never sent.
+	// Secrets sign requests. Each request is signed with all of them, so that a secret can be replaced without losing an
+	// event. Without any, requests aren't signed.
 	Secrets []string
 }
 
@@ -47,9 +47,9 @@ type Sink struct {
 	client  *push.Client
 	signers []*standardwebhooks.Webhook
 	failed  uint64 // given up since one was accepted
-	warned  bool   // that an event is tried again, since one was accepted
+	warned  bool   // a retry was logged since one was accepted
 
-	// aloneUntil is how long the receiver asked to be left alone, whichever event is next.
+	// aloneUntil is until when the receiver asked to be left alone, whichever event is next.
 	aloneUntil time.Time
 }
 
@@ -82,8 +82,8 @@ func (s *Sink) Run(ctx context.Context) error {
 	return s.Sink.Run(ctx)
 }
 
-// deliver sends an event until it is accepted or given up, but not before the receiver's time alone is over. It logs
-// the first of a row that is given up, and the end of the row.
+// deliver sends an event until it is accepted or given up, but not before aloneUntil. It logs the first of several
+// events in a row that are given up, and the end of the row.
 func (s *Sink) deliver(ctx context.Context, ev *bus.Event) error {
 	alone := time.NewTimer(time.Until(s.aloneUntil))
 	defer alone.Stop()

@@ -16,11 +16,11 @@ const (
 	// all.
 	askerRate, askerBurst = 20, 40
 	allRate, allBurst     = 100, 200
-	// handlers is how many calls of Handler and LocalNote run at a time, and relays how many questions are worked on.
+	// handlers is how many calls of Handler and LocalNote run at a time, relays how many questions are in progress.
 	handlers, relays = 4, 64
-	// flushTime is how long answers are gathered before they are passed on.
+	// flushTime is how long answers are gathered before they are forwarded.
 	flushTime = 20 * time.Millisecond
-	// maxAskers bounds what is remembered of askers.
+	// maxAskers bounds the number of askers with a rate limit of their own.
 	maxAskers = 4096
 )
 
@@ -30,14 +30,14 @@ type asker struct {
 
 	mu      sync.Mutex
 	working int                        // questions in progress
-	open    map[[16]byte]func([]reply) // handler of the answers to each open question
+	open    map[[16]byte]func([]reply) // takes the answers to each open question
 	all     *rate.Limiter
 	each    map[string]*rate.Limiter // by asker
 	seen    recent[questionKey]      // received questions, to ignore replays
 }
 
-// questionKey tells a question apart from its repetitions: a member that has passed on a question may be asked once
-// more, directly.
+// questionKey identifies a question but not its repetitions: a member that has forwarded a question may be asked again,
+// directly.
 type questionKey struct {
 	id     [16]byte
 	direct bool
@@ -82,7 +82,7 @@ func (a *asker) answers(body []byte) error {
 	return nil
 }
 
-// question takes a question that was received. It does not block.
+// question handles a received question. It does not block.
 func (a *asker) question(body []byte) error {
 	q, err := decodeQuestion(body)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *asker) admit(name string, now time.Time) bool {
 	return a.each[name].AllowN(now, 1) && a.all.AllowN(now, 1)
 }
 
-// work answers a question, passes it on, and sends the answers to the asker.
+// work answers a question, forwards it, and sends the answers back.
 func (a *asker) work(q *question, began time.Time) {
 	ctx, cancel := context.WithDeadline(a.m.ctx, began.Add(q.left))
 	defer cancel()
@@ -152,7 +152,7 @@ func (a *asker) work(q *question, began time.Time) {
 	}
 }
 
-// gather waits for an answer, then for flushTime for more, at most want in all.
+// gather waits for an answer, and then for flushTime for more, up to want in all.
 func gather(ctx context.Context, arrived <-chan []reply, want int) (replies []reply) {
 	var flush <-chan time.Time // from the first answer on
 	for size := 0; len(replies) < want && size < flushBytes; {
@@ -174,8 +174,8 @@ func gather(ctx context.Context, arrived <-chan []reply, want int) (replies []re
 	return replies
 }
 
-// pass asks members through a tree: the first of each part asks the others. If it can't be reached, they are asked one
-// by one.
+// pass asks members through a tree: the first of each part asks the rest of the part. If it can't be reached, the rest
+// are asked one by one.
 func (a *asker) pass(ctx context.Context, q question, units []unit) {
 	for _, part := range split(units) {
 		a.m.spawn(func() {
@@ -202,8 +202,8 @@ func (a *asker) directly(ctx context.Context, q question, units []unit) {
 	asking.Wait()
 }
 
-// put sends the question to the first of some units, which answers it and passes it on to the others. They get less
-// time than is left here.
+// put sends the question to the first of the units, which answers it and forwards it to the others. It gets less time
+// than is left here.
 func (a *asker) put(ctx context.Context, q question, units []unit) error {
 	deadline, _ := ctx.Deadline()
 	q.left = time.Until(deadline) * 7 / 8
@@ -218,7 +218,7 @@ func (a *asker) put(ctx context.Context, q question, units []unit) error {
 	return a.m.stream(ctx, st.Member.Addr, to.name, appendQuestion(message(msgQuestion), &q))
 }
 
-// unit answers, concurrently, for this member and for those of its host that can't. emit gets each answer; several
+// unit answers for this member and, concurrently, for the members of its host that can't. emit gets each answer; several
 // goroutines may call it.
 func (a *asker) unit(ctx context.Context, q *question, u *unit, emit func(reply)) {
 	var answering sync.WaitGroup
@@ -237,7 +237,7 @@ func (a *asker) unit(ctx context.Context, q *question, u *unit, emit func(reply)
 	emit(a.answer(ctx, a.m.self.Name, func() []byte { return a.m.config.Handler(ctx, q.asker, q.body) }))
 }
 
-// answer calls f for an answer. It waits for room until ctx ends.
+// answer returns f's answer. It waits for room until ctx ends.
 func (a *asker) answer(ctx context.Context, of string, f func() []byte) reply {
 	r := reply{from: of, by: a.m.self.Name, status: replyBusy}
 	body, err := await(ctx, a.m, func() ([]byte, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// DefaultAskTime is the limit of an Ask whose context has no deadline, maxAskTime that of all.
+	// DefaultAskTime limits an Ask whose context has no deadline, maxAskTime any Ask.
 	DefaultAskTime = 5 * time.Second
 	maxAskTime     = time.Minute
 	// askAtOnce is how many members are asked directly at a time.
@@ -28,17 +28,17 @@ type Answer struct {
 	// From is the member that the answer is about, and By the member that gave it: another one of the same host if From
 	// can't answer.
 	From, By string
-	// Body is what Handler, or LocalNote, returned there. It is the receiver's to keep.
+	// Body is what Handler, or LocalNote, returned there. The receiver owns it.
 	Body []byte
 }
 
-// Ask asks the named members a question; with no names, all that have not left, including this one. The question is
-// sent when a loop ranges over the sequence, which allows one loop and yields at most one answer of each member. The
-// loop ends when all have answered, when this mesh is closed, or when the time is up: that of ctx, or DefaultAskTime, a
+// Ask asks the named members a question; without names, all members that have not left, including this one. The question
+// is sent when a loop ranges over the sequence, which can be done once and yields at most one answer for each member. The
+// loop ends when all have answered, when this mesh is closed, or at the deadline: that of ctx, or DefaultAskTime, a
 // minute at most.
 //
 // For members that are dead, stopped or out of reach, another member of their host is asked, which answers from their
-// tapes. In the last quarter of the time, this is also done for members that did not answer.
+// tapes. In the last quarter of the time, this is also done for members that have not answered.
 func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Answer], error) {
 	if len(body) > MaxQuestion {
 		return nil, fmt.Errorf("mesh: the question has %d bytes, want at most %d", len(body), MaxQuestion)
@@ -80,7 +80,7 @@ func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Ans
 	}, nil
 }
 
-// unit is one member that is asked, and the members of its host for which it answers, as they can't.
+// unit is one member to ask, and the members of its host that it answers for, as they can't.
 type unit struct {
 	member instance
 	absent []instance
@@ -88,8 +88,8 @@ type unit struct {
 
 func (u *unit) size() int { return 1 + len(u.absent) }
 
-// split cuts units into at most fanOut parts of nearly the same length, in their order. The first of each part is
-// asked, and asks the rest.
+// split cuts units into at most fanOut parts of nearly the same length. The first unit of each part is asked, and asks
+// the rest.
 func split(units []unit) [][]unit {
 	n := min(len(units), fanOut)
 	parts := make([][]unit, 0, n)
@@ -99,7 +99,7 @@ func split(units []unit) [][]unit {
 	return parts
 }
 
-// with adds to units a member for which by answers.
+// with adds a member that by answers for.
 func with(units []unit, by *Member, absent instance) []unit {
 	i := slices.IndexFunc(units, func(u unit) bool { return u.member.name == by.Name })
 	if i < 0 {
@@ -110,7 +110,7 @@ func with(units []unit, by *Member, absent instance) []unit {
 	return units
 }
 
-// units groups the members to ask into units, by host. pending are those that can answer or have a proxy.
+// units groups the members to ask, by host. pending are the members that can answer or have a proxy.
 func (t *table) units(names []string) (all []unit, pending map[string]bool) {
 	pending = make(map[string]bool, len(names))
 	var able, unable []*Member
@@ -164,7 +164,7 @@ type round struct {
 	pending map[string]bool // names of members that have not answered
 }
 
-// run asks through the tree, then directly, then the neighbours.
+// run asks through the tree, then directly, then through neighbours.
 func (r *round) run(units []unit, cancel context.CancelFunc) {
 	defer func() {
 		r.mu.Lock()
@@ -200,7 +200,7 @@ func (r *round) run(units []unit, cancel context.CancelFunc) {
 	r.wait(deadline)
 }
 
-// take takes the first answer of each member, and ends the wait when all have answered. A busy member may be asked
+// take takes the first answer from each member, and ends the wait when all have answered. A busy member may be asked
 // again.
 func (r *round) take(replies []reply) {
 	r.mu.Lock()
@@ -225,7 +225,7 @@ func (r *round) waits(of instance) bool {
 	return r.pending[of.name]
 }
 
-// wait waits for the last answer, until a time. It reports whether there is nothing more to wait for.
+// wait waits until a time for the last answer. It reports whether there is nothing more to wait for.
 func (r *round) wait(until time.Time) bool {
 	select {
 	case <-r.done:
@@ -237,7 +237,7 @@ func (r *round) wait(until time.Time) bool {
 	return true
 }
 
-// neighbours are units in which other members of their hosts answer for the members that have not answered.
+// neighbours returns units in which the members that have not answered are answered for by others of their hosts.
 func (r *round) neighbours(asked []unit) (left []unit) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()

@@ -14,15 +14,14 @@ import (
 
 // Config describes a member, and how it communicates with the others.
 type Config struct {
-	// Self is this process: what the function Self returns.
+	// Self is this process, as the function Self returns it.
 	Self Member
 	// Secret is the job's secret, SecretSize bytes that only its members know.
 	Secret []byte
 	// Job names the job. Members of different jobs do not talk to each other, even with one secret.
 	Job string
 
-	// Bind is the address to listen at, UDP and TCP. The default is loopback and a free port: right for a job on one
-	// machine, and of no use across machines.
+	// Bind is the address to listen at, UDP and TCP. The default is loopback and a free port, for a job on one machine.
 	Bind netip.AddrPort
 	// Advertise is the IP address by which others reach this member, if it isn't Bind's. It must be set if Bind is
 	// unspecified (0.0.0.0).
@@ -34,31 +33,29 @@ type Config struct {
 	// OnEvent is called with the events, in order, on one goroutine. It may block for a while: up to eventQueue events
 	// are queued, then the oldest are dropped. nil ignores all.
 	OnEvent func(Event)
-	// Handler answers questions. from is the name of the member that asks. It must return within the context's time,
-	// and is called for at most handlers questions at a time. nil answers nothing.
+	// Handler answers questions. from is the name of the asking member. It must return before the context ends, and is
+	// called for at most handlers questions at a time. nil answers nothing.
 	Handler func(ctx context.Context, from string, question []byte) []byte
-	// LocalNote answers for a process of this host that can't answer for itself, from its tape; nil, or an answer of
-	// nil, if there is nothing to say.
+	// LocalNote answers, from its tape, for a process of this host that can't answer itself. It may be nil or return nil.
 	LocalNote func(Member) []byte
 
 	// Logger gets memberlist's log, at debug. nil discards it.
 	Logger *slog.Logger
-	// Host is the machine. nil is the one that this process runs on; a simulation has its own.
+	// Host is the machine. nil is this process's machine; simulations have their own.
 	Host Host
-	// Transport moves bytes. nil is UDP and TCP at Bind, sealed with Secret; a simulation has its own. It belongs to
-	// the mesh, which shuts it down: then all that connects, sends or receives by it must fail at once, as Close waits
-	// for it.
+	// Transport moves bytes. nil is UDP and TCP at Bind, sealed with Secret; simulations have their own. The mesh owns it
+	// and shuts it down. From then on, connecting, sending and receiving must fail at once, as Close waits for them.
 	Transport memberlist.Transport
-	// Rand is the source of random choices: which members to tell or to ask first, and how long to wait before the next
-	// attempt to join. Nothing secret comes from it. nil is the runtime's; a simulation has its own, which must be safe
-	// for use by several goroutines. memberlist always uses math/rand's global source.
+	// Rand is the source of random choices: which members to inform or ask first, and how long to wait before joining
+	// again. No secret depends on it. nil is the runtime's; a simulation's own must be safe for concurrent use.
+	// memberlist always uses math/rand's global source.
 	Rand mathrand.Source
 }
 
 // Tuning has the intervals and timeouts of a mesh. Its zero value is OneMachine.
 type Tuning struct {
-	// ProbeInterval is how often a member probes another one, at four packets each. A member is found silent after one
-	// or two intervals, as others probe it too.
+	// ProbeInterval is how often a member probes another one, with four packets. Silence is noticed after one or two
+	// intervals, as other members probe too.
 	ProbeInterval time.Duration
 	// ProbeTimeout is how long the answer to a probe may take before others are asked to probe too: the 99th percentile
 	// of the round trip, with the scheduler's delays on a busy machine.

@@ -28,7 +28,7 @@ func memberOf(n *memberlist.Node) (Member, error) {
 	return m, nil
 }
 
-// NotifyAlive refuses nodes that are no members of the job, and late messages of members that are gone for good.
+// NotifyAlive refuses nodes that aren't members of the job, and late messages from members that are gone for good.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	m, err := memberOf(n)
 	if err != nil {

@@ -4,10 +4,10 @@
 // Membership, failure detection and gossip are hashicorp/memberlist's (SWIM with Lifeguard), one member a process,
 // encrypted with a key derived from the job's secret. To that the package adds what SWIM can't know:
 //
-//	witness      processes of one host stand in a ring by rank, and each watches the next two that run: a pidfd
-//	             tells a death within milliseconds, /proc tells a stopped process from a busy one. What a witness
-//	             saw is told to its host at once and to the others by gossip.
-//	left         a process that ends on purpose says so first, to its witnesses, and waits until they know.
+//	witness      processes of one host form a ring by rank, and each watches the next two that are running: a pidfd
+//	             reports a death within milliseconds, /proc tells a stopped process from a busy one. A witness
+//	             informs its host directly, and the others by gossip.
+//	left         a process that ends on purpose first informs its witnesses, and waits until they know.
 //	unreachable  is the rest: the process doesn't answer, and no member of its host saw it die or stop.
 //
 //	          host a                        host b
@@ -24,9 +24,9 @@
 //
 // # What it withstands
 //
-// Everything is encrypted and authenticated: memberlist sees no byte that is not a member's. Data of strangers and
-// replays are counted and dropped. The memory, the connections and the answers that a stranger or a member can cause
-// are bounded. A process that has the job's secret is trusted not to lie.
+// Everything is encrypted and authenticated: memberlist sees only bytes from members. Data from strangers and replays are
+// counted and dropped. The memory, connections and answers that a stranger or a member can cause are bounded. A process
+// that has the job's secret is trusted not to lie.
 //
 // # What it costs
 //

@@ -13,7 +13,7 @@ type State uint8
 // The states. Left, and Dead as a witness saw it, are final.
 const (
 	Alive       State = iota // it answers
-	Suspect                  // it has not answered for a short time, or it runs and does not answer
+	Suspect                  // it has not answered for a short time, or it is running but does not answer
 	Stopped                  // its process exists and does not run: SIGSTOP, a debugger, a frozen cgroup
 	Unreachable              // it does not answer, and no member that could see its process does
 	Dead                     // its process ended without saying so
@@ -35,7 +35,7 @@ type Kind uint8
 // The kinds of events.
 const (
 	Joined    Kind = iota // it is a member now
-	Departed              // it left in order
+	Departed              // it left
 	Died                  // its process ended without saying so
 	Suspected             // it does not answer; Resumed, Died, Halted or Lost follows
 	Halted                // its process is stopped
@@ -48,7 +48,7 @@ var kindNames = [...]string{"joined", "left", "dead", "suspect", "stopped", "res
 // String is the kind's name: "joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable".
 func (k Kind) String() string { return kindNames[k] }
 
-// Kind is the kind of the event that puts a known member into the state.
+// Kind is the kind of the event by which a known member enters the state.
 func (s State) Kind() Kind { return kinds[s] }
 
 // kinds has Kind.
@@ -62,14 +62,14 @@ type Cause uint8
 // The causes.
 const (
 	CauseTold    Cause = iota // the member said so itself, by joining or leaving
-	CauseExit                 // the kernel told a process of its host that it ended
+	CauseExit                 // the kernel reported its exit to a process of its host
 	CauseSignal               // its threads are stopped by a signal
 	CauseTraced               // a debugger holds it
 	CauseFrozen               // its cgroup is frozen
-	CauseRuns                 // a process of its host sees it run
+	CauseRuns                 // a process of its host sees that it is running
 	CauseSilence              // it did not answer
-	// CauseRefused: its host answers, and refuses connections to its port. A firewall that rejects looks the same, so a
-	// member that is dead for this cause alone may come back.
+	// CauseRefused: its host answers but refuses connections to its port. A rejecting firewall looks the same, so a member
+	// that is dead for this cause alone may come back.
 	CauseRefused
 	CauseAnswers  // it answers again
 	CauseReplaced // another mesh of the same process took its place
@@ -85,7 +85,7 @@ var causeNames = [numCauses]string{
 // String is the cause's name: "exit".
 func (c Cause) String() string { return causeNames[c] }
 
-// Status is a member, what is known of it, since when (by this process's clock), and how.
+// Status is what is known of a member, since when (by this process's clock), and how.
 type Status struct {
 	Member Member
 	State  State
@@ -96,11 +96,11 @@ type Status struct {
 	By string
 }
 
-// Event is what happened to a member, and what has been known of it since.
+// Event is what happened to a member, and its status since.
 type Event struct {
 	Status
 	Kind Kind
-	// Passing says that a Resumed ends only a suspicion: the member was neither stopped nor out of reach.
+	// Passing says that a Resumed event only ends a suspicion: the member was neither stopped nor out of reach.
 	Passing bool
 }
 

@@ -23,12 +23,11 @@ type Member struct {
 	// Rank is its rank in the job, -1 if it has none. JobSize is how many ranks the job has, 0 if unknown.
 	Rank    int
 	JobSize int
-	// Instance is random, and tells two meshes of one process, one after the other, apart. Start chooses it.
+	// Instance is random. It distinguishes meshes that one process starts one after the other. Start sets it.
 	Instance uint64
-	// Health is the URL at which its health endpoint answers other hosts, of at most MaxHealth bytes; empty if it has
-	// none that does.
+	// Health is the URL of its health endpoint, of at most MaxHealth bytes; empty if other hosts can't reach it.
 	Health string
-	// Addr is where it answers, UDP and TCP. Start sets it.
+	// Addr is its address, UDP and TCP. Start sets it.
 	Addr netip.AddrPort
 	// Keeper is the name of the carillon agent that answers for the process, which then is not in the mesh itself. A
 	// member that is its own Keeper is such an agent, and no process of the job. Empty: the member answers for itself.
@@ -69,7 +68,7 @@ func byHostAndRank(a, b *Member) int {
 func nameOf(host string, pid int) string { return host + "-" + strconv.Itoa(pid) }
 
 const (
-	// MaxHealth bounds Member.Health, so that what is told of a member stays small.
+	// MaxHealth bounds Member.Health, so that a member's metadata stay small.
 	MaxHealth   = 128
 	metaVersion = 2
 	maxHost     = 64

@@ -23,7 +23,7 @@ var ErrClosed = errors.New("mesh: closed")
 const (
 	// eventQueue is how many events wait for OnEvent.
 	eventQueue = 1 << 16
-	// directHost and directFar are how many members get a fate directly, besides gossip: on the witness's host, and
+	// directHost and directFar are how many members get a fate directly, besides by gossip: on the witness's host, and
 	// elsewhere.
 	directHost, directFar = 64, 16
 	// leaveTime is how long Close waits until the members that watch this process know that it leaves.
@@ -162,7 +162,7 @@ func (m *Mesh) Join(ctx context.Context, seeds ...netip.AddrPort) (int, error) {
 	}
 }
 
-// await runs f on a goroutine that Close waits for, and returns f's result, or earlier if ctx or the mesh ends.
+// await runs f on a goroutine that Close waits for. It returns f's result, or an error as soon as ctx or the mesh ends.
 func await[T any](ctx context.Context, m *Mesh, f func() (T, error)) (value T, err error) {
 	type result struct {
 		value T
@@ -196,8 +196,8 @@ func (m *Mesh) spawn(f func()) bool {
 	return true
 }
 
-// Members are the states of all members, by host and rank, including those that are gone or out of reach. A member that
-// has been so for an hour is forgotten if another one has its rank; of the others, the latest 4,096 are kept.
+// Members returns all members by host and rank, including those that are gone or out of reach. A member that has been so
+// for an hour is forgotten if another one has its rank; of the others, the latest 4,096 are kept.
 func (m *Mesh) Members() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,7 +275,7 @@ func (m *Mesh) announce(f *fate) {
 	}
 }
 
-// spread passes a fate on: by gossip, and directly to so many members of this host and of others.
+// spread forwards a fate by gossip, and directly to so many members of this host and of others.
 func (m *Mesh) spread(f *fate, near, far int) {
 	b := fateMessage(f)
 	m.gossip.QueueBroadcast(namedBroadcast{f.name, b})
@@ -343,14 +343,15 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 	return r.Err()
 }
 
-// Close leaves: it tells the others, and first the members that watch this process. It waits for its goroutines, and
-// for running calls of OnEvent and Handler, so neither may call it. Leaving takes at most half a second and two gossip
-// intervals; it doesn't wait for members out of reach. memberlist's own goroutines end within a few probe intervals.
+// Close leaves the mesh. It informs the others, and first the members that watch this process. It waits for its
+// goroutines and for running calls of OnEvent and Handler, so neither may call it. Leaving takes at most half a second
+// and two gossip intervals, as it doesn't wait for members out of reach. memberlist's own goroutines end within a few
+// probe intervals.
 func (m *Mesh) Close() error {
 	var err error
 	m.closing.Do(func() {
 		m.announceLeave()
-		// announceLeave has told the members already, so a short time is enough.
+		// announceLeave has informed the members already, so a short time is enough.
 		_ = m.list.Leave(2 * m.config.Tuning.GossipInterval)
 		m.mu.Lock()
 		m.cancel()
@@ -363,7 +364,7 @@ func (m *Mesh) Close() error {
 	return err
 }
 
-// announceLeave tells the others that this member leaves, and waits until those that watch it have confirmed: else they
+// announceLeave informs the others that this member leaves, and waits until its watchers have confirmed: otherwise they
 // would report its death.
 func (m *Mesh) announceLeave() {
 	m.mu.Lock()

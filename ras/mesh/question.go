@@ -19,15 +19,15 @@ const (
 	flushBytes = 256 << 10
 )
 
-// question is what one member asks another, and through it the members behind.
+// question is what one member asks another and, through it, further members.
 type question struct {
 	id      [16]byte
 	asker   string         // the first one
 	reply   netip.AddrPort // where the answers go
-	replyTo string         // the member that listens there
-	left    time.Duration  // for the answers to be there
+	replyTo string         // the name of the member there
+	left    time.Duration  // until the answers are due
 	direct  bool           // the units are asked by the asker itself
-	units   []unit         // the first is the one that is asked
+	units   []unit         // the first is that of the receiver
 	body    []byte
 }
 
@@ -96,7 +96,7 @@ func decodeQuestion(b []byte) (q question, err error) {
 	return q, r.Err()
 }
 
-// reply is one member's answer on its way.
+// reply is one member's answer in a message.
 type reply struct {
 	from, by string
 	status   uint8

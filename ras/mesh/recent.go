@@ -1,12 +1,12 @@
 package mesh
 
-// recent is a set that remembers what was added last: at least the last recentSize, at most twice as many. The zero
-// value is empty.
+// recent is a set of the last keys that were added: at least the last recentSize, at most twice as many. The zero value
+// is empty.
 type recent[K comparable] struct{ now, before map[K]struct{} }
 
 const recentSize = 4096
 
-// add reports whether key is not among those that are remembered, and adds it then.
+// add adds key, and reports whether it wasn't there.
 func (r *recent[K]) add(key K) (fresh bool) {
 	if r.has(key) {
 		return false

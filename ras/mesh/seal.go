@@ -31,14 +31,14 @@ var (
 	errTooLarge = errors.New("mesh: too large")
 )
 
-// seal encrypts and authenticates all that the members of a job send each other, so that memberlist sees only authentic
-// bytes: AES-256-GCM with a key derived from the job's secret and name.
+// seal encrypts and authenticates everything that the members of a job send each other, so that memberlist sees only
+// authentic bytes: AES-256-GCM with a key derived from the job's secret and name.
 //
 //	packet   tag 8 | nonce 12 | encrypted
 //	stream   tag 8 | records, in both directions: length u32 | nonce 12 | encrypted
 //
-// The tag is derived from the same, and sent in the clear: it rejects most strangers at once. The additional data of a
-// record are the nonce of the stream's first record, its direction and its number.
+// The tag is derived from the same, and sent in the clear, to reject most strangers at once. The additional data of a
+// record are the nonce of the stream's first record, the direction and the record's number.
 type seal struct {
 	aead cipher.AEAD
 	tag  [tagSize]byte
@@ -98,7 +98,7 @@ type stream struct {
 	net.Conn
 	seal    *seal
 	inbound bool
-	settled func(error) // called once when the first record of an inbound stream was read, or was not the job's
+	settled func(error) // called once, when the first record of an inbound stream was read or refused
 	stop    func() bool // keeps the transport's Shutdown from closing it
 
 	sent, got uint64 // records

@@ -14,7 +14,7 @@ import (
 type table struct {
 	self    Member
 	entries map[string]*entry
-	// final has instances that are gone and not in entries, so that no late message revives them.
+	// final has instances that are gone for good, so that no late message revives them.
 	final recent[instance]
 	// near counts the changes on this host, and joins the calls of join.
 	near  int
@@ -31,21 +31,21 @@ type entry struct {
 	Status
 	at   int64 // of the last fate, by the clock of its host
 	seen bool  // whether a witness saw its end: it is final
-	// away says that its last event was Halted, Lost or Died. Otherwise its Resumed only ends a suspicion:
+	// away says that its last event was Halted, Lost or Died. Otherwise, a Resumed event only ends a suspicion: see
 	// Event.Passing.
 	away bool
-	// joined is the table's joins at its last join: a silence noted before is over.
+	// joined is the table's joins at its last join, which ends any silence noted before.
 	joined uint64
 }
 
 const (
-	// forgetTime is how long a member that is gone or out of reach stays in the table although another one has its
-	// rank; forgetInterval is how often such members are removed. Those that are gone stay in final; those that were
-	// out of reach may join again.
+	// forgetTime is how long a member that is gone or out of reach stays in the table after another one took its rank;
+	// forgetInterval is how often such members are removed. Those that are gone stay in final; those that were out of
+	// reach may join again.
 	forgetTime     = time.Hour
 	forgetInterval = forgetTime / 60
-	// maxAway bounds the members that have been gone or out of reach for longer than that and whose ranks nobody has
-	// taken over: an elastic job may give each new process a new rank.
+	// maxAway bounds the members that have been gone or out of reach for longer than that and whose ranks no other member
+	// has: an elastic job may give each new process a new rank.
 	maxAway = 4096
 	// watches is how many running members of its host each member watches.
 	watches = 2
@@ -55,7 +55,7 @@ func newTable(self Member) *table { return &table{self: self, entries: make(map[
 
 func (t *table) gone(name string, id uint64) bool { return t.final.has(instance{name, id}) }
 
-// become puts a member into the state of a fate, since the fate's time.
+// become puts a member into a fate's state, since the given time.
 func (e *entry) become(f *fate, since time.Time) []Event {
 	e.State, e.Since, e.Cause, e.Exit, e.By = f.state, since, f.cause, f.exit, f.by
 	ev := Event{Status: e.Status, Kind: f.state.Kind()}
@@ -104,7 +104,7 @@ func (t *table) silent(name string, now time.Time) []Event {
 	return e.become(&fate{state: Suspect, cause: CauseSilence}, now)
 }
 
-// lost records that a member is unreachable: it does not answer, and no witness said why.
+// lost records that a member is unreachable: it does not answer, and no witness reported why.
 func (t *table) lost(name string, since time.Time) []Event {
 	e := t.entries[name]
 	if e == nil || !e.State.running() || (e.State == Suspect && e.Cause == CauseRuns) {
@@ -130,7 +130,7 @@ func (t *table) answers(name string, now time.Time) []Event {
 	return e.become(&fate{state: Alive, cause: CauseAnswers}, now)
 }
 
-// observe records a fate; fresh says that it was new and is to be passed on.
+// observe records a fate. fresh says that it is new and must be forwarded.
 func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 	if f.name == t.self.Name {
 		return nil, false
@@ -183,8 +183,8 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 	return e.become(&next, since), true
 }
 
-// forget removes members that were gone or out of reach for forgetTime and whose rank another one has, which runs or
-// came later. Of the last members of each rank, the latest maxAway stay.
+// forget removes members that have been gone or out of reach for forgetTime and whose rank has another member, which is
+// running or came later. Of the last members of each rank, the latest maxAway stay.
 func (t *table) forget(now time.Time) {
 	last := make(map[int]*entry) // of each rank
 	for _, e := range t.entries {
@@ -217,7 +217,7 @@ func (t *table) drop(e *entry) {
 	delete(t.entries, e.Member.Name)
 }
 
-// succeeds says whether e, of the same rank as o, has it now, or had it later.
+// succeeds says whether e has the rank that it shares with o now, or had it later.
 func (e *entry) succeeds(o *entry) bool {
 	if runs := e.State.running(); runs != o.State.running() {
 		return runs
@@ -225,7 +225,7 @@ func (e *entry) succeeds(o *entry) bool {
 	return e.joined > o.joined
 }
 
-// fates are those that others may have missed: of all members that are stopped or gone, as witnesses saw it.
+// fates returns what others may have missed: the fates of all members that witnesses saw stopped or gone.
 func (t *table) fates(now time.Time) []fate {
 	var all []fate
 	for _, e := range t.entries {
@@ -242,7 +242,7 @@ func (t *table) fates(now time.Time) []fate {
 	return all
 }
 
-// host lists the members of a host that are in a state of which ok is true, in the ring's order, self among them.
+// host lists a host's members whose state is ok, in the ring's order and including self.
 func (t *table) host(key hostKey, ok func(State) bool) []*Member {
 	var all []*Member
 	for _, e := range t.entries {
@@ -270,8 +270,8 @@ func (t *table) ring(step int) []Member {
 	return next
 }
 
-// some picks members for direct messages: so many of this host, and so many of others, on as many hosts as possible.
-// The choice is random, so that witnesses pick different ones.
+// some picks members for direct messages: so many of this host, and so many of others, on as many hosts as possible. The
+// choice is random, so that different witnesses pick different members.
 func (t *table) some(near, far int, chance *rand.Rand) []Member {
 	names := slices.Sorted(maps.Keys(t.entries))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })

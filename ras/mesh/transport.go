@@ -19,15 +19,15 @@ const (
 	bindTries    = 10
 )
 
-// transport is memberlist's Transport over one port, UDP and TCP, sealed. With memberlist's own transport and
-// encryption, a replayed packet with another version in its header makes the process panic, each packet takes 64 KiB,
-// and strangers may open any number of streams that use 20 MiB each.
+// transport is memberlist's Transport over one port, UDP and TCP, sealed. With memberlist's own transport and encryption,
+// a replayed packet with another version in its header makes the process panic, each packet takes 64 KiB, and strangers
+// can open any number of streams of 20 MiB each.
 type transport struct {
 	seal  *seal
 	count *Stats
 	udp   *net.UDPConn
 	tcp   *net.TCPListener
-	addr  netip.AddrPort // what others reach it by
+	addr  netip.AddrPort // that others reach it at
 
 	packets chan *memberlist.Packet
 	streams chan net.Conn
@@ -36,7 +36,7 @@ type transport struct {
 	running sync.WaitGroup
 
 	mu        sync.Mutex
-	strangers []*stream // in the order in which they came
+	strangers []*stream // the oldest first
 }
 
 // listen opens the port. A port of 0 takes a free one.
@@ -125,7 +125,7 @@ func (t *transport) accept() {
 	}
 }
 
-// settle takes a stream off the strangers: its first record was read, or was not the job's.
+// settle removes a stream from the strangers: its first record was read or refused.
 func (t *transport) settle(s *stream, err error) {
 	if err != nil {
 		t.count.refuse(err)

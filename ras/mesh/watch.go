@@ -12,25 +12,25 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// watcher makes this process a witness: it watches the next members on its host, and finds out why members are silent.
+// watcher makes this process a witness: it watches the next members on its host, and finds out why others are silent.
 type watcher struct {
 	m     *Mesh
 	awake chan struct{}
 	inbox chan func() // calls for its goroutine
 
 	// Used by its goroutine only.
-	silent   map[string]bool     // members that are being examined, by a goroutine each
+	silent   map[string]bool     // members under examination, each by a goroutine of its own
 	near     int                 // the table's near when the ring was read
 	ring     []Member            // to be watched
-	watched  map[instance]func() // stops the watch of a process's end
+	watched  map[instance]func() // stops the watch for a process's end
 	stopping map[string]glance   // found stopped once, and not yet again after confirmStop
 	losing   map[string]loss     // unreachable soon, unless a witness reports their state
-	checked  time.Time           // when the ring was looked at last
+	checked  time.Time           // when the ring was checked last
 	rejoined time.Time
-	forgot   time.Time // when the table was told to forget
+	forgot   time.Time // when table.forget was called last
 }
 
-// StopCause is the cause of a process that was found in a state in which it doesn't run.
+// StopCause is the cause of a stop by the state that the process was found in.
 func StopCause(s process.State) Cause {
 	return [...]Cause{process.Stopped: CauseSignal, process.Traced: CauseTraced, process.Frozen: CauseFrozen}[s]
 }
@@ -48,7 +48,7 @@ type loss struct {
 }
 
 const (
-	// confirmStop is how long a process must be found stopped without a turn on a CPU: a debugger that traces system
+	// confirmStop is how long a process must be found stopped without running in between: a debugger that traces system
 	// calls stops a process for moments.
 	confirmStop = 250 * time.Millisecond
 	// reconnectInterval is how often one of the unreachable members is tried again.
@@ -75,9 +75,9 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// about makes the watcher's goroutine call f with a member's status, unless the member is gone for good by then, and
-// does not wait. here tells whether the member is of this host. If the inbox is full, f is dropped: the watcher checks
-// its ring regularly anyway.
+// about makes the watcher's goroutine call f with a member's status, unless the member is gone for good by then. It does
+// not wait. here tells whether the member is on this host. If the inbox is full, f is dropped, as the watcher checks its
+// ring regularly anyway.
 func (w *watcher) about(name string, f func(st *Status, here bool)) {
 	select {
 	case w.inbox <- func() {
@@ -149,7 +149,7 @@ func (w *watcher) missed(st *Status, here bool) {
 	}
 }
 
-// unanswered finds out about a member that memberlist says is dead. joined is the table's value when it fell silent.
+// unanswered finds out about a member that memberlist calls dead. joined is the table's value when it fell silent.
 func (w *watcher) unanswered(st *Status, here bool, joined uint64) {
 	name := st.Member.Name
 	switch {
@@ -167,7 +167,7 @@ func (w *watcher) unanswered(st *Status, here bool, joined uint64) {
 	}
 }
 
-// announceRuns tells that a silent process of this host runs, to some members elsewhere at once.
+// announceRuns announces that a silent process of this host is running, to some members elsewhere directly.
 func (w *watcher) announceRuns(m *Member) {
 	f := w.fate(m, Alive, CauseRuns)
 	w.m.hear(f)
@@ -184,7 +184,7 @@ func (w *watcher) dead(m *Member, exit process.Exit) {
 	w.m.announce(f)
 }
 
-// look reads the state of a process of this host and announces changes. It returns Alive if it runs.
+// look reads the state of a process of this host and announces changes. It returns Alive if the process is running.
 func (w *watcher) look(st *Status) State {
 	m := &st.Member
 	look, err := w.m.host.Look(m.ID)
@@ -284,8 +284,7 @@ func (w *watcher) watch(m *Member, key instance) {
 	w.watched[key] = stop
 }
 
-// tick checks the ring, and from time to time forgets members and rejoins those out of reach. late is how late it
-// comes.
+// tick checks the ring, and from time to time forgets members and rejoins those out of reach. late is its delay.
 func (w *watcher) tick(late time.Duration) {
 	t := &w.m.config.Tuning
 	for i := range w.ring {
@@ -302,7 +301,7 @@ func (w *watcher) tick(late time.Duration) {
 		})
 	}
 	switch {
-	case late > lateTick*t.CheckInterval: // this process was stopped: to the others it may be unreachable
+	case late > lateTick*t.CheckInterval: // this process was stopped, so others may take it for unreachable
 		w.rejoin(func(st Status) bool { return st.State != Left })
 	case now.Sub(w.rejoined) >= reconnectInterval:
 		w.rejoined = now
@@ -312,7 +311,7 @@ func (w *watcher) tick(late time.Duration) {
 	}
 }
 
-// rejoin exchanges states with one of the members for which ok is true.
+// rejoin exchanges states with one of the members that ok accepts.
 func (w *watcher) rejoin(ok func(Status) bool) {
 	var some []Member
 	for _, st := range w.m.Members() {
@@ -328,7 +327,7 @@ func (w *watcher) rejoin(ok func(Status) bool) {
 		if _, err := w.m.list.Join([]string{to.Addr.String()}); err != nil {
 			return // it is tried again
 		}
-		// The address answers; a probe is answered only by the member that it names.
+		// Something answers at the address; only the member itself answers a probe.
 		if err := w.m.ping(&to); err == nil {
 			w.m.change(func(t *table) []Event { return t.answers(to.Name, time.Now()) })
 		}

@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// ErrNotQuiet says that communicators are made or ended at the moment: nothing is asked.
-var ErrNotQuiet = errors.New("ncclras: communicators are being made or ended; NCCL isn't asked meanwhile")
+// ErrNotQuiet means that communicators are being created or destroyed, during which NCCL isn't asked.
+var ErrNotQuiet = errors.New("ncclras: communicators are being created or destroyed; NCCL isn't asked meanwhile")
 
-// ErrTooSoon says that a status was asked less than interval ago.
-var ErrTooSoon = errors.New("ncclras: a status was asked a moment ago")
+// ErrTooSoon means that the last status was asked for less than interval ago.
+var ErrTooSoon = errors.New("ncclras: a status was asked for a moment ago")
 
 const (
 	// interval is the least time between two statuses, and between two attempts to monitor.
 	interval = 5 * time.Second
-	// timeout is for how long NCCL waits for the answers of its other processes.
+	// timeout is how long NCCL waits for the answers of its other processes.
 	timeout = 5 * time.Second
 	// maxBytes is how much of a status is read. A rank of a communicator takes some 700 bytes.
 	maxBytes = 64 << 20
 )
 
-// Client asks NCCL's RAS on behalf of a whole node. Its methods may be called from any goroutine, and take turns with
-// the connection.
+// Client asks NCCL's RAS on behalf of a whole node. Its methods may be called from any goroutine; one at a time has the
+// connection.
 type Client struct {
 	cfg     Config
 	slot    chan struct{} // full while a goroutine of this process has the connection; waiters get it in order
-	waiting atomic.Int32  // statuses that wait for the slot
-	wake    chan struct{} // tells Monitor that a status waits
+	waiting atomic.Int32  // calls of Status that wait for the slot
+	wake    chan struct{} // wakes Monitor when a Status waits
 
 	mu    sync.Mutex
 	asked time.Time // the last status; zero: there was none
@@ -41,8 +41,8 @@ type Client struct {
 	maxBytes                                   int           // likewise
 }
 
-// New makes a Client. It asks nothing yet. The error says what is wrong with the configuration; it is a *BugError or
-// ErrOld if this version isn't asked.
+// New makes a Client, which asks nothing yet. The error says what is wrong with the configuration; it is a *BugError or
+// ErrOld if this version of NCCL must not be asked.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -77,11 +77,11 @@ func (c *Client) release(lock nodeLock) {
 	<-c.slot
 }
 
-// Status asks for the state of all communicators. It blocks until NCCL has answered, which takes eleven seconds at
-// most, or ctx ends. A Monitor that is under way gives it the connection and goes on afterwards.
+// Status asks for the state of all communicators. It blocks until NCCL has answered, for at most eleven seconds, or ctx
+// ends. A running Monitor yields the connection and resumes afterwards.
 //
-// The error is ErrNotQuiet, ErrTooSoon, ErrHeld, a *RefusedError, or says why nothing was learnt. A status that
-// broke off is returned with what came before: see Status.Cut.
+// The error is ErrNotQuiet, ErrTooSoon, ErrHeld, a *RefusedError, or says why nothing was learnt. A status that broke off
+// is returned with what came before: see Status.Cut.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	if !c.cfg.Quiet() {
 		return nil, ErrNotQuiet
@@ -111,7 +111,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return c.status(k)
 }
 
-// soon says that a status was asked less than an interval ago.
+// soon returns ErrTooSoon if the last status was asked for less than an interval ago.
 func (c *Client) soon() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +140,7 @@ func (c *Client) status(k *conn) (*Status, error) {
 	return ParseJSON(&bounded{from: k.in, left: c.maxBytes})
 }
 
-// bounded reads so many bytes, and then fails.
+// bounded reads up to left bytes, and then fails.
 type bounded struct {
 	from io.Reader
 	left int

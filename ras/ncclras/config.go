@@ -14,21 +14,21 @@ const DefaultAddress = "localhost:28028"
 
 // Config says which NCCL a Client asks, and what it must not do.
 type Config struct {
-	// Version is the NCCL of the job's processes, as their tapes have it. It must be known: it decides what is asked.
+	// Version is the NCCL version of the job's processes, from their tapes. It decides what may be asked. Required.
 	Version Version
-	// Ranks is how many ranks the job has; 0 if that isn't known, which counts as many.
+	// Ranks is the number of ranks of the job; 0 if it isn't known, which counts as a large number.
 	Ranks int
-	// Quiet tells whether communicators are neither made nor ended in the job, as far as this node knows. Nothing is
+	// Quiet tells whether, as far as this node knows, no communicator of the job is being created or destroyed. Nothing is
 	// asked while it is false. It is called from any goroutine, and must not block.
 	Quiet func() bool
-	// Dir is the job's private folder, common to all its processes on this host. The process that holds a lock on it
-	// has the node's connection.
+	// Dir is the job's private folder, shared by all its processes on this host. The process that holds a lock on it has
+	// the node's connection.
 	Dir string
 
 	// Address is host:port of the RAS socket. The default is the variable NCCL_RAS_ADDR of this process, or else
 	// DefaultAddress.
 	Address string
-	// Accept are the numbers of bugs (Bugs) whose risk is taken.
+	// Accept are the numbers of the Bugs whose risk is accepted.
 	Accept []int
 }
 

@@ -14,16 +14,16 @@ import (
 
 const (
 	maxLine = 1024 // of the protocol, with its end
-	// handshakeTime is for how long a process may be silent at first, as in NCCL's own client: one that is stopped
-	// listens too, and another one may answer at the next attempt.
+	// handshakeTime is how long a process may be silent at first, as in NCCL's own client. A stopped process still accepts
+	// connections; another process may answer the next attempt.
 	handshakeTime = time.Second
 	attempts      = 4
 	// extraTime is what NCCL takes beyond TIMEOUT (RAS_COLLECTIVE_EXTRA_TIMEOUT), and the way back.
 	extraTime = 6 * time.Second
 )
 
-// errSilent says that a process listens, and doesn't answer.
-var errSilent = errors.New("it accepts the connection and doesn't answer: the process may be stopped")
+// errSilent means that a process accepts connections but doesn't answer.
+var errSilent = errors.New("it accepts the connection but doesn't answer: the process may be stopped")
 
 // conn is a connection to one NCCL process, with bounded lines and times.
 type conn struct {
@@ -32,7 +32,7 @@ type conn struct {
 	stop func() bool // ends the watch of the context
 }
 
-// connect opens a connection and greets. quiet is asked before each attempt.
+// connect opens a connection and does the handshake. It checks Quiet before each attempt.
 func (c *Client) connect(ctx context.Context) (*conn, error) {
 	var last error
 	for range attempts {
@@ -58,7 +58,7 @@ func (c *Client) attempt(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	k := &conn{Conn: raw, in: bufio.NewReaderSize(raw, maxLine)}
-	k.stop = context.AfterFunc(ctx, func() { _ = raw.Close() }) // whatever waits for it fails
+	k.stop = context.AfterFunc(ctx, func() { _ = raw.Close() }) // reads and writes then fail
 	answer, err := k.say(c.handshake, "CLIENT PROTOCOL 2")
 	if err == nil && !strings.HasPrefix(strings.ToUpper(answer), "SERVER PROTOCOL ") {
 		err = fmt.Errorf("it answers %.64q, and NCCL's RAS would say SERVER PROTOCOL", answer)
@@ -83,7 +83,7 @@ func (k *conn) close() {
 	_ = k.Close()
 }
 
-// say sends a command, and returns the line that answers it.
+// say sends a command and returns the line that answers it.
 func (k *conn) say(within time.Duration, command string) (string, error) {
 	if err := k.send(within, command); err != nil {
 		return "", err
@@ -95,7 +95,7 @@ func (k *conn) say(within time.Duration, command string) (string, error) {
 	return answer, err
 }
 
-// send sends a command, and allows the answer that time.
+// send sends a command, and sets the deadline for its answer.
 func (k *conn) send(within time.Duration, command string) error {
 	if err := k.SetDeadline(time.Now().Add(within)); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (k *conn) send(within time.Duration, command string) error {
 	return err
 }
 
-// order sends a command that is answered with OK.
+// order sends a command whose answer must be OK.
 func (k *conn) order(within time.Duration, command string) error {
 	answer, err := k.say(within, command)
 	if err == nil && !strings.EqualFold(answer, "OK") {
@@ -113,7 +113,7 @@ func (k *conn) order(within time.Duration, command string) error {
 	return err
 }
 
-// RefusedError says that NCCL doesn't do what it was asked for.
+// RefusedError means that NCCL refused a command.
 type RefusedError struct{ Command, Answer string }
 
 // Error has the command and NCCL's answer.
@@ -121,7 +121,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("ncclras: NCCL answers %q with %.128q", e.Command, e.Answer)
 }
 
-// errLine says that a line is longer than the protocol allows.
+// errLine means that a line is longer than the protocol allows.
 var errLine = fmt.Errorf("a line of more than %d bytes", maxLine)
 
 // line reads a line, without its end.

@@ -1,5 +1,5 @@
-// Package ncclras is a client of NCCL's own RAS, the socket at which a job's NCCL processes tell of each other. It is
-// for what the tapes don't tell: processes on hosts without Carillon.
+// Package ncclras is a client of NCCL's own RAS, the socket at which a job's NCCL processes report each other's state. It
+// is for processes without a tape, on hosts without Carillon.
 //
 //	Config.Version ─▶ bugs ─▶ may it be asked? ─▶ Client ─┬─▶ Status   which ranks answer, and what they launched
 //	Config.Quiet  ───────────────────────────────▲        └─▶ Monitor  who came, fell silent, is considered dead
@@ -8,13 +8,13 @@
 //
 // Asking has crashed jobs, so the rules come before the questions. All of them hold for each connection:
 //
-//   - A version of NCCL that is known to crash when it is asked isn't asked: see Bugs.
-//   - Nothing is asked while communicators are made or ended, which Config.Quiet tells. It can't know of what begins a
+//   - A version of NCCL that is known to crash when asked isn't asked: see Bugs.
+//   - Nothing is asked while communicators are being created or destroyed, by Config.Quiet. It can't know what begins a
 //     moment later.
 //   - A node has one connection: that of the process that holds the lock on the job's folder.
-//   - What changes something in the job (CONTROL) is never sent.
-//   - The answer is foreign: it is read up to a size and a time, counts in it are compared and never relied on, and a
-//     communicator that can't be one is left out.
+//   - Commands that change something in the job (CONTROL) are never sent.
+//   - Answers aren't trusted: they are bounded in size and time, their counts are checked and never relied on, and
+//     impossible communicators are left out.
 //
 // # The protocol
 //
@@ -27,14 +27,14 @@
 //	STATUS                     a JSON object, then the end of the connection
 //	MONITOR lifecycle,trace    OK, then an event at a time  since 2.29.2
 //
-// All processes of a node listen at one port (SO_REUSEPORT), so any of them answers, or none if the kernel picks one
-// that is stopped: then the client tries again. Versions before 2.28.7 have a status as text alone, which names only
-// the ranks that are not like most: they aren't asked.
+// All processes of a node listen at one port (SO_REUSEPORT), so any of them answers, or none if the kernel picks a stopped
+// one: then the client tries again. Versions before 2.28.7 have only a status as text, which names only outliers among
+// the ranks: they aren't asked.
 //
-// # What it can't tell
+// # What it can't know
 //
-// A process that doesn't answer NCCL may be stopped, cut off or dead: NCCL calls it dead after a minute. It may also
-// have ended in order, so that it is told only while a rank with a tape waits for too long in a communicator with it.
-// There is no news of a job before its first communicator is up, of send and receive, or of operations replayed by CUDA
-// graphs; and a hang in which all have launched the operation looks healthy.
+// A process that doesn't answer NCCL may be stopped, cut off or dead: NCCL calls it dead after a minute. It may also have
+// ended normally, so it is reported only while a rank with a tape waits too long in a communicator with it. Nothing is
+// known of a job before its first communicator is up, of send and receive, or of operations replayed by CUDA graphs; and
+// a hang in which all ranks have launched the operation looks healthy.
 package ncclras

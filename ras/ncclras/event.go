@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Event is what NCCL tells of a process while it is monitored.
+// Event is what NCCL reports of a process to a monitor.
 type Event struct {
 	// Name is NCCL's: PeerDead, or another one.
 	Name string
@@ -16,7 +16,7 @@ type Event struct {
 	Err error
 }
 
-// The names that NCCL gives events which say whether a process answers. It has others, of connections.
+// NCCL's names of the events that say whether a process answers. It has others, about connections.
 const (
 	PeerNew          = "PEER_NEW"
 	PeerDead         = "PEER_DEAD" // no answer for a minute
@@ -26,11 +26,11 @@ const (
 	PeerTimeoutDead  = "PEER_TIMEOUT_DEAD"
 )
 
-// The names of what Monitor itself tells.
+// The names of Monitor's own events.
 const (
-	// Watching begins a connection. What happened before is not told: a Status tells how things stand.
+	// Watching begins a connection. What happened before isn't reported: ask for a Status.
 	Watching = "WATCHING"
-	// Lost ends it. What happens from now on until Watching is not told.
+	// Lost ends a connection. What happens until the next Watching isn't reported.
 	Lost = "LOST"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ParseJSON reads a status as JSON, as NCCL answers STATUS after SET FORMAT json. It reads to the end of the document,
-// a communicator at a time, and supplies the comma that NCCL 2.28.7 to 2.28.9 leave out after a missing rank's
-// nvml_dev. What breaks off has a Status with Cut; the error says that it is no status at all. in should be bounded.
+// ParseJSON reads a status in JSON, NCCL's answer to STATUS after SET FORMAT json. It reads one communicator at a time, to
+// the end of the document, and supplies the comma that NCCL 2.28.7 to 2.28.9 leave out after a missing rank's nvml_dev.
+// If the document breaks off, Status.Cut says why; an error means that it isn't a status at all. in should be bounded.
 func ParseJSON(in io.Reader) (*Status, error) {
 	s := &Status{}
 	dec := json.NewDecoder(&commas{from: in})
@@ -30,7 +30,7 @@ func ParseJSON(in io.Reader) (*Status, error) {
 		case "communicators":
 			s.Cut = s.comms(dec)
 		default:
-			var other json.RawMessage // such as communicators_count: what there is, is counted
+			var other json.RawMessage // such as communicators_count, which isn't relied on
 			s.Cut = dec.Decode(&other)
 		}
 	}
@@ -73,7 +73,7 @@ type jsonRank struct {
 	Launched map[string]uint64 `json:"collective_counts"`
 }
 
-// comms reads the array of communicators. Its error is that the document broke off.
+// comms reads the array of communicators. An error means that the document broke off.
 func (s *Status) comms(dec *json.Decoder) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
 		return cutAt(err)
@@ -98,7 +98,7 @@ func (s *Status) comms(dec *json.Decoder) error {
 	return err
 }
 
-// comm is the communicator, if it can be one.
+// comm converts the communicator, if it is a possible one.
 func (j *jsonComm) comm() (Comm, error) {
 	c := Comm{Size: j.Size}
 	hex, is := strings.CutPrefix(j.Hash, "0x")
@@ -159,13 +159,13 @@ func (j *jsonRank) missing() Condition {
 	}
 }
 
-// commas supplies commas that are missing before a string, an object or an array. It changes nothing in what is JSON,
-// where a value's end is never followed by those.
+// commas supplies commas that are missing before a string, an object or an array. It doesn't change valid JSON, in which
+// none of these directly follows the end of a value.
 type commas struct {
 	from          io.Reader
 	err           error
 	text, escaped bool // in a string; after a backslash there
-	value         bool // the last byte that counts ended a value
+	value         bool // the last byte other than white space ended a value
 	in            [4096]byte
 	chunk         [2 * 4096]byte
 	out           []byte // of chunk

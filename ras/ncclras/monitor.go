@@ -12,16 +12,16 @@ import (
 // between processes, which come in numbers when something is wrong.
 const monitorCommand = "MONITOR lifecycle,trace"
 
-// errGiven says that Monitor gave its connection to a Status.
-var errGiven = errors.New("a status is asked")
+// errGiven means that Monitor yielded its connection to a Status.
+var errGiven = errors.New("a status is asked for")
 
-// Monitor tells what NCCL tells of processes, until ctx ends: then it returns nil. NCCL has it since 2.29.2. It has the
-// node's connection meanwhile, and gives it to a Status that is asked; when that or the server ends it, when no process
-// listens yet, or another one of this host has the connection, it connects again, at most every five seconds and in
-// quiet times alone. A connection that is there stays when communicators are made: nothing is sent on it. on is called
-// on Monitor's goroutine, one event after the other, and must not block.
+// Monitor reports NCCL's events about processes (since 2.29.2) until ctx ends, and then returns nil. It holds the node's
+// connection, and yields it to a Status. If the connection ends, if no process is listening yet, or if another process
+// of this host has the connection, it connects again, at most every five seconds and only in quiet times. An existing
+// connection stays while communicators are created, as nothing is sent on it. on is called on Monitor's goroutine, one
+// event at a time, and must not block.
 //
-// The error says why there is no use in going on: a *RefusedError, if NCCL doesn't know the command.
+// An error means that it makes no sense to go on: a *RefusedError if NCCL doesn't know the command.
 func (c *Client) Monitor(ctx context.Context, on func(Event)) error {
 	if c.cfg.Version.Compare(firstMonitor) < 0 {
 		return &RefusedError{"MONITOR", fmt.Sprintf("NCCL %v has none; it came with %v", c.cfg.Version, firstMonitor)}
@@ -42,13 +42,13 @@ func (c *Client) Monitor(ctx context.Context, on func(Event)) error {
 		case errors.As(err, &refused):
 			return err
 		case errors.Is(err, errGiven):
-			wait = 0 // the status is first in line
+			wait = 0 // the Status is first in line
 		}
 		again.Reset(wait)
 	}
 }
 
-// watch is one connection.
+// watch monitors over one connection.
 func (c *Client) watch(ctx context.Context, on func(Event)) error {
 	if !c.cfg.Quiet() {
 		return ErrNotQuiet
@@ -70,8 +70,8 @@ func (c *Client) watch(ctx context.Context, on func(Event)) error {
 	return err
 }
 
-// yield cancels when a Status waits. It looks before it waits to be woken: the connection before this one may have
-// ended with a wake that was for this one.
+// yield cancels when a Status waits. It checks before it waits to be woken, as the connection before this one may have
+// consumed the wake that was meant for this one.
 func (c *Client) yield(ctx context.Context, cancel context.CancelCauseFunc) {
 	for c.waiting.Load() == 0 {
 		select {
@@ -83,7 +83,7 @@ func (c *Client) yield(ctx context.Context, cancel context.CancelCauseFunc) {
 	cancel(errGiven)
 }
 
-// listen connects, and tells events until the connection ends.
+// listen connects, and reports events until the connection ends.
 func (c *Client) listen(ctx context.Context, on func(Event)) error {
 	k, err := c.connect(ctx)
 	if err != nil {

@@ -9,21 +9,21 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// Status is what NCCL's RAS says of a job at one moment.
+// Status is the state of a job according to NCCL's RAS.
 type Status struct {
-	// NCCL is the version as NCCL writes it.
+	// NCCL is NCCL's version, as it writes it.
 	NCCL string
 	// Comms are the communicators.
 	Comms []Comm
-	// Cut is why the answer broke off: a time, a size, the end of the connection. What came before is whole. nil: it
-	// was read to its end.
+	// Cut is why the answer broke off: a timeout, its size, the end of the connection. What came before is complete. It is
+	// nil if the answer was read to its end.
 	Cut error
-	// Damage says what can't be: random memory that NCCL took for a communicator, which is left out. Of the rest it is
-	// not known then what is true.
+	// Damage lists the impossible communicators that were left out: random memory that NCCL took for one. The rest may be
+	// wrong too, then.
 	Damage []string
 }
 
-// Process is a process as NCCL knows it. Its zero value is one that NCCL does not know.
+// Process is a process as NCCL knows it. The zero value is a process that NCCL doesn't know.
 type Process struct {
 	Host netip.Addr
 	PID  int // in its own pid namespace
@@ -36,7 +36,7 @@ func (p Process) String() string { return fmt.Sprintf("%v-%d", p.Host, p.PID) }
 type Comm struct {
 	Hash uint64 // of its unique id, as the profiler interface has it
 	Size int
-	// Ranks are those of which something is said, in order.
+	// Ranks are the ranks that NCCL reports on, in order.
 	Ranks []Rank
 }
 
@@ -46,13 +46,13 @@ type Rank struct {
 	Process
 	GPU       int // the CUDA device
 	Condition Condition
-	// Init and Async are results (ncclResult_t): of the communicator's init, and of what failed since.
+	// Init and Async are results (ncclResult_t) of the communicator's init, and of asynchronous errors since.
 	Init, Async int
-	// Launched is how many operations of a kind it has launched, by NCCL's names ("AllReduce"); nil if that isn't said.
+	// Launched is how many operations of each kind it has launched, by NCCL's names ("AllReduce"); nil if unknown.
 	Launched map[string]uint64
 }
 
-// Condition is what NCCL knows of a rank.
+// Condition is a rank's state according to NCCL.
 type Condition uint8
 
 // The conditions.
@@ -61,7 +61,7 @@ const (
 	Initializing                  // it answers, and is in the communicator's init
 	Finalizing                    // it has called finalize or destroy
 	Aborting                      // it has called abort
-	NoComm                        // its process answers, and has no such communicator
+	NoComm                        // its process answers, but doesn't have the communicator
 	Unresponsive                  // its process did not answer in time
 	Dead                          // its process gave no answer for a minute: whether it ended is not known
 )
@@ -80,17 +80,17 @@ const (
 	maxRanks   = 1 << 20 // more than a communicator has
 	maxResult  = 32      // more than ncclResult_t has
 	maxKinds   = 64      // of operations
-	maxDamages = 16      // that are told
+	maxDamages = 16      // that are listed
 )
 
-// damaged notes that something can't be.
+// damaged notes an impossible communicator.
 func (s *Status) damaged(format string, args ...any) {
 	if len(s.Damage) < maxDamages {
 		s.Damage = append(s.Damage, fmt.Sprintf(format, args...))
 	}
 }
 
-// check says why something can't be a communicator. It puts the ranks in order.
+// check says why the communicator is impossible, if it is. It sorts the ranks.
 func (c *Comm) check() error {
 	if c.Size < 1 || c.Size > maxRanks {
 		return fmt.Errorf("communicator %#x has %d ranks", c.Hash, c.Size)
@@ -115,7 +115,7 @@ func (c *Comm) check() error {
 	return nil
 }
 
-// process is one as NCCL writes it: an address, or what is not one if NCCL doesn't know the process.
+// process parses a process as NCCL writes it. It is zero if NCCL doesn't know it.
 func process(host string, pid int) (Process, error) {
 	if host == "unknown" || pid == -1 {
 		return Process{}, nil
@@ -127,7 +127,7 @@ func process(host string, pid int) (Process, error) {
 	return Process{addr.Unmap(), pid}, nil
 }
 
-// cutAt is the end of an answer that should have gone on.
+// cutAt turns the end of input into an unexpected one.
 func cutAt(err error) error {
 	if err == nil || err == io.EOF { //nolint:errorlint // a bare EOF is the end; a wrapped one says more
 		return io.ErrUnexpectedEOF

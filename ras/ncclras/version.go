@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Version is a version of NCCL. Its zero value is one that isn't known.
+// Version is a version of NCCL. The zero value is unknown.
 type Version struct{ Major, Minor, Patch int }
 
-// The versions in which RAS, which is there since 2.24.3, learnt something.
+// The first versions with a status in JSON and with MONITOR. RAS itself came with 2.24.3.
 var (
 	firstJSON    = Version{2, 28, 7}
 	firstMonitor = Version{2, 29, 2}
 )
 
-// ParseVersion reads "2.28.9", with whatever follows it: "nccl 2.28.9", as a tape names its engine, "2.30.3+cuda13.0".
+// ParseVersion reads "2.28.9", also with a suffix, as in "2.30.3+cuda13.0", or in a tape's engine, "nccl 2.28.9".
 func ParseVersion(text string) (Version, error) {
 	var v Version
 	plain := strings.TrimPrefix(text, "nccl ")
@@ -27,7 +27,7 @@ func ParseVersion(text string) (Version, error) {
 	return v, nil
 }
 
-// Compare is negative if v is older than o, positive if it is newer, 0 if they are the same.
+// Compare is negative if v is older than o, positive if it is newer, and 0 if they are the same.
 func (v Version) Compare(o Version) int {
 	return cmp.Or(cmp.Compare(v.Major, o.Major), cmp.Compare(v.Minor, o.Minor), cmp.Compare(v.Patch, o.Patch))
 }
@@ -35,27 +35,27 @@ func (v Version) Compare(o Version) int {
 // String is "2.28.9".
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
 
-// Bug is a way in which some versions of NCCL crash when they are asked.
+// Bug is a bug that makes some versions of NCCL crash when they are asked.
 type Bug struct {
 	// Issue is its number at https://github.com/NVIDIA/nccl/issues.
 	Issue int
-	// Since is the first version that has it, and Until the first that has not, as far as is known; zero: all have it.
+	// Since is the first version with the bug, and Until the first without it, as far as is known; zero if there is none.
 	Since, Until Version
-	// Ranks is how many ranks a job has in which it was seen, at least; 0: it isn't about size.
+	// Ranks is the size of the smallest job in which it was seen; 0 if size doesn't matter.
 	Ranks int
-	// What happens.
+	// What says what happens.
 	What string
 }
 
-// Bugs are those that forbid to ask a version that answers in JSON; before, RAS had others. No version is known to be
-// safe to ask while communicators are made.
+// Bugs are the bugs because of which some versions with a status in JSON must not be asked; earlier versions had others.
+// No version is known to be safe while communicators are being created.
 func Bugs() []Bug {
 	return []Bug{
 		{
 			Issue: 1762, Since: Version{2, 27, 3}, Until: firstMonitor,
 			What: "a status while a process is missing walks off the end of its memory",
 		},
-		// It is open, and has not been reported of later versions.
+		// It is open, but has not been reported for later versions.
 		{
 			Issue: 1996, Since: Version{2, 27, 5}, Until: firstMonitor,
 			What: "a connection that RAS doesn't expect, as a port scan's, crashes it",
@@ -75,7 +75,7 @@ func Issues() (numbers []int) {
 	return numbers
 }
 
-// BugError says why a version of NCCL isn't asked.
+// BugError says why a version of NCCL must not be asked.
 type BugError struct {
 	Version Version
 	Bugs    []Bug // at least one
@@ -90,10 +90,10 @@ func (e *BugError) Error() string {
 	return fmt.Sprintf("NCCL %v is not asked, as that may crash the job: %s", e.Version, strings.Join(bugs, "; "))
 }
 
-// ErrOld says that a version of NCCL doesn't tell enough.
-var ErrOld = fmt.Errorf("NCCL is not asked, as it does not tell before %v what each rank does", firstJSON)
+// ErrOld means that a version of NCCL doesn't report enough.
+var ErrOld = fmt.Errorf("NCCL is not asked, as versions before %v do not report each rank", firstJSON)
 
-// forbidden is why a version is not to be asked in a job of so many ranks, 0 if nobody knows how many; nil if it is.
+// forbidden says why a version must not be asked in a job of so many ranks (0 if unknown); nil if it may be.
 func forbidden(v Version, ranks int, accept []int) error {
 	if v.Compare(firstJSON) < 0 {
 		return fmt.Errorf("version %v: %w", v, ErrOld)

@@ -13,26 +13,26 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// View is what a node has learnt from NCCL's RAS of the processes of its job. It turns that into notes for
-// verdict.Diagnose. It has no clock, lock or I/O, and is for one goroutine. Its zero value knows nothing.
+// View is what a node has learnt from NCCL's RAS about the processes of its job, and turns it into notes for
+// verdict.Diagnose. It has no clock, lock or I/O, and is for one goroutine. The zero value knows nothing.
 type View struct {
 	comms []Comm
 	procs map[Process]*quietness
 	at    time.Time // of the last status; zero: there was none
 }
 
-// quietness is since when a process doesn't answer NCCL; zero: it does.
+// quietness is since when a process has not answered NCCL; zero if it answers.
 type quietness struct {
 	since time.Time
-	dead  bool // for a minute, as NCCL says
+	dead  bool // NCCL considers it dead, after a minute
 	again bool // a status found it again
 }
 
-// doubtTime is how long a process must have been silent to count as out of reach: an answer may be late.
+// doubtTime is how long a process must have been silent to count as out of reach, as an answer may be late.
 const doubtTime = 5 * time.Second
 
-// Learn takes a status of the time at. It takes nothing from one with Damage, as not all of it is true; of one with Cut
-// it takes what there is.
+// Learn takes in a status of the time at. It ignores one with Damage, which may be wrong, and uses what there is of one
+// with Cut.
 func (v *View) Learn(s *Status, at time.Time) {
 	if len(s.Damage) > 0 {
 		return
@@ -57,7 +57,7 @@ func (v *View) Learn(s *Status, at time.Time) {
 		}
 		v.procs[p] = q.become(condition, at)
 	}
-	if s.Cut != nil { // what it doesn't mention may be in the rest
+	if s.Cut != nil { // processes that it doesn't mention may be in the rest
 		for p, q := range before {
 			if v.procs[p] == nil {
 				v.procs[p] = q
@@ -78,7 +78,7 @@ func (q *quietness) become(is Condition, at time.Time) *quietness {
 	return q
 }
 
-// Hear takes an event of the time at.
+// Hear takes in an event of the time at.
 func (v *View) Hear(e Event, at time.Time) {
 	if e.Process.PID == 0 {
 		return
@@ -101,7 +101,7 @@ func (v *View) Hear(e Event, at time.Time) {
 	v.procs[e.Process] = q
 }
 
-// Open tells whether another status may tell more: a process doesn't answer, and either there was no status since, or
+// Open tells whether another status may add something: a process doesn't answer, and there was no status since then, or
 // NCCL doesn't consider it dead yet.
 func (v *View) Open() bool {
 	for _, q := range v.procs {
@@ -112,27 +112,26 @@ func (v *View) Open() bool {
 	return false
 }
 
-// Notes are the notes of processes without a tape. own are the notes of the job's processes with a tape; host is the
-// name that those use for a host, empty if it isn't known. There are no notes if NCCL knows none of own's processes:
-// another job may answer at that port. A process with a rank that own has is one of own, with another host name, and is
-// left out.
+// Notes returns notes on processes without a tape. own are the notes of the job's processes with a tape; host returns
+// their name for a host, empty if unknown. There are no notes if NCCL knows none of own's processes, as another job may
+// answer at that port. A process with a rank that own has is one of own's under another host name, and is left out.
 //
-// What becomes what:
+// The mapping:
 //
 //	NCCL                                      a note
-//	it doesn't answer for 5 s and two times   unreachable: it may be stopped, cut off or dead
+//	no answer for 5 s, and twice in a row     unreachable: it may be stopped, cut off or dead
 //	it is considered dead                     unreachable, and since when: whether it ended isn't known
-//	neither, and no rank of own's waits in a  alive and stale: a process that ended in order doesn't answer, either
-//	  communicator with it for too long
-//	it answers                                alive and stale: what it does now isn't known, so it is never blamed
-//	the ranks of a communicator               slots, if it is plain which of own's communicators that is
-//	operations launched                       Begun and Done, where own's ranks count the same as their tapes: as
-//	                                          on an NCCL process's tape, a collective ends when it is launched
+//	either, but no rank of own's waits too    alive and stale: a process that ended normally doesn't answer either
+//	  long in a communicator with it
+//	it answers                                alive and stale: what it is doing isn't known, so it is never blamed
+//	the ranks of a communicator               slots, if it is clear which of own's communicators that is
+//	operations launched                       Begun and Done, if own's ranks count the same as their tapes: as on an
+//	                                          NCCL process's tape, a collective ends when it is launched
 //	finalize, destroy, abort                  Left
 //
-// A process that answers has slots only if it has launched as much as every other rank: then nobody waits for it. Of a
-// process that has not, or whose counts can't be relied on, the note says only that it is there: it may itself wait for
-// something that NCCL doesn't tell.
+// A process that answers has slots only if it has launched as many operations as every other rank, so that none waits for
+// it. Of another process, or one whose counts can't be relied on, the note says only that it exists: it may itself be
+// waiting for something that NCCL doesn't report.
 func (v *View) Notes(own []verdict.Note, host func(netip.Addr) string, now time.Time) []verdict.Note {
 	m := match{view: v, own: map[Process]*verdict.Note{}, taken: map[seat]bool{}}
 	names := map[netip.Addr]string{}
@@ -203,8 +202,8 @@ type seat struct {
 	rank int
 }
 
-// known has, for each of NCCL's communicators that can be identified, own's slots of it. A communicator is identified
-// if exactly one of own's has the same processes at the same ranks, and no other of NCCL's has them too.
+// known returns own's slots for each of NCCL's communicators that can be identified: exactly one of own's has the same
+// processes at the same ranks, and no other of NCCL's has them too.
 func (m *match) known() map[int][]*verdict.Slot {
 	total := map[lifecycle.CommID]int{} // of own's slots
 	for _, n := range m.own {
@@ -238,7 +237,8 @@ func (m *match) known() map[int][]*verdict.Slot {
 	return found
 }
 
-// alike are own's slots that may be of a communicator, by their own, and how many of its ranks own's processes have.
+// alike returns own's slots that may belong to a communicator, by own's communicators, and how many of its ranks are in
+// own's processes.
 func (m *match) alike(c *Comm) (slots map[lifecycle.CommID][]*verdict.Slot, here int) {
 	slots = map[lifecycle.CommID][]*verdict.Slot{}
 	for _, r := range c.Ranks {
@@ -256,8 +256,8 @@ func (m *match) alike(c *Comm) (slots map[lifecycle.CommID][]*verdict.Slot, here
 	return slots, here
 }
 
-// awaited tells whether a rank of own's stalls in a communicator with a process. If the process's communicators can't
-// be identified, any may be one.
+// awaited tells whether a rank of own's is stalled in a communicator with the process. If the process's communicators
+// can't be identified, any of own's may be one of them.
 func (m *match) awaited(p Process, known map[int][]*verdict.Slot) bool {
 	stalled := func(a verdict.OpenAct) bool { return a.Stalled }
 	waits := func(s *verdict.Slot) bool {
@@ -281,7 +281,7 @@ func (m *match) awaited(p Process, known map[int][]*verdict.Slot) bool {
 	return false
 }
 
-// fill gives a note the slots of its process. It is false for a process with a rank that own has.
+// fill adds the slots of the process to its note. It returns false for a process with a rank that own has.
 func (m *match) fill(n *verdict.Note, p Process, known map[int][]*verdict.Slot, now time.Time) bool {
 	age := now.Sub(m.view.at)
 	behind := false
@@ -335,14 +335,14 @@ func most(c *Comm) (n uint64) {
 	return n
 }
 
-// whole tells whether a communicator's ranks are the job's.
+// whole tells whether a communicator has all ranks of the job, in order.
 func (m *match) whole(slots []*verdict.Slot) bool {
 	return !slices.ContainsFunc(slots, func(s *verdict.Slot) bool {
 		return s.Size != m.size || s.Job != s.Rank
 	})
 }
 
-// counts tells whether NCCL's counts of a communicator are the tapes': some versions leave them at 0 on a node
+// counts tells whether NCCL's counts for a communicator agree with the tapes: some versions leave them at 0 on a node
 // (NVIDIA/nccl#2021), and they lack some operations.
 func (m *match) counts(c *Comm, slots []*verdict.Slot) bool {
 	for _, s := range slots {

@@ -16,8 +16,8 @@ const (
 	streamProcess
 )
 
-// processSource is a process's chance. As on the network, what it draws at a time depends on nothing that was drawn
-// before.
+// processSource is a process's source of randomness. As on the network, its numbers at a time depend on nothing that was
+// drawn before.
 type processSource struct {
 	seed, id uint64
 	began    time.Time
@@ -36,13 +36,12 @@ func (s *processSource) Uint64() uint64 {
 
 var errSeed = errors.New("sim: math/rand's global source does not follow from a seed, so that no run would repeat")
 
-// renewTime is how often the global source begins anew, with a seed that follows from the first one: so two runs that
-// differ in a detail, as where two timers of memberlist fall on one instant, come together again.
+// renewTime is how often the global source is seeded again, with a seed that follows from the first one, so that two
+// runs that differ in a detail, such as two timers of memberlist that expire at one instant, converge again.
 const renewTime = 10 * time.Millisecond
 
-// seedGlobal lets math/rand's global source follow from the seed, until end is called. memberlist draws from it which
-// members to probe and to tell next, and there is no other way to give it numbers. Nothing secret comes from it: keys
-// and nonces are crypto/rand's.
+// seedGlobal seeds math/rand's global source until end is called. memberlist uses it to choose the members to probe and
+// to gossip to, and has no other source. No secret depends on it: keys and nonces are crypto/rand's.
 func seedGlobal(seed uint64) (end func(), err error) {
 	seeds := mathrand.New(mathrand.NewPCG(seed, streamGlobal))
 	first := seeds.Int64()
@@ -85,7 +84,7 @@ func reseed(seed int64) {
 	}
 }
 
-// moments hands out times, each once: what happens at one instant happens in no order.
+// moments hands out times, each only once: what happens at one instant happens in no defined order.
 type moments struct {
 	taken map[int64]bool
 	many  int // when to forget those that are past

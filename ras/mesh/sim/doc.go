@@ -13,15 +13,15 @@
 //
 // # What is deterministic
 //
-// All follows from the seed, times to the nanosecond: what the network does, when members start, what the meshes leave
-// to chance, and what memberlist does. memberlist draws from math/rand's global source, which StartJob seeds and
-// Job.Close makes unpredictable again; so a program simulates one job at a time. Secrets, nonces and instances stay
-// crypto/rand's: nothing that is measured depends on them.
+// Everything follows from the seed, with times to the nanosecond: the network, when members start, the random choices of
+// the meshes, and those of memberlist. memberlist uses math/rand's global source, which StartJob seeds and Job.Close
+// makes unpredictable again, so a program simulates one job at a time. Secrets, nonces and instances remain
+// crypto/rand's; nothing that is measured depends on them.
 //
-// It takes one thread, which Main sees to; a test calls runtime.GOMAXPROCS(1). What is due at one instant happens in no
-// order, in a bubble as on a machine: so no two members start at one instant, no two packets arrive at one, and
-// intervals are a few nanoseconds apart. Two things remain: in jobs of up to ten members, a suspicion of memberlist's
-// ends at the instant of a probe; and the runtime interrupts a goroutine after 10 ms of the machine's time, or as the
-// race detector wants it. Often that leaves no trace, as chance begins anew every 10 ms. Else a time changes, and what
-// follows from it.
+// This needs a single thread: Main sees to it, and a test calls runtime.GOMAXPROCS(1). Events at one instant happen in no
+// defined order, in a bubble as on a machine. So no two members start at one instant, no two packets arrive at one, and
+// intervals differ by a few nanoseconds. Two exceptions remain: in jobs of up to ten members, a suspicion of memberlist's
+// ends at the instant of a probe; and the runtime preempts a goroutine after 10 ms of real time, or when the race
+// detector does. Often that has no effect, as the random sources are seeded anew every 10 ms. Otherwise a time changes,
+// and what follows from it.
 package sim

@@ -13,14 +13,14 @@ import (
 
 // JobConfig is a job to simulate.
 type JobConfig struct {
-	Seed     uint64 // what happens follows from it; see the package
+	Seed     uint64 // determines everything; see the package
 	Link     Link   // between machines
 	Machines int
 	Each     int         // members on each machine
 	Tuning   mesh.Tuning // the zero value is mesh.OneMachine
 
-	// Member completes the configuration of each member, with its Handler, LocalNote and OnEvent; nil leaves it as it
-	// is. While members start and join, their Rank has no Mesh yet.
+	// Member completes the configuration of each member with its Handler, LocalNote and OnEvent. It may be nil. While
+	// members start and join, their Rank has no Mesh yet.
 	Member func(r *Rank, c *mesh.Config)
 }
 
@@ -42,21 +42,21 @@ type Rank struct {
 	told []Told
 }
 
-// Told is an event and when its mesh was told of it, by the bubble's clock.
+// Told is an event and when its mesh reported it, by the bubble's clock.
 type Told struct {
 	mesh.Event
 	At time.Time
 }
 
 // settleTime is how long the members of a job may take to know each other: gossip takes a second, and what it missed
-// comes with a comparison of two states, which large jobs make every few minutes.
+// comes with an exchange of full states, every few minutes in a large job.
 const settleTime = 10 * time.Minute
 
 // startGap is how much later than the one before each member starts, on average.
 const startGap = 100 * time.Microsecond
 
-// StartJob starts the members, joins them to the first, and returns when all know all. The caller closes the job, also
-// if it fails: it is never nil.
+// StartJob starts the members, joins them to the first, and returns when all know each other. The job is never nil; the
+// caller closes it, even on an error.
 func StartJob(ctx context.Context, c JobConfig) (*Job, error) {
 	j := &Job{Network: newNetwork(c.Seed, c.Link)}
 	var err error
@@ -119,8 +119,7 @@ func (j *Job) start(c *JobConfig, host *Machine) error {
 	return nil
 }
 
-// Close lets stopped processes run, closes all meshes, and waits, in virtual time, for the last of memberlist's
-// goroutines.
+// Close continues stopped processes, closes all meshes, and waits, in virtual time, for memberlist's last goroutines.
 func (j *Job) Close() error {
 	var closing sync.WaitGroup
 	errs := make([]error, len(j.Ranks))
@@ -148,7 +147,7 @@ func (j *Job) Close() error {
 // Name is the member's name.
 func (r *Rank) Name() string { return r.Process.Member().Name }
 
-// Since lists what the rank was told at from and after, in order.
+// Since lists what the rank's mesh reported from a time on, in order.
 func (r *Rank) Since(from time.Time) (told []Told) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,8 +159,8 @@ func (r *Rank) Since(from time.Time) (told []Told) {
 	return told
 }
 
-// WaitTold waits until each rank but those excepted was told of a kind of event of a member, and returns how long after
-// from the first and the last of them was. It fails when limit, counted from from, has passed.
+// WaitTold waits until each rank's mesh, but for those of except, has reported an event of a member. It returns when,
+// after from, the first and the last of them did. It fails if that takes longer than limit.
 func (j *Job) WaitTold(
 	limit time.Duration, from time.Time, kind mesh.Kind, name string, except ...*Rank,
 ) (first, last time.Duration, err error) {
@@ -187,7 +186,7 @@ func (j *Job) WaitTold(
 	return first, last, nil
 }
 
-// Until looks every few milliseconds of virtual time whether ok is true, for at most limit. It reports whether it was.
+// Until checks ok every few milliseconds of virtual time, for at most limit. It reports whether ok was true.
 func Until(limit time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -34,8 +34,8 @@ func (n *Network) machine(i int) *Machine {
 	return m
 }
 
-// Process is one process of a machine: the mesh.Host that its member sees. While it is stopped, each of its calls to
-// network and kernel waits.
+// Process is one process of a machine, and its member's mesh.Host. While it is stopped, its calls to the network and the
+// kernel wait.
 type Process struct {
 	machine *Machine
 	member  mesh.Member
@@ -62,7 +62,7 @@ func (m *Machine) Start(rank, size int) *Process {
 	return p
 }
 
-// Rand is what chance decides in the process, for mesh.Config.Rand. It follows from the network's seed.
+// Rand is the process's source of randomness, for mesh.Config.Rand. It follows from the network's seed.
 func (p *Process) Rand() mathrand.Source {
 	n := p.machine.network
 	return &processSource{seed: n.seed, id: p.id<<idBits | streamProcess, began: n.began}
@@ -107,8 +107,7 @@ func (p *Process) Continue() {
 	}
 }
 
-// Gate waits while the process is stopped. Whatever else runs in the process, beside its mesh, calls it before it does
-// something.
+// Gate waits while the process is stopped. Whatever runs in the process besides its mesh calls it before it acts.
 func (p *Process) Gate() {
 	p.mu.Lock()
 	stopped := p.stopped

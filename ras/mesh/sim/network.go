@@ -17,8 +17,8 @@ import (
 type Link struct {
 	Delay  time.Duration // of each packet, one way
 	Jitter time.Duration // added to Delay: from 0 to this, evenly
-	Loss   float64       // how many of all packets are lost: 0 to 1
-	Local  time.Duration // within a machine, and up to half as much again
+	Loss   float64       // the share of packets that are lost: 0 to 1
+	Local  time.Duration // the delay within a machine, plus up to half as much
 }
 
 // Network connects machines. Its methods may be called from any goroutine.
@@ -34,8 +34,7 @@ type Network struct {
 	bytes    uint64
 }
 
-// newNetwork makes a network without machines. What happens to what one process sends to another at a time, counted
-// from now on, follows from seed.
+// newNetwork makes a network without machines. The seed determines what happens to a packet by its ends and its time.
 func newNetwork(seed uint64, link Link) *Network {
 	return &Network{
 		seed: seed, began: time.Now(), link: link,
@@ -50,14 +49,14 @@ func (n *Network) SetLink(l Link) {
 	n.link = l
 }
 
-// Cut parts two machines, or joins them again.
+// Cut disconnects two machines, or connects them again.
 func (n *Network) Cut(a, b *Machine, apart bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut[[2]*Machine{a, b}], n.cut[[2]*Machine{b, a}] = apart, apart
 }
 
-// Traffic is how many packets and bytes of payload were sent so far, streams among the bytes.
+// Traffic is how many packets and bytes of payload were sent so far. The bytes include those of streams.
 func (n *Network) Traffic() (packets, bytes uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,8 +85,8 @@ func (n *Network) way(from, to *Process, size int, packet bool) (time.Duration, 
 	return n.arrivals.next(delay), true
 }
 
-// chance is what decides about the next thing that goes from one process to another now. It depends on nothing that
-// went before: where two runs differ by a packet, they need not differ in all that follow.
+// chance is the randomness for what one process sends to another now. It depends on nothing that was sent before, so
+// that two runs that differ by a packet need not differ in all later ones.
 func (n *Network) chance(from, to *Process) *mathrand.Rand {
 	last, now := from.sent[to], time.Since(n.began)
 	count := last.next(now)
@@ -96,7 +95,7 @@ func (n *Network) chance(from, to *Process) *mathrand.Rand {
 	return mathrand.New(mathrand.NewPCG(link^count, uint64(now)))
 }
 
-// sent is when something was sent, or drawn, last, and how often at that time.
+// sent is when something was last sent or drawn, and how often at that time.
 type sent struct {
 	at    time.Duration
 	count uint64
@@ -117,7 +116,7 @@ const (
 	idBits      = 2 * processBits
 )
 
-// port is a process's place on the network: memberlist's transport.
+// port is a process's port on the network: memberlist's transport.
 type port struct {
 	network *Network
 	process *Process
@@ -133,7 +132,7 @@ const (
 	memberPort  = 7946
 )
 
-// Transport is the process's place on the network, for mesh.Config.Transport. A process has one at a time.
+// Transport opens the process's port, for mesh.Config.Transport. A process has one at a time.
 func (p *Process) Transport() memberlist.Transport {
 	n := p.machine.network
 	n.mu.Lock()
@@ -229,7 +228,7 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	return t.stream(here, to.process), nil
 }
 
-// late is how long it takes until a little after a time, as kernels are late, and never at the instant at which
+// late is the duration until shortly after a time, as kernels' timers are late, and never at an instant at which
 // something else is due.
 func (t *port) late(at time.Time) time.Duration {
 	const slack = 50 * time.Microsecond // as Linux has for the timers of most processes

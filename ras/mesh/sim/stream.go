@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// linger is how long what was written is tried to be delivered after Close.
+// linger is how long delivery goes on after Close.
 const linger = 3 * time.Second
 
-// stream is one end of a connection. As a kernel does, it takes what is written and hands it over by itself: a write
-// never waits for the other end. Shutdown closes it.
+// stream is one end of a connection. Like a kernel, it buffers what is written and delivers it in the background: a
+// write never waits for the other end. Shutdown closes it.
 type stream struct {
 	net.Conn // of a pipe, where a write waits for its reader
 	from     *port
@@ -20,8 +20,8 @@ type stream struct {
 	stop     func() bool
 
 	mu     sync.Mutex
-	queue  []byte // written and not handed over
-	busy   bool   // deliver runs
+	queue  []byte // written and not delivered
+	busy   bool   // deliver is running
 	closed bool   // by Close, or by the other end
 }
 
@@ -64,7 +64,7 @@ func (s *stream) Write(b []byte) (int, error) {
 
 var errReset = &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
 
-// deliver hands over what was written until there is no more.
+// deliver delivers what was written until the queue is empty.
 func (s *stream) deliver() {
 	for {
 		s.mu.Lock()

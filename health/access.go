@@ -18,22 +18,23 @@ import (
 // MinToken is the least length of a token, in bytes.
 const MinToken = 16
 
-// Access says which clients may ask. If Tokens or ClientCAFile is set, every request needs a token or a certificate, on
-// any address, except for the bare answers of /livez and /readyz. Otherwise this process's user and root may ask, over
-// loopback. The tags are for runtime/node, which reads the variables.
+// Access says which clients get answers. If Tokens or ClientCAFile is set, every request needs a token or a certificate,
+// on any address, except for the bare answers of /livez and /readyz. Otherwise only this process's user and root get
+// answers, over loopback. The tags are for runtime/node, which reads the variables.
 type Access struct {
-	// Tokens are sent as `Authorization: Bearer TOKEN`, at least 16 characters; each is good, the variable has one.
-	// `/livez` and `/readyz` answer a bare yes or no without. Several let one follow another, and tell clients that
-	// share an address apart.
+	// Tokens are sent as `Authorization: Bearer TOKEN`; each has at least 16 characters, and any of them is accepted. The
+	// variable has one. Without a token, `/livez` and `/readyz` answer a bare yes or no. Several tokens allow one to
+	// replace another, and distinguish clients that share an address.
 	Tokens []string `env:"CARILLON_HEALTH_TOKEN" envSeparator:"\n" secret:"true"`
 
-	// CertFile is the server's certificate, PEM; with it and its key the endpoint speaks TLS, and nothing else. Both
-	// are read again when they have changed, so that a certificate can be replaced while the job runs.
+	// CertFile is the server's certificate, PEM. With it and its key, the endpoint speaks only TLS. Both files are read
+	// again when they have changed, so that a certificate can be replaced while the job is running.
 	CertFile string `env:"CARILLON_HEALTH_TLS_CERT"`
 	// KeyFile is the certificate's key, PEM.
 	KeyFile string `env:"CARILLON_HEALTH_TLS_KEY"`
 
-	// ClientCAFile has certificates, PEM: clients that have one that these signed are let in. It needs CertFile.
+	// ClientCAFile has CA certificates, PEM. Clients with a certificate that these have signed are let in. It needs
+	// CertFile.
 	ClientCAFile string `env:"CARILLON_HEALTH_TLS_CLIENT_CA"`
 }
 
@@ -46,7 +47,7 @@ type access struct {
 
 func (a *access) required() bool { return len(a.tokens) > 0 || a.clientCerts }
 
-// refusal says why a client may not ask. It doesn't repeat any of the request.
+// refusal says why a client is refused. It doesn't repeat any of the request.
 func (a *access) refusal(r *http.Request) string {
 	var ways []string
 	if len(a.tokens) > 0 {
@@ -63,14 +64,14 @@ func (a *access) refusal(r *http.Request) string {
 	case !strings.EqualFold(scheme, "Bearer") || token == "":
 		return "the Authorization has no bearer token; send " + want
 	case len(a.tokens) == 0:
-		return "no tokens are taken here; send " + want
+		return "tokens are not accepted here; send " + want
 	default:
-		return "the token is none of those of this process (its CARILLON_HEALTH_TOKEN, and the lines of its " +
+		return "the token is not one of this process's (CARILLON_HEALTH_TOKEN, and the lines of " +
 			"CARILLON_HEALTH_TOKEN_FILE)"
 	}
 }
 
-// identify tells which client asks, and whether it has proved that it may.
+// identify returns the client's identity, and whether it has proved it.
 func (a *access) identify(r *http.Request) (identity, bool) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		hash := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)

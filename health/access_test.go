@@ -98,7 +98,7 @@ func TestToken(t *testing.T) {
 		{"/api/v1/ras", "Basic " + tokenA, 401, "the Authorization has no bearer token; send a token"},
 		{
 			"/api/v1/ras", "Bearer " + tokenA[1:], 401,
-			"the token is none of those of this process (its CARILLON_HEALTH_TOKEN, ",
+			"the token is not one of this process's (CARILLON_HEALTH_TOKEN, ",
 		},
 		{"/api/v1/ras", "Bearer " + tokenA + " ", 200, `"schema": 1`}, // blanks at the end of a header are none of it
 		{"/api/v1/ras", "Bearer " + tokenA, 429, "asked too often"},
@@ -140,7 +140,7 @@ func TestRefusal(t *testing.T) {
 			"send a token (Authorization: Bearer TOKEN), or a client certificate",
 		},
 		{access{clientCerts: true}, "", "send a client certificate"},
-		{access{clientCerts: true}, "Bearer " + tokenA, "no tokens are taken here; send a client certificate"},
+		{access{clientCerts: true}, "Bearer " + tokenA, "tokens are not accepted here; send a client certificate"},
 		{
 			access{tokens: token, clientCerts: true},
 			"Bearer ",

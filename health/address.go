@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// AddressSuffix ends the name of the file beside a process's tape that says where its endpoint is. It replaces the
-// tape's.
+// AddressSuffix replaces the tape's suffix in the name of the file with the address of the process's endpoint.
 const AddressSuffix = ".health"
 
 // maxAddress bounds the size of such a file.
 const maxAddress = 4 << 10
 
-// WriteAddress writes the URL of a process's endpoint to a file beside its tape. remove removes the file; that of a
-// process that was killed stays, so a reader must check whether the process runs.
+// WriteAddress writes the URL of a process's endpoint to a file beside its tape. remove removes the file. If the process
+// is killed, the file stays, so a reader must check whether the process is running.
 func WriteAddress(tapePath, url string) (remove func() error, err error) {
 	remove, err = WriteBeside(strings.TrimSuffix(tapePath, filepath.Ext(tapePath)), AddressSuffix, url)
 	if err != nil {
@@ -26,8 +25,8 @@ func WriteAddress(tapePath, url string) (remove func() error, err error) {
 	return remove, nil
 }
 
-// WriteBeside writes a line to a file beside a process's tape, atomically: name is that of the tape without its suffix.
-// remove removes the file.
+// WriteBeside atomically writes a line to a file beside a process's tape. name is the tape's without its suffix. remove
+// removes the file.
 func WriteBeside(name, suffix, line string) (remove func() error, err error) {
 	path := name + suffix
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
@@ -49,7 +48,7 @@ func ReadAddress(tapePath string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxAddress {
-		return "", fmt.Errorf("health: %s is no file with an address", path)
+		return "", fmt.Errorf("health: %s is not a file with an address", path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -57,7 +56,7 @@ func ReadAddress(tapePath string) (string, error) {
 	}
 	u, err := url.Parse(strings.TrimSpace(string(text)))
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("health: %s has %.100q, which is no URL of an endpoint", path, text)
+		return "", fmt.Errorf("health: %s has %.100q, which is not the URL of an endpoint", path, text)
 	}
 	return u.Scheme + "://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"), nil
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// client is the client whose queries are counted.
+// client identifies a client for the limit of its queries.
 type client struct {
-	addr     netip.Addr // of an IPv6 client its /64 network, in which it can use any address
+	addr     netip.Addr // for IPv6 the /64 network, in which a client can use any address
 	identity identity
 	program  uint64 // a hash of the User-Agent
 }
@@ -35,7 +35,7 @@ func forwarded(peer netip.Addr, fields []string, trusted []netip.Prefix) netip.A
 	return client
 }
 
-// parseForwarded reads an address as proxies write it: some with brackets, some with a port.
+// parseForwarded reads an address as proxies write it, which may have brackets or a port.
 func parseForwarded(entry string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]"))
 	if err != nil {

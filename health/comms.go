@@ -17,7 +17,7 @@ type Comm struct {
 	Size      int              `json:"size"`
 	Nodes     int              `json:"nodes,omitempty"`
 	Engine    string           `json:"engine,omitempty"`
-	Place     *Place           `json:"place,omitempty"` // absent until it is known
+	Place     *Place           `json:"place,omitempty"` // absent until known
 	State     string           `json:"state"`
 	Launched  uint64           `json:"launched"`
 	Completed uint64           `json:"completed"`
@@ -31,10 +31,10 @@ type Place struct {
 	Rail        int    `json:"rail"`        // its index among the ranks of its node
 	NodeRanks   int    `json:"node_ranks"`  // how many those are
 	Connections int    `json:"connections"` // over the network
-	PXN         string `json:"pxn"`         // "on", or why it is off: "disabled", "one_node" and so on
+	PXN         string `json:"pxn"`         // "on", or the reason why it is off: "disabled", "one_node" and so on
 }
 
-// placeOf is the place that a tape tells, nil if it doesn't.
+// placeOf is the place on a tape, nil if the tape has none.
 func placeOf(p tape.Place) *Place {
 	if p.PXN == tape.PXNUnknown {
 		return nil

@@ -21,11 +21,11 @@ type Declaration struct {
 	// Title describes it in a few words: "a GPU doesn't answer".
 	Title string
 
-	// DependsOn are the codes, declared before, of which this one is a symptom. It is silent while one of them is open
-	// for the same subject, or if one of the two has no subject.
+	// DependsOn are codes, declared before, of which this one is a symptom. It is silent while one of them is open for the
+	// same subject, or for any if one of the two has no subject.
 	DependsOn []string
 
-	// NotReady says that a critical condition makes the process not ready, silent or not. No condition makes it not
+	// NotReady says that a critical condition makes the process not ready, silent or not. No condition makes a process not
 	// live: see the package's documentation.
 	NotReady bool
 }
@@ -37,8 +37,8 @@ type Finding struct {
 	Advice   string // what to do about it, if known
 	Severity bus.Severity
 
-	// TextAfter is set if the sentence has ages: it is the sentence as it reads that long after the finding. Text is
-	// then the sentence without the ages, and findings are compared by it.
+	// TextAfter is set if the sentence has ages: it returns the sentence as of that long after the finding. Text is then
+	// the sentence without ages, by which findings are compared.
 	TextAfter func(time.Duration) string
 }
 
@@ -63,7 +63,7 @@ type finding struct {
 	since, found time.Time
 }
 
-// Silent tells whether the condition is shown only in lists of all conditions.
+// Silent tells whether the condition has an open cause. It is then shown only in lists of all conditions.
 func (c Condition) Silent() bool { return c.Cause != "" }
 
 // String is "gpu_lost (GPU 3): it doesn't answer", without line ends.
@@ -75,7 +75,7 @@ func (c Condition) String() string {
 	return words.Line(text + ": " + c.Text)
 }
 
-// Limits of the open conditions. Longer texts are cut, and further conditions dropped.
+// Limits of the open conditions. Longer texts are cut, and more conditions are dropped.
 const (
 	MaxConditions     = 1024
 	maxConditionText  = 4 << 10
@@ -97,7 +97,7 @@ type conditionKey struct{ code, subject string }
 type Warnable struct {
 	of *Conditions
 	Declaration
-	causes []string // the codes that it depends on, directly or not, the nearest first
+	causes []string // the codes that it depends on, directly or indirectly, the nearest first
 }
 
 // Declare declares a code. It fails if the code is malformed or taken, or depends on one that is not declared.
@@ -170,7 +170,7 @@ func (c *Conditions) signal() {
 	}
 }
 
-// Changed is closed at the next change. To miss none, call it before List.
+// Changed returns a channel that is closed at the next change. To miss none, call it before List.
 func (c *Conditions) Changed() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +180,7 @@ func (c *Conditions) Changed() <-chan struct{} {
 	return c.changed
 }
 
-// List has all open conditions, with the ages of now: first those that are not silent, by severity and age. The caller
+// List returns all open conditions, with current ages: first those that aren't silent, by severity and age. The caller
 // owns the list. Nil Conditions have none.
 func (c *Conditions) List() []Condition {
 	if c == nil {
@@ -226,7 +226,7 @@ func (c *Conditions) cause(w *Warnable, subject string) string {
 	return ""
 }
 
-// checks are the results of the declared codes that can make the process not ready, by code, in order.
+// checks returns the results of the declared codes that can make the process not ready, in the order of codes.
 func (c *Conditions) checks() []Result {
 	if c == nil {
 		return nil

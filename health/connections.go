@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Limits of open connections. Streams leave room for the others.
+// Limits of open connections. Streams leave room for other requests.
 const (
 	maxConnections = 1536
 	maxStreams     = maxConnections - 256
@@ -19,7 +19,7 @@ const (
 // longest, or else the one that has been served longest. So a probe gets in however many connections others hold.
 type connections struct {
 	max, maxStreams int
-	cut             func() // counts a connection that was closed for a new one
+	cut             func() // counts a connection that is closed for a new one
 
 	mu      sync.Mutex
 	open    map[net.Conn]*connection
@@ -27,27 +27,27 @@ type connections struct {
 	changes uint64 // of activities
 }
 
-// connection is one that is open, or was closed while it was served.
+// connection is a connection that is open, or that was closed while it was being served.
 type connection struct {
 	of    *connections
 	conn  net.Conn
-	ours  func() error // checks that its client is this process's user, or root
+	ours  func() error // checks that its client is this process's user or root
 	doing activity
-	since uint64 // the number of the change to this activity
+	since uint64 // connections.changes when the activity began
 }
 
-// activity is what a connection does. The lowest is closed first.
+// activity is what a connection is doing. The lowest is closed first.
 type activity uint8
 
 const (
-	waiting   activity = iota // for a request, or the rest of one
-	serving                   // a request
-	streaming                 // an answer without an end; it is never closed for a new connection
+	waiting   activity = iota // waiting for a request, or the rest of one
+	serving                   // serving a request
+	streaming                 // sending an answer without an end; never closed for a new connection
 )
 
 type connectionKey struct{}
 
-// connectionOf is a request's connection; nil if the endpoint is mounted in another server.
+// connectionOf returns a request's connection; nil if the endpoint is mounted in another server.
 func connectionOf(r *http.Request) *connection {
 	c, _ := r.Context().Value(connectionKey{}).(*connection)
 	return c
@@ -97,7 +97,7 @@ func (cs *connections) context(ctx context.Context, conn net.Conn) context.Conte
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// oldest is the connection to close for a new one; nil if all stream. cs.mu is held.
+// oldest is the connection to close for a new one; nil if all are streams. cs.mu is held.
 func (cs *connections) oldest() (victim *connection) {
 	for _, c := range cs.open {
 		if c.doing != streaming && (victim == nil ||
@@ -134,7 +134,7 @@ func (c *connection) begin(doing activity) {
 	c.doing, c.since = doing, c.of.changes
 }
 
-// serve says that a request has arrived; answered says that it was answered.
+// serve notes that a request has arrived; the caller calls answered when it is done.
 func (c *connection) serve() (answered func()) {
 	begin := func(doing activity) {
 		c.of.mu.Lock()
@@ -168,7 +168,7 @@ func (cs *connections) endStreams() {
 	}
 }
 
-// hangUp closes a connection without the close_notify of TLS, for which it could have to wait.
+// hangUp closes a connection without TLS's close_notify, which might block.
 func hangUp(conn net.Conn) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 )
 
-// guard wraps all handlers: it refuses requests that may not be answered, and contains panics.
+// guard wraps all handlers: it refuses requests, and contains panics.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := connectionOf(r); c != nil {
@@ -40,7 +40,7 @@ func (s *Server) contain(w *answer, r *http.Request, p any) {
 		s.metrics.answered(r.Pattern, w.status)
 		panic(http.ErrAbortHandler)
 	}
-	respond(w, http.StatusInternalServerError, "this went wrong, and is in the log\n")
+	respond(w, http.StatusInternalServerError, "internal error; see the log\n")
 }
 
 // admit tells whether a request may be answered, and answers those that may not.
@@ -50,8 +50,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		respond(w, http.StatusMethodNotAllowed, "only GET and HEAD are answered here\n")
 		return false
 	}
-	// A web page can ask by rebinding its own name to this address, and can send requests whose answers it doesn't see,
-	// which would use up the queries of others.
+	// A web page can read answers by rebinding its own name to this address, and can send requests whose answers it doesn't
+	// see, which would use up the queries of others.
 	if s.loopback && connectionOf(r) != nil && !Loopback(r.Host) {
 		respond(w, http.StatusMisdirectedRequest,
 			"this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
@@ -82,7 +82,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// refusal says why a client may not ask; empty if it may.
+// refusal says why a client is refused; empty if it isn't.
 func (s *Server) refusal(r *http.Request) string {
 	if s.access.required() {
 		if _, ok := s.access.identify(r); !ok {
@@ -110,8 +110,8 @@ func bodyFits(w http.ResponseWriter, r *http.Request) bool {
 	return err == nil
 }
 
-// streaming lets a handler's answer last. The handler sets a deadline for each of its writes; until it does, the
-// server's holds. When the server stops, the connection is closed.
+// streaming is for a handler whose answer has no end. The handler sets a deadline for each of its writes; until then, the
+// server's applies. When the server stops, the connection is closed.
 func (s *Server) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connectionOf(r)
@@ -122,7 +122,7 @@ func (s *Server) streaming(next http.Handler) http.Handler {
 		}
 		if !c.stream() {
 			w.Header().Set("Retry-After", "10")
-			respond(w, http.StatusServiceUnavailable, "too many clients listen already\n")
+			respond(w, http.StatusServiceUnavailable, "too many clients are listening\n")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// metrics are the endpoint's metrics: these, and those that are read at each scrape.
+// metrics are the endpoint's own metrics.
 type metrics struct {
 	*prometheus.Registry
 	requests *prometheus.CounterVec
@@ -55,7 +55,7 @@ func newMetrics(connections *connections, conditions *Conditions) *metrics {
 	return m
 }
 
-// answered counts an answer. The pattern is that of the handler, so that no client makes up new series.
+// answered counts an answer, by the handler's pattern, so that clients can't create series.
 func (m *metrics) answered(pattern string, status int) {
 	switch pattern {
 	case "":

@@ -54,7 +54,7 @@ func newPage(s *Server) *page {
 	}
 }
 
-// hashOf is the hash of an element of the page, for the Content-Security-Policy.
+// hashOf is the hash of an element's text, for the Content-Security-Policy.
 func hashOf(element string) string {
 	_, rest, _ := strings.Cut(pageHTML, "<"+element+">")
 	text, _, _ := strings.Cut(rest, "</"+element+">")
@@ -68,7 +68,7 @@ func running(age time.Duration) template.HTML {
 	return template.HTML(fmt.Sprintf(`<span data-age="%.2f">%s</span>`, age.Seconds(), ago(age)))
 }
 
-// sentence is a verdict's sentence, whose ages are of the time at.
+// sentence is a verdict's sentence. Its ages were right at the time at.
 func sentence(text verdict.Text, at time.Time) template.HTML {
 	return template.HTML(text.After(time.Since(at)).Format(template.HTMLEscapeString,
 		func(a verdict.Age) string { return string(running(time.Duration(a))) }))
@@ -76,7 +76,7 @@ func sentence(text verdict.Text, at time.Time) template.HTML {
 
 func (x *page) add(path, title string) { x.entries = append(x.entries, indexEntry{path, title}) }
 
-// accepts tells whether a route is well-formed and free.
+// accepts checks that a route is well-formed and free.
 func (x *page) accepts(route Route) error {
 	if route.Handler == nil {
 		return fmt.Errorf("health: route %q has no handler", route.Path)
@@ -97,11 +97,11 @@ type view struct {
 	Failed        []Result
 	Above         []string // failed checks that are shown as a verdict or a condition
 	Well          int
-	Said          []Result // checks that are well and have a text
+	Said          []Result // passed checks with a text
 	Shown, Silent []Condition
 	Snapshot      *Snapshot // nil if none was published
-	Ranks         []Rank    // at most maxRows, those that aren't alive first
-	Comms         []Comm    // at most maxRows, those in an operation first
+	Ranks         []Rank    // at most maxRows; preferably those that aren't alive
+	Comms         []Comm    // at most maxRows; preferably those in an operation
 	Alive         int
 	Entries       []indexEntry
 }
@@ -179,7 +179,7 @@ func (v *view) Culprit(rank int) string {
 	return ""
 }
 
-// firstRows are at most maxRows rows: those that matter, then others, in their order.
+// firstRows returns at most maxRows rows: those that matter, then others, in order.
 func firstRows[T any](all []T, matters func(*T) bool) []T {
 	if len(all) <= maxRows {
 		return all

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// probe answers for the checks of a kind, in the format of a Kubernetes API server.
+// probe serves the checks of a kind, in the format of a Kubernetes API server.
 type probe struct {
 	name     string // "readyz"
 	kind     Kind
@@ -20,7 +20,7 @@ type probe struct {
 	conditions *Conditions
 }
 
-// run runs the checks, except those that are left out, and adds the conditions; the results are in the order of names.
+// run runs the checks and adds the conditions, except those to leave out. The results are in the order of names.
 func (p *probe) run(ctx context.Context, leaveOut func(name string) bool) []Result {
 	results := p.registry.Run(ctx, p.kind, leaveOut)
 	if p.kind&Ready == 0 {
@@ -35,7 +35,7 @@ func (p *probe) run(ctx context.Context, leaveOut func(name string) bool) []Resu
 	return results
 }
 
-// report is a probe's answer in full, as JSON has it.
+// report is a probe's full answer.
 type report struct {
 	Status     string      `json:"status"` // "ok" or "failed"
 	Checks     []checkJSON `json:"checks"`
@@ -47,7 +47,7 @@ type checkJSON struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // "ok", "failed" or "excluded"
 	Error  string `json:"error,omitempty"`
-	Text   string `json:"text,omitempty"` // of a check that is well
+	Text   string `json:"text,omitempty"` // of a passed check
 }
 
 func newReport(results []Result) *report {
@@ -70,7 +70,7 @@ func (r *report) code() int {
 	return http.StatusOK
 }
 
-// all answers for all checks: "ok" and 200, or the failing ones and 503.
+// all serves all checks: "ok" and 200, or the failed ones and 503.
 func (p *probe) all(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	excluded := make(map[string]bool)
@@ -101,7 +101,7 @@ func (p *probe) all(w http.ResponseWriter, r *http.Request) {
 	report.answer(w, r, verbose, func() string { return report.text(p.name) })
 }
 
-// answer writes the report: as JSON if that is wanted, as text if a check fails or verbose is set, else as "ok".
+// answer writes the report: as JSON if that is wanted, as text if a check failed or verbose is set, otherwise as "ok".
 func (r *report) answer(w http.ResponseWriter, request *http.Request, verbose bool, text func() string) {
 	switch {
 	case wantsJSON(request):
@@ -118,7 +118,7 @@ func (r *report) answer(w http.ResponseWriter, request *http.Request, verbose bo
 	}
 }
 
-// one answers for the check that the path names.
+// one serves the check that the path names.
 func (p *probe) one(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("check")
 	results := p.run(r.Context(), func(other string) bool { return other != name })
@@ -130,7 +130,7 @@ func (p *probe) one(w http.ResponseWriter, r *http.Request) {
 	report.answer(w, r, false, func() string { return report.lines("failed") })
 }
 
-// yesOrNo answers clients without access.
+// yesOrNo serves clients without access.
 func (p *probe) yesOrNo(w http.ResponseWriter, r *http.Request) {
 	body, code := "ok", newReport(p.run(r.Context(), nil)).code()
 	if code != http.StatusOK {

@@ -12,14 +12,13 @@ import (
 	"time"
 )
 
-// Publisher has the last snapshot, for all clients. Readers don't slow down Publish. The zero Publisher has published
-// nothing.
+// Publisher holds the last snapshot for all clients. Readers don't slow down Publish. The zero Publisher is empty.
 type Publisher struct {
 	current atomic.Pointer[edition]
 }
 
-// Publish makes s the current snapshot. It takes some nanoseconds, as documents are encoded once, at the first query.
-// The Publisher owns what s points to from then on.
+// Publish makes s the current snapshot. It takes nanoseconds, as documents are encoded at the first query. From then on,
+// the Publisher owns what s points to.
 func (p *Publisher) Publish(s *Snapshot) {
 	e := &edition{snapshot: *s}
 	e.snapshot.fill()
@@ -37,8 +36,8 @@ func (p *Publisher) Last() *Snapshot {
 	return nil
 }
 
-// Run publishes the snapshots of take: at each interval and when a condition changes, at most ten times in an interval.
-// It blocks until ctx ends.
+// Run publishes what take returns, at each interval and when a condition changes, but at most ten times per interval. It
+// blocks until ctx ends.
 func (p *Publisher) Run(ctx context.Context, conditions *Conditions, interval time.Duration, take func() *Snapshot) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

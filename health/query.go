@@ -12,10 +12,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// EventsPath is the path of the stream of events. Clients that ask too often are referred to it.
+// EventsPath is the path of the stream of events, to which clients that ask too often are referred.
 const EventsPath = "/api/v1/events"
 
-// The default limits of queries: people and their programs stay below them, a loop without a pause doesn't.
+// The default limits of queries. People and their programs stay below them; a loop without a pause doesn't.
 const (
 	// DefaultMinPollInterval is the time between two queries of a document.
 	DefaultMinPollInterval = time.Second
@@ -39,8 +39,8 @@ var (
 	noSniff  = []string{"nosniff"}
 )
 
-// ServeHTTP answers from the published snapshot, and refuses a client that asks too often, even if the answer were a
-// 304. Refusals don't count, so that a client that asks all the time gets an answer in each interval.
+// ServeHTTP answers from the published snapshot. It refuses a client that asks too often, even if the answer were a 304.
+// Refusals don't count, so a client that asks all the time gets an answer in each interval.
 func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	if q.link != nil {
@@ -57,7 +57,7 @@ func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 		text := fmt.Sprintf("asked too often: once in %v is enough", q.limiter.interval)
 		if q.link != nil {
-			text += "; " + EventsPath + " tells what is new by itself"
+			text += "; " + EventsPath + " streams what is new"
 		}
 		if wantsJSON(r) {
 			body, _ := json.Marshal(map[string]string{"error": text}) // of texts, which can't fail
@@ -113,7 +113,7 @@ type pollKey struct {
 	part   part
 }
 
-// ask is how long the client has to wait; 0 means that the query is counted and may be answered.
+// ask returns how long the client has to wait; 0 means that the query was counted and may be answered.
 func (l *pollLimiter) ask(key pollKey, now time.Time) time.Duration {
 	if l.interval <= 0 {
 		return 0

@@ -12,12 +12,12 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// Check checks something: it returns nil or a Well if it is well, else what is wrong, in a few words. Its context ends
-// at its timeout. It may be called from any goroutine, but never twice at a time.
+// Check checks something. It returns nil or a Well if all is well, and otherwise what is wrong, in a few words. Its
+// context ends at its timeout. It may be called from any goroutine, but never twice at a time.
 type Check func(ctx context.Context) error
 
-// Well is a Check's result that nothing is wrong, with a text: Well("no GPU"). Wrapped in another error, or joined with
-// one, it is an error.
+// Well is a Check's result for "nothing is wrong", with a text: Well("no GPU"). Wrapped in or joined with another error, it
+// counts as an error.
 type Well string
 
 // Error is the text.
@@ -85,15 +85,15 @@ func (r *Registry) Register(name string, kind Kind, timeout time.Duration, check
 	return nil
 }
 
-// Result is a check's answer.
+// Result is a check's result.
 type Result struct {
 	Name string
-	Err  error  // nil: well
+	Err  error  // nil if the check passed
 	Text string // of a Well; mostly empty
 }
 
-// Run runs all checks of a kind (or of several, if their bits are set) concurrently, except those that leaveOut names,
-// and waits for each no longer than its timeout. The results are in the order of names.
+// Run concurrently runs all checks of a kind (or of several, if their bits are set), except those to leave out, and waits
+// for each no longer than its timeout. The results are in the order of names.
 func (r *Registry) Run(ctx context.Context, kind Kind, leaveOut func(name string) bool) []Result {
 	r.mu.Lock()
 	var chosen []*entry

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits of a request. With the times below they bound the resources that a hostile client can hold.
+// Limits of a request. With the times below, they bound the resources that a hostile client can hold.
 const (
 	maxHeaderBytes = 16 << 10
 	maxBodyBytes   = 64 << 10
@@ -30,13 +30,13 @@ var defaultTimes = times{
 	idle: 60 * time.Second,
 }
 
-// Route is a handler that a Server has beside the probes.
+// Route is a handler of a Server besides the probes.
 type Route struct {
 	Path    string // "/api/v1/traces"
 	Title   string // a few words, for the index
 	Handler http.Handler
 
-	// Stream is for an answer without an end, such as EventsPath's: the server's timeout doesn't hold for it. The
+	// Stream is for an answer without an end, such as EventsPath's, to which the server's timeout doesn't apply. The
 	// handler sets a deadline before each of its writes, with http.ResponseController, and returns when the request's
 	// context ends, as it does when the server stops.
 	Stream bool
@@ -48,7 +48,7 @@ type Config struct {
 	// Access.
 	Addr string
 
-	// Access says which clients may ask; the zero Access is this process's user and root, over loopback.
+	// Access says which clients get answers. The zero Access allows this process's user and root, over loopback.
 	Access Access
 
 	// Registry holds the checks. Required.
@@ -57,14 +57,14 @@ type Config struct {
 	// Routes are further handlers, for instance /metrics.
 	Routes []Route
 
-	// Conditions are shown, and make the process not ready if their declarations say so; nil is none.
+	// Conditions are shown, and make the process not ready if their declarations say so. It may be nil.
 	Conditions *Conditions
 
 	// Publisher has the snapshot for /api/v1/ras, ranks, comms and verdicts; nil leaves these out.
 	Publisher *Publisher
 
-	// MinPollInterval is the least time between a client's queries of one of those; an earlier query is refused with
-	// 429. 0 refuses none. PollBurst is how many queries a client may make without waiting; 0 means 1.
+	// MinPollInterval is the least time between a client's queries for one of those; an earlier query is refused with 429.
+	// 0 refuses none. PollBurst is how many queries a client may make without waiting; 0 means 1.
 	MinPollInterval time.Duration
 	PollBurst       int
 
@@ -98,8 +98,8 @@ type Server struct {
 	prometheus.Collector
 }
 
-// New makes an endpoint that a program mounts in its own server: at /, or elsewhere by http.StripPrefix. It doesn't
-// listen, so the program's server decides which clients reach it; Access still holds. Stop ends it.
+// New makes an endpoint for a program to mount in its own server: at /, or elsewhere with http.StripPrefix. It doesn't
+// listen, so the program's server decides which clients reach it; Access still applies. Stop ends it.
 func New(cfg Config) (*Server, error) {
 	if cfg.Registry == nil {
 		return nil, errors.New("health: Config.Registry is nil")
@@ -120,7 +120,7 @@ func New(cfg Config) (*Server, error) {
 	return s, err
 }
 
-// Listen makes an endpoint and serves it in the background. The error names the address and what is wrong with it.
+// Listen makes an endpoint and serves it in the background. An error names the address and what is wrong with it.
 func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s, err := New(cfg)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		kind  Kind
 		title string
 	}{
-		{"/livez", Live, "can the process go on? (?verbose)"},
+		{"/livez", Live, "is the process alive, or should it be restarted? (?verbose)"},
 		{"/readyz", Ready, "can it do its work now? (?verbose)"},
 		{"/healthz", Live | Ready, "both (?verbose)"},
 	} {

@@ -17,7 +17,7 @@ type device struct {
 	memory cuda.Buffer[float32]
 }
 
-// newDevice prepares a GPU. What it makes there ends with the node.
+// newDevice prepares a GPU. The node frees what it allocates.
 func newDevice(g *enginecuda.GPU) (d *device, err error) {
 	d = &device{}
 	if d.stream, err = g.Context().Stream(0); err != nil {

@@ -10,7 +10,7 @@ import (
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
-// device can't be had in this program: node.WithGPU says so before it is needed.
+// device isn't available in this build; node.WithGPU fails before it is needed.
 type device struct{}
 
 func newDevice(*enginecuda.GPU) (*device, error) { return nil, errors.ErrUnsupported }

@@ -2,18 +2,18 @@
 //
 //	carillon run -n 4 -- digits
 //
-// Every process has a replica of the model and takes its share of each batch. The gradients are summed over all ranks,
-// so that all replicas take the same step; with any number of ranks the job learns the same weights. data.go reads the
-// digits, model.go is the model, train.go the training, which knows no more of communication than "sum these numbers
-// over all ranks", and this file is where Carillon comes in.
+// Every process has a replica of the model and takes its share of each batch. The gradients are summed over all ranks, so
+// all replicas take the same step, and the job learns the same weights with any number of ranks. data.go reads the
+// digits, model.go is the model, train.go is the training, whose only communication is "sum these numbers over all
+// ranks", and this file is where Carillon comes in.
 //
-// With -elastic the job outlives its ranks: when some die, the others make a smaller world, agree on the step to go on
+// With -elastic, the job survives the death of ranks: the others make a smaller world, agree on the step to continue
 // from, and finish. elastic.go has all of that.
 //
 //	carillon run -n 4 --min-ranks 1 -- digits -elastic
 //
-// With -gpu the sums are computed on GPUs, in their memory: each rank has the GPU of its number on the host.
-// gpu_linux.go has what is different then.
+// With -gpu, the sums are computed on GPUs, in their memory: each rank uses the GPU with its local rank. gpu_linux.go has
+// the difference.
 //
 //	carillon run -n 4 -- digits -gpu
 package main
@@ -76,7 +76,7 @@ func parseFlags(args []string) (s settings, err error) {
 	return s, nil
 }
 
-// run is one rank's training, from joining the others to leaving them.
+// run is one rank's training, from start to end.
 func run(ctx context.Context, s settings) (err error) {
 	train, test, err := load()
 	if err != nil {
@@ -105,7 +105,7 @@ func run(ctx context.Context, s settings) (err error) {
 		j.sum, placed = d.sum, []ccl.Option{ccl.WithDevice(n.GPU())}
 	}
 
-	soon, cancel := context.WithTimeout(ctx, time.Minute) // a rank that died before all have met never comes
+	soon, cancel := context.WithTimeout(ctx, time.Minute) // a rank that has already died never joins
 	defer cancel()
 	world, err := n.Runtime().World(soon, placed...)
 	if err != nil {
@@ -134,8 +134,8 @@ func sum(ctx context.Context, world *ccl.Comm, numbers []float32) error {
 	return ccl.AllReduce(ctx, world, numbers, numbers, ccl.Sum)
 }
 
-// work trains to the end with the ranks of world, from where the furthest of them is, and destroys world. It calls
-// ready when all ranks know where that is.
+// work trains to the end with the ranks of world, from where the most advanced of them is, and destroys world. It calls
+// ready when all ranks are there.
 func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err error) {
 	nodes, rails, err := split(ctx, world)
 	defer func() {
@@ -191,8 +191,8 @@ func (j *job) work(ctx context.Context, world *ccl.Comm, ready func()) (err erro
 	return nil
 }
 
-// catchUp brings all ranks to where the furthest is: to its epoch and step, with its weights and their velocity. At the
-// beginning that is rank 0, and the step the first.
+// catchUp brings all ranks to the epoch and step of the most advanced one, with its weights and velocity. At the start,
+// that is rank 0 at its first step.
 func catchUp(ctx context.Context, world *ccl.Comm, t *trainer) error {
 	places := make([]int64, 2*world.Size())
 	if err := ccl.AllGather(ctx, world, []int64{int64(t.steps), int64(t.epoch)}, places); err != nil {
@@ -204,7 +204,7 @@ func catchUp(ctx context.Context, world *ccl.Comm, t *trainer) error {
 			furthest = rank
 		}
 	}
-	// By way of a copy: should this fail, every rank still has the weights that go with its step.
+	// A copy, so that every rank keeps the weights of its own step if this fails.
 	state := slices.Concat(t.model.params, t.velocity)
 	if err := ccl.Broadcast(ctx, world, state, state, furthest); err != nil {
 		return err
@@ -218,9 +218,8 @@ func catchUp(ctx context.Context, world *ccl.Comm, t *trainer) error {
 	return nil
 }
 
-// split makes two communicators of the world, as programs for many GPUs do: one for the ranks of each node, and one
-// for each rail, which is the ranks that have the same place on their nodes. One that was made is returned with an
-// error, too.
+// split makes two communicators from the world, as programs for many GPUs do: one of the ranks of each node, and one of
+// each rail, the ranks with the same index on their nodes. After an error, it still returns those that it has made.
 func split(ctx context.Context, world *ccl.Comm) (nodes, rails *ccl.Comm, err error) {
 	where := world.Topology()
 	mine := where.Node[world.Rank()]
@@ -241,8 +240,8 @@ func split(ctx context.Context, world *ccl.Comm) (nodes, rails *ccl.Comm, err er
 	return nodes, rails, ccl.Barrier(ctx, world)
 }
 
-// checkReplicas compares the replicas of a communicator's ranks. They must be the same bit by bit: all of them added
-// the same sums to the same weights.
+// checkReplicas compares the replicas of a communicator's ranks. They must be identical bit for bit, as all added the same
+// sums to the same weights.
 func checkReplicas(ctx context.Context, comm *ccl.Comm, m *model) error {
 	sum := fnv.New64a()
 	var word [4]byte

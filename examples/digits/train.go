@@ -5,22 +5,22 @@ import (
 	"math/rand/v2"
 )
 
-// reducer replaces every number by its sum over all ranks. All ranks call it in the same order.
+// reducer replaces each number by its sum over all ranks. All ranks call it in the same order.
 type reducer func(ctx context.Context, numbers []float32) error
 
 const (
 	batchSize = 64   // samples of one step, over all ranks
-	rate      = 0.05 // how far a step goes
-	momentum  = 0.9  // how much of its speed a step keeps
+	rate      = 0.05 // the learning rate
+	momentum  = 0.9  // the share of the last step's velocity that the next one keeps
 )
 
 // settings are the same on all ranks of a job.
 type settings struct {
 	epochs  int
-	seed    uint64 // where chance begins
-	elastic bool   // outlive ranks
+	seed    uint64 // of all random numbers
+	elastic bool   // survive the death of ranks
 	gpu     bool   // sum on GPUs
-	weights string // a file for them, written by rank 0; or ""
+	weights string // a file for the trained weights, written by rank 0; or ""
 }
 
 // trainer trains one rank's replica of the model. All replicas start alike and take the same steps, so they stay alike.
@@ -49,18 +49,18 @@ func newTrainer(s settings, train, test []sample) *trainer {
 	}
 }
 
-// join makes the trainer rank of size, that reduce connects.
+// join makes the trainer one of size ranks, connected by reduce.
 func (t *trainer) join(rank, size int, reduce reducer) { t.rank, t.size, t.reduce = rank, size, reduce }
 
-// progress is what an epoch came to, over all ranks.
+// progress is the result of an epoch, over all ranks.
 type progress struct {
 	epoch    int
 	loss     float64 // mean over the training samples, each seen with the weights of its step
 	accuracy float64 // on the held-out fifth, from 0 to 1
 }
 
-// run trains until all epochs are done, and calls report after each. When it returns an error it can be called again:
-// it goes on after the last step that was completed.
+// run trains until all epochs are done, and calls report after each. After an error it can be called again, and continues
+// after the last completed step.
 func (t *trainer) run(ctx context.Context, report func(progress)) error {
 	for t.epoch < t.epochs {
 		loss, err := t.finishEpoch(ctx)
@@ -78,7 +78,7 @@ func (t *trainer) run(ctx context.Context, report func(progress)) error {
 	return nil
 }
 
-// finishEpoch goes through the training samples that the epoch has left, in an order of its own, the same on all ranks.
+// finishEpoch goes through the epoch's remaining samples, in an order that is the epoch's own and the same on all ranks.
 func (t *trainer) finishEpoch(ctx context.Context) (meanLoss float64, err error) {
 	order := rand.New(rand.NewPCG(t.seed, uint64(t.epoch)+1)).Perm(len(t.train))
 	perEpoch := (len(order) + batchSize - 1) / batchSize
@@ -88,7 +88,7 @@ func (t *trainer) finishEpoch(ctx context.Context) (meanLoss float64, err error)
 			return 0, err
 		}
 	}
-	total := []float32{t.loss, t.seen} // not always all samples: a rank that dies takes what it saw with it
+	total := []float32{t.loss, t.seen} // not always all samples: those of a dead rank are lost
 	if err := t.reduce(ctx, total); err != nil {
 		return 0, err
 	}
@@ -97,9 +97,9 @@ func (t *trainer) finishEpoch(ctx context.Context) (meanLoss float64, err error)
 
 // step takes one step down the gradient of a batch. When it returns an error, it has taken none.
 //
-// Each sample's gradient is weighted with the size of the whole batch, so that the sum over the ranks is the gradient
-// of the batch however its samples are shared out, evenly or not. It is the same step for any number of ranks, up to
-// the rounding of sums taken in another order.
+// Each sample's gradient is divided by the size of the whole batch, so the sum over the ranks is the batch's gradient
+// however its samples are distributed. The step is the same for any number of ranks, up to the rounding of sums in
+// another order.
 func (t *trainer) step(ctx context.Context, batch []int) error {
 	clear(t.grad)
 	var loss float32
@@ -121,7 +121,7 @@ func (t *trainer) step(ctx context.Context, batch []int) error {
 	return nil
 }
 
-// evaluate returns the part of the held-out samples that the model gets right. Each rank tries its share.
+// evaluate returns the share of the held-out samples that the model gets right. Each rank evaluates some of them.
 func (t *trainer) evaluate(ctx context.Context) (accuracy float64, err error) {
 	right := []float32{0}
 	for _, s := range shard(t.test, t.rank, t.size) {
@@ -135,7 +135,7 @@ func (t *trainer) evaluate(ctx context.Context) (accuracy float64, err error) {
 	return float64(right[0]) / float64(len(t.test)), nil
 }
 
-// shard returns a rank's part of all, as equal to the others' as can be, and together they are all. It may be empty.
+// shard returns a rank's part of all. The parts are as equal as possible; one may be empty.
 func shard[T any](all []T, rank, size int) []T {
 	return all[rank*len(all)/size : (rank+1)*len(all)/size]
 }

@@ -4,10 +4,10 @@
 //	bin/carillon run -n 4 -- bin/hang
 //
 // It prints the commands that show the hang while it lasts: in Jaeger, in the metrics, on the health page, and in the
-// post-mortem of the tapes. After a minute (-for says otherwise) the loader delivers, the rank makes its call, and all
-// is well; ^C ends it sooner.
+// post-mortem of the tapes. After a minute (see -for) the loader delivers, the rank makes its call, and the job
+// completes; ^C ends it sooner.
 //
-// This file is a rank, which has nothing special in it; show.go has the commands.
+// This file is a rank, with nothing special in it; show.go has the commands.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 		err = run(ctx, s)
 	}
 	if ctx.Err() != nil {
-		return // whoever interrupted it knows
+		return // it was interrupted
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hang:", err)
@@ -54,7 +54,7 @@ func parseFlags(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("hang", flag.ContinueOnError)
 	flags.DurationVar(&s.lasts, "for", time.Minute, "how long to hang")
 	flags.IntVar(&s.missing, "missing", 2, "the rank that doesn't make the call")
-	flags.StringVar(&s.jaeger, "jaeger", "http://localhost:16686", "where Jaeger answers questions")
+	flags.StringVar(&s.jaeger, "jaeger", "http://localhost:16686", "the address of Jaeger's API")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
@@ -82,7 +82,7 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer world.Close()
 	if world.Size() < 2 {
-		return errors.New("there is one rank alone, which waits for nobody: carillon run -n 4 -- bin/hang starts four")
+		return errors.New("a single rank waits for nobody: start four with carillon run -n 4 -- bin/hang")
 	}
 	if s.missing >= world.Size() {
 		return fmt.Errorf("-missing is %d, and the world has %d ranks", s.missing, world.Size())
@@ -111,7 +111,7 @@ type rank struct {
 	began time.Time
 }
 
-// step is a step of training: get a batch, work, and sum what came of it over all ranks.
+// step is a step of training: get a batch, and sum the result over all ranks.
 func (r *rank) step(ctx context.Context) error {
 	batch, err := r.load(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *rank) step(ctx context.Context) error {
 	return nil
 }
 
-// load gets the next batch. One rank's loader takes its time.
+// load gets the next batch. One rank's loader takes very long.
 func (r *rank) load(ctx context.Context) ([]float32, error) {
 	batch := make([]float32, 1<<18)
 	if r.world.Rank() != r.missing {
@@ -146,7 +146,7 @@ func (r *rank) load(ctx context.Context) ([]float32, error) {
 
 const progressEvery = 5 * time.Second
 
-// progress says now and then what the rank is in, until the function that it returns is called.
+// progress prints now and then what the rank is doing, until done is called.
 func (r *rank) progress(what string) (done func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var saying sync.WaitGroup

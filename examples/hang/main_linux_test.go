@@ -126,7 +126,7 @@ func TestBadFlags(t *testing.T) {
 			t.Errorf("%s: %v, %s\nwant %s", flags, err, out, want)
 		}
 	}
-	const want = "hang: there is one rank alone, which waits for nobody: carillon run -n 4 -- bin/hang starts four\n"
+	const want = "hang: a single rank waits for nobody: start four with carillon run -n 4 -- bin/hang\n"
 	if out, err := program(t, 1).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
 		t.Errorf("one rank: %v, %s\nwant %s", err, out, want)
 	}

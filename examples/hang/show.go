@@ -20,7 +20,7 @@ func exported() bool {
 	return (own || all) && (to == "" || to == "otlp")
 }
 
-// show says what will happen, and prints the commands that show it. Each is a line that can be copied to a shell.
+// show prints what will happen and the commands that show it. Each is a line to copy to a shell.
 func (r *rank) show(health string, missing int64) {
 	job, tapes := whereabouts()
 	var b strings.Builder
@@ -33,28 +33,27 @@ func (r *rank) show(health string, missing int64) {
 		b.WriteString("\n  There is no health page and no metrics, as CARILLON_HEALTH_ADDR says.\n")
 	} else {
 		health = strings.TrimSuffix(health, "/")
-		command("who holds the job up, live (q ends it; without --for it lasts as long as the job)",
+		command("watch which rank holds the job up (q quits; without --for, it lasts as long as the job)",
 			carillonCommand()+" watch --for 20s "+tapes)
-		command("what rank 0 is in, since when, and for whom it waits", "curl -s "+health+"/api/v1/comms")
+		command("what rank 0 is doing, since when, and which rank it waits for", "curl -s "+health+"/api/v1/comms")
 		command("its health", "curl -s '"+health+"/healthz?verbose'")
-		command("its metrics: what is in flight, and what stalls (CARILLON_STALL_THRESHOLD says from when on)",
+		command("its metrics: operations that are in flight, and stalled (for CARILLON_STALL_THRESHOLD or longer)",
 			"curl -s "+health+"/metrics | grep -E '^ccl_(operations_in_flight|operation_oldest|stalled|stall_age)'")
-		b.WriteString("\n  In Prometheus, with the alerts that fire: run one with dashboards/prometheus.yml, " +
-			"which finds the ranks of a job that is started by\n" +
-			"  carillon run -n 4 --sd-file /run/carillon/hang.json -- bin/hang (dashboards/README.md has more).\n")
+		b.WriteString("\n  For Prometheus, with alerts: run one with dashboards/prometheus.yml, and start the job with\n" +
+			"  carillon run -n 4 --sd-file /run/carillon/hang.json -- bin/hang (see dashboards/README.md).\n")
 	}
 	if exported() {
-		command("in Jaeger: who stalls, and why, as each rank tells it", r.jaegerCommand(job))
-		command("the same on Jaeger's page, if it has one (what make jaeger starts has none)",
+		command("in Jaeger: which ranks are stalled, and why", r.jaegerCommand(job))
+		command("the same on Jaeger's page, if it has one (that of make jaeger has none)",
 			r.jaeger+"/search?lookback=1h&service=carillon&operation=ccl.stall&tags="+
 				url.QueryEscape(jobTag(job)))
 	} else {
-		command("no spans leave the process; start a Jaeger, and then this program again, with "+
+		command("spans aren't exported; to see them, start a Jaeger, and then this program again with "+
 			"OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318", "make jaeger")
 	}
-	command("all ranks side by side, from their tapes, now or when they are dead",
+	command("all ranks side by side, from their tapes, now or after their death",
 		carillonCommand()+" postmortem "+tapes)
-	command(fmt.Sprintf("rank %d dies, and the others say so at once", r.missing), fmt.Sprintf("kill -9 %d", missing))
+	command(fmt.Sprintf("kill rank %d, which the others report at once", r.missing), fmt.Sprintf("kill -9 %d", missing))
 	b.WriteString("\n")
 	fmt.Print(b.String())
 }
@@ -65,7 +64,7 @@ func (r *rank) showAfter() {
 		r.missing, carillonCommand(), tapes)
 }
 
-// jaegerCommand asks Jaeger for the stalls of a job, and picks what their spans' status says.
+// jaegerCommand asks Jaeger for the stalls of a job, and picks the status of their spans.
 func (r *rank) jaegerCommand(job string) string {
 	return fmt.Sprintf("curl -sG %s/api/traces --data-urlencode service=carillon --data-urlencode operation=ccl.stall "+
 		"--data-urlencode 'tags=%s' | grep -o '\"otel.status_description\",[^}]*'", r.jaeger, jobTag(job))
@@ -73,7 +72,7 @@ func (r *rank) jaegerCommand(job string) string {
 
 func jobTag(job string) string { return fmt.Sprintf(`{"ccl.job":"%s"}`, job) }
 
-// whereabouts is the job's name, and the folder that its tapes are in.
+// whereabouts returns the job's name and the folder of its tapes.
 func whereabouts() (job, tapes string) {
 	w, err := rendezvous.FromEnv(os.Getenv)
 	if err != nil {
@@ -82,7 +81,7 @@ func whereabouts() (job, tapes string) {
 	return w.Job, filepath.Join(tape.DefaultDir(), w.Job)
 }
 
-// carillonCommand is how to call carillon: the one beside this program, or by name.
+// carillonCommand is the path of the carillon beside this program, or just its name.
 func carillonCommand() string {
 	beside := filepath.Join(filepath.Dir(os.Args[0]), "carillon")
 	if _, err := exec.LookPath(beside); err == nil {

@@ -1,11 +1,11 @@
-// Command lifecycle makes the classic mistakes with communicators on purpose, one after another, and shows what becomes
-// of each: the error that the program gets, and the span that tells of it to whoever looks at the traces.
+// Command lifecycle makes the classic mistakes with communicators on purpose, one after another, and shows the outcome of
+// each: the error that the program gets, and the span that shows it in the traces.
 //
 //	go run ./examples/lifecycle
 //
-// None of them crashes or hangs. mistakes.go has the mistakes, a few lines each; this file makes them, and show.go
-// prints what came of them. Each gets a node of its own, with two ranks in this process, and is told of when the node
-// has stopped: then its spans are all there.
+// None of them crashes or hangs. mistakes.go has the mistakes, a few lines each; this file makes them, and show.go prints
+// the outcomes. Each mistake gets a node of its own, with two ranks in this process, and is printed after the node has
+// stopped, when all its spans are there.
 package main
 
 import (
@@ -32,13 +32,13 @@ func main() {
 	}
 }
 
-// run makes all mistakes. Its own error is that something else went wrong.
+// run makes all mistakes. It returns an error only if something else goes wrong.
 func run(ctx context.Context, p *printer) error {
 	tapes, err := os.MkdirTemp("", "lifecycle-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tapes) //nolint:errcheck // what is left of it harms nobody
+	defer os.RemoveAll(tapes) //nolint:errcheck // what is left is in the folder for temporary files
 	for i, m := range mistakes {
 		o, err := m.commit(ctx, tapes)
 		if err != nil {
@@ -52,14 +52,14 @@ func run(ctx context.Context, p *printer) error {
 
 type mistake struct {
 	title string
-	why   string                                  // it matters
-	make  func(ctx context.Context, j *job) error // makes it, and returns the error that it is answered with
-	span  string                                  // the name of the span that tells of it; "" if none does
-	opts  []ccl.Option                            // of the communicator that it is made with
-	leave bool                                    // the communicator is not closed afterwards
+	why   string                                  // why it matters
+	make  func(ctx context.Context, j *job) error // makes it, and returns the resulting error
+	span  string                                  // the name of the span that shows it; "" if there is none
+	opts  []ccl.Option                            // for its communicator
+	leave bool                                    // don't close the communicator afterwards
 }
 
-// job is what a mistake is made with: a communicator of two ranks, both of this process.
+// job is what a mistake is made with: a communicator of two ranks, both in this process.
 type job struct {
 	*node.Node
 	world []*ccl.Comm // by rank
@@ -68,7 +68,7 @@ type job struct {
 type outcome struct {
 	err    error
 	log    string       // what the runtime logged
-	traces *trace.Store // what the node keeps of its traces
+	traces *trace.Store // the node's traces
 }
 
 // commit makes the mistake, on a node of its own.

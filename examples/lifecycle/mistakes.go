@@ -230,8 +230,8 @@ func (j *job) untilItWaits(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// collectUntil runs the garbage collector, which finds what nobody holds, until there is a failed span of that name. In
-// a program that works, it runs by itself.
+// collectUntil runs the garbage collector, which finds leaked communicators, until there is a failed span of that name.
+// In a real program, it runs by itself.
 func (j *job) collectUntil(ctx context.Context, name string) error {
 	for len(failures(j.Telemetry().Traces(), name)) == 0 && ctx.Err() == nil {
 		runtime.GC()

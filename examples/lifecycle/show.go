@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// width is that of a line, indent that of the labels before a text.
+// width is the width of a line, indent that of the label before a text.
 const (
 	width  = 110
 	indent = 10
@@ -22,7 +22,7 @@ const (
 
 type printer struct {
 	out  io.Writer
-	mask func(string) string // hides what differs from run to run; nil hides nothing
+	mask func(string) string // hides what differs between runs; may be nil
 }
 
 func (p *printer) show(number int, m mistake, o outcome) {
@@ -41,7 +41,7 @@ func (p *printer) show(number int, m mistake, o outcome) {
 	p.line("")
 }
 
-// span tells of the span that the mistake left, and what it says that has not been said.
+// span shows the span that the mistake left, and its text unless that was shown already.
 func (p *printer) span(store *trace.Store, name, said string) {
 	if name == "" {
 		p.text("span", "none")
@@ -77,15 +77,14 @@ func (p *printer) span(store *trace.Store, name, said string) {
 	}
 }
 
-// telling are the attributes that are shown, of many.
+// telling are the attributes that are shown.
 var telling = []attribute.Key{
 	semconv.ErrorType, semconv.GroupOps, semconv.PeerRank, semconv.SharedGoroutines,
 	semconv.CodeFunction, semconv.CodeFile, semconv.CodeLine,
 	semconv.FirstFunction, semconv.FirstFile, semconv.FirstLine, semconv.FirstGoroutine, semconv.FirstTime,
 }
 
-// failures are the spans of a name that tell of a call that failed, or was refused or postponed: rank 0's and the
-// earlier ones first.
+// failures returns the spans of a name for calls that failed or were refused or postponed, by rank and then by time.
 func failures(store *trace.Store, name string) []trace.Span {
 	var found []trace.Span
 	for _, t := range store.Acts(0) {
@@ -124,7 +123,7 @@ func (p *printer) whereToLook() {
 	p.text("counted", `ccl_lifecycle_errors_total{call="destroy",error_type="destroyed"} and its like, at /metrics`)
 }
 
-// text prints a text behind a label, in as many lines as it needs.
+// text prints a text after a label, on as many lines as it needs.
 func (p *printer) text(label, text string) {
 	for _, line := range wrap(p.masked(text), width-indent) {
 		p.line("%-*s%s", indent, "  "+label, line)

@@ -30,7 +30,7 @@ func run(ctx context.Context, out io.Writer, opts ...node.Option) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.Stop(ctx)) }() // the plug-in has been told of everything then
+	defer func() { err = errors.Join(err, n.Stop(ctx)) }() // the plug-in has then got all events
 	ranks, err := n.Runtime().InitAll(ctx, 2, ccl.WithName("pair"))
 	if err != nil {
 		return err
@@ -55,14 +55,14 @@ type timing struct{ out io.Writer }
 
 func (*timing) Name() string { return "timing" }
 
-// Mask asks for collectives. Their groups are told, too.
+// Mask asks for collectives. Their groups come with them.
 func (*timing) Mask() profiler.Mask { return profiler.Collective }
 
 func (t *timing) Init(info profiler.Info) (profiler.Recorder, error) {
 	return &comm{out: t.out, info: info, spent: map[string]time.Duration{}, count: map[string]int{}}, nil
 }
 
-// comm is what the plug-in knows of a rank of a communicator.
+// comm is the plug-in's state for a rank of a communicator.
 type comm struct {
 	out   io.Writer
 	info  profiler.Info
@@ -70,13 +70,13 @@ type comm struct {
 	count map[string]int
 }
 
-// collective is a handle: Stop gets it back.
+// collective is a handle, which Stop gets back.
 type collective struct {
 	call  string
 	began time.Time
 }
 
-// Start takes an event; of one that it returns nil for, it hears nothing more.
+// Start takes an event. If it returns nil, it gets no further calls about it.
 func (c *comm) Start(e *profiler.Event) profiler.Handle {
 	if e.Type != profiler.Collective {
 		return nil
@@ -92,7 +92,7 @@ func (c *comm) Stop(h profiler.Handle, e *profiler.End) {
 	c.count[op.call]++
 }
 
-// Finalize is the communicator's end.
+// Finalize is called at the communicator's end.
 func (c *comm) Finalize() {
 	for _, call := range []string{"all_reduce", "broadcast"} {
 		if n := c.count[call]; n > 0 {

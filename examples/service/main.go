@@ -1,13 +1,13 @@
-// Command service is a small fx service with a log, a registry of metrics, traces, a mux and a description of itself,
-// all its own, which Carillon joins. It answers the mean of the numbers that are posted to it; its workers are the
-// ranks of a communicator, each with a part of them.
+// Command service is a small fx service with its own log, metrics registry, traces, mux and resource, which Carillon
+// uses. It answers with the mean of the numbers that are posted to it. Its workers are the ranks of a communicator, each
+// with a part of the numbers.
 //
 //	bin/service &
 //	curl -d '1 2 3 4' http://127.0.0.1:8080/mean
 //	curl http://127.0.0.1:8080/metrics                  # its own metrics, Go's, the process's and Carillon's
 //	curl http://127.0.0.1:8080/carillon/readyz?verbose  # Carillon's health endpoint, with a check of its own
 //
-// OTEL_TRACES_EXPORTER=console shows its spans and Carillon's, by one exporter.
+// OTEL_TRACES_EXPORTER=console shows its spans and Carillon's, from one exporter.
 package main
 
 import (
@@ -33,8 +33,7 @@ func main() {
 	fx.New(service(*addr)).Run()
 }
 
-// service is the program. Carillon finds the logger, the Registerer and the resource in the graph by itself; the rest
-// is said by options.
+// service is the program. Carillon finds the logger, the Registerer and the resource in the graph; options say the rest.
 func service(addr string) fx.Option {
 	return fx.Options(
 		fx.Provide(newLogger, newResource, newRegistry, newExporter, newTracing, newWorkers, newMux,
@@ -61,7 +60,7 @@ func service(addr string) fx.Option {
 	)
 }
 
-// newMux has the service's own pages, and Carillon's under /carillon/.
+// newMux serves the service's own pages, and Carillon's under /carillon/.
 func newMux(w *workers, registry *prometheus.Registry, n *node.Node) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /mean", w.serveMean)

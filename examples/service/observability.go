@@ -32,14 +32,14 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// newExporter is the one that OTEL_TRACES_EXPORTER names; without it, spans go nowhere.
+// newExporter returns the exporter that OTEL_TRACES_EXPORTER names, or one that drops all spans.
 func newExporter() (sdktrace.SpanExporter, error) {
 	nowhere := func(context.Context) (sdktrace.SpanExporter, error) { return tracetest.NewNoopExporter(), nil }
 	return autoexport.NewSpanExporter(context.Background(), autoexport.WithFallbackSpanExporter(nowhere))
 }
 
-// tracing is the service's. Its processor takes Carillon's spans, too: they have ids and a sampling of their own, and
-// so a provider of their own.
+// tracing is the service's tracing. Its processor also takes Carillon's spans, which come from a provider of their own, as
+// they have their own ids and sampling.
 type tracing struct {
 	provider  *sdktrace.TracerProvider
 	processor sdktrace.SpanProcessor

@@ -23,12 +23,12 @@ const (
 	maxBody = 1 << 20
 )
 
-// workers reduce what is posted: each has a part of the numbers, and is a rank.
+// workers reduce the posted numbers. Each worker is a rank, with a part of the numbers.
 type workers struct {
 	tracer   oteltrace.Tracer
 	requests *prometheus.CounterVec
 
-	mu    sync.Mutex // held while they reduce: ranks make the same calls in the same order
+	mu    sync.Mutex // held during a reduction, as ranks must make the same calls in the same order
 	comms []*ccl.Comm
 }
 
@@ -49,7 +49,7 @@ func newWorkers(lc fx.Lifecycle, rt *ccl.Runtime, t *tracing, metrics prometheus
 	return w, metrics.Register(w.requests)
 }
 
-// each calls f for all ranks side by side.
+// each calls f for all ranks concurrently.
 func (w *workers) each(f func(c *ccl.Comm) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +60,7 @@ func (w *workers) each(f func(c *ccl.Comm) error) error {
 	return g.Wait()
 }
 
-// mean is that of numbers. It ends with the calculation, not with ctx: a collective that is abandoned is the end of its
+// mean returns the mean of numbers. The end of ctx doesn't interrupt it, as an abandoned collective would end its
 // communicator.
 func (w *workers) mean(ctx context.Context, numbers []float64) (mean float64, err error) {
 	ctx, span := w.tracer.Start(context.WithoutCancel(ctx), "mean") // spans of collectives link to it
@@ -96,7 +96,7 @@ func (w *workers) serveMean(out http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintln(out, text) // fails if the client went away
 }
 
-// read reads numbers with blanks between them.
+// read reads numbers that are separated by blanks.
 func read(from io.Reader) ([]float64, error) {
 	text, err := io.ReadAll(from)
 	if err != nil {
@@ -111,7 +111,7 @@ func read(from io.Reader) ([]float64, error) {
 		numbers = append(numbers, x)
 	}
 	if len(numbers) == 0 {
-		return nil, errors.New("want numbers with blanks between them")
+		return nil, errors.New("want numbers, separated by blanks")
 	}
 	return numbers, nil
 }

@@ -26,7 +26,7 @@ const (
 	CodeUnreadable = "gpu_nvml"        // there is a driver, but it can't be used
 )
 
-// Remembered is how long after its last event a condition ends for which NVML reports no end.
+// Remembered is how long a condition for which NVML reports no end lasts after its last event.
 const Remembered = 10 * time.Minute
 
 // Condition is something that is wrong with a GPU, or with NVML.
@@ -45,7 +45,7 @@ type Condition struct {
 	Count    uint64       `json:"count"` // of events
 }
 
-// rule has the properties of a code's conditions. A condition may have a severity and advice of its own.
+// rule has the properties of a code's conditions. A condition may override severity and advice.
 type rule struct {
 	code, title string
 	event       string // the type of its events
@@ -80,7 +80,7 @@ type key struct {
 
 func (c *Condition) key() key { return key{c.Code, c.GPU, c.Xid} }
 
-// raise opens a condition or counts it again. If it is new or became critical, there is an event.
+// raise opens a condition or counts it again. It queues an event if the condition is new or became critical.
 func (m *Monitor) raise(c Condition) {
 	r, old := c.rule(), m.open[c.key()]
 	c.Severity, c.Advice = cmp.Or(c.Severity, r.severity), cmp.Or(c.Advice, r.advice)
@@ -94,7 +94,7 @@ func (m *Monitor) raise(c Condition) {
 	}
 }
 
-// clear closes a condition. If it was open, there is an event.
+// clear closes a condition. It queues an event if the condition was open.
 func (m *Monitor) clear(k key) {
 	if c := m.open[k]; c != nil {
 		delete(m.open, k)
@@ -102,7 +102,7 @@ func (m *Monitor) clear(k key) {
 	}
 }
 
-// list closes the conditions that have passed, and has the open ones: the worst first, then by GPU, code and Xid.
+// list closes the conditions that have passed, and returns the open ones: the worst first, then by GPU, code and Xid.
 func (m *Monitor) list() []Condition {
 	all := make([]Condition, 0, len(m.open))
 	for _, c := range m.open {
@@ -121,8 +121,8 @@ func (m *Monitor) list() []Condition {
 	})
 }
 
-// Declare declares a Monitor's conditions as conditions of the process, and returns a function for its events. None
-// makes a process not ready: that is for a check, which reads the GPUs.
+// Declare declares a Monitor's conditions as conditions of the process, and returns a function that takes its events.
+// None makes a process not ready: that is left to a check, which reads the GPUs.
 func Declare(conditions *health.Conditions) (func(Event), error) {
 	warnables := map[string]*health.Warnable{}
 	for _, r := range rules {

@@ -7,13 +7,13 @@ import (
 
 // The errors of a driver.
 var (
-	errNoDriver = errors.New("no GPU")                // there is no driver, or no GPU: that is well
+	errNoDriver = errors.New("no GPU")                // there is no driver or no GPU, which is fine
 	errTimeout  = errors.New("nothing happened")      // no event came in time
 	errLost     = errors.New("the GPU is lost")       // it doesn't answer any more
 	errReset    = errors.New("the GPU needs a reset") // until then it doesn't answer
 )
 
-// driver is NVML as a Monitor uses it. Every call may hang. Two goroutines use it, of which one waits for events.
+// driver is NVML as a Monitor uses it. Every call may hang. Two goroutines use it; one of them waits for events.
 type driver interface {
 	// open loads and initialises the library. errNoDriver: there is none.
 	open() error
@@ -21,7 +21,7 @@ type driver interface {
 	devices(v visibility) ([]device, error)
 	// newEvents makes an empty set of events.
 	newEvents() (events, error)
-	// turn waits until this Monitor may use events, until end is called. It is held for all calls about events.
+	// turn waits for this Monitor's turn to call NVML about events, which lasts until end is called.
 	turn() (end func())
 	// close undoes open.
 	close()
@@ -43,7 +43,7 @@ type identity struct {
 
 // events is a set of events that the driver announces.
 type events interface {
-	// add registers the GPU's events. A GPU without any is left out without an error.
+	// add registers the GPU's events. A GPU without events is left out; that is no error.
 	add(d device) error
 	// wait waits for one event, at most for timeout. errTimeout: there was none; errLost: a GPU of the set is lost.
 	wait(timeout time.Duration) (event, error)
@@ -56,7 +56,7 @@ type events interface {
 type event struct {
 	code     string // CodeXid, CodeECC or CodeCorrected; others are ignored
 	xid      uint64
-	instance uint32 // the GPU instance that it is about; wholeGPU for all
+	instance uint32 // the GPU instance that it concerns; wholeGPU for all
 	device   any    // the driver's
 }
 
@@ -97,7 +97,7 @@ type Rows struct {
 	Failed  bool `json:"failed"`  // there was no spare one
 }
 
-// powerCap is the power limit: normal under full load.
+// powerCap is throttling by the power limit, which is normal under full load.
 const powerCap = "sw_power_cap"
 
 // throttleReasons are the reasons of throttling with their bits in NVML's mask; label values are nvidia-smi's names.

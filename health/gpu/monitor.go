@@ -23,8 +23,7 @@ const (
 	openDeadline = 30 * time.Second
 	// waitTime bounds one wait for events, and so how long Stop takes.
 	waitTime = 250 * time.Millisecond
-	// firstRetry is the first pause before the driver is opened again, or an event set is made again; it doubles up to
-	// lastRetry.
+	// firstRetry is the first pause before opening the driver, or making an event set, again; it doubles up to lastRetry.
 	firstRetry = 5 * time.Second
 	lastRetry  = 5 * time.Minute
 )
@@ -33,8 +32,8 @@ const (
 type Config struct {
 	// All watches all GPUs of the host, whatever CUDA_VISIBLE_DEVICES says.
 	All bool
-	// OnEvent gets the events, one at a time and in order; nil for none. It may be called from any goroutine, and
-	// should be quick, as later events wait.
+	// OnEvent gets the events, one at a time and in order. It may be called from any goroutine, and should be quick, as
+	// later events wait. nil ignores events.
 	OnEvent func(Event)
 	// Logger gets events and errors; nil is none.
 	Logger *slog.Logger
@@ -44,7 +43,7 @@ type Config struct {
 type Event struct {
 	Type      string // one of semconv's EventGPU… types
 	Time      time.Time
-	Condition Condition // that opened or became critical, or ended, for EventGPURecovered
+	Condition Condition // that opened or became critical, or, for EventGPURecovered, ended
 }
 
 // Monitor watches the GPUs of a process. It is safe for concurrent use, and never waits for NVML longer than Deadline.
@@ -64,10 +63,10 @@ type Monitor struct {
 	gpus      []*gpuState // empty while there is no driver
 	open      map[key]*Condition
 	calls     int           // of NVML that are overdue
-	reading   chan struct{} // the reading in progress; nil if there is none
+	reading   chan struct{} // closed when the reading in progress is complete; nil if there is none
 	readBegan time.Time
 	readAt    time.Time // when the last reading was complete
-	stale     bool      // an event has come since
+	stale     bool      // an event has come since then
 	queue     []Event   // for OnEvent
 	telling   sync.Mutex
 }
@@ -76,7 +75,7 @@ type Monitor struct {
 type gpuState struct {
 	dev   device
 	id    identity
-	last  *reading // nil until it was read, and when it is lost
+	last  *reading // nil until the first reading, and while the GPU is lost
 	first *reading
 	xids  map[uint64]uint64
 }
@@ -96,7 +95,7 @@ func newMonitor(cfg Config, d driver) *Monitor {
 	return m
 }
 
-// Start begins to watch. It doesn't wait and never fails: a machine without a driver is well.
+// Start begins to watch. It doesn't wait and never fails: a machine without a driver is fine.
 func (m *Monitor) Start() { m.started.Do(func() { go m.run() }) }
 
 // Stop ends the watch and closes NVML, which takes up to a quarter of a second for each Monitor of the process. If NVML
@@ -133,7 +132,7 @@ func (m *Monitor) run() {
 	}
 }
 
-// pause waits, and tells whether the Monitor still runs.
+// pause waits, and tells whether the Monitor is still running.
 func (m *Monitor) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -22,7 +22,7 @@ type nvmlDriver struct {
 
 func newDriver() driver { return &nvmlDriver{lib: nvml.New()} }
 
-// wrap makes an error of what NVML returned to a call.
+// wrap turns NVML's return value into an error.
 func wrap(call string, ret nvml.Return) error {
 	switch ret {
 	case nvml.SUCCESS:
@@ -123,9 +123,9 @@ func (d *nvmlDriver) device(h nvml.Device, label string, mig nvml.Device) *nvmlD
 	if mig != nil {
 		dev.memory = mig
 	}
-	dev.id.uuid, _ = dev.memory.GetUUID() // one that doesn't tell its name can still be watched
+	dev.id.uuid, _ = dev.memory.GetUUID() // a GPU without a name can still be watched
 	dev.id.name, _ = dev.memory.GetName()
-	// A function that this driver's library doesn't have must not be called: the process would end.
+	// Calling a function that this driver's library lacks would end the process.
 	dev.rows = d.lib.Extensions().LookupSymbol("nvmlDeviceGetRemappedRows") == nil
 	return dev
 }
@@ -140,10 +140,10 @@ type nvmlDevice struct {
 
 func (d *nvmlDevice) identity() identity { return d.id }
 
-// asked keeps the worst that NVML said to any of several calls.
+// asked keeps the worst result of several calls of NVML.
 type asked struct{ err error }
 
-// ok tells whether the call gave an answer, and notes if the GPU can't give any more.
+// ok tells whether the call succeeded, and notes if the GPU is lost or needs a reset.
 func (a *asked) ok(ret nvml.Return) bool {
 	if ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED && a.err == nil {
 		a.err = wrap("", ret)
@@ -222,8 +222,8 @@ func (d *nvmlDevice) readLinks(a *asked) *NVLink {
 	return n
 }
 
-// inEvents lets one Monitor of the process at a time call NVML about events. Another call would not sleep while the
-// first waits for an event: it spins on a lock of the library, and takes a core from the job (seen with driver 580).
+// inEvents lets one Monitor of the process at a time call NVML about events. While one call waits for an event, another
+// one would spin on a lock of the library and take a core from the job (seen with driver 580).
 var inEvents sync.Mutex
 
 func (d *nvmlDriver) turn() (end func()) {
@@ -241,8 +241,7 @@ func (d *nvmlDriver) newEvents() (events, error) {
 	return &nvmlEvents{set}, nil
 }
 
-// wanted are the events of which a Monitor makes something. Changes of clocks and performance states come with every
-// kernel.
+// wanted are the events that a Monitor uses. Changes of clocks and performance states would come with every kernel.
 const wanted = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError | nvml.EventTypeSingleBitEccError
 
 func (s *nvmlEvents) add(dev device) error {
@@ -287,10 +286,10 @@ func (s *nvmlEvents) wait(timeout time.Duration) (event, error) {
 	return e, nil
 }
 
-// errSpins is what a wait ends with that took a core instead of sleeping. Until the next try no Xid is seen.
+// errSpins ends a wait that took a core instead of sleeping. Until the next attempt, no Xid is seen.
 var errSpins = errors.New("the wait for NVML's events spins: another library in this process waits for them, too")
 
-// threadTime is the processor time that this thread has used.
+// threadTime is the CPU time of this thread.
 func threadTime() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // every Linux has this clock

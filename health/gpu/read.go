@@ -32,7 +32,7 @@ type Snapshot struct {
 }
 
 // Read reads the GPUs, unless they were read within MaxAge and no event came since, and returns their state. Concurrent
-// calls share one reading. It waits until ctx ends, and at most for Deadline; then it returns the last state.
+// calls share a reading. It waits until ctx ends, for at most Deadline, and then returns the last state.
 func (m *Monitor) Read(ctx context.Context) Snapshot {
 	m.mu.Lock()
 	done, began := m.reading, m.readBegan
@@ -83,8 +83,8 @@ func (m *Monitor) read() {
 	}
 }
 
-// beginRead reads all GPUs in a goroutine, which may hang in NVML. It is called with mu, and only if no reading is in
-// progress.
+// beginRead reads all GPUs in a goroutine, which may hang in NVML. It is called with mu held, and only if no reading is
+// in progress.
 func (m *Monitor) beginRead() chan struct{} {
 	done := make(chan struct{})
 	m.reading, m.readBegan, m.stale = done, time.Now(), false
@@ -146,8 +146,8 @@ func (m *Monitor) judgeMemory(g *gpuState, before, r *reading) {
 	}
 }
 
-// judgeLinks compares the links with the first reading, and counts errors from one reading to the next, as a link's
-// counters are reset when it comes up.
+// judgeLinks compares the links that are up with those of the first reading, and error counts with those of the last
+// reading, as a link's counters are reset when it comes up.
 func (m *Monitor) judgeLinks(g *gpuState, before, r *reading) {
 	if r.NVLink == nil || g.first.NVLink == nil {
 		return
@@ -169,7 +169,7 @@ func (m *Monitor) judgeLinks(g *gpuState, before, r *reading) {
 	}
 }
 
-// judgeClocks ignores the power limit, which usually holds under full load.
+// judgeClocks ignores the power limit, which is normal under full load.
 func (m *Monitor) judgeClocks(g *gpuState, r *reading) {
 	reasons := slices.DeleteFunc(slices.Clone(r.Throttled), func(s string) bool { return s == powerCap })
 	if len(reasons) > 0 {

@@ -11,8 +11,7 @@ type visibility struct {
 	devices []string // indices, UUIDs, or beginnings of UUIDs
 }
 
-// parseVisible reads CUDA_VISIBLE_DEVICES as CUDA does: the first entry that names no GPU, or comes twice, ends the
-// list.
+// parseVisible reads CUDA_VISIBLE_DEVICES as CUDA does: the first entry that is invalid or a repetition ends the list.
 func parseVisible(value string, set bool) visibility {
 	if !set {
 		return visibility{all: true}

@@ -8,10 +8,10 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// watch waits for events until the Monitor is stopped. A set that fails, as when one of its GPUs is lost, is made again
-// of the GPUs that still answer.
+// watch waits for events until the Monitor is stopped. If an event set fails, as when one of its GPUs is lost, watch
+// makes a new one of the GPUs that still answer.
 func (m *Monitor) watch() {
-	m.read() // for the present conditions, and the first values of counters
+	m.read() // for the current conditions and the first values of counters
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
 		began := time.Now()
 		err := m.await()
@@ -19,7 +19,7 @@ func (m *Monitor) watch() {
 			return
 		}
 		m.mu.Lock()
-		m.log.Warn("GPU events stopped and are asked for again", "error", err, "in", retry)
+		m.log.Warn("GPU events stopped; they will be requested again", "error", err, "in", retry)
 		m.mu.Unlock()
 		m.read() // to find the GPU that is lost
 		if time.Since(began) > lastRetry {
@@ -87,7 +87,7 @@ func (m *Monitor) register() (events, int, error) {
 	registered := 0
 	for _, dev := range devices {
 		if err := set.add(dev); err != nil {
-			m.log.Warn("a GPU announces nothing: its Xids will not be seen", "gpu", dev.identity().label, "error", err)
+			m.log.Warn("a GPU has no events: its Xids will not be seen", "gpu", dev.identity().label, "error", err)
 			continue
 		}
 		registered++
@@ -95,7 +95,7 @@ func (m *Monitor) register() (events, int, error) {
 	return set, registered, nil
 }
 
-// happened raises the conditions of an event, on each GPU that it is about: a process may have several MIG devices of
+// happened raises the conditions of an event for each GPU that it concerns: a process may have several MIG devices of
 // one GPU.
 func (m *Monitor) happened(set events, e event) {
 	defer m.tell()
@@ -117,7 +117,7 @@ func (m *Monitor) happened(set events, e event) {
 	}
 }
 
-// xid counts an Xid error and opens its condition, which stays if the GPU doesn't work any more.
+// xid counts an Xid error and opens its condition, which stays open if the GPU no longer works.
 func (m *Monitor) xid(g *gpuState, x Xid) {
 	g.xids[x.Number]++
 	c := g.condition(CodeXid, fmt.Sprintf("the driver reported %s, which puts %s out of service", x, x.Scope))

@@ -2,20 +2,20 @@ package gpu
 
 import "fmt"
 
-// Scope says what an Xid error puts out of service.
+// Scope is what an Xid error puts out of service.
 type Scope string
 
 // The scopes, the least first.
 const (
-	ScopeNone    Scope = "nothing"     // nothing stops working; a warning
-	ScopeProcess Scope = "the process" // the process that used the GPU; the GPU is well
+	ScopeNone    Scope = "nothing"     // nothing; it is a warning
+	ScopeProcess Scope = "the process" // the process that used the GPU; the GPU itself works
 	ScopeGPU     Scope = "the GPU"     // the GPU, until it is reset or replaced
 )
 
-// Xid is what is known of an Xid error: a message of NVIDIA's driver, by its number.
+// Xid is what is known about an Xid error, a numbered message of NVIDIA's driver.
 type Xid struct {
 	Number uint64
-	Name   string // as NVIDIA's catalogue has it
+	Name   string // from NVIDIA's catalogue
 	Scope  Scope  // what is out of service
 	Advice string // what to do
 }
@@ -26,24 +26,24 @@ func (x Xid) String() string { return fmt.Sprintf("Xid %d (%s)", x.Number, x.Nam
 // What to do.
 const (
 	adviseProgram = "find the kernel at fault with compute-sanitizer; the GPU is well if other programs run on it"
-	adviseReset   = "drain the node and reset the GPU (nvidia-smi --gpu-reset) or reboot; if it comes " +
+	adviseReset   = "drain the node and reset the GPU (nvidia-smi --gpu-reset) or reboot; if it happens " +
 		"again, test the GPU with dcgmi diag -r 3"
 	adviseCycle = "drain the node and power-cycle it; look at power, cooling and seating, and at the " +
 		"kernel's log for PCIe errors"
-	adviseEarlier = "look for the Xid before it: this one only follows"
+	adviseEarlier = "look for the Xid before it, of which this one is a consequence"
 	adviseLink    = "look at nvidia-smi nvlink -e and at the fabric manager's log; reset both GPUs of the " +
-		"link; if it comes again, have it checked"
-	adviseReboot = "collect nvidia-bug-report.sh, then reboot the node; if it comes again, update the driver or have " +
+		"link; if it happens again, have it checked"
+	adviseReboot = "run nvidia-bug-report.sh, then reboot the node; if it happens again, update the driver or have " +
 		"the GPU checked"
 	adviseSpare = "reset the GPU when the job has ended: that puts the spare memory in use"
 	adviseRate  = "errors were corrected; reset the GPU when the job has ended, and have it checked if " +
 		"the rate stays"
 	adviseContained = "restart the job from its last checkpoint; reset the GPU when it can be spared"
-	adviseTimeout   = "restart the program; if it comes again, reset the GPU and update the driver"
-	adviseDriver    = "look whether nvidia-smi works; after an update of the driver, reboot or reload it"
+	adviseTimeout   = "restart the program; if it happens again, reset the GPU and update the driver"
+	adviseDriver    = "check whether nvidia-smi works; after an update of the driver, reboot or reload it"
 	adviseKernelLog = "look for Xids in the kernel's log (dmesg | grep NVRM): a GPU may have fallen off the " +
 		"bus; a driver update may be under way"
-	adviseCorrected = "none is lost; if it goes on, reset the GPU when the job has ended"
+	adviseCorrected = "no data is lost; if it goes on, reset the GPU when the job has ended"
 	adviseLater     = "reset the GPU when the job has ended"
 	adviseCooling   = "look at cooling and power supply (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER): " +
 		"every collective waits for the slowest GPU"
@@ -77,7 +77,7 @@ var catalogue = map[uint64]Xid{
 	143: {143, "GPU initialization error", ScopeGPU, adviseReset},
 }
 
-// LookupXid is what is known of an Xid error. Of one that is not in the catalogue, nothing is claimed.
+// LookupXid returns what is known about an Xid error. One that isn't in the catalogue has ScopeNone.
 func LookupXid(number uint64) Xid {
 	if x, ok := catalogue[number]; ok {
 		return x

@@ -21,8 +21,8 @@ func TestCommandsOfTheExample(t *testing.T) {
 
 	// By the text above each: what its output must match.
 	shows := []struct{ above, output string }{
-		{"who holds the job up", `CRITICAL verdict\.opened: rank 2 \([^)]*\) has not entered all_reduce`},
-		{"what rank 0 is in", `(?s)"call": "all_reduce".*"wait_rank": [1-3]`},
+		{"watch which rank holds the job up", `CRITICAL verdict\.opened: rank 2 \([^)]*\) has not entered all_reduce`},
+		{"what rank 0 is doing", `(?s)"call": "all_reduce".*"wait_rank": [1-3]`},
 		{"its health", `\[-\]job_stalled failed: .*rank 2 \([^)]*\) has not entered`},
 		{"its metrics", `(?m)^ccl_stall_age_seconds\{.*wait_rank="[1-3]".*\} [\d.]+$`},
 		{"in Jaeger", `waiting for rank 2`},
@@ -45,7 +45,7 @@ func TestCommandsOfTheExample(t *testing.T) {
 		})
 	}
 
-	kill := hang.Await(`^\[0\]   rank 2 dies[^\n]*:\n\[0\]     (.+)$`)[1]
+	kill := hang.Await(`^\[0\]   kill rank 2[^\n]*:\n\[0\]     (.+)$`)[1]
 	if out, err := exec.CommandContext(t.Context(), "bash", "-c", kill).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", kill, err, out)
 	}

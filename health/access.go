@@ -18,13 +18,13 @@ import (
 // MinToken is the least length of a token, in bytes.
 const MinToken = 16
 
-// Access says which clients get answers. If Tokens or ClientCAFile is set, every request needs a token or a certificate,
-// on any address, except for the bare answers of /livez and /readyz. Otherwise only this process's user and root get
-// answers, over loopback. The tags are for runtime/node, which reads the variables.
+// Access says which clients get answers. If Tokens or ClientCAFile is set, every request needs a token or a
+// certificate, on any address, except for the bare answers of /livez and /readyz. Otherwise only this process's user
+// and root get answers, over loopback. The tags are for runtime/node, which reads the variables.
 type Access struct {
-	// Tokens are sent as `Authorization: Bearer TOKEN`; each has at least 16 characters, and any of them is accepted. The
-	// variable has one. Without a token, `/livez` and `/readyz` answer a bare yes or no. Several tokens allow one to
-	// replace another, and distinguish clients that share an address.
+	// Tokens are sent as `Authorization: Bearer TOKEN`; each has at least 16 characters, and any of them is accepted.
+	// The variable has one. Without a token, `/livez` and `/readyz` answer a bare yes or no. Several tokens allow one
+	// to replace another, and distinguish clients that share an address.
 	Tokens []string `env:"CARILLON_HEALTH_TOKEN" envSeparator:"\n" secret:"true"`
 
 	// CertFile is the server's certificate, PEM. With it and its key, the endpoint speaks only TLS. Both files are read

@@ -15,8 +15,8 @@ const AddressSuffix = ".health"
 // maxAddress bounds the size of such a file.
 const maxAddress = 4 << 10
 
-// WriteAddress writes the URL of a process's endpoint to a file beside its tape. remove removes the file. If the process
-// is killed, the file stays, so a reader must check whether the process is running.
+// WriteAddress writes the URL of a process's endpoint to a file beside its tape. remove removes the file. If the
+// process is killed, the file stays, so a reader must check whether the process is running.
 func WriteAddress(tapePath, url string) (remove func() error, err error) {
 	remove, err = WriteBeside(strings.TrimSuffix(tapePath, filepath.Ext(tapePath)), AddressSuffix, url)
 	if err != nil {

@@ -21,12 +21,12 @@ type Declaration struct {
 	// Title describes it in a few words: "a GPU doesn't answer".
 	Title string
 
-	// DependsOn are codes, declared before, of which this one is a symptom. It is silent while one of them is open for the
-	// same subject, or for any if one of the two has no subject.
+	// DependsOn are codes, declared before, of which this one is a symptom. It is silent while one of them is open for
+	// the same subject, or for any if one of the two has no subject.
 	DependsOn []string
 
-	// NotReady says that a critical condition makes the process not ready, silent or not. No condition makes a process not
-	// live: see the package's documentation.
+	// NotReady says that a critical condition makes the process not ready, silent or not. No condition makes a process
+	// not live: see the package's documentation.
 	NotReady bool
 }
 
@@ -37,8 +37,8 @@ type Finding struct {
 	Advice   string // what to do about it, if known
 	Severity bus.Severity
 
-	// TextAfter is set if the sentence has ages: it returns the sentence as of that long after the finding. Text is then
-	// the sentence without ages, by which findings are compared.
+	// TextAfter is set if the sentence has ages: it returns the sentence as of that long after the finding. Text is
+	// then the sentence without ages, by which findings are compared.
 	TextAfter func(time.Duration) string
 }
 

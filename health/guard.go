@@ -50,8 +50,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		respond(w, http.StatusMethodNotAllowed, "only GET and HEAD are answered here\n")
 		return false
 	}
-	// A web page can read answers by rebinding its own name to this address, and can send requests whose answers it doesn't
-	// see, which would use up the queries of others.
+	// A web page can read answers by rebinding its own name to this address, and can send requests whose answers it
+	// doesn't see, which would use up the queries of others.
 	if s.loopback && connectionOf(r) != nil && !Loopback(r.Host) {
 		respond(w, http.StatusMisdirectedRequest,
 			"this endpoint answers on loopback only; ask for 127.0.0.1 or localhost\n")
@@ -110,8 +110,8 @@ func bodyFits(w http.ResponseWriter, r *http.Request) bool {
 	return err == nil
 }
 
-// streaming is for a handler whose answer has no end. The handler sets a deadline for each of its writes; until then, the
-// server's applies. When the server stops, the connection is closed.
+// streaming is for a handler whose answer has no end. The handler sets a deadline for each of its writes; until then,
+// the server's applies. When the server stops, the connection is closed.
 func (s *Server) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connectionOf(r)

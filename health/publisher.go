@@ -17,8 +17,8 @@ type Publisher struct {
 	current atomic.Pointer[edition]
 }
 
-// Publish makes s the current snapshot. It takes nanoseconds, as documents are encoded at the first query. From then on,
-// the Publisher owns what s points to.
+// Publish makes s the current snapshot. It takes nanoseconds, as documents are encoded at the first query. From then
+// on, the Publisher owns what s points to.
 func (p *Publisher) Publish(s *Snapshot) {
 	e := &edition{snapshot: *s}
 	e.snapshot.fill()
@@ -36,8 +36,8 @@ func (p *Publisher) Last() *Snapshot {
 	return nil
 }
 
-// Run publishes what take returns, at each interval and when a condition changes, but at most ten times per interval. It
-// blocks until ctx ends.
+// Run publishes what take returns, at each interval and when a condition changes, but at most ten times per interval.
+// It blocks until ctx ends.
 func (p *Publisher) Run(ctx context.Context, conditions *Conditions, interval time.Duration, take func() *Snapshot) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

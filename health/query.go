@@ -39,8 +39,8 @@ var (
 	noSniff  = []string{"nosniff"}
 )
 
-// ServeHTTP answers from the published snapshot. It refuses a client that asks too often, even if the answer were a 304.
-// Refusals don't count, so a client that asks all the time gets an answer in each interval.
+// ServeHTTP answers from the published snapshot. It refuses a client that asks too often, even if the answer were a
+// 304. Refusals don't count, so a client that asks all the time gets an answer in each interval.
 func (q *query) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	if q.link != nil {

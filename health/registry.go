@@ -16,8 +16,8 @@ import (
 // context ends at its timeout. It may be called from any goroutine, but never twice at a time.
 type Check func(ctx context.Context) error
 
-// Well is a Check's result for "nothing is wrong", with a text: Well("no GPU"). Wrapped in or joined with another error, it
-// counts as an error.
+// Well is a Check's result for "nothing is wrong", with a text: Well("no GPU"). Wrapped in or joined with another
+// error, it counts as an error.
 type Well string
 
 // Error is the text.
@@ -92,8 +92,8 @@ type Result struct {
 	Text string // of a Well; mostly empty
 }
 
-// Run concurrently runs all checks of a kind (or of several, if their bits are set), except those to leave out, and waits
-// for each no longer than its timeout. The results are in the order of names.
+// Run concurrently runs all checks of a kind (or of several, if their bits are set), except those to leave out, and
+// waits for each no longer than its timeout. The results are in the order of names.
 func (r *Registry) Run(ctx context.Context, kind Kind, leaveOut func(name string) bool) []Result {
 	r.mu.Lock()
 	var chosen []*entry

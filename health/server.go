@@ -63,8 +63,8 @@ type Config struct {
 	// Publisher has the snapshot for /api/v1/ras, ranks, comms and verdicts; nil leaves these out.
 	Publisher *Publisher
 
-	// MinPollInterval is the least time between a client's queries for one of those; an earlier query is refused with 429.
-	// 0 refuses none. PollBurst is how many queries a client may make without waiting; 0 means 1.
+	// MinPollInterval is the least time between a client's queries for one of those; an earlier query is refused with
+	// 429. 0 refuses none. PollBurst is how many queries a client may make without waiting; 0 means 1.
 	MinPollInterval time.Duration
 	PollBurst       int
 

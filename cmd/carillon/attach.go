@@ -190,7 +190,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 		code = codeCannotRun
 	} else if tapesIn(dir, name) == before {
-		fmt.Fprintln(note, "carillon: attach: no communicator was seen; carillon attach --help lists what can't be seen")
+		fmt.Fprintln(note, "carillon: attach: no communicator was seen; carillon attach --help says what can't be")
 	}
 	if err := a.Stop(context.WithoutCancel(cmd.Context())); err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)

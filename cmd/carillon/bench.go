@@ -24,9 +24,9 @@ func newBench(stdout, stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure all-reduce between processes, between ranks of one process, and on GPUs",
-		Long: `Measure all-reduce (float32, sum) between processes of this host and between ranks of one process: the median
-latency, the bus bandwidth as defined by nccl-tests, and the allocations per operation. If Open MPI is installed
-(mpirun and mpicc), the same sizes are measured with it, and the ratio is shown.
+		Long: `Measure all-reduce (float32, sum) between processes of this host and between ranks of one process: the
+median latency, the bus bandwidth as defined by nccl-tests, and the allocations per operation. If Open MPI is
+installed (mpirun and mpicc), the same sizes are measured with it, and the ratio is shown.
 
 With --gpu N, measure collectives between N ranks on this machine's NVIDIA GPUs instead; ranks share GPUs if there are
 fewer. Times are the GPU's, of single calls and in a CUDA graph, beside a copy of as many bytes; the host's times are
@@ -75,7 +75,7 @@ around them. --beside adds measurements of other libraries, from files with line
 	cmd.Flags().IntVar(&plan.Min, "min", 5, "least iterations of one size")
 	cmd.Flags().IntVar(&plan.Max, "max", 20_000, "most iterations of one size")
 	cmd.Flags().IntSliceVar(&plan.Processes, "processes", []int{2, 4, 8, 16}, "numbers of processes; 0 for none")
-	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks within one process; 0 for none")
+	cmd.Flags().IntSliceVar(&plan.InProcess, "in-process", []int{2, 4}, "numbers of ranks in one process; 0 for none")
 	cmd.Flags().BoolVar(&plan.Compare, "mpi", true, "compare with Open MPI if it is installed")
 	gpu.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print lines of JSON instead of a table")

@@ -22,8 +22,8 @@ func newComms() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "comms [JOB]",
 		Short: "Show a job's communicators and what happened to them, from its tapes",
-		Long: `Show a job's communicators, from the tapes of its processes, running or dead: what happened to each, and the
-trace id of each act of its life.
+		Long: `Show a job's communicators, from the tapes of its processes, running or dead: what happened to each, and
+the trace id of each act of its life.
 
 With --topology, show where the ranks of each communicator are: their nodes, their rails (a rank's index on its node),
 their network connections, and, with PXN, which rank of a node sends to which rank of other nodes

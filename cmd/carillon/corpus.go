@@ -112,7 +112,7 @@ func (s *corpusFlags) draw() (all []trial, err error) {
 		for _, name := range s.kinds {
 			k := corpus.KindOf(name)
 			if k == nil {
-				return nil, fmt.Errorf("--kind is %q, and there is no such kind (completion and the table name all)", name)
+				return nil, fmt.Errorf("--kind is %q, which is no kind of fault (the table names them)", name)
 			}
 			kinds = append(kinds, k)
 		}

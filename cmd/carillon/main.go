@@ -88,8 +88,8 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "carillon",
 		Short: "Run jobs of communicating processes and see through them",
-		Long: `Carillon runs the ranks of a job and shows what their communicators do: which rank is doing what, since when,
-and why.`,
+		Long: `Carillon runs the ranks of a job and shows what their communicators do: which rank is doing what,
+since when, and why.`,
 		Version:       node.Version(),
 		SilenceErrors: true, // execute shows them
 		SilenceUsage:  true, // an error names what to change; the usage would hide it

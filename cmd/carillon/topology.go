@@ -98,7 +98,7 @@ func (t *commTopology) carriers() {
 func (r *topologyReport) write(w io.Writer) error {
 	fmt.Fprintf(w, "Job %s\n", words.Line(r.Job))
 	if len(r.Comms) == 0 {
-		fmt.Fprintln(w, "\nNo tape has the place of a rank: no communicator has connected, or the engine doesn't record it.")
+		fmt.Fprintln(w, "\nNo tape has the place of a rank: nothing has connected, or the engine doesn't record it.")
 	}
 	for _, c := range r.Comms {
 		fmt.Fprintf(w, "\n%s: %s on %s, PXN %s, %s\n", view.NameOf(c.Name, c.ID), english.Plural(c.Size, "rank", ""),

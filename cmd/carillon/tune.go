@@ -23,8 +23,8 @@ func newTune(stdout, stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tune",
 		Short: "Measure which kernels are the fastest on this machine's GPUs",
-		Long: `Measure up to which size each kind of kernel is the fastest on this machine's NVIDIA GPUs, and write the file
-that ` + enginecuda.TuningVariable + ` names to a job. All processes of a job need the same file. Ranks
+		Long: `Measure up to which size each kind of kernel is the fastest on this machine's NVIDIA GPUs, and write
+the file that ` + enginecuda.TuningVariable + ` names to a job. All processes of a job need the same file. Ranks
 share GPUs if there are fewer, which says little about ranks that don't. Run nothing else on the GPUs meanwhile.`,
 		Example: `  carillon tune --output tuning.json
   carillon tune --ranks 2,8 > tuning.json

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// patience is how long a rank waits for the others to make a smaller world. Ranks notice a death within milliseconds
-	// of each other, so a rank that does not come has died, or saw other deaths.
+	// patience is how long a rank waits for the others to make a smaller world. Ranks notice a death within
+	// milliseconds of each other, so a rank that does not come has died, or saw other deaths.
 	patience = 5 * time.Second
 	// attempts bounds the attempts in a row without a completed step.
 	attempts = 10
@@ -25,8 +25,8 @@ const (
 
 // survivors are the ranks that are left of the first world.
 //
-// Every smaller world is made from the first one, never from the previous one. So it doesn't matter that ranks learn of a
-// death at different points, one while the smaller world is being made, another after a step in it: all return to the
+// Every smaller world is made from the first one, never from the previous one. So it doesn't matter that ranks learn of
+// a death at different points, one while the smaller world is being made, another after a step in it: all return to the
 // first world, count its shrinks alike, and meet at the next one.
 type survivors struct {
 	first *ccl.Comm
@@ -61,8 +61,8 @@ func (j *job) outlive(ctx context.Context, first *ccl.Comm) error {
 	}
 }
 
-// shrink makes a world of the living ranks. If a rank dies meanwhile, or has seen a death that others have not, it tries
-// again. cause is the failure that made it necessary, and the error if no rank died.
+// shrink makes a world of the living ranks. If a rank dies meanwhile, or has seen a death that others have not, it
+// tries again. cause is the failure that made it necessary, and the error if no rank died.
 func (s *survivors) shrink(ctx context.Context, cause error) (*ccl.Comm, error) {
 	for ; s.left > 0; s.left-- {
 		if err := s.look(ctx); err != nil {

@@ -2,8 +2,8 @@
 //
 //	carillon run -n 4 -- digits
 //
-// Every process has a replica of the model and takes its share of each batch. The gradients are summed over all ranks, so
-// all replicas take the same step, and the job learns the same weights with any number of ranks. data.go reads the
+// Every process has a replica of the model and takes its share of each batch. The gradients are summed over all ranks,
+// so all replicas take the same step, and the job learns the same weights with any number of ranks. data.go reads the
 // digits, model.go is the model, train.go is the training, whose only communication is "sum these numbers over all
 // ranks", and this file is where Carillon comes in.
 //
@@ -12,8 +12,8 @@
 //
 //	carillon run -n 4 --min-ranks 1 -- digits -elastic
 //
-// With -gpu, the sums are computed on GPUs, in their memory: each rank uses the GPU with its local rank. gpu_linux.go has
-// the difference.
+// With -gpu, the sums are computed on GPUs, in their memory: each rank uses the GPU with its local rank. gpu_linux.go
+// has the difference.
 //
 //	carillon run -n 4 -- digits -gpu
 package main
@@ -240,8 +240,8 @@ func split(ctx context.Context, world *ccl.Comm) (nodes, rails *ccl.Comm, err er
 	return nodes, rails, ccl.Barrier(ctx, world)
 }
 
-// checkReplicas compares the replicas of a communicator's ranks. They must be identical bit for bit, as all added the same
-// sums to the same weights.
+// checkReplicas compares the replicas of a communicator's ranks. They must be identical bit for bit, as all added the
+// same sums to the same weights.
 func checkReplicas(ctx context.Context, comm *ccl.Comm, m *model) error {
 	sum := fnv.New64a()
 	var word [4]byte

@@ -59,8 +59,8 @@ type progress struct {
 	accuracy float64 // on the held-out fifth, from 0 to 1
 }
 
-// run trains until all epochs are done, and calls report after each. After an error it can be called again, and continues
-// after the last completed step.
+// run trains until all epochs are done, and calls report after each. After an error it can be called again, and
+// continues after the last completed step.
 func (t *trainer) run(ctx context.Context, report func(progress)) error {
 	for t.epoch < t.epochs {
 		loss, err := t.finishEpoch(ctx)
@@ -78,7 +78,8 @@ func (t *trainer) run(ctx context.Context, report func(progress)) error {
 	return nil
 }
 
-// finishEpoch goes through the epoch's remaining samples, in an order that is the epoch's own and the same on all ranks.
+// finishEpoch goes through the epoch's remaining samples, in an order that is the epoch's own and the same on all
+// ranks.
 func (t *trainer) finishEpoch(ctx context.Context) (meanLoss float64, err error) {
 	order := rand.New(rand.NewPCG(t.seed, uint64(t.epoch)+1)).Perm(len(t.train))
 	perEpoch := (len(order) + batchSize - 1) / batchSize

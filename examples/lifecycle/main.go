@@ -1,11 +1,11 @@
-// Command lifecycle makes the classic mistakes with communicators on purpose, one after another, and shows the outcome of
-// each: the error that the program gets, and the span that shows it in the traces.
+// Command lifecycle makes the classic mistakes with communicators on purpose, one after another, and shows the outcome
+// of each: the error that the program gets, and the span that shows it in the traces.
 //
 //	go run ./examples/lifecycle
 //
-// None of them crashes or hangs. mistakes.go has the mistakes, a few lines each; this file makes them, and show.go prints
-// the outcomes. Each mistake gets a node of its own, with two ranks in this process, and is printed after the node has
-// stopped, when all its spans are there.
+// None of them crashes or hangs. mistakes.go has the mistakes, a few lines each; this file makes them, and show.go
+// prints the outcomes. Each mistake gets a node of its own, with two ranks in this process, and is printed after the
+// node has stopped, when all its spans are there.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command service is a small fx service with its own log, metrics registry, traces, mux and resource, which Carillon
-// uses. It answers with the mean of the numbers that are posted to it. Its workers are the ranks of a communicator, each
-// with a part of the numbers.
+// uses. It answers with the mean of the numbers that are posted to it. Its workers are the ranks of a communicator,
+// each with a part of the numbers.
 //
 //	bin/service &
 //	curl -d '1 2 3 4' http://127.0.0.1:8080/mean
@@ -33,7 +33,8 @@ func main() {
 	fx.New(service(*addr)).Run()
 }
 
-// service is the program. Carillon finds the logger, the Registerer and the resource in the graph; options say the rest.
+// service is the program. Carillon finds the logger, the Registerer and the resource in the graph; options say the
+// rest.
 func service(addr string) fx.Option {
 	return fx.Options(
 		fx.Provide(newLogger, newResource, newRegistry, newExporter, newTracing, newWorkers, newMux,

@@ -38,8 +38,8 @@ func newExporter() (sdktrace.SpanExporter, error) {
 	return autoexport.NewSpanExporter(context.Background(), autoexport.WithFallbackSpanExporter(nowhere))
 }
 
-// tracing is the service's tracing. Its processor also takes Carillon's spans, which come from a provider of their own, as
-// they have their own ids and sampling.
+// tracing is the service's tracing. Its processor also takes Carillon's spans, which come from a provider of their own,
+// as they have their own ids and sampling.
 type tracing struct {
 	provider  *sdktrace.TracerProvider
 	processor sdktrace.SpanProcessor

@@ -1,17 +1,17 @@
 // Package gpu watches the GPUs of a process with NVIDIA's management library (NVML).
 //
-// The driver announces Xid errors and ECC errors through an NVML event set, on which one goroutine waits. Everything else
-// (memory, ECC and NVLink counters, throttling) is read on request, for a scrape or a health check. A reading is reused
-// for a second.
+// The driver announces Xid errors and ECC errors through an NVML event set, on which one goroutine waits. Everything
+// else (memory, ECC and NVLink counters, throttling) is read on request, for a scrape or a health check. A reading is
+// reused for a second.
 //
 //	NVML event set ──► Monitor ──► Config.OnEvent       each event, once
 //	NVML counters  ──►         ──► Monitor.Snapshot     what is wrong now, since when, and what to do
 //	(on request)               ──► prometheus.Collector
 //
-// NVML can hang if a GPU has fallen off the bus or the driver is being replaced. So nothing here waits for it longer than
-// a deadline, at most two of its calls are in progress, and an NVML that doesn't answer is itself a condition. A machine
-// without a driver is fine; a Monitor on it says "no GPU" and looks again from time to time, as containers may get a
-// driver late.
+// NVML can hang if a GPU has fallen off the bus or the driver is being replaced. So nothing here waits for it longer
+// than a deadline, at most two of its calls are in progress, and an NVML that doesn't answer is itself a condition. A
+// machine without a driver is fine; a Monitor on it says "no GPU" and looks again from time to time, as containers may
+// get a driver late.
 //
 // NVML spins if two threads of a process wait for events. So the Monitors of a process take turns. If another library
 // also waits, they notice and log it, and try again after seconds, then minutes. Xids are not seen meanwhile, but the

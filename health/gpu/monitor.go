@@ -23,7 +23,8 @@ const (
 	openDeadline = 30 * time.Second
 	// waitTime bounds one wait for events, and so how long Stop takes.
 	waitTime = 250 * time.Millisecond
-	// firstRetry is the first pause before opening the driver, or making an event set, again; it doubles up to lastRetry.
+	// firstRetry is the first pause before opening the driver, or making an event set, again; it doubles up to
+	// lastRetry.
 	firstRetry = 5 * time.Second
 	lastRetry  = 5 * time.Minute
 )

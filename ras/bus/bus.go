@@ -144,9 +144,9 @@ func (b *Bus) Close() {
 // Done is closed when the Bus is.
 func (b *Bus) Done() <-chan struct{} { return b.done }
 
-// Attach begins a subscription after the event with the id after. If after is empty, it begins with the next event; with
-// FromOpen, with the open conditions before that; with FromStart, with the whole history. The caller closes it. On a
-// closed Bus, it yields what after asks for, then ErrClosed.
+// Attach begins a subscription after the event with the id after. If after is empty, it begins with the next event;
+// with FromOpen, with the open conditions before that; with FromStart, with the whole history. The caller closes it. On
+// a closed Bus, it yields what after asks for, then ErrClosed.
 func (b *Bus) Attach(filter Filter, after string) *Subscription {
 	s := &Subscription{bus: b, filter: filter, ready: make(chan struct{}, 1)}
 	b.mu.Lock()

@@ -11,13 +11,13 @@
 // published then; one that has closed by then is never published.
 //
 // Publish never waits for a subscriber. A full queue drops its oldest event, and an event of the type
-// semconv.EventMissed in place of the dropped ones says how many they were. A subscriber that was away resumes after the
-// last event that it has seen, from the history; if that event is no longer there, an event of the type
+// semconv.EventMissed in place of the dropped ones says how many they were. A subscriber that was away resumes after
+// the last event that it has seen, from the history; if that event is no longer there, an event of the type
 // semconv.EventGap says so.
 //
-// Events are CloudEvents 1.0 (https://github.com/cloudevents/spec): [Event.CloudEvent], [Event.MarshalJSON]. Sinks, which
-// send them out of the process, are in packages below this one. They implement [Sink], and package bustest checks that
-// they do.
+// Events are CloudEvents 1.0 (https://github.com/cloudevents/spec): [Event.CloudEvent], [Event.MarshalJSON]. Sinks,
+// which send them out of the process, are in packages below this one. They implement [Sink], and package bustest checks
+// that they do.
 //
 // To shut down without losing the last events, close the Bus, wait for each Sink's Run, and end their context if that
 // takes too long.

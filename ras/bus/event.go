@@ -80,8 +80,8 @@ type Event struct {
 
 	Severity Severity
 	Stage    Stage
-	// Key names the condition. Events of the stage Once repeat each other if they share a Key, which must not be that of
-	// a condition; without a Key they are never folded. Required for the other stages.
+	// Key names the condition. Events of the stage Once repeat each other if they share a Key, which must not be that
+	// of a condition; without a Key they are never folded. Required for the other stages.
 	Key string
 	// Cause is the Key of the condition that explains this one, if known.
 	Cause string
@@ -96,8 +96,8 @@ type Event struct {
 	Labels map[string]string
 	// Text says it in one sentence; Description has the details, at any length.
 	Text, Description string
-	// Unresolved says, on the event that closes a condition, that its cause may still be there: only the processes that it
-	// affected are gone, such as when a job ends because of it.
+	// Unresolved says, on the event that closes a condition, that its cause may still be there: only the processes that
+	// it affected are gone, such as when a job ends because of it.
 	Unresolved bool
 	// Data is anything that json.Marshal takes. On a published event it is a json.RawMessage, or nil.
 	Data any

@@ -22,8 +22,9 @@ type SinkConfig struct {
 type Sink interface {
 	// Name tells the sink from others, in metrics and in the log: "webhook".
 	Name() string
-	// Run sends events, beginning with the Bus's history, until ctx ends, or until the Bus is closed and everything queued
-	// has been sent. Neither is an error. When it returns, none of the sink's goroutines is running. It is called once.
+	// Run sends events, beginning with the Bus's history, until ctx ends, or until the Bus is closed and everything
+	// queued has been sent. Neither is an error. When it returns, none of the sink's goroutines is running. It is
+	// called once.
 	Run(ctx context.Context) error
 	// Stats may be called at any time, from any goroutine.
 	Stats() Stats

@@ -79,8 +79,8 @@ func (s *Subscription) Events(ctx context.Context) iter.Seq[*Event] {
 }
 
 // Next waits for an event. Events of the types semconv.EventMissed and semconv.EventGap are the Bus's own notices to
-// this subscriber; they come in place of missing events, whatever the filter. The error is ErrClosed once the Bus or the
-// subscription is closed and nothing is queued, or the cause of ctx's end.
+// this subscriber; they come in place of missing events, whatever the filter. The error is ErrClosed once the Bus or
+// the subscription is closed and nothing is queued, or the cause of ctx's end.
 func (s *Subscription) Next(ctx context.Context) (*Event, error) {
 	for {
 		if ctx.Err() != nil {

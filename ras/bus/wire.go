@@ -79,8 +79,8 @@ func (e *Event) encode() ([]byte, error) {
 	return ce.MarshalJSON()
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, or any other CloudEvent in JSON; missing fields are empty. It doesn't trust
-// its input, but doesn't bound its size either.
+// UnmarshalJSON reads what MarshalJSON wrote, or any other CloudEvent in JSON; missing fields are empty. It doesn't
+// trust its input, but doesn't bound its size either.
 func (e *Event) UnmarshalJSON(b []byte) error {
 	var ce cloudevents.Event
 	if err := ce.UnmarshalJSON(b); err != nil {

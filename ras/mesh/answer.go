@@ -218,8 +218,8 @@ func (a *asker) put(ctx context.Context, q question, units []unit) error {
 	return a.m.stream(ctx, st.Member.Addr, to.name, appendQuestion(message(msgQuestion), &q))
 }
 
-// unit answers for this member and, concurrently, for the members of its host that can't. emit gets each answer; several
-// goroutines may call it.
+// unit answers for this member and, concurrently, for the members of its host that can't. emit gets each answer;
+// several goroutines may call it.
 func (a *asker) unit(ctx context.Context, q *question, u *unit, emit func(reply)) {
 	var answering sync.WaitGroup
 	defer answering.Wait()

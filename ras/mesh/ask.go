@@ -32,10 +32,10 @@ type Answer struct {
 	Body []byte
 }
 
-// Ask asks the named members a question; without names, all members that have not left, including this one. The question
-// is sent when a loop ranges over the sequence, which can be done once and yields at most one answer for each member. The
-// loop ends when all have answered, when this mesh is closed, or at the deadline: that of ctx, or DefaultAskTime, a
-// minute at most.
+// Ask asks the named members a question; without names, all members that have not left, including this one. The
+// question is sent when a loop ranges over the sequence, which can be done once and yields at most one answer for each
+// member. The loop ends when all have answered, when this mesh is closed, or at the deadline: that of ctx, or
+// DefaultAskTime, a minute at most.
 //
 // For members that are dead, stopped or out of reach, another member of their host is asked, which answers from their
 // tapes. In the last quarter of the time, this is also done for members that have not answered.

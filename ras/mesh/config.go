@@ -36,15 +36,16 @@ type Config struct {
 	// Handler answers questions. from is the name of the asking member. It must return before the context ends, and is
 	// called for at most handlers questions at a time. nil answers nothing.
 	Handler func(ctx context.Context, from string, question []byte) []byte
-	// LocalNote answers, from its tape, for a process of this host that can't answer itself. It may be nil or return nil.
+	// LocalNote answers, from its tape, for a process of this host that can't answer itself. It may be nil or return
+	// nil.
 	LocalNote func(Member) []byte
 
 	// Logger gets memberlist's log, at debug. nil discards it.
 	Logger *slog.Logger
 	// Host is the machine. nil is this process's machine; simulations have their own.
 	Host Host
-	// Transport moves bytes. nil is UDP and TCP at Bind, sealed with Secret; simulations have their own. The mesh owns it
-	// and shuts it down. From then on, connecting, sending and receiving must fail at once, as Close waits for them.
+	// Transport moves bytes. nil is UDP and TCP at Bind, sealed with Secret; simulations have their own. The mesh owns
+	// it and shuts it down. From then on, connecting, sending and receiving must fail at once, as Close waits for them.
 	Transport memberlist.Transport
 	// Rand is the source of random choices: which members to inform or ask first, and how long to wait before joining
 	// again. No secret depends on it. nil is the runtime's; a simulation's own must be safe for concurrent use.

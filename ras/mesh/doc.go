@@ -24,9 +24,9 @@
 //
 // # What it withstands
 //
-// Everything is encrypted and authenticated: memberlist sees only bytes from members. Data from strangers and replays are
-// counted and dropped. The memory, connections and answers that a stranger or a member can cause are bounded. A process
-// that has the job's secret is trusted not to lie.
+// Everything is encrypted and authenticated: memberlist sees only bytes from members. Data from strangers and replays
+// are counted and dropped. The memory, connections and answers that a stranger or a member can cause are bounded. A
+// process that has the job's secret is trusted not to lie.
 //
 // # What it costs
 //

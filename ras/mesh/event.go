@@ -68,8 +68,8 @@ const (
 	CauseFrozen               // its cgroup is frozen
 	CauseRuns                 // a process of its host sees that it is running
 	CauseSilence              // it did not answer
-	// CauseRefused: its host answers but refuses connections to its port. A rejecting firewall looks the same, so a member
-	// that is dead for this cause alone may come back.
+	// CauseRefused: its host answers but refuses connections to its port. A rejecting firewall looks the same, so a
+	// member that is dead for this cause alone may come back.
 	CauseRefused
 	CauseAnswers  // it answers again
 	CauseReplaced // another mesh of the same process took its place

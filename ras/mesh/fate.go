@@ -24,8 +24,8 @@ const (
 
 var errMessage = errors.New("mesh: not a message of this version, or cut short")
 
-// fate is a process's state as a witness saw it. at is by the clock of the host, which all witnesses share: of two fates
-// of a member, the later one counts.
+// fate is a process's state as a witness saw it. at is by the clock of the host, which all witnesses share: of two
+// fates of a member, the later one counts.
 type fate struct {
 	name     string
 	instance uint64

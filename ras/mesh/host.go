@@ -9,7 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Host is the machine that a member runs on, with its processes as the kernel shows them. See the methods of process.ID.
+// Host is the machine that a member runs on, with its processes as the kernel shows them. See the methods of
+// process.ID.
 type Host interface {
 	// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The
 	// error is process.ErrGone if it has ended already. stop waits until ended is not running any more.

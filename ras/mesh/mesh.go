@@ -196,8 +196,8 @@ func (m *Mesh) spawn(f func()) bool {
 	return true
 }
 
-// Members returns all members by host and rank, including those that are gone or out of reach. A member that has been so
-// for an hour is forgotten if another one has its rank; of the others, the latest 4,096 are kept.
+// Members returns all members by host and rank, including those that are gone or out of reach. A member that has been
+// so for an hour is forgotten if another one has its rank; of the others, the latest 4,096 are kept.
 func (m *Mesh) Members() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 // Stats is what a mesh has counted since it started.
 type Stats struct {
 	// Strangers counts packets and streams that were not of this job: garbage, another key, truncated. Replays counts
-	// replayed ones. Oversized and Crowded count streams that were refused for a record's size, or because there were too
-	// many streams.
+	// replayed ones. Oversized and Crowded count streams that were refused for a record's size, or because there were
+	// too many streams.
 	Strangers, Replays, Oversized, Crowded atomic.Uint64
 	// Malformed counts messages of this job that could not be read.
 	Malformed atomic.Uint64

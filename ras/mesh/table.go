@@ -44,8 +44,8 @@ const (
 	// reach may join again.
 	forgetTime     = time.Hour
 	forgetInterval = forgetTime / 60
-	// maxAway bounds the members that have been gone or out of reach for longer than that and whose ranks no other member
-	// has: an elastic job may give each new process a new rank.
+	// maxAway bounds the members that have been gone or out of reach for longer than that and whose ranks no other
+	// member has: an elastic job may give each new process a new rank.
 	maxAway = 4096
 	// watches is how many running members of its host each member watches.
 	watches = 2
@@ -270,8 +270,8 @@ func (t *table) ring(step int) []Member {
 	return next
 }
 
-// some picks members for direct messages: so many of this host, and so many of others, on as many hosts as possible. The
-// choice is random, so that different witnesses pick different members.
+// some picks members for direct messages: so many of this host, and so many of others, on as many hosts as possible.
+// The choice is random, so that different witnesses pick different members.
 func (t *table) some(near, far int, chance *rand.Rand) []Member {
 	names := slices.Sorted(maps.Keys(t.entries))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })

@@ -19,9 +19,9 @@ const (
 	bindTries    = 10
 )
 
-// transport is memberlist's Transport over one port, UDP and TCP, sealed. With memberlist's own transport and encryption,
-// a replayed packet with another version in its header makes the process panic, each packet takes 64 KiB, and strangers
-// can open any number of streams of 20 MiB each.
+// transport is memberlist's Transport over one port, UDP and TCP, sealed. With memberlist's own transport and
+// encryption, a replayed packet with another version in its header makes the process panic, each packet takes 64 KiB,
+// and strangers can open any number of streams of 20 MiB each.
 type transport struct {
 	seal  *seal
 	count *Stats

@@ -75,9 +75,9 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// about makes the watcher's goroutine call f with a member's status, unless the member is gone for good by then. It does
-// not wait. here tells whether the member is on this host. If the inbox is full, f is dropped, as the watcher checks its
-// ring regularly anyway.
+// about makes the watcher's goroutine call f with a member's status, unless the member is gone for good by then. It
+// does not wait. here tells whether the member is on this host. If the inbox is full, f is dropped, as the watcher
+// checks its ring regularly anyway.
 func (w *watcher) about(name string, f func(st *Status, here bool)) {
 	select {
 	case w.inbox <- func() {

@@ -80,8 +80,8 @@ func (c *Client) release(lock nodeLock) {
 // Status asks for the state of all communicators. It blocks until NCCL has answered, for at most eleven seconds, or ctx
 // ends. A running Monitor yields the connection and resumes afterwards.
 //
-// The error is ErrNotQuiet, ErrTooSoon, ErrHeld, a *RefusedError, or says why nothing was learnt. A status that broke off
-// is returned with what came before: see Status.Cut.
+// The error is ErrNotQuiet, ErrTooSoon, ErrHeld, a *RefusedError, or says why nothing was learnt. A status that broke
+// off is returned with what came before: see Status.Cut.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	if !c.cfg.Quiet() {
 		return nil, ErrNotQuiet

@@ -18,11 +18,11 @@ type Config struct {
 	Version Version
 	// Ranks is the number of ranks of the job; 0 if it isn't known, which counts as a large number.
 	Ranks int
-	// Quiet tells whether, as far as this node knows, no communicator of the job is being created or destroyed. Nothing is
-	// asked while it is false. It is called from any goroutine, and must not block.
+	// Quiet tells whether, as far as this node knows, no communicator of the job is being created or destroyed. Nothing
+	// is asked while it is false. It is called from any goroutine, and must not block.
 	Quiet func() bool
-	// Dir is the job's private folder, shared by all its processes on this host. The process that holds a lock on it has
-	// the node's connection.
+	// Dir is the job's private folder, shared by all its processes on this host. The process that holds a lock on it
+	// has the node's connection.
 	Dir string
 
 	// Address is host:port of the RAS socket. The default is the variable NCCL_RAS_ADDR of this process, or else

@@ -14,8 +14,8 @@ import (
 
 const (
 	maxLine = 1024 // of the protocol, with its end
-	// handshakeTime is how long a process may be silent at first, as in NCCL's own client. A stopped process still accepts
-	// connections; another process may answer the next attempt.
+	// handshakeTime is how long a process may be silent at first, as in NCCL's own client. A stopped process still
+	// accepts connections; another process may answer the next attempt.
 	handshakeTime = time.Second
 	attempts      = 4
 	// extraTime is what NCCL takes beyond TIMEOUT (RAS_COLLECTIVE_EXTRA_TIMEOUT), and the way back.

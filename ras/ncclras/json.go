@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// ParseJSON reads a status in JSON, NCCL's answer to STATUS after SET FORMAT json. It reads one communicator at a time, to
-// the end of the document, and supplies the comma that NCCL 2.28.7 to 2.28.9 leave out after a missing rank's nvml_dev.
-// If the document breaks off, Status.Cut says why; an error means that it isn't a status at all. in should be bounded.
+// ParseJSON reads a status in JSON, NCCL's answer to STATUS after SET FORMAT json. It reads one communicator at a time,
+// to the end of the document, and supplies the comma that NCCL 2.28.7 to 2.28.9 leave out after a missing rank's
+// nvml_dev. If the document breaks off, Status.Cut says why; an error means that it isn't a status at all. in should be
+// bounded.
 func ParseJSON(in io.Reader) (*Status, error) {
 	s := &Status{}
 	dec := json.NewDecoder(&commas{from: in})
@@ -159,8 +160,8 @@ func (j *jsonRank) missing() Condition {
 	}
 }
 
-// commas supplies commas that are missing before a string, an object or an array. It doesn't change valid JSON, in which
-// none of these directly follows the end of a value.
+// commas supplies commas that are missing before a string, an object or an array. It doesn't change valid JSON, in
+// which none of these directly follows the end of a value.
 type commas struct {
 	from          io.Reader
 	err           error

@@ -11,7 +11,8 @@ import (
 // ErrHeld means that another process of this host has the connection to NCCL's RAS.
 var ErrHeld = errors.New("ncclras: another process of this host has the connection to NCCL's RAS")
 
-// nodeLock is the right to the node's connection: a lock on the job's folder, which ends at the latest with the process.
+// nodeLock is the right to the node's connection: a lock on the job's folder, which ends at the latest with the
+// process.
 type nodeLock struct{ folder *os.File }
 
 // lockNode takes it, or fails with ErrHeld.

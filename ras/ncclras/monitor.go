@@ -15,11 +15,11 @@ const monitorCommand = "MONITOR lifecycle,trace"
 // errGiven means that Monitor yielded its connection to a Status.
 var errGiven = errors.New("a status is asked for")
 
-// Monitor reports NCCL's events about processes (since 2.29.2) until ctx ends, and then returns nil. It holds the node's
-// connection, and yields it to a Status. If the connection ends, if no process is listening yet, or if another process
-// of this host has the connection, it connects again, at most every five seconds and only in quiet times. An existing
-// connection stays while communicators are created, as nothing is sent on it. on is called on Monitor's goroutine, one
-// event at a time, and must not block.
+// Monitor reports NCCL's events about processes (since 2.29.2) until ctx ends, and then returns nil. It holds the
+// node's connection, and yields it to a Status. If the connection ends, if no process is listening yet, or if another
+// process of this host has the connection, it connects again, at most every five seconds and only in quiet times. An
+// existing connection stays while communicators are created, as nothing is sent on it. on is called on Monitor's
+// goroutine, one event at a time, and must not block.
 //
 // An error means that it makes no sense to go on: a *RefusedError if NCCL doesn't know the command.
 func (c *Client) Monitor(ctx context.Context, on func(Event)) error {

@@ -15,11 +15,11 @@ type Status struct {
 	NCCL string
 	// Comms are the communicators.
 	Comms []Comm
-	// Cut is why the answer broke off: a timeout, its size, the end of the connection. What came before is complete. It is
-	// nil if the answer was read to its end.
+	// Cut is why the answer broke off: a timeout, its size, the end of the connection. What came before is complete. It
+	// is nil if the answer was read to its end.
 	Cut error
-	// Damage lists the impossible communicators that were left out: random memory that NCCL took for one. The rest may be
-	// wrong too, then.
+	// Damage lists the impossible communicators that were left out: random memory that NCCL took for one. The rest may
+	// be wrong too, then.
 	Damage []string
 }
 

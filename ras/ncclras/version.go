@@ -39,7 +39,8 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Min
 type Bug struct {
 	// Issue is its number at https://github.com/NVIDIA/nccl/issues.
 	Issue int
-	// Since is the first version with the bug, and Until the first without it, as far as is known; zero if there is none.
+	// Since is the first version with the bug, and Until the first without it, as far as is known; zero if there is
+	// none.
 	Since, Until Version
 	// Ranks is the size of the smallest job in which it was seen; 0 if size doesn't matter.
 	Ranks int
@@ -47,8 +48,8 @@ type Bug struct {
 	What string
 }
 
-// Bugs are the bugs because of which some versions with a status in JSON must not be asked; earlier versions had others.
-// No version is known to be safe while communicators are being created.
+// Bugs are the bugs because of which some versions with a status in JSON must not be asked; earlier versions had
+// others. No version is known to be safe while communicators are being created.
 func Bugs() []Bug {
 	return []Bug{
 		{

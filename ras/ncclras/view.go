@@ -129,9 +129,9 @@ func (v *View) Open() bool {
 //	                                          NCCL process's tape, a collective ends when it is launched
 //	finalize, destroy, abort                  Left
 //
-// A process that answers has slots only if it has launched as many operations as every other rank, so that none waits for
-// it. Of another process, or one whose counts can't be relied on, the note says only that it exists: it may itself be
-// waiting for something that NCCL doesn't report.
+// A process that answers has slots only if it has launched as many operations as every other rank, so that none waits
+// for it. Of another process, or one whose counts can't be relied on, the note says only that it exists: it may itself
+// be waiting for something that NCCL doesn't report.
 func (v *View) Notes(own []verdict.Note, host func(netip.Addr) string, now time.Time) []verdict.Note {
 	m := match{view: v, own: map[Process]*verdict.Note{}, taken: map[seat]bool{}}
 	names := map[netip.Addr]string{}

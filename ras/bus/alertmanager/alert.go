@@ -18,8 +18,9 @@ const (
 	aheadResend = 4                // endsAt of an open alert, in Resends
 	retries     = 12               // attempts in the time of one Resend, while they fail
 	tellEnd     = 15 * time.Minute // how long to go on sending that an alert has ended
-	// hold is how long a momentary event is an alert, and the least duration of a condition that was closed unresolved: a
-	// crash ends the job and all its conditions in less than the group_wait after which Alertmanager notifies anybody.
+	// hold is how long a momentary event is an alert, and the least duration of a condition that was closed unresolved:
+	// a crash ends the job and all its conditions in less than the group_wait after which Alertmanager notifies
+	// anybody.
 	hold = 5 * time.Minute
 )
 
@@ -235,8 +236,8 @@ var names = map[string]string{
 	semconv.EventGPULost: "CarillonGPULost",
 }
 
-// Name is the name of an event's alert, as in the alerting rules: CarillonVerdict, CarillonDeadlock or CarillonStraggler
-// for a verdict, CarillonGPUXid and so on for GPUs, otherwise derived from the event's type.
+// Name is the name of an event's alert, as in the alerting rules: CarillonVerdict, CarillonDeadlock or
+// CarillonStraggler for a verdict, CarillonGPUXid and so on for GPUs, otherwise derived from the event's type.
 func Name(ev *bus.Event) string {
 	if name := names[ev.Type]; name != "" {
 		return name

@@ -11,8 +11,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// New makes a sink, "otlp", that emits a log record for each event. A Logger that blocks holds up only the sink's queue.
-// It must obey its context, as Run waits for it. Pushed counts what the Logger took, whether the SDK exported it or not.
+// New makes a sink, "otlp", that emits a log record for each event. A Logger that blocks holds up only the sink's
+// queue. It must obey its context, as Run waits for it. Pushed counts what the Logger took, whether the SDK exported it
+// or not.
 func New(b *bus.Bus, filter bus.Filter, to log.Logger) bus.Sink {
 	return bus.NewSink(b, "otlp", filter, func(ctx context.Context, ev *bus.Event) error {
 		to.Emit(ctx, Record(ev, time.Now()))

@@ -11,10 +11,10 @@
 //
 //	: heartbeat
 //
-// The data is the event as a CloudEvent in JSON. A new client first gets the open conditions, as last published. A client
-// that comes back with the header Last-Event-ID, as browsers do by themselves, or with the query last_event_id, resumes
-// after that event; the id 0 asks for the whole history. If events are missing, because they are no longer in the
-// history or the client was too slow, an event without an id says so: dev.carillon.events.gap or
+// The data is the event as a CloudEvent in JSON. A new client first gets the open conditions, as last published. A
+// client that comes back with the header Last-Event-ID, as browsers do by themselves, or with the query last_event_id,
+// resumes after that event; the id 0 asks for the whole history. If events are missing, because they are no longer in
+// the history or the client was too slow, an event without an id says so: dev.carillon.events.gap or
 // dev.carillon.events.missed.
 //
 // A client that doesn't read loses its oldest events first, and its connection if it takes no byte within the write

@@ -24,7 +24,8 @@ const (
 	maxID = 128
 )
 
-// Handler answers GET with the stream of events. It is a bus.Sink: except while Run runs, requests are answered with 503.
+// Handler answers GET with the stream of events. It is a bus.Sink: except while Run runs, requests are answered with
+// 503.
 type Handler struct {
 	bus     *bus.Bus
 	counts  bus.Counts

@@ -6,8 +6,8 @@
 // with that project's libraries.
 //
 // Events are sent one at a time, in order. An event that isn't accepted is sent again, after a time that grows
-// exponentially, with jitter, or that the receiver asks for with Retry-After (an hour at most). After five minutes it is
-// given up, and the next one is sent once the receiver's time is over. An answer that another attempt won't change (4xx
-// except 408, 425 and 429, redirects to other hosts) gives up at once. Meanwhile events wait in a bounded queue. A
+// exponentially, with jitter, or that the receiver asks for with Retry-After (an hour at most). After five minutes it
+// is given up, and the next one is sent once the receiver's time is over. An answer that another attempt won't change
+// (4xx except 408, 425 and 429, redirects to other hosts) gives up at once. Meanwhile events wait in a bounded queue. A
 // receiver gets an event at least once, and recognises repetitions by webhook-id.
 package webhook

@@ -35,8 +35,8 @@ type Config struct {
 	Name string
 	// URL is the receiver. Required. Only its host is ever logged.
 	URL string
-	// Secrets sign requests. Each request is signed with all of them, so that a secret can be replaced without losing an
-	// event. Without any, requests aren't signed.
+	// Secrets sign requests. Each request is signed with all of them, so that a secret can be replaced without losing
+	// an event. Without any, requests aren't signed.
 	Secrets []string
 }
 

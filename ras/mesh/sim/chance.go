@@ -16,8 +16,8 @@ const (
 	streamProcess
 )
 
-// processSource is a process's source of randomness. As on the network, its numbers at a time depend on nothing that was
-// drawn before.
+// processSource is a process's source of randomness. As on the network, its numbers at a time depend on nothing that
+// was drawn before.
 type processSource struct {
 	seed, id uint64
 	began    time.Time

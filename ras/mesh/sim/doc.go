@@ -13,15 +13,15 @@
 //
 // # What is deterministic
 //
-// Everything follows from the seed, with times to the nanosecond: the network, when members start, the random choices of
-// the meshes, and those of memberlist. memberlist uses math/rand's global source, which StartJob seeds and Job.Close
+// Everything follows from the seed, with times to the nanosecond: the network, when members start, the random choices
+// of the meshes, and those of memberlist. memberlist uses math/rand's global source, which StartJob seeds and Job.Close
 // makes unpredictable again, so a program simulates one job at a time. Secrets, nonces and instances remain
 // crypto/rand's; nothing that is measured depends on them.
 //
-// This needs a single thread: Main sees to it, and a test calls runtime.GOMAXPROCS(1). Events at one instant happen in no
-// defined order, in a bubble as on a machine. So no two members start at one instant, no two packets arrive at one, and
-// intervals differ by a few nanoseconds. Two exceptions remain: in jobs of up to ten members, a suspicion of memberlist's
-// ends at the instant of a probe; and the runtime preempts a goroutine after 10 ms of real time, or when the race
-// detector does. Often that has no effect, as the random sources are seeded anew every 10 ms. Otherwise a time changes,
-// and what follows from it.
+// This needs a single thread: Main sees to it, and a test calls runtime.GOMAXPROCS(1). Events at one instant happen in
+// no defined order, in a bubble as on a machine. So no two members start at one instant, no two packets arrive at one,
+// and intervals differ by a few nanoseconds. Two exceptions remain: in jobs of up to ten members, a suspicion of
+// memberlist's ends at the instant of a probe; and the runtime preempts a goroutine after 10 ms of real time, or when
+// the race detector does. Often that has no effect, as the random sources are seeded anew every 10 ms. Otherwise a time
+// changes, and what follows from it.
 package sim

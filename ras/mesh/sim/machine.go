@@ -34,8 +34,8 @@ func (n *Network) machine(i int) *Machine {
 	return m
 }
 
-// Process is one process of a machine, and its member's mesh.Host. While it is stopped, its calls to the network and the
-// kernel wait.
+// Process is one process of a machine, and its member's mesh.Host. While it is stopped, its calls to the network and
+// the kernel wait.
 type Process struct {
 	machine *Machine
 	member  mesh.Member

@@ -2,7 +2,7 @@
 //
 //	tapes of this host ───────── every second: which processes run, where, and what its communicators are in
 //	/api/v1/events of one rank ─ at once: all ranks know the same verdicts; when this one ends, another is read
-//	/api/v1/ras ──────────────── the ranks in turn, one every two seconds, or all in a minute; and a second after an event
+//	/api/v1/ras ──────────────── one rank every two seconds, or all in a minute, and a second after an event
 //	        │
 //	      Watcher ── a screen, or a line for each event
 //

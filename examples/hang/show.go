@@ -39,7 +39,7 @@ func (r *rank) show(health string, missing int64) {
 		command("its health", "curl -s '"+health+"/healthz?verbose'")
 		command("its metrics: operations that are in flight, and stalled (for CARILLON_STALL_THRESHOLD or longer)",
 			"curl -s "+health+"/metrics | grep -E '^ccl_(operations_in_flight|operation_oldest|stalled|stall_age)'")
-		b.WriteString("\n  For metrics and alerts, run a Prometheus with dashboards/prometheus.yml, and this job with\n" +
+		b.WriteString("\n  For metrics and alerts, run a Prometheus with dashboards/prometheus.yml and the job with\n" +
 			"  carillon run -n 4 --sd-file /run/carillon/hang.json -- bin/hang (see dashboards/README.md).\n")
 	}
 	if exported() {

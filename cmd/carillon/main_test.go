@@ -72,7 +72,7 @@ func TestExitCodes(t *testing.T) {
 		{
 			[]string{"run", "--max-restarts", "2", "sh", "-c", "exit $((40 + TORCHELASTIC_RESTART_COUNT))"},
 			42,
-			"all ranks are started again: restart 2 of 2",
+			"restarting all ranks: restart 2 of 2",
 		},
 		{
 			[]string{"run", "--max-restarts", "2", "sh", "-c", "exit $((1 - TORCHELASTIC_RESTART_COUNT))"},
@@ -137,7 +137,7 @@ func TestExitCodes(t *testing.T) {
 		{
 			[]string{"watch", "--url", "127.0.0.1:1", "--for", "50ms"},
 			view.CodeUnknown,
-			"nobody answered within 50ms: http://127.0.0.1:1",
+			"no answer within 50ms from 127.0.0.1:1",
 		},
 		{[]string{"fly"}, usageCode, `there is no command "fly" (see carillon --help)`},
 	} {

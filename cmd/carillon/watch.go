@@ -94,39 +94,30 @@ func (l *watchFlags) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer end()
-	result := watch.End{Job: job == nil && len(targets) == 0}
+	result := watch.End{Job: job == nil && len(targets) == 0} // with --follow, of none yet
 	for {
-		if !result.Job {
-			result = watch.Run(ctx, watch.Config{
-				Client: client, Job: job, Targets: targets, Display: display, Least: least,
-			})
+		if result.Job {
+			if job, targets = l.next(ctx, args, display, result.Text); job == nil && len(targets) == 0 {
+				return nil
+			}
 		}
+		result = watch.Run(ctx, watch.Config{
+			Client: client, Job: job, Targets: targets, Display: display, Least: least,
+		})
 		if !result.Job || !l.follow {
 			break
 		}
-		if job, targets = l.next(ctx, args, display, result.Text); job == nil && len(targets) == 0 {
-			return nil
-		}
-		result.Job = false
 	}
 	end()
 	switch {
 	case result.Job && !result.Heard && len(targets) > 0:
 		return errors.New(result.Text)
 	case !result.Heard && len(targets) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("nobody answered within %v: %s", l.lasts, addresses(targets))
+		return fmt.Errorf("no answer within %v from %s", l.lasts, strings.Join(l.urls, ", "))
 	case result.Text != "":
 		fmt.Fprintf(l.stderr, "carillon: %s\n", result.Text)
 	}
 	return nil
-}
-
-func addresses(targets []endpoint.Target) string {
-	list := make([]string, len(targets))
-	for i := range targets {
-		list[i] = targets[i].URL
-	}
-	return strings.Join(list, ", ")
 }
 
 // display is a screen, or lines. end restores the terminal; it may be called twice.

@@ -87,7 +87,7 @@ func TestRestart(t *testing.T) {
 		"sh", "-c", script)
 	first := j.AwaitPID(`^\[1\] ready (\d+)$`)
 	e2e.Kill(t, first, syscall.SIGKILL)
-	j.Await(`^carillon: all ranks are started again: restart 1 of 5$`)
+	j.Await(`^carillon: restarting all ranks: restart 1 of 5$`)
 	j.Await(`^\[1\] attempt 1 of 5$`)
 	second := j.AwaitPID(`restart 1 of 5\n(?s:.*)^\[0\] ready (\d+)$`)
 	e2e.Kill(t, second, syscall.SIGKILL)
@@ -158,7 +158,7 @@ func TestSignalsReachTheRanks(t *testing.T) {
 func TestSecondInterruptKills(t *testing.T) {
 	j, pids := start(t, 2, `trap '' INT TERM; echo ready $$; sleep infinity`, "--grace", "1h")
 	j.Signal(syscall.SIGINT)
-	j.Await("SIGINT: told the ranks")
+	j.Await("SIGINT: forwarded to the ranks")
 	j.Signal(syscall.SIGINT)
 	check(t, j, 128+9, "ranks 0 and 1 were ended by the launcher's SIGKILL after ")
 	for _, pid := range pids {

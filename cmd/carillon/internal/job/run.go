@@ -66,7 +66,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		if result.First == nil || s.stopped || cfg.restarts == cfg.MaxRestarts {
 			return result, nil
 		}
-		s.remark("all ranks are started again: restart %d of %d", cfg.restarts+1, cfg.MaxRestarts)
+		s.remark("restarting all ranks: restart %d of %d", cfg.restarts+1, cfg.MaxRestarts)
 	}
 }
 

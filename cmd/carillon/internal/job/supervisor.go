@@ -205,7 +205,7 @@ func (s *supervisor) told(sig os.Signal) {
 			s.kill()
 			return
 		}
-		s.remark("%s: told the ranks, they have %s to end (once more kills them)", unix.SignalName(num),
+		s.remark("%s: forwarded to the ranks, which have %s to end; another one kills them", unix.SignalName(num),
 			words.Round(s.cfg.Grace))
 		s.end(unix.SignalName(num), num)
 	case unix.SIGPIPE:

@@ -69,7 +69,7 @@ func (f *Frame) header(columns int) line {
 }
 
 func (f *Frame) footer() line {
-	l := line{}.say(dim, "q ends")
+	l := line{}.say(dim, "q quits")
 	if f.Note != "" && f.Report != nil {
 		l = l.say(dim, " · ").say(yellow, "%s", f.Note)
 	}

@@ -76,8 +76,8 @@ func (r *Report) verdictSection(lim limits) section {
 		severity := health.SeverityOf(&v.Verdict)
 		s.rows = append(s.rows, line{}.say(plain, "  ").
 			say(looks[severity], "%s %s", strings.ToUpper(severity.String()), v.Reason).
-			say(plain, " (%s), since %s, %s",
-				v.Confidence, v.Since.Local().Format(timeOfDay), ageText(r.Time.Sub(v.Since))))
+			say(plain, " (%s), open for %s, since %s",
+				v.Confidence, ageText(r.Time.Sub(v.Since)), v.Since.Local().Format(timeOfDay)))
 		s.rows = append(s.rows, wrap(bold, "    ", v.Text.String(), lim.width, lim.text)...)
 		for n, e := range v.Evidence {
 			if lim.evidence > 0 && n == lim.evidence {
@@ -217,7 +217,7 @@ func (r *Report) commSection(lim limits) section {
 			busy++
 		}
 	}
-	s := section{head: line{}.say(bold, "COMMUNICATORS").say(plain, "  %d, %d of them not idle", len(r.Comms), busy)}
+	s := section{head: line{}.say(bold, "COMMUNICATORS").say(plain, "  %d, %d busy", len(r.Comms), busy)}
 	for i := range r.Comms[:busy] { // they come first
 		c := &r.Comms[i]
 		head := line{}.say(plain, "  ").say(bold, "%s", NameOf(c.Name, c.ID))
@@ -225,7 +225,7 @@ func (r *Report) commSection(lim limits) section {
 			head = head.say(dim, "  %s", c.ID.Short())
 		}
 		if c.Size == 0 {
-			s.rows = append(s.rows, head.say(plain, "  ").say(yellow, "is being made by %s", words.Ranks(c.Known)))
+			s.rows = append(s.rows, head.say(plain, "  ").say(yellow, "is being created by %s", words.Ranks(c.Known)))
 			continue
 		}
 		head = head.say(plain, "  %s", english.Plural(c.Size, "rank", ""))

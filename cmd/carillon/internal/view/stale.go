@@ -49,7 +49,7 @@ func (v *View) Unanswered(of *endpoint.Snapshot) {
 	}
 }
 
-// StaleText names stale ranks and the ages of their snapshots: "rank 3 (unreachable) told 42s ago".
+// StaleText names stale ranks and the ages of their snapshots: "rank 3 (unreachable), last answer 42s ago".
 func StaleText(all []Stale) string {
 	ranks, ages := map[string][]int{}, map[string][]float64{}
 	var order []string
@@ -64,7 +64,7 @@ func StaleText(all []Stale) string {
 		if age != most {
 			age += " to " + most
 		}
-		order[i] = fmt.Sprintf("%s (%s) told %s ago", words.Ranks(ranks[why]), why, age)
+		order[i] = fmt.Sprintf("%s (%s), last answer %s ago", words.Ranks(ranks[why]), why, age)
 	}
 	return strings.Join(order, "; ")
 }

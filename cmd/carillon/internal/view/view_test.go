@@ -272,7 +272,7 @@ func TestJobRanks(t *testing.T) {
 	making.Comms[0].Size, making.Comms[0].State = 0, "none"
 	var early View
 	early.Merge(s.Time, making)
-	if text := early.Report(s.Time).Text(0, false); !strings.Contains(text, "is being made by rank 3\n") {
+	if text := early.Report(s.Time).Text(0, false); !strings.Contains(text, "is being created by rank 3\n") {
 		t.Errorf("of a communicator without ranks:\n%s", text)
 	}
 	s.Rank = 1
@@ -373,7 +373,7 @@ func TestStale(t *testing.T) {
 		}
 		text := r.Text(0, false)
 		for _, says := range []string{
-			"  stale       rank 3 (" + tc.why + ") told 40s ago\n",
+			"  stale       rank 3 (" + tc.why + "), last answer 40s ago\n",
 			"2 of them seen from here, of rank 3 as it was 40s ago\n",
 			"WARNING gpu_throttled (GPU 3) on rank 3, since 08:18:47, as it was 40s ago\n", ", as of 40s ago\n",
 		} {

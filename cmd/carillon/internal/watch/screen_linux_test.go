@@ -72,14 +72,14 @@ func TestScreen(t *testing.T) {
 		}
 		report := &view.Report{Job: "train", Size: 2, Status: "critical", Time: time.Now()}
 		s.State(report, "")
-		if frame := read(t, user, "q ends"); !strings.HasPrefix(frame, enterScreen+beginFrame+"train: CRITICAL") ||
+		if frame := read(t, user, "q quits"); !strings.HasPrefix(frame, enterScreen+beginFrame+"train: CRITICAL") ||
 			strings.Count(frame, "\r\n") != 9 {
 			t.Errorf("the first frame is %q", frame)
 		}
 		s.State(report, "") // nothing is new, and nothing is written
 		resize(t, program, 60, 7)
 		s.State(report, "")
-		if frame := read(t, user, "q ends"); !strings.HasPrefix(frame, beginFrame) ||
+		if frame := read(t, user, "q quits"); !strings.HasPrefix(frame, beginFrame) ||
 			strings.Count(frame, "\r\n") != 6 {
 			t.Errorf("the second frame is %q, want one of 7 rows", frame)
 		}

@@ -448,7 +448,7 @@ func TestLinesTellWhatGrowsOld(t *testing.T) {
 	r.Heard = r.Time
 	l.State(r, "")
 	if want := `carillon: watching job train: healthy, 3 ranks
-carillon: stale: ranks 1 and 2 (unreachable) told 12s to 14s ago
+carillon: stale: ranks 1 and 2 (unreachable), last answer 12s to 14s ago
 carillon: no longer stale: rank 1
 carillon: no process has answered for 1m0s
 carillon: processes answer again

@@ -118,8 +118,8 @@ func writeSimulated(w io.Writer, results []meshed.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t,
 		"\t\tkill\tmembers know\tstop\tmembers know\tcut\tsleep\tall\tanalysis\twrong\tquiet, a member\t\t\t")
-	fmt.Fprintln(t, "ranks\tmembers\ttold\tfirst – last\ttold\tfirst – "+
-		"last\ttold\ttold\tknow\tcomputes\ttold\tB/s\tpackets/s\tgrowth\t")
+	fmt.Fprintln(t, "ranks\tmembers\tverdict\tfirst – last\tverdict\tfirst – "+
+		"last\tverdict\tverdict\tknow\ttakes\tverdicts\tB/s\tpackets/s\tgrowth\t")
 	for i := range results {
 		r := &results[i]
 		kill, stop := worst(r, meshed.FaultKill), worst(r, meshed.FaultStop)
@@ -149,13 +149,13 @@ func writeSimulated(w io.Writer, results []meshed.Result) error {
 	}
 	fmt.Fprintf(w, "\nseed %d\n", results[0].Seed)
 	_, err := fmt.Fprint(w, `
-kill, stop    a process ends, or is stopped and runs again; cut: a machine is cut off and comes back; sleep: a rank
+kill, stop    a process ends, or is stopped and continued; cut: a machine is disconnected and comes back; sleep: a rank
               sleeps. Lost and late packets must cause no verdict
-told          when the verdict left the job, after the fault; for a rank that sleeps, after the others
-              had waited for it for the stall threshold (5 s); the longest of all such faults
-members know  when the first and the last process learned of it; all know: when the last one knew the verdict
-analysis      the coordinator's computing time for a verdict, on this machine's clock: virtual time stands still then
-wrong         verdicts with another reason or culprit, told twice, missing, or not withdrawn
+verdict       the time from the fault to the verdict, or, for a rank that sleeps, from the end of the stall threshold
+              (5 s); the longest of all faults of the kind
+members know  when the first and the last process learned of the fault; all know: when the last one knew the verdict
+analysis      the coordinator's computing time for a verdict, by this machine's clock, as virtual time stands still
+wrong         verdicts with another reason or culprit, published twice, missing, or not withdrawn
 quiet         traffic of a member of a healthy job; growth: its bytes as a multiple of those of the first line
 `)
 	return err
@@ -183,5 +183,5 @@ func span(o *meshed.Outcome) string {
 	if o.MembersLast == 0 {
 		return "–"
 	}
-	return took(o.MembersFirst) + " – " + took(o.MembersLast)
+	return words.Round(o.MembersFirst).String() + " – " + took(o.MembersLast)
 }

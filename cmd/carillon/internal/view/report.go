@@ -8,7 +8,6 @@ import (
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle/words"
-	"github.com/carillon-rt/carillon/ras/bus"
 )
 
 // Report is the known state of a job at a moment.
@@ -57,41 +56,25 @@ func (r *Report) Code() int {
 	return slices.Index([]string{statusOK, statusWarning, statusCritical, statusUnknown}, r.Status)
 }
 
-// status is the worst of verdicts, conditions and ranks. A rank that doesn't run is a warning without a verdict on it,
-// as a job may continue without it. A job that no process diagnoses is unknown, not ok.
+// status is the worst of verdicts, conditions and ranks. A rank that isn't running is a warning even without a verdict on
+// it, no more, as the job may continue without it. A job that no process diagnoses is unknown, not ok.
 func (r *Report) status() string {
-	status := statusOK
-	if r.Unwatched != "" || len(r.Told) == 0 {
-		status = statusUnknown
+	known := health.Snapshot{Verdicts: r.Verdicts}
+	for _, c := range r.Conditions {
+		known.Conditions = append(known.Conditions, c.Condition)
 	}
-	for i := range r.Verdicts {
-		switch health.SeverityOf(&r.Verdicts[i].Verdict) {
-		case bus.Critical:
-			return statusCritical
-		case bus.Warning:
-			status = statusWarning
-		case bus.Info:
-		}
-	}
-	if len(r.Told) == 0 {
+	down := func(k health.Rank) bool { return slices.Contains([]string{"dead", "stopped", "unreachable"}, k.State) }
+	switch status := known.Status(); {
+	case status != statusOK:
 		return status
+	case len(r.Told) == 0:
+		return statusUnknown
+	case slices.ContainsFunc(r.Ranks, down):
+		return statusWarning
+	case r.Unwatched != "":
+		return statusUnknown
 	}
-	for i := range r.Conditions {
-		switch c := &r.Conditions[i]; {
-		case c.Silent():
-		case c.Severity == bus.Critical:
-			return statusCritical
-		case c.Severity == bus.Warning:
-			status = statusWarning
-		}
-	}
-	for i := range r.Ranks {
-		switch r.Ranks[i].State {
-		case "dead", "stopped", "unreachable":
-			status = statusWarning
-		}
-	}
-	return status
+	return statusOK
 }
 
 // JSON is the report as an indented object, without control characters.

@@ -56,8 +56,8 @@ func (r *Report) Code() int {
 	return slices.Index([]string{statusOK, statusWarning, statusCritical, statusUnknown}, r.Status)
 }
 
-// status is the worst of verdicts, conditions and ranks. A rank that isn't running is a warning even without a verdict on
-// it, no more, as the job may continue without it. A job that no process diagnoses is unknown, not ok.
+// status is the worst of verdicts, conditions and ranks. A rank that isn't running is a warning even without a verdict
+// on it, no more, as the job may continue without it. A job that no process diagnoses is unknown, not ok.
 func (r *Report) status() string {
 	known := health.Snapshot{Verdicts: r.Verdicts}
 	for _, c := range r.Conditions {

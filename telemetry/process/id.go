@@ -69,12 +69,6 @@ func Visible() bool {
 	return err == nil && s.start != 0
 }
 
-// Near tells whether the two processes are of one boot of one machine and of one pid namespace: whether each can see
-// the other. A boot that is unknown is taken for another.
-func (id ID) Near(other ID) bool {
-	return id.BootID == other.BootID && id.BootID != BootID{} && id.PIDSpace == other.PIDSpace
-}
-
 // Here is the process by its number in this pid namespace, if it runs in one below, as in a container, and this process
 // may look at its namespaces; else the ID as it is.
 func (id ID) Here() ID {

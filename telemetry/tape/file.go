@@ -193,31 +193,8 @@ func (t *file) readStatic() error {
 	if h.check != check(formatVersion, wordsOf(&h.static)) {
 		return t.malformed("has a corrupt header: its check does not fit")
 	}
-	for _, part := range []struct {
-		name        string
-		got, lo, hi uint32
-		power       bool
-	}{
-		{"slots", h.slots, 1, maxSlots, false},
-		{"tallies", h.tallies, 1, maxTallies, false},
-		{"life records", h.lifeRecords, minRing, maxLifeRecords, true},
-		{"op records", h.opRecords, minRing, maxOpRecords, true},
-	} {
-		if part.got < part.lo || part.got > part.hi {
-			return t.malformed("claims %d %s; allowed are %d to %d", part.got, part.name, part.lo, part.hi)
-		}
-		if part.power && part.got&(part.got-1) != 0 {
-			return t.malformed("claims %d %s, which is not a power of two", part.got, part.name)
-		}
-	}
-	if h.marked > h.slots {
-		return t.malformed("claims marks of %d slots; it has %d", h.marked, h.slots)
-	}
-	if h.devices > h.marked {
-		return t.malformed("claims device pages of %d slots; %d have marks", h.devices, h.marked)
-	}
-	t.geo = geometry{
-		int(h.slots), int(h.tallies), int(h.lifeRecords), int(h.opRecords), int(h.marked), int(h.devices),
+	if err := t.readGeometry(&h.static); err != nil {
+		return err
 	}
 	size := t.geo.size()
 	if h.fileSize != uint64(size) {
@@ -245,6 +222,37 @@ func (t *file) readStatic() error {
 	t.process = process.ID{
 		PID: t.static.PID, StartTicks: h.startTicks, PIDSpace: h.pidSpace, BootID: h.kernelBoot,
 	}.Here()
+	return nil
+}
+
+// readGeometry takes over how many of each part there are, if that is allowed.
+func (t *file) readGeometry(h *static) error {
+	for _, part := range []struct {
+		name        string
+		got, lo, hi uint32
+		power       bool
+	}{
+		{"slots", h.slots, 1, maxSlots, false},
+		{"tallies", h.tallies, 1, maxTallies, false},
+		{"life records", h.lifeRecords, minRing, maxLifeRecords, true},
+		{"op records", h.opRecords, minRing, maxOpRecords, true},
+	} {
+		if part.got < part.lo || part.got > part.hi {
+			return t.malformed("claims %d %s; allowed are %d to %d", part.got, part.name, part.lo, part.hi)
+		}
+		if part.power && part.got&(part.got-1) != 0 {
+			return t.malformed("claims %d %s, which is not a power of two", part.got, part.name)
+		}
+	}
+	if h.marked > h.slots {
+		return t.malformed("claims marks of %d slots; it has %d", h.marked, h.slots)
+	}
+	if h.devices > h.marked {
+		return t.malformed("claims device pages of %d slots; %d have marks", h.devices, h.marked)
+	}
+	t.geo = geometry{
+		int(h.slots), int(h.tallies), int(h.lifeRecords), int(h.opRecords), int(h.marked), int(h.devices),
+	}
 	return nil
 }
 

@@ -41,7 +41,8 @@ CARILLON_HOSTID. Each line of output is prefixed with the rank that wrote it.
 
 Ranks authenticate each other with the job's secret. It comes from CARILLON_JOB_SECRET or
 CARILLON_JOB_SECRET_FILE; otherwise a random one is made. Ranks get it in a file that only the job's user can
-read and that is removed when the job ends, never in their environment.
+read and that is removed when the job ends, or by the user's next carillon run if the launcher was killed.
+It is never in their environment.
 
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded to all ranks. After SIGINT or SIGTERM, ranks
 have --grace to end; a second signal kills them.

@@ -61,3 +61,26 @@ func TestSecretIsInNoEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretOfAKilledLauncher: a launcher that SIGKILL ends leaves the secret's file behind. The next launcher of the
+// user removes it, and no file of a launcher that lives.
+func TestSecretOfAKilledLauncher(t *testing.T) {
+	launch := func() (j *e2e.Job, secret string) {
+		j = e2e.Start(t, nil, "carillon", "run", "-n", "1", "--", "sh", "-c",
+			"echo secret $CARILLON_JOB_SECRET_FILE; exec sleep 60")
+		return j, j.Await(`^\[0\] secret (.+)$`)[1]
+	}
+	killed, left := launch()
+	living, kept := launch()
+	killed.Signal(syscall.SIGKILL)
+	killed.ExitCode()
+	check(t, e2e.Start(t, nil, "carillon", "run", "-n", "1", "--", "true"), 0)
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s, when its launcher was killed and another one has run: %v", left, err)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("the secret of a launcher that lives: %v", err)
+	}
+	living.Signal(syscall.SIGTERM)
+	living.ExitCode()
+}

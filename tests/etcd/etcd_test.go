@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,17 +26,21 @@ func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// start starts an etcd at an address, which ends with the test. (etcd can't be asked which port it got.)
-func start(t *testing.T, addr string) *e2e.Job {
+// start starts an etcd at an address, with TLS if flags name a certificate. It ends with the test. (etcd can't be asked
+// which port it got.)
+func start(t *testing.T, addr string, flags ...string) *e2e.Job {
 	t.Helper()
 	program, err := exec.LookPath("etcd")
 	if err != nil {
 		t.Fatal("there is no etcd: apt-get install etcd-server (without starting its service) brings it")
 	}
-	peers := "http://" + e2e.FreeAddr(t)
-	run := e2e.Start(t, nil, program, "--data-dir", t.TempDir(), "--listen-client-urls",
-		"http://"+addr, "--advertise-client-urls", "http://"+addr, "--listen-peer-urls", peers,
-		"--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers, "--unsafe-no-fsync")
+	peers, clients := "http://"+e2e.FreeAddr(t), "http://"+addr
+	if slices.Contains(flags, "--cert-file") {
+		clients = "https://" + addr
+	}
+	run := e2e.Start(t, nil, program, append([]string{"--data-dir", t.TempDir(), "--listen-client-urls", clients,
+		"--advertise-client-urls", clients, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
+		"--initial-cluster", "default=" + peers, "--unsafe-no-fsync"}, flags...)...)
 	run.Await(`ready to serve client requests|serving client (requests|traffic)|serving insecure client requests`)
 	return run
 }
@@ -71,7 +76,13 @@ func newID(t *testing.T) lifecycle.UniqueID {
 // rank is one more rank of an id.
 func rank(t *testing.T, addr string, id lifecycle.UniqueID) *etcd.Rendezvous {
 	t.Helper()
-	config, err := etcd.ParseURL("etcd://" + addr + "/test")
+	return dial(t, "etcd://"+addr+"/test", id)
+}
+
+// dial is rank with the whole URL.
+func dial(t *testing.T, url string, id lifecycle.UniqueID) *etcd.Rendezvous {
+	t.Helper()
+	config, err := etcd.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +183,22 @@ func TestEtcdThatComesLate(t *testing.T) {
 func TestJobOfTwoMachines(t *testing.T) {
 	addr := e2e.FreeAddr(t)
 	start(t, addr)
-	env := []string{"CARILLON_RENDEZVOUS=etcd://" + addr, "CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef"}
+	checkJob(t, append(slices.Clone(jobEnv), "CARILLON_RENDEZVOUS=etcd://"+addr), "meeting at etcd://"+addr)
+	if keys := left(t, addr, "carillon/"); len(keys) > 0 {
+		t.Errorf("the job left %q", keys)
+	}
+}
+
+// jobEnv has the secret of a job of several machines.
+var jobEnv = []string{"CARILLON_JOB_SECRET=0123456789abcdef0123456789abcdef"}
+
+// checkJob runs a job of two machines, whose launcher is to say where its ranks meet.
+func checkJob(t *testing.T, env []string, says string) {
+	t.Helper()
 	var machines []*e2e.Job
 	for n := range 2 {
 		machines = append(machines,
-			e2e.Start(t, append(env, fmt.Sprint("CARILLON_HOSTID=machine-", n)), "carillon", "run",
+			e2e.Start(t, append(slices.Clone(env), fmt.Sprint("CARILLON_HOSTID=machine-", n)), "carillon", "run",
 				"-n", "2", "--nnodes", "2", "--node-rank", fmt.Sprint(n), "--tape-dir", t.TempDir(), "--", "digits",
 				"-epochs", "2"))
 	}
@@ -185,12 +207,9 @@ func TestJobOfTwoMachines(t *testing.T) {
 			t.Errorf("machine %d: exit code %d", n, code)
 		}
 	}
-	if out := machines[0].Output(); !strings.Contains(out, "4 replicas, bit by bit the same") ||
-		!strings.Contains(out, "meeting at etcd://"+addr) {
+	out := machines[0].Output()
+	if !strings.Contains(out, "4 replicas, bit by bit the same") || !strings.Contains(out, says) {
 		t.Errorf("it printed\n%s", out)
-	}
-	if keys := left(t, addr, "carillon/"); len(keys) > 0 {
-		t.Errorf("the job left %q", keys)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -138,7 +139,6 @@ func (r *Rendezvous) reach(ctx context.Context, me rendezvous.Member) error {
 		err := r.connect(one, me)
 		cancel()
 		unreached.Attempts++
-		passes := slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}, code(err))
 		switch {
 		case err == nil:
 			return nil
@@ -146,7 +146,11 @@ func (r *Rendezvous) reach(ctx context.Context, me rendezvous.Member) error {
 			unreached.Context = context.Cause(ctx)
 			roll := rendezvous.Roll{Size: me.Size, Members: []rendezvous.Member{me}}
 			return roll.Err(me.Rank, me.Arrived, unreached)
-		case !passes:
+		case refusedTLS(err), !transient(err):
+			if refusedTLS(err) {
+				err = fmt.Errorf("%w (in the URL, cacert= is the authority of etcd's certificate, and cert= and key= "+
+					"are what etcd may ask of its clients)", err)
+			}
 			return &lifecycle.SystemError{
 				Code: lifecycle.CodeSystem, Op: "meet at etcd at " + r.config.shown, Err: err,
 			}
@@ -166,13 +170,19 @@ func (r *Rendezvous) reach(ctx context.Context, me rendezvous.Member) error {
 	return nil
 }
 
-// code is the gRPC code of an error of etcd or of its client.
-func code(err error) codes.Code {
+// transient tells whether the next attempt to connect may succeed where this one met err.
+func transient(err error) bool {
+	code := status.Code(err)
 	if etcd, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		return etcd.Code()
+		code = etcd.Code()
 	}
-	return status.FromContextError(err).Code() // Unknown if it is no context's error
+	return slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}, code) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
+
+// refusedTLS tells whether one side refused the other's certificate, or doesn't speak TLS: no further attempt will
+// succeed. gRPC keeps the reason as text only.
+func refusedTLS(err error) bool { return strings.Contains(err.Error(), "tls: ") }
 
 // Close implements [rendezvous.Rendezvous]. It returns within seconds, whether or not etcd answers.
 func (r *Rendezvous) Close() error {

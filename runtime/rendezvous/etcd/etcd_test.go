@@ -1,6 +1,10 @@
 package etcd
 
 import (
+	"errors"
+	"io"
+	"log"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -131,5 +135,33 @@ func TestEarlierGenerationsAreNotHeard(t *testing.T) {
 	})
 	if len(got) != 1 || got[0].what != joined || string(got[0].Payloads[0]) != "card" {
 		t.Errorf("of this one: %+v", got)
+	}
+}
+
+// TestCertificateOfAStranger: a rank that doesn't trust what answers at etcd's address says so at once.
+func TestCertificateOfAStranger(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	config, err := ParseURL("etcds://" + server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := lifecycle.UniqueIDFromSecret([]byte("of this test"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(config, id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, err = r.Exchange(t.Context(), "cards", 0, 1, nil)
+	system, ok := errors.AsType[*lifecycle.SystemError](err)
+	if !ok || !strings.Contains(system.Error(), "certificate signed by unknown authority") ||
+		!strings.Contains(system.Error(), "cacert=") {
+		t.Errorf("it is told %v", err)
 	}
 }

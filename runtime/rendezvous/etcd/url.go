@@ -1,18 +1,21 @@
 package etcd
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"path"
 	"regexp"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 const (
@@ -84,7 +87,22 @@ func ParseURL(text string) (*Config, error) {
 	}
 	c.client.DialTimeout, c.client.DialKeepAliveTime, c.client.DialKeepAliveTimeout = dialTime, probeTime, probeTime
 	c.client.Logger = zap.NewNop() // errors say enough
+	c.client.MaxUnaryRetries = 2   // the second with another token, if the first one's has expired
+	c.client.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(failFast)}
 	return c, nil
+}
+
+// failFast makes the first calls of a session return the connection's error. The client has all calls wait until there
+// is a connection, so that without it they would return their context's error, which doesn't say what is wrong.
+func failFast(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	switch path.Base(method) {
+	case "Authenticate", "LeaseGrant":
+		opts = append(opts, grpc.WaitForReady(false))
+	}
+	return call(ctx, method, req, reply, cc, opts...)
 }
 
 func readTLS(q url.Values) (*tls.Config, error) {

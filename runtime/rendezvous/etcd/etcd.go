@@ -112,17 +112,15 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 	}
 	out, cause := w.run(ctx)
 	cause = cmp.Or(cause, caller.Err()) // it ends before ctx does, and another rank may share it
-	switch {
-	case out == nil:
+	if out == nil {
 		return nil, r.room.roll(key, size).Err(rank, me.Arrived, cause)
-	case out.Failed != nil:
-		out.Failed.Key = key
-		return nil, out.Failed.Err(rank, me.Arrived, cause)
-	case out.Refused != "":
-		return nil, errors.Join(cause, &rendezvous.StaleError{Key: key, Self: rank, Detail: out.Refused})
+	}
+	shared, err := out.Result(key, rank, me.Arrived, cause)
+	if err != nil {
+		return nil, err
 	}
 	payloads := make([][]byte, size)
-	for i, p := range out.Payloads {
+	for i, p := range shared {
 		payloads[i] = slices.Clone(p)
 	}
 	return payloads, nil

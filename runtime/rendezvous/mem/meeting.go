@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,21 @@ type Outcome struct {
 	Refused  string           // the id or the key cannot be used (any more), and why
 
 	Encoded []byte // package tcp's encoding of the outcome, which it makes once for all ranks
+}
+
+// Result is what Exchange returns to a rank that has waited since the given time, with payloads that the ranks share.
+// cause is what ended its own wait; nil if another rank did, or none.
+func (o *Outcome) Result(key string, rank int, since time.Time, cause error) ([][]byte, error) {
+	switch {
+	case o.Failed != nil:
+		roll := *o.Failed // which all ranks share
+		roll.Key = key
+		return nil, roll.Err(rank, since, cause)
+	case o.Refused != "":
+		return nil, errors.Join(cause, &rendezvous.StaleError{Key: key, Self: rank, Detail: o.Refused})
+	default:
+		return o.Payloads, nil
+	}
 }
 
 // Meeting has the exchanges of one unique id: the ranks that have joined them, and those that have left. It is safe for

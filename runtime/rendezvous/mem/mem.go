@@ -5,7 +5,6 @@ package mem
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
@@ -45,14 +44,12 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 		r.meeting.Leave(r, key, rank, how, why)
 		out = <-outcomes
 	}
-	switch {
-	case out.Failed != nil:
-		return nil, out.Failed.Err(rank, member.Arrived, cause)
-	case out.Refused != "":
-		return nil, errors.Join(cause, &rendezvous.StaleError{Key: key, Self: rank, Detail: out.Refused})
+	shared, err := out.Result(key, rank, member.Arrived, cause)
+	if err != nil {
+		return nil, err
 	}
-	payloads, own := make([][]byte, size), slices.Concat(out.Payloads...)
-	for i, p := range out.Payloads {
+	payloads, own := make([][]byte, size), slices.Concat(shared...)
+	for i, p := range shared {
 		payloads[i], own = own[:len(p):len(p)], own[len(p):]
 	}
 	return payloads, nil

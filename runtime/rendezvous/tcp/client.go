@@ -279,10 +279,10 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 				return nil, w.serverLost(s.err, ended)
 			case r.stream != w.join.stream: // of an earlier exchange, which this rank has left
 			case r.kind == kindRoll:
-				w.known = r.roll
-				if missing := r.roll.Missing(); len(missing) > 0 {
+				w.known = r.outcome.Failed
+				if missing := w.known.Missing(); len(missing) > 0 {
 					w.line(rendezvous.Have(missing)+" not come to the rendezvous yet",
-						"present", rendezvous.FormatMembers(r.roll.Present()))
+						"present", rendezvous.FormatMembers(w.known.Present()))
 				}
 				line.Reset(w.untilLine())
 			default:
@@ -302,20 +302,12 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 
 // end turns the server's final reply into the result of Exchange.
 func (w *wait) end(r reply, ended error) ([][]byte, error) {
-	switch r.kind {
-	case kindResult:
-		if len(r.payloads) == w.join.member.Size {
-			return r.payloads, nil
-		}
+	if r.kind == kindResult && len(r.outcome.Payloads) != w.join.member.Size {
 		return nil, &lifecycle.SystemError{
 			Code: lifecycle.CodeInternal, Op: "rendezvous: a result of another size than asked for",
 		}
-	case kindFailed:
-		return nil, w.err(r.roll, ended)
-	default:
-		stale := &rendezvous.StaleError{Key: w.join.key, Self: w.join.member.Rank, Detail: r.refused}
-		return nil, errors.Join(stale, ended)
 	}
+	return r.outcome.Result(w.join.key, w.join.member.Rank, w.since(), ended)
 }
 
 // roll is the last roll from the server, or one of this rank alone.

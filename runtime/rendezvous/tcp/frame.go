@@ -138,13 +138,11 @@ func decodeRequest(k kind, body []byte) (request, error) {
 	return q, end(r)
 }
 
-// reply is a server's message on a stream; one of payloads, roll and refused is set.
+// reply is a server's message on a stream: the outcome of its exchange, or, of kindRoll, the roll as outcome.Failed.
 type reply struct {
-	kind     kind
-	stream   uint64
-	payloads [][]byte // slices of the frame
-	roll     *rendezvous.Roll
-	refused  string
+	kind    kind
+	stream  uint64
+	outcome mem.Outcome // payloads are slices of the frame
 }
 
 func decodeReply(k kind, body []byte, now time.Time) (reply, error) {
@@ -152,14 +150,17 @@ func decodeReply(k kind, body []byte, now time.Time) (reply, error) {
 	answer := reply{kind: k, stream: r.Uvarint()}
 	switch k {
 	case kindResult:
-		answer.payloads = make([][]byte, r.Count(rendezvous.MaxRanks))
-		for i := range answer.payloads {
-			answer.payloads[i] = r.Bytes(rendezvous.MaxPayload)
+		payloads := make([][]byte, r.Count(rendezvous.MaxRanks))
+		for i := range payloads {
+			payloads[i] = r.Bytes(rendezvous.MaxPayload)
 		}
+		answer.outcome.Payloads = payloads
 	case kindFailed, kindRoll:
-		answer.roll = readRoll(r, now)
+		answer.outcome.Failed = readRoll(r, now)
 	case kindRefused:
-		answer.refused = r.Text(maxText)
+		if answer.outcome.Refused = r.Text(maxText); answer.outcome.Refused == "" {
+			r.Fail(errMalformed)
+		}
 	default:
 		return reply{}, fmt.Errorf("%w: kind %d from a server", errMalformed, k)
 	}

@@ -35,7 +35,7 @@ func TestRollSurvivesTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(sampleRoll(), r.roll); diff != "" || r.stream != 9 {
+	if diff := cmp.Diff(sampleRoll(), r.outcome.Failed); diff != "" || r.stream != 9 {
 		t.Errorf("stream %d (-sent +received):\n%s", r.stream, diff)
 	}
 }
@@ -124,17 +124,17 @@ func FuzzDecode(f *testing.F) {
 			}
 		default:
 			r, err := decodeReply(kind(k), body, noon)
-			if err != nil || r.roll == nil {
+			if err != nil || r.outcome.Failed == nil {
 				return
 			}
-			if r.roll.Size > rendezvous.MaxRanks || len(r.roll.Members) > len(body) {
-				t.Fatalf("beyond the limits: %+v", r.roll)
+			if r.outcome.Failed.Size > rendezvous.MaxRanks || len(r.outcome.Failed.Members) > len(body) {
+				t.Fatalf("beyond the limits: %+v", r.outcome.Failed)
 			}
-			_ = r.roll.Err(0, noon, nil).Error() // whatever a server says can be told
-			b := append([]byte{1}, encodeRoll(r.roll, noon)...)
+			_ = r.outcome.Failed.Err(0, noon, nil).Error() // whatever a server says can be told
+			b := append([]byte{1}, encodeRoll(r.outcome.Failed, noon)...)
 			second, err := decodeReply(kindRoll, b, noon)
-			if err != nil || !cmp.Equal(r.roll, second.roll) {
-				t.Fatalf("%+v encodes to %+v (%v)", r.roll, second.roll, err)
+			if err != nil || !cmp.Equal(r.outcome.Failed, second.outcome.Failed) {
+				t.Fatalf("%+v encodes to %+v (%v)", r.outcome.Failed, second.outcome.Failed, err)
 			}
 		}
 	})

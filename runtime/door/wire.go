@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -24,25 +25,19 @@ const (
 	Encrypt                  // and nobody can read it who does not have the secret
 )
 
+var wireNames = []string{"plain", "authenticate", "encrypt"}
+
 func (w Wire) String() string {
-	switch w {
-	case Plain:
-		return "plain"
-	case Authenticate:
-		return "authenticate"
-	case Encrypt:
-		return "encrypt"
-	default:
-		return fmt.Sprintf("wire %d", uint8(w))
+	if int(w) < len(wireNames) {
+		return wireNames[w]
 	}
+	return fmt.Sprintf("wire %d", uint8(w))
 }
 
 // ParseWire is the inverse of String.
 func ParseWire(text string) (Wire, error) {
-	for w := Plain; w <= Encrypt; w++ {
-		if strings.EqualFold(text, w.String()) {
-			return w, nil
-		}
+	if i := slices.Index(wireNames, strings.ToLower(text)); i >= 0 {
+		return Wire(i), nil
 	}
 	return Plain, errors.New("want plain, authenticate or encrypt")
 }

@@ -52,12 +52,7 @@ func (c *card) encode() []byte {
 	b = binary.AppendUvarint(b, uint64(c.proxy.FD+1))
 	b = append(b, c.proxy.Token[:]...)
 	b = binary.AppendUvarint(b, uint64(c.proxy.UID))
-	if c.pxn {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
-	return append(b, c.gate[:]...)
+	return append(wire.AppendBool(b, c.pxn), c.gate[:]...)
 }
 
 func decodeCard(b []byte) (*card, error) {
@@ -81,7 +76,7 @@ func decodeCard(b []byte) (*card, error) {
 	c.proxy.FD = r.UpTo(math.MaxInt32) - 1
 	r.Fill(c.proxy.Token[:])
 	c.proxy.UID = r.UpTo(math.MaxUint32)
-	c.pxn = r.Byte() == 1
+	c.pxn = r.Bool()
 	r.Fill(c.gate[:])
 	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("card: %w", err)

@@ -250,7 +250,7 @@ func (g *Gate) ask(ctx context.Context, self, peer int, addr string, gate door.R
 	defer c.Close() //nolint:errcheck // nothing is lost
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })()
 	_ = door.KeepWatch(c, g.s.keepalive) // without it the loss of the host is noticed later, no more
-	switch _, notice, err := readFrame(c); {
+	switch notice, err := readFrame(c); {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err == nil && notice != nil:

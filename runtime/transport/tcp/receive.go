@@ -66,7 +66,7 @@ func (c *Conn) dataEnded(err error) {
 func (c *Conn) readControl() {
 	defer c.userDone()
 	for {
-		_, notice, err := readFrame(c.control)
+		notice, err := readFrame(c.control)
 		switch {
 		case err == nil && notice != nil: // it gave up while it dialed
 			c.end(&transport.NoticeError{Peer: c.peer, Notice: *notice})
@@ -103,29 +103,28 @@ func (c *Conn) stopData() { _ = c.data.SetReadDeadline(time.Unix(1, 0)) }
 // errFrame is what a peer of this version does not send.
 var errFrame = errors.New("bad control frame")
 
-// readFrame reads one frame, of which only a notice has a payload.
-func readFrame(r io.Reader) (frame byte, notice *transport.Notice, err error) {
+// readFrame reads one frame: a notice, or a bye, for which the notice is nil.
+func readFrame(r io.Reader) (*transport.Notice, error) {
 	var head [3]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	frame = head[0]
 	size := int(binary.LittleEndian.Uint16(head[1:]))
 	switch {
-	case frame == frameBye && size == 0:
-		return frame, nil, nil
-	case frame != frameNotice || size > transport.MaxNotice:
-		return 0, nil, fmt.Errorf("%w: type %d, %d bytes", errFrame, frame, size)
+	case head[0] == frameBye && size == 0:
+		return nil, nil //nolint:nilnil // a bye has no notice
+	case head[0] != frameNotice || size > transport.MaxNotice:
+		return nil, fmt.Errorf("%w: type %d, %d bytes", errFrame, head[0], size)
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	n, err := transport.DecodeNotice(body)
 	if err != nil {
-		return 0, nil, fmt.Errorf("%w: %w", errFrame, err)
+		return nil, fmt.Errorf("%w: %w", errFrame, err)
 	}
-	return frame, &n, nil
+	return &n, nil
 }
 
 // say writes a frame, whose first byte is its type, to a control connection: the kernel's buffer has room for it.

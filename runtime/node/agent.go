@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
@@ -53,8 +51,7 @@ type Agent struct {
 	health    *health.Server
 	events    *bus.Bus // of all jobs
 	stream    *sse.Handler
-	endStream context.CancelFunc
-	streaming sync.WaitGroup
+	streaming task
 
 	scanning sync.Mutex
 	seen     map[string]bool  // tapes that are followed, or never will be
@@ -62,9 +59,8 @@ type Agent struct {
 	mu       sync.RWMutex     // of jobs
 	jobs     map[string]*keptJob
 
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-	stop    sync.Once
+	work task // publishes and scans
+	stop sync.Once
 }
 
 const (
@@ -92,7 +88,7 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 	}
 	cfg.World = launch.World{Rank: -1, LocalRank: -1, Secret: cfg.World.Secret}
 	a := &Agent{
-		only: job, dirs: tape.Dirs(cfg.TapeDir), began: time.Now(), registry: prometheus.NewRegistry(),
+		only: job, dirs: tape.Dirs(cfg.TapeDir), began: time.Now(), registry: withProcess(),
 		seen: map[string]bool{}, fresh: map[string]*busy{}, jobs: map[string]*keptJob{}, settings: settle(cfg),
 	}
 	if cfg.TapeDir != "" && job == "" { // jobs are found where they were looked for
@@ -102,10 +98,9 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 		a.endEvents(ctx)
 		return nil, errors.Join(err, a.settings.sink.Close(ctx))
 	}
-	run, cancel := context.WithCancel(context.Background())
-	a.cancel = cancel
-	a.running.Go(func() { a.publisher.Run(run, &health.Conditions{}, publishInterval, a.snapshot) })
-	a.running.Go(func() { a.run(run) })
+	a.work.start(a.run, func(ctx context.Context) {
+		a.publisher.Run(ctx, &health.Conditions{}, publishInterval, a.snapshot)
+	})
 	return a, nil
 }
 
@@ -115,31 +110,20 @@ func (a *Agent) open(ctx context.Context) (err error) {
 		return err
 	}
 	a.self.Keeper = a.self.Name
-	a.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.publisher.Publish(a.snapshot())
-	alive := func(context.Context) error { return nil } // it answers
-	if err := a.checks.Register("process", health.Live|health.Ready, 0, alive); err != nil {
-		return err
-	}
-	if err := a.checks.Register("jobs", health.Ready, 0, a.jobsReady); err != nil {
+	if err := errors.Join(a.checks.Register("process", health.Live|health.Ready, 0, answers),
+		a.checks.Register("jobs", health.Ready, 0, a.jobsReady)); err != nil {
 		return err
 	}
 	a.events = bus.New(bus.Config{Source: "/agents/" + a.self.Name})
 	a.stream = sse.New(a.events)
-	var run context.Context
-	run, a.endStream = context.WithCancel(context.Background())
-	a.streaming.Go(func() { _ = a.stream.Run(run) }) // which fails never
+	a.streaming.start(func(ctx context.Context) { _ = a.stream.Run(ctx) }) // it never fails
 	<-a.stream.Begun()
 	routes := []health.Route{
-		{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(a.registry,
-			promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})},
-		{Path: jobsPath, Title: "the processes, each with a page of its own", Handler: a},
+		metricsOf(a.registry), {Path: jobsPath, Title: "the processes, each with a page of its own", Handler: a},
 	}
 	if s.RAS.On {
-		routes = append(routes, health.Route{
-			Path: health.EventsPath, Title: "what happens, as it happens", Handler: a.stream, Stream: true,
-		})
+		routes = append(routes, eventsOf(a.stream))
 	}
 	a.health, err = serve(s, false, health.Config{
 		Registry: &a.checks, Publisher: &a.publisher, Title: "Carillon, agent of " + a.self.Host, Routes: routes,
@@ -173,11 +157,9 @@ func (a *Agent) endEvents(ctx context.Context) {
 		return
 	}
 	a.events.Close()
-	told, cancel := context.WithTimeout(ctx, pushTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
-	defer context.AfterFunc(told, a.endStream)()
-	a.streaming.Wait()
-	a.endStream()
+	a.streaming.drain(ctx)
 }
 
 // URL is where the health endpoint listens; empty when it is switched off.
@@ -189,8 +171,7 @@ func (a *Agent) Stop(ctx context.Context) (err error) {
 	a.stop.Do(func() {
 		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
-		a.cancel()
-		a.running.Wait()
+		a.work.stop()
 		a.Scan() // what began and ended a moment ago
 		var errs []error
 		for _, j := range a.list() {
@@ -207,17 +188,12 @@ func (a *Agent) Stop(ctx context.Context) (err error) {
 }
 
 func (a *Agent) run(ctx context.Context) {
-	ticker := time.NewTicker(scanInterval)
-	defer ticker.Stop()
-	for {
+	look := func() {
 		a.Scan()
 		a.forget(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
 	}
+	look()
+	every(ctx, scanInterval, look)
 }
 
 // list are the jobs, by their folders.

@@ -32,10 +32,9 @@ type asker struct {
 	accept  []int               // numbers of NCCL's bugs
 	here    map[netip.Addr]bool // this host's
 	unasked *health.Warnable    // why NCCL is not asked, or tells nothing
-	cancel  context.CancelFunc  // of run
-	running sync.WaitGroup
+	task    task
 
-	// Of run alone.
+	// Of the task alone.
 	since  time.Time          // since when there are ranks without a tape; zero: there are none
 	engine string             // that client asks; empty: there is none
 	client *ncclras.Client    // nil: it must not be asked
@@ -80,27 +79,15 @@ func (a *asker) start() {
 	if a == nil {
 		return
 	}
-	var ctx context.Context
-	ctx, a.cancel = context.WithCancel(context.Background())
-	a.running.Go(func() {
-		ticker := time.NewTicker(askInterval)
-		defer ticker.Stop()
+	a.task.start(func(ctx context.Context) {
 		defer a.end()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				a.look(ctx)
-			}
-		}
+		every(ctx, askInterval, func() { a.look(ctx) })
 	})
 }
 
 func (a *asker) stop() {
-	if a != nil && a.cancel != nil {
-		a.cancel()
-		a.running.Wait()
+	if a != nil {
+		a.task.stop()
 	}
 }
 

@@ -61,18 +61,7 @@ func (b *busy) measure() {
 }
 
 // run measures until ctx ends.
-func (b *busy) run(ctx context.Context) {
-	ticker := time.NewTicker(b.every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		b.measure()
-	}
-}
+func (b *busy) run(ctx context.Context) { every(ctx, b.every, b.measure) }
 
 // String is "it computes (0.98 of a processor)"; empty until there is something to say.
 func (b *busy) String() string {

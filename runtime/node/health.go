@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/carillon-rt/carillon/health"
@@ -26,6 +29,26 @@ type Check struct {
 // maxScrapes are answered at a time: a scrape is work, and there is one every few seconds.
 const maxScrapes = 4
 
+// metricsOf is the route of a health endpoint for Prometheus, with exemplars.
+func metricsOf(g prometheus.Gatherer) health.Route {
+	options := promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes}
+	return health.Route{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(g, options)}
+}
+
+// eventsOf is the route for a stream of events.
+func eventsOf(stream http.Handler) health.Route {
+	return health.Route{
+		Path: health.EventsPath, Title: "what happens, as it happens", Handler: stream, Stream: true,
+	}
+}
+
+// withProcess is a registry that has go_* and process_* already.
+func withProcess() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
 // newHealth makes the health endpoint, and serves it unless it is switched off.
 func (n *Node) newHealth() (*health.Server, error) {
 	s, t := n.settings, n.telemetry
@@ -34,16 +57,12 @@ func (n *Node) newHealth() (*health.Server, error) {
 			return nil, err
 		}
 	}
-	own := []health.Route{{Path: "/metrics", Title: "metrics for Prometheus", Handler: promhttp.HandlerFor(
-		t.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes}, // with exemplars
-	)}}
+	own := []health.Route{metricsOf(t.gatherer)}
 	if t.tape != nil {
 		own = append(own, health.Route{Path: "/api/v1/traces", Title: "what they did last", Handler: t.Traces()})
 	}
 	if n.ras != nil {
-		own = append(own, health.Route{
-			Path: health.EventsPath, Title: "what happens, as it happens", Handler: n.ras.stream, Stream: true,
-		})
+		own = append(own, eventsOf(n.ras.stream))
 	}
 	title := fmt.Sprintf("Carillon, rank %d of %d", s.World.Rank, s.World.Size)
 	if s.World.Rank < 0 {
@@ -81,7 +100,7 @@ func serve(s *settings, mounted bool, cfg health.Config) (*health.Server, error)
 // ownChecks are the checks of every process.
 func ownChecks(t *Telemetry, m *gpu.Monitor) []Check {
 	checks := []Check{
-		{Name: "process", Kind: health.Live, Check: func(context.Context) error { return nil }}, // it answers
+		{Name: "process", Kind: health.Live, Check: answers},
 		{Name: "tape", Kind: health.Ready, Check: func(context.Context) error { return t.broken() }},
 		{Name: "communicators", Kind: health.Ready, Check: lately(func() error { return failed(t.Slots()) })},
 	}
@@ -90,6 +109,9 @@ func ownChecks(t *Telemetry, m *gpu.Monitor) []Check {
 	}
 	return checks
 }
+
+// answers is the check that fails by not answering.
+func answers(context.Context) error { return nil }
 
 // checkAge is for how long the result of a check is good enough: however many ask, the tape is not read more often.
 const checkAge = 100 * time.Millisecond

@@ -52,8 +52,8 @@ type keptProcess struct {
 	*Node
 	tape *tape.Kept
 	busy *busy
-	stop context.CancelFunc // of busy
-	ran  bool               // when it was looked at before: when it ends is known
+	work task // measures busy
+	ran  bool // when it was looked at before: when it ends is known
 
 	paused  time.Time  // since when it stood still last; of the Keeper's goroutine
 	reading sync.Mutex // held while the tape is read for a note
@@ -135,15 +135,13 @@ func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.stopObserving(context.Background()))
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	p.stop = stop
 	j.mu.Lock()
 	j.kept[m.Name], j.order, j.ended = p, append(j.order, m.Name), time.Time{}
 	if j.leftovers == nil {
 		j.leftovers = newLeftovers(p.settings, p.telemetry)
 	}
 	j.mu.Unlock()
-	j.running.Go(func() { p.busy.run(ctx) })
+	p.work.start(b.run)
 	j.keeper.Add(m, func() bool { return t.Header().Closed })
 	if ran {
 		j.meet(m.PID)
@@ -278,7 +276,7 @@ func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
 	j.mu.Lock()
 	delete(j.kept, p.telemetry.self.Name)
 	j.mu.Unlock()
-	p.stop()
+	p.work.stop()
 	if j.ras != nil {
 		j.ras.looks.Delete(p.telemetry)
 	}

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/postmortem"
@@ -13,10 +12,9 @@ import (
 // process of the job has died: a process that ends by os.Exit, a panic or SIGKILL can't send its last spans itself. A
 // nil leftovers does nothing.
 type leftovers struct {
+	task   task
 	news   chan struct{} // a process died
 	ending chan struct{} // closed: no more is begun
-	cancel context.CancelFunc
-	done   sync.WaitGroup
 }
 
 // settleDown is how long after another process's death this one sends that one's spans: most processes end because of
@@ -30,11 +28,9 @@ func newLeftovers(s *settings, t *Telemetry) *leftovers {
 		return nil
 	}
 	l := &leftovers{news: make(chan struct{}, 1), ending: make(chan struct{})}
-	var ctx context.Context
-	ctx, l.cancel = context.WithCancel(context.Background())
 	jobs := filepath.Dir(filepath.Dir(t.tape.Path()))
 	opts := postmortem.ExportOptions{Algorithm: t.exported.AlgorithmName, Logger: s.Log}
-	l.done.Go(func() {
+	l.task.start(func(ctx context.Context) {
 		for {
 			if _, err := postmortem.SendLeft(ctx, jobs, opts); err != nil && ctx.Err() == nil {
 				s.Log.Warn("spans that dead processes left on their tapes were not sent", "error", err)
@@ -73,7 +69,5 @@ func (l *leftovers) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	close(l.ending)
-	defer context.AfterFunc(ctx, l.cancel)()
-	l.done.Wait()
-	l.cancel()
+	l.task.drain(ctx)
 }

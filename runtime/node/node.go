@@ -224,7 +224,9 @@ func (n *Node) stopObserving(ctx context.Context) error {
 	if n.health != nil {
 		errs = append(errs, n.health.Stop(ctx))
 	}
-	n.publishing.stop()
+	if n.publishing != nil {
+		n.publishing.stop()
+	}
 	n.stopGPU(ctx)
 	n.leftovers.end(ctx)
 	errs = append(errs, n.telemetry.stop(ctx), n.tape.Close())

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/carillon-rt/carillon/health"
@@ -14,10 +13,9 @@ const publishInterval = time.Second
 
 // publishing takes the snapshots that the health endpoint answers with.
 type publishing struct {
+	task
 	of        *Node
 	publisher health.Publisher
-	cancel    context.CancelFunc // nil: it does not run
-	running   sync.WaitGroup
 }
 
 func newPublishing(of *Node) *publishing {
@@ -27,16 +25,7 @@ func newPublishing(of *Node) *publishing {
 }
 
 func (p *publishing) start() {
-	var ctx context.Context
-	ctx, p.cancel = context.WithCancel(context.Background())
-	p.running.Go(func() { p.publisher.Run(ctx, p.of.conditions, publishInterval, p.take) })
-}
-
-func (p *publishing) stop() {
-	if p != nil && p.cancel != nil {
-		p.cancel()
-		p.running.Wait()
-	}
+	p.task.start(func(ctx context.Context) { p.publisher.Run(ctx, p.of.conditions, publishInterval, p.take) })
 }
 
 func (p *publishing) take() *health.Snapshot {

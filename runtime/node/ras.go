@@ -68,8 +68,7 @@ type JobRAS struct {
 	run     context.Context // of what runs; nil before start
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	pushing sync.WaitGroup
-	endPush context.CancelFunc
+	pushing task // to the sinks
 	leaving sync.Once
 }
 
@@ -186,15 +185,15 @@ func (r *JobRAS) start(url string, died func()) {
 	}
 	r.config.Self.Health = r.reachable(url)
 	r.run, r.cancel = context.WithCancel(context.Background())
-	var push context.Context
-	push, r.endPush = context.WithCancel(context.Background())
+	var push []func(context.Context)
 	for _, sink := range append([]bus.Sink{r.stream}, r.sinks...) {
-		r.pushing.Go(func() {
-			if err := sink.Run(push); err != nil {
+		push = append(push, func(ctx context.Context) {
+			if err := sink.Run(ctx); err != nil {
 				r.settings.Log.Warn("events are not pushed any more", "sink", sink.Name(), "error", err)
 			}
 		})
 	}
+	r.pushing.start(push...)
 	if tell := r.config.OnEvent; tell != nil {
 		r.config.OnEvent = func(e mesh.Event) {
 			if e.Kind == mesh.Died {
@@ -256,11 +255,9 @@ func (r *JobRAS) announceEnd(ctx context.Context) {
 		}
 		r.outward.Close()
 		r.local.Close()
-		pushed, cancel := context.WithTimeout(ctx, pushTimeout)
+		ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 		defer cancel()
-		defer context.AfterFunc(pushed, r.endPush)()
-		r.pushing.Wait()
-		r.endPush()
+		r.pushing.drain(ctx)
 	})
 }
 

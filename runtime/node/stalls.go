@@ -43,8 +43,7 @@ type stalls struct {
 	last    int64 // the last look, or the start, on the tape's clock
 	heldAt  int64 // when it was last looked for ranks that hold the others up
 	heldUp  bool  // that there were any
-	stop    chan struct{}
-	done    chan struct{}
+	looking task
 }
 
 // newStalls makes what looks; nil if nothing is looked for.
@@ -54,7 +53,7 @@ func newStalls(cfg *settings, process *model.Process) *stalls {
 	}
 	return &stalls{
 		watch: stall.New(process), every: max(cfg.slow()/4, minLook), pause: max(leastPause, cfg.StallThreshold/2),
-		stop: make(chan struct{}), done: make(chan struct{}), last: tape.Now(),
+		last: tape.Now(),
 	}
 }
 
@@ -82,16 +81,15 @@ func (c *Config) kept() time.Duration {
 	return math.MaxInt64
 }
 
-// lookForStalls looks until it is stopped.
-func (t *Telemetry) lookForStalls() {
+// lookForStalls looks until ctx ends.
+func (t *Telemetry) lookForStalls(ctx context.Context) {
 	s := t.stalls
-	defer close(s.done)
 	timer := time.NewTimer(s.every)
 	defer timer.Stop()
 	interval := s.every
 	for {
 		select {
-		case <-s.stop:
+		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
@@ -174,13 +172,4 @@ func stuck(p *model.Process, now int64) (stuck []lifecycle.CommID) {
 		}
 	}
 	return stuck
-}
-
-// end stops looking, and waits until it has.
-func (s *stalls) end() {
-	if s == nil {
-		return
-	}
-	close(s.stop)
-	<-s.done
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/mesh"
@@ -68,10 +67,7 @@ func newTelemetry(s *settings, w recorder, self mesh.Member, r *JobRAS) (*Teleme
 	t.own, _ = w.(*tape.Writer)
 	t.gatherer, t.lent = t.registry, s.Registerer != nil
 	if !t.lent { // a program with a registry has these metrics there
-		whole := prometheus.NewRegistry()
-		whole.MustRegister(
-			collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-		t.gatherer = prometheus.Gatherers{t.registry, whole}
+		t.gatherer = prometheus.Gatherers{t.registry, withProcess()}
 	}
 	if w == nil {
 		close(t.done)
@@ -222,7 +218,7 @@ func (t *Telemetry) start() {
 	}()
 	if t.stalls != nil {
 		t.own.Saw(tape.Now())
-		go t.lookForStalls()
+		t.stalls.looking.start(t.lookForStalls)
 	}
 }
 
@@ -301,7 +297,9 @@ func (t *Telemetry) stop(ctx context.Context) error {
 		return nil
 	}
 	t.start() // where something failed before, so that there is a reader to come to the end
-	t.stalls.end()
+	if t.stalls != nil {
+		t.stalls.looking.stop()
+	}
 	errs := []error{t.own.Close()}
 	if t.own == nil { // that goes on, perhaps
 		t.sync(ctx, settleTimeout)

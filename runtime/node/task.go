@@ -1,0 +1,53 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// task is what runs in the background from start to stop or drain. The zero task runs nothing.
+type task struct {
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// start runs functions, each in a goroutine of its own, until their context ends.
+func (t *task) start(all ...func(context.Context)) {
+	var ctx context.Context
+	ctx, t.cancel = context.WithCancel(context.Background())
+	for _, run := range all {
+		t.running.Go(func() { run(ctx) })
+	}
+}
+
+// stop ends what runs, and waits for it.
+func (t *task) stop() {
+	if t.cancel != nil {
+		t.cancel()
+		t.running.Wait()
+	}
+}
+
+// drain waits for what runs to end by itself, and stops it when ctx ends first.
+func (t *task) drain(ctx context.Context) {
+	if t.cancel != nil {
+		defer context.AfterFunc(ctx, t.cancel)()
+		t.running.Wait()
+		t.cancel()
+	}
+}
+
+// every calls fn at intervals, the first time after one, until ctx ends.
+func every(ctx context.Context, interval time.Duration, fn func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			fn()
+		}
+	}
+}

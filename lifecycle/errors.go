@@ -68,7 +68,7 @@ type UsageError struct {
 	Name   string // its name; may be empty
 	Rank   int    // the caller's rank in it
 	Site   Site   // where the refused call was made; zero if unknown
-	First  Site   // the site of the earlier call because of which this one is refused, such as Destroy; zero if none
+	First  Site   // where the earlier call was made that makes this one illegal, such as Destroy; zero if none
 	Cause  error  // for CodeFailed: why the communicator failed; errors.Is and As look into it
 	Detail string // what to do instead
 }

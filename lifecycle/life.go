@@ -160,7 +160,7 @@ func (l *Life) refusal(call Call, code Code, site Site) error {
 
 // remedies say what to do instead of a call that is refused with a code.
 var remedies = map[Code]struct {
-	by          Call   // the earlier call because of which calls get this code
+	by          Call   // the earlier call that makes later ones fail with this code
 	then, again string // advice; again is for by itself
 }{
 	CodeInvalidUsage: {then: "this communicator exists already; make another one with a new unique id"},

@@ -206,8 +206,8 @@ func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) erro
 	return err
 }
 
-// fail moves the communicator to failed, because of err, and returns err. call is in error, and seq its number. What is
-// not a failure of the communicator (a usage error) passes.
+// fail moves the communicator to failed, because of err, and returns err. call is the one that failed, and seq its
+// number. A usage error is returned and changes nothing.
 func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 	if err == nil {
 		return nil

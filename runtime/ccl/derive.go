@@ -88,8 +88,8 @@ func (c *Comm) expect(ctx context.Context, child *core) {
 	}
 }
 
-// seat tells the child its place: its ranks are members of the parent.
-func (d *derivation) seat(members []int) {
+// setMembers tells the child its rank and size: its ranks are these members of the parent.
+func (d *derivation) setMembers(members []int) {
 	d.act.members = members
 	c := d.child
 	c.rank, c.size = slices.Index(members, d.act.c.rank), len(members)
@@ -199,11 +199,11 @@ func (c *core) gather(ctx context.Context, call lifecycle.Call, number uint64, m
 	return payloads, nil
 }
 
-// giveBack gives a place in the line up without having used it, because of err. Ranks that would wait for this one over
-// their connections learn it, as the communicator fails; those that meet see it there.
+// giveBack gives up a place in the line that was not used, because of err. Ranks that would wait for this one over their
+// connections learn of it, as the communicator fails; ranks that meet anew see it at the rendezvous.
 func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket, err error) {
 	if call == lifecycle.CallShrink || c.life.State() == lifecycle.StateRevoked {
-		c.turn.forgo(place)
+		c.turn.cancel(place)
 		return
 	}
 	if c.queue(ctx, call, place) != nil {
@@ -267,7 +267,7 @@ type meetings struct {
 	end context.CancelCauseFunc
 }
 
-// allowMeetings allows meetings. They end with the communicator.
+// allowMeetings allows meetings from now on, until the communicator ends.
 func (c *core) allowMeetings() {
 	ctx, end := context.WithCancelCause(c.whole)
 	c.meetings.Store(&meetings{ctx, end})
@@ -307,7 +307,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 	return c.derive(ctx, d)
 }
 
-// leaveOut takes part in a Split that makes nothing of this rank.
+// leaveOut takes part in a Split that gives this rank no communicator.
 func (c *Comm) leaveOut(ctx context.Context, mine wish) error {
 	number, place := c.enter(lifecycle.CallSplit)
 	a := c.act(ctx, lifecycle.CallSplit, number, callSite()).start()
@@ -353,7 +353,7 @@ func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 	for i, m := range members {
 		ranks[i] = meet.Introduction{Meets: c.meets[m], Card: wishes[m].card, Device: wishes[m].device}
 	}
-	d.seat(members)
+	d.setMembers(members)
 	err = d.child.connect(ctx, d.init, port, ranks, members)
 	if p, ok := errors.AsType[*PeerError](err); ok && p.Rank == d.child.rank {
 		err = cmp.Or(context.Cause(c.ctx), err) // the others say that this rank is the reason: it knows its own

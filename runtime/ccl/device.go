@@ -148,7 +148,7 @@ func (c *core) kindName() string {
 	return c.kind.Name()
 }
 
-// sameDevices refuses ranks of which some are on GPUs and others are not: their engines open together. All ranks get
+// sameDevices refuses a communicator with some ranks on GPUs and others not, as engines open together. All ranks get
 // the same error.
 func (c *core) sameDevices(ranks []meet.Introduction) error {
 	for r := range ranks {
@@ -187,7 +187,7 @@ func (c *core) devices() []engine.DeviceKind {
 	return []engine.DeviceKind{c.kind}
 }
 
-// checkDevice refuses an operation on device memory for which the communicator, or the memory, is the wrong one.
+// checkDevice refuses an operation on device memory if the communicator, or the memory, doesn't allow it.
 func (c *core) checkDevice(op engine.Op) error {
 	switch {
 	case op.Stream == nil:

@@ -120,7 +120,7 @@ type ending struct {
 	site     lifecycle.Site
 	cause    error // of an Abort: why, for the other ranks and the trace; may be nil
 	tolerant bool  // that another call ends it, or has ended it, is no mistake
-	silent   bool  // without records: those of its init say it all
+	silent   bool  // writes no records of its own: the failed init's say it all
 }
 
 // end ends the communicator, and frees what it holds; whatever ends one does it here. A call that was not allowed does
@@ -186,8 +186,8 @@ func (c *core) revoke(cause error, site lifecycle.Site) error {
 	return nil
 }
 
-// mayChange refuses a call that changes a communicator inside a group. For unfinished jobs a blocking communicator
-// waits; a non-blocking one answers ErrInProgress, and nothing changes.
+// mayChange refuses a call inside a group that would change the communicator. A blocking communicator waits for
+// unfinished jobs; a non-blocking one answers ErrInProgress, and nothing changes.
 func (c *Comm) mayChange(ctx context.Context, call lifecycle.Call) error {
 	if c.absent() {
 		return nilComm(call)
@@ -325,9 +325,9 @@ func (c *core) retire() {
 	delete(c.rt.comms, c)
 }
 
-// leave ends a communicator that nobody will end any more: how says how that is known, and cause tells the other ranks.
-// It says whether it could have been used: then it is a leak, and reported, unless that is excused.
-func (c *core) leave(how string, cause error, excused bool) (usable bool) {
+// reclaim ends a communicator that its user will not end any more; how says how that is known, and cause is for the
+// other ranks. It returns whether the communicator was usable: that is a leak, and reported unless it is excused.
+func (c *core) reclaim(how string, cause error, excused bool) (usable bool) {
 	if c.reported.Swap(true) {
 		return false // it is being reaped while the runtime stops
 	}

@@ -65,7 +65,7 @@ func (c *core) usage(call lifecycle.Call, code lifecycle.Code, format string, ar
 	}
 }
 
-// plainly is what err says, less what the error that it becomes a part of says already.
+// plainly is err's text without what the error that wraps it says already.
 func plainly(err error) string {
 	if usage, ok := errors.AsType[*UsageError](err); ok && usage.Detail != "" {
 		return usage.Detail

@@ -294,7 +294,7 @@ func (b *batch) inside(other *batch) bool {
 	return false
 }
 
-// closedTo says why calls of rt can't join the group; it is empty when they can, and where there is no group.
+// closedTo says why calls of rt can't join the group; empty if they can, or if there is no group.
 func (g *Group) closedTo(rt *Runtime) string {
 	switch {
 	case g == nil:
@@ -346,7 +346,7 @@ func (n *nest) await(c *Comm, j *Work) {
 	n.made = append(n.made, made{c, j})
 }
 
-// expect makes a communicator, of which a child is made, in progress from the group's end, until j has ended.
+// expect makes the parent of a new communicator in progress, from the group's end until j has ended.
 func (n *nest) expect(parent *Comm, j *Work) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -19,7 +19,7 @@ func (g *Group) finish(site lifecycle.Site) error {
 	if err == nil || errors.Is(err, ErrInProgress) {
 		return summary(append(results, g.makeCalls(site)...))
 	}
-	return summary(append(results, g.forgo(site, err)...))
+	return summary(append(results, g.skip(site, err)...))
 }
 
 func (g *Group) finishMaking() []GroupResult {
@@ -46,15 +46,15 @@ func (g *Group) part(c *Comm, calls []engine.Op, site lifecycle.Site) *part {
 	return &part{c: c, calls: calls, act: a.start(), place: place, job: newWork()}
 }
 
-// forgo says on the other communicators that their calls are not made, because of cause. They count as a group all the
-// same, as they do on ranks that could make theirs.
-func (g *Group) forgo(site lifecycle.Site, cause error) []GroupResult {
+// skip records on the other communicators that their calls are not made, because of cause. They still count as a group,
+// as they do on ranks that could make theirs.
+func (g *Group) skip(site lifecycle.Site, cause error) []GroupResult {
 	order, calls := g.sorted()
 	results := make([]GroupResult, len(order))
 	for i, c := range order {
 		results[i] = GroupResult{Comm: c.String(), Calls: len(calls[c])}
 		p := g.part(c, calls[c], site)
-		c.turn.forgo(p.place)
+		c.turn.cancel(p.place)
 		p.act.conclude(lifecycle.CodeOf(cause), -1, fmt.Sprintf(
 			"0 of %d calls took effect, because the group could not make another communicator: %s",
 			len(calls[c]), cause))

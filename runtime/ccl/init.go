@@ -396,7 +396,7 @@ func (rt *Runtime) newComm(o *options) (*Comm, error) {
 		if c.life.State().Live() {
 			rt.reap(func() {
 				why := errors.New("nobody holds it any more")
-				c.leave(why.Error(), why, false)
+				c.reclaim(why.Error(), why, false)
 			})
 		}
 	}, c)

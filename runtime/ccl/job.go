@@ -15,7 +15,7 @@ type jobs struct {
 	dropped bool // for good
 }
 
-// add puts a job on the list, unless the communicator is no more.
+// add puts a job on the list, unless the communicator has ended.
 func (s *jobs) add(j *Work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *jobs) complete(j *Work) {
 	s.list = slices.DeleteFunc(s.list, func(other *Work) bool { return other == j })
 }
 
-// drop forgets all jobs, and those that come yet: their communicator is no more.
+// drop forgets all jobs, and those that are added later: the communicator has ended.
 func (s *jobs) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

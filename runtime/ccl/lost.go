@@ -38,7 +38,7 @@ func (c *Comm) Lost(ctx context.Context) ([]int, error) {
 		}
 	}
 	gone[c.rank] = true // not to be asked
-	if err := meet.Knock(ctx, c.meets, gone); err != nil {
+	if err := meet.Probe(ctx, c.meets, gone); err != nil {
 		return nil, err
 	}
 	var lost []int

@@ -29,7 +29,7 @@ const MaxRanks = 1 << 16
 // Option is a setting of one communicator.
 type Option func(*options)
 
-// options are what is known of a communicator before it is made, of which a caller chooses some fields.
+// options describe a communicator before it is made; Options set some of the fields.
 type options struct {
 	lifecycle.Info
 	devices []engine.DeviceKind

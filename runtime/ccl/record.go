@@ -15,11 +15,11 @@ import (
 type act struct {
 	c   *core
 	rec tape.LifeRecord
-	// members are c's ranks by those of the communicator that the act makes, from when errors speak of these.
+	// members translates ranks of the communicator that the act makes into c's, once errors name the former.
 	members []int
 }
 
-// act is the act that call is, which has not started. seq is its number among those of its kind on this communicator.
+// act returns the act of a call, not started yet. seq is its number among the acts of its kind on this communicator.
 func (c *core) act(ctx context.Context, call lifecycle.Call, seq uint64, site lifecycle.Site) *act {
 	return &act{c: c, rec: tape.LifeRecord{
 		Act: actOf[call], Call: call, Stage: tape.StageStart, Seq: seq, Start: tape.Now(), State: c.life.State(),
@@ -71,7 +71,7 @@ func (a *act) end(err error) {
 	a.conclude(lifecycle.CodeOf(err), peer, text)
 }
 
-// conclude is end, for one whose error speaks of another communicator's ranks.
+// conclude is end with the parts of the error given one by one, for an error that names another communicator's ranks.
 func (a *act) conclude(code lifecycle.Code, peer int32, text string) {
 	rec := a.rec
 	rec.Stage, rec.Phase = tape.StageEnd, tape.PhaseNone
@@ -119,7 +119,7 @@ type lastCaller struct {
 	found tape.SpanContext
 }
 
-// of is the span in ctx, nil if there is none. It is valid until the next call.
+// of returns the span in ctx, nil if there is none. It is valid until the next call.
 func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
 	if sameContext(ctx, l.ctx) {
 		return l.span

@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// refusals returns what notes on the tape, once for each call, that this rank's proxy refused an operation while the
-// call ran: an error of the call's that does not fail it.
+// refusals returns a function that records on the tape, once for each call, that this rank's proxy refused an operation
+// while the call ran. It doesn't fail the call.
 func (c *core) refusals() func(error) {
 	var noted atomic.Uint64 // the last call that has one, and its number, plus 1
 	return func(err error) {

@@ -69,7 +69,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	}
 	d.meet = func(ctx context.Context) error {
 		meet := func(ctx context.Context, at rendezvous.Rendezvous) error {
-			d.seat(members)
+			d.setMembers(members)
 			return d.child.meet(ctx, d.init, at, d.child.rank, d.child.size, nil)
 		}
 		addresses := make([]string, len(members))
@@ -90,7 +90,7 @@ func (c *Comm) clear(ctx context.Context, mode ShrinkMode, why error, site lifec
 	if err := c.outsideGroup(ctx, lifecycle.CallShrink); err != nil {
 		return err
 	}
-	if c.revoke(why, site) != nil { // it was revoked before, which is as good, or has ended
+	if c.revoke(why, site) != nil { // it was revoked before, or has ended
 		return c.check(lifecycle.CallShrink)
 	}
 	return nil

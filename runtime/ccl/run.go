@@ -62,8 +62,8 @@ func (c *Comm) launch(ctx context.Context, op engine.Op) *Work {
 	return w
 }
 
-// admit checks whether a call is legal, then its arguments, and completes its operations. What wasn't checked must not
-// be made when the communicator becomes ready a moment later.
+// admit checks whether a call is legal, then its arguments, and completes its operations. The order matters: the
+// communicator may become ready in between, and arguments that weren't checked must not be used then.
 func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []engine.Op) error {
 	if c.absent() {
 		return nilComm(call)
@@ -181,8 +181,8 @@ func (c *core) number(call lifecycle.Call, ops []engine.Op) (uint64, tape.Signat
 	return c.together, sig
 }
 
-// overtaken is why a call whose turn has come is illegal now, if one before it in the line ended the communicator. The
-// caller has the turn.
+// overtaken is why a call whose turn has come is illegal now: a call before it ended the communicator. nil if none did.
+// The caller has the turn.
 func (c *core) overtaken(call lifecycle.Call) error {
 	if !c.over {
 		return nil

@@ -138,7 +138,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 
 	excused, usable := rt.troubled.Load() || rt.cfg.ToldToEnd != nil && rt.cfg.ToldToEnd(), 0
 	for _, c := range left {
-		if c.leave("the runtime stops", ErrRuntimeClosed, excused) {
+		if c.reclaim("the runtime stops", ErrRuntimeClosed, excused) {
 			usable++
 		}
 	}

@@ -67,8 +67,8 @@ func (t *turn) wait(ctx context.Context, k *ticket) error {
 	return nil
 }
 
-// forgo gives a place up, whether its turn has come or not.
-func (t *turn) forgo(k *ticket) {
+// cancel gives a place up, whether its turn has come or not.
+func (t *turn) cancel(k *ticket) {
 	if !t.stepOut(k) {
 		t.leave()
 	}

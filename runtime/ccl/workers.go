@@ -2,8 +2,8 @@ package ccl
 
 import "sync"
 
-// workers are the goroutines of a communicator. Once they are waited for no more come: what would be started then runs
-// at once, in the caller's goroutine, where it finds the communicator ended.
+// workers are the goroutines of a communicator. After wait was called, start runs a function in the caller's goroutine,
+// where it finds that the communicator has ended.
 type workers struct {
 	mu     sync.Mutex // orders start and wait: nobody joins a group that is waited for
 	group  sync.WaitGroup

@@ -1,12 +1,12 @@
-// Package door is where the connections of other processes come in, those of rendezvous and those that carry data: one
-// listener, one handshake, and bounds on what strangers can cause.
+// Package door accepts the connections of other processes, for rendezvous and for data: one listener, one
+// authenticated handshake, and bounds on what unauthenticated connections can cost.
 //
 //	rank's connection ──▶┐                        ┌──▶ room of a unique id   (rendezvous/tcp)
 //	rank's connection ──▶│ [Door]   strangers ────┤
 //	port scan ──────────▶┘          prove yourself└──▶ room of a rank        (transport/tcp)
 //
-// Behind a door are rooms. Each has a name, which dialers say, and a secret, which both sides prove to know without
-// showing it:
+// Behind a door are rooms. Each has a name, which dialers send, and a secret. Both sides prove to know the secret
+// without sending it:
 //
 //	dialer ──▶ door   hello      "carillon", version, room [16], about [16], wire u8, nonce [32]
 //	dialer ◀── door   challenge  0, version, wire u8, nonce [32]
@@ -14,25 +14,25 @@
 //	dialer ◀── door   welcome    0, version, HMAC-SHA256(secret, "door", hello, challenge)
 //	           or     refusal    why, version: in place of challenge or welcome, and the connection ends
 //
-// About is for the room. Every message has a fixed size, so that no stranger decides how much is read, and a dialer
-// that does not begin with the first word is not answered.
+// About is for the room. Every message has a fixed size, so that a stranger can't decide how much is read. A dialer
+// that doesn't begin with "carillon" gets no answer.
 //
 // # What is protected
 //
-// The handshake always authenticates both ends. What follows is protected as far as one of the two asks for:
+// The handshake always authenticates both ends. What follows gets the stronger of the two protections asked for:
 //
-//	plain         not at all: whoever can read packets between the hosts reads it, whoever can rewrite them changes it
-//	authenticate  what is changed, repeated, dropped or swapped on the way ends the connection with ErrForged, and is
-//	              never passed on; whoever can read packets reads it
-//	encrypt       likewise, and nobody reads it; how much is sent, and when, is seen
+//	plain         none: an attacker on the network can read and change it
+//	authenticate  data that was changed, repeated, dropped or reordered on the way ends the connection with ErrForged
+//	              and is never passed on; an attacker on the network can read it
+//	encrypt       authenticated, and unreadable; its size and time can be seen
 //
-// See Sealed for the records. Each direction has an AES-256-GCM key: HKDF-SHA256 of the secret and of what both have
-// said, in which the nonces make it this connection's own. After a million records another key follows from it. There
-// is no forward secrecy: somebody who has recorded a connection, and gets hold of the secret later, can read it.
-// Somebody who can cut a connection ends it, as with plain. It looks like a peer that is gone, and never like one that
-// closed in order, since the goodbye is sealed.
+// See Sealed for the records. Each direction has an AES-256-GCM key: HKDF-SHA256 of the secret and the handshake, whose
+// nonces make it unique. After a million records it is replaced by one that is derived from it. There is no forward
+// secrecy: an attacker who records a connection and obtains the secret later can read it. An attacker who cuts a
+// connection ends it, as with plain. That looks like a lost peer and never like an orderly end, as the goodbye is
+// sealed, too.
 //
-// It costs a core's AES. Between two ranks over loopback, on two cores (BenchmarkPingPong and BenchmarkStream of
+// The cost is AES on one core. Between two ranks over loopback, on two cores (BenchmarkPingPong and BenchmarkStream of
 // package fabric, the best of four runs):
 //
 //	              8 bytes, one way   64 KiB messages   1 MiB messages
@@ -40,8 +40,8 @@
 //	authenticate  3.85 µs (1.06)     2.1 GB/s (0.46)   2.3 GB/s (0.22)
 //	encrypt       3.88 µs (1.07)     1.5 GB/s (0.32)   1.6 GB/s (0.16)
 //
-// A connection over a network of 10 Gbit/s, 1.25 GB/s, is not slower for it, as far as a core is free on both sides.
+// On a network of 10 Gbit/s, 1.25 GB/s, a connection is no slower while a core is free on both sides.
 //
-// A stranger has five seconds for the handshake. There is room for a thousand of them; one more pushes out the one that
-// has lingered longest, which an honest rank, done in milliseconds, hardly ever is.
+// A stranger has five seconds for the handshake. There is room for about a thousand; one more replaces the oldest. A
+// rank needs milliseconds, and so is hardly ever the oldest.
 package door

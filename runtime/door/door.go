@@ -19,7 +19,7 @@ const (
 	refusalPeriod = 30 * time.Second       // between lines about refused strangers, however many they are
 )
 
-// Door is a port of this process. Its methods are safe for concurrent use.
+// Door is a listening port of this process. Its methods are safe for concurrent use.
 type Door struct {
 	listener net.Listener
 	wire     Wire
@@ -47,10 +47,9 @@ type stranger struct {
 	since time.Time
 }
 
-// Listen opens a door at an address, host:port; port 0 takes a free one, see Addr. A host alone, or none, is every
-// address of this machine. ctx bounds the opening alone. wire is how connections are protected at least; a dialer that
-// asks for more gets it. log is told of refused strangers, once in 30 seconds at most.
-// The caller closes the door.
+// Listen opens a door at an address, host:port; port 0 takes a free one, see Addr, and an empty host is every address
+// of this machine. ctx bounds only the opening. wire is the least protection of connections; a dialer that asks for
+// more gets it. log gets a line about refused connections, at most once in 30 seconds. The caller closes the door.
 func Listen(ctx context.Context, addr string, wire Wire, log *slog.Logger) (*Door, error) {
 	config := net.ListenConfig{KeepAlive: -1} // see KeepWatch
 	listener, err := config.Listen(ctx, "tcp", addr)
@@ -63,7 +62,7 @@ func Listen(ctx context.Context, addr string, wire Wire, log *slog.Logger) (*Doo
 	return Open(listener, wire, log), nil
 }
 
-// Open is Listen for a listener that is there, which it takes over.
+// Open is Listen for an existing listener, which it takes over.
 func Open(listener net.Listener, wire Wire, log *slog.Logger) *Door {
 	d := &Door{
 		listener: listener, wire: wire, log: log.With("address", listener.Addr().String()), places: maxStrangers,
@@ -160,8 +159,8 @@ func (d *Door) sleep(wait time.Duration) bool {
 	return true
 }
 
-// admit finds a place for conn, and waits for one if all are taken by strangers that have hardly had time to speak. It
-// closes conn and returns nil when the door is closed.
+// admit finds a place for conn. If all are taken, the oldest stranger must go, once it has had strangerGrace to speak.
+// admit closes conn and returns nil when the door is closed.
 func (d *Door) admit(conn net.Conn) (place *list.Element) {
 	for {
 		d.mu.Lock()
@@ -200,12 +199,12 @@ func (d *Door) receive(conn net.Conn, place *list.Element) {
 	}
 	switch {
 	case err == nil:
-		_ = conn.SetDeadline(time.Time{}) // likewise
+		_ = conn.SetDeadline(time.Time{}) // as above
 		r.enter(about, agreed.over(conn, false))
 		return
-	case errors.Is(err, errWordless): // somebody looked whether this process lives, which is worth no line
+	case errors.Is(err, errNoHello): // a probe whether this process lives, not worth a line
 	case errors.Is(err, ErrUnknown), errors.Is(err, errLeft):
-		// A rank that comes too early asks again, and one that comes for what is no more says so itself.
+		// A rank that comes too early tries again, and one that comes too late reports it itself.
 		d.log.Debug("refused a connection", "from", conn.RemoteAddr().String(), "because", err)
 	default:
 		d.refused(conn.RemoteAddr().String(), err)
@@ -225,8 +224,8 @@ func (d *Door) refused(from string, why error) {
 	d.refusals, d.lastLine = 0, time.Now()
 }
 
-// KeepWatch has the kernel end a connection when the other host has not answered for that long, at least two seconds:
-// neither to probes while the connection is silent, nor to what was sent on it. What is not TCP is left alone.
+// KeepWatch has the kernel end a connection when the other host has not answered for that long, at least two seconds,
+// neither keep-alive probes nor data. Connections that aren't TCP are left alone.
 func KeepWatch(conn net.Conn, silence time.Duration) error {
 	if sealed, ok := conn.(*Sealed); ok {
 		conn = sealed.Conn

@@ -30,7 +30,7 @@ const (
 // Room names what a connection comes for.
 type Room [16]byte
 
-// About is what a dialer says of a connection to the room. It is not secret, and nobody can change it on the way.
+// About is what a dialer tells the room about a connection. It isn't secret, and is authenticated.
 type About [16]byte
 
 // Hello is how a connection is opened: what for, and with which secret.
@@ -63,37 +63,38 @@ const (
 )
 
 var (
-	// errWordless is the end of a connection that came and went without a byte.
-	errWordless = errors.New("it said nothing")
-	// errLeft ends a connection for a room that is here, such as that of a rank that has connected anew since.
+	// errNoHello is the end of a connection on which not a byte arrived.
+	errNoHello = errors.New("it sent nothing")
+	// errLeft is the end of a connection that named a room of this door and was then given up by its dialer.
 	errLeft    = errors.New("it left before it proved itself")
 	errForeign = errors.New("it does not speak this protocol")
 )
 
-// Gone tells whether what an attempt to dial met means that what was behind the door is no more, given that it was
-// there: nobody listens at the address, or somebody else does, or there is no such room any more.
+// Gone tells whether the error of an attempt to dial means that a room that existed has ended: nobody listens at the
+// address any more, or another program does, or the door doesn't know the room.
 func Gone(met error) bool {
 	return errors.Is(met, syscall.ECONNREFUSED) || errors.Is(met, ErrUnknown) || errors.Is(met, errForeign)
 }
 
-// Silent tells whether an attempt to dial did not even reach the other host's kernel.
+// Silent tells whether an attempt to dial failed without an answer from the other host's kernel.
 func Silent(met error) bool {
 	op, ok := errors.AsType[*net.OpError](met)
 	return ok && op.Op == "dial" && !errors.Is(met, syscall.ECONNREFUSED)
 }
 
-// Lack tells whether an attempt to dial failed for want of something that this process may not have, or no more of.
-func Lack(met error) bool {
-	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EACCES, syscall.EPERM} {
-		if errors.Is(met, lack) {
+// LocalFault tells whether an attempt to dial failed because of this process: it is out of descriptors or memory, or
+// isn't permitted to connect.
+func LocalFault(met error) bool {
+	for _, fault := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EACCES, syscall.EPERM} {
+		if errors.Is(met, fault) {
 			return true
 		}
 	}
 	return false
 }
 
-// proof shows that a side has the secret. It covers what both said, so that it is good for this connection alone, and
-// for this side.
+// proof shows that a side has the secret. It covers both sides' messages, so that it is valid only for this connection
+// and this side.
 func proof(secret []byte, side string, hello, challenge []byte) []byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write([]byte("carillon " + side + "\x00"))
@@ -102,10 +103,9 @@ func proof(secret []byte, side string, hello, challenge []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Dial opens a connection to a room behind the door at an address, host:port. It tries again and again, ever less
-// often, until ctx ends, an attempt meets ErrSecret, ErrVersion or a Lack, which no other one can mend, or failed
-// returns an error; these are its errors. failed is told what each attempt met. Unless both sides are content with
-// Plain, the connection is a *Sealed.
+// Dial opens a connection to a room behind the door at an address, host:port. It tries again, at growing intervals,
+// until ctx ends, an attempt fails with ErrSecret, ErrVersion or a LocalFault, or failed returns an error; these are
+// its errors. failed gets the error of each attempt. Unless both sides ask for Plain, the connection is a *Sealed.
 func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (net.Conn, error) {
 	attempts := 0
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -119,7 +119,7 @@ func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (
 				return nil, err
 			}
 		}
-		if errors.Is(met, ErrSecret) || errors.Is(met, ErrVersion) || Lack(met) {
+		if errors.Is(met, ErrSecret) || errors.Is(met, ErrVersion) || LocalFault(met) {
 			return nil, met
 		}
 		// Thousands of ranks start together; they need not connect at the same moments.
@@ -185,7 +185,7 @@ func greet(conn io.ReadWriter, h Hello) (agreed, error) {
 	return agree(h.Secret, h.Wire, theirs, hello, challenge), err
 }
 
-// agree is what follows when both have proved themselves: the proofs cover what each side has asked for.
+// agree is the result of a handshake. The proofs cover the protection that each side asks for.
 func agree(secret []byte, mine, theirs Wire, hello, challenge []byte) agreed {
 	return agreed{wire: max(mine, theirs), secret: secret, transcript: slices.Concat(hello, challenge)}
 }
@@ -196,7 +196,7 @@ func appendNonce(to []byte) []byte {
 	return append(to, nonce...)
 }
 
-// readAnswer reads a challenge or a welcome, of which the size is known. A refusal is its error.
+// readAnswer reads a challenge or a welcome of a known size. A refusal is its error.
 func readAnswer(conn io.Reader, size int) ([]byte, error) {
 	head, body := make([]byte, 2), make([]byte, size)
 	if _, err := io.ReadFull(conn, head); err != nil {
@@ -223,7 +223,7 @@ func answer(conn io.ReadWriter, wire Wire, lookup func(Room) *room) (*room, Abou
 	hello := make([]byte, helloSize)
 	start := hello[:len(magic)+1]
 	if _, err := io.ReadFull(conn, start); errors.Is(err, io.EOF) {
-		return fail(errWordless)
+		return fail(errNoHello)
 	} else if err != nil {
 		return fail(err)
 	}
@@ -231,7 +231,7 @@ func answer(conn io.ReadWriter, wire Wire, lookup func(Room) *room) (*room, Abou
 		return fail(errForeign)
 	}
 	refuse := func(why byte, err error) (*room, About, agreed, error) {
-		_, _ = conn.Write([]byte{why, version}) // it may be gone already, which is as well
+		_, _ = conn.Write([]byte{why, version}) // it may have closed already
 		return fail(err)
 	}
 	if v := hello[len(magic)]; v != version {

@@ -15,14 +15,14 @@ import (
 	"sync"
 )
 
-// Wire says how that is protected which passes over a connection after the handshake.
+// Wire says how a connection is protected after the handshake.
 type Wire uint8
 
 // The numbers are the protocol's. A later one protects more.
 const (
 	Plain        Wire = iota // not at all
-	Authenticate             // all can read it; what is changed on the way is noticed, and the connection ends
-	Encrypt                  // and nobody can read it who does not have the secret
+	Authenticate             // in the clear; a change on the way is detected and ends the connection
+	Encrypt                  // authenticated, and unreadable without the secret
 )
 
 var wireNames = []string{"plain", "authenticate", "encrypt"}
@@ -42,7 +42,7 @@ func ParseWire(text string) (Wire, error) {
 	return Plain, errors.New("want plain, authenticate or encrypt")
 }
 
-// ErrForged is the end of a Sealed on which something else came than was sent. None of it is passed on.
+// ErrForged ends a Sealed connection on which something else arrived than was sent. None of that is passed on.
 var ErrForged = errors.New("what arrives is not what was sent: somebody on the network changes, repeats or drops it")
 
 const (
@@ -81,7 +81,7 @@ func (a agreed) direction(from string) *direction {
 
 // direction is one way of a connection: records, each sealed with its number.
 type direction struct {
-	hide  bool // the payload, or it is sent in the clear
+	hide  bool // the payload is encrypted
 	key   []byte
 	aead  cipher.AEAD // of key; nil until it is used first
 	count uint64      // records so far
@@ -135,7 +135,7 @@ func (d *direction) open(record []byte) (payload []byte, err error) {
 //
 // with AES-256-GCM; the nonce is the record's number, so that a record is good at its place alone. Reading returns
 // io.ErrUnexpectedEOF when the stream ends within a record, and ErrForged, from then on, when one is not as it was
-// sent. That the stream was cut between two records, who reads must know from what it has read.
+// sent. A stream that was cut between two records looks complete: the reader must know from the data whether it is.
 //
 // One goroutine may read, and any may write.
 type Sealed struct {
@@ -151,7 +151,7 @@ type Sealed struct {
 	mu     sync.Mutex
 	out    *direction
 	record []byte
-	broken error // a record that did not go out whole: after it, nothing does
+	broken error // why a record was not written whole; nothing is written after it
 }
 
 // Read implements net.Conn. It returns what is left of one record at most.
@@ -247,7 +247,7 @@ func (s *Sealed) CloseWrite() error {
 	return s.Close()
 }
 
-// must is for what fails with keys of another size alone.
+// must is for functions that fail only with keys of a wrong size.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

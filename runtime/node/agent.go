@@ -34,7 +34,7 @@ import (
 //	tape ─▶ Telemetry, health endpoint's documents ──┐             of each process
 //	tape ─▶ Telemetry, health endpoint's documents ──┼─▶ JobRAS    of each job
 //	pidfd, /proc ─▶ agent.Keeper ────────────────────┤      └─▶ one health endpoint
-//	NCCL's RAS, of ranks without a tape ─▶ asker ────┘
+//	NCCL's RAS, of ranks without a tape ─▶ poller ────┘
 //
 // The processes never wait for it: it may start after them, and end before them.
 type Agent struct {
@@ -55,7 +55,7 @@ type Agent struct {
 
 	scanning sync.Mutex
 	seen     map[string]bool  // tapes that are followed, or never will be
-	fresh    map[string]*busy // those of which that isn't known yet: what their processes do meanwhile
+	fresh    map[string]*busy // undecided tapes: what their processes do meanwhile
 	mu       sync.RWMutex     // of jobs
 	jobs     map[string]*keptJob
 
@@ -69,7 +69,7 @@ const (
 	// ownTime is how long after a tape was found the agent follows it: by then a process's own telemetry, if it has
 	// any, has read it.
 	ownTime = time.Second
-	// lateTime is how long processes of a job wait for others of which that isn't known yet.
+	// lateTime is how long a job's tapes wait for its undecided ones before they are followed.
 	lateTime = 5 * time.Second
 	// jobsPath is where the endpoints of processes are, below that of the agent.
 	jobsPath = "/jobs/"
@@ -241,13 +241,13 @@ func (a *Agent) Scan() {
 			}
 		}
 	}
-	if len(refused) > 0 { // those of an older version lie around for long
+	if len(refused) > 0 { // tapes of an older version may stay for long
 		a.settings.Log.Warn("tapes are not followed", "number", len(refused), "first", refused[0])
 	}
 }
 
-// scan looks for new tapes of a job: of those that run before those that ended. It returns why some are not followed,
-// once for each.
+// scan looks for new tapes of a job, and follows those of running processes before those of ended ones. It returns why
+// some are not followed, once for each.
 func (a *Agent) scan(dir string) (refused []error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -282,13 +282,7 @@ func (a *Agent) scan(dir string) (refused []error) {
 			ended = append(ended, t)
 			continue
 		default:
-			b := a.fresh[path]
-			if b == nil {
-				b = newBusy(t.Process().CPU, cmp.Or(h.StallAfter, a.settings.StallThreshold))
-				a.fresh[path] = b
-			}
-			b.measure() // what it did when it began tells nothing of now
-			age := b.age()
+			age := a.measure(t)
 			wait = wait || age < ownTime
 			late = late || age >= lateTime
 			fresh = append(fresh, t)
@@ -297,35 +291,47 @@ func (a *Agent) scan(dir string) (refused []error) {
 		_ = t.Close() // it was only read
 	}
 	var begun []*keptProcess
+	follow := func(t *tape.Kept) {
+		p, err := a.follow(dir, t)
+		refuse(t.Path(), err)
+		if p != nil {
+			begun = append(begun, p)
+		}
+	}
 	for _, t := range fresh {
 		if wait && !late {
 			_ = t.Close() // it was only read
-			continue
+		} else {
+			follow(t)
 		}
-		p, err := a.follow(dir, t)
-		refuse(t.Path(), err)
-		begun = append(begun, p)
 	}
 	for _, t := range ended {
 		h, j := t.Header(), a.jobs[dir]
 		if h.Created.After(a.began.Add(-ownTime)) || j != nil && h.Run != 0 && h.Run == j.run {
-			p, err := a.follow(dir, t)
-			refuse(t.Path(), err)
-			begun = append(begun, p)
-			continue
+			follow(t)
+		} else {
+			a.seen[t.Path()] = true
+			_ = t.Close()
 		}
-		a.seen[t.Path()] = true
-		_ = t.Close()
 	}
-	for _, p := range begun { // once all are known, for nothing to be said of a rank that isn't yet
-		if p != nil {
-			a.jobs[dir].begin(p)
-		}
+	for _, p := range begun { // once all are known, so that no verdict misses a rank
+		a.jobs[dir].begin(p)
 	}
 	return refused
 }
 
-// follow makes what follows the tape of a process; begin has it do so.
+// measure samples what the process of an undecided tape does, and returns for how long it has been sampled.
+func (a *Agent) measure(t *tape.Kept) time.Duration {
+	b := a.fresh[t.Path()]
+	if b == nil {
+		b = newBusy(t.Process().CPU, cmp.Or(t.Header().StallAfter, a.settings.StallThreshold))
+		a.fresh[t.Path()] = b
+	}
+	b.measure() // what it did when it began says nothing about now
+	return b.age()
+}
+
+// follow makes what follows the tape of a process; begin starts it.
 func (a *Agent) follow(dir string, t *tape.Kept) (p *keptProcess, err error) {
 	a.seen[t.Path()] = true
 	b := a.fresh[t.Path()]

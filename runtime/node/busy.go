@@ -27,12 +27,12 @@ type usage struct {
 }
 
 const (
-	// A share is told over a span of this length, or of the stall threshold if that is shorter: a rank that a verdict
-	// names has been between its calls for that time, and what it did before is not told.
+	// The share is measured over a span of this length, or of the stall threshold if that is shorter: a rank that a
+	// verdict names has been between its calls for that time, and what it did before doesn't count.
 	busySpan = 500 * time.Millisecond
 	// minBusySpan is the shortest: the kernel may count in units of 10 ms.
 	minBusySpan = 50 * time.Millisecond
-	// busyParts is how often it is measured in a span, of which the last part may not have passed yet.
+	// busyParts is how often it is measured in a span; the last part may not have passed yet.
 	busyParts = 5
 	// computing is the share of a processor from which a process computes.
 	computing = 0.5

@@ -173,7 +173,7 @@ type Config struct {
 	// Profilers are plug-ins that are told of groups, collectives, sends and receives, in NCCL's event model.
 	Profilers []profiler.Plugin
 
-	obeyed  []variable // that FromEnv found
+	applied []variable // that FromEnv found
 	unknown []string   // a sentence for each variable that FromEnv ignored
 
 	tick time.Duration // tape.Follow's; 0 but in tests

@@ -37,7 +37,7 @@ func FromEnviron(getenv func(string) string) Option {
 	return func(c *Config) error {
 		world, err := launch.FromEnv(getenv)
 		errs := []error{err}
-		c.World, c.obeyed = world, nil
+		c.World, c.applied = world, nil
 		for _, key := range []string{keyNCCL, keyEnv} { // the later overrides the earlier
 			for _, v := range variables(reflect.TypeFor[Config]()) {
 				v.value = getenv(v.name)
@@ -45,7 +45,7 @@ func FromEnviron(getenv func(string) string) Option {
 					continue
 				}
 				c.LogVersion = c.LogVersion || v.name == "NCCL_DEBUG"
-				c.obeyed = append(c.obeyed, v)
+				c.applied = append(c.applied, v)
 				if err := v.set(c); err != nil {
 					errs = append(errs, v.problem(err))
 				}
@@ -55,7 +55,7 @@ func FromEnviron(getenv func(string) string) Option {
 			c.Health = ""
 		}
 		for _, p := range c.problems() { // those of fields that no variable sets are named by Validate
-			for _, v := range slices.Backward(c.obeyed) {
+			for _, v := range slices.Backward(c.applied) {
 				if v.field == p.field {
 					errs = append(errs, v.problem(errors.New(p.allowed)))
 					break

@@ -74,8 +74,8 @@ func gpuCheck(m *gpu.Monitor) health.Check {
 	}
 }
 
-// gpuEvent tells what happened to a GPU. Of several processes that watch the same GPUs, the first of the host tells it
-// to others; one with GPUs of its own always does.
+// gpuEvent publishes what happened to a GPU. Of several processes that watch the same GPUs, only the first of the host
+// publishes it to others; a process with GPUs of its own always does.
 func (r *JobRAS) gpuEvent(e gpu.Event) {
 	if r == nil {
 		return

@@ -34,9 +34,9 @@ type keptJob struct {
 	run        lifecycle.Run
 	conditions *health.Conditions
 	keeper     *agent.Keeper
-	ras        *JobRAS // nil: switched off
-	asker      *asker  // nil likewise
-	alone      bool    // it was said why the agents of its other machines are not met
+	ras        *JobRAS     // nil: switched off
+	nccl       *ncclPoller // nil: switched off
+	alone      bool        // it was said why the agents of its other machines are not met
 	leftovers  *leftovers
 	stacks     stacks
 	running    sync.WaitGroup
@@ -53,7 +53,7 @@ type keptProcess struct {
 	tape *tape.Kept
 	busy *busy
 	work task // measures busy
-	ran  bool // when it was looked at before: when it ends is known
+	ran  bool // when it was found, so that the moment of its end is known
 
 	paused  time.Time  // since when it stood still last; of the Keeper's goroutine
 	reading sync.Mutex // held while the tape is read for a note
@@ -80,10 +80,10 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	j.keeper = agent.NewKeeper(j.event)
 	var err error
 	if s.RAS.On {
-		j.asker, err = newAsker(j, s.RAS.AcceptNCCLBugs)
+		j.nccl, err = newNCCLPoller(j, s.RAS.AcceptNCCLBugs)
 	}
 	if err == nil {
-		cfg := agent.Config{Local: j.note, Others: j.asker.notes}
+		cfg := agent.Config{Local: j.note, Others: j.nccl.notes}
 		j.ras, err = newKeptRAS(&s, a.self, j.keeper, cfg, j.conditions)
 	}
 	if err != nil {
@@ -94,12 +94,12 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 		j.ras.all, j.ras.rankOf, j.ras.named = a.events, j.rankOf, j.examine
 	}
 	j.ras.start("", func() {})
-	j.asker.start()
+	j.nccl.start()
 	return j, nil
 }
 
-// follow makes what follows the tape of one of the job's processes. begin has it do so. What the process did until now
-// is nil of one that had ended when it was found.
+// follow makes what follows the tape of one of the job's processes; begin starts it. b has what the process did until
+// now; nil if it had ended when it was found.
 func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 	h, a, ran := t.Header(), j.agent, b != nil
 	if !ran {
@@ -112,7 +112,7 @@ func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 	}
 	s := *a.settings
 	s.World = launch.World{Job: h.Job, Rank: h.Rank, Size: h.JobSize, LocalRank: -1}
-	s.GPU = NoGPUs // those of the process are the agent's to watch, if anybody's
+	s.GPU = NoGPUs // the agent itself watches GPUs, if anybody does
 	s.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"job": h.Job, "rank": rank}, a.registry)
 	s.attrs = []slog.Attr{slog.String("job", h.Job), slog.String(semconv.LogRank, rank)}
 	if h.SlowAfter >= model.MinLimit && h.SlowAfter <= model.MaxLimit {
@@ -289,7 +289,7 @@ func (j *keptJob) close(ctx context.Context) error {
 	for _, n := range j.nodes() {
 		n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
 	}
-	j.asker.stop()
+	j.nccl.stop()
 	j.stacks.cancel()
 	errs = append(errs, j.ras.stop(ctx))
 	j.leftovers.end(ctx)

@@ -50,14 +50,14 @@ func newLeftovers(s *settings, t *Telemetry) *leftovers {
 	return l
 }
 
-// died tells that a process of the job has died.
+// died is called when a process of the job has died.
 func (l *leftovers) died() {
 	if l == nil {
 		return
 	}
 	select {
 	case l.news <- struct{}{}:
-	default: // it is looked for in any case
+	default: // the next round finds it
 	}
 }
 

@@ -29,7 +29,7 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	}
 	sink := logsink.New(ctx, log)
 	cfg.Log = sink.Logger()
-	for _, v := range cfg.obeyed {
+	for _, v := range cfg.applied {
 		if v.secret {
 			continue
 		}

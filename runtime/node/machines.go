@@ -34,15 +34,15 @@ const (
 	seekTime  = 5 * time.Second // that one attempt may take
 )
 
-// meeting is how an agent meets those of a job's other machines; the zero value if it meets none.
+// meeting is how an agent meets the agents of a job's other machines; the zero value if it meets none.
 type meeting struct {
 	mesh     mesh.Config
 	machines []string
 }
 
-// errNoSecret is why agents don't meet.
-var errNoSecret = errors.New("it has some, and their agents meet this one only with a secret: set " +
-	"CARILLON_JOB_SECRET_FILE, or CARILLON_JOB_SECRET, for all of them (openssl rand -hex 32 makes one)")
+// errNoSecret is why agents of several machines don't meet.
+var errNoSecret = errors.New("agents of several machines meet only with a secret: set CARILLON_JOB_SECRET_FILE, or " +
+	"CARILLON_JOB_SECRET, for all of them (openssl rand -hex 32 makes one)")
 
 // meetingOf says where and how the agent self meets those of the job's other machines, from RAS.Join and from what the
 // launcher told one of the job's ranks, the process pid. Agents of one job derive the same mesh: from the secret, the
@@ -71,7 +71,7 @@ func (s *settings) meetingOf(pid int, name string, self mesh.Member) (at meeting
 	if !loopback && len(with.World.Secret) == 0 {
 		return meeting{}, errNoSecret
 	}
-	if w.Launcher == launch.None { // nobody tells of other ranks; RAS.Join does
+	if w.Launcher == launch.None { // only RAS.Join says where other ranks are
 		with.World.Size, with.World.LocalSize, with.World.Address = 2, 0, "agents:0"
 	}
 	if at.mesh, err = with.meshConfig(self); err != nil {

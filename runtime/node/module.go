@@ -38,8 +38,8 @@ var Module = fx.Module("carillon",
 //
 //	node.Provide(func(tracing *Tracing) node.Option { return node.WithSpanProcessor(tracing.Processor) })
 //
-// fx gives them no order: no two should set the same. What an option needs can't need the runtime; a check of such a
-// thing is registered with the *health.Registry that Module provides.
+// fx gives them no order: no two should set the same. What an option needs must not need the runtime; a check of
+// something that does is registered with the *health.Registry that Module provides.
 func Provide(constructors ...any) fx.Option {
 	annotated := make([]any, len(constructors))
 	for i, c := range constructors {

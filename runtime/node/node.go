@@ -72,7 +72,7 @@ func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	return n, nil
 }
 
-// newNode makes a Node, for Start and Module. told tells whether the process was told to end; nil if that is unknown.
+// newNode makes a Node, for Start and Module. told reports whether the process was told to end; nil if that is unknown.
 func newNode(told func() bool, opts ...Option) (*Node, error) {
 	cfg, err := resolve(opts...)
 	if err != nil {
@@ -241,10 +241,10 @@ type settings struct {
 	outage *trace.Outage // of the collector, to which all whose telemetry is here export
 	told   func() bool   // was the process told to end? nil: not known
 
-	attrs []slog.Attr // on each line that tells of the tape; nil but where it is another process's
+	attrs []slog.Attr // of each line about the tape, if it is another process's
 }
 
-// events takes the lines that tell of the tape.
+// events is the handler of lines about the tape.
 func (s *settings) events() slog.Handler {
 	if s.attrs == nil {
 		return s.sink.Events()

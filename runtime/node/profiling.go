@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// profilerOff is the condition that a plug-in of the profiler is told nothing any more.
+// profilerOff is the condition of a profiler plug-in that was switched off.
 const profilerOff = "profiler_plugin_off"
 
 // newProfiler makes what tells the plug-ins; nil if there are none.

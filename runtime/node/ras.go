@@ -40,9 +40,9 @@ const (
 type JobRAS struct {
 	settings *settings
 	self     mesh.Member
-	tape     *tape.Reader // the process's own; nil if it tells of others
+	tape     *tape.Reader // the process's own; nil if it speaks for other processes
 	agent    *agent.Agent
-	keeper   *agent.Keeper // of the processes that this one tells of; nil: it tells of itself
+	keeper   *agent.Keeper // of the processes that this one speaks for; nil: it speaks for itself
 	config   mesh.Config   // zero if the process is the whole job
 	met      meeting       // of a keeper: how it meets others
 	mesh     atomic.Pointer[mesh.Mesh]
@@ -297,7 +297,7 @@ func (r *JobRAS) heldUp() bool {
 	return false
 }
 
-// ending tells that the process was told to end.
+// ending is called when the process was told to end.
 func (r *JobRAS) ending() {
 	if r != nil {
 		r.agent.Ending()

@@ -128,7 +128,7 @@ func (r *JobRAS) Met(contacts []string) {
 				continue
 			}
 			ctx, cancel := context.WithTimeout(r.run, pushTimeout)
-			_, _ = r.mesh.Load().Join(ctx, addr) // one that doesn't answer is not there, or others tell of it
+			_, _ = r.mesh.Load().Join(ctx, addr) // one that doesn't answer has ended, or others introduce it
 			cancel()
 			known = r.known() // the one that was met has told of those that it knows
 		}

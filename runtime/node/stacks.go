@@ -145,7 +145,7 @@ func pythonStack(ctx context.Context, pid int) (calls []string, err error) {
 	if err := cmd.Start(); err != nil { // there is no py-spy
 		return nil, err
 	}
-	defer context.AfterFunc(ctx, func() { _ = out.Close() })() // whoever else may hold it
+	defer context.AfterFunc(ctx, func() { _ = out.Close() })() // even if a child of py-spy still holds it
 	printed, err := io.ReadAll(io.LimitReader(out, pySpyOutput))
 	if err != nil || len(printed) == pySpyOutput {
 		cancel()

@@ -17,7 +17,7 @@ import (
 const (
 	minLook = 5 * time.Millisecond
 	maxLook = time.Second // unless it is to be looked less often
-	// lookShare bounds what looking costs: one part in so many of a processor, as far as maxLook allows.
+	// lookShare bounds the cost of looking: 1/lookShare of a processor, within the limit of maxLook.
 	lookShare = 100
 	// slowestSync bounds how long a report waits for the reader of the tape.
 	slowestSync = 100 * time.Millisecond

@@ -75,7 +75,7 @@ func newTape(s *settings) (*tape.Writer, error) {
 // the host does. It returns how many jobs keep their tapes when there is too little room; a negative number is all.
 func (s *settings) sweepTapes(dir string) (spare int) {
 	keep, err := tape.ParseKeep(s.TapeKeep, s.TapeDir != "")
-	if err != nil || keep < 0 { // Validate has told of a text that is none
+	if err != nil || keep < 0 { // Validate has refused a text that is no number
 		return -1
 	}
 	if s.World.LocalRank <= 0 {

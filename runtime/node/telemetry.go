@@ -47,7 +47,7 @@ type Telemetry struct {
 	started   bool // before anything else may run at the same time
 	done      chan struct{}
 	failed    error // written before done is closed
-	left      bool  // likewise: the process has died, or goes on
+	left      bool  // written likewise: the process has died, or goes on without this reader
 }
 
 // recorder is a tape on which its telemetry makes notes: the process's *tape.Writer, or another process's *tape.Kept.
@@ -138,7 +138,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 // where Config.Registerer is nil.
 func (t *Telemetry) Registry() *prometheus.Registry { return t.registry }
 
-// register adds Carillon's metrics, of which all exist by then, to the program's registry.
+// register adds Carillon's metrics to the program's registry, once all of them exist.
 func (t *Telemetry) register(with prometheus.Registerer) error {
 	if with == nil {
 		return nil
@@ -285,7 +285,7 @@ func (t *Telemetry) sync(ctx context.Context, atMost time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
-	_ = t.follower.Sync(ctx) // what remains unread is told when the telemetry ends
+	_ = t.follower.Sync(ctx) // what remains unread is read when the telemetry ends
 }
 
 // exportTimeout bounds how long the end of the process waits for the receivers of its spans and metrics.
@@ -324,7 +324,7 @@ func (t *Telemetry) flush(ctx context.Context) {
 	pushed := make(chan error, 1)
 	go func() { pushed <- t.push.Close(ctx) }()
 	end := t.trace.Close
-	if t.left { // the post-mortem, or who follows the tape next, tells how what is open ends
+	if t.left { // the post-mortem, or the next reader of the tape, tells how open acts end
 		end = t.trace.Leave
 	}
 	if err := end(ctx); err != nil {

@@ -73,7 +73,7 @@ func TestProblemsNameTheirVariable(t *testing.T) {
 		n, err := node.Start(t.Context(), environ(env))
 		if err == nil {
 			_ = n.Stop(t.Context())
-			t.Errorf("%s=%q was obeyed", tc.name, tc.value)
+			t.Errorf("%s=%q was applied", tc.name, tc.value)
 			continue
 		}
 		if text := err.Error(); !strings.Contains(text, tc.name) || strings.Contains(text, "Config") {
@@ -111,7 +111,7 @@ func TestIgnoredIsSaid(t *testing.T) {
 			"ignored: CARILLON_RAS_ADDR, CARILLON_RAS_SEEDS, since the job has one process, which has no " +
 				"others to meet",
 		},
-		{"alone, and obeyed", map[string]string{"CARILLON_RAS_WEBHOOKS": all["CARILLON_RAS_WEBHOOKS"]}, nil, ""},
+		{"alone, and applied", map[string]string{"CARILLON_RAS_WEBHOOKS": all["CARILLON_RAS_WEBHOOKS"]}, nil, ""},
 		{"off, and nothing else", nil, map[string]string{"CARILLON_RAS": "off"}, ""},
 		{"with others", all, map[string]string{
 			"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7", "CARILLON_RAS_SEEDS": "",

@@ -31,7 +31,7 @@ type running struct {
 	peer int
 }
 
-// Bind says the generation of the rank's connections: operations of another one's have no parent here.
+// Bind sets the generation of the rank's connections: operations of another generation have no parent here.
 func (c *Comm) Bind(generation uint64) {
 	if c != nil {
 		c.generation.Store(generation)
@@ -89,7 +89,7 @@ func (c *Comm) StartProxyOp(op *ProxyOperation, s State) ID {
 	return c.start(askedBy(ProxyOp), &r)
 }
 
-// runs is the operation that a proxied one is a part of; 0 if none is.
+// runs returns the running operation that a proxied one is part of; 0 if there is none.
 func (c *Comm) runs(op *ProxyOperation) ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *Comm) Close() {
 	c.tell(0, &record{kind: kindFinalize})
 }
 
-// tell gives a record to the plug-ins that asked for one of those types; to all if there are none.
+// tell queues a record for the plug-ins that asked for one of these types; for all plug-ins if types is 0.
 func (c *Comm) tell(types Mask, r *record) {
 	r.comm, r.At = c, time.Now()
 	for _, w := range c.p.workers {

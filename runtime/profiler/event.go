@@ -42,7 +42,7 @@ const (
 	Operations = All &^ ProxyControl
 )
 
-// askedBy says for which types a plug-in is told of events of a type: of a child's also for its parents.
+// askedBy returns the types that make a plug-in receive events of type t: a child's type asks for its parents, too.
 func askedBy(t Mask) Mask {
 	switch t {
 	case GroupAPI:
@@ -69,7 +69,7 @@ func askedBy(t Mask) Mask {
 // Handle is what a plug-in knows an event by.
 type Handle any
 
-// Info describes a communicator, of which this process has the rank.
+// Info describes a communicator and this process's rank in it.
 type Info struct {
 	ID                lifecycle.CommID
 	Name              string

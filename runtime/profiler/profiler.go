@@ -156,7 +156,7 @@ func (p *Profiler) Status() []Status {
 	return all
 }
 
-// look switches off the plug-ins that do not return.
+// look switches off plug-ins that don't return, and logs all that were switched off.
 func (p *Profiler) look() {
 	tick := time.NewTicker(p.patience / 4)
 	defer tick.Stop()

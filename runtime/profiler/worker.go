@@ -48,7 +48,7 @@ type worker struct {
 	stuck  chan struct{}          // closed when it has not returned from a call for too long
 	giveUp func()                 // closes stuck, once
 
-	sessions map[*Comm]*session // those of communicators that it takes; of its goroutine
+	sessions map[*Comm]*session // of the communicators that it accepted; used by its goroutine alone
 	inits    int
 }
 
@@ -273,7 +273,7 @@ func (w *worker) start(s *session, r *record) open {
 	return o
 }
 
-// beginAPI tells of the calls of a group, all of which were made.
+// beginAPI tells of a group's API call, all of whose calls were made.
 func (w *worker) beginAPI(s *session, r *record) Handle {
 	h := w.begin(s, &Event{Type: GroupAPI, At: r.At, Rank: r.Rank})
 	if h != nil {

@@ -22,7 +22,7 @@ const noticeHead = 2 + 2 + 4 + 8
 // Notice is what a rank tells the others when it gives up on a communicator.
 type Notice struct {
 	Code    lifecycle.Code // CodePeerAborted, CodeAbandoned, CodeMismatch, CodeRankDead, or CodeInternal
-	Culprit int32          // the rank at fault, as far as the sender knows; -1 if none; see InParent
+	Culprit int32          // the rank at fault, as the sender knows; -1 if none; see InParent
 	Passed  uint64         // the number of the last collective that is done on the sender's side; 0 for none
 	Detail  string         // at most MaxDetail bytes, for people
 }

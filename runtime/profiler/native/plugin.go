@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 )
 
-// plugin is a library. Its memory in C stays: whoever wrote the library may keep what it is given.
+// plugin is a library. Memory that it was given is never freed, as a library may keep it.
 type plugin struct {
 	path  string
 	c     *C.struct_profiler_plugin // nil until it is loaded
@@ -67,7 +67,7 @@ func (p *plugin) load() error {
 	return nil
 }
 
-// text is a text in C, of which there are few: it stays.
+// text is s as a C string, which is kept for ever: there are few.
 func (p *plugin) text(s string) *C.char {
 	t := p.texts[s]
 	if t == nil {

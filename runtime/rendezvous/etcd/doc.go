@@ -1,8 +1,9 @@
 // Package etcd is the rendezvous of ranks that share an etcd: it needs no connection between their hosts, and none of
 // their ports.
 //
-// A rank writes its events at the rendezvous to etcd, and reads those of all, in etcd's order. Each rank applies them
-// to a mem.Meeting of its own, so that all come to the same outcome. Below the prefix and the unique id's name are
+// A rank writes its events at the rendezvous to etcd, and reads the events of all ranks, in etcd's order. Each rank
+// applies them to a mem.Meeting of its own, so that all come to the same outcome. Below the prefix and the unique id's
+// name are
 //
 //	gen            the current generation of ranks: rank 0 begins one when it comes
 //	rank/O         one for each rank, by a random name O

@@ -336,8 +336,8 @@ type wait struct {
 	next    time.Duration // the waiting time at which the next line is logged
 }
 
-// run joins the exchange in each generation that begins, confirms that it has all cards, and waits until all have
-// confirmed. The outcome is nil if it is not known; cause is this rank's own reason to stop waiting.
+// run joins the exchange in each generation that begins, confirms that it has all cards, and waits until all ranks have
+// confirmed. The outcome is nil if it isn't known; cause is this rank's own reason to stop waiting.
 func (w *wait) run(ctx context.Context) (out *mem.Outcome, cause error) {
 	line := time.NewTimer(w.next)
 	defer line.Stop()
@@ -423,7 +423,7 @@ func (w *wait) leave(ctx context.Context, in string) (*mem.Outcome, error) {
 	}
 }
 
-// begunSoon is the generation. Rank 0 waits for it, as it has just begun it.
+// begunSoon is the current generation. Rank 0 waits until etcd reports the one that it has just begun.
 func (w *wait) begunSoon() string {
 	limit := time.After(leaveTime)
 	for w.join.Member.Rank == 0 && w.room.begun() == "" {

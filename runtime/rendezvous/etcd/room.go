@@ -126,7 +126,7 @@ func (r *room) gone(prefix string, key []byte) {
 	delete(r.closed, owner)
 }
 
-// begun is the current generation; empty before rank 0 has come.
+// begun returns the current generation; empty before rank 0 has come.
 func (r *room) begun() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

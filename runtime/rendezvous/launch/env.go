@@ -118,7 +118,7 @@ func (e *environment) world(launcher, rank string, size ...string) World {
 	return w
 }
 
-// local reads the place on this host, as far as it is set.
+// local reads the rank and the number of ranks on this host, where they are set.
 func (e *environment) local(w *World, rank, size string) {
 	w.LocalRank = e.optional(0, w.Size-1, w.LocalRank, rank)
 	w.LocalSize = e.optional(1, w.Size, w.LocalSize, size)

@@ -123,7 +123,7 @@ func (e *environment) mpich() World {
 	return w
 }
 
-// pmix is a launcher of which PMIx is all that is known. It gives the size to those alone who ask its server.
+// pmix is a launcher of which nothing but PMIx is known. Only a client of its server learns the size.
 func (e *environment) pmix() World {
 	w := e.known(PMIx, "PMIX_RANK", "it must be the number of ranks, which PMIx tells to MPI alone")
 	if namespace := e.get("PMIX_NAMESPACE"); namespace != "" {
@@ -161,7 +161,7 @@ func (e *environment) kubernetes() World {
 	return w
 }
 
-// known is world for a launcher that tells a rank and no size: the user has to, and must says what it must be.
+// known is world for a launcher that sets a rank and no size. The user must set the size; must says to what.
 func (e *environment) known(launcher, rank, must string) World {
 	const size, own = "WORLD_SIZE", "CARILLON_WORLD_SIZE"
 	if e.has(own, size) {
@@ -171,13 +171,13 @@ func (e *environment) known(launcher, rank, must string) World {
 	return World{Launcher: launcher, Size: 1, LocalRank: unknownRank}
 }
 
-// mpirunHost is where the ranks meet that mpirun started, empty if that is not known.
+// mpirunHost is where the ranks that mpirun started meet; empty if that isn't known.
 func (e *environment) mpirunHost(w *World) string {
 	if w.LocalSize == w.Size {
 		return "127.0.0.1"
 	}
 	if e.has("CARILLON_ADDRESS", "CARILLON_RENDEZVOUS", "MASTER_ADDR") {
-		return "" // not needed, so not judged either
+		return "" // not needed, so not checked either
 	}
 	const name = "OMPI_MCA_orte_hnp_uri"
 	uri := e.get(name)
@@ -256,7 +256,7 @@ var (
 )
 
 // firstHost returns the first host of a list in Slurm's notation: "n[01-03,7],login" starts with n01. The whole list is
-// checked, so that one that was cut off is not taken for a whole one; of what is no such list it is empty.
+// checked, so that a list that was cut off isn't taken for a whole one. For anything else it is empty.
 func firstHost(list string) string {
 	if !slurmHosts.MatchString(list) {
 		return ""

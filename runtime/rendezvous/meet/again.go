@@ -131,7 +131,7 @@ func (r *regroup) ask(ctx context.Context, key string) {
 	}
 }
 
-// gone is how a rank that has not come has left; its How is Waiting if it may still come.
+// gone returns how a rank that has not come has left; How is Waiting if it may still come.
 func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Member {
 	m := rendezvous.Member{Rank: rank, Size: len(r.addresses), Host: r.addresses[rank]}
 	id, err := r.id(rank)
@@ -149,7 +149,7 @@ func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 	case ctx.Err() != nil: // the exchange has ended
 	case err == nil:
 		over, cancel := context.WithCancel(probe)
-		cancel() // so that it doesn't take part, and only gets the roll
+		cancel() // it only wants the roll, and doesn't take part
 		at := tcp.Dial(id, tcp.Config{Wire: r.p.wire, Log: r.p.log})
 		_, err = at.Exchange(over, key, 0, m.Size, nil)
 		_ = at.Close()
@@ -163,7 +163,7 @@ func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 	case errors.Is(err, door.ErrUnknown): // it runs, and may come
 	case door.Gone(err):
 		m.How = rendezvous.Died
-	case door.Silent(err) && !door.Lack(err):
+	case door.Silent(err) && !door.LocalFault(err):
 		m.How, m.Detail = rendezvous.Lost, err.Error()
 	}
 	return m

@@ -201,7 +201,7 @@ func (w *wait) connect(ctx context.Context) (net.Conn, error) {
 		code = lifecycle.CodeMismatch
 	case err == nil:
 		return conn, nil
-	case door.Lack(err):
+	case door.LocalFault(err):
 		return nil, &lifecycle.SystemError{
 			Code: lifecycle.CodeSystem, Op: "connect to the rendezvous at " + id.Address(), Err: err,
 		}
@@ -366,7 +366,7 @@ func (s *session) send(q *request, within time.Duration) {
 // could destroy the bye.
 func (s *session) bye() {
 	s.send(&request{kind: kindBye}, leaveTime)
-	_ = s.conn.SetReadDeadline(time.Now().Add(leaveTime)) // fails on a closed connection, which is as good
+	_ = s.conn.SetReadDeadline(time.Now().Add(leaveTime)) // fails on a closed connection, whose reader has ended
 	for range s.replies {
 	}
 }

@@ -2,8 +2,8 @@
 // runs a [Server] at the address that the unique id carries; every rank, rank 0 too, dials it with [Dial].
 //
 // The server is embedded: there is nothing to install. It holds a mem.Meeting for each unique id, any number at the
-// same time, and forgets it after its last rank has left. Package door's Door lets in those who prove that they know an
-// id's secret, and holds off all others before a byte of what they say is believed.
+// same time, and forgets it after its last rank has left. Package door admits connections that prove to know an id's
+// secret, and refuses all others before anything else that they send is used.
 //
 // # Protocol
 //

@@ -94,7 +94,7 @@ func (s *Server) forget(comm lifecycle.CommID, why string) {
 	}
 }
 
-// makeNew ends what is said of an id that is forgotten.
+// makeNew ends the sentences about an id that was forgotten.
 const makeNew = "; make a new one for each communicator"
 
 // Close ends the server and all its ids: ranks that wait get a *rendezvous.StaleError. It returns when everything is
@@ -118,7 +118,7 @@ func (s *Server) Close() {
 
 // enter takes in a rank, unless the server is closed.
 func (s *Server) enter(comm lifecycle.CommID, m *mem.Meeting, conn net.Conn) {
-	_ = door.KeepWatch(conn, silence) // without it the loss of a host is noticed later, no more
+	_ = door.KeepWatch(conn, silence) // without it the loss of a host is only noticed later
 	p := &peer{meeting: m, conn: conn}
 	s.mu.Lock()
 	defer s.mu.Unlock()

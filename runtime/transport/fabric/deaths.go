@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// deaths watches other processes of this host, each of them once for all communicators, until it ends.
+// deaths watches other processes of this host until they end, each once for all communicators.
 type deaths struct {
 	mu      sync.Mutex
 	watched map[process.ID]watched // nil once closed

@@ -53,7 +53,7 @@ func New(config Config) (*Fabric, error) {
 }
 
 // Prepare makes what one rank needs before it knows the others, in a communicator of at most maxSize ranks: an inbox in
-// shared memory and a gate at the TCP listener, as far as they are switched on. secret is the communicator's; all its
+// shared memory and a gate at the TCP listener, where they are switched on. secret is the communicator's; all its
 // ranks have the same. Nothing is kept of it when Connect turns out to need neither. The Port must be connected or
 // closed.
 //

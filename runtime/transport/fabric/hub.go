@@ -38,8 +38,8 @@ func (h *hub) expect(comm lifecycle.CommID) {
 	m.expected++
 }
 
-// settle says that a Port that was expected has taken all its ends, or, with why, that it will not come: its peers are
-// told, those that have connected with it and those that will.
+// settle says that an expected Port has taken all its ends, or, with why, that it will not come: all its peers are told
+// why, also those that connect later.
 func (h *hub) settle(comm lifecycle.CommID, port door.Room, why *transport.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,7 +25,7 @@ type Port struct {
 	endpoint *proxy.Endpoint // nil where all ranks are of this Fabric
 }
 
-// Card is what all other ranks must know to connect with this one. It is secret as far as the communicator is.
+// Card is what the other ranks must know to connect with this one. It is for them alone.
 func (p *Port) Card() []byte { return p.card.encode() }
 
 // Profile has the plug-ins of the profiler told of what goes over the network, from the first byte on.
@@ -78,7 +78,7 @@ const (
 // rank that could not be reached, and *lifecycle.SystemError.
 //
 // A card is a promise: until its rank is connected, the rank's gate is open, its inbox is there and its process lives,
-// or the rank is gone. So whoever dials knows at once, and whoever waits holds something that ends with the other rank.
+// or the rank is gone. So a rank that dials knows at once, and one that waits has something that ends with the other.
 func (p *Port) Connect(ctx context.Context, comm lifecycle.CommID, rank int, encoded [][]byte) (*Links, error) {
 	l := &Links{f: p.f, comm: comm, rank: rank, conns: make([]transport.Conn, len(encoded))}
 	if err := p.connect(ctx, l, encoded); err != nil {

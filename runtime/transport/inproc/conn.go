@@ -67,14 +67,14 @@ func (c *Conn) Attach(bell *transport.Waiter) {
 // Name returns "inproc".
 func (c *Conn) Name() string { return "inproc" }
 
-// ringPeer wakes the other side, if it is there already. If not, it looks at the connection when it comes.
+// ringPeer wakes the other side, if it is attached. If not, it looks at the connection when it attaches.
 func (c *Conn) ringPeer() {
 	if bell := c.peer.bell.Load(); bell != nil {
 		bell.Ring()
 	}
 }
 
-// tell passes a loss on to this side's doorbell. An orderly end is not a loss: the connection itself tells it.
+// tell reports a loss to this side's doorbell. An orderly end is no loss: Peek and TrySend return it.
 func (c *Conn) tell(why *transport.NoticeError) {
 	bell := c.bell.Load()
 	switch {

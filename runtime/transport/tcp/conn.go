@@ -27,10 +27,10 @@ const (
 	bye                // the peer closed its end in order
 )
 
-// User is whom a Conn serves. Its methods are called by goroutines of the Conn and must not block.
+// User uses a Conn. Its methods are called by goroutines of the Conn and must not block.
 type User interface {
-	// Receive is given what arrived, in order. It takes all of it, and keeps none of the memory. An error says that the
-	// peer sent what it can't have meant, and ends the connection.
+	// Receive gets what arrived, in order. It takes all of it, and keeps none of the memory. An error means that the
+	// peer violated the protocol, and ends the connection.
 	Receive(p []byte) error
 
 	// Ring says that TrySend may find room again.
@@ -126,7 +126,7 @@ func (c *Conn) TrySend(parts [][]byte) (int, error) {
 		c.full <- struct{}{} // has room: watch takes one before it ends blocked
 		return 0, nil
 	default:
-		// The peer is gone. Why is the control connection's to say.
+		// The peer is gone; the control connection will say why.
 		return 0, nil
 	}
 }
@@ -200,7 +200,7 @@ func (c *Conn) end(err error) {
 	}
 }
 
-// know is told that the peer is gone, and that the last of its data has come. When it knows both, it tells the User.
+// know records that the peer is gone, or that the last of its data has arrived. With both, it tells the User.
 func (c *Conn) know(what uint32) (before uint32) {
 	before = c.state.Or(what)
 	if before&closed == 0 && before&(gone|ended) == (gone|ended)&^what {

@@ -57,7 +57,7 @@ func (s *Listener) Close() {
 }
 
 // kind tells the two connections of a pair apart, and what a rank asks that waits for them. They are dialed in this
-// order: who gives up in between can say so.
+// order: a dialer that gives up in between can say so on control.
 type kind uint8
 
 const (
@@ -121,7 +121,7 @@ func (g *Gate) Close() {
 	g.close(nil)
 }
 
-// GiveUp closes the gate of a rank that won't connect, and tells all who came, or come yet, why.
+// GiveUp closes the gate of a rank that won't connect. Peers that have come, or come later, are told why.
 func (g *Gate) GiveUp(n transport.Notice) {
 	g.close(&n)
 	g.s.mu.Lock()
@@ -147,8 +147,8 @@ func (g *Gate) close(why *transport.Notice) {
 	}
 }
 
-// dismiss closes a connection, if there is one, and first sends the reason, or a goodbye: without one, the peer would
-// take this process for dead.
+// dismiss closes a connection, if there is one. It first sends the reason or a goodbye: otherwise the peer would take
+// this process for dead.
 func dismiss(k kind, c halfConn, why *transport.Notice) {
 	switch {
 	case c == nil:
@@ -249,7 +249,7 @@ func (g *Gate) ask(ctx context.Context, self, peer int, addr string, gate door.R
 	}
 	defer c.Close() //nolint:errcheck // nothing is lost
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })()
-	_ = door.KeepWatch(c, g.s.keepalive) // without it the loss of the host is noticed later, no more
+	_ = door.KeepWatch(c, g.s.keepalive) // without it the loss of the host is only noticed later
 	switch notice, err := readFrame(c); {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -301,11 +301,11 @@ func (g *Gate) Connect(
 func (g *Gate) failure(self, peer int, addr string, err error) error {
 	code := lifecycle.CodeNotJoined
 	_, told := errors.AsType[*transport.NoticeError](err)
-	_, known := errors.AsType[*lifecycle.PeerError](err) // of another rank, for which ctx was ended
+	_, known := errors.AsType[*lifecycle.PeerError](err) // another rank's fault, which ended ctx
 	switch {
 	case told, known:
 		return err
-	case door.Lack(err):
+	case door.LocalFault(err):
 		return &lifecycle.SystemError{
 			Code: lifecycle.CodeSystem, Op: fmt.Sprintf("connect with rank %d at %s", peer, addr), Err: err,
 		}
@@ -324,7 +324,7 @@ func (g *Gate) failure(self, peer int, addr string, err error) error {
 	}
 }
 
-// dial opens a connection to the gate of a peer. Whoever is told of a gate finds it open, or its rank gone.
+// dial opens a connection to the gate of a peer. A gate that was announced is open, unless its rank is gone.
 func (g *Gate) dial(
 	ctx context.Context, self, peer int, k kind, addr string, gate door.Room,
 ) (halfConn, error) {

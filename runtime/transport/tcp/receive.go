@@ -47,12 +47,12 @@ func (c *Conn) readData() {
 	_, _ = io.Copy(io.Discard, c.data) // closed: stay until the peer has read all, so that no reset takes it away
 }
 
-// dataEnded says that nothing more will arrive. Why is for the control connection to say, unless only data broke.
+// dataEnded says that nothing more will arrive. The control connection says why, unless only data broke.
 func (c *Conn) dataEnded(err error) {
 	known := c.know(ended)&(closed|gone) != 0
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		c.closeWrite() // the peer reads no more; let it know that we are through, too
+		c.closeWrite() // the peer reads nothing any more; end this direction, too
 	case known || errors.Is(err, unix.ECONNRESET):
 	default:
 		c.lose(lifecycle.CodeUnreachable, "the connection broke", err)
@@ -97,10 +97,10 @@ func (c *Conn) readControl() {
 	}
 }
 
-// stopData ends readData when the end of the peer's stream can't be hoped for.
+// stopData ends readData when no end of the peer's stream will arrive.
 func (c *Conn) stopData() { _ = c.data.SetReadDeadline(time.Unix(1, 0)) }
 
-// errFrame is what a peer of this version does not send.
+// errFrame is a frame that no peer of this version sends.
 var errFrame = errors.New("bad control frame")
 
 // readFrame reads one frame: a notice, or a bye, for which the notice is nil.

@@ -192,7 +192,7 @@ func newField(name string, offset, size int) (field, error) {
 	return f, nil
 }
 
-// event has the fields of all versions, those of later ones as they are there.
+// event has the fields of all versions; where they differ, the latest version's.
 func event(versions []version) version {
 	all := version{Name: "event"}
 	for _, t := range types {

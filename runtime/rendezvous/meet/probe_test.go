@@ -44,13 +44,13 @@ func TestNobodyIsLostBecauseTheContextEnds(t *testing.T) {
 	address := deaf(t)
 	for range 300 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		lost, err := silent(ctx, address)
+		lost, err := refuses(ctx, address)
 		cancel()
 		if lost || err == nil {
 			t.Fatalf("lost is %t, %v; want the context's error", lost, err)
 		}
 	}
-	if lost, err := silent(t.Context(), address); !lost || err != nil {
+	if lost, err := refuses(t.Context(), address); !lost || err != nil {
 		t.Errorf("lost is %t, %v after all the time that an answer is given", lost, err)
 	}
 }

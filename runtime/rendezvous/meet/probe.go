@@ -16,10 +16,10 @@ const (
 	maxProbes = 64              // connections at a time
 )
 
-// Knock tells which processes are gone: it connects to the addresses where they serve rendezvous, and sets gone for
-// those that accept no connection. It leaves out those that are set already or have no address. It blocks for at most
+// Probe finds out which processes are gone: it connects to the addresses where they serve rendezvous, and sets gone for
+// each that accepts no connection. It skips processes that are set already or have no address. It blocks for at most
 // two seconds per unreachable host, or until ctx ends. An error means that the state of some is not known.
-func Knock(ctx context.Context, addresses []string, gone []bool) error {
+func Probe(ctx context.Context, addresses []string, gone []bool) error {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, maxProbes)
 	errs := make([]error, len(addresses))
@@ -30,15 +30,15 @@ func Knock(ctx context.Context, addresses []string, gone []bool) error {
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			gone[i], errs[i] = silent(ctx, address)
+			gone[i], errs[i] = refuses(ctx, address)
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// silent tells whether no process accepts a connection at an address. An error means that this is not known.
-func silent(ctx context.Context, address string) (bool, error) {
+// refuses tells whether no process accepts connections at an address. An error means that this is not known.
+func refuses(ctx context.Context, address string) (bool, error) {
 	dialer := net.Dialer{Timeout: probeTime}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	var timeout net.Error

@@ -23,32 +23,32 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// asker asks NCCL's own RAS about a job's ranks without a tape here, and makes notes from the answers. While there are
+// ncclPoller asks NCCL's own RAS about a job's ranks without a tape here, and makes notes from the answers. While there are
 // such ranks, it listens to the events that NCCL pushes, if it does; it asks for a status once, and then only while
 // something holds the job up, or a process doesn't answer NCCL. It asks no job whose ranks all have tapes, and none
-// while it makes or ends communicators. A nil asker does nothing.
-type asker struct {
+// while it makes or ends communicators. A nil ncclPoller does nothing.
+type ncclPoller struct {
 	job     *keptJob
 	accept  []int               // numbers of NCCL's bugs
 	here    map[netip.Addr]bool // this host's
-	unasked *health.Warnable    // why NCCL is not asked, or tells nothing
+	unknown *health.Warnable    // why nothing is known from NCCL
 	task    task
 
 	// Of the task alone.
-	since  time.Time          // since when there are ranks without a tape; zero: there are none
-	engine string             // that client asks; empty: there is none
-	client *ncclras.Client    // nil: it must not be asked
-	hangUp context.CancelFunc // ends the listening
-	ears   sync.WaitGroup     // what listens
-	asked  bool               // client, for a status
-	next   time.Time          // when it may be asked again
+	since         time.Time          // since when there are ranks without a tape; zero: there are none
+	engine        string             // that client asks; empty: there is none
+	client        *ncclras.Client    // nil: it must not be asked
+	stopListening context.CancelFunc // ends the listening
+	listening     sync.WaitGroup     // what listens
+	asked         bool               // client, for a status
+	next          time.Time          // when it may be asked again
 
 	mu   sync.Mutex
 	view ncclras.View
 }
 
 const (
-	// askInterval is how often the asker checks whether to ask NCCL, restInterval the least time between two questions.
+	// askInterval is how often the poller checks whether to ask NCCL, restInterval the least time between two questions.
 	askInterval  = time.Second
 	restInterval = 5 * time.Second
 	// quietTime is how long ago the last communicator must have been made or ended: others may still be at it.
@@ -57,15 +57,15 @@ const (
 	ncclNotAsked = "nccl_not_asked"
 )
 
-// newAsker makes a job's asker; start starts it.
-func newAsker(j *keptJob, accept []int) (*asker, error) {
-	unasked, err := j.conditions.Declare(health.Declaration{
+// newNCCLPoller makes a job's poller; start starts it.
+func newNCCLPoller(j *keptJob, accept []int) (*ncclPoller, error) {
+	unknown, err := j.conditions.Declare(health.Declaration{
 		Code: ncclNotAsked, Title: "nothing is known of ranks that have no tape here",
 	})
 	if err != nil {
 		return nil, err
 	}
-	a := &asker{job: j, accept: accept, here: map[netip.Addr]bool{}, unasked: unasked, hangUp: func() {}}
+	a := &ncclPoller{job: j, accept: accept, here: map[netip.Addr]bool{}, unknown: unknown, stopListening: func() {}}
 	addrs, _ := net.InterfaceAddrs() // without, hosts have their addresses as names
 	for _, addr := range addrs {
 		if p, err := netip.ParsePrefix(addr.String()); err == nil {
@@ -75,7 +75,7 @@ func newAsker(j *keptJob, accept []int) (*asker, error) {
 	return a, nil
 }
 
-func (a *asker) start() {
+func (a *ncclPoller) start() {
 	if a == nil {
 		return
 	}
@@ -85,14 +85,14 @@ func (a *asker) start() {
 	})
 }
 
-func (a *asker) stop() {
+func (a *ncclPoller) stop() {
 	if a != nil {
 		a.task.stop()
 	}
 }
 
 // look asks, if there is something to ask about.
-func (a *asker) look(ctx context.Context) {
+func (a *ncclPoller) look(ctx context.Context) {
 	now := time.Now()
 	engine := a.job.untaped()
 	switch {
@@ -118,11 +118,11 @@ func (a *asker) look(ctx context.Context) {
 	}
 	a.asked, a.next = true, time.Now().Add(restInterval)
 	switch {
-	case errors.Is(err, ncclras.ErrHeld): // that one tells
+	case errors.Is(err, ncclras.ErrHeld): // another agent asks, and shows the answer
 	case err != nil:
-		a.tell(err, "; NCCL_RAS_ADDR must be the same for carillon agent as for the job")
+		a.report(err, "; NCCL_RAS_ADDR must be the same for carillon agent as for the job")
 	default:
-		a.unasked.Clear("")
+		a.unknown.Clear("")
 		a.mu.Lock()
 		a.view.Learn(s, time.Now())
 		a.mu.Unlock()
@@ -130,8 +130,8 @@ func (a *asker) look(ctx context.Context) {
 	}
 }
 
-// wants tells whether a status is needed.
-func (a *asker) wants() bool {
+// wants reports whether a status is needed.
+func (a *ncclPoller) wants() bool {
 	a.mu.Lock()
 	open := a.view.Open()
 	a.mu.Unlock()
@@ -140,7 +140,7 @@ func (a *asker) wants() bool {
 }
 
 // begin begins to listen, if the NCCL of that engine's name may be asked.
-func (a *asker) begin(ctx context.Context, engine string) {
+func (a *ncclPoller) begin(ctx context.Context, engine string) {
 	a.engine = engine
 	version, err := ncclras.ParseVersion(engine)
 	cfg := ncclras.Config{Version: version, Ranks: a.job.size, Quiet: a.job.quiet, Accept: a.accept}
@@ -155,32 +155,32 @@ func (a *asker) begin(ctx context.Context, engine string) {
 		for _, b := range bug.Bugs {
 			numbers = append(numbers, strconv.Itoa(b.Issue))
 		}
-		a.tell(err, "; --accept-nccl-bugs="+strings.Join(numbers, ",")+" has carillon agent or attach take the risk")
+		a.report(err, "; --accept-nccl-bugs="+strings.Join(numbers, ",")+" has carillon agent or attach take the risk")
 	} else if err != nil {
-		a.tell(err, "")
+		a.report(err, "")
 	}
 	if err != nil {
 		return
 	}
-	ctx, a.hangUp = context.WithCancel(ctx)
+	ctx, a.stopListening = context.WithCancel(ctx)
 	client := a.client
-	a.ears.Go(func() { _ = client.Monitor(ctx, a.hear) }) // not every version tells something by itself
+	a.listening.Go(func() { _ = client.Monitor(ctx, a.onEvent) }) // not every version pushes events
 }
 
 // end stops listening, and forgets what NCCL told.
-func (a *asker) end() {
-	a.hangUp()
-	a.ears.Wait()
+func (a *ncclPoller) end() {
+	a.stopListening()
+	a.listening.Wait()
 	a.engine, a.client, a.asked = "", nil, false
-	a.unasked.Clear("")
+	a.unknown.Clear("")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.view = ncclras.View{}
 }
 
-// tell sets the condition that says why nothing is known of the ranks without a tape, and what helps.
-func (a *asker) tell(why error, advice string) {
-	a.unasked.Set(health.Finding{
+// report sets the condition that says why nothing is known of the ranks without a tape, and what helps.
+func (a *ncclPoller) report(why error, advice string) {
+	a.unknown.Set(health.Finding{
 		Severity: bus.Info,
 		Text: "some ranks have no tape here, so that nothing is known of them. " +
 			strings.TrimPrefix(why.Error(), "ncclras: "),
@@ -188,15 +188,15 @@ func (a *asker) tell(why error, advice string) {
 	})
 }
 
-// hear takes an event that NCCL pushed.
-func (a *asker) hear(ev ncclras.Event) {
+// onEvent takes an event that NCCL pushed.
+func (a *ncclPoller) onEvent(ev ncclras.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.view.Hear(ev, time.Now())
 }
 
 // notes are the notes on processes without a tape.
-func (a *asker) notes(own []verdict.Note) []verdict.Note {
+func (a *ncclPoller) notes(own []verdict.Note) []verdict.Note {
 	if a == nil {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (a *asker) notes(own []verdict.Note) []verdict.Note {
 }
 
 // host is the name of a host; empty if it isn't known.
-func (a *asker) host(addr netip.Addr) string {
+func (a *ncclPoller) host(addr netip.Addr) string {
 	if addr.IsLoopback() || a.here[addr] {
 		return a.job.agent.self.Host
 	}

@@ -199,8 +199,8 @@ func (c *core) gather(ctx context.Context, call lifecycle.Call, number uint64, m
 	return payloads, nil
 }
 
-// giveBack gives up a place in the line that was not used, because of err. Ranks that would wait for this one over their
-// connections learn of it, as the communicator fails; ranks that meet anew see it at the rendezvous.
+// giveBack gives up a place in the line that was not used, because of err. Ranks that would wait for this one over
+// their connections learn of it, as the communicator fails; ranks that meet anew see it at the rendezvous.
 func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket, err error) {
 	if call == lifecycle.CallShrink || c.life.State() == lifecycle.StateRevoked {
 		c.turn.cancel(place)

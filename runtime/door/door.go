@@ -26,7 +26,7 @@ type Door struct {
 	log      *slog.Logger
 	work     sync.WaitGroup
 	done     chan struct{} // closed by Close
-	freed    chan struct{} // has a token when a place may have become free
+	freed    chan struct{} // gets one when a place may have become free
 
 	mu        sync.Mutex
 	closed    bool

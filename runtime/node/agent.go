@@ -361,7 +361,7 @@ func (a *Agent) forget(ctx context.Context) {
 		delete(a.jobs, j.dir)
 		a.mu.Unlock()
 		if err := j.close(ctx); err != nil && ctx.Err() == nil {
-			a.settings.Log.Warn("the end of a job", "job", j.name, "error", err)
+			a.settings.Log.Warn("following a job did not end in order", "job", j.name, "error", err)
 		}
 	}
 }

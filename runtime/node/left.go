@@ -17,8 +17,8 @@ type leftovers struct {
 	ending chan struct{} // closed: no more is begun
 }
 
-// settleDown is how long after another process's death this one sends that one's spans: most processes end because of
-// the death, and if one ended while it sends, others would send the same spans again.
+// settleDown is how long after a process's death another one waits before it sends the dead one's spans: most processes
+// end because of the death, and if one ended while it sends, others would send the same spans again.
 const settleDown = 2 * time.Second
 
 // newLeftovers begins to send, unless the program itself decides where spans go. It sends from the tapes of all jobs:

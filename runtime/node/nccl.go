@@ -23,10 +23,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// ncclPoller asks NCCL's own RAS about a job's ranks without a tape here, and makes notes from the answers. While there are
-// such ranks, it listens to the events that NCCL pushes, if it does; it asks for a status once, and then only while
-// something holds the job up, or a process doesn't answer NCCL. It asks no job whose ranks all have tapes, and none
-// while it makes or ends communicators. A nil ncclPoller does nothing.
+// ncclPoller asks NCCL's own RAS about a job's ranks that have no tape here, and makes notes from the answers. While
+// there are such ranks, it listens to the events that NCCL pushes, if it does; it asks for a status once, and then only
+// while something holds the job up, or a process doesn't answer NCCL. It doesn't ask while the job makes or ends
+// communicators. A nil ncclPoller does nothing.
 type ncclPoller struct {
 	job     *keptJob
 	accept  []int               // numbers of NCCL's bugs
@@ -48,7 +48,7 @@ type ncclPoller struct {
 }
 
 const (
-	// askInterval is how often the poller checks whether to ask NCCL, restInterval the least time between two questions.
+	// askInterval is how often it is checked whether to ask NCCL, restInterval the least time between two questions.
 	askInterval  = time.Second
 	restInterval = 5 * time.Second
 	// quietTime is how long ago the last communicator must have been made or ended: others may still be at it.

@@ -325,7 +325,7 @@ func (r *JobRAS) event(ev bus.Event, outward bool) {
 	}
 	for _, b := range to {
 		if err := b.Publish(ev); err != nil && !errors.Is(err, bus.ErrClosed) {
-			r.settings.Log.Warn("an event is not told", "type", ev.Type, "error", err)
+			r.settings.Log.Warn("an event was not published", "type", ev.Type, "error", err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (r *JobRAS) meet(m *mesh.Mesh) {
 	dir := filepath.Dir(r.tape.Path())
 	remove, err := health.WriteBeside(filepath.Join(dir, self.Name), seedSuffix, self.Addr.String())
 	if err != nil {
-		r.settings.Log.Warn("the job's other processes on this host are not told where this one listens", "error", err)
+		r.settings.Log.Warn("the job's other processes on this host don't learn where this one listens", "error", err)
 	} else {
 		r.unseed = remove
 	}

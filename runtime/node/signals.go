@@ -17,7 +17,7 @@ const flushTimeout = 2 * time.Second
 
 // awaitTermination waits for SIGTERM, until end is called. A program that doesn't handle it would die at once, with the
 // spans and log lines of its last acts and errors still in the queues. They are written and exported, and then the
-// signal does what it would have done. Where it is ignored, it stays so.
+// signal is sent again, without the handler. If SIGTERM is ignored, it stays ignored.
 func (n *Node) awaitTermination() (end func()) {
 	if signal.Ignored(syscall.SIGTERM) {
 		return func() {}

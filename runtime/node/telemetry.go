@@ -30,7 +30,7 @@ type Telemetry struct {
 	trace     *trace.Projector
 	registry  *prometheus.Registry // Carillon's metrics
 	gatherer  prometheus.Gatherer  // what is at /metrics and pushed
-	lent      bool                 // the program's registry shows them, too
+	lent      bool                 // they are in the program's registry
 	exported  trace.Config         // what is read, for all exporters
 	push      *metric.Push         // nil: metrics are only pulled
 	follower  *tape.Follower

@@ -24,8 +24,9 @@ type World struct {
 
 	// Address is `host:port` at which rank 0 serves the rendezvous; empty for a world of one rank.
 	Address string `env:"CARILLON_ADDRESS"`
-	// Rendezvous is where the ranks meet in place of rank 0's host, such as `etcd://host:2379`; then CARILLON_ADDRESS
-	// isn't needed. Package etcd has all of the URL.
+	// Rendezvous is where the ranks meet in place of rank 0's host, such as `etcd://host:2379`, or over TLS
+	// `etcds://host:2379?cacert=ca.pem`, with cert= and key= for a client certificate; then CARILLON_ADDRESS isn't
+	// needed.
 	Rendezvous string `env:"CARILLON_RENDEZVOUS"`
 	// Job is the job's name, and its tapes' folder; empty if the launcher does not call it anything.
 	Job string `env:"CARILLON_JOB"`

@@ -13,9 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
-// tree is a rendezvous in two levels, for thousands of ranks: they are divided into as many slices of neighbours as
-// there are ids. Each slice meets at its own id. The first ranks of the slices then meet at an id derived from the
-// first one, and pass the cards of all back to their slices.
+// tree is a rendezvous in two levels, for thousands of ranks: each id serves a slice of consecutive ranks. The first
+// ranks of the slices then meet at an id derived from the first one, and pass the cards of all back to their slices.
 type tree struct {
 	ids  []lifecycle.UniqueID
 	wire door.Wire

@@ -85,8 +85,7 @@ func newConn(s *Listener, conns [kinds]halfConn, self, peer int, user User) (*Co
 		err = door.KeepWatch(c.control, s.keepalive)
 	}
 	if err != nil {
-		_ = c.data.Close()
-		_ = c.control.Close()
+		c.shut()
 		return nil, fmt.Errorf("set up the connection to rank %d: %w", peer, err)
 	}
 	c.raw, c.full, c.done = raw, make(chan struct{}, 1), make(chan struct{})

@@ -21,8 +21,8 @@ import (
 // Comm is one rank's handle of a communicator. Calls may come from any goroutine; those on one Comm run one after
 // another, in the order in which they were made. All ranks must make the same collective calls in the same order.
 //
-// Whatever makes a communicator ends it, with Destroy, Abort or Close. One that becomes unreachable without that is
-// reported as leaked, with the place where it was made, and aborted.
+// The caller that makes a communicator must end it, with Destroy, Abort or Close. One that becomes unreachable before
+// that is reported as leaked, with the place where it was made, and aborted.
 type Comm struct {
 	*core // never points back at the Comm, so that a Comm that nobody holds any more is seen to be one
 
@@ -82,7 +82,7 @@ type core struct {
 	meetings atomic.Pointer[meetings] // of its ranks when they meet anew, also after a Revoke
 }
 
-// pairCounter counts the messages to and from one peer, by which the two sides know that they speak of the same one.
+// pairCounter counts the messages to and from one peer: both sides give a message the same number.
 type pairCounter struct{ sent, received uint64 }
 
 // absent tells whether there is no communicator: the handle is nil, as for a rank that passed NoColor to Split, or one
@@ -171,7 +171,7 @@ func (c *Comm) Wait(ctx context.Context) error {
 		if err := c.jobs.wait(ctx); err != nil {
 			return err
 		}
-		// In progress again, where another goroutine began something meanwhile.
+		// It is in progress again if another goroutine has begun something meanwhile.
 		err := c.AsyncError()
 		if err == nil && c.start.ended() {
 			err = c.waitForDevice(ctx)

@@ -96,8 +96,8 @@ func (d *derivation) setMembers(members []int) {
 	c.life.Place(c.rank, c.size)
 }
 
-// Where other numbers of acts begin. The ranks don't agree on those of groups without a collective: one may send and
-// receive in a group, and others not; nor on the splits before a revoke, which may have interrupted one.
+// The first numbers of acts on which the ranks needn't agree. Of groups without a collective, each rank makes its own;
+// and a revoke may have interrupted a split on some ranks and not on others.
 const (
 	ownGroups   = 1_000_000_000
 	afterRevoke = 1_000_000_000
@@ -137,8 +137,8 @@ func (c *core) everReady(ctx context.Context, call lifecycle.Call) error {
 	return c.refused(ctx, call, err)
 }
 
-// exchange tells all ranks what this one wants of act a, and returns what all want. It uses up the place in the line.
-// Where the connections are of no use any more, because the communicator was revoked, the ranks meet anew.
+// exchange sends mine, for act a, to all ranks, and returns what all of them sent. It uses up the place in the line.
+// After a revoke, which ends the use of the connections, the ranks meet anew.
 func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte) ([][]byte, error) {
 	call := a.rec.Call
 	if a.rec.Seq > afterRevoke {
@@ -166,7 +166,7 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	return payloads, c.fail(call, number, err)
 }
 
-// maxPayload bounds what a rank may tell all others.
+// maxPayload bounds what a rank may send to all others.
 const maxPayload = 16 << 20
 
 // gather returns all ranks' payloads, which may have different lengths. Ranks that gather for different calls don't
@@ -216,10 +216,10 @@ func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket,
 	}
 }
 
-// meetAgain has ranks of this communicator meet for act a, although their connections broke, or were revoked: those
-// whose processes hold meetings at the addresses, of which this one is number rank. It uses up the place in the line,
-// and is bounded by the communicator's life. When this rank can't take part, fn has a context that has ended, so that
-// the others learn of it.
+// meetAgain has ranks of this communicator meet for act a, although their connections broke, or were revoked. addresses
+// are where their processes hold meetings; this rank is number rank among them. It uses up the place in the line, and
+// is bounded by the communicator's life. When this rank can't take part, fn gets a context that has ended, so that the
+// others learn of it.
 func (c *core) meetAgain(
 	ctx context.Context, a *act, place *ticket, addresses []string, rank int,
 	fn func(context.Context, rendezvous.Rendezvous) error,
@@ -261,7 +261,7 @@ func (c *core) meetAgain(
 	return err
 }
 
-// meetings bounds the meetings of a communicator's ranks that are held, and those to come.
+// meetings bounds present and future meetings of a communicator's ranks.
 type meetings struct {
 	context.Context
 	end context.CancelCauseFunc

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/meet"
 )
 
-// Calls whose names end with On are those without, for the memory of GPUs: they put the operation on a stream and
-// return, and ctx bounds their turn alone. The communicator was made WithDevice, the stream and the buffers are that
+// Calls whose names end with On do the same on the memory of GPUs: they put the operation on a stream and return, and
+// ctx bounds only the wait for their turn. The communicator was made WithDevice, the stream and the buffers are that
 // GPU's, and the caller must not touch the buffers, nor end the stream, until the stream has done the operation. Errors
 // of what was put on streams come with the next call, AsyncError or Wait, and the operation is then not done. All
 // operations of a communicator are done in the order of their calls, whatever their streams, but for those that are
@@ -202,7 +202,7 @@ func (c *core) checkDevice(op engine.Op) error {
 	return nil
 }
 
-// enqueue puts operations on a stream, and says on the tape how far the device must come until they are done.
+// enqueue puts operations on a stream, and records on the tape which kernel must have ended for them to be done.
 func (c *core) enqueue(call lifecycle.Call, number, launched uint64, ops []engine.Op) error {
 	kernel, err := c.device.Enqueue(call, number, ops)
 	if err == nil && kernel != 0 {
@@ -223,7 +223,7 @@ func (c *core) waitForDevice(ctx context.Context) error {
 	return c.failOnDevice(err)
 }
 
-// failOnDevice is fail for what befell an operation on the device.
+// failOnDevice is fail for an error of an operation on the device.
 func (c *core) failOnDevice(err error) error {
 	call, number := lifecycle.CallNone, c.collectives.Load()
 	if peer, ok := errors.AsType[*PeerError](err); ok && peer.Seq > 0 {

@@ -11,7 +11,7 @@
 //
 // The way of a call:
 //
-//	ccl.AllReduce → may I? (lifecycle) → my turn? (calls on one communicator are ordered)
+//	ccl.AllReduce → is it legal? (lifecycle) → its turn (calls on one communicator are ordered)
 //	             → tape: launched → engine runs the plan over the transports → tape: completed → return
 //
 // # Blocking and contexts
@@ -20,7 +20,7 @@
 // Work), the communicator is non-blocking, or the call's context is a Group. Every blocking call obeys its context.
 // When the context ends inside an operation, the operation is abandoned and the communicator fails, here and on all
 // other ranks, which return a PeerError that names this rank: a communicator whose ranks disagree about what was done
-// is of no use to anyone.
+// can't be used any more.
 //
 // # GPUs
 //
@@ -36,9 +36,9 @@
 //	err = ccl.AllReduceOn(ctx, world, stream, grads, grads, ccl.Sum)
 //	err = world.Wait(ctx)                                        // or the stream's own Synchronize
 //
-// For readers of the tape the operation is in flight until the GPU has done it, so that a hang is told as on the host:
-// who has not called, whose stream is busy with something else, who waits for whom. There are up to 8 ranks, on GPUs of
-// one host; more are NCCL's (runtime/engine/nccl).
+// For readers of the tape the operation is in flight until the GPU has done it, so that a hang is explained as on the
+// host: which rank has not called, which stream is busy with something else, and which rank waits for which. Carillon's
+// kernels join up to 8 ranks of one host; NCCL, as the engine's Fallback, carries other communicators.
 //
 // # Errors
 //

@@ -123,7 +123,7 @@ type ending struct {
 	silent   bool  // writes no records of its own: the failed init's say it all
 }
 
-// end ends the communicator, and frees what it holds; whatever ends one does it here. A call that was not allowed does
+// end ends the communicator, and frees what it holds. All ways to end one lead here. A call that is not allowed does
 // nothing.
 func (c *core) end(ctx context.Context, how ending) (err error) {
 	c.ending.Add(1)

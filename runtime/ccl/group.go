@@ -38,7 +38,7 @@ type batch struct {
 	endedBy lifecycle.Site
 }
 
-// nest is what the groups in one another have in common. Its mutex guards them all.
+// nest is what nested groups share. Its mutex guards all of them.
 type nest struct {
 	outermost *batch
 	work      *Work

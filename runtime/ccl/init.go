@@ -98,8 +98,8 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 
 // InitRank makes a communicator of nranks ranks, of which the caller is rank. All ranks call it, with an id that one of
 // them made with NewUniqueID. It blocks until all have come, bounded by ctx, or by MeetingLimit if ctx has no deadline;
-// when that ends first the error names the ranks that are missing. Its span shows the
-// phases rendezvous, topology and connect.
+// when that ends first the error names the ranks that are missing. Its span shows the phases rendezvous, topology and
+// connect.
 func (rt *Runtime) InitRank(ctx context.Context, id UniqueID, nranks, rank int, opts ...Option) (*Comm, error) {
 	return rt.initRank(ctx, lifecycle.CallInitRank, []UniqueID{id}, nranks, rank, opts)
 }
@@ -301,7 +301,7 @@ func (c *Comm) meetFirst(
 // MeetingLimit is how long the ranks of World, InitRank and JoinGrow wait for the others where no context says it.
 const MeetingLimit = 10 * time.Minute
 
-// limited is ctx with a limit if it has no deadline, and what adds to an error that it was that.
+// limited gives ctx a limit if it has no deadline. explain adds to an error that this limit was the reason.
 func limited(ctx context.Context, limit time.Duration) (
 	bounded context.Context, cancel context.CancelFunc, explain func(error) error,
 ) {
@@ -471,7 +471,7 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 	return c, ErrInProgress
 }
 
-// endedBy is ctx, which has ended if there is an error, with that as its cause.
+// endedBy is ctx, ended with err as its cause unless err is nil.
 func endedBy(ctx context.Context, err error) (ended context.Context, release func()) {
 	ended, cancel := context.WithCancelCause(ctx)
 	if err != nil {
@@ -480,7 +480,7 @@ func endedBy(ctx context.Context, err error) (ended context.Context, release fun
 	return ended, func() { cancel(nil) }
 }
 
-// alsoEnds is ctx, which ends with other, too. release frees what that takes.
+// alsoEnds is ctx, which ends with other, too. The caller calls release.
 func alsoEnds(ctx, other context.Context) (both context.Context, release func()) {
 	both, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -490,7 +490,7 @@ func alsoEnds(ctx, other context.Context) (both context.Context, release func())
 	}
 }
 
-// connect connects the ranks, which are these members of the parent, nil where there is none or they have its numbers.
+// connect connects the ranks. members has their numbers in the parent; nil if there is none, or if they keep them.
 func (c *core) connect(
 	ctx context.Context, a *act, port *fabric.Port, ranks []meet.Introduction, members []int,
 ) error {
@@ -528,7 +528,7 @@ func (c *core) connect(
 	return nil
 }
 
-// gaveUp is the error of a connection on which a rank said that it gives up, as the fault of the rank that it names.
+// gaveUp turns the error of a connection whose peer gave up into the fault of the rank that the peer blames.
 func (c *core) gaveUp(call lifecycle.Call, members []int, err error) error {
 	notice, ok := errors.AsType[*transport.NoticeError](err)
 	if !ok {

@@ -27,7 +27,7 @@ func (c *core) act(ctx context.Context, call lifecycle.Call, seq uint64, site li
 	}}
 }
 
-// initAct is the act by which call makes this communicator, whatever it is to another one.
+// initAct is the act by which call makes this communicator. (To its parent, the same call is a split, shrink or grow.)
 func (c *core) initAct(ctx context.Context, call lifecycle.Call, site lifecycle.Site) *act {
 	a := c.act(ctx, call, 0, site)
 	a.rec.Act = tape.ActInit

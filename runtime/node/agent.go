@@ -75,9 +75,8 @@ const (
 	jobsPath = "/jobs/"
 )
 
-// StartAgent follows the tapes of all jobs below the folder that Config.TapeDir names, or those where tapes go by
-// default; of one job, if it is given by its name. What is specific to a process, as its rank, is taken from its tape;
-// all else from the options.
+// StartAgent follows the tapes of all jobs below Config.TapeDir, or below the default folders; of one job, if its name
+// is given. What is specific to a process, such as its rank, is taken from its tape; everything else from the options.
 func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -151,7 +150,7 @@ func (a *Agent) pushMetrics(ctx context.Context) {
 	}
 }
 
-// endEvents ends the stream of events, once its clients have got what there was to tell.
+// endEvents ends the stream of events, once its clients have got all events.
 func (a *Agent) endEvents(ctx context.Context) {
 	if a.events == nil {
 		return
@@ -196,7 +195,7 @@ func (a *Agent) run(ctx context.Context) {
 	every(ctx, scanInterval, look)
 }
 
-// list are the jobs, by their folders.
+// list returns the jobs, sorted by folder.
 func (a *Agent) list() []*keptJob {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

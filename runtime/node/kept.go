@@ -149,7 +149,7 @@ func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 	return p, nil
 }
 
-// meet joins the job's other machines, where the launcher of one of its processes says that they are.
+// meet joins the agents of the job's other machines, at the addresses that the launcher of one of its processes set.
 func (j *keptJob) meet(pid int) {
 	at, err := j.agent.settings.meetingOf(pid, j.name, j.agent.self)
 	if err == nil {
@@ -177,7 +177,7 @@ func (j *keptJob) begin(p *keptProcess) {
 	})
 }
 
-// of is the ended process of a rank; nil if there is none.
+// of returns the ended process of a rank; nil if there is none.
 func (j *keptJob) of(rank int) *keptProcess {
 	for _, s := range j.keeper.Members() {
 		if s.Member.Rank == rank && rank >= 0 && (s.State == mesh.Dead || s.State == mesh.Left) {

@@ -20,8 +20,8 @@ import (
 )
 
 // The agent of a job listens at the first of these ports that is free, so that agents find each other by their
-// machines' names. The ports are below Linux's ephemeral ones, and next to that of NCCL's own RAS, 28028. Each job of
-// several machines takes one.
+// machines' names. The ports are below Linux's ephemeral ports and follow the port of NCCL's own RAS, 28028. Each job
+// of several machines takes one.
 const (
 	agentPort  = 28029
 	agentPorts = 8
@@ -156,7 +156,7 @@ func (r *JobRAS) meetAgents(at *meeting) error {
 }
 
 // listen starts a mesh at the first of the agents' ports that is free, on all addresses if others come from other
-// machines; the port of CARILLON_RAS_ADDR goes before.
+// machines. CARILLON_RAS_ADDR overrides them.
 func (r *JobRAS) listen(c mesh.Config) (m *mesh.Mesh, err error) {
 	if r.settings.RAS.Addr != "" {
 		return mesh.Start(c)
@@ -196,7 +196,7 @@ func (r *JobRAS) seek(m *mesh.Mesh, machines []string) {
 	}
 }
 
-// unmet are the addresses at which agents may listen on machines from which there is no member yet.
+// unmet returns the addresses at which agents may listen on machines that have no member in m yet.
 func (r *JobRAS) unmet(ctx context.Context, m *mesh.Mesh, machines []string) (addrs []netip.AddrPort) {
 	met := func(ip netip.Addr, port uint16) bool {
 		return slices.ContainsFunc(m.Members(), func(s mesh.Status) bool {

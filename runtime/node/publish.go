@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// publishInterval is the most age of a snapshot.
+// publishInterval is the greatest age of a snapshot.
 const publishInterval = time.Second
 
 // publishing takes the snapshots that the health endpoint answers with.

@@ -23,14 +23,14 @@ const (
 	slowestSync = 100 * time.Millisecond
 )
 
-// A process that does not look for longer than so many intervals, leastPause, and half of what makes a stall, did not
-// run: after a shorter gap nothing stalls that had not nearly done so before.
+// A process that hasn't looked for longer than pauseLooks intervals, leastPause, and half of the stall threshold,
+// didn't run. A shorter gap makes nothing a stall that wasn't nearly one before.
 const (
 	pauseLooks = 4
 	leastPause = time.Second
 )
 
-// heldUpInterval is how often it is looked for ranks that hold the others up.
+// heldUpInterval is the time between two looks for ranks that hold the others up.
 const heldUpInterval = 5 * time.Second
 
 // stalls looks for what is slow or stalled: one ticker, and one look at the in-flight table for all communicators.
@@ -46,7 +46,7 @@ type stalls struct {
 	looking task
 }
 
-// newStalls makes what looks; nil if nothing is looked for.
+// newStalls makes stalls; nil if the stall threshold is off.
 func newStalls(cfg *settings, process *model.Process) *stalls {
 	if cfg.StallThreshold == 0 {
 		return nil
@@ -65,7 +65,7 @@ func (c *Config) limits() model.Limits {
 	return model.Limits{Slow: c.slow(), Floor: c.StallThreshold}
 }
 
-// slow is the age at which something is announced as slow: with what stalls, where nothing is to be slow before.
+// slow is the age at which something is announced as slow; the stall threshold if nothing is to be announced earlier.
 func (c *Config) slow() time.Duration {
 	if c.SlowThreshold == 0 || c.SlowThreshold > c.StallThreshold && c.StallThreshold > 0 {
 		return c.StallThreshold

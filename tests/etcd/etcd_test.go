@@ -38,9 +38,11 @@ func start(t *testing.T, addr string, flags ...string) *e2e.Job {
 	if slices.Contains(flags, "--cert-file") {
 		clients = "https://" + addr
 	}
-	run := e2e.Start(t, nil, program, append([]string{"--data-dir", t.TempDir(), "--listen-client-urls", clients,
+	run := e2e.Start(t, nil, program, append([]string{
+		"--data-dir", t.TempDir(), "--listen-client-urls", clients,
 		"--advertise-client-urls", clients, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
-		"--initial-cluster", "default=" + peers, "--unsafe-no-fsync"}, flags...)...)
+		"--initial-cluster", "default=" + peers, "--unsafe-no-fsync",
+	}, flags...)...)
 	run.Await(`ready to serve client requests|serving client (requests|traffic)|serving insecure client requests`)
 	return run
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // messageVersion is the version of what agents send each other. A member that gets another one doesn't answer.
-const messageVersion = 1
+const messageVersion = 2
 
 // kind is the kind of a message.
 type kind string

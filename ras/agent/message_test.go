@@ -28,12 +28,12 @@ func FuzzHandle(f *testing.F) {
 	f.Add(encodeOpen("host-2", 3, []verdict.Verdict{{Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 1}}}},
 		[]string{"past"}))
 	f.Add([]byte(`{"v":2,"kind":"look"}`))
-	f.Add([]byte(`{"v":1,"kind":"open","open":[{"reason":"hunger"}]}`))
+	f.Add([]byte(`{"v":2,"kind":"open","open":[{"reason":"hunger"}]}`))
 	f.Add([]byte("\x00{"))
-	f.Add([]byte(`{"v":1,"kind":"kept","kept":{"turn":1,"members":[{"pid":7,"rank":1,"state":4,"cause":1}]}}`))
-	f.Add([]byte(`{"v":1,"kind":"kept","kept":{"turn":1,"members":[{"pid":7,"state":99}]}}`))
-	f.Add([]byte(`{"v":1,"kind":"kept","kept":{"turn":1,"members":[{"pid":7,"cause":99}]}}`))
-	f.Add([]byte(`{"v":1,"kind":"kept"}`))
+	f.Add([]byte(`{"v":2,"kind":"kept","kept":{"turn":1,"members":[{"pid":7,"rank":1,"state":4,"cause":1}]}}`))
+	f.Add([]byte(`{"v":2,"kind":"kept","kept":{"turn":1,"members":[{"pid":7,"state":99}]}}`))
+	f.Add([]byte(`{"v":2,"kind":"kept","kept":{"turn":1,"members":[{"pid":7,"cause":99}]}}`))
+	f.Add([]byte(`{"v":2,"kind":"kept"}`))
 	keeper := mesh.Member{Name: "host-2", Host: "host", ID: process.ID{PID: 2}, Rank: -1, Keeper: "host-2"}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a := newTestAgent(t)

@@ -220,7 +220,8 @@ func TestMismatch(t *testing.T) {
 	if code := j.ExitCode(); code == 0 {
 		t.Error("the job ended well")
 	}
-	await(t, tapes, `mismatch \(certain\): rank 1 \([^)]*\) made a different call than the others as number 2 on "world": `+
+	await(t, tapes, `mismatch \(certain\): rank 1 \([^)]*\) made a different call`+
+		` than the others as number 2 on "world": `+
 		`.*all_reduce of float32, 4000 bytes; .*broadcast`)
 }
 

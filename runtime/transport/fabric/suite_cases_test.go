@@ -391,11 +391,22 @@ func dataBeforeDeath(dying int) func(ctx context.Context, l *fabric.Links) error
 	return func(ctx context.Context, l *fabric.Links) error {
 		buf := make([]byte, 100<<10)
 		if l.Rank() == dying {
+			for peer := range l.Size() { // all are connected, which fails if one dies meanwhile
+				if peer == dying {
+					continue
+				}
+				if err := drain(ctx, l, peer, make([]byte, 1)); err != nil {
+					return err
+				}
+			}
 			fill(buf, dying, 0, 0)
 			if err := Send(ctx, l, 0, buf); err != nil {
 				return err
 			}
 			return die()
+		}
+		if err := Send(ctx, l, dying, []byte{1}); err != nil {
+			return err
 		}
 		for l.Lost(dying) == nil {
 			if err := l.Waiter().Idle(ctx); err != nil {

@@ -69,7 +69,7 @@ func TestEndedContainer(t *testing.T) {
 		e2e.Start(t, nil, "carillon", "status", tapes).Await(`job contained runs`)
 		return
 	}
-	e2e.Start(t, nil, "carillon", "status", tapes).Await(`no job with tapes in \S+ runs`)
+	e2e.Start(t, nil, "carillon", "status", tapes).Await(`no job with tapes in \S+ is running`)
 	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`^job contained: 4 tapes on 1 host: 4 died$`)
 	next := e2e.Start(t, []string{"CARILLON_TAPE_KEEP=0", "CARILLON_HEALTH_ADDR=off"}, "carillon", "attach",
 		"--tape-dir", tapes, "--", "true")

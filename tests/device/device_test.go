@@ -216,7 +216,7 @@ func TestHangs(t *testing.T) {
 			says := fmt.Sprintf(says, pids[1])
 			await(t, says, "status", tapes)
 			// Until a second after it is said: a tape ends with the process's last sign of life, which may be older.
-			await(t, `, since \S+ [\d.]+s\b`, "status", tapes)
+			await(t, `open for [\d.]+s\b`, "status", tapes)
 			j.Signal(syscall.SIGKILL)
 			for _, pid := range pids {
 				e2e.AwaitEnd(t, pid)

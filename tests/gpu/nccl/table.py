@@ -175,7 +175,7 @@ class Job:
 
     def verdicts(self):
         """The open verdicts, as the agent's endpoint tells them."""
-        url = self.printed(r"(http://\S+?)/? has a page")
+        url = self.printed(r"a page for each process is at (http://\S+?)/?$")
         if not url:
             return []
         request = urllib.request.Request(url[0] + "/api/v1/verdicts", headers={"Authorization": "Bearer " + TOKEN})

@@ -206,3 +206,23 @@ func (h *host) communicator(ranks, half int) []ExchangeArgs {
 func grid(k Kernel, a *Args, bytes int) Grid {
 	return GridFor(k, a, bytes, Grid{Blocks: 2, Threads: threads})
 }
+
+func encode(v any) []byte {
+	b, err := binary.Append(nil, binary.NativeEndian, v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// await polls until something is so.
+func (h *host) await(so func() bool) {
+	for !so() {
+	}
+}
+
+// waitsFor polls a rank's words until they say something.
+func (h *host) waitsFor(a Args, phase Phase) (w Word) {
+	h.await(func() bool { _, w = h.words(a); return w.Phase == phase })
+	return w
+}

@@ -1,0 +1,204 @@
+package cuda
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/kernels"
+)
+
+// TestAbsentRank: who waits says for whom, goes on when it comes, and leaves when the communicator is aborted.
+func TestAbsentRank(t *testing.T) {
+	const ranks, count = 3, 8
+	h := newHost(t)
+	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy, Exchange} {
+		h.reset()
+		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
+		for r := range all {
+			a := &all[r]
+			a.Send, a.Recv, a.Bytes, a.RecvStride = h.alloc(4*count), h.alloc(4*count*ranks), 4*count, 4*count
+			a.copyByMessages()
+		}
+		function, g := Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count)
+		h.launch(function, g, all[0], all[1])
+		for _, p := range all[:2] {
+			h.await(func() bool { // at first it may wait for the other one
+				_, w := h.words(p.Args)
+				return w.Phase == Data && w.Peer == 2 && w.Number == 1 && int(w.Blocks) == g.Blocks
+			})
+		}
+		h.launch(function, g, all[2])
+		h.join()
+		for _, p := range all {
+			if done, waits := h.words(p.Args); done.Number != 1 || waits.Phase != Done {
+				t.Fatalf("%s: rank %d's words are %+v and %+v after all came", function, p.Rank, done, waits)
+			}
+		}
+		h.launch(function, g, all[0], all[1])
+		for _, p := range all[:2] {
+			h.waitsFor(p.Args, Data)
+		}
+		h.put(all[0].Abort, []byte{1, 0, 0, 0})
+		h.join()
+		for _, p := range all[:2] {
+			if _, waits := h.words(p.Args); waits.Number != 2 || waits.Phase != Aborted {
+				t.Fatalf("%s: rank %d's word is %+v after an abort", function, p.Rank, waits)
+			}
+		}
+	}
+}
+
+// abortable is two ranks in place that reach each other's buffers, each with an abort word of its own.
+func abortable(h *host, k Kernel, bytes int) []ExchangeArgs {
+	h.reset()
+	all := h.communicator(2, 0)
+	for r := range all {
+		p := &all[r]
+		p.Abort, p.Bytes = h.alloc(4), uint64(bytes)
+		if k == Reduce {
+			p.Send = h.alloc(bytes)
+			p.Recv = p.Send
+			p.reach(direct, SendBuffer, RecvBuffer)
+			continue
+		}
+		p.Send, p.Recv, p.RecvStride = h.alloc(bytes), h.alloc(2*bytes), uint64(bytes)
+		p.copyByMessages()
+		p.reach(direct, SendBuffer)
+	}
+	return all
+}
+
+func (h *host) abort(p ExchangeArgs) { h.put(p.Abort, []byte{1, 0, 0, 0}) }
+
+// TestAbortBeforeMeeting: a rank that has left is not met by one that comes later, which may be much later.
+func TestAbortBeforeMeeting(t *testing.T) {
+	h := newHost(t)
+	for _, k := range []Kernel{Reduce, Exchange} {
+		all := abortable(h, k, 200)
+		function, g := Function(k, kernels.Int32, 2), grid(k, &all[0].Args, 200)
+		h.launch(function, g, all[0])
+		h.waitsFor(all[0].Args, Data)
+		h.abort(all[0])
+		h.join()
+		used := bytes.Repeat([]byte{7}, 200) // by something else
+		h.put(all[0].Send, used)
+		h.launch(function, g, all[1])
+		var waits Word
+		h.await(func() bool { _, waits = h.words(all[1].Args); return h.running() == 0 || waits.Number == 1 })
+		if waits.Phase != Data || waits.Peer != 0 {
+			t.Errorf("%s: a rank has met one that has left, and says %+v", function, waits)
+		}
+		if got := h.get(all[0].Send, 200); !bytes.Equal(got, used) {
+			t.Errorf("%s: the buffer of a rank that has left was written", function)
+		}
+		h.abort(all[1])
+		h.join()
+	}
+}
+
+// TestAbortAmongOthers: a rank that leaves early waits for another one that may be at its buffers, but not for ever.
+func TestAbortAmongOthers(t *testing.T) {
+	const stay = 500 * time.Millisecond // as in direct.h
+	h := newHost(t)
+	for _, k := range []Kernel{Reduce, Exchange} {
+		for _, end := range []string{"leaves", "takes back", "dies"} {
+			took := h.abortAmongOthers(t, k, end, stay)
+			for range 9 { // the machine may be busy
+				if end != "dies" && took >= stay {
+					took = h.abortAmongOthers(t, k, end, stay)
+				}
+			}
+			if (took >= stay) != (end == "dies") {
+				t.Errorf("kernel %d: a rank waited %v for one that %s", k, took, end)
+			}
+		}
+	}
+}
+
+// abortAmongOthers aborts rank 0 in its first round, in which rank 1 is at its buffers until it does something, and
+// returns how long rank 0 took to leave.
+func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Duration) time.Duration {
+	t.Helper()
+	all := abortable(h, k, 200)
+	a := &all[0]
+	g := grid(k, &a.Args, 200)
+	enter := func(b Buffer, at uint64, flag uint32) {
+		for block := range g.Blocks {
+			i := ((MaxBlocks+block)*MaxRanks+1)*NumBuffers + int(b)
+			h.put(a.Window[0]+2*a.Half+uint64(entries+i*packet),
+				encode([]uint32{uint32(at), flag, uint32(at >> 32), flag}))
+		}
+	}
+	enter(SendBuffer, all[1].Send, 1<<8|a.Signature)
+	enter(RecvBuffer, all[1].Recv, 1<<8|a.Signature)
+	h.launch(Function(k, kernels.Int32, 2), g, *a)
+	h.await(func() bool { _, w := h.words(a.Args); return h.running() == 0 || w.Phase == Results })
+	if h.running() == 0 {
+		t.Fatalf("kernel %d: a rank doesn't wait for another one to leave", k)
+	}
+	began := time.Now()
+	h.abort(*a)
+	h.waitsFor(a.Args, Aborted)
+	for h.running() > 0 && time.Since(began) < stay/5 {
+	}
+	if took := time.Since(began); h.running() == 0 && took < stay {
+		t.Errorf("kernel %d: a rank left after %v, with another one at its buffers", k, took)
+	}
+	switch end {
+	case "leaves":
+		for block := range g.Blocks {
+			h.put(leaveAt(a.Args, block, 1), encode(uint32(1)))
+		}
+	case "takes back":
+		enter(RecvBuffer, 0, 0)
+	}
+	h.join()
+	return time.Since(began)
+}
+
+// TestMismatch: ranks whose calls differ see it by the flags, and leave.
+func TestMismatch(t *testing.T) {
+	const ranks, count = 2, 8
+	h := newHost(t)
+	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy, Exchange} {
+		h.reset()
+		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
+		for r := range all {
+			all[r].Send, all[r].Recv, all[r].Bytes = h.alloc(4*count), h.alloc(4*count*ranks), 4*count
+			all[r].Signature = uint32(r + 1)
+			all[r].copyByMessages()
+		}
+		h.launch(Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count), all...)
+		h.join()
+		for _, p := range all {
+			if _, w := h.words(p.Args); w.Phase != Mismatch || int(w.Peer) != 1-int(p.Rank) {
+				t.Fatalf("%s: rank %d says %+v", Function(k, kernels.Int32, ranks), p.Rank, w)
+			}
+		}
+	}
+}
+
+// TestMismatchOfKernels: of two ranks one is in packets and the other is not, and the first sees it. The other leaves
+// when the communicator is aborted.
+func TestMismatchOfKernels(t *testing.T) {
+	const ranks, count = 2, 8
+	h := newHost(t)
+	for _, large := range []Kernel{Reduce, Exchange} {
+		h.reset()
+		all := h.communicator(ranks, HalfFor(OneShot, ranks, 4*count))
+		for r := range all {
+			a := &all[r]
+			a.Send, a.Recv, a.Bytes = h.alloc(4*count), h.alloc(4*count*ranks), 4*count
+			a.Signature = uint32(r + 1)
+			a.copyByMessages()
+		}
+		h.launch(Function(OneShot, kernels.Int32, ranks), grid(OneShot, &all[0].Args, 4*count), all[0])
+		h.launch(Function(large, kernels.Int32, ranks), grid(large, &all[1].Args, 4*count), all[1])
+		if w := h.waitsFor(all[0].Args, Mismatch); w.Peer != 1 {
+			t.Fatalf("rank 0 says %+v", w)
+		}
+		h.put(all[0].Abort, []byte{1, 0, 0, 0})
+		h.join()
+	}
+}

@@ -1,0 +1,122 @@
+package cuda
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestImages: what is loaded has every function that there is a name for.
+func TestImages(t *testing.T) {
+	images, err := Images(7, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range images {
+		var entries []string
+		for _, m := range regexp.MustCompile(`\.entry (\w+)`).FindAllSubmatch(image.Code, -1) {
+			entries = append(entries, string(m[1]))
+		}
+		slices.Sort(entries)
+		slices.Sort(image.Functions)
+		if !slices.Equal(entries, image.Functions) {
+			t.Errorf("%s.cu has the functions %v, and %v have names", image.Name, entries, image.Functions)
+		}
+	}
+}
+
+// TestCubins: they are made of the PTX that is here.
+func TestCubins(t *testing.T) {
+	sums, err := os.ReadFile("sm_90.sums")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := Images(9, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range images {
+		sum := sha256.Sum256(bytes.TrimRight(image.Code, "\x00"))
+		if line := fmt.Sprintf("%x  %s.ptx\n", sum, image.Name); !strings.Contains(string(sums), line) {
+			t.Errorf("%s.sm_90.cubin.gz is not of this PTX (generate.go says how to make it): %s", image.Name, line)
+		}
+	}
+	cubins, err := Images(9, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cubin := range cubins {
+		if !bytes.HasPrefix(cubin.Code, []byte("\x7fELF")) || !bytes.Contains(cubin.Code, []byte(".text.carillon_")) {
+			t.Errorf("%s: no cubin", cubin.Name)
+		}
+	}
+}
+
+// TestLoadsBeforeBarriers: behind a barrier a block tells other ranks that it has read their buffers. On sm_90 a load
+// names one of six counters, unless it is 7, which an instruction that needs the value waits for.
+func TestLoadsBeforeBarriers(t *testing.T) {
+	const load, barrier = 0x981, 0xb1d // LDG, BAR
+	images, err := Images(9, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := images[1]
+	binary.LittleEndian.PutUint32(image.Code[20:], uint32(elf.EV_CURRENT)) // it has the version of CUDA
+	f, err := elf.NewFile(bytes.NewReader(image.Code))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernels, loads, barriers := 0, 0, 0
+	for _, s := range f.Sections {
+		name, ok := strings.CutPrefix(s.Name, ".text.carillon_")
+		if !ok {
+			continue
+		}
+		kernels++
+		code, err := s.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		under := uint64(0) // way: the counters
+		for ; len(code) >= 16; code = code[16:] {
+			low, high := binary.LittleEndian.Uint64(code), binary.LittleEndian.Uint64(code[8:])
+			under &^= high >> 52 & 0x3f
+			switch low & 0xfff {
+			case load:
+				loads++
+				under |= 1 << (high >> 46 & 7)
+			case barrier:
+				barriers++
+				if under&0x3f != 0 {
+					t.Errorf("%s: a load is under way at the barrier before the last %d bytes", name, len(code))
+				}
+			}
+		}
+	}
+	if kernels != len(image.Functions) || loads < 40*kernels || barriers < 5*kernels {
+		t.Errorf("there are %d loads and %d barriers in %d kernels", loads, barriers, kernels)
+	}
+}
+
+// TestArgs: Go's parameter is laid out as C++'s, which asserts the same of its own.
+func TestArgs(t *testing.T) {
+	if n := binary.Size(Args{}); n != 8*4+(10+MaxRanks+1)*8 {
+		t.Errorf("the parameter has %d bytes", n)
+	}
+	if n := binary.Size(Reach{}); n != NumBuffers*MaxRanks*8+8 {
+		t.Errorf("what says where buffers are reached has %d bytes", n)
+	}
+	if n := binary.Size(ExchangeArgs{}); n != binary.Size(ReduceArgs{})+18*4+MaxMessages*16 {
+		t.Errorf("that of an exchange has %d bytes", n)
+	}
+	if n := binary.Size(Words{}); n != 32 {
+		t.Errorf("words have %d bytes", n)
+	}
+}

@@ -187,8 +187,8 @@ void *tape_reached(size_t *size);
 
 /**
  * Says whether a mark should follow the operation launched last, which is in flight: there may be 8 at once, and one
- * every two milliseconds, on the communicators that have the first 128 slots. If so, tape_mark is about that one. What is
- * launched together with it, in a group, begins with the first.
+ * every two milliseconds, on the communicators that have the first 128 slots. If so, tape_mark is about that one. What
+ * is launched together with it, in a group, begins with the first.
  */
 bool tape_mark_due(struct tape_comm *comm, uint64_t first);
 

@@ -176,7 +176,7 @@ func (p *Proxy) attend(by *Endpoint) (moved bool) {
 	return p.take(by)
 }
 
-// take is attend for who holds taking.
+// take is attend. The caller holds taking.
 func (p *Proxy) take(by *Endpoint) (moved bool) {
 	p.taken = p.segment.take(p.taken[:0])
 	for _, i := range p.taken {

@@ -120,8 +120,8 @@ part_tune() { timeout 200 "$bin/carillon" tune -o "$out/tuning.json" || failed=1
 
 part_sanitize() {
   # The driver maps tapes that are in memory alone, and refusals count as errors.
-  TMPDIR=/dev/shm CUDA_VISIBLE_DEVICES=0 ENGINE_TEST_CUDA=libcuda.so.1 timeout 300 compute-sanitizer --error-exitcode 1 \
-    "$bin/engine.test" -test.run 'TestCollectives/2_ranks|TestMessages' || failed=1
+  TMPDIR=/dev/shm CUDA_VISIBLE_DEVICES=0 ENGINE_TEST_CUDA=libcuda.so.1 timeout 300 \
+    compute-sanitizer --error-exitcode 1 "$bin/engine.test" -test.run 'TestCollectives/2_ranks|TestMessages' || failed=1
 }
 
 part_nccl() {

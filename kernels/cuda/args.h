@@ -12,10 +12,13 @@ typedef long long i64;
 
 enum {
   carillon_max_ranks = 8,
-  carillon_max_blocks = 64,
+  carillon_max_blocks = 96,
   carillon_max_threads = 512, // of a block
   carillon_packet = 16,       // bytes of a packet
   carillon_payload = 8,       // bytes of data in it
+  carillon_quad = 512,         // bytes of four lines
+  carillon_quad_payload = 480, // bytes of data in them
+  carillon_mailboxes = 2,      // for packets, for lines: what is a flag of one may be data of the other
 
   carillon_max_channels = 32,
   carillon_fifos = 3,      // of a channel, from each other rank
@@ -36,10 +39,10 @@ enum {
 // The buffers of a call.
 enum { carillon_send, carillon_recv };
 
-// A rank's window: two halves of a mailbox, then control words, then the slots of FIFOs. Offsets are from the control
-// words; a lane is one FIFO from (or, for credits, to) one other rank.
+// A rank's window: two halves of each mailbox, then control words, then the slots of FIFOs. Offsets are from the
+// control words; a lane is one FIFO from (or, for credits, to) one other rank.
 enum {
-  carillon_entered = 0, // by rank: the number and the signature of its last collective through FIFOs, u32 each
+  carillon_entered = 0, // by rank: number and signature of its last collective that isn't in LL, u32 each
   carillon_flags = carillon_entered + carillon_max_ranks * 8,              // u32 by lane and slot
   carillon_credits = carillon_flags + carillon_lanes * carillon_slots * 4, // u32 by lane
   carillon_leaves = carillon_credits + carillon_lanes * 4,                 // u32 by block and rank: see direct.h
@@ -91,11 +94,11 @@ struct carillon_counts {
   u32 replays;     // launches by graphs
   u32 replayed;    // the collectives among them
   u32 collectives; // all
-  u32 epoch;       // those in packets
+  u32 epoch;       // those whose data comes with its flags
 };
 
-// carillon_args is the parameter of kernels in packets, and the beginning of others'. What the smallest operations need
-// comes first: the GPU reads it from memory that it has not read before.
+// carillon_args is the parameter of kernels whose data comes with its flags, and the beginning of others'. What the
+// smallest operations need comes first: the GPU reads it from memory that it has not read before.
 struct carillon_args {
   u32 rank, ranks;
   u32 reduction;
@@ -105,7 +108,7 @@ struct carillon_args {
   u32 operation;          // for the words; not 0 in a graph
   u64 bytes;              // from one rank to another; of an all-reduce or a reduce all
   u64 state;              // this rank's
-  u64 half;               // bytes of half a mailbox, a multiple of 16
+  u64 half;               // bytes of half a mailbox, a multiple of 512
   u64 words;              // carillon_words of each block in host memory, or 0
   u64 send, recv;         // this rank's buffers
   u64 send_stride, recv_stride; // bytes between what goes to one rank and what goes to the next; what comes likewise

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/carillon-rt/carillon/kernels"
 )
@@ -13,26 +14,25 @@ import (
 // Limits of the kernels, as in args.h.
 const (
 	MaxRanks    = 8   // of a communicator
-	MaxBlocks   = 64  // of a grid
+	MaxBlocks   = 96  // of a grid
 	MaxThreads  = 512 // of a block
 	MaxMessages = 64  // of an exchange
 
 	// StateBytes is the size of a rank's state, and a multiple of 128.
 	StateBytes = (MaxBlocks*16 + 64 + lanes*8 + MaxBlocks*4 + 127) / 128 * 128
 
-	payload     = 8  // bytes of data in a packet
-	packet      = 16 // bytes of a packet
+	mailboxes   = 2 // one for each Format
 	maxChannels = 32
 	fifos       = 3 // of a channel, from each other rank
 	slots       = 4 // of a FIFO
 	slice       = 8192
 	lanes       = maxChannels * fifos * (MaxRanks - 1)
 	entries     = (MaxRanks*8 + lanes*slots*4 + lanes*4 + MaxBlocks*MaxRanks*4 + 127) / 128 * 128
-	control     = entries + 2*MaxBlocks*MaxRanks*NumBuffers*packet
+	control     = entries + 2*MaxBlocks*MaxRanks*NumBuffers*vector
 )
 
-// Args is the parameter of kernels in packets, and the beginning of others', as the GPU gets it. Addresses are those at
-// which this rank's GPU reaches them.
+// Args is the parameter of kernels whose data comes with its flags, and the beginning of others', as the GPU gets it.
+// Addresses are those at which this rank's GPU reaches them.
 type Args struct {
 	Rank, Ranks uint32
 	Reduction   uint32 // a kernels.Reduction
@@ -48,7 +48,7 @@ type Args struct {
 
 	Bytes      uint64 // from one rank to another; of an all-reduce or a reduce the whole buffer
 	State      uint64 // StateBytes in the GPU's memory, this rank's, zero at first
-	Half       uint64 // bytes of half a mailbox, a multiple of 16, the same on all ranks
+	Half       uint64 // bytes of half a mailbox, a multiple of HalfUnit, the same on all ranks
 	Words      uint64 // MaxBlocks Words in host memory, or 0
 	Send, Recv uint64 // this rank's buffers; multiples of an element's size
 
@@ -63,9 +63,9 @@ type Args struct {
 	Channels uint32           // see Channels
 }
 
-// WindowBytes is the size of a rank's window: two halves of a mailbox, control words, and the slots of FIFOs.
+// WindowBytes is the size of a rank's window: two halves of each mailbox, control words, and the slots of FIFOs.
 func WindowBytes(ranks, half, slot int) int {
-	return 2*half + control + maxChannels*fifos*max(ranks-1, 1)*slots*slot
+	return 2*mailboxes*half + control + maxChannels*fifos*max(ranks-1, 1)*slots*slot
 }
 
 // SlotBytes is the size of a slot, if all slots together may have so many bytes: 16 at least.
@@ -173,48 +173,97 @@ const (
 // Kernel names a family of kernels.
 type Kernel uint8
 
-// The families.
+// The families. Those whose data comes with its flags are in two formats: small messages in LL, larger ones in LL128.
 const (
-	Copy     Kernel = iota // packets: all-gather, all-to-all, broadcast, gather, scatter, barrier
-	OneShot                // packets: all-reduce, reduce, reduce-scatter; every rank sends all that it has
-	TwoShot                // packets: all-reduce; each rank reduces a share and sends the result to all
-	Exchange               // FIFOs or directly: messages, and by them what Copy does
-	Reduce                 // FIFOs or directly: all-reduce, reduce, reduce-scatter; each rank reduces a share
+	Copy         Kernel = iota // all-gather, all-to-all, broadcast, gather, scatter, barrier, in LL
+	CopyLL128                  // the same in LL128
+	OneShot                    // all-reduce, reduce, reduce-scatter, in LL; every rank sends all that it has
+	OneShotLL128               // the same in LL128
+	TwoShot                    // all-reduce, in LL; each rank reduces a share and sends the result to all
+	TwoShotLL128               // the same in LL128
+	Exchange                   // FIFOs or directly: messages, and by them what Copy does
+	Reduce                     // FIFOs or directly: all-reduce, reduce, reduce-scatter; each rank reduces a share
 
 	// NumKernels is how many there are.
 	NumKernels = int(Reduce) + 1
 )
 
-// Function returns the name of the function for a data type (which Copy and Exchange have none of) and a number of
-// ranks.
-func Function(k Kernel, dt kernels.DataType, ranks int) string {
-	of := ""
-	if ranks == 2 || ranks == 4 || ranks == 8 {
-		of = fmt.Sprint("_", ranks)
-	}
+// A format is how data and flags lie in a mailbox: in units of so many bytes, of which payload are data, and each of
+// which so many threads send together.
+type format struct{ unit, payload, threads int }
+
+// format returns that of a kernel whose data comes with its flags.
+func (k Kernel) format() format {
 	switch k {
-	case OneShot:
-		return "carillon_one_shot_" + dt.String() + of
-	case TwoShot:
-		return "carillon_two_shot_" + dt.String()
-	case Reduce:
-		return "carillon_reduce_" + dt.String()
-	case Exchange:
-		return "carillon_exchange"
+	case CopyLL128, OneShotLL128, TwoShotLL128:
+		return format{unit: 512, payload: 480, threads: warp}
 	default:
-		return "carillon_copy" + of
+		return format{unit: vector, payload: 8, threads: 1}
 	}
 }
 
-// packets is the number that some bytes take: one at least, since every rank hears from every other one.
-func packets(bytes int) int { return max(1, (bytes+payload-1)/payload) }
-
-// HalfFor returns the bytes that a collective in packets needs in half a mailbox.
-func HalfFor(k Kernel, ranks, bytes int) int {
-	if k == TwoShot {
-		return 2 * ranks * share(ranks, packets(bytes)) * packet
+// Function returns the name of the function for a data type (which those that copy have none of) and a number of ranks.
+func Function(k Kernel, dt kernels.DataType, ranks int) string {
+	switch k {
+	case Exchange:
+		return "carillon_exchange"
+	case Reduce:
+		return "carillon_reduce_" + dt.String()
+	case TwoShot:
+		return "carillon_two_shot_" + dt.String()
+	case TwoShotLL128:
+		return "carillon_two_shot_ll128_" + dt.String()
 	}
-	return ranks * packets(bytes) * packet
+	name := "carillon_copy"
+	switch k {
+	case CopyLL128:
+		name = "carillon_copy_ll128"
+	case OneShot:
+		name = "carillon_one_shot_" + dt.String()
+	case OneShotLL128:
+		name = "carillon_one_shot_ll128_" + dt.String()
+	default:
+	}
+	if slices.Contains(specialized(k), ranks) {
+		name += fmt.Sprint("_", ranks)
+	}
+	return name
+}
+
+// specialized are the numbers of ranks that a kernel has functions of their own for, besides the one for any.
+func specialized(k Kernel) []int {
+	switch k {
+	case Copy, OneShot:
+		return []int{2, 4, 8}
+	case CopyLL128, OneShotLL128:
+		return []int{2}
+	default:
+		return nil
+	}
+}
+
+// functions are all of a kernel's for a data type.
+func functions(k Kernel, dt kernels.DataType) []string {
+	names := []string{Function(k, dt, 0)}
+	for _, ranks := range specialized(k) {
+		names = append(names, Function(k, dt, ranks))
+	}
+	return names
+}
+
+// units is the number that some bytes take: one at least, since every rank hears from every other one.
+func (f format) units(bytes int) int { return max(1, share(f.payload, bytes)) }
+
+// HalfUnit is what a half of a mailbox is a multiple of.
+const HalfUnit = 512
+
+// HalfFor returns the bytes that a collective whose data comes with its flags needs in half a mailbox.
+func HalfFor(k Kernel, ranks, bytes int) int {
+	f := k.format()
+	if k == TwoShot || k == TwoShotLL128 {
+		return 2 * ranks * share(ranks, f.units(bytes)) * f.unit
+	}
+	return ranks * f.units(bytes) * f.unit
 }
 
 func share(ranks, n int) int { return (n + ranks - 1) / ranks }
@@ -240,26 +289,36 @@ type Grid struct{ Blocks, Threads int }
 // or of the largest message of an exchange; limit is the largest grid.
 func GridFor(k Kernel, a *Args, bytes int, limit Grid) Grid {
 	ranks := int(a.Ranks)
-	work := packets(bytes)
+	f := k.format()
+	work := f.units(bytes)
 	switch k {
-	case Copy, OneShot:
-	case TwoShot:
+	case Copy, CopyLL128, OneShot, OneShotLL128:
+	case TwoShot, TwoShotLL128:
 		work = share(ranks, work)
-	default:
+	case Exchange, Reduce:
 		if k == Reduce && a.SendStride == 0 {
-			bytes = share(packet, share(ranks, bytes)) * packet
+			bytes = share(vector, share(ranks, bytes)) * vector
 		}
 		channels := min(int(a.Channels), max(1, share(min(slice, int(a.Slot)), bytes)))
-		vectors := share(packet, min(int(a.Slot), share(channels, bytes)))
-		workers := max(warp, (vectors+warp-1)/warp*warp)
+		vectors := share(vector, min(int(a.Slot), share(channels, bytes)))
+		workers := max(warp, roundUp(vectors, warp))
 		return Grid{channels * roles(k, ranks), min(limit.Threads, warp+workers)} // one more warp leads
 	}
-	threads := min(limit.Threads, (work+warp-1)/warp*warp)
+	work *= f.threads
+	threads := min(limit.Threads, max(fewThreads, roundUp(share(limit.Blocks, work), warp)), roundUp(work, warp))
 	return Grid{min(limit.Blocks, (work+threads-1)/threads), threads}
 }
 
-// warp is how many threads a GPU runs together.
-const warp = 32
+// fewThreads are those of a block that a small operation has several blocks of: data moves faster through several
+// multiprocessors.
+const fewThreads = 128
+
+func roundUp(n, unit int) int { return share(unit, n) * unit }
+
+const (
+	warp   = 32 // threads that a GPU runs together
+	vector = 16 // bytes that a thread loads or stores at once
+)
 
 //go:embed *.gz
 var images embed.FS
@@ -273,20 +332,15 @@ type Image struct {
 
 // modules are those of the sources, without their code.
 func modules() []Image {
-	packets, fifos := Image{Name: "packets"}, Image{Name: "fifos"}
-	fifos.Functions = append(fifos.Functions, Function(Exchange, 0, 0))
-	counts := []int{0, 2, 4, 8} // 0: any number of ranks
-	for _, ranks := range counts {
-		packets.Functions = append(packets.Functions, Function(Copy, 0, ranks))
-	}
+	packets := Image{Name: "packets", Functions: functions(Copy, 0)}
+	lines := Image{Name: "lines", Functions: functions(CopyLL128, 0)}
+	fifos := Image{Name: "fifos", Functions: functions(Exchange, 0)}
 	for dt := kernels.Int8; dt.Valid(); dt++ {
-		for _, ranks := range counts {
-			packets.Functions = append(packets.Functions, Function(OneShot, dt, ranks))
-		}
-		packets.Functions = append(packets.Functions, Function(TwoShot, dt, 0))
-		fifos.Functions = append(fifos.Functions, Function(Reduce, dt, 0))
+		packets.Functions = append(packets.Functions, slices.Concat(functions(OneShot, dt), functions(TwoShot, dt))...)
+		lines.Functions = append(lines.Functions, slices.Concat(functions(OneShotLL128, dt), functions(TwoShotLL128, dt))...)
+		fifos.Functions = append(fifos.Functions, functions(Reduce, dt)...)
 	}
-	return []Image{packets, fifos}
+	return []Image{packets, lines, fifos}
 }
 
 // Images returns the modules to load, which together have every function: cubins, if there are some for the GPU's

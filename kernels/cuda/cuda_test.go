@@ -141,9 +141,9 @@ func TestReductions(t *testing.T) {
 	n := 0
 	for _, dt := range dataTypes {
 		for _, op := range reductions {
-			for _, k := range []Kernel{OneShot, TwoShot, Reduce} {
+			for _, k := range []Kernel{OneShot, OneShotLL128, TwoShot, TwoShotLL128, Reduce} {
 				n++
-				c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(100), rng.IntN(3)}
+				c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(200), rng.IntN(3)}
 				allReduce(t, h, rng, k, c, inPlace(n), staged)
 			}
 			if op != kernels.PreMulSum { // nobody knows another rank's factor
@@ -170,10 +170,13 @@ func TestPairs(t *testing.T) {
 // positions is where a rank's state has those of FIFOs.
 const positions = MaxBlocks*16 + 64
 
+// controlAt is where a rank's window has its control words.
+func controlAt(a Args) uint64 { return a.Window[0] + 2*mailboxes*a.Half }
+
 // leaveAt is where a rank's window has the round of a block in which another rank left its buffers last.
 func leaveAt(a Args, block, rank int) uint64 {
 	const leaves = MaxRanks*8 + lanes*slots*4 + lanes*4
-	return a.Window[0] + 2*a.Half + uint64(leaves+(block*MaxRanks+rank)*4)
+	return controlAt(a) + uint64(leaves+(block*MaxRanks+rank)*4)
 }
 
 // A way is how data goes that doesn't go in packets.
@@ -266,10 +269,13 @@ func TestPartialReductions(t *testing.T) {
 	const ranks, root = 3, 1
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(11, 12))
-	for n, k := range []Kernel{OneShot, Reduce, Reduce, Reduce} {
+	for _, by := range []struct {
+		Kernel
+		way
+	}{{OneShot, staged}, {OneShotLL128, staged}, {Reduce, staged}, {Reduce, direct}, {Reduce, apart}} {
 		for _, count := range []int{1, 5, 77} {
 			for _, scatter := range []bool{false, true} {
-				w := way(max(0, n-1))
+				k, w := by.Kernel, by.way
 				if w != staged && !scatter {
 					continue
 				}
@@ -339,7 +345,7 @@ func everybodyAtRoot(rank int) uint32 {
 	return 0
 }
 
-// TestMoves runs them in packets and through FIFOs.
+// TestMoves runs them in each format, through FIFOs and directly.
 func TestMoves(t *testing.T) {
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -352,6 +358,7 @@ func TestMoves(t *testing.T) {
 	} {
 		for _, size := range []int{0, 1, 8, 61, 160, 4096} {
 			m.try(t, h, rng, Copy, staged, size)
+			m.try(t, h, rng, CopyLL128, staged, size)
 			m.try(t, h, rng, Exchange, staged, size)
 			if m.name == "all-gather" || m.name == "all-to-all" {
 				m.try(t, h, rng, Exchange, direct, size)
@@ -363,7 +370,7 @@ func TestMoves(t *testing.T) {
 
 func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, w way, size int) {
 	h.reset()
-	all := h.communicator(movers, HalfFor(Copy, movers, size))
+	all := h.communicator(movers, HalfFor(k, movers, size))
 	in := make([][]byte, movers)
 	for r := range all {
 		a := &all[r]
@@ -478,7 +485,7 @@ func TestStreams(t *testing.T) {
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(7, 8))
 	half := 0
-	for _, k := range []Kernel{OneShot, TwoShot, Copy} {
+	for _, k := range []Kernel{OneShot, OneShotLL128, TwoShot, TwoShotLL128, Copy, CopyLL128} {
 		half = max(half, HalfFor(k, ranks, 4*count))
 	}
 	all := h.communicator(ranks, half)
@@ -492,7 +499,8 @@ func TestStreams(t *testing.T) {
 	var launches []launch
 	var gathered []uint64 // where rank 1 finds what it gathered behind each operation
 	for i := range operations {
-		k, by := []Kernel{OneShot, TwoShot, Reduce}[rng.IntN(3)], []Kernel{Copy, Exchange}[rng.IntN(2)]
+		k := []Kernel{OneShot, OneShotLL128, TwoShot, TwoShotLL128, Reduce}[rng.IntN(5)]
+		by := []Kernel{Copy, CopyLL128, Exchange}[rng.IntN(3)]
 		reduces, gathers := way(rng.IntN(3)), way(rng.IntN(3))
 		reduction, gather := slices.Clone(all), slices.Clone(all)
 		for r := range all {
@@ -530,39 +538,42 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestManyEpochs lets large operations follow small ones where the flags' part of the epoch begins anew: no packet may
-// be taken for one of long ago.
+// TestManyEpochs lets large operations follow small ones where the flags' part of the epoch begins anew: no unit may be
+// taken for one of long ago, in either format.
 func TestManyEpochs(t *testing.T) {
 	const ranks, count = 2, 400
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(5, 6))
-	all := h.communicator(ranks, HalfFor(OneShot, ranks, 4*count))
-	for r := range all {
-		all[r].Send, all[r].Recv = h.alloc(4*count), h.alloc(4*count)
-	}
-	for i := range 24 {
-		n := count
-		if i >= 8 && i < 20 { // until the flags are those of operations 6 and 7
-			n = 1 + rng.IntN(2)
+	for _, k := range []Kernel{OneShot, OneShotLL128} {
+		h.reset()
+		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
+		for r := range all {
+			all[r].Send, all[r].Recv = h.alloc(4*count), h.alloc(4*count)
 		}
-		if i == 8 {
-			for _, a := range all {
-				counts := [4]uint32{uint32(i), uint32(i), 1<<24 - 6}
-				h.put(a.State, bytes.Repeat(encode(counts), MaxBlocks))
+		for i := range 24 {
+			n := count
+			if i >= 8 && i < 20 { // until the flags are those of operations 6 and 7
+				n = 1 + rng.IntN(2)
 			}
-		}
-		in := make([][]byte, ranks)
-		for r := range all {
-			in[r] = random(rng, kernels.Int32, n)
-			h.put(all[r].Send, in[r])
-			all[r].Bytes = uint64(4 * n)
-		}
-		h.launch(Function(OneShot, kernels.Int32, ranks), Grid{1 + i%3, 4}, all...)
-		h.join()
-		want := reduce(kernels.Int32, kernels.Sum, in, nil)
-		for r := range all {
-			if got := h.get(all[r].Recv, 4*n); !bytes.Equal(got, want) {
-				t.Fatalf("operation %d: rank %d has %x, want %x", i, r, got, want)
+			if i == 8 {
+				for _, a := range all {
+					counts := [4]uint32{uint32(i), uint32(i), 1<<24 - 6}
+					h.put(a.State, bytes.Repeat(encode(counts), MaxBlocks))
+				}
+			}
+			in := make([][]byte, ranks)
+			for r := range all {
+				in[r] = random(rng, kernels.Int32, n)
+				h.put(all[r].Send, in[r])
+				all[r].Bytes = uint64(4 * n)
+			}
+			h.launch(Function(k, kernels.Int32, ranks), Grid{1 + i%3, 4}, all...)
+			h.join()
+			want := reduce(kernels.Int32, kernels.Sum, in, nil)
+			for r := range all {
+				if got := h.get(all[r].Recv, 4*n); !bytes.Equal(got, want) {
+					t.Fatalf("kernel %d, operation %d: rank %d has %x, want %x", k, i, r, got, want)
+				}
 			}
 		}
 	}

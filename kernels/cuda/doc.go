@@ -2,10 +2,12 @@
 // and the kernels synchronize through memory that all of them can access. Package kernels defines what a reduction
 // means; these produce the same bits, on all ranks and in every run.
 //
-//	packets.cu   small messages  LL packets: 8 bytes of data and a flag, written into the peers' mailboxes
+//	packets.cu   small messages  NCCL's LL: packets of 8 bytes of data and a flag, written into the peers' mailboxes
+//	lines.cu     middle sizes    NCCL's LL128: lines of 120 bytes of data and a flag, which NVLink keeps whole
+//	shots.h      both of those   the collectives
 //	direct.h     large messages  ranks that can access each other's buffers read and write them in place
 //	fifos.cu     large messages  everything else, and send/receive: staged through FIFOs in the receiver's memory
-//	work.h       both of those   copies and reductions by the threads of a block
+//	work.h       large messages  copies and reductions by the threads of a block
 //	operation.h  all             epochs, waiting, and reporting to the host
 //	element.h    all             types and reductions
 //	args.h       all             the kernel parameter, [Args] here, and the layout of shared memory

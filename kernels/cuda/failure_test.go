@@ -12,7 +12,7 @@ import (
 func TestAbsentRank(t *testing.T) {
 	const ranks, count = 3, 8
 	h := newHost(t)
-	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy, Exchange} {
+	for _, k := range []Kernel{OneShot, OneShotLL128, TwoShot, TwoShotLL128, Reduce, Copy, CopyLL128, Exchange} {
 		h.reset()
 		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
 		for r := range all {
@@ -126,7 +126,7 @@ func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Du
 	enter := func(b Buffer, at uint64, flag uint32) {
 		for block := range g.Blocks {
 			i := ((MaxBlocks+block)*MaxRanks+1)*NumBuffers + int(b)
-			h.put(a.Window[0]+2*a.Half+uint64(entries+i*packet),
+			h.put(controlAt(a.Args)+uint64(entries+i*vector),
 				encode([]uint32{uint32(at), flag, uint32(at >> 32), flag}))
 		}
 	}
@@ -161,7 +161,7 @@ func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Du
 func TestMismatch(t *testing.T) {
 	const ranks, count = 2, 8
 	h := newHost(t)
-	for _, k := range []Kernel{OneShot, TwoShot, Reduce, Copy, Exchange} {
+	for _, k := range []Kernel{OneShot, OneShotLL128, TwoShot, TwoShotLL128, Reduce, Copy, CopyLL128, Exchange} {
 		h.reset()
 		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
 		for r := range all {
@@ -179,14 +179,14 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// TestMismatchOfKernels: of two ranks one is in packets and the other is not, and the first sees it. The other leaves
-// when the communicator is aborted.
+// TestMismatchOfKernels: of two ranks one is in LL and the other is not, and the first sees it. The other leaves when
+// the communicator is aborted.
 func TestMismatchOfKernels(t *testing.T) {
 	const ranks, count = 2, 8
 	h := newHost(t)
-	for _, large := range []Kernel{Reduce, Exchange} {
+	for _, large := range []Kernel{OneShotLL128, TwoShotLL128, CopyLL128, Reduce, Exchange} {
 		h.reset()
-		all := h.communicator(ranks, HalfFor(OneShot, ranks, 4*count))
+		all := h.communicator(ranks, HalfFor(large, ranks, 4*count))
 		for r := range all {
 			a := &all[r]
 			a.Send, a.Recv, a.Bytes = h.alloc(4*count), h.alloc(4*count*ranks), 4*count

@@ -232,15 +232,6 @@ struct Transfer {
   GENERIC void close(const carillon_exchange_args &list) { f.close(list.common, direction); }
 };
 
-// announce tells every rank which collective this one is in. They look when they have waited for long.
-DEVICE void announce(const Grid &g, const carillon_args &a, const Operation &op) {
-  if (g.block || g.thread || !a.signature) return;
-  LOOP
-  for (u32 k = 1; k < op.ranks; k++)
-    store_u64(a.window[k] + control(a) + carillon_entered + a.rank * 8,
-              op.counts.collectives | (u64)a.signature << 32);
-}
-
 // exchange sends and receives lists of messages: send and receive, all-gather, all-to-all, broadcast, gather,
 // scatter. A channel has a block for each list, so that no message waits for another rank's.
 DEVICE void exchange(const Grid &g, Block<carillon_exchange_args, Transfer> &block, Operation &op) {

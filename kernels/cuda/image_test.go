@@ -67,7 +67,7 @@ func TestLoadsBeforeBarriers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image := images[1]
+	image := images[slices.IndexFunc(images, func(i Image) bool { return i.Name == "fifos" })]
 	binary.LittleEndian.PutUint32(image.Code[20:], uint32(elf.EV_CURRENT)) // it has the version of CUDA
 	f, err := elf.NewFile(bytes.NewReader(image.Code))
 	if err != nil {

@@ -4,11 +4,11 @@
 #include "platform.h"
 
 // A rank counts its collectives, and the launches by CUDA graphs, in the GPU's memory, since the host doesn't see
-// replays of a graph. Collectives in packets have an epoch: its last 24 bits and the call's signature are the flag of
-// every packet.
+// replays of a graph. Collectives whose data comes with its flags have an epoch: its last 24 bits and the call's
+// signature are the flag.
 //
-// Two halves of a mailbox are enough, since in packets every rank hears from every other one: a rank that writes
-// packets of epoch e has ended e-1, so its peer has entered e-1, so it has ended e-2, which read the same half.
+// Two halves of a mailbox are enough, since in these collectives every rank hears from every other one: a rank that
+// writes data of epoch e has ended e-1, so its peer has entered e-1, so it has ended e-2, which read the same half.
 struct Operation {
   carillon_counts counts; // with this launch
   u32 number;             // of the launch
@@ -18,7 +18,7 @@ struct Operation {
   bool left;         // it has given up, and does nothing more
 };
 
-// Flags repeat after 2^24 epochs, so halves are cleared now and then: that of the next epoch, before anything is sent
+// Flags repeat after 2^24 epochs, so halves are cleared now and then: those of the next epoch, before anything is sent
 // in this one.
 constexpr u32 epochs_until_clean = 1 << 20;
 
@@ -37,7 +37,7 @@ DEVICE carillon_word word_of(const Grid &g, const carillon_args &a, const Operat
 
 DEVICE u64 words_of(const Grid &g, const carillon_args &a) { return a.words + g.block * sizeof(carillon_words); }
 
-DEVICE u64 control(const carillon_args &a) { return 2 * a.half; }
+DEVICE u64 control(const carillon_args &a) { return 2 * carillon_mailboxes * a.half; }
 
 // counts_of are the rank's before this launch. They are loaded early, along with the data, before either is needed.
 DEVICE carillon_counts counts_of(const Grid &g, const carillon_args &a) {
@@ -59,21 +59,34 @@ DEVICE Operation begin(const carillon_args &a, carillon_counts before, u32 ranks
   return op;
 }
 
-// begin_packets begins a collective in packets.
-DEVICE Operation begin_packets(const Grid &g, const carillon_args &a, carillon_counts before, u32 ranks) {
+// begin_flagged begins a collective whose data comes with its flags, in a mailbox.
+DEVICE Operation begin_flagged(const Grid &g, const carillon_args &a, carillon_counts before, u32 ranks, u32 mailbox) {
   Operation op = begin(a, before, ranks);
   const u32 epoch = ++op.counts.epoch;
   op.flag = epoch << 8 | a.signature;
-  op.half = epoch & 1 ? a.half : 0;
+  op.half = (2 * mailbox + (epoch & 1)) * a.half;
   if ((epoch + 1) % epochs_until_clean < 2) {
-    u64 other = a.window[0] + (op.half ? 0 : a.half);
-    for (u64 i = (u64)(g.block * g.threads + g.thread) * carillon_packet; i < a.half;
-         i += (u64)g.blocks * g.threads * carillon_packet)
-      store_packet(other + i, {0, 0, 0, 0});
+    LOOP
+    for (u32 m = 0; m < carillon_mailboxes; m++) {
+      const u64 next = a.window[0] + (2 * m + 1 - (epoch & 1)) * a.half;
+      for (u64 i = (u64)(g.block * g.threads + g.thread) * carillon_packet; i < a.half;
+           i += (u64)g.blocks * g.threads * carillon_packet)
+        store_packet(next + i, {0, 0, 0, 0});
+    }
     fence();
     g.sync();
   }
   return op;
+}
+
+// announce tells every rank which collective this one is in, if that isn't in LL: who waits in LL for a rank that is in
+// another kernel gets no flag from it. They look when they have waited for long.
+DEVICE void announce(const Grid &g, const carillon_args &a, const Operation &op) {
+  if (g.block || g.thread || !a.signature) return;
+  LOOP
+  for (u32 k = 1; k < op.ranks; k++)
+    store_u64(a.window[k] + control(a) + carillon_entered + a.rank * 8,
+              op.counts.collectives | (u64)a.signature << 32);
 }
 
 // end is called by all threads. Each block writes its own counts, and those of blocks that this launch doesn't have.
@@ -151,9 +164,15 @@ RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing
   return p;
 }
 
+// Alone is a thread that waits for itself.
+struct Alone {
+  GENERIC static bool any(bool x) { return x; }
+};
+
 // wait polls until everything is there, and is false if this thread must give up. Poll returns whether it is there, and
-// otherwise sets what is missing.
-template <class Poll> DEVICE bool wait(const Grid &g, const carillon_args &a, Operation &op, u32 phase, Poll &&poll) {
+// otherwise sets what is missing. Threads that poll together give up if any of them does.
+template <class Together = Alone, class Poll>
+DEVICE bool wait(const Grid &g, const carillon_args &a, Operation &op, u32 phase, Poll &&poll) {
   Patience p = {};
   Missing missing = {};
   for (u32 turns = 1; !poll(missing); turns++) {
@@ -170,7 +189,7 @@ template <class Poll> DEVICE bool wait(const Grid &g, const carillon_args &a, Op
         g.thread == 0,
     };
     p = look_around(p, s, phase, missing);
-    if (UNLIKELY(p.end)) {
+    if (UNLIKELY(Together::any(p.end))) {
       op.left = true;
       return false;
     }
@@ -197,12 +216,18 @@ DEVICE u32 behind(const carillon_args &a, const Operation &op, u32 k) {
 // load and store access up to 8 bytes of a buffer, at any alignment, and none beyond its end.
 RARE u64 load_bytes(u64 at, u64 bytes) {
   u64 data = 0;
-  for (u32 i = 0; i < bytes && i < 8; i++) data |= (u64)reinterpret_cast<const u8 *>(at)[i] << 8 * i;
+  u32 i = 0;
+  if (at % 4 == 0)
+    for (; i + 4 <= bytes && i < 8; i += 4) data |= (u64)*reinterpret_cast<const u32 *>(at + i) << 8 * i;
+  for (; i < bytes && i < 8; i++) data |= (u64)*reinterpret_cast<const u8 *>(at + i) << 8 * i;
   return data;
 }
 
 RARE void store_bytes(u64 at, u64 bytes, u64 data) {
-  for (u32 i = 0; i < bytes && i < 8; i++) reinterpret_cast<u8 *>(at)[i] = (u8)(data >> 8 * i);
+  u32 i = 0;
+  if (at % 4 == 0)
+    for (; i + 4 <= bytes && i < 8; i += 4) *reinterpret_cast<u32 *>(at + i) = (u32)(data >> 8 * i);
+  for (; i < bytes && i < 8; i++) *reinterpret_cast<u8 *>(at + i) = (u8)(data >> 8 * i);
 }
 
 DEVICE u64 load(u64 at, u64 bytes) {

@@ -16,7 +16,7 @@
 #define UNROLL _Pragma("unroll")
 #define LOOP _Pragma("nounroll")
 
-#define GLOBAL extern "C" __attribute__((global, launch_bounds(carillon_max_threads)))
+#define GLOBAL extern "C" __attribute__((global, launch_bounds(carillon_max_threads, 1)))
 
 #define KERNEL_WITH(name, Args)                                                                                        \
   DEVICE void name##_body(const Grid &g, const Args &a);                                                               \
@@ -152,6 +152,62 @@ DEVICE void store_vector(u64 at, const Vector &v) {
   asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v.low), "l"(v.high) : "memory");
 }
 
+// A quad is four lines of 128 bytes, which a warp stores at once, 16 bytes a thread, and loads likewise. NVLink and a
+// GPU's memory keep together what 8 threads store into a line, as NCCL's LL128 relies on, too. So one flag is enough
+// for a line. It takes the place of 8 bytes of its last thread's data: in the first line of two they move to the last
+// thread of the second, which has no data of its own.
+constexpr u32 quad_threads = 32, quad_words = 2;
+
+typedef Vector RawPiece;
+
+// The pieces of data that a quad's threads have are 15 to half a warp: the last thread has none.
+DEVICE u64 quad_offset(u64 piece) { return piece / 16 * 240 + piece % 16 * 16; }
+DEVICE bool quad_has_data(u64 piece) { return piece % 16 != 15; }
+
+DEVICE u32 half_warp_thread() { return __nvvm_read_ptx_sreg_tid_x() % 16; }
+
+// of_half_warp is the value of one thread of each half of the warp.
+DEVICE u64 of_half_warp(u64 value, u32 thread) {
+  u32 low = (u32)value, high = (u32)(value >> 32);
+  asm volatile("shfl.sync.idx.b32 %0, %0, %2, 0x101f, 0xffffffff;\n\t"
+               "shfl.sync.idx.b32 %1, %1, %2, 0x101f, 0xffffffff;"
+               : "+r"(low), "+r"(high)
+               : "r"(thread));
+  return low | (u64)high << 32;
+}
+
+DEVICE bool any_of_quad(bool x) {
+  u32 any;
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %1, 0;\n\tvote.sync.any.pred p, p, 0xffffffff;\n\t"
+               "selp.u32 %0, 1, 0, p;\n\t}"
+               : "=r"(any)
+               : "r"((u32)x));
+  return any;
+}
+
+DEVICE void store_quad(u64 at, const u64 (&data)[quad_words], u32 flag) {
+  const u32 thread = half_warp_thread();
+  const u64 taken = of_half_warp(data[1], 7);
+  const u64 low = thread == 15 ? taken : data[0], high = thread % 8 == 7 ? (u64)flag << 32 : data[1];
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(low), "l"(high) : "memory");
+}
+
+DEVICE RawPiece load_quad(u64 at) {
+  RawPiece p;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(p.low), "=l"(p.high) : "l"(at) : "memory");
+  return p;
+}
+
+DEVICE bool quad_complete(const RawPiece &p, u32 flag, u64 (&data)[quad_words], u32 (&seen)[2]) {
+  const u32 thread = half_warp_thread();
+  seen[0] = seen[1] = thread % 8 == 7 ? (u32)(p.high >> 32) : flag;
+  if (any_of_quad(seen[0] != flag)) return false;
+  const u64 taken = of_half_warp(p.low, 15);
+  data[0] = p.low;
+  data[1] = thread == 7 ? taken : p.high;
+  return true;
+}
+
 DEVICE void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 // await_loads returns when the loads that a value depends on are complete. Otherwise they may be in flight beyond a
@@ -277,6 +333,42 @@ struct Vector {
 DEVICE Vector load_vector(u64 at) { return *reinterpret_cast<const Vector *>(at); }
 
 DEVICE void store_vector(u64 at, const Vector &v) { *reinterpret_cast<Vector *>(at) = v; }
+
+// Here one thread has a whole quad, and the flags say when it is complete.
+constexpr u32 quad_threads = 1, quad_words = 60;
+
+struct RawPiece {
+  u64 w[64];
+};
+
+// Word i of the data is at place_in_quad(i): of 32 places, 15 and 31 are flags, and 30 is for the word whose place
+// the first of them takes.
+constexpr u32 place_in_quad(u32 i) { return i / 30 * 32 + (i % 30 == 15 ? 30 : i % 30); }
+
+DEVICE u64 quad_offset(u64 piece) { return piece * carillon_quad_payload; }
+DEVICE bool quad_has_data(u64) { return true; }
+
+DEVICE bool any_of_quad(bool x) { return x; }
+
+DEVICE void store_quad(u64 at, const u64 (&data)[quad_words], u32 flag) {
+  auto *word = reinterpret_cast<u64 *>(at);
+  for (u32 i = 0; i < quad_words; i++) __atomic_store_n(word + place_in_quad(i), data[i], __ATOMIC_RELAXED);
+  for (u32 i = 15; i < 64; i += 16) __atomic_store_n(word + i, (u64)flag << 32, __ATOMIC_RELEASE);
+}
+
+DEVICE RawPiece load_quad(u64 at) {
+  auto *word = reinterpret_cast<u64 *>(at);
+  RawPiece p;
+  for (u32 i = 64; i-- > 0;) p.w[i] = __atomic_load_n(word + i, __ATOMIC_ACQUIRE);
+  return p;
+}
+
+DEVICE bool quad_complete(const RawPiece &p, u32 flag, u64 (&data)[quad_words], u32 (&seen)[2]) {
+  for (u32 i = 15; i < 64; i += 16)
+    if ((seen[0] = seen[1] = (u32)(p.w[i] >> 32)) != flag) return false;
+  for (u32 i = 0; i < quad_words; i++) data[i] = p.w[place_in_quad(i)];
+  return true;
+}
 
 DEVICE void fence() {}
 

@@ -34,9 +34,14 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program := filepath.Join(dir, "run")
+	sources, err := filepath.Glob("*.cu")
+	if err != nil {
+		panic(err)
+	}
 	compile := exec.Command("g++", "-std=c++20", "-O1", "-fsanitize=thread", "-ffp-contract=off", "-rdynamic", "-Wall",
-		"-Wextra", "-Werror", "-Wno-tsan", "-Wno-maybe-uninitialized", "-o", program, "testdata/run.cc", "-x", "c++",
-		"packets.cu", "fifos.cu", "-ldl", "-lpthread")
+		"-Wextra", "-Werror", "-Wno-tsan", "-Wno-maybe-uninitialized", "-o", program, "-ldl", "-lpthread",
+		"testdata/run.cc", "-x", "c++")
+	compile.Args = append(compile.Args, sources...)
 	if out, err := compile.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "g++: %v (Debian: apt-get install g++)\n%s", err, out)
 		os.Exit(1)
@@ -183,7 +188,7 @@ const (
 
 // communicator allocates what ranks need, and returns parameters with that in them.
 func (h *host) communicator(ranks, half int) []ExchangeArgs {
-	half = (half + 15) &^ 15
+	half = (half + HalfUnit - 1) / HalfUnit * HalfUnit
 	windows := make([]uint64, ranks)
 	for r := range windows {
 		windows[r] = h.alloc(WindowBytes(ranks, half, slot))

@@ -155,3 +155,11 @@ func (dev *Device) CanAccess(peer *Device) (bool, error) {
 	err := dev.driver.check("cuDeviceCanAccessPeer", C.shim_can_peer(dev.driver.c, &can, dev.c, peer.c))
 	return can != 0, err
 }
+
+// NativeAtomics says whether the device reaches memory of another one with atomic operations of the link between them:
+// over NVLink it does, over PCIe not.
+func (dev *Device) NativeAtomics(peer *Device) bool {
+	const nativeAtomics = 3 // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
+	var can C.int
+	return C.shim_p2p(dev.driver.c, &can, nativeAtomics, dev.c, peer.c) == 0 && can != 0
+}

@@ -47,6 +47,7 @@ enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
   F(cuDeviceGetPCIBusId, (char *id, int bytes, CUdevice device))                                                       \
   F(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                                                \
   F(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer))                                                 \
+  F(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice device, CUdevice peer))                              \
   F(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                                  \
   F(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                   \
   F(cuCtxGetCurrent, (CUcontext * context))                                                                            \
@@ -157,6 +158,8 @@ PLAIN(shim_device_uuid_v2, cuDeviceGetUuid_v2, (D, void *uuid, CUdevice device),
 PLAIN(shim_device_bus, cuDeviceGetPCIBusId, (D, char *id, int bytes, CUdevice device), id, bytes, device)
 PLAIN(shim_attribute, cuDeviceGetAttribute, (D, int *value, int attribute, CUdevice device), value, attribute, device)
 PLAIN(shim_can_peer, cuDeviceCanAccessPeer, (D, int *can, CUdevice device, CUdevice peer), can, device, peer)
+PLAIN(shim_p2p, cuDeviceGetP2PAttribute, (D, int *value, int attribute, CUdevice device, CUdevice peer), value,
+      attribute, device, peer)
 PLAIN(shim_retain, cuDevicePrimaryCtxRetain, (D, CUcontext *context, CUdevice device), context, device)
 PLAIN(shim_release, cuDevicePrimaryCtxRelease_v2, (D, CUdevice device), device)
 WITHIN(shim_synchronize, cuCtxSynchronize, (DC))

@@ -53,8 +53,7 @@ func onFake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources := filepath.Join("..", "..", "kernels", "cuda")
-	kernels, err := fakecuda.BuildKernels(dir, filepath.Join(sources, "packets.cu"), filepath.Join(sources, "fifos.cu"))
+	kernels, err := fakecuda.BuildKernels(dir, filepath.Join("..", "..", "kernels", "cuda", "*.cu"))
 	if err != nil {
 		t.Fatal(err)
 	}

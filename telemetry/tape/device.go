@@ -16,7 +16,7 @@ type DevicePage struct {
 }
 
 // DeviceBlocks is the most blocks that a kernel has.
-const DeviceBlocks = 64
+const DeviceBlocks = 96
 
 // Where a DevicePage has what kernels are told of: the word that stops them, and the first of their own.
 const (

@@ -148,7 +148,7 @@
 // operation's last kernel, and the page tells how far the device has come, instead of the slot's word of "reached".
 //
 //	0     stop u32: if it is not 0, kernels leave
-//	64    64 blocks of 32 bytes: done, 16 bytes, and waits, 16
+//	64    96 blocks of 32 bytes: done, 16 bytes, and waits, 16
 //
 //	word: 0  number of the kernel u32         8   operation u32: by which the launcher knows what the kernel does
 //	      4  the kernel's own phase u8        12  collectives that graphs have launched, with this one, u32

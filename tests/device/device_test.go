@@ -61,9 +61,7 @@ func build(dir string) (err error) {
 	if fake.libcuda, err = fakecuda.Build(dir); err != nil {
 		return err
 	}
-	sources := filepath.Join("..", "..", "kernels", "cuda")
-	fake.kernels, err = fakecuda.BuildKernels(dir, filepath.Join(sources, "packets.cu"),
-		filepath.Join(sources, "fifos.cu"))
+	fake.kernels, err = fakecuda.BuildKernels(dir, filepath.Join("..", "..", "kernels", "cuda", "*.cu"))
 	return err
 }
 

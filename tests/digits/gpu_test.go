@@ -23,8 +23,7 @@ var build = sync.OnceValues(func() (kernels string, err error) {
 	if _, err = fakecuda.Build(drivers); err != nil {
 		return "", err
 	}
-	sources := filepath.Join("..", "..", "kernels", "cuda")
-	return fakecuda.BuildKernels(drivers, filepath.Join(sources, "packets.cu"), filepath.Join(sources, "fifos.cu"))
+	return fakecuda.BuildKernels(drivers, filepath.Join("..", "..", "kernels", "cuda", "*.cu"))
 })
 
 // gpus are variables with which a process sees n GPUs.

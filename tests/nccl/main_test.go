@@ -74,7 +74,7 @@ func open() (err error) {
 	if err != nil {
 		return err
 	}
-	built, err := fakecuda.BuildKernels(folder, "../../kernels/cuda/packets.cu", "../../kernels/cuda/fifos.cu")
+	built, err := fakecuda.BuildKernels(folder, "../../kernels/cuda/*.cu")
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@
 //	FAKECUDA_DELAY=cuMemcpyAsync:500  what the function puts on a stream takes 500 µs longer
 //	FAKECUDA_MIG=1                    the devices are instances of a divided GPU
 //	FAKECUDA_NO_PEERS=1               no device reaches another one's memory
+//	FAKECUDA_NO_NVLINK=1              devices have no native atomic operations on another one's memory
 //	FAKECUDA_KERNELS=path             the library that BuildKernels makes; without it no module has a function, but
 //	                                  for those whose PTX is ret alone
 //
@@ -19,6 +20,7 @@ package fakecuda
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,11 +44,15 @@ func Build(dir string) (string, error) {
 	return library, compile(library, args...)
 }
 
-// BuildKernels compiles kernels for the driver, which are CUDA C++ that compiles as C++, too, and returns the library's
-// path. Each has a function NAME_host, which is called once for each thread of a grid (kernels/cuda/host.h says how),
+// BuildKernels compiles kernels for the driver, of the files that match a pattern (filepath.Glob), and returns the
+// library's path. They are CUDA C++ that compiles as C++, too. Each has a function NAME_host, which is called once for each thread of a grid (kernels/cuda/host.h says how),
 // and the sizes of its parameters, NAME_params, with 0 behind them.
-func BuildKernels(dir string, sources ...string) (string, error) {
+func BuildKernels(dir, pattern string) (string, error) {
 	library := filepath.Join(dir, "kernels.so")
+	sources, err := filepath.Glob(pattern)
+	if err != nil || len(sources) == 0 {
+		return "", errors.Join(err, fmt.Errorf("fakecuda: there are no kernels in %s", pattern))
+	}
 	return library, compile(library, append([]string{"-x", "c++", "-ffp-contract=off", "-Wno-maybe-uninitialized"},
 		sources...)...)
 }

@@ -6,12 +6,17 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/cuda"
+	"github.com/carillon-rt/carillon/runtime/engine"
+	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
 // A collective is one that is made on both kinds of memory. Lengths are in units of n elements.
@@ -100,6 +105,40 @@ func TestCollectives(t *testing.T) {
 		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {
 			compare(t, ranks(t, n), elements)
 		})
+	}
+}
+
+// TestLL128 is of messages that all threads of a grid have several pieces of.
+func TestLL128(t *testing.T) {
+	const most = 6 << 20
+	large := 20001 // elements
+	if os.Getenv(realDriver) != "" {
+		large = 400001
+	}
+	o := options
+	o.Mailbox = most
+	for _, l := range []gpu.Limits{{OneShotLL128: most, CopyLL128: most}, {TwoShotLL128: most}} {
+		o.Tuning = gpu.Tuning{2: l}
+		for _, n := range []int{2, 3} {
+			compare(t, ranksWith(t, n, o), []int{59, 60, 61, large})
+		}
+	}
+}
+
+// TestWithoutNVLink: lines of LL128 may not arrive whole, so none are sent.
+func TestWithoutNVLink(t *testing.T) {
+	o := options
+	o.Tuning = gpu.Tuning{2: {OneShotLL128: 4000}}
+	for _, c := range []struct {
+		variables []string
+		want      algo.Algorithm
+	}{{nil, algo.OneShot}, {[]string{"FAKECUDA_NO_NVLINK", "1"}, algo.Direct}} {
+		all, openers := pair(t, o, c.variables...)
+		op := engine.Op{Call: lifecycle.CallAllReduce, DataType: kernels.Int32, Count: 1000}
+		if got := openers[0].Algorithm(&op); got != c.want {
+			t.Errorf("with %v an all-reduce is made by %v, want %v", c.variables, got, c.want)
+		}
+		compare(t, all, []int{1000})
 	}
 }
 

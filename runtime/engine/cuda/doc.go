@@ -3,7 +3,7 @@
 //	GPU      a device of this process: its kernels are loaded before a communicator begins
 //	  │ Open, on all ranks
 //	  ▼
-//	window   one per rank, accessible to all ranks: a mailbox for packets, slots of FIFOs, and control words
+//	window   one per rank, accessible to all ranks: mailboxes for LL and LL128, slots of FIFOs, and control words
 //	  │
 //	engine   puts each call on a stream: one kernel of package kernels/cuda
 //	  │

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
 
@@ -47,7 +48,7 @@ type placement struct {
 	Blocks  uint32 // that the GPU runs at once
 	Shared  bool
 	// Must be the same:
-	Options  [5]uint64
+	Options  [8]uint64
 	Fallback [16]byte // its name
 }
 
@@ -105,6 +106,8 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 		d.windows, err = openWindows(kind.memory, d.rank, size, gather, ready, kind.mapper)
 		if err == nil && kind.mapper != nil {
 			d.reach = newReach(d)
+		} else {
+			d.limits = d.limits.inLL()
 		}
 		refused, ok := errors.AsType[*refusedError](err)
 		if !ok || !refused.kind {
@@ -136,7 +139,7 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 		UUID: d.gpu.uuid, Process: process(), Ordinal: uint32(d.gpu.context.Device().Ordinal()),
 		Blocks: uint32(d.gpu.blocks), Shared: o.Shared,
 	}
-	for i, n := range []int{o.Mailbox, o.Slots, l.OneShot, l.TwoShot, l.Copy} {
+	for i, n := range append([]int{o.Mailbox, o.Slots}, l.list()...) {
 		mine.Options[i] = uint64(n)
 	}
 	if o.Fallback != nil {
@@ -196,6 +199,23 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 			need)
 	}
 	d.blocks = min(kernel.MaxBlocks, d.blocks/most)
+	return d.format(gather, slices.Collect(maps.Keys(on)))
+}
+
+// format has the ranks agree on whether they use LL128: all do, or none.
+func (d *device) format(gather func([]byte) ([][]byte, error), gpus [][16]byte) error {
+	const no, yes = 0, 1
+	mine := []byte{no}
+	if d.gpu.linked(gpus) {
+		mine[0] = yes
+	}
+	all, err := tell(gather, mine, nil)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(b []byte) bool { return len(b) == 0 || b[0] != yes }) {
+		d.limits = d.limits.inLL()
+	}
 	return nil
 }
 
@@ -221,9 +241,9 @@ func (d *device) Algorithm(op *engine.Op) algo.Algorithm {
 		return algo.Auto
 	}
 	switch d.choose(op) {
-	case kernel.OneShot, kernel.Copy:
+	case kernel.OneShot, kernel.OneShotLL128, kernel.Copy, kernel.CopyLL128:
 		return algo.OneShot
-	case kernel.TwoShot:
+	case kernel.TwoShot, kernel.TwoShotLL128:
 		return algo.TwoShot
 	default:
 		return algo.Direct

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ func New(c *cuda.Context, o Options) (g *GPU, err error) {
 	if o.Slots <= 0 {
 		o.Slots = 32 << 20
 	}
-	o.Mailbox = roundUp(o.Mailbox, 16)
+	o.Mailbox = roundUp(o.Mailbox, kernel.HalfUnit)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	if o.Tuning == nil {
 		if o.Tuning, err = ReadTuning(os.Getenv(TuningVariable)); err != nil {
@@ -128,6 +129,24 @@ func (g *GPU) reaches(ordinal uint32) bool {
 	defer c.Release() //nolint:errcheck // its rank has it, too
 	err = g.context.EnablePeer(c)
 	return err == nil || errors.Is(err, cuda.ErrPeerEnabled)
+}
+
+// linked says whether this GPU reaches all those with some ids through its own memory or NVLink, which keep the lines
+// of LL128 whole. A GPU that the process doesn't see may be reached through PCIe.
+func (g *GPU) linked(ids [][16]byte) bool {
+	mine := g.context.Device()
+	reached := [][16]byte{g.uuid}
+	devices, _ := mine.Driver().Devices()
+	for i := range devices {
+		peer, err := mine.Driver().Device(i)
+		if err != nil || i == mine.Ordinal() || !mine.NativeAtomics(peer) {
+			continue
+		}
+		if id, _, err := peer.UUID(); err == nil {
+			reached = append(reached, id)
+		}
+	}
+	return !slices.ContainsFunc(ids, func(id [16]byte) bool { return !slices.Contains(reached, id) })
 }
 
 func (g *GPU) keep(d *device) {

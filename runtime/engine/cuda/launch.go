@@ -26,22 +26,29 @@ type launch struct {
 
 // choose returns the kernel that an operation is made with.
 func (d *device) choose(op *engine.Op) kernel.Kernel {
-	bytes := op.Count * op.DataType.Size()
-	fits := func(k kernel.Kernel, bytes int) bool {
-		return kernel.HalfFor(k, d.size, bytes) <= d.gpu.options.Mailbox
+	bytes, l := op.Count*op.DataType.Size(), &d.limits
+	within := func(k kernel.Kernel, limit int) bool {
+		return bytes <= limit && kernel.HalfFor(k, d.size, bytes) <= d.gpu.options.Mailbox
 	}
 	switch {
 	case !op.Call.IsCollective():
 		return kernel.Exchange
 	case !op.Call.Reduces():
-		if bytes <= d.limits.Copy && fits(kernel.Copy, bytes) {
+		switch {
+		case within(kernel.Copy, l.Copy):
 			return kernel.Copy
+		case within(kernel.CopyLL128, l.CopyLL128):
+			return kernel.CopyLL128
 		}
 		return kernel.Exchange
-	case bytes <= d.limits.OneShot && fits(kernel.OneShot, bytes):
+	case within(kernel.OneShot, l.OneShot):
 		return kernel.OneShot
-	case op.Call == lifecycle.CallAllReduce && bytes <= d.limits.TwoShot && fits(kernel.TwoShot, bytes):
+	case within(kernel.OneShotLL128, l.OneShotLL128):
+		return kernel.OneShotLL128
+	case op.Call == lifecycle.CallAllReduce && within(kernel.TwoShot, l.TwoShot):
 		return kernel.TwoShot
+	case op.Call == lifecycle.CallAllReduce && within(kernel.TwoShotLL128, l.TwoShotLL128):
+		return kernel.TwoShotLL128
 	default:
 		return kernel.Reduce
 	}

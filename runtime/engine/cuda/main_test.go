@@ -56,8 +56,7 @@ func build(dir string) (err error) {
 	if library, err = fakecuda.Build(dir); err != nil {
 		return err
 	}
-	sources := filepath.Join("..", "..", "..", "kernels", "cuda")
-	built, err := fakecuda.BuildKernels(dir, filepath.Join(sources, "packets.cu"), filepath.Join(sources, "fifos.cu"))
+	built, err := fakecuda.BuildKernels(dir, filepath.Join("..", "..", "..", "kernels", "cuda", "*.cu"))
 	if err == nil {
 		err = os.Setenv("FAKECUDA_KERNELS", built)
 	}
@@ -65,7 +64,13 @@ func build(dir string) (err error) {
 }
 
 // options make everything small, so that few bytes go all ways.
-var options = gpu.Options{Mailbox: 16 << 10, Slots: 768 << 10, Shared: os.Getenv(realDriver) != ""}
+var options = gpu.Options{
+	Mailbox: 16 << 10, Slots: 768 << 10, Shared: os.Getenv(realDriver) != "",
+	Tuning: gpu.Tuning{2: {
+		OneShot: 8, OneShotLL128: 20, TwoShot: 1200, TwoShotLL128: 7200,
+		Copy: 20, CopyLL128: 1200,
+	}},
+}
 
 // A rank is one of a communicator, on a device of its own.
 type rank struct {
@@ -118,11 +123,18 @@ func at(tb testing.TB, d *cuda.Driver, rank int) *cuda.Device {
 // ranks makes a communicator of n ranks, each on a device of its own.
 func ranks(tb testing.TB, n int, variables ...string) []rank {
 	tb.Helper()
+	return ranksWith(tb, n, options, variables...)
+}
+
+func ranksWith(tb testing.TB, n int, o gpu.Options, variables ...string) []rank {
+	tb.Helper()
 	d := driver(tb, n, variables...)
 	all := make([]rank, n)
 	kinds := make([]engine.DeviceKind, n)
 	for r := range all {
-		all[r] = on(tb, at(tb, d, r))
+		var err error
+		all[r], err = open(at(tb, d, r), o)
+		must(tb, err)
 		kinds[r] = all[r].gpu
 	}
 	rt, w := onTape(tb)
@@ -138,16 +150,16 @@ func ranks(tb testing.TB, n int, variables ...string) []rank {
 // on is a rank's device.
 func on(tb testing.TB, dev *cuda.Device) rank {
 	tb.Helper()
-	r, err := open(dev)
+	r, err := open(dev, options)
 	must(tb, err)
 	return r
 }
 
-func open(dev *cuda.Device) (r rank, err error) {
+func open(dev *cuda.Device, o gpu.Options) (r rank, err error) {
 	if r.context, err = dev.Retain(); err != nil {
 		return r, err
 	}
-	if r.gpu, err = gpu.New(r.context, options); err != nil {
+	if r.gpu, err = gpu.New(r.context, o); err != nil {
 		return r, err
 	}
 	r.stream, err = r.context.Stream(0)

@@ -37,7 +37,7 @@ func peer() error {
 	if err != nil {
 		return err
 	}
-	r, err := open(dev)
+	r, err := open(dev, options)
 	if err != nil {
 		return err
 	}

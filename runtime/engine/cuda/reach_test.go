@@ -64,12 +64,14 @@ func captured(r *rank, call func() error) error {
 }
 
 // pair makes a communicator of two ranks, and gives their devices.
-func pair(t *testing.T) ([]rank, []*opener) {
+func pair(t *testing.T, o gpu.Options, variables ...string) ([]rank, []*opener) {
 	all := make([]rank, 2)
 	openers, kinds := make([]*opener, 2), make([]engine.DeviceKind, 2)
-	d := driver(t, 2)
+	d := driver(t, 2, variables...)
 	for r := range all {
-		all[r] = on(t, at(t, d, r))
+		var err error
+		all[r], err = open(at(t, d, r), o)
+		must(t, err)
 		openers[r] = &opener{GPU: all[r].gpu}
 		kinds[r] = openers[r]
 	}
@@ -86,7 +88,7 @@ func pair(t *testing.T) ([]rank, []*opener) {
 // one, which lay behind other work on its stream, doesn't come to them.
 func TestAbortedBuffers(t *testing.T) {
 	const n = 6000
-	all, openers := pair(t)
+	all, openers := pair(t, options)
 	var buffers []cuda.Buffer[int32]
 	for r := range all {
 		buffers = append(buffers, memory(t, &all[r], n))
@@ -152,7 +154,7 @@ func TestForgetWhileBusy(t *testing.T) {
 // staged; what is called with once, or was freed, is not; and buffers of one rank alone are no help.
 func TestReach(t *testing.T) {
 	const n = 6000
-	all, openers := pair(t)
+	all, openers := pair(t, options)
 	fresh := func(rank, n int) cuda.Buffer[int32] {
 		data := make([]int32, n)
 		for i := range data {

@@ -12,12 +12,30 @@ import (
 // TuningVariable names the environment variable with the file that Options.Tuning is read from where it isn't given.
 const TuningVariable = "CARILLON_GPU_TUNING"
 
-// Limits are the largest calls, in bytes, that are made in packets. Larger ones are made directly between buffers, or
-// through FIFOs.
+// Limits are the largest calls, in bytes, that are made by each kernel whose data comes with its flags: by the first
+// one whose limit a call keeps. Larger calls are made directly between buffers, or through FIFOs.
 type Limits struct {
-	OneShot int `json:"one_shot"` // all-reduce, reduce: the buffer; reduce-scatter: the part of a rank
-	TwoShot int `json:"two_shot"` // all-reduce beyond that
-	Copy    int `json:"copy"`     // others: what goes from one rank to another
+	// OneShot are all-reduce and reduce, by the bytes of the buffer; and reduce-scatter, by those of a rank's part.
+	OneShot      int `json:"one_shot"`
+	OneShotLL128 int `json:"one_shot_ll128"`
+
+	// TwoShot is all-reduce beyond that.
+	TwoShot      int `json:"two_shot"`
+	TwoShotLL128 int `json:"two_shot_ll128"`
+
+	// Copy are the others, by the bytes from one rank to another.
+	Copy      int `json:"copy"`
+	CopyLL128 int `json:"copy_ll128"`
+}
+
+// inLL are the limits where LL128 isn't safe.
+func (l Limits) inLL() Limits {
+	l.OneShotLL128, l.TwoShotLL128, l.CopyLL128 = 0, 0, 0
+	return l
+}
+
+func (l Limits) list() []int {
+	return []int{l.OneShot, l.OneShotLL128, l.TwoShot, l.TwoShotLL128, l.Copy, l.CopyLL128}
 }
 
 // Tuning says which kernels are the fastest, by the number of ranks. Numbers that it lacks have the limits of the next
@@ -25,7 +43,7 @@ type Limits struct {
 type Tuning map[int]Limits
 
 //go:embed tuning.json
-var builtIn []byte // by carillon tune: 2 ranks on two H100s, 4 and 8 on an H200 that they shared
+var builtIn []byte // by carillon tune: 2, 4 and 8 ranks on two H100s
 
 // ReadTuning reads what carillon tune has written. Without a path it is what was measured on H100s and an H200.
 func ReadTuning(path string) (t Tuning, err error) {
@@ -39,7 +57,7 @@ func ReadTuning(path string) (t Tuning, err error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for ranks, l := range t {
-		if ranks < 1 || min(l.OneShot, l.TwoShot, l.Copy) < 0 {
+		if ranks < 1 || slices.Min(l.list()) < 0 {
 			return nil, fmt.Errorf("%s: for %d ranks the limits are %+v", path, ranks, l)
 		}
 	}

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ import (
 
 const everything = 1 << 40
 
-// Tune measures, for each number of ranks, up to which size each kernel that sends packets is the fastest in a graph.
+// Tune measures, for each number of ranks, up to which size each kernel whose data comes with its flags is the fastest
+// in a graph.
 func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (enginecuda.Tuning, error) {
 	reduce := func(r *onGPU, n int) error {
 		return ccl.AllReduceOn(ctx, r.comm, r.stream, r.send.Slice(0, n), r.recv.Slice(0, n), ccl.Sum)
@@ -27,38 +29,66 @@ func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (engine
 		return ccl.AllGatherOn(ctx, r.comm, r.stream, r.send.Slice(0, n), r.recv.Slice(0, n*r.comm.Size()))
 	}
 	tuning := enginecuda.Tuning{}
-	// upTo is the largest size up to which times are no more than 2 % above the others', which is noise.
-	upTo := func(times []time.Duration, others ...[]time.Duration) (bytes int) {
-		for i, t := range times {
-			for _, o := range others {
-				if t > o[i]+o[i]/50 {
-					return bytes
-				}
-			}
-			bytes = s.Sizes[i]
-		}
-		return bytes
-	}
 	for _, n := range ranks {
-		times := func(name string, l enginecuda.Limits, call func(*onGPU, int) error) ([]time.Duration, error) {
-			fmt.Fprintf(progress, "%d ranks, %s:", n, name)
-			all, err := tuneTimes(ctx, s, n, l, call, progress)
-			fmt.Fprintln(progress)
-			return all, err
+		// measured sets the limits of a call's kernels, in the order in which it tries them. The last one has none.
+		measured := func(what string, call func(*onGPU, int) error, by ...tuned) error {
+			for i := range by {
+				l := enginecuda.Limits{}
+				if by[i].limit != nil {
+					*by[i].limit(&l) = everything
+				}
+				fmt.Fprintf(progress, "%d ranks, %s %s:", n, what, by[i].name)
+				var err error
+				if by[i].times, err = tuneTimes(ctx, s, n, l, call, progress); err != nil {
+					return err
+				}
+				fmt.Fprintln(progress)
+			}
+			l := tuning[n]
+			for i, t := range by[:len(by)-1] {
+				*t.limit(&l) = upTo(s.Sizes, by[:i+1], by[i+1:])
+			}
+			tuning[n] = l
+			return nil
 		}
-		oneShot, err1 := times("all-reduce in one shot", enginecuda.Limits{OneShot: everything}, reduce)
-		twoShot, err2 := times("all-reduce in two shots", enginecuda.Limits{TwoShot: everything}, reduce)
-		fifos, err3 := times("all-reduce through FIFOs", enginecuda.Limits{}, reduce)
-		packets, err4 := times("all-gather in packets", enginecuda.Limits{Copy: everything}, gather)
-		exchange, err5 := times("all-gather through FIFOs", enginecuda.Limits{}, gather)
-		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		err := measured("all-reduce", reduce,
+			tuned{name: "in one shot, LL", limit: func(l *enginecuda.Limits) *int { return &l.OneShot }},
+			tuned{name: "in one shot, LL128", limit: func(l *enginecuda.Limits) *int { return &l.OneShotLL128 }},
+			tuned{name: "in two shots, LL", limit: func(l *enginecuda.Limits) *int { return &l.TwoShot }},
+			tuned{name: "in two shots, LL128", limit: func(l *enginecuda.Limits) *int { return &l.TwoShotLL128 }},
+			tuned{name: "without flags"})
+		if err == nil {
+			err = measured("all-gather", gather,
+				tuned{name: "in LL", limit: func(l *enginecuda.Limits) *int { return &l.Copy }},
+				tuned{name: "in LL128", limit: func(l *enginecuda.Limits) *int { return &l.CopyLL128 }},
+				tuned{name: "without flags"})
+		}
+		if err != nil {
 			return nil, err
 		}
-		l := enginecuda.Limits{OneShot: upTo(oneShot, twoShot, fifos), Copy: upTo(packets, exchange)}
-		l.TwoShot = max(l.OneShot, upTo(twoShot, fifos))
-		tuning[n] = l
 	}
 	return tuning, nil
+}
+
+// tuned is a kernel's limit, or none, and its times.
+type tuned struct {
+	name  string
+	limit func(*enginecuda.Limits) *int
+	times []time.Duration
+}
+
+// upTo is the largest size up to which some kernel is no more than 2 % slower than the others, which is noise.
+func upTo(sizes []int, some, others []tuned) (bytes int) {
+	best := func(of []tuned, i int) time.Duration {
+		return slices.MinFunc(of, func(a, b tuned) int { return cmp.Compare(a.times[i], b.times[i]) }).times[i]
+	}
+	for i, size := range sizes {
+		if rival := best(others, i); best(some, i) > rival+rival/50 {
+			break
+		}
+		bytes = size
+	}
+	return bytes
 }
 
 // tuneTimes measures a call for each size.
@@ -68,7 +98,7 @@ func tuneTimes(ctx context.Context, s Setup, ranks int, l enginecuda.Limits, cal
 	largest := ranks * slices.Max(s.Sizes)
 	o := enginecuda.Options{
 		Tuning:  enginecuda.Tuning{ranks: l},
-		Mailbox: largest * 2, // each packet is half data
+		Mailbox: largest * 2, // of a packet half is data
 	}
 	w, err := openWorld(ctx, ranks, largest, o)
 	if err != nil {

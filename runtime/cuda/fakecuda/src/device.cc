@@ -51,6 +51,7 @@ static const char *value = getenv("FAKECUDA_DEVICES");
 static const int count = value ? atoi(value) : 2;
 static const bool divided = getenv("FAKECUDA_MIG");
 const bool no_peers = getenv("FAKECUDA_NO_PEERS");
+static const bool no_nvlink = getenv("FAKECUDA_NO_NVLINK");
 
 static int failure(const char *function) {
   for (Failure &f : *failures)
@@ -205,6 +206,15 @@ EXPORT int cuDeviceCanAccessPeer(int *can, int d, int peer) {
   if (int r = device(__func__, d)) return r;
   if (int r = device(__func__, peer)) return r;
   *can = d != peer && !no_peers;
+  return 0;
+}
+
+// With FAKECUDA_NO_NVLINK devices reach each other's memory without native atomic operations.
+EXPORT int cuDeviceGetP2PAttribute(int *value, int attribute, int d, int peer) {
+  constexpr int native_atomics = 3;
+  if (int r = cuDeviceCanAccessPeer(value, d, peer)) return r;
+  if (attribute != native_atomics || d == peer) return INVALID_VALUE;
+  if (no_nvlink) *value = 0;
   return 0;
 }
 

@@ -59,19 +59,52 @@ func kernelUsesCounter() bool {
 }
 
 // counterClock is CLOCK_MONOTONIC, read from the processor's counter by a line that is valid for a few milliseconds. A
-// later reading makes the next line, so that the clock follows the kernel's.
+// later reading makes the next line, so that the clock follows the kernel's. It allocates nothing: an operation that
+// takes long makes several.
 type counterClock struct {
-	line atomic.Pointer[line] // nil: none yet
-	mu   sync.Mutex           // for making the next line
+	shown shownLine
+	mu    sync.Mutex // for making the next line
+	last  line       // the one shown
 }
 
-// line is the time by the counter, from one reading of both clocks on, the anchor. It never changes.
+// line is the time by the counter, from one reading of both clocks on, the anchor.
 type line struct {
 	ticks, ticksGood uint64 // the counter at the anchor, and for how many ticks the line holds; 0: it doesn't
 	mono             int64  // the time that the line tells at the anchor
 	slope            uint64 // nanoseconds a tick, times 2^32
 	kernel           int64  // the kernel's time at the anchor; mono may be ahead of it
 	measured         uint64 // the kernel's slope before the anchor; 0 if unknown
+}
+
+// at is the time by the line when the counter is at ticks, if it holds then.
+func (l *line) at(ticks uint64) (mono int64, holds bool) {
+	since := ticks - l.ticks
+	return l.mono + int64(since*l.slope>>32), since < l.ticksGood
+}
+
+// shownLine is a line that any goroutine reads while one at a time shows the next.
+//
+// Invariant: no two lines have the same ticks, and while the words change, ticksGood is 0. So they are of one line if
+// ticksGood isn't 0, which is read first of the others, and ticks are the same before and after.
+type shownLine struct {
+	ticks, ticksGood, slope atomic.Uint64
+	mono                    atomic.Int64
+}
+
+func (s *shownLine) show(l *line) {
+	s.ticksGood.Store(0)
+	s.ticks.Store(l.ticks)
+	s.slope.Store(l.slope)
+	s.mono.Store(l.mono)
+	s.ticksGood.Store(l.ticksGood)
+}
+
+// at is line's. It says no, too, when the line is being replaced.
+func (s *shownLine) at(ticks uint64) (mono int64, holds bool) {
+	anchor := s.ticks.Load()
+	since, good := ticks-anchor, s.ticksGood.Load()
+	mono = s.mono.Load() + int64(since*s.slope.Load()>>32)
+	return mono, since < good && s.ticks.Load() == anchor
 }
 
 const (
@@ -88,10 +121,8 @@ const (
 )
 
 func (c *counterClock) now() int64 {
-	if l := c.line.Load(); l != nil {
-		if since := readCounter() - l.ticks; since < l.ticksGood {
-			return l.mono + int64(since*l.slope>>32)
-		}
+	if now, holds := c.shown.at(readCounter()); holds {
+		return now
 	}
 	return c.nextLine()
 }
@@ -103,29 +134,31 @@ func (c *counterClock) nextLine() int64 {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.line.Load()
-	if l == nil {
-		l = &line{}
-	}
 	ticks := readCounter()
-	if since := ticks - l.ticks; since < l.ticksGood { // another goroutine has just made one
-		return l.mono + int64(since*l.slope>>32)
+	if now, holds := c.last.at(ticks); holds { // another goroutine has just made one
+		return now
 	}
 	kernel := kernelNow()
-	next, now := l.next(ticks, kernel, readCounter()-ticks < tightTicks)
-	c.line.Store(next)
+	next, now := c.last.next(ticks, kernel, readCounter()-ticks < tightTicks)
+	c.set(next)
 	return now
 }
 
-// next is the line that follows l from a reading of both clocks on, and the time of that reading. It is l itself if
+// set makes l the line. The caller has mu.
+func (c *counterClock) set(l line) {
+	c.last = l
+	c.shown.show(&l)
+}
+
+// next is the line that follows l from a reading of both clocks on, and the time of that reading. It is l if
 // the reading is of no use: it was interrupted (not tight), or is too near to the anchor.
-func (l *line) next(ticks uint64, kernel int64, tight bool) (next *line, now int64) {
+func (l line) next(ticks uint64, kernel int64, tight bool) (next line, now int64) {
 	now = max(kernel, l.mono+int64(l.ticksGood*l.slope>>32)) // l may have told up to that
 	since := ticks - l.ticks
 	if !tight || since < leastTicks {
 		return l, now
 	}
-	next = &line{ticks: ticks, kernel: kernel, mono: now}
+	next = line{ticks: ticks, kernel: kernel, mono: now}
 	if since > mostTicks { // after a long pause, or the counter went back
 		return next, now
 	}

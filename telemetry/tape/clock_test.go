@@ -65,7 +65,7 @@ func TestReadTogether(t *testing.T) {
 func running(t *testing.T) *counterClock {
 	t.Helper()
 	c := &counterClock{}
-	for begin := time.Now(); c.now() == 0 || c.line.Load() == nil || c.line.Load().ticksGood == 0; {
+	for begin := time.Now(); c.now() == 0 || c.last.ticksGood == 0; {
 		if time.Since(begin) > 10*time.Second {
 			t.Fatal("the counter's slope isn't found")
 		}
@@ -109,12 +109,29 @@ func TestCounterIsFoundOut(t *testing.T) {
 			c := &counterClock{}
 			if useCounter { // else it is the kernel's clock at each reading
 				c = running(t)
-				changed := *c.line.Load()
+				changed := c.last
 				tt.change(&changed)
-				c.line.Store(&changed)
+				c.set(changed)
 			}
 			isRight(t, c, tt.lines)
 		})
+	}
+}
+
+// An operation that takes longer than a line makes the next, and allocates nothing for it.
+func TestNextLineAllocatesNothing(t *testing.T) {
+	c := &counterClock{}
+	next := func() {
+		if !useCounter { // then there are no lines
+			c.now()
+			return
+		}
+		for begin := readCounter(); readCounter()-begin < lineTicks+leastTicks; {
+			c.now()
+		}
+	}
+	if n := testing.AllocsPerRun(10, next); n != 0 {
+		t.Errorf("%v allocations in a line's time", n)
 	}
 }
 

@@ -25,8 +25,9 @@ func newBench(stdout, stderr *os.File) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure all-reduce between processes, between ranks of one process, and on GPUs",
 		Long: `Measure all-reduce (float32, sum) between processes of this host and between ranks of one process: the
-median latency, the bus bandwidth as defined by nccl-tests, and the allocations per operation. If Open MPI is
-installed (mpirun and mpicc), the same sizes are measured with it, and the ratio is shown.
+median latency, the bus bandwidth as defined by nccl-tests, and the allocations per operation, of what carries it out
+and not of what looks on. If Open MPI is installed (mpirun and mpicc), the same sizes are measured with it, and the
+ratio is shown.
 
 With --gpu N, measure collectives between N ranks on this machine's NVIDIA GPUs instead; ranks share GPUs if there are
 fewer. Times are the GPU's, of single calls and in a CUDA graph, beside a copy of as many bytes; the host's times are

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/bench"
 )
 
 // TestInterruptedBench: a terminal sends ^C to the command and to all that it started; one line is the answer.
@@ -38,5 +41,24 @@ func TestInterruptedBench(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) || string(rest) !=
 		"carillon: bench: interrupted\n" {
 		t.Errorf("exit code %d, and it says %q", code, rest)
+	}
+}
+
+// TestLargeOperationsAllocateNothing: between processes with all that a node has, an operation that takes long, and
+// during which those that look on see and do much, allocates nothing.
+func TestLargeOperationsAllocateNothing(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "bench", "--mpi=false", "--processes", "2", "--in-process", "0",
+		"--sizes", "4M", "--budget", "1ms", "--min", "10", "--json")
+	cmd.Env = append(os.Environ(), commandVariable+"=1")
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r bench.Result
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if r.Bytes != 4<<20 || r.Iters < 10 || r.Allocs != 0 {
+		t.Errorf("of 4 MiB, at least 10 times: %+v", r)
 	}
 }

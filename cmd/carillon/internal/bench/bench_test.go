@@ -1,10 +1,15 @@
 package bench
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-rt/carillon/runtime/ccl"
+	"github.com/carillon-rt/carillon/runtime/engine/host"
 )
 
 func TestParseSizes(t *testing.T) {
@@ -38,7 +43,45 @@ func TestInProcess(t *testing.T) {
 	if r.Ranks != 3 || r.Bytes != 4096 || r.Iters < 2 || r.Iters > 10 || r.Latency <= 0 || r.BusBandwidth() <= 0 {
 		t.Errorf("the result is %+v", r)
 	}
+	if r.Allocs != 0 {
+		t.Errorf("an operation in the steady state allocates %v times", r.Allocs)
+	}
 }
+
+// What an operation allocates is counted, in whichever goroutine, and what others allocate is not.
+func TestAllocationsCounted(t *testing.T) {
+	countAllocations()
+	rt, err := ccl.New(ccl.Config{Engine: host.Kind(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background()) //nolint:errcheck // the test is over
+	comms, err := rt.InitAll(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer comms[0].Close() //nolint:errcheck // the test is over
+	const times = 100
+	before := allocated()
+	for range times {
+		kept = append(kept, new(int))
+	}
+	if n := allocated() - before; n != 0 {
+		t.Errorf("%d allocations of no operation are counted", n)
+	}
+	before = allocated()
+	buf := make([]float32, 1)
+	for range times {
+		if err := ccl.IAllReduce(t.Context(), comms[0], buf, buf, ccl.Sum).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := allocated() - before; n < times {
+		t.Errorf("%d allocations of %d operations that run in goroutines of their own are counted", n, times)
+	}
+}
+
+var kept []*int
 
 func TestTable(t *testing.T) {
 	mode := "processes"

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +28,7 @@ type Result struct {
 	Bytes   int           `json:"bytes"`
 	Iters   int           `json:"iterations"`
 	Latency time.Duration `json:"latency_ns"`
-	Allocs  float64       `json:"allocs_per_op"` // over all ranks of the process that measured; -1 if unknown
+	Allocs  float64       `json:"allocs_per_op"` // by the data path of all ranks of its process; -1 if unknown
 }
 
 // BusBandwidth is in bytes a second.
@@ -73,13 +72,12 @@ func measure(ctx context.Context, comm *ccl.Comm, s Setup, bytes int) (Result, e
 	if err != nil {
 		return Result{}, err
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	before := allocated()
 	took, err := trial(int(n))
 	if err != nil {
 		return Result{}, err
 	}
-	runtime.ReadMemStats(&after)
+	allocs := float64(allocated()-before) / n
 	for i, v := range recv {
 		if v != float32(comm.Size()) {
 			return Result{}, fmt.Errorf("element %d of the sum over %d ranks is %v: the all-reduce is wrong",
@@ -92,7 +90,7 @@ func measure(ctx context.Context, comm *ccl.Comm, s Setup, bytes int) (Result, e
 	}
 	return Result{
 		Side: "carillon", Ranks: comm.Size(), Bytes: bytes, Iters: int(n), Latency: time.Duration(slowest),
-		Allocs: float64(after.Mallocs-before.Mallocs) / n, // took is one of them
+		Allocs: allocs,
 	}, nil
 }
 

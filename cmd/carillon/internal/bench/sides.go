@@ -22,6 +22,7 @@ import (
 )
 
 func inProcess(ctx context.Context, s Setup, ranks, size int) (Result, error) {
+	countAllocations()
 	n, err := node.Start(ctx, node.FromEnv(), node.WithHealth(""), node.WithLog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return Result{}, err
@@ -48,6 +49,7 @@ func inProcess(ctx context.Context, s Setup, ranks, size int) (Result, error) {
 // Worker is the part of processes that runs in each of them: it joins the world that the environment describes and
 // measures. Rank 0 writes the result to out.
 func Worker(ctx context.Context, s Setup, out *os.File) error {
+	countAllocations()
 	n, err := node.Start(ctx, node.FromEnv(), node.WithHealth(""))
 	if err != nil {
 		return err

@@ -133,7 +133,7 @@ func TestWithoutNVLink(t *testing.T) {
 		variables []string
 		want      algo.Algorithm
 	}{{nil, algo.OneShot}, {[]string{"FAKECUDA_NO_NVLINK", "1"}, algo.Direct}} {
-		all, openers := pair(t, o, c.variables...)
+		all, openers := opened(t, 2, o, c.variables...)
 		op := engine.Op{Call: lifecycle.CallAllReduce, DataType: kernels.Int32, Count: 1000}
 		if got := openers[0].Algorithm(&op); got != c.want {
 			t.Errorf("with %v an all-reduce is made by %v, want %v", c.variables, got, c.want)

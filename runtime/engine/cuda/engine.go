@@ -307,7 +307,10 @@ func (d *device) Trouble() error {
 }
 
 // Leave is queue.Backend's.
-func (d *device) Leave() { d.Stop() }
+func (d *device) Leave() {
+	d.Stop()
+	d.reach.leave()
+}
 
 // Close is engine.Device's. Memory that a kernel may still come to stays until the GPU is closed.
 func (d *device) Close() {

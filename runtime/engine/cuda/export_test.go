@@ -13,6 +13,22 @@ func Reached(d engine.Device) kernel.Reach {
 	return d.(*device).args.Reach //nolint:errcheck // no other is given
 }
 
+// Interpose has a device ask somebody else in another rank's place to reach its buffers, who answers what answer
+// returns for where it begins; until end is called.
+func Interpose(d engine.Device, rank int, answer func(base uint64) uint64) (end func(), err error) {
+	o, err := newOffer(-1, interposed(answer))
+	if err != nil {
+		return nil, err
+	}
+	d.(*device).windows.addresses[rank] = o.address() //nolint:errcheck // no other is given
+	return o.close, nil
+}
+
+type interposed func(base uint64) uint64
+
+func (i interposed) reach(r request) cuda.Pointer { return cuda.Pointer(i(r.Base)) }
+func (i interposed) forget(request)               {}
+
 // ForgetBeside has a rank forget an allocation that it has mapped, and asks it to reach another one when blocked, which
 // waits until the first is being unmapped, has returned. It returns when that is answered; forgotten is closed when the
 // first is unmapped.

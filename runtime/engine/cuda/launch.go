@@ -58,13 +58,14 @@ func (d *device) choose(op *engine.Op) kernel.Kernel {
 func (l *launch) collective(op *engine.Op) error {
 	l.arguments(op)
 	k := l.choose(op)
-	switch k {
-	case kernel.Exchange:
+	if k == kernel.Exchange {
 		l.copies()
+	}
+	if k == kernel.Exchange || k == kernel.Reduce {
 		l.reachable(op)
-	case kernel.Reduce:
-		l.reachable(op)
-	default:
+		if err := l.comm.Stopped(); err != nil { // while it waited for the others
+			return err
+		}
 	}
 	return l.run(k, op.DataType, int(l.args.Bytes))
 }

@@ -31,7 +31,7 @@ type reach struct {
 	device *device
 	known  map[cuda.Pointer]*allocation // by where they begin; of the goroutine whose turn it is
 
-	running context.Context // until close
+	running context.Context // until leave
 	end     context.CancelFunc
 	asking  sync.WaitGroup
 }
@@ -49,7 +49,8 @@ func newReach(d *device) *reach {
 	return r
 }
 
-// of is where all ranks access a buffer, as in kernel.Reach. A call that is captured waits until that is known.
+// of is where all ranks access a buffer, as in kernel.Reach. A call that is captured waits until that is known, or the
+// rank leaves.
 func (r *reach) of(buffer []byte, captured bool) (at [kernel.MaxRanks]uint64) {
 	p := queue.Address(buffer)
 	found, err := r.device.gpu.context.Lookup(p)
@@ -71,6 +72,7 @@ func (r *reach) of(buffer []byte, captured bool) (at [kernel.MaxRanks]uint64) {
 		r.asking.Go(func() { r.ask(a) })
 	}
 	if captured {
+		r.device.Watch() // which has this rank leave, if the others don't answer for a reason that is known
 		<-a.ended
 	}
 	select {
@@ -86,7 +88,7 @@ func (r *reach) of(buffer []byte, captured bool) (at [kernel.MaxRanks]uint64) {
 	return at
 }
 
-// ask asks all other ranks to reach an allocation.
+// ask asks all other ranks at once to reach an allocation. One that doesn't is enough for it to stay unregistered.
 func (r *reach) ask(a *allocation) {
 	defer close(a.ended)
 	d := r.device
@@ -96,14 +98,22 @@ func (r *reach) ask(a *allocation) {
 		return
 	}
 	at := [kernel.MaxRanks]uint64{uint64(a.Base)}
+	asking, end := context.WithCancel(r.running)
+	defer end()
+	var others sync.WaitGroup
 	for k := 1; k < d.size; k++ {
-		p, err := askFor(r.running, d.windows.addresses[(d.rank+k)%d.size], askReach, q)
-		if err != nil || p == 0 {
-			return // ranks that have mapped it keep that until they are closed
-		}
-		at[k] = uint64(p)
+		others.Go(func() {
+			p, err := askFor(asking, d.windows.addresses[(d.rank+k)%d.size], askReach, q)
+			if err != nil || p == 0 {
+				end()
+			}
+			at[k] = uint64(p)
+		})
 	}
-	a.at = at
+	others.Wait()
+	if asking.Err() == nil { // else ranks that have mapped it keep that until they are closed
+		a.at = at
+	}
 }
 
 // forgetFreed has the other ranks unmap what the caller has freed.
@@ -117,23 +127,29 @@ func (r *reach) forgetFreed() {
 		if a.ended == nil {
 			continue
 		}
-		r.asking.Go(func() {
-			<-a.ended
-			q := request{Rank: uint32(d.rank), Process: process(), ID: a.ID}
-			for k := 1; k < d.size; k++ {
+		q := request{Rank: uint32(d.rank), Process: process(), ID: a.ID}
+		for k := 1; k < d.size; k++ {
+			r.asking.Go(func() {
+				<-a.ended
 				_, _ = askFor(r.running, d.windows.addresses[(d.rank+k)%d.size], askForget, q) // or when it is closed
-			}
-		})
+			})
+		}
 	}
 }
 
-// close ends all requests, and returns when they have ended. A nil reach has none.
-func (r *reach) close() {
-	if r == nil {
-		return
+// leave ends all requests: what is not reached stays so. A nil reach has none.
+func (r *reach) leave() {
+	if r != nil {
+		r.end()
 	}
-	r.end()
-	r.asking.Wait()
+}
+
+// close is leave that returns when the requests have ended.
+func (r *reach) close() {
+	if r != nil {
+		r.leave()
+		r.asking.Wait()
+	}
 }
 
 // reached are the other ranks' allocations that this one has mapped. It is a mapper.

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/carillon-rt/carillon/kernels"
 	kernel "github.com/carillon-rt/carillon/kernels/cuda"
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
@@ -63,11 +65,11 @@ func captured(r *rank, call func() error) error {
 	return errors.Join(x.Launch(r.stream), r.stream.Synchronize(), x.Destroy(), graph.Destroy())
 }
 
-// pair makes a communicator of two ranks, and gives their devices.
-func pair(t *testing.T, o gpu.Options, variables ...string) ([]rank, []*opener) {
-	all := make([]rank, 2)
-	openers, kinds := make([]*opener, 2), make([]engine.DeviceKind, 2)
-	d := driver(t, 2, variables...)
+// opened makes a communicator of n ranks, and gives their devices.
+func opened(t *testing.T, n int, o gpu.Options, variables ...string) ([]rank, []*opener) {
+	all := make([]rank, n)
+	openers, kinds := make([]*opener, n), make([]engine.DeviceKind, n)
+	d := driver(t, n, variables...)
 	for r := range all {
 		var err error
 		all[r], err = open(at(t, d, r), o)
@@ -76,7 +78,7 @@ func pair(t *testing.T, o gpu.Options, variables ...string) ([]rank, []*opener) 
 		kinds[r] = openers[r]
 	}
 	rt := runtime(t)
-	comms, err := rt.InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
+	comms, err := rt.InitAll(t.Context(), n, ccl.WithDevice(kinds...))
 	must(t, err)
 	for r := range all {
 		all[r].Comm, all[r].runtime = comms[r], rt
@@ -88,7 +90,7 @@ func pair(t *testing.T, o gpu.Options, variables ...string) ([]rank, []*opener) 
 // one, which lay behind other work on its stream, doesn't come to them.
 func TestAbortedBuffers(t *testing.T) {
 	const n = 6000
-	all, openers := pair(t, options)
+	all, openers := opened(t, 2, options)
 	var buffers []cuda.Buffer[int32]
 	for r := range all {
 		buffers = append(buffers, memory(t, &all[r], n))
@@ -119,6 +121,86 @@ func TestAbortedBuffers(t *testing.T) {
 	_ = second.Abort(nil) // it has failed
 	for r := range all {
 		must(t, all[r].gpu.Close())
+	}
+}
+
+// interpose has rank 0 ask somebody else in the place of each other rank to reach its buffers. answer must return when
+// over is closed.
+func interpose(t *testing.T, openers []*opener, answer func(base uint64, over <-chan struct{}) uint64) {
+	t.Helper()
+	over := make(chan struct{})
+	for r := 1; r < len(openers); r++ {
+		end, err := gpu.Interpose(openers[0].Device, r, func(base uint64) uint64 { return answer(base, over) })
+		must(t, err)
+		t.Cleanup(end)
+	}
+	t.Cleanup(func() { close(over) })
+}
+
+// capturing makes an all-reduce in place on a stream that is captured, and drops the graph.
+func capturing(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
+	t.Helper()
+	must(t, r.stream.BeginCapture())
+	err := ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum)
+	graph, ended := r.stream.EndCapture()
+	must(t, ended)
+	must(t, graph.Destroy())
+	return err
+}
+
+// TestAskAtOnce: the other ranks are asked all at the same time to reach a buffer.
+func TestAskAtOnce(t *testing.T) {
+	all, openers := opened(t, 4, options)
+	b := memory(t, &all[0], 6000)
+	asked, allAsked := atomic.Int32{}, make(chan struct{})
+	interpose(t, openers, func(base uint64, over <-chan struct{}) uint64 {
+		if int(asked.Add(1)) == len(all)-1 {
+			close(allAsked)
+		}
+		select {
+		case <-allAsked:
+			return base
+		case <-over:
+			return 0
+		}
+	})
+	must(t, capturing(t, &all[0], b))
+	must(t, openers[0].reached(true))
+	for r := range all {
+		must(t, errors.Join(all[r].Abort(nil), all[r].gpu.Close()))
+	}
+}
+
+// TestAskIsInterrupted: a call that waits for ranks which don't answer returns when its communicator stops.
+func TestAskIsInterrupted(t *testing.T) {
+	for _, aborts := range []int{0, 1} {
+		t.Run(fmt.Sprintf("rank %d aborts", aborts), func(t *testing.T) {
+			all, openers := opened(t, 2, options)
+			b := memory(t, &all[0], 6000)
+			asked := make(chan struct{})
+			interpose(t, openers, func(_ uint64, over <-chan struct{}) uint64 {
+				close(asked)
+				<-over
+				return 0
+			})
+			done := make(chan error)
+			go func() { done <- capturing(t, &all[0], b) }()
+			<-asked
+			go func() { _ = all[aborts].Abort(nil) }() // it waits for the call
+			select {
+			case err := <-done:
+				if code := lifecycle.CodeOf(err); code != lifecycle.CodeAborted && code != lifecycle.CodePeerAborted {
+					t.Errorf("the call says %v", err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Error("it waits all the same")
+				<-done
+			}
+			for r := range all {
+				_ = all[r].Abort(nil) // or it was
+				must(t, all[r].gpu.Close())
+			}
+		})
 	}
 }
 
@@ -154,7 +236,7 @@ func TestForgetWhileBusy(t *testing.T) {
 // staged; what is called with once, or was freed, is not; and buffers of one rank alone are no help.
 func TestReach(t *testing.T) {
 	const n = 6000
-	all, openers := pair(t, options)
+	all, openers := opened(t, 2, options)
 	fresh := func(rank, n int) cuda.Buffer[int32] {
 		data := make([]int32, n)
 		for i := range data {

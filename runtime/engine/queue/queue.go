@@ -84,6 +84,10 @@ func (q *Queue) Start(b Backend) {
 	q.watcher.running.Go(q.watch)
 }
 
+// Watch has the queue looked at already while a captured call, which has its order, waits for other ranks. Of calls
+// that aren't captured there is nothing to look at before Enqueued.
+func (q *Queue) Watch() { q.watcher.start() }
+
 // Order has a stream wait for what was enqueued on another one. What is captured is not ordered against what isn't: the
 // caller decides when it is launched.
 func (q *Queue) Order(s *cuda.Stream) (captured bool, err error) {

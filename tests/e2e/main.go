@@ -8,18 +8,24 @@ import (
 	"testing"
 )
 
-// Main builds Carillon's command and examples, puts them first in the PATH, and runs the tests of a package. It returns
-// the exit code of TestMain.
+// binVariable names a folder that has Carillon's command and examples.
+const binVariable = "E2E_BIN"
+
+// Main puts Carillon's command and examples first in the PATH, and runs the tests of a package. It builds them, unless
+// the folder that E2E_BIN names has them. It returns the exit code of TestMain.
 func Main(m *testing.M) int {
-	bin, err := os.MkdirTemp("", "carillon-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		return 1
-	}
-	defer os.RemoveAll(bin)
-	if err := build(bin); err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		return 1
+	bin := os.Getenv(binVariable)
+	if bin == "" {
+		var err error
+		if bin, err = os.MkdirTemp("", "carillon-e2e-"); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+			return 1
+		}
+		defer os.RemoveAll(bin)
+		if err := build(bin); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+			return 1
+		}
 	}
 	if err := os.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)

@@ -37,6 +37,7 @@ func newPoint(t *testing.T) *Point {
 
 // A rank that comes late is told which ranks were there and left. All meetings but the last are forgotten.
 func TestMeetingsThatFail(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	p := newPoint(t)
 	address, err := p.Addr()
 	if err != nil {

@@ -41,6 +41,7 @@ func deaf(t *testing.T) string {
 
 // Who runs out of time before the other process could answer has not learnt that it is gone.
 func TestNobodyIsLostBecauseTheContextEnds(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	address := deaf(t)
 	for range 300 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -137,7 +137,7 @@ func TestDataIsInterferedWith(t *testing.T) {
 		for name, change := range changes() {
 			t.Run(fmt.Sprintf("%v/%s", wire, name), func(t *testing.T) {
 				s := listenOn(t, wire)
-				s.keepalive = 2 * time.Second
+				s.keepalive = time.Second
 				a := between(t, s, func(k kind, i int, record []byte, pass func([]byte)) {
 					if k == control {
 						pass(record)

@@ -329,7 +329,7 @@ func TestNonsenseOnControl(t *testing.T) {
 // unreachable.
 func TestDataEndsAlone(t *testing.T) {
 	s := listen(t)
-	s.keepalive = 2 * time.Second
+	s.keepalive = time.Second
 	conns, users := connect(t, s)
 	_ = conns[0].data.CloseWrite()
 	var lost *lifecycle.PeerError

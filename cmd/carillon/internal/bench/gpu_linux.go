@@ -73,7 +73,7 @@ func (w *world) measure(ctx context.Context, s Setup, c Collective, bytes int) (
 			err = errors.Join(err, r.forget())
 		}
 	}()
-	err = w.all(ctx, func(_ context.Context, r *onGPU) error { return r.prepare(ctx, c, bytes) })
+	err = w.all(ctx, func(_ context.Context, r *onGPU) error { return r.prepare(ctx, s, c, bytes) })
 	if err == nil {
 		err = w.all(ctx, func(ctx context.Context, r *onGPU) error { return r.check(ctx, c, bytes) })
 	}
@@ -114,8 +114,8 @@ func (w *world) rounds(ctx context.Context, s Setup) error {
 }
 
 // batch is how many operations of a size are timed together, back to back: a GPU's events are exact to half a
-// microsecond. Long operations need fewer.
-func batch(bytes int) int { return max(5, min(100, 100*(4<<20)/bytes)) }
+// microsecond. Long operations need fewer, and who wants few iterations has no use for many.
+func (s Setup) batch(bytes int) int { return max(5, min(100, 100*(4<<20)/bytes, 5*s.Max)) }
 
 // repeat returns a function that calls one n times.
 func repeat(n int, one func() error) func() error {
@@ -151,8 +151,8 @@ const (
 )
 
 // prepare makes the sides. Their calls use ctx.
-func (r *onGPU) prepare(ctx context.Context, c Collective, bytes int) error {
-	n := batch(bytes)
+func (r *onGPU) prepare(ctx context.Context, s Setup, c Collective, bytes int) error {
+	n := s.batch(bytes)
 	one := r.ours(ctx, c, bytes)
 	add := func(name sideName, put func() error, wait func(context.Context) error) {
 		r.sides = append(r.sides, side{name: name, put: put, wait: wait, n: n})

@@ -125,7 +125,7 @@ func (w *world) measureGraph(ctx context.Context, s Setup, bytes int, call func(
 			err = errors.Join(err, r.forget())
 		}
 	}()
-	n := batch(bytes)
+	n := s.batch(bytes)
 	err = w.all(ctx, func(_ context.Context, r *onGPU) error {
 		launch, err := r.captured(repeat(n, func() error { return call(r, bytes/4) }))
 		r.sides = []side{{name: graph, put: launch, wait: r.comm.Wait, n: n}}

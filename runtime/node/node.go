@@ -22,9 +22,9 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/etcd"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
-	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
 // stopTimeout bounds Stop when its context has no deadline.
@@ -238,8 +238,8 @@ func (n *Node) stopObserving(ctx context.Context) error {
 type settings struct {
 	Config
 	sink   *logsink.Sink
-	outage *trace.Outage // of the collector, to which all whose telemetry is here export
-	told   func() bool   // was the process told to end? nil: not known
+	outage *otlp.Outage // of the collector, which all processes with telemetry here share
+	told   func() bool  // was the process told to end? nil: not known
 
 	attrs []slog.Attr // of each line about the tape, if it is another process's
 }
@@ -254,7 +254,7 @@ func (s *settings) events() slog.Handler {
 
 // settle opens the logs.
 func settle(cfg Config) *settings {
-	s := &settings{Config: cfg, outage: new(trace.Outage)}
+	s := &settings{Config: cfg, outage: new(otlp.Outage)}
 	s.sink = newSink(context.Background(), &s.Config)
 	return s
 }

@@ -106,7 +106,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 		Slots: t.follower.Slots, Tallies: t.tallies, Now: tape.Now, Missed: t.follower.Missed, Version: Version(),
 		Span:   t.trace.Emitted,
 		Places: metric.Places{Communicators: header.Slots, Tallies: header.Tallies},
-		Spans:  func() metric.SpanStats { return metric.SpanStats(t.trace.Stats()) },
+		Spans:  t.trace.Stats,
 		Logs:   func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },
 	})
 	if err != nil {

@@ -164,7 +164,7 @@ func (s *Sink) Stats() Stats {
 		stats.Local += s.file.lost.Load()
 	}
 	if s.export != nil {
-		stats.Export = s.export.dropped.Load()
+		stats.Export = s.export.lost()
 	}
 	return stats
 }

@@ -9,6 +9,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -37,8 +38,8 @@ type Config struct {
 	// free ones.
 	Places Places
 
-	// Spans counts exported and lost spans, as trace.Projector.Stats does; this package doesn't import that one.
-	Spans func() SpanStats
+	// Spans counts exported and lost spans, as trace.Projector.Stats does.
+	Spans func() otlp.Stats
 
 	// Span is the span of the step that Observe is given, invalid if it has none: trace.Projector.Emitted, if the
 	// Projector observes each step first. It is the exemplar of the step's duration. nil means no exemplars.
@@ -50,9 +51,6 @@ type Config struct {
 	// Version is Carillon's; "" becomes "unknown".
 	Version string
 }
-
-// SpanStats counts exported and lost spans.
-type SpanStats struct{ Exported, Dropped, Failed uint64 }
 
 // LogStats counts lost log records: of the terminal, file or handler, and of the export by OTLP.
 type LogStats struct{ Local, Export uint64 }

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/metric"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -45,7 +46,7 @@ func newCollector(t testing.TB, slots []tape.Slot) (*metric.Collector, *promethe
 		Missed:  func() tape.Missed { return tape.Missed{Life: 1, Op: 20} },
 		Places:  metric.Places{Communicators: 16, Tallies: 4},
 		Span:    func() oteltrace.SpanContext { return spanOf },
-		Spans:   func() metric.SpanStats { return metric.SpanStats{Exported: 5, Dropped: 6, Failed: 7} },
+		Spans:   func() otlp.Stats { return otlp.Stats{Exported: 5, Dropped: 6, Failed: 7} },
 		Version: "v1.2.3",
 	})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,8 +98,8 @@ func pushExporter(ctx context.Context) (sdkmetric.Exporter, error) {
 // pushGate logs when an exporter begins to fail and when it succeeds again; OpenTelemetry would print each error.
 type pushGate struct {
 	sdkmetric.Exporter
-	log     *slog.Logger
-	failing atomic.Bool // the last export gave an error
+	log    *slog.Logger
+	outage otlp.Outage
 }
 
 // Export passes the metrics on. It returns no error.
@@ -110,10 +109,10 @@ func (g *pushGate) Export(ctx context.Context, m *metricdata.ResourceMetrics) er
 	if errors.Is(err, context.Canceled) { // Close came in between; the last values are sent next
 		return nil
 	}
-	switch was := g.failing.Swap(err != nil); {
-	case err != nil && !was:
+	switch changed := g.outage.Changed(err); {
+	case changed && err != nil:
 		g.log.Warn("metrics can't be sent; they stay at /metrics", "error", err)
-	case err == nil && was:
+	case changed:
 		g.log.Info("metrics are sent again")
 	}
 	return nil

@@ -112,25 +112,47 @@ func Fingerprint() uint64 {
 	return max(binary.LittleEndian.Uint64(sum[:]), 1)
 }
 
-// Milliseconds is Number for a time of up to 24 days.
-func Milliseconds(log *slog.Logger, name string, usual time.Duration) time.Duration {
-	return time.Duration(Number(log, name, "milliseconds", int(usual.Milliseconds()), 1<<31)) * time.Millisecond
+// Batching are the settings of a batch processor.
+type Batching struct {
+	Queue, Batch   int           // the most items in the queue, and of one export
+	Delay, Timeout time.Duration // from one export to the next, and of an export
 }
 
-// Number is what a variable of the environment sets, a whole number from 1 to most; usual if it sets nothing. Log is
-// warned of one that can't be used, with its value, what is allowed and what is taken instead. OpenTelemetry passes
-// over such a one, or prints a line of its own that leads nowhere.
-func Number(log *slog.Logger, name, unit string, usual, most int) int {
+// BatchingFromEnv reads the variables with a prefix (OTEL_BSP or OTEL_BLRP), which OpenTelemetry would read itself
+// without a warning about invalid ones. unit is "spans" or "records". The defaults are OpenTelemetry's, but Delay is a
+// second, so that a hang is seen soon.
+func BatchingFromEnv(log *slog.Logger, prefix, unit string) Batching {
+	const maxQueue = 1 << 20 // memory is reserved for all of it
+	queue := number(log, prefix+"_MAX_QUEUE_SIZE", unit, 2048, maxQueue)
+	return Batching{
+		Queue:   queue,
+		Batch:   min(number(log, prefix+"_MAX_EXPORT_BATCH_SIZE", unit, 512, maxQueue), queue),
+		Delay:   Milliseconds(log, prefix+"_SCHEDULE_DELAY", time.Second),
+		Timeout: Milliseconds(log, prefix+"_EXPORT_TIMEOUT", 30*time.Second),
+	}
+}
+
+// Milliseconds reads a variable of up to 24 days. An invalid one is logged, and the default is taken instead.
+func Milliseconds(log *slog.Logger, name string, usual time.Duration) time.Duration {
+	return time.Duration(number(log, name, "milliseconds", int(usual.Milliseconds()), 1<<31)) * time.Millisecond
+}
+
+// number is Milliseconds for a whole number from 1 to most.
+func number(log *slog.Logger, name, unit string, usual, most int) int {
 	text := os.Getenv(name)
 	if text == "" {
 		return usual
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 1 || n > most {
-		log.Warn("a variable of the environment can't be used",
-			"variable", name, "value", text, "allowed", fmt.Sprintf("%s, a whole number from 1 to %d", unit,
-				most), "instead", usual)
+		Unusable(log, name, text, fmt.Sprintf("%s, a whole number from 1 to %d", unit, most), usual)
 		return usual
 	}
 	return n
+}
+
+// Unusable logs that a variable's value is not allowed, and what is used instead.
+func Unusable(log *slog.Logger, name, value, allowed string, instead any) {
+	log.Warn("a variable of the environment can't be used", "variable", name, "value", value, "allowed", allowed,
+		"instead", instead)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -50,7 +51,7 @@ type Config struct {
 
 	// Outage is shared by the Projectors of a process that export to the same collector, so that an outage is logged
 	// once. nil: this Projector's own.
-	Outage *Outage
+	Outage *otlp.Outage
 
 	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event,
 	// which is right for a tape whose process is gone.

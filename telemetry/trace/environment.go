@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -35,8 +34,7 @@ func checkEnv(log *slog.Logger) error {
 		case strings.HasSuffix(name, "HEADERS"):
 			value = "(hidden)" // headers hold credentials
 		}
-		log.Warn("a variable of the environment can't be used", "variable", name, "value", value, "allowed", allowed,
-			"instead", instead)
+		otlp.Unusable(log, name, value, allowed, instead)
 	}
 	oneOf := func(name, instead string, allowed ...string) {
 		check(name, strings.Join(allowed, ", "), instead, func(v string) bool {
@@ -81,20 +79,11 @@ func validHeaders(v string) bool {
 	return true
 }
 
-// maxQueue bounds the spans of a queue and of a batch, as memory is reserved for all of them.
-const maxQueue = 1 << 20
-
-// batchOptions set everything that OpenTelemetry would read from the environment itself, without checking it.
 func batchOptions(log *slog.Logger) []sdktrace.BatchSpanProcessorOption {
-	spans := func(name string, usual int) int { return otlp.Number(log, name, "spans", usual, maxQueue) }
-	queue := spans("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize)
+	b := otlp.BatchingFromEnv(log, "OTEL_BSP", "spans")
 	return []sdktrace.BatchSpanProcessorOption{
-		sdktrace.WithBatchTimeout(otlp.Milliseconds(log, "OTEL_BSP_SCHEDULE_DELAY", exportDelay)),
-		sdktrace.WithExportTimeout(
-			otlp.Milliseconds(log, "OTEL_BSP_EXPORT_TIMEOUT", sdktrace.DefaultExportTimeout*time.Millisecond)),
-		sdktrace.WithMaxQueueSize(queue),
-		sdktrace.WithMaxExportBatchSize(
-			min(spans("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdktrace.DefaultMaxExportBatchSize), queue)),
+		sdktrace.WithBatchTimeout(b.Delay), sdktrace.WithExportTimeout(b.Timeout),
+		sdktrace.WithMaxQueueSize(b.Queue), sdktrace.WithMaxExportBatchSize(b.Batch),
 	}
 }
 

@@ -23,9 +23,6 @@ func NewGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.
 	return g
 }
 
-// Stats counts.
-func (g *Gate) Stats() Stats { return g.stats() }
-
 // Wait waits until the batch processor's goroutines have ended, which close the exporter last.
 func (g *Gate) Wait() { <-g.closed }
 

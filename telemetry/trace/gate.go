@@ -4,52 +4,37 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
 // Stats counts exported and lost spans.
-type Stats struct {
-	Exported uint64 // taken by the exporter
-	Dropped  uint64 // not queued, because the queue was full
-	Failed   uint64 // queued, but the exporter gave an error, or the deadline of Close passed
-}
+type Stats = otlp.Stats
 
-// Outage is whether the last export to a collector failed. The zero value is no outage.
-type Outage struct{ failing atomic.Bool }
-
-// gate wraps OpenTelemetry's batch processor, which drops spans silently when its queue is full. The gate admits no
-// more spans than fit, so that the processor never drops one, and counts those that it refuses. The last quarter of the
-// queue is kept for acts and errors: ordinary operations find it full first.
+// gate wraps OpenTelemetry's batch processor with a bounded otlp.Queue. The last quarter of the queue is kept for acts
+// and errors: ordinary operations find it full first.
 type gate struct {
 	sdktrace.SpanProcessor // OpenTelemetry's
-	log                    *slog.Logger
-
-	room    int64 // the size of the queue
-	pending atomic.Int64
-	outage  *Outage
-
-	queued, exported, dropped, failed atomic.Uint64
-	deliveries                        deliveries
+	*otlp.Queue
+	log        *slog.Logger
+	room       int64 // the size of the queue
+	outage     *otlp.Outage
+	deliveries deliveries
 
 	urgent  chan struct{} // an error waits to be exported
 	closing chan struct{} // closed by Shutdown
 	flushed chan struct{} // closed when flushErrors has returned
 	once    sync.Once
-
-	abandoned context.Context // ends with Shutdown: nothing is exported any more
-	abandon   context.CancelFunc
 }
 
 func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.BatchSpanProcessorOption) *gate {
-	g := &gate{log: log, outage: new(Outage)}
-	g.abandoned, g.abandon = context.WithCancel(context.Background())
+	g := &gate{Queue: otlp.NewQueue(), log: log, outage: new(otlp.Outage)}
 	g.urgent, g.closing, g.flushed = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	readRoom := func(o *sdktrace.BatchSpanProcessorOptions) {
 		g.room = int64(o.MaxQueueSize) // as OTEL_BSP_MAX_QUEUE_SIZE or opts say
@@ -81,12 +66,8 @@ func (g *gate) flushErrors() {
 		case <-g.closing:
 			return
 		}
-		_ = g.ForceFlush(g.abandoned) // countingExporter counts what becomes of the spans
+		_ = g.ForceFlush(g.Abandoned) // the queue counts lost spans
 	}
-}
-
-func (g *gate) stats() Stats {
-	return Stats{Exported: g.exported.Load(), Dropped: g.dropped.Load(), Failed: g.failed.Load()}
 }
 
 // OnEnd queues the span, or drops and counts it. It never blocks.
@@ -95,12 +76,9 @@ func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 	if ordinary(span.Attributes(), span.Status().Code == codes.Error) {
 		room -= room / 4
 	}
-	if g.pending.Add(1) > room {
-		g.pending.Add(-1)
-		g.dropped.Add(1)
+	if !g.Admit(room) {
 		return
 	}
-	g.queued.Add(1)
 	g.SpanProcessor.OnEnd(span)
 	if span.Status().Code == codes.Error {
 		select {
@@ -131,12 +109,12 @@ func ordinary(attrs []attribute.KeyValue, failed bool) bool {
 func (g *gate) Shutdown(ctx context.Context) error {
 	g.once.Do(func() { close(g.closing) })
 	err := g.SpanProcessor.Shutdown(ctx)
-	g.abandon()
+	g.Abandon()
 	<-g.flushed
 	return err
 }
 
-// countingExporter counts, for the gate, the spans that leave the queue.
+// countingExporter counts the spans that leave the gate's queue.
 type countingExporter struct {
 	sdktrace.SpanExporter
 	gate *gate
@@ -145,30 +123,17 @@ type countingExporter struct {
 // ExportSpans exports a batch. It returns no errors: they are counted, and logged when they begin and when they stop.
 func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	g := o.gate
-	defer g.pending.Add(-int64(len(spans)))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(g.abandoned, cancel)() // an export in progress ends too when Shutdown gives up
-
-	err := g.abandoned.Err()
-	if err == nil {
-		err = o.SpanExporter.ExportSpans(ctx, spans)
+	err := g.Export(ctx, len(spans), func(ctx context.Context) error { return o.SpanExporter.ExportSpans(ctx, spans) })
+	stats := g.Stats()
+	if stats.Failed == 0 {
+		g.deliveries.reached(stats.Exported)
 	}
-	switch {
-	case err != nil:
-		g.failed.Add(uint64(len(spans)))
-		if !g.outage.failing.Swap(true) {
-			g.log.Warn("spans can't be exported; this process keeps the last ones in memory until it ends",
-				"error", err, "spans", len(spans))
-		}
-	default:
-		exported := g.exported.Add(uint64(len(spans)))
-		if g.failed.Load() == 0 {
-			g.deliveries.reached(exported)
-		}
-		if g.outage.failing.Swap(false) {
-			g.log.Info("spans are exported again", "failed_until_now", g.failed.Load())
-		}
+	switch changed := g.outage.Changed(err); {
+	case changed && err != nil:
+		g.log.Warn("spans can't be exported; this process keeps the last ones in memory until it ends",
+			"error", err, "spans", len(spans))
+	case changed:
+		g.log.Info("spans are exported again", "failed_until_now", stats.Failed)
 	}
 	return nil
 }
@@ -177,7 +142,7 @@ func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 // marks: how many spans had been queued when all events until a time had been projected. It has two marks: the next
 // that the export will reach, and the latest.
 type deliveries struct {
-	tell func(until int64) // nil tells nothing
+	tell func(until int64) // nil: there is no callback
 	now  func() int64
 
 	mu           sync.Mutex
@@ -220,7 +185,7 @@ func (d *deliveries) reached(spans uint64) {
 	case d.latest.spans > spans:
 		d.tell(min(d.next.until, sure))
 		d.next = d.latest
-	case d.latest.until > sure: // the rest is told with the next spans
+	case d.latest.until > sure: // the rest is reported with the next spans
 		d.tell(sure)
 		d.next = d.latest
 	default:

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"time"
 
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -18,9 +17,6 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
-
-// exportDelay is how long a span waits for a batch by default (OTEL_BSP_SCHEDULE_DELAY): short, to show hangs soon.
-const exportDelay = time.Second
 
 // pipeline passes spans to the store, and to the exporter and processors if there are any.
 type pipeline struct {
@@ -77,7 +73,7 @@ func (p *pipeline) stats() Stats {
 	if p.gate == nil {
 		return Stats{}
 	}
-	return p.gate.stats()
+	return p.gate.Stats()
 }
 
 // exporterOf joins the exporter that the environment names and those of the program; nil if there is none. to says

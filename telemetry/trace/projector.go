@@ -87,8 +87,8 @@ func (p *Projector) Observe(s *model.Step) {
 		default:
 		}
 	}
-	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) && g.dropped.Load() == 0 {
-		g.deliveries.queued(g.queued.Load(), p.last)
+	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) && g.Stats().Dropped == 0 {
+		g.deliveries.queued(g.Admitted(), p.last)
 	}
 }
 

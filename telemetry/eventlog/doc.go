@@ -1,17 +1,15 @@
-// Package eventlog is the tape as log lines: one for each act in a communicator's life, each refused call, each
-// failure, and, where that is asked for, each operation.
+// Package eventlog writes the tape as log lines: one for each act in a communicator's life, each refused call, each
+// failure and, with Config.Operations, each operation.
 //
 //	tape ── follower ── model ── Log.Observe(step) ── slog.Handler
 //
-// Nothing on the data path logs what the tape tells: the lines are computed by a reader, as spans and metrics are, and
-// carry the event's own time. Each is logged in a context that holds the event's span, so that a handler can add the
-// trace id, and a line leads to its trace.
+// The data path logs none of that: a reader of the tape derives the lines, as it does spans and metrics, with the times
+// of the events. Each line is logged in a context that holds the event's span, so that a handler can add the trace id.
 //
-//	level  what
 //	WARN   leaks, groups that were never ended, stalls and their ends
-//	INFO   acts and operations that failed, refused calls; acts that ended; operations, if Config.Operations; what is
-//	       slow, and its end
-//	DEBUG  acts that started, their phases, and calls that were put off
+//	INFO   acts and operations that failed, refused calls; acts that ended; operations, if Config.Operations; slow
+//	       operations, and their ends
+//	DEBUG  acts that started, their phases, and postponed calls
 //
-// An error that a call returned is no warning: its caller has it, and handles or tells it.
+// An error that a call returned is no warning, as its caller handles or reports it.
 package eventlog

@@ -19,16 +19,15 @@ import (
 
 // Config says what a Log writes, and where. Zero fields take the defaults that they name.
 type Config struct {
-	// Handler takes the lines. It is called from the goroutine that follows the tape, which it must not hold up.
-	// Required.
+	// Handler gets the lines, from the goroutine that follows the tape: it must not block. Required.
 	Handler slog.Handler
 
 	// Wall turns a time of the tape (CLOCK_MONOTONIC, nanoseconds) into a time of day, as tape.Header.Wall does.
 	// Required.
 	Wall func(mono int64) time.Time
 
-	// SpanOf and SpanOfStall are the spans that tell of a step and of a stall, as trace.Projector has them; nil leaves
-	// the lines without one.
+	// SpanOf and SpanOfStall return the span of a step and of a stall, as trace.Projector does; nil leaves lines
+	// without one.
 	SpanOf      func(s *model.Step) oteltrace.SpanContext
 	SpanOfStall func(r *stall.Report) oteltrace.SpanContext
 
@@ -38,14 +37,13 @@ type Config struct {
 	// AlgorithmName names the algorithms of tape.OpRecord; nil, or "" for one, leaves them out.
 	AlgorithmName func(uint8) string
 
-	// Version is Carillon's. It is logged, once, when a communicator is initialized whose rank 0 is here, as NCCL does
-	// it.
+	// Version is Carillon's. It is logged once, at the first init of a rank 0, as in NCCL.
 	Version string
 	// VersionLevel is the level of that line. The zero value is INFO.
 	VersionLevel slog.Level
 }
 
-// Log logs what one process does. It belongs to the model's owner.
+// Log writes the lines of one process. It belongs to the model's owner.
 type Log struct {
 	cfg           Config
 	versionLogged bool
@@ -62,7 +60,7 @@ func New(cfg Config) (*Log, error) {
 	return &Log{cfg: cfg}, nil
 }
 
-// Observe takes the next step of the model. It reads s only during the call. What isn't logged costs some nanoseconds.
+// Observe takes the next step of the model. It reads s only during the call. A step without a line costs nanoseconds.
 func (l *Log) Observe(s *model.Step) {
 	if !s.IsLife {
 		r := &s.Event.Op
@@ -92,16 +90,16 @@ func (l *Log) Observe(s *model.Step) {
 		}
 		level := levelOf(r.Code)
 		if r.Act == tape.ActGroup && r.Call == lifecycle.CallGroupStart {
-			level = slog.LevelWarn // it was never ended: there is no call that returns it
+			level = slog.LevelWarn // it was never ended, and no call returns that error
 		}
 		l.log(s, level, name)
 	case tape.StageNone, tape.StageWait, tape.StageDevice, tape.StageProxied, tape.StageStep:
-		// nothing that happened to a communicator
+		// a life record has none of these
 	}
 }
 
-// ObserveStall takes a report of something that takes, or took, too long. It reads r only during the call. What stalls
-// is logged when it begins to and when it has ended, at one level; the reports in between repeat the first.
+// ObserveStall takes a report of an operation or act that takes, or took, too long. It reads r only during the call. A
+// stall is logged when it begins and when it has ended, at one level; the reports in between are left out.
 func (l *Log) ObserveStall(r *stall.Report) {
 	ctx := context.Background()
 	level := slog.LevelInfo
@@ -122,19 +120,19 @@ func (l *Log) ObserveStall(r *stall.Report) {
 		attrs = append(attrs, slog.Uint64(semconv.LogSeq, r.ActSeq))
 	}
 	attrs = phase(attrs, r.Phase)
-	attrs = some(attrs, r.Wait >= 0, slog.Int(semconv.LogWait, int(r.Wait)))
+	attrs = appendIf(attrs, r.Wait >= 0, slog.Int(semconv.LogWait, int(r.Wait)))
 	attrs = append(attrs, slog.Duration(semconv.LogAge, words.Round(r.Age())))
-	attrs = some(attrs, r.Normal > 0, slog.Duration(semconv.LogNormal, words.Round(r.Normal)))
+	attrs = appendIf(attrs, r.Normal > 0, slog.Duration(semconv.LogNormal, words.Round(r.Normal)))
 	attrs = append(attrs, slog.String(semconv.LogSubsystem, semconv.SubsystemRAS))
 	message := semconv.SpanStall
-	if r.Stage != stall.Stalled { // which is what the name says
+	if r.Stage != stall.Stalled { // the name says that
 		message += " (" + r.Stage.String() + ")"
 	}
 	l.emit(ctx, level, r.Now, message, attrs...)
 }
 
-// levelOf is how much a person should hear of an end: no more of what the caller of a call is told, and nothing of a
-// call that was put off, which is made again, often in a loop. A leak has no caller.
+// levelOf is the level of an end: INFO if a caller gets the result; DEBUG for a postponed call, which is often repeated
+// in a loop; WARN for a leak, which no call returns.
 func levelOf(code lifecycle.Code) slog.Level {
 	switch code {
 	case lifecycle.CodeLeaked:
@@ -146,7 +144,7 @@ func levelOf(code lifecycle.Code) slog.Level {
 	}
 }
 
-// logVersion says which version runs.
+// logVersion logs the version, once.
 func (l *Log) logVersion(s *model.Step) {
 	if l.versionLogged || s.Life.Act != tape.ActInit || s.Info().Rank != 0 {
 		return
@@ -156,7 +154,7 @@ func (l *Log) logVersion(s *model.Step) {
 		slog.String(semconv.LogVersion, l.cfg.Version), slog.String(semconv.LogGoVersion, runtime.Version()))
 }
 
-// log logs a moment of an act, a refused call, or the end of an operation.
+// log writes the line of a moment of an act, a refused call, or the end of an operation.
 func (l *Log) log(s *model.Step, level slog.Level, name string) {
 	ctx := context.Background()
 	if !l.cfg.Handler.Enabled(ctx, level) {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// expand replaces %h by the host's name, %p by the process's number and %% by %, as NCCL does with NCCL_DEBUG_FILE;
-// what else follows a % is left as it is. In the host's name / and % become -.
+// expand replaces %h by the host's name, %p by the pid and %% by %, as NCCL does in NCCL_DEBUG_FILE, and leaves any
+// other %. In the host's name / and % become -.
 func expand(path, host string, pid int) string {
 	host = strings.Map(func(r rune) rune {
 		if r == '/' || r == '%' {
@@ -21,25 +21,25 @@ func expand(path, host string, pid int) string {
 	return strings.NewReplacer("%%", "%", "%h", host, "%p", strconv.Itoa(pid)).Replace(path)
 }
 
-// open opens a file for lines. What is in it is lost, as with NCCL; ranks that share one append.
+// open opens and truncates a file for lines, as NCCL does. Ranks that share it append their lines.
 func open(path string) (*os.File, error) {
-	// Not blocking: a pipe that nobody reads is an error, and doesn't hold the program up.
+	// O_NONBLOCK: a pipe without a reader is an error, and doesn't block the program.
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
 }
 
-// file is a file for lines that says when it takes none, and counts those.
+// file is a file for lines that counts those that it can't write.
 type file struct {
 	*os.File
-	tell func(error) // called for the first
-	lost atomic.Uint64
+	failed func(error) // called for the first lost line
+	lost   atomic.Uint64
 }
 
 // Write writes a line.
 func (f *file) Write(line []byte) (int, error) {
 	n, err := f.File.Write(line)
-	if err != nil && !errors.Is(err, os.ErrClosed) { // what is logged after the end has no place, as is said of Close
+	if err != nil && !errors.Is(err, os.ErrClosed) { // lines after Close don't count
 		if f.lost.Add(1) == 1 {
-			f.tell(err)
+			f.failed(err)
 		}
 	}
 	return n, err

@@ -53,7 +53,7 @@ func (o *countingExporter) Export(ctx context.Context, records []sdklog.Record) 
 		return nil
 	}
 	g := o.gate
-	err := g.Queue.Export(ctx, len(records), func(ctx context.Context) error { return o.Exporter.Export(ctx, records) })
+	err := g.Export(ctx, len(records), func(ctx context.Context) error { return o.Exporter.Export(ctx, records) })
 	switch changed := g.outage.Changed(err); {
 	case changed && err != nil:
 		g.log.Log(ctx, g.failure, "log records can't be exported (OTEL_LOGS_EXPORTER=none exports none)",

@@ -10,13 +10,13 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// filter lets records through by level and subsystem. It adds the trace and span id of the context that a record is
-// logged in. A collector has those already: for it, attributes outside of groups get the names that spans have for
-// them, and there is no level but OpenTelemetry's.
+// filter passes records on by level and subsystem, with the trace and span id of the context that they are logged in.
+// otelslog takes those ids from the context itself: for a collector, the filter renames attributes outside of groups to
+// those of spans instead, and LevelVersion to INFO.
 type filter struct {
 	next       slog.Handler
 	least      slog.Level
-	version    bool // LevelVersion passes, whatever least is
+	version    bool // LevelVersion passes even below least
 	subsystems Subsystems
 	remote     bool // for a collector
 	hidden     bool // a bound attribute names a subsystem that isn't in the set
@@ -27,7 +27,7 @@ func (f *filter) Enabled(ctx context.Context, level slog.Level) bool {
 	return (level >= f.least || f.version && level == LevelVersion) && f.next.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler. Warnings pass whatever subsystem they come from, as in NCCL.
+// Handle implements slog.Handler. Warnings of all subsystems pass, as in NCCL.
 func (f *filter) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelWarn {
 		hidden := f.hidden
@@ -55,7 +55,7 @@ func (f *filter) hides(a slog.Attr) bool {
 	return a.Key == semconv.LogSubsystem && a.Value.Kind() == slog.KindString && !f.subsystems.Has(a.Value.String())
 }
 
-// renamed is r as a collector gets it.
+// renamed is r for a collector.
 func (f *filter) renamed(r slog.Record) slog.Record {
 	s := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	if r.Level == LevelVersion {
@@ -92,7 +92,7 @@ func (f *filter) WithGroup(name string) slog.Handler {
 	return &g
 }
 
-// levelNames shows LevelVersion by its name.
+// levelNames writes LevelVersion as VERSION.
 func levelNames(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.LevelKey && a.Value.Any() == LevelVersion {
 		a.Value = slog.StringValue("VERSION")

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// LevelVersion is the level of the one line that says which version runs. It is a sort of INFO that NCCL_DEBUG=VERSION
-// and WARN let through.
+// LevelVersion is the level of the line with the version. It is INFO, but NCCL_DEBUG=VERSION and WARN show it, too.
 const LevelVersion = slog.LevelInfo + 1
 
-// LevelOff is above every level that anything logs with.
+// LevelOff is above the levels of all lines.
 const LevelOff = slog.Level(math.MaxInt)
 
 // ParseLevel reads the value of CARILLON_LOG: debug, info, warn, error or off, in any case.
@@ -23,7 +22,7 @@ func ParseLevel(s string) (slog.Level, error) {
 }
 
 // ParseNCCLDebug reads the value of NCCL_DEBUG: VERSION, WARN, INFO, ABORT or TRACE, in any case. Each includes those
-// before it. All of them show the version, and VERSION nothing else.
+// before it, and VERSION shows the version alone.
 func ParseNCCLDebug(s string) (slog.Level, error) {
 	return oneOf(strings.ToUpper(s), "want VERSION, WARN, INFO or TRACE", map[string]slog.Level{
 		"VERSION": LevelOff, "WARN": slog.LevelWarn, "INFO": slog.LevelInfo, "ABORT": slog.LevelInfo,
@@ -31,13 +30,13 @@ func ParseNCCLDebug(s string) (slog.Level, error) {
 	})
 }
 
-// Format is how lines look. The zero value is Text.
+// Format is the format of lines. The zero value is Text.
 type Format string
 
 // The formats.
 const (
-	Text Format = "text" // key=value, for people
-	JSON Format = "json" // an object a line, for machines
+	Text Format = "text" // key=value
+	JSON Format = "json" // an object on each line
 )
 
 // ParseFormat reads the value of CARILLON_LOG_FORMAT: text or json, in any case.

@@ -9,9 +9,9 @@ import (
 
 const queueSize = 1024
 
-// queue writes lines in a goroutine of its own, so that a caller never waits. A full one drops them.
+// queue writes lines in a goroutine of its own, so that a caller never waits. A full queue drops them.
 type queue struct {
-	lines   chan func() // each writes one
+	lines   chan func() // each writes a line
 	dropped atomic.Uint64
 	done    chan struct{} // closed when the goroutine has ended
 
@@ -41,7 +41,7 @@ func (q *queue) run() {
 	}
 }
 
-// flush waits until what is in the queue is written, or ctx ends.
+// flush waits until the queued lines are written, or ctx ends.
 func (q *queue) flush(ctx context.Context) error {
 	flushed := make(chan struct{})
 	select {
@@ -52,7 +52,7 @@ func (q *queue) flush(ctx context.Context) error {
 	return q.wait(ctx, flushed)
 }
 
-// close ends the queue, once what is in it is written, or ctx ends. What is logged later is dropped.
+// close ends the queue when its lines are written, or ctx ends. Later lines are dropped.
 func (q *queue) close(ctx context.Context) error {
 	q.mu.Lock()
 	if !q.closed {
@@ -85,7 +85,7 @@ func (h queuing) Handle(ctx context.Context, r slog.Record) error {
 	defer h.q.mu.RUnlock()
 	if !h.q.closed {
 		select {
-		case h.q.lines <- func() { _ = h.Handler.Handle(ctx, r) }: // a line that can't be written has no other place
+		case h.q.lines <- func() { _ = h.Handler.Handle(ctx, r) }: // file counts lost lines
 			return nil
 		default:
 		}

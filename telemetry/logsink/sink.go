@@ -19,23 +19,26 @@ import (
 // flushTimeout bounds how long Close waits for a terminal or a collector.
 const flushTimeout = 2 * time.Second
 
+// everyLevel is below all levels.
+const everyLevel = slog.Level(-1 << 30)
+
 // Config says what is logged, and where. Zero fields take the defaults that they name.
 type Config struct {
 	// Level is the lowest level that is logged here; a collector gets INFO in any case. The zero value is INFO.
 	Level slog.Level
-	// Version lets LevelVersion through, whatever Level is.
+	// Version shows LevelVersion even below Level.
 	Version bool
-	// Subsystems chooses the lines below WARN that name a subsystem. nil are the usual ones.
+	// Subsystems are the subsystems whose lines below WARN are shown; nil are the usual ones.
 	Subsystems Subsystems
 
-	// Handler takes the lines in place of a file or standard error; it decides about levels then.
+	// Handler gets the lines of all levels in place of a file or standard error.
 	Handler slog.Handler
-	// File is where lines go. They go to standard error if it is empty, or if it can't be opened, which is logged. %h
-	// stands for the host, %p for the process, %% for a %.
+	// File is the file for lines: %h stands for the host, %p for the pid, %% for a %. If it is empty or can't be
+	// opened, which is logged, lines go to standard error.
 	File string
-	// Format is how lines look in File or on standard error. The zero value is Text.
+	// Format is the format of lines in File or on standard error. The zero value is Text.
 	Format Format
-	// Stderr stands for standard error. Default: os.Stderr.
+	// Stderr replaces standard error; nil means os.Stderr.
 	Stderr io.Writer
 
 	// Attrs are on every line.
@@ -47,7 +50,7 @@ type Config struct {
 	Release string
 }
 
-// Sink is where log lines go. Its methods may be called from any goroutine. The caller of New closes it.
+// Sink writes log lines. Its methods may be called from any goroutine. The caller of New closes it.
 type Sink struct {
 	cfg    Config
 	direct slog.Handler
@@ -58,18 +61,17 @@ type Sink struct {
 	file   *file // nil if there is none
 }
 
-// Stats counts the records that were lost: those for the local handler because its queue was full or the file took
-// none, and those for the collector because its queue was full or it didn't take them.
+// Stats counts the lost records: those for the local handler, lost by a full queue or in the file, and those for the
+// collector, lost by a full queue or in the export.
 type Stats struct{ Local, Export uint64 }
 
-// New opens a Sink. What can't be had (a file, an exporter) is no error but a warning that names the variable: a job
-// doesn't fail for want of a place for its logs.
+// New opens a Sink. A file or an exporter that can't be opened is a warning that names the variable, and no error.
 func New(ctx context.Context, cfg Config) *Sink {
 	s := &Sink{cfg: cfg, queue: newQueue()}
 	handler, unopened := s.open()
 	s.local = &filter{next: handler, least: cfg.Level, version: cfg.Version, subsystems: cfg.Subsystems}
 	if cfg.Handler != nil {
-		s.local.least = slog.Level(-1 << 30) // its own
+		s.local.least = everyLevel
 	}
 	alone := slog.New(s.local.WithAttrs(cfg.Attrs))
 	if unopened != nil {
@@ -93,7 +95,7 @@ func New(ctx context.Context, cfg Config) *Sink {
 	return s
 }
 
-// open makes the handler that writes, and says why the file was not opened.
+// open makes the local handler, and says why the file was not opened.
 func (s *Sink) open() (slog.Handler, error) {
 	cfg := &s.cfg
 	if cfg.Handler != nil {
@@ -108,7 +110,7 @@ func (s *Sink) open() (slog.Handler, error) {
 	if err != nil {
 		return console, err
 	}
-	s.file = &file{File: f, tell: func(err error) {
+	s.file = &file{File: f, failed: func(err error) {
 		slog.New(console.WithAttrs(cfg.Attrs)).Warn("log lines are lost: NCCL_DEBUG_FILE can't be written",
 			semconv.LogError, err)
 	}}
@@ -116,7 +118,7 @@ func (s *Sink) open() (slog.Handler, error) {
 }
 
 func (s *Sink) handler(out io.Writer) slog.Handler {
-	opts := &slog.HandlerOptions{Level: slog.Level(-1 << 30), ReplaceAttr: levelNames}
+	opts := &slog.HandlerOptions{Level: everyLevel, ReplaceAttr: levelNames}
 	if s.cfg.Format == JSON {
 		return slog.NewJSONHandler(out, opts)
 	}
@@ -126,10 +128,10 @@ func (s *Sink) handler(out io.Writer) slog.Handler {
 // Logger logs before it returns.
 func (s *Sink) Logger() *slog.Logger { return slog.New(s.direct) }
 
-// Local logs here, and not to a collector: for a caller that sends records of its own there.
+// Local logs here alone, for a caller that sends the collector records of its own.
 func (s *Sink) Local() *slog.Logger { return slog.New(s.local.WithAttrs(s.cfg.Attrs)) }
 
-// Collector is for records that are no log lines; nil if nothing is exported.
+// Collector sends records to the collector alone; nil if nothing is exported.
 func (s *Sink) Collector() log.Logger {
 	if s.export == nil {
 		return nil
@@ -138,10 +140,10 @@ func (s *Sink) Collector() log.Logger {
 		log.WithSchemaURL(semconv.SchemaURL))
 }
 
-// Events never blocks: it queues what is logged, and drops it when too much waits.
+// Events never blocks: it queues lines, and drops them when the queue is full.
 func (s *Sink) Events() slog.Handler { return s.events }
 
-// Wants tells whether lines of that level and subsystem go anywhere.
+// Wants tells whether lines of that level and subsystem are logged.
 func (s *Sink) Wants(level slog.Level, subsystem string) bool {
 	if level < slog.LevelWarn && !s.cfg.Subsystems.Has(subsystem) {
 		return false
@@ -149,7 +151,7 @@ func (s *Sink) Wants(level slog.Level, subsystem string) bool {
 	return s.direct.Enabled(context.Background(), level)
 }
 
-// VersionLevel is the level for the line that says which version runs: shown as NCCL_DEBUG says.
+// VersionLevel is the level for the line with the version, by NCCL_DEBUG.
 func (s *Sink) VersionLevel() slog.Level {
 	if s.cfg.Version {
 		return LevelVersion
@@ -157,7 +159,7 @@ func (s *Sink) VersionLevel() slog.Level {
 	return slog.LevelInfo
 }
 
-// Stats counts what was lost.
+// Stats counts the lost records.
 func (s *Sink) Stats() Stats {
 	stats := Stats{Local: s.queue.dropped.Load()}
 	if s.file != nil {
@@ -169,20 +171,20 @@ func (s *Sink) Stats() Stats {
 	return stats
 }
 
-// Flush writes and exports what is queued, until ctx ends. Logging goes on.
+// Flush writes and exports the queued records, until ctx ends. Logging goes on.
 func (s *Sink) Flush(ctx context.Context) error {
 	exported := make(chan error, 1)
 	if s.export == nil {
 		exported <- nil
-	} else { // side by side: a terminal that hangs must not take the collector's time
+	} else { // concurrently: a terminal that hangs must not use up the time for the collector
 		go func() { exported <- s.export.ForceFlush(ctx) }()
 	}
 	return errors.Join(s.queue.flush(ctx), <-exported)
 }
 
-// Close writes and exports what is queued, for two seconds at most and not longer than ctx, and closes the file. Logger
-// goes on to work if it writes to standard error or to the program's handler. What a collector doesn't take is a
-// warning and no error.
+// Close writes and exports the queued records, for two seconds at most and not longer than ctx, and closes the file.
+// Logger still works if it writes to standard error or to the program's handler. Records that could not be exported are
+// a warning, not an error.
 func (s *Sink) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()

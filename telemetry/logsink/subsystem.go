@@ -8,9 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// Subsystems are some of NCCL's subsystems. nil are those of which lines below WARN are shown when nothing is chosen:
-// INIT, BOOTSTRAP and ENV as in NCCL; DESTROY, which NCCL had in INIT for most of its life; and RAS, which is silent
-// unless something is wrong.
+// Subsystems are some of NCCL's subsystems. nil is the default: INIT, BOOTSTRAP and ENV as in NCCL; DESTROY, which was
+// part of INIT in older versions of NCCL; and RAS, which logs nothing unless something is wrong.
 type Subsystems []string
 
 var usual = Subsystems{
@@ -26,7 +25,7 @@ var names = Subsystems{
 }
 
 // ParseSubsystems reads the value of NCCL_DEBUG_SUBSYS: names separated by commas, in any case, or ALL; with a ^ before
-// the first, all but those. The names are NCCL's; some of them have nothing to say here.
+// the first, all but those. The names are NCCL's, some of which have no lines here.
 func ParseSubsystems(s string) (Subsystems, error) {
 	list, inverted := strings.CutPrefix(s, "^")
 	var set Subsystems
@@ -38,8 +37,7 @@ func ParseSubsystems(s string) (Subsystems, error) {
 			set = append(slices.Clip(set), name)
 		default:
 			return nil, fmt.Errorf("%q is no subsystem: want some of %s or ALL, separated by commas, with a "+
-				"^ before the "+
-				"first for all but those", name, strings.Join(names, ", "))
+				"^ before the first for all but those", name, strings.Join(names, ", "))
 		}
 	}
 	if inverted {
@@ -48,7 +46,7 @@ func ParseSubsystems(s string) (Subsystems, error) {
 	return set, nil
 }
 
-// Has tells whether a subsystem is in the set. One that has no name is.
+// Has tells whether a subsystem is in the set, or is none of NCCL's.
 func (s Subsystems) Has(name string) bool {
 	if s == nil {
 		s = usual

@@ -22,10 +22,10 @@ const (
 	protocolGRPC = "grpc"
 )
 
-// signal is TRACES, METRICS or LOGS, as it stands in variables.
+// signal is TRACES, METRICS or LOGS: the part of a variable's name.
 type signal string
 
-// variable is the name and the value of the signal's own variable, or of the one for all signals.
+// variable is the name and the value of the signal's own variable or, if that is empty, of the one for all signals.
 func (s signal) variable(what string) (name, value string) {
 	const prefix = "OTEL_EXPORTER_OTLP_"
 	name = prefix + string(s) + "_" + what
@@ -45,7 +45,7 @@ func (s signal) protocol() (string, error) {
 	}
 }
 
-// plain tells whether there is no TLS although the endpoint doesn't say so: it is this host's.
+// plain tells whether to switch TLS off: the endpoint is the default, this host's, and no variable asks for TLS.
 func (s signal) plain() bool {
 	_, endpoint := s.variable("ENDPOINT")
 	_, insecure := s.variable("INSECURE")
@@ -53,7 +53,7 @@ func (s signal) plain() bool {
 	return endpoint == "" && err != nil && !s.certified()
 }
 
-// certified tells whether there are certificates, by which the SDK makes its HTTP client.
+// certified tells whether there are certificates, with which the SDK makes its own HTTP client.
 func (s signal) certified() bool {
 	for _, what := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
 		if _, file := s.variable(what); file != "" {
@@ -63,7 +63,7 @@ func (s signal) certified() bool {
 	return false
 }
 
-// timeout is how long an export may take; a value that can't be used counts as none.
+// timeout bounds an export. An invalid value counts as none.
 func (s signal) timeout() time.Duration {
 	_, text := s.variable("TIMEOUT")
 	if ms, err := strconv.Atoi(text); err == nil && ms >= 0 {
@@ -77,8 +77,8 @@ func Disabled() bool {
 	return strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
 }
 
-// Asked tells whether the environment asks for a signal (TRACES, METRICS or LOGS) to be exported: by a variable of its
-// own, or by one for all signals. It doesn't if Disabled.
+// Asked tells whether the environment asks for the export of a signal (TRACES, METRICS or LOGS): by a variable of its
+// own, or by one for all signals. Both are false if Disabled.
 func Asked(signal string) (own, all bool) {
 	if Disabled() {
 		return false, false
@@ -98,8 +98,8 @@ func Asked(signal string) (own, all bool) {
 	return own, all
 }
 
-// Fingerprint is a number, never 0, for all OTEL_* variables of this process: processes that have the same one export
-// to the same receivers, as the same service.
+// Fingerprint is a hash of all OTEL_* variables of this process, never 0: processes with the same one export to the
+// same receivers, as the same service.
 func Fingerprint() uint64 {
 	var set []string
 	for _, kv := range os.Environ() {
@@ -108,7 +108,7 @@ func Fingerprint() uint64 {
 		}
 	}
 	slices.Sort(set)
-	sum := sha256.Sum256([]byte(strings.Join(set, "\x00"))) // what they have of passwords can't be told from it
+	sum := sha256.Sum256([]byte(strings.Join(set, "\x00"))) // reveals no passwords
 	return max(binary.LittleEndian.Uint64(sum[:]), 1)
 }
 

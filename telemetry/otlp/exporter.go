@@ -17,7 +17,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// NewSpanExporter makes an exporter of spans. It connects to nobody yet. The error names the wrong variable.
+// NewSpanExporter makes an exporter of spans, without connecting it. The error names the invalid variable.
 func NewSpanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	const s signal = "TRACES"
 	switch protocol, err := s.protocol(); {
@@ -64,7 +64,7 @@ func NewLogExporter(ctx context.Context) (sdklog.Exporter, error) {
 	}
 }
 
-// options mend one of the SDK's exporters; with and client are nil for gRPC.
+// options are the corrections of one of the SDK's exporters; with and client are nil for gRPC.
 func options[O any](s signal, insecure func() O, with func(*http.Client) O, client *http.Client) (opts []O) {
 	if s.plain() {
 		opts = append(opts, insecure())
@@ -75,7 +75,7 @@ func options[O any](s signal, insecure func() O, with func(*http.Client) O, clie
 	return opts
 }
 
-// The SDK's exporters leave the idle connections of their client open at their end; these close them.
+// The SDK's exporters leave their client's idle connections open after Shutdown; these close them.
 type (
 	spanExporter struct {
 		sdktrace.SpanExporter
@@ -109,32 +109,32 @@ func (e logExporter) Shutdown(ctx context.Context) error {
 func (s signal) client() *http.Client {
 	transport := http.DefaultTransport
 	if t, ok := transport.(*http.Transport); ok {
-		transport = t.Clone() // whoever changes the program's own doesn't change what telemetry goes through
+		transport = t.Clone() // changes of the program's default don't change telemetry's
 	}
 	name, _ := s.variable("ENDPOINT")
-	return &http.Client{Transport: receipts{transport, name}, Timeout: s.timeout()}
+	return &http.Client{Transport: noPages{transport, name}, Timeout: s.timeout()}
 }
 
-// receipts is a transport that takes no web page for a receipt.
-type receipts struct {
+// noPages is a transport for which an answer that is a web page is an error.
+type noPages struct {
 	next     http.RoundTripper
-	variable string // which names the endpoint
+	variable string // that sets the endpoint
 }
 
-// CloseIdleConnections is what http.Client calls by that name.
-func (r receipts) CloseIdleConnections() { (&http.Client{Transport: r.next}).CloseIdleConnections() }
+// CloseIdleConnections is called by http.Client's.
+func (r noPages) CloseIdleConnections() { (&http.Client{Transport: r.next}).CloseIdleConnections() }
 
 // RoundTrip implements http.RoundTripper.
-func (r receipts) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r noPages) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
 	if err != nil || resp.StatusCode/100 != 2 {
 		return resp, err
 	}
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || kind != "text/html" && kind != "application/xhtml+xml" {
-		return resp, nil // no type is no page
+		return resp, nil // without a type, it is none
 	}
-	_ = resp.Body.Close() // it isn't read
+	_ = resp.Body.Close() // unread
 	return nil, fmt.Errorf("the answer is %s with a web page (%s): this is no collector of OTLP; see %s", resp.Status,
 		kind, r.variable)
 }

@@ -84,15 +84,11 @@ func (l *Log) Observe(s *model.Step) {
 			l.log(s, levelOf(r.Code), semconv.ActSpan(r.Act))
 		}
 	case tape.StageMisuse:
-		name := semconv.ActSpan(r.Act)
-		if r.Act == tape.ActNone {
-			name = semconv.CallSpan(r.Call)
-		}
 		level := levelOf(r.Code)
 		if r.Act == tape.ActGroup && r.Call == lifecycle.CallGroupStart {
 			level = slog.LevelWarn // it was never ended, and no call returns that error
 		}
-		l.log(s, level, name)
+		l.log(s, level, semconv.LifeSpan(r))
 	case tape.StageNone, tape.StageWait, tape.StageDevice, tape.StageProxied, tape.StageStep:
 		// a life record has none of these
 	}

@@ -1,6 +1,6 @@
-// Package process says which process is meant, whether it lives, what keeps it from running, when it ends and how. It
-// knows processes of this machine alone: those of its own pid namespace, and of those below it (ID.Here).
+// Package process identifies processes, and tells whether they live, what keeps them from running, and when and how
+// they end. It knows the processes of this machine, in this pid namespace and those below it (ID.Here).
 //
-// A pid names a process for as long as that lives, and in its own pid namespace. An [ID] names it for good, and can be
-// sent to others. All that is asked about an ID is answered for that process and no later one with its pid.
+// A pid identifies a process only while it lives, and only in its pid namespace. An [ID] is unique, and can be sent to
+// other processes. Its methods never answer for a later process with the same pid.
 package process

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit is how a process ended, as far as the kernel tells those who are not its parent.
+// Exit is how a process ended, as far as the kernel tells processes other than its parent.
 type Exit struct {
 	Known  bool           `json:"known"`
-	Code   int            `json:"code,omitempty"`   // what it exited with; 0 if a signal ended it
-	Signal syscall.Signal `json:"signal,omitempty"` // what ended it; 0 if it exited
+	Code   int            `json:"code,omitempty"`   // the exit code; 0 if a signal ended it
+	Signal syscall.Signal `json:"signal,omitempty"` // that ended it; 0 if it exited
 	Core   bool           `json:"core,omitempty"`   // the kernel wrote a core file
 }
 
@@ -40,10 +40,10 @@ func (e Exit) How() string {
 	}
 }
 
-// Failed tells whether it ended in any other way than with exit code 0.
+// Failed tells whether a signal ended it, or an exit code other than 0.
 func (e Exit) Failed() bool { return e.Signal != 0 || e.Code != 0 }
 
-// ShellCode is what a shell makes of it: the code, or 128 and the signal.
+// ShellCode is the exit code of a shell that ran it: its code, or 128 plus the signal.
 func (e Exit) ShellCode() int {
 	if e.Signal != 0 {
 		return 128 + int(e.Signal)
@@ -51,20 +51,21 @@ func (e Exit) ShellCode() int {
 	return e.Code
 }
 
-// exitOf asks the kernel how a process ended: it tells the parent, and until that has asked, those who may trace it.
+// exitOf asks the kernel how a process ended. It tells the parent and, until the process is reaped, processes that may
+// trace it.
 func (k kernel) exitOf(id ID, pidfd int) Exit {
 	if exit := pidfdExit(pidfd); exit.Known {
 		return exit
 	}
 	s, err := k.stat(id.PID)
-	// To those who may not trace it the kernel shows a code of 0.
+	// A process that may not trace it sees a code of 0.
 	if err != nil || s.start != id.StartTicks || !s.ended() || s.exit == 0 && os.Geteuid() != 0 {
 		return Exit{}
 	}
 	return ExitOfStatus(syscall.WaitStatus(s.exit))
 }
 
-// ExitOfStatus is how a process ended of which wait(2) says status.
+// ExitOfStatus is how a process ended, by its status from wait(2).
 func ExitOfStatus(status syscall.WaitStatus) Exit {
 	if status.Signaled() {
 		return Exit{Known: true, Signal: status.Signal(), Core: status.CoreDump()}

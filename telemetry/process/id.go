@@ -14,19 +14,15 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
-// ID names a process so that no other can be taken for it. IDs are compared with ==.
+// ID identifies a process uniquely. IDs are compared with ==.
 type ID struct {
-	// PID is its number in its pid namespace.
-	PID int
-	// StartTicks is when it started, in the kernel's ticks since boot; 0 if unknown.
-	StartTicks uint64
-	// PIDSpace is the inode of its pid namespace; 0 if unknown.
-	PIDSpace uint64
-	// BootID is that of the kernel on which it runs.
-	BootID BootID
+	PID        int    // in its pid namespace
+	StartTicks uint64 // when it started, in the kernel's ticks since boot; 0 if unknown
+	PIDSpace   uint64 // the inode of its pid namespace; 0 if unknown
+	BootID     BootID // of its machine
 }
 
-// BootID names one boot of a machine. All containers of the machine share it. The zero BootID means that it is unknown.
+// BootID identifies one boot of a machine, and is the same in all its containers. The zero BootID is unknown.
 type BootID [16]byte
 
 // String is the id as the kernel writes it; empty if it is unknown.
@@ -38,7 +34,7 @@ func (b BootID) String() string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// self is this process, for which nothing of this changes.
+// self is this process's ID, which never changes.
 var self = sync.OnceValue(func() ID {
 	id := ID{PID: os.Getpid()}
 	var ns unix.Stat_t
@@ -58,19 +54,18 @@ var self = sync.OnceValue(func() ID {
 	return id
 })
 
-// Self is this process. What the kernel does not tell is zero; but where it doesn't tell enough for the process to be
-// told from all others, as /proc is missing, the BootID is one that no other process has: it is as if it were alone on
-// its machine.
+// Self is this process's ID. Unknown fields are zero. If they are not enough to identify the process, as without /proc,
+// the BootID is random, as if the process were alone on its machine.
 func Self() ID { return self() }
 
-// Visible tells whether the kernel shows processes to each other: whether they can see each other run, stop and end.
+// Visible tells whether processes can see each other run, stop and end in /proc.
 func Visible() bool {
 	s, err := this.stat(os.Getpid())
 	return err == nil && s.start != 0
 }
 
-// Here is the process by its number in this pid namespace, if it runs in one below, as in a container, and this process
-// may look at its namespaces; else the ID as it is.
+// Here is the ID with the pid in this pid namespace, if the process runs in a namespace below, such as a container's,
+// that this process may look at; otherwise the ID as it is.
 func (id ID) Here() ID {
 	if me := Self(); id.PIDSpace != 0 && id.PIDSpace != me.PIDSpace && id.BootID == me.BootID {
 		if pid, _ := this.find(id); pid != 0 {
@@ -95,10 +90,10 @@ func Read(r *wire.Reader) (id ID) {
 	return id
 }
 
-// Liveness is what can be known about whether a process lives.
+// Liveness tells whether a process lives.
 type Liveness uint8
 
-// What can be known.
+// The values of Liveness.
 const (
 	Unknown Liveness = iota // it is in a pid namespace that can't be seen from here, or on another machine
 	Alive
@@ -108,8 +103,8 @@ const (
 // String is "alive", "dead" or "unknown".
 func (l Liveness) String() string { return [...]string{"unknown", "alive", "dead"}[l] }
 
-// firstSpace is the pid namespace of a machine's first process (PROC_PID_INIT_INO of include/linux/proc_ns.h). All
-// others are below it, so that a process in it sees all processes.
+// firstSpace is a machine's initial pid namespace (PROC_PID_INIT_INO of include/linux/proc_ns.h), in which all
+// processes are visible.
 const firstSpace = 0xEFFFFFFC
 
 // Liveness looks the process up. A zombie is dead.

@@ -7,18 +7,18 @@ import "golang.org/x/sys/unix"
 // clockMonotonic is the clock by which Go measures time.
 const clockMonotonic = unix.CLOCK_UPTIME_RAW
 
-// this is the kernel that runs.
+// this is this machine's kernel.
 var this = kernel{"/proc", "/sys/fs/cgroup", func(int, int) (int, error) { return -1, unix.ENOSYS }}
 
 const pidfdNonblock = 0
 
-// bootID is the kernel's boot id as it writes it; empty if it doesn't tell.
+// bootID is the boot id as the kernel writes it; empty if it is unknown.
 func bootID() string {
 	text, _ := unix.Sysctl("kern.bootsessionuuid")
 	return text
 }
 
-// statWithoutProc is what sysctl says of a process that there is. Its start is in microseconds since 1970.
+// statWithoutProc is the stat of an existing process, by sysctl. Its start is in microseconds since 1970.
 func statWithoutProc(pid int) (stat, error) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
@@ -35,5 +35,5 @@ func statWithoutProc(pid int) (stat, error) {
 	return s, nil
 }
 
-// pidfdExit is how the process of a pidfd ended; there are none.
+// pidfdExit knows nothing: there are no pidfds.
 func pidfdExit(int) Exit { return Exit{} }

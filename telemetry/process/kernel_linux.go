@@ -12,22 +12,22 @@ import (
 // clockMonotonic is the clock by which Go measures time.
 const clockMonotonic = unix.CLOCK_MONOTONIC
 
-// this is the kernel that runs.
+// this is this machine's kernel.
 var this = kernel{"/proc", "/sys/fs/cgroup", unix.PidfdOpen}
 
 const pidfdNonblock = unix.PIDFD_NONBLOCK
 
-// bootID is the kernel's boot id as it writes it; empty if it doesn't tell.
+// bootID is the boot id as the kernel writes it; empty if it is unknown.
 func bootID() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(text)
 }
 
-// statWithoutProc is what is known of a process that there is where /proc doesn't show it: that its pid is taken.
+// statWithoutProc is the stat of an existing process that /proc doesn't show.
 func statWithoutProc(int) (stat, error) { return stat{state: '?'}, nil }
 
-// ChildExit is how the child behind a pidfd ended, and leaves it to be reaped. It is not Known while the child runs,
-// and of a process that is no child of this one, or was reaped.
+// ChildExit is how the child of a pidfd ended. It does not reap the child. The Exit is not Known if the child runs, was
+// reaped, or is no child of this process.
 func ChildExit(pidfd int) Exit {
 	var info siginfo
 	for {
@@ -59,8 +59,8 @@ const (
 	cldDumped = 3
 )
 
-// pidfdExit is how the process of a pidfd ended, if that is told: to its parent, and from Linux 6.15 on, once that has
-// asked, to everybody.
+// pidfdExit is how the process of a pidfd ended, if the kernel tells: the parent, and from Linux 6.15 on, once the
+// process is reaped, everybody.
 func pidfdExit(pidfd int) Exit {
 	if pidfd < 0 {
 		return Exit{}

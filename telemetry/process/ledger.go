@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ledger is the name of the file in which a launcher notes, beside the tapes of a job, how its processes ended and why
-// it ended them. An agent that follows processes does so, too.
+// Ledger is the name of a file beside the tapes of a job, in which the launcher, or an agent, notes how processes ended
+// and why it ended them.
 const Ledger = "launcher.log"
 
-// EndedByFailure is Entry.Ended of a job that the launcher ends because one of its ranks failed.
+// EndedByFailure is Entry.Ended if the launcher ends the job because a rank failed.
 const EndedByFailure = "failed"
 
 // Entry is a line of a Ledger: how a process ended, or why the launcher ends the job.
@@ -27,24 +27,24 @@ type Entry struct {
 	Mono int64  `json:"mono"`
 	Boot string `json:"boot"`
 
-	// Rank and PID are those of the process, Exit is how it ended. PID is 0 in an entry about the job.
+	// Rank, PID and Exit are the process's. PID is 0 in an entry about the job.
 	Rank int  `json:"rank"`
 	PID  int  `json:"pid,omitempty"`
 	Exit Exit `json:"exit,omitzero"`
 
-	// Ended is why the launcher ends the job: the name of a signal that the launcher got, EndedByFailure, or a text. It
-	// is empty in an entry about a process.
+	// Ended is why the launcher ends the job: the name of a signal that it got, EndedByFailure, or a text. It is empty
+	// in an entry about a process.
 	Ended string `json:"ended,omitempty"`
 }
 
-// Now is the entry with the time that it is now.
+// Now is the entry with the current time.
 func (e Entry) Now() Entry {
 	e.Time, e.Mono, e.Boot = time.Now(), Monotonic(), Self().BootID.String()
 	return e
 }
 
-// AppendEntry notes an entry in the Ledger of a folder that exists and is this user's; of another one's it would be a
-// file that they can't read. One without a time is of now.
+// AppendEntry appends an entry to the Ledger of a folder that this user owns: the owner of another one could not read
+// the file. An entry without a time gets the current one.
 func AppendEntry(dir string, e Entry) error {
 	if e.Time.IsZero() {
 		e = e.Now()
@@ -73,10 +73,10 @@ func AppendEntry(dir string, e Entry) error {
 	return errors.Join(err, f.Close())
 }
 
-// Monotonic is CLOCK_MONOTONIC in nanoseconds, as the kernel tells it, also in a bubble of synctest.
+// Monotonic is the kernel's CLOCK_MONOTONIC in nanoseconds, even in a bubble of synctest.
 func Monotonic() int64 {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(clockMonotonic, &ts) // it fails for no clock that there is
+	_ = unix.ClockGettime(clockMonotonic, &ts) // fails only for an unknown clock
 	return ts.Nano()
 }
 
@@ -86,7 +86,7 @@ const (
 	maxLine    = 4096
 )
 
-// ReadLedger reads the Ledger at path, as far as it can be read. A file that isn't there has no entries.
+// ReadLedger reads the Ledger at path up to the first invalid line. A missing file has no entries.
 func ReadLedger(path string) ([]Entry, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

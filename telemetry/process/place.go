@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Place is where the main thread of a process is, as far as the kernel shows it to this one.
+// Place is where the main thread of a process is, as far as the kernel shows it to this process.
 type Place struct {
-	State byte     // as proc(5) has it: R, S, D, T, t
-	Wait  string   // the function of the kernel in which it waits; empty if it waits for nothing
-	Stack []string // the functions of the kernel that it is in, innermost first; empty to all but root
+	State byte     // R, S, D, T or t; see proc(5)
+	Wait  string   // the kernel function in which it waits; empty if it doesn't wait
+	Stack []string // its kernel stack, innermost function first; empty unless this process is root
 }
 
-// Place looks where the process is. The error is ErrGone if it has ended.
+// Place reads where the process is. The error is ErrGone if it has ended.
 func (id ID) Place() (Place, error) { return this.place(id) }
 
 func (k kernel) place(id ID) (p Place, err error) {
@@ -31,7 +31,7 @@ func (k kernel) place(id ID) (p Place, err error) {
 			p.Stack = append(p.Stack, function)
 		}
 	}
-	s, err := k.of(id) // last: what was read is this process's if it is there still
+	s, err := k.of(id) // last: if the process still exists, all of this was its own
 	if err != nil {
 		return Place{}, err
 	}

@@ -17,18 +17,18 @@ import (
 // ErrGone means that a process has ended.
 var ErrGone = errors.New("the process has ended")
 
-// kernel is where a kernel shows processes, as Linux does; tests have another.
+// kernel is where a kernel shows processes, as Linux does; tests have their own.
 type kernel struct {
 	proc, cgroups string
 	pidfd         func(pid, flags int) (int, error)
 }
 
-// stat is what /proc/PID/stat says of a process.
+// stat is the contents of /proc/PID/stat.
 type stat struct {
 	state byte
 	flags uint64 // the kernel's PF_*
 	start uint64 // in ticks since boot; 0 if unknown
-	exit  int    // as wait(2) has it; 0 also if this process may not know it
+	exit  int    // the status of wait(2); also 0 if this process may not see it
 	used  time.Duration
 }
 
@@ -52,7 +52,7 @@ func (k kernel) stat(pid int) (stat, error) {
 	}
 }
 
-// parseStat reads fields 3, 9, 14, 15, 22 and 52, behind the name in parentheses, which may hold anything.
+// parseStat reads fields 3, 9, 14, 15, 22 and 52, behind the name in parentheses, which may contain anything.
 func parseStat(b []byte) (s stat, err error) {
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	const state, flags, user, system, start, exit = 0, 9 - 3, 14 - 3, 15 - 3, 22 - 3, 52 - 3 // the first is field 3
@@ -74,7 +74,7 @@ func parseStat(b []byte) (s stat, err error) {
 	return s, nil
 }
 
-// of is stat for a process that is named. The error is ErrGone if it has ended: a zombie, or another one has its pid.
+// of is stat for an ID. The error is ErrGone if the process has ended: it is a zombie, or another one has its pid.
 func (k kernel) of(id ID) (stat, error) {
 	s, err := k.stat(id.PID)
 	if err == nil && (s.ended() || id.StartTicks != 0 && s.start != 0 && s.start != id.StartTicks) {
@@ -88,18 +88,17 @@ func (k kernel) ended(id ID) bool {
 	return errors.Is(err, ErrGone)
 }
 
-// Running tells whether there is a process of that pid in this pid namespace that is no zombie.
+// Running tells whether a process with that pid exists in this pid namespace and is no zombie.
 func Running(pid int) bool { return !this.ended(ID{PID: pid}) }
 
-// Exiting tells whether a process has begun to end. It may have closed its files by then, for others to see, long
-// before it counts as ended.
+// Exiting tells whether a process has begun to exit. It may have closed its connections long before it counts as ended.
 func Exiting(pid int) bool {
 	const pfExiting = 0x4 // of include/linux/sched.h
 	s, err := this.stat(pid)
 	return err == nil && s.flags&pfExiting != 0
 }
 
-// CPU is how much processor time the process has used; 0 if that can't be known.
+// CPU is the processor time that the process has used; 0 if unknown.
 func (id ID) CPU() time.Duration {
 	s, err := this.of(id)
 	if err != nil {
@@ -113,23 +112,22 @@ type State uint8
 
 // The states.
 const (
-	Runs    State = iota // nothing does: it runs, is about to, or waits for something
+	Runs    State = iota // nothing: it runs or waits
 	Stopped              // a signal stopped its threads
 	Traced               // a debugger holds it
 	Frozen               // its cgroup is frozen, or one above it
 )
 
-// Look is what a glance at a process shows.
+// Look is the state of a process at a moment.
 type Look struct {
 	State State
-	// Turns counts how often the main thread of a process that does not run was given a CPU: one that two glances find
-	// stopped, with the same count, did not run in between. A debugger that looks at every system call stops a process
-	// all the time.
+	// Turns counts the context switches of the main thread if the process doesn't run: if two Looks have the same
+	// count, it did not run in between. A debugger that traces system calls stops a process all the time.
 	Turns uint64
 }
 
-// Look glances at the process: at the state of its main thread, as signals and debuggers stop all threads. The error is
-// ErrGone if it has ended.
+// Look looks at the main thread of the process, as signals and debuggers stop all threads. The error is ErrGone if it
+// has ended.
 func (id ID) Look() (Look, error) { return this.look(id) }
 
 func (k kernel) look(id ID) (look Look, err error) {
@@ -151,7 +149,7 @@ func (k kernel) look(id ID) (look Look, err error) {
 	return look, nil
 }
 
-// turns adds up how often the main thread gave up its CPU or lost it.
+// turns counts the voluntary and involuntary context switches of the main thread.
 func (k kernel) turns(pid int) (n uint64) {
 	for name, value := range k.status(pid) {
 		if !strings.HasSuffix(name, "voluntary_ctxt_switches") {
@@ -177,8 +175,8 @@ func (k kernel) status(pid int) iter.Seq2[string, string] {
 	}
 }
 
-// find is the pid here of a process of another pid namespace; 0 if none that can be looked at is it. All tells that no
-// other one may be it, either.
+// find is the pid, in this namespace, of a process of another pid namespace; 0 if it is not found. all tells whether
+// all processes could be looked at.
 func (k kernel) find(id ID) (pid int, all bool) {
 	entries, err := os.ReadDir(k.proc)
 	all = err == nil
@@ -200,7 +198,7 @@ func (k kernel) find(id ID) (pid int, all bool) {
 	return 0, all
 }
 
-// innermost is a process's number in its own pid namespace; 0 if the kernel doesn't tell.
+// innermost is a process's pid in its own pid namespace; 0 if unknown.
 func (k kernel) innermost(pid int) int {
 	for name, value := range k.status(pid) {
 		if numbers := strings.Fields(value); name == "NSpid" && len(numbers) > 0 {
@@ -211,7 +209,7 @@ func (k kernel) innermost(pid int) int {
 	return 0
 }
 
-// frozen tells whether the process's cgroup is frozen, or one above it, by the freezer of either version.
+// frozen tells whether the process's cgroup, or one above it, is frozen, by the freezer of either version.
 func (k kernel) frozen(pid int) bool {
 	b, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), "cgroup"))
 	if err != nil {

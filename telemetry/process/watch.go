@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollTime is how often a process is looked up that can't be watched.
+// pollTime is the interval at which a process without a pidfd is looked up.
 const pollTime = 100 * time.Millisecond
 
 // goneError is ErrGone with how the process ended.
@@ -18,7 +18,7 @@ type goneError struct{ exit Exit }
 func (e *goneError) Error() string        { return ErrGone.Error() + ": " + e.exit.String() }
 func (e *goneError) Is(target error) bool { return target == ErrGone }
 
-// ExitOf is how a process ended of which err says that it is gone; not Known if err does not know.
+// ExitOf is how the process of an ErrGone ended; not Known if err doesn't tell.
 func ExitOf(err error) Exit {
 	if gone := (*goneError)(nil); errors.As(err, &gone) {
 		return gone.exit
@@ -26,12 +26,11 @@ func ExitOf(err error) Exit {
 	return Exit{}
 }
 
-// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The error
-// is ErrGone, for ExitOf, if it has ended already. stop waits until ended is not running any more; it may be called
-// twice.
+// Watch calls ended once when the process ends, from another goroutine, unless stop was called before. The error is
+// ErrGone, for ExitOf, if it has ended already. stop waits until ended has returned; it may be called twice.
 //
-// The process is of this pid namespace. Its pidfd is waited for in the runtime's poller, which costs nothing until it
-// ends. Where there are no pidfds, /proc is read ten times a second.
+// The process must be of this pid namespace. The runtime's poller waits for its pidfd, which costs nothing until it
+// ends. Without pidfds, /proc is read ten times a second.
 func (id ID) Watch(ended func(Exit)) (stop func(), err error) { return this.watch(id, ended) }
 
 func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
@@ -43,7 +42,7 @@ func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
 		fd = -1
 	}
 	file := os.NewFile(uintptr(fd), "pidfd") // nil without one, as its methods allow
-	// The pid may have become another's before it was opened; from now on it can't.
+	// Another process may have got the pid before it was opened; from now on none can.
 	if k.ended(id) {
 		exit := k.exitOf(id, fd)
 		_ = file.Close()
@@ -65,7 +64,7 @@ func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
 	}, nil
 }
 
-// await waits until the process has ended; over is false if the pidfd or quit was closed before.
+// await waits until the process has ended; over is false if the pidfd or quit was closed first.
 func (k kernel) await(id ID, pidfd *os.File, quit <-chan struct{}) (exit Exit, over bool) {
 	if conn, err := pidfd.SyscallConn(); err == nil {
 		err := conn.Read(func(fd uintptr) bool {

@@ -5,7 +5,7 @@ import (
 	otelconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// Whose conventions the borrowed names are, and the instrumentation scope of every span.
+// The schema of OpenTelemetry's names, and the instrumentation scope of every span.
 const (
 	SchemaURL = otelconv.SchemaURL
 	ScopeName = "github.com/carillon-rt/carillon/telemetry/trace"
@@ -58,7 +58,7 @@ const (
 	Goroutine    = attribute.Key("ccl.goroutine.id") // the number of the goroutine that made it. Development.
 )
 
-// Attributes of a misuse: where the first such call was made, the one that makes this one a mistake.
+// Attributes of a misuse: where the earlier call was made that makes this one a mistake.
 const (
 	FirstFunction  = attribute.Key("ccl.first.function")     // the function that made the first call. Stable.
 	FirstFile      = attribute.Key("ccl.first.file")         // its source file. Stable.
@@ -89,7 +89,7 @@ const (
 	ProxyWait    = attribute.Key("ccl.proxy.wait")    // what they waited for: "credit", … Development.
 )
 
-// Attributes of what takes too long. Durations are in seconds.
+// Attributes of slow and stalled operations and acts. Durations are in seconds.
 const (
 	OpSlow         = attribute.Key("ccl.op.slow")         // true beyond the slow threshold; else absent. Stable.
 	StallNumber    = attribute.Key("ccl.stall.number")    // the report's number; at the end, their number. Stable.
@@ -102,7 +102,7 @@ const (
 	VerdictReason  = attribute.Key("ccl.verdict.reason")  // the stable name of the cause. Development.
 )
 
-// LinkKind says, on a link, what the span at its other end is to this one: one of the Link values. Stable.
+// LinkKind says, on a link, how the linked span is related to this one: one of the Link values. Stable.
 const LinkKind = attribute.Key("ccl.link")
 
 // The values of LinkKind.

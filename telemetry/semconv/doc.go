@@ -1,10 +1,10 @@
-// Package semconv holds every name by which Carillon shows itself to the outside: span names, span and resource
-// attributes, metrics and their labels. Each stands here once, with its meaning and its stability; readers of the tape,
-// dashboards, alerts and tests take them from here.
+// Package semconv has all names that Carillon exports, once, with their meaning and stability: of spans, span and
+// resource attributes, metrics and their labels, log lines and events. Readers of the tape, dashboards, alerts and
+// tests take them from here.
 //
-// Names that Carillon makes up begin with "ccl"; where OpenTelemetry's own conventions have a name, it is theirs. Two
-// stabilities are used:
+// Names of OpenTelemetry's conventions are used where there are some; all others begin with "ccl". There are two
+// stabilities:
 //
-//   - Stable: a dashboard may be built on it; it is renamed only with a new major version.
-//   - Development: the meaning stays, the name may still change in a minor version.
+//   - Stable: a dashboard may depend on it; it is renamed only in a new major version.
+//   - Development: the meaning stays, but the name may change in a minor version.
 package semconv

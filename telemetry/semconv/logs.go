@@ -2,8 +2,8 @@ package semconv
 
 import "go.opentelemetry.io/otel/attribute"
 
-// The keys of log lines: short, because people read them. Exported log records have the attributes of LogAttribute in
-// their place, which are the spans'.
+// The keys of log lines: short, for people. Exported log records have the attributes of LogAttribute instead, which are
+// those of spans.
 const (
 	LogRank      = "rank"       // the process's rank in the job. Stable.
 	LogSubsystem = "subsys"     // one of the Subsystem values. Stable.
@@ -39,7 +39,7 @@ const (
 	LogNormal    = "normally"   // what such an operation normally takes. Stable.
 )
 
-// Messages of log lines that tell of no span.
+// Messages of log lines that are about no span.
 const (
 	LogMessageVersion = "Carillon version" // which one runs, once in a process. Stable.
 	LogMessageEnv     = "ccl.env"          // an environment variable that was obeyed. Stable.

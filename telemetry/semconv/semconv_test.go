@@ -106,12 +106,12 @@ func TestNamesOfActsAndCalls(t *testing.T) {
 		named[c.value] = strings.HasPrefix(c.name, "Span")
 	}
 	for act := tape.ActNone; act <= tape.ActLeak; act++ {
-		span := semconv.ActSpan(act)
+		span := semconv.LifeSpan(&tape.LifeRecord{Act: act})
 		if !named[span] {
-			t.Errorf("ActSpan(%s) = %q, which is no constant", act, span)
+			t.Errorf("LifeSpan of %s = %q, which is no constant", act, span)
 		}
 		if want := "ccl.comm." + act.String(); span != want && act != tape.ActGroup && act != tape.ActNone {
-			t.Errorf("ActSpan(%s) = %q, want %q", act, span, want)
+			t.Errorf("LifeSpan of %s = %q, want %q", act, span, want)
 		}
 	}
 	for _, call := range lifecycle.Calls() {

@@ -28,18 +28,18 @@ const (
 	SpanOpPrefix  = "ccl."      // Stable.
 )
 
-// StartedSuffix comes behind a span's name: "ccl.comm.init (started)" is a moment's span (1 ns) that is exported when
-// the act starts, or when an operation becomes slow, so that one that hangs can be seen before it ends. Stable.
+// StartedSuffix follows a span's name: "ccl.comm.init (started)" is a span of 1 ns that is exported when the act
+// starts, or when an operation becomes slow, so that a hang can be seen before it ends. Stable.
 const StartedSuffix = " (started)"
 
-// DeviceSuffix comes behind an operation's span name: "ccl.all_reduce (device)" is a span of an operation that was
-// measured on its device, as one now and then is of those that a call only launches. It takes as long as the operation
-// took there, and begins with the call: when it began there is not known. Development.
+// DeviceSuffix follows an operation's span name: "ccl.all_reduce (device)" has the duration of the operation on its
+// device, which is measured now and then for calls that only launch an operation. It begins with the call, as the start
+// on the device is unknown. Development.
 const DeviceSuffix = " (device)"
 
-// Spans below that of an operation which is sampled, slow, stalled or failed: what one rank sent to one of another node
-// for it, for the ranks for which that took longest, and the longest steps of it. Both end when the proxy needed the
-// caller's memory no more. Development.
+// Spans below that of an operation that is sampled, slow, stalled or failed: what the rank sent to a rank of another
+// node, for the slowest of those ranks, and the longest steps of it. Both end when the proxy no longer needs the
+// caller's memory. Development.
 const (
 	SpanProxied   = "ccl.proxy.operation"
 	SpanProxyStep = "ccl.proxy.step"
@@ -49,16 +49,20 @@ const (
 // Stable.
 const PhaseSeparator = "."
 
+// LifeSpan is the name of the span of a life record: of its act or, without one, of its call.
+func LifeSpan(r *tape.LifeRecord) string {
+	if r.Act == tape.ActNone {
+		return CallSpan(r.Call)
+	}
+	return ActSpan(r.Act)
+}
+
 // ActSpan is the name of an act's span.
 func ActSpan(act tape.Act) string {
-	switch act {
-	case tape.ActNone:
-		return SpanUse
-	case tape.ActGroup:
+	if act == tape.ActGroup {
 		return SpanGroup
-	default:
-		return SpanActPrefix + act.String()
 	}
+	return SpanActPrefix + act.String()
 }
 
 // CallSpan is the name of the span of an operation, or of a refused call that belongs to no act.

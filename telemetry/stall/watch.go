@@ -13,30 +13,30 @@ import (
 // maxInterval bounds the time between two reports of one stall, which begins with the threshold and doubles.
 const maxInterval = time.Minute
 
-// Watch finds what takes too long in a model. It belongs to the model's owner.
+// Watch finds stalls in a model. It belongs to the model's owner.
 type Watch struct {
-	process *model.Process
-	told    map[model.Activity]*trouble
-	tick    uint64 // counts the calls of Check
-	reports []Report
-	doubted map[*model.Comm]uint64 // what Doubtful found last, with the numbers of the last operations
+	process  *model.Process
+	reported map[model.Activity]*reported
+	tick     uint64 // counts the calls of Check
+	reports  []Report
+	doubted  map[*model.Comm]uint64 // what Doubtful found last, with the numbers of the last operations
 }
 
-// trouble is what was told of something that takes long.
-type trouble struct {
-	last Report // the last one
-	next int64  // when it is to be told again
-	tick uint64 // the Check that saw it last
+// reported is an activity that was reported and has not ended.
+type reported struct {
+	last Report
+	next int64  // the time of the next report
+	tick uint64 // of the last Check that saw it
 }
 
-// New makes a Watch of a process. What is slow and what stalls is as the process's Limits say.
+// New makes a Watch of a process, whose Limits are the thresholds.
 func New(process *model.Process) *Watch {
-	return &Watch{process: process, told: make(map[model.Activity]*trouble)}
+	return &Watch{process: process, reported: make(map[model.Activity]*reported)}
 }
 
-// Check looks at what the process does at the time now of the tape's clock, and returns what there is to tell, first of
-// what is over; it is valid until the next call. What it tells of is marked in the model. It does not allocate while
-// nothing is slow. The model was shown the in-flight table just before.
+// Check looks at the process at the time now of the tape's clock, just after the model was shown the in-flight table,
+// and returns the reports that are due, Cleared ones first; they are valid until the next call. It marks what it
+// reports in the model. It does not allocate while nothing is slow.
 func (w *Watch) Check(now int64) []Report {
 	w.tick++
 	w.reports = w.reports[:0]
@@ -45,11 +45,11 @@ func (w *Watch) Check(now int64) []Report {
 			w.check(c, a, now)
 		}
 	}
-	maps.DeleteFunc(w.told, func(_ model.Activity, t *trouble) bool {
-		over := t.tick != w.tick
+	maps.DeleteFunc(w.reported, func(_ model.Activity, r *reported) bool {
+		over := r.tick != w.tick
 		if over {
-			t.last.Stage, t.last.Now = Cleared, now
-			w.reports = append(w.reports, t.last)
+			r.last.Stage, r.last.Now = Cleared, now
+			w.reports = append(w.reports, r.last)
 		}
 		return over
 	})
@@ -62,9 +62,9 @@ func (w *Watch) Check(now int64) []Report {
 	return w.reports
 }
 
-// Doubtful lists the communicators of which nobody knows whether the last operation, launched as long ago as makes a
-// stall, has been done: other ranks may know that it can't be. News tells whether one was not among them at the last
-// call. It is nothing to tell of by itself.
+// Doubtful lists the communicators whose last operation was launched so long ago that it stalls if it isn't done, and
+// whose device doesn't tell whether it is; other ranks may know. news tells whether one of them was not listed by the
+// last call. They are not reported by themselves.
 func (w *Watch) Doubtful(now int64) (found []*model.Comm, news bool) {
 	found = w.process.Doubtful(now)
 	if len(found) == 0 && len(w.doubted) == 0 {
@@ -89,16 +89,16 @@ func (w *Watch) check(c *model.Comm, a model.Activity, now int64) {
 	o := c.InFlight()
 	if act, ok := a.(*model.Act); ok {
 		r.Act, r.ActSeq = act.Kind, act.Seq
-		if act.Kind == tape.ActGroup && o != nil && o.Signature.Call.IsOperation() && w.told[a] == nil {
-			return // the operation that the group makes now tells more
+		if act.Kind == tape.ActGroup && o != nil && o.Signature.Call.IsOperation() && w.reported[a] == nil {
+			return // the report of the group's current operation says more
 		}
 	} else if !o.Signature.Call.IsOperation() {
-		return // what an act does on the wire is no operation of the user's
+		return // it is an act's own exchange, not an operation of the user
 	}
 	if o != nil {
 		r.runs(o)
 	}
-	p.Slow, p.Stalls = w.tell(a, &r)
+	p.Slow, p.Stalls = w.report(a, &r)
 }
 
 // runs adds the operation that is in flight.
@@ -107,33 +107,33 @@ func (r *Report) runs(o *model.Op) {
 	r.Phase = cmp.Or(r.Phase, o.Phase)
 }
 
-// tell reports what was not said yet of an activity, and returns what is to be marked.
-func (w *Watch) tell(of model.Activity, r *Report) (told bool, stalls int) {
+// report makes the reports of an activity that are due, and returns its marks for the model.
+func (w *Watch) report(of model.Activity, r *Report) (isSlow bool, stalls int) {
 	slow, stalled := w.process.Thresholds(of)
 	age := w.process.Age(r.Start, r.Now) // a pause of the process doesn't count
-	t := w.told[of]
-	if t == nil {
+	before := w.reported[of]
+	if before == nil {
 		if age < slow {
 			return false, 0
 		}
-		t = &trouble{}
-		w.told[of] = t
+		before = &reported{}
+		w.reported[of] = before
 		r.Stage, r.Threshold = Slow, time.Duration(slow)
 		w.reports = append(w.reports, *r)
 	} else {
-		r.Stage, r.Count = t.last.Stage, t.last.Count
+		r.Stage, r.Count = before.last.Stage, before.last.Count
 	}
 	r.Threshold = time.Duration(stalled)
-	if age >= stalled && r.Now >= t.next {
+	if age >= stalled && r.Now >= before.next {
 		r.Stage = Stalled
 		r.Count++
 		interval := min(r.Threshold, maxInterval)
 		for i := 1; i < r.Count && interval < maxInterval; i++ {
 			interval = min(2*interval, maxInterval)
 		}
-		t.next = r.Now + int64(interval)
+		before.next = r.Now + int64(interval)
 		w.reports = append(w.reports, *r)
 	}
-	t.last, t.tick = *r, w.tick
+	before.last, before.tick = *r, w.tick
 	return true, r.Count
 }

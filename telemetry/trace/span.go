@@ -183,10 +183,6 @@ func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 	if first, why := before(m, s); r.Act != tape.ActLeak && first.IsValid() {
 		links = append(links, link(p.part(m, first, tagSpan).context(), why))
 	}
-	name := semconv.ActSpan(r.Act)
-	if r.Act == tape.ActNone {
-		name = semconv.CallSpan(r.Call)
-	}
 	attrs := attributesOf(m)
 	attrs.call(r)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
@@ -195,7 +191,7 @@ func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 	attrs.first(r.First)
 	p.emit(&span{
 		id:    p.misuse(m, s),
-		name:  name,
+		name:  semconv.LifeSpan(r),
 		start: r.Time, end: r.Time,
 		attrs:   attrs,
 		links:   append(links, callerLinks(r.Caller)...),

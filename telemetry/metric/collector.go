@@ -18,13 +18,13 @@ import (
 // Places are how many communicators and tallies a tape has room for.
 type Places struct{ Communicators, Tallies int }
 
-// Config says where a Collector reads. Zero fields take the defaults that they name.
+// Config has the sources of a Collector. Zero fields take the defaults that they name.
 type Config struct {
-	// Slots reads the in-flight table. It is called at every scrape, from any goroutine, and must be safe for that.
-	// Required.
+	// Slots reads the in-flight table. It is called at every scrape, from any goroutine. Required.
 	Slots func() []tape.Slot
 
-	// Tallies reads the tape's tallies, and must be as safe; nil if there are none, and Observe gets all operations.
+	// Tallies reads the tape's tallies, and is called as Slots is; nil if there are none, and Observe gets all
+	// operations.
 	Tallies func() []tape.Tally
 
 	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.
@@ -71,8 +71,7 @@ var families = []struct {
 
 	{
 		semconv.MetricOperations,
-		"Operations that ended, by kind and error type; the error type is empty for those that " +
-			"ended well.",
+		"Operations that ended, by kind and error type; the error type is empty for those that ended well.",
 		[]string{semconv.LabelKind, semconv.LabelErrorType},
 	},
 	{semconv.MetricBytes, "Bytes of the buffers of operations that ended well, by kind.", []string{semconv.LabelKind}},
@@ -85,8 +84,7 @@ var families = []struct {
 	},
 	{
 		semconv.MetricStallAge,
-		"How long the oldest of those that are stalled has taken until now, and the rank that it " +
-			"waits for.",
+		"How long the oldest of those that are stalled has taken until now, and the rank that it waits for.",
 		[]string{semconv.LabelComm, semconv.LabelKind, semconv.LabelWaitRank},
 	},
 
@@ -98,14 +96,14 @@ var families = []struct {
 		"rings alone, or its operations are read one by one.", []string{semconv.LabelPart}},
 	{
 		semconv.MetricSpans,
-		"Spans to be exported, by what became of them: exported, dropped because the queue was full, " +
-			"or failed in the exporter.",
+		"Spans to be exported, by what became of them: exported, dropped because the queue was full, or failed in " +
+			"the exporter.",
 		[]string{semconv.LabelResult},
 	},
 	{
 		semconv.MetricLogDropped,
-		"Log records that were lost, because a queue was full or the receiver didn't take them, " +
-			"by where they were to go: local or otlp.",
+		"Log records that were lost, because a queue was full or the receiver didn't take them, by where they were " +
+			"to go: local or otlp.",
 		[]string{semconv.LabelSink},
 	},
 	{
@@ -178,7 +176,7 @@ func (c *Collector) Observe(s *model.Step) {
 // ObserveStall takes a report of an activity that is slow, stalled or cleared.
 func (c *Collector) ObserveStall(r *stall.Report) { c.stalled.observe(r) }
 
-// counted are the metrics that are counted as steps come.
+// counted are the metrics that Observe and ObserveStall count.
 func (c *Collector) counted() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.acts.durations, c.acts.errors, c.acts.postponed, c.acts.peers, c.stalled.total,

@@ -15,8 +15,8 @@
 // The durations of operations and acts with a span have its trace id as an exemplar, so that a slow bucket leads to a
 // trace. Push sends the same metrics by OTLP.
 //
-// Bus bandwidth is that of nccl-tests: the rate at which data crosses a rank's link, which can be compared with the
-// hardware's, whatever the collective and the number of ranks. Of NCCL's operations, and all others that are enqueued
-// on a stream, durations are those of the calls, and bus bandwidths those of the few whose time on the device is
-// measured.
+// Bus bandwidth is defined as in nccl-tests: the rate at which data crosses a rank's link, which can be compared with
+// the hardware's for every collective and number of ranks. For operations that are enqueued on a stream, such as
+// NCCL's, durations are those of the calls, and only the operations whose time on the device is measured have a bus
+// bandwidth.
 package metric

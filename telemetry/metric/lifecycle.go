@@ -23,7 +23,7 @@ type acts struct {
 	postponed *prometheus.CounterVec
 	peers     *prometheus.CounterVec
 
-	faults map[faultKey]bool // that have a series with their peer
+	faults map[faultKey]bool // those with a series for their peer
 }
 
 // faultKey has the labels of another rank's fault.
@@ -78,7 +78,7 @@ func (a *acts) observe(to prometheus.Observer, d time.Duration) {
 	to.Observe(d.Seconds())
 }
 
-// exemplarOf is the exemplar that leads to a span.
+// exemplarOf has the ids of a span.
 func exemplarOf(sc oteltrace.SpanContext) prometheus.Labels {
 	return prometheus.Labels{exemplarTrace: sc.TraceID().String(), exemplarSpan: sc.SpanID().String()}
 }
@@ -114,7 +114,7 @@ func (a *acts) count(s *model.Step) {
 	case r.Code == lifecycle.CodeOK:
 	case r.Code == lifecycle.CodeInProgress:
 		a.postponed.WithLabelValues(r.Call.String()).Inc()
-	case r.Act == tape.ActLeak: // whichever call made the communicator, the mistake is the leak
+	case r.Act == tape.ActLeak: // its Call is not the mistake
 		a.errors.WithLabelValues(tape.ActLeak.String(), r.Code.String()).Inc()
 	default:
 		a.errors.WithLabelValues(r.Call.String(), r.Code.String()).Inc()

@@ -24,23 +24,23 @@ import (
 // nothing.
 type Push struct{ provider *sdkmetric.MeterProvider }
 
-// PushConfig says what to send. All fields are required but Logger.
+// PushConfig configures a Push. All fields are required but Logger.
 type PushConfig struct {
 	// Gatherer is the registry that /metrics serves, so that both show the same.
 	Gatherer prometheus.Gatherer
 	// Resource describes the process, as the spans' does: trace.Resource.
 	Resource *resource.Resource
-	// Logger hears when metrics can't be sent, once, and when they can again; nil means slog.Default().
+	// Logger gets a line when metrics can't be sent, and when they can again; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// NewPush begins to send if the environment asks for it, else it returns nil.
+// NewPush begins to send if the environment asks for it; otherwise it returns nil. Close ends it.
 //
 // The environment asks by OTEL_METRICS_EXPORTER (otlp or console; none and prometheus, which is /metrics, send nothing)
-// or by any OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone is not enough, as it mostly names a
-// receiver of traces. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT are in milliseconds. Nothing is
-// queued: a receiver that was slow or away gets the next values. Close ends it. The error names the variable, its value
-// and what is allowed.
+// or by any OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone is not enough, as it is often a
+// receiver of traces only. OTEL_METRIC_EXPORT_INTERVAL and OTEL_METRIC_EXPORT_TIMEOUT are in milliseconds. Nothing is
+// queued: a receiver that was slow or unreachable gets the next values. The error names the variable, its value and
+// what is allowed.
 func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 	if own, _ := otlp.Asked("METRICS"); !own {
 		return nil, nil //nolint:nilnil // a nil Push sends nothing
@@ -106,7 +106,7 @@ type pushGate struct {
 func (g *pushGate) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	mendExemplars(m)
 	err := g.Exporter.Export(ctx, m)
-	if errors.Is(err, context.Canceled) { // Close came in between; the last values are sent next
+	if errors.Is(err, context.Canceled) { // by Close, which sends the last values next
 		return nil
 	}
 	switch changed := g.outage.Changed(err); {

@@ -20,7 +20,7 @@ type stalled struct {
 
 	mu      sync.Mutex // guards what follows
 	current map[stallKey]stalledNow
-	series  map[stallSeries]struct{} // all that ever stalled: their series go back to 0 and stay
+	series  map[stallSeries]struct{} // of all stalls so far: they go back to 0 and stay
 }
 
 // stallKey is one operation or act in flight.

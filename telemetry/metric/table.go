@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// nameSummary is what the communicators of one name do.
+// nameSummary sums up the communicators of one name.
 type nameSummary struct {
 	inFlight  uint64
 	oldest    time.Duration // age of the oldest operation in flight
@@ -16,7 +16,7 @@ type nameSummary struct {
 	completed uint64        // the lowest
 }
 
-// collectTable folds the in-flight table to what has a bounded number of series.
+// collectTable sums up the in-flight table by state and by name, so that the number of series is bounded.
 func collectTable(to scrape, slots []tape.Slot, names *names, now int64) {
 	states, byName := make(map[lifecycle.State]int), make(map[string]*nameSummary)
 	for i := range slots {

@@ -31,8 +31,8 @@ type Comm struct {
 	was     lifecycle.CommID // its id before the last step, if that changed it
 	root    uint32           // as tape.Slot.Root
 	cut     []*Act           // acts that were open when this rank ended the communicator
-	changed bool             // a record changed Ops since the last look
-	seen    uint64           // the number of the last look that found it in the table, or of that before it was made
+	changed bool             // a record changed Ops since the last Look
+	seen    uint64           // the number of the last Look that found it in the table, or of the one before it was made
 
 	wait      int32 // the rank that the running operation waits for; -1 for none
 	waitSince int64
@@ -60,7 +60,7 @@ type Act struct {
 
 	PhaseStart int64
 	Phases     []Phase // that have ended
-	Told       int     // how many of Phases a reader has reported
+	Reported   int     // phases of Phases that a reader has reported
 
 	Peer int32
 	Text string
@@ -97,7 +97,7 @@ type Wait struct {
 	Ops  int
 }
 
-// Messages are how many messages with another rank were begun.
+// Messages counts the messages with another rank that were begun.
 type Messages struct{ Sent, Received uint64 }
 
 // maxPeers bounds the ranks of a communicator with which messages are counted.
@@ -139,7 +139,7 @@ type Failure struct {
 	Text string
 }
 
-// newAct makes an act from its first record, which may have its start.
+// newAct makes an act from its first record, which may have the act's start.
 func newAct(c *Comm, r *tape.LifeRecord) *Act {
 	a := &Act{Comm: c, Kind: r.Act, Seq: r.Seq, First: *r}
 	if a.Start = r.Time; r.Start > 0 {
@@ -342,7 +342,7 @@ func (c *Comm) beginOp(o *Op) {
 	c.Ops = slices.Delete(c.Ops, i, i+1)
 }
 
-// follow takes a record of an operation in flight.
+// follow applies a record of an operation in flight.
 func (o *Op) follow(r *tape.OpRecord) {
 	if r.Caller != (tape.SpanContext{}) {
 		o.Caller = r.Caller
@@ -378,7 +378,7 @@ func (c *Comm) endOp(o *Op, r *tape.OpRecord) {
 	}
 }
 
-// look takes the communicator's slot.
+// look applies the communicator's slot.
 func (p *Process) look(c *Comm, s *tape.Slot) {
 	if c.Slot == nil {
 		c.Slot = new(tape.Slot)
@@ -403,7 +403,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 		if !o.past || !o.unread || o.Slow || o.Stalls > 0 {
 			return false
 		}
-		unused = o // no reader knows it
+		unused = o // no reader has a pointer to it
 		return true
 	})
 	shown, last := newOp(s.Seq, s.Op, s.Algorithm, s.OpStart), &c.Last

@@ -7,22 +7,22 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Limits of a history and of what it reports.
+// Limits of a history and of a Habit.
 const (
 	maxHistory = 1024 // calls of a rank
-	recent     = 128  // last calls of a lane that may be reported as odd
-	maxOdd     = 4    // odd calls that are reported, the last ones
+	maxRecent  = 128  // last calls of a lane that are compared with those before
+	maxOdd     = 4    // odd calls, the last ones
 	maxTrail   = 64   // calls of a trail
 )
 
-// History is the last operations of a rank, on all its communicators. Training makes the same calls in the same order,
+// History has the last operations of a rank, on all its communicators. Training makes the same calls in the same order,
 // step after step, so a history shows which rank's call is out of order when ranks disagree.
 //
-// Communicators whose calls were ever in flight at the same time are used by different goroutines or asynchronously,
-// and the order of their calls means nothing. Each such lane has an order of its own.
+// Communicators whose calls were ever in flight at the same time are used by different goroutines or asynchronously, so
+// that the order of their calls means nothing. They are in different lanes: only calls of one lane have an order.
 type History struct {
 	calls []Call
-	next  int // where the next goes, once it is full
+	next  int // the index of the oldest call, once it is full
 }
 
 // Call is a call of a history.
@@ -56,21 +56,19 @@ func (h *History) add(c *Comm, o *Op) {
 	h.next = (h.next + 1) % maxHistory
 }
 
-// Odd is a call at a point of the program at which another call has always come.
+// Odd is a call at a point of the program where the rank has always made another call.
 type Odd struct {
 	Did   Call
 	Usual Call // the other call; its Start means nothing
-	Times int  // how often Usual came
+	Times int  // how often the rank made it
 }
 
 // Habit compares a rank's last calls with its history.
 type Habit struct {
-	Odd  []Odd // odd calls among the recent ones and those in flight, the last one first
-	Next *Odd  // its Usual is the call that has always followed the last ones; nil if that isn't known
-	// Trail is the last calls, in the order in which they began, with those in flight.
-	Trail []Call
-	// Lanes are the communicators of each lane, by their generations.
-	Lanes [][]uint32
+	Odd   []Odd      // odd calls among the recent ones and those in flight, the last one first
+	Next  *Odd       // its Usual is the call that has always followed the last ones; nil if unknown
+	Trail []Call     // the last calls and those in flight, in the order of their starts
+	Lanes [][]uint32 // the communicators of each lane, by generation
 }
 
 // Habit compares each of the last calls, and those in flight, with the calls before it.
@@ -154,12 +152,12 @@ func newLane(calls []Call) *lane {
 	return l
 }
 
-// odd finds the odd calls, the last one first, and the next call, nil if that isn't known. Rare calls, such as a
-// barrier after each epoch, make steps unequal: they are left out, the rarest first, until equal steps are found.
+// odd finds the odd calls, the last one first, and the next call, nil if unknown. Rare calls, such as a barrier after
+// each epoch, make steps unequal: they are left out, the rarest first, until equal steps are found.
 func (l *lane) odd() (odd []Odd, next *Odd) {
 	levels := slices.Sorted(slices.Values(l.count))
 	rare := 0 // calls left out
-	for len(levels) > 0 && mostly*rare <= len(l.calls) {
+	for len(levels) > 0 && callsPerRare*rare <= len(l.calls) {
 		least := levels[0]
 		if odd, next, found := l.compare(least); found {
 			return odd, next
@@ -172,10 +170,10 @@ func (l *lane) odd() (odd []Odd, next *Odd) {
 	return nil, nil
 }
 
-// mostly is how many calls there must be for each one that is left out.
-const mostly = 12
+// callsPerRare is the least number of calls for each call that is left out.
+const callsPerRare = 12
 
-// compare compares the recent calls of kinds that came at least so many times; found tells whether there were steps.
+// compare compares the recent calls of kinds with at least so many calls; found tells whether there were steps.
 func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 	kinds := 0
 	for _, n := range l.count {
@@ -184,11 +182,11 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 		}
 	}
 	frequent := make([]int, 0, len(l.calls)) // indices of the frequent calls before the current one
-	same := make([]int, len(l.calls)+1)      // by lag: how many of the last ones equal those lag calls earlier
-	known := make([]bool, len(l.count))      // kinds that have come before
+	same := make([]int, len(l.calls)+1)      // by lag: how many of the last calls equal those lag calls earlier
+	known := make([]bool, len(l.count))      // kinds with an earlier call
 	for i := 0; i <= len(l.calls); i++ {
 		lag, times := 0, 0
-		if i >= len(l.calls)-recent {
+		if i >= len(l.calls)-maxRecent {
 			lag, times = l.period(frequent, same, kinds)
 		}
 		if times > 0 {
@@ -201,7 +199,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 			case l.calls[i].kind() == expected.kind():
 				l.calls[i].Usual = true
 			case l.count[l.ids[i]] < least && known[l.ids[i]]: // a rare call
-			case known[l.ids[i]] || lag > 1 && times >= usual:
+			case known[l.ids[i]] || lag > 1 && times >= minRepeatsNew:
 				o.Did = l.calls[i]
 				odd = append(odd, o)
 			}
@@ -227,27 +225,28 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 	return odd[:min(len(odd), maxOdd)], next, found
 }
 
-// A sequence of calls is a period when it came often times in a row, or monotonous times if it is a single call. A call
-// of a new kind is odd only after usual repetitions, as the first step of a program may begin with repeated calls; and
-// never after a period of a single call, where the end of a step isn't known.
+// The least repetitions that make a sequence of calls a period: of several calls, and of a single one. A call of a new
+// kind is odd only after minRepeatsNew, as the first step of a program may begin with repeated calls; and never after a
+// period of a single call, in which the end of a step can't be seen.
 const (
-	often      = 3
-	usual      = 5
-	monotonous = 32
+	minRepeats       = 3
+	minRepeatsNew    = 5
+	minRepeatsSingle = 32
 )
 
-// period is the length of the shortest sequence of frequent calls that has come often in a row until now, makes up most
-// of the calls, and has all their kinds: a step of the training. So the next call should equal the one lag calls ago.
-// times is how often the sequence came; 0 if there is none.
+// period is the length of the shortest sequence of frequent calls that has been repeated until now, makes up most of
+// the calls, and has all their kinds: a step of the training. So the next call should equal the one lag calls ago.
+// times is the number of repetitions; 0 if there is no such sequence.
 func (l *lane) period(frequent, same []int, kinds int) (lag, times int) {
 	n := len(frequent)
 	seen := make([]bool, len(l.count))
-	for lag := 1; often*lag <= n; lag++ {
+	for lag := 1; minRepeats*lag <= n; lag++ {
 		if id := l.ids[frequent[n-lag]]; !seen[id] {
 			seen[id] = true
 			kinds--
 		}
-		if kinds == 0 && same[lag] >= (often-1)*lag && 2*(lag+same[lag]) >= n && (lag > 1 || n >= monotonous) {
+		if kinds == 0 && same[lag] >= (minRepeats-1)*lag && 2*(lag+same[lag]) >= n &&
+			(lag > 1 || n >= minRepeatsSingle) {
 			return lag, 1 + same[lag]/lag
 		}
 	}

@@ -53,10 +53,10 @@ type Activity interface {
 	normal(*normals) *normal
 }
 
-// Course is how far the operation has come.
+// Course is the operation's Progress.
 func (o *Op) Course() *Progress { return &o.Progress }
 
-// Course is how far the act has come.
+// Course is the act's Progress.
 func (a *Act) Course() *Progress { return &a.Progress }
 
 func (o *Op) normal(n *normals) *normal {
@@ -64,7 +64,7 @@ func (o *Op) normal(n *normals) *normal {
 }
 func (a *Act) normal(n *normals) *normal { return &n.acts[min(a.Kind, numActs-1)] }
 
-// Normal is how long such an activity normally takes in this process, in nanoseconds; 0 while too little is known.
+// Normal is the normal duration of such activities in this process, in nanoseconds; 0 while too few have ended.
 func (p *Process) Normal(a Activity) int64 { return a.normal(&p.normal).duration() }
 
 // Thresholds are the ages at which an activity is slow, and stalls, in nanoseconds.
@@ -95,8 +95,8 @@ func (p *Process) Stalled(a Activity, now int64) bool {
 	return c.Stalls > 0 || c.End > 0 && c.End-c.Start >= stalled || c.End == 0 && p.Age(c.Start, now) >= stalled
 }
 
-// Unproven tells whether the last operation of a communicator was launched so long before now that it stalls if it has
-// not completed, and whether it has is not known.
+// Unproven tells whether it is unknown if the last operation of a communicator has completed, and it was launched so
+// long before now that it stalls if it has not.
 func (p *Process) Unproven(c *Comm, now int64) bool {
 	if c.Slot == nil || !c.Slot.Unproven || c.Slot.Captured > 0 || c.InFlight() != nil || c.Last.End == 0 {
 		return false

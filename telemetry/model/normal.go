@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// normal is how long an activity normally takes: a running median, which moves by an eighth towards each sample. A
-// single stall hardly changes it.
+// normal is the normal duration of activities of a kind: a running median, which moves by an eighth towards each
+// sample. A single stall hardly changes it.
 type normal struct {
 	median  int64 // nanoseconds
 	samples uint8 // up to minSamples
@@ -17,7 +17,7 @@ type normal struct {
 
 const (
 	minSamples = 4   // below, the median doesn't count
-	enough     = 128 // samples that bring a median from a minute to some microseconds
+	maxSamples = 128 // of one mean: they bring a median from a minute to some microseconds
 )
 
 func (n *normal) learn(d int64) {
@@ -34,7 +34,7 @@ func (n *normal) learn(d int64) {
 	}
 }
 
-// duration is 0 while too little is known.
+// duration is 0 while there are too few samples.
 func (n *normal) duration() int64 {
 	if n.samples < minSamples {
 		return 0
@@ -67,7 +67,7 @@ func (n *normals) class(call lifecycle.Call, size uint8) *normal {
 }
 
 // Learn takes the tallies; see Look. For each kind of ordinary operations it learns the mean of those that were counted
-// since the last time, once for each of them, but at most enough times.
+// since the last call, once for each operation, but at most maxSamples times.
 func (p *Process) Learn(tallies []tape.Tally) {
 	n := &p.normal
 	for i := range tallies {
@@ -82,7 +82,7 @@ func (p *Process) Learn(tallies []tape.Tally) {
 			continue
 		}
 		kind, mean := n.class(t.Call, t.SizeClass), int64(took)/int64(min(count, math.MaxInt64))
-		for range min(count, enough) {
+		for range min(count, maxSamples) {
 			kind.learn(max(mean, 1))
 		}
 	}

@@ -28,7 +28,7 @@ type Process struct {
 	roots   map[uint32]*Rank // by the communicator that the rank's others descend from
 	limits  Limits
 	resumed int64           // when the process ran again after its last pause; 0: it never paused
-	later   map[uint32]bool // communicators that Until found to be made later
+	later   map[uint32]bool // communicators that were made after the moment of Until
 	looks   uint64
 	oldest  int64   // no activity began before
 	late    []*Comm // the last list of Late
@@ -93,7 +93,7 @@ func (p *Process) Apply(ev *tape.Event) Step {
 	return s
 }
 
-// comm is the communicator of that generation, live or ended lately, or a new one; nil without a description or room.
+// comm is the communicator of that generation, live or recently ended, or a new one; nil without a description or room.
 func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
 	c := p.Known(generation)
 	if c == nil {
@@ -211,7 +211,7 @@ func (p *Process) end(c *Comm) {
 	p.ended = append(p.ended, c)
 }
 
-// Look takes the in-flight table of one moment, and the tallies. Events before that moment may be applied later, and
+// Look applies the in-flight table of one moment, and the tallies. Events before that moment may be applied later, and
 // some after it may have been applied. A communicator that is missing in two tables in a row has ended, even if the
 // record of its end was missed.
 func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
@@ -253,7 +253,7 @@ func (p *Process) forget(gone func(*Comm) bool) {
 	})
 }
 
-// Known is the communicator of that generation, live or ended lately; nil if there is none.
+// Known is the communicator of that generation, live or recently ended; nil if there is none.
 func (p *Process) Known(generation uint32) *Comm {
 	if c := p.comms[generation]; c != nil {
 		return c
@@ -269,8 +269,8 @@ func (p *Process) Known(generation uint32) *Comm {
 // Ranks lists the ranks of the process, in the order in which they came.
 func (p *Process) Ranks() []*Rank { return p.ranks }
 
-// Until is Apply for the model of a past moment t. A later event is applied only as far as it is about the time until
-// t: an operation or act that began before t was in progress.
+// Until is Apply for the model of a past moment t. Of a later event, only what it tells about the time until t is
+// applied: an operation or act that began before t was in progress.
 func (p *Process) Until(ev *tape.Event, t int64) {
 	if ev.Time() <= t {
 		p.Apply(ev)
@@ -308,8 +308,8 @@ func (p *Process) Until(ev *tape.Event, t int64) {
 	p.Apply(&began)
 }
 
-// made takes the first event of a communicator if that is after the moment of Until. If it is a collective with a
-// higher number than 1, the communicator existed at that moment, and this was its next collective.
+// made applies the first event of a communicator if that is after the moment of Until. If it is a collective with a
+// number above 1, the communicator existed at that moment, and this was its next collective.
 func (p *Process) made(ev *tape.Event) {
 	g := ev.Generation
 	if p.comms[g] != nil || p.later[g] {
@@ -329,7 +329,7 @@ func (p *Process) made(ev *tape.Event) {
 	}
 }
 
-// LookBack takes the in-flight table of a later moment as far as it is about the time until t: operations that were in
+// LookBack applies what the in-flight table of a later moment tells about the time until t: operations that were in
 // flight then and still are, and communicators without operations.
 func (p *Process) LookBack(slots []tape.Slot, t int64) {
 	for i := range slots {

@@ -70,7 +70,7 @@ func (a *attributes) first(s lifecycle.Site) {
 	a.when(!s.Time.IsZero(), semconv.FirstTime.String(s.Time.UTC().Format(time.RFC3339Nano)))
 }
 
-// op adds what an operation is.
+// op describes an operation.
 func (a *attributes) op(c *Config, sig *tape.Signature, seq uint64, algorithm uint8) {
 	*a = append(*a, semconv.OpSeq.Int64(int64(seq)), semconv.OpBytes.Int64(int64(sig.Bytes)))
 	a.when(sig.Call != lifecycle.CallBarrier, semconv.OpDataType.String(kernels.DataType(sig.DataType).String()))

@@ -15,12 +15,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/otlp"
 )
 
-// A wrong OTEL_* variable never fails the job: a warning names it with its value, what is allowed and what is done
-// instead. With an invalid destination nothing is exported, rather than to OpenTelemetry's default one.
+// An invalid OTEL_* variable never fails the job: a warning has its name, its value, what is allowed and what is done
+// instead. With an invalid destination nothing is exported, also not to OpenTelemetry's default destination.
 
 const notExported = "spans are not exported"
 
-// checkEnv warns of variables that can't be used. The error names those with which nothing can be exported.
+// checkEnv warns of invalid variables. The error names those without which nothing can be exported.
 func checkEnv(log *slog.Logger) error {
 	var errs []error
 	check := func(name, allowed, instead string, valid func(string) bool) {

@@ -76,8 +76,8 @@ func (p *pipeline) stats() Stats {
 	return p.gate.Stats()
 }
 
-// exporterOf joins the exporter that the environment names and those of the program; nil if there is none. to says
-// where spans go, for messages. If the environment's can't be made, the program's are returned with the error.
+// exporterOf joins the exporter that the environment names and those of the program; nil if there is none. to is their
+// destination, for messages. If the environment's can't be made, the program's are returned with the error.
 func exporterOf(ctx context.Context, cfg *Config) (all sdktrace.SpanExporter, to string, err error) {
 	var named sdktrace.SpanExporter
 	if !cfg.OwnExport {

@@ -211,11 +211,11 @@ func (p *Projector) Interrupt(why string) {
 	p.sentTo = max(p.sentTo, now)
 }
 
-// Exports says whether spans leave the process.
+// Exports tells whether spans leave the process.
 func (p *Projector) Exports() bool { return p.pipe.gate != nil }
 
-// Complete says whether every span that was made before the last Flush without an error has been exported: there is an
-// exporter, and none was dropped or refused.
+// Complete tells whether all spans that were made before the last Flush without an error have been exported: there is
+// an exporter, and it lost none.
 func (p *Projector) Complete() bool {
 	if p.pipe.gate == nil {
 		return false

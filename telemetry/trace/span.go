@@ -108,8 +108,8 @@ func (p *Projector) part(m *model.Comm, trace oteltrace.TraceID, tag string) ide
 // phase.
 func (p *Projector) emitPhases(m *model.Comm, a *model.Act, now int64, problem *problem) {
 	own := p.part(m, actTrace(m, a), tagSpan)
-	phases := slices.Clip(a.Phases[a.Told:])
-	a.Told = len(a.Phases)
+	phases := slices.Clip(a.Phases[a.Reported:])
+	a.Reported = len(a.Phases)
 	if problem != nil && a.Phase != tape.PhaseNone {
 		phases = append(phases, model.Phase{Phase: a.Phase, Start: a.PhaseStart, End: now})
 	}
@@ -174,9 +174,9 @@ func (p *Projector) actLinks(m *model.Comm, r *tape.LifeRecord) []oteltrace.Link
 }
 
 // emitMisuse makes the span of a refused call. It is in the trace of the act that made the call a mistake, below this
-// rank's span, or, if there is no such act, in a trace of its own. What a rank's proxy refused while a collective ran
-// is below this rank's span of that. A postponed call is in the trace of the act that it
-// must wait for, and is no error. All ranks that leak a communicator share one trace.
+// rank's span, or, if there is no such act, in a trace of its own. A refusal of the proxy during a collective is below
+// this rank's span of the collective. A postponed call is in the trace of the act that it must wait for, and is no
+// error. All ranks that leak a communicator share one trace.
 func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 	r := &s.Life
 	links := []oteltrace.Link{p.origins.birthLink(m)}
@@ -254,7 +254,7 @@ func callerLinks(c tape.SpanContext) []oteltrace.Link {
 
 // SpanOf is the span of a step, for readers that refer to it, such as a log: this rank's span of the act or operation,
 // even if it is made later, or the span of the refused call or failure. The context is not sampled if the operation
-// gets no span, and invalid if the communicator isn't known. Call it from Observe's goroutine, after Observe.
+// gets no span, and invalid if the communicator is unknown. Call it from Observe's goroutine, after Observe.
 func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 	if s.Comm == nil || !s.IsLife && s.Op == nil {
 		return oteltrace.SpanContext{}
@@ -264,7 +264,7 @@ func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 	case !s.IsLife:
 		o := s.Op
 		sc := p.part(m, OpTraceID(m.ID, m.Rank, o.Signature, o.Seq), tagSpan).context()
-		kept := o.End > 0 && p.emitted.span == sc.SpanID() // slow or stalled ones too
+		kept := o.End > 0 && p.emitted.span == sc.SpanID() // also a slow or stalled one
 		if !kept && o.Code == lifecycle.CodeOK && !p.samples(m.ID, o) {
 			return sc.WithTraceFlags(0)
 		}
@@ -292,9 +292,10 @@ func (p *Projector) misuse(m *model.Comm, s *model.Step) identity {
 	if first, _ := before(m, s); first.IsValid() {
 		return p.part(m, first, tagSpan).child(tagMisuse, m.Rank, uint64(r.Time))
 	}
-	if r.Seq > 0 && r.Call.IsCollective() && r.Call.IsOperation() { // what was refused while the operation ran
-		trace := OpTraceID(m.ID, m.Rank, tape.Signature{Call: r.Call}, r.Seq)
-		return p.part(m, trace, tagSpan).child(tagMisuse, m.Rank, uint64(r.Time))
+	if r.Seq > 0 { // the proxy refused something during the operation
+		if trace, ok := collectiveTrace(m, r); ok {
+			return p.part(m, trace, tagSpan).child(tagMisuse, m.Rank, uint64(r.Time))
+		}
 	}
 	// No other rank has a span in the trace: this one is the root.
 	trace := ActTraceID(m.ID, tape.ActNone, uint64(r.Time))
@@ -303,9 +304,17 @@ func (p *Projector) misuse(m *model.Comm, s *model.Step) identity {
 
 // failure is the identity of the span of a communicator's failure; see emitFailure.
 func (p *Projector) failure(m *model.Comm, r *tape.LifeRecord) identity {
-	if r.Call.IsCollective() && r.Call.IsOperation() { // not a split
-		trace := OpTraceID(m.ID, m.Rank, tape.Signature{Call: r.Call}, r.Seq)
+	if trace, ok := collectiveTrace(m, r); ok {
 		return p.part(m, trace, tagSpan).child(tagFailure, m.Rank, 0)
 	}
 	return p.part(m, ActTraceID(m.ID, tape.ActNone, r.Seq), tagFailure)
+}
+
+// collectiveTrace is the trace of the collective that a life record is about; ok is false if it is about something
+// else, such as a split.
+func collectiveTrace(m *model.Comm, r *tape.LifeRecord) (trace oteltrace.TraceID, ok bool) {
+	if !r.Call.IsCollective() || !r.Call.IsOperation() {
+		return trace, false
+	}
+	return OpTraceID(m.ID, m.Rank, tape.Signature{Call: r.Call}, r.Seq), true
 }

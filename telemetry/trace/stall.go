@@ -99,7 +99,7 @@ func stallCaller(r *stall.Report) []oteltrace.Link {
 	return callerLinks(r.InFlight.Caller)
 }
 
-// stallReason is the sentence of this rank alone, without other ranks' notes.
+// stallReason is what this rank alone knows of the stall, in a sentence.
 func stallReason(r *stall.Report) string {
 	text := r.Act.String()
 	if r.Act == tape.ActNone {

@@ -18,7 +18,7 @@ import (
 // DirVariable is the environment variable that DefaultDir obeys.
 const DirVariable = "CARILLON_TAPE_DIR"
 
-// Config says where a process's tape is and how large. The zero Config is valid: a tape of 6.3 MiB.
+// Config describes a process's tape: its file, its size and its process. The zero Config is valid: a tape of 6.3 MiB.
 type Config struct {
 	// Dir has the jobs' folders; DefaultDir() if empty. It is made if it is missing. It must belong to this user and be
 	// writable by nobody else.
@@ -95,8 +95,8 @@ const DefaultSampleEvery = 1024
 // on the tmpfs at /dev/shm, or, where there is none, in the directory for temporary files.
 func DefaultDir() string { return Dirs("")[0] }
 
-// Dirs are the directories in which a user's tapes may be: first the one where they go, which is dir if it is not
-// empty, then those that are tried if that one fails; see Make.
+// Dirs are the directories in which a user's tapes may be: first the configured one, which is dir if it is not empty,
+// then those that are tried if that one fails; see Make.
 func Dirs(dir string) (all []string) {
 	if dir = cmp.Or(dir, os.Getenv(DirVariable)); dir != "" {
 		all = append(all, dir)

@@ -18,7 +18,7 @@ import (
 
 const elsewhere = "set " + DirVariable + " to a directory of your own"
 
-// refusal is the error of a tape that could not be made at path, and what helps. err is the system's, nil if none.
+// refusal is the error of a tape that could not be made at path, with a cure. err is the system's error, nil if none.
 type refusal struct {
 	path, problem, cure string
 	err                 error
@@ -34,7 +34,7 @@ func refused(path, problem, cure string, err error) error {
 func (r *refusal) Error() string { return "tape: " + r.why() + "; " + r.cure }
 func (r *refusal) Unwrap() error { return r.err }
 
-// why is the text without what helps.
+// why is the text without the cure.
 func (r *refusal) why() string {
 	if r.err == nil {
 		return r.path + " " + r.problem
@@ -75,7 +75,7 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 			n++
 			continue
 		default:
-			// Its writer had our pid: it is dead, or in another container, where it goes on writing the renamed file.
+			// Its writer had this pid: it is dead, or in another container, where it goes on writing the renamed file.
 			aside := fmt.Sprintf("%s.%d.old.tape", strings.TrimSuffix(name, ".tape"), time.Now().UnixNano())
 			if err = dir.Rename(name, aside); err == nil || errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -88,7 +88,7 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 }
 
 // MakeJob makes the directory of a job's tapes, as Create does, before the job's processes start. The error says what
-// is wrong with it, or with dir, and what helps.
+// is wrong with it, or with dir, and how to fix it.
 func MakeJob(dir, job string) error {
 	if problem := badName(job); problem != "" {
 		return fmt.Errorf("tape: a job can't be called %q: that becomes a file's name and %s", job, problem)

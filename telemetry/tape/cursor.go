@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Event is one record of a tape: a moment of an act if IsLife, else a moment of an operation.
+// Event is one record of a tape: a moment of an act if IsLife, otherwise a moment of an operation.
 type Event struct {
 	Comm       CommInfo // its ID is zero if the tape no longer describes the communicator
 	Slot       int      // of the in-flight table; -1 if the table was full
@@ -267,7 +267,7 @@ type directory struct {
 	slot         [1]slot // scratch
 }
 
-// maxKnown bounds what a long-lived process, or a corrupt tape, can make a reader remember.
+// maxKnown bounds the memory of a reader, for a long-lived process or a corrupt tape.
 const maxKnown = 1 << 14
 
 func (d *directory) add(number uint32, info description) {

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// A DevicePage is what the kernels of a communicator's rank write into host memory, in words of 16 bytes. Each of a
-// kernel's blocks has two, so that nobody has to ask a device, which answers nobody while a kernel runs.
+// A DevicePage is host memory into which the kernels of a communicator's rank write, in words of 16 bytes, two for each
+// block of a kernel. A device can't be queried while a kernel runs.
 type DevicePage struct {
 	stop   uint32 // not 0: kernels leave
 	_      [60]byte
@@ -18,7 +18,7 @@ type DevicePage struct {
 // DeviceBlocks is the most blocks that a kernel has.
 const DeviceBlocks = 96
 
-// Where a DevicePage has what kernels are told of: the word that stops them, and the first of their own.
+// The offsets that kernels get: of the word that stops them, and of their own words.
 const (
 	DeviceStop  = 0
 	DeviceWords = 64
@@ -31,17 +31,17 @@ type (
 	deviceWord struct{ first, second uint64 }
 )
 
-// A DeviceWord is what a kernel's block says.
+// A DeviceWord is the state of a kernel's block.
 type DeviceWord struct {
 	Number    uint32 // of the kernel, from 1: one begins when the one before it has ended
-	Phase     uint8  // the kernel's own; 0: it waits for nobody
+	Phase     uint8  // the kernel's own; 0: it waits for no rank
 	Peer      int32  // the rank that it waits for
 	Blocks    int    // of the kernel
-	Operation uint32 // by which whoever launched the kernel knows what it does
+	Operation uint32 // the launcher's number of the operation
 	Replayed  uint32 // collectives launched by graphs, up to this kernel
 }
 
-// load reads both halves as they were written together: the first tells two words of a block apart.
+// load reads both halves as they were written together: two words of a block differ in the first half.
 func (w *deviceWord) load() DeviceWord {
 	for {
 		first := atomic.LoadUint64(&w.first)
@@ -55,7 +55,7 @@ func (w *deviceWord) load() DeviceWord {
 	}
 }
 
-// Stop makes running and later kernels leave.
+// Stop makes running and later kernels return.
 func (p *DevicePage) Stop() { atomic.StoreUint32(&p.stop, 1) }
 
 // Newest is the last kernel of which a block is done; done tells whether all are.
@@ -83,8 +83,8 @@ func (p *DevicePage) Done() uint32 {
 	return newest.Number
 }
 
-// Waits returns what the running kernel waits for, of the block that is in the latest phase. ok is false unless a block
-// has waited for long; then Peer is -1.
+// Waits is the word of the running kernel's block that waits in the latest phase. ok is false, and Peer -1, unless a
+// block has waited for long.
 func (p *DevicePage) Waits() (latest DeviceWord, ok bool) {
 	running := p.Done() + 1
 	latest.Peer = -1
@@ -112,16 +112,16 @@ func (c *CommWriter) DevicePage() *DevicePage {
 	return p
 }
 
-// Captured notes that the last operation that was started was captured in a graph, and that its launches are unseen.
+// Captured records that the last operation that was started was captured in a graph, whose launches are unseen.
 func (c *CommWriter) Captured() {
 	if c != nil {
 		storeRelease(&c.slot.captured, c.slot.captured+1)
 	}
 }
 
-// Launched notes that the operation for which Start returned launched runs on a device, and number is its last kernel:
-// Start and End are of its launch alone. For readers it is in flight until the device page shows that it is done. Call
-// it before End.
+// Launched records that the operation for which Start returned launched runs on a device, and number is its last
+// kernel: Start and End are those of its launch. For readers it is in flight until the device page shows that it is
+// done. Call it before End.
 func (c *CommWriter) Launched(launched uint64, number uint32) {
 	if c == nil || c.closed || c.index < 0 || c.index >= len(c.w.devices) {
 		return
@@ -141,8 +141,8 @@ func (c *CommWriter) Launched(launched uint64, number uint32) {
 	runtime.KeepAlive(c)
 }
 
-// deviceHasDone tells whether the device is known to have done a kernel, when another one is launched. What a device
-// has written takes a microsecond to read, so the page is read for some launches only.
+// deviceHasDone tells whether the device is known to have done a kernel, when another one is launched. Reading memory
+// that a device has written takes a microsecond, so the page is read for some launches only.
 func (c *CommWriter) deviceHasDone(kernel, launched uint32) bool {
 	if int32(kernel-c.deviceDone) > 0 && launched-c.deviceRead >= marksPerSlot/2 {
 		c.deviceDone, c.deviceRead = c.w.devices[c.index].Done(), launched

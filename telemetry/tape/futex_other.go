@@ -4,14 +4,14 @@ package tape
 
 import "time"
 
-// bellPoll is how often the bell is looked at where there are no futexes.
+// bellPoll is the interval at which the bell is read where there are no futexes.
 const bellPoll = 5 * time.Millisecond
 
-// futexWait sleeps a moment: the caller looks again.
+// futexWait sleeps for a moment: the caller reads the bell again.
 func futexWait(_ *uint32, _ uint32, limit time.Duration) error {
 	time.Sleep(min(limit, bellPoll))
 	return nil
 }
 
-// futexWake wakes nobody: those who wait look again.
+// futexWake does nothing, as waiters poll.
 func futexWake(*uint32) error { return nil }

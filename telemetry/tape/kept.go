@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Kept is the tape of a process without telemetry of its own, for the process that does its telemetry: it notes on the
-// tape what the process itself would. Writes that fail, as the file was cut short, are ignored.
+// Kept is the tape of a process without telemetry of its own, for the process that provides it: that one sets the
+// header's fields that a process with telemetry sets itself. Failed writes to a file that was cut short are ignored.
 type Kept struct{ *Reader }
 
 // OpenKept opens a tape that this user may write to. Errors are those of Open.

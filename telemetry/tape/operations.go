@@ -9,9 +9,9 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// operations is what a CommWriter remembers of its operations. A rank that the scheduler moves to another processor
-// fetches each cache line that it writes, which costs more than all instructions. So an operation that is like the one
-// before, and the only one in flight, writes the first cache line alone.
+// operations is a CommWriter's state of its operations. A rank that the scheduler moves to another processor fetches
+// each cache line that it writes, which costs more than all instructions. So an operation that is like the one before,
+// and the only one in flight, writes the first cache line alone.
 type operations struct {
 	launched, completed uint64              // all up to completed have ended
 	pageNumber          uint64              // of the last operation on the communicator's page
@@ -38,11 +38,11 @@ type pending struct {
 	bytes  uint64
 }
 
-// maxPending is the number of operations in flight that are fully known; of more, the oldest lose their signature. It
-// is a power of two.
+// maxPending is the number of operations in flight whose signatures are known; the oldest of more lose theirs. It is a
+// power of two.
 const maxPending = 64
 
-// maxInFlight is the most operations in flight that a slot can tell: it has 24 bits for them.
+// maxInFlight is the most operations in flight that a slot can show: it has 24 bits for them.
 const maxInFlight = 1<<24 - 1
 
 // Start launches the communicator's next operation. number is the one that its ranks agree on, see OpRecord.Seq; 0
@@ -96,7 +96,7 @@ func (c *CommWriter) Began() int64 {
 	return c.op.find(c.op.launched).start
 }
 
-// Launched is an operation that a device does.
+// Launched is an operation that was launched on a device.
 type Launched struct{ of pending }
 
 // Last is the operation that was launched last.
@@ -107,7 +107,7 @@ func (c *CommWriter) Last() (l Launched) {
 	return l
 }
 
-// Device notes how long a device took for an operation. It may be called from any goroutine.
+// Device records how long a device took for an operation. It may be called from any goroutine.
 func (c *CommWriter) Device(l Launched, took time.Duration) {
 	if c == nil {
 		return
@@ -116,18 +116,18 @@ func (c *CommWriter) Device(l Launched, took time.Duration) {
 	runtime.KeepAlive(c)
 }
 
-// Detailed says whether followers are to see what the oldest operation in flight consists of, which is the one that
-// runs: it is sampled, or slow by now.
+// Detailed tells whether to record the parts of the oldest operation in flight, for Proxied: it is sampled, or slow by
+// now.
 func (c *CommWriter) Detailed() bool {
 	return c != nil && c.op.launched != c.op.completed && (c.sampled(c.op.oldest()) || c.Slow())
 }
 
-// Slow says whether the oldest operation in flight is slow by now.
+// Slow tells whether the oldest operation in flight is slow by now.
 func (c *CommWriter) Slow() bool {
 	return c != nil && c.op.launched != c.op.completed && Now()-c.op.oldest().start >= c.w.slow
 }
 
-// Proxied notes what the oldest operation in flight sent to a rank of another node. Steps come behind what they are of.
+// Proxied records the data that the oldest operation in flight sent to a rank of another node, and then its steps.
 func (c *CommWriter) Proxied(s *Proxied) {
 	if c == nil || c.op.launched == c.op.completed {
 		return
@@ -142,8 +142,8 @@ func (c *CommWriter) Proxied(s *Proxied) {
 	runtime.KeepAlive(c)
 }
 
-// Phase sets the phase of the oldest operation in flight, which is the one that runs. Setting the same again costs next
-// to nothing.
+// Phase sets the phase of the oldest operation in flight, which is the running one. Setting the same phase again costs
+// next to nothing.
 func (c *CommWriter) Phase(phase Phase) {
 	if c == nil {
 		return
@@ -154,8 +154,8 @@ func (c *CommWriter) Phase(phase Phase) {
 	}
 }
 
-// Wait sets the rank that the oldest operation in flight waits for, -1 for none. Setting the same again costs next to
-// nothing.
+// Wait sets the rank that the oldest operation in flight waits for, -1 for none. Setting the same rank again costs next
+// to nothing.
 func (c *CommWriter) Wait(peer int32) {
 	if c == nil {
 		return
@@ -223,8 +223,8 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	runtime.KeepAlive(c)
 }
 
-// Passed says that all collectives up to number are done, the last being of this signature, which were not started and
-// ended one by one. No operation may be in flight.
+// Passed records that all collectives up to number are done, which were not started and ended one by one. The signature
+// is the last one's. No operation may be in flight.
 func (c *CommWriter) Passed(number uint64, sig *Signature) {
 	if c == nil || number <= c.slot.done {
 		return
@@ -310,7 +310,8 @@ func (c *CommWriter) show(p *pending) {
 	store(to, uint64(o.version), 0, o.launched, p.number, kinds, ranks, p.bytes, uint64(p.start), uint64(o.waitSince))
 }
 
-// putEnd counts and writes an operation's end: an ordinary one on a page, which followers don't read, if there is room.
+// putEnd counts and writes an operation's end. An ordinary one is written on a page, which followers don't read, if
+// there is room.
 func (c *CommWriter) putEnd(p *pending, now int64, phase Phase, code lifecycle.Code) {
 	kind := c.countInTally(p, now-p.start, code)
 	if kind == kindOrdinary {

@@ -41,12 +41,12 @@ const (
 	StageNone    Stage = iota
 	StageStart         // it began; an operation that never waits has only an end
 	StagePhase         // it went into another phase
-	StageWait          // what it waits for changed (operations only)
+	StageWait          // it waits for another rank, or for none any more (operations)
 	StageEnd           // it ended; Code says how
-	StageMisuse        // a call, or what came for it, was refused, by Code (life ring); see LifeRecord.First
-	StageDevice        // the device has done it, in Time minus Start (operations only)
-	StageProxied       // what it sent to a rank of another node, see Proxied (operations)
-	StageStep          // a part of that, see Proxied (operations)
+	StageMisuse        // a call, or data for it, was refused, by Code (life ring); see LifeRecord.First
+	StageDevice        // the device has done it, in Time minus Start (operations)
+	StageProxied       // what it sent to a rank of another node; see Proxied (operations)
+	StageStep          // a part of that; see Proxied (operations)
 	numStages
 )
 
@@ -62,16 +62,16 @@ type Phase uint8
 const (
 	PhaseNone       Phase = iota
 	PhaseRendezvous       // finding the other ranks
-	PhaseTopology         // working out who is where
+	PhaseTopology         // finding out which rank is on which node
 	PhaseConnect          // connecting to them
 	PhaseQueued           // behind earlier work: of the communicator, or on the device's stream
 	PhaseAgree            // comparing signatures with the other ranks
 	PhaseTransfer         // moving data
 	PhaseFinish           // local work after the last byte
-	PhaseStream           // launched, and the device's stream has not done it
-	PhaseCredit           // the receiver must take what it was sent, before there is more
-	PhaseNetwork          // the network must take what it was given, or the rank of this node that sends it there
-	PhasePool             // an operation must become free in the proxy's pool
+	PhaseStream           // launched, and not done by the device's stream
+	PhaseCredit           // waiting for the receiver's credit
+	PhaseNetwork          // waiting for the network, or for the rank of this node that sends there
+	PhasePool             // waiting for a free operation of the proxy's pool
 	numPhases
 )
 
@@ -83,14 +83,14 @@ var phaseNames = [numPhases]string{
 // String is the phase's name: "rendezvous", "transfer" and so on.
 func (p Phase) String() string { return words.Name("unknown", phaseNames[:], p) }
 
-// SpanContext is the caller's span, as W3C trace context has it. The zero value is none.
+// SpanContext is the caller's span, as in W3C trace context. The zero value is none.
 type SpanContext struct {
 	TraceID [16]byte
 	SpanID  [8]byte
 	Flags   byte
 }
 
-// CommInfo describes a communicator: what stays the same over its life.
+// CommInfo describes a communicator: the properties that don't change once they are known.
 type CommInfo struct {
 	ID, Parent lifecycle.CommID
 	Name       string // at most MaxName bytes are kept
@@ -160,11 +160,11 @@ type OpRecord struct {
 	Ordinary  bool           // StageEnd: a Tally counts it as ordinary: it never waited and was not slow
 }
 
-// IsProxied says whether a record tells of what was sent to another node, not of the operation as a whole. Its Start,
-// Wait, and the signature's Peer and Bytes are those of a Proxied.
+// IsProxied tells whether a record is about data for another node, not about the operation as a whole. Its Start, Wait,
+// and the signature's Peer and Bytes are those of a Proxied.
 func (r *OpRecord) IsProxied() bool { return r.Stage == StageProxied || r.Stage == StageStep }
 
-// Proxied returns what a record tells if IsProxied.
+// Proxied returns the contents of a record that IsProxied.
 func (r *OpRecord) Proxied() Proxied {
 	return Proxied{
 		Peer: r.Signature.Peer, Carrier: r.Wait, Bytes: r.Signature.Bytes, Start: r.Start, End: r.Time,
@@ -172,11 +172,11 @@ func (r *OpRecord) Proxied() Proxied {
 	}
 }
 
-// Proxied is what an operation sent to one rank of another node, or a step of that: what was handed to the proxy at a
-// time. It ends when the proxy needs the caller's memory no more.
+// Proxied is the data that an operation sent to one rank of another node, or a step of it: data that was handed to the
+// proxy at once. It ends when the proxy no longer needs the caller's memory.
 type Proxied struct {
 	Step       bool
-	Peer       int32 // the rank that it is for
+	Peer       int32 // the receiver
 	Carrier    int32 // the rank of this node whose proxy sends it
 	Bytes      uint64
 	Start, End int64          // Now's

@@ -18,7 +18,7 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// cutFront is the end of s, at most n bytes: the telling part of a file's name.
+// cutFront is the end of s, at most n bytes: the part of a path that matters most.
 func cutFront(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -39,10 +39,10 @@ func getText(b []byte) []byte {
 	return before
 }
 
-// texts are texts that are read again and again: each becomes a string once.
+// texts interns texts that are read again and again.
 type texts map[string]string
 
-// maxTexts bounds what a tape can make its reader remember.
+// maxTexts bounds the memory of a reader.
 const maxTexts = 1 << 15
 
 func (t texts) read(b []byte) string {

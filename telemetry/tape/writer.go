@@ -59,8 +59,8 @@ type ring struct {
 
 // Create makes the tape of this process: Dir/Job/Host-PID.tape, readable and writable by this user alone. It reserves
 // the whole file, so that writing can't fail later. A second tape of one process gets a number in its name. The tape of
-// an earlier process with the same name is renamed to end in .old.tape. The error says what helps; a program that gets
-// it can go on with a nil Writer.
+// an earlier process with the same name is renamed to end in .old.tape. The error says how to fix it; the program can
+// go on with a nil Writer.
 func Create(cfg Config) (*Writer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -131,8 +131,8 @@ func (w *Writer) Path() string {
 	return w.path
 }
 
-// Close marks the tape as closed, by which readers tell a regular end from a death. The file stays for them; see
-// SweepJobs. Closing again does nothing.
+// Close marks the tape as closed, so that readers see a regular end and not a death. The file stays; see SweepJobs.
+// Closing again does nothing.
 func (w *Writer) Close() error {
 	if w == nil {
 		return nil
@@ -269,8 +269,8 @@ func (m *mapping) ringBell() {
 	m.wakeWaiting()
 }
 
-// wakeWaiting is the second half of ringBell. A follower that was awake in between has seen the new bell and believes
-// that it is still announced as waiting: the bell goes up once more, so that it doesn't go to sleep on that.
+// wakeWaiting is the second half of ringBell. A follower that woke up in between has seen the new bell, and would sleep
+// without announcing itself again: the bell goes up once more, so that its futexWait returns.
 func (m *mapping) wakeWaiting() {
 	if atomic.LoadUint32(&m.waiting) != 0 && atomic.SwapUint32(&m.waiting, 0) != 0 {
 		atomic.AddUint32(&m.bell, 1)
@@ -280,7 +280,7 @@ func (m *mapping) wakeWaiting() {
 
 func wallNow() int64 { return time.Now().UnixNano() }
 
-// refreshEvery is the most age of the header's pair of clocks: the time of day is stepped, CLOCK_MONOTONIC is not.
+// refreshEvery is the greatest age of the header's pair of clocks: the time of day may be set, CLOCK_MONOTONIC is not.
 const refreshEvery = int64(time.Second)
 
 func (w *Writer) refreshClock(now int64) {

@@ -1,4 +1,4 @@
-// Package tapetest is for tests of writers and readers of tapes. Run holds any writer, in any language, against the
-// format and against Go's writer. A Forge forges tapes for readers: it writes files by the format's description alone,
-// without the writer of package tape.
+// Package tapetest tests writers and readers of tapes. Run compares a writer, in any language, with the format and with
+// Go's writer. A Forge makes tapes for tests of readers: it writes files by the format's description, without the
+// writer of package tape.
 package tapetest

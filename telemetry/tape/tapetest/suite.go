@@ -18,27 +18,27 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Player lets the writer under test, in a process of its own, play a script onto a new tape, and returns the tape's
-// path when the process is gone. The tape has Slots, LifeRecords and OpRecords; no operation is slow on it.
+// Player has the writer under test, in a process of its own, play a script onto a new tape, and returns the tape's path
+// when the process has ended. The tape has Slots, LifeRecords and OpRecords; no operation is slow on it.
 type Player func(t *testing.T, script io.Reader) (path string)
 
-// What a tape has room for onto which a script is played.
+// The sizes of the tape that a script is played onto.
 const (
 	Slots       = 4
 	LifeRecords = 256
 	OpRecords   = 256
 )
 
-// Run holds any writer of tapes, in any language, against the format: the writer plays scripts, and what lies on the
-// file afterwards is compared with what they say, and with what Go's writer makes of them.
+// Run tests a writer of tapes, in any language: it plays scripts, and its tapes are compared with the scripts and with
+// those of Go's writer.
 //
-// A script is text, a line a step, so that a writer in C reads it with scanf:
+// A script is text with a step on each line, so that a writer in C reads it with scanf:
 //
 //	comm N ID PARENT NAME RANK SIZE NODES ENGINE FROM
 //	                            communicator N (a small number) begins, which the same rank made from number FROM (0:
 //	                            none); ids are 32 hexadecimal digits
 //	describe N NAME NODES ENGINE
-//	                            more became known about it
+//	                            its description changes
 //	state N STATE               its slot shows the state (a number, as all that follow)
 //	site FUNC FILE LINE THREAD TIME
 //	                            the next act's site; FUNC or FILE - is empty
@@ -50,10 +50,9 @@ const (
 //	wait N RANK
 //	end N LAUNCHED CODE
 //	close N                     its slot is free again
-//	both N M TIMES              two threads start and end an all-reduce of 8 bytes, so often each, with a
-//	                            communicator each
-//	killed N M TIMES            two threads do that without end, and when one has done it so often, a third one ends
-//	                            the process by SIGKILL
+//	both N M TIMES              two threads, one for each communicator, start and end that many all-reduces of 8 bytes
+//	killed N M TIMES            two threads do that without end; after TIMES operations of one of them, a third thread
+//	                            sends the process SIGKILL
 //	crash                       the process ends, and doesn't close the tape
 //
 // TEXT is the rest of the line. A script that doesn't end in crash or killed ends with the tape closed.

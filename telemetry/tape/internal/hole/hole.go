@@ -40,9 +40,6 @@ func Protect(mem []byte) *Region {
 	return r
 }
 
-// Lost tells whether the memory has been replaced: its contents are gone, and writes don't reach the file.
-func (r *Region) Lost() bool { return r.lost.Load() != 0 }
-
 // Release ends the protection, before the memory is unmapped. Nothing may access it any more.
 func (r *Region) Release() {
 	mu.Lock()

@@ -17,7 +17,7 @@ const (
 	RecursiveDoubling           // partners at distance 1, 2, 4 …
 	Tree                        // binomial
 	Direct                      // every rank with every other at once; through shared memory this is one copy each way
-	Hierarchical                // inside each node, then rings of ranks with the same place in their nodes
+	Hierarchical                // inside each node, and rings of ranks with the same place in their nodes
 	OneShot                     // every rank posts its input, and reads what it needs of the others'; see Request.Board
 	TwoShot                     // two rounds: a rank reads one part of the others' inputs, and posts its result
 	numAlgorithms
@@ -49,7 +49,7 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 	return Auto, fmt.Errorf("algorithm %q is none of %s", s, strings.Join(all[:], ", "))
 }
 
-// For lists the algorithms that there are for a call, the best all-round one first; nil without a collective.
+// For lists the algorithms of a call, the best all-round one first; nil if the call is no collective.
 func For(call lifecycle.Call) []Algorithm {
 	switch call {
 	case lifecycle.CallAllReduce:

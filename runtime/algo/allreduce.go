@@ -23,8 +23,8 @@ func (b *builder) allReduce(a Algorithm) {
 
 // ringAllReduce is a reduce-scatter and an all-gather around the ring (Patarasuk and Yuan, "Bandwidth optimal
 // all-reduce algorithms for clusters of workstations", 2009). With n ranks and N elements a rank sends 2(n-1) messages,
-// one after the other, and 2N(n-1)/n elements in all, the least that is possible. Chunk c is summed in the order of
-// ranks c, c+1, … c-1.
+// one after the other, and 2N(n-1)/n elements in all, the lower bound. Chunk c is summed in the order of ranks c, c+1,
+// … c-1.
 func (b *builder) ringAllReduce() {
 	n, next, prev := b.Size, b.rank(1), b.rank(-1)
 	made := make([]int, n) // by chunk: the step that wrote it last
@@ -52,7 +52,7 @@ func (b *builder) ringAllReduce() {
 // k messages of N. Otherwise, with n = 2^k + m, the even ones of the first 2m ranks hand their data to their neighbour
 // first and get the result last: they send 1 message of N, that neighbour k+1. Neighbours are summed first.
 //
-// Partners exchange at the same time, so what is being sent can't be overwritten by what is received: slots take turns.
+// Partners exchange at the same time, so a rank receives into one of two slots while it sends from the other.
 func (b *builder) recursiveDoubling() {
 	whole := b.in(0, b.Count)
 	pairs := b.Size - 1<<(bits.Len(uint(b.Size))-1) // m
@@ -124,8 +124,8 @@ func (b *builder) treeAllReduce() {
 // oneShotBytes is the largest all-reduce that Direct does in one shot. Above, arithmetic costs more than messages.
 const oneShotBytes = 16 << 10
 
-// oneShotAllReduce sends everything to everyone, and each rank sums all by itself, in rank order: one exchange, N(n-1)
-// elements sent by each rank in n-1 messages at once. Nothing has less latency between ranks that share memory.
+// oneShotAllReduce sends all data to all ranks, and each sums it in rank order: one exchange, N(n-1) elements sent by
+// each rank in n-1 messages at once. It has the least latency between ranks that share memory.
 func (b *builder) oneShotAllReduce() {
 	own := b.in(0, b.Count)
 	for d := 1; d < b.Size; d++ {
@@ -159,7 +159,7 @@ func (b *builder) oneShotAllReduce() {
 func (b *builder) directAllReduce() {
 	sent := make([]int, b.Size)
 	for d := 1; d < b.Size; d++ {
-		p := b.rank(-d) // rank r takes from r+1 first, so the one that r serves first is r-1
+		p := b.rank(-d) // rank r receives from r+1 first, so it sends to r-1 first
 		sent[p] = b.send(p, b.chunk(In, p), None)
 	}
 	acc, sum, made := b.chunk(In, b.Rank), b.chunk(Out, b.Rank), None

@@ -71,8 +71,8 @@ func (b *builder) reduceScatter(a Algorithm) {
 		}
 		return
 	}
-	// What comes in is summed into one slot of scratch while the other is being sent. With one slot, everybody would
-	// wait for the next rank to make room, around the whole ring.
+	// Incoming data is summed into one slot of scratch while the other is being sent. With one slot, each rank would
+	// wait for the next one to make room, around the whole ring.
 	next, prev := b.rank(1), b.rank(-1)
 	var slots [2]Span
 	if b.Size > 2 {

@@ -6,13 +6,13 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// rule says which algorithm to take for one call. A limit of 0 is none.
+// rule chooses an algorithm for a call. A limit of 0 is none.
 type rule struct {
 	call     lifecycle.Call
 	oneHost  bool // only if all ranks share a host
-	even     bool // only if there are several hosts of as many ranks each, and more than one
-	maxSize  int  // up to so many ranks
-	maxBytes int  // up to so many bytes (Request.Bytes)
+	even     bool // only if Request.even
+	maxSize  int  // ranks
+	maxBytes int  // see Request.Bytes
 	take     Algorithm
 }
 
@@ -49,7 +49,7 @@ func choose(r Request, override Algorithm) Algorithm {
 	if slices.Contains(all, override) && r.can(override) {
 		return override
 	}
-	if a := r.shots(); a != Auto {
+	if a := r.postAlgorithm(); a != Auto {
 		return a
 	}
 	for _, u := range rules() {
@@ -61,13 +61,13 @@ func choose(r Request, override Algorithm) Algorithm {
 	return all[0]
 }
 
-// can says whether an algorithm that there is for the call is one for these ranks.
+// can tells whether these ranks can use one of the call's algorithms.
 func (r *Request) can(a Algorithm) bool {
-	switch a { //nolint:exhaustive // all others can be used anywhere
+	switch a { //nolint:exhaustive // all ranks can use the others
 	case Hierarchical:
 		return r.even()
 	case OneShot, TwoShot:
-		return r.posts(a)
+		return r.canPost(a)
 	}
 	return true
 }

@@ -2,10 +2,10 @@ package algo
 
 import "slices"
 
-// hierarchicalAllReduce sums inside each node, then between nodes, and hands the sums out inside each node. With m
+// hierarchicalAllReduce sums inside each node, then between nodes, and distributes the sums inside each node. With m
 // nodes of k ranks each and N elements, a rank sends 2N(k-1)/k elements to ranks of its node, and 2N(m-1)/(mk) to the
-// one of the next node that has its place there. So 2N(m-1)/m elements leave a node, on k connections at once. Of a
-// ring of all ranks it is 2N(n-1)/n, on one.
+// rank with its place on the next node. So 2N(m-1)/m elements leave a node, on k connections at once. In a ring of all
+// ranks, 2N(n-1)/n leave it, on one connection.
 //
 //	node 0        node 1
 //	rank 0 ─────▸ rank 2      ring of the first ranks: they sum the first half of the chunks
@@ -15,23 +15,23 @@ import "slices"
 // Chunk i·m+c, which the ranks at place i of their nodes sum, is summed inside node a in the order of places i, i+1, …
 // i-1, and over the nodes in the order of c, c+1, … c-1.
 func (b *builder) hierarchicalAllReduce() {
-	mates, rail := b.mates(), b.rail()
-	k, m := len(mates), len(rail)
-	i, a := slices.Index(mates, b.Rank), slices.Index(rail, b.Rank)
+	local, rail := b.localRanks(), b.rail()
+	k, m := len(local), len(rail)
+	i, a := slices.Index(local, b.Rank), slices.Index(rail, b.Rank)
 	chunk := func(buf Buffer, place, c int) Span { return b.chunk(buf, place*m+mod(c, m)) }
 	sent := make([]int, b.Size) // by chunk: the step that sent it last, before its sum comes
 	made := make([]int, m)      // by chunk of this place: the step that wrote it last
 
-	for s := range m { // those first that the ring needs first
+	for s := range m { // in the order in which the ring needs them
 		c := mod(a-s, m)
 		for d := 1; d < k; d++ {
 			p := mod(i-d, k)
-			sent[p*m+c] = b.send(mates[p], chunk(In, p, c), None)
+			sent[p*m+c] = b.send(local[p], chunk(In, p, c), None)
 		}
 		acc := chunk(In, i, c)
 		made[c] = None
 		for d := 1; d < k; d++ {
-			made[c] = b.recvReduce(mates[(i+d)%k], chunk(Out, i, c), acc, made[c])
+			made[c] = b.recvReduce(local[(i+d)%k], chunk(Out, i, c), acc, made[c])
 			acc = chunk(Out, i, c)
 		}
 	}
@@ -52,14 +52,14 @@ func (b *builder) hierarchicalAllReduce() {
 			b.send(next, chunk(Out, i, c), made[c])
 		}
 		for d := 1; d < k; d++ {
-			b.send(mates[mod(i-d, k)], chunk(Out, i, c), made[c])
+			b.send(local[mod(i-d, k)], chunk(Out, i, c), made[c])
 			p := (i + d) % k
-			b.recv(mates[p], chunk(Out, p, c), sent[p*m+c])
+			b.recv(local[p], chunk(Out, p, c), sent[p*m+c])
 		}
 	}
 }
 
-// even says whether there are several nodes, with the same number of ranks each, and more than one.
+// even tells whether there are several nodes, all with the same number of ranks, which is more than one.
 func (r *Request) even() bool {
 	ranks := map[int]int{}
 	for _, node := range r.Nodes {
@@ -74,8 +74,8 @@ func (r *Request) even() bool {
 	return len(ranks) > 1 && k > 1
 }
 
-// mates are the ranks of this rank's node, itself among them.
-func (r *Request) mates() (ranks []int) {
+// localRanks are the ranks of this rank's node, with itself.
+func (r *Request) localRanks() (ranks []int) {
 	for rank, node := range r.Nodes {
 		if node == r.Nodes[r.Rank] {
 			ranks = append(ranks, rank)
@@ -87,7 +87,7 @@ func (r *Request) mates() (ranks []int) {
 // rail are the ranks that have this rank's place in their nodes, by node.
 func (r *Request) rail() (ranks []int) {
 	before := map[int]int{} // by node: ranks that have been seen
-	place := slices.Index(r.mates(), r.Rank)
+	place := slices.Index(r.localRanks(), r.Rank)
 	for rank, node := range r.Nodes {
 		if before[node] == place {
 			ranks = append(ranks, rank)

@@ -2,38 +2,38 @@ package algo
 
 import "github.com/carillon-rt/carillon/lifecycle"
 
-// The most that a rank posts where the tuning has a choice, in bytes: above, other algorithms are faster. Of an
-// all-reduce in one shot each rank reads everything, and between two ranks nothing is saved by a second.
-// BenchmarkAllReduceBy of package host compares them.
+// The most bytes that a rank posts if the tuning may choose: above, other algorithms are faster. In a one-shot
+// all-reduce each rank reads all data; a second shot saves nothing between two ranks. BenchmarkAllReduceBy of package
+// host compares them.
 const (
 	oneShotLimit       = 16 << 10
 	oneShotReduceLimit = 2 << 10
 	twoShotLimit       = 1 << 20
 )
 
-// shots is the algorithm of posts that suits a call, Auto if there is none.
-func (r *Request) shots() Algorithm {
+// postAlgorithm is the algorithm with posts that suits a call, Auto if there is none.
+func (r *Request) postAlgorithm() Algorithm {
 	limit := oneShotLimit
 	if r.Call == lifecycle.CallAllReduce {
 		limit = oneShotReduceLimit
 	}
 	switch n := r.input(); {
-	case n <= limit && r.posts(OneShot):
+	case n <= limit && r.canPost(OneShot):
 		return OneShot
-	case n <= twoShotLimit && r.Size > 2 && r.posts(TwoShot):
+	case n <= twoShotLimit && r.Size > 2 && r.canPost(TwoShot):
 		return TwoShot
 	}
 	return Auto
 }
 
-// posts says whether the ranks can do a call by an algorithm of posts: what each of them puts in fits into its post,
-// and in two rounds each has something to post.
-func (r *Request) posts(a Algorithm) bool {
+// canPost tells whether the ranks can do a call by an algorithm with posts: each rank's input fits into its post and,
+// in two rounds, each rank has something to post.
+func (r *Request) canPost(a Algorithm) bool {
 	return r.Board > 0 && r.input() <= r.Board &&
 		(a == OneShot || r.Call == lifecycle.CallAllReduce && r.Count >= r.Size)
 }
 
-// input is the most that one rank puts in, in bytes.
+// input is the largest input of a rank, in bytes.
 func (r *Request) input() int {
 	switch r.Call { //nolint:exhaustive // of all others it is Count
 	case lifecycle.CallReduceScatter, lifecycle.CallAllToAll, lifecycle.CallScatter:
@@ -44,8 +44,8 @@ func (r *Request) input() int {
 	return r.Bytes()
 }
 
-// oneShot has every rank read what it needs of what all have posted, its own part too, as in place Out may be In. No
-// rank sends anything. What is combined is combined in the order of the ranks.
+// oneShot has every rank read its part of all posts, also of its own, as in place Out may be In. No rank sends
+// anything. Posts are combined in the order of the ranks.
 func (b *builder) oneShot() {
 	root := b.Rank == b.Root
 	switch b.Call { //nolint:exhaustive // validated: one of For's calls
@@ -86,8 +86,8 @@ func (b *builder) twoShot() {
 	}
 }
 
-// combinePosts leaves in dst the combination of what all have posted from off on. One of the first two combines its own
-// part straight with the other's.
+// combinePosts combines all posts, from off on, into dst. Ranks 0 and 1 combine their own input directly with the
+// other's post.
 func (b *builder) combinePosts(dst Span, off int) int {
 	posted, own := Span{Posted, off, dst.Len}, Span{In, off, dst.Len}
 	next, first := 2, Step{Kind: StepReduce, Peer: 1 - b.Rank, Dst: dst, Src: own, Src2: posted, After: None}

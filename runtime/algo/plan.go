@@ -8,7 +8,7 @@ const (
 	In     Buffer = iota // the user's send buffer; never written
 	Out                  // the user's receive buffer
 	Tmp                  // scratch of Plan.Tmp elements, owned by the engine
-	Posted               // what Step.Peer, which may be this rank, has posted in Step.Round; only read by local steps
+	Posted               // the post of Step.Peer, which may be this rank, of Step.Round; only read by local steps
 )
 
 // Span is Len elements of a buffer, from element Off on.
@@ -49,8 +49,8 @@ type Range struct{ From, To int }
 // length, which is never 0.
 type Step struct {
 	Kind          StepKind
-	Peer          int // StepSend, StepRecv, StepRecvReduce; else whose Posted is read
-	Round         int // of Posted, and of StepPost: 0 is In, as it was, which has been posted before the plan begins
+	Peer          int // of StepSend, StepRecv and StepRecvReduce, or of Posted
+	Round         int // of Posted and StepPost; round 0 is In, which is posted before the plan begins
 	Dst           Span
 	Src, Src2     Span
 	IncomingFirst bool

@@ -6,20 +6,20 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Request is what a plan is made for. All ranks of an operation ask for the same but for Rank.
+// Request describes the operation that a plan is for. It is the same on all ranks, except for Rank.
 type Request struct {
 	Call       lifecycle.Call
 	Rank, Size int
-	Root       int // Broadcast, Reduce, Gather, Scatter; otherwise not looked at
+	Root       int // of Broadcast, Reduce, Gather and Scatter; otherwise ignored
 
 	// Count is NCCL's, in elements: the whole buffer for AllReduce, Broadcast and Reduce; one rank's block for
-	// AllGather, Gather, ReduceScatter and Scatter; what each rank sends to each for AllToAll; unused by Barrier.
+	// AllGather, Gather, ReduceScatter and Scatter; a message between two ranks for AllToAll; unused by Barrier.
 	Count    int
 	ElemSize int // bytes
 
 	Nodes []int // node index by rank; nil if all ranks are on one host
 
-	// Board is how many bytes each rank can post where all others read them; 0 if they don't all share memory so.
+	// Board is how many bytes each rank can post for all others; 0 if they can't all read each other's memory.
 	Board int
 }
 
@@ -31,11 +31,11 @@ func (r *Request) OneHost() bool {
 	return !slices.ContainsFunc(r.Nodes, func(node int) bool { return node != r.Nodes[0] })
 }
 
-// Make plans rank r.Rank's part of r, whose call is a collective: with the algorithm override, where the call has that,
-// or else with what the tuning says. All ranks of an operation must pass the same. The engine that asks has checked r's
-// numbers.
+// Make plans rank r.Rank's part of r, whose call is a collective, with the algorithm override if the call has it, and
+// otherwise with the algorithm that the tuning chooses. All ranks of an operation must pass the same arguments, except
+// for r.Rank. The engine has checked r's numbers.
 //
-// The plan of a Barrier is empty: an engine hears from all ranks that they make the same call in any case.
+// The plan of a Barrier is empty: before a plan, an engine waits until all ranks make the same call.
 func Make(r Request, override Algorithm) *Plan {
 	a, b := choose(r, override), &builder{Request: r}
 	if r.Size == 1 {

@@ -3,8 +3,8 @@ package algo
 // broadcast gets Count elements from the root's In to every rank's Out. All three send N(n-1) elements over all ranks.
 //
 //   - Tree: binomial, ceil(log2 n) messages one after the other, as in MPICH (Thakur et al., 2005);
-//   - Ring: a chain from the root on, n-1 long, streaming: every rank sends N once, so for large N it takes the time
-//     of one message;
+//   - Ring: a chain from the root, n-1 long, streaming: every rank sends N once, so for large N it takes the time of
+//     one message;
 //   - Direct: the root sends to all.
 func (b *builder) broadcast(a Algorithm) {
 	v, got := b.relative(), None
@@ -14,7 +14,7 @@ func (b *builder) broadcast(a Algorithm) {
 		src = b.in(0, b.Count)
 		b.copy(out, src, None)
 	}
-	up, down := b.family(a, v)
+	up, down := b.tree(a, v)
 	if v != 0 {
 		got = b.recv(b.absolute(up), out, None)
 	}
@@ -44,7 +44,7 @@ func (b *builder) reduceTo(a Algorithm) {
 		}
 		return
 	}
-	up, down := b.family(a, v)
+	up, down := b.tree(a, v)
 	if len(down) > 0 {
 		dst := b.accumulator(v)
 		for _, c := range down {
@@ -57,7 +57,7 @@ func (b *builder) reduceTo(a Algorithm) {
 	}
 }
 
-// accumulator is where relative rank v keeps what it combines: only the root's Out may be written.
+// accumulator is where relative rank v combines: only the root's Out may be written.
 func (b *builder) accumulator(v int) Span {
 	if v == 0 {
 		return b.out(0, b.Count)
@@ -65,9 +65,9 @@ func (b *builder) accumulator(v int) Span {
 	return b.tmp(b.Count)
 }
 
-// family is relative rank v's place in the tree that algorithm a makes of the ranks: a binomial one, one that is all
-// trunk, or one that is all leaves. The root's parent has no meaning.
-func (b *builder) family(a Algorithm, v int) (up int, down []int) {
+// tree is relative rank v's parent and children in algorithm a's tree: a chain, a binomial tree, or a root with all
+// others as leaves. The root's parent has no meaning.
+func (b *builder) tree(a Algorithm, v int) (up int, down []int) {
 	switch {
 	case a == Ring:
 		if v+1 < b.Size {

@@ -1,12 +1,12 @@
-// Package door accepts the connections of other processes, for rendezvous and for data: one listener, one
-// authenticated handshake, and bounds on what unauthenticated connections can cost.
+// Package door accepts the connections of other processes, for rendezvous and for data: with one listener, one
+// authenticated handshake, and bounds on the cost of unauthenticated connections.
 //
 //	rank's connection ──▶┐                        ┌──▶ room of a unique id   (rendezvous/tcp)
 //	rank's connection ──▶│ [Door]   strangers ────┤
 //	port scan ──────────▶┘          prove yourself└──▶ room of a rank        (transport/tcp)
 //
-// Behind a door are rooms. Each has a name, which dialers send, and a secret. Both sides prove to know the secret
-// without sending it:
+// Behind a door are rooms. Each has a name, which dialers send, and a secret. Both sides prove that they know the
+// secret, without sending it:
 //
 //	dialer ──▶ door   hello      "carillon", version, room [16], about [16], wire u8, nonce [32]
 //	dialer ◀── door   challenge  0, version, wire u8, nonce [32]
@@ -14,8 +14,8 @@
 //	dialer ◀── door   welcome    0, version, HMAC-SHA256(secret, "door", hello, challenge)
 //	           or     refusal    why, version: in place of challenge or welcome, and the connection ends
 //
-// About is for the room. Every message has a fixed size, so that a stranger can't decide how much is read. A dialer
-// that doesn't begin with "carillon" gets no answer.
+// About is data for the room. Every message has a fixed size, so that a stranger can't decide how much is read. A
+// dialer that doesn't begin with "carillon" gets no answer.
 //
 // # What is protected
 //
@@ -42,6 +42,6 @@
 //
 // On a network of 10 Gbit/s, 1.25 GB/s, a connection is no slower while a core is free on both sides.
 //
-// A stranger has five seconds for the handshake. There is room for about a thousand; one more replaces the oldest. A
-// rank needs milliseconds, and so is hardly ever the oldest.
+// A stranger, a connection before its proof, has five seconds for the handshake. There are at most about a thousand;
+// one more replaces the oldest. A rank needs milliseconds, and so is hardly ever the oldest.
 package door

@@ -15,8 +15,8 @@ import (
 const (
 	handshakeTime = 5 * time.Second        // for a stranger to prove itself
 	maxStrangers  = 1024                   // connections in the handshake at a time
-	strangerGrace = 250 * time.Millisecond // for a stranger to speak before it may be pushed out
-	refusalPeriod = 30 * time.Second       // between lines about refused strangers, however many they are
+	strangerGrace = 250 * time.Millisecond // before a stranger may be replaced
+	refusalPeriod = 30 * time.Second       // between lines about refused strangers
 )
 
 // Door is a listening port of this process. Its methods are safe for concurrent use.
@@ -26,13 +26,13 @@ type Door struct {
 	log      *slog.Logger
 	work     sync.WaitGroup
 	done     chan struct{} // closed by Close
-	freed    chan struct{} // gets one when a place may have become free
+	freed    chan struct{} // gets an element when a place may have become free
 
 	mu        sync.Mutex
 	closed    bool
 	rooms     map[Room]*room
 	places    int
-	strangers list.List // of stranger, oldest first: connections that have not proved themselves yet
+	strangers list.List // of stranger, oldest first
 	refusals  int       // since the last line
 	lastLine  time.Time
 }
@@ -42,14 +42,15 @@ type room struct {
 	enter  func(About, net.Conn)
 }
 
+// stranger is a connection before its proof.
 type stranger struct {
 	conn  net.Conn
 	since time.Time
 }
 
 // Listen opens a door at an address, host:port; port 0 takes a free one, see Addr, and an empty host is every address
-// of this machine. ctx bounds only the opening. wire is the least protection of connections; a dialer that asks for
-// more gets it. log gets a line about refused connections, at most once in 30 seconds. The caller closes the door.
+// of this machine. ctx bounds only the opening. wire is the least protection of connections; a dialer may ask for more.
+// log gets a line about refused connections, at most once in 30 seconds. The caller closes the door.
 func Listen(ctx context.Context, addr string, wire Wire, log *slog.Logger) (*Door, error) {
 	config := net.ListenConfig{KeepAlive: -1} // see KeepWatch
 	listener, err := config.Listen(ctx, "tcp", addr)
@@ -72,12 +73,12 @@ func Open(listener net.Listener, wire Wire, log *slog.Logger) *Door {
 	return d
 }
 
-// Addr is where the door is, host:port. A host of 0.0.0.0 or :: stands for every address of this machine.
+// Addr is the door's address, host:port. A host of 0.0.0.0 or :: stands for every address of this machine.
 func (d *Door) Addr() string { return d.listener.Addr().String() }
 
-// Add puts a room behind the door, unless there is one of that name, or the door is closed. enter is given each
-// connection whose dialer has proved itself and been told so, on a goroutine that Close waits for; it owns the
-// connection, a *Sealed unless both sides are content with Plain, and must not block.
+// Add puts a room behind the door, unless there is one of that name, or the door is closed. enter gets each connection
+// after its handshake, on a goroutine that Close waits for. It owns the connection, which is a *Sealed unless both
+// sides ask for Plain, and must not block.
 func (d *Door) Add(name Room, secret []byte, enter func(About, net.Conn)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +96,7 @@ func (d *Door) Remove(name Room) {
 	delete(d.rooms, name)
 }
 
-// Close stops listening, turns all strangers away, and waits until no enter runs any more. It may be called twice.
+// Close stops listening, closes all strangers, and waits until no enter runs any more. It may be called twice.
 func (d *Door) Close() error {
 	d.mu.Lock()
 	var err error
@@ -129,7 +130,7 @@ func (d *Door) accept() {
 			return
 		}
 		if err != nil {
-			// Most likely out of file descriptors. This loop waits, longer each time.
+			// Most likely out of file descriptors: wait, longer each time.
 			d.refused("", fmt.Errorf("accept: %w", err))
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			if !d.sleep(pause) {
@@ -159,8 +160,8 @@ func (d *Door) sleep(wait time.Duration) bool {
 	return true
 }
 
-// admit finds a place for conn. If all are taken, the oldest stranger must go, once it has had strangerGrace to speak.
-// admit closes conn and returns nil when the door is closed.
+// admit finds a place for conn. If all are taken, it closes the oldest stranger once that has had strangerGrace. If the
+// door is closed, it closes conn and returns nil.
 func (d *Door) admit(conn net.Conn) (place *list.Element) {
 	for {
 		d.mu.Lock()
@@ -202,9 +203,9 @@ func (d *Door) receive(conn net.Conn, place *list.Element) {
 		_ = conn.SetDeadline(time.Time{}) // as above
 		r.enter(about, agreed.over(conn, false))
 		return
-	case errors.Is(err, errNoHello): // a probe whether this process lives, not worth a line
+	case errors.Is(err, errNoHello): // a probe for whether this process lives
 	case errors.Is(err, ErrUnknown), errors.Is(err, errLeft):
-		// A rank that comes too early tries again, and one that comes too late reports it itself.
+		// A rank that is too early tries again, and one that is too late reports it itself.
 		d.log.Debug("refused a connection", "from", conn.RemoteAddr().String(), "because", err)
 	default:
 		d.refused(conn.RemoteAddr().String(), err)
@@ -212,7 +213,7 @@ func (d *Door) receive(conn net.Conn, place *list.Element) {
 	_ = conn.Close()
 }
 
-// refused counts a connection that was turned away. The first gets a line; those that follow share one a period.
+// refused counts a refused connection. The first gets a line, later ones share one in each period.
 func (d *Door) refused(from string, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -224,8 +225,8 @@ func (d *Door) refused(from string, why error) {
 	d.refusals, d.lastLine = 0, time.Now()
 }
 
-// KeepWatch has the kernel end a connection when the other host has not answered for that long, at least two seconds,
-// neither keep-alive probes nor data. Connections that aren't TCP are left alone.
+// KeepWatch has the kernel end a connection when the other host has answered neither keep-alive probes nor data for
+// that long, at least two seconds. It ignores connections other than TCP.
 func KeepWatch(conn net.Conn, silence time.Duration) error {
 	if sealed, ok := conn.(*Sealed); ok {
 		conn = sealed.Conn

@@ -27,34 +27,34 @@ const (
 	lastPause  = time.Second
 )
 
-// Room names what a connection comes for.
+// Room names the purpose of a connection.
 type Room [16]byte
 
-// About is what a dialer tells the room about a connection. It isn't secret, and is authenticated.
+// About is a dialer's data about a connection, for the room. It isn't secret, and is authenticated.
 type About [16]byte
 
-// Hello is how a connection is opened: what for, and with which secret.
+// Hello has the dialer's side of a handshake.
 type Hello struct {
 	Room   Room
 	About  About
 	Secret []byte
-	// Wire is how what follows is protected at least; a door that asks for more gets it.
+	// Wire is the least protection of the connection; a door may ask for more.
 	Wire Wire
 	// Dial opens the connection itself; nil does so over the network. Tests have others.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Why a handshake fails.
+// The errors of a handshake.
 var (
 	// ErrUnknown means that there is no such room behind the door, or not yet.
-	ErrUnknown = errors.New("what it comes for is not known there")
+	ErrUnknown = errors.New("the other side knows no such rendezvous or rank")
 	// ErrVersion means that the two sides speak different versions of the handshake.
 	ErrVersion = errors.New("the other side speaks another version of the protocol; run one build on all ranks")
 	// ErrSecret means that the other side does not have the room's secret.
 	ErrSecret = errors.New("the other side does not have the secret: it belongs to another job")
 )
 
-// What an answer of a door begins with. The numbers are the protocol's.
+// The first byte of a door's answer. The numbers are the protocol's.
 const (
 	welcome = iota
 	unknownRoom
@@ -63,15 +63,15 @@ const (
 )
 
 var (
-	// errNoHello is the end of a connection on which not a byte arrived.
+	// errNoHello is the error of a connection on which no byte arrived.
 	errNoHello = errors.New("it sent nothing")
-	// errLeft is the end of a connection that named a room of this door and was then given up by its dialer.
+	// errLeft is the error of a connection to a room of this door that its dialer closed before the proof.
 	errLeft    = errors.New("it left before it proved itself")
 	errForeign = errors.New("it does not speak this protocol")
 )
 
-// Gone tells whether the error of an attempt to dial means that a room that existed has ended: nobody listens at the
-// address any more, or another program does, or the door doesn't know the room.
+// Gone tells whether the error of an attempt to dial means that a former room has ended: no program listens at the
+// address any more, or another one does, or the door doesn't know the room.
 func Gone(met error) bool {
 	return errors.Is(met, syscall.ECONNREFUSED) || errors.Is(met, ErrUnknown) || errors.Is(met, errForeign)
 }
@@ -93,7 +93,7 @@ func LocalFault(met error) bool {
 	return false
 }
 
-// proof shows that a side has the secret. It covers both sides' messages, so that it is valid only for this connection
+// proof proves that a side has the secret. It covers both sides' messages, so that it is valid only for this connection
 // and this side.
 func proof(secret []byte, side string, hello, challenge []byte) []byte {
 	m := hmac.New(sha256.New, secret)
@@ -113,7 +113,7 @@ func Dial(ctx context.Context, addr string, h Hello, failed func(error) error) (
 		if met == nil {
 			return conn, nil
 		}
-		// An attempt that is cut short says little; the one before may have said more.
+		// The error of an attempt that ctx has ended says less than the one before.
 		if attempts++; attempts == 1 || ctx.Err() == nil {
 			if err := failed(met); err != nil {
 				return nil, err
@@ -143,7 +143,7 @@ func try(ctx context.Context, addr string, h Hello) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // if it is closed, greet ends, too
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends greet
 	agreed, err := greet(conn, h)
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -185,7 +185,7 @@ func greet(conn io.ReadWriter, h Hello) (agreed, error) {
 	return agree(h.Secret, h.Wire, theirs, hello, challenge), err
 }
 
-// agree is the result of a handshake. The proofs cover the protection that each side asks for.
+// agree is the result of a handshake. The proofs cover the protection that each side asked for.
 func agree(secret []byte, mine, theirs Wire, hello, challenge []byte) agreed {
 	return agreed{wire: max(mine, theirs), secret: secret, transcript: slices.Concat(hello, challenge)}
 }
@@ -196,7 +196,7 @@ func appendNonce(to []byte) []byte {
 	return append(to, nonce...)
 }
 
-// readAnswer reads a challenge or a welcome of a known size. A refusal is its error.
+// readAnswer reads a challenge or a welcome of a known size. A refusal is an error.
 func readAnswer(conn io.Reader, size int) ([]byte, error) {
 	head, body := make([]byte, 2), make([]byte, size)
 	if _, err := io.ReadFull(conn, head); err != nil {
@@ -217,7 +217,7 @@ func readAnswer(conn io.Reader, size int) ([]byte, error) {
 	}
 }
 
-// answer is the door's part of the handshake. The error is for its log; the dialer has been told what it may know.
+// answer is the door's part of the handshake. The error is for its log; the dialer has got its answer.
 func answer(conn io.ReadWriter, wire Wire, lookup func(Room) *room) (*room, About, agreed, error) {
 	fail := func(err error) (*room, About, agreed, error) { return nil, About{}, agreed{}, err }
 	hello := make([]byte, helloSize)

@@ -43,7 +43,7 @@ func ParseWire(text string) (Wire, error) {
 }
 
 // ErrForged ends a Sealed connection on which something else arrived than was sent. None of that is passed on.
-var ErrForged = errors.New("what arrives is not what was sent: somebody on the network changes, repeats or drops it")
+var ErrForged = errors.New("data was changed on the way: somebody on the network changes, repeats or drops it")
 
 const (
 	headSize   = 4         // of a record: how long its payload is
@@ -51,27 +51,27 @@ const (
 	maxPayload = 16 << 10  // of a record; a larger one is forged
 	minBuffer  = 4 << 10   // for what has arrived
 	maxBuffer  = 128 << 10 // it grows so far when that much arrives at once
-	keyTime    = 1 << 20   // records that are sealed with one key: AES-GCM is good for some millions of this size
+	keyRecords = 1 << 20   // records that are sealed with one key: AES-GCM is safe for some millions of this size
 	keySize    = 32
 )
 
-// agreed is what the two sides of a handshake agree on for what follows.
+// agreed is the result of a handshake.
 type agreed struct {
 	wire       Wire
 	secret     []byte
-	transcript []byte // of what both said, with a nonce of each
+	transcript []byte // both sides' messages, with a nonce of each
 }
 
-// over returns what follows over conn, as one of the sides sees it.
+// over is conn with the agreed protection, for one of the sides.
 func (a agreed) over(conn net.Conn, dialer bool) net.Conn {
 	if a.wire == Plain {
 		return conn
 	}
-	there, here := a.direction("dialer"), a.direction("door") // from the dialer, from the door
+	in, out := a.direction("dialer"), a.direction("door")
 	if dialer {
-		there, here = here, there
+		in, out = out, in
 	}
-	return &Sealed{Conn: conn, in: there, out: here}
+	return &Sealed{Conn: conn, in: in, out: out}
 }
 
 func (a agreed) direction(from string) *direction {
@@ -88,9 +88,9 @@ type direction struct {
 	nonce [12]byte    // ends with the number of the record
 }
 
-// next prepares for another record. Keys follow from each other, and none leads back to the one before.
+// next prepares for another record. Each key is derived from the one before, which can't be derived from it.
 func (d *direction) next() {
-	if d.count > 0 && d.count%keyTime == 0 {
+	if d.count > 0 && d.count%keyRecords == 0 {
 		d.key, d.aead = must(hkdf.Expand(sha256.New, d.key, "carillon next key", keySize)), nil
 	}
 	if d.aead == nil {
@@ -133,16 +133,16 @@ func (d *direction) open(record []byte) (payload []byte, err error) {
 //	payload  encrypted, or in the clear
 //	tag      [16], of length and payload
 //
-// with AES-256-GCM; the nonce is the record's number, so that a record is good at its place alone. Reading returns
-// io.ErrUnexpectedEOF when the stream ends within a record, and ErrForged, from then on, when one is not as it was
-// sent. A stream that was cut between two records looks complete: the reader must know from the data whether it is.
+// with AES-256-GCM; the nonce is the record's number, so that a record is valid only at its place. Reading returns
+// io.ErrUnexpectedEOF if the stream ends within a record, and ErrForged, from then on, if a record was changed. A
+// stream that was cut between two records looks complete: the data must show whether it is.
 //
-// One goroutine may read, and any may write.
+// One goroutine may read, and several may write.
 type Sealed struct {
 	net.Conn
 
 	in       *direction
-	buf      []byte // what has arrived is buf[from:to]
+	buf      []byte // buf[from:to] has arrived and was not opened yet
 	from, to int
 	full     bool   // the last read has filled buf
 	opened   []byte // in buf
@@ -154,7 +154,7 @@ type Sealed struct {
 	broken error // why a record was not written whole; nothing is written after it
 }
 
-// Read implements net.Conn. It returns what is left of one record at most.
+// Read implements net.Conn. It returns data of at most one record.
 func (s *Sealed) Read(p []byte) (int, error) {
 	for len(s.opened) == 0 {
 		if s.err != nil {
@@ -189,7 +189,7 @@ func (s *Sealed) next() error {
 	return s.err
 }
 
-// fill reads until that many bytes are there.
+// fill reads until that many bytes have arrived.
 func (s *Sealed) fill(need int) error {
 	for s.to-s.from < need {
 		s.from, s.to = 0, copy(s.buf, s.buf[s.from:s.to])
@@ -225,8 +225,8 @@ func (s *Sealed) Write(p []byte) (n int, err error) {
 	return n, s.broken
 }
 
-// Seal appends the records of p to a buffer, for a caller that writes them to Conn itself, in this order, in place of
-// Write. See SealedSize.
+// Seal appends the records of p to a buffer, for a caller that writes them to Conn itself, in this order, instead of
+// calling Write. See SealedSize.
 func (s *Sealed) Seal(to, p []byte) []byte {
 	for len(p) > 0 {
 		n := min(len(p), maxPayload)
@@ -236,10 +236,10 @@ func (s *Sealed) Seal(to, p []byte) []byte {
 	return to
 }
 
-// SealedSize is how much room Seal needs for n bytes.
+// SealedSize is the size of Seal's records for n bytes.
 func SealedSize(n int) int { return n + (n+maxPayload-1)/maxPayload*(headSize+tagSize) }
 
-// CloseWrite shuts down the writing side, or all of a Conn that has no sides.
+// CloseWrite shuts down the writing side, or closes a Conn that has no sides.
 func (s *Sealed) CloseWrite() error {
 	if half, ok := s.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

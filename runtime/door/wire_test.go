@@ -209,7 +209,7 @@ func TestKeysAreUsedForAWhile(t *testing.T) {
 	for _, wire := range protected() {
 		dialer, room, _, _ := pair(wire)
 		first := slices.Clone(dialer.out.key)
-		dialer.out.count, room.in.count = keyTime-2, keyTime-2
+		dialer.out.count, room.in.count = keyRecords-2, keyRecords-2
 		for i := range 4 {
 			if _, err := dialer.Write([]byte{byte(i)}); err != nil {
 				t.Fatal(err)

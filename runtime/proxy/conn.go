@@ -18,8 +18,8 @@ const burst = 256 << 10
 const (
 	closed    = 1 << iota // by this side
 	gaveUp                // this side sent a Notice
-	gone                  // the peer is, and all that it had sent has come; why is set
-	confirmed             // the peer is connected with all
+	gone                  // the peer has ended, and all its data has arrived; why is set
+	confirmed             // the peer is connected with all ranks
 )
 
 // Conn is one rank's end of its stream to and from a rank that it reaches through the network. It implements
@@ -30,17 +30,17 @@ type Conn struct {
 	number uint32 // among the streams of the process; not 0
 
 	// Outgoing.
-	mu      sync.Mutex // of TrySend and what ends it
-	via     *Endpoint  // the carrier's, in this process
-	mate    *mate      // or the carrier's process
-	bell    *shm.Conn  // and the connection with the carrier
-	carrier int
-	op      *op    // the operation that sends from the caller's memory; nil for none
-	told    int    // what the caller knows of its progress
-	sent    uint64 // bytes that operations were made of
-	granted atomic.Uint64
-	waits   atomic.Uint32
-	waiting events // for credit or an operation
+	mu        sync.Mutex // of TrySend and of the calls that end it
+	via       *Endpoint  // the carrier's, in this process
+	neighbour *neighbour // or the carrier's process
+	bell      *shm.Conn  // the connection with the carrier
+	carrier   int
+	op        *op    // the operation that sends from the caller's memory; nil for none
+	reported  int    // bytes of op that TrySend has returned as sent
+	sent      uint64 // bytes that were made into operations
+	granted   atomic.Uint64
+	waits     atomic.Uint32
+	waiting   events // the profiler's events of a wait for credit or an operation
 
 	// Incoming. Positions never wrap.
 	_     [128]byte
@@ -48,8 +48,8 @@ type Conn struct {
 	tail  atomic.Uint64
 	_     [128]byte
 	head  atomic.Uint64 // written by Release
-	seen  uint64        // head, as Release keeps it
-	back  atomic.Uint64 // what of head the peer was told
+	seen  uint64        // Release's copy of head
+	back  atomic.Uint64 // the part of head that was credited to the peer
 	_     [128]byte
 	state atomic.Uint32
 	why   atomic.Pointer[error]
@@ -57,7 +57,7 @@ type Conn struct {
 	arrivals arrivals
 }
 
-// Name is "tcp", and "pxn" where another rank of the node sends.
+// Name is "tcp", or "pxn" if another rank of the node sends.
 func (c *Conn) Name() string {
 	if c.carrier == c.e.self {
 		return "tcp"
@@ -65,15 +65,15 @@ func (c *Conn) Name() string {
 	return "pxn"
 }
 
-// Carrier is the rank whose proxy sends what this one sends to the peer.
+// Carrier is the rank whose proxy sends to the peer for this rank.
 func (c *Conn) Carrier() int { return c.carrier }
 
-// Waits says what keeps this rank from sending, or what it sent from going out.
+// Waits tells what this rank's sends wait for.
 func (c *Conn) Waits() transport.Wait {
 	if w := transport.Wait(c.waits.Load()); w != transport.WaitNone {
 		return w
 	}
-	if c.mate != nil && c.mate.holds(c) || c.mate == nil && c.via.holds(c.peer) {
+	if c.neighbour != nil && c.neighbour.holds(c) || c.neighbour == nil && c.via.holds(c.peer) {
 		return transport.WaitNetwork
 	}
 	return transport.WaitNone
@@ -104,8 +104,8 @@ func (c *Conn) TrySend(p []byte) (total int, err error) {
 			break
 		}
 		n := int(min(uint64(len(p)), room))
-		if c.mate != nil {
-			n = c.hand(p[:n])
+		if c.neighbour != nil {
+			n = c.sendShared(p[:n])
 		} else {
 			n = c.send(p[:n])
 		}
@@ -117,17 +117,17 @@ func (c *Conn) TrySend(p []byte) (total int, err error) {
 	return total, nil
 }
 
-// waitFor notes what keeps the rank from handing over what it has.
+// waitFor records what the rank's send waits for.
 func (c *Conn) waitFor(w transport.Wait) {
 	c.waits.Store(uint32(w))
 	c.profileWait()
 }
 
-// progress is how much more was sent of the operation that sends from the caller's memory, and whether that is all.
+// progress is how much more of op was sent, and whether that is all.
 func (c *Conn) progress() (n int, all bool) {
 	done := int(c.op.done.Load())
-	n, all = done-c.told, done == len(c.op.data)
-	if c.told = done; all {
+	n, all = done-c.reported, done == len(c.op.data)
+	if c.reported = done; all {
 		c.e.p.pool.put(c.op)
 		c.op = nil
 		c.e.p.released()
@@ -135,7 +135,7 @@ func (c *Conn) progress() (n int, all bool) {
 	return n, all
 }
 
-// send makes an operation for the proxy of this process, and returns how much of p is not needed any more.
+// send makes an operation for the proxy of this process, and returns how many bytes of p are no longer needed.
 func (c *Conn) send(p []byte) int {
 	o := c.e.p.get(c)
 	if o == nil {
@@ -143,7 +143,7 @@ func (c *Conn) send(p []byte) int {
 		return 0
 	}
 	c.e.profileEnd(&c.waiting, lifecycle.CodeOK)
-	c.name(o, kindData)
+	c.fill(o, kindData)
 	o.round = c.e.waiter.Round()
 	switch {
 	case o.slot >= 0: // the pool is exhausted
@@ -153,7 +153,7 @@ func (c *Conn) send(p []byte) int {
 		o.data = o.inline[:copy(o.inline[:], p)]
 	default:
 		o.data, o.stream = p, c
-		c.op, c.told = o, 0
+		c.op, c.reported = o, 0
 	}
 	c.sent += uint64(len(p))
 	if c.op == nil && c.e.waiter.Attends() {
@@ -173,65 +173,65 @@ func (c *Conn) send(p []byte) int {
 	return n
 }
 
-// name says whose an operation is.
-func (c *Conn) name(o *op, k kind) {
+// fill fills in an operation's header.
+func (c *Conn) fill(o *op, k kind) {
 	o.kind, o.token, o.to, o.credit = k, c.e.token, c.peer, c.credit()
 	o.round, o.sent, o.stream = 0, 0, nil
 	o.done.Store(0)
 }
 
-// hand copies p into a slot of the carrier's process, and returns how much of it.
-func (c *Conn) hand(p []byte) int {
-	i := c.mate.claim(c, true)
+// sendShared copies p into a slot of the carrier's process, and returns how many bytes fit.
+func (c *Conn) sendShared(p []byte) int {
+	i := c.neighbour.claim(c, true)
 	if i < 0 {
 		c.waitFor(transport.WaitPool)
 		return 0
 	}
 	c.e.profileEnd(&c.waiting, lifecycle.CodeOK)
-	n := copy(c.mate.segment.bytes(i), p)
+	n := copy(c.neighbour.segment.bytes(i), p)
 	c.sent += uint64(n)
-	c.mate.submit(i, c, kindData, c.e.waiter.Round(), n)
+	c.neighbour.submit(i, c, kindData, c.e.waiter.Round(), n)
 	if n > packBytes || !c.e.waiter.Attends() {
-		c.ask(false)
-	} else if !slices.ContainsFunc(c.e.unasked, func(of *Conn) bool { return of.carrier == c.carrier }) {
-		c.e.unasked = append(c.e.unasked, c)
+		c.ringCarrier(false)
+	} else if !slices.ContainsFunc(c.e.unrung, func(of *Conn) bool { return of.carrier == c.carrier }) {
+		c.e.unrung = append(c.e.unrung, c)
 	}
 	return n
 }
 
-// ask has the carrier's process send what was submitted. What is of a round goes out when the carrier is in that one,
-// too, and needs nobody else's time before.
-func (c *Conn) ask(round bool) {
+// ringCarrier has the carrier's process send the submitted operations. Those of a round are sent when the carrier is in
+// the same round, so its process is not woken for them.
+func (c *Conn) ringCarrier(round bool) {
 	if attends := c.bell != nil && c.bell.RingIfAttending(); !attends && !round {
-		transport.RingWord(c.mate.segment.bell)
+		transport.RingWord(c.neighbour.segment.bell)
 	}
 }
 
-// control sends what has no data, or a notice. It never waits: what finds no room is sent later.
+// control sends an operation without data, or a notice. It never waits: without room, the operation is postponed.
 func (c *Conn) control(k kind, data []byte) {
-	if c.mate == nil {
+	if c.neighbour == nil {
 		o := c.e.p.pool.get()
 		if o == nil {
 			o = new(op)
 		}
 		o.slot, o.data = -1, data
-		c.name(o, k)
+		c.fill(o, k)
 		c.via.submit(o)
 		return
 	}
 	i := -1
-	if !c.e.p.owes(c) {
-		i = c.mate.claim(c, false)
+	if !c.e.p.hasPostponed(c) {
+		i = c.neighbour.claim(c, false)
 	}
 	if i >= 0 {
-		c.mate.submit(i, c, k, 0, copy(c.mate.segment.bytes(i), data))
-		c.ask(false)
+		c.neighbour.submit(i, c, k, 0, copy(c.neighbour.segment.bytes(i), data))
+		c.ringCarrier(false)
 	} else {
-		c.e.p.owe(c, k, data)
+		c.e.p.postpone(c, k, data)
 	}
 }
 
-// credit is what was taken of what the peer sent, and it does not know yet.
+// credit is the number of received bytes that the rank has taken and the peer was not credited for.
 func (c *Conn) credit() uint64 {
 	for {
 		head, back := c.head.Load(), c.back.Load()
@@ -244,14 +244,14 @@ func (c *Conn) credit() uint64 {
 	}
 }
 
-// grant says that the peer has taken so much more.
+// grant adds credit from the peer.
 func (c *Conn) grant(n uint64) {
 	if n > 0 {
 		c.granted.Add(n)
 	}
 }
 
-// put appends what has come to the ring, and says whether there was room.
+// put appends received data to the ring, and tells whether there was room.
 func (c *Conn) put(b []byte) bool {
 	if c.state.Load()&closed != 0 {
 		return true
@@ -271,7 +271,7 @@ func (c *Conn) put(b []byte) bool {
 
 // Peek implements transport.Conn.
 func (c *Conn) Peek() ([]byte, error) {
-	// The state first: all data was there before it says gone.
+	// The state first: all data arrives before it is gone.
 	s := c.state.Load()
 	if s&closed != 0 {
 		return nil, transport.ErrClosed
@@ -303,10 +303,10 @@ func (c *Conn) Release(n int) {
 	}
 }
 
-// Confirm tells the peer that this rank is connected with all others; Confirmed tells whether the peer has said so.
+// Confirm tells the peer that this rank is connected with all others.
 func (c *Conn) Confirm() { c.control(kindConfirm, nil) }
 
-// Confirmed is the peer's Confirm.
+// Confirmed tells whether the peer has confirmed.
 func (c *Conn) Confirmed() bool { return c.state.Load()&confirmed != 0 }
 
 // Notify implements transport.Conn.
@@ -323,12 +323,12 @@ func (c *Conn) Close() error {
 		c.detach()
 		c.profileTaken(math.MaxUint64, lifecycle.CodeAbandoned)
 		c.control(kindBye, nil)
-		c.e.waiter.Ring() // for whoever drives the rank
+		c.e.waiter.Ring() // wakes the goroutine that drives the rank
 	}
 	return nil
 }
 
-// detach ends the operation that sends from the caller's memory, and the wait for one.
+// detach takes back op, which sends from the caller's memory, and ends the wait for an operation.
 func (c *Conn) detach() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -341,14 +341,14 @@ func (c *Conn) detach() {
 	c.op = nil
 }
 
-// lost says why the peer is lost, when all that it had sent has come, unless that is known.
+// lost records why the peer is lost, once all its data has arrived, unless that is known.
 func (c *Conn) lost(err error) {
 	if c.end(err) && c.state.Load()&closed == 0 {
 		c.e.waiter.PeerLost(c.peer, err)
 	}
 }
 
-// end is lost for a peer that left in order, too. It says whether err is the first reason.
+// end is lost for a peer that may have left in order. It tells whether err is the first reason.
 func (c *Conn) end(err error) bool {
 	first := c.why.CompareAndSwap(nil, &err)
 	c.state.Or(gone)

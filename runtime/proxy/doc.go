@@ -1,8 +1,8 @@
-// Package proxy sends what goes from the ranks of a node to other nodes, and hands out what arrives from there.
+// Package proxy exchanges data between the ranks of a node and other nodes.
 //
 // A process has one [Proxy]. A rank of a communicator has an [Endpoint] there: its rails, which are its connections
 // with ranks of other nodes, and its streams, one to each rank that it reaches through the network. A stream is a
-// transport.Conn; what it is given becomes operations, which a rail sends in steps.
+// transport.Conn, whose data becomes operations, which a rail sends in steps.
 //
 //	rank 0 ── stream to 3 ──┐ operation             node 1
 //	                        ▼                     ┌────────┐
@@ -12,39 +12,40 @@
 //
 // # PXN
 //
-// A rank is connected with the ranks of its rail alone: those of other nodes with its local index. A message to any
-// other rank of a node goes through the rank of its own node that is on that one's rail, its carrier (see [Routes]). So
-// a rank has connections with nodes - 1 others in place of ranks - 1, and what the ranks of a node send to one rank at
-// a time goes out together. Without PXN each rank is its own carrier.
+// A rank is connected only with the ranks of its rail: those of other nodes with its local index. A message to another
+// rank of a node goes through its carrier: the rank of the sender's node that is on the receiver's rail (see [Routes]).
+// So a rank has connections with nodes - 1 other ranks instead of ranks - 1, and data of several ranks of a node for
+// one rank is sent together. Without PXN each rank is its own carrier.
 //
 // # Operations
 //
-// What a rank sends through its own process is an operation of the process's pool, which has 1,024 of them: small data
-// is copied there, large data is sent from the caller's memory. An operation for the proxy of another process is in a
-// slot of that process's segment, which is memory that the ranks of the node share; those of its own ranks that the
-// pool has no room for are there, too. Where both are exhausted, the sender waits.
+// The data that a rank sends through its own process is in operations of the process's pool, which has 1,024 of them:
+// small data is copied there, large data is sent from the caller's memory. An operation for the proxy of another
+// process is in a slot of that process's segment, which is memory that the ranks of the node share; a process's own
+// operations are there, too, if its pool is exhausted. If both are exhausted, the sender waits.
 //
-// No goroutine is needed to send: whoever has something for a rail sends all that is queued there, as long as the
-// kernel takes it, and goes on; a goroutine of the connection sends the rest when there is room. What other processes
-// hand over is taken by a rank of the process that waits anyway, or by the Proxy's goroutine if none does.
+// Sending needs no goroutine: a rank that has data for a rail sends all that is queued there, as long as the kernel has
+// room, and a goroutine of the connection sends the rest later. Operations of other processes are sent by a rank of the
+// process that waits anyway, or by the Proxy's goroutine if none waits.
 //
-// An operation in which every rank sends to every other one, such as an all-to-all, needs what all of them send. What
-// is small of that is sent when the last rank of the node has handed its part over, together (see gather).
+// In an operation in which every rank sends to every other rank, such as an all-to-all, a receiver needs the data of
+// all ranks. Small data of such an operation is sent together, when the last rank of the node has submitted its part
+// (see coalescer).
 //
 // # Flow control
 //
-// A receiver has a window for each stream, and tells the sender what it has taken of it (a credit). So whatever arrives
-// on a rail finds room, and a rank that takes nothing holds nobody else up.
+// A receiver has a window for each stream, and tells the sender how much of it was taken (credit). So data that arrives
+// on a rail always finds room, and a rank that doesn't take its data blocks no other.
 //
 // # Tokens
 //
-// An operation that another rank sends carries whose it is as a [Token]: communicator, rank, process and a random
-// generation. It is checked where it enters the carrier's process, and where it arrives at the other node. One that
-// does not fit is refused and counted: its data reaches nobody. No pointer ever leaves its process.
+// An operation that is sent by another rank has its owner as a [Token]: communicator, rank, process and a random
+// generation. It is checked when it enters the carrier's process, and when it arrives at the other node. An operation
+// whose token does not fit is refused and counted, and its data is dropped. No pointer ever leaves its process.
 //
 // # Losses
 //
-// All that a rank had sent arrives before it is lost. A connection that breaks takes the streams along that it carries;
-// they name the rank at its other end. Of a rank of the node that dies, its carriers tell the ranks that it had sent
-// to.
+// All data that a rank had sent arrives before it is lost. A broken connection ends the streams that it carries, with
+// an error that names the rank at its other end. If a rank of the node dies, its carriers tell the peers of its
+// streams.
 package proxy

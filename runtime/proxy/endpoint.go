@@ -16,52 +16,52 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
 )
 
-// Card is what the other ranks of a communicator must know of a rank's proxy.
+// Card is what the other ranks of a communicator need to know of a rank's proxy.
 type Card struct {
 	Generation uint64
 	FD         int // of the segment, in the rank's process; -1 for none
 	Token      [16]byte
-	UID        int // who can open the segment
+	UID        int // the user that can open the segment
 }
 
-// Member is a rank of a communicator as its Card says.
+// Member is a rank of a communicator, with its Card.
 type Member struct {
 	Card
 	PID   int
-	Local bool      // it is of the same Proxy
-	Bell  *shm.Conn // of a rank of another process of the node
+	Local bool      // it uses the same Proxy
+	Bell  *shm.Conn // the connection with a rank of another process of the node
 }
 
-// Endpoint is a rank of a communicator at its process's proxy: its connections, which other ranks of its node use, too,
-// and its streams over those and over the connections of others.
+// Endpoint is a rank of a communicator at its process's proxy: its connections, which other ranks of its node also use,
+// and its streams over its own connections and those of other ranks.
 type Endpoint struct {
 	p     *Proxy
 	token Token
 
-	profile atomic.Pointer[profiler.Comm] // what is told of operations that its rails send; see Profile
+	profile atomic.Pointer[profiler.Comm] // gets the events of operations that its rails send; see Profile
 
 	mu      sync.Mutex
 	phase   phase
-	pending []*op        // operations of other ranks that came before Open
-	users   map[int]bool // ranks for which it may have to send, itself among them
+	pending []*op        // operations of other ranks that arrived before Open
+	users   map[int]bool // ranks that it may have to send for, with itself
 	closed  bool
 	onShut  []func()
 
 	refused atomic.Pointer[func(error)] // see OnRefused
 
-	// Of Open.
+	// Set by Open.
 	self    int
 	routes  Routes
 	members []Member
 	waiter  *transport.Waiter
 	window  uint64
 	rails   map[int]*rail // by peer
-	conns   []*Conn       // by peer; nil where the network is not needed
+	conns   []*Conn       // by peer; nil for peers on the same node
 
-	// What the rank has handed over in its operation and nobody was told of yet: the rails of this process that have
-	// something to send, and a stream to each carrier of another one. Of the goroutine that drives the rank.
-	untold  []*rail
-	unasked []*Conn
+	// For the goroutine that drives the rank: the rails of this process with data that was not sent yet, and a stream
+	// to each carrier of another process that was not rung yet.
+	unsent []*rail
+	unrung []*Conn
 }
 
 type phase uint8
@@ -69,7 +69,7 @@ type phase uint8
 const (
 	prepared phase = iota
 	open
-	shut // no more is sent
+	shut // it sends nothing any more
 )
 
 // Prepare makes the Endpoint of a rank before it knows the others. It must be closed.
@@ -85,32 +85,31 @@ func (p *Proxy) Prepare(comm lifecycle.CommID) *Endpoint {
 	return e
 }
 
-// Card is the Endpoint's.
+// Card is the Endpoint's card.
 func (e *Endpoint) Card() Card {
 	c := e.p.card
 	c.Generation = e.token.Generation
 	return c
 }
 
-// The bounds of what a rank may be ahead of a receiver, and of the memory for that of a communicator.
+// The bounds of the bytes that a rank may send ahead of a receiver, and of a communicator's memory for them.
 const (
-	leastWindow = 64 << 10
-	mostWindow  = 512 << 10
-	allWindows  = 64 << 20
+	minWindow    = 64 << 10
+	maxWindow    = 512 << 10
+	windowBudget = 64 << 20
 )
 
 // windowFor is the most bytes that a rank of a communicator of that size sends ahead of a receiver; a power of two.
 func windowFor(ranks int) uint64 {
-	w := uint64(mostWindow)
-	for w > leastWindow && w*uint64(ranks) > allWindows {
+	w := uint64(maxWindow)
+	for w > minWindow && w*uint64(ranks) > windowBudget {
 		w /= 2
 	}
 	return w
 }
 
-// Open makes the streams of rank self to the ranks that remote names. waiter is rung by all of them. The rails, which
-// Rails names, must be connected and attached. It fails with a PeerError that names a rank of this node if that one's
-// memory can't be opened.
+// Open makes the streams of rank self to the remote ranks; all of them ring waiter. The caller connects and attaches
+// the rails that Rails returns. The error is a PeerError that names a rank of this node whose memory can't be opened.
 func (e *Endpoint) Open(self int, routes Routes, members []Member, remote []int, waiter *transport.Waiter) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -123,10 +122,10 @@ func (e *Endpoint) Open(self int, routes Routes, members []Member, remote []int,
 			e.rails[peer] = &rail{e: e, peer: peer, stage: make([]byte, 0, stageBytes)}
 		}
 		r := e.rails[peer]
-		for _, mate := range routes.Ranks[routes.Node[self]] {
-			if routes.Carries(self, mate, peer) {
-				e.users[mate] = true
-				r.gather.all |= 1 << (routes.index[mate] % 64)
+		for _, neighbour := range routes.Ranks[routes.Node[self]] {
+			if routes.Carries(self, neighbour, peer) {
+				e.users[neighbour] = true
+				r.coalescer.all |= 1 << (routes.index[neighbour] % 64)
 			}
 		}
 		c := &Conn{e: e, peer: peer, number: e.p.streams.Add(1), carrier: routes.Carrier(self, peer)}
@@ -140,11 +139,11 @@ func (e *Endpoint) Open(self int, routes Routes, members []Member, remote []int,
 			}
 			continue
 		}
-		m, err := e.p.mate(carrier)
+		m, err := e.p.neighbour(carrier)
 		if err != nil {
 			return e.unreachable(c, err)
 		}
-		c.mate, c.bell = m, carrier.Bell
+		c.neighbour, c.bell = m, carrier.Bell
 	}
 	e.phase = open
 	e.p.start(e)
@@ -166,7 +165,7 @@ func (e *Endpoint) Rails() (peers []int) {
 	return peers
 }
 
-// Rail is whom the connection with a peer serves.
+// Rail is the user of the connection with a peer.
 func (e *Endpoint) Rail(peer int) tcp.User { return e.rails[peer] }
 
 // Attach hands over the connection with a peer.
@@ -175,48 +174,48 @@ func (e *Endpoint) Attach(peer int, c *tcp.Conn) { e.rails[peer].attach(c) }
 // Conn is the stream to and from a peer.
 func (e *Endpoint) Conn(peer int) *Conn { return e.conns[peer] }
 
-// submit takes an operation of this process and sends what can be sent.
+// submit queues an operation of this process, and sends as much as possible.
 func (e *Endpoint) submit(o *op) {
 	if r := e.queue(o); r != nil {
 		r.kick()
 	}
 }
 
-// queue takes an operation of this process, and returns the rail to be kicked.
+// queue queues an operation of this process, and returns its rail, to be kicked.
 func (e *Endpoint) queue(o *op) *rail {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.accept(o)
 }
 
-// Attend sends what the rank has handed over, together with what other processes have submitted, and tells other
-// processes what they have to send. It says whether something was submitted. A rank that is in an operation calls it
-// before it waits, and when it leaves.
+// Attend sends this rank's queued data together with that of other processes, and rings the processes that carry for
+// this rank. It tells whether other processes had submitted something. A rank that is in an operation calls it before
+// it waits, and when it leaves.
 func (e *Endpoint) Attend() (moved bool) {
 	moved = e.p.attend(e)
 	next := e.waiter.Round()
 	if next != 0 && !e.waiter.Attends() {
-		next++ // it is done with this one
+		next++ // this round is over for the rank
 	}
-	held := e.untold[:0]
-	for _, r := range e.untold {
-		if r.gathers(next) {
+	held := e.unsent[:0]
+	for _, r := range e.unsent {
+		if r.waitsForOthers(next) {
 			held = append(held, r)
 		} else {
 			r.kick()
 		}
 	}
-	clear(e.untold[len(held):])
-	e.untold = held
-	for _, c := range e.unasked {
-		c.ask(next != 0)
+	clear(e.unsent[len(held):])
+	e.unsent = held
+	for _, c := range e.unrung {
+		c.ringCarrier(next != 0)
 	}
-	clear(e.unasked)
-	e.unasked = e.unasked[:0]
+	clear(e.unrung)
+	e.unrung = e.unrung[:0]
 	return moved
 }
 
-// sendLate sends what has been waiting for other ranks for too long.
+// sendLate sends data that has waited for other ranks for too long.
 func (e *Endpoint) sendLate() {
 	e.mu.Lock()
 	rails := e.rails
@@ -231,14 +230,14 @@ func (e *Endpoint) sendLate() {
 	}
 }
 
-// later has a rail kicked when the rank attends to it.
+// later has a rail kicked by the rank's next Attend.
 func (e *Endpoint) later(r *rail) {
-	if !slices.Contains(e.untold, r) {
-		e.untold = append(e.untold, r)
+	if !slices.Contains(e.unsent, r) {
+		e.unsent = append(e.unsent, r)
 	}
 }
 
-// accept queues an operation with the rail that it is for, and returns that to be kicked. e.mu is held.
+// accept queues an operation with its rail, and returns the rail, to be kicked. e.mu is held.
 func (e *Endpoint) accept(o *op) *rail {
 	switch e.phase {
 	case prepared:
@@ -255,7 +254,7 @@ func (e *Endpoint) accept(o *op) *rail {
 		return nil
 	}
 	if o.kind == kindLeave {
-		e.left(o.token.Rank)
+		e.release(o.token.Rank)
 		e.p.complete(o, 0)
 		return nil
 	}
@@ -265,7 +264,7 @@ func (e *Endpoint) accept(o *op) *rail {
 	return r
 }
 
-// holds says whether there is something for a rank that has not gone out.
+// holds tells whether there is queued data for a rank.
 func (e *Endpoint) holds(to int) bool {
 	e.mu.Lock()
 	r := e.rails[to]
@@ -276,7 +275,7 @@ func (e *Endpoint) holds(to int) bool {
 	return r.full.Load()
 }
 
-// check is the border of the process: an operation of another rank must be one that this rank carries.
+// check checks an operation where it enters the process: this rank must be the carrier.
 func (e *Endpoint) check(o *op) error {
 	from := o.token.Rank
 	if from < 0 || from >= len(e.members) || e.routes.Node[from] != e.routes.Node[e.self] {
@@ -285,7 +284,7 @@ func (e *Endpoint) check(o *op) error {
 	if err := o.token.fits(e.of(from)); err != nil {
 		return err
 	}
-	tooLong := o.kind != kindData && len(o.data) > o.kind.most() // data is cut into steps
+	tooLong := o.kind != kindData && len(o.data) > o.kind.maxBytes() // data is cut into steps
 	if o.kind == 0 || o.kind >= kinds || o.kind == kindLost && from != e.self || tooLong {
 		return fmt.Errorf("%w: rank %d asks for operation %d with %d bytes", ErrToken, from, o.kind, len(o.data))
 	}
@@ -301,8 +300,7 @@ func (e *Endpoint) of(rank int) Token {
 	return Token{Comm: e.token.Comm, Rank: rank, PID: m.PID, Generation: m.Generation}
 }
 
-// admit is the border of the node: what arrives must come from a rank for which the peer carries. It returns the stream
-// that it is of.
+// admit checks a step where it enters the node: the peer must be the sender's carrier. It returns the step's stream.
 func (e *Endpoint) admit(peer int, h *header) (*Conn, error) {
 	if h.from < 0 || h.from >= len(e.conns) || e.conns[h.from] == nil || h.to != e.self {
 		return nil, fmt.Errorf("%w: rank %d sends from rank %d to rank %d", ErrToken, peer, h.from, h.to)
@@ -318,24 +316,20 @@ func (e *Endpoint) admit(peer int, h *header) (*Conn, error) {
 	return e.conns[h.from], nil
 }
 
-// detach takes back the memory of an operation of this process.
+// detach takes back an operation of this process, and its memory.
 func (e *Endpoint) detach(o *op) {
 	e.mu.Lock()
-	for i, waiting := range e.pending {
-		if waiting == o {
-			e.pending = append(e.pending[:i], e.pending[i+1:]...)
-			e.mu.Unlock()
-			return
-		}
+	r, i := e.rails[o.to], slices.Index(e.pending, o)
+	if i >= 0 {
+		e.pending = slices.Delete(e.pending, i, i+1)
 	}
-	r := e.rails[o.to]
 	e.mu.Unlock()
-	if r != nil {
+	if i < 0 && r != nil {
 		r.detach(o)
 	}
 }
 
-// railLost says of all streams that come over a rail that their peers are lost. err is nil if it was closed in order.
+// railLost marks the peers of all streams over a rail as lost. err is nil if the rail was closed in order.
 func (e *Endpoint) railLost(r *rail, err error) {
 	for _, c := range e.conns {
 		if c == nil || e.routes.Carrier(c.peer, e.self) != r.peer {
@@ -351,13 +345,13 @@ func (e *Endpoint) railLost(r *rail, err error) {
 		}
 	}
 	if e.routes.Carrier(r.peer, e.self) != r.peer && err != nil && lifecycle.CodeOf(err) != lifecycle.CodeRankDead {
-		e.conns[r.peer].lost(err) // nothing gets there; of its death, its carrier tells behind what it had sent
+		e.conns[r.peer].lost(err) // nothing reaches it; its own carrier reports its death, behind its data
 	}
 }
 
 var errClosed = errors.New("it has closed")
 
-// unreachable is the error of a stream whose carrier this process can't hand anything to.
+// unreachable is the error of a stream whose carrier can't be reached from this process.
 func (e *Endpoint) unreachable(c *Conn, why error) error {
 	return &lifecycle.PeerError{
 		Code: lifecycle.CodeUnreachable, Rank: c.carrier, Self: e.self, Comm: e.token.Comm, Err: why,
@@ -380,9 +374,9 @@ func (e *Endpoint) carrierLost(carrier int, carried string, why error) error {
 	return lost
 }
 
-// MateDied says that the process of a rank of this node has ended: what it carried is lost, and those are told for whom
-// this rank carried what it sent.
-func (e *Endpoint) MateDied(rank int, err error) {
+// LocalRankDied reports that the process of a rank of this node has ended. The streams that it carried are lost, and
+// the peers of the streams that this rank carried for it are told.
+func (e *Endpoint) LocalRankDied(rank int, err error) {
 	e.mu.Lock()
 	isOpen := e.phase == open
 	e.mu.Unlock()
@@ -394,10 +388,10 @@ func (e *Endpoint) MateDied(rank int, err error) {
 			c.lost(e.carrierLost(rank, fmt.Sprintf("what is for rank %d", c.peer), err))
 		}
 	}
-	e.p.buries(e, rank)
+	e.p.noteDead(e, rank)
 }
 
-// OnShut has f called when the Endpoint serves nobody any more, such as the end of a watch for MateDied.
+// OnShut calls f when no rank needs the Endpoint any more, for instance to stop watching for LocalRankDied.
 func (e *Endpoint) OnShut(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -408,12 +402,11 @@ func (e *Endpoint) OnShut(f func()) {
 	}
 }
 
-// OnRefused has f called with each operation that is refused because its token does not fit. f must not call the
-// Endpoint.
+// OnRefused calls f for each operation that is refused because its token does not fit. f must not call the Endpoint.
 func (e *Endpoint) OnRefused(f func(error)) { e.refused.Store(&f) }
 
-// bury tells the peers of a dead rank that it is dead, behind all that it had sent.
-func (e *Endpoint) bury(rank int) {
+// announceDeath tells the peers of a dead rank that it is dead, behind all its data.
+func (e *Endpoint) announceDeath(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.users[rank] || e.phase != open {
@@ -429,18 +422,18 @@ func (e *Endpoint) bury(rank int) {
 			r.kick()
 		}
 	}
-	e.left(rank)
+	e.release(rank)
 }
 
-// left says that a rank needs the rails no more. e.mu is held.
-func (e *Endpoint) left(rank int) {
+// release records that a rank no longer needs the rails. e.mu is held.
+func (e *Endpoint) release(rank int) {
 	delete(e.users, rank)
 	if len(e.users) == 0 && e.phase == open {
 		e.shut()
 	}
 }
 
-// shut closes the rails when all is sent. e.mu is held.
+// shut closes the rails once all data is sent. e.mu is held.
 func (e *Endpoint) shut() {
 	e.phase = shut
 	for _, r := range e.rails {
@@ -452,8 +445,8 @@ func (e *Endpoint) shut() {
 	e.p.forget(e, true)
 }
 
-// Close closes what the rank has. Its streams must be closed. The rails stay as long as other ranks of the node need
-// them.
+// Close releases what the rank holds. Its streams must be closed. The rails stay as long as other ranks of the node
+// need them.
 func (e *Endpoint) Close() {
 	e.mu.Lock()
 	if e.closed {
@@ -472,7 +465,7 @@ func (e *Endpoint) Close() {
 		return
 	}
 	if e.phase == open {
-		e.left(e.self)
+		e.release(e.self)
 	}
 	e.mu.Unlock()
 	told := map[int]bool{e.self: true}
@@ -484,7 +477,7 @@ func (e *Endpoint) Close() {
 	}
 }
 
-// abandon closes the rails though others may need them: the process ends.
+// abandon closes the rails even if other ranks need them, as the process ends.
 func (e *Endpoint) abandon() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -5,25 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// ownOps is how many operations of its own ranks a process keeps in its own memory; those beyond are in its segment.
+// ownOps is how many operations of its own ranks a process has in its own memory; further ones are in its segment.
 const ownOps = 1024
 
-// inlineBytes is the most that an operation of the process's own pool copies. It sends larger data from the memory of
-// its owner.
+// inlineBytes is the most data that is copied into an operation of the process's own pool. Larger data is sent from its
+// owner's memory.
 const inlineBytes = 1024
 
-// op is an operation in progress: the bytes that go from one rank to another, in steps of at most stepBytes.
+// op is an operation in progress: data from one rank to another, in steps of at most stepBytes.
 type op struct {
 	kind   kind
 	token  Token
 	to     int
 	credit uint64
-	round  uint64 // of Waiter.Together, 0 if it is of none
+	round  uint64 // of Waiter.Together, 0 if it is of no round
 	data   []byte
-	sent   int // bytes whose step was begun; the rail's
+	sent   int // bytes whose step has begun; for the rail
 
-	// stream is the sender's if it is of this process and data is its memory: it gives the operation back when done
-	// says that all of data was sent.
+	// stream is the sender's stream if data is the memory of a rank of this process: it gives the operation back when
+	// done shows that all data was sent.
 	stream *Conn
 	done   atomic.Int64
 
@@ -31,7 +31,7 @@ type op struct {
 	owner owner       // of the slot
 	busy  atomic.Bool // the slot was submitted
 
-	events events // as the plug-ins of the rail's rank are told
+	events events // of the profiler of the rail's rank
 	pooled bool
 	next   *op
 	inline [inlineBytes]byte
@@ -40,7 +40,7 @@ type op struct {
 // pool holds the operations of a process.
 type pool struct {
 	mu   sync.Mutex
-	ops  []op // made when the first is wanted
+	ops  []op // made with the first get
 	free *op
 	used int
 }
@@ -106,7 +106,7 @@ func (q *queue) pop() *op {
 	return o
 }
 
-// remove takes an operation out, wherever it is.
+// remove removes an operation.
 func (q *queue) remove(o *op) (found bool) {
 	var kept queue
 	for x := q.pop(); x != nil; x = q.pop() {

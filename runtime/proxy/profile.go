@@ -8,20 +8,20 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 )
 
-// Profile has the plug-ins of the profiler told of what the Endpoint's rails send, for its own rank and for others, of
-// what arrives for its rank, and of what its rank waits for before it can send. Whose an operation is, they are told as
-// data.
+// Profile sets the profiler's communicator: its plug-ins get the events of the data that the Endpoint's rails send, for
+// its own rank and for others, of data that arrives for its rank, and of its rank's waits before it can send. The owner
+// of an operation is data of its events.
 func (e *Endpoint) Profile(c *profiler.Comm) {
 	c.Bind(e.token.Generation)
 	e.profile.Store(c)
 }
 
-// events are an operation and its step, as the plug-ins of one Endpoint are told; 0 where they are not.
+// events are the profiler's ids of an operation and its step; 0 if no plug-in wants them.
 type events struct{ op, step profiler.ID }
 
 const profiled = profiler.ProxyOp | profiler.ProxyStep
 
-// profileStart tells of an operation that waits for its turn on a rail. Those without data are not told.
+// profileStart starts the event of an operation that waits for its turn on a rail. Operations without data have none.
 func (e *Endpoint) profileStart(o *op) {
 	c := e.profile.Load()
 	if o.kind != kindData || !c.Wants(profiled) {
@@ -33,7 +33,7 @@ func (e *Endpoint) profileStart(o *op) {
 	}, 0)
 }
 
-// profileStep tells of the next step of an operation, of n bytes.
+// profileStep starts the event of the next step of an operation, of n bytes.
 func (e *Endpoint) profileStep(o *op, n int) {
 	if o.events.op == 0 {
 		return
@@ -46,7 +46,7 @@ func (e *Endpoint) profileStep(o *op, n int) {
 	o.events.step = c.StartProxyStep(o.events.op, ownerFor(c, o.token), step, profiler.SendWait, uint64(n))
 }
 
-// profileStepEnd tells that the step of an operation has gone out, if it was told of.
+// profileStepEnd stops the event of a step, if it has one.
 func (e *Endpoint) profileStepEnd(ev *events, code lifecycle.Code) {
 	if ev.step != 0 {
 		e.profile.Load().Stop(ev.step, code)
@@ -54,7 +54,7 @@ func (e *Endpoint) profileStepEnd(ev *events, code lifecycle.Code) {
 	}
 }
 
-// profileEnd tells of the end of an operation, if it was told of.
+// profileEnd stops the event of an operation, if it has one.
 func (e *Endpoint) profileEnd(ev *events, code lifecycle.Code) {
 	e.profileStepEnd(ev, code)
 	if ev.op != 0 {
@@ -63,7 +63,7 @@ func (e *Endpoint) profileEnd(ev *events, code lifecycle.Code) {
 	}
 }
 
-// profileOne begins an operation of one step between the Endpoint's own rank and a peer.
+// profileOne starts the events of an operation of one step between the Endpoint's own rank and a peer.
 func profileOne(c *profiler.Comm, peer int, isSend bool, s profiler.State) (ev events) {
 	owner := c.Owner()
 	ev.op = c.StartProxyOp(&profiler.ProxyOperation{
@@ -73,8 +73,8 @@ func profileOne(c *profiler.Comm, peer int, isSend bool, s profiler.State) (ev e
 	return ev
 }
 
-// profileWait tells that the rank has data for the peer and waits, for credit or for an operation: there is none yet,
-// so the wait is told as one. c.mu is held.
+// profileWait records that the rank has data for the peer and waits for credit or for an operation. There is no
+// operation yet, so the wait is an operation of its own. c.mu is held.
 func (c *Conn) profileWait() {
 	if c.waiting.op != 0 {
 		return
@@ -84,19 +84,19 @@ func (c *Conn) profileWait() {
 	}
 }
 
-// arrivals are the steps of a stream that have begun to come and that the rank has not taken, as plug-ins are told.
+// arrivals are the steps of a stream that have begun to arrive and that the rank has not taken.
 type arrivals struct {
-	some atomic.Bool // without a plug-in, this is all that is looked at
+	some atomic.Bool // the list is not empty; without a plug-in, nothing else is read
 	mu   sync.Mutex
-	list []arrival // the oldest first
+	list []arrival // oldest first
 }
 
 type arrival struct {
 	events
-	end uint64 // where the step ends in the stream
+	end uint64 // the step's end in the stream
 }
 
-// profileArrival tells of a step of n bytes that begins to come, and returns it.
+// profileArrival starts the event of a step of n bytes that begins to arrive, and returns it.
 func (c *Conn) profileArrival(n int) profiler.ID {
 	p := c.e.profile.Load()
 	if !p.Wants(profiled) {
@@ -114,7 +114,7 @@ func (c *Conn) profileArrival(n int) profiler.ID {
 	return ev.step
 }
 
-// profileTaken tells of the end of the steps that end up to there.
+// profileTaken stops the events of the steps that end up to there.
 func (c *Conn) profileTaken(upTo uint64, code lifecycle.Code) {
 	a := &c.arrivals
 	a.mu.Lock()
@@ -127,7 +127,7 @@ func (c *Conn) profileTaken(upTo uint64, code lifecycle.Code) {
 	a.some.Store(len(a.list) > 0)
 }
 
-// ownerFor is whose an operation is, as plug-ins are told.
+// ownerFor is the owner of a token, for plug-ins.
 func ownerFor(c *profiler.Comm, t Token) profiler.Owner {
 	return profiler.Owner{Comm: c.Owner().Comm, Rank: t.Rank, PID: t.PID, Generation: t.Generation}
 }

@@ -14,64 +14,64 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// Proxy sends for the ranks of a process, and for other ranks of its node, what goes to other nodes.
+// Proxy sends data to other nodes, for the ranks of a process and for other ranks of its node.
 type Proxy struct {
 	log  *slog.Logger
 	pid  int
 	card Card
 
 	pool    pool
-	segment *segment // nil where there is no memory to share
-	shared  []op     // by slot of the segment, once it was submitted
+	segment *segment // nil if there is no shared memory
+	shared  []op     // by slot of the segment, for submitted slots
 
-	streams atomic.Uint32 // that were opened
+	streams atomic.Uint32 // counts the streams that were opened
 	steps   atomic.Uint64
 	waits   atomic.Uint64
 	refused atomic.Uint64
-	logged  atomic.Bool // a refusal was
+	logged  atomic.Bool // a refusal was logged
 
-	taking  sync.Mutex // held while what was submitted is taken, so that it stays in order
+	taking  sync.Mutex // held while submitted operations are taken, so that they stay in order
 	taken   []int
 	touched []*rail
 
-	mu        sync.Mutex
-	endpoints map[uint64]*Endpoint // by generation: those that are not shut
-	mates     map[[16]byte]*mate   // by the segment's token
-	waiting   []waiting            // those that wait for an operation
-	wanting   atomic.Int32         // how many
-	owed      []debt
-	dead      []deadMate
-	served    []*Endpoint // of serve
-	opened    int         // endpoints that are open
-	running   bool
-	changed   chan struct{} // closed when an endpoint is shut
-	work      sync.WaitGroup
+	mu         sync.Mutex
+	endpoints  map[uint64]*Endpoint    // by generation, without those that are shut
+	neighbours map[[16]byte]*neighbour // by the segment's token
+	waiting    []waiting               // for an operation
+	numWaiting atomic.Int32            // the length of waiting
+	postponed  []postponedOp
+	dead       []deadRank
+	served     []*Endpoint // scratch of serve
+	opened     int         // endpoints that are open
+	running    bool
+	changed    chan struct{} // closed when an endpoint is shut
+	work       sync.WaitGroup
 }
 
-// waiting is a stream that waits for an operation, of this process or of a mate.
+// waiting is a stream that waits for an operation of this process or of a neighbour.
 type waiting struct {
-	c    *Conn
-	mate *mate // nil: of this process
-	seen uint32
+	c         *Conn
+	neighbour *neighbour // nil: of this process
+	seen      uint32
 }
 
-// debt is an operation without data that found no room.
-type debt struct {
+// postponedOp is an operation without data for which there was no room.
+type postponedOp struct {
 	c    *Conn
 	kind kind
 	data []byte
 }
 
-type deadMate struct {
+type deadRank struct {
 	e    *Endpoint
 	rank int
 }
 
-// New makes the Proxy of a process. shares says whether other processes of this node may use it.
+// New makes the Proxy of a process. shares tells whether other processes of this node may use it.
 func New(log *slog.Logger, shares bool) *Proxy {
 	p := &Proxy{
 		log: log, pid: os.Getpid(), card: Card{FD: -1, UID: os.Geteuid()},
-		endpoints: make(map[uint64]*Endpoint), mates: make(map[[16]byte]*mate), changed: make(chan struct{}),
+		endpoints: make(map[uint64]*Endpoint), neighbours: make(map[[16]byte]*neighbour), changed: make(chan struct{}),
 	}
 	if shares {
 		if s, fd, token, err := createSegment(); err == nil {
@@ -82,19 +82,19 @@ func New(log *slog.Logger, shares bool) *Proxy {
 	return p
 }
 
-// Stats count what a Proxy does.
+// Stats count a Proxy's operations.
 type Stats struct {
 	Own, Shared int    // operations in use: in the process's pool, and in the memory that the node's ranks share
-	Waiting     int    // streams that wait for a free one
+	Waiting     int    // streams that wait for a free operation
 	Steps       uint64 // that were sent
 	Waits       uint64 // times that a rank found no operation free
-	Refused     uint64 // operations whose token did not fit
+	Refused     uint64 // operations whose token does not fit
 }
 
-// Stats returns the counts of now.
+// Stats returns the current counts.
 func (p *Proxy) Stats() Stats {
 	s := Stats{
-		Own: p.pool.inUse(), Waiting: int(p.wanting.Load()), Steps: p.steps.Load(), Waits: p.waits.Load(),
+		Own: p.pool.inUse(), Waiting: int(p.numWaiting.Load()), Steps: p.steps.Load(), Waits: p.waits.Load(),
 		Refused: p.refused.Load(),
 	}
 	if p.segment != nil {
@@ -113,7 +113,7 @@ func (p *Proxy) endpoint(generation uint64) *Endpoint {
 	return p.endpoints[generation]
 }
 
-// forget is the end of an endpoint, whose lock is held.
+// forget removes an endpoint, whose lock is held.
 func (p *Proxy) forget(e *Endpoint, opened bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func (p *Proxy) forget(e *Endpoint, opened bool) {
 	p.ring()
 }
 
-// start has the proxy look at its segment as long as an endpoint is open.
+// start runs the loop as long as an endpoint is open.
 func (p *Proxy) start(e *Endpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,14 +144,14 @@ func (p *Proxy) ring() {
 	}
 }
 
-// run moves what other processes submit, until no endpoint is open.
+// run sends the operations that other processes submit, until no endpoint is open.
 func (p *Proxy) run() {
 	w := transport.NewSharedWaiter(0, p.segment.bell, transport.Patience{Sleep: lookEvery})
 	for {
 		moved := p.attend(nil)
 		moved = p.serve() || moved
 		p.mu.Lock()
-		if p.opened == 0 && len(p.owed) == 0 {
+		if p.opened == 0 && len(p.postponed) == 0 {
 			p.running = false
 			p.mu.Unlock()
 			return
@@ -160,13 +160,13 @@ func (p *Proxy) run() {
 		if moved {
 			w.Active()
 		} else {
-			_ = w.Idle(context.Background()) // which does not end
+			_ = w.Idle(context.Background()) // never ends
 		}
 	}
 }
 
-// attend moves what other processes have submitted, and says whether there was something. A rank of this process that
-// waits does it, too, which is woken anyway by what the others of its node send to it; by is that rank's, or nil.
+// attend sends the operations that other processes have submitted, and tells whether there were any. A waiting rank of
+// this process does it, too, as other ranks of its node wake it with their data anyway; by is that rank's, or nil.
 func (p *Proxy) attend(by *Endpoint) (moved bool) {
 	if p.segment.submitted.Load() == 0 {
 		return false
@@ -176,7 +176,7 @@ func (p *Proxy) attend(by *Endpoint) (moved bool) {
 	return p.take(by)
 }
 
-// take is attend. The caller holds taking.
+// take is attend with taking held.
 func (p *Proxy) take(by *Endpoint) (moved bool) {
 	p.taken = p.segment.take(p.taken[:0])
 	for _, i := range p.taken {
@@ -184,7 +184,7 @@ func (p *Proxy) take(by *Endpoint) (moved bool) {
 			p.touched = append(p.touched, r)
 		}
 	}
-	for _, r := range p.touched { // at once for all that came for it
+	for _, r := range p.touched { // once for all operations
 		if r.e == by {
 			by.later(r)
 		} else {
@@ -199,7 +199,7 @@ func (p *Proxy) take(by *Endpoint) (moved bool) {
 // accept takes an operation from a slot of the segment.
 func (p *Proxy) accept(i int) *rail {
 	s, o := &p.segment.slots[i], &p.shared[i]
-	if o.busy.Swap(true) { // it is being sent: another process has submitted it once more
+	if o.busy.Swap(true) { // it is being sent, and another process has submitted it again
 		p.refused.Add(1)
 		return nil
 	}
@@ -220,24 +220,15 @@ func (p *Proxy) accept(i int) *rail {
 	return e.accept(o)
 }
 
-// serve does what the loop has to do beside: it wakes who waits for what other processes have freed, sends what is
-// owed, and tells of the dead.
+// serve does the rest of the loop's work: it wakes streams that wait for slots of other processes, sends postponed
+// operations, and announces dead ranks.
 func (p *Proxy) serve() (moved bool) {
 	p.mu.Lock()
-	kept := p.waiting[:0]
-	for _, w := range p.waiting {
-		if w.mate != nil && w.mate.segment.freed.Load() != w.seen {
-			w.c.e.waiter.Ring()
-			moved = true
-		} else {
-			kept = append(kept, w)
-		}
-	}
-	clear(p.waiting[len(kept):])
-	p.waiting = kept
-	p.wanting.Store(int32(len(kept)))
-	owed, dead := p.owed, p.dead
-	p.owed, p.dead = nil, nil
+	moved = p.wakeWaiting(func(w waiting) bool {
+		return w.neighbour != nil && w.neighbour.segment.freed.Load() != w.seen
+	})
+	postponed, dead := p.postponed, p.dead
+	p.postponed, p.dead = nil, nil
 	for _, e := range p.endpoints {
 		p.served = append(p.served, e)
 	}
@@ -247,28 +238,28 @@ func (p *Proxy) serve() (moved bool) {
 	}
 	clear(p.served)
 	p.served = p.served[:0]
-	for _, d := range owed {
+	for _, d := range postponed {
 		if d.c.state.Load()&gone == 0 || d.kind == kindLeave {
-			d.c.control(d.kind, d.data) // or it is owed again
+			d.c.control(d.kind, d.data) // or postpones it again
 		}
 	}
 	for _, d := range dead {
-		p.bury(d)
+		p.settleDead(d)
 	}
 	return moved || len(dead) > 0
 }
 
-// bury takes the last that a dead rank has submitted, tells its peers behind that, and frees the slots that its process
-// has left behind.
-func (p *Proxy) bury(d deadMate) {
+// settleDead takes the last operations of a dead rank, announces its death behind them, and frees the slots of its
+// process.
+func (p *Proxy) settleDead(d deadRank) {
 	p.taking.Lock()
 	defer p.taking.Unlock()
 	p.take(nil)
-	d.e.bury(d.rank)
+	d.e.announceDeath(d.rank)
 	p.reclaim(d.e.members[d.rank].PID)
 }
 
-// reclaim frees the slots of a dead process, unless they are being sent. Nothing that was submitted is left.
+// reclaim frees the slots of a dead process, unless they are being sent. None of its operations is still submitted.
 func (p *Proxy) reclaim(pid int) {
 	for i := range p.segment.claims {
 		if o := p.segment.owner(i); o.pid() == pid && !p.shared[i].busy.Load() {
@@ -277,36 +268,36 @@ func (p *Proxy) reclaim(pid int) {
 	}
 }
 
-// buries has the loop tell of a dead rank, behind all that it submitted.
-func (p *Proxy) buries(e *Endpoint, rank int) {
+// noteDead has the loop announce a dead rank, behind all its operations.
+func (p *Proxy) noteDead(e *Endpoint, rank int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dead = append(p.dead, deadMate{e, rank})
+	p.dead = append(p.dead, deadRank{e, rank})
 	p.ring()
 }
 
-// owe has an operation without data sent when there is room.
-func (p *Proxy) owe(c *Conn, k kind, data []byte) {
+// postpone has an operation without data sent when there is room.
+func (p *Proxy) postpone(c *Conn, k kind, data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.owed = append(p.owed, debt{c, k, data})
+	p.postponed = append(p.postponed, postponedOp{c, k, data})
 	p.ring()
 }
 
-// owes says whether there is something that c owes.
-func (p *Proxy) owes(c *Conn) bool {
+// hasPostponed tells whether an operation of c is postponed.
+func (p *Proxy) hasPostponed(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.owed, func(d debt) bool { return d.c == c })
+	return slices.ContainsFunc(p.postponed, func(d postponedOp) bool { return d.c == c })
 }
 
-// get returns an operation of the process's own pool or, when that is exhausted, in a slot of its segment. If there is
-// none, it returns nil and notes that c waits for one.
+// get returns an operation of the process's own pool or, when that is exhausted, in a slot of its segment. If none is
+// free, it returns nil, and c waits for one.
 func (p *Proxy) get(c *Conn) *op {
 	o := p.tryGet()
 	if o == nil {
-		p.want(c, nil, 0)
-		o = p.tryGet() // what was given back before it was wanted
+		p.addWaiting(c, nil, 0)
+		o = p.tryGet() // one may have been freed before c was waiting
 	}
 	return o
 }
@@ -329,10 +320,10 @@ func (p *Proxy) tryGet() *op {
 	return &p.shared[i]
 }
 
-// complete is the end of an operation whose last n bytes were sent.
+// complete ends an operation whose last n bytes were sent.
 func (p *Proxy) complete(o *op, n int) {
 	if c := o.stream; c != nil {
-		o.done.Add(int64(n)) // from here on it is the stream's
+		o.done.Add(int64(n)) // afterwards it belongs to the stream
 		c.e.waiter.Ring()
 		return
 	}
@@ -350,14 +341,14 @@ func (p *Proxy) free(slot int, o owner) {
 	if p.segment.free(slot, o) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for _, m := range p.mates {
+		for _, m := range p.neighbours {
 			transport.RingWord(m.segment.bell)
 		}
 	}
 }
 
-// want notes that a stream waits for an operation.
-func (p *Proxy) want(c *Conn, m *mate, seen uint32) {
+// addWaiting adds a stream that waits for an operation.
+func (p *Proxy) addWaiting(c *Conn, m *neighbour, seen uint32) {
 	p.waits.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -368,30 +359,35 @@ func (p *Proxy) want(c *Conn, m *mate, seen uint32) {
 		}
 	}
 	p.waiting = append(p.waiting, waiting{c, m, seen})
-	p.wanting.Add(1)
+	p.numWaiting.Add(1)
 }
 
 // released wakes the streams that wait for an operation of this process.
 func (p *Proxy) released() {
-	if p.wanting.Load() == 0 {
+	if p.numWaiting.Load() == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kept := p.waiting[:0]
-	for _, w := range p.waiting {
-		if w.mate == nil {
-			w.c.e.waiter.Ring()
-		} else {
-			kept = append(kept, w)
-		}
-	}
-	clear(p.waiting[len(kept):])
-	p.waiting = kept
-	p.wanting.Store(int32(len(kept)))
+	p.wakeWaiting(func(w waiting) bool { return w.neighbour == nil })
 }
 
-// refuse counts an operation whose token does not fit, tells the endpoint's rank, and says the first of them.
+// wakeWaiting wakes the waiting streams for which an operation may be free, and tells whether there were any. p.mu is
+// held.
+func (p *Proxy) wakeWaiting(free func(waiting) bool) (woken bool) {
+	before := len(p.waiting)
+	p.waiting = slices.DeleteFunc(p.waiting, func(w waiting) bool {
+		if !free(w) {
+			return false
+		}
+		w.c.e.waiter.Ring()
+		return true
+	})
+	p.numWaiting.Store(int32(len(p.waiting)))
+	return len(p.waiting) < before
+}
+
+// refuse counts an operation whose token does not fit, tells the endpoint's rank, and logs the first one.
 func (p *Proxy) refuse(e *Endpoint, err error) {
 	p.refused.Add(1)
 	if f := e.refused.Load(); f != nil {
@@ -402,7 +398,7 @@ func (p *Proxy) refuse(e *Endpoint, err error) {
 	}
 }
 
-// Close ends the proxy. Its endpoints must be closed; it waits a while for other ranks of the node that still need
+// Close ends the proxy. Its endpoints must be closed; it waits for a while for other ranks of the node that still need
 // their rails.
 func (p *Proxy) Close(patience time.Duration) {
 	timeout := time.NewTimer(patience)
@@ -436,45 +432,45 @@ func (p *Proxy) Close(patience time.Duration) {
 	}
 }
 
-// mate is another process of this node, in whose segment ranks of this process submit operations.
-type mate struct {
+// neighbour is another process of this node, in whose segment ranks of this process submit operations.
+type neighbour struct {
 	p       *Proxy
 	segment *segment
 }
 
-// mate returns the process of a rank.
-func (p *Proxy) mate(m *Member) (*mate, error) {
+// neighbour returns the process of a rank.
+func (p *Proxy) neighbour(m *Member) (*neighbour, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known := p.mates[m.Token]; known != nil {
+	if known := p.neighbours[m.Token]; known != nil {
 		return known, nil
 	}
 	s, err := openSegment(m.PID, m.FD, m.Token)
 	if err != nil {
 		return nil, err
 	}
-	made := &mate{p, s}
-	p.mates[m.Token] = made
+	made := &neighbour{p, s}
+	p.neighbours[m.Token] = made
 	return made, nil
 }
 
-// claim takes a slot for c. If there is none and it waits, that is noted.
-func (m *mate) claim(c *Conn, waits bool) int {
+// claim takes a slot for c. If none is free, and waits is set, c waits for one.
+func (m *neighbour) claim(c *Conn, waits bool) int {
 	own := ownerOf(m.p.pid, c.number)
 	if i := m.segment.claim(own); i >= 0 || !waits {
 		return i
 	}
 	seen := m.segment.freed.Load()
 	m.segment.wanted.Store(1)
-	if i := m.segment.claim(own); i >= 0 { // what was freed before it was wanted
+	if i := m.segment.claim(own); i >= 0 { // one may have been freed before it was wanted
 		return i
 	}
-	m.p.want(c, m, seen)
+	m.p.addWaiting(c, m, seen)
 	return -1
 }
 
-// holds says whether there is something that c submitted and that has not gone out.
-func (m *mate) holds(c *Conn) bool {
+// holds tells whether a submitted operation of c was not sent yet.
+func (m *neighbour) holds(c *Conn) bool {
 	own := ownerOf(m.p.pid, c.number)
 	for i := range m.segment.claims {
 		if m.segment.owner(i) == own {
@@ -484,8 +480,8 @@ func (m *mate) holds(c *Conn) bool {
 	return false
 }
 
-// submit hands the operation in a slot over, whose process must be asked to send it.
-func (m *mate) submit(i int, c *Conn, k kind, round uint64, n int) {
+// submit submits the operation in a slot. Its process must be rung to send it.
+func (m *neighbour) submit(i int, c *Conn, k kind, round uint64, n int) {
 	s := &m.segment.slots[i]
 	*s = slot{
 		to: c.e.members[c.carrier].Generation, generation: c.e.token.Generation, comm: c.e.token.Comm,

@@ -242,7 +242,7 @@ func TestWindow(t *testing.T) {
 	c.connect()
 	const from, to = 0, 3 // rank 1 carries
 	conn := c.endpoints[from].Conn(to)
-	data := make([]byte, 4*mostWindow)
+	data := make([]byte, 4*maxWindow)
 	for i := range data {
 		data[i] = byte(i * 7 >> 3)
 	}
@@ -258,7 +258,7 @@ func TestWindow(t *testing.T) {
 			}
 		}
 	})
-	if sent != mostWindow {
+	if sent != maxWindow {
 		t.Errorf("%d bytes were taken ahead of the receiver", sent)
 	}
 	if n, err := c.endpoints[1].Conn(to).TrySend([]byte("the other")); n != 9 || err != nil {

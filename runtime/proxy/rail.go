@@ -14,46 +14,46 @@ import (
 )
 
 const (
-	// stepBytes is the most that goes to one rank before the next one's turn.
+	// stepBytes is the most that is sent to one rank before the next one's turn.
 	stepBytes = 128 << 10
 
-	// packBytes is the most that a step copies, to go out together with others.
+	// packBytes is the largest step that is copied, to be sent together with others.
 	packBytes = 4 << 10
 
-	// stageBytes is the size of what goes out together.
+	// stageBytes is the size of the buffer for steps that are sent together.
 	stageBytes = 64 << 10
 )
 
-// rail is the connection of a rank with one rank of another node, on which it sends its own operations and those of
-// other ranks of its node, and on which arrives what that rank's node sends to this rank.
+// rail is the connection of a rank with one rank of another node. The rank sends its own operations on it and those of
+// other ranks of its node, and receives data of the peer's node.
 //
-// Whoever has something to send, or is told that there is room, sends: one at a time, on behalf of all.
+// A goroutine with something to send, or that learns that there is room, sends for all others; one at a time.
 type rail struct {
 	e    *Endpoint
 	peer int
 	conn atomic.Pointer[tcp.Conn] // nil until connected
 
-	mu     sync.Mutex
-	queue  queue
-	gather gather
-	closed bool // close when the queue is empty
+	mu        sync.Mutex
+	queue     queue
+	coalescer coalescer
+	closed    bool // close when the queue is empty
 
 	full    atomic.Bool // the network takes no more
-	again   atomic.Bool // there is something new for who is sending
+	more    atomic.Bool // something was queued while a goroutine was sending
 	sending sync.Mutex
 
-	// Of who is sending: what goes out, and whose data that is, nil for what is in the stage.
+	// For the goroutine that sends: the parts to send, and their operations; nil for the stage.
 	stage []byte
 	parts [][]byte
-	whose []*op
+	ops   []*op
 
-	// Of who is receiving: the header that has not come as a whole, and where the data behind it goes.
+	// For the goroutine that receives: an incomplete header, and the destination of the data behind it.
 	partial [headerSize]byte
 	got     int
 	left    int
 	head    header
 	to      *Conn  // nil: the data is dropped
-	notice  []byte // instead of to
+	notice  []byte // the data if it is not for to
 	step    profiler.ID
 }
 
@@ -61,14 +61,14 @@ type rail struct {
 func (r *rail) push(o *op) {
 	r.mu.Lock()
 	r.queue.push(o)
-	r.gather.add(o, r.e.routes.index[o.token.Rank])
+	r.coalescer.add(o, r.e.routes.index[o.token.Rank])
 	r.mu.Unlock()
 }
 
-// kick sends what can be sent now, unless somebody else does.
+// kick sends as much as possible, unless another goroutine is sending.
 func (r *rail) kick() {
-	for r.again.Store(true); r.again.Load() && r.sending.TryLock(); {
-		r.again.Store(false)
+	for r.more.Store(true); r.more.Load() && r.sending.TryLock(); {
+		r.more.Store(false)
 		r.drain()
 		r.sending.Unlock()
 	}
@@ -80,7 +80,7 @@ func (r *rail) drain() {
 		r.mu.Lock()
 		closed := r.closed
 		r.mu.Unlock()
-		if r.full.Store(true); closed { // it never gets its connection
+		if r.full.Store(true); closed { // it will never be connected
 			r.drop()
 		}
 		return
@@ -95,18 +95,18 @@ func (r *rail) drain() {
 			r.full.Store(true)
 			return
 		}
-		r.wentOut(n)
+		r.advance(n)
 	}
 	r.full.Store(false)
 }
 
-// wentOut takes the first n bytes off what goes out.
-func (r *rail) wentOut(n int) {
+// advance removes the first n bytes from the parts, which were sent.
+func (r *rail) advance(n int) {
 	parts := 0
 	for ; parts < len(r.parts) && n >= len(r.parts[parts]); parts++ {
 		took := len(r.parts[parts])
 		n -= took
-		o := r.whose[parts]
+		o := r.ops[parts]
 		switch {
 		case o == nil:
 		case o.sent == len(o.data):
@@ -119,21 +119,21 @@ func (r *rail) wentOut(n int) {
 		}
 	}
 	r.parts = r.parts[:copy(r.parts, r.parts[parts:])]
-	r.whose = r.whose[:copy(r.whose, r.whose[parts:])]
+	r.ops = r.ops[:copy(r.ops, r.ops[parts:])]
 	if n > 0 {
 		r.parts[0] = r.parts[0][n:]
-		if o := r.whose[0]; o != nil {
+		if o := r.ops[0]; o != nil {
 			o.done.Add(int64(n))
 		}
 	}
 }
 
-// build makes the next parts of what is queued.
+// build makes the next parts from the queue.
 func (r *rail) build() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	stage := r.stage[:0]
-	from := 0 // what of stage is not in parts yet
+	from := 0 // stage[from:] is not in parts yet
 	for len(r.parts)+3 <= tcp.MaxParts && len(stage) <= stageBytes-headerSize-packBytes {
 		o := r.queue.pop()
 		if o == nil {
@@ -153,15 +153,15 @@ func (r *rail) build() bool {
 		if n <= packBytes {
 			stage = append(stage, data...)
 			r.e.profileEnd(&o.events, lifecycle.CodeOK)
-			r.e.p.complete(o, n) // its last step: all others are larger
+			r.e.p.complete(o, n) // its only step, as all others are larger
 			continue
 		}
 		r.parts = append(r.parts, stage[from:], data)
-		r.whose = append(r.whose, nil, o)
+		r.ops = append(r.ops, nil, o)
 		from = len(stage)
 	}
 	if from < len(stage) {
-		r.parts, r.whose = append(r.parts, stage[from:]), append(r.whose, nil)
+		r.parts, r.ops = append(r.parts, stage[from:]), append(r.ops, nil)
 	}
 	if len(r.parts) == 0 && r.closed {
 		_ = r.conn.Load().Close() // can't fail
@@ -169,16 +169,16 @@ func (r *rail) build() bool {
 	return len(r.parts) > 0
 }
 
-// drop ends all operations: the connection takes no more.
+// drop ends all operations, as the connection is lost.
 func (r *rail) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, o := range r.whose {
+	for _, o := range r.ops {
 		if o != nil {
 			r.queue.push(o)
 		}
 	}
-	r.parts, r.whose = nil, nil
+	r.parts, r.ops = nil, nil
 	for o := r.queue.pop(); o != nil; o = r.queue.pop() {
 		r.e.profileEnd(&o.events, lifecycle.CodeUnreachable)
 		r.e.p.complete(o, len(o.data)-int(o.done.Load()))
@@ -188,12 +188,13 @@ func (r *rail) drop() {
 	}
 }
 
-// detach takes an operation whose memory its owner wants back: what was begun of a step is copied, the rest is dropped.
+// detach takes an operation back, with its memory: the rest of a step that has begun is copied, further steps are
+// dropped.
 func (r *rail) detach(o *op) {
 	r.sending.Lock()
 	r.mu.Lock()
-	if i := slices.Index(r.whose, o); i >= 0 {
-		r.parts[i], r.whose[i] = bytes.Clone(r.parts[i]), nil
+	if i := slices.Index(r.ops, o); i >= 0 {
+		r.parts[i], r.ops[i] = bytes.Clone(r.parts[i]), nil
 	}
 	r.queue.remove(o)
 	r.e.profileEnd(&o.events, lifecycle.CodeAbandoned)
@@ -208,7 +209,7 @@ func (r *rail) attach(c *tcp.Conn) {
 	r.kick()
 }
 
-// close closes the connection when all is sent.
+// close closes the connection once all data is sent.
 func (r *rail) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -225,7 +226,7 @@ func (r *rail) Lost(err error) {
 	r.kick()
 }
 
-// Receive implements tcp.User: it hands what arrived to the streams that it is of.
+// Receive implements tcp.User: it passes data on to its streams.
 func (r *rail) Receive(p []byte) error {
 	defer r.e.waiter.Ring()
 	for len(p) > 0 {
@@ -262,7 +263,7 @@ func (r *rail) Receive(p []byte) error {
 	return nil
 }
 
-// begin looks at the header of a step that arrives.
+// begin takes the header of an arriving step.
 func (r *rail) begin() error {
 	h := &r.head
 	c, err := r.e.admit(r.peer, h)
@@ -271,7 +272,7 @@ func (r *rail) begin() error {
 	case err != nil:
 		r.e.p.refuse(r.e, err)
 		return nil // its data is dropped
-	case h.size > h.kind.most():
+	case h.size > h.kind.maxBytes():
 		return fmt.Errorf("an operation of kind %d with %d bytes", h.kind, h.size)
 	}
 	c.grant(h.credit)
@@ -298,7 +299,7 @@ func (r *rail) put(b []byte) {
 	}
 }
 
-// arrived deals with a step that has come as a whole.
+// arrived takes a step that has arrived completely.
 func (r *rail) arrived() error {
 	c := r.to
 	if c == nil {

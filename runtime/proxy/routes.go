@@ -1,6 +1,6 @@
 package proxy
 
-// Routes says over which connections the ranks of a communicator that are on different nodes reach each other.
+// Routes are the connections between the ranks of a communicator on different nodes.
 //
 // Without PXN, each pair has a connection. With it, a rank of node A reaches a rank of node B through the rank of A
 // that is on B's rank's rail: the one with its local index, modulo the number of ranks of A.
@@ -23,7 +23,7 @@ func NewRoutes(node []int, ranks [][]int, pxn bool) Routes {
 	return r
 }
 
-// Carrier is the rank whose proxy sends what rank from sends to rank to: from itself, or another rank of its node.
+// Carrier is the rank whose proxy sends rank from's data for rank to: from itself, or another rank of its node.
 func (r Routes) Carrier(from, to int) int {
 	local := r.Ranks[r.Node[from]]
 	if !r.PXN || r.Node[from] == r.Node[to] {
@@ -32,13 +32,13 @@ func (r Routes) Carrier(from, to int) int {
 	return local[r.index[to]%len(local)]
 }
 
-// Rail is the local index that the carrier of rank from's messages to rank to shares with to.
+// Rail is the rail of rank to: the local index that it shares with its carriers.
 func (r Routes) Rail(to int) int { return r.index[to] }
 
-// Connected says whether two ranks that can't share memory have a connection: one of them carries for the other.
+// Connected tells whether two ranks of different nodes have a connection: one of them carries for the other.
 func (r Routes) Connected(a, b int) bool { return r.Carrier(a, b) == a || r.Carrier(b, a) == b }
 
-// Carries says whether rank carrier sends something to rank to for other ranks of its node.
+// Carries tells whether rank carrier is the carrier of rank from, a rank of its node, for rank to.
 func (r Routes) Carries(carrier, from, to int) bool {
 	return from != to && r.Node[from] == r.Node[carrier] && r.Carrier(from, to) == carrier
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -12,18 +13,17 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 )
 
-// A segment is memory in which the ranks of other processes of a node hand their operations to the process that owns
-// it.
+// A segment is memory in which ranks of other processes of a node submit operations to the process that owns it.
 //
 //	┌ header ─────────────┬ claims ──────────┬ next ──────┬ slots ─────────────┬ data ──────────────
-//	│ magic, size, token  │ by slot: who has │ by slot    │ what the operation │ by slot: what it
-//	│ bell      (futex)   │ it (see owner),  │            │ is (see slot)      │ sends, 32 KiB at most
-//	│ submitted (a stack) │ or 0             │            │                    │
+//	│ magic, size, token  │ by slot: owner,  │ by slot    │ operations, see    │ by slot, 32 KiB
+//	│ bell      (futex)   │ or 0             │            │ slot               │ each
+//	│ submitted (a stack) │                  │            │                    │
 //	│ freed, wanted       │                  │            │                    │
 //
-// Who has an operation claims a slot, fills it, and pushes it onto the stack of those submitted. The owner takes all of
-// the stack at once, and frees a slot when it has sent it. Each step is a single atomic store or exchange: a process
-// may die between any two of them, and the owner gets back what it had claimed.
+// A rank claims a slot, fills it, and pushes it onto the stack of submitted ones. The owner takes the whole stack at
+// once, and frees a slot when it has sent it. Each step is a single atomic store or exchange, so that a process may die
+// between any two of them, and the owner can reclaim its slots.
 type segment struct {
 	memory *shm.Memory
 	claims []atomic.Uint64
@@ -33,8 +33,8 @@ type segment struct {
 
 	bell      *atomic.Uint32
 	submitted *atomic.Uint32 // the top of the stack, plus 1; 0: it is empty
-	freed     *atomic.Uint32 // how many slots were freed
-	wanted    *atomic.Uint32 // 1: somebody waits for a slot
+	freed     *atomic.Uint32 // counts the slots that were freed
+	wanted    *atomic.Uint32 // 1: a rank waits for a slot
 }
 
 // slot is an operation in shared memory.
@@ -54,7 +54,7 @@ const slotSize = 128
 
 var _ [slotSize]byte = [unsafe.Sizeof(slot{})]byte{}
 
-// The size of a segment. Memory is used as slots are, those with low numbers first.
+// The size of a segment. Slots with low numbers are used first, so that memory is used only as it is needed.
 const (
 	sharedSlots = 512
 	slotBytes   = 32 << 10
@@ -75,7 +75,7 @@ const (
 	segmentSize      = segmentData + sharedSlots*slotBytes
 )
 
-// segmentHeader is what a segment begins with.
+// segmentHeader is the beginning of a segment.
 func segmentHeader(token [16]byte) []byte {
 	b := make([]byte, segmentToken+len(token))
 	binary.LittleEndian.PutUint64(b, segmentMagic)
@@ -84,7 +84,8 @@ func segmentHeader(token [16]byte) []byte {
 	return b
 }
 
-// createSegment makes a segment for this process, and returns the file and the token with which others open it.
+// createSegment makes a segment for this process, and returns the file and the token with which other processes open
+// it.
 func createSegment() (s *segment, fd int, token [16]byte, err error) {
 	_, _ = rand.Read(token[:]) // never fails
 	fd, err = shm.CreateMemory(segmentHeader(token), segmentSize)
@@ -121,7 +122,7 @@ func segmentIn(m *shm.Memory) *segment {
 	}
 }
 
-// owner is who has a slot: a process, and what that calls one of its streams.
+// owner identifies the user of a slot: a process, and the number of one of its streams.
 type owner uint64
 
 func ownerOf(pid int, stream uint32) owner { return owner(stream)<<32 | owner(uint32(pid)) }
@@ -138,7 +139,7 @@ func (s *segment) claim(o owner) int {
 	return -1
 }
 
-// submit hands a slot that was filled to the segment's owner, who must be woken afterwards.
+// submit submits a filled slot to the segment's owner, which must be woken afterwards.
 func (s *segment) submit(i int) {
 	for {
 		top := s.submitted.Load()
@@ -149,23 +150,21 @@ func (s *segment) submit(i int) {
 	}
 }
 
-// take appends the slots that were submitted, the oldest first. It is the owner's.
+// take appends the submitted slots, the oldest first. It is for the segment's owner.
 func (s *segment) take(to []int) []int {
 	first := len(to)
 	for top := s.submitted.Swap(0); top != 0 && top <= sharedSlots && len(to)-first < sharedSlots; {
 		to = append(to, int(top)-1)
 		top = s.next[top-1].Load()
 	}
-	for i, j := first, len(to)-1; i < j; i, j = i+1, j-1 {
-		to[i], to[j] = to[j], to[i]
-	}
+	slices.Reverse(to[first:])
 	return to
 }
 
-// owner is who has a slot, 0 if it is free.
+// owner is the user of a slot, 0 if it is free.
 func (s *segment) owner(i int) owner { return owner(s.claims[i].Load()) }
 
-// free takes a slot back from who has it, and says whether somebody waits for one. It is the owner's.
+// free frees a slot of a user, and tells whether a rank waits for one. It is for the segment's owner.
 func (s *segment) free(i int, o owner) (wanted bool) {
 	if !s.claims[i].CompareAndSwap(uint64(o), 0) {
 		return false
@@ -174,5 +173,5 @@ func (s *segment) free(i int, o owner) (wanted bool) {
 	return s.wanted.Load() != 0 && s.wanted.CompareAndSwap(1, 0)
 }
 
-// bytes is where the data of a slot is.
+// bytes is the data of a slot.
 func (s *segment) bytes(i int) []byte { return s.data[i*slotBytes : (i+1)*slotBytes : (i+1)*slotBytes] }

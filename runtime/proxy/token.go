@@ -9,47 +9,47 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// Token says whose an operation is. It goes with the operation wherever that is carried, in place of a pointer: only
-// the process that it names makes anything of its owner's out of it.
+// Token identifies the owner of an operation: it goes with the operation instead of a pointer, and only the process
+// that it names uses it to find the owner.
 type Token struct {
 	Comm       lifecycle.CommID
 	Rank       int    // of the communicator
 	PID        int    // of the rank's process
-	Generation uint64 // random; another one each time that a rank of a communicator is connected
+	Generation uint64 // random; new with each connection of a rank of a communicator
 }
 
 // ErrToken is the error of an operation whose token does not fit.
 var ErrToken = errors.New("the operation's token does not fit")
 
-// fits says what is wrong with a token that ought to be want.
+// fits tells why a token is not want; nil if it is.
 func (t Token) fits(want Token) error {
 	switch {
 	case t.Comm != want.Comm:
-		return fmt.Errorf("%w: it is of communicator %v, not of %v", ErrToken, t.Comm.Short(), want.Comm.Short())
+		return fmt.Errorf("%w: it is for communicator %v, not %v", ErrToken, t.Comm.Short(), want.Comm.Short())
 	case t.Generation != want.Generation:
-		return fmt.Errorf("%w: it is of another generation of rank %d", ErrToken, t.Rank)
+		return fmt.Errorf("%w: it is for another generation of rank %d", ErrToken, t.Rank)
 	case t.PID != want.PID:
 		return fmt.Errorf("%w: rank %d is process %d, not %d", ErrToken, t.Rank, want.PID, t.PID)
 	}
 	return nil
 }
 
-// kind is what an operation does at its other end.
+// kind is the kind of an operation.
 type kind uint8
 
 const (
 	kindData    kind = 1 + iota
-	kindCredit       // the receiver has room for more
-	kindConfirm      // the sender is connected with all
+	kindCredit       // the receiver has room for more data
+	kindConfirm      // the sender is connected with all ranks
 	kindNotice       // the sender gave up: a transport.Notice
 	kindBye          // the sender closed its end
-	kindLost         // the sender's process ended, as its carrier tells: a transport.Notice
-	kindLeave        // to the carrier itself: the sender needs it no more
+	kindLost         // the sender's process has ended, as its carrier reports: a transport.Notice
+	kindLeave        // for the carrier itself: the sender no longer needs it
 	kinds
 )
 
-// most is how many bytes a step of this kind has at most.
-func (k kind) most() int {
+// maxBytes is the largest size of a step of this kind.
+func (k kind) maxBytes() int {
 	switch k {
 	case kindData:
 		return stepBytes
@@ -60,10 +60,10 @@ func (k kind) most() int {
 	}
 }
 
-// headerSize is the size of what goes before an operation's data on a connection.
+// headerSize is the size of the header of a step on a connection.
 const headerSize = 40
 
-// header goes before the data of each step of an operation on a connection:
+// header precedes the data of each step of an operation on a connection:
 //
 //	kind u8, 3 bytes 0, size u32, from u32, to u32, generation of from u64, pid of from u32, 4 bytes 0, credit u64
 type header struct {
@@ -72,7 +72,7 @@ type header struct {
 	from, to   int
 	generation uint64
 	pid        int
-	credit     uint64 // bytes of the opposite stream that from has taken since it last said so
+	credit     uint64 // bytes of the opposite stream that from has taken since its last credit
 }
 
 func (h *header) append(b []byte) []byte {

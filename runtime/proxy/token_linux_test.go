@@ -300,7 +300,7 @@ func TestOverrun(t *testing.T) {
 		h := header{kind: kindData, size: 8, from: from, to: 0, generation: token.Generation, pid: token.PID}
 		return append(h.append(nil), "12345678"...)
 	}
-	for sent := 0; sent <= mostWindow; sent += 8 {
+	for sent := 0; sent <= maxWindow; sent += 8 {
 		if err := r.Receive(step(2)); err != nil {
 			t.Fatal(err)
 		}

@@ -167,9 +167,9 @@ func (l *Links) openStreams(p *Port, ways []way, cards []*card) error {
 			continue
 		}
 		dead := l.dead(rank, cards[rank])
-		cancel, err := l.f.deaths.watch(cards[rank].process, func() { l.endpoint.MateDied(rank, dead) })
+		cancel, err := l.f.deaths.watch(cards[rank].process, func() { l.endpoint.LocalRankDied(rank, dead) })
 		if err != nil {
-			l.endpoint.MateDied(rank, dead)
+			l.endpoint.LocalRankDied(rank, dead)
 			continue
 		}
 		l.endpoint.OnShut(cancel)

@@ -29,9 +29,9 @@ func TestGather(t *testing.T) {
 		"of no round":              {[]*op{part(0)}, 7, 0, false},
 		"in no round":              {[]*op{part(7)}, 0, 0, false},
 		"a large one":              {[]*op{large}, 7, 0, false},
-		"for long enough":          {[]*op{part(7)}, 7, longestGather, false},
+		"for long enough":          {[]*op{part(7)}, 7, maxCoalesce, false},
 	} {
-		g := gather{all: 0b111}
+		g := coalescer{all: 0b111}
 		for i, o := range c.ops {
 			g.add(o, i%3)
 		}

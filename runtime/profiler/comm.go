@@ -12,7 +12,8 @@ import (
 // ID is an event of a Comm; 0 is none.
 type ID uint64
 
-// Comm tells the plug-ins what a rank of a communicator does. Its methods may be called on nil, and by any goroutine.
+// Comm reports the events of a rank of a communicator to the plug-ins. Its methods may be called on nil, and by any
+// goroutine.
 type Comm struct {
 	p    *Profiler
 	info Info
@@ -21,7 +22,7 @@ type Comm struct {
 	closed     atomic.Bool
 
 	mu      sync.Mutex
-	running []running // while proxied operations are told
+	running []running // while proxied operations are reported
 }
 
 // running is an operation that has not ended.
@@ -38,7 +39,7 @@ func (c *Comm) Bind(generation uint64) {
 	}
 }
 
-// Owner is the rank as the owner of what is proxied; zero on nil.
+// Owner is the rank as the owner of proxied operations; zero on nil.
 func (c *Comm) Owner() Owner {
 	if c == nil {
 		return Owner{}
@@ -46,10 +47,10 @@ func (c *Comm) Owner() Owner {
 	return Owner{Comm: c.info.ID, Rank: c.info.Rank, PID: c.p.pid, Generation: c.generation.Load()}
 }
 
-// Wants says whether a plug-in asks for one of these types.
+// Wants tells whether a plug-in asks for one of these types.
 func (c *Comm) Wants(types Mask) bool { return c != nil && c.p.mask.Load()&uint32(types) != 0 }
 
-// StartGroup begins operations that are made together.
+// StartGroup begins a group of operations.
 func (c *Comm) StartGroup() ID {
 	if !c.Wants(Operations) {
 		return 0
@@ -58,7 +59,7 @@ func (c *Comm) StartGroup() ID {
 	return c.start(Operations, &r)
 }
 
-// StartOperation begins an operation of a group, or, if group is 0, one that is in none.
+// StartOperation begins an operation of a group or, if group is 0, of none.
 func (c *Comm) StartOperation(group ID, op *Operation) ID {
 	if !c.Wants(Operations) {
 		return 0
@@ -76,8 +77,8 @@ func (c *Comm) StartOperation(group ID, op *Operation) ID {
 	return id
 }
 
-// StartProxyOp begins what a proxy of this process sends or receives. Its parent is the operation of this rank that it
-// is a part of, if this rank owns it. It has a state at once, unless s is 0.
+// StartProxyOp begins the sending or receiving of data by a proxy of this process. Its parent is the operation of this
+// rank that the data is for, if this rank owns it. It begins in state s, unless that is 0.
 func (c *Comm) StartProxyOp(op *ProxyOperation, s State) ID {
 	if !c.Wants(askedBy(ProxyOp)) {
 		return 0
@@ -89,7 +90,7 @@ func (c *Comm) StartProxyOp(op *ProxyOperation, s State) ID {
 	return c.start(askedBy(ProxyOp), &r)
 }
 
-// runs returns the running operation that a proxied one is part of; 0 if there is none.
+// runs returns the running operation that a proxied one is for; 0 if there is none.
 func (c *Comm) runs(op *ProxyOperation) ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +103,7 @@ func (c *Comm) runs(op *ProxyOperation) ID {
 	return c.running[i].id
 }
 
-// StartProxyStep begins a step of a proxied operation, in that state. For n see Change.
+// StartProxyStep begins a step of a proxied operation, in state s. For n see Change.
 func (c *Comm) StartProxyStep(proxyOp ID, owner Owner, step int, s State, n uint64) ID {
 	if !c.Wants(askedBy(ProxyStep)) {
 		return 0
@@ -119,7 +120,7 @@ func (c *Comm) start(askedBy Mask, r *record) ID {
 	return r.id
 }
 
-// State tells that an event has come to a state. For n see Change.
+// State reports an event's new state. For n see Change.
 func (c *Comm) State(event ID, s State, n uint64) {
 	if c == nil || event == 0 {
 		return

@@ -4,7 +4,7 @@
 //	                                                          Comm ────────┤
 //	runtime/proxy ── operations and steps of the network ──────┘           └─ queue ─ goroutine ─ Plugin
 //
-// What tells of events, for each rank of a communicator; all of it may be called on nil, and from any goroutine:
+// The calls that report events of a rank; all may be made on nil, and from any goroutine:
 //
 //	func (p *Profiler) Comm(ctx context.Context, info Info) *Comm
 //	func (c *Comm) Bind(generation uint64)
@@ -19,36 +19,36 @@
 //
 // # Plug-ins
 //
-// A [Plugin] has a goroutine and a queue of its own. The data path puts events into the queue, which carry their time,
-// and goes on; where no plug-in wants an event, that is one check. A plug-in that refuses every communicator hears of
-// none. One that panics, that does not return from a call within Config.Patience, or whose queue is full, is switched
-// off: this is logged once, and shown by Status. The job goes on.
+// A [Plugin] has a goroutine and a queue of its own. The data path puts events, with their times, into the queue, and
+// goes on; an event that no plug-in wants costs one check. A plug-in that panics, that does not return from a call
+// within Config.Patience, or whose queue is full, is switched off: this is logged once, and shown by Status. The job
+// goes on.
 //
-// A call that is in no group is told as a group of one, as NCCL does. A plug-in that asks for a type of events is told
-// of their parents, too.
+// A call without a group gets a group of its own, as in NCCL. A plug-in that asks for a type of events gets their
+// parents, too.
 //
 // # Handles
 //
-// What a plug-in returns for an event never leaves the plug-in's goroutine. Elsewhere an event is an [ID], which only
-// the Comm that made it knows. Whose a proxied operation is, is data of the event: an [Owner]. It has a parent only if
-// its owner is this rank of this process and generation.
+// A plug-in's handle of an event never leaves the plug-in's goroutine. Elsewhere an event is an [ID] of its Comm. The
+// owner of a proxied operation is data of the event: an [Owner]. The event has a parent only if the owner is this rank
+// of this process and generation.
 //
 // # Proxies
 //
-// A proxied operation of runtime/proxy is told by the rank whose connection it uses. With PXN that may be a rank of
-// another process than the owner's. Its steps have these of NCCL's states:
+// A proxied operation of runtime/proxy is reported by the rank whose connection it uses, which with PXN may be in
+// another process than the owner. Its steps have these of NCCL's states:
 //
-//	SendPeerWait   the owner has data and waits, for the receiver's credit or for a free operation. It is told in the
-//	               owner's process, before the operation begins, as an operation of one step without data
-//	SendWait       the step goes out
-//	RecvWait       the step comes in. Each that does is an operation of the receiver, with the sender as its peer
-//	RecvGPUWait    it has come, and waits until the rank takes it
+//	SendPeerWait   the owner has data and waits for the receiver's credit or for a free operation. The owner's process
+//	               reports it before the operation begins, as an operation of one step without data
+//	SendWait       the step is sent
+//	RecvWait       the step is received, as an operation of the receiver with the sender as its peer
+//	RecvGPUWait    the step has arrived, and waits until the rank takes it
 //
 // The time from an operation's start to ProxyOpInProgress is its wait for the network. There is no SendGPUWait, as an
-// operation is made of data that is there, and no RecvFlushWait, as data comes through the memory of the host. A
-// receive has no parent if its data came before the call. What a rank still carries for others when its own
-// communicator has ended is not told.
+// operation has its data from its start, and no RecvFlushWait, as data arrives in host memory. A receive has no parent
+// if its data arrived before the call. Data that a rank carries for others after the end of its own communicator is not
+// reported.
 //
-// ProxyControl has no events: the proxy's loop is the process's and has no communicator whose context they could get,
-// and operations do not wait for it, so that its sleep says nothing of theirs.
+// ProxyControl has no events: the proxy's loop belongs to the process and has no communicator for them, and operations
+// do not wait for it.
 package profiler

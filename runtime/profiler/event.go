@@ -10,15 +10,15 @@ import (
 // Mask is a set of types of events, with NCCL's bits (NCCL_PROFILE_EVENT_MASK).
 type Mask uint32
 
-// The types of events. ProxyControl and those from KernelChannel on, but for the API's, happen in no communicator on
-// host memory.
+// The types of events. Communicators on host memory have no ProxyControl, and of those from KernelChannel on only the
+// APIs.
 const (
 	Group           Mask = 1 << iota // calls that are made together
 	Collective                       // in a group
 	PointToPoint                     // a send or receive, in a group
-	ProxyOp                          // what a proxy sends or receives for an operation
+	ProxyOp                          // data that a proxy sends or receives for an operation
 	ProxyStep                        // a part of that
-	ProxyControl                     // what a proxy does besides
+	ProxyControl                     // a proxy's other work
 	KernelChannel                    // a channel of a kernel on a GPU
 	NetPlugin                        // defined by a network plug-in
 	GroupAPI                         // from GroupStart to the end of the group
@@ -35,14 +35,14 @@ const (
 const (
 	network = ProxyStep | NetPlugin
 	proxied = ProxyOp | network
-	below   = proxied | KernelChannel | KernelPhase // what an operation has below it
+	below   = proxied | KernelChannel | KernelPhase // the types below an operation
 	copies  = CopyCollective | CopySync | CopyBatch
 
-	// Operations are the types for which a plug-in is told of groups and operations.
+	// Operations are the types whose plug-ins get groups and operations.
 	Operations = All &^ ProxyControl
 )
 
-// askedBy returns the types that make a plug-in receive events of type t: a child's type asks for its parents, too.
+// askedBy returns the types that ask for events of type t: a type asks for its parents, too.
 func askedBy(t Mask) Mask {
 	switch t {
 	case GroupAPI:
@@ -66,7 +66,7 @@ func askedBy(t Mask) Mask {
 	}
 }
 
-// Handle is what a plug-in knows an event by.
+// Handle is a plug-in's identifier of an event.
 type Handle any
 
 // Info describes a communicator and this process's rank in it.
@@ -76,7 +76,7 @@ type Info struct {
 	Rank, Size, Nodes int
 }
 
-// Owner says whose a proxied operation is. It is data: nothing in this process is found by it.
+// Owner identifies the owner of a proxied operation. It is data: this process looks nothing up by it.
 type Owner struct {
 	Comm       lifecycle.CommID
 	Rank       int    // of the communicator
@@ -89,14 +89,14 @@ type Operation struct {
 	Call       lifecycle.Call
 	DataType   kernels.DataType
 	Reduction  kernels.Reduction // of calls that reduce
-	Seq        uint64            // its number: of collectives of the communicator, or of messages to or from the peer
+	Seq        uint64            // of the collective on its communicator, or of the message between the two ranks
 	Count      int               // in elements, as NCCL counts them
 	Peer       int               // or root; -1 if none
 	Algorithm  string            // of a collective
 	Send, Recv uintptr           // addresses of the caller's buffers; 0 if none
 }
 
-// ProxyOperation is what a proxy sends or receives.
+// ProxyOperation is data that a proxy sends or receives.
 type ProxyOperation struct {
 	Owner     Owner
 	Peer      int // the rank at the other end
@@ -108,11 +108,11 @@ type ProxyOperation struct {
 
 // Event is the start of an event.
 type Event struct {
-	Type   Mask // one
+	Type   Mask // one type
 	At     time.Time
-	Rank   int            // whose communicator it is
-	Parent Handle         // what the plug-in returned for the parent, or nil
-	Group  Handle         // of Collective and PointToPoint: likewise for their group
+	Rank   int            // of the communicator's rank
+	Parent Handle         // the plug-in's handle of the parent, or nil
+	Group  Handle         // of Collective and PointToPoint: the plug-in's handle of their group
 	Op     Operation      // of Collective, PointToPoint and their API
 	Proxy  ProxyOperation // of ProxyOp; of ProxyStep its owner
 	Step   int            // of ProxyStep
@@ -123,57 +123,56 @@ type State uint8
 
 // The states of events; see the package's documentation for those of proxies.
 const (
-	SendGPUWait       State = 8  // of ProxyStep, with the next four and SendPeerWait; never told
-	SendWait          State = 9  // for the network
-	RecvWait          State = 10 // for the network
-	RecvFlushWait     State = 11 // never told
-	RecvGPUWait       State = 12 // for the rank
-	ControlIdle       State = 13 // of ProxyControl, with the next five; never told
+	SendGPUWait       State = 8  // of ProxyStep, as the next four and SendPeerWait; never reported
+	SendWait          State = 9  // waiting for the network
+	RecvWait          State = 10 // waiting for the network
+	RecvFlushWait     State = 11 // never reported
+	RecvGPUWait       State = 12 // waiting for the rank
+	ControlIdle       State = 13 // of ProxyControl, as the next five; never reported
 	ControlActive     State = 14
 	ControlSleep      State = 15
 	ControlWakeup     State = 16
 	ControlAppend     State = 17
 	ControlAppendEnd  State = 18
 	ProxyOpInProgress State = 19
-	SendPeerWait      State = 20 // for credit or for an operation
+	SendPeerWait      State = 20 // waiting for credit or for an operation
 	KernelStop        State = 22
-	GroupStartAPIStop State = 23 // of GroupAPI, with the next
+	GroupStartAPIStop State = 23 // of GroupAPI, as the next
 	GroupEndAPIStart  State = 24
 )
 
-// Change is a state that an event has come to.
+// Change is an event's change to a state.
 type Change struct {
 	Type  Mask // the event's
 	State State
 	At    time.Time
-	N     uint64 // of ProxyOp and ProxyStep, how many bytes are transferred
+	N     uint64 // of ProxyOp and ProxyStep: the bytes transferred
 }
 
 // End is the end of an event.
 type End struct {
 	Type Mask // the event's
 	At   time.Time
-	Code lifecycle.Code // how it ended; lifecycle.CodeOK also where that is not known
+	Code lifecycle.Code // lifecycle.CodeOK also if unknown
 }
 
-// Plugin is told of events. Its methods, and those of its Recorders, are called one at a time, all by one goroutine.
+// Plugin gets events. Its methods, and those of its Recorders, are called one at a time, all by one goroutine.
 type Plugin interface {
-	// Name is for people. It is asked once, by New, and must return at once.
+	// Name is for people. New calls it once; it must return at once.
 	Name() string
-	// Init begins a communicator. With an error the plug-in is not told of it. A plug-in that refuses the first one is
-	// switched off.
+	// Init begins a communicator. If it returns an error, the plug-in gets none of the communicator's events. A plug-in
+	// that refuses the first communicator is switched off.
 	Init(info Info) (Recorder, error)
-	// Mask is what it wants to be told of. It is asked after each call, and may change.
+	// Mask is the types that the plug-in asks for. It is called after each other call, and may change.
 	Mask() Mask
 }
 
-// Recorder is a plug-in's part in one communicator. The events that it is given belong to the caller.
+// Recorder gets the events of one communicator. They belong to the caller.
 type Recorder interface {
-	// Start begins an event. State and Stop get what it returns, unless that is nil: then nothing more of the event is
-	// told.
+	// Start begins an event. Its result is passed to State and Stop; if it is nil, they are not called.
 	Start(e *Event) Handle
 	State(h Handle, c *Change)
 	Stop(h Handle, e *End)
-	// Finalize is the communicator's end, and the last call.
+	// Finalize ends the communicator, and is the last call.
 	Finalize()
 }

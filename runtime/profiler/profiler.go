@@ -11,24 +11,23 @@ import (
 	"time"
 )
 
-// DefaultPatience is how long a call of a plug-in may take where Config.Patience does not say it.
+// DefaultPatience is Config.Patience's default.
 const DefaultPatience = 5 * time.Second
 
-// queued is how many events may wait for a plug-in: what happens while it has no processor for some milliseconds. They
-// take 9 MiB.
+// queued is the number of events that may wait for a plug-in: those of some milliseconds without a processor. They take
+// 9 MiB.
 const queued = 1 << 15
 
-// Config is what a Profiler is made of.
+// Config configures a Profiler.
 type Config struct {
 	Plugins  []Plugin
 	Patience time.Duration // how long a call of a plug-in may take; 0 is DefaultPatience
 	Log      *slog.Logger  // nil is slog.Default
-	// Off, if it is not nil, is called when a plug-in was switched off, after that is logged.
+	// Off, unless nil, is called when a plug-in was switched off, after that is logged.
 	Off func(Status)
 }
 
-// Profiler has the plug-ins of a process. It is safe for concurrent use; its methods may be called on nil, which has
-// none.
+// Profiler runs the plug-ins of a process. It is safe for concurrent use; a nil Profiler has no plug-ins.
 type Profiler struct {
 	pid      int
 	log      *slog.Logger
@@ -37,18 +36,18 @@ type Profiler struct {
 	workers  []*worker
 	events   atomic.Uint64
 
-	// mask has what the plug-ins that are not off ask for. It is written by those that hold masking.
+	// mask is the union of the plug-ins' masks. It is written under masking.
 	mask    atomic.Uint32
 	masking sync.Mutex
 
 	closing sync.Once
 	quit    chan struct{} // closed by Close: the workers end when their queues are empty
 	watch   sync.WaitGroup
-	offs    chan *worker  // that were switched off, for the log; it has room for all
-	ended   chan struct{} // closed when the watch may end
+	offs    chan *worker  // plug-ins that were switched off, for the log; it has room for all
+	ended   chan struct{} // closed when look may end
 }
 
-// New makes a Profiler; nil where there are no plug-ins. Close ends it.
+// New makes a Profiler; nil if there are no plug-ins. Close ends it.
 func New(cfg Config) *Profiler {
 	if len(cfg.Plugins) == 0 {
 		return nil
@@ -73,8 +72,8 @@ func New(cfg Config) *Profiler {
 	return p
 }
 
-// Comm begins a communicator, and waits until the plug-ins have taken or refused it: for at most the patience, and only
-// once for each plug-in that does not return. It is nil where no plug-in runs.
+// Comm begins a communicator, and waits until the plug-ins have accepted or refused it: at most for the patience, and
+// only once for a plug-in that does not return. It is nil if no plug-in runs.
 func (p *Profiler) Comm(ctx context.Context, info Info) *Comm {
 	if p == nil {
 		return nil
@@ -114,8 +113,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// Close ends the plug-ins: each is told of what was queued, and of the end of the communicators. It waits until they
-// have returned, or ctx ends, or the patience; one that has not returned by then goes on, and is not waited for.
+// Close ends the plug-ins: each gets the queued events, and the end of its communicators. Close waits until they have
+// returned, for at most the patience and until ctx ends; a plug-in that has not returned by then is left behind.
 func (p *Profiler) Close(ctx context.Context) {
 	if p == nil {
 		return
@@ -129,7 +128,7 @@ func (p *Profiler) Close(ctx context.Context) {
 		for _, w := range p.workers {
 			select {
 			case <-w.done:
-			case <-w.stuck: // it was given up long ago
+			case <-w.stuck: // it was given up before
 			case <-ctx.Done():
 				w.switchOff("it did not end in time")
 			}
@@ -137,14 +136,14 @@ func (p *Profiler) Close(ctx context.Context) {
 	})
 }
 
-// Status is how a plug-in is.
+// Status is the state of a plug-in.
 type Status struct {
 	Name string
 	Off  string // why it was switched off; empty if it was not
-	Told uint64 // events, states and ends that it was told of
+	Told uint64 // events, states and ends that it got
 }
 
-// Status returns how the plug-ins are, in their order.
+// Status returns the states of the plug-ins, in their order.
 func (p *Profiler) Status() []Status {
 	if p == nil {
 		return nil
@@ -156,14 +155,14 @@ func (p *Profiler) Status() []Status {
 	return all
 }
 
-// look switches off plug-ins that don't return, and logs all that were switched off.
+// look switches off plug-ins that don't return, and logs all plug-ins that were switched off.
 func (p *Profiler) look() {
 	tick := time.NewTicker(p.patience / 4)
 	defer tick.Stop()
 	for {
 		select {
 		case <-p.ended:
-			for len(p.offs) > 0 { // of those that were while it ended
+			for len(p.offs) > 0 { // switched off meanwhile
 				p.say(<-p.offs)
 			}
 			return
@@ -197,5 +196,5 @@ func nameOf(plugin Plugin) (name string) {
 	return plugin.Name()
 }
 
-// begin is what the times of calls count from.
+// begin is the origin of the times of calls.
 var begin = time.Now()

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// kind is what a plug-in is told.
+// kind is the kind of a record.
 type kind uint8
 
 const (
@@ -21,13 +21,13 @@ const (
 
 // record is an element of a plug-in's queue.
 type record struct {
-	Event // of kindStart; its time of all
+	Event // of kindStart; its time is every record's
 	kind  kind
 	comm  *Comm
 	id    ID
-	// parent is, of an operation, its group.
+	// parent is the parent event, or the group of an operation.
 	parent ID
-	state  State // of kindState, and of a start; 0: none
+	state  State // of kindState, and the first state of kindStart; 0: none
 	n      uint64
 	code   lifecycle.Code
 	told   chan struct{} // of kindInit: closed when the plug-in has returned
@@ -40,19 +40,19 @@ type worker struct {
 	name   string
 	queue  chan record
 	mask   atomic.Uint32 // what the plug-in asks for; 0 while it is off
-	since  atomic.Int64  // when the call that is made began, since begin; 0 if none is
+	since  atomic.Int64  // when the current call of the plug-in began, since begin; 0: there is none
 	count  atomic.Uint64
-	why    atomic.Pointer[string] // why it is off; nil if it isn't
+	why    atomic.Pointer[string] // why it was switched off; nil if it was not
 	gone   chan struct{}          // closed when it is switched off
 	done   chan struct{}          // closed when its goroutine has ended
-	stuck  chan struct{}          // closed when it has not returned from a call for too long
+	stuck  chan struct{}          // closed when a call of the plug-in lasts too long
 	giveUp func()                 // closes stuck, once
 
-	sessions map[*Comm]*session // of the communicators that it accepted; used by its goroutine alone
+	sessions map[*Comm]*session // of the communicators that the plug-in accepted; for its goroutine
 	inits    int
 }
 
-// session is a plug-in's part in a communicator.
+// session is a communicator that the plug-in accepted.
 type session struct {
 	recorder Recorder
 	open     map[ID]open
@@ -63,11 +63,11 @@ type open struct {
 	kind   Mask
 	handle Handle // nil: the plug-in does not want it
 	api    Handle // of a group
-	group  Handle // of an operation without a group, the one it is told in
+	group  Handle // the group that is made for an operation without one
 	alone  bool   // an operation without a group
 }
 
-// maxOpen is how many events of a communicator may be open: what never ends must not fill the memory.
+// maxOpen bounds the open events of a communicator.
 const maxOpen = 1 << 16
 
 func (w *worker) off() bool { return w.why.Load() != nil }
@@ -92,17 +92,17 @@ func (w *worker) put(r *record) {
 	}
 }
 
-// switchOff ends what the plug-in is told. It may be called by any goroutine, and again.
+// switchOff switches the plug-in off. It may be called by any goroutine, and again.
 func (w *worker) switchOff(why string) {
 	if !w.why.CompareAndSwap(nil, &why) {
 		return
 	}
 	w.setMask(0)
 	close(w.gone)
-	w.p.offs <- w // which has room for all: the data path does not wait for the log
+	w.p.offs <- w // has room for all, so that the data path does not wait for the log
 }
 
-// setMask says what the plug-in asks for.
+// setMask sets the types that the plug-in asks for.
 func (w *worker) setMask(m Mask) {
 	if w.off() {
 		m = 0
@@ -123,7 +123,7 @@ func (w *worker) setMask(m Mask) {
 	w.p.mask.Store(all)
 }
 
-// run tells the plug-in what is queued.
+// run calls the plug-in for the queued records.
 func (w *worker) run() {
 	defer close(w.done)
 	returned := false
@@ -140,7 +140,7 @@ func (w *worker) run() {
 	returned = true
 }
 
-// serve returns when the plug-in is off, or the Profiler is closed and all is told.
+// serve returns when the plug-in is off, or the Profiler is closed and the queue is empty.
 func (w *worker) serve() {
 	for !w.off() {
 		select {
@@ -161,7 +161,7 @@ func (w *worker) serve() {
 	}
 }
 
-// finalize ends the communicators that are left.
+// finalize finalizes the communicators that are left.
 func (w *worker) finalize() {
 	for c, s := range w.sessions {
 		delete(w.sessions, c)
@@ -170,7 +170,7 @@ func (w *worker) finalize() {
 	}
 }
 
-// began says that calls to the plug-in begin, for the watch.
+// began records that a call of the plug-in begins, for look.
 func (w *worker) began() { w.since.Store(max(int64(time.Since(begin)), 1)) }
 
 func (w *worker) tell(r *record) {
@@ -181,7 +181,7 @@ func (w *worker) tell(r *record) {
 	switch {
 	case r.kind == kindInit:
 		w.init(r)
-	case s == nil: // refused
+	case s == nil: // the plug-in refused the communicator
 		return
 	case r.kind == kindStart:
 		if len(s.open) < maxOpen {
@@ -208,7 +208,7 @@ func (w *worker) init(r *record) {
 	switch {
 	case err == nil && recorder != nil:
 		w.sessions[r.comm] = &session{recorder, map[ID]open{}}
-		w.setMask(w.plugin.Mask()) // before the communicator begins
+		w.setMask(w.plugin.Mask()) // before the communicator's first event
 	case err == nil:
 		w.switchOff("its Init returned neither a Recorder nor an error")
 	case w.inits == 1:
@@ -219,7 +219,7 @@ func (w *worker) init(r *record) {
 	}
 }
 
-// begin tells of an event, if the plug-in asked for it or one below it, and returns its handle.
+// begin starts an event, if the plug-in asked for it or one below it, and returns its handle.
 func (w *worker) begin(s *session, e *Event) Handle {
 	if w.mask.Load()&uint32(askedBy(e.Type)) == 0 {
 		return nil
@@ -227,7 +227,7 @@ func (w *worker) begin(s *session, e *Event) Handle {
 	return s.recorder.Start(e)
 }
 
-// state tells of an event's state, if it has come to one.
+// state reports an event's new state, if there is one.
 func (w *worker) state(s *session, o *open, r *record) {
 	if o.handle != nil && r.state != 0 {
 		s.recorder.State(o.handle, &Change{Type: o.kind, State: r.state, At: r.At, N: r.n})
@@ -240,7 +240,7 @@ func (w *worker) end(s *session, h Handle, kind Mask, r *record) {
 	}
 }
 
-// start tells of an event, and of what NCCL tells around it: of an operation its call, and, if it is alone, a group.
+// start starts an event, and those that NCCL has around it: for an operation its API call and, if it has none, a group.
 func (w *worker) start(s *session, r *record) open {
 	e, o := &r.Event, open{kind: r.Type}
 	parent := s.open[r.parent]
@@ -273,7 +273,7 @@ func (w *worker) start(s *session, r *record) open {
 	return o
 }
 
-// beginAPI tells of a group's API call, all of whose calls were made.
+// beginAPI starts the API event of a group whose calls were all made.
 func (w *worker) beginAPI(s *session, r *record) Handle {
 	h := w.begin(s, &Event{Type: GroupAPI, At: r.At, Rank: r.Rank})
 	if h != nil {

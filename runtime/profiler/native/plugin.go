@@ -20,15 +20,15 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 )
 
-// plugin is a library. Memory that it was given is never freed, as a library may keep it.
+// plugin is a library. Memory that it gets is never freed, as it may keep it.
 type plugin struct {
 	path  string
 	c     *C.struct_profiler_plugin // nil until it is loaded
 	texts map[string]*C.char
 }
 
-// New makes a plug-in of the library at path. It is loaded when the first communicator begins, by the thread that makes
-// all calls: what can't be loaded, or is no plug-in, is an error of Init.
+// New makes a plug-in of the library at path. The thread that makes all calls loads it when the first communicator
+// begins, so that Init returns the error of a library that can't be loaded or is no plug-in.
 func New(path string) profiler.Plugin { return &plugin{path: path, texts: map[string]*C.char{}} }
 
 func (p *plugin) Name() string { return p.path }
@@ -54,7 +54,7 @@ func (p *plugin) Init(info profiler.Info) (profiler.Recorder, error) {
 	answer := C.plugin_init(p.c, &context, r.hash, r.name, C.int(info.Nodes), C.int(info.Size), C.int(info.Rank))
 	r.context = context
 	if answer != 0 {
-		return nil, fmt.Errorf("its init returned %d", answer) // it may have kept the name
+		return nil, fmt.Errorf("its init returned %d", answer) // the library may have kept the name, so it is not freed
 	}
 	return r, nil
 }
@@ -67,7 +67,7 @@ func (p *plugin) load() error {
 	return nil
 }
 
-// text is s as a C string, which is kept for ever: there are few.
+// text is s as a C string, which is never freed: there are few.
 func (p *plugin) text(s string) *C.char {
 	t := p.texts[s]
 	if t == nil {
@@ -81,7 +81,7 @@ func (p *plugin) text(s string) *C.char {
 type recorder struct {
 	*plugin
 	context C.uintptr_t
-	name    *C.char // stays, as an event may be freed after the end
+	name    *C.char // not freed, as the library may use it after the end
 	hash    C.uint64_t
 }
 
@@ -100,7 +100,7 @@ func (r *recorder) Start(e *profiler.Event) profiler.Handle {
 		g.algo, g.seq, g.count = r.text(strings.ToUpper(o.Algorithm)), C.uint64_t(o.Seq), C.uint64_t(o.Count)
 		g.send, g.recv, g.peer = C.uintptr_t(o.Send), C.uintptr_t(o.Recv), C.int32_t(o.Peer)
 		if o.Call.IsCollective() {
-			g.peer = max(g.peer, 0) // NCCL's root where there is none
+			g.peer = max(g.peer, 0) // NCCL's root of calls without one
 		}
 	case profiler.ProxyOp:
 		o := &e.Proxy
@@ -109,7 +109,7 @@ func (r *recorder) Start(e *profiler.Event) profiler.Handle {
 		if o.IsSend {
 			g.is_send = 1
 		}
-	default: // the others have no fields that are known here
+	default: // the others have no fields of their own here
 	}
 	if h := C.plugin_start(r.c, r.context, &g); h != 0 {
 		return handle(h)
@@ -130,7 +130,7 @@ func bits(h profiler.Handle) C.uintptr_t {
 	return C.uintptr_t(mine)
 }
 
-// callName is what NCCL calls a call.
+// callName is NCCL's name of a call.
 func callName(c lifecycle.Call) string {
 	if name := callNames[c]; name != "" {
 		return name
@@ -145,7 +145,7 @@ var callNames = map[lifecycle.Call]string{
 	lifecycle.CallSend: "Send", lifecycle.CallRecv: "Recv", lifecycle.CallBarrier: "Barrier",
 }
 
-// typeNames are what NCCL calls types.
+// typeNames are NCCL's names of types.
 var typeNames = map[kernels.DataType]string{
 	kernels.Int8: "ncclInt8", kernels.Uint8: "ncclUint8", kernels.Int32: "ncclInt32", kernels.Uint32: "ncclUint32",
 	kernels.Int64: "ncclInt64", kernels.Uint64: "ncclUint64", kernels.Float16: "ncclFloat16",

@@ -1,5 +1,5 @@
 // Command profilerabi writes the C header of NCCL's profiler interface: the event descriptors of each version, with
-// assertions on every offset and size, an event that has what any of them has, and what turns the ones into the other.
+// assertions on every offset and size, an event with the fields of all versions, and the conversions between them.
 //
 //	profilerabi TABLE FILE
 //
@@ -53,7 +53,7 @@ var types = []struct {
 	{"kernelPhase", "KERNEL_PHASE"},
 }
 
-// texts and pointers are the fields of 8 bytes that are no numbers.
+// texts and pointers are the fields of 8 bytes that are not numbers.
 var (
 	texts = []string{
 		"name", "func", "datatype", "algo", "proto", "syncStrategy", "kernelVariant", "phaseName",
@@ -61,7 +61,7 @@ var (
 	pointers = []string{"parentObj", "sendBuff", "recvBuff", "buff", "stream", "parentGroup", "data"}
 )
 
-// renamed are fields that later versions call by another name.
+// renamed are fields that have another name in later versions.
 var renamed = map[string]string{"nMaxChannels": "nChannels"}
 
 type field struct {
@@ -74,7 +74,7 @@ type field struct {
 type member struct {
 	Name, Type string
 	Fields     []field
-	Missing    []field // the event has them, this version doesn't
+	Missing    []field // that the event has and this version lacks
 }
 
 type version struct {

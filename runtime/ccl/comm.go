@@ -24,18 +24,18 @@ import (
 // The caller that makes a communicator must end it, with Destroy, Abort or Close. One that becomes unreachable before
 // that is reported as leaked, with the place where it was made, and aborted.
 type Comm struct {
-	*core // never points back at the Comm, so that a Comm that nobody holds any more is seen to be one
+	*core // never points back at the Comm, so that an unreachable Comm is noticed
 
 	caller lastCaller // of the turn's holder. Not in core, as a context may hold the Comm
 }
 
-// core is a communicator without its handle: what the runtime and the goroutines of its operations hold.
+// core is a communicator without its handle, for the runtime and the goroutines of its operations.
 type core struct {
 	rt       *Runtime
 	life     *lifecycle.Life
 	tape     *tape.CommWriter
 	blocking bool
-	kind     engine.DeviceKind // what the rank is on; nil for none
+	kind     engine.DeviceKind // of the rank's device; nil: it is on none
 	secret   []byte            // authenticates the ranks to each other; children's are derived from it
 	start    *Work             // the call that makes this communicator
 
@@ -48,7 +48,7 @@ type core struct {
 	comm       *engine.Comm // of links, as the engine sees it
 	engine     engine.Engine
 	device     engine.Device  // nil: the rank is on none
-	profile    *profiler.Comm // nil: no plug-in is told
+	profile    *profiler.Comm // nil: no plug-in runs
 
 	turn        turn
 	ops         [2]engine.Op  // of the turn's holder: so that an operation needs no memory of its own
@@ -67,15 +67,15 @@ type core struct {
 
 	reported atomic.Bool // as leaked
 
-	// refusal is why this rank's last operation was refused, if it was, and it has made none since: what an Abort
-	// without a cause tells the ranks that wait for it.
+	// refusal is why this rank's last operation was refused, unless it has made one since: an Abort without a cause
+	// tells it to the other ranks.
 	refusal atomic.Pointer[string]
 
-	jobs    jobs         // what runs in the background for a non-blocking call
+	jobs    jobs         // background work of non-blocking calls
 	workers workers      // goroutines of this communicator
 	ending  atomic.Int32 // calls that may end it and have not returned: the last one retires it
 
-	ctx      context.Context // ends when what is in flight, or its init, is cancelled, by Revoke or for good
+	ctx      context.Context // ends when operations in flight, or the init, are cancelled, by Revoke or for good
 	cancel   context.CancelCauseFunc
 	whole    context.Context // ends with the communicator, and ctx with it
 	giveUp   context.CancelCauseFunc
@@ -85,11 +85,12 @@ type core struct {
 // pairCounter counts the messages to and from one peer: both sides give a message the same number.
 type pairCounter struct{ sent, received uint64 }
 
-// absent tells whether there is no communicator: the handle is nil, as for a rank that passed NoColor to Split, or one
-// that nobody made.
+// absent tells whether there is no communicator: the handle is nil, as for a rank that passed NoColor to Split, or
+// zero.
 func (c *Comm) absent() bool { return c == nil || c.core == nil }
 
-// info is what is known of the communicator. A child learns its place while it initializes, and one of Grow its id.
+// info describes the communicator, as far as it is known. A child learns its place while it initializes, and one of
+// Grow its id.
 func (c *Comm) info() lifecycle.Info {
 	if c.absent() {
 		return lifecycle.Info{Rank: -1}
@@ -118,8 +119,8 @@ func (c *Comm) State() lifecycle.State {
 	return c.life.State()
 }
 
-// Topology tells on which node each rank is, and over which transport this rank reaches it. It is the zero Topology
-// until the communicator is ready, and for a nil Comm.
+// Topology is the node of each rank, and the transport over which this rank reaches it. It is the zero Topology until
+// the communicator is ready, and for a nil Comm.
 func (c *Comm) Topology() transport.Topology {
 	if !c.absent() && c.start.ended() && c.links != nil {
 		return c.links.Topology()
@@ -226,7 +227,7 @@ func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 	return err
 }
 
-// visit notes whether a call comes from another goroutine than the one that made the communicator.
+// visit records whether calls come from other goroutines than the one that made the communicator.
 func (c *core) visit() {
 	if !c.shared.Load() && goid.Get() != c.maker {
 		c.shared.Store(true)

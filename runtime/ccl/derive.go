@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// derivation is a call that makes a communicator, the child, of one that there is: Split, Shrink or Grow.
+// derivation is a call that makes a communicator, the child, from another one: Split, Shrink or Grow.
 type derivation struct {
 	call lifecycle.Call
 	site lifecycle.Site
@@ -58,9 +58,9 @@ func (c *Comm) derive(ctx context.Context, d *derivation) (*Comm, error) {
 		return nil, err
 	}
 	d.child, d.init = child.core, child.initAct(ctx, d.call, d.site)
-	if d.call != lifecycle.CallGrow { // which learns the id first
+	if d.call != lifecycle.CallGrow { // Grow learns the id first
 		child.tape.From(c.tape)
-		secret := hmac.New(sha256.New, c.secret) // nobody without the parent's can know it
+		secret := hmac.New(sha256.New, c.secret) // only ranks with the parent's secret can compute it
 		secret.Write([]byte("carillon child"))
 		secret.Write(child.id[:])
 		child.secret = secret.Sum(nil)
@@ -88,7 +88,7 @@ func (c *Comm) expect(ctx context.Context, child *core) {
 	}
 }
 
-// setMembers tells the child its rank and size: its ranks are these members of the parent.
+// setMembers sets the child's rank and size: its ranks are these members of the parent.
 func (d *derivation) setMembers(members []int) {
 	d.act.members = members
 	c := d.child
@@ -96,8 +96,8 @@ func (d *derivation) setMembers(members []int) {
 	c.life.Place(c.rank, c.size)
 }
 
-// The first numbers of acts on which the ranks needn't agree. Of groups without a collective, each rank makes its own;
-// and a revoke may have interrupted a split on some ranks and not on others.
+// The first numbers of acts on which the ranks needn't agree: of groups without a collective, which each rank makes by
+// itself; and of splits after a revoke, which may have interrupted a split on some ranks only.
 const (
 	ownGroups   = 1_000_000_000
 	afterRevoke = 1_000_000_000
@@ -137,8 +137,8 @@ func (c *core) everReady(ctx context.Context, call lifecycle.Call) error {
 	return c.refused(ctx, call, err)
 }
 
-// exchange sends mine, for act a, to all ranks, and returns what all of them sent. It uses up the place in the line.
-// After a revoke, which ends the use of the connections, the ranks meet anew.
+// exchange sends mine, for act a, to all ranks, and returns all ranks' data. It uses up the place in the line. After a
+// revoke, which ends the use of the connections, the ranks meet anew.
 func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte) ([][]byte, error) {
 	call := a.rec.Call
 	if a.rec.Seq > afterRevoke {
@@ -166,7 +166,7 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	return payloads, c.fail(call, number, err)
 }
 
-// maxPayload bounds what a rank may send to all others.
+// maxPayload bounds the data of a rank for all others.
 const maxPayload = 16 << 20
 
 // gather returns all ranks' payloads, which may have different lengths. Ranks that gather for different calls don't
@@ -186,8 +186,11 @@ func (c *core) gather(ctx context.Context, call lifecycle.Call, number uint64, m
 	for r := range payloads {
 		longest = max(longest, binary.LittleEndian.Uint64(lengths[8*r:]))
 	}
-	if longest > maxPayload { // as all ranks see
-		return nil, &SystemError{Code: lifecycle.CodeInternal, Op: "exchange", Err: errors.New("a rank tells too much")}
+	if longest > maxPayload { // all ranks fail alike
+		return nil, &SystemError{
+			Code: lifecycle.CodeInternal, Op: "exchange", Err: fmt.Errorf("a rank sent %d bytes, more than %d", longest,
+				maxPayload),
+		}
 	}
 	blocks, err := allGather(append(mine, make([]byte, int(longest)-len(mine))...))
 	if err != nil {
@@ -216,10 +219,10 @@ func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket,
 	}
 }
 
-// meetAgain has ranks of this communicator meet for act a, although their connections broke, or were revoked. addresses
-// are where their processes hold meetings; this rank is number rank among them. It uses up the place in the line, and
-// is bounded by the communicator's life. When this rank can't take part, fn gets a context that has ended, so that the
-// others learn of it.
+// meetAgain has ranks of this communicator meet for act a, although their connections are broken or were revoked.
+// addresses are their processes' addresses for meetings; this rank has number rank among them. It uses up the place in
+// the line, and is bounded by the communicator's life. If this rank can't take part, fn gets a context that has ended,
+// so that the others learn of it.
 func (c *core) meetAgain(
 	ctx context.Context, a *act, place *ticket, addresses []string, rank int,
 	fn func(context.Context, rendezvous.Rendezvous) error,
@@ -250,12 +253,12 @@ func (c *core) meetAgain(
 	if err != nil && held.Err() != nil {
 		return context.Cause(held)
 	}
-	// A rank that comes to a meeting which is over, or is not held, has made no mistake: the ids follow from the calls
+	// A rank that comes to a meeting that is over, or is not held, has made no mistake: the ids follow from the calls
 	// that the ranks make.
 	if stale, ok := errors.AsType[*rendezvous.StaleError](err); ok {
 		return &PeerError{
 			Code: lifecycle.CodeMismatch, Rank: -1, Comm: c.id, Name: c.name, Self: c.rank,
-			Detail: "the ranks that go on do not meet: " + stale.Detail,
+			Detail: "the remaining ranks do not meet: " + stale.Detail,
 		}
 	}
 	return err
@@ -373,8 +376,8 @@ func membersOf(all []wish, color int) []int {
 	return members
 }
 
-// wish is what a rank says in a split: two numbers, the kind of its device in the new communicator, and how the other
-// ranks of that reach it.
+// wish is a rank's data in a split: two numbers, the kind of its device in the new communicator, and its card for the
+// other ranks of that.
 type wish struct {
 	color, key int
 	device     string

@@ -12,22 +12,22 @@ import (
 )
 
 // Calls whose names end with On do the same on the memory of GPUs: they put the operation on a stream and return, and
-// ctx bounds only the wait for their turn. The communicator was made WithDevice, the stream and the buffers are that
-// GPU's, and the caller must not touch the buffers, nor end the stream, until the stream has done the operation. Errors
-// of what was put on streams come with the next call, AsyncError or Wait, and the operation is then not done. All
-// operations of a communicator are done in the order of their calls, whatever their streams, but for those that are
-// captured into graphs. In a Group, neighbouring sends and receives are done at the same time, up to 64 of them.
+// ctx bounds only the wait for their turn. The communicator must be made WithDevice; the stream and the buffers are
+// that GPU's. The caller must not touch the buffers, nor end the stream, until the stream has done the operation.
+// Errors of operations on streams are returned by the next call, AsyncError or Wait, and those operations are then not
+// done. The operations of a communicator are done in the order of their calls, on all streams, except for those that
+// are captured into graphs. In a Group, neighbouring sends and receives are done at the same time, up to 64 of them.
 //
-// Until the stream has done an operation, other ranks may read and write its buffers, also after the communicator has
-// failed or was aborted: Wait returns its error before. Streams of such a communicator go on within a millisecond, but
-// where other ranks are at the buffers just then, when those are done; or after half a second, so that a rank that died
-// holds up nobody. A GPU that is slower than that may still write.
+// Until the stream has done an operation, other ranks may read and write its buffers, even after the communicator has
+// failed or was aborted; Wait returns its error before that. Streams of such a communicator go on within a millisecond
+// or, if other ranks are using the buffers, when those are done, but after half a second at the latest, so that a dead
+// rank blocks no stream. A GPU that is slower than that may still write.
 //
 // Kernels wait for those of other ranks. So operations of different communicators that run at the same time must fit on
 // each GPU together, which three large ones don't on an H100: put them on one stream, in the same order on all ranks.
 //
 // A communicator whose calls were captured must not be destroyed before the graphs. The buffers of those calls must not
-// be freed before, either, even if the same addresses are allocated again: other ranks have mapped what was there.
+// be freed before, either, even if the same addresses are allocated again: other ranks have mapped the former memory.
 
 // AllReduceOn is AllReduce on device memory.
 func AllReduceOn[T kernels.Element](ctx context.Context, comm *Comm, stream *cuda.Stream, send, recv cuda.Buffer[T],
@@ -179,7 +179,7 @@ func (c *core) openDevice(ctx context.Context) (err error) {
 	return err
 }
 
-// devices are those for communicators that are made of this one.
+// devices is the device kind for communicators that are made from this one.
 func (c *core) devices() []engine.DeviceKind {
 	if c.kind == nil {
 		return nil
@@ -202,7 +202,7 @@ func (c *core) checkDevice(op engine.Op) error {
 	return nil
 }
 
-// enqueue puts operations on a stream, and records on the tape which kernel must have ended for them to be done.
+// enqueue puts operations on a stream, and records their last kernel on the tape.
 func (c *core) enqueue(call lifecycle.Call, number, launched uint64, ops []engine.Op) error {
 	kernel, err := c.device.Enqueue(call, number, ops)
 	if err == nil && kernel != 0 {
@@ -211,7 +211,7 @@ func (c *core) enqueue(call lifecycle.Call, number, launched uint64, ops []engin
 	return err
 }
 
-// waitForDevice waits until what was put on streams is done. Its error is ctx's, or has made the communicator fail.
+// waitForDevice waits until the operations on streams are done. Its error is ctx's, or has made the communicator fail.
 func (c *core) waitForDevice(ctx context.Context) error {
 	if c.device == nil {
 		return nil

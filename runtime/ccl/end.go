@@ -31,7 +31,7 @@ func (c *Comm) Finalize(ctx context.Context) error {
 		err := c.drain(ctx, lifecycle.CallFinalize, place)
 		c.over = true
 		if err == nil {
-			c.disconnect() // so that nobody waits for this rank any more
+			c.disconnect() // so that other ranks no longer wait for this one
 		}
 		c.turn.leave()
 		if _, done := c.life.Signal(lifecycle.EventFinalizeDone, nil); !done && err == nil {
@@ -107,7 +107,7 @@ func With(
 	if err = fn(comm); err != nil {
 		return err
 	}
-	if err = comm.jobs.wait(ctx); err != nil { // nobody will ask for them any more
+	if err = comm.jobs.wait(ctx); err != nil { // the caller has no handle to ask for them later
 		return err
 	}
 	finished = true
@@ -123,7 +123,7 @@ type ending struct {
 	silent   bool  // writes no records of its own: the failed init's say it all
 }
 
-// end ends the communicator, and frees what it holds. All ways to end one lead here. A call that is not allowed does
+// end ends the communicator, and frees its resources, for all calls that end one. A call that is not allowed does
 // nothing.
 func (c *core) end(ctx context.Context, how ending) (err error) {
 	c.ending.Add(1)
@@ -146,7 +146,7 @@ func (c *core) end(ctx context.Context, how ending) (err error) {
 		stopped := a.stopped(lifecycle.CodeAborted, "the communicator was aborted", how.cause)
 		c.giveUp(stopped)
 		c.interrupt(stopped)
-		<-c.turn.line(how.call).granted // what held it was interrupted
+		<-c.turn.line(how.call).granted // the holder of the turn was interrupted
 	}
 	c.release()
 	if _, did := c.life.Signal(done, nil); !did && err == nil && !how.tolerant {
@@ -256,7 +256,7 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	return err
 }
 
-// inFlight lists the calls that have not ended, and what the one that runs waits for: the others wait for it.
+// inFlight lists the calls that have not ended, the running one first, with the rank that it waits for.
 func (c *core) inFlight() string {
 	const listed = 9
 	calls := c.turn.calls()
@@ -282,7 +282,7 @@ func (c *core) inFlight() string {
 	return text
 }
 
-// interrupt makes what runs on the communicator return err, and tells the other ranks.
+// interrupt makes the operations that run on the communicator return err, and tells the other ranks.
 func (c *core) interrupt(err error) {
 	c.cancel(err)
 	<-c.start.done
@@ -291,7 +291,7 @@ func (c *core) interrupt(err error) {
 	}
 }
 
-// release frees what the communicator holds. The caller has the turn; those after it find the communicator ended.
+// release frees the communicator's resources. The caller has the turn; later holders find the communicator ended.
 func (c *core) release() {
 	c.over = true
 	c.giveUp(nil)

@@ -65,7 +65,7 @@ func (c *core) usage(call lifecycle.Call, code lifecycle.Code, format string, ar
 	}
 }
 
-// plainly is err's text without what the error that wraps it says already.
+// plainly is err's text without the parts that the wrapping error repeats.
 func plainly(err error) string {
 	if usage, ok := errors.AsType[*UsageError](err); ok && usage.Detail != "" {
 		return usage.Detail

@@ -24,7 +24,7 @@ import (
 // One that is given up without GroupEnd is reported, and its calls are not made. GroupStart makes it: calls in a zero
 // Group are refused.
 type Group struct {
-	context.Context // of an inner group it leads to the outer one, which it keeps alive
+	context.Context // an inner group's leads to the outer group, and keeps it alive
 	*batch
 }
 
@@ -38,7 +38,7 @@ type batch struct {
 	endedBy lifecycle.Site
 }
 
-// nest is what nested groups share. Its mutex guards all of them.
+// nest is the state that nested groups share. Its mutex guards all of them.
 type nest struct {
 	outermost *batch
 	work      *Work
@@ -59,7 +59,7 @@ type groupCall struct {
 
 // made is a communicator that is made while the group is being filled.
 type made struct {
-	c   *Comm // whose job it is: the new one, or the parent of a Split that makes none here
+	c   *Comm // the communicator of the job: the new one, or the parent of a Split that makes none here
 	job *Work
 }
 
@@ -105,7 +105,7 @@ func (rt *Runtime) GroupStart(ctx context.Context) *Group {
 	return g
 }
 
-// forgotten reports an outermost group that nobody can end any more.
+// forgotten reports an outermost group that became unreachable without GroupEnd.
 func (b *batch) forgotten() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,8 +120,7 @@ func (b *batch) forgotten() {
 			Act: tape.ActGroup, Call: lifecycle.CallGroupStart, Stage: tape.StageMisuse,
 			Code: lifecycle.CodeInvalidUsage, State: c.life.State(), Peer: -1, Site: b.site, Shared: c.shared.Load(),
 			Text: fmt.Sprintf("the group that was started by %s was never ended: its calls on %s, %d of them, "+
-				"were not made; "+
-				"call GroupEnd, or use Runtime.Group", b.site, c, len(calls[c])),
+				"were not made; call GroupEnd, or use Runtime.Group", b.site, c, len(calls[c])),
 		})
 	}
 	if !b.rt.cfg.TapeIsLogged || len(order) == 0 {
@@ -175,15 +174,15 @@ type GroupError struct {
 	Results []GroupResult // of all its communicators, in the order of their first calls
 }
 
-// GroupResult is what became of a group's calls on one communicator. They are made in order; the first error ends them.
+// GroupResult is the result of a group's calls on one communicator. They are made in order, up to the first error.
 type GroupResult struct {
 	Comm  string // name, id, rank and size
 	Calls int    // in the group
 	Done  int    // that took effect
-	Err   error  // nil, ErrInProgress, or what the next one ended with
+	Err   error  // nil, ErrInProgress, or the error of the next call
 }
 
-// Error says of each communicator which calls took effect.
+// Error lists the communicators with their calls that took effect.
 func (e *GroupError) Error() string {
 	parts := make([]string, len(e.Results))
 	for i, r := range e.Results {
@@ -243,7 +242,7 @@ func (g *Group) close(site lifecycle.Site) error {
 	return nil
 }
 
-// end marks the group, and those in it, as ended. The caller holds the mutex.
+// end marks the group, and its inner groups, as ended. The caller holds the mutex.
 func (b *batch) end(by lifecycle.Site) {
 	b.open = slices.DeleteFunc(b.open, func(inner *batch) bool {
 		if !inner.inside(b) {
@@ -278,9 +277,8 @@ func (g *Group) drop() {
 	}
 	g.end(g.site)
 	if g.within == nil {
-		g.work.finish(
-			groupError("the group was given up: its function did not return well, or left an inner group open"),
-		)
+		g.work.finish(groupError(
+			"the group was given up: its function returned an error or panicked, or left an inner group open"))
 	}
 	g.calls = slices.DeleteFunc(g.calls, func(call groupCall) bool { return call.in.inside(g.batch) })
 }
@@ -327,7 +325,7 @@ func (g *Group) add(c *Comm, ops []engine.Op) error {
 	return nil
 }
 
-// sorted are the calls by communicator, in the order in which the communicators came first.
+// sorted are the calls by communicator, with the communicators in the order of their first calls.
 func (n *nest) sorted() (order []*Comm, calls map[*Comm][]engine.Op) {
 	calls = map[*Comm][]engine.Op{}
 	for _, call := range n.calls {

@@ -42,7 +42,7 @@ func (rt *Runtime) World(ctx context.Context, opts ...Option) (*Comm, error) {
 }
 
 // joinRun makes the process part of the run that rank 0 of a world has, and gives the world its id in that run. Until
-// then it has the one that all runs in the same environment have.
+// then it has the id that all runs in the same environment have.
 func (c *core) joinRun(zero *meet.Introduction) {
 	c.rt.inRun(zero.Run)
 	c.id = lifecycle.RunCommID(c.id, zero.Run)
@@ -57,7 +57,7 @@ func (rt *Runtime) inRun(run lifecycle.Run) {
 	}
 }
 
-// openWorld gives a World its number, which the ranks agree on, and makes all that this rank can make alone.
+// openWorld gives a World its number, on which the ranks agree, and makes everything that needs no other rank.
 func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 	rt := m.rt
 	rt.naming.Lock()
@@ -167,11 +167,10 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	if rt.absent() {
 		return nil, errNoRuntime(lifecycle.CallInitAll)
 	}
-	if n < 1 || n > MaxRanks {
-		m := rt.making(ctx, lifecycle.CallInitAll, n, -1, opts)
+	switch m := rt.making(ctx, lifecycle.CallInitAll, n, -1, opts); {
+	case n < 1 || n > MaxRanks:
 		return nil, m.refused("n is %d: a communicator has 1 to %d ranks", n, MaxRanks)
-	}
-	if m := rt.making(ctx, lifecycle.CallInitAll, n, -1, opts); len(m.devices) > 1 && len(m.devices) != n {
+	case len(m.devices) > 1 && len(m.devices) != n:
 		return nil, m.refused("there are %d devices: %d ranks need one for each, or one for all", len(m.devices), n)
 	}
 	id, err := lifecycle.NewUniqueID("")
@@ -195,7 +194,7 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	}
 	if err := ranks.Wait(); err != nil {
 		for _, c := range comms {
-			_ = c.Close() // the first error is what counts
+			_ = c.Close() // the first error is returned
 		}
 		if cause := context.Cause(ctx); cause != nil { // no rank is at fault: all of them are of this call
 			err = &SystemError{
@@ -287,7 +286,7 @@ func (m *making) open(id UniqueID) (*Comm, error) {
 }
 
 // meetFirst makes a communicator that has no parent ready, with the ranks that come to a rendezvous. met, if not nil,
-// gets what rank 0 says of itself.
+// gets rank 0's introduction.
 func (c *Comm) meetFirst(
 	ctx context.Context, at rendezvous.Rendezvous, met func(zero *meet.Introduction),
 ) (*Comm, error) {
@@ -336,7 +335,7 @@ func (c *core) meet(
 	}
 	bounded, cancel, explain := limited(ctx, MeetingLimit)
 	defer cancel()
-	meeting, cancel := endedBy(bounded, err) // so that the others are told
+	meeting, cancel := endedBy(bounded, err) // ended, so that the others learn of the error
 	defer cancel()
 	ranks, failed := meet.Introduce(meeting, at, rank, size, &mine)
 	if err = cmp.Or(err, explain(failed)); err != nil {
@@ -392,7 +391,7 @@ func (rt *Runtime) newComm(o *options) (*Comm, error) {
 	}
 	rt.comms[c] = struct{}{}
 	handle := &Comm{core: c}
-	runtime.AddCleanup(handle, func(c *core) { // nobody holds it any more
+	runtime.AddCleanup(handle, func(c *core) { // the handle is unreachable
 		if c.life.State().Live() {
 			rt.reap(func() {
 				why := errors.New("nobody holds it any more")
@@ -403,7 +402,7 @@ func (rt *Runtime) newComm(o *options) (*Comm, error) {
 	return handle, nil
 }
 
-// tapeInfo is what the tape says of the communicator, with a topology that is zero until it is known.
+// tapeInfo describes the communicator for the tape, with a topology that is zero until it is known.
 func (c *core) tapeInfo(parent CommID, t transport.Topology) tape.CommInfo {
 	info := tape.CommInfo{
 		ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: len(t.Ranks),
@@ -480,7 +479,7 @@ func endedBy(ctx context.Context, err error) (ended context.Context, release fun
 	return ended, func() { cancel(nil) }
 }
 
-// alsoEnds is ctx, which ends with other, too. The caller calls release.
+// alsoEnds is ctx, which also ends with other. The caller calls release.
 func alsoEnds(ctx, other context.Context) (both context.Context, release func()) {
 	both, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -522,13 +521,13 @@ func (c *core) connect(
 		return err
 	}
 	topology = links.Topology()
-	if topology.Connections > 0 || c.device != nil && c.device.Name() != c.kind.Name() { // there is more to tell now
+	if topology.Connections > 0 || c.device != nil && c.device.Name() != c.kind.Name() { // the description has changed
 		c.tape.Describe(c.tapeInfo(c.life.Info().Parent, topology))
 	}
 	return nil
 }
 
-// gaveUp turns the error of a connection whose peer gave up into the fault of the rank that the peer blames.
+// gaveUp turns the error of a connection whose peer gave up into a PeerError for the rank that the peer blames.
 func (c *core) gaveUp(call lifecycle.Call, members []int, err error) error {
 	notice, ok := errors.AsType[*transport.NoticeError](err)
 	if !ok {

@@ -24,7 +24,7 @@ func (s *jobs) add(j *Work) {
 	}
 }
 
-// poll completes what has ended, in order, up to the first error; it is ErrInProgress when something has not.
+// poll completes ended jobs, in order, up to the first error; it is ErrInProgress if a job has not ended.
 func (s *jobs) poll() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *jobs) complete(j *Work) {
 	s.list = slices.DeleteFunc(s.list, func(other *Work) bool { return other == j })
 }
 
-// drop forgets all jobs, and those that are added later: the communicator has ended.
+// drop removes all jobs, also those that are added later, as the communicator has ended.
 func (s *jobs) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -104,9 +104,9 @@ func Scatter[T kernels.Element](ctx context.Context, comm *Comm, send, recv []T,
 	return comm.call(ctx, newOp(lifecycle.CallScatter, send, recv, Sum, root, opts))
 }
 
-// Send sends data to rank peer, which must call Recv with as many elements of the same type. It returns when the peer
-// has received it. Sends and receives that need each other at the same time (an exchange) belong into SendRecv or a
-// Group; two ranks that both send first get an error, not a hang.
+// Send sends data to rank peer, which must call Recv with the same number of elements of the same type. It returns when
+// the peer has received it. Sends and receives that need each other at the same time (an exchange) belong into SendRecv
+// or a Group; two ranks that both send first get an error, not a hang.
 func Send[T kernels.Element](ctx context.Context, comm *Comm, data []T, peer int) error {
 	return comm.call(ctx, newOp(lifecycle.CallSend, data, nil, Sum, peer, nil))
 }

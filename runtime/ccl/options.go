@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 )
 
-// Reduction says how elements are combined.
+// Reduction is a way to combine elements.
 type Reduction = kernels.Reduction
 
 // The reductions. Avg divides the sum by the number of ranks; PreMulSum multiplies each rank's input by its Scale

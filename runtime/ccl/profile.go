@@ -23,12 +23,12 @@ func (c *core) openProfile(ctx context.Context, port *fabric.Port, nodes int) {
 
 // profiled are the events of operations that are made together.
 type profiled struct {
-	group profiler.ID // if they have one that ends with them
+	group profiler.ID // their group, if they begin one that ends with them
 	one   profiler.ID
 	more  []profiler.ID
 }
 
-// profileStart tells the profiler's plug-ins of operations. The caller has the turn.
+// profileStart reports operations to the profiler. The caller has the turn.
 func (c *core) profileStart(ops []engine.Op, number uint64, algorithm algo.Algorithm) (p profiled) {
 	group := c.group
 	if len(ops) > 1 && group == 0 {

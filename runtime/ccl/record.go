@@ -127,7 +127,7 @@ func (l *lastCaller) of(ctx context.Context) *tape.SpanContext {
 	return l.look(ctx)
 }
 
-// sameContext says that two contexts are one: of one type, and at one place in memory. Not all can be compared with ==.
+// sameContext tells whether two contexts are one, by type and address, as not all can be compared with ==.
 func sameContext(a, b context.Context) bool {
 	type words [2]uintptr
 	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))
@@ -150,5 +150,5 @@ func (l *lastCaller) look(ctx context.Context) *tape.SpanContext {
 	return l.span
 }
 
-// noSpan is what a context without a span has.
+// noSpan is the span of a context without one.
 var noSpan = trace.SpanFromContext(context.Background())

@@ -8,9 +8,9 @@ import (
 )
 
 // refusals returns a function that records on the tape, once for each call, that this rank's proxy refused an operation
-// while the call ran. It doesn't fail the call.
+// during the call, which doesn't fail by that.
 func (c *core) refusals() func(error) {
-	var noted atomic.Uint64 // the last call that has one, and its number, plus 1
+	var noted atomic.Uint64 // the last call with a record, and its number, plus 1
 	return func(err error) {
 		call, seq, _, _ := c.comm.Current()
 		if is := uint64(call)<<56 | seq + 1; noted.Swap(is) == is {

@@ -15,14 +15,15 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// ShrinkMode says what Shrink does with the operations that are in flight.
+// ShrinkMode is Shrink's treatment of operations in flight.
 type ShrinkMode int
 
 // The modes, as NCCL_SHRINK_DEFAULT and NCCL_SHRINK_ABORT.
 const (
 	// ShrinkDefault waits for operations in flight. It is for a communicator that is well.
 	ShrinkDefault ShrinkMode = iota
-	// ShrinkAbort cancels them, as Revoke does. It is for a communicator that has failed, say because a rank died.
+	// ShrinkAbort cancels them, as Revoke does. It is for a communicator that has failed, for instance because a rank
+	// died.
 	ShrinkAbort
 )
 
@@ -59,7 +60,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	}
 	d := &derivation{
 		call: lifecycle.CallShrink, site: site, opts: opts, rank: -1,
-		id: func(number uint64) CommID { // the ranks must agree on which are left
+		id: func(number uint64) CommID { // the ranks must agree on the members
 			id := lifecycle.ChildCommID(c.id, number, shrinkColor)
 			for _, m := range members {
 				id = lifecycle.ChildCommID(id, number, m)
@@ -81,7 +82,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	return c.derive(ctx, d)
 }
 
-// clear deals with what stands in the way of a Shrink, as its mode says.
+// clear prepares the communicator for a Shrink, by its mode.
 func (c *Comm) clear(ctx context.Context, mode ShrinkMode, why error, site lifecycle.Site) error {
 	if mode == ShrinkDefault {
 		return c.mayChange(ctx, lifecycle.CallShrink)
@@ -171,9 +172,9 @@ func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 		child.tape.Describe(child.tapeInfo(c.id, transport.Topology{}))
 		d.act.rec.Child = child.id
 	}
-	d.init.start() // now that the id is known under which the others tell of it, or it will never be
+	d.init.start() // now that the id is known, or never will be
 	if err != nil {
-		if !mine.IsZero() { // nobody else can tell those that join
+		if !mine.IsZero() { // only this rank can tell the joining ranks
 			ctx, cancel := endedBy(ctx, err)
 			defer cancel()
 			at := c.rt.point.Dial(mine)
@@ -191,8 +192,8 @@ func (c *core) grow(ctx context.Context, d *derivation, mine UniqueID) error {
 	return err
 }
 
-// whileConnected is ctx, which ends when the communicator loses a rank, with that as its cause: a rank that dies before
-// it comes to a meeting is not known there.
+// whileConnected is ctx, which ends when the communicator loses a rank, with that as its cause: a meeting does not
+// notice the death of a rank that has not come.
 func (c *core) whileConnected(ctx context.Context) (connected context.Context, release func()) {
 	connected, lose := context.WithCancelCause(ctx)
 	var looking sync.WaitGroup
@@ -216,7 +217,7 @@ func (c *core) whileConnected(ctx context.Context) (connected context.Context, r
 	}
 }
 
-// growID tells all ranks the id that one of them has.
+// growID gets the id that one of the ranks has to all ranks.
 func (c *core) growID(ctx context.Context, d *derivation, mine UniqueID) (id UniqueID, err error) {
 	var payload []byte
 	if !mine.IsZero() {

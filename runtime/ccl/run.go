@@ -56,7 +56,7 @@ func (c *Comm) launch(ctx context.Context, op engine.Op) *Work {
 			w.finish(err)
 			return
 		}
-		defer c.turn.leave() // afterwards, so that nobody sees a later one done before this one
+		defer c.turn.leave() // afterwards, so that no later operation is seen done before this one
 		w.finish(c.execute(ctx, op.Call, ops))
 	})
 	return w
@@ -84,7 +84,7 @@ func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []engine.Op) 
 	return nil
 }
 
-// invalid records a call that was refused, or whose arguments were, and returns its error.
+// invalid records a call that was refused itself or for its arguments, and returns its error.
 func (c *core) invalid(ctx context.Context, err error) error {
 	usage, ok := errors.AsType[*UsageError](err)
 	if !ok {
@@ -144,8 +144,8 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op
 	return c.fail(call, number, err)
 }
 
-// number gives a call its number, and says what it is on the tape. The ranks agree on the numbers of collectives, and
-// two of them on those of their messages; operations that progress together are counted by each rank for itself.
+// number numbers a call, and makes its signature for the tape. The ranks agree on the numbers of collectives, and two
+// of them on those of their messages; each rank numbers operations that progress together by itself.
 func (c *core) number(call lifecycle.Call, ops []engine.Op) (uint64, tape.Signature) {
 	op := &ops[0]
 	sig := tape.Signature{
@@ -181,7 +181,8 @@ func (c *core) number(call lifecycle.Call, ops []engine.Op) (uint64, tape.Signat
 	return c.together, sig
 }
 
-// overtaken is why a call whose turn has come is illegal now: a call before it ended the communicator. nil if none did.
+// overtaken tells why a call whose turn has come is illegal now: a call before it ended the communicator. nil if none
+// did.
 // The caller has the turn.
 func (c *core) overtaken(call lifecycle.Call) error {
 	if !c.over {

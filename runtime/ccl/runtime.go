@@ -22,36 +22,36 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Config is what a Runtime is made of. Only the Engine must be there: with it alone, a runtime records nothing.
+// Config configures a Runtime. Only the Engine is required: with it alone, a runtime records nothing.
 type Config struct {
-	// Engine is what carries out operations: host.Kind() on host memory.
+	// Engine carries out operations: host.Kind() on host memory.
 	Engine engine.Kind
-	// World is what the launcher said about this process's place in the job; see launch.FromEnv. World uses it.
+	// World is this process's place in the job, from the launcher; see launch.FromEnv. Runtime.World uses it.
 	World launch.World
-	// Rendezvous makes what the ranks of World meet at, in place of rank 0; nil where rank 0 serves.
+	// Rendezvous makes the meeting point for the ranks of World; nil: rank 0 serves it.
 	Rendezvous func(lifecycle.UniqueID) (rendezvous.Rendezvous, error)
-	// Blocking makes every communicator blocking, whatever its options say (NCCL_COMM_BLOCKING=1).
+	// Blocking makes every communicator blocking, despite its options (NCCL_COMM_BLOCKING=1).
 	Blocking bool
-	// Algorithm is used for every operation that it can do, instead of what the tuning table says (CARILLON_ALGO).
-	// algo.Auto is none.
+	// Algorithm is used for every operation that has it, instead of the tuning table's (CARILLON_ALGO). algo.Auto is
+	// none.
 	Algorithm algo.Algorithm
-	// Fabric says how ranks are connected.
+	// Fabric configures the connections of ranks.
 	Fabric fabric.Config
-	// Contact is where this process can be reached for something else than communicators; the ranks of other processes
-	// are told when a communicator begins. nil, or "", is nowhere. Met takes what those of a new communicator said, on
-	// the goroutine that makes it: it must not block.
+	// Contact is an address of this process for other purposes than communicators, which ranks of other processes get
+	// when a communicator begins; nil or "" for none. Met gets theirs, on the goroutine that makes the communicator,
+	// and must not block.
 	Contact func() string
 	Met     func(contacts []string)
 	// Tape is the process's flight recorder; nil records nothing. The caller closes it, after the Runtime.
 	Tape *tape.Writer
-	// Profiler has the plug-ins that are told what communicators do; nil for none. The caller closes it, after the
+	// Profiler has the plug-ins that get the events of communicators; nil for none. The caller closes it, after the
 	// Runtime.
 	Profiler *profiler.Profiler
-	// ToldToEnd tells whether the process was told to end, so that what it leaves behind is no mistake; nil is never.
+	// ToldToEnd tells whether the process was told to end, so that its open communicators are no mistake; nil is never.
 	ToldToEnd func() bool
 	// Log is where the runtime logs; nil is slog.Default.
 	Log *slog.Logger
-	// TapeIsLogged says that a reader of the tape logs what is on it, so that the runtime must not log it once more.
+	// TapeIsLogged tells that a reader logs the tape, so that the runtime must not log the same again.
 	TapeIsLogged bool
 }
 
@@ -69,7 +69,7 @@ type Runtime struct {
 	closed bool
 	down   chan struct{} // closed when Close has done its work
 
-	reapers  sync.WaitGroup // goroutines that report what was leaked, and end it
+	reapers  sync.WaitGroup // goroutines that report and end leaked communicators and groups
 	troubled atomic.Bool    // a communicator has failed, and none was made since
 
 	run atomic.Uint64 // the lifecycle.Run that the process is part of; 0 until it is known
@@ -106,7 +106,7 @@ func (rt *Runtime) NewUniqueID() (UniqueID, error) {
 	return rt.point.NewUniqueID()
 }
 
-// ProxyStats count what this process sends to other nodes, for its own ranks and for others of its node.
+// ProxyStats counts this process's operations to other nodes, for its own ranks and for others of its node.
 func (rt *Runtime) ProxyStats() fabric.ProxyStats {
 	if rt.absent() {
 		return fabric.ProxyStats{}
@@ -151,7 +151,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	return err
 }
 
-// reap runs fn, which deals with what nobody holds any more, unless the runtime is closed. Close waits for it.
+// reap runs fn, which reports and ends something leaked, unless the runtime is closed. Close waits for it.
 func (rt *Runtime) reap(fn func()) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

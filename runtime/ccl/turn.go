@@ -12,9 +12,9 @@ import (
 // turn orders the calls on one communicator: one runs, the others wait in the order in which they came. Its holder may
 // use the communicator's engine, and write operations on its tape.
 //
-// Invariant: state is free, or names the holder, and says whether anybody waits, which is so exactly while waiting has
-// somebody or mu is held. When a holder leaves, the turn passes to the first waiter without becoming free. A turn for
-// which nobody waits is taken and left without mu.
+// Invariant: state is free, or names the holder, and tells whether a ticket waits: awaited is set exactly while waiting
+// is not empty or mu is held. When a holder leaves, the turn passes to the first waiter without becoming free. A turn
+// without waiters is taken and left without mu.
 type turn struct {
 	state   atomic.Uint32
 	mu      sync.Mutex // guards waiting, and the bit awaited of state
@@ -110,7 +110,7 @@ func (t *turn) leave() {
 	close(next.granted)
 }
 
-// calls names the one that has the turn and those in the line, in order.
+// calls names the calls of the holder and of the line, in order.
 func (t *turn) calls() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -244,13 +244,6 @@ func (c *Conn) credit() uint64 {
 	}
 }
 
-// grant adds credit from the peer.
-func (c *Conn) grant(n uint64) {
-	if n > 0 {
-		c.granted.Add(n)
-	}
-}
-
 // put appends received data to the ring, and tells whether there was room.
 func (c *Conn) put(b []byte) bool {
 	if c.state.Load()&closed != 0 {

@@ -169,7 +169,11 @@ func (e *Endpoint) Rails() (peers []int) {
 func (e *Endpoint) Rail(peer int) tcp.User { return e.rails[peer] }
 
 // Attach hands over the connection with a peer.
-func (e *Endpoint) Attach(peer int, c *tcp.Conn) { e.rails[peer].attach(c) }
+func (e *Endpoint) Attach(peer int, c *tcp.Conn) {
+	r := e.rails[peer]
+	r.conn.Store(c)
+	r.kick()
+}
 
 // Conn is the stream to and from a peer.
 func (e *Endpoint) Conn(peer int) *Conn { return e.conns[peer] }

@@ -203,12 +203,6 @@ func (r *rail) detach(o *op) {
 	r.kick()
 }
 
-// attach gives the rail its connection.
-func (r *rail) attach(c *tcp.Conn) {
-	r.conn.Store(c)
-	r.kick()
-}
-
 // close closes the connection once all data is sent.
 func (r *rail) close() {
 	r.mu.Lock()
@@ -275,7 +269,9 @@ func (r *rail) begin() error {
 	case h.size > h.kind.maxBytes():
 		return fmt.Errorf("an operation of kind %d with %d bytes", h.kind, h.size)
 	}
-	c.grant(h.credit)
+	if h.credit > 0 {
+		c.granted.Add(h.credit)
+	}
 	if h.size == 0 {
 		return r.arrived()
 	}

@@ -18,7 +18,6 @@ import (
 type Projector struct {
 	cfg     Config
 	pipe    *pipeline
-	store   *Store
 	origins *origins
 	salt    uint64   // makes this process's spans differ from others' while it has no rank
 	last    int64    // time of the last event
@@ -46,13 +45,12 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 		return nil, err
 	}
 	return &Projector{
-		cfg: cfg, pipe: pipe, store: pipe.store, origins: newOrigins(), salt: processSalt(cfg.Host, cfg.PID),
-		sentTo: cfg.Sent,
+		cfg: cfg, pipe: pipe, origins: newOrigins(), salt: processSalt(cfg.Host, cfg.PID), sentTo: cfg.Sent,
 	}, nil
 }
 
 // Store holds the last traces. It stays readable after Close.
-func (p *Projector) Store() *Store { return p.store }
+func (p *Projector) Store() *Store { return p.pipe.store }
 
 // Stats counts exported and lost spans; all zero without an exporter.
 func (p *Projector) Stats() Stats { return p.pipe.stats() }
@@ -98,8 +96,8 @@ func (p *Projector) renamed(m *model.Comm, was lifecycle.CommID) {
 		if a.Kind == tape.ActInit {
 			p.origins.addInit(m.ID)
 		}
-		p.store.closed(ActTraceID(was, a.Kind, a.Seq))
-		p.store.opened(actTrace(m, a))
+		p.pipe.store.closed(ActTraceID(was, a.Kind, a.Seq))
+		p.pipe.store.opened(actTrace(m, a))
 		p.emitStarted(m, a, &a.First)
 	}
 }
@@ -126,7 +124,7 @@ func (p *Projector) observeAct(m *model.Comm, s *model.Step) {
 			p.origins.addInit(m.ID)
 		}
 		if r.Stage != tape.StageEnd {
-			p.store.opened(actTrace(m, a))
+			p.pipe.store.opened(actTrace(m, a))
 		}
 	}
 	switch r.Stage {
@@ -151,7 +149,7 @@ func actTrace(m *model.Comm, a *model.Act) oteltrace.TraceID { return ActTraceID
 func (p *Projector) finish(m *model.Comm, a *model.Act, r *tape.LifeRecord, problem *problem) {
 	p.emitPhases(m, a, r.Time, problem)
 	p.emitAct(m, a, r, problem)
-	p.store.closed(actTrace(m, a))
+	p.pipe.store.closed(actTrace(m, a))
 }
 
 // abandon ends an open act as unfinished. why is as for unfinished.

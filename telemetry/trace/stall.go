@@ -32,10 +32,10 @@ func (p *Projector) ObserveStall(r *stall.Report) {
 		p.emitStall(r)
 	case r.Act != tape.ActNone: // it has its started span
 	case r.Stage == stall.Slow:
-		p.store.opened(stallTrace(r))
+		p.pipe.store.opened(stallTrace(r))
 		p.emitSlow(r)
 	case r.Stage == stall.Cleared:
-		p.store.closed(stallTrace(r))
+		p.pipe.store.closed(stallTrace(r))
 	}
 }
 
@@ -75,7 +75,8 @@ func (p *Projector) emitStall(r *stall.Report) {
 	attrs.stall(&p.cfg, r)
 	if p.cfg.Finding != nil {
 		if f, ok := p.cfg.Finding(m.ID, r.Seq); ok {
-			attrs.finding(&f)
+			attrs.when(f.Rank >= 0, semconv.VerdictRank.Int(f.Rank))
+			attrs.when(f.Reason != "", semconv.VerdictReason.String(f.Reason))
 			if f.Text != "" {
 				reason = f.Text
 			}
@@ -144,9 +145,4 @@ func (a *attributes) stall(c *Config, r *stall.Report) {
 	*a = append(*a, semconv.StallNumber.Int(r.Count), semconv.StallAge.Float64(r.Age().Seconds()),
 		semconv.StallThreshold.Float64(r.Threshold.Seconds()))
 	a.when(r.Normal > 0, semconv.StallNormal.Float64(r.Normal.Seconds()))
-}
-
-func (a *attributes) finding(f *Finding) {
-	a.when(f.Rank >= 0, semconv.VerdictRank.Int(f.Rank))
-	a.when(f.Reason != "", semconv.VerdictReason.String(f.Reason))
 }

@@ -30,9 +30,9 @@ import (
 )
 
 const (
-	// libraryName is the library that writes the tape of a program on NCCL; it lies beside this program.
+	// libraryName is the library that writes the tape of a program that uses NCCL. It is in this program's folder.
 	libraryName = "libcarillon-nccl.so"
-	// auditName is the audit library that makes the loader bind calls of NCCL to the first; it lies beside that.
+	// auditName is the audit library, in the same folder. It makes the loader bind calls of NCCL to the first library.
 	auditName = "libcarillon-audit.so"
 	// libraryVariable overrides the path of the first library.
 	libraryVariable = "CARILLON_NCCL_LIBRARY"
@@ -84,7 +84,7 @@ Attach is configured by the same variables as carillon agent.`,
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows the program is the program's
+	f.SetInterspersed(false) // arguments after the program are its own
 	f.SortFlags = false
 	f.StringVar(&name, "job", os.Getenv("CARILLON_JOB"),
 		"the job's name, the same on all machines (default: the launcher's, or derived from the program's)")
@@ -96,7 +96,7 @@ Attach is configured by the same variables as carillon agent.`,
 	return cmd
 }
 
-// The values of --how.
+// Values of --how.
 const (
 	wayAuto    = "auto"
 	wayPreload = "preload"
@@ -119,8 +119,8 @@ var (
 	notInLaunchers = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 )
 
-// jobName is the name of the job by the launcher that started attach, so that it is the same on all machines. Otherwise
-// it is made from the program's name.
+// jobName is the name that the launcher which started attach gives the job, so that it is the same on all machines.
+// Without one, the name is the program's and a random number.
 func jobName(program string) string {
 	world, err := launch.FromEnv(os.Getenv)
 	if err == nil && world.Job != "" {
@@ -164,7 +164,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		return err
 	}
 	if spare >= 0 {
-		// The last job's tapes stay, for its post-mortem. They, and what can't be removed, make this job's smaller.
+		// The last job's tapes stay, for its post-mortem. The less room is left, the smaller are this job's tapes.
 		_ = tape.MakeRoom(dir, max(spare, 1))
 	}
 	signals := make(chan os.Signal, 16)
@@ -184,7 +184,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	}
 	code, told, err := supervise(&child, signals)
 	if code != 0 && told.Ended != "" {
-		_ = process.AppendEntry(filepath.Join(dir, name), told) // a full disk: the post-mortem then knows less
+		_ = process.AppendEntry(filepath.Join(dir, name), told) // on a full disk, the post-mortem lacks the cause
 	}
 	if err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
@@ -283,7 +283,7 @@ func environment(env []string, library, audit, dir, name string) []string {
 		key, value, _ := strings.Cut(v, "=")
 		had[key] = value
 	}
-	before := func(key, path string) string { // what is in a list of libraries already
+	before := func(key, path string) string { // puts path before the libraries that the list has
 		if had[key] != "" {
 			path += ":" + had[key]
 		}
@@ -297,7 +297,7 @@ func environment(env []string, library, audit, dir, name string) []string {
 	if plugin := had["NCCL_PROFILER_PLUGIN"]; plugin != "" && plugin != library && had["CARILLON_PROFILER_NEXT"] == "" {
 		env = append(env, "CARILLON_PROFILER_NEXT="+plugin)
 	}
-	return env // of what is there twice, exec.Cmd takes the last
+	return env // exec.Cmd takes the last value of a repeated variable
 }
 
 // findLibrary finds and checks the library, and returns its path.
@@ -327,7 +327,7 @@ func findLibrary() (string, error) {
 	return path, nil
 }
 
-// ours are two functions that only this library has both of: one is NCCL's, the other a profiler plug-in's.
+// ours are a function of NCCL and one of a profiler plug-in. Only this library has both.
 var ours = []string{"ncclCommDestroy", "ncclProfiler_v1"}
 
 // machines are the processors that the library is built for.

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/bench"
 )
 
-// gpuFlags are those of bench that are for --gpu.
+// gpuFlags are the flags of bench that need --gpu.
 type gpuFlags struct {
 	ranks       int
 	collectives []string

@@ -58,7 +58,7 @@ const (
 	tellsHealth = "health"
 )
 
-// exitError is an error with an exit code of its own. A nil err means that the command has printed what is to be said.
+// exitError is an error with an exit code of its own. A nil err means that the command has printed the message.
 type exitError struct {
 	code int
 	err  error
@@ -70,7 +70,7 @@ func exitCode(code int) error { return &exitError{code: code} }
 
 var errInterrupted = &exitError{128 + int(unix.SIGINT), errors.New("interrupted")}
 
-// cannotRun is why a program could not be started, with the exit code that shells have for it.
+// cannotRun gives the error of starting a program the exit code that shells use.
 func cannotRun(err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return &exitError{codeNotFound, err}
@@ -78,7 +78,7 @@ func cannotRun(err error) error {
 	return &exitError{codeCannotRun, err}
 }
 
-// The exit codes of shells for a program that can't be run.
+// Exit codes of shells for a program that can't be run.
 const (
 	codeCannotRun = 126
 	codeNotFound  = 127

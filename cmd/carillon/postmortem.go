@@ -98,7 +98,7 @@ are no tapes.`,
 	return cmd
 }
 
-// tapesOf are the folders of the jobs' tapes, and tapes that are named one by one; of no job, the default folders.
+// tapesOf are the folders of the jobs' tapes, and the tapes among jobs. Without jobs, they are the default folders.
 func tapesOf(jobs []string) (paths []string, err error) {
 	if len(jobs) == 0 {
 		jobs = []string{""}

@@ -114,7 +114,7 @@ secret, and its own --node-rank. If CARILLON_RENDEZVOUS names an etcd (etcd://ho
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows the program is the program's
+	f.SetInterspersed(false) // arguments after the program are its own
 	f.SortFlags = false
 	f.IntVarP(&cfg.Ranks, "ranks", "n", 1, "how many ranks to start on this machine")
 	f.IntVar(&cfg.Hosts, "nnodes", 1, "how many machines the job spans; start carillon run on each")

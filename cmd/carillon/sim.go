@@ -18,10 +18,10 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
-// ranksPerProcess is what a machine with eight GPUs has.
+// ranksPerProcess is that of a machine with eight GPUs.
 const ranksPerProcess = 8
 
-// simulationGC trades memory for time: most of what a simulation allocates lives for as long as a packet.
+// simulationGC trades memory for time: most allocations of a simulation live as long as a packet.
 const simulationGC = 400
 
 func newSim(stderr *os.File) *cobra.Command {

@@ -83,9 +83,7 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	if job != nil {
 		if targets = watch.Targets(job); len(targets) == 0 {
 			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); "+
-				"carillon postmortem "+
-				"%s reads its tapes",
-				words.Line(job.Name), words.Line(job.Dir))
+				"carillon postmortem %s reads its tapes", words.Line(job.Name), words.Line(job.Dir))
 		}
 	}
 	snapshots, errs := client.All(ctx, targets)

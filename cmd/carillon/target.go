@@ -52,7 +52,7 @@ func (t *target) flags(cmd *cobra.Command) {
 	cmd.Annotations = map[string]string{tellsHealth: "in its exit code"}
 }
 
-// completeJobs completes up to a number of jobs, the running ones or all of them, or folders.
+// completeJobs completes up to most jobs, or folders. Jobs that have ended count only if ended is set.
 func completeJobs(most int, ended bool) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {

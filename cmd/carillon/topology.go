@@ -18,7 +18,7 @@ import (
 // topologyReport says where the ranks of a job's communicators are.
 type topologyReport struct {
 	Job   string         `json:"job"`
-	Comms []commTopology `json:"communicators"` // those with a rank whose place is on a tape
+	Comms []commTopology `json:"communicators"` // those with a rank of known place
 }
 
 type commTopology struct {
@@ -27,8 +27,8 @@ type commTopology struct {
 	Size        int              `json:"size"`
 	Nodes       int              `json:"nodes"`
 	PXN         string           `json:"pxn"`         // "on", or why it is off
-	Connections int              `json:"connections"` // each counted once, as far as both its ranks are known
-	Ranks       []rankPlace      `json:"ranks"`       // that are known
+	Connections int              `json:"connections"` // between known ranks, each counted once
+	Ranks       []rankPlace      `json:"ranks"`       // the known ones
 }
 
 // rankPlace is where a rank is, and what it sends.
@@ -36,8 +36,8 @@ type rankPlace struct {
 	Rank int    `json:"rank"`
 	Host string `json:"host"`
 	postmortem.Place
-	// Carries are the ranks of other nodes to which it sends for other ranks of its node; absent if it does for none,
-	// and if a rank of the communicator is unknown.
+	// Carries are the ranks of other nodes to which it sends for other ranks of its node. It is absent if there are
+	// none, or if a rank of the communicator is unknown.
 	Carries []int `json:"carries,omitempty"`
 }
 

@@ -85,9 +85,9 @@ func Write(w io.Writer, results []Result) error {
 			continue
 		}
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t", r.Mode, r.Ranks, humanize.IBytes(uint64(r.Bytes)),
-			formatLatency(r.Latency), r.BusBandwidth()/1e9, r.Allocs)
+			formatLatency(r.Latency), r.busBandwidth()/1e9, r.Allocs)
 		if m, ok := mpi[key{r.Mode, r.Ranks, r.Bytes}]; ok {
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t", formatLatency(m.Latency), m.BusBandwidth()/1e9,
+			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t", formatLatency(m.Latency), m.busBandwidth()/1e9,
 				float64(m.Latency)/float64(r.Latency))
 		} else if len(mpi) > 0 {
 			fmt.Fprint(t, "\t\t\t")

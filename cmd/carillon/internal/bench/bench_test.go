@@ -40,7 +40,7 @@ func TestInProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Ranks != 3 || r.Bytes != 4096 || r.Iters < 2 || r.Iters > 10 || r.Latency <= 0 || r.BusBandwidth() <= 0 {
+	if r.Ranks != 3 || r.Bytes != 4096 || r.Iters < 2 || r.Iters > 10 || r.Latency <= 0 || r.busBandwidth() <= 0 {
 		t.Errorf("the result is %+v", r)
 	}
 	if r.Allocs != 0 {

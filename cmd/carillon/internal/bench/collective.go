@@ -1,5 +1,7 @@
 package bench
 
+import "time"
+
 // Collective is a collective that is measured on GPUs, by its name in spans and metrics.
 type Collective string
 
@@ -30,14 +32,13 @@ func (c Collective) elements(bytes, ranks int) (send, recv int) {
 
 // busBandwidth is in bytes a second, as defined by nccl-tests: the load of the links, comparable across numbers of
 // ranks and with the hardware's figure.
-func (c Collective) busBandwidth(r GPUResult) float64 {
+func (c Collective) busBandwidth(ranks, bytes int, took time.Duration) float64 {
+	if took <= 0 {
+		return 0
+	}
 	times := 1.0
 	if c == AllReduce {
 		times = 2
 	}
-	seconds := r.Graph.P50.Seconds()
-	if seconds <= 0 {
-		return 0
-	}
-	return times * float64(r.Ranks-1) / float64(r.Ranks) * float64(r.Bytes) / seconds
+	return times * float64(ranks-1) / float64(ranks) * float64(bytes) / took.Seconds()
 }

@@ -57,9 +57,9 @@ func WriteGPU(w io.Writer, results []GPUResult) error {
 	for _, r := range results {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t%.2f\t%s\t%s\t", r.Collective, r.Ranks, r.GPUs,
 			humanize.IBytes(uint64(r.Bytes)), formatLatency(r.Eager.P50), formatLatency(r.Eager.P99),
-			formatLatency(r.Graph.P50), formatLatency(r.Graph.P99), r.Collective.busBandwidth(r)/1e9,
-			formatLatency(r.Copy.P50), float64(r.Graph.P50)/float64(max(r.Copy.P50, 1)), formatLatency(r.Call),
-			formatLatency(r.Launch))
+			formatLatency(r.Graph.P50), formatLatency(r.Graph.P99),
+			r.Collective.busBandwidth(r.Ranks, r.Bytes, r.Graph.P50)/1e9, formatLatency(r.Copy.P50),
+			float64(r.Graph.P50)/float64(max(r.Copy.P50, 1)), formatLatency(r.Call), formatLatency(r.Launch))
 		for _, name := range names {
 			of := slices.IndexFunc(r.Beside, func(l Library) bool { return l.Name == name })
 			if of < 0 {

@@ -64,7 +64,7 @@ func GPUs(ctx context.Context, s Setup, collectives []Collective, ranks int, com
 	return results, nil
 }
 
-// measure measures one size.
+// measure times a collective of one size.
 func (w *world) measure(ctx context.Context, s Setup, c Collective, bytes int) (result GPUResult, err error) {
 	send, recv := c.elements(bytes, len(w.ranks))
 	bytes = 4 * max(send, recv)
@@ -129,14 +129,14 @@ func repeat(n int, one func() error) func() error {
 	}
 }
 
-// side is one of the things that are timed in turn.
+// side is an operation that is timed in turn with others.
 type side struct {
 	name sideName
 	put  func() error // enqueues a batch on the stream
 	wait func(context.Context) error
 	n    int
 
-	gpu, host []time.Duration // per operation, of each batch: the GPU's time, and that of put
+	gpu, host []time.Duration // per operation, of each batch: the GPU's time, and put's
 }
 
 type sideName int

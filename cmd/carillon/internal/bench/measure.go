@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// Setup says what is measured.
+// Setup says what to measure.
 type Setup struct {
 	Sizes  []int         // bytes, multiples of 4 (float32, sum)
 	Budget time.Duration // for one size
@@ -20,7 +20,7 @@ type Setup struct {
 	Max    int           // iterations, at most
 }
 
-// Result is what one size took.
+// Result is the measurement of one size.
 type Result struct {
 	Side    string        `json:"side"` // "carillon" or "openmpi"
 	Mode    string        `json:"mode"` // "processes" or "in-process"
@@ -31,15 +31,9 @@ type Result struct {
 	Allocs  float64       `json:"allocs_per_op"` // by the data path of all ranks of its process; -1 if unknown
 }
 
-// BusBandwidth is in bytes a second.
-func (r Result) BusBandwidth() float64 {
-	if r.Latency <= 0 {
-		return 0
-	}
-	return 2 * float64(r.Ranks-1) / float64(r.Ranks) * float64(r.Bytes) / r.Latency.Seconds()
-}
+func (r Result) busBandwidth() float64 { return AllReduce.busBandwidth(r.Ranks, r.Bytes, r.Latency) }
 
-// iterations is how often to measure a size whose operation takes once. It is the same on all ranks if once is.
+// iterations is how often to measure an operation that takes once.
 func (s Setup) iterations(once time.Duration) int {
 	return min(max(int(s.Budget/max(once, time.Nanosecond)), s.Min), s.Max)
 }

@@ -35,7 +35,7 @@ func (w *world) openNCCL(ctx context.Context) (err error) {
 	if ranks, gpus := len(w.ranks), len(w.contexts); ranks > gpus {
 		return fmt.Errorf("%d ranks share %d GPUs, and NCCL needs a GPU for each rank", ranks, gpus)
 	}
-	const blocking = "NCCL_COMM_BLOCKING" // otherwise a thread of NCCL's makes each call, unlike in most programs
+	const blocking = "NCCL_COMM_BLOCKING" // as in most programs; otherwise NCCL makes each call on a thread of its own
 	if os.Getenv(blocking) == "" {
 		if err := os.Setenv(blocking, "1"); err != nil {
 			return err

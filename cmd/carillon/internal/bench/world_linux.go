@@ -122,15 +122,15 @@ func (w *world) use(driver *cuda.Driver, ordinal int, o enginecuda.Options) erro
 	return nil
 }
 
-// abandon ends a world whose ranks may wait for each other for ever.
+// abandon ends a world whose ranks may wait for each other without end.
 func (w *world) abandon(ctx context.Context, why error) {
 	for _, r := range w.ranks {
 		_ = r.comm.Abort(why)
 	}
-	_ = errors.Join(w.endNCCL(ctx, false), w.close(ctx)) // why is what counts
+	_ = errors.Join(w.endNCCL(ctx, false), w.close(ctx)) // the caller reports why
 }
 
-// all calls do for each rank, until one fails. That rank leaves the communicator, so that no other waits for it.
+// all calls do for each rank, until one fails. The failed rank leaves the communicator, so that no other waits for it.
 func (w *world) all(ctx context.Context, do func(ctx context.Context, r *onGPU) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, r := range w.ranks {

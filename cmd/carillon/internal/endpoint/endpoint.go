@@ -26,7 +26,7 @@ import (
 
 // Config is a Client's identity, and the servers that it trusts.
 type Config struct {
-	Token string // sent as a bearer token; empty for none
+	Token string // sent as a bearer token; empty: none
 
 	CACert    string // a PEM file of the authorities that sign servers' certificates; empty: the system's
 	Cert, Key string // the client's own certificate, PEM files
@@ -49,7 +49,7 @@ const (
 type Client struct {
 	cfg     Config
 	http    *http.Client
-	silence time.Duration // of a stream, without heartbeats, after which it is broken
+	silence time.Duration // a stream without even a heartbeat for so long is broken
 }
 
 // agent is the User-Agent, different in each process: servers limit the rate of each.
@@ -155,10 +155,10 @@ func (c *Client) All(ctx context.Context, targets []Target) ([]*Snapshot, []erro
 	return snapshots, errs
 }
 
-// All is the id behind which a stream begins with all remembered events.
+// All is the id before those of all remembered events.
 const All = "0"
 
-// Stream calls opened once the endpoint has accepted it, and then each for the events behind the one with id after. It
+// Stream calls opened once the endpoint has accepted it, and then each for the events after the one with id after. It
 // returns the error of ctx or of each, or io.EOF when the endpoint ends the stream. Notices of the bus about missing
 // events have no ID.
 func (c *Client) Stream(ctx context.Context, to Target, after string, opened func(),

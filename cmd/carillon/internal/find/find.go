@@ -24,7 +24,7 @@ type Job struct {
 	Name      string
 	Dir       string // of its tapes
 	Started   time.Time
-	Processes []Process // by the paths of their tapes; those of earlier runs, too
+	Processes []Process // sorted by the paths of their tapes; earlier runs' processes are included
 }
 
 // Process is one process of a job.
@@ -33,11 +33,11 @@ type Process struct {
 	Host    string
 	PID     int
 	Started time.Time
-	Running bool // or unknown: on another host that shares the folder
+	Running bool // also set if unknown: the process is on another host that shares the folder
 	Died    bool // it ended without closing its tape
 	// URL is its health endpoint; empty if it has none or has ended.
 	URL string
-	// Own tells whether this user wrote the URL: only then it may get the token.
+	// Own tells whether this user wrote the URL. Only such an endpoint may get the token.
 	Own bool
 }
 
@@ -62,7 +62,7 @@ func (j *Job) Ended() string {
 // NotFoundError means that there is no such job, or that it has ended.
 type NotFoundError struct{ Problem string }
 
-// Error tells the problem.
+// Error is the problem in a sentence.
 func (e *NotFoundError) Error() string { return e.Problem }
 
 func notFound(format string, args ...any) error {
@@ -78,9 +78,9 @@ func Folder(job string) (string, error) {
 	return all[0], nil
 }
 
-// Folders are the folders of the tapes of a JOB: of a name, those called so in tape.Dirs; otherwise the folder of
-// tapes, or of several jobs, that it names. An empty JOB is the default folders, as the first may have had no room.
-// There is at least one. The error is a *NotFoundError.
+// Folders are the folders of a JOB's tapes, at least one. A JOB that is a name has the folders of this name in
+// tape.Dirs. Otherwise it is the path of a folder of tapes, or of several jobs. An empty JOB has the default folders,
+// all of them because the first may have had no room. The error is a *NotFoundError.
 func Folders(job string) (all []string, err error) {
 	dirs := tape.Dirs("")
 	switch {

@@ -42,7 +42,7 @@ type Config struct {
 	Secret string
 
 	TapeDir     string // for the ranks' tapes, made if need be; empty: as Env says
-	TapesAt     string // where the tapes are, by TapeDir or Env, for the launcher's ledger; empty: no ledger
+	TapesAt     string // where the tapes are, by TapeDir or Env; the launcher's ledger goes there; empty: no ledger
 	TeeDir      string // for a log of each rank's output, made if need be; empty: none
 	TargetsFile string // where Prometheus' file_sd_config finds the ranks of this host, while the job runs; empty: none
 
@@ -52,8 +52,8 @@ type Config struct {
 	// MaxRestarts is how often all ranks of this host are started again after a failure ended the job.
 	MaxRestarts int
 
-	Env            []string // that the ranks' own variables are added to
-	Stdin          *os.File // what rank 0 reads; nil, as for all other ranks, is /dev/null
+	Env            []string // the ranks' environment, apart from the variables that the launcher adds
+	Stdin          *os.File // rank 0's; nil, as for all other ranks, is /dev/null
 	Stdout, Stderr *os.File // get the ranks' output, and Stderr the launcher's messages; neither is closed
 
 	Color          term.ColorMode // of the ranks' prefixes
@@ -153,7 +153,7 @@ func (c *Config) placeOf(i int) place {
 	return place{node: i / (small + 1), local: i % (small + 1), size: small + 1}
 }
 
-// others are variables that the launcher may have inherited from another launcher, and that its ranks must not inherit.
+// others are variables of other launchers, which this launcher may have inherited and its ranks must not.
 var others = regexp.MustCompile(
 	`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
 

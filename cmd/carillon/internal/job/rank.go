@@ -103,7 +103,7 @@ func (r *rank) end(sig unix.Signal) {
 	r.signal(unix.SIGCONT)
 }
 
-// asked is the supervisor's signal that ended the rank, or else the last one that it sent; 0 if it sent none.
+// asked is the supervisor's signal that ended the rank. Otherwise it is the last one that was sent; 0: none was sent.
 func (r *rank) asked() unix.Signal {
 	switch {
 	case len(r.sent) == 0:

@@ -43,7 +43,7 @@ func (s *supervisor) removeSecret() {
 	}
 }
 
-// writePrivate makes a new file in dir with mode 0600 and an absolute path, and locks it until it is closed.
+// writePrivate makes a new file in dir, with mode 0600 and an absolute path, which is locked until it is closed.
 func writePrivate(dir, text string) (f *os.File, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func writePrivate(dir, text string) (f *os.File, err error) {
 	return f, nil
 }
 
-// lock locks a file that nobody has locked.
+// lock locks a file, unless another process has locked it.
 func lock(f *os.File) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("lock %s: %w", f.Name(), err)

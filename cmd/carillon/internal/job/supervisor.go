@@ -39,7 +39,7 @@ type supervisor struct {
 	began  time.Time
 
 	phase   phase
-	stopped bool // by a signal or the like: no failure ended the job
+	stopped bool // a signal, ctx or lost output ended the job, not a failure of a rank
 	timer   *time.Timer
 	typed   *os.File // passes terminal input on to rank 0; nil: none
 }
@@ -95,7 +95,7 @@ func (s *supervisor) loop(ctx context.Context) {
 		case batch := <-deaths:
 			s.died(batch)
 		case sig := <-s.cfg.Signals:
-			s.told(sig)
+			s.signalled(sig)
 		case s.outputLost = <-s.lost:
 			s.stopped = true
 			s.end("its output could not be shown", unix.SIGTERM)
@@ -124,7 +124,7 @@ func (s *supervisor) settle() {
 			case <-r.settled:
 				waiting = false
 			case sig := <-s.cfg.Signals:
-				s.told(sig)
+				s.signalled(sig)
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func cause(batch []death) (first *death) {
 	return first
 }
 
-func (s *supervisor) told(sig os.Signal) {
+func (s *supervisor) signalled(sig os.Signal) {
 	switch num := sig.(unix.Signal); num {
 	case unix.SIGINT, unix.SIGTERM:
 		s.stopped = true

@@ -20,10 +20,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// scale is how many times faster than in virtual time a trial runs.
+// scale is how much faster a trial runs than in virtual time.
 const scale = 5
 
-// Command is the hidden command that is one process of a trial.
+// Command is the hidden command that runs one process of a trial.
 const Command = "process"
 
 // Process runs one process of a trial, with the arguments of Command: the folder that it shares with the driver, and

@@ -25,9 +25,9 @@ type Comm struct {
 	Busy     []Op    `json:"busy,omitempty"`   // operations in flight, the oldest first
 	Behind   []int   `json:"behind,omitempty"` // ranks of Known that haven't begun the oldest collective
 
-	begun map[int]uint64 // the last collective, by rank
-	job   map[int]int    // the ranks in the job; -1: unknown
-	whole bool           // it is the world, whose ranks are the job's
+	begun map[int]uint64 // the last collective that each rank began
+	job   map[int]int    // the job's rank of each rank; -1: unknown
+	whole bool           // it is the world: its ranks are the job's
 }
 
 // State is a state of a communicator's ranks.
@@ -192,7 +192,7 @@ func (c *Comm) age() float64 {
 	return c.Busy[0].Age
 }
 
-// order is 1 for true and 0 for false: in a sort, true comes last.
+// order sorts true behind false.
 func order(yes bool) int {
 	if yes {
 		return 1
@@ -200,5 +200,5 @@ func order(yes bool) int {
 	return 0
 }
 
-// pairs are the calls between two ranks: another rank isn't behind because it doesn't make them.
+// pairs are the calls between two ranks. A rank that doesn't make them isn't behind.
 var pairs = []string{lifecycle.CallSend.String(), lifecycle.CallRecv.String(), lifecycle.CallSendRecv.String()}

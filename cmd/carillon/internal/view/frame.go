@@ -21,7 +21,7 @@ type Frame struct {
 	Colored       bool
 }
 
-// The least size of a screen that a frame is laid out for.
+// The smallest screen that a frame is laid out for.
 const (
 	minColumns = 20
 	minRows    = 6
@@ -85,7 +85,7 @@ func (f *Frame) events(rows int) []line {
 		look := looks[ev.Severity]
 		if ev.Stage == bus.Closed {
 			look = plain       // no action is needed
-			if ev.Unresolved { // the waiting ranks are gone, their problem may not be
+			if ev.Unresolved { // the waiting ranks are gone, but their problem may persist
 				look = yellow
 			}
 		}

@@ -63,8 +63,8 @@ func (l line) render(width int, colored bool) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// wrap breaks text into lines of at most width columns, and, unless most is 0, at most so many lines. It breaks a wider
-// word.
+// wrap breaks text into lines of at most width columns, and at most so many lines, unless most is 0. A word that is
+// wider than a line is broken.
 func wrap(s style, indent, text string, width, most int) []line {
 	text = words.Line(text)
 	room := max(width-runewidth.StringWidth(indent), 8)

@@ -157,7 +157,7 @@ func (r *Report) rankCount() string {
 	return text
 }
 
-// ranksIn is a line for all ranks in a state, and one for each that is neither alive nor has left.
+// ranksIn is a line for all ranks in a state, and a line for each rank that is neither alive nor has left.
 func (r *Report) ranksIn(state string, look style, lim limits) []line {
 	var numbers []int
 	var names []string // of those without a number

@@ -19,13 +19,13 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// View is the known state of a job. It belongs to one goroutine. The zero View knows nothing.
+// View is the known state of a job. One goroutine may use it. The zero View knows nothing.
 type View struct {
 	job      string
 	size     int
 	verdicts map[string]health.Verdict
 	ranks    map[rankKey]health.Rank
-	told     map[rankKey]part // the last snapshot of each process
+	told     map[rankKey]part // each process's last snapshot
 	local    []Local          // nil: communicators are in snapshots only
 	heard    time.Time        // the time of the last snapshot
 }

@@ -12,9 +12,9 @@ import (
 // ids of their own, so the events come again after a switch to another process. An event is news if the process has
 // sent it more often than any process before.
 type history struct {
-	seen  map[eventKey]int // the most that any process sent
-	now   map[eventKey]int // by the current process
-	moved time.Time        // the time of the last switch; zero: none
+	seen     map[eventKey]int // the most that any process sent
+	now      map[eventKey]int // by the current process
+	switched time.Time        // the time of the last switch; zero: none
 }
 
 // eventKey identifies an event of any process. Their texts may differ.
@@ -31,7 +31,7 @@ func (h *history) begin(at time.Time) {
 	if h.seen == nil {
 		h.seen = map[eventKey]int{}
 	} else {
-		h.moved = at
+		h.switched = at
 	}
 	h.now = map[eventKey]int{}
 }
@@ -39,7 +39,7 @@ func (h *history) begin(at time.Time) {
 // news tells whether the event was not shown before.
 func (h *history) news(ev *bus.Event) bool {
 	if ev.Notice() {
-		return h.moved.IsZero() // it is about missing events, which another process may have sent
+		return h.switched.IsZero() // it is about missing events, which another process may have sent
 	}
 	kind := strings.TrimPrefix(ev.Type, semconv.EventPrefix)
 	if !strings.HasPrefix(kind, "verdict.") && !strings.HasPrefix(kind, "rank.") {
@@ -49,7 +49,7 @@ func (h *history) news(ev *bus.Event) bool {
 		clear(h.seen)
 		clear(h.now)
 	}
-	if ev.Type == semconv.EventRankJoined && ev.Time.Before(h.moved) {
+	if ev.Type == semconv.EventRankJoined && ev.Time.Before(h.switched) {
 		return false // the process before didn't report its own join, or ended before it heard of this one
 	}
 	w := eventKey{ev.Type, ev.Key, ev.Subject, ev.Stage}

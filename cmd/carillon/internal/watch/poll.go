@@ -9,7 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 )
 
-// askAtOnce bounds the questions in flight. It exceeds maxOthers, as all others may be out of reach.
+// askAtOnce bounds the questions in flight. It exceeds maxOthers: even if all of those are out of reach, this host's
+// processes are asked.
 const askAtOnce = 2 * maxOthers
 
 // poller schedules the questions to the targets. One that is out of reach delays no other.
@@ -18,7 +19,7 @@ type poller struct {
 	asked   map[endpoint.Target]time.Time
 	busy    map[endpoint.Target]bool // asked, without an answer yet
 	last    time.Time                // of the last question
-	news    time.Time                // the first event since then; zero: none
+	event   time.Time                // the first event since last; zero: none
 }
 
 func newPoller() *poller {
@@ -30,7 +31,8 @@ func (p *poller) reach(targets []endpoint.Target) {
 	maps.DeleteFunc(p.asked, func(t endpoint.Target, _ time.Time) bool { return !slices.Contains(targets, t) })
 }
 
-// next is the target to ask now, or how long to wait: the one that was asked longest ago, a new one at once.
+// next returns the target that was asked longest ago, if it is due, or how long to wait for that. A new target is due
+// at once.
 func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	free := slices.DeleteFunc(slices.Clone(p.targets), func(t endpoint.Target) bool { return p.busy[t] })
 	if len(free) == 0 || len(p.busy) >= askAtOnce {
@@ -39,20 +41,20 @@ func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	to = slices.MinFunc(free, func(a, b endpoint.Target) int { return p.asked[a].Compare(p.asked[b]) })
 	if first := p.asked[to]; !first.IsZero() {
 		wait = min(pollAny, pollAll/time.Duration(len(p.targets))) - now.Sub(p.last)
-		if !p.news.IsZero() {
-			wait = min(wait, pollNews-now.Sub(p.news))
+		if !p.event.IsZero() {
+			wait = min(wait, pollEvent-now.Sub(p.event))
 		}
 	}
 	if wait <= 0 {
-		p.asked[to], p.last, p.busy[to], p.news = now, now, true, time.Time{}
+		p.asked[to], p.last, p.busy[to], p.event = now, now, true, time.Time{}
 	}
 	return to, wait
 }
 
-// heard notes an event: the snapshots of a moment later have its effects.
+// heard notes an event. Snapshots show its effects a moment later.
 func (p *poller) heard(now time.Time) {
-	if p.news.IsZero() {
-		p.news = now
+	if p.event.IsZero() {
+		p.event = now
 	}
 }
 

@@ -12,23 +12,23 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// How long to wait before trying the same endpoint again.
+// Waits before the next try of the same endpoint.
 const (
 	backoffFirst = 200 * time.Millisecond
 	backoffMost  = 3 * time.Second
 )
 
 // stream reads the events of one rank. When the connection breaks, it resumes behind the last event. When the rank is
-// unreachable or unsound, it switches to another, from the first event that that remembers.
+// unreachable or unsound, it switches to another rank, and reads all events that that one remembers.
 type stream struct {
 	targets  []endpoint.Target
 	unsound  []string // URLs to avoid, if there is another: a stopped process sends nothing
 	to       endpoint.Target
-	after    string             // the id of the last event from there
+	after    string             // the id of the last event from to
 	cancel   context.CancelFunc // ends the connection; nil: none
 	open     bool               // the endpoint has accepted it
 	began    time.Time
-	why      string    // there is no connection; empty: there is one
+	why      string    // there is no connection; empty if there is one
 	failures int       // in a row
 	retry    time.Time // not before
 }
@@ -80,7 +80,7 @@ func (s *stream) ended(err error, now time.Time) {
 	}
 	s.cancel()
 	s.cancel, s.open = nil, false
-	s.failures++ // also without an error: a process that ends its stream is mostly ending
+	s.failures++ // also at a regular end: a process that ends its stream is mostly ending
 	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%s ended its stream of events", s.to.URL)
 	}

@@ -21,18 +21,18 @@ import (
 
 // Intervals.
 const (
-	tick     = time.Second     // tapes, and the screen
-	pollAny  = 2 * time.Second // of questions; shorter if not all ranks were asked within pollAll else
-	pollAll  = time.Minute
-	pollNews = time.Second      // from an event to the next question: processes publish snapshots once a second
-	lostFor  = 10 * time.Second // without an answer or a stream, after which a job without tapes here counts as ended
-	awayFor  = 5 * time.Minute  // between two questions to an unreachable process of another host
+	tick      = time.Second     // between reads of the tapes, and updates of the screen
+	pollAny   = 2 * time.Second // between questions; shorter if that is needed to ask each rank once within pollAll
+	pollAll   = time.Minute
+	pollEvent = time.Second      // from an event to the next question: processes publish snapshots once a second
+	lostFor   = 10 * time.Second // a job without tapes here has ended if no process answered or streamed for so long
+	awayFor   = 5 * time.Minute  // between two questions to an unreachable process of another host
 )
 
 // Config is the job to watch, and how to show it.
 type Config struct {
 	Client *endpoint.Client
-	// Job is read from its tapes every second; nil: watch Targets.
+	// Job is the job, whose tapes are read every second. Without it, Targets are watched.
 	Job     *find.Job
 	Targets []endpoint.Target
 	// Display is required.
@@ -45,7 +45,7 @@ type Config struct {
 type Display interface {
 	// Event shows an event.
 	Event(ev *bus.Event)
-	// State shows the state of the job; nil: nothing is known yet. note tells what is wrong with the watching.
+	// State shows the state of the job; nil: nothing is known yet. note is the problem of the watching, if any.
 	State(r *view.Report, note string)
 	// Redraw receives when State must be called again at once, Quit when the user quits. Each may be nil.
 	Redraw() <-chan struct{}
@@ -76,10 +76,10 @@ type Watcher struct {
 	answers chan answer
 
 	last     map[endpoint.Target]*endpoint.Snapshot
-	own      []endpoint.Target             // given, or on this host
-	away     map[endpoint.Target]time.Time // endpoints of other hosts: the last failure
+	own      []endpoint.Target             // those of Config.Targets, or of this host
+	away     map[endpoint.Target]time.Time // the last failures of endpoints of other hosts
 	heard    time.Time                     // the last answer; zero: none
-	listened time.Time                     // when a stream was open last, even a silent one
+	listened time.Time                     // when a stream was last open, even if silent
 	began    time.Time
 	silent   map[endpoint.Target]bool // those that didn't answer the last question
 	problem  string
@@ -184,7 +184,7 @@ func (w *Watcher) look() (End, bool) {
 	return End{}, false
 }
 
-// reach sets the targets of the stream, and those of the questions: these, and a few others that they name.
+// reach makes targets those of the stream. The questions also go to a few other endpoints that these name.
 func (w *Watcher) reach(targets []endpoint.Target) {
 	w.own = targets
 	snapshots := make([]*endpoint.Snapshot, len(targets))

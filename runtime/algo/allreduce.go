@@ -133,7 +133,7 @@ func (b *builder) oneShotAllReduce() {
 	}
 	sends := Range{0, len(b.steps)}
 	sum := b.tmp(b.Count)
-	made := None
+	var made int
 	switch b.Rank {
 	case 0:
 		made = b.recvReduce(1, sum, own, None)

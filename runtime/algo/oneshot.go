@@ -104,6 +104,6 @@ func (b *builder) combinePosts(dst Span, off int) int {
 	return made
 }
 
-func (b *builder) readPost(dst Span, peer, off int) int {
-	return b.add(Step{Kind: StepCopy, Peer: peer, Dst: dst, Src: Span{Posted, off, dst.Len}, After: None})
+func (b *builder) readPost(dst Span, peer, off int) {
+	b.add(Step{Kind: StepCopy, Peer: peer, Dst: dst, Src: Span{Posted, off, dst.Len}, After: None})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/term"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/watch"
+	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
@@ -115,15 +116,15 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	return report, nil
 }
 
-func answered(snapshots []*endpoint.Snapshot) []*endpoint.Snapshot {
-	return slices.DeleteFunc(slices.Clone(snapshots), func(s *endpoint.Snapshot) bool { return s == nil })
+func answered(snapshots []*health.Snapshot) []*health.Snapshot {
+	return slices.DeleteFunc(slices.Clone(snapshots), func(s *health.Snapshot) bool { return s == nil })
 }
 
 // mostOthers bounds the endpoints of other hosts that are asked: each knows the verdicts on the whole job.
 const mostOthers = 64
 
 // askOthers asks endpoints on other hosts, some of which may be out of reach: one line tells how many, and why.
-func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*endpoint.Snapshot,
+func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*health.Snapshot,
 	problems []string,
 ) {
 	if more := len(others) - mostOthers; more > 0 {

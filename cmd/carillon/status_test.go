@@ -6,9 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
 )
@@ -22,12 +20,10 @@ func rankAt(t *testing.T, rank int, host string, ranks *[]health.Rank) *httptest
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(&endpoint.Snapshot{
-			Schema: health.Schema, Time: time.Now(), Snapshot: health.Snapshot{
-				Job: "train", Rank: rank, Size: 3, Host: host, PID: 100 + rank, Ranks: *ranks,
-				Conditions: []health.Condition{
-					{Code: "gpu_hot", Severity: bus.Warning, Text: "it is hot on host " + host},
-				},
+		_ = json.NewEncoder(w).Encode(&health.Snapshot{
+			Job: "train", Rank: rank, Size: 3, Host: host, PID: 100 + rank, Ranks: *ranks,
+			Conditions: []health.Condition{
+				{Code: "gpu_hot", Severity: bus.Warning, Text: "it is hot on host " + host},
 			},
 		})
 	}))

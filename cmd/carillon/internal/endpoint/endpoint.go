@@ -109,16 +109,8 @@ func ParseURL(text string) (Target, error) {
 	return Target{URL: u.Scheme + "://" + u.Host, Trusted: true}, nil
 }
 
-// Snapshot is a process's knowledge of its job.
-type Snapshot struct {
-	Schema int       `json:"schema"`
-	Time   time.Time `json:"time"`
-	health.Snapshot
-	CommsTotal int `json:"comms_total"`
-}
-
 // Snapshot asks an endpoint for a snapshot.
-func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
+func (c *Client) Snapshot(ctx context.Context, to Target) (*health.Snapshot, error) {
 	asked, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	resp, err := c.get(asked, to, "/api/v1/ras", nil)
@@ -130,7 +122,7 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	s := &Snapshot{}
+	s := &health.Snapshot{}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxSnapshot)).Decode(s); err != nil {
 		return nil, fmt.Errorf("%s answered with something other than a snapshot: %w", to.URL, err)
 	}
@@ -141,8 +133,8 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*Snapshot, error) {
 const atOnce = 64
 
 // All asks all targets for snapshots, several at a time. The snapshot or the error of targets[i] is at i.
-func (c *Client) All(ctx context.Context, targets []Target) ([]*Snapshot, []error) {
-	snapshots, errs := make([]*Snapshot, len(targets)), make([]error, len(targets))
+func (c *Client) All(ctx context.Context, targets []Target) ([]*health.Snapshot, []error) {
+	snapshots, errs := make([]*health.Snapshot, len(targets)), make([]error, len(targets))
 	var asking errgroup.Group
 	asking.SetLimit(atOnce)
 	for i, to := range targets {

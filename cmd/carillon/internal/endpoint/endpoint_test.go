@@ -95,7 +95,7 @@ func TestToken(t *testing.T) {
 	}
 	c := newClient(t, Config{Token: "0123456789abcdef", CACert: ca})
 	got, err := c.Snapshot(t.Context(), Target{URL: s.URL, Trusted: true})
-	if err != nil || got.Job != "train" || got.Ranks[0].Rank != 3 || got.Time.IsZero() {
+	if err != nil || got.Job != "train" || got.Ranks[0].Rank != 3 || got.Ranks[0].State != "alive" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := c.Snapshot(t.Context(), Target{URL: s.URL}); err == nil || !strings.Contains(err.Error(),

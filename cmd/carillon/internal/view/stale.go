@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
@@ -41,7 +41,7 @@ func (v *View) staleness(now time.Time, key rankKey, p *part) (Stale, bool) {
 }
 
 // Unanswered notes that the process of a snapshot no longer answers.
-func (v *View) Unanswered(of *endpoint.Snapshot) {
+func (v *View) Unanswered(of *health.Snapshot) {
 	key := keyOf(of)
 	if p, ok := v.told[key]; ok {
 		p.unanswered = true

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
 )
@@ -34,7 +33,7 @@ type View struct {
 func (v *View) Job(name string) { v.job = name }
 
 type part struct {
-	*endpoint.Snapshot
+	*health.Snapshot
 	at         time.Time
 	unanswered bool // a later question was not answered
 }
@@ -53,7 +52,7 @@ type Local struct {
 }
 
 // Merge adds snapshots of one time.
-func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
+func (v *View) Merge(now time.Time, snapshots ...*health.Snapshot) {
 	if len(snapshots) == 0 {
 		return
 	}
@@ -78,7 +77,7 @@ func (v *View) Merge(now time.Time, snapshots ...*endpoint.Snapshot) {
 	})
 }
 
-func keyOf(s *endpoint.Snapshot) rankKey { return rankKey{s.Rank, s.PID, s.Host} }
+func keyOf(s *health.Snapshot) rankKey { return rankKey{s.Rank, s.PID, s.Host} }
 
 const stateAlive = "alive"
 
@@ -86,7 +85,7 @@ const stateAlive = "alive"
 func (v *View) Tapes(comms []Local) { v.local = comms }
 
 // Sound tells whether the process of a snapshot is running, as far as is known.
-func (v *View) Sound(of *endpoint.Snapshot) bool {
+func (v *View) Sound(of *health.Snapshot) bool {
 	r, ok := v.ranks[keyOf(of)]
 	return !ok || r.State == stateAlive || r.State == "suspect"
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mattn/go-runewidth"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/verdict"
@@ -27,16 +27,18 @@ func TestMain(m *testing.M) {
 }
 
 // snapshot reads one that a process gave.
-func snapshot(t *testing.T, name string) *endpoint.Snapshot {
+func snapshot(t *testing.T, name string) *health.Snapshot {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &endpoint.Snapshot{}
-	if err := json.Unmarshal(text, s); err != nil {
+	s := &health.Snapshot{}
+	var taken struct{ Time time.Time }
+	if err := errors.Join(json.Unmarshal(text, s), json.Unmarshal(text, &taken)); err != nil {
 		t.Fatal(err)
 	}
+	s.Time = taken.Time
 	return s
 }
 
@@ -285,34 +287,34 @@ func TestJobRanks(t *testing.T) {
 
 func TestCodes(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*endpoint.Snapshot)
+		change func(*health.Snapshot)
 		code   int
 	}{
-		"a verdict": {func(*endpoint.Snapshot) {}, 2},
-		"a straggler": {func(s *endpoint.Snapshot) {
+		"a verdict": {func(*health.Snapshot) {}, 2},
+		"a straggler": {func(s *health.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Straggler, s.Verdicts[:1]
 		}, 1},
-		"not enough is known": {func(s *endpoint.Snapshot) {
+		"not enough is known": {func(s *health.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Unknown, s.Verdicts[:1]
 		}, 1},
-		"a straggler, and a symptom that is critical": {func(s *endpoint.Snapshot) {
+		"a straggler, and a symptom that is critical": {func(s *health.Snapshot) {
 			s.Verdicts[0].Reason, s.Verdicts = verdict.Straggler, s.Verdicts[:1]
 			s.Conditions = []health.Condition{{Code: "x", Severity: bus.Critical}}
 		}, 2},
-		"healthy":          {func(s *endpoint.Snapshot) { s.Verdicts, s.Conditions = nil, nil }, 0},
-		"a rank that left": {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "left" }, 0},
-		"a dead rank":      {func(s *endpoint.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "dead" }, 1},
-		"a warning": {func(s *endpoint.Snapshot) {
+		"healthy":          {func(s *health.Snapshot) { s.Verdicts, s.Conditions = nil, nil }, 0},
+		"a rank that left": {func(s *health.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "left" }, 0},
+		"a dead rank":      {func(s *health.Snapshot) { s.Verdicts, s.Ranks[1].State = nil, "dead" }, 1},
+		"a warning": {func(s *health.Snapshot) {
 			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Warning}}
 		}, 1},
-		"something critical": {func(s *endpoint.Snapshot) {
+		"something critical": {func(s *health.Snapshot) {
 			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Critical}}
 		}, 2},
-		"nobody looks": {func(s *endpoint.Snapshot) { s.Verdicts, s.Unwatched = nil, "RAS is off" }, CodeUnknown},
-		"nobody looks, and a dead rank": {func(s *endpoint.Snapshot) {
+		"nobody looks": {func(s *health.Snapshot) { s.Verdicts, s.Unwatched = nil, "RAS is off" }, CodeUnknown},
+		"nobody looks, and a dead rank": {func(s *health.Snapshot) {
 			s.Verdicts, s.Unwatched, s.Ranks[1].State = nil, "RAS is off", "dead"
 		}, 1},
-		"a symptom": {func(s *endpoint.Snapshot) {
+		"a symptom": {func(s *health.Snapshot) {
 			s.Verdicts, s.Conditions = nil, []health.Condition{{Code: "x", Severity: bus.Critical, Cause: "y"}}
 		}, 0},
 	} {

@@ -16,7 +16,7 @@ const maxOthers = 16
 // nil. The processes of job, which may be nil, are left out. Only trusted targets count. An endpoint that a trusted
 // target names is trusted in turn, unless the token would be more exposed on the way to it than on the way to the
 // target.
-func Others(job *find.Job, targets []endpoint.Target, snapshots []*endpoint.Snapshot) []endpoint.Target {
+func Others(job *find.Job, targets []endpoint.Target, snapshots []*health.Snapshot) []endpoint.Target {
 	type process struct {
 		host string
 		pid  int

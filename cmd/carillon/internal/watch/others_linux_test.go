@@ -31,8 +31,8 @@ func TestOthers(t *testing.T) {
 		at("b", 9, "alive", "ftp://b:9"),
 		at("b", 10, "alive", "http://given:1"),
 	}
-	tells := func(ranks []health.Rank) *endpoint.Snapshot {
-		return &endpoint.Snapshot{Snapshot: health.Snapshot{Host: "a", PID: 1, Ranks: ranks}}
+	tells := func(ranks []health.Rank) *health.Snapshot {
+		return &health.Snapshot{Host: "a", PID: 1, Ranks: ranks}
 	}
 	job := &find.Job{Processes: []find.Process{{Host: "a", PID: 1}, {Host: "a", PID: 2}}}
 	for name, tc := range map[string]struct {
@@ -47,7 +47,7 @@ func TestOthers(t *testing.T) {
 		"did not tell": {endpoint.Target{URL: "http://a:1", Trusted: true}, true, false},
 	} {
 		targets := []endpoint.Target{tc.first, {URL: "http://given:1", Trusted: true}}
-		snapshots := make([]*endpoint.Snapshot, 2)
+		snapshots := make([]*health.Snapshot, 2)
 		if !tc.silent {
 			snapshots[0] = tells(append(ranks, ranks...))
 		}
@@ -60,7 +60,7 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	given := []endpoint.Target{{URL: "http://a:1", Trusted: true}}
-	if got := Others(nil, given, []*endpoint.Snapshot{tells(ranks[:2])}); len(got) != 1 || got[0].URL != "http://a:2" {
+	if got := Others(nil, given, []*health.Snapshot{tells(ranks[:2])}); len(got) != 1 || got[0].URL != "http://a:2" {
 		t.Errorf("without a job of this host: %v, want the other one of it", got)
 	}
 }

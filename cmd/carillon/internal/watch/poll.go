@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/endpoint"
+	"github.com/carillon-rt/carillon/health"
 )
 
 // askAtOnce bounds the questions in flight. It exceeds maxOthers: even if all of those are out of reach, this host's
@@ -62,7 +63,7 @@ func (p *poller) done(with endpoint.Target) { delete(p.busy, with) }
 
 type answer struct {
 	from     endpoint.Target
-	snapshot *endpoint.Snapshot
+	snapshot *health.Snapshot
 	err      error
 }
 

@@ -75,7 +75,7 @@ type Watcher struct {
 	events  chan message
 	answers chan answer
 
-	last     map[endpoint.Target]*endpoint.Snapshot
+	last     map[endpoint.Target]*health.Snapshot
 	own      []endpoint.Target             // those of Config.Targets, or of this host
 	away     map[endpoint.Target]time.Time // the last failures of endpoints of other hosts
 	heard    time.Time                     // the last answer; zero: none
@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg Config) End {
 func newWatcher(cfg Config) *Watcher {
 	return &Watcher{
 		cfg: cfg, job: cfg.Job, poller: newPoller(), events: make(chan message, 256), answers: make(chan answer),
-		last: map[endpoint.Target]*endpoint.Snapshot{}, away: map[endpoint.Target]time.Time{},
+		last: map[endpoint.Target]*health.Snapshot{}, away: map[endpoint.Target]time.Time{},
 		silent: map[endpoint.Target]bool{}, began: time.Now(),
 	}
 }
@@ -187,7 +187,7 @@ func (w *Watcher) look() (End, bool) {
 // reach makes targets those of the stream. The questions also go to a few other endpoints that these name.
 func (w *Watcher) reach(targets []endpoint.Target) {
 	w.own = targets
-	snapshots := make([]*endpoint.Snapshot, len(targets))
+	snapshots := make([]*health.Snapshot, len(targets))
 	for i, t := range targets {
 		snapshots[i] = w.last[t]
 	}
@@ -197,7 +197,7 @@ func (w *Watcher) reach(targets []endpoint.Target) {
 	asked := slices.Concat(targets, others)
 	w.stream.reach(targets)
 	w.poller.reach(asked)
-	maps.DeleteFunc(w.last, func(t endpoint.Target, _ *endpoint.Snapshot) bool { return !slices.Contains(asked, t) })
+	maps.DeleteFunc(w.last, func(t endpoint.Target, _ *health.Snapshot) bool { return !slices.Contains(asked, t) })
 	maps.DeleteFunc(w.silent, func(t endpoint.Target, _ bool) bool { return !slices.Contains(asked, t) })
 	maps.DeleteFunc(w.away, func(_ endpoint.Target, at time.Time) bool { return time.Since(at) >= awayFor })
 }

@@ -404,7 +404,7 @@ func TestMuteAreNotListenedTo(t *testing.T) {
 		t.Errorf("it leaves %s, which is heard, for %s", targets[0].URL, to.URL)
 	}
 	w.stream.open = false
-	w.answer(answer{from: targets[1], snapshot: &endpoint.Snapshot{}})
+	w.answer(answer{from: targets[1], snapshot: &health.Snapshot{}})
 	if to, _ := w.stream.choose(false); to != targets[1] {
 		t.Errorf("it listens to %s, want %s, which answers again", to.URL, targets[1].URL)
 	}
@@ -415,7 +415,7 @@ func TestWhatWasToldGrowsOld(t *testing.T) {
 	targets := []endpoint.Target{{URL: "http://a"}, {URL: "http://b"}}
 	w := newWatcher(Config{Targets: targets, Display: newDisplay()})
 	w.look()
-	told := &endpoint.Snapshot{Snapshot: health.Snapshot{Job: "train", Rank: 1, Size: 2, PID: 101, Host: "b"}}
+	told := &health.Snapshot{Job: "train", Rank: 1, Size: 2, PID: 101, Host: "b"}
 	stale := func() []view.Stale { return w.view.Report(time.Now()).Stale }
 	w.answer(answer{from: targets[1], snapshot: told})
 	if got := stale(); len(got) > 0 {

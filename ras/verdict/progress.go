@@ -128,8 +128,16 @@ type counter struct {
 	distance int
 }
 
-// role is a communicator's name without its number: "tp" of "tp3", as parallel groups differ by a number.
-func role(s *Slot) string { return strings.Trim(s.Name, "0123456789-_./ ") }
+// role is a communicator's name without its number: "tp" of "tp3", as parallel groups differ by a number. In a name that
+// the runtime made, "world/2", the number is that of the split: it is the same for all groups of the split.
+func (a *actor) role(s *Slot) string {
+	if p := a.slotIn(s.Parent); p != nil {
+		if split, ok := strings.CutPrefix(s.Name, p.Name+"/"); ok && strings.Trim(split, "0123456789") == "" {
+			return a.role(p) + "/" + split
+		}
+	}
+	return strings.Trim(s.Name, "0123456789-_./ ")
+}
 
 // track is how far a rank is in its program.
 type track struct {
@@ -142,14 +150,14 @@ func trackOf(a *actor) *track {
 	t := &track{lane: map[string]int{}, now: progress{}}
 	set := func(s *Slot, call uint8, distance int, n uint64) {
 		if n > 0 {
-			t.now[counter{role(s), call, distance}] += n
+			t.now[counter{a.role(s), call, distance}] += n
 		}
 	}
 	for _, s := range a.slots {
 		if s.Size < 2 || s.Left != nil {
 			continue
 		}
-		t.lane[role(s)] = s.Lane
+		t.lane[a.role(s)] = s.Lane
 		set(s, countCollective, 0, s.Begun)
 		set(s, countGroup, 0, s.Groups)
 		for peer, m := range s.Messages {
@@ -167,7 +175,7 @@ func trackOf(a *actor) *track {
 			continue
 		}
 		s := &a.note.Slots[m.Slot]
-		key := counter{role: role(s), call: m.Call}
+		key := counter{role: a.role(s), call: m.Call}
 		if m.Call == countSend || m.Call == countReceive {
 			key.distance = int(m.Peer) - s.Rank
 		}
@@ -322,7 +330,7 @@ func (g *graph) mates(a *actor) (some []*actor) {
 // calledElsewhere is how many ranks made a call with this signature, under the meeting's number, on other communicators
 // of the same role.
 func (g *graph) calledElsewhere(m *meeting, sig tape.Signature) (n int) {
-	want := hashOf(sig)
+	want, role := hashOf(sig), m.present[0].actor.role(m.slot)
 	for _, a := range g.actors {
 		if a.habit == nil {
 			continue
@@ -331,7 +339,7 @@ func (g *graph) calledElsewhere(m *meeting, sig tape.Signature) (n int) {
 			if c.Slot >= len(a.note.Slots) || c.Call != countCollective || c.Seq != m.key.seq || c.Hash != want {
 				continue
 			}
-			if s := &a.note.Slots[c.Slot]; s.Comm != m.key.comm && s.Name != "" && role(s) == role(m.slot) {
+			if s := &a.note.Slots[c.Slot]; s.Comm != m.key.comm && s.Name != "" && a.role(s) == role {
 				n++
 			}
 		}

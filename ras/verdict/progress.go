@@ -260,7 +260,7 @@ type step uint8
 const (
 	notKnown  step = iota
 	inStep         // in the same order as most of them, two at least
-	outOfStep      // in another order than most of them
+	outOfStep      // in another order than most of them, two at least
 )
 
 func (g *graph) step(a *actor) step {
@@ -275,7 +275,7 @@ func (g *graph) step(a *actor) step {
 		}
 	}
 	switch {
-	case out > in:
+	case out > in && out > 1:
 		return outOfStep
 	case in > out && in > 1:
 		return inStep

@@ -183,10 +183,32 @@ func (o *operation) meet() {
 			o.firstWait = o.waitsFor()
 		}
 	})
+	if peer := o.member.comm.members[max(o.sig.Peer, 0)]; o.point() && peer != nil && !o.member.rank.Process.job.Blind {
+		o.member.rank.Process.later(settleTime, func() { o.collide(peer.running()) })
+	}
 	for rank := range o.member.comm.members {
 		if o.member.comm.gone[rank] != nil && o.needs(rank) {
 			o.learn(rank)
 		}
+	}
+}
+
+// point tells whether the operation is one message, not a group of them.
+func (o *operation) point() bool { return o.group == nil && !collective(o.sig.Call) }
+
+// collide fails the operation, a message, if what its peer is in can't meet it: a collective, or the same call in the
+// other direction, so that each waits for the other.
+func (o *operation) collide(with *operation) {
+	if o.ended || with == nil || with.group != nil {
+		return
+	}
+	own, peer := o.member.slot.Rank, with.member.slot.Rank
+	if collective(with.sig.Call) || with.sig.Call == o.sig.Call && int(with.sig.Peer) == own {
+		o.fail(&Fault{
+			Code: lifecycle.CodeMismatch, Peer: peer,
+			Text: fmt.Sprintf("the call of rank %d does not match: rank %d says %s, rank %d says %s", peer, own,
+				o.sig.Call, peer, with.sig.Call),
+		})
 	}
 }
 

@@ -108,36 +108,40 @@ func (s *side) ranks(m *meeting) string {
 }
 
 // reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
-// rank whose history shows it; else both ranks of the message or the communicator, or the rank that the engine names.
+// rank whose history shows it, or that is in a message where several are in a collective; of collectives, the rank that
+// the engine names; else all that disagree.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, nil, nil)
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
 	v.Text = say("%s met a different call: %s", m.text(), m.engine.Text)
-	there := slices.Clone(m.present)
-	if p := m.at(m.engine.Peer); p != nil {
-		if !slices.ContainsFunc(there, func(q *participant) bool { return q.actor == p.actor }) {
-			there = append(there, p)
-		}
-		if p.slot.Failure != nil && p.slot.Failure.Code == lifecycle.CodeMismatch {
+	there := w.disagree(m)
+	for _, p := range there {
+		mine := slices.ContainsFunc(m.present, func(q *participant) bool { return q.actor == p.actor })
+		if !mine && p.slot.Failure != nil && p.slot.Failure.Code == lifecycle.CodeMismatch {
 			v.Text = say("%s met a different call: %s was in %s", m.text(), rankOf(p.actor, m.key.comm).in(),
 				callText(p.slot.Op.Call.String(), p.slot.Seq, p.slot))
 		}
 	}
-	for _, p := range there {
-		if o := w.odd(p.actor); o != nil {
-			v.Culprits = append(v.Culprits, rankOf(p.actor, m.key.comm))
-			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm).String()))
+	messages := slices.ContainsFunc(there, func(p *participant) bool { return p.slot.partner() >= 0 })
+	wrong := slices.Clone(there)
+	for _, is := range []func(*participant) bool{
+		func(p *participant) bool { return w.odd(p.actor) != nil },
+		w.alone,
+		func(p *participant) bool { return m.slot.Size > 2 && !messages && p.slot.Rank == m.engine.Peer },
+	} {
+		if some := slices.DeleteFunc(slices.Clone(there), func(p *participant) bool { return !is(p) }); len(some) > 0 {
+			wrong = some
+			break
 		}
 	}
-	switch {
-	case len(v.Culprits) > 0 && len(v.Culprits) < len(there):
-	case m.slot.Size == 2:
-		v.Culprits = []Rank{w.rankAt(m.slot, 0), w.rankAt(m.slot, 1)}
-	case m.isPeer(m.engine.Peer):
-		v.Culprits = []Rank{w.rankAt(m.slot, m.key.from), w.rankAt(m.slot, m.key.to)}
-	case m.engine.Peer >= 0:
-		v.Culprits = []Rank{w.rankAt(m.slot, m.engine.Peer)}
+	for _, p := range wrong {
+		r := rankOf(p.actor, m.key.comm)
+		v.Culprits = append(v.Culprits, r)
+		if o := w.odd(p.actor); o != nil {
+			v.Evidence = append(v.Evidence, o.text(r.String()))
+		}
 	}
+	slices.SortFunc(v.Culprits, byRank)
 	failed := slices.DeleteFunc(slices.Clone(w.order), func(o *meeting) bool {
 		return o.key.comm != m.key.comm || !o.mismatched()
 	})
@@ -148,19 +152,79 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	return v
 }
 
+// disagree are the ranks whose calls differ, as far as a mismatch that the engine reports tells: the rank that it
+// names, and the one whose call that rank's can't meet. All ranks report the same one, also those whose own call is fine.
+func (g *graph) disagree(m *meeting) []*participant {
+	peer := m.at(m.engine.Peer)
+	if peer == nil {
+		return m.present
+	}
+	if other := m.at(peer.slot.partner()); other != nil {
+		return []*participant{peer, other}
+	}
+	there := []*participant{peer}
+	for p := range g.members(m.slot) {
+		if p.slot.partner() == m.engine.Peer {
+			there = append(there, p)
+		}
+	}
+	if len(there) == 1 { // all are in collectives
+		for _, p := range m.present {
+			if p.actor != peer.actor {
+				there = append(there, p)
+			}
+		}
+	}
+	return there
+}
+
+// partner is the other rank of the message that was a rank's last operation, or of the messages the one that it waited
+// for; -1 if it was a collective.
+func (s *Slot) partner() int {
+	switch s.Op.Call {
+	case lifecycle.CallSend, lifecycle.CallRecv:
+		return int(s.Op.Peer)
+	case lifecycle.CallSendRecv, lifecycle.CallGroupEnd:
+		if s.Failure != nil {
+			return s.Failure.Wait
+		}
+		return s.Wait
+	default:
+		return -1
+	}
+}
+
+// alone tells whether a rank is in a message while others are in a collective on the communicator.
+func (g *graph) alone(p *participant) bool {
+	if p.slot.partner() < 0 {
+		return false
+	}
+	return slices.ContainsFunc(g.order, func(o *meeting) bool {
+		return o.key.comm == p.slot.Comm && o.key.kind == collective && o.mismatched() && len(o.present) > 1
+	})
+}
+
 // mismatched tells whether a meeting failed because of different calls, as the engine says.
 func (m *meeting) mismatched() bool {
 	return m.engine != nil && m.engine.Code == lifecycle.CodeMismatch
 }
 
-// isPeer tells whether a meeting is a message from or to a rank.
-func (m *meeting) isPeer(rank int) bool {
-	return m.key.kind == message && (m.key.from == rank || m.key.to == rank)
-}
-
-// secondary tells whether a message failed because of another message's mismatch.
+// secondary tells whether a meeting failed because of a mismatch in which none of its ranks has a part: of two others, or
+// in the communicator's parent.
 func (g *graph) secondary(m *meeting) bool {
-	return m.key.kind == message && !m.isPeer(m.engine.Peer) && slices.ContainsFunc(g.order, func(o *meeting) bool {
-		return o.key.comm == m.key.comm && o.mismatched() && o.isPeer(o.engine.Peer)
+	if m.key.kind == joining {
+		return slices.ContainsFunc(m.present, func(p *participant) bool {
+			s := p.actor.slotIn(m.slot.Parent)
+			return s != nil && s.Failure != nil && s.Failure.Code == lifecycle.CodeMismatch
+		})
+	}
+	there := g.disagree(m)
+	part := func(o *meeting) bool {
+		return slices.ContainsFunc(o.present, func(p *participant) bool {
+			return slices.ContainsFunc(there, func(q *participant) bool { return q.actor == p.actor })
+		})
+	}
+	return !part(m) && slices.ContainsFunc(g.order, func(o *meeting) bool {
+		return o.key.comm == m.key.comm && o.mismatched() && part(o)
 	})
 }

@@ -30,11 +30,12 @@ const (
 	Exit  Reaction = iota // the process exits with 1, as with log.Fatal
 	Close                 // the process closes its runtime and exits with 1
 	Stay                  // the calling thread ends, the process stays
+	GoOn                  // the thread continues with its next instruction
 )
 
 // String is what such a program does: "exit".
 func (r Reaction) String() string {
-	return [...]string{Exit: "exit", Close: "close their communicators and exit", Stay: "do nothing more"}[r]
+	return [...]string{Exit: "exit", Close: "close their communicators and exit", Stay: "do nothing more", GoOn: "go on"}[r]
 }
 
 // Job is a simulated job.

@@ -108,7 +108,7 @@ const closeTime = 300 * time.Millisecond
 
 // returned continues the thread after a call, or reacts to its error.
 func (t *thread) returned(f *Fault) {
-	if f == nil {
+	if f == nil || t.rank.Process.job.OnError == GoOn {
 		t.soon()
 		return
 	}
@@ -119,7 +119,7 @@ func (t *thread) returned(f *Fault) {
 		p.later(2*time.Millisecond, func() { p.Kill(exited(1)) })
 	case Close:
 		p.later(closeTime, func() { p.leave(1) })
-	case Stay:
+	case Stay, GoOn:
 	}
 }
 

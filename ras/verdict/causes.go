@@ -312,6 +312,8 @@ func (m *meeting) mostLeft() bool {
 // verdictOn is the verdict on a meeting itself, not on ranks that are missing there; false if there is none.
 func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	switch {
+	case m.outOfStep:
+		return Verdict{}, false
 	case m.differ:
 		return w.mismatch(m), true
 	case m.mismatched():

@@ -144,9 +144,27 @@ const (
 
 // follow finds what a meeting waits for.
 func (w *walk) follow(m *meeting) {
+	if w.followErrors(m); m.outOfStep {
+		return
+	}
 	for _, a := range m.missing {
 		if !m.lostRank() || m.engineNames(a) {
 			w.explain(m, a)
+		}
+	}
+}
+
+// followErrors finds the ranks of a meeting whose programs went on after the error of an earlier call, and so are out of
+// step: that error's cause is the meeting's, too.
+func (w *walk) followErrors(m *meeting) {
+	for _, p := range m.present {
+		for _, q := range p.actor.in {
+			if q.until > p.since && q.slot != p.slot && q.meeting.key.kind != broken && q.slot.Failure != nil &&
+				!intended(q.slot.Failure.Code) && !p.actor.past(q.slot) {
+				m.outOfStep = true
+				m.edges = append(m.edges, edge{p.actor, q.meeting})
+				q.meeting.waiters = append(q.meeting.waiters, m)
+			}
 		}
 	}
 }
@@ -344,7 +362,7 @@ func (w *walk) pop(m *meeting) {
 	for _, k := range knot {
 		k.onStack = false
 	}
-	knot = slices.DeleteFunc(knot, (*meeting).lostRank)
+	knot = slices.DeleteFunc(knot, func(k *meeting) bool { return k.lostRank() || k.outOfStep })
 	if len(knot) > 1 && !w.unblocked(knot) {
 		w.knots = append(w.knots, knot)
 	}

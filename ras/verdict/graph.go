@@ -82,10 +82,12 @@ type meeting struct {
 	differ  bool          // those present make different calls
 	engine  *Failure      // the most specific error that the engine reported; nil if it goes on
 
-	missing []*actor  // that have not come, or can't go on; each once
-	absent  []int     // ranks of the communicator that belong to no known actor
-	guessed bool      // missing has actors that only may be the absent ranks
-	carried []carried // for which data ranks are missing that only carry it
+	missing []*actor // that have not come, or can't go on; each once
+	absent  []int    // ranks of the communicator that belong to no known actor
+	guessed bool     // missing has actors that only may be the absent ranks
+	// outOfStep tells that a program came here though an earlier call of it had failed.
+	outOfStep bool
+	carried   []carried // for which data ranks are missing that only carry it
 
 	edges   []edge
 	leaves  []*leaf

@@ -27,7 +27,7 @@ import (
 // the agents of the job, in virtual time; and from the tapes of all processes, if all were killed now. The three must
 // say the same, but where the scenario says why they can't.
 //
-//	job ranks=N [hosts=N] [per-process=N] [on-error=exit|close|stay] [blind] [latency=D]
+//	job ranks=N [hosts=N] [per-process=N] [on-error=exit|close|stay|go-on] [blind] [latency=D]
 //	    begins: the communicator "world" is there, ready on all ranks, unless the input says "no world"
 //	comm name=NAME ranks=LIST [parent=NAME]
 //	    a communicator of these ranks of the job
@@ -97,7 +97,9 @@ func (s *scenario) job(d *datadriven.TestData) string {
 	d.MaybeScanArgs(s.t, "on-error", &onError)
 	c.Blind = d.HasArg("blind")
 	c.Processes = ranks / each
-	c.OnError = map[string]jobsim.Reaction{"exit": jobsim.Exit, "close": jobsim.Close, "stay": jobsim.Stay}[onError]
+	c.OnError = map[string]jobsim.Reaction{
+		"exit": jobsim.Exit, "close": jobsim.Close, "stay": jobsim.Stay, "go-on": jobsim.GoOn,
+	}[onError]
 	s.job_ = jobsim.New(c, each)
 	s.began = s.job_.Now()
 	s.live = NewLive(s.job_)

@@ -73,6 +73,18 @@ func (p *Process) Kill(how process.Exit) {
 	}
 }
 
+// GiveUp cancels the contexts of the rank's calls.
+func (r *Rank) GiveUp() {
+	for _, member := range r.order {
+		if o := member.running(); o != nil {
+			o.fail(&Fault{
+				Code: lifecycle.CodeCanceled, Peer: int(o.waitsFor()),
+				Text: fmt.Sprintf("%s %d on %s: its context was canceled", o.sig.Call, o.seq, member.comm.info.Name),
+			})
+		}
+	}
+}
+
 // leave closes the runtime, which aborts the communicators that are left, and exits with the code.
 func (p *Process) leave(code int) {
 	if p.State.Ended() {

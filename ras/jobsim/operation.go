@@ -429,7 +429,8 @@ func (member *membership) notify(f *Fault) {
 	}
 	n := *f
 	others := map[lifecycle.Code]lifecycle.Code{
-		lifecycle.CodeTimeout: lifecycle.CodeAbandoned, lifecycle.CodeAborted: lifecycle.CodePeerAborted,
+		lifecycle.CodeTimeout: lifecycle.CodeAbandoned, lifecycle.CodeCanceled: lifecycle.CodeAbandoned,
+		lifecycle.CodeAborted: lifecycle.CodePeerAborted,
 	}
 	if code, own := others[f.Code]; own {
 		n.Code, n.Peer = code, member.slot.Rank

@@ -126,6 +126,9 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		have = "has"
 	}
 	switch first := leaves[0]; {
+	case slices.Contains(m.gaveUp, first.actor):
+		s := first.actor.slotIn(m.key.comm)
+		v.Text = say("%s canceled %s %s ago", who, callText(s.Op.Call.String(), s.Seq, s), Age(first.left.Age))
 	case first.why == leftComm:
 		site := ""
 		if first.left.Site != "" {

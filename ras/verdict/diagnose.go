@@ -140,6 +140,7 @@ func (w *walk) run() {
 const (
 	settleTime  = time.Second
 	missingTime = 2 * time.Minute
+	endingTime  = 100 * time.Millisecond // within which the others cancel their calls, too, if the job was told to end
 )
 
 // follow finds what a meeting waits for.
@@ -171,10 +172,18 @@ func (w *walk) followErrors(m *meeting) {
 
 // explain finds why a rank has not come to a meeting: it waits in other meetings, or the walk ends at it.
 func (w *walk) explain(m *meeting, a *actor) {
-	named := m.engineNames(a)
+	gaveUp := slices.Contains(m.gaveUp, a)
+	named := m.engineNames(a) || gaveUp
 	left := m.leftBy(a, named)
 	gone := a.gone() && (a.note.FateAge >= m.until || named) || named && m.engine.Code == lifecycle.CodeRankDead
-	if m.canceled(a) || a.note.Fate == Alive && a.note.Stale || a.gone() && !gone && !a.note.tapeKnown() {
+	if gaveUp {
+		left = &Left{Age: a.slotIn(m.key.comm).Failure.Age}
+		if left.Age < endingTime {
+			w.moving = true
+			return
+		}
+	}
+	if m.canceled(a) && !gaveUp || a.note.Fate == Alive && a.note.Stale || a.gone() && !gone && !a.note.tapeKnown() {
 		return // it may have come since, or have come and failed before its process ended
 	}
 	waited := m.age - m.until
@@ -240,6 +249,8 @@ func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*
 		switch to := p.meeting; {
 		case to == m, to.key.comm == m.key.comm && to.key.kind == broken:
 		case p.actor != a && p.until <= m.until:
+		case slices.Contains(m.gaveUp, a):
+			cause = p.until > left.Age && !p.slot.gaveUp()
 		case gone:
 			cause = p.until > 0
 		case left != nil:

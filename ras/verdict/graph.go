@@ -82,11 +82,11 @@ type meeting struct {
 	differ  bool          // those present make different calls
 	engine  *Failure      // the most specific error that the engine reported; nil if it goes on
 
-	missing []*actor // that have not come, or can't go on; each once
-	absent  []int    // ranks of the communicator that belong to no known actor
-	guessed bool     // missing has actors that only may be the absent ranks
-	// outOfStep tells that a program came here though an earlier call of it had failed.
-	outOfStep bool
+	missing   []*actor  // that have not come, or can't go on; each once
+	absent    []int     // ranks of the communicator that belong to no known actor
+	guessed   bool      // missing has actors that only may be the absent ranks
+	outOfStep bool      // a program came here though an earlier call of it had failed
+	gaveUp    []*actor  // whose programs canceled their calls before any had stalled, and so made this one fail
 	carried   []carried // for which data ranks are missing that only carry it
 
 	edges   []edge
@@ -313,6 +313,40 @@ func (m *meeting) canceled(a *actor) bool {
 	s := a.slotIn(m.key.comm)
 	return m.until > 0 && s != nil && s.Failure != nil && s.Failure.Code == lifecycle.CodeCanceled &&
 		s.Op.Call.IsCollective() && s.Seq < m.key.seq
+}
+
+// canceledEarly tells whether programs canceled their calls on the communicator before the meeting stalled: the others
+// would have come. It finds the ranks that did so first; none if most processes end so, as somebody has ended the job.
+func (g *graph) canceledEarly(m *meeting) bool {
+	first := time.Duration(0)
+	for p := range g.members(m.slot) {
+		if p.slot.gaveUp() {
+			first = max(first, p.slot.Failure.Age)
+		}
+	}
+	if m.until == 0 || first == 0 || m.stalledBefore() {
+		return false
+	}
+	for p := range g.members(m.slot) {
+		if p.slot.gaveUp() && first-p.slot.Failure.Age < skew && !g.ending() {
+			m.gaveUp = append(m.gaveUp, p.actor)
+		}
+	}
+	return true
+}
+
+// gaveUp tells whether the program canceled its call on the communicator.
+func (s *Slot) gaveUp() bool { return s.Failure != nil && s.Failure.Code == lifecycle.CodeCanceled }
+
+// ending tells whether most processes have left the job in order, or canceled their calls.
+func (g *graph) ending() bool {
+	n := 0
+	for i := range g.notes {
+		if g.notes[i].Fate == Departed || slices.ContainsFunc(g.notes[i].Slots, func(s Slot) bool { return s.gaveUp() }) {
+			n++
+		}
+	}
+	return 2*n > len(g.notes)
 }
 
 // intended tells whether the program itself ended the communicator, by this code.

@@ -15,6 +15,10 @@ func (g *graph) findMissing(m *meeting) {
 	if m.engine != nil && m.key.kind != broken && m.engineTells() {
 		return
 	}
+	if g.canceledEarly(m) {
+		m.missing = slices.Clone(m.gaveUp)
+		return
+	}
 	switch m.key.kind {
 	case collective, joining:
 		for r := range m.slot.Size {

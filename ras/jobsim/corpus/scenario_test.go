@@ -37,6 +37,7 @@ import (
 //	      [every=D]
 //	      init | split COMM NAME color=N | destroy COMM | abort COMM CAUSE… | wait | sleep D | hang
 //	      leave | exit CODE
+//	      give-up    (at that time, the contexts of the calls that it is in are canceled)
 //	      stop | continue | kill | term    (of the ranks' processes, at that time, whatever they do)
 //	    or TIME freeze|thaw|cut|join HOST, or TIME cancel: the launcher is told to end the job
 //	diagnose [at=TIME] [differ]
@@ -179,6 +180,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 				s.later(at, p.Stop)
 			case "continue":
 				s.later(at, p.Continue)
+			case "give-up":
+				s.later(at, s.job_.Ranks[r].GiveUp)
 			case "kill":
 				s.later(at, func() { p.Kill(process.Exit{Known: true, Signal: unix.SIGKILL}) })
 			case "term":

@@ -1,6 +1,7 @@
 package jobsim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -34,10 +35,11 @@ type (
 		// it completes.
 		Launched bool
 	}
-	// Group makes sends and receives that progress together.
+	// Group makes sends and receives that progress together, by one call: CallSendRecv if it is not set.
 	Group struct {
 		Comm string
 		Sigs []tape.Signature
+		Call lifecycle.Call
 	}
 	// Wait waits for all operations that the thread began.
 	Wait struct{}
@@ -191,7 +193,7 @@ func (i Call) do(t *thread) {
 }
 
 func (i Group) do(t *thread) {
-	sum := tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1}
+	sum := tape.Signature{Call: cmp.Or(i.Call, lifecycle.CallSendRecv), Peer: -1}
 	for _, sig := range i.Sigs {
 		sum.DataType = sig.DataType
 		sum.Bytes += sig.Bytes

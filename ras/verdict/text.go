@@ -63,7 +63,7 @@ func (m *meeting) text() Text {
 	case message:
 		return say("message %d from %s to %s on %s", m.key.seq, m.rank(m.key.from), m.rank(m.key.to), commText(m.slot))
 	case exchange:
-		return say("%s on %s", m.slot.Op.Call, commText(m.slot))
+		return callText(m.slot.Op.Call.String(), 0, m.slot)
 	case broken:
 		return say("%s", commText(m.slot))
 	default:
@@ -77,6 +77,9 @@ func (m *meeting) rank(comm int) string { return m.g.rankAt(m.slot, comm).String
 // callText is a call as a sentence has it. An act has the number that logs and traces give it, not that of the
 // collective by which the ranks agree on it.
 func callText(call string, seq uint64, s *Slot) Text {
+	if call == lifecycle.CallGroupEnd.String() {
+		return say("a group of messages on %s", commText(s))
+	}
 	if !s.Op.Call.IsOperation() && call == s.Op.Call.String() {
 		i := slices.IndexFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == call && a.Seq > 0 })
 		if i < 0 {
@@ -199,6 +202,8 @@ func (u *Usual) text() Text {
 	case lifecycle.CallRecv:
 		what = fmt.Sprintf("a receive from %d", u.Op.Peer)
 	case lifecycle.CallBarrier:
+	case lifecycle.CallGroupEnd:
+		what = fmt.Sprintf("a group of messages of %d bytes", u.Op.Bytes)
 	default:
 		what += fmt.Sprintf(" of %d bytes", u.Op.Bytes)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -44,7 +45,7 @@ type kind struct {
 func (c *Call) kind() kind { return kind{c.Generation, c.Signature} }
 
 func (h *History) add(c *Comm, o *Op) {
-	if !o.Signature.Call.IsOperation() {
+	if call := o.Signature.Call; !call.IsOperation() && call != lifecycle.CallGroupEnd {
 		return // it is part of an act, such as a split
 	}
 	next := Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start, end: o.End}

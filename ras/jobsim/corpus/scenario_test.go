@@ -31,7 +31,7 @@ import (
 //	    begins: the communicator "world" is there, ready on all ranks, unless the input says "no world"
 //	comm name=NAME ranks=LIST [parent=NAME]
 //	    a communicator of these ranks of the job
-//	run [until=TIME]
+//	run [until=TIME] [repeat=N every=D]
 //	    the input has lines: TIME RANKS DO…; each rank does its lines in turn, none before its TIME:
 //	      CALL COMM [bytes=N] [type=T] [op=R] [peer=N] [timeout=D] [behind=D] [async|launched] [times=N]
 //	      [every=D]
@@ -152,12 +152,23 @@ func (s *scenario) duration(d *datadriven.TestData, text string) time.Duration {
 }
 
 func (s *scenario) run(d *datadriven.TestData) string {
+	repeat, every := 1, "0s"
+	d.MaybeScanArgs(s.t, "repeat", &repeat)
+	d.MaybeScanArgs(s.t, "every", &every)
+	for i := range repeat {
+		s.lines(d, time.Duration(i)*s.duration(d, every))
+	}
+	return s.until(d, "until")
+}
+
+// lines does what the input says, later by so much.
+func (s *scenario) lines(d *datadriven.TestData, later time.Duration) {
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		at := s.duration(d, words[0])
+		at := later + s.duration(d, words[0])
 		switch words[1] {
 		case "cancel":
 			s.later(at, s.live.Ending)
@@ -191,7 +202,6 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			}
 		}
 	}
-	return s.until(d, "until")
 }
 
 func (s *scenario) later(at time.Duration, f func()) {
@@ -293,10 +303,10 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 	if name, ok := args["op"]; ok {
 		sig.Reduction = numberOf[kernels.Reduction](d, s.t, name)
 	}
-	if sig.Call == lifecycle.CallSendRecv {
+	if sig.Call == lifecycle.CallSendRecv || sig.Call == lifecycle.CallGroupEnd {
 		send, receive := sig, sig
 		send.Call, receive.Call = lifecycle.CallSend, lifecycle.CallRecv
-		return jobsim.Group{Comm: words[1], Sigs: []tape.Signature{send, receive}}
+		return jobsim.Group{Comm: words[1], Sigs: []tape.Signature{send, receive}, Call: sig.Call}
 	}
 	c := jobsim.Call{Comm: words[1], Sig: sig, Async: slices.Contains(words, "async")}
 	c.Launched = slices.Contains(words, "launched")

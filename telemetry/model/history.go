@@ -97,15 +97,22 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	return habit
 }
 
-// lanes divides calls, in the order of their starts, into lanes of communicators whose calls never overlapped.
+// lanes divides calls, in the order of their starts, into lanes of communicators whose calls never overlapped. Calls in
+// flight count only where there are few others: what overlaps for the first time may be what is wrong.
 func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 	type pair struct{ a, b uint32 }
-	overlap := map[pair]bool{}
+	overlap, ended := map[pair]bool{}, map[uint32]int{}
+	for _, c := range calls {
+		if c.end > 0 {
+			ended[c.Generation]++
+		}
+	}
 	var open []Call
 	for _, c := range calls {
 		open = slices.DeleteFunc(open, func(o Call) bool { return o.end > 0 && o.end <= c.Start })
 		for _, o := range open {
-			if o.Generation != c.Generation {
+			first := (o.end == 0 || c.end == 0) && min(ended[o.Generation], ended[c.Generation]) >= minRepeatsNew
+			if o.Generation != c.Generation && !first {
 				overlap[pair{o.Generation, c.Generation}], overlap[pair{c.Generation, o.Generation}] = true, true
 			}
 		}

@@ -42,6 +42,9 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	}
 	v := first.verdict(reason, proof, culprits,
 		victims(knot, func(a *actor) bool { return slices.Contains(deviants, a) }))
+	if len(v.Culprits) == 0 { // which call has waited longest may change
+		v.ID = hash(v.Reason, names(wrong))
+	}
 	var lone *actor // the only deviant: the sentence says what it did
 	if len(deviants) == 1 && w.odd(deviants[0]) != nil {
 		lone = deviants[0]

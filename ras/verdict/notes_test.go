@@ -162,6 +162,7 @@ func waited(rank int, sum time.Duration, ops int, window time.Duration) func(*ve
 
 const (
 	allReduce = lifecycle.CallAllReduce
+	s5        = 5 * time.Second
 	s6        = 6 * time.Second
 )
 
@@ -578,11 +579,22 @@ func TestTracker(t *testing.T) {
 			"it died", hang().with(fate(verdict.Dead, time.Second, ""), 5).in(world, 7, allReduce, s6, 5, s6, 4),
 			"opened rank_dead, withdrawn rank_unreachable",
 		},
+		{"three wait for each other", ring(s6, s5, s5), "opened deadlock, withdrawn rank_dead"},
+		{"another one seems to be the first", ring(s5, s6, s5), "changed deadlock"},
 	} {
 		if got := update(c.job); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
+}
+
+// ring is a job of which three ranks wait for each other, for so long each.
+func ring(ages ...time.Duration) job {
+	j := newJob(3).comm("x", 0, 1).comm("y", 1, 2).comm("z", 2, 0)
+	for r, comm := range []string{"x", "y", "z"} {
+		j.in(comm, 1, allReduce, ages[r], 1, ages[r], r)
+	}
+	return j
 }
 
 // ahead is a job whose ranks launched calls that nobody knows to be done, but for rank 2, which made its last one so

@@ -86,16 +86,21 @@ func (v *Verdict) setID() {
 		v.ID = hash(v.Reason, v.Comm, v.Seq)
 		return
 	}
-	names := make([]string, 0, len(v.Culprits))
-	for _, c := range v.Culprits {
-		name := c.Member + "/" + strconv.Itoa(c.Job)
-		if c.Job < 0 { // only the communicator tells it apart
-			name += "/" + strconv.Itoa(c.Comm)
+	v.ID = hash(v.Reason, names(v.Culprits))
+}
+
+// names tells ranks from others, in any order: a cycle may be found at any of its ranks.
+func names(ranks []Rank) []string {
+	all := make([]string, 0, len(ranks))
+	for _, r := range ranks {
+		name := r.Member + "/" + strconv.Itoa(r.Job)
+		if r.Job < 0 { // only the communicator tells it apart
+			name += "/" + strconv.Itoa(r.Comm)
 		}
-		names = append(names, name)
+		all = append(all, name)
 	}
-	slices.Sort(names) // a cycle may be found at any of its ranks
-	v.ID = hash(v.Reason, names)
+	slices.Sort(all)
+	return all
 }
 
 func hash(parts ...any) string {

@@ -38,11 +38,11 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		if old := byPID[k]; old == nil || old.last < p.last { // pids are reused
 			byPID[k] = p
 		}
-		p.end.signaled, p.end.signal = p.header.Terminated, "SIGTERM"
 		if p.header.Closed {
 			p.end.at = p.last
 		}
 	}
+	terminated(procs)
 	for _, path := range ledgers {
 		entries, err := osprocess.ReadLedger(path)
 		if err != nil {
@@ -79,36 +79,63 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 	}
 }
 
-// sweepTime is how long it takes at most to kill all processes of a job.
-const sweepTime = 5 * time.Second
+// terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of its processes did.
+// A signal to a few is the end of these.
+func terminated(procs []*process) {
+	n := 0
+	for _, p := range procs {
+		if p.header.Terminated > 0 {
+			n++
+		}
+	}
+	for _, p := range procs {
+		if 2*n > len(procs) {
+			p.end.signaled, p.end.signal = p.header.Terminated, "SIGTERM"
+		}
+	}
+}
 
-// killed finds out whether the job was killed from outside without its launcher: all processes ended within sweepTime,
-// the first and at least one other by a signal that a person or a scheduler sends, and no launcher ended them because
-// of a failure. Then all count as told to end when the first ended.
+// sweepTime is how long it takes at most, when all processes of a job are killed, from one to the next. If the others go
+// on for longer, the first one's end is a matter of its own.
+const sweepTime = 500 * time.Millisecond
+
+// killed finds out whether the job was killed from outside without its launcher: all processes ended one soon after the
+// other, the first and at least one other by the same signal, of those that a person or a scheduler sends, none by
+// another one, and no launcher ended them because of a failure. Then all count as told to end when the first ended.
 func (r *Report) killed() {
-	var first, last time.Time
+	var ends []time.Time
 	by, killed := "", 0
 	for _, p := range r.procs {
 		e := &p.end
 		if e.at == 0 || !e.exit.Known || e.failed || e.signaled > 0 {
 			return
 		}
-		signal := ""
+		ends = append(ends, p.at(e.at))
 		switch e.exit.Signal {
+		case 0:
+			continue
 		case unix.SIGKILL, unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
-			signal = unix.SignalName(e.exit.Signal)
-			killed++
 		default:
+			return
 		}
-		at := p.at(e.at)
-		if first.IsZero() || at.Before(first) {
-			first, by = at, signal
+		signal := unix.SignalName(e.exit.Signal)
+		if killed++; killed > 1 && signal != by {
+			return
 		}
-		last = later(last, at)
+		by = signal
 	}
-	if killed < 2 || by == "" || last.Sub(first) > sweepTime {
+	slices.SortFunc(ends, time.Time.Compare)
+	for i := range ends {
+		if i > 0 && ends[i].Sub(ends[i-1]) > sweepTime {
+			return
+		}
+	}
+	if killed < 2 || !slices.ContainsFunc(r.procs, func(p *process) bool {
+		return p.end.exit.Signal != 0 && p.at(p.end.at).Equal(ends[0])
+	}) {
 		return
 	}
+	first := ends[0]
 	for _, p := range r.procs {
 		p.end.signaled, p.end.signal = p.mono(first), by
 	}

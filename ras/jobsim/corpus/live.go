@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/carillon-rt/carillon/ras/agent"
 	"github.com/carillon-rt/carillon/ras/jobsim"
 	"github.com/carillon-rt/carillon/ras/mesh"
@@ -210,6 +212,14 @@ func (l *Live) Ending() {
 	}
 	for _, q := range l.peers {
 		q.process.Do(func() { q.step(agent.Ending{}) })
+	}
+}
+
+// Terminate ends a process by SIGTERM, of which it says so on its tape.
+func (l *Live) Terminate(p *jobsim.Process) {
+	if !p.State.Ended() {
+		l.peers[p.Index].tape.Terminated = l.job.Now()
+		p.Kill(process.Exit{Known: true, Signal: unix.SIGTERM})
 	}
 }
 

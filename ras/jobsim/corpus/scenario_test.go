@@ -196,7 +196,7 @@ func (s *scenario) lines(d *datadriven.TestData, later time.Duration) {
 			case "kill":
 				s.later(at, func() { p.Kill(process.Exit{Known: true, Signal: unix.SIGKILL}) })
 			case "term":
-				s.later(at, func() { p.Kill(process.Exit{Known: true, Signal: unix.SIGTERM}) })
+				s.later(at, func() { s.live.Terminate(p) })
 			default:
 				s.enqueue(d, r, at, words[2:])
 			}

@@ -212,15 +212,20 @@ func (t *track) behind(p, o progress, lane int) (less, more bool) {
 	return less, more
 }
 
-// inStep tells whether, in every lane, one of two ranks is where the other one is, or was. It isn't known if that is
-// longer ago than the trail goes back.
-func (t *track) inStep(o *track) (in, known bool) {
+// lanes are the lanes of the rank's communicators.
+func (t *track) lanes() map[int]bool {
 	lanes := map[int]bool{}
 	for _, lane := range t.lane {
 		lanes[lane] = true
 	}
+	return lanes
+}
+
+// inStep tells whether, in every lane, one of two ranks is where the other one is, or was. It isn't known if that is
+// longer ago than the trail goes back.
+func (t *track) inStep(o *track) (in, known bool) {
 	in, known = true, true
-	for lane := range lanes {
+	for lane := range t.lanes() {
 		less, more := t.behind(t.now, o.now, lane)
 		if less && more {
 			return false, true
@@ -285,7 +290,8 @@ func (g *graph) step(a *actor) step {
 }
 
 // alike are the ranks that run the same program as a rank: its mates; if it has fewer than two, the ranks with the same
-// counters; if there are none, the ranks whose counters differ by one.
+// counters; if there are none, the ranks whose counters differ by one. The latter need not run it: of ranks that are not
+// all in step with each other, such as the stages of a pipeline, those count that were in step with the rank.
 func (g *graph) alike(a *actor) []*actor {
 	nearest := 1
 	for _, o := range g.actors {
@@ -301,9 +307,45 @@ func (g *graph) alike(a *actor) []*actor {
 			nearest = min(nearest, a.track.apart(o.track))
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(g.actors), func(o *actor) bool {
+	near := slices.DeleteFunc(slices.Clone(g.actors), func(o *actor) bool {
 		return o == a || a.track.apart(o.track) > nearest
 	})
+	if len(near) > 1 && !slices.ContainsFunc(near[1:], func(o *actor) bool {
+		in, known := near[0].track.inStep(o.track)
+		return known && !in
+	}) {
+		return near
+	}
+	return slices.DeleteFunc(near, func(o *actor) bool { return !a.track.wereInStep(o.track) })
+}
+
+// leastInStep is how many calls two ranks must have made in one order to be known to run the same program.
+const leastInStep = 16
+
+// wereInStep tells whether one of two ranks was where the other one was for most of the trail, from its beginning on.
+func (t *track) wereInStep(o *track) bool {
+	known, in := 0, 0
+	for _, p := range slices.Backward(t.past) {
+		same, sure := t.at(o, p)
+		switch {
+		case !sure:
+			continue
+		case same && in == known:
+			in++
+		}
+		known++
+	}
+	return in >= leastInStep && 2*in >= known
+}
+
+// at tells whether a rank is, or was, where another one was, in every lane.
+func (t *track) at(o *track, p progress) (was, known bool) {
+	was, known = true, true
+	for lane := range t.lanes() {
+		same, sure := t.was(append([]progress{o.now}, o.past...), p, lane)
+		was, known = was && same, known && sure
+	}
+	return was, known
 }
 
 // mates are the other ranks of a rank's communicators that carry no messages and whose other ranks have equal counters:

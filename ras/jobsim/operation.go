@@ -14,6 +14,7 @@ const (
 	spinTime   = 200 * time.Microsecond // that a rank spins before its slot names the rank that it waits for
 	settleTime = 200 * time.Millisecond // from a mismatch until it fails, for the calls of the other ranks
 	noticeTime = 100 * time.Microsecond // of a notice between ranks
+	errorTime  = 10 * time.Microsecond  // from the end of a call that failed until its error is on the tape
 	deathTime  = 20 * time.Millisecond  // until the others detect the death of a process
 )
 
@@ -414,8 +415,10 @@ func (member *membership) fail(call lifecycle.Call, seq uint64, f *Fault) {
 	member.fault = f
 	member.slot.State = lifecycle.StateFailed
 	if f.Code != lifecycle.CodeAborted {
-		member.life(tape.LifeRecord{
-			Call: call, Stage: tape.StageEnd, Seq: seq, Code: f.Code, Peer: int32(f.Peer), Text: f.Text,
+		member.rank.Process.later(errorTime, func() {
+			member.life(tape.LifeRecord{
+				Call: call, Stage: tape.StageEnd, Seq: seq, Code: f.Code, Peer: int32(f.Peer), Text: f.Text,
+			})
 		})
 	}
 	member.notify(f)

@@ -195,8 +195,12 @@ type moment struct {
 	ended bool
 }
 
-// settleTime is how long after the first trouble its immediate consequences are on the tapes.
-const settleTime = 100 * time.Millisecond
+// beforeTime is how long before the first trouble is known nothing of it is on the tapes: the end of a call that fails is
+// there before its error. settleTime is how long after it its immediate consequences are there.
+const (
+	beforeTime = 10 * time.Millisecond
+	settleTime = 100 * time.Millisecond
+)
 
 // moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to
 // it, right after it, and now or at the end.
@@ -222,7 +226,7 @@ func (r *Report) moments() []moment {
 		}
 	}
 	if first != nil {
-		all = append(all, moment{first.at.Add(-time.Microsecond), "just before " + first.title, first.ended})
+		all = append(all, moment{first.at.Add(-beforeTime), "just before " + first.title, first.ended})
 		if first.ended {
 			return all // later failures are consequences
 		}

@@ -108,8 +108,8 @@ func (s *side) ranks(m *meeting) string {
 }
 
 // reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
-// rank whose history shows it, or that is in a message where several are in a collective; of collectives, the rank that
-// the engine names; else all that disagree.
+// rank whose history shows it, or of a message and a collective the one that other ranks show to be wrong; of
+// collectives, the rank that the engine names; else all that disagree.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, nil, nil)
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
@@ -126,7 +126,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	wrong := slices.Clone(there)
 	for _, is := range []func(*participant) bool{
 		func(p *participant) bool { return w.odd(p.actor) != nil },
-		w.alone,
+		func(p *participant) bool { return messages && (w.superfluous(p) || w.leftOut(p)) },
 		func(p *participant) bool { return m.slot.Size > 2 && !messages && p.slot.Rank == m.engine.Peer },
 	} {
 		if some := slices.DeleteFunc(slices.Clone(there), func(p *participant) bool { return !is(p) }); len(some) > 0 {
@@ -194,14 +194,47 @@ func (s *Slot) partner() int {
 	}
 }
 
-// alone tells whether a rank is in a message while others are in a collective on the communicator.
-func (g *graph) alone(p *participant) bool {
-	if p.slot.partner() < 0 {
-		return false
-	}
-	return slices.ContainsFunc(g.order, func(o *meeting) bool {
-		return o.key.comm == p.slot.Comm && o.key.kind == collective && o.mismatched() && len(o.present) > 1
+// superfluous and leftOut tell which side of a message is at fault that met a collective, by the ranks that are in the
+// collective with its other side: none of them has had as many messages to or from the rank at the same distance, or
+// one has.
+func (g *graph) superfluous(p *participant) bool {
+	most, others := g.messagesLike(p)
+	return others && most < p.slot.messages(p.slot.partner())
+}
+
+func (g *graph) leftOut(p *participant) bool {
+	return slices.ContainsFunc(slices.Collect(g.members(p.slot)), func(o *participant) bool {
+		most, others := g.messagesLike(o)
+		return others && o.slot.partner() == p.slot.Rank && most >= o.slot.messages(p.slot.Rank)
 	})
+}
+
+// messagesLike is the most messages that a rank in a collective has had with the rank at the distance that the other side
+// of p's message has from p; others tells whether there are such ranks. Ranks without any message count as well, if all
+// have none.
+func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
+	partner := p.slot.partner()
+	if partner < 0 {
+		return 0, false
+	}
+	none, n := true, 0
+	for o := range g.members(p.slot) {
+		if o.slot.Rank == partner || o.slot.partner() >= 0 || !o.slot.Op.Call.IsCollective() {
+			continue
+		}
+		n++
+		none = none && len(o.slot.Messages) == 0
+		if count := o.slot.messages(o.slot.Rank + partner - p.slot.Rank); count > 0 {
+			most, others = max(most, count), true
+		}
+	}
+	return most, others || none && n > 0
+}
+
+// messages is how many messages the rank has begun to or from another one.
+func (s *Slot) messages(other int) uint64 {
+	m := s.Messages[int32(other)]
+	return m.Sent + m.Received
 }
 
 // mismatched tells whether a meeting failed because of different calls, as the engine says.

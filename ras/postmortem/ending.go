@@ -226,7 +226,11 @@ func (r *Report) moments() []moment {
 		}
 	}
 	if first != nil {
-		all = append(all, moment{first.at.Add(-beforeTime), "just before " + first.title, first.ended})
+		before := first.at.Add(-beforeTime)
+		if last, known := r.lastSign(); known && last.Before(before) {
+			before = last
+		}
+		all = append(all, moment{before, "just before " + first.title, first.ended})
 		if first.ended {
 			return all // later failures are consequences
 		}
@@ -239,6 +243,18 @@ func (r *Report) moments() []moment {
 		all = append(all, moment{r.End, "at the end of the tapes", false})
 	}
 	return all
+}
+
+// lastSign is the last time at which any process gave a sign of life. It is not known of processes that have no telemetry
+// of their own. A launcher may see their ends later, if the machine stands still.
+func (r *Report) lastSign() (last time.Time, known bool) {
+	for _, p := range r.procs {
+		if p.header.Seen == 0 {
+			return last, false
+		}
+		last = later(last, p.at(max(p.header.Seen, p.last)))
+	}
+	return last, true
 }
 
 // now is when the tapes of living processes were read; zero if there are none.

@@ -155,10 +155,20 @@ func (w *walk) follow(m *meeting) {
 	}
 }
 
-// followErrors finds the ranks of a meeting whose programs went on after the error of an earlier call, and so are out of
-// step: that error's cause is the meeting's, too.
+// followErrors finds the ranks of a meeting, or of the mismatch by which it failed, whose programs went on after the error
+// of an earlier call, and so are out of step: that error's cause is the meeting's, too.
 func (w *walk) followErrors(m *meeting) {
-	for _, p := range m.present {
+	there := slices.Clone(m.present)
+	if m.mismatched() {
+		for _, p := range w.disagree(m) {
+			for _, q := range p.actor.in {
+				if q.slot == p.slot && !slices.Contains(there, q) {
+					there = append(there, q)
+				}
+			}
+		}
+	}
+	for _, p := range there {
 		for _, q := range p.actor.in {
 			if q.until > p.since && q.slot != p.slot && q.meeting.key.kind != broken && q.slot.Failure != nil &&
 				!intended(q.slot.Failure.Code) && !p.actor.past(q.slot) {

@@ -21,7 +21,7 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	all = append(all, m.others...)
 	verdicts, soon := verdict.Diagnose(all)
 	verdicts = m.tracker.Continue(verdicts)
-	verdicts, more := m.withhold(verdicts, now)
+	verdicts, more := m.withhold(verdicts, all, now)
 	unsure = m.doubts(unsure || more, now)
 	absent := m.absent()
 	resolved := func(v *verdict.Verdict) bool { return v.Resolved(append(absent, all...), now.Sub(m.held[v.ID])) }
@@ -140,9 +140,11 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 }
 
 // withhold removes verdicts that must not be told yet: transport after a network outage, a process that ended in order
-// a moment ago, as others may follow, the end of a rank that is a victim of an open verdict, and anything new once this
+// or canceled its calls a moment ago, as others may follow, the end of a rank that is a victim of an open verdict, and anything new once this
 // process was told to end. unsure says that some of them may be told later.
-func (m *Machine) withhold(verdicts []verdict.Verdict, now time.Time) (all []verdict.Verdict, unsure bool) {
+func (m *Machine) withhold(
+	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
+) (all []verdict.Verdict, unsure bool) {
 	open := m.tracker.Open()
 	for _, v := range open {
 		if v.Reason == verdict.RankUnreachable {
@@ -153,7 +155,7 @@ func (m *Machine) withhold(verdicts []verdict.Verdict, now time.Time) (all []ver
 		known := slices.ContainsFunc(open, func(o verdict.Verdict) bool { return o.ID == v.ID })
 		victim := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && victimOf(&v, &o) }
 		later := v.Reason == verdict.Transport && now.Before(m.heals) ||
-			!known && (m.departing(&v, now) || !m.ending && slices.ContainsFunc(open, victim))
+			!known && (m.departing(&v, now) || v.Canceled(notes, cancelTime) || !m.ending && slices.ContainsFunc(open, victim))
 		unsure = unsure || later
 		return later || m.ending && !known
 	}), unsure

@@ -141,15 +141,22 @@ func onlyOne(ring []edge, i int) bool {
 	return same == 1
 }
 
-// newPair tells whether an edge leads to the first message between two ranks, where the other pairs of the cycle have
-// exchanged often messages or more.
+// newPair tells whether an edge leads to the first message that two ranks have exchanged, where the other pairs of the
+// cycle have exchanged often messages or more.
 func newPair(ring []edge, i int) bool {
-	message := func(e edge, from, to uint64) bool {
-		return e.to.key.kind == message && e.to.key.seq >= from && e.to.key.seq < to
+	exchanged := func(e edge, from, to uint64) bool {
+		if e.to.key.kind != message {
+			return false
+		}
+		n := uint64(0)
+		for _, p := range e.to.present {
+			n = max(n, p.slot.messages(e.to.key.from)+p.slot.messages(e.to.key.to))
+		}
+		return n >= from && n < to
 	}
-	return message(ring[i], 1, 2) &&
-		slices.ContainsFunc(ring, func(e edge) bool { return message(e, often, math.MaxUint64) }) &&
-		!slices.ContainsFunc(ring, func(e edge) bool { return message(e, 2, often) })
+	return exchanged(ring[i], 1, 2) &&
+		slices.ContainsFunc(ring, func(e edge) bool { return exchanged(e, often, math.MaxUint64) }) &&
+		!slices.ContainsFunc(ring, func(e edge) bool { return exchanged(e, 2, often) })
 }
 
 const often = 3

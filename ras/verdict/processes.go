@@ -315,6 +315,15 @@ func (v *Verdict) Resolved(notes []Note, held time.Duration) bool {
 	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { return !w.stillIn(s) })
 }
 
+// Canceled tells whether the process of a culprit canceled calls less than so long ago. notes are the present ones.
+func (v *Verdict) Canceled(notes []Note, within time.Duration) bool {
+	return slices.ContainsFunc(notes, func(n Note) bool {
+		return v.accuses(n.Member) && slices.ContainsFunc(n.Slots, func(s Slot) bool {
+			return s.gaveUp() && s.Failure.Age < within
+		})
+	})
+}
+
 // Answered tells whether the culprits of a verdict that no longer holds run while a victim is still in its call: then
 // the culprits have done what the victim waited for. notes are the present ones.
 func (v *Verdict) Answered(notes []Note) bool {

@@ -63,6 +63,9 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 
 // verdicts are those on the job at a time.
 func (r *Report) verdicts(at time.Time) []verdict.Verdict {
+	if r.frozen(at) {
+		return nil
+	}
 	all, errs := make([]verdict.Note, len(r.procs)), make([]error, len(r.procs))
 	parallel(len(r.procs), func(i int) { all[i], errs[i] = r.note(r.procs[i], at) })
 	notes := make([]verdict.Note, 0, len(all))
@@ -85,6 +88,15 @@ const quietTime = 3 * time.Second
 
 // quiet is quietTime for this process, which gives a sign of life every quarter of SlowAfter.
 func (p *process) quiet() int64 { return int64(max(quietTime, p.header.SlowAfter)) }
+
+// frozen tells whether all processes paused at a time, as on a machine that stands still: none was stopped, and how long
+// their calls take means nothing.
+func (r *Report) frozen(at time.Time) bool {
+	return len(r.procs) > 1 && !slices.ContainsFunc(r.procs, func(p *process) bool {
+		now := p.mono(at)
+		return now < p.header.Paused || now >= p.header.Resumed
+	})
+}
 
 // pauseTime is how long a process that later went on must have paused to count as stopped.
 const pauseTime = 500 * time.Millisecond

@@ -319,6 +319,9 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 		return Verdict{}, false
 	case m.differ:
 		return w.mismatch(m), true
+	case m.mismatched() && w.unheard(m):
+		w.moving = true
+		return Verdict{}, false
 	case m.mismatched():
 		return w.reportedMismatch(m), !w.secondary(m)
 	case len(m.absent) > 0 && m.engine != nil && w.troubleBefore(m):

@@ -113,20 +113,12 @@ func (s *side) ranks(m *meeting) string {
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, nil, nil)
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
-	v.Text = say("%s met a different call: %s", m.text(), m.engine.Text)
 	there := w.disagree(m)
-	for _, p := range there {
-		mine := slices.ContainsFunc(m.present, func(q *participant) bool { return q.actor == p.actor })
-		if !mine && p.slot.Failure != nil && p.slot.Failure.Code == lifecycle.CodeMismatch {
-			v.Text = say("%s met a different call: %s was in %s", m.text(), rankOf(p.actor, m.key.comm).in(),
-				callText(p.slot.Op.Call.String(), p.slot.Seq, p.slot))
-		}
-	}
 	messages := slices.ContainsFunc(there, func(p *participant) bool { return p.slot.partner() >= 0 })
 	wrong := slices.Clone(there)
 	for _, is := range []func(*participant) bool{
 		func(p *participant) bool { return w.odd(p.actor) != nil },
-		func(p *participant) bool { return messages && (w.superfluous(p) || w.leftOut(p)) },
+		func(p *participant) bool { return messages && !there[0].slot.inMessage() && (w.superfluous(p) || w.leftOut(p)) },
 		func(p *participant) bool { return m.slot.Size > 2 && !messages && p.slot.Rank == m.engine.Peer },
 	} {
 		if some := slices.DeleteFunc(slices.Clone(there), func(p *participant) bool { return !is(p) }); len(some) > 0 {
@@ -142,6 +134,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		}
 	}
 	slices.SortFunc(v.Culprits, byRank)
+	v.Text = w.mismatchText(m, there, v.Culprits)
 	failed := slices.DeleteFunc(slices.Clone(w.order), func(o *meeting) bool {
 		return o.key.comm != m.key.comm || !o.mismatched()
 	})
@@ -150,6 +143,40 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	})
 	v.Text.add("%s", waiting(v.Victims))
 	return v
+}
+
+// mismatchText says what the ranks that disagree were in, or what the engine says of one.
+func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) Text {
+	if len(there) < 2 || len(there) > maxEvidence {
+		return say("%s met a different call: %s", m.text(), m.engine.Text)
+	}
+	slices.SortFunc(there, func(a, b *participant) int { return cmp.Compare(a.slot.Rank, b.slot.Rank) })
+	says := make([]string, len(there))
+	for i, p := range there {
+		call := callText(p.slot.Op.Call.String(), p.slot.Seq, p.slot).String()
+		switch p.slot.Op.Call {
+		case lifecycle.CallSend:
+			call = fmt.Sprintf("send %d to %s", p.slot.Seq, m.rank(int(p.slot.Op.Peer)))
+		case lifecycle.CallRecv:
+			call = fmt.Sprintf("recv %d from %s", p.slot.Seq, m.rank(int(p.slot.Op.Peer)))
+		default:
+		}
+		says[i] = fmt.Sprintf("%s was in %s", rankOf(p.actor, m.key.comm).in(), call)
+	}
+	if len(culprits) < len(there) {
+		return say("%s made a call on %s that does not match the others' calls: %s", culpritsText(culprits), commText(m.slot),
+			strings.Join(says, "; "))
+	}
+	return say("%s made calls on %s that do not match, and it is not known which is wrong: %s",
+		culpritsText(culprits), commText(m.slot), strings.Join(says, "; "))
+}
+
+// unheard tells whether the rank that the engine names is in no call that failed, by its note, which is older than that:
+// it is not known yet whose call its call did not match.
+func (g *graph) unheard(m *meeting) bool {
+	peer := m.at(m.engine.Peer)
+	return peer != nil && peer.slot.Failure == nil && peer.slot.Left == nil && peer.actor.note.Fate == Alive &&
+		m.until < settleTime
 }
 
 // disagree are the ranks whose calls differ, as far as a mismatch that the engine reports tells: the rank that it
@@ -177,6 +204,9 @@ func (g *graph) disagree(m *meeting) []*participant {
 	}
 	return there
 }
+
+// inMessage tells whether a rank's last operation was a message, or a group of them.
+func (s *Slot) inMessage() bool { return countOf(s.Op.Call) != countCollective }
 
 // partner is the other rank of the message that was a rank's last operation, or of the messages the one that it waited
 // for; -1 if it was a collective.

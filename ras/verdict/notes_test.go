@@ -203,6 +203,11 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"a mismatch is reported, and the note of the rank that it names is older",
+			newJob(4).in(world, 7, lifecycle.CallSendRecv, time.Second, 1, 0, 2).with(failed(lifecycle.CodeMismatch, 1), 2),
+			nil,
+		},
+		{
 			"one is alive, and its tape can't be read",
 			hang().with(silent, 2).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2),
 			[]string{
@@ -214,8 +219,8 @@ func TestNotes(t *testing.T) {
 			"nothing is known of one at the first init",
 			newJob(4).with(silent, 2, 3).with(act(tape.ActInit, 12*time.Second, true), 0, 1).without(3),
 			[]string{
-				`not_joined (certain) rank 2 (node1, pid 1002) has not joined the init of "world", nor any before ` +
-					`it; ranks 0 and 1 wait`,
+				`not_joined (certain) rank 2 (node1, pid 1002) has not joined the init of "world"; it has made no ` +
+					`call on any communicator yet; ranks 0 and 1 wait`,
 				`not_joined (likely) rank 3 never arrived at the init of "world"; ranks 0 and 1 wait`,
 			},
 		},

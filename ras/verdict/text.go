@@ -152,7 +152,7 @@ func lastCall(a *actor) Text {
 		}
 	}
 	if last == nil {
-		return say(", nor any before it")
+		return say("; it has made no call on any communicator yet")
 	}
 	return say("; its last, %s, ended %s ago", callText(last.Op.Call.String(), last.Seq, last), Age(last.Age))
 }

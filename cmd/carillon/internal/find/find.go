@@ -48,7 +48,7 @@ func (j *Job) Running() bool {
 
 // Ended tells in a sentence how the job ended.
 func (j *Job) Ended() string {
-	how, died := "its processes ended in order", 0
+	how, died := "its processes stopped Carillon, and ended", 0
 	for i := range j.Processes {
 		if j.Processes[i].Died {
 			died++
@@ -148,7 +148,8 @@ func Find(what string) (*Job, error) {
 	if last != nil {
 		return last, nil
 	}
-	return nil, notFound("no job with tapes in %s is running; name another folder, or set CARILLON_TAPE_DIR", dirs[0])
+	return nil, notFound("no job with tapes in %s is running (carillon postmortem tells of the last one); name another "+
+		"folder, or set CARILLON_TAPE_DIR", dirs[0])
 }
 
 // Names are the names of the running jobs in a folder, or of all, the last started first.

@@ -21,8 +21,8 @@ func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdi
 		}
 		p.Apply(&ev)
 	}
-	if resumed := r.Header().Resumed; resumed > 0 {
-		p.Resumed(resumed)
+	if h := r.Header(); h.Resumed > 0 {
+		p.Resumed(h.Paused, h.Resumed)
 	}
 	slots, _ := r.AppendSlots(nil)     // what is corrupt is left out
 	tallies, _ := r.AppendTallies(nil) // likewise

@@ -128,7 +128,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	n.Stale = now < p.from || p.cut || err != nil // the records of that time are overwritten, cut off or unreadable
 	m.Learn(p.tallies)
 	if at := p.header.Resumed; at > 0 && at <= now {
-		m.Resumed(at)
+		m.Resumed(p.header.Paused, at)
 	}
 	n.Fold(m, now)
 	return n, err

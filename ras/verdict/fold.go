@@ -15,7 +15,7 @@ import (
 // Fold fills in the communicators of a process's model at the time now of the tape's clock. The note has its member and
 // rank already.
 func (n *Note) Fold(p *model.Process, now int64) {
-	n.Awake = time.Duration(p.Awake(now))
+	n.Awake, n.Paused = time.Duration(p.Awake(now)), time.Duration(p.Paused())
 	slots := map[uint32]int{} // by generation
 	for _, c := range slices.Concat(slices.Collect(p.Comms()), p.Ended()) {
 		slots[c.Generation] = len(n.Slots)

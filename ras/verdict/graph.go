@@ -201,7 +201,7 @@ func (g *graph) addNote(n *Note) {
 	}
 	for _, a := range own {
 		if n.Awake > 0 && a.idleFor > n.Awake {
-			a.idleFor = n.Awake
+			a.idleFor = max(n.Awake, a.idleFor-n.Paused)
 		}
 		if a.job >= 0 {
 			g.byJob[a.job] = a

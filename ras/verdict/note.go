@@ -33,6 +33,8 @@ type Note struct {
 	// Awake is how long the process has run without a pause, such as a SIGSTOP; 0 if it isn't known. Ages beyond it
 	// prove little.
 	Awake time.Duration `json:"awake,omitempty"`
+	// Paused is how long it has paused in all.
+	Paused time.Duration `json:"paused,omitempty"`
 	// Where is what the process does outside of Carillon, if known.
 	Where string `json:"where,omitempty"`
 	// Stack is the process's stack, read from outside when a verdict named the process: sentences without the subject.

@@ -157,7 +157,7 @@ func (t *Telemetry) resumed(paused int64) {
 }
 
 func (t *Telemetry) resumedAt(paused, now int64) {
-	t.process.Resumed(now)
+	t.process.Resumed(paused, now)
 	t.tape.Resumed(paused, now)
 }
 

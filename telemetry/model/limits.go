@@ -74,11 +74,24 @@ func (p *Process) Thresholds(a Activity) (slow, stalled int64) {
 	return slow, max(int64(p.limits.Floor), min(stallFactor*normal, int64(MaxLimit)), slow)
 }
 
-// Age is how long something that began at start has lasted at the time now, counted from the last pause of the process.
-func (p *Process) Age(start, now int64) int64 { return max(now-max(start, p.resumed), 0) }
+// Age is how long something that began at start has lasted at the time now, without the pauses of the process. Of
+// something that began before the last pause, all pauses are left out, also those before it.
+func (p *Process) Age(start, now int64) int64 {
+	age := now - start
+	if start < p.resumed {
+		age = max(now-p.resumed, age-p.paused)
+	}
+	return max(age, 0)
+}
 
-// Resumed tells that the process ran again at the time now, after it or its machine was stopped. All ages start anew.
-func (p *Process) Resumed(now int64) { p.resumed = now }
+// Resumed tells that the process ran again at the time now, after it or its machine had stood still since paused.
+func (p *Process) Resumed(paused, now int64) {
+	p.resumed = now
+	p.paused += max(now-paused, 0)
+}
+
+// Paused is how long the process has not run in all.
+func (p *Process) Paused() int64 { return p.paused }
 
 // Awake is how long the process has run since its last pause; 0 if it never paused.
 func (p *Process) Awake(now int64) int64 {

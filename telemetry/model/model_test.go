@@ -349,7 +349,7 @@ func TestStalledAndPaused(t *testing.T) {
 		},
 	} {
 		if tt.resumed {
-			p.Resumed(tt.now * ms)
+			p.Resumed(4001*ms, tt.now*ms)
 		}
 		if got := len(late(tt.now)); got != tt.late {
 			t.Errorf("%s: %d late, want %d", tt.description, got, tt.late)
@@ -360,8 +360,9 @@ func TestStalledAndPaused(t *testing.T) {
 				p.Stalled(o, tt.now*ms), news)
 		}
 	}
-	if p.Age(500*ms, 61_000*ms) != 1000*ms || p.Age(60_500*ms, 61_000*ms) != 500*ms || p.Awake(61_000*ms) != 1000*ms {
-		t.Error("ages count from the end of the pause")
+	if p.Age(500*ms, 61_000*ms) != 4501*ms || p.Age(4000*ms, 61_000*ms) != 1001*ms ||
+		p.Age(4001*ms, 61_000*ms) != 1000*ms || p.Age(60_500*ms, 61_000*ms) != 500*ms || p.Awake(61_000*ms) != 1000*ms {
+		t.Error("ages count the pause")
 	}
 	p.op(61_000, tape.StageStart, 9, 60_900, -1)
 	if young := p.Comm(1).InFlight(); p.Stalled(young, 63_000*ms) {

@@ -27,6 +27,7 @@ type Process struct {
 	ranks   []*Rank          // in the order in which they came
 	roots   map[uint32]*Rank // by the communicator that the rank's others descend from
 	limits  Limits
+	paused  int64           // how long it has paused in all
 	resumed int64           // when the process ran again after its last pause; 0: it never paused
 	later   map[uint32]bool // communicators that were made after the moment of Until
 	looks   uint64

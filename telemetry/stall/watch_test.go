@@ -286,20 +286,20 @@ func TestActsStallAtTheThreshold(t *testing.T) {
 	}
 }
 
-// TestPause stops the process for a minute, while an operation stalls and another goes on: neither is told at once, as
-// both begin to count anew, and the first isn't cleared.
+// TestPause stops the process for a minute, while an operation stalls and another goes on: the minute doesn't count, so
+// that the other one has not stalled, and the first isn't cleared.
 func TestPause(t *testing.T) {
 	w := newWatch(model.Limits{})
 	hung, going := busy(1, 1, 0), busy(2, 1, 5000*ms)
 	expect(t, "before", w.check(5500*ms, hung, going),
 		"all_reduce 1 of world rank 1 of 4 slow: 5.5s in transfer, waiting for rank 3",
 		"all_reduce 1 of world rank 1 of 4 stalled: 5.5s in transfer, waiting for rank 3")
-	w.process.Resumed(65_000 * ms)
-	expect(t, "it goes on", w.check(65_500*ms, hung, going))
-	expect(t, "slow", w.check(66_000*ms, hung, going),
+	w.process.Resumed(5500*ms, 65_000*ms)
+	expect(t, "it goes on", w.check(65_400*ms, hung, going),
+		"all_reduce 1 of world rank 1 of 4 stalled: 1m5s in transfer, waiting for rank 3")
+	expect(t, "slow", w.check(65_500*ms, hung, going),
 		"all_reduce 1 of world rank 1 of 4 slow: 1m1s in transfer, waiting for rank 3")
-	expect(t, "stalled", w.check(70_000*ms, hung, going),
-		"all_reduce 1 of world rank 1 of 4 stalled: 1m10s in transfer, waiting for rank 3",
+	expect(t, "stalled", w.check(69_500*ms, hung, going),
 		"all_reduce 1 of world rank 1 of 4 stalled: 1m5s in transfer, waiting for rank 3")
 }
 

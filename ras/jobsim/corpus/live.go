@@ -52,6 +52,7 @@ type peer struct {
 	machine *agent.Machine
 	seen    []mesh.Status // its view of the membership, by process
 	wake    int           // number of the last Wake
+	stopped int64         // when it was stopped last
 	slots   []tape.Slot
 	tape    *tapetest.Forge
 	last    []tape.Slot // the in-flight table, if the process has ended
@@ -111,10 +112,10 @@ func (l *Live) changed(q *peer) {
 		alone := !slices.ContainsFunc(l.peers, func(o *peer) bool { return !o.process.State.Ended() })
 		q.step(agent.Leave{Note: q.note(), Alone: alone})
 	case jobsim.Stopped:
-		lag = stopLag
+		lag, q.stopped = stopLag, l.job.Now()
 	case jobsim.Running:
 		lag = joinLag
-		q.model.Resumed(l.job.Now())
+		q.model.Resumed(q.stopped, l.job.Now())
 		l.job.After(stopLag, func() { // changes while it was stopped
 			for _, o := range l.peers {
 				q.learn(o)

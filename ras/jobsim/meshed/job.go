@@ -177,7 +177,7 @@ func (j *Job) watch(ctx context.Context, i int, p *sim.Process) {
 		o.mu.Lock()
 		now := clock()
 		if now-last > int64(4*lookTime) { // it was stopped
-			o.model.Resumed(now)
+			o.model.Resumed(last, now)
 		}
 		last = now
 		j.read(i, func(s *model.Step) { o.Agent.Failed(p.Member(), s) })

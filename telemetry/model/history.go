@@ -45,8 +45,8 @@ type kind struct {
 func (c *Call) kind() kind { return kind{c.Generation, c.Signature} }
 
 func (h *History) add(c *Comm, o *Op) {
-	if call := o.Signature.Call; !call.IsOperation() && call != lifecycle.CallGroupEnd {
-		return // it is part of an act, such as a split
+	if !habitual(o.Signature.Call) {
+		return
 	}
 	next := Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start, end: o.End}
 	if len(h.calls) < maxHistory {
@@ -56,6 +56,9 @@ func (h *History) add(c *Comm, o *Op) {
 	h.calls[h.next] = next
 	h.next = (h.next + 1) % maxHistory
 }
+
+// habitual tells whether a call counts: not if it is part of an act, such as a split.
+func habitual(call lifecycle.Call) bool { return call.IsOperation() || call == lifecycle.CallGroupEnd }
 
 // Odd is a call at a point of the program where the rank has always made another call.
 type Odd struct {
@@ -74,7 +77,9 @@ type Habit struct {
 
 // Habit compares each of the last calls, and those in flight, with the calls before it.
 func (h *History) Habit(inFlight ...Call) (habit Habit) {
-	calls := append(slices.Clone(h.calls), inFlight...)
+	calls := append(slices.Clone(h.calls), slices.DeleteFunc(inFlight, func(c Call) bool {
+		return !habitual(c.Signature.Call)
+	})...)
 	slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
 	calls = slices.CompactFunc(calls, func(a, b Call) bool { // a call whose launch has ended may still be in flight
 		return a.Start == b.Start && a.Generation == b.Generation && a.Seq == b.Seq && a.Signature == b.Signature

@@ -195,7 +195,10 @@ func (o *Odd) text(r string) Text {
 }
 
 func (u *Usual) text() Text {
-	what := u.Op.Call.String()
+	what := "a " + u.Op.Call.String()
+	if strings.HasPrefix(u.Op.Call.String(), "a") {
+		what = "an " + u.Op.Call.String()
+	}
 	switch u.Op.Call {
 	case lifecycle.CallSend:
 		what = fmt.Sprintf("a send to %d", u.Op.Peer)

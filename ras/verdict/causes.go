@@ -326,6 +326,9 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 		return w.reportedMismatch(m), !w.secondary(m)
 	case len(m.absent) > 0 && m.engine != nil && w.troubleBefore(m):
 		return Verdict{}, false
+	case len(m.absent) > 0 && m.engine != nil && m.engine.Code == lifecycle.CodePeerAborted && w.unheard(m):
+		w.moving = true
+		return Verdict{}, false
 	case len(m.absent) > 0 && (m.key.kind == joining || m.engine != nil && len(m.missing) == 0):
 		return w.neverSeen(m), true
 	case len(m.absent) > 0 && m.engine != nil: // others are known to have been missing

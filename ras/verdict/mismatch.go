@@ -118,7 +118,9 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	wrong := slices.Clone(there)
 	for _, is := range []func(*participant) bool{
 		func(p *participant) bool { return w.odd(p.actor) != nil },
-		func(p *participant) bool { return messages && !there[0].slot.inMessage() && (w.superfluous(p) || w.leftOut(p)) },
+		func(p *participant) bool {
+			return messages && !there[0].slot.inMessage() && (w.superfluous(p) || w.leftOut(p))
+		},
 		func(p *participant) bool { return m.slot.Size > 2 && !messages && p.slot.Rank == m.engine.Peer },
 	} {
 		if some := slices.DeleteFunc(slices.Clone(there), func(p *participant) bool { return !is(p) }); len(some) > 0 {
@@ -132,6 +134,9 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		if o := w.odd(p.actor); o != nil {
 			v.Evidence = append(v.Evidence, o.text(r.String()))
 		}
+	}
+	if m.engine.Peer >= 0 && m.at(m.engine.Peer) == nil {
+		v.Culprits = append(v.Culprits, w.rankAt(m.slot, m.engine.Peer))
 	}
 	slices.SortFunc(v.Culprits, byRank)
 	v.Text = w.mismatchText(m, there, v.Culprits)
@@ -171,12 +176,14 @@ func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) T
 		culpritsText(culprits), commText(m.slot), strings.Join(says, "; "))
 }
 
-// unheard tells whether the rank that the engine names is in no call that failed, by its note, which is older than that:
-// it is not known yet whose call its call did not match.
+// unheard tells whether a meeting failed a moment ago because of a rank that has no note yet, or one that is older than
+// that: it is not known yet what that rank did.
 func (g *graph) unheard(m *meeting) bool {
+	if m.engine == nil || m.until >= skew {
+		return false
+	}
 	peer := m.at(m.engine.Peer)
-	return peer != nil && peer.slot.Failure == nil && peer.slot.Left == nil && peer.actor.note.Fate == Alive &&
-		m.until < settleTime
+	return peer == nil || peer.slot.Failure == nil && peer.slot.Left == nil && peer.actor.note.Fate == Alive
 }
 
 // disagree are the ranks whose calls differ, as far as a mismatch that the engine reports tells: the rank that it

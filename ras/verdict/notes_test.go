@@ -208,6 +208,18 @@ func TestNotes(t *testing.T) {
 			nil,
 		},
 		{
+			"a mismatch is reported, and the rank that it names has no note",
+			newJob(4).in(world, 7, lifecycle.CallSendRecv, time.Second, 1, 0, 2).with(failed(lifecycle.CodeMismatch, 1), 2).
+				without(1),
+			nil,
+		},
+		{
+			"a rank that ended the communicator has no note yet",
+			newJob(2).in(world, 7, allReduce, time.Second, 1, 0, 0).with(failed(lifecycle.CodePeerAborted, 1), 0).
+				without(1),
+			nil,
+		},
+		{
 			"one is alive, and its tape can't be read",
 			hang().with(silent, 2).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2),
 			[]string{

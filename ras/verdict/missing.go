@@ -111,7 +111,7 @@ func (g *graph) expect(m *meeting, rank int) {
 		return
 	}
 	here := slices.ContainsFunc(m.present, func(q *participant) bool { return q.actor == p.actor && q.slot == p.slot })
-	if !here || p.actor.note.Fate != Alive && p.slot.Failure == nil {
+	if !here || p.actor.note.Fate != Alive && p.slot.Failure == nil && p.actor.note.FateAge >= m.until {
 		m.addMissing(p.actor)
 	}
 }

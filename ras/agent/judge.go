@@ -140,8 +140,8 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 }
 
 // withhold removes verdicts that must not be told yet: transport after a network outage, a process that ended in order
-// or canceled its calls a moment ago, as others may follow, the end of a rank that is a victim of an open verdict, and anything new once this
-// process was told to end. unsure says that some of them may be told later.
+// or canceled its calls a moment ago, as others may follow, the end of a rank that is a victim of an open verdict, and
+// anything new once this process was told to end. unsure says that some of them may be told later.
 func (m *Machine) withhold(
 	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
 ) (all []verdict.Verdict, unsure bool) {
@@ -155,7 +155,8 @@ func (m *Machine) withhold(
 		known := slices.ContainsFunc(open, func(o verdict.Verdict) bool { return o.ID == v.ID })
 		victim := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && victimOf(&v, &o) }
 		later := v.Reason == verdict.Transport && now.Before(m.heals) ||
-			!known && (m.departing(&v, now) || v.Canceled(notes, cancelTime) || !m.ending && slices.ContainsFunc(open, victim))
+			!known && (m.departing(&v, now) || v.Canceled(notes, cancelTime) ||
+				!m.ending && slices.ContainsFunc(open, victim))
 		unsure = unsure || later
 		return later || m.ending && !known
 	}), unsure

@@ -35,7 +35,9 @@ const (
 
 // String is what such a program does: "exit".
 func (r Reaction) String() string {
-	return [...]string{Exit: "exit", Close: "close their communicators and exit", Stay: "do nothing more", GoOn: "go on"}[r]
+	return [...]string{
+		Exit: "exit", Close: "close their communicators and exit", Stay: "do nothing more", GoOn: "go on",
+	}[r]
 }
 
 // Job is a simulated job.

@@ -79,8 +79,8 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 	}
 }
 
-// terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of its processes did.
-// A signal to a few is the end of these.
+// terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of its processes
+// did. A signal to a few is the end of these.
 func terminated(procs []*process) {
 	n := 0
 	for _, p := range procs {
@@ -95,8 +95,8 @@ func terminated(procs []*process) {
 	}
 }
 
-// sweepTime is how long it takes at most, when all processes of a job are killed, from one to the next. If the others go
-// on for longer, the first one's end is a matter of its own.
+// sweepTime is how long it takes at most, when all processes of a job are killed, from one to the next. If the others
+// go on for longer, the first one's end is a matter of its own.
 const sweepTime = 500 * time.Millisecond
 
 // killed finds out whether the job was killed from outside without its launcher: all processes ended one soon after the
@@ -195,8 +195,8 @@ type moment struct {
 	ended bool
 }
 
-// beforeTime is how long before the first trouble is known nothing of it is on the tapes: the end of a call that fails is
-// there before its error. settleTime is how long after it its immediate consequences are there.
+// beforeTime is how long before the first trouble is known nothing of it is on the tapes: the end of a call that fails
+// is there before its error. settleTime is how long after it its immediate consequences are there.
 const (
 	beforeTime = 10 * time.Millisecond
 	settleTime = 100 * time.Millisecond
@@ -245,8 +245,8 @@ func (r *Report) moments() []moment {
 	return all
 }
 
-// lastSign is the last time at which any process gave a sign of life. It is not known of processes that have no telemetry
-// of their own. A launcher may see their ends later, if the machine stands still.
+// lastSign is the last time at which any process gave a sign of life. It is not known of processes that have no
+// telemetry of their own. A launcher may see their ends later, if the machine stands still.
 func (r *Report) lastSign() (last time.Time, known bool) {
 	for _, p := range r.procs {
 		if p.header.Seen == 0 {

@@ -89,8 +89,8 @@ const quietTime = 3 * time.Second
 // quiet is quietTime for this process, which gives a sign of life every quarter of SlowAfter.
 func (p *process) quiet() int64 { return int64(max(quietTime, p.header.SlowAfter)) }
 
-// frozen tells whether all processes paused at a time, as on a machine that stands still: none was stopped, and how long
-// their calls take means nothing.
+// frozen tells whether all processes paused at a time, as on a machine that stands still: none was stopped, and how
+// long their calls take means nothing.
 func (r *Report) frozen(at time.Time) bool {
 	return len(r.procs) > 1 && !slices.ContainsFunc(r.procs, func(p *process) bool {
 		now := p.mono(at)

@@ -155,8 +155,8 @@ func (w *walk) follow(m *meeting) {
 	}
 }
 
-// followErrors finds the ranks of a meeting, or of the mismatch by which it failed, whose programs went on after the error
-// of an earlier call, and so are out of step: that error's cause is the meeting's, too.
+// followErrors finds the ranks of a meeting, or of the mismatch by which it failed, whose programs went on after the
+// error of an earlier call, and so are out of step: that error's cause is the meeting's, too.
 func (w *walk) followErrors(m *meeting) {
 	there := slices.Clone(m.present)
 	if m.mismatched() {

@@ -28,9 +28,9 @@
 // If a call only launches an operation, and its completion is not reported (Slot.Unproven), the rank counts as in it
 // while no rank can have completed it: others have begun fewer. It can still make other calls, so it is in no deadlock.
 //
-// What follows an error has the error's cause: a rank that goes on after it is out of step, and whatever it comes to then
-// is no verdict of its own. A rank that cancels its call before the call has stalled is the cause; the others would have
-// come.
+// What follows an error has the error's cause: a rank that goes on after it is out of step, and whatever it comes to
+// then is no verdict of its own. A rank that cancels its call before the call has stalled is the cause; the others
+// would have come.
 //
 // An actor that made or ended a call a short while ago, on any communicator, is moving: a rank that is merely late gets
 // no verdict. All times are ages measured by the process itself, so clocks need not agree.

@@ -338,11 +338,13 @@ func (g *graph) canceledEarly(m *meeting) bool {
 // gaveUp tells whether the program canceled its call on the communicator.
 func (s *Slot) gaveUp() bool { return s.Failure != nil && s.Failure.Code == lifecycle.CodeCanceled }
 
-// ending tells whether most processes have left the job in order, or canceled their calls.
+// ending tells whether most processes have left the job in order and without an error, or canceled their calls.
 func (g *graph) ending() bool {
 	n := 0
 	for i := range g.notes {
-		if g.notes[i].Fate == Departed || slices.ContainsFunc(g.notes[i].Slots, func(s Slot) bool { return s.gaveUp() }) {
+		note := &g.notes[i]
+		canceled := slices.ContainsFunc(note.Slots, func(s Slot) bool { return s.gaveUp() })
+		if canceled || note.Fate == Departed && !g.failedFirst(note) {
 			n++
 		}
 	}

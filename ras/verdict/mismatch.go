@@ -169,8 +169,8 @@ func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) T
 		says[i] = fmt.Sprintf("%s was in %s", rankOf(p.actor, m.key.comm).in(), call)
 	}
 	if len(culprits) < len(there) {
-		return say("%s made a call on %s that does not match the others' calls: %s", culpritsText(culprits), commText(m.slot),
-			strings.Join(says, "; "))
+		return say("%s made a call on %s that does not match the others' calls: %s", culpritsText(culprits),
+			commText(m.slot), strings.Join(says, "; "))
 	}
 	return say("%s made calls on %s that do not match, and it is not known which is wrong: %s",
 		culpritsText(culprits), commText(m.slot), strings.Join(says, "; "))
@@ -187,7 +187,8 @@ func (g *graph) unheard(m *meeting) bool {
 }
 
 // disagree are the ranks whose calls differ, as far as a mismatch that the engine reports tells: the rank that it
-// names, and the one whose call that rank's can't meet. All ranks report the same one, also those whose own call is fine.
+// names, and the one whose call that rank's can't meet. All ranks report the same one, also those whose own call is
+// fine.
 func (g *graph) disagree(m *meeting) []*participant {
 	peer := m.at(m.engine.Peer)
 	if peer == nil {
@@ -246,9 +247,9 @@ func (g *graph) leftOut(p *participant) bool {
 	})
 }
 
-// messagesLike is the most messages that a rank in a collective has had with the rank at the distance that the other side
-// of p's message has from p; others tells whether there are such ranks. Ranks without any message count as well, if all
-// have none.
+// messagesLike is the most messages that a rank in a collective has had with the rank at the distance that the other
+// side of p's message has from p; others tells whether there are such ranks. Ranks without any message count as well,
+// if all have none.
 func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
 	partner := p.slot.partner()
 	if partner < 0 {
@@ -279,8 +280,8 @@ func (m *meeting) mismatched() bool {
 	return m.engine != nil && m.engine.Code == lifecycle.CodeMismatch
 }
 
-// secondary tells whether a meeting failed because of a mismatch in which none of its ranks has a part: of two others, or
-// in the communicator's parent.
+// secondary tells whether a meeting failed because of a mismatch in which none of its ranks has a part: of two others,
+// or in the communicator's parent.
 func (g *graph) secondary(m *meeting) bool {
 	if m.key.kind == joining {
 		return slices.ContainsFunc(m.present, func(p *participant) bool {

@@ -204,13 +204,14 @@ func TestNotes(t *testing.T) {
 		},
 		{
 			"a mismatch is reported, and the note of the rank that it names is older",
-			newJob(4).in(world, 7, lifecycle.CallSendRecv, time.Second, 1, 0, 2).with(failed(lifecycle.CodeMismatch, 1), 2),
+			newJob(4).in(world, 7, lifecycle.CallSendRecv, time.Second, 1, 0, 2).
+				with(failed(lifecycle.CodeMismatch, 1), 2),
 			nil,
 		},
 		{
 			"a mismatch is reported, and the rank that it names has no note",
-			newJob(4).in(world, 7, lifecycle.CallSendRecv, time.Second, 1, 0, 2).with(failed(lifecycle.CodeMismatch, 1), 2).
-				without(1),
+			newJob(4).in(world, 7, lifecycle.CallSendRecv, time.Second, 1, 0, 2).
+				with(failed(lifecycle.CodeMismatch, 1), 2).without(1),
 			nil,
 		},
 		{

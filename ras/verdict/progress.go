@@ -128,8 +128,8 @@ type counter struct {
 	distance int
 }
 
-// role is a communicator's name without its number: "tp" of "tp3", as parallel groups differ by a number. In a name that
-// the runtime made, "world/2", the number is that of the split: it is the same for all groups of the split.
+// role is a communicator's name without its number: "tp" of "tp3", as parallel groups differ by a number. In a name
+// that the runtime made, "world/2", the number is that of the split: it is the same for all groups of the split.
 func (a *actor) role(s *Slot) string {
 	if p := a.slotIn(s.Parent); p != nil {
 		if split, ok := strings.CutPrefix(s.Name, p.Name+"/"); ok && strings.Trim(split, "0123456789") == "" {
@@ -290,8 +290,8 @@ func (g *graph) step(a *actor) step {
 }
 
 // alike are the ranks that run the same program as a rank: its mates; if it has fewer than two, the ranks with the same
-// counters; if there are none, the ranks whose counters differ by one. The latter need not run it: of ranks that are not
-// all in step with each other, such as the stages of a pipeline, those count that were in step with the rank.
+// counters; if there are none, the ranks whose counters differ by one. The latter need not run it: of ranks that are
+// not all in step with each other, such as the stages of a pipeline, those count that were in step with the rank.
 func (g *graph) alike(a *actor) []*actor {
 	nearest := 1
 	for _, o := range g.actors {

@@ -11,8 +11,8 @@ import (
 
 // A rank is a straggler if the others wait for it during a fifth of a window of at least ten seconds (in a job that has
 // just begun, one long wait is most of the time), in at least eight operations, three times as long as for the median
-// rank, and if it waits for others at most half as long (else it is late because of another rank, as stages of a pipeline
-// always are).
+// rank, and if it waits for others at most half as long (else it is late because of another rank, as stages of a
+// pipeline always are).
 const (
 	stragglerShare  = 0.2
 	stragglerOps    = 8

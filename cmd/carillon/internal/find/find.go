@@ -148,8 +148,8 @@ func Find(what string) (*Job, error) {
 	if last != nil {
 		return last, nil
 	}
-	return nil, notFound("no job with tapes in %s is running (carillon postmortem tells of the last one); name another "+
-		"folder, or set CARILLON_TAPE_DIR", dirs[0])
+	return nil, notFound("no job with tapes in %s is running (carillon postmortem tells of the last one); name "+
+		"another folder, or set CARILLON_TAPE_DIR", dirs[0])
 }
 
 // Names are the names of the running jobs in a folder, or of all, the last started first.

@@ -127,7 +127,7 @@ func (w *worker) failed(err error) {
 		os.Exit(1)
 	case jobsim.Close:
 		w.leave(1)
-	case jobsim.Stay:
+	case jobsim.Stay, jobsim.GoOn:
 		select {}
 	}
 }

@@ -108,8 +108,9 @@ func (s *side) ranks(m *meeting) string {
 }
 
 // reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
-// rank whose history shows it, or of a message and a collective the one that other ranks show to be wrong; of
-// collectives, the rank that the engine names; else all that disagree.
+// rank whose history shows it, or that is in a collective while two others wait for a message of it; of a message and a
+// collective the one that other ranks show to be wrong; of collectives, the rank that the engine names; else all that
+// disagree.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, nil, nil)
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
@@ -118,6 +119,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	wrong := slices.Clone(there)
 	for _, is := range []func(*participant) bool{
 		func(p *participant) bool { return w.odd(p.actor) != nil },
+		func(p *participant) bool { return messages && len(there) > 2 && p == there[0] },
 		func(p *participant) bool {
 			return messages && !there[0].slot.inMessage() && (w.superfluous(p) || w.leftOut(p))
 		},

@@ -289,6 +289,17 @@ func (g *graph) step(a *actor) step {
 	}
 }
 
+// leftTwin tells whether the only rank that is alike was in step with the rank, and is no more. Either may be wrong, but
+// the other one need not be in the same trouble.
+func (g *graph) leftTwin(a *actor) bool {
+	twins := g.alike(a)
+	if len(twins) != 1 || !a.track.wereInStep(twins[0].track) {
+		return false
+	}
+	in, known := a.track.inStep(twins[0].track)
+	return known && !in
+}
+
 // alike are the ranks that run the same program as a rank: its mates; if it has fewer than two, the ranks with the same
 // counters; if there are none, the ranks whose counters differ by one. The latter need not run it: of ranks that are
 // not all in step with each other, such as the stages of a pipeline, those count that were in step with the rank.
@@ -310,7 +321,7 @@ func (g *graph) alike(a *actor) []*actor {
 	near := slices.DeleteFunc(slices.Clone(g.actors), func(o *actor) bool {
 		return o == a || a.track.apart(o.track) > nearest
 	})
-	if len(near) > 1 && !slices.ContainsFunc(near[1:], func(o *actor) bool {
+	if nearest == 0 && len(near) > 1 && !slices.ContainsFunc(near[1:], func(o *actor) bool {
 		in, known := near[0].track.inStep(o.track)
 		return known && !in
 	}) {

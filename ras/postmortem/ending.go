@@ -227,7 +227,10 @@ func (r *Report) moments() []moment {
 	}
 	if first != nil {
 		before := first.at.Add(-beforeTime)
-		if last, known := r.lastSign(); known && last.Before(before) {
+		if first.ended {
+			before = first.at.Add(-time.Microsecond)
+		}
+		if last, known := r.lastSign(); known && before.Sub(last) > pauseTime {
 			before = last
 		}
 		all = append(all, moment{before, "just before " + first.title, first.ended})

@@ -289,8 +289,8 @@ func (g *graph) step(a *actor) step {
 	}
 }
 
-// leftTwin tells whether the only rank that is alike was in step with the rank, and is no more. Either may be wrong, but
-// the other one need not be in the same trouble.
+// leftTwin tells whether the only rank that is alike was in step with the rank, and is no more. Either may be wrong,
+// but the other one need not be in the same trouble.
 func (g *graph) leftTwin(a *actor) bool {
 	twins := g.alike(a)
 	if len(twins) != 1 || !a.track.wereInStep(twins[0].track) {

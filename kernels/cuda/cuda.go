@@ -204,25 +204,12 @@ func (k Kernel) format() format {
 
 // Function returns the name of the function for a data type (which those that copy have none of) and a number of ranks.
 func Function(k Kernel, dt kernels.DataType, ranks int) string {
-	switch k {
-	case Exchange:
-		return "carillon_exchange"
-	case Reduce:
-		return "carillon_reduce_" + dt.String()
-	case TwoShot:
-		return "carillon_two_shot_" + dt.String()
-	case TwoShotLL128:
-		return "carillon_two_shot_ll128_" + dt.String()
-	}
-	name := "carillon_copy"
-	switch k {
-	case CopyLL128:
-		name = "carillon_copy_ll128"
-	case OneShot:
-		name = "carillon_one_shot_" + dt.String()
-	case OneShotLL128:
-		name = "carillon_one_shot_ll128_" + dt.String()
-	default:
+	name := "carillon_" + [...]string{
+		Copy: "copy", CopyLL128: "copy_ll128", Exchange: "exchange", Reduce: "reduce",
+		OneShot: "one_shot", OneShotLL128: "one_shot_ll128", TwoShot: "two_shot", TwoShotLL128: "two_shot_ll128",
+	}[k]
+	if k != Copy && k != CopyLL128 && k != Exchange {
+		name += "_" + dt.String()
 	}
 	if slices.Contains(specialized(k), ranks) {
 		name += fmt.Sprint("_", ranks)
@@ -336,8 +323,10 @@ func modules() []Image {
 	lines := Image{Name: "lines", Functions: functions(CopyLL128, 0)}
 	fifos := Image{Name: "fifos", Functions: functions(Exchange, 0)}
 	for dt := kernels.Int8; dt.Valid(); dt++ {
-		packets.Functions = append(packets.Functions, slices.Concat(functions(OneShot, dt), functions(TwoShot, dt))...)
-		lines.Functions = append(lines.Functions, slices.Concat(functions(OneShotLL128, dt), functions(TwoShotLL128, dt))...)
+		packets.Functions = append(packets.Functions, functions(OneShot, dt)...)
+		packets.Functions = append(packets.Functions, functions(TwoShot, dt)...)
+		lines.Functions = append(lines.Functions, functions(OneShotLL128, dt)...)
+		lines.Functions = append(lines.Functions, functions(TwoShotLL128, dt)...)
 		fifos.Functions = append(fifos.Functions, functions(Reduce, dt)...)
 	}
 	return []Image{packets, lines, fifos}

@@ -45,8 +45,9 @@ func Build(dir string) (string, error) {
 }
 
 // BuildKernels compiles kernels for the driver, of the files that match a pattern (filepath.Glob), and returns the
-// library's path. They are CUDA C++ that compiles as C++, too. Each has a function NAME_host, which is called once for each thread of a grid (kernels/cuda/host.h says how),
-// and the sizes of its parameters, NAME_params, with 0 behind them.
+// library's path. They are CUDA C++ that compiles as C++, too. Each has a function NAME_host, which is called once for
+// each thread of a grid (kernels/cuda/host.h says how), and the sizes of its parameters, NAME_params, with 0 behind
+// them.
 func BuildKernels(dir, pattern string) (string, error) {
 	library := filepath.Join(dir, "kernels.so")
 	sources, err := filepath.Glob(pattern)

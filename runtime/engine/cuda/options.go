@@ -12,8 +12,8 @@ type Options struct {
 	// the same time: each stream needs a hardware queue of its own, of which a process has 8 unless
 	// CUDA_DEVICE_MAX_CONNECTIONS says otherwise (up to 32) before the context is made.
 	Shared bool
-	// Mailbox is for how many bytes a rank has room of data that comes with its flags (LL, LL128), flags included, in each
-	// of the two formats and for each of two operations: larger operations are made otherwise. Default: 8 MiB.
+	// Mailbox is for how many bytes a rank has room of data that comes with its flags (LL, LL128), flags included, in
+	// each of the two formats and for each of two operations: larger operations are made otherwise. Default: 8 MiB.
 	Mailbox int
 	// Slots is how many bytes of larger collectives, and of messages, a rank has room for. Default: 32 MiB.
 	Slots int

@@ -209,9 +209,11 @@ template <class T> DEVICE T of(const T (&array)[carillon_max_ranks], u32 index) 
 }
 
 // behind is the rank that comes k ranks after this one.
-DEVICE u32 behind(const carillon_args &a, const Operation &op, u32 k) {
-  return a.rank + k < op.ranks ? a.rank + k : a.rank + k - op.ranks;
+DEVICE u32 behind(const carillon_args &a, u32 ranks, u32 k) {
+  return a.rank + k < ranks ? a.rank + k : a.rank + k - ranks;
 }
+
+DEVICE u32 behind(const carillon_args &a, const Operation &op, u32 k) { return behind(a, op.ranks, k); }
 
 // load and store access up to 8 bytes of a buffer, at any alignment, and none beyond its end.
 RARE u64 load_bytes(u64 at, u64 bytes) {

@@ -140,18 +140,24 @@ template <class D, u32 ranks> DEVICE void shift(D (&data)[ranks]) {
 // number of ranks is a constant where it is 2, 4 or 8, as in one_shot.
 template <class F, u32 ranks> DEVICE void copies(const Grid &g, const carillon_args &a) {
   constexpr u32 room = room_for(ranks);
-  Operation op = begin_flagged(g, a, counts_of(g, a), ranks ? ranks : a.ranks, F::mailbox);
-  if (F::announced) announce(g, a, op);
   const u64 units = units_of<F>(a.bytes);
   const Pieces p = Pieces::of<F>(g, units);
-  const auto slots = Slots<F>::of(op.half, units);
   auto part = [&](u64 piece, u32 r) {
     return a.send_to >> r & 1 ? load_piece<F>(a.send + r * a.send_stride, piece, a.bytes) : Data<F>{};
   };
+  const u32 all = ranks ? ranks : a.ranks;
+  const carillon_counts before = counts_of(g, a);
+  const Data<F> first = p.first < p.end ? part(p.first, behind(a, all, 1)) : Data<F>{};
+  Operation op = begin_flagged(g, a, before, all, F::mailbox);
+  if (F::announced) announce(g, a, op);
+  const auto slots = Slots<F>::of(op.half, units);
   for (u64 i = p.first; i < p.end; i += p.step) {
     UNROLL
-    for (u32 k = 1; k < room; k++)
-      if (k < op.ranks) F::send(a.window[k] + slots.of_piece(a.rank, i), part(i, behind(a, op, k)), op.flag);
+    for (u32 k = 1; k < room; k++) {
+      if (k >= op.ranks) continue;
+      const Data<F> data = k == 1 && i == p.first ? first : part(i, behind(a, op, k));
+      F::send(a.window[k] + slots.of_piece(a.rank, i), data, op.flag);
+    }
   }
   for (u64 i = p.first; i < p.end; i += p.step) {
     Data<F> data[room];
@@ -223,31 +229,27 @@ template <class F, class T, u32 ranks> DEVICE void one_shot(const Grid &g, const
   const u64 units = units_of<F>(a.bytes);
   const Pieces p = Pieces::of<F>(g, units);
   auto part = [&](u64 piece, u32 r) { return contribution<F, T>(a, a.send + r * a.send_stride, piece, a.bytes); };
-  u64 i = p.first;
+  const u32 all = ranks ? ranks : a.ranks;
+  const bool scatters = a.send_stride != 0;
   const carillon_counts before = counts_of(g, a);
-  Data<F> own = i < p.end ? part(i, a.rank) : Data<F>{};
-  Operation op = begin_flagged(g, a, before, ranks ? ranks : a.ranks, F::mailbox);
+  const Data<F> first = p.first < p.end ? part(p.first, scatters ? behind(a, all, 1) : a.rank) : Data<F>{};
+  Operation op = begin_flagged(g, a, before, all, F::mailbox);
   if (F::announced) announce(g, a, op);
   const auto slots = Slots<F>::of(op.half, units);
-  for (u64 j = i; j < p.end; j += p.step) {
-    if (a.send_stride != 0) {
-      UNROLL
-      for (u32 k = 1; k < room; k++)
-        if (k < op.ranks) F::send(a.window[k] + slots.of_piece(a.rank, j), part(j, behind(a, op, k)), op.flag);
-    } else {
-      const Data<F> data = j == i ? own : part(j, a.rank);
-      UNROLL
-      for (u32 k = 1; k < room; k++)
-        if (k < op.ranks) F::send(a.window[k] + slots.of_piece(a.rank, j), data, op.flag);
+  for (u64 i = p.first; i < p.end; i += p.step) {
+    Data<F> data = i == p.first ? first : part(i, scatters ? behind(a, all, 1) : a.rank);
+    UNROLL
+    for (u32 k = 1; k < room; k++) {
+      if (k >= op.ranks) continue;
+      if (k > 1 && scatters) data = part(i, behind(a, all, k));
+      F::send(a.window[k] + slots.of_piece(a.rank, i), data, op.flag);
     }
   }
-  while (i < p.end) {
+  for (u64 i = p.first; i < p.end; i += p.step) {
     Data<F> data[room];
-    put(data, a.rank, own);
+    put(data, a.rank, i == p.first && !scatters ? first : part(i, a.rank));
     if (!take<F>(g, a, op, slots, i, carillon_data, data)) break;
     if (a.recv_from) store_piece<F>(a.recv, i, a.bytes, reduced<F, T>(a, op, data));
-    i += p.step;
-    if (i < p.end) own = part(i, a.rank);
   }
   end(g, a, op);
 }

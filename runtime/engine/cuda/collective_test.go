@@ -108,20 +108,18 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// TestLL128 is of messages that all threads of a grid have several pieces of.
+// TestLL128 is of messages of a whole quad, of more, and of several quads for each thread.
 func TestLL128(t *testing.T) {
-	const most = 6 << 20
-	large := 20001 // elements
+	const quad = 480 / 4 // elements
+	large, most := 5001, 256<<10
 	if os.Getenv(realDriver) != "" {
-		large = 400001
+		large, most = 400001, 6<<20
 	}
 	o := options
 	o.Mailbox = most
-	for _, l := range []gpu.Limits{{OneShotLL128: most, CopyLL128: most}, {TwoShotLL128: most}} {
-		o.Tuning = gpu.Tuning{2: l}
-		for _, n := range []int{2, 3} {
-			compare(t, ranksWith(t, n, o), []int{59, 60, 61, large})
-		}
+	for n, l := range map[int]gpu.Limits{2: {OneShotLL128: most, CopyLL128: most}, 3: {TwoShotLL128: most}} {
+		o.Tuning = gpu.Tuning{n: l}
+		compare(t, ranksWith(t, n, o), []int{quad, quad + 1, large})
 	}
 }
 

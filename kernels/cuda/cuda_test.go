@@ -142,7 +142,7 @@ func TestReductions(t *testing.T) {
 	for _, dt := range dataTypes {
 		for _, op := range reductions {
 			by := []Kernel{OneShot, TwoShot, Reduce}
-			if op == kernels.Sum || op == kernels.Avg || op == kernels.PreMulSum { // formats share the code of all others
+			if op == kernels.Sum || op == kernels.Avg || op == kernels.PreMulSum { // the formats share the others' code
 				by = append(by, OneShotLL128, TwoShotLL128)
 			}
 			for _, k := range by {

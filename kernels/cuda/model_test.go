@@ -75,8 +75,9 @@ type cell struct {
 	unread bool
 }
 
-// packetsRules are those of operation.h and shots.h, where a packet is a unit of either format. Flags come again after so many epochs as wrap, and are cleared
-// every so often as clean. All: every rank hears from every other one in each operation; else only from rank 0.
+// packetsRules are those of operation.h and shots.h, where a packet is a unit of either format. Flags come again after
+// so many epochs as wrap, and are cleared every so often as clean. All: every rank hears from every other one in each
+// operation; else only from rank 0.
 type packetsRules struct {
 	halves, wrap, clean int
 	all                 bool

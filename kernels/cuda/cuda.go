@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/carillon-rt/carillon/kernels"
 )
@@ -315,6 +316,9 @@ type Image struct {
 	Name      string
 	Code      []byte // a cubin, or PTX with a zero byte behind it
 	Functions []string
+
+	// StartsEarly says that kernels wait themselves for what is before them on their stream.
+	StartsEarly bool
 }
 
 // modules are those of the sources, without their code.
@@ -347,8 +351,19 @@ func Images(major, minor int, ptx bool) ([]Image, error) {
 		if m.Code, err = read(m.Name + "." + kind + ".gz"); err != nil {
 			return nil, fmt.Errorf("kernels: %s: %w", m.Name, err)
 		}
+		m.StartsEarly = major >= 9
+		if m.StartsEarly && kind == "ptx" {
+			m.Code = forSM90(m.Code)
+		}
 	}
 	return all, nil
+}
+
+// forSM90 returns PTX for sm_90 and newer: its comments that are instructions there become some.
+func forSM90(ptx []byte) []byte {
+	return []byte(strings.NewReplacer(
+		".version 6.2", ".version 7.8", ".target sm_70", ".target sm_90", "// griddepcontrol", "griddepcontrol",
+	).Replace(string(ptx)))
 }
 
 // read returns an image, and the zero that ends PTX behind it.

@@ -24,8 +24,8 @@
 // number with another signature gives up, since the ranks made different calls; so does one that finds the abort word
 // set. That word is in host memory, so it is read only after 30 microseconds of waiting, and by one thread for all:
 // 32,768 threads that read it take a millisecond. At the same time the kernel reports to host memory, once, for which
-// rank it waits ([Words]). An operation that completes writes one more word there, with the GPU's time, which costs
-// 0.03 microseconds.
+// rank it waits ([Words]). An operation that completes writes one more word there, which costs nothing in a graph, but a
+// microsecond between launches, if the GPU has the next one already: what it does next begins when the word has arrived.
 //
 // # Direct access
 //
@@ -50,4 +50,10 @@
 // Blocks wait for blocks of other ranks, and for each other. So all blocks of a launch must be resident at once, grids
 // of collectives are the same on all ranks, and where ranks share a GPU their streams need hardware queues of their own
 // (CUDA_DEVICE_MAX_CONNECTIONS). runtime/engine/cuda, which launches the kernels, sees to that.
+//
+// # From one kernel to the next
+//
+// On GPUs of compute capability 9 and newer a kernel allows the next one on its stream to be started when it no longer
+// waits for any rank (CUDA's programmatic dependent launch). The next one waits for its end before it does anything, but
+// needn't be started then, which saves 0.4 microseconds in a graph and 1.4 between launches.
 package cuda

@@ -32,6 +32,30 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// TestStartsEarly: where a kernel may be started early, each waits first, and at its end allows the next one to be.
+func TestStartsEarly(t *testing.T) {
+	for major, early := range map[int]bool{7: false, 8: false, 9: true, 10: true} {
+		images, err := Images(major, 0, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, image := range images {
+			if image.StartsEarly != early {
+				t.Errorf("%s for %d.0 starts early: %v", image.Name, major, !early)
+			}
+			want := 0
+			if early {
+				want = len(image.Functions)
+			}
+			for _, instruction := range []string{"wait", "launch_dependents"} {
+				if n := bytes.Count(image.Code, []byte("\tgriddepcontrol."+instruction+";")); n != want {
+					t.Errorf("%s for %d.0 has griddepcontrol.%s %d times, not %d", image.Name, major, instruction, n, want)
+				}
+			}
+		}
+	}
+}
+
 // TestCubins: they are made of the PTX that is here.
 func TestCubins(t *testing.T) {
 	sums, err := os.ReadFile("sm_90.sums")

@@ -16,11 +16,22 @@
 #define UNROLL _Pragma("unroll")
 #define LOOP _Pragma("nounroll")
 
+// A kernel may be started while the one before it on its stream ends. It does nothing before await_predecessor, which
+// returns when all of that is complete and visible; allow_successor has the next one started, once all blocks of this
+// one have called it. GPUs before sm_90 don't have the instructions, which are comments in PTX for these (cuda.go makes
+// instructions of them).
+DEVICE void await_predecessor() { asm volatile("// griddepcontrol.wait;" ::: "memory"); }
+
+DEVICE void allow_successor() { asm volatile("// griddepcontrol.launch_dependents;" ::: "memory"); }
+
 #define GLOBAL extern "C" __attribute__((global, launch_bounds(carillon_max_threads, 1)))
 
 #define KERNEL_WITH(name, Args)                                                                                        \
   DEVICE void name##_body(const Grid &g, const Args &a);                                                               \
-  GLOBAL void name(const Args a) { name##_body(Grid::of({}), a); }                                                  \
+  GLOBAL void name(const Args a) {                                                                                     \
+    await_predecessor();                                                                                               \
+    name##_body(Grid::of({}), a);                                                                                      \
+  }                                                                                                                    \
   DEVICE void name##_body(const Grid &g, const Args &a)
 
 // A warp's threads run together.
@@ -369,6 +380,8 @@ DEVICE bool quad_complete(const RawPiece &p, u32 flag, u64 (&data)[quad_words], 
   for (u32 i = 0; i < quad_words; i++) data[i] = p.w[place_in_quad(i)];
   return true;
 }
+
+DEVICE void allow_successor() {}
 
 DEVICE void fence() {}
 

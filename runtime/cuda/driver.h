@@ -32,6 +32,21 @@ typedef struct {
   int flags; // 3: read and write
 } CUmemAccessDesc;
 
+typedef struct {
+  int id, unused; // id 6: programmatic stream serialization
+  union {
+    int allowed;
+    char bytes[64];
+  };
+} CUlaunchAttribute;
+
+typedef struct {
+  unsigned gx, gy, gz, bx, by, bz, shared;
+  CUstream stream;
+  CUlaunchAttribute *attributes;
+  unsigned count;
+} CUlaunchConfig;
+
 enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
 
 #define DRIVER_FUNCTIONS(F)                                                                                            \
@@ -101,6 +116,7 @@ enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
   F(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *blocks, CUfunction function, int threads, size_t shared))       \
   F(cuLaunchKernel, (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,             \
                      unsigned bz, unsigned shared, CUstream stream, void **params, void **extra))                      \
+  F(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **params, void **extra))                \
   F(cuStreamBeginCapture_v2, (CUstream stream, int mode))                                                              \
   F(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                                            \
   F(cuThreadExchangeStreamCaptureMode, (int *mode))                                                                    \
@@ -113,6 +129,7 @@ enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
 // driver is a loaded library. A function that it hasn't, being older, is NULL.
 typedef struct {
   void *library;
+  int version; // of CUDA: 12090 is 12.9
 #define F(name, args) CUresult(*name) args;
   DRIVER_FUNCTIONS(F)
 #undef F
@@ -302,14 +319,21 @@ WITHIN(shim_function, cuModuleGetFunction, (DC, CUfunction *function, CUmodule m
 WITHIN(shim_occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor,
        (DC, int *blocks, CUfunction function, int threads, size_t shared), blocks, function, threads, shared)
 
-static inline CUresult shim_launch(DC, CUfunction function, unsigned blocks, unsigned threads, unsigned shared,
-                                   CUstream stream, char *param) {
+// shim_launch starts a kernel early if that is allowed and the driver can capture it, too, which is new in 12.3.
+static inline CUresult shim_launch(DC, CUfunction function, int early, unsigned blocks, unsigned threads,
+                                   unsigned shared, CUstream stream, char *param) {
   void *params[] = {param};
   CUcontext was;
   CUresult r = in(d, c, &was);
-  return r ? r
-           : out(d, c, was,
-                 CALL(cuLaunchKernel, function, blocks, 1, 1, threads, 1, 1, shared, stream, params, NULL));
+  if (r) return r;
+  if (early && d->version >= 12030) {
+    CUlaunchAttribute serialization = {.id = 6, .allowed = 1};
+    CUlaunchConfig config = {blocks, 1, 1, threads, 1, 1, shared, stream, &serialization, 1};
+    r = CALL(cuLaunchKernelEx, &config, function, params, NULL);
+  } else {
+    r = CALL(cuLaunchKernel, function, blocks, 1, 1, threads, 1, 1, shared, stream, params, NULL);
+  }
+  return out(d, c, was, r);
 }
 
 WITHIN(shim_begin_capture, cuStreamBeginCapture_v2, (DC, CUstream stream, int mode), stream, mode)
@@ -333,6 +357,7 @@ static inline driver *open_driver(const char *path, const char **text) {
 #define F(name, args) *(void **)&d->name = dlsym(library, #name);
   DRIVER_FUNCTIONS(F)
 #undef F
+  if (d->cuDriverGetVersion) d->cuDriverGetVersion(&d->version);
   if (d->cuInit && d->cuCtxGetCurrent && d->cuCtxSetCurrent && d->cuGetErrorName && d->cuGetErrorString) return d;
   *text = "it has no cuInit, cuCtxGetCurrent, cuCtxSetCurrent, cuGetErrorName or cuGetErrorString";
   dlclose(library);

@@ -42,7 +42,14 @@ func (m *Module) Unload() error {
 type Function struct {
 	context *Context
 	c       C.CUfunction
+	early   C.int
 }
+
+// AllowEarlyStart says that the kernel waits itself for what is before it on its stream (griddepcontrol.wait), so that
+// the GPU may start it while the kernel before it ends: when all blocks of that one have ended or allowed it
+// (griddepcontrol.launch_dependents). That saves half a microsecond in graphs, and more between launches. A driver
+// before CUDA 12.3 starts it as any other.
+func (f *Function) AllowEarlyStart() { f.early = 1 }
 
 // Function finds a kernel by its name. It fails with ErrNotFound.
 func (m *Module) Function(name string) (*Function, error) {
@@ -70,6 +77,6 @@ func (f *Function) Occupancy(threads, shared int) (int, error) {
 // before Launch returns.
 func (s *Stream) Launch(f *Function, blocks, threads, shared int, param unsafe.Pointer) error {
 	// As characters, it isn't searched for Go pointers, which takes 0.3 microseconds.
-	return s.check("cuLaunchKernel", C.shim_launch(s.driver.c, s.context.c, f.c, C.uint(blocks), C.uint(threads),
-		C.uint(shared), s.c, (*C.char)(param)))
+	return s.check("cuLaunchKernel", C.shim_launch(s.driver.c, s.context.c, f.c, f.early, C.uint(blocks),
+		C.uint(threads), C.uint(shared), s.c, (*C.char)(param)))
 }

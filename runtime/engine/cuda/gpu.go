@@ -111,6 +111,9 @@ func (g *GPU) loadImages(major, minor int, ptx bool) error {
 			if g.functions[name], err = m.Function(name); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
+			if image.StartsEarly {
+				g.functions[name].AllowEarlyStart()
+			}
 		}
 	}
 	return nil

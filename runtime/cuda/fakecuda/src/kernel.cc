@@ -183,3 +183,22 @@ EXPORT int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, un
     return 0;
   });
 }
+
+struct Attribute {
+  int id, unused;
+  char value[64];
+};
+
+struct Config {
+  unsigned gx, gy, gz, bx, by, bz, shared;
+  void *stream;
+  Attribute *attributes;
+  unsigned count;
+};
+
+// Programmatic stream serialization allows a kernel to start early; here it doesn't.
+EXPORT int cuLaunchKernelEx(const Config *c, Function *f, void **params, void **extra) {
+  for (unsigned i = 0; i < c->count; i++)
+    if (c->attributes[i].id != 6) return INVALID_VALUE;
+  return cuLaunchKernel(f, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->shared, c->stream, params, extra);
+}

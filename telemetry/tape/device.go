@@ -58,16 +58,12 @@ func (w *deviceWord) load() DeviceWord {
 // Stop makes running and later kernels return.
 func (p *DevicePage) Stop() { atomic.StoreUint32(&p.stop, 1) }
 
-// Newest is the last kernel of which a block is done; done tells whether all are.
+// Newest is the last kernel of which the first block is done; done tells whether all are. A block that is further has
+// begun a kernel, so that those before it have ended.
 func (p *DevicePage) Newest() (newest DeviceWord, done bool) {
 	newest = p.blocks[0].done.load()
-	for b := 1; b < DeviceBlocks; b++ {
-		if w := p.blocks[b].done.load(); int32(w.Number-newest.Number) > 0 {
-			newest = w
-		}
-	}
-	for b := range min(newest.Blocks, DeviceBlocks) {
-		if p.blocks[b].done.load().Number != newest.Number {
+	for b := 1; b < min(newest.Blocks, DeviceBlocks); b++ {
+		if int32(p.blocks[b].done.load().Number-newest.Number) < 0 {
 			return newest, false
 		}
 	}
@@ -142,7 +138,7 @@ func (c *CommWriter) Launched(launched uint64, number uint32) {
 }
 
 // deviceHasDone tells whether the device is known to have done a kernel, when another one is launched. Reading memory
-// that a device has written takes a microsecond, so the page is read for some launches only.
+// that a device has written takes long, so the page is read for some launches only.
 func (c *CommWriter) deviceHasDone(kernel, launched uint32) bool {
 	if int32(kernel-c.deviceDone) > 0 && launched-c.deviceRead >= marksPerSlot/2 {
 		c.deviceDone, c.deviceRead = c.w.devices[c.index].Done(), launched

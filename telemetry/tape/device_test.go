@@ -78,9 +78,20 @@ func TestDevicePage(t *testing.T) {
 	if w, ok := page.Waits(); !ok || w != (tape.DeviceWord{61, 3, 4, 9, 7, 161}) {
 		t.Errorf("block 6 waits: %v, %+v", ok, w)
 	}
-	say(page, 6, 0, 61, 0, 0, 9)
+	say(page, 0, 0, 61, 0, 0, 9)
 	if w, done := page.Newest(); done || page.Done() != 60 || w != (tape.DeviceWord{61, 0, 0, 9, 7, 161}) {
 		t.Errorf("one of 9 blocks of 61 is done: %v, %+v", done, w)
+	}
+	say(page, 6, 0, 61, 0, 0, 9)
+	for b := 1; b < 8; b++ {
+		say(page, b, 0, 62, 0, 0, 8)
+	}
+	if _, done := page.Newest(); done || page.Done() != 60 {
+		t.Errorf("block 8 of 61 isn't done: %v", done)
+	}
+	say(page, 8, 0, 61, 0, 0, 9)
+	if w, done := page.Newest(); !done || page.Done() != 61 || w.Number != 61 {
+		t.Errorf("all blocks of 61 are done, and all but the first of 62: %v, %+v", done, w)
 	}
 	c.Close()
 	again := w.DeviceComm(tape.CommInfo{Name: "gpu", Rank: 0, Size: 2})

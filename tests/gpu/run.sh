@@ -16,7 +16,7 @@
 #   JOBS       how many cases run at a time (3)
 #   LIMIT      seconds for all cases together (400)
 #   WITHIN     seconds from the threshold to the verdict, at most (3)
-#   ROUNDS     how often the cost of a call is measured in each order (3)
+#   PAIRS      how often the cost of a call is measured with and without Carillon (400)
 #   BAR        nanoseconds that a call may cost more, at most (100)
 set -euo pipefail
 
@@ -57,8 +57,8 @@ fi
 failed=0
 {
   if [ $# -eq 0 ] || [[ " $* " == *" cost "* ]]; then # first, while nothing else runs
-    "${compile[@]}" -o "$work/overhead" "$here/nccl/overhead.c" "${libraries[@]}" &&
-      python3 "$here/nccl/overhead.py" "$work/overhead" "$bin/libcarillon-nccl.so" || failed=1
+    "${compile[@]}" -o "$work/paired" "$here/nccl/paired.c" "${libraries[@]}" -lpthread -ldl &&
+      python3 "$here/nccl/paired.py" "$work/paired" "$bin/libcarillon-nccl.so" || failed=1
     echo
   fi
   python3 "$here/nccl/table.py" --carillon "$bin/carillon" --out "$work/cases" --tapes "$tapes" "${bare[@]}" \

@@ -16,6 +16,10 @@ between which of them, sorted, the true one lies, whatever their distribution: b
 errs with 5 % for all lines together. That takes ten rounds; then it is from the least to the greatest. Lines of several
 sizes are the same, of each round's geometric mean, in which the noise of sizes cancels.
 
+Below a MiB the CPU sets the pace of operations that are launched one by one, and processes differ by tens of percent.
+So these are measured in one process, too (paired.c), where bursts of calls through Carillon and of NCCL's own function
+take turns, PAIRS times (100) for each size. What the plug-in alone costs is in both.
+
 A line fails if its lower bound is above BAR (1.005), and passes if its upper bound is not; else, or with too few
 rounds, it can't be told. The exit code is 1 if one fails.
 """
@@ -30,9 +34,12 @@ import time
 from math import comb, exp, inf, log
 from pathlib import Path
 
+import paired
+
 BAR = float(os.environ.get("BAR", 1.005))
 BUDGET = float(os.environ.get("BUDGET", 180))
 MOST = os.environ.get("MOST", "512M")
+PAIRS = int(os.environ.get("PAIRS", 100))
 ERRS = 0.05  # with which probability a bound is wrong, for all lines together
 LARGE = 1 << 20  # bytes from which on the wires count more than the launch; lines of several sizes end there
 EACH = 10
@@ -67,6 +74,8 @@ def build(tests, inspector, work):
     subprocess.run([*make, "-C", tests, "MPI=0", f"BUILDDIR={work}/tests",
                     f"NVCC_GENCODE=-gencode=arch=compute_{sm},code=sm_{sm}"], **quiet)
     subprocess.run([*make, "-C", inspector], **quiet)
+    subprocess.run(["nvcc", "-O2", "-o", work / "paired", Path(__file__).with_name("paired.c"), f"-I{home}/include",
+                    f"-L{home}/lib", "-lnccl", "-lpthread", "-ldl"], check=True)
     (work / "empty.c").write_text(EMPTY)
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", work / "empty.so", work / "empty.c"], check=True)
     os.environ["LD_LIBRARY_PATH"] = f"{home}/lib:{os.environ.get('LD_LIBRARY_PATH', '')}"
@@ -124,8 +133,24 @@ def main(tests, inspector, library):
             "Inspector": {"NCCL_PROFILER_PLUGIN": str(peer), "NCCL_INSPECTOR_ENABLE": "1",
                           "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "500", "NCCL_INSPECTOR_DUMP_DIR": work},
         }
-        runs = rounds(program, gpus, ways)
-        return report(runs, [*ways][1:], gpus)
+        failed = pairs(Path(work) / "paired", gpus, ways["Carillon"])
+        return report(rounds(program, gpus, ways), [*ways][1:], gpus) or failed
+
+
+def pairs(program, gpus, env):
+    """Prints what calls take in one process, with and without Carillon, and returns whether a line fails."""
+    times = paired.measure(program, PAIRS, [8 << i for i in range(0, 17, 2)], env)
+    print(f"all_reduce of float32 on {gpus} GPUs, eager, {PAIRS} pairs of bursts in one process")
+    print(f"{'SIZE':>18}{'US':>10}{'CARILLON':>24}")
+    failed = False
+    for size, of in times.items():
+        ratios = [through / own for own, through in of]
+        low, high = bounds(ratios, ERRS / (2 * len(times)))
+        failed |= verdict(low, high) == "FAIL"
+        print(f"{text(size):>18}{statistics.median(own for own, _ in of):>10.2f}{statistics.median(ratios):10.3f} "
+              f"({min(ratios):.3f}–{max(ratios):.3f})   {low:.3f} to {high:.3f}: {verdict(low, high)}")
+    print()
+    return failed
 
 
 def rounds(program, gpus, ways):

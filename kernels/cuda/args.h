@@ -20,7 +20,7 @@ enum {
   carillon_quad_payload = 480, // bytes of data in them
   carillon_mailboxes = 2,      // for packets, for lines: what is a flag of one may be data of the other
 
-  carillon_max_channels = 32,
+  carillon_max_channels = 48,
   carillon_fifos = 3,      // of a channel, from each other rank
   carillon_slots = 4,      // of a FIFO
   carillon_slice = 8192,   // bytes of a message for which a channel is worth while
@@ -126,8 +126,8 @@ struct carillon_args {
 // unless all do. What a call needs is the same on all ranks.
 struct carillon_reach {
   u64 at[carillon_buffers][carillon_max_ranks];
-  u32 needs; // the buffers, as bits, that ranks must reach to do without FIFOs; 0: they can't
-  u32 unused;
+  u32 needs;  // the buffers, as bits, that ranks must reach to do without FIFOs; 0: they can't
+  u32 pushes; // not 0: of an all-reduce, only results do without FIFOs
 };
 
 // carillon_reduce_args is the parameter of a reduction.

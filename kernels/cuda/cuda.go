@@ -23,7 +23,7 @@ const (
 	StateBytes = (MaxBlocks*16 + 64 + lanes*8 + MaxBlocks*4 + 127) / 128 * 128
 
 	mailboxes   = 2 // one for each Format
-	maxChannels = 32
+	maxChannels = 48
 	fifos       = 3 // of a channel, from each other rank
 	slots       = 4 // of a FIFO
 	slice       = 8192
@@ -93,7 +93,10 @@ type Reach struct {
 	// buffer are 0 unless all ranks reach it.
 	At    [NumBuffers][MaxRanks]uint64
 	Needs uint32 // a set of buffers, the same on all ranks; 0 stages
-	_     uint32
+
+	// Pushes is 1 if the ranks of an all-reduce write their data to those that reduce it, through FIFOs, instead of
+	// having it read: over NVLink that is faster for large messages. It is the same on all ranks.
+	Pushes uint32
 }
 
 // Need adds a buffer to what a call needs.

@@ -153,7 +153,7 @@ func TestReductions(t *testing.T) {
 			if op != kernels.PreMulSum { // nobody knows another rank's factor
 				n++
 				c := reduction{dt, op, ranks[n%len(ranks)], 1 + rng.IntN(100), rng.IntN(3)}
-				allReduce(t, h, rng, Reduce, c, inPlace(n/3), way(n%3))
+				allReduce(t, h, rng, Reduce, c, inPlace(n/4), way(n%4))
 			}
 		}
 	}
@@ -189,19 +189,23 @@ type way int
 const (
 	staged way = iota
 	direct
-	apart // staged, since rank 0's buffers aren't reached
+	apart  // staged, since rank 0's buffers aren't reached
+	pushed // of an all-reduce: results go directly
 )
 
 // reach says where a rank's buffers are reached that a call needs.
 func (p *ExchangeArgs) reach(w way, needs ...Buffer) {
 	p.Reach = Reach{}
-	if w == staged {
+	switch w {
+	case staged:
 		return
+	case pushed:
+		p.Reach.Pushes = 1
 	}
 	for _, b := range needs {
 		p.Reach.Need(b)
 		for k := range p.Ranks {
-			if w == direct || p.Rank != 0 {
+			if w != apart || p.Rank != 0 {
 				p.Reach.At[b][k] = []uint64{SendBuffer: p.Send, RecvBuffer: p.Recv}[b]
 			}
 		}

@@ -1,6 +1,9 @@
 // Large messages between ranks that can access each other's buffers: nothing is staged. In a reduction each rank reads
 // its share from all ranks and writes the result to all that get it; in a gather it reads what it gets.
 //
+// Reading over NVLink is slower than writing. So ranks may also push: their data goes through FIFOs, and the results
+// are written where they belong.
+//
 // No host knows which buffers the others passed, so ranks find out in the kernel whether they can. They meet, each with
 // the addresses at which the others access its buffers: if one of these is missing, all go through FIFOs.
 #pragma once

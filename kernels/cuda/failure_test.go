@@ -123,13 +123,7 @@ func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Du
 	all := abortable(h, k, 200)
 	a := &all[0]
 	g := grid(k, &a.Args, 200)
-	enter := func(b Buffer, at uint64, flag uint32) {
-		for block := range g.Blocks {
-			i := ((MaxBlocks+block)*MaxRanks+1)*NumBuffers + int(b)
-			h.put(controlAt(a.Args)+uint64(entries+i*vector),
-				encode([]uint32{uint32(at), flag, uint32(at >> 32), flag}))
-		}
-	}
+	enter := func(b Buffer, at uint64, flag uint32) { h.enter(*a, g, b, at, flag) }
 	enter(SendBuffer, all[1].Send, 1<<8|a.Signature)
 	enter(RecvBuffer, all[1].Recv, 1<<8|a.Signature)
 	h.launch(Function(k, kernels.Int32, 2), g, *a)
@@ -155,6 +149,35 @@ func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Du
 	}
 	h.join()
 	return time.Since(began)
+}
+
+// enter writes what rank 1 would, when it enters round 1 of a meeting: an entry for each block of a rank.
+func (h *host) enter(a ExchangeArgs, g Grid, b Buffer, at uint64, flag uint32) {
+	for block := range g.Blocks {
+		i := ((MaxBlocks+block)*MaxRanks+1)*NumBuffers + int(b)
+		h.put(controlAt(a.Args)+uint64(entries+i*vector), encode([]uint32{uint32(at), flag, uint32(at >> 32), flag}))
+	}
+}
+
+// TestAbortWhilePushing: a rank that has met another one, and gets no data from it, leaves when it is aborted.
+func TestAbortWhilePushing(t *testing.T) {
+	h := newHost(t)
+	all := abortable(h, Reduce, 200)
+	a, other := all[0], all[1]
+	a.reach(pushed, SendBuffer, RecvBuffer)
+	g := grid(Reduce, &a.Args, 200)
+	h.enter(a, g, SendBuffer, other.Send, 1<<8|a.Signature)
+	h.enter(a, g, RecvBuffer, other.Recv, 1<<8|a.Signature)
+	h.launch(Function(Reduce, kernels.Int32, 2), g, a)
+	h.waitsFor(a.Args, Data)
+	h.await(func() bool { // its data is in the other's window
+		return bytes.ContainsFunc(h.get(controlAt(other.Args)+MaxRanks*8, lanes*slots*4), func(b rune) bool { return b != 0 })
+	})
+	h.abort(a)
+	h.join()
+	if _, w := h.words(a.Args); w.Phase != Aborted {
+		t.Errorf("it left with the word %+v", w)
+	}
 }
 
 // TestMismatch: ranks whose calls differ see it by the flags, and leave.

@@ -13,10 +13,10 @@ struct Steps {
   u64 bytes;
   u32 channels, step, n; // step: bytes; n: steps of a channel
 
-  GENERIC static Steps of(const carillon_args &a, u64 bytes) {
+  GENERIC static Steps of(const carillon_args &a, u32 channels, u64 bytes) {
     Steps s = {bytes, 0, 0, 0};
     const u64 slices = divided_up(bytes, a.slot < (u32)carillon_slice ? a.slot : (u32)carillon_slice);
-    s.channels = slices < a.channels ? (u32)slices : a.channels;
+    s.channels = slices < channels ? (u32)slices : channels;
     if (s.channels == 0) return s;
     const u64 each = divided_up(divided_up(bytes, s.channels), sizeof(Vector)) * sizeof(Vector);
     s.step = each < a.slot ? (u32)each : a.slot;
@@ -204,7 +204,7 @@ struct Transfer {
   GENERIC bool prepare(const Grid &g, const carillon_exchange_args &list, Operation &op, Task &t) {
     for (;; message++, step = 0) {
       if (message == end) return false;
-      if (step == 0) steps = Steps::of(list.common, list.messages[message].bytes >> 8);
+      if (step == 0) steps = Steps::of(list.common, list.common.channels, list.messages[message].bytes >> 8);
       if (f.channel < steps.channels && step < steps.n) break;
     }
     const carillon_args &a = list.common;
@@ -272,26 +272,32 @@ KERNEL_WITH(carillon_exchange, carillon_exchange_args) {
 }
 
 // Reduction leads a block of a reduction: one that distributes this rank's buffer, reduces its share, or collects the
-// results of the others.
+// results of the others. If ranks have met, results are written where they belong, and nobody collects.
 struct Reduction {
   enum Role { reduces, distributes, collects, roles };
 
   Role role;
+  const Meeting *met; // or null
   Shares shares;
   Steps steps;
   u32 channel, step;
   Fifo in, out; // with peers, if it has them
 
-  GENERIC void open(const carillon_args &a, const Operation &op, u32 of_channel, Role of_block) {
-    role = of_block, channel = of_channel, step = 0;
+  GENERIC static u32 blocks_of_channel(const Meeting *met) { return met ? (u32)collects : (u32)roles; }
+
+  GENERIC void open(const Grid &g, const carillon_args &a, const Operation &op, const Meeting *meeting) {
+    const u32 each = blocks_of_channel(meeting), most = g.blocks / each;
+    role = (Role)(g.block % each), met = meeting, channel = g.block / each, step = 0;
     shares = Shares::of(a, op);
-    steps = Steps::of(a, shares.share);
+    steps = Steps::of(a, met ? (most < carillon_max_channels ? most : (u32)carillon_max_channels) : a.channels,
+                      shares.share);
+    if (channel >= steps.channels) steps.n = 0;
     const u32 peers = (1u << op.ranks) - 2;
     u32 getters = 0; // of results
     LOOP
     for (u32 k = 1; k < op.ranks; k++)
-      if (!shares.scatter && a.send_to >> behind(a, op, k) & 1) getters |= 1u << k;
-    const bool gets = a.recv_from && !shares.scatter;
+      if (!met && !shares.scatter && a.send_to >> behind(a, op, k) & 1) getters |= 1u << k;
+    const bool gets = !met && a.recv_from && !shares.scatter;
     in.open(a, role == reduces ? carillon_fifo_parts : carillon_fifo_shares, channel,
             role == reduces || (role == collects && gets) ? peers : 0, received);
     out.open(a, role == reduces ? carillon_fifo_shares : carillon_fifo_parts, channel,
@@ -318,7 +324,10 @@ struct Reduction {
       const u64 bytes = steps.rest(at, shares.of_rank(r));
       if (role == reduces) {
         t.from[r] = source(a, op, in, k);
-        if (out.peers >> k & 1) t.to[t.targets++] = target(a, op, out, k);
+        if (met)
+          t.to[t.targets++] = met->at[carillon_recv][r] + a.rank * shares.share + at;
+        else if (out.peers >> k & 1)
+          t.to[t.targets++] = target(a, op, out, k);
       } else if (role == distributes) {
         t.copy(target(a, op, out, k), a.send + shares.at(a, r) + at, bytes);
       } else {
@@ -341,10 +350,11 @@ struct Reduction {
 };
 
 // reduce is all-reduce, reduce and reduce-scatter.
-template <class T> DEVICE void reduce(const Grid &g, Block<carillon_reduce_args, Reduction> &block, Operation &op) {
+template <class T>
+DEVICE void reduce(const Grid &g, Block<carillon_reduce_args, Reduction> &block, Operation &op, const Meeting *met) {
   const carillon_args &a = block.args.common;
-  const auto role = (Reduction::Role)(g.block % Reduction::roles);
-  if (g.thread == 0) block.lead.open(a, op, g.block / Reduction::roles, role);
+  const auto role = (Reduction::Role)(g.block % Reduction::blocks_of_channel(met));
+  if (g.thread == 0) block.lead.open(g, a, op, met);
   block.in_steps(g, op, [&](const Workers &w, const Task &t) {
     if (role == Reduction::reduces)
       reduce_all<T>(w, a, t);
@@ -367,10 +377,12 @@ template <class T> DEVICE void reduce_either_way(const Grid &g, const carillon_r
   const Met met = meet(
       g, a, block.args.reach, op, round, block.meeting, [&] { plan_reduction(g, a, op, task); },
       [&] { follow_up(a, op, block.meeting, task); });
-  if (met == Met::directly)
+  const bool pushed = met == Met::directly && block.args.reach.pushes;
+  if (met == Met::staged || pushed)
+    reduce<T>(g, block, op, pushed ? &block.meeting : nullptr);
+  else if (met == Met::directly)
     reduce_directly<T>(g, a, op, block.meeting, task);
-  else if (met == Met::staged)
-    reduce<T>(g, block, op);
+  if (pushed && !op.left) part(g, a, op, block.meeting, true);
   if (UNLIKELY(op.left) && met != Met::staged) give_up(g.self(), a, block.meeting);
   end(g, a, op);
 }

@@ -91,8 +91,8 @@ DEVICE void announce(const Grid &g, const carillon_args &a, const Operation &op)
 
 // end is called by all threads. Each block writes its own counts, and those of blocks that this launch doesn't have.
 //
-// The stream's next kernel may take its place on the GPU from now on. Not earlier: while this one waits for other ranks,
-// that place may be needed by the kernel of another communicator, or of another rank, that they wait for.
+// The stream's next kernel may take its place on the GPU from now on. Not earlier: while this one waits for other
+// ranks, that place may be needed by the kernel of another communicator, or of another rank, that they wait for.
 DEVICE void end(const Grid &g, const carillon_args &a, const Operation &op) {
   g.sync(); // all threads have read the counts
   allow_successor();

@@ -39,7 +39,7 @@ func New(c *cuda.Context, o Options) (g *GPU, err error) {
 		o.Mailbox = 8 << 20
 	}
 	if o.Slots <= 0 {
-		o.Slots = 32 << 20
+		o.Slots = 48 << 20
 	}
 	o.Mailbox = roundUp(o.Mailbox, kernel.HalfUnit)
 	o.Log = cmp.Or(o.Log, slog.Default())

@@ -70,6 +70,9 @@ func (l *launch) collective(op *engine.Op) error {
 	return l.run(k, op.DataType, int(l.args.Bytes))
 }
 
+// pushed is from how many bytes on an all-reduce pushes: for less, the steps of FIFOs cost more than that saves.
+const pushed = 256 << 20
+
 // reachable sets where the others access the buffers that they read or write if nothing is staged.
 func (l *launch) reachable(op *engine.Op) {
 	r := &l.args.Reach
@@ -86,6 +89,9 @@ func (l *launch) reachable(op *engine.Op) {
 	case op.Call == lifecycle.CallAllReduce:
 		need(kernel.SendBuffer, op.Send)
 		need(kernel.RecvBuffer, op.Recv)
+		if len(op.Send) >= pushed {
+			r.Pushes = 1
+		}
 	case op.Call == lifecycle.CallReduceScatter, op.Call == lifecycle.CallAllGather:
 		need(kernel.SendBuffer, op.Send)
 	}

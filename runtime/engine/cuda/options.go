@@ -15,7 +15,7 @@ type Options struct {
 	// Mailbox is for how many bytes a rank has room of data that comes with its flags (LL, LL128), flags included, in
 	// each of the two formats and for each of two operations: larger operations are made otherwise. Default: 8 MiB.
 	Mailbox int
-	// Slots is how many bytes of larger collectives, and of messages, a rank has room for. Default: 32 MiB.
+	// Slots is how many bytes of larger collectives, and of messages, a rank has room for. Default: 48 MiB.
 	Slots int
 	// Tuning is by which kernels calls are made. Default: the file that CARILLON_GPU_TUNING names, else the built-in
 	// one.

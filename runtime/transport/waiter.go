@@ -6,6 +6,9 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
+
+	"github.com/carillon-rt/carillon/telemetry/process/futex"
 )
 
 // The values of a doorbell word. A ringer makes it awake and wakes the sleeper if, and only if, it found it armed.
@@ -310,7 +313,8 @@ func (w *Waiter) doze(ctx context.Context) error {
 		}
 	} else {
 		w.sleep = min(max(2*w.sleep, w.first), w.last)
-		futexWait(w.word, armed, w.sleep)
+		// The result does not matter: the word is looked at in any case.
+		_ = futex.Wait((*uint32)(unsafe.Pointer(w.word)), armed, w.sleep)
 	}
 	if w.word.Load() != armed {
 		w.armed = false
@@ -336,7 +340,7 @@ func (w *Waiter) Ring() {
 // RingWord rings the NewSharedWaiter of another process through its word.
 func RingWord(word *atomic.Uint32) {
 	if word.Load() == armed && word.CompareAndSwap(armed, awake) {
-		futexWake(word)
+		_ = futex.Wake((*uint32)(unsafe.Pointer(word)), 1)
 	}
 }
 

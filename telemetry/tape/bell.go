@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process/futex"
 )
 
 // bellWatch waits for a tape's bell on behalf of a follower, in a goroutine of its own that blocks in futex(2). A
@@ -16,7 +18,7 @@ import (
 // the watch does it once for each ring of the bell, and those are rare.
 type bellWatch struct {
 	file    *os.File
-	page    []byte        // the header's page, mapped for its address alone: see futexWait; unmapped by run
+	page    []byte        // the header's page, mapped for its address alone: see futex.Wait; unmapped by run
 	rang    chan struct{} // holds one ring
 	err     atomic.Pointer[error]
 	closing atomic.Bool
@@ -49,7 +51,7 @@ func (b *bellWatch) run() {
 			continue
 		}
 		if err == nil {
-			err = futexWait(b.word(), heard, longestWait)
+			err = futex.Wait(b.word(), heard, longestWait)
 		}
 		if err != nil {
 			b.err.Store(&err)
@@ -75,7 +77,7 @@ func (b *bellWatch) close() {
 	b.closing.Store(true)
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
-	for futexWake(b.word()) == nil {
+	for futex.Wake(b.word(), futex.All) == nil {
 		select {
 		case <-b.ended:
 			return

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process/futex"
 )
 
 func follow(t testing.TB, path string, tick time.Duration) *Follower {
@@ -282,7 +283,7 @@ func endBellWatch(t *testing.T, path string, f *Follower) {
 		t.Error(err)
 	}
 	for {
-		_ = futexWake(f.bell.word())
+		_ = futex.Wake(f.bell.word(), futex.All)
 		select {
 		case <-f.bell.ended:
 			return

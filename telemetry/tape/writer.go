@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/process/futex"
 	"github.com/carillon-rt/carillon/telemetry/tape/internal/hole"
 )
 
@@ -270,11 +271,11 @@ func (m *mapping) ringBell() {
 }
 
 // wakeWaiting is the second half of ringBell. A follower that woke up in between has seen the new bell, and would sleep
-// without announcing itself again: the bell goes up once more, so that its futexWait returns.
+// without announcing itself again: the bell goes up once more, so that its wait returns.
 func (m *mapping) wakeWaiting() {
 	if atomic.LoadUint32(&m.waiting) != 0 && atomic.SwapUint32(&m.waiting, 0) != 0 {
 		atomic.AddUint32(&m.bell, 1)
-		_ = futexWake(&m.bell)
+		_ = futex.Wake(&m.bell, futex.All)
 	}
 }
 

@@ -1,0 +1,21 @@
+//go:build !linux
+
+// Package futex stands in for futexes where there are none: a waiter looks again after a moment.
+package futex
+
+import "time"
+
+// All is a number of waiters for Wake that none exceeds.
+const All = 1<<31 - 1
+
+// moment is how long Wait sleeps at most.
+const moment = time.Millisecond
+
+// Wait sleeps for a moment: the caller looks again.
+func Wait(_ *uint32, _ uint32, limit time.Duration) error {
+	time.Sleep(min(limit, moment))
+	return nil
+}
+
+// Wake does nothing, as waiters poll.
+func Wake(*uint32, int) error { return nil }

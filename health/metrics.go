@@ -24,8 +24,7 @@ func newMetrics(connections *connections, conditions *Conditions) *metrics {
 		Registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: semconv.MetricHealthRequests,
-			Help: "Requests to the health endpoint that were answered, by path and " +
-				"status code.",
+			Help: "Requests to the health endpoint that were answered, by path and status code.",
 		}, []string{semconv.LabelPath, semconv.LabelStatus}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: semconv.MetricRASQueriesRefused,

@@ -182,8 +182,7 @@ func (c *core) number(call lifecycle.Call, ops []engine.Op) (uint64, tape.Signat
 }
 
 // overtaken tells why a call whose turn has come is illegal now: a call before it ended the communicator. nil if none
-// did.
-// The caller has the turn.
+// did. The caller has the turn.
 func (c *core) overtaken(call lifecycle.Call) error {
 	if !c.over {
 		return nil

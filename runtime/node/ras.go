@@ -85,9 +85,8 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	}
 	r = &JobRAS{settings: s, unseed: func() error { return nil }, busy: newBusy(processorTime, s.StallThreshold)}
 	if s.World.Size > 1 && !process.Visible() {
-		s.Log.Warn("RAS does not see whether processes of this host have stopped, or how they ended: there is "+
-			"no /proc to "+
-			"tell; and shared memory between them is not used", semconv.LogSubsystem, semconv.SubsystemRAS)
+		s.Log.Warn("RAS does not see whether processes of this host have stopped, or how they ended: there is no "+
+			"/proc to tell; and shared memory between them is not used", semconv.LogSubsystem, semconv.SubsystemRAS)
 	}
 	if r.self, err = mesh.Self(s.World.Rank, s.World.Size); err != nil {
 		return nil, fmt.Errorf("RAS: %w", err)

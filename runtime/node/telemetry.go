@@ -144,9 +144,8 @@ func (t *Telemetry) register(with prometheus.Registerer) error {
 		return nil
 	}
 	if err := with.Register(t.registry); err != nil {
-		return fmt.Errorf("register Carillon's metrics with Config.Registerer: %w "+
-			"(prometheus.WrapRegistererWith tells "+
-			"several nodes of a process apart)", err)
+		return fmt.Errorf("register Carillon's metrics with Config.Registerer: %w (prometheus.WrapRegistererWith "+
+			"tells several nodes of a process apart)", err)
 	}
 	return nil
 }

@@ -67,9 +67,8 @@ func NoticeOf(err error, self int) Notice {
 	case n.Code == lifecycle.CodeTimeout || n.Code == lifecycle.CodeNotJoined: // this rank has waited long enough
 		n.Code = lifecycle.CodeAbandoned
 		if ok && peer.Rank >= 0 {
-			n.Detail = fmt.Sprintf("its context ended while it waited for rank %d; find what that rank is "+
-				"doing, or give it "+
-				"more time", peer.Rank)
+			n.Detail = fmt.Sprintf("its context ended while it waited for rank %d; find what that rank is doing, or "+
+				"give it more time", peer.Rank)
 		}
 	case ok:
 		n.Culprit = int32(peer.Rank)

@@ -11,8 +11,7 @@ import (
 // one goroutine at a time, which the caller serialises: each call happens before the next. Operations take no lock,
 // except for the first of a kind, which takes the Writer's. Life, From and State may be called from any goroutine at
 // any time. All may be called after Close. What is called with each operation or act doesn't allocate, unless more than
-// 64 operations are in flight. A nil
-// *CommWriter is the tape switched off: every method is a no-op.
+// 64 operations are in flight. A nil *CommWriter is the tape switched off: every method is a no-op.
 type CommWriter struct {
 	w      *Writer
 	number uint32 // from 1, in the order of Comm

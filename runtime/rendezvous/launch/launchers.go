@@ -156,8 +156,7 @@ func (e *environment) kubernetes() World {
 		return w
 	}
 	e.master(&w, "",
-		"rank 0's is "+job+"-0.SERVICE, where SERVICE is the headless Service that the pods have as their "+
-			"subdomain")
+		"rank 0's is "+job+"-0.SERVICE, where SERVICE is the headless Service that the pods have as their subdomain")
 	return w
 }
 

@@ -53,9 +53,8 @@ func New(config Config) (*Fabric, error) {
 }
 
 // Prepare makes what one rank needs before it knows the others, in a communicator of at most maxSize ranks: an inbox in
-// shared memory and a gate at the TCP listener, where they are switched on. secret is the communicator's; all its
-// ranks have the same. Nothing is kept of it when Connect turns out to need neither. The Port must be connected or
-// closed.
+// shared memory and a gate at the TCP listener, where they are switched on. secret is the communicator's; all its ranks
+// have the same. Nothing is kept of it when Connect turns out to need neither. The Port must be connected or closed.
 //
 // local says that all ranks are of this Fabric: then it makes no system call, and a card of another Fabric is refused,
 // unless DisableP2P keeps the ranks apart all the same.

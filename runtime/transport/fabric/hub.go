@@ -9,8 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/inproc"
 )
 
-// hub is where ranks of one process meet. The first of a pair makes the connection and leaves the other end
-// there.
+// hub is where ranks of one process meet. The first of a pair makes the connection and leaves the other end there.
 type hub struct {
 	mu    sync.Mutex
 	comms map[lifecycle.CommID]*meeting

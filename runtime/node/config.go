@@ -4,31 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
-	"net/url"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/kernels"
-	"github.com/carillon-rt/carillon/ras/ncclras"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/door"
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
-	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/model"
-	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 //go:generate go test -run ^TestVariablesPage$ . -rewrite
@@ -312,134 +303,6 @@ func WithGPU(o enginecuda.Options) Option { return set(func(c *Config) { c.Devic
 
 // WithSignals says whether Start makes SIGTERM export what is left before it ends the process; see Config.Signals.
 func WithSignals(on bool) Option { return set(func(c *Config) { c.Signals = on }) }
-
-// problem is a field with a value that is not allowed.
-type problem struct {
-	field   string
-	value   any // nil: not to be shown
-	allowed string
-}
-
-// Validate names every field that has a value that is not allowed.
-func (c *Config) Validate() error {
-	var errs []error
-	for _, p := range c.problems() {
-		text := "node.Config." + p.field
-		if p.value != nil {
-			text += fmt.Sprintf(" is %v", p.value)
-		}
-		errs = append(errs, errors.New(text+": "+p.allowed))
-	}
-	return errors.Join(errs...)
-}
-
-func (c *Config) problems() []problem {
-	var all []problem
-	bad := func(field string, value any, format string, args ...any) {
-		all = append(all, problem{field, value, fmt.Sprintf(format, args...)})
-	}
-	if w := &c.World; w.Size < 1 {
-		bad("World.Size", w.Size, "a job has at least one rank")
-	} else if w.Rank < 0 || w.Rank >= w.Size {
-		bad("World.Rank", w.Rank, "with %d ranks it must be 0 to %d", w.Size, w.Size-1)
-	}
-	for _, a := range []struct{ field, value, example string }{
-		{"Health", c.Health, "127.0.0.1:0 (any free port), or off for none"},
-		{"RAS.Addr", c.RAS.Addr, "10.0.0.7:0 (any free port)"},
-	} { // a name is looked up when it is needed
-		if _, _, err := net.SplitHostPort(a.value); a.value != "" && err != nil {
-			bad(a.field, a.value, "want host:port, such as %s", a.example)
-		}
-	}
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{
-		{"SlowThreshold", c.SlowThreshold},
-		{"StallThreshold", c.StallThreshold},
-		{"MinPollInterval", c.MinPollInterval},
-	} {
-		if d.value != 0 && (d.value < model.MinLimit || d.value > model.MaxLimit) {
-			bad(d.field, d.value, "want a duration from %v to %v, or off (in Go, 0)", model.MinLimit, model.MaxLimit)
-		}
-	}
-	if c.Keepalive < minKeepalive {
-		bad("Keepalive", c.Keepalive, "want a duration of at least %v, such as 30s", minKeepalive)
-	}
-	switch c.Tape {
-	case TapeOn, TapeOff, TapeRequired:
-	default:
-		bad("Tape", c.Tape, "want on, off or required")
-	}
-	if c.TapeDevices < 0 || c.TapeDevices > tape.MaxDevices {
-		bad("TapeDevices", c.TapeDevices, "want a number up to %d", tape.MaxDevices)
-	}
-	if c.TapeSize != 0 && c.TapeSize < tape.MinSize {
-		bad("TapeSize", int64(c.TapeSize), "want a size such as 1MiB, of at least %s", humanize.IBytes(tape.MinSize))
-	}
-	if _, err := tape.ParseKeep(c.TapeKeep, false); err != nil {
-		bad("TapeKeep", c.TapeKeep, "want a number of jobs from 0 on, or off")
-	}
-	if c.Wire != door.Plain && c.World.Size > 1 && len(c.World.Secret) == 0 {
-		bad("Wire", c.Wire, "its keys follow from the job's secret, and there is none; set CARILLON_JOB_SECRET or "+
-			"CARILLON_JOB_SECRET_FILE to the same random text on all ranks (openssl rand -hex 32 makes one)")
-	}
-	if err := (fabric.Config{HostID: c.HostID}).Validate(); err != nil {
-		bad("HostID", nil, "%v", err)
-	}
-	if err := (fabric.Config{SocketIfname: c.SocketIfname}).Validate(); err != nil {
-		bad("SocketIfname", c.SocketIfname, "%v", err)
-	}
-	for _, issue := range c.RAS.AcceptNCCLBugs {
-		if known := ncclras.Issues(); !slices.Contains(known, issue) {
-			bad("RAS.AcceptNCCLBugs", issue, "the bugs of NCCL for which it isn't asked are %v", known)
-		}
-	}
-	for _, at := range c.RAS.Join {
-		if _, _, err := splitMachine(at); err != nil {
-			bad("RAS.Join", c.RAS.Join, "want host or host:port, with commas between them")
-			break
-		}
-	}
-	urls := func(field string, list []string) {
-		for _, text := range list { // none is shown: it may hold a password
-			if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-				bad(field, nil, "want URLs such as https://alerts.example.org/hook, with commas between them")
-			}
-		}
-	}
-	urls("RAS.Webhooks", c.RAS.Webhooks)
-	urls("RAS.Alertmanagers", c.RAS.Alertmanagers)
-	if _, err := readSecrets(c.HealthTokenFile); err != nil {
-		bad("HealthTokenFile", c.HealthTokenFile, "%v", err)
-	}
-	secrets := func(field string, list []string) {
-		for _, secret := range list {
-			if len(secret) < minWebhookSecret {
-				bad(field, nil, "a secret has %d bytes, want at least %d", len(secret), minWebhookSecret)
-			}
-		}
-	}
-	secrets("RAS.WebhookSecrets", c.RAS.WebhookSecrets)
-	more, err := readSecrets(c.RAS.WebhookSecretFile)
-	if err != nil {
-		bad("RAS.WebhookSecretFile", c.RAS.WebhookSecretFile, "%v", err)
-	}
-	secrets("RAS.WebhookSecretFile", more)
-	return all
-}
-
-// readSecrets reads the secrets of a file, one a line; none if path is empty.
-func readSecrets(path string) ([]string, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if all := strings.Fields(string(text)); err != nil || len(all) > 0 {
-		return all, err
-	}
-	return nil, errors.New("want one a line, and there is none")
-}
 
 // resolve applies the options to the defaults, and reads what files have.
 func resolve(opts ...Option) (Config, error) {

@@ -15,8 +15,8 @@ import (
 	"sync"
 )
 
-// MinToken is the least length of a token, in bytes.
-const MinToken = 16
+// minToken is the least length of a token, in bytes.
+const minToken = 16
 
 // Access says which clients get answers. If Tokens or ClientCAFile is set, every request needs a token or a
 // certificate, on any address, except for the bare answers of /livez and /readyz. Otherwise only this process's user
@@ -119,9 +119,9 @@ func (a *Access) read(addr string) (*access, error) {
 	}
 	result := &access{clientCerts: a.ClientCAFile != ""}
 	for i, token := range a.Tokens {
-		if len(token) < MinToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if len(token) < minToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return nil, fmt.Errorf("health: token %d is malformed (CARILLON_HEALTH_TOKEN, then the lines of "+
-				"CARILLON_HEALTH_TOKEN_FILE): want at least %d visible ASCII characters, without blanks", i+1, MinToken)
+				"CARILLON_HEALTH_TOKEN_FILE): want at least %d visible ASCII characters, without blanks", i+1, minToken)
 		}
 		result.tokens = append(result.tokens, sha256.Sum256([]byte(token)))
 	}

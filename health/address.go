@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// AddressSuffix replaces the tape's suffix in the name of the file with the address of the process's endpoint.
-const AddressSuffix = ".health"
+// addressSuffix replaces the tape's suffix in the name of the file with the address of the process's endpoint.
+const addressSuffix = ".health"
 
 // maxAddress bounds the size of such a file.
 const maxAddress = 4 << 10
@@ -18,7 +18,7 @@ const maxAddress = 4 << 10
 // WriteAddress writes the URL of a process's endpoint to a file beside its tape. remove removes the file. If the
 // process is killed, the file stays, so a reader must check whether the process is running.
 func WriteAddress(tapePath, url string) (remove func() error, err error) {
-	remove, err = WriteBeside(strings.TrimSuffix(tapePath, filepath.Ext(tapePath)), AddressSuffix, url)
+	remove, err = WriteBeside(strings.TrimSuffix(tapePath, filepath.Ext(tapePath)), addressSuffix, url)
 	if err != nil {
 		return nil, fmt.Errorf("health: write the endpoint's address: %w", err)
 	}
@@ -42,7 +42,7 @@ func WriteBeside(name, suffix, line string) (remove func() error, err error) {
 // ReadAddress is the URL of the health endpoint of the process that wrote a tape, without a slash at its end. It has a
 // path if it is part of a carillon agent's endpoint. os.ErrNotExist means that there is no endpoint.
 func ReadAddress(tapePath string) (string, error) {
-	path := strings.TrimSuffix(tapePath, filepath.Ext(tapePath)) + AddressSuffix
+	path := strings.TrimSuffix(tapePath, filepath.Ext(tapePath)) + addressSuffix
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err

@@ -34,7 +34,7 @@ func TestAddress(t *testing.T) {
 
 func TestBadAddress(t *testing.T) {
 	tape := filepath.Join(t.TempDir(), "a-1.tape")
-	path := filepath.Join(filepath.Dir(tape), "a-1"+AddressSuffix)
+	path := filepath.Join(filepath.Dir(tape), "a-1"+addressSuffix)
 	for _, text := range []string{
 		"", "127.0.0.1:80", "file:///etc/passwd", "http://", "http://user:secret@host/", "http://a\nb", "ftp://h",
 		"http://[::1", strings.Repeat("h", maxAddress+1),

@@ -9,14 +9,14 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// Claim is a signature, and the ranks whose it is.
-type Claim struct {
+// claim is a signature, and the ranks whose it is.
+type claim struct {
 	Signature Signature
 	Ranks     []int
 }
 
 // Claims are what the ranks of a collective said; the first one is this rank's.
-type Claims []Claim
+type Claims []claim
 
 // Add adds what a rank said.
 func (c *Claims) Add(s Signature, rank int) {
@@ -26,7 +26,7 @@ func (c *Claims) Add(s Signature, rank int) {
 			return
 		}
 	}
-	*c = append(*c, Claim{s, []int{rank}})
+	*c = append(*c, claim{s, []int{rank}})
 }
 
 // Mismatch says what ranks, of size, disagree in, and who is at fault: of the smallest group of ranks that agree with
@@ -39,7 +39,7 @@ func (c Claims) Mismatch(size int) (culprit int, detail string) {
 		slices.Sort(claim.Ranks)
 		heard += len(claim.Ranks)
 	}
-	slices.SortFunc(c, func(a, b Claim) int {
+	slices.SortFunc(c, func(a, b claim) int {
 		return cmp.Or(cmp.Compare(len(b.Ranks), len(a.Ranks)), cmp.Compare(a.Ranks[0], b.Ranks[0]))
 	})
 	least := &c[len(c)-1]

@@ -85,8 +85,8 @@ const maxRanks = 4096
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,62}$`)
 
-// Validate names the first field that can't be used, as a *ConfigError.
-func (c *Config) Validate() error {
+// validate names the first field that can't be used, as a *ConfigError.
+func (c *Config) validate() error {
 	wrong := func(field string, value any, allowed string) error {
 		return &ConfigError{Field: field, Value: fmt.Sprint(value), Allowed: allowed}
 	}

@@ -85,7 +85,7 @@ func TestValidateNamesTheField(t *testing.T) {
 	good := Config{Program: []string{"x"}, Ranks: 4}
 	hosts := Config{Program: []string{"x"}, Ranks: 4, Hosts: 2, Host: 1, MasterAddr: "a", MasterPort: 1, Secret: secret}
 	for _, c := range []Config{good, hosts} {
-		if err := c.Validate(); err != nil {
+		if err := c.validate(); err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
 	}
@@ -116,7 +116,7 @@ func TestValidateNamesTheField(t *testing.T) {
 	} {
 		c.change(&c.from)
 		var wrong *ConfigError
-		if err := c.from.Validate(); !errors.As(err, &wrong) || wrong.Field != c.field {
+		if err := c.from.validate(); !errors.As(err, &wrong) || wrong.Field != c.field {
 			t.Errorf("want a complaint about %s: %v", c.field, err)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // When ctx ends, the job is ended as by SIGTERM. A job that a failure ended is started again, up to MaxRestarts times;
 // the Result is that of the last time.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	path, err := exec.LookPath(cfg.Program[0])

@@ -46,8 +46,8 @@ type Op struct {
 	WaitsFor []int   `json:"waits_for,omitempty"`
 }
 
-// Idle tells whether all ranks are ready and none is in an operation.
-func (c *Comm) Idle() bool {
+// idle tells whether all ranks are ready and none is in an operation.
+func (c *Comm) idle() bool {
 	return len(c.Busy) == 0 && len(c.States) == 1 && c.States[0].State == lifecycle.StateReady.String()
 }
 
@@ -110,7 +110,7 @@ func (g *commSet) list() []Comm {
 		list = append(list, *c)
 	}
 	slices.SortFunc(list, func(a, b Comm) int {
-		return cmp.Or(order(a.Idle())-order(b.Idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name),
+		return cmp.Or(order(a.idle())-order(b.idle()), cmp.Compare(b.age(), a.age()), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.ID.String(), b.ID.String()))
 	})
 	return list

@@ -213,7 +213,7 @@ func labelled(look style, label, text string, lim limits) []line {
 func (r *Report) commSection(lim limits) section {
 	busy := 0
 	for i := range r.Comms {
-		if !r.Comms[i].Idle() {
+		if !r.Comms[i].idle() {
 			busy++
 		}
 	}

@@ -4,7 +4,7 @@
 //	/api/v1/events of one rank ─ at once: all ranks know the same verdicts; when this one ends, another is read
 //	/api/v1/ras ──────────────── one rank every two seconds, or all in a minute, and a second after an event
 //	        │
-//	      Watcher ── a screen, or a line for each event
+//	      watcher ── a screen, or a line for each event
 //
 // It asks rarely, and under a name of its own, so that servers never refuse it. A process that is out of reach doesn't
 // delay it. The last snapshot of a process that no longer answers stays, with its age.

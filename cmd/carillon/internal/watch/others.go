@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// maxOthers bounds the endpoints of other hosts that a Watcher asks.
+// maxOthers bounds the endpoints of other hosts that a watcher asks.
 const maxOthers = 16
 
 // Others are the endpoints of further running ranks that the snapshots name. snapshots[i] is that of targets[i], or

@@ -68,7 +68,7 @@ type answer struct {
 }
 
 // ask asks the targets that are due, each with its own timeout, and returns how long to wait for the next one.
-func (w *Watcher) ask(ctx context.Context, now time.Time) time.Duration {
+func (w *watcher) ask(ctx context.Context, now time.Time) time.Duration {
 	for {
 		to, wait := w.poller.next(now)
 		if wait > 0 {

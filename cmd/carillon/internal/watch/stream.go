@@ -91,7 +91,7 @@ func (s *stream) ended(err error, now time.Time) {
 }
 
 // listen connects the stream, unless it is connected or waits before the next try.
-func (w *Watcher) listen(ctx context.Context, now time.Time) {
+func (w *watcher) listen(ctx context.Context, now time.Time) {
 	s := &w.stream
 	if s.cancel != nil || now.Before(s.retry) {
 		return

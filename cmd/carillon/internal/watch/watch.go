@@ -62,8 +62,8 @@ type End struct {
 	Heard bool
 }
 
-// Watcher watches one job. Its fields belong to the goroutine of Run.
-type Watcher struct {
+// watcher watches one job. Its fields belong to the goroutine of Run.
+type watcher struct {
 	cfg     Config
 	view    view.View
 	job     *find.Job
@@ -103,15 +103,15 @@ func Run(ctx context.Context, cfg Config) End {
 	return end
 }
 
-func newWatcher(cfg Config) *Watcher {
-	return &Watcher{
+func newWatcher(cfg Config) *watcher {
+	return &watcher{
 		cfg: cfg, job: cfg.Job, poller: newPoller(), events: make(chan message, 256), answers: make(chan answer),
 		last: map[endpoint.Target]*health.Snapshot{}, away: map[endpoint.Target]time.Time{},
 		silent: map[endpoint.Target]bool{}, began: time.Now(),
 	}
 }
 
-func (w *Watcher) drain() {
+func (w *watcher) drain() {
 	for {
 		select {
 		case h := <-w.events:
@@ -122,7 +122,7 @@ func (w *Watcher) drain() {
 	}
 }
 
-func (w *Watcher) loop(ctx context.Context) End {
+func (w *watcher) loop(ctx context.Context) End {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	w.look()
@@ -155,7 +155,7 @@ func (w *Watcher) loop(ctx context.Context) End {
 }
 
 // look finds the processes that run, and tells whether the job has ended.
-func (w *Watcher) look() (End, bool) {
+func (w *watcher) look() (End, bool) {
 	if w.job == nil {
 		w.reach(w.cfg.Targets)
 		if w.stream.open {
@@ -185,7 +185,7 @@ func (w *Watcher) look() (End, bool) {
 }
 
 // reach makes targets those of the stream. The questions also go to a few other endpoints that these name.
-func (w *Watcher) reach(targets []endpoint.Target) {
+func (w *watcher) reach(targets []endpoint.Target) {
 	w.own = targets
 	snapshots := make([]*health.Snapshot, len(targets))
 	for i, t := range targets {
@@ -237,7 +237,7 @@ func Tapes(job *find.Job) []view.Local {
 	return local
 }
 
-func (w *Watcher) hear(h message) {
+func (w *watcher) hear(h message) {
 	ev := h.event
 	switch {
 	case h.opened:
@@ -259,7 +259,7 @@ func (w *Watcher) hear(h message) {
 	}
 }
 
-func (w *Watcher) answer(a answer) {
+func (w *watcher) answer(a answer) {
 	w.poller.done(a.from)
 	if a.err == nil {
 		w.heard = time.Now()
@@ -284,7 +284,7 @@ func (w *Watcher) answer(a answer) {
 
 // avoid keeps the stream away from processes that aren't running or didn't answer the last question: an attempt would
 // take its whole timeout.
-func (w *Watcher) avoid() {
+func (w *watcher) avoid() {
 	var unsound []string
 	for target, s := range w.last {
 		if !w.view.Sound(s) {
@@ -299,7 +299,7 @@ func (w *Watcher) avoid() {
 	w.stream.avoid(unsound)
 }
 
-func (w *Watcher) show() {
+func (w *watcher) show() {
 	if w.heard.IsZero() {
 		w.cfg.Display.State(nil, cmp.Or(w.problem, "waiting for a process that answers"))
 		return

@@ -114,10 +114,7 @@ func linked(path string) bool {
 	return slices.ContainsFunc(needed, func(name string) bool { return strings.HasPrefix(name, "libnccl.so") })
 }
 
-var (
-	notInJobs      = regexp.MustCompile(`[^A-Za-z0-9_]+`)
-	notInLaunchers = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
-)
+var notInLaunchers = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
 // jobName is the name that the launcher which started attach gives the job, so that it is the same on all machines.
 // Without one, the name is the program's and a random number.
@@ -128,7 +125,7 @@ func jobName(program string) string {
 	}
 	var tail [4]byte
 	_, _ = rand.Read(tail[:]) // never fails
-	return fmt.Sprintf("%.32s-%x", notInJobs.ReplaceAllString(filepath.Base(program), "_"), tail)
+	return job.NameOf(program, tail)
 }
 
 // attach runs a program, and an agent for its processes.

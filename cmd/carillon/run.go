@@ -113,6 +113,11 @@ secret, and its own --node-rank. If CARILLON_RENDEZVOUS names an etcd (etcd://ho
 			return run(cmd, cfg)
 		},
 	}
+	addRunFlags(cmd, &cfg, &stdin)
+	return cmd
+}
+
+func addRunFlags(cmd *cobra.Command, cfg *job.Config, stdin *bool) {
 	f := cmd.Flags()
 	f.SetInterspersed(false) // arguments after the program are its own
 	f.SortFlags = false
@@ -133,12 +138,11 @@ secret, and its own --node-rank. If CARILLON_RENDEZVOUS names an etcd (etcd://ho
 	f.IntVar(&cfg.MaxRestarts, "max-restarts", 0, "how many times to restart all ranks after a failure")
 	f.DurationVar(&cfg.Linger, "linger", 3*time.Second, "how long the other ranks may run on after a failure")
 	f.DurationVar(&cfg.Grace, "grace", 10*time.Second, "the time between SIGTERM and SIGKILL")
-	f.BoolVar(&stdin, "stdin", false, "connect standard input to rank 0 (the others read nothing)")
+	f.BoolVar(stdin, "stdin", false, "connect standard input to rank 0 (the others read nothing)")
 	colorFlag(cmd, &cfg.Color, "colour the ranks' prefixes")
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false,
 		"also print each rank's process id, and a line when all went well")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print only failures")
-	return cmd
 }
 
 func run(cmd *cobra.Command, cfg job.Config) error {

@@ -177,10 +177,13 @@ func (j *keptJob) begin(p *keptProcess) {
 	})
 }
 
+// goesOn tells whether a process has neither died nor left, as far as is known.
+func goesOn(s mesh.Status) bool { return s.State != mesh.Dead && s.State != mesh.Left }
+
 // of returns the ended process of a rank; nil if there is none.
 func (j *keptJob) of(rank int) *keptProcess {
 	for _, s := range j.keeper.Members() {
-		if s.Member.Rank == rank && rank >= 0 && (s.State == mesh.Dead || s.State == mesh.Left) {
+		if s.Member.Rank == rank && rank >= 0 && !goesOn(s) {
 			return j.get(s.Member.Name)
 		}
 	}
@@ -256,12 +259,10 @@ func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 
 // over tells whether all processes ended at least lastTime ago.
 func (j *keptJob) over() bool {
-	goesOn := slices.ContainsFunc(j.keeper.Members(), func(s mesh.Status) bool {
-		return s.State != mesh.Dead && s.State != mesh.Left
-	})
+	running := slices.ContainsFunc(j.keeper.Members(), goesOn)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if goesOn {
+	if running {
 		j.ended = time.Time{}
 		return false
 	}

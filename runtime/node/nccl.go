@@ -16,7 +16,6 @@ import (
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/ncclras"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -221,7 +220,7 @@ func (j *keptJob) processes(yield func(p *model.Process, runs bool) bool) {
 			continue
 		}
 		p.telemetry.observing.Lock()
-		more := yield(p.telemetry.process, s.State != mesh.Dead && s.State != mesh.Left)
+		more := yield(p.telemetry.process, goesOn(s))
 		p.telemetry.observing.Unlock()
 		if !more {
 			return

@@ -117,10 +117,14 @@ func (c *Config) complete() (err error) {
 	if c.Name == "" {
 		// It is the same on all hosts with the same secret, and reveals nothing about the secret.
 		sum := sha256.Sum256(fmt.Appendf(nil, "carillon job name\n%s\n%s:%d", c.Secret, c.MasterAddr, c.MasterPort))
-		stem := notInNames.ReplaceAllString(filepath.Base(c.Program[0]), "_")
-		c.Name = fmt.Sprintf("%.32s-%x", stem, sum[:4])
+		c.Name = NameOf(c.Program[0], [4]byte(sum[:]))
 	}
 	return nil
+}
+
+// NameOf is the name of a job whose user gives it none: its program's, and what tells jobs of one program apart.
+func NameOf(program string, tail [4]byte) string {
+	return fmt.Sprintf("%.32s-%x", notInNames.ReplaceAllString(filepath.Base(program), "_"), tail)
 }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]+`)

@@ -248,46 +248,11 @@ func (a *Agent) Scan() {
 // scan looks for new tapes of a job, and follows those of running processes before those of ended ones. It returns why
 // some are not followed, once for each.
 func (a *Agent) scan(dir string) (refused []error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
 	refuse := func(path string, err error) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			a.seen[path] = true
 			refused = append(refused, err)
 		}
-	}
-	var fresh, ended []*tape.Kept
-	wait, late := false, false // for one whose own telemetry may still come; there is one that has waited long
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		if filepath.Ext(path) != ".tape" || !entry.Type().IsRegular() || a.seen[path] {
-			continue
-		}
-		t, err := tape.OpenKept(path)
-		if err != nil {
-			refuse(path, err)
-			continue
-		}
-		h := t.Header()
-		switch life := t.Liveness(); {
-		case h.Seen != 0: // it has telemetry of its own
-			a.seen[path] = true
-		case life == process.Unknown && (!h.Closed || h.KernelBoot != process.Self().BootID):
-			refuse(path, fmt.Errorf("the process of %s is on another host, or in a pid namespace that is not below "+
-				"this one", path))
-		case life == process.Dead || h.Closed:
-			ended = append(ended, t)
-			continue
-		default:
-			age := a.measure(t)
-			wait = wait || age < ownTime
-			late = late || age >= lateTime
-			fresh = append(fresh, t)
-			continue
-		}
-		_ = t.Close() // it was only read
 	}
 	var begun []*keptProcess
 	follow := func(t *tape.Kept) {
@@ -296,6 +261,13 @@ func (a *Agent) scan(dir string) (refused []error) {
 		if p != nil {
 			begun = append(begun, p)
 		}
+	}
+	fresh, ended := a.unseen(dir, refuse)
+	wait, late := false, false // for one whose own telemetry may still come; there is one that has waited long
+	for _, t := range fresh {
+		age := a.measure(t)
+		wait = wait || age < ownTime
+		late = late || age >= lateTime
 	}
 	for _, t := range fresh {
 		if wait && !late {
@@ -317,6 +289,39 @@ func (a *Agent) scan(dir string) (refused []error) {
 		a.jobs[dir].begin(p)
 	}
 	return refused
+}
+
+// unseen opens the tapes in a job's folder that may be followed and are not yet: those of processes that run, and of
+// those that have ended.
+func (a *Agent) unseen(dir string, refuse func(path string, err error)) (fresh, ended []*tape.Kept) {
+	entries, _ := os.ReadDir(dir) // without, it has no tapes any more
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if filepath.Ext(path) != ".tape" || !entry.Type().IsRegular() || a.seen[path] {
+			continue
+		}
+		t, err := tape.OpenKept(path)
+		if err != nil {
+			refuse(path, err)
+			continue
+		}
+		h := t.Header()
+		switch life := t.Liveness(); {
+		case h.Seen != 0: // it has telemetry of its own
+			a.seen[path] = true
+		case life == process.Unknown && (!h.Closed || h.KernelBoot != process.Self().BootID):
+			refuse(path, fmt.Errorf("the process of %s is on another host, or in a pid namespace that is not below "+
+				"this one", path))
+		case life == process.Dead || h.Closed:
+			ended = append(ended, t)
+			continue
+		default:
+			fresh = append(fresh, t)
+			continue
+		}
+		_ = t.Close() // it was only read
+	}
+	return fresh, ended
 }
 
 // measure samples what the process of an undecided tape does, and returns for how long it has been sampled.

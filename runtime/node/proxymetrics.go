@@ -13,18 +13,15 @@ type proxyMetrics struct {
 }
 
 var (
-	proxyOperationsDesc = prometheus.NewDesc(semconv.MetricProxyOperations,
+	proxyOperationsDesc = describe(semconv.MetricProxyOperations,
 		"Operations of the proxy in use: of the process's pool, and in memory that the node's ranks share.",
-		[]string{semconv.LabelPool}, nil)
-	proxyWaitingDesc = prometheus.NewDesc(semconv.MetricProxyWaiting,
-		"Streams of this process's ranks that wait for a free operation, here or in another process.",
-		nil, nil)
-	proxyWaitsDesc = prometheus.NewDesc(semconv.MetricProxyWaits,
-		"Times that a rank of this process found no operation free.", nil, nil)
-	proxyStepsDesc = prometheus.NewDesc(semconv.MetricProxySteps,
-		"Steps of operations that the proxy sent to other nodes.", nil, nil)
-	proxyRefusedDesc = prometheus.NewDesc(semconv.MetricProxyRefused,
-		"Operations that the proxy refused because their token did not fit.", nil, nil)
+		semconv.LabelPool)
+	proxyWaitingDesc = describe(semconv.MetricProxyWaiting,
+		"Streams of this process's ranks that wait for a free operation, here or in another process.")
+	proxyWaitsDesc   = describe(semconv.MetricProxyWaits, "Times that a rank of this process found no operation free.")
+	proxyStepsDesc   = describe(semconv.MetricProxySteps, "Steps of operations that the proxy sent to other nodes.")
+	proxyRefusedDesc = describe(semconv.MetricProxyRefused,
+		"Operations that the proxy refused because their token did not fit.")
 )
 
 // Describe implements prometheus.Collector.

@@ -17,20 +17,20 @@ import (
 type rasMetrics struct{ *JobRAS }
 
 var (
-	peersDesc = rasDesc(semconv.MetricRASPeers,
+	peersDesc = describe(semconv.MetricRASPeers,
 		"Processes of the job that this one knows, itself included, by state.", semconv.LabelState)
-	verdictsDesc = rasDesc(semconv.MetricRASVerdicts,
+	verdictsDesc = describe(semconv.MetricRASVerdicts,
 		"Open verdicts, by reason, the rank at fault and severity.", semconv.LabelReason, semconv.LabelCulprit,
 		semconv.LabelSeverity)
-	reachedDesc = rasDesc(semconv.MetricRASVerdictsTotal,
+	reachedDesc = describe(semconv.MetricRASVerdictsTotal,
 		"Verdicts that this process reached for its job, by reason.", semconv.LabelReason)
-	eventsDesc = rasDesc(semconv.MetricRASEvents,
+	eventsDesc = describe(semconv.MetricRASEvents,
 		"Events by sink and what became of them.", semconv.LabelSink, semconv.LabelResult)
-	refusedDesc = rasDesc(semconv.MetricRASPacketsRefused,
+	refusedDesc = describe(semconv.MetricRASPacketsRefused,
 		"Packets, streams and questions at the mesh's port that were not taken, by reason.", semconv.LabelReason)
 )
 
-func rasDesc(name, help string, labels ...string) *prometheus.Desc {
+func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -191,10 +190,8 @@ func (c *Conn) sendShared(p []byte) int {
 	n := copy(c.neighbour.segment.bytes(i), p)
 	c.sent += uint64(n)
 	c.neighbour.submit(i, c, kindData, c.e.waiter.Round(), n)
-	if n > packBytes || !c.e.waiter.Attends() {
+	if !c.e.waiter.Attends() || !c.e.ringLater(c, n) {
 		c.ringCarrier(false)
-	} else if !slices.ContainsFunc(c.e.unrung, func(of *Conn) bool { return of.carrier == c.carrier }) {
-		c.e.unrung = append(c.e.unrung, c)
 	}
 	return n
 }

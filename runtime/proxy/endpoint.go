@@ -58,10 +58,16 @@ type Endpoint struct {
 	rails   map[int]*rail // by peer
 	conns   []*Conn       // by peer; nil for peers on the same node
 
-	// For the goroutine that drives the rank: the rails of this process with data that was not sent yet, and a stream
-	// to each carrier of another process that was not rung yet.
+	// For the goroutine that drives the rank: the rails of this process with data that was not sent yet, and the
+	// carriers of other processes that were not rung yet.
 	unsent []*rail
-	unrung []*Conn
+	unrung []unrung
+}
+
+// unrung is a carrier that was not rung for the last data that it was given.
+type unrung struct {
+	c     *Conn // one of the streams that it carries
+	bytes int
 }
 
 type phase uint8
@@ -211,8 +217,10 @@ func (e *Endpoint) Attend() (moved bool) {
 	}
 	clear(e.unsent[len(held):])
 	e.unsent = held
-	for _, c := range e.unrung {
-		c.ringCarrier(next != 0)
+	for _, u := range e.unrung {
+		if u.bytes > 0 {
+			u.c.ringCarrier(next != 0 && u.bytes <= packBytes)
+		}
 	}
 	clear(e.unrung)
 	e.unrung = e.unrung[:0]
@@ -239,6 +247,25 @@ func (e *Endpoint) later(r *rail) {
 	if !slices.Contains(e.unsent, r) {
 		e.unsent = append(e.unsent, r)
 	}
+}
+
+// ringBytes is how much data a rank that is in an operation submits to a carrier before it rings it.
+const ringBytes = 128 << 10
+
+// ringLater has the carrier of c rung by the rank's next Attend, for n more bytes, unless it has submitted so much by
+// now that the carrier is to be rung at once.
+func (e *Endpoint) ringLater(c *Conn, n int) bool {
+	i := slices.IndexFunc(e.unrung, func(u unrung) bool { return u.c.carrier == c.carrier })
+	if i < 0 {
+		i = len(e.unrung)
+		e.unrung = append(e.unrung, unrung{c: c})
+	}
+	u := &e.unrung[i]
+	if u.bytes += n; u.bytes < ringBytes {
+		return true
+	}
+	u.bytes = 0
+	return false
 }
 
 // accept queues an operation with its rail, and returns the rail, to be kicked. e.mu is held.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -282,6 +283,32 @@ func TestWindow(t *testing.T) {
 		}
 	})
 	all.Wait()
+}
+
+// A rank that is in an operation rings a carrier once for the data that it submits before it waits, however many pieces
+// that is, and in between for each ringBytes.
+func TestRingsOnce(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1, 2, 2)
+	w, e := c.waiters[0], c.endpoints[0] // rank 1 carries what is for ranks 3 and 5
+	w.Attend(new(atomic.Uint32), e.Attend)
+	w.Enter()
+	defer w.Leave()
+	const piece = ringBytes / 4
+	unrung := 0
+	for i := range 7 {
+		if n, err := e.Conn(3 + i%2*2).TrySend(make([]byte, piece)); n != piece || err != nil {
+			t.Fatal(n, err)
+		}
+		if unrung += piece; unrung == ringBytes {
+			unrung = 0
+		}
+		if len(e.unrung) != 1 || e.unrung[0].bytes != unrung {
+			t.Fatalf("piece %d: the carrier is to be rung for %+v, not %d bytes", i, e.unrung, unrung)
+		}
+	}
+	if e.Attend(); len(e.unrung) != 0 {
+		t.Error("the carrier was not rung")
+	}
 }
 
 // TestNeverConnected: ranks that give up before they are connected leave no operation in use.

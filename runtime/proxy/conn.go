@@ -288,7 +288,7 @@ func (c *Conn) Release(n int) {
 	if c.arrivals.some.Load() {
 		c.profileTaken(c.seen, lifecycle.CodeOK)
 	}
-	if c.seen-c.back.Load() >= c.e.window/4 && c.state.Load()&(closed|gaveUp|gone) == 0 {
+	if c.seen-c.back.Load() >= c.e.window/2 && c.state.Load()&(closed|gaveUp|gone) == 0 {
 		c.control(kindCredit, nil)
 	}
 }

@@ -50,7 +50,9 @@ func (e *Engine) collective(op *engine.Op, p *plan, h header) error {
 	x.active = x.active[:0]
 	if e.board != nil {
 		x.expectPosts()
-		x.glance()
+		if err := x.glance(); err != nil {
+			return x.told(err)
+		}
 	} else if e.size <= maxHeaders {
 		x.sendHeaders()
 	} else if err := e.agree(h, p); err != nil {
@@ -90,20 +92,56 @@ func (x *execution) expectPosts() {
 
 // glance looks at the posts of the others for a moment, which is all that an operation takes whose ranks call it at
 // about the same time: for as long as it costs nobody a core, and without looking at anything else.
-func (x *execution) glance() {
+func (x *execution) glance() error {
 	looks := x.e.waiter.Looks()
 	for _, l := range x.active {
 		for !l.met && !x.look(l) {
 			if looks--; looks <= 0 {
-				return
+				return x.glanceInTurn()
 			}
 			x.e.board.Expect(l.rank, x.number, headerSize+len(x.bufs[algo.In]))
 		}
 	}
 	x.e.waiter.Saw()
+	x.seen()
+	return nil
+}
+
+// seen ends a glance that has seen all posts.
+func (x *execution) seen() {
 	if len(x.p.peers) == 0 && !x.odd {
 		x.active = x.active[:0]
 	}
+}
+
+// turns is how often a rank waits in a glance. Where ranks share a core, a small operation takes as many turns of each
+// as others share it.
+const turns = 8
+
+// glanceInTurn goes on with a glance that has taken its moment, if there is nothing else to do before all have posted.
+// In between, the rank waits, so that others get their turn of its core.
+func (x *execution) glanceInTurn() error {
+	if len(x.p.peers) > 0 {
+		return nil
+	}
+	left := x.active
+	for range turns {
+		if err := x.e.idle(x); err != nil {
+			return err
+		}
+		for len(left) > 0 && (left[0].met || x.look(left[0])) {
+			left = left[1:]
+		}
+		switch {
+		case len(left) == 0:
+			x.e.proceed()
+			x.seen()
+			return nil
+		case !x.e.w.since.IsZero(): // it has slept: this is no moment any more
+			return nil
+		}
+	}
+	return nil
 }
 
 // look sees whether a rank has posted its header, if that hasn't been seen.

@@ -14,6 +14,7 @@ import (
 // be read to its end, as after a truncation.
 func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdict.Note {
 	p := model.New(limits)
+	before, _ := r.AppendSlots(nil) // what is corrupt is left out
 	stale := false
 	for ev, err := range r.Events() {
 		if stale = err != nil; stale {
@@ -24,10 +25,10 @@ func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdi
 	if h := r.Header(); h.Resumed > 0 {
 		p.Resumed(h.Paused, h.Resumed)
 	}
-	slots, _ := r.AppendSlots(nil)     // what is corrupt is left out
-	tallies, _ := r.AppendTallies(nil) // likewise
+	slots, _ := r.AppendSlots(nil)
+	tallies, _ := r.AppendTallies(nil)
 	p.Look(slots, tallies)
-	p.Forget()
+	p.Forget(before)
 	n := NoteBy(m, p, now)
 	n.Stale = stale
 	return n

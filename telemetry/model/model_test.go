@@ -229,7 +229,10 @@ func TestLook(t *testing.T) {
 		t.Errorf("%d operations are remembered: the one with a record, and the one in flight", n)
 	}
 	p.Look([]tape.Slot{slot(1, 1006, 1200, false)}, nil)
-	p.Forget()
+	p.Forget([]tape.Slot{slot(2, 3, 90, false)})
+	p.expect(t, "the other ended a moment ago, and its end is unread",
+		"1 ready: begun 5 done 0\n2 ready: begun 0 done 0\n")
+	p.Forget(nil)
 	p.expect(t, "idle, and the other is gone", "1 ready: begun 5 done 0\n")
 }
 
@@ -251,11 +254,11 @@ func TestSlotless(t *testing.T) {
 	p.Apply(&ev)
 	p.Look(nil, nil)
 	p.Look(nil, nil)
-	p.Forget()
+	p.Forget(nil)
 	p.expect(t, "in its init", "1 none: init 0 since 10; begun 0 done 0\n")
 	ev.Life.Stage = tape.StageEnd
 	p.Apply(&ev)
-	p.Forget()
+	p.Forget(nil)
 	p.expect(t, "after it", "")
 }
 

@@ -240,9 +240,15 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 	p.Learn(tallies)
 }
 
-// Forget drops the communicators that the last Look didn't find, for a table that is as recent as the last event. Those
-// that had no slot because the table was full stay while they have an open act.
-func (p *Process) Forget() { p.forget(func(c *Comm) bool { return c.seen < p.looks }) }
+// Forget drops the communicators that the last Look didn't find, unless they are in the table before, which was read
+// before the events: what ended in between has its end on the tape, but it may not have been applied. Those that had no
+// slot because the table was full stay while they have an open act.
+func (p *Process) Forget(before []tape.Slot) {
+	p.forget(func(c *Comm) bool {
+		return c.seen < p.looks &&
+			!slices.ContainsFunc(before, func(s tape.Slot) bool { return s.Generation == c.Generation })
+	})
+}
 
 func (p *Process) forget(gone func(*Comm) bool) {
 	maps.DeleteFunc(p.comms, func(_ uint32, c *Comm) bool {

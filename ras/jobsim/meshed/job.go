@@ -143,7 +143,7 @@ func (j *Job) read(i int, failed func(*model.Step)) *model.Process {
 		}
 	}
 	o.model.Look(o.slots, nil)
-	o.model.Forget()
+	o.model.Forget(nil)
 	return o.model
 }
 

@@ -48,11 +48,11 @@ func (w *walk) absentRanks() []Verdict {
 	}
 	var verdicts []Verdict
 	for _, key := range groups {
-		v, odd := w.oddCall(leaves[key][0].at, leaves[key])
-		if !odd {
-			v = w.absent(leaves[key])
+		if m := leaves[key][0].at; m.mostLeft() {
+			verdicts = append(verdicts, w.lateCall(m))
+		} else {
+			verdicts = append(verdicts, w.absent(leaves[key]))
 		}
-		verdicts = append(verdicts, v)
 	}
 	return verdicts
 }
@@ -198,6 +198,16 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 			}
 		}
 	}
+	odd := 0
+	for _, p := range m.present {
+		if o := m.g.oddText(p, m); o != nil && len(v.Evidence) < maxEvidence {
+			v.Evidence = append(v.Evidence, o...)
+			odd++
+		}
+	}
+	if odd > 0 && odd == len(m.present) { // it may be they who are wrong
+		v.Confidence = min(v.Confidence, Likely)
+	}
 	if n, size := m.arrived(), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective && n < size-n {
 		v.Evidence = append(v.Evidence,
 			say("only %d of %d ranks are in the call: it may be one call too many", n, size))
@@ -267,42 +277,35 @@ func (m *meeting) entered(r Rank) Text {
 	return say("called for message %d of %s on %s", m.key.seq, other, commText(m.slot))
 }
 
-// oddCall is the verdict on a call that only a few ranks make: their programs never made it there before, or more ranks
-// have ended the communicator in order than are in the call.
-func (w *walk) oddCall(m *meeting, missing []*leaf) (Verdict, bool) {
-	if m.key.kind == joining || m.key.kind == broken || m.key.kind == exchange {
-		return Verdict{}, false
-	}
-	inOrder := func(p *participant) bool {
-		o := w.odd(p.actor)
-		return o == nil || o.Did.Comm != m.key.comm || o.Did.Seq != p.slot.Seq
-	}
-	odd := len(missing) > 0 && len(m.absent) == 0 && !m.guessed && !slices.ContainsFunc(m.present, inOrder)
-	for _, l := range missing { // whether a rank that ended the communicator would have come is not known
-		odd = odd && l.why == idle && l.reason() != StreamBlocked && !l.actor.wouldCall(m.key.comm, agreed(m.slot.Op))
-	}
-	mostLeft := m.mostLeft()
-	if !odd && !mostLeft {
-		return Verdict{}, false
-	}
+// lateCall is the verdict on ranks that are in a call after more others have ended the communicator in order.
+func (w *walk) lateCall(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, m.ranks(m.present), waits(m))
-	for _, p := range m.present {
-		if o := w.odd(p.actor); o != nil {
-			v.Evidence = append(v.Evidence, o.text(rankOf(p.actor, m.key.comm).String()))
-		}
-	}
-	v.Text = say("%s made a call that no other rank makes: %s, for %s", culpritsText(v.Culprits), m.text(),
-		Age(m.age-m.until))
-	if mostLeft {
-		v.Text.add("; most others have ended the communicator")
-	}
+	v.Text = say("%s made a call that no other rank makes: %s, for %s; most others have ended the communicator",
+		culpritsText(v.Culprits), m.text(), Age(m.age-m.until))
 	v.Text.add("%s", waiting(v.Victims))
+	for _, p := range m.present {
+		v.Evidence = append(v.Evidence, w.oddText(p, m)...)
+	}
 	v.Evidence = append(v.Evidence, attendance(m))
-	return v, true
+	return v
+}
+
+// oddText says what a rank's program had always done where it made the meeting's call, if that is odd.
+func (g *graph) oddText(p *participant, m *meeting) []Text {
+	o := g.odd(p.actor)
+	if o == nil || o.Did.Comm != m.key.comm || o.Did.Seq != p.slot.Seq {
+		return nil
+	}
+	return []Text{o.text(rankOf(p.actor, m.key.comm).String())}
 }
 
 // mostLeft tells whether more ranks have ended the communicator in order than are in the meeting.
 func (m *meeting) mostLeft() bool {
+	switch m.key.kind {
+	case joining, broken, exchange:
+		return false
+	case collective, message:
+	}
 	left := 0
 	for p := range m.g.members(m.slot) {
 		if p.slot.Left != nil && p.slot.Left.Act != tape.ActAbort && p.slot.Failure == nil {

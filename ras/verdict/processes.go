@@ -44,11 +44,11 @@ func (w *walk) processes() []Verdict {
 			if !waitedFor || w.maybeConsequence(n) {
 				break
 			}
-			v, odd := w.oddCall(ends[n][0], nil)
-			if !odd {
-				v = w.processVerdict([]*Note{n}, ends)
+			if m := ends[n][0]; m.mostLeft() {
+				verdicts = append(verdicts, w.lateCall(m))
+			} else {
+				verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
 			}
-			verdicts = append(verdicts, v)
 		}
 	}
 	if len(away) > 0 {

@@ -20,7 +20,8 @@ const (
 // step after step, so a history shows which rank's call is out of order when ranks disagree.
 //
 // Communicators whose calls were ever in flight at the same time are used by different goroutines or asynchronously, so
-// that the order of their calls means nothing. They are in different lanes: only calls of one lane have an order.
+// that the order of their calls means nothing. They are in different lanes: only calls of one lane have an order. Nor do
+// calls before an error have one with those after it.
 type History struct {
 	calls []Call
 	next  int // the index of the oldest call, once it is full
@@ -34,6 +35,7 @@ type Call struct {
 	Start      int64
 	Usual      bool  // the rank has always made this call here
 	end        int64 // 0 while it is in flight
+	failed     bool
 }
 
 // kind is equal for calls that recur in each step.
@@ -48,7 +50,10 @@ func (h *History) add(c *Comm, o *Op) {
 	if !habitual(o.Signature.Call) {
 		return
 	}
-	next := Call{Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start, end: o.End}
+	next := Call{
+		Generation: c.Generation, Signature: o.Signature, Seq: o.Seq, Start: o.Start, end: o.End,
+		failed: o.Code != lifecycle.CodeOK,
+	}
 	if len(h.calls) < maxHistory {
 		h.calls = append(h.calls, next)
 		return
@@ -85,14 +90,18 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 		return a.Start == b.Start && a.Generation == b.Generation && a.Seq == b.Seq && a.Signature == b.Signature
 	})
 	all, members := lanes(calls)
+	errs := errorTimes(calls)
 	var trail []Call
 	for _, lane := range all {
-		odd, next := newLane(lane).odd()
-		trail = append(trail, lane[max(len(lane)-maxTrail, 0):]...)
-		habit.Odd = append(habit.Odd, odd...)
-		if lane[len(lane)-1].Start == calls[len(calls)-1].Start {
-			habit.Next = next
+		last := lane[len(lane)-1].Start == calls[len(calls)-1].Start
+		for _, part := range cut(lane, errs) {
+			odd, next := newLane(part).odd()
+			habit.Odd = append(habit.Odd, odd...)
+			if last {
+				habit.Next = next // of the last part
+			}
 		}
+		trail = append(trail, lane[max(len(lane)-maxTrail, 0):]...)
 	}
 	habit.Lanes = members
 	slices.SortStableFunc(trail, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
@@ -100,6 +109,30 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	slices.SortStableFunc(habit.Odd, func(a, b Odd) int { return cmp.Compare(b.Did.Start, a.Did.Start) })
 	habit.Odd = habit.Odd[:min(len(habit.Odd), maxOdd)]
 	return habit
+}
+
+// errorTimes are the times at which calls returned errors, in order.
+func errorTimes(calls []Call) (times []int64) {
+	for _, c := range calls {
+		if c.failed {
+			times = append(times, c.end)
+		}
+	}
+	slices.Sort(times)
+	return times
+}
+
+// cut divides a lane at the times of errors: after one, a program need not go on in its usual order. The last part is
+// what came after all of them, if anything did.
+func cut(lane []Call, errs []int64) (parts [][]Call) {
+	for _, at := range errs {
+		i, _ := slices.BinarySearchFunc(lane, at, func(c Call, at int64) int { return cmp.Compare(c.Start, at) })
+		if i > 0 {
+			parts = append(parts, lane[:i])
+		}
+		lane = lane[i:]
+	}
+	return append(parts, lane)
 }
 
 // lanes divides calls, in the order of their starts, into lanes of communicators whose calls never overlapped. Calls in
@@ -212,7 +245,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 			case l.calls[i].kind() == expected.kind():
 				l.calls[i].Usual = true
 			case l.count[l.ids[i]] < least && known[l.ids[i]]: // a rare call
-			case known[l.ids[i]] || lag > 1 && times >= minRepeatsNew:
+			case known[l.ids[i]] || times >= minRepeatsNew && !l.first(i):
 				o.Did = l.calls[i]
 				odd = append(odd, o)
 			}
@@ -238,28 +271,34 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 	return odd[:min(len(odd), maxOdd)], next, found
 }
 
-// The least repetitions that make a sequence of calls a period: of several calls, and of a single one. A call of a new
-// kind is odd only after minRepeatsNew, as the first step of a program may begin with repeated calls; and never after a
-// period of a single call, in which the end of a step can't be seen.
+// first tells whether the call with that index is the first on its communicator: where it belongs is not known yet.
+func (l *lane) first(i int) bool {
+	return !slices.ContainsFunc(l.calls[:i], func(o Call) bool { return o.Generation == l.calls[i].Generation })
+}
+
+// The least repetitions that make a sequence of calls a period, and those after which a call of a new kind is odd, as
+// the first step of a program may begin with a loop.
 const (
-	minRepeats       = 3
-	minRepeatsNew    = 5
-	minRepeatsSingle = 32
+	minRepeats    = 3
+	minRepeatsNew = 5
 )
 
 // period is the length of the shortest sequence of frequent calls that has been repeated until now, makes up most of
 // the calls, and has all their kinds: a step of the training. So the next call should equal the one lag calls ago.
-// times is the number of repetitions; 0 if there is no such sequence.
+// times is the number of repetitions; 0 if there is no such sequence. A run of one kind is no step: nothing shows where
+// it ends.
 func (l *lane) period(frequent, same []int, kinds int) (lag, times int) {
 	n := len(frequent)
+	if kinds < 2 {
+		return 0, 0
+	}
 	seen := make([]bool, len(l.count))
 	for lag := 1; minRepeats*lag <= n; lag++ {
 		if id := l.ids[frequent[n-lag]]; !seen[id] {
 			seen[id] = true
 			kinds--
 		}
-		if kinds == 0 && same[lag] >= (minRepeats-1)*lag && 2*(lag+same[lag]) >= n &&
-			(lag > 1 || n >= minRepeatsSingle) {
+		if kinds == 0 && same[lag] >= (minRepeats-1)*lag && 2*(lag+same[lag]) >= n {
 			return lag, 1 + same[lag]/lag
 		}
 	}

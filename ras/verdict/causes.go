@@ -329,7 +329,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 		return w.reportedMismatch(m), !w.secondary(m)
 	case len(m.absent) > 0 && m.engine != nil && w.troubleBefore(m):
 		return Verdict{}, false
-	case len(m.absent) > 0 && m.engine != nil && m.engine.Code == lifecycle.CodePeerAborted && w.unheard(m):
+	case len(m.absent) > 0 && !m.lostProcess() && w.unheard(m):
 		w.moving = true
 		return Verdict{}, false
 	case len(m.absent) > 0 && (m.key.kind == joining || m.engine != nil && len(m.missing) == 0):

@@ -221,6 +221,12 @@ func TestNotes(t *testing.T) {
 			nil,
 		},
 		{
+			"a rank that gave up has no note yet",
+			newJob(2).in(world, 7, allReduce, time.Second, 1, 0, 0).with(failed(lifecycle.CodeAbandoned, 1), 0).
+				without(1),
+			nil,
+		},
+		{
 			"one is alive, and its tape can't be read",
 			hang().with(silent, 2).with(func(n *verdict.Note, _ *verdict.Slot) { n.Stale = true }, 2),
 			[]string{

@@ -338,17 +338,32 @@ func (g *graph) canceledEarly(m *meeting) bool {
 // gaveUp tells whether the program canceled its call on the communicator.
 func (s *Slot) gaveUp() bool { return s.Failure != nil && s.Failure.Code == lifecycle.CodeCanceled }
 
-// ending tells whether most processes have left the job in order and without an error, or canceled their calls.
+// ending tells whether somebody ended the job: most processes have left it in order and without an error, or canceled
+// their calls; or several canceled calls at about the same time, as no process does because of another one.
 func (g *graph) ending() bool {
 	n := 0
+	var canceled []time.Duration // the first of each process
 	for i := range g.notes {
 		note := &g.notes[i]
-		canceled := slices.ContainsFunc(note.Slots, func(s Slot) bool { return s.gaveUp() })
-		if canceled || note.Fate == Departed && !g.failedFirst(note) {
+		first := time.Duration(-1)
+		for _, s := range note.Slots {
+			if s.gaveUp() {
+				first = max(first, s.Failure.Age)
+			}
+		}
+		if first >= 0 {
+			canceled = append(canceled, first)
+		}
+		if first >= 0 || note.Fate == Departed && !g.failedFirst(note) {
 			n++
 		}
 	}
-	return 2*n > len(g.notes)
+	slices.Sort(canceled)
+	together := false
+	for i := 1; i < len(canceled); i++ {
+		together = together || canceled[i]-canceled[i-1] < skew
+	}
+	return together || 2*n > len(g.notes)
 }
 
 // intended tells whether the program itself ended the communicator, by this code.

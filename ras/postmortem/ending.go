@@ -280,7 +280,7 @@ func (r *Report) heldMoments() []moment {
 		for _, s := range p.stalls {
 			spans = append(spans, span{p.at(s.began), p.at(s.end)})
 		}
-		if h := &p.header; h.Resumed-h.Paused > p.quiet() {
+		if h := &p.header; p.wasStopped() && h.Resumed-h.Paused > p.quiet() {
 			spans = append(spans, span{p.at(h.Paused + p.quiet()), p.at(h.Resumed)})
 		}
 	}

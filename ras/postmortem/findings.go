@@ -101,6 +101,13 @@ func (r *Report) frozen(at time.Time) bool {
 // pauseTime is how long a process that later went on must have paused to count as stopped.
 const pauseTime = 500 * time.Millisecond
 
+// wasStopped tells whether the process was stopped when it last stood still. It was not if its threads waited for a
+// processor for most of that time.
+func (p *process) wasStopped() bool {
+	h := &p.header
+	return h.Paused > 0 && 2*int64(h.Starved) < h.Resumed-h.Paused
+}
+
 // note is the note of the process at a time.
 func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	now, host := p.mono(at), words.Line(p.header.Host)
@@ -119,7 +126,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		if closed && !failed {
 			n.Cause = ""
 		}
-	case p.header.Paused > 0 && now < p.header.Resumed && now-paused > int64(pauseTime):
+	case p.wasStopped() && now < p.header.Resumed && now-paused > int64(pauseTime):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-paused),
 			"it gave no sign of life until it went on"
 	case p.header.Seen > 0 && now-p.header.Seen > p.quiet() && r.otherSeen(p, now):

@@ -28,7 +28,7 @@ import (
 //	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and
 //	                                              its time of day. Only of processes on the one named here is it known
 //	                                              that they are dead
-//	process PROC HOST [closed] [seen DUR] [paused DUR DUR] [told DUR] [exported DUR] [delivered DUR]
+//	process PROC HOST [closed] [seen DUR] [paused DUR DUR] [starved DUR] [told DUR] [exported DUR] [delivered DUR]
 //	                  [job JOB] [run N] [format N] [cut BYTES]
 //	        [damage header|slots|tally|count] [twice]
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
@@ -158,6 +158,8 @@ func (s *stage) process(w []string) {
 			p.Seen = p.mono(duration(w[i+1]))
 		case "paused":
 			p.Paused, p.Resumed = p.mono(duration(w[i+1])), p.mono(duration(w[i+2]))
+		case "starved":
+			p.Starved = duration(w[i+1])
 		case "told":
 			p.Terminated = p.mono(duration(w[i+1]))
 		case "delivered":

@@ -248,6 +248,7 @@ struct layout_changing {
   int64_t resumed;
   uint64_t exporter;
   uint64_t run;
+  int64_t starved;
 };
 _Static_assert(offsetof(struct layout_changing, state) == 0, "changing.state");
 _Static_assert(offsetof(struct layout_changing, bell) == 64, "changing.bell");
@@ -266,14 +267,15 @@ _Static_assert(offsetof(struct layout_changing, paused) == 416, "changing.paused
 _Static_assert(offsetof(struct layout_changing, resumed) == 424, "changing.resumed");
 _Static_assert(offsetof(struct layout_changing, exporter) == 432, "changing.exporter");
 _Static_assert(offsetof(struct layout_changing, run) == 440, "changing.run");
-_Static_assert(sizeof(struct layout_changing) == 448, "changing");
+_Static_assert(offsetof(struct layout_changing, starved) == 448, "changing.starved");
+_Static_assert(sizeof(struct layout_changing) == 456, "changing");
 
 struct layout_header {
   struct layout_fixed fixed;
   uint64_t check;
   uint8_t reserved_c[112];
   struct layout_changing changing;
-  uint8_t reserved_e[3136];
+  uint8_t reserved_e[3128];
 };
 _Static_assert(offsetof(struct layout_header, fixed) == 0, "header.fixed");
 _Static_assert(offsetof(struct layout_header, check) == 392, "header.check");

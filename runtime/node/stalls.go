@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -40,9 +41,10 @@ type stalls struct {
 	pause   time.Duration // the least time without a look that is a pause
 	slots   []tape.Slot
 	tallies []tape.Tally
-	last    int64 // the last look, or the start, on the tape's clock
-	heldAt  int64 // when it was last looked for ranks that hold the others up
-	heldUp  bool  // that there were any
+	last    int64         // the last look, or the start, on the tape's clock
+	delay   time.Duration // for how long the process's threads had waited for a processor by then
+	heldAt  int64         // when it was last looked for ranks that hold the others up
+	heldUp  bool          // that there were any
 	looking task
 }
 
@@ -114,8 +116,12 @@ func (t *Telemetry) look(interval time.Duration) {
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
 	t.observing.Lock()
 	defer t.observing.Unlock()
-	if t.own != nil && now-s.last > int64(max(pauseLooks*interval, s.pause)) {
-		t.resumedAt(s.last, now)
+	if t.own != nil {
+		delay := process.RunDelay()
+		if now-s.last > int64(max(pauseLooks*interval, s.pause)) {
+			t.resumedAt(s.last, now, max(delay-s.delay, 0)) // threads that ended took theirs with them
+		}
+		s.delay = delay
 	}
 	s.last = now
 	t.process.Look(s.slots, s.tallies)
@@ -153,12 +159,12 @@ func (t *Telemetry) look(interval time.Duration) {
 func (t *Telemetry) resumed(paused int64) {
 	t.observing.Lock()
 	defer t.observing.Unlock()
-	t.resumedAt(paused, tape.Now())
+	t.resumedAt(paused, tape.Now(), 0)
 }
 
-func (t *Telemetry) resumedAt(paused, now int64) {
+func (t *Telemetry) resumedAt(paused, now int64, starved time.Duration) {
 	t.process.Resumed(paused, now)
-	t.tape.Resumed(paused, now)
+	t.tape.Resumed(paused, now, starved)
 }
 
 // stuck are the communicators in which something takes too long.

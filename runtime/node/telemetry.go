@@ -55,7 +55,7 @@ type recorder interface {
 	Path() string
 	Delivered(until int64)
 	Exporter(number uint64)
-	Resumed(paused, since int64)
+	Resumed(paused, since int64, starved time.Duration)
 }
 
 // batch is how many events are read at a time.

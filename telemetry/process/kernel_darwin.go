@@ -1,6 +1,10 @@
 package process
 
-import "golang.org/x/sys/unix"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // macOS has no /proc, no pidfds and no pid namespaces: processes are looked up by sysctl, and watched by looking again.
 
@@ -37,3 +41,6 @@ func statWithoutProc(pid int) (stat, error) {
 
 // pidfdExit knows nothing: there are no pidfds.
 func pidfdExit(int) Exit { return Exit{} }
+
+// RunDelay is for how long the threads of this process have waited for a processor; macOS doesn't tell.
+func RunDelay() time.Duration { return 0 }

@@ -1,9 +1,12 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"os"
+	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -73,4 +76,18 @@ func pidfdExit(pidfd int) Exit {
 		return ExitOfStatus(syscall.WaitStatus(info.Exit_code))
 	}
 	return Exit{}
+}
+
+// RunDelay is for how long the threads of this process, all together, have waited for a processor, without those that
+// have ended; 0 if the kernel doesn't tell.
+func RunDelay() (total time.Duration) {
+	threads, _ := os.ReadDir("/proc/self/task")
+	for _, t := range threads {
+		text, _ := os.ReadFile("/proc/self/task/" + t.Name() + "/schedstat")
+		if f := bytes.Fields(text); len(f) == 3 {
+			ns, _ := strconv.ParseInt(string(f[1]), 10, 64)
+			total += time.Duration(ns)
+		}
+	}
+	return total
 }

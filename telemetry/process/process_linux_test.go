@@ -7,7 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -330,4 +332,41 @@ func TestPlace(t *testing.T) {
 			t.Errorf("%+v is at %+v, %v; want %+v", c.id, got, err, c.want)
 		}
 	}
+}
+
+// TestRunDelay: threads that want more than one processor, and have one, wait for it.
+func TestRunDelay(t *testing.T) {
+	var all unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	one := -1
+	for i := 0; one < 0; i++ {
+		if all.IsSet(i) {
+			one = i
+		}
+	}
+	const threads, rounds = 3, 50
+	before := RunDelay()
+	var busy sync.WaitGroup
+	for range threads {
+		busy.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			var here unix.CPUSet
+			here.Set(one)
+			if err := unix.SchedSetaffinity(0, &here); err != nil {
+				t.Error(err)
+			}
+			for began := time.Now(); time.Since(began) < rounds*time.Millisecond; { //nolint:revive // it keeps the processor busy
+			}
+			if err := unix.SchedSetaffinity(0, &all); err != nil {
+				t.Error(err)
+			}
+			if RunDelay() == before {
+				t.Error("no thread has waited")
+			}
+		})
+	}
+	busy.Wait()
 }

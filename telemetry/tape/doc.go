@@ -76,6 +76,7 @@
 //	928  paused i64, resumed i64: when the process last stopped, and went on; 0: never
 //	944  exporter u64: identifies where the process exports its spans, and under which resource; 0: nowhere
 //	952  run u64: tells this start of the job from others; 0: not known yet
+//	960  starved i64: for how long the process's threads, all together, waited for a processor while it paused, ns
 //
 // # Markers and latches
 //

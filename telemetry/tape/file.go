@@ -60,9 +60,11 @@ type Header struct {
 	// Seen is when the process's own telemetry last read the in-flight table: the process ran until then at least, so
 	// that a stopped one shows by it. 0: never.
 	Seen int64
-	// Paused and Resumed are when the process last stopped and went on, as its telemetry noticed afterwards: a SIGSTOP,
-	// or a machine that was frozen. 0: never.
+	// Paused and Resumed are when the process last stood still and went on, as its telemetry noticed afterwards: a
+	// SIGSTOP, a machine that was frozen, or one with too few processors. 0: never. Starved is for how long its threads,
+	// all together, waited for a processor in between: a process that is stopped waits for none.
 	Paused, Resumed int64
+	Starved         time.Duration
 	// Exporter identifies where the process exports its spans, and under which resource: processes with the same number
 	// can send the spans that it leaves. 0: it exports none.
 	Exporter uint64
@@ -268,7 +270,7 @@ func (t *file) Header() Header {
 	h.Exported, h.Delivered = c.exported, c.delivered
 	h.Terminated, h.Seen = c.terminated, c.seen
 	h.Paused, h.Resumed, h.Exporter = c.paused, c.resumed, c.exporter
-	h.Run = lifecycle.Run(c.run)
+	h.Run, h.Starved = lifecycle.Run(c.run), time.Duration(c.starved)
 	// If the pair can't be read, that of the tape's creation serves.
 	if version, pair, ok := c.clock.current(); ok && version != 0 {
 		h.mono, h.wall = pair.mono, pair.wall

@@ -2,6 +2,7 @@ package tape
 
 import (
 	"os"
+	"time"
 	"unsafe"
 )
 
@@ -27,6 +28,7 @@ func (k *Kept) Exporter(number uint64) {
 }
 
 // Resumed is Writer.Resumed.
-func (k *Kept) Resumed(paused, since int64) {
+func (k *Kept) Resumed(paused, since int64, starved time.Duration) {
+	_ = k.put(unsafe.Offsetof(changing{}.starved), int64(starved))
 	_ = k.put(unsafe.Offsetof(changing{}.paused), paused, since)
 }

@@ -44,7 +44,7 @@ type (
 		check    uint64 // of static, by formatVersion
 		_        [512 - 400]byte
 		changing changing
-		_        [headerSize - 960]byte
+		_        [headerSize - 968]byte
 	}
 
 	// static is written once, before the file has its name.
@@ -85,6 +85,7 @@ type (
 		seen            int64
 		paused, resumed int64
 		exporter, run   uint64
+		starved         int64
 	}
 
 	clockPair struct{ mono, wall int64 }

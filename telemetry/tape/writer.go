@@ -162,9 +162,10 @@ func (w *Writer) Terminated(at int64) { atomic.StoreInt64(&w.head().terminated, 
 // Saw sets Header.Seen. It is a single store, for frequent calls. The last call counts.
 func (w *Writer) Saw(at int64) { atomic.StoreInt64(&w.head().seen, at) }
 
-// Resumed sets Header.Paused and Header.Resumed: the process stood still from paused until since, by Now. The last call
-// counts.
-func (w *Writer) Resumed(paused, since int64) {
+// Resumed sets Header.Paused, Header.Resumed and Header.Starved: the process stood still from paused until since, by
+// Now, and its threads waited for a processor for so long in that time. The last call counts.
+func (w *Writer) Resumed(paused, since int64, starved time.Duration) {
+	atomic.StoreInt64(&w.head().starved, int64(starved))
 	atomic.StoreInt64(&w.head().paused, paused)
 	atomic.StoreInt64(&w.head().resumed, since)
 }

@@ -26,6 +26,7 @@ type Forge struct {
 	Delivered                           int64 // and those of what had ended
 	Terminated, Seen                    int64
 	Paused, Resumed                     int64
+	Starved                             time.Duration
 	Exporter, Run                       uint64
 	Closed                              bool
 	Roots                               map[uint32]uint32 // of communicators that have another one, by their numbers
@@ -234,7 +235,8 @@ func (f *Forge) header(b []byte, marked bool) {
 	if f.LatchMono != 0 {
 		latch(b[848:], lay(f.LatchMono, f.LatchWall))
 	}
-	copy(b[896:], lay(f.Exported, f.Delivered, f.Terminated, f.Seen, f.Paused, f.Resumed, f.Exporter, f.Run))
+	copy(b[896:], lay(f.Exported, f.Delivered, f.Terminated, f.Seen, f.Paused, f.Resumed, f.Exporter, f.Run,
+		f.Starved))
 }
 
 // latch publishes version 1: the second copy.

@@ -196,10 +196,11 @@ type moment struct {
 }
 
 // beforeTime is how long before the first trouble is known nothing of it is on the tapes: the end of a call that fails
-// is there before its error. settleTime is how long after it its immediate consequences are there.
+// is there before its error. settleTime is how long after it its immediate consequences are there, and the judge no
+// longer waits for more: the trouble may be known some milliseconds before its cause is on a tape.
 const (
 	beforeTime = 10 * time.Millisecond
-	settleTime = 100 * time.Millisecond
+	settleTime = 120 * time.Millisecond
 )
 
 // moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to

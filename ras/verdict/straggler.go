@@ -12,7 +12,8 @@ import (
 // A rank is a straggler if the others wait for it during a fifth of a window of at least ten seconds (in a job that has
 // just begun, one long wait is most of the time), in at least eight operations, three times as long as for the median
 // rank, and if it waits for others at most half as long (else it is late because of another rank, as stages of a
-// pipeline always are).
+// pipeline always are). Ranks that run the same program must not be waited for as long: then the program is made so, as
+// a pipeline with a longer stage. Of a pipeline's rank that has none like it, that can't be known.
 const (
 	stragglerShare  = 0.2
 	stragglerOps    = 8
@@ -73,6 +74,18 @@ func (g *graph) stragglers() []Verdict {
 		p := g.ranks[key]
 		if p == nil || told[p.actor] || slot.Size < 2 || !heldUp(mean, h.ops, slot.Window) || waits[p.actor] > mean/2 ||
 			mean < stragglerTimes*usual[(len(usual)-1)/2] {
+			continue
+		}
+		others, same := 0, 0
+		for _, o := range g.alike(p.actor) {
+			if o.note != p.actor.note {
+				others++
+				if mean < stragglerTimes*(most[o]-waits[o]) {
+					same++
+				}
+			}
+		}
+		if messages := slot.Groups > 0 || len(slot.Messages) > 0; others == 0 && messages || others > 0 && 2*same >= others {
 			continue
 		}
 		told[p.actor] = true

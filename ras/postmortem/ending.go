@@ -100,8 +100,8 @@ func terminated(procs []*process) {
 const sweepTime = 500 * time.Millisecond
 
 // killed finds out whether the job was killed from outside without its launcher: all processes ended one soon after the
-// other, the first and at least one other by the same signal, of those that a person or a scheduler sends, none by
-// another one, and no launcher ended them because of a failure. Then all count as told to end when the first ended.
+// other, the first and most others by the same signal, of those that a person or a scheduler sends, none by another one,
+// and no launcher ended them because of a failure. Then all count as told to end when the first ended.
 func (r *Report) killed() {
 	var ends []time.Time
 	by, killed := "", 0
@@ -130,7 +130,7 @@ func (r *Report) killed() {
 			return
 		}
 	}
-	if killed < 2 || !slices.ContainsFunc(r.procs, func(p *process) bool {
+	if killed < 2 || 2*killed <= len(r.procs) || !slices.ContainsFunc(r.procs, func(p *process) bool {
 		return p.end.exit.Signal != 0 && p.at(p.end.at).Equal(ends[0])
 	}) {
 		return

@@ -254,14 +254,17 @@ func (member *membership) life(r tape.LifeRecord) {
 }
 
 // begin writes the start of an act. end writes its end, with its error if it failed.
-func (member *membership) begin(act tape.Act, call lifecycle.Call, seq int) (end func(*Fault)) {
+func (member *membership) begin(act tape.Act, call lifecycle.Call, seq int) (end func(*Fault, ...lifecycle.CommID)) {
 	r := tape.LifeRecord{
 		Act: act, Call: call, Stage: tape.StageStart, Seq: uint64(seq), Start: member.rank.Process.job.now, Peer: -1,
 		Site: lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)},
 	}
 	member.life(r)
-	return func(fault *Fault) {
+	return func(fault *Fault, made ...lifecycle.CommID) {
 		r.Stage = tape.StageEnd
+		for _, id := range made {
+			r.Child = id
+		}
 		if fault != nil {
 			r.Code, r.Peer, r.Text = fault.Code, int32(fault.Peer), fault.Text
 		}

@@ -45,7 +45,7 @@ type (
 	Wait struct{}
 	// Init joins the communicator of all ranks, which is ready once all have joined.
 	Init struct{}
-	// Split makes a communicator called Name of the ranks with the same color.
+	// Split makes a communicator called Name of the ranks with the same color; a rank with a negative one gets none.
 	Split struct {
 		Comm, Name string
 		Color      int
@@ -239,17 +239,18 @@ func (i Split) do(t *thread) {
 	parent.comm.splits[[2]int{number, parent.slot.Rank}] = i
 	o := &operation{sig: tape.Signature{Call: lifecycle.CallSplit, Peer: -1, Bytes: 16}}
 	o.done = func(f *Fault) {
-		if f == nil {
-			parent.comm.child(t.rank, number)
+		if f == nil && i.Color >= 0 {
+			end(nil, parent.comm.child(t.rank, number))
+		} else {
+			end(f)
 		}
-		end(f)
 		t.returned(f)
 	}
 	parent.launch(o)
 }
 
-// child makes a rank a member of the communicator that a split made.
-func (c *comm) child(r *Rank, number int) {
+// child makes a rank a member of the communicator that a split made, and returns its id.
+func (c *comm) child(r *Rank, number int) lifecycle.CommID {
 	own := r.members[c.info.Name].slot.Rank
 	split := c.splits[[2]int{number, own}]
 	var members []int
@@ -264,4 +265,5 @@ func (c *comm) child(r *Rank, number int) {
 	}
 	_, ready := r.join(c.children[key], slices.Index(members, own), lifecycle.CallSplit)
 	ready()
+	return c.children[key].info.ID
 }

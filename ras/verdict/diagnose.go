@@ -42,6 +42,8 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	all = append(all, w.unfinishedGroups()...)
 	if len(all) == 0 {
 		all = w.stragglers()
+	} else if m := w.misplaced(); m != nil {
+		all = []Verdict{w.wrongColor(m, all)}
 	}
 	slices.SortStableFunc(all, func(a, b Verdict) int {
 		return cmp.Or(cmp.Compare(waited(&b), waited(&a)), cmp.Compare(len(b.Victims), len(a.Victims)),

@@ -26,7 +26,9 @@ type Comm struct {
 	Groups      uint64             // sends and receives that progress together, begun
 	Last        Op                 // the operation that ended last; its End is 0 if there was none
 	Failure     *Failure
-	End         *Act // how this rank ended the communicator, or finalized it; nil while it has not
+	End         *Act   // how this rank ended the communicator, or finalized it; nil while it has not
+	Splits      uint64 // the number of the last split of it that this rank took part in
+	Made        uint64 // the number of the split of its parent that made it; 0: none, or it isn't known
 
 	was     lifecycle.CommID // its id before the last step, if that changed it
 	root    uint32           // as tape.Slot.Root
@@ -173,6 +175,8 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 			if r.Code != lifecycle.CodeOK {
 				s.Failed = c.fail(r)
 			}
+		case tape.ActSplit:
+			p.split(c, r)
 		default:
 		}
 	case r.Stage == tape.StageStart:
@@ -182,6 +186,19 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 			s.Act, s.Began = p.beginAct(c, r, s.Slot), true
 		}
 		s.Act.enter(r.Phase, r.Time)
+	}
+}
+
+// split records the end of a split of the communicator.
+func (p *Process) split(c *Comm, r *tape.LifeRecord) {
+	if r.Code != lifecycle.CodeOK {
+		return
+	}
+	c.Splits = max(c.Splits, r.Seq)
+	for _, child := range p.comms {
+		if child.ID == r.Child && child.root == c.root && !r.Child.IsZero() {
+			child.Made = r.Seq
+		}
 	}
 }
 

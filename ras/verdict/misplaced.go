@@ -1,0 +1,192 @@
+package verdict
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// The ranks of a training job are split into groups of one size and one pattern: neighbours, or every n-th. A rank that
+// passes another color than its place asks for is in another group, or in none. Nothing is wrong with the split, but
+// whatever its groups do goes wrong, on any rank and in any way.
+
+// division is the groups that a split made.
+type division struct {
+	parent *Slot
+	number uint64
+	groups []*group
+}
+
+// group is a communicator that a split made.
+type group struct {
+	slot  *Slot
+	ranks []int // of the parent, in order
+}
+
+// misplaced is a rank that a split put into another group than the pattern of the others asks for.
+type misplaced struct {
+	rank   *participant // of the parent
+	is, in *group       // where it is, nil for none, and where it would belong
+}
+
+// divisions are the splits of which groups are known.
+func (g *graph) divisions() (all []*division) {
+	for _, a := range g.actors {
+		for _, s := range a.slots {
+			parent := a.slotIn(s.Parent)
+			if s.Made == 0 || parent == nil {
+				continue
+			}
+			i := slices.IndexFunc(all, func(d *division) bool { return d.parent.Comm == s.Parent && d.number == s.Made })
+			if i < 0 {
+				i = len(all)
+				all = append(all, &division{parent: parent, number: s.Made})
+			}
+			d := all[i]
+			k := slices.IndexFunc(d.groups, func(o *group) bool { return o.slot.Comm == s.Comm })
+			if k < 0 {
+				k = len(d.groups)
+				d.groups = append(d.groups, &group{slot: s})
+			}
+			d.groups[k].ranks = append(d.groups[k].ranks, parent.Rank)
+		}
+	}
+	return all
+}
+
+// misplaced finds a rank that a split misplaced, if the groups of that split have hardly been used.
+func (g *graph) misplaced() *misplaced {
+	for _, d := range g.divisions() {
+		members := slices.Collect(g.members(d.parent))
+		complete := len(members) == d.parent.Size &&
+			!slices.ContainsFunc(members, func(p *participant) bool { return p.slot.Splits < d.number })
+		for _, o := range d.groups {
+			slices.Sort(o.ranks)
+			complete = complete && len(o.ranks) == o.slot.Size
+		}
+		if !complete {
+			continue
+		}
+		for _, n := range []int{len(d.groups), len(d.groups) - 1} { // the rank may be in a group of its own
+			if m := d.misplaced(members, n); m != nil && !g.used(m) {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// misplaced is the only rank that must be moved for n groups to have one size and one pattern; nil if there is none, or
+// more than one might be it.
+func (d *division) misplaced(members []*participant, n int) (found *misplaced) {
+	if n < 2 || len(members)%n != 0 || len(members)/n < 2 {
+		return nil
+	}
+	size := len(members) / n
+	lacks := func(o *group) bool { return len(o.ranks) == size-1 }
+	i := slices.IndexFunc(d.groups, lacks)
+	if i < 0 {
+		return nil
+	}
+	in := d.groups[i]
+	for _, p := range members {
+		k := slices.IndexFunc(d.groups, func(o *group) bool { return slices.Contains(o.ranks, p.slot.Rank) })
+		var is *group
+		if k >= 0 {
+			is = d.groups[k]
+		}
+		if is == in || is != nil && len(is.ranks) == size || !d.patterned(p.slot.Rank, is, in) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = &misplaced{p, is, in}
+	}
+	return found
+}
+
+// patterned tells whether all groups would have one size, and one distance between neighbours, if a rank were moved
+// from one to another.
+func (d *division) patterned(rank int, from, to *group) bool {
+	size, distance := len(to.ranks)+1, 0
+	for _, o := range d.groups {
+		ranks := slices.Clone(o.ranks)
+		switch o {
+		case from:
+			ranks = slices.DeleteFunc(ranks, func(r int) bool { return r == rank })
+		case to:
+			ranks = append(ranks, rank)
+			slices.Sort(ranks)
+		}
+		if len(ranks) != size && (o != from || len(ranks) > 0) {
+			return false
+		}
+		for i := 1; i < len(ranks); i++ {
+			if distance = cmp.Or(distance, ranks[i]-ranks[i-1]); ranks[i]-ranks[i-1] != distance {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// fewCalls is how many calls a rank has made on a communicator at most that may yet prove to be the wrong one.
+const fewCalls = 64
+
+// used tells whether the groups between which a rank was misplaced have been in use for long.
+func (g *graph) used(m *misplaced) bool {
+	for _, o := range []*group{m.is, m.in} {
+		if o == nil {
+			continue
+		}
+		for p := range g.members(o.slot) {
+			calls := p.slot.Begun + p.slot.Groups
+			for _, n := range p.slot.Messages {
+				calls += n.Sent + n.Received
+			}
+			if calls > fewCalls {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// wrongColor is the verdict on a rank that a split misplaced. What others would be accused of are its consequences.
+func (g *graph) wrongColor(m *misplaced, consequences []Verdict) Verdict {
+	parent := m.rank.slot
+	r := rankOf(m.rank.actor, parent.Comm)
+	v := Verdict{
+		Reason: Mismatch, Confidence: Likely, Culprits: []Rank{r}, Comm: parent.Comm, Name: parent.Name,
+		Call: lifecycle.CallSplit.String(), Seq: m.in.slot.Made,
+	}
+	is := "in no group"
+	if m.is != nil {
+		is = "in " + commText(m.is.slot)
+	}
+	var others []Rank
+	for _, rank := range m.in.ranks {
+		others = append(others, g.rankAt(parent, rank))
+	}
+	v.Text = say("%s seems to have passed a wrong color to a split of %s: it is %s, and would make up %s with %s "+
+		"by the pattern of the other groups", culpritsText(v.Culprits), commText(parent), is, commText(m.in.slot),
+		ranksText(others))
+	for i := range consequences {
+		o := &consequences[i]
+		v.Age = max(v.Age, o.Age)
+		if len(v.Evidence) < maxEvidence {
+			v.Evidence = append(v.Evidence, say("a consequence: %s", o.Text))
+		}
+		for _, w := range o.Victims {
+			if !w.Rank.Same(r) && !slices.ContainsFunc(v.Victims, func(k Wait) bool { return k.Rank.Same(w.Rank) }) {
+				v.Victims = append(v.Victims, w)
+			}
+		}
+	}
+	slices.SortFunc(v.Victims, longest)
+	v.Text.add("%s", waiting(v.Victims))
+	v.setID()
+	return v
+}

@@ -197,8 +197,8 @@ func (g *graph) assignAbsent(m *meeting) {
 	}
 }
 
-// lateMembers are the ranks of the parent that have no slot yet in a meeting's communicator, and that don't run or are
-// in a split or grow of the parent. A rank that joins knows no parent: for it, they are all that are in a grow.
+// lateMembers are the ranks of the parent that have no slot yet in a meeting's communicator, or don't know their rank in
+// it, and that don't run or are in a split or grow of the parent. A rank that joins knows no parent: for it, they are all that are in a grow.
 func (g *graph) lateMembers(m *meeting) []*actor {
 	var late []*actor
 	for _, a := range g.actors {
@@ -208,8 +208,8 @@ func (g *graph) lateMembers(m *meeting) []*actor {
 			}
 			continue
 		}
-		s := a.slotIn(m.slot.Parent)
-		if s == nil || a.slotIn(m.key.comm) != nil {
+		s, own := a.slotIn(m.slot.Parent), a.slotIn(m.key.comm)
+		if s == nil || own != nil && own.Rank >= 0 {
 			continue
 		}
 		if a.note.Fate != Alive || s.open(tape.ActSplit) != nil || s.open(tape.ActGrow) != nil {

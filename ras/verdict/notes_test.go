@@ -244,6 +244,21 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"one has not read yet what its rank in the child of a split is",
+			newJob(3).comm("pair", 0, 1).in(world, 4, lifecycle.CallSplit, s6, -1, 0, 1).
+				did(world, 4, lifecycle.CallSplit, s6, 0, 2).with(act(tape.ActSplit, s6, true), 1).
+				with(func(n *verdict.Note, _ *verdict.Slot) {
+					s := &n.Slots[1]
+					s.State, s.Acts = lifecycle.StateInitializing, []verdict.OpenAct{
+						{Act: tape.ActInit, Age: s6, Stalled: true},
+					}
+					if n.Rank == 1 {
+						s.Rank = -1
+					}
+				}, 0, 1),
+			nil,
+		},
+		{
 			"those that are to join have not come", grows(2, 0, 1),
 			[]string{`not_joined (likely) a grow of "world" waits for joining ranks that have not arrived; ` +
 				`ranks 0 and 1 wait`},

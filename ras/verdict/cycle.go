@@ -110,7 +110,7 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 	for _, r := range []rule{
 		{func(i int) bool { return g.step(ring[i].via) == outOfStep }, Certain, order},
 		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain, unfit},
-		{func(i int) bool { return g.leftTwin(ring[i].via) }, Likely, order},
+		{func(i int) bool { return g.leftTwin(ring[i].via, ring) }, Likely, order},
 		{func(i int) bool { return newPair(ring, i) }, Likely, unfit},
 		{func(i int) bool { return g.step(ring[i].via) != inStep }, Likely, unfit},
 		{func(i int) bool { return onlyOne(ring, i) }, Likely, unfit},

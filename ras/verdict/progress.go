@@ -289,11 +289,12 @@ func (g *graph) step(a *actor) step {
 	}
 }
 
-// leftTwin tells whether the only rank that is alike was in step with the rank, and is no more. Either may be wrong,
-// but the other one need not be in the same trouble.
-func (g *graph) leftTwin(a *actor) bool {
+// leftTwin tells whether the only rank that is alike was in step with a rank of a cycle, and is no more. Either may be
+// wrong, but if the other one is not in the cycle, it goes on.
+func (g *graph) leftTwin(a *actor, ring []edge) bool {
 	twins := g.alike(a)
-	if len(twins) != 1 || !a.track.wereInStep(twins[0].track) {
+	if len(twins) != 1 || !a.track.wereInStep(twins[0].track) ||
+		slices.ContainsFunc(ring, func(e edge) bool { return e.via == twins[0] }) {
 		return false
 	}
 	in, known := a.track.inStep(twins[0].track)

@@ -272,7 +272,7 @@ func (g *graph) step(a *actor) step {
 	in, out := 0, 0
 	for _, o := range g.alike(a) {
 		switch same, known := a.track.inStep(o.track); {
-		case !known:
+		case !known, !same && !a.track.met(o.track):
 		case same:
 			in++
 		default:
@@ -348,6 +348,22 @@ func (t *track) wereInStep(o *track) bool {
 		known++
 	}
 	return in >= leastInStep && 2*in >= known
+}
+
+// met tells whether one of two ranks was where the other one had been when its trail began. If not, they differ since
+// longer ago: one of them may have calls that the other one is not meant to make.
+func (t *track) met(o *track) bool {
+	began := func(a, b *track) (same, known bool) {
+		if len(a.past) == 0 {
+			return false, false
+		}
+		return a.at(b, a.past[len(a.past)-1])
+	}
+	same, known := began(t, o)
+	if !known {
+		same, known = began(o, t)
+	}
+	return same && known
 }
 
 // at tells whether a rank is, or was, where another one was, in every lane.

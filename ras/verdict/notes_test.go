@@ -235,6 +235,15 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"two of a host left together, and nobody reads their tapes",
+			newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1).with(silent, 2, 3).
+				with(fate(verdict.Departed, s6, ""), 2, 3),
+			[]string{
+				`unknown (possible) ranks 2 and 3 of host node1 ended together 6s ago, and which was first is not ` +
+					`known: no process of that host is left to read their tapes; ranks 0 and 1 wait`,
+			},
+		},
+		{
 			"nothing is known of one at the first init",
 			newJob(4).with(silent, 2, 3).with(act(tape.ActInit, 12*time.Second, true), 0, 1).without(3),
 			[]string{

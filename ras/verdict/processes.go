@@ -32,11 +32,7 @@ func (w *walk) processes() []Verdict {
 			}
 		case Dead:
 			if !w.maybeConsequence(n) && (waitedFor || w.stillNeeded(n) && !w.failedFirst(n)) {
-				if some := w.endedTogether(n); len(some) > 1 {
-					verdicts = append(verdicts, w.diedTogether(some, ends)) // unique leaves one of them
-				} else {
-					verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
-				}
+				verdicts = append(verdicts, w.ended(n, ends))
 			}
 		case Stopped:
 			verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
@@ -47,7 +43,7 @@ func (w *walk) processes() []Verdict {
 			if m := ends[n][0]; m.mostLeft() {
 				verdicts = append(verdicts, w.lateCall(m))
 			} else {
-				verdicts = append(verdicts, w.processVerdict([]*Note{n}, ends))
+				verdicts = append(verdicts, w.ended(n, ends))
 			}
 		}
 	}
@@ -106,15 +102,20 @@ func (g *graph) endedTogether(n *Note) (some []*Note) {
 	}
 	for i := range g.notes {
 		o := &g.notes[i]
-		if o.Fate == Dead && o.Host == n.Host && !o.tapeKnown() && (o.FateAge-n.FateAge).Abs() < settleTime {
+		if o.Fate == n.Fate && o.Host == n.Host && !o.tapeKnown() && (o.FateAge-n.FateAge).Abs() < settleTime {
 			some = append(some, o)
 		}
 	}
 	return some
 }
 
-// diedTogether is the verdict on processes of one host that ended together and whose tapes are lost.
-func (w *walk) diedTogether(some []*Note, ends map[*Note][]*meeting) Verdict {
+// ended is the verdict on a process that ended. If others of its host ended with it and their tapes are lost, it is on
+// all of them, as often as there are such processes.
+func (w *walk) ended(n *Note, ends map[*Note][]*meeting) Verdict {
+	some := w.endedTogether(n)
+	if len(some) < 2 {
+		return w.processVerdict([]*Note{n}, ends)
+	}
 	v := w.processVerdict(some, ends)
 	v.ID = hash("together", some[0].Host)
 	v.Reason, v.Confidence = Unknown, Possible

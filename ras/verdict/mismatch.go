@@ -119,7 +119,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	wrong := slices.Clone(there)
 	for _, is := range []func(*participant) bool{
 		func(p *participant) bool { return w.odd(p.actor) != nil },
-		func(p *participant) bool { return messages && len(there) > 2 && p == there[0] },
+		func(p *participant) bool { return len(there) > 2 && p == there[0] && messages && !p.slot.inMessage() },
 		func(p *participant) bool {
 			return messages && !there[0].slot.inMessage() && (w.superfluous(p) || w.leftOut(p))
 		},
@@ -189,12 +189,17 @@ func (g *graph) unheard(m *meeting) bool {
 }
 
 // disagree are the ranks whose calls differ, as far as a mismatch that the engine reports tells: the rank that it
-// names, and the one whose call that rank's can't meet. All ranks report the same one, also those whose own call is
+// names, and the one that this one's own error names, or whose call that rank's can't meet. All ranks report the same one, also those whose own call is
 // fine.
 func (g *graph) disagree(m *meeting) []*participant {
 	peer := m.at(m.engine.Peer)
 	if peer == nil {
 		return m.present
+	}
+	if f := peer.slot.Failure; f != nil && f.Code == lifecycle.CodeMismatch && f.Peer != peer.slot.Rank {
+		if other := m.at(f.Peer); other != nil { // each names the other one
+			return []*participant{peer, other}
+		}
 	}
 	if other := m.at(peer.slot.partner()); other != nil {
 		return []*participant{peer, other}

@@ -21,16 +21,20 @@ type graph struct {
 	size     int      // ranks of the job
 	hidden   []*actor // processes that don't answer and whose slots are not known
 	moving   bool     // a rank that others may wait for made a call a moment ago
+
+	programs map[string]int // ranks that run each, by actor.program; of common, as the next
+	oddCalls map[oddKind]int
 }
 
 // actor is one rank with all the communicators that it is in.
 type actor struct {
-	note  *Note
-	job   int // rank in the job; -1 if it isn't known
-	slots []*Slot
-	habit *Habit         // nil if its history tells nothing
-	track *track         // of progress.go; nil until it is needed
-	in    []*participant // in the meetings that it is in, or was in when they failed
+	note    *Note
+	job     int // rank in the job; -1 if it isn't known
+	slots   []*Slot
+	habit   *Habit         // nil if its history tells nothing
+	track   *track         // of progress.go; nil until it is needed
+	program string         // of common
+	in      []*participant // in the meetings that it is in, or was in when they failed
 	// idleFor is the time since its last call, without the time in which its process was stopped; -1 if it isn't known.
 	idleFor time.Duration
 }
@@ -485,68 +489,6 @@ func agreed(sig tape.Signature) tape.Signature {
 	default:
 	}
 	return sig
-}
-
-// odd is a call that the actor made out of order; nil if none is known. A call that others made too counts only if it
-// is in order for most of them: a barrier at the end of an epoch is out of order for all. A call that is in flight, or
-// failed, counts even if no other rank made it.
-func (g *graph) odd(a *actor) *Odd {
-	if a.habit == nil {
-		return nil
-	}
-	for i := range a.habit.Odd {
-		odd := &a.habit.Odd[i]
-		usual, not := 0, 0
-		for _, o := range g.actors {
-			switch m := o.recordOf(&odd.Did); {
-			case m == nil || o == a:
-			case m.Usual:
-				usual++
-			default:
-				not++
-			}
-		}
-		if usual > not || not == 0 && a.isInCall(&odd.Did) {
-			return odd
-		}
-	}
-	return nil
-}
-
-// isInCall tells whether the actor is in the call, or was when the communicator failed.
-func (a *actor) isInCall(call *Usual) bool {
-	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
-		return s.Comm == call.Comm && s.Seq == call.Seq && s.Op == call.Op && (s.InFlight > 0 || s.Failed)
-	})
-}
-
-// recordOf is the actor's record of its own side of another actor's call; nil if it has none, or it was too long ago.
-func (a *actor) recordOf(call *Usual) *Mark {
-	if a.habit == nil {
-		return nil
-	}
-	for i := range a.habit.Trail {
-		m := &a.habit.Trail[i]
-		if m.Seq != call.Seq || m.Slot >= len(a.note.Slots) || a.note.Slots[m.Slot].Comm != call.Comm {
-			continue
-		}
-		s := &a.note.Slots[m.Slot]
-		switch countOf(call.Op.Call) {
-		case countCollective:
-			if m.Call == countCollective {
-				return m
-			}
-		case countSend:
-			if m.Call == countReceive && s.Rank == int(call.Op.Peer) {
-				return m
-			}
-		case countReceive:
-			if m.Call == countSend && s.Rank == int(call.Op.Peer) {
-				return m
-			}
-		}
-	}
-	return nil
 }
 
 // rankOf is an actor as the verdict names it, seen from a communicator.

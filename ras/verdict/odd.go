@@ -1,0 +1,128 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// odd is a call that the actor made out of order; nil if none is known. A call that others made too counts only if it
+// is in order for most of them: a barrier at the end of an epoch is out of order for all. A call that is in flight, or
+// failed, counts even if no other rank made it.
+func (g *graph) odd(a *actor) *Odd {
+	if a.habit == nil {
+		return nil
+	}
+	for i := range a.habit.Odd {
+		odd := &a.habit.Odd[i]
+		usual, not := 0, 0
+		for _, o := range g.actors {
+			switch m := o.recordOf(&odd.Did); {
+			case m == nil || o == a:
+			case m.Usual:
+				usual++
+			default:
+				not++
+			}
+		}
+		if (usual > not || not == 0 && a.isInCall(&odd.Did)) && !g.common(a, odd) {
+			return odd
+		}
+	}
+	return nil
+}
+
+// common tells whether at least half of the ranks that run the actor's program made the same odd call at the same place:
+// it is another part of the program, such as an evaluation. If no other rank runs it, a message that ended well is taken
+// for that.
+func (g *graph) common(a *actor, odd *Odd) bool {
+	if g.oddCalls == nil {
+		g.oddCalls, g.programs = map[oddKind]int{}, map[string]int{}
+		for _, o := range g.actors {
+			o.program = o.programName()
+			g.programs[o.program]++
+			kinds := map[oddKind]bool{}
+			if o.habit != nil {
+				for i := range o.habit.Odd {
+					kinds[o.oddKind(&o.habit.Odd[i])] = true
+				}
+			}
+			for k := range kinds {
+				g.oddCalls[k]++
+			}
+		}
+	}
+	others := g.programs[a.program] - 1
+	if others == 0 {
+		return countOf(odd.Did.Op.Call) != countCollective && !a.isInCall(&odd.Did)
+	}
+	return 2*(g.oddCalls[a.oddKind(odd)]-1) >= others
+}
+
+// oddKind is equal for the same odd call of ranks that run the same program.
+type oddKind struct{ program, did, instead string }
+
+func (a *actor) oddKind(o *Odd) oddKind {
+	return oddKind{a.program, a.callKind(&o.Did), a.callKind(&o.Instead)}
+}
+
+// callKind names a call by the role of its communicator, and a message by the distance to the other rank.
+func (a *actor) callKind(u *Usual) string {
+	role, op := u.Name, u.Op
+	if s := a.slotIn(u.Comm); s != nil {
+		role = a.role(s)
+		if c := countOf(op.Call); c == countSend || c == countReceive {
+			op.Peer -= int32(s.Rank)
+		}
+	}
+	return fmt.Sprint(role, op)
+}
+
+// programName is equal for ranks that make the same kinds of calls, as far as is known.
+func (a *actor) programName() string {
+	if a.track == nil {
+		a.track = trackOf(a)
+	}
+	var kinds []string
+	for c := range a.track.now {
+		kinds = append(kinds, fmt.Sprint(c))
+	}
+	slices.Sort(kinds)
+	return strings.Join(kinds, ";")
+}
+
+// isInCall tells whether the actor is in the call, or was when the communicator failed.
+func (a *actor) isInCall(call *Usual) bool {
+	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
+		return s.Comm == call.Comm && s.Seq == call.Seq && s.Op == call.Op && (s.InFlight > 0 || s.Failed)
+	})
+}
+
+// recordOf is the actor's record of its own side of another actor's call; nil if it has none, or it was too long ago.
+func (a *actor) recordOf(call *Usual) *Mark {
+	if a.habit == nil {
+		return nil
+	}
+	for i := range a.habit.Trail {
+		m := &a.habit.Trail[i]
+		if m.Seq != call.Seq || m.Slot >= len(a.note.Slots) || a.note.Slots[m.Slot].Comm != call.Comm {
+			continue
+		}
+		s := &a.note.Slots[m.Slot]
+		switch countOf(call.Op.Call) {
+		case countCollective:
+			if m.Call == countCollective {
+				return m
+			}
+		case countSend:
+			if m.Call == countReceive && s.Rank == int(call.Op.Peer) {
+				return m
+			}
+		case countReceive:
+			if m.Call == countSend && s.Rank == int(call.Op.Peer) {
+				return m
+			}
+		}
+	}
+	return nil
+}

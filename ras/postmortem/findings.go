@@ -28,7 +28,7 @@ type Finding struct {
 const MaxHeld = 16
 
 // find judges the job at each moment in turn, until there is a verdict that is certain. Without one, the first moment
-// with a verdict counts.
+// with a verdict counts. Those who waited then are not accused of what came after it, such as their ends.
 func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	var slow, unknown []Finding
 	for _, m := range moments {
@@ -37,6 +37,9 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 		for _, v := range r.verdicts(m.at) {
 			if v.Reason == verdict.Straggler {
 				slow = append(slow[:0], Finding{v, m.at})
+				continue
+			}
+			if waitedThen(&v, found) {
 				continue
 			}
 			here = append(here, Finding{v, m.at})
@@ -59,6 +62,15 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 		found = append(unknown, slow...)
 	}
 	return found, at
+}
+
+// waitedThen tells whether a verdict accuses only ranks that waited at an earlier moment.
+func waitedThen(v *verdict.Verdict, before []Finding) bool {
+	return len(v.Culprits) > 0 && !slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool {
+		return !slices.ContainsFunc(before, func(b Finding) bool {
+			return b.Urgent() && slices.ContainsFunc(b.Victims, func(w verdict.Wait) bool { return w.Rank.Same(r) })
+		})
+	})
 }
 
 // verdicts are those on the job at a time.

@@ -47,7 +47,7 @@ type kind struct {
 func (c *Call) kind() kind { return kind{c.Generation, c.Signature} }
 
 func (h *History) add(c *Comm, o *Op) {
-	if !habitual(o.Signature.Call) {
+	if !kept(o.Signature.Call) {
 		return
 	}
 	next := Call{
@@ -62,8 +62,13 @@ func (h *History) add(c *Comm, o *Op) {
 	h.next = (h.next + 1) % maxHistory
 }
 
-// habitual tells whether a call counts: not if it is part of an act, such as a split.
-func habitual(call lifecycle.Call) bool { return call.IsOperation() || call == lifecycle.CallGroupEnd }
+// kept tells whether a call is part of a history.
+func kept(call lifecycle.Call) bool {
+	return call.IsOperation() || call == lifecycle.CallGroupEnd || call == lifecycle.CallSplit
+}
+
+// habitual tells whether a call may be odd: not if it is part of an act.
+func (c *Call) habitual() bool { return c.Signature.Call != lifecycle.CallSplit }
 
 // Odd is a call at a point of the program where the rank has always made another call.
 type Odd struct {
@@ -83,7 +88,7 @@ type Habit struct {
 // Habit compares each of the last calls, and those in flight, with the calls before it.
 func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	calls := append(slices.Clone(h.calls), slices.DeleteFunc(inFlight, func(c Call) bool {
-		return !habitual(c.Signature.Call)
+		return !kept(c.Signature.Call)
 	})...)
 	slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
 	calls = slices.CompactFunc(calls, func(a, b Call) bool { // a call whose launch has ended may still be in flight
@@ -177,15 +182,21 @@ func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 
 // lane is calls that were made one after another.
 type lane struct {
-	calls []Call
+	calls []*Call
 	ids   []int // equal for calls of one kind
 	count []int // of each kind
 }
 
 func newLane(calls []Call) *lane {
-	l := &lane{calls: calls, ids: make([]int, len(calls))}
+	l := &lane{}
+	for i := range calls {
+		if calls[i].habitual() {
+			l.calls = append(l.calls, &calls[i])
+		}
+	}
+	l.ids = make([]int, len(l.calls))
 	kinds := make(map[kind]int)
-	for i, c := range calls {
+	for i, c := range l.calls {
 		id, known := kinds[c.kind()]
 		if !known {
 			id = len(kinds)
@@ -238,7 +249,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 		if times > 0 {
 			found = true
 			expected := l.calls[frequent[len(frequent)-lag]]
-			o := Odd{Usual: expected, Times: times}
+			o := Odd{Usual: *expected, Times: times}
 			switch {
 			case i == len(l.calls):
 				next = &o
@@ -246,7 +257,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 				l.calls[i].Usual = true
 			case l.count[l.ids[i]] < least && known[l.ids[i]]: // a rare call
 			case known[l.ids[i]] || times >= minRepeatsNew && !l.first(i):
-				o.Did = l.calls[i]
+				o.Did = *l.calls[i]
 				odd = append(odd, o)
 			}
 		}
@@ -273,7 +284,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 
 // first tells whether the call with that index is the first on its communicator: where it belongs is not known yet.
 func (l *lane) first(i int) bool {
-	return !slices.ContainsFunc(l.calls[:i], func(o Call) bool { return o.Generation == l.calls[i].Generation })
+	return !slices.ContainsFunc(l.calls[:i], func(o *Call) bool { return o.Generation == l.calls[i].Generation })
 }
 
 // The least repetitions that make a sequence of calls a period, and those after which a call of a new kind is odd, as

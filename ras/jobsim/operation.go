@@ -47,6 +47,7 @@ type operation struct {
 	behind    time.Duration // earlier work on its stream
 	launched  bool          // the tape records its launch only
 	done      func(*Fault)
+	learning  bool // it will fail soon, as a rank that it needs is gone
 	seq       uint64
 	started   bool
 	ended     bool
@@ -198,9 +199,10 @@ func (o *operation) meet() {
 func (o *operation) point() bool { return o.group == nil && !collective(o.sig.Call) }
 
 // collide fails the operation, a message, if what its peer is in can't meet it: a collective, or the same call in the
-// other direction, so that each waits for the other.
+// other direction, so that each waits for the other. An operation that has met all it needs only waits for its process.
 func (o *operation) collide(with *operation) {
-	if o.ended || with == nil || with.group != nil {
+	if o.ended || with == nil || with.group != nil ||
+		!slices.ContainsFunc(with.meetings, func(m *meeting) bool { return !m.done }) {
 		return
 	}
 	own, peer := o.member.slot.Rank, with.member.slot.Rank
@@ -470,6 +472,7 @@ func (member *membership) pop(o *operation, f *Fault) {
 // learn fails an operation that needs a rank that is gone.
 func (o *operation) learn(rank int) {
 	p := o.member.rank.Process
+	o.learning = true
 	p.later(noticeTime, func() {
 		if o.needs(rank) {
 			o.fail(o.member.comm.gone[rank])
@@ -487,7 +490,7 @@ func (c *comm) lose(rank int, f *Fault) {
 		if p == nil || p.slot.Rank == rank {
 			continue
 		}
-		if o := p.running(); o != nil && o.needs(rank) {
+		if o := p.running(); o != nil && !o.learning && o.needs(rank) {
 			o.learn(rank)
 		}
 	}

@@ -99,9 +99,13 @@ func terminated(procs []*process) {
 // go on for longer, the first one's end is a matter of its own.
 const sweepTime = 500 * time.Millisecond
 
+// leastKilled is how many processes that were killed mean that the whole job was, although most others exited with the
+// errors that they got, before it was their turn: of many, two may be killed together for another reason.
+const leastKilled = 3
+
 // killed finds out whether the job was killed from outside without its launcher: all processes ended one soon after the
-// other, the first and most others by the same signal, of those that a person or a scheduler sends, none by another one,
-// and no launcher ended them because of a failure. Then all count as told to end when the first ended.
+// other, the first and most others (or leastKilled) by the same signal, of those that a person or a scheduler sends, none
+// by another one, and no launcher ended them because of a failure. Then all count as told to end when the first ended.
 func (r *Report) killed() {
 	var ends []time.Time
 	by, killed := "", 0
@@ -130,7 +134,7 @@ func (r *Report) killed() {
 			return
 		}
 	}
-	if killed < 2 || 2*killed <= len(r.procs) || !slices.ContainsFunc(r.procs, func(p *process) bool {
+	if killed < 2 || killed < leastKilled && 2*killed <= len(r.procs) || !slices.ContainsFunc(r.procs, func(p *process) bool {
 		return p.end.exit.Signal != 0 && p.at(p.end.at).Equal(ends[0])
 	}) {
 		return

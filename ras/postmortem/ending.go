@@ -104,8 +104,9 @@ const sweepTime = 500 * time.Millisecond
 const leastKilled = 3
 
 // killed finds out whether the job was killed from outside without its launcher: all processes ended one soon after the
-// other, the first and most others (or leastKilled) by the same signal, of those that a person or a scheduler sends, none
-// by another one, and no launcher ended them because of a failure. Then all count as told to end when the first ended.
+// other, the first and most others (or leastKilled in all) by the same signal, of those that a person or a scheduler
+// sends, none by another one, and no launcher ended them because of a failure. Then all count as told to end when the
+// first ended.
 func (r *Report) killed() {
 	var ends []time.Time
 	by, killed := "", 0
@@ -134,7 +135,10 @@ func (r *Report) killed() {
 			return
 		}
 	}
-	if killed < 2 || killed < leastKilled && 2*killed <= len(r.procs) || !slices.ContainsFunc(r.procs, func(p *process) bool {
+	if killed < 2 || killed < leastKilled && 2*killed <= len(r.procs) {
+		return
+	}
+	if !slices.ContainsFunc(r.procs, func(p *process) bool {
 		return p.end.exit.Signal != 0 && p.at(p.end.at).Equal(ends[0])
 	}) {
 		return

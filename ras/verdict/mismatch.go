@@ -189,8 +189,8 @@ func (g *graph) unheard(m *meeting) bool {
 }
 
 // disagree are the ranks whose calls differ, as far as a mismatch that the engine reports tells: the rank that it
-// names, and the one that this one's own error names, or whose call that rank's can't meet. All ranks report the same one, also those whose own call is
-// fine.
+// names, and the one that this one's own error names, or whose call that rank's can't meet. All ranks report the same
+// one, also those whose own call is fine.
 func (g *graph) disagree(m *meeting) []*participant {
 	peer := m.at(m.engine.Peer)
 	if peer == nil {

@@ -38,7 +38,9 @@ func (g *graph) divisions() (all []*division) {
 			if s.Made == 0 || parent == nil {
 				continue
 			}
-			i := slices.IndexFunc(all, func(d *division) bool { return d.parent.Comm == s.Parent && d.number == s.Made })
+			i := slices.IndexFunc(all, func(d *division) bool {
+				return d.parent.Comm == s.Parent && d.number == s.Made
+			})
 			if i < 0 {
 				i = len(all)
 				all = append(all, &division{parent: parent, number: s.Made})

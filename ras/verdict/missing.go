@@ -197,8 +197,9 @@ func (g *graph) assignAbsent(m *meeting) {
 	}
 }
 
-// lateMembers are the ranks of the parent that have no slot yet in a meeting's communicator, or don't know their rank in
-// it, and that don't run or are in a split or grow of the parent. A rank that joins knows no parent: for it, they are all that are in a grow.
+// lateMembers are the ranks of the parent that have no slot yet in a meeting's communicator, or don't know their rank
+// in it, and that don't run or are in a split or grow of the parent. A rank that joins knows no parent: for it, they
+// are all that are in a grow.
 func (g *graph) lateMembers(m *meeting) []*actor {
 	var late []*actor
 	for _, a := range g.actors {

@@ -112,8 +112,8 @@ type Slot struct {
 	// Begun and Done are the numbers of the last collective that this rank began, and that ended well.
 	Begun uint64 `json:"begun,omitempty"`
 	Done  uint64 `json:"done,omitempty"`
-	// Splits is the number of the last split of this communicator that the rank took part in, and Made that of the split
-	// of the parent that made this one; 0: none, or it isn't known.
+	// Splits is the number of the last split of this communicator that the rank took part in, and Made that of the
+	// split of the parent that made this one; 0: none, or it isn't known.
 	Splits uint64 `json:"splits,omitempty"`
 	Made   uint64 `json:"made,omitempty"`
 	// Captured is how many operations were captured in CUDA graphs, whose replays are not seen.

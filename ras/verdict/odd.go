@@ -32,9 +32,9 @@ func (g *graph) odd(a *actor) *Odd {
 	return nil
 }
 
-// common tells whether at least half of the ranks that run the actor's program made the same odd call at the same place:
-// it is another part of the program, such as an evaluation. If no other rank runs it, a message that ended well is taken
-// for that.
+// common tells whether at least half of the ranks that run the actor's program made the same odd call at the same
+// place: it is another part of the program, such as an evaluation. If no other rank runs it, a message that ended well
+// is taken for that.
 func (g *graph) common(a *actor, odd *Odd) bool {
 	if g.oddCalls == nil {
 		g.oddCalls, g.programs = map[oddKind]int{}, map[string]int{}

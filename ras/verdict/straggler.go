@@ -85,7 +85,8 @@ func (g *graph) stragglers() []Verdict {
 				}
 			}
 		}
-		if messages := slot.Groups > 0 || len(slot.Messages) > 0; others == 0 && messages || others > 0 && 2*same >= others {
+		messages := slot.Groups > 0 || len(slot.Messages) > 0
+		if others == 0 && messages || others > 0 && 2*same >= others {
 			continue
 		}
 		told[p.actor] = true

@@ -20,8 +20,8 @@ const (
 // step after step, so a history shows which rank's call is out of order when ranks disagree.
 //
 // Communicators whose calls were ever in flight at the same time are used by different goroutines or asynchronously, so
-// that the order of their calls means nothing. They are in different lanes: only calls of one lane have an order. Nor do
-// calls before an error have one with those after it.
+// that the order of their calls means nothing. They are in different lanes: only calls of one lane have an order. Calls
+// before an error have none with those after it either.
 type History struct {
 	calls []Call
 	next  int // the index of the oldest call, once it is full

@@ -346,7 +346,7 @@ func TestRunDelay(t *testing.T) {
 			one = i
 		}
 	}
-	const threads, rounds = 3, 50
+	const threads, busyTime = 3, 50 * time.Millisecond
 	before := RunDelay()
 	var busy sync.WaitGroup
 	for range threads {
@@ -358,7 +358,8 @@ func TestRunDelay(t *testing.T) {
 			if err := unix.SchedSetaffinity(0, &here); err != nil {
 				t.Error(err)
 			}
-			for began := time.Now(); time.Since(began) < rounds*time.Millisecond; { //nolint:revive // it keeps the processor busy
+			spins := 0
+			for began := time.Now(); time.Since(began) < busyTime; spins++ {
 			}
 			if err := unix.SchedSetaffinity(0, &all); err != nil {
 				t.Error(err)

@@ -61,8 +61,8 @@ type Header struct {
 	// that a stopped one shows by it. 0: never.
 	Seen int64
 	// Paused and Resumed are when the process last stood still and went on, as its telemetry noticed afterwards: a
-	// SIGSTOP, a machine that was frozen, or one with too few processors. 0: never. Starved is for how long its threads,
-	// all together, waited for a processor in between: a process that is stopped waits for none.
+	// SIGSTOP, a machine that was frozen, or one with too few processors. 0: never. Starved is for how long its
+	// threads, all together, waited for a processor in between: a process that is stopped waits for none.
 	Paused, Resumed int64
 	Starved         time.Duration
 	// Exporter identifies where the process exports its spans, and under which resource: processes with the same number

@@ -68,6 +68,7 @@ type Endpoint struct {
 type unrung struct {
 	c     *Conn // one of the streams that it carries
 	bytes int
+	large bool // of the data, a piece is not sent together with others
 }
 
 type phase uint8
@@ -219,7 +220,7 @@ func (e *Endpoint) Attend() (moved bool) {
 	e.unsent = held
 	for _, u := range e.unrung {
 		if u.bytes > 0 {
-			u.c.ringCarrier(next != 0 && u.bytes <= packBytes)
+			u.c.ringCarrier(next != 0 && !u.large)
 		}
 	}
 	clear(e.unrung)
@@ -261,10 +262,11 @@ func (e *Endpoint) ringLater(c *Conn, n int) bool {
 		e.unrung = append(e.unrung, unrung{c: c})
 	}
 	u := &e.unrung[i]
-	if u.bytes += n; u.bytes < ringBytes {
+	u.bytes, u.large = u.bytes+n, u.large || n > packBytes
+	if u.bytes < ringBytes {
 		return true
 	}
-	u.bytes = 0
+	u.bytes, u.large = 0, false
 	return false
 }
 

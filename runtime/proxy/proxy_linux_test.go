@@ -302,12 +302,20 @@ func TestRingsOnce(t *testing.T) {
 		if unrung += piece; unrung == ringBytes {
 			unrung = 0
 		}
-		if len(e.unrung) != 1 || e.unrung[0].bytes != unrung {
+		if len(e.unrung) != 1 || e.unrung[0].bytes != unrung || e.unrung[0].large != (unrung > 0) {
 			t.Fatalf("piece %d: the carrier is to be rung for %+v, not %d bytes", i, e.unrung, unrung)
 		}
 	}
 	if e.Attend(); len(e.unrung) != 0 {
 		t.Error("the carrier was not rung")
+	}
+	for i := range 4 { // small pieces stay small, however many they are
+		if n, err := e.Conn(3 + i%2*2).TrySend(make([]byte, packBytes)); n != packBytes || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if u := e.unrung[0]; u.bytes != 4*packBytes || u.large {
+		t.Errorf("four pieces that are sent together with others: %+v", u)
 	}
 }
 

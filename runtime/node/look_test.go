@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/stall"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -45,5 +46,14 @@ func BenchmarkLook(b *testing.B) {
 				b.Error(err)
 			}
 		})
+	}
+}
+
+// TestDelayBefore: what threads waited for a processor before anybody looked is not of the first pause.
+func TestDelayBefore(t *testing.T) {
+	before := process.RunDelay()
+	s := newStalls(&settings{Config: Config{StallThreshold: time.Second}}, model.New(model.Limits{}))
+	if s.delay < before {
+		t.Errorf("of the %v that threads had waited, it leaves %v out", before, s.delay)
 	}
 }

@@ -49,13 +49,13 @@ type stalls struct {
 }
 
 // newStalls makes stalls; nil if the stall threshold is off.
-func newStalls(cfg *settings, process *model.Process) *stalls {
+func newStalls(cfg *settings, observed *model.Process) *stalls {
 	if cfg.StallThreshold == 0 {
 		return nil
 	}
 	return &stalls{
-		watch: stall.New(process), every: max(cfg.slow()/4, minLook), pause: max(leastPause, cfg.StallThreshold/2),
-		last: tape.Now(),
+		watch: stall.New(observed), every: max(cfg.slow()/4, minLook), pause: max(leastPause, cfg.StallThreshold/2),
+		last: tape.Now(), delay: process.RunDelay(),
 	}
 }
 
@@ -114,10 +114,13 @@ func (t *Telemetry) look(interval time.Duration) {
 		return
 	}
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
+	var delay time.Duration
+	if t.own != nil {
+		delay = process.RunDelay() // of each thread it reads a file
+	}
 	t.observing.Lock()
 	defer t.observing.Unlock()
 	if t.own != nil {
-		delay := process.RunDelay()
 		if now-s.last > int64(max(pauseLooks*interval, s.pause)) {
 			t.resumedAt(s.last, now, max(delay-s.delay, 0)) // threads that ended took theirs with them
 		}

@@ -24,8 +24,8 @@
 // number with another signature gives up, since the ranks made different calls; so does one that finds the abort word
 // set. That word is in host memory, so it is read only after 30 microseconds of waiting, and by one thread for all:
 // 32,768 threads that read it take a millisecond. At the same time the kernel reports to host memory, once, for which
-// rank it waits ([Words]). An operation that completes writes one more word there, which costs nothing in a graph, but a
-// microsecond between launches, if the GPU has the next one already: what it does next begins when the word has arrived.
+// rank it waits ([Words]). An operation that completes writes one more word there. That costs nothing in a graph, but a
+// microsecond between launches, if the GPU has the next one already: that one begins when the word has arrived.
 //
 // # Direct access
 //
@@ -54,7 +54,7 @@
 //
 // # From one kernel to the next
 //
-// On GPUs of compute capability 9 and newer a kernel allows the next one on its stream to be started when it no longer
-// waits for any rank (CUDA's programmatic dependent launch). The next one waits for its end before it does anything, but
-// needn't be started then, which saves 0.4 microseconds in a graph and 1.4 between launches.
+// On GPUs of compute capability 9 and newer a kernel lets the next one on its stream start as soon as it waits for no
+// rank any more (CUDA's programmatic dependent launch). The next one waits until this one is complete before it does
+// anything, but is on the GPU by then, which saves 0.4 microseconds in a graph and 1.4 between launches.
 package cuda

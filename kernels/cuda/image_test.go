@@ -43,9 +43,12 @@ func TestStartsEarly(t *testing.T) {
 			if image.StartsEarly != early {
 				t.Errorf("%s for %d.0 starts early: %v", image.Name, major, !early)
 			}
-			want := 0
-			if early {
-				want = len(image.Functions)
+			want, header := 0, ".version 6.2\n.target sm_70\n"
+			if early { // the instructions are new in these
+				want, header = len(image.Functions), ".version 7.8\n.target sm_90\n"
+			}
+			if !bytes.Contains(image.Code, []byte(header)) {
+				t.Errorf("%s for %d.0 doesn't have the header %q", image.Name, major, header)
 			}
 			for _, instruction := range []string{"wait", "launch_dependents"} {
 				if n := bytes.Count(image.Code, []byte("\tgriddepcontrol."+instruction+";")); n != want {

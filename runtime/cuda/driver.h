@@ -225,8 +225,8 @@ WITHIN(shim_event_synchronize, cuEventSynchronize, (DC, CUevent event), event)
 WITHIN(shim_event_elapsed, cuEventElapsedTime, (DC, float *milliseconds, CUevent from, CUevent to), milliseconds, from,
        to)
 
-// While a stream of the process is captured, a thread may be forbidden to ask for anything that isn't on it: relaxed says
-// that it knows what it asks for.
+// While a stream of the process is captured, a thread may be forbidden to ask for anything that isn't on it: relaxed
+// says that it knows what it asks for.
 static inline void relaxed(const driver *d, int *mode) {
   if (d->cuThreadExchangeStreamCaptureMode) d->cuThreadExchangeStreamCaptureMode(mode);
 }

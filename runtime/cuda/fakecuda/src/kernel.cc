@@ -1,6 +1,6 @@
 // Kernels: functions of a library that is named in FAKECUDA_KERNELS, each thread of a grid as a real one. The library
-// has, for a kernel NAME, the function NAME_host and the sizes of its parameters, NAME_params, with 0 behind them. Those
-// that do nothing in PTX are not asked for.
+// has, for a kernel NAME, the function NAME_host and the sizes of its parameters, NAME_params, with 0 behind them.
+// Those that do nothing in PTX are not asked for.
 #include <cctype>
 #include <condition_variable>
 #include <cstdlib>

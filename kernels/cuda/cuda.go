@@ -320,7 +320,8 @@ type Image struct {
 	Code      []byte // a cubin, or PTX with a zero byte behind it
 	Functions []string
 
-	// StartsEarly says that kernels wait themselves for what is before them on their stream.
+	// StartsEarly tells that the kernels themselves wait for the work before them on their stream, so that they may be
+	// started while that ends.
 	StartsEarly bool
 }
 
@@ -362,7 +363,7 @@ func Images(major, minor int, ptx bool) ([]Image, error) {
 	return all, nil
 }
 
-// forSM90 returns PTX for sm_90 and newer: its comments that are instructions there become some.
+// forSM90 returns PTX for sm_90 and newer, in which the comments of platform.h are the instructions that they name.
 func forSM90(ptx []byte) []byte {
 	return []byte(strings.NewReplacer(
 		".version 6.2", ".version 7.8", ".target sm_70", ".target sm_90", "// griddepcontrol", "griddepcontrol",

@@ -319,7 +319,8 @@ WITHIN(shim_function, cuModuleGetFunction, (DC, CUfunction *function, CUmodule m
 WITHIN(shim_occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor,
        (DC, int *blocks, CUfunction function, int threads, size_t shared), blocks, function, threads, shared)
 
-// shim_launch starts a kernel early if that is allowed and the driver can capture it, too, which is new in 12.3.
+// shim_launch lets a kernel start early if that is allowed, and the driver can also capture such a launch: from CUDA
+// 12.3 on.
 static inline CUresult shim_launch(DC, CUfunction function, int early, unsigned blocks, unsigned threads,
                                    unsigned shared, CUstream stream, char *param) {
   void *params[] = {param};

@@ -253,8 +253,8 @@ func (e *Endpoint) later(r *rail) {
 // ringBytes is how much data a rank that is in an operation submits to a carrier before it rings it.
 const ringBytes = 128 << 10
 
-// ringLater has the carrier of c rung by the rank's next Attend, for n more bytes, unless it has submitted so much by
-// now that the carrier is to be rung at once.
+// ringLater has the rank's next Attend ring the carrier of c for n more bytes. It returns false if the carrier has been
+// given so much since it was last rung that the caller must ring it now.
 func (e *Endpoint) ringLater(c *Conn, n int) bool {
 	i := slices.IndexFunc(e.unrung, func(u unrung) bool { return u.c.carrier == c.carrier })
 	if i < 0 {

@@ -58,8 +58,8 @@ func (w *deviceWord) load() DeviceWord {
 // Stop makes running and later kernels return.
 func (p *DevicePage) Stop() { atomic.StoreUint32(&p.stop, 1) }
 
-// Newest is the last kernel of which the first block is done; done tells whether all are. A block that is further has
-// begun a kernel, so that those before it have ended.
+// Newest is the last kernel of which the first block is done; done tells whether all its blocks are. A block with a
+// higher number is done with a later kernel, which began when this one had ended.
 func (p *DevicePage) Newest() (newest DeviceWord, done bool) {
 	newest = p.blocks[0].done.load()
 	for b := 1; b < min(newest.Blocks, DeviceBlocks); b++ {

@@ -114,12 +114,12 @@ func (x *execution) seen() {
 	}
 }
 
-// turns is how often a rank waits in a glance. Where ranks share a core, a small operation takes as many turns of each
-// as others share it.
+// turns is how often a rank offers its core in a glance, at most. Where ranks share a core, a small operation needs
+// about as many turns of each as there are ranks that share it.
 const turns = 8
 
-// glanceInTurn goes on with a glance that has taken its moment, if there is nothing else to do before all have posted.
-// In between, the rank waits, so that others get their turn of its core.
+// glanceInTurn goes on with a glance after its first moment, if there is nothing else to do before all have posted.
+// Between two looks the rank offers its core to those that share it.
 func (x *execution) glanceInTurn() error {
 	if len(x.p.peers) > 0 {
 		return nil

@@ -15,7 +15,7 @@ const (
 	opWake = 1
 )
 
-// All is a number of waiters for Wake that none exceeds.
+// All has Wake wake every waiter.
 const All = 1<<31 - 1
 
 // Wait sleeps while *word is value, at most for limit, or less for any reason: the caller looks again. The kernel alone

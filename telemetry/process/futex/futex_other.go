@@ -5,7 +5,7 @@ package futex
 
 import "time"
 
-// All is a number of waiters for Wake that none exceeds.
+// All has Wake wake every waiter.
 const All = 1<<31 - 1
 
 // moment is how long Wait sleeps at most.

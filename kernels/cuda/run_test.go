@@ -59,6 +59,17 @@ func TestMain(m *testing.M) {
 // newHost starts the program.
 func newHost(t testing.TB) *host {
 	t.Helper()
+	for _, pattern := range []string{"*.cu", "*.h", "testdata/*"} { // go test sees here what its result depends on
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			if _, err := os.Stat(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	cmd := exec.Command(runner[0], runner[1:]...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -201,6 +201,7 @@ func (p *ExchangeArgs) reach(w way, needs ...Buffer) {
 		return
 	case pushed:
 		p.Reach.Pushes = 1
+	case direct, apart:
 	}
 	for _, b := range needs {
 		p.Reach.Need(b)

@@ -97,16 +97,18 @@ func TestAbortBeforeMeeting(t *testing.T) {
 	}
 }
 
+// stay is how long a rank that leaves early waits for others at most, as in direct.h.
+const stay = 500 * time.Millisecond
+
 // TestAbortAmongOthers: a rank that leaves early waits for another one that may be at its buffers, but not for ever.
 func TestAbortAmongOthers(t *testing.T) {
-	const stay = 500 * time.Millisecond // as in direct.h
 	h := newHost(t)
 	for _, k := range []Kernel{Reduce, Exchange} {
 		for _, end := range []string{"leaves", "takes back", "dies"} {
-			took := h.abortAmongOthers(t, k, end, stay)
+			took := h.abortAmongOthers(t, k, end)
 			for range 9 { // the machine may be busy
 				if end != "dies" && took >= stay {
-					took = h.abortAmongOthers(t, k, end, stay)
+					took = h.abortAmongOthers(t, k, end)
 				}
 			}
 			if (took >= stay) != (end == "dies") {
@@ -118,7 +120,7 @@ func TestAbortAmongOthers(t *testing.T) {
 
 // abortAmongOthers aborts rank 0 in its first round, in which rank 1 is at its buffers until it does something, and
 // returns how long rank 0 took to leave.
-func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Duration) time.Duration {
+func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string) time.Duration {
 	t.Helper()
 	all := abortable(h, k, 200)
 	a := &all[0]
@@ -131,14 +133,7 @@ func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Du
 	if h.running() == 0 {
 		t.Fatalf("kernel %d: a rank doesn't wait for another one to leave", k)
 	}
-	began := time.Now()
-	h.abort(*a)
-	h.waitsFor(a.Args, Aborted)
-	for h.running() > 0 && time.Since(began) < stay/5 {
-	}
-	if took := time.Since(began); h.running() == 0 && took < stay {
-		t.Errorf("kernel %d: a rank left after %v, with another one at its buffers", k, took)
-	}
+	began := h.abortStays(t, *a)
 	switch end {
 	case "leaves":
 		for block := range g.Blocks {
@@ -151,6 +146,20 @@ func (h *host) abortAmongOthers(t *testing.T, k Kernel, end string, stay time.Du
 	return time.Since(began)
 }
 
+// abortStays aborts a rank, and checks that it stays while another one is at its buffers. It returns when that began.
+func (h *host) abortStays(t *testing.T, a ExchangeArgs) (began time.Time) {
+	t.Helper()
+	began = time.Now()
+	h.abort(a)
+	h.waitsFor(a.Args, Aborted)
+	for h.running() > 0 && time.Since(began) < stay/5 {
+	}
+	if took := time.Since(began); h.running() == 0 && took < stay {
+		t.Errorf("a rank left after %v, with another one at its buffers", took)
+	}
+	return began
+}
+
 // enter writes what rank 1 would, when it enters round 1 of a meeting: an entry for each block of a rank.
 func (h *host) enter(a ExchangeArgs, g Grid, b Buffer, at uint64, flag uint32) {
 	for block := range g.Blocks {
@@ -159,7 +168,8 @@ func (h *host) enter(a ExchangeArgs, g Grid, b Buffer, at uint64, flag uint32) {
 	}
 }
 
-// TestAbortWhilePushing: a rank that has met another one, and gets no data from it, leaves when it is aborted.
+// TestAbortWhilePushing: a rank that has met another one, and gets no data from it, leaves when it is aborted and the
+// other one can't write to its buffer any more.
 func TestAbortWhilePushing(t *testing.T) {
 	h := newHost(t)
 	all := abortable(h, Reduce, 200)
@@ -171,9 +181,11 @@ func TestAbortWhilePushing(t *testing.T) {
 	h.launch(Function(Reduce, kernels.Int32, 2), g, a)
 	h.waitsFor(a.Args, Data)
 	h.await(func() bool { // its data is in the other's window
-		return bytes.ContainsFunc(h.get(controlAt(other.Args)+MaxRanks*8, lanes*slots*4), func(b rune) bool { return b != 0 })
+		flags := h.get(controlAt(other.Args)+MaxRanks*8, lanes*slots*4)
+		return !bytes.Equal(flags, make([]byte, len(flags)))
 	})
-	h.abort(a)
+	h.abortStays(t, a)
+	h.enter(a, g, RecvBuffer, 0, 0) // it takes that back
 	h.join()
 	if _, w := h.words(a.Args); w.Phase != Aborted {
 		t.Errorf("it left with the word %+v", w)

@@ -9,6 +9,7 @@ package cuda
 // sm_90.sums says of which:
 //
 //	for f in packets lines fifos; do
-//	  gunzip <$f.ptx.gz | sed 's/^.version 6.2/.version 7.8/; s/^.target sm_70/.target sm_90/; s|// griddep|griddep|' \
-//	    >$f.ptx && ptxas -arch=sm_90 $f.ptx -o - | gzip -9n >$f.sm_90.cubin.gz
+//	  gunzip <$f.ptx.gz |
+//	    sed 's/^.version 6.2/.version 7.8/; s/^.target sm_70/.target sm_90/; s|// griddep|griddep|' >$f.ptx &&
+//	    ptxas -arch=sm_90 $f.ptx -o - | gzip -9n >$f.sm_90.cubin.gz
 //	done && sha256sum packets.ptx lines.ptx fifos.ptx >sm_90.sums

@@ -52,7 +52,7 @@ func TestStartsEarly(t *testing.T) {
 			}
 			for _, instruction := range []string{"wait", "launch_dependents"} {
 				if n := bytes.Count(image.Code, []byte("\tgriddepcontrol."+instruction+";")); n != want {
-					t.Errorf("%s for %d.0 has griddepcontrol.%s %d times, not %d", image.Name, major, instruction, n, want)
+					t.Errorf("%s for %d.0 has %s %d times, not %d", image.Name, major, instruction, n, want)
 				}
 			}
 		}

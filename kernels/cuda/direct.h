@@ -175,10 +175,12 @@ constexpr u64 longest_stay = 500000000; // likewise: how long others have to lea
 // give_up is called by all threads of a block that leaves a meeting early. It takes its entries back, so that no rank
 // that comes later, or hasn't read them yet, accesses this rank's buffers. Then it waits for the ranks that may be
 // accessing them: those whose entries are here, not taken back, and that haven't left. Whoever read this rank's entries
-// had sent its own, which arrive within longest_way. A rank that died never leaves, hence longest_stay.
+// had sent its own, which arrive within longest_way. A rank that died never leaves, hence longest_stay. What this rank
+// wrote into others' buffers, before a barrier, arrives before its entries are taken back: they wait for these.
 RARE void give_up(Thread self, const carillon_args &a, const Meeting &m) {
   const Grid g = Grid::of(self);
   const u32 ranks = a.ranks, flag = flag_of_round(a, m.round);
+  fence();
   LOOP
   for (u32 i = g.thread; i < entries(ranks); i += g.threads)
     store_entry(a.window[1 + i / carillon_buffers] + entry_at(g, a, flag, a.rank, i % carillon_buffers), {0, 0, 0, 0});

@@ -70,9 +70,9 @@ func (l *launch) collective(op *engine.Op) error {
 	return l.run(k, op.DataType, int(l.args.Bytes))
 }
 
-// leastPushed is the size from which on an all-reduce of two ranks pushes (see kernel.Reach). For less, waiting at FIFOs
-// costs more than writing instead of reading saves: measured on two H100s that NVLink joins. With more ranks, slots are
-// smaller, and nothing was measured.
+// leastPushed is the size from which on an all-reduce of two ranks pushes (see kernel.Reach). For less, waiting at
+// FIFOs costs more than writing instead of reading saves: measured on two H100s that NVLink joins. With more ranks,
+// slots are smaller, and nothing was measured.
 const leastPushed = 256 << 20
 
 // reachable sets where the others access the buffers that they read or write if nothing is staged.

@@ -141,7 +141,8 @@ func cut(lane []Call, errs []int64) (parts [][]Call) {
 }
 
 // lanes divides calls, in the order of their starts, into lanes of communicators whose calls never overlapped. Calls in
-// flight count only where there are few others: what overlaps for the first time may be what is wrong.
+// flight count only where there are few others, or where several begin beside one: what overlaps for the first time may
+// be what is wrong, but it doesn't go on.
 func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 	type pair struct{ a, b uint32 }
 	overlap, ended := map[pair]bool{}, map[uint32]int{}
@@ -151,11 +152,16 @@ func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 		}
 	}
 	var open []Call
+	beside := map[Call]int{} // how many calls of other communicators began while it was in flight
 	for _, c := range calls {
 		open = slices.DeleteFunc(open, func(o Call) bool { return o.end > 0 && o.end <= c.Start })
 		for _, o := range open {
+			if o.Generation == c.Generation {
+				continue
+			}
+			beside[o]++
 			first := (o.end == 0 || c.end == 0) && min(ended[o.Generation], ended[c.Generation]) >= minRepeatsNew
-			if o.Generation != c.Generation && !first {
+			if !first || beside[o] > 1 {
 				overlap[pair{o.Generation, c.Generation}], overlap[pair{c.Generation, o.Generation}] = true, true
 			}
 		}

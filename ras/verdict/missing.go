@@ -77,8 +77,8 @@ func (m *meeting) engineTells() bool {
 			return true // the process ran: the network failed
 		}
 	case lifecycle.CodePeerAborted:
-		if p == nil || p.slot.Begun >= m.key.seq && m.stalledBefore() {
-			return false // it came too, and aborted an operation that stalled
+		if m.stalledBefore() && (p == nil || p.slot.Begun >= m.key.seq) {
+			return false // it may have come too, and aborted an operation that stalled
 		}
 	default:
 		return false

@@ -145,6 +145,8 @@ func queued(_ *verdict.Note, s *verdict.Slot) {
 
 func captured(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }
 
+func notStalled(_ *verdict.Note, s *verdict.Slot) { s.Stalled = false }
+
 func onStream(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseStream }
 
 func failed(code lifecycle.Code, peer int) func(*verdict.Note, *verdict.Slot) {
@@ -242,6 +244,14 @@ func TestNotes(t *testing.T) {
 				`unknown (possible) ranks 2 and 3 of host node1 ended together 6s ago, and which was first is not ` +
 					`known: no process of that host is left to read their tapes; ranks 0 and 1 wait`,
 			},
+		},
+		{
+			"one left, by whom a message of two others failed",
+			newJob(4).in(world, 7, lifecycle.CallSend, time.Second, 3, 0, 0).in(world, 7, lifecycle.CallRecv,
+				time.Second, 0, 0, 3).with(messageBetween03, 0, 3).with(notStalled, 0, 3).
+				with(failed(lifecycle.CodePeerAborted, 2), 0, 3).with(silent, 2).
+				with(fate(verdict.Departed, s6, ""), 2),
+			[]string{`rank_dead (likely) rank 2 (node1, pid 1002) left the job 6s ago; ranks 0 and 3 wait`},
 		},
 		{
 			"nothing is known of one at the first init",

@@ -341,6 +341,8 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 			words.Numbers(m.absent), commText(m.slot))), true
 	case len(m.missing) == 0 && m.key.kind != exchange && m.trouble:
 		return w.stuck(m)
+	case m.hasty() && len(m.edges) == 0 && len(m.leaves) == 0 && m.trouble:
+		return w.engineFailed(m)
 	case len(m.edges) == 0 && len(m.leaves) == 0 && m.trouble && len(m.missing) > 0 &&
 		!slices.ContainsFunc(m.missing, (*actor).seen):
 		return w.unknown(m, fmt.Sprintf("the tape of %s cannot be read", missingText(m))), true

@@ -143,6 +143,7 @@ const (
 	settleTime  = time.Second
 	missingTime = 2 * time.Minute
 	endingTime  = 100 * time.Millisecond // within which the others cancel their calls, too, if the job was told to end
+	hastyTime   = 100 * time.Millisecond // of a call whose deadline passed: others may have been on their way
 )
 
 // follow finds what a meeting waits for.
@@ -195,7 +196,8 @@ func (w *walk) explain(m *meeting, a *actor) {
 			return
 		}
 	}
-	if m.canceled(a) && !gaveUp || a.note.Fate == Alive && a.note.Stale || a.gone() && !gone && !a.note.tapeKnown() {
+	if m.canceled(a) && !gaveUp || a.note.Fate == Alive && (a.note.Stale || left == nil && m.hasty()) ||
+		a.gone() && !gone && !a.note.tapeKnown() {
 		return // it may have come since, or have come and failed before its process ended
 	}
 	waited := m.age - m.until
@@ -275,6 +277,11 @@ func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*
 		}
 	}
 	return found
+}
+
+// hasty tells whether a deadline passed so early that ranks which had not come by then need not be late.
+func (m *meeting) hasty() bool {
+	return m.engine != nil && m.engine.Code == lifecycle.CodeTimeout && m.age-m.until < hastyTime
 }
 
 // queued is a slot whose operation is queued on the actor's stream, in the meeting's communicator if there is one; nil

@@ -79,13 +79,22 @@ func (g *graph) misplaced() *misplaced {
 	return nil
 }
 
-// misplaced is the only rank that must be moved for n groups to have one size and one pattern; nil if there is none, or
-// more than one might be it.
+// misplaced is the only rank that must be moved for n groups to have the size and the pattern that two of them or more
+// have; nil if there is none, or more than one might be it.
 func (d *division) misplaced(members []*participant, n int) (found *misplaced) {
 	if n < 2 || len(members)%n != 0 || len(members)/n < 2 {
 		return nil
 	}
 	size := len(members) / n
+	whole := 0
+	for _, o := range d.groups {
+		if len(o.ranks) == size {
+			whole++
+		}
+	}
+	if whole < 2 {
+		return nil // one group alone is no pattern: four trainers and two actors may be what the program wants
+	}
 	lacks := func(o *group) bool { return len(o.ranks) == size-1 }
 	i := slices.IndexFunc(d.groups, lacks)
 	if i < 0 {

@@ -10,10 +10,12 @@ import (
 
 // history filters out events that were shown before. All processes report the same verdicts and ends of ranks, but with
 // ids of their own, so the events come again after a switch to another process. An event is news if the process has
-// sent it more often than any process before.
+// sent it more often than any process before, or if it closes what the process's last news opened or changed: a new
+// coordinator changes a verdict that the last one has withdrawn already, before it withdraws it as well.
 type history struct {
 	seen     map[eventKey]int // the most that any process sent
 	now      map[eventKey]int // by the current process
+	open     map[string]bool  // keys of which the current process's last news doesn't close them
 	switched time.Time        // the time of the last switch; zero: none
 }
 
@@ -33,7 +35,7 @@ func (h *history) begin(at time.Time) {
 	} else {
 		h.switched = at
 	}
-	h.now = map[eventKey]int{}
+	h.now, h.open = map[eventKey]int{}, map[string]bool{}
 }
 
 // news tells whether the event was not shown before.
@@ -48,15 +50,17 @@ func (h *history) news(ev *bus.Event) bool {
 	if len(h.seen) > maxSeen {
 		clear(h.seen)
 		clear(h.now)
+		clear(h.open)
 	}
 	if ev.Type == semconv.EventRankJoined && ev.Time.Before(h.switched) {
 		return false // the process before didn't report its own join, or ended before it heard of this one
 	}
 	w := eventKey{ev.Type, ev.Key, ev.Subject, ev.Stage}
 	h.now[w]++
-	if h.now[w] <= h.seen[w] {
+	closes := ev.Stage == bus.Closed && h.open[ev.Key]
+	if h.now[w] <= h.seen[w] && !closes {
 		return false
 	}
-	h.seen[w] = h.now[w]
+	h.seen[w], h.open[ev.Key] = max(h.seen[w], h.now[w]), ev.Stage == bus.Opened || ev.Stage == bus.Changed
 	return true
 }

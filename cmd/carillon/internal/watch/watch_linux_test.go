@@ -81,7 +81,8 @@ func newRank(t *testing.T, number int) *rank {
 func (r *rank) tell(id string, stage bus.Stage) {
 	r.t.Helper()
 	kind := map[bus.Stage]string{
-		bus.Opened: semconv.EventVerdictOpened, bus.Closed: semconv.EventVerdictWithdrawn,
+		bus.Opened: semconv.EventVerdictOpened, bus.Changed: semconv.EventVerdictChanged,
+		bus.Closed: semconv.EventVerdictWithdrawn,
 	}[stage]
 	if err := r.bus.Publish(bus.Event{
 		Type: kind, Stage: stage, Severity: bus.Critical, Key: "verdict/" + id, Subject: "rank 1", Text: "verdict " +
@@ -177,6 +178,22 @@ func TestMovesOn(t *testing.T) {
 	d.await(t, "verdict.withdrawn verdict 1", "verdict.opened verdict 2")
 	b.tell("1", bus.Opened) // again, which is news
 	d.await(t, "verdict.opened verdict 1")
+}
+
+// TestWithdrawnAgain: a new coordinator changes a verdict before it withdraws it, which the last one did already. It does
+// not stay open.
+func TestWithdrawnAgain(t *testing.T) {
+	a, b := newRank(t, 0), newRank(t, 1)
+	d := newDisplay()
+	a.tell("1", bus.Opened)
+	a.tell("1", bus.Closed)
+	_, _ = start(t, d, a, b)
+	d.await(t, "verdict.opened verdict 1", "verdict.withdrawn verdict 1")
+	for _, stage := range []bus.Stage{bus.Opened, bus.Changed, bus.Closed} {
+		b.tell("1", stage)
+	}
+	a.die()
+	d.await(t, "verdict.changed verdict 1", "verdict.withdrawn verdict 1")
 }
 
 // TestResumes: a stream that breaks goes on behind the last event.

@@ -24,13 +24,14 @@ type entry struct {
 }
 
 // shown tells whether an event belongs in the timeline. The phases of an operation, the ends of its waits and its steps
-// over the network don't; nor does the operation of a split, which is shown as an act.
+// over the network don't; nor do the start and the end of the operation of a split, which is shown as an act.
 func shown(ev *tape.Event) bool {
 	if ev.IsLife {
 		return ev.Life.Stage != tape.StagePhase || ev.Life.Phase != tape.PhaseNone
 	}
 	stage := ev.Op.Stage
-	if call := ev.Op.Signature.Call; stage == tape.StageEnd && ev.Op.Code == lifecycle.CodeOK && !call.IsOperation() {
+	if !ev.Op.Signature.Call.IsOperation() &&
+		(stage == tape.StageStart || stage == tape.StageEnd && ev.Op.Code == lifecycle.CodeOK) {
 		return false
 	}
 	if stage == tape.StageStart && ev.Op.Phase == tape.PhaseStream {
@@ -118,6 +119,9 @@ func (e *entry) sent(name string) string {
 // sentence says what happened: "all_reduce 17 waits for rank 2".
 func (e *entry) sentence(call string) string {
 	name := numbered(call, e.Seq)
+	if e.act == tape.ActNone && !e.Signature.Call.IsOperation() {
+		name = call // the number is not the act's, but that of the operation by which the ranks agree on it
+	}
 	took := ""
 	if e.Start > 0 && e.Start <= e.Time {
 		took = " after " + span(e.Time-e.Start)

@@ -200,5 +200,12 @@ func order(yes bool) int {
 	return 0
 }
 
+// acts are the calls that aren't operations, but have one by which the ranks agree on them. Its number is not theirs,
+// by which verdicts, logs and traces know them.
+var acts = []string{
+	lifecycle.CallSplit.String(), lifecycle.CallShrink.String(), lifecycle.CallGrow.String(),
+	lifecycle.CallFinalize.String(), lifecycle.CallGroupEnd.String(),
+}
+
 // pairs are the calls between two ranks. A rank that doesn't make them isn't behind.
 var pairs = []string{lifecycle.CallSend.String(), lifecycle.CallRecv.String(), lifecycle.CallSendRecv.String()}

@@ -257,7 +257,10 @@ func (r *Report) commSection(lim limits) section {
 func (c *Comm) told(n int) string {
 	o := &c.Busy[n]
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d", o.Call, o.Seq)
+	b.WriteString(o.Call)
+	if !slices.Contains(acts, o.Call) {
+		fmt.Fprintf(&b, " %d", o.Seq)
+	}
 	if o.Bytes > 0 {
 		fmt.Fprintf(&b, ", %s", humanize.IBytes(o.Bytes))
 	}

@@ -187,7 +187,7 @@ func (r *Report) judge(opts *Options) error {
 	moments, at := r.moments(), opts.At
 	if !at.IsZero() {
 		if at.Year() == 0 {
-			at = onDayOf(r.Begin.UTC(), at)
+			at = onDayOf(r.Begin.UTC(), r.covered(), at)
 		}
 		if at.Before(r.Begin) || at.After(r.covered()) {
 			return fmt.Errorf("postmortem: the tapes don't cover %s, but %s to %s", at.UTC().Format(time.RFC3339Nano),
@@ -221,12 +221,12 @@ func (r *Report) judge(opts *Options) error {
 	return nil
 }
 
-// onDayOf is the first time of that hour, minute and so on at or after begin.
-func onDayOf(begin, clock time.Time) time.Time {
+// onDayOf is the first time of that hour, minute and so on between begin and end; if there is none, that of begin's day.
+func onDayOf(begin, end, clock time.Time) time.Time {
 	at := time.Date(begin.Year(), begin.Month(), begin.Day(), clock.Hour(), clock.Minute(), clock.Second(),
 		clock.Nanosecond(), time.UTC)
-	if at.Before(begin) {
-		return at.AddDate(0, 0, 1)
+	if next := at.AddDate(0, 0, 1); at.Before(begin) && !next.After(end) {
+		return next
 	}
 	return at
 }

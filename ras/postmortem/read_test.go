@@ -310,3 +310,25 @@ func TestNarrow(t *testing.T) {
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// TestAtTimeOfDay: a time without a day is on the day on which the tapes cover it, also behind midnight. If they don't,
+// the error names the day on which they begin.
+func TestAtTimeOfDay(t *testing.T) {
+	s := newStage(t)
+	s.play("host a wall 11h59m59s\nprocess p0 a seen 2s\n1ms p0 comm world 0/1\n" +
+		"100ms p0 act world init 0 start\n2s p0 act world init 0 ok")
+	s.write()
+	for clock, want := range map[string]string{
+		"23:59:59.5": "", "00:00:00.5": "",
+		"23:59:58": "don't cover 2026-11-20T23:59:58Z", "00:00:09": "don't cover 2026-11-20T00:00:09Z",
+	} {
+		at, err := time.Parse(time.TimeOnly, clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = postmortem.Read([]string{s.dir}, postmortem.Options{At: at})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("at %s: %v, want %q", clock, err, want)
+		}
+	}
+}

@@ -344,7 +344,7 @@ func (r *Report) writeDone(t *text) {
 	}
 	rows := [][]string{{
 		"COMMUNICATOR", "ENGINE", "CALL", "SIZE", "OPERATIONS", "MEAN", "MEDIAN", "99 %",
-		"LEAST TIME", "MOST TIME", "BUS BANDWIDTH", "TOTAL BYTES",
+		"LEAST TOTAL TIME", "MOST TOTAL TIME", "BUS BANDWIDTH", "TOTAL BYTES",
 	}}
 	for i := range r.Done {
 		d := &r.Done[i]

@@ -48,14 +48,14 @@ func (j *Job) Running() bool {
 
 // Ended tells in a sentence how the job ended.
 func (j *Job) Ended() string {
-	how, died := "its processes stopped Carillon, and ended", 0
+	how, died := "", 0
 	for i := range j.Processes {
 		if j.Processes[i].Died {
 			died++
-			how = fmt.Sprintf("%d of its %d processes here died", died, len(j.Processes))
+			how = fmt.Sprintf(": %d of its %d processes here died", died, len(j.Processes))
 		}
 	}
-	return fmt.Sprintf("job %s has ended: %s; carillon postmortem %s tells what it did", words.Line(j.Name), how,
+	return fmt.Sprintf("job %s has ended%s; carillon postmortem %s tells what it did", words.Line(j.Name), how,
 		words.Line(j.Dir))
 }
 

@@ -48,7 +48,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	for what, want := range map[string]string{
-		"ended": "has ended: its processes stopped Carillon, and ended; carillon postmortem",
+		"ended": "job ended has ended; carillon postmortem",
 		"none\x1b": "there is no job none\\u001b in " + dir +
 			", and no folder of that name here; the last jobs are ended, newer, older",
 		"/no/such":    "there is no folder /no/such",

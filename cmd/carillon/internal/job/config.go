@@ -100,6 +100,8 @@ func (c *Config) validate() error {
 		return wrong("--simulate-nodes", c.Nodes, fmt.Sprintf("1 to the number of ranks, %d", c.Ranks))
 	case c.Hosts < 0 || hosts*c.Ranks > 1<<20:
 		return wrong("--nnodes", c.Hosts, "1 or more, and at most 1048576 ranks in all")
+	case hosts == 1 && c.Host != 0:
+		return wrong("--node-rank", c.Host, "0, unless --nnodes is more than 1")
 	case c.Host < 0 || c.Host >= hosts:
 		return wrong("--node-rank", c.Host, fmt.Sprintf("0 to %d", hosts-1))
 	case c.MasterPort < 0 || c.MasterPort > 65535:

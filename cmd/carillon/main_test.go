@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // commandVariable makes the test's program the command itself: carillon sim ends its process.
@@ -20,7 +22,19 @@ func TestMain(m *testing.M) {
 	if os.Getenv(commandVariable) != "" {
 		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
+	// The user's own jobs are not swept away for those of the tests, which the next command would take for the last job.
+	tapes, err := os.MkdirTemp("", "carillon-tapes-")
+	if err == nil {
+		err = os.Setenv(tape.DirVariable, tapes)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(tapes)
+		os.Exit(code)
+	}))
 }
 
 // carillon runs the command, and returns what it printed and its exit code.

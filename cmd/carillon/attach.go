@@ -192,6 +192,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	if err := a.Stop(context.WithoutCancel(cmd.Context())); err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 	}
+	_ = os.Remove(filepath.Join(dir, name)) // fails unless it is empty; without tapes, no sweep would remove it
 	if code != 0 {
 		return exitCode(code)
 	}

@@ -80,6 +80,9 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 				c.code, stderr, c.want)
 		}
 	}
+	if left, err := filepath.Glob(filepath.Join(dir, "sh-*")); err != nil || len(left) > 0 {
+		t.Errorf("a program without communicators leaves %q, %v", left, err)
+	}
 }
 
 // TestAttachEnvironment: what the program had goes on to work.

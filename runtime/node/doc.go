@@ -2,7 +2,7 @@
 // the only package that knows fx, and a user need not: Start and Stop do without.
 //
 //	n, err := node.Start(ctx, node.FromEnv())          // or, in an fx program:
-//	defer n.Stop(ctx)                                  // fx.New(node.Module, fx.Invoke(train))
+//	defer n.Stop(context.WithoutCancel(ctx))           // fx.New(node.Module, fx.Invoke(train))
 //	world, err := n.Runtime().World(ctx)
 //
 // A rank that is to make calls on device memory (ccl.AllReduceOn) says so in two places:

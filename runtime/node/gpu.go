@@ -50,9 +50,9 @@ func (n *Node) stopGPU(ctx context.Context) {
 	if n.gpu == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, gpuStopTimeout)
+	bounded, cancel := context.WithTimeout(ctx, gpuStopTimeout)
 	defer cancel()
-	if err := n.gpu.Stop(ctx); err != nil {
+	if err := n.gpu.Stop(bounded); err != nil && ctx.Err() == nil { // else it had no time
 		n.settings.Log.Warn("the watch of the GPUs did not end", "error", err)
 	}
 }

@@ -81,6 +81,27 @@ func live(t *testing.T, rt *ccl.Runtime) {
 	}
 }
 
+// TestStopWithoutTime: a context that was canceled before leaves no time, which is no reason to say that the tape is given
+// up, or that NVML hangs.
+func TestStopWithoutTime(t *testing.T) {
+	for range 20 { // in some, all is read before Stop looks
+		var out safeBuffer
+		n, err := node.Start(t.Context(), node.WithTapeDir(t.TempDir()),
+			node.WithLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := n.Stop(over); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Stop: %v", err)
+		}
+		if lines := strings.Join(out.lines(), "\n"); lines != "" {
+			t.Errorf("it logs %s", lines)
+		}
+	}
+}
+
 // Every span but announcements and phases is a line, once, and the line leads to it.
 func TestOneLineForEachSpan(t *testing.T) {
 	var out safeBuffer

@@ -190,7 +190,8 @@ func (n *Node) Conditions() *health.Conditions { return n.conditions }
 // Stop ends everything that Start started: the runtime with its communicators (one that is still alive is reported as
 // leaked), RAS, the health endpoint, and the telemetry, once it has read what the runtime did last and exported it. It
 // is bounded by ctx, and by 15 seconds. A collector that is slow or away takes a few of them, and is a warning in the
-// log and no error. A second Stop does nothing.
+// log and no error. A context that is over already, as after a signal, leaves no time to read and send the last: give
+// it context.WithoutCancel of that one. A second Stop does nothing.
 func (n *Node) Stop(ctx context.Context) (err error) {
 	n.stopping.Do(func() {
 		if n.unhandle != nil {

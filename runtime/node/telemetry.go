@@ -236,8 +236,8 @@ func (t *Telemetry) follow() error {
 		switch {
 		case errors.Is(err, tape.ErrClosed):
 			return nil
-		case t.own == nil && (errors.Is(err, tape.ErrDied) || errors.Is(err, tape.ErrStopped)):
-			t.left = true
+		case errors.Is(err, tape.ErrStopped), t.own == nil && errors.Is(err, tape.ErrDied):
+			t.left = t.own == nil // else stop had no time, which it returns
 			return nil
 		case err != nil:
 			t.log.Error(givenUp, "error", err)

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(commandVariable) != "" {
 		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	// The user's own jobs are not swept away for those of the tests, which the next command would take for the last job.
+	// The user's own jobs are not swept away for those of the tests, nor does the next command take one of these
+	// for the last job.
 	tapes, err := os.MkdirTemp("", "carillon-tapes-")
 	if err == nil {
 		err = os.Setenv(tape.DirVariable, tapes)

@@ -135,8 +135,9 @@ func TestDoneByOneProcess(t *testing.T) {
 	if err := r.Write(&out, postmortem.TextOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "barrier  10          150ms  ≤ 1µs   ≤ 1µs  1s                2s\n"; !strings.Contains(out.String(), want) {
-		t.Errorf("no %q in\n%s", want, out.String())
+	const barrier = "barrier  10          150ms  ≤ 1µs   ≤ 1µs  1s                2s\n"
+	if !strings.Contains(out.String(), barrier) {
+		t.Errorf("no %q in\n%s", barrier, out.String())
 	}
 	if r, err = postmortem.Read([]string{dir}, postmortem.Options{Ranks: []int{0}}); err != nil {
 		t.Fatal(err)

@@ -221,7 +221,7 @@ func (r *Report) judge(opts *Options) error {
 	return nil
 }
 
-// onDayOf is the first time of that hour, minute and so on between begin and end; if there is none, that of begin's day.
+// onDayOf is the first time of that hour, minute and so on between begin and end; without one, that of begin's day.
 func onDayOf(begin, end, clock time.Time) time.Time {
 	at := time.Date(begin.Year(), begin.Month(), begin.Day(), clock.Hour(), clock.Minute(), clock.Second(),
 		clock.Nanosecond(), time.UTC)

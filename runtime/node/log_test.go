@@ -81,8 +81,8 @@ func live(t *testing.T, rt *ccl.Runtime) {
 	}
 }
 
-// TestStopWithoutTime: a context that was canceled before leaves no time, which is no reason to say that the tape is given
-// up, or that NVML hangs.
+// TestStopWithoutTime: a context that was canceled before leaves no time, which is no reason to say that the tape is
+// given up, or that NVML hangs.
 func TestStopWithoutTime(t *testing.T) {
 	for range 20 { // in some, all is read before Stop looks
 		var out safeBuffer

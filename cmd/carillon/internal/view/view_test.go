@@ -244,14 +244,15 @@ func TestUnwatched(t *testing.T) {
 	}
 }
 
-// TestActs: a split is told without the number of the operation by which the ranks agree on it, which isn't the split's.
+// TestActs: a split is told without the number of the operation by which the ranks agree on it.
 func TestActs(t *testing.T) {
 	s := snapshot(t, "hang.json")
 	s.Comms = s.Comms[:1]
 	s.Comms[0].InFlight.Call, s.Comms[0].InFlight.Seq = "split", 777
 	var v View
 	v.Merge(s.Time, s)
-	if text := v.Report(s.Time).Text(0, false); !strings.Contains(text, "    split, ") || strings.Contains(text, "777") {
+	text := v.Report(s.Time).Text(0, false)
+	if !strings.Contains(text, "    split, ") || strings.Contains(text, "777") {
 		t.Errorf("it doesn't name the split, or by a number:\n%s", text)
 	}
 }

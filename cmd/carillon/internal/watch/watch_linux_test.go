@@ -180,8 +180,8 @@ func TestMovesOn(t *testing.T) {
 	d.await(t, "verdict.opened verdict 1")
 }
 
-// TestWithdrawnAgain: a new coordinator changes a verdict before it withdraws it, which the last one did already. It does
-// not stay open.
+// TestWithdrawnAgain: a new coordinator changes a verdict before it withdraws it, which the last one did already. It
+// does not stay open.
 func TestWithdrawnAgain(t *testing.T) {
 	a, b := newRank(t, 0), newRank(t, 1)
 	d := newDisplay()

@@ -63,7 +63,6 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		p.play(context.Background())
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the round is over
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -89,7 +88,7 @@ func (p *part) play(ctx context.Context) {
 		second = p.id(rt, in)
 	}
 	joins := p.Phase == "grow" && p.Rank == p.Size-1
-	var comm *ccl.Comm
+	var comm, made *ccl.Comm
 	if p.Phase != "init" && !joins {
 		n := p.Size
 		if p.Phase == "grow" {
@@ -106,6 +105,11 @@ func (p *part) play(ctx context.Context) {
 	if !in.Scan() {
 		panic(fmt.Sprintf("the round ended before rank %d was told to begin: %v", p.Rank, in.Err()))
 	}
+	defer func() {
+		untilOver()
+		runtime.KeepAlive(comm) // the others would be told of a leak
+		runtime.KeepAlive(made)
+	}()
 	call, cancel := context.WithTimeout(ctx, arrival) // so that nobody waits for ever for a rank that never came
 	defer cancel()
 	switch p.Fault {
@@ -116,7 +120,6 @@ func (p *part) play(ctx context.Context) {
 		time.AfterFunc(p.After, cancel)
 	}
 	begun := time.Now()
-	var made *ccl.Comm
 	switch {
 	case p.Phase == "init":
 		made, err = rt.InitRank(call, first, p.Size, p.Rank)
@@ -137,8 +140,7 @@ func (p *part) play(ctx context.Context) {
 	if err == nil {
 		say(said{What: "ready", Took: end.Took})
 		if p.Fault == killed {
-			_, _ = io.Copy(io.Discard, os.Stdin) // it is about to be
-			runtime.KeepAlive(made)              // and has not leaked it
+			untilOver() // it is about to be
 		}
 		err = ccl.Barrier(ctx, made)
 	}
@@ -150,6 +152,9 @@ func (p *part) play(ctx context.Context) {
 	}
 	say(end)
 }
+
+// untilOver waits for the end of the round, at which the process is killed.
+func untilOver() { _, _ = io.Copy(io.Discard, os.Stdin) }
 
 // id is the next unique id: rank 0 makes it, the others read it. All wait until the round goes on.
 func (p *part) id(rt *ccl.Runtime, in *bufio.Scanner) (id ccl.UniqueID) {

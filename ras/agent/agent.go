@@ -409,14 +409,15 @@ func (a *Agent) tell(ctx context.Context, leader string) bool {
 	return errors.Is(ctx.Err(), context.Canceled) // by StopTelling
 }
 
-// broadcast sends the open verdicts to all. It doesn't wait for their answers.
+// broadcast sends the open verdicts to all. It doesn't wait for their answers; Run does before it returns, so that a
+// coordinator that leaves has handed over what it last found.
 func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 	m := a.mesh.Load()
 	if m == nil {
 		return
 	}
 	body := encodeOpen(a.self.Name, b.Turn, b.Open, b.Unresolved)
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 	answers, err := m.Ask(ctx, body)
 	if err != nil {
 		cancel()

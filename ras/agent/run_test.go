@@ -118,6 +118,58 @@ func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// TestWithdrawalIsHeardBeforeItsCoordinatorLeaves: the others would withdraw the verdict once more, each in turn.
+func TestWithdrawalIsHeardBeforeItsCoordinatorLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a *Agent
+		var heard []int // open verdicts of each broadcast
+		j, err := sim.StartJob(t.Context(), sim.JobConfig{
+			Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
+			Member: func(r *sim.Rank, c *mesh.Config) {
+				c.Handler = func(ctx context.Context, from string, question []byte) []byte {
+					if r.Process.Member().Rank == 0 {
+						return a.Handle(ctx, from, question)
+					}
+					if m, err := decode(question); err != nil {
+						t.Error(err)
+					} else if m.Kind == tellOpen {
+						heard = append(heard, len(m.Open))
+					}
+					return []byte("ok")
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var over atomic.Bool
+		note := func() verdict.Note {
+			if over.Load() {
+				return verdict.Note{Member: j.Ranks[0].Name()}
+			}
+			n := failed()
+			n.Member = j.Ranks[0].Name()
+			return n
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		a = New(j.Ranks[0].Process.Member(), note, Config{Open: func(open []verdict.Verdict) {
+			if len(open) == 0 {
+				cancel() // the process leaves at the first moment at which it may
+			}
+			over.Store(true)
+		}})
+		a.Trouble()
+		a.Run(ctx, j.Ranks[0].Mesh)
+		// Looks at the members that join come before.
+		if want := []int{1, 0}; len(heard) < 2 || !slices.Equal(heard[len(heard)-2:], want) {
+			t.Errorf("the other process heard of %v open verdicts, want %v", heard, want)
+		}
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A coordinator that doesn't answer is told again; one that does, once.
 func TestTroubleIsToldUntilItIsHeard(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -144,6 +145,10 @@ func TestExitCode(t *testing.T) {
 func TestSignalsReachTheRanks(t *testing.T) {
 	script := `trap 'echo heard USR1' USR1; trap 'echo heard HUP' HUP; trap 'echo bye; kill $!; exit 9' TERM
 		sleep infinity & echo ready $$; while :; do wait; done`
+	// What is ignored here, as under nohup, would be ignored there, and a shell could not trap it.
+	hangUp := make(chan os.Signal, 1)
+	signal.Notify(hangUp, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangUp) })
 	j, _ := start(t, 2, script)
 	j.Signal(syscall.SIGUSR1)
 	j.Await(`^\[0\] heard USR1$`)

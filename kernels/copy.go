@@ -25,3 +25,17 @@ func Copy(dst, src []byte) {
 		dst, src = dst[n:], src[n:]
 	}
 }
+
+// CopyPiece is Copy for a piece of a copy of whole bytes. If the whole doesn't fit the last cache, the piece is written
+// past the caches: nobody finds it there when the whole has been copied, and what the next pieces need stays there.
+// "carillon bench --sizes 64M" shows what that saves: up to a fifth of an all-reduce.
+func CopyPiece(dst, src []byte, whole int) {
+	src = src[:len(dst)]
+	if whole <= copyCached {
+		Copy(dst, src)
+		return
+	}
+	from, to := pastCaches(dst, src)
+	copy(dst[:from], src)
+	copy(dst[to:], src[to:])
+}

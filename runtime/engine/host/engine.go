@@ -132,12 +132,12 @@ func grow(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// copyBytes copies unless both are the same memory, as in place.
-func copyBytes(dst, src []byte) {
+// copyBytes copies a piece of whole bytes, unless both are the same memory, as in place.
+func copyBytes(dst, src []byte, whole int) {
 	if len(src) == 0 || &dst[0] == &src[0] {
 		return
 	}
-	kernels.Copy(dst, src)
+	kernels.CopyPiece(dst, src, whole)
 }
 
 // begin makes a call the current one.

@@ -359,7 +359,7 @@ func (x *execution) consume(i int, s *step, window []byte) int {
 	}
 	dst, came := x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], window[:n]
 	if s.Kind == algo.StepRecv {
-		kernels.Copy(dst, came)
+		kernels.CopyPiece(dst, came, s.whole)
 	} else {
 		left, right := x.bufs[s.Src.Buf][s.Src.Off+from:][:n], came
 		if s.IncomingFirst {
@@ -388,7 +388,7 @@ func (x *execution) step(i int) bool {
 	src := x.source(s, s.Src)[from:][:n]
 	switch s.Kind { //nolint:exhaustive // all others are no local steps
 	case algo.StepCopy:
-		copyBytes(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], src)
+		copyBytes(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], src, s.whole)
 	case algo.StepReduce:
 		x.reduce(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], src, x.source(s, s.Src2)[from:][:n])
 	case algo.StepPost: // as a whole, since its Wait has ended

@@ -40,7 +40,7 @@ const maxEarly = 1 << 12
 // together carries out point-to-point operations, all at the same time.
 func (e *Engine) together(ops []engine.Op) error {
 	for send, recv := range engine.ToSelf(ops, e.rank) {
-		copyBytes(recv.Recv, send.Send)
+		copyBytes(recv.Recv, send.Send, len(send.Send))
 	}
 	e.g.begin(ops)
 	defer func() { e.g.ops = nil }()
@@ -232,7 +232,7 @@ func (g *group) data(p *pairLink, window []byte) int {
 	op := &g.ops[p.recvs[p.ended]]
 	size := g.bytes(p.recvs[p.ended])
 	n, used := portion(window, p.in, size, size)
-	kernels.Copy(op.Recv[p.in:p.in+n], window[:n])
+	kernels.CopyPiece(op.Recv[p.in:p.in+n], window[:n], size)
 	if p.in += n; p.in == size {
 		p.ended, p.in, p.inside = p.ended+1, 0, false
 	}

@@ -13,6 +13,7 @@ type step struct {
 	algo.Step
 	n     int  // its length
 	opens bool // it writes to the user's memory: it must wait until the ranks agree
+	whole int  // of how many bytes what it writes is a piece; 0 if other steps wait for it, as they read that soon
 }
 
 func writes(s *algo.Step) bool { return s.Kind != algo.StepSend && s.Kind != algo.StepPost }
@@ -90,7 +91,13 @@ func (e *Engine) compile(op *engine.Op) *plan {
 		for _, span := range []*algo.Span{&s.Dst, &s.Src, &s.Src2} {
 			span.Off, span.Len = span.Off*es, span.Len*es
 		}
-		p.steps[i] = step{Step: s, n: s.Len(), opens: writes(&s) && s.Dst.Buf == algo.Out}
+		p.steps[i] = step{Step: s, n: s.Len(), opens: writes(&s) && s.Dst.Buf == algo.Out, whole: r.Bytes()}
+		if s.After != algo.None {
+			p.steps[s.After].whole = 0
+		}
+		for w := s.Wait.From; w < s.Wait.To; w++ {
+			p.steps[w].whole = 0
+		}
 		switch s.Kind {
 		case algo.StepSend:
 			waits = waits || s.After != algo.None || s.Wait != algo.Range{}

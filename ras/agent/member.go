@@ -14,7 +14,7 @@ type member struct {
 	since  time.Time     // of the phase
 	note   *verdict.Note // its last one
 	at     time.Time     // of the note
-	final  bool          // the process has left, and the note has all that is on its tape
+	final  bool          // the process has left or is dead, and the note has all that is on its tape
 }
 
 // judged tells whether it is a process of the job, and not a carillon agent.
@@ -85,7 +85,8 @@ const (
 // answer stores a note that was asked for at the time asked.
 func (m *member) answer(n *verdict.Note, asked, now time.Time) {
 	m.note, m.at = n, now
-	m.final = m.phase == left && asked.Sub(m.since) >= finalTime && len(n.Slots) <= wholeSlots
+	over := m.phase == dead && !asked.Before(m.since) || m.phase == left && asked.Sub(m.since) >= finalTime
+	m.final = over && len(n.Slots) <= wholeSlots
 }
 
 // lastNote is the last note, with the ages of now. Its Waited are out of date, and left out.

@@ -41,7 +41,7 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	m.turn++
 	past := make([]string, len(m.past))
 	for i, p := range m.past {
-		past[i] = p.id
+		past[i] = p.verdict.ID
 	}
 	m.add(Broadcast{m.turn, m.tracker.Open(), past})
 	m.add(Settled{m.began})
@@ -82,6 +82,12 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 	for i := range notes {
 		said[notes[i].Member] = &notes[i]
 	}
+	blamed := map[string]bool{} // by an open verdict, of those that died
+	for _, v := range m.tracker.Open() {
+		for _, r := range v.Culprits {
+			blamed[r.Member] = blamed[r.Member] || v.Reason == verdict.RankDead && v.Confidence == verdict.Certain
+		}
+	}
 	waiting := map[string]bool{} // hosts with a doubted process: the processes of a lost host are reported together
 	for name, r := range m.members {
 		if !r.judged() {
@@ -120,6 +126,7 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 		n.Fate, n.FateAge, n.Cause = f, 0, ""
 		if f != verdict.Alive {
 			n.FateAge, n.Cause = max(now.Sub(s.Since), 0), CauseText(s)
+			n.Blamed = f == verdict.Dead && blamed[name]
 		}
 		all = append(all, n)
 	}
@@ -140,7 +147,7 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 }
 
 // withhold removes verdicts that must not be told yet: transport after a network outage, a process that ended in order
-// or canceled its calls a moment ago, as others may follow, the end of a rank that is a victim of an open verdict, and
+// or canceled its calls a moment ago, as others may follow, the end of a rank that an open verdict is about, and
 // anything new once this process was told to end. unsure says that some of them may be told later.
 func (m *Machine) withhold(
 	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
@@ -153,28 +160,33 @@ func (m *Machine) withhold(
 	}
 	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool {
 		known := slices.ContainsFunc(open, func(o verdict.Verdict) bool { return o.ID == v.ID })
-		victim := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && victimOf(&v, &o) }
+		because := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && explained(&v, &o) }
 		later := v.Reason == verdict.Transport && now.Before(m.heals) ||
 			!known && (m.departing(&v, now) || v.Canceled(notes, cancelTime) ||
-				!m.ending && slices.ContainsFunc(open, victim))
+				!m.ending && slices.ContainsFunc(open, because))
 		unsure = unsure || later
 		return later || m.ending && !known
 	}), unsure
 }
 
-// departing tells whether a verdict is about a process that ended in order a moment ago.
+// departing tells whether a verdict is about a process that ended in order a moment ago, or because of what a verdict
+// was about that was withdrawn lately.
 func (m *Machine) departing(v *verdict.Verdict, now time.Time) bool {
+	because := slices.ContainsFunc(m.past, func(p withdrawn) bool { return explained(v, &p.verdict) })
 	return slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool {
 		r := m.members[c.Member]
-		return r != nil && r.phase == left && now.Sub(r.status.Since) < departTime
+		return r != nil && r.phase == left && (because || now.Sub(r.status.Since) < departTime)
 	})
 }
 
-// victimOf tells whether all culprits of v are victims of o: the processes of a hung job are often killed one by one.
-func victimOf(v, o *verdict.Verdict) bool {
+// explained tells whether all culprits of v end because of o: as victims, since the processes of a hung job are often
+// killed one by one, or as the culprits of a mismatch, whose calls fail as well.
+func explained(v, o *verdict.Verdict) bool {
 	return o.Urgent() && o.Reason != verdict.RankDead && len(v.Culprits) > 0 &&
 		!slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool {
-			return !slices.ContainsFunc(o.Victims, func(w verdict.Wait) bool { return w.Rank.Member == r.Member })
+			same := func(c verdict.Rank) bool { return c.Member == r.Member }
+			return !slices.ContainsFunc(o.Victims, func(w verdict.Wait) bool { return same(w.Rank) }) &&
+				(o.Reason != verdict.Mismatch || !slices.ContainsFunc(o.Culprits, same))
 		})
 }
 
@@ -292,15 +304,17 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*
 		switch c.Kind {
 		case verdict.Opened:
 			m.since[id], since = now, now
-			m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return p.id == id })
+			m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return p.verdict.ID == id })
 		case verdict.Withdrawn:
 			if c.Unresolved = !resolved(&c.Verdict); c.Unresolved {
-				m.past = append(m.past[max(0, len(m.past)+1-mostPast):], withdrawn{id, now})
+				m.past = append(m.past[max(0, len(m.past)+1-mostPast):], withdrawn{c.Verdict, now})
 			}
 			delete(m.since, id)
 			delete(m.held, id)
-			for _, r := range c.Verdict.Culprits {
-				m.release(r.Member)
+			if r := c.Verdict.Reason; r == verdict.RankDead || r == verdict.RankUnreachable {
+				for _, r := range c.Verdict.Culprits {
+					m.release(r.Member)
+				}
 			}
 		case verdict.Changed:
 		}

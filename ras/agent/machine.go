@@ -55,8 +55,8 @@ type Machine struct {
 
 // withdrawn is a verdict that was withdrawn and is not known to be resolved.
 type withdrawn struct {
-	id string
-	at time.Time
+	verdict verdict.Verdict
+	at      time.Time
 }
 
 const (

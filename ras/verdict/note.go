@@ -29,6 +29,9 @@ type Note struct {
 	// Stale tells that the note is an earlier one, or from a tape that has lost its end: what the process did since is
 	// not known.
 	Stale bool `json:"stale,omitempty"`
+	// Blamed tells that an open verdict of this job says that the process's end is the cause. It was reached when the
+	// process's tape could be read.
+	Blamed bool `json:"-"`
 
 	// Awake is how long the process has run without a pause, such as a SIGSTOP; 0 if it isn't known. Ages beyond it
 	// prove little.

@@ -73,7 +73,8 @@ func (g *graph) maybeConsequence(n *Note) bool {
 		}
 		for _, s := range o.Slots {
 			if f := s.Failure; f != nil && shortly(f.Age) && !intended(f.Code) &&
-				g.ranks[commRank{s.Comm, f.Peer}] != nil { // a rank that no process has may be this process's
+				// A rank that no process has may be this process's, and the call failed because it ended.
+				(f.Code == lifecycle.CodeMismatch || g.ranks[commRank{s.Comm, f.Peer}] != nil) {
 				return true
 			}
 			if s.Left == nil || !shortly(s.Left.Age) {
@@ -91,8 +92,8 @@ func (g *graph) maybeConsequence(n *Note) bool {
 	return false
 }
 
-// tapeKnown tells whether a process's last state is known.
-func (n *Note) tapeKnown() bool { return len(n.Slots) > 0 && !n.Stale }
+// tapeKnown tells whether a process's last state is known, or was.
+func (n *Note) tapeKnown() bool { return len(n.Slots) > 0 && !n.Stale || n.Blamed }
 
 // endedTogether are the processes of the note's host that ended at about the same time and whose tapes are lost: which
 // was first, and why, is not known.

@@ -109,8 +109,8 @@ func (s *side) ranks(m *meeting) string {
 
 // reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
 // rank whose history shows it, or that is in a collective while two others wait for a message of it; of a message and a
-// collective the one that other ranks show to be wrong; of collectives, the rank that the engine names; else all that
-// disagree.
+// collective the one that other ranks show to be wrong; of collectives, the rank that the engine names, also if nobody
+// knows its call and the others agree; else all that disagree.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, nil, nil)
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
@@ -130,6 +130,10 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 			break
 		}
 	}
+	unknown := m.engine.Peer >= 0 && m.at(m.engine.Peer) == nil
+	if unknown && len(there) > 1 && len(w.sides(m)) == 1 {
+		wrong = nil // they agree with each other
+	}
 	for _, p := range wrong {
 		r := rankOf(p.actor, m.key.comm)
 		v.Culprits = append(v.Culprits, r)
@@ -137,7 +141,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 			v.Evidence = append(v.Evidence, o.text(r.String()))
 		}
 	}
-	if m.engine.Peer >= 0 && m.at(m.engine.Peer) == nil {
+	if unknown {
 		v.Culprits = append(v.Culprits, w.rankAt(m.slot, m.engine.Peer))
 	}
 	slices.SortFunc(v.Culprits, byRank)

@@ -9,9 +9,11 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -430,4 +432,26 @@ func FuzzGreet(f *testing.F) {
 			t.Errorf("%x was taken for a door", b)
 		}
 	})
+}
+
+// TestGoneAndSilent: what the kernel of the other host answers tells that a program has ended; no answer tells nothing.
+func TestGoneAndSilent(t *testing.T) {
+	failed := func(op string, errno syscall.Errno) error {
+		return fmt.Errorf("door: %w", &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError("connect", errno)})
+	}
+	for _, c := range []struct {
+		err          error
+		gone, silent bool
+	}{
+		{failed("dial", syscall.ECONNREFUSED), true, false},
+		{failed("dial", syscall.ECONNRESET), true, false}, // it ended before it accepted
+		{failed("dial", syscall.EHOSTUNREACH), false, true},
+		{failed("dial", syscall.ETIMEDOUT), false, true},
+		{failed("read", syscall.ECONNRESET), false, false},
+		{ErrUnknown, true, false},
+	} {
+		if gone, silent := Gone(c.err), Silent(c.err); gone != c.gone || silent != c.silent {
+			t.Errorf("%v: gone %v, silent %v, want %v and %v", c.err, gone, silent, c.gone, c.silent)
+		}
+	}
 }

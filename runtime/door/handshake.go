@@ -73,13 +73,20 @@ var (
 // Gone tells whether the error of an attempt to dial means that a former room has ended: no program listens at the
 // address any more, or another one does, or the door doesn't know the room.
 func Gone(met error) bool {
-	return errors.Is(met, syscall.ECONNREFUSED) || errors.Is(met, ErrUnknown) || errors.Is(met, errForeign)
+	return refused(met) || errors.Is(met, ErrUnknown) || errors.Is(met, errForeign)
+}
+
+// refused tells whether the other host's kernel answered an attempt to dial that no program listens there: it resets the
+// connections that a program had not accepted when it ended.
+func refused(met error) bool {
+	op, ok := errors.AsType[*net.OpError](met)
+	return ok && op.Op == "dial" && (errors.Is(met, syscall.ECONNREFUSED) || errors.Is(met, syscall.ECONNRESET))
 }
 
 // Silent tells whether an attempt to dial failed without an answer from the other host's kernel.
 func Silent(met error) bool {
 	op, ok := errors.AsType[*net.OpError](met)
-	return ok && op.Op == "dial" && !errors.Is(met, syscall.ECONNREFUSED)
+	return ok && op.Op == "dial" && !refused(met)
 }
 
 // LocalFault tells whether an attempt to dial failed because of this process: it is out of descriptors or memory, or

@@ -208,7 +208,7 @@ func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, resolved func(*v
 			verdicts = slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { // o says why
 				return v.Reason == verdict.Unknown && v.Comm == o.Comm && v.Seq == o.Seq
 			})
-			verdicts = append(verdicts, o.After(now.Sub(m.looked)))
+			verdicts = append(verdicts, o.After(now.Sub(m.current)))
 		}
 	}
 	return verdicts
@@ -293,6 +293,7 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*
 		was[v.ID] = true
 	}
 	changes := m.tracker.Update(verdicts)
+	m.current = now
 	m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return now.Sub(p.at) >= pastTime })
 	if len(changes) > 0 {
 		m.add(Publish{m.tracker.Open()})

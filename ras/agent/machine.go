@@ -33,6 +33,7 @@ type Machine struct {
 
 	// Open verdicts.
 	tracker verdict.Tracker
+	current time.Time            // when the ages in tracker were right
 	since   map[string]time.Time // by ID: when this process learnt of it
 	held    map[string]time.Time // by ID: when it was last known to hold
 	past    []withdrawn          // lately, unresolved

@@ -383,3 +383,29 @@ var triggerNames = [numTriggers]string{
 }
 
 func (t trigger) String() string { return triggerNames[t] }
+
+// TestAgeOfAKeptVerdict: a verdict that a new coordinator takes over, and can't judge at its first look, is older by the
+// time since it was told, and by the time between two looks later.
+func TestAgeOfAKeptVerdict(t *testing.T) {
+	members := make([]mesh.Status, 3)
+	for r := range members {
+		members[r] = mesh.Status{Since: dawn, Member: mesh.Member{Name: fmt.Sprint("p", r), Rank: r, JobSize: 3}}
+	}
+	m := NewMachine(members[1].Member)
+	m.Step(dawn, Membership{members})
+	v := verdict.Verdict{
+		ID: "v", Reason: verdict.NotEntered, Age: verdict.Age(time.Second),
+		Culprits: []verdict.Rank{{Job: 2, Comm: 2, Member: "p2"}},
+	}
+	m.Step(dawn.Add(time.Second), Heard{From: "p0", Broadcast: Broadcast{Turn: 1, Open: []verdict.Verdict{v}}})
+	members = slices.Clone(members)
+	members[0].State, members[0].Since = mesh.Left, dawn.Add(2*time.Second)
+	m.Step(dawn.Add(2*time.Second), Membership{members})
+	for _, at := range []time.Duration{3 * time.Second, 5 * time.Second} {
+		m.Step(dawn.Add(at), Tick{})
+		m.Step(dawn.Add(at), Notes{Round: m.round}) // p2 doesn't answer
+		if open := m.Open(); len(open) != 1 || time.Duration(open[0].Age) != at {
+			t.Errorf("after %v: %v are open, want one that is as old", at, open)
+		}
+	}
+}

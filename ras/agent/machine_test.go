@@ -384,8 +384,8 @@ var triggerNames = [numTriggers]string{
 
 func (t trigger) String() string { return triggerNames[t] }
 
-// TestAgeOfAKeptVerdict: a verdict that a new coordinator takes over, and can't judge at its first look, is older by the
-// time since it was told, and by the time between two looks later.
+// TestAgeOfAKeptVerdict: a verdict that a new coordinator takes over, and can't judge at its first look, is older by
+// the time since it was told, and by the time between two looks later.
 func TestAgeOfAKeptVerdict(t *testing.T) {
 	members := make([]mesh.Status, 3)
 	for r := range members {

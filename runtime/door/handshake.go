@@ -76,8 +76,8 @@ func Gone(met error) bool {
 	return refused(met) || errors.Is(met, ErrUnknown) || errors.Is(met, errForeign)
 }
 
-// refused tells whether the other host's kernel answered an attempt to dial that no program listens there: it resets the
-// connections that a program had not accepted when it ended.
+// refused tells whether the other host's kernel answered an attempt to dial that no program listens there: it resets
+// the connections that a program had not accepted when it ended.
 func refused(met error) bool {
 	op, ok := errors.AsType[*net.OpError](met)
 	return ok && op.Op == "dial" && (errors.Is(met, syscall.ECONNREFUSED) || errors.Is(met, syscall.ECONNRESET))

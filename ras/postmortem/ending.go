@@ -103,48 +103,50 @@ const sweepTime = 500 * time.Millisecond
 // errors that they got, before it was their turn: of many, two may be killed together for another reason.
 const leastKilled = 3
 
-// killed finds out whether the job was killed from outside without its launcher: all processes ended one soon after the
-// other, the first and most others (or leastKilled in all) by the same signal, of those that a person or a scheduler
-// sends, none by another one, and no launcher ended them because of a failure. Then all count as told to end when the
-// first ended.
+// killed finds out whether the job was killed from outside without its launcher: all processes that had not left in
+// order by then ended one soon after the other, the first and most others (or leastKilled in all) by the same signal,
+// of those that a person or a scheduler sends, none by another one, and no launcher ended them because of a failure.
+// Then all count as told to end when the first ended.
 func (r *Report) killed() {
-	var ends []time.Time
-	by, killed := "", 0
+	var ended []*process
+	var first time.Time // that a signal ended
 	for _, p := range r.procs {
 		e := &p.end
 		if e.at == 0 || !e.exit.Known || e.failed || e.signaled > 0 {
 			return
 		}
-		ends = append(ends, p.at(e.at))
-		switch e.exit.Signal {
+		ended = append(ended, p)
+		if at := p.at(e.at); e.exit.Signal != 0 && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	ended = slices.DeleteFunc(ended, func(p *process) bool {
+		return p.state() == StateClosed && !p.end.exit.Failed() && p.at(p.end.at).Before(first)
+	})
+	slices.SortFunc(ended, func(a, b *process) int { return a.at(a.end.at).Compare(b.at(b.end.at)) })
+	by, killed, last := "", 0, first
+	for _, p := range ended {
+		at, signal := p.at(p.end.at), p.end.exit.Signal
+		if at.Before(first) || at.Sub(last) > sweepTime {
+			return
+		}
+		last = at
+		switch signal {
 		case 0:
 			continue
 		case unix.SIGKILL, unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
 		default:
 			return
 		}
-		signal := unix.SignalName(e.exit.Signal)
-		if killed++; killed > 1 && signal != by {
+		if killed++; killed > 1 && unix.SignalName(signal) != by {
 			return
 		}
-		by = signal
+		by = unix.SignalName(signal)
 	}
-	slices.SortFunc(ends, time.Time.Compare)
-	for i := range ends {
-		if i > 0 && ends[i].Sub(ends[i-1]) > sweepTime {
-			return
-		}
-	}
-	if killed < 2 || killed < leastKilled && 2*killed <= len(r.procs) {
+	if killed < 2 || killed < leastKilled && 2*killed <= len(ended) {
 		return
 	}
-	if !slices.ContainsFunc(r.procs, func(p *process) bool {
-		return p.end.exit.Signal != 0 && p.at(p.end.at).Equal(ends[0])
-	}) {
-		return
-	}
-	first := ends[0]
-	for _, p := range r.procs {
+	for _, p := range ended {
 		p.end.signaled, p.end.signal = p.mono(first), by
 	}
 }

@@ -159,7 +159,8 @@ func (w *walk) follow(m *meeting) {
 }
 
 // followErrors finds the ranks of a meeting, or of the mismatch by which it failed, whose programs went on after the
-// error of an earlier call, and so are out of step: that error's cause is the meeting's, too.
+// error of an earlier call, and so are out of step: that error's cause is the meeting's, too. Another goroutine's call
+// is none that went on.
 func (w *walk) followErrors(m *meeting) {
 	there := slices.Clone(m.present)
 	if m.mismatched() {
@@ -173,8 +174,8 @@ func (w *walk) followErrors(m *meeting) {
 	}
 	for _, p := range there {
 		for _, q := range p.actor.in {
-			if q.until > p.since && q.slot != p.slot && q.meeting.key.kind != broken && q.slot.Failure != nil &&
-				!intended(q.slot.Failure.Code) && !p.actor.past(q.slot) {
+			if q.until > p.since && q.slot != p.slot && q.slot.Lane == p.slot.Lane && q.meeting.key.kind != broken &&
+				q.slot.Failure != nil && !intended(q.slot.Failure.Code) && !p.actor.past(q.slot) {
 				m.outOfStep = true
 				m.edges = append(m.edges, edge{p.actor, q.meeting})
 				q.meeting.waiters = append(q.meeting.waiters, m)

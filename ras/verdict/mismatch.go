@@ -110,13 +110,16 @@ func (s *side) ranks(m *meeting) string {
 // reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
 // rank whose history shows it, or that is in a collective while two others wait for a message of it; of a message and a
 // collective the one that other ranks show to be wrong; of collectives, the rank that the engine names, also if nobody
-// knows its call and the others agree; else all that disagree.
+// knows its call and the others agree; else all that disagree, or nobody if it is not known whose message was in vain.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, nil, nil)
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
 	there := w.disagree(m)
-	messages := slices.ContainsFunc(there, func(p *participant) bool { return p.slot.partner() >= 0 })
+	messages := slices.ContainsFunc(there, func(p *participant) bool { return p.slot.inMessage() })
 	wrong := slices.Clone(there)
+	if messages && len(there) != 2 { // whose message it is about is not known
+		wrong = nil
+	}
 	for _, is := range []func(*participant) bool{
 		func(p *participant) bool { return w.odd(p.actor) != nil },
 		func(p *participant) bool { return len(there) > 2 && p == there[0] && messages && !p.slot.inMessage() },
@@ -174,9 +177,14 @@ func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) T
 		}
 		says[i] = fmt.Sprintf("%s was in %s", rankOf(p.actor, m.key.comm).in(), call)
 	}
-	if len(culprits) < len(there) {
+	switch {
+	case len(culprits) == 0:
+		return say("the ranks made calls on %s that do not match, and it is not known which is wrong: %s",
+			commText(m.slot), strings.Join(says, "; "))
+	case len(culprits) < len(there):
 		return say("%s made a call on %s that does not match the others' calls: %s", culpritsText(culprits),
 			commText(m.slot), strings.Join(says, "; "))
+	default:
 	}
 	return say("%s made calls on %s that do not match, and it is not known which is wrong: %s",
 		culpritsText(culprits), commText(m.slot), strings.Join(says, "; "))

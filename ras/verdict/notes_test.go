@@ -217,6 +217,25 @@ func TestNotes(t *testing.T) {
 			nil,
 		},
 		{
+			"three are in an all-reduce, and the engine names one in messages, of which it isn't known for whom it waits",
+			newJob(4).in(world, 7, allReduce, s5, -1, 0, 0, 1, 2).in(world, 9, lifecycle.CallGroupEnd, s5, -1, 0, 3).
+				with(failed(lifecycle.CodeMismatch, 3), 0, 1, 2, 3),
+			[]string{
+				`mismatch (likely) the ranks made calls on "world" that do not match, and it is not known which is ` +
+					`wrong: rank 0 was in all_reduce 7`,
+			},
+		},
+		{
+			"the same, and it waited for rank 1",
+			newJob(4).in(world, 7, allReduce, s5, -1, 0, 0, 1, 2).in(world, 9, lifecycle.CallGroupEnd, s5, -1, 0, 3).
+				with(failed(lifecycle.CodeMismatch, 3), 0, 1, 2, 3).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Failure.Wait = 1 }, 3),
+			[]string{
+				`mismatch (likely) ranks 1 and 3 made calls on "world" that do not match, and it is not known which ` +
+					`is wrong`,
+			},
+		},
+		{
 			"a rank that ended the communicator has no note yet",
 			newJob(2).in(world, 7, allReduce, time.Second, 1, 0, 0).with(failed(lifecycle.CodePeerAborted, 1), 0).
 				without(1),

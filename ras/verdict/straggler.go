@@ -29,9 +29,10 @@ func heldUp(waited time.Duration, ops int, window time.Duration) bool {
 // stragglers are the verdicts on ranks that others waited for, each on the communicator where the wait was longest.
 func (g *graph) stragglers() []Verdict {
 	type sum struct {
-		by   []*participant
-		time time.Duration
-		ops  int
+		by     []*participant
+		time   time.Duration
+		window time.Duration // the longest: of a rank that hardly waits it is short
+		ops    int
 	}
 	held := map[commRank]*sum{}
 	waits := map[*actor]time.Duration{} // of each rank for others
@@ -48,6 +49,7 @@ func (g *graph) stragglers() []Verdict {
 				h := held[key]
 				h.by, h.ops = append(h.by, &participant{actor: a, slot: s}), max(h.ops, w.Ops)
 				h.time += time.Duration(w.Time)
+				h.window = max(h.window, s.Window)
 				waits[a] += time.Duration(w.Time)
 			}
 		}
@@ -72,7 +74,7 @@ func (g *graph) stragglers() []Verdict {
 		h, mean := held[key], mean(key)
 		slot := h.by[0].slot
 		p := g.ranks[key]
-		if p == nil || told[p.actor] || slot.Size < 2 || !heldUp(mean, h.ops, slot.Window) || waits[p.actor] > mean/2 ||
+		if p == nil || told[p.actor] || slot.Size < 2 || !heldUp(mean, h.ops, h.window) || waits[p.actor] > mean/2 ||
 			mean < stragglerTimes*usual[(len(usual)-1)/2] {
 			continue
 		}
@@ -93,9 +95,9 @@ func (g *graph) stragglers() []Verdict {
 		r := rankOf(p.actor, key.comm)
 		v := Verdict{
 			Reason: Straggler, Confidence: Likely, Culprits: []Rank{r}, Comm: key.comm, Name: slot.Name,
-			Age: Age(slot.Window), Text: say("%s holds up %s: the others wait for it %s of the time, %s an operation",
+			Age: Age(h.window), Text: say("%s holds up %s: the others wait for it %s of the time, %s an operation",
 				culpritsText([]Rank{r}), commText(slot),
-				fmt.Sprintf("%.0f %%", 100*mean.Seconds()/slot.Window.Seconds()),
+				fmt.Sprintf("%.0f %%", 100*mean.Seconds()/h.window.Seconds()),
 				Age(mean/time.Duration(h.ops)).String()),
 		}
 		v.setID()

@@ -236,16 +236,20 @@ func (g *graph) disagree(m *meeting) []*participant {
 func (s *Slot) inMessage() bool { return countOf(s.Op.Call) != countCollective }
 
 // partner is the other rank of the message that was a rank's last operation, or of the messages the one that it waited
-// for; -1 if it was a collective.
+// for; -1 if that isn't known, or it was a collective.
 func (s *Slot) partner() int {
 	switch s.Op.Call {
 	case lifecycle.CallSend, lifecycle.CallRecv:
 		return int(s.Op.Peer)
 	case lifecycle.CallSendRecv, lifecycle.CallGroupEnd:
+		wait := s.Wait
 		if s.Failure != nil {
-			return s.Failure.Wait
+			wait = s.Failure.Wait
 		}
-		return s.Wait
+		if wait < 0 && s.Size == 2 {
+			return 1 - s.Rank
+		}
+		return wait
 	default:
 		return -1
 	}
@@ -268,10 +272,10 @@ func (g *graph) leftOut(p *participant) bool {
 
 // messagesLike is the most messages that a rank in a collective has had with the rank at the distance that the other
 // side of p's message has from p; others tells whether there are such ranks. Ranks without any message count as well,
-// if all have none.
+// if all have none. Messages in groups are not counted, so that they tell nothing.
 func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
 	partner := p.slot.partner()
-	if partner < 0 {
+	if partner < 0 || countOf(p.slot.Op.Call) == countGroup {
 		return 0, false
 	}
 	none, n := true, 0
@@ -280,7 +284,7 @@ func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
 			continue
 		}
 		n++
-		none = none && len(o.slot.Messages) == 0
+		none = none && len(o.slot.Messages) == 0 && o.slot.Groups == 0
 		if count := o.slot.messages(o.slot.Rank + partner - p.slot.Rank); count > 0 {
 			most, others = max(most, count), true
 		}

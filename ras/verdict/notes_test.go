@@ -236,6 +236,25 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"a group of messages meets an all-reduce: messages of groups are not counted, so that none is left out",
+			newJob(4).in(world, 1, allReduce, s5, -1, 0, 1, 2, 3).in(world, 2, lifecycle.CallGroupEnd, s5, -1, 0, 0).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Groups = 2 }, 0, 1, 2, 3).
+				with(failed(lifecycle.CodeMismatch, 1), 0, 2, 3).with(failed(lifecycle.CodeMismatch, 0), 1).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Failure.Wait = 1 }, 0),
+			[]string{
+				`mismatch (likely) ranks 0 and 1 made calls on "world" that do not match, and it is not known which ` +
+					`is wrong`,
+			},
+		},
+		{
+			"the two ranks of a communicator are in groups of messages that differ, and the engine names one",
+			newJob(2).in(world, 2, lifecycle.CallGroupEnd, s5, -1, 0, 0, 1).with(failed(lifecycle.CodeMismatch, 0), 0, 1),
+			[]string{
+				`mismatch (likely) ranks 0 and 1 made calls on "world" that do not match, and it is not known which ` +
+					`is wrong`,
+			},
+		},
+		{
 			"a rank that ended the communicator has no note yet",
 			newJob(2).in(world, 7, allReduce, time.Second, 1, 0, 0).with(failed(lifecycle.CodePeerAborted, 1), 0).
 				without(1),

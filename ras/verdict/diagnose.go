@@ -225,7 +225,8 @@ func (w *walk) explain(m *meeting, a *actor) {
 		return
 	case gone:
 		leaf.why = notAlive
-		if left != nil && (left.Age > a.note.FateAge+settleTime || w.failedFirst(a.note)) {
+		aborted := left != nil && left.Act == abort && a.note.Fate == Dead // who leaves in order aborts what it left open
+		if aborted || left != nil && (left.Age > a.note.FateAge+settleTime || w.failedFirst(a.note)) {
 			leaf.why = leftComm
 		}
 	case left != nil:

@@ -11,12 +11,18 @@ import (
 
 // processes are the verdicts on processes that ended, stopped or are unreachable. Dead and unreachable ones get a
 // verdict even if no rank waits for them yet; see stillNeeded. All unreachable ones share one verdict, as the network
-// is the one cause. A process that ended because a communicator had failed before is a victim.
+// is the one cause. A process that ended because a communicator had failed before is a victim, and one that had ended a
+// communicator itself before is told of for that.
 func (w *walk) processes() []Verdict {
 	ends := map[*Note][]*meeting{}
+	left := map[*Note]bool{} // a communicator before
 	for _, l := range w.leaves {
-		if l.why == notAlive {
+		switch l.why {
+		case notAlive:
 			ends[l.actor.note] = append(ends[l.actor.note], l.at)
+		case leftComm:
+			left[l.actor.note] = true
+		case idle:
 		}
 	}
 	var verdicts []Verdict
@@ -31,7 +37,7 @@ func (w *walk) processes() []Verdict {
 				away = append(away, n)
 			}
 		case Dead:
-			if !w.maybeConsequence(n) && (waitedFor || w.stillNeeded(n) && !w.failedFirst(n)) {
+			if !w.maybeConsequence(n) && (waitedFor || w.stillNeeded(n) && !w.failedFirst(n) && !left[n]) {
 				verdicts = append(verdicts, w.ended(n, ends))
 			}
 		case Stopped:

@@ -218,7 +218,7 @@ func (g *graph) disagree(m *meeting) []*participant {
 	}
 	there := []*participant{peer}
 	for p := range g.members(m.slot) {
-		if p.slot.partner() == m.engine.Peer {
+		if p.slot.partner() == m.engine.Peer && (p.slot.InFlight > 0 || p.slot.Failed) {
 			there = append(there, p)
 		}
 	}

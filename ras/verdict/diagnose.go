@@ -267,10 +267,10 @@ func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*
 		case p.actor != a && p.until <= m.until:
 		case slices.Contains(m.gaveUp, a):
 			cause = p.until > left.Age && !p.slot.gaveUp()
+		case left != nil: // what failed after it had left is no reason for that
+			cause = p.until > 0 && p.until >= left.Age
 		case gone:
 			cause = p.until > 0
-		case left != nil:
-			cause = p.until > 0 && p.until >= left.Age
 		default: // what began after this one had failed is no reason for it
 			cause = p.since >= m.until && (p.until == 0 || !a.recovered(p.slot))
 		}

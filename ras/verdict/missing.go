@@ -187,6 +187,8 @@ func (g *graph) assignAbsent(m *meeting) {
 		late := g.lateMembers(m)
 		if joins := len(late) > 0 && m.slot.joins(); joins || len(late) == len(m.absent) {
 			candidates = late
+		} else if rest := g.outside(m); len(rest) == len(m.absent) {
+			candidates = rest
 		}
 	}
 	for _, a := range candidates {
@@ -218,6 +220,20 @@ func (g *graph) lateMembers(m *meeting) []*actor {
 		}
 	}
 	return late
+}
+
+// outside are the ranks that have not left the job and are not in a meeting's communicator, if a note of each process of
+// the job is known.
+func (g *graph) outside(m *meeting) (rest []*actor) {
+	if n := g.notes[0].JobSize; n == 0 || len(g.notes) < n {
+		return nil
+	}
+	for _, a := range g.actors {
+		if a.note.Fate != Departed && a.slotIn(m.key.comm) == nil {
+			rest = append(rest, a)
+		}
+	}
+	return rest
 }
 
 // byOrder is the only rank of the parent that can be rank r of a communicator in its init, as a shrink keeps the order

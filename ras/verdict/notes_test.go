@@ -217,6 +217,16 @@ func TestNotes(t *testing.T) {
 			nil,
 		},
 		{
+			"all but one of the job are in the init of what grows, and that one, which had left its parent, is stopped",
+			newJob(4).with(act(tape.ActInit, s6, true), 0, 1, 2).
+				with(func(_ *verdict.Note, s *verdict.Slot) { copy(s.Parent[:], "small") }, 0, 1, 2).
+				with(fate(verdict.Stopped, s6, ""), 3).
+				with(func(_ *verdict.Note, s *verdict.Slot) {
+					s.Comm, s.Left = [16]byte{'o'}, &verdict.Left{Act: tape.ActDestroy, Age: 2 * s6}
+				}, 3),
+			[]string{`rank_stopped (likely) rank 3 (node1, pid 1003) stopped 6s ago; ranks 0 to 2 wait`},
+		},
+		{
 			"three are in an all-reduce, and the engine names one in messages, of which it isn't known for whom it waits",
 			newJob(4).in(world, 7, allReduce, s5, -1, 0, 0, 1, 2).in(world, 9, lifecycle.CallGroupEnd, s5, -1, 0, 3).
 				with(failed(lifecycle.CodeMismatch, 3), 0, 1, 2, 3),

@@ -112,7 +112,7 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain, unfit},
 		{func(i int) bool { return g.leftTwin(ring[i].via, ring) }, Likely, order},
 		{func(i int) bool { return newPair(ring, i) }, Likely, unfit},
-		{func(i int) bool { return g.step(ring[i].via) != inStep }, Likely, unfit},
+		{func(i int) bool { return g.step(ring[i].via) != inStep || ring[i].via.groups() }, Likely, unfit},
 		{func(i int) bool { return onlyOne(ring, i) }, Likely, unfit},
 	} {
 		if picked := pick(r.is); len(picked) > 0 && len(picked) < len(all) {
@@ -120,6 +120,12 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 		}
 	}
 	return all, nil
+}
+
+// groups tells whether a rank has made groups of messages. What was in them is not counted, so that such a rank may be
+// at fault although it is in step with others.
+func (a *actor) groups() bool {
+	return slices.ContainsFunc(a.slots, func(s *Slot) bool { return s.Groups > 0 })
 }
 
 // onlyOne tells whether an edge leads to the only message of three or more that its rank sends, or the only one that

@@ -187,6 +187,33 @@ func joined(j job, size, rank int) job {
 	})
 }
 
+// pipelines is a job of two pipelines of five stages. The last stage of the second one sends a message that the stage
+// before it has forgotten in one of its groups; the first stage waits for the last one, and the others for the first.
+func pipelines() job {
+	j := newJob(10).comm("pp0", seq(5)...).comm("pp1", 5, 6, 7, 8, 9).comm("embed", 5, 9).
+		in("embed", 1, allReduce, s5, 1, s5, 5)
+	message := func(r int, call lifecycle.Call, peer int) {
+		s := j.slot(r, "pp1")
+		s.InFlight, s.Seq, s.Op, s.Age, s.Stalled, s.Wait = 1, 20, tape.Signature{Call: call}, s5, true, peer
+		s.Op.Peer = int32(peer)
+	}
+	for stage := range 5 {
+		for _, s := range []*verdict.Slot{j.slot(stage, "pp0"), j.slot(5+stage, "pp1")} {
+			s.Groups, s.Messages = 19, map[int32]model.Messages{}
+			for _, peer := range []int{stage - 1, stage + 1} {
+				if peer >= 0 && peer < 5 {
+					s.Messages[int32(peer)] = model.Messages{Sent: 20, Received: 20}
+				}
+			}
+		}
+		if stage > 0 && stage < 4 {
+			message(5+stage, lifecycle.CallRecv, stage-1)
+		}
+	}
+	message(9, lifecycle.CallSend, 3)
+	return j
+}
+
 func TestNotes(t *testing.T) {
 	hang := func() job {
 		return newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).did(world, 40, allReduce, s6, 2)
@@ -225,6 +252,11 @@ func TestNotes(t *testing.T) {
 					s.Comm, s.Left = [16]byte{'o'}, &verdict.Left{Act: tape.ActDestroy, Age: 2 * s6}
 				}, 3),
 			[]string{`rank_stopped (likely) rank 3 (node1, pid 1003) stopped 6s ago; ranks 0 to 2 wait`},
+		},
+		{
+			"stages of two pipelines are in step but for what was in their groups, and nothing is known of the ends",
+			pipelines(),
+			[]string{"deadlock (certain) ranks 5 to 9 wait for each other: rank 5 is in all_reduce 1"},
 		},
 		{
 			"three are in an all-reduce, and the engine names one in messages, of which it isn't known for whom it waits",

@@ -107,7 +107,7 @@ const maxPeers = 64
 
 // count records the number of a message, or of a group of messages.
 func (c *Comm) count(sig *tape.Signature, seq uint64) {
-	if sig.Call == lifecycle.CallSendRecv {
+	if sig.Call == lifecycle.CallSendRecv || sig.Call == lifecycle.CallGroupEnd {
 		c.Groups = max(c.Groups, seq)
 		return
 	}

@@ -123,6 +123,7 @@ func newGraph(notes []Note) *graph {
 		}
 	}
 	for _, m := range g.order {
+		m.engine = m.mostSpecific()
 		if g.findMissing(m); len(m.absent) > 0 {
 			g.assignAbsent(m)
 		}
@@ -451,9 +452,6 @@ func (g *graph) enter(key meetingKey, p *participant) {
 	if p.until > 0 {
 		m.until = max(m.until, p.until)
 		m.trouble = m.trouble || !p.actor.past(p.slot)
-		if m.engine == nil || moreSpecific(p.slot.Failure, m.engine) {
-			m.engine = p.slot.Failure
-		}
 	}
 	m.trouble = m.trouble || p.stalled && p.until == 0 && p.actor.note.Fate != Dead // a dead rank doesn't wait
 	if key.kind == collective && agreed(m.slot.Op) != agreed(p.slot.Op) {
@@ -461,10 +459,31 @@ func (g *graph) enter(key meetingKey, p *participant) {
 	}
 }
 
+// mostSpecific is the failure of a meeting's ranks that says most about the cause; nil if none failed.
+func (m *meeting) mostSpecific() (best *Failure) {
+	for _, p := range m.present {
+		if f := p.slot.Failure; p.until > 0 && f != nil && (best == nil || m.moreSpecific(f, best)) {
+			best = f
+		}
+	}
+	return best
+}
+
+// failedBefore tells whether the rank that a failure names had failed in the meeting before. A mismatch is reported to
+// all, also to the rank that it names.
+func (m *meeting) failedBefore(f *Failure) bool {
+	return f.Code != lifecycle.CodeMismatch && slices.ContainsFunc(m.present, func(p *participant) bool {
+		return p.slot.Rank == f.Peer && p.slot.Failure != nil && p.slot.Failure.Age > f.Age
+	})
+}
+
 // moreSpecific tells whether a failure says more about the cause than another one of the same meeting: by its code, and
-// of like codes the first.
-func moreSpecific(a, b *Failure) bool {
+// of like codes the first. One that names a rank which had failed before is a consequence.
+func (m *meeting) moreSpecific(a, b *Failure) bool {
 	rank := func(f *Failure) int {
+		if m.failedBefore(f) {
+			return 4
+		}
 		switch f.Code {
 		case lifecycle.CodeMismatch:
 			return 0

@@ -259,6 +259,18 @@ func TestNotes(t *testing.T) {
 			[]string{"deadlock (certain) ranks 5 to 9 wait for each other: rank 5 is in all_reduce 1"},
 		},
 		{
+			"one destroys a communicator, and another one learns of it by the end of a process that failed because of it",
+			newJob(4).in(world, 7, allReduce, s5, -1, 0, 0, 1, 2).with(failed(lifecycle.CodePeerAborted, 3), 0, 1).
+				with(failed(lifecycle.CodeRankDead, 1), 2).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Age, s.Failure.Age = time.Second/2, time.Second/2 }, 2).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Failure.Age = time.Second }, 0, 1).
+				with(fate(verdict.Dead, time.Second/2, "it exited with 1"), 1).
+				with(func(_ *verdict.Note, s *verdict.Slot) {
+					s.Left = &verdict.Left{Act: tape.ActDestroy, Age: 2 * time.Second}
+				}, 3),
+			[]string{`not_entered (certain) rank 3 (node1, pid 1003) destroyed "world" 2s ago`},
+		},
+		{
 			"three are in an all-reduce, and the engine names one in messages, of which it isn't known for whom it waits",
 			newJob(4).in(world, 7, allReduce, s5, -1, 0, 0, 1, 2).in(world, 9, lifecycle.CallGroupEnd, s5, -1, 0, 3).
 				with(failed(lifecycle.CodeMismatch, 3), 0, 1, 2, 3),

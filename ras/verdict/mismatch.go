@@ -109,8 +109,9 @@ func (s *side) ranks(m *meeting) string {
 
 // reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
 // rank whose history shows it, or that is in a collective while two others wait for a message of it; of a message and a
-// collective the one that other ranks show to be wrong; of collectives, the rank that the engine names, also if nobody
-// knows its call and the others agree; else all that disagree, or nobody if it is not known whose message was in vain.
+// collective the one that other ranks show to be wrong, or that has made a group too many; of collectives, the rank
+// that the engine names, also if nobody knows its call and the others agree; else all that disagree, or nobody if it is
+// not known whose message was in vain.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, nil, nil)
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
@@ -126,6 +127,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		func(p *participant) bool {
 			return messages && !there[0].slot.inMessage() && (w.superfluous(p) || w.leftOut(p))
 		},
+		func(p *participant) bool { return p.slot.Rank == m.engine.Peer && w.groupTooMany(p) },
 		func(p *participant) bool { return m.slot.Size > 2 && !messages && p.slot.Rank == m.engine.Peer },
 	} {
 		if some := slices.DeleteFunc(slices.Clone(there), func(p *participant) bool { return !is(p) }); len(some) > 0 {
@@ -290,6 +292,21 @@ func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
 		}
 	}
 	return most, others || none && n > 0
+}
+
+// groupTooMany tells whether a rank is in a group of messages that none of the others has made, which are all in a
+// collective after equally many groups: then it is the only one that is not in the collective.
+func (g *graph) groupTooMany(p *participant) bool {
+	if countOf(p.slot.Op.Call) != countGroup || p.slot.Size < 3 {
+		return false
+	}
+	n := 1
+	for o := range g.members(p.slot) {
+		if o.slot.Op.Call.IsCollective() && o.slot.Groups > 0 && o.slot.Groups+1 == p.slot.Groups {
+			n++
+		}
+	}
+	return n == p.slot.Size
 }
 
 // messages is how many messages the rank has begun to or from another one.

@@ -280,6 +280,14 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"the same, and it is in a group more than the others have made: it left out the all-reduce",
+			newJob(4).in(world, 7, allReduce, s5, -1, 0, 0, 1, 2).in(world, 9, lifecycle.CallGroupEnd, s5, -1, 0, 3).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Groups = 8 }, 0, 1, 2).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Groups = 9 }, 3).
+				with(failed(lifecycle.CodeMismatch, 3), 0, 1, 2, 3),
+			[]string{`mismatch (likely) rank 3 (node1, pid 1003) made a call on "world" that does not match`},
+		},
+		{
 			"the same, and it waited for rank 1",
 			newJob(4).in(world, 7, allReduce, s5, -1, 0, 0, 1, 2).in(world, 9, lifecycle.CallGroupEnd, s5, -1, 0, 3).
 				with(failed(lifecycle.CodeMismatch, 3), 0, 1, 2, 3).

@@ -225,7 +225,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 		return
 	case gone:
 		leaf.why = notAlive
-		aborted := left != nil && left.Act == abort && a.note.Fate == Dead // who leaves in order aborts what it left open
+		aborted := left != nil && left.Act == abort && a.note.Fate == Dead // one that leaves in order aborts the rest
 		if aborted || left != nil && (left.Age > a.note.FateAge+settleTime || w.failedFirst(a.note)) {
 			leaf.why = leftComm
 		}

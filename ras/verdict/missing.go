@@ -222,8 +222,8 @@ func (g *graph) lateMembers(m *meeting) []*actor {
 	return late
 }
 
-// outside are the ranks that have not left the job and are not in a meeting's communicator, if a note of each process of
-// the job is known.
+// outside are the ranks that have not left the job and are not in a meeting's communicator; none if a process of the
+// job has no note.
 func (g *graph) outside(m *meeting) (rest []*actor) {
 	if n := g.notes[0].JobSize; n == 0 || len(g.notes) < n {
 		return nil

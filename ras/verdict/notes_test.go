@@ -259,7 +259,7 @@ func TestNotes(t *testing.T) {
 			[]string{"deadlock (certain) ranks 5 to 9 wait for each other: rank 5 is in all_reduce 1"},
 		},
 		{
-			"one destroys a communicator, and another one learns of it by the end of a process that failed because of it",
+			"one destroys a communicator, and another learns of it by the end of a process that failed because of it",
 			newJob(4).in(world, 7, allReduce, s5, -1, 0, 0, 1, 2).with(failed(lifecycle.CodePeerAborted, 3), 0, 1).
 				with(failed(lifecycle.CodeRankDead, 1), 2).
 				with(func(_ *verdict.Note, s *verdict.Slot) { s.Age, s.Failure.Age = time.Second/2, time.Second/2 }, 2).
@@ -271,7 +271,7 @@ func TestNotes(t *testing.T) {
 			[]string{`not_entered (certain) rank 3 (node1, pid 1003) destroyed "world" 2s ago`},
 		},
 		{
-			"three are in an all-reduce, and the engine names one in messages, of which it isn't known for whom it waits",
+			"three are in an all-reduce, and the engine names one in messages; for whom it waits isn't known",
 			newJob(4).in(world, 7, allReduce, s5, -1, 0, 0, 1, 2).in(world, 9, lifecycle.CallGroupEnd, s5, -1, 0, 3).
 				with(failed(lifecycle.CodeMismatch, 3), 0, 1, 2, 3),
 			[]string{
@@ -310,7 +310,8 @@ func TestNotes(t *testing.T) {
 		},
 		{
 			"the two ranks of a communicator are in groups of messages that differ, and the engine names one",
-			newJob(2).in(world, 2, lifecycle.CallGroupEnd, s5, -1, 0, 0, 1).with(failed(lifecycle.CodeMismatch, 0), 0, 1),
+			newJob(2).in(world, 2, lifecycle.CallGroupEnd, s5, -1, 0, 0, 1).
+				with(failed(lifecycle.CodeMismatch, 0), 0, 1),
 			[]string{
 				`mismatch (likely) ranks 0 and 1 made calls on "world" that do not match, and it is not known which ` +
 					`is wrong`,

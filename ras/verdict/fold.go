@@ -74,7 +74,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		}
 	}
 	if a := c.End; a != nil {
-		s.Left = &Left{Act: a.Kind, Age: age(a.End, now), Site: siteOf(a), Text: a.Text}
+		s.Left = &Left{Act: a.Kind, Age: age(a.Start, now), Took: age(a.Start, a.End), Site: siteOf(a), Text: a.Text}
 	}
 	waits, over := c.Waits(now)
 	s.Waited, s.Window = waits, time.Duration(over)

@@ -182,7 +182,7 @@ func (g *graph) addNote(n *Note) {
 			a.active(s.Age)
 		}
 		if s.Left != nil {
-			a.active(s.Left.Age)
+			a.active(s.Left.Age - s.Left.Took)
 		}
 		if s.Rank >= 0 {
 			if old := g.ranks[commRank{s.Comm, s.Rank}]; old == nil || old.slot.Left != nil {

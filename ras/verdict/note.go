@@ -167,7 +167,8 @@ type Failure struct {
 // Left is how a rank ended a communicator, or finalized it.
 type Left struct {
 	Act  tape.Act      `json:"act"` // finalize, destroy or abort
-	Age  time.Duration `json:"age"`
+	Age  time.Duration `json:"age"` // of its beginning: others may learn of it before it is done
+	Took time.Duration `json:"took,omitempty"`
 	Site string        `json:"site,omitempty"` // where it was called, as "file:line"
 	Text string        `json:"text,omitempty"` // the cause that the program gave
 }

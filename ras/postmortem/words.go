@@ -89,7 +89,7 @@ func (m *member) label() string {
 func (p *process) name() string {
 	where := fmt.Sprintf("%s, pid %d", words.Line(p.header.Host), p.header.PID)
 	if p.rank < 0 {
-		return where
+		return fmt.Sprintf("a process (%s)", where)
 	}
 	return fmt.Sprintf("rank %d (%s)", p.rank, where)
 }

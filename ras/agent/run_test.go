@@ -18,28 +18,44 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// pair is a coordinator of which the test decides how it answers, and the agent of the other process.
-func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
+// twoProcesses starts a mesh of two processes, on a host each. handler is what the one of a rank answers.
+func twoProcesses(t *testing.T, handler func(rank int) func(context.Context, string, []byte) []byte) *sim.Job {
 	t.Helper()
 	j, err := sim.StartJob(t.Context(), sim.JobConfig{
 		Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
 		Member: func(r *sim.Rank, c *mesh.Config) {
 			c.Handler = func(ctx context.Context, from string, question []byte) []byte {
-				if r.Process.Member().Rank == 1 {
-					return follower.Handle(ctx, from, question)
-				}
-				m, err := decode(question)
-				if err != nil {
-					t.Error(err)
-					return nil
-				}
-				return coordinator(m)
+				return handler(r.Process.Member().Rank)(ctx, from, question)
 			}
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return j
+}
+
+// stub answers for a process without an agent.
+func stub(t *testing.T, answer func(*message) []byte) func(context.Context, string, []byte) []byte {
+	return func(_ context.Context, _ string, question []byte) []byte {
+		m, err := decode(question)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		return answer(m)
+	}
+}
+
+// pair is a coordinator of which the test decides how it answers, and the agent of the other process.
+func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
+	t.Helper()
+	j := twoProcesses(t, func(rank int) func(context.Context, string, []byte) []byte {
+		if rank == 1 {
+			return follower.Handle
+		}
+		return stub(t, coordinator)
+	})
 	self := j.Ranks[1].Process.Member()
 	follower = New(self, func() verdict.Note { return verdict.Note{Member: self.Name} }, Config{
 		Stuck: func() []lifecycle.CommID { return []lifecycle.CommID{{1}} },
@@ -65,25 +81,17 @@ func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
 func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a *Agent
-		j, err := sim.StartJob(t.Context(), sim.JobConfig{
-			Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
-			Member: func(r *sim.Rank, c *mesh.Config) {
-				c.Handler = func(ctx context.Context, from string, question []byte) []byte {
-					if r.Process.Member().Rank == 0 {
-						return a.Handle(ctx, from, question)
-					}
-					return []byte("ok")
-				}
-			},
+		j := twoProcesses(t, func(rank int) func(context.Context, string, []byte) []byte {
+			if rank == 0 {
+				return a.Handle
+			}
+			return stub(t, func(*message) []byte { return []byte("ok") })
 		})
 		defer func() {
 			if err := j.Close(); err != nil {
 				t.Error(err)
 			}
 		}()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var told []string
 		note := func() verdict.Note { // it is in a communicator with the other one
 			return verdict.Note{Member: j.Ranks[0].Name(), Slots: []verdict.Slot{{
@@ -123,25 +131,17 @@ func TestWithdrawalIsHeardBeforeItsCoordinatorLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a *Agent
 		var heard []int // open verdicts of each broadcast
-		j, err := sim.StartJob(t.Context(), sim.JobConfig{
-			Seed: 1, Link: sim.Link{Delay: time.Millisecond}, Machines: 2, Each: 1, Tuning: mesh.LAN(),
-			Member: func(r *sim.Rank, c *mesh.Config) {
-				c.Handler = func(ctx context.Context, from string, question []byte) []byte {
-					if r.Process.Member().Rank == 0 {
-						return a.Handle(ctx, from, question)
-					}
-					if m, err := decode(question); err != nil {
-						t.Error(err)
-					} else if m.Kind == tellOpen {
-						heard = append(heard, len(m.Open))
-					}
-					return []byte("ok")
+		j := twoProcesses(t, func(rank int) func(context.Context, string, []byte) []byte {
+			if rank == 0 {
+				return a.Handle
+			}
+			return stub(t, func(m *message) []byte {
+				if m.Kind == tellOpen {
+					heard = append(heard, len(m.Open))
 				}
-			},
+				return []byte("ok")
+			})
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		var over atomic.Bool
 		note := func() verdict.Note {
 			if over.Load() {

@@ -169,8 +169,8 @@ func (m *Machine) withhold(
 	}), unsure
 }
 
-// departing tells whether a verdict is about a process that ended in order a moment ago, or because of what a verdict
-// was about that was withdrawn lately.
+// departing tells whether a verdict is about a process that ended in order, either a moment ago or because of something
+// that another verdict was about, which was withdrawn lately.
 func (m *Machine) departing(v *verdict.Verdict, now time.Time) bool {
 	because := slices.ContainsFunc(m.past, func(p withdrawn) bool { return explained(v, &p.verdict) })
 	return slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool {

@@ -99,10 +99,13 @@ func (s *shownLine) show(l *line) {
 	s.ticksGood.Store(l.ticksGood)
 }
 
-// at is line's. It says no, too, when the line is being replaced.
-func (s *shownLine) at(ticks uint64) (mono int64, holds bool) {
-	anchor := s.ticks.Load()
-	since, good := ticks-anchor, s.ticksGood.Load()
+// now is the time by the line, if it holds and isn't being replaced. Where there is none, it doesn't read the counter.
+func (s *shownLine) now() (mono int64, holds bool) {
+	anchor, good := s.ticks.Load(), s.ticksGood.Load()
+	if good == 0 {
+		return 0, false
+	}
+	since := readCounter() - anchor
 	mono = s.mono.Load() + int64(since*s.slope.Load()>>32)
 	return mono, since < good && s.ticks.Load() == anchor
 }
@@ -121,7 +124,7 @@ const (
 )
 
 func (c *counterClock) now() int64 {
-	if now, holds := c.shown.at(readCounter()); holds {
+	if now, holds := c.shown.now(); holds {
 		return now
 	}
 	return c.nextLine()

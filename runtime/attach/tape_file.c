@@ -60,16 +60,6 @@ void tape_put_text(uint8_t *field, size_t size, const char *text) {
   memcpy(field, text, length);
 }
 
-static int64_t clock_ns(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-int64_t tape_wall(void) { return clock_ns(CLOCK_REALTIME); }
-
-int64_t tape_now(void) { return clock_ns(CLOCK_MONOTONIC); }
-
 /* Its size. */
 
 static size_t aligned(size_t n) { return (n + TAPE_REACHED_ALIGN - 1) / TAPE_REACHED_ALIGN * TAPE_REACHED_ALIGN; }

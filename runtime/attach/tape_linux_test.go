@@ -480,6 +480,15 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
+// The clock of the tape follows the kernel's, and never goes back.
+func TestClock(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "clock")
+	if err := compile("testdata/clock.c", program); err != nil {
+		t.Fatal(err)
+	}
+	run(t, program)
+}
+
 func TestJobIsNoPath(t *testing.T) {
 	for _, job := range []string{"../job", ".job", "a\nb", strings.Repeat("j", 64)} {
 		cmd := exec.Command(player)

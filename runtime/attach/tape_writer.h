@@ -8,6 +8,7 @@
  *   tape_tally.c   tallies
  *   tape_file.c    making the file
  *   tape_folder.c  where it may be
+ *   tape_clock.c   its clock
  *   tape_hole.c    what happens when somebody truncates it
  *   tape_process.c what it says of the process
  */

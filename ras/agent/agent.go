@@ -27,7 +27,7 @@ type Config struct {
 	Local func(mesh.Member) (verdict.Note, bool)
 	// Kept are the processes of this host for which this one answers, by Local; nil if it answers for itself. The
 	// Members of all of them, and its own, have its name as the Keeper. With a mesh, it sends their list to other such
-	// agents.
+	// agents. It may wait for calls of the Agent's Member, as a Keeper's Members does: the Agent calls it unlocked.
 	Kept func() []mesh.Status
 	// Others are notes, from another source, of processes of the job that are not members.
 	Others func(members []verdict.Note) []verdict.Note

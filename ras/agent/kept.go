@@ -179,8 +179,9 @@ func (a *Agent) outdated() (names []string) {
 	if m == nil || a.cfg.Kept == nil {
 		return nil
 	}
+	now := listOf(a.cfg.Kept()) // which waits for a Keeper that may be telling this agent something
 	a.mu.Lock()
-	if now := listOf(a.cfg.Kept()); !slices.Equal(now, a.own.Members) {
+	if !slices.Equal(now, a.own.Members) {
 		a.own = list{Turn: a.own.Turn + 1, Members: now}
 	}
 	turn := a.own.Turn

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/mesh"
@@ -70,4 +72,38 @@ func TestNotesOfAnAgent(t *testing.T) {
 	if notes := decodeNotes("far-9", []byte("["), nil); notes != nil {
 		t.Errorf("garbage has notes: %v", notes)
 	}
+}
+
+// TestKeptIsAskedUnlocked: a Keeper that tells the agent of an event has its processes locked meanwhile, so an agent
+// that asked for them with its own lock held would wait for the Keeper, and the Keeper for it.
+func TestKeptIsAskedUnlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := twoProcesses(t, func(int) func(context.Context, string, []byte) []byte {
+			return stub(t, func(*message) []byte { return nil })
+		})
+		defer func() {
+			if err := j.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		var a *Agent
+		asked := 0
+		a = New(j.Ranks[0].Process.Member(), nil, Config{Kept: func() []mesh.Status {
+			asked++
+			if !a.mu.TryLock() {
+				t.Error("the agent is locked while it asks")
+				return nil
+			}
+			a.mu.Unlock()
+			return nil
+		}})
+		a.Meet(j.Ranks[0].Mesh)
+		a.membership()
+		a.outdated()
+		a.tellList(t.Context(), nil)
+		a.kept()
+		if asked != 4 {
+			t.Errorf("the agent asks %d times, want 4", asked)
+		}
+	})
 }

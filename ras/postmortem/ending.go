@@ -48,20 +48,35 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		if err != nil {
 			r.problem(path, "can't be read to its end: %v", cause(err))
 		}
+		var untaped *osprocess.Entry // of those that failed, the last one
 		for i := range entries {
 			e := &entries[i]
 			if e.PID == 0 {
+				tapeless := untaped
+				untaped = nil
 				for _, p := range procs {
 					switch {
 					case p.header.KernelBoot.String() != e.Boot:
 					case filepath.Dir(p.path) != filepath.Dir(path) || e.Mono <= p.first:
 					case e.Ended == osprocess.EndedByFailure:
 						p.end.failed = true
+						if tapeless != nil {
+							name := fmt.Sprintf("rank %d (pid %d)", tapeless.Rank, tapeless.PID)
+							r.lost = &lost{name, tapeless.Exit.How(), tapeless.Mono, e.Mono, p}
+						}
+						if p.end.signaled >= e.Mono { // that was the launcher's
+							p.end.signaled = 0
+						}
+					case p.end.failed:
 					case p.end.signaled == 0 || e.Mono < p.end.signaled:
 						p.end.signaled, p.end.signal = e.Mono, e.Ended
 					}
 				}
 				continue
+			}
+			taped := func(p *process) bool { return p.header.Rank == e.Rank }
+			if e.Exit.Failed() && !slices.ContainsFunc(procs, taped) {
+				untaped = e
 			}
 			if p := byPID[key{e.Boot, e.PID}]; p != nil && e.Mono >= p.last-int64(time.Second) {
 				p.end.how, p.end.exit = e.Exit.How(), e.Exit
@@ -77,6 +92,13 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 			p.end.signaled = 0
 		}
 	}
+}
+
+// lost is a process of which there is no tape, as it failed before it had one, and for which its launcher ended the job.
+type lost struct {
+	name, how string
+	at, told  int64    // its end, and when the launcher began to end the others, on the clock of of
+	of        *process // one of these
 }
 
 // terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of its processes
@@ -201,7 +223,7 @@ func (p *process) gone(end time.Time) int64 {
 type moment struct {
 	at    time.Time
 	title string // "just before rank 2 failed"
-	// ended tells that the job was ended from outside at that time.
+	// ended tells that the job was ended from outside at that time, or that a process failed that was lost.
 	ended bool
 }
 
@@ -235,6 +257,9 @@ func (r *Report) moments() []moment {
 				trouble(p.at(f.Time), fmt.Sprintf("%s failed on %s", m.name(), m.label()), false)
 			}
 		}
+	}
+	if l := r.lost; l != nil && (first == nil || !first.at.Before(l.of.at(l.told))) {
+		first = &moment{l.of.at(l.at), l.name + " failed", true}
 	}
 	if first != nil {
 		before := first.at.Add(-beforeTime)

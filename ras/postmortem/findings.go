@@ -253,6 +253,11 @@ func (r *Report) ending(at moment) Ending {
 			e.Text += cmp.Or(r.tooShort(at.at), ", while all was well.")
 		}
 		return e
+	case r.lost != nil && at.ended:
+		l := r.lost
+		return Ending{How: "failed", Time: l.of.at(l.at), Text: fmt.Sprintf(
+			"%s failed at %s, before it had a tape: %s. Its output may say why; the tapes don't.",
+			capital(l.name), clockTime(l.of.at(l.at)), l.how)}
 	case closed+exited == len(r.procs) && !failed:
 		if i := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.exit.Failed() }); i >= 0 {
 			p := r.procs[i]

@@ -45,6 +45,7 @@ type Report struct {
 	Problems []Problem `json:"problems"`
 
 	procs   []*process
+	lost    *lost     // nil: none was
 	comms   []*comm   // in the order in which they were made
 	run     int       // number of Run, from 1
 	size    int       // ranks of the job; 0 if unknown

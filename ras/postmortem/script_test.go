@@ -3,6 +3,7 @@ package postmortem_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,6 +39,8 @@ import (
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
 //	TIME PROC refused COMM ACT CODE TEXT…
 //	TIME PROC exits CODE | SIGNAL                 its launcher sees that, and notes it in the ledger
+//	ledger TIME HOST failed | RANK PID CODE       its launcher ends the job for a rank that failed, or sees the end of a
+//	                                              process without a tape
 //	tally PROC COMM CALL BYTES COUNT MEAN [ENGINE]
 //	                                              what the process has counted; several of one kind are added up
 //	TIME together COMM CALL SEQ BYTES DUR         all ranks of the communicator make an operation that takes so long
@@ -111,6 +114,8 @@ func (s *stage) step(w []string) (err error) {
 		s.hosts[w[1]] = m
 	case "process":
 		s.process(w)
+	case "ledger":
+		return s.ledger(duration(w[1]), s.hosts[w[2]], w[3:])
 	case "tally":
 		s.tally(s.find(w[1]), w[2:])
 	case "file":
@@ -134,6 +139,19 @@ func (s *stage) file(name, text string) error {
 		return err
 	}
 	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
+	boot := process.BootID(kernelBoot(s.t, on.name))
+	e := process.Entry{Time: noon.Add(at), Mono: int64(at + on.clock), Boot: boot.String()}
+	if w[0] == "failed" {
+		e.Ended = process.EndedByFailure
+	} else {
+		e.Rank, e.PID = int(natural(w[0])), int(natural(w[1]))
+		e.Exit = process.Exit{Known: true, Code: int(natural(w[2]))}
+	}
+	dir := filepath.Join(s.dir, "train")
+	return errors.Join(os.MkdirAll(dir, 0o700), process.AppendEntry(dir, e))
 }
 
 func (s *stage) process(w []string) {

@@ -243,6 +243,9 @@ func typed(sig os.Signal) bool {
 // makeJob makes the folder of the job's tapes in the user's directory, or in the first default one where it can, and
 // returns the directory.
 func makeJob(note io.Writer, tapeDir, name string) (dir string, err error) {
+	if err := tape.CheckJob(name); err != nil {
+		return "", err
+	}
 	dirs := tape.Dirs(tapeDir)
 	if cmp.Or(tapeDir, os.Getenv(tape.DirVariable)) != "" {
 		dirs = dirs[:1]

@@ -87,11 +87,19 @@ func createFile(cfg Config) (f *os.File, path string, err error) {
 	}
 }
 
+// CheckJob says what is wrong with the name of a job.
+func CheckJob(job string) error {
+	if problem := badName(job); problem != "" {
+		return fmt.Errorf("tape: a job can't be called %q: that becomes a file's name and %s", job, problem)
+	}
+	return nil
+}
+
 // MakeJob makes the directory of a job's tapes, as Create does, before the job's processes start. The error says what
 // is wrong with it, or with dir, and how to fix it.
 func MakeJob(dir, job string) error {
-	if problem := badName(job); problem != "" {
-		return fmt.Errorf("tape: a job can't be called %q: that becomes a file's name and %s", job, problem)
+	if err := CheckJob(job); err != nil {
+		return err
 	}
 	root, err := openJobDir(Config{Dir: dir, Job: job})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -64,12 +65,16 @@ in at most 0.5 %, and never in a healthy job, and half a second for the median d
 	f.Uint64Var(&s.seed, "seed", 1, "the first trial's seed; the others count up from it")
 	f.StringSliceVar(&s.kinds, "kind", nil, "only these kinds of faults")
 	f.BoolVar(&s.why, "why", false, "print each trial with a wrong verdict or without one")
+	complete(cmd, "kind", kindNames()...)
+	return cmd
+}
+
+func kindNames() []string {
 	names := make([]string, 0, len(corpus.Kinds))
 	for _, k := range corpus.Kinds {
 		names = append(names, k.Name)
 	}
-	complete(cmd, "kind", names...)
-	return cmd
+	return names
 }
 
 type trial struct {
@@ -112,7 +117,7 @@ func (s *corpusFlags) draw() (all []trial, err error) {
 		for _, name := range s.kinds {
 			k := corpus.KindOf(name)
 			if k == nil {
-				return nil, fmt.Errorf("--kind is %q, which is no kind of fault (the table names them)", name)
+				return nil, fmt.Errorf("--kind is %q, allowed is %s", name, english.WordSeries(kindNames(), "or"))
 			}
 			kinds = append(kinds, k)
 		}

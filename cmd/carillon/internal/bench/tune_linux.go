@@ -39,10 +39,11 @@ func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (engine
 				}
 				fmt.Fprintf(progress, "%d ranks, %s %s:", n, what, by[i].name)
 				var err error
-				if by[i].times, err = tuneTimes(ctx, s, n, l, call, progress); err != nil {
+				by[i].times, err = tuneTimes(ctx, s, n, l, call, progress)
+				fmt.Fprintln(progress)
+				if err != nil {
 					return err
 				}
-				fmt.Fprintln(progress)
 			}
 			l := tuning[n]
 			for i, t := range by[:len(by)-1] {

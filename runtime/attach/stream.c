@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/statfs.h>
 
 /* Of the CUDA driver's interface. */
@@ -73,11 +74,22 @@ static void unmapped(void) {
   }
 }
 
+/* Tells whether CARILLON_STREAM_MARKS says off, in one of the words that switches have. */
+static bool switched_off(void) {
+  static const char *const words[] = {"off", "no", "false", "0"};
+  const char *set = getenv("CARILLON_STREAM_MARKS");
+  for (size_t i = 0; set != NULL && i < sizeof words / sizeof *words; i++) {
+    if (strcasecmp(set, words[i]) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* Gives devices access to the tape, if there is a driver, and a context that is the thread's. */
 static void open_memory(void) {
   pthread_mutex_lock(&lock);
-  const char *set = getenv("CARILLON_STREAM_MARKS");
-  off = off || (set != NULL && strcmp(set, "off") == 0);
+  off = off || switched_off();
   size_t size = 0;
   device_pointer at = 0;
   if (!off && atomic_load(&found) == 0 && (memory = tape_reached(&size)) != NULL && look()) {

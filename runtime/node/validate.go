@@ -102,7 +102,7 @@ func (c *Config) checkTape(p *problems) {
 		p.add("Tape", c.Tape, "want on, off or required")
 	}
 	if c.TapeDevices < 0 || c.TapeDevices > tape.MaxDevices {
-		p.add("TapeDevices", c.TapeDevices, "want a number up to %d", tape.MaxDevices)
+		p.add("TapeDevices", c.TapeDevices, "want a number from 0 to %d", tape.MaxDevices)
 	}
 	if c.TapeSize != 0 && c.TapeSize < tape.MinSize {
 		p.add("TapeSize", int64(c.TapeSize), "want a size such as 1MiB, of at least %s", humanize.IBytes(tape.MinSize))

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-FEATURES, SAMPLES, STEPS, RATE = 8, 512, 40, 0.1
+FEATURES, SAMPLES, STEPS, RATE = 8, 4096, 40, 0.1
 
 
 def samples(rank):

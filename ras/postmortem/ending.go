@@ -94,7 +94,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 	}
 }
 
-// lost is a process of which there is no tape, as it failed before it had one, and for which its launcher ended the job.
+// lost is a process that failed before it had a tape, and for which its launcher ended the job.
 type lost struct {
 	name, how string
 	at, told  int64    // its end, and when the launcher began to end the others, on the clock of of

@@ -39,8 +39,8 @@ import (
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
 //	TIME PROC refused COMM ACT CODE TEXT…
 //	TIME PROC exits CODE | SIGNAL                 its launcher sees that, and notes it in the ledger
-//	ledger TIME HOST failed | RANK PID CODE       its launcher ends the job for a rank that failed, or sees the end of a
-//	                                              process without a tape
+//	ledger TIME HOST failed | RANK PID CODE       its launcher ends the job for a rank that failed, or sees the end
+//	                                              of a process without a tape
 //	tally PROC COMM CALL BYTES COUNT MEAN [ENGINE]
 //	                                              what the process has counted; several of one kind are added up
 //	TIME together COMM CALL SEQ BYTES DUR         all ranks of the communicator make an operation that takes so long

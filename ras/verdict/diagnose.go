@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Diagnose says what holds the job up: a verdict for each cause, that with the longest wait first; none if all is well.
@@ -18,6 +19,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	slices.SortFunc(notes, func(a, b Note) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Member, b.Member))
 	})
+	identify(notes)
 	w := &walk{graph: newGraph(notes)}
 	w.run()
 
@@ -52,6 +54,30 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	all = unique(all)
 	addStacks(all, notes)
 	return all, w.moving
+}
+
+// identify gives communicators the ids that they have on the ranks that have learned them, where a rank in the init has
+// not yet: notes are not all of the same moment.
+func identify(notes []Note) {
+	ids := map[lifecycle.CommID]lifecycle.CommID{}
+	for i := range notes {
+		for k := range notes[i].Slots {
+			if s := &notes[i].Slots[k]; !s.Was.IsZero() {
+				ids[s.Was] = s.Comm
+			}
+		}
+	}
+	for i := range notes {
+		early := func(s Slot) bool { return !ids[s.Comm].IsZero() && s.open(tape.ActInit) != nil }
+		if n := &notes[i]; slices.ContainsFunc(n.Slots, early) {
+			n.Slots = slices.Clone(n.Slots)
+			for k := range n.Slots {
+				if s := &n.Slots[k]; early(*s) {
+					s.Comm = ids[s.Comm]
+				}
+			}
+		}
+	}
 }
 
 // addStacks adds the stacks of the culprits to the evidence, where they were read.

@@ -31,7 +31,7 @@ func (n *Note) Fold(p *model.Process, now int64) {
 // slotOf is one communicator as a note has it.
 func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	s := Slot{
-		Comm: c.ID, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1,
+		Comm: c.ID, Was: c.Was, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1,
 		State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Messages: maps.Clone(c.Messages), Groups: c.Groups,
 		Splits: c.Splits, Made: c.Made,
 	}

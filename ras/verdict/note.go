@@ -77,7 +77,9 @@ type Usual struct {
 
 // Slot is one rank of one communicator at one moment, with ages instead of times.
 type Slot struct {
+	// Comm is the communicator's id. Was is the one that it had before, which ranks in its init may still know it by.
 	Comm   lifecycle.CommID `json:"comm"`
+	Was    lifecycle.CommID `json:"was,omitzero"`
 	Parent lifecycle.CommID `json:"parent,omitzero"`
 	Name   string           `json:"name,omitempty"`
 	Rank   int              `json:"rank"` // in the communicator; -1 if it isn't known yet

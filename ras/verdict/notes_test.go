@@ -128,6 +128,8 @@ func fate(f verdict.Fate, age time.Duration, cause string) func(*verdict.Note, *
 	return func(n *verdict.Note, _ *verdict.Slot) { n.Fate, n.FateAge, n.Cause = f, age, cause }
 }
 
+func renamed(_ *verdict.Note, s *verdict.Slot) { s.Was, s.Comm = s.Comm, lifecycle.CommID{'r'} }
+
 func silent(n *verdict.Note, _ *verdict.Slot) { n.Slots = nil }
 
 func gaveUp(n *verdict.Note, s *verdict.Slot) {
@@ -241,6 +243,11 @@ func TestNotes(t *testing.T) {
 			"a mismatch is reported, and the rank that it names has no note",
 			newJob(4).in(world, 7, lifecycle.CallSendRecv, time.Second, 1, 0, 2).
 				with(failed(lifecycle.CodeMismatch, 1), 2).without(1),
+			nil,
+		},
+		{
+			"all have come to the init of a world, and some have not learned yet which id it has in this run",
+			newJob(4).with(act(tape.ActInit, s6, true), 0, 1, 2).with(renamed, 0, 3),
 			nil,
 		},
 		{

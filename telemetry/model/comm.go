@@ -26,9 +26,10 @@ type Comm struct {
 	Groups      uint64             // sends and receives that progress together, begun
 	Last        Op                 // the operation that ended last; its End is 0 if there was none
 	Failure     *Failure
-	End         *Act   // how this rank ended the communicator, or finalized it; nil while it has not
-	Splits      uint64 // the number of the last split of it that this rank took part in
-	Made        uint64 // the number of the split of its parent that made it; 0: none, or it isn't known
+	End         *Act             // how this rank ended the communicator, or finalized it; nil while it has not
+	Splits      uint64           // the number of the last split of it that this rank took part in
+	Made        uint64           // the number of the split of its parent that made it; 0: none, or it isn't known
+	Was         lifecycle.CommID // its id before it got its own, as a world's in its run; zero if it had no other
 
 	was     lifecycle.CommID // its id before the last step, if that changed it
 	root    uint32           // as tape.Slot.Root

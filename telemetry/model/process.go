@@ -107,7 +107,7 @@ func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
 	}
 	if !info.ID.IsZero() {
 		if c.ID != info.ID {
-			c.was = c.ID
+			c.was, c.Was = c.ID, c.ID
 		}
 		c.CommInfo = *info // a child of a split learns its rank late
 	}

@@ -19,8 +19,8 @@ type ending struct {
 	seen int64          // when its launcher saw the end; 0: unknown
 	how  string         // "it was ended by SIGKILL"
 	exit osprocess.Exit // as its launcher saw it
-	// failed says that the launcher ended the job because a rank had failed.
-	failed bool
+	// failed is when the launcher began to end the job because a rank had failed; 0: it didn't.
+	failed int64
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
 	signaled int64
 	signal   string // "SIGTERM"
@@ -42,7 +42,6 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 			p.end.at = p.last
 		}
 	}
-	terminated(procs)
 	for _, path := range ledgers {
 		entries, err := osprocess.ReadLedger(path)
 		if err != nil {
@@ -59,15 +58,14 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 					case p.header.KernelBoot.String() != e.Boot:
 					case filepath.Dir(p.path) != filepath.Dir(path) || e.Mono <= p.first:
 					case e.Ended == osprocess.EndedByFailure:
-						p.end.failed = true
+						if p.end.failed == 0 {
+							p.end.failed = e.Mono
+						}
 						if tapeless != nil {
 							name := fmt.Sprintf("rank %d (pid %d)", tapeless.Rank, tapeless.PID)
 							r.lost = &lost{name, tapeless.Exit.How(), tapeless.Mono, e.Mono, p}
 						}
-						if p.end.signaled >= e.Mono { // that was the launcher's
-							p.end.signaled = 0
-						}
-					case p.end.failed:
+					case p.end.failed > 0:
 					case p.end.signaled == 0 || e.Mono < p.end.signaled:
 						p.end.signaled, p.end.signal = e.Mono, e.Ended
 					}
@@ -101,25 +99,36 @@ type lost struct {
 	of        *process // one of these
 }
 
-// terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of its processes
-// did. A signal to a few is the end of these.
-func terminated(procs []*process) {
-	n := 0
-	for _, p := range procs {
-		if p.header.Terminated > 0 {
-			n++
-		}
-	}
-	for _, p := range procs {
-		if 2*n > len(procs) {
-			p.end.signaled, p.end.signal = p.header.Terminated, "SIGTERM"
-		}
-	}
-}
-
 // sweepTime is how long it takes at most, when all processes of a job are killed, from one to the next. If the others
 // go on for longer, the first one's end is a matter of its own.
 const sweepTime = 500 * time.Millisecond
+
+// terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of the processes
+// that were left did, one soon after the other. A signal to a few is the end of these.
+func (r *Report) terminated() {
+	got := func(p *process) time.Time { return p.at(p.header.Terminated) }
+	var rest []*process
+	for _, p := range r.procs {
+		launcher := p.end.failed > 0 && p.header.Terminated >= p.end.failed // it was the launcher's SIGTERM
+		if p.header.Terminated > 0 && p.end.signaled == 0 && !launcher {
+			rest = append(rest, p)
+		}
+	}
+	slices.SortFunc(rest, func(a, b *process) int { return got(a).Compare(got(b)) })
+	for left := len(r.procs); len(rest) > 0; {
+		n := 1
+		for n < len(rest) && got(rest[n]).Sub(got(rest[n-1])) <= sweepTime {
+			n++
+		}
+		if 2*n > left {
+			for _, p := range rest {
+				p.end.signaled, p.end.signal = p.header.Terminated, "SIGTERM"
+			}
+			return
+		}
+		rest, left = rest[n:], left-n
+	}
+}
 
 // leastKilled is how many processes that were killed mean that the whole job was, although most others exited with the
 // errors that they got, before it was their turn: of many, two may be killed together for another reason.
@@ -134,7 +143,7 @@ func (r *Report) killed() {
 	var first time.Time // that a signal ended
 	for _, p := range r.procs {
 		e := &p.end
-		if e.at == 0 || !e.exit.Known || e.failed || e.signaled > 0 {
+		if e.at == 0 || !e.exit.Known || e.failed > 0 || e.signaled > 0 {
 			return
 		}
 		ended = append(ended, p)

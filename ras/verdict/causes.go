@@ -299,7 +299,8 @@ func (g *graph) oddText(p *participant, m *meeting) []Text {
 	return []Text{o.text(rankOf(p.actor, m.key.comm).String())}
 }
 
-// mostLeft tells whether more ranks have ended the communicator in order than are in the meeting.
+// mostLeft tells whether more ranks have ended the communicator in order than are in the meeting. Those that did so
+// after it had failed prove nothing.
 func (m *meeting) mostLeft() bool {
 	switch m.key.kind {
 	case joining, broken, exchange:
@@ -308,7 +309,8 @@ func (m *meeting) mostLeft() bool {
 	}
 	left := 0
 	for p := range m.g.members(m.slot) {
-		if p.slot.Left != nil && p.slot.Left.Act != tape.ActAbort && p.slot.Failure == nil {
+		l := p.slot.Left
+		if l != nil && l.Act != tape.ActAbort && p.slot.Failure == nil && l.Age+skew >= m.until {
 			left++
 		}
 	}

@@ -19,6 +19,10 @@ func (g *graph) findMissing(m *meeting) {
 		m.missing = slices.Clone(m.gaveUp)
 		return
 	}
+	if m.key.kind == joining && g.earlier(m) {
+		g.moving = true
+		return
+	}
 	switch m.key.kind {
 	case collective, joining:
 		for r := range m.slot.Size {
@@ -49,6 +53,24 @@ func (g *graph) findMissing(m *meeting) {
 			g.expectCarrier(m, p.slot.Rank, wait)
 		}
 	}
+}
+
+// earlier tells whether a meeting is the init of a child, and the note of a rank of the parent is from before it came
+// to the split: no rank is in the init before all have come.
+func (g *graph) earlier(m *meeting) bool {
+	for _, p := range m.present {
+		parent := p.actor.slotIn(m.slot.Parent)
+		if parent == nil || parent.open(tape.ActSplit) == nil {
+			continue
+		}
+		for q := range g.members(parent) {
+			if n := q.actor.note; n.Fate == Alive && !n.Stale && q.slot.open(tape.ActSplit) == nil &&
+				q.slot.Splits < parent.open(tape.ActSplit).Seq {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // expectCarrier adds the rank whose proxy carries the data from one rank to another to those that a meeting waits for,

@@ -128,6 +128,23 @@ func fate(f verdict.Fate, age time.Duration, cause string) func(*verdict.Note, *
 	return func(n *verdict.Note, _ *verdict.Slot) { n.Fate, n.FateAge, n.Cause = f, age, cause }
 }
 
+// splits puts rank 2 into the init of a half of the world, and rank 3 into the split that makes it.
+func splits(j job) job {
+	in := act(tape.ActSplit, s6, true)
+	in(&j[2], j.slot(2, world))
+	in(&j[3], j.slot(3, world))
+	for i := range j {
+		for k := range j[i].Slots[0].Acts {
+			j[i].Slots[0].Acts[k].Seq = 1
+		}
+	}
+	j[2].Slots = append(j[2].Slots, verdict.Slot{
+		Comm: [16]byte{'h'}, Parent: j[2].Slots[0].Comm, Name: "half", Rank: 1, Size: 2, Root: 1, Job: 2, Wait: -1,
+		Acts: []verdict.OpenAct{{Act: tape.ActInit, Age: s6, Stalled: true}},
+	})
+	return j
+}
+
 func renamed(_ *verdict.Note, s *verdict.Slot) { s.Was, s.Comm = s.Comm, lifecycle.CommID{'r'} }
 
 func silent(n *verdict.Note, _ *verdict.Slot) { n.Slots = nil }
@@ -249,6 +266,24 @@ func TestNotes(t *testing.T) {
 			"all have come to the init of a world, and some have not learned yet which id it has in this run",
 			newJob(4).with(act(tape.ActInit, s6, true), 0, 1, 2).with(renamed, 0, 3),
 			nil,
+		},
+		{
+			"one is in the init of what a split made, and the note of another is from before it came to the split",
+			splits(newJob(4)),
+			nil,
+		},
+		{
+			"one fails in a call, and others that had failed, which is not known, destroy the communicator later",
+			newJob(4).in(world, 7, allReduce, time.Second, 1, time.Second, 0).
+				with(failed(lifecycle.CodePeerAborted, 1), 0).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Age, s.Failure.Age = 5*time.Second, 5*time.Second }, 0).
+				with(func(_ *verdict.Note, s *verdict.Slot) {
+					s.Left = &verdict.Left{Act: tape.ActDestroy, Age: time.Second}
+				}, 2, 3).
+				with(func(_ *verdict.Note, s *verdict.Slot) {
+					s.Left = &verdict.Left{Act: tape.ActAbort, Age: 5100 * time.Millisecond}
+				}, 1),
+			[]string{`not_entered (likely) rank 1 (node0, pid 1001) aborted "world"`},
 		},
 		{
 			"all but one of the job are in the init of what grows, and that one, which had left its parent, is stopped",

@@ -110,6 +110,8 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 	for _, r := range []rule{
 		{func(i int) bool { return g.step(ring[i].via) == outOfStep }, Certain, order},
 		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain, unfit},
+		{func(i int) bool { return ring[i].strays() }, Likely, unfit},
+		{func(i int) bool { return overtaken(ring, i) || overtaken(ring, (i+len(ring)-1)%len(ring)) }, Likely, unfit},
 		{func(i int) bool { return g.leftTwin(ring[i].via, ring) }, Likely, order},
 		{func(i int) bool { return newPair(ring, i) }, Likely, unfit},
 		{func(i int) bool { return g.step(ring[i].via) != inStep || ring[i].via.groups() }, Likely, unfit},
@@ -120,6 +122,62 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 		}
 	}
 	return all, nil
+}
+
+// strays tells whether an edge leads to messages that wait for a rank at a distance at which no rank of the
+// communicator has waited before, nor does now, while two others or more have waited for ranks at other distances.
+func (e edge) strays() bool {
+	s := e.to.slot
+	if e.to.key.kind != exchange || s.Wait < 0 || s.Wait >= s.Size {
+		return false
+	}
+	others := 0
+	for p := range e.to.g.members(s) {
+		o := p.slot
+		for _, w := range o.Waited {
+			if o.distance(int(w.Rank)) == s.distance(s.Wait) && (o != s || w.Ops > 1) {
+				return false
+			}
+		}
+		if o != s && o.Wait >= 0 && o.distance(o.Wait) == s.distance(s.Wait) {
+			return false
+		}
+		if o != s && (o.Wait >= 0 || len(o.Waited) > 0) {
+			others++
+		}
+	}
+	return others > 1
+}
+
+// distance is that of a rank from another one of its communicator, either way around.
+func (s *Slot) distance(rank int) int {
+	d := (rank - s.Rank + s.Size) % max(s.Size, 1)
+	return min(d, s.Size-d)
+}
+
+// overtaken tells whether an edge is the only one from a rank in a group of messages to one that has made a later
+// group, where all ranks of the communicator have made equally many groups but for one: one of the two has left out a
+// message, or the other has one too many.
+func overtaken(ring []edge, i int) bool {
+	later := func(i int) bool {
+		s, next := ring[i].to.slot, ring[(i+1)%len(ring)].via.slotIn(ring[i].to.key.comm)
+		return ring[i].to.key.kind == exchange && next != nil && next.Groups > s.Groups
+	}
+	if !later(i) {
+		return false
+	}
+	s := ring[i].to.slot
+	for k := range ring {
+		if k != i && later(k) {
+			return false
+		}
+	}
+	for p := range ring[i].to.g.members(s) {
+		if s.Groups < often || p.slot.Groups < s.Groups || p.slot.Groups > s.Groups+1 {
+			return false
+		}
+	}
+	return true
 }
 
 // groups tells whether a rank has made groups of messages. What was in them is not counted, so that such a rank may be

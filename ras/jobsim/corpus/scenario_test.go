@@ -33,8 +33,8 @@ import (
 //	    a communicator of these ranks of the job
 //	run [until=TIME] [repeat=N every=D]
 //	    the input has lines: TIME RANKS DO…; each rank does its lines in turn, none before its TIME:
-//	      CALL COMM [bytes=N] [type=T] [op=R] [peer=N] [timeout=D] [behind=D] [async|launched] [times=N]
-//	      [every=D]
+//	      CALL COMM [bytes=N] [type=T] [op=R] [peer=N] [from=N|none] [timeout=D] [behind=D] [async|launched]
+//	      [times=N] [every=D]
 //	      init | split COMM NAME color=N | destroy COMM | abort COMM CAUSE… | wait | sleep D | hang
 //	      leave | exit CODE
 //	      give-up    (at that time, the contexts of the calls that it is in are canceled)
@@ -306,7 +306,13 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 	if sig.Call == lifecycle.CallSendRecv || sig.Call == lifecycle.CallGroupEnd {
 		send, receive := sig, sig
 		send.Call, receive.Call = lifecycle.CallSend, lifecycle.CallRecv
-		return jobsim.Group{Comm: words[1], Sigs: []tape.Signature{send, receive}, Call: sig.Call}
+		sigs := []tape.Signature{send, receive}
+		if args["from"] == "none" {
+			sigs = sigs[:1]
+		} else {
+			sigs[1].Peer = int32(number("from", int(sig.Peer)))
+		}
+		return jobsim.Group{Comm: words[1], Sigs: sigs, Call: sig.Call}
 	}
 	c := jobsim.Call{Comm: words[1], Sig: sig, Async: slices.Contains(words, "async")}
 	c.Launched = slices.Contains(words, "launched")

@@ -192,6 +192,12 @@ EXPORT(ncclCommGetAsyncError) ncclResult_t ncclCommGetAsyncError(ncclComm_t comm
   return answer;
 }
 
+/* Of a call that the guards refused, NCCL knows nothing. */
+EXPORT(ncclGetLastError) const char *ncclGetLastError(ncclComm_t comm) {
+  const struct thread *thread = thread_self();
+  return thread != NULL && thread->refusal[0] != '\0' ? thread->refusal : REAL(ncclGetLastError)(comm);
+}
+
 /* A function that is an act on a communicator, and makes none. */
 #define ACT(name, call, params, args) \
   EXPORT(name) ncclResult_t name params { \

@@ -90,15 +90,15 @@ static bool refuse(struct use *u, const struct mistake *m, const char *name) {
                      (m->code == CARILLON_CODE_FINALIZED && u->call != CARILLON_CALL_FINALIZE);
   u->answer = usage ? ncclInvalidUsage : ncclInvalidArgument; /* as NCCL does, on a good day */
   struct site_words site, first;
-  char text[512];
+  char *const text = u->thread->refusal;
   pthread_mutex_lock(&comm_lock);
   if (atomic_load(&comm->handle) != u->handle) { /* it has lost its place meanwhile, and its tape */
     pthread_mutex_unlock(&comm_lock);
     return false;
   }
   const char *quote = comm->info.name[0] != '\0' ? "\"" : "";
-  snprintf(text, sizeof text, "%s was not called: communicator %s%s%s%s%s", name, quote, comm->info.name, quote,
-           *quote != '\0' ? " " : "", m->says);
+  snprintf(text, sizeof u->thread->refusal, "%s was not called: communicator %s%s%s%s%s", name, quote,
+           comm->info.name, quote, *quote != '\0' ? " " : "", m->says);
   struct tape_life life = {
       .act = acts_of(u->call),
       .call = u->call,
@@ -333,6 +333,8 @@ ncclResult_t use_end(struct use *u, ncclResult_t answer) {
   u->thread->inside = false;
   if (answer == ncclInProgress) {
     acts_pending(comm, u->thread);
+  } else if (answer != ncclSuccess) {
+    u->thread->refusal[0] = '\0';
   }
   const bool operation = u->call >= CARILLON_CALL_ALL_REDUCE || u->launched != 0;
   if (operation && !acts_join(u, answer)) {

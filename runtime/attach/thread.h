@@ -27,6 +27,7 @@ struct thread {
     uint64_t turn;        /* while NCCL ends the group */
   } join[GROUP_COMMS];
   struct comm *born; /* communicators that the group's end makes */
+  char refusal[512]; /* what the guards said of its last call that failed; empty if NCCL answered that */
 };
 
 extern _Thread_local struct thread *thread_known __attribute__((tls_model("initial-exec")));

@@ -94,6 +94,10 @@ void *run(void *text) {
   } else if (strcmp(call, "async") == 0) {
     result = ncclCommGetAsyncError(*comm, &state);
     result = result == ncclSuccess ? state : result;
+  } else if (strcmp(call, "why") == 0) {
+    printf("why: %s\n", ncclGetLastError(NULL));
+    fflush(stdout);
+    return NULL;
   } else if (strcmp(call, "group_start") == 0) {
     result = ncclGroupStart();
   } else if (strcmp(call, "group_end") == 0) {

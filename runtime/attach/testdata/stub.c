@@ -214,7 +214,7 @@ API ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t coun
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   (void)sendbuff, (void)recvbuff, (void)count, (void)datatype, (void)op, (void)stream;
   called("ncclAllReduce", comm);
-  return depth > 0 ? ncclSuccess : takes_time(comm);
+  return depth > 0 ? ncclSuccess : comm->error != ncclSuccess ? comm->error : takes_time(comm);
 }
 
 API ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,

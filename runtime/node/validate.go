@@ -101,6 +101,9 @@ func (c *Config) checkTape(p *problems) {
 	if !slices.Contains([]Tape{TapeOn, TapeOff, TapeRequired}, c.Tape) {
 		p.add("Tape", c.Tape, "want on, off or required")
 	}
+	if err := tape.CheckJob(c.World.Job); err != nil && c.Tape != TapeOff {
+		p.add("World.Job", nil, "%v", err)
+	}
 	if c.TapeDevices < 0 || c.TapeDevices > tape.MaxDevices {
 		p.add("TapeDevices", c.TapeDevices, "want a number from 0 to %d", tape.MaxDevices)
 	}

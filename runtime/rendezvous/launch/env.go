@@ -2,6 +2,7 @@ package launch
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -132,8 +133,27 @@ func (e *environment) overrides(w *World) {
 	e.local(w, "CARILLON_LOCAL_RANK", "CARILLON_LOCAL_WORLD_SIZE")
 	w.Address = cmp.Or(e.get("CARILLON_ADDRESS"), w.Address)
 	w.Rendezvous = e.get("CARILLON_RENDEZVOUS")
-	w.Job = cmp.Or(e.get("CARILLON_JOB"), w.Job)
+	w.Job = cmp.Or(e.get("CARILLON_JOB"), folderName(w.Job))
 	e.secret(w)
+}
+
+// longestJob is the most bytes of a job's name.
+const longestJob = 63
+
+// folderName makes the name of a folder of what a launcher calls a job, which may be a path, or long. Jobs of different
+// names have different folders.
+func folderName(job string) string {
+	name := strings.Map(func(r rune) rune {
+		if r == '/' || r < ' ' || r == 0x7f {
+			return '_'
+		}
+		return r
+	}, job)
+	if name == job && len(job) <= longestJob {
+		return job
+	}
+	sum := fmt.Sprintf("-%x", sha256.Sum256([]byte(job)))[:9]
+	return strings.ToValidUTF8(name[:min(len(name), longestJob-len(sum))], "") + sum
 }
 
 func (e *environment) secret(w *World) {

@@ -154,6 +154,20 @@ func TestFromEnv(t *testing.T) {
 			},
 		},
 		{
+			"torchrun, whose id is a path", torchrunEnv + "\nTORCHELASTIC_RUN_ID=lab/7f3c",
+			World{
+				Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:29500",
+				Job: "torchrun-lab_7f3c-27fcc9c1", Launcher: Torchrun,
+			},
+		},
+		{
+			"torchrun, whose id is long", torchrunEnv + "\nTORCHELASTIC_RUN_ID=" + strings.Repeat("é", 40),
+			World{
+				Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Address: "node-a:29500",
+				Job: "torchrun-" + strings.Repeat("é", 22) + "-f905bd4c", Launcher: Torchrun,
+			},
+		},
+		{
 			"carillon run", carillonRunEnv,
 			World{
 				Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, Address: "127.0.0.1:41373", Job: "digits-9f86",

@@ -13,10 +13,10 @@ import (
 
 // Site is the place and moment of a call. The zero Site is an unknown one.
 type Site struct {
-	Func      string // with its package's last element: "main.train", "model.(*Net).Fit"
-	File      string // as the compiler knows it, usually an absolute path
-	Line      int
-	Goroutine uint64 // the runtime's number, as a stack dump shows it; 0 if unknown
+	Func      string // "main.train", "model.(*Net).Fit": with its package's last element; in C "f+0x1f in job.so+0x2c"
+	File      string // as the compiler knows it, usually an absolute path; in C the program's or library's
+	Line      int    // 0 in C
+	Goroutine uint64 // the runtime's number, as a stack dump shows it; in C the thread's; 0 if unknown
 	Time      time.Time
 }
 
@@ -58,14 +58,18 @@ func (s Site) IsZero() bool { return s == Site{} }
 // known reports whether the place is known.
 func (s Site) known() bool { return s.Func != "" || s.File != "" }
 
-// String is "main.train (train.go:12), goroutine 7", less what is unknown.
+// String is "main.train (train.go:12), goroutine 7", or "train+0x1f in train.so+0x2c1f, thread 4711", less what is
+// unknown.
 func (s Site) String() string {
 	if !s.known() {
 		return "an unknown place"
 	}
-	text := fmt.Sprintf("%s (%s:%d)", s.Func, filepath.Base(s.File), s.Line)
+	text, runs := s.Func, "thread"
+	if s.Line > 0 {
+		text, runs = fmt.Sprintf("%s (%s:%d)", text, filepath.Base(s.File), s.Line), "goroutine"
+	}
 	if s.Goroutine != 0 {
-		text += fmt.Sprintf(", goroutine %d", s.Goroutine)
+		text += fmt.Sprintf(", %s %d", runs, s.Goroutine)
 	}
 	return text
 }

@@ -79,8 +79,8 @@ func Folder(job string) (string, error) {
 }
 
 // Folders are the folders of a JOB's tapes, at least one. A JOB that is a name has the folders of this name in
-// tape.Dirs. Otherwise it is the path of a folder of tapes, or of several jobs. An empty JOB has the default folders,
-// all of them because the first may have had no room. The error is a *NotFoundError.
+// tape.Dirs. Otherwise it is the path of a folder of tapes, or of several jobs. An empty JOB has the default folders
+// that exist, all of them because the first may have had no room. The error is a *NotFoundError.
 func Folders(job string) (all []string, err error) {
 	dirs := tape.Dirs("")
 	switch {
@@ -88,7 +88,7 @@ func Folders(job string) (all []string, err error) {
 	case os.Getenv(tape.DirVariable) != "":
 		return dirs[:1], nil
 	default:
-		return append(dirs[:1:1], slices.DeleteFunc(dirs[1:], func(dir string) bool { return !isFolder(dir) })...), nil
+		return existing(dirs), nil
 	}
 	name := !strings.ContainsRune(job, filepath.Separator) && job != "." && job != ".."
 	for _, dir := range dirs {
@@ -117,6 +117,15 @@ func Folders(job string) (all []string, err error) {
 		}
 	}
 	return nil, notFound("there is no job %s in %s, and no folder of that name here%s", job, dir, last)
+}
+
+// existing are those that exist of some folders; the first if none does.
+func existing(dirs []string) []string {
+	all := slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return !isFolder(dir) })
+	if len(all) == 0 {
+		return dirs[:1]
+	}
+	return all
 }
 
 func isFolder(path string) bool {

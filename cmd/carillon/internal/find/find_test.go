@@ -93,3 +93,17 @@ func TestFind(t *testing.T) {
 		t.Errorf("in a folder that all write to: %+v, %v; want an address that isn't trusted", job, err)
 	}
 }
+
+// TestExisting: of the default folders, those that don't exist hide no other one.
+func TestExisting(t *testing.T) {
+	there, none := t.TempDir(), filepath.Join(t.TempDir(), "none")
+	for _, tt := range []struct{ dirs, want []string }{
+		{[]string{none, there}, []string{there}},
+		{[]string{there, none}, []string{there}},
+		{[]string{none, none + "2"}, []string{none}},
+	} {
+		if got := existing(tt.dirs); !slices.Equal(got, tt.want) {
+			t.Errorf("of %q there are %q, want %q", tt.dirs, got, tt.want)
+		}
+	}
+}

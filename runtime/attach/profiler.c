@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/auxv.h>
 
 #include "ops.h"
@@ -316,9 +317,11 @@ static void say_unseen(int32_t rank) {
   static bool said;
   if (rank <= 0 && !said) {
     said = true;
+    const bool audited = getenv("LD_AUDIT") != NULL;
     fprintf(stderr,
-            "carillon: NCCL is called past libcarillon-nccl.so: there are spans of its operations, but no guards; it "
-            "may be linked statically (carillon attach --help has other reasons)\n");
+            "carillon: NCCL is called past libcarillon-nccl.so: there are spans of its operations, but no guards; %s "
+            "(carillon attach --help has the reasons)\n",
+            audited ? "it may be linked statically" : "carillon attach --how audit may help");
   }
 }
 

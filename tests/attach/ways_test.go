@@ -33,7 +33,8 @@ func TestWaysIn(t *testing.T) {
 	compile("-o", loader, "testdata/loader.c")
 	compile("-shared", "-fPIC", "-pthread", "-D_GNU_SOURCE", "-I../fakenccl/src", "-I../../runtime/attach",
 		"-o", shared, "../fakenccl/programs/double_destroy.c", "-L"+nccl, "-l:libnccl.so.2", "-l:libcudart.so.12")
-	const unseen = "NCCL is called past libcarillon-nccl.so"
+	const unseen = "NCCL is called past libcarillon-nccl.so: there are spans of its operations, but no guards; " +
+		"carillon attach --how audit may help"
 	for _, c := range []struct {
 		name, how string
 		program   []string

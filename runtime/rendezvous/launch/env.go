@@ -133,11 +133,17 @@ func (e *environment) overrides(w *World) {
 	e.local(w, "CARILLON_LOCAL_RANK", "CARILLON_LOCAL_WORLD_SIZE")
 	w.Address = cmp.Or(e.get("CARILLON_ADDRESS"), w.Address)
 	w.Rendezvous = e.get("CARILLON_RENDEZVOUS")
-	w.Job = cmp.Or(e.get("CARILLON_JOB"), folderName(w.Job))
+	w.Job = folderName(w.Job)
+	if job := e.get("CARILLON_JOB"); job != "" {
+		if w.Job = job; strings.HasPrefix(job, ".") || folderName(job) != job {
+			e.problem("CARILLON_JOB", job, "it must be a name for a folder: at most %d bytes, no slash or control "+
+				"character, and no dot before it", longestJob)
+		}
+	}
 	e.secret(w)
 }
 
-// longestJob is the most bytes of a job's name.
+// longestJob is the most bytes of a job's name, which becomes that of the folder of its tapes.
 const longestJob = 63
 
 // folderName makes the name of a folder of what a launcher calls a job, which may be a path, or long. Jobs of different

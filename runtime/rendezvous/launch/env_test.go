@@ -353,6 +353,13 @@ func TestProblemsAreAllNamed(t *testing.T) {
 			},
 		},
 		{
+			"a job that no folder can be called", "CARILLON_JOB=lab/train",
+			[]string{
+				`CARILLON_JOB="lab/train": it must be a name for a folder: at most 63 bytes, no slash or control ` +
+					`character, and no dot before it`,
+			},
+		},
+		{
 			"a rank and nothing else", "RANK=3",
 			[]string{
 				`WORLD_SIZE is not set: it must be a whole number from 1 to 16384`,

@@ -146,15 +146,16 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 	return unsure
 }
 
-// withhold removes verdicts that must not be told yet: transport after a network outage, a process that ended in order
-// or canceled its calls a moment ago, as others may follow, the end of a rank that an open verdict is about, and
-// anything new once this process was told to end. unsure says that some of them may be told later.
+// withhold removes verdicts that must not be told yet: transport after a process was stopped or out of reach, a process
+// that runs again since a moment ago, that ended in order or canceled its calls a moment ago, as others may follow, the
+// end of a rank that an open verdict is about, and anything new once this process was told to end. unsure says that
+// some of them may be told later.
 func (m *Machine) withhold(
 	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
 ) (all []verdict.Verdict, unsure bool) {
 	open := m.tracker.Open()
 	for _, v := range open {
-		if v.Reason == verdict.RankUnreachable {
+		if v.Reason == verdict.RankUnreachable || v.Reason == verdict.RankStopped {
 			m.heals = now.Add(2*time.Duration(v.Age) + healing)
 		}
 	}
@@ -162,20 +163,22 @@ func (m *Machine) withhold(
 		known := slices.ContainsFunc(open, func(o verdict.Verdict) bool { return o.ID == v.ID })
 		because := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && explained(&v, &o) }
 		later := v.Reason == verdict.Transport && now.Before(m.heals) ||
-			!known && (m.departing(&v, now) || v.Canceled(notes, cancelTime) ||
+			!known && (m.unsettled(&v, now) || v.Canceled(notes, cancelTime) ||
 				!m.ending && slices.ContainsFunc(open, because))
 		unsure = unsure || later
 		return later || m.ending && !known
 	}), unsure
 }
 
-// departing tells whether a verdict is about a process that ended in order, either a moment ago or because of something
-// that another verdict was about, which was withdrawn lately.
-func (m *Machine) departing(v *verdict.Verdict, now time.Time) bool {
+// unsettled tells whether a verdict is about a process that runs again since a moment ago, and so had no time for its
+// calls, or about one that ended in order, either a moment ago or because of something that another verdict was about,
+// which was withdrawn lately.
+func (m *Machine) unsettled(v *verdict.Verdict, now time.Time) bool {
 	because := slices.ContainsFunc(m.past, func(p withdrawn) bool { return explained(v, &p.verdict) })
 	return slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool {
 		r := m.members[c.Member]
-		return r != nil && r.phase == left && (because || now.Sub(r.status.Since) < departTime)
+		return r != nil && (r.phase == left && (because || now.Sub(r.status.Since) < departTime) ||
+			r.phase == speaking && now.Sub(r.back) < resumeTime)
 	})
 }
 

@@ -29,7 +29,7 @@ type Machine struct {
 	about   []lifecycle.CommID // in which a rank waits, as other processes reported
 	others  []verdict.Note     // of processes that are not members, in the last look
 	unsure  time.Time          // when an unbroken row of unsure looks began; zero: the last one was sure
-	heals   time.Time          // until then connections may still wait because of an outage that is over
+	heals   time.Time          // until then connections may still wait because of an outage or a stop that is over
 
 	// Open verdicts.
 	tracker verdict.Tracker
@@ -73,14 +73,15 @@ const (
 	doubt      = 5 * time.Second        // until a coordinator that doesn't answer is replaced: two would tell all twice
 	departTime = 200 * time.Millisecond // from the end of a process until it counts as a cause: others may end with it
 	cancelTime = time.Second            // the same for one that canceled its calls, and may export what it did first
+	resumeTime = time.Second            // from when a process runs again until it counts as a cause
 	lingerTime = 15 * time.Second       // for which a verdict on a straggler close to the threshold stays open
 
 	// silentTime is how long one process that runs and doesn't answer may delay verdicts, unsureTime how long several
 	// in turn may.
 	silentTime = 15 * time.Second
 	unsureTime = 2 * silentTime
-	// After an outage, connections may need twice its length, and healing, to continue: TCP doubles its pauses between
-	// retransmissions, and the outage began before it was noticed.
+	// After an outage or a stop, connections may need twice its length, and healing, to continue: TCP doubles its pauses
+	// between retransmissions, and probes of a full window, and the outage began before it was noticed.
 	healing = 10 * time.Second
 	// pastTime is how long the last mostPast unresolved withdrawals are broadcast again, as a message may be lost.
 	pastTime = time.Minute
@@ -271,6 +272,12 @@ func (m *Machine) lead(now time.Time) {
 		// Verdicts that this process sent to receivers outside of the job, and that the new coordinator doesn't have,
 		// are withdrawn at its first broadcast.
 		m.leads, m.heard, m.handedOver = false, now, len(m.tracker.Open()) > 0
+		m.unsure = time.Time{}
+		for _, r := range m.members { // who didn't answer then may answer later
+			if r.phase == silent {
+				r.on(answered, now)
+			}
+		}
 		m.trouble = m.trouble || m.handedOver
 	}
 }

@@ -12,6 +12,7 @@ type member struct {
 	status mesh.Status // as the membership has it
 	phase  phase
 	since  time.Time     // of the phase
+	back   time.Time     // when it last ran again, after it had not run or been out of reach
 	note   *verdict.Note // its last one
 	at     time.Time     // of the note
 	final  bool          // the process has left or is dead, and the note has all that is on its tape
@@ -72,6 +73,9 @@ var transitions = [numPhases][numTriggers]phase{
 func (m *member) on(t trigger, now time.Time) {
 	if next := transitions[m.phase][t]; next != stay {
 		m.phase, m.since, m.final = next, now, false
+		if t == runs {
+			m.back = now
+		}
 	}
 }
 

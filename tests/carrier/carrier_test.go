@@ -5,6 +5,7 @@ import (
 	"log"
 	"os"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -64,22 +65,28 @@ func rank(fault syscall.Signal) error {
 	return ccl.Barrier(ctx, world)
 }
 
-func start(t *testing.T, fault string) *e2e.Job {
+func start(t *testing.T, fault, tapes string) *e2e.Job {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e2e.Start(t, []string{faultVariable + "=" + fault, "CARILLON_STALL_THRESHOLD=500ms"},
-		"carillon", "run", "-n", "4", "--simulate-nodes", "2", "--tape-dir", t.TempDir(), "--", self)
+		"carillon", "run", "-n", "4", "--simulate-nodes", "2", "--tape-dir", tapes, "--", self)
 }
 
 // TestStopped: ranks 0 and 3 exchange messages, with which rank 1 has nothing to do but that its proxy sends them. It
-// alone is named, and when it goes on, all end well.
+// alone is named, all others wait for it, and when it goes on, all end well.
 func TestStopped(t *testing.T) {
 	t.Parallel()
-	job := start(t, "stopped")
-	carrier := job.AwaitPID(`"rank 1 \(\S+, pid (\d+)\) stopped \S+ ago: .*; ranks 0, 2 and 3 wait`)
+	tapes := t.TempDir()
+	job := start(t, "stopped", tapes)
+	carrier := job.AwaitPID(`"rank 1 \(\S+, pid (\d+)\) stopped \S+ ago: `) // those that wait may come later
+	for said := ""; t.Context().Err() == nil && !strings.Contains(said, "; ranks 0, 2 and 3 wait"); {
+		status := e2e.Start(t, nil, "carillon", "status", tapes)
+		status.ExitCode()
+		said = status.Output()
+	}
 	e2e.Kill(t, carrier, syscall.SIGCONT)
 	if code := job.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -93,7 +100,7 @@ func TestStopped(t *testing.T) {
 // TestKilled: the errors of both name the rank that was killed, and that of the sender says what it carried.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	job := start(t, "killed")
+	job := start(t, "killed", t.TempDir())
 	const died = `the process of rank 1 of "world" has ended: `
 	job.Await(`^\[0\] .*send \(operation \d+\) .*: ` + died + `.* it carried what`)
 	job.Await(`^\[3\] .*: ` + died) // it may still be in the barrier

@@ -30,7 +30,7 @@ import (
 
 // Bounds on the wait for a verdict on a fresh failure, on pushing the last events, and on joining others.
 const (
-	settleTimeout = 1500 * time.Millisecond
+	settleTimeout = 2500 * time.Millisecond // a look takes 2 s if a process does not answer
 	pushTimeout   = 2 * time.Second
 	joinTimeout   = 30 * time.Second
 )

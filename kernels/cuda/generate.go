@@ -11,5 +11,5 @@ package cuda
 //	for f in packets lines fifos; do
 //	  gunzip <$f.ptx.gz |
 //	    sed 's/^.version 6.2/.version 7.8/; s/^.target sm_70/.target sm_90/; s|// griddep|griddep|' >$f.ptx &&
-//	    ptxas -arch=sm_90 $f.ptx -o - | gzip -9n >$f.sm_90.cubin.gz
+//	    ptxas -arch=sm_90 $f.ptx -o /dev/stdout | gzip -9n >$f.sm_90.cubin.gz
 //	done && sha256sum packets.ptx lines.ptx fifos.ptx >sm_90.sums

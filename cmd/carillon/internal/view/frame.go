@@ -32,14 +32,8 @@ func (f *Frame) Lines() []string {
 	columns, rows := max(f.Columns, minColumns), max(f.Rows, minRows)
 	lines := []line{f.header(columns)}
 	if f.Report != nil {
-		lim := limits{width: columns, text: 4, evidence: 3, ranks: 4}
-		if rows <= 30 {
-			lim.text, lim.evidence, lim.ranks = 3, 2, 2
-		}
-		sections := f.Report.sections(lim)
 		events := min(len(f.Events), rows/5) + 1 // at least
-		fit(sections, rows-len(lines)-1-events)
-		for _, s := range sections {
+		for _, s := range f.Report.layout(columns, rows-len(lines)-1-events) {
 			lines = append(append(lines, s.head), s.rows...)
 		}
 	}
@@ -94,15 +88,32 @@ func (f *Frame) events(rows int) []line {
 	return lines
 }
 
+// layout has the sections in so much room, with as much of each as fits into it.
+func (r *Report) layout(columns, room int) (sections []section) {
+	for _, lim := range []limits{{}, {text: 4, evidence: 3, ranks: 4}, {text: 3, evidence: 2, ranks: 2}} {
+		lim.width = columns
+		if sections = r.sections(lim); height(sections) <= room {
+			return sections
+		}
+	}
+	fit(sections, room)
+	return sections
+}
+
+func height(sections []section) (rows int) {
+	for i := range sections {
+		rows += 1 + len(sections[i].rows)
+	}
+	return rows
+}
+
 // fit removes rows from the longest sections until all fit, and shows in each how many are missing.
 func fit(sections []section, room int) {
 	keep := make([]int, len(sections))
-	total := 0
 	for i := range sections {
 		keep[i] = len(sections[i].rows)
-		total += 1 + keep[i]
 	}
-	for ; total > room; total-- {
+	for total := height(sections); total > room; total-- {
 		longest := -1
 		for i := range keep {
 			if keep[i] > 0 && (longest < 0 || weight(i, keep[i]) > weight(longest, keep[longest])) {

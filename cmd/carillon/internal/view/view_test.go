@@ -144,6 +144,24 @@ func TestOverIsNoAlarm(t *testing.T) {
 	}
 }
 
+// TestAllEvidence: none is left out where the screen has room for it.
+func TestAllEvidence(t *testing.T) {
+	s := snapshot(t, "hang.json")
+	s.Verdicts[0].Evidence = nil
+	for i := range 6 {
+		s.Verdicts[0].Evidence = append(s.Verdicts[0].Evidence, verdict.Sentence(fmt.Sprintf("evidence %d", i)))
+	}
+	var v View
+	v.Merge(s.Time, s)
+	for rows, all := range map[int]bool{24: true, 16: false} {
+		f := Frame{Report: v.Report(s.Time), Columns: 80, Rows: rows}
+		screen := strings.Join(f.Lines(), "\n")
+		if strings.Contains(screen, "evidence 5") != all || strings.Contains(screen, "… ") == all {
+			t.Errorf("a screen of %d rows should have all evidence: %v\n%s", rows, all, screen)
+		}
+	}
+}
+
 // TestTinyScreens: no size breaks it.
 func TestTinyScreens(t *testing.T) {
 	v, now := hugeJob(t)

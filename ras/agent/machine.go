@@ -71,7 +71,7 @@ const (
 	soonTime   = 250 * time.Millisecond // until another look at ranks that moved a moment ago
 	silence    = 3 * againMost          // of a coordinator while a verdict is open, until it is asked to look
 	doubt      = 5 * time.Second        // until a coordinator that doesn't answer is replaced: two would tell all twice
-	departTime = 200 * time.Millisecond // from the end of a process until it counts as a cause: others may end with it
+	departTime = 500 * time.Millisecond // from the end of a process until it counts as a cause: others may end with it
 	cancelTime = time.Second            // the same for one that canceled its calls, and may export what it did first
 	resumeTime = time.Second            // from when a process runs again until it counts as a cause
 	lingerTime = 15 * time.Second       // for which a verdict on a straggler close to the threshold stays open

@@ -78,7 +78,7 @@ bench-once: ## Run each benchmark once, but for those that take long, to see tha
 # that say they are parallel wait most of the time.
 e2e: export E2E_BIN := $(BIN)
 e2e: build jaeger-built ## Run the tests that start real processes, and real components beside them.
-	cd tests && go test -race -count=1 -timeout 10m ./chaos # alone: a second's stall for want of a processor is one
+	cd tests && go test -count=1 -timeout 10m ./chaos # alone, without -race: two seconds without a processor are a stall
 	cd tests && go test -race -count=1 -timeout 10m -parallel 4 $$(go list ./... | grep -vE '/(soak|chaos)$$')
 	cd tests && go test -race -count=1 -timeout 5m ./soak # alone: it leaves the others no time to run
 

@@ -30,7 +30,7 @@ import (
 // think of to the ports of its meshes, and to all others. The job doesn't notice.
 func hostile(t *testing.T, l *lab) {
 	n := newNetwork(t)
-	// A second for want of a processor, as by a scan of all ports, is no stall here.
+	// Some seconds without a processor, as by a scan of all ports, are no stall here.
 	j := l.start(t, n, "hostile", "", "CARILLON_STALL_THRESHOLD=10s", "CARILLON_SLOW_THRESHOLD=10s")
 	meshes := j.meshes()
 	heard := overhear(t, n, meshes, 64)

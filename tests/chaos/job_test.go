@@ -42,7 +42,7 @@ func (l *lab) start(t *testing.T, n *network, name, fault string, env ...string)
 				webhookSecret,
 			"CARILLON_RAS_WEBHOOKS=" + n.contact(l.receiver.port) + "/events", "CARILLON_RAS_ALERTMANAGERS=" +
 				n.contact(l.alerts.port),
-			"CARILLON_STALL_THRESHOLD=1s", "CARILLON_SLOW_THRESHOLD=500ms", faultVariable + "=" + fault,
+			"CARILLON_STALL_THRESHOLD=2s", "CARILLON_SLOW_THRESHOLD=1s", faultVariable + "=" + fault,
 		}, env...)
 		run := h.enter("carillon", "run", "-n", strconv.Itoa(perHost), "--nnodes", strconv.Itoa(len(n.hosts)),
 			"--node-rank", strconv.Itoa(i),

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(insideVariable) != "" {
 		flag.Parse()
-		if err := flag.Set("test.parallel", "6"); err != nil { // jobs mostly wait, for thresholds and timeouts
+		if err := flag.Set("test.parallel", "4"); err != nil { // jobs mostly wait, for thresholds and timeouts
 			fmt.Fprintln(os.Stderr, "chaos:", err)
 			os.Exit(1)
 		}

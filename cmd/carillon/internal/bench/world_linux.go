@@ -6,8 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/ccl"
@@ -132,17 +131,19 @@ func (w *world) abandon(ctx context.Context, why error) {
 
 // all calls do for each rank, until one fails. The failed rank leaves the communicator, so that no other waits for it.
 func (w *world) all(ctx context.Context, do func(ctx context.Context, r *onGPU) error) error {
-	g, ctx := errgroup.WithContext(ctx)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var g sync.WaitGroup
 	for _, r := range w.ranks {
-		g.Go(func() error {
-			err := do(ctx, r)
-			if err != nil {
+		g.Go(func() {
+			if err := do(ctx, r); err != nil {
+				fail(err) // before others fail because of it
 				_ = r.comm.Abort(err)
 			}
-			return err
 		})
 	}
-	return g.Wait()
+	g.Wait()
+	return context.Cause(ctx)
 }
 
 // onGPU is a rank of a world.

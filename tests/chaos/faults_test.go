@@ -142,8 +142,8 @@ func cable(t *testing.T, l *lab, number int) {
 }
 
 // loss has both hosts lose 30 % of the packets for a while. The job is slow then, or waits, and goes on; nothing is to
-// be told. TCP's pauses grow with what it took packets to come through before, and the time after which the kernel gives
-// a connection up may count from the first loss: what counts as a stall is longer than either.
+// be told. TCP's pauses grow with what it took packets to come through before, and the time after which the kernel
+// gives a connection up may count from the first loss: what counts as a stall is longer than either.
 func loss(t *testing.T, l *lab) {
 	n := newNetwork(t)
 	j := l.start(t, n, "loss", "", "CARILLON_KEEPALIVE=10m",

@@ -156,7 +156,7 @@ func (m *Machine) withhold(
 	open := m.tracker.Open()
 	for _, v := range open {
 		if v.Reason == verdict.RankUnreachable || v.Reason == verdict.RankStopped {
-			m.heals = now.Add(2*time.Duration(v.Age) + healing)
+			m.heals = now.Add(min(2*time.Duration(v.Age), longestPause) + healing)
 		}
 	}
 	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool {

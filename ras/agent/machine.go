@@ -80,9 +80,11 @@ const (
 	// in turn may.
 	silentTime = 15 * time.Second
 	unsureTime = 2 * silentTime
-	// After an outage or a stop, connections may need twice its length, and healing, to continue: TCP doubles its
-	// pauses between retransmissions, and probes of a full window, and the outage began before it was noticed.
-	healing = 10 * time.Second
+	// After an outage or a stop, connections may need twice its length, but at most longestPause, and healing, to
+	// continue: TCP doubles its pauses between retransmissions, and probes of a full window, and the outage began
+	// before it was noticed.
+	healing      = 10 * time.Second
+	longestPause = 2 * time.Minute // Linux's TCP_RTO_MAX
 	// pastTime is how long the last mostPast unresolved withdrawals are broadcast again, as a message may be lost.
 	pastTime = time.Minute
 	mostPast = 32

@@ -25,10 +25,10 @@ import (
 //	step                         the input has lines: TIME INPUT…; prints what the machine does with each
 //	    members [RANKS=alive|suspect|stopped|unreachable|dead|left]… [forgotten=RANKS]
 //	                             the membership as it is now: what isn't said is as before, a new state since TIME
-//	    notes [RANKS=in|entered|idle|done|failed|gave-up]…
+//	    notes [RANKS=in|waits|entered|idle|done|failed|gave-up]…
 //	                             the answers to the last question: of ranks that are in all_reduce 8 of world for 6 s,
-//	                             have entered it just now, are in no call since 7, have ended 8, whose world failed
-//	                             by rank 0's death, or was revoked
+//	                             and perhaps wait for data of the next rank, have entered it just now, are in no call
+//	                             since 7, have ended 8, whose world failed by rank 0's death, or was revoked
 //	      others RANKS=alive|unreachable…
 //	                             and what is known of ranks whose processes are no members
 //	    trouble | look | asked by=R | told yes|no | tick | ending | leave [alone] [RANKS=…]
@@ -196,8 +196,11 @@ func (p *play) notes(args []string) []verdict.Note {
 				Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, Seq: 8, Begun: 8, Done: 7,
 			}
 			switch is {
-			case "in":
+			case "in", "waits":
 				s.InFlight, s.Age, s.Stalled = 1, 6*time.Second, true
+				if is == "waits" {
+					s.Wait, s.WaitAge = (r+1)%s.Size, s.Age
+				}
 			case "entered":
 				s.InFlight, s.Age = 1, time.Millisecond
 			case "idle":

@@ -58,7 +58,8 @@ enum {
   carillon_looked = carillon_counters + carillon_max_blocks * 16,           // u64: see aborted
   carillon_positions = carillon_looked + 64,                                // u32 by lane: sent, received
   carillon_rounds = carillon_positions + carillon_lanes * 8,                // u32 by block: its meetings
-  carillon_state = (carillon_rounds + carillon_max_blocks * 4 + 127) / 128 * 128,
+  carillon_ended = (carillon_rounds + carillon_max_blocks * 4 + 127) / 128 * 128, // carillon_words by block: see end
+  carillon_state = carillon_ended + carillon_max_blocks * 32,
 };
 
 // Numbers of package kernels, which are ncclRedOp_t's.
@@ -83,7 +84,8 @@ struct carillon_word {
   u32 replayed;   // see carillon_counts
 };
 
-// carillon_words are a block's: when it was last done, and what it last waited for, if that took long.
+// carillon_words are a block's: when it was last done in a launch that tells, and what it last waited for, if that took
+// long.
 struct carillon_words {
   carillon_word done, waits;
 };
@@ -101,7 +103,8 @@ struct carillon_counts {
 // smallest operations need comes first: the GPU reads it from memory that it has not read before.
 struct carillon_args {
   u32 rank, ranks;
-  u32 reduction;
+  u16 reduction;
+  u16 tells;              // 1: the host when it is done; 0: it says so in the state
   u32 signature;          // 1 to 255: of the collective, the same on all ranks; 0 for messages
   u32 send_to, recv_from; // ranks, as bits; this rank is among them if it keeps something itself
   u32 number;             // of the launch, if operation is 0: the kernel itself counts the launches by graphs

@@ -19,8 +19,10 @@ const (
 	MaxThreads  = 512 // of a block
 	MaxMessages = 64  // of an exchange
 
-	// StateBytes is the size of a rank's state, and a multiple of 128.
-	StateBytes = (MaxBlocks*16 + 64 + lanes*8 + MaxBlocks*4 + 127) / 128 * 128
+	// StateBytes is the size of a rank's state, and a multiple of 128. At Ended it has MaxBlocks Words, with those of
+	// launches that don't tell the host when they are done.
+	StateBytes = Ended + MaxBlocks*32
+	Ended      = (MaxBlocks*16 + 64 + lanes*8 + MaxBlocks*4 + 127) / 128 * 128
 
 	mailboxes   = 2 // one for each Format
 	maxChannels = 48
@@ -36,7 +38,8 @@ const (
 // Addresses are those at which this rank's GPU reaches them.
 type Args struct {
 	Rank, Ranks uint32
-	Reduction   uint32 // a kernels.Reduction
+	Reduction   uint16 // a kernels.Reduction
+	Tells       uint16 // 1: the Words have when it is done; 0: that is at Ended
 	Signature   uint32 // 1 to 255: of the collective, the same on all ranks; 0 for messages
 
 	// SendTo and RecvFrom are sets of ranks, rank 0 being the lowest bit. This rank is in both if it keeps what it
@@ -147,7 +150,7 @@ func NewMessage(at uint64, bytes int, signature uint8) Message {
 
 // Words are what block b of a rank has written into host memory, 16 bytes at once each.
 type Words struct {
-	Done  Word // when it was last done
+	Done  Word // when it was last done in a launch that tells
 	Waits Word // what it last waited for, if that took long; Done as its phase when it went on
 }
 

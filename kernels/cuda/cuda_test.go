@@ -231,7 +231,7 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 		if inPlace>>r&1 != 0 {
 			a.Recv = a.Send
 		}
-		a.Bytes, a.Reduction, a.Factor, out[r] = uint64(size), uint32(c.op), factor[r], a.Recv
+		a.Bytes, a.Reduction, a.Factor, out[r] = uint64(size), uint16(c.op), factor[r], a.Recv
 		a.reach(w, SendBuffer, RecvBuffer)
 	}
 	g := grid(k, &all[0].Args, size)

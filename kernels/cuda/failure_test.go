@@ -237,3 +237,26 @@ func TestMismatchOfKernels(t *testing.T) {
 		h.join()
 	}
 }
+
+// TestTells: a launch that isn't to tell the host says in the rank's state that it is done.
+func TestTells(t *testing.T) {
+	const ranks, count = 2, 8
+	h := newHost(t)
+	all := h.communicator(ranks, HalfFor(OneShot, ranks, 4*count))
+	for r := range all {
+		a := &all[r]
+		a.Send, a.Recv, a.Bytes, a.Tells = h.alloc(4*count), h.alloc(4*count), 4*count, 0
+	}
+	h.launch(Function(OneShot, kernels.Int32, ranks), grid(OneShot, &all[0].Args, 4*count), all...)
+	h.join()
+	for _, p := range all {
+		a := p.Args
+		if done, _ := h.words(a); done.Number != 0 {
+			t.Errorf("rank %d tells %+v", p.Rank, done)
+		}
+		a.Words = a.State + Ended
+		if done, _ := h.words(a); done.Number != 1 || done.Operation != a.Operation {
+			t.Errorf("rank %d's state has %+v", p.Rank, done)
+		}
+	}
+}

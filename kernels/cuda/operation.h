@@ -89,7 +89,9 @@ DEVICE void announce(const Grid &g, const carillon_args &a, const Operation &op)
               op.counts.collectives | (u64)a.signature << 32);
 }
 
-// end is called by all threads. Each block writes its own counts, and those of blocks that this launch doesn't have.
+// end is called by all threads. Each block writes its own counts, and those of blocks that this launch doesn't have. It
+// says that it is done: in the GPU's memory, unless it is to tell the host. A store to host memory keeps the next kernel
+// waiting until the GPU knows that it has arrived, most of a microsecond, but for kernels of a graph.
 //
 // The stream's next kernel may take its place on the GPU from now on. Not earlier: while this one waits for other
 // ranks, that place may be needed by the kernel of another communicator, or of another rank, that they wait for.
@@ -100,7 +102,9 @@ DEVICE void end(const Grid &g, const carillon_args &a, const Operation &op) {
   const carillon_counts &c = op.counts;
   for (u32 b = g.block + g.thread * g.blocks; b < carillon_max_blocks; b += g.threads * g.blocks)
     store_packet(a.state + carillon_counters + b * sizeof c, {c.replays, c.replayed, c.collectives, c.epoch});
-  if (g.thread == 0 && a.words) store_word(words_of(g, a), word_of(g, a, op, carillon_done, 0));
+  if (g.thread == 0)
+    store_word((a.tells ? a.words : a.state + carillon_ended) + g.block * sizeof(carillon_words),
+               word_of(g, a, op, carillon_done, 0));
 }
 
 // Missing is what a thread waits for, a peer's flag, and what it has seen instead.

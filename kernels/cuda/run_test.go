@@ -211,6 +211,7 @@ func (h *host) communicator(ranks, half int) []ExchangeArgs {
 			Rank: uint32(r), Ranks: uint32(ranks), Signature: 42, SendTo: 1<<ranks - 1, RecvFrom: 1<<ranks - 1,
 			State: h.alloc(StateBytes), Half: uint64(half), Words: h.alloc(32 * MaxBlocks), Abort: abort,
 			Slot: slot, Channels: channels,
+			Tells:     1,
 			Operation: 3, // so that the kernels number the launches
 		}
 		copy(all[r].Window[:], slices.Concat(windows[r:], windows[:r]))

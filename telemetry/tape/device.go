@@ -15,8 +15,11 @@ type DevicePage struct {
 	_      [devicePageSize - 64 - DeviceBlocks*32]byte
 }
 
-// DeviceBlocks is the most blocks that a kernel has.
-const DeviceBlocks = 96
+// DeviceBlocks is the most blocks that a kernel has, and DeviceBlockSize the bytes of the words of one.
+const (
+	DeviceBlocks    = 96
+	DeviceBlockSize = int(unsafe.Sizeof(deviceBlock{}))
+)
 
 // The offsets that kernels get: of the word that stops them, and of their own words.
 const (
@@ -70,13 +73,34 @@ func (p *DevicePage) Newest() (newest DeviceWord, done bool) {
 	return newest, true
 }
 
-// Done is the number of the last kernel of which all blocks are done.
-func (p *DevicePage) Done() uint32 {
-	newest, done := p.Newest()
-	if !done {
-		return newest.Number - 1
+// Merge takes over which kernels are done from another page, of a device that tells one page of some kernels and the
+// other one of the rest. Both may be written meanwhile.
+func (p *DevicePage) Merge(other *DevicePage) {
+	for b := range p.blocks {
+		done, newer := &p.blocks[b].done.first, atomic.LoadUint64(&other.blocks[b].done.first)
+		for {
+			was := atomic.LoadUint64(done)
+			if int32(uint32(newer)-uint32(was)) <= 0 || atomic.CompareAndSwapUint64(done, was, newer) {
+				break
+			}
+		}
 	}
-	return newest.Number
+}
+
+// Done is the number of the last kernel of which all blocks are known to be done: they are in all that precede one
+// that waits.
+func (p *DevicePage) Done() uint32 {
+	newest, all := p.Newest()
+	done := newest.Number
+	if !all {
+		done--
+	}
+	for b := range p.blocks {
+		if before := p.blocks[b].waits.load().Number - 1; int32(before-done) > 0 {
+			done = before
+		}
+	}
+	return done
 }
 
 // Waits is the word of the running kernel's block that waits in the latest phase. ok is false, and Peer -1, unless a

@@ -93,6 +93,25 @@ func TestDevicePage(t *testing.T) {
 	if w, done := page.Newest(); !done || page.Done() != 61 || w.Number != 61 {
 		t.Errorf("all blocks of 61 are done, and all but the first of 62: %v, %+v", done, w)
 	}
+	say(page, 3, 1, 64, 2, 3, 9)
+	if page.Done() != 63 {
+		t.Errorf("64 waits, and %d is done", page.Done())
+	}
+	var other tape.DevicePage
+	say(&other, 0, 0, 65, 0, 0, 2)
+	say(&other, 1, 0, 64, 0, 0, 2)
+	say(&other, 5, 0, 60, 0, 0, 9)
+	page.Merge(&other)
+	if page.Done() != 64 {
+		t.Errorf("one block of 65 is done, as another page has it, and %d is", page.Done())
+	}
+	say(&other, 1, 0, 65, 0, 0, 2)
+	page.Merge(&other)
+	say(page, 0, 0, 66, 0, 0, 1)
+	page.Merge(&other)
+	if page.Done() != 66 {
+		t.Errorf("66 is done, which another page doesn't know, and %d is", page.Done())
+	}
 	c.Close()
 	again := w.DeviceComm(tape.CommInfo{Name: "gpu", Rank: 0, Size: 2})
 	if other := w.DeviceComm(tape.CommInfo{Name: "other"}); other.DevicePage() == nil || again.DevicePage() == nil {

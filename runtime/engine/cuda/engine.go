@@ -74,7 +74,7 @@ func (g *GPU) Open(ctx context.Context, c *engine.Comm, gather func([]byte) ([][
 		}
 		return nil, fmt.Errorf("a communicator on GPUs: %w", err)
 	}
-	d.Start(d)
+	d.Start(d, d.windows.at[d.rank]+cuda.Pointer(d.stateAt()+kernel.Ended))
 	return d, nil
 }
 

@@ -163,7 +163,7 @@ func (l *launch) arguments(op *engine.Op) {
 	if op.Peer >= 0 {
 		root = 1 << op.Peer
 	}
-	a.Signature, a.Reduction, a.Factor = uint32(signature(l.call, op)), uint32(op.Reduction), op.Scale
+	a.Signature, a.Reduction, a.Factor = uint32(signature(l.call, op)), uint16(op.Reduction), op.Scale
 	a.Send, a.Recv, a.Bytes = uint64(queue.Address(op.Send)), uint64(queue.Address(op.Recv)), size
 	a.SendTo, a.RecvFrom, a.SendStride, a.RecvStride = everybody, everybody, 0, 0
 	switch op.Call {
@@ -209,7 +209,10 @@ func (l *launch) run(k kernel.Kernel, dt kernels.DataType, bytes int) error {
 	if l.captured {
 		page, a.Operation = l.Capture(l.ops)
 	}
-	a.Words, a.Abort = uint64(page.Words()), uint64(page.Abort())
+	a.Words, a.Abort, a.Tells = uint64(page.Words()), uint64(page.Abort()), 0
+	if l.captured || l.Tells() {
+		a.Tells = 1
+	}
 	err := l.stream.Launch(l.functions[k][dt], grid.Blocks, grid.Threads, 0, unsafe.Pointer(a))
 	if err != nil || l.captured {
 		return err

@@ -52,7 +52,7 @@ func (g *GPU) Open(ctx context.Context, c *engine.Comm, gather func([]byte) ([][
 		d.Free()
 		return nil, fmt.Errorf("a communicator on NCCL: %w", err)
 	}
-	d.Start(d)
+	d.Start(d, 0)
 	return d, nil
 }
 

@@ -6,6 +6,7 @@
 //	  │ Order, put work on the stream, Add, Enqueued
 //	  ▼
 //	Queue ──▶ Page   the number of the last operation that is done, written by the GPU, on the tape if there is one
+//	  │              every few operations, and copied from the GPU's memory when it stands still
 //	  │
 //	watcher          while operations run: has one failed, a rank died, the communicator stopped? Then they leave
 package queue

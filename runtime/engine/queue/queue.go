@@ -26,7 +26,7 @@ type Backend interface {
 // A Queue is what one rank of a communicator has put on streams. Check, Wait, Current and Trouble may be called by any
 // goroutine; all other methods belong to the goroutine whose turn it is on the communicator.
 type Queue struct {
-	Page  *Page        // for the kernels of no graph
+	Page  *Page        // for the kernels of no graph; see Start
 	Side  *cuda.Stream // a stream of the queue's own, on which nothing waits
 	Fence *cuda.Event  // for the order of streams
 
@@ -41,6 +41,7 @@ type Queue struct {
 	launched atomic.Uint32
 	recent   [64]recent // by launch
 	graphs   graphs
+	fetch    fetching
 	measure  measuring
 	watcher  *watcher
 
@@ -63,6 +64,9 @@ func New(comm *engine.Comm, c *cuda.Context, failed func(error)) (q *Queue, err 
 		q.graphs.page, err = newPage(c, nil)
 	}
 	if err == nil {
+		q.fetch.page, err = newPage(c, nil)
+	}
+	if err == nil {
 		q.Side, err = c.Stream(0)
 	}
 	if err == nil {
@@ -78,9 +82,10 @@ func New(comm *engine.Comm, c *cuda.Context, failed func(error)) (q *Queue, err 
 	return q, nil
 }
 
-// Start has the queue watched until Left.
-func (q *Queue) Start(b Backend) {
-	q.backend = b
+// Start has the queue watched until Left. Words, unless they are 0, are in the GPU's memory: there kernels that don't
+// tell the page that they are done say so, as they would on the page.
+func (q *Queue) Start(b Backend, words cuda.Pointer) {
+	q.backend, q.fetch.words = b, words
 	q.watcher.running.Go(q.watch)
 }
 
@@ -124,7 +129,14 @@ func (q *Queue) After(s, other *cuda.Stream) error {
 // Next is the number of the next launch that is not captured.
 func (q *Queue) Next() uint32 { return q.launched.Load() + 1 }
 
-// Add counts a launch that is not captured: the GPU writes its number onto the page when it is done.
+// tellEvery is how many launches there are to one that tells the page that it is done. The tape has room for 32 that
+// aren't known to be done (see tape.CommWriter.Launched), and looks at the page for every 16th.
+const tellEvery = 8
+
+// Tells tells whether the next launch should tell the page that it is done.
+func (q *Queue) Tells() bool { return q.Next()%tellEvery == 0 }
+
+// Add counts a launch that is not captured: the GPU writes its number, when it is done.
 func (q *Queue) Add(call lifecycle.Call, seq uint64, bytes int) (number uint32) {
 	number = q.Next()
 	r := &q.recent[number%uint32(len(q.recent))]
@@ -161,7 +173,7 @@ func (q *Queue) mark(e *cuda.Event) error {
 	return e.Record(q.last)
 }
 
-// idle tells whether all is done that was enqueued, and no graph may launch more.
+// idle tells whether all is known to be done that was enqueued, and no graph may launch more.
 func (q *Queue) idle() bool { return !q.captured.Load() && q.Page.Done() == q.launched.Load() }
 
 // Wait is engine.Device's.
@@ -253,9 +265,6 @@ func (q *Queue) Left() bool {
 	if none {
 		return true
 	}
-	if !q.idle() {
-		q.backend.Leave()
-	}
 	q.mu.Lock()
 	err := q.mark(q.Fence)
 	q.mu.Unlock() // others mark, too, while this waits
@@ -263,8 +272,12 @@ func (q *Queue) Left() bool {
 		return false
 	}
 	for p := (Pause{}); p.waited < LeaveTime; p.Wait() {
-		if err := q.Fence.Query(); !errors.Is(err, cuda.ErrNotReady) {
+		if err := errors.Join(q.Fence.Query(), q.Side.Query()); !errors.Is(err, cuda.ErrNotReady) {
 			return err == nil
+		}
+		q.fetch.look(q)
+		if !q.idle() {
+			q.backend.Leave()
 		}
 	}
 	return false
@@ -287,4 +300,5 @@ func (q *Queue) Free() {
 	q.freed = true
 	q.Page.free()
 	q.graphs.page.free()
+	q.fetch.page.free()
 }

@@ -4,11 +4,13 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
 const (
@@ -91,6 +93,7 @@ func (q *Queue) quiet() bool { return q.idle() && !q.measure.launched.Load() }
 // look looks once, and is true when the communicator has stopped: then what runs leaves.
 func (q *Queue) look() bool {
 	q.graphs.look()
+	q.fetch.look(q)
 	q.measure.look(q.comm.Tape)
 	err := q.comm.Stopped()
 	if err == nil {
@@ -116,7 +119,7 @@ func (q *Queue) trouble() error {
 		lost.Call, lost.Seq, _, _ = q.Current()
 		return lost
 	}
-	if err := q.Side.Query(); err != nil {
+	if err := q.Side.Query(); err != nil && !errors.Is(err, cuda.ErrNotReady) {
 		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "what was put on the GPU has failed", Err: err}
 	}
 	return nil

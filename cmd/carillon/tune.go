@@ -19,7 +19,7 @@ import (
 func newTune(stdout, stderr *os.File) *cobra.Command {
 	var s bench.Setup
 	var ranks []int
-	var sizes, output string
+	var sizes, pushSizes, output string
 	cmd := &cobra.Command{
 		Use:   "tune",
 		Short: "Measure which kernels are the fastest on this machine's GPUs",
@@ -34,7 +34,12 @@ share GPUs if there are fewer, which says little about ranks that don't. Run not
 			if s.Sizes, err = bench.ParseSizes(sizes); err != nil {
 				return usageError(cmd, fmt.Errorf("--sizes: %w", err))
 			}
+			pushed, err := bench.ParseSizes(pushSizes)
+			if err != nil {
+				return usageError(cmd, fmt.Errorf("--push-sizes: %w", err))
+			}
 			slices.Sort(s.Sizes)
+			slices.Sort(pushed)
 			for _, n := range ranks {
 				if err := allow(n >= 2 && n <= 8, "--ranks", n, "2 to 8"); err != nil {
 					return usageError(cmd, err)
@@ -42,7 +47,7 @@ share GPUs if there are fewer, which says little about ranks that don't. Run not
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
-			tuning, err := bench.Tune(ctx, s, ranks, stderr)
+			tuning, err := bench.Tune(ctx, s, pushed, ranks, stderr)
 			switch {
 			case ctx.Err() != nil, errors.Is(err, context.Canceled):
 				return errInterrupted
@@ -63,6 +68,8 @@ share GPUs if there are fewer, which says little about ranks that don't. Run not
 	}
 	cmd.Flags().IntSliceVar(&ranks, "ranks", []int{2, 4, 8}, "numbers of ranks, 2 to 8")
 	cmd.Flags().StringVar(&sizes, "sizes", "4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M", "sizes in bytes")
+	cmd.Flags().StringVar(&pushSizes, "push-sizes", "4M,8M,16M,32M,64M,128M,256M,512M",
+		"sizes of all-reduces that may write to each other instead of reading")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "the file to write (default: standard output)")
 	cmd.Flags().DurationVar(&s.Budget, "budget", 50*time.Millisecond, "time to spend on one size")
 	cmd.Flags().IntVar(&s.Min, "min", 5, "least iterations of one size")

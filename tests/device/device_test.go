@@ -339,7 +339,8 @@ func TestTune(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "tuning.json")
 	c := e2e.Start(t, environment,
-		"carillon", "tune", "--ranks", "2", "--sizes", "8", "--min", "1", "--max", "1", "-o", path)
+		"carillon", "tune", "--ranks", "2", "--sizes", "8", "--push-sizes", "64,128", "--min", "1", "--max", "1",
+		"-o", path)
 	if code := c.ExitCode(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
@@ -348,7 +349,7 @@ func TestTune(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &written)
 	}
-	if err != nil || len(written) != 1 || len(written["2"]) != 6 {
+	if err != nil || len(written) != 1 || len(written["2"]) != 8 {
 		t.Errorf("tune has written %s (%v)", text, err)
 	}
 	c = e2e.Start(t, append(environment, "CARILLON_GPU_TUNING="+path+".none"), "carillon", "bench", "--gpu", "2")

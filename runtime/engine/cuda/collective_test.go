@@ -96,8 +96,8 @@ func collectives(tb testing.TB) []collective {
 	}
 }
 
-// elements are numbers by which every way is taken: little, in packets, in several parts, none.
-var elements = []int{1, 5, 300, 1800, 7001, 0}
+// elements are numbers by which every way is taken: little, in packets, in several parts, directly, pushed, none.
+var elements = []int{1, 5, 300, 1800, 2500, 7001, 0}
 
 // TestCollectives compares each with the same on host memory.
 func TestCollectives(t *testing.T) {
@@ -117,7 +117,10 @@ func TestLL128(t *testing.T) {
 	}
 	o := options
 	o.Mailbox = most
-	for n, l := range map[int]gpu.Limits{2: {OneShotLL128: most, CopyLL128: most}, 3: {TwoShotLL128: most}} {
+	for n, l := range map[int]gpu.Limits{
+		2: {OneShotLL128: most, ReduceScatterLL128: most, CopyLL128: most},
+		3: {TwoShotLL128: most},
+	} {
 		o.Tuning = gpu.Tuning{n: l}
 		compare(t, ranksWith(t, n, o), []int{quad, quad + 1, large})
 	}

@@ -48,7 +48,7 @@ type placement struct {
 	Blocks  uint32 // that the GPU runs at once
 	Shared  bool
 	// Must be the same:
-	Options  [8]uint64
+	Options  [2 + numLimits]uint64
 	Fallback [16]byte // its name
 }
 
@@ -139,7 +139,8 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 		UUID: d.gpu.uuid, Process: process(), Ordinal: uint32(d.gpu.context.Device().Ordinal()),
 		Blocks: uint32(d.gpu.blocks), Shared: o.Shared,
 	}
-	for i, n := range append([]int{o.Mailbox, o.Slots}, l.list()...) {
+	limits := l.list()
+	for i, n := range append([]int{o.Mailbox, o.Slots}, limits[:]...) {
 		mine.Options[i] = uint64(n)
 	}
 	if o.Fallback != nil {

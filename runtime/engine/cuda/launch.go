@@ -30,6 +30,10 @@ func (d *device) choose(op *engine.Op) kernel.Kernel {
 	within := func(k kernel.Kernel, limit int) bool {
 		return bytes <= limit && kernel.HalfFor(k, d.size, bytes) <= d.gpu.options.Mailbox
 	}
+	oneShot := l.OneShotLL128
+	if op.Call == lifecycle.CallReduceScatter {
+		oneShot = l.ReduceScatterLL128
+	}
 	switch {
 	case !op.Call.IsCollective():
 		return kernel.Exchange
@@ -43,7 +47,7 @@ func (d *device) choose(op *engine.Op) kernel.Kernel {
 		return kernel.Exchange
 	case within(kernel.OneShot, l.OneShot):
 		return kernel.OneShot
-	case within(kernel.OneShotLL128, l.OneShotLL128):
+	case within(kernel.OneShotLL128, oneShot):
 		return kernel.OneShotLL128
 	case op.Call == lifecycle.CallAllReduce && within(kernel.TwoShot, l.TwoShot):
 		return kernel.TwoShot
@@ -70,11 +74,6 @@ func (l *launch) collective(op *engine.Op) error {
 	return l.run(k, op.DataType, int(l.args.Bytes))
 }
 
-// leastPushed is the size from which on an all-reduce of two ranks pushes (see kernel.Reach). For less, waiting at
-// FIFOs costs more than writing instead of reading saves: measured on two H100s that NVLink joins. With more ranks,
-// slots are smaller, and nothing was measured.
-const leastPushed = 256 << 20
-
 // reachable sets where the others access the buffers that they read or write if nothing is staged.
 func (l *launch) reachable(op *engine.Op) {
 	r := &l.args.Reach
@@ -91,7 +90,7 @@ func (l *launch) reachable(op *engine.Op) {
 	case op.Call == lifecycle.CallAllReduce:
 		need(kernel.SendBuffer, op.Send)
 		need(kernel.RecvBuffer, op.Recv)
-		if l.size == 2 && len(op.Send) >= leastPushed {
+		if push := l.limits.Push; push > 0 && len(op.Send) >= push {
 			r.Pushes = 1
 		}
 	case op.Call == lifecycle.CallReduceScatter, op.Call == lifecycle.CallAllGather:

@@ -15,9 +15,11 @@ const TuningVariable = "CARILLON_GPU_TUNING"
 // Limits are the largest calls, in bytes, that are made by each kernel whose data comes with its flags: by the first
 // one whose limit a call keeps. Larger calls are made directly between buffers, or through FIFOs.
 type Limits struct {
-	// OneShot are all-reduce and reduce, by the bytes of the buffer; and reduce-scatter, by those of a rank's part.
-	OneShot      int `json:"one_shot"`
-	OneShotLL128 int `json:"one_shot_ll128"`
+	// OneShot are all-reduce and reduce, by the bytes of the buffer; and reduce-scatter, by those of a rank's part,
+	// which has a limit of its own in LL128.
+	OneShot            int `json:"one_shot"`
+	OneShotLL128       int `json:"one_shot_ll128"`
+	ReduceScatterLL128 int `json:"reduce_scatter_ll128"`
 
 	// TwoShot is all-reduce beyond that.
 	TwoShot      int `json:"two_shot"`
@@ -26,16 +28,25 @@ type Limits struct {
 	// Copy are the others, by the bytes from one rank to another.
 	Copy      int `json:"copy"`
 	CopyLL128 int `json:"copy_ll128"`
+
+	// Push is from which size on an all-reduce pushes (see kernels/cuda.Reach); 0 for none. For less, waiting at FIFOs
+	// costs more than writing instead of reading saves.
+	Push int `json:"push"`
 }
 
 // inLL are the limits where LL128 isn't safe.
 func (l Limits) inLL() Limits {
-	l.OneShotLL128, l.TwoShotLL128, l.CopyLL128 = 0, 0, 0
+	l.OneShotLL128, l.ReduceScatterLL128, l.TwoShotLL128, l.CopyLL128 = 0, 0, 0, 0
 	return l
 }
 
-func (l Limits) list() []int {
-	return []int{l.OneShot, l.OneShotLL128, l.TwoShot, l.TwoShotLL128, l.Copy, l.CopyLL128}
+// numLimits is how many list has.
+const numLimits = 8
+
+func (l Limits) list() [numLimits]int {
+	return [numLimits]int{
+		l.OneShot, l.OneShotLL128, l.ReduceScatterLL128, l.TwoShot, l.TwoShotLL128, l.Copy, l.CopyLL128, l.Push,
+	}
 }
 
 // Tuning says which kernels are the fastest, by the number of ranks. Numbers that it lacks have the limits of the next
@@ -43,9 +54,9 @@ func (l Limits) list() []int {
 type Tuning map[int]Limits
 
 //go:embed tuning.json
-var builtIn []byte // by carillon tune: 2, 4 and 8 ranks on two H100s
+var builtIn []byte // by carillon tune: 2 ranks on two H100s, 4 on four, and 8 on two
 
-// ReadTuning reads what carillon tune has written. Without a path it is what was measured on H100s and an H200.
+// ReadTuning reads what carillon tune has written. Without a path it is what was measured on H100s and H200s.
 func ReadTuning(path string) (t Tuning, err error) {
 	text := builtIn
 	if path != "" {
@@ -57,7 +68,8 @@ func ReadTuning(path string) (t Tuning, err error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for ranks, l := range t {
-		if ranks < 1 || slices.Min(l.list()) < 0 {
+		limits := l.list()
+		if ranks < 1 || slices.Min(limits[:]) < 0 {
 			return nil, fmt.Errorf("%s: for %d ranks the limits are %+v", path, ranks, l)
 		}
 	}

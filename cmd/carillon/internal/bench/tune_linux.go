@@ -19,31 +19,41 @@ import (
 
 const everything = 1 << 40
 
-// Tune measures, for each number of ranks, up to which size each kernel whose data comes with its flags is the fastest
-// in a graph.
-func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (enginecuda.Tuning, error) {
+// Tune measures, for each number of ranks, up to which of the Setup's sizes each kernel whose data comes with its flags
+// is the fastest in a graph, and from which of pushSizes on an all-reduce should push. Both are sorted.
+func Tune(ctx context.Context, s Setup, pushSizes, ranks []int, progress io.Writer) (enginecuda.Tuning, error) {
 	reduce := func(r *onGPU, n int) error {
 		return ccl.AllReduceOn(ctx, r.comm, r.stream, r.send.Slice(0, n), r.recv.Slice(0, n), ccl.Sum)
 	}
 	gather := func(r *onGPU, n int) error {
 		return ccl.AllGatherOn(ctx, r.comm, r.stream, r.send.Slice(0, n), r.recv.Slice(0, n*r.comm.Size()))
 	}
+	scatter := func(r *onGPU, n int) error {
+		return ccl.ReduceScatterOn(ctx, r.comm, r.stream, r.send.Slice(0, n*r.comm.Size()), r.recv.Slice(0, n), ccl.Sum)
+	}
 	tuning := enginecuda.Tuning{}
 	for _, n := range ranks {
-		// measured sets the limits of a call's kernels, in the order in which it tries them. The last one has none.
-		measured := func(what string, call func(*onGPU, int) error, by ...tuned) error {
+		// times measures a call's kernels: each with no limit but its own.
+		times := func(what string, sizes []int, call func(*onGPU, int) error, by []tuned) error {
 			for i := range by {
 				l := enginecuda.Limits{}
 				if by[i].limit != nil {
-					*by[i].limit(&l) = everything
+					*by[i].limit(&l) = cmp.Or(by[i].to, everything)
 				}
 				fmt.Fprintf(progress, "%d ranks, %s %s:", n, what, by[i].name)
 				var err error
-				by[i].times, err = tuneTimes(ctx, s, n, l, call, progress)
+				by[i].times, err = tuneTimes(ctx, s, n, sizes, l, call, progress)
 				fmt.Fprintln(progress)
 				if err != nil {
 					return err
 				}
+			}
+			return nil
+		}
+		// measured sets the limits of a call's kernels, in the order in which it tries them. The last one has none.
+		measured := func(what string, call func(*onGPU, int) error, by ...tuned) error {
+			if err := times(what, s.Sizes, call, by); err != nil {
+				return err
 			}
 			l := tuning[n]
 			for i, t := range by[:len(by)-1] {
@@ -64,9 +74,29 @@ func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (engine
 				tuned{name: "in LL128", limit: func(l *enginecuda.Limits) *int { return &l.CopyLL128 }},
 				tuned{name: "without flags"})
 		}
+		if err == nil {
+			err = measured("reduce-scatter", scatter,
+				tuned{
+					name:  "in one shot, LL128",
+					limit: func(l *enginecuda.Limits) *int { return &l.ReduceScatterLL128 },
+				},
+				tuned{name: "without flags"})
+		}
+		ways := []tuned{
+			{name: "that reads"},
+			{name: "that pushes", limit: func(l *enginecuda.Limits) *int { return &l.Push }, to: 1},
+		}
+		if err == nil {
+			err = times("all-reduce", pushSizes, reduce, ways)
+		}
 		if err != nil {
 			return nil, err
 		}
+		l := tuning[n]
+		if i := slices.Index(pushSizes, upTo(pushSizes, ways[:1], ways[1:])) + 1; i < len(pushSizes) {
+			l.Push = pushSizes[i]
+		}
+		tuning[n] = l
 	}
 	return tuning, nil
 }
@@ -75,6 +105,7 @@ func Tune(ctx context.Context, s Setup, ranks []int, progress io.Writer) (engine
 type tuned struct {
 	name  string
 	limit func(*enginecuda.Limits) *int
+	to    int // what it is set to for the measurement; 0: to everything
 	times []time.Duration
 }
 
@@ -93,20 +124,20 @@ func upTo(sizes []int, some, others []tuned) (bytes int) {
 }
 
 // tuneTimes measures a call for each size.
-func tuneTimes(ctx context.Context, s Setup, ranks int, l enginecuda.Limits, call func(*onGPU, int) error,
-	progress io.Writer,
+func tuneTimes(ctx context.Context, s Setup, ranks int, sizes []int, l enginecuda.Limits,
+	call func(*onGPU, int) error, progress io.Writer,
 ) (all []time.Duration, err error) {
 	largest := ranks * slices.Max(s.Sizes)
 	o := enginecuda.Options{
 		Tuning:  enginecuda.Tuning{ranks: l},
 		Mailbox: largest * 2, // of a packet half is data
 	}
-	w, err := openWorld(ctx, ranks, largest, o)
+	w, err := openWorld(ctx, ranks, max(largest, slices.Max(sizes)), o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.close(ctx)) }()
-	for _, bytes := range s.Sizes {
+	for _, bytes := range sizes {
 		took, err := w.measureGraph(ctx, s, bytes, call)
 		if err != nil {
 			return nil, err

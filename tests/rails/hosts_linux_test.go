@@ -46,6 +46,10 @@ func inside() int {
 	return 1
 }
 
+// congestion is the hosts' TCP congestion control, whatever the machine has: BBR paces by an estimate of the bandwidth,
+// for which a burst on virtual Ethernet is too short, and a namespace may not have CUBIC as its default.
+const congestion = "reno"
+
 // newHosts makes n network namespaces at a switch, each with a host name of its own, and returns what a command begins
 // with that runs in each.
 func newHosts(tb testing.TB, n int) (enter [][]string) {
@@ -76,6 +80,7 @@ func newHosts(tb testing.TB, n int) (enter [][]string) {
 			{"ip", "link", "set", "lo", "up"},
 			{"ip", "address", "add", address(i) + "/24", "dev", "eth0"},
 			{"ip", "link", "set", "eth0", "up"},
+			{"sh", "-c", "echo " + congestion + " >/proc/sys/net/ipv4/tcp_congestion_control"},
 		} {
 			command(tb, append(in[:len(in):len(in)], args...)...)
 		}

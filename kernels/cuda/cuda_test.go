@@ -9,117 +9,8 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/kernels/kernelstest"
 )
-
-var dataTypes = []kernels.DataType{
-	kernels.Int8, kernels.Uint8, kernels.Int32, kernels.Uint32, kernels.Int64, kernels.Uint64, kernels.Float16,
-	kernels.Float32, kernels.Float64, kernels.BFloat16, kernels.Float8E4M3, kernels.Float8E5M2,
-}
-
-var reductions = []kernels.Reduction{
-	kernels.Sum, kernels.Prod, kernels.Max, kernels.Min, kernels.Avg, kernels.PreMulSum,
-}
-
-// random returns n elements: any bits, so that there are NaNs, infinities and subnormal numbers among them, and special
-// ones more often than by chance.
-func random(rng *rand.Rand, dt kernels.DataType, n int) []byte {
-	b := make([]byte, n*dt.Size())
-	for i := range b {
-		b[i] = byte(rng.Uint32())
-	}
-	special := [][]byte{
-		make([]byte, 8), bytes.Repeat([]byte{0xff}, 8), // +0, NaN
-		append(make([]byte, dt.Size()-1), 0x80), append(make([]byte, dt.Size()-1), 0x7c), // -0, infinity of float8 e5m2
-	}
-	switch dt {
-	case kernels.Float16:
-		special = append(special, []byte{0, 0x7c}, []byte{0, 0xfc}, []byte{1, 0x7c}, []byte{1, 0})
-	case kernels.BFloat16:
-		special = append(special, []byte{0x80, 0x7f}, []byte{0x80, 0xff}, []byte{0x81, 0x7f})
-	case kernels.Float32:
-		special = append(special, []byte{0, 0, 0x80, 0x7f}, []byte{0, 0, 0x80, 0xff}, []byte{1, 0, 0x80, 0x7f})
-	case kernels.Float64:
-		special = append(special, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x7f}, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0xff})
-	default:
-	}
-	for i := range n {
-		if rng.IntN(4) == 0 {
-			copy(b[i*dt.Size():(i+1)*dt.Size()], special[rng.IntN(len(special))])
-		}
-	}
-	return b
-}
-
-// wide returns the elements as float32, and whether that is what a reduction of the type is computed in.
-func wide(dt kernels.DataType, b []byte) ([]byte, bool) {
-	var w []float32
-	each := func(size int, widen func(b []byte) float32) {
-		for i := 0; i < len(b); i += size {
-			w = append(w, widen(b[i:]))
-		}
-	}
-	switch dt {
-	case kernels.Float16:
-		each(2, func(b []byte) float32 { return kernels.F16(binary.NativeEndian.Uint16(b)).Float32() })
-	case kernels.BFloat16:
-		each(2, func(b []byte) float32 { return kernels.BF16(binary.NativeEndian.Uint16(b)).Float32() })
-	case kernels.Float8E4M3:
-		each(1, func(b []byte) float32 { return kernels.E4M3(b[0]).Float32() })
-	case kernels.Float8E5M2:
-		each(1, func(b []byte) float32 { return kernels.E5M2(b[0]).Float32() })
-	default:
-		return b, false
-	}
-	return kernels.Bytes(w), true
-}
-
-func narrow(dt kernels.DataType, b []byte) []byte {
-	var n []byte
-	for i := 0; i < len(b); i += 4 {
-		var f float32
-		_, _ = binary.Decode(b[i:], binary.NativeEndian, &f)
-		switch dt {
-		case kernels.Float16:
-			n = binary.NativeEndian.AppendUint16(n, uint16(kernels.ToF16(f)))
-		case kernels.BFloat16:
-			n = binary.NativeEndian.AppendUint16(n, uint16(kernels.ToBF16(f)))
-		case kernels.Float8E4M3:
-			n = append(n, byte(kernels.ToE4M3(f)))
-		default:
-			n = append(n, byte(kernels.ToE5M2(f)))
-		}
-	}
-	return n
-}
-
-// reduce is the reference: package kernels, in the ranks' order, small floats in float32 and rounded once.
-func reduce(dt kernels.DataType, op kernels.Reduction, in [][]byte, factor []float64) []byte {
-	var sum []byte
-	computed, small := dt, false
-	for r, b := range in {
-		if op == kernels.PreMulSum {
-			scaled := make([]byte, len(b))
-			kernels.Scale(scaled, b, dt, factor[r])
-			b = scaled
-		}
-		b, small = wide(dt, b)
-		if small {
-			computed = kernels.Float32
-		}
-		if r == 0 {
-			sum = slices.Clone(b)
-			continue
-		}
-		kernels.ReducerOf(computed, op)(sum, sum, b)
-	}
-	if op == kernels.Avg {
-		kernels.Divide(sum, computed, len(in))
-	}
-	if small {
-		return narrow(dt, sum)
-	}
-	return sum
-}
 
 // A reduction is one that is tried: all of its buffers begin offset elements behind an aligned address.
 type reduction struct {
@@ -139,8 +30,8 @@ func TestReductions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	ranks := []int{2, 3, 4, 8, 5}
 	n := 0
-	for _, dt := range dataTypes {
-		for _, op := range reductions {
+	for _, dt := range kernelstest.DataTypes {
+		for _, op := range kernelstest.Reductions {
 			by := []Kernel{OneShot, TwoShot, Reduce}
 			if op == kernels.Sum || op == kernels.Avg || op == kernels.PreMulSum { // the formats share the others' code
 				by = append(by, OneShotLL128, TwoShotLL128)
@@ -164,7 +55,7 @@ func TestPairs(t *testing.T) {
 	h := newHost(t)
 	rng := rand.New(rand.NewPCG(15, 16))
 	const most = 2 * 3 * threads * 10 * 16 // of the grid, which has three blocks for each of two channels
-	for i, dt := range dataTypes {
+	for i, dt := range kernelstest.DataTypes {
 		for _, size := range []int{16, 592, most, most + 16} {
 			allReduce(t, h, rng, Reduce, reduction{dt, kernels.Sum, 2, size / dt.Size(), 0}, inPlace(i+size/16), direct)
 		}
@@ -225,7 +116,7 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 	out := make([]uint64, c.ranks)
 	for r := range all {
 		a := &all[r]
-		in[r], factor[r] = random(rng, c.dt, c.count), rng.Float64()*4-2
+		in[r], factor[r] = kernelstest.Random(rng, c.dt, c.count), rng.Float64()*4-2
 		at := uint64(c.offset * c.dt.Size())
 		a.Send, a.Recv = h.alloc(size+64)+at, h.alloc(size+64)+at
 		if inPlace>>r&1 != 0 {
@@ -242,7 +133,7 @@ func allReduce(t *testing.T, h *host, rng *rand.Rand, k Kernel, c reduction, inP
 		h.launch(Function(k, c.dt, c.ranks), g, all...)
 		h.join()
 	}
-	want := reduce(c.dt, c.op, in, factor)
+	want := kernelstest.Reduce(c.dt, c.op, in, factor)
 	for r := range all {
 		got := h.get(out[r], size)
 		if !bytes.Equal(got, want) {
@@ -297,7 +188,7 @@ func TestPartialReductions(t *testing.T) {
 				in := make([][]byte, ranks)
 				for r := range all {
 					a := &all[r]
-					in[r] = random(rng, kernels.Int32, parts*count)
+					in[r] = kernelstest.Random(rng, kernels.Int32, parts*count)
 					a.Send, a.Recv, a.Bytes = h.alloc(parts*size), h.alloc(size), uint64(size)
 					h.put(a.Send, in[r])
 					if scatter {
@@ -312,7 +203,7 @@ func TestPartialReductions(t *testing.T) {
 				}
 				h.launch(Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, size), all...)
 				h.join()
-				sum := reduce(kernels.Int32, kernels.Sum, in, nil)
+				sum := kernelstest.Reduce(kernels.Int32, kernels.Sum, in, nil)
 				for r := range all {
 					want := make([]byte, size)
 					if scatter {
@@ -383,7 +274,7 @@ func (m move) try(t *testing.T, h *host, rng *rand.Rand, k Kernel, w way, size i
 	in := make([][]byte, movers)
 	for r := range all {
 		a := &all[r]
-		in[r] = random(rng, kernels.Uint8, m.sends*size)
+		in[r] = kernelstest.Random(rng, kernels.Uint8, m.sends*size)
 		a.Send, a.Recv = h.alloc(m.sends*size+8)+uint64(size%8), h.alloc(m.receives*size+8)
 		a.Bytes, a.SendTo, a.RecvFrom = uint64(size), m.sendTo(r), m.recvFrom(r)
 		a.SendStride, a.RecvStride = uint64(m.sendStride*size), uint64(m.recvStride*size)
@@ -433,7 +324,7 @@ func TestMessages(t *testing.T) {
 		biggest := [ranks]int{}
 		for range 1 + rng.IntN(3*ranks) {
 			from, to := rng.IntN(ranks), rng.IntN(ranks)
-			data := random(rng, kernels.Uint8, 1+rng.IntN(most))
+			data := kernelstest.Random(rng, kernels.Uint8, 1+rng.IntN(most))
 			offset := uint64(rng.IntN(20))
 			source, target := h.alloc(len(data)+20)+offset, h.alloc(len(data)+20)+offset*uint64(rng.IntN(2))
 			h.put(source, data)
@@ -500,7 +391,7 @@ func TestStreams(t *testing.T) {
 	all := h.communicator(ranks, half)
 	in := make([][]byte, ranks)
 	for r := range all {
-		in[r] = random(rng, kernels.Int32, count)
+		in[r] = kernelstest.Random(rng, kernels.Int32, count)
 		all[r].Send = h.alloc(4 * count)
 		all[r].Recv = all[r].Send
 		h.put(all[r].Send, in[r])
@@ -537,7 +428,7 @@ func TestStreams(t *testing.T) {
 	h.start(launches...)
 	h.join()
 	for i, at := range gathered {
-		sum := reduce(kernels.Int32, kernels.Sum, in, nil)
+		sum := kernelstest.Reduce(kernels.Int32, kernels.Sum, in, nil)
 		for r := range in {
 			in[r] = sum
 			if got := h.get(at+uint64(4*count*r), 4*count); !bytes.Equal(got, sum) {
@@ -572,13 +463,13 @@ func TestManyEpochs(t *testing.T) {
 			}
 			in := make([][]byte, ranks)
 			for r := range all {
-				in[r] = random(rng, kernels.Int32, n)
+				in[r] = kernelstest.Random(rng, kernels.Int32, n)
 				h.put(all[r].Send, in[r])
 				all[r].Bytes = uint64(4 * n)
 			}
 			h.launch(Function(k, kernels.Int32, ranks), Grid{1 + i%3, 4}, all...)
 			h.join()
-			want := reduce(kernels.Int32, kernels.Sum, in, nil)
+			want := kernelstest.Reduce(kernels.Int32, kernels.Sum, in, nil)
 			for r := range all {
 				if got := h.get(all[r].Recv, 4*n); !bytes.Equal(got, want) {
 					t.Fatalf("kernel %d, operation %d: rank %d has %x, want %x", k, i, r, got, want)

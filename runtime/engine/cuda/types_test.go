@@ -1,0 +1,72 @@
+//go:build linux && cgo
+
+package cuda_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/carillon-rt/carillon/kernels"
+	"github.com/carillon-rt/carillon/kernels/kernelstest"
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/engine"
+)
+
+// TestTypes compares all-reduces of every type with every reduction, on each way that they take, with package kernels,
+// bit by bit. Without a GPU, where package kernels/cuda tries the kernels, each is tried on one way.
+func TestTypes(t *testing.T) {
+	const ranks = 2
+	sizes := []int{8, 16, 616, 4800, 8000, 24000} // LL and LL128, in one shot and in two; direct; pushed
+	factor := []float64{-1.75, 0.5}
+	all, openers := opened(t, ranks, options)
+	rng := rand.New(rand.NewPCG(21, 22))
+	var seq uint64
+	for _, dt := range kernelstest.DataTypes {
+		for _, op := range kernelstest.Reductions {
+			for i, size := range sizes {
+				if turn := (int(dt) + int(op) + i) % len(sizes); turn != 0 && os.Getenv(realDriver) == "" {
+					continue
+				}
+				in := make([][]byte, ranks)
+				for r := range in {
+					in[r] = kernelstest.Random(rng, dt, size/dt.Size())
+				}
+				want := kernelstest.Reduce(dt, op, in, factor)
+				seq++
+				each(t, all, func(r *rank) error {
+					got, err := reduced(r, openers[r.Rank()].Device, seq, engine.Op{
+						Call: lifecycle.CallAllReduce, Count: size / dt.Size(), DataType: dt, Reduction: op, Peer: -1,
+						Scale: factor[r.Rank()], Scaled: op == kernels.PreMulSum, Stream: r.stream,
+					}, in[r.Rank()])
+					if err == nil && !bytes.Equal(got, want) {
+						err = fmt.Errorf("rank %d: %v of %v is %x, want %x, of %x", r.Rank(), op, dt, got, want, in)
+					}
+					return err
+				})
+			}
+		}
+	}
+	each(t, all, func(r *rank) error { return r.Destroy(t.Context()) })
+}
+
+// reduced is the outcome of an operation on a rank's data.
+func reduced(r *rank, d engine.Device, seq uint64, op engine.Op, in []byte) ([]byte, error) {
+	send, err := buffer(r, in)
+	if err != nil {
+		return nil, err
+	}
+	recv, err := buffer(r, make([]byte, len(in)))
+	if err != nil {
+		return nil, err
+	}
+	op.Send, op.Recv = send.Addresses(), recv.Addresses()
+	if _, err := d.Enqueue(op.Call, seq, []engine.Op{op}); err != nil {
+		return nil, err
+	}
+	got, err := read(r, recv)
+	return got, errors.Join(err, r.context.Free(send.Pointer()), r.context.Free(recv.Pointer()))
+}

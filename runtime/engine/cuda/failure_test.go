@@ -135,6 +135,18 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+// TestAbortOnNoStream: an Abort ends what waits on a stream that its caller has given up.
+func TestAbortOnNoStream(t *testing.T) {
+	all := ranks(t, 2)
+	s, err := all[0].context.Stream(0)
+	must(t, err)
+	b := memory(t, &all[0], 8)
+	must(t, ccl.AllReduceOn(t.Context(), all[0].Comm, s, b, b, ccl.Sum))
+	must(t, s.Destroy())
+	must(t, all[0].Abort(nil))
+	must(t, all[0].context.Synchronize())
+}
+
 // TestStreams: operations of one communicator are done in the order of their calls on whatever streams.
 func TestStreams(t *testing.T) {
 	all := ranks(t, 2)

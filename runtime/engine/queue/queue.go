@@ -265,6 +265,9 @@ func (q *Queue) Left() bool {
 	if none {
 		return true
 	}
+	if !q.idle() {
+		q.backend.Leave() // before mark, which may wait for it
+	}
 	q.mu.Lock()
 	err := q.mark(q.Fence)
 	q.mu.Unlock() // others mark, too, while this waits
@@ -276,9 +279,6 @@ func (q *Queue) Left() bool {
 			return err == nil
 		}
 		q.fetch.look(q)
-		if !q.idle() {
-			q.backend.Leave()
-		}
 	}
 	return false
 }

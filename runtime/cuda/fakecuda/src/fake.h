@@ -73,6 +73,8 @@ struct Context {
   int device, retained = 0;
   int lost = 0; // the code that every call answers, once a failure on the device was seen
   Stream *standard = nullptr;
+  int ending = 0;                  // streams that were destroyed, and have work yet
+  std::condition_variable changed; // ending has, with the state's mutex
   std::set<Context *> peers;
 };
 

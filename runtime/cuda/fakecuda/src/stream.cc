@@ -39,6 +39,9 @@ static void work(Stream *s) {
     s->changed.notify_all();
   }
   lock.unlock();
+  std::lock_guard<std::mutex> all(state().mutex);
+  s->context->ending--;
+  s->context->changed.notify_all();
   delete s;
 }
 
@@ -53,7 +56,9 @@ static Stream *make(Context *context) {
   return s;
 }
 
+// end is called with the state's mutex held.
 static void end(Stream *s) {
+  s->context->ending++;
   std::lock_guard<std::mutex> lock(s->mutex);
   s->ends = true;
   s->changed.notify_all();
@@ -128,6 +133,10 @@ EXPORT int cuCtxSynchronize() {
       if (s->context == current()) all.insert(s);
   }
   for (Stream *s : all) synchronize(s);
+  {
+    std::unique_lock<std::mutex> lock(state().mutex);
+    current()->changed.wait(lock, [] { return current()->ending == 0; });
+  }
   return begin("");
 }
 

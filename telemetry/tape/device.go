@@ -21,6 +21,9 @@ const (
 	DeviceBlockSize = int(unsafe.Sizeof(deviceBlock{}))
 )
 
+// untold is how many kernels at most are done that the page doesn't know of, when a later one waits.
+const untold = marksPerSlot
+
 // The offsets that kernels get: of the word that stops them, and of their own words.
 const (
 	DeviceStop  = 0
@@ -58,8 +61,25 @@ func (w *deviceWord) load() DeviceWord {
 	}
 }
 
-// Stop makes running and later kernels return.
-func (p *DevicePage) Stop() { atomic.StoreUint32(&p.stop, 1) }
+// reach has a block be done with a kernel, of which first is the word's first half, unless it already is.
+func (b *deviceBlock) reach(first uint64) {
+	for {
+		was := atomic.LoadUint64(&b.done.first)
+		if int32(uint32(first)-uint32(was)) <= 0 || atomic.CompareAndSwapUint64(&b.done.first, was, first) {
+			return
+		}
+	}
+}
+
+// Stop makes running and later kernels return. Kernels that do so aren't done.
+func (p *DevicePage) Stop() {
+	const blocks = 1 << 48
+	done := p.Done() // what only waits words say is lost from now on
+	for b := range p.blocks {
+		p.blocks[b].reach(uint64(done) | blocks)
+	}
+	atomic.StoreUint32(&p.stop, 1)
+}
 
 // Newest is the last kernel of which the first block is done; done tells whether all its blocks are. A block with a
 // higher number is done with a later kernel, which began when this one had ended.
@@ -73,30 +93,29 @@ func (p *DevicePage) Newest() (newest DeviceWord, done bool) {
 	return newest, true
 }
 
-// Merge takes over which kernels are done from another page, of a device that tells one page of some kernels and the
-// other one of the rest. Both may be written meanwhile.
+// Merge takes over which kernels are done from another page, of a device that writes some onto one page and the rest
+// onto the other. Both pages may be written meanwhile.
 func (p *DevicePage) Merge(other *DevicePage) {
 	for b := range p.blocks {
-		done, newer := &p.blocks[b].done.first, atomic.LoadUint64(&other.blocks[b].done.first)
-		for {
-			was := atomic.LoadUint64(done)
-			if int32(uint32(newer)-uint32(was)) <= 0 || atomic.CompareAndSwapUint64(done, was, newer) {
-				break
-			}
-		}
+		p.blocks[b].reach(atomic.LoadUint64(&other.blocks[b].done.first))
 	}
 }
 
-// Done is the number of the last kernel of which all blocks are known to be done: they are in all that precede one
-// that waits.
+// Done is the number of the last kernel that is known to be done: all its blocks are, or a block of the next one waits.
+// Once kernels are stopped, one that waits says nothing about those before it, which may have returned.
 func (p *DevicePage) Done() uint32 {
 	newest, all := p.Newest()
-	done := newest.Number
+	told := newest.Number
 	if !all {
-		done--
+		told--
 	}
+	if atomic.LoadUint32(&p.stop) != 0 {
+		return told
+	}
+	done := told
 	for b := range p.blocks {
-		if before := p.blocks[b].waits.load().Number - 1; int32(before-done) > 0 {
+		before := p.blocks[b].waits.load().Number - 1
+		if before-told < untold && before-told > done-told { // otherwise the word is older
 			done = before
 		}
 	}

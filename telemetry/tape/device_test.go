@@ -122,6 +122,36 @@ func TestDevicePage(t *testing.T) {
 	}
 }
 
+// TestStoppedPage: kernels that are stopped say that they wait, one after the other, but those before them aren't done.
+func TestStoppedPage(t *testing.T) {
+	var page tape.DevicePage
+	say(&page, 0, 0, 5, 0, 0, 2)
+	say(&page, 1, 1, 8, 2, 0, 2)
+	for kernel := uint32(9); kernel < 12; kernel++ {
+		page.Stop()
+		say(&page, 1, 1, kernel, 5, 0, 2)
+		if page.Done() != 7 {
+			t.Fatalf("8 was stopped, and %d says so when %d leaves", page.Done(), kernel)
+		}
+	}
+}
+
+// TestKernelNumbers: what blocks said long ago, or never, doesn't count, also when numbers begin again.
+func TestKernelNumbers(t *testing.T) {
+	for _, kernel := range []uint32{5, 1<<31 - 1, 1<<31 + 4, 1<<32 - 100} {
+		var page tape.DevicePage
+		say(&page, 3, 1, 2, 0, 0, 4)
+		say(&page, 0, 0, kernel, 0, 0, 1)
+		if page.Done() != kernel {
+			t.Errorf("%d is done, and the page says %d", kernel, page.Done())
+		}
+		say(&page, 0, 1, kernel+9, 2, 0, 1)
+		if page.Done() != kernel+8 {
+			t.Errorf("%d waits, and the page says that %d is done", kernel+9, page.Done())
+		}
+	}
+}
+
 // TestGraphs: what graphs launch is a communicator of its own, the same on all ranks, and of the same root. Readers see
 // how far it has come, and what waits.
 func TestGraphs(t *testing.T) {

@@ -67,6 +67,44 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
+// TestAbortOfSeveral: of calls that were behind each other, readers see the one that waited when they were aborted.
+func TestAbortOfSeveral(t *testing.T) {
+	all := ranks(t, 2)
+	r := &all[0]
+	b := memory(t, r, 1)
+	const before, behind = 3, 4
+	for range before {
+		each(t, all, func(r *rank) error {
+			b := memory(t, r, 1)
+			return errors.Join(ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum), r.Wait(t.Context()))
+		})
+	}
+	for range 1 + behind {
+		must(t, ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum))
+	}
+	shown := func() (s tape.Slot) {
+		f, err := tape.Open(r.tape.Path())
+		must(t, err)
+		defer f.Close()
+		for _, s = range f.Slots() {
+			if s.Rank == 0 {
+				return s
+			}
+		}
+		return s
+	}
+	for shown().Wait != 1 {
+		goruntime.Gosched()
+	}
+	if err := all[1].Abort(nil); err != nil {
+		t.Error(err)
+	}
+	must(t, r.stream.Synchronize())
+	if s := shown(); s.Seq != before+1 {
+		t.Errorf("the tape shows %+v", s)
+	}
+}
+
 // TestAbort: a rank that waits on the GPU for one that aborts leaves, and is told why. A new communicator works.
 func TestAbort(t *testing.T) {
 	all := ranks(t, 3)

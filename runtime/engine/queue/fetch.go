@@ -7,25 +7,29 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// fetching gets onto the queue's page what kernels have said in the GPU's memory. It belongs to the watcher, and to
-// Left when that has stopped.
+// fetching brings onto the queue's page what kernels have written into the GPU's memory: that they are done. It belongs
+// to the watcher, and to Left once that has stopped.
 type fetching struct {
-	words cuda.Pointer // in the GPU's memory; 0 for none
-	page  *Page        // where they are copied to
-	seen  uint32       // the kernel that was done at the last look
+	words  cuda.Pointer // in the GPU's memory; 0 for none
+	page   *Page        // where they are copied to
+	copied bool         // and not yet merged
+	seen   uint32       // the last kernel that was known to be done at the last look
 }
 
-// look takes over what was copied, and copies again if the page stands still while something runs: otherwise kernels
-// tell the page themselves.
+// look merges what was copied, and copies again if the page stands still while something runs. As long as it moves,
+// what kernels write onto it themselves is enough.
 func (f *fetching) look(q *Queue) {
-	launched := q.launched.Load()
-	if f.words == 0 || q.Page.Done() == launched || q.Side.Query() != nil {
+	if f.words == 0 || q.Side.Query() != nil {
 		return
 	}
-	q.Page.Merge(f.page.DevicePage)
+	if f.copied { // once: numbers in an old copy may look like those of later kernels
+		q.Page.Merge(f.page.DevicePage)
+		f.copied = false
+	}
 	done := q.Page.Done()
-	if done == f.seen && done != launched {
-		_ = q.Side.Copy(f.page.Words(), f.words, tape.DeviceBlockSize*tape.DeviceBlocks) // the next Query has the error
+	if done == f.seen && done != q.launched.Load() {
+		err := q.Side.Copy(f.page.Words(), f.words, tape.DeviceBlockSize*tape.DeviceBlocks)
+		f.copied = err == nil // otherwise the next Query has the error
 	}
 	f.seen = done
 }

@@ -135,6 +135,16 @@ func (p *DevicePage) Waits() (latest DeviceWord, ok bool) {
 	return latest, latest.Phase != 0
 }
 
+// In is the word of the first kernel that says it is in a phase, also if it has returned, and later ones run.
+func (p *DevicePage) In(phase uint8) (first DeviceWord, ok bool) {
+	for b := range p.blocks {
+		if w := p.blocks[b].waits.load(); w.Phase == phase && (!ok || int32(w.Number-first.Number) < 0) {
+			first, ok = w, true
+		}
+	}
+	return first, ok
+}
+
 // DevicePage clears and returns the device page of the communicator's slot, for kernels that write onto the tape
 // themselves; nil if there is none. It is page-aligned, and stays mapped for as long as the Writer is reachable.
 func (c *CommWriter) DevicePage() *DevicePage {

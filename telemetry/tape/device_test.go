@@ -136,6 +136,21 @@ func TestStoppedPage(t *testing.T) {
 	}
 }
 
+// TestIn: the first kernel in a phase is found, whatever later ones do.
+func TestIn(t *testing.T) {
+	var page tape.DevicePage
+	if w, ok := page.In(4); ok {
+		t.Errorf("nothing runs, and %+v", w)
+	}
+	say(&page, 0, 1, 1, 3, 0, 1)
+	say(&page, 1, 1, 1<<32-2, 4, 1, 3)
+	say(&page, 2, 1, 1<<32-2, 4, 1, 3)
+	say(&page, 3, 1, 0, 4, 1, 3)
+	if w, ok := page.In(4); !ok || w.Number != 1<<32-2 || w.Peer != 1 {
+		t.Errorf("%v, %+v", ok, w)
+	}
+}
+
 // TestKernelNumbers: what blocks said long ago, or never, doesn't count, also when numbers begin again.
 func TestKernelNumbers(t *testing.T) {
 	for _, kernel := range []uint32{5, 1<<31 - 1, 1<<31 + 4, 1<<32 - 100} {

@@ -285,11 +285,11 @@ func signature(call lifecycle.Call, op *engine.Op) uint8 {
 // Trouble is queue.Backend's: the error of an operation that a kernel has given up, since a flag had the signature of
 // another call.
 func (d *device) Trouble() error {
-	w, _ := d.Page.Waits()
-	call, seq, bytes, known := d.Oldest()
-	if kernel.Phase(w.Phase) != kernel.Mismatch {
+	w, differs := d.Page.In(uint8(kernel.Mismatch))
+	call, seq, bytes, known := d.Launch(w.Number)
+	if !differs {
 		var sig tape.Signature
-		if w, sig = d.Replay(); kernel.Phase(w.Phase) != kernel.Mismatch {
+		if w, sig, differs = d.Replay(uint8(kernel.Mismatch)); !differs {
 			return nil
 		}
 		call, seq, bytes, known = sig.Call, 0, int(sig.Bytes), true

@@ -67,6 +67,29 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
+// TestMismatchBehind: what is behind a call in which ranks differ doesn't hide that they do.
+func TestMismatchBehind(t *testing.T) {
+	all := ranks(t, 2)
+	each(t, all, func(r *rank) error {
+		ctx, b := t.Context(), memory(t, r, 7001)
+		op := []ccl.Reduction{ccl.Sum, ccl.Max}[r.Rank()]
+		if err := ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, op); err != nil {
+			return err
+		}
+		for range 3 {
+			err := ccl.AllReduceOn(ctx, r.Comm, r.stream, b.Slice(0, 1), b.Slice(0, 1), ccl.Sum)
+			if _, peer := errors.AsType[*ccl.PeerError](err); err != nil && !peer {
+				return err
+			}
+		}
+		err := errors.Join(r.stream.Synchronize(), r.Wait(ctx))
+		if peer, ok := errors.AsType[*ccl.PeerError](err); !ok || peer.Code != lifecycle.CodeMismatch || peer.Seq != 1 {
+			return fmt.Errorf("rank %d got %w", r.Rank(), err)
+		}
+		return nil
+	})
+}
+
 // TestAbortOfSeveral: of calls that were behind each other, readers see the one that waited when they were aborted.
 func TestAbortOfSeveral(t *testing.T) {
 	all := ranks(t, 2)

@@ -68,13 +68,15 @@ func (g *graphs) operation(w tape.DeviceWord) (sig tape.Signature) {
 	return tape.Signature{Peer: -1}
 }
 
-// Replay is what the running kernel that a graph has launched says, and does.
-func (q *Queue) Replay() (tape.DeviceWord, tape.Signature) {
+// Replay is what the first kernel of graphs that is in a phase says, and does. ok is false if there is none.
+func (q *Queue) Replay(phase uint8) (w tape.DeviceWord, sig tape.Signature, ok bool) {
 	g := &q.graphs
-	w, _ := g.page.Waits()
+	if w, ok = g.page.In(phase); !ok {
+		return w, sig, false
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return w, g.operation(w)
+	return w, g.operation(w), true
 }
 
 // look writes onto the tape what graphs have launched: the operation that has waited since the last look, or, if none

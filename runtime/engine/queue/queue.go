@@ -220,11 +220,10 @@ func (q *Queue) troubled() error {
 	return q.backend.Trouble()
 }
 
-// Oldest is the oldest launch that is not done, if it is known.
-func (q *Queue) Oldest() (call lifecycle.Call, seq uint64, bytes int, ok bool) {
-	next := q.Page.Done() + 1
-	r := &q.recent[next%uint32(len(q.recent))]
-	if r.launch.Load() != next {
+// Launch is what a launch was for, if it is known.
+func (q *Queue) Launch(number uint32) (call lifecycle.Call, seq uint64, bytes int, ok bool) {
+	r := &q.recent[number%uint32(len(q.recent))]
+	if r.launch.Load() != number {
 		return lifecycle.CallNone, 0, 0, false
 	}
 	return r.call, r.seq, r.bytes, true
@@ -237,7 +236,7 @@ func (q *Queue) Current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
 	if q.freed {
 		return lifecycle.CallNone, 0, -1, false
 	}
-	if call, seq, _, ok = q.Oldest(); !ok {
+	if call, seq, _, ok = q.Launch(q.Page.Done() + 1); !ok { // the oldest that is not done
 		return lifecycle.CallNone, 0, -1, false
 	}
 	waits, _ := q.Page.Waits()

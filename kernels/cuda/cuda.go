@@ -19,8 +19,8 @@ const (
 	MaxThreads  = 512 // of a block
 	MaxMessages = 64  // of an exchange
 
-	// StateBytes is the size of a rank's state, and a multiple of 128. At Ended it has MaxBlocks Words, with those of
-	// launches that don't tell the host when they are done.
+	// StateBytes is the size of a rank's state, and a multiple of 128. At Ended it has Words of MaxBlocks blocks: there
+	// launches that don't tell the host say that they are done.
 	StateBytes = Ended + MaxBlocks*32
 	Ended      = (MaxBlocks*16 + 64 + lanes*8 + MaxBlocks*4 + 127) / 128 * 128
 
@@ -39,7 +39,7 @@ const (
 type Args struct {
 	Rank, Ranks uint32
 	Reduction   uint16 // a kernels.Reduction
-	Tells       uint16 // 1: the Words have when it is done; 0: that is at Ended
+	Tells       uint16 // where it says that it is done: 1 in Words, 0 in the state, at Ended
 	Signature   uint32 // 1 to 255: of the collective, the same on all ranks; 0 for messages
 
 	// SendTo and RecvFrom are sets of ranks, rank 0 being the lowest bit. This rank is in both if it keeps what it
@@ -53,7 +53,7 @@ type Args struct {
 	Bytes      uint64 // from one rank to another; of an all-reduce or a reduce the whole buffer
 	State      uint64 // StateBytes in the GPU's memory, this rank's, zero at first
 	Half       uint64 // bytes of half a mailbox, a multiple of HalfUnit, the same on all ranks
-	Words      uint64 // MaxBlocks Words in host memory, or 0
+	Words      uint64 // MaxBlocks Words in host memory; may be 0 unless Tells is 1
 	Send, Recv uint64 // this rank's buffers; multiples of an element's size
 
 	// SendStride is the bytes between what goes to a rank and what goes to the next, 0 if all get the same; RecvStride

@@ -29,8 +29,8 @@ type Limits struct {
 	Copy      int `json:"copy"`
 	CopyLL128 int `json:"copy_ll128"`
 
-	// Push is from which size on an all-reduce pushes (see kernels/cuda.Reach); 0 for none. For less, waiting at FIFOs
-	// costs more than writing instead of reading saves.
+	// Push is the size from which on an all-reduce pushes (see kernels/cuda.Reach); 0 if none does. Below it, waiting
+	// at FIFOs costs more than writing instead of reading saves.
 	Push int `json:"push"`
 }
 
@@ -40,7 +40,7 @@ func (l Limits) inLL() Limits {
 	return l
 }
 
-// numLimits is how many list has.
+// numLimits is how many limits there are.
 const numLimits = 8
 
 func (l Limits) list() [numLimits]int {

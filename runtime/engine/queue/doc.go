@@ -5,8 +5,8 @@
 //	engine/cuda, engine/nccl
 //	  │ Order, put work on the stream, Add, Enqueued
 //	  ▼
-//	Queue ──▶ Page   the number of the last operation that is done, written by the GPU, on the tape if there is one
-//	  │              every few operations, and copied from the GPU's memory when it stands still
+//	Queue ──▶ Page   the number of the last operation that is done, on the tape if there is one: the GPU writes it
+//	  │              every few operations; when it stands still, it is copied from the GPU's memory
 //	  │
 //	watcher          while operations run: has one failed, a rank died, the communicator stopped? Then they leave
 package queue

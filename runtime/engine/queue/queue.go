@@ -82,8 +82,8 @@ func New(comm *engine.Comm, c *cuda.Context, failed func(error)) (q *Queue, err 
 	return q, nil
 }
 
-// Start has the queue watched until Left. Words, unless they are 0, are in the GPU's memory: there kernels that don't
-// tell the page that they are done say so, as they would on the page.
+// Start has the queue watched until Left. words is where in the GPU's memory kernels that don't tell the page that they
+// are done say so, in the page's format; 0 if all tell the page.
 func (q *Queue) Start(b Backend, words cuda.Pointer) {
 	q.backend, q.fetch.words = b, words
 	q.watcher.running.Go(q.watch)
@@ -129,14 +129,14 @@ func (q *Queue) After(s, other *cuda.Stream) error {
 // Next is the number of the next launch that is not captured.
 func (q *Queue) Next() uint32 { return q.launched.Load() + 1 }
 
-// tellEvery is how many launches there are to one that tells the page that it is done. The tape has room for 32 that
-// aren't known to be done (see tape.CommWriter.Launched), and looks at the page for every 16th.
+// tellEvery is of how many launches one tells the page that it is done. The tape has room for 32 that aren't known to
+// be done (see tape.CommWriter.Launched), and looks at the page for every 16th.
 const tellEvery = 8
 
 // Tells tells whether the next launch should tell the page that it is done.
 func (q *Queue) Tells() bool { return q.Next()%tellEvery == 0 }
 
-// Add counts a launch that is not captured: the GPU writes its number, when it is done.
+// Add counts a launch that is not captured. Its number is what the GPU writes when it is done.
 func (q *Queue) Add(call lifecycle.Call, seq uint64, bytes int) (number uint32) {
 	number = q.Next()
 	r := &q.recent[number%uint32(len(q.recent))]

@@ -20,7 +20,7 @@ import (
 const everything = 1 << 40
 
 // Tune measures, for each number of ranks, up to which of the Setup's sizes each kernel whose data comes with its flags
-// is the fastest in a graph, and from which of pushSizes on an all-reduce should push. Both are sorted.
+// is the fastest in a graph, and from which of pushSizes on an all-reduce should push. Both lists are sorted.
 func Tune(ctx context.Context, s Setup, pushSizes, ranks []int, progress io.Writer) (enginecuda.Tuning, error) {
 	reduce := func(r *onGPU, n int) error {
 		return ccl.AllReduceOn(ctx, r.comm, r.stream, r.send.Slice(0, n), r.recv.Slice(0, n), ccl.Sum)
@@ -33,7 +33,7 @@ func Tune(ctx context.Context, s Setup, pushSizes, ranks []int, progress io.Writ
 	}
 	tuning := enginecuda.Tuning{}
 	for _, n := range ranks {
-		// times measures a call's kernels: each with no limit but its own.
+		// times measures each of a call's kernels, with no other limit than its own.
 		times := func(what string, sizes []int, call func(*onGPU, int) error, by []tuned) error {
 			for i := range by {
 				l := enginecuda.Limits{}
@@ -105,7 +105,7 @@ func Tune(ctx context.Context, s Setup, pushSizes, ranks []int, progress io.Writ
 type tuned struct {
 	name  string
 	limit func(*enginecuda.Limits) *int
-	to    int // what it is set to for the measurement; 0: to everything
+	to    int // what the limit is set to for the measurement; 0 for everything
 	times []time.Duration
 }
 

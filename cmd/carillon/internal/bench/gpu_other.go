@@ -17,7 +17,7 @@ func GPUs(context.Context, Setup, []Collective, int, bool, io.Writer) ([]GPUResu
 }
 
 // Tune returns the error that this program can't load a driver.
-func Tune(context.Context, Setup, []int, io.Writer) (enginecuda.Tuning, error) {
+func Tune(context.Context, Setup, []int, []int, io.Writer) (enginecuda.Tuning, error) {
 	_, err := cuda.Open("")
 	return nil, err
 }

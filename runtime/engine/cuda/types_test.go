@@ -17,7 +17,7 @@ import (
 )
 
 // TestTypes compares all-reduces of every type with every reduction, on each way that they take, with package kernels,
-// bit by bit. Without a GPU, where package kernels/cuda tries the kernels, each is tried on one way.
+// bit by bit. Without a GPU, where package kernels/cuda tries the kernels, each type is tried once.
 func TestTypes(t *testing.T) {
 	const ranks = 2
 	sizes := []int{8, 16, 616, 4800, 8000, 24000} // LL and LL128, in one shot and in two; direct; pushed
@@ -25,10 +25,10 @@ func TestTypes(t *testing.T) {
 	all, openers := opened(t, ranks, options)
 	rng := rand.New(rand.NewPCG(21, 22))
 	var seq uint64
-	for _, dt := range kernelstest.DataTypes {
-		for _, op := range kernelstest.Reductions {
+	for n, dt := range kernelstest.DataTypes {
+		for k, op := range kernelstest.Reductions {
 			for i, size := range sizes {
-				if turn := (int(dt) + int(op) + i) % len(sizes); turn != 0 && os.Getenv(realDriver) == "" {
+				if os.Getenv(realDriver) == "" && (k != n%len(kernelstest.Reductions) || i != n%len(sizes)) {
 					continue
 				}
 				in := make([][]byte, ranks)

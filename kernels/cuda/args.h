@@ -55,7 +55,7 @@ enum {
 // A rank's state, in memory of its own that is zero at first.
 enum {
   carillon_counters = 0,                                                    // carillon_counts, by block
-  carillon_looked = carillon_counters + carillon_max_blocks * 16,           // u64: see aborted
+  carillon_looked = carillon_counters + carillon_max_blocks * 16,           // u64: see for_ever
   carillon_positions = carillon_looked + 64,                                // u32 by lane: sent, received
   carillon_rounds = carillon_positions + carillon_lanes * 8,                // u32 by block: its meetings
   carillon_ended = (carillon_rounds + carillon_max_blocks * 4 + 127) / 128 * 128, // carillon_words by block: see end

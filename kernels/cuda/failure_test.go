@@ -192,7 +192,8 @@ func TestAbortWhilePushing(t *testing.T) {
 	}
 }
 
-// TestMismatch: ranks whose calls differ see it by the flags, and leave.
+// TestMismatch: ranks whose calls differ see it by the flags, and leave. Kernels behind that leave, too, and hide
+// nothing.
 func TestMismatch(t *testing.T) {
 	const ranks, count = 2, 8
 	h := newHost(t)
@@ -204,11 +205,20 @@ func TestMismatch(t *testing.T) {
 			all[r].Signature = uint32(r + 1)
 			all[r].copyByMessages()
 		}
-		h.launch(Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count), all...)
+		function, g := Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count)
+		h.launch(function, g, all...)
 		h.join()
 		for _, p := range all {
 			if _, w := h.words(p.Args); w.Phase != Mismatch || int(w.Peer) != 1-int(p.Rank) {
-				t.Fatalf("%s: rank %d says %+v", Function(k, kernels.Int32, ranks), p.Rank, w)
+				t.Fatalf("%s: rank %d says %+v", function, p.Rank, w)
+			}
+			h.put(p.Words, make([]byte, 32*MaxBlocks))
+		}
+		h.launch(function, g, all...)
+		h.join()
+		for _, p := range all {
+			if _, w := h.words(p.Args); w != (Word{}) {
+				t.Fatalf("%s: behind that, rank %d says %+v", function, p.Rank, w)
 			}
 		}
 	}

@@ -135,17 +135,16 @@ struct Surroundings {
   bool tells;         // it is the first of its block
 };
 
+// The time at which the rank last looked at the abort word is this once a kernel has given up. Then no kernel of the
+// rank waits any more, and what the first one said stays.
+constexpr u64 for_ever = ~0ull;
+
 // aborted reads the abort word, which is in host memory: thousands of threads that do so take a millisecond. So one
-// thread does it for the whole rank, and records in the GPU's memory when; or, for ever, that the communicator was
-// aborted.
-DEVICE bool aborted(u64 abort, u64 looked) {
-  constexpr u64 forever = ~0ull;
-  const u64 last = load_u64(looked), t = now();
-  if (last == forever) return true;
+// thread does it for the whole rank, and records in the GPU's memory when; last is when that was.
+DEVICE bool aborted(u64 abort, u64 looked, u64 last) {
+  const u64 t = now();
   if (abort == 0 || t - last < look_every || !first_of_warp() || !swap_u64(looked, last, t)) return false;
-  if (load_u32(abort) == 0) return false;
-  store_u64(looked, forever);
-  return true;
+  return load_u32(abort) != 0;
 }
 
 // look_around is for a thread that has waited for long: it reports once what for, and checks whether to give up.
@@ -156,13 +155,20 @@ RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing
   if (t - p.since < p.cycles) return p;
   p.since = t;
   if (p.cycles < longest_patience) p.cycles *= 2;
-  const u64 entered = load_u64(s.entered);
+  const u64 last = load_u64(s.looked), entered = load_u64(s.entered);
+  if (last == for_ever) {
+    p.end = carillon_aborted;
+    return p;
+  }
   const bool other_kernel = s.signature && (u32)entered == s.collective && entered >> 32 != s.signature;
-  if (aborted(s.abort, s.looked))
+  if (aborted(s.abort, s.looked, last))
     p.end = carillon_aborted;
   else if (other_kernel || missing.mismatch())
     p.end = carillon_mismatch;
-  if (p.end) phase = p.end;
+  if (p.end) {
+    phase = p.end;
+    store_u64(s.looked, for_ever);
+  }
   const u32 news = phase | (missing.peer + 1) << 8;
   if (s.words && p.told != news && (p.end || s.tells)) {
     p.told = (u16)news;

@@ -61,6 +61,18 @@ func (w *deviceWord) load() DeviceWord {
 	}
 }
 
+func (w *deviceWord) set(other *deviceWord) {
+	for {
+		first := atomic.LoadUint64(&other.first)
+		second := atomic.LoadUint64(&other.second)
+		if atomic.LoadUint64(&other.first) == first {
+			atomic.StoreUint64(&w.second, second)
+			atomic.StoreUint64(&w.first, first)
+			return
+		}
+	}
+}
+
 // reach has a block be done with a kernel, of which first is the word's first half, unless it already is.
 func (b *deviceBlock) reach(first uint64) {
 	for {
@@ -71,15 +83,8 @@ func (b *deviceBlock) reach(first uint64) {
 	}
 }
 
-// Stop makes running and later kernels return. Kernels that do so aren't done.
-func (p *DevicePage) Stop() {
-	const blocks = 1 << 48
-	done := p.Done() // what only waits words say is lost from now on
-	for b := range p.blocks {
-		p.blocks[b].reach(uint64(done) | blocks)
-	}
-	atomic.StoreUint32(&p.stop, 1)
-}
+// Stop makes running and later kernels return if they would have to wait. Kernels that do so aren't done.
+func (p *DevicePage) Stop() { atomic.StoreUint32(&p.stop, 1) }
 
 // Newest is the last kernel of which the first block is done; done tells whether all its blocks are. A block with a
 // higher number is done with a later kernel, which began when this one had ended.
@@ -101,16 +106,22 @@ func (p *DevicePage) Merge(other *DevicePage) {
 	}
 }
 
+// Set copies what kernels have written onto another page. Both pages may be read meanwhile.
+func (p *DevicePage) Set(other *DevicePage) {
+	for b := range p.blocks {
+		to, from := &p.blocks[b], &other.blocks[b]
+		to.done.set(&from.done)
+		to.waits.set(&from.waits)
+	}
+}
+
 // Done is the number of the last kernel that is known to be done: all its blocks are, or a block of the next one waits.
-// Once kernels are stopped, one that waits says nothing about those before it, which may have returned.
+// Behind a kernel that has returned early, none says that it waits.
 func (p *DevicePage) Done() uint32 {
 	newest, all := p.Newest()
 	told := newest.Number
 	if !all {
 		told--
-	}
-	if atomic.LoadUint32(&p.stop) != 0 {
-		return told
 	}
 	done := told
 	for b := range p.blocks {

@@ -97,6 +97,11 @@ func TestDevicePage(t *testing.T) {
 	if page.Done() != 63 {
 		t.Errorf("64 waits, and %d is done", page.Done())
 	}
+	var same tape.DevicePage
+	same.Set(page)
+	if w, waits := same.Waits(); same.Done() != 63 || !waits || w != (tape.DeviceWord{64, 2, 3, 9, 7, 164}) {
+		t.Errorf("a copy says that %d is done, and waits %v, %+v", same.Done(), waits, w)
+	}
 	var other tape.DevicePage
 	say(&other, 0, 0, 65, 0, 0, 2)
 	say(&other, 1, 0, 64, 0, 0, 2)
@@ -119,20 +124,6 @@ func TestDevicePage(t *testing.T) {
 	}
 	if more := w.DeviceComm(tape.CommInfo{Name: "more"}); more.DevicePage() != nil {
 		t.Error("a third one has a page")
-	}
-}
-
-// TestStoppedPage: kernels that are stopped say that they wait, one after the other, but those before them aren't done.
-func TestStoppedPage(t *testing.T) {
-	var page tape.DevicePage
-	say(&page, 0, 0, 5, 0, 0, 2)
-	say(&page, 1, 1, 8, 2, 0, 2)
-	for kernel := uint32(9); kernel < 12; kernel++ {
-		page.Stop()
-		say(&page, 1, 1, kernel, 5, 0, 2)
-		if page.Done() != 7 {
-			t.Fatalf("8 was stopped, and %d says so when %d leaves", page.Done(), kernel)
-		}
 	}
 }
 

@@ -105,27 +105,45 @@ func TestAbortOfSeveral(t *testing.T) {
 	for range 1 + behind {
 		must(t, ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum))
 	}
-	shown := func() (s tape.Slot) {
-		f, err := tape.Open(r.tape.Path())
-		must(t, err)
-		defer f.Close()
-		for _, s = range f.Slots() {
-			if s.Rank == 0 {
-				return s
-			}
-		}
-		return s
-	}
-	for shown().Wait != 1 {
-		goruntime.Gosched()
-	}
+	f, err := tape.Open(r.tape.Path())
+	must(t, err)
+	defer f.Close()
+	waits := func(s tape.Slot) bool { return s.Seq == before+1 && s.Wait == 1 }
+	awaitSlot(t, f, 0, waits)
 	if err := all[1].Abort(nil); err != nil {
 		t.Error(err)
 	}
 	must(t, r.stream.Synchronize())
-	if s := shown(); s.Seq != before+1 {
-		t.Errorf("the tape shows %+v", s)
+	awaitSlot(t, f, 0, waits)
+}
+
+// awaitSlot waits until a rank's slot on the tape is as it should be.
+func awaitSlot(t *testing.T, f *tape.Reader, rank int, as func(s tape.Slot) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; goruntime.Gosched() {
+		slots := f.Slots()
+		if slices.ContainsFunc(slots, func(s tape.Slot) bool { return s.Rank == rank && as(s) }) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the tape shows %+v", slots)
+		}
 	}
+}
+
+// TestUnmappedTape: readers see what the GPU does also if it can't write onto the tape.
+func TestUnmappedTape(t *testing.T) {
+	r := &ranks(t, 1, "FAKECUDA_FAIL", "cuMemHostRegister_v2:1:1")[0]
+	b := memory(t, r, 1)
+	for range 3 {
+		must(t, ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum))
+	}
+	f, err := tape.Open(r.tape.Path())
+	must(t, err)
+	defer f.Close()
+	awaitSlot(t, f, 0, func(s tape.Slot) bool {
+		return s.Launched == 3 && s.Completed == 3 && s.Phase == tape.PhaseNone
+	})
 }
 
 // TestAbort: a rank that waits on the GPU for one that aborts leaves, and is told why. A new communicator works.

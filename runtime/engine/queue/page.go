@@ -11,13 +11,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A Page is host memory that the GPU writes: the tape's, or, where that has none or the driver can't map it, memory of
-// its own.
+// A Page is host memory that the GPU writes: the tape's, or, where that has none or the driver can't map it, as on a
+// disk, memory of its own.
 type Page struct {
 	*tape.DevicePage
 	context *cuda.Context
 	own     []byte
-	At      cuda.Pointer // where the GPU reaches it
+	onTape  *tape.DevicePage // the tape's that couldn't be mapped, which show writes; or nil
+	At      cuda.Pointer     // where the GPU reaches it
 }
 
 func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
@@ -27,6 +28,7 @@ func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
 		if p.At, err = c.Register(unsafe.Pointer(p.DevicePage), size); err == nil {
 			return p, nil
 		}
+		p.onTape = p.DevicePage
 	}
 	const readWrite, own = syscall.PROT_READ | syscall.PROT_WRITE, syscall.MAP_SHARED | syscall.MAP_ANONYMOUS
 	if p.own, err = syscall.Mmap(-1, 0, size, readWrite, own); err != nil {
@@ -45,6 +47,13 @@ func (p *Page) Words() cuda.Pointer { return p.At + tape.DeviceWords }
 
 // Abort is where kernels look whether to leave.
 func (p *Page) Abort() cuda.Pointer { return p.At + tape.DeviceStop }
+
+// show copies onto the tape what the GPU can't write there itself.
+func (p *Page) show() {
+	if p.onTape != nil {
+		p.onTape.Set(p.DevicePage)
+	}
+}
 
 // free frees a page; nil is none.
 func (p *Page) free() {

@@ -80,6 +80,7 @@ func (q *Queue) watch() {
 				time.Sleep(lookAtGraphs - lookEvery)
 			}
 		}
+		q.Page.show()
 		w.on.Store(false)
 		if !q.quiet() {
 			w.start()
@@ -94,6 +95,7 @@ func (q *Queue) quiet() bool { return q.idle() && !q.measure.launched.Load() }
 func (q *Queue) look() bool {
 	q.graphs.look()
 	q.fetch.look(q)
+	q.Page.show()
 	q.measure.look(q.comm.Tape)
 	err := q.comm.Stopped()
 	if err == nil {

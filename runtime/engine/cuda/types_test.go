@@ -43,7 +43,7 @@ func TestTypes(t *testing.T) {
 						Scale: factor[r.Rank()], Scaled: op == kernels.PreMulSum, Stream: r.stream,
 					}, in[r.Rank()])
 					if err == nil && !bytes.Equal(got, want) {
-						err = fmt.Errorf("rank %d: %v of %v is %x, want %x, of %x", r.Rank(), op, dt, got, want, in)
+						t.Errorf("rank %d, %d bytes: %v of %v %s", r.Rank(), size, op, dt, differ(dt, got, want, in))
 					}
 					return err
 				})
@@ -51,6 +51,23 @@ func TestTypes(t *testing.T) {
 		}
 	}
 	each(t, all, func(r *rank) error { return r.Destroy(t.Context()) })
+}
+
+// differ describes the first element that isn't what it should be, and says how many there are.
+func differ(dt kernels.DataType, got, want []byte, in [][]byte) string {
+	var first string
+	count := 0
+	for i := 0; i < len(want); i += dt.Size() {
+		element := func(b []byte) []byte { return b[i : i+dt.Size()] }
+		if bytes.Equal(element(got), element(want)) {
+			continue
+		}
+		if count++; count == 1 {
+			first = fmt.Sprintf("is %x, want %x, of %x and %x",
+				element(got), element(want), element(in[0]), element(in[1]))
+		}
+	}
+	return fmt.Sprintf("%s (%d of %d elements differ)", first, count, len(want)/dt.Size())
 }
 
 // reduced is the outcome of an operation on a rank's data.

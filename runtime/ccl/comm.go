@@ -155,6 +155,7 @@ func (c *Comm) AsyncError() error {
 	}
 	if c.start.ended() && c.links != nil {
 		if lost := c.comm.FirstLost(); lost != nil && c.life.State() == lifecycle.StateReady {
+			lost.Call, lost.Seq, _, _ = c.current()
 			return c.fail(lifecycle.CallAsyncError, c.collectives.Load(), lost)
 		}
 	}

@@ -256,14 +256,20 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	return err
 }
 
+// current is the operation that runs, on the host or on the device, as engine.Comm's Current.
+func (c *core) current() (call lifecycle.Call, seq uint64, peer int, ok bool) {
+	call, seq, peer, ok = c.comm.Current()
+	if !ok && c.device != nil {
+		call, seq, peer, ok = c.device.Current()
+	}
+	return call, seq, peer, ok
+}
+
 // inFlight lists the calls that have not ended, the running one first, with the rank that it waits for.
 func (c *core) inFlight() string {
 	const listed = 9
 	calls := c.turn.calls()
-	call, seq, peer, ok := c.comm.Current()
-	if !ok && c.device != nil {
-		call, seq, peer, ok = c.device.Current()
-	}
+	call, seq, peer, ok := c.current()
 	text := "the last one has ended meanwhile"
 	switch {
 	case ok && peer >= 0:

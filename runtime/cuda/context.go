@@ -45,6 +45,9 @@ func (c *Context) Within(do func() error) error {
 	return cmp.Or(err, c.check("cuCtxSetCurrent", C.out(c.driver.c, c.c, was, 0)))
 }
 
+// Driver is the context's.
+func (c *Context) Driver() *Driver { return c.driver }
+
 // Device is the context's.
 func (c *Context) Device() *Device { return c.device }
 

@@ -11,8 +11,12 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -178,6 +182,38 @@ func TestAbort(t *testing.T) {
 		all[i].Comm = comms[i]
 	}
 	compare(t, all, []int{100})
+}
+
+// TestBusyDriver: kernels leave also while a thread keeps the driver to itself until they have.
+func TestBusyDriver(t *testing.T) {
+	all := ranks(t, 2)
+	r := &all[0]
+	b := memory(t, r, 8)
+	must(t, ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum))
+	page, err := syscall.Mmap(-1, 0, os.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_SHARED|syscall.MAP_ANON)
+	must(t, err)
+	_, err = r.context.Register(unsafe.Pointer(&page[0]), len(page))
+	must(t, err)
+	var g errgroup.Group
+	g.Go(func() error { return r.context.Unregister(unsafe.Pointer(&page[0])) })
+	for busy := false; !busy; { // until a call doesn't return
+		answered := make(chan error)
+		go func() { answered <- r.stream.Query() }()
+		select {
+		case err := <-answered:
+			if !errors.Is(err, cuda.ErrNotReady) {
+				t.Fatalf("the kernel waits, and its stream says %v", err)
+			}
+		case <-time.After(time.Second):
+			busy = true
+			g.Go(func() error { <-answered; return nil })
+		}
+	}
+	must(t, errors.Join(all[1].Abort(nil), g.Wait(), syscall.Munmap(page)))
+	if err := r.Wait(t.Context()); !errors.Is(err, ccl.ErrPeerAborted) {
+		t.Errorf("the rank that waited got %v", err)
+	}
 }
 
 // TestUnfinished: a Destroy whose context ends while the GPU waits for a rank says so, and frees the others.

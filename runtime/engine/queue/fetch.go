@@ -8,7 +8,7 @@ import (
 )
 
 // fetching brings onto the queue's page what kernels have written into the GPU's memory: that they are done. It belongs
-// to the watcher, and to Left once that has stopped.
+// to the goroutine that asks the driver, and to Left once that has ended.
 type fetching struct {
 	words  cuda.Pointer // in the GPU's memory; 0 for none
 	page   *Page        // where they are copied to
@@ -17,10 +17,10 @@ type fetching struct {
 }
 
 // look merges what was copied, and copies again if the page stands still while something runs. As long as it moves,
-// what kernels write onto it themselves is enough.
-func (f *fetching) look(q *Queue) {
-	if f.words == 0 || q.Side.Query() != nil {
-		return
+// what kernels write onto it themselves is enough. Its error is cuda.ErrNotReady, or that of what runs.
+func (f *fetching) look(q *Queue) error {
+	if err := q.Side.Query(); err != nil || f.words == 0 {
+		return err
 	}
 	if f.copied { // once: numbers in an old copy may look like those of later kernels
 		q.Page.Merge(f.page.DevicePage)
@@ -32,4 +32,5 @@ func (f *fetching) look(q *Queue) {
 		f.copied = err == nil // otherwise the next Query has the error
 	}
 	f.seen = done
+	return nil
 }

@@ -4,6 +4,8 @@ package queue
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -15,28 +17,66 @@ import (
 // disk, memory of its own.
 type Page struct {
 	*tape.DevicePage
-	context *cuda.Context
+	At      cuda.Pointer     // where GPUs reach it
+	context *cuda.Context    // by which they do; retained
+	tape    *tape.CommWriter // by which it stays; nil if it is own
 	own     []byte
 	onTape  *tape.DevicePage // the tape's that couldn't be mapped, which show writes; or nil
-	At      cuda.Pointer     // where the GPU reaches it
 }
 
+const pageSize = int(unsafe.Sizeof(tape.DevicePage{}))
+
+// Pages are those that a driver has mapped. It ends a mapping when all is done that runs on the process's GPUs, and
+// keeps other calls waiting, by one of which a rank may do what that waits for. So a page stays mapped, for the next
+// queue, until the process has none.
+var pages = struct {
+	sync.Mutex
+	used map[*cuda.Driver]int
+	free map[*cuda.Driver][]*Page
+}{used: map[*cuda.Driver]int{}, free: map[*cuda.Driver][]*Page{}}
+
+// newPage returns a page with nothing on it: that of a communicator's slot on the tape, or one for nobody but the queue
+// if w is nil.
 func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
-	const size = int(unsafe.Sizeof(tape.DevicePage{}))
-	p = &Page{context: c, DevicePage: w.DevicePage()}
-	if p.DevicePage != nil {
-		if p.At, err = c.Register(unsafe.Pointer(p.DevicePage), size); err == nil {
-			return p, nil
+	pages.Lock()
+	defer pages.Unlock()
+	onTape := w.DevicePage()
+	if p, err = mapped(c, w, onTape); err != nil && onTape != nil {
+		p, err = mapped(c, nil, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.own != nil {
+		*p.DevicePage, p.onTape = tape.DevicePage{}, onTape
+	}
+	pages.used[c.Driver()]++
+	return p, nil
+}
+
+// mapped is a page that is mapped: one of the tape, or one that the process allocates if page is nil.
+func mapped(c *cuda.Context, w *tape.CommWriter, page *tape.DevicePage) (p *Page, err error) {
+	free := pages.free[c.Driver()]
+	if i := slices.IndexFunc(free, func(p *Page) bool {
+		return p.DevicePage == page || page == nil && p.own != nil
+	}); i >= 0 {
+		p = free[i]
+		pages.free[c.Driver()] = slices.Delete(free, i, i+1)
+		return p, nil
+	}
+	p = &Page{DevicePage: page, tape: w}
+	if page == nil {
+		const readWrite, own = syscall.PROT_READ | syscall.PROT_WRITE, syscall.MAP_SHARED | syscall.MAP_ANONYMOUS
+		if p.own, err = syscall.Mmap(-1, 0, pageSize, readWrite, own); err != nil {
+			return nil, fmt.Errorf("memory for what kernels tell: %w", err)
 		}
-		p.onTape = p.DevicePage
+		p.DevicePage = (*tape.DevicePage)(unsafe.Pointer(unsafe.SliceData(p.own)))
 	}
-	const readWrite, own = syscall.PROT_READ | syscall.PROT_WRITE, syscall.MAP_SHARED | syscall.MAP_ANONYMOUS
-	if p.own, err = syscall.Mmap(-1, 0, size, readWrite, own); err != nil {
-		return nil, fmt.Errorf("memory for what kernels tell: %w", err)
+	if p.context, err = c.Device().Retain(); err == nil {
+		p.At, err = p.context.Register(unsafe.Pointer(p.DevicePage), pageSize)
 	}
-	p.DevicePage = (*tape.DevicePage)(unsafe.Pointer(unsafe.SliceData(p.own)))
-	if p.At, err = c.Register(unsafe.Pointer(p.DevicePage), size); err != nil {
-		_ = syscall.Munmap(p.own)
+	if err != nil {
+		p.unmap()
 		return nil, err
 	}
 	return p, nil
@@ -55,12 +95,30 @@ func (p *Page) show() {
 	}
 }
 
-// free frees a page; nil is none.
+// free gives a page back, which no kernel writes any more; nil is none.
 func (p *Page) free() {
 	if p == nil {
 		return
 	}
-	_ = p.context.Unregister(unsafe.Pointer(p.DevicePage))
+	pages.Lock()
+	defer pages.Unlock()
+	d := p.context.Driver()
+	pages.free[d] = append(pages.free[d], p)
+	if pages.used[d]--; pages.used[d] > 0 {
+		return
+	}
+	for _, p := range pages.free[d] {
+		_ = p.context.Unregister(unsafe.Pointer(p.DevicePage))
+		p.unmap()
+	}
+	delete(pages.free, d)
+	delete(pages.used, d)
+}
+
+func (p *Page) unmap() {
+	if p.context != nil {
+		_ = p.context.Release()
+	}
 	if p.own != nil {
 		_ = syscall.Munmap(p.own)
 	}

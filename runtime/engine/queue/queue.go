@@ -87,6 +87,7 @@ func New(comm *engine.Comm, c *cuda.Context, failed func(error)) (q *Queue, err 
 func (q *Queue) Start(b Backend, words cuda.Pointer) {
 	q.backend, q.fetch.words = b, words
 	q.watcher.running.Go(q.watch)
+	q.watcher.asking.Go(q.ask)
 }
 
 // Watch has the queue looked at already while a captured call, which has its order, waits for other ranks. Of calls
@@ -254,30 +255,27 @@ func (q *Queue) Stop() {
 func (q *Queue) Left() bool {
 	q.watcher.stop()
 	q.graphs.close()
-	if q.captured.Load() {
-		q.backend.Leave() // what is launched from now on leaves at once
-		return false
-	}
-	q.mu.Lock()
-	none := q.last == nil
-	q.mu.Unlock()
-	if none {
-		return true
-	}
 	if !q.idle() {
-		q.backend.Leave() // before mark, which may wait for it
+		q.backend.Leave() // before anything calls the driver, which may wait for that
+	}
+	q.watcher.asking.Wait()
+	if q.captured.Load() {
+		return false
 	}
 	q.mu.Lock()
-	err := q.mark(q.Fence)
+	none, err := q.last == nil, error(nil)
+	if !none {
+		err = q.mark(q.Fence)
+	}
 	q.mu.Unlock() // others mark, too, while this waits
-	if err != nil {
-		return false
+	if none || err != nil {
+		return none
 	}
 	for p := (Pause{}); p.waited < LeaveTime; p.Wait() {
 		if err := errors.Join(q.Fence.Query(), q.Side.Query()); !errors.Is(err, cuda.ErrNotReady) {
 			return err == nil
 		}
-		q.fetch.look(q)
+		_ = q.fetch.look(q) // what it would say is asked for above
 	}
 	return false
 }

@@ -35,17 +35,21 @@ func (p *Pause) Wait() {
 	p.waited += p.next
 }
 
-// A watcher looks at what runs on the GPU, for as long as something does.
+// A watcher looks at what runs on the GPU, for as long as something does. It has kernels leave, and calls no driver for
+// that: a thread that frees memory may keep the driver to itself until they have left. What only the driver knows
+// another goroutine asks for.
 type watcher struct {
 	on      atomic.Bool
 	wake    chan struct{}
+	ask     chan struct{}
 	ctx     context.Context
 	end     context.CancelFunc
 	running sync.WaitGroup
+	asking  sync.WaitGroup
 }
 
 func newWatcher() *watcher {
-	w := &watcher{wake: make(chan struct{}, 1)}
+	w := &watcher{wake: make(chan struct{}, 1), ask: make(chan struct{}, 1)}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -57,7 +61,7 @@ func (w *watcher) start() {
 	}
 }
 
-// stop returns when the watcher's goroutine has ended.
+// stop returns when nobody looks any more; the driver may still be asked.
 func (w *watcher) stop() {
 	w.end()
 	w.running.Wait()
@@ -66,6 +70,7 @@ func (w *watcher) stop() {
 // watch is the watcher's goroutine.
 func (q *Queue) watch() {
 	w := q.watcher
+	defer close(w.ask)
 	for {
 		select {
 		case <-w.wake:
@@ -75,6 +80,10 @@ func (q *Queue) watch() {
 		for p := (Pause{}); !q.quiet(); p.Wait() {
 			if w.ctx.Err() != nil || q.look() {
 				return
+			}
+			select {
+			case w.ask <- struct{}{}:
+			default:
 			}
 			if p.next == lookEvery && q.captured.Load() {
 				time.Sleep(lookAtGraphs - lookEvery)
@@ -94,9 +103,7 @@ func (q *Queue) quiet() bool { return q.idle() && !q.measure.launched.Load() }
 // look looks once, and is true when the communicator has stopped: then what runs leaves.
 func (q *Queue) look() bool {
 	q.graphs.look()
-	q.fetch.look(q)
 	q.Page.show()
-	q.measure.look(q.comm.Tape)
 	err := q.comm.Stopped()
 	if err == nil {
 		if err = q.trouble(); err != nil {
@@ -121,8 +128,17 @@ func (q *Queue) trouble() error {
 		lost.Call, lost.Seq, _, _ = q.Current()
 		return lost
 	}
-	if err := q.Side.Query(); err != nil && !errors.Is(err, cuda.ErrNotReady) {
-		return &lifecycle.SystemError{Code: lifecycle.CodeSystem, Op: "what was put on the GPU has failed", Err: err}
-	}
 	return nil
+}
+
+// ask is the goroutine that asks the driver, each time that the watcher has looked and the one before is answered.
+func (q *Queue) ask() {
+	for range q.watcher.ask {
+		q.measure.look(q.comm.Tape)
+		if err := q.fetch.look(q); err != nil && !errors.Is(err, cuda.ErrNotReady) {
+			_ = q.comm.Stop(&lifecycle.SystemError{
+				Code: lifecycle.CodeSystem, Op: "what was put on the GPU has failed", Err: err,
+			})
+		}
+	}
 }

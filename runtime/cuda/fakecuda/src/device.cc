@@ -66,7 +66,7 @@ int begin(const char *function, bool needs_context) {
     return code;
   }
   State &s = state();
-  std::lock_guard<std::mutex> lock(s.mutex);
+  std::scoped_lock lock(s.alone, s.mutex);
   if (!s.initialized) return NOT_INITIALIZED;
   if (!needs_context) return 0;
   if (!now_current) return INVALID_CONTEXT;

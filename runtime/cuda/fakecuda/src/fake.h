@@ -94,6 +94,7 @@ struct Event {
 // Everything that lives; one mutex for all of it, never held while something waits.
 struct State {
   std::mutex mutex;
+  std::mutex alone; // of a call that waits for the devices, and keeps all other calls waiting
   bool initialized = false;
   std::vector<Context *> devices;
   std::set<void *> live; // events, functions, graphs and what they are instantiated as
@@ -121,6 +122,8 @@ int begin(const char *function, bool needs_context = true);
 int enqueue(const char *function, void *stream, Operation operation);
 int stream_of(void *handle, Stream **stream);
 void synchronize(Stream *stream);
+// synchronize_all waits for the streams of all devices.
+void synchronize_all();
 void destroy_streams(Context *context);
 bool alive(void *handle);
 

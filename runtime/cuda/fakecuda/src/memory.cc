@@ -230,6 +230,8 @@ EXPORT int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
 
 EXPORT int cuMemHostUnregister(void *memory) {
   if (int r = begin(__func__)) return r;
+  std::lock_guard<std::mutex> alone(state().alone);
+  synchronize_all(); // every device reaches it
   std::lock_guard<std::mutex> lock(state().mutex);
   auto at = allocations().find(uint64_t(memory));
   if (at == allocations().end() || at->second.kind != Allocation::registered) return HOST_MEMORY_NOT_REGISTERED;

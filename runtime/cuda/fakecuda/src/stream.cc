@@ -124,19 +124,26 @@ void synchronize(Stream *s) {
   s->changed.wait(lock, [&] { return s->done >= until; });
 }
 
-EXPORT int cuCtxSynchronize() {
-  if (int r = begin(__func__)) return r;
+// synchronize waits for a context's streams, also for those that were destroyed.
+static void synchronize(Context *context) {
   std::set<Stream *> all;
   {
     std::lock_guard<std::mutex> lock(state().mutex);
     for (Stream *s : streams())
-      if (s->context == current()) all.insert(s);
+      if (s->context == context) all.insert(s);
   }
   for (Stream *s : all) synchronize(s);
-  {
-    std::unique_lock<std::mutex> lock(state().mutex);
-    current()->changed.wait(lock, [] { return current()->ending == 0; });
-  }
+  std::unique_lock<std::mutex> lock(state().mutex);
+  context->changed.wait(lock, [=] { return context->ending == 0; });
+}
+
+void synchronize_all() {
+  for (Context *c : state().devices) synchronize(c);
+}
+
+EXPORT int cuCtxSynchronize() {
+  if (int r = begin(__func__)) return r;
+  synchronize(current());
   return begin("");
 }
 

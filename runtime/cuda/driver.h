@@ -10,7 +10,13 @@
 
 typedef int CUresult, CUdevice;
 typedef uint64_t CUdeviceptr, CUmem;
-typedef void *CUcontext, *CUstream, *CUevent, *CUmodule, *CUfunction, *CUgraph, *CUgraphExec;
+
+// A handle is a pointer to something in which cgo sees no pointers: in others it looks for Go's, 15 ns each.
+struct handle {
+  char unseen;
+};
+typedef struct handle *CUcontext, *CUstream, *CUevent, *CUmodule, *CUfunction, *CUgraph, *CUgraphExec;
+typedef struct handle driver;
 
 typedef struct {
   char bytes[64];
@@ -126,32 +132,34 @@ enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
   F(cuGraphLaunch, (CUgraphExec exec, CUstream stream))                                                                \
   F(cuGraphExecDestroy, (CUgraphExec exec))
 
-// driver is a loaded library. A function that it hasn't, being older, is NULL.
+// functions are what a driver is: a loaded library. A function that it hasn't, being older, is NULL.
 typedef struct {
   void *library;
   int version; // of CUDA: 12090 is 12.9
 #define F(name, args) CUresult(*name) args;
   DRIVER_FUNCTIONS(F)
 #undef F
-} driver;
+} functions;
+
+static inline const functions *of(const driver *d) { return (const functions *)d; }
 
 // in makes a context current on the calling thread. out has another one that was current be so again. With none before,
 // ours stays, so that the next call needs no change.
 static inline CUresult in(const driver *d, CUcontext context, CUcontext *was) {
   *was = NULL;
-  CUresult r = d->cuCtxGetCurrent(was);
+  CUresult r = of(d)->cuCtxGetCurrent(was);
   if (r == CUDA_ERROR_CONTEXT_IS_DESTROYED) *was = NULL;
   else if (r) return r;
-  return *was == context ? 0 : d->cuCtxSetCurrent(context);
+  return *was == context ? 0 : of(d)->cuCtxSetCurrent(context);
 }
 
 static inline CUresult out(const driver *d, CUcontext context, CUcontext was, CUresult r) {
   if (!was || was == context) return r;
-  CUresult back = d->cuCtxSetCurrent(was);
+  CUresult back = of(d)->cuCtxSetCurrent(was);
   return r ? r : back;
 }
 
-#define CALL(name, ...) (d->name ? d->name(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED)
+#define CALL(name, ...) (of(d)->name ? of(d)->name(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED)
 
 // A function that needs no context, and one that needs one.
 #define PLAIN(shim, name, params, ...)                                                                                 \
@@ -228,7 +236,7 @@ WITHIN(shim_event_elapsed, cuEventElapsedTime, (DC, float *milliseconds, CUevent
 // While a stream of the process is captured, a thread may be forbidden to ask for anything that isn't on it: relaxed
 // says that it knows what it asks for.
 static inline void relaxed(const driver *d, int *mode) {
-  if (d->cuThreadExchangeStreamCaptureMode) d->cuThreadExchangeStreamCaptureMode(mode);
+  if (of(d)->cuThreadExchangeStreamCaptureMode) of(d)->cuThreadExchangeStreamCaptureMode(mode);
 }
 
 #define RELAXED(shim, name, params, ...)                                                                               \
@@ -327,7 +335,7 @@ static inline CUresult shim_launch(DC, CUfunction function, int early, unsigned 
   CUcontext was;
   CUresult r = in(d, c, &was);
   if (r) return r;
-  if (early && d->version >= 12030) {
+  if (early && of(d)->version >= 12030) {
     CUlaunchAttribute serialization = {.id = 6, .allowed = 1};
     CUlaunchConfig config = {blocks, 1, 1, threads, 1, 1, shared, stream, &serialization, 1};
     r = CALL(cuLaunchKernelEx, &config, function, params, NULL);
@@ -352,26 +360,27 @@ static inline driver *open_driver(const char *path, const char **text) {
     *text = dlerror();
     return NULL;
   }
-  driver *d = calloc(1, sizeof *d);
-  if (!d) abort();
-  d->library = library;
-#define F(name, args) *(void **)&d->name = dlsym(library, #name);
+  functions *f = calloc(1, sizeof *f);
+  if (!f) abort();
+  f->library = library;
+#define F(name, args) *(void **)&f->name = dlsym(library, #name);
   DRIVER_FUNCTIONS(F)
 #undef F
-  if (d->cuDriverGetVersion) d->cuDriverGetVersion(&d->version);
-  if (d->cuInit && d->cuCtxGetCurrent && d->cuCtxSetCurrent && d->cuGetErrorName && d->cuGetErrorString) return d;
+  if (f->cuDriverGetVersion) f->cuDriverGetVersion(&f->version);
+  if (f->cuInit && f->cuCtxGetCurrent && f->cuCtxSetCurrent && f->cuGetErrorName && f->cuGetErrorString)
+    return (driver *)f;
   *text = "it has no cuInit, cuCtxGetCurrent, cuCtxSetCurrent, cuGetErrorName or cuGetErrorString";
   dlclose(library);
-  free(d);
+  free(f);
   return NULL;
 }
 
 static inline const char *error_name(const driver *d, CUresult code) {
   const char *text = NULL;
-  return d->cuGetErrorName(code, &text) || !text ? "" : text;
+  return of(d)->cuGetErrorName(code, &text) || !text ? "" : text;
 }
 
 static inline const char *error_text(const driver *d, CUresult code) {
   const char *text = NULL;
-  return d->cuGetErrorString(code, &text) || !text ? "" : text;
+  return of(d)->cuGetErrorString(code, &text) || !text ? "" : text;
 }

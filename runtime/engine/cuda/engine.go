@@ -200,6 +200,9 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 			need)
 	}
 	d.blocks = min(kernel.MaxBlocks, d.blocks/most)
+	if len(on) == 1 {
+		d.limits.Push = 0 // a GPU reads its own memory as fast as it writes it
+	}
 	return d.format(gather, slices.Collect(maps.Keys(on)))
 }
 

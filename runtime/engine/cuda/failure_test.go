@@ -529,7 +529,8 @@ func TestTuning(t *testing.T) {
 	}
 }
 
-// TestSharedDevice: ranks share a GPU if that is allowed, and are told what it takes if not.
+// TestSharedDevice: ranks share a GPU if that is allowed, and are told what it takes if not. They read each other's
+// buffers, whatever their size.
 func TestSharedDevice(t *testing.T) {
 	dev, err := driver(t, 1).Device(0)
 	must(t, err)
@@ -542,13 +543,23 @@ func TestSharedDevice(t *testing.T) {
 	shared.Shared = true
 	g, err := gpu.New(one.context, shared)
 	must(t, err)
-	comms, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(g))
+	devices := []*opener{{GPU: g}, {GPU: g}}
+	comms, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(devices[0], devices[1]))
 	must(t, err)
 	all := make([]rank, 2)
 	for r := range all {
 		s, err := one.context.Stream(0)
 		must(t, err)
 		all[r] = rank{Comm: comms[r], gpu: g, context: one.context, stream: s}
+	}
+	each(t, all, func(r *rank) error {
+		b := memory(t, r, 7001)
+		return errors.Join(ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum), r.Wait(t.Context()))
+	})
+	for r, d := range devices {
+		if reach := gpu.Reached(d.Device); reach.Pushes != 0 {
+			t.Errorf("rank %d pushes to a rank on its own GPU: %+v", r, reach)
+		}
 	}
 	compare(t, all, []int{300, 7001})
 }

@@ -30,7 +30,7 @@ type Limits struct {
 	CopyLL128 int `json:"copy_ll128"`
 
 	// Push is the size from which on an all-reduce pushes (see kernels/cuda.Reach); 0 if none does. Below it, waiting
-	// at FIFOs costs more than writing instead of reading saves.
+	// at FIFOs costs more than writing instead of reading saves. Ranks that are all on one GPU never push.
 	Push int `json:"push"`
 }
 

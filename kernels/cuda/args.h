@@ -85,7 +85,7 @@ struct carillon_word {
 };
 
 // carillon_words are a block's: when it was last done in a launch that tells, and what it last waited for, if that took
-// long.
+// long. A carillon_word in front of those of the first block says why a kernel of the rank has given up.
 struct carillon_words {
   carillon_word done, waits;
 };
@@ -112,7 +112,7 @@ struct carillon_args {
   u64 bytes;              // from one rank to another; of an all-reduce or a reduce all
   u64 state;              // this rank's
   u64 half;               // bytes of half a mailbox, a multiple of 512
-  u64 words;              // carillon_words of each block in host memory, or 0
+  u64 words;              // carillon_words of each block in host memory, behind a carillon_word; or 0
   u64 send, recv;         // this rank's buffers
   u64 send_stride, recv_stride; // bytes between what goes to one rank and what goes to the next; what comes likewise
 

@@ -53,7 +53,7 @@ type Args struct {
 	Bytes      uint64 // from one rank to another; of an all-reduce or a reduce the whole buffer
 	State      uint64 // StateBytes in the GPU's memory, this rank's, zero at first
 	Half       uint64 // bytes of half a mailbox, a multiple of HalfUnit, the same on all ranks
-	Words      uint64 // MaxBlocks Words in host memory; may be 0 unless Tells is 1
+	Words      uint64 // MaxBlocks Words in host memory, behind a Word: the rank's; may be 0 unless Tells is 1
 	Send, Recv uint64 // this rank's buffers; multiples of an element's size
 
 	// SendStride is the bytes between what goes to a rank and what goes to the next, 0 if all get the same; RecvStride
@@ -148,7 +148,8 @@ func NewMessage(at uint64, bytes int, signature uint8) Message {
 	return Message{at, uint64(bytes)<<8 | uint64(signature)}
 }
 
-// Words are what block b of a rank has written into host memory, 16 bytes at once each.
+// Words are what block b of a rank has written into host memory, 16 bytes at once each. The Word in front of those of
+// the first block is the rank's: why the first kernel that has given up did so.
 type Words struct {
 	Done  Word // when it was last done in a launch that tells
 	Waits Word // what it last waited for, if that took long; Done as its phase when it went on

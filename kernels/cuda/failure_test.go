@@ -212,13 +212,44 @@ func TestMismatch(t *testing.T) {
 			if _, w := h.words(p.Args); w.Phase != Mismatch || int(w.Peer) != 1-int(p.Rank) {
 				t.Fatalf("%s: rank %d says %+v", function, p.Rank, w)
 			}
-			h.put(p.Words, make([]byte, 32*MaxBlocks))
+			h.put(p.Words-16, make([]byte, 16+32*MaxBlocks))
 		}
 		h.launch(function, g, all...)
 		h.join()
 		for _, p := range all {
 			if _, w := h.words(p.Args); w != (Word{}) {
 				t.Fatalf("%s: behind that, rank %d says %+v", function, p.Rank, w)
+			}
+		}
+	}
+}
+
+// TestLateMismatch: it is said why ranks gave up, also if other threads of the block were waiting for the rank whose call
+// differs, and have said so.
+func TestLateMismatch(t *testing.T) {
+	const ranks, bytes, late = 3, 240, 2
+	h := newHost(t)
+	for range 10 {
+		h.reset()
+		all := h.communicator(ranks, 0)
+		for r := range all {
+			a := &all[r]
+			a.Send, a.Recv, a.Bytes = h.alloc(bytes), h.alloc(bytes), bytes
+			a.reach(direct, SendBuffer, RecvBuffer)
+		}
+		all[late].Signature++
+		g := grid(Reduce, &all[0].Args, bytes)
+		g.Threads = 8 // more than one for each entry
+		function := Function(Reduce, kernels.Int32, ranks)
+		h.launch(function, g, all[0], all[1])
+		for _, a := range all[:late] {
+			h.await(func() bool { _, w := h.words(a.Args); return w.Phase == Data && w.Peer == late })
+		}
+		h.launch(function, g, all[late])
+		h.join()
+		for r, a := range all {
+			if _, w := h.words(a.Args); w.Phase != Mismatch {
+				t.Fatalf("rank %d says %+v", r, w)
 			}
 		}
 	}

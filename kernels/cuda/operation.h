@@ -127,16 +127,16 @@ struct Patience {
 
 // Surroundings are what a thread that waits looks at.
 struct Surroundings {
-  u64 words; // of its block, or 0
+  u64 words, end; // of its block, and the rank's; or 0
   u64 abort, looked;
   u64 entered; // of the rank that it waits for
   u32 collective, signature;
-  carillon_word word; // what is told, but for the phase
+  carillon_word word; // what it waits for
   bool tells;         // it is the first of its block
 };
 
-// The time at which the rank last looked at the abort word is this once a kernel has given up. Then no kernel of the
-// rank waits any more, and what the first one said stays.
+// The time at which the rank last looked at the abort word is this once a kernel has given up. Kernels behind it give up
+// as soon as they have waited for long, and say nothing, so that the rank's word says why the first one has.
 constexpr u64 for_ever = ~0ull;
 
 // aborted reads the abort word, which is in host memory: thousands of threads that do so take a millisecond. So one
@@ -166,13 +166,14 @@ RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing
   else if (other_kernel || missing.mismatch())
     p.end = carillon_mismatch;
   if (p.end) {
-    phase = p.end;
     store_u64(s.looked, for_ever);
+    s.word.phase = (u8)p.end;
+    if (s.end) store_word(s.end, s.word);
+    return p;
   }
   const u32 news = phase | (missing.peer + 1) << 8;
-  if (s.words && p.told != news && (p.end || s.tells)) {
+  if (s.words && s.tells && p.told != news) {
     p.told = (u16)news;
-    s.word.phase = (u8)phase;
     store_word(s.words + sizeof(carillon_word), s.word);
   }
   return p;
@@ -194,6 +195,7 @@ DEVICE bool wait(const Grid &g, const carillon_args &a, Operation &op, u32 phase
     if (turns % 32) continue;
     const Surroundings s = {
         a.words ? words_of(g, a) : 0,
+        a.words ? a.words - sizeof(carillon_word) : 0,
         a.abort,
         a.state + carillon_looked,
         a.window[0] + control(a) + carillon_entered + missing.peer * 8,

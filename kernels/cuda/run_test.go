@@ -169,7 +169,7 @@ func (h *host) join() {
 }
 
 // words returns which launch of a rank was the last of which all blocks are done, and what its block with the highest
-// phase waits for.
+// phase waits for, or why one has given up.
 func (h *host) words(a Args) (done, waits Word) {
 	all := make([]Words, MaxBlocks)
 	if err := binary.Read(bytes.NewReader(h.get(a.Words, 32*MaxBlocks)), binary.NativeEndian, &all); err != nil {
@@ -179,6 +179,13 @@ func (h *host) words(a Args) (done, waits Word) {
 		if w.Waits.Number > waits.Number || w.Waits.Number == waits.Number && w.Waits.Phase > waits.Phase {
 			waits = w.Waits
 		}
+	}
+	var end Word
+	if err := binary.Read(bytes.NewReader(h.get(a.Words-16, 16)), binary.NativeEndian, &end); err != nil {
+		h.t.Fatal(err)
+	}
+	if end.Phase != Done {
+		waits = end
 	}
 	done = all[0].Done
 	for _, w := range all[:done.Blocks] {
@@ -209,7 +216,7 @@ func (h *host) communicator(ranks, half int) []ExchangeArgs {
 	for r := range all {
 		all[r].Args = Args{
 			Rank: uint32(r), Ranks: uint32(ranks), Signature: 42, SendTo: 1<<ranks - 1, RecvFrom: 1<<ranks - 1,
-			State: h.alloc(StateBytes), Half: uint64(half), Words: h.alloc(32 * MaxBlocks), Abort: abort,
+			State: h.alloc(StateBytes), Half: uint64(half), Words: h.alloc(16+32*MaxBlocks) + 16, Abort: abort,
 			Slot: slot, Channels: channels,
 			Tells:     1,
 			Operation: 3, // so that the kernels number the launches

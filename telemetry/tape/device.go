@@ -10,7 +10,8 @@ import (
 // block of a kernel. A device can't be queried while a kernel runs.
 type DevicePage struct {
 	stop   uint32 // not 0: kernels leave
-	_      [60]byte
+	_      [44]byte
+	end    deviceWord // why the first kernel that gave up did so
 	blocks [DeviceBlocks]deviceBlock
 	_      [devicePageSize - 64 - DeviceBlocks*32]byte
 }
@@ -106,8 +107,10 @@ func (p *DevicePage) Merge(other *DevicePage) {
 	}
 }
 
-// Set copies what kernels have written onto another page. Both pages may be read meanwhile.
+// Set copies what kernels have written onto another page. Both pages may be read meanwhile; readers of this one may see
+// a word's second half before its first.
 func (p *DevicePage) Set(other *DevicePage) {
+	p.end.set(&other.end)
 	for b := range p.blocks {
 		to, from := &p.blocks[b], &other.blocks[b]
 		to.done.set(&from.done)
@@ -146,18 +149,16 @@ func (p *DevicePage) Waits() (latest DeviceWord, ok bool) {
 	return latest, latest.Phase != 0
 }
 
-// In is the word of the first kernel that says it is in a phase, also if it has returned, and later ones run.
-func (p *DevicePage) In(phase uint8) (first DeviceWord, ok bool) {
-	for b := range p.blocks {
-		if w := p.blocks[b].waits.load(); w.Phase == phase && (!ok || int32(w.Number-first.Number) < 0) {
-			first, ok = w, true
-		}
-	}
-	return first, ok
+// End is the word of the first kernel that gave up, with the rank for which it did, and the phase that says why. ok is
+// false if none has.
+func (p *DevicePage) End() (w DeviceWord, ok bool) {
+	w = p.end.load()
+	return w, w.Phase != 0
 }
 
-// DevicePage clears and returns the device page of the communicator's slot, for kernels that write onto the tape
-// themselves; nil if there is none. It is page-aligned, and stays mapped for as long as the Writer is reachable.
+// DevicePage returns the device page of the communicator's slot, for kernels that write onto the tape themselves; nil
+// if there is none. It is page-aligned, and stays mapped for as long as the Writer is reachable. The caller clears it:
+// kernels of a communicator that had the slot before, and has ended, may still write it.
 func (c *CommWriter) DevicePage() *DevicePage {
 	if c == nil {
 		return nil
@@ -167,9 +168,7 @@ func (c *CommWriter) DevicePage() *DevicePage {
 	if c.closed || c.index < 0 || c.index >= len(c.w.devices) {
 		return nil
 	}
-	p := &c.w.devices[c.index]
-	*p = DevicePage{}
-	return p
+	return &c.w.devices[c.index]
 }
 
 // Captured records that the last operation that was started was captured in a graph, whose launches are unseen.

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// say writes a word onto a page, as block b of a kernel does: word 0 is done, 1 is waits.
+// say writes a word onto a page, as block b of a kernel does: word 0 is done, 1 is waits, and -1 of block 0 end.
 func say(p *tape.DevicePage, b, word int, kernel uint32, phase, peer uint8, blocks uint16) {
 	at := unsafe.Add(unsafe.Pointer(p), tape.DeviceWords+32*b+16*word)
 	*(*[2]uint64)(at) = [2]uint64{
@@ -127,18 +127,22 @@ func TestDevicePage(t *testing.T) {
 	}
 }
 
-// TestIn: the first kernel in a phase is found, whatever later ones do.
-func TestIn(t *testing.T) {
-	var page tape.DevicePage
-	if w, ok := page.In(4); ok {
-		t.Errorf("nothing runs, and %+v", w)
+// TestEnd: why a kernel gave up is said once, besides what blocks wait for.
+func TestEnd(t *testing.T) {
+	var page, same tape.DevicePage
+	say(&page, 0, 1, 3, 2, 0, 1)
+	if w, ok := page.End(); ok {
+		t.Errorf("none has given up, and %+v", w)
 	}
-	say(&page, 0, 1, 1, 3, 0, 1)
-	say(&page, 1, 1, 1<<32-2, 4, 1, 3)
-	say(&page, 2, 1, 1<<32-2, 4, 1, 3)
-	say(&page, 3, 1, 0, 4, 1, 3)
-	if w, ok := page.In(4); !ok || w.Number != 1<<32-2 || w.Peer != 1 {
-		t.Errorf("%v, %+v", ok, w)
+	say(&page, 0, -1, 3, 4, 1, 3)
+	for _, p := range []*tape.DevicePage{&page, &same} {
+		same.Set(&page)
+		if w, ok := p.End(); !ok || w.Number != 3 || w.Phase != 4 || w.Peer != 1 {
+			t.Errorf("%v, %+v", ok, w)
+		}
+	}
+	if w, waits := same.Waits(); !waits || w.Phase != 2 {
+		t.Errorf("waits: %v, %+v", waits, w)
 	}
 }
 

@@ -288,14 +288,15 @@ func signature(call lifecycle.Call, op *engine.Op) uint8 {
 // Trouble is queue.Backend's: the error of an operation that a kernel has given up, since a flag had the signature of
 // another call.
 func (d *device) Trouble() error {
-	w, differs := d.Page.In(uint8(kernel.Mismatch))
+	w, gaveUp := d.Page.End()
 	call, seq, bytes, known := d.Launch(w.Number)
-	if !differs {
+	if !gaveUp {
 		var sig tape.Signature
-		if w, sig, differs = d.Replay(uint8(kernel.Mismatch)); !differs {
-			return nil
-		}
+		w, sig, gaveUp = d.Replay()
 		call, seq, bytes, known = sig.Call, 0, int(sig.Bytes), true
+	}
+	if !gaveUp || kernel.Phase(w.Phase) != kernel.Mismatch {
+		return nil
 	}
 	p := d.comm.PeerError(lifecycle.CodeMismatch, -1, "") // the two differ: who is wrong the kernel can't know
 	if d.size == 2 {

@@ -68,10 +68,10 @@ func (g *graphs) operation(w tape.DeviceWord) (sig tape.Signature) {
 	return tape.Signature{Peer: -1}
 }
 
-// Replay is what the first kernel of graphs that is in a phase says, and does. ok is false if there is none.
-func (q *Queue) Replay(phase uint8) (w tape.DeviceWord, sig tape.Signature, ok bool) {
+// Replay is what the first kernel of graphs that gave up says, and does. ok is false if there is none.
+func (q *Queue) Replay() (w tape.DeviceWord, sig tape.Signature, ok bool) {
 	g := &q.graphs
-	if w, ok = g.page.In(phase); !ok {
+	if w, ok = g.page.End(); !ok {
 		return w, sig, false
 	}
 	g.mu.Lock()

@@ -184,6 +184,25 @@ func TestAbort(t *testing.T) {
 	compare(t, all, []int{100})
 }
 
+// TestUnleftKernel: the kernel of a communicator that was aborted, which lay behind other work on its stream, leaves when
+// that is done, whoever has the communicator's place on the tape then.
+func TestUnleftKernel(t *testing.T) {
+	all := ranks(t, 2)
+	r := &all[0]
+	b, goes := memory(t, r, 8), memory(t, r, 1)
+	must(t, r.stream.WaitValue(goes.Pointer(), 1))
+	must(t, ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum))
+	must(t, errors.Join(r.Abort(nil), all[1].Abort(nil)))
+	comms, err := r.runtime.InitAll(t.Context(), 2, ccl.WithDevice(all[0].gpu, all[1].gpu))
+	must(t, err)
+	must(t, r.context.CopyToDevice(goes.Pointer(), kernels.Bytes([]int32{1})))
+	must(t, r.stream.Synchronize())
+	for i := range all {
+		all[i].Comm = comms[i]
+	}
+	compare(t, all, []int{100})
+}
+
 // TestBusyDriver: kernels leave also while a thread keeps the driver to itself until they have.
 func TestBusyDriver(t *testing.T) {
 	all := ranks(t, 2)

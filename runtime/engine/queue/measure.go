@@ -47,7 +47,7 @@ func (m *measuring) end(t *tape.CommWriter, s *cuda.Stream) {
 	m.begun = false
 }
 
-// look writes onto the tape what was measured. It is the watcher's.
+// look writes onto the tape what was measured. It belongs to the goroutine that asks the driver.
 func (m *measuring) look(t *tape.CommWriter) {
 	if !m.launched.Load() || m.to.Query() != nil {
 		return

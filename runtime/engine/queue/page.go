@@ -22,6 +22,7 @@ type Page struct {
 	tape    *tape.CommWriter // by which it stays; nil if it is own
 	own     []byte
 	onTape  *tape.DevicePage // the tape's that couldn't be mapped, which show writes; or nil
+	written bool             // something on a stream may still write it
 }
 
 const pageSize = int(unsafe.Sizeof(tape.DevicePage{}))
@@ -47,8 +48,10 @@ func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
 	if err != nil {
 		return nil, err
 	}
+	*p.DevicePage, p.onTape = tape.DevicePage{}, nil
 	if p.own != nil {
-		*p.DevicePage, p.onTape = tape.DevicePage{}, onTape
+		p.onTape = onTape
+		p.show()
 	}
 	pages.used[c.Driver()]++
 	return p, nil
@@ -58,7 +61,7 @@ func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
 func mapped(c *cuda.Context, w *tape.CommWriter, page *tape.DevicePage) (p *Page, err error) {
 	free := pages.free[c.Driver()]
 	if i := slices.IndexFunc(free, func(p *Page) bool {
-		return p.DevicePage == page || page == nil && p.own != nil
+		return !p.written && (p.DevicePage == page || page == nil && p.own != nil)
 	}); i >= 0 {
 		p = free[i]
 		pages.free[c.Driver()] = slices.Delete(free, i, i+1)
@@ -95,11 +98,12 @@ func (p *Page) show() {
 	}
 }
 
-// free gives a page back, which no kernel writes any more; nil is none.
-func (p *Page) free() {
+// free gives a page back. If something on a stream may still write it, it is for no other queue. Nil is none.
+func (p *Page) free(written bool) {
 	if p == nil {
 		return
 	}
+	p.written = written
 	pages.Lock()
 	defer pages.Unlock()
 	d := p.context.Driver()

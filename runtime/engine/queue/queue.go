@@ -45,6 +45,7 @@ type Queue struct {
 	measure  measuring
 	watcher  *watcher
 
+	left    bool         // what Left has answered
 	reading sync.RWMutex // held by whoever reads pages and may do so after Close
 	freed   bool         // they are gone; guarded by reading
 }
@@ -253,6 +254,11 @@ func (q *Queue) Stop() {
 // Left ends the watching, and waits until no operation uses the communicator's memory any more. It is false if that
 // can't be known.
 func (q *Queue) Left() bool {
+	q.left = q.end()
+	return q.left
+}
+
+func (q *Queue) end() bool {
 	q.watcher.stop()
 	q.graphs.close()
 	if !q.idle() {
@@ -295,7 +301,7 @@ func (q *Queue) Free() {
 	q.reading.Lock()
 	defer q.reading.Unlock()
 	q.freed = true
-	q.Page.free()
-	q.graphs.page.free()
-	q.fetch.page.free()
+	for _, p := range []*Page{q.Page, q.graphs.page, q.fetch.page} {
+		p.free(!q.left)
+	}
 }

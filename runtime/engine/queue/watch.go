@@ -71,6 +71,7 @@ func (w *watcher) stop() {
 func (q *Queue) watch() {
 	w := q.watcher
 	defer close(w.ask)
+	defer q.Page.show()
 	for {
 		select {
 		case <-w.wake:

@@ -224,8 +224,8 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// TestLateMismatch: it is said why ranks gave up, also if other threads of the block were waiting for the rank whose call
-// differs, and have said so.
+// TestLateMismatch: it is said why ranks gave up, also if other threads of the block were waiting for the rank whose
+// call differs, and have said so.
 func TestLateMismatch(t *testing.T) {
 	const ranks, bytes, late = 3, 240, 2
 	h := newHost(t)

@@ -158,11 +158,11 @@
 //	      6  blocks of the kernel u16
 //
 // A block writes a word at once. It writes done when it has done its part, and waits when it has waited for long, with
-// phase 0 when it goes on. A kernel is done when all its blocks are, or when a block of a later kernel waits: none does
-// behind one that gave up. Readers may see that some milliseconds late: of 32 kernels, at least one writes done onto the page. The
-// others write it into the device's memory, from where the process copies it when the page has not changed for a while.
-// Where the device can't write the file, which is on a disk, the process copies all words. A process that was stopped
-// or has died doesn't.
+// phase 0 when it goes on. A kernel is done when all its blocks are, or when a block of a later kernel waits: none
+// does behind one that gave up. Readers may see that some milliseconds late: of 32 kernels, at least one writes done
+// onto the page. The others write it into the device's memory, from where the process copies it when the page has not
+// changed for a while. Where the device can't write the file, which is on a disk, the process copies all words. A
+// process that was stopped or has died doesn't.
 //
 // Kernels that graphs launch are numbered by themselves, and write a page that is not on the tape. What they do is
 // shown as a communicator of its own, whose name ends in " (graphs)", and whose parent is the one that was captured:

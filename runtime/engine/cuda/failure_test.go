@@ -184,8 +184,8 @@ func TestAbort(t *testing.T) {
 	compare(t, all, []int{100})
 }
 
-// TestUnleftKernel: the kernel of a communicator that was aborted, which lay behind other work on its stream, leaves when
-// that is done, whoever has the communicator's place on the tape then.
+// TestUnleftKernel: the kernel of a communicator that was aborted, which lay behind other work on its stream, leaves
+// when that is done, whoever has the communicator's place on the tape then.
 func TestUnleftKernel(t *testing.T) {
 	all := ranks(t, 2)
 	r := &all[0]

@@ -9,6 +9,7 @@ import "C"
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"unsafe"
 )
 
@@ -16,6 +17,7 @@ import (
 type Driver struct {
 	c    *C.driver
 	path string
+	kept sync.Map
 }
 
 // Open loads the driver at path, or libcuda.so.1 where the loader finds it if path is empty, and initializes it.
@@ -32,7 +34,7 @@ func Open(path string) (*Driver, error) {
 		why := strings.TrimPrefix(C.GoString(text), path+": ")
 		return nil, fmt.Errorf("%w: %s: %s: it comes with NVIDIA's driver", ErrUnavailable, path, why)
 	}
-	d := &Driver{c, path}
+	d := &Driver{c: c, path: path}
 	if err := d.check("cuInit", C.shim_init(c)); err != nil {
 		return nil, err
 	}
@@ -41,6 +43,13 @@ func Open(path string) (*Driver, error) {
 
 // Path is what Open loaded.
 func (d *Driver) Path() string { return d.path }
+
+// Keep returns what a package keeps for as long as the driver is there, under a key of a type of its own; made if there
+// is nothing yet. Any goroutine may call it.
+func (d *Driver) Keep(key, made any) any {
+	kept, _ := d.kept.LoadOrStore(key, made)
+	return kept
+}
 
 // check makes an error of what a function answered.
 func (d *Driver) check(call string, r C.CUresult) error {

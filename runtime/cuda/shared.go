@@ -22,7 +22,8 @@ func (c *Context) Register(memory unsafe.Pointer, bytes int) (Pointer, error) {
 	return p, nil
 }
 
-// Unregister ends it.
+// Unregister ends it. The driver waits for all that runs on the GPUs of the process, and other threads' calls of it
+// wait meanwhile.
 func (c *Context) Unregister(memory unsafe.Pointer) error {
 	return c.check("cuMemHostUnregister", C.shim_unregister(c.driver.c, c.c, memory))
 }

@@ -7,7 +7,7 @@
 //	  │
 //	engine   puts each call on a stream: one kernel of package kernels/cuda
 //	  │
-//	watcher  while kernels run: has one failed, has a rank died, has the communicator stopped? Then they leave
+//	watcher  while kernels run: has one given up, has a rank died, has the communicator stopped? Then they leave
 //
 // # Memory
 //

@@ -8,5 +8,6 @@
 //	Queue ──▶ Page   the number of the last operation that is done, on the tape if there is one: the GPU writes it
 //	  │              every few operations; when it stands still, it is copied from the GPU's memory
 //	  │
-//	watcher          while operations run: has one failed, a rank died, the communicator stopped? Then they leave
+//	watcher          while operations run: has one given up, a rank died, the communicator stopped? Then they leave.
+//	                 A goroutine beside it asks the driver, which may not answer before they have left
 package queue

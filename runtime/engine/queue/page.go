@@ -18,32 +18,38 @@ import (
 type Page struct {
 	*tape.DevicePage
 	At      cuda.Pointer     // where GPUs reach it
-	context *cuda.Context    // by which they do; retained
-	tape    *tape.CommWriter // by which it stays; nil if it is own
+	context *cuda.Context    // that has registered it
+	tape    *tape.CommWriter // which keeps the tape mapped; nil if the page is own
 	own     []byte
-	onTape  *tape.DevicePage // the tape's that couldn't be mapped, which show writes; or nil
+	onTape  *tape.DevicePage // the tape's that couldn't be registered, which show writes; or nil
 	written bool             // something on a stream may still write it
 }
 
 const pageSize = int(unsafe.Sizeof(tape.DevicePage{}))
 
-// Pages are those that a driver has mapped. It ends a mapping when all is done that runs on the process's GPUs, and
-// keeps other calls waiting, by one of which a rank may do what that waits for. So a page stays mapped, for the next
-// queue, until the process has none.
-var pages = struct {
-	sync.Mutex
-	used map[*cuda.Driver]int
-	free map[*cuda.Driver][]*Page
-}{used: map[*cuda.Driver]int{}, free: map[*cuda.Driver][]*Page{}}
+// Pages are those that are registered with a driver. A driver that unregisters memory waits for all that runs on the
+// process's GPUs, and other calls wait for it. Were it done when a communicator ends, a kernel of another one might
+// wait for a rank that can't launch its own. So a page is used again, and unregistered when the process has no queue.
+type pages struct {
+	mu   sync.Mutex
+	used int
+	free []*Page
+}
+
+func pagesOf(c *cuda.Context) *pages {
+	type key struct{}
+	return c.Driver().Keep(key{}, new(pages)).(*pages) //nolint:errcheck // nobody else has the key
+}
 
 // newPage returns a page with nothing on it: that of a communicator's slot on the tape, or one for nobody but the queue
 // if w is nil.
 func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
-	pages.Lock()
-	defer pages.Unlock()
+	all := pagesOf(c)
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	onTape := w.DevicePage()
-	if p, err = mapped(c, w, onTape); err != nil && onTape != nil {
-		p, err = mapped(c, nil, nil)
+	if p, err = all.take(c, w, onTape); err != nil && onTape != nil {
+		p, err = all.take(c, nil, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -53,18 +59,17 @@ func newPage(c *cuda.Context, w *tape.CommWriter) (p *Page, err error) {
 		p.onTape = onTape
 		p.show()
 	}
-	pages.used[c.Driver()]++
+	all.used++
 	return p, nil
 }
 
-// mapped is a page that is mapped: one of the tape, or one that the process allocates if page is nil.
-func mapped(c *cuda.Context, w *tape.CommWriter, page *tape.DevicePage) (p *Page, err error) {
-	free := pages.free[c.Driver()]
-	if i := slices.IndexFunc(free, func(p *Page) bool {
+// take is a page of the tape, or one that the process allocates if page is nil.
+func (all *pages) take(c *cuda.Context, w *tape.CommWriter, page *tape.DevicePage) (p *Page, err error) {
+	if i := slices.IndexFunc(all.free, func(p *Page) bool {
 		return !p.written && (p.DevicePage == page || page == nil && p.own != nil)
 	}); i >= 0 {
-		p = free[i]
-		pages.free[c.Driver()] = slices.Delete(free, i, i+1)
+		p = all.free[i]
+		all.free = slices.Delete(all.free, i, i+1)
 		return p, nil
 	}
 	p = &Page{DevicePage: page, tape: w}
@@ -75,7 +80,7 @@ func mapped(c *cuda.Context, w *tape.CommWriter, page *tape.DevicePage) (p *Page
 		}
 		p.DevicePage = (*tape.DevicePage)(unsafe.Pointer(unsafe.SliceData(p.own)))
 	}
-	if p.context, err = c.Device().Retain(); err == nil {
+	if p.context, err = c.Device().Retain(); err == nil { // for as long as the page is registered
 		p.At, err = p.context.Register(unsafe.Pointer(p.DevicePage), pageSize)
 	}
 	if err != nil {
@@ -104,19 +109,18 @@ func (p *Page) free(written bool) {
 		return
 	}
 	p.written = written
-	pages.Lock()
-	defer pages.Unlock()
-	d := p.context.Driver()
-	pages.free[d] = append(pages.free[d], p)
-	if pages.used[d]--; pages.used[d] > 0 {
+	all := pagesOf(p.context)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.free = append(all.free, p)
+	if all.used--; all.used > 0 {
 		return
 	}
-	for _, p := range pages.free[d] {
+	for _, p := range all.free {
 		_ = p.context.Unregister(unsafe.Pointer(p.DevicePage))
 		p.unmap()
 	}
-	delete(pages.free, d)
-	delete(pages.used, d)
+	all.free = nil
 }
 
 func (p *Page) unmap() {

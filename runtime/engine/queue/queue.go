@@ -258,6 +258,7 @@ func (q *Queue) Left() bool {
 	return q.left
 }
 
+// end does what Left says, and is its answer.
 func (q *Queue) end() bool {
 	q.watcher.stop()
 	q.graphs.close()

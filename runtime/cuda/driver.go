@@ -147,6 +147,7 @@ const (
 	ComputeMinor          Attribute = 76
 	VirtualMemory         Attribute = 102 // Context.Create
 	PosixFileDescriptors  Attribute = 103 // Shareable.Export
+	hostNUMANode          Attribute = 134 // the host's node that is nearest to the device, or -1
 	StreamMemOps64        Attribute = 122 // values of 64 bits; those of 32 bits need no attribute since CUDA 12
 	StreamMemOpsWaitNotOr Attribute = 123
 )

@@ -274,19 +274,20 @@ WITHIN(shim_register, cuMemHostRegister_v2, (DC, void *memory, size_t bytes), me
 WITHIN(shim_unregister, cuMemHostUnregister, (DC, void *memory), memory)
 WITHIN(shim_host_pointer, cuMemHostGetDevicePointer_v2, (DC, CUdeviceptr *device, void *memory), device, memory, 0)
 
-static inline CUmemAllocationProp shared_on(CUdevice device) {
-  return (CUmemAllocationProp){.type = 1, .handle_types = 1, .location = {1, device}};
+// shared_on is memory of a device, or of a NUMA node of the host.
+static inline CUmemAllocationProp shared_on(int on_host, int ordinal) {
+  return (CUmemAllocationProp){.type = 1, .handle_types = 1, .location = {on_host ? 3 : 1, ordinal}};
 }
 
 static inline CUresult shim_granularity(DC, CUdevice device, size_t *bytes) {
-  CUmemAllocationProp prop = shared_on(device);
+  CUmemAllocationProp prop = shared_on(0, device);
   CUcontext was;
   CUresult r = in(d, c, &was);
   return r ? r : out(d, c, was, CALL(cuMemGetAllocationGranularity, bytes, &prop, 1));
 }
 
-static inline CUresult shim_create(DC, CUdevice device, CUmem *memory, size_t bytes) {
-  CUmemAllocationProp prop = shared_on(device);
+static inline CUresult shim_create(DC, int on_host, int ordinal, CUmem *memory, size_t bytes) {
+  CUmemAllocationProp prop = shared_on(on_host, ordinal);
   CUcontext was;
   CUresult r = in(d, c, &was);
   return r ? r : out(d, c, was, CALL(cuMemCreate, memory, bytes, &prop, 0));

@@ -5,6 +5,7 @@ package cuda_test
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -112,6 +113,42 @@ func TestProcesses(t *testing.T) {
 	want(t, c.Unmap(q, n), cuda.ErrInvalidValue)
 	want(t, c.CopyToHost(out, q), cuda.ErrInvalidValue)
 	want(t, m.Release(), cuda.ErrInvalidValue)
+}
+
+// Devices that don't reach each other's memory share some of the host.
+func TestCreateOnHost(t *testing.T) {
+	d := open(t, "FAKECUDA_NO_PEERS=1")
+	a, b := context(t, d, 0), context(t, d, 1)
+	n, err := a.Granularity()
+	must(t, err)
+	share := func(m *cuda.Shareable, err error) (mine, theirs cuda.Pointer, failed error) {
+		must(t, err)
+		fd, err := m.Export()
+		must(t, err)
+		mine, err = m.Map(n)
+		must(t, err)
+		other, err := b.Import(fd)
+		must(t, err)
+		must(t, os.NewFile(uintptr(fd), "shared").Close())
+		theirs, failed = other.Map(n)
+		must(t, errors.Join(m.Release(), other.Release()))
+		return mine, theirs, failed
+	}
+	mine, _, err := share(a.Create(n))
+	want(t, err, cuda.ErrInvalidDevice)
+	must(t, a.Unmap(mine, n))
+	mine, theirs, err := share(a.CreateOnHost(n))
+	must(t, err)
+	must(t, a.CopyToDevice(mine, []byte("hello")))
+	out := make([]byte, 5)
+	must(t, b.CopyToHost(out, theirs))
+	if string(out) != "hello" {
+		t.Errorf("got %q", out)
+	}
+	if at, err := b.Lookup(theirs); err != nil || !at.Host {
+		t.Errorf("%+v, %v", at, err)
+	}
+	must(t, errors.Join(a.Unmap(mine, n), b.Unmap(theirs, n)))
 }
 
 // A stream writes into the host's memory.

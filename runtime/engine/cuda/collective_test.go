@@ -148,11 +148,6 @@ func TestWithoutPeerAccess(t *testing.T) {
 	compare(t, ranks(t, 2, "FAKECUDA_NO_PEERS", "1"), []int{5, 7001})
 }
 
-// TestWithoutDescriptors: GPUs whose memory can't be handed over meet in host memory.
-func TestWithoutDescriptors(t *testing.T) {
-	compare(t, ranks(t, 2, "FAKECUDA_FAIL", "cuMemExportToShareableHandle:801"), []int{5, 7001})
-}
-
 func compare(t *testing.T, all []rank, counts []int) {
 	t.Helper()
 	for _, c := range collectives(t) {

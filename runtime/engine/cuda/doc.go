@@ -12,8 +12,8 @@
 // # Memory
 //
 // A window is allocated with the driver's virtual memory API and handed to the other ranks as a file descriptor over a
-// Unix socket, also within a process. Where a GPU can't access another one's memory, all windows are host memory
-// instead: slower, with the same kernels.
+// Unix socket, also within a process. Where a GPU can't access another one's memory, all windows are on the host
+// instead: slower, with the same kernels. Memory of both kinds is mapped and unmapped while kernels run.
 //
 // Callers' buffers are registered with the other ranks when they are seen for the second time, or captured (reach.go):
 // kernels then read and write them directly. All other buffers are accessed by the rank's own GPU alone, and staged

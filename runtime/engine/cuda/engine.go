@@ -99,23 +99,17 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 		}
 		return d.clear(p)
 	}
-	for _, kind := range []struct {
-		memory
-		mapper
-	}{{deviceMemory{d.gpu.context}, d.reached}, {hostMemory{d.gpu.context}, nil}} {
-		d.windows, err = openWindows(kind.memory, d.rank, size, gather, ready, kind.mapper)
-		if err == nil && kind.mapper != nil {
-			d.reach = newReach(d)
-		} else {
-			d.limits = d.limits.inLL()
-		}
-		refused, ok := errors.AsType[*refusedError](err)
-		if !ok || !refused.kind {
-			break
-		}
+	if d.windows, err = openWindows(memory{d.gpu.context, false}, d.rank, size, gather, ready, d.reached); err == nil {
+		d.reach = newReach(d)
+	} else if kindRefused(err) {
 		if d.rank == 0 {
 			d.gpu.options.Log.Warn("GPUs don't reach each other's memory: they meet in the host's, which is slower",
 				"comm", d.comm.Name, "error", err)
+		}
+		d.limits = d.limits.inLL()
+		d.windows, err = openWindows(memory{d.gpu.context, true}, d.rank, size, gather, ready, nil)
+		if kindRefused(err) {
+			err = apartError{fmt.Errorf("the GPUs reach neither each other's memory nor the host's together: %w", err)}
 		}
 	}
 	if err != nil {

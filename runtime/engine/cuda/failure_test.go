@@ -452,6 +452,62 @@ func TestSplit(t *testing.T) {
 	})
 }
 
+// TestEndBeside: a communicator ends while a kernel of another one waits for a rank that hasn't called yet, wherever
+// windows are.
+func TestEndBeside(t *testing.T) {
+	for name, variables := range map[string][]string{"devices": nil, "host": {"FAKECUDA_NO_PEERS", "1"}} {
+		t.Run(name, func(t *testing.T) {
+			all := ranks(t, 2, variables...)
+			first, second := &all[0], &all[1]
+			buffers := []cuda.Buffer[int32]{memory(t, first, 8), memory(t, second, 8)}
+			others, err := first.runtime.InitAll(t.Context(), 2, ccl.WithDevice(first.gpu, second.gpu))
+			must(t, err)
+			must(t, ccl.AllReduceOn(t.Context(), first.Comm, first.stream, buffers[0], buffers[0], ccl.Sum))
+			each(t, all, func(r *rank) error { return others[r.Rank()].Destroy(t.Context()) })
+			if err := first.stream.Query(); !errors.Is(err, cuda.ErrNotReady) {
+				t.Errorf("the kernel that waits for rank 1: %v", err)
+			}
+			must(t, ccl.AllReduceOn(t.Context(), second.Comm, second.stream, buffers[1], buffers[1], ccl.Sum))
+			each(t, all, func(r *rank) error { return r.Wait(t.Context()) })
+			compare(t, all, []int{10})
+		})
+	}
+}
+
+// A refuser is a kind of device that opens none.
+type refuser struct{}
+
+func (refuser) Name() string { return "refuser" }
+
+func (refuser) Open(context.Context, *engine.Comm, func([]byte) ([][]byte, error), func(error)) (engine.Device, error) {
+	return nil, errors.New("the fallback was asked")
+}
+
+// TestApart: GPUs that can't map memory together are another engine's, or an error that says what would help.
+func TestApart(t *testing.T) {
+	for name, variables := range map[string][]string{
+		"no such memory on the host": {"FAKECUDA_NO_PEERS", "1", "FAKECUDA_FAIL", "cuMemCreate:800:3"},
+		"no descriptors":             {"FAKECUDA_FAIL", "cuMemExportToShareableHandle:801"},
+	} {
+		for says, fallback := range map[string]engine.DeviceKind{
+			"reach neither each other's memory": nil, "the fallback was asked": refuser{},
+		} {
+			d, o := driver(t, 2, variables...), options
+			o.Fallback = fallback
+			kinds := make([]engine.DeviceKind, 2)
+			for r := range kinds {
+				opened, err := open(at(t, d, r), o)
+				must(t, err)
+				kinds[r] = opened.gpu
+			}
+			_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v, want %s", name, err, says)
+			}
+		}
+	}
+}
+
 // TestCallAllocatesNothing: a call on device memory, the operation like the one before, needs no memory of Go's.
 func TestCallAllocatesNothing(t *testing.T) {
 	r := &ranks(t, 1)[0]

@@ -20,8 +20,8 @@ type Options struct {
 	// Tuning is by which kernels calls are made. Default: the file that CARILLON_GPU_TUNING names, else the built-in
 	// one.
 	Tuning Tuning
-	// Fallback carries communicators whose GPUs the package can't join: of several hosts, or more than 8. Default:
-	// none, and such a communicator is an error.
+	// Fallback carries communicators whose GPUs the package can't join: of several hosts, more than 8, or without
+	// memory that all of them reach. Default: none, and such a communicator is an error.
 	Fallback engine.DeviceKind
 	// Log is where it is said that something is slower than it might be. Default: slog.Default.
 	Log *slog.Logger

@@ -5,7 +5,6 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -13,86 +12,67 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
-// memory is a kind of memory for windows, the same for all ranks of a communicator: one rank makes it, all map it.
-type memory interface {
-	// create makes so many bytes and maps them here. The descriptor is the caller's to close.
-	create(bytes int) (fd int, p cuda.Pointer, release func(), err error)
-	// open maps what another rank made.
-	open(fd, bytes int) (p cuda.Pointer, release func(), err error)
+// memory is where windows are, the same for all ranks of a communicator: on each rank's GPU, or, for GPUs that don't
+// reach each other, on the host. Its errors are kindErrors where another kind may do.
+type memory struct {
+	context *cuda.Context
+	onHost  bool
 }
 
-// deviceMemory is memory of each rank's GPU, for GPUs that reach each other.
-type deviceMemory struct{ context *cuda.Context }
-
-func (d deviceMemory) create(bytes int) (fd int, p cuda.Pointer, release func(), err error) {
-	defer func() {
-		if errors.Is(err, cuda.ErrNotSupported) { // the memory, or its descriptors
-			err = kindError{err}
-		}
-	}()
-	m, err := d.context.Create(bytes)
+// create makes so many bytes and maps them here. The descriptor is the caller's to close.
+func (m memory) create(bytes int) (fd int, p cuda.Pointer, release func(), err error) {
+	made, err := m.make(bytes)
 	if err != nil {
 		return -1, 0, nil, err
 	}
-	defer m.Release() //nolint:errcheck // what is mapped keeps it
-	if fd, err = m.Export(); err != nil {
-		return -1, 0, nil, err
+	defer made.Release() //nolint:errcheck // what is mapped keeps it
+	if fd, err = made.Export(); err != nil {
+		return -1, 0, nil, unsupported(err)
 	}
-	if p, release, err = d.mapped(m, bytes); err != nil {
+	if p, release, err = m.mapped(made, bytes); err != nil {
 		_ = unix.Close(fd)
 		return -1, 0, nil, err
 	}
 	return fd, p, release, nil
 }
 
-func (d deviceMemory) open(fd, bytes int) (p cuda.Pointer, release func(), err error) {
-	m, err := d.context.Import(fd)
+func (m memory) make(bytes int) (*cuda.Shareable, error) {
+	if !m.onHost {
+		made, err := m.context.Create(bytes)
+		return made, unsupported(err)
+	}
+	made, err := m.context.CreateOnHost(bytes)
+	if err != nil {
+		return nil, kindError{fmt.Errorf("%w (it takes a driver of CUDA 12.6 or later, and in a container the right to "+
+			"call mbind: for Docker --cap-add SYS_NICE)", err)}
+	}
+	return made, nil
+}
+
+// unsupported makes an error one of the kind if the driver knows neither such memory nor descriptors of it.
+func unsupported(err error) error {
+	if errors.Is(err, cuda.ErrNotSupported) {
+		return kindError{err}
+	}
+	return err
+}
+
+// open maps what another rank made.
+func (m memory) open(fd, bytes int) (p cuda.Pointer, release func(), err error) {
+	theirs, err := m.context.Import(fd)
 	if err != nil {
 		return 0, nil, kindError{err}
 	}
-	defer m.Release() //nolint:errcheck // what is mapped keeps it
-	if p, release, err = d.mapped(m, bytes); err != nil {
+	defer theirs.Release() //nolint:errcheck // what is mapped keeps it
+	if p, release, err = m.mapped(theirs, bytes); err != nil {
 		err = kindError{err} // the GPUs don't reach each other
 	}
 	return p, release, err
 }
 
-func (d deviceMemory) mapped(m *cuda.Shareable, bytes int) (p cuda.Pointer, release func(), err error) {
-	p, err = m.Map(bytes)
-	return p, func() { _ = d.context.Unmap(p, bytes) }, err
-}
-
-// hostMemory is host memory that the driver maps, for GPUs that don't reach each other.
-type hostMemory struct{ context *cuda.Context }
-
-func (h hostMemory) create(bytes int) (fd int, p cuda.Pointer, release func(), err error) {
-	fd, err = unix.MemfdCreate("carillon-window", unix.MFD_CLOEXEC)
-	if err == nil {
-		err = unix.Ftruncate(fd, int64(bytes))
-	}
-	if err == nil {
-		p, release, err = h.open(fd, bytes)
-	}
-	if err != nil && fd >= 0 {
-		_ = unix.Close(fd)
-	}
-	return fd, p, release, err
-}
-
-func (h hostMemory) open(fd, bytes int) (p cuda.Pointer, release func(), err error) {
-	mem, err := unix.Mmap(fd, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return 0, nil, fmt.Errorf("map a window: %w", err)
-	}
-	at := unsafe.Pointer(unsafe.SliceData(mem))
-	if p, err = h.context.Register(at, bytes); err != nil {
-		_ = unix.Munmap(mem)
-		return 0, nil, err
-	}
-	return p, func() {
-		_ = h.context.Unregister(at)
-		_ = unix.Munmap(mem)
-	}, nil
+func (m memory) mapped(made *cuda.Shareable, bytes int) (p cuda.Pointer, release func(), err error) {
+	p, err = made.Map(bytes)
+	return p, func() { _ = m.context.Unmap(p, bytes) }, err
 }
 
 // windows are those of all ranks, by rank, at the addresses at which this rank's GPU accesses them.
@@ -119,6 +99,12 @@ type refusedError struct {
 }
 
 func (r *refusedError) Error() string { return fmt.Sprintf("rank %d: %s", r.rank, r.text) }
+
+// kindRefused tells whether a rank can't go on with memory of this kind: then no rank can.
+func kindRefused(err error) bool {
+	refused, ok := errors.AsType[*refusedError](err)
+	return ok && refused.kind
+}
 
 // kindError is why a kind of memory is of no use here: another may be.
 type kindError struct{ error }
@@ -153,7 +139,7 @@ func tell(gather func([]byte) ([][]byte, error), mine []byte, failed error) ([][
 
 // openWindows makes a window on each rank, which ready initializes, and maps those of all; or returns the same error on
 // all ranks. The mapper, which may be nil, then answers requests of other ranks.
-func openWindows(kind memory, rank, bytes int, gather func([]byte) ([][]byte, error), ready func(cuda.Pointer) error,
+func openWindows(on memory, rank, bytes int, gather func([]byte) ([][]byte, error), ready func(cuda.Pointer) error,
 	m mapper,
 ) (w *windows, err error) {
 	w = &windows{}
@@ -163,7 +149,7 @@ func openWindows(kind memory, rank, bytes int, gather func([]byte) ([][]byte, er
 			w = nil
 		}
 	}()
-	fd, at, release, err := kind.create(bytes)
+	fd, at, release, err := on.create(bytes)
 	if err == nil {
 		w.at[rank], w.releases = at, append(w.releases, release)
 		if err = ready(at); err == nil {
@@ -181,7 +167,7 @@ func openWindows(kind memory, rank, bytes int, gather func([]byte) ([][]byte, er
 		if r == rank || err != nil {
 			continue
 		}
-		if err = w.open(kind, r, bytes, address); err != nil {
+		if err = w.open(on, r, bytes, address); err != nil {
 			err = fmt.Errorf("the window of rank %d: %w", r, err)
 		}
 	}
@@ -190,13 +176,13 @@ func openWindows(kind memory, rank, bytes int, gather func([]byte) ([][]byte, er
 	return w, err
 }
 
-func (w *windows) open(kind memory, r, bytes int, address []byte) error {
+func (w *windows) open(on memory, r, bytes int, address []byte) error {
 	fd, err := takeWindow(address)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd) //nolint:errcheck // likewise
-	p, release, err := kind.open(fd, bytes)
+	p, release, err := on.open(fd, bytes)
 	if err != nil {
 		return err
 	}

@@ -106,9 +106,10 @@ extern const bool no_peers; // FAKECUDA_NO_PEERS
 struct Allocation {
   enum Kind { plain, opened, mapped, registered, ended } kind;
   size_t bytes;
-  int device, fd;
+  int device, fd; // the device may be HOST
   uint64_t id;
 };
+constexpr int HOST = -1;
 // find is the allocation that an address is in; the caller holds the state's mutex.
 Allocation *find(uint64_t address, uint64_t *base);
 // valid says whether bytes at an address are all in one allocation, or all in plain host memory.

@@ -136,7 +136,7 @@ EXPORT int cuPointerGetAttributes(unsigned count, int *attributes, void **values
   for (unsigned i = 0; i < count; i++) {
     void *v = values[i];
     switch (attributes[i]) {
-    case 2: *static_cast<int *>(v) = !a ? 0 : a->kind == Allocation::registered ? 1 : 2; break;
+    case 2: *static_cast<int *>(v) = !a ? 0 : a->kind == Allocation::registered || a->device == HOST ? 1 : 2; break;
     case 7: *static_cast<uint64_t *>(v) = a ? a->id : 0; break;
     case 9: *static_cast<int *>(v) = a ? a->device : -2; break;
     case 10: *static_cast<int *>(v) = a && a->kind == Allocation::plain; break;
@@ -249,9 +249,13 @@ EXPORT int cuMemHostGetDevicePointer_v2(uint64_t *device, void *memory, unsigned
   return 0;
 }
 
-// What cuMemCreate is told of: pinned memory of a device, to be exported as a descriptor.
+enum { ON_DEVICE = 1, ON_NUMA_NODE = 3 };
+
+// What cuMemCreate is told of: pinned memory of a device or of the host's only node, to be exported as a descriptor.
 struct Properties {
-  int type, handle_types, location_type, device;
+  int type, handle_types, location_type, ordinal;
+
+  int device() const { return location_type == ON_DEVICE ? ordinal : HOST; }
 };
 
 struct Access {
@@ -259,8 +263,8 @@ struct Access {
 };
 
 static bool proper(const Properties *p) {
-  return p->type == 1 && p->handle_types == 1 && p->location_type == 1 && p->device >= 0 &&
-         p->device < int(state().devices.size());
+  int ordinals = p->location_type == ON_DEVICE ? int(state().devices.size()) : p->location_type == ON_NUMA_NODE;
+  return p->type == 1 && p->handle_types == 1 && p->ordinal >= 0 && p->ordinal < ordinals;
 }
 
 EXPORT int cuMemGetAllocationGranularity(size_t *bytes, const Properties *p, int option) {
@@ -273,10 +277,11 @@ EXPORT int cuMemCreate(uint64_t *memory, size_t bytes, const Properties *p, unsi
   if (int r = begin(__func__)) return r;
   if (!proper(p) || !bytes || bytes % GRANULARITY || flags) return INVALID_VALUE;
   std::lock_guard<std::mutex> lock(state().mutex);
-  if (bytes > MEMORY - used(p->device)) return OUT_OF_MEMORY;
-  int fd = file(p->device, bytes);
+  int device = p->device();
+  if (device != HOST && bytes > MEMORY - used(device)) return OUT_OF_MEMORY;
+  int fd = file(device, bytes);
   if (fd < 0) return OUT_OF_MEMORY;
-  shareables()[*memory = ++next_id] = {bytes, p->device, fd};
+  shareables()[*memory = ++next_id] = {bytes, device, fd};
   return 0;
 }
 
@@ -363,9 +368,9 @@ EXPORT int cuMemSetAccess(uint64_t base, size_t bytes, const Access *access, siz
   std::lock_guard<std::mutex> lock(state().mutex);
   auto at = allocations().find(base);
   if (at == allocations().end() || at->second.kind != Allocation::mapped || at->second.bytes != bytes || count != 1 ||
-      access->location_type != 1 || access->flags != 3)
+      access->location_type != ON_DEVICE || access->flags != 3)
     return INVALID_VALUE;
-  if (access->device != at->second.device && no_peers) return INVALID_DEVICE;
+  if (at->second.device != HOST && access->device != at->second.device && no_peers) return INVALID_DEVICE;
   return mprotect(reinterpret_cast<void *>(base), bytes, PROT_READ | PROT_WRITE) ? OPERATING_SYSTEM : 0;
 }
 

@@ -43,7 +43,8 @@ enum { carillon_send, carillon_recv };
 // control words; a lane is one FIFO from (or, for credits, to) one other rank.
 enum {
   carillon_entered = 0, // by rank: number and signature of its last collective that isn't in LL, u32 each
-  carillon_flags = carillon_entered + carillon_max_ranks * 8,              // u32 by lane and slot
+  carillon_closings = carillon_entered + carillon_max_ranks * 8, // u32 by rank: not 0 when it has closed its end
+  carillon_flags = carillon_closings + carillon_max_ranks * 4,   // u32 by lane and slot
   carillon_credits = carillon_flags + carillon_lanes * carillon_slots * 4, // u32 by lane
   carillon_leaves = carillon_credits + carillon_lanes * 4,                 // u32 by block and rank: see direct.h
   carillon_entries = (carillon_leaves + carillon_max_blocks * carillon_max_ranks * 4 + 127) / 128 * 128,
@@ -72,6 +73,7 @@ enum {
   carillon_results,  // a rank's share of the result
   carillon_data,     // a rank's data
   carillon_mismatch, // nothing: the rank makes another call, and the kernel has given up
+  carillon_closed,   // nothing: the rank has closed its end, and the kernel has given up
   carillon_aborted,  // nothing: the communicator was aborted, and the kernel has given up
 };
 

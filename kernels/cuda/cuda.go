@@ -30,7 +30,9 @@ const (
 	slots       = 4 // of a FIFO
 	slice       = 8192
 	lanes       = maxChannels * fifos * (MaxRanks - 1)
-	entries     = (MaxRanks*8 + lanes*slots*4 + lanes*4 + MaxBlocks*MaxRanks*4 + 127) / 128 * 128
+	closings    = MaxRanks * 8
+	flags       = closings + MaxRanks*4
+	entries     = (flags + lanes*slots*4 + lanes*4 + MaxBlocks*MaxRanks*4 + 127) / 128 * 128
 	control     = entries + 2*MaxBlocks*MaxRanks*NumBuffers*vector
 )
 
@@ -71,6 +73,13 @@ type Args struct {
 func WindowBytes(ranks, half, slot int) int {
 	return 2*mailboxes*half + control + maxChannels*fifos*max(ranks-1, 1)*slots*slot
 }
+
+// Closing is where a window has ClosingBytes that aren't all 0 once a rank has closed its end of the communicator: when
+// nothing that it has put on a stream runs any more. Kernels that wait for it give up then.
+func Closing(half, rank int) int { return 2*mailboxes*half + closings + rank*ClosingBytes }
+
+// ClosingBytes is how many they are.
+const ClosingBytes = 4
 
 // SlotBytes is the size of a slot, if all slots together may have so many bytes: 16 at least.
 func SlotBytes(ranks, bytes int) int {
@@ -175,6 +184,7 @@ const (
 	Results               // a rank's share of the result
 	Data                  // a rank's data
 	Mismatch              // nothing: the rank makes another call, and the kernel has given up
+	Closed                // nothing: the rank has closed its end, and the kernel has given up
 	Aborted               // nothing: the communicator was aborted, and the kernel has given up
 )
 

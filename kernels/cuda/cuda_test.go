@@ -72,7 +72,7 @@ func controlAt(a Args) uint64 { return a.Window[0] + 2*mailboxes*a.Half }
 
 // leaveAt is where a rank's window has the round of a block in which another rank left its buffers last.
 func leaveAt(a Args, block, rank int) uint64 {
-	const leaves = MaxRanks*8 + lanes*slots*4 + lanes*4
+	const leaves = flags + lanes*slots*4 + lanes*4
 	return controlAt(a) + uint64(leaves+(block*MaxRanks+rank)*4)
 }
 

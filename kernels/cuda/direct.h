@@ -65,7 +65,7 @@ DEVICE void await_all(const Grid &g, const carillon_args &a, Operation &op, Meet
     wait(g, a, op, phase, [&](Missing &missing) {
       for (u32 state; next < n && (state = load_shared(&states[next])) != Meeting::awaited; next++)
         if (state > worst) worst = state;
-      if (next < n) missing.peer = of(next);
+      if (next < n) missing.peer = of(next), missing.indirect = true;
       return next == n;
     });
     m.met = op.left || worst == Meeting::given_up ? Met::left : worst == Meeting::here ? Met::directly : Met::staged;

@@ -181,8 +181,8 @@ func TestAbortWhilePushing(t *testing.T) {
 	h.launch(Function(Reduce, kernels.Int32, 2), g, a)
 	h.waitsFor(a.Args, Data)
 	h.await(func() bool { // its data is in the other's window
-		flags := h.get(controlAt(other.Args)+MaxRanks*8, lanes*slots*4)
-		return !bytes.Equal(flags, make([]byte, len(flags)))
+		got := h.get(controlAt(other.Args)+flags, lanes*slots*4)
+		return !bytes.Equal(got, make([]byte, len(got)))
 	})
 	h.abortStays(t, a)
 	h.enter(a, g, RecvBuffer, 0, 0) // it takes that back
@@ -219,6 +219,41 @@ func TestMismatch(t *testing.T) {
 		for _, p := range all {
 			if _, w := h.words(p.Args); w != (Word{}) {
 				t.Fatalf("%s: behind that, rank %d says %+v", function, p.Rank, w)
+			}
+		}
+	}
+}
+
+// TestClosed: a rank that waits for one which has closed its end gives up, unless that had sent all that is wanted.
+func TestClosed(t *testing.T) {
+	const ranks, count, closed = 3, 8, 2
+	h := newHost(t)
+	for _, k := range []Kernel{OneShot, OneShotLL128, TwoShot, TwoShotLL128, Reduce, Copy, CopyLL128, Exchange} {
+		h.reset()
+		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
+		for r := range all {
+			a := &all[r]
+			a.Send, a.Recv, a.Bytes, a.RecvStride = h.alloc(4*count), h.alloc(4*count*ranks), 4*count, 4*count
+			a.copyByMessages()
+		}
+		function, g := Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count)
+		h.launch(function, g, all[closed])
+		h.waitsFor(all[closed].Args, Data)
+		for r, p := range all[:closed] { // as if the last one had closed its end when it was done
+			h.put(p.Window[0]+uint64(Closing(int(p.Half), closed)), []byte{0, 1, 0, 0})
+			h.launch(function, g, all[r])
+		}
+		h.join()
+		for _, p := range all {
+			if done, waits := h.words(p.Args); done.Number != 1 || waits.Phase != Done {
+				t.Fatalf("%s: rank %d's words are %+v and %+v after all came", function, p.Rank, done, waits)
+			}
+		}
+		h.launch(function, g, all[:closed]...)
+		h.join()
+		for _, p := range all[:closed] {
+			if _, w := h.words(p.Args); w.Number != 2 || w.Phase != Closed || w.Peer != closed {
+				t.Fatalf("%s: rank %d says %+v of one that has closed its end", function, p.Rank, w)
 			}
 		}
 	}

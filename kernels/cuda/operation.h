@@ -107,9 +107,11 @@ DEVICE void end(const Grid &g, const carillon_args &a, const Operation &op) {
                word_of(g, a, op, carillon_done, 0));
 }
 
-// Missing is what a thread waits for, a peer's flag, and what it has seen instead.
+// Missing is what a thread waits for, a peer's flag, and what it has seen instead; or what another thread of its block
+// waits for (indirect).
 struct Missing {
   u32 peer, flag, seen, seen_too;
+  bool indirect;
 
   // mismatch is true of the right number with the signature of another call. Cleared memory has no signature.
   GENERIC bool mismatch(u32 seen) const { return seen != flag && (seen ^ flag) >> 8 == 0 && (seen & 0xff) != 0; }
@@ -117,19 +119,21 @@ struct Missing {
 };
 
 // Patience is a thread's while it waits: when it last looked around, for how many cycles it waits before it does so
-// again, what it has reported, and the phase in which it gives up (carillon_mismatch or carillon_aborted).
+// again, what it has reported, the rank whose closing it has seen and one more, and the phase in which it gives up
+// (carillon_mismatch, carillon_closed or carillon_aborted).
 struct Patience {
   u64 since;
   u32 cycles;
   u16 told;
-  u16 end;
+  u8 closed;
+  u8 end;
 };
 
 // Surroundings are what a thread that waits looks at.
 struct Surroundings {
   u64 words, end; // of its block, and the rank's; or 0
   u64 abort, looked;
-  u64 entered; // of the rank that it waits for
+  u64 entered, closing; // of the rank that it waits for
   u32 collective, signature;
   carillon_word word; // what it waits for
   bool tells;         // it is the first of its block
@@ -148,10 +152,11 @@ DEVICE bool aborted(u64 abort, u64 looked, u64 last) {
 }
 
 // look_around is for a thread that has waited for long: it reports once what for, and checks whether to give up.
-// Nothing on the fast path reads host memory.
+// Nothing on the fast path reads host memory. What a rank has sent arrives before its closing: a thread that has seen
+// this, polled again, and waits for that rank still, waits for nothing.
 RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing) {
   const u64 t = cycles();
-  if (p.cycles == 0) p = {t, first_patience, carillon_done, carillon_done};
+  if (p.cycles == 0) p = {t, first_patience, carillon_done, 0, carillon_done};
   if (t - p.since < p.cycles) return p;
   p.since = t;
   if (p.cycles < longest_patience) p.cycles *= 2;
@@ -165,9 +170,13 @@ RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing
     p.end = carillon_aborted;
   else if (other_kernel || missing.mismatch())
     p.end = carillon_mismatch;
+  else if (!missing.indirect && load_flag(s.closing)) {
+    if (p.closed == missing.peer + 1) p.end = carillon_closed;
+    p.closed = (u8)(missing.peer + 1);
+  }
   if (p.end) {
     store_u64(s.looked, for_ever);
-    s.word.phase = (u8)p.end;
+    s.word.phase = p.end;
     if (s.end) store_word(s.end, s.word);
     return p;
   }
@@ -199,6 +208,7 @@ DEVICE bool wait(const Grid &g, const carillon_args &a, Operation &op, u32 phase
         a.abort,
         a.state + carillon_looked,
         a.window[0] + control(a) + carillon_entered + missing.peer * 8,
+        a.window[0] + control(a) + carillon_closings + missing.peer * 4,
         op.counts.collectives,
         a.signature,
         word_of(g, a, op, phase, missing.peer),

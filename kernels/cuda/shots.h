@@ -111,7 +111,7 @@ DEVICE bool take(const Grid &g, const carillon_args &a, Operation &op, Slots<F> 
       u32 seen[2];
       Data<F> d;
       if (!F::complete(got[i], op.flag, d, seen)) {
-        m = {from(i), op.flag, seen[0], seen[1]};
+        m = {from(i), op.flag, seen[0], seen[1], false};
         continue;
       }
       missing &= ~(1u << i);

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/queue"
+	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -280,7 +281,7 @@ func signature(call lifecycle.Call, op *engine.Op) uint8 {
 }
 
 // Trouble is queue.Backend's: the error of an operation that a kernel has given up, since a flag had the signature of
-// another call.
+// another call, or a rank has closed its end.
 func (d *device) Trouble() error {
 	w, gaveUp := d.Page.End()
 	call, seq, bytes, known := d.Launch(w.Number)
@@ -289,16 +290,26 @@ func (d *device) Trouble() error {
 		w, sig, gaveUp = d.Replay()
 		call, seq, bytes, known = sig.Call, 0, int(sig.Bytes), true
 	}
-	if !gaveUp || kernel.Phase(w.Phase) != kernel.Mismatch {
+	if !gaveUp {
 		return nil
 	}
-	p := d.comm.PeerError(lifecycle.CodeMismatch, -1, "") // the two differ: who is wrong the kernel can't know
-	if d.size == 2 {
-		p.Rank = int(w.Peer)
+	var p *lifecycle.PeerError
+	switch kernel.Phase(w.Phase) {
+	case kernel.Mismatch:
+		p = d.comm.PeerError(lifecycle.CodeMismatch, -1, "") // the two differ: who is wrong the kernel can't know
+		if d.size == 2 {
+			p.Rank = int(w.Peer)
+		}
+	case kernel.Closed:
+		p = d.comm.Explain(int(w.Peer), transport.PeerClosed(int(w.Peer)))
+	default:
+		return nil
 	}
 	p.Call, p.Seq = lifecycle.CallNone, 0
 	if known {
 		p.Call, p.Seq = call, seq
+	}
+	if known && p.Code == lifecycle.CodeMismatch {
 		p.Detail = fmt.Sprintf("call: rank %d says %s of %d bytes, rank %d makes another one, or with other arguments",
 			d.rank, call, bytes, w.Peer)
 	}
@@ -314,11 +325,26 @@ func (d *device) Leave() {
 // Close is engine.Device's. Memory that a kernel may still come to stays until the GPU is closed.
 func (d *device) Close() {
 	d.reach.close()
-	if d.Left() {
+	if d.Left() && d.tellClosed() {
 		d.free()
 	} else {
 		d.gpu.keep(d)
 	}
+}
+
+// tellClosed has kernels of other ranks that wait for this one give up: all that it sent has arrived. If the communicator
+// has stopped, a notice has told more. It is false if memory of the windows may still be written.
+func (d *device) tellClosed() bool {
+	if d.comm.Stopped() != nil {
+		return true
+	}
+	for r, window := range d.windows.at[:d.size] {
+		at := window + cuda.Pointer(kernel.Closing(d.gpu.options.Mailbox, d.rank))
+		if r != d.rank && d.Side.Set(at, 1, kernel.ClosingBytes) != nil {
+			break
+		}
+	}
+	return d.Settled()
 }
 
 func (d *device) free() {

@@ -203,6 +203,51 @@ func TestUnleftKernel(t *testing.T) {
 	compare(t, all, []int{100})
 }
 
+// TestPeerClosed: a rank that waits on its GPU for one that has destroyed the communicator is told so, be it in packets,
+// staged, in a message or in a graph. The call before, which that rank has made, is done.
+func TestPeerClosed(t *testing.T) {
+	for name, call := range map[string]func(t *testing.T, r *rank, b cuda.Buffer[int32]) error{
+		"packets": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
+			return ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b.Slice(0, 8), b.Slice(0, 8), ccl.Sum)
+		},
+		"staged": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
+			return ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum)
+		},
+		"message": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
+			return ccl.RecvOn(t.Context(), r.Comm, r.stream, b, 1)
+		},
+		"graph": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
+			must(t, r.stream.BeginCapture())
+			err := ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b.Slice(0, 8), b.Slice(0, 8), ccl.Sum)
+			graph, ended := r.stream.EndCapture()
+			must(t, ended)
+			x, instantiated := graph.Instantiate()
+			must(t, instantiated)
+			return errors.Join(err, x.Launch(r.stream))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := ranks(t, 2)
+			b := memory(t, &all[0], 7001)
+			each(t, all, func(r *rank) error {
+				if err := sum(t.Context(), r, r.Comm); err != nil || r.Rank() == 1 {
+					return errors.Join(err, r.Destroy(t.Context()))
+				}
+				err := call(t, r, b)
+				if err == nil {
+					err = r.Wait(t.Context())
+				}
+				peer, ok := errors.AsType[*ccl.PeerError](err)
+				if !ok || peer.Rank != 1 || peer.Code != lifecycle.CodePeerAborted {
+					return fmt.Errorf("rank 0 got %w", err)
+				}
+				t.Log(err)
+				return nil
+			})
+		})
+	}
+}
+
 // TestBusyDriver: kernels leave also while a thread keeps the driver to itself until they have.
 func TestBusyDriver(t *testing.T) {
 	all := ranks(t, 2)

@@ -278,14 +278,17 @@ func (q *Queue) end() bool {
 	if none || err != nil {
 		return none
 	}
-	for p := (Pause{}); p.waited < LeaveTime; p.Wait() {
-		if err := errors.Join(q.Fence.Query(), q.Side.Query()); !errors.Is(err, cuda.ErrNotReady) {
-			return err == nil
+	return within(func() error {
+		err := errors.Join(q.Fence.Query(), q.Side.Query())
+		if errors.Is(err, cuda.ErrNotReady) {
+			_ = q.fetch.look(q) // what it would say is asked for above
 		}
-		_ = q.fetch.look(q) // what it would say is asked for above
-	}
-	return false
+		return err
+	})
 }
+
+// Settled waits until all is done that was put on Side, and is false if that can't be known.
+func (q *Queue) Settled() bool { return within(q.Side.Query) }
 
 // Free frees what the queue holds. A nil Queue holds nothing.
 func (q *Queue) Free() {

@@ -35,6 +35,17 @@ func (p *Pause) Wait() {
 	p.waited += p.next
 }
 
+// within polls for LeaveTime at most, until done answers something else than cuda.ErrNotReady, and is true if that is
+// nil.
+func within(done func() error) bool {
+	for p := (Pause{}); p.waited < LeaveTime; p.Wait() {
+		if err := done(); !errors.Is(err, cuda.ErrNotReady) {
+			return err == nil
+		}
+	}
+	return false
+}
+
 // A watcher looks at what runs on the GPU, for as long as something does. It has kernels leave, and calls no driver for
 // that: a thread that frees memory may keep the driver to itself until they have left. What only the driver knows
 // another goroutine asks for.

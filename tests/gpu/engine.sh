@@ -56,7 +56,7 @@ part_test() {
   for visible in 0 $([ "$gpus" -gt 1 ] && echo 0,1); do
     echo "engine.test, GPUs $visible"
     CUDA_VISIBLE_DEVICES=$visible ENGINE_TEST_CUDA=libcuda.so.1 within "engine-$visible" 120 "$bin/engine.test" -test.v \
-      -test.run 'TestCollectives|TestTypes|TestLL128|TestMessages|TestMismatch|TestAbort|TestUnfinished|TestStreams|TestGraph|TestSplit|TestCallAll|TestReach|TestProcesses'
+      -test.run 'TestCollectives|TestTypes|TestLL128|TestMessages|TestMismatch|TestAbort|TestUnfinished|TestStreams|TestGraph|TestSplit|TestPeerClosed|TestEndBeside|TestCallAll|TestReach|TestProcesses'
   done
   echo "nccl.test, all GPUs"
   NCCL_TEST_CUDA=libcuda.so.1 NCCL_TEST_NCCL=$(nccl)/lib/libnccl.so.2 within nccl 120 "$bin/nccl.test" -test.v \

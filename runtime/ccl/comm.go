@@ -50,13 +50,14 @@ type core struct {
 	device     engine.Device  // nil: the rank is on none
 	profile    *profiler.Comm // nil: no plug-in runs
 
-	turn        turn
-	ops         [2]engine.Op  // of the turn's holder: so that an operation needs no memory of its own
-	over        bool          // Finalize, Destroy or Abort had its turn: later calls are refused; by the turn's holder
-	group       profiler.ID   // that is being made; by the turn's holder
-	collectives atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
-	messages    []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
-	together    uint64        // calls whose operations progress together so far; by the turn's holder
+	turn         turn
+	ops          [2]engine.Op  // of the turn's holder: so that an operation needs no memory of its own
+	over         bool          // Finalize, Destroy or Abort had its turn: later calls are refused; by the turn's holder
+	disconnected bool          // by the turn's holder
+	group        profiler.ID   // that is being made; by the turn's holder
+	collectives  atomic.Uint64 // launched so far; written by the turn's holder. The ranks agree on it
+	messages     []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
+	together     uint64        // calls whose operations progress together so far; by the turn's holder
 
 	numbering sync.Mutex                // guards acts, together with the place in the line
 	acts      map[lifecycle.Call]uint64 // splits, shrinks, grows, groups with collectives; the same on all ranks

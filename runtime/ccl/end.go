@@ -307,15 +307,18 @@ func (c *core) release() {
 	c.jobs.drop()
 }
 
-// disconnect ends the connections, if there are any. The caller has the turn.
+// disconnect ends the connections, if there are any, once: Finalize does, and what ends the communicator. The caller has
+// the turn.
 func (c *core) disconnect() {
-	if c.comm != nil {
-		if c.device != nil {
-			c.device.Close()
-		}
-		c.engine.Close()
-		c.comm.Close()
+	if c.comm == nil || c.disconnected {
+		return
 	}
+	c.disconnected = true
+	if c.device != nil {
+		c.device.Close()
+	}
+	c.engine.Close()
+	c.comm.Close()
 }
 
 // retire takes the communicator off the books once it is gone, and the last call that might end it has returned.

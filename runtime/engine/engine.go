@@ -75,6 +75,7 @@ type Device interface {
 	// Current is Comm.Current for what was enqueued: the oldest call that is not done.
 	Current() (call lifecycle.Call, seq uint64, peer int, ok bool)
 
-	// Close frees what the engine holds, once its kernels have ended; they leave early if the Comm has stopped.
+	// Close frees what the engine holds, once its kernels have ended; they leave early if the Comm has stopped. Then
+	// kernels of other ranks that wait for this one give up, if they can be told. It is called once.
 	Close()
 }

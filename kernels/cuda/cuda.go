@@ -74,12 +74,9 @@ func WindowBytes(ranks, half, slot int) int {
 	return 2*mailboxes*half + control + maxChannels*fifos*max(ranks-1, 1)*slots*slot
 }
 
-// Closing is where a window has ClosingBytes that aren't all 0 once a rank has closed its end of the communicator: when
-// nothing that it has put on a stream runs any more. Kernels that wait for it give up then.
-func Closing(half, rank int) int { return 2*mailboxes*half + closings + rank*ClosingBytes }
-
-// ClosingBytes is how many they are.
-const ClosingBytes = 4
+// Closing is where a rank's window says that another one has closed its end of the communicator: a uint32 that is not 0
+// then. All that the other one has sent must have arrived before. Kernels that wait for it give up.
+func Closing(half, rank int) int { return 2*mailboxes*half + closings + rank*4 }
 
 // SlotBytes is the size of a slot, if all slots together may have so many bytes: 16 at least.
 func SlotBytes(ranks, bytes int) int {

@@ -22,12 +22,12 @@
 // A rank counts its launches and collectives in the GPU's memory, so that a CUDA graph that is replayed goes on
 // counting. A flag is the last 24 bits of such a number and 8 bits of the call's signature. A rank that finds the right
 // number with another signature gives up, since the ranks made different calls; so does one that waits for a rank which
-// has closed its end ([Closing]), and one that finds the abort word set. That word is in host memory, so it is read only after 30 microseconds of waiting, and by one thread for all:
-// 32,768 threads that read it take a millisecond. At the same time the kernel reports to host memory, once, for which
-// rank it waits ([Words]). The first kernel of a rank that gives up says why; those behind it leave after as long a
-// wait, and say nothing. A kernel that is done says so in the GPU's memory, or, if [Args].Tells is 1, in the host's.
-// The latter costs nothing in a graph, but most of a microsecond between launches, if the GPU has the next one already:
-// that one begins when the word has arrived.
+// has closed its end ([Closing]), and one that finds the abort word set. That word is in host memory, so it is read
+// only after 30 microseconds of waiting, and by one thread for all: 32,768 threads that read it take a millisecond. At
+// the same time the kernel reports to host memory, once, for which rank it waits ([Words]). The first kernel of a rank
+// that gives up says why; those behind it leave after as long a wait, and say nothing. A kernel that is done says so in
+// the GPU's memory, or, if [Args].Tells is 1, in the host's. The latter costs nothing in a graph, but most of a
+// microsecond between launches, if the GPU has the next one already: that one begins when the word has arrived.
 //
 // # Direct access
 //

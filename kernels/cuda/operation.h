@@ -119,8 +119,8 @@ struct Missing {
 };
 
 // Patience is a thread's while it waits: when it last looked around, for how many cycles it waits before it does so
-// again, what it has reported, the rank whose closing it has seen and one more, and the phase in which it gives up
-// (carillon_mismatch, carillon_closed or carillon_aborted).
+// again, what it has reported, one more than the rank whose closing it has seen (0: none), and the phase in which it
+// gives up (carillon_mismatch, carillon_closed or carillon_aborted).
 struct Patience {
   u64 since;
   u32 cycles;
@@ -153,7 +153,7 @@ DEVICE bool aborted(u64 abort, u64 looked, u64 last) {
 
 // look_around is for a thread that has waited for long: it reports once what for, and checks whether to give up.
 // Nothing on the fast path reads host memory. What a rank has sent arrives before its closing: a thread that has seen
-// this, polled again, and waits for that rank still, waits for nothing.
+// this, polled again, and still waits for that rank, waits in vain.
 RARE Patience look_around(Patience p, Surroundings s, u32 phase, Missing missing) {
   const u64 t = cycles();
   if (p.cycles == 0) p = {t, first_patience, carillon_done, 0, carillon_done};

@@ -74,7 +74,7 @@ type Allocation struct {
 	Base   Pointer // where the allocation begins
 	Bytes  uint64
 	Device int    // the ordinal of the device whose memory it is, or in whose context it was registered
-	Host   bool   // host memory that is registered
+	Host   bool   // host memory, registered or of Context.CreateOnHost
 	ID     uint64 // no other allocation of the process has it, not even a later one at the same address
 	IPC    bool   // IPCHandle works
 }

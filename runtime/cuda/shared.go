@@ -45,15 +45,15 @@ func (c *Context) Granularity() (int, error) {
 // Create makes memory on the device. It has no address before it is mapped.
 func (c *Context) Create(bytes int) (*Shareable, error) { return c.create(0, C.int(c.device.c), bytes) }
 
-// CreateOnHost makes memory on the host's NUMA node that is nearest to the device. Every device reaches it, and no call
-// waits for the devices, as Unregister does. It takes a driver from 12.6 on; in a container, the right to say on which
+// CreateOnHost makes memory on the host's NUMA node that is nearest to the device. Every device reaches it. Unlike
+// Unregister, Unmap waits for no device. It takes a driver from 12.6 on; in a container, the right to say on which
 // node memory lies (mbind; for Docker --cap-add SYS_NICE).
 func (c *Context) CreateOnHost(bytes int) (*Shareable, error) {
 	node, err := c.device.Attribute(hostNUMANode)
 	if err != nil {
 		return nil, err
 	}
-	return c.create(1, C.int(node), bytes)
+	return c.create(1, C.int(max(node, 0)), bytes) // -1 is a host without nodes, or of one
 }
 
 func (c *Context) create(onHost, ordinal C.int, bytes int) (*Shareable, error) {

@@ -97,7 +97,8 @@ type Config struct {
 	// HostID identifies the host: processes with the same one share memory. Different ones make several "nodes" of one
 	// machine, for tests. Default: the kernel's boot id.
 	HostID string `env:"CARILLON_HOSTID" nccl:"NCCL_HOSTID"`
-	// DisableP2P keeps ranks of one process from reading each other's memory directly.
+	// DisableP2P keeps ranks of one process from reading each other's memory directly, and GPUs from accessing each
+	// other's.
 	DisableP2P bool `env:"NCCL_P2P_DISABLE"`
 	// DisableSHM keeps processes of one host from sharing memory.
 	DisableSHM bool `env:"NCCL_SHM_DISABLE"`

@@ -143,8 +143,11 @@ func TestWithoutNVLink(t *testing.T) {
 	}
 }
 
-// TestWithoutPeerAccess: GPUs that don't reach each other meet in host memory.
+// TestWithoutPeerAccess: GPUs that don't reach each other, or shall not, meet in host memory.
 func TestWithoutPeerAccess(t *testing.T) {
+	o := options
+	o.DisableP2P = true
+	compare(t, ranksWith(t, 2, o), []int{5, 7001})
 	compare(t, ranks(t, 2, "FAKECUDA_NO_PEERS", "1"), []int{5, 7001})
 }
 

@@ -23,4 +23,7 @@
 //
 // Kernels write into a page of host memory which operation they have completed, and, once they have waited for long,
 // for which rank. The watcher reads the page; it asks nothing of the GPU, which answers nobody while a kernel runs.
+//
+// A rank that closes its end says so in the windows of the others, behind all that it has sent. A kernel that still
+// waits for it then gives up, as one does whose rank has found another reason, and the watcher reads why.
 package cuda

@@ -100,18 +100,17 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 		}
 		return d.clear(p)
 	}
-	if d.windows, err = openWindows(memory{d.gpu.context, false}, d.rank, size, gather, ready, d.reached); err == nil {
+	readyHere := func(p cuda.Pointer) error {
+		if d.gpu.options.DisableP2P {
+			return kindError{errors.New("DisableP2P says so")}
+		}
+		return ready(p)
+	}
+	d.windows, err = openWindows(memory{d.gpu.context, false}, d.rank, size, gather, readyHere, d.reached)
+	if err == nil {
 		d.reach = newReach(d)
 	} else if kindRefused(err) {
-		if d.rank == 0 {
-			d.gpu.options.Log.Warn("GPUs don't reach each other's memory: they meet in the host's, which is slower",
-				"comm", d.comm.Name, "error", err)
-		}
-		d.limits = d.limits.inLL()
-		d.windows, err = openWindows(memory{d.gpu.context, true}, d.rank, size, gather, ready, nil)
-		if kindRefused(err) {
-			err = apartError{fmt.Errorf("the GPUs reach neither each other's memory nor the host's together: %w", err)}
-		}
+		err = d.meetOnHost(size, gather, ready, err)
 	}
 	if err != nil {
 		return err
@@ -125,6 +124,22 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 		a.Window[k] = uint64(d.windows.at[(d.rank+k)%d.size])
 	}
 	return nil
+}
+
+// meetOnHost opens the windows on the host, where those on GPUs were refused.
+func (d *device) meetOnHost(size int, gather func([]byte) ([][]byte, error), ready func(cuda.Pointer) error,
+	refused error,
+) (err error) {
+	d.limits = d.limits.inLL()
+	d.windows, err = openWindows(memory{d.gpu.context, true}, d.rank, size, gather, ready, nil)
+	switch {
+	case kindRefused(err):
+		return apartError{fmt.Errorf("the GPUs share neither their memory (%w) nor the host's: %w", refused, err)}
+	case err == nil && d.rank == 0:
+		d.gpu.options.Log.Warn("GPUs don't reach each other's memory: they meet in the host's, which is slower",
+			"comm", d.comm.Name, "error", refused)
+	}
+	return err
 }
 
 // place tells the ranks where each is, and says what can't be.
@@ -325,26 +340,37 @@ func (d *device) Leave() {
 // Close is engine.Device's. Memory that a kernel may still come to stays until the GPU is closed.
 func (d *device) Close() {
 	d.reach.close()
-	if d.Left() && d.tellClosed() {
+	ended, unused := d.Left()
+	if ended {
+		unused = d.tellClosed() && unused
+	}
+	if unused {
 		d.free()
 	} else {
 		d.gpu.keep(d)
 	}
 }
 
-// tellClosed has kernels of other ranks that wait for this one give up: all that it sent has arrived. If the communicator
-// has stopped, a notice has told more. It is false if memory of the windows may still be written.
+// tellClosed has kernels of other ranks that wait for this one give up: all that it sent has arrived, and no graph that
+// it launches from now on sends anything (Stop). If the communicator has stopped, a notice has told more. It is false
+// if the windows may still be written.
 func (d *device) tellClosed() bool {
 	if d.comm.Stopped() != nil {
 		return true
 	}
+	var failed error
 	for r, window := range d.windows.at[:d.size] {
-		at := window + cuda.Pointer(kernel.Closing(d.gpu.options.Mailbox, d.rank))
-		if r != d.rank && d.Side.Set(at, 1, kernel.ClosingBytes) != nil {
-			break
+		if r != d.rank {
+			at := window + cuda.Pointer(kernel.Closing(d.gpu.options.Mailbox, d.rank))
+			failed = errors.Join(failed, d.Side.WriteValue(at, 1))
 		}
 	}
-	return d.Settled()
+	settled := d.Settled()
+	if failed != nil || !settled {
+		d.gpu.options.Log.Warn("ranks that wait on their GPUs for this one aren't told that it has closed its end",
+			"comm", d.comm.Name, "error", failed)
+	}
+	return settled
 }
 
 func (d *device) free() {

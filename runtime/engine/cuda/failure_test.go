@@ -203,8 +203,8 @@ func TestUnleftKernel(t *testing.T) {
 	compare(t, all, []int{100})
 }
 
-// TestPeerClosed: a rank that waits on its GPU for one that has destroyed the communicator is told so, be it in packets,
-// staged, in a message or in a graph. The call before, which that rank has made, is done.
+// TestPeerClosed: a rank that waits on its GPU for one that has destroyed the communicator is told so: in packets,
+// staged, in a message and in a graph, also if that rank has graphs. The calls before, which it has made, are done.
 func TestPeerClosed(t *testing.T) {
 	for name, call := range map[string]func(t *testing.T, r *rank, b cuda.Buffer[int32]) error{
 		"packets": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
@@ -228,12 +228,19 @@ func TestPeerClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := ranks(t, 2)
-			b := memory(t, &all[0], 7001)
+			buffers := []cuda.Buffer[int32]{memory(t, &all[0], 7001), memory(t, &all[1], 7001)}
 			each(t, all, func(r *rank) error {
-				if err := sum(t.Context(), r, r.Comm); err != nil || r.Rank() == 1 {
+				b := buffers[r.Rank()]
+				err := sum(t.Context(), r, r.Comm)
+				if err == nil && name == "graph" {
+					err = captured(r, func() error {
+						return ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum)
+					})
+				}
+				if err != nil || r.Rank() == 1 {
 					return errors.Join(err, r.Destroy(t.Context()))
 				}
-				err := call(t, r, b)
+				err = call(t, r, b)
 				if err == nil {
 					err = r.Wait(t.Context())
 				}
@@ -241,8 +248,33 @@ func TestPeerClosed(t *testing.T) {
 				if !ok || peer.Rank != 1 || peer.Code != lifecycle.CodePeerAborted {
 					return fmt.Errorf("rank 0 got %w", err)
 				}
-				t.Log(err)
 				return nil
+			})
+		})
+	}
+}
+
+// TestFinalized: a communicator that was finalized is destroyed beside another one that was made meanwhile.
+func TestFinalized(t *testing.T) {
+	for name, calls := range map[string]int{"after a call": 1, "unused": 0} {
+		t.Run(name, func(t *testing.T) {
+			all := ranks(t, 2)
+			buffers := []cuda.Buffer[int32]{memory(t, &all[0], 8), memory(t, &all[1], 8)}
+			each(t, all, func(r *rank) error {
+				for range calls {
+					if err := sum(t.Context(), r, r.Comm); err != nil {
+						return err
+					}
+				}
+				return r.Finalize(t.Context())
+			})
+			others, err := all[0].runtime.InitAll(t.Context(), 2, ccl.WithDevice(all[0].gpu, all[1].gpu))
+			must(t, err)
+			each(t, all, func(r *rank) error {
+				other, b := others[r.Rank()], buffers[r.Rank()]
+				return errors.Join(r.Destroy(t.Context()), sum(t.Context(), r, other), captured(r, func() error {
+					return ccl.AllReduceOn(t.Context(), other, r.stream, b, b, ccl.Sum)
+				}), other.Destroy(t.Context()))
 			})
 		})
 	}
@@ -500,9 +532,11 @@ func TestSplit(t *testing.T) {
 // TestEndBeside: a communicator ends while a kernel of another one waits for a rank that hasn't called yet, wherever
 // windows are.
 func TestEndBeside(t *testing.T) {
-	for name, variables := range map[string][]string{"devices": nil, "host": {"FAKECUDA_NO_PEERS", "1"}} {
+	for name, onHost := range map[string]bool{"devices": false, "host": true} {
 		t.Run(name, func(t *testing.T) {
-			all := ranks(t, 2, variables...)
+			o := options
+			o.DisableP2P = onHost
+			all := ranksWith(t, 2, o)
 			first, second := &all[0], &all[1]
 			buffers := []cuda.Buffer[int32]{memory(t, first, 8), memory(t, second, 8)}
 			others, err := first.runtime.InitAll(t.Context(), 2, ccl.WithDevice(first.gpu, second.gpu))
@@ -530,13 +564,11 @@ func (refuser) Open(context.Context, *engine.Comm, func([]byte) ([][]byte, error
 
 // TestApart: GPUs that can't map memory together are another engine's, or an error that says what would help.
 func TestApart(t *testing.T) {
-	for name, variables := range map[string][]string{
-		"no such memory on the host": {"FAKECUDA_NO_PEERS", "1", "FAKECUDA_FAIL", "cuMemCreate:800:3"},
-		"no descriptors":             {"FAKECUDA_FAIL", "cuMemExportToShareableHandle:801"},
+	for help, variables := range map[string][]string{
+		"SYS_NICE":  {"FAKECUDA_NO_PEERS", "1", "FAKECUDA_FAIL", "cuMemCreate:800:3"},
+		"error 801": {"FAKECUDA_FAIL", "cuMemExportToShareableHandle:801"},
 	} {
-		for says, fallback := range map[string]engine.DeviceKind{
-			"reach neither each other's memory": nil, "the fallback was asked": refuser{},
-		} {
+		for says, fallback := range map[string]engine.DeviceKind{help: nil, "the fallback was asked": refuser{}} {
 			d, o := driver(t, 2, variables...), options
 			o.Fallback = fallback
 			kinds := make([]engine.DeviceKind, 2)
@@ -547,7 +579,7 @@ func TestApart(t *testing.T) {
 			}
 			_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
 			if err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("%s: %v, want %s", name, err, says)
+				t.Errorf("%v, want %s", err, says)
 			}
 		}
 	}

@@ -17,6 +17,8 @@ type Options struct {
 	Mailbox int
 	// Slots is how many bytes of larger collectives, and of messages, a rank has room for. Default: 48 MiB.
 	Slots int
+	// DisableP2P keeps GPUs from accessing each other's memory: they meet in the host's, as those do that can't.
+	DisableP2P bool
 	// Tuning is by which kernels calls are made. Default: the file that CARILLON_GPU_TUNING names, else the built-in
 	// one.
 	Tuning Tuning

@@ -42,11 +42,11 @@ func (m memory) make(bytes int) (*cuda.Shareable, error) {
 		return made, unsupported(err)
 	}
 	made, err := m.context.CreateOnHost(bytes)
-	if err != nil {
-		return nil, kindError{fmt.Errorf("%w (it takes a driver of CUDA 12.6 or later, and in a container the right to "+
-			"call mbind: for Docker --cap-add SYS_NICE)", err)}
+	if err != nil && !errors.Is(err, cuda.ErrOutOfMemory) {
+		err = kindError{fmt.Errorf("%w (it takes a driver of CUDA 12.6 or later, and in a container the right to call "+
+			"mbind: for Docker --cap-add SYS_NICE)", err)}
 	}
-	return made, nil
+	return made, err
 }
 
 // unsupported makes an error one of the kind if the driver knows neither such memory nor descriptors of it.

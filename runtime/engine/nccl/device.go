@@ -210,7 +210,7 @@ func (d *device) Leave() {
 func (d *device) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), queue.LeaveTime)
 	defer cancel()
-	if d.Left() && d.use((*nccl.Comm).Finalize) == nil && d.settle(ctx) == nil {
+	if _, unused := d.Left(); unused && d.use((*nccl.Comm).Finalize) == nil && d.settle(ctx) == nil {
 		_ = d.use(func(c *nccl.Comm) error {
 			d.nccl = nil
 			return c.Destroy()

@@ -1,5 +1,5 @@
 // Package nccl is an engine for the memory of NVIDIA's GPUs that runs NCCL, for communicators that package engine/cuda
-// can't carry: over several hosts, or with more ranks than GPUs that reach each other. Use it as the Fallback of
+// can't carry: over several hosts, with more than 8 ranks, or on GPUs that share no memory. Use it as the Fallback of
 // engine/cuda, or by itself.
 //
 //	GPU     a device of this process

@@ -45,7 +45,7 @@ type Queue struct {
 	measure  measuring
 	watcher  *watcher
 
-	left    bool         // what Left has answered
+	left    bool         // Left has answered that memory is unused
 	reading sync.RWMutex // held by whoever reads pages and may do so after Close
 	freed   bool         // they are gone; guarded by reading
 }
@@ -251,14 +251,15 @@ func (q *Queue) Stop() {
 	q.graphs.page.Stop()
 }
 
-// Left ends the watching, and waits until no operation uses the communicator's memory any more. It is false if that
-// can't be known.
-func (q *Queue) Left() bool {
-	q.left = q.end()
-	return q.left
+// Left ends the watching, and waits until all has ended that was enqueued but by graphs. It tells whether that is so,
+// and whether no graph may launch more either: then no operation uses the communicator's memory any more.
+func (q *Queue) Left() (ended, unused bool) {
+	ended = q.end()
+	q.left = ended && !q.captured.Load()
+	return ended, q.left
 }
 
-// end does what Left says, and is its answer.
+// end does what Left says, and is its first answer.
 func (q *Queue) end() bool {
 	q.watcher.stop()
 	q.graphs.close()
@@ -266,9 +267,6 @@ func (q *Queue) end() bool {
 		q.backend.Leave() // before anything calls the driver, which may wait for that
 	}
 	q.watcher.asking.Wait()
-	if q.captured.Load() {
-		return false
-	}
 	q.mu.Lock()
 	none, err := q.last == nil, error(nil)
 	if !none {
@@ -287,7 +285,7 @@ func (q *Queue) end() bool {
 	})
 }
 
-// Settled waits until all is done that was put on Side, and is false if that can't be known.
+// Settled waits until all is done that was put on Side. It is false if that takes longer than LeaveTime, or fails.
 func (q *Queue) Settled() bool { return within(q.Side.Query) }
 
 // Free frees what the queue holds. A nil Queue holds nothing.

@@ -194,7 +194,7 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int d) {
   if (int r = device(__func__, d)) return r;
   static const std::map<int, int> values = {
       {1, MAX_THREADS}, {8, 48 << 10}, {10, 32}, {16, MULTIPROCESSORS}, {19, 1}, {20, 0}, {31, 1}, {41, 1},
-      {75, 9}, {76, 0}, {97, 96 << 10}, {102, 1}, {103, 1}, {122, 1}, {123, 1}, {134, 0}};
+      {75, 9}, {76, 0}, {97, 96 << 10}, {102, 1}, {103, 1}, {122, 1}, {123, 1}, {134, -1}};
   auto found = values.find(attribute);
   if (found == values.end()) return INVALID_VALUE;
   *value = found->second;

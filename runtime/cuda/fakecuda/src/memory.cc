@@ -1,4 +1,4 @@
-// Memory of devices, in memory files, which other processes can map; registered host memory.
+// Memory of devices and of the host's node, in memory files, which other processes can map; registered host memory.
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
@@ -263,7 +263,7 @@ struct Access {
 };
 
 static bool proper(const Properties *p) {
-  int ordinals = p->location_type == ON_DEVICE ? int(state().devices.size()) : p->location_type == ON_NUMA_NODE;
+  int ordinals = p->location_type == ON_DEVICE ? int(state().devices.size()) : p->location_type == ON_NUMA_NODE ? 1 : 0;
   return p->type == 1 && p->handle_types == 1 && p->ordinal >= 0 && p->ordinal < ordinals;
 }
 

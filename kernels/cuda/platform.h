@@ -259,10 +259,17 @@ DEVICE u64 now() {
 // Every thread runs by itself.
 constexpr u32 warp = 1;
 
+// The block whose threads run on this thread of the operating system.
+inline thread_local struct {
+  void (*yield)(void *);
+  void *state;
+} here;
+
 #define KERNEL_WITH(name, Args)                                                                                        \
   static void name##_body(const Grid &g, const Args &a);                                                               \
   extern "C" const unsigned long name##_params[] = {sizeof(Args), 0};                                                  \
   extern "C" void name##_host(const fakecuda_thread *t, void **params) {                                               \
+    here = {t->yield, t->block_state};                                                                                 \
     name##_body(Grid::of(t), *static_cast<const Args *>(params[0]));                                                   \
   }                                                                                                                    \
   static void name##_body(const Grid &g, const Args &a)
@@ -387,7 +394,7 @@ DEVICE void fence() {}
 
 DEVICE void await_loads(u32 *, u64) {}
 
-DEVICE void give_way() { sched_yield(); }
+DEVICE void give_way() { here.yield(here.state); }
 
 DEVICE u64 now() {
   timespec t;

@@ -23,7 +23,7 @@ var (
 )
 
 const (
-	// soon is within which all ranks must know of a fault.
+	// soon is within which all ranks must know of a fault, unless making a communicator takes long here.
 	soon = 2 * time.Second
 	// patience is for everything else that a round waits for.
 	patience = 30 * time.Second
@@ -48,15 +48,16 @@ func TestAllLearnOfAFault(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%s", phase, layout, f), func(t *testing.T) {
 					t.Parallel()
 					moments := rand.New(rand.NewPCG(*seed, 0))
-					healthy := newRound(t, phase, hosts, -1, none, 0)
+					healthy := newRound(t, phase, hosts, -1, none, 0, patience)
 					whole := healthy.check()
+					arrival := max(3*soon/4, 3*whole) // the machine may be busy
 					for i := range *rounds {
 						members := size
 						if phase == "shrink" {
 							members--
 						}
 						victim, after := moments.IntN(members), time.Duration(moments.Int64N(int64(whole)))
-						r := newRound(t, phase, hosts, victim, f, after)
+						r := newRound(t, phase, hosts, victim, f, after, arrival)
 						if r.check(); t.Failed() {
 							t.Fatalf("round %d of seed %d: rank %d was %s after %v of %v",
 								i, *seed, victim, f, after, whole)
@@ -74,6 +75,7 @@ type round struct {
 	phase  string
 	victim int // -1: none
 	fault  fault
+	within time.Duration // of the fault all ranks must know of it
 	ranks  []*rank
 }
 
@@ -84,11 +86,11 @@ type rank struct {
 	lines  chan said // closed at its end
 }
 
-func newRound(t *testing.T, phase string, hosts [size]string, victim int, f fault, after time.Duration) *round {
+func newRound(t *testing.T, phase string, hosts [size]string, victim int, f fault, after, arrival time.Duration) *round {
 	t.Helper()
-	r := &round{t: t, phase: phase, victim: victim, fault: f}
+	r := &round{t: t, phase: phase, victim: victim, fault: f, within: arrival + soon/4}
 	for i := range size {
-		p := part{Rank: i, Size: size, Phase: phase, Host: hosts[i], After: after}
+		p := part{Rank: i, Size: size, Phase: phase, Host: hosts[i], After: after, Arrival: arrival}
 		if i == victim {
 			p.Fault = f
 		}
@@ -181,7 +183,7 @@ func (r *round) check() time.Duration {
 	within, faulty := patience, false
 	if r.victim >= 0 {
 		end, _ := r.end(r.victim, patience) // a dead one says nothing more
-		faulty, within = r.fault == killed || end.Failed, soon
+		faulty, within = r.fault == killed || end.Failed, r.within
 		if r.t.Failed() {
 			return 0
 		}

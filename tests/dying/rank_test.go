@@ -23,10 +23,6 @@ import (
 // partVariable makes the test's binary a rank of a round.
 const partVariable = "CARILLONTEST_DYING_PART"
 
-// arrival is how long ranks wait for one that may have died before it came to where they meet: nobody can know of its
-// death.
-const arrival = 1500 * time.Millisecond
-
 // fault is what befalls the victim while the communicator is made.
 type fault string
 
@@ -43,6 +39,9 @@ type part struct {
 	Host       string
 	Fault      fault // of this rank
 	After      time.Duration
+	// Arrival is how long ranks wait for one that may have died before it came to where they meet: nobody can know of
+	// its death.
+	Arrival time.Duration
 }
 
 // said is a line of a rank.
@@ -110,7 +109,7 @@ func (p *part) play(ctx context.Context) {
 		runtime.KeepAlive(comm) // the others would be told of a leak
 		runtime.KeepAlive(made)
 	}()
-	call, cancel := context.WithTimeout(ctx, arrival) // so that nobody waits for ever for a rank that never came
+	call, cancel := context.WithTimeout(ctx, p.Arrival) // so that nobody waits for ever for a rank that never came
 	defer cancel()
 	switch p.Fault {
 	case none:

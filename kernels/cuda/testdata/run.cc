@@ -20,7 +20,11 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <deque>
+#include <functional>
+#include <list>
 #include <memory>
+#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,26 +47,49 @@ struct Block {
 
 static void sync_block(void *state) { pthread_barrier_wait(&static_cast<Block *>(state)->barrier); }
 
+static void yield_block(void *) { sched_yield(); }
+
+// A Worker is a thread that does one task after the other: to begin one takes as long as many a kernel.
+struct Worker {
+  std::function<void()> task;
+  std::binary_semaphore begin{0}, end{0};
+
+  Worker() {
+    std::thread([this] {
+      for (;; end.release()) {
+        begin.acquire();
+        task();
+      }
+    }).detach();
+  }
+};
+
+// Workers are for all threads of one rank's kernel.
+typedef std::deque<Worker> Workers;
+
 struct Launch {
   Kernel kernel;
   unsigned blocks, threads;
   carillon_exchange_args args; // other kernels read its beginning
 
   // run is over when all threads of the grid are.
-  void run() {
+  void run(Workers &workers) {
     std::vector<std::unique_ptr<Block>> grid;
-    std::vector<std::thread> all;
     void *params[] = {&args};
+    while (workers.size() < blocks * threads) workers.emplace_back();
     for (unsigned b = 0; b < blocks; b++) {
       Block *block = grid.emplace_back(std::make_unique<Block>(threads)).get();
-      for (unsigned t = 0; t < threads; t++)
-        all.emplace_back([=, this, &params] {
+      for (unsigned t = 0; t < threads; t++) {
+        Worker &w = workers[b * threads + t];
+        w.task = [=, this, &params] {
           fakecuda_thread self = {{blocks, 1, 1},  {threads, 1, 1}, {b, 0, 0}, {t, 0, 0},
-                                  block->shared,  sync_block,      block};
+                                  block->shared,  sync_block,      yield_block, block};
           kernel(&self, params);
-        });
+        };
+        w.begin.release();
+      }
     }
-    for (auto &t : all) t.join();
+    for (unsigned i = 0; i < blocks * threads; i++) workers[i].end.acquire();
   }
 };
 
@@ -79,6 +106,7 @@ int main() {
   fflush(stdout);
   std::vector<std::thread> running;
   std::atomic<u64> ranks_run = 0;
+  std::list<Workers> &idle = *new std::list<Workers>, &busy = *new std::list<Workers>; // until the process ends
   for (int command; (command = getchar()) != EOF;) {
     switch (command) {
     case 'W': {
@@ -122,8 +150,10 @@ int main() {
       }
       for (auto &stream : streams) {
         ranks_run++;
-        running.emplace_back([stream, &ranks_run] {
-          for (auto launch : stream) launch.run();
+        if (idle.empty()) idle.emplace_back();
+        busy.splice(busy.begin(), idle, idle.begin());
+        running.emplace_back([stream, &ranks_run, &workers = busy.front()] {
+          for (auto launch : stream) launch.run(workers);
           ranks_run--;
         });
       }
@@ -138,6 +168,7 @@ int main() {
     case 'J':
       for (auto &t : running) t.join();
       running.clear();
+      idle.splice(idle.end(), busy);
       fputc('J', stdout);
       fflush(stdout);
       break;

@@ -3,6 +3,7 @@ struct thread {
   unsigned grid[3], block[3], block_index[3], thread_index[3];
   void *shared;
   void (*sync)(void *block_state);
+  void (*yield)(void *block_state);
   void *block_state;
 };
 

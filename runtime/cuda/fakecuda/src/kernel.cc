@@ -1,4 +1,4 @@
-// Kernels: functions of a library that is named in FAKECUDA_KERNELS, each thread of a grid as a real one. The library
+// Kernels: functions of a library that is named in FAKECUDA_KERNELS, each block of a grid as a real thread. The library
 // has, for a kernel NAME, the function NAME_host and the sizes of its parameters, NAME_params, with 0 behind them.
 // Those that do nothing in PTX are not asked for.
 #include <cctype>
@@ -6,8 +6,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
-#include <pthread.h>
+#include <sched.h>
 #include <thread>
+#include <ucontext.h>
 
 #include "fake.h"
 
@@ -15,7 +16,8 @@
 struct fakecuda_thread {
   unsigned grid[3], block[3], block_index[3], thread_index[3];
   void *shared;
-  void (*sync)(void *block_state); // waits for all threads of the block
+  void (*sync)(void *block_state);  // waits for all threads of the block
+  void (*yield)(void *block_state); // lets others run
   void *block_state;
 };
 
@@ -134,25 +136,67 @@ static Residency &residency(int device) {
   return (*all)[device];
 }
 
+// The threads of a block take turns on one thread of the operating system, each on a stack of its own: one that waits
+// lets the next one run.
 struct Block {
-  pthread_barrier_t barrier;
+  const Function *function;
+  void **params;
+  fakecuda_thread first; // of them
   std::vector<uint64_t> shared;
+  std::vector<ucontext_t> threads;
+  std::vector<bool> ended;
+  ucontext_t outside;
+  unsigned turn, running;
+  unsigned waiting, meetings; // how many wait for all to sync, and how often all have
+
+  // next gives the turn to the next thread that hasn't ended. When all have had theirs, other blocks may run.
+  void next() {
+    const unsigned was = turn;
+    do {
+      if (++turn == threads.size()) turn = 0, sched_yield();
+    } while (ended[turn]);
+    if (turn != was) swapcontext(&threads[was], &threads[turn]);
+  }
 };
 
-static void sync_block(void *block) { pthread_barrier_wait(&static_cast<Block *>(block)->barrier); }
+static void yield_block(void *block) { static_cast<Block *>(block)->next(); }
 
-static void run_block(const Function *f, fakecuda_thread self, size_t shared, void **params) {
-  Block block;
-  pthread_barrier_init(&block.barrier, nullptr, self.block[0]);
-  block.shared.resize(shared / 8 + 512);
-  self.shared = block.shared.data();
-  self.sync = sync_block;
-  self.block_state = &block;
-  std::vector<std::thread> threads;
-  for (self.thread_index[0] = 0; self.thread_index[0] < self.block[0]; self.thread_index[0]++)
-    threads.emplace_back([=] { f->host(&self, params); });
-  for (auto &t : threads) t.join();
-  pthread_barrier_destroy(&block.barrier);
+static void sync_block(void *block) {
+  Block *b = static_cast<Block *>(block);
+  const unsigned meeting = b->meetings;
+  if (++b->waiting == b->threads.size()) b->waiting = 0, b->meetings++;
+  while (b->meetings == meeting) b->next();
+}
+
+static thread_local Block *block_here;
+
+// run_thread is what the stack of each thread begins with.
+static void run_thread() {
+  Block *b = block_here;
+  fakecuda_thread self = b->first;
+  self.thread_index[0] = b->turn;
+  b->function->host(&self, b->params);
+  b->ended[b->turn] = true;
+  if (--b->running == 0) setcontext(&b->outside);
+  b->next(); // for good
+}
+
+static void run_block(const Function *f, fakecuda_thread first, size_t shared, void **params) {
+  constexpr size_t stack = 64 << 10;
+  const unsigned n = first.block[0];
+  std::vector<char> stacks(n * stack);
+  Block b = {f, params, first, std::vector<uint64_t>(shared / 8 + 512), std::vector<ucontext_t>(n),
+             std::vector<bool>(n), {}, 0, n, 0, 0};
+  b.first.shared = b.shared.data();
+  b.first.sync = sync_block, b.first.yield = yield_block;
+  b.first.block_state = block_here = &b;
+  for (unsigned i = 0; i < n; i++) {
+    ucontext_t &c = b.threads[i];
+    getcontext(&c);
+    c.uc_stack.ss_sp = &stacks[i * stack], c.uc_stack.ss_size = stack;
+    makecontext(&c, run_thread, 0);
+  }
+  swapcontext(&b.outside, &b.threads[0]);
 }
 
 EXPORT int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -172,7 +216,7 @@ EXPORT int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, un
     for (auto &c : *copies) arguments.push_back(c.data());
     std::vector<std::thread> blocks;
     for (unsigned b = 0; b < gx; b++) {
-      fakecuda_thread self = {{gx, 1, 1}, {bx, 1, 1}, {b, 0, 0}, {0, 0, 0}, nullptr, nullptr, nullptr};
+      fakecuda_thread self = {{gx, 1, 1}, {bx, 1, 1}, {b, 0, 0}, {0, 0, 0}, nullptr, nullptr, nullptr, nullptr};
       resident->enter();
       blocks.emplace_back([=, &arguments] {
         run_block(f, self, shared, arguments.data());

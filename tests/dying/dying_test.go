@@ -86,7 +86,8 @@ type rank struct {
 	lines  chan said // closed at its end
 }
 
-func newRound(t *testing.T, phase string, hosts [size]string, victim int, f fault, after, arrival time.Duration) *round {
+func newRound(t *testing.T, phase string, hosts [size]string, victim int, f fault, after, arrival time.Duration,
+) *round {
 	t.Helper()
 	r := &round{t: t, phase: phase, victim: victim, fault: f, within: arrival + soon/4}
 	for i := range size {

@@ -135,7 +135,7 @@ func TestConditionsAreBounded(t *testing.T) {
 	c := &health.Conditions{}
 	w := declare(t, c, health.Declaration{Code: "x"})
 	for i := range health.MaxConditions + 5 {
-		w.Set(health.Finding{Subject: fmt.Sprint(i), Text: strings.Repeat("ä", 1<<20)})
+		w.Set(health.Finding{Subject: fmt.Sprint(i), Text: strings.Repeat("ä", 4<<10)})
 	}
 	all := c.List()
 	if len(all) != health.MaxConditions || len(all[0].Text) > 4<<10 || !strings.HasSuffix(all[0].Text, "ä…") {

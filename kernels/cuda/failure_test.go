@@ -239,18 +239,17 @@ func TestClosed(t *testing.T) {
 		function, g := Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count)
 		h.launch(function, g, all[closed])
 		h.waitsFor(all[closed].Args, Data)
-		close := func() {
+		end := func() {
 			for _, p := range all[:closed] {
 				h.put(p.Window[0]+uint64(Closing(int(p.Half), closed)), encode(uint32(1)))
 			}
 		}
-		switch k {
-		case Copy, CopyLL128, OneShot, OneShotLL128: // it has sent all that it will
-			close()
+		if k == Copy || k == CopyLL128 || k == OneShot || k == OneShotLL128 { // it has sent all that it will
+			end()
 		}
 		h.launch(function, g, all[:closed]...)
 		h.join()
-		close()
+		end()
 		for _, p := range all {
 			if done, waits := h.words(p.Args); done.Number != 1 || waits.Phase != Done {
 				t.Fatalf("%s: rank %d's words are %+v and %+v after all came", function, p.Rank, done, waits)

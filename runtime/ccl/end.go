@@ -307,8 +307,8 @@ func (c *core) release() {
 	c.jobs.drop()
 }
 
-// disconnect ends the connections, if there are any, once: Finalize does, and what ends the communicator. The caller has
-// the turn.
+// disconnect ends the connections, if there are any, once: Finalize does, and so does what ends the communicator. The
+// caller has the turn.
 func (c *core) disconnect() {
 	if c.comm == nil || c.disconnected {
 		return

@@ -40,7 +40,8 @@ func Build(dir string) (string, error) {
 		return "", fmt.Errorf("fakecuda: %w", err)
 	}
 	library := filepath.Join(dir, "libcuda.so.1")
-	args := []string{"-g", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-z,nodelete", "-x", "c++", os.DevNull}
+	args := []string{"-g", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-z,nodelete"}
+	args = append(args, "-x", "c++", os.DevNull)
 	for _, file := range files { // as one, which takes half as long
 		args = append(args, "-include", file)
 	}

@@ -53,10 +53,12 @@ within() {
 }
 
 part_test() {
+  local tests='TestCollectives|TestTypes|TestLL128|TestMessages|TestMismatch|TestAbort|TestUnfinished|TestStreams|TestGraph'
+  tests+='|TestSplit|TestPeerClosed|TestFinalized|TestEndBeside|TestWithoutPeer|TestCallAll|TestReach|TestProcesses'
   for visible in 0 $([ "$gpus" -gt 1 ] && echo 0,1); do
     echo "engine.test, GPUs $visible"
     CUDA_VISIBLE_DEVICES=$visible ENGINE_TEST_CUDA=libcuda.so.1 within "engine-$visible" 120 "$bin/engine.test" -test.v \
-      -test.run 'TestCollectives|TestTypes|TestLL128|TestMessages|TestMismatch|TestAbort|TestUnfinished|TestStreams|TestGraph|TestSplit|TestPeerClosed|TestEndBeside|TestCallAll|TestReach|TestProcesses'
+      -test.run "$tests"
   done
   echo "nccl.test, all GPUs"
   NCCL_TEST_CUDA=libcuda.so.1 NCCL_TEST_NCCL=$(nccl)/lib/libnccl.so.2 within nccl 120 "$bin/nccl.test" -test.v \

@@ -76,7 +76,7 @@ func TestEngineIsTold(t *testing.T) {
 	}
 	want := []string{
 		"barrier 1: barrier 0", "group_end 1: send 1 recv 1", "split 2: all_gather 0", "split 2: all_gather 0", "close",
-		"send_recv 2: send 2 recv 2", "all_reduce 3: all_reduce 0", "close", "close",
+		"send_recv 2: send 2 recv 2", "all_reduce 3: all_reduce 0", "close",
 	}
 	if !slices.Equal(list, want) {
 		t.Errorf("the engine was told\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(want, "\n"))

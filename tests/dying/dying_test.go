@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	rounds = flag.Int("rounds", 12, "rounds of each phase, layout and fault")
+	rounds = flag.Int("rounds", 6, "rounds of each phase, layout and fault")
 	seed   = flag.Uint64("seed", 0, "of the moments at which ranks die; 0 takes another one each time")
 )
 

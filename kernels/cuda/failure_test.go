@@ -8,18 +8,25 @@ import (
 	"github.com/carillon-rt/carillon/kernels"
 )
 
+// small is ranks that have so many int32 for a kernel of any family.
+func (h *host) small(k Kernel, ranks, count int) []ExchangeArgs {
+	h.reset()
+	all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
+	for r := range all {
+		a := &all[r]
+		a.Send, a.Recv = h.alloc(4*count), h.alloc(4*count*ranks)
+		a.Bytes, a.RecvStride = uint64(4*count), uint64(4*count)
+		a.copyByMessages()
+	}
+	return all
+}
+
 // TestAbsentRank: who waits says for whom, goes on when it comes, and leaves when the communicator is aborted.
 func TestAbsentRank(t *testing.T) {
 	const ranks, count = 3, 8
 	h := newHost(t)
 	for _, k := range []Kernel{OneShot, OneShotLL128, TwoShot, TwoShotLL128, Reduce, Copy, CopyLL128, Exchange} {
-		h.reset()
-		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
-		for r := range all {
-			a := &all[r]
-			a.Send, a.Recv, a.Bytes, a.RecvStride = h.alloc(4*count), h.alloc(4*count*ranks), 4*count, 4*count
-			a.copyByMessages()
-		}
+		all := h.small(k, ranks, count)
 		function, g := Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count)
 		h.launch(function, g, all[0], all[1])
 		for _, p := range all[:2] {
@@ -229,13 +236,7 @@ func TestClosed(t *testing.T) {
 	const ranks, count, closed = 3, 8, 2
 	h := newHost(t)
 	for _, k := range []Kernel{OneShot, OneShotLL128, TwoShot, TwoShotLL128, Reduce, Copy, CopyLL128, Exchange} {
-		h.reset()
-		all := h.communicator(ranks, HalfFor(k, ranks, 4*count))
-		for r := range all {
-			a := &all[r]
-			a.Send, a.Recv, a.Bytes, a.RecvStride = h.alloc(4*count), h.alloc(4*count*ranks), 4*count, 4*count
-			a.copyByMessages()
-		}
+		all := h.small(k, ranks, count)
 		function, g := Function(k, kernels.Int32, ranks), grid(k, &all[0].Args, 4*count)
 		h.launch(function, g, all[closed])
 		h.waitsFor(all[closed].Args, Data)

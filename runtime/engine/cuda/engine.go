@@ -102,7 +102,7 @@ func (d *device) open(gather func([]byte) ([][]byte, error), failed func(error))
 	}
 	readyHere := func(p cuda.Pointer) error {
 		if d.gpu.options.DisableP2P {
-			return kindError{errors.New("DisableP2P says so")}
+			return kindError{errors.New("Options.DisableP2P (NCCL_P2P_DISABLE) keeps its GPU apart")}
 		}
 		return ready(p)
 	}
@@ -315,19 +315,16 @@ func (d *device) Trouble() error {
 		if d.size == 2 {
 			p.Rank = int(w.Peer)
 		}
+		if known {
+			p.Detail = fmt.Sprintf("call: rank %d says %s of %d bytes, rank %d makes another one, or with other "+
+				"arguments", d.rank, call, bytes, w.Peer)
+		}
 	case kernel.Closed:
 		p = d.comm.Explain(int(w.Peer), transport.PeerClosed(int(w.Peer)))
 	default:
 		return nil
 	}
-	p.Call, p.Seq = lifecycle.CallNone, 0
-	if known {
-		p.Call, p.Seq = call, seq
-	}
-	if known && p.Code == lifecycle.CodeMismatch {
-		p.Detail = fmt.Sprintf("call: rank %d says %s of %d bytes, rank %d makes another one, or with other arguments",
-			d.rank, call, bytes, w.Peer)
-	}
+	p.Call, p.Seq = call, seq // or none
 	return p
 }
 
@@ -366,9 +363,12 @@ func (d *device) tellClosed() bool {
 		}
 	}
 	settled := d.Settled()
-	if failed != nil || !settled {
-		d.gpu.options.Log.Warn("ranks that wait on their GPUs for this one aren't told that it has closed its end",
-			"comm", d.comm.Name, "error", failed)
+	if !settled {
+		failed = errors.Join(failed, errors.New("the GPU doesn't write into their windows"))
+	}
+	if failed != nil {
+		d.gpu.options.Log.Warn("ranks that wait on their GPUs for this one aren't told that it has closed its end: "+
+			"abort the communicator there", "comm", d.comm.Name, "rank", d.rank, "error", failed)
 	}
 	return settled
 }

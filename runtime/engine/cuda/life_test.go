@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
@@ -102,4 +103,105 @@ func TestLife(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestPeerClosed: a rank that waits on its GPU for one that has destroyed the communicator is told so: in packets,
+// staged, in a message and in a graph, also if that rank has graphs. The calls before, which it has made, are done.
+func TestPeerClosed(t *testing.T) {
+	for name, call := range map[string]func(t *testing.T, r *rank, b cuda.Buffer[int32]) error{
+		"packets": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
+			return ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b.Slice(0, 8), b.Slice(0, 8), ccl.Sum)
+		},
+		"staged": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
+			return ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum)
+		},
+		"message": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
+			return ccl.RecvOn(t.Context(), r.Comm, r.stream, b, 1)
+		},
+		"graph": func(t *testing.T, r *rank, b cuda.Buffer[int32]) error {
+			must(t, r.stream.BeginCapture())
+			err := ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b.Slice(0, 8), b.Slice(0, 8), ccl.Sum)
+			graph, ended := r.stream.EndCapture()
+			must(t, ended)
+			x, instantiated := graph.Instantiate()
+			must(t, instantiated)
+			return errors.Join(err, x.Launch(r.stream))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := ranks(t, 2)
+			buffers := []cuda.Buffer[int32]{memory(t, &all[0], 7001), memory(t, &all[1], 7001)}
+			each(t, all, func(r *rank) error {
+				b := buffers[r.Rank()]
+				err := sum(t.Context(), r, r.Comm)
+				if err == nil && name == "graph" {
+					err = captured(r, func() error {
+						return ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum)
+					})
+				}
+				if err != nil || r.Rank() == 1 {
+					return errors.Join(err, r.Destroy(t.Context()))
+				}
+				err = call(t, r, b)
+				if err == nil {
+					err = r.Wait(t.Context())
+				}
+				peer, ok := errors.AsType[*ccl.PeerError](err)
+				if !ok || peer.Rank != 1 || peer.Code != lifecycle.CodePeerAborted {
+					return fmt.Errorf("rank 0 got %w", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestFinalized: a communicator that was finalized is destroyed beside another one that was made meanwhile.
+func TestFinalized(t *testing.T) {
+	for name, calls := range map[string]int{"after a call": 1, "unused": 0} {
+		t.Run(name, func(t *testing.T) {
+			all := ranks(t, 2)
+			buffers := []cuda.Buffer[int32]{memory(t, &all[0], 8), memory(t, &all[1], 8)}
+			each(t, all, func(r *rank) error {
+				for range calls {
+					if err := sum(t.Context(), r, r.Comm); err != nil {
+						return err
+					}
+				}
+				return r.Finalize(t.Context())
+			})
+			others, err := all[0].runtime.InitAll(t.Context(), 2, ccl.WithDevice(all[0].gpu, all[1].gpu))
+			must(t, err)
+			each(t, all, func(r *rank) error {
+				other, b := others[r.Rank()], buffers[r.Rank()]
+				return errors.Join(r.Destroy(t.Context()), sum(t.Context(), r, other), captured(r, func() error {
+					return ccl.AllReduceOn(t.Context(), other, r.stream, b, b, ccl.Sum)
+				}), other.Destroy(t.Context()))
+			})
+		})
+	}
+}
+
+// TestEndBeside: a communicator ends while a kernel of another one waits for a rank that hasn't called yet, wherever
+// windows are.
+func TestEndBeside(t *testing.T) {
+	for name, onHost := range map[string]bool{"devices": false, "host": true} {
+		t.Run(name, func(t *testing.T) {
+			o := options
+			o.DisableP2P = onHost
+			all := ranksWith(t, 2, o)
+			first, second := &all[0], &all[1]
+			buffers := []cuda.Buffer[int32]{memory(t, first, 8), memory(t, second, 8)}
+			others, err := first.runtime.InitAll(t.Context(), 2, ccl.WithDevice(first.gpu, second.gpu))
+			must(t, err)
+			must(t, ccl.AllReduceOn(t.Context(), first.Comm, first.stream, buffers[0], buffers[0], ccl.Sum))
+			each(t, all, func(r *rank) error { return others[r.Rank()].Destroy(t.Context()) })
+			if err := first.stream.Query(); !errors.Is(err, cuda.ErrNotReady) {
+				t.Errorf("the kernel that waits for rank 1: %v", err)
+			}
+			must(t, ccl.AllReduceOn(t.Context(), second.Comm, second.stream, buffers[1], buffers[1], ccl.Sum))
+			each(t, all, func(r *rank) error { return r.Wait(t.Context()) })
+			compare(t, all, []int{10})
+		})
+	}
 }

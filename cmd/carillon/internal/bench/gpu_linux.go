@@ -171,9 +171,8 @@ func (r *onGPU) prepare(ctx context.Context, s Setup, c Collective, bytes int) e
 	add(copies, copied, r.comm.Wait)
 	add(launches, repeat(n, func() error { return r.nothing.launch(r.stream) }), r.comm.Wait)
 	if r.nccl != nil {
-		put := r.batchNCCL(c, bytes, n)
-		add(ncclEager, put, r.waitNCCL)
-		launch, err := r.captured(put)
+		add(ncclEager, r.batchNCCL(r.nccl.eager, c, bytes, n), r.waitNCCL)
+		launch, err := r.captured(r.batchNCCL(r.nccl.graph, c, bytes, n))
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine"
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
-	"github.com/carillon-rt/carillon/runtime/nccl"
 )
 
 // world is a communicator of this process.
@@ -150,7 +149,7 @@ func (w *world) all(ctx context.Context, do func(ctx context.Context, r *onGPU) 
 type onGPU struct {
 	rank       int
 	comm       *ccl.Comm
-	nccl       *nccl.Comm // nil where NCCL is not measured
+	nccl       *ncclComms // nil where NCCL is not measured
 	context    *cuda.Context
 	stream     *cuda.Stream
 	begin, end *cuda.Event

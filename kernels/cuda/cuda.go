@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/carillon-rt/carillon/kernels"
 )
@@ -328,7 +329,7 @@ var images embed.FS
 // An Image is a module to load.
 type Image struct {
 	Name      string
-	Code      []byte // a cubin, or PTX with a zero byte behind it
+	Code      []byte // a cubin, or PTX with a zero byte behind it; nobody may change it
 	Functions []string
 
 	// StartsEarly tells that the kernels themselves wait for the work before them on their stream, so that they may be
@@ -381,8 +382,16 @@ func forSM90(ptx []byte) []byte {
 	).Replace(string(ptx)))
 }
 
-// read returns an image, and the zero that ends PTX behind it.
+// read returns an image. It is decompressed once, which takes tens of milliseconds, for all GPUs of the process.
 func read(name string) ([]byte, error) {
+	once, _ := decompressed.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) { return decompress(name) }))
+	return once.(func() ([]byte, error))()
+}
+
+var decompressed sync.Map // by name
+
+// decompress returns an image, and the zero that ends PTX behind it.
+func decompress(name string) ([]byte, error) {
 	f, err := images.Open(name)
 	if err != nil {
 		return nil, err

@@ -159,7 +159,7 @@ func TestConnectNamesWhoIsMissing(t *testing.T) {
 
 // A rank that closes as soon as it is connected has said that it is: the others are connected, too.
 func TestConnectedThoughOthersClose(t *testing.T) {
-	const rounds = 300
+	const rounds = 100
 	for name, config := range configs() {
 		t.Run(name, func(t *testing.T) {
 			f := newFabric(t, config)

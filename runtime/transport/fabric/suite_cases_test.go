@@ -87,7 +87,7 @@ func integrity(ctx context.Context, l *fabric.Links) error {
 // alignment checks that windows keep elements of 8 bytes together.
 func alignment(ctx context.Context, l *fabric.Links) error {
 	random := rand.New(rand.NewPCG(3, 4)) // the same on both ranks
-	for round := range 200 {
+	for round := range 50 {
 		buf := make([]byte, 8*(1+random.IntN(40<<10)))
 		if l.Rank() == 1 {
 			fill(buf, 1, 0, round)
@@ -147,7 +147,8 @@ func sizes(ctx context.Context, l *fabric.Links) error {
 func tokenRing(ctx context.Context, l *fabric.Links) error {
 	next, prev := (l.Rank()+1)%l.Size(), (l.Rank()+l.Size()-1)%l.Size()
 	token := make([]byte, 8)
-	for range 200 {
+	const rounds = 60
+	for range rounds {
 		if l.Rank() > 0 {
 			if err := Recv(ctx, l, prev, token); err != nil {
 				return err
@@ -163,14 +164,14 @@ func tokenRing(ctx context.Context, l *fabric.Links) error {
 			}
 		}
 	}
-	if want := byte(200 * l.Size() / 8 % 256); l.Rank() == 0 && token[0] != want {
+	if want := byte(rounds * l.Size() / 8 % 256); l.Rank() == 0 && token[0] != want {
 		return fmt.Errorf("the token was counted %d times, want %d", token[0], want)
 	}
 	return Barrier(ctx, l)
 }
 
 func barriers(ctx context.Context, l *fabric.Links) error {
-	for range 300 {
+	for range 100 {
 		if err := Barrier(ctx, l); err != nil {
 			return err
 		}

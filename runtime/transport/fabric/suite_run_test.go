@@ -152,7 +152,7 @@ func noAllocation(t *testing.T, mesh Mesh) {
 	ctx, stop := context.WithTimeout(t.Context(), caseTime)
 	defer stop()
 	for _, size := range []int{8, 1 << 20} {
-		const rounds = 400
+		const rounds = 100
 		ranks := mesh(t, 2)
 		var wg sync.WaitGroup
 		wg.Go(func() {

@@ -28,7 +28,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench-once e2e jaeger lint cross bench bench-hosts sim corpus fuzz stress soak gpu generate current clean
+.PHONY: help build demo test bench-once e2e jaeger lint cross bench bench-hosts sim corpus fuzz stress soak gpu fakecuda generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ jaeger: jaeger-built ## Run a Jaeger to send spans to, on loopback: OTLP on port
 gpu: build ## Build what tests/gpu runs on a machine with GPUs: copy bin/ and tests/gpu there.
 	go test -c -o $(BIN)/engine.test ./runtime/engine/cuda
 	cd tests && go test -c -o $(BIN)/device.test ./device && go test -c -o $(BIN)/nccl.test ./nccl
+
+fakecuda: ## Build a CUDA driver whose GPUs are host memory into bin/fakecuda, and print the variables that programs need.
+	@rm -rf $(BIN)/fakecuda && mkdir -p $(BIN)/fakecuda && cd tests && go run ./fakecuda $(BIN)/fakecuda
 
 # The command has all packages with assembly in it, for which alone a linker has more to say than vet.
 cross: ## Check that everything builds for the other machines that people have: arm64, and macOS.

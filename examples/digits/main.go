@@ -113,8 +113,12 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer world.Close() // does nothing after Destroy; after an error, that error says more
 	if world.Rank() == 0 {
-		fmt.Printf("world of %d on %s, training on %d digits; health of rank 0: %s\n",
-			world.Size(), english.Plural(len(world.Topology().Ranks), "node", ""), len(train), n.HealthURL())
+		sums := "" // where they are made, unless on the host
+		if s.gpu {
+			sums = ", sums on GPUs"
+		}
+		fmt.Printf("world of %d on %s%s, training on %d digits; health of rank 0: %s\n", world.Size(),
+			english.Plural(len(world.Topology().Ranks), "node", ""), sums, len(train), n.HealthURL())
 	}
 	if s.elastic {
 		return j.outlive(ctx, world)

@@ -199,6 +199,30 @@ func TestCloseDuringInit(t *testing.T) {
 	}
 }
 
+// While a rank waits for others to come, its communicator's slot says so, from which status has it.
+func TestSlotDuringInit(t *testing.T) {
+	w, _ := newTape(t)
+	rt := newRuntime(t, ccl.Config{Tape: w})
+	id, err := rt.NewUniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := rt.InitRank(t.Context(), id, 2, 0, ccl.NonBlocking())
+	if !errors.Is(err, ccl.ErrInProgress) {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := tape.Open(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	slots := r.Slots()
+	if len(slots) != 1 || slots[0].State != lifecycle.StateInitializing {
+		t.Errorf("the slots are %+v, want one of a communicator that is initializing", slots)
+	}
+}
+
 // Communicators that are being made, split and used while the runtime closes.
 func TestRuntimeCloseRaced(t *testing.T) {
 	for range 40 {

@@ -34,7 +34,9 @@ func (c *core) initAct(ctx context.Context, call lifecycle.Call, site lifecycle.
 	return a
 }
 
+// start writes the act's start, and the communicator's state during it.
 func (a *act) start() *act {
+	a.c.tape.State(a.rec.State)
 	a.c.tape.Life(a.rec)
 	return a
 }

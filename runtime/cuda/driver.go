@@ -32,7 +32,8 @@ func Open(path string) (*Driver, error) {
 	c := C.open_driver(name, &text)
 	if c == nil {
 		why := strings.TrimPrefix(C.GoString(text), path+": ")
-		return nil, fmt.Errorf("%w: %s: %s: it comes with NVIDIA's driver", ErrUnavailable, path, why)
+		return nil, fmt.Errorf("%w: %s: %s (it comes with NVIDIA's driver; Docker: --gpus all)",
+			ErrUnavailable, path, why)
 	}
 	d := &Driver{c: c, path: path}
 	if err := d.check("cuInit", C.shim_init(c)); err != nil {

@@ -26,7 +26,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=$(cd "${BIN:-$here/../../bin}" && pwd)
 out=${OUT:-$(mktemp -d)}
 mkdir -p "$out"
-gpus=$(nvidia-smi -L | wc -l)
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 export CUDA_DEVICE_MAX_CONNECTIONS=32 # a queue for each rank's stream, where ranks share a GPU
 # NVLink's multicast is shared with other users of the machine.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1

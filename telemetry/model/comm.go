@@ -305,6 +305,9 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 			o := p.scratch
 			s.Op = &o
 			c.beginOp(s.Op)
+			if r.Signature.Call.IsCollective() && c.Done >= r.Seq {
+				c.Done = r.Seq - 1 // its launch has ended, and its device takes long
+			}
 			p.oldest = min(p.oldest, o.Start)
 		}
 		c.changed, s.Op.unread = true, false

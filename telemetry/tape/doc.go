@@ -179,9 +179,9 @@
 // All but the marker and the last word are as the slot has them at that moment; of begun, the low half. Marks with the
 // number or slot of another communicator don't count. A slot has room for 32 marks: a new one replaces one that was
 // reached, or else the newest. If the stream has not done an operation for as long as is slow, the writer puts the
-// operation's start onto the op ring once more, and its end when it is done or, with the code "aborted", when the
-// communicator ends. Captured is the number of operations that were captured in a graph, whose launches are unseen:
-// they have no marks.
+// operation's start onto the op ring once more, for which rank it waits, if that is known, and its end when it is done
+// or, with the code "aborted", when the communicator ends. Captured is the number of operations that were captured in a
+// graph, whose launches are unseen: they have no marks.
 //
 // # Tallies
 //

@@ -116,6 +116,28 @@ func (c *CommWriter) Device(l Launched, took time.Duration) {
 	runtime.KeepAlive(c)
 }
 
+// Start is when the operation was launched, by Now; 0 if there is none.
+func (l *Launched) Start() int64 { return l.of.start }
+
+// Overdue tells whether a device takes long for an operation that it has not done: as long as is slow.
+func (c *CommWriter) Overdue(l *Launched) bool {
+	return c != nil && l.of.start != 0 && Now()-l.of.start >= c.w.slow
+}
+
+// Again records a moment of an operation that is overdue, which is found when the communicator's slot is gone: its
+// start, for which rank it waits (-1: none) and in which phase, or its end. It may be called from any goroutine.
+func (c *CommWriter) Again(l *Launched, stage Stage, phase Phase, wait int32, code lifecycle.Code) {
+	if c == nil {
+		return
+	}
+	at := Now()
+	if stage == StageStart {
+		at = l.of.start
+	}
+	c.putOp(kindOp, &l.of, at, stage, phase, wait, code)
+	runtime.KeepAlive(c)
+}
+
 // Detailed tells whether to record the parts of the oldest operation in flight, for Proxied: it is sampled, or slow by
 // now.
 func (c *CommWriter) Detailed() bool {

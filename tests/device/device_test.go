@@ -106,7 +106,7 @@ func rank(role string) (err error) {
 		case "absent":
 			<-ctx.Done()
 			return ctx.Err()
-		case "busy": // with something that never ends, before the all-reduce on its stream
+		case "busy", "impatient": // with something that never ends, before the all-reduce on its stream
 			flag, err := cuda.Alloc[uint32](c, 1)
 			if err != nil {
 				return err
@@ -119,7 +119,13 @@ func rank(role string) (err error) {
 			return errors.Join(ccl.BroadcastOn(ctx, world, s, b, b, 0), world.Wait(ctx))
 		}
 	}
-	return errors.Join(ccl.AllReduceOn(ctx, world, s, b, b, ccl.Sum), world.Wait(ctx))
+	patience := ctx
+	if role == "impatient" {
+		var stop context.CancelFunc
+		patience, stop = context.WithTimeout(ctx, 3*time.Second)
+		defer stop()
+	}
+	return errors.Join(ccl.AllReduceOn(ctx, world, s, b, b, ccl.Sum), world.Wait(patience))
 }
 
 // graph captures two all-reduces, and launches them twice, with one behind them; rank 1 launches them once.
@@ -222,6 +228,18 @@ func TestHangs(t *testing.T) {
 			await(t, says, "postmortem", tapes)
 		})
 	}
+}
+
+// TestGivenUp: ranks wait for the same stream, lose their patience, destroy the communicator and exit.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	tapes := t.TempDir()
+	j, pids := start(t, "impatient", tapes)
+	if code := j.ExitCode(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	await(t, fmt.Sprintf(`just before rank \d gave up an operation on world. stream_blocked \(\w+\): rank 1 \([^)]*`+
+		`pid %d\) launched all_reduce 2 on "world".* ranks 0 and 2 wait`, pids[1]), "postmortem", tapes)
 }
 
 // TestMismatch: ranks that make different calls on their GPUs end, and are told.

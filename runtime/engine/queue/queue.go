@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // A Backend is the engine that puts operations on streams.
@@ -39,11 +40,14 @@ type Queue struct {
 	last     *cuda.Stream // on which something was enqueued last
 	captured atomic.Bool  // something was enqueued on a stream that was captured: it may be launched at any time
 	launched atomic.Uint32
-	recent   [64]recent // by launch
 	graphs   graphs
 	fetch    fetching
 	measure  measuring
+	overdue  overdue
 	watcher  *watcher
+
+	recentMu sync.Mutex // guards recent
+	recent   [64]recent // by launch
 
 	left    bool         // Left has answered that memory is unused
 	reading sync.RWMutex // held by whoever reads pages and may do so after Close
@@ -52,10 +56,11 @@ type Queue struct {
 
 // recent is what a launch was for.
 type recent struct {
-	launch atomic.Uint32
+	launch uint32
 	call   lifecycle.Call
 	seq    uint64
 	bytes  int
+	op     tape.Launched
 }
 
 // New makes the queue of a rank. failed is engine.DeviceKind.Open's.
@@ -141,12 +146,19 @@ func (q *Queue) Tells() bool { return q.Next()%tellEvery == 0 }
 // Add counts a launch that is not captured. Its number is what the GPU writes when it is done.
 func (q *Queue) Add(call lifecycle.Call, seq uint64, bytes int) (number uint32) {
 	number = q.Next()
-	r := &q.recent[number%uint32(len(q.recent))]
-	r.launch.Store(0)
-	r.call, r.seq, r.bytes = call, seq, bytes
-	r.launch.Store(number)
+	q.recentMu.Lock()
+	q.recent[number%uint32(len(q.recent))] = recent{number, call, seq, bytes, q.comm.Tape.Last()}
+	q.recentMu.Unlock()
 	q.launched.Store(number)
 	return number
+}
+
+// find returns what a launch was for, if it is known.
+func (q *Queue) find(number uint32) (r recent, ok bool) {
+	q.recentMu.Lock()
+	defer q.recentMu.Unlock()
+	r = q.recent[number%uint32(len(q.recent))]
+	return r, number != 0 && r.launch == number
 }
 
 // Enqueued ends an Enqueue, whose answers it returns. After an error a part may be on the stream, and not counted: it
@@ -224,8 +236,8 @@ func (q *Queue) troubled() error {
 
 // Launch is what a launch was for, if it is known.
 func (q *Queue) Launch(number uint32) (call lifecycle.Call, seq uint64, bytes int, ok bool) {
-	r := &q.recent[number%uint32(len(q.recent))]
-	if r.launch.Load() != number {
+	r, ok := q.find(number)
+	if !ok {
 		return lifecycle.CallNone, 0, 0, false
 	}
 	return r.call, r.seq, r.bytes, true
@@ -255,6 +267,7 @@ func (q *Queue) Stop() {
 // and whether no graph may launch more either: then no operation uses the communicator's memory any more.
 func (q *Queue) Left() (ended, unused bool) {
 	ended = q.end()
+	q.lookAtOverdue(true)
 	q.left = ended && !q.captured.Load()
 	return ended, q.left
 }

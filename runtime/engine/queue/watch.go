@@ -116,6 +116,7 @@ func (q *Queue) quiet() bool { return q.idle() && !q.measure.launched.Load() }
 func (q *Queue) look() bool {
 	q.graphs.look()
 	q.Page.show()
+	q.lookAtOverdue(false)
 	err := q.comm.Stopped()
 	if err == nil {
 		if err = q.trouble(); err != nil {

@@ -17,9 +17,9 @@
 // # What was wrong
 //
 // The judge is that of a running job, verdict.Diagnose: each tape becomes the note that its process would have given at
-// a moment. The moments are just before the first trouble (a process ended, a communicator failed, the job was ended
-// from outside), right after it, and the end; the first at which there is a verdict counts. Calls that stalled and
-// ended well have moments of their own, see Report.Held. Options.At asks for any other.
+// a moment. The moments are just before the first trouble (a process ended, a communicator failed, a hung operation was
+// given up, the job was ended from outside), right after it, and the end; the first at which there is a verdict counts.
+// Calls that stalled and ended well have moments of their own, see Report.Held. Options.At asks for any other.
 //
 // # Bad input
 //

@@ -228,6 +228,9 @@ func (p *process) gone(end time.Time) int64 {
 	return max(p.last, p.mono(end))
 }
 
+// swept tells whether the process ended when its launcher was ending the job, as another one had failed.
+func (p *process) swept() bool { return p.end.failed > 0 && p.end.at >= p.end.failed }
+
 // moment is a time at which the job is judged.
 type moment struct {
 	at    time.Time
@@ -258,10 +261,13 @@ func (r *Report) moments() []moment {
 		if p.end.signaled > 0 {
 			trouble(p.at(p.end.signaled), "the job was ended from outside ("+p.end.signal+")", true)
 		}
-		if p.end.at > 0 && p.state() != StateClosed && (p.state() != StateExited || p.end.exit.Failed()) {
+		if p.end.at > 0 && !p.swept() && (p.end.exit.Failed() || p.state() != StateClosed && p.state() != StateExited) {
 			trouble(p.at(p.end.at), p.name()+" ended", false)
 		}
 		for _, m := range p.members {
+			if m.gaveUp > 0 {
+				trouble(p.at(m.gaveUp), fmt.Sprintf("%s gave up an operation on %s", m.label(), m.name()), false)
+			}
 			if f := m.Failure; f != nil && f.Code != lifecycle.CodeRevoked && f.Code != lifecycle.CodeAborted {
 				trouble(p.at(f.Time), fmt.Sprintf("%s failed on %s", m.name(), m.label()), false)
 			}

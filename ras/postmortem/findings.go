@@ -231,6 +231,9 @@ func (r *Report) ending(at moment) Ending {
 		case StateExited:
 			exited++
 		case StateDied, StateUnknown:
+			if p.swept() {
+				exited++
+			}
 		}
 	}
 	told := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.signaled > 0 })
@@ -259,8 +262,7 @@ func (r *Report) ending(at moment) Ending {
 			"%s failed at %s, before it had a tape: %s. Its output may say why; the tapes don't.",
 			capital(l.name), clockTime(l.of.at(l.at)), l.how)}
 	case closed+exited == len(r.procs) && !failed:
-		if i := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.exit.Failed() }); i >= 0 {
-			p := r.procs[i]
+		if p := r.firstFailed(); p != nil {
 			text := "%s closed its tape in order, and then %s. Its output may say why; the tapes don't."
 			if p.state() == StateExited {
 				text = "%s did not stop Carillon: %s. Its output may say why; the tapes don't."
@@ -279,6 +281,16 @@ func (r *Report) ending(at moment) Ending {
 	default:
 		return r.unnoticed(len(r.procs) - closed)
 	}
+}
+
+// firstFailed is the process that failed first, other than by its launcher's hand; nil if none has.
+func (r *Report) firstFailed() (first *process) {
+	for _, p := range r.procs {
+		if p.end.exit.Failed() && !p.swept() && (first == nil || p.at(p.end.at).Before(first.at(first.end.at))) {
+			first = p
+		}
+	}
+	return first
 }
 
 // longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.

@@ -52,7 +52,9 @@ type member struct {
 	over     []*model.Act      // acts that have ended
 	errors   []tape.LifeRecord // refused calls, and failures
 	count    uint64            // operations that ended
+	newest   model.Op          // of these, the one that began last
 	lastEnd  int64
+	gaveUp   int64          // when it began to end while an operation had stalled; 0: it didn't
 	last     int64          // time of its last record
 	shared   []sharedMoment // the last sharedPerMember, or more
 	timeline []entry        // the last Options.Last, or more
@@ -252,14 +254,35 @@ func (m *member) observe(s *model.Step, opts *Options) {
 	if s.IsLife {
 		m.observeLife(s)
 	} else if s.Op != nil && s.Event.Op.Stage == tape.StageEnd {
-		m.count++
+		n := &m.newest
+		if o := s.Op; o.Start > n.Start || o.Start == n.Start && (o.Seq != n.Seq || o.Signature != n.Signature) {
+			m.newest = *o
+			m.count++ // not once more when a device has done it
+		}
 		m.lastEnd = max(m.lastEnd, s.Op.End)
 		m.share(&s.Event.Op)
 		_, stalled := m.proc.model.Thresholds(s.Op)
 		m.proc.addStall(s.Op.Start, stalled, s.Op.End)
+		m.observeGivingUp(s.Op, stalled)
 	}
 	if opts.wants(m) && shown(s.Event) {
 		m.timeline = append(trimmed(m.timeline, opts.Last), newEntry(m, s.Event))
+	}
+}
+
+// observeGivingUp records that the rank ended the communicator, or lost its patience, while an operation had stalled.
+func (m *member) observeGivingUp(o *model.Op, stalled int64) {
+	if o.Code != lifecycle.CodeAborted && o.Code != lifecycle.CodeUnfinished || m.gaveUp > 0 {
+		return
+	}
+	at := o.End
+	for _, a := range m.Acts {
+		if a.Kind == tape.ActFinalize || a.Kind == tape.ActDestroy || a.Kind == tape.ActAbort {
+			at = min(at, a.Start)
+		}
+	}
+	if at-o.Start >= stalled {
+		m.gaveUp = at
 	}
 }
 

@@ -242,7 +242,7 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	if mine && (c.waitForDevice(ctx) == nil || ctx.Err() == nil) {
 		return nil
 	}
-	err := c.usage(call, lifecycle.CodeUnfinished, "operations were in flight when its context ended: %s", c.inFlight())
+	err := c.usage(call, lifecycle.CodeUnfinished, "its context ended during %s", c.inFlight())
 	if call == lifecycle.CallFinalize {
 		c.meetings.Load().end(err)
 		defer c.allowMeetings() // it may fail now instead of being finalized, and can be shrunk then
@@ -270,7 +270,7 @@ func (c *core) inFlight() string {
 	const listed = 9
 	calls := c.turn.calls()
 	call, seq, peer, ok := c.current()
-	text := "the last one has ended meanwhile"
+	text := "the last one, which has ended meanwhile"
 	switch {
 	case ok && peer >= 0:
 		text = fmt.Sprintf("%s number %d, which waits for rank %d", call, seq, peer)

@@ -94,6 +94,8 @@ func (w *Watch) check(c *model.Comm, a model.Activity, now int64) {
 		}
 	} else if !o.Signature.Call.IsOperation() {
 		return // it is an act's own exchange, not an operation of the user
+	} else if c.Slot != nil && c.Slot.Marked {
+		r.Normal = 0 // what is known of operations on devices is how long their launches take
 	}
 	if o != nil {
 		r.runs(o)

@@ -47,7 +47,7 @@ around them. --beside adds measurements of other libraries, from files with line
   carillon bench --json > all-reduce.jsonl`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := completePlan(&plan, sizes); err != nil {
+			if err := cmp.Or(gpu.check(cmd), completePlan(&plan, sizes)); err != nil {
 				return usageError(cmd, err)
 			}
 			plan.Progress = stderr

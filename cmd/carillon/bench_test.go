@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,25 @@ func TestInterruptedBench(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) || string(rest) !=
 		"carillon: bench: interrupted\n" {
 		t.Errorf("exit code %d, and it says %q", code, rest)
+	}
+}
+
+// TestFlagsWithoutEffect: what would be ignored is refused.
+func TestFlagsWithoutEffect(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"bench", "--beside", "x"}, "--beside is for measuring on GPUs"},
+		{[]string{"bench", "--gpu", "2", "--processes", "2"}, "--processes is for measuring on the host"},
+		{[]string{"tune", "-o", filepath.Join(t.TempDir(), "none", "x")}, "--output: open "},
+	} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], c.args...)
+		cmd.Env = append(os.Environ(), commandVariable+"=1")
+		said, _ := cmd.CombinedOutput() // its state tells how it ended
+		if code := cmd.ProcessState.ExitCode(); code != usageCode || !strings.Contains(string(said), c.says) {
+			t.Errorf("%v: exit code %d, want %d and %q, it says:\n%s", c.args, code, usageCode, c.says, said)
+		}
 	}
 }
 

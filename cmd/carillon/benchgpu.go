@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/bench"
 )
 
-// gpuFlags are the flags of bench that need --gpu.
+// gpuFlags are --gpu, and the flags of bench that need it.
 type gpuFlags struct {
 	ranks       int
 	collectives []string
@@ -31,6 +31,23 @@ func (g *gpuFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&g.beside, "beside", nil, "with --gpu, files with measurements of other libraries")
 	complete(cmd, "collective", bench.Collectives()...)
 	_ = cmd.MarkFlagFilename("beside", "jsonl")
+}
+
+// check refuses flags that would have no effect.
+func (g *gpuFlags) check(cmd *cobra.Command) error {
+	needs, excludes := []string{"collective", "nccl", "beside"}, []string{"processes", "in-process", "mpi"}
+	for _, name := range needs {
+		if g.ranks == 0 && cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s is for measuring on GPUs: give --gpu, too", name)
+		}
+	}
+	for _, name := range excludes {
+		if g.ranks != 0 && cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s is for measuring on the host, and --gpu measures on GPUs instead: give one of them",
+				name)
+		}
+	}
+	return nil
 }
 
 func (g *gpuFlags) bench(ctx context.Context, cmd *cobra.Command, s bench.Setup, asJSON bool, stdout io.Writer,

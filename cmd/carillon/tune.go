@@ -45,6 +45,13 @@ share GPUs if there are fewer, which says little about ranks that don't. Run not
 					return usageError(cmd, err)
 				}
 			}
+			if output != "" { // before anything is measured in vain
+				f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE, 0o644) //nolint:gosec // others read it
+				if err != nil {
+					return usageError(cmd, fmt.Errorf("--output: %w", err))
+				}
+				_ = f.Close() // nothing was written
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
 			tuning, err := bench.Tune(ctx, s, pushed, ranks, stderr)

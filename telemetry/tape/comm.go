@@ -22,8 +22,9 @@ type CommWriter struct {
 
 	// For the goroutine that writes operations.
 	op         *operations
-	deviceDone uint32 // the last kernel of a device that was seen to be done
-	deviceRead uint32 // the last that was launched when its page was read
+	passed     pending // the last operation of which Passed was told; start 0: none
+	deviceDone uint32  // the last kernel of a device that was seen to be done
+	deviceRead uint32  // the last that was launched when its page was read
 	tally      counting
 	page       *page  // nil: none
 	pageAt     uint64 // its index
@@ -136,6 +137,9 @@ func (c *CommWriter) Close() {
 	defer c.mu.Unlock()
 	if c.closed {
 		return
+	}
+	if p := &c.passed; p.start != 0 { // it is nowhere but in the slot
+		c.putOp(kindOp, p, p.start, StageEnd, PhaseNone, -1, lifecycle.CodeOK)
 	}
 	c.closed = true
 	c.showInfo(0)

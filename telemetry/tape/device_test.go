@@ -213,6 +213,18 @@ func TestGraphs(t *testing.T) {
 	if slots := r.Slots(); len(slots) != 1 {
 		t.Errorf("%d slots after the end", len(slots))
 	}
+	var kept []uint64
+	for ev, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ev.IsLife && ev.Op.Stage == tape.StageEnd {
+			kept = append(kept, ev.Op.Seq)
+		}
+	}
+	if !slices.Contains(kept, 100) {
+		t.Errorf("operations %v are kept after the end, and not the last one that passed, 100", kept)
+	}
 	var none *tape.CommWriter
 	none.Graphs().Passed(1, &sig) // switched off
 }

@@ -246,7 +246,8 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 }
 
 // Passed records that all collectives up to number are done, which were not started and ended one by one. The signature
-// is the last one's. No operation may be in flight.
+// is the last one's, and Close records it once more, for readers that come when the slot is gone. No operation may be in
+// flight.
 func (c *CommWriter) Passed(number uint64, sig *Signature) {
 	if c == nil || number <= c.slot.done {
 		return
@@ -255,9 +256,10 @@ func (c *CommWriter) Passed(number uint64, sig *Signature) {
 	o := c.op
 	o.launched += number - c.slot.done - 1
 	o.completed = o.launched
-	*c.push() = pending{
+	c.passed = pending{
 		number: number, start: now, told: true, ended: true, peer: sig.Peer, kinds: packKinds(sig, 0), bytes: sig.Bytes,
 	}
+	*c.push() = c.passed
 	storeRelease(&c.slot.begun, number)
 	c.show(o.oldest())
 	o.retire(o.launched)

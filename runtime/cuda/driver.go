@@ -7,6 +7,7 @@ package cuda
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -36,7 +37,11 @@ func Open(path string) (*Driver, error) {
 			ErrUnavailable, path, why)
 	}
 	d := &Driver{c: c, path: path}
-	if err := d.check("cuInit", C.shim_init(c)); err != nil {
+	err := d.check("cuInit", C.shim_init(c))
+	if errors.Is(err, ErrNoDevice) {
+		err = fmt.Errorf("%w: none is in this machine, or CUDA_VISIBLE_DEVICES or a container hides it", err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return d, nil

@@ -94,14 +94,14 @@ func readComms(dir string) (*commsReport, error) {
 func (r *commsReport) write(w io.Writer) error {
 	fmt.Fprintf(w, "Job %s, from %s\n\n", words.Line(r.Job), english.Plural(r.Tapes, "tape", ""))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tOPERATIONS\tWHAT HAPPENED\tSTATE")
+	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tENGINE\tOPERATIONS\tWHAT HAPPENED\tSTATE")
 	for _, c := range r.Comms {
 		ranks := strconv.Itoa(c.Size)
 		if len(c.Ranks) < c.Size { // the others left no tape
 			ranks = fmt.Sprintf("%d of %d", len(c.Ranks), c.Size)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", cmp.Or(c.Name, "-"), c.ID.Short(), ranks, c.Nodes,
-			c.Operations, actsOf(&c), r.statesOf(&c))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\n", cmp.Or(c.Name, "-"), c.ID.Short(), ranks, c.Nodes,
+			cmp.Or(words.Line(c.Engine), "-"), c.Operations, actsOf(&c), r.statesOf(&c))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -53,6 +53,7 @@ func (r *Report) join() {
 func (c *comm) add(m *member) {
 	c.members = append(c.members, m)
 	c.Size, c.Nodes, c.Name = max(c.Size, m.Size), max(c.Nodes, m.Nodes), cmp.Or(c.Name, m.Name)
+	c.Engine = cmp.Or(c.Engine, m.Engine)
 	for _, a := range m.acts() {
 		c.Made = earlier(c.Made, m.proc.at(a.Start))
 	}

@@ -122,6 +122,7 @@ type Comm struct {
 	Name   string           `json:"name"`
 	Size   int              `json:"size"`
 	Nodes  int              `json:"nodes"`
+	Engine string           `json:"engine,omitempty"` // "host", "host+cuda", "nccl 2.28.9"
 	Made   time.Time        `json:"made"`
 	Ranks  []Rank           `json:"ranks"`
 	// Absent are the ranks without a tape, at most MaxAbsent of them; NumAbsent is how many there are.

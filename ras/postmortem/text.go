@@ -259,6 +259,9 @@ func (r *Report) writeComm(t *text, c *Comm) {
 	if c.Nodes > 1 {
 		head += fmt.Sprintf(" on %d nodes", c.Nodes)
 	}
+	if c.Engine != "" && c.Engine != "host" {
+		head += ", by engine " + words.Line(c.Engine)
+	}
 	t.heading(head)
 	rows := [][]string{{"RANK", "IN JOB", "STATE", "OPERATIONS", "COLLECTIVE", "IN", "FOR", "PHASE", "WAITS FOR"}}
 	for i := range c.Ranks {

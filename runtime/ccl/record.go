@@ -36,7 +36,7 @@ func (c *core) initAct(ctx context.Context, call lifecycle.Call, site lifecycle.
 
 // start writes the act's start, and the communicator's state during it.
 func (a *act) start() *act {
-	a.c.tape.State(a.rec.State)
+	a.c.tape.State(a.c.life.State())
 	a.c.tape.Life(a.rec)
 	return a
 }

@@ -305,9 +305,7 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 			o := p.scratch
 			s.Op = &o
 			c.beginOp(s.Op)
-			if r.Signature.Call.IsCollective() && c.Done >= r.Seq {
-				c.Done = r.Seq - 1 // its launch has ended, and its device takes long
-			}
+			c.limitDone()
 			p.oldest = min(p.oldest, o.Start)
 		}
 		c.changed, s.Op.unread = true, false
@@ -363,6 +361,19 @@ func (c *Comm) beginOp(o *Op) {
 	c.Ops = slices.Delete(c.Ops, i, i+1)
 }
 
+// limitDone keeps Done below the collectives that a device takes long for: the ends of their launches, and of later
+// ones, were recorded as ends.
+func (c *Comm) limitDone() {
+	if !c.Enqueues() {
+		return
+	}
+	for _, o := range c.Ops {
+		if o.Signature.Call.IsCollective() && !o.past {
+			c.Done = min(c.Done, o.Seq-1)
+		}
+	}
+}
+
 // follow applies a record of an operation in flight.
 func (o *Op) follow(r *tape.OpRecord) {
 	if r.Caller != (tape.SpanContext{}) {
@@ -390,6 +401,7 @@ func (c *Comm) endOp(o *Op, r *tape.OpRecord) {
 	o.Signature, o.Algorithm, o.End, o.Code, o.Phase = r.Signature, r.Algorithm, r.Time, r.Code, r.Phase
 	if r.Code == lifecycle.CodeOK && r.Signature.Call.IsCollective() {
 		c.Done = max(c.Done, r.Seq)
+		c.limitDone()
 	}
 	if o.End >= c.Last.End {
 		c.Last = *o

@@ -125,6 +125,27 @@ func TestLife(t *testing.T) {
 	p.expect(t, "a look at an older table", "")
 }
 
+// TestOverdue: of operations on a device, ends are those of launches; one whose start comes again is not done.
+func TestOverdue(t *testing.T) {
+	p := newProcess(model.Limits{})
+	op := func(at int64, stage tape.Stage, seq uint64, start int64, wait int32) {
+		device := world
+		device.Engine = "host+cuda"
+		p.Apply(&tape.Event{Comm: device, Generation: 1, Op: tape.OpRecord{
+			Time: at * ms, Stage: stage, Seq: seq, Start: start * ms, Signature: allReduce, Wait: wait,
+		}})
+	}
+	op(11, tape.StageEnd, 1, 10, -1)
+	op(21, tape.StageEnd, 2, 20, -1)
+	p.expect(t, "two were launched", "1 none: begun 2 done 2\n")
+	op(1010, tape.StageStart, 1, 10, -1)
+	op(1011, tape.StageWait, 1, 10, 3)
+	op(1021, tape.StageEnd, 3, 1020, -1)
+	p.expect(t, "the first is not done", "1 none: all_reduce 1 since 10 waits for 3 since 1011; begun 3 done 0\n")
+	op(2000, tape.StageEnd, 1, 10, -1)
+	p.expect(t, "it is", "1 none: begun 3 done 1\n")
+}
+
 // TestOperations begins several, which wait and end in any order.
 func TestOperations(t *testing.T) {
 	p := newProcess(model.Limits{})

@@ -322,6 +322,9 @@ func (p *Process) made(ev *tape.Event) {
 	if p.comms[g] != nil || p.later[g] {
 		return
 	}
+	if !ev.IsLife && ev.Op.Start == 0 {
+		return // it stands for all before it, of which nothing is known
+	}
 	if o := &ev.Op; !ev.IsLife && o.Seq > 1 && o.Signature.Call.IsCollective() {
 		if c := p.comm(g, ev.Root, &ev.Comm); c != nil {
 			c.State, c.Begun, c.Done = lifecycle.StateReady, o.Seq-1, o.Seq-1

@@ -138,8 +138,10 @@ func (c *CommWriter) Close() {
 	if c.closed {
 		return
 	}
-	if p := &c.passed; p.start != 0 { // it is nowhere but in the slot
-		c.putOp(kindOp, p, p.start, StageEnd, PhaseNone, -1, lifecycle.CodeOK)
+	if p := c.passed; p.start != 0 { // it is nowhere but in the slot
+		at := p.start
+		p.start = 0 // unknown, and so are the ends of those before it
+		c.putOp(kindTallied, &p, at, StageEnd, PhaseNone, -1, lifecycle.CodeOK)
 	}
 	c.closed = true
 	c.showInfo(0)

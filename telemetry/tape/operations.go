@@ -119,22 +119,20 @@ func (c *CommWriter) Device(l Launched, took time.Duration) {
 // Start is when the operation was launched, by Now; 0 if there is none.
 func (l *Launched) Start() int64 { return l.of.start }
 
-// Overdue tells whether a device takes long for an operation that it has not done: as long as is slow.
-func (c *CommWriter) Overdue(l *Launched) bool {
-	return c != nil && l.of.start != 0 && Now()-l.of.start >= c.w.slow
-}
+// Overdue tells whether what a device has done nothing for since that time, by Now, takes as long as is slow.
+func (c *CommWriter) Overdue(since int64) bool { return c != nil && Now()-since >= c.w.slow }
 
-// Again records a moment of an operation that is overdue, which is found when the communicator's slot is gone: its
-// start, for which rank it waits (-1: none) and in which phase, or its end. It may be called from any goroutine.
+// Again records a moment of an operation that is overdue, which is found when the communicator's slot is gone: that it
+// has started, for which rank it waits (-1: none) and in which phase, or its end. It may be called from any goroutine.
 func (c *CommWriter) Again(l *Launched, stage Stage, phase Phase, wait int32, code lifecycle.Code) {
 	if c == nil {
 		return
 	}
-	at := Now()
-	if stage == StageStart {
-		at = l.of.start
+	kind := uint8(kindOp)
+	if stage == StageEnd && code == lifecycle.CodeOK {
+		kind = kindTallied // with its launch
 	}
-	c.putOp(kindOp, &l.of, at, stage, phase, wait, code)
+	c.putOp(kind, &l.of, Now(), stage, phase, wait, code)
 	runtime.KeepAlive(c)
 }
 
@@ -246,8 +244,8 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 }
 
 // Passed records that all collectives up to number are done, which were not started and ended one by one. The signature
-// is the last one's, and Close records it once more, for readers that come when the slot is gone. No operation may be in
-// flight.
+// is the last one's, and Close records it once more, for readers that come when the slot is gone. No operation may be
+// in flight.
 func (c *CommWriter) Passed(number uint64, sig *Signature) {
 	if c == nil || number <= c.slot.done {
 		return

@@ -167,6 +167,9 @@ func (g *graphs) count(w tape.DeviceWord) uint64 {
 func (g *graphs) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.tape != nil && g.launched == 0 {
+		g.passed()
+	}
 	g.end(lifecycle.CodeAborted)
 	g.tape.Close()
 }

@@ -8,32 +8,33 @@ import (
 )
 
 // overdue is the operation that the GPU takes long for. The tape has it once more, with records as of a host's
-// operation: what the in-flight table says is gone when the communicator has ended.
+// operation: what the in-flight table says is gone when the communicator has ended. It belongs to the watcher, and when
+// that has ended, to what ends the communicator.
 type overdue struct {
+	done  uint32 // the last launch that was done
+	since int64  // when that was seen; 0: never
 	op    tape.Launched
 	phase tape.Phase
 	wait  int32
 }
 
-// lookAtOverdue writes what there is to say of it. It belongs to the watcher, and when that has ended, to what ends the
-// communicator.
-func (q *Queue) lookAtOverdue(ends bool) {
-	o, t := &q.overdue, q.comm.Tape
-	number := q.Page.Done() + 1
-	next, running := q.find(number)
-	if !running && int32(number-q.launched.Load()) <= 0 {
-		return // too many are behind it
+// lookAtOverdue records what there is to say of the oldest operation that is not done, if the GPU has done nothing for
+// as long as is slow.
+func (q *Queue) lookAtOverdue() {
+	o, t, done := &q.overdue, q.comm.Tape, q.Page.Done()
+	next, running := q.find(done + 1)
+	if o.since == 0 || o.done != done {
+		o.done, o.since = done, tape.Now()
+		if !running || next.op.Start() != o.op.Start() { // an operation may have several launches
+			q.endOverdue(lifecycle.CodeOK)
+		}
 	}
-	if o.op.Start() != 0 && (!running || next.op.Start() != o.op.Start()) {
-		t.Again(&o.op, tape.StageEnd, tape.PhaseStream, -1, lifecycle.CodeOK)
-		*o = overdue{}
-	}
-	if !running || !t.Overdue(&next.op) {
+	if !running || !t.Overdue(max(o.since, next.op.Start())) {
 		return
 	}
 	if o.op.Start() == 0 {
-		*o = overdue{op: next.op, wait: -1}
-		t.Again(&o.op, tape.StageStart, tape.PhaseStream, -1, lifecycle.CodeOK)
+		o.op, o.phase, o.wait = next.op, tape.PhaseStream, -1
+		t.Again(&o.op, tape.StageStart, o.phase, o.wait, lifecycle.CodeOK)
 	}
 	phase, wait := tape.PhaseQueued, int32(-1)
 	if w, waits := q.Page.Waits(); waits {
@@ -43,8 +44,12 @@ func (q *Queue) lookAtOverdue(ends bool) {
 		o.phase, o.wait = phase, wait
 		t.Again(&o.op, tape.StageWait, phase, wait, lifecycle.CodeOK)
 	}
-	if ends {
-		t.Again(&o.op, tape.StageEnd, phase, wait, lifecycle.CodeAborted)
-		*o = overdue{}
+}
+
+// endOverdue records the end of what is overdue, if something is.
+func (q *Queue) endOverdue(code lifecycle.Code) {
+	if o := &q.overdue; o.op.Start() != 0 {
+		q.comm.Tape.Again(&o.op, tape.StageEnd, o.phase, o.wait, code)
+		o.op = tape.Launched{}
 	}
 }

@@ -46,8 +46,8 @@ type Queue struct {
 	overdue  overdue
 	watcher  *watcher
 
-	recentMu sync.Mutex // guards recent
-	recent   [64]recent // by launch
+	recentMu sync.Mutex   // guards recent
+	recent   [1024]recent // by launch: as many as CUDA lets wait on a stream
 
 	left    bool         // Left has answered that memory is unused
 	reading sync.RWMutex // held by whoever reads pages and may do so after Close
@@ -267,7 +267,14 @@ func (q *Queue) Stop() {
 // and whether no graph may launch more either: then no operation uses the communicator's memory any more.
 func (q *Queue) Left() (ended, unused bool) {
 	ended = q.end()
-	q.lookAtOverdue(true)
+	code := lifecycle.CodeAborted
+	switch stopped := q.comm.Stopped(); {
+	case stopped != nil:
+		code = lifecycle.CodeOf(stopped)
+	case ended:
+		code = lifecycle.CodeOK
+	}
+	q.endOverdue(code)
 	q.left = ended && !q.captured.Load()
 	return ended, q.left
 }

@@ -116,7 +116,7 @@ func (q *Queue) quiet() bool { return q.idle() && !q.measure.launched.Load() }
 func (q *Queue) look() bool {
 	q.graphs.look()
 	q.Page.show()
-	q.lookAtOverdue(false)
+	q.lookAtOverdue()
 	err := q.comm.Stopped()
 	if err == nil {
 		if err = q.trouble(); err != nil {
@@ -127,6 +127,7 @@ func (q *Queue) look() bool {
 		return false
 	}
 	q.backend.Leave()
+	q.endOverdue(lifecycle.CodeOf(err))
 	q.graphs.fail(err)
 	q.failed(err)
 	return true

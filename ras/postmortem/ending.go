@@ -265,7 +265,7 @@ func (r *Report) moments() []moment {
 			trouble(p.at(p.end.at), p.name()+" ended", false)
 		}
 		for _, m := range p.members {
-			if m.gaveUp > 0 {
+			if m.gaveUp > 0 && !r.wentWell() {
 				trouble(p.at(m.gaveUp), fmt.Sprintf("%s gave up an operation on %s", m.label(), m.name()), false)
 			}
 			if f := m.Failure; f != nil && f.Code != lifecycle.CodeRevoked && f.Code != lifecycle.CodeAborted {
@@ -297,6 +297,11 @@ func (r *Report) moments() []moment {
 		all = append(all, moment{r.End, "at the end of the tapes", false})
 	}
 	return all
+}
+
+// wentWell tells whether all processes are known to have exited with 0: what they gave up was not to end well.
+func (r *Report) wentWell() bool {
+	return !slices.ContainsFunc(r.procs, func(p *process) bool { return !p.end.exit.Known || p.end.exit.Failed() })
 }
 
 // lastSign is the last time at which any process gave a sign of life. It is not known of processes that have no

@@ -221,7 +221,7 @@ func (r *Report) well(how, text string) Ending {
 
 // ending says how the job ended. at is the moment of the findings.
 func (r *Report) ending(at moment) Ending {
-	running, closed, exited := 0, 0, 0
+	running, closed, exited, swept := 0, 0, 0, 0
 	for _, p := range r.procs {
 		switch p.state() {
 		case StateAlive:
@@ -232,7 +232,7 @@ func (r *Report) ending(at moment) Ending {
 			exited++
 		case StateDied, StateUnknown:
 			if p.swept() {
-				exited++
+				swept++
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func (r *Report) ending(at moment) Ending {
 		return Ending{How: "failed", Time: l.of.at(l.at), Text: fmt.Sprintf(
 			"%s failed at %s, before it had a tape: %s. Its output may say why; the tapes don't.",
 			capital(l.name), clockTime(l.of.at(l.at)), l.how)}
-	case closed+exited == len(r.procs) && !failed:
+	case closed+exited+swept == len(r.procs) && !failed && (swept == 0 || r.firstFailed() != nil):
 		if p := r.firstFailed(); p != nil {
 			text := "%s closed its tape in order, and then %s. Its output may say why; the tapes don't."
 			if p.state() == StateExited {
@@ -330,6 +330,9 @@ func (r *Report) tooShort(at time.Time) string {
 // unnoticed is the ending of a job of which n processes ended without closing their tapes, and no other rank waited.
 func (r *Report) unnoticed(n int) Ending {
 	known := slices.IndexFunc(r.procs, func(p *process) bool { return p.state() != StateClosed && p.end.how != "" })
+	if first := r.firstFailed(); first != nil && first.state() != StateClosed {
+		known = slices.Index(r.procs, first)
+	}
 	if known < 0 {
 		return Ending{How: "killed", Text: fmt.Sprintf(
 			"%s ended without closing %s: killed, or exited without stopping Carillon. No other "+

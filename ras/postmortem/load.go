@@ -54,7 +54,7 @@ type member struct {
 	count    uint64            // operations that ended
 	newest   model.Op          // of these, the one that began last
 	lastEnd  int64
-	gaveUp   int64          // when it began to end while an operation had stalled; 0: it didn't
+	gaveUp   int64          // when this rank gave up a stalled operation; 0: never
 	last     int64          // time of its last record
 	shared   []sharedMoment // the last sharedPerMember, or more
 	timeline []entry        // the last Options.Last, or more
@@ -254,8 +254,8 @@ func (m *member) observe(s *model.Step, opts *Options) {
 	if s.IsLife {
 		m.observeLife(s)
 	} else if s.Op != nil && s.Event.Op.Stage == tape.StageEnd {
-		n := &m.newest
-		if o := s.Op; o.Start > n.Start || o.Start == n.Start && (o.Seq != n.Seq || o.Signature != n.Signature) {
+		n, o := &m.newest, s.Op
+		if !m.Enqueues() || o.Start > n.Start || o.Start == n.Start && (o.Seq != n.Seq || o.Signature != n.Signature) {
 			m.newest = *o
 			m.count++ // not once more when a device has done it
 		}
@@ -270,19 +270,17 @@ func (m *member) observe(s *model.Step, opts *Options) {
 	}
 }
 
-// observeGivingUp records that the rank ended the communicator, or lost its patience, while an operation had stalled.
+// observeGivingUp takes the end of an operation that the rank itself gave up, perhaps as it ended the communicator.
 func (m *member) observeGivingUp(o *model.Op, stalled int64) {
-	if o.Code != lifecycle.CodeAborted && o.Code != lifecycle.CodeUnfinished || m.gaveUp > 0 {
+	own := o.Code == lifecycle.CodeAborted || o.Code == lifecycle.CodeUnfinished
+	if !own || o.End-o.Start < stalled || m.gaveUp > 0 {
 		return
 	}
-	at := o.End
+	m.gaveUp = o.End
 	for _, a := range m.Acts {
 		if a.Kind == tape.ActFinalize || a.Kind == tape.ActDestroy || a.Kind == tape.ActAbort {
-			at = min(at, a.Start)
+			m.gaveUp = max(min(m.gaveUp, a.Start), o.Start+stalled)
 		}
-	}
-	if at-o.Start >= stalled {
-		m.gaveUp = at
 	}
 }
 

@@ -260,7 +260,7 @@ func (r *Report) writeComm(t *text, c *Comm) {
 		head += fmt.Sprintf(" on %d nodes", c.Nodes)
 	}
 	if c.Engine != "" && c.Engine != "host" {
-		head += ", by engine " + words.Line(c.Engine)
+		head += ", engine " + words.Line(c.Engine)
 	}
 	t.heading(head)
 	rows := [][]string{{"RANK", "IN JOB", "STATE", "OPERATIONS", "COLLECTIVE", "IN", "FOR", "PHASE", "WAITS FOR"}}
@@ -373,7 +373,8 @@ func (r *Report) writeDone(t *text) {
 	}
 	t.table(rows, maxKinds)
 	if enqueued {
-		t.paragraph("  ", "On a GPU, these are the times of the calls, which only enqueue an operation on its stream.")
+		t.paragraph("  ", "On a GPU, a call only enqueues an operation on its stream: these are the calls that "+
+			"returned, and their times.")
 	}
 	if r.timed {
 		t.paragraph("  ", "These cover the whole run: the counters of ranks have no timestamps.")

@@ -46,11 +46,17 @@ share GPUs if there are fewer, which says little about ranks that don't. Run not
 				}
 			}
 			if output != "" { // before anything is measured in vain
+				_, missing := os.Stat(output)
 				f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE, 0o644) //nolint:gosec // others read it
 				if err != nil {
 					return usageError(cmd, fmt.Errorf("--output: %w", err))
 				}
 				_ = f.Close() // nothing was written
+				defer func() {
+					if err != nil && missing != nil {
+						_ = os.Remove(output) // it is empty
+					}
+				}()
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()

@@ -85,8 +85,8 @@ static void tell(struct tape_comm *comm, struct pending *p) {
 }
 
 void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, uint16_t code) {
-  const int64_t time = stage == TAPE_STAGE_START ? p->start : tape_now();
-  put_op(comm, TAPE_KIND_OP, p, time, stage, TAPE_PHASE_STREAM, -1, code);
+  const bool counted = stage == TAPE_STAGE_END && code == CARILLON_CODE_OK; // with its launch
+  put_op(comm, counted ? TAPE_KIND_TALLIED : TAPE_KIND_OP, p, tape_now(), stage, TAPE_PHASE_STREAM, -1, code);
 }
 
 void tape_device(struct tape_comm *comm, const struct pending *p, int64_t took) {

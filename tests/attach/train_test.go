@@ -49,7 +49,7 @@ func TestTrainingExample(t *testing.T) {
 		t.Errorf("the device took some time for %d operations, want the first of each rank:\n%s", n, attached)
 	}
 	for _, c := range []struct{ command, says string }{
-		{"comms", `(?m) 2 +1 +40 +init, destroy +destroyed$`},
+		{"comms", `(?m) 2 +1 +nccl \S+ +40 +init, destroy +destroyed$`},
 		{"postmortem", `all_reduce +up to 64 B +40 `},
 		{"postmortem", `destroy ended after`},
 	} {

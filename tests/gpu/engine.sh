@@ -55,6 +55,7 @@ within() {
 part_test() {
   local tests='TestCollectives|TestTypes|TestLL128|TestMessages|TestMismatch|TestAbort|TestUnfinished|TestStreams|TestGraph'
   tests+='|TestSplit|TestPeerClosed|TestFinalized|TestEndBeside|TestWithoutPeer|TestCallAll|TestReach|TestProcesses'
+  tests+='|TestOverdue'
   for visible in 0 $([ "$gpus" -gt 1 ] && echo 0,1); do
     echo "engine.test, GPUs $visible"
     CUDA_VISIBLE_DEVICES=$visible ENGINE_TEST_CUDA=libcuda.so.1 within "engine-$visible" 120 "$bin/engine.test" -test.v \

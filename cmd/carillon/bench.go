@@ -34,9 +34,10 @@ fewer. Times are the GPU's, of single calls and in a CUDA graph, beside a copy o
 those of a call, and of the driver's launch of an empty kernel. Sizes and bus bandwidth (of graphs) are as defined by
 nccl-tests: for all_gather what a rank receives, for reduce_scatter what it sends.
 
-If NCCL is found and each rank has its own GPU, each size is also measured with NCCL, in alternation, and the ratio of
-our time to NCCL's is shown. NCCL's functions are called directly, from one thread per rank, with nothing of Carillon
-around them. --beside adds measurements of other libraries, from files with lines of JSON:
+If NCCL is found and each rank has its own GPU, each size is also measured with NCCL, in alternation, and the
+ratio of our time to NCCL's is shown. NCCL's functions are called directly, from one thread per rank, with
+nothing of Carillon around them; its graphs have a communicator of their own, as they slow down the calls of
+theirs. --beside adds measurements of other libraries, from files with lines of JSON:
 
   {"library": "PyTorch", "collective": "all_reduce", "ranks": 2, "bytes": 8,
    "eager": {"p50_ns": 6100}, "graph": {"p50_ns": 5800}}`,

@@ -299,7 +299,7 @@ func (r *Report) moments() []moment {
 	return all
 }
 
-// wentWell tells whether all processes are known to have exited with 0: what they gave up was not to end well.
+// wentWell tells whether all processes are known to have exited with 0: then the job meant to give up what it gave up.
 func (r *Report) wentWell() bool {
 	return !slices.ContainsFunc(r.procs, func(p *process) bool { return !p.end.exit.Known || p.end.exit.Failed() })
 }

@@ -52,7 +52,7 @@ type member struct {
 	over     []*model.Act      // acts that have ended
 	errors   []tape.LifeRecord // refused calls, and failures
 	count    uint64            // operations that ended
-	newest   model.Op          // of these, the one that began last
+	newest   model.Op          // the counted operation that began last
 	lastEnd  int64
 	gaveUp   int64          // when this rank gave up a stalled operation; 0: never
 	last     int64          // time of its last record

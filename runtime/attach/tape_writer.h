@@ -219,7 +219,7 @@ void tape_mark_configure(const struct tape_config *config);
 /** tape_device writes how long an operation took on its device. */
 void tape_device(struct tape_comm *comm, const struct pending *p, int64_t took);
 
-/** tape_again writes of an operation of which the launch has ended that its stream goes on with it, or ends it now. */
+/** tape_again records that a device takes long for an operation whose launch has ended (start), or its end there. */
 void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, uint16_t code);
 
 /** tape_last is the operation that was launched last, while it is in flight. */

@@ -242,7 +242,7 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	if mine && (c.waitForDevice(ctx) == nil || ctx.Err() == nil) {
 		return nil
 	}
-	err := c.usage(call, lifecycle.CodeUnfinished, "its context ended during %s", c.inFlight())
+	err := c.usage(call, lifecycle.CodeUnfinished, "the call's context ended during %s", c.inFlight())
 	if call == lifecycle.CallFinalize {
 		c.meetings.Load().end(err)
 		defer c.allowMeetings() // it may fail now instead of being finalized, and can be shrunk then

@@ -333,7 +333,7 @@ func TestDestroyListsWhatIsInFlight(t *testing.T) {
 			}
 			ccl.IBroadcast(ctx, c, []int64{1}, []int64{1}, 0)
 		},
-		"its context ended during shrink; behind it: broadcast": func(ctx context.Context, c *ccl.Comm) {
+		"the call's context ended during shrink; behind it: broadcast": func(ctx context.Context, c *ccl.Comm) {
 			child, err := c.Shrink(ctx, []int{2}, ccl.ShrinkDefault, ccl.NonBlocking())
 			if !errors.Is(err, ccl.ErrInProgress) {
 				t.Errorf("Shrink: %v", err)

@@ -119,7 +119,7 @@ func (c *CommWriter) Device(l Launched, took time.Duration) {
 // Start is when the operation was launched, by Now; 0 if there is none.
 func (l *Launched) Start() int64 { return l.of.start }
 
-// Overdue tells whether what a device has done nothing for since that time, by Now, takes as long as is slow.
+// Overdue tells whether a device that has done nothing since a time, by Now, takes as long as is slow.
 func (c *CommWriter) Overdue(since int64) bool { return c != nil && Now()-since >= c.w.slow }
 
 // Again records a moment of an operation that is overdue, which is found when the communicator's slot is gone: that it

@@ -9,7 +9,7 @@
 # bench     carillon bench --gpu with 2, 4 and 8 ranks, which share GPUs if there are less; beside NCCL if there are not
 #           COLLECTIVES (all_reduce,all_gather,reduce_scatter) are measured
 # tune      carillon tune, into OUT/tuning.json
-# sanitize  one test under compute-sanitizer's memcheck
+# sanitize  two tests under compute-sanitizer's memcheck and racecheck
 # nccl      the same with two ranks on two GPUs, and in the same table PyTorch's symmetric memory, and nccl-tests' figures
 #           with buffers in symmetric windows; NCCL_TESTS has the sources. What nccl-tests print without windows, to see
 #           that it is what the table says of NCCL
@@ -122,9 +122,14 @@ part_bench() {
 part_tune() { timeout 200 "$bin/carillon" tune -o "$out/tuning.json" || failed=1; }
 
 part_sanitize() {
-  # The driver maps tapes that are in memory alone, and refusals count as errors.
-  TMPDIR=/dev/shm CUDA_VISIBLE_DEVICES=0 ENGINE_TEST_CUDA=libcuda.so.1 timeout 300 \
-    compute-sanitizer --error-exitcode 1 "$bin/engine.test" -test.run 'TestCollectives/2_ranks|TestMessages' || failed=1
+  # The driver maps tapes that are in memory alone, and refusals count as errors. Racecheck knows barriers, and warns of
+  # words of shared memory that are stored with release and loaded with acquire, as load_shared does.
+  for tool in memcheck 'racecheck --print-level error'; do
+    echo "$tool"
+    TMPDIR=/dev/shm CUDA_VISIBLE_DEVICES=0 ENGINE_TEST_CUDA=libcuda.so.1 timeout -k 10 300 \
+      compute-sanitizer --tool $tool --error-exitcode 1 "$bin/engine.test" \
+      -test.run 'TestCollectives/2_ranks|TestMessages' || failed=1
+  done
 }
 
 part_nccl() {

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestOverdue: what a GPU took long for, with many operations behind it, is on the tape when its communicator is gone:
-// for whom it waited, and how it ended.
+// TestOverdue: an operation that a GPU took long for, with many behind it, stays on the tape when its communicator is
+// gone: the rank that it waited for, and its end.
 func TestOverdue(t *testing.T) {
 	for want, end := range map[lifecycle.Code]func(t *testing.T, all []rank, release func() error){
 		lifecycle.CodeOK: func(t *testing.T, all []rank, release func() error) {

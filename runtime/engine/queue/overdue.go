@@ -7,9 +7,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// overdue is the operation that the GPU takes long for. The tape has it once more, with records as of a host's
-// operation: what the in-flight table says is gone when the communicator has ended. It belongs to the watcher, and when
-// that has ended, to what ends the communicator.
+// overdue is the operation that the GPU takes long for. The in-flight table forgets it when the communicator ends, so
+// it is recorded on the op ring, too, as an operation of the host is. It belongs to the watcher's goroutine, and after
+// that to the one that ends the communicator.
 type overdue struct {
 	done  uint32 // the last launch that was done
 	since int64  // when that was seen; 0: never

@@ -47,7 +47,7 @@ type Queue struct {
 	watcher  *watcher
 
 	recentMu sync.Mutex   // guards recent
-	recent   [1024]recent // by launch: as many as CUDA lets wait on a stream
+	recent   [1024]recent // by launch
 
 	left    bool         // Left has answered that memory is unused
 	reading sync.RWMutex // held by whoever reads pages and may do so after Close

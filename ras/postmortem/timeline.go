@@ -178,6 +178,8 @@ func (e *entry) sentence(call string) string {
 		return name + verb + text
 	case tape.StageDevice:
 		return fmt.Sprintf("%s ran on the device for %s", name, span(e.Time-e.Start))
+	case tape.StageKernel:
+		return fmt.Sprintf("%s's kernel ran for %s", name, span(e.Time-e.Start))
 	case tape.StageProxied:
 		return e.sent(name)
 	default:

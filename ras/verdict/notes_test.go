@@ -831,3 +831,39 @@ func TestEvidenceOfWhatBlocks(t *testing.T) {
 		}
 	}
 }
+
+// All ranks have launched an operation, and of some it isn't known for what their streams wait. A rank whose data the
+// network doesn't take is the cause; who waits for data isn't, as a device may not have come to send it.
+func TestStreamsAndNetwork(t *testing.T) {
+	hang := func(age time.Duration, phase tape.Phase) job {
+		on := func(phase tape.Phase) func(*verdict.Note, *verdict.Slot) {
+			return func(_ *verdict.Note, s *verdict.Slot) { s.Phase = phase }
+		}
+		return newJob(4).in(world, 8, allReduce, age, -1, 0, 0, 3).with(on(tape.PhaseStream), 0, 3).
+			in(world, 8, allReduce, age, 2, age-time.Second, 1).with(on(phase), 1).
+			in(world, 8, allReduce, age, 1, age, 2).with(on(tape.PhaseTransfer), 2)
+	}
+	for _, c := range []struct {
+		phase tape.Phase
+		age   time.Duration
+		want  string
+	}{
+		{tape.PhaseNetwork, 9 * time.Second, "transport: all ranks are in all_reduce 8 on \"world\", and no data has " +
+			"moved from rank 1 to rank 2 for 8s, over "},
+		{tape.PhaseCredit, 9 * time.Second, ""},
+		{tape.PhaseCredit, 3 * time.Minute, "all ranks have launched it, and the device has not done it"},
+	} {
+		verdicts, _ := verdict.Diagnose(hang(c.age, c.phase))
+		got := ""
+		if len(verdicts) == 1 {
+			got = fmt.Sprintf("%v: %v", verdicts[0].Reason, verdicts[0].Text)
+			if e := verdicts[0].Evidence; len(e) == 0 ||
+				!strings.HasPrefix(e[len(e)-1].String(), "rank 2 has waited for rank 1 for ") {
+				t.Errorf("in phase %v, after %v, the evidence is %v", c.phase, c.age, e)
+			}
+		}
+		if len(verdicts) > 1 || (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("in phase %v, after %v, it is %q, want %q", c.phase, c.age, got, c.want)
+		}
+	}
+}

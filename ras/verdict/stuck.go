@@ -47,17 +47,24 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	}
 	var worst *participant
 	onStream := func(p *participant) bool { return p.slot.Phase == tape.PhaseStream }
-	if m.age >= missingTime && slices.ContainsFunc(m.present, onStream) {
-		return w.unknown(m, "all ranks have launched it, and the device has not done it: what was launched on a "+
-			"stream before it may go on, or its data does not move"), true
+	mixed := slices.ContainsFunc(m.present, onStream) // of some, nobody knows what they wait for
+	if mixed {
+		worst = unsent(m)
+	}
+	if mixed && worst == nil && m.age >= missingTime {
+		v := w.unknown(m, "all ranks have launched it, and the device has not done it: what was launched on a "+
+			"stream before it may go on, or its data does not move")
+		v.Evidence = append(v.Evidence, m.waiting()...)
+		return v, true
 	}
 	for _, p := range m.present {
 		switch {
+		case onStream(p) && worst != nil:
 		case p.slot.Wait < 0:
 			return Verdict{}, false // it waits for no rank: slow, perhaps, but not stuck
 		case p.slot.WaitAge < m.age/2 && m.age < missingTime:
 			return Verdict{}, false // bytes have come a short while ago
-		case worst == nil || p.slot.WaitAge > worst.slot.WaitAge:
+		case worst == nil || !mixed && p.slot.WaitAge > worst.slot.WaitAge:
 			worst = p
 		}
 	}
@@ -74,20 +81,47 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	from, to := rankOf(peer.actor, m.key.comm), rankOf(worst.actor, m.key.comm)
+	if sends(worst) {
+		from, to = to, from
+	}
 	v := m.verdict(Transport, Likely, []Rank{from, to}, waits(m))
 	v.Age = Age(worst.slot.WaitAge)
 	v.Text = say("all ranks are in %s, and no data has moved from %s to %s for %s, over %s",
 		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), w.route(m.slot, from, to))
 	v.Text.add("%s", waiting(v.Victims))
-	for _, p := range m.present[:min(len(m.present), maxEvidence)] {
-		v.Evidence = append(v.Evidence, say("%s has waited for %s for %s%s",
-			rankOf(p.actor, m.key.comm), m.rank(p.slot.Wait), Age(p.slot.WaitAge), blockedBy(p.slot.Phase)))
-	}
+	v.Evidence = append(v.Evidence, m.waiting()...)
 	if peer.slot.Wait == worst.slot.Rank ||
 		!slices.ContainsFunc(m.present, func(p *participant) bool { return p.slot == peer.slot }) {
 		v.Confidence = Certain
 	}
 	return v, true
+}
+
+// waiting says for which rank each rank has waited.
+func (m *meeting) waiting() (evidence []Text) {
+	for _, p := range m.present {
+		if p.slot.Wait >= 0 && len(evidence) < maxEvidence {
+			evidence = append(evidence, say("%s has waited for %s for %s%s",
+				rankOf(p.actor, m.key.comm), m.rank(p.slot.Wait), Age(p.slot.WaitAge), blockedBy(p.slot.Phase)))
+		}
+	}
+	return evidence
+}
+
+// unsent is the rank for which the network has taken no more of its data for longest; nil if there is none.
+func unsent(m *meeting) (worst *participant) {
+	for _, p := range m.present {
+		if p.slot.Phase == tape.PhaseNetwork && p.slot.Wait >= 0 &&
+			(worst == nil || p.slot.WaitAge > worst.slot.WaitAge) {
+			worst = p
+		}
+	}
+	return worst
+}
+
+// sends tells whether a rank waits to send, and not to receive.
+func sends(p *participant) bool {
+	return p.slot.Phase == tape.PhaseCredit || p.slot.Phase == tape.PhaseNetwork || p.slot.Phase == tape.PhasePool
 }
 
 // engineFailed is the verdict on a meeting that all ranks had entered and that failed, as the engine says.

@@ -53,13 +53,19 @@
 // the counts when the last communicator ends (NCCL_DEBUG=INFO). An event that nobody reads gets no token, and NCCL
 // then calls no more for it.
 //
-// The mask asks NCCL for kinds of events. It asks for none, beside what other plug-ins asked for, unless there are
-// communicators that interposition doesn't see: then for operations and the calls that make them (0x706). An event that
-// is asked for costs NCCL time, whether or not somebody reads it. The mask isn't turned up for a communicator in
-// trouble: NCCL looks at it when a group begins, so that it would tell nothing of what hangs already, and a process
-// that hangs begins no other. What has to be known then streams tell before and behind operations, and how long they
-// take on the device (see below): with every version of NCCL, and without an event of each kernel. If somebody else
-// writes the mask (NCCL's own RAS can), only the bits by which our wishes differ from our last ones are changed.
+// The mask asks NCCL for kinds of events. An event that is asked for costs NCCL time, whether or not somebody reads it.
+// So it asks for none, beside what other plug-ins asked for, unless there are communicators that interposition doesn't
+// see: then for operations and the calls that make them (0x706). If somebody else writes the mask (NCCL's own RAS can),
+// only the bits by which our wishes differ from our last ones are changed.
+//
+// It is turned up for single operations, while they are launched: NCCL reads it when it takes an operation up. These
+// are the operations whose time on the device is measured (see below): a communicator's first, one every 30 seconds,
+// and, while a stream has not done an operation for as long as is slow, each with a mark. Of these NCCL tells what its
+// proxies and kernels do (profiler_depth.h). On the tape is for which rank the operation's data waits, while it does:
+// for data, for the receiver's credit, or for the network to take it. So a first operation that hangs because of the
+// network says between which ranks. Afterwards there are spans below that of the device: "ccl.proxy.operation", with
+// how much was sent to a rank and what that waited for longest, and "ccl.all_reduce (kernel)". Their attribute
+// ccl.op.depth says what they were seen by. An operation that already hangs can't be looked into any more.
 //
 // The operations of a communicator have one writer (ops.h). Those of communicators that an interposed function made
 // are interposition's. The plug-in writes those of all others, which is all that there is with a statically linked
@@ -154,10 +160,11 @@
 //     all-to-all can't be done before all ranks have made it. If the tape of another rank says that it has made fewer
 //     calls, this one waits for it; else nothing is said.
 //
-// How long the device took for an operation is measured of a communicator's first one, and then of one every 30
-// seconds, by CUDA events before and behind it. They are read when a later call on the communicator finds its mark
-// reached, and never waited for. That is a span beside that of the call, "ccl.all_reduce (device)": of the time on the
-// stream, so that the wait for other ranks is in it. Operations of a group are not measured.
+// How long the device took for an operation is measured of a communicator's first one, of one every 30 seconds, and of
+// more while an operation is slow, by CUDA events before and behind it. They are read when a later call on the
+// communicator finds its mark reached, and never waited for. That is a span beside that of the call, "ccl.all_reduce
+// (device)": of the time on the stream, so that the wait for other ranks is in it. Operations of a group are not
+// measured.
 //
 // In a stream that is captured into a CUDA graph there are no marks, and the graph's launches are not seen; the
 // communicator's slot says how many operations were found to be captured. Marks need the stream, so that there are none

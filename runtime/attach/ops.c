@@ -58,7 +58,7 @@ static int fit(const struct ops_comm *c, int32_t rank, int32_t size, int32_t thr
   return c->thread == thread ? points + 3 : points;
 }
 
-bool ops_claim(int32_t rank, int32_t size, uint64_t hash, int32_t nodes) {
+bool ops_claim(int32_t rank, int32_t size, uint64_t hash, int32_t nodes, uintptr_t context) {
   const int32_t thread = (int32_t)syscall(SYS_gettid);
   struct ops_comm *best = NULL;
   int most = 0;
@@ -73,6 +73,7 @@ bool ops_claim(int32_t rank, int32_t size, uint64_t hash, int32_t nodes) {
   if (best != NULL) {
     unlink_comm(best);
     atomic_store_explicit(&best->nodes, nodes, memory_order_relaxed);
+    atomic_store_explicit(&best->context, context, memory_order_relaxed);
     atomic_store_explicit(&best->hash, hash, memory_order_release);
   }
   pthread_mutex_unlock(&lock);

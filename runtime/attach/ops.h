@@ -20,6 +20,7 @@ struct ops_comm {
   int32_t thread;                  /* that expects it */
   _Atomic uint64_t hash;           /* NCCL's number of the communicator, which all ranks know it by; 0: not told */
   _Atomic int32_t nodes;           /* how many hosts its ranks are on; 0: not told */
+  _Atomic uintptr_t context;       /* the plug-in's of the communicator (profiler_depth.h); 0: not told */
 };
 
 /* Says that NCCL is about to be called to make a communicator. rank and size are -1 if they are not known yet. */
@@ -28,8 +29,9 @@ void ops_expect(struct ops_comm *, int32_t rank, int32_t size);
 /* Says that the communicator was not made, or has ended. One that is not expected any more is left as it is. */
 void ops_forget(struct ops_comm *);
 
-/* Asks for the plug-in whether interposition sees a communicator that NCCL has made. What is not known is -1, or 0 for
-   hash and nodes. If several are expected that could be it, one that the same thread expects comes first. */
-bool ops_claim(int32_t rank, int32_t size, uint64_t hash, int32_t nodes);
+/* Asks for the plug-in whether interposition sees a communicator that NCCL has made, for which it has that context. What
+   is not known is -1, or 0 for hash and nodes. If several are expected that could be it, one that the same thread expects
+   comes first. */
+bool ops_claim(int32_t rank, int32_t size, uint64_t hash, int32_t nodes, uintptr_t context);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 
+#include "profiler_depth.h"
 #include "ops.h"
 #include "profiler_next.h"
 #include "profiler_slot.h"
@@ -28,6 +29,7 @@ struct comm {
   int *mask;                         /* NCCL's */
   struct profiler_beside beside;
   struct profiler_tape tape;
+  struct depth depth;
   _Atomic uintptr_t group; /* the token of the group that it joined; its operations end with that */
 };
 
@@ -168,7 +170,8 @@ static void set_mask(int *mask) {
   for (int i = 0; i < PROFILER_COMMS; i++) {
     const struct comm *c = &comms[i];
     if ((generation_of(&comms[i]) & 1) != 0 && c->mask == mask) {
-      wish |= (c->taped ? for_operations(c->version) : 0) | (c->beside.with != 0 ? for_others(c->version) : 0);
+      wish |= (c->taped ? for_operations(c->version) : 0) | (c->beside.with != 0 ? for_others(c->version) : 0) |
+              (c->depth.asked ? DEPTH_MASK : 0);
       any = true;
     }
   }
@@ -214,7 +217,8 @@ static void follow_next(void) {
 /* Whether nobody reads the events of a communicator, which is one of ours. */
 static bool unread(void *context) {
   const struct comm *c = comm_of((uintptr_t)context);
-  return c != NULL && !c->taped && c->beside.with == 0;
+  return c != NULL && !c->taped && c->beside.with == 0 &&
+         atomic_load_explicit(&c->depth.look, memory_order_relaxed) == 0;
 }
 
 static int start(int version, void *context, void **handle, const struct profiler_event *e, const void *descr) {
@@ -233,7 +237,8 @@ static int start(int version, void *context, void **handle, const struct profile
   }
   const bool taped = for_tape(c, e);
   const uint32_t wanting = c->beside.with == 0 ? 0 : profiler_next_wanting(&c->beside, e->type);
-  if (!taped && wanting == 0) {
+  const uint32_t look = depth_of(&c->depth, e);
+  if (!taped && wanting == 0 && look == 0) {
     return 0;
   }
   struct slot *s = NULL;
@@ -243,6 +248,9 @@ static int start(int version, void *context, void **handle, const struct profile
   }
   if (taped) {
     write_start(c, (uintptr_t)context, s, self, e);
+  }
+  if (look != 0) {
+    depth_start(&c->depth, s, look, e);
   }
   const bool task = e->type == PROFILER_COLL || e->type == PROFILER_P2P;
   uint32_t told = 0;
@@ -289,6 +297,9 @@ static int stop(void *handle) {
   if (c != NULL && c->taped) {
     write_stop(c, &was, (uintptr_t)handle);
   }
+  if (c != NULL && was.look != 0) {
+    depth_stop(&c->depth, &was);
+  }
   return 0;
 }
 
@@ -304,6 +315,9 @@ static int state(void *handle, int state, const void *args) {
   }
   struct comm *c = comm_of(atomic_load_explicit(&s->comm, memory_order_relaxed));
   const uint32_t beside = c == NULL ? 0 : atomic_load_explicit(&s->beside, memory_order_acquire);
+  if (c != NULL && atomic_load_explicit(&s->look, memory_order_relaxed) != 0) {
+    depth_state(&c->depth, s, state, args);
+  }
   for (int i = 0; beside >> i != 0; i++) {
     if (beside & 1u << i) {
       profiler_next_state(i, c->version, atomic_load_explicit(&s->handle[i], memory_order_relaxed), state, args);
@@ -343,23 +357,64 @@ static int init(int version, void **context, int *mask, const struct profiler_ma
     return 0;
   }
   struct comm *c = &comms[i];
+  const uint64_t generation = generation_of(c) + 1;
+  if (generation == 1) {
+    pthread_mutex_init(&c->depth.lock, NULL);
+  }
   c->version = version;
   c->mask = mask;
-  c->taped = !ops_claim(made->rank, made->size, made->hash, made->nodes);
+  *context = (void *)token_make(TOKEN_COMM, generation, (size_t)i);
+  c->taped = !ops_claim(made->rank, made->size, made->hash, made->nodes, (uintptr_t)*context);
   atomic_store_explicit(&c->group, 0, memory_order_relaxed);
   if (c->taped) {
     say_unseen(made->rank);
     profiler_tape_open(&c->tape, version, made);
   }
   profiler_next_init(&c->beside, version, made);
-  const uint64_t generation = generation_of(c) + 1;
   atomic_store_explicit(&c->generation, generation, memory_order_release);
   set_mask(mask);
   alive++;
   nccl_log = made->log;
-  *context = (void *)token_make(TOKEN_COMM, generation, (size_t)i);
   pthread_mutex_unlock(&lock);
   return 0;
+}
+
+/* Has the mask ask for more of a communicator, or no longer. The caller has the lock. */
+static void ask(struct comm *c, bool more) {
+  if (atomic_exchange(&c->depth.asked, more) != more) {
+    set_mask(c->mask);
+  }
+}
+
+void depth_begin(uintptr_t context, struct tape_comm *tape, const struct tape_look *of) {
+  if (pthread_mutex_trylock(&lock) != 0) {
+    return; /* another look will come; the program shouldn't wait for this one */
+  }
+  struct comm *c = comm_of(context);
+  if (c != NULL) {
+    depth_open(&c->depth, tape, of);
+    ask(c, true);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+void depth_launched(uintptr_t context) {
+  pthread_mutex_lock(&lock);
+  struct comm *c = comm_of(context);
+  if (c != NULL) {
+    ask(c, false);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+void depth_end(uintptr_t context) {
+  pthread_mutex_lock(&lock);
+  struct comm *c = comm_of(context);
+  if (c != NULL) {
+    ask(c, false);
+    depth_close(&c->depth);
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 /* Says in NCCL's log what was odd, if anything was. */
@@ -402,6 +457,8 @@ static int finalize(void *context) {
   } else {
     atomic_fetch_add_explicit(&c->generation, 1, memory_order_acq_rel);
     profiler_next_finalize(&c->beside);
+    c->depth.asked = false;
+    depth_close(&c->depth);
     if (c->taped) {
       profiler_tape_close(&c->tape);
     }

@@ -73,15 +73,7 @@ func drive(t testing.TB, program, script string, env ...string) (printed string,
 // that have no end are in flight.
 func read(t testing.TB, dir string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "replay", "*.tape"))
-	if err != nil || len(paths) != 1 {
-		t.Fatalf("tapes: %v, %v; want one", paths, err)
-	}
-	r, err := tape.Open(paths[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = r.Close() }()
+	r := open(t, dir)
 	var operations []string
 	for ev, err := range r.Events() {
 		if err != nil {
@@ -100,6 +92,35 @@ func read(t testing.TB, dir string) []string {
 			hashOf(s.ID), s.Rank, s.Size, s.Nodes, s.Launched, s.Launched-s.Completed))
 	}
 	return operations
+}
+
+// open opens the one tape in a folder, until the test is over.
+func open(t testing.TB, dir string) *tape.Reader {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "replay", "*.tape"))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("tapes: %v, %v; want one", paths, err)
+	}
+	r, err := tape.Open(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// parts are the records of parts of operations on that tape.
+func parts(t testing.TB, dir string) (found []tape.OpRecord) {
+	t.Helper()
+	for ev, err := range open(t, dir).Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ev.IsLife && ev.Op.IsPart() {
+			found = append(found, ev.Op)
+		}
+	}
+	return found
 }
 
 // hashOf is NCCL's number of a communicator of which the plug-in made the id.
@@ -131,6 +152,7 @@ func TestProfiler(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, string){
 		"replay": testReplay, "interposed": testInterposed, "room": testRoom, "unpaired": testUnpaired,
 		"mask": testMask, "next": testNext, "next left out": testNextLeftOut,
+		"depth": testDepth,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, program) })
 	}
@@ -379,6 +401,73 @@ func testMask(t *testing.T, program string) {
 	}
 }
 
+// testDepth looks into the first all-reduce of the communicator between two nodes, of a replayed rank: its proxies'
+// data, and its kernel's time.
+func testDepth(t *testing.T, program string) {
+	calls := capture(t, 0)
+	var ctx, of string
+	var sent, first, last uint64
+	sends, kernels := map[string]bool{}, map[string]bool{}
+	for _, c := range calls {
+		switch {
+		case c.Prof == "init" && c.NRanks == 2 && c.Nodes == 2 && ctx == "":
+			ctx = c.Ctx
+		case c.Prof == "start" && c.Ctx == ctx && c.Type == coll && of == "":
+			of = c.H
+		case c.Prof == "start" && c.Type == proxyOp && c.Parent == of:
+			sends[c.H] = c.Send == 1
+		case c.Prof == "start" && c.Type == kernelCh && c.Parent == of:
+			kernels[c.H] = true
+			if first == 0 || c.PTimer < first {
+				first = c.PTimer
+			}
+		case c.Prof == "start" && sends[c.Parent]:
+			sends[c.H] = true
+		case c.Prof == "state" && c.State == 9 && sends[c.H]:
+			sent += c.Arg
+		case c.Prof == "state" && kernels[c.H]:
+			last = max(last, c.Arg)
+		}
+	}
+	var b strings.Builder
+	context, task := "", ""
+	for line := range strings.Lines(script(calls, 5, "expect -1 -1\nexpect -1 -1\nexpect -1 -1\n")) {
+		f := strings.Fields(line)
+		b.WriteString(line)
+		switch {
+		case f[0] == "init" && f[3] == "2" && f[4] == "2" && context == "":
+			context = f[1]
+			fmt.Fprintf(&b, "look %s 7\n", context)
+		case f[0] == "start" && f[1] == context && f[3] == fmt.Sprint(coll) && task == "":
+			task = f[2]
+		case f[0] == "stop" && f[1] == task && task != "":
+			fmt.Fprintf(&b, "launched %s\n", context)
+		}
+	}
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = append(os.Environ(), "CARILLON_TAPE_DIR="+dir, "CARILLON_JOB=replay")
+	cmd.Stdin = strings.NewReader(b.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var got []string
+	for _, o := range parts(t, dir) {
+		if o.Start <= 0 || o.Time <= o.Start {
+			t.Errorf("a part is from %d to %d", o.Start, o.Time)
+		}
+		if s := o.Proxied(); o.IsProxied() {
+			got = append(got, fmt.Sprintf("%d: %d bytes to %d", o.Seq, s.Bytes, s.Peer))
+		} else {
+			got = append(got, fmt.Sprintf("%d: a kernel of %d ns", o.Seq, o.Time-o.Start))
+		}
+	}
+	want := []string{fmt.Sprintf("7: %d bytes to 1", sent), fmt.Sprintf("7: a kernel of %d ns", last-first)}
+	if diff := cmp.Diff(want, got); diff != "" || sent == 0 || last == first {
+		t.Errorf("the tape (-want +got):\n%s", diff)
+	}
+}
+
 // FuzzCallbacks calls the plug-in in any order, with handles of any event, also stopped and foreign ones.
 func FuzzCallbacks(f *testing.F) {
 	program := driver(f, sanitizers...)
@@ -407,7 +496,7 @@ func FuzzCallbacks(f *testing.F) {
 			case 6:
 				fmt.Fprintf(&b, "state %d %d %d\n", n, m+8, i)
 			case 7:
-				fmt.Fprintf(&b, "setmask %d\n", i)
+				fmt.Fprintf(&b, "setmask %d\n%s %d 1\n", i, []string{"look", "launched", "seen"}[n%3], m%8)
 			case 8:
 				fmt.Fprintf(&b, "raw %d %x\nexpect -1 -1\n", n%15, uint64(i)<<uint(m*4))
 			default:

@@ -31,7 +31,8 @@ type call struct {
 	Func                string
 	DType               any
 	Count, Seq          uint64
-	Root, Peer          int
+	Root, Peer, Send    int
+	PTimer              uint64
 	State               int
 	Arg                 uint64
 	Enter               int
@@ -106,8 +107,8 @@ func script(calls []call, version int, before string) string {
 				rank = rankOf(calls, c.Ctx)
 			}
 			fmt.Fprintf(&b, "start %d %d %d %d %d %d %s %d %s %d %d 0 %d %s -\n", number(c.Ctx), number(c.H), c.Type,
-				number(c.Parent), number(c.ParentGroup), rank, function, c.Count, dtype, c.Root, c.Peer, c.Seq,
-				hashes[c.Ctx])
+				number(c.Parent), number(c.ParentGroup), rank, function, c.Count, dtype, c.Root|c.Send, c.Peer,
+				c.Seq|c.PTimer, hashes[c.Ctx])
 		case "stop":
 			if !left[c.H] {
 				fmt.Fprintf(&b, "stop %d\n", number(c.H))

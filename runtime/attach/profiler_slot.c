@@ -76,6 +76,7 @@ uintptr_t slot_take(struct slot **slot, uintptr_t comm, uint64_t type) {
     atomic_store_explicit(&s->beside, 0, memory_order_relaxed);
     atomic_store_explicit(&s->group, 0, memory_order_relaxed);
     atomic_store_explicit(&s->operation, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->look, 0, memory_order_relaxed);
     atomic_store_explicit(&s->born, turn, memory_order_release);
     *slot = s;
     return token_make(TOKEN_EVENT, g + 1, index);
@@ -88,6 +89,8 @@ bool slot_give(struct slot *s, uintptr_t token, struct slot_contents *was) {
   /* It is this event's, if the slot is its own behind it still. */
   was->comm = atomic_load_explicit(&s->comm, memory_order_relaxed);
   was->operation = atomic_load_explicit(&s->operation, memory_order_relaxed);
+  was->look = atomic_load_explicit(&s->look, memory_order_acquire);
+  was->part = atomic_load_explicit(&s->part, memory_order_relaxed);
   was->type = atomic_load_explicit(&s->type, memory_order_relaxed);
   was->beside = atomic_load_explicit(&s->beside, memory_order_acquire);
   for (int i = 0; was->beside >> i != 0; i++) {

@@ -54,13 +54,14 @@ struct slot {
   _Atomic uintptr_t joined[PROFILER_JOINED]; /* of a group: the communicators that joined it */
   _Atomic uintptr_t group;                   /* of others: the group that it was called in; 0: none */
   _Atomic uint64_t operation;                /* that it began on the tape; 0: none */
+  _Atomic uint32_t look, part;               /* that it belongs to (profiler_depth.h), and as what; 0: none */
 };
 
 /* What an event was. */
 struct slot_contents {
   uintptr_t comm, joined[PROFILER_JOINED];
   uint64_t operation;
-  uint32_t type, beside;
+  uint32_t type, beside, look, part;
   void *handle[PROFILER_NEXT];
 };
 

@@ -10,6 +10,8 @@
 #include <strings.h>
 #include <sys/statfs.h>
 
+#include "profiler_depth.h"
+
 /* Of the CUDA driver's interface. */
 typedef unsigned long long device_pointer;
 enum { PORTABLE = 1, DEVICE_MAP = 2, RELAXED = 2, NOT_CAPTURING = 0 };
@@ -136,6 +138,20 @@ static void record(struct comm *comm, int i) {
   driver.exchange_capture_mode(&mode);
 }
 
+/* The profiler plug-in's context of the communicator; 0: there is no plug-in. */
+static uintptr_t context_of(const struct comm *comm) {
+  return atomic_load_explicit(&comm->ops.context, memory_order_relaxed);
+}
+
+/* Has NCCL tell more of what it launches next. */
+static void look_into(struct comm *comm) {
+  struct tape_look of;
+  comm->looks = tape_look_at(comm->tape, &of);
+  if (comm->looks) {
+    depth_begin(context_of(comm), comm->tape, &of);
+  }
+}
+
 /* Ends a measurement whose operation is done. */
 static void measure(struct comm *comm) {
   if (comm->events[1] == NULL || !tape_measurable(comm->tape)) {
@@ -148,6 +164,7 @@ static void measure(struct comm *comm) {
   }
   forget_events(comm);
   driver.exchange_capture_mode(&mode);
+  depth_end(context_of(comm));
 }
 
 /* Has the stream say when it comes to what is launched next. */
@@ -165,6 +182,7 @@ static void begin(struct comm *comm, bool same_stream) {
   }
   if (measures) {
     record(comm, 0);
+    look_into(comm);
   }
   comm->told = word != NULL && write_value(comm, word);
 }
@@ -189,6 +207,10 @@ void stream_launched(struct comm *comm, ncclResult_t answer) {
     return;
   }
   comm->launches = false;
+  if (comm->looks) {
+    comm->looks = false;
+    depth_launched(context_of(comm));
+  }
   if (answer != ncclSuccess) {
     return;
   }
@@ -220,4 +242,5 @@ void stream_check(struct comm *comm) {
 void stream_close(struct comm *comm) {
   measure(comm);
   forget_events(comm);
+  depth_end(context_of(comm));
 }

@@ -227,6 +227,39 @@ bool tape_measurable(const struct tape_comm *comm);
 /** Puts how many ns that operation took onto the op ring. */
 void tape_measured(struct tape_comm *comm, int64_t took);
 
+/** An operation whose proxies and kernels are looked into, as its records have it. */
+struct tape_look {
+  uint64_t number, launched, bytes;
+  uint32_t kinds;
+  int32_t peer;
+  int64_t start;
+};
+
+/** The data that it has sent to a rank of another node. */
+struct tape_proxied {
+  int32_t peer;
+  uint64_t bytes;
+  int64_t start, end;
+  uint8_t waited; /**< TAPE_PHASE_CREDIT, _NETWORK, or _NONE: for what it waited longest */
+};
+
+/** The operation for which a mark is due. False if there is none. */
+bool tape_look_at(const struct tape_comm *comm, struct tape_look *look);
+
+/*
+ * What was seen of it. These may be called by any thread, one at a time, until tape_comm_close.
+ */
+
+/**
+ * Says for which rank its data waits, since when, and for what: for the rank's data (TAPE_PHASE_TRANSFER), for its
+ * credit, or for the network there; -1: for none.
+ */
+void tape_waits(struct tape_comm *comm, const struct tape_look *look, uint8_t phase, int32_t rank, int64_t since);
+
+/** Puts onto the op ring what it has sent, and when its kernel ran. */
+void tape_proxied(struct tape_comm *comm, const struct tape_look *look, const struct tape_proxied *sent);
+void tape_kernel(struct tape_comm *comm, const struct tape_look *look, int64_t start, int64_t end);
+
 /** Says that the operation is captured in a graph: whether, and how often, it is launched will not be seen. */
 void tape_captured(struct tape_comm *comm);
 

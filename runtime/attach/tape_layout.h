@@ -26,8 +26,9 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_RECORD_WORDS 8
 #define TAPE_PAGE_WORDS 64
 
-/** Marks of a slot, how many slots have them, and what their parts begin at a multiple of. */
+/** Marks of a slot, its last one, how many slots have them, and what their parts begin at. */
 #define TAPE_MARKS_PER_SLOT 32
+#define TAPE_WAIT_AT 31
 #define TAPE_MAX_MARKED 128
 #define TAPE_REACHED_ALIGN 4096
 
@@ -73,6 +74,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_KIND_TALLIED 7
 #define TAPE_KIND_ORDINARY 8
 #define TAPE_KIND_MARK 9
+#define TAPE_KIND_WAIT 10
 
 /** Words of a record. */
 #define TAPE_REC_MARKER 0
@@ -146,6 +148,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_STAGE_DEVICE 6
 #define TAPE_STAGE_PROXIED 7
 #define TAPE_STAGE_STEP 8
+#define TAPE_STAGE_KERNEL 9
 
 /** Phases of an act or operation. */
 #define TAPE_PHASE_NONE 0

@@ -28,8 +28,7 @@ void *tape_reached(size_t *size) {
   return tape.reached;
 }
 
-/** has tells whether a communicator has a slot with marks. */
-static bool has(const struct tape_comm *comm) {
+bool tape_mark_has(const struct tape_comm *comm) {
   return tape_on(comm) && comm->index >= 0 && comm->index < (int32_t)tape_marked(&tape.file.geometry) &&
          !comm->closed;
 }
@@ -63,7 +62,7 @@ static void refill(struct marking *m, int64_t now) {
 }
 
 bool tape_mark_due(struct tape_comm *comm, uint64_t first) {
-  if (!has(comm) || comm->op.launched == comm->op.completed) {
+  if (!tape_mark_has(comm) || comm->op.launched == comm->op.completed) {
     return false;
   }
   const struct pending *p = tape_last(comm);
@@ -84,7 +83,7 @@ bool tape_mark_due(struct tape_comm *comm, uint64_t first) {
 static uint32_t *words(const struct tape_comm *comm) { return (uint32_t *)&tape.reached[comm->index]; }
 
 uint32_t *tape_mark_before(const struct tape_comm *comm, bool same_stream) {
-  if (!has(comm) || comm->marking.last != comm->marking.before) {
+  if (!tape_mark_has(comm) || comm->marking.last != comm->marking.before) {
     return NULL;
   }
   const bool same = same_stream && comm->marking.last != 0;
@@ -92,7 +91,7 @@ uint32_t *tape_mark_before(const struct tape_comm *comm, bool same_stream) {
 }
 
 uint32_t *tape_mark_word(const struct tape_comm *comm) {
-  return has(comm) ? words(comm) : NULL;
+  return tape_mark_has(comm) ? words(comm) : NULL;
 }
 
 uint32_t tape_mark_number(const struct tape_comm *comm) { return tape.marked[comm->index] + 1; }
@@ -101,7 +100,7 @@ uint32_t tape_mark_number(const struct tape_comm *comm) { return tape.marked[com
 static uint64_t *place(const struct tape_comm *comm) {
   uint64_t *newest = mark_at(comm, 0);
   const uint32_t is = reached(comm);
-  for (int i = 0; i < TAPE_MARKS_PER_SLOT; i++) {
+  for (int i = 0; i < TAPE_WAIT_AT; i++) {
     uint64_t *mark = mark_at(comm, i);
     if (!waits(comm, mark, is)) {
       return mark;
@@ -113,7 +112,7 @@ static uint64_t *place(const struct tape_comm *comm) {
 
 void tape_mark(struct tape_comm *comm, bool told) {
   struct marking *m = &comm->marking;
-  if (!has(comm) || m->launched == 0) {
+  if (!tape_mark_has(comm) || m->launched == 0) {
     return;
   }
   const struct pending *p = &m->op;
@@ -131,7 +130,7 @@ void tape_mark(struct tape_comm *comm, bool told) {
 
 bool tape_mark_measures(struct tape_comm *comm) {
   struct marking *m = &comm->marking;
-  if (m->launched != m->before + 1 || (m->measured != 0 && m->op.start - m->measured < MEASURE_EVERY)) {
+  if (m->launched != m->before + 1 || (m->measured != 0 && !m->slow && m->op.start - m->measured < MEASURE_EVERY)) {
     return false;
   }
   m->measured = m->op.start;
@@ -142,12 +141,13 @@ bool tape_mark_measures(struct tape_comm *comm) {
 
 bool tape_measurable(const struct tape_comm *comm) {
   const uint32_t mark = comm->marking.measured_mark;
-  return has(comm) && mark != 0 && (int32_t)(mark - reached(comm)) <= 0;
+  return tape_mark_has(comm) && mark != 0 && (int32_t)(mark - reached(comm)) <= 0;
 }
 
 void tape_measured(struct tape_comm *comm, int64_t took) {
-  if (has(comm)) {
-    tape_device(comm, &comm->marking.measured_op, took);
+  if (tape_mark_has(comm)) {
+    const struct pending *p = &comm->marking.measured_op;
+    tape_put(comm, p, p->start + took, TAPE_STAGE_DEVICE, TAPE_PHASE_STREAM, -1);
   }
 }
 
@@ -155,7 +155,7 @@ void tape_measured(struct tape_comm *comm, int64_t took) {
 static const uint64_t *oldest(const struct tape_comm *comm) {
   const uint64_t *found = NULL;
   const uint32_t is = reached(comm);
-  for (int i = 0; i < TAPE_MARKS_PER_SLOT; i++) {
+  for (int i = 0; i < TAPE_WAIT_AT; i++) {
     const uint64_t *mark = mark_at(comm, i);
     if (waits(comm, mark, is) && (found == NULL || (int32_t)(number_of(found) - number_of(mark)) > 0)) {
       found = mark;
@@ -165,7 +165,7 @@ static const uint64_t *oldest(const struct tape_comm *comm) {
 }
 
 void tape_mark_check(struct tape_comm *comm, bool ends) {
-  if (!has(comm) || comm->marking.last == 0) {
+  if (!tape_mark_has(comm) || comm->marking.last == 0) {
     return;
   }
   struct marking *m = &comm->marking;

@@ -89,8 +89,9 @@ void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, 
   put_op(comm, counted ? TAPE_KIND_TALLIED : TAPE_KIND_OP, p, tape_now(), stage, TAPE_PHASE_STREAM, -1, code);
 }
 
-void tape_device(struct tape_comm *comm, const struct pending *p, int64_t took) {
-  put_op(comm, TAPE_KIND_OP, p, p->start + took, TAPE_STAGE_DEVICE, TAPE_PHASE_STREAM, -1, CARILLON_CODE_OK);
+void tape_put(struct tape_comm *comm, const struct pending *p, int64_t time, uint8_t stage, uint8_t phase,
+              int32_t rank) {
+  put_op(comm, TAPE_KIND_OP, p, time, stage, phase, rank, CARILLON_CODE_OK);
 }
 
 /** push launches an operation and makes room for it. */

@@ -216,8 +216,11 @@ static inline uint32_t tape_version(const uint64_t *latch, size_t words) {
 /** tape_mark_configure takes over how often there are marks. */
 void tape_mark_configure(const struct tape_config *config);
 
-/** tape_device writes how long an operation took on its device. */
-void tape_device(struct tape_comm *comm, const struct pending *p, int64_t took);
+/** tape_put puts a moment of an operation onto the op ring; rank is the one that it waits for, or its carrier. */
+void tape_put(struct tape_comm *comm, const struct pending *p, int64_t time, uint8_t stage, uint8_t phase, int32_t rank);
+
+/** tape_mark_has tells whether a communicator has a slot with marks. */
+bool tape_mark_has(const struct tape_comm *comm);
 
 /** tape_again records that a device takes long for an operation whose launch has ended (start), or its end there. */
 void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, uint16_t code);

@@ -89,7 +89,8 @@ func (l *Log) Observe(s *model.Step) {
 			level = slog.LevelWarn // it was never ended, and no call returns that error
 		}
 		l.log(s, level, semconv.LifeSpan(r))
-	case tape.StageNone, tape.StageWait, tape.StageDevice, tape.StageProxied, tape.StageStep:
+	case tape.StageNone, tape.StageWait, tape.StageDevice, tape.StageProxied, tape.StageStep,
+		tape.StageKernel:
 		// a life record has none of these
 	}
 }

@@ -281,7 +281,7 @@ func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
 
 func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 	c := s.Comm
-	if r.IsProxied() { // its times and ranks are not the operation's
+	if r.IsPart() { // its times, and maybe ranks, are not the operation's
 		of := func(o *Op) bool { return o.Seq == r.Seq && o.Signature.Call == r.Signature.Call }
 		if i := slices.IndexFunc(c.Ops, of); i >= 0 {
 			s.Op = c.Ops[i]

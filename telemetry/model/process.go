@@ -286,7 +286,7 @@ func (p *Process) Until(ev *tape.Event, t int64) {
 	start := ev.Op.Start
 	if ev.IsLife {
 		start = ev.Life.Start
-	} else if ev.Op.IsProxied() {
+	} else if ev.Op.IsPart() {
 		return
 	}
 	if start <= 0 || start > t {

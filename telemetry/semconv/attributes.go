@@ -77,7 +77,7 @@ const (
 	OpPeer      = attribute.Key("ccl.op.peer")      // the other rank of a send or receive. Stable.
 	OpAlgorithm = attribute.Key("ccl.op.algorithm") // the algorithm that ran ("ring"). Stable.
 	OpPhase     = attribute.Key("ccl.op.phase")     // the phase that a failed operation was in last. Stable.
-	OpDepth     = attribute.Key("ccl.op.depth")     // "device": measured there; absent: as its call went. Development.
+	OpDepth     = attribute.Key("ccl.op.depth")     // Depth…: how it was seen; absent: as its call went. Development.
 	WaitRank    = attribute.Key("ccl.wait.rank")    // the rank that it waited for last; absent if none. Stable.
 )
 
@@ -115,8 +115,12 @@ const (
 	LinkBehind = "behind" // the act that this call was postponed for
 )
 
-// DepthDevice is the value of OpDepth. Development.
-const DepthDevice = "device"
+// Values of OpDepth: by how long the device took for it, and by what its kernel and its proxies did. Development.
+const (
+	DepthDevice = "device"
+	DepthKernel = "kernel"
+	DepthProxy  = "proxy"
+)
 
 // Values of ErrorType beside the codes of errors.
 const (

@@ -37,6 +37,10 @@ const StartedSuffix = " (started)"
 // on the device is unknown. Development.
 const DeviceSuffix = " (device)"
 
+// KernelSuffix follows an operation's span name: "ccl.all_reduce (kernel)" is from when to when an operation's kernel
+// ran on the device, for operations of which that is known. Development.
+const KernelSuffix = " (kernel)"
+
 // Spans below that of an operation that is sampled, slow, stalled or failed: what the rank sent to a rank of another
 // node, for the slowest of those ranks, and the longest steps of it. Both end when the proxy no longer needs the
 // caller's memory. Development.

@@ -102,8 +102,9 @@ func headerForC(t *testing.T) string {
 				{"RECORD_WORDS", recordWords},
 				{"PAGE_WORDS", pageWords},
 			}},
-			{"Marks of a slot, how many slots have them, and what their parts begin at a multiple of.", []cNumber{
+			{"Marks of a slot, its last one, how many slots have them, and what their parts begin at.", []cNumber{
 				{"MARKS_PER_SLOT", marksPerSlot},
+				{"WAIT_AT", waitAt},
 				{"MAX_MARKED", maxMarked},
 				{"REACHED_ALIGN", reachedAlign},
 			}},
@@ -149,6 +150,7 @@ func headerForC(t *testing.T) string {
 				{"KIND_TALLIED", kindTallied},
 				{"KIND_ORDINARY", kindOrdinary},
 				{"KIND_MARK", kindMark},
+				{"KIND_WAIT", kindWait},
 			}},
 			{"Words of a record.", []cNumber{
 				{"REC_MARKER", recMarker},

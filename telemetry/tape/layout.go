@@ -33,8 +33,9 @@ const (
 
 	recordsPerPage = 32 // of the op ring
 	marksPerSlot   = 32
-	maxMarked      = 128  // slots of a tape that have marks
-	reachedAlign   = 4096 // where devices write has pages of its own
+	waitAt         = marksPerSlot - 1 // where a writer that isn't a device's kernel has what the oldest mark waits for
+	maxMarked      = 128              // slots of a tape that have marks
+	reachedAlign   = 4096             // where devices write has pages of its own
 )
 
 // The parts as they lie on the file, in the machine's byte order. The package's documentation describes their fields.
@@ -182,15 +183,16 @@ func wordsOf[T any](part *T) []uint64 {
 
 // Kinds of a record, in its marker.
 const (
-	kindOp       = 1 // one moment of an operation; op ring
-	kindLife     = 2 // one moment of an act; life ring, as all up to kindContinue
-	kindComm     = 3 // a communicator's description; of its kinds, only the state counts
-	kindCommEnd  = 4 // a communicator freed its slot
-	kindContinue = 5 // 56 more bytes of the tail of the record before
-	kindCaller   = 6 // the span in which the operation was called whose start is the next record; op ring
-	kindTallied  = 7 // the end of an operation that a tally counts; op ring
-	kindOrdinary = 8 // the end of an operation that a tally counts as ordinary; on a page, or the op ring if sampled
-	kindMark     = 9 // an operation behind which its stream writes the number of this record; among a slot's marks
+	kindOp       = 1  // one moment of an operation; op ring
+	kindLife     = 2  // one moment of an act; life ring, as all up to kindContinue
+	kindComm     = 3  // a communicator's description; of its kinds, only the state counts
+	kindCommEnd  = 4  // a communicator freed its slot
+	kindContinue = 5  // 56 more bytes of the tail of the record before
+	kindCaller   = 6  // the span in which the operation was called whose start is the next record; op ring
+	kindTallied  = 7  // the end of an operation that a tally counts; op ring
+	kindOrdinary = 8  // the end of an operation that a tally counts as ordinary; on a page, or the op ring if sampled
+	kindMark     = 9  // an operation behind which its stream writes the number of this record; among a slot's marks
+	kindWait     = 10 // what the data of such an operation waits for; among a slot's marks
 )
 
 // Words of a record. The first is its marker, see marker; the second the time.

@@ -116,3 +116,35 @@ func TestUnproven(t *testing.T) {
 		}
 	}
 }
+
+// What the data of the oldest operation that isn't done waits for is that of the wait beside the marks, if it is for
+// this operation.
+func TestWaitBesideMarks(t *testing.T) {
+	of := func(launched uint64, peer int32) (m marks) {
+		m[0] = markOf(2, lifecycle.CallAllReduce, 20, 20, 20)
+		store(&m[waitAt], 5, kindWait, 2500, 20, uint64(PhaseNetwork)<<32, pack32(-1, peer), 8, launched, 7|3<<32)
+		return m
+	}
+	type shown struct {
+		Phase Phase
+		Wait  int32
+		Since int64
+	}
+	for _, c := range []struct {
+		name    string
+		of      marks
+		reached uint32
+		want    shown
+	}{
+		{"its own", of(20, 3), 1, shown{PhaseNetwork, 3, 2500}},
+		{"no longer", of(20, -1), 1, shown{PhaseStream, -1, 0}},
+		{"another operation's", of(19, 3), 1, shown{PhaseStream, -1, 0}},
+		{"it is done", of(20, 3), 2, shown{PhaseNone, -1, 0}},
+	} {
+		s := Slot{Generation: 7, Launched: 20, Completed: 20, Begun: 20, Done: 20, Seq: 20, Wait: -1}
+		s.applyMarks(&c.of, progress{c.reached, 0, false, -1})
+		if got := (shown{s.Phase, s.Wait, s.WaitSince}); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}

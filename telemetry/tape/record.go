@@ -47,10 +47,13 @@ const (
 	StageDevice        // the device has done it, in Time minus Start (operations)
 	StageProxied       // what it sent to a rank of another node; see Proxied (operations)
 	StageStep          // a part of that; see Proxied (operations)
+	StageKernel        // its kernel ran on the device, from Start to Time (operations)
 	numStages
 )
 
-var stageNames = [numStages]string{"none", "start", "phase", "wait", "end", "misuse", "device", "proxied", "step"}
+var stageNames = [numStages]string{
+	"none", "start", "phase", "wait", "end", "misuse", "device", "proxied", "step", "kernel",
+}
 
 // String is the stage's name: "start", "end" and so on.
 func (s Stage) String() string { return words.Name("unknown", stageNames[:], s) }
@@ -100,11 +103,12 @@ type CommInfo struct {
 	Place      Place
 }
 
+// NCCL tells whether it is a communicator of NCCL's.
+func (i *CommInfo) NCCL() bool { return strings.HasPrefix(i.Engine, "nccl") }
+
 // Enqueues tells whether the communicator's calls may return when an operation is on a stream: NCCL's, and those of an
 // engine with a second one for devices ("host+cuda").
-func (i *CommInfo) Enqueues() bool {
-	return strings.HasPrefix(i.Engine, "nccl") || strings.Contains(i.Engine, "+")
-}
+func (i *CommInfo) Enqueues() bool { return i.NCCL() || strings.Contains(i.Engine, "+") }
 
 // Signature is what the ranks of an operation must agree on.
 type Signature struct {
@@ -160,8 +164,12 @@ type OpRecord struct {
 	Ordinary  bool           // StageEnd: a Tally counts it as ordinary: it never waited and was not slow
 }
 
-// IsProxied tells whether a record is about data for another node, not about the operation as a whole. Its Start, Wait,
-// and the signature's Peer and Bytes are those of a Proxied.
+// IsPart tells whether a record is about a part of an operation: its kernel, or data for another node (IsProxied). Its
+// Start is not the operation's.
+func (r *OpRecord) IsPart() bool { return r.IsProxied() || r.Stage == StageKernel }
+
+// IsProxied tells whether a record is about data for another node. Its Start, Wait, and the signature's Peer and Bytes
+// are those of a Proxied.
 func (r *OpRecord) IsProxied() bool { return r.Stage == StageProxied || r.Stage == StageStep }
 
 // Proxied returns the contents of a record that IsProxied.

@@ -106,13 +106,19 @@ func (t *file) progress(slot, i int) progress {
 // applyMarks makes the oldest operation whose mark the stream has not reached the one in flight. If there is none, and
 // no mark behind the last operation, the slot is unproven.
 func (s *Slot) applyMarks(of *marks, device progress) {
-	var oldest *record
+	var oldest, waits *record
 	var number uint32
 	marked := uint64(0) // operations up to the newest mark
 	for i := range of {
 		r := &of[i]
 		n := uint32(r[recMarker] >> 32)
-		if uint32(r[recComm]) != s.Generation || r[recMarker] != marker(uint64(n), kindMark, r[1:]) {
+		switch {
+		case uint32(r[recComm]) != s.Generation:
+			continue
+		case r[recMarker] == marker(uint64(n), kindWait, r[1:]):
+			waits = r
+			continue
+		case r[recMarker] != marker(uint64(n), kindMark, r[1:]):
 			continue
 		}
 		s.Marked = true
@@ -136,6 +142,9 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 		s.Phase, s.Wait, s.WaitSince = PhaseTransfer, device.peer, s.OpStart
 	case Phase(oldest[recKinds]>>32) == PhaseQueued && int32(number-device.begun) > 0:
 		s.Phase = PhaseQueued
+	case waits != nil && waits[recMarkLaunched] == oldest[recMarkLaunched] && high32(waits[recMarkRanks]) >= 0:
+		s.Phase, s.Wait = Phase(waits[recKinds]>>32), high32(waits[recMarkRanks])
+		s.WaitSince = int64(waits[recTime])
 	}
 	if s.Op.Call.IsCollective() {
 		done--

@@ -21,6 +21,7 @@ const (
 	tagSpan    = "ccl/span"
 	tagStarted = "ccl/started"
 	tagDevice  = "ccl/device"
+	tagKernel  = "ccl/kernel"
 	tagProxied = "ccl/proxied"
 	tagStep    = "ccl/step"
 	tagPhase   = "ccl/phase"

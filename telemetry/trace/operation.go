@@ -65,28 +65,50 @@ func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *probl
 }
 
 // emitDevice makes the span of an operation as measured on its device. It is a root, as the operation's own span may
-// not be sampled.
+// not be sampled, and the parent of those of the operation's parts, if NCCL tells of them.
 func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 	if !o.Signature.Call.IsOperation() {
 		return
 	}
 	s := p.opSpan(m, o, false, nil)
-	s.id = s.id.child(tagDevice, m.Rank, 0)
-	s.id.parent, s.id.remote = oteltrace.SpanID{}, false
+	s.id = deviceID(s.id, m)
 	s.name += semconv.DeviceSuffix
 	s.attrs = append(s.attrs, semconv.OpDepth.String(semconv.DepthDevice))
 	p.emit(s)
 }
 
-// emitProxied makes the span of what an operation sent to a rank of another node, below the operation's, or of a step
-// of that. What has been sent when an operation becomes slow has a started span, as the operation has. o is nil if its
-// start is not known.
+func deviceID(own identity, m *model.Comm) identity {
+	id := own.child(tagDevice, m.Rank, 0)
+	id.parent, id.remote = oteltrace.SpanID{}, false
+	return id
+}
+
+// emitKernel makes the span of an operation's kernel, below that of the device.
+func (p *Projector) emitKernel(m *model.Comm, r *tape.OpRecord) {
+	if !r.Signature.Call.IsOperation() {
+		return
+	}
+	own := p.opPart(m, OpTraceID(m.ID, m.Rank, r.Signature, r.Seq), &r.Signature)
+	p.emit(&span{
+		id:    deviceID(own, m).child(tagKernel, m.Rank, 0),
+		name:  semconv.CallSpan(r.Signature.Call) + semconv.KernelSuffix,
+		start: r.Start, end: r.Time,
+		attrs: append(attributesOf(m), semconv.OpSeq.Int64(int64(r.Seq)), semconv.OpDepth.String(semconv.DepthKernel)),
+	})
+}
+
+// emitProxied makes the span of what an operation sent to a rank of another node, below the operation's (of NCCL's,
+// that of the device), or of a step of that. What has been sent when an operation becomes slow has a started span, as
+// the operation has. o is nil if its start is not known.
 func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
 	if !r.Signature.Call.IsOperation() {
 		return
 	}
 	sent := r.Proxied()
 	own := p.opPart(m, OpTraceID(m.ID, m.Rank, r.Signature, r.Seq), &r.Signature)
+	if m.NCCL() {
+		own = deviceID(own, m)
+	}
 	s := span{
 		id: own.child(tagProxied, m.Rank, uint64(sent.Peer)), name: semconv.SpanProxied,
 		start: sent.Start, end: sent.End,
@@ -102,6 +124,7 @@ func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
 		s.end = s.start
 	}
 	s.attrs.when(o != nil && p.slow(o, sent.End), semconv.OpSlow.Bool(true))
+	s.attrs.when(m.NCCL(), semconv.OpDepth.String(semconv.DepthProxy))
 	s.attrs.when(sent.Waited != tape.PhaseNone, semconv.ProxyWait.String(sent.Waited.String()))
 	p.emit(&s)
 }

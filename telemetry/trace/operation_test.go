@@ -1,6 +1,7 @@
 package trace_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -87,6 +88,36 @@ func TestMeasuredOnDevice(t *testing.T) {
 		!slices.Contains(device.Attributes, semconv.OpDepth.String("device")) ||
 		slices.Contains(call.Attributes, semconv.OpDepth.String("device")) {
 		t.Errorf("beside %+v it is %+v", call, device)
+	}
+}
+
+// TestNCCLParts: of an operation of NCCL's, the kernel and what it sent to another node are below the time on the
+// device.
+func TestNCCLParts(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
+	nccl := world
+	nccl.Engine = "nccl 2.28.9"
+	op := func(stage tape.Stage, start, end int64) {
+		p.op(nccl, tape.OpRecord{
+			Stage: stage, Time: end, Start: start, Seq: 1, Wait: 0,
+			Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64},
+		})
+	}
+	op(tape.StageEnd, ms, 2*ms)
+	op(tape.StageDevice, ms, 9*ms)
+	op(tape.StageProxied, 4*ms, 7*ms)
+	op(tape.StageKernel, 3*ms, 8*ms)
+	var got []string
+	spans := p.spans()
+	for i, s := range spans {
+		got = append(got, fmt.Sprintf("%s %v", s.Name, s.EndTime.Sub(s.StartTime)))
+		if i > 0 && s.Parent.SpanID() != spans[0].SpanContext.SpanID() {
+			t.Errorf("%s is not below %s", s.Name, spans[0].Name)
+		}
+	}
+	want := []string{"ccl.all_reduce (device) 8ms", "ccl.proxy.operation 3ms", "ccl.all_reduce (kernel) 5ms"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
 	}
 }
 

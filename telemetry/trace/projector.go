@@ -80,6 +80,8 @@ func (p *Projector) Observe(s *model.Step) {
 			p.endOp(s.Comm, s.Op)
 		case tape.StageDevice:
 			p.emitDevice(s.Comm, s.Op)
+		case tape.StageKernel:
+			p.emitKernel(s.Comm, &s.Event.Op)
 		case tape.StageProxied, tape.StageStep:
 			p.emitProxied(s.Comm, s.Op, &s.Event.Op)
 		default:

@@ -23,6 +23,7 @@
 //
 //	FAKENCCL_HEAP=dirty      memory of destroyed communicators is overwritten at once
 //	FAKENCCL_BREAKS=64       the last rank fails to run collectives of 64 bytes; the others wait for it
+//	FAKENCCL_CUT=1           what rank 1 sends is taken by the network and never leaves
 //	FAKENCCL_PROXY=unpaired  proxy steps that never stop, and states recorded after a stop
 //
 // What goes wrong in which version, and when, is said in src/misbehave.c, src/profiler.c and src/ras.c.

@@ -214,6 +214,7 @@ const char *func_name(enum func f);
 bool is_before(int v);
 void dirty(void *memory, size_t bytes);
 bool breaks(const struct ncclComm *c, size_t bytes); // an operation of this rank, with so many bytes
+bool is_cut(const struct ncclComm *c);               // the network keeps what this rank sends
 void poison_group(struct ncclComm *c);
 
 // ras.c

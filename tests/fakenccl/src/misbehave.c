@@ -20,6 +20,11 @@ void dirty(void *memory, size_t bytes) {
   if (heap && !strcmp(heap, "dirty")) memset(memory, 0x5a, bytes);
 }
 
+bool is_cut(const struct ncclComm *c) {
+  const char *rank = getenv("FAKENCCL_CUT");
+  return rank && c->rank == atoi(rank);
+}
+
 bool breaks(const struct ncclComm *c, size_t bytes) {
   const char *size = getenv("FAKENCCL_BREAKS");
   return size && c->rank == c->nranks - 1 && bytes == strtoull(size, NULL, 10);

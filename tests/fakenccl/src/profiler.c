@@ -440,6 +440,7 @@ static void begin_proxy_op(struct task *t, struct proxy_op *p, int peer, bool se
   p->ops[p->n].send = send;
   report_proxy_op(c->profiler->context, t->event, getpid(), c->rank, peer, send, CHUNK, &p->ops[p->n].op,
                   p->ops[p->n].steps);
+  if (send && is_cut(c)) state(p->ops[p->n].steps[0], SEND_WAIT, CHUNK);
   p->n++;
 }
 

@@ -230,11 +230,12 @@ static bool fetch(struct ncclComm *c, enum plane p, struct transfer *t) {
 // Does all transfers side by side. Of data, only an abort or a revocation ends the wait for a rank that died.
 ncclResult_t transfer(struct ncclComm *c, enum plane p, struct transfer *t, int n) {
   struct seat *mine = seat(c, c->rank);
+  bool cut = p == DATA && is_cut(c);
   for (;;) {
     uint32_t bell = atomic_load(&mine->bell);
     bool moved = false, left = false;
     for (int i = 0; i < n; i++) {
-      while (t[i].done < t[i].bytes && (t[i].send ? post : fetch)(c, p, &t[i])) moved = true;
+      while (t[i].done < t[i].bytes && (t[i].send ? !cut && post(c, p, &t[i]) : fetch(c, p, &t[i]))) moved = true;
       left |= t[i].done < t[i].bytes;
     }
     if (!left) return ncclSuccess;

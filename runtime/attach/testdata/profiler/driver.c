@@ -5,7 +5,9 @@
  *   expect RANK SIZE                      interposition expects a communicator
  *   init CONTEXT HASH NODES SIZE RANK NAME
  *   start CONTEXT HANDLE TYPE PARENT GROUP RANK FUNC COUNT DATATYPE ROOT PEER PID NUMBER HASH NAME
+ *                                         of a proxy's operation, ROOT is whether it sends
  *   stop HANDLE, state HANDLE STATE NUMBER, finalize CONTEXT
+ *   look CONTEXT N, launched CONTEXT, seen CONTEXT       looks into operation N, an all-reduce
  *   mask, setmask BITS, filter 0|1    with 1, only what the mask asks for is told, as by NCCL
  *   raw HANDLE VALUE, poison HANDLE|CONTEXT N            any value; the address of memory that nobody may touch
  *   bench N                               what the callbacks of a collective take
@@ -22,6 +24,7 @@
 
 #include "../../ops.h"
 #include "../../profiler.h"
+#include "../../profiler_depth.h"
 #include "../../tape.h"
 
 extern const struct profiler_v1 ncclProfiler_v1;
@@ -141,6 +144,7 @@ static struct profiler_event event(uint64_t type, void *parent, void *group, int
   case PROFILER_PROXY_OP:
     e.proxyOp.pid = pid != 0 ? pid : getpid();
     e.proxyOp.peer = peer;
+    e.proxyOp.isSend = root;
     break;
   case PROFILER_PROXY_STEP:
     e.proxyStep.step = (int32_t)number;
@@ -195,6 +199,21 @@ static void bench(int rounds) {
   }
   printf("bench %.1f ns a collective, of %d callbacks\n", (double)least / CALLS, callbacks / CALLS);
   p->finalize(context);
+}
+
+/* Looks into an operation of a communicator that interposition sees. */
+static void look(void *context, uint64_t number) {
+  static struct tape_comm *comm;
+  const struct tape_signature all_reduce = {.call = 16, .data_type = 7, .peer = -1, .bytes = 4};
+  if (comm == NULL) {
+    tape_open();
+    comm = tape_comm_new(&(struct tape_info){.id = "looked into", .size = 2, .engine = "nccl"}, NULL);
+  }
+  const int64_t start = tape_now();
+  const uint64_t launched = tape_op_start(comm, number, &all_reduce, 0);
+  tape_op_end(comm, launched, 0);
+  const struct tape_look of = {number, launched, all_reduce.bytes, 16 | 7 << 8, -1, start};
+  depth_begin((uintptr_t)context, comm, &of);
 }
 
 enum { THREADS = 8 };
@@ -277,6 +296,12 @@ static void run(const char *line) {
     ncclProfiler_v5.recordEventState(handles[n % HANDLES], i, i == 23 || i == 24 ? NULL : &args);
   } else if (sscanf(line, "finalize %u", &n) == 1) {
     ncclProfiler_v5.finalize(contexts[n % CONTEXTS]);
+  } else if (sscanf(line, "look %u %" SCNu64, &n, &x) == 2) {
+    look(contexts[n % CONTEXTS], x);
+  } else if (sscanf(line, "launched %u", &n) == 1) {
+    depth_launched((uintptr_t)contexts[n % CONTEXTS]);
+  } else if (sscanf(line, "seen %u", &n) == 1) {
+    depth_end((uintptr_t)contexts[n % CONTEXTS]);
   } else if (strcmp(verb, "mask") == 0) {
     printf("mask 0x%x\n", (unsigned)mask);
   } else if (strcmp(verb, "handle") == 0 && sscanf(line, "handle %u", &n) == 1) {

@@ -1,0 +1,107 @@
+package attach
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/tests/e2e"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
+)
+
+// TestDepth: of each communicator's first operation, NCCL is asked for what its kernels and its proxies do, and of no
+// other. Of two nodes with two ranks each, the last rank of a node sends to the first one of the other.
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	library := buildLibrary(t)
+	for _, version := range []string{"2.26.2", "2.28.9", "2.31.2"} {
+		t.Run(version, func(t *testing.T) {
+			dir := t.TempDir()
+			traffic(t, version, "CARILLON_TAPE_DIR="+dir, "CARILLON_JOB=traffic", "LD_PRELOAD="+library,
+				"NCCL_PROFILER_PLUGIN="+library)
+			var got []string
+			for _, path := range tapesIn(t, filepath.Join(dir, "traffic")) {
+				got = append(got, parts(t, path)...)
+			}
+			slices.Sort(got)
+			want := []string{
+				"0: the kernel of all_reduce 1 ran",
+				"1: all_reduce 1 sent to rank 2", "1: the kernel of all_reduce 1 ran",
+				"2: the kernel of all_reduce 1 ran",
+				"3: all_reduce 1 sent to rank 0", "3: the kernel of all_reduce 1 ran",
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("on the tapes:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+// tapesIn are the four tapes of a job, in its folder.
+func tapesIn(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.tape"))
+	if err != nil || len(paths) != 4 {
+		t.Fatalf("tapes %v, %v; want four", paths, err)
+	}
+	return paths
+}
+
+// parts says what a tape has of parts of operations.
+func parts(t *testing.T, path string) (found []string) {
+	t.Helper()
+	r, err := tape.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	for ev, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.IsLife || !ev.Op.IsPart() {
+			continue
+		}
+		o := &ev.Op
+		if o.Start <= 0 || o.Time <= o.Start {
+			t.Errorf("a part of an operation is from %d to %d", o.Start, o.Time)
+		}
+		text := fmt.Sprintf("%d: the kernel of %v %d ran", ev.Comm.Rank, o.Signature.Call, o.Seq)
+		if s := o.Proxied(); o.IsProxied() {
+			text = fmt.Sprintf("%d: %v %d sent to rank %d", ev.Comm.Rank, o.Signature.Call, o.Seq, s.Peer)
+			if int(s.Carrier) != ev.Comm.Rank || s.Waited == tape.PhaseNone || s.Bytes == 0 {
+				t.Errorf("%s: %+v", text, s)
+			}
+		}
+		found = append(found, text)
+	}
+	return found
+}
+
+// TestCut: the network takes what a rank sends to another node, and none of it arrives. All ranks have launched the
+// operation; the two ranks are named, also afterwards.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	job := e2e.Start(t, []string{
+		"FAKENCCL_CUT=1", "NODES=node", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"),
+		"CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=", "CARILLON_STALL_THRESHOLD=1s",
+	}, "carillon", "attach", "--job", "cut", "--", fakenccl.Program(t, built, "traffic"), "processes", "4")
+	const cut = `all ranks are in all_reduce 1 [^§]*no data has moved from rank 1 [^§]*to rank 2\b`
+	report(t, `"reason": "transport"[^§]*`+cut, tapes)
+	for _, path := range tapesIn(t, filepath.Join(tapes, "cut")) {
+		pid, err := strconv.Atoi(strings.TrimSuffix(path[strings.LastIndexByte(path, '-')+1:], ".tape"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e2e.Kill(t, pid, syscall.SIGKILL)
+	}
+	job.ExitCode()
+	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(cut)
+}

@@ -12,6 +12,8 @@ RACE   ?= -race
 # The race detector waits at the end of each process for goroutines that still run: a second, of which no test of
 # ours has a use, and hundreds of processes are started.
 export GORACE ?= atexit_sleep_ms=0
+# Six test packages need the fake CUDA driver, which takes longer to compile than most of their tests take.
+export FAKECUDA_CACHE ?= $(BIN)/fakecuda-cache
 PACKAGES ?= ./...
 FUZZTIME ?= 30s
 STRESS ?= 10m

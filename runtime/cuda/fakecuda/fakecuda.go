@@ -19,18 +19,26 @@
 package fakecuda
 
 import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 )
 
 //go:embed src
 var source embed.FS
 
 // Build compiles the driver in a folder with the C++ compiler CXX, or else g++, and returns its path.
+//
+// If FAKECUDA_CACHE is set, it is a folder that keeps what was compiled, by its source: Build and BuildKernels take
+// from there what some process has compiled before.
 func Build(dir string) (string, error) {
 	if err := os.CopyFS(dir, source); err != nil {
 		return "", fmt.Errorf("fakecuda: %w", err)
@@ -39,13 +47,13 @@ func Build(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("fakecuda: %w", err)
 	}
-	library := filepath.Join(dir, "libcuda.so.1")
-	args := []string{"-g", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-z,nodelete"}
-	args = append(args, "-x", "c++", os.DevNull)
+	sources := []string{"-x", "c++", os.DevNull}
 	for _, file := range files { // as one, which takes half as long
-		args = append(args, "-include", file)
+		sources = append(sources, "-include", file)
 	}
-	return library, compile(library, args...)
+	library := filepath.Join(dir, "libcuda.so.1")
+	return library, compile(library, sources,
+		"-g", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-z,nodelete")
 }
 
 // BuildKernels compiles kernels for the driver, of the files that match a pattern (filepath.Glob), and returns the
@@ -54,25 +62,67 @@ func Build(dir string) (string, error) {
 // them.
 func BuildKernels(dir, pattern string) (string, error) {
 	library := filepath.Join(dir, "kernels.so")
-	sources, err := filepath.Glob(pattern)
-	if err != nil || len(sources) == 0 {
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
 		return "", errors.Join(err, fmt.Errorf("fakecuda: there are no kernels in %s", pattern))
 	}
-	return library, compile(library, append([]string{"-x", "c++", "-ffp-contract=off", "-Wno-maybe-uninitialized"},
-		sources...)...)
+	return library, compile(library, append([]string{"-x", "c++"}, files...),
+		"-ffp-contract=off", "-Wno-maybe-uninitialized")
 }
 
-func compile(library string, args ...string) error {
-	compiler := os.Getenv("CXX")
-	if compiler == "" {
-		compiler = "g++"
+func compile(library string, sources []string, flags ...string) error {
+	flags = append(flags, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread", "-shared")
+	cache := os.Getenv("FAKECUDA_CACHE")
+	if cache == "" {
+		_, err := run(append(append(flags, "-o", library), sources...)...)
+		return err
 	}
-	args = append([]string{
-		"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread", "-shared",
-		"-o", library,
-	}, args...)
-	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("fakecuda: %s: %w (Debian: apt-get install g++)\n%s", compiler, err, out)
+	text, err := run(append(append(flags, "-E", "-P"), sources...)...)
+	if err != nil {
+		return err
+	}
+	kept := filepath.Join(cache, fmt.Sprintf("%x.so", sha256.Sum256(fmt.Appendf(text, "%s %q", compiler(), flags))))
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return fmt.Errorf("fakecuda: %w", err)
+	}
+	lock, err := os.Create(kept + ".lock")
+	if err != nil {
+		return fmt.Errorf("fakecuda: %w", err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("fakecuda: lock %s: %w", lock.Name(), err)
+	}
+	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
+		if _, err := run(append(append(flags, "-o", kept+".new"), sources...)...); err != nil {
+			return err
+		}
+		if err := os.Rename(kept+".new", kept); err != nil {
+			return fmt.Errorf("fakecuda: %w", err)
+		}
+	}
+	data, err := os.ReadFile(kept)
+	if err == nil {
+		err = os.WriteFile(library, data, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("fakecuda: %w", err)
 	}
 	return nil
+}
+
+func compiler() string {
+	return cmp.Or(os.Getenv("CXX"), "g++")
+}
+
+// run runs the compiler and returns what it writes.
+func run(args ...string) ([]byte, error) {
+	var errs bytes.Buffer
+	cmd := exec.Command(compiler(), args...)
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("fakecuda: %s: %w (Debian: apt-get install g++)\n%s", compiler(), err, errs.Bytes())
+	}
+	return out, nil
 }

@@ -188,7 +188,11 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 			v.Evidence = append(v.Evidence, say("%s keeps making other calls, but not this one", r))
 		}
 		if l.actor.note.Where != "" {
-			v.Evidence = append(v.Evidence, say("%s is between its calls: %s", r, l.actor.note.Where))
+			is := "is between its calls"
+			if v.Reason == StreamBlocked { // its last call has returned, and counts as one that it is in
+				is = "has returned from the call"
+			}
+			v.Evidence = append(v.Evidence, say("%s %s: %s", r, is, l.actor.note.Where))
 		}
 		for _, s := range l.actor.slots {
 			if s.Captured > 0 && (s.Comm == m.key.comm || v.Reason == StreamBlocked) {

@@ -814,6 +814,36 @@ func pending(ago time.Duration) job {
 		did(world, 40, lifecycle.CallAllReduce, ago, 2).with(last, 0, 1, 2, 3)
 }
 
+// The evidence says nothing that the text denies: who has launched a call is not between its calls, and who is through
+// one has come to it.
+func TestEvidenceAgrees(t *testing.T) {
+	for name, c := range map[string]struct {
+		job        job
+		text, also string
+	}{
+		"a call was launched on a busy stream": {
+			newJob(4).in(world, 41, allReduce, s6, -1, 0, seq(4)...).with(onStream, 0, 1, 3).with(queued, 2).
+				with(func(n *verdict.Note, _ *verdict.Slot) { n.Where = "it computes" }, 2),
+			`rank 2 (node1, pid 1002) launched`, `rank 2 has returned from the call: it computes`,
+		},
+		"one is through": {
+			newJob(3).in(world, 8, lifecycle.CallBroadcast, 3*time.Minute, -1, 0, 1, 2).with(onStream, 1, 2).
+				did(world, 8, lifecycle.CallBroadcast, 3*time.Minute, 0),
+			`all ranks have launched it`, `2 of 3 ranks are still in broadcast 8 on "world", the first for 3m0s`,
+		},
+		"none is through": {
+			newJob(3).in(world, 8, allReduce, 3*time.Minute, -1, 0, seq(3)...).with(onStream, seq(3)...),
+			`all ranks have launched it`, `3 of 3 ranks are in all_reduce 8 on "world", the first for 3m0s`,
+		},
+	} {
+		verdicts, _ := verdict.Diagnose(c.job)
+		if len(verdicts) != 1 || !strings.Contains(verdicts[0].Text.String(), c.text) ||
+			!slices.ContainsFunc(verdicts[0].Evidence, func(e verdict.Text) bool { return e.String() == c.also }) {
+			t.Errorf("%s: %v, want %q, and as evidence %q", name, verdicts, c.text, c.also)
+		}
+	}
+}
+
 // The evidence says what keeps a rank from sending.
 func TestEvidenceOfWhatBlocks(t *testing.T) {
 	for phase, want := range map[tape.Phase]string{

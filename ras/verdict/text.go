@@ -162,7 +162,11 @@ func attendance(m *meeting) Text {
 	if m.until > 0 {
 		return say("%d of %d ranks were in %s", len(m.present), m.slot.Size, m.text())
 	}
-	return say("%d of %d ranks are in %s, the first for %s", len(m.present), m.slot.Size, m.text(), Age(m.age))
+	in := "in"
+	if len(m.missing)+len(m.absent) == 0 && len(m.present) < m.slot.Size { // the others are through it
+		in = "still in"
+	}
+	return say("%d of %d ranks are %s %s, the first for %s", len(m.present), m.slot.Size, in, m.text(), Age(m.age))
 }
 
 // difference describes a call by what differs from the usual one.

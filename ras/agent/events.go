@@ -70,7 +70,7 @@ func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 		ev.Type, ev.Stage, ev.Unresolved = semconv.EventVerdictWithdrawn, bus.Closed, c.Unresolved
 		over := "over" // or it would read as if it still held
 		if c.Unresolved {
-			over = "given up"
+			over = "withdrawn unresolved"
 		}
 		ev.Text += fmt.Sprintf(" (%s after %v)", over, verdict.Age(now.Sub(since)))
 	}

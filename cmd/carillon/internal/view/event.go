@@ -17,7 +17,7 @@ func EventLine(ev *bus.Event) string {
 	severity := ev.Severity.String()
 	switch { // a closed event has no severity
 	case ev.Stage == bus.Closed && ev.Unresolved:
-		severity = "given up"
+		severity = "not over"
 	case ev.Stage == bus.Closed:
 		severity = "over"
 	case ev.Severity > bus.Info:

@@ -124,11 +124,11 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens, and one that was given up not like
-// one that healed.
+// TestOverIsNoAlarm: a verdict that is withdrawn doesn't look like one that opens, and one whose cause may be there
+// still not like one that healed.
 func TestOverIsNoAlarm(t *testing.T) {
 	for want, unresolved := range map[string]bool{
-		"over     verdict.withdrawn rank 2": false, "given up verdict.withdrawn rank 2": true,
+		"over     verdict.withdrawn rank 2": false, "not over verdict.withdrawn rank 2": true,
 	} {
 		f := Frame{Report: &Report{Status: statusOK}, Columns: 80, Rows: 12, Colored: true, Events: []*bus.Event{
 			{

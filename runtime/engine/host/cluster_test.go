@@ -34,6 +34,7 @@ type cluster struct {
 	comms   []*engine.Comm
 	links   []*fabric.Links
 	seq     uint64
+	memory  [][2][]int32 // by rank, for the buffers of shapes
 }
 
 // newCluster connects size ranks.
@@ -66,7 +67,7 @@ func newClusterOf(
 	}
 	c := &cluster{
 		tb: tb, engines: make([]*host.Engine, size), comms: make([]*engine.Comm, size),
-		links: make([]*fabric.Links, size),
+		links: make([]*fabric.Links, size), memory: make([][2][]int32, size),
 	}
 	for r, err := range each(size, func(r int) error {
 		links, err := ports[r].Connect(tb.Context(), lifecycle.CommID{}, r, cards)

@@ -36,6 +36,7 @@ type shape struct {
 	count      int
 	inPlace    bool
 	salt       int32
+	memory     [][2][]int32 // by rank, for the buffers
 }
 
 func (s shape) String() string {
@@ -103,10 +104,15 @@ func (s shape) want(rank, i int) int32 {
 	return sum
 }
 
-// buffers makes rank's buffers. They start in the middle of a word, as a user's may.
+// buffers makes rank's buffers. They start in the middle of a word, as a user's may, and have in them what the
+// operation before left there: new memory takes the race detector longer than what is tested.
 func (s shape) buffers(rank int) (send, recv []int32) {
 	n, m, at := s.layout(rank)
-	send, recv = make([]int32, n+1)[1:], make([]int32, m+1)[1:]
+	mine := &s.memory[rank]
+	for i, size := range []int{n + 1, m + 1} {
+		mine[i] = slices.Grow(mine[i][:0], size)[:size]
+	}
+	send, recv = mine[0][1:], mine[1][1:]
 	if s.inPlace && n > 0 && m > 0 && s.call != lifecycle.CallAllToAll {
 		if n <= m {
 			send = recv[at : at+n]
@@ -142,6 +148,7 @@ func (c *cluster) check(s shape) {
 	c.tb.Helper()
 	s.size = len(c.engines)
 	s.salt = int32(c.seq) * 17
+	s.memory = c.memory
 	for r, err := range c.each(s.run) {
 		if err != nil {
 			c.tb.Fatalf("%v: rank %d: %v", s, r, err)

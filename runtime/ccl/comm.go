@@ -164,7 +164,7 @@ func (c *Comm) AsyncError() error {
 }
 
 // Wait blocks until the communicator is no longer in progress, and what was put on streams is done, or until ctx ends.
-// It returns what AsyncError would, or ctx's error.
+// It returns what AsyncError would, or ctx's error, with the operation on a stream that is not done.
 func (c *Comm) Wait(ctx context.Context) error {
 	defer runtime.KeepAlive(c)
 	if err := c.check(lifecycle.CallWait); err != nil {

@@ -211,16 +211,26 @@ func (c *core) enqueue(call lifecycle.Call, number, launched uint64, ops []engin
 	return err
 }
 
-// waitForDevice waits until the operations on streams are done. Its error is ctx's, or has made the communicator fail.
+// waitForDevice waits until the operations on streams are done. Its error says which one is not done when ctx ended, or
+// has made the communicator fail.
 func (c *core) waitForDevice(ctx context.Context) error {
 	if c.device == nil {
 		return nil
 	}
 	err := c.device.Wait(ctx)
-	if err == nil || err == context.Cause(ctx) { //nolint:errorlint // Wait's own
+	switch {
+	case err == nil:
+		return nil
+	case err != context.Cause(ctx): //nolint:errorlint // Wait's own
+		return c.failOnDevice(err)
+	}
+	call, number, peer, ok := c.device.Current()
+	if !ok {
 		return err
 	}
-	return c.failOnDevice(err)
+	late := c.comm.PeerError(lifecycle.CodeOf(ctx.Err()), peer, "")
+	late.Call, late.Seq, late.Err = call, number, err
+	return late
 }
 
 // failOnDevice is fail for an error of an operation on the device.

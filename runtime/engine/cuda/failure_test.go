@@ -235,7 +235,8 @@ func TestBusyDriver(t *testing.T) {
 	}
 }
 
-// TestUnfinished: a Destroy whose context ends while the GPU waits for a rank says so, and frees the others.
+// TestUnfinished: a Wait or Destroy whose context ends while the GPU waits for a rank says so, and a Destroy frees the
+// others.
 func TestUnfinished(t *testing.T) {
 	all := ranks(t, 2)
 	devices := []*opener{{GPU: all[0].gpu}, {GPU: all[1].gpu}}
@@ -250,6 +251,11 @@ func TestUnfinished(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	const late = `all_reduce (operation 1) on communicator`
+	if err := all[0].Wait(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, ccl.ErrCanceled) ||
+		!strings.HasPrefix(err.Error(), late) {
+		t.Errorf("a Wait while an operation waits is answered by %v", err)
+	}
 	err = all[0].Destroy(ctx)
 	const waits = "all_reduce number 1, which waits for rank 1"
 	if !errors.Is(err, ccl.ErrUnfinished) || !strings.Contains(err.Error(), waits) {

@@ -175,21 +175,24 @@ func (c *Conn) send(p []byte) int {
 // fill fills in an operation's header.
 func (c *Conn) fill(o *op, k kind) {
 	o.kind, o.token, o.to, o.credit = k, c.e.token, c.peer, c.credit()
-	o.round, o.sent, o.stream = 0, 0, nil
+	o.round, o.sent, o.stream, o.piped = 0, 0, nil, false
 	o.done.Store(0)
 }
 
-// sendShared copies p into a slot of the carrier's process, and returns how many bytes fit.
+// sendShared copies p into a pipe or a slot of the carrier's process, and returns how many bytes fit.
 func (c *Conn) sendShared(p []byte) int {
-	i := c.neighbour.claim(c, true)
-	if i < 0 {
-		c.waitFor(transport.WaitPool)
-		return 0
+	i, n := c.neighbour.pour(c, p)
+	piped := i >= 0
+	if !piped {
+		if i = c.neighbour.claim(c, true); i < 0 {
+			c.waitFor(transport.WaitPool)
+			return 0
+		}
+		n = copy(c.neighbour.segment.bytes(i), p)
 	}
 	c.e.profileEnd(&c.waiting, lifecycle.CodeOK)
-	n := copy(c.neighbour.segment.bytes(i), p)
 	c.sent += uint64(n)
-	c.neighbour.submit(i, c, kindData, c.e.waiter.Round(), n)
+	c.neighbour.submit(i, c, kindData, c.e.waiter.Round(), n, piped)
 	if !c.e.waiter.Attends() || !c.e.ringLater(c, n) {
 		c.ringCarrier(false)
 	}
@@ -221,7 +224,7 @@ func (c *Conn) control(k kind, data []byte) {
 		i = c.neighbour.claim(c, false)
 	}
 	if i >= 0 {
-		c.neighbour.submit(i, c, k, 0, copy(c.neighbour.segment.bytes(i), data))
+		c.neighbour.submit(i, c, k, 0, copy(c.neighbour.segment.bytes(i), data), false)
 		c.ringCarrier(false)
 	} else {
 		c.e.p.postpone(c, k, data)

@@ -24,6 +24,12 @@
 // process is in a slot of that process's segment, which is memory that the ranks of the node share; a process's own
 // operations are there, too, if its pool is exhausted. If both are exhausted, the sender waits.
 //
+// Large data for the proxy of another process goes through a pipe of that process's, up to a step in each: so it is
+// copied into the kernel once, by its sender, and the carrier sends the pages that it is in. A carrier sends the header
+// of a step only when all of the step is in the pipe, and empties a pipe before it is used again: a sender that dies or
+// lies tears nothing. A protected connection (see package door) seals what is in memory, so it has no pipes; without a
+// free pipe, large data is in slots.
+//
 // Sending needs no goroutine: a rank that has data for a rail sends all that is queued there, as long as the kernel has
 // room, and a goroutine of the connection sends the rest later. Operations of other processes are sent by a rank of the
 // process that waits anyway, or by the Proxy's goroutine if none waits.

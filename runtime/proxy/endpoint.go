@@ -178,6 +178,9 @@ func (e *Endpoint) Rail(peer int) tcp.User { return e.rails[peer] }
 // Attach hands over the connection with a peer.
 func (e *Endpoint) Attach(peer int, c *tcp.Conn) {
 	r := e.rails[peer]
+	if e.p.segment != nil && e.routes.PXN && c.Splices() {
+		e.p.openPipes()
+	}
 	r.conn.Store(c)
 	r.kick()
 }
@@ -316,6 +319,9 @@ func (e *Endpoint) check(o *op) error {
 	}
 	if err := o.token.fits(e.of(from)); err != nil {
 		return err
+	}
+	if o.piped && (o.kind != kindData || len(o.data) == 0 || inside(e.p.pipe(o.slot)) != len(o.data)) {
+		return fmt.Errorf("%w: rank %d says of a pipe what is not so", ErrToken, from)
 	}
 	tooLong := o.kind != kindData && len(o.data) > o.kind.maxBytes() // data is cut into steps
 	if o.kind == 0 || o.kind >= kinds || o.kind == kindLost && from != e.self || tooLong {

@@ -28,6 +28,7 @@ type op struct {
 	done   atomic.Int64
 
 	slot  int         // of the segment, -1 for none
+	piped bool        // the data is in the slot's pipe
 	owner owner       // of the slot
 	busy  atomic.Bool // the slot was submitted
 

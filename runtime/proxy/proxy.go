@@ -21,8 +21,9 @@ type Proxy struct {
 	card Card
 
 	pool    pool
-	segment *segment // nil if there is no shared memory
-	shared  []op     // by slot of the segment, for submitted slots
+	segment *segment                            // nil if there is no shared memory
+	shared  []op                                // by slot of the segment, for submitted slots
+	pipes   [pipedSlots]atomic.Pointer[os.File] // they stay open as long as a rail has data in them, as memory does
 
 	streams atomic.Uint32 // counts the streams that were opened
 	steps   atomic.Uint64
@@ -209,7 +210,11 @@ func (p *Proxy) accept(i int) *rail {
 	o.done.Store(0)
 	o.owner = p.segment.owner(i)
 	o.token = Token{Comm: read.comm, Rank: int(read.from), PID: o.owner.pid(), Generation: read.generation}
-	o.data = p.segment.bytes(i)[:min(read.size, slotBytes)]
+	if o.piped = read.piped != 0; o.piped {
+		o.data = inPipe[:min(read.size, stepBytes)]
+	} else {
+		o.data = p.segment.bytes(i)[:min(read.size, slotBytes)]
+	}
 	e := p.endpoint(read.to)
 	if e == nil { // it was closed
 		p.complete(o, len(o.data))
@@ -311,7 +316,7 @@ func (p *Proxy) tryGet() *op {
 		return nil
 	}
 	own := ownerOf(p.pid, 0)
-	i := p.segment.claim(own)
+	i := p.segment.claim(own, 0)
 	if i < 0 {
 		return nil
 	}
@@ -338,6 +343,11 @@ func (p *Proxy) complete(o *op, n int) {
 }
 
 func (p *Proxy) free(slot int, o owner) {
+	if pipe := p.pipe(slot); pipe != nil {
+		if n := inside(pipe); n > 0 { // it was not sent
+			_, _ = pipe.Read(make([]byte, n))
+		}
+	}
 	if p.segment.free(slot, o) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -429,13 +439,20 @@ func (p *Proxy) Close(patience time.Duration) {
 	p.work.Wait()
 	if p.segment != nil {
 		_ = unix.Close(p.card.FD)
+		for _, m := range p.neighbours {
+			m.closeInlets()
+		}
 	}
 }
 
 // neighbour is another process of this node, in whose segment ranks of this process submit operations.
 type neighbour struct {
 	p       *Proxy
+	pid     int
 	segment *segment
+
+	mu     sync.Mutex
+	inlets [pipedSlots]int // of the pipes that were used: descriptors, -1 for one that can't be opened
 }
 
 // neighbour returns the process of a rank.
@@ -449,7 +466,7 @@ func (p *Proxy) neighbour(m *Member) (*neighbour, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &neighbour{p, s}
+	made := &neighbour{p: p, pid: m.PID, segment: s}
 	p.neighbours[m.Token] = made
 	return made, nil
 }
@@ -457,12 +474,12 @@ func (p *Proxy) neighbour(m *Member) (*neighbour, error) {
 // claim takes a slot for c. If none is free, and waits is set, c waits for one.
 func (m *neighbour) claim(c *Conn, waits bool) int {
 	own := ownerOf(m.p.pid, c.number)
-	if i := m.segment.claim(own); i >= 0 || !waits {
+	if i := m.segment.claim(own, 0); i >= 0 || !waits {
 		return i
 	}
 	seen := m.segment.freed.Load()
 	m.segment.wanted.Store(1)
-	if i := m.segment.claim(own); i >= 0 { // one may have been freed before it was wanted
+	if i := m.segment.claim(own, 0); i >= 0 { // one may have been freed before it was wanted
 		return i
 	}
 	m.p.addWaiting(c, m, seen)
@@ -481,12 +498,15 @@ func (m *neighbour) holds(c *Conn) bool {
 }
 
 // submit submits the operation in a slot. Its process must be rung to send it.
-func (m *neighbour) submit(i int, c *Conn, k kind, round uint64, n int) {
+func (m *neighbour) submit(i int, c *Conn, k kind, round uint64, n int, piped bool) {
 	s := &m.segment.slots[i]
 	*s = slot{
 		to: c.e.members[c.carrier].Generation, generation: c.e.token.Generation, comm: c.e.token.Comm,
 		credit: c.credit(), from: int32(c.e.self), dest: int32(c.peer), size: uint32(n), kind: uint32(k),
 		round: round,
+	}
+	if piped {
+		s.piped = 1
 	}
 	m.segment.submit(i)
 }

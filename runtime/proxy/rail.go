@@ -86,7 +86,7 @@ func (r *rail) drain() {
 		return
 	}
 	for len(r.parts) > 0 || r.build() {
-		n, err := conn.TrySend(r.parts)
+		n, err := r.send(conn)
 		if err != nil {
 			r.drop()
 			return
@@ -98,6 +98,18 @@ func (r *rail) drain() {
 		r.advance(n)
 	}
 	r.full.Store(false)
+}
+
+// send sends some of the parts: those in front of data that is in a pipe, or that.
+func (r *rail) send(conn *tcp.Conn) (int, error) {
+	switch i := slices.IndexFunc(r.ops, func(o *op) bool { return o != nil && o.piped }); i {
+	case -1:
+		return conn.TrySend(r.parts, false)
+	case 0:
+		return conn.TrySplice(r.e.p.pipe(r.ops[0].slot), len(r.parts[0]))
+	default:
+		return conn.TrySend(r.parts[:i], true)
+	}
 }
 
 // advance removes the first n bytes from the parts, which were sent.
@@ -150,7 +162,7 @@ func (r *rail) build() bool {
 		o.sent += n
 		r.e.profileStep(o, n)
 		r.e.p.steps.Add(1)
-		if n <= packBytes {
+		if n <= packBytes && !o.piped {
 			stage = append(stage, data...)
 			r.e.profileEnd(&o.events, lifecycle.CodeOK)
 			r.e.p.complete(o, n) // its only step, as all others are larger

@@ -20,6 +20,7 @@ import (
 //	│ bell      (futex)   │ or 0             │            │ slot               │ each
 //	│ submitted (a stack) │                  │            │                    │
 //	│ freed, wanted       │                  │            │                    │
+//	│ pipes               │                  │            │                    │
 //
 // A rank claims a slot, fills it, and pushes it onto the stack of submitted ones. The owner takes the whole stack at
 // once, and frees a slot when it has sent it. Each step is a single atomic store or exchange, so that a process may die
@@ -35,6 +36,8 @@ type segment struct {
 	submitted *atomic.Uint32 // the top of the stack, plus 1; 0: it is empty
 	freed     *atomic.Uint32 // counts the slots that were freed
 	wanted    *atomic.Uint32 // 1: a rank waits for a slot
+
+	pipes []atomic.Uint64 // where the pipes of the last slots are; 0 for none
 }
 
 // slot is an operation in shared memory.
@@ -47,7 +50,8 @@ type slot struct {
 	size       uint32
 	kind       uint32
 	round      uint64   // see op
-	_          [64]byte // to two cache lines
+	piped      uint32   // 1: the data is in the slot's pipe
+	_          [60]byte // to two cache lines
 }
 
 const slotSize = 128
@@ -61,13 +65,14 @@ const (
 )
 
 const (
-	segmentMagic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'P'<<40 | 'X'<<48 | 1<<56
+	segmentMagic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'P'<<40 | 'X'<<48 | 2<<56
 
 	segmentToken     = 16
 	segmentBell      = 128
 	segmentSubmitted = 256
 	segmentFreed     = 384
 	segmentWanted    = 512
+	segmentPipes     = 640
 	segmentClaims    = 4096
 	segmentNext      = segmentClaims + sharedSlots*8
 	segmentSlots     = segmentNext + sharedSlots*4
@@ -119,6 +124,7 @@ func segmentIn(m *shm.Memory) *segment {
 		slots:  unsafe.Slice((*slot)(unsafe.Pointer(&b[segmentSlots])), sharedSlots),
 		bell:   word(segmentBell), submitted: word(segmentSubmitted),
 		freed: word(segmentFreed), wanted: word(segmentWanted),
+		pipes: unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(&b[segmentPipes])), pipedSlots),
 	}
 }
 
@@ -129,9 +135,9 @@ func ownerOf(pid int, stream uint32) owner { return owner(stream)<<32 | owner(ui
 
 func (o owner) pid() int { return int(uint32(o)) }
 
-// claim takes a free slot, -1 if there is none.
-func (s *segment) claim(o owner) int {
-	for i := range s.claims {
+// claim takes a free slot with this number or a higher one, -1 if there is none.
+func (s *segment) claim(o owner, first int) int {
+	for i := first; i < len(s.claims); i++ {
 		if c := &s.claims[i]; c.Load() == 0 && c.CompareAndSwap(0, uint64(o)) {
 			return i
 		}

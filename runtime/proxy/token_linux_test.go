@@ -118,7 +118,7 @@ func TestTokensHold(t *testing.T) {
 		if dies {
 			pid = stranger
 		}
-		i := s.claim(ownerOf(pid, 3))
+		i := s.claim(ownerOf(pid, 3), 0)
 		if i < 0 {
 			t.Fatal("no slot is free")
 		}
@@ -178,7 +178,7 @@ func TestTokensHold(t *testing.T) {
 
 // forge makes a slot of rank from one that does not fit. It may leave that to the caller.
 func forge(random *rand.Rand, s *slot, e *Endpoint, from int) bool {
-	switch random.IntN(8) {
+	switch random.IntN(9) {
 	default:
 		return false
 	case 0:
@@ -198,6 +198,8 @@ func forge(random *rand.Rand, s *slot, e *Endpoint, from int) bool {
 		s.generation = e.of((from + 1) % 4).Generation
 	case 6:
 		s.kind, s.size = uint32(kindNotice), transport.MaxNotice+1
+	case 7:
+		s.piped = 1 // it has no pipe
 	}
 	return true
 }
@@ -272,7 +274,7 @@ func FuzzReceive(f *testing.F) {
 func TestSubmittedTwice(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	p, carrier := c.proxies[1], c.endpoints[1]
-	i := p.segment.claim(ownerOf(p.pid, 3))
+	i := p.segment.claim(ownerOf(p.pid, 3), 0)
 	p.segment.slots[i] = slot{
 		to: carrier.token.Generation, generation: c.endpoints[0].token.Generation, comm: carrier.token.Comm,
 		from: 0, dest: 3, kind: uint32(kindData), size: 8,

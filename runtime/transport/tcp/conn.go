@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -62,6 +63,8 @@ type sender struct {
 	raw     syscall.RawConn
 	write   func(fd uintptr) bool // writes parts; made once, so that sending does not allocate
 	parts   [][]byte
+	more    bool     // something follows the parts at once
+	pipe    *os.File // nil, or where n bytes are to send in place of parts
 	gather  gather
 	n       int
 	err     error
@@ -101,8 +104,24 @@ func newConn(s *Listener, conns [kinds]halfConn, self, peer int, user User) (*Co
 const MaxParts = 16
 
 // TrySend hands over as much of parts, one behind the other, as goes out now, and returns how many bytes that was: they
-// were copied. It belongs to one goroutine at a time.
-func (c *Conn) TrySend(parts [][]byte) (int, error) {
+// were copied. more says that the caller sends something behind them at once, as far as there is room. It belongs to
+// one goroutine at a time.
+func (c *Conn) TrySend(parts [][]byte, more bool) (int, error) {
+	c.parts, c.more = parts, more
+	return c.trySend()
+}
+
+// Splices says whether TrySplice can be used.
+func (c *Conn) Splices() bool { return canSplice && c.seal == nil }
+
+// TrySplice is TrySend of n bytes that are in a pipe: the pages in which they are go out.
+func (c *Conn) TrySplice(pipe *os.File, n int) (int, error) {
+	c.pipe, c.n = pipe, n
+	return c.trySend()
+}
+
+func (c *Conn) trySend() (int, error) {
+	defer func() { c.parts, c.pipe = nil, nil }()
 	if c.state.Load()&(closed|gone) != 0 {
 		return 0, c.refusal()
 	}
@@ -110,11 +129,9 @@ func (c *Conn) TrySend(parts [][]byte) (int, error) {
 		return 0, nil
 	}
 	if c.seal != nil {
-		return c.trySendSealed(parts)
+		return c.trySendSealed(c.parts)
 	}
-	c.parts = parts
 	err := c.raw.Write(c.write)
-	c.parts = nil
 	switch {
 	case err != nil: // Close was faster
 		return 0, c.refusal()
@@ -132,7 +149,11 @@ func (c *Conn) TrySend(parts [][]byte) (int, error) {
 
 // tryWrite writes once and never waits.
 func (s *sender) tryWrite(fd uintptr) bool {
-	s.n, s.err = s.gather.send(int(fd), s.parts)
+	if s.pipe != nil {
+		s.n, s.err = splice(int(fd), s.pipe, s.n)
+	} else {
+		s.n, s.err = s.gather.send(int(fd), s.parts, s.more)
+	}
 	return true
 }
 

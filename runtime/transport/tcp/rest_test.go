@@ -9,7 +9,7 @@ func flood(t *testing.T, c *Conn) (sent int) {
 	t.Helper()
 	buf := make([]byte, 1<<20)
 	for {
-		n, err := c.TrySend([][]byte{buf})
+		n, err := c.TrySend([][]byte{buf}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

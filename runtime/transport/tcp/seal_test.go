@@ -149,7 +149,7 @@ func TestDataIsInterferedWith(t *testing.T) {
 				var first []byte
 				for i := range 4 {
 					message := bytes.Repeat([]byte{byte('a' + i)}, 1000)
-					n, err := conns[0].TrySend([][]byte{message})
+					n, err := conns[0].TrySend([][]byte{message}, false)
 					if i == 0 {
 						first = message
 					}

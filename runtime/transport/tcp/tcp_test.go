@@ -141,7 +141,7 @@ func connectVia(t *testing.T, s *Listener, via string) (conns [2]*Conn, users [2
 func exchange(t *testing.T, conns [2]*Conn, users [2]*recorder) {
 	t.Helper()
 	want := []byte("carillon")
-	if n, err := conns[0].TrySend([][]byte{want}); n != len(want) || err != nil {
+	if n, err := conns[0].TrySend([][]byte{want}, false); n != len(want) || err != nil {
 		t.Fatal(n, err)
 	}
 	ctx := within(t, 10*time.Second)
@@ -341,7 +341,7 @@ func TestDataEndsAlone(t *testing.T) {
 // A User that can make nothing of what came ends the connection.
 func TestNonsenseOnData(t *testing.T) {
 	conns, users := connect(t, listen(t))
-	if _, err := conns[0].TrySend([][]byte{[]byte(nonsense)}); err != nil {
+	if _, err := conns[0].TrySend([][]byte{[]byte(nonsense)}, false); err != nil {
 		t.Fatal(err)
 	}
 	var lost *lifecycle.PeerError

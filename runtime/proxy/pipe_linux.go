@@ -1,0 +1,65 @@
+package proxy
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// makePipe makes a pipe that has room for a step, and returns where other processes find it: the descriptor, and the
+// pipe's number. They open the end that this process reads from, so it keeps no other.
+func makePipe() (*os.File, uint64, error) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return nil, 0, err
+	}
+	_ = unix.Close(ends[1])
+	f := os.NewFile(uintptr(ends[0]), "pipe")
+	number, err := pipeNumber(ends[0])
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, stepBytes)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, uint64(ends[0])<<32 | number, nil
+}
+
+// pipeNumber is what tells a pipe from all others.
+func pipeNumber(fd int) (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return uint64(uint32(st.Ino)), err
+}
+
+// openPipe opens a pipe of another process for writing, which never waits. It is open for reading, too: so nobody gets
+// a signal for writing when that process has ended.
+func openPipe(pid int, place uint64) (int, error) {
+	path := fmt.Sprintf("/proc/%d/fd/%d", pid, place>>32)
+	// Look before opening: to open a device would have effects.
+	if target, err := os.Readlink(path); err != nil {
+		return -1, err
+	} else if !strings.HasPrefix(target, "pipe:") {
+		return -1, fmt.Errorf("%s is %s and no pipe", path, target)
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open %s: %w", path, err)
+	}
+	if number, err := pipeNumber(fd); err != nil || number != uint64(uint32(place)) {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("%s is another pipe: %w", path, os.ErrNotExist)
+	}
+	return fd, nil
+}
+
+// inside is how much is in a pipe.
+func inside(f *os.File) (n int) {
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	}
+	return n
+}

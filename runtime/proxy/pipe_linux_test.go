@@ -1,0 +1,175 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// pattern is data of which no two parts near each other are alike.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7>>3 ^ i>>11)
+	}
+	return b
+}
+
+// unused checks that no slot of a carrier is in use, and nothing in its pipes.
+func unused(t *testing.T, p *Proxy) {
+	t.Helper()
+	if n := p.Stats().Shared; n != 0 {
+		t.Errorf("%d slots are in use", n)
+	}
+	for i := range p.pipes {
+		if n := inside(p.pipes[i].Load()); n != 0 {
+			t.Errorf("%d bytes are in pipe %d", n, i)
+		}
+	}
+}
+
+// sendThrough has rank 0 send to rank 3, for which rank 1 carries, and checks that all arrives.
+func (c *cluster) sendThrough(data []byte) {
+	c.t.Helper()
+	var all sync.WaitGroup
+	all.Go(func() {
+		if got := c.take(3, 0, len(data)); !bytes.Equal(got, data) {
+			c.t.Error("not what was sent")
+		}
+	})
+	sent := 0
+	c.await(0, func() bool {
+		n, err := c.endpoints[0].Conn(3).TrySend(data[sent:])
+		if sent += n; err != nil {
+			c.t.Error(err)
+		}
+		return sent == len(data) || err != nil
+	})
+	all.Wait()
+}
+
+// Large data goes through pipes, and the rest through memory; what is between them stays in order.
+func TestPipes(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1)
+	c.connect()
+	c.sendThrough(pattern(3*maxWindow + pipedBytes/2))
+	if c.endpoints[0].Conn(3).neighbour.inlets[0] <= 0 {
+		t.Error("no pipe was used")
+	}
+	for c.proxies[1].Stats().Shared > 0 { // soon
+		runtime.Gosched()
+	}
+	unused(t, c.proxies[1])
+}
+
+// Whatever a sender leaves in a pipe that is not sent, nothing of it is left for the next one: if it died before it had
+// submitted it, and if it submitted what is not so, which is refused.
+func TestPipeIsEmptied(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1)
+	c.connect()
+	p, carrier := c.proxies[1], c.endpoints[1]
+	resume := p.pause()
+	var refused int
+	carrier.OnRefused(func(err error) {
+		refused++
+		if !errors.Is(err, ErrToken) {
+			t.Error(err)
+		}
+	})
+	const stranger, half = 1<<22 + 1, stepBytes / 2
+	good := slot{
+		to: carrier.token.Generation, generation: c.endpoints[0].token.Generation, comm: carrier.token.Comm,
+		from: 0, dest: 3, kind: uint32(kindData), size: half, piped: 1,
+	}
+	write := func(pid int) int {
+		i := p.segment.claim(ownerOf(pid, 3), firstPiped)
+		if n, err := unix.Write(c.endpoints[0].Conn(3).neighbour.inlet(i-firstPiped), pattern(half)); n != half {
+			t.Fatal(n, err)
+		}
+		return i
+	}
+	write(stranger)
+	p.reclaim(stranger)
+	unused(t, p)
+	for name, forge := range map[string]func(*slot){
+		"more than there is":  func(s *slot) { s.size++ },
+		"less than there is":  func(s *slot) { s.size-- },
+		"nothing":             func(s *slot) { s.size = 0 },
+		"too much":            func(s *slot) { s.size = 1 << 31 },
+		"no data":             func(s *slot) { s.kind = uint32(kindNotice) },
+		"of an old carrier":   func(s *slot) { s.to++ },
+		"of an old sender":    func(s *slot) { s.generation++ },
+		"of another rank":     func(s *slot) { s.from = 1 << 20 },
+		"to a rank elsewhere": func(s *slot) { s.dest = 2 },
+	} {
+		i := write(p.pid)
+		p.segment.slots[i] = good
+		forge(&p.segment.slots[i])
+		p.segment.submit(i)
+		want := refused + 1
+		if name == "of an old carrier" { // nobody is there to be told
+			want = refused
+		}
+		if p.attend(nil); refused != want {
+			t.Errorf("%s: %d were refused", name, refused)
+		}
+		unused(t, p)
+	}
+	resume()
+	c.sendThrough(pattern(maxWindow))
+}
+
+// A connection that breaks when some of a pipe has gone out: the rest is dropped, and so is what waits behind it.
+func TestPipeOfLostRail(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1)
+	p, r := c.proxies[1], c.endpoints[1].rails[3]
+	defer p.pause()()
+	p.openPipes()
+	if n, err := c.endpoints[0].Conn(3).TrySend(pattern(2 * stepBytes)); n != 2*stepBytes || err != nil {
+		t.Fatal(n, err)
+	}
+	p.attend(nil)
+	if n := inside(p.pipe(firstPiped)); n != stepBytes {
+		t.Fatalf("%d bytes are in the pipe", n)
+	}
+	if _, err := p.pipe(firstPiped).Read(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	r.drop()
+	unused(t, p)
+}
+
+// A process opens no other file for a pipe than the one that it is told of, and may write to the pipe of a process that
+// has ended.
+func TestOpenPipe(t *testing.T) {
+	f, place, err := makePipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close() //nolint:errcheck // nothing was written
+	for _, wrong := range []uint64{place + 1, uint64(other.Fd())<<32 | uint64(uint32(place)), 1 << 62} {
+		if _, err := openPipe(os.Getpid(), wrong); err == nil {
+			t.Errorf("it opened %#x", wrong)
+		}
+	}
+	fd, err := openPipe(os.Getpid(), place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing is read
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Write(fd, []byte("12345678")); n != 8 || err != nil {
+		t.Errorf("wrote %d bytes, %v", n, err)
+	}
+}

@@ -179,6 +179,9 @@ func (e *entry) sentence(call string) string {
 	case tape.StageDevice:
 		return fmt.Sprintf("%s ran on the device for %s", name, span(e.Time-e.Start))
 	case tape.StageKernel:
+		if e.Phase == tape.PhaseAgree {
+			return fmt.Sprintf("%s's kernel waited for the other ranks' for %s", name, span(e.Time-e.Start))
+		}
 		return fmt.Sprintf("%s's kernel ran for %s", name, span(e.Time-e.Start))
 	case tape.StageProxied:
 		return e.sent(name)

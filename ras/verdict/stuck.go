@@ -84,10 +84,14 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if sends(worst) {
 		from, to = to, from
 	}
+	way := w.route(m.slot, from, to)
+	if sends(worst) && from.Host == to.Host {
+		way = "the network of host " + from.Host // NCCL can be told that a host is several
+	}
 	v := m.verdict(Transport, Likely, []Rank{from, to}, waits(m))
 	v.Age = Age(worst.slot.WaitAge)
 	v.Text = say("all ranks are in %s, and no data has moved from %s to %s for %s, over %s",
-		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), w.route(m.slot, from, to))
+		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), way)
 	v.Text.add("%s", waiting(v.Victims))
 	v.Evidence = append(v.Evidence, m.waiting()...)
 	if peer.slot.Wait == worst.slot.Rank ||

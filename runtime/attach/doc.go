@@ -64,8 +64,9 @@
 // proxies and kernels do (profiler_depth.h). On the tape is for which rank the operation's data waits, while it does:
 // for data, for the receiver's credit, or for the network to take it. So a first operation that hangs because of the
 // network says between which ranks. Afterwards there are spans below that of the device: "ccl.proxy.operation", with
-// how much was sent to a rank and what that waited for longest, and "ccl.all_reduce (kernel)". Their attribute
-// ccl.op.depth says what they were seen by. An operation that already hangs can't be looked into any more.
+// how much was sent to a rank and what that waited for longest, and "ccl.all_reduce (kernel)", and from NCCL 2.31 on
+// for how long the kernel waited for those of other ranks. Their attribute ccl.op.depth says what they were seen by. An
+// operation that already hangs can't be looked into any more.
 //
 // The operations of a communicator have one writer (ops.h). Those of communicators that an interposed function made
 // are interposition's. The plug-in writes those of all others, which is all that there is with a statically linked

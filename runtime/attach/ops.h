@@ -29,9 +29,9 @@ void ops_expect(struct ops_comm *, int32_t rank, int32_t size);
 /* Says that the communicator was not made, or has ended. One that is not expected any more is left as it is. */
 void ops_forget(struct ops_comm *);
 
-/* Asks for the plug-in whether interposition sees a communicator that NCCL has made, for which it has that context. What
-   is not known is -1, or 0 for hash and nodes. If several are expected that could be it, one that the same thread expects
-   comes first. */
+/* Asks for the plug-in whether interposition sees a communicator that NCCL has made, for which it has that context.
+   What is not known is -1, or 0 for hash and nodes. If several are expected that could be it, one that the same thread
+   expects comes first. */
 bool ops_claim(int32_t rank, int32_t size, uint64_t hash, int32_t nodes, uintptr_t context);
 
 #endif

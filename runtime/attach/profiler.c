@@ -171,7 +171,7 @@ static void set_mask(int *mask) {
     const struct comm *c = &comms[i];
     if ((generation_of(&comms[i]) & 1) != 0 && c->mask == mask) {
       wish |= (c->taped ? for_operations(c->version) : 0) | (c->beside.with != 0 ? for_others(c->version) : 0) |
-              (c->depth.asked ? DEPTH_MASK : 0);
+              (c->depth.asked ? depth_mask(c->version) : 0);
       any = true;
     }
   }

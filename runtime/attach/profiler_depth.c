@@ -6,16 +6,23 @@
 
 #include "../../lifecycle/carillon_lifecycle.h"
 
-/* States of a proxy's step and of a kernel's channel, in all versions. */
-enum { SEND_WAIT = 9, RECV_WAIT = 10, SEND_PEER_WAIT = 20, KERNEL_CH_STOP = 22 };
+/* States of a proxy's step, of a kernel's channel and of a part of that, in all versions. */
+enum { SEND_WAIT = 9, RECV_WAIT = 10, SEND_PEER_WAIT = 20, KERNEL_CH_STOP = 22, KERNEL_PHASE_STOP = 31 };
+
+/* The first part of a kernel's channel, in which it waits for those of other ranks. */
+enum { INITIAL_SYNC = 0 };
 
 /* What a step waits for: an index of depth_flow.steps, plus 1; 0: for the device, or nothing. */
 enum wait { NOTHING, CREDIT, NETWORK, DATA };
 
 static const uint8_t phases[] = {TAPE_PHASE_NONE, TAPE_PHASE_CREDIT, TAPE_PHASE_NETWORK, TAPE_PHASE_TRANSFER};
 
-/* What a slot keeps: a flow's number, plus 1, and what its step waits for. */
-enum { PART_FLOW = 0xff, PART_WAIT = 8 };
+/* What a slot keeps: a flow's number, plus 1, and what its step waits for; or that it is a kernel's initial sync. */
+enum { PART_FLOW = 0xff, PART_WAIT = 8, PART_SYNC = 1 << 16 };
+
+static enum wait wait_in(int state) {
+  return state == SEND_PEER_WAIT ? CREDIT : state == SEND_WAIT ? NETWORK : state == RECV_WAIT ? DATA : NOTHING;
+}
 
 static uint32_t part_of(const struct slot *s) { return atomic_load_explicit(&s->part, memory_order_relaxed); }
 
@@ -72,6 +79,7 @@ uint32_t depth_of(struct depth *d, const struct profiler_event *e) {
   case PROFILER_PROXY_OP:
   case PROFILER_PROXY_STEP:
   case PROFILER_KERNEL_CH:
+  case PROFILER_KERNEL_PHASE:
     parent = slot_of((uintptr_t)e->parentObj);
     return parent != NULL && atomic_load_explicit(&parent->look, memory_order_relaxed) == look ? look : 0;
   default:
@@ -120,6 +128,8 @@ void depth_start(struct depth *d, struct slot *s, uint32_t look, const struct pr
     d->kernel.open++;
     d->kernel.first = d->kernel.first == 0 || at < d->kernel.first ? at : d->kernel.first;
     d->kernel.start = d->kernel.start != 0 ? d->kernel.start : tape_now();
+  } else if (e->type == PROFILER_KERNEL_PHASE && e->kernelPhase.phaseId == INITIAL_SYNC) {
+    part = PART_SYNC;
   }
   atomic_store_explicit(&s->part, part, memory_order_relaxed);
   atomic_store_explicit(&s->look, look, memory_order_release);
@@ -134,8 +144,10 @@ void depth_state(struct depth *d, struct slot *s, int state, const union profile
   struct depth_flow *f = flow_of(d, part);
   if (type == PROFILER_KERNEL_CH && state == KERNEL_CH_STOP) {
     d->kernel.last = args->kernelCh.pTimer > d->kernel.last ? args->kernelCh.pTimer : d->kernel.last;
+  } else if (part == PART_SYNC && state == KERNEL_PHASE_STOP) {
+    d->kernel.met = args->kernelCh.pTimer > d->kernel.met ? args->kernelCh.pTimer : d->kernel.met;
   } else if (type == PROFILER_PROXY_STEP && f != NULL) {
-    const enum wait is = state == SEND_PEER_WAIT ? CREDIT : state == SEND_WAIT ? NETWORK : state == RECV_WAIT ? DATA : 0;
+    const enum wait is = wait_in(state);
     if (state == SEND_WAIT) {
       f->bytes += args->proxyStep.transSize;
     }
@@ -172,7 +184,11 @@ static void tell(struct depth *d) {
   if (d->kernel.end != 0 && d->kernel.open == 0) {
     const int64_t took = (int64_t)(d->kernel.last - d->kernel.first); /* the device's; NCCL told of it a little later */
     const int64_t start = d->kernel.first != 0 && took > 0 ? d->kernel.end - took : d->kernel.start;
-    tape_kernel(d->tape, &d->of, start, d->kernel.end);
+    tape_kernel(d->tape, &d->of, TAPE_PHASE_NONE, start, d->kernel.end);
+    if (d->kernel.first != 0 && d->kernel.met > d->kernel.first) {
+      const int64_t met = (int64_t)(d->kernel.met - d->kernel.first);
+      tape_kernel(d->tape, &d->of, TAPE_PHASE_AGREE, start, start + (met < took ? met : took));
+    }
   }
   tape_waits(d->tape, &d->of, TAPE_PHASE_NONE, -1, 0);
 }

@@ -17,7 +17,9 @@
 #include "tape.h"
 
 /* What NCCL is asked for, so that it tells what an operation's proxies and kernels do. */
-enum { DEPTH_MASK = PROFILER_PROXY_OP | PROFILER_PROXY_STEP | PROFILER_KERNEL_CH };
+static inline uint32_t depth_mask(int version) {
+  return PROFILER_PROXY_OP | PROFILER_PROXY_STEP | PROFILER_KERNEL_CH | (version >= 7 ? PROFILER_KERNEL_PHASE : 0);
+}
 
 enum { DEPTH_FLOWS = 16 }; /* pairs of a peer and a direction; what an operation has beyond them is not told */
 
@@ -44,6 +46,7 @@ struct depth {
   struct {
     uint32_t open;       /* channels that run */
     uint64_t first, last; /* the device's clock, ns; 0: it isn't told */
+    uint64_t met;         /* when all channels had met the other ranks' kernels; 0: it isn't told */
     int64_t start, end;   /* tape_now(); 0: no channel */
   } kernel;
   struct {

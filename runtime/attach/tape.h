@@ -256,9 +256,9 @@ bool tape_look_at(const struct tape_comm *comm, struct tape_look *look);
  */
 void tape_waits(struct tape_comm *comm, const struct tape_look *look, uint8_t phase, int32_t rank, int64_t since);
 
-/** Puts onto the op ring what it has sent, and when its kernel ran. */
+/** Puts onto the op ring what it has sent, and when its kernel ran, or, in TAPE_PHASE_AGREE, waited for the others. */
 void tape_proxied(struct tape_comm *comm, const struct tape_look *look, const struct tape_proxied *sent);
-void tape_kernel(struct tape_comm *comm, const struct tape_look *look, int64_t start, int64_t end);
+void tape_kernel(struct tape_comm *comm, const struct tape_look *look, uint8_t phase, int64_t start, int64_t end);
 
 /** Says that the operation is captured in a graph: whether, and how often, it is launched will not be seen. */
 void tape_captured(struct tape_comm *comm);

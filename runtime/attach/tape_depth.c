@@ -37,10 +37,10 @@ void tape_proxied(struct tape_comm *comm, const struct tape_look *look, const st
   }
 }
 
-void tape_kernel(struct tape_comm *comm, const struct tape_look *look, int64_t start, int64_t end) {
+void tape_kernel(struct tape_comm *comm, const struct tape_look *look, uint8_t phase, int64_t start, int64_t end) {
   if (tape_on(comm)) {
     struct pending p = pending_of(look);
     p.start = start;
-    tape_put(comm, &p, end, TAPE_STAGE_KERNEL, TAPE_PHASE_NONE, -1);
+    tape_put(comm, &p, end, TAPE_STAGE_KERNEL, phase, -1);
   }
 }

@@ -217,7 +217,8 @@ static inline uint32_t tape_version(const uint64_t *latch, size_t words) {
 void tape_mark_configure(const struct tape_config *config);
 
 /** tape_put puts a moment of an operation onto the op ring; rank is the one that it waits for, or its carrier. */
-void tape_put(struct tape_comm *comm, const struct pending *p, int64_t time, uint8_t stage, uint8_t phase, int32_t rank);
+void tape_put(struct tape_comm *comm, const struct pending *p, int64_t time, uint8_t stage, uint8_t phase,
+              int32_t rank);
 
 /** tape_mark_has tells whether a communicator has a slot with marks. */
 bool tape_mark_has(const struct tape_comm *comm);

@@ -38,7 +38,8 @@ const StartedSuffix = " (started)"
 const DeviceSuffix = " (device)"
 
 // KernelSuffix follows an operation's span name: "ccl.all_reduce (kernel)" is from when to when an operation's kernel
-// ran on the device, for operations of which that is known. Development.
+// ran on the device, for operations of which that is known, and "ccl.all_reduce (kernel).agree" its beginning, in which
+// it waited for the other ranks' kernels. Development.
 const KernelSuffix = " (kernel)"
 
 // Spans below that of an operation that is sampled, slow, stalled or failed: what the rank sent to a rank of another

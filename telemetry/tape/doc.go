@@ -170,7 +170,7 @@
 //
 // The device's time for an operation is measured now and then. The op ring has it as a record of stage "device", whose
 // time is the operation's start plus that duration: when the device began is unknown. A record of stage "kernel" says
-// from when to when its kernel ran there.
+// from when to when its kernel ran there or, in phase "agree", waited at its beginning for the other ranks' kernels.
 //
 //	mark (9)    0  marker              32  peer i32, begun u32
 //	            8  start i64           40  bytes u64

@@ -83,16 +83,18 @@ func deviceID(own identity, m *model.Comm) identity {
 	return id
 }
 
-// emitKernel makes the span of an operation's kernel, below that of the device.
+// emitKernel makes the span of an operation's kernel, below that of the device, or of a phase of it.
 func (p *Projector) emitKernel(m *model.Comm, r *tape.OpRecord) {
 	if !r.Signature.Call.IsOperation() {
 		return
 	}
 	own := p.opPart(m, OpTraceID(m.ID, m.Rank, r.Signature, r.Seq), &r.Signature)
+	id, name := deviceID(own, m).child(tagKernel, m.Rank, 0), semconv.CallSpan(r.Signature.Call)+semconv.KernelSuffix
+	if r.Phase != tape.PhaseNone {
+		id, name = id.child(tagPhase, m.Rank, uint64(r.Phase)), name+semconv.PhaseSeparator+r.Phase.String()
+	}
 	p.emit(&span{
-		id:    deviceID(own, m).child(tagKernel, m.Rank, 0),
-		name:  semconv.CallSpan(r.Signature.Call) + semconv.KernelSuffix,
-		start: r.Start, end: r.Time,
+		id: id, name: name, start: r.Start, end: r.Time,
 		attrs: append(attributesOf(m), semconv.OpSeq.Int64(int64(r.Seq)), semconv.OpDepth.String(semconv.DepthKernel)),
 	})
 }

@@ -97,25 +97,29 @@ func TestNCCLParts(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
 	nccl := world
 	nccl.Engine = "nccl 2.28.9"
-	op := func(stage tape.Stage, start, end int64) {
+	op := func(stage tape.Stage, phase tape.Phase, start, end int64) {
 		p.op(nccl, tape.OpRecord{
-			Stage: stage, Time: end, Start: start, Seq: 1, Wait: 0,
+			Stage: stage, Phase: phase, Time: end, Start: start, Seq: 1, Wait: 0,
 			Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64},
 		})
 	}
-	op(tape.StageEnd, ms, 2*ms)
-	op(tape.StageDevice, ms, 9*ms)
-	op(tape.StageProxied, 4*ms, 7*ms)
-	op(tape.StageKernel, 3*ms, 8*ms)
+	op(tape.StageEnd, tape.PhaseNone, ms, 2*ms)
+	op(tape.StageDevice, tape.PhaseStream, ms, 9*ms)
+	op(tape.StageProxied, tape.PhaseNetwork, 4*ms, 7*ms)
+	op(tape.StageKernel, tape.PhaseNone, 3*ms, 8*ms)
+	op(tape.StageKernel, tape.PhaseAgree, 3*ms, 4*ms)
 	var got []string
 	spans := p.spans()
 	for i, s := range spans {
 		got = append(got, fmt.Sprintf("%s %v", s.Name, s.EndTime.Sub(s.StartTime)))
-		if i > 0 && s.Parent.SpanID() != spans[0].SpanContext.SpanID() {
-			t.Errorf("%s is not below %s", s.Name, spans[0].Name)
+		if above := spans[[]int{0, 0, 0, 2}[i]]; i > 0 && s.Parent.SpanID() != above.SpanContext.SpanID() {
+			t.Errorf("%s is not below %s", s.Name, above.Name)
 		}
 	}
-	want := []string{"ccl.all_reduce (device) 8ms", "ccl.proxy.operation 3ms", "ccl.all_reduce (kernel) 5ms"}
+	want := []string{
+		"ccl.all_reduce (device) 8ms", "ccl.proxy.operation 3ms", "ccl.all_reduce (kernel) 5ms",
+		"ccl.all_reduce (kernel).agree 1ms",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("spans (-want +got):\n%s", diff)
 	}

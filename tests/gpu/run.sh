@@ -48,6 +48,11 @@ else
     TORCH_NCCL_ASYNC_ERROR_HANDLING=0 TORCH_NCCL_ENABLE_MONITORING=0 OMP_NUM_THREADS=1 CUBLAS_WORKSPACE_CONFIG=:4096:8
 fi
 
+if [ ${#bare[@]} -eq 0 ]; then
+  cc -shared -fPIC -O2 -D_GNU_SOURCE -o "$work/cut.so" "$here/nccl/cut.c" -ldl
+  export CUT_LIBRARY=$work/cut.so
+fi
+
 if [ "${1:-}" = --perf ]; then
   inspector=$(find "$2" -path '*/ext-profiler/inspector' -print -quit)
   python3 "$here/nccl/perf.py" "$2/nccl-tests" "$inspector" "$bin/libcarillon-nccl.so" 2>&1 | tee "$out/perf.txt"

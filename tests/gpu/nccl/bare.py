@@ -11,6 +11,8 @@ import time
 ctypes.CDLL("libnccl.so.2", mode=ctypes.RTLD_GLOBAL)  # the functions are found there, or in what is preloaded
 nccl, cuda, libc = ctypes.CDLL(None), ctypes.CDLL("libcudart.so.12"), ctypes.CDLL("libc.so.6")
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+if "RANKS_OF_NODE" in os.environ:
+    os.environ["NCCL_HOSTID"] = f"node{rank // int(os.environ['RANKS_OF_NODE'])}"
 comm, stream = ctypes.c_void_p(), ctypes.c_void_p()
 memory = []  # operations are in flight when functions return
 FLOAT, SUM = 7, 0
@@ -34,7 +36,12 @@ def meet():
     """Before the communicator: nothing is needed for it."""
 
 
-def join():
+def send_nothing():
+    """Nothing leaves this rank from now on."""
+    os.environ["FAKENCCL_CUT"] = str(rank)
+
+
+def join(_=None):
     """Makes the communicator of all ranks. Rank 0 leaves the unique id in a file for the others."""
     unique, path = UniqueId(), os.path.join(os.environ["STORE"], "unique-id")
     if rank == 0:

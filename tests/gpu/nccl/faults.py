@@ -29,7 +29,10 @@ def main(engine, fault):
     job.meet()
     if goes_wrong("joins late"):
         hold()
-    job.join()
+    if fault == "sends nothing" and bad:
+        job.send_nothing()
+    job.join(MANY if fault == "sends nothing" else 1)
+    goes_wrong("sends nothing")  # with the first operation
     for _ in range(20):
         job.all_reduce(MANY)
         job.synchronize()

@@ -74,6 +74,10 @@ def faults(engine):
         fault("joins late", engine, ("not_joined",)),
         fault("destroys twice", engine, ("nothing",), ("misuse",), ends=True),
         fault("has a busy stream", engine, ("stream_blocked",)),
+        # Each rank is a node, or there is no network. Preloaded is what run.sh has compiled for it, beside Carillon.
+        fault("sends nothing", engine, ("transport",), env={
+            "RANKS_OF_NODE": "1", "LD_PRELOAD": os.environ.get("CUT_LIBRARY", ""),
+        }),
     ]
 
 
@@ -325,9 +329,9 @@ def moment(text):
 
 
 def right(case, reasons, verdict):
-    """Tells whether a verdict has one of the reasons, and names the rank; of a mismatch of two, it may name both."""
+    """Tells whether a verdict has one of the reasons, and names the rank, or both of two where data is between them."""
     ranks = ranks_of(verdict)
-    both = verdict["reason"] == "mismatch" and case.ranks == 2 and ranks == [0, 1]
+    both = verdict["reason"] in ("mismatch", "transport") and case.ranks == 2 and ranks == [0, 1]
     return verdict["reason"] in reasons and (both or case.culprit is None or ranks == [case.culprit])
 
 

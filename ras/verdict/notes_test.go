@@ -871,7 +871,7 @@ func TestStreamsAndNetwork(t *testing.T) {
 		}
 		return newJob(4).in(world, 8, allReduce, age, -1, 0, 0, 3).with(on(tape.PhaseStream), 0, 3).
 			in(world, 8, allReduce, age, 2, age-time.Second, 1).with(on(phase), 1).
-			in(world, 8, allReduce, age, 1, age, 2).with(on(tape.PhaseTransfer), 2)
+			in(world, 8, allReduce, age, 1, age, 2).with(on(tape.PhaseStream), 2)
 	}
 	for _, c := range []struct {
 		phase tape.Phase

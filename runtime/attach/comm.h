@@ -46,7 +46,7 @@ struct comm {
   bool launches;        /* there is such a one, which NCCL launches */
   void *events[2];      /* before and behind an operation that is measured; NULL: not recorded */
   bool told;            /* and before which the stream writes, too */
-  bool looks;           /* NCCL is asked for what its proxies and kernels do for it (profiler_depth.h) */
+  bool looks;           /* what is measured is looked into (profiler_depth.h) */
   bool streamed;        /* it has had an operation */
 
   /* Under comm_lock. */

@@ -60,13 +60,13 @@
 //
 // It is turned up for single operations, while they are launched: NCCL reads it when it takes an operation up. These
 // are the operations whose time on the device is measured (see below): a communicator's first, one every 30 seconds,
-// and, while a stream has not done an operation for as long as is slow, each with a mark. Of these NCCL tells what its
-// proxies and kernels do (profiler_depth.h). On the tape is for which rank the operation's data waits, while it does:
-// for data, for the receiver's credit, or for the network to take it. So a first operation that hangs because of the
-// network says between which ranks. Afterwards there are spans below that of the device: "ccl.proxy.operation", with
-// how much was sent to a rank and what that waited for longest, and "ccl.all_reduce (kernel)", and from NCCL 2.31 on
-// for how long the kernel waited for those of other ranks. Their attribute ccl.op.depth says what they were seen by. An
-// operation that already hangs can't be looked into any more.
+// and one at a time while the stream is slow. Of these NCCL tells what its proxies and kernels do (profiler_depth.h).
+// On the tape is for which rank the operation's data waits, while it does: for data, for the receiver's credit, or for
+// the network to take it. The latter names both ranks, if the operation hangs; who waits for data or credit may wait
+// for a device. Afterwards there are spans in the operation's trace: "ccl.proxy.operation", with how much was sent to a
+// rank, and for what when nothing happened for longest; "ccl.all_reduce (kernel)"; and from NCCL 2.31 on, for how long
+// the kernel waited for those of other ranks. Their attribute ccl.op.depth says what they were seen by. An operation
+// that already hangs can't be looked into any more.
 //
 // The operations of a communicator have one writer (ops.h). Those of communicators that an interposed function made
 // are interposition's. The plug-in writes those of all others, which is all that there is with a statically linked
@@ -162,7 +162,7 @@
 //     calls, this one waits for it; else nothing is said.
 //
 // How long the device took for an operation is measured of a communicator's first one, of one every 30 seconds, and of
-// more while an operation is slow, by CUDA events before and behind it. They are read when a later call on the
+// one at a time while the stream is slow, by CUDA events before and behind it. They are read when a later call on the
 // communicator finds its mark reached, and never waited for. That is a span beside that of the call, "ccl.all_reduce
 // (device)": of the time on the stream, so that the wait for other ranks is in it. Operations of a group are not
 // measured.

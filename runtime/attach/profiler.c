@@ -386,9 +386,9 @@ static void ask(struct comm *c, bool more) {
   }
 }
 
-void depth_begin(uintptr_t context, struct tape_comm *tape, const struct tape_look *of) {
+bool depth_begin(uintptr_t context, struct tape_comm *tape, const struct tape_look *of) {
   if (pthread_mutex_trylock(&lock) != 0) {
-    return; /* another look will come; the program shouldn't wait for this one */
+    return false; /* another look will come; the program shouldn't wait for this one */
   }
   struct comm *c = comm_of(context);
   if (c != NULL) {
@@ -396,6 +396,7 @@ void depth_begin(uintptr_t context, struct tape_comm *tape, const struct tape_lo
     ask(c, true);
   }
   pthread_mutex_unlock(&lock);
+  return c != NULL;
 }
 
 void depth_launched(uintptr_t context) {

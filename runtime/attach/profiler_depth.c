@@ -15,7 +15,8 @@ enum { INITIAL_SYNC = 0 };
 /* What a step waits for: an index of depth_flow.steps, plus 1; 0: for the device, or nothing. */
 enum wait { NOTHING, CREDIT, NETWORK, DATA };
 
-static const uint8_t phases[] = {TAPE_PHASE_NONE, TAPE_PHASE_CREDIT, TAPE_PHASE_NETWORK, TAPE_PHASE_TRANSFER};
+/* Who waits for data waits for the other rank's device as much as for the network: the phase is the stream's still. */
+static const uint8_t phases[] = {TAPE_PHASE_NONE, TAPE_PHASE_CREDIT, TAPE_PHASE_NETWORK, TAPE_PHASE_STREAM};
 
 /* What a slot keeps: a flow's number, plus 1, and what its step waits for; or that it is a kernel's initial sync. */
 enum { PART_FLOW = 0xff, PART_WAIT = 8, PART_SYNC = 1 << 16 };
@@ -31,15 +32,19 @@ static struct depth_flow *flow_of(struct depth *d, uint32_t part) {
   return i < d->flows ? &d->flow[i] : NULL;
 }
 
-/* Shows which rank the operation's data waits for: that of the flow in which nothing has happened for longest. */
+/* Shows which rank the operation's data waits for: that of the flow in which nothing has happened for longest. What the
+   network doesn't take comes first: others may wait because of it. */
 static void show(struct depth *d) {
   int32_t peer = -1;
   uint8_t phase = TAPE_PHASE_NONE;
   int64_t since = 0;
+  enum wait most = NOTHING;
   for (uint32_t i = 0; i < d->flows; i++) {
     const struct depth_flow *f = &d->flow[i];
     const enum wait w = f->steps[NETWORK - 1] ? NETWORK : f->steps[CREDIT - 1] ? CREDIT : f->steps[DATA - 1] ? DATA : 0;
-    if (w != NOTHING && (peer < 0 || f->last < since)) {
+    const bool first = (w == NETWORK) != (most == NETWORK) ? w == NETWORK : f->last < since;
+    if (w != NOTHING && (peer < 0 || first)) {
+      most = w;
       peer = f->peer;
       phase = phases[w];
       since = f->last;
@@ -142,14 +147,15 @@ void depth_state(struct depth *d, struct slot *s, int state, const union profile
   }
   const uint32_t type = atomic_load_explicit(&s->type, memory_order_relaxed), part = part_of(s);
   struct depth_flow *f = flow_of(d, part);
+  const uint64_t told = args == NULL ? 0 : args->kernelCh.pTimer; /* or transSize; up to v2 there is neither */
   if (type == PROFILER_KERNEL_CH && state == KERNEL_CH_STOP) {
-    d->kernel.last = args->kernelCh.pTimer > d->kernel.last ? args->kernelCh.pTimer : d->kernel.last;
+    d->kernel.last = told > d->kernel.last ? told : d->kernel.last;
   } else if (part == PART_SYNC && state == KERNEL_PHASE_STOP) {
-    d->kernel.met = args->kernelCh.pTimer > d->kernel.met ? args->kernelCh.pTimer : d->kernel.met;
+    d->kernel.met = told > d->kernel.met ? told : d->kernel.met;
   } else if (type == PROFILER_PROXY_STEP && f != NULL) {
     const enum wait is = wait_in(state);
     if (state == SEND_WAIT) {
-      f->bytes += args->proxyStep.transSize;
+      f->bytes += told;
     }
     wait_for(f, part >> PART_WAIT, is);
     atomic_store_explicit(&s->part, (part & PART_FLOW) | (uint32_t)is << PART_WAIT, memory_order_relaxed);

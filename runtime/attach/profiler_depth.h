@@ -1,7 +1,7 @@
 /*
- * What NCCL's proxies and kernels do for one operation of a communicator: the one that is measured (tape.h), which is
- * the communicator's first, then one every 30 s, and more while its stream stands still. Nothing is asked of NCCL for
- * any other operation.
+ * Looks into single operations of a communicator: what NCCL's proxies and kernels do for them. They are those whose time
+ * on the device is measured (tape.h): the first, one every 30 s, and while the stream is slow one at a time. NCCL is
+ * asked for nothing of any other.
  *
  *   stream.c ── depth_begin ──▶ the mask asks for more          (profiler.c)
  *            ── depth_launched ──▶ and no longer: NCCL looks at the mask when it takes an operation up
@@ -29,8 +29,8 @@ struct depth_flow {
   bool sends;
   uint32_t steps[3];     /* those that wait for credit, for the network and for data */
   int64_t start, last;   /* of its first event, and of its last */
-  int64_t longest;       /* what one step waited in one phase */
-  uint8_t waited;        /* which phase that was */
+  int64_t longest;       /* for how long nothing happened */
+  uint8_t waited;        /* and what the step waited for that came next then: a phase */
   uint64_t bytes;
 };
 
@@ -56,11 +56,11 @@ struct depth {
   } shown; /* on the tape */
 };
 
-/* Looks into an operation that is about to be launched, by the plug-in's context of its communicator; or does not, if
-   another thread is just at that. What was seen of the one before is written. */
-void depth_begin(uintptr_t context, struct tape_comm *, const struct tape_look *);
+/* Looks into an operation that is about to be launched, by the plug-in's context of its communicator. What was seen of
+   the one before is written. False: it doesn't, as there is no plug-in, or another thread has its lock. */
+bool depth_begin(uintptr_t context, struct tape_comm *, const struct tape_look *);
 
-/* NCCL has taken the operation up, or won't. */
+/* NCCL has taken the operation up, or won't. depth_begin has answered true. */
 void depth_launched(uintptr_t context);
 
 /* The operation is done, or nobody waits for it any more: what was seen is written, and the communicator's tape is not

@@ -117,12 +117,22 @@ static bool write_value(const struct comm *comm, const uint32_t *word) {
   return driver.write_value(comm->stream, base + offset, tape_mark_number(comm->tape), 0) == 0;
 }
 
+/* The profiler plug-in's context of the communicator; 0: there is no plug-in. */
+static uintptr_t context_of(const struct comm *comm) {
+  return atomic_load_explicit(&comm->ops.context, memory_order_relaxed);
+}
+
+/* Ends a measurement, or gives it up, and with it the look into its operation. */
 static void forget_events(struct comm *comm) {
   for (int i = 0; i < 2; i++) {
     if (comm->events[i] != NULL) {
       driver.event_destroy(comm->events[i]);
       comm->events[i] = NULL;
     }
+  }
+  if (comm->looks) {
+    comm->looks = false;
+    depth_end(context_of(comm));
   }
 }
 
@@ -138,18 +148,10 @@ static void record(struct comm *comm, int i) {
   driver.exchange_capture_mode(&mode);
 }
 
-/* The profiler plug-in's context of the communicator; 0: there is no plug-in. */
-static uintptr_t context_of(const struct comm *comm) {
-  return atomic_load_explicit(&comm->ops.context, memory_order_relaxed);
-}
-
 /* Has NCCL tell more of what it launches next. */
 static void look_into(struct comm *comm) {
   struct tape_look of;
-  comm->looks = tape_look_at(comm->tape, &of);
-  if (comm->looks) {
-    depth_begin(context_of(comm), comm->tape, &of);
-  }
+  comm->looks = tape_look_at(comm->tape, &of) && depth_begin(context_of(comm), comm->tape, &of);
 }
 
 /* Ends a measurement whose operation is done. */
@@ -164,7 +166,6 @@ static void measure(struct comm *comm) {
   }
   forget_events(comm);
   driver.exchange_capture_mode(&mode);
-  depth_end(context_of(comm));
 }
 
 /* Has the stream say when it comes to what is launched next. */
@@ -182,7 +183,9 @@ static void begin(struct comm *comm, bool same_stream) {
   }
   if (measures) {
     record(comm, 0);
-    look_into(comm);
+    if (comm->events[0] != NULL) {
+      look_into(comm);
+    }
   }
   comm->told = word != NULL && write_value(comm, word);
 }
@@ -208,7 +211,6 @@ void stream_launched(struct comm *comm, ncclResult_t answer) {
   }
   comm->launches = false;
   if (comm->looks) {
-    comm->looks = false;
     depth_launched(context_of(comm));
   }
   if (answer != ncclSuccess) {
@@ -242,5 +244,4 @@ void stream_check(struct comm *comm) {
 void stream_close(struct comm *comm) {
   measure(comm);
   forget_events(comm);
-  depth_end(context_of(comm));
 }

@@ -240,7 +240,7 @@ struct tape_proxied {
   int32_t peer;
   uint64_t bytes;
   int64_t start, end;
-  uint8_t waited; /**< TAPE_PHASE_CREDIT, _NETWORK, or _NONE: for what it waited longest */
+  uint8_t waited; /**< TAPE_PHASE_CREDIT, _NETWORK, or _NONE: for what, when nothing happened for longest */
 };
 
 /** The operation for which a mark is due. False if there is none. */
@@ -251,8 +251,8 @@ bool tape_look_at(const struct tape_comm *comm, struct tape_look *look);
  */
 
 /**
- * Says for which rank its data waits, since when, and for what: for the rank's data (TAPE_PHASE_TRANSFER), for its
- * credit, or for the network there; -1: for none.
+ * Says for which rank its data waits, since when, and for what: for that rank's data (TAPE_PHASE_STREAM, as that waits
+ * for a device), for its credit (TAPE_PHASE_CREDIT), or for the network (TAPE_PHASE_NETWORK); -1: for none.
  */
 void tape_waits(struct tape_comm *comm, const struct tape_look *look, uint8_t phase, int32_t rank, int64_t since);
 

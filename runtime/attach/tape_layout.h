@@ -26,7 +26,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_RECORD_WORDS 8
 #define TAPE_PAGE_WORDS 64
 
-/** Marks of a slot, its last one, how many slots have them, and what their parts begin at. */
+/** A slot's marks and the last one, slots that have them, and the multiple at which parts begin. */
 #define TAPE_MARKS_PER_SLOT 32
 #define TAPE_WAIT_AT 31
 #define TAPE_MAX_MARKED 128

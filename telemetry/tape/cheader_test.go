@@ -102,7 +102,7 @@ func headerForC(t *testing.T) string {
 				{"RECORD_WORDS", recordWords},
 				{"PAGE_WORDS", pageWords},
 			}},
-			{"Marks of a slot, its last one, how many slots have them, and what their parts begin at.", []cNumber{
+			{"A slot's marks and the last one, slots that have them, and the multiple at which parts begin.", []cNumber{
 				{"MARKS_PER_SLOT", marksPerSlot},
 				{"WAIT_AT", waitAt},
 				{"MAX_MARKED", maxMarked},

@@ -33,7 +33,7 @@ const (
 
 	recordsPerPage = 32 // of the op ring
 	marksPerSlot   = 32
-	waitAt         = marksPerSlot - 1 // where a writer that isn't a device's kernel has what the oldest mark waits for
+	waitAt         = marksPerSlot - 1 // where the wait is of the operation that NCCL tells more of
 	maxMarked      = 128              // slots of a tape that have marks
 	reachedAlign   = 4096             // where devices write has pages of its own
 )

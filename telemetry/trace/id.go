@@ -119,6 +119,12 @@ func (id identity) child(tag string, rank int, n uint64) identity {
 	return identity{trace: id.trace, span: spanID(tag, id.trace, rank, n), parent: id.span}
 }
 
+// root is the span without a parent.
+func (id identity) root() identity {
+	id.parent, id.remote = oteltrace.SpanID{}, false
+	return id
+}
+
 // context is the span's own span context, for links.
 func (id identity) context() oteltrace.SpanContext {
 	return oteltrace.NewSpanContext(oteltrace.SpanContextConfig{

@@ -65,31 +65,25 @@ func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *probl
 }
 
 // emitDevice makes the span of an operation as measured on its device. It is a root, as the operation's own span may
-// not be sampled, and the parent of those of the operation's parts, if NCCL tells of them.
+// not be sampled. So are those of its parts, if NCCL tells of them.
 func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 	if !o.Signature.Call.IsOperation() {
 		return
 	}
 	s := p.opSpan(m, o, false, nil)
-	s.id = deviceID(s.id, m)
+	s.id = s.id.child(tagDevice, m.Rank, 0).root()
 	s.name += semconv.DeviceSuffix
 	s.attrs = append(s.attrs, semconv.OpDepth.String(semconv.DepthDevice))
 	p.emit(s)
 }
 
-func deviceID(own identity, m *model.Comm) identity {
-	id := own.child(tagDevice, m.Rank, 0)
-	id.parent, id.remote = oteltrace.SpanID{}, false
-	return id
-}
-
-// emitKernel makes the span of an operation's kernel, below that of the device, or of a phase of it.
+// emitKernel makes the span of an operation's kernel, or of a phase of it.
 func (p *Projector) emitKernel(m *model.Comm, r *tape.OpRecord) {
 	if !r.Signature.Call.IsOperation() {
 		return
 	}
 	own := p.opPart(m, OpTraceID(m.ID, m.Rank, r.Signature, r.Seq), &r.Signature)
-	id, name := deviceID(own, m).child(tagKernel, m.Rank, 0), semconv.CallSpan(r.Signature.Call)+semconv.KernelSuffix
+	id, name := own.child(tagKernel, m.Rank, 0).root(), semconv.CallSpan(r.Signature.Call)+semconv.KernelSuffix
 	if r.Phase != tape.PhaseNone {
 		id, name = id.child(tagPhase, m.Rank, uint64(r.Phase)), name+semconv.PhaseSeparator+r.Phase.String()
 	}
@@ -100,17 +94,14 @@ func (p *Projector) emitKernel(m *model.Comm, r *tape.OpRecord) {
 }
 
 // emitProxied makes the span of what an operation sent to a rank of another node, below the operation's (of NCCL's,
-// that of the device), or of a step of that. What has been sent when an operation becomes slow has a started span, as
-// the operation has. o is nil if its start is not known.
+// a root), or of a step of that. What has been sent when an operation becomes slow has a started span, as the operation
+// has. o is nil if its start is not known.
 func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
 	if !r.Signature.Call.IsOperation() {
 		return
 	}
 	sent := r.Proxied()
 	own := p.opPart(m, OpTraceID(m.ID, m.Rank, r.Signature, r.Seq), &r.Signature)
-	if m.NCCL() {
-		own = deviceID(own, m)
-	}
 	s := span{
 		id: own.child(tagProxied, m.Rank, uint64(sent.Peer)), name: semconv.SpanProxied,
 		start: sent.Start, end: sent.End,
@@ -126,7 +117,10 @@ func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
 		s.end = s.start
 	}
 	s.attrs.when(o != nil && p.slow(o, sent.End), semconv.OpSlow.Bool(true))
-	s.attrs.when(m.NCCL(), semconv.OpDepth.String(semconv.DepthProxy))
+	if m.NCCL() {
+		s.id = s.id.root()
+		s.attrs = append(s.attrs, semconv.OpDepth.String(semconv.DepthProxy))
+	}
 	s.attrs.when(sent.Waited != tape.PhaseNone, semconv.ProxyWait.String(sent.Waited.String()))
 	p.emit(&s)
 }
@@ -135,7 +129,7 @@ func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
 func (p *Projector) opPart(m *model.Comm, trace oteltrace.TraceID, sig *tape.Signature) identity {
 	id := p.part(m, trace, tagSpan)
 	if ownTrace(sig.Call) {
-		id.parent, id.remote = oteltrace.SpanID{}, false
+		id = id.root()
 	}
 	return id
 }

@@ -211,7 +211,8 @@ static void stop(void *handle) {
 // Args is what the state's union begins with: a size, a count or a time.
 static void state(void *handle, int s, uint64_t args) {
   uint64_t all[4] = {args, 1};
-  if (handle) plugin->state(handle, s, all);
+  bool bare = plugin_version < 3 && s >= SEND_GPU_WAIT && s <= RECV_GPU_WAIT; // a proxy's step has nothing more
+  if (handle) plugin->state(handle, s, bare ? NULL : all);
 }
 
 static void report_proxy_op(void *context, void *parent, int pid, int rank, int peer, bool send, int bytes, void **op,

@@ -181,9 +181,8 @@ func (c *Conn) fill(o *op, k kind) {
 
 // sendShared copies p into a pipe or a slot of the carrier's process, and returns how many bytes fit.
 func (c *Conn) sendShared(p []byte) int {
-	i, n := c.neighbour.pour(c, p)
-	piped := i >= 0
-	if !piped {
+	i, n, piped := c.neighbour.writePipe(c, p)
+	if i < 0 {
 		if i = c.neighbour.claim(c, true); i < 0 {
 			c.waitFor(transport.WaitPool)
 			return 0

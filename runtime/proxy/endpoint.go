@@ -320,7 +320,7 @@ func (e *Endpoint) check(o *op) error {
 	if err := o.token.fits(e.of(from)); err != nil {
 		return err
 	}
-	if o.piped && (o.kind != kindData || len(o.data) == 0 || inside(e.p.pipe(o.slot)) != len(o.data)) {
+	if o.piped && (o.kind != kindData || len(o.data) == 0 || buffered(e.p.pipe(o.slot)) != len(o.data)) {
 		return fmt.Errorf("%w: rank %d says of a pipe what is not so", ErrToken, from)
 	}
 	tooLong := o.kind != kindData && len(o.data) > o.kind.maxBytes() // data is cut into steps

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The last slots of a segment have a pipe each. A pipe is empty as long as its slot is free.
+// The last slots of a segment have a pipe each, of the segment's owner. It empties a pipe before it frees the slot.
 const (
 	pipedSlots = 32
 	firstPiped = sharedSlots - pipedSlots
@@ -26,12 +26,12 @@ func (p *Proxy) openPipes() {
 		if p.pipes[i].Load() != nil {
 			return
 		}
-		pipe, place, err := makePipe()
+		pipe, addr, err := makePipe()
 		if err != nil { // the user has too many files or pipes: the other slots have memory alone
 			return
 		}
 		p.pipes[i].Store(pipe)
-		p.segment.pipes[i].Store(place)
+		p.segment.pipes[i].Store(addr)
 	}
 }
 
@@ -43,47 +43,45 @@ func (p *Proxy) pipe(slot int) *os.File {
 	return p.pipes[slot-firstPiped].Load()
 }
 
-// pour claims a slot with a pipe for c, and writes p there, as much as is sent in one step. It returns how much that
-// is, and slot -1 if there is no such slot.
-func (m *neighbour) pour(c *Conn, p []byte) (slot, n int) {
+// writePipe claims a slot with a pipe for c, and writes p into the pipe, as much as is sent in one step, or into the
+// slot's memory, if the pipe can't be opened. It returns how much that is, and slot -1 if there is no such slot.
+func (m *neighbour) writePipe(c *Conn, p []byte) (slot, n int, piped bool) {
 	if len(p) < pipedBytes || m.segment.pipes[0].Load() == 0 {
-		return -1, 0
+		return -1, 0, false
 	}
-	own := ownerOf(m.p.pid, c.number)
-	slot = m.segment.claim(own, firstPiped)
+	slot = m.segment.claim(ownerOf(m.p.pid, c.number), firstPiped)
 	if slot < 0 {
-		return -1, 0
+		return -1, 0, false
 	}
-	if fd := m.inlet(slot - firstPiped); fd >= 0 {
+	if fd := m.writeEnd(slot - firstPiped); fd >= 0 {
 		n, _ = unix.Write(fd, p[:min(len(p), stepBytes)])
 	}
-	if n <= 0 {
-		m.segment.free(slot, own)
-		return -1, 0
+	if n > 0 {
+		return slot, n, true
 	}
-	return slot, n
+	return slot, copy(m.segment.bytes(slot), p), false
 }
 
-// inlet is the descriptor of a pipe of m's, for writing; -1 if it can't be opened.
-func (m *neighbour) inlet(i int) int {
+// writeEnd is the descriptor of a pipe of m's, for writing; -1 if it can't be opened.
+func (m *neighbour) writeEnd(i int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.inlets[i] == 0 {
-		m.inlets[i] = -1
-		if place := m.segment.pipes[i].Load(); place != 0 {
-			m.inlets[i], _ = openPipe(m.pid, place)
-		}
+	if addr := m.segment.pipes[i].Load(); m.writeEnds[i] == 0 && addr != 0 {
+		m.writeEnds[i], _ = openPipe(m.pid, addr)
 	}
-	return m.inlets[i]
+	if m.writeEnds[i] == 0 {
+		return -1
+	}
+	return m.writeEnds[i]
 }
 
-func (m *neighbour) closeInlets() {
+func (m *neighbour) closePipes() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, fd := range m.inlets {
+	for i, fd := range m.writeEnds {
 		if fd > 0 {
 			_ = unix.Close(fd)
 		}
-		m.inlets[i] = -1
+		m.writeEnds[i] = -1
 	}
 }

@@ -12,7 +12,7 @@ import (
 // pipe's number. They open the end that this process reads from, so it keeps no other.
 func makePipe() (*os.File, uint64, error) {
 	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, 0, err
 	}
 	_ = unix.Close(ends[1])
@@ -37,8 +37,8 @@ func pipeNumber(fd int) (uint64, error) {
 
 // openPipe opens a pipe of another process for writing, which never waits. It is open for reading, too: so nobody gets
 // a signal for writing when that process has ended.
-func openPipe(pid int, place uint64) (int, error) {
-	path := fmt.Sprintf("/proc/%d/fd/%d", pid, place>>32)
+func openPipe(pid int, addr uint64) (int, error) {
+	path := fmt.Sprintf("/proc/%d/fd/%d", pid, addr>>32)
 	// Look before opening: to open a device would have effects.
 	if target, err := os.Readlink(path); err != nil {
 		return -1, err
@@ -49,15 +49,32 @@ func openPipe(pid int, place uint64) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open %s: %w", path, err)
 	}
-	if number, err := pipeNumber(fd); err != nil || number != uint64(uint32(place)) {
+	if number, err := pipeNumber(fd); err != nil || number != uint64(uint32(addr)) {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("%s is another pipe: %w", path, os.ErrNotExist)
 	}
 	return fd, nil
 }
 
-// inside is how much is in a pipe.
-func inside(f *os.File) (n int) {
+// readPipe reads what is in a pipe, as far as b has room.
+func readPipe(f *os.File, b []byte) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		for len(b) > 0 {
+			n, err := unix.Read(int(fd), b)
+			if n <= 0 && err != unix.EINTR {
+				return
+			}
+			b = b[max(n, 0):]
+		}
+	})
+}
+
+// buffered is how much is in a pipe.
+func buffered(f *os.File) (n int) {
 	if raw, err := f.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -27,7 +28,7 @@ func unused(t *testing.T, p *Proxy) {
 		t.Errorf("%d slots are in use", n)
 	}
 	for i := range p.pipes {
-		if n := inside(p.pipes[i].Load()); n != 0 {
+		if n := buffered(p.pipes[i].Load()); n != 0 {
 			t.Errorf("%d bytes are in pipe %d", n, i)
 		}
 	}
@@ -58,7 +59,7 @@ func TestPipes(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	c.connect()
 	c.sendThrough(pattern(3*maxWindow + pipedBytes/2))
-	if c.endpoints[0].Conn(3).neighbour.inlets[0] <= 0 {
+	if c.endpoints[0].Conn(3).neighbour.writeEnds[0] <= 0 {
 		t.Error("no pipe was used")
 	}
 	for c.proxies[1].Stats().Shared > 0 { // soon
@@ -88,7 +89,7 @@ func TestPipeIsEmptied(t *testing.T) {
 	}
 	write := func(pid int) int {
 		i := p.segment.claim(ownerOf(pid, 3), firstPiped)
-		if n, err := unix.Write(c.endpoints[0].Conn(3).neighbour.inlet(i-firstPiped), pattern(half)); n != half {
+		if n, err := unix.Write(c.endpoints[0].Conn(3).neighbour.writeEnd(i-firstPiped), pattern(half)); n != half {
 			t.Fatal(n, err)
 		}
 		return i
@@ -134,7 +135,7 @@ func TestPipeOfLostRail(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	p.attend(nil)
-	if n := inside(p.pipe(firstPiped)); n != stepBytes {
+	if n := buffered(p.pipe(firstPiped)); n != stepBytes {
 		t.Fatalf("%d bytes are in the pipe", n)
 	}
 	if _, err := p.pipe(firstPiped).Read(make([]byte, 1000)); err != nil {
@@ -144,10 +145,35 @@ func TestPipeOfLostRail(t *testing.T) {
 	unused(t, p)
 }
 
+// A process of the node reads from a pipe, between its check and the sending: the receiver gets zeros, and the rail
+// carries on.
+func TestPipeThatIsReadFrom(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1)
+	p := c.proxies[1]
+	resume := p.pause()
+	p.openPipes()
+	data := pattern(2 * stepBytes)
+	if n, err := c.endpoints[0].Conn(3).TrySend(data); n != len(data) || err != nil {
+		t.Fatal(n, err)
+	}
+	p.attend(nil)
+	const away = 1000
+	if n, err := unix.Read(c.endpoints[0].Conn(3).neighbour.writeEnd(0), make([]byte, away)); n != away || err != nil {
+		t.Fatal(n, err)
+	}
+	resume()
+	c.connect()
+	want := slices.Concat(data[away:stepBytes], make([]byte, away), data[stepBytes:])
+	if got := c.take(3, 0, len(data)); !bytes.Equal(got, want) {
+		t.Error("what arrived is not the rest, zeros and the next step")
+	}
+	c.sendThrough(pattern(maxWindow))
+}
+
 // A process opens no other file for a pipe than the one that it is told of, and may write to the pipe of a process that
 // has ended.
 func TestOpenPipe(t *testing.T) {
-	f, place, err := makePipe()
+	f, addr, err := makePipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,12 +182,12 @@ func TestOpenPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close() //nolint:errcheck // nothing was written
-	for _, wrong := range []uint64{place + 1, uint64(other.Fd())<<32 | uint64(uint32(place)), 1 << 62} {
+	for _, wrong := range []uint64{addr + 1, uint64(other.Fd())<<32 | uint64(uint32(addr)), 1 << 62} {
 		if _, err := openPipe(os.Getpid(), wrong); err == nil {
 			t.Errorf("it opened %#x", wrong)
 		}
 	}
-	fd, err := openPipe(os.Getpid(), place)
+	fd, err := openPipe(os.Getpid(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}

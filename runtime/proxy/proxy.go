@@ -267,8 +267,10 @@ func (p *Proxy) settleDead(d deadRank) {
 // reclaim frees the slots of a dead process, unless they are being sent. None of its operations is still submitted.
 func (p *Proxy) reclaim(pid int) {
 	for i := range p.segment.claims {
-		if o := p.segment.owner(i); o.pid() == pid && !p.shared[i].busy.Load() {
-			p.free(i, o)
+		o, own := p.segment.owner(i), ownerOf(p.pid, 0)
+		if o.pid() == pid && !p.shared[i].busy.Load() && p.segment.claims[i].CompareAndSwap(uint64(o), uint64(own)) {
+			p.drain(i)
+			p.free(i, own)
 		}
 	}
 }
@@ -334,6 +336,7 @@ func (p *Proxy) complete(o *op, n int) {
 	}
 	if slot, owner := o.slot, o.owner; slot >= 0 {
 		o.data = nil
+		p.drain(slot)
 		o.busy.Store(false)
 		p.free(slot, owner)
 	} else {
@@ -342,12 +345,14 @@ func (p *Proxy) complete(o *op, n int) {
 	p.released()
 }
 
-func (p *Proxy) free(slot int, o owner) {
-	if pipe := p.pipe(slot); pipe != nil {
-		if n := inside(pipe); n > 0 { // it was not sent
-			_, _ = pipe.Read(make([]byte, n))
-		}
+// drain empties the pipe of a slot, if it has one: what is in it was not sent.
+func (p *Proxy) drain(slot int) {
+	if pipe := p.pipe(slot); pipe != nil && buffered(pipe) > 0 {
+		readPipe(pipe, make([]byte, 2*stepBytes)) // more than it has room for
 	}
+}
+
+func (p *Proxy) free(slot int, o owner) {
 	if p.segment.free(slot, o) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -440,7 +445,7 @@ func (p *Proxy) Close(patience time.Duration) {
 	if p.segment != nil {
 		_ = unix.Close(p.card.FD)
 		for _, m := range p.neighbours {
-			m.closeInlets()
+			m.closePipes()
 		}
 	}
 }
@@ -451,8 +456,8 @@ type neighbour struct {
 	pid     int
 	segment *segment
 
-	mu     sync.Mutex
-	inlets [pipedSlots]int // of the pipes that were used: descriptors, -1 for one that can't be opened
+	mu        sync.Mutex
+	writeEnds [pipedSlots]int // of the pipes that were used: descriptors, -1 for one that can't be opened
 }
 
 // neighbour returns the process of a rank.

@@ -106,7 +106,11 @@ func (r *rail) send(conn *tcp.Conn) (int, error) {
 	case -1:
 		return conn.TrySend(r.parts, false)
 	case 0:
-		return conn.TrySplice(r.e.p.pipe(r.ops[0].slot), len(r.parts[0]))
+		pipe := r.e.p.pipe(r.ops[0].slot)
+		if buffered(pipe) == 0 { // a process has read from it: zeros keep the frame, and the other streams
+			return conn.TrySend(r.parts[:1], false)
+		}
+		return conn.TrySplice(pipe, len(r.parts[0]))
 	default:
 		return conn.TrySend(r.parts[:i], true)
 	}
@@ -150,6 +154,10 @@ func (r *rail) build() bool {
 		o := r.queue.pop()
 		if o == nil {
 			break
+		}
+		if o.piped && !r.conn.Load().Splices() {
+			o.data, o.piped = make([]byte, len(o.data)), false
+			readPipe(r.e.p.pipe(o.slot), o.data)
 		}
 		n := min(len(o.data)-o.sent, stepBytes)
 		h := header{

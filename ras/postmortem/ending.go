@@ -182,11 +182,13 @@ func (r *Report) killed() {
 	}
 }
 
-// noticeTime is how long after others a launcher sees at most that a process has died.
-const noticeTime = time.Second
+// noticeTime is how long after others a launcher sees at most that a process has died. Its connections break at once,
+// and the kernel takes up to seconds to free what a process has on a GPU before it is dead.
+const noticeTime = 5 * time.Second
 
 // notice moves the end of a process to the time at which other ranks noticed it, if that was before its launcher did:
-// when they failed because it was dead or a connection broke. A process that wrote to its tape later had not ended.
+// when they failed because it was dead or a connection broke. A process that wrote to its tape later had not ended, and
+// one that noticed a broken connection itself was alive to do so.
 func (r *Report) notice() {
 	for _, c := range r.comms {
 		for _, m := range c.members {
@@ -205,7 +207,8 @@ func (r *Report) notice() {
 					continue
 				}
 				at := p.mono(m.proc.at(f.Time))
-				if f.Code == lifecycle.CodeUnreachable && (p.end.exit.Signal == 0 || p.end.at-at > int64(noticeTime)) {
+				if f.Code == lifecycle.CodeUnreachable &&
+					(p.end.exit.Signal == 0 || p.end.at-at > int64(noticeTime) || p.noticed(lifecycle.CodeUnreachable)) {
 					continue // it may itself have failed because a connection broke
 				}
 				if at >= p.last && (p.end.at == 0 || at < p.end.at) {
@@ -214,6 +217,11 @@ func (r *Report) notice() {
 			}
 		}
 	}
+}
+
+// noticed tells whether one of the process's communicators failed with an error.
+func (p *process) noticed(code lifecycle.Code) bool {
+	return slices.ContainsFunc(p.members, func(m *member) bool { return m.Failure != nil && m.Failure.Code == code })
 }
 
 // gone is when the process had ended, on its tape's clock: when it is known to have ended, else end, the last time on

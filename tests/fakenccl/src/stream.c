@@ -89,8 +89,11 @@ static uint64_t launched(struct CUstream_st *s) {
   return n;
 }
 
+// As many as CUDA_VISIBLE_DEVICES lists.
 EXPORT cudaError_t cudaGetDeviceCount(int *count) {
-  *count = DEVICES;
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  *count = visible && *visible ? 1 : DEVICES;
+  for (; visible && *visible; visible++) *count += *visible == ',';
   return cudaSuccess;
 }
 

@@ -183,35 +183,33 @@ func (r *Report) killed() {
 }
 
 // noticeTime is how long after others a launcher sees at most that a process has died. Its connections break at once,
-// and the kernel takes up to seconds to free what a process has on a GPU before it is dead.
+// and it takes the kernel up to seconds to free what the process has on a GPU before it is dead.
 const noticeTime = 5 * time.Second
 
 // notice moves the end of a process to the time at which other ranks noticed it, if that was before its launcher did:
-// when they failed because it was dead or a connection broke. A process that wrote to its tape later had not ended, and
-// one that noticed a broken connection itself was alive to do so.
+// when they failed because it was dead or a connection broke. Who doesn't know whose connection broke has noticed the
+// process that ended first, and those that ended together with it.
 func (r *Report) notice() {
 	for _, c := range r.comms {
 		for _, m := range c.members {
 			f := m.Failure
-			switch {
-			case f == nil:
-				continue
-			case f.Code == lifecycle.CodeRankDead && f.Peer >= 0, f.Code == lifecycle.CodeUnreachable:
-			default:
+			if f == nil || f.Code != lifecycle.CodeUnreachable && (f.Code != lifecycle.CodeRankDead || f.Peer < 0) {
 				continue
 			}
+			var noticed []*process
 			for rank, of := range c.byRank {
-				p := of.proc
-				state := p.state()
-				if p == m.proc || f.Peer >= 0 && int(f.Peer) != rank || state == StateClosed || state == StateAlive {
-					continue
+				if p := of.proc; p != m.proc && (f.Peer < 0 || int(f.Peer) == rank) &&
+					p.endedAround(p.mono(m.proc.at(f.Time)), f.Code) {
+					noticed = append(noticed, p)
 				}
-				at := p.mono(m.proc.at(f.Time))
-				if f.Code == lifecycle.CodeUnreachable &&
-					(p.end.exit.Signal == 0 || p.end.at-at > int64(noticeTime) || p.noticed(lifecycle.CodeUnreachable)) {
-					continue // it may itself have failed because a connection broke
-				}
-				if at >= p.last && (p.end.at == 0 || at < p.end.at) {
+			}
+			if len(noticed) == 0 {
+				continue
+			}
+			end := func(p *process) time.Time { return p.at(p.end.at) }
+			first := end(slices.MinFunc(noticed, func(a, b *process) int { return end(a).Compare(end(b)) }))
+			for _, p := range noticed {
+				if at := p.mono(m.proc.at(f.Time)); p.end.at == 0 || at < p.end.at && end(p).Sub(first) <= sweepTime {
 					p.end.at = at
 				}
 			}
@@ -219,8 +217,19 @@ func (r *Report) notice() {
 	}
 }
 
-// noticed tells whether one of the process's communicators failed with an error.
-func (p *process) noticed(code lifecycle.Code) bool {
+// endedAround tells whether the process may have been dead at a time on its clock at which another rank failed because
+// it was dead, or a connection broke. A process that wrote to its tape later had not ended.
+func (p *process) endedAround(at int64, code lifecycle.Code) bool {
+	if state := p.state(); state == StateClosed || state == StateAlive || at < p.last {
+		return false
+	}
+	// It may itself have failed because a connection broke: then it was alive to notice that.
+	return code == lifecycle.CodeRankDead ||
+		p.end.exit.Signal != 0 && p.end.at-at <= int64(noticeTime) && !p.failedWith(lifecycle.CodeUnreachable)
+}
+
+// failedWith tells whether one of the process's communicators failed with an error.
+func (p *process) failedWith(code lifecycle.Code) bool {
 	return slices.ContainsFunc(p.members, func(m *member) bool { return m.Failure != nil && m.Failure.Code == code })
 }
 

@@ -29,7 +29,7 @@
 // of a step only when all of the step is in the pipe, and empties a pipe before it is used again; in place of what
 // another process has read from it, the carrier sends zeros. So a sender that dies or lies tears nothing. A protected
 // connection (see package door) seals what is in memory: a process whose connections all are has no pipes. Without a
-// free pipe, large data is in slots. A process that carries has 32 pipes, which hold 4 MiB of the 64 that Linux lets a
+// free pipe, large data is in slots. A process that carries has 8 pipes, which hold 4 MiB of the 64 that Linux lets a
 // user have in pipes by default (fs.pipe-user-pages-soft); where those are used up, it has fewer.
 //
 // Sending needs no goroutine: a rank that has data for a rail sends all that is queued there, as long as the kernel has

@@ -102,7 +102,7 @@ func (e *Endpoint) Card() Card {
 // The bounds of the bytes that a rank may send ahead of a receiver, and of a communicator's memory for them.
 const (
 	minWindow    = 64 << 10
-	maxWindow    = 512 << 10
+	maxWindow    = 2 << 20
 	windowBudget = 64 << 20
 )
 

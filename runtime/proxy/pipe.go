@@ -8,7 +8,7 @@ import (
 
 // The last slots of a segment have a pipe each, of the segment's owner. It empties a pipe before it frees the slot.
 const (
-	pipedSlots = 32
+	pipedSlots = 8
 	firstPiped = sharedSlots - pipedSlots
 
 	// pipedBytes is the least data that goes through a pipe.

@@ -34,6 +34,18 @@ func unused(t *testing.T, p *Proxy) {
 	}
 }
 
+// submit has rank 0 submit data for rank 3, for which it has room.
+func (c *cluster) submit(data []byte) {
+	c.t.Helper()
+	for len(data) > 0 {
+		n, err := c.endpoints[0].Conn(3).TrySend(data)
+		if n == 0 || err != nil {
+			c.t.Fatal(n, err)
+		}
+		data = data[n:]
+	}
+}
+
 // sendThrough has rank 0 send to rank 3, for which rank 1 carries, and checks that all arrives.
 func (c *cluster) sendThrough(data []byte) {
 	c.t.Helper()
@@ -131,9 +143,7 @@ func TestPipeOfLostRail(t *testing.T) {
 	p, r := c.proxies[1], c.endpoints[1].rails[3]
 	defer p.pause()()
 	p.openPipes()
-	if n, err := c.endpoints[0].Conn(3).TrySend(pattern(2 * stepBytes)); n != 2*stepBytes || err != nil {
-		t.Fatal(n, err)
-	}
+	c.submit(pattern(2 * stepBytes))
 	p.attend(nil)
 	if n := buffered(p.pipe(firstPiped)); n != stepBytes {
 		t.Fatalf("%d bytes are in the pipe", n)
@@ -153,9 +163,7 @@ func TestPipeThatIsReadFrom(t *testing.T) {
 	resume := p.pause()
 	p.openPipes()
 	data := pattern(2 * stepBytes)
-	if n, err := c.endpoints[0].Conn(3).TrySend(data); n != len(data) || err != nil {
-		t.Fatal(n, err)
-	}
+	c.submit(data)
 	p.attend(nil)
 	const away = 1000
 	if n, err := unix.Read(c.endpoints[0].Conn(3).neighbour.writeEnd(0), make([]byte, away)); n != away || err != nil {

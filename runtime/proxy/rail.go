@@ -15,7 +15,7 @@ import (
 
 const (
 	// stepBytes is the most that is sent to one rank before the next one's turn.
-	stepBytes = 128 << 10
+	stepBytes = 512 << 10
 
 	// packBytes is the largest step that is copied, to be sent together with others.
 	packBytes = 4 << 10

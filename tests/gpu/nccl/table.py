@@ -7,8 +7,10 @@ it does, soon after the threshold, and so must the first finding of carillon pos
 import argparse
 import concurrent.futures
 import datetime
+import itertools
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -115,6 +117,21 @@ def bare_cases():
     return [Case("all-reduces", [str(HERE / "bare.py")]), *faults("bare")]
 
 
+# Below those that the kernel gives to connections, of which one would take the port of a job that is still starting.
+PORTS = itertools.count(random.randrange(20000, 30000))
+
+
+def free_port():
+    """A port for a job's store, another one each time."""
+    for port in PORTS:
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
 class Job:
     """A job of a case, with or without Carillon, and what it leaves in a folder."""
 
@@ -123,9 +140,7 @@ class Job:
         self.deadline = min(deadline, time.monotonic() + case.limit)
         folder.mkdir(parents=True)
         self.log = folder / "log"
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = str(s.getsockname()[1])
+        port = str(free_port())
         self.env = {
             **os.environ, **case.env, "STORE": str(folder), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
             "TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "inductor"), "PYTHONUNBUFFERED": "1",

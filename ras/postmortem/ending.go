@@ -187,8 +187,8 @@ func (r *Report) killed() {
 const noticeTime = 5 * time.Second
 
 // notice moves the end of a process to the time at which other ranks noticed it, if that was before its launcher did:
-// when they failed because it was dead or a connection broke. Who doesn't know whose connection broke has noticed the
-// process that ended first, and those that ended together with it.
+// when they failed because it was dead or a connection broke. A rank that doesn't know whose connection broke has
+// noticed the process that ended first, and those that ended together with it.
 func (r *Report) notice() {
 	for _, c := range r.comms {
 		for _, m := range c.members {
@@ -220,17 +220,20 @@ func (r *Report) notice() {
 // endedAround tells whether the process may have been dead at a time on its clock at which another rank failed because
 // it was dead, or a connection broke. A process that wrote to its tape later had not ended.
 func (p *process) endedAround(at int64, code lifecycle.Code) bool {
-	if state := p.state(); state == StateClosed || state == StateAlive || at < p.last {
+	switch state := p.state(); {
+	case state == StateClosed, state == StateAlive, at < p.last:
+		return false
+	case code == lifecycle.CodeRankDead:
+		return true
+	case p.end.exit.Signal == 0, p.end.at-at > int64(noticeTime):
 		return false
 	}
-	// It may itself have failed because a connection broke: then it was alive to notice that.
-	return code == lifecycle.CodeRankDead ||
-		p.end.exit.Signal != 0 && p.end.at-at <= int64(noticeTime) && !p.failedWith(lifecycle.CodeUnreachable)
-}
-
-// failedWith tells whether one of the process's communicators failed with an error.
-func (p *process) failedWith(code lifecycle.Code) bool {
-	return slices.ContainsFunc(p.members, func(m *member) bool { return m.Failure != nil && m.Failure.Code == code })
+	// It was alive then if it was told to end later, or noticed a broken connection itself.
+	told := p.end.signaled > at || p.header.Terminated > at || p.swept() && p.end.exit.Signal == unix.SIGTERM
+	return !told && !slices.ContainsFunc(p.members, func(m *member) bool {
+		f := m.Failure
+		return f != nil && f.Code == lifecycle.CodeUnreachable && at-f.Time <= int64(noticeTime)
+	})
 }
 
 // gone is when the process had ended, on its tape's clock: when it is known to have ended, else end, the last time on

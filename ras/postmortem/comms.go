@@ -277,8 +277,9 @@ func (c *comm) errors() []*commError {
 // sorted are the ranks in order, each once.
 func sorted(ranks []int) []int { return slices.Compact(slices.Sorted(slices.Values(ranks))) }
 
+// site is where a call was made: a line of source, or what C code has, the function and the offset in its object.
 func site(s lifecycle.Site) string {
-	if s.File == "" {
+	if s.File == "" || s.Line == 0 && s.Func != "" {
 		return s.Func
 	}
 	return fmt.Sprintf("%s:%d", s.File, s.Line)

@@ -153,7 +153,11 @@ func (f *Finding) write(t *text, before string) {
 func (s *Said) mistake() string {
 	text := capital(words.Ranks(s.Ranks)) + ": " + s.Text
 	if s.Site != "" {
-		text += " (at " + s.Site + ")"
+		text += " (at " + s.Site
+		if s.First != "" {
+			text += "; the call that rules it out: " + s.First
+		}
+		text += ")"
 	}
 	if s.Times > 1 {
 		text += fmt.Sprintf("; %d such calls in all", s.Times)

@@ -11,7 +11,7 @@ import (
 )
 
 // burst is the most that one TrySend hands to another process, so that a rank that sends much also gets to receive.
-const burst = 256 << 10
+const burst = stepBytes
 
 // The bits of Conn.state.
 const (

@@ -65,7 +65,7 @@ const (
 )
 
 const (
-	segmentMagic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'P'<<40 | 'X'<<48 | 2<<56
+	segmentMagic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'P'<<40 | 'X'<<48 | 3<<56
 
 	segmentToken     = 16
 	segmentBell      = 128

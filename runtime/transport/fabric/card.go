@@ -14,7 +14,7 @@ import (
 )
 
 // cardVersion changes whenever ranks with another one could not connect.
-const cardVersion = 5
+const cardVersion = 6
 
 // Bounds on the texts of a card, in bytes.
 const (

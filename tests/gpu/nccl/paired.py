@@ -17,25 +17,33 @@ import sys
 import tempfile
 
 BAR = float(os.environ.get("BAR", 100))
-
-
 BYTES = 4
 
 
-def measure(program, processor, env):
+def measure(program, pairs, sizes, env, processor=None):
+    """Returns the microseconds of a call of NCCL's own and through Carillon, of all pairs, by size."""
+    pin = None if processor is None else lambda: os.sched_setaffinity(0, {processor})
+    out = subprocess.run([program, str(pairs), *map(str, sizes)], env={**os.environ, **env}, check=True,
+                         stdout=subprocess.PIPE, text=True, preexec_fn=pin)
+    times = {}
+    for line in out.stdout.splitlines():
+        size, *us = line.split()
+        times[int(size)] = list(zip(map(float, us[::2]), map(float, us[1::2])))
+    return times
+
+
+def cost(program, processor, env):
     """Returns the nanoseconds of a call of NCCL's own, and how many more it takes through Carillon: quartiles."""
-    out = subprocess.run([program, os.environ.get("PAIRS", "400"), str(BYTES)], env={**os.environ, **env}, check=True,
-                         stdout=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, {processor}))
-    ns = [1000 * float(us) for us in out.stdout.split()[1:]]
-    own, through = ns[::2], ns[1::2]
-    return statistics.median(own), statistics.quantiles([t - o for t, o in zip(through, own)])
+    pairs = measure(program, os.environ.get("PAIRS", 400), [BYTES], env, processor)[BYTES]
+    return (statistics.median(1000 * own for own, _ in pairs),
+            statistics.quantiles(1000 * (through - own) for own, through in pairs))
 
 
 def main(program, library):
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as tapes:
         env = {"CUDA_VISIBLE_DEVICES": "0", "CARILLON_TAPE_DIR": tapes, "LD_PRELOAD": library,
                "NCCL_PROFILER_PLUGIN": library}
-        runs = [measure(program, processor, env) for processor in sorted(os.sched_getaffinity(0))[:16]]
+        runs = [cost(program, processor, env) for processor in sorted(os.sched_getaffinity(0))[:16]]
         if not any(files for _, _, files in os.walk(tapes)):
             sys.exit("paired: no process has left a tape")
     runs.sort()

@@ -46,7 +46,7 @@ else
   # stays as it is: nothing of PyTorch's ends it. Results don't depend on what cuBLAS finds free.
   export NCCL_SOCKET_IFNAME=lo NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 \
     TORCH_NCCL_ASYNC_ERROR_HANDLING=0 TORCH_NCCL_ENABLE_MONITORING=0 OMP_NUM_THREADS=1 CUBLAS_WORKSPACE_CONFIG=:4096:8
-  # With 32 connections each, an H200 takes 13 processes at once; for the next one it is "out of memory".
+  # With many connections each, a GPU has room for a few processes; for the next one it is "out of memory".
   unset CUDA_DEVICE_MAX_CONNECTIONS
 fi
 

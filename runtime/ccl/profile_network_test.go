@@ -124,7 +124,7 @@ func TestProfileNetwork(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			data := make([]float32, 1<<18) // 1 MiB, several steps
+			data := make([]float32, 1<<20) // 4 MiB: several steps, and more than a window holds
 			for range 3 {
 				err = errors.Join(err, ccl.AllReduce(ctx, comm, data, data, ccl.Sum))
 			}

@@ -286,6 +286,7 @@ func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
 
 // close ends the parts of the job, once its tapes have been read to their ends.
 func (j *keptJob) close(ctx context.Context) error {
+	j.keeper.Close() // the ends of processes until now are told and noted while the rest is there
 	var errs []error
 	for _, n := range j.nodes() {
 		n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
@@ -298,7 +299,6 @@ func (j *keptJob) close(ctx context.Context) error {
 	for _, n := range j.nodes() {
 		errs = append(errs, j.drop(ctx, j.get(n.telemetry.self.Name)))
 	}
-	j.keeper.Close()
 	j.running.Wait()
 	return errors.Join(errs...)
 }

@@ -51,16 +51,13 @@ func (e Exit) ShellCode() int {
 	return e.Code
 }
 
-// exitOf asks the kernel how a process ended. It tells the parent and, until the process is reaped, processes that may
-// trace it.
+// exitOf asks the kernel how a process ended. Until the process is reaped, its stat tells those that may trace it;
+// pidfdExit says whom a pidfd tells, and when.
 func (k kernel) exitOf(id ID, pidfd int) Exit {
-	if exit := pidfdExit(pidfd); exit.Known {
-		return exit
-	}
 	s, err := k.stat(id.PID)
 	// A process that may not trace it sees a code of 0.
 	if err != nil || s.start != id.StartTicks || !s.ended() || s.exit == 0 && os.Geteuid() != 0 {
-		return Exit{}
+		return pidfdExit(pidfd) // asked last, as the process may be reaped at any moment
 	}
 	return ExitOfStatus(syscall.WaitStatus(s.exit))
 }

@@ -239,6 +239,27 @@ func TestStoppedWatchIsNotTold(t *testing.T) {
 	}
 }
 
+// What has happened by the time a watch is stopped is told.
+func TestStoppedWatchHasTold(t *testing.T) {
+	for name, k := range kernels() {
+		cmd, id, proceed := child(t, "exit 3")
+		told := 0
+		stop, err := k.watch(id, func(Exit) { told++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		proceed()
+		for !k.ended(id) {
+			runtime.Gosched()
+		}
+		stop()
+		if told != 1 {
+			t.Errorf("%s: told %d times", name, told)
+		}
+		_ = cmd.Wait() // it fails as it should
+	}
+}
+
 func TestExit(t *testing.T) {
 	for want, e := range map[string]Exit{
 		"not known how": {}, "exit status 3": {Known: true, Code: 3}, "killed": {Known: true, Signal: syscall.SIGKILL},

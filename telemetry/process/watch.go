@@ -26,8 +26,9 @@ func ExitOf(err error) Exit {
 	return Exit{}
 }
 
-// Watch calls ended once when the process ends, from another goroutine, unless stop was called before. The error is
-// ErrGone, for ExitOf, if it has ended already. stop waits until ended has returned; it may be called twice.
+// Watch calls ended once when the process ends, from another goroutine. The error is ErrGone, for ExitOf, if it has
+// ended already. stop ends the watch: it waits until ended has returned if the process has ended by then, and else
+// ended isn't called any more. It may be called twice.
 //
 // The process must be of this pid namespace. The runtime's poller waits for its pidfd, which costs nothing until it
 // ends. Without pidfds, /proc is read ten times a second.
@@ -59,30 +60,36 @@ func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
 	var once sync.Once
 	return func() {
 		once.Do(func() { close(quit) })
-		_ = file.Close() // wakes the goroutine; it fails if that is through
+		_ = file.SetReadDeadline(time.Unix(1, 0)) // wakes the goroutine; it fails if that is through
 		<-done
 	}, nil
 }
 
-// await waits until the process has ended; over is false if the pidfd or quit was closed first.
+// await waits until the process has ended or quit was closed; over tells whether it has ended. Whoever closes quit must
+// also end the pidfd's time to read.
 func (k kernel) await(id ID, pidfd *os.File, quit <-chan struct{}) (exit Exit, over bool) {
 	if conn, err := pidfd.SyscallConn(); err == nil {
-		err := conn.Read(func(fd uintptr) bool {
-			if !readable(int(fd)) {
-				return false
+		look := func(fd uintptr) bool {
+			if over = readable(int(fd)); over {
+				exit = k.exitOf(id, int(fd))
 			}
-			exit = k.exitOf(id, int(fd))
-			return true
-		})
-		return exit, err == nil
+			return over
+		}
+		if conn.Read(look) != nil {
+			_ = conn.Control(func(fd uintptr) { look(fd) }) // fails only if the file is closed
+		}
+		return exit, over
 	}
 	tick := time.NewTicker(pollTime)
 	defer tick.Stop()
-	for !k.ended(id) {
+	for quitting := false; !k.ended(id); {
+		if quitting {
+			return Exit{}, false
+		}
 		select {
 		case <-tick.C:
 		case <-quit:
-			return Exit{}, false
+			quitting = true
 		}
 	}
 	return k.exitOf(id, -1), true

@@ -35,8 +35,10 @@ func (d *deaths) watch(id process.ID, tell func()) (cancel func(), err error) {
 		w.stop, err = id.Watch(func(process.Exit) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			delete(d.watched, id)
-			end()
+			if d.watched != nil { // else closed
+				delete(d.watched, id)
+				end()
+			}
 		})
 		if err != nil {
 			end()

@@ -324,9 +324,10 @@ func (a *actor) queued(m *meeting) (found *Slot) {
 }
 
 // gone tells whether an actor's process has ended or is out of reach.
-func (a *actor) gone() bool {
-	return a.note.Fate == Dead || a.note.Fate == Departed || a.note.Fate == Unreachable
-}
+func (a *actor) gone() bool { return a.ended() || a.note.Fate == Unreachable }
+
+// ended tells whether an actor's process is known to have ended.
+func (a *actor) ended() bool { return a.note.Fate == Dead || a.note.Fate == Departed }
 
 // wasIn tells whether an actor was in a call at that time, which has ended since.
 func (a *actor) wasIn(ago time.Duration) bool {
@@ -482,6 +483,6 @@ func waitOf(p *participant) Wait {
 	m := p.meeting
 	return Wait{
 		Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq,
-		Age: Age(p.since),
+		Age: Age(p.since), Ended: p.actor.ended(),
 	}
 }

@@ -121,26 +121,37 @@ func culpritsText(ranks []Rank) string {
 
 // waiting is the end of a sentence that names the ranks that wait.
 func waiting(victims []Wait) string {
-	ranks := make([]Rank, 0, len(victims))
+	var wait, ended []Rank
 	for _, w := range victims {
 		r := w.Rank
 		if r.Job >= 0 {
 			r.Comm, r.comm = -1, ""
 		}
-		ranks = append(ranks, r)
+		if w.Ended {
+			ended = append(ended, r)
+		} else {
+			wait = append(wait, r)
+		}
 	}
-	slices.SortFunc(ranks, byRank)
-	ranks = slices.CompactFunc(ranks, func(a, b Rank) bool { return byRank(a, b) == 0 })
-	switch {
-	case len(ranks) == 0:
-		return ""
-	case len(ranks) == 1:
-		return fmt.Sprintf("; %s waits", ranks[0])
-	case slices.ContainsFunc(ranks, func(r Rank) bool { return r.Job < 0 }):
-		return fmt.Sprintf("; %d ranks wait", len(ranks))
-	default:
-		return fmt.Sprintf("; %s wait", ranksText(ranks))
+	text := ""
+	for _, part := range []struct {
+		ranks     []Rank
+		one, some string // their verbs
+	}{{wait, "waits", "wait"}, {ended, "waited, and has ended", "waited, and have ended"}} {
+		ranks := part.ranks
+		slices.SortFunc(ranks, byRank)
+		ranks = slices.CompactFunc(ranks, func(a, b Rank) bool { return byRank(a, b) == 0 })
+		switch {
+		case len(ranks) == 0:
+		case len(ranks) == 1:
+			text += fmt.Sprintf("; %s %s", ranks[0], part.one)
+		case slices.ContainsFunc(ranks, func(r Rank) bool { return r.Job < 0 }):
+			text += fmt.Sprintf("; %d ranks %s", len(ranks), part.some)
+		default:
+			text += fmt.Sprintf("; %s %s", ranksText(ranks), part.some)
+		}
 	}
+	return text
 }
 
 // lastCall is an actor's last call, as the end of a sentence.
@@ -166,7 +177,16 @@ func attendance(m *meeting) Text {
 	if len(m.missing)+len(m.absent) == 0 && len(m.present) < m.slot.Size { // the others are through it
 		in = "still in"
 	}
-	return say("%d of %d ranks are %s %s, the first for %s", len(m.present), m.slot.Size, in, m.text(), Age(m.age))
+	text := say("%d of %d ranks are %s %s, the first for %s", len(m.present), m.slot.Size, in, m.text(), Age(m.age))
+	ended := slices.DeleteFunc(slices.Clone(m.present), func(p *participant) bool { return !p.actor.ended() })
+	switch n := len(ended); n {
+	case 0:
+	case 1:
+		text.add("; the process of one of them has ended since")
+	default:
+		text.add("; the processes of %d of them have ended since", n)
+	}
+	return text
 }
 
 // difference describes a call by what differs from the usual one.

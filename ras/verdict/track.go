@@ -9,7 +9,7 @@ type ChangeKind uint8
 const (
 	// Opened: it is new.
 	Opened ChangeKind = iota
-	// Changed: more ranks wait, another confidence, more evidence.
+	// Changed: more ranks wait or ended, another confidence, more evidence.
 	Changed
 	// Withdrawn: its cause is gone, or no rank waits any more.
 	Withdrawn
@@ -99,7 +99,7 @@ func (t *Tracker) find(id string) int {
 
 // changed tells whether two states of a verdict differ in more than their ages.
 func changed(old, now *Verdict) bool {
-	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) ||
+	return old.Confidence != now.Confidence || waiting(old.Victims) != waiting(now.Victims) ||
 		len(old.Culprits) != len(now.Culprits) || old.Comm != now.Comm || old.Seq != now.Seq ||
 		len(old.Evidence) < len(now.Evidence)
 }

@@ -77,6 +77,8 @@ type Wait struct {
 	Call string           `json:"call"`
 	Seq  uint64           `json:"seq,omitempty"`
 	Age  Age              `json:"age_seconds"`
+	// Ended tells that the rank's process ended while it waited, and so doesn't any more.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // setID makes the verdict's ID from its reason and its culprits; of a mismatch, or if no culprit is known, from its

@@ -112,6 +112,9 @@ func (r *Report) process(p *process, cs []*clock) Process {
 	if p.last > 0 {
 		one.Last = p.at(p.last)
 	}
+	if p.end.at > 0 {
+		one.EndedAt = p.at(p.end.at)
+	}
 	for _, rank := range p.model.Ranks() {
 		if p.severalRanks && rank.Number >= 0 {
 			one.Ranks = append(one.Ranks, rank.Number)

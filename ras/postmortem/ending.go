@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,10 +87,26 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		}
 	}
 	for _, p := range procs {
+		if p.signaledFirst() {
+			at := p.end.at
+			for _, o := range procs {
+				if o.header.KernelBoot == p.header.KernelBoot && o.end.signaled > at {
+					o.end.signaled = at
+				}
+			}
+		}
+	}
+	for _, p := range procs {
 		if p.end.at > 0 && p.end.signaled > p.end.at { // that was another run of the job
 			p.end.signaled = 0
 		}
 	}
+}
+
+// signaledFirst tells whether a signal to all processes of the job at once ended this one before its launcher got it.
+func (p *process) signaledFirst() bool {
+	late := p.end.signaled - p.end.at
+	return p.end.at > 0 && late > 0 && late <= int64(sweepTime) && unix.SignalName(p.end.exit.Signal) == p.end.signal
 }
 
 // lost is a process that failed before it had a tape, and for which its launcher ended the job.
@@ -180,6 +197,12 @@ func (r *Report) killed() {
 	for _, p := range ended {
 		p.end.signaled, p.end.signal = p.mono(first), by
 	}
+}
+
+// ended says that the process ended, how and when: "rank 2 (host-a, pid 4711) was ended by SIGKILL at 12:00:00.100000".
+func (p *process) ended() string {
+	how := cmp.Or(strings.TrimPrefix(p.end.how, "it "), "ended")
+	return fmt.Sprintf("%s %s at %s", p.name(), how, clockTime(p.at(p.end.at)))
 }
 
 // noticeTime is how long after others a launcher sees at most that a process has died. Its connections break at once,
@@ -282,7 +305,7 @@ func (r *Report) moments() []moment {
 			trouble(p.at(p.end.signaled), "the job was ended from outside ("+p.end.signal+")", true)
 		}
 		if p.end.at > 0 && !p.swept() && (p.end.exit.Failed() || p.state() != StateClosed && p.state() != StateExited) {
-			trouble(p.at(p.end.at), p.name()+" ended", false)
+			trouble(p.at(p.end.at), p.ended(), false)
 		}
 		for _, m := range p.members {
 			if m.gaveUp > 0 && !r.wentWell() {

@@ -204,6 +204,8 @@ func (r *Report) well(how, text string) Ending {
 	if len(r.Findings) == 0 {
 		lead := "nothing went wrong"
 		switch held, running := len(r.Held) > 0, how == "running"; {
+		case len(r.Mistakes) > 0:
+			lead = "nothing but the mistakes below went wrong"
 		case held && running:
 			lead = "nothing is wrong now"
 		case held:
@@ -237,6 +239,11 @@ func (r *Report) ending(at moment) Ending {
 		}
 	}
 	told := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.signaled > 0 })
+	outside := ""
+	if told >= 0 {
+		p := r.procs[told]
+		outside = fmt.Sprintf("The job was ended from outside by %s at %s", p.end.signal, clockTime(p.at(p.end.signaled)))
+	}
 	failed := slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		return f.Reason != verdict.Straggler && f.Reason != verdict.Unknown
 	})
@@ -245,11 +252,7 @@ func (r *Report) ending(at moment) Ending {
 		return r.well("running", fmt.Sprintf("%d of %s %s", running, count(len(r.procs), "process"),
 			english.PluralWord(running, "runs", "run")))
 	case told >= 0 && at.ended:
-		p := r.procs[told]
-		e := Ending{
-			How: "ended", Time: p.at(p.end.signaled), Text: fmt.Sprintf("The job was ended from outside by %s at %s",
-				p.end.signal, clockTime(p.at(p.end.signaled))),
-		}
+		e := Ending{How: "ended", Time: r.procs[told].at(r.procs[told].end.signaled), Text: outside}
 		if failed {
 			e.Text += ", while it hung."
 		} else {
@@ -277,7 +280,11 @@ func (r *Report) ending(at moment) Ending {
 		}
 		return r.well("completed", "all processes ended in order")
 	case failed:
-		return Ending{How: "failed", Time: at.at, Text: "This is how it was " + at.title + "."}
+		e := Ending{How: "failed", Time: at.at, Text: "This is how it was " + at.title + "."}
+		if outside != "" {
+			e.Text += " " + outside + "."
+		}
+		return e
 	default:
 		return r.unnoticed(len(r.procs) - closed)
 	}

@@ -86,6 +86,7 @@ type Process struct {
 	PID     int          `json:"pid"`
 	State   ProcessState `json:"state"`
 	Ended   string       `json:"ended,omitempty"` // how, as far as its launcher or another rank knows
+	EndedAt time.Time    `json:"ended_at,omitzero"`
 	Program string       `json:"program"`
 	Version string       `json:"version,omitempty"`
 	Tape    string       `json:"tape"`

@@ -144,9 +144,12 @@ func (s *stage) file(name, text string) error {
 func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 	boot := process.BootID(kernelBoot(s.t, on.name))
 	e := process.Entry{Time: noon.Add(at), Mono: int64(at + on.clock), Boot: boot.String()}
-	if w[0] == "failed" {
+	switch {
+	case w[0] == "failed":
 		e.Ended = process.EndedByFailure
-	} else {
+	case strings.HasPrefix(w[0], "SIG"):
+		e.Ended = w[0]
+	default:
 		e.Rank, e.PID = int(natural(w[0])), int(natural(w[1]))
 		e.Exit = process.Exit{Known: true, Code: int(natural(w[2]))}
 	}

@@ -223,7 +223,7 @@ func rankText(rank int) string {
 
 func (r *Report) writeProcesses(t *text) {
 	t.heading("PROCESSES")
-	rows := [][]string{{"RANK", "HOST", "PID", "STATE", "LAST WROTE", "IN"}}
+	rows := [][]string{{"RANK", "HOST", "PID", "STATE", "ENDED", "LAST WROTE", "IN"}}
 	for i := range r.Processes {
 		p := &r.Processes[i]
 		in := "-"
@@ -244,7 +244,11 @@ func (r *Report) writeProcesses(t *text) {
 		} else if p.Ended != "" {
 			state += ": " + p.Ended
 		}
-		rows = append(rows, []string{rank, p.Host, strconv.Itoa(p.PID), state, clockTime(p.Last), in})
+		ended := "-"
+		if !p.EndedAt.IsZero() {
+			ended = clockTime(p.EndedAt)
+		}
+		rows = append(rows, []string{rank, p.Host, strconv.Itoa(p.PID), state, ended, clockTime(p.Last), in})
 	}
 	t.table(rows, maxRows)
 }

@@ -166,7 +166,6 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...) // before the agent starts, so that no signal kills it
-	defer signal.Stop(signals)
 	a, err := startAgent(cmd.Context(), name, dir, accept)
 	if err != nil {
 		return err
@@ -179,9 +178,20 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		Path: path, Args: program, Env: environment(os.Environ(), library, audit, dir, name),
 		Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: note,
 	}
-	code, told, err := supervise(&child, signals)
-	if code != 0 && told.Ended != "" {
-		_ = process.AppendEntry(filepath.Join(dir, name), told) // on a full disk, the post-mortem lacks the cause
+	code, err := 0, child.Start()
+	var told process.Entry // the last signal that asked the program to end
+	stopSignals := takeSignals(signals, func(sig os.Signal) {
+		if sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 {
+			told = process.Entry{Ended: unix.SignalName(sig.(syscall.Signal))}.Now()
+			a.Ending()
+		}
+		if err == nil && !typed(sig) {
+			_ = child.Process.Signal(sig) // it may have ended
+		}
+	})
+	if err == nil {
+		_ = child.Wait() // ProcessState has the result
+		code = process.ExitOfStatus(child.ProcessState.Sys().(syscall.WaitStatus)).ShellCode()
 	}
 	if err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
@@ -192,6 +202,10 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	if err := a.Stop(context.WithoutCancel(cmd.Context())); err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 	}
+	stopSignals() // only now: a signal to all processes at once may kill the program before it comes here
+	if code != 0 && told.Ended != "" {
+		_ = process.AppendEntry(filepath.Join(dir, name), told) // on a full disk, the post-mortem lacks the cause
+	}
 	_ = os.Remove(filepath.Join(dir, name)) // fails unless it is empty; without tapes, no sweep would remove it
 	if code != 0 {
 		return exitCode(code)
@@ -199,30 +213,19 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	return nil
 }
 
-// supervise runs the program to its end, and passes signals on to it. It returns the exit code, and the last signal
-// that asked the program to end.
-func supervise(child *exec.Cmd, signals <-chan os.Signal) (code int, told process.Entry, err error) {
-	if err := child.Start(); err != nil {
-		return 0, told, err
-	}
-	ended := make(chan struct{})
+// takeSignals calls take for each signal, from another goroutine, until stop, which waits for the last call.
+func takeSignals(signals chan os.Signal, take func(os.Signal)) (stop func()) {
+	done := make(chan struct{})
 	go func() {
-		defer close(ended)
-		_ = child.Wait() // ProcessState has the result
-	}()
-	for {
-		select {
-		case sig := <-signals:
-			if sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 {
-				told = process.Entry{Ended: unix.SignalName(sig.(syscall.Signal))}.Now()
-			}
-			if !typed(sig) {
-				_ = child.Process.Signal(sig) // it may have ended
-			}
-		case <-ended:
-			status := child.ProcessState.Sys().(syscall.WaitStatus)
-			return process.ExitOfStatus(status).ShellCode(), told, nil
+		defer close(done)
+		for sig := range signals {
+			take(sig)
 		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
 	}
 }
 

@@ -148,12 +148,12 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 
 // withhold removes verdicts that must not be told yet: transport after a process was stopped or out of reach, a process
 // that runs again since a moment ago, that ended in order or canceled its calls a moment ago, as others may follow, the
-// end of a rank that an open verdict is about, and anything new once this process was told to end. unsure says that
+// end of a rank that an open verdict is about, and anything new for endTime after this process was told to end. unsure says that
 // some of them may be told later.
 func (m *Machine) withhold(
 	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
 ) (all []verdict.Verdict, unsure bool) {
-	open := m.tracker.Open()
+	open, ending := m.tracker.Open(), now.Before(m.ends)
 	for _, v := range open {
 		if v.Reason == verdict.RankUnreachable || v.Reason == verdict.RankStopped {
 			m.heals = now.Add(min(2*time.Duration(v.Age), longestPause) + healing)
@@ -164,9 +164,9 @@ func (m *Machine) withhold(
 		because := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && explained(&v, &o) }
 		later := v.Reason == verdict.Transport && now.Before(m.heals) ||
 			!known && (m.unsettled(&v, now) || v.Canceled(notes, cancelTime) ||
-				!m.ending && slices.ContainsFunc(open, because))
+				!ending && slices.ContainsFunc(open, because))
 		unsure = unsure || later
-		return later || m.ending && !known
+		return later || ending && !known
 	}), unsure
 }
 

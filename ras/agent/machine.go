@@ -49,7 +49,7 @@ type Machine struct {
 	turns      map[string]uint64 // by coordinator: that of its last broadcast
 	handedOver bool              // this process was the coordinator, and has not heard the new one yet
 
-	ending bool // the process was told to end: it opens no verdict any more
+	ends time.Time // until then no verdict is opened, as the process, or its job, was told to end
 
 	out []Effect // of the current step
 }
@@ -74,6 +74,7 @@ const (
 	departTime = 500 * time.Millisecond // from the end of a process until it counts as a cause: others may end with it
 	cancelTime = time.Second            // the same for one that canceled its calls, and may export what it did first
 	resumeTime = time.Second            // from when a process runs again until it counts as a cause
+	endTime    = time.Minute            // from when the process was told to end: its launcher kills it after 30 s
 	lingerTime = 15 * time.Second       // for which a verdict on a straggler close to the threshold stays open
 
 	// silentTime is how long one process that runs and doesn't answer may delay verdicts, unsureTime how long several
@@ -118,7 +119,7 @@ type (
 	}
 	// Tick tells that time has passed: that of a Wake, or any other.
 	Tick struct{}
-	// Ending tells that the process was told to end.
+	// Ending tells that the process, or its job, was told to end.
 	Ending struct{}
 	// Leave tells that the process leaves the job. Alone says that all others have ended, as far as is known.
 	Leave struct {
@@ -199,7 +200,7 @@ func (m *Machine) Step(now time.Time, in Input) []Effect {
 		m.hear(in, now)
 	case Tick:
 	case Ending:
-		m.ending = true
+		m.ends = now.Add(endTime)
 	case Leave:
 		m.leave(in, now)
 		return m.out

@@ -164,6 +164,14 @@ func (a *Agent) endEvents(ctx context.Context) {
 // URL is where the health endpoint listens; empty when it is switched off.
 func (a *Agent) URL() string { return a.health.URL() }
 
+// Ending tells that the jobs were told to end, as by a signal. What happens to their processes in the next minute is no
+// news: no verdict opens.
+func (a *Agent) Ending() {
+	for _, j := range a.list() {
+		j.ras.ending()
+	}
+}
+
 // Stop reads and exports what the processes have done until now, and ends the agent. It is bounded by ctx, and by 15
 // seconds. A second Stop does nothing.
 func (a *Agent) Stop(ctx context.Context) (err error) {

@@ -296,7 +296,7 @@ func (r *JobRAS) heldUp() bool {
 	return false
 }
 
-// ending is called when the process was told to end.
+// ending is called when the process, or its job, was told to end.
 func (r *JobRAS) ending() {
 	if r != nil {
 		r.agent.Ending()

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +20,7 @@ type Keeper struct {
 
 	mu      sync.Mutex // also held while event is called, so that it hears all in order
 	members map[string]*kept
+	changed chan struct{} // is closed, and replaced, when a state changes
 }
 
 // kept is one process.
@@ -36,7 +39,10 @@ const keepInterval = 250 * time.Millisecond
 // NewKeeper watches no process until Add. event takes what happens to them, is called by one goroutine at a time, and
 // must neither block nor call the Keeper.
 func NewKeeper(event func(mesh.Event)) *Keeper {
-	k := &Keeper{event: event, stop: make(chan struct{}), done: make(chan struct{}), members: map[string]*kept{}}
+	k := &Keeper{
+		event: event, stop: make(chan struct{}), done: make(chan struct{}), members: map[string]*kept{},
+		changed: make(chan struct{}),
+	}
 	go k.run()
 	return k
 }
@@ -82,7 +88,26 @@ func (k *Keeper) Members() []mesh.Status {
 	return all
 }
 
-// Close ends the watch.
+// Await waits until all processes have ended, or ctx has.
+func (k *Keeper) Await(ctx context.Context) {
+	for {
+		k.mu.Lock()
+		changed := k.changed
+		runs := func(p *kept) bool { return p.State != mesh.Left && p.State != mesh.Dead }
+		more := slices.ContainsFunc(slices.Collect(maps.Values(k.members)), runs)
+		k.mu.Unlock()
+		if !more {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close ends the watch. What has happened until then has been told when it returns.
 func (k *Keeper) Close() {
 	close(k.stop)
 	<-k.done
@@ -150,5 +175,7 @@ func (k *Keeper) ended(p *kept, exit process.Exit) {
 
 func (k *Keeper) change(p *kept, to mesh.State, cause mesh.Cause, since time.Time) {
 	p.State, p.Since, p.Cause = to, since, cause
+	close(k.changed)
+	k.changed = make(chan struct{})
 	k.event(mesh.Event{Status: p.Status, Kind: to.Kind()})
 }

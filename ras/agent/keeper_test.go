@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"os/exec"
 	"slices"
 	"syscall"
@@ -74,6 +75,20 @@ func TestKeeper(t *testing.T) {
 	if !slices.Equal(states, []mesh.State{mesh.Dead, mesh.Left, mesh.Left}) || len(events) > 0 {
 		t.Errorf("the states are %v, and %d events more are told", states, len(events))
 	}
+	k.Await(t.Context()) // returns at once, as all have ended
+
+	closed = false
+	four, five := start(4), start(5)
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	k.Await(now) // not for ranks 4 and 5
+	signal(four, syscall.SIGKILL)
+	signal(five, syscall.SIGKILL)
+	k.Await(t.Context())
+	if len(events) != 2 {
+		t.Errorf("%d events are told by the time that both have ended", len(events))
+	}
+	_, _ = four.Wait(), five.Wait()
 }
 
 // TestKeptProcessesAreJudgedByTheirKeeper: it coordinates, asks for their notes, and has no place in what it says.

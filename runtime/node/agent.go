@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,11 +62,15 @@ type Agent struct {
 
 	work task // publishes and scans
 	stop sync.Once
+
+	ending atomic.Bool // the jobs were told to end
 }
 
 const (
 	// scanInterval is how often the agent looks for new tapes.
 	scanInterval = 500 * time.Millisecond
+	// dyingTime is how long an agent that stops waits for the ends of processes that were told to end.
+	dyingTime = time.Second
 	// ownTime is how long after a tape was found the agent follows it: by then a process's own telemetry, if it has
 	// any, has read it.
 	ownTime = time.Second
@@ -167,8 +172,18 @@ func (a *Agent) URL() string { return a.health.URL() }
 // Ending tells that the jobs were told to end, as by a signal. What happens to their processes in the next minute is no
 // news: no verdict opens.
 func (a *Agent) Ending() {
+	a.ending.Store(true)
 	for _, j := range a.list() {
 		j.ras.ending()
+	}
+}
+
+// await waits a moment for the ends of processes that were told to end, which may need longer than their launcher.
+func (a *Agent) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, dyingTime)
+	defer cancel()
+	for _, j := range a.list() {
+		j.keeper.Await(ctx)
 	}
 }
 
@@ -180,6 +195,9 @@ func (a *Agent) Stop(ctx context.Context) (err error) {
 		defer cancel()
 		a.work.stop()
 		a.Scan() // what began and ended a moment ago
+		if a.ending.Load() {
+			a.await(ctx)
+		}
 		var errs []error
 		for _, j := range a.list() {
 			errs = append(errs, j.close(ctx))

@@ -83,7 +83,8 @@ func (c *Config) kept() time.Duration {
 	return math.MaxInt64
 }
 
-// lookForStalls looks until ctx ends.
+// lookForStalls looks until ctx or the tape ends: nothing stalls in a process that has ended, and of one whose tape was
+// given up nothing is known.
 func (t *Telemetry) lookForStalls(ctx context.Context) {
 	s := t.stalls
 	timer := time.NewTimer(s.every)
@@ -92,6 +93,11 @@ func (t *Telemetry) lookForStalls(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			return
+		case <-t.done:
+			if t.ras != nil {
+				t.ras.looked(t, &seen{}, false)
+			}
 			return
 		case <-timer.C:
 		}
@@ -107,10 +113,7 @@ func (t *Telemetry) look(interval time.Duration) {
 	s, now := t.stalls, tape.Now()
 	t.own.Saw(now)
 	var err error
-	if s.slots, err = t.follower.AppendSlots(s.slots[:0]); err != nil && len(s.slots) == 0 { // the tape is given up
-		if t.ras != nil {
-			t.ras.looked(t, &seen{}, false)
-		}
+	if s.slots, err = t.follower.AppendSlots(s.slots[:0]); err != nil && len(s.slots) == 0 { // it is being given up
 		return
 	}
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])

@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -63,5 +65,72 @@ func TestTrainingExample(t *testing.T) {
 	held.Signal(syscall.SIGTERM)
 	if code := held.ExitCode(); code != 1 {
 		t.Errorf("the exit code is %d, and that of the example is 1", code)
+	}
+}
+
+// pidOf is the process of a rank of an attached training.
+func pidOf(t *testing.T, job string, rank int) (pid int) {
+	t.Helper()
+	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range environments {
+		text, _ := os.ReadFile(path) // it may have ended
+		env := "\x00" + string(text)
+		if strings.Contains(env, "\x00CARILLON_JOB="+job+"\x00") &&
+			strings.Contains(env, fmt.Sprintf("\x00RANK=%d\x00", rank)) {
+			if _, err := fmt.Sscanf(path, "/proc/%d/", &pid); err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	t.Fatalf("job %s has no process of rank %d", job, rank)
+	return 0
+}
+
+// TestTrainingIsEnded: ranks of a hung training are killed, one that waits before it counts as hung and one
+// afterwards, and then all at once. Those who wait for the one that sleeps are blamed for nothing that they did because
+// of that, and the post-mortem tells all three.
+func TestTrainingIsEnded(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	env := []string{
+		"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=",
+		"CUDA_VISIBLE_DEVICES=", "CARILLON_STALL_THRESHOLD=5s",
+	}
+	const name = "ended"
+	job := e2e.Start(t, env, "sh", "-c", "echo leader $$; exec setsid carillon attach --job "+name+
+		" -- python3 ../../examples/pytorch/train.py --ranks 4 --hold-up 1")
+	leader := job.AwaitPID(`^leader (\d+)$`)
+	job.Await(`^rank 1 sleeps`)
+	dir := filepath.Join(tapes, name)
+	report(t, `"call": "all_reduce",\s+"seq": 21,[^]]*"ranks": \[\s+0,`, dir)
+	e2e.Kill(t, pidOf(t, name, 0), syscall.SIGKILL)
+	report(t, `rank 1 [^§]*has not entered all_reduce 21 `, dir)
+	e2e.Kill(t, pidOf(t, name, 2), syscall.SIGKILL)
+	report(t, `; rank 3 waits; ranks 0 and 2 waited, and have ended`, dir)
+	e2e.Kill(t, -leader, syscall.SIGTERM)
+	if code := job.ExitCode(); code == 0 {
+		t.Error("the exit code is 0, although the training was ended")
+	}
+	for _, never := range []string{`ccl\.stall.* rank=0 `, `reason=rank_dead culprit=[123]`} {
+		if said := regexp.MustCompile(never).FindString(job.Output()); said != "" {
+			t.Errorf("it says %s", said)
+		}
+	}
+	pm := e2e.Start(t, env, "carillon", "postmortem", name)
+	pm.ExitCode()
+	said := strings.Join(strings.Fields(pm.Output()), " ")
+	for _, want := range []string{
+		`rank 0 \([^)]*\) was ended by SIGKILL at [\d:.]+\. The job was ended from outside by SIGTERM at [\d:.]+\.`,
+		`rank_dead \(certain\): rank 0 `, `1 \S+ \d+ died: it was ended by SIGTERM [\d:.]+ `,
+		`2 \S+ \d+ died: it was ended by SIGKILL [\d:.]+ `,
+	} {
+		if !regexp.MustCompile(want).MatchString(said) {
+			t.Errorf("the post-mortem doesn't say %s:\n%s", want, pm.Output())
+		}
 	}
 }

@@ -70,6 +70,10 @@ wrong.`,
 	return cmd
 }
 
+// takenUpTime is how long after its start a job may have no health endpoint yet: an agent waits a second whether the
+// processes have telemetry of their own.
+const takenUpTime = 4 * time.Second
+
 // report asks all endpoints, and merges their answers. The error tells why nothing is known.
 func (t *target) report(ctx context.Context, args []string) (*view.Report, error) {
 	client, err := t.client()
@@ -82,7 +86,19 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 		return nil, err
 	}
 	if job != nil {
-		if targets = watch.Targets(job); len(targets) == 0 {
+		targets = watch.Targets(job)
+		for len(targets) == 0 && time.Since(job.Started) < takenUpTime {
+			select {
+			case <-time.After(takenUpTime / 20):
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			if job, _, err = t.find(args); err != nil {
+				return nil, err
+			}
+			targets = watch.Targets(job)
+		}
+		if len(targets) == 0 {
 			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); "+
 				"carillon postmortem %s reads its tapes", words.Line(job.Name), words.Line(job.Dir))
 		}

@@ -112,10 +112,14 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 	if err != nil {
 		return err
 	}
+	refused := slog.LevelInfo
+	if t.own == nil {
+		refused = slog.LevelWarn // the program calls NCCL
+	}
 	lines, err := eventlog.New(eventlog.Config{
 		Handler: s.events(), Wall: t.exported.Wall, SpanOf: t.trace.SpanOf, SpanOfStall: t.trace.SpanOfStall,
 		AlgorithmName: t.exported.AlgorithmName, Operations: s.logsOperations(),
-		Version: Version(), VersionLevel: s.sink.VersionLevel(),
+		Version: Version(), VersionLevel: s.sink.VersionLevel(), RefusedLevel: refused,
 	})
 	if err != nil {
 		return err

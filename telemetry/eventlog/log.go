@@ -41,6 +41,10 @@ type Config struct {
 	Version string
 	// VersionLevel is the level of that line. The zero value is INFO.
 	VersionLevel slog.Level
+
+	// RefusedLevel is the level of a refused call. The zero value is INFO, as its caller gets the error with both call
+	// sites; NCCL's callers get a number.
+	RefusedLevel slog.Level
 }
 
 // Log writes the lines of one process. It belongs to the model's owner.
@@ -85,6 +89,9 @@ func (l *Log) Observe(s *model.Step) {
 		}
 	case tape.StageMisuse:
 		level := levelOf(r.Code)
+		if level == slog.LevelInfo {
+			level = l.cfg.RefusedLevel
+		}
 		if r.Act == tape.ActGroup && r.Call == lifecycle.CallGroupStart {
 			level = slog.LevelWarn // it was never ended, and no call returns that error
 		}

@@ -68,6 +68,21 @@ func newLog(t testing.TB, level slog.Level, edit func(*eventlog.Config)) (*fed, 
 
 func life(r tape.LifeRecord) tape.Event { return tape.Event{Comm: world, IsLife: true, Life: r} }
 
+// TestRefusedLevel: a program that gets numbers finds the errors of refused calls here, but not those to be repeated.
+func TestRefusedLevel(t *testing.T) {
+	l, out := newLog(t, slog.LevelWarn, func(c *eventlog.Config) { c.RefusedLevel = slog.LevelWarn })
+	for _, code := range []lifecycle.Code{lifecycle.CodeInProgress, lifecycle.CodeDestroyed} {
+		ev := life(tape.LifeRecord{
+			Time: 1, Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: code, Peer: -1,
+		})
+		l.observe(&ev)
+	}
+	const want = "level=WARN msg=ccl.comm.destroy comm=world comm_rank=2 size=4 error_type=destroyed subsys=DESTROY"
+	if got := out.taken(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestOneLineForEachEvent(t *testing.T) {
 	here, before := lifecycle.Site{Func: "main.f", File: "/src/main.go", Line: 42},
 		lifecycle.Site{Func: "main.g", File: "/src/main.go", Line: 40}

@@ -13,7 +13,7 @@ import (
 
 // TestWaysIn runs programs that destroy a communicator twice, of which they die, and that call NCCL in different ways:
 // as what they are linked with, from a library that is loaded into a scope of its own, and by dlsym. Where its calls
-// come to the library, the program lives, and is answered as on a good day; where not, it is told that they don't.
+// come to the library, the program lives, is answered as on a good day, and a line has both call sites; where not, it is told that they don't.
 func TestWaysIn(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -53,6 +53,10 @@ func TestWaysIn(t *testing.T) {
 			answered := regexp.MustCompile(`destroying again: (4|invalid argument)`).MatchString(printed)
 			if answered != c.seen || (code == 0) != c.seen || strings.Contains(printed, unseen) == c.seen {
 				t.Errorf("want that its calls are seen: %v; exit code %d, printed\n%s", c.seen, code, printed)
+			}
+			line := `level=WARN msg=ccl\.comm\.destroy .*destroyed before.* at=.* first=`
+			if regexp.MustCompile(line).MatchString(printed) != c.seen {
+				t.Errorf("want a line about the refused call: %v; printed\n%s", c.seen, printed)
 			}
 		})
 	}

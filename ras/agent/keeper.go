@@ -14,11 +14,12 @@ import (
 // Keeper watches processes of this host that are not in the mesh: it knows which of them run, are stopped, or have
 // ended. Its Members are Config.Kept. Its methods may be called from any goroutine; Close ends it.
 type Keeper struct {
-	event func(mesh.Event)
-	stop  chan struct{}
-	done  chan struct{}
+	event  func(mesh.Event)
+	exited func(mesh.Member, process.Exit)
+	stop   chan struct{}
+	done   chan struct{}
 
-	mu      sync.Mutex // also held while event is called, so that it hears all in order
+	mu      sync.Mutex // also held while event and exited are called, so that they hear all in order
 	members map[string]*kept
 	changed chan struct{} // is closed, and replaced, when a state changes
 }
@@ -36,11 +37,11 @@ type kept struct {
 // and it did not run in between: a debugger that traces system calls stops a process for moments.
 const keepInterval = 250 * time.Millisecond
 
-// NewKeeper watches no process until Add. event takes what happens to them, is called by one goroutine at a time, and
-// must neither block nor call the Keeper.
-func NewKeeper(event func(mesh.Event)) *Keeper {
+// NewKeeper watches no process until Add. event takes what happens to them, and exited how they end, in order or not.
+// They are called by one goroutine at a time, and must neither block nor call the Keeper.
+func NewKeeper(event func(mesh.Event), exited func(mesh.Member, process.Exit)) *Keeper {
 	k := &Keeper{
-		event: event, stop: make(chan struct{}), done: make(chan struct{}), members: map[string]*kept{},
+		event: event, exited: exited, stop: make(chan struct{}), done: make(chan struct{}), members: map[string]*kept{},
 		changed: make(chan struct{}),
 	}
 	go k.run()
@@ -163,6 +164,7 @@ func (k *Keeper) look(p *kept) {
 
 // ended records a process's end.
 func (k *Keeper) ended(p *kept, exit process.Exit) {
+	k.exited(p.Member, exit)
 	switch {
 	case p.State == mesh.Left:
 	case p.closed():

@@ -20,8 +20,9 @@ func TestKeeper(t *testing.T) {
 	}
 	self.Keeper = self.Name
 	events := make(chan mesh.Event, 32)
-	k := NewKeeper(func(e mesh.Event) { events <- e })
-	defer k.Close()
+	var exits []int
+	exited := func(m mesh.Member, _ process.Exit) { exits = append(exits, m.Rank) }
+	k := NewKeeper(func(e mesh.Event) { events <- e }, exited)
 	want := func(kind mesh.Kind, rank int, state mesh.State) {
 		t.Helper()
 		select {
@@ -89,6 +90,10 @@ func TestKeeper(t *testing.T) {
 		t.Errorf("%d events are told by the time that both have ended", len(events))
 	}
 	_, _ = four.Wait(), five.Wait()
+	k.Close()
+	if slices.Sort(exits); !slices.Equal(exits, []int{0, 1, 2, 4, 5}) {
+		t.Errorf("ranks %v have exited, as it says", exits)
+	}
 }
 
 // TestKeptProcessesAreJudgedByTheirKeeper: it coordinates, asks for their notes, and has no place in what it says.

@@ -77,7 +77,7 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 			_ = tape.MakeRoom(parent, max(spare, 2))
 		}
 	}
-	j.keeper = agent.NewKeeper(j.event)
+	j.keeper = agent.NewKeeper(j.event, j.exited)
 	var err error
 	if s.RAS.On {
 		j.nccl, err = newNCCLPoller(j, s.RAS.AcceptNCCLBugs)
@@ -219,13 +219,17 @@ func (j *keptJob) event(e mesh.Event) {
 		p.telemetry.resumed(tape.Now() - int64(time.Since(p.paused)))
 	case e.Kind == mesh.Died:
 		j.leftovers.died()
-		if p != nil && p.ran {
-			end := process.Entry{Rank: e.Member.Rank, PID: p.tape.Header().PID, Exit: e.Exit}
-			_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may tell
-		}
 	}
 	if j.ras != nil {
 		j.ras.agent.Member(e)
+	}
+}
+
+// exited notes how a process ended that ran when it was found, for the post-mortem.
+func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
+	if p := j.get(m.Name); p != nil && p.ran && (exit.Known || !p.tape.Header().Closed) {
+		end := process.Entry{Rank: m.Rank, PID: p.tape.Header().PID, Exit: exit}
+		_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may tell
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/agent"
 	"github.com/carillon-rt/carillon/ras/mesh"
+	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
 // TestMeeting: where agents of a job's machines meet follows from what a rank's launcher told it, and over the network
@@ -78,7 +79,7 @@ func TestMeetingAnew(t *testing.T) {
 	}
 	s := settle(Default())
 	s.RAS.Addr = "127.0.0.1:0"
-	keeper := agent.NewKeeper(func(mesh.Event) {})
+	keeper := agent.NewKeeper(func(mesh.Event) {}, func(mesh.Member, process.Exit) {})
 	defer keeper.Close()
 	r, err := newKeptRAS(s, self, keeper, agent.Config{}, &health.Conditions{})
 	if err != nil {

@@ -483,6 +483,6 @@ func waitOf(p *participant) Wait {
 	m := p.meeting
 	return Wait{
 		Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq,
-		Age: Age(p.since), Ended: p.actor.ended(),
+		Age: Age(p.since), Ended: p.actor.ended() && p.slot.Failure == nil,
 	}
 }

@@ -584,6 +584,12 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"a host stands still, which shows by another process of it",
+			newJob(4).comm("pair", 1, 2).in("pair", 8, allReduce, s6, 1, s6, 1).in("pair", 8, allReduce, s6, 0, s6, 2).
+				in(world, 9, allReduce, s6, 3, s6, 0).with(fate(verdict.Stopped, s6, ""), 3),
+			[]string{`rank_stopped (certain) rank 3 (node1, pid 1003) stopped 6s ago; rank 0 waits`},
+		},
+		{
 			"the one that carries a message is stopped, and has nothing to do with it",
 			newJob(4).in(world, 8, lifecycle.CallSend, s6, 3, s6, 0).in(world, 8, lifecycle.CallRecv, s6, 0, s6, 3).
 				with(pxn, 0, 1, 2, 3).with(messageBetween03, 0, 3).with(fate(verdict.Stopped, 5*time.Second, ""), 1),

@@ -88,6 +88,9 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if sends(worst) && from.Host == to.Host {
 		way = "the network of host " + from.Host // NCCL can be told that a host is several
 	}
+	if w.stoppedOn(from.Host) || w.stoppedOn(to.Host) {
+		return Verdict{}, false
+	}
 	v := m.verdict(Transport, Likely, []Rank{from, to}, waits(m))
 	v.Age = Age(worst.slot.WaitAge)
 	v.Text = say("all ranks are in %s, and no data has moved from %s to %s for %s, over %s",
@@ -99,6 +102,12 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		v.Confidence = Certain
 	}
 	return v, true
+}
+
+// stoppedOn tells whether a process of a host is stopped: the whole host may stand still, and nothing is wrong with its
+// connections.
+func (g *graph) stoppedOn(host string) bool {
+	return slices.ContainsFunc(g.notes, func(n Note) bool { return n.Fate == Stopped && n.Host == host })
 }
 
 // waiting says for which rank each rank has waited.

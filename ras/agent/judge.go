@@ -148,8 +148,8 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 
 // withhold removes verdicts that must not be told yet: transport after a process was stopped or out of reach, a process
 // that runs again since a moment ago, that ended in order or canceled its calls a moment ago, as others may follow, the
-// end of a rank that an open verdict is about, and anything new for endTime after this process was told to end. unsure says that
-// some of them may be told later.
+// end of a rank that an open verdict is about, and anything new for endTime after this process was told to end. unsure
+// says that some of them may be told later.
 func (m *Machine) withhold(
 	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
 ) (all []verdict.Verdict, unsure bool) {

@@ -17,7 +17,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -180,8 +182,12 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	}
 	code, err := 0, child.Start()
 	var told process.Entry // the last signal that asked the program to end
+	var over atomic.Int64  // when the program ended
 	stopSignals := takeSignals(signals, func(sig os.Signal) {
-		if sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 {
+		if at := over.Load(); at > 0 && process.Monotonic()-at > int64(lateSignal) {
+			return
+		}
+		if sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 && sig != syscall.SIGPIPE {
 			told = process.Entry{Ended: unix.SignalName(sig.(syscall.Signal))}.Now()
 			a.Ending()
 		}
@@ -191,6 +197,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	})
 	if err == nil {
 		_ = child.Wait() // ProcessState has the result
+		over.Store(process.Monotonic())
 		code = process.ExitOfStatus(child.ProcessState.Sys().(syscall.WaitStatus)).ShellCode()
 	}
 	if err != nil {
@@ -202,7 +209,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	if err := a.Stop(context.WithoutCancel(cmd.Context())); err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 	}
-	stopSignals() // only now: a signal to all processes at once may kill the program before it comes here
+	stopSignals()
 	if code != 0 && told.Ended != "" {
 		_ = process.AppendEntry(filepath.Join(dir, name), told) // on a full disk, the post-mortem lacks the cause
 	}
@@ -212,6 +219,10 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	}
 	return nil
 }
+
+// lateSignal is how long after its program's end attach takes a signal for its cause: one to all processes at once may
+// come here later.
+const lateSignal = 500 * time.Millisecond
 
 // takeSignals calls take for each signal, from another goroutine, until stop, which waits for the last call.
 func takeSignals(signals chan os.Signal, take func(os.Signal)) (stop func()) {

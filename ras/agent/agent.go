@@ -135,7 +135,7 @@ func (a *Agent) Failed(of mesh.Member, s *model.Step) {
 	a.put(Trouble{})
 }
 
-// Ending tells that the process, or its job, was told to end: it opens no verdict now, for a minute.
+// Ending tells that the process, or its job, was told to end: for the next minute it opens no verdict.
 func (a *Agent) Ending() { a.put(Ending{}) }
 
 // Open is an open verdict, and when this process learnt of it.

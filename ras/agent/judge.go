@@ -34,6 +34,9 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	m.leads, m.handedOver = true, false
 	m.apply(verdicts, to, func(v *verdict.Verdict) bool { return resolved(v) || v.Answered(all) }, now)
 	for _, n := range all { // except the dead whose tapes are lost: others may still fail because of them
+		if now.Before(m.ends) {
+			break // no verdict was opened on them
+		}
 		if n.Fate == verdict.Dead && len(n.Slots) > 0 && !n.Stale || n.Fate == verdict.Unreachable {
 			m.release(n.Member)
 		}

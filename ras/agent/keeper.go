@@ -21,7 +21,7 @@ type Keeper struct {
 
 	mu      sync.Mutex // also held while event and exited are called, so that they hear all in order
 	members map[string]*kept
-	changed chan struct{} // is closed, and replaced, when a state changes
+	ends    chan struct{} // is closed, and replaced, when a process ends
 }
 
 // kept is one process.
@@ -31,6 +31,7 @@ type kept struct {
 	since   time.Time    // of the first such one
 	closed  func() bool
 	unwatch func()
+	over    bool // the process has ended
 }
 
 // keepInterval is how often a Keeper looks whether processes are stopped. A process is stopped if two looks find it so
@@ -42,7 +43,7 @@ const keepInterval = 250 * time.Millisecond
 func NewKeeper(event func(mesh.Event), exited func(mesh.Member, process.Exit)) *Keeper {
 	k := &Keeper{
 		event: event, exited: exited, stop: make(chan struct{}), done: make(chan struct{}), members: map[string]*kept{},
-		changed: make(chan struct{}),
+		ends: make(chan struct{}),
 	}
 	go k.run()
 	return k
@@ -93,15 +94,14 @@ func (k *Keeper) Members() []mesh.Status {
 func (k *Keeper) Await(ctx context.Context) {
 	for {
 		k.mu.Lock()
-		changed := k.changed
-		runs := func(p *kept) bool { return p.State != mesh.Left && p.State != mesh.Dead }
-		more := slices.ContainsFunc(slices.Collect(maps.Values(k.members)), runs)
+		ends := k.ends
+		more := slices.ContainsFunc(slices.Collect(maps.Values(k.members)), func(p *kept) bool { return !p.over })
 		k.mu.Unlock()
 		if !more {
 			return
 		}
 		select {
-		case <-changed:
+		case <-ends:
 		case <-ctx.Done():
 			return
 		}
@@ -164,6 +164,9 @@ func (k *Keeper) look(p *kept) {
 
 // ended records a process's end.
 func (k *Keeper) ended(p *kept, exit process.Exit) {
+	p.over = true
+	close(k.ends)
+	k.ends = make(chan struct{})
 	k.exited(p.Member, exit)
 	switch {
 	case p.State == mesh.Left:
@@ -177,7 +180,5 @@ func (k *Keeper) ended(p *kept, exit process.Exit) {
 
 func (k *Keeper) change(p *kept, to mesh.State, cause mesh.Cause, since time.Time) {
 	p.State, p.Since, p.Cause = to, since, cause
-	close(k.changed)
-	k.changed = make(chan struct{})
 	k.event(mesh.Event{Status: p.Status, Kind: to.Kind()})
 }

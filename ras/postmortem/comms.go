@@ -112,7 +112,7 @@ func (r *Report) process(p *process, cs []*clock) Process {
 	if p.last > 0 {
 		one.Last = p.at(p.last)
 	}
-	if p.end.at > 0 {
+	if p.end.at > p.end.left { // else it closed the tape, and nothing is known of its end
 		one.EndedAt = p.at(p.end.at)
 	}
 	for _, rank := range p.model.Ranks() {

@@ -17,6 +17,7 @@ import (
 // ending is how a process ended, as far as is known. Times are on its tape's own clock.
 type ending struct {
 	at   int64          // 0: it runs, or the time is not known
+	left int64          // when it closed its tape; 0: it didn't
 	seen int64          // when its launcher saw the end; 0: unknown
 	how  string         // "it was ended by SIGKILL"
 	exit osprocess.Exit // as its launcher saw it
@@ -40,7 +41,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 			byPID[k] = p
 		}
 		if p.header.Closed {
-			p.end.at = p.last
+			p.end.at, p.end.left = p.last, p.last
 		}
 	}
 	for _, path := range ledgers {
@@ -79,10 +80,8 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 			}
 			if p := byPID[key{e.Boot, e.PID}]; p != nil && e.Mono >= p.last-int64(time.Second) {
 				p.end.how, p.end.exit = e.Exit.How(), e.Exit
-				if !p.header.Closed {
-					p.end.seen = max(e.Mono, p.last)
-					p.end.at = p.end.seen
-				}
+				p.end.seen = max(e.Mono, p.last)
+				p.end.at = p.end.seen
 			}
 		}
 	}
@@ -201,7 +200,10 @@ func (r *Report) killed() {
 
 // ended says that the process ended, how and when: "rank 2 (host-a, pid 4711) was ended by SIGKILL at 12:00:00.100000".
 func (p *process) ended() string {
-	how := cmp.Or(strings.TrimPrefix(p.end.how, "it "), "ended")
+	how := "ended"
+	if p.end.exit.Known {
+		how = strings.TrimPrefix(p.end.how, "it ")
+	}
 	return fmt.Sprintf("%s %s at %s", p.name(), how, clockTime(p.at(p.end.at)))
 }
 

@@ -138,6 +138,8 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		if closed && !failed {
 			n.Cause = ""
 		}
+	case p.end.left > 0 && p.end.left <= now:
+		n.Fate, n.FateAge = verdict.Departed, time.Duration(now-p.end.left)
 	case p.wasStopped() && now < p.header.Resumed && now-paused > int64(pauseTime):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-paused),
 			"it gave no sign of life until it went on"
@@ -203,9 +205,10 @@ type Ending struct {
 func (r *Report) well(how, text string) Ending {
 	if len(r.Findings) == 0 {
 		lead := "nothing went wrong"
-		switch held, running := len(r.Held) > 0, how == "running"; {
-		case len(r.Mistakes) > 0:
+		if len(r.Mistakes) > 0 {
 			lead = "nothing but the mistakes below went wrong"
+		}
+		switch held, running := len(r.Held) > 0, how == "running"; {
 		case held && running:
 			lead = "nothing is wrong now"
 		case held:

@@ -38,8 +38,10 @@ import (
 //	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | device DUR | ok | CODE
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
 //	TIME PROC refused COMM ACT CODE TEXT…
-//	TIME PROC exits CODE | SIGNAL                 its launcher sees that, and notes it in the ledger
-//	ledger TIME HOST failed | RANK PID CODE       its launcher ends the job for a rank that failed, or sees the end
+//	TIME PROC exits CODE | SIGNAL | ?             its launcher sees that, and notes it in the ledger
+//	ledger TIME HOST failed | SIGNAL | RANK PID CODE
+//	                                              its launcher ends the job for a rank that failed, or gets a signal, or
+//	                                              sees the end
 //	                                              of a process without a tape
 //	tally PROC COMM CALL BYTES COUNT MEAN [ENGINE]
 //	                                              what the process has counted; several of one kind are added up
@@ -245,8 +247,8 @@ func commID(name string) (id lifecycle.CommID) {
 func (s *stage) moment(at time.Duration, p *player, w []string) {
 	now := p.mono(at)
 	if w[0] == "exits" {
-		exit := process.Exit{Known: true, Signal: unix.SignalNum(w[1])}
-		if exit.Signal == 0 {
+		exit := process.Exit{Known: w[1] != "?", Signal: unix.SignalNum(w[1])}
+		if exit.Known && exit.Signal == 0 {
 			exit.Code = int(natural(w[1]))
 		}
 		dir := filepath.Join(s.dir, p.Job)

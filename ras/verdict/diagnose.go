@@ -478,11 +478,14 @@ func victims(ends []*meeting, except func(*actor) bool) []Wait {
 // waits lists all ranks that wait for any of the meetings.
 func waits(ends ...*meeting) []Wait { return victims(ends, func(*actor) bool { return false }) }
 
+// ended tells whether the process ended while it was in the call, and not because that had failed.
+func (p *participant) ended() bool { return p.actor.ended() && p.slot.Failure == nil }
+
 // waitOf is one rank's part in a meeting.
 func waitOf(p *participant) Wait {
 	m := p.meeting
 	return Wait{
 		Rank: rankOf(p.actor, m.key.comm), Comm: m.key.comm, Name: p.slot.Name, Call: m.call(p.slot), Seq: m.key.seq,
-		Age: Age(p.since), Ended: p.actor.ended() && p.slot.Failure == nil,
+		Age: Age(p.since), Ended: p.ended(),
 	}
 }

@@ -590,6 +590,16 @@ func TestNotes(t *testing.T) {
 			[]string{`rank_stopped (certain) rank 3 (node1, pid 1003) stopped 6s ago; rank 0 waits`},
 		},
 		{
+			"a process was stopped when the connection had been dead for long",
+			newJob(4).comm("pair", 1, 2).in("pair", 8, allReduce, s6, 1, s6, 1).in("pair", 8, allReduce, s6, 0, s6, 2).
+				with(fate(verdict.Stopped, time.Second, ""), 3),
+			[]string{
+				`transport (certain) all ranks are in all_reduce 8 on "pair", and no data has moved from rank 2 ` +
+					`(1 on "pair") to rank 1 (0 on "pair") for 6s, over TCP from host node1 to host node0`,
+				`rank_stopped (certain) rank 3 (node1, pid 1003) stopped 1s ago`,
+			},
+		},
+		{
 			"the one that carries a message is stopped, and has nothing to do with it",
 			newJob(4).in(world, 8, lifecycle.CallSend, s6, 3, s6, 0).in(world, 8, lifecycle.CallRecv, s6, 0, s6, 3).
 				with(pxn, 0, 1, 2, 3).with(messageBetween03, 0, 3).with(fate(verdict.Stopped, 5*time.Second, ""), 1),

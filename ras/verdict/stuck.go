@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -88,7 +89,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if sends(worst) && from.Host == to.Host {
 		way = "the network of host " + from.Host // NCCL can be told that a host is several
 	}
-	if w.stoppedOn(from.Host) || w.stoppedOn(to.Host) {
+	if waited := worst.slot.WaitAge; w.stoppedOn(from.Host, waited) || w.stoppedOn(to.Host, waited) {
 		return Verdict{}, false
 	}
 	v := m.verdict(Transport, Likely, []Rank{from, to}, waits(m))
@@ -104,10 +105,12 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	return v, true
 }
 
-// stoppedOn tells whether a process of a host is stopped: the whole host may stand still, and nothing is wrong with its
-// connections.
-func (g *graph) stoppedOn(host string) bool {
-	return slices.ContainsFunc(g.notes, func(n Note) bool { return n.Fate == Stopped && n.Host == host })
+// stoppedOn tells whether a process of a host has been stopped for at least so long: the whole host may stand still, and
+// nothing is wrong with its connections.
+func (g *graph) stoppedOn(host string, age time.Duration) bool {
+	return slices.ContainsFunc(g.notes, func(n Note) bool {
+		return n.Fate == Stopped && n.Host == host && n.FateAge+skew >= age
+	})
 }
 
 // waiting says for which rank each rank has waited.

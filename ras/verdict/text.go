@@ -178,7 +178,7 @@ func attendance(m *meeting) Text {
 		in = "still in"
 	}
 	text := say("%d of %d ranks are %s %s, the first for %s", len(m.present), m.slot.Size, in, m.text(), Age(m.age))
-	ended := slices.DeleteFunc(slices.Clone(m.present), func(p *participant) bool { return !p.actor.ended() })
+	ended := slices.DeleteFunc(slices.Clone(m.present), func(p *participant) bool { return !p.ended() })
 	switch n := len(ended); n {
 	case 0:
 	case 1:

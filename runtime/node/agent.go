@@ -69,8 +69,9 @@ type Agent struct {
 const (
 	// scanInterval is how often the agent looks for new tapes.
 	scanInterval = 500 * time.Millisecond
-	// dyingTime is how long an agent that stops waits for the ends of processes that were told to end.
-	dyingTime = time.Second
+	// dyingTime is how long an agent that stops waits for the ends of processes that were told to end: the kernel takes
+	// seconds to free what one has on a GPU.
+	dyingTime = 5 * time.Second
 	// ownTime is how long after a tape was found the agent follows it: by then a process's own telemetry, if it has
 	// any, has read it.
 	ownTime = time.Second

@@ -94,6 +94,9 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 		j.ras.all, j.ras.rankOf, j.ras.named = a.events, j.rankOf, j.examine
 	}
 	j.ras.start("", func() {})
+	if a.ending.Load() {
+		j.ras.ending()
+	}
 	j.nccl.start()
 	return j, nil
 }
@@ -290,7 +293,6 @@ func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
 
 // close ends the parts of the job, once its tapes have been read to their ends.
 func (j *keptJob) close(ctx context.Context) error {
-	j.keeper.Close() // the ends of processes until now are told and noted while the rest is there
 	var errs []error
 	for _, n := range j.nodes() {
 		n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
@@ -300,6 +302,7 @@ func (j *keptJob) close(ctx context.Context) error {
 	errs = append(errs, j.ras.stop(ctx))
 	j.leftovers.end(ctx)
 	j.agent.pushMetrics(ctx)
+	j.keeper.Close() // before the processes are dropped, as their ends until now are noted
 	for _, n := range j.nodes() {
 		errs = append(errs, j.drop(ctx, j.get(n.telemetry.self.Name)))
 	}

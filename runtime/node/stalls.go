@@ -83,18 +83,21 @@ func (c *Config) kept() time.Duration {
 	return math.MaxInt64
 }
 
-// lookForStalls looks until ctx or the tape ends: nothing stalls in a process that has ended, and of one whose tape was
-// given up nothing is known.
+// lookForStalls looks until ctx ends, or another process whose tape this is: nothing stalls in it any more.
 func (t *Telemetry) lookForStalls(ctx context.Context) {
 	s := t.stalls
 	timer := time.NewTimer(s.every)
 	defer timer.Stop()
 	interval := s.every
+	var over <-chan struct{}
+	if t.own == nil {
+		over = t.done
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.done:
+		case <-over:
 			if t.ras != nil {
 				t.ras.looked(t, &seen{}, false)
 			}
@@ -113,7 +116,10 @@ func (t *Telemetry) look(interval time.Duration) {
 	s, now := t.stalls, tape.Now()
 	t.own.Saw(now)
 	var err error
-	if s.slots, err = t.follower.AppendSlots(s.slots[:0]); err != nil && len(s.slots) == 0 { // it is being given up
+	if s.slots, err = t.follower.AppendSlots(s.slots[:0]); err != nil && len(s.slots) == 0 { // the tape is given up
+		if t.ras != nil {
+			t.ras.looked(t, &seen{}, false)
+		}
 		return
 	}
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])

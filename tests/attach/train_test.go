@@ -90,9 +90,9 @@ func pidOf(t *testing.T, job string, rank int) (pid int) {
 	return 0
 }
 
-// TestTrainingIsEnded: ranks of a hung training are killed, one that waits before it counts as hung and one
-// afterwards, and then all at once. Those who wait for the one that sleeps are blamed for nothing that they did because
-// of that, and the post-mortem tells all three.
+// TestTrainingIsEnded: ranks of a training are killed that wait for one that sleeps, the first before they count as hung
+// and the next afterwards, and then all at once. No rank that waited is blamed for its end, and the post-mortem tells
+// of all three.
 func TestTrainingIsEnded(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

@@ -299,6 +299,7 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*
 		was[v.ID] = true
 	}
 	changes := m.tracker.Update(verdicts)
+	old := now.Sub(m.current) // the ages of what is withdrawn
 	m.current = now
 	m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return now.Sub(p.at) >= pastTime })
 	if len(changes) > 0 {
@@ -313,6 +314,7 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*
 			m.since[id], since = now, now
 			m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return p.verdict.ID == id })
 		case verdict.Withdrawn:
+			c.Verdict = c.Verdict.After(old)
 			if c.Unresolved = !resolved(&c.Verdict); c.Unresolved {
 				m.past = append(m.past[max(0, len(m.past)+1-mostPast):], withdrawn{c.Verdict, now})
 			}

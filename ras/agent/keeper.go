@@ -49,8 +49,8 @@ func NewKeeper(event func(mesh.Event), exited func(mesh.Member, process.Exit)) *
 	return k
 }
 
-// Add watches a process. closed tells whether it ended in order, as its tape says; it is asked when the process has
-// ended, and must not call the Keeper.
+// Add watches a process. closed tells whether it closed its tape; it is asked when the process has ended, and must not
+// call the Keeper.
 func (k *Keeper) Add(m mesh.Member, closed func() bool) {
 	p := &kept{Status: mesh.Status{Member: m, Since: time.Now()}, closed: closed, unwatch: func() {}}
 	k.mu.Lock()
@@ -169,10 +169,10 @@ func (k *Keeper) ended(p *kept, exit process.Exit) {
 	k.ends = make(chan struct{})
 	k.exited(p.Member, exit)
 	switch {
-	case p.State == mesh.Left:
-	case p.closed():
+	case exit.Code == 0 && p.State == mesh.Left:
+	case exit.Code == 0 && p.closed():
 		k.change(p, mesh.Left, mesh.CauseTold, time.Now())
-	default:
+	default: // programs close their tapes on their way out when they fail, too
 		p.Exit = exit
 		k.change(p, mesh.Dead, mesh.CauseExit, time.Now())
 	}

@@ -282,6 +282,7 @@ type moment struct {
 	title string // "just before rank 2 failed"
 	// ended tells that the job was ended from outside at that time, or that a process failed that was lost.
 	ended bool
+	now   bool // it is when the tapes of living processes were read
 }
 
 // beforeTime is how long before the first trouble is known nothing of it is on the tapes: the end of a call that fails
@@ -297,13 +298,17 @@ const (
 func (r *Report) moments() []moment {
 	var all []moment
 	var first *moment
+	var signaled time.Time // when the job was ended from outside
 	trouble := func(at time.Time, what string, ended bool) {
 		if first == nil || at.Before(first.at) {
-			first = &moment{at, what, ended}
+			first = &moment{at: at, title: what, ended: ended}
 		}
 	}
 	for _, p := range r.procs {
 		if p.end.signaled > 0 {
+			if at := p.at(p.end.signaled); signaled.IsZero() || at.Before(signaled) {
+				signaled = at
+			}
 			trouble(p.at(p.end.signaled), "the job was ended from outside ("+p.end.signal+")", true)
 		}
 		if p.end.at > 0 && !p.swept() && (p.end.exit.Failed() || p.state() != StateClosed && p.state() != StateExited) {
@@ -319,7 +324,7 @@ func (r *Report) moments() []moment {
 		}
 	}
 	if l := r.lost; l != nil && (first == nil || !first.at.Before(l.of.at(l.told))) {
-		first = &moment{l.of.at(l.at), l.name + " failed", true}
+		first = &moment{at: l.of.at(l.at), title: l.name + " failed", ended: true}
 	}
 	if first != nil {
 		before := first.at.Add(-beforeTime)
@@ -329,17 +334,23 @@ func (r *Report) moments() []moment {
 		if last, known := r.lastSign(); known && before.Sub(last) > pauseTime {
 			before = last
 		}
-		all = append(all, moment{before, "just before " + first.title, first.ended})
+		all = append(all, moment{at: before, title: "just before " + first.title, ended: first.ended})
 		if first.ended {
 			return all // later failures are consequences
 		}
-		all = append(all, moment{first.at.Add(settleTime), "right after " + first.title, false})
+		all = append(all, moment{at: first.at.Add(settleTime), title: "right after " + first.title})
+		if !signaled.IsZero() && signaled.After(first.at.Add(settleTime)) {
+			all = append(all, moment{
+				at: signaled.Add(-time.Microsecond), title: "just before the job was ended from outside", ended: true,
+			})
+			return all
+		}
 	}
 	switch now := r.now(); {
 	case !now.IsZero():
-		all = append(all, moment{at: now, title: "now"})
+		all = append(all, moment{at: now, title: "now", now: true})
 	case first == nil && !r.End.IsZero():
-		all = append(all, moment{r.End, "at the end of the tapes", false})
+		all = append(all, moment{at: r.End, title: "at the end of the tapes"})
 	}
 	return all
 }

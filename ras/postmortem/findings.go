@@ -28,10 +28,11 @@ type Finding struct {
 const MaxHeld = 16
 
 // find judges the job at each moment in turn, until there is a verdict that is certain. Without one, the first moment
-// with a verdict counts. Those who waited then are not accused of what came after it, such as their ends.
+// with a verdict counts. Those who waited then are not accused of what came after it, such as their ends. If the job was
+// ended from outside later, others that held it up then are found, too.
 func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	var slow, unknown []Finding
-	for _, m := range moments {
+	for i, m := range moments {
 		var here []Finding
 		known, certain := false, false
 		for _, v := range r.verdicts(m.at) {
@@ -48,13 +49,13 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 		}
 		switch {
 		case certain:
-			return here, m
+			return r.until(here, moments[i+1:]), m
 		case known && found == nil:
 			found, at = here, m
 		case !known && here != nil:
 			unknown = here
 		}
-		if found == nil {
+		if found == nil && (i == 0 || !m.ended) { // else something else was wrong before it was ended
 			at = m
 		}
 	}
@@ -62,6 +63,27 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 		found = append(unknown, slow...)
 	}
 	return found, at
+}
+
+// until adds to what was found what held the job up when it was ended from outside, at the last of the later moments:
+// verdicts that are certain, on ranks that were not named before and didn't wait.
+func (r *Report) until(found []Finding, later []moment) []Finding {
+	if len(later) == 0 || !later[len(later)-1].ended {
+		return found
+	}
+	at := later[len(later)-1].at
+	named := func(rank verdict.Rank) bool {
+		return slices.ContainsFunc(found, func(f Finding) bool { return slices.ContainsFunc(f.Culprits, rank.Same) })
+	}
+	var more []Finding
+	for _, v := range r.verdicts(at) {
+		r.hung = r.hung || v.Urgent()
+		if v.Confidence == verdict.Certain && v.Reason != verdict.Unknown && v.Urgent() &&
+			!waitedThen(&v, found) && !slices.ContainsFunc(v.Culprits, named) {
+			more = append(more, Finding{v, at})
+		}
+	}
+	return append(found, more...)
 }
 
 // waitedThen tells whether a verdict accuses only ranks that waited at an earlier moment.
@@ -131,12 +153,12 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	switch end := p.end.at; {
 	case end > 0 && end <= now:
 		n.Fate, n.FateAge, n.Cause = verdict.Dead, time.Duration(now-end), p.end.how
-		closed, failed := p.state() == StateClosed, p.end.exit.Failed()
-		if closed || p.state() == StateExited && !failed {
+		closed := p.state() == StateClosed
+		if p.end.exit.Code == 0 && (closed || p.state() == StateExited) {
 			n.Fate = verdict.Departed
-		}
-		if closed && !failed {
-			n.Cause = ""
+			if closed {
+				n.Cause = ""
+			}
 		}
 	case p.end.left > 0 && p.end.left <= now:
 		n.Fate, n.FateAge = verdict.Departed, time.Duration(now-p.end.left)
@@ -252,8 +274,13 @@ func (r *Report) ending(at moment) Ending {
 	})
 	switch {
 	case running > 0:
-		return r.well("running", fmt.Sprintf("%d of %s %s", running, count(len(r.procs), "process"),
+		e := r.well("running", fmt.Sprintf("%d of %s %s", running, count(len(r.procs), "process"),
 			english.PluralWord(running, "runs", "run")))
+		if failed && !at.now {
+			r.past = true
+			e.Text = fmt.Sprintf("This is how it was %s. %s", at.title, e.Text)
+		}
+		return e
 	case told >= 0 && at.ended:
 		e := Ending{How: "ended", Time: r.procs[told].at(r.procs[told].end.signaled), Text: outside}
 		if failed {
@@ -269,23 +296,35 @@ func (r *Report) ending(at moment) Ending {
 			capital(l.name), clockTime(l.of.at(l.at)), l.how)}
 	case closed+exited+swept == len(r.procs) && !failed && (swept == 0 || r.firstFailed() != nil):
 		if p := r.firstFailed(); p != nil {
-			text := "%s closed its tape in order, and then %s. Its output may say why; the tapes don't."
+			text := "%s closed its tape in order, and then %s."
 			if p.state() == StateExited {
-				text = "%s did not stop Carillon: %s. Its output may say why; the tapes don't."
+				text = "%s did not stop Carillon: %s."
 			}
-			return Ending{
-				How: "failed", Time: p.at(p.end.at), Text: fmt.Sprintf(text, capital(p.name()), p.end.how),
+			e := Ending{How: "failed", Time: p.at(p.end.at), Text: fmt.Sprintf(text, capital(p.name()), p.end.how)}
+			if more := r.failedBeside(p); len(more) > 0 {
+				e.Text += fmt.Sprintf(" %s failed as well.", capital(words.Ranks(more)))
 			}
+			if len(r.Mistakes) == 0 {
+				e.Text += " Its output may say why; the tapes don't."
+			}
+			return e
 		}
 		if exited > 0 {
 			return r.well("completed",
 				fmt.Sprintf("all processes exited with 0, %d of them without stopping Carillon", exited))
 		}
+		if slices.ContainsFunc(r.procs, func(p *process) bool { return !p.end.exit.Known }) {
+			return r.well("completed", "all processes closed their tapes in order")
+		}
 		return r.well("completed", "all processes ended in order")
 	case failed:
 		e := Ending{How: "failed", Time: at.at, Text: "This is how it was " + at.title + "."}
 		if outside != "" {
-			e.Text += " " + outside + "."
+			e.Text += " " + outside
+			if r.hung {
+				e.Text += ", while it hung"
+			}
+			e.Text += "."
 		}
 		return e
 	default:
@@ -303,6 +342,16 @@ func (r *Report) firstFailed() (first *process) {
 	return first
 }
 
+// failedBeside are the ranks of the other processes that failed.
+func (r *Report) failedBeside(first *process) (ranks []int) {
+	for _, p := range r.procs {
+		if p != first && p.rank >= 0 && p.end.exit.Failed() && !p.swept() {
+			ranks = append(ranks, p.rank)
+		}
+	}
+	return sorted(ranks)
+}
+
 // longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.
 const longTime = 2 * time.Second
 
@@ -318,16 +367,27 @@ func (r *Report) tooShort(at time.Time) string {
 	var longest *verdict.Slot
 	for i := range slots {
 		s := &slots[i]
-		if s.InFlight > 0 && s.Wait >= 0 && s.Age >= longTime && (longest == nil || s.Age > longest.Age) {
+		if s.InFlight > 0 && s.Age >= longTime && (longest == nil || s.Age > longest.Age) {
 			longest = s
 		}
 	}
 	if longest == nil {
 		return ""
 	}
-	rank := fmt.Sprintf("rank %d of it", longest.Wait)
+	wait := longest.Wait
+	if wait < 0 && longest.Op.Call.IsCollective() { // NCCL doesn't say for whom
+		for i := range slots {
+			if s := &slots[i]; s.Comm == longest.Comm && s.InFlight == 0 && s.Begun < longest.Seq {
+				wait = s.Rank
+			}
+		}
+	}
+	if wait < 0 {
+		return ""
+	}
+	rank := fmt.Sprintf("rank %d of it", wait)
 	for i := range slots {
-		if s := &slots[i]; s.Comm == longest.Comm && s.Rank == longest.Wait && s.Job >= 0 {
+		if s := &slots[i]; s.Comm == longest.Comm && s.Rank == wait && s.Job >= 0 {
 			rank = fmt.Sprintf("rank %d", s.Job)
 		}
 	}
@@ -371,7 +431,10 @@ func (r *Report) mistakes() []Said {
 	found := make(map[key]*Said)
 	for _, c := range r.comms {
 		for _, e := range c.errors() {
-			if !e.misuse {
+			if e.code == lifecycle.CodeLeaked { // no mistake of a program that failed
+				e.by = slices.DeleteFunc(e.by, func(m *member) bool { return m.proc.end.exit.Failed() })
+			}
+			if !e.misuse || len(e.by) == 0 {
 				continue
 			}
 			k := key{e.code, e.call}

@@ -46,6 +46,8 @@ type Report struct {
 
 	procs   []*process
 	lost    *lost     // nil: none was
+	past    bool      // it runs, and Findings are of a time before now
+	hung    bool      // something held it up when it was ended from outside, after Findings
 	comms   []*comm   // in the order in which they were made
 	run     int       // number of Run, from 1
 	size    int       // ranks of the job; 0 if unknown

@@ -115,7 +115,7 @@ func (r *Report) writeFindings(t *text) {
 			clockTime(r.at)))
 	case !r.at.IsZero():
 		t.paragraph("  ", fmt.Sprintf("This is how it was at %s.", clockTime(r.at)))
-	case !well || len(r.Findings) == 0: // else the findings come first
+	case !well || r.past || len(r.Findings) == 0: // else the findings come first
 		t.paragraph("  ", words.Line(r.Ended.Text))
 	}
 	for i := range r.Findings[:min(len(r.Findings), maxFindings)] {

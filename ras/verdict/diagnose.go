@@ -80,11 +80,13 @@ func identify(notes []Note) {
 	}
 }
 
-// addStacks adds the stacks of the culprits to the evidence, where they were read.
+// addStacks adds the stacks of culprits that have not ended to the evidence, where they were read.
 func addStacks(verdicts []Verdict, notes []Note) {
 	stacks := map[string][]string{}
 	for i := range notes {
-		stacks[notes[i].Member] = notes[i].Stack
+		if n := &notes[i]; n.Fate == Alive || n.Fate == Stopped {
+			stacks[n.Member] = n.Stack
+		}
 	}
 	for i := range verdicts {
 		v := &verdicts[i]

@@ -152,7 +152,8 @@ func (g *graph) stillNeeded(n *Note) bool {
 		}
 	}
 	if !living { // no process is left that could recover
-		return true
+		inOne := func(s Slot) bool { return s.Left == nil }
+		return len(n.Slots) == 0 || slices.ContainsFunc(n.Slots, inOne)
 	}
 	for _, a := range g.actors {
 		if a.gone() {

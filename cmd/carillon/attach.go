@@ -65,7 +65,8 @@ The libraries are found beside carillon, or beside the file that ` + libraryVari
 LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB for the program. Libraries that were in
 the first two stay there, and another profiler plug-in still works (CARILLON_PROFILER_NEXT).
 
-The program shares attach's terminal, input and output, and gets its signals. The exit code is the program's, or 128
+The program shares attach's terminal, input and output, and gets its signals, those that went to all processes once.
+The exit code is the program's, or 128
 plus the number of the signal that killed it; 2 means a wrong call, 126 and 127 a program that can't be run or found.
 If attach is killed, the program continues, and carillon agent can follow it.
 
@@ -180,6 +181,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		Path: path, Args: program, Env: environment(os.Environ(), library, audit, dir, name),
 		Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: note,
 	}
+	beside := newWitness()
 	code, err := 0, child.Start()
 	var told process.Entry // the last signal that asked the program to end
 	var over atomic.Int64  // when the program ended
@@ -191,7 +193,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 			told = process.Entry{Ended: unix.SignalName(sig.(syscall.Signal))}.Now()
 			a.Ending()
 		}
-		if err == nil && !typed(sig) {
+		if err == nil && !beside.got(sig) {
 			_ = child.Process.Signal(sig) // it may have ended
 		}
 	})
@@ -204,12 +206,13 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 		code = codeCannotRun
 	} else if tapesIn(dir, name) == before {
-		fmt.Fprintln(note, "carillon: attach: no communicator was seen; carillon attach --help says what can't be")
+		fmt.Fprintln(note, "carillon: attach: no communicator was seen; carillon attach --help says what can't be seen")
 	}
 	if err := a.Stop(context.WithoutCancel(cmd.Context())); err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 	}
 	stopSignals()
+	beside.close()
 	if code != 0 && told.Ended != "" {
 		_ = process.AppendEntry(filepath.Join(dir, name), told) // on a full disk, the post-mortem lacks the cause
 	}
@@ -238,20 +241,6 @@ func takeSignals(signals chan os.Signal, take func(os.Signal)) (stop func()) {
 		close(signals)
 		<-done
 	}
-}
-
-// typed tells whether the terminal sends the signal to the program as well.
-func typed(sig os.Signal) bool {
-	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
-		return false
-	}
-	tty, err := os.Open("/dev/tty")
-	if err != nil {
-		return false
-	}
-	defer tty.Close()
-	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
 }
 
 // makeJob makes the folder of the job's tapes in the user's directory, or in the first default one where it can, and

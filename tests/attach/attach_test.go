@@ -61,6 +61,26 @@ func TestAttachFollowsTheProgram(t *testing.T) {
 	}
 }
 
+// TestSignalToAll: a signal that the program got as well, as one to the process group, is not passed on to it.
+func TestSignalToAll(t *testing.T) {
+	t.Parallel()
+	env := slices.Concat(none, []string{library(t), "CARILLON_TAPE_DIR=" + t.TempDir(), "CARILLON_HEALTH_ADDR=off"})
+	job := e2e.Start(t, env, "sh", "-c",
+		"echo leader $$; exec setsid carillon attach -- python3 testdata/signals.py")
+	leader := job.AwaitPID(`^leader (\d+)$`)
+	job.Await(`^ready`)
+	e2e.Kill(t, -leader, syscall.SIGUSR1)
+	job.Await("^got SIGUSR1")
+	e2e.Kill(t, leader, syscall.SIGUSR2)
+	job.Await("^got SIGUSR2")
+	e2e.Kill(t, -leader, syscall.SIGTERM)
+	job.Await("^got SIGTERM")
+	e2e.Kill(t, leader, syscall.SIGHUP) // which comes after all that is passed on
+	if code, printed := job.ExitCode(), job.Output(); code != 0 || strings.Count(printed, "got SIG") != 3 {
+		t.Errorf("exit code %d, printed\n%s", code, printed)
+	}
+}
+
 // TestAttachIsInvisible: the program has its arguments, input, output, signals and end, as without attach.
 func TestAttachIsInvisible(t *testing.T) {
 	t.Parallel()

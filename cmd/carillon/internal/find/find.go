@@ -147,8 +147,10 @@ func Find(what string) (*Job, error) {
 		return job, err
 	}
 	var last *Job
+	hint := ""
 	for _, dir := range dirs {
 		for _, job := range jobs(dir) {
+			hint = " (carillon postmortem tells of the last one)"
 			if job.Running() && (last == nil || job.Started.After(last.Started)) {
 				last = job
 			}
@@ -157,8 +159,8 @@ func Find(what string) (*Job, error) {
 	if last != nil {
 		return last, nil
 	}
-	return nil, notFound("no job with tapes in %s is running (carillon postmortem tells of the last one); name "+
-		"another folder, or set CARILLON_TAPE_DIR", dirs[0])
+	return nil, notFound("no job with tapes in %s is running%s; name another folder, or set CARILLON_TAPE_DIR. A "+
+		"program has tapes from its first communicator on", dirs[0], hint)
 }
 
 // Names are the names of the running jobs in a folder, or of all, the last started first.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// witness is a process that does nothing, beside a program that this process starts. A signal that ends the witness, too,
-// went to all processes: those of a terminal, of a process group, or of a Slurm step. Then the program has got it.
+// witness is a process that does nothing, beside a program that this process starts. A signal that ends the witness,
+// too, went to all processes: those of a terminal, of a process group, or of a Slurm step. Then the program has got it.
 type witness struct {
 	life  io.Closer // ends the witness, as this process's end does
 	ended chan os.Signal

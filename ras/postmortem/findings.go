@@ -28,8 +28,8 @@ type Finding struct {
 const MaxHeld = 16
 
 // find judges the job at each moment in turn, until there is a verdict that is certain. Without one, the first moment
-// with a verdict counts. Those who waited then are not accused of what came after it, such as their ends. If the job was
-// ended from outside later, others that held it up then are found, too.
+// with a verdict counts. Those who waited then are not accused of what came after it, such as their ends. If the job
+// was ended from outside later, others that held it up then are found, too.
 func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	var slow, unknown []Finding
 	for i, m := range moments {
@@ -267,7 +267,8 @@ func (r *Report) ending(at moment) Ending {
 	outside := ""
 	if told >= 0 {
 		p := r.procs[told]
-		outside = fmt.Sprintf("The job was ended from outside by %s at %s", p.end.signal, clockTime(p.at(p.end.signaled)))
+		outside = fmt.Sprintf("The job was ended from outside by %s at %s", p.end.signal,
+			clockTime(p.at(p.end.signaled)))
 	}
 	failed := slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		return f.Reason != verdict.Straggler && f.Reason != verdict.Unknown

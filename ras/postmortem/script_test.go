@@ -40,9 +40,8 @@ import (
 //	TIME PROC refused COMM ACT CODE TEXT…
 //	TIME PROC exits CODE | SIGNAL | ?             its launcher sees that, and notes it in the ledger
 //	ledger TIME HOST failed | SIGNAL | RANK PID CODE
-//	                                              its launcher ends the job for a rank that failed, or gets a signal, or
-//	                                              sees the end
-//	                                              of a process without a tape
+//	                                              its launcher ends the job for a rank that failed, gets a signal, or
+//	                                              sees the end of a process without a tape
 //	tally PROC COMM CALL BYTES COUNT MEAN [ENGINE]
 //	                                              what the process has counted; several of one kind are added up
 //	TIME together COMM CALL SEQ BYTES DUR         all ranks of the communicator make an operation that takes so long

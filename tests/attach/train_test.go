@@ -90,9 +90,9 @@ func pidOf(t *testing.T, job string, rank int) (pid int) {
 	return 0
 }
 
-// TestTrainingIsEnded: ranks of a training are killed that wait for one that sleeps, the first before they count as hung
-// and the next afterwards, and then all at once. No rank that waited is blamed for its end, and the post-mortem tells
-// of all three.
+// TestTrainingIsEnded: ranks of a training are killed that wait for one that sleeps, the first before they count as
+// hung and the next afterwards, and then all at once. No rank that waited is blamed for its end, and the post-mortem
+// tells of all three.
 func TestTrainingIsEnded(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

@@ -100,6 +100,7 @@ func (t *Tracker) find(id string) int {
 // changed tells whether two states of a verdict differ in more than their ages.
 func changed(old, now *Verdict) bool {
 	return old.Confidence != now.Confidence || len(old.Victims) != len(now.Victims) ||
-		waiting(old.Victims) != waiting(now.Victims) || len(old.Culprits) != len(now.Culprits) || old.Comm != now.Comm || old.Seq != now.Seq ||
+		waiting(old.Victims) != waiting(now.Victims) ||
+		len(old.Culprits) != len(now.Culprits) || old.Comm != now.Comm || old.Seq != now.Seq ||
 		len(old.Evidence) < len(now.Evidence)
 }

@@ -11,6 +11,6 @@
 //	       operations, and their ends
 //	DEBUG  acts that started, their phases, and postponed calls
 //
-// An error that a call returned is no warning, as its caller handles or reports it. NCCL's callers get a number: for them
-// a refused call is one (Config.RefusedLevel).
+// An error that a call returned is no warning, as its caller handles or reports it. NCCL's callers get a number: for
+// them a refused call is one (Config.RefusedLevel).
 package eventlog

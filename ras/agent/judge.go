@@ -21,7 +21,7 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	all = append(all, m.others...)
 	verdicts, soon := verdict.Diagnose(all)
 	verdicts = m.tracker.Continue(verdicts)
-	verdicts, more := m.withhold(verdicts, all, now)
+	verdicts, withheld, more := m.withhold(verdicts, all, now)
 	unsure = m.doubts(unsure || more, now)
 	absent := m.absent()
 	resolved := func(v *verdict.Verdict) bool { return v.Resolved(append(absent, all...), now.Sub(m.held[v.ID])) }
@@ -34,8 +34,8 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	m.leads, m.handedOver = true, false
 	m.apply(verdicts, to, func(v *verdict.Verdict) bool { return resolved(v) || v.Answered(all) }, now)
 	for _, n := range all { // except the dead whose tapes are lost: others may still fail because of them
-		if now.Before(m.ends) {
-			break // no verdict was opened on them
+		if slices.ContainsFunc(withheld, func(v verdict.Verdict) bool { return accusesMember(&v, n.Member) }) {
+			continue // it may be told later
 		}
 		if n.Fate == verdict.Dead && len(n.Slots) > 0 && !n.Stale || n.Fate == verdict.Unreachable {
 			m.release(n.Member)
@@ -151,26 +151,33 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 
 // withhold removes verdicts that must not be told yet: transport after a process was stopped or out of reach, a process
 // that runs again since a moment ago, that ended in order or canceled its calls a moment ago, as others may follow, the
-// end of a rank that an open verdict is about, and anything new for endTime after this process was told to end. unsure
-// says that some of them may be told later.
+// end of a rank that an open verdict is about, while processes end in turn, and anything new for endTime after this
+// process was told to end. unsure says that some of them may be told soon.
 func (m *Machine) withhold(
 	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
-) (all []verdict.Verdict, unsure bool) {
+) (told, withheld []verdict.Verdict, unsure bool) {
 	open, ending := m.tracker.Open(), now.Before(m.ends)
+	inTurn := slices.ContainsFunc(notes, func(n verdict.Note) bool {
+		return n.Fate == verdict.Dead && n.FateAge < turnTime
+	})
 	for _, v := range open {
 		if v.Reason == verdict.RankUnreachable || v.Reason == verdict.RankStopped {
 			m.heals = now.Add(min(2*time.Duration(v.Age), longestPause) + healing)
 		}
 	}
-	return slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool {
+	for _, v := range verdicts {
 		known := slices.ContainsFunc(open, func(o verdict.Verdict) bool { return o.ID == v.ID })
 		because := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && explained(&v, &o) }
 		later := v.Reason == verdict.Transport && now.Before(m.heals) ||
 			!known && (m.unsettled(&v, now) || v.Canceled(notes, cancelTime) ||
-				!ending && slices.ContainsFunc(open, because))
-		unsure = unsure || later
-		return later || ending && !known
-	}), unsure
+				!ending && inTurn && slices.ContainsFunc(open, because))
+		if unsure = unsure || later; later || ending && !known {
+			withheld = append(withheld, v)
+		} else {
+			told = append(told, v)
+		}
+	}
+	return told, withheld, unsure
 }
 
 // unsettled tells whether a verdict is about a process that runs again since a moment ago, and so had no time for its
@@ -240,6 +247,11 @@ func accuses(v *verdict.Verdict, some []verdict.Rank) bool {
 	return len(some) > 0 && !slices.ContainsFunc(some, func(r verdict.Rank) bool {
 		return !slices.ContainsFunc(v.Culprits, r.Same)
 	})
+}
+
+// accusesMember tells whether a process is among a verdict's culprits.
+func accusesMember(v *verdict.Verdict, name string) bool {
+	return slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == name })
 }
 
 // stalled tells whether an operation or act of any process that runs stalls.

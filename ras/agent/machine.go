@@ -74,6 +74,7 @@ const (
 	departTime = 500 * time.Millisecond // from the end of a process until it counts as a cause: others may end with it
 	cancelTime = time.Second            // the same for one that canceled its calls, and may export what it did first
 	resumeTime = time.Second            // from when a process runs again until it counts as a cause
+	turnTime   = 3 * time.Second        // from one end of a process to the next, at most, if all are ended in turn
 	endTime    = time.Minute            // from when the process was told to end: its launcher kills it after 30 s
 	lingerTime = 15 * time.Second       // for which a verdict on a straggler close to the threshold stays open
 

@@ -22,6 +22,8 @@ type Finding struct {
 	verdict.Verdict
 	// At is the moment at which the job was judged; ages are as of then.
 	At time.Time `json:"at"`
+
+	later bool // than the others, of which Ending says when they were
 }
 
 // MaxHeld is how many times at which the job was held up a Report has.
@@ -29,7 +31,7 @@ const MaxHeld = 16
 
 // find judges the job at each moment in turn, until there is a verdict that is certain. Without one, the first moment
 // with a verdict counts. Those who waited then are not accused of what came after it, such as their ends. If the job
-// was ended from outside later, others that held it up then are found, too.
+// was ended from outside later, or still runs, what held it up then is found, too.
 func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	var slow, unknown []Finding
 	for i, m := range moments {
@@ -37,13 +39,13 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 		known, certain := false, false
 		for _, v := range r.verdicts(m.at) {
 			if v.Reason == verdict.Straggler {
-				slow = append(slow[:0], Finding{v, m.at})
+				slow = append(slow[:0], Finding{Verdict: v, At: m.at})
 				continue
 			}
 			if waitedThen(&v, found) {
 				continue
 			}
-			here = append(here, Finding{v, m.at})
+			here = append(here, Finding{Verdict: v, At: m.at})
 			known = known || v.Reason != verdict.Unknown
 			certain = certain || v.Reason != verdict.Unknown && v.Confidence == verdict.Certain
 		}
@@ -65,22 +67,33 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	return found, at
 }
 
-// until adds to what was found what held the job up when it was ended from outside, at the last of the later moments:
-// verdicts that are certain, on ranks that were not named before and didn't wait.
+// until adds to what was found what held the job up when it was ended from outside, or holds it up now, at the last of
+// the later moments: verdicts that are certain, on ranks that were not named before, nor waited in what still lasts,
+// and those found before for which nobody had waited yet.
 func (r *Report) until(found []Finding, later []moment) []Finding {
-	if len(later) == 0 || !later[len(later)-1].ended {
+	if len(later) == 0 || !later[len(later)-1].ended && !later[len(later)-1].now {
 		return found
 	}
 	at := later[len(later)-1].at
+	lasts := func(v *verdict.Verdict) bool {
+		return slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool {
+			return time.Duration(w.Age) >= at.Sub(found[0].At)
+		})
+	}
 	named := func(rank verdict.Rank) bool {
 		return slices.ContainsFunc(found, func(f Finding) bool { return slices.ContainsFunc(f.Culprits, rank.Same) })
 	}
 	var more []Finding
 	for _, v := range r.verdicts(at) {
 		r.hung = r.hung || v.Urgent()
+		old := slices.IndexFunc(found, func(f Finding) bool { return f.ID == v.ID && len(f.Victims) == 0 })
+		if old >= 0 {
+			found[old] = Finding{v, at, true}
+			continue
+		}
 		if v.Confidence == verdict.Certain && v.Reason != verdict.Unknown && v.Urgent() &&
-			!waitedThen(&v, found) && !slices.ContainsFunc(v.Culprits, named) {
-			more = append(more, Finding{v, at})
+			(!lasts(&v) || !waitedThen(&v, found)) && !slices.ContainsFunc(v.Culprits, named) {
+			more = append(more, Finding{v, at, true})
 		}
 	}
 	return append(found, more...)

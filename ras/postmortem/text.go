@@ -119,7 +119,11 @@ func (r *Report) writeFindings(t *text) {
 		t.paragraph("  ", words.Line(r.Ended.Text))
 	}
 	for i := range r.Findings[:min(len(r.Findings), maxFindings)] {
-		r.Findings[i].write(t, "")
+		before := ""
+		if r.Findings[i].later {
+			before = "At " + clockTime(r.Findings[i].At) + ": "
+		}
+		r.Findings[i].write(t, before)
 	}
 	t.more(len(r.Findings)-maxFindings, "")
 	for i := range r.Held[:min(len(r.Held), maxHeldShown)] {
@@ -138,7 +142,7 @@ func (r *Report) writeFindings(t *text) {
 // write writes the verdict and its evidence.
 func (f *Finding) write(t *text, before string) {
 	color := yellow
-	if f.Urgent() && before == "" {
+	if f.Urgent() && (before == "" || f.later) {
 		color = red
 	}
 	t.paint(color, func() {

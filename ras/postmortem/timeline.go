@@ -168,8 +168,11 @@ func (e *entry) sentence(call string) string {
 		return text
 	case tape.StageMisuse:
 		verb := " was refused: "
-		if e.Code == lifecycle.CodeInProgress {
+		switch e.Code { //nolint:exhaustive // others are refused
+		case lifecycle.CodeInProgress:
 			verb = " was deferred: "
+		case lifecycle.CodeLeaked:
+			verb = ": "
 		}
 		text := cmp.Or(e.text, e.Code.String())
 		if e.site != "" {

@@ -487,6 +487,23 @@ func TestMomentOfThePast(t *testing.T) {
 	}
 }
 
+// TestLookBackAtAStream: a call that launched an operation had returned, and what proves that the stream has done it
+// may be of a later moment.
+func TestLookBackAtAStream(t *testing.T) {
+	for _, marked := range []bool{false, true} {
+		p := newProcess(model.Limits{Floor: 5 * time.Millisecond})
+		p.Until(&tape.Event{Comm: world, Generation: 1, Op: tape.OpRecord{
+			Stage: tape.StageEnd, Seq: 1, Start: 20 * ms, Time: 21 * ms, Signature: allReduce,
+		}}, 30*ms)
+		later := slot(1, 2, 70, true)
+		later.Marked = marked
+		p.LookBack([]tape.Slot{later}, 30*ms)
+		if got := p.Unproven(p.Comm(1), 30*ms); got != marked {
+			t.Errorf("marked %v: unproven is %v", marked, got)
+		}
+	}
+}
+
 func TestRanks(t *testing.T) {
 	p := newProcess(model.Limits{})
 	child := world

@@ -345,6 +345,10 @@ func (p *Process) LookBack(slots []tape.Slot, t int64) {
 	for i := range slots {
 		s := slots[i]
 		if idle := s.Launched == s.Completed; idle && s.Launched > 0 || s.OpStart > t {
+			if c := p.comms[s.Generation]; c != nil && s.Marked { // what proves its last operation may be later than t
+				s.Completed, s.Unproven = s.Launched, true
+				c.Slot = &s
+			}
 			continue
 		}
 		if s.WaitSince > t {

@@ -126,9 +126,9 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 			n = r.lastNote(now)
 		}
 		n.Host, n.PID, n.Rank, n.JobSize = s.Member.Host, s.Member.PID, s.Member.Rank, s.Member.JobSize
-		n.Fate, n.FateAge, n.Cause = f, 0, ""
+		n.Fate, n.FateAge, n.Cause, n.Told = f, 0, "", false
 		if f != verdict.Alive {
-			n.FateAge, n.Cause = max(now.Sub(s.Since), 0), CauseText(s)
+			n.FateAge, n.Cause, n.Told = max(now.Sub(s.Since), 0), CauseText(s), s.Exit.Told()
 			n.Blamed = f == verdict.Dead && blamed[name]
 		}
 		all = append(all, n)

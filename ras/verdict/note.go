@@ -25,6 +25,8 @@ type Note struct {
 	// FateAge is how long the process has had its fate; Cause says how that is known, or how the process ended.
 	FateAge time.Duration `json:"fate_age,omitempty"`
 	Cause   string        `json:"cause,omitempty"`
+	// Told tells of a dead process that it was ended by a signal that asks for that; see process.Exit.Told.
+	Told bool `json:"told,omitempty"`
 
 	// Stale tells that the note is an earlier one, or from a tape that has lost its end: what the process did since is
 	// not known.

@@ -128,6 +128,13 @@ func fate(f verdict.Fate, age time.Duration, cause string) func(*verdict.Note, *
 	return func(n *verdict.Note, _ *verdict.Slot) { n.Fate, n.FateAge, n.Cause = f, age, cause }
 }
 
+// told is the end of a process by a signal that asks for it.
+func told(age time.Duration) func(*verdict.Note, *verdict.Slot) {
+	return func(n *verdict.Note, _ *verdict.Slot) {
+		n.Fate, n.FateAge, n.Cause, n.Told = verdict.Dead, age, "it was ended by SIGTERM", true
+	}
+}
+
 // splits puts rank 2 into the init of a half of the world, and rank 3 into the split that makes it.
 func splits(j job) job {
 	in := act(tape.ActSplit, s6, true)
@@ -582,6 +589,13 @@ func TestNotes(t *testing.T) {
 					`rank 3 for 8.9s, over TCP from host node0 to host node1, on rail 1 and through the proxy of ` +
 					`rank 1;`,
 			},
+		},
+		{
+			"a launcher ends the others of one that was killed",
+			newJob(3).did(world, 8, allReduce, s6, 0, 1, 2).
+				with(fate(verdict.Dead, time.Second, "it was ended by SIGKILL"), 1).
+				with(told(900*time.Millisecond), 0, 2),
+			[]string{`rank_dead (certain) rank 1 (node0, pid 1001) ended 1s ago: it was ended by SIGKILL`},
 		},
 		{
 			"a host stands still, which shows by another process of it",

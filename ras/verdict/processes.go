@@ -37,7 +37,10 @@ func (w *walk) processes() []Verdict {
 				away = append(away, n)
 			}
 		case Dead:
-			if !w.maybeConsequence(n) && (waitedFor || w.stillNeeded(n) && !w.failedFirst(n) && !left[n]) {
+			if w.maybeConsequence(n) || w.toldToEnd(n) {
+				break
+			}
+			if waitedFor || w.stillNeeded(n) && !w.failedFirst(n) && !left[n] {
 				verdicts = append(verdicts, w.ended(n, ends))
 			}
 		case Stopped:
@@ -96,6 +99,14 @@ func (g *graph) maybeConsequence(n *Note) bool {
 		}
 	}
 	return false
+}
+
+// toldToEnd tells whether a process was ended by a signal that asks for that, after another one had ended without: a
+// launcher ends the others when a rank has failed.
+func (g *graph) toldToEnd(n *Note) bool {
+	return n.Told && slices.ContainsFunc(g.notes, func(o Note) bool {
+		return o.Fate == Dead && !o.Told && o.FateAge+skew >= n.FateAge
+	})
 }
 
 // tapeKnown tells whether a process's last state is known, or was.

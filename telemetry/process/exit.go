@@ -43,6 +43,11 @@ func (e Exit) How() string {
 // Failed tells whether a signal ended it, or an exit code other than 0.
 func (e Exit) Failed() bool { return e.Signal != 0 || e.Code != 0 }
 
+// Told tells whether it was ended by a signal by which people, launchers and schedulers ask a program to end.
+func (e Exit) Told() bool {
+	return e.Signal == unix.SIGTERM || e.Signal == unix.SIGINT || e.Signal == unix.SIGHUP
+}
+
 // ShellCode is the exit code of a shell that ran it: its code, or 128 plus the signal.
 func (e Exit) ShellCode() int {
 	if e.Signal != 0 {

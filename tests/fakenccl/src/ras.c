@@ -111,9 +111,9 @@ static void json_rank(FILE *f, const struct segment *s, int r, bool missing, boo
   fprintf(f, "        }%s\n", last ? "" : ",");
 }
 
-static void json_ranks(FILE *f, const struct segment *s, bool missing, int n) {
+static void json_ranks(FILE *f, const struct segment *s, const bool *here, bool missing, int n) {
   for (int r = 0, done = 0; r < s->nranks; r++)
-    if (answers(&s->seats[r]) != missing) json_rank(f, s, r, missing, ++done == n);
+    if (here[r] != missing) json_rank(f, s, r, missing, ++done == n);
   if (!n) fputc('\n', f);
 }
 
@@ -126,15 +126,18 @@ static void json_status(FILE *f, const struct view *v) {
   fprintf(f, "  \"communicators\": [\n");
   for (int i = 0; i < v->n; i++) {
     const struct segment *s = v->comms[i];
-    int missing = unanswered(s), here = s->nranks - missing;
+    bool here[s->nranks]; // asked once: the next moment a rank may be stopped
+    int nhere = 0;
+    for (int r = 0; r < s->nranks; r++) nhere += here[r] = answers(&s->seats[r]);
+    int missing = s->nranks - nhere;
     fprintf(f, "    {\n      \"hash\": \"0x%lx\",\n      \"secondary_hash\": \"0x%lx:0x%lx\",\n", s->hash,
             mix(s->hash, 1), mix(s->hash, 2));
-    fprintf(f, "      \"size\": %d,\n      \"ranks_count\": %d,\n      \"missing_ranks_count\": %d,\n", s->nranks, here,
+    fprintf(f, "      \"size\": %d,\n      \"ranks_count\": %d,\n      \"missing_ranks_count\": %d,\n", s->nranks, nhere,
             missing);
     fprintf(f, "      \"ranks\": [\n");
-    json_ranks(f, s, false, here);
+    json_ranks(f, s, here, false, nhere);
     fprintf(f, "      ],\n      \"missing_ranks\": [\n");
-    json_ranks(f, s, true, missing);
+    json_ranks(f, s, here, true, missing);
     fprintf(f, "      ]\n    }%s\n", i < v->n - 1 ? "," : "");
   }
   if (!v->n) fputc('\n', f);

@@ -34,7 +34,7 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	m.leads, m.handedOver = true, false
 	m.apply(verdicts, to, func(v *verdict.Verdict) bool { return resolved(v) || v.Answered(all) }, now)
 	for _, n := range all { // except the dead whose tapes are lost: others may still fail because of them
-		if slices.ContainsFunc(withheld, func(v verdict.Verdict) bool { return accusesMember(&v, n.Member) }) {
+		if slices.ContainsFunc(withheld, func(v verdict.Verdict) bool { return v.Accuses(n.Member) }) {
 			continue // it may be told later
 		}
 		if n.Fate == verdict.Dead && len(n.Slots) > 0 && !n.Stale || n.Fate == verdict.Unreachable {
@@ -247,11 +247,6 @@ func accuses(v *verdict.Verdict, some []verdict.Rank) bool {
 	return len(some) > 0 && !slices.ContainsFunc(some, func(r verdict.Rank) bool {
 		return !slices.ContainsFunc(v.Culprits, r.Same)
 	})
-}
-
-// accusesMember tells whether a process is among a verdict's culprits.
-func accusesMember(v *verdict.Verdict, name string) bool {
-	return slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == name })
 }
 
 // stalled tells whether an operation or act of any process that runs stalls.

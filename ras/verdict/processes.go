@@ -327,7 +327,7 @@ func (v *Verdict) Resolved(notes []Note, held time.Duration) bool {
 			return true
 		}
 		return v.Reason != RankStopped && slices.ContainsFunc(notes, func(n Note) bool { // others go on without them
-			return n.Fate == Alive && !v.accuses(n.Member) &&
+			return n.Fate == Alive && !v.Accuses(n.Member) &&
 				slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.healthy() && s.Seq > 0 && s.Age < held })
 		})
 	default:
@@ -338,7 +338,7 @@ func (v *Verdict) Resolved(notes []Note, held time.Duration) bool {
 // Canceled tells whether the process of a culprit canceled calls less than so long ago. notes are the present ones.
 func (v *Verdict) Canceled(notes []Note, within time.Duration) bool {
 	return slices.ContainsFunc(notes, func(n Note) bool {
-		return v.accuses(n.Member) && slices.ContainsFunc(n.Slots, func(s Slot) bool {
+		return v.Accuses(n.Member) && slices.ContainsFunc(n.Slots, func(s Slot) bool {
 			return s.gaveUp() && s.Failure.Age < within
 		})
 	})
@@ -366,8 +366,8 @@ func (v *Verdict) anyVictim(notes []Note, is func(*Wait, *Slot) bool) bool {
 	})
 }
 
-// accuses tells whether a process is among the culprits.
-func (v *Verdict) accuses(member string) bool {
+// Accuses tells whether a process, by its Member, is among the culprits.
+func (v *Verdict) Accuses(member string) bool {
 	return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Member == member })
 }
 

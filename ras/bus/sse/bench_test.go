@@ -35,6 +35,7 @@ func fanout(b *testing.B, clients, silent int) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = handler.Run(ctx) })
+	<-handler.Begun()
 	server := httptest.NewServer(handler)
 	transport := &http.Transport{}
 	var got sync.WaitGroup // of the event that is on its way

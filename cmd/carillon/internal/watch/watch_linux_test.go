@@ -68,6 +68,7 @@ func newRank(t *testing.T, number int) *rank {
 		defer close(stopped)
 		_ = events.Run(running)
 	}()
+	<-events.Begun() // until then, streams are refused
 	t.Cleanup(func() {
 		stop()
 		<-stopped
@@ -239,6 +240,9 @@ func TestQuietJobIsNotLost(t *testing.T) {
 	w.listen(ctx, time.Now())
 	for event := false; !event; {
 		h := <-w.events
+		if h.err != nil {
+			t.Fatal(h.err)
+		}
 		w.hear(h)
 		event = h.event != nil
 	}

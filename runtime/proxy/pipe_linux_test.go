@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/runtime/door"
 )
 
 // pattern is data of which no two parts near each other are alike.
@@ -78,6 +80,36 @@ func TestPipes(t *testing.T) {
 		runtime.Gosched()
 	}
 	unused(t, c.proxies[1])
+}
+
+// What is in a pipe is read back where the network needs it sealed; a pipe that somebody read from yields zeros there.
+func TestPipesOfSealedRail(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1)
+	c.wire = door.Encrypt
+	p := c.proxies[1]
+	resume := p.pause()
+	p.openPipes()
+	data := pattern(2 * stepBytes)
+	c.submit(data)
+	p.attend(nil)
+	const away = 1000
+	if n, err := unix.Read(c.endpoints[0].Conn(3).neighbour.writeEnd(0), make([]byte, away)); n != away || err != nil {
+		t.Fatal(n, err)
+	}
+	resume()
+	c.connect()
+	if c.endpoints[1].rails[3].conn.Load().Splices() {
+		t.Fatal("the rail isn't sealed")
+	}
+	want := slices.Concat(data[away:stepBytes], make([]byte, away), data[stepBytes:])
+	if got := c.take(3, 0, len(data)); !bytes.Equal(got, want) {
+		t.Error("what arrived is not the rest, zeros and the next step")
+	}
+	c.sendThrough(pattern(3*maxWindow + pipedBytes/2))
+	for p.Stats().Shared > 0 { // soon
+		runtime.Gosched()
+	}
+	unused(t, p)
 }
 
 // Whatever a sender leaves in a pipe that is not sent, nothing of it is left for the next one: if it died before it had

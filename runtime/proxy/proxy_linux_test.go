@@ -28,6 +28,7 @@ var secret = []byte("a secret of 16 bytes or more")
 // cluster is a communicator whose ranks are processes of their own as far as their proxies can tell.
 type cluster struct {
 	t         testing.TB
+	wire      door.Wire
 	routes    Routes
 	proxies   []*Proxy
 	endpoints []*Endpoint
@@ -75,7 +76,7 @@ func (c *cluster) connect() {
 	c.t.Helper()
 	gates := make([]*tcp.Gate, len(c.endpoints))
 	for i := range gates {
-		l, err := tcp.Listen(netip.MustParseAddr("127.0.0.1"), door.Plain, 0, slog.New(slog.DiscardHandler))
+		l, err := tcp.Listen(netip.MustParseAddr("127.0.0.1"), c.wire, 0, slog.New(slog.DiscardHandler))
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -102,6 +102,9 @@ func (t *table) end(now time.Time, key string, at time.Time, held bool) {
 		at = earliest
 	}
 	a.EndsAt, a.due, a.forget = at, now, now.Add(tellEnd)
+	if !held {
+		a.due = at // an end that is still ahead would not replace the one that Alertmanager has
+	}
 }
 
 // catchUp corrects the alerts after missed events, by the conditions that are open now. It returns how many of them had

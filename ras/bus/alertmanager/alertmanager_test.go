@@ -259,6 +259,28 @@ func TestReopens(t *testing.T) {
 	})
 }
 
+// TestEndsAtOnce: an alert that ends in the moment in which it began is resolved when its end has passed: Alertmanager
+// keeps the end that it has in place of one that is still ahead.
+func TestEndsAtOnce(t *testing.T) {
+	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(
+		t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink,
+	) {
+		publish(t, b, opened("v1", bus.Critical))
+		a.take()
+		closed := opened("v1", bus.Critical)
+		closed.Stage = bus.Closed
+		publish(t, b, closed)
+		time.Sleep(time.Second) // virtual
+		posts := a.take()
+		if len(posts) != 1 || posts[0].alerts[0].EndsAt.After(posts[0].at) {
+			t.Errorf("%+v, want one that has ended", posts)
+		}
+		if got := s.Stats(); got != (bus.Stats{Pushed: 2}) {
+			t.Errorf("Stats: %+v", got)
+		}
+	})
+}
+
 // TestUnresolved: what a job ends with is an alert for long enough that Alertmanager tells somebody, even if nobody is
 // left to send it again; what has been one for longer than that ends at once.
 func TestUnresolved(t *testing.T) {
@@ -364,6 +386,7 @@ func TestOnceAndTwins(t *testing.T) {
 			t.Errorf("%+v, though v2 is open", posts)
 		}
 		closed.Key = "v2"
+		time.Sleep(time.Second) // virtual
 		publish(t, b, closed)
 		if posts := a.take(); len(posts) != 1 {
 			t.Errorf("%+v, want the end of both", posts)

@@ -20,9 +20,15 @@ import (
 // versions are those of NCCL's profiler interface.
 var versions = []int{1, 2, 3, 4, 5, 6, 7}
 
-// driver is testdata/profiler/driver.c with the plug-in in it.
+// drivers are testdata/profiler/driver.c with the plug-in in it, by the flags with which they were compiled.
+var drivers = map[string]string{}
+
 func driver(t testing.TB, flags ...string) string {
 	t.Helper()
+	path, ok := drivers[strings.Join(flags, " ")]
+	if ok {
+		return path
+	}
 	sources, err := filepath.Glob("tape*.c")
 	if err != nil {
 		t.Fatal(err)
@@ -32,13 +38,15 @@ func driver(t testing.TB, flags ...string) string {
 		t.Fatal(err)
 	}
 	sources = append(append(sources, plugin...), "ops.c", "testdata/profiler/driver.c")
-	return cc(t, append(flags, sources...)...)
+	path = filepath.Join(filepath.Dir(player), fmt.Sprintf("driver%d", len(drivers)))
+	cc(t, path, append(flags, sources...)...)
+	drivers[strings.Join(flags, " ")] = path
+	return path
 }
 
-// cc compiles C with the library's flags and more.
-func cc(t testing.TB, args ...string) (path string) {
+// cc compiles C to path, with the library's flags and more.
+func cc(t testing.TB, path string, args ...string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "program")
 	flags := []string{
 		"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-O2", "-fPIC",
 		"-pthread", "-rdynamic",
@@ -47,7 +55,6 @@ func cc(t testing.TB, args ...string) (path string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}
-	return path
 }
 
 // drive lets the driver run a script, and returns what it printed and what it left on its tape.
@@ -159,7 +166,7 @@ func TestProfiler(t *testing.T) {
 }
 
 // sanitizers are gcc's, which end a program that touches memory it may not.
-var sanitizers = []string{"-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"}
+var sanitizers = []string{"-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover"}
 
 // TestOdd calls the plug-in as no NCCL should, and as some did.
 func TestOdd(t *testing.T) {

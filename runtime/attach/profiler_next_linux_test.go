@@ -14,10 +14,7 @@ import (
 func plugin(t testing.TB, dir, name string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(dir, name+".so")
-	if err := os.Rename(cc(t, append(flags, "-shared", "-fvisibility=default", "-DNAME="+name,
-		"testdata/profiler/recorder.c")...), path); err != nil {
-		t.Fatal(err)
-	}
+	cc(t, path, append(flags, "-shared", "-fvisibility=default", "-DNAME="+name, "testdata/profiler/recorder.c")...)
 	return path
 }
 

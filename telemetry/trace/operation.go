@@ -3,8 +3,6 @@ package trace
 import (
 	"strconv"
 
-	oteltrace "go.opentelemetry.io/otel/trace"
-
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -55,7 +53,7 @@ func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *probl
 	attrs.when(slow, semconv.OpSlow.Bool(true))
 	attrs.when(o.Stalls > 0, semconv.StallNumber.Int(o.Stalls))
 	return &span{
-		id:    p.opPart(m, OpTraceID(m.ID, m.Rank, o.Signature, o.Seq), &o.Signature),
+		id:    p.opPart(m, &o.Signature, o.Seq),
 		name:  semconv.CallSpan(o.Signature.Call),
 		start: o.Start, end: o.End,
 		attrs:   attrs,
@@ -82,8 +80,8 @@ func (p *Projector) emitKernel(m *model.Comm, r *tape.OpRecord) {
 	if !r.Signature.Call.IsOperation() {
 		return
 	}
-	own := p.opPart(m, OpTraceID(m.ID, m.Rank, r.Signature, r.Seq), &r.Signature)
-	id, name := own.child(tagKernel, m.Rank, 0).root(), semconv.CallSpan(r.Signature.Call)+semconv.KernelSuffix
+	id := p.opPart(m, &r.Signature, r.Seq).child(tagKernel, m.Rank, 0).root()
+	name := semconv.CallSpan(r.Signature.Call) + semconv.KernelSuffix
 	if r.Phase != tape.PhaseNone {
 		id, name = id.child(tagPhase, m.Rank, uint64(r.Phase)), name+semconv.PhaseSeparator+r.Phase.String()
 	}
@@ -101,9 +99,9 @@ func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
 		return
 	}
 	sent := r.Proxied()
-	own := p.opPart(m, OpTraceID(m.ID, m.Rank, r.Signature, r.Seq), &r.Signature)
 	s := span{
-		id: own.child(tagProxied, m.Rank, uint64(sent.Peer)), name: semconv.SpanProxied,
+		id:    p.opPart(m, &r.Signature, r.Seq).child(tagProxied, m.Rank, uint64(sent.Peer)),
+		name:  semconv.SpanProxied,
 		start: sent.Start, end: sent.End,
 		attrs: append(attributesOf(m), semconv.OpSeq.Int64(int64(r.Seq)), semconv.ProxyPeer.Int(int(sent.Peer)),
 			semconv.ProxyCarrier.Int(int(sent.Carrier)), semconv.ProxyBytes.Int64(int64(sent.Bytes))),
@@ -126,8 +124,8 @@ func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
 }
 
 // opPart is the identity of a rank's own span of an operation: a root if no other rank takes part.
-func (p *Projector) opPart(m *model.Comm, trace oteltrace.TraceID, sig *tape.Signature) identity {
-	id := p.part(m, trace, tagSpan)
+func (p *Projector) opPart(m *model.Comm, sig *tape.Signature, seq uint64) identity {
+	id := p.part(m, OpTraceID(m.ID, m.Rank, *sig, seq), tagSpan)
 	if ownTrace(sig.Call) {
 		id = id.root()
 	}

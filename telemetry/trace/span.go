@@ -263,7 +263,7 @@ func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 	switch {
 	case !s.IsLife:
 		o := s.Op
-		sc := p.part(m, OpTraceID(m.ID, m.Rank, o.Signature, o.Seq), tagSpan).context()
+		sc := p.opPart(m, &o.Signature, o.Seq).context()
 		kept := o.End > 0 && p.emitted.span == sc.SpanID() // also a slow or stalled one
 		if !kept && o.Code == lifecycle.CodeOK && !p.samples(m.ID, o) {
 			return sc.WithTraceFlags(0)

@@ -71,7 +71,7 @@ func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 		o.failed[failedKey{sig.Call, r.Code}]++
 		return
 	}
-	to := at(o.sums, sumKey{sig.Call, sizeLabel(sig.Bytes), comm.Engine, o.names.label(comm.Name)})
+	to := at(o.sums, sumKey{sig.Call, sizeLabel(tape.SizeClass(sig.Bytes)), comm.Engine, o.names.label(comm.Name)})
 	d := time.Duration(-1)
 	if r.Start > 0 && r.Start <= r.Time { // the tape knows when it began
 		d = time.Duration(r.Time - r.Start)
@@ -136,7 +136,7 @@ func (o *operations) total(tallies []tape.Tally) (all map[sumKey]*sum, failed ma
 	}
 	for i := range tallies {
 		if t := &tallies[i]; t.Count() > 0 {
-			key := sumKey{t.Call, classLabel(t.SizeClass), t.Engine, o.names.label(t.Name)}
+			key := sumKey{t.Call, sizeLabel(t.SizeClass), t.Engine, o.names.label(t.Name)}
 			at(all, key).Add(t)
 		}
 	}
@@ -196,35 +196,21 @@ func (s *sum) withExemplars(durations prometheus.Metric) prometheus.Metric {
 	return prometheus.MustNewMetricWithExemplars(durations, exemplars...)
 }
 
-// sizeBuckets are the upper bounds of the size label, in bytes. A finer label would multiply every histogram. All are
-// powers of 4, so that a class of sizes of the tape's tallies falls into one.
-var sizeBuckets = [...]struct {
-	limit uint64
-	label string
-}{
-	{1 << 10, "le_1KiB"},
-	{64 << 10, "le_64KiB"},
-	{1 << 20, "le_1MiB"},
-	{16 << 20, "le_16MiB"},
-	{256 << 20, "le_256MiB"},
-}
-
-// sizeAbove is the size label beyond the last bucket.
-const sizeAbove = "gt_256MiB"
-
-func sizeLabel(bytes uint64) string {
-	for i := range sizeBuckets {
-		if bytes <= sizeBuckets[i].limit {
-			return sizeBuckets[i].label
-		}
+// sizeLabel is the size label of a class of sizes of the tape's tallies: those up to 4^class bytes. A finer label would
+// multiply every histogram.
+func sizeLabel(class uint8) string {
+	switch {
+	case class <= 5:
+		return "le_1KiB"
+	case class <= 8:
+		return "le_64KiB"
+	case class <= 10:
+		return "le_1MiB"
+	case class <= 12:
+		return "le_16MiB"
+	case class <= 14:
+		return "le_256MiB"
+	default:
+		return "gt_256MiB"
 	}
-	return sizeAbove
-}
-
-// classLabel is the size label of a class of sizes of the tape's tallies.
-func classLabel(class uint8) string {
-	if class >= tape.SizeClasses-1 {
-		return sizeAbove
-	}
-	return sizeLabel(1 << (2 * class))
 }

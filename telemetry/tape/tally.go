@@ -81,13 +81,9 @@ func SizeClass(bytes uint64) uint8 {
 	return uint8(bits.Len64(bytes-1)+1) / 2
 }
 
-// DurationBucket is the bucket of a duration, which isn't negative.
+// DurationBucket is the bucket of a duration, which isn't negative: the class of its microseconds.
 func DurationBucket(d time.Duration) int {
-	us := (uint64(d) + 999) / 1000
-	if us <= 1 {
-		return 0
-	}
-	return min((bits.Len64(us-1)+1)/2, DurationBuckets-1)
+	return min(int(SizeClass((uint64(d)+999)/1000)), DurationBuckets-1)
 }
 
 // BandwidthBucket is the bucket of a bus bandwidth in bytes per second, which is positive.

@@ -62,19 +62,11 @@ func readAll(t *testing.T, path string) (a all) {
 		a.Events = append(a.Events, timeless(ev))
 	}
 	a.Missed = r.Missed()
-	f, err := tape.Follow(t.Context(), path, 0)
-	if err != nil {
+	events, err := followed(t, path)
+	if !errors.Is(err, tape.ErrClosed) {
 		t.Fatal(err)
 	}
-	defer func() { _ = f.Close() }()
-	for {
-		ev, err := f.Next(t.Context())
-		if errors.Is(err, tape.ErrClosed) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, ev := range events {
 		a.Followed = append(a.Followed, timeless(ev))
 	}
 	if a.Slots, err = r.AppendSlots(nil); err != nil {

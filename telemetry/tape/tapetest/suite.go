@@ -107,6 +107,23 @@ func events(t *testing.T, r *tape.Reader) []tape.Event {
 	return events
 }
 
+// followed are the events that a follower gets of a tape, in their order, and what ends them.
+func followed(t *testing.T, path string) (events []tape.Event, end error) {
+	t.Helper()
+	f, err := tape.Follow(t.Context(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for {
+		ev, err := f.Next(t.Context())
+		if err != nil {
+			return events, err
+		}
+		events = append(events, ev)
+	}
+}
+
 func compare(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
@@ -121,16 +138,13 @@ func withoutTimes(t *testing.T, events []tape.Event) []tape.Event {
 	started := make(map[uint64]int64)
 	for i := range events {
 		ev := &events[i]
+		if at := ev.Time(); at <= 0 || at < last {
+			t.Errorf("event %d: time %d after %d", i, at, last)
+		}
+		last = ev.Time()
 		if ev.IsLife {
-			if ev.Life.Time <= 0 || ev.Life.Time < last {
-				t.Errorf("event %d: time %d after %d", i, ev.Life.Time, last)
-			}
-			last = ev.Life.Time
 			ev.Life.Time = 0
 			continue
-		}
-		if ev.Op.Time <= 0 || ev.Op.Time < last {
-			t.Errorf("event %d: time %d after %d", i, ev.Op.Time, last)
 		}
 		if ev.Op.Stage == tape.StageStart {
 			started[ev.Op.Seq] = ev.Op.Time
@@ -138,7 +152,6 @@ func withoutTimes(t *testing.T, events []tape.Event) []tape.Event {
 		if ev.Op.Start != started[ev.Op.Seq] {
 			t.Errorf("event %d: operation %d started at %d, not %d", i, ev.Op.Seq, started[ev.Op.Seq], ev.Op.Start)
 		}
-		last = ev.Op.Time
 		ev.Op.Time, ev.Op.Start = 0, 0
 	}
 	return events
@@ -464,15 +477,7 @@ func testCrash(t *testing.T, play Player) {
 	if n := len(events(t, r)); n != 2 {
 		t.Errorf("%d events of 2", n)
 	}
-	f, err := tape.Follow(t.Context(), r.Path(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	for err == nil {
-		_, err = f.Next(t.Context())
-	}
-	if !errors.Is(err, tape.ErrDied) {
+	if _, err := followed(t, r.Path()); !errors.Is(err, tape.ErrDied) {
 		t.Errorf("a follower says %v", err)
 	}
 }
@@ -480,20 +485,12 @@ func testCrash(t *testing.T, play Player) {
 func testFollow(t *testing.T, play Player) {
 	r := record(t, play, "comm 1 "+idA+" "+none+" world 0 4 1 host 0", "start 1 0 16 7 0 -1 8 1", "phase 1 5",
 		"life 1 8 11 4 0 0 0 7 -1 0 0 0 "+none+" end", "end 1 1 0")
-	f, err := tape.Follow(t.Context(), r.Path(), 0)
-	if err != nil {
+	events, err := followed(t, r.Path())
+	if !errors.Is(err, tape.ErrClosed) {
 		t.Fatal(err)
 	}
-	defer func() { _ = f.Close() }()
 	var order []string
-	for {
-		ev, err := f.Next(t.Context())
-		if errors.Is(err, tape.ErrClosed) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, ev := range events {
 		if ev.IsLife {
 			order = append(order, "act "+ev.Life.Text)
 		} else {

@@ -90,9 +90,8 @@ func (id UniqueID) Valid() error {
 			"(ncclGetUniqueId), or carried incompletely?")
 	}
 	if id[3] != uidVersion[3] {
-		return invalid("the unique id has layout %d, and this version of Carillon understands layout %d; run "+
-			"one version "+
-			"on all ranks", id[3], uidVersion[3])
+		return invalid("the unique id has layout %d, and this version of Carillon understands layout %d; run one "+
+			"version on all ranks", id[3], uidVersion[3])
 	}
 	if binary.LittleEndian.Uint32(id[uidChecksum:]) != id.checksum() {
 		return invalid("the unique id was damaged on its way (its checksum is wrong); carry all 128 bytes, or its " +
@@ -176,9 +175,8 @@ func ParseUniqueID(text string) (UniqueID, error) {
 	}
 	fields := strings.Split(rest, ".")
 	if len(fields) != 3 {
-		return UniqueID{}, invalid("a unique id's text has 3 parts between %q and the @; this one has %d; "+
-			"was it cut off?",
-			uidPrefix, len(fields))
+		return UniqueID{}, invalid("a unique id's text has 3 parts between %q and the @; this one has %d; was it "+
+			"cut off?", uidPrefix, len(fields))
 	}
 	var id UniqueID
 	copy(id[uidMagic:], uidVersion)
@@ -192,10 +190,8 @@ func ParseUniqueID(text string) (UniqueID, error) {
 	} {
 		// The length goes first: hex.Decode trusts that dst is large enough.
 		if len(fields[i]) != hex.EncodedLen(len(to.dst)) {
-			return UniqueID{}, invalid("the %s of a unique id's text has %d hexadecimal digits; this one has "+
-				"%d bytes; was "+
-				"it cut off, or redacted?",
-				to.name, hex.EncodedLen(len(to.dst)), len(fields[i]))
+			return UniqueID{}, invalid("the %s of a unique id's text has %d hexadecimal digits; this one has %d "+
+				"bytes; was it cut off, or redacted?", to.name, hex.EncodedLen(len(to.dst)), len(fields[i]))
 		}
 		if _, err := hex.Decode(to.dst, []byte(fields[i])); err != nil {
 			return UniqueID{}, invalid("the %s of a unique id's text must be hexadecimal digits alone", to.name)
@@ -226,15 +222,13 @@ func checkAddress(addr string) error {
 		return nil
 	}
 	if len(addr) > MaxAddress {
-		return invalid("the address %.100q has %d bytes, and a unique id holds %d; use a shorter name or "+
-			"the IP address",
-			addr, len(addr), MaxAddress)
+		return invalid("the address %.100q has %d bytes, and a unique id holds %d; use a shorter name or the IP "+
+			"address", addr, len(addr), MaxAddress)
 	}
 	for i := range len(addr) {
 		if addr[i] <= ' ' || addr[i] > '~' || addr[i] == '@' {
-			return invalid("the address %q has the byte %q in it; allowed is host:port in printable ASCII "+
-				"without blanks or @",
-				addr, addr[i])
+			return invalid("the address %q has the byte %q in it; allowed is host:port in printable ASCII without "+
+				"blanks or @", addr, addr[i])
 		}
 	}
 	host, port, err := net.SplitHostPort(addr)

@@ -1,6 +1,10 @@
 package semconv
 
-import "go.opentelemetry.io/otel/attribute"
+import (
+	"cmp"
+
+	"go.opentelemetry.io/otel/attribute"
+)
 
 // The keys of log lines: short, for people. Exported log records have the attributes of LogAttribute instead, which are
 // those of spans.
@@ -99,8 +103,5 @@ var logAttributes = map[string]attribute.Key{
 
 // LogAttribute is the attribute that an exported record has for a key of log lines; the key itself where there is none.
 func LogAttribute(key string) string {
-	if a, known := logAttributes[key]; known {
-		return string(a)
-	}
-	return key
+	return cmp.Or(string(logAttributes[key]), key)
 }

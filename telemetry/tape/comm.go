@@ -118,8 +118,7 @@ func (c *CommWriter) Life(r LifeRecord) {
 	c.w.putLife(kindLife, &record{
 		recTime: uint64(r.Time),
 		recLifeKinds: uint64(r.Act) | uint64(r.Call)<<8 | uint64(r.Stage)<<16 | uint64(r.Phase)<<24 |
-			uint64(r.State)<<32 |
-			uint64(r.Code)<<48,
+			uint64(r.State)<<32 | uint64(r.Code)<<48,
 		recLifePeer: pack32(r.Peer, int32(len(tail))),
 		recLifeSeq:  r.Seq,
 		recStart:    uint64(r.Start),

@@ -48,30 +48,28 @@ type DeviceWord struct {
 	Replayed  uint32 // collectives launched by graphs, up to this kernel
 }
 
-// load reads both halves as they were written together: two words of a block differ in the first half.
-func (w *deviceWord) load() DeviceWord {
+// halves reads both halves as they were written together: two words of a block differ in the first half.
+func (w *deviceWord) halves() (first, second uint64) {
 	for {
-		first := atomic.LoadUint64(&w.first)
-		second := atomic.LoadUint64(&w.second)
+		first, second = atomic.LoadUint64(&w.first), atomic.LoadUint64(&w.second)
 		if atomic.LoadUint64(&w.first) == first {
-			return DeviceWord{
-				uint32(first), uint8(first >> 32), int32(uint8(first >> 40)), int(first >> 48),
-				uint32(second), uint32(second >> 32),
-			}
+			return first, second
 		}
 	}
 }
 
-func (w *deviceWord) set(other *deviceWord) {
-	for {
-		first := atomic.LoadUint64(&other.first)
-		second := atomic.LoadUint64(&other.second)
-		if atomic.LoadUint64(&other.first) == first {
-			atomic.StoreUint64(&w.second, second)
-			atomic.StoreUint64(&w.first, first)
-			return
-		}
+func (w *deviceWord) load() DeviceWord {
+	first, second := w.halves()
+	return DeviceWord{
+		uint32(first), uint8(first >> 32), int32(uint8(first >> 40)), int(first >> 48),
+		uint32(second), uint32(second >> 32),
 	}
+}
+
+func (w *deviceWord) set(other *deviceWord) {
+	first, second := other.halves()
+	atomic.StoreUint64(&w.second, second)
+	atomic.StoreUint64(&w.first, first)
 }
 
 // reach has a block be done with a kernel, of which first is the word's first half, unless it already is.

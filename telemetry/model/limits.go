@@ -53,11 +53,8 @@ type Activity interface {
 	normal(*normals) *normal
 }
 
-// Course is the operation's Progress.
-func (o *Op) Course() *Progress { return &o.Progress }
-
-// Course is the act's Progress.
-func (a *Act) Course() *Progress { return &a.Progress }
+// Course is the Progress of the operation or act.
+func (p *Progress) Course() *Progress { return p }
 
 func (o *Op) normal(n *normals) *normal {
 	return n.class(o.Signature.Call, tape.SizeClass(o.Signature.Bytes))

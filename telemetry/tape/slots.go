@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 
@@ -41,10 +42,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 			break // a writer takes slots in order: later ones were never used either
 		}
 		// A latch's check proves that the latch is whole; an equal second reading, that all parts are of one moment.
-		if err := t.readAt(bytesOf(again), at); err != nil {
-			return slots, err
-		}
-		if err := t.readMarks(from, n); err != nil {
+		if err := cmp.Or(t.readAt(bytesOf(again), at), t.readMarks(from, n)); err != nil {
 			return slots, err
 		}
 		for i := range n {
@@ -72,16 +70,12 @@ func (t *file) readMarks(from, n int) error {
 	if n = min(n, t.geo.marked-from); n <= 0 {
 		return nil
 	}
-	if err := t.readAt(bytesOf(t.marks[:n]), t.geo.marksOffset()+int64(from)*marksSize); err != nil {
-		return err
-	}
-	if err := t.readAt(bytesOf(t.reached[:n]), t.geo.reachedOffset()+int64(from)*wordSize); err != nil {
-		return err
-	}
-	if n = min(n, t.geo.devices-from); n <= 0 {
-		return nil
-	}
-	return t.readAt(bytesOf(t.devices[:n]), t.geo.deviceOffset()+int64(from)*devicePageSize)
+	devices := max(min(n, t.geo.devices-from), 0)
+	return cmp.Or(
+		t.readAt(bytesOf(t.marks[:n]), t.geo.marksOffset()+int64(from)*marksSize),
+		t.readAt(bytesOf(t.reached[:n]), t.geo.reachedOffset()+int64(from)*wordSize),
+		t.readAt(bytesOf(t.devices[:devices]), t.geo.deviceOffset()+int64(from)*devicePageSize),
+	)
 }
 
 // progress is how far a device has come in a slot's marks.

@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // ErrNotQuiet means that communicators are being created or destroyed, during which NCCL isn't asked.
 var ErrNotQuiet = errors.New("ncclras: communicators are being created or destroyed; NCCL isn't asked meanwhile")
 
-// ErrTooSoon means that the last status was asked for less than interval ago.
+// ErrTooSoon means that the last status ended less than interval ago.
 var ErrTooSoon = errors.New("ncclras: a status was asked for a moment ago")
 
 const (
@@ -26,16 +24,12 @@ const (
 	maxBytes = 64 << 20
 )
 
-// Client asks NCCL's RAS on behalf of a whole node. Its methods may be called from any goroutine; one at a time has the
-// connection.
+// Client asks NCCL's RAS on behalf of a whole node. It is for one goroutine.
 type Client struct {
-	cfg     Config
-	slot    chan struct{} // full while a goroutine of this process has the connection; waiters get it in order
-	waiting atomic.Int32  // calls of Status that wait for the slot
-	wake    chan struct{} // wakes Monitor when a Status waits
-
-	mu    sync.Mutex
-	asked time.Time // the last status; zero: there was none
+	cfg  Config
+	next time.Time   // when a status may be asked for again
+	on   func(Event) // takes the events of Listen; nil: nobody listens, or NCCL has none
+	rest func()      // ends the Monitor that runs for Listen, and waits for its end
 
 	handshake, timeout, extra, interval, retry time.Duration // others in tests
 	maxBytes                                   int           // likewise
@@ -52,33 +46,33 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		cfg: cfg, slot: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		cfg: cfg, rest: func() {},
 		handshake: handshakeTime, timeout: timeout, extra: extraTime, interval: interval, retry: interval,
 		maxBytes: maxBytes,
 	}, nil
 }
 
-// take takes the node's connection, until release.
-func (c *Client) take(ctx context.Context) (nodeLock, error) {
-	select {
-	case c.slot <- struct{}{}:
-	case <-ctx.Done():
-		return nodeLock{}, context.Cause(ctx)
+// Listen runs Monitor in the background until Close, except while Status has the connection.
+func (c *Client) Listen(on func(Event)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	c.on, c.rest = on, func() {
+		cancel()
+		<-done
 	}
-	lock, err := lockNode(c.cfg.Dir)
-	if err != nil {
-		<-c.slot
-	}
-	return lock, err
+	go func() {
+		defer close(done)
+		if err := c.Monitor(ctx, on); err != nil {
+			c.on = nil
+		}
+	}()
 }
 
-func (c *Client) release(lock nodeLock) {
-	lock.release()
-	<-c.slot
-}
+// Close ends Listen.
+func (c *Client) Close() { c.rest() }
 
 // Status asks for the state of all communicators. It blocks until NCCL has answered, for at most eleven seconds, or ctx
-// ends. A running Monitor yields the connection and resumes afterwards.
+// ends.
 //
 // The error is ErrNotQuiet, ErrTooSoon, ErrHeld, a *RefusedError, or says why nothing was learnt. A status that broke
 // off is returned with what came before: see Status.Cut.
@@ -86,43 +80,32 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	if !c.cfg.Quiet() {
 		return nil, ErrNotQuiet
 	}
-	if err := c.soon(); err != nil {
-		return nil, err
+	if time.Now().Before(c.next) {
+		return nil, ErrTooSoon
 	}
-	c.waiting.Add(1)
-	select {
-	case c.wake <- struct{}{}:
-	default: // it will look
+	c.rest()
+	s, err := c.ask(ctx)
+	if !errors.Is(err, ErrNotQuiet) {
+		c.next = time.Now().Add(c.interval)
 	}
-	lock, err := c.take(ctx)
-	c.waiting.Add(-1)
+	if c.on != nil {
+		c.Listen(c.on)
+	}
+	return s, err
+}
+
+// ask takes the node's connection, and asks for a status.
+func (c *Client) ask(ctx context.Context) (*Status, error) {
+	lock, err := lockNode(c.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	defer c.release(lock)
-	if err := c.soon(); err != nil {
-		return nil, err // somebody else was first in line
-	}
+	defer lock.release()
 	k, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer k.close()
-	return c.status(k)
-}
-
-// soon returns ErrTooSoon if the last status was asked for less than an interval ago.
-func (c *Client) soon() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.asked) < c.interval {
-		return ErrTooSoon
-	}
-	return nil
-}
-
-// status asks for it on a connection.
-func (c *Client) status(k *conn) (*Status, error) {
 	for _, command := range []string{fmt.Sprintf("TIMEOUT %d", c.timeout/time.Second), "SET FORMAT json"} {
 		if err := k.order(c.handshake, command); err != nil {
 			return nil, err
@@ -131,9 +114,6 @@ func (c *Client) status(k *conn) (*Status, error) {
 	if !c.cfg.Quiet() {
 		return nil, ErrNotQuiet
 	}
-	c.mu.Lock()
-	c.asked = time.Now()
-	c.mu.Unlock()
 	if err := k.send(c.timeout+c.extra, "STATUS"); err != nil {
 		return nil, fmt.Errorf("ncclras: STATUS: %w", err)
 	}

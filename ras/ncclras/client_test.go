@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -243,11 +242,11 @@ func TestOneConnection(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	first.interval = time.Hour
 	if _, err := first.Status(t.Context()); !errors.Is(err, ErrTooSoon) {
 		t.Errorf("a moment later: %v", err)
 	}
 	s.status = plays(capture(t, "healthy.json"))
+	second.next = time.Time{}
 	if _, err := second.Status(t.Context()); err != nil {
 		t.Errorf("another one, a moment later: %v", err)
 	}
@@ -344,64 +343,35 @@ func TestMonitorWaits(t *testing.T) {
 	}
 }
 
-// A status takes the connection of a monitor, which goes on afterwards.
-func TestStatusInterruptsMonitor(t *testing.T) {
+// A status takes the connection of a client that listens, which goes on afterwards.
+func TestStatusInterruptsListen(t *testing.T) {
 	s := (&server{status: plays(capture(t, "healthy.json"))}).start(t)
 	c := s.client(t, Config{Version: newest})
 	c.interval = 0
-	events, end := watcher(t, c)
+	events := make(chan Event, 64)
+	c.Listen(func(ev Event) { events <- ev })
+	defer c.Close()
 	expect(t, events, Watching)
 	for range 3 {
 		if got, err := c.Status(t.Context()); err != nil || got.Cut != nil {
 			t.Fatalf("%v, %+v", err, got)
 		}
-		if ev := expect(t, events, Lost); !errors.Is(ev.Err, errGiven) {
-			t.Errorf("lost: %v", ev.Err)
-		}
+		expect(t, events, Lost)
 		expect(t, events, Watching)
 	}
 	c.interval = time.Hour
+	if _, err := c.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, events, Lost)
+	expect(t, events, Watching)
 	before := s.accepted.Load()
 	if _, err := c.Status(t.Context()); !errors.Is(err, ErrTooSoon) {
 		t.Errorf("a moment later: %v", err)
 	}
-	if err := end(); err != nil {
-		t.Errorf("Monitor: %v", err)
-	}
-	if after := s.accepted.Load(); after != before {
+	if after := s.accepted.Load(); after != before || len(events) > 0 {
 		t.Errorf("a status that is not asked costs %d connections", after-before)
 	}
-}
-
-// Statuses of several goroutines and a Monitor take turns.
-func TestTurns(t *testing.T) {
-	s := (&server{status: plays(capture(t, "healthy.json"))}).start(t)
-	c := s.client(t, Config{Version: newest})
-	c.interval = 0
-	events, end := watcher(t, c)
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		for range events {
-			continue
-		}
-	}()
-	var busy sync.WaitGroup
-	for range 4 {
-		busy.Go(func() {
-			for range 5 {
-				if _, err := c.Status(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	busy.Wait()
-	if err := end(); err != nil {
-		t.Errorf("Monitor: %v", err)
-	}
-	close(events)
-	<-drained
 }
 
 func TestValidate(t *testing.T) {

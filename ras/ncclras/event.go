@@ -12,8 +12,6 @@ type Event struct {
 	Name string
 	// Process is the one it is about; zero if NCCL doesn't know it.
 	Process Process
-	// Err is why the connection ended, for Lost.
-	Err error
 }
 
 // NCCL's names of the events that say whether a process answers. It has others, about connections.

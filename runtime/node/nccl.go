@@ -34,22 +34,18 @@ type ncclPoller struct {
 	task    task
 
 	// Of the task alone.
-	since         time.Time          // since when there are ranks without a tape; zero: there are none
-	engine        string             // that client asks; empty: there is none
-	client        *ncclras.Client    // nil: it must not be asked
-	stopListening context.CancelFunc // ends the listening
-	listening     sync.WaitGroup     // what listens
-	asked         bool               // client, for a status
-	next          time.Time          // when it may be asked again
+	since  time.Time       // since when there are ranks without a tape; zero: there are none
+	engine string          // that client asks; empty: there is none
+	client *ncclras.Client // nil: it must not be asked
+	asked  bool            // client, for a status
 
 	mu   sync.Mutex
 	view ncclras.View
 }
 
 const (
-	// askInterval is how often it is checked whether to ask NCCL, restInterval the least time between two questions.
-	askInterval  = time.Second
-	restInterval = 5 * time.Second
+	// askInterval is how often it is checked whether to ask NCCL.
+	askInterval = time.Second
 	// quietTime is how long ago the last communicator must have been made or ended: others may still be at it.
 	quietTime = time.Second
 	// ncclNotAsked is the condition that nothing is known of ranks without a tape.
@@ -64,7 +60,7 @@ func newNCCLPoller(j *keptJob, accept []int) (*ncclPoller, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &ncclPoller{job: j, accept: accept, here: map[netip.Addr]bool{}, unknown: unknown, stopListening: func() {}}
+	a := &ncclPoller{job: j, accept: accept, here: map[netip.Addr]bool{}, unknown: unknown}
 	addrs, _ := net.InterfaceAddrs() // without, hosts have their addresses as names
 	for _, addr := range addrs {
 		if p, err := netip.ParsePrefix(addr.String()); err == nil {
@@ -106,16 +102,16 @@ func (a *ncclPoller) look(ctx context.Context) {
 		return
 	case engine != a.engine:
 		a.end()
-		a.begin(ctx, engine)
+		a.begin(engine)
 	}
-	if a.client == nil || now.Before(a.next) || !a.wants() {
+	if a.client == nil || !a.wants() {
 		return
 	}
 	s, err := a.client.Status(ctx)
-	if errors.Is(err, ncclras.ErrNotQuiet) || ctx.Err() != nil {
+	if errors.Is(err, ncclras.ErrNotQuiet) || errors.Is(err, ncclras.ErrTooSoon) || ctx.Err() != nil {
 		return
 	}
-	a.asked, a.next = true, time.Now().Add(restInterval)
+	a.asked = true
 	switch {
 	case errors.Is(err, ncclras.ErrHeld): // another agent asks, and shows the answer
 	case err != nil:
@@ -139,7 +135,7 @@ func (a *ncclPoller) wants() bool {
 }
 
 // begin begins to listen, if the NCCL of that engine's name may be asked.
-func (a *ncclPoller) begin(ctx context.Context, engine string) {
+func (a *ncclPoller) begin(engine string) {
 	a.engine = engine
 	version, err := ncclras.ParseVersion(engine)
 	cfg := ncclras.Config{Version: version, Ranks: a.job.size, Quiet: a.job.quiet, Accept: a.accept}
@@ -158,18 +154,16 @@ func (a *ncclPoller) begin(ctx context.Context, engine string) {
 	} else if err != nil {
 		a.report(err, "")
 	}
-	if err != nil {
-		return
+	if err == nil {
+		a.client.Listen(a.onEvent)
 	}
-	ctx, a.stopListening = context.WithCancel(ctx)
-	client := a.client
-	a.listening.Go(func() { _ = client.Monitor(ctx, a.onEvent) }) // not every version pushes events
 }
 
 // end stops listening, and forgets what NCCL told.
 func (a *ncclPoller) end() {
-	a.stopListening()
-	a.listening.Wait()
+	if a.client != nil {
+		a.client.Close()
+	}
 	a.engine, a.client, a.asked = "", nil, false
 	a.unknown.Clear("")
 	a.mu.Lock()

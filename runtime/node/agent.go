@@ -409,7 +409,7 @@ func (a *Agent) snapshot() *health.Snapshot {
 			s.Job, s.Size = j.name, j.size
 		}
 		for _, n := range j.nodes() {
-			s.Comms = append(s.Comms, n.publishing.publisher.Last().Comms...)
+			s.Comms = append(s.Comms, n.publisher.Last().Comms...)
 		}
 	}
 	if !a.settings.RAS.On {

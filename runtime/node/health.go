@@ -70,7 +70,7 @@ func (n *Node) newHealth() (*health.Server, error) {
 	}
 	server, err := serve(s, n.mounted, health.Config{
 		Registry: &n.checks, Routes: append(own, s.Routes...), Conditions: n.conditions,
-		Publisher: &n.publishing.publisher, Title: title,
+		Publisher: &n.publisher, Title: title,
 	})
 	if err != nil {
 		return nil, err

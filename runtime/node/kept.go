@@ -38,8 +38,8 @@ type keptJob struct {
 	nccl       *ncclPoller // nil: switched off
 	alone      bool        // it was said why the agents of its other machines are not met
 	leftovers  *leftovers
-	stacks     stacks
-	running    sync.WaitGroup
+	looked     map[examined]bool // for the open verdicts; of Config.Open alone
+	running    task              // looks for stacks, and waits for the ends of tapes
 
 	mu    sync.Mutex
 	order []string // names of members, as they came
@@ -67,7 +67,7 @@ const lastTime = 5 * time.Second
 func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	j := &keptJob{
 		agent: a, dir: dir, name: h.Job, size: h.JobSize, run: h.Run, conditions: &health.Conditions{},
-		kept: map[string]*keptProcess{}, stacks: newStacks(),
+		kept: map[string]*keptProcess{},
 	}
 	s := *a.settings
 	s.World = launch.World{Job: h.Job, Rank: -1, Size: h.JobSize, LocalRank: -1}
@@ -93,6 +93,7 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	if j.ras != nil {
 		j.ras.all, j.ras.rankOf, j.ras.named = a.events, j.rankOf, j.examine
 	}
+	j.running.start()
 	j.ras.start("", func() {})
 	if a.ending.Load() {
 		j.ras.ending()
@@ -168,11 +169,11 @@ func (j *keptJob) meet(pid int) {
 func (j *keptJob) begin(p *keptProcess) {
 	name := p.telemetry.self.Name
 	p.telemetry.start()
-	p.publishing.start()
+	p.publish()
 	if at := j.agent.health.URL(); at != "" {
 		p.announce(at[:len(at)-1] + mountedAt(j.dir, name))
 	}
-	j.running.Go(func() { // the tape may be closed long before its process ends
+	j.running.also(func(context.Context) { // the tape may be closed long before its process ends
 		<-p.telemetry.done
 		if p.tape.Header().Closed {
 			j.keeper.Left(name)
@@ -298,7 +299,7 @@ func (j *keptJob) close(ctx context.Context) error {
 		n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
 	}
 	j.nccl.stop()
-	j.stacks.cancel()
+	j.running.cancel()
 	errs = append(errs, j.ras.stop(ctx))
 	j.leftovers.end(ctx)
 	j.agent.pushMetrics(ctx)
@@ -306,6 +307,6 @@ func (j *keptJob) close(ctx context.Context) error {
 	for _, n := range j.nodes() {
 		errs = append(errs, j.drop(ctx, j.get(n.telemetry.self.Name)))
 	}
-	j.running.Wait()
+	j.running.stop()
 	return errors.Join(errs...)
 }

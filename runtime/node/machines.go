@@ -148,10 +148,10 @@ func (r *JobRAS) meetAgents(at *meeting) error {
 	}
 	r.met = *at
 	if old := r.mesh.Swap(m); old != nil {
-		r.running.Go(func() { _ = old.Close() }) // the others have left it, or will
+		r.running.also(func(context.Context) { _ = old.Close() }) // the others have left it, or will
 	}
 	r.agent.Meet(m)
-	r.running.Go(func() { r.seek(m, at.machines) })
+	r.running.also(func(ctx context.Context) { r.seek(ctx, m, at.machines) })
 	return nil
 }
 
@@ -179,17 +179,17 @@ func (r *JobRAS) listen(c mesh.Config) (m *mesh.Mesh, err error) {
 
 // seek looks for agents on the job's other machines, as long as they are met by m: an agent may start, and restart, at
 // any time.
-func (r *JobRAS) seek(m *mesh.Mesh, machines []string) {
+func (r *JobRAS) seek(ctx context.Context, m *mesh.Mesh, machines []string) {
 	for wait := seekFirst; r.mesh.Load() == m; wait = min(2*wait, seekMost) {
-		ctx, cancel := context.WithTimeout(r.run, seekTime)
-		if addrs := r.unmet(ctx, m, machines); len(addrs) > 0 {
-			if _, err := m.Join(ctx, addrs...); err != nil && r.run.Err() == nil {
+		attempt, cancel := context.WithTimeout(ctx, seekTime)
+		if addrs := r.unmet(attempt, m, machines); len(addrs) > 0 {
+			if _, err := m.Join(attempt, addrs...); err != nil && ctx.Err() == nil {
 				r.settings.Log.Debug("no agent answers", "machines", machines, "error", err)
 			}
 		}
 		cancel()
 		select {
-		case <-r.run.Done():
+		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}

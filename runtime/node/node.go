@@ -38,7 +38,8 @@ type Node struct {
 	telemetry  *Telemetry
 	gpu        *gpu.Monitor
 	leftovers  *leftovers
-	publishing *publishing
+	publisher  health.Publisher
+	publishing task
 	checks     health.Registry
 	conditions *health.Conditions
 	health     *health.Server
@@ -128,7 +129,7 @@ func (n *Node) observe(w recorder, self mesh.Member) (err error) {
 	if n.gpu, err = newGPU(s, n.telemetry, n.conditions, n.ras); err != nil {
 		return err
 	}
-	n.publishing = newPublishing(n)
+	n.publisher.Publish(n.snapshot())
 	n.health, err = n.newHealth()
 	return err
 }
@@ -140,7 +141,7 @@ func (n *Node) start() {
 	if n.gpu != nil {
 		n.gpu.Start()
 	}
-	n.publishing.start()
+	n.publish()
 	n.leftovers = newLeftovers(n.settings, n.telemetry)
 	url := n.health.URL()
 	if url != "" {
@@ -225,9 +226,7 @@ func (n *Node) stopObserving(ctx context.Context) error {
 	if n.health != nil {
 		errs = append(errs, n.health.Stop(ctx))
 	}
-	if n.publishing != nil {
-		n.publishing.stop()
-	}
+	n.publishing.stop()
 	n.stopGPU(ctx)
 	n.leftovers.end(ctx)
 	errs = append(errs, n.telemetry.stop(ctx), n.tape.Close())

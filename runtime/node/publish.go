@@ -11,25 +11,13 @@ import (
 // publishInterval is the greatest age of a snapshot.
 const publishInterval = time.Second
 
-// publishing takes the snapshots that the health endpoint answers with.
-type publishing struct {
-	task
-	of        *Node
-	publisher health.Publisher
+// publish begins to take the snapshots that the health endpoint answers with.
+func (n *Node) publish() {
+	n.publishing.start(func(ctx context.Context) { n.publisher.Run(ctx, n.conditions, publishInterval, n.snapshot) })
 }
 
-func newPublishing(of *Node) *publishing {
-	p := &publishing{of: of}
-	p.publisher.Publish(p.take())
-	return p
-}
-
-func (p *publishing) start() {
-	p.task.start(func(ctx context.Context) { p.publisher.Run(ctx, p.of.conditions, publishInterval, p.take) })
-}
-
-func (p *publishing) take() *health.Snapshot {
-	n, world := p.of, &p.of.settings.World
+func (n *Node) snapshot() *health.Snapshot {
+	world := &n.settings.World
 	s := &health.Snapshot{
 		Time: time.Now(), Job: world.Job, Rank: world.Rank, Size: world.Size,
 		Host: n.telemetry.self.Host, PID: n.telemetry.self.PID,

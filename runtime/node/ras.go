@@ -65,9 +65,7 @@ type JobRAS struct {
 
 	pending pendingContacts
 	unseed  func() error
-	run     context.Context // of what runs; nil before start
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	running task // the agent, and what meets others
 	pushing task // to the sinks
 	leaving sync.Once
 }
@@ -183,7 +181,6 @@ func (r *JobRAS) start(url string, died func()) {
 		return
 	}
 	r.config.Self.Health = r.reachable(url)
-	r.run, r.cancel = context.WithCancel(context.Background())
 	var push []func(context.Context)
 	for _, sink := range append([]bus.Sink{r.stream}, r.sinks...) {
 		push = append(push, func(ctx context.Context) {
@@ -210,14 +207,15 @@ func (r *JobRAS) start(url string, died func()) {
 			r.settings.Log.Warn("RAS sees this process alone (CARILLON_RAS_ADDR chooses another address)", "error", err)
 		}
 	}
+	r.running.start()
 	if m != nil {
 		r.mesh.Store(m)
 		r.meet(m)
 	}
 	if r.busy != nil {
-		r.running.Go(func() { r.busy.run(r.run) })
+		r.running.also(r.busy.run)
 	}
-	r.running.Go(func() { r.agent.Run(r.run, m) })
+	r.running.also(func(ctx context.Context) { r.agent.Run(ctx, m) })
 }
 
 // stop ends it: what failed here a moment ago is still explained, what is known is still pushed, and the others are
@@ -226,7 +224,7 @@ func (r *JobRAS) stop(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	if r.run != nil {
+	if r.running.ctx != nil {
 		settled, cancel := context.WithTimeout(ctx, settleTimeout)
 		r.agent.Settle(settled)
 		cancel()
@@ -245,8 +243,7 @@ func (r *JobRAS) announceEnd(ctx context.Context) {
 	}
 	r.leaving.Do(func() {
 		_ = r.unseed() // another process that finds it removes it
-		r.cancel()
-		r.running.Wait()
+		r.running.stop()
 		if m := r.mesh.Load(); m != nil {
 			if err := m.Close(); err != nil && !errors.Is(err, mesh.ErrClosed) {
 				r.settings.Log.Debug("the mesh did not end in order", "error", err)

@@ -67,8 +67,8 @@ func (r *JobRAS) join(seeds []netip.AddrPort) {
 	if len(seeds) == 0 {
 		return
 	}
-	r.running.Go(func() {
-		ctx, cancel := context.WithTimeout(r.run, joinTimeout)
+	r.running.also(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 		defer cancel()
 		if _, err := m.Join(ctx, seeds...); err != nil && ctx.Err() == nil {
 			r.settings.Log.Debug("none of the job's processes answers", "seeds", seeds, "error", err)
@@ -121,14 +121,14 @@ func (r *JobRAS) Met(contacts []string) {
 		return
 	}
 	r.pending.add(contacts)
-	r.running.Go(func() {
+	r.running.also(func(ctx context.Context) {
 		known := r.known()
 		for addr, ok := r.pending.next(); ok; addr, ok = r.pending.next() {
-			if known[addr] || r.run.Err() != nil {
+			if known[addr] || ctx.Err() != nil {
 				continue
 			}
-			ctx, cancel := context.WithTimeout(r.run, pushTimeout)
-			_, _ = r.mesh.Load().Join(ctx, addr) // one that doesn't answer has ended, or others introduce it
+			joining, cancel := context.WithTimeout(ctx, pushTimeout)
+			_, _ = r.mesh.Load().Join(joining, addr) // one that doesn't answer has ended, or others introduce it
 			cancel()
 			known = r.known() // the one that was met has told of those that it knows
 		}

@@ -17,15 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// stacks finds out where processes of this host that verdicts name are: in the kernel and, with py-spy if it is on the
-// PATH, in Python. It looks once for each verdict and process, in the background; the result is evidence from the job's
-// next look on.
-type stacks struct {
-	ctx    context.Context // of the looks
-	cancel context.CancelFunc
-	looked map[examined]bool // of those that are open; of Config.Open alone
-}
-
+// examined is a process that was examined for a verdict.
 type examined struct{ verdict, member string }
 
 const (
@@ -37,12 +29,9 @@ const (
 	mostFrames   = 8
 )
 
-func newStacks() stacks {
-	ctx, cancel := context.WithCancel(context.Background())
-	return stacks{ctx: ctx, cancel: cancel, looked: map[examined]bool{}}
-}
-
-// examine examines the processes that new open verdicts name.
+// examine finds out where processes of this host that new open verdicts name are: in the kernel and, with py-spy if it
+// is on the PATH, in Python. It looks once for each verdict and process, in the background; the result is evidence from
+// the job's next look on.
 func (j *keptJob) examine(open []verdict.Verdict) {
 	still, named := map[examined]bool{}, map[string]bool{}
 	var fresh []*keptProcess
@@ -55,24 +44,24 @@ func (j *keptJob) examine(open []verdict.Verdict) {
 			}
 			n++
 			key := examined{open[i].ID, c.Member}
-			if still[key] = true; !j.stacks.looked[key] && !named[c.Member] {
+			if still[key] = true; !j.looked[key] && !named[c.Member] {
 				fresh = append(fresh, p)
 			}
 			named[c.Member] = true
 		}
 	}
-	for key := range j.stacks.looked {
+	for key := range j.looked {
 		if p := j.get(key.member); p != nil && !named[key.member] {
 			p.setStack(nil)
 		}
 	}
-	j.stacks.looked = still
+	j.looked = still
 	if len(fresh) == 0 {
 		return
 	}
-	j.running.Go(func() {
+	j.running.also(func(ctx context.Context) {
 		for _, p := range fresh {
-			p.setStack(stackOf(j.stacks.ctx, p.tape.Process()))
+			p.setStack(stackOf(ctx, p.tape.Process()))
 		}
 		j.ras.agent.Trouble()
 	})

@@ -8,18 +8,21 @@ import (
 
 // task is what runs in the background from start to stop or drain. The zero task runs nothing.
 type task struct {
+	ctx     context.Context // of what runs; nil before start
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
 // start runs functions, each in a goroutine of its own, until their context ends.
 func (t *task) start(all ...func(context.Context)) {
-	var ctx context.Context
-	ctx, t.cancel = context.WithCancel(context.Background())
+	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for _, run := range all {
-		t.running.Go(func() { run(ctx) })
+		t.also(run)
 	}
 }
+
+// also runs one more, once the task has started.
+func (t *task) also(run func(context.Context)) { t.running.Go(func() { run(t.ctx) }) }
 
 // stop ends what runs, and waits for it.
 func (t *task) stop() {

@@ -3,9 +3,7 @@ package mesh
 import (
 	"context"
 	"errors"
-	"maps"
 	"net"
-	"slices"
 	"syscall"
 	"time"
 
@@ -24,7 +22,6 @@ type watcher struct {
 	ring     []Member            // to be watched
 	watched  map[instance]func() // stops the watch for a process's end
 	stopping map[string]glance   // found stopped once, and not yet again after confirmStop
-	losing   map[string]loss     // unreachable soon, unless a witness reports their state
 	checked  time.Time           // when the ring was checked last
 	rejoined time.Time
 	forgot   time.Time // when table.forget was called last
@@ -39,12 +36,6 @@ func StopCause(s process.State) Cause {
 type glance struct {
 	at   time.Time
 	look process.Look
-}
-
-// loss is when a silent member becomes unreachable, unless it has joined since.
-type loss struct {
-	at     time.Time
-	joined uint64
 }
 
 const (
@@ -62,7 +53,7 @@ const (
 func newWatcher(m *Mesh) *watcher {
 	return &watcher{
 		m: m, awake: make(chan struct{}, 1), inbox: make(chan func(), maxInbox), silent: make(map[string]bool),
-		watched: make(map[instance]func()), stopping: make(map[string]glance), losing: make(map[string]loss),
+		watched: make(map[instance]func()), stopping: make(map[string]glance),
 		checked: time.Now(), rejoined: time.Now(), forgot: time.Now(),
 	}
 }
@@ -91,6 +82,15 @@ func (w *watcher) about(name string, f func(st *Status, here bool)) {
 	signal(w.awake)
 }
 
+// post makes the watcher's goroutine call f, and waits until the inbox has room.
+func (w *watcher) post(f func()) {
+	select {
+	case w.inbox <- f:
+		signal(w.awake)
+	case <-w.m.ctx.Done():
+	}
+}
+
 func (w *watcher) run() {
 	defer func() {
 		for _, stop := range w.watched {
@@ -109,7 +109,7 @@ func (w *watcher) run() {
 		for len(w.inbox) > 0 {
 			(<-w.inbox)()
 		}
-		w.settle()
+		w.rewatch()
 		now := time.Now()
 		if due := w.checked.Add(w.m.config.Tuning.CheckInterval); !now.Before(due) {
 			w.checked = due // delays don't add up
@@ -118,19 +118,8 @@ func (w *watcher) run() {
 			}
 			w.tick(now.Sub(due))
 		}
-		timer.Reset(max(time.Until(w.next()), time.Millisecond))
+		timer.Reset(max(time.Until(w.checked.Add(w.m.config.Tuning.CheckInterval)), time.Millisecond))
 	}
-}
-
-func (w *watcher) next() time.Time {
-	due := []time.Time{w.checked.Add(w.m.config.Tuning.CheckInterval)}
-	for _, g := range w.stopping {
-		due = append(due, g.at.Add(confirmStop))
-	}
-	for _, l := range w.losing {
-		due = append(due, l.at)
-	}
-	return slices.MinFunc(due, time.Time.Compare)
 }
 
 // check answers msgCheck about a member of this host.
@@ -149,7 +138,8 @@ func (w *watcher) missed(st *Status, here bool) {
 	}
 }
 
-// unanswered finds out about a member that memberlist calls dead. joined is the table's value when it fell silent.
+// unanswered finds out about a member that memberlist calls dead. joined is the table's value when it fell silent. A
+// member of another host becomes unreachable, unless it joins again or a witness reports its state within WitnessTime.
 func (w *watcher) unanswered(st *Status, here bool, joined uint64) {
 	name := st.Member.Name
 	switch {
@@ -161,9 +151,16 @@ func (w *watcher) unanswered(st *Status, here bool, joined uint64) {
 		}
 	default:
 		w.askWitnesses(&st.Member)
-		if l, ok := w.losing[name]; !ok || l.joined != joined {
-			w.losing[name] = loss{time.Now().Add(w.m.config.Tuning.WitnessTime), joined}
-		}
+		time.AfterFunc(w.m.config.Tuning.WitnessTime, func() {
+			w.post(func() {
+				w.m.change(func(t *table) []Event {
+					if t.joined(name) != joined {
+						return nil
+					}
+					return t.lost(name, time.Now())
+				})
+			})
+		})
 	}
 }
 
@@ -209,6 +206,7 @@ func (w *watcher) look(st *Status) State {
 		delete(w.stopping, m.Name)
 	case !ok || g.look != look:
 		w.stopping[m.Name] = glance{now, look}
+		time.AfterFunc(confirmStop, func() { w.post(func() { w.confirm(m.Name) }) })
 	case now.Sub(g.at) >= confirmStop:
 		delete(w.stopping, m.Name)
 		f := w.fate(m, Stopped, StopCause(look.State))
@@ -218,33 +216,17 @@ func (w *watcher) look(st *Status) State {
 	return Stopped
 }
 
-// settle looks again at processes that were found stopped, makes silent members unreachable when their time is up, and
-// updates the watches.
-func (w *watcher) settle() {
-	now := time.Now()
-	for _, name := range slices.Sorted(maps.Keys(w.stopping)) {
-		if now.Before(w.stopping[name].at.Add(confirmStop)) {
-			continue
-		}
-		if st, ok := w.m.Member(name); ok && !st.State.gone() {
-			w.look(&st)
-		} else {
-			delete(w.stopping, name)
-		}
+// confirm looks again at a process that was found stopped.
+func (w *watcher) confirm(name string) {
+	if st, ok := w.m.Member(name); ok && !st.State.gone() {
+		w.look(&st)
+	} else {
+		delete(w.stopping, name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.losing)) {
-		l := w.losing[name]
-		if now.Before(l.at) {
-			continue
-		}
-		delete(w.losing, name)
-		w.m.change(func(t *table) []Event {
-			if t.joined(name) != l.joined { // it has joined meanwhile
-				return nil
-			}
-			return t.lost(name, now)
-		})
-	}
+}
+
+// rewatch updates the watches after a change on this host.
+func (w *watcher) rewatch() {
 	w.m.mu.Lock()
 	if w.near == w.m.table.near {
 		w.m.mu.Unlock()
@@ -359,11 +341,7 @@ func (w *watcher) examine(m Member) {
 	w.askWitnesses(&m)
 	w.m.spawn(func() {
 		w.probe(&m)
-		select {
-		case w.inbox <- func() { delete(w.silent, m.Name) }:
-			signal(w.awake)
-		case <-w.m.ctx.Done():
-		}
+		w.post(func() { delete(w.silent, m.Name) })
 	})
 }
 

@@ -96,11 +96,11 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 
 // ask takes the node's connection, and asks for a status.
 func (c *Client) ask(ctx context.Context) (*Status, error) {
-	lock, err := lockNode(c.cfg.Dir)
+	release, err := lockNode(c.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	defer lock.release()
+	defer release()
 	k, err := c.connect(ctx)
 	if err != nil {
 		return nil, err

@@ -321,7 +321,7 @@ func TestMonitorWaits(t *testing.T) {
 		}
 		return !s.making.Load()
 	}})
-	held, err := lockNode(c.cfg.Dir)
+	release, err := lockNode(c.cfg.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestMonitorWaits(t *testing.T) {
 	if n := s.accepted.Load(); n != 0 {
 		t.Errorf("%d connections without the lock", n)
 	}
-	held.release()
+	release()
 	expect(t, events, Watching)
 	if err := end(); err != nil {
 		t.Errorf("Monitor: %v", err)

@@ -63,19 +63,14 @@ func (c *Client) attempt(ctx context.Context) (*conn, error) {
 	if err == nil && !strings.HasPrefix(strings.ToUpper(answer), "SERVER PROTOCOL ") {
 		err = fmt.Errorf("it answers %.64q, and NCCL's RAS would say SERVER PROTOCOL", answer)
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errSilent
+	}
 	if err != nil {
 		k.close()
-		return nil, silent(err)
+		return nil, err
 	}
 	return k, nil
-}
-
-// silent is errSilent for an answer that did not come in time.
-func silent(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return errSilent
-	}
-	return err
 }
 
 func (k *conn) close() {

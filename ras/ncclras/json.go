@@ -84,26 +84,25 @@ func (s *Status) comms(dec *json.Decoder) error {
 		if err := dec.Decode(&raw); err != nil {
 			return err
 		}
-		var c jsonComm
-		err := json.Unmarshal(raw, &c)
+		comm, err := commOf(raw)
 		if err == nil {
-			var comm Comm
-			if comm, err = c.comm(); err == nil {
-				s.Comms = append(s.Comms, comm)
-				continue
-			}
+			s.Comms = append(s.Comms, comm)
+		} else if len(s.Damage) < maxDamages {
+			s.Damage = append(s.Damage, err.Error())
 		}
-		s.damaged("%v", err)
 	}
 	_, err := dec.Token()
 	return err
 }
 
-// comm converts the communicator, if it is a possible one.
-func (j *jsonComm) comm() (Comm, error) {
-	c := Comm{Size: j.Size}
+// commOf reads a communicator, if it is a possible one.
+func commOf(raw []byte) (c Comm, err error) {
+	var j jsonComm
+	if err := json.Unmarshal(raw, &j); err != nil {
+		return c, err
+	}
+	c.Size = j.Size
 	hex, is := strings.CutPrefix(j.Hash, "0x")
-	var err error
 	if c.Hash, err = strconv.ParseUint(hex, 16, 64); err != nil || !is {
 		return c, fmt.Errorf("a communicator has the hash %.32q", j.Hash)
 	}

@@ -42,11 +42,11 @@ func (c *Client) watch(ctx context.Context, on func(Event)) error {
 	if !c.cfg.Quiet() {
 		return ErrNotQuiet
 	}
-	lock, err := lockNode(c.cfg.Dir)
+	release, err := lockNode(c.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	defer lock.release()
+	defer release()
 	k, err := c.connect(ctx)
 	if err != nil {
 		return err

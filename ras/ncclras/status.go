@@ -83,13 +83,6 @@ const (
 	maxDamages = 16      // that are listed
 )
 
-// damaged notes an impossible communicator.
-func (s *Status) damaged(format string, args ...any) {
-	if len(s.Damage) < maxDamages {
-		s.Damage = append(s.Damage, fmt.Sprintf(format, args...))
-	}
-}
-
 // check says why the communicator is impossible, if it is. It sorts the ranks.
 func (c *Comm) check() error {
 	if c.Size < 1 || c.Size > maxRanks {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -205,55 +206,37 @@ type seat struct {
 // known returns own's slots for each of NCCL's communicators that can be identified: exactly one of own's has the same
 // processes at the same ranks, and no other of NCCL's has them too.
 func (m *match) known() map[int][]*verdict.Slot {
-	total := map[lifecycle.CommID]int{} // of own's slots
-	for _, n := range m.own {
+	place := func(p Process, rank, size int) string { return fmt.Sprintf("%v: %d of %d", p, rank, size) }
+	shape := func(places []string) string { return strings.Join(slices.Sorted(slices.Values(places)), ", ") }
+	slots, places := map[lifecycle.CommID][]*verdict.Slot{}, map[lifecycle.CommID][]string{}
+	for p, n := range m.own {
 		for i := range n.Slots {
-			if n.Slots[i].Left == nil {
-				total[n.Slots[i].Comm]++
+			if s := &n.Slots[i]; s.Left == nil {
+				slots[s.Comm] = append(slots[s.Comm], s)
+				places[s.Comm] = append(places[s.Comm], place(p, s.Rank, s.Size))
 			}
 		}
+	}
+	own, theirs := map[string][]lifecycle.CommID{}, map[string][]int{} // by shape
+	for id, at := range places {
+		own[shape(at)] = append(own[shape(at)], id)
+	}
+	for i, c := range m.view.comms {
+		var at []string // of its ranks in own's processes
+		for _, r := range c.Ranks {
+			if m.own[r.Process] != nil {
+				at = append(at, place(r.Process, r.Rank, c.Size))
+			}
+		}
+		theirs[shape(at)] = append(theirs[shape(at)], i)
 	}
 	found := map[int][]*verdict.Slot{}
-	taken := map[lifecycle.CommID]int{}
-	for i := range m.view.comms {
-		alike, here := m.alike(&m.view.comms[i])
-		candidates := 0
-		for id, slots := range alike {
-			if len(slots) == here && total[id] == here {
-				taken[id]++
-				candidates++
-				found[i] = slots
-			}
-		}
-		if candidates > 1 {
-			delete(found, i)
-		}
-	}
-	for i, slots := range found {
-		if taken[slots[0].Comm] > 1 {
-			delete(found, i)
+	for of, comms := range theirs {
+		if ids := own[of]; len(comms) == 1 && len(ids) == 1 {
+			found[comms[0]] = slots[ids[0]]
 		}
 	}
 	return found
-}
-
-// alike returns own's slots that may belong to a communicator, by own's communicators, and how many of its ranks are in
-// own's processes.
-func (m *match) alike(c *Comm) (slots map[lifecycle.CommID][]*verdict.Slot, here int) {
-	slots = map[lifecycle.CommID][]*verdict.Slot{}
-	for _, r := range c.Ranks {
-		n := m.own[r.Process]
-		if n == nil {
-			continue
-		}
-		here++
-		for i := range n.Slots {
-			if s := &n.Slots[i]; s.Left == nil && s.Size == c.Size && s.Rank == r.Rank {
-				slots[s.Comm] = append(slots[s.Comm], s)
-			}
-		}
-	}
-	return slots, here
 }
 
 // awaited tells whether a rank of own's is stalled in a communicator with the process. If the process's communicators

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ import (
 // verdict.Diagnose. It has no clock, lock or I/O, and is for one goroutine. The zero value knows nothing.
 type View struct {
 	comms []Comm
-	procs map[Process]*quietness
+	procs map[Process]quietness
 	at    time.Time // of the last status; zero: there was none
 }
 
@@ -47,30 +48,22 @@ func (v *View) Learn(s *Status, at time.Time) {
 		}
 	}
 	before := v.procs
-	v.procs = map[Process]*quietness{}
+	v.procs = map[Process]quietness{}
+	if s.Cut != nil { // processes that it doesn't mention may be in the rest
+		maps.Copy(v.procs, before)
+	}
 	for p, condition := range is {
 		q := before[p]
-		switch {
-		case q == nil:
-			q = &quietness{}
-		case !condition.answers() && !q.since.IsZero():
-			q.again = true
-		}
+		q.again = q.again || !q.since.IsZero()
 		v.procs[p] = q.become(condition, at)
-	}
-	if s.Cut != nil { // processes that it doesn't mention may be in the rest
-		for p, q := range before {
-			if v.procs[p] == nil {
-				v.procs[p] = q
-			}
-		}
 	}
 	v.comms, v.at = s.Comms, at
 }
 
-func (q *quietness) become(is Condition, at time.Time) *quietness {
+// become is the quietness of a process that was found in the condition at a time.
+func (q quietness) become(is Condition, at time.Time) quietness {
 	if is.answers() {
-		return &quietness{}
+		return quietness{}
 	}
 	if q.since.IsZero() {
 		q.since = at
@@ -79,25 +72,23 @@ func (q *quietness) become(is Condition, at time.Time) *quietness {
 	return q
 }
 
+// conditions are those of processes by the events about them.
+var conditions = map[string]Condition{
+	PeerNew: Running, PeerConnected: Running, PeerRecovered: Running,
+	PeerUnresponsive: Unresponsive, PeerDead: Dead, PeerTimeoutDead: Dead,
+}
+
 // Hear takes in an event of the time at.
 func (v *View) Hear(e Event, at time.Time) {
 	if e.Process.PID == 0 {
 		return
 	}
 	if v.procs == nil {
-		v.procs = map[Process]*quietness{}
+		v.procs = map[Process]quietness{}
 	}
 	q := v.procs[e.Process]
-	if q == nil {
-		q = &quietness{}
-	}
-	switch e.Name {
-	case PeerNew, PeerConnected, PeerRecovered:
-		q = q.become(Running, at)
-	case PeerUnresponsive:
-		q = q.become(Unresponsive, at)
-	case PeerDead, PeerTimeoutDead:
-		q = q.become(Dead, at)
+	if is, known := conditions[e.Name]; known {
+		q = q.become(is, at)
 	}
 	v.procs[e.Process] = q
 }

@@ -17,29 +17,12 @@ type Comm struct {
 	Size      int              `json:"size"`
 	Nodes     int              `json:"nodes,omitempty"`
 	Engine    string           `json:"engine,omitempty"`
-	Place     *Place           `json:"place,omitempty"` // absent until known
+	Place     tape.Place       `json:"place,omitzero"` // absent until known
 	State     string           `json:"state"`
 	Launched  uint64           `json:"launched"`
 	Completed uint64           `json:"completed"`
 	Begun     uint64           `json:"begun"` // the number of the last collective that began
 	InFlight  *Op              `json:"in_flight,omitempty"`
-}
-
-// Place is where a rank is among the others of its communicator, and how it sends to other nodes.
-type Place struct {
-	Node        int    `json:"node"`
-	Rail        int    `json:"rail"`        // its index among the ranks of its node
-	NodeRanks   int    `json:"node_ranks"`  // how many those are
-	Connections int    `json:"connections"` // over the network
-	PXN         string `json:"pxn"`         // "on", or the reason why it is off: "disabled", "one_node" and so on
-}
-
-// placeOf is the place on a tape, nil if the tape has none.
-func placeOf(p tape.Place) *Place {
-	if p.PXN == tape.PXNUnknown {
-		return nil
-	}
-	return &Place{Node: p.Node, Rail: p.Local, NodeRanks: p.Locals, Connections: p.Connections, PXN: p.PXN.String()}
 }
 
 // Op is an operation in flight.
@@ -60,7 +43,7 @@ type Op struct {
 func CommOf(s *tape.Slot, now int64) Comm {
 	c := Comm{
 		ID: s.ID, Parent: s.Parent, Name: s.Name, Rank: s.Rank, Size: s.Size, Nodes: s.Nodes, Engine: s.Engine,
-		Place: placeOf(s.Place), State: s.State.String(), Launched: s.Launched, Completed: s.Completed, Begun: s.Begun,
+		Place: s.Place, State: s.State.String(), Launched: s.Launched, Completed: s.Completed, Begun: s.Begun,
 	}
 	if s.Launched == s.Completed {
 		return c

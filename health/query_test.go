@@ -30,7 +30,7 @@ func sample() *Snapshot {
 		},
 		Comms: []Comm{{
 			Name: "world", Rank: 1, Size: 2, State: "ready", Launched: 3, Completed: 2, Begun: 3,
-			Place:    placeOf(tape.Place{Node: 1, Local: 2, Locals: 4, Connections: 1, PXN: tape.PXNOn}),
+			Place:    tape.Place{Node: 1, Local: 2, Locals: 4, Connections: 1, PXN: tape.PXNOn},
 			InFlight: &Op{Call: "all_reduce", Seq: 3},
 		}},
 		Verdicts: []Verdict{{ID: "0123", Since: at, Verdict: verdict.Verdict{

@@ -169,7 +169,7 @@ func TestTopology(t *testing.T) {
 			t.Fatalf("%s, the places of %d communicators are known", when, len(places.Comms))
 		}
 		got := places.Comms[0]
-		if got.PXN != "on" || got.Nodes != 2 || got.Connections != 3 {
+		if got.PXN != tape.PXNOn || got.Nodes != 2 || got.Connections != 3 {
 			t.Errorf("%s: PXN %s on %d nodes, %d connections", when, got.PXN, got.Nodes, got.Connections)
 		}
 		type place struct {
@@ -180,7 +180,7 @@ func TestTopology(t *testing.T) {
 			{0, 0, 3, 1, "[3]"}, {0, 1, 3, 1, "[4]"}, {0, 2, 3, 1, "[]"}, {1, 0, 2, 2, "[0 2]"}, {1, 1, 2, 1, "[1]"},
 		} {
 			r := got.Ranks[i]
-			is := place{r.Node, r.Rail, r.NodeRanks, r.Connections, fmt.Sprint(r.Carries)}
+			is := place{r.Node, r.Local, r.Locals, r.Connections, fmt.Sprint(r.Carries)}
 			if is != want {
 				t.Errorf("%s: rank %d is %+v, want %+v", when, r.Rank, is, want)
 			}
@@ -215,8 +215,8 @@ func TestTopologyOfOneHost(t *testing.T) {
 	var out strings.Builder
 	err := topologyOf(&commsReport{Comms: []postmortem.Comm{{
 		Name: "world", Size: 4, Nodes: 2, Ranks: []postmortem.Rank{
-			{Rank: 0, Place: &postmortem.Place{NodeRanks: 2, Connections: 1, PXN: "on"}},
-			{Rank: 1, Place: &postmortem.Place{NodeRanks: 2, Rail: 1, Connections: 1, PXN: "on"}},
+			{Rank: 0, Place: tape.Place{Locals: 2, Connections: 1, PXN: tape.PXNOn}},
+			{Rank: 1, Place: tape.Place{Locals: 2, Local: 1, Connections: 1, PXN: tape.PXNOn}},
 		},
 	}}}).write(&out)
 	if err != nil || !strings.Contains(out.String(), "rail 1 of other nodes") ||

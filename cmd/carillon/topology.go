@@ -10,7 +10,6 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
-	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/proxy"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -26,7 +25,7 @@ type commTopology struct {
 	Name        string           `json:"name"`
 	Size        int              `json:"size"`
 	Nodes       int              `json:"nodes"`
-	PXN         string           `json:"pxn"`         // "on", or why it is off
+	PXN         tape.PXN         `json:"pxn"`
 	Connections int              `json:"connections"` // between known ranks, each counted once
 	Ranks       []rankPlace      `json:"ranks"`       // the known ones
 }
@@ -35,7 +34,7 @@ type commTopology struct {
 type rankPlace struct {
 	Rank int    `json:"rank"`
 	Host string `json:"host"`
-	postmortem.Place
+	tape.Place
 	// Carries are the ranks of other nodes to which it sends for other ranks of its node. It is absent if there are
 	// none, or if a rank of the communicator is unknown.
 	Carries []int `json:"carries,omitempty"`
@@ -46,10 +45,10 @@ func topologyOf(r *commsReport) *topologyReport {
 	for _, c := range r.Comms {
 		t := commTopology{ID: c.ID, Name: c.Name, Size: c.Size, Nodes: c.Nodes}
 		for _, k := range c.Ranks {
-			if k.Place == nil {
+			if k.Place.IsZero() {
 				continue
 			}
-			t.Ranks = append(t.Ranks, rankPlace{Rank: k.Rank, Host: k.Host, Place: *k.Place})
+			t.Ranks = append(t.Ranks, rankPlace{Rank: k.Rank, Host: k.Host, Place: k.Place})
 			t.PXN = k.Place.PXN
 			t.Connections += k.Place.Connections
 		}
@@ -82,7 +81,7 @@ func (t *commTopology) carriers() {
 		node[r.Rank] = r.Node
 		ranks[r.Node] = append(ranks[r.Node], r.Rank)
 	}
-	routes := proxy.NewRoutes(node, ranks, t.PXN == tape.PXNOn.String())
+	routes := proxy.NewRoutes(node, ranks, t.PXN == tape.PXNOn)
 	for to := range t.Ranks {
 		for _, local := range ranks {
 			if len(local) < 2 || local[0] == to || node[local[0]] == node[to] {
@@ -106,7 +105,7 @@ func (r *topologyReport) write(w io.Writer) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "RANK\tNODE\tRAIL\tHOST\tCONNECTIONS\tSENDS FOR ITS NODE TO")
 		for _, k := range c.Ranks {
-			fmt.Fprintf(t, "%d\t%d\t%d of %d\t%s\t%d\t%s\n", k.Rank, k.Node, k.Rail, k.NodeRanks, words.Line(k.Host),
+			fmt.Fprintf(t, "%d\t%d\t%d of %d\t%s\t%d\t%s\n", k.Rank, k.Node, k.Local, k.Locals, words.Line(k.Host),
 				k.Connections, c.sendsTo(&k))
 		}
 		if err := t.Flush(); err != nil {
@@ -124,15 +123,15 @@ func (t *commTopology) sendsTo(k *rankPlace) string {
 	switch {
 	case len(k.Carries) > 0:
 		return words.Ranks(k.Carries)
-	case t.PXN == tape.PXNOn.String() && !t.known() && k.NodeRanks > 1:
-		return fmt.Sprintf("rail %d of other nodes", k.Rail)
+	case t.PXN == tape.PXNOn && !t.known() && k.Locals > 1:
+		return fmt.Sprintf("rail %d of other nodes", k.Local)
 	}
 	return "-"
 }
 
-func pxnText(pxn string) string {
-	if pxn == tape.PXNOn.String() {
-		return pxn
+func pxnText(pxn tape.PXN) string {
+	if pxn == tape.PXNOn {
+		return "on"
 	}
-	return "off (" + pxn + ")"
+	return "off (" + pxn.String() + ")"
 }

@@ -147,14 +147,9 @@ func (m *member) report(end time.Time) Rank {
 	h := &m.proc.header
 	ended := m.State == lifecycle.StateDestroyed || m.State == lifecycle.StateAborted
 	r := Rank{
-		Rank: m.Rank, Process: m.proc.index, Host: h.Host, PID: h.PID, State: m.State.String(),
+		Rank: m.Rank, Process: m.proc.index, Host: h.Host, PID: h.PID, State: m.State.String(), Place: m.Place,
 		Dead: slices.Contains([]ProcessState{StateExited, StateDied}, m.proc.state()) && !ended, Operations: m.count,
 		Begun: m.Begun, Ended: m.Done, Doing: m.doing(end),
-	}
-	if p := m.Place; p.PXN != tape.PXNUnknown {
-		r.Place = &Place{
-			Node: p.Node, Rail: p.Local, NodeRanks: p.Locals, Connections: p.Connections, PXN: p.PXN.String(),
-		}
 	}
 	if m.lastEnd > 0 {
 		r.LastEnd = m.proc.at(m.lastEnd)

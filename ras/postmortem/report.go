@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Report is what the tapes of one run of one job tell. Its JSON is stable: fields are added, never renamed. All times
@@ -145,23 +146,14 @@ type Rank struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	State   string `json:"state"` // of the communicator, on this rank
-	// Place is where it is among the others, and how it sends to other nodes; nil if the tape doesn't tell.
-	Place      *Place    `json:"place,omitempty"`
-	Dead       bool      `json:"dead"` // its process ended without ending the communicator
-	Operations uint64    `json:"operations"`
-	Begun      uint64    `json:"collectives_begun"` // number of the last collective that it began
-	Ended      uint64    `json:"collectives_ended"` // and of the last that it ended well
-	LastEnd    time.Time `json:"last_end,omitzero"` // of an operation
-	Doing      *Doing    `json:"doing,omitempty"`
-}
-
-// Place is where a rank is among the others of a communicator.
-type Place struct {
-	Node        int    `json:"node"`
-	Rail        int    `json:"rail"`        // its index among the ranks of its node
-	NodeRanks   int    `json:"node_ranks"`  // how many those are
-	Connections int    `json:"connections"` // over the network
-	PXN         string `json:"pxn"`         // "on", or why ranks send to other nodes themselves
+	// Place is where it is among the others, and how it sends to other nodes; absent if the tape doesn't tell.
+	Place      tape.Place `json:"place,omitzero"`
+	Dead       bool       `json:"dead"` // its process ended without ending the communicator
+	Operations uint64     `json:"operations"`
+	Begun      uint64     `json:"collectives_begun"` // number of the last collective that it began
+	Ended      uint64     `json:"collectives_ended"` // and of the last that it ended well
+	LastEnd    time.Time  `json:"last_end,omitzero"` // of an operation
+	Doing      *Doing     `json:"doing,omitempty"`
 }
 
 // Act is a lifecycle act, over the ranks that took part.

@@ -5,12 +5,15 @@ import "github.com/carillon-rt/carillon/lifecycle/words"
 // Place is where a rank is among the others of its communicator, and how it reaches those of other nodes. The zero
 // Place is unknown: the ranks have not met yet, or the engine does not tell.
 type Place struct {
-	Node        int // of the rank, from 0; nodes are numbered in the order of their lowest ranks
-	Local       int // its index among the ranks of its node: the rail that it is on
-	Locals      int // how many ranks the node has
-	Connections int // over the network, with ranks of other nodes as a rule
-	PXN         PXN
+	Node        int `json:"node"`        // of the rank, from 0; nodes are numbered in the order of their lowest ranks
+	Local       int `json:"rail"`        // its index among the ranks of its node: the rail that it is on
+	Locals      int `json:"node_ranks"`  // how many ranks the node has
+	Connections int `json:"connections"` // over the network, with ranks of other nodes as a rule
+	PXN         PXN `json:"pxn"`
 }
+
+// IsZero tells whether the place is unknown.
+func (p Place) IsZero() bool { return p.PXN == PXNUnknown }
 
 // PXN says whether ranks send to other nodes through the rank of their own node that is on the receiver's rail, or why
 // they don't. PXNUnknown is that of an unknown Place.
@@ -34,6 +37,15 @@ var pxnNames = [numPXN]string{
 
 // String is "on", or names why it is off: "disabled", "one_node" and so on.
 func (p PXN) String() string { return words.Name("unknown", pxnNames[:], p) }
+
+// MarshalText is String.
+func (p PXN) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText is the reverse of MarshalText. A name that a later version has is PXNUnknown.
+func (p *PXN) UnmarshalText(text []byte) error {
+	*p, _ = words.Named[PXN]("PXN", pxnNames[:], string(text))
+	return nil
+}
 
 // shownPlace is a Place as a slot has it.
 type shownPlace struct {

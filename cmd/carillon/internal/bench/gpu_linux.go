@@ -131,7 +131,6 @@ func repeat(n int, one func() error) func() error {
 
 // side is an operation that is timed in turn with others.
 type side struct {
-	name sideName
 	put  func() error // enqueues a batch on the stream
 	wait func(context.Context) error
 	n    int
@@ -139,10 +138,9 @@ type side struct {
 	gpu, host []time.Duration // per operation, of each batch: the GPU's time, and put's
 }
 
-type sideName int
-
+// The places of a rank's sides: prepare adds them in this order.
 const (
-	eager sideName = iota
+	eager = iota
 	graph
 	copies
 	launches
@@ -154,29 +152,29 @@ const (
 func (r *onGPU) prepare(ctx context.Context, s Setup, c Collective, bytes int) error {
 	n := s.batch(bytes)
 	one := r.ours(ctx, c, bytes)
-	add := func(name sideName, put func() error, wait func(context.Context) error) {
-		r.sides = append(r.sides, side{name: name, put: put, wait: wait, n: n})
+	add := func(put func() error, wait func(context.Context) error) {
+		r.sides = append(r.sides, side{put: put, wait: wait, n: n})
 	}
-	add(eager, repeat(n, one), r.comm.Wait)
+	add(repeat(n, one), r.comm.Wait)
 	launch, err := r.captured(repeat(n, one))
 	if err != nil {
 		return err
 	}
-	add(graph, launch, r.comm.Wait)
+	add(launch, r.comm.Wait)
 	to, from := r.recv.Pointer(), r.send.Pointer()
 	copied, err := r.captured(repeat(n, func() error { return r.stream.Copy(to, from, bytes) }))
 	if err != nil {
 		return err
 	}
-	add(copies, copied, r.comm.Wait)
-	add(launches, repeat(n, func() error { return r.nothing.launch(r.stream) }), r.comm.Wait)
+	add(copied, r.comm.Wait)
+	add(repeat(n, func() error { return r.nothing.launch(r.stream) }), r.comm.Wait)
 	if r.nccl != nil {
-		add(ncclEager, r.batchNCCL(r.nccl.eager, c, bytes, n), r.waitNCCL)
+		add(r.batchNCCL(r.nccl.eager, c, bytes, n), r.waitNCCL)
 		launch, err := r.captured(r.batchNCCL(r.nccl.graph, c, bytes, n))
 		if err != nil {
 			return err
 		}
-		add(ncclGraph, launch, r.waitNCCL)
+		add(launch, r.waitNCCL)
 	}
 	return nil
 }
@@ -259,25 +257,19 @@ func (r *onGPU) time(ctx context.Context, s *side) error {
 
 // collect merges this rank's times into the result, which has those of the slowest rank.
 func (r *onGPU) collect(result *GPUResult) {
-	for i := range r.sides {
-		s := &r.sides[i]
-		p50, p99 := median(s.gpu), s.gpu[len(s.gpu)*99/100] // which is sorted now
-		slower := func(t *Timing) { *t = Timing{max(t.P50, p50), max(t.P99, p99)} }
-		switch s.name {
-		case eager:
-			slower(&result.Eager)
-			result.Call = max(result.Call, median(s.host))
-		case graph:
-			slower(&result.Graph)
-		case copies:
-			slower(&result.Copy)
-		case launches:
-			result.Launch = max(result.Launch, median(s.host))
-		case ncclEager:
-			slower(&result.Beside[0].Eager)
-		case ncclGraph:
-			slower(&result.Beside[0].Graph)
-		}
+	slower := func(t *Timing, of int) {
+		took := r.sides[of].gpu
+		p50 := median(took) // sorts
+		*t = Timing{max(t.P50, p50), max(t.P99, took[len(took)*99/100])}
+	}
+	slower(&result.Eager, eager)
+	slower(&result.Graph, graph)
+	slower(&result.Copy, copies)
+	result.Call = max(result.Call, median(r.sides[eager].host))
+	result.Launch = max(result.Launch, median(r.sides[launches].host))
+	if r.nccl != nil {
+		slower(&result.Beside[0].Eager, ncclEager)
+		slower(&result.Beside[0].Graph, ncclGraph)
 	}
 }
 
@@ -287,7 +279,7 @@ func (r *onGPU) check(ctx context.Context, c Collective, bytes int) error {
 	_, n := c.elements(bytes, ranks)
 	for i := range r.sides {
 		s := &r.sides[i]
-		if s.name == copies || s.name == launches {
+		if i == copies || i == launches {
 			continue
 		}
 		err := errors.Join(r.stream.Set(r.recv.Pointer(), 0xff, 4*n), s.put(), r.end.Record(r.stream))

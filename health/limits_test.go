@@ -503,7 +503,7 @@ func BenchmarkRAS(b *testing.B) {
 			p := &Publisher{}
 			p.Publish(s)
 			routes := queryRoutes(Config{Publisher: p, MinPollInterval: bc.interval})
-			handler := routes[partAll].Handler
+			handler := routes[0].Handler
 			etag := asked(b, routes, "/api/v1/ras", "10.0.0.1:1").Header().Get("ETag")
 			r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "/api/v1/ras", nil)
 			if err != nil {

@@ -194,7 +194,7 @@ func TestQueriesAllocateNothing(t *testing.T) {
 	p := &Publisher{}
 	p.Publish(sample())
 	for _, header := range []http.Header{{}, {"If-None-Match": {"*"}}} {
-		handler := queryRoutes(Config{Publisher: p})[partAll].Handler
+		handler := queryRoutes(Config{Publisher: p})[0].Handler
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/ras", nil)
 		if err != nil {
 			t.Fatal(err)

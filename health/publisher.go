@@ -22,7 +22,7 @@ type Publisher struct {
 func (p *Publisher) Publish(s *Snapshot) {
 	e := &edition{snapshot: *s}
 	e.snapshot.fill()
-	for p := range partCount {
+	for p := range parts {
 		e.documents[p] = sync.OnceValue(func() *document { return newDocument(&e.snapshot, p) })
 	}
 	p.current.Store(e)
@@ -80,26 +80,46 @@ func listed[T any](list []T) []T {
 // edition is a published snapshot with its documents.
 type edition struct {
 	snapshot  Snapshot
-	documents [partCount]func() *document
+	documents [len(parts)]func() *document
 }
 
-// part is one of the documents of a snapshot.
-type part uint8
-
-const (
-	partAll part = iota
-	partRanks
-	partComms
-	partVerdicts
-	partCount
-)
-
-// parts say where the documents are and what they are.
-var parts = [partCount]struct{ path, title string }{
-	partAll:      {"/api/v1/ras", "all that is known of the job: ranks, communicators, verdicts, conditions"},
-	partRanks:    {"/api/v1/ranks", "the processes of the job"},
-	partComms:    {"/api/v1/comms", "the communicators of this process"},
-	partVerdicts: {"/api/v1/verdicts", "what is wrong with the job, and whose fault it is"},
+// parts are the documents of a snapshot: where they are, what they are, and what is in them. comms are the snapshot's
+// communicators, without those beyond maxListedComms.
+var parts = [...]struct {
+	path, title string
+	content     func(s *Snapshot, comms []Comm) any
+}{
+	{
+		"/api/v1/ras", "all that is known of the job: ranks, communicators, verdicts, conditions",
+		func(s *Snapshot, comms []Comm) any {
+			shown := *s
+			shown.Comms = comms
+			return struct {
+				Status string `json:"status"`
+				*Snapshot
+				CommsTotal int `json:"comms_total"`
+			}{s.Status(), &shown, len(s.Comms)}
+		},
+	},
+	{"/api/v1/ranks", "the processes of the job", func(s *Snapshot, _ []Comm) any {
+		return struct {
+			Total int    `json:"total"`
+			Ranks []Rank `json:"ranks"`
+		}{len(s.Ranks), s.Ranks}
+	}},
+	{"/api/v1/comms", "the communicators of this process", func(s *Snapshot, comms []Comm) any {
+		return struct {
+			Total int    `json:"total"`
+			Comms []Comm `json:"comms"`
+		}{len(s.Comms), comms}
+	}},
+	{"/api/v1/verdicts", "what is wrong with the job, and whose fault it is", func(s *Snapshot, _ []Comm) any {
+		return struct {
+			Unwatched string    `json:"unwatched,omitempty"`
+			Total     int       `json:"total"`
+			Verdicts  []Verdict `json:"verdicts"`
+		}{s.Unwatched, len(s.Verdicts), s.Verdicts}
+	}},
 }
 
 // document is an encoded part. The header values are slices, so that setting them allocates nothing.
@@ -113,38 +133,12 @@ type document struct {
 // maxListedComms bounds the communicators in a document, for a program that leaks them. Documents have their total.
 const maxListedComms = 10_000
 
-func newDocument(s *Snapshot, p part) *document {
-	comms := s.Comms[:min(len(s.Comms), maxListedComms)]
-	var content any
-	switch p {
-	case partRanks:
-		content = struct {
-			Total int    `json:"total"`
-			Ranks []Rank `json:"ranks"`
-		}{len(s.Ranks), s.Ranks}
-	case partComms:
-		content = struct {
-			Total int    `json:"total"`
-			Comms []Comm `json:"comms"`
-		}{len(s.Comms), comms}
-	case partVerdicts:
-		content = struct {
-			Unwatched string    `json:"unwatched,omitempty"`
-			Total     int       `json:"total"`
-			Verdicts  []Verdict `json:"verdicts"`
-		}{s.Unwatched, len(s.Verdicts), s.Verdicts}
-	default:
-		shown := *s
-		shown.Comms = comms
-		content = struct {
-			Status string `json:"status"`
-			*Snapshot
-			CommsTotal int `json:"comms_total"`
-		}{s.Status(), &shown, len(s.Comms)}
-	}
+// newDocument encodes a part.
+func newDocument(s *Snapshot, part int) *document {
+	content := parts[part].content(s, s.Comms[:min(len(s.Comms), maxListedComms)])
 	encoded, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
-		return &document{err: fmt.Errorf("health: encode %s: %w", parts[p].path, err)}
+		return &document{err: fmt.Errorf("health: encode %s: %w", parts[part].path, err)}
 	}
 	// The ETag is weak, as it leaves out the time.
 	hash := fnv.New128a()

@@ -24,7 +24,7 @@ const (
 )
 
 type query struct {
-	part    part
+	part    int // in parts
 	server  *Server
 	limiter *pollLimiter
 	link    []string // to the stream of events; nil if there is none
@@ -110,7 +110,7 @@ type pollLimiter struct {
 // pollKey is a client and a document, so that a client can read several documents together.
 type pollKey struct {
 	client client
-	part   part
+	part   int
 }
 
 // ask returns how long the client has to wait; 0 means that the query was counted and may be answered.

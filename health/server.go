@@ -235,9 +235,9 @@ func (s *Server) queryRoutes() []Route {
 	if slices.ContainsFunc(s.cfg.Routes, func(r Route) bool { return r.Path == EventsPath }) {
 		link = []string{"<" + EventsPath + `>; rel="monitor"; type="text/event-stream"`}
 	}
-	routes := make([]Route, partCount)
-	for p := range partCount {
-		routes[p] = Route{Path: parts[p].path, Title: parts[p].title, Handler: &query{p, s, limiter, link}}
+	routes := make([]Route, len(parts))
+	for i, p := range parts {
+		routes[i] = Route{Path: p.path, Title: p.title, Handler: &query{i, s, limiter, link}}
 	}
 	return routes
 }

@@ -4,8 +4,9 @@ package gpu
 
 import "fmt"
 
-// noDriver stands for NVML in a program that can't load it.
-type noDriver struct{}
+// noDriver stands for NVML in a program that can't load it. A Monitor calls nothing else of a driver that can't be
+// opened.
+type noDriver struct{ driver }
 
 func newDriver() driver { return noDriver{} }
 
@@ -13,11 +14,3 @@ func (noDriver) open() error {
 	return fmt.Errorf("%w can be looked for: this program was built without cgo (CGO_ENABLED=1), which NVML needs",
 		errNoDriver)
 }
-
-func (noDriver) devices(visibility) ([]device, error) { return nil, errNoDriver }
-
-func (noDriver) newEvents() (events, error) { return nil, errNoDriver }
-
-func (noDriver) turn() func() { return func() {} }
-
-func (noDriver) close() {}

@@ -38,11 +38,11 @@ their network connections, and, with PXN, which rank of a node sends to which ra
 		Args:              oneJob,
 		ValidArgsFunction: completeJobs(1, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := find.Folder(strings.Join(args, ""))
+			dirs, err := find.Folders(strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
-			report, err := readComms(dir)
+			report, err := readComms(dirs[0])
 			if err != nil {
 				return err
 			}

@@ -82,26 +82,22 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	}
 	defer client.Close()
 	job, targets, err := t.find(args)
-	if err != nil {
-		return nil, err
-	}
-	if job != nil {
-		targets = watch.Targets(job)
-		for len(targets) == 0 && time.Since(job.Started) < takenUpTime {
-			select {
-			case <-time.After(takenUpTime / 20):
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-			if job, _, err = t.find(args); err != nil {
-				return nil, err
-			}
-			targets = watch.Targets(job)
+	for ; err == nil && job != nil; job, _, err = t.find(args) {
+		if targets = watch.Targets(job); len(targets) > 0 {
+			break
 		}
-		if len(targets) == 0 {
+		if time.Since(job.Started) >= takenUpTime {
 			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); "+
 				"carillon postmortem %s reads its tapes", words.Line(job.Name), words.Line(job.Dir))
 		}
+		select {
+		case <-time.After(takenUpTime / 20):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	snapshots, errs := client.All(ctx, targets)
 	answers := answered(snapshots)

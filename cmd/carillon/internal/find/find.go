@@ -69,15 +69,6 @@ func notFound(format string, args ...any) error {
 	return &NotFoundError{words.Line(fmt.Sprintf(format, args...))}
 }
 
-// Folder is the first of Folders.
-func Folder(job string) (string, error) {
-	all, err := Folders(job)
-	if err != nil {
-		return "", err
-	}
-	return all[0], nil
-}
-
 // Folders are the folders of a JOB's tapes, at least one. A JOB that is a name has the folders of this name in
 // tape.Dirs. Otherwise it is the path of a folder of tapes, or of several jobs. An empty JOB has the default folders
 // that exist, all of them because the first may have had no room. The error is a *NotFoundError.

@@ -69,11 +69,11 @@ func TestFind(t *testing.T) {
 	if err := os.Mkdir("older", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := Folder("older"); err != nil || at != filepath.Join(dir, "older") {
-		t.Errorf("the folder of job older is %s, %v", at, err)
+	if at, err := Folders("older"); err != nil || at[0] != filepath.Join(dir, "older") {
+		t.Errorf("the folders of job older are %s, %v", at, err)
 	}
-	if at, err := Folder("./older"); err != nil || at != "./older" {
-		t.Errorf("the folder ./older is %s, %v", at, err)
+	if at, err := Folders("./older"); err != nil || at[0] != "./older" {
+		t.Errorf("the folders of ./older are %s, %v", at, err)
 	}
 	job, err := Find("older")
 	if err != nil {

@@ -333,9 +333,11 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 		return Verdict{}, false
 	case m.mismatched():
 		return w.reportedMismatch(m), !w.secondary(m)
-	case len(m.absent) > 0 && m.engine != nil && w.troubleBefore(m):
+	case len(m.absent) > 0 && m.engine != nil && w.troubleBefore(m.until, func(s *Slot) bool {
+		return s.Comm != m.key.comm
+	}):
 		return Verdict{}, false
-	case len(m.absent) > 0 && !m.lostProcess() && w.unheard(m):
+	case len(m.absent) > 0 && !m.engine.lost() && w.unheard(m):
 		w.moving = true
 		return Verdict{}, false
 	case len(m.absent) > 0 && (m.key.kind == joining || m.engine != nil && len(m.missing) == 0):
@@ -357,17 +359,18 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	}
 }
 
-// troubleBefore tells whether something else failed shortly before a meeting did, and may be the cause: a program that
-// exits because a call failed may leave no tape.
-func (g *graph) troubleBefore(m *meeting) bool {
-	shortly := func(age time.Duration) bool { return age > m.until && age-m.until < pastTime }
+// troubleBefore tells whether a process ended, or a communicator of those that count failed, shortly before something
+// else did that long ago, and may be the cause: a program that exits because a call failed may leave no tape.
+func (g *graph) troubleBefore(ago time.Duration, counts func(*Slot) bool) bool {
 	return slices.ContainsFunc(g.notes, func(n Note) bool {
-		return (n.Fate == Dead || n.Fate == Departed) && shortly(n.FateAge) ||
-			slices.ContainsFunc(n.Slots, func(s Slot) bool {
-				return s.Failure != nil && s.Comm != m.key.comm && shortly(s.Failure.Age) && !intended(s.Failure.Code)
-			})
+		return n.Fate.ended() && shortlyBefore(n.FateAge, ago) || slices.ContainsFunc(n.Slots, func(s Slot) bool {
+			return s.Failure.unintended() && shortlyBefore(s.Failure.Age, ago) && counts(&s)
+		})
 	})
 }
+
+// shortlyBefore tells whether something that was that long ago came less than pastTime before something else.
+func shortlyBefore(age, other time.Duration) bool { return age > other && age-other < pastTime }
 
 // seen tells whether anything is known of what an actor's process does.
 func (a *actor) seen() bool { return a.note.Fate != Alive || !a.note.Stale || len(a.note.Slots) > 0 }

@@ -203,7 +203,7 @@ func (w *walk) followErrors(m *meeting) {
 	for _, p := range there {
 		for _, q := range p.actor.in {
 			if q.until > p.since && q.slot != p.slot && q.slot.Lane == p.slot.Lane && q.meeting.key.kind != broken &&
-				q.slot.Failure != nil && !intended(q.slot.Failure.Code) && !p.actor.past(q.slot) {
+				q.slot.Failure.unintended() && !p.actor.past(q.slot) {
 				m.outOfStep = true
 				m.edges = append(m.edges, edge{p.actor, q.meeting})
 				q.meeting.waiters = append(q.meeting.waiters, m)
@@ -217,7 +217,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 	gaveUp := slices.Contains(m.gaveUp, a)
 	named := m.engineNames(a) || gaveUp
 	left := m.leftBy(a, named)
-	gone := a.gone() && (a.note.FateAge >= m.until || named) || named && m.engine.Code == lifecycle.CodeRankDead
+	gone := a.gone() && (a.note.FateAge >= m.until || named) || named && m.engine.is(lifecycle.CodeRankDead)
 	if gaveUp {
 		left = &Left{Age: a.slotIn(m.key.comm).Failure.Age}
 		if left.Age < endingTime {
@@ -311,7 +311,7 @@ func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*
 
 // hasty tells whether a deadline passed so early that ranks which had not come by then need not be late.
 func (m *meeting) hasty() bool {
-	return m.engine != nil && m.engine.Code == lifecycle.CodeTimeout && m.age-m.until < hastyTime
+	return m.engine.is(lifecycle.CodeTimeout) && m.age-m.until < hastyTime
 }
 
 // queued is a slot whose operation is queued on the actor's stream, in the meeting's communicator if there is one; nil
@@ -329,7 +329,7 @@ func (a *actor) queued(m *meeting) (found *Slot) {
 func (a *actor) gone() bool { return a.ended() || a.note.Fate == Unreachable }
 
 // ended tells whether an actor's process is known to have ended.
-func (a *actor) ended() bool { return a.note.Fate == Dead || a.note.Fate == Departed }
+func (a *actor) ended() bool { return a.note.Fate.ended() }
 
 // wasIn tells whether an actor was in a call at that time, which has ended since.
 func (a *actor) wasIn(ago time.Duration) bool {
@@ -361,57 +361,24 @@ func (m *meeting) engineNames(a *actor) bool {
 
 // lostRank tells whether a meeting failed because a rank was gone, as the engine says. Then it doesn't matter whether
 // others would have come.
-func (m *meeting) lostRank() bool {
-	if m.engine == nil {
-		return false
-	}
-	switch m.engine.Code {
-	case lifecycle.CodeRankDead, lifecycle.CodeUnreachable, lifecycle.CodePeerAborted:
-		return true
-	default:
-		return false
-	}
-}
+func (m *meeting) lostRank() bool { return m.engine.lost() || m.engine.is(lifecycle.CodePeerAborted) }
 
-// connect is Tarjan's algorithm for strongly connected components, without recursion: chains are as long as a job is
+// connect is Tarjan's algorithm for strongly connected components. Chains, and so the stack, are as long as a job is
 // wide.
-func (w *walk) connect(root *meeting) {
-	type frame struct {
-		m    *meeting
-		next int
+func (w *walk) connect(m *meeting) {
+	w.seen, w.stack = append(w.seen, m), append(w.stack, m)
+	m.index, m.low, m.onStack = len(w.seen), len(w.seen), true
+	w.follow(m)
+	for _, e := range m.edges {
+		if e.to.index == 0 {
+			w.connect(e.to)
+			m.low = min(m.low, e.to.low)
+		} else if e.to.onStack {
+			m.low = min(m.low, e.to.index)
+		}
 	}
-	var frames []frame
-	enter := func(m *meeting) {
-		w.seen = append(w.seen, m)
-		m.index, m.low = len(w.seen), len(w.seen)
-		w.stack = append(w.stack, m)
-		m.onStack = true
-		w.follow(m)
-		frames = append(frames, frame{m: m})
-	}
-	enter(root)
-	for len(frames) > 0 {
-		f := &frames[len(frames)-1]
-		if f.next < len(f.m.edges) {
-			to := f.m.edges[f.next].to
-			f.next++
-			switch {
-			case to.index == 0:
-				enter(to)
-			case to.onStack:
-				f.m.low = min(f.m.low, to.index)
-			}
-			continue
-		}
-		m := f.m
-		frames = frames[:len(frames)-1]
-		if len(frames) > 0 {
-			parent := frames[len(frames)-1].m
-			parent.low = min(parent.low, m.low)
-		}
-		if m.low == m.index {
-			w.pop(m)
-		}
+	if m.low == m.index {
+		w.pop(m)
 	}
 }
 
@@ -458,15 +425,13 @@ func victims(ends []*meeting, except func(*actor) bool) []Wait {
 		reached[m] = true
 	}
 	var waits []Wait
-	for len(queue) > 0 {
-		m := queue[0]
-		queue = queue[1:]
-		for _, p := range m.present {
+	for i := 0; i < len(queue); i++ {
+		for _, p := range queue[i].present {
 			if !except(p.actor) {
 				waits = append(waits, waitOf(p))
 			}
 		}
-		for _, waiter := range m.waiters {
+		for _, waiter := range queue[i].waiters {
 			if !reached[waiter] {
 				reached[waiter] = true
 				queue = append(queue, waiter)

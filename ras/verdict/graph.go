@@ -294,9 +294,7 @@ func meetingOf(s *Slot) (meetingKey, bool) {
 	case s.queued():
 		return meetingKey{}, false
 	case inFlight && s.Left == nil:
-	case s.Failure != nil && s.Failed && intended(s.Failure.Code):
-		return meetingKey{}, false
-	case s.Failure == nil || !s.Failed:
+	case !s.Failed || !s.Failure.unintended():
 		return meetingKey{}, false
 	}
 	switch s.Op.Call {
@@ -316,8 +314,7 @@ func meetingOf(s *Slot) (meetingKey, bool) {
 // communicator. The other ranks could begin the later one because the earlier one had completed for them.
 func (m *meeting) canceled(a *actor) bool {
 	s := a.slotIn(m.key.comm)
-	return m.until > 0 && s != nil && s.Failure != nil && s.Failure.Code == lifecycle.CodeCanceled &&
-		s.Op.Call.IsCollective() && s.Seq < m.key.seq
+	return m.until > 0 && s != nil && s.gaveUp() && s.Op.Call.IsCollective() && s.Seq < m.key.seq
 }
 
 // canceledEarly tells whether programs canceled their calls on the communicator before the meeting stalled: the others
@@ -341,7 +338,7 @@ func (g *graph) canceledEarly(m *meeting) bool {
 }
 
 // gaveUp tells whether the program canceled its call on the communicator.
-func (s *Slot) gaveUp() bool { return s.Failure != nil && s.Failure.Code == lifecycle.CodeCanceled }
+func (s *Slot) gaveUp() bool { return s.Failure.is(lifecycle.CodeCanceled) }
 
 // ending tells whether somebody ended the job: most processes have left it in order and without an error, or canceled
 // their calls; or several canceled calls at about the same time, as no process does because of another one.
@@ -371,10 +368,16 @@ func (g *graph) ending() bool {
 	return together || 2*n > len(g.notes)
 }
 
-// intended tells whether the program itself ended the communicator, by this code.
-func intended(code lifecycle.Code) bool {
-	return code == lifecycle.CodeRevoked || code == lifecycle.CodeAborted || code == lifecycle.CodeDestroyed ||
-		code == lifecycle.CodeUnfinished
+// is tells whether there is a failure, and it has one of these codes.
+func (f *Failure) is(codes ...lifecycle.Code) bool { return f != nil && slices.Contains(codes, f.Code) }
+
+// lost tells whether a process died or is out of reach, as the engine says.
+func (f *Failure) lost() bool { return f.is(lifecycle.CodeRankDead, lifecycle.CodeUnreachable) }
+
+// unintended tells whether the communicator failed, and the program itself did not end it.
+func (f *Failure) unintended() bool {
+	return f != nil && !f.is(lifecycle.CodeRevoked, lifecycle.CodeAborted, lifecycle.CodeDestroyed,
+		lifecycle.CodeUnfinished)
 }
 
 // The failure of a communicator is past when the program has worked without it for recoveryTime (before that, other
@@ -397,7 +400,6 @@ func (a *actor) recovered(s *Slot) bool {
 	if s.Failure == nil || !s.idle() || s.Failure.Age < recoveryTime || a.note.Fate == Dead {
 		return false
 	}
-	lost := s.Failure.Code == lifecycle.CodeRankDead || s.Failure.Code == lifecycle.CodeUnreachable
 	return slices.ContainsFunc(a.slots, func(t *Slot) bool {
 		worked := t.Root == s.Root && t.healthy() && t.Seq > 0 && t.Age < s.Failure.Age
 		if !worked {
@@ -407,9 +409,8 @@ func (a *actor) recovered(s *Slot) bool {
 			return true
 		}
 		// What failed together with the one that was left behind may have no child of its own.
-		return lost && slices.ContainsFunc(a.slots, func(f *Slot) bool {
-			return f != s && f.Failure != nil && f.Comm == t.Parent && f.Failure.Code == s.Failure.Code &&
-				t.Age < f.Failure.Age
+		return s.Failure.lost() && slices.ContainsFunc(a.slots, func(f *Slot) bool {
+			return f != s && f.Comm == t.Parent && f.Failure.is(s.Failure.Code) && t.Age < f.Failure.Age
 		})
 	})
 }
@@ -459,10 +460,15 @@ func (g *graph) enter(key meetingKey, p *participant) {
 	}
 }
 
-// mostSpecific is the failure of a meeting's ranks that says most about the cause; nil if none failed.
+// mostSpecific is the failure of a meeting's ranks that says most about the cause, by its code, and of like codes the
+// first; nil if none failed.
 func (m *meeting) mostSpecific() (best *Failure) {
 	for _, p := range m.present {
-		if f := p.slot.Failure; p.until > 0 && f != nil && (best == nil || m.moreSpecific(f, best)) {
+		f := p.slot.Failure
+		if p.until == 0 || f == nil {
+			continue
+		}
+		if best == nil || cmp.Or(m.vagueness(f)-m.vagueness(best), cmp.Compare(best.Age, f.Age)) < 0 {
 			best = f
 		}
 	}
@@ -477,25 +483,21 @@ func (m *meeting) failedBefore(f *Failure) bool {
 	})
 }
 
-// moreSpecific tells whether a failure says more about the cause than another one of the same meeting: by its code, and
-// of like codes the first. One that names a rank which had failed before is a consequence.
-func (m *meeting) moreSpecific(a, b *Failure) bool {
-	rank := func(f *Failure) int {
-		if m.failedBefore(f) {
-			return 4
-		}
-		switch f.Code {
-		case lifecycle.CodeMismatch:
-			return 0
-		case lifecycle.CodeRankDead, lifecycle.CodeUnreachable:
-			return 1
-		case lifecycle.CodePeerAborted:
-			return 2
-		default:
-			return 3
-		}
+// vagueness is less for a failure whose code says more about the cause. One that names a rank which had failed before is
+// a consequence.
+func (m *meeting) vagueness(f *Failure) int {
+	switch {
+	case m.failedBefore(f):
+		return 4
+	case f.is(lifecycle.CodeMismatch):
+		return 0
+	case f.lost():
+		return 1
+	case f.is(lifecycle.CodePeerAborted):
+		return 2
+	default:
+		return 3
 	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Age, a.Age)) < 0
 }
 
 // agreed is the part of a call that is the same on all ranks.

@@ -210,7 +210,7 @@ func (g *graph) disagree(m *meeting) []*participant {
 	if peer == nil {
 		return m.present
 	}
-	if f := peer.slot.Failure; f != nil && f.Code == lifecycle.CodeMismatch && f.Peer != peer.slot.Rank {
+	if f := peer.slot.Failure; f.is(lifecycle.CodeMismatch) && f.Peer != peer.slot.Rank {
 		if other := m.at(f.Peer); other != nil { // each names the other one
 			return []*participant{peer, other}
 		}
@@ -316,9 +316,7 @@ func (s *Slot) messages(other int) uint64 {
 }
 
 // mismatched tells whether a meeting failed because of different calls, as the engine says.
-func (m *meeting) mismatched() bool {
-	return m.engine != nil && m.engine.Code == lifecycle.CodeMismatch
-}
+func (m *meeting) mismatched() bool { return m.engine.is(lifecycle.CodeMismatch) }
 
 // secondary tells whether a meeting failed because of a mismatch in which none of its ranks has a part: of two others,
 // or in the communicator's parent.
@@ -326,7 +324,7 @@ func (g *graph) secondary(m *meeting) bool {
 	if m.key.kind == joining {
 		return slices.ContainsFunc(m.present, func(p *participant) bool {
 			s := p.actor.slotIn(m.slot.Parent)
-			return s != nil && s.Failure != nil && s.Failure.Code == lifecycle.CodeMismatch
+			return s != nil && s.Failure.is(lifecycle.CodeMismatch)
 		})
 	}
 	there := g.disagree(m)

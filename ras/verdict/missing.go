@@ -113,11 +113,6 @@ func (m *meeting) engineTells() bool {
 	return true
 }
 
-// lostProcess tells whether the engine says that a process died or is out of reach.
-func (m *meeting) lostProcess() bool {
-	return m.engine != nil && (m.engine.Code == lifecycle.CodeRankDead || m.engine.Code == lifecycle.CodeUnreachable)
-}
-
 // stalledBefore tells whether a meeting that failed had stalled by then.
 func (m *meeting) stalledBefore() bool {
 	return slices.ContainsFunc(m.present, func(p *participant) bool { return p.stalled })

@@ -65,7 +65,7 @@ func (w *walk) processes() []Verdict {
 // failedFirst tells whether a communicator of the process had failed before the process ended.
 func (g *graph) failedFirst(n *Note) bool {
 	return slices.ContainsFunc(n.Slots, func(s Slot) bool {
-		return s.Failure != nil && !intended(s.Failure.Code) // its age, told by another process, proves nothing
+		return s.Failure.unintended() // its age, told by another process, proves nothing
 	})
 }
 
@@ -75,30 +75,14 @@ func (g *graph) maybeConsequence(n *Note) bool {
 	if n.tapeKnown() {
 		return false
 	}
-	shortly := func(age time.Duration) bool { return age > n.FateAge && age-n.FateAge < pastTime }
-	for _, o := range g.notes {
-		if (o.Fate == Dead || o.Fate == Departed) && shortly(o.FateAge) {
-			return true
-		}
-		for _, s := range o.Slots {
-			if f := s.Failure; f != nil && shortly(f.Age) && !intended(f.Code) &&
-				// A rank that no process has may be this process's, and the call failed because it ended.
-				(f.Code == lifecycle.CodeMismatch || g.ranks[commRank{s.Comm, f.Peer}] != nil) {
-				return true
-			}
-			if s.Left == nil || !shortly(s.Left.Age) {
-				continue
-			}
-			known := 0
-			for range g.members(&s) {
-				known++
-			}
-			if known < s.Size { // this process may have a rank of the communicator that was ended
-				return true
-			}
-		}
-	}
-	return false
+	return g.troubleBefore(n.FateAge, func(s *Slot) bool {
+		// A rank that no process has may be this process's, and the call failed because it ended.
+		return s.Failure.is(lifecycle.CodeMismatch) || g.ranks[commRank{s.Comm, s.Failure.Peer}] != nil
+	}) || slices.ContainsFunc(g.actors, func(a *actor) bool {
+		return slices.ContainsFunc(a.slots, func(s *Slot) bool { // this process may have a rank of what was ended
+			return s.Left != nil && shortlyBefore(s.Left.Age, n.FateAge) && len(slices.Collect(g.members(s))) < s.Size
+		})
+	})
 }
 
 // toldToEnd tells whether a process was ended by a signal that asks for that, after another one had ended without: a
@@ -147,39 +131,25 @@ func (w *walk) ended(n *Note, ends map[*Note][]*meeting) Verdict {
 // stillNeeded tells whether a living rank is in a communicator with a process that is gone, and has not recovered. A
 // process without a tape may have been in any communicator that has an unknown rank.
 func (g *graph) stillNeeded(n *Note) bool {
-	known := map[lifecycle.CommID]bool{}
+	in := map[lifecycle.CommID]bool{}
 	for i := range n.Slots {
-		known[n.Slots[i].Comm] = n.Slots[i].Left == nil
+		in[n.Slots[i].Comm] = n.Slots[i].Left == nil
 	}
-	living := false
+	living := slices.DeleteFunc(slices.Clone(g.actors), (*actor).gone)
+	if len(living) == 0 { // no process is left that could recover
+		return len(n.Slots) == 0 || slices.ContainsFunc(n.Slots, func(s Slot) bool { return s.Left == nil })
+	}
 	taken := map[lifecycle.CommID]int{}
-	for _, a := range g.actors {
-		if a.gone() {
-			continue
-		}
-		living = true
+	for _, a := range living {
 		for _, s := range a.slots {
 			taken[s.Comm]++
 		}
 	}
-	if !living { // no process is left that could recover
-		inOne := func(s Slot) bool { return s.Left == nil }
-		return len(n.Slots) == 0 || slices.ContainsFunc(n.Slots, inOne)
-	}
-	for _, a := range g.actors {
-		if a.gone() {
-			continue
-		}
-		for _, s := range a.slots {
-			if s.Left != nil || a.past(s) {
-				continue
-			}
-			if known[s.Comm] || len(n.Slots) == 0 && taken[s.Comm] < s.Size {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(living, func(a *actor) bool {
+		return slices.ContainsFunc(a.slots, func(s *Slot) bool {
+			return s.Left == nil && !a.past(s) && (in[s.Comm] || len(n.Slots) == 0 && taken[s.Comm] < s.Size)
+		})
+	})
 }
 
 // processVerdict is the verdict on processes with one fate.

@@ -119,6 +119,9 @@ func (f *Fate) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
+// ended tells whether it is that of a process that is known to have ended.
+func (f Fate) ended() bool { return f == Dead || f == Departed }
+
 // reason is the reason of a verdict on a process with this fate.
 func (f Fate) reason() Reason {
 	return [...]Reason{Dead: RankDead, Departed: RankDead, Stopped: RankStopped, Unreachable: RankUnreachable}[f]

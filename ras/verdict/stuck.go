@@ -136,15 +136,12 @@ func unsent(m *meeting) (worst *participant) {
 }
 
 // sends tells whether a rank waits to send, and not to receive.
-func sends(p *participant) bool {
-	return p.slot.Phase == tape.PhaseCredit || p.slot.Phase == tape.PhaseNetwork || p.slot.Phase == tape.PhasePool
-}
+func sends(p *participant) bool { return blockedBy(p.slot.Phase) != "" }
 
 // engineFailed is the verdict on a meeting that all ranks had entered and that failed, as the engine says.
 func (w *walk) engineFailed(m *meeting) (Verdict, bool) {
 	f := m.engine
-	if intended(f.Code) || f.Code == lifecycle.CodeAbandoned || f.Code == lifecycle.CodePeerAborted ||
-		f.Code == lifecycle.CodeCanceled {
+	if !f.unintended() || f.is(lifecycle.CodeAbandoned, lifecycle.CodePeerAborted, lifecycle.CodeCanceled) {
 		return Verdict{}, false
 	}
 	v := w.unknown(m, f.Text)
@@ -154,8 +151,8 @@ func (w *walk) engineFailed(m *meeting) (Verdict, bool) {
 
 // connectionLost tells whether a meeting failed because a connection between two of its ranks broke.
 func (m *meeting) connectionLost() bool {
-	return m.engine != nil && m.engine.Code == lifecycle.CodeUnreachable && len(m.missing) == 0 &&
-		m.key.kind != broken && m.at(m.engine.Peer) != nil
+	return m.engine.is(lifecycle.CodeUnreachable) && len(m.missing) == 0 && m.key.kind != broken &&
+		m.at(m.engine.Peer) != nil
 }
 
 // connectionsLost is the one verdict on all connections that broke, as the network is the one cause. It names the
@@ -223,7 +220,7 @@ func (g *graph) carrier(s *Slot, from, to int) *participant {
 	return nil
 }
 
-// blockedBy says what keeps a rank from sending, if its operation is in one of these phases.
+// blockedBy says what keeps a rank from sending, if its operation is in a phase of that.
 func blockedBy(phase tape.Phase) string {
 	switch phase {
 	case tape.PhaseCredit:

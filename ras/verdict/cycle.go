@@ -108,13 +108,13 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 		unfit = "made calls that do not match those of the others"
 	)
 	for _, r := range []rule{
-		{func(i int) bool { return g.step(ring[i].via) == outOfStep }, Certain, order},
+		{func(i int) bool { return g.inStep(ring[i].via) == no }, Certain, order},
 		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain, unfit},
 		{func(i int) bool { return ring[i].strays() }, Likely, unfit},
 		{func(i int) bool { return overtaken(ring, i) || overtaken(ring, (i+len(ring)-1)%len(ring)) }, Likely, unfit},
 		{func(i int) bool { return g.leftTwin(ring[i].via, ring) }, Likely, order},
 		{func(i int) bool { return newPair(ring, i) }, Likely, unfit},
-		{func(i int) bool { return g.step(ring[i].via) != inStep || ring[i].via.groups() }, Likely, unfit},
+		{func(i int) bool { return g.inStep(ring[i].via) != yes || ring[i].via.groups() }, Likely, unfit},
 		{func(i int) bool { return onlyOne(ring, i) }, Likely, unfit},
 	} {
 		if picked := pick(r.is); len(picked) > 0 && len(picked) < len(all) {

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -141,10 +142,19 @@ func (a *actor) role(s *Slot) string {
 
 // track is how far a rank is in its program.
 type track struct {
-	lane map[string]int // by role
-	now  progress
-	past []progress // before each of the last calls, the last one first
+	lane   map[string]int // by role
+	now    progress
+	states []progress // now, and before each of the last calls, the last one first
 }
+
+// answer is one to a question about calls that may be longer ago than a trail goes back.
+type answer int8
+
+const (
+	no answer = iota - 1
+	maybe
+	yes
+)
 
 func trackOf(a *actor) *track {
 	t := &track{lane: map[string]int{}, now: progress{}}
@@ -165,6 +175,7 @@ func trackOf(a *actor) *track {
 			set(s, countReceive, int(peer)-s.Rank, m.Received)
 		}
 	}
+	t.states = append(t.states, t.now)
 	if a.habit == nil {
 		return t
 	}
@@ -184,7 +195,7 @@ func trackOf(a *actor) *track {
 		}
 		before = maps.Clone(before)
 		before[key]--
-		t.past = append(t.past, before)
+		t.states = append(t.states, before)
 	}
 	return t
 }
@@ -221,71 +232,51 @@ func (t *track) lanes() map[int]bool {
 	return lanes
 }
 
-// inStep tells whether, in every lane, one of two ranks is where the other one is, or was. It isn't known if that is
-// longer ago than the trail goes back.
-func (t *track) inStep(o *track) (in, known bool) {
-	in, known = true, true
+// inStep tells whether, in every lane, one of two ranks is where the other one is, or was.
+func (t *track) inStep(o *track) answer {
+	in := yes
 	for lane := range t.lanes() {
-		less, more := t.behind(t.now, o.now, lane)
-		if less && more {
-			return false, true
-		}
-		was, sure := true, true
-		switch {
-		case less:
-			was, sure = t.was(o.past, t.now, lane)
-		case more:
-			was, sure = t.was(t.past, o.now, lane)
-		}
-		if sure && !was {
-			return false, true
-		}
-		known = known && sure
+		in = min(in, max(t.was(o.states, t.now, lane), t.was(t.states, o.now, lane)))
 	}
-	return in, known
+	return in
 }
 
-// was tells whether one of the past states, the last one first, equals now.
-func (t *track) was(past []progress, now progress, lane int) (was, known bool) {
-	for _, p := range past {
-		less, more := t.behind(now, p, lane)
+// was tells whether one of the states, the last one first, equals p.
+func (t *track) was(states []progress, p progress, lane int) answer {
+	for _, state := range states {
+		less, more := t.behind(p, state, lane)
 		switch {
 		case !less && !more:
-			return true, true
+			return yes
 		case more: // that state was behind already
-			return false, true
+			return no
 		}
 	}
-	return false, false
+	return maybe
 }
 
-// step compares a rank's order of calls with that of ranks that run the same program.
-type step uint8
-
-const (
-	notKnown  step = iota
-	inStep         // in the same order as most of them, two at least
-	outOfStep      // in another order than most of them, two at least
-)
-
-func (g *graph) step(a *actor) step {
+// inStep tells whether a rank makes its calls in the same order as most of those that run the same program, two at
+// least, or in another one.
+func (g *graph) inStep(a *actor) answer {
 	in, out := 0, 0
 	for _, o := range g.alike(a) {
-		switch same, known := a.track.inStep(o.track); {
-		case !known, !same && !a.track.met(o.track):
-		case same:
+		switch a.track.inStep(o.track) {
+		case yes:
 			in++
-		default:
-			out++
+		case no:
+			if a.track.met(o.track) {
+				out++
+			}
+		case maybe:
 		}
 	}
 	switch {
 	case out > in && out > 1:
-		return outOfStep
+		return no
 	case in > out && in > 1:
-		return inStep
+		return yes
 	default:
-		return notKnown
+		return maybe
 	}
 }
 
@@ -297,8 +288,7 @@ func (g *graph) leftTwin(a *actor, ring []edge) bool {
 		slices.ContainsFunc(ring, func(e edge) bool { return e.via == twins[0] }) {
 		return false
 	}
-	in, known := a.track.inStep(twins[0].track)
-	return known && !in
+	return a.track.inStep(twins[0].track) == no
 }
 
 // alike are the ranks that run the same program as a rank: its mates; if it has fewer than two, the ranks with the same
@@ -323,8 +313,7 @@ func (g *graph) alike(a *actor) []*actor {
 		return o == a || a.track.apart(o.track) > nearest
 	})
 	if nearest == 0 && len(near) > 1 && !slices.ContainsFunc(near[1:], func(o *actor) bool {
-		in, known := near[0].track.inStep(o.track)
-		return known && !in
+		return near[0].track.inStep(o.track) == no
 	}) {
 		return near
 	}
@@ -337,15 +326,14 @@ const leastInStep = 16
 // wereInStep tells whether one of two ranks was where the other one was for most of the trail, from its beginning on.
 func (t *track) wereInStep(o *track) bool {
 	known, in := 0, 0
-	for _, p := range slices.Backward(t.past) {
-		same, sure := t.at(o, p)
-		switch {
-		case !sure:
-			continue
-		case same && in == known:
+	for _, p := range slices.Backward(t.states[1:]) {
+		at := t.at(o, p)
+		if at == yes && in == known {
 			in++
 		}
-		known++
+		if at != maybe {
+			known++
+		}
 	}
 	return in >= leastInStep && 2*in >= known
 }
@@ -353,27 +341,26 @@ func (t *track) wereInStep(o *track) bool {
 // met tells whether one of two ranks was where the other one had been when its trail began. If not, they differ since
 // longer ago: one of them may have calls that the other one is not meant to make.
 func (t *track) met(o *track) bool {
-	began := func(a, b *track) (same, known bool) {
-		if len(a.past) == 0 {
-			return false, false
+	began := func(a, b *track) answer {
+		if len(a.states) < 2 {
+			return maybe
 		}
-		return a.at(b, a.past[len(a.past)-1])
+		return a.at(b, a.states[len(a.states)-1])
 	}
-	same, known := began(t, o)
-	if !known {
-		same, known = began(o, t)
-	}
-	return same && known
+	return cmp.Or(began(t, o), began(o, t)) == yes
 }
 
-// at tells whether a rank is, or was, where another one was, in every lane.
-func (t *track) at(o *track, p progress) (was, known bool) {
-	was, known = true, true
+// at tells whether a rank is, or was, in every lane where another one was when that was at p.
+func (t *track) at(o *track, p progress) answer {
+	at := yes
 	for lane := range t.lanes() {
-		same, sure := t.was(append([]progress{o.now}, o.past...), p, lane)
-		was, known = was && same, known && sure
+		was := t.was(o.states, p, lane)
+		if was == maybe {
+			return maybe
+		}
+		at = min(at, was)
 	}
-	return was, known
+	return at
 }
 
 // mates are the other ranks of a rank's communicators that carry no messages and whose other ranks have equal counters:

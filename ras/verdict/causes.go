@@ -108,19 +108,15 @@ func (a *actor) openGroup(m *meeting) *OpenAct {
 // absent is the verdict on ranks that have not come to a meeting.
 func (w *walk) absent(leaves []*leaf) Verdict {
 	m := leaves[0].at
-	culprits := map[*actor]bool{}
-	var ranks []Rank
+	var culprits []*actor
 	var ends []*meeting
 	for _, l := range leaves {
-		culprits[l.actor] = true
-		ranks = append(ranks, rankOf(l.actor, m.key.comm))
-	}
-	for _, l := range w.leaves {
-		if culprits[l.actor] {
-			ends = append(ends, l.at)
+		culprits = append(culprits, l.actor)
+		for _, o := range l.actor.leaves {
+			ends = append(ends, o.at)
 		}
 	}
-	v := m.verdict(leaves[0].reason(), Certain, ranks, victims(ends, func(a *actor) bool { return culprits[a] }))
+	v := m.verdict(leaves[0].reason(), Certain, m.ranksOf(culprits), victims(ends, culprits))
 	who, have := culpritsText(v.Culprits), "have"
 	if len(v.Culprits) == 1 {
 		have = "has"
@@ -130,12 +126,12 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		s := first.actor.slotIn(m.key.comm)
 		v.Text = say("%s canceled %s %s ago", who, callText(s.Op.Call.String(), s.Seq, s), Age(first.left.Age))
 	case first.why == leftComm:
-		site := ""
+		verb := map[tape.Act]string{abort: "aborted", tape.ActFinalize: "finalized"}[first.left.Act]
+		v.Text = say("%s %s %s %s ago", who, cmp.Or(verb, "destroyed"), commText(m.slot), Age(first.left.Age))
 		if first.left.Site != "" {
-			site = " (at " + first.left.Site + ")"
+			v.Text.add(" (at %s)", first.left.Site)
 		}
-		v.Text = say("%s %s %s %s ago%s, and never entered %s", who, leftVerb(first.left.Act), commText(m.slot),
-			Age(first.left.Age), site, m.text())
+		v.Text.add(", and never entered %s", m.text())
 		if first.left.Text != "" {
 			v.Evidence = append(v.Evidence, say("the cause that the program gave: %s", first.left.Text))
 		}
@@ -257,18 +253,6 @@ func blockedText(culprits []Rank, leaves []*leaf) Text {
 		callText(s.Op.Call.String(), s.Seq, s), Age(s.Age), streams)
 }
 
-// leftVerb is how a rank ended a communicator.
-func leftVerb(act tape.Act) string {
-	switch act {
-	case tape.ActAbort:
-		return "aborted"
-	case tape.ActFinalize:
-		return "finalized"
-	default:
-		return "destroyed"
-	}
-}
-
 // entered completes "has not …" for a rank that is missing at the meeting.
 func (m *meeting) entered(r Rank) Text {
 	if m.key.kind != message {
@@ -283,7 +267,7 @@ func (m *meeting) entered(r Rank) Text {
 
 // lateCall is the verdict on ranks that are in a call after more others have ended the communicator in order.
 func (w *walk) lateCall(m *meeting) Verdict {
-	v := m.verdict(Mismatch, Likely, m.ranks(m.present), waits(m))
+	v := m.verdict(Mismatch, Likely, m.ranksOf(actorsOf(m.present)), waits(m))
 	v.Text = say("%s made a call that no other rank makes: %s, for %s; most others have ended the communicator",
 		culpritsText(v.Culprits), m.text(), Age(m.age-m.until))
 	v.Text.add("%s", waiting(v.Victims))
@@ -306,10 +290,8 @@ func (g *graph) oddText(p *participant, m *meeting) []Text {
 // mostLeft tells whether more ranks have ended the communicator in order than are in the meeting. Those that did so
 // after it had failed prove nothing.
 func (m *meeting) mostLeft() bool {
-	switch m.key.kind {
-	case joining, broken, exchange:
+	if m.key.kind != collective && m.key.kind != message {
 		return false
-	case collective, message:
 	}
 	left := 0
 	for p := range m.g.members(m.slot) {
@@ -353,7 +335,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 		return w.engineFailed(m)
 	case len(m.edges) == 0 && len(m.leaves) == 0 && m.trouble && len(m.missing) > 0 &&
 		!slices.ContainsFunc(m.missing, (*actor).seen):
-		return w.unknown(m, fmt.Sprintf("the tape of %s cannot be read", missingText(m))), true
+		return w.unknown(m, fmt.Sprintf("the tape of %s cannot be read", ranksText(m.ranksOf(m.missing)))), true
 	default:
 		return Verdict{}, false
 	}
@@ -362,7 +344,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 // troubleBefore tells whether a process ended, or a communicator of those that count failed, shortly before something
 // else did that long ago, and may be the cause: a program that exits because a call failed may leave no tape.
 func (g *graph) troubleBefore(ago time.Duration, counts func(*Slot) bool) bool {
-	return slices.ContainsFunc(g.notes, func(n Note) bool {
+	return slices.ContainsFunc(g.notes, func(n *Note) bool {
 		return n.Fate.ended() && shortlyBefore(n.FateAge, ago) || slices.ContainsFunc(n.Slots, func(s Slot) bool {
 			return s.Failure.unintended() && shortlyBefore(s.Failure.Age, ago) && counts(&s)
 		})
@@ -374,15 +356,6 @@ func shortlyBefore(age, other time.Duration) bool { return age > other && age-ot
 
 // seen tells whether anything is known of what an actor's process does.
 func (a *actor) seen() bool { return a.note.Fate != Alive || !a.note.Stale || len(a.note.Slots) > 0 }
-
-// missingText names the processes that a meeting waits for.
-func missingText(m *meeting) string {
-	var ranks []Rank
-	for _, a := range m.missing {
-		ranks = append(ranks, rankOf(a, m.key.comm))
-	}
-	return ranksText(ranks)
-}
 
 // neverSeen is the verdict on ranks of a communicator that no known process has: they never came, or the engine says
 // what happened to them.

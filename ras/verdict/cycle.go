@@ -40,8 +40,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	if rule == nil && len(wrong) > 2 { // most ranks of a longer cycle are innocent
 		culprits, deviants = nil, nil
 	}
-	v := first.verdict(reason, proof, culprits,
-		victims(knot, func(a *actor) bool { return slices.Contains(deviants, a) }))
+	v := first.verdict(reason, proof, culprits, victims(knot, deviants))
 	if len(v.Culprits) == 0 { // which call has waited longest may change
 		v.ID = hash(v.Reason, names(wrong))
 	}

@@ -271,7 +271,9 @@ func (w *walk) explain(m *meeting, a *actor) {
 	w.add(leaf)
 }
 
-func (w *walk) add(l *leaf) { l.at.leaves, w.leaves = append(l.at.leaves, l), append(w.leaves, l) }
+func (w *walk) add(l *leaf) {
+	w.leaves, l.at.leaves, l.actor.leaves = append(w.leaves, l), append(l.at.leaves, l), append(l.actor.leaves, l)
+}
 
 // elsewhere lists where else a rank is, or was when it failed, that may be why it has not come to a meeting. For a rank
 // that is gone or has ended the communicator, that is any earlier failure in its process.
@@ -417,9 +419,13 @@ func (w *walk) unblocked(knot []*meeting) (found bool) {
 	return found
 }
 
-// victims lists the ranks that wait for any of the meetings, directly or not, longest first, except some.
-func victims(ends []*meeting, except func(*actor) bool) []Wait {
-	reached := map[*meeting]bool{}
+// victims lists the ranks that wait for any of the meetings, directly or not, longest first, without the
+// culprits.
+func victims(ends []*meeting, culprits []*actor) []Wait {
+	reached, guilty := map[*meeting]bool{}, map[*actor]bool{}
+	for _, a := range culprits {
+		guilty[a] = true
+	}
 	queue := slices.Clone(ends)
 	for _, m := range queue {
 		reached[m] = true
@@ -427,7 +433,7 @@ func victims(ends []*meeting, except func(*actor) bool) []Wait {
 	var waits []Wait
 	for i := 0; i < len(queue); i++ {
 		for _, p := range queue[i].present {
-			if !except(p.actor) {
+			if !guilty[p.actor] {
 				waits = append(waits, waitOf(p))
 			}
 		}
@@ -443,7 +449,7 @@ func victims(ends []*meeting, except func(*actor) bool) []Wait {
 }
 
 // waits lists all ranks that wait for any of the meetings.
-func waits(ends ...*meeting) []Wait { return victims(ends, func(*actor) bool { return false }) }
+func waits(ends ...*meeting) []Wait { return victims(ends, nil) }
 
 // ended tells whether the process ended while it was in the call, and not because that had failed.
 func (p *participant) ended() bool { return p.actor.ended() && p.slot.Failure == nil }

@@ -12,7 +12,7 @@ import (
 
 // graph is what all notes together say: which ranks there are, and which meetings they are in.
 type graph struct {
-	notes    []Note
+	notes    []*Note
 	actors   []*actor
 	ranks    map[commRank]*participant
 	meetings map[meetingKey]*meeting
@@ -37,6 +37,7 @@ type actor struct {
 	in      []*participant // in the meetings that it is in, or was in when they failed
 	// idleFor is the time since its last call, without the time in which its process was stopped; -1 if it isn't known.
 	idleFor time.Duration
+	leaves  []*leaf // that the walk ends at
 }
 
 // commRank is a rank of a communicator, participant the actor that has it: in the communicator, or in a meeting.
@@ -110,7 +111,7 @@ type carried struct {
 // newGraph finds the meetings and the ranks that they wait for.
 func newGraph(notes []Note) *graph {
 	g := &graph{
-		notes: notes, ranks: map[commRank]*participant{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{},
+		ranks: map[commRank]*participant{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{},
 	}
 	for i := range notes {
 		g.addNote(&notes[i])
@@ -161,6 +162,7 @@ func (g *graph) largest() (size int) {
 
 // addNote makes the actors of one process.
 func (g *graph) addNote(n *Note) {
+	g.notes = append(g.notes, n)
 	byRoot := map[uint32]*actor{}
 	var own []*actor
 	for i := range n.Slots {
@@ -251,7 +253,9 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 // ranks of the communicator have not made it, and make no calls there. Only a call that no rank can complete alone
 // proves that.
 func (g *graph) pending(s *Slot) bool {
-	if !s.Unproven || !s.counts() || s.Seq != s.Begun || s.Op.Bytes == 0 || !synchronizes(s.Op.Call) {
+	call := s.Op.Call
+	if !s.Unproven || !s.counts() || s.Seq != s.Begun || s.Op.Bytes == 0 || !call.IsOperation() ||
+		!call.IsCollective() || call.IsRooted() {
 		return false
 	}
 	behind := false
@@ -273,16 +277,6 @@ func (g *graph) pending(s *Slot) bool {
 
 // counts tells whether Begun covers all calls of a rank on a communicator that it can still use.
 func (s *Slot) counts() bool { return s.healthy() && !s.Failed && s.Captured == 0 && len(s.Acts) == 0 }
-
-// synchronizes tells whether no rank can complete the call before all ranks have made it.
-func synchronizes(call lifecycle.Call) bool {
-	switch call {
-	case lifecycle.CallAllReduce, lifecycle.CallAllGather, lifecycle.CallReduceScatter, lifecycle.CallAllToAll:
-		return true
-	default:
-		return false
-	}
-}
 
 // meetingOf is the meeting that a slot's rank is in, or was in when the communicator failed; false if in none.
 func meetingOf(s *Slot) (meetingKey, bool) {
@@ -320,21 +314,24 @@ func (m *meeting) canceled(a *actor) bool {
 // canceledEarly tells whether programs canceled their calls on the communicator before the meeting stalled: the others
 // would have come. It finds the ranks that did so first; none if most processes end so, as somebody has ended the job.
 func (g *graph) canceledEarly(m *meeting) bool {
+	if m.until == 0 || m.stalledBefore() {
+		return false
+	}
+	var canceled []*participant
 	first := time.Duration(0)
 	for p := range g.members(m.slot) {
 		if p.slot.gaveUp() {
-			first = max(first, p.slot.Failure.Age)
+			canceled, first = append(canceled, p), max(first, p.slot.Failure.Age)
 		}
 	}
-	if m.until == 0 || first == 0 || m.stalledBefore() {
-		return false
-	}
-	for p := range g.members(m.slot) {
-		if p.slot.gaveUp() && first-p.slot.Failure.Age < skew && !g.ending() {
-			m.gaveUp = append(m.gaveUp, p.actor)
+	if first > 0 && !g.ending() {
+		for _, p := range canceled {
+			if first-p.slot.Failure.Age < skew {
+				m.gaveUp = append(m.gaveUp, p.actor)
+			}
 		}
 	}
-	return true
+	return first > 0
 }
 
 // gaveUp tells whether the program canceled its call on the communicator.
@@ -345,8 +342,7 @@ func (s *Slot) gaveUp() bool { return s.Failure.is(lifecycle.CodeCanceled) }
 func (g *graph) ending() bool {
 	n := 0
 	var canceled []time.Duration // the first of each process
-	for i := range g.notes {
-		note := &g.notes[i]
+	for _, note := range g.notes {
 		first := time.Duration(-1)
 		for _, s := range note.Slots {
 			if s.gaveUp() {
@@ -483,8 +479,8 @@ func (m *meeting) failedBefore(f *Failure) bool {
 	})
 }
 
-// vagueness is less for a failure whose code says more about the cause. One that names a rank which had failed before is
-// a consequence.
+// vagueness is less for a failure whose code says more about the cause. One that names a rank which had failed before
+// is a consequence.
 func (m *meeting) vagueness(f *Failure) int {
 	switch {
 	case m.failedBefore(f):

@@ -23,10 +23,10 @@ type side struct {
 // Which call came first is no evidence.
 func (w *walk) mismatch(m *meeting) Verdict {
 	sides := w.sides(m)
+	here := actorsOf(m.present)
 	for _, a := range w.actors {
 		for _, s := range sides {
-			here := slices.ContainsFunc(m.present, func(p *participant) bool { return p.actor == a })
-			if !here && a.wouldCall(m.key.comm, s.sig) {
+			if a.wouldCall(m.key.comm, s.sig) && !slices.Contains(here, a) {
 				s.votes++
 			}
 		}
@@ -38,13 +38,11 @@ func (w *walk) mismatch(m *meeting) Verdict {
 	}
 	slices.SortStableFunc(sides, func(a, b *side) int { return cmp.Compare(b.votes, a.votes) })
 	wrong := wrongSides(sides)
-	var culprits []*participant
+	var culprits []*actor
 	for _, s := range wrong {
-		culprits = append(culprits, s.participants...)
+		culprits = append(culprits, actorsOf(s.participants)...)
 	}
-	v := m.verdict(Mismatch, Certain, m.ranks(culprits), victims([]*meeting{m}, func(a *actor) bool {
-		return slices.ContainsFunc(culprits, func(p *participant) bool { return p.actor == a })
-	}))
+	v := m.verdict(Mismatch, Certain, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
 	var says []string
 	for _, s := range sides {
 		says = append(says, fmt.Sprintf("%s: %s", s.ranks(m), difference(&sides[0].sig, &s.sig)))
@@ -101,7 +99,7 @@ func wrongSides(sides []*side) []*side {
 
 // ranks names the ranks of a side.
 func (s *side) ranks(m *meeting) string {
-	if ranks := m.ranks(s.participants); len(ranks) > 1 {
+	if ranks := m.ranksOf(actorsOf(s.participants)); len(ranks) > 1 {
 		return ranksText(ranks)
 	}
 	return rankOf(s.participants[0].actor, m.key.comm).in()
@@ -154,9 +152,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	failed := slices.DeleteFunc(slices.Clone(w.order), func(o *meeting) bool {
 		return o.key.comm != m.key.comm || !o.mismatched()
 	})
-	v.Victims = victims(failed, func(a *actor) bool {
-		return slices.ContainsFunc(v.Culprits, rankOf(a, m.key.comm).Same)
-	})
+	v.Victims = victims(failed, actorsOf(wrong))
 	v.Text.add("%s", waiting(v.Victims))
 	return v
 }

@@ -27,8 +27,7 @@ func (w *walk) processes() []Verdict {
 	}
 	var verdicts []Verdict
 	var away []*Note
-	for i := range w.notes {
-		n := &w.notes[i]
+	for _, n := range w.notes {
 		waitedFor := len(ends[n]) > 0
 		switch n.Fate {
 		case Alive:
@@ -88,7 +87,7 @@ func (g *graph) maybeConsequence(n *Note) bool {
 // toldToEnd tells whether a process was ended by a signal that asks for that, after another one had ended without: a
 // launcher ends the others when a rank has failed.
 func (g *graph) toldToEnd(n *Note) bool {
-	return n.Told && slices.ContainsFunc(g.notes, func(o Note) bool {
+	return n.Told && slices.ContainsFunc(g.notes, func(o *Note) bool {
 		return o.Fate == Dead && !o.Told && o.FateAge+skew >= n.FateAge
 	})
 }
@@ -102,8 +101,7 @@ func (g *graph) endedTogether(n *Note) (some []*Note) {
 	if n.tapeKnown() || n.Host == "" {
 		return nil
 	}
-	for i := range g.notes {
-		o := &g.notes[i]
+	for _, o := range g.notes {
 		if o.Fate == n.Fate && o.Host == n.Host && !o.tapeKnown() && (o.FateAge-n.FateAge).Abs() < settleTime {
 			some = append(some, o)
 		}
@@ -156,6 +154,7 @@ func (g *graph) stillNeeded(n *Note) bool {
 func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict {
 	fate := notes[0].Fate
 	v := Verdict{Reason: fate.reason(), Confidence: Certain}
+	var culprits []*actor
 	var at []*meeting
 	var calls []Text
 	guessed := false
@@ -173,14 +172,18 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 		}
 		for _, a := range w.actors {
 			if a.note == n {
+				culprits = append(culprits, a)
 				v.Culprits = append(v.Culprits, Rank{Job: a.job, Comm: -1, Member: n.Member, Host: n.Host, PID: n.PID})
 				calls = append(calls, a.lastCalls()...)
 			}
 		}
 	}
 	slices.SortFunc(v.Culprits, byRank)
-	v.Victims = victims(at, func(a *actor) bool { return slices.Contains(notes, a.note) })
-	v.locateByVictim()
+	v.Victims = victims(at, culprits)
+	if len(v.Victims) > 0 {
+		first := v.Victims[0]
+		v.Comm, v.Name, v.Call, v.Seq = first.Comm, first.Name, first.Call, first.Seq
+	}
 	if guessed {
 		v.Confidence = Likely
 	}
@@ -236,18 +239,8 @@ func hostsOf(notes []*Note) []string {
 // viewpoint says from which hosts others are unreachable: if the network is partitioned, each side says it of the
 // other. If at most half of the processes answer, aside says so in the sentence.
 func (g *graph) viewpoint() (aside, seen Text) {
-	var here []*Note
-	all := 0
-	for i := range g.notes {
-		switch n := &g.notes[i]; n.Fate {
-		case Dead, Departed:
-		case Unreachable:
-			all++
-		default:
-			all++
-			here = append(here, n)
-		}
-	}
+	all := slices.DeleteFunc(slices.Clone(g.notes), func(n *Note) bool { return n.Fate.ended() })
+	here := slices.DeleteFunc(slices.Clone(all), func(n *Note) bool { return n.Fate == Unreachable })
 	hosts := hostsOf(here)
 	from := "here"
 	if len(hosts) > 0 && hosts[0] != "" {
@@ -257,10 +250,10 @@ func (g *graph) viewpoint() (aside, seen Text) {
 		from += fmt.Sprintf(" and %d more", more)
 	}
 	seen = say("as seen from %s, where %d of %d processes answer: if the network is partitioned, the other side "+
-		"reports the same of this one", from, len(here), all)
-	if 2*len(here) <= all {
+		"reports the same of this one", from, len(here), len(all))
+	if 2*len(here) <= len(all) {
 		aside = say("; only %d of %d processes answer: it may be those of %s that are cut off",
-			len(here), all, from)
+			len(here), len(all), from)
 	}
 	return aside, seen
 }

@@ -108,7 +108,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 // stoppedOn tells whether a process of a host has been stopped for at least so long: the whole host may stand still,
 // and nothing is wrong with its connections.
 func (g *graph) stoppedOn(host string, age time.Duration) bool {
-	return slices.ContainsFunc(g.notes, func(n Note) bool {
+	return slices.ContainsFunc(g.notes, func(n *Note) bool {
 		return n.Fate == Stopped && n.Host == host && n.FateAge+skew >= age
 	})
 }

@@ -26,14 +26,6 @@ func (m *meeting) verdict(reason Reason, c Confidence, culprits []Rank, victims 
 	return v
 }
 
-// locateByVictim says that a verdict shows at the call of the rank that has waited longest.
-func (v *Verdict) locateByVictim() {
-	if len(v.Victims) > 0 {
-		first := v.Victims[0]
-		v.Comm, v.Name, v.Call, v.Seq = first.Comm, first.Name, first.Call, first.Seq
-	}
-}
-
 // call is the name of a meeting's call.
 func (m *meeting) call(s *Slot) string {
 	switch m.key.kind {
@@ -46,13 +38,21 @@ func (m *meeting) call(s *Slot) string {
 	}
 }
 
-// ranks names the ranks of participants, in order.
-func (m *meeting) ranks(some []*participant) (ranks []Rank) {
-	for _, p := range some {
-		ranks = append(ranks, rankOf(p.actor, m.key.comm))
+// ranksOf names actors, in order.
+func (m *meeting) ranksOf(actors []*actor) (ranks []Rank) {
+	for _, a := range actors {
+		ranks = append(ranks, rankOf(a, m.key.comm))
 	}
 	slices.SortFunc(ranks, byRank)
 	return ranks
+}
+
+// actorsOf are the actors of participants.
+func actorsOf(some []*participant) (actors []*actor) {
+	for _, p := range some {
+		actors = append(actors, p.actor)
+	}
+	return actors
 }
 
 // text is a meeting as a sentence has it: `all_reduce 41 on "world"`.

@@ -70,66 +70,57 @@ func (g *graph) misplaced() *misplaced {
 		if !complete {
 			continue
 		}
-		for _, n := range []int{len(d.groups), len(d.groups) - 1} { // the rank may be in a group of its own
-			if m := d.misplaced(members, n); m != nil && !g.used(m) {
-				return m
-			}
+		if m := d.misplaced(members); m != nil && !g.used(m) {
+			return m
 		}
 	}
 	return nil
 }
 
-// misplaced is the only rank that must be moved for n groups to have the size and the pattern that two of them or more
-// have; nil if there is none, or more than one might be it.
-func (d *division) misplaced(members []*participant, n int) (found *misplaced) {
-	if n < 2 || len(members)%n != 0 || len(members)/n < 2 {
-		return nil
-	}
-	size := len(members) / n
-	whole := 0
+// misplaced is the only rank that must be moved to one of the groups for all to have the size and the pattern that two
+// of them or more have; nil if there is none, or more than one might be it.
+func (d *division) misplaced(members []*participant) *misplaced {
+	groupOf := map[int]*group{}
+	sizes := map[int]int{} // how many groups have each
 	for _, o := range d.groups {
-		if len(o.ranks) == size {
-			whole++
+		sizes[len(o.ranks)]++
+		for _, r := range o.ranks {
+			groupOf[r] = o
 		}
 	}
-	if whole < 2 {
-		return nil // one group alone is no pattern: four trainers and two actors may be what the program wants
-	}
-	lacks := func(o *group) bool { return len(o.ranks) == size-1 }
-	i := slices.IndexFunc(d.groups, lacks)
-	if i < 0 {
-		return nil
-	}
-	in := d.groups[i]
-	for _, p := range members {
-		k := slices.IndexFunc(d.groups, func(o *group) bool { return slices.Contains(o.ranks, p.slot.Rank) })
-		var is *group
-		if k >= 0 {
-			is = d.groups[k]
+	for _, in := range d.groups {
+		if sizes[len(in.ranks)+1] < 2 {
+			continue // one group alone is no pattern: four trainers and two actors may be what the program wants
 		}
-		if is == in || is != nil && len(is.ranks) == size || !d.patterned(p.slot.Rank, is, in) {
-			continue
+		var found []*misplaced
+		for _, p := range members {
+			is := groupOf[p.slot.Rank]
+			others := len(groupOf) // that are in a group
+			if is != nil {
+				others--
+			}
+			if others == len(members)-1 && is != in && d.patterned(p.slot.Rank, is, in) {
+				found = append(found, &misplaced{p, is, in})
+			}
 		}
-		if found != nil {
-			return nil
+		if len(found) == 1 {
+			return found[0]
 		}
-		found = &misplaced{p, is, in}
 	}
-	return found
+	return nil
 }
 
 // patterned tells whether all groups would have one size, and one distance between neighbours, if a rank were moved
-// from one to another.
+// from one to another, which may leave its own empty.
 func (d *division) patterned(rank int, from, to *group) bool {
 	size, distance := len(to.ranks)+1, 0
 	for _, o := range d.groups {
-		ranks := slices.Clone(o.ranks)
+		ranks := o.ranks
 		switch o {
 		case from:
-			ranks = slices.DeleteFunc(ranks, func(r int) bool { return r == rank })
+			ranks = slices.DeleteFunc(slices.Clone(ranks), func(r int) bool { return r == rank })
 		case to:
-			ranks = append(ranks, rank)
-			slices.Sort(ranks)
+			ranks = slices.Sorted(slices.Values(append(slices.Clone(ranks), rank)))
 		}
 		if len(ranks) != size && (o != from || len(ranks) > 0) {
 			return false

@@ -170,7 +170,7 @@ func (r *Report) killed() {
 	ended = slices.DeleteFunc(ended, func(p *process) bool {
 		return p.state() == StateClosed && !p.end.exit.Failed() && p.at(p.end.at).Before(first)
 	})
-	slices.SortFunc(ended, func(a, b *process) int { return a.at(a.end.at).Compare(b.at(b.end.at)) })
+	slices.SortFunc(ended, byEnd)
 	by, killed, last := "", 0, first
 	for _, p := range ended {
 		at, signal := p.at(p.end.at), p.end.exit.Signal
@@ -197,6 +197,9 @@ func (r *Report) killed() {
 		p.end.signaled, p.end.signal = p.mono(first), by
 	}
 }
+
+// byEnd orders processes by when they ended.
+func byEnd(a, b *process) int { return a.at(a.end.at).Compare(b.at(b.end.at)) }
 
 // ended says that the process ended, how and when: "rank 2 (host-a, pid 4711) was ended by SIGKILL at 12:00:00.100000".
 func (p *process) ended() string {
@@ -231,10 +234,10 @@ func (r *Report) notice() {
 			if len(noticed) == 0 {
 				continue
 			}
-			end := func(p *process) time.Time { return p.at(p.end.at) }
-			first := end(slices.MinFunc(noticed, func(a, b *process) int { return end(a).Compare(end(b)) }))
+			first := slices.MinFunc(noticed, byEnd)
+			until := first.at(first.end.at).Add(sweepTime)
 			for _, p := range noticed {
-				if at := p.mono(m.proc.at(f.Time)); p.end.at == 0 || at < p.end.at && end(p).Sub(first) <= sweepTime {
+				if at := p.mono(m.proc.at(f.Time)); p.end.at == 0 || at < p.end.at && !p.at(p.end.at).After(until) {
 					p.end.at = at
 				}
 			}
@@ -306,9 +309,7 @@ func (r *Report) moments() []moment {
 	}
 	for _, p := range r.procs {
 		if p.end.signaled > 0 {
-			if at := p.at(p.end.signaled); signaled.IsZero() || at.Before(signaled) {
-				signaled = at
-			}
+			signaled = earlier(signaled, p.at(p.end.signaled))
 			trouble(p.at(p.end.signaled), "the job was ended from outside ("+p.end.signal+")", true)
 		}
 		if p.end.at > 0 && !p.swept() && (p.end.exit.Failed() || p.state() != StateClosed && p.state() != StateExited) {

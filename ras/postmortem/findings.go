@@ -261,21 +261,16 @@ func (r *Report) well(how, text string) Ending {
 
 // ending says how the job ended. at is the moment of the findings.
 func (r *Report) ending(at moment) Ending {
-	running, closed, exited, swept := 0, 0, 0, 0
+	in, swept := make(map[ProcessState]int), 0
 	for _, p := range r.procs {
-		switch p.state() {
-		case StateAlive:
-			running++
-		case StateClosed:
-			closed++
-		case StateExited:
-			exited++
-		case StateDied, StateUnknown:
-			if p.swept() {
-				swept++
-			}
+		state := p.state()
+		in[state]++
+		if (state == StateDied || state == StateUnknown) && p.swept() {
+			swept++
 		}
 	}
+	running, closed, exited := in[StateAlive], in[StateClosed], in[StateExited]
+	failures := r.failures()
 	told := slices.IndexFunc(r.procs, func(p *process) bool { return p.end.signaled > 0 })
 	outside := ""
 	if told >= 0 {
@@ -308,14 +303,21 @@ func (r *Report) ending(at moment) Ending {
 		return Ending{How: "failed", Time: l.of.at(l.at), Text: fmt.Sprintf(
 			"%s failed at %s, before it had a tape: %s. Its output may say why; the tapes don't.",
 			capital(l.name), clockTime(l.of.at(l.at)), l.how)}
-	case closed+exited+swept == len(r.procs) && !failed && (swept == 0 || r.firstFailed() != nil):
-		if p := r.firstFailed(); p != nil {
+	case closed+exited+swept == len(r.procs) && !failed && (swept == 0 || len(failures) > 0):
+		if len(failures) > 0 {
+			p := failures[0]
 			text := "%s closed its tape in order, and then %s."
 			if p.state() == StateExited {
 				text = "%s did not stop Carillon: %s."
 			}
 			e := Ending{How: "failed", Time: p.at(p.end.at), Text: fmt.Sprintf(text, capital(p.name()), p.end.how)}
-			if more := r.failedBeside(p); len(more) > 0 {
+			var more []int
+			for _, o := range failures[1:] {
+				if o.rank >= 0 {
+					more = append(more, o.rank)
+				}
+			}
+			if len(more) > 0 {
 				e.Text += fmt.Sprintf(" %s failed as well.", capital(words.Ranks(more)))
 			}
 			if len(r.Mistakes) == 0 {
@@ -342,28 +344,17 @@ func (r *Report) ending(at moment) Ending {
 		}
 		return e
 	default:
-		return r.unnoticed(len(r.procs) - closed)
+		return r.unnoticed(len(r.procs)-closed, failures)
 	}
 }
 
-// firstFailed is the process that failed first, other than by its launcher's hand; nil if none has.
-func (r *Report) firstFailed() (first *process) {
-	for _, p := range r.procs {
-		if p.end.exit.Failed() && !p.swept() && (first == nil || p.at(p.end.at).Before(first.at(first.end.at))) {
-			first = p
-		}
-	}
-	return first
-}
-
-// failedBeside are the ranks of the other processes that failed.
-func (r *Report) failedBeside(first *process) (ranks []int) {
-	for _, p := range r.procs {
-		if p != first && p.rank >= 0 && p.end.exit.Failed() && !p.swept() {
-			ranks = append(ranks, p.rank)
-		}
-	}
-	return sorted(ranks)
+// failures are the processes that failed, other than by their launcher's hand, the first one first.
+func (r *Report) failures() []*process {
+	failed := slices.DeleteFunc(slices.Clone(r.procs), func(p *process) bool {
+		return !p.end.exit.Failed() || p.swept()
+	})
+	slices.SortStableFunc(failed, byEnd)
+	return failed
 }
 
 // longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.
@@ -378,16 +369,13 @@ func (r *Report) tooShort(at time.Time) string {
 			slots = append(slots, n.Slots...)
 		}
 	}
-	var longest *verdict.Slot
-	for i := range slots {
-		s := &slots[i]
-		if s.InFlight > 0 && s.Age >= longTime && (longest == nil || s.Age > longest.Age) {
-			longest = s
-		}
-	}
-	if longest == nil {
+	waiting := slices.DeleteFunc(slices.Clone(slots), func(s verdict.Slot) bool {
+		return s.InFlight == 0 || s.Age < longTime
+	})
+	if len(waiting) == 0 {
 		return ""
 	}
+	longest := slices.MaxFunc(waiting, func(a, b verdict.Slot) int { return cmp.Compare(a.Age, b.Age) })
 	wait := longest.Wait
 	if wait < 0 && longest.Op.Call.IsCollective() { // NCCL doesn't say for whom
 		for i := range slots {
@@ -412,10 +400,10 @@ func (r *Report) tooShort(at time.Time) string {
 }
 
 // unnoticed is the ending of a job of which n processes ended without closing their tapes, and no other rank waited.
-func (r *Report) unnoticed(n int) Ending {
+func (r *Report) unnoticed(n int, failures []*process) Ending {
 	known := slices.IndexFunc(r.procs, func(p *process) bool { return p.state() != StateClosed && p.end.how != "" })
-	if first := r.firstFailed(); first != nil && first.state() != StateClosed {
-		known = slices.Index(r.procs, first)
+	if len(failures) > 0 && failures[0].state() != StateClosed {
+		known = slices.Index(r.procs, failures[0])
 	}
 	if known < 0 {
 		return Ending{How: "killed", Text: fmt.Sprintf(

@@ -82,51 +82,44 @@ func runs(procs []*process) (list [][]*process) {
 		begin, end time.Time
 	}
 	byBond := make(map[any]*run)
-	of := make(map[*process]*run)
 	add := func(to, from *run) {
 		to.id = cmp.Or(to.id, from.id)
 		to.procs, to.end = append(to.procs, from.procs...), later(to.end, from.end)
 		to.begin = earlier(to.begin, from.begin)
 		for _, p := range from.procs {
-			of[p] = to
 			for _, b := range p.bonds() {
 				byBond[b] = to
 			}
 		}
 		from.procs = nil
 	}
+	all := make([]*run, 0, len(procs))
 	for _, p := range procs {
 		r := &run{
 			id: p.header.Run, procs: []*process{p}, begin: p.header.Created,
 			end: later(p.header.Created, p.wallTime(p.last)),
 		}
-		of[p] = r
+		all = append(all, r)
 		for _, b := range p.bonds() {
-			if other := byBond[b]; other != nil && other != of[p] {
-				add(other, of[p])
+			if other := byBond[b]; other != nil && other != r {
+				add(other, r)
+				r = other
 			}
-			byBond[b] = of[p]
+			byBond[b] = r
 		}
 	}
-	var all []*run
-	for _, p := range slices.SortedStableFunc(slices.Values(procs), func(a, b *process) int {
-		return of[a].begin.Compare(of[b].begin)
-	}) {
-		r := of[p]
-		if len(r.procs) == 0 || slices.Contains(all, r) {
-			continue
-		}
-		i := slices.IndexFunc(all, func(o *run) bool {
-			return (o.id == 0 || r.id == 0) && !r.begin.After(o.end) && !o.begin.After(r.end)
-		})
-		if i >= 0 {
-			add(all[i], r)
-		} else {
-			all = append(all, r)
+	slices.SortStableFunc(all, func(a, b *run) int { return a.begin.Compare(b.begin) })
+	for i, r := range all {
+		for _, o := range all[:i] { // that is still one
+			if len(o.procs) > 0 && len(r.procs) > 0 && (o.id == 0 || r.id == 0) && !r.begin.After(o.end) {
+				add(o, r)
+			}
 		}
 	}
 	for _, r := range all {
-		list = append(list, r.procs)
+		if len(r.procs) > 0 {
+			list = append(list, r.procs)
+		}
 	}
 	return list
 }

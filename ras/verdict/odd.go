@@ -103,25 +103,17 @@ func (a *actor) recordOf(call *Usual) *Mark {
 	if a.habit == nil {
 		return nil
 	}
+	side := [numCounts]uint8{
+		countCollective: countCollective, countSend: countReceive, countReceive: countSend, countGroup: numCounts,
+	}[countOf(call.Op.Call)] // a group has no other side that is known
 	for i := range a.habit.Trail {
 		m := &a.habit.Trail[i]
-		if m.Seq != call.Seq || m.Slot >= len(a.note.Slots) || a.note.Slots[m.Slot].Comm != call.Comm {
+		if m.Seq != call.Seq || m.Call != side || m.Slot >= len(a.note.Slots) {
 			continue
 		}
 		s := &a.note.Slots[m.Slot]
-		switch countOf(call.Op.Call) {
-		case countCollective:
-			if m.Call == countCollective {
-				return m
-			}
-		case countSend:
-			if m.Call == countReceive && s.Rank == int(call.Op.Peer) {
-				return m
-			}
-		case countReceive:
-			if m.Call == countSend && s.Rank == int(call.Op.Peer) {
-				return m
-			}
+		if s.Comm == call.Comm && (side == countCollective || s.Rank == int(call.Op.Peer)) {
+			return m
 		}
 	}
 	return nil

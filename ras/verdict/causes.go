@@ -327,8 +327,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	case len(m.absent) > 0 && m.engine != nil: // others are known to have been missing
 		return Verdict{}, false
 	case len(m.absent) > 0:
-		return w.unknown(m, fmt.Sprintf("nothing is known of %s %s of %s", plural(len(m.absent), "rank"),
-			words.Numbers(m.absent), commText(m.slot))), true
+		return w.unknown(m, fmt.Sprintf("nothing is known of %s of %s", words.Ranks(m.absent), commText(m.slot))), true
 	case len(m.missing) == 0 && m.key.kind != exchange && m.trouble:
 		return w.stuck(m)
 	case m.hasty() && len(m.edges) == 0 && len(m.leaves) == 0 && m.trouble:

@@ -12,11 +12,10 @@ import (
 func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	reason, proof := Deadlock, Certain
 	first := ring[0].to
-	exchanges, oneComm, kinds := true, true, map[meetingKind]bool{}
+	oneComm, kinds := true, map[meetingKind]bool{}
 	var steps []Text
 	for i, e := range ring { // e leads to the meeting that the next edge leaves
 		next := ring[(i+1)%len(ring)]
-		exchanges = exchanges && e.to.key.kind == exchange
 		oneComm = oneComm && e.to.key.comm == first.key.comm
 		kinds[e.to.key.kind] = true
 		if e.to.age > first.age {
@@ -56,7 +55,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 			v.Confidence = Likely
 		}
 	}
-	if exchanges && len(ring) == 2 {
+	if len(ring) == 2 && len(kinds) == 1 && kinds[exchange] {
 		v.Reason = Transport
 		v.Culprits = []Rank{rankOf(ring[0].via, first.key.comm), rankOf(ring[1].via, first.key.comm)}
 		v.setID()

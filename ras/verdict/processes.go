@@ -206,8 +206,10 @@ func processText(notes []*Note, ranks []Rank, age Age) Text {
 		Dead: "ended", Departed: "left the job", Stopped: "stopped", Unreachable: "stopped answering",
 	}[fate]
 	t := say("%s", culpritsText(ranks))
-	if hosts := hostsOf(notes); len(notes) > 1 {
-		t.add(" of %s %s", plural(len(hosts), "host"), strings.Join(hosts, ", "))
+	if hosts := hostsOf(notes); len(hosts) > 1 {
+		t.add(" of hosts %s", strings.Join(hosts, ", "))
+	} else if len(notes) > 1 {
+		t.add(" of host %s", hosts[0])
 	}
 	if fate == Dead && age == 0 {
 		t.add(" has ended")

@@ -237,13 +237,6 @@ func (u *Usual) text() Text {
 	return say("%s on %s", what, quoted(u.Name, u.Comm))
 }
 
-func plural(n int, one string) string {
-	if n == 1 {
-		return one
-	}
-	return one + "s"
-}
-
 // ranksText lists ranks as a person would: "rank 3", "ranks 0 to 2 and 5".
 func ranksText(ranks []Rank) string {
 	if len(ranks) == 0 {

@@ -94,11 +94,13 @@ func age(since, now int64) time.Duration {
 	return time.Duration(now - since)
 }
 
+// siteOf is where an act was called: a line of a file, or in C an offset.
 func siteOf(a *model.Act) string {
-	if a.First.Site.File == "" {
-		return ""
+	s := a.First.Site
+	if s.Line == 0 {
+		return s.Func
 	}
-	return fmt.Sprintf("%s:%d", path.Base(a.First.Site.File), a.First.Site.Line)
+	return fmt.Sprintf("%s:%d", path.Base(s.File), s.Line)
 }
 
 // habit is the habit of one of the process's ranks, by its history. It also sets the lanes of the rank's slots, whose

@@ -151,7 +151,7 @@ type OpenAct struct {
 	Phase   tape.Phase    `json:"phase,omitempty"`
 	Age     time.Duration `json:"age"`
 	Stalled bool          `json:"stalled,omitempty"`
-	Site    string        `json:"site,omitempty"` // where it was called, as "file:line"
+	Site    string        `json:"site,omitempty"` // where it was called: "file:line", in C "file+offset"
 	// Joins says that it is the init of a rank that joins a communicator which grows. Until it ends, the ranks that
 	// have that communicator's parent may not know it by this id.
 	Joins bool `json:"joins,omitempty"`
@@ -173,7 +173,7 @@ type Left struct {
 	Act  tape.Act      `json:"act"` // finalize, destroy or abort
 	Age  time.Duration `json:"age"` // of its beginning: others may learn of it before it is done
 	Took time.Duration `json:"took,omitempty"`
-	Site string        `json:"site,omitempty"` // where it was called, as "file:line"
+	Site string        `json:"site,omitempty"` // where it was called: "file:line", in C "file+offset"
 	Text string        `json:"text,omitempty"` // the cause that the program gave
 }
 

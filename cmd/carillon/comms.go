@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -11,7 +12,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-rt/carillon/cmd/carillon/internal/find"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/postmortem"
@@ -38,11 +38,11 @@ their network connections, and, with PXN, which rank of a node sends to which ra
 		Args:              oneJob,
 		ValidArgsFunction: completeJobs(1, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dirs, err := find.Folders(strings.Join(args, ""))
+			paths, err := tapesOf(args)
 			if err != nil {
 				return err
 			}
-			report, err := readComms(dirs[0])
+			report, err := readComms(paths)
 			if err != nil {
 				return err
 			}
@@ -76,14 +76,15 @@ type commsReport struct {
 	processes []postmortem.Process
 }
 
-func readComms(dir string) (*commsReport, error) {
-	all, err := postmortem.Read([]string{dir}, postmortem.Options{Last: 1})
+// readComms reads the last job of folders and tapes.
+func readComms(paths []string) (*commsReport, error) {
+	all, err := postmortem.Read(paths, postmortem.Options{Last: 1})
 	if err != nil {
 		return nil, err
 	}
 	r := &commsReport{
-		Job: all.Job, Dir: dir, Tapes: len(all.Processes), Comms: all.Comms, Missed: all.Missed,
-		processes: all.Processes,
+		Job: all.Job, Dir: filepath.Dir(all.Processes[0].Tape), Tapes: len(all.Processes), Comms: all.Comms,
+		Missed: all.Missed, processes: all.Processes,
 	}
 	for _, p := range all.Problems {
 		r.Broken = append(r.Broken, p.String())

@@ -62,7 +62,7 @@ func TestReportOfALife(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "test", "broken.tape"), []byte("not a tape"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	report, err := readComms(dir)
+	report, err := readComms([]string{dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestReportOfADeath(t *testing.T) {
 		}
 		return w.Close()
 	})
-	report, err := readComms(dir)
+	report, err := readComms([]string{dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestReportOfADeath(t *testing.T) {
 
 func TestNoTapes(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := readComms(dir); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) {
+	if _, err := readComms([]string{dir}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("%v, want an error that names the folder", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestTopology(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		report, err := readComms(dir)
+		report, err := readComms([]string{dir})
 		if err != nil {
 			t.Fatal(err)
 		}

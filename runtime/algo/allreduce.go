@@ -5,7 +5,11 @@ import "math/bits"
 func (b *builder) allReduce(a Algorithm) {
 	switch a { //nolint:exhaustive // validated: one of For's algorithms
 	case Ring:
-		b.ringAllReduce()
+		b.Nodes = make([]int, b.Size)
+		for r := range b.Nodes {
+			b.Nodes[r] = r // a node of its own
+		}
+		b.hierarchicalAllReduce()
 	case RecursiveDoubling:
 		b.recursiveDoubling()
 	case Tree:
@@ -18,32 +22,6 @@ func (b *builder) allReduce(a Algorithm) {
 		} else {
 			b.directAllReduce()
 		}
-	}
-}
-
-// ringAllReduce is a reduce-scatter and an all-gather around the ring (Patarasuk and Yuan, "Bandwidth optimal
-// all-reduce algorithms for clusters of workstations", 2009). With n ranks and N elements a rank sends 2(n-1) messages,
-// one after the other, and 2N(n-1)/n elements in all, the lower bound. Chunk c is summed in the order of ranks c, c+1,
-// … c-1.
-func (b *builder) ringAllReduce() {
-	n, next, prev := b.Size, b.rank(1), b.rank(-1)
-	made := make([]int, n) // by chunk: the step that wrote it last
-	sent := make([]int, n) // by chunk: the step that sent it in the first half
-	for s := range n - 1 {
-		c := b.rank(-s)
-		if s == 0 {
-			sent[c] = b.send(next, b.chunk(In, c), None)
-		} else {
-			sent[c] = b.send(next, b.chunk(Out, c), made[c])
-		}
-		c = b.rank(-s - 1)
-		made[c] = b.recvReduceLeft(prev, b.chunk(Out, c), b.chunk(In, c), None)
-	}
-	for s := range n - 1 {
-		c := b.rank(1 - s)
-		b.send(next, b.chunk(Out, c), made[c])
-		c = b.rank(-s)
-		made[c] = b.recv(prev, b.chunk(Out, c), sent[c])
 	}
 }
 

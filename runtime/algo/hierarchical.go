@@ -14,6 +14,10 @@ import "slices"
 //
 // Chunk i·m+c, which the ranks at place i of their nodes sum, is summed inside node a in the order of places i, i+1, …
 // i-1, and over the nodes in the order of c, c+1, … c-1.
+//
+// Where each rank is a node, this is Ring: a reduce-scatter and an all-gather around the ring (Patarasuk and Yuan,
+// "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009). With n ranks a rank sends 2(n-1)
+// messages, one after the other, and 2N(n-1)/n elements in all, the lower bound.
 func (b *builder) hierarchicalAllReduce() {
 	local, rail := b.localRanks(), b.rail()
 	k, m := len(local), len(rail)
@@ -21,6 +25,7 @@ func (b *builder) hierarchicalAllReduce() {
 	chunk := func(buf Buffer, place, c int) Span { return b.chunk(buf, place*m+mod(c, m)) }
 	sent := make([]int, b.Size) // by chunk: the step that sent it last, before its sum comes
 	made := make([]int, m)      // by chunk of this place: the step that wrote it last
+	sum := make([]Span, m)      // by chunk of this place: what this node has
 
 	for s := range m { // in the order in which the ring needs them
 		c := mod(a-s, m)
@@ -28,20 +33,20 @@ func (b *builder) hierarchicalAllReduce() {
 			p := mod(i-d, k)
 			sent[p*m+c] = b.send(local[p], chunk(In, p, c), None)
 		}
-		acc := chunk(In, i, c)
-		made[c] = None
+		sum[c], made[c] = chunk(In, i, c), None
 		for d := 1; d < k; d++ {
-			made[c] = b.recvReduce(local[(i+d)%k], chunk(Out, i, c), acc, made[c])
-			acc = chunk(Out, i, c)
+			made[c] = b.recvReduce(local[(i+d)%k], chunk(Out, i, c), sum[c], made[c])
+			sum[c] = chunk(Out, i, c)
 		}
 	}
 
 	next, prev := rail[(a+1)%m], rail[mod(a-1, m)]
 	for s := range m - 1 {
 		c := mod(a-s, m)
-		sent[i*m+c] = b.send(next, chunk(Out, i, c), made[c])
+		sent[i*m+c] = b.send(next, sum[c], made[c])
 		c = mod(a-s-1, m)
-		made[c] = b.recvReduceLeft(prev, chunk(Out, i, c), chunk(Out, i, c), made[c])
+		made[c] = b.recvReduceLeft(prev, chunk(Out, i, c), sum[c], made[c])
+		sum[c] = chunk(Out, i, c)
 	}
 	for s := range m { // the sums, in the order in which they come to this node
 		c := mod(a+1-s, m)

@@ -57,15 +57,15 @@ const seqBits = 56
 
 // Begin makes a call the current one. Begin, Passed and End belong to the goroutine that runs calls.
 func (c *Comm) Begin(call lifecycle.Call, seq uint64) {
-	storeRelease(&c.op, uint64(call)<<seqBits|seq&(1<<seqBits-1))
+	transport.StoreRelease(&c.op, uint64(call)<<seqBits|seq&(1<<seqBits-1))
 }
 
 // Passed says that the current call, a collective, is done here: what befalls this rank now is no reason for others to
 // give it up.
-func (c *Comm) Passed(seq uint64) { storeRelease(&c.passed, seq) }
+func (c *Comm) Passed(seq uint64) { transport.StoreRelease(&c.passed, seq) }
 
 // End ends the current call.
-func (c *Comm) End() { storeRelease(&c.op, 0) }
+func (c *Comm) End() { transport.StoreRelease(&c.op, 0) }
 
 // WaitsFor says, here and on the tape, for which rank the current call waits now; -1 for none any more.
 func (c *Comm) WaitsFor(peer int) {

@@ -22,7 +22,7 @@ type Board struct {
 	bells []*atomic.Uint32 // of the others
 	keep  any              // what keeps the memory mapped
 
-	// What publish writes besides, which nobody else looks at.
+	// What Post writes besides, which nobody else looks at.
 	_    [128]byte
 	mine atomic.Uint64
 	_    [128]byte
@@ -59,7 +59,11 @@ func (b *Board) Post(n uint64, head, body []byte) {
 	copy(to[len(head)+first:], body[first:])
 	copy(to[len(head):], body[:first])
 	copy(to, head)
-	publish(number(slot), n, &b.mine)
+	StoreRelease(number(slot), n)
+	// The others' bells are looked at behind the number. To wait for that with a store of another word, which is this
+	// rank's alone, lets the number come to the cache at once with what is beside it: a reader that looks at its cache
+	// line all the time does not take the line away between the two.
+	b.mine.Store(n)
 	for _, bell := range b.bells {
 		RingWord(bell)
 	}

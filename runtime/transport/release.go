@@ -1,0 +1,8 @@
+//go:build !amd64 || race
+
+package transport
+
+import "sync/atomic"
+
+// StoreRelease stores v behind all that was stored before.
+func StoreRelease(p *atomic.Uint64, v uint64) { p.Store(v) }

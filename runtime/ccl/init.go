@@ -408,12 +408,11 @@ func (c *core) tapeInfo(parent CommID, t transport.Topology) tape.CommInfo {
 		ID: c.id, Parent: parent, Name: c.name, Rank: c.rank, Size: c.size, Nodes: len(t.Ranks),
 		Engine: c.engineName(),
 	}
-	if t.PXN != transport.PXNUnknown {
+	if t.PXN != tape.PXNUnknown {
 		node := t.Node[c.rank]
 		local := t.Ranks[node]
 		info.Place = tape.Place{
-			Node: node, Local: slices.Index(local, c.rank), Locals: len(local), Connections: t.Connections,
-			PXN: tape.PXN(t.PXN),
+			Node: node, Local: slices.Index(local, c.rank), Locals: len(local), Connections: t.Connections, PXN: t.PXN,
 		}
 	}
 	return info

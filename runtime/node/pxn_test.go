@@ -6,19 +6,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-rt/carillon/runtime/ccl"
-	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // NCCL_PXN_DISABLE on one rank switches PXN off for all, as the others would have to send for it.
 func TestPXNDisable(t *testing.T) {
 	for _, c := range []struct {
 		disable     string // on rank 2
-		want        transport.PXN
+		want        tape.PXN
 		connections int // of each rank
 	}{
-		{"", transport.PXNOn, 1},
-		{"0", transport.PXNOn, 1},
-		{"1", transport.PXNDisabled, 2},
+		{"", tape.PXNOn, 1},
+		{"0", tape.PXNOn, 1},
+		{"1", tape.PXNDisabled, 2},
 	} {
 		t.Run(c.disable, func(t *testing.T) {
 			var ranks errgroup.Group

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-rt/carillon/runtime/transport"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 func TestGather(t *testing.T) {
@@ -92,7 +92,7 @@ func TestLeavingSends(t *testing.T) {
 	if !r.full.Load() { // as far as it can be: there is no connection
 		t.Error("it was not sent")
 	}
-	if c.waiters[0].Round() != 0 || c.endpoints[0].Conn(2).Waits() != transport.WaitNetwork {
+	if c.waiters[0].Round() != 0 || c.endpoints[0].Conn(2).Waits() != tape.PhaseNetwork {
 		t.Error("the rank is not seen to have left, or what it sent not to be on its way")
 	}
 }

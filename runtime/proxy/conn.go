@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // burst is the most that one TrySend hands to another process, so that a rank that sends much also gets to receive.
@@ -38,8 +39,8 @@ type Conn struct {
 	reported  int    // bytes of op that TrySend has returned as sent
 	sent      uint64 // bytes that were made into operations
 	granted   atomic.Uint64
-	waits     atomic.Uint32
-	waiting   events // the profiler's events of a wait for credit or an operation
+	waits     atomic.Uint32 // a tape.Phase
+	waiting   events        // the profiler's events of a wait for credit or an operation
 
 	// Incoming. Positions never wrap.
 	_     [128]byte
@@ -67,15 +68,15 @@ func (c *Conn) Name() string {
 // Carrier is the rank whose proxy sends to the peer for this rank.
 func (c *Conn) Carrier() int { return c.carrier }
 
-// Waits tells what this rank's sends wait for.
-func (c *Conn) Waits() transport.Wait {
-	if w := transport.Wait(c.waits.Load()); w != transport.WaitNone {
+// Waits tells what this rank's sends wait for: PhaseCredit, PhasePool, PhaseNetwork, or PhaseNone for nothing.
+func (c *Conn) Waits() tape.Phase {
+	if w := tape.Phase(c.waits.Load()); w != tape.PhaseNone {
 		return w
 	}
 	if c.neighbour != nil && c.neighbour.holds(c) || c.neighbour == nil && c.via.holds(c.peer) {
-		return transport.WaitNetwork
+		return tape.PhaseNetwork
 	}
-	return transport.WaitNone
+	return tape.PhaseNone
 }
 
 // TrySend implements transport.Conn.
@@ -95,11 +96,11 @@ func (c *Conn) TrySend(p []byte) (total int, err error) {
 		}
 		total, p = n, p[n:]
 	}
-	c.waits.Store(uint32(transport.WaitNone))
+	c.waits.Store(uint32(tape.PhaseNone))
 	for len(p) > 0 && total < burst {
 		room := c.granted.Load() - c.sent
 		if room == 0 {
-			c.waitFor(transport.WaitCredit)
+			c.waitFor(tape.PhaseCredit)
 			break
 		}
 		n := int(min(uint64(len(p)), room))
@@ -117,7 +118,7 @@ func (c *Conn) TrySend(p []byte) (total int, err error) {
 }
 
 // waitFor records what the rank's send waits for.
-func (c *Conn) waitFor(w transport.Wait) {
+func (c *Conn) waitFor(w tape.Phase) {
 	c.waits.Store(uint32(w))
 	c.profileWait()
 }
@@ -138,7 +139,7 @@ func (c *Conn) progress() (n int, all bool) {
 func (c *Conn) send(p []byte) int {
 	o := c.e.p.get(c)
 	if o == nil {
-		c.waitFor(transport.WaitPool)
+		c.waitFor(tape.PhasePool)
 		return 0
 	}
 	c.e.profileEnd(&c.waiting, lifecycle.CodeOK)
@@ -167,7 +168,7 @@ func (c *Conn) send(p []byte) int {
 	}
 	n, all := c.progress()
 	if !all {
-		c.waits.Store(uint32(transport.WaitNetwork))
+		c.waits.Store(uint32(tape.PhaseNetwork))
 	}
 	return n
 }
@@ -184,7 +185,7 @@ func (c *Conn) sendShared(p []byte) int {
 	i, n, piped := c.neighbour.writePipe(c, p)
 	if i < 0 {
 		if i = c.neighbour.claim(c, true); i < 0 {
-			c.waitFor(transport.WaitPool)
+			c.waitFor(tape.PhasePool)
 			return 0
 		}
 		n = copy(c.neighbour.segment.bytes(i), p)

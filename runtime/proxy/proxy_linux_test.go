@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // The conformance suite of package fabric runs over streams, with PXN and without. Here is what is particular to them.
@@ -179,7 +180,7 @@ func TestPoolIsExhausted(t *testing.T) {
 			}
 			sent[i] = append(sent[i], p...)
 		}
-		if w := conn.Waits(); w != transport.WaitPool {
+		if w := conn.Waits(); w != tape.PhasePool {
 			t.Errorf("rank %d waits for %d", rank, w)
 		}
 	}
@@ -204,7 +205,7 @@ func TestPoolIsExhausted(t *testing.T) {
 	if got := c.take(to, from, 8); string(got) != "at last!" {
 		t.Errorf("got %q", got)
 	}
-	for conn.Waits() != transport.WaitNone { // soon
+	for conn.Waits() != tape.PhaseNone { // soon
 		runtime.Gosched()
 	}
 	if s := c.proxies[carrier].Stats(); s.Own != 0 || s.Shared != 0 || s.Waiting != 0 || s.Refused != 0 {
@@ -216,7 +217,7 @@ func TestPoolIsExhausted(t *testing.T) {
 func TestWaitsForTheNetwork(t *testing.T) {
 	c := newCluster(t, 0, 0, 1, 1)
 	for _, from := range []int{0, 1} {
-		if w := c.endpoints[from].Conn(3).Waits(); w != transport.WaitNone {
+		if w := c.endpoints[from].Conn(3).Waits(); w != tape.PhaseNone {
 			t.Errorf("rank %d, which has sent nothing, waits for %d", from, w)
 		}
 	}
@@ -225,14 +226,14 @@ func TestWaitsForTheNetwork(t *testing.T) {
 		if n, err := conn.TrySend([]byte("12345678")); n != 8 || err != nil {
 			t.Fatal(n, err)
 		}
-		if w := conn.Waits(); w != transport.WaitNetwork {
+		if w := conn.Waits(); w != tape.PhaseNetwork {
 			t.Errorf("rank %d waits for %d", from, w)
 		}
 	}
 	c.connect()
 	for _, from := range []int{0, 1} {
 		c.take(3, from, 8)
-		for c.endpoints[from].Conn(3).Waits() != transport.WaitNone { // soon
+		for c.endpoints[from].Conn(3).Waits() != tape.PhaseNone { // soon
 			runtime.Gosched()
 		}
 	}
@@ -256,7 +257,7 @@ func TestWindow(t *testing.T) {
 				t.Fatal(err)
 			}
 			if sent += n; n == 0 {
-				return conn.Waits() == transport.WaitCredit
+				return conn.Waits() == tape.PhaseCredit
 			}
 		}
 	})

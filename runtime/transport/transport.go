@@ -5,17 +5,6 @@ import "errors"
 // ErrClosed is what a Conn answers after Close.
 var ErrClosed = errors.New("connection is closed")
 
-// Wait is what keeps a rank from sending.
-type Wait uint8
-
-// The Waits.
-const (
-	WaitNone    Wait = iota
-	WaitCredit       // the receiver must take what it was sent
-	WaitNetwork      // the network must take what it was given
-	WaitPool         // there must be an operation free in the proxy's pool
-)
-
 // Conn is one rank's end of the connection to one peer: a reliable, ordered stream of bytes each way, with flow
 // control. It never blocks; a rank that can't go on waits on the Waiter that the Conn was made with, which the Conn
 // rings when bytes arrive, when room becomes free, and when the peer is lost.

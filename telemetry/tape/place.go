@@ -19,7 +19,7 @@ func (p Place) IsZero() bool { return p.PXN == PXNUnknown }
 // they don't. PXNUnknown is that of an unknown Place.
 type PXN uint8
 
-// The values of PXN. They have the numbers of transport.PXN.
+// The values of PXN.
 const (
 	PXNUnknown   PXN = iota
 	PXNOn            // they do

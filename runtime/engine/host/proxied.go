@@ -5,13 +5,12 @@ import (
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
-	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // proxyConn is a connection with a rank of another node, on which the proxy of the carrier's process sends.
 type proxyConn interface {
-	Waits() transport.Wait
+	Waits() tape.Phase
 	Carrier() int
 }
 

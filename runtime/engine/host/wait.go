@@ -122,18 +122,12 @@ func (e *Engine) blocked(rank int, phase tape.Phase) tape.Phase {
 	if to == nil {
 		return phase
 	}
-	switch w := to.Waits(); {
-	case w == transport.WaitNetwork:
-		phase = tape.PhaseNetwork
-	case w == transport.WaitPool:
-		phase = tape.PhasePool
-	case w == transport.WaitCredit && phase == tape.PhaseTransfer: // before, it has not come
-		phase = tape.PhaseCredit
-	default:
+	waits := to.Waits()
+	if waits == tape.PhaseNone || waits == tape.PhaseCredit && phase != tape.PhaseTransfer { // before, it has not come
 		return phase
 	}
-	to.waits(phase)
-	return phase
+	to.waits(waits)
+	return waits
 }
 
 // lostPeers returns the error of an operation to which the loss of a peer matters. One that gave up (a notice) takes

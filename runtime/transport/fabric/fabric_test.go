@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Four ranks: two in one process, one in another of the same host, one on another host. (All are in this process;
@@ -41,7 +41,7 @@ func TestTopologyAndChoice(t *testing.T) {
 		if diff := cmp.Diff(transport.Topology{
 			Node: []int{0, 1, 0, 0}, Ranks: [][]int{{0, 2, 3}, {1}}, Transport: want,
 			Host: []string{host, host, host, host}, PID: []int{pid, pid, pid, pid},
-			Connections: []int{1, 3, 1, 1}[rank], PXN: transport.PXNOn,
+			Connections: []int{1, 3, 1, 1}[rank], PXN: tape.PXNOn,
 		}, links[rank].Topology()); diff != "" {
 			t.Errorf("rank %d: (-want +got)\n%s", rank, diff)
 		}
@@ -66,14 +66,14 @@ func TestWhyNoPXN(t *testing.T) {
 	disabled.DisablePXN, noMemory.DisableSHM = true, true
 	for _, c := range []struct {
 		ranks       []fabric.Config
-		want        transport.PXN
+		want        tape.PXN
 		connections int // of rank 0
 	}{
-		{[]fabric.Config{here, here, there, there}, transport.PXNOn, 1},
-		{[]fabric.Config{here, disabled, there, there}, transport.PXNDisabled, 2},
-		{[]fabric.Config{here, noMemory, there, there}, transport.PXNNoMemory, 3}, // one with its neighbour
-		{[]fabric.Config{here, there}, transport.PXNAlone, 1},
-		{[]fabric.Config{here, here}, transport.PXNOneNode, 0},
+		{[]fabric.Config{here, here, there, there}, tape.PXNOn, 1},
+		{[]fabric.Config{here, disabled, there, there}, tape.PXNDisabled, 2},
+		{[]fabric.Config{here, noMemory, there, there}, tape.PXNNoMemory, 3}, // one with its neighbour
+		{[]fabric.Config{here, there}, tape.PXNAlone, 1},
+		{[]fabric.Config{here, here}, tape.PXNOneNode, 0},
 	} {
 		var fabrics []*fabric.Fabric
 		for _, config := range c.ranks {

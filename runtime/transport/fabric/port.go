@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/runtime/transport/shm"
 	"github.com/carillon-rt/carillon/runtime/transport/tcp"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // Port is one rank of a communicator before it is connected.
@@ -195,30 +196,30 @@ func (p *Port) Topology(rank int, cards [][]byte) (transport.Topology, error) {
 
 // pxn says whether ranks that are there send to other nodes through each other: where there are several nodes, all
 // ranks have it switched on, and the ranks of each node can share memory.
-func pxn(t *transport.Topology, cards []*card) transport.PXN {
+func pxn(t *transport.Topology, cards []*card) tape.PXN {
 	switch {
 	case len(t.Ranks) < 2:
-		return transport.PXNOneNode
+		return tape.PXNOneNode
 	case len(t.Ranks) == len(cards):
-		return transport.PXNAlone
+		return tape.PXNAlone
 	case slices.ContainsFunc(cards, func(c *card) bool { return !c.pxn }):
-		return transport.PXNDisabled
+		return tape.PXNDisabled
 	case slices.ContainsFunc(cards, func(c *card) bool { return c.proxy.FD < 0 }):
-		return transport.PXNNoMemory
+		return tape.PXNNoMemory
 	}
 	for i, c := range cards {
 		first := cards[t.Ranks[t.Node[i]][0]]
 		if c.proxy.UID != first.proxy.UID || c.process.PIDSpace != first.process.PIDSpace {
-			return transport.PXNStrangers
+			return tape.PXNStrangers
 		}
 	}
-	return transport.PXNOn
+	return tape.PXNOn
 }
 
 // routes says over which connections the ranks reach other nodes.
 func routes(cards []*card) proxy.Routes {
 	t := topology(0, cards, nil)
-	return proxy.NewRoutes(t.Node, t.Ranks, t.PXN == transport.PXNOn)
+	return proxy.NewRoutes(t.Node, t.Ranks, t.PXN == tape.PXNOn)
 }
 
 // topology says where the ranks are, and how this one reaches them, if it does yet.

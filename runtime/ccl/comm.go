@@ -196,11 +196,15 @@ func (c *Comm) check(call lifecycle.Call) error {
 	return nil
 }
 
-// refused records a call that was not allowed, and returns its error.
+// refused records a call that was not allowed, itself or for its arguments, and returns its error.
 func (c *core) refused(ctx context.Context, call lifecycle.Call, err error) error {
 	usage, ok := errors.AsType[*UsageError](err)
 	if !ok {
 		return err
+	}
+	if usage.Code == lifecycle.CodeInvalidArgument {
+		refusal := usage.Call.String() + ": " + usage.Detail
+		c.refusal.Store(&refusal)
 	}
 	c.tape.Life(tape.LifeRecord{
 		Act: actOf[call], Call: call, Stage: tape.StageMisuse, Code: usage.Code, State: c.life.State(), Peer: -1,

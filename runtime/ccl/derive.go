@@ -289,7 +289,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, opts ...Option) (*Comm
 		return nil, err
 	}
 	if color < 0 && color != NoColor {
-		return nil, c.invalid(ctx, c.usage(lifecycle.CallSplit, lifecycle.CodeInvalidArgument,
+		return nil, c.refused(ctx, lifecycle.CallSplit, c.usage(lifecycle.CallSplit, lifecycle.CodeInvalidArgument,
 			"color is %d: it must be 0 or more, or NoColor", color))
 	}
 	if err := c.mayChange(ctx, lifecycle.CallSplit); err != nil {

@@ -132,7 +132,7 @@ func (c *Comm) runOn(ctx context.Context, stream *cuda.Stream, call lifecycle.Ca
 		if err := c.check(call); err != nil {
 			return err
 		}
-		return c.invalid(ctx, c.usage(call, lifecycle.CodeInvalidArgument, "the stream is nil"))
+		return c.refused(ctx, call, c.usage(call, lifecycle.CodeInvalidArgument, "the stream is nil"))
 	}
 	for i := range ops {
 		ops[i].Stream = stream

@@ -49,7 +49,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	}
 	members, err := c.without(exclude, mode)
 	if err != nil {
-		return nil, c.invalid(ctx, err)
+		return nil, c.refused(ctx, lifecycle.CallShrink, err)
 	}
 	site := callSite()
 	if err := c.clear(ctx, mode, fmt.Errorf("it shrinks to %d of %d ranks", len(members), c.size), site); err != nil {
@@ -141,7 +141,8 @@ func (c *Comm) Grow(ctx context.Context, id UniqueID, nranks int, opts ...Option
 		return nil, err
 	}
 	bad := func(format string, args ...any) error {
-		return c.invalid(ctx, c.usage(lifecycle.CallGrow, lifecycle.CodeInvalidArgument, format, args...))
+		err := c.usage(lifecycle.CallGrow, lifecycle.CodeInvalidArgument, format, args...)
+		return c.refused(ctx, lifecycle.CallGrow, err)
 	}
 	if nranks <= c.size || nranks > MaxRanks {
 		return nil, bad("nranks is %d: it must be more than the %d there are, and at most %d", nranks, c.size, MaxRanks)

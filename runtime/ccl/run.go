@@ -2,7 +2,6 @@ package ccl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 
@@ -69,32 +68,22 @@ func (c *Comm) admit(ctx context.Context, call lifecycle.Call, ops []engine.Op) 
 		return nilComm(call)
 	}
 	if err := c.life.Check(call); err != nil {
-		return c.invalid(ctx, err)
+		return c.refused(ctx, call, err)
 	}
 	for i := range ops {
 		ops[i].Algorithm = c.rt.cfg.Algorithm
-		if err := ops[i].Check(c.rank, c.size); err != nil {
-			return c.invalid(ctx, c.usage(ops[i].Call, lifecycle.CodeInvalidArgument, "%v", err))
+		err := ops[i].Check(c.rank, c.size)
+		if err != nil {
+			err = c.usage(ops[i].Call, lifecycle.CodeInvalidArgument, "%v", err)
+		} else {
+			err = c.checkDevice(ops[i])
 		}
-		if err := c.checkDevice(ops[i]); err != nil {
-			return c.invalid(ctx, err)
+		if err != nil {
+			return c.refused(ctx, ops[i].Call, err)
 		}
 	}
 	c.visit()
 	return nil
-}
-
-// invalid records a call that was refused itself or for its arguments, and returns its error.
-func (c *core) invalid(ctx context.Context, err error) error {
-	usage, ok := errors.AsType[*UsageError](err)
-	if !ok {
-		return err
-	}
-	if usage.Code == lifecycle.CodeInvalidArgument {
-		refusal := usage.Call.String() + ": " + usage.Detail
-		c.refusal.Store(&refusal)
-	}
-	return c.refused(ctx, usage.Call, err)
 }
 
 // queue waits until place has the turn. A context that ends first abandons the operation, and with it the communicator:
@@ -114,7 +103,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op
 		return c.refused(ctx, call, c.life.Check(call))
 	}
 	if err := engine.CheckToSelf(ops, c.rank); err != nil {
-		return c.invalid(ctx, c.usage(call, lifecycle.CodeInvalidArgument, "%v", err))
+		return c.refused(ctx, call, c.usage(call, lifecycle.CodeInvalidArgument, "%v", err))
 	}
 	if c.refusal.Load() != nil {
 		c.refusal.Store(nil) // the caller has gone on

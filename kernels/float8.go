@@ -2,9 +2,6 @@ package kernels
 
 import "math"
 
-// MaxE4M3 is the largest finite E4M3, where overflow saturates.
-const MaxE4M3 = 448
-
 // Float32 returns e, exactly. The two NaNs (0x7f and 0xff) become quiet float32 NaNs of the same sign.
 func (e E4M3) Float32() float32 {
 	bits := uint32(e&0x80) << 24
@@ -15,7 +12,7 @@ func (e E4M3) Float32() float32 {
 	return math.Float32frombits(bits | math.Float32bits(math.Float32frombits(uint32(e&0x7f)<<20)*0x1p120))
 }
 
-// ToE4M3 rounds f to the nearest E4M3, ties to even. What is too large, infinities included, becomes ±448.
+// ToE4M3 rounds f to the nearest E4M3, ties to even. What is too large, infinities included, becomes ±448, the largest.
 func ToE4M3(f float32) E4M3 {
 	bits := math.Float32bits(f)
 	abs := bits &^ sign32

@@ -101,12 +101,10 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	d := open(t, "FAKECUDA_DEVICES=3")
-	major, minor, err := d.Version()
-	must(t, err)
 	n, err := d.Devices()
 	must(t, err)
-	if major != 12 || minor != 9 || n != 3 {
-		t.Errorf("version %d.%d, %d devices", major, minor, n)
+	if n != 3 {
+		t.Errorf("%d devices", n)
 	}
 	_, err = d.Device(3)
 	want(t, err, cuda.ErrInvalidDevice)
@@ -116,15 +114,10 @@ func TestDevice(t *testing.T) {
 	for variable, want := range map[string]bool{"FAKECUDA_DEVICES=2": false, "FAKECUDA_MIG=1": true} {
 		dev, err := open(t, variable).Device(1)
 		must(t, err)
-		name, err := dev.Name()
-		must(t, err)
-		bus, err := dev.BusID()
-		must(t, err)
 		id, instance, err := dev.UUID()
 		must(t, err)
-		if name != "Fake GPU" || bus != "0000:02:00.0" || !strings.HasSuffix(string(id[:]), "cuda00000001") ||
-			instance != want {
-			t.Errorf("%s: %q %q %q, instance %v", variable, name, bus, id[:], instance)
+		if !strings.HasSuffix(string(id[:]), "cuda00000001") || instance != want {
+			t.Errorf("%s: %q, instance %v", variable, id[:], instance)
 		}
 		sms, err := dev.Attribute(cuda.Multiprocessors)
 		must(t, err)
@@ -156,13 +149,8 @@ func TestMemory(t *testing.T) {
 	if (a != cuda.Allocation{Base: p, Bytes: n, ID: a.ID, IPC: true}) {
 		t.Errorf("%+v", a)
 	}
-	free, total, err := c.Memory()
-	must(t, err)
-	if total-free != 2*n {
-		t.Errorf("%d of %d bytes are free", free, total)
-	}
 
-	_, err = c.Alloc(int(total))
+	_, err = c.Alloc(1 << 46)
 	want(t, err, cuda.ErrOutOfMemory)
 	if text := "cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"; err.Error() != text {
 		t.Errorf("%v, want %s", err, text)
@@ -183,11 +171,6 @@ func TestMemory(t *testing.T) {
 func TestPeers(t *testing.T) {
 	d := open(t)
 	a, b := context(t, d, 0), context(t, d, 1)
-	can, err := a.Device().CanAccess(b.Device())
-	must(t, err)
-	if !can {
-		t.Error("device 0 can't access device 1")
-	}
 	must(t, a.EnablePeer(b))
 	want(t, a.EnablePeer(b), cuda.ErrPeerEnabled)
 
@@ -197,8 +180,7 @@ func TestPeers(t *testing.T) {
 	must(t, err)
 	must(t, a.CopyToDevice(p, []byte{1, 2, 3, 4}))
 	s := stream(t, a)
-	must(t, s.CopyPeer(q, b, p, a, 4))
-	want(t, s.CopyPeer(q, a, p, b, 4), cuda.ErrInvalidValue) // the wrong contexts
+	must(t, s.Copy(q, p, 4))
 	must(t, s.Synchronize())
 	out := make([]byte, 4)
 	must(t, b.CopyToHost(out, q))
@@ -216,11 +198,6 @@ func TestPeers(t *testing.T) {
 
 	d = open(t, "FAKECUDA_NO_PEERS=1")
 	a, b = context(t, d, 0), context(t, d, 1)
-	can, err = a.Device().CanAccess(b.Device())
-	must(t, err)
-	if can {
-		t.Error("device 0 can access device 1")
-	}
 	want(t, a.EnablePeer(b), cuda.ErrPeerUnsupported)
 }
 

@@ -72,13 +72,6 @@ func (d *Driver) newError(call string, r C.CUresult) *Error {
 	}
 }
 
-// Version is the newest version of CUDA that the driver has: 12 and 9 for 12.9.
-func (d *Driver) Version() (major, minor int, err error) {
-	var v C.int
-	err = d.check("cuDriverGetVersion", C.shim_version(d.c, &v))
-	return int(v) / 1000, int(v) % 1000 / 10, err
-}
-
 // Devices counts the devices that this process sees; CUDA_VISIBLE_DEVICES hides some.
 func (d *Driver) Devices() (int, error) {
 	var n C.int
@@ -108,20 +101,6 @@ func (dev *Device) Driver() *Driver { return dev.driver }
 // Ordinal is the device's number in this process.
 func (dev *Device) Ordinal() int { return dev.ordinal }
 
-// Name is what NVIDIA calls the device: "NVIDIA H200".
-func (dev *Device) Name() (string, error) {
-	var name [256]C.char
-	err := dev.driver.check("cuDeviceGetName", C.shim_device_name(dev.driver.c, &name[0], C.int(len(name)), dev.c))
-	return C.GoString(&name[0]), err
-}
-
-// BusID is where the device is on the PCI bus, as domain:bus:device.function: "0000:19:00.0".
-func (dev *Device) BusID() (string, error) {
-	var id [32]C.char
-	err := dev.driver.check("cuDeviceGetPCIBusId", C.shim_device_bus(dev.driver.c, &id[0], C.int(len(id)), dev.c))
-	return C.GoString(&id[0]), err
-}
-
 // UUID is the device's unique id, and whether it is an instance of a divided GPU (MIG), which then has the id. Before
 // CUDA 11.4 it is the GPU's, and no device an instance.
 func (dev *Device) UUID() (id [16]byte, instance bool, err error) {
@@ -139,23 +118,13 @@ func (dev *Device) UUID() (id [16]byte, instance bool, err error) {
 // An Attribute is a CUdevice_attribute.
 type Attribute int
 
-// The attributes that collectives ask for. Those that say what a device can are 1 or 0.
+// The attributes that collectives ask for.
 const (
-	MaxThreadsPerBlock    Attribute = 1
-	MaxSharedPerBlock     Attribute = 8 // bytes
-	WarpSize              Attribute = 10
-	Multiprocessors       Attribute = 16
-	CanMapHostMemory      Attribute = 19
-	ComputeMode           Attribute = 20 // 0 default, 2 prohibited, 3 for one process
-	ConcurrentKernels     Attribute = 31
-	UnifiedAddressing     Attribute = 41
-	ComputeMajor          Attribute = 75
-	ComputeMinor          Attribute = 76
-	VirtualMemory         Attribute = 102 // Context.Create
-	PosixFileDescriptors  Attribute = 103 // Shareable.Export
-	hostNUMANode          Attribute = 134 // the host's node that is nearest to the device, or -1
-	StreamMemOps64        Attribute = 122 // values of 64 bits; those of 32 bits need no attribute since CUDA 12
-	StreamMemOpsWaitNotOr Attribute = 123
+	MaxThreadsPerBlock Attribute = 1
+	Multiprocessors    Attribute = 16
+	ComputeMajor       Attribute = 75
+	ComputeMinor       Attribute = 76
+	hostNUMANode       Attribute = 134 // the host's node that is nearest to the device, or -1
 )
 
 // Attribute asks for one.
@@ -163,13 +132,6 @@ func (dev *Device) Attribute(a Attribute) (int, error) {
 	var value C.int
 	err := dev.driver.check("cuDeviceGetAttribute", C.shim_attribute(dev.driver.c, &value, C.int(a), dev.c))
 	return int(value), err
-}
-
-// CanAccess says whether kernels on the device can reach memory of another one, once EnablePeer was called.
-func (dev *Device) CanAccess(peer *Device) (bool, error) {
-	var can C.int
-	err := dev.driver.check("cuDeviceCanAccessPeer", C.shim_can_peer(dev.driver.c, &can, dev.c, peer.c))
-	return can != 0, err
 }
 
 // NativeAtomics says whether the device reaches memory of another one with atomic operations of the link between them:

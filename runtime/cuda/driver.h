@@ -62,12 +62,9 @@ enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
   F(cuGetErrorString, (CUresult code, const char **text))                                                              \
   F(cuDeviceGetCount, (int *count))                                                                                    \
   F(cuDeviceGet, (CUdevice * device, int ordinal))                                                                     \
-  F(cuDeviceGetName, (char *name, int bytes, CUdevice device))                                                         \
   F(cuDeviceGetUuid, (void *uuid, CUdevice device))                                                                    \
   F(cuDeviceGetUuid_v2, (void *uuid, CUdevice device))                                                                 \
-  F(cuDeviceGetPCIBusId, (char *id, int bytes, CUdevice device))                                                       \
   F(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                                                \
-  F(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer))                                                 \
   F(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice device, CUdevice peer))                              \
   F(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                                  \
   F(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                   \
@@ -75,15 +72,11 @@ enum { CUDA_ERROR_CONTEXT_IS_DESTROYED = 709, CUDA_ERROR_NOT_SUPPORTED = 801 };
   F(cuCtxSetCurrent, (CUcontext context))                                                                              \
   F(cuCtxSynchronize, (void))                                                                                          \
   F(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))                                                           \
-  F(cuMemGetInfo_v2, (size_t * free, size_t *total))                                                                   \
   F(cuMemAlloc_v2, (CUdeviceptr * memory, size_t bytes))                                                               \
   F(cuMemFree_v2, (CUdeviceptr memory))                                                                                \
   F(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                                                        \
   F(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                                  \
-  F(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,  \
-                        CUstream stream))                                                                              \
   F(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t count, CUstream stream))                             \
-  F(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t *bytes, CUdeviceptr pointer))                                 \
   F(cuPointerGetAttributes, (unsigned count, int *attributes, void **values, CUdeviceptr pointer))                     \
   F(cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                                                \
   F(cuMemHostUnregister, (void *memory))                                                                               \
@@ -174,15 +167,11 @@ static inline CUresult out(const driver *d, CUcontext context, CUcontext was, CU
 #define DC const driver *d, CUcontext c
 
 PLAIN(shim_init, cuInit, (D), 0)
-PLAIN(shim_version, cuDriverGetVersion, (D, int *version), version)
 PLAIN(shim_count, cuDeviceGetCount, (D, int *count), count)
 PLAIN(shim_device, cuDeviceGet, (D, CUdevice *device, int ordinal), device, ordinal)
-PLAIN(shim_device_name, cuDeviceGetName, (D, char *name, int bytes, CUdevice device), name, bytes, device)
 PLAIN(shim_device_uuid, cuDeviceGetUuid, (D, void *uuid, CUdevice device), uuid, device)
 PLAIN(shim_device_uuid_v2, cuDeviceGetUuid_v2, (D, void *uuid, CUdevice device), uuid, device)
-PLAIN(shim_device_bus, cuDeviceGetPCIBusId, (D, char *id, int bytes, CUdevice device), id, bytes, device)
 PLAIN(shim_attribute, cuDeviceGetAttribute, (D, int *value, int attribute, CUdevice device), value, attribute, device)
-PLAIN(shim_can_peer, cuDeviceCanAccessPeer, (D, int *can, CUdevice device, CUdevice peer), can, device, peer)
 PLAIN(shim_p2p, cuDeviceGetP2PAttribute, (D, int *value, int attribute, CUdevice device, CUdevice peer), value,
       attribute, device, peer)
 PLAIN(shim_retain, cuDevicePrimaryCtxRetain, (D, CUcontext *context, CUdevice device), context, device)
@@ -190,10 +179,8 @@ PLAIN(shim_release, cuDevicePrimaryCtxRelease_v2, (D, CUdevice device), device)
 WITHIN(shim_synchronize, cuCtxSynchronize, (DC))
 WITHIN(shim_enable_peer, cuCtxEnablePeerAccess, (DC, CUcontext peer), peer, 0)
 
-WITHIN(shim_memory, cuMemGetInfo_v2, (DC, size_t *free, size_t *total), free, total)
 WITHIN(shim_alloc, cuMemAlloc_v2, (DC, CUdeviceptr *memory, size_t bytes), memory, bytes)
 WITHIN(shim_free, cuMemFree_v2, (DC, CUdeviceptr memory), memory)
-WITHIN(shim_copy, cuMemcpy, (DC, CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
 // A copy from memory that isn't registered may go on when cuMemcpy has returned, on the default stream, for which
 // streams that don't block don't wait.
 static inline CUresult shim_copy_to_device(DC, CUdeviceptr to, const void *from, size_t bytes) {
@@ -207,14 +194,8 @@ static inline CUresult shim_copy_to_device(DC, CUdeviceptr to, const void *from,
 WITHIN(shim_copy_to_host, cuMemcpy, (DC, void *to, CUdeviceptr from, size_t bytes), (uintptr_t)to, from, bytes)
 WITHIN(shim_copy_async, cuMemcpyAsync, (DC, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), to, from,
        bytes, stream)
-WITHIN(shim_copy_peer, cuMemcpyPeerAsync,
-       (DC, CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
-        CUstream stream),
-       to, to_context, from, from_context, bytes, stream)
 WITHIN(shim_set, cuMemsetD8Async, (DC, CUdeviceptr to, unsigned char value, size_t count, CUstream stream), to, value,
        count, stream)
-WITHIN(shim_range, cuMemGetAddressRange_v2, (DC, CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer), base, bytes,
-       pointer)
 
 WITHIN(shim_stream, cuStreamCreateWithPriority, (DC, CUstream *stream, int priority), stream, 1, priority)
 WITHIN(shim_stream_destroy, cuStreamDestroy_v2, (DC, CUstream stream), stream)

@@ -18,13 +18,6 @@ func Alloc[T any](c *Context, n int) (Buffer[T], error) {
 	return Wrap[T](p, n), err
 }
 
-// Memory is the device's memory: what is free, and all of it, in bytes.
-func (c *Context) Memory() (free, total uint64, err error) {
-	var f, t C.size_t
-	err = c.check("cuMemGetInfo", C.shim_memory(c.driver.c, c.c, &f, &t))
-	return uint64(f), uint64(t), err
-}
-
 // Alloc allocates bytes of the device's memory, aligned to 256. The caller frees it.
 func (c *Context) Alloc(bytes int) (Pointer, error) {
 	var p Pointer
@@ -54,13 +47,6 @@ func (c *Context) CopyToHost(to []byte, from Pointer) error {
 func (s *Stream) Copy(to, from Pointer, bytes int) error {
 	return s.check("cuMemcpyAsync", C.shim_copy_async(s.driver.c, s.context.c, C.CUdeviceptr(to), C.CUdeviceptr(from),
 		C.size_t(bytes), s.c))
-}
-
-// CopyPeer copies from the memory of one context to that of another, through the host where they can't reach each
-// other. It puts the copy on a stream, and returns.
-func (s *Stream) CopyPeer(to Pointer, toContext *Context, from Pointer, fromContext *Context, bytes int) error {
-	return s.check("cuMemcpyPeerAsync", C.shim_copy_peer(s.driver.c, s.context.c, C.CUdeviceptr(to), toContext.c,
-		C.CUdeviceptr(from), fromContext.c, C.size_t(bytes), s.c))
 }
 
 // Set sets bytes to a value, on a stream.

@@ -13,13 +13,8 @@ type Result int
 
 // The results that a caller tells apart.
 const (
-	ErrUnhandledCUDA   Result = 1
-	ErrSystem          Result = 2
-	ErrInternal        Result = 3
-	ErrInvalidArgument Result = 4
-	ErrInvalidUsage    Result = 5
-	ErrRemote          Result = 6 // a peer has failed, or the network
-	ErrInProgress      Result = 7 // the last call on a communicator is not done
+	ErrRemote     Result = 6 // a peer has failed, or the network
+	ErrInProgress Result = 7 // the last call on a communicator is not done
 )
 
 // Error says the number; NCCL's text is in an Error.

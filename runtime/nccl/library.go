@@ -17,10 +17,7 @@ import (
 )
 
 // A Library is an NCCL that is loaded. It stays so until the process ends.
-type Library struct {
-	c    *C.library
-	path string
-}
+type Library struct{ c *C.library }
 
 // Open loads the library at path. If path is empty it is CARILLON_NCCL_LIB; or, if that is not set, libnccl.so.2 where
 // the loader finds it, or where Python's package nvidia-nccl has it: in VIRTUAL_ENV, or among the system's packages. It
@@ -50,14 +47,11 @@ func open(path string) (*Library, error) {
 	defer C.free(unsafe.Pointer(name))
 	var text *C.char
 	if c := C.open_library(name, &text); c != nil {
-		return &Library{c, path}, nil
+		return &Library{c}, nil
 	}
 	return nil, fmt.Errorf("%w: %s: %s: install libnccl2, or set CARILLON_NCCL_LIB to the library's path",
 		ErrUnavailable, path, strings.TrimPrefix(C.GoString(text), path+": "))
 }
-
-// Path is what Open loaded.
-func (l *Library) Path() string { return l.path }
 
 // Version is NCCL's, such as 2.28.9.
 func (l *Library) Version() (string, error) {

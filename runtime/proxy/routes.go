@@ -32,9 +32,6 @@ func (r Routes) Carrier(from, to int) int {
 	return local[r.index[to]%len(local)]
 }
 
-// Rail is the rail of rank to: the local index that it shares with its carriers.
-func (r Routes) Rail(to int) int { return r.index[to] }
-
 // Connected tells whether two ranks of different nodes have a connection: one of them carries for the other.
 func (r Routes) Connected(a, b int) bool { return r.Carrier(a, b) == a || r.Carrier(b, a) == b }
 

@@ -164,17 +164,6 @@ EXPORT int cuDeviceGet(int *d, int ordinal) {
   return device(__func__, ordinal);
 }
 
-EXPORT int cuDeviceGetName(char *name, int bytes, int d) {
-  if (int r = device(__func__, d)) return r;
-  snprintf(name, bytes, "Fake GPU");
-  return 0;
-}
-
-EXPORT int cuDeviceGetPCIBusId(char *id, int bytes, int d) {
-  if (int r = device(__func__, d)) return r;
-  return snprintf(id, bytes, "0000:%02X:00.0", d + 1) >= bytes ? INVALID_VALUE : 0;
-}
-
 EXPORT int cuDeviceGetUuid(void *uuid, int d) {
   if (int r = device(__func__, d)) return r;
   char text[17];

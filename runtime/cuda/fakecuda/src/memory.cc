@@ -70,14 +70,6 @@ static int file(int device, size_t bytes) {
   return fd;
 }
 
-EXPORT int cuMemGetInfo_v2(size_t *free, size_t *total) {
-  if (int r = begin(__func__)) return r;
-  std::lock_guard<std::mutex> lock(state().mutex);
-  *total = MEMORY;
-  *free = MEMORY - used(current()->device);
-  return 0;
-}
-
 EXPORT int cuMemAlloc_v2(uint64_t *memory, size_t bytes) {
   if (int r = begin(__func__)) return r;
   if (!bytes) return INVALID_VALUE;
@@ -115,17 +107,6 @@ EXPORT int cuMemFree_v2(uint64_t memory) {
   if (int r = cuCtxSynchronize()) return r;
   std::lock_guard<std::mutex> lock(state().mutex);
   return end(memory, Allocation::plain);
-}
-
-EXPORT int cuMemGetAddressRange_v2(uint64_t *base, size_t *bytes, uint64_t pointer) {
-  if (int r = begin(__func__)) return r;
-  std::lock_guard<std::mutex> lock(state().mutex);
-  uint64_t at;
-  Allocation *a = find(pointer, &at);
-  if (!a || a->kind == Allocation::registered) return NOT_FOUND;
-  *base = at;
-  *bytes = a->bytes;
-  return 0;
 }
 
 EXPORT int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint64_t pointer) {
@@ -185,20 +166,6 @@ EXPORT int cuMemcpy(uint64_t to, uint64_t from, size_t bytes) {
 
 EXPORT int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *stream) {
   if (int r = begin(__func__)) return r;
-  return bytes ? copy(__func__, stream, to, from, bytes) : 0;
-}
-
-static bool of(uint64_t memory, Context *context) {
-  std::lock_guard<std::mutex> lock(state().mutex);
-  uint64_t base;
-  Allocation *a = find(memory, &base);
-  return a && context && context->retained && a->device == context->device;
-}
-
-EXPORT int cuMemcpyPeerAsync(uint64_t to, Context *to_context, uint64_t from, Context *from_context, size_t bytes,
-                             void *stream) {
-  if (int r = begin(__func__)) return r;
-  if (!of(to, to_context) || !of(from, from_context)) return INVALID_VALUE;
   return bytes ? copy(__func__, stream, to, from, bytes) : 0;
 }
 

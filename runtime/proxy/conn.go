@@ -296,10 +296,10 @@ func (c *Conn) Release(n int) {
 	}
 }
 
-// Confirm tells the peer that this rank is connected with all others.
+// Confirm implements transport.Conn.
 func (c *Conn) Confirm() { c.control(kindConfirm, nil) }
 
-// Confirmed tells whether the peer has confirmed.
+// Confirmed implements transport.Conn.
 func (c *Conn) Confirmed() bool { return c.state.Load()&confirmed != 0 }
 
 // Notify implements transport.Conn.

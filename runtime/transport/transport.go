@@ -32,6 +32,10 @@ type Conn interface {
 	// Release gives the first n bytes of the last Peek back; n may be 0.
 	Release(n int)
 
+	// Confirm tells the peer that this rank is connected with all others, and Confirmed whether the peer has said so.
+	Confirm()
+	Confirmed() bool
+
 	// Notify tells the peer out of band, best effort and without blocking, that this rank gave up; the peer's
 	// Waiter gets PeerLost with a *NoticeError. Nothing can be sent after it. Only the first Notify counts.
 	Notify(n Notice)

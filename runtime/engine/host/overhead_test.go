@@ -18,6 +18,9 @@ type mirror struct {
 	start int
 }
 
+func (m *mirror) Confirm()        {}
+func (m *mirror) Confirmed() bool { return true }
+
 func (m *mirror) TrySend(p []byte) (int, error) {
 	m.held = append(m.held, p...)
 	return len(p), nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/proxy"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // connect opens the connections. What is open when it fails is closed by Close.
@@ -146,7 +147,8 @@ func (l *Links) openStreams(p *Port, ways []way, cards []*card) error {
 	for _, c := range l.shms {
 		members[c.Peer()].Bell = c
 	}
-	routes := routes(cards)
+	t := &l.topology
+	routes := proxy.NewRoutes(t.Node, t.Ranks, t.PXN == tape.PXNOn)
 	if routes.PXN && l.inbox != nil {
 		l.waiter.Attend(l.inbox.Attends(), l.endpoint.Attend)
 	}
@@ -194,12 +196,6 @@ func (l *Links) ends(c *card) bool {
 	}
 }
 
-// confirming is a transport's connection, of whichever kind.
-type confirming interface {
-	Confirm()
-	Confirmed() bool
-}
-
 // confirm tells all peers that this rank is connected with all, and waits until each has said the same. So no rank is
 // ready where another failed. Where all ranks reach each other through shared memory, they have a Board.
 func (l *Links) confirm(ctx context.Context) error {
@@ -209,7 +205,7 @@ func (l *Links) confirm(ctx context.Context) error {
 	}
 	for _, c := range l.conns {
 		if c != nil {
-			c.(confirming).Confirm()
+			c.Confirm()
 		}
 	}
 	for peer, c := range l.conns {
@@ -218,7 +214,7 @@ func (l *Links) confirm(ctx context.Context) error {
 			_, lost := l.FirstLost()
 			_, err := c.Peek()
 			c.Release(0)
-			if c.(confirming).Confirmed() {
+			if c.Confirmed() {
 				break
 			}
 			if lost != nil || err != nil {

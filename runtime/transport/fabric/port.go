@@ -99,6 +99,7 @@ func (p *Port) connect(ctx context.Context, l *Links, encoded [][]byte) error {
 	if err != nil {
 		return err
 	}
+	l.topology = topology(cards)
 	ways, local, inProcess := p.choose(rank, cards)
 	patience := transport.PatienceFor(local, inProcess, slices.Contains(ways, viaTCP))
 	if err := p.open(l, ways, patience); err != nil {
@@ -108,7 +109,11 @@ func (p *Port) connect(ctx context.Context, l *Links, encoded [][]byte) error {
 	if err := l.connect(ctx, p, ways, cards); err != nil {
 		return err
 	}
-	l.topology = topology(rank, cards, l.conns)
+	for i, c := range l.conns {
+		if c != nil {
+			l.topology.Transport[i] = c.Name()
+		}
+	}
 	if l.endpoint != nil {
 		l.topology.Connections = len(l.endpoint.Rails())
 	}
@@ -191,7 +196,7 @@ func (p *Port) Topology(rank int, cards [][]byte) (transport.Topology, error) {
 	if err != nil {
 		return transport.Topology{}, err
 	}
-	return topology(rank, decoded, nil), nil
+	return topology(decoded), nil
 }
 
 // pxn says whether ranks that are there send to other nodes through each other: where there are several nodes, all
@@ -216,14 +221,8 @@ func pxn(t *transport.Topology, cards []*card) tape.PXN {
 	return tape.PXNOn
 }
 
-// routes says over which connections the ranks reach other nodes.
-func routes(cards []*card) proxy.Routes {
-	t := topology(0, cards, nil)
-	return proxy.NewRoutes(t.Node, t.Ranks, t.PXN == tape.PXNOn)
-}
-
-// topology says where the ranks are, and how this one reaches them, if it does yet.
-func topology(rank int, cards []*card, conns []transport.Conn) transport.Topology {
+// topology says where the ranks are, but not how this one reaches them.
+func topology(cards []*card) transport.Topology {
 	n := len(cards)
 	t := transport.Topology{
 		Node: make([]int, n), Transport: make([]string, n), Host: make([]string, n), PID: make([]int, n),
@@ -238,9 +237,6 @@ func topology(rank int, cards []*card, conns []transport.Conn) transport.Topolog
 		}
 		t.Node[i], t.Host[i], t.PID[i] = node, c.host, c.process.PID
 		t.Ranks[node] = append(t.Ranks[node], i)
-		if i != rank && conns != nil {
-			t.Transport[i] = conns[i].Name()
-		}
 	}
 	t.PXN = pxn(&t, cards)
 	return t

@@ -199,13 +199,13 @@ func (c *Conn) Rest() {
 	}
 }
 
-// Confirm tells the peer that this rank is connected with all others; Confirmed tells whether the peer has said so.
+// Confirm implements transport.Conn.
 func (c *Conn) Confirm() {
 	c.out.confirmed.Store(true)
 	c.ringPeer()
 }
 
-// Confirmed is the peer's Confirm.
+// Confirmed implements transport.Conn.
 func (c *Conn) Confirmed() bool { return c.in.confirmed.Load() }
 
 // Notify implements transport.Conn.

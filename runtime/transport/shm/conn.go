@@ -55,13 +55,13 @@ func (c *Conn) Agreed() (opened, known bool) {
 	return v == verdictOpened || v == verdictConnected, v != verdictNone
 }
 
-// Confirm tells the peer that this rank is connected with all others; Confirmed tells whether the peer has said so.
+// Confirm implements transport.Conn.
 func (c *Conn) Confirm() {
 	c.in.verdict.Store(verdictConnected)
 	transport.RingWord(c.peerBell)
 }
 
-// Confirmed is the peer's Confirm.
+// Confirmed implements transport.Conn.
 func (c *Conn) Confirmed() bool { return c.out.verdict.Load() == verdictConnected }
 
 // GaveUp tells the Waiter if the peer has said in its inbox that it won't connect.

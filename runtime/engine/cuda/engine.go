@@ -264,21 +264,14 @@ func (d *device) Algorithm(op *engine.Op) algo.Algorithm {
 	}
 }
 
-// Enqueue is engine.Device's.
-func (d *device) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (number uint32, err error) {
-	if err := d.comm.Stopped(); err != nil {
-		return 0, err
-	}
+// Put is queue.Backend's.
+func (d *device) Put(call lifecycle.Call, seq uint64, ops []engine.Op, captured bool) error {
 	op := &ops[0]
-	l := launch{device: d, stream: op.Stream, call: call, seq: seq, ops: ops}
-	switch l.captured, err = d.Order(op.Stream); {
-	case err != nil:
-	case op.Call.IsCollective():
-		err = l.collective(op)
-	default:
-		err = l.messages(ops)
+	l := launch{device: d, stream: op.Stream, call: call, seq: seq, ops: ops, captured: captured}
+	if op.Call.IsCollective() {
+		return l.collective(op)
 	}
-	return d.Enqueued(call, seq, l.captured, err)
+	return l.messages(ops)
 }
 
 // signature is what flags carry of a call: 1 to 255. Messages have the same at both ends.

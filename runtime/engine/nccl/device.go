@@ -55,29 +55,8 @@ func (d *device) Name() string { return name }
 // Algorithm is engine.Device's: NCCL doesn't say which it takes.
 func (d *device) Algorithm(*engine.Op) algo.Algorithm { return algo.Auto }
 
-// Enqueue is engine.Device's.
-func (d *device) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (number uint32, err error) {
-	if err := d.comm.Stopped(); err != nil {
-		return 0, err
-	}
-	stream := ops[0].Stream
-	captured, err := d.Order(stream)
-	if err == nil {
-		err = d.put(ops)
-	}
-	switch {
-	case err != nil:
-	case captured:
-		d.comm.Tape.Captured()
-	default:
-		number := d.Add(call, seq, ops[0].Count*ops[0].DataType.Size())
-		err = stream.WriteValue(d.Page.Words(), number)
-	}
-	return d.Enqueued(call, seq, captured, err)
-}
-
-// put puts operations on the stream of the first. Streams of the others wait for it, and it for them.
-func (d *device) put(ops []engine.Op) (err error) {
+// Put is queue.Backend's. Streams of further operations wait for the first's, and it for them.
+func (d *device) Put(call lifecycle.Call, seq uint64, ops []engine.Op, captured bool) (err error) {
 	stream := ops[0].Stream
 	d.ops = d.ops[:0]
 	for i := range ops {
@@ -103,7 +82,16 @@ func (d *device) put(ops []engine.Op) (err error) {
 			err = d.After(ops[i].Stream, stream)
 		}
 	}
-	return err
+	switch {
+	case err != nil:
+		return err
+	case captured:
+		d.comm.Tape.Captured()
+		return nil
+	default:
+		number := d.Add(call, seq, ops[0].Count*ops[0].DataType.Size())
+		return stream.WriteValue(d.Page.Words(), number)
+	}
 }
 
 // calls are the operations that NCCL has under the same name.

@@ -3,7 +3,7 @@
 // until they are done.
 //
 //	engine/cuda, engine/nccl
-//	  │ Order, put work on the stream, Add, Enqueued
+//	  │ Enqueue: its place behind other streams, the engine's Put, Add
 //	  ▼
 //	Queue ──▶ Page   the number of the last operation that is done, on the tape if there is one: the GPU writes it
 //	  │              every few operations; when it stands still, it is copied from the GPU's memory

@@ -17,6 +17,10 @@ import (
 
 // A Backend is the engine that puts operations on streams.
 type Backend interface {
+	// Put puts one collective, or point-to-point operations all at the same time, on the stream of the first, and Adds
+	// its launches unless the stream is captured. After an error a part may be on the stream that is not counted: it
+	// leaves.
+	Put(call lifecycle.Call, seq uint64, ops []engine.Op, captured bool) error
 	// Trouble is why an operation that was put on a stream will never be done; nil if the backend knows of nothing.
 	Trouble() error
 	// Leave has operations that run, and those launched from now on, end early, and doesn't wait for that. Any
@@ -97,12 +101,35 @@ func (q *Queue) Start(b Backend, words cuda.Pointer) {
 }
 
 // Watch has the queue looked at already while a captured call, which has its order, waits for other ranks. Of calls
-// that aren't captured there is nothing to look at before Enqueued.
+// that aren't captured there is nothing to look at before they are enqueued.
 func (q *Queue) Watch() { q.watcher.start() }
 
-// Order has a stream wait for what was enqueued on another one. What is captured is not ordered against what isn't: the
+// Enqueue is engine.Device's.
+func (q *Queue) Enqueue(call lifecycle.Call, seq uint64, ops []engine.Op) (number uint32, err error) {
+	if err := q.comm.Stopped(); err != nil {
+		return 0, err
+	}
+	captured, err := q.order(ops[0].Stream)
+	if err == nil {
+		err = q.backend.Put(call, seq, ops, captured)
+	}
+	q.watcher.start()
+	switch {
+	case err == nil && captured:
+		return 0, nil
+	case err == nil:
+		q.measure.end(q.comm.Tape, q.last)
+		return q.launched.Load(), nil
+	}
+	defer q.backend.Leave()
+	return 0, q.comm.Stop(&lifecycle.SystemError{
+		Code: lifecycle.CodeSystem, Op: fmt.Sprintf("put %s number %d on a stream", call, seq), Err: err,
+	})
+}
+
+// order has a stream wait for what was enqueued on another one. What is captured is not ordered against what isn't: the
 // caller decides when it is launched.
-func (q *Queue) Order(s *cuda.Stream) (captured bool, err error) {
+func (q *Queue) order(s *cuda.Stream) (captured bool, err error) {
 	if captured, err = s.Capturing(); err != nil {
 		return false, err
 	}
@@ -159,23 +186,6 @@ func (q *Queue) find(number uint32) (r recent, ok bool) {
 	defer q.recentMu.Unlock()
 	r = q.recent[number%uint32(len(q.recent))]
 	return r, number != 0 && r.launch == number
-}
-
-// Enqueued ends an Enqueue, whose answers it returns. After an error a part may be on the stream, and not counted: it
-// leaves.
-func (q *Queue) Enqueued(call lifecycle.Call, seq uint64, captured bool, err error) (number uint32, _ error) {
-	q.watcher.start()
-	switch {
-	case err == nil && captured:
-		return 0, nil
-	case err == nil:
-		q.measure.end(q.comm.Tape, q.last)
-		return q.launched.Load(), nil
-	}
-	defer q.backend.Leave()
-	return 0, q.comm.Stop(&lifecycle.SystemError{
-		Code: lifecycle.CodeSystem, Op: fmt.Sprintf("put %s number %d on a stream", call, seq), Err: err,
-	})
 }
 
 // mark records an event behind all that was enqueued but by graphs. That words say that it is done doesn't do: kernels

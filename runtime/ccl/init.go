@@ -66,22 +66,22 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 	if err != nil {
 		return nil, nil, m.ended(err)
 	}
-	m.info.ID = lifecycle.RootCommID(id)
+	m.ID = lifecycle.RootCommID(id)
 	if err := m.outsideGroup(); err != nil {
 		return nil, nil, err
 	}
-	if m.info.Rank == 0 {
+	if m.Rank == 0 {
 		rt.inRun(lifecycle.NewRun())
 	}
 	at := rendezvous.Rendezvous(mem.New(1).Rank())
 	switch {
-	case m.info.Size == 1:
+	case m.Size == 1:
 	case rt.cfg.Rendezvous != nil:
 		if at, err = rt.cfg.Rendezvous(id); err != nil {
 			return nil, nil, m.ended(err)
 		}
 	default:
-		if m.info.Rank == 0 {
+		if m.Rank == 0 {
 			if err := rt.point.ServeWorld(id, rt.cfg.World.ListenAddress()); err != nil {
 				return nil, nil, m.ended(err)
 			}
@@ -134,14 +134,14 @@ func (rt *Runtime) initRank(
 
 // check checks the arguments of a call that makes a communicator from ids.
 func (m *making) check(ids []UniqueID) error {
-	n, rank := m.info.Size, m.info.Rank
+	n, rank := m.Size, m.Rank
 	if len(m.devices) > 1 {
 		return m.refused("there are %d devices for one rank: give it one", len(m.devices))
 	}
 	if len(ids) == 0 || len(ids) > max(n, 1) {
 		return m.refused("there are %d unique ids: with nranks %d, 1 to %d are allowed", len(ids), n, max(n, 1))
 	}
-	m.info.ID = lifecycle.RootCommID(ids[0])
+	m.ID = lifecycle.RootCommID(ids[0])
 	if n < 1 || n > MaxRanks {
 		return m.refused("nranks is %d: a communicator has 1 to %d ranks", n, MaxRanks)
 	}
@@ -208,19 +208,18 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 
 // making is a call that makes a communicator without a parent.
 type making struct {
-	rt   *Runtime
-	ctx  context.Context
-	info lifecycle.Info
-
-	devices []engine.DeviceKind
+	rt  *Runtime
+	ctx context.Context
+	options
 }
 
 func (rt *Runtime) making(ctx context.Context, call lifecycle.Call, nranks, rank int, opts []Option) *making {
-	o := options{Info: lifecycle.Info{Call: call, Rank: rank, Size: nranks, Name: "comm", Site: callSite()}}
+	info := lifecycle.Info{Call: call, Rank: rank, Size: nranks, Name: "comm", Site: callSite()}
+	m := &making{rt, ctx, options{Info: info}}
 	for _, set := range opts {
-		set(&o)
+		set(&m.options)
 	}
-	return &making{rt, ctx, o.Info, o.devices}
+	return m
 }
 
 // refused records that the call was not allowed, for an argument, and returns the error.
@@ -229,8 +228,7 @@ func (m *making) refused(format string, args ...any) error {
 }
 
 func (m *making) refusedBy(code lifecycle.Code, detail string) error {
-	i := &m.info
-	return m.ended(&UsageError{Call: i.Call, Code: code, Comm: i.ID, Name: i.Name, Rank: i.Rank, Detail: detail})
+	return m.ended(&UsageError{Call: m.Call, Code: code, Comm: m.ID, Name: m.Name, Rank: m.Rank, Detail: detail})
 }
 
 func (m *making) outsideGroup() error {
@@ -243,14 +241,13 @@ func (m *making) outsideGroup() error {
 // ended records a call that ended before there was a communicator, on a tape of its own, and returns err. The call was
 // refused, if err is a UsageError or the runtime is closed, or failed.
 func (m *making) ended(err error) error {
-	i := m.info
 	w := m.rt.cfg.Tape.Comm(tape.CommInfo{
-		ID: i.ID, Name: i.Name, Rank: i.Rank, Size: i.Size, Engine: m.rt.cfg.Engine.Name,
+		ID: m.ID, Name: m.Name, Rank: m.Rank, Size: m.Size, Engine: m.rt.cfg.Engine.Name,
 	})
 	defer w.Close()
 	rec := tape.LifeRecord{
-		Act: actOf[i.Call], Call: i.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err),
-		State: lifecycle.StateNone, Peer: -1, Site: i.Site, Caller: callerSpan(m.ctx),
+		Act: actOf[m.Call], Call: m.Call, Stage: tape.StageMisuse, Code: lifecycle.CodeOf(err),
+		State: lifecycle.StateNone, Peer: -1, Site: m.Site, Caller: callerSpan(m.ctx),
 	}
 	if _, usage := errors.AsType[*UsageError](err); errors.Is(err, ErrRuntimeClosed) {
 		rec.Code = lifecycle.CodeInvalidUsage
@@ -265,7 +262,7 @@ func (m *making) ended(err error) error {
 }
 
 func (m *making) make(id UniqueID, at rendezvous.Rendezvous) (*Comm, error) {
-	m.info.ID = lifecycle.RootCommID(id)
+	m.ID = lifecycle.RootCommID(id)
 	if err := m.outsideGroup(); err != nil {
 		return nil, err
 	}
@@ -277,7 +274,7 @@ func (m *making) make(id UniqueID, at rendezvous.Rendezvous) (*Comm, error) {
 }
 
 func (m *making) open(id UniqueID) (*Comm, error) {
-	c, err := m.rt.newComm(&options{m.info, m.devices})
+	c, err := m.rt.newComm(&m.options)
 	if err != nil {
 		return nil, m.ended(err)
 	}
@@ -419,14 +416,14 @@ func (c *core) tapeInfo(parent CommID, t transport.Topology) tape.CommInfo {
 }
 
 func (c *core) engineName() string {
+	name := c.rt.cfg.Engine.Name
 	switch {
 	case c.device != nil:
-		return c.rt.cfg.Engine.Name + "+" + c.device.Name()
+		name += "+" + c.device.Name()
 	case c.kind != nil:
-		return c.rt.cfg.Engine.Name + "+" + c.kind.Name()
-	default:
-		return c.rt.cfg.Engine.Name
+		name += "+" + c.kind.Name()
 	}
+	return name
 }
 
 // initialize runs the call that makes the communicator: here, or, for a non-blocking one and in a group, in the

@@ -43,7 +43,7 @@ func (c *Context) Granularity() (int, error) {
 }
 
 // Create makes memory on the device. It has no address before it is mapped.
-func (c *Context) Create(bytes int) (*Shareable, error) { return c.create(0, C.int(c.device.c), bytes) }
+func (c *Context) Create(bytes int) (*Shareable, error) { return c.create(0, c.device.c, bytes) }
 
 // CreateOnHost makes memory on the host's NUMA node that is nearest to the device. Every device reaches it. Unlike
 // Unregister, Unmap waits for no device. It takes a driver from 12.6 on; in a container, the right to say on which

@@ -117,12 +117,12 @@ func (g *group) advance(l *link) (moved bool, err error) {
 // stage finds what goes out to a peer next: the headers of all receives, then each send's header, data and padding. It
 // says false when there is nothing more.
 func (g *group) stage(l *link) bool {
-	p, n := &l.pair, 0
+	p := &l.pair
 	if whole := wholeWords(len(p.data)); whole > 0 {
 		l.rest, p.data = p.data[:whole], p.data[whole:]
 		return true
 	}
-	n = packMessage(l.stage[:], p.data)
+	n := packMessage(l.stage[:], p.data)
 	p.data = nil
 	for p.named < len(p.recvs) && n+headerSize <= stageSize {
 		h := g.recvHeader(p, p.named)

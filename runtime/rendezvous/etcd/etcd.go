@@ -225,9 +225,6 @@ func (s *session) close() error {
 
 // connect makes the session: it reads the present keys, watches for changes, and writes this rank's key.
 func (r *Rendezvous) connect(ctx context.Context, me rendezvous.Member) (err error) {
-	if r.session != nil {
-		return nil
-	}
 	client, err := clientv3.New(r.config.client)
 	if err != nil {
 		return err
@@ -337,16 +334,23 @@ type wait struct {
 }
 
 // run joins the exchange in each generation that begins, confirms that it has all cards, and waits until all ranks have
-// confirmed. The outcome is nil if it isn't known; cause is this rank's own reason to stop waiting.
+// confirmed. When ctx ends it leaves, and waits a little for the outcome: the roll, or the payloads if the last rank
+// came at the same moment. The outcome is nil if it isn't known; cause is this rank's own reason to stop waiting.
 func (w *wait) run(ctx context.Context) (out *mem.Outcome, cause error) {
 	line := time.NewTimer(w.next)
 	defer line.Stop()
-	s, in := w.session, ""
+	s, in, ended := w.session, "", ctx.Done()
+	var expired <-chan time.Time
 	for {
-		if ctx.Err() != nil {
-			return w.leave(ctx, in)
+		if cause == nil && ctx.Err() != nil {
+			var err error
+			if in, expired, err = w.leave(ctx, in); err != nil {
+				return nil, err
+			}
+			cause, ended = ctx.Err(), nil
+			line.Stop()
 		}
-		if g := w.room.begun(); g != "" && g != in {
+		if g := w.room.begun(); cause == nil && g != "" && g != in {
 			in, w.cards, w.join.Generation = g, nil, g
 			if err := w.say(ctx, w.join); err != nil {
 				return nil, err
@@ -357,10 +361,10 @@ func (w *wait) run(ctx context.Context) (out *mem.Outcome, cause error) {
 			switch {
 			case a.generation != in:
 			case a.Payloads == nil:
-				return a.Outcome, nil
+				return a.Outcome, cause
 			case a.what == confirmed:
 				return w.cards, nil
-			default:
+			case cause == nil:
 				w.cards = a.Outcome
 				confirm := event{Generation: in, What: confirmed, Key: w.join.Key, Member: w.join.Member}
 				if err := w.say(ctx, confirm); err != nil {
@@ -369,11 +373,13 @@ func (w *wait) run(ctx context.Context) (out *mem.Outcome, cause error) {
 			}
 		case <-s.begins:
 		case <-s.lost:
-			return nil, s.why
+			return nil, cmp.Or(cause, s.why)
 		case <-line.C:
 			w.line()
 			line.Reset(w.next - time.Since(w.join.Member.Arrived))
-		case <-ctx.Done():
+		case <-ended:
+		case <-expired:
+			return nil, cause
 		}
 	}
 }
@@ -386,41 +392,26 @@ func (w *wait) say(ctx context.Context, ev event) error {
 	return nil
 }
 
-// leave tells the others that this rank leaves the exchange, or won't join it, and why. It returns the outcome: the
-// roll, or the payloads if the last rank came at the same moment.
-func (w *wait) leave(ctx context.Context, in string) (*mem.Outcome, error) {
-	cause, what, generation := ctx.Err(), gaveUp, in
-	how, why := rendezvous.HowEnded(ctx)
+// leave tells the others that this rank leaves the exchange, or won't join it, and why. It returns the generation whose
+// outcome is awaited, and when that is in vain.
+func (w *wait) leave(ctx context.Context, in string) (generation string, expired <-chan time.Time, err error) {
+	ev := event{Generation: in, What: gaveUp, Key: w.join.Key, Member: w.join.Member}
+	ev.How, ev.Reason = rendezvous.HowEnded(ctx)
 	if in == "" {
-		what, generation = withdrew, w.begunSoon()
+		ev.What, ev.Generation = withdrew, w.begunSoon()
 	} else {
-		why = fmt.Sprintf("%s after %v", why, words.Round(time.Since(w.join.Member.Arrived)))
+		ev.Reason = fmt.Sprintf("%s after %v", ev.Reason, words.Round(time.Since(w.join.Member.Arrived)))
 	}
-	if generation == "" || context.Cause(w.ctx) != nil { // no rank waits, or Close tells the others
-		return nil, context.Cause(ctx)
+	if ev.Generation == "" || context.Cause(w.ctx) != nil { // no rank waits, or Close tells the others
+		return "", nil, context.Cause(ctx)
 	}
+	expired = time.After(leaveTime)
 	last, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
-	ev := event{Generation: generation, What: what, Key: w.join.Key, Member: w.join.Member, How: how, Reason: why}
-	if err := w.tell(last, w.session, ev); err != nil {
-		return nil, cause
+	if w.tell(last, w.session, ev) != nil {
+		return "", nil, ctx.Err()
 	}
-	for {
-		select {
-		case a := <-w.answers:
-			switch {
-			case a.generation != generation:
-			case a.Payloads == nil:
-				return a.Outcome, cause
-			case a.what == confirmed:
-				return w.cards, nil
-			}
-		case <-w.session.lost:
-			return nil, cause
-		case <-last.Done():
-			return nil, cause
-		}
-	}
+	return ev.Generation, expired, nil
 }
 
 // begunSoon is the current generation. Rank 0 waits until etcd reports the one that it has just begun.

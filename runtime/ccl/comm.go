@@ -76,11 +76,20 @@ type core struct {
 	workers workers      // goroutines of this communicator
 	ending  atomic.Int32 // calls that may end it and have not returned: the last one retires it
 
-	ctx      context.Context // ends when operations in flight, or the init, are cancelled, by Revoke or for good
-	cancel   context.CancelCauseFunc
-	whole    context.Context // ends with the communicator, and ctx with it
-	giveUp   context.CancelCauseFunc
-	meetings atomic.Pointer[meetings] // of its ranks when they meet anew, also after a Revoke
+	calls    *scope                // of operations in flight, or the init: ended by Revoke, or for good
+	whole    *scope                // of the communicator, and so of calls and meetings
+	meetings atomic.Pointer[scope] // of its ranks that meet anew, also after a Revoke: now, and in the future
+}
+
+// scope bounds what goes on.
+type scope struct {
+	context.Context
+	end context.CancelCauseFunc
+}
+
+func newScope(within context.Context) *scope {
+	ctx, end := context.WithCancelCause(within)
+	return &scope{ctx, end}
 }
 
 // pairCounter counts the messages to and from one peer: both sides give a message the same number.

@@ -264,18 +264,6 @@ func (c *core) meetAgain(
 	return err
 }
 
-// meetings bounds present and future meetings of a communicator's ranks.
-type meetings struct {
-	context.Context
-	end context.CancelCauseFunc
-}
-
-// allowMeetings allows meetings from now on, until the communicator ends.
-func (c *core) allowMeetings() {
-	ctx, end := context.WithCancelCause(c.whole)
-	c.meetings.Store(&meetings{ctx, end})
-}
-
 // Split divides the communicator: the ranks that pass the same color make up a new one, ordered by key, and by their
 // rank here where keys are equal. A rank that passes NoColor gets nil. All ranks of the communicator call it. It blocks
 // until all have, and the new communicator is connected. A non-blocking communicator returns the child with
@@ -359,7 +347,7 @@ func (c *core) split(ctx context.Context, d *derivation, mine wish) error {
 	d.setMembers(members)
 	err = d.child.connect(ctx, d.init, port, ranks, members)
 	if p, ok := errors.AsType[*PeerError](err); ok && p.Rank == d.child.rank {
-		err = cmp.Or(context.Cause(c.ctx), err) // the others say that this rank is the reason: it knows its own
+		err = cmp.Or(context.Cause(c.calls), err) // the others say that this rank is the reason: it knows its own
 	}
 	return err
 }

@@ -144,7 +144,7 @@ func (c *core) end(ctx context.Context, how ending) (err error) {
 	} else {
 		done = lifecycle.EventAbortDone
 		stopped := a.stopped(lifecycle.CodeAborted, "the communicator was aborted", how.cause)
-		c.giveUp(stopped)
+		c.whole.end(stopped)
 		c.interrupt(stopped)
 		<-c.turn.line(how.call).granted // the holder of the turn was interrupted
 	}
@@ -245,9 +245,9 @@ func (c *core) drain(ctx context.Context, call lifecycle.Call, place *ticket) er
 	err := c.usage(call, lifecycle.CodeUnfinished, "the call's context ended during %s", c.inFlight())
 	if call == lifecycle.CallFinalize {
 		c.meetings.Load().end(err)
-		defer c.allowMeetings() // it may fail now instead of being finalized, and can be shrunk then
+		defer c.meetings.Store(newScope(c.whole)) // it may fail now instead of being finalized, and can be shrunk then
 	} else {
-		c.giveUp(err)
+		c.whole.end(err)
 	}
 	c.interrupt(err)
 	if !mine {
@@ -290,7 +290,7 @@ func (c *core) inFlight() string {
 
 // interrupt makes the operations that run on the communicator return err, and tells the other ranks.
 func (c *core) interrupt(err error) {
-	c.cancel(err)
+	c.calls.end(err)
 	<-c.start.done
 	if c.comm != nil {
 		c.comm.Interrupt(err)
@@ -300,7 +300,7 @@ func (c *core) interrupt(err error) {
 // release frees the communicator's resources. The caller has the turn; later holders find the communicator ended.
 func (c *core) release() {
 	c.over = true
-	c.giveUp(nil)
+	c.whole.end(nil)
 	c.disconnect()
 	c.turn.leave()
 	c.workers.wait()

@@ -371,13 +371,13 @@ func (rt *Runtime) newComm(o *options) (*Comm, error) {
 	if n := len(o.devices); n > 0 {
 		c.kind = o.devices[max(info.Rank, 0)%n]
 	}
-	c.whole, c.giveUp = context.WithCancelCause(context.Background())
-	c.ctx, c.cancel = context.WithCancelCause(c.whole)
-	c.allowMeetings()
+	c.whole = newScope(context.Background())
+	c.calls = newScope(c.whole)
+	c.meetings.Store(newScope(c.whole))
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.closed {
-		c.giveUp(nil)
+		c.whole.end(nil)
 		return nil, ErrRuntimeClosed
 	}
 	c.life = rt.lives.Open(info)
@@ -433,7 +433,7 @@ func (c *Comm) initialize(ctx context.Context, a *act, connect func(context.Cont
 	if !c.blocking {
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, release := alsoEnds(ctx, c.ctx)
+	ctx, release := alsoEnds(ctx, c.calls)
 	start := func() error {
 		defer release()
 		err := connect(ctx)

@@ -28,6 +28,7 @@ type group struct {
 type misplaced struct {
 	rank   *participant // of the parent
 	is, in *group       // where it is, nil for none, and where it would belong
+	or     *participant // the rank of in, if each is alone in its group, and one as likely misplaced as the other
 }
 
 // divisions are the splits of which groups are known.
@@ -78,7 +79,8 @@ func (g *graph) misplaced() *misplaced {
 }
 
 // misplaced is the only rank that must be moved to one of the groups for all to have the size and the pattern that two
-// of them or more have; nil if there is none, or more than one might be it.
+// of them or more have, or the only two ranks of which one must be moved to the other; nil if there is none, or more
+// than that might be it.
 func (d *division) misplaced(members []*participant) *misplaced {
 	groupOf := map[int]*group{}
 	sizes := map[int]int{} // how many groups have each
@@ -88,11 +90,11 @@ func (d *division) misplaced(members []*participant) *misplaced {
 			groupOf[r] = o
 		}
 	}
+	var found []*misplaced
 	for _, in := range d.groups {
 		if sizes[len(in.ranks)+1] < 2 {
 			continue // one group alone is no pattern: four trainers and two actors may be what the program wants
 		}
-		var found []*misplaced
 		for _, p := range members {
 			is := groupOf[p.slot.Rank]
 			others := len(groupOf) // that are in a group
@@ -100,14 +102,19 @@ func (d *division) misplaced(members []*participant) *misplaced {
 				others--
 			}
 			if others == len(members)-1 && is != in && d.patterned(p.slot.Rank, is, in) {
-				found = append(found, &misplaced{p, is, in})
+				found = append(found, &misplaced{rank: p, is: is, in: in})
 			}
 		}
-		if len(found) == 1 {
-			return found[0]
-		}
 	}
-	return nil
+	switch {
+	case len(found) == 2 && found[0].is == found[1].in && found[1].is == found[0].in:
+		found[1].or = found[0].rank // that of the later group
+		return found[1]
+	case len(found) == 1:
+		return found[0]
+	default:
+		return nil
+	}
 }
 
 // patterned tells whether all groups would have one size, and one distance between neighbours, if a rank were moved
@@ -156,13 +163,13 @@ func (g *graph) used(m *misplaced) bool {
 	return false
 }
 
-// wrongColor is the verdict on a rank that a split misplaced. What others would be accused of are its consequences.
+// wrongColor is the verdict on a rank that a split misplaced, or on two of which it misplaced one. What others would be
+// accused of are its consequences.
 func (g *graph) wrongColor(m *misplaced, consequences []Verdict) Verdict {
 	parent := m.rank.slot
-	r := rankOf(m.rank.actor, parent.Comm)
 	v := Verdict{
-		Reason: Mismatch, Confidence: Likely, Culprits: []Rank{r}, Comm: parent.Comm, Name: parent.Name,
-		Call: lifecycle.CallSplit.String(), Seq: m.in.slot.Made,
+		Reason: Mismatch, Confidence: Likely, Culprits: []Rank{rankOf(m.rank.actor, parent.Comm)},
+		Comm: parent.Comm, Name: parent.Name, Call: lifecycle.CallSplit.String(), Seq: m.in.slot.Made,
 	}
 	is := "in no group"
 	if m.is != nil {
@@ -172,9 +179,16 @@ func (g *graph) wrongColor(m *misplaced, consequences []Verdict) Verdict {
 	for _, rank := range m.in.ranks {
 		others = append(others, g.rankAt(parent, rank))
 	}
-	v.Text = say("%s seems to have passed a wrong color to a split of %s: it is %s, and would make up %s with %s "+
-		"by the pattern of the other groups", culpritsText(v.Culprits), commText(parent), is, commText(m.in.slot),
+	who := culpritsText(v.Culprits)
+	how := say("it is %s, and would make up %s with %s by the pattern of the other groups", is, commText(m.in.slot),
 		ranksText(others))
+	if m.or != nil {
+		v.Culprits = append(v.Culprits, rankOf(m.or.actor, parent.Comm))
+		who += " or " + culpritsText(v.Culprits[1:])
+		how = say("each is alone, %s and in %s, and by the pattern of the other groups they would be in one", is,
+			commText(m.in.slot))
+	}
+	v.Text = say("%s seems to have passed a wrong color to a split of %s: %s", who, commText(parent), how)
 	for i := range consequences {
 		o := &consequences[i]
 		v.Age = max(v.Age, o.Age)
@@ -182,7 +196,8 @@ func (g *graph) wrongColor(m *misplaced, consequences []Verdict) Verdict {
 			v.Evidence = append(v.Evidence, say("a consequence: %s", o.Text))
 		}
 		for _, w := range o.Victims {
-			if !w.Rank.Same(r) && !slices.ContainsFunc(v.Victims, func(k Wait) bool { return k.Rank.Same(w.Rank) }) {
+			known := slices.ContainsFunc(v.Victims, func(k Wait) bool { return k.Rank.Same(w.Rank) })
+			if !known && !slices.ContainsFunc(v.Culprits, w.Rank.Same) {
 				v.Victims = append(v.Victims, w)
 			}
 		}

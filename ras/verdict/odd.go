@@ -15,6 +15,9 @@ func (g *graph) odd(a *actor) *Odd {
 	}
 	for i := range a.habit.Odd {
 		odd := &a.habit.Odd[i]
+		if g.common(a, odd) {
+			continue
+		}
 		usual, not := 0, 0
 		for _, o := range g.actors {
 			switch m := o.recordOf(&odd.Did); {
@@ -25,7 +28,7 @@ func (g *graph) odd(a *actor) *Odd {
 				not++
 			}
 		}
-		if (usual > not || not == 0 && a.isInCall(&odd.Did)) && !g.common(a, odd) {
+		if usual > not || not == 0 && a.isInCall(&odd.Did) {
 			return odd
 		}
 	}

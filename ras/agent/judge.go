@@ -124,6 +124,9 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 			continue
 		case r.note != nil:
 			n = r.lastNote(now)
+		case f == verdict.Dead && r.since.After(m.began): // nobody was asked for its tape yet
+			unsure = true
+			continue
 		}
 		n.Host, n.PID, n.Rank, n.JobSize = s.Member.Host, s.Member.PID, s.Member.Rank, s.Member.JobSize
 		n.Fate, n.FateAge, n.Cause, n.Told = f, 0, "", false

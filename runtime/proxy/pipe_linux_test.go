@@ -82,36 +82,6 @@ func TestPipes(t *testing.T) {
 	unused(t, c.proxies[1])
 }
 
-// What is in a pipe is read back where the network needs it sealed; a pipe that somebody read from yields zeros there.
-func TestPipesOfSealedRail(t *testing.T) {
-	c := newCluster(t, 0, 0, 1, 1)
-	c.wire = door.Encrypt
-	p := c.proxies[1]
-	resume := p.pause()
-	p.openPipes()
-	data := pattern(2 * stepBytes)
-	c.submit(data)
-	p.attend(nil)
-	const away = 1000
-	if n, err := unix.Read(c.endpoints[0].Conn(3).neighbour.writeEnd(0), make([]byte, away)); n != away || err != nil {
-		t.Fatal(n, err)
-	}
-	resume()
-	c.connect()
-	if c.endpoints[1].rails[3].conn.Load().Splices() {
-		t.Fatal("the rail isn't sealed")
-	}
-	want := slices.Concat(data[away:stepBytes], make([]byte, away), data[stepBytes:])
-	if got := c.take(3, 0, len(data)); !bytes.Equal(got, want) {
-		t.Error("what arrived is not the rest, zeros and the next step")
-	}
-	c.sendThrough(pattern(3*maxWindow + pipedBytes/2))
-	for p.Stats().Shared > 0 { // soon
-		runtime.Gosched()
-	}
-	unused(t, p)
-}
-
 // Whatever a sender leaves in a pipe that is not sent, nothing of it is left for the next one: if it died before it had
 // submitted it, and if it submitted what is not so, which is refused.
 func TestPipeIsEmptied(t *testing.T) {
@@ -188,26 +158,37 @@ func TestPipeOfLostRail(t *testing.T) {
 }
 
 // A process of the node reads from a pipe, between its check and the sending: the receiver gets zeros, and the rail
-// carries on.
+// carries on. One that is sealed has what is in pipes read back.
 func TestPipeThatIsReadFrom(t *testing.T) {
-	c := newCluster(t, 0, 0, 1, 1)
-	p := c.proxies[1]
-	resume := p.pause()
-	p.openPipes()
-	data := pattern(2 * stepBytes)
-	c.submit(data)
-	p.attend(nil)
-	const away = 1000
-	if n, err := unix.Read(c.endpoints[0].Conn(3).neighbour.writeEnd(0), make([]byte, away)); n != away || err != nil {
-		t.Fatal(n, err)
+	for wire, splices := range map[door.Wire]bool{door.Plain: true, door.Encrypt: false} {
+		c := newCluster(t, 0, 0, 1, 1)
+		c.wire = wire
+		p := c.proxies[1]
+		resume := p.pause()
+		p.openPipes()
+		data := pattern(2 * stepBytes)
+		c.submit(data)
+		p.attend(nil)
+		const away = 1000
+		n, err := unix.Read(c.endpoints[0].Conn(3).neighbour.writeEnd(0), make([]byte, away))
+		if n != away || err != nil {
+			t.Fatal(n, err)
+		}
+		resume()
+		c.connect()
+		if c.endpoints[1].rails[3].conn.Load().Splices() != splices {
+			t.Fatalf("wire %v: a rail that splices is %v", wire, !splices)
+		}
+		want := slices.Concat(data[away:stepBytes], make([]byte, away), data[stepBytes:])
+		if got := c.take(3, 0, len(data)); !bytes.Equal(got, want) {
+			t.Errorf("wire %v: what arrived is not the rest, zeros and the next step", wire)
+		}
+		c.sendThrough(pattern(3*maxWindow + pipedBytes/2))
+		for p.Stats().Shared > 0 { // soon
+			runtime.Gosched()
+		}
+		unused(t, p)
 	}
-	resume()
-	c.connect()
-	want := slices.Concat(data[away:stepBytes], make([]byte, away), data[stepBytes:])
-	if got := c.take(3, 0, len(data)); !bytes.Equal(got, want) {
-		t.Error("what arrived is not the rest, zeros and the next step")
-	}
-	c.sendThrough(pattern(maxWindow))
 }
 
 // A process opens no other file for a pipe than the one that it is told of, and may write to the pipe of a process that

@@ -132,8 +132,8 @@ static void json_status(FILE *f, const struct view *v) {
     int missing = s->nranks - nhere;
     fprintf(f, "    {\n      \"hash\": \"0x%lx\",\n      \"secondary_hash\": \"0x%lx:0x%lx\",\n", s->hash,
             mix(s->hash, 1), mix(s->hash, 2));
-    fprintf(f, "      \"size\": %d,\n      \"ranks_count\": %d,\n      \"missing_ranks_count\": %d,\n", s->nranks, nhere,
-            missing);
+    fprintf(f, "      \"size\": %d,\n      \"ranks_count\": %d,\n      \"missing_ranks_count\": %d,\n",
+            s->nranks, nhere, missing);
     fprintf(f, "      \"ranks\": [\n");
     json_ranks(f, s, here, false, nhere);
     fprintf(f, "      ],\n      \"missing_ranks\": [\n");

@@ -53,6 +53,8 @@ static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, 
     u->stream = stream;
     if (u->thread->depth == 0) {
       stream_launches(u->comm, u->launched, stream);
+    } else {
+      stream_groups(u->comm, stream);
     }
   }
 }

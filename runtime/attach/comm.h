@@ -44,9 +44,15 @@ struct comm {
   uint32_t derived;     /* splits, shrinks and grows that were begun */
   cudaStream_t stream;  /* of the operation that a mark is to follow */
   bool launches;        /* there is such a one, which NCCL launches */
-  void *events[2];      /* before and behind an operation that is measured; NULL: not recorded */
   bool told;            /* and before which the stream writes, too */
-  bool looks;           /* what is measured is looked into (profiler_depth.h) */
+  enum {
+    OBSERVES_NOTHING,
+    OBSERVES_NEXT,    /* the operation or group that is about to be launched */
+    OBSERVES_LAUNCHED /* and now has been */
+  } observes;         /* how the device and NCCL's proxies do an operation or a group */
+  void *events[2];    /* before and behind it; NULL: not recorded */
+  bool looks;         /* it is looked into (profiler_depth.h) */
+  bool asks;          /* NCCL is asked for more of what it takes up */
   bool streamed;        /* it has had an operation */
 
   /* Under comm_lock. */

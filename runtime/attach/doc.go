@@ -58,9 +58,9 @@
 // see: then for operations and the calls that make them (0x706). If somebody else writes the mask (NCCL's own RAS can),
 // only the bits by which our wishes differ from our last ones are changed.
 //
-// It is turned up for single operations, while they are launched: NCCL reads it when it takes an operation up. These
-// are the operations whose time on the device is measured (see below): a communicator's first, one every 30 seconds,
-// and one at a time while the stream is slow. Of these NCCL tells what its proxies and kernels do (profiler_depth.h).
+// It is turned up for single operations and groups, while they are launched: NCCL reads it when it takes an operation
+// up. These are a communicator's first, one every 30 seconds, and one at a time while the stream is slow. Of these NCCL
+// tells what its proxies and kernels do (profiler_depth.h); of a group, it is told of its last operation.
 // On the tape is for which rank the operation's data waits, while it does: for data, for the receiver's credit, or for
 // the network to take it. The latter names both ranks, if the operation hangs; who waits for data or credit may wait
 // for a device. Afterwards there are spans in the operation's trace: "ccl.proxy.operation", with how much was sent to a
@@ -157,15 +157,18 @@
 //   - If that was reached, the operation is the first thing that the stream has not done (phase "stream"). It may wait
 //     for other ranks, for NCCL's proxies, or for room on the device. If nothing is written before it, it may also be
 //     that the stream has not come to it.
+//   - Messages of a group are done together, so that a mark doesn't tell which of them a rank waits for. The tape
+//     counts those that each rank has called for, with 63 other ranks at most. A rank whose group is not done waits for
+//     those that have called for fewer of their messages; which of several, is inference where the rank's program has
+//     launched more since. If all have called for theirs, it is not known what it waits for, unless NCCL was asked.
 //   - Of operations without a mark behind them nothing is known. But an all-reduce, all-gather, reduce-scatter or
 //     all-to-all can't be done before all ranks have made it. If the tape of another rank says that it has made fewer
 //     calls, this one waits for it; else nothing is said.
 //
-// How long the device took for an operation is measured of a communicator's first one, of one every 30 seconds, and of
-// one at a time while the stream is slow, by CUDA events before and behind it. They are read when a later call on the
-// communicator finds its mark reached, and never waited for. That is a span beside that of the call, "ccl.all_reduce
-// (device)": of the time on the stream, so that the wait for other ranks is in it. Operations of a group are not
-// measured.
+// How long the device took for an operation is measured of the same operations that the mask is turned up for, by CUDA
+// events before and behind it. Groups are not measured. The events are read when a later call on the communicator
+// finds its mark reached, and never waited for. That is a span beside that of the call, "ccl.all_reduce (device)": of
+// the time on the stream, so that the wait for other ranks is in it.
 //
 // In a stream that is captured into a CUDA graph there are no marks, and the graph's launches are not seen; the
 // communicator's slot says how many operations were found to be captured. Marks need the stream, so that there are none

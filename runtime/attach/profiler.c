@@ -399,6 +399,18 @@ bool depth_begin(uintptr_t context, struct tape_comm *tape, const struct tape_lo
   return c != NULL;
 }
 
+bool depth_ask(uintptr_t context) {
+  if (pthread_mutex_trylock(&lock) != 0) {
+    return false;
+  }
+  struct comm *c = comm_of(context);
+  if (c != NULL) {
+    ask(c, true);
+  }
+  pthread_mutex_unlock(&lock);
+  return c != NULL;
+}
+
 void depth_launched(uintptr_t context) {
   pthread_mutex_lock(&lock);
   struct comm *c = comm_of(context);

@@ -1,10 +1,11 @@
 /*
- * Looks into single operations of a communicator: what NCCL's proxies and kernels do for them. They are those whose time
- * on the device is measured (tape.h): the first, one every 30 s, and while the stream is slow one at a time. NCCL is
- * asked for nothing of any other.
+ * Looks into single operations and groups of a communicator: what NCCL's proxies and kernels do for them. They are
+ * those that are observed (tape_observes): the first, one every 30 s, and while the stream is slow one at a time.
+ * NCCL is asked for nothing of any other.
  *
  *   stream.c ── depth_begin ──▶ the mask asks for more          (profiler.c)
- *            ── depth_launched ──▶ and no longer: NCCL looks at the mask when it takes an operation up
+ *            ── depth_launched ──▶ and no longer: NCCL reads the mask when it takes an operation up; up to version
+ *                                  2.27, it reads it for a group when that is launched
  *   NCCL ── events of that operation ──▶ profiler.c ── depth_start, _state, _stop ──▶ tape_waits
  *   stream.c ── depth_end ──▶ tape_proxied, tape_kernel
  */
@@ -60,7 +61,11 @@ struct depth {
    the one before is written. False: it doesn't, as there is no plug-in, or another thread has its lock. */
 bool depth_begin(uintptr_t context, struct tape_comm *, const struct tape_look *);
 
-/* NCCL has taken the operation up, or won't. depth_begin has answered true. */
+/* Has NCCL tell more of the operations of a group that it takes up next, one of which depth_begin is about once they
+   are to be launched. False, as above. */
+bool depth_ask(uintptr_t context);
+
+/* NCCL has taken the operation up, or won't. depth_begin or depth_ask has answered true. */
 void depth_launched(uintptr_t context);
 
 /* The operation is done, or nobody waits for it any more: what was seen is written, and the communicator's tape is not

@@ -22,7 +22,7 @@ static struct {
   int (*write_value)(cudaStream_t, device_pointer, uint32_t, unsigned);
   int (*is_capturing)(cudaStream_t, int *);
   int (*exchange_capture_mode)(int *);
-  /* NULL: operations are not measured */
+  /* NULL: nothing is measured */
   int (*event_create)(void **, unsigned);
   int (*event_record)(void *, cudaStream_t);
   int (*event_elapsed)(float *, void *, void *);
@@ -122,8 +122,8 @@ static uintptr_t context_of(const struct comm *comm) {
   return atomic_load_explicit(&comm->ops.context, memory_order_relaxed);
 }
 
-/* Ends a measurement, or gives it up, and with it the look into its operation. */
-static void forget_events(struct comm *comm) {
+/* Ends an observation, or gives it up. */
+static void end_observation(struct comm *comm) {
   for (int i = 0; i < 2; i++) {
     if (comm->events[i] != NULL) {
       driver.event_destroy(comm->events[i]);
@@ -134,70 +134,88 @@ static void forget_events(struct comm *comm) {
     comm->looks = false;
     depth_end(context_of(comm));
   }
+  comm->observes = OBSERVES_NOTHING;
 }
 
-/* Records the first or second event of a measurement, or gives it up. */
-static void record(struct comm *comm, int i) {
+/* Records the event before or behind what is observed. False: the driver doesn't. */
+static bool record(struct comm *comm, int i) {
   int mode = relax();
   if (driver.event_create(&comm->events[i], 0) != 0) {
     comm->events[i] = NULL;
-    forget_events(comm);
-  } else if (driver.event_record(comm->events[i], comm->stream) != 0) {
-    forget_events(comm);
   }
+  const bool well = comm->events[i] != NULL && driver.event_record(comm->events[i], comm->stream) == 0;
   driver.exchange_capture_mode(&mode);
+  return well;
 }
 
-/* Has NCCL tell more of what it launches next. */
-static void look_into(struct comm *comm) {
+/* Observes what is launched next: how long the device takes for it, unless it is a group, whose operations it does
+   together; and what NCCL tells of it. */
+static void observe(struct comm *comm) {
+  comm->observes = OBSERVES_NEXT;
+  tape_observe(comm->tape);
+  if (driver.event_create != NULL && !tape_mark_groups(comm->tape) && !record(comm, 0)) {
+    end_observation(comm);
+    return;
+  }
   struct tape_look of;
   comm->looks = tape_look_at(comm->tape, &of) && depth_begin(context_of(comm), comm->tape, &of);
+  comm->asks = comm->asks || comm->looks;
 }
 
-/* Ends a measurement whose operation is done. */
-static void measure(struct comm *comm) {
-  if (comm->events[1] == NULL || !tape_measurable(comm->tape)) {
+/* Ends the observation of what is done. */
+static void observed(struct comm *comm) {
+  if (comm->observes != OBSERVES_LAUNCHED || !tape_observed(comm->tape)) {
     return;
   }
   int mode = relax();
   float ms = 0;
-  if (driver.event_elapsed(&ms, comm->events[0], comm->events[1]) == 0) {
+  if (comm->events[1] != NULL && driver.event_elapsed(&ms, comm->events[0], comm->events[1]) == 0) {
     tape_measured(comm->tape, (int64_t)((double)ms * 1e6));
   }
-  forget_events(comm);
+  end_observation(comm);
   driver.exchange_capture_mode(&mode);
 }
 
 /* Has the stream say when it comes to what is launched next. */
 static void begin(struct comm *comm, bool same_stream) {
   const uint32_t *word = tape_mark_before(comm->tape, same_stream);
-  if (comm->events[1] == NULL) { /* what it is before was not launched */
-    forget_events(comm);
+  if (comm->observes == OBSERVES_NEXT) { /* which was not launched */
+    end_observation(comm);
   }
-  const bool measures = driver.event_create != NULL && comm->events[0] == NULL && tape_mark_measures(comm->tape);
+  const bool observes = comm->observes == OBSERVES_NOTHING && tape_observes(comm->tape);
   int capturing = NOT_CAPTURING;
   comm->told = false;
-  if ((word == NULL && !measures) || driver.is_capturing(comm->stream, &capturing) != 0 ||
+  if ((word == NULL && !observes) || driver.is_capturing(comm->stream, &capturing) != 0 ||
       capturing != NOT_CAPTURING) {
     return;
   }
-  if (measures) {
-    record(comm, 0);
-    if (comm->events[0] != NULL) {
-      look_into(comm);
-    }
+  if (observes) {
+    observe(comm);
   }
   comm->told = word != NULL && write_value(comm, word);
 }
 
-void stream_launches(struct comm *comm, uint64_t first, cudaStream_t stream) {
+/* Tells whether streams can write on the tape. */
+static bool opened(struct comm *comm) {
   if (!comm->streamed) {
     comm->streamed = true;
     if (atomic_load_explicit(&found, memory_order_relaxed) == 0) {
       open_memory();
     }
   }
-  if (atomic_load_explicit(&found, memory_order_relaxed) != 0 && tape_mark_due(comm->tape, first)) {
+  return atomic_load_explicit(&found, memory_order_relaxed) != 0;
+}
+
+void stream_groups(struct comm *comm, cudaStream_t stream) {
+  int capturing = NOT_CAPTURING;
+  if (!comm->asks && comm->observes != OBSERVES_LAUNCHED && context_of(comm) != 0 && opened(comm) &&
+      tape_observes(comm->tape) && driver.is_capturing(stream, &capturing) == 0 && capturing == NOT_CAPTURING) {
+    comm->asks = depth_ask(context_of(comm));
+  }
+}
+
+void stream_launches(struct comm *comm, uint64_t first, cudaStream_t stream) {
+  if (opened(comm) && tape_mark_due(comm->tape, first)) {
     const bool same = comm->stream == stream;
     comm->stream = stream;
     comm->launches = true;
@@ -206,13 +224,17 @@ void stream_launches(struct comm *comm, uint64_t first, cudaStream_t stream) {
 }
 
 void stream_launched(struct comm *comm, ncclResult_t answer) {
-  if (!comm->launches || answer == ncclInProgress) {
+  if (answer == ncclInProgress) {
+    return;
+  }
+  if (comm->asks) {
+    comm->asks = false;
+    depth_launched(context_of(comm));
+  }
+  if (!comm->launches) {
     return;
   }
   comm->launches = false;
-  if (comm->looks) {
-    depth_launched(context_of(comm));
-  }
   if (answer != ncclSuccess) {
     return;
   }
@@ -225,23 +247,26 @@ void stream_launched(struct comm *comm, ncclResult_t answer) {
     tape_captured(comm->tape);
     return;
   }
-  if (comm->events[0] != NULL && comm->events[1] == NULL) {
-    record(comm, 1);
+  if (comm->observes == OBSERVES_NEXT) {
+    comm->observes = OBSERVES_LAUNCHED;
+    if (comm->events[0] != NULL && !record(comm, 1)) {
+      end_observation(comm);
+    }
   }
   if (write_value(comm, word)) {
     tape_mark(comm->tape, comm->told);
   } else {
-    forget_events(comm);
+    end_observation(comm);
   }
   stream_check(comm);
 }
 
 void stream_check(struct comm *comm) {
-  measure(comm);
+  observed(comm);
   tape_mark_check(comm->tape, false);
 }
 
 void stream_close(struct comm *comm) {
-  measure(comm);
-  forget_events(comm);
+  observed(comm);
+  end_observation(comm);
 }

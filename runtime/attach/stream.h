@@ -15,6 +15,9 @@
  */
 void stream_launches(struct comm *, uint64_t first, cudaStream_t);
 
+/* NCCL is about to take an operation up that is in flight on the tape, and is launched with its group. As above. */
+void stream_groups(struct comm *, cudaStream_t);
+
 /* NCCL has launched them, if it answered so, or else will, or won't. As above, the caller has the turn. */
 void stream_launched(struct comm *, ncclResult_t answer);
 

@@ -305,6 +305,9 @@ struct tape_comm *tape_comm_new(const struct tape_info *info, const struct tape_
   comm->op.version = tape_version((uint64_t *)comm->slot->op, TAPE_RECORD_WORDS - 1);
   memset(&comm->slot->counters, 0, sizeof comm->slot->counters);
   store_release(&comm->slot->captured, 0);
+  if (tape_counts(comm)) {
+    store_release(tape_peers(comm) - 2, pack32(-1, (int32_t)comm->number));
+  }
   tape_show(comm, &nothing); // first, so that nobody sees the last owner's operation under the new one's name
   show_info(comm, comm->number);
   write_info(comm, TAPE_KIND_COMM);

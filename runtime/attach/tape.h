@@ -216,18 +216,24 @@ void tape_mark(struct tape_comm *comm, bool told);
 void tape_mark_check(struct tape_comm *comm, bool ends);
 
 /**
- * Says whether it should be measured how long the device takes for what a mark is due for: an operation alone, a
- * communicator's first and then one every 30 s. If so, tape_measurable is about the mark, once it is there.
+ * Says whether to observe the operation that was called for last, or its group: a communicator's first, one every 30 s,
+ * and while the stream is slow one at a time.
  */
-bool tape_mark_measures(struct tape_comm *comm);
+bool tape_observes(struct tape_comm *comm);
 
-/** Says whether the stream has reached it. */
-bool tape_measurable(const struct tape_comm *comm);
+/** Says that what a mark is due for is observed: tape_observed is about the mark, once it is there. */
+void tape_observe(struct tape_comm *comm);
 
-/** Puts how many ns that operation took onto the op ring. */
+/** Says whether a mark is due for several operations, which are a group. */
+bool tape_mark_groups(const struct tape_comm *comm);
+
+/** Says whether the stream has reached what is observed. */
+bool tape_observed(const struct tape_comm *comm);
+
+/** Puts onto the op ring how many ns the device took for the operation that is observed, if that is not a group. */
 void tape_measured(struct tape_comm *comm, int64_t took);
 
-/** An operation whose proxies and kernels are looked into, as its records have it. */
+/** An operation whose proxies and kernels are looked into, as its records have it; of a group, its last one. */
 struct tape_look {
   uint64_t number, launched, bytes;
   uint32_t kinds;

@@ -22,7 +22,7 @@ void tape_waits(struct tape_comm *comm, const struct tape_look *look, uint8_t ph
   if (!tape_mark_has(comm)) {
     return;
   }
-  uint64_t *to = tape.marks + ((size_t)comm->index * TAPE_MARKS_PER_SLOT + TAPE_WAIT_AT) * TAPE_RECORD_WORDS;
+  uint64_t *to = tape_marked_at(comm) + (size_t)TAPE_WAIT_AT * TAPE_RECORD_WORDS;
   store(to, (uint32_t)(to[0] >> 32) + 1, TAPE_KIND_WAIT, (uint64_t)since, look->number,
         look->kinds | (uint64_t)phase << 32, pack32(look->peer, rank), look->bytes, look->launched, comm->comm);
 }

@@ -72,7 +72,7 @@ struct tape_offsets tape_offsets(const struct tape_geometry *g) {
   at.pages = at.op_records + (size_t)g->op_records * TAPE_RECORD_SIZE;
   at.reached = aligned(at.pages + (size_t)(g->op_records / TAPE_RECORDS_PER_PAGE) * TAPE_PAGE_SIZE);
   at.marks = aligned(at.reached + (size_t)tape_marked(g) * sizeof(uint64_t));
-  at.end = at.marks + (size_t)tape_marked(g) * TAPE_MARKS_PER_SLOT * TAPE_RECORD_SIZE;
+  at.end = at.marks + (size_t)tape_marked(g) * TAPE_MARKS_SIZE;
   return at;
 }
 

@@ -26,9 +26,12 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_RECORD_WORDS 8
 #define TAPE_PAGE_WORDS 64
 
-/** A slot's marks and the last one, slots that have them, and the multiple at which parts begin. */
+/** A slot's marks, its last one, the ranks with which messages are counted, and the bytes of both; slots
+    that have them, and the multiple at which parts begin. */
 #define TAPE_MARKS_PER_SLOT 32
 #define TAPE_WAIT_AT 31
+#define TAPE_MAX_PEERS 63
+#define TAPE_MARKS_SIZE 3072
 #define TAPE_MAX_MARKED 128
 #define TAPE_REACHED_ALIGN 4096
 
@@ -38,7 +41,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_BOOT_SIZE 40
 
 /** What else the header says, and where what changes in it is. */
-#define TAPE_FORMAT_VERSION 4
+#define TAPE_FORMAT_VERSION 5
 #define TAPE_CHANGING_AT 512
 #define TAPE_STATE_LIVE 1
 #define TAPE_STATE_CLOSED 2

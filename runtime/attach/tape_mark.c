@@ -11,8 +11,8 @@ _Static_assert(TAPE_REC_MARK_RANKS == 4 && TAPE_REC_MARK_LAUNCHED == 6, "words 4
  */
 enum { MOST_SPARE = 8, EVERY = 2000000 };
 
-/** After how many ns an operation is measured again. */
-#define MEASURE_EVERY INT64_C(30000000000)
+/** After how many ns an operation is observed again. */
+#define OBSERVE_EVERY INT64_C(30000000000)
 
 void tape_mark_configure(const struct tape_config *config) {
   tape.mark_every = config->mark_every > 0 ? config->mark_every : EVERY;
@@ -29,8 +29,7 @@ void *tape_reached(size_t *size) {
 }
 
 bool tape_mark_has(const struct tape_comm *comm) {
-  return tape_on(comm) && comm->index >= 0 && comm->index < (int32_t)tape_marked(&tape.file.geometry) &&
-         !comm->closed;
+  return tape_on(comm) && tape_counts(comm);
 }
 
 static uint32_t reached(const struct tape_comm *comm) {
@@ -38,7 +37,7 @@ static uint32_t reached(const struct tape_comm *comm) {
 }
 
 static uint64_t *mark_at(const struct tape_comm *comm, int i) {
-  return tape.marks + ((size_t)comm->index * TAPE_MARKS_PER_SLOT + (size_t)i) * TAPE_RECORD_WORDS;
+  return tape_marked_at(comm) + (size_t)i * TAPE_RECORD_WORDS;
 }
 
 static uint32_t number_of(const uint64_t *mark) { return (uint32_t)(mark[0] >> 32); }
@@ -120,33 +119,39 @@ void tape_mark(struct tape_comm *comm, bool told) {
   const uint64_t phase = told ? TAPE_PHASE_QUEUED : TAPE_PHASE_STREAM;
   store(place(comm), number, TAPE_KIND_MARK, (uint64_t)p->start, p->number, p->kinds | phase << 32,
         pack32(p->peer, (int32_t)(uint32_t)m->begun), p->bytes, m->launched, comm->comm);
-  if (m->measured_launched == m->launched) {
-    m->measured_op = m->op;
-    m->measured_mark = number;
+  if (m->observed_launched == m->launched) {
+    m->observed_op = m->op;
+    m->observed_mark = number;
   }
   m->last = m->launched;
   m->launched = 0;
 }
 
-bool tape_mark_measures(struct tape_comm *comm) {
-  struct marking *m = &comm->marking;
-  if (m->launched != m->before + 1 || (m->measured != 0 && !m->slow && m->op.start - m->measured < MEASURE_EVERY)) {
-    return false;
-  }
-  m->measured = m->op.start;
-  m->measured_launched = m->launched;
-  m->measured_mark = 0;
-  return true;
+bool tape_observes(struct tape_comm *comm) {
+  const struct marking *m = &comm->marking;
+  return tape_mark_has(comm) &&
+         (m->observed == 0 || m->slow || tape_last(comm)->start - m->observed >= OBSERVE_EVERY);
 }
 
-bool tape_measurable(const struct tape_comm *comm) {
-  const uint32_t mark = comm->marking.measured_mark;
+void tape_observe(struct tape_comm *comm) {
+  struct marking *m = &comm->marking;
+  m->observed = m->op.start;
+  m->observed_launched = m->launched;
+  m->observed_mark = 0;
+}
+
+bool tape_mark_groups(const struct tape_comm *comm) {
+  return comm->marking.launched > comm->marking.before + 1;
+}
+
+bool tape_observed(const struct tape_comm *comm) {
+  const uint32_t mark = comm->marking.observed_mark;
   return tape_mark_has(comm) && mark != 0 && (int32_t)(mark - reached(comm)) <= 0;
 }
 
 void tape_measured(struct tape_comm *comm, int64_t took) {
   if (tape_mark_has(comm)) {
-    const struct pending *p = &comm->marking.measured_op;
+    const struct pending *p = &comm->marking.observed_op;
     tape_put(comm, p, p->start + took, TAPE_STAGE_DEVICE, TAPE_PHASE_STREAM, -1);
   }
 }

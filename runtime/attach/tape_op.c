@@ -109,6 +109,33 @@ static struct pending *push(struct tape_comm *comm) {
   return known(o, (uint8_t)(o->n - 1));
 }
 
+/** is_message tells whether a call is counted by the other rank. */
+static inline bool is_message(uint8_t call) { return call == CARILLON_CALL_SEND || call == CARILLON_CALL_RECV; }
+
+/** count_message counts a message in the communicator's slot, or takes it back, if there is room for the other rank. */
+static void count_message(struct tape_comm *comm, uint8_t call, int32_t rank, int32_t by) {
+  if (!tape_counts(comm) || rank < 0 || (comm->info.size > 0 && rank >= comm->info.size)) {
+    return;
+  }
+  uint64_t *peers = tape_peers(comm);
+  const uint64_t peer = pack32(rank, (int32_t)comm->number);
+  uint32_t i = 0, at = comm->peer; /* mostly that of the last message, or the next */
+  for (; i < comm->peers && peers[2 * at] != peer; i++) {
+    at = at + 1 < comm->peers ? at + 1 : 0;
+  }
+  if (i == comm->peers) {
+    if (comm->peers == TAPE_MAX_PEERS) {
+      return;
+    }
+    at = comm->peers++;
+    __atomic_store_n(&peers[2 * at + 1], 0, __ATOMIC_RELAXED);
+    store_release(&peers[2 * at], peer);
+  }
+  comm->peer = at;
+  uint32_t *count = (uint32_t *)&peers[2 * at + 1] + (call == CARILLON_CALL_RECV);
+  __atomic_store_n(count, *count + (uint32_t)by, __ATOMIC_RELAXED);
+}
+
 uint64_t tape_op_start(struct tape_comm *comm, uint64_t number, const struct tape_signature *signature,
                        uint8_t algorithm) {
   if (!tape_on(comm)) {
@@ -136,6 +163,8 @@ uint64_t tape_op_start(struct tape_comm *comm, uint64_t number, const struct tap
   struct layout_counters *counters = &comm->slot->counters;
   if (signature->call < CARILLON_NUM_CALLS && (TAPE_COLLECTIVES >> signature->call & 1) != 0) {
     store_release(&counters->begun, number);
+  } else if (is_message(signature->call)) {
+    count_message(comm, signature->call, signature->peer, 1);
   }
   if (repeats) { // saves two lines of the cache, by turns
     store_release(&counters->number, number);
@@ -354,6 +383,9 @@ void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code) {
   if (code == CARILLON_CODE_OK && call < CARILLON_NUM_CALLS && (TAPE_COLLECTIVES >> call & 1) != 0 &&
       p->number > counters->done) {
     store_release(&counters->done, p->number);
+  }
+  if (code != CARILLON_CODE_OK && is_message(call)) {
+    count_message(comm, call, p->peer, -1);
   }
   store_release(&counters->last_end, (uint64_t)now);
   if (alone) { // as the rest would do it

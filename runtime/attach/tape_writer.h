@@ -70,10 +70,10 @@ struct marking {
   uint32_t spare;           /**< marks that may follow at once */
   int64_t refilled;         /**< up to when spare is counted */
 
-  int64_t measured;          /**< when the last operation began that was measured */
-  uint64_t measured_launched; /**< which one it is */
-  uint32_t measured_mark;    /**< the mark behind it; 0: there is none yet */
-  struct pending measured_op;
+  int64_t observed;           /**< when the last operation began that was observed */
+  uint64_t observed_launched; /**< which one it is */
+  uint32_t observed_mark;     /**< the mark behind it; 0: there is none yet */
+  struct pending observed_op;
 
   bool slow; /**< the op ring has the start of an operation that the stream has not done for long */
   uint32_t slow_mark;
@@ -95,6 +95,8 @@ struct tape_comm {
 
   uint32_t number; /**< from 1 */
   int32_t index;   /**< in the table; -1: none */
+  uint32_t peers;  /**< ranks with which messages are counted */
+  uint32_t peer;   /**< the index of the one that the last message was with */
   uint16_t tallies[TAPE_NUM_OPERATIONS][TAPE_SIZE_CLASSES];
 
   /* These, and slot, change with the turn and under the lock: they may be read with either. */
@@ -225,6 +227,21 @@ bool tape_mark_has(const struct tape_comm *comm);
 
 /** tape_again records that a device takes long for an operation whose launch has ended (start), or its end there. */
 void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, uint16_t code);
+
+/** tape_marked_at is the communicator's part of the marks, with the counts of its messages behind them. */
+static inline uint64_t *tape_marked_at(const struct tape_comm *comm) {
+  return tape.marks + (size_t)comm->index * (TAPE_MARKS_SIZE / sizeof(uint64_t));
+}
+
+/** tape_counts tells whether the communicator's slot has that part. */
+static inline bool tape_counts(const struct tape_comm *comm) {
+  return comm->index >= 0 && comm->index < (int32_t)tape_marked(&tape.file.geometry) && !comm->closed;
+}
+
+/** tape_peers is where its counts are, of two words each; before them is the pair that says that there are some. */
+static inline uint64_t *tape_peers(const struct tape_comm *comm) {
+  return tape_marked_at(comm) + (size_t)TAPE_MARKS_PER_SLOT * TAPE_RECORD_WORDS + 2;
+}
 
 /** tape_last is the operation that was launched last, while it is in flight. */
 const struct pending *tape_last(struct tape_comm *comm);

@@ -22,7 +22,8 @@ type Comm struct {
 	Ops    []*Op  // known to be in flight, oldest first
 
 	Begun, Done uint64             // numbers of the last collectives that this rank began, and completed
-	Messages    map[int32]Messages // by the other rank; of maxPeers at most
+	Messages    map[int32]Messages // by the other rank; of MaxPeers at most
+	Counted     bool               // Messages is all of them, up to that number, by the communicator's slot
 	Groups      uint64             // sends and receives that progress together, begun
 	Last        Op                 // the operation that ended last; its End is 0 if there was none
 	Failure     *Failure
@@ -103,8 +104,8 @@ type Wait struct {
 // Messages counts the messages with another rank that were begun.
 type Messages struct{ Sent, Received uint64 }
 
-// maxPeers bounds the ranks of a communicator with which messages are counted.
-const maxPeers = 64
+// MaxPeers bounds the ranks of a communicator with which messages are counted.
+const MaxPeers = len(tape.Messages{})
 
 // count records the number of a message, or of a group of messages.
 func (c *Comm) count(sig *tape.Signature, seq uint64) {
@@ -113,7 +114,7 @@ func (c *Comm) count(sig *tape.Signature, seq uint64) {
 		return
 	}
 	m, known := c.Messages[sig.Peer]
-	if !known && len(c.Messages) >= maxPeers {
+	if !known && len(c.Messages) >= MaxPeers {
 		return
 	}
 	switch sig.Call {
@@ -128,6 +129,24 @@ func (c *Comm) count(sig *tape.Signature, seq uint64) {
 		c.Messages = make(map[int32]Messages)
 	}
 	c.Messages[sig.Peer] = m
+}
+
+// countAll takes the counts that a slot has, which know also of messages without a record.
+func (c *Comm) countAll(s *tape.Slot) {
+	if c.Counted = s.Counted; !s.Counted {
+		return
+	}
+	clear(c.Messages)
+	for i := range s.Messages {
+		m := &s.Messages[i]
+		if m.Sent == 0 && m.Received == 0 {
+			continue
+		}
+		if c.Messages == nil {
+			c.Messages = make(map[int32]Messages)
+		}
+		c.Messages[m.Rank] = Messages{uint64(m.Sent), uint64(m.Received)}
+	}
 }
 
 // Failure is why a communicator failed.
@@ -427,6 +446,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 		c.Done = s.Done // records only tell of the launch
 	}
 	c.count(&s.Op, s.Seq)
+	c.countAll(s)
 	var current, unused *Op
 	c.Ops = slices.DeleteFunc(c.Ops, func(o *Op) bool {
 		o.past = o.Start < s.OpStart || !inFlight && o.Start <= s.OpStart

@@ -344,8 +344,13 @@ func (p *Process) made(ev *tape.Event) {
 func (p *Process) LookBack(slots []tape.Slot, t int64) {
 	for i := range slots {
 		s := slots[i]
+		s.Counted = s.Counted && s.LastEnd <= t && s.OpStart <= t // or it may count messages that are later than t
 		if idle := s.Launched == s.Completed; idle && s.Launched > 0 || s.OpStart > t {
-			if c := p.comms[s.Generation]; c != nil && s.Marked { // what proves its last operation may be later than t
+			c := p.comms[s.Generation]
+			if c != nil {
+				c.countAll(&s)
+			}
+			if c != nil && s.Marked { // what proves its last operation may be later than t
 				s.Completed, s.Unproven = s.Launched, true
 				c.Slot = &s
 			}

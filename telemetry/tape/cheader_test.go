@@ -102,9 +102,12 @@ func headerForC(t *testing.T) string {
 				{"RECORD_WORDS", recordWords},
 				{"PAGE_WORDS", pageWords},
 			}},
-			{"A slot's marks and the last one, slots that have them, and the multiple at which parts begin.", []cNumber{
+			{"A slot's marks, its last one, the ranks with which messages are counted, and the bytes of both; slots\n" +
+				"    that have them, and the multiple at which parts begin.", []cNumber{
 				{"MARKS_PER_SLOT", marksPerSlot},
 				{"WAIT_AT", waitAt},
+				{"MAX_PEERS", maxPeers},
+				{"MARKS_SIZE", marksSize},
 				{"MAX_MARKED", maxMarked},
 				{"REACHED_ALIGN", reachedAlign},
 			}},

@@ -185,7 +185,7 @@ func (c *CommWriter) Launched(launched uint64, number uint32) {
 	}
 	p := c.op.find(launched)
 	at := number % marksPerSlot
-	for of := &c.w.marks[c.index]; ; at = (at + marksPerSlot - 1) % marksPerSlot {
+	for of := &c.w.marked[c.index].marks; ; at = (at + marksPerSlot - 1) % marksPerSlot {
 		// If more operations are queued than there is room, the oldest stay, and the newest is replaced.
 		was := of[at][recMarker]
 		if uint32(of[at][recComm]) != c.number || c.deviceHasDone(uint32(was>>32), number) ||
@@ -193,7 +193,7 @@ func (c *CommWriter) Launched(launched uint64, number uint32) {
 			break
 		}
 	}
-	store(&c.w.marks[c.index][at], uint64(number), kindMark, uint64(p.start), p.number,
+	store(&c.w.marked[c.index].marks[at], uint64(number), kindMark, uint64(p.start), p.number,
 		p.kinds|uint64(PhaseQueued)<<32, pack32(p.peer, int32(uint32(c.slot.begun))), p.bytes, launched, c.comm)
 	runtime.KeepAlive(c)
 }

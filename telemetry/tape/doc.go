@@ -33,7 +33,7 @@
 //	op ring          64 for each record; the number is a power of two
 //	ordinary ring    512 for each page; a page for each 32 op records
 //	reached          8 for each slot that has marks; from a multiple of 4096 on
-//	marks            2048 for each slot that has them; from a multiple of 4096 on
+//	marks            3072 for each slot that has them, with the counts of its messages; from a multiple of 4096 on
 //	device pages     4096 for each slot that has one; from a multiple of 4096 on
 //
 // There are at most 2^14 slots and 2^16 tallies, and at least one of each; 2^7 to 2^20 life records, and to 2^24 op
@@ -44,14 +44,14 @@
 // Header, written once:
 //
 //	0   magic "CARILLON"            56   kernel's boot id, 16 bytes        112  boot id, 40 bytes
-//	8   format u32 = 4              72   created, monotonic i64, ns        152  host, 64
+//	8   format u32 = 5              72   created, monotonic i64, ns        152  host, 64
 //	12  slots u32                   80   created, ns since 1970 i64        216  job, 64
 //	16  tallies u32                 88   rank in the job i32; -1: unknown  280  program, 64
 //	20  life records u32            92   ranks of the job i32; 0: unknown  344  its version, 40
 //	24  op records u32              96   an operation is slow after so     384  first slots, with marks u32
 //	28  pid u32                          many ns i64; 0: unknown           388  of those, with device pages u32
 //	32  size of file u64            104  and stalled i64; 0: unknown       392  check u64 of words 0 to 48,
-//	40  start of process u64                                                    seed 4
+//	40  start of process u64                                                    seed 5
 //	    (ticks, /proc/PID/stat)
 //	48  pid namespace u64 (inode)
 //
@@ -185,6 +185,12 @@
 // as is slow, the writer puts the operation's start onto the op ring once more, for which rank it waits, if that is
 // known, and its end when it is done or, with the code "aborted", when the communicator ends. Captured is the number of
 // operations that were captured in a graph, whose launches are unseen: they have no marks.
+//
+// Messages launched together, in a group, are done together, so that a mark doesn't tell which of them a rank waits
+// for. Behind its marks, a slot has the counts of the messages that its rank has called for, with each of the first 63
+// ranks, in the order of the first message, 16 bytes: rank i32, generation u32, sent u32, received u32. Before them is
+// one of rank -1, if messages are counted. Those of another generation, and all behind them, don't count. Messages of a
+// group that failed are taken back.
 //
 // # Tallies
 //

@@ -97,7 +97,7 @@ type file struct {
 
 	mu           sync.Mutex // guards what follows
 	table, again []slot     // scratch for reading the in-flight table
-	marks        []marks    // scratch, as the next two; nil if the tape has no marks
+	marked       []marked   // scratch, as the next two; nil if the tape has no marks
 	reached      []reached
 	devices      []DevicePage
 	counts       []tally // scratch for reading tallies

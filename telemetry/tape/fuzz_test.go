@@ -224,7 +224,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"garbage", func(b []byte) []byte { copy(b, "GARBAGE!"); return b }, `begins with "GARBAGE!"`},
 		{
 			"newer", func(b []byte) []byte { b[hdrVersion] = 9; foldAgain(b); return b },
-			"has format 9; this program reads format 4",
+			"has format 9; this program reads format 5",
 		},
 		{"a bit", func(b []byte) []byte { b[hdrHost] ^= 1; return b }, "corrupt header"},
 		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "was cut short: it has 24575 bytes of 24576"},

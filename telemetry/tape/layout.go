@@ -11,7 +11,7 @@ import (
 //go:generate go test -run ^TestCHeaderIsCurrent$ . -rewrite
 
 // The format's version; a reader refuses any other. Additions that readers may pass over don't need a new one.
-const formatVersion = 4
+const formatVersion = 5
 
 // magic is a tape's first eight bytes.
 const magic = "CARILLON"
@@ -23,7 +23,8 @@ const (
 	tallySize  = 512
 	recordSize = 64
 	pageSize   = 512
-	marksSize  = marksPerSlot * recordSize
+	marksSize  = marksPerSlot*recordSize + (1+maxPeers)*peerSize
+	peerSize   = 16
 
 	devicePageSize = 4096
 
@@ -33,6 +34,7 @@ const (
 
 	recordsPerPage = 32 // of the op ring
 	marksPerSlot   = 32
+	maxPeers       = 63               // ranks with which a slot's messages are counted
 	waitAt         = marksPerSlot - 1 // where the wait is of the operation that NCCL tells more of
 	maxMarked      = 128              // slots of a tape that have marks
 	reachedAlign   = 4096             // where devices write has pages of its own
@@ -100,8 +102,15 @@ type (
 		place    latch[shownPlace]
 	}
 
-	// marks are one slot's; reached is what a slot's stream has written last: behind an operation u32, before one u32.
+	// marked is what a slot has whose operations a stream does; reached is what the stream has written last: behind an
+	// operation u32, before one u32.
+	marked struct {
+		marks   marks
+		counted peer // rank -1: messages are counted
+		peers   [maxPeers]peer
+	}
 	marks   [marksPerSlot]record
+	peer    struct{ rank, counts uint64 } // rank i32, generation u32; sent u32, received u32
 	reached uint64
 
 	operation struct {

@@ -148,3 +148,39 @@ func TestWaitBesideMarks(t *testing.T) {
 		}
 	}
 }
+
+// What a slot counts of messages is its communicator's, and not that of one that had the slot before.
+func TestCountsOfMessages(t *testing.T) {
+	none := pack32(-1, 7)
+	of := func(counted uint64, generations ...int32) (m marked) {
+		m.counted.rank = counted
+		for i, g := range generations {
+			m.peers[i] = peer{pack32(int32(i), g), 5 | uint64(i)<<32}
+		}
+		return m
+	}
+	for _, c := range []struct {
+		name    string
+		of      marked
+		counted bool
+		want    []PeerMessages
+	}{
+		{"not counted", of(0), false, nil},
+		{"none", of(none), true, nil},
+		{"its own", of(none, 7, 7), true, []PeerMessages{{0, 5, 0}, {1, 5, 1}}},
+		{"one, and another's behind it", of(none, 7, 6), true, []PeerMessages{{0, 5, 0}}},
+		{"another's", of(pack32(-1, 6), 6, 6), false, nil},
+	} {
+		s := Slot{Generation: 7}
+		s.applyMessages(&c.of)
+		var got []PeerMessages
+		for _, m := range s.Messages {
+			if m.Sent > 0 {
+				got = append(got, m)
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || s.Counted != c.counted {
+			t.Errorf("%s: counted %t, want %t (-want +got):\n%s", c.name, s.Counted, c.counted, diff)
+		}
+	}
+}

@@ -218,4 +218,17 @@ type Slot struct {
 	Marked, Unproven bool
 	// Captured counts the operations that were captured in graphs, whose launches are not seen.
 	Captured uint64
+	// Counted says that the messages that this rank has called for are counted, in Messages.
+	Counted  bool
+	Messages Messages
+}
+
+// Messages counts the messages that a rank has called for, with the other ranks of the first ones. If there is no room
+// left, there may be others.
+type Messages [maxPeers]PeerMessages
+
+// PeerMessages counts the messages with a rank; none if both counts are 0.
+type PeerMessages struct {
+	Rank           int32
+	Sent, Received uint32
 }

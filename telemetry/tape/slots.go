@@ -26,7 +26,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 	if t.table == nil {
 		t.table, t.again = make([]slot, slotBatch), make([]slot, slotBatch)
 		if t.geo.marked > 0 {
-			t.marks, t.reached = make([]marks, slotBatch), make([]reached, slotBatch)
+			t.marked, t.reached = make([]marked, slotBatch), make([]reached, slotBatch)
 			t.devices = make([]DevicePage, slotBatch)
 		}
 	}
@@ -57,7 +57,8 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 			case !live:
 				continue
 			case from+i < t.geo.marked:
-				s.applyMarks(&t.marks[i], t.progress(from+i, i))
+				s.applyMarks(&t.marked[i].marks, t.progress(from+i, i))
+				s.applyMessages(&t.marked[i])
 			}
 			slots = append(slots, s)
 		}
@@ -72,7 +73,7 @@ func (t *file) readMarks(from, n int) error {
 	}
 	devices := max(min(n, t.geo.devices-from), 0)
 	return cmp.Or(
-		t.readAt(bytesOf(t.marks[:n]), t.geo.marksOffset()+int64(from)*marksSize),
+		t.readAt(bytesOf(t.marked[:n]), t.geo.marksOffset()+int64(from)*marksSize),
 		t.readAt(bytesOf(t.reached[:n]), t.geo.reachedOffset()+int64(from)*wordSize),
 		t.readAt(bytesOf(t.devices[:devices]), t.geo.deviceOffset()+int64(from)*devicePageSize),
 	)
@@ -144,6 +145,22 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 		done--
 	}
 	s.Done = min(s.Done, done)
+}
+
+// applyMessages reads the counts of messages.
+func (s *Slot) applyMessages(of *marked) {
+	own := func(p *peer) bool { return uint32(p.rank>>32) == s.Generation }
+	s.Counted = own(&of.counted) && low32(of.counted.rank) == -1
+	if !s.Counted {
+		return
+	}
+	for i := range of.peers {
+		p := &of.peers[i]
+		if !own(p) {
+			break
+		}
+		s.Messages[i] = PeerMessages{low32(p.rank), uint32(p.counts), uint32(p.counts >> 32)}
+	}
 }
 
 // anyUsed tells whether any of the slots ever had a communicator: a latch's first version is in its second copy.

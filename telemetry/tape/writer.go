@@ -47,7 +47,7 @@ type mapping struct {
 	lifeRing, opRing ring
 	ordinary         []page        // the ordinary ring
 	written          []atomic.Bool // for each of its pages: a communicator writes it
-	marks            []marks
+	marked           []marked
 	devices          []DevicePage
 }
 
@@ -109,7 +109,7 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 		written:  make([]atomic.Bool, g.pages()),
 	}
 	if g.devices > 0 {
-		m.marks = part[marks](mem, g.marksOffset(), g.marked)
+		m.marked = part[marked](mem, g.marksOffset(), g.marked)
 		m.devices = part[DevicePage](mem, g.deviceOffset(), g.devices)
 	}
 	runtime.AddCleanup(m, func(mem []byte) {

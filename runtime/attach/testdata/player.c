@@ -189,10 +189,12 @@ int main(void) {
       if (!tape_mark_due(comm, number)) {
         fail(line);
       }
-      tape_mark_measures(comm);
+      if (tape_observes(comm)) {
+        tape_observe(comm);
+      }
       tape_mark(comm, tape_mark_before(comm, other != 0) != NULL);
     } else if (strcmp(word, "measured") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {
-      if (tape_measurable(comm)) {
+      if (tape_observed(comm)) {
         tape_measured(comm, (int64_t)number);
       }
     } else if (strcmp(word, "begin") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {

@@ -13,6 +13,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
+// uncount forgets the counts of messages, which only writers keep whose operations are launched on streams.
+func uncount(s *tape.Slot) { s.Counted, s.Messages = false, tape.Messages{} }
+
 // testAsGo plays scripts of steps in any order, as long as each makes sense, and compares what readers get with what
 // they get of Go's writer.
 func testAsGo(t *testing.T, play Player) {
@@ -23,6 +26,9 @@ func testAsGo(t *testing.T, play Player) {
 			t.Fatal(err)
 		}
 		want, got := readAll(t, path), readAll(t, play(t, strings.NewReader(script)))
+		for i := range got.Slots {
+			uncount(&got.Slots[i])
+		}
 		compareLists(t, fmt.Sprintf("seed %d: event", seed), got.Events, want.Events)
 		compareLists(t, fmt.Sprintf("seed %d: followed event", seed), got.Followed, want.Followed)
 		compareLists(t, fmt.Sprintf("seed %d: slot", seed), got.Slots, want.Slots)

@@ -61,7 +61,9 @@ const (
 	opOffset       = lifeOffset + forgedLife*recordBytes
 	ordinaryOffset = opOffset + forgedOp*recordBytes
 	forgedLength   = ordinaryOffset + forgedOp/32*pageBytes
-	marksBytes     = 2048
+	marksBytes     = 3072
+	peersOffset    = 2048 // in a slot's marks
+	peerBytes      = 16
 	reachedOffset  = (forgedLength + 4095) / 4096 * 4096
 	marksOffset    = reachedOffset + 4096 // forgedSlots words are less
 	markedLength   = marksOffset + forgedSlots*marksBytes
@@ -209,10 +211,19 @@ func mark(b []byte, s *tape.Slot) {
 	r := forged{9, lay(s.OpStart, s.Seq, uint64(s.Op.Call), s.Op.Peer, uint32(s.Begun), s.Op.Bytes, launched,
 		s.Generation, int32(s.Index))}
 	copy(b, r.bytes(1))
+	if !s.Counted {
+		return
+	}
+	copy(b[peersOffset:], lay(int32(-1), s.Generation))
+	for i, m := range s.Messages {
+		if m.Sent+m.Received > 0 {
+			copy(b[peersOffset+(1+i)*peerBytes:], lay(m.Rank, s.Generation, m.Sent, m.Received))
+		}
+	}
 }
 
 func (f *Forge) header(b []byte, marked bool) {
-	format, rank, state := cmp.Or(f.Format, 4), f.Rank, uint64(1)
+	format, rank, state := cmp.Or(f.Format, 5), f.Rank, uint64(1)
 	if f.JobSize == 0 {
 		rank = -1
 	}

@@ -287,6 +287,7 @@ func testSlots(t *testing.T, play Player) {
 			got.WaitSince)
 	}
 	got.LastEnd, got.OpStart, got.WaitSince = 0, 0, 0
+	uncount(&got)
 	want := tape.Slot{
 		CommInfo: tape.CommInfo{
 			ID: commID(t, idB), Parent: commID(t, idA), Name: "renamed", Rank: 1, Size: 2, Nodes: 1,

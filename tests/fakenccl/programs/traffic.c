@@ -1,4 +1,5 @@
-// Two all-reduces, and a send from the first rank to the last in a group with its receive, for plug-ins to see.
+// Two all-reduces, and a send from the first rank to the last in a group with its receive, for plug-ins to see. With RING
+// set, each rank first sends to the next one, and receives from the one before, in a group.
 #include "program.h"
 
 static int run_rank(int rank, int n, ncclUniqueId id) {
@@ -7,6 +8,13 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   int one = 1, all = 0;
   MUST(ncclCommInitRank(&comm, n, id, rank));
   cudaStreamCreate(&stream);
+  if (getenv("RING")) {
+    MUST(ncclGroupStart());
+    MUST(ncclRecv(&all, 1, ncclInt32, (rank + n - 1) % n, comm, stream));
+    MUST(ncclSend(&one, 1, ncclInt32, (rank + 1) % n, comm, stream));
+    MUST(ncclGroupEnd());
+    cudaStreamSynchronize(stream);
+  }
   for (int i = 0; i < 2; i++) {
     MUST(ncclAllReduce(&one, &all, 1, ncclInt32, ncclSum, comm, stream));
     cudaStreamSynchronize(stream);

@@ -160,7 +160,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 
 // notEntered says that ranks have not entered, or joined, a meeting, or had not when it failed.
 func (m *meeting) notEntered(who, have string, ranks []Rank, joining bool) Text {
-	what := m.entered(ranks[0])
+	what := m.entered(ranks)
 	if joining {
 		what = say("joined %s", m.text())
 	} else if first := m.firstMissing(ranks); first < m.key.seq {
@@ -253,16 +253,24 @@ func blockedText(culprits []Rank, leaves []*leaf) Text {
 		callText(s.Op.Call.String(), s.Seq, s), Age(s.Age), streams)
 }
 
-// entered completes "has not …" for a rank that is missing at the meeting.
-func (m *meeting) entered(r Rank) Text {
-	if m.key.kind != message {
-		return say("entered %s", m.text())
+// entered completes "has not …" for ranks that are missing at the meeting.
+func (m *meeting) entered(ranks []Rank) Text {
+	r := ranks[0]
+	l := lack{sends: r.Comm == m.key.from, number: m.key.seq}
+	if p := m.at(r.Comm); m.slot.inCountedMessages() && p != nil && len(ranks) == 1 {
+		l = p.slot.lacks(m.slot)
+	} else if m.key.kind != message {
+		l.number = 0
 	}
 	other := rankOf(m.present[0].actor, m.key.comm)
-	if r.Comm == m.key.from {
-		return say("sent message %d to %s on %s", m.key.seq, other, commText(m.slot))
+	switch {
+	case l.number == 0:
+		return say("entered %s", m.text())
+	case l.sends:
+		return say("sent message %d to %s on %s", l.number, other, commText(m.slot))
+	default:
+		return say("called for message %d of %s on %s", l.number, other, commText(m.slot))
 	}
-	return say("called for message %d of %s on %s", m.key.seq, other, commText(m.slot))
 }
 
 // lateCall is the verdict on ranks that are in a call after more others have ended the communicator in order.
@@ -328,7 +336,7 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 		return Verdict{}, false
 	case len(m.absent) > 0:
 		return w.unknown(m, fmt.Sprintf("nothing is known of %s of %s", words.Ranks(m.absent), commText(m.slot))), true
-	case len(m.missing) == 0 && m.key.kind != exchange && m.trouble:
+	case len(m.missing) == 0 && (m.key.kind != exchange || m.slot.inCountedMessages()) && m.trouble:
 		return w.stuck(m)
 	case m.hasty() && len(m.edges) == 0 && len(m.leaves) == 0 && m.trouble:
 		return w.engineFailed(m)

@@ -55,7 +55,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 			v.Confidence = Likely
 		}
 	}
-	if len(ring) == 2 && len(kinds) == 1 && kinds[exchange] {
+	if len(ring) == 2 && len(kinds) == 1 && kinds[exchange] && !first.slot.inCountedMessages() {
 		v.Reason = Transport
 		v.Culprits = []Rank{rankOf(ring[0].via, first.key.comm), rankOf(ring[1].via, first.key.comm)}
 		v.setID()

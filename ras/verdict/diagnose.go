@@ -43,6 +43,9 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	}
 	all = append(all, w.unfinishedGroups()...)
 	if len(all) == 0 {
+		all = w.stalledMessages()
+	}
+	if len(all) == 0 {
 		all = w.stragglers()
 	} else if m := w.misplaced(); m != nil {
 		all = []Verdict{w.wrongColor(m, all)}

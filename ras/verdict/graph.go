@@ -63,7 +63,7 @@ type meetingKind uint8
 const (
 	collective meetingKind = iota // all ranks of a communicator, under a number
 	message                       // two ranks, the n-th message from one to the other
-	exchange                      // messages that progress together: one rank, and the one that it waits for
+	exchange                      // messages that progress together: one rank, and those that it waits for
 	joining                       // all ranks of a communicator that begins
 	broken                        // a communicator that failed while the rank was in no operation
 )
@@ -291,13 +291,13 @@ func meetingOf(s *Slot) (meetingKey, bool) {
 	case !s.Failed || !s.Failure.unintended():
 		return meetingKey{}, false
 	}
-	switch s.Op.Call {
-	case lifecycle.CallSend:
-		key.kind, key.from, key.to = message, s.Rank, int(s.Op.Peer)
-	case lifecycle.CallRecv:
-		key.kind, key.from, key.to = message, int(s.Op.Peer), s.Rank
-	case lifecycle.CallSendRecv, lifecycle.CallGroupEnd:
+	switch call := s.Op.Call; {
+	case call == lifecycle.CallSendRecv, call == lifecycle.CallGroupEnd, s.inCountedMessages():
 		key.kind, key.from, key.seq = exchange, s.Rank, 0
+	case call == lifecycle.CallSend:
+		key.kind, key.from, key.to = message, s.Rank, int(s.Op.Peer)
+	case call == lifecycle.CallRecv:
+		key.kind, key.from, key.to = message, int(s.Op.Peer), s.Rank
 	default:
 		key.kind = collective
 	}

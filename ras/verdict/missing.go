@@ -33,6 +33,10 @@ func (g *graph) findMissing(m *meeting) {
 		g.expect(m, m.key.to)
 	case exchange:
 		for _, p := range m.present {
+			if p.slot.inCountedMessages() {
+				g.expectMessages(m, p)
+				continue
+			}
 			wait := p.slot.Wait
 			if p.until > 0 && p.slot.Failure != nil {
 				wait = p.slot.Failure.Wait

@@ -126,10 +126,12 @@ type Slot struct {
 	// Captured is how many operations were captured in CUDA graphs, whose replays are not seen.
 	Captured uint64 `json:"captured,omitempty"`
 
-	// Messages counts the messages that this rank began, by the other rank; Groups counts the groups of messages.
+	// Messages counts the messages that this rank began, by the other rank, of model.MaxPeers at most. Counted says
+	// that these counts are complete; otherwise there may have been more. Groups counts the groups of messages.
 	// Communicators with different lanes are used by different goroutines, so that their calls have no order among each
 	// other.
 	Messages map[int32]model.Messages `json:"messages,omitempty"`
+	Counted  bool                     `json:"counted,omitempty"`
 	Groups   uint64                   `json:"groups,omitempty"`
 	Lane     int                      `json:"lane,omitempty"`
 

@@ -122,11 +122,11 @@ func (t *Trail) UnmarshalText(text []byte) error {
 // progress is how many calls of each kind a rank has made.
 type progress map[counter]uint64
 
-// counter names the calls of one kind on the communicators of one role; messages by the distance to the other rank.
+// counter names the calls of one kind on the communicators of one role; messages by how far the other rank is ahead.
 type counter struct {
-	role     string // of the communicator
-	call     uint8
-	distance int
+	role  string // of the communicator
+	call  uint8
+	ahead int
 }
 
 // role is a communicator's name without its number: "tp" of "tp3", as parallel groups differ by a number. In a name
@@ -158,9 +158,9 @@ const (
 
 func trackOf(a *actor) *track {
 	t := &track{lane: map[string]int{}, now: progress{}}
-	set := func(s *Slot, call uint8, distance int, n uint64) {
+	set := func(s *Slot, call uint8, ahead int, n uint64) {
 		if n > 0 {
-			t.now[counter{a.role(s), call, distance}] += n
+			t.now[counter{a.role(s), call, ahead}] += n
 		}
 	}
 	for _, s := range a.slots {
@@ -171,8 +171,8 @@ func trackOf(a *actor) *track {
 		set(s, countCollective, 0, s.Begun)
 		set(s, countGroup, 0, s.Groups)
 		for peer, m := range s.Messages {
-			set(s, countSend, int(peer)-s.Rank, m.Sent)
-			set(s, countReceive, int(peer)-s.Rank, m.Received)
+			set(s, countSend, s.ahead(peer), m.Sent)
+			set(s, countReceive, s.ahead(peer), m.Received)
 		}
 	}
 	t.states = append(t.states, t.now)
@@ -188,7 +188,7 @@ func trackOf(a *actor) *track {
 		s := &a.note.Slots[m.Slot]
 		key := counter{role: a.role(s), call: m.Call}
 		if m.Call == countSend || m.Call == countReceive {
-			key.distance = int(m.Peer) - s.Rank
+			key.ahead = s.ahead(m.Peer)
 		}
 		if before[key] == 0 {
 			break
@@ -198,6 +198,16 @@ func trackOf(a *actor) *track {
 		t.states = append(t.states, before)
 	}
 	return t
+}
+
+// ahead is how far a rank of a communicator is ahead of the slot's, around the ring of its ranks. Of two ranks, rank 0
+// is 1 behind the other.
+func (s *Slot) ahead(rank int32) int {
+	d := int(rank) - s.Rank
+	if s.Size > 2 && d < 0 {
+		d += s.Size
+	}
+	return d
 }
 
 // apart is how many counters only one of two ranks has.

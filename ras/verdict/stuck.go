@@ -48,11 +48,15 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	}
 	var worst *participant
 	onStream := func(p *participant) bool { return p.slot.Phase == tape.PhaseStream }
-	mixed := slices.ContainsFunc(m.present, onStream) // of some, nobody knows what they wait for
+	// Of some, nobody knows what they wait for, or who waits for data or credit may wait for a device.
+	mixed := m.key.kind == exchange || slices.ContainsFunc(m.present, onStream)
 	if mixed {
 		worst = unsent(m)
 	}
-	if mixed && worst == nil && m.age >= missingTime {
+	if mixed && worst == nil {
+		if m.age < missingTime || m.key.kind == exchange { // of messages, one verdict tells all: stalledMessages
+			return Verdict{}, false
+		}
 		v := w.unknown(m, "all ranks have launched it, and the device has not done it: what was launched on a "+
 			"stream before it may go on, or its data does not move")
 		v.Evidence = append(v.Evidence, m.waiting()...)
@@ -94,11 +98,15 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	}
 	v := m.verdict(Transport, Likely, []Rank{from, to}, waits(m))
 	v.Age = Age(worst.slot.WaitAge)
-	v.Text = say("all ranks are in %s, and no data has moved from %s to %s for %s, over %s",
-		m.text(), from.in(), to.in(), Age(worst.slot.WaitAge), way)
+	both := say("all ranks are in %s", m.text())
+	if m.key.kind == exchange {
+		both = say("both have called for their messages on %s", commText(m.slot))
+	}
+	v.Text = say("%s, and no data has moved from %s to %s for %s, over %s",
+		both, from.in(), to.in(), Age(worst.slot.WaitAge), way)
 	v.Text.add("%s", waiting(v.Victims))
 	v.Evidence = append(v.Evidence, m.waiting()...)
-	if peer.slot.Wait == worst.slot.Rank ||
+	if peer.slot.Wait == worst.slot.Rank || m.key.kind != exchange &&
 		!slices.ContainsFunc(m.present, func(p *participant) bool { return p.slot == peer.slot }) {
 		v.Confidence = Certain
 	}

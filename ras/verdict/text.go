@@ -33,9 +33,13 @@ func (m *meeting) call(s *Slot) string {
 		return tape.ActInit.String()
 	case broken:
 		return s.Failure.Call.String()
-	default:
-		return s.Op.Call.String()
+	case exchange:
+		if s.inCountedMessages() {
+			return lifecycle.CallGroupEnd.String()
+		}
+	case collective, message:
 	}
+	return s.Op.Call.String()
 }
 
 // ranksOf names actors, in order.
@@ -63,6 +67,9 @@ func (m *meeting) text() Text {
 	case message:
 		return say("message %d from %s to %s on %s", m.key.seq, m.rank(m.key.from), m.rank(m.key.to), commText(m.slot))
 	case exchange:
+		if m.slot.inCountedMessages() {
+			return callText(lifecycle.CallGroupEnd.String(), 0, m.slot)
+		}
 		return callText(m.slot.Op.Call.String(), 0, m.slot)
 	case broken:
 		return say("%s", commText(m.slot))

@@ -14,16 +14,25 @@ import (
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
-// TestDepth: of each communicator's first operation, NCCL is asked for what its kernels and its proxies do, and of no
-// other. Of two nodes with two ranks each, the last rank of a node sends to the first one of the other.
+// TestDepth: of each communicator's first operation, or group, NCCL is asked for what its kernels and its proxies do,
+// and of no other. Of two nodes with two ranks each, the last rank of a node sends to the first one of the other.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
-	for _, version := range []string{"2.24.3", "2.26.2", "2.28.9", "2.31.2"} {
-		t.Run(version, func(t *testing.T) {
+	for _, c := range []struct{ version, ring, first string }{
+		{"2.24.3", "", "all_reduce"},
+		{"2.26.2", "", "all_reduce"},
+		{"2.28.9", "", "all_reduce"},
+		{"2.31.2", "", "all_reduce"},
+		{"2.24.3", "RING=1", "send"},
+		{"2.28.9", "RING=1", "send"},
+		{"2.31.2", "RING=1", "send"},
+	} {
+		version, first := c.version, c.first
+		t.Run(version+c.ring, func(t *testing.T) {
 			dir := t.TempDir()
-			traffic(t, version, "CARILLON_TAPE_DIR="+dir, "CARILLON_JOB=traffic", "LD_PRELOAD="+library,
-				"NCCL_PROFILER_PLUGIN="+library)
+			traffic(t, version, c.ring, "NCCL_PXN_DISABLE=1", "CARILLON_TAPE_DIR="+dir, "CARILLON_JOB=traffic",
+				"LD_PRELOAD="+library, "NCCL_PROFILER_PLUGIN="+library)
 			var got []string
 			for _, path := range tapesIn(t, filepath.Join(dir, "traffic")) {
 				got = append(got, parts(t, path, version)...)
@@ -32,13 +41,13 @@ func TestDepth(t *testing.T) {
 			var want []string
 			for rank := range 4 {
 				if rank%2 == 1 {
-					want = append(want, fmt.Sprintf("%d: all_reduce 1 sent to rank %d", rank, (rank+1)%4))
+					want = append(want, fmt.Sprintf("%d: %s 1 sent to rank %d", rank, first, (rank+1)%4))
 				}
 				if version > "2.26" {
-					want = append(want, fmt.Sprintf("%d: the kernel of all_reduce 1 ran", rank))
+					want = append(want, fmt.Sprintf("%d: the kernel of %s 1 ran", rank, first))
 				}
 				if version > "2.31" {
-					want = append(want, fmt.Sprintf("%d: the kernel of all_reduce 1 waited for others", rank))
+					want = append(want, fmt.Sprintf("%d: the kernel of %s 1 waited for others", rank, first))
 				}
 			}
 			if !slices.Equal(got, want) {
@@ -94,16 +103,30 @@ func parts(t *testing.T, path, version string) (found []string) {
 }
 
 // TestCut: the network takes what a rank sends to another node, and none of it arrives. All ranks have launched the
-// operation; the two ranks are named, also afterwards.
+// operation, or their messages; the two ranks are named, also afterwards.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
+	for _, c := range []struct{ name, ring, says string }{
+		{"all-reduce", "", `all ranks are in all_reduce 1 `},
+		{"messages", "RING=1", `both have called for their messages `},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			cut(t, c.ring, c.says)
+		})
+	}
+}
+
+func cut(t *testing.T, ring, says string) {
+	t.Helper()
 	tapes := t.TempDir()
 	job := e2e.Start(t, []string{
-		"FAKENCCL_CUT=1", "NODES=node", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"),
-		"CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=", "CARILLON_STALL_THRESHOLD=1s",
+		ring, "FAKENCCL_CUT=1", "NODES=node", "NCCL_PXN_DISABLE=1",
+		"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=",
+		"CARILLON_STALL_THRESHOLD=1s",
 	}, "carillon", "attach", "--job", "cut", "--", fakenccl.Program(t, built, "traffic"), "processes", "4")
-	const cut = `all ranks are in all_reduce 1 [^§]*no data has moved from rank 1 [^§]*to rank 2\b`
+	cut := says + `[^§]*no data has moved from rank 1 [^§]*to rank 2\b`
 	report(t, `"reason": "transport"[^§]*`+cut, tapes)
 	for _, path := range tapesIn(t, filepath.Join(tapes, "cut")) {
 		pid, err := strconv.Atoi(strings.TrimSuffix(path[strings.LastIndexByte(path, '-')+1:], ".tape"))

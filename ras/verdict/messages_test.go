@@ -1,0 +1,167 @@
+package verdict_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// talked counts messages with other ranks, n each way with each.
+func talked(n uint64, others ...int) func(*verdict.Note, *verdict.Slot) {
+	return func(_ *verdict.Note, s *verdict.Slot) {
+		s.Counted = true
+		if s.Messages == nil {
+			s.Messages = map[int32]model.Messages{}
+		}
+		for _, r := range others {
+			s.Messages[int32(r)] = model.Messages{Sent: n, Received: n}
+		}
+	}
+}
+
+// exchanges puts ranks into groups of messages on their streams. The slot shows the last of a group alone: a message to
+// the next rank.
+func (j job) exchanges(age time.Duration, ranks ...int) job {
+	for _, r := range ranks {
+		j = j.in(world, 9, lifecycle.CallSend, age, -1, 0, r).with(func(_ *verdict.Note, s *verdict.Slot) {
+			s.Phase, s.Begun, s.Done = tape.PhaseStream, 8, 8
+			s.Op.Peer = int32((r + 1) % len(j))
+		}, r)
+	}
+	return j
+}
+
+// line is a job of four whose ranks have exchanged n messages with their neighbours, each way.
+func line(n uint64) job {
+	return newJob(4).did(world, 8, allReduce, s6, 0, 1, 2, 3).with(talked(n, 1), 0).with(talked(n, 0, 2), 1).
+		with(talked(n, 1, 3), 2).with(talked(n, 2, 0), 3).with(talked(n, 3), 0)
+}
+
+// Of a group of messages, which a device does together, the rank waits for those that have launched fewer of theirs,
+// and for no other.
+func TestGroupsOfMessages(t *testing.T) {
+	destroyed := func(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActDestroy, Age: s5} }
+	network := func(_ *verdict.Note, s *verdict.Slot) { s.Phase, s.Wait, s.WaitAge = tape.PhaseNetwork, 2, s5 }
+	for _, c := range []struct {
+		name string
+		job  job
+		want []string // parts of the verdicts
+	}{
+		{
+			"one has not launched its part",
+			line(9).exchanges(s5, 0, 2, 3).with(talked(8, 0, 2), 1),
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not sent message 9 to rank 0 on "world"`},
+		},
+		{
+			"one has received, and not sent",
+			line(9).exchanges(s5, 0, 2, 3).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Messages[2] = model.Messages{Sent: 8, Received: 9}
+			}, 1),
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not sent message 9 to rank 2 on "world"`},
+		},
+		{
+			"one has sent, and not received",
+			line(9).exchanges(s5, 0, 2, 3).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Messages[2] = model.Messages{Sent: 9, Received: 8}
+			}, 1),
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not called for message 9 of rank 2 on`},
+		},
+		{
+			"one makes a collective instead, and nothing is known of what they did before",
+			line(9).exchanges(s5, 0, 2, 3).with(talked(8, 0, 2), 1).in(world, 9, allReduce, s5, -1, 0, 1),
+			[]string{`mismatch (certain): ranks 0 and 1 wait for each other: rank 0 is in a group of messages`},
+		},
+		{
+			"one has come to it, and its stream has not",
+			line(9).exchanges(s5, 0, 2, 3).in(world, 9, lifecycle.CallRecv, s5, -1, 0, 1).with(queued, 1),
+			[]string{`stream_blocked (likely): rank 1 (node0, pid 1001) launched recv 9 on "world"`},
+		},
+		{
+			"one has destroyed the communicator",
+			line(9).exchanges(s5, 0, 2, 3).with(talked(8, 0, 2), 1).with(destroyed, 1),
+			[]string{`not_entered (likely): rank 1 (node0, pid 1001) destroyed "world" 5s ago, and never entered`},
+		},
+		{"others have destroyed it, after their part", line(9).exchanges(s5, 1, 2).with(destroyed, 0, 3), nil},
+		{
+			"one has not launched its part, and the others' programs have gone on",
+			line(12).exchanges(s5, 0, 2).with(func(_ *verdict.Note, s *verdict.Slot) { s.InFlight = 7 }, 0, 2).
+				with(talked(8, 0, 2), 1).with(talked(9, 0, 2), 3),
+			[]string{`not_entered (likely): rank 1 (node0, pid 1001) has not sent message 9 to rank 0 on "world"`},
+		},
+		{
+			"one has not launched its part, and the stream of another is busy with something else",
+			line(9).exchanges(s5, 0, 2).with(talked(8, 0, 2), 1).in(world, 9, lifecycle.CallRecv, s5, -1, 0, 3).
+				with(queued, 3),
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not sent message 9 to rank 0 on "world"`},
+		},
+		{
+			"ranks in it ended in an earlier collective",
+			line(9).exchanges(s5, 0, 2, 3).in(world, 8, allReduce, s5, -1, 0, 1).
+				with(fate(verdict.Dead, s5, "it was ended by SIGKILL"), 1),
+			[]string{`rank_dead (certain): rank 1 (node0, pid 1001) ended 5s ago: it was ended by SIGKILL`},
+		},
+		{
+			"one is not counted",
+			line(9).exchanges(s5, 0, 2, 3).with(talked(8, 0, 2), 1).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted = false }, 1),
+			[]string{`not_entered (likely): rank 1 (node0, pid 1001) has not`},
+		},
+		{
+			"one ended in it",
+			line(9).exchanges(s5, 0, 1, 2, 3).with(fate(verdict.Dead, s5, "it was ended by SIGKILL"), 1),
+			[]string{`rank_dead (certain): rank 1 (node0, pid 1001) ended 5s ago: it was ended by SIGKILL`},
+		},
+		{
+			"all have launched it, and the network takes nothing from one",
+			line(9).exchanges(s5, 0, 1, 2, 3).with(network, 1),
+			[]string{`transport (likely): both have called for their messages on "world", and no data has moved from ` +
+				`rank 1 to rank 2 for 5s`},
+		},
+		{"all have launched it", line(9).exchanges(s5, 0, 1, 2, 3), nil},
+		{
+			"all launched it long ago",
+			line(9).exchanges(3*time.Minute, 0, 1, 2, 3),
+			[]string{`unknown (possible): a group of messages on "world" does not complete, and the cause is not ` +
+				`known: no rank is known to have called for fewer messages than the others`},
+		},
+		{
+			"two receive first",
+			line(8).exchanges(s5, 0, 1).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Messages[1] = model.Messages{Sent: 8, Received: 9}
+			}, 0).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Messages[0] = model.Messages{Sent: 8, Received: 9}
+			}, 1),
+			[]string{`deadlock (certain): ranks 0 and 1 wait for each other`},
+		},
+		{
+			"one has had messages with more ranks than are counted",
+			line(9).exchanges(s5, 0, 2, 3).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Messages = map[int32]model.Messages{}
+				for r := range model.MaxPeers {
+					s.Messages[int32(100+r)] = model.Messages{Sent: 1}
+				}
+			}, 1),
+			[]string{`not_entered (likely): rank 1 (node0, pid 1001) has not`},
+		},
+	} {
+		verdicts, _ := verdict.Diagnose(c.job)
+		var got []string
+		for _, v := range verdicts {
+			got = append(got, v.Reason.String()+" ("+v.Confidence.String()+"): "+v.Text.String())
+		}
+		if len(got) != len(c.want) {
+			t.Errorf("%s: it is %q, want %q", c.name, got, c.want)
+			continue
+		}
+		for i := range got {
+			if !strings.Contains(got[i], c.want[i]) {
+				t.Errorf("%s: it is %q, want %q", c.name, got[i], c.want[i])
+			}
+		}
+	}
+}

@@ -20,5 +20,5 @@ func TestScriptOfGPUs(t *testing.T) {
 	if code := job.ExitCode(); code != 0 {
 		t.Errorf("the exit code is %d", code)
 	}
-	job.Await(`10 of 10 cases pass`)
+	job.Await(`13 of 13 cases pass`)
 }

@@ -66,6 +66,25 @@ def all_gather(count):
     must(nccl.ncclAllGather(numbers(count), numbers(count * size), ctypes.c_size_t(count), FLOAT, comm, stream))
 
 
+def pass_on(count=1024):
+    """Sends to the next rank, and receives from the one before."""
+    exchange([((rank + 1) % size, (rank - 1) % size)], count)
+
+
+def all_to_all(count=1024):
+    """What ncclAlltoAll is, which not every version has."""
+    exchange([(r, r) for r in range(size)], count)
+
+
+def exchange(pairs, count):
+    """Sends to the first rank of each pair, and receives from the second, in a group."""
+    must(nccl.ncclGroupStart())
+    for to, sender in pairs:
+        must(nccl.ncclSend(numbers(count), ctypes.c_size_t(count), FLOAT, to, comm, stream))
+        must(nccl.ncclRecv(numbers(count), ctypes.c_size_t(count), FLOAT, sender, comm, stream))
+    must(nccl.ncclGroupEnd())
+
+
 def synchronize():
     must(cuda.cudaStreamSynchronize(stream))
 

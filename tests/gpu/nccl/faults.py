@@ -26,6 +26,10 @@ def main(engine, fault):
             print(f"fault {time.time():.3f}")
         return fault == which and bad
 
+    # What ranks do in groups of messages, in jobs whose faults are about them.
+    talks = {"messages": job.pass_on, "an all-to-all": job.all_to_all}
+    talk = next((what for name, what in talks.items() if fault.endswith(name)), None)
+
     job.meet()
     if goes_wrong("joins late"):
         hold()
@@ -35,12 +39,16 @@ def main(engine, fault):
     goes_wrong("sends nothing")  # with the first operation
     for _ in range(20):
         job.all_reduce(MANY)
+        if talk:
+            talk()
         job.synchronize()
         time.sleep(0.1)
     replay = job.captured() if fault == "leaves out a replay" else None
 
-    if goes_wrong("sleeps"):
+    if goes_wrong("sleeps") or goes_wrong("sleeps before messages") or goes_wrong("sleeps before an all-to-all"):
         hold()
+    if talk and not goes_wrong("skips messages"):
+        talk()
     if goes_wrong("is stopped"):
         os.kill(os.getpid(), signal.SIGSTOP)
     if goes_wrong("is killed"):

@@ -44,6 +44,21 @@ def all_gather(count):
     dist.all_gather_into_tensor(torch.empty(count * size, device=device), torch.ones(count, device=device))
 
 
+def pass_on(count=1024):
+    """Sends to the next rank, and receives from the one before."""
+    numbers = [torch.ones(count, device=device) for _ in range(2)]
+    messages = [dist.P2POp(dist.isend, numbers[0], (rank + 1) % size),
+                dist.P2POp(dist.irecv, numbers[1], (rank - 1) % size)]
+    for work in dist.batch_isend_irecv(messages):
+        work.wait()
+
+
+def all_to_all(count=1024):
+    """A part of another size for each rank: NCCL has no call for that, so that it is a group of messages."""
+    sizes = [count * (abs(rank - r) + 1) for r in range(size)]
+    dist.all_to_all([torch.empty(n, device=device) for n in sizes], [torch.ones(n, device=device) for n in sizes])
+
+
 def synchronize():
     torch.cuda.synchronize()
 

@@ -59,8 +59,11 @@
 // only the bits by which our wishes differ from our last ones are changed.
 //
 // It is turned up for single operations and groups, while they are launched: NCCL reads it when it takes an operation
-// up. These are a communicator's first, one every 30 seconds, and one at a time while the stream is slow. Of these NCCL
-// tells what its proxies and kernels do (profiler_depth.h); of a group, it is told of its last operation.
+// up. These are a communicator's first, one every 30 seconds, and one at a time while the stream is slow; where the
+// plug-in alone sees the communicator, the first and one every 30 seconds. Of these NCCL tells what its proxies and
+// kernels do (profiler_depth.h). Of a group, that is told as its last operation's; where the plug-in alone sees it, as
+// its first one's, and up to version 4 of that operation alone.
+//
 // On the tape is for which rank the operation's data waits, while it does: for data, for the receiver's credit, or for
 // the network to take it. The latter names both ranks, if the operation hangs; who waits for data or credit may wait
 // for a device. Afterwards there are spans in the operation's trace: "ccl.proxy.operation", with how much was sent to a

@@ -30,7 +30,8 @@ struct comm {
   struct profiler_beside beside;
   struct profiler_tape tape;
   struct depth depth;
-  _Atomic uintptr_t group; /* the token of the group that it joined; its operations end with that */
+  int64_t looked;                    /* when an operation of the plug-in's was looked into; 0: never */
+  _Atomic uintptr_t group;           /* the token of the group that it joined; its operations end with that */
 };
 
 struct profiler_counts profiler_counts;
@@ -110,50 +111,6 @@ static bool for_tape(const struct comm *c, const struct profiler_event *e) {
   return profiler_tape_begins(c->version, e->type);
 }
 
-static void write_start(struct comm *c, uintptr_t context, struct slot *s, uintptr_t self,
-                        const struct profiler_event *e) {
-  if (e->type == PROFILER_GROUP_API) {
-    for (int i = 0; i < PROFILER_JOINED; i++) {
-      atomic_store_explicit(&s->joined[i], 0, memory_order_relaxed);
-    }
-    atomic_store_explicit(&s->group, self, memory_order_relaxed);
-    return;
-  }
-  const uintptr_t group = group_of((uintptr_t)e->parentObj);
-  atomic_store_explicit(&s->group, group, memory_order_relaxed);
-  if (profiler_tape_begins(c->version, e->type)) {
-    join(c, context, group);
-    atomic_store_explicit(&s->operation, profiler_tape_start(&c->tape, e), memory_order_relaxed);
-  }
-}
-
-static void write_stop(struct comm *c, const struct slot_contents *was, uintptr_t self) {
-  if (was->type != PROFILER_GROUP_API) {
-    if (was->operation != 0 && atomic_load_explicit(&c->group, memory_order_relaxed) == 0) {
-      profiler_tape_end(&c->tape, was->operation);
-    }
-    return;
-  }
-  for (int i = 0; i < PROFILER_JOINED && was->joined[i] != 0; i++) {
-    uintptr_t group = self;
-    c = comm_of(was->joined[i]);
-    if (c != NULL && atomic_compare_exchange_strong_explicit(&c->group, &group, 0, memory_order_relaxed,
-                                                             memory_order_relaxed)) {
-      profiler_tape_end(&c->tape, 0);
-    }
-  }
-}
-
-/* What one of the other plug-ins knows a token's event by; NULL if it wasn't told of it. */
-static void *handle_of(void *t, int i) {
-  struct slot *s = slot_of((uintptr_t)t);
-  if (s == NULL || (atomic_load_explicit(&s->beside, memory_order_relaxed) & 1u << i) == 0) {
-    return NULL;
-  }
-  void *handle = atomic_load_explicit(&s->handle[i], memory_order_relaxed);
-  return slot_of((uintptr_t)t) == s ? handle : NULL; /* no other event took the slot meanwhile */
-}
-
 /* Writes a mask of NCCL's as its communicators want it. If somebody else has written it since, only what has changed of
    our wishes is changed. The caller has the lock. */
 static void set_mask(int *mask) {
@@ -200,6 +157,93 @@ static void set_mask(int *mask) {
   }
 }
 
+/* After how many ns an operation is looked into again that the plug-in writes. */
+#define LOOK_EVERY INT64_C(30000000000)
+
+/* Has the mask ask for more of a communicator, or no longer. The caller has the lock. */
+static void ask(struct comm *c, bool more) {
+  if (atomic_exchange(&c->depth.asked, more) != more) {
+    set_mask(c->mask);
+  }
+}
+
+/* Looks into an operation that the plug-in has written, and those of its group, if NCCL was asked for more when it took
+   them up; or has it asked for the next one. No thread waits for the lock: another operation will come. */
+static void look_into(struct comm *c, uint64_t operation) {
+  const bool looks = atomic_load_explicit(&c->depth.look, memory_order_relaxed) != 0;
+  const bool asks = atomic_load_explicit(&c->depth.asked, memory_order_relaxed);
+  const int64_t now = tape_now();
+  struct tape_look of;
+  if (operation == 0 || (!looks && !asks && now - c->looked < LOOK_EVERY) || pthread_mutex_trylock(&lock) != 0) {
+    return;
+  }
+  if (looks && asks && c->version < 5) { /* later versions say when a group ends */
+    ask(c, false);
+  } else if (looks) {
+    if (!asks && (depth_done(&c->depth) || now - c->looked >= LOOK_EVERY)) {
+      depth_close(&c->depth);
+    }
+  } else if (!asks) {
+    ask(c, true);
+  } else if (profiler_tape_look(&c->tape, operation, &of)) {
+    c->looked = now;
+    depth_open(&c->depth, c->tape.comm, &of);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+static void write_start(struct comm *c, uintptr_t context, struct slot *s, uintptr_t self,
+                        const struct profiler_event *e) {
+  if (e->type == PROFILER_GROUP_API) {
+    for (int i = 0; i < PROFILER_JOINED; i++) {
+      atomic_store_explicit(&s->joined[i], 0, memory_order_relaxed);
+    }
+    atomic_store_explicit(&s->group, self, memory_order_relaxed);
+    return;
+  }
+  const uintptr_t group = group_of((uintptr_t)e->parentObj);
+  atomic_store_explicit(&s->group, group, memory_order_relaxed);
+  if (profiler_tape_begins(c->version, e->type)) {
+    join(c, context, group);
+    const uint64_t operation = profiler_tape_start(&c->tape, e);
+    atomic_store_explicit(&s->operation, operation, memory_order_relaxed);
+    look_into(c, operation);
+  }
+}
+
+static void write_stop(struct comm *c, const struct slot_contents *was, uintptr_t self) {
+  if (was->type != PROFILER_GROUP_API) {
+    if (was->operation != 0 && atomic_load_explicit(&c->group, memory_order_relaxed) == 0) {
+      profiler_tape_end(&c->tape, was->operation);
+    }
+    return;
+  }
+  for (int i = 0; i < PROFILER_JOINED && was->joined[i] != 0; i++) {
+    uintptr_t group = self;
+    c = comm_of(was->joined[i]);
+    if (c != NULL && atomic_compare_exchange_strong_explicit(&c->group, &group, 0, memory_order_relaxed,
+                                                             memory_order_relaxed)) {
+      profiler_tape_end(&c->tape, 0);
+      if (atomic_load_explicit(&c->depth.look, memory_order_relaxed) != 0 &&
+          atomic_load_explicit(&c->depth.asked, memory_order_relaxed)) {
+        pthread_mutex_lock(&lock);
+        ask(c, false);
+        pthread_mutex_unlock(&lock);
+      }
+    }
+  }
+}
+
+/* What one of the other plug-ins knows a token's event by; NULL if it wasn't told of it. */
+static void *handle_of(void *t, int i) {
+  struct slot *s = slot_of((uintptr_t)t);
+  if (s == NULL || (atomic_load_explicit(&s->beside, memory_order_relaxed) & 1u << i) == 0) {
+    return NULL;
+  }
+  void *handle = atomic_load_explicit(&s->handle[i], memory_order_relaxed);
+  return slot_of((uintptr_t)t) == s ? handle : NULL; /* no other event took the slot meanwhile */
+}
+
 /* Asks NCCL for what another plug-in asked for meanwhile. Whoever finds the lock taken leaves it to the next group. */
 static void follow_next(void) {
   if (profiler_next_mask() == atomic_load_explicit(&next_mask, memory_order_relaxed) ||
@@ -237,7 +281,7 @@ static int start(int version, void *context, void **handle, const struct profile
   }
   const bool taped = for_tape(c, e);
   const uint32_t wanting = c->beside.with == 0 ? 0 : profiler_next_wanting(&c->beside, e->type);
-  const uint32_t look = depth_of(&c->depth, e);
+  uint32_t look = depth_of(&c->depth, e);
   if (!taped && wanting == 0 && look == 0) {
     return 0;
   }
@@ -248,6 +292,7 @@ static int start(int version, void *context, void **handle, const struct profile
   }
   if (taped) {
     write_start(c, (uintptr_t)context, s, self, e);
+    look = depth_of(&c->depth, e);
   }
   if (look != 0) {
     depth_start(&c->depth, s, look, e);
@@ -366,6 +411,8 @@ static int init(int version, void **context, int *mask, const struct profiler_ma
   *context = (void *)token_make(TOKEN_COMM, generation, (size_t)i);
   c->taped = !ops_claim(made->rank, made->size, made->hash, made->nodes, (uintptr_t)*context);
   atomic_store_explicit(&c->group, 0, memory_order_relaxed);
+  c->depth.asked = c->taped; /* its first operation is looked into */
+  c->looked = 0;
   if (c->taped) {
     say_unseen(made->rank);
     profiler_tape_open(&c->tape, version, made);
@@ -377,13 +424,6 @@ static int init(int version, void **context, int *mask, const struct profiler_ma
   nccl_log = made->log;
   pthread_mutex_unlock(&lock);
   return 0;
-}
-
-/* Has the mask ask for more of a communicator, or no longer. The caller has the lock. */
-static void ask(struct comm *c, bool more) {
-  if (atomic_exchange(&c->depth.asked, more) != more) {
-    set_mask(c->mask);
-  }
 }
 
 bool depth_begin(uintptr_t context, struct tape_comm *tape, const struct tape_look *of) {

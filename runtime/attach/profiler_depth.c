@@ -199,6 +199,17 @@ static void tell(struct depth *d) {
   tape_waits(d->tape, &d->of, TAPE_PHASE_NONE, -1, 0);
 }
 
+bool depth_done(struct depth *d) {
+  pthread_mutex_lock(&d->lock);
+  bool done = d->kernel.end != 0 && d->kernel.open == 0;
+  for (uint32_t i = 0; i < d->flows; i++) {
+    const uint32_t *steps = d->flow[i].steps;
+    done = done && steps[0] + steps[1] + steps[2] == 0;
+  }
+  pthread_mutex_unlock(&d->lock);
+  return done;
+}
+
 void depth_close(struct depth *d) {
   pthread_mutex_lock(&d->lock);
   if (atomic_load_explicit(&d->look, memory_order_relaxed) != 0) {

@@ -3,6 +3,8 @@
  * those that are observed (tape_observes): the first, one every 30 s, and while the stream is slow one at a time.
  * NCCL is asked for nothing of any other.
  *
+ * The plug-in looks into operations that are its own to write, too (profiler.c): the first, and one every 30 s.
+ *
  *   stream.c ── depth_begin ──▶ the mask asks for more          (profiler.c)
  *            ── depth_launched ──▶ and no longer: NCCL reads the mask when it takes an operation up; up to version
  *                                  2.27, it reads it for a group when that is launched
@@ -80,6 +82,9 @@ uint32_t depth_of(struct depth *, const struct profiler_event *);
 void depth_start(struct depth *, struct slot *, uint32_t look, const struct profiler_event *);
 void depth_state(struct depth *, struct slot *, int state, const union profiler_args *);
 void depth_stop(struct depth *, const struct slot_contents *);
+
+/* Whether the kernels of what is looked into have run, and its proxies wait for nothing. */
+bool depth_done(struct depth *);
 
 /* Begins a look, and ends it. */
 void depth_open(struct depth *, struct tape_comm *, const struct tape_look *);

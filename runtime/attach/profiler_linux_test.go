@@ -370,16 +370,28 @@ func testMask(t *testing.T, program string) {
 	for _, c := range []struct{ name, script, want string }{
 		{"interposed, version 1", "version 1\nexpect -1 -1\ninit 1 a 1 2 0 -\nmask\n", "0x0"},
 		{"interposed", "expect 0 2\ninit 1 a 1 2 0 -\nmask\n", "0x0"},
-		{"not interposed, version 3", "version 3\ninit 1 a 1 2 0 -\nmask\n", "0x6"},
-		{"not interposed", "init 1 a 1 2 0 -\nmask\n", "0x706"},
+		{"not interposed, version 3", "version 3\ninit 1 a 1 2 0 -\nmask\n", "0x5e"},
+		{"not interposed", "init 1 a 1 2 0 -\nmask\n", "0x75e"},
+		{
+			"not interposed, and a group was looked into",
+			"init 1 a 1 2 0 -\nstart 1 1 256 0 0 0 - 0 - 0 0 0 0 0 -\n" +
+				"start 1 2 512 1 0 0 AllReduce 10 ncclFloat32 0 0 0 0 0 -\nstop 2\nmask\nstop 1\nmask\n",
+			"0x75e 0x706",
+		},
+		{
+			"not interposed, version 4, and an operation was looked into",
+			"version 4\ninit 1 a 1 2 0 -\nstart 1 1 2 0 0 0 AllReduce 10 ncclFloat32 0 0 0 0 0 -\nstop 1\nmask\n" +
+				"start 1 1 2 0 0 0 AllReduce 10 ncclFloat32 0 0 0 0 0 -\nmask\n",
+			"0x5e 0x6",
+		},
 		{
 			"one of two interposed", "expect 0 2\ninit 1 a 1 2 0 -\nmask\ninit 2 b 1 2 0 -\nmask\nfinalize 2\nmask\n",
-			"0x0 0x706 0x0",
+			"0x0 0x75e 0x0",
 		},
 		{
 			"another writer's bits stay",
 			"expect 0 2\ninit 1 a 1 2 0 -\nsetmask 0xfff\ninit 2 b 1 2 0 -\nmask\nfinalize 2\nmask\n",
-			"0xfff 0x8f9",
+			"0xfff 0x8a1",
 		},
 		{
 			"another writer turned it off",
@@ -389,7 +401,7 @@ func testMask(t *testing.T, program string) {
 		{
 			"all communicators have ended",
 			"init 1 a 1 2 0 -\nfinalize 1\nsetmask 0\ninit 1 a 1 2 0 -\nmask\n",
-			"0x706",
+			"0x75e",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -189,6 +189,15 @@ uint64_t profiler_tape_start(struct profiler_tape *t, const struct profiler_even
   return launched;
 }
 
+bool profiler_tape_look(struct profiler_tape *t, uint64_t operation, struct tape_look *look) {
+  if (!take(t)) {
+    return false;
+  }
+  const bool is = t->open && t->comm != NULL && t->launched == operation && tape_look_at_last(t->comm, look);
+  give(t);
+  return is;
+}
+
 void profiler_tape_end(struct profiler_tape *t, uint64_t operation) {
   if (take(t)) {
     end_through(t, operation == 0 || operation > t->launched ? t->launched : operation);

@@ -37,6 +37,9 @@ bool profiler_tape_begins(int version, uint64_t type);
 /* Begins an operation with an event. Answers its number, or 0 if it isn't on the tape. */
 uint64_t profiler_tape_start(struct profiler_tape *, const struct profiler_event *);
 
+/* How the operation that began last is looked into (profiler_depth.h). False: that isn't this one. */
+bool profiler_tape_look(struct profiler_tape *, uint64_t operation, struct tape_look *);
+
 /* Ends all operations up to that number; 0: all. */
 void profiler_tape_end(struct profiler_tape *, uint64_t operation);
 

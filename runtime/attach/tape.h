@@ -252,6 +252,9 @@ struct tape_proxied {
 /** The operation for which a mark is due. False if there is none. */
 bool tape_look_at(const struct tape_comm *comm, struct tape_look *look);
 
+/** The operation that was started last. False if none is in flight. */
+bool tape_look_at_last(struct tape_comm *comm, struct tape_look *look);
+
 /*
  * What was seen of it. These may be called by any thread, one at a time, until tape_comm_close.
  */

@@ -12,6 +12,15 @@ bool tape_look_at(const struct tape_comm *comm, struct tape_look *look) {
   return true;
 }
 
+bool tape_look_at_last(struct tape_comm *comm, struct tape_look *look) {
+  if (!tape_on(comm) || comm->op.launched == comm->op.completed) {
+    return false;
+  }
+  const struct pending *p = tape_last(comm);
+  *look = (struct tape_look){p->number, comm->op.launched, p->bytes, p->kinds, p->peer, p->start};
+  return true;
+}
+
 static struct pending pending_of(const struct tape_look *look) {
   return (struct pending){
       .number = look->number, .start = look->start, .kinds = look->kinds, .bytes = look->bytes, .peer = look->peer,

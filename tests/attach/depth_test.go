@@ -19,42 +19,52 @@ import (
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	library := buildLibrary(t)
-	for _, c := range []struct{ version, ring, first string }{
-		{"2.24.3", "", "all_reduce"},
-		{"2.26.2", "", "all_reduce"},
-		{"2.28.9", "", "all_reduce"},
-		{"2.31.2", "", "all_reduce"},
-		{"2.24.3", "RING=1", "send"},
-		{"2.28.9", "RING=1", "send"},
-		{"2.31.2", "RING=1", "send"},
+	const alone = "" // the plug-in, without interposition
+	for _, c := range []struct{ version, preload, ring, first string }{
+		{"2.24.3", library, "", "all_reduce"},
+		{"2.26.2", library, "", "all_reduce"},
+		{"2.28.9", library, "", "all_reduce"},
+		{"2.31.2", library, "", "all_reduce"},
+		{"2.24.3", library, "RING=1", "send"},
+		{"2.28.9", library, "RING=1", "send"},
+		{"2.31.2", library, "RING=1", "send"},
+		{"2.24.3", alone, "", "all_reduce"},
+		{"2.26.2", alone, "", "all_reduce"},
+		{"2.28.9", alone, "", "all_reduce"},
+		{"2.31.2", alone, "", "all_reduce"},
+		{"2.28.9", alone, "RING=1", "recv"},
+		{"2.31.2", alone, "RING=1", "recv"},
 	} {
-		version, first := c.version, c.first
-		t.Run(version+c.ring, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, interposed: %v %s", c.version, c.preload != alone, c.ring), func(t *testing.T) {
 			dir := t.TempDir()
-			traffic(t, version, c.ring, "NCCL_PXN_DISABLE=1", "CARILLON_TAPE_DIR="+dir, "CARILLON_JOB=traffic",
-				"LD_PRELOAD="+library, "NCCL_PROFILER_PLUGIN="+library)
+			traffic(t, c.version, c.ring, "NCCL_PXN_DISABLE=1", "CARILLON_TAPE_DIR="+dir, "CARILLON_JOB=traffic",
+				"LD_PRELOAD="+c.preload, "NCCL_PROFILER_PLUGIN="+library)
 			var got []string
 			for _, path := range tapesIn(t, filepath.Join(dir, "traffic")) {
-				got = append(got, parts(t, path, version)...)
+				got = append(got, parts(t, path, c.version)...)
 			}
 			slices.Sort(got)
-			var want []string
-			for rank := range 4 {
-				if rank%2 == 1 {
-					want = append(want, fmt.Sprintf("%d: %s 1 sent to rank %d", rank, first, (rank+1)%4))
-				}
-				if version > "2.26" {
-					want = append(want, fmt.Sprintf("%d: the kernel of %s 1 ran", rank, first))
-				}
-				if version > "2.31" {
-					want = append(want, fmt.Sprintf("%d: the kernel of %s 1 waited for others", rank, first))
-				}
-			}
-			if !slices.Equal(got, want) {
+			if want := wantedParts(c.version, c.first); !slices.Equal(got, want) {
 				t.Errorf("on the tapes:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		})
 	}
+}
+
+// wantedParts are those of a first operation of traffic's four ranks.
+func wantedParts(version, first string) (want []string) {
+	for rank := range 4 {
+		if rank%2 == 1 {
+			want = append(want, fmt.Sprintf("%d: %s 1 sent to rank %d", rank, first, (rank+1)%4))
+		}
+		if version > "2.26" {
+			want = append(want, fmt.Sprintf("%d: the kernel of %s 1 ran", rank, first))
+		}
+		if version > "2.31" {
+			want = append(want, fmt.Sprintf("%d: the kernel of %s 1 waited for others", rank, first))
+		}
+	}
+	return want
 }
 
 // tapesIn are the four tapes of a job, in its folder.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // A device does the messages of a group together, so that the operation in flight doesn't tell which of them its rank
@@ -17,6 +18,10 @@ func (s *Slot) inCountedMessages() bool {
 	return s.Counted && (known || len(s.Messages) >= model.MaxPeers) && s.InFlight > 0 && !s.queued() &&
 		(s.Op.Call == lifecycle.CallSend || s.Op.Call == lifecycle.CallRecv)
 }
+
+// unlaunched tells whether the rank of a slot has called for operations that a stream is to do, and not launched them:
+// they are in a group that has not ended, or NCCL has not returned.
+func (s *Slot) unlaunched() bool { return s.Counted && s.InFlight > 0 && s.Phase == tape.PhaseNone }
 
 // countsWith tells whether all messages of a slot's rank with another one are counted.
 func (s *Slot) countsWith(rank int) bool {
@@ -46,10 +51,10 @@ func (s *Slot) lacks(p *Slot) (l lack) {
 
 // expectMessages adds the ranks that p waits for to those that a meeting waits for. If p has launched more since, a
 // rank may lack later messages alone; then those that lack most are taken. If none lacks any, p may wait for those
-// whose stream has not come to its messages, and if there are none either, for those that are not counted.
+// that have not launched theirs, or for those whose stream has not come to them, or for those that are not counted.
 func (g *graph) expectMessages(m *meeting, p *participant) {
 	var lacking []lack
-	var queued, uncounted []int
+	var unlaunched, queued, uncounted []int
 	most := p.slot.InFlight - 1 // what was launched since
 	for _, rank := range slices.Sorted(maps.Keys(p.slot.Messages)) {
 		q := m.at(int(rank))
@@ -66,6 +71,8 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 			m.guessed = m.guessed || q.slot.Left != nil // it may have called for more before it ended the communicator
 		case q.slot.InFlight > 0 && q.actor.note.Fate != Alive && q.actor.note.FateAge >= m.until:
 			m.addMissing(q.actor)
+		case q.slot.unlaunched():
+			unlaunched = append(unlaunched, int(rank))
 		case q.slot.queued() && q.slot.inMessage():
 			queued = append(queued, int(rank))
 		}
@@ -82,7 +89,7 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 			m.addMissing(l.actor)
 		}
 	}
-	for _, some := range [][]int{queued, uncounted} {
+	for _, some := range [][]int{unlaunched, queued, uncounted} {
 		if len(m.missing) == 0 {
 			for _, rank := range some {
 				g.expect(m, rank)
@@ -90,6 +97,26 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 			}
 		}
 	}
+}
+
+// openGroups is the verdict on ranks of a meeting that have not launched what others have, or wait for; false if there
+// are none. A rank that was in something else before may have to wait for that: its device's queue may be full.
+func (w *walk) openGroups(m *meeting) (Verdict, bool) {
+	var culprits []*actor
+	for _, p := range m.present {
+		before := func(q *participant) bool { return q.until == 0 && q.since > p.since }
+		if p.slot.unlaunched() && !slices.ContainsFunc(p.actor.in, before) {
+			culprits = append(culprits, p.actor)
+		}
+	}
+	if n := len(culprits); n == 0 || n == len(m.present) && (m.key.kind != exchange || len(m.waiters) == 0) {
+		return Verdict{}, false
+	}
+	v := m.verdict(UnfinishedGroup, Likely, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
+	v.Text = say("%s called for %s %s ago, and did not launch it: a group that was begun is not ended, or NCCL has "+
+		"not returned%s", culpritsText(v.Culprits), m.text(), Age(m.age), waiting(v.Victims))
+	v.Evidence = append(v.Evidence, attendance(m))
+	return v, true
 }
 
 // stalledMessages are the verdicts on communicators whose ranks have long been in messages of which none is known to

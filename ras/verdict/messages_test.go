@@ -46,6 +46,7 @@ func line(n uint64) job {
 // and for no other.
 func TestGroupsOfMessages(t *testing.T) {
 	destroyed := func(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActDestroy, Age: s5} }
+	open := func(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseNone }
 	network := func(_ *verdict.Note, s *verdict.Slot) { s.Phase, s.Wait, s.WaitAge = tape.PhaseNetwork, 2, s5 }
 	for _, c := range []struct {
 		name string
@@ -104,6 +105,17 @@ func TestGroupsOfMessages(t *testing.T) {
 			line(9).exchanges(s5, 0, 2, 3).in(world, 8, allReduce, s5, -1, 0, 1).
 				with(fate(verdict.Dead, s5, "it was ended by SIGKILL"), 1),
 			[]string{`rank_dead (certain): rank 1 (node0, pid 1001) ended 5s ago: it was ended by SIGKILL`},
+		},
+		{
+			"one has not ended its group",
+			line(9).exchanges(s5, 0, 1, 2, 3).with(open, 1),
+			[]string{`unfinished_group (likely): rank 1 (node0, pid 1001) called for a group of messages on "world" ` +
+				`5s ago, and did not launch it: a group that was begun is not ended, or NCCL has not returned; ranks`},
+		},
+		{
+			"one has not ended the group with its collective",
+			line(9).in(world, 9, allReduce, s5, -1, 0, 0, 1, 2, 3).with(onStream, 0, 2, 3).with(open, 1),
+			[]string{`unfinished_group (likely): rank 1 (node0, pid 1001) called for all_reduce 9 on "world" 5s ago`},
 		},
 		{
 			"one is not counted",

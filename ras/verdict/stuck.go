@@ -46,6 +46,9 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if m.slot.Op.Call == lifecycle.CallGrow {
 		return w.growing(m)
 	}
+	if v, ok := w.openGroups(m); ok {
+		return v, true
+	}
 	var worst *participant
 	onStream := func(p *participant) bool { return p.slot.Phase == tape.PhaseStream }
 	// Of some, nobody knows what they wait for, or who waits for data or credit may wait for a device.

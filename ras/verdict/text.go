@@ -184,7 +184,16 @@ func attendance(m *meeting) Text {
 	if len(m.missing)+len(m.absent) == 0 && len(m.present) < m.slot.Size { // the others are through it
 		in = "still in"
 	}
-	text := say("%d of %d ranks are %s %s, the first for %s", len(m.present), m.slot.Size, in, m.text(), Age(m.age))
+	n, what, age := len(m.present), m.text(), m.age
+	if m.slot.inCountedMessages() { // each rank's are a meeting
+		n, what = 0, say("groups of messages on %s", commText(m.slot))
+		for _, o := range m.g.order {
+			if o.key.comm == m.key.comm && o.key.kind == exchange {
+				n, age = n+len(o.present), max(age, o.age)
+			}
+		}
+	}
+	text := say("%d of %d ranks are %s %s, the first for %s", n, m.slot.Size, in, what, Age(age))
 	ended := slices.DeleteFunc(slices.Clone(m.present), func(p *participant) bool { return !p.ended() })
 	switch n := len(ended); n {
 	case 0:

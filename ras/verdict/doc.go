@@ -28,6 +28,10 @@
 // If a call only launches an operation, and its completion is not reported (Slot.Unproven), the rank counts as in it
 // while no rank can have completed it: others have begun fewer. It can still make other calls, so it is in no deadlock.
 //
+// A device does the messages of a group together, so that no call tells which of them its rank waits for. The counts of
+// messages do (Slot.Counted): it waits for the ranks that have called for fewer. A rank that has called for something
+// and not launched it, where others have, has a group open: unfinished_group.
+//
 // What follows an error has the error's cause: a rank that goes on after it is out of step, and whatever it comes to
 // then is no verdict of its own. A rank that cancels its call before the call has stalled is the cause; the others
 // would have come.

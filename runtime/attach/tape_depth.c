@@ -3,12 +3,15 @@
 
 #include "tape_writer.h"
 
+static struct tape_look look_of(const struct pending *p, uint64_t launched) {
+  return (struct tape_look){p->number, launched, p->bytes, p->kinds, p->peer, p->start};
+}
+
 bool tape_look_at(const struct tape_comm *comm, struct tape_look *look) {
   if (!tape_on(comm) || comm->marking.launched == 0) {
     return false;
   }
-  const struct pending *p = &comm->marking.op;
-  *look = (struct tape_look){p->number, comm->marking.launched, p->bytes, p->kinds, p->peer, p->start};
+  *look = look_of(&comm->marking.op, comm->marking.launched);
   return true;
 }
 
@@ -16,8 +19,7 @@ bool tape_look_at_last(struct tape_comm *comm, struct tape_look *look) {
   if (!tape_on(comm) || comm->op.launched == comm->op.completed) {
     return false;
   }
-  const struct pending *p = tape_last(comm);
-  *look = (struct tape_look){p->number, comm->op.launched, p->bytes, p->kinds, p->peer, p->start};
+  *look = look_of(tape_last(comm), comm->op.launched);
   return true;
 }
 

@@ -280,6 +280,21 @@ func launch(comm, first, last int) string {
 	return script.String()
 }
 
+// marked is the only slot after a script, which has marks.
+func marked(t *testing.T, script string) tape.Slot {
+	t.Helper()
+	r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable, strings.NewReader(script)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	slots := r.Slots()
+	if len(slots) != 1 || !slots[0].Marked {
+		t.Fatalf("the slots are %+v", slots)
+	}
+	return slots[0]
+}
+
 // What is launched on a stream is in flight until its mark is reached.
 func TestMarks(t *testing.T) {
 	again := strings.Replace(world, "comm 1", "comm 2", 1)
@@ -343,17 +358,7 @@ func TestMarks(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable,
-				strings.NewReader(world+c.script)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = r.Close() }()
-			slots := r.Slots()
-			if len(slots) != 1 || !slots[0].Marked {
-				t.Fatalf("the slots are %+v", slots)
-			}
-			s := slots[0]
+			s := marked(t, world+c.script)
 			got := shown{s.Launched, s.Completed, s.Seq, s.Begun, s.Done, s.Phase, s.Captured}
 			if got != c.want {
 				t.Errorf("it is %+v, want %+v", got, c.want)
@@ -397,19 +402,10 @@ func TestMessages(t *testing.T) {
 		)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable,
-				strings.NewReader(large+c.script)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = r.Close() }()
-			slots := r.Slots()
-			if len(slots) != 1 || !slots[0].Marked {
-				t.Fatalf("the slots are %+v", slots)
-			}
-			got := slices.DeleteFunc(slots[0].Messages[:], func(m tape.PeerMessages) bool { return m.Sent == 0 })
-			if !slices.Equal(got, c.want) || !slots[0].Counted {
-				t.Errorf("counted (%t) are %+v, want %+v", slots[0].Counted, got, c.want)
+			s := marked(t, large+c.script)
+			got := slices.DeleteFunc(s.Messages[:], func(m tape.PeerMessages) bool { return m.Sent == 0 })
+			if !slices.Equal(got, c.want) || !s.Counted {
+				t.Errorf("counted (%t) are %+v, want %+v", s.Counted, got, c.want)
 			}
 		})
 	}

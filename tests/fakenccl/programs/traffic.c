@@ -1,5 +1,5 @@
-// Two all-reduces, and a send from the first rank to the last in a group with its receive, for plug-ins to see. With RING
-// set, each rank first sends to the next one, and receives from the one before, in a group.
+// Two all-reduces, and a send from the first rank to the last in a group with its receive, for plug-ins to see. With
+// RING set, each rank first sends to the next one, and receives from the one before, in a group.
 #include "program.h"
 
 static int run_rank(int rank, int n, ncclUniqueId id) {

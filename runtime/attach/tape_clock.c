@@ -34,9 +34,16 @@ static inline int64_t along(int64_t mono, uint64_t ticks, uint64_t slope) {
   return mono + (int64_t)(ticks * slope >> 32);
 }
 
+/** The ticks since an anchor; 0 for a counter that is behind it by no more than processors are apart. */
+static inline uint64_t ticks_since(uint64_t ticks, uint64_t anchor) {
+  const uint64_t since = ticks - anchor;
+  return since >= -TAPE_SKEW_TICKS ? 0 : since;
+}
+
 bool tape_line_at(const struct tape_line *line, uint64_t ticks, int64_t *mono) {
-  *mono = along(line->mono, ticks - line->ticks, line->slope);
-  return ticks - line->ticks < line->ticks_good;
+  const uint64_t since = ticks_since(ticks, line->ticks);
+  *mono = along(line->mono, since, line->slope);
+  return since < line->ticks_good;
 }
 
 int64_t tape_line_end(const struct tape_line *line) { return along(line->mono, line->ticks_good, line->slope); }
@@ -44,7 +51,7 @@ int64_t tape_line_end(const struct tape_line *line) { return along(line->mono, l
 int64_t tape_line_next(struct tape_line *line, uint64_t ticks, int64_t kernel, bool tight) {
   const struct tape_line was = *line;
   const int64_t end = tape_line_end(&was), now = kernel > end ? kernel : end;
-  const uint64_t since = ticks - was.ticks;
+  const uint64_t since = ticks_since(ticks, was.ticks);
   if (!tight || since < LEAST_TICKS) {
     return now;
   }
@@ -96,7 +103,7 @@ static inline bool by_line(int64_t *now, bool *holds) {
   if (good == 0) {
     return false;
   }
-  const uint64_t since = counter() - anchor;
+  const uint64_t since = ticks_since(counter(), anchor);
   const int64_t mono = atomic_load_explicit(&shown.mono, memory_order_acquire);
   const uint64_t slope = atomic_load_explicit(&shown.slope, memory_order_acquire);
   *holds = since < good;

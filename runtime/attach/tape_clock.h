@@ -13,6 +13,12 @@
 /** For how many ticks a line holds: 3 to 8 ms at the rates of today's counters. */
 #define TAPE_LINE_TICKS (UINT64_C(1) << 24)
 
+/**
+ * By how many ticks a thread may read the counter behind a reading that another made before: processors execute the
+ * instruction out of order, and those of a virtual machine may be apart. A counter that is further behind jumped.
+ */
+#define TAPE_SKEW_TICKS (UINT64_C(1) << 12)
+
 /** The time by the counter, from one reading of both clocks on, the anchor. */
 struct tape_line {
   uint64_t ticks, ticks_good; /**< the counter at the anchor, and for how many ticks the line holds; 0: it doesn't */

@@ -78,8 +78,16 @@ type line struct {
 
 // at is the time by the line when the counter is at ticks, if it holds then.
 func (l *line) at(ticks uint64) (mono int64, holds bool) {
-	since := ticks - l.ticks
+	since := l.since(ticks)
 	return l.mono + int64(since*l.slope>>32), since < l.ticksGood
+}
+
+// since is how many ticks are since the anchor: none if the counter is behind it by no more than processors are apart.
+func (l *line) since(ticks uint64) uint64 {
+	if l.ticks-ticks <= skewTicks {
+		return 0
+	}
+	return ticks - l.ticks
 }
 
 // shownLine is a line that any goroutine reads while one at a time shows the next.
@@ -117,6 +125,10 @@ const (
 	// anchors, on a line that is four times as long, is less than a microsecond.
 	leastTicks = 1 << 22
 	mostTicks  = 1 << 31
+	// skewTicks is how far a goroutine may read the counter behind a reading that another made before: processors
+	// execute the instruction out of order, and those of a virtual machine may be apart. A counter that is further
+	// behind jumped.
+	skewTicks = 1 << 12
 	// tightTicks is how long reading both clocks may take for an anchor.
 	tightTicks = 512
 	// sameSlope is the part of a slope by which the next may differ: more than NTP changes it.
@@ -157,7 +169,7 @@ func (c *counterClock) set(l line) {
 // the reading is of no use: it was interrupted (not tight), or is too near to the anchor.
 func (l line) next(ticks uint64, kernel int64, tight bool) (next line, now int64) {
 	now = max(kernel, l.mono+int64(l.ticksGood*l.slope>>32)) // l may have told up to that
-	since := ticks - l.ticks
+	since := l.since(ticks)
 	if !tight || since < leastTicks {
 		return l, now
 	}

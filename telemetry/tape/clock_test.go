@@ -118,6 +118,22 @@ func TestCounterIsFoundOut(t *testing.T) {
 	}
 }
 
+// A processor whose counter is a little behind that of the one that made a line is at the line's begin.
+func TestCounterIsBehindALine(t *testing.T) {
+	made := line{
+		ticks: 1 << 40, ticksGood: lineTicks, mono: int64(time.Hour), slope: 1 << 31,
+		kernel: int64(time.Hour), measured: 1 << 31,
+	}
+	ticks := made.ticks - skewTicks
+	now, holds := made.at(ticks)
+	if !holds {
+		_, now = made.next(ticks, made.kernel, true)
+	}
+	if now != made.mono {
+		t.Errorf("it is %d, and the line begins at %d", now, made.mono)
+	}
+}
+
 // An operation that takes longer than a line makes the next, and allocates nothing for it.
 func TestNextLineAllocatesNothing(t *testing.T) {
 	c := &counterClock{}

@@ -76,6 +76,19 @@ static void play(const char *name, struct machine *m, struct tape_line *line, in
   }
 }
 
+/* A processor whose counter is a little behind that of the one that made a line is at the line's begin. */
+static void behind(const struct machine *m, const struct tape_line *made) {
+  struct tape_line line = *made;
+  int64_t now;
+  if (!tape_line_at(&line, line.ticks - TAPE_SKEW_TICKS, &now)) {
+    now = tape_line_next(&line, line.ticks - TAPE_SKEW_TICKS, kernel_of(m), true);
+  }
+  if (now != made->mono) {
+    printf("behind a line's begin: it is %lld, and that is %lld\n", (long long)now, (long long)made->mono);
+    wrong = 1;
+  }
+}
+
 static void played(void) {
   static const struct {
     const char *name;
@@ -100,6 +113,7 @@ static void played(void) {
     m.jump += (uint64_t)changes[i].jump;
     set_rate(&m, m.rate * changes[i].rate);
     play(changes[i].name, &m, &line, 1, changes[i].interrupted);
+    behind(&m, &line);
   }
 }
 

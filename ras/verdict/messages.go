@@ -68,7 +68,6 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 		case l.by > 0:
 			l.actor = q.actor
 			lacking = append(lacking, l)
-			m.guessed = m.guessed || q.slot.Left != nil // it may have called for more before it ended the communicator
 		case q.slot.InFlight > 0 && q.actor.note.Fate != Alive && q.actor.note.FateAge >= m.until:
 			m.addMissing(q.actor)
 		case q.slot.unlaunched():

@@ -85,7 +85,7 @@ func TestGroupsOfMessages(t *testing.T) {
 		{
 			"one has destroyed the communicator",
 			line(9).exchanges(s5, 0, 2, 3).with(talked(8, 0, 2), 1).with(destroyed, 1),
-			[]string{`not_entered (likely): rank 1 (node0, pid 1001) destroyed "world" 5s ago, and never entered`},
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) destroyed "world" 5s ago, and never entered`},
 		},
 		{"others have destroyed it, after their part", line(9).exchanges(s5, 1, 2).with(destroyed, 0, 3), nil},
 		{

@@ -368,6 +368,31 @@ void tape_comm_free(struct tape_comm *comm) {
   free(comm);
 }
 
+/** append_counts appends the counts of the communicator's messages, if it still has its slot. */
+static void append_counts(struct tail *tail, struct tape_comm *comm) {
+  struct {
+    int32_t rank;
+    uint32_t sent, received;
+  } counts[TAPE_MAX_PEERS];
+  size_t n = 0;
+  pthread_mutex_lock(&tape.lock);
+  const bool has = tape_counts(comm);
+  for (const uint64_t *peer = has ? tape_peers(comm) : NULL; has && n < TAPE_MAX_PEERS; n++, peer += 2) {
+    const uint64_t rank = __atomic_load_n(&peer[0], __ATOMIC_ACQUIRE);
+    const uint64_t count = __atomic_load_n(&peer[1], __ATOMIC_RELAXED);
+    if (rank >> 32 != comm->number) {
+      break;
+    }
+    counts[n].rank = (int32_t)rank;
+    counts[n].sent = (uint32_t)count;
+    counts[n].received = (uint32_t)(count >> 32);
+  }
+  pthread_mutex_unlock(&tape.lock);
+  if (has) {
+    append_bytes(tail, TAPE_TAIL_COUNTS, counts, n * sizeof *counts);
+  }
+}
+
 void tape_life(struct tape_comm *comm, const struct tape_life *life) {
   if (!tape_on(comm)) {
     return;
@@ -386,6 +411,9 @@ void tape_life(struct tape_comm *comm, const struct tape_life *life) {
   }
   if (life->shared) {
     append_field(&tail, TAPE_TAIL_SHARED, 0);
+  }
+  if (life->stage == TAPE_STAGE_END && (life->act == TAPE_ACT_DESTROY || life->act == TAPE_ACT_ABORT)) {
+    append_counts(&tail, comm);
   }
   refresh_clock(time); // first: a follower that the record wakes reads the clocks, too
   uint64_t kinds = (uint64_t)life->act | (uint64_t)life->call << 8 | (uint64_t)life->stage << 16 |

@@ -52,7 +52,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_DEFAULT_LIFE_RECORDS 8192
 #define TAPE_DEFAULT_OP_RECORDS 65536
 #define TAPE_RECORDS_PER_PAGE 32
-#define TAPE_MIN_RING 74
+#define TAPE_MIN_RING 98
 #define TAPE_MOST_HALVINGS 6
 #define TAPE_MIN_SIZE 131072
 #define TAPE_ROOM_SHARE 8
@@ -112,8 +112,9 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_TAIL_SHAPE 11
 #define TAPE_TAIL_SHARED 12
 #define TAPE_TAIL_ROOT 13
+#define TAPE_TAIL_COUNTS 15
 #define TAPE_TAIL_PER_RECORD 56
-#define TAPE_MAX_TAIL 2016
+#define TAPE_MAX_TAIL 2688
 #define TAPE_MAX_TEXT 1024
 #define TAPE_MAX_SITE 160
 #define TAPE_SITE_FIXED 22

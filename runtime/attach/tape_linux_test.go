@@ -72,12 +72,7 @@ const world = "comm 1 0102030405060708090a0b0c0d0e0f10 0000000000000000000000000
 // A forked child writes nothing, and its end is not its parent's.
 func TestFork(t *testing.T) {
 	const script = world + "start 1 0 16 7 0 -1 8 1\nfork 1\ncrash\n"
-	r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable,
-		strings.NewReader(script)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = r.Close() }()
+	r := played(t, script)
 	if r.Header().Closed {
 		t.Error("the tape is closed")
 	}
@@ -280,15 +275,21 @@ func launch(comm, first, last int) string {
 	return script.String()
 }
 
-// marked is the only slot after a script, which has marks.
-func marked(t *testing.T, script string) tape.Slot {
+// played is the tape after a script.
+func played(t *testing.T, script string) *tape.Reader {
 	t.Helper()
 	r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable, strings.NewReader(script)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = r.Close() }()
-	slots := r.Slots()
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// marked is the only slot after a script, which has marks.
+func marked(t *testing.T, script string) tape.Slot {
+	t.Helper()
+	slots := played(t, script).Slots()
 	if len(slots) != 1 || !slots[0].Marked {
 		t.Fatalf("the slots are %+v", slots)
 	}
@@ -403,9 +404,26 @@ func TestMessages(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := marked(t, large+c.script)
-			got := slices.DeleteFunc(s.Messages[:], func(m tape.PeerMessages) bool { return m.Sent == 0 })
+			unused := func(m tape.PeerMessages) bool { return m.Sent == 0 && m.Received == 0 }
+			got := slices.DeleteFunc(s.Messages[:], unused)
 			if !slices.Equal(got, c.want) || !s.Counted {
 				t.Errorf("counted (%t) are %+v, want %+v", s.Counted, got, c.want)
+			}
+			// The record of a destroy has them, too, behind what else it may have.
+			end := fmt.Sprintf("site %s %[1]s 1 1 1\nlife 1 %d %d %d 0 0 0 0 -1 0 0 0 %032d %s\n",
+				strings.Repeat("s", 160), tape.ActDestroy, lifecycle.CallDestroy, tape.StageEnd, 1,
+				strings.Repeat("t", 1024))
+			var life tape.LifeRecord
+			for ev, err := range played(t, large+c.script+end).Events() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ev.IsLife {
+					life = ev.Life
+				}
+			}
+			if got := slices.DeleteFunc(life.Messages, unused); !slices.Equal(got, c.want) || len(life.Text) != 1024 {
+				t.Errorf("at its end, there are %+v, want %+v, and %d bytes of text", got, c.want, len(life.Text))
 			}
 		})
 	}
@@ -423,14 +441,8 @@ func TestObserved(t *testing.T) {
 		{"a group", grouped + "reach 1 1\nmeasured 1 5000\n", 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable,
-				strings.NewReader(world+c.script)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = r.Close() }()
 			var seq uint64
-			for e, err := range r.Events() {
+			for e, err := range played(t, world+c.script).Events() {
 				if err != nil {
 					t.Fatal(err)
 				}

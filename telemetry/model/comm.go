@@ -23,7 +23,7 @@ type Comm struct {
 
 	Begun, Done uint64             // numbers of the last collectives that this rank began, and completed
 	Messages    map[int32]Messages // by the other rank; of MaxPeers at most
-	Counted     bool               // Messages is all of them, up to that number, by the communicator's slot
+	Counted     bool               // Messages is all of them, up to that number
 	Groups      uint64             // sends and receives that progress together, begun
 	Last        Op                 // the operation that ended last; its End is 0 if there was none
 	Failure     *Failure
@@ -131,14 +131,13 @@ func (c *Comm) count(sig *tape.Signature, seq uint64) {
 	c.Messages[sig.Peer] = m
 }
 
-// countAll takes the counts that a slot has, which know also of messages without a record.
-func (c *Comm) countAll(s *tape.Slot) {
-	if c.Counted = s.Counted; !s.Counted {
+// countAll takes counts of all messages, also those without a record.
+func (c *Comm) countAll(counted bool, all []tape.PeerMessages) {
+	if c.Counted = counted; !counted {
 		return
 	}
 	clear(c.Messages)
-	for i := range s.Messages {
-		m := &s.Messages[i]
+	for _, m := range all {
 		if m.Sent == 0 && m.Received == 0 {
 			continue
 		}
@@ -188,6 +187,7 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 		switch r.Act {
 		case tape.ActDestroy, tape.ActAbort:
 			c.End = s.Act
+			c.countAll(r.Messages != nil, r.Messages)
 			p.end(c)
 		case tape.ActFinalize:
 			c.End = s.Act
@@ -446,7 +446,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 		c.Done = s.Done // records only tell of the launch
 	}
 	c.count(&s.Op, s.Seq)
-	c.countAll(s)
+	c.countAll(s.Counted, s.Messages[:])
 	var current, unused *Op
 	c.Ops = slices.DeleteFunc(c.Ops, func(o *Op) bool {
 		o.past = o.Start < s.OpStart || !inFlight && o.Start <= s.OpStart

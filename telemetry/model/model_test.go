@@ -504,6 +504,27 @@ func TestLookBackAtAStream(t *testing.T) {
 	}
 }
 
+// The record of a communicator's end has the counts of its messages; if it has none, those of the last look are old.
+func TestMessagesAtTheEnd(t *testing.T) {
+	before := slot(1, 2, 70, false)
+	before.Counted, before.Messages[0] = true, tape.PeerMessages{Rank: 1, Sent: 2, Received: 1}
+	for _, at := range [][]tape.PeerMessages{nil, {}, {{Rank: 1, Sent: 3, Received: 3}, {Rank: 2, Sent: 1}}} {
+		p := newProcess(model.Limits{})
+		p.Look([]tape.Slot{before}, nil)
+		p.life(80, tape.LifeRecord{Stage: tape.StageEnd, Act: tape.ActDestroy, Start: 79, Peer: -1, Messages: at})
+		c := p.Known(1)
+		if c.Counted != (at != nil) || at != nil && len(c.Messages) != len(at) {
+			t.Errorf("with %v, it has %v, counted %t", at, c.Messages, c.Counted)
+		}
+		for _, m := range at {
+			want := model.Messages{Sent: uint64(m.Sent), Received: uint64(m.Received)}
+			if got := c.Messages[m.Rank]; got != want {
+				t.Errorf("with rank %d, it has %v, want %v", m.Rank, got, want)
+			}
+		}
+	}
+}
+
 func TestRanks(t *testing.T) {
 	p := newProcess(model.Limits{})
 	child := world

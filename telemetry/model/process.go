@@ -348,7 +348,7 @@ func (p *Process) LookBack(slots []tape.Slot, t int64) {
 		if idle := s.Launched == s.Completed; idle && s.Launched > 0 || s.OpStart > t {
 			c := p.comms[s.Generation]
 			if c != nil {
-				c.countAll(&s)
+				c.countAll(s.Counted, s.Messages[:])
 			}
 			if c != nil && s.Marked { // what proves its last operation may be later than t
 				s.Completed, s.Unproven = s.Launched, true

@@ -188,6 +188,7 @@ func headerForC(t *testing.T) string {
 				{"TAIL_SHAPE", tailShape},
 				{"TAIL_SHARED", tailShared},
 				{"TAIL_ROOT", tailRoot},
+				{"TAIL_COUNTS", tailCounts},
 				{"TAIL_PER_RECORD", tailPerRecord},
 				{"MAX_TAIL", maxTail},
 				{"MAX_TEXT", maxText},

@@ -258,7 +258,7 @@
 //
 // # Tails
 //
-// The tail of a life record follows it in continuation records (kind 5), 36 at most: a marker and 56 bytes each. They
+// The tail of a life record follows it in continuation records (kind 5), 48 at most: a marker and 56 bytes each. They
 // are reserved together with it and written before it. The tail is a sequence of fields: tag u8, length u16, bytes.
 // Readers skip tags and kinds that they don't know. A communicator has a record of kind 3 when it begins and whenever
 // its description changes, and of kind 4 when it frees its slot, with fields 7 to 11, 13 and 14 each.
@@ -266,5 +266,6 @@
 //	1 text    2 site    3 first site    4 caller: trace id 16, span id 8, flags 1    5 child's id 16
 //	6 operations u32   7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32
 //	12 empty: calls came from several threads   13 root u32   14 place, as in slots
+//	15 messages that were called for before the communicator ended, for each rank: rank i32, sent u32, received u32
 //	site: line u32, goroutine u64, time i64 (ns since 1970), length of function u16, function, file
 package tape

@@ -254,9 +254,10 @@ const (
 	tailShared = 12 // empty: its presence is the value
 	tailRoot   = 13 // u32: number of the communicator that it descends from
 	tailPlace  = 14 // node, local index, connections i32, locals, PXN u16
+	tailCounts = 15 // of messages, for each rank: rank i32, sent u32, received u32
 
 	tailPerRecord = recordSize - wordSize
-	maxContinue   = 36
+	maxContinue   = 48
 	maxTail       = maxContinue * tailPerRecord
 )
 

@@ -142,6 +142,10 @@ type LifeRecord struct {
 	// Shared says that goroutines (of a C program: threads) other than the one that made the communicator had made
 	// calls on it.
 	Shared bool
+
+	// Messages are those that the rank had called for, by the other rank, at the end of a destroy or abort; nil if they
+	// were not counted. See Slot.Messages.
+	Messages []PeerMessages
 }
 
 // OpRecord is one moment of an operation.

@@ -118,6 +118,11 @@ func readTail(tail []byte, r *LifeRecord, info *description) bool {
 			r.Ops = f.Uint32()
 		case tailShared:
 			r.Shared = true
+		case tailCounts:
+			r.Messages = make([]PeerMessages, 0, f.Len()/12)
+			for f.Len() > 0 && f.Err() == nil {
+				r.Messages = append(r.Messages, PeerMessages{int32(f.Uint32()), f.Uint32(), f.Uint32()})
+			}
 		case tailID:
 			f.Fill(info.ID[:])
 		case tailParent:

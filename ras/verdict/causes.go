@@ -269,7 +269,7 @@ func (m *meeting) entered(ranks []Rank) Text {
 	case l.sends:
 		return say("sent message %d to %s on %s", l.number, other, commText(m.slot))
 	default:
-		return say("called for message %d of %s on %s", l.number, other, commText(m.slot))
+		return say("called recv for message %d from %s on %s", l.number, other, commText(m.slot))
 	}
 }
 

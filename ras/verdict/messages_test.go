@@ -70,7 +70,7 @@ func TestGroupsOfMessages(t *testing.T) {
 			line(9).exchanges(s5, 0, 2, 3).with(func(_ *verdict.Note, s *verdict.Slot) {
 				s.Messages[2] = model.Messages{Sent: 9, Received: 8}
 			}, 1),
-			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not called for message 9 of rank 2 on`},
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not called recv for message 9 from rank 2 on`},
 		},
 		{
 			"one makes a collective instead, and nothing is known of what they did before",

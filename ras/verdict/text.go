@@ -231,19 +231,17 @@ func difference(usual, sig *tape.Signature) string {
 
 // text says which call a rank made, and which its program has always made there.
 func (o *Odd) text(r string) Text {
-	return say("%s made %s where %s came %d times before", r, o.Did.text(), o.Instead.text(), o.Instead.Times)
+	return say("%s called %s, where it had called %s %d times before", r, o.Did.text(), o.Instead.text(),
+		o.Instead.Times)
 }
 
 func (u *Usual) text() Text {
-	what := "a " + u.Op.Call.String()
-	if strings.HasPrefix(u.Op.Call.String(), "a") {
-		what = "an " + u.Op.Call.String()
-	}
+	what := u.Op.Call.String()
 	switch u.Op.Call {
 	case lifecycle.CallSend:
-		what = fmt.Sprintf("a send to %d", u.Op.Peer)
+		what += fmt.Sprintf(" to rank %d", u.Op.Peer)
 	case lifecycle.CallRecv:
-		what = fmt.Sprintf("a receive from %d", u.Op.Peer)
+		what += fmt.Sprintf(" from rank %d", u.Op.Peer)
 	case lifecycle.CallBarrier:
 	case lifecycle.CallGroupEnd:
 		what = fmt.Sprintf("a group of messages of %d bytes", u.Op.Bytes)

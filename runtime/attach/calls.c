@@ -32,7 +32,11 @@ static uint64_t number_of(struct comm *comm, carillon_call_t call, int peer) {
 
 /* Starts the operation on the tape that a call is which the guards let pass. */
 static void start(struct use *u, ncclDataType_t type, int reduction, int peer, size_t count) {
-  if (u->comm == NULL || u->turn == 0) {
+  if (u->comm == NULL) {
+    return;
+  }
+  if (u->turn == 0) {
+    tape_uncount(u->comm->tape);
     return;
   }
   const struct tape_signature signature = {

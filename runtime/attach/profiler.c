@@ -145,6 +145,11 @@ static void set_mask(int *mask) {
   const uint32_t set = first ? (uint32_t)is : w->set;
   if (!first && (uint32_t)is != set) {
     profiler_count(&profiler_counts.overruled);
+    for (int i = 0; i < PROFILER_COMMS; i++) {
+      if (comms[i].taped && comms[i].mask == mask && (set & ~(uint32_t)is & for_operations(comms[i].version)) != 0) {
+        profiler_tape_lost(&comms[i].tape);
+      }
+    }
   }
   int next;
   do {
@@ -174,13 +179,15 @@ static void look_into(struct comm *c, uint64_t operation) {
   const bool asks = atomic_load_explicit(&c->depth.asked, memory_order_relaxed);
   const int64_t now = tape_now();
   struct tape_look of;
-  if (operation == 0 || (!looks && !asks && now - c->looked < LOOK_EVERY) || pthread_mutex_trylock(&lock) != 0) {
+  const bool due = now - c->looked >= LOOK_EVERY;
+  const bool ends = looks && c->version >= 4; /* before, NCCL says of no kernel that it has ended */
+  if (operation == 0 || (!due && !asks && !ends) || pthread_mutex_trylock(&lock) != 0) {
     return;
   }
   if (looks && asks && c->version < 5) { /* later versions say when a group ends */
     ask(c, false);
   } else if (looks) {
-    if (!asks && (depth_done(&c->depth) || now - c->looked >= LOOK_EVERY)) {
+    if (!asks && (due || depth_done(&c->depth))) {
       depth_close(&c->depth);
     }
   } else if (!asks) {
@@ -288,6 +295,9 @@ static int start(int version, void *context, void **handle, const struct profile
   struct slot *s = NULL;
   const uintptr_t self = slot_take(&s, (uintptr_t)context, e->type);
   if (self == 0) {
+    if (taped) {
+      profiler_tape_lost(&c->tape);
+    }
     return 0;
   }
   if (taped) {

@@ -53,6 +53,7 @@ void profiler_tape_open(struct profiler_tape *t, int version, const struct profi
   t->comm = NULL;
   t->info = (struct tape_info){.rank = made->rank, .size = made->size, .nodes = made->nodes, .engine = "nccl"};
   t->launched = t->ended = t->collectives = 0;
+  atomic_store_explicit(&t->lost, false, memory_order_relaxed);
   t->peers = made->size > 0 ? made->size : UNKNOWN_PEERS;
   t->messages = calloc((size_t)t->peers, sizeof *t->messages);
   if (version >= 4) {
@@ -159,11 +160,33 @@ static uint64_t number(struct profiler_tape *t, const struct tape_signature *s) 
              : 0;
 }
 
+/* The caller has the turn. */
+static void uncount_lost(struct profiler_tape *t) {
+  if (t->open && atomic_exchange_explicit(&t->lost, false, memory_order_relaxed)) {
+    tape_uncount(t->comm);
+  }
+}
+
+void profiler_tape_lost(struct profiler_tape *t) {
+  atomic_store_explicit(&t->lost, true, memory_order_relaxed);
+  if (!atomic_flag_test_and_set_explicit(&t->turn, memory_order_acquire)) { /* else before the next operation */
+    uncount_lost(t);
+    give(t);
+  }
+}
+
 uint64_t profiler_tape_start(struct profiler_tape *t, const struct profiler_event *e) {
   const struct call c = call_of(e);
   const struct function *f = function_of(c.func);
-  if (f == NULL || !take(t)) {
+  if (f == NULL) {
     return 0;
+  }
+  if (!take(t)) {
+    profiler_tape_lost(t);
+    return 0;
+  }
+  if (atomic_load_explicit(&t->lost, memory_order_relaxed)) {
+    uncount_lost(t);
   }
   if (t->open && t->info.size <= 0 && t->comm == NULL) { /* up to version 3, tasks are the first to say it */
     const bool coll = e->type == PROFILER_COLL;

@@ -16,6 +16,7 @@
 /* A communicator on the tape. Zeroed before its first use. */
 struct profiler_tape {
   atomic_flag turn; /* whoever uses what follows has it */
+  atomic_bool lost; /* an operation was not written */
   bool open;        /* between open and close */
   struct tape_comm *comm;
   struct tape_info info;
@@ -33,6 +34,9 @@ void profiler_tape_close(struct profiler_tape *);
 
 /* Says whether an operation begins with that event. */
 bool profiler_tape_begins(int version, uint64_t type);
+
+/* Says that operations were not written: the communicator's messages are not counted any more. */
+void profiler_tape_lost(struct profiler_tape *);
 
 /* Begins an operation with an event. Answers its number, or 0 if it isn't on the tape. */
 uint64_t profiler_tape_start(struct profiler_tape *, const struct profiler_event *);

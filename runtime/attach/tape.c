@@ -376,7 +376,7 @@ static void append_counts(struct tail *tail, struct tape_comm *comm) {
   } counts[TAPE_MAX_PEERS];
   size_t n = 0;
   pthread_mutex_lock(&tape.lock);
-  const bool has = tape_counts(comm);
+  const bool has = tape_counts(comm) && tape_peers(comm)[-2] == pack32(-1, (int32_t)comm->number);
   for (const uint64_t *peer = has ? tape_peers(comm) : NULL; has && n < TAPE_MAX_PEERS; n++, peer += 2) {
     const uint64_t rank = __atomic_load_n(&peer[0], __ATOMIC_ACQUIRE);
     const uint64_t count = __atomic_load_n(&peer[1], __ATOMIC_RELAXED);

@@ -120,6 +120,12 @@ const char *tape_path(void);
  */
 void tape_close(void);
 
+/**
+ * Says that a message was not counted, or was counted and is not sent: from now on, the communicator's messages are not
+ * counted. Nothing if there is none. By any thread.
+ */
+void tape_uncount(struct tape_comm *);
+
 /** CLOCK_MONOTONIC in ns: the clock of all times on the tape. */
 int64_t tape_now(void);
 

@@ -378,35 +378,44 @@ func TestMessages(t *testing.T) {
 	const send, receive = lifecycle.CallSend, lifecycle.CallRecv
 	var many strings.Builder
 	all := make([]tape.PeerMessages, len(tape.Messages{}))
-	for rank := range 2 * len(all) {
+	for i := range 2 * len(all) {
+		rank := 2 + i
 		many.WriteString(message(send, rank) + message(receive, rank))
-		if rank < len(all) {
-			all[rank] = tape.PeerMessages{Rank: int32(rank), Sent: 1, Received: 1}
+		if i < len(all) {
+			all[i] = tape.PeerMessages{Rank: int32(rank), Sent: 1, Received: 1}
 		}
 	}
+	before := many.String() + "close 1\n"
+	failed := message(send, 2) + message(send, 2) + "end 1 3 1\n"
 	for _, c := range []struct {
 		name, script string
+		counted      bool
 		want         []tape.PeerMessages
 	}{
-		{"none", launch(1, 1, 1), nil},
+		{"none", launch(1, 1, 1), true, nil},
 		{
 			"of a group",
-			launch(1, 1, 1) + message(receive, 3) + message(send, 1) + message(send, 3) + message(send, 3),
-			[]tape.PeerMessages{{Rank: 3, Sent: 2, Received: 1}, {Rank: 1, Sent: 1}},
+			launch(1, 1, 1) + message(receive, 3) + message(send, 2) + message(send, 3) + message(send, 3), true,
+			[]tape.PeerMessages{{Rank: 3, Sent: 2, Received: 1}, {Rank: 2, Sent: 1}},
 		},
+		{"of a group that failed", launch(1, 1, 1) + failed, false, nil},
 		{
-			"of a group that failed", launch(1, 1, 1) + message(send, 1) + message(send, 1) + "end 1 3 1\n",
-			[]tape.PeerMessages{{Rank: 1, Sent: 1}},
+			"of a group that failed and is too long to be known",
+			launch(1, 1, 1) + many.String() + "end 1 2 1\n", false, nil,
 		},
-		{"with many", launch(1, 1, 1) + many.String() + message(receive, 5), slices.Concat(
-			all[:5], []tape.PeerMessages{{Rank: 5, Sent: 1, Received: 2}}, all[6:],
+		{"with many", launch(1, 1, 1) + many.String() + message(receive, 5), true, slices.Concat(
+			all[:3], []tape.PeerMessages{{Rank: 5, Sent: 1, Received: 2}}, all[4:],
 		)},
+		{
+			"behind those of another communicator", before + large + launch(1, 1, 1) + message(send, 2), true,
+			[]tape.PeerMessages{{Rank: 2, Sent: 1}},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := marked(t, large+c.script)
 			unused := func(m tape.PeerMessages) bool { return m.Sent == 0 && m.Received == 0 }
 			got := slices.DeleteFunc(s.Messages[:], unused)
-			if !slices.Equal(got, c.want) || !s.Counted {
+			if !slices.Equal(got, c.want) || s.Counted != c.counted {
 				t.Errorf("counted (%t) are %+v, want %+v", s.Counted, got, c.want)
 			}
 			// The record of a destroy has them, too, behind what else it may have.
@@ -422,7 +431,7 @@ func TestMessages(t *testing.T) {
 					life = ev.Life
 				}
 			}
-			if got := slices.DeleteFunc(life.Messages, unused); !slices.Equal(got, c.want) || len(life.Text) != 1024 {
+			if got := life.Messages; !slices.Equal(got, c.want) || (got != nil) != c.counted || len(life.Text) != 1024 {
 				t.Errorf("at its end, there are %+v, want %+v, and %d bytes of text", got, c.want, len(life.Text))
 			}
 		})

@@ -112,9 +112,18 @@ static struct pending *push(struct tape_comm *comm) {
 /** is_message tells whether a call is counted by the other rank. */
 static inline bool is_message(uint8_t call) { return call == CARILLON_CALL_SEND || call == CARILLON_CALL_RECV; }
 
-/** count_message counts a message in the communicator's slot, or takes it back, if there is room for the other rank. */
-static void count_message(struct tape_comm *comm, uint8_t call, int32_t rank, int32_t by) {
-  if (!tape_counts(comm) || rank < 0 || (comm->info.size > 0 && rank >= comm->info.size)) {
+void tape_uncount(struct tape_comm *comm) {
+  if (comm != NULL && comm->index >= 0 && comm->index < (int32_t)tape_marked(&tape.file.geometry)) {
+    uint64_t counted = pack32(-1, (int32_t)comm->number); // or the slot has another owner
+    __atomic_compare_exchange_n(tape_peers(comm) - 2, &counted, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+  }
+}
+
+/** count_message counts a message with a rank in the communicator's slot, if there is room for that rank. */
+static void count_message(struct tape_comm *comm, uint8_t call, int32_t rank) {
+  const bool full = comm->peers == TAPE_MAX_PEERS;
+  if (!tape_counts(comm) || rank < 0 || (full && rank > comm->highest) ||
+      (comm->info.size > 0 && rank >= comm->info.size)) {
     return;
   }
   uint64_t *peers = tape_peers(comm);
@@ -124,16 +133,17 @@ static void count_message(struct tape_comm *comm, uint8_t call, int32_t rank, in
     at = at + 1 < comm->peers ? at + 1 : 0;
   }
   if (i == comm->peers) {
-    if (comm->peers == TAPE_MAX_PEERS) {
+    if (full) {
       return;
     }
     at = comm->peers++;
+    comm->highest = rank > comm->highest ? rank : comm->highest;
     __atomic_store_n(&peers[2 * at + 1], 0, __ATOMIC_RELAXED);
     store_release(&peers[2 * at], peer);
   }
   comm->peer = at;
   uint32_t *count = (uint32_t *)&peers[2 * at + 1] + (call == CARILLON_CALL_RECV);
-  __atomic_store_n(count, *count + (uint32_t)by, __ATOMIC_RELAXED);
+  __atomic_store_n(count, *count + 1, __ATOMIC_RELAXED);
 }
 
 uint64_t tape_op_start(struct tape_comm *comm, uint64_t number, const struct tape_signature *signature,
@@ -164,7 +174,7 @@ uint64_t tape_op_start(struct tape_comm *comm, uint64_t number, const struct tap
   if (signature->call < CARILLON_NUM_CALLS && (TAPE_COLLECTIVES >> signature->call & 1) != 0) {
     store_release(&counters->begun, number);
   } else if (is_message(signature->call)) {
-    count_message(comm, signature->call, signature->peer, 1);
+    count_message(comm, signature->call, signature->peer);
   }
   if (repeats) { // saves two lines of the cache, by turns
     store_release(&counters->number, number);
@@ -384,8 +394,8 @@ void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code) {
       p->number > counters->done) {
     store_release(&counters->done, p->number);
   }
-  if (code != CARILLON_CODE_OK && is_message(call)) {
-    count_message(comm, call, p->peer, -1);
+  if (code != CARILLON_CODE_OK && (is_message(call) || p == &o->forgotten)) {
+    tape_uncount(comm); // it was counted, and is not sent
   }
   store_release(&counters->last_end, (uint64_t)now);
   if (alone) { // as the rest would do it

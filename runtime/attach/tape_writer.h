@@ -97,6 +97,7 @@ struct tape_comm {
   int32_t index;   /**< in the table; -1: none */
   uint32_t peers;  /**< ranks with which messages are counted */
   uint32_t peer;   /**< the index of the one that the last message was with */
+  int32_t highest; /**< of those ranks */
   uint16_t tallies[TAPE_NUM_OPERATIONS][TAPE_SIZE_CLASSES];
 
   /* These, and slot, change with the turn and under the lock: they may be read with either. */

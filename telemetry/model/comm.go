@@ -23,7 +23,7 @@ type Comm struct {
 
 	Begun, Done uint64             // numbers of the last collectives that this rank began, and completed
 	Messages    map[int32]Messages // by the other rank; of MaxPeers at most
-	Counted     bool               // Messages is all of them, up to that number
+	Counted     bool               // Messages has all of them, of MaxPeers ranks at most
 	Groups      uint64             // sends and receives that progress together, begun
 	Last        Op                 // the operation that ended last; its End is 0 if there was none
 	Failure     *Failure

@@ -504,6 +504,36 @@ func TestLookBackAtAStream(t *testing.T) {
 	}
 }
 
+// TestLookBackAtMessages: what is counted later than the moment, in a call that has not returned, is not of it.
+func TestLookBackAtMessages(t *testing.T) {
+	for _, tt := range []struct {
+		name                 string
+		launched, call, ends int64 // when the operation in flight and the last call began, and when the last one ended
+		want                 bool
+	}{
+		{"all calls had ended", 20, 20, 21, true},
+		{"a call has begun since", 20, 40, 21, false},
+		{"a call has ended since", 20, 20, 40, false},
+		{"all was idle, and is", 0, 20, 21, true},
+		{"all was idle, and a call has ended since", 0, 40, 41, false},
+	} {
+		p := newProcess(model.Limits{})
+		p.Until(&tape.Event{Comm: world, Generation: 1, Op: tape.OpRecord{
+			Stage: tape.StageEnd, Seq: 1, Start: 10 * ms, Time: 11 * ms, Signature: allReduce,
+		}}, 30*ms)
+		later := slot(1, 2, max(tt.launched, tt.call), tt.launched > 0)
+		if tt.launched > 0 {
+			later.OpStart = tt.launched * ms
+		}
+		later.Marked, later.CallStart, later.LastEnd = true, tt.call*ms, tt.ends*ms
+		later.Counted, later.Messages[0] = true, tape.PeerMessages{Rank: 1, Sent: 2}
+		p.LookBack([]tape.Slot{later}, 30*ms)
+		if c := p.Comm(1); c.Counted != tt.want || tt.want && c.Messages[1].Sent != 2 {
+			t.Errorf("%s: counted %t, %v", tt.name, c.Counted, c.Messages)
+		}
+	}
+}
+
 // The record of a communicator's end has the counts of its messages; if it has none, those of the last look are old.
 func TestMessagesAtTheEnd(t *testing.T) {
 	before := slot(1, 2, 70, false)
@@ -511,6 +541,9 @@ func TestMessagesAtTheEnd(t *testing.T) {
 	for _, at := range [][]tape.PeerMessages{nil, {}, {{Rank: 1, Sent: 3, Received: 3}, {Rank: 2, Sent: 1}}} {
 		p := newProcess(model.Limits{})
 		p.Look([]tape.Slot{before}, nil)
+		if c := p.Comm(1); !c.Counted || c.Messages[1] != (model.Messages{Sent: 2, Received: 1}) {
+			t.Errorf("after a look, it has %v, counted %t", c.Messages, c.Counted)
+		}
 		p.life(80, tape.LifeRecord{Stage: tape.StageEnd, Act: tape.ActDestroy, Start: 79, Peer: -1, Messages: at})
 		c := p.Known(1)
 		if c.Counted != (at != nil) || at != nil && len(c.Messages) != len(at) {

@@ -344,7 +344,7 @@ func (p *Process) made(ev *tape.Event) {
 func (p *Process) LookBack(slots []tape.Slot, t int64) {
 	for i := range slots {
 		s := slots[i]
-		s.Counted = s.Counted && s.LastEnd <= t && s.OpStart <= t // or it may count messages that are later than t
+		s.Counted = s.Counted && s.LastEnd <= t && s.CallStart <= t // or it may count messages that are later than t
 		if idle := s.Launched == s.Completed; idle && s.Launched > 0 || s.OpStart > t {
 			c := p.comms[s.Generation]
 			if c != nil {

@@ -188,9 +188,9 @@
 //
 // Messages launched together, in a group, are done together, so that a mark doesn't tell which of them a rank waits
 // for. Behind its marks, a slot has the counts of the messages that its rank has called for, with each of the first 63
-// ranks, in the order of the first message, 16 bytes: rank i32, generation u32, sent u32, received u32. Before them is
-// one of rank -1, if messages are counted. Those of another generation, and all behind them, don't count. Messages of a
-// group that failed are taken back.
+// ranks, in the order of the first message, 16 bytes: rank i32, generation u32, sent u32, received u32. Before
+// them is one of rank -1, if messages are counted: until one fails or is missed. Those of another generation, and all
+// behind them, don't count.
 //
 // # Tallies
 //

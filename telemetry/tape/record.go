@@ -218,8 +218,10 @@ type Slot struct {
 	WaitSince   int64
 	// Marked says that the communicator's calls only launch operations on a device's stream: an operation is in flight,
 	// in PhaseStream, until the stream has done it, as far as marks tell. Unproven says that none is in flight, and
-	// that the last one has no mark: it is unknown whether the stream has done it.
+	// that the last one has no mark: it is unknown whether the stream has done it. CallStart is when the call began
+	// that has not returned (of several, the first), or the last one.
 	Marked, Unproven bool
+	CallStart        int64
 	// Captured counts the operations that were captured in graphs, whose launches are not seen.
 	Captured uint64
 	// Counted says that the messages that this rank has called for are counted, in Messages.

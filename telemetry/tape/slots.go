@@ -122,6 +122,9 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 			oldest, number = r, n
 		}
 	}
+	if s.Marked {
+		s.CallStart = s.OpStart
+	}
 	if oldest == nil || oldest[recMarkLaunched] == 0 {
 		s.Unproven = s.Marked && s.Launched == s.Completed && marked < s.Launched
 		return

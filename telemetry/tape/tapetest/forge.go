@@ -258,7 +258,7 @@ func latch(b, value []byte) {
 func (f *Forge) slot(b []byte, s *tape.Slot) {
 	kinds := uint64(s.Op.Call) | uint64(s.Op.DataType)<<8 | uint64(s.Op.Reduction)<<16 | uint64(s.Algorithm)<<24 |
 		uint64(s.Phase)<<32 | (s.Launched-s.Completed)<<40
-	latch(b, lay(s.Launched, s.Seq, kinds, s.Op.Peer, s.Wait, s.Op.Bytes, s.OpStart, s.WaitSince))
+	latch(b, lay(s.Launched, s.Seq, kinds, s.Op.Peer, s.Wait, s.Op.Bytes, cmp.Or(s.CallStart, s.OpStart), s.WaitSince))
 	ended := uint64(0)
 	if s.Launched == s.Completed {
 		ended = s.Launched

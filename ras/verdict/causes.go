@@ -131,7 +131,14 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		if first.left.Site != "" {
 			v.Text.add(" (at %s)", first.left.Site)
 		}
-		v.Text.add(", and never entered %s", m.text())
+		switch counted := m.slot.inCountedMessages(); {
+		case counted && first.left.Act == abort && first.actor.slotIn(m.key.comm).lacks(m.slot).by == 0:
+			v.Text.add(", before %s was done", m.text())
+		case counted:
+			v.Text.add(", and has not %s", m.entered(v.Culprits))
+		default:
+			v.Text.add(", and never entered %s", m.text())
+		}
 		if first.left.Text != "" {
 			v.Evidence = append(v.Evidence, say("the cause that the program gave: %s", first.left.Text))
 		}
@@ -298,7 +305,7 @@ func (g *graph) oddText(p *participant, m *meeting) []Text {
 // mostLeft tells whether more ranks have ended the communicator in order than are in the meeting. Those that did so
 // after it had failed prove nothing.
 func (m *meeting) mostLeft() bool {
-	if m.key.kind != collective && m.key.kind != message {
+	if m.key.kind != collective && m.key.kind != message && !m.calledTooOften() {
 		return false
 	}
 	left := 0

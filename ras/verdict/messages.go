@@ -3,6 +3,7 @@ package verdict
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -12,11 +13,12 @@ import (
 // A device does the messages of a group together, so that the operation in flight doesn't tell which of them its rank
 // waits for. The counts of both sides do: it waits for ranks that have called for fewer of their messages.
 
+// countsMessages tells whether the messages of a slot's rank are counted, which those that a graph replays are not.
+func (s *Slot) countsMessages() bool { return s.Counted && s.Captured == 0 }
+
 // inCountedMessages tells whether the rank of a slot is in messages that are counted.
 func (s *Slot) inCountedMessages() bool {
-	_, known := s.Messages[s.Op.Peer]
-	return s.Counted && (known || len(s.Messages) >= model.MaxPeers) && s.InFlight > 0 && !s.queued() &&
-		(s.Op.Call == lifecycle.CallSend || s.Op.Call == lifecycle.CallRecv)
+	return s.countsMessages() && s.InFlight > 0 && !s.queued() && s.inMessage()
 }
 
 // unlaunched tells whether the rank of a slot has called for operations that a stream is to do, and not launched them:
@@ -26,69 +28,108 @@ func (s *Slot) unlaunched() bool { return s.Counted && s.InFlight > 0 && s.Phase
 // countsWith tells whether all messages of a slot's rank with another one are counted.
 func (s *Slot) countsWith(rank int) bool {
 	_, known := s.Messages[int32(rank)]
-	return s.Counted && (known || len(s.Messages) < model.MaxPeers)
+	return s.countsMessages() && (known || len(s.Messages) < model.MaxPeers)
 }
 
 // lack is what a rank has not called for of its messages with another one, which has.
 type lack struct {
-	actor  *actor
-	sends  bool   // it is to send them, or else to receive
-	number uint64 // of the first one
-	by     uint64 // how many they are; 0: none
+	actor   *actor
+	sends   bool   // it is to send them, or else to receive
+	number  uint64 // of the first one
+	by      uint64 // how many they are; 0: none
+	certain bool   // the other rank waits for it
 }
 
-// lacks compares the counts of two ranks.
+// lacks compares the counts of two ranks. The message that p is in counts, even if there was no room for the rank.
 func (s *Slot) lacks(p *Slot) (l lack) {
 	theirs, own := p.Messages[int32(s.Rank)], s.Messages[int32(p.Rank)]
+	if p.InFlight > 0 && int(p.Op.Peer) == s.Rank {
+		switch p.Op.Call {
+		case lifecycle.CallSend:
+			theirs.Sent, l.certain = max(theirs.Sent, p.Seq), own.Received < p.Seq
+		case lifecycle.CallRecv:
+			theirs.Received, l.certain = max(theirs.Received, p.Seq), own.Sent < p.Seq
+		default:
+		}
+	}
 	if theirs.Received > own.Sent {
-		l = lack{sends: true, number: own.Sent + 1, by: theirs.Received - own.Sent}
+		l.sends, l.number, l.by = true, own.Sent+1, theirs.Received-own.Sent
 	}
 	if theirs.Sent > own.Received+l.by {
-		l = lack{number: own.Received + 1, by: theirs.Sent - own.Received}
+		l.sends, l.number, l.by = false, own.Received+1, theirs.Sent-own.Received
 	}
 	return l
 }
 
-// expectMessages adds the ranks that p waits for to those that a meeting waits for. If p has launched more since, a
-// rank may lack later messages alone; then those that lack most are taken. If none lacks any, p may wait for those
-// that have not launched theirs, or for those whose stream has not come to them, or for those that are not counted.
+// likeOthers tells whether a rank has called for as many messages with a third rank as with the one that lacks some,
+// and whether there is a third.
+func (s *Slot) likeOthers(rank int, l lack) (asMany, some bool) {
+	count := func(m model.Messages) uint64 {
+		if l.sends {
+			return m.Received
+		}
+		return m.Sent
+	}
+	for r, m := range s.Messages {
+		if n := count(m); int(r) != rank && n > 0 {
+			asMany, some = asMany || n >= count(s.Messages[int32(rank)]), true
+		}
+	}
+	return asMany, some
+}
+
+// expectMessages adds the ranks that p waits for to those that a meeting waits for: those that lack the message that p
+// is shown in, or more messages than p's program has launched since. Else, those that lack most may lack later ones
+// alone. If none lacks any, p may wait for those that have not launched theirs, or whose stream has not come to them,
+// that aborted the communicator before it did them, or that are not counted.
 func (g *graph) expectMessages(m *meeting, p *participant) {
 	var lacking []lack
-	var unlaunched, queued, uncounted []int
-	most := p.slot.InFlight - 1 // what was launched since
-	for _, rank := range slices.Sorted(maps.Keys(p.slot.Messages)) {
-		q := m.at(int(rank))
+	var unlaunched, queued, aborted, uncounted []int
+	ranks := slices.Sorted(maps.Keys(p.slot.Messages))
+	if peer := p.slot.Op.Peer; int(peer) != p.slot.Rank && !slices.Contains(ranks, peer) {
+		ranks = append(ranks, peer)
+	}
+	for _, peer := range ranks {
+		rank := int(peer)
+		q := m.at(rank)
 		if q == nil || !q.slot.countsWith(p.slot.Rank) {
-			uncounted = append(uncounted, int(rank))
+			if q == nil || peer == p.slot.Op.Peer { // of the others, nothing says that p waits for them
+				uncounted = append(uncounted, rank)
+			}
 			continue
 		}
 		l := q.slot.lacks(p.slot)
+		l.actor, l.certain = q.actor, l.certain || l.by >= p.slot.InFlight
 		switch {
-		case q.slot == p.slot:
 		case l.by > 0:
-			l.actor = q.actor
 			lacking = append(lacking, l)
+			if asMany, _ := p.slot.likeOthers(rank, l); q.slot.Left != nil && !asMany {
+				m.guessed = true // p may have called for one too many
+			}
 		case q.slot.InFlight > 0 && q.actor.note.Fate != Alive && q.actor.note.FateAge >= m.until:
 			m.addMissing(q.actor)
-		case q.slot.unlaunched():
-			unlaunched = append(unlaunched, int(rank))
+		case q.slot.unlaunched() && !p.slot.unlaunched(): // else NCCL may be connecting both
+			unlaunched = append(unlaunched, rank)
 		case q.slot.queued() && q.slot.inMessage():
-			queued = append(queued, int(rank))
+			queued = append(queued, rank)
+		case q.slot.Left != nil && q.slot.Left.Act == tape.ActAbort:
+			aborted = append(aborted, rank)
 		}
 	}
-	certain := slices.ContainsFunc(lacking, func(l lack) bool { return l.by > most })
-	if !certain {
-		most = 0
+	certain := func(l lack) bool { return l.certain }
+	if !slices.ContainsFunc(lacking, certain) {
+		most := uint64(0)
 		for _, l := range lacking {
-			most, m.guessed = max(most, l.by-1), true
+			most, m.guessed = max(most, l.by), true
 		}
+		certain = func(l lack) bool { return l.by == most }
 	}
 	for _, l := range lacking {
-		if l.by > most {
+		if certain(l) {
 			m.addMissing(l.actor)
 		}
 	}
-	for _, some := range [][]int{unlaunched, queued, uncounted} {
+	for _, some := range [][]int{unlaunched, queued, aborted, uncounted} {
 		if len(m.missing) == 0 {
 			for _, rank := range some {
 				g.expect(m, rank)
@@ -98,22 +139,39 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 	}
 }
 
+// calledTooOften tells whether the rank of counted messages has called for more of them with each rank that is missing
+// than with any other.
+func (m *meeting) calledTooOften() bool {
+	like := func(a *actor) bool {
+		q := a.slotIn(m.key.comm)
+		asMany, some := m.slot.likeOthers(q.Rank, q.lacks(m.slot))
+		return asMany || !some
+	}
+	return m.key.kind == exchange && m.slot.inCountedMessages() && !slices.ContainsFunc(m.missing, like)
+}
+
 // openGroups is the verdict on ranks of a meeting that have not launched what others have, or wait for; false if there
 // are none. A rank that was in something else before may have to wait for that: its device's queue may be full.
 func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 	var culprits []*actor
+	var since time.Duration
 	for _, p := range m.present {
 		before := func(q *participant) bool { return q.until == 0 && q.since > p.since }
-		if p.slot.unlaunched() && !slices.ContainsFunc(p.actor.in, before) {
-			culprits = append(culprits, p.actor)
+		switch {
+		case !p.slot.unlaunched() || slices.ContainsFunc(p.actor.in, before):
+		case p.since < m.age/2: // it has just come
+			w.moving = true
+			return Verdict{}, false
+		default:
+			culprits, since = append(culprits, p.actor), max(since, p.since)
 		}
 	}
 	if n := len(culprits); n == 0 || n == len(m.present) && (m.key.kind != exchange || len(m.waiters) == 0) {
 		return Verdict{}, false
 	}
 	v := m.verdict(UnfinishedGroup, Likely, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
-	v.Text = say("%s called for %s %s ago, and did not launch it: a group that was begun is not ended, or NCCL has "+
-		"not returned%s", culpritsText(v.Culprits), m.text(), Age(m.age), waiting(v.Victims))
+	v.Text = say("%s began %s %s ago, and it is not launched: its group has not ended, or NCCL has not returned%s",
+		culpritsText(v.Culprits), m.text(), Age(since), waiting(v.Victims))
 	v.Evidence = append(v.Evidence, attendance(m))
 	return v, true
 }
@@ -121,25 +179,22 @@ func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 // stalledMessages are the verdicts on communicators whose ranks have long been in messages of which none is known to
 // lack any.
 func (w *walk) stalledMessages() (verdicts []Verdict) {
-	var stalled []*meeting
 	for _, m := range w.seen {
-		waits := m.key.kind == exchange && m.slot.inCountedMessages() && len(m.missing) == 0
-		if waits && m.trouble && m.age >= missingTime {
-			stalled = append(stalled, m)
+		known := func(v Verdict) bool { return v.Comm == m.key.comm }
+		if m.key.kind != exchange || !m.slot.inCountedMessages() || len(m.missing) > 0 || !m.trouble ||
+			m.age < missingTime || slices.ContainsFunc(verdicts, known) {
+			continue
 		}
-	}
-	for len(stalled) > 0 {
-		first := stalled[0]
-		other := func(m *meeting) bool { return m.key.comm != first.key.comm }
-		here := slices.DeleteFunc(slices.Clone(stalled), other)
-		stalled = slices.DeleteFunc(stalled, func(m *meeting) bool { return !other(m) })
-		v := w.unknown(first, "no rank is known to have called for fewer messages than the others; what was launched "+
+		var here []*meeting
+		v := w.unknown(m, "no rank is known to have called for fewer messages than the others; what was launched "+
 			"on a stream before may go on, or data does not move")
-		v.Victims = waits(here...)
-		v.Evidence = []Text{say("%d of %d ranks are in groups of messages", len(here), first.slot.Size)}
-		for _, m := range here {
-			v.Evidence = append(v.Evidence, m.waiting()...)
+		for _, o := range w.order {
+			if o.key.comm == m.key.comm && o.key.kind == exchange && o.slot.inCountedMessages() {
+				here = append(here, o)
+				v.Evidence = append(v.Evidence, o.waiting()...)
+			}
 		}
+		v.Victims = waits(here...)
 		verdicts = append(verdicts, v)
 	}
 	return verdicts

@@ -36,6 +36,31 @@ func (j job) exchanges(age time.Duration, ranks ...int) job {
 	return j
 }
 
+// receives has a rank in a receive of message 9 from another one.
+func receives(from int32) func(*verdict.Note, *verdict.Slot) {
+	return func(_ *verdict.Note, s *verdict.Slot) {
+		s.Op.Call, s.Op.Peer = lifecycle.CallRecv, from
+		s.Messages[from] = model.Messages{Sent: 8, Received: 9}
+	}
+}
+
+// full fills the counts of a rank with the first others.
+func full(_ *verdict.Note, s *verdict.Slot) {
+	for r := 0; len(s.Messages) < model.MaxPeers; r++ {
+		if r != s.Rank {
+			talked(1, r)(nil, s)
+		}
+	}
+}
+
+// sent sets how many messages a rank has sent to another one, and is in the last of.
+func sent(n uint64, to int32) func(*verdict.Note, *verdict.Slot) {
+	return func(_ *verdict.Note, s *verdict.Slot) {
+		s.Seq, s.Op.Call, s.Op.Peer = n, lifecycle.CallSend, to
+		s.Messages[to] = model.Messages{Sent: n, Received: s.Messages[to].Received}
+	}
+}
+
 // line is a job of four whose ranks have exchanged n messages with their neighbours, each way.
 func line(n uint64) job {
 	return newJob(4).did(world, 8, allReduce, s6, 0, 1, 2, 3).with(talked(n, 1), 0).with(talked(n, 0, 2), 1).
@@ -46,8 +71,13 @@ func line(n uint64) job {
 // and for no other.
 func TestGroupsOfMessages(t *testing.T) {
 	destroyed := func(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActDestroy, Age: s5} }
+	aborted := func(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActAbort, Age: s5} }
 	open := func(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseNone }
 	network := func(_ *verdict.Note, s *verdict.Slot) { s.Phase, s.Wait, s.WaitAge = tape.PhaseNetwork, 2, s5 }
+	large := newJob(130)
+	for r := range large {
+		large = large.did(world, 8, allReduce, s6, r).with(full, r)
+	}
 	for _, c := range []struct {
 		name string
 		job  job
@@ -70,7 +100,7 @@ func TestGroupsOfMessages(t *testing.T) {
 			line(9).exchanges(s5, 0, 2, 3).with(func(_ *verdict.Note, s *verdict.Slot) {
 				s.Messages[2] = model.Messages{Sent: 9, Received: 8}
 			}, 1),
-			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not called recv for message 9 from rank 2 on`},
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not called recv for message 9 from rank 2`},
 		},
 		{
 			"one makes a collective instead, and nothing is known of what they did before",
@@ -85,14 +115,15 @@ func TestGroupsOfMessages(t *testing.T) {
 		{
 			"one has destroyed the communicator",
 			line(9).exchanges(s5, 0, 2, 3).with(talked(8, 0, 2), 1).with(destroyed, 1),
-			[]string{`not_entered (certain): rank 1 (node0, pid 1001) destroyed "world" 5s ago, and never entered`},
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) destroyed "world" 5s ago, and has not ` +
+				`sent message 9 to rank 0 on "world"`},
 		},
 		{"others have destroyed it, after their part", line(9).exchanges(s5, 1, 2).with(destroyed, 0, 3), nil},
 		{
 			"one has not launched its part, and the others' programs have gone on",
 			line(12).exchanges(s5, 0, 2).with(func(_ *verdict.Note, s *verdict.Slot) { s.InFlight = 7 }, 0, 2).
 				with(talked(8, 0, 2), 1).with(talked(9, 0, 2), 3),
-			[]string{`not_entered (likely): rank 1 (node0, pid 1001) has not sent message 9 to rank 0 on "world"`},
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not sent message 9 to rank 0 on "world"`},
 		},
 		{
 			"one has not launched its part, and the stream of another is busy with something else",
@@ -109,13 +140,13 @@ func TestGroupsOfMessages(t *testing.T) {
 		{
 			"one has not ended its group",
 			line(9).exchanges(s5, 0, 1, 2, 3).with(open, 1),
-			[]string{`unfinished_group (likely): rank 1 (node0, pid 1001) called for a group of messages on "world" ` +
-				`5s ago, and did not launch it: a group that was begun is not ended, or NCCL has not returned; ranks`},
+			[]string{`unfinished_group (likely): rank 1 (node0, pid 1001) began a group of messages on "world" ` +
+				`5s ago, and it is not launched: its group has not ended, or NCCL has not returned; ranks`},
 		},
 		{
 			"one has not ended the group with its collective",
 			line(9).in(world, 9, allReduce, s5, -1, 0, 0, 1, 2, 3).with(onStream, 0, 2, 3).with(open, 1),
-			[]string{`unfinished_group (likely): rank 1 (node0, pid 1001) called for all_reduce 9 on "world" 5s ago`},
+			[]string{`unfinished_group (likely): rank 1 (node0, pid 1001) began all_reduce 9 on "world" 5s ago, and`},
 		},
 		{
 			"one is not counted",
@@ -143,12 +174,60 @@ func TestGroupsOfMessages(t *testing.T) {
 		},
 		{
 			"two receive first",
-			line(8).exchanges(s5, 0, 1).with(func(_ *verdict.Note, s *verdict.Slot) {
-				s.Messages[1] = model.Messages{Sent: 8, Received: 9}
-			}, 0).with(func(_ *verdict.Note, s *verdict.Slot) {
-				s.Messages[0] = model.Messages{Sent: 8, Received: 9}
-			}, 1),
+			line(8).exchanges(s5, 0, 1).with(receives(1), 0).with(receives(0), 1),
 			[]string{`deadlock (certain): ranks 0 and 1 wait for each other`},
+		},
+		{
+			"one waits for a rank that neither has counted",
+			large.exchanges(s5, 101).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Seq, s.Op.Call, s.Op.Peer = 1, lifecycle.CallRecv, 100
+			}, 101),
+			[]string{`not_entered (likely): rank 100 (node1, pid 1100) has not`},
+		},
+		{
+			"one has launched more messages with another rank behind it",
+			line(8).exchanges(s5, 0).with(sent(11, 3), 0).with(sent(9, 1), 0).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.InFlight = 4 }, 0),
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) has not called recv for message 9 from rank 0`},
+		},
+		{"none has launched it", line(9).exchanges(s5, 0, 1, 2, 3).with(open, 0, 1, 2, 3), nil},
+		{
+			"two have not launched it",
+			line(9).exchanges(s5, 0, 1, 2, 3).with(open, 2, 3),
+			[]string{
+				`unfinished_group (likely): rank 3 (node1, pid 1003) began a group`,
+				`unfinished_group (likely): rank 2 (node1, pid 1002) began a group`,
+			},
+		},
+		{
+			"one has just come to their collective",
+			line(9).in(world, 9, allReduce, s5, -1, 0, 0, 2, 3).with(onStream, 0, 2, 3).
+				in(world, 9, allReduce, time.Millisecond, -1, 0, 1).with(open, 1),
+			nil,
+		},
+		{
+			"one has aborted the communicator in it",
+			line(9).exchanges(s5, 0, 2, 3).with(aborted, 1),
+			[]string{`not_entered (likely): rank 1 (node0, pid 1001) aborted "world" 5s ago, before a group of ` +
+				`messages on "world" was done`},
+		},
+		{
+			"one has sent one too many, and the others have destroyed it",
+			line(9).exchanges(s5, 0).with(sent(10, 1), 0).with(destroyed, 1, 2, 3),
+			[]string{`mismatch (likely): rank 0 (node0, pid 1000) made a call that no other rank makes: a group of`},
+		},
+		{
+			"one has destroyed it that has received one too few, as have others",
+			line(9).exchanges(s5, 0).with(sent(9, 1), 0).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Messages[0] = model.Messages{Sent: 9, Received: 8}
+			}, 1).with(destroyed, 1, 2, 3),
+			[]string{`not_entered (certain): rank 1 (node0, pid 1001) destroyed "world" 5s ago, and has not called ` +
+				`recv for message 9 from rank 0`},
+		},
+		{
+			"one has captured some of its messages in a graph, and another has not launched its part",
+			line(9).exchanges(s5, 0, 2).with(captured, 1).with(talked(8, 0, 2), 1).with(talked(8, 0, 2), 3),
+			[]string{`not_entered (certain): rank 3 (node1, pid 1003) has not sent message 9 to rank 0 on "world"`},
 		},
 		{
 			"one has had messages with more ranks than are counted",

@@ -1,6 +1,7 @@
 package rails
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,8 +14,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
-// BenchmarkAllToAll prints the median time of an all-to-all with PXN off and on, measured by turns. An iteration
-// measures all sizes once, in a job of its own.
+// BenchmarkAllToAll prints the median time of an all-to-all with PXN off and on, measured by turns, and the median and
+// the quartiles of their ratios. An iteration measures all sizes once, in a job of its own.
 func BenchmarkAllToAll(b *testing.B) {
 	for _, layout := range [][]int{{4, 4}, {4, 4, 4, 4}} {
 		b.Run(fmt.Sprintf("%dx4", len(layout)), func(b *testing.B) {
@@ -37,14 +38,15 @@ func BenchmarkAllToAll(b *testing.B) {
 					row++
 				}
 			}
-			fmt.Fprintf(os.Stderr, "\n%s\n%10s %12s %12s %6s\n", b.Name(), "bytes", "off", "on", "on/off")
+			fmt.Fprintf(os.Stderr, "\n%s\n%10s %12s %12s %6s %13s\n", b.Name(), "bytes", "off", "on", "on/off", "quartiles")
 			for _, row := range rows {
 				var off, on []time.Duration
+				var ratios []float64
 				for _, t := range row {
-					off, on = append(off, t.Off), append(on, t.On)
+					off, on, ratios = append(off, t.Off), append(on, t.On), append(ratios, float64(t.On)/float64(t.Off))
 				}
-				fmt.Fprintf(os.Stderr, "%10d %12v %12v %6.2f\n", row[0].Bytes, median(off), median(on),
-					float64(median(on))/float64(median(off)))
+				fmt.Fprintf(os.Stderr, "%10d %12v %12v %6.2f %6.2f %6.2f\n", row[0].Bytes, median(off), median(on),
+					median(ratios), ratios[len(ratios)/4], ratios[len(ratios)*3/4])
 			}
 			b.ReportMetric(0, "ns/op")
 		})
@@ -92,7 +94,8 @@ func measureAllToAll(ctx context.Context, worlds [2]*ccl.Comm, size int, budget 
 	return timing{Bytes: len(send), Off: median(times[0]), On: median(times[1])}, nil
 }
 
-func median(d []time.Duration) time.Duration {
+// median sorts d.
+func median[T cmp.Ordered](d []T) T {
 	slices.Sort(d)
 	return d[len(d)/2]
 }

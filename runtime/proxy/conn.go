@@ -35,24 +35,29 @@ type Conn struct {
 	neighbour *neighbour // or the carrier's process
 	bell      *shm.Conn  // the connection with the carrier
 	carrier   int
-	op        *op    // the operation that sends from the caller's memory; nil for none
-	reported  int    // bytes of op that TrySend has returned as sent
-	sent      uint64 // bytes that were made into operations
+	op        *op           // the operation that sends from the caller's memory; nil for none
+	reported  int           // bytes of op that TrySend has returned as sent
+	sent      uint64        // bytes that were made into operations
+	lent      int           // of sent, bytes that the kernel reads in the caller's memory, or that are behind such
+	returned  atomic.Uint64 // of lent, those that have arrived since
+	moved     chan struct{} // signaled when returned grows, and when the peer is gone
 	granted   atomic.Uint64
 	waits     atomic.Uint32 // a tape.Phase
 	waiting   events        // the profiler's events of a wait for credit or an operation
 
 	// Incoming. Positions never wrap.
-	_     [128]byte
-	ring  []byte // made when the first data comes
-	tail  atomic.Uint64
-	_     [128]byte
-	head  atomic.Uint64 // written by Release
-	seen  uint64        // Release's copy of head
-	back  atomic.Uint64 // the part of head that was credited to the peer
-	_     [128]byte
-	state atomic.Uint32
-	why   atomic.Pointer[error]
+	_    [128]byte
+	ring []byte // made when the first data comes
+	tail atomic.Uint64
+	_    [128]byte
+	head atomic.Uint64 // written by Release
+	seen uint64        // Release's copy of head
+	back atomic.Uint64 // the part of head that was credited to the peer
+	// lentArrived is how much of what the peer has lent has arrived, of which it was not told.
+	lentArrived atomic.Uint32
+	_           [128]byte
+	state       atomic.Uint32
+	why         atomic.Pointer[error]
 
 	arrivals arrivals
 }
@@ -97,7 +102,12 @@ func (c *Conn) TrySend(p []byte) (total int, err error) {
 		total, p = n, p[n:]
 	}
 	c.waits.Store(uint32(tape.PhaseNone))
-	for len(p) > 0 && total < burst {
+	if c.lent > 0 {
+		n := int(min(c.returned.Swap(0), uint64(c.lent)))
+		c.lent -= n
+		total, p = n, p[n+c.lent:]
+	}
+	for taken := 0; len(p) > 0 && taken < burst; {
 		room := c.granted.Load() - c.sent
 		if room == 0 {
 			c.waitFor(tape.PhaseCredit)
@@ -109,10 +119,16 @@ func (c *Conn) TrySend(p []byte) (total int, err error) {
 		} else {
 			n = c.send(p[:n])
 		}
-		total += n
+		taken += n
+		if c.lent == 0 {
+			total += n
+		}
 		if p = p[n:]; n == 0 || c.op != nil {
 			break
 		}
+	}
+	if c.lent > 0 && c.waits.Load() == uint32(tape.PhaseNone) {
+		c.waits.Store(uint32(tape.PhaseNetwork))
 	}
 	return total, nil
 }
@@ -175,14 +191,16 @@ func (c *Conn) send(p []byte) int {
 
 // fill fills in an operation's header.
 func (c *Conn) fill(o *op, k kind) {
-	o.kind, o.token, o.to, o.credit = k, c.e.token, c.peer, c.credit()
+	o.kind, o.token, o.to, o.credit, o.back = k, c.e.token, c.peer, c.credit(), c.lentArrived.Swap(0)
 	o.round, o.sent, o.stream, o.piped = 0, 0, nil, false
 	o.done.Store(0)
 }
 
-// sendShared copies p into a pipe or a slot of the carrier's process, and returns how many bytes fit.
+// sendShared lends p to a pipe of the carrier's process, or copies it into a pipe or a slot, and returns how many bytes
+// fit. What is behind something lent counts as lent, too.
 func (c *Conn) sendShared(p []byte) int {
-	i, n, piped := c.neighbour.writePipe(c, p)
+	k := kindData
+	i, n, piped, lent := c.neighbour.writePipe(c, p)
 	if i < 0 {
 		if i = c.neighbour.claim(c, true); i < 0 {
 			c.waitFor(tape.PhasePool)
@@ -192,7 +210,11 @@ func (c *Conn) sendShared(p []byte) int {
 	}
 	c.e.profileEnd(&c.waiting, lifecycle.CodeOK)
 	c.sent += uint64(n)
-	c.neighbour.submit(i, c, kindData, c.e.waiter.Round(), n, piped)
+	if lent || c.lent > 0 {
+		k = kindLent
+		c.lent += n
+	}
+	c.neighbour.submit(i, c, k, c.e.waiter.Round(), n, piped)
 	if !c.e.waiter.Attends() || !c.e.ringLater(c, n) {
 		c.ringCarrier(false)
 	}
@@ -310,7 +332,7 @@ func (c *Conn) Notify(n transport.Notice) {
 	}
 }
 
-// Close implements transport.Conn.
+// Close implements transport.Conn, but for what is lent: Endpoint.Close waits for that, of all streams at once.
 func (c *Conn) Close() error {
 	if c.state.Or(closed)&closed == 0 {
 		c.detach()
@@ -319,6 +341,21 @@ func (c *Conn) Close() error {
 		c.e.waiter.Ring() // wakes the goroutine that drives the rank
 	}
 	return nil
+}
+
+// takeBack returns how much is still lent.
+func (c *Conn) takeBack() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lent -= int(min(c.returned.Swap(0), uint64(c.lent)))
+	return c.lent
+}
+
+func (c *Conn) signal() {
+	select {
+	case c.moved <- struct{}{}:
+	default: // it is signaled
+	}
 }
 
 // detach takes back op, which sends from the caller's memory, and ends the wait for an operation.
@@ -345,6 +382,7 @@ func (c *Conn) lost(err error) {
 func (c *Conn) end(err error) bool {
 	first := c.why.CompareAndSwap(nil, &err)
 	c.state.Or(gone)
+	c.signal()
 	c.e.waiter.Ring()
 	return first
 }

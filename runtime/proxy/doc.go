@@ -25,12 +25,14 @@
 // operations are there, too, if its pool is exhausted. If both are exhausted, the sender waits.
 //
 // Large data for the proxy of another process goes through a pipe of that process's, up to a step in each: so it is
-// copied into the kernel once, by its sender, and the carrier sends the pages that it is in. A carrier sends the header
-// of a step only when all of the step is in the pipe, and empties a pipe before it is used again; in place of what
-// another process has read from it, the carrier sends zeros. So a sender that dies or lies tears nothing. A protected
-// connection (see package door) seals what is in memory: a process whose connections all are has no pipes. Without a
-// free pipe, large data is in slots. A process that carries has 8 pipes, which hold 4 MiB of the 64 that Linux lets a
-// user have in pipes by default (fs.pipe-user-pages-soft); where those are used up, it has fewer.
+// copied into the kernel once, by its sender, and the carrier sends the pages that it is in. From 128 KiB on it is not
+// even copied: the sender lends the kernel the pages of its own memory, and has them back when the receiver says that
+// the data has arrived. A carrier sends the header of a step only when all of the step is in the pipe, and empties a
+// pipe before it is used again; in place of what another process has read from it, the carrier sends zeros. So a sender
+// that dies or lies tears nothing. A protected connection (see package door) seals what is in memory: a process whose
+// connections all are has no pipes. Without a free pipe, large data is in slots. A process that carries has 8 pipes,
+// which hold 4 MiB of the 64 that Linux lets a user have in pipes by default (fs.pipe-user-pages-soft); where those are
+// used up, it has fewer.
 //
 // Sending needs no goroutine: a rank that has data for a rail sends all that is queued there, as long as the kernel has
 // room, and a goroutine of the connection sends the rest later. Operations of other processes are sent by a rank of the

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/profiler"
@@ -135,7 +136,10 @@ func (e *Endpoint) Open(self int, routes Routes, members []Member, remote []int,
 				r.coalescer.all |= 1 << (routes.index[neighbour] % 64)
 			}
 		}
-		c := &Conn{e: e, peer: peer, number: e.p.streams.Add(1), carrier: routes.Carrier(self, peer)}
+		c := &Conn{
+			e: e, peer: peer, number: e.p.streams.Add(1), carrier: routes.Carrier(self, peer),
+			moved: make(chan struct{}, 1),
+		}
 		c.granted.Store(e.window)
 		e.conns[peer] = c
 		carrier := &members[c.carrier]
@@ -320,7 +324,7 @@ func (e *Endpoint) check(o *op) error {
 	if err := o.token.fits(e.of(from)); err != nil {
 		return err
 	}
-	if o.piped && (o.kind != kindData || len(o.data) == 0 || buffered(e.p.pipe(o.slot)) != len(o.data)) {
+	if o.piped && (!o.kind.isData() || len(o.data) == 0 || buffered(e.p.pipe(o.slot)) != len(o.data)) {
 		return fmt.Errorf("%w: rank %d says of a pipe what is not so", ErrToken, from)
 	}
 	tooLong := o.kind != kindData && len(o.data) > o.kind.maxBytes() // data is cut into steps
@@ -484,8 +488,27 @@ func (e *Endpoint) shut() {
 	e.p.forget(e, true)
 }
 
+// lentTime is how long Close waits for lent memory. A network by which it has not arrived by then is as good as gone.
+const lentTime = 500 * time.Millisecond
+
+// awaitLent waits until the kernel no longer reads the memory of callers, as what is in it has arrived.
+func (e *Endpoint) awaitLent() {
+	late := time.NewTimer(lentTime)
+	defer late.Stop()
+	for _, c := range e.conns {
+		for c != nil && c.takeBack() > 0 && c.state.Load()&gone == 0 {
+			select {
+			case <-c.moved:
+			case <-late.C:
+				return
+			}
+		}
+	}
+}
+
 // Close releases what the rank holds. Its streams must be closed. The rails stay as long as other ranks of the node
-// need them.
+// need them. It waits until callers may modify the memory of which TrySend was given, which takes microseconds, or half
+// a second if the network takes nothing.
 func (e *Endpoint) Close() {
 	e.mu.Lock()
 	if e.closed {
@@ -493,6 +516,9 @@ func (e *Endpoint) Close() {
 		return
 	}
 	e.closed = true
+	e.mu.Unlock()
+	e.awaitLent()
+	e.mu.Lock()
 	if e.phase == prepared {
 		e.phase = shut
 		for _, o := range e.pending {

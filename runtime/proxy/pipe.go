@@ -11,8 +11,9 @@ const (
 	pipedSlots = 8
 	firstPiped = sharedSlots - pipedSlots
 
-	// pipedBytes is the least data that goes through a pipe.
+	// pipedBytes is the least data that goes through a pipe, and lentBytes the least that is not copied into it.
 	pipedBytes = 16 << 10
+	lentBytes  = 128 << 10
 )
 
 // inPipe stands for data that is in a pipe. Only its length counts.
@@ -43,23 +44,31 @@ func (p *Proxy) pipe(slot int) *os.File {
 	return p.pipes[slot-firstPiped].Load()
 }
 
-// writePipe claims a slot with a pipe for c, and writes p into the pipe, as much as is sent in one step, or into the
-// slot's memory, if the pipe can't be opened. It returns how much that is, and slot -1 if there is no such slot.
-func (m *neighbour) writePipe(c *Conn, p []byte) (slot, n int, piped bool) {
+// writePipe claims a slot with a pipe for c, and lends p to the pipe or writes it there, as much as is sent in one
+// step, or into the slot's memory, if the pipe can't be opened. It returns how much that is, and slot -1 if there is no
+// such slot.
+func (m *neighbour) writePipe(c *Conn, p []byte) (slot, n int, piped, lent bool) {
 	if len(p) < pipedBytes || m.segment.pipes[0].Load() == 0 {
-		return -1, 0, false
+		return -1, 0, false, false
 	}
 	slot = m.segment.claim(ownerOf(m.p.pid, c.number), firstPiped)
 	if slot < 0 {
-		return -1, 0, false
+		return -1, 0, false, false
 	}
 	if fd := m.writeEnd(slot - firstPiped); fd >= 0 {
-		n, _ = unix.Write(fd, p[:min(len(p), stepBytes)])
+		step := p[:min(len(p), stepBytes)]
+		if len(step) >= lentBytes {
+			n = lend(fd, step)
+			lent = n > 0
+		}
+		if n <= 0 {
+			n, _ = unix.Write(fd, step)
+		}
 	}
 	if n > 0 {
-		return slot, n, true
+		return slot, n, true, lent
 	}
-	return slot, copy(m.segment.bytes(slot), p), false
+	return slot, copy(m.segment.bytes(slot), p), false, false
 }
 
 // writeEnd is the descriptor of a pipe of m's, for writing; -1 if it can't be opened.

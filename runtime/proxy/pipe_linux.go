@@ -56,6 +56,14 @@ func openPipe(pid int, addr uint64) (int, error) {
 	return fd, nil
 }
 
+// lend puts the pages in which p is into a pipe, and returns how many bytes fit; 0 or less if the kernel won't.
+func lend(fd int, p []byte) int {
+	part := unix.Iovec{Base: &p[0]}
+	part.SetLen(len(p))
+	n, _ := unix.Vmsplice(fd, []unix.Iovec{part}, unix.SPLICE_F_NONBLOCK)
+	return n
+}
+
 // readPipe reads what is in a pipe, as far as b has room.
 func readPipe(f *os.File, b []byte) {
 	raw, err := f.SyscallConn()

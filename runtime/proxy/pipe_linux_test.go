@@ -36,16 +36,27 @@ func unused(t *testing.T, p *Proxy) {
 	}
 }
 
-// submit has rank 0 submit data for rank 3, for which it has room.
+// submit has rank 0 lend data for rank 3, for which it has room.
 func (c *cluster) submit(data []byte) {
 	c.t.Helper()
-	for len(data) > 0 {
-		n, err := c.endpoints[0].Conn(3).TrySend(data)
-		if n == 0 || err != nil {
+	conn := c.endpoints[0].Conn(3)
+	for before := -1; conn.lent < len(data); before = conn.lent {
+		if n, err := conn.TrySend(data); n != 0 || err != nil || conn.lent == before {
 			c.t.Fatal(n, err)
 		}
-		data = data[n:]
 	}
+}
+
+// send has rank 0 send data to rank 3, until the memory can be used again.
+func (c *cluster) send(data []byte) {
+	sent := 0
+	c.await(0, func() bool {
+		n, err := c.endpoints[0].Conn(3).TrySend(data[sent:])
+		if sent += n; err != nil {
+			c.t.Error(err)
+		}
+		return sent == len(data) || err != nil
+	})
 }
 
 // sendThrough has rank 0 send to rank 3, for which rank 1 carries, and checks that all arrives.
@@ -57,14 +68,7 @@ func (c *cluster) sendThrough(data []byte) {
 			c.t.Error("not what was sent")
 		}
 	})
-	sent := 0
-	c.await(0, func() bool {
-		n, err := c.endpoints[0].Conn(3).TrySend(data[sent:])
-		if sent += n; err != nil {
-			c.t.Error(err)
-		}
-		return sent == len(data) || err != nil
-	})
+	c.send(data)
 	all.Wait()
 }
 
@@ -183,11 +187,55 @@ func TestPipeThatIsReadFrom(t *testing.T) {
 		if got := c.take(3, 0, len(data)); !bytes.Equal(got, want) {
 			t.Errorf("wire %v: what arrived is not the rest, zeros and the next step", wire)
 		}
+		c.send(data) // it has arrived
 		c.sendThrough(pattern(3*maxWindow + pipedBytes/2))
 		for p.Stats().Shared > 0 { // soon
 			runtime.Gosched()
 		}
 		unused(t, p)
+	}
+}
+
+// What is lent is the sender's again once it has arrived, and not before: for TrySend, and for Close.
+func TestLent(t *testing.T) {
+	for name, take := range map[string]func(*cluster, []byte){
+		"TrySend": func(c *cluster, data []byte) { c.send(data) },
+		"Close": func(c *cluster, _ []byte) {
+			_ = c.endpoints[0].Conn(3).Close()
+			c.endpoints[0].Close()
+		},
+	} {
+		c := newCluster(t, 0, 0, 1, 1)
+		c.connect()
+		data := pattern(3 * lentBytes)
+		want := bytes.Clone(data)
+		resume := c.proxies[1].pause()
+		c.submit(data)
+		var all sync.WaitGroup
+		all.Go(func() {
+			take(c, data)
+			clear(data)
+		})
+		for name == "Close" && c.endpoints[0].Conn(3).state.Load()&closed == 0 {
+			runtime.Gosched()
+		}
+		resume()
+		if got := c.take(3, 0, len(want)); !bytes.Equal(got, want) {
+			t.Errorf("%s: what arrived is not what was sent", name)
+		}
+		all.Wait()
+	}
+}
+
+// A receiver that says that more has arrived than was lent frees no more than that.
+func TestLentReturnedTooOften(t *testing.T) {
+	c := newCluster(t, 0, 0, 1, 1)
+	c.connect()
+	conn := c.endpoints[0].Conn(3)
+	conn.returned.Store(1 << 40)
+	c.sendThrough(pattern(2 * lentBytes))
+	if conn.lent != 0 {
+		t.Errorf("%d bytes are lent", conn.lent)
 	}
 }
 

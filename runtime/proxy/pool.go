@@ -17,7 +17,8 @@ type op struct {
 	kind   kind
 	token  Token
 	to     int
-	credit uint64
+	credit uint64 // as header has it
+	back   uint32 // header.arrived
 	round  uint64 // of Waiter.Together, 0 if it is of no round
 	data   []byte
 	sent   int // bytes whose step has begun; for the rail

@@ -24,7 +24,7 @@ const profiled = profiler.ProxyOp | profiler.ProxyStep
 // profileStart starts the event of an operation that waits for its turn on a rail. Operations without data have none.
 func (e *Endpoint) profileStart(o *op) {
 	c := e.profile.Load()
-	if o.kind != kindData || !c.Wants(profiled) {
+	if !o.kind.isData() || !c.Wants(profiled) {
 		return
 	}
 	o.events.op = c.StartProxyOp(&profiler.ProxyOperation{

@@ -206,6 +206,7 @@ func (p *Proxy) accept(i int) *rail {
 	}
 	read := *s // another process may write to it
 	o.slot, o.kind, o.to, o.credit, o.sent = i, kind(read.kind), int(read.dest), read.credit, 0
+	o.back = read.back
 	o.round = read.round
 	o.done.Store(0)
 	o.owner = p.segment.owner(i)
@@ -507,8 +508,8 @@ func (m *neighbour) submit(i int, c *Conn, k kind, round uint64, n int, piped bo
 	s := &m.segment.slots[i]
 	*s = slot{
 		to: c.e.members[c.carrier].Generation, generation: c.e.token.Generation, comm: c.e.token.Comm,
-		credit: c.credit(), from: int32(c.e.self), dest: int32(c.peer), size: uint32(n), kind: uint32(k),
-		round: round,
+		credit: c.credit(), back: c.lentArrived.Swap(0), from: int32(c.e.self), dest: int32(c.peer), size: uint32(n),
+		kind: uint32(k), round: round,
 	}
 	if piped {
 		s.piped = 1

@@ -256,8 +256,8 @@ func TestWindow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if sent += n; n == 0 {
-				return conn.Waits() == tape.PhaseCredit
+			if sent += n; n == 0 { // what is lent comes back as it arrives
+				return conn.Waits() == tape.PhaseCredit && conn.lent == 0
 			}
 		}
 	})

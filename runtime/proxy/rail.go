@@ -162,9 +162,9 @@ func (r *rail) build() bool {
 		n := min(len(o.data)-o.sent, stepBytes)
 		h := header{
 			kind: o.kind, size: n, from: o.token.Rank, to: o.to, generation: o.token.Generation, pid: o.token.PID,
-			credit: o.credit,
+			credit: o.credit, arrived: o.back,
 		}
-		o.credit = 0
+		o.credit, o.back = 0, 0
 		stage = h.append(stage)
 		data := o.data[o.sent : o.sent+n]
 		o.sent += n
@@ -292,10 +292,14 @@ func (r *rail) begin() error {
 	if h.credit > 0 {
 		c.granted.Add(h.credit)
 	}
+	if h.arrived > 0 {
+		c.returned.Add(uint64(h.arrived))
+		c.signal()
+	}
 	if h.size == 0 {
 		return r.arrived()
 	}
-	if h.kind == kindData {
+	if h.kind.isData() {
 		r.step = c.profileArrival(h.size)
 	}
 	return nil
@@ -304,7 +308,7 @@ func (r *rail) begin() error {
 func (r *rail) put(b []byte) {
 	switch {
 	case r.to == nil:
-	case r.head.kind != kindData:
+	case !r.head.kind.isData():
 		r.notice = append(r.notice, b...)
 	case !r.to.put(b):
 		r.to.lost(&lifecycle.PeerError{
@@ -322,6 +326,11 @@ func (r *rail) arrived() error {
 		return nil
 	}
 	switch r.head.kind {
+	case kindLent:
+		c.lentArrived.Add(uint32(r.head.size))
+		if c.state.Load()&(closed|gaveUp|gone) == 0 {
+			c.control(kindCredit, nil)
+		}
 	case kindConfirm:
 		c.state.Or(confirmed)
 	case kindBye:

@@ -51,7 +51,8 @@ type slot struct {
 	kind       uint32
 	round      uint64   // see op
 	piped      uint32   // 1: the data is in the slot's pipe
-	_          [60]byte // to two cache lines
+	back       uint32   // see op
+	_          [56]byte // to two cache lines
 }
 
 const slotSize = 128

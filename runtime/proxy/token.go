@@ -45,13 +45,17 @@ const (
 	kindBye          // the sender closed its end
 	kindLost         // the sender's process has ended, as its carrier reports: a transport.Notice
 	kindLeave        // for the carrier itself: the sender no longer needs it
+	kindLent         // data in the sender's memory, of which the receiver says that it has arrived
 	kinds
 )
+
+// isData tells whether a step of this kind is data of a stream.
+func (k kind) isData() bool { return k == kindData || k == kindLent }
 
 // maxBytes is the largest size of a step of this kind.
 func (k kind) maxBytes() int {
 	switch k {
-	case kindData:
+	case kindData, kindLent:
 		return stepBytes
 	case kindNotice, kindLost:
 		return transport.MaxNotice
@@ -65,13 +69,14 @@ const headerSize = 40
 
 // header precedes the data of each step of an operation on a connection:
 //
-//	kind u8, 3 bytes 0, size u32, from u32, to u32, generation of from u64, pid of from u32, 4 bytes 0, credit u64
+//	kind u8, 3 bytes 0, size u32, from u32, to u32, generation of from u64, pid of from u32, arrived u32, credit u64
 type header struct {
 	kind       kind
 	size       int
 	from, to   int
 	generation uint64
 	pid        int
+	arrived    uint32 // bytes of lent data of the opposite stream that have arrived since the last step
 	credit     uint64 // bytes of the opposite stream that from has taken since its last credit
 }
 
@@ -82,7 +87,7 @@ func (h *header) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.to))
 	b = binary.LittleEndian.AppendUint64(b, h.generation)
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.pid))
-	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint32(b, h.arrived)
 	return binary.LittleEndian.AppendUint64(b, h.credit)
 }
 
@@ -94,6 +99,7 @@ func readHeader(b []byte) header {
 		to:         int(binary.LittleEndian.Uint32(b[12:])),
 		generation: binary.LittleEndian.Uint64(b[16:]),
 		pid:        int(binary.LittleEndian.Uint32(b[24:])),
+		arrived:    binary.LittleEndian.Uint32(b[28:]),
 		credit:     binary.LittleEndian.Uint64(b[32:]),
 	}
 }

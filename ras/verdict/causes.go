@@ -15,7 +15,8 @@ import (
 // maxEvidence is how many ranks a verdict's evidence tells of one by one.
 const maxEvidence = 8
 
-// absentRanks are the verdicts on living ranks that have not come: one for each meeting and reason.
+// absentRanks are the verdicts on living ranks that have not come: one for each meeting and reason. A rank that may be
+// in messages still is none of them if there is another cause.
 func (w *walk) absentRanks() []Verdict {
 	type group struct {
 		key    meetingKey
@@ -24,8 +25,13 @@ func (w *walk) absentRanks() []Verdict {
 	}
 	first := map[*actor]*leaf{}
 	var order []*actor
+	free := func(l *leaf) bool {
+		s := l.actor.slotIn(l.at.key.comm)
+		return s == nil || !s.Unproven || !s.inCountedMessages()
+	}
+	known := len(w.knots) > 0 || slices.ContainsFunc(w.leaves, free)
 	for _, l := range w.leaves {
-		if l.why == notAlive {
+		if l.why == notAlive || known && !free(l) {
 			continue
 		}
 		old := first[l.actor]

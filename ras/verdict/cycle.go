@@ -110,6 +110,7 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain, unfit},
 		{func(i int) bool { return ring[i].strays() }, Likely, unfit},
 		{func(i int) bool { return overtaken(ring, i) || overtaken(ring, (i+len(ring)-1)%len(ring)) }, Likely, unfit},
+		{func(i int) bool { return leftOut(ring, i) }, Likely, "left out a message"},
 		{func(i int) bool { return g.leftTwin(ring[i].via, ring) }, Likely, order},
 		{func(i int) bool { return newPair(ring, i) }, Likely, unfit},
 		{func(i int) bool { return g.inStep(ring[i].via) != yes || ring[i].via.groups() }, Likely, unfit},
@@ -151,6 +152,24 @@ func (e edge) strays() bool {
 func (s *Slot) distance(rank int) int {
 	d := (rank - s.Rank + s.Size) % max(s.Size, 1)
 	return min(d, s.Size-d)
+}
+
+// leftOut tells whether the rank of an edge has called for as many messages with a third rank as the one that waits for
+// it has with it, and itself for fewer.
+func leftOut(ring []edge, i int) bool {
+	e := ring[(i+len(ring)-1)%len(ring)] // leads to what the rank is missing in
+	waits, s := e.to.slot, ring[i].via.slotIn(e.to.key.comm)
+	if e.to.key.kind != exchange || !waits.inCountedMessages() || s == nil || !s.countsWith(waits.Rank) {
+		return false
+	}
+	l, asMany, asFew := s.lacks(waits), false, false
+	for r, m := range s.Messages {
+		for _, n := range []uint64{m.Sent, m.Received} {
+			asMany = asMany || int(r) != waits.Rank && n == l.number+l.by-1
+			asFew = asFew || int(r) != waits.Rank && n == l.number-1 && n > 0
+		}
+	}
+	return l.by > 0 && asMany && !asFew
 }
 
 // overtaken tells whether an edge is the only one from a rank in a group of messages to one that has made a later

@@ -402,12 +402,12 @@ func (w *walk) pop(m *meeting) {
 }
 
 // unblocked finds the ranks of a knot that have only launched the call by which they are a part of it: they can still
-// make the call that the others wait for. It is false if there are none.
+// make the call that the others wait for, on another communicator. It is false if there are none.
 func (w *walk) unblocked(knot []*meeting) (found bool) {
 	for _, m := range knot {
 		for _, e := range m.edges {
 			if !slices.Contains(knot, e.to) || !slices.ContainsFunc(e.via.in, func(p *participant) bool {
-				return p.meeting == e.to && p.launched
+				return p.meeting == e.to && p.launched && e.to.key.comm != m.key.comm
 			}) {
 				continue
 			}

@@ -227,8 +227,11 @@ func (a *actor) active(age time.Duration) {
 // addSlot puts an actor into the meeting that its slot is in, or was in when the communicator failed.
 func (g *graph) addSlot(a *actor, s *Slot) {
 	if g.pending(s) {
-		g.enter(meetingKey{comm: s.Comm, seq: s.Seq},
-			&participant{actor: a, slot: s, since: s.Age + s.Took, stalled: true, launched: true})
+		key := meetingKey{comm: s.Comm, seq: s.Seq}
+		if s.inCountedMessages() {
+			key = meetingKey{comm: s.Comm, kind: exchange, from: s.Rank}
+		}
+		g.enter(key, &participant{actor: a, slot: s, since: s.Age + s.Took, stalled: true, launched: true})
 		return
 	}
 	if key, in := meetingOf(s); in {
@@ -250,17 +253,17 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 }
 
 // pending tells whether the last call of a slot, whose completion nobody reports, is certainly not complete: other
-// ranks of the communicator have not made it, and make no calls there. Only a call that no rank can complete alone
-// proves that.
+// ranks of the communicator have not made it, or its messages, and make no calls there. Only a call that no rank can
+// complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
-	call := s.Op.Call
-	if !s.Unproven || !s.counts() || s.Seq != s.Begun || s.Op.Bytes == 0 || !call.IsOperation() ||
-		!call.IsCollective() || call.IsRooted() {
+	call, messages := s.Op.Call, s.inCountedMessages()
+	if !s.Unproven || !s.counts() || !messages && (s.Seq != s.Begun || s.Op.Bytes == 0 || !call.IsOperation() ||
+		!call.IsCollective() || call.IsRooted()) {
 		return false
 	}
 	behind := false
 	for p := range g.members(s) {
-		if p.slot.Begun >= s.Begun {
+		if messages && (!p.slot.countsWith(s.Rank) || p.slot.lacks(s).by == 0) || !messages && p.slot.Begun >= s.Begun {
 			continue
 		}
 		if !p.slot.counts() || p.actor.note.Stale {

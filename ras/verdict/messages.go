@@ -16,9 +16,9 @@ import (
 // countsMessages tells whether the messages of a slot's rank are counted, which those that a graph replays are not.
 func (s *Slot) countsMessages() bool { return s.Counted && s.Captured == 0 }
 
-// inCountedMessages tells whether the rank of a slot is in messages that are counted.
+// inCountedMessages tells whether the rank of a slot is in messages that are counted, or may be.
 func (s *Slot) inCountedMessages() bool {
-	return s.countsMessages() && s.InFlight > 0 && !s.queued() && s.inMessage()
+	return s.countsMessages() && (s.InFlight > 0 && !s.queued() || s.Unproven) && s.inMessage()
 }
 
 // unlaunched tells whether the rank of a slot has called for operations that a stream is to do, and not launched them:
@@ -43,7 +43,7 @@ type lack struct {
 // lacks compares the counts of two ranks. The message that p is in counts, even if there was no room for the rank.
 func (s *Slot) lacks(p *Slot) (l lack) {
 	theirs, own := p.Messages[int32(s.Rank)], s.Messages[int32(p.Rank)]
-	if p.InFlight > 0 && int(p.Op.Peer) == s.Rank {
+	if (p.InFlight > 0 || p.Unproven) && int(p.Op.Peer) == s.Rank {
 		switch p.Op.Call {
 		case lifecycle.CallSend:
 			theirs.Sent, l.certain = max(theirs.Sent, p.Seq), own.Received < p.Seq

@@ -74,6 +74,23 @@ func TestGroupsOfMessages(t *testing.T) {
 	aborted := func(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActAbort, Age: s5} }
 	open := func(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseNone }
 	network := func(_ *verdict.Note, s *verdict.Slot) { s.Phase, s.Wait, s.WaitAge = tape.PhaseNetwork, 2, s5 }
+	pipeline := newJob(4).did(world, 1, allReduce, 2*s6, 0, 1, 2, 3)
+	for r := range pipeline {
+		pipeline = pipeline.with(func(_ *verdict.Note, s *verdict.Slot) {
+			s.Counted, s.Messages = true, map[int32]model.Messages{}
+			if r > 0 {
+				s.Messages[int32(r-1)] = model.Messages{Received: 6}
+				s.Op, s.Seq, s.Age = tape.Signature{Call: lifecycle.CallRecv, Peer: int32(r - 1), Bytes: 64}, 6, s5
+			}
+			switch r {
+			case 0:
+				s.Messages[1] = model.Messages{Sent: 6}
+			case 1, 2:
+				s.Messages[int32(r+1)] = model.Messages{Sent: 5}
+			}
+			s.Unproven = r > 1
+		}, r)
+	}
 	large := newJob(130)
 	for r := range large {
 		large = large.did(world, 8, allReduce, s6, r).with(full, r)
@@ -223,6 +240,12 @@ func TestGroupsOfMessages(t *testing.T) {
 			}, 1).with(destroyed, 1, 2, 3),
 			[]string{`not_entered (certain): rank 1 (node0, pid 1001) destroyed "world" 5s ago, and has not called ` +
 				`recv for message 9 from rank 0`},
+		},
+		{
+			"one of a pipeline has left out a message, of which the receiver's stream does not tell",
+			pipeline.in(world, 2, allReduce, s5, -1, 0, 0, 1).with(onStream, 0, 1),
+			[]string{`mismatch (likely): rank 1 (node0, pid 1001) left out a message; the cycle: rank 1 is in ` +
+				`all_reduce 2 on "world", which needs rank 2; rank 2 is in a group`},
 		},
 		{
 			"one has captured some of its messages in a graph, and another has not launched its part",

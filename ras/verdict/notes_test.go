@@ -927,3 +927,36 @@ func TestStreamsAndNetwork(t *testing.T) {
 		}
 	}
 }
+
+// Groups of a split without names, as NCCL's are, have one role: a rank that calls them in another order is found by
+// what the ranks of the others do.
+func TestUnnamedGroups(t *testing.T) {
+	j := newJob(8)
+	for r := range 4 {
+		j = j.comm(fmt.Sprint("tp", r), 2*r, 2*r+1)
+	}
+	for r := range j {
+		group := fmt.Sprint("tp", r/2)
+		j = j.did(world, 4, allReduce, s6, r).did(group, 5, allReduce, s6, r).in(world, 5, allReduce, s5, -1, 0, r)
+	}
+	j = j.did(world, 4, allReduce, s6, 2).did("tp1", 4, allReduce, s6, 3).did("tp1", 4, allReduce, s6, 2).
+		in("tp1", 5, allReduce, s5, -1, 0, 2)
+	for r := range j {
+		s := j.slot(r, fmt.Sprint("tp", r/2))
+		s.Name, s.Made = "", 1
+		j.slot(r, world).Name = ""
+		calls := verdict.Trail{{Slot: 1, Seq: 4}, {Slot: 0, Seq: 4}, {Slot: 1, Seq: 5}, {Slot: 0, Seq: 5}}
+		switch r {
+		case 2:
+			calls = calls[:3]
+		case 3:
+			calls = slices.Delete(calls, 2, 3)
+		}
+		j[r].Habits = []verdict.Habit{{Root: 1, Trail: calls}}
+	}
+	verdicts, _ := verdict.Diagnose(j)
+	if len(verdicts) != 1 || len(verdicts[0].Culprits) != 1 || verdicts[0].Culprits[0].Job != 3 ||
+		!strings.Contains(verdicts[0].Text.String(), "made calls in a different order than the ranks that run the same") {
+		t.Errorf("it is %v", verdicts)
+	}
+}

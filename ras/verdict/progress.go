@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -130,9 +131,13 @@ type counter struct {
 }
 
 // role is a communicator's name without its number: "tp" of "tp3", as parallel groups differ by a number. In a name
-// that the runtime made, "world/2", the number is that of the split: it is the same for all groups of the split.
+// that the runtime made, "world/2", the number is that of the split: it is the same for all groups of the split, as it
+// is for groups without a name.
 func (a *actor) role(s *Slot) string {
 	if p := a.slotIn(s.Parent); p != nil {
+		if s.Name == "" && s.Made > 0 {
+			return fmt.Sprintf("%s/%d", a.role(p), s.Made)
+		}
 		if split, ok := strings.CutPrefix(s.Name, p.Name+"/"); ok && strings.Trim(split, "0123456789") == "" {
 			return a.role(p) + "/" + split
 		}

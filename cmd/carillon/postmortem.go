@@ -51,7 +51,7 @@ the numbers, sizes and durations of operations, and the last events of all ranks
 Tapes can also be named one by one. Copy those of several hosts into one directory, at any depth: the report aligns
 their clocks by what the ranks did together, and says how exact that is. It also lists tapes that are missing, cut
 short or of another version, and uses the rest. A launcher.log beside the tapes has what carillon run, attach or agent
-noted: how processes ended, and which signal the launcher got.
+noted: how processes ended, which signal the launcher got, and how long the job hung.
 
 --export sends the spans that dead processes could not send, those of open operations and those of the last --window
 before the process ended, to the collector of the OTEL_* variables or of --endpoint. They have the ids that the process

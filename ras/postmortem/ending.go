@@ -19,6 +19,7 @@ type ending struct {
 	at   int64          // 0: it runs, or the time is not known
 	left int64          // when it closed its tape; 0: it didn't
 	seen int64          // when its launcher saw the end; 0: unknown
+	ran  int64          // when an agent last saw it run, in a job that hung; 0: unknown
 	how  string         // "it was ended by SIGKILL"
 	exit osprocess.Exit // as its launcher saw it
 	// failed is when the launcher began to end the job because a rank had failed; 0: it didn't.
@@ -26,6 +27,14 @@ type ending struct {
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
 	signaled int64
 	signal   string // "SIGTERM"
+}
+
+// lastSeen is the last time at which the process wrote to its tape, or was seen to run.
+func (p *process) lastSeen() int64 {
+	if p.end.at > 0 {
+		return p.last
+	}
+	return max(p.last, p.end.ran)
 }
 
 // endings finds out when and how each process ended, from its launcher's ledger or its own tape.
@@ -52,6 +61,14 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		var untaped *osprocess.Entry // of those that failed, the last one
 		for i := range entries {
 			e := &entries[i]
+			if e.Running {
+				for _, p := range procs {
+					if p.header.KernelBoot.String() == e.Boot && filepath.Dir(p.path) == filepath.Dir(path) {
+						p.end.ran = max(p.end.ran, e.Mono)
+					}
+				}
+				continue
+			}
 			if e.PID == 0 {
 				tapeless := untaped
 				untaped = nil
@@ -351,7 +368,11 @@ func (r *Report) moments() []moment {
 	case !now.IsZero():
 		all = append(all, moment{at: now, title: "now", now: true})
 	case first == nil && !r.End.IsZero():
-		all = append(all, moment{at: r.End, title: "at the end of the tapes"})
+		title := "at the end of the tapes"
+		if slices.ContainsFunc(r.procs, func(p *process) bool { return p.lastSeen() > p.last }) {
+			title = "when it was last seen to run"
+		}
+		all = append(all, moment{at: r.End, title: title})
 	}
 	return all
 }

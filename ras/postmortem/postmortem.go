@@ -154,7 +154,7 @@ func (r *Report) build(procs []*process, opts *Options) error {
 		p.index = i
 		r.Missed += p.missed
 		if p.first != 0 {
-			r.Begin, r.End = earlier(r.Begin, p.at(p.first)), later(r.End, p.at(p.last))
+			r.Begin, r.End = earlier(r.Begin, p.at(p.first)), later(r.End, p.at(p.lastSeen()))
 		}
 	}
 	for _, c := range cs {

@@ -148,6 +148,8 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 	switch {
 	case w[0] == "failed":
 		e.Ended = process.EndedByFailure
+	case w[0] == "running":
+		e.Rank, e.Running = -1, true
 	case strings.HasPrefix(w[0], "SIG"):
 		e.Ended = w[0]
 	default:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,7 @@ type keptJob struct {
 	alone      bool        // it was said why the agents of its other machines are not met
 	leftovers  *leftovers
 	looked     map[examined]bool // for the open verdicts; of Config.Open alone
+	hangs      atomic.Bool       // verdicts are open
 	running    task              // looks for stacks, and waits for the ends of tapes
 
 	mu    sync.Mutex
@@ -53,7 +55,7 @@ type keptProcess struct {
 	tape *tape.Kept
 	busy *busy
 	work task // measures busy
-	ran  bool // when it was found, so that the moment of its end is known
+	ran  bool // when it was found
 
 	paused  time.Time  // since when it stood still last; of the Keeper's goroutine
 	reading sync.Mutex // held while the tape is read for a note
@@ -91,7 +93,7 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 		return nil, err
 	}
 	if j.ras != nil {
-		j.ras.all, j.ras.rankOf, j.ras.named = a.events, j.rankOf, j.examine
+		j.ras.all, j.ras.rankOf, j.ras.named = a.events, j.rankOf, j.told
 	}
 	j.running.start()
 	j.ras.start("", func() {})
@@ -229,12 +231,35 @@ func (j *keptJob) event(e mesh.Event) {
 	}
 }
 
-// exited notes how a process ended that ran when it was found, for the post-mortem.
+// exited notes how a process ended, unless it had done so before the agent began, for the post-mortem.
 func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
-	if p := j.get(m.Name); p != nil && p.ran && (exit.Known || !p.tape.Header().Closed) {
-		end := process.Entry{Rank: m.Rank, PID: p.tape.Header().PID, Exit: exit}
+	p := j.get(m.Name)
+	if p == nil {
+		return
+	}
+	h := p.tape.Header()
+	if (p.ran || h.Created.After(j.agent.began)) && (exit.Known || !h.Closed) {
+		end := process.Entry{Rank: m.Rank, PID: h.PID, Exit: exit}
 		_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may tell
 	}
+}
+
+// told takes the open verdicts. While there are some, it notes that the job runs, for the post-mortem of one whose
+// processes are all killed, and their agent: with pauses that double, so that the last entry tells at least half of how
+// long the job hung.
+func (j *keptJob) told(open []verdict.Verdict) {
+	if hung := j.hangs.Swap(len(open) > 0); len(open) > 0 && !hung {
+		j.running.also(func(ctx context.Context) {
+			for pause := time.Second; j.hangs.Load() && ctx.Err() == nil; pause *= 2 {
+				_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Running: true}) // as with ends
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
+			}
+		})
+	}
+	j.examine(open)
 }
 
 // rankOf is the rank in the job of the process called name, as its largest communicator has it; -1 if it has none or

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ledger is the name of a file beside the tapes of a job, in which the launcher, or an agent, notes how processes ended
-// and why it ended them.
+// Ledger is the name of a file beside the tapes of a job, in which the launcher, or an agent, notes how processes
+// ended, why it ended them, and how long they hung.
 const Ledger = "launcher.log"
 
 // EndedByFailure is Entry.Ended if the launcher ends the job because a rank failed.
 const EndedByFailure = "failed"
 
-// Entry is a line of a Ledger: how a process ended, or why the launcher ends the job.
+// Entry is a line of a Ledger: how a process ended, why the launcher ends the job, or that it hung.
 type Entry struct {
 	Time time.Time `json:"time"`
 	// Mono is Time on CLOCK_MONOTONIC in nanoseconds, of the boot that Boot names.
@@ -35,6 +35,9 @@ type Entry struct {
 	// Ended is why the launcher ends the job: the name of a signal that it got, EndedByFailure, or a text. It is empty
 	// in an entry about a process.
 	Ended string `json:"ended,omitempty"`
+
+	// Running is an agent's entry about the job: a verdict was open, and the processes without an entry were running.
+	Running bool `json:"running,omitempty"`
 }
 
 // Now is the entry with the current time.

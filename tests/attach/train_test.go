@@ -1,15 +1,18 @@
 package attach
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/tests/e2e"
 	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
@@ -133,4 +136,28 @@ func TestTrainingIsEnded(t *testing.T) {
 			t.Errorf("the post-mortem doesn't say %s:\n%s", want, pm.Output())
 		}
 	}
+}
+
+// TestTrainingIsKilled: all of a training that hangs is killed at once, with its agent, as by Kubernetes or for want of
+// memory. The post-mortem tells why it hung all the same.
+func TestTrainingIsKilled(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	env := []string{
+		"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=",
+		"CUDA_VISIBLE_DEVICES=", "CARILLON_STALL_THRESHOLD=1s",
+	}
+	const name = "killed"
+	job := e2e.Start(t, env, "sh", "-c", "echo leader $$; exec setsid carillon attach --job "+name+
+		" -- python3 ../../examples/pytorch/train.py --hold-up 1")
+	leader := job.AwaitPID(`^leader (\d+)$`)
+	job.Await(`rank 1 .* has not entered all_reduce 21 .*verdict\.opened`)
+	for noted := false; !noted; runtime.Gosched() { // beside the line
+		log, _ := os.ReadFile(filepath.Join(tapes, name, process.Ledger))
+		noted = bytes.Contains(log, []byte(`"running":true`))
+	}
+	e2e.Kill(t, -leader, syscall.SIGKILL)
+	job.ExitCode()
+	e2e.Start(t, env, "carillon", "postmortem", name).Await(`not_entered \(certain\): rank 1 .* all_reduce 21 `)
 }

@@ -38,7 +38,8 @@ func BenchmarkAllToAll(b *testing.B) {
 					row++
 				}
 			}
-			fmt.Fprintf(os.Stderr, "\n%s\n%10s %12s %12s %6s %13s\n", b.Name(), "bytes", "off", "on", "on/off", "quartiles")
+			fmt.Fprintf(os.Stderr, "\n%s\n%10s %12s %12s %6s %13s\n",
+				b.Name(), "bytes", "off", "on", "on/off", "quartiles")
 			for _, row := range rows {
 				var off, on []time.Duration
 				var ratios []float64

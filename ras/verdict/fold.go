@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -21,9 +22,32 @@ func (n *Note) Fold(p *model.Process, now int64) {
 		slots[c.Generation] = len(n.Slots)
 		n.Slots = append(n.Slots, slotOf(p, c, n.JobSize, now))
 	}
+	n.queue(p, slots)
 	for _, r := range p.Ranks() {
 		if h := n.habit(p, r, slots); h.Odd != nil || h.Next != nil || h.Trail != nil {
 			n.Habits = append(n.Habits, h)
+		}
+	}
+}
+
+// launchedTogether is the time within which operations of several communicators are called for in one group: these a
+// stream does together.
+const launchedTogether = time.Millisecond
+
+// queue finds what a stream has not come to, as it has not done what was launched there before, on other communicators.
+func (n *Note) queue(p *model.Process, slots map[uint32]int) {
+	onStream := func(c *model.Comm) bool { return c.Slot != nil && c.Slot.Stream != 0 && c.InFlight() != nil }
+	first := map[uint32]int64{}
+	for c := range p.Comms() {
+		if onStream(c) {
+			s := c.Slot
+			first[s.Stream] = min(cmp.Or(first[s.Stream], s.OpStart), s.OpStart)
+		}
+	}
+	for c := range p.Comms() {
+		s := &n.Slots[slots[c.Generation]]
+		if onStream(c) && s.Phase == tape.PhaseStream && c.Slot.OpStart-first[c.Slot.Stream] > int64(launchedTogether) {
+			s.Phase = tape.PhaseQueued
 		}
 	}
 }

@@ -211,8 +211,11 @@ uint32_t *tape_mark_word(const struct tape_comm *comm);
 /** The number that it is to write there. */
 uint32_t tape_mark_number(const struct tape_comm *comm);
 
-/** Says that the stream will write the number, and if told, that it does so before, too. Nothing, if no mark is due. */
-void tape_mark(struct tape_comm *comm, bool told);
+/**
+ * Says that the stream will write the number, and if told, that it does so before, too. Nothing, if no mark is due.
+ * stream is the same for marks on one stream, and else mostly not; 0: it isn't known.
+ */
+void tape_mark(struct tape_comm *comm, bool told, uint32_t stream);
 
 /**
  * Looks how far the stream is. The op ring gets the start of an operation once that was not done for as long as is slow,

@@ -109,7 +109,7 @@ static uint64_t *place(const struct tape_comm *comm) {
   return newest;
 }
 
-void tape_mark(struct tape_comm *comm, bool told) {
+void tape_mark(struct tape_comm *comm, bool told, uint32_t stream) {
   struct marking *m = &comm->marking;
   if (!tape_mark_has(comm) || m->launched == 0) {
     return;
@@ -117,7 +117,7 @@ void tape_mark(struct tape_comm *comm, bool told) {
   const struct pending *p = &m->op;
   const uint32_t number = ++tape.marked[comm->index];
   const uint64_t phase = told ? TAPE_PHASE_QUEUED : TAPE_PHASE_STREAM;
-  store(place(comm), number, TAPE_KIND_MARK, (uint64_t)p->start, p->number, p->kinds | phase << 32,
+  store(place(comm), number, TAPE_KIND_MARK, (uint64_t)p->start, p->number, p->kinds | phase << 32 | (uint64_t)stream << 40,
         pack32(p->peer, (int32_t)(uint32_t)m->begun), p->bytes, m->launched, comm->comm);
   if (m->observed_launched == m->launched) {
     m->observed_op = m->op;

@@ -177,14 +177,15 @@
 //	            16 number u64          48  launched u64
 //	            24 kinds, as in slots  56  number u32, slot i32
 //
-// All but the marker and the last word are as the slot has them at that moment; of begun, the low half. Marks with the
-// number or slot of another communicator don't count. A slot has room for 32 marks: a new one replaces one that was
-// reached, or else the newest. Where NCCL tells what its proxies do for the operation of a mark, the last of the 32 is
-// a wait (10), as a mark, but for its time, since when the operation's data waits, its phase (credit, network, stream)
-// and, in place of begun, the rank that it waits for; -1: for none. If the stream has not done an operation for as long
-// as is slow, the writer puts the operation's start onto the op ring once more, for which rank it waits, if that is
-// known, and its end when it is done or, with the code "aborted", when the communicator ends. Captured is the number of
-// operations that were captured in a graph, whose launches are unseen: they have no marks.
+// In place of the number in flight, kinds has 24 bits that tell the stream from others; 0: they don't. All but the
+// marker and the last word are as the slot has them at that moment; of begun, the low half. Marks with the number or
+// slot of another communicator don't count. A slot has room for 32 marks: a new one replaces one that was reached, or
+// else the newest. Where NCCL tells what its proxies do for the operation of a mark, the last of the 32 is a wait (10),
+// as a mark, but for its time, since when the operation's data waits, its phase (credit, network, stream) and, in place
+// of begun, the rank that it waits for; -1: for none. If the stream has not done an operation for as long as is slow,
+// the writer puts the operation's start onto the op ring once more, for which rank it waits, if that is known, and its
+// end when it is done or, with the code "aborted", when the communicator ends. Captured is the number of operations
+// that were captured in a graph, whose launches are unseen: they have no marks.
 //
 // Messages launched together, in a group, are done together, so that a mark doesn't tell which of them a rank waits
 // for. Behind its marks, a slot has the counts of the messages that its rank has called for, with each of the first 63

@@ -135,6 +135,7 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 	s.Seq, s.OpStart = oldest[recSeq], int64(oldest[recTime])
 	s.Op = unpackSignature(oldest[recKinds], oldest[recMarkRanks], oldest[recBytes])
 	s.Algorithm, s.Phase, s.Wait, s.WaitSince = uint8(oldest[recKinds]>>24), PhaseStream, -1, 0
+	s.Stream = uint32(oldest[recKinds] >> 40)
 	switch {
 	case device.waits:
 		s.Phase, s.Wait, s.WaitSince = PhaseTransfer, device.peer, s.OpStart

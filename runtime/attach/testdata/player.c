@@ -192,7 +192,7 @@ int main(void) {
       if (tape_observes(comm)) {
         tape_observe(comm);
       }
-      tape_mark(comm, tape_mark_before(comm, other != 0) != NULL);
+      tape_mark(comm, tape_mark_before(comm, other != 0) != NULL, (uint32_t)other);
     } else if (strcmp(word, "measured") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {
       if (tape_observed(comm)) {
         tape_measured(comm, (int64_t)number);

@@ -66,9 +66,8 @@ LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB f
 the first two stay there, and another profiler plug-in still works (CARILLON_PROFILER_NEXT).
 
 The program shares attach's terminal, input and output, and gets its signals, those that went to all processes once.
-The exit code is the program's, or 128
-plus the number of the signal that killed it; 2 means a wrong call, 126 and 127 a program that can't be run or found.
-If attach is killed, the program continues, and carillon agent can follow it.
+The exit code is the program's, or 128 plus the number of the signal that killed it; 2 means a wrong call, 126 and 127
+a program that can't be run or found. If attach is killed, the program continues, and carillon agent can follow it.
 
 Attach is configured by the same variables as carillon agent.`,
 		Example: `  carillon attach -- torchrun --nproc-per-node 8 train.py

@@ -360,8 +360,8 @@ func (r *Report) failures() []*process {
 // longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.
 const longTime = 2 * time.Second
 
-// tooShort is the clause about the call that had waited longest at a time at which none had stalled; empty if none had
-// waited for longTime.
+// tooShort is the clause about the call that had waited longest at a time at which nobody was found to hold it up;
+// empty if none had waited for longTime.
 func (r *Report) tooShort(at time.Time) string {
 	var slots []verdict.Slot
 	for _, p := range r.procs {
@@ -384,8 +384,11 @@ func (r *Report) tooShort(at time.Time) string {
 			}
 		}
 	}
+	call := fmt.Sprintf("%s on %s", numbered(longest.Op.Call.String(), longest.Seq),
+		cmp.Or(words.Line(longest.Name), longest.Comm.Short()))
 	if wait < 0 {
-		return ""
+		return fmt.Sprintf(", while %s had gone on for %s; it is not known what it waited for.",
+			call, span(int64(longest.Age)))
 	}
 	rank := fmt.Sprintf("rank %d of it", wait)
 	for i := range slots {
@@ -393,10 +396,8 @@ func (r *Report) tooShort(at time.Time) string {
 			rank = fmt.Sprintf("rank %d", s.Job)
 		}
 	}
-	return fmt.Sprintf(", before anything had taken long enough to be called a hang: %s on %s had waited "+
-		"for %s for %s.",
-		numbered(longest.Op.Call.String(), longest.Seq), cmp.Or(words.Line(longest.Name), longest.Comm.Short()), rank,
-		span(int64(longest.Age)))
+	return fmt.Sprintf(", before anything had taken long enough to be called a hang: %s had waited for %s for %s.",
+		call, rank, span(int64(longest.Age)))
 }
 
 // unnoticed is the ending of a job of which n processes ended without closing their tapes, and no other rank waited.

@@ -71,7 +71,7 @@ type commsReport struct {
 	Tapes  int               `json:"tapes"`
 	Comms  []postmortem.Comm `json:"communicators"`
 	Missed uint64            `json:"records_overwritten"` // before they were read
-	Broken []string          `json:"broken,omitempty"`    // tapes that can't be read, and why
+	Broken []string          `json:"broken,omitempty"`    // tapes that can't be read, and why, with others like them
 
 	processes []postmortem.Process
 }
@@ -86,7 +86,7 @@ func readComms(paths []string) (*commsReport, error) {
 		Job: all.Job, Dir: filepath.Dir(all.Processes[0].Tape), Tapes: len(all.Processes), Comms: all.Comms,
 		Missed: all.Missed, processes: all.Processes,
 	}
-	for _, p := range all.Problems {
+	for _, p := range all.FoldedProblems() {
 		r.Broken = append(r.Broken, p.String())
 	}
 	return r, nil

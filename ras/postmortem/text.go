@@ -480,6 +480,15 @@ func (r *Report) writeNotes(t *text) {
 	for _, n := range notes {
 		t.paragraph("  ", n)
 	}
+	problems := r.FoldedProblems()
+	for i := range problems[:min(len(problems), maxProblems)] {
+		t.paragraph("  ", problems[i].String())
+	}
+	t.more(len(problems)-maxProblems, "")
+}
+
+// FoldedProblems are the report's problems, those with the same text as one: "a.tape and 3 more: …".
+func (r *Report) FoldedProblems() []Problem {
 	alike := make(map[string]int)
 	var problems []Problem
 	for _, p := range r.Problems {
@@ -487,12 +496,10 @@ func (r *Report) writeNotes(t *text) {
 			problems = append(problems, p)
 		}
 	}
-	for i := range problems[:min(len(problems), maxProblems)] {
-		p := &problems[i]
-		if more := alike[p.Text] - 1; more > 0 {
-			p.Path += fmt.Sprintf(" and %d more:", more)
+	for i := range problems {
+		if more := alike[problems[i].Text] - 1; more > 0 {
+			problems[i].Path += fmt.Sprintf(" and %d more:", more)
 		}
-		t.paragraph("  ", p.String())
 	}
-	t.more(len(problems)-maxProblems, "")
+	return problems
 }

@@ -189,6 +189,10 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 	}
 	v.setID()
 	v.Text = processText(notes, v.Culprits, v.Age)
+	if fate == Departed && len(at) > 0 && (at[0].key.kind == collective || at[0].slot.inCountedMessages()) {
+		v.Text.add(", and has not %s", at[0].entered(at[0].ranksOf(culprits)))
+		v.Evidence = append(v.Evidence, attendance(at[0]))
+	}
 	v.Text.add("%s", waiting(v.Victims))
 	if fate == Unreachable {
 		aside, seen := w.viewpoint()

@@ -65,6 +65,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 				for _, p := range procs {
 					if p.header.KernelBoot.String() == e.Boot && filepath.Dir(p.path) == filepath.Dir(path) {
 						p.end.ran = max(p.end.ran, e.Mono)
+						p.ran = append(trimmed(p.ran, maxStalls), e.Mono)
 					}
 				}
 				continue
@@ -404,9 +405,23 @@ func (r *Report) now() (now time.Time) {
 	return now
 }
 
-// heldMoments are moments at which calls had stalled that later ended well, or processes were stopped that later went
-// on. Of stalls that overlap the first counts, halfway between its threshold and its end: by then, late ranks may have
-// come.
+// hung are the times at which an agent last noted that the job hung, one for each hang: within one, the pauses between
+// notes double.
+func (p *process) hung() (last []time.Time) {
+	var first int64
+	for i, at := range p.ran {
+		if i == 0 || at-p.ran[i-1] > p.ran[i-1]-first+int64(2*time.Second) {
+			first = at
+			last = append(last, time.Time{})
+		}
+		last[len(last)-1] = p.at(at)
+	}
+	return last
+}
+
+// heldMoments are moments at which calls had stalled that later ended well, as far as the tapes or an agent noted it,
+// or processes were stopped that later went on. Of stalls that overlap the first counts, halfway between its threshold
+// and its end: by then, late ranks may have come.
 func (r *Report) heldMoments() []moment {
 	type span struct{ began, end time.Time }
 	var spans []span
@@ -416,6 +431,11 @@ func (r *Report) heldMoments() []moment {
 		}
 		if h := &p.header; p.wasStopped() && h.Resumed-h.Paused > p.quiet() {
 			spans = append(spans, span{p.at(h.Paused + p.quiet()), p.at(h.Resumed)})
+		}
+	}
+	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.ran) > 0 }); i >= 0 {
+		for _, at := range r.procs[i].hung() {
+			spans = append(spans, span{at, at})
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(a.end.Compare(b.end), a.began.Compare(b.began)) })

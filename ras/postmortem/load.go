@@ -36,6 +36,7 @@ type process struct {
 	tallies  []tape.Tally // without those that are zero
 	unread   bool         // reading it again failed, and Problems has it
 	stalls   []stall      // calls that stalled and ended
+	ran      []int64      // when an agent noted that the job hung
 	cut      bool         // the file was truncated; later records are lost
 	problems []string
 

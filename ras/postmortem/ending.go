@@ -61,13 +61,13 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		var untaped *osprocess.Entry // of those that failed, the last one
 		for i := range entries {
 			e := &entries[i]
-			if e.Running {
-				for _, p := range procs {
-					if p.header.KernelBoot.String() == e.Boot && filepath.Dir(p.path) == filepath.Dir(path) {
-						p.end.ran = max(p.end.ran, e.Mono)
-						p.ran = append(trimmed(p.ran, maxStalls), e.Mono)
-					}
+			for _, pid := range e.Running {
+				if p := byPID[key{e.Boot, pid}]; p != nil && e.Mono > p.first {
+					p.end.ran = max(p.end.ran, e.Mono)
+					p.ran = append(trimmed(p.ran, maxStalls), e.Mono)
 				}
+			}
+			if len(e.Running) > 0 {
 				continue
 			}
 			if e.PID == 0 {

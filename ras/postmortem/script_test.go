@@ -149,7 +149,10 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 	case w[0] == "failed":
 		e.Ended = process.EndedByFailure
 	case w[0] == "running":
-		e.Rank, e.Running = -1, true
+		e.Rank = -1
+		for _, name := range w[1:] {
+			e.Running = append(e.Running, s.find(name).PID)
+		}
 	case strings.HasPrefix(w[0], "SIG"):
 		e.Ended = w[0]
 	default:

@@ -141,7 +141,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		case counted && first.left.Act == abort && first.actor.slotIn(m.key.comm).lacks(m.slot).by == 0:
 			v.Text.add(", before %s was done", m.text())
 		case counted:
-			v.Text.add(", and has not %s", m.entered(v.Culprits))
+			v.Text.add(", and %s not %s", have, m.entered(v.Culprits))
 		default:
 			v.Text.add(", and never entered %s", m.text())
 		}

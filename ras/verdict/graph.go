@@ -253,8 +253,8 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 }
 
 // pending tells whether the last call of a slot, whose completion nobody reports, is certainly not complete: other
-// ranks of the communicator have not made it, or its messages, and make no calls there. Only a call that no rank can
-// complete alone proves that.
+// ranks of the communicator have not made it, or sent its messages, and make no calls there. Only a call that no rank
+// can complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
 	call, messages := s.Op.Call, s.inCountedMessages()
 	if !s.Unproven || !s.counts() || !messages && (s.Seq != s.Begun || s.Op.Bytes == 0 || !call.IsOperation() ||
@@ -263,7 +263,7 @@ func (g *graph) pending(s *Slot) bool {
 	}
 	behind := false
 	for p := range g.members(s) {
-		if messages && (!p.slot.countsWith(s.Rank) || p.slot.lacks(s).by == 0) || !messages && p.slot.Begun >= s.Begun {
+		if messages && (!p.slot.countsWith(s.Rank) || !p.slot.lacks(s).sends) || !messages && p.slot.Begun >= s.Begun {
 			continue
 		}
 		if !p.slot.counts() || p.actor.note.Stale {

@@ -55,8 +55,11 @@ func (s *Slot) lacks(p *Slot) (l lack) {
 	if theirs.Received > own.Sent {
 		l.sends, l.number, l.by = true, own.Sent+1, theirs.Received-own.Sent
 	}
-	if theirs.Sent > own.Received+l.by {
+	if theirs.Sent > own.Received+l.by && (!p.Unproven || !l.sends) {
 		l.sends, l.number, l.by = false, own.Received+1, theirs.Sent-own.Received
+	}
+	if p.Unproven { // what it sent may be under way; what it was to receive is not here
+		l.certain = l.sends
 	}
 	return l
 }
@@ -99,7 +102,7 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 			continue
 		}
 		l := q.slot.lacks(p.slot)
-		l.actor, l.certain = q.actor, l.certain || l.by >= p.slot.InFlight
+		l.actor, l.certain = q.actor, l.certain || !p.slot.Unproven && l.by >= p.slot.InFlight
 		switch {
 		case l.by > 0:
 			lacking = append(lacking, l)

@@ -248,6 +248,11 @@ func TestGroupsOfMessages(t *testing.T) {
 				`all_reduce 2 on "world", which needs rank 2; rank 2 is in a group`},
 		},
 		{
+			"one has sent a message that its receiver has not called for, and may have gone out",
+			line(8).with(sent(9, 1), 0).with(func(_ *verdict.Note, s *verdict.Slot) { s.Unproven = true }, 0),
+			nil,
+		},
+		{
 			"one has captured some of its messages in a graph, and another has not launched its part",
 			line(9).exchanges(s5, 0, 2).with(captured, 1).with(talked(8, 0, 2), 1).with(talked(8, 0, 2), 3),
 			[]string{`not_entered (certain): rank 3 (node1, pid 1003) has not sent message 9 to rank 0 on "world"`},

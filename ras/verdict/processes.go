@@ -189,9 +189,11 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 	}
 	v.setID()
 	v.Text = processText(notes, v.Culprits, v.Age)
-	if fate == Departed && len(at) > 0 && (at[0].key.kind == collective || at[0].slot.inCountedMessages()) {
-		v.Text.add(", and has not %s", at[0].entered(at[0].ranksOf(culprits)))
-		v.Evidence = append(v.Evidence, attendance(at[0]))
+	if fate == Departed && len(at) > 0 && len(culprits) == 1 {
+		if m := at[0]; m.key.kind == collective || m.slot.inCountedMessages() {
+			v.Text.add(", and has not %s", m.entered(m.ranksOf(culprits)))
+			v.Evidence = append(v.Evidence, attendance(m))
+		}
 	}
 	v.Text.add("%s", waiting(v.Victims))
 	if fate == Unreachable {

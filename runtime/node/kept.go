@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,7 +39,7 @@ type keptJob struct {
 	alone      bool        // it was said why the agents of its other machines are not met
 	leftovers  *leftovers
 	looked     map[examined]bool // for the open verdicts; of Config.Open alone
-	hangs      atomic.Bool       // verdicts are open
+	calm       func()            // ends what notes that the job hangs; nil while it doesn't; as looked
 	running    task              // looks for stacks, and waits for the ends of tapes
 
 	mu    sync.Mutex
@@ -248,18 +247,35 @@ func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
 // processes are all killed, and their agent: with pauses that double, so that the last entry tells at least half of how
 // long the job hung.
 func (j *keptJob) told(open []verdict.Verdict) {
-	if hung := j.hangs.Swap(len(open) > 0); len(open) > 0 && !hung {
+	switch {
+	case len(open) > 0 && j.calm == nil:
+		hangs, calm := context.WithCancel(context.Background())
+		j.calm = calm
 		j.running.also(func(ctx context.Context) {
-			for pause := time.Second; j.hangs.Load() && ctx.Err() == nil; pause *= 2 {
-				_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Running: true}) // as with ends
+			defer context.AfterFunc(ctx, calm)()
+			for pause := time.Second; hangs.Err() == nil; pause *= 2 {
+				_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Running: j.pids()}) // as with ends
 				select {
-				case <-ctx.Done():
+				case <-hangs.Done():
 				case <-time.After(pause):
 				}
 			}
 		})
+	case len(open) == 0 && j.calm != nil:
+		j.calm()
+		j.calm = nil
 	}
 	j.examine(open)
+}
+
+// pids are the processes that run, by the numbers that their tapes have.
+func (j *keptJob) pids() (pids []int) {
+	for _, s := range j.keeper.Members() {
+		if p := j.get(s.Member.Name); p != nil && goesOn(s) {
+			pids = append(pids, p.tape.Header().PID)
+		}
+	}
+	return pids
 }
 
 // rankOf is the rank in the job of the process called name, as its largest communicator has it; -1 if it has none or

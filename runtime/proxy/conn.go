@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -349,6 +350,15 @@ func (c *Conn) takeBack() int {
 	defer c.mu.Unlock()
 	c.lent -= int(min(c.returned.Swap(0), uint64(c.lent)))
 	return c.lent
+}
+
+// peerGone tells whether the peer itself is gone. What its carrier had sent may still arrive if only that is.
+func (c *Conn) peerGone() bool {
+	if c.state.Load()&gone == 0 {
+		return false
+	}
+	why, ok := errors.AsType[*lifecycle.PeerError](*c.why.Load())
+	return !ok || why.Rank != c.carrier || c.carrier == c.peer
 }
 
 func (c *Conn) signal() {

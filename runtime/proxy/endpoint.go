@@ -488,15 +488,15 @@ func (e *Endpoint) shut() {
 	e.p.forget(e, true)
 }
 
-// lentTime is how long Close waits for lent memory. A network by which it has not arrived by then is as good as gone.
-const lentTime = 500 * time.Millisecond
+// lentTime is how long Close waits for lent memory, at most: a peer that is stopped for longer gets what is in it then.
+const lentTime = 10 * time.Second
 
 // awaitLent waits until the kernel no longer reads the memory of callers, as what is in it has arrived.
 func (e *Endpoint) awaitLent() {
 	late := time.NewTimer(lentTime)
 	defer late.Stop()
 	for _, c := range e.conns {
-		for c != nil && c.takeBack() > 0 && c.state.Load()&gone == 0 {
+		for c != nil && c.takeBack() > 0 && !c.peerGone() {
 			select {
 			case <-c.moved:
 			case <-late.C:
@@ -507,8 +507,8 @@ func (e *Endpoint) awaitLent() {
 }
 
 // Close releases what the rank holds. Its streams must be closed. The rails stay as long as other ranks of the node
-// need them. It waits until callers may modify the memory of which TrySend was given, which takes microseconds, or half
-// a second if the network takes nothing.
+// need them. It waits until callers may modify the memory of which TrySend was given, which takes microseconds, or
+// lentTime if the peer takes nothing.
 func (e *Endpoint) Close() {
 	e.mu.Lock()
 	if e.closed {

@@ -36,8 +36,8 @@ type Entry struct {
 	// in an entry about a process.
 	Ended string `json:"ended,omitempty"`
 
-	// Running is an agent's entry about the job: a verdict was open, and the processes without an entry were running.
-	Running bool `json:"running,omitempty"`
+	// Running is an agent's entry about the job: a verdict was open, and these processes of the host were running.
+	Running []int `json:"running,omitempty"`
 }
 
 // Now is the entry with the current time.

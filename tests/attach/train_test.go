@@ -155,7 +155,7 @@ func TestTrainingIsKilled(t *testing.T) {
 	job.Await(`rank 1 .* has not entered all_reduce 21 .*verdict\.opened`)
 	for noted := false; !noted; runtime.Gosched() { // beside the line
 		log, _ := os.ReadFile(filepath.Join(tapes, name, process.Ledger))
-		noted = bytes.Contains(log, []byte(`"running":true`))
+		noted = bytes.Contains(log, []byte(`"running":[`))
 	}
 	e2e.Kill(t, -leader, syscall.SIGKILL)
 	job.ExitCode()

@@ -488,8 +488,9 @@ func (e *Endpoint) shut() {
 	e.p.forget(e, true)
 }
 
-// lentTime is how long Close waits for lent memory, at most: a peer that is stopped for longer gets what is in it then.
-const lentTime = 10 * time.Second
+// lentTime is how long Close waits for lent memory, at most: errors are told within two seconds. A peer that is stopped
+// for longer gets what is in the memory then.
+const lentTime = 500 * time.Millisecond
 
 // awaitLent waits until the kernel no longer reads the memory of callers, as what is in it has arrived.
 func (e *Endpoint) awaitLent() {

@@ -147,6 +147,9 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 func (m *meeting) calledTooOften() bool {
 	like := func(a *actor) bool {
 		q := a.slotIn(m.key.comm)
+		if q == nil { // nothing is known of what it called for
+			return true
+		}
 		asMany, some := m.slot.likeOthers(q.Rank, q.lacks(m.slot))
 		return asMany || !some
 	}

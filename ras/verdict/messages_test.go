@@ -91,6 +91,8 @@ func TestGroupsOfMessages(t *testing.T) {
 			s.Unproven = r > 1
 		}, r)
 	}
+	unknown := line(9).exchanges(s5, 0, 2, 3)
+	unknown[1].Slots = nil
 	large := newJob(130)
 	for r := range large {
 		large = large.did(world, 8, allReduce, s6, r).with(full, r)
@@ -251,6 +253,11 @@ func TestGroupsOfMessages(t *testing.T) {
 			"one has sent a message that its receiver has not called for, and may have gone out",
 			line(8).with(sent(9, 1), 0).with(func(_ *verdict.Note, s *verdict.Slot) { s.Unproven = true }, 0),
 			nil,
+		},
+		{
+			"nothing is known of one",
+			unknown,
+			[]string{`not_entered (likely): rank 1 (node0, pid 1001) has not entered a group of messages on "world"`},
 		},
 		{
 			"one has captured some of its messages in a graph, and another has not launched its part",

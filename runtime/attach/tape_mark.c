@@ -117,7 +117,8 @@ void tape_mark(struct tape_comm *comm, bool told, uint32_t stream) {
   const struct pending *p = &m->op;
   const uint32_t number = ++tape.marked[comm->index];
   const uint64_t phase = told ? TAPE_PHASE_QUEUED : TAPE_PHASE_STREAM;
-  store(place(comm), number, TAPE_KIND_MARK, (uint64_t)p->start, p->number, p->kinds | phase << 32 | (uint64_t)stream << 40,
+  const uint64_t kinds = p->kinds | phase << 32 | (uint64_t)stream << 40;
+  store(place(comm), number, TAPE_KIND_MARK, (uint64_t)p->start, p->number, kinds,
         pack32(p->peer, (int32_t)(uint32_t)m->begun), p->bytes, m->launched, comm->comm);
   if (m->observed_launched == m->launched) {
     m->observed_op = m->op;

@@ -93,21 +93,27 @@ func pidOf(t *testing.T, job string, rank int) (pid int) {
 	return 0
 }
 
+// heldUp starts an attached training, in a process group of its own, whose rank 1 sleeps.
+func heldUp(t *testing.T, name, tapes, threshold, ranks string) (job *e2e.Job, leader int, env []string) {
+	t.Helper()
+	buildLibrary(t)
+	env = []string{
+		"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=",
+		"CUDA_VISIBLE_DEVICES=", "CARILLON_STALL_THRESHOLD=" + threshold,
+	}
+	job = e2e.Start(t, env, "sh", "-c", "echo leader $$; exec setsid carillon attach --job "+name+
+		" -- python3 ../../examples/pytorch/train.py --ranks "+ranks+" --hold-up 1")
+	return job, job.AwaitPID(`^leader (\d+)$`), env
+}
+
 // TestTrainingIsEnded: ranks of a training are killed that wait for one that sleeps, the first before they count as
 // hung and the next afterwards, and then all at once. No rank that waited is blamed for its end, and the post-mortem
 // tells of all three.
 func TestTrainingIsEnded(t *testing.T) {
 	t.Parallel()
-	buildLibrary(t)
-	tapes := t.TempDir()
-	env := []string{
-		"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=",
-		"CUDA_VISIBLE_DEVICES=", "CARILLON_STALL_THRESHOLD=5s",
-	}
 	const name = "ended"
-	job := e2e.Start(t, env, "sh", "-c", "echo leader $$; exec setsid carillon attach --job "+name+
-		" -- python3 ../../examples/pytorch/train.py --ranks 4 --hold-up 1")
-	leader := job.AwaitPID(`^leader (\d+)$`)
+	tapes := t.TempDir()
+	job, leader, env := heldUp(t, name, tapes, "5s", "4")
 	job.Await(`^rank 1 sleeps`)
 	dir := filepath.Join(tapes, name)
 	report(t, `"call": "all_reduce",\s+"seq": 21,[^]]*"ranks": \[\s+0,`, dir)
@@ -142,16 +148,9 @@ func TestTrainingIsEnded(t *testing.T) {
 // memory. The post-mortem tells why it hung all the same.
 func TestTrainingIsKilled(t *testing.T) {
 	t.Parallel()
-	buildLibrary(t)
-	tapes := t.TempDir()
-	env := []string{
-		"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes, "CARILLON_HEALTH_ADDR=",
-		"CUDA_VISIBLE_DEVICES=", "CARILLON_STALL_THRESHOLD=1s",
-	}
 	const name = "killed"
-	job := e2e.Start(t, env, "sh", "-c", "echo leader $$; exec setsid carillon attach --job "+name+
-		" -- python3 ../../examples/pytorch/train.py --hold-up 1")
-	leader := job.AwaitPID(`^leader (\d+)$`)
+	tapes := t.TempDir()
+	job, leader, env := heldUp(t, name, tapes, "1s", "2")
 	job.Await(`rank 1 .* has not entered all_reduce 21 .*verdict\.opened`)
 	for noted := false; !noted; runtime.Gosched() { // beside the line
 		log, _ := os.ReadFile(filepath.Join(tapes, name, process.Ledger))

@@ -70,8 +70,15 @@ func exitCode(code int) error { return &exitError{code: code} }
 
 var errInterrupted = &exitError{128 + int(unix.SIGINT), errors.New("interrupted")}
 
-// cannotRun gives the error of starting a program the exit code that shells use.
+// cannotRun gives the error of starting a program the exit code that shells use, and names the program once.
 func cannotRun(err error) error {
+	if failed, ok := errors.AsType[*exec.Error](err); ok {
+		err = failed.Err
+		if of, ok := errors.AsType[*fs.PathError](err); ok {
+			err = of.Err
+		}
+		err = fmt.Errorf("program %s: %w", failed.Name, err)
+	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return &exitError{codeNotFound, err}
 	}

@@ -102,7 +102,7 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 	}
 	all := pick(func(int) bool { return true })
 	const (
-		order = "made calls in a different order than the ranks that run the same program"
+		order = "made other calls, or in a different order, than the ranks that run the same program"
 		unfit = "made calls that do not match those of the others"
 	)
 	for _, r := range []rule{

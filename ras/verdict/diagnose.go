@@ -95,7 +95,7 @@ func addStacks(verdicts []Verdict, notes []Note) {
 		v := &verdicts[i]
 		for _, r := range v.Culprits {
 			for _, line := range stacks[r.Member] {
-				v.Evidence = append(v.Evidence, say("when it was named, %s %s", r, line))
+				v.Evidence = append(v.Evidence, say("at the time of the verdict: %s %s", r, line))
 			}
 		}
 	}

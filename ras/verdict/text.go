@@ -210,6 +210,9 @@ func difference(usual, sig *tape.Signature) string {
 	if usual.Call != sig.Call {
 		return sig.Call.String()
 	}
+	if *usual == *sig && !sig.Call.IsOperation() {
+		return sig.Call.String()
+	}
 	if *usual == *sig {
 		return fmt.Sprintf("%s of %s, %d bytes", sig.Call, kernels.DataType(sig.DataType), sig.Bytes)
 	}

@@ -28,8 +28,8 @@ printf '{"name": "read", "filename": "/data/load.py", "line": 7}, {"name": "main
 	tapes := t.TempDir()
 	job, pids := start(t, tapes, none)
 	agent(t, tapes, "PATH="+bin+":"+os.Getenv("PATH"))
-	report(t, `"reason": "not_entered"[^§]*"when it was named, rank 2 (sleeps|runs)[^§]*`+
-		`"when it was named, rank 2 is in Python at read \(load\.py:7\) ← main \(t\.py:30\)"`, tapes)
+	report(t, `"reason": "not_entered"[^§]*"at the time of the verdict: rank 2 (sleeps|runs)[^§]*`+
+		`"at the time of the verdict: rank 2 is in Python at read \(load\.py:7\) ← main \(t\.py:30\)"`, tapes)
 	e2e.Kill(t, pids[2], syscall.SIGUSR1)
 	report(t, `"status": "ok"`, tapes)
 	job.Signal(syscall.SIGUSR2)

@@ -32,7 +32,7 @@ func (e Exit) String() string {
 func (e Exit) How() string {
 	switch {
 	case !e.Known:
-		return "its process ended"
+		return "it is not known how"
 	case e.Signal != 0:
 		return "it was ended by " + unix.SignalName(e.Signal)
 	default:

@@ -9,13 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	hostengine "github.com/carillon-rt/carillon/runtime/engine/host"
-	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -126,88 +123,6 @@ func TestNoTapes(t *testing.T) {
 	if _, err := readComms([]string{dir}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("%v, want an error that names the folder", err)
 	}
-}
-
-// Three ranks on one node and two on another one: who sends for whom, over which connections.
-func TestTopology(t *testing.T) {
-	dir := t.TempDir()
-	w, err := tape.Create(tape.Config{Dir: dir, Job: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts := []string{"a", "a", "a", "b", "b"}
-	runtimes := make([]*ccl.Runtime, len(hosts))
-	for i, host := range hosts {
-		runtimes[i], err = ccl.New(ccl.Config{Engine: hostengine.Kind(), Tape: w, Fabric: fabric.Config{HostID: host}})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	id, err := runtimes[0].NewUniqueID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	comms := make([]*ccl.Comm, len(hosts))
-	var ranks errgroup.Group
-	for rank, rt := range runtimes {
-		ranks.Go(func() (err error) {
-			comms[rank], err = rt.InitRank(t.Context(), id, len(hosts), rank, ccl.WithName("five"))
-			return err
-		})
-	}
-	if err := ranks.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	check := func(when string) {
-		t.Helper()
-		report, err := readComms([]string{dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		places := topologyOf(report)
-		if len(places.Comms) != 1 {
-			t.Fatalf("%s, the places of %d communicators are known", when, len(places.Comms))
-		}
-		got := places.Comms[0]
-		if got.PXN != tape.PXNOn || got.Nodes != 2 || got.Connections != 3 {
-			t.Errorf("%s: PXN %s on %d nodes, %d connections", when, got.PXN, got.Nodes, got.Connections)
-		}
-		type place struct {
-			node, rail, locals, connections int
-			carries                         string
-		}
-		for i, want := range []place{
-			{0, 0, 3, 1, "[3]"}, {0, 1, 3, 1, "[4]"}, {0, 2, 3, 1, "[]"}, {1, 0, 2, 2, "[0 2]"}, {1, 1, 2, 1, "[1]"},
-		} {
-			r := got.Ranks[i]
-			is := place{r.Node, r.Local, r.Locals, r.Connections, fmt.Sprint(r.Carries)}
-			if is != want {
-				t.Errorf("%s: rank %d is %+v, want %+v", when, r.Rank, is, want)
-			}
-		}
-		var out strings.Builder
-		if err := places.write(&out); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(out.String(), "five: 5 ranks on 2 nodes, PXN on, 3 connections") {
-			t.Errorf("the report is\n%s", out.String())
-		}
-	}
-	check("live")
-	for _, c := range comms {
-		if err := c.Abort(nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, rt := range runtimes {
-		if err := rt.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	check("afterwards")
 }
 
 // Of what other hosts' ranks do, this host's tapes don't tell: then rails are named.

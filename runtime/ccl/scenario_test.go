@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// TestScenarios plays the files in testdata. All ranks do a command at the same time, each on a goroutine of its own
+// TestScenarios plays the files in testdata/any. All ranks do a command at the same time, each on a goroutine of its own
 // that stays the same, and the next command begins when all are done. Ranks that answer the same share a line. The
 // commands:
 //
@@ -36,8 +36,11 @@ import (
 //
 // Options of all: on=(R,…) leaves it to these ranks, goroutine=other makes the call from a new goroutine, at=destructor
 // from a function of that name, and patience=D bounds the call's context.
-func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+func TestScenarios(t *testing.T) { playAll(t, "testdata/any") }
+
+func playAll(t *testing.T, dir string) {
+	t.Helper()
+	datadriven.Walk(t, dir, func(t *testing.T, path string) {
 		p := &player{ids: map[string]ccl.UniqueID{}}
 		datadriven.RunTest(t, path, p.do)
 	})

@@ -187,7 +187,8 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 		for _, count := range []int{1001, 100_000} {
 			t.Run(fmt.Sprintf("%s/%d", name, count), func(t *testing.T) {
 				c := newCluster(t, size, how)
-				if name == "shm" {
+				via := c.links[0].Conn(dead).Name()
+				if via == "shm" {
 					for range 20 { // what comes then goes around the end of the ring
 						c.run(func(rank int) engine.Op { return gather(rank, size, 100_000) })
 					}
@@ -200,7 +201,7 @@ func TestPeerDiesWithAllSent(t *testing.T) {
 					switch rank {
 					case 0:
 						c.awaitWait(dead, late)
-						for name == "tcp" { // whose bytes arrive by and by
+						for via == "tcp" { // whose bytes arrive by and by
 							if window, _ := c.links[0].Conn(dead).Peek(); len(window) >= count {
 								break
 							}

@@ -67,7 +67,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 					p.ran = append(trimmed(p.ran, maxStalls), e.Mono)
 				}
 			}
-			if len(e.Running) > 0 {
+			if e.PID == 0 && e.Ended == "" {
 				continue
 			}
 			if e.PID == 0 {

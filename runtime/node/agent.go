@@ -55,9 +55,8 @@ type Agent struct {
 	streaming task
 
 	scanning sync.Mutex
-	seen     map[string]bool  // tapes that are followed, or never will be
-	fresh    map[string]*busy // undecided tapes: what their processes do meanwhile
-	mu       sync.RWMutex     // of jobs
+	seen     map[string]bool // tapes that are followed, or never will be
+	mu       sync.RWMutex    // of jobs
 	jobs     map[string]*keptJob
 
 	work task // publishes and scans
@@ -68,15 +67,13 @@ type Agent struct {
 
 const (
 	// scanInterval is how often the agent looks for new tapes.
-	scanInterval = 500 * time.Millisecond
+	scanInterval = 200 * time.Millisecond
 	// dyingTime is how long an agent that stops waits for the ends of processes that were told to end: the kernel takes
 	// seconds to free what one has on a GPU.
 	dyingTime = 5 * time.Second
-	// ownTime is how long after a tape was found the agent follows it: by then a process's own telemetry, if it has
-	// any, has read it.
-	ownTime = time.Second
-	// lateTime is how long a job's tapes wait for its undecided ones before they are followed.
-	lateTime = 5 * time.Second
+	// recentTime is how long before the agent began a process may have begun that has ended since and is followed all
+	// the same.
+	recentTime = time.Second
 	// jobsPath is where the endpoints of processes are, below that of the agent.
 	jobsPath = "/jobs/"
 )
@@ -94,7 +91,7 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 	cfg.World = launch.World{Rank: -1, LocalRank: -1, Secret: cfg.World.Secret}
 	a := &Agent{
 		only: job, dirs: tape.Dirs(cfg.TapeDir), began: time.Now(), registry: withProcess(),
-		seen: map[string]bool{}, fresh: map[string]*busy{}, jobs: map[string]*keptJob{}, settings: settle(cfg),
+		seen: map[string]bool{}, jobs: map[string]*keptJob{}, settings: settle(cfg),
 	}
 	if cfg.TapeDir != "" && job == "" { // jobs are found where they were looked for
 		a.dirs = a.dirs[:1]
@@ -282,31 +279,21 @@ func (a *Agent) scan(dir string) (refused []error) {
 		}
 	}
 	var begun []*keptProcess
-	follow := func(t *tape.Kept) {
-		p, err := a.follow(dir, t)
+	follow := func(t *tape.Kept, runs bool) {
+		p, err := a.follow(dir, t, runs)
 		refuse(t.Path(), err)
 		if p != nil {
 			begun = append(begun, p)
 		}
 	}
-	fresh, ended := a.unseen(dir, refuse)
-	wait, late := false, false // for one whose own telemetry may still come; there is one that has waited long
-	for _, t := range fresh {
-		age := a.measure(t)
-		wait = wait || age < ownTime
-		late = late || age >= lateTime
-	}
-	for _, t := range fresh {
-		if wait && !late {
-			_ = t.Close() // it was only read
-		} else {
-			follow(t)
-		}
+	running, ended := a.unseen(dir, refuse)
+	for _, t := range running {
+		follow(t, true)
 	}
 	for _, t := range ended {
 		h, j := t.Header(), a.jobs[dir]
-		if h.Created.After(a.began.Add(-ownTime)) || j != nil && h.Run != 0 && h.Run == j.run {
-			follow(t)
+		if h.Created.After(a.began.Add(-recentTime)) || j != nil && h.Run != 0 && h.Run == j.run {
+			follow(t, false)
 		} else {
 			a.seen[t.Path()] = true
 			_ = t.Close()
@@ -320,7 +307,7 @@ func (a *Agent) scan(dir string) (refused []error) {
 
 // unseen opens the tapes in a job's folder that may be followed and are not yet: those of processes that run, and of
 // those that have ended.
-func (a *Agent) unseen(dir string, refuse func(path string, err error)) (fresh, ended []*tape.Kept) {
+func (a *Agent) unseen(dir string, refuse func(path string, err error)) (running, ended []*tape.Kept) {
 	entries, _ := os.ReadDir(dir) // without, it has no tapes any more
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
@@ -343,30 +330,17 @@ func (a *Agent) unseen(dir string, refuse func(path string, err error)) (fresh, 
 			ended = append(ended, t)
 			continue
 		default:
-			fresh = append(fresh, t)
+			running = append(running, t)
 			continue
 		}
 		_ = t.Close() // it was only read
 	}
-	return fresh, ended
-}
-
-// measure samples what the process of an undecided tape does, and returns for how long it has been sampled.
-func (a *Agent) measure(t *tape.Kept) time.Duration {
-	b := a.fresh[t.Path()]
-	if b == nil {
-		b = newBusy(t.Process().CPU, cmp.Or(t.Header().StallAfter, a.settings.StallThreshold))
-		a.fresh[t.Path()] = b
-	}
-	b.measure() // what it did when it began says nothing about now
-	return b.age()
+	return running, ended
 }
 
 // follow makes what follows the tape of a process; begin starts it.
-func (a *Agent) follow(dir string, t *tape.Kept) (p *keptProcess, err error) {
+func (a *Agent) follow(dir string, t *tape.Kept, runs bool) (p *keptProcess, err error) {
 	a.seen[t.Path()] = true
-	b := a.fresh[t.Path()]
-	delete(a.fresh, t.Path()) // nil: it has ended
 	j := a.jobs[dir]
 	if j == nil {
 		if j, err = a.newJob(dir, t.Header()); err != nil {
@@ -376,7 +350,7 @@ func (a *Agent) follow(dir string, t *tape.Kept) (p *keptProcess, err error) {
 		a.jobs[dir] = j
 		a.mu.Unlock()
 	}
-	if p, err = j.follow(t, b); err != nil {
+	if p, err = j.follow(t, runs); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", t.Path(), err), t.Close())
 	}
 	return p, nil

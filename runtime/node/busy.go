@@ -13,8 +13,7 @@ import (
 // measures all the time, so that the answer is of now.
 type busy struct {
 	used  func() time.Duration // by the process so far
-	began time.Time
-	every time.Duration // how often it is measured
+	every time.Duration        // how often it is measured
 
 	mu   sync.Mutex
 	last [busyParts]usage // measured last, the oldest one first
@@ -43,15 +42,12 @@ func newBusy(used func() time.Duration, stall time.Duration) *busy {
 	if stall <= 0 || stall > busySpan {
 		stall = busySpan
 	}
-	b := &busy{used: used, began: time.Now(), every: max(stall, minBusySpan) / busyParts}
+	b := &busy{used: used, every: max(stall, minBusySpan) / busyParts}
 	for i := range b.last {
-		b.last[i] = usage{b.began, used()}
+		b.last[i] = usage{time.Now(), used()}
 	}
 	return b
 }
-
-// age is for how long it is measured.
-func (b *busy) age() time.Duration { return time.Since(b.began) }
 
 func (b *busy) measure() {
 	b.mu.Lock()

@@ -103,13 +103,10 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	return j, nil
 }
 
-// follow makes what follows the tape of one of the job's processes; begin starts it. b has what the process did until
-// now; nil if it had ended when it was found.
-func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
-	h, a, ran := t.Header(), j.agent, b != nil
-	if !ran {
-		b = newBusy(t.Process().CPU, cmp.Or(h.StallAfter, a.settings.StallThreshold))
-	}
+// follow makes what follows the tape of one of the job's processes; begin starts it. runs tells whether the process
+// runs, or had ended when it was found.
+func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
+	h, a := t.Header(), j.agent
 	m := a.self.Keep(t.Process(), h.Rank, h.JobSize)
 	rank := strconv.Itoa(h.Rank)
 	if h.Rank < 0 {
@@ -127,8 +124,8 @@ func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 		s.StallThreshold = h.StallAfter
 	}
 	p := &keptProcess{
-		Node: &Node{settings: &s, ras: j.ras, conditions: j.conditions, mounted: true}, tape: t, busy: b,
-		ran: ran,
+		Node: &Node{settings: &s, ras: j.ras, conditions: j.conditions, mounted: true}, tape: t, ran: runs,
+		busy: newBusy(t.Process().CPU, cmp.Or(h.StallAfter, a.settings.StallThreshold)),
 	}
 	if old := j.of(h.Rank); old != nil { // it was started again
 		j.drop(context.Background(), old)
@@ -146,9 +143,9 @@ func (j *keptJob) follow(t *tape.Kept, b *busy) (*keptProcess, error) {
 		j.leftovers = newLeftovers(p.settings, p.telemetry)
 	}
 	j.mu.Unlock()
-	p.work.start(b.run)
+	p.work.start(p.busy.run)
 	j.keeper.Add(m, func() bool { return t.Header().Closed })
-	if ran {
+	if runs {
 		j.meet(m.PID)
 	}
 	return p, nil
@@ -254,7 +251,9 @@ func (j *keptJob) told(open []verdict.Verdict) {
 		j.running.also(func(ctx context.Context) {
 			defer context.AfterFunc(ctx, calm)()
 			for pause := time.Second; hangs.Err() == nil; pause *= 2 {
-				_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Running: j.pids()}) // as with ends
+				if running := j.pids(); len(running) > 0 {
+					_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Running: running}) // as with ends
+				}
 				select {
 				case <-hangs.Done():
 				case <-time.After(pause):

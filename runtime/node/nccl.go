@@ -46,6 +46,8 @@ type ncclPoller struct {
 const (
 	// askInterval is how often it is checked whether to ask NCCL.
 	askInterval = time.Second
+	// lateTime is how long ranks must be without a tape before NCCL is asked: it may still come.
+	lateTime = 5 * time.Second
 	// quietTime is how long ago the last communicator must have been made or ended: others may still be at it.
 	quietTime = time.Second
 	// ncclNotAsked is the condition that nothing is known of ranks without a tape.
@@ -98,7 +100,7 @@ func (a *ncclPoller) look(ctx context.Context) {
 	case a.since.IsZero():
 		a.since = now
 		return
-	case now.Sub(a.since) < lateTime: // their tapes may still come
+	case now.Sub(a.since) < lateTime:
 		return
 	case engine != a.engine:
 		a.end()

@@ -42,6 +42,7 @@ func newTape(s *settings) (*tape.Writer, error) {
 	cfg := tape.Config{
 		Size: int64(s.TapeSize), Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID,
 		Version: Version(), Slow: s.kept(), Stall: s.StallThreshold, Devices: s.TapeDevices,
+		Watched: s.StallThreshold != 0,
 	}
 	if _, err := os.Stat("/dev/nvidiactl"); err == nil || s.Device != nil {
 		cfg.Devices = cmp.Or(cfg.Devices, 16)

@@ -226,17 +226,21 @@ func writtenBy(path string, me process.ID) bool {
 }
 
 func encodeHeader(cfg Config, me process.ID) []byte {
+	now, seen := Now(), int64(0)
+	if cfg.Watched {
+		seen = now
+	}
 	headers := [1]header{{
 		static: static{
 			version: formatVersion, slots: uint32(cfg.Slots), tallies: uint32(cfg.Tallies),
 			lifeRecords: uint32(cfg.LifeRecords), opRecords: uint32(cfg.OpRecords), pid: uint32(me.PID),
 			fileSize: uint64(cfg.geometry().size()), startTicks: me.StartTicks, pidSpace: me.PIDSpace,
 			kernelBoot:  me.BootID,
-			createdMono: Now(), createdWall: time.Now().UnixNano(), rank: int32(cfg.Rank), jobSize: int32(cfg.JobSize),
+			createdMono: now, createdWall: time.Now().UnixNano(), rank: int32(cfg.Rank), jobSize: int32(cfg.JobSize),
 			slowAfter: int64(cfg.Slow), stallAfter: int64(cfg.Stall),
 			marked: uint32(cfg.Devices), devices: uint32(cfg.Devices),
 		},
-		changing: changing{state: stateLive},
+		changing: changing{state: stateLive, seen: seen},
 	}}
 	h := &headers[0]
 	copy(h.magic[:], magic)

@@ -22,6 +22,8 @@ type ending struct {
 	ran  int64          // when an agent last saw it run, in a job that hung; 0: unknown
 	how  string         // "it was ended by SIGKILL"
 	exit osprocess.Exit // as its launcher saw it
+	// found tells that it was found dead at the time at: it had ended some time before.
+	found bool
 	// failed is when the launcher began to end the job because a rank had failed; 0: it didn't.
 	failed int64
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
@@ -97,7 +99,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 				untaped = e
 			}
 			if p := byPID[key{e.Boot, e.PID}]; p != nil && e.Mono >= p.last-int64(time.Second) {
-				p.end.how, p.end.exit = e.Exit.How(), e.Exit
+				p.end.how, p.end.exit, p.end.found = e.Exit.How(), e.Exit, e.Found
 				p.end.seen = max(e.Mono, p.last)
 				p.end.at = p.end.seen
 			}
@@ -222,8 +224,11 @@ func byEnd(a, b *process) int { return a.at(a.end.at).Compare(b.at(b.end.at)) }
 // ended says that the process ended, how and when: "rank 2 (host-a, pid 4711) was ended by SIGKILL at 12:00:00.100000".
 func (p *process) ended() string {
 	how := "ended"
-	if p.end.exit.Known {
+	switch {
+	case p.end.exit.Known:
 		how = strings.TrimPrefix(p.end.how, "it ")
+	case p.end.found:
+		how = "was found dead"
 	}
 	return fmt.Sprintf("%s %s at %s", p.name(), how, clockTime(p.at(p.end.at)))
 }

@@ -38,7 +38,8 @@ import (
 //	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | device DUR | ok | CODE
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
 //	TIME PROC refused COMM ACT CODE TEXT…
-//	TIME PROC exits CODE | SIGNAL | ?             its launcher sees that, and notes it in the ledger
+//	TIME PROC exits CODE | SIGNAL | ? [found]     its launcher sees that, and notes it in the ledger; an agent finds it
+//	                                              dead
 //	ledger TIME HOST failed | SIGNAL | RANK PID CODE
 //	                                              its launcher ends the job for a rank that failed, gets a signal, or
 //	                                              sees the end of a process without a tape
@@ -261,6 +262,7 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 			boot := process.BootID(p.KernelBoot)
 			err = process.AppendEntry(dir, process.Entry{
 				Time: noon.Add(at), Mono: now, Boot: boot.String(), Rank: p.Rank, PID: p.PID, Exit: exit,
+				Found: len(w) > 2,
 			})
 		}
 		if err != nil {

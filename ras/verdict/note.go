@@ -27,6 +27,8 @@ type Note struct {
 	Cause   string        `json:"cause,omitempty"`
 	// Told tells of a dead process that it was ended by a signal that asks for that; see process.Exit.Told.
 	Told bool `json:"told,omitempty"`
+	// Found tells that it was found dead, FateAge ago: it had ended some time before.
+	Found bool `json:"found,omitempty"`
 
 	// Stale tells that the note is an earlier one, or from a tape that has lost its end: what the process did since is
 	// not known.

@@ -68,9 +68,13 @@ func (g *graph) failedFirst(n *Note) bool {
 	})
 }
 
-// maybeConsequence tells whether a process whose tape is lost may have ended because of a failure shortly before:
-// programs exit when a call fails.
+// maybeConsequence tells whether a process that was found dead after another one had ended, or whose tape is lost, may
+// have ended because of that, or of a failure shortly before: launchers end the others, and programs exit when a call
+// fails.
 func (g *graph) maybeConsequence(n *Note) bool {
+	if n.Found && slices.ContainsFunc(g.notes, func(o *Note) bool { return o.Fate == Dead && !o.Found && !o.Told }) {
+		return true
+	}
 	if n.tapeKnown() {
 		return false
 	}
@@ -84,25 +88,28 @@ func (g *graph) maybeConsequence(n *Note) bool {
 	})
 }
 
-// toldToEnd tells whether a process was ended by a signal that asks for that, after another one had ended without: a
-// launcher ends the others when a rank has failed.
+// toldToEnd tells whether a process was ended by a signal that asks for that, after another one had ended without, or
+// left communicators that it had not ended: a launcher ends the others when a rank has failed.
 func (g *graph) toldToEnd(n *Note) bool {
 	return n.Told && slices.ContainsFunc(g.notes, func(o *Note) bool {
-		return o.Fate == Dead && !o.Told && o.FateAge+skew >= n.FateAge
+		in := func(s Slot) bool { return s.Left == nil && s.Size > 1 }
+		ended := o.Fate == Dead || o.Fate == Departed && slices.ContainsFunc(o.Slots, in)
+		return ended && !o.Told && (o.Found || o.FateAge+skew >= n.FateAge)
 	})
 }
 
 // tapeKnown tells whether a process's last state is known, or was.
 func (n *Note) tapeKnown() bool { return len(n.Slots) > 0 && !n.Stale || n.Blamed }
 
-// endedTogether are the processes of the note's host that ended at about the same time and whose tapes are lost: which
-// was first, and why, is not known.
+// endedTogether are the processes of the note's host that ended at about the same time and whose tapes are lost, or that
+// were found dead: which was first, and why, is not known.
 func (g *graph) endedTogether(n *Note) (some []*Note) {
-	if n.tapeKnown() || n.Host == "" {
+	unseen := func(n *Note) bool { return n.Found || !n.tapeKnown() }
+	if !unseen(n) || n.Host == "" {
 		return nil
 	}
 	for _, o := range g.notes {
-		if o.Fate == n.Fate && o.Host == n.Host && !o.tapeKnown() && (o.FateAge-n.FateAge).Abs() < settleTime {
+		if o.Fate == n.Fate && o.Host == n.Host && o.Found == n.Found && unseen(o) && (o.FateAge-n.FateAge).Abs() < settleTime {
 			some = append(some, o)
 		}
 	}
@@ -119,8 +126,12 @@ func (w *walk) ended(n *Note, ends map[*Note][]*meeting) Verdict {
 	v := w.processVerdict(some, ends)
 	v.ID = hash("together", some[0].Host)
 	v.Reason, v.Confidence = Unknown, Possible
-	v.Text = say("%s of host %s ended together %s ago, and which was first is not known: no process of that host "+
-		"is left to read their tapes", ranksText(v.Culprits), some[0].Host, v.Age)
+	why := "no process of that host is left to read their tapes"
+	if n.Found {
+		why = "they were found dead"
+	}
+	v.Text = say("%s of host %s ended together %s ago, and which was first is not known: %s",
+		ranksText(v.Culprits), some[0].Host, v.Age, why)
 	v.Text.add("%s", waiting(v.Victims))
 	v.Culprits, v.Evidence = nil, nil
 	return v

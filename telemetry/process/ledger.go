@@ -31,6 +31,8 @@ type Entry struct {
 	Rank int  `json:"rank"`
 	PID  int  `json:"pid,omitempty"`
 	Exit Exit `json:"exit,omitzero"`
+	// Found tells that the process was found dead: it had ended some time before.
+	Found bool `json:"found,omitempty"`
 
 	// Ended is why the launcher ends the job: the name of a signal that it got, EndedByFailure, or a text. It is empty
 	// in an entry about a process.

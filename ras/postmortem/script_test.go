@@ -29,9 +29,8 @@ import (
 //	host HOST [clock DUR] [wall DUR]              a machine: what its monotonic clock is ahead of the script's, and
 //	                                              its time of day. Only of processes on the one named here is it known
 //	                                              that they are dead
-//	process PROC HOST [closed] [seen DUR] [paused DUR DUR] [starved DUR] [told DUR] [exported DUR] [delivered DUR]
-//	                  [job JOB] [run N] [format N] [cut BYTES]
-//	        [damage header|slots|tally|count] [twice]
+//	process PROC HOST [closed] [made DUR] [seen DUR] [paused DUR DUR] [starved DUR] [told DUR] [exported DUR]
+//	        [delivered DUR] [job JOB] [run N] [format N] [cut BYTES] [damage header|slots|tally|count] [twice]
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
 //	TIME PROC nccl COMM RANK/SIZE                 the same of one of NCCL's, which has no name on its tape
 //	TIME PROC act COMM ACT SEQ start | phase PHASE | ok | CODE PEER TEXT…
@@ -182,6 +181,9 @@ func (s *stage) process(w []string) {
 			p.Run = natural(w[i+1])
 		case "format":
 			p.Format = uint32(natural(w[i+1]))
+		case "made":
+			p.CreatedMono = p.mono(duration(w[i+1]))
+			p.CreatedWall += int64(duration(w[i+1]))
 		case "seen":
 			p.Seen = p.mono(duration(w[i+1]))
 		case "paused":
@@ -294,6 +296,9 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 	slot := p.slot(w[1])
 	switch w[0] {
 	case "act":
+		if w[2] == "init" {
+			slot.State = map[bool]lifecycle.State{true: lifecycle.StateReady, false: lifecycle.StateInitializing}[w[4] == "ok"]
+		}
 		r := tape.LifeRecord{
 			Time: now, Act: act(w[2]), Call: callOfAct(w[2]), Seq: natural(w[3]), Peer: -1,
 			State: slot.State,

@@ -97,7 +97,7 @@ func runs(procs []*process) (list [][]*process) {
 	for _, p := range procs {
 		r := &run{
 			id: p.header.Run, procs: []*process{p}, begin: p.header.Created,
-			end: later(p.header.Created, p.wallTime(p.last)),
+			end: later(p.header.Created, p.wallTime(max(p.last, p.header.Seen))),
 		}
 		all = append(all, r)
 		for _, b := range p.bonds() {
@@ -125,14 +125,15 @@ func runs(procs []*process) (list [][]*process) {
 }
 
 // bonds identify the run of a process: its lifecycle.Run and the communicators that it initialized. A communicator
-// whose init was not completed doesn't count: a world whose ranks never met has the same id in other runs.
+// whose init was not completed doesn't count: a world whose ranks never met has the same id in other runs, unless it is
+// one of NCCL's, which are all different.
 func (p *process) bonds() (all []any) {
 	if p.header.Run != 0 {
 		all = append(all, p.header.Run)
 	}
 	for _, m := range p.members {
 		made := func(a *model.Act) bool { return a.Kind == tape.ActInit && a.Code == lifecycle.CodeOK }
-		if m.Begun > 0 || m.count > 0 || m.State == lifecycle.StateReady || slices.ContainsFunc(m.over, made) {
+		if m.NCCL() || m.Begun > 0 || m.count > 0 || m.State == lifecycle.StateReady || slices.ContainsFunc(m.over, made) {
 			all = append(all, m.ID)
 		}
 	}

@@ -63,6 +63,51 @@ func (w *walk) mismatch(m *meeting) Verdict {
 	return v
 }
 
+// madeAnother is the verdict on a collective that some ranks completed as another call, such as a broadcast from another
+// root, by their trails; false if none did, or that is not known. NCCL notices no mismatch, and for some ranks the call
+// may even complete. At fault is the minority.
+func (w *walk) madeAnother(m *meeting) (Verdict, bool) {
+	if m.key.kind != collective || m.differ {
+		return Verdict{}, false
+	}
+	same, others := actorsOf(m.present), []*actor(nil)
+	for p := range w.members(m.slot) {
+		if p.actor.habit == nil || !passed(m, p.slot) {
+			continue
+		}
+		for _, c := range p.actor.habit.Trail {
+			switch {
+			case c.Call != countCollective || c.Seq != m.key.seq || c.Slot >= len(p.actor.note.Slots) ||
+				p.actor.note.Slots[c.Slot].Comm != m.key.comm:
+			case c.Hash == hashOf(m.slot.Op):
+				same = append(same, p.actor)
+			default:
+				others = append(others, p.actor)
+			}
+		}
+	}
+	if len(others) == 0 {
+		return Verdict{}, false
+	}
+	call := fmt.Sprintf("%s of %d bytes", m.slot.Op.Call, m.slot.Op.Bytes)
+	if m.slot.Op.Call.IsRooted() {
+		call += fmt.Sprintf(" with root %d", m.slot.Op.Peer)
+	}
+	called := fmt.Sprintf("%s called %s", ranksText(m.ranksOf(same)), call)
+	culprits, proof, why := others, Certain, "a different call than the others"
+	switch {
+	case len(same) < len(others):
+		culprits, called = same, call
+	case len(same) == len(others):
+		culprits, proof, why = slices.Concat(same, others), Likely, "different calls"
+		called = "it is not known which is wrong; " + called
+	}
+	v := m.verdict(Mismatch, proof, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
+	v.Text = say("%s made %s as number %d on %s: %s", culpritsText(v.Culprits), why, m.key.seq, commText(m.slot), called)
+	v.Text.add("%s", waiting(v.Victims))
+	return v, true
+}
+
 func (g *graph) sides(m *meeting) []*side {
 	var sides []*side
 	for _, p := range m.present {

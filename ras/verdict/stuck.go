@@ -46,6 +46,9 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if m.slot.Op.Call == lifecycle.CallGrow {
 		return w.growing(m)
 	}
+	if v, ok := w.madeAnother(m); ok {
+		return v, true
+	}
 	if v, ok := w.openGroups(m); ok {
 		return v, true
 	}

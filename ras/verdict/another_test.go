@@ -61,3 +61,45 @@ func TestMadeAnother(t *testing.T) {
 		t.Errorf("of one call it is %v", verdicts)
 	}
 }
+
+// A rank that makes calls may still come to one that others wait in, unless it has made calls that those made later.
+func TestOvertaken(t *testing.T) {
+	sum := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 64}
+	for name, c := range map[string]struct {
+		trail Trail // of the ranks that wait in number 6 of the first communicator
+		want  bool
+	}{
+		"it has passed a later call":        {Trail{{Slot: 1, Seq: 10}, {Slot: 0, Seq: 6}, {Slot: 1, Seq: 11}}, true},
+		"they made many calls since":        {Trail{{Slot: 1, Seq: 11}, {Slot: 1, Seq: 12}}, true},
+		"it has not come to that":           {Trail{{Slot: 1, Seq: 11}, {Slot: 0, Seq: 6}, {Slot: 1, Seq: 13}}, false},
+		"they have made no other one since": {Trail{{Slot: 1, Seq: 11}, {Slot: 0, Seq: 6}}, false},
+	} {
+		var notes []Note
+		for r := range 3 {
+			tp := Slot{
+				Name: "tp", Rank: r, Size: 3, Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1, Seq: 6, Begun: 6,
+				Done: 5, InFlight: 1, Stalled: true, Phase: tape.PhaseStream, Age: 5 * time.Second, Op: sum,
+			}
+			dp := Slot{
+				Name: "dp", Rank: r, Size: 3, Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1, Seq: 12, Begun: 12,
+				Done: 12, Age: 80 * time.Millisecond, Op: sum,
+			}
+			tp.Comm[0], dp.Comm[0] = 1, 2
+			trail := c.trail
+			if r == 1 {
+				tp.Seq, tp.Begun, tp.Done, tp.InFlight, tp.Stalled, tp.Phase = 5, 5, 5, 0, false, tape.PhaseNone
+				trail = nil
+			}
+			notes = append(notes, Note{
+				Member: fmt.Sprint("p", r), Host: "a", PID: r + 1, Rank: r, JobSize: 3, Slots: []Slot{tp, dp},
+				Habits: []Habit{{Root: 1, Trail: trail}},
+			})
+		}
+		verdicts, _ := Diagnose(notes)
+		if got := len(verdicts) == 1 && verdicts[0].Confidence == Likely &&
+			strings.HasPrefix(verdicts[0].Text.String(), "rank 1 (a, pid 2) has not entered all_reduce 6"); got != c.want ||
+			!c.want && len(verdicts) > 0 {
+			t.Errorf("%s: it is %v", name, verdicts)
+		}
+	}
+}

@@ -193,7 +193,11 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 	for _, l := range leaves {
 		r := rankOf(l.actor, m.key.comm)
 		if l.elsewhere {
-			v.Confidence = min(v.Confidence, Possible)
+			most := Possible
+			if m.overtakenBy(l.actor) {
+				most = Likely
+			}
+			v.Confidence = min(v.Confidence, most)
 			v.Evidence = append(v.Evidence, say("%s keeps making other calls, but not this one", r))
 		}
 		if l.actor.note.Where != "" {

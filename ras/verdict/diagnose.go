@@ -265,13 +265,49 @@ func (w *walk) explain(m *meeting, a *actor) {
 	case a.wasIn(m.until):
 		return
 	case moving || m.until == 0 && idleFor >= 0 && idleFor < max(waited/2, still):
-		if waited < missingTime {
+		if waited < missingTime && !m.overtakenBy(a) {
 			w.moving = true
 			return
 		}
 		leaf.elsewhere = true
 	}
 	w.add(leaf)
+}
+
+// overtakenBy tells whether a rank has made collectives that each rank of the meeting made after it had come there, by
+// their trails: then it doesn't come as soon as it gets there.
+func (m *meeting) overtakenBy(a *actor) bool {
+	if m.key.kind != collective || m.until > 0 {
+		return false
+	}
+	for _, p := range m.present {
+		if p.actor.habit == nil {
+			return false
+		}
+		trail, notes := p.actor.habit.Trail, p.actor.note.Slots
+		of := func(c Mark) *Slot {
+			if c.Call != countCollective || c.Slot >= len(notes) {
+				return nil
+			}
+			return &notes[c.Slot]
+		}
+		// Those before the meeting's own call don't count. If the trail doesn't go back so far, all are later.
+		trail = trail[1+slices.IndexFunc(trail, func(c Mark) bool {
+			s := of(c)
+			return s != nil && s.Comm == m.key.comm && c.Seq == m.key.seq
+		}):]
+		if !slices.ContainsFunc(trail, func(c Mark) bool {
+			s := of(c)
+			if s == nil || s.Comm == m.key.comm {
+				return false
+			}
+			its := a.slotIn(s.Comm)
+			return its != nil && its.Left == nil && its.Begun >= c.Seq
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 func (w *walk) add(l *leaf) {

@@ -25,6 +25,12 @@ func (s *Slot) inCountedMessages() bool {
 // they are in a group that has not ended, or NCCL has not returned.
 func (s *Slot) unlaunched() bool { return s.Counted && s.InFlight > 0 && s.Phase == tape.PhaseNone }
 
+// inAct tells whether the rank of a slot is in a call that makes a communicator of this one. In a group, such a call
+// returns before it is done.
+func (s *Slot) inAct(call lifecycle.Call) bool {
+	return slices.ContainsFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == call.String() })
+}
+
 // countsWith tells whether all messages of a slot's rank with another one are counted.
 func (s *Slot) countsWith(rank int) bool {
 	_, known := s.Messages[int32(rank)]
@@ -178,7 +184,7 @@ func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 	for _, p := range m.present {
 		before := func(q *participant) bool { return q.until == 0 && q.since > p.since }
 		switch {
-		case !p.slot.unlaunched() || slices.ContainsFunc(p.actor.in, before):
+		case !p.slot.unlaunched() || p.slot.inAct(p.slot.Op.Call) || slices.ContainsFunc(p.actor.in, before):
 		case p.since < m.age/2: // it has just come
 			w.moving = true
 			return Verdict{}, false

@@ -168,6 +168,12 @@ func TestGroupsOfMessages(t *testing.T) {
 			[]string{`unfinished_group (likely): rank 1 (node0, pid 1001) began all_reduce 9 on "world" 5s ago, and`},
 		},
 		{
+			"one has not ended the group with its split",
+			line(9).in(world, 9, lifecycle.CallSplit, s5, -1, 0, 0, 1, 2, 3).
+				with(act(tape.ActSplit, s5, true), 0, 2, 3),
+			[]string{`unfinished_group (likely): rank 1 (node0, pid 1001) began a split of "world" 5s ago, and`},
+		},
+		{
 			"one is not counted",
 			line(9).exchanges(s5, 0, 2, 3).with(talked(8, 0, 2), 1).
 				with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted = false }, 1),

@@ -16,12 +16,14 @@ import (
 
 // ending is how a process ended, as far as is known. Times are on its tape's own clock.
 type ending struct {
-	at   int64          // 0: it runs, or the time is not known
-	left int64          // when it closed its tape; 0: it didn't
-	seen int64          // when its launcher saw the end; 0: unknown
-	ran  int64          // when an agent last saw it run, in a job that hung; 0: unknown
-	how  string         // "it was ended by SIGKILL"
-	exit osprocess.Exit // as its launcher saw it
+	at   int64 // 0: it runs, or the time is not known
+	left int64 // when it closed its tape; 0: it didn't
+	seen int64 // when its launcher saw the end; 0: unknown
+	ran  int64 // when an agent last saw it run, in a job that hung; 0: unknown
+	// stopped is when the agent first saw that it was stopped, and it was not seen to go on since; 0: never.
+	stopped int64
+	how     string         // "it was ended by SIGKILL"
+	exit    osprocess.Exit // as its launcher saw it
 	// found tells that it was found dead at the time at: it had ended some time before.
 	found bool
 	// failed is when the launcher began to end the job because a rank had failed; 0: it didn't.
@@ -67,6 +69,11 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 				if p := byPID[key{e.Boot, pid}]; p != nil && e.Mono > p.first {
 					p.end.ran = max(p.end.ran, e.Mono)
 					p.ran = append(trimmed(p.ran, maxStalls), e.Mono)
+					if !slices.Contains(e.Stopped, pid) {
+						p.end.stopped = 0
+					} else if p.end.stopped == 0 {
+						p.end.stopped = e.Mono
+					}
 				}
 			}
 			if e.PID == 0 && e.Ended == "" {

@@ -176,6 +176,8 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		}
 	case p.end.left > 0 && p.end.left <= now:
 		n.Fate, n.FateAge = verdict.Departed, time.Duration(now-p.end.left)
+	case p.end.stopped > 0 && p.end.stopped <= now:
+		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.end.stopped), "an agent saw that"
 	case p.wasStopped() && now < p.header.Resumed && now-paused > int64(pauseTime):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-paused),
 			"it gave no sign of life until it went on"

@@ -42,6 +42,7 @@ import (
 //	ledger TIME HOST failed | SIGNAL | RANK PID CODE
 //	                                              its launcher ends the job for a rank that failed, gets a signal, or
 //	                                              sees the end of a process without a tape
+//	ledger TIME HOST running PROC[(stopped)]…     an agent notes that these run, or are stopped, while a verdict is open
 //	tally PROC COMM CALL BYTES COUNT MEAN [ENGINE]
 //	                                              what the process has counted; several of one kind are added up
 //	TIME together COMM CALL SEQ BYTES DUR         all ranks of the communicator make an operation that takes so long
@@ -151,7 +152,11 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 	case w[0] == "running":
 		e.Rank = -1
 		for _, name := range w[1:] {
-			e.Running = append(e.Running, s.find(name).PID)
+			name, stopped := strings.CutSuffix(name, "(stopped)")
+			pid := s.find(name).PID
+			if e.Running = append(e.Running, pid); stopped {
+				e.Stopped = append(e.Stopped, pid)
+			}
 		}
 	case strings.HasPrefix(w[0], "SIG"):
 		e.Ended = w[0]

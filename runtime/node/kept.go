@@ -251,8 +251,8 @@ func (j *keptJob) told(open []verdict.Verdict) {
 		j.running.also(func(ctx context.Context) {
 			defer context.AfterFunc(ctx, calm)()
 			for pause := time.Second; hangs.Err() == nil; pause *= 2 {
-				if running := j.pids(); len(running) > 0 {
-					_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Running: running}) // as with ends
+				if e := j.runs(); len(e.Running) > 0 {
+					_ = process.AppendEntry(j.dir, e) // as with ends
 				}
 				select {
 				case <-hangs.Done():
@@ -267,14 +267,20 @@ func (j *keptJob) told(open []verdict.Verdict) {
 	j.examine(open)
 }
 
-// pids are the processes that run, by the numbers that their tapes have.
-func (j *keptJob) pids() (pids []int) {
+// runs is the entry that says which processes run, by the numbers that their tapes have.
+func (j *keptJob) runs() process.Entry {
+	e := process.Entry{Rank: -1}
 	for _, s := range j.keeper.Members() {
-		if p := j.get(s.Member.Name); p != nil && goesOn(s) {
-			pids = append(pids, p.tape.Header().PID)
+		p := j.get(s.Member.Name)
+		if p == nil || !goesOn(s) {
+			continue
+		}
+		pid := p.tape.Header().PID
+		if e.Running = append(e.Running, pid); s.State == mesh.Stopped {
+			e.Stopped = append(e.Stopped, pid)
 		}
 	}
-	return pids
+	return e
 }
 
 // rankOf is the rank in the job of the process called name, as its largest communicator has it; -1 if it has none or

@@ -40,6 +40,8 @@ type Entry struct {
 
 	// Running is an agent's entry about the job: a verdict was open, and these processes of the host were running.
 	Running []int `json:"running,omitempty"`
+	// Stopped are those of Running that were stopped, as by SIGSTOP.
+	Stopped []int `json:"stopped,omitempty"`
 }
 
 // Now is the entry with the current time.

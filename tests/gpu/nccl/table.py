@@ -70,8 +70,7 @@ def faults(engine):
         fault("sleeps", engine, ("not_entered",)),
         fault("skips a call", engine, ("not_entered",)),
         fault("makes another call", engine, ("mismatch",)),
-        # That a process is stopped isn't on its tape.
-        fault("is stopped", engine, ("rank_stopped",), ("rank_stopped", "not_entered"), at_once=True),
+        fault("is stopped", engine, ("rank_stopped",), at_once=True),
         fault("is killed", engine, ("rank_dead",), at_once=True),
         fault("joins late", engine, ("not_joined",)),
         fault("destroys twice", engine, ("nothing",), ("misuse",), ends=True),

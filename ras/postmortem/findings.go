@@ -166,7 +166,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	switch end := p.end.at; {
 	case end > 0 && end <= now:
 		n.Fate, n.FateAge, n.Cause, n.Told = verdict.Dead, time.Duration(now-end), p.end.how, p.end.exit.Told()
-		n.Found = p.end.found
+		n.Found = p.end.found && !p.end.exit.Known
 		closed := p.state() == StateClosed
 		if p.end.exit.Code == 0 && (closed || p.state() == StateExited) {
 			n.Fate = verdict.Departed
@@ -176,8 +176,8 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 		}
 	case p.end.left > 0 && p.end.left <= now:
 		n.Fate, n.FateAge = verdict.Departed, time.Duration(now-p.end.left)
-	case p.end.stopped > 0 && p.end.stopped <= now:
-		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.end.stopped), "an agent saw that"
+	case p.end.stopped > wrote && p.end.stopped <= now:
+		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-p.end.stopped), "as an agent noted"
 	case p.wasStopped() && now < p.header.Resumed && now-paused > int64(pauseTime):
 		n.Fate, n.FateAge, n.Cause = verdict.Stopped, time.Duration(now-paused),
 			"it gave no sign of life until it went on"

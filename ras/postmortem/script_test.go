@@ -37,12 +37,13 @@ import (
 //	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | device DUR | ok | CODE
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
 //	TIME PROC refused COMM ACT CODE TEXT…
-//	TIME PROC exits CODE | SIGNAL | ? [found]     its launcher sees that, and notes it in the ledger; an agent finds it
-//	                                              dead
+//	TIME PROC exits CODE | SIGNAL | ? [found]     its launcher sees that, and notes it in the ledger; an agent found
+//	                                              it dead
 //	ledger TIME HOST failed | SIGNAL | RANK PID CODE
 //	                                              its launcher ends the job for a rank that failed, gets a signal, or
 //	                                              sees the end of a process without a tape
-//	ledger TIME HOST running PROC[(stopped)]…     an agent notes that these run, or are stopped, while a verdict is open
+//	ledger TIME HOST running PROC[(stopped)]…     an agent notes, while a verdict is open, that these run, or are
+//	                                              stopped
 //	tally PROC COMM CALL BYTES COUNT MEAN [ENGINE]
 //	                                              what the process has counted; several of one kind are added up
 //	TIME together COMM CALL SEQ BYTES DUR         all ranks of the communicator make an operation that takes so long
@@ -302,7 +303,9 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 	switch w[0] {
 	case "act":
 		if w[2] == "init" {
-			slot.State = map[bool]lifecycle.State{true: lifecycle.StateReady, false: lifecycle.StateInitializing}[w[4] == "ok"]
+			if slot.State = lifecycle.StateInitializing; w[4] == "ok" {
+				slot.State = lifecycle.StateReady
+			}
 		}
 		r := tape.LifeRecord{
 			Time: now, Act: act(w[2]), Call: callOfAct(w[2]), Seq: natural(w[3]), Peer: -1,

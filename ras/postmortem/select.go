@@ -97,7 +97,7 @@ func runs(procs []*process) (list [][]*process) {
 	for _, p := range procs {
 		r := &run{
 			id: p.header.Run, procs: []*process{p}, begin: p.header.Created,
-			end: later(p.header.Created, p.wallTime(max(p.last, p.header.Seen))),
+			end: later(p.header.Created, p.wallTime(p.last)),
 		}
 		all = append(all, r)
 		for _, b := range p.bonds() {
@@ -133,7 +133,8 @@ func (p *process) bonds() (all []any) {
 	}
 	for _, m := range p.members {
 		made := func(a *model.Act) bool { return a.Kind == tape.ActInit && a.Code == lifecycle.CodeOK }
-		if m.NCCL() || m.Begun > 0 || m.count > 0 || m.State == lifecycle.StateReady || slices.ContainsFunc(m.over, made) {
+		if m.NCCL() || m.Begun > 0 || m.count > 0 || m.State == lifecycle.StateReady ||
+			slices.ContainsFunc(m.over, made) {
 			all = append(all, m.ID)
 		}
 	}

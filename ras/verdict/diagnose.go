@@ -237,7 +237,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 	followed, moving := false, false
 	for _, p := range w.elsewhere(m, a, gone, left) {
 		if p.until == 0 && m.until == 0 && p.since < still {
-			moving = true
+			moving = moving || !m.inOtherLane(p.slot)
 			continue
 		}
 		followed = true
@@ -245,6 +245,9 @@ func (w *walk) explain(m *meeting, a *actor) {
 		p.meeting.waiters = append(p.meeting.waiters, m)
 	}
 	idleFor := a.idleFor
+	if slices.ContainsFunc(a.slots, m.inOtherLane) {
+		idleFor = a.idleWithout(m.inOtherLane)
+	}
 	if s := a.queued(m); s != nil {
 		idleFor = s.Age // later calls don't count
 	}
@@ -274,10 +277,21 @@ func (w *walk) explain(m *meeting, a *actor) {
 	w.add(leaf)
 }
 
-// overtakenBy tells whether a rank has made collectives that each rank of the meeting made after it had come there, by
-// their trails: then it doesn't come as soon as it gets there.
+// inOtherLane tells whether the ranks of a meeting use a slot's communicator in another lane than the meeting's: what a
+// rank does there doesn't keep it from coming.
+func (m *meeting) inOtherLane(s *Slot) bool {
+	for _, p := range m.present {
+		if own := p.actor.slotIn(s.Comm); own != nil {
+			return own.Lane != p.slot.Lane
+		}
+	}
+	return false
+}
+
+// overtakenBy tells whether a rank has made collectives of the same lane that each rank of the meeting, which most have
+// come to, made after it had come there, by their trails: then it is not on its way there.
 func (m *meeting) overtakenBy(a *actor) bool {
-	if m.key.kind != collective || m.until > 0 {
+	if m.key.kind != collective || m.until > 0 || 2*m.arrived() <= m.slot.Size {
 		return false
 	}
 	for _, p := range m.present {
@@ -298,11 +312,11 @@ func (m *meeting) overtakenBy(a *actor) bool {
 		}):]
 		if !slices.ContainsFunc(trail, func(c Mark) bool {
 			s := of(c)
-			if s == nil || s.Comm == m.key.comm {
+			if s == nil || s.Comm == m.key.comm || s.Lane != p.slot.Lane {
 				return false
 			}
-			its := a.slotIn(s.Comm)
-			return its != nil && its.Left == nil && its.Begun >= c.Seq
+			its, here := a.slotIn(s.Comm), a.slotIn(m.key.comm)
+			return its != nil && here != nil && its.Lane == here.Lane && its.Left == nil && its.Begun >= c.Seq
 		}) {
 			return false
 		}

@@ -217,6 +217,18 @@ func (g *graph) addNote(n *Note) {
 	g.actors = append(g.actors, own...)
 }
 
+// idleWithout is idleFor without the calls on some communicators, and with the pauses of the process; -1 if there is no
+// other call.
+func (a *actor) idleWithout(some func(*Slot) bool) time.Duration {
+	rest := actor{idleFor: -1}
+	for _, s := range a.slots {
+		if !some(s) && s.Op.Call != lifecycle.CallNone {
+			rest.active(s.Age)
+		}
+	}
+	return rest.idleFor
+}
+
 // active records that the actor made or ended a call that long ago.
 func (a *actor) active(age time.Duration) {
 	if a.idleFor < 0 || age < a.idleFor {

@@ -89,8 +89,8 @@ func (s *Slot) likeOthers(rank int, l lack) (asMany, some bool) {
 
 // expectMessages adds the ranks that p waits for to those that a meeting waits for: those that lack the message that p
 // is shown in, or more messages than p's program has launched since. Else, those that lack most may lack later ones
-// alone. If none lacks any, p may wait for those that have not launched theirs, or whose stream has not come to them, as
-// others lack what they are in, that aborted the communicator before it did them, or that are not counted.
+// alone. If none lacks any, p may wait for those that have not launched theirs, or whose stream has not come to them,
+// as others lack what they are in, that aborted the communicator before it did them, or that are not counted.
 func (g *graph) expectMessages(m *meeting, p *participant) {
 	var lacking []lack
 	var unlaunched, queued, behind, aborted, uncounted []int

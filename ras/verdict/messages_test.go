@@ -306,14 +306,16 @@ func TestMessageBehindAnother(t *testing.T) {
 			slot.Messages[with] = model.Messages{Sent: s, Received: r}
 		}
 	}
-	j := newJob(3).exchanges(s5, 0, 1).did(world, 8, allReduce, s6, 2).with(talked(5, 1), 0).with(talked(5, 0, 2), 1).
-		with(talked(5, 1), 2).with(func(_ *verdict.Note, s *verdict.Slot) { s.Seq, s.Op.Call = 5, lifecycle.CallRecv }, 0).
-		with(of(5, 6, 0), 1).with(func(_ *verdict.Note, s *verdict.Slot) {
+	first := func(_ *verdict.Note, s *verdict.Slot) { s.Seq, s.Op.Call = 5, lifecycle.CallRecv }
+	second := func(_ *verdict.Note, s *verdict.Slot) {
 		s.Seq, s.Op.Call, s.Op.Peer, s.InFlight = 6, lifecycle.CallRecv, 0, 2
-	}, 1)
+	}
+	j := newJob(3).exchanges(s5, 0, 1).did(world, 8, allReduce, s6, 2).with(talked(5, 1), 0).with(talked(5, 0, 2), 1).
+		with(talked(5, 1), 2).with(first, 0).with(of(5, 6, 0), 1).with(second, 1)
 	verdicts, _ := verdict.Diagnose(j)
 	const want = "ranks 0 and 1 wait for each other"
-	if len(verdicts) != 1 || verdicts[0].Reason != verdict.Deadlock || !strings.Contains(verdicts[0].Text.String(), want) {
+	if len(verdicts) != 1 || verdicts[0].Reason != verdict.Deadlock ||
+		!strings.Contains(verdicts[0].Text.String(), want) {
 		t.Errorf("it is %v", verdicts)
 	}
 }

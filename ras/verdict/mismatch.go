@@ -63,49 +63,61 @@ func (w *walk) mismatch(m *meeting) Verdict {
 	return v
 }
 
-// madeAnother is the verdict on a collective that some ranks completed as another call, such as a broadcast from another
-// root, by their trails; false if none did, or that is not known. NCCL notices no mismatch, and for some ranks the call
-// may even complete. At fault is the minority.
+// madeAnother is the verdict on an operation that some ranks completed as another call, such as a broadcast from
+// another root, by their trails; false if none did, or that is not known. NCCL notices no mismatch, and for some ranks
+// the call may even complete. At fault are those that made another call than most ranks of the communicator.
 func (w *walk) madeAnother(m *meeting) (Verdict, bool) {
-	if m.key.kind != collective || m.differ {
-		return Verdict{}, false
-	}
-	same, others := actorsOf(m.present), []*actor(nil)
+	own := hashOf(m.slot.Op)
+	sides := map[uint16][]*actor{own: actorsOf(m.present)}
 	for p := range w.members(m.slot) {
-		if p.actor.habit == nil || !passed(m, p.slot) {
-			continue
-		}
-		for _, c := range p.actor.habit.Trail {
-			switch {
-			case c.Call != countCollective || c.Seq != m.key.seq || c.Slot >= len(p.actor.note.Slots) ||
-				p.actor.note.Slots[c.Slot].Comm != m.key.comm:
-			case c.Hash == hashOf(m.slot.Op):
-				same = append(same, p.actor)
-			default:
-				others = append(others, p.actor)
-			}
+		if hash, known := p.made(m); known && passed(m, p.slot) {
+			sides[hash] = append(sides[hash], p.actor)
 		}
 	}
-	if len(others) == 0 {
+	if m.key.kind != collective || m.differ || !m.slot.Op.Call.IsOperation() || len(sides) < 2 {
 		return Verdict{}, false
 	}
-	call := fmt.Sprintf("%s of %d bytes", m.slot.Op.Call, m.slot.Op.Bytes)
+	called := fmt.Sprintf("%s called %s", ranksText(m.ranksOf(sides[own])), difference(&m.slot.Op, &m.slot.Op))
 	if m.slot.Op.Call.IsRooted() {
-		call += fmt.Sprintf(" with root %d", m.slot.Op.Peer)
+		called += fmt.Sprintf(", root %d", m.slot.Op.Peer)
 	}
-	called := fmt.Sprintf("%s called %s", ranksText(m.ranksOf(same)), call)
-	culprits, proof, why := others, Certain, "a different call than the others"
-	switch {
-	case len(same) < len(others):
-		culprits, called = same, call
-	case len(same) == len(others):
-		culprits, proof, why = slices.Concat(same, others), Likely, "different calls"
-		called = "it is not known which is wrong; " + called
+	var culprits []*actor
+	most := false
+	for _, side := range sides {
+		if most = 2*len(side) > m.slot.Size; most {
+			for hash, other := range sides {
+				if len(other) < len(side) {
+					culprits = append(culprits, sides[hash]...)
+				}
+			}
+			break
+		}
 	}
-	v := m.verdict(Mismatch, proof, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
-	v.Text = say("%s made %s as number %d on %s: %s", culpritsText(v.Culprits), why, m.key.seq, commText(m.slot), called)
+	v := m.verdict(Mismatch, Certain, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
+	if most {
+		v.Text = say("%s made a different call than the others as number %d on %s: %s",
+			culpritsText(v.Culprits), m.key.seq, commText(m.slot), called)
+	} else {
+		v.Confidence = Likely
+		v.Text = say("the ranks made different calls as number %d on %s, and it is not known which is wrong: %s",
+			m.key.seq, commText(m.slot), called)
+	}
 	v.Text.add("%s", waiting(v.Victims))
 	return v, true
+}
+
+// made is the hash of the call that a rank made as the meeting's, by its trail; false if that is not known.
+func (p *participant) made(m *meeting) (hash uint16, known bool) {
+	if p.actor.habit == nil {
+		return 0, false
+	}
+	for _, c := range p.actor.habit.Trail {
+		if c.Call == countCollective && c.Seq == m.key.seq && c.Slot < len(p.actor.note.Slots) &&
+			p.actor.note.Slots[c.Slot].Comm == m.key.comm {
+			return c.Hash, true
+		}
+	}
+	return 0, false
 }
 
 func (g *graph) sides(m *meeting) []*side {

@@ -72,7 +72,9 @@ func (g *graph) failedFirst(n *Note) bool {
 // have ended because of that, or of a failure shortly before: launchers end the others, and programs exit when a call
 // fails.
 func (g *graph) maybeConsequence(n *Note) bool {
-	if n.Found && slices.ContainsFunc(g.notes, func(o *Note) bool { return o.Fate == Dead && !o.Found && !o.Told }) {
+	if n.Found && slices.ContainsFunc(g.notes, func(o *Note) bool {
+		return o.Fate == Dead && !o.Found && !o.Told && o.FateAge+skew >= n.FateAge
+	}) {
 		return true
 	}
 	if n.tapeKnown() {
@@ -93,7 +95,8 @@ func (g *graph) maybeConsequence(n *Note) bool {
 func (g *graph) toldToEnd(n *Note) bool {
 	return n.Told && slices.ContainsFunc(g.notes, func(o *Note) bool {
 		in := func(s Slot) bool { return s.Left == nil && s.Size > 1 }
-		ended := o.Fate == Dead || o.Fate == Departed && slices.ContainsFunc(o.Slots, in)
+		ended := o.Fate == Dead ||
+			o.Fate == Departed && o.FateAge-n.FateAge < settleTime && slices.ContainsFunc(o.Slots, in)
 		return ended && !o.Told && (o.Found || o.FateAge+skew >= n.FateAge)
 	})
 }
@@ -101,15 +104,16 @@ func (g *graph) toldToEnd(n *Note) bool {
 // tapeKnown tells whether a process's last state is known, or was.
 func (n *Note) tapeKnown() bool { return len(n.Slots) > 0 && !n.Stale || n.Blamed }
 
-// endedTogether are the processes of the note's host that ended at about the same time and whose tapes are lost, or that
-// were found dead: which was first, and why, is not known.
+// endedTogether are the processes of the note's host that ended at about the same time and whose tapes are lost, or
+// that were found dead: which was first, and why, is not known.
 func (g *graph) endedTogether(n *Note) (some []*Note) {
 	unseen := func(n *Note) bool { return n.Found || !n.tapeKnown() }
 	if !unseen(n) || n.Host == "" {
 		return nil
 	}
 	for _, o := range g.notes {
-		if o.Fate == n.Fate && o.Host == n.Host && o.Found == n.Found && unseen(o) && (o.FateAge-n.FateAge).Abs() < settleTime {
+		if o.Fate == n.Fate && o.Host == n.Host && o.Found == n.Found && unseen(o) &&
+			(o.FateAge-n.FateAge).Abs() < settleTime {
 			some = append(some, o)
 		}
 	}
@@ -124,14 +128,14 @@ func (w *walk) ended(n *Note, ends map[*Note][]*meeting) Verdict {
 		return w.processVerdict([]*Note{n}, ends)
 	}
 	v := w.processVerdict(some, ends)
-	v.ID = hash("together", some[0].Host)
+	v.ID = hash("together", some[0].Host, n.Found)
 	v.Reason, v.Confidence = Unknown, Possible
-	why := "no process of that host is left to read their tapes"
+	how, why := "ended together", ": no process of that host is left to read their tapes"
 	if n.Found {
-		why = "they were found dead"
+		how, why = "were found dead", ""
 	}
-	v.Text = say("%s of host %s ended together %s ago, and which was first is not known: %s",
-		ranksText(v.Culprits), some[0].Host, v.Age, why)
+	v.Text = say("%s of host %s %s %s ago, and which was first is not known%s",
+		ranksText(v.Culprits), some[0].Host, how, v.Age, why)
 	v.Text.add("%s", waiting(v.Victims))
 	v.Culprits, v.Evidence = nil, nil
 	return v
@@ -195,7 +199,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 		first := v.Victims[0]
 		v.Comm, v.Name, v.Call, v.Seq = first.Comm, first.Name, first.Call, first.Seq
 	}
-	if guessed {
+	if guessed || notes[0].Found {
 		v.Confidence = Likely
 	}
 	v.setID()
@@ -222,6 +226,9 @@ func processText(notes []*Note, ranks []Rank, age Age) Text {
 	verb := map[Fate]string{
 		Dead: "ended", Departed: "left the job", Stopped: "stopped", Unreachable: "stopped answering",
 	}[fate]
+	if notes[0].Found {
+		verb = "was found dead"
+	}
 	t := say("%s", culpritsText(ranks))
 	if hosts := hostsOf(notes); len(hosts) > 1 {
 		t.add(" of hosts %s", strings.Join(hosts, ", "))

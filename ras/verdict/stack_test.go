@@ -26,7 +26,8 @@ func TestStackIsEvidence(t *testing.T) {
 		got = append(got, e.String())
 	}
 	want := []string{
-		"at the time of the verdict: rank 0 is stopped", "at the time of the verdict: rank 0 is in Python at f (a.py:1)",
+		"at the time of the verdict: rank 0 is stopped",
+		"at the time of the verdict: rank 0 is in Python at f (a.py:1)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("more evidence is %q, want %q", got, want)

@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
-// TestScenarios plays the files in testdata/any. All ranks do a command at the same time, each on a goroutine of its own
-// that stays the same, and the next command begins when all are done. Ranks that answer the same share a line. The
+// TestScenarios plays the files in testdata/any. All ranks do a command at the same time, each on a goroutine of its
+// own that stays the same, and the next command begins when all are done. Ranks that answer the same share a line. The
 // commands:
 //
 //	job ranks=N [nodes=M]                    begins: one process of N ranks, or N processes on M nodes with TCP

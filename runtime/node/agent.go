@@ -321,7 +321,7 @@ func (a *Agent) unseen(dir string, refuse func(path string, err error)) (running
 		}
 		h := t.Header()
 		switch life := t.Liveness(); {
-		case h.Seen != 0: // it has telemetry of its own
+		case h.Watched:
 			a.seen[path] = true
 		case life == process.Unknown && (!h.Closed || h.KernelBoot != process.Self().BootID):
 			refuse(path, fmt.Errorf("the process of %s is on another host, or in a pid namespace that is not below "+

@@ -240,9 +240,9 @@ func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
 	}
 }
 
-// told takes the open verdicts. While there are some, it notes that the job runs, for the post-mortem of one whose
-// processes are all killed, and their agent: with pauses that double, so that the last entry tells at least half of how
-// long the job hung.
+// told takes the open verdicts. While there are some, it notes that the job runs, and which processes are stopped, for
+// the post-mortem of one whose processes are all killed, and their agent: with pauses that double, so that the last
+// entry tells at least half of how long the job hung, and once more when none is open.
 func (j *keptJob) told(open []verdict.Verdict) {
 	switch {
 	case len(open) > 0 && j.calm == nil:
@@ -250,9 +250,13 @@ func (j *keptJob) told(open []verdict.Verdict) {
 		j.calm = calm
 		j.running.also(func(ctx context.Context) {
 			defer context.AfterFunc(ctx, calm)()
-			for pause := time.Second; hangs.Err() == nil; pause *= 2 {
+			for pause := time.Second; ; pause *= 2 {
+				over := hangs.Err() != nil
 				if e := j.runs(); len(e.Running) > 0 {
 					_ = process.AppendEntry(j.dir, e) // as with ends
+				}
+				if over {
+					return
 				}
 				select {
 				case <-hangs.Done():

@@ -20,7 +20,8 @@ const Ledger = "launcher.log"
 // EndedByFailure is Entry.Ended if the launcher ends the job because a rank failed.
 const EndedByFailure = "failed"
 
-// Entry is a line of a Ledger: how a process ended, why the launcher ends the job, or that it hung.
+// Entry is a line of a Ledger: how a process ended, or that it was found dead, why the launcher ends the job, or, from
+// an agent, that it hung, and which of its processes were stopped.
 type Entry struct {
 	Time time.Time `json:"time"`
 	// Mono is Time on CLOCK_MONOTONIC in nanoseconds, of the boot that Boot names.

@@ -69,8 +69,8 @@ type Config struct {
 	// Stall is the duration from which the process calls an operation stalled, for readers of its tape; 0 if it never
 	// does.
 	Stall time.Duration
-	// Watched says that the process's own telemetry will read the tape. Then Header.Seen is set from the beginning, so
-	// that no agent follows it.
+	// Watched sets Header.Watched from the beginning: the process's own telemetry will read the tape, so that no agent
+	// follows it.
 	Watched bool
 }
 

@@ -57,6 +57,8 @@ type Header struct {
 	Delivered int64
 	// Terminated is when the process was told from outside to end, by SIGTERM; 0: never.
 	Terminated int64
+	// Watched tells that the process has telemetry of its own, which reads the tape.
+	Watched bool
 	// Seen is when the process's own telemetry last read the in-flight table: the process ran until then at least, so
 	// that a stopped one shows by it. 0: never.
 	Seen int64
@@ -268,7 +270,10 @@ func (t *file) Header() Header {
 	h.Closed = c.state == stateClosed
 	h.Overflow = c.overflow
 	h.Exported, h.Delivered = c.exported, c.delivered
-	h.Terminated, h.Seen = c.terminated, c.seen
+	h.Terminated = c.terminated
+	if h.Watched = c.seen != 0; c.seen != h.createdMono { // else it is to begin
+		h.Seen = c.seen
+	}
 	h.Paused, h.Resumed, h.Exporter = c.paused, c.resumed, c.exporter
 	h.Run, h.Starved = lifecycle.Run(c.run), time.Duration(c.starved)
 	// If the pair can't be read, that of the tape's creation serves.

@@ -120,7 +120,7 @@ def bare_cases():
 
 
 # Below those that the kernel gives to connections, of which one would take the port of a job that is still starting.
-PORTS = itertools.count(random.randrange(20000, 30000))
+PORTS = itertools.count(random.randrange(20000, 27000))  # below those that agents, and NCCL's RAS, listen at
 
 
 def free_port():

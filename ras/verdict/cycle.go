@@ -108,6 +108,7 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 	for _, r := range []rule{
 		{func(i int) bool { return g.inStep(ring[i].via) == no }, Certain, order},
 		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain, unfit},
+		{func(i int) bool { return outnumbered(ring, i) }, Likely, order},
 		{func(i int) bool { return ring[i].strays() }, Likely, unfit},
 		{func(i int) bool { return overtaken(ring, i) || overtaken(ring, (i+len(ring)-1)%len(ring)) }, Likely, unfit},
 		{func(i int) bool { return leftOut(ring, i) }, Likely, "left out a message"},
@@ -121,6 +122,15 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 		}
 	}
 	return all, nil
+}
+
+// outnumbered tells whether the rank of an edge is in one of two collectives of the same ranks, and most of these are
+// in the other one.
+func outnumbered(ring []edge, i int) bool {
+	own, other := ring[i].to, ring[(i+1)%len(ring)].to
+	return len(ring) == 2 && own.key.kind == collective && other.key.kind == collective &&
+		own.slot.Size == other.slot.Size && len(own.present) < len(other.present) &&
+		len(own.present)+len(other.present) == own.slot.Size
 }
 
 // strays tells whether an edge leads to messages that wait for a rank at a distance at which no rank of the

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -30,23 +29,32 @@ func (n *Note) Fold(p *model.Process, now int64) {
 	}
 }
 
-// launchedTogether is the time within which operations of several communicators are called for in one group: these a
-// stream does together.
+// launchedTogether is the time within which operations of several communicators are called for in one group, where it
+// is not known when the call returned: these a stream does together.
 const launchedTogether = time.Millisecond
+
+// returned is when the call of a slot's oldest operation on its stream returned; in a group, that is when this ended.
+func returned(s *tape.Slot) int64 {
+	if s.Launched-s.Completed == 1 && s.LastEnd >= s.OpStart {
+		return s.LastEnd
+	}
+	return s.OpStart + int64(launchedTogether)
+}
 
 // queue finds what a stream has not come to, as it has not done what was launched there before, on other communicators.
 func (n *Note) queue(p *model.Process, slots map[uint32]int) {
 	onStream := func(c *model.Comm) bool { return c.Slot != nil && c.Slot.Stream != 0 && c.InFlight() != nil }
-	first := map[uint32]int64{}
+	first := map[uint32]*tape.Slot{}
 	for c := range p.Comms() {
 		if onStream(c) {
-			s := c.Slot
-			first[s.Stream] = min(cmp.Or(first[s.Stream], s.OpStart), s.OpStart)
+			if s := first[c.Slot.Stream]; s == nil || c.Slot.OpStart < s.OpStart {
+				first[c.Slot.Stream] = c.Slot
+			}
 		}
 	}
 	for c := range p.Comms() {
 		s := &n.Slots[slots[c.Generation]]
-		if onStream(c) && s.Phase == tape.PhaseStream && c.Slot.OpStart-first[c.Slot.Stream] > int64(launchedTogether) {
+		if onStream(c) && s.Phase == tape.PhaseStream && c.Slot.OpStart > returned(first[c.Slot.Stream]) {
 			s.Phase = tape.PhaseQueued
 		}
 	}

@@ -1,6 +1,7 @@
 package verdict_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -317,5 +318,30 @@ func TestMessageBehindAnother(t *testing.T) {
 	if len(verdicts) != 1 || verdicts[0].Reason != verdict.Deadlock ||
 		!strings.Contains(verdicts[0].Text.String(), want) {
 		t.Errorf("it is %v", verdicts)
+	}
+}
+
+// Of ranks that make two collectives in opposite orders, those that are fewer are wrong.
+func TestOutnumbered(t *testing.T) {
+	for name, c := range map[string]struct {
+		first  []int // are in the collective on world, and the others in the one on dp
+		wanted string
+	}{
+		"one against three": {[]int{0, 2, 3}, "rank 1 (node0, pid 1001) made other calls"},
+		"two against two":   {[]int{0, 1}, "ranks 0 and 2 wait for each other"},
+	} {
+		var second []int
+		for r := range 4 {
+			if !slices.Contains(c.first, r) {
+				second = append(second, r)
+			}
+		}
+		j := newJob(4).comm("dp", 0, 1, 2, 3).in(world, 9, allReduce, s5, -1, 0, c.first...).
+			in("dp", 9, allReduce, s5, -1, 0, second...)
+		verdicts, _ := verdict.Diagnose(j)
+		if len(verdicts) != 1 || verdicts[0].Reason != verdict.Deadlock ||
+			!strings.HasPrefix(verdicts[0].Text.String(), c.wanted) {
+			t.Errorf("%s: it is %v", name, verdicts)
+		}
 	}
 }

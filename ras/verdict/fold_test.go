@@ -19,14 +19,19 @@ func TestFoldQueues(t *testing.T) {
 		stream     uint32
 		start, end int64 // of the call; its end may be unknown
 	}{
-		{7, first, 0}, {7, first + int64(time.Microsecond), 0}, {7, later, 0}, {9, later, 0},
-		{8, first, first + int64(time.Microsecond)}, {8, first + int64(time.Microsecond), 0},
+		{7, first, 0},
+		{7, first + int64(time.Microsecond), 0},
+		{7, later, 0},
+		{9, later, 0},
+		{8, first, first + int64(time.Microsecond)},
+		{8, first + int64(time.Microsecond), 0},
 		{8, first + int64(2*time.Microsecond), 0},
 	} {
 		slots = append(slots, tape.Slot{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Size: 2}, Generation: uint32(i + 1),
 			Launched: 1, Seq: 1, Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1}, Wait: -1,
-			OpStart: s.start, CallStart: s.start, LastEnd: s.end, Stream: s.stream, Marked: true, Phase: tape.PhaseStream,
+			OpStart: s.start, CallStart: s.start, LastEnd: s.end, Stream: s.stream, Marked: true,
+			Phase: tape.PhaseStream,
 		})
 	}
 	p := model.New(model.Limits{})

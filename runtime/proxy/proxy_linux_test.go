@@ -40,6 +40,7 @@ type cluster struct {
 // newCluster makes a communicator whose ranks are on these nodes. Its rails are not connected.
 func newCluster(t testing.TB, nodes ...int) *cluster {
 	t.Helper()
+	runtime.GC() // closes the pipes of earlier ones: a user has room for those of a few
 	c := &cluster{t: t}
 	var ranks [][]int
 	var members []Member

@@ -85,9 +85,9 @@ func (w *walk) madeAnother(m *meeting) (Verdict, bool) {
 	most := false
 	for _, side := range sides {
 		if most = 2*len(side) > m.slot.Size; most {
-			for hash, other := range sides {
+			for _, other := range sides {
 				if len(other) < len(side) {
-					culprits = append(culprits, sides[hash]...)
+					culprits = append(culprits, other...)
 				}
 			}
 			break

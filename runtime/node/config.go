@@ -50,8 +50,8 @@ type Config struct {
 
 	// Health is where the health endpoint listens, `host:port`, for `/livez`, `/readyz`, `/healthz`, `/metrics`,
 	// `/api/v1/ras` and a page; port 0 picks a free one, `off` (in Go, an empty text) is no endpoint. On loopback
-	// it answers, on Linux, only the user of the process and root; others of the host get a yes or no from `/livez`
-	// and `/readyz`. Beyond loopback it needs a token or client certificates. Default: `127.0.0.1:0`.
+	// it answers the user of the process and root; others of the host get a yes or no from `/livez` and `/readyz`.
+	// Beyond loopback it needs a token or client certificates. Default: `127.0.0.1:0`.
 	Health string `env:"CARILLON_HEALTH_ADDR"`
 	// HealthAccess says which clients may ask there. Default: this process's user and root, on loopback.
 	HealthAccess health.Access

@@ -24,6 +24,13 @@ type graph struct {
 
 	programs map[string]int // ranks that run each, by actor.program; of common, as the next
 	oddCalls map[oddKind]int
+	launches map[launchesKey]*launches // of heldBack
+}
+
+// launchesKey names what is launched on a communicator, and how it is done.
+type launchesKey struct {
+	comm       lifecycle.CommID
+	unbuffered bool
 }
 
 // actor is one rank with all the communicators that it is in.
@@ -112,6 +119,7 @@ type carried struct {
 func newGraph(notes []Note) *graph {
 	g := &graph{
 		ranks: map[commRank]*participant{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{},
+		launches: map[launchesKey]*launches{},
 	}
 	for i := range notes {
 		g.addNote(&notes[i])

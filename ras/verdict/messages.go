@@ -89,11 +89,12 @@ func (s *Slot) likeOthers(rank int, l lack) (asMany, some bool) {
 
 // expectMessages adds the ranks that p waits for to those that a meeting waits for: those that lack the message that p
 // is shown in, or more messages than p's program has launched since. Else, those that lack most may lack later ones
-// alone. If none lacks any, p may wait for those that have not launched theirs, or whose stream has not come to them,
-// as others lack what they are in, that aborted the communicator before it did them, or that are not counted.
+// alone. If none lacks any, p waits for those that are held back by earlier messages, or may wait for those that have
+// not launched theirs, or whose stream has not come to them, that aborted the communicator before it did them, or that
+// are not counted.
 func (g *graph) expectMessages(m *meeting, p *participant) {
 	var lacking []lack
-	var unlaunched, queued, behind, aborted, uncounted []int
+	var unlaunched, queued, aborted, uncounted []int
 	ranks := slices.Sorted(maps.Keys(p.slot.Messages))
 	if peer := p.slot.Op.Peer; int(peer) != p.slot.Rank && !slices.Contains(ranks, peer) {
 		ranks = append(ranks, peer)
@@ -121,8 +122,6 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 			unlaunched = append(unlaunched, rank)
 		case q.slot.queued() && q.slot.inMessage():
 			queued = append(queued, rank)
-		case peer == p.slot.Op.Peer && g.lacksMessages(m, q):
-			behind = append(behind, rank)
 		case q.slot.Left != nil && q.slot.Left.Act == tape.ActAbort:
 			aborted = append(aborted, rank)
 		}
@@ -140,7 +139,14 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 			m.addMissing(l.actor)
 		}
 	}
-	for _, some := range [][]int{unlaunched, queued, behind, aborted, uncounted} {
+	if len(lacking) == 0 {
+		held, guessed := g.heldBack(p.slot)
+		for _, rank := range held {
+			g.expect(m, rank)
+			m.guessed = m.guessed || guessed
+		}
+	}
+	for _, some := range [][]int{unlaunched, queued, aborted, uncounted} {
 		if len(m.missing) == 0 {
 			for _, rank := range some {
 				g.expect(m, rank)
@@ -148,18 +154,6 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 			}
 		}
 	}
-}
-
-// lacksMessages tells whether a rank waits for a message that another rank has not called for. What it has launched
-// since, it does later.
-func (g *graph) lacksMessages(m *meeting, p *participant) bool {
-	for q := range g.members(m.slot) {
-		if p.slot.InFlight > 0 && p.slot.inCountedMessages() && q.slot.countsWith(p.slot.Rank) &&
-			q.slot.lacks(p.slot).certain {
-			return true
-		}
-	}
-	return false
 }
 
 // calledTooOften tells whether the rank of counted messages has called for more of them with each rank that is missing

@@ -299,28 +299,6 @@ func TestGroupsOfMessages(t *testing.T) {
 	}
 }
 
-// What a rank lacks, it may have to wait for itself: a message of the other one that is launched behind the one that
-// this lacks.
-func TestMessageBehindAnother(t *testing.T) {
-	of := func(s, r uint64, with int32) func(*verdict.Note, *verdict.Slot) {
-		return func(_ *verdict.Note, slot *verdict.Slot) {
-			slot.Messages[with] = model.Messages{Sent: s, Received: r}
-		}
-	}
-	first := func(_ *verdict.Note, s *verdict.Slot) { s.Seq, s.Op.Call = 5, lifecycle.CallRecv }
-	second := func(_ *verdict.Note, s *verdict.Slot) {
-		s.Seq, s.Op.Call, s.Op.Peer, s.InFlight = 6, lifecycle.CallRecv, 0, 2
-	}
-	j := newJob(3).exchanges(s5, 0, 1).did(world, 8, allReduce, s6, 2).with(talked(5, 1), 0).with(talked(5, 0, 2), 1).
-		with(talked(5, 1), 2).with(first, 0).with(of(5, 6, 0), 1).with(second, 1)
-	verdicts, _ := verdict.Diagnose(j)
-	const want = "ranks 0 and 1 wait for each other"
-	if len(verdicts) != 1 || verdicts[0].Reason != verdict.Deadlock ||
-		!strings.Contains(verdicts[0].Text.String(), want) {
-		t.Errorf("it is %v", verdicts)
-	}
-}
-
 // Of ranks that make two collectives in opposite orders, those that are fewer are wrong.
 func TestOutnumbered(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -33,6 +33,8 @@ type Mark struct {
 	Hash uint16 // of the arguments that the ranks of a collective must agree on
 	// Usual tells that the rank's program has always made this call here, as far as is known.
 	Usual bool
+	// Together tells that the call was made before the one before it, on its communicator, had returned, as in a group.
+	Together bool
 }
 
 // The kinds of calls that are counted.
@@ -58,15 +60,21 @@ func countOf(call lifecycle.Call) uint8 {
 }
 
 func mark(slot int, c *model.Call) Mark {
-	m := Mark{Slot: slot, Call: countOf(c.Signature.Call), Seq: c.Seq, Hash: hashOf(c.Signature), Usual: c.Usual}
+	m := Mark{
+		Slot: slot, Call: countOf(c.Signature.Call), Seq: c.Seq, Hash: hashOf(c.Signature), Usual: c.Usual,
+		Together: c.Together,
+	}
 	if m.Call == countSend || m.Call == countReceive {
 		m.Peer = c.Signature.Peer
 	}
 	return m
 }
 
-// usualBit is Mark.Usual in the byte of Mark.Call.
-const usualBit = 0x80
+// Mark.Usual and Mark.Together in the byte of Mark.Call.
+const (
+	usualBit    = 0x80
+	togetherBit = 0x40
+)
 
 func hashOf(sig tape.Signature) uint16 {
 	sig = agreed(sig)
@@ -91,6 +99,9 @@ func (t Trail) MarshalText() ([]byte, error) {
 		if m.Usual {
 			call |= usualBit
 		}
+		if m.Together {
+			call |= togetherBit
+		}
 		b = append(b, call)
 		b = binary.AppendVarint(b, int64(m.Peer))
 		b = binary.AppendUvarint(b, m.Seq)
@@ -111,7 +122,7 @@ func (t *Trail) UnmarshalText(text []byte) error {
 	r := wire.NewReader(b)
 	for r.Len() > 0 {
 		m := Mark{Slot: r.UpTo(maxSize), Call: r.Byte(), Peer: int32(r.Int()), Seq: r.Uvarint(), Hash: r.Uint16()}
-		m.Usual, m.Call = m.Call&usualBit != 0, m.Call&^usualBit
+		m.Usual, m.Together, m.Call = m.Call&usualBit != 0, m.Call&togetherBit != 0, m.Call&^(usualBit|togetherBit)
 		if r.Err() != nil || m.Call >= numCounts || m.Peer < -1 || m.Peer > maxSize || len(*t) >= maxTrail {
 			return errTrail
 		}

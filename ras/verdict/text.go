@@ -65,9 +65,15 @@ func (m *meeting) text() Text {
 	case joining:
 		return say("the init of %s", commText(m.slot))
 	case message:
-		return say("message %d from %s to %s on %s", m.key.seq, m.rank(m.key.from), m.rank(m.key.to), commText(m.slot))
+		return m.messageText(m.key.seq, m.key.from, m.key.to)
 	case exchange:
-		if m.slot.inCountedMessages() {
+		if s := m.slot; s.inCountedMessages() {
+			switch alone := m.present[0].launchedAlone(); {
+			case alone && s.Op.Call == lifecycle.CallSend:
+				return m.messageText(s.Seq, s.Rank, int(s.Op.Peer))
+			case alone && s.Op.Call == lifecycle.CallRecv:
+				return m.messageText(s.Seq, int(s.Op.Peer), s.Rank)
+			}
 			return callText(lifecycle.CallGroupEnd.String(), 0, m.slot)
 		}
 		return callText(m.slot.Op.Call.String(), 0, m.slot)
@@ -76,6 +82,10 @@ func (m *meeting) text() Text {
 	default:
 		return callText(m.slot.Op.Call.String(), m.key.seq, m.slot)
 	}
+}
+
+func (m *meeting) messageText(number uint64, from, to int) Text {
+	return say("message %d from %s to %s on %s", number, m.rank(from), m.rank(to), commText(m.slot))
 }
 
 // rank names a rank of the meeting's communicator, by its rank in the job where that is known.

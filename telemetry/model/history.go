@@ -34,6 +34,7 @@ type Call struct {
 	Seq        uint64
 	Start      int64
 	Usual      bool  // the rank has always made this call here
+	Together   bool  // in a trail: it was made before the communicator's call before it had returned
 	end        int64 // 0 while it is in flight
 	failed     bool
 }
@@ -111,9 +112,22 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	habit.Lanes = members
 	slices.SortStableFunc(trail, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
 	habit.Trail = trail[max(len(trail)-maxTrail, 0):]
+	join(habit.Trail)
 	slices.SortStableFunc(habit.Odd, func(a, b Odd) int { return cmp.Compare(b.Did.Start, a.Did.Start) })
 	habit.Odd = habit.Odd[:min(len(habit.Odd), maxOdd)]
 	return habit
+}
+
+// join finds which calls of a trail were made together with the ones before them.
+func join(trail []Call) {
+	before := map[uint32]*Call{} // by generation
+	for i := range trail {
+		c := &trail[i]
+		if last := before[c.Generation]; last != nil {
+			c.Together = last.end == 0 || c.Start < last.end
+		}
+		before[c.Generation] = c
+	}
 }
 
 // errorTimes are the times at which calls returned errors, in order.

@@ -449,6 +449,26 @@ func TestHabit(t *testing.T) {
 	}
 }
 
+// TestTogether knows which calls of a trail were made in a group: before those ahead of them returned.
+func TestTogether(t *testing.T) {
+	p := newProcess(model.Limits{})
+	var s model.Step
+	for i, times := range [][2]int64{{10, 12}, {12, 14}, {20, 30}, {22, 30}, {24, 30}, {30, 31}} {
+		s = p.Apply(&tape.Event{Comm: world, Generation: 1, Op: tape.OpRecord{
+			Time: times[1], Start: times[0], Stage: tape.StageEnd, Seq: uint64(i + 1), Signature: allReduce,
+		}})
+	}
+	var together []uint64
+	for _, c := range s.Comm.Of.History.Habit().Trail {
+		if c.Together {
+			together = append(together, c.Seq)
+		}
+	}
+	if want := []uint64{4, 5}; !slices.Equal(together, want) {
+		t.Errorf("together with those before them are %v, want %v", together, want)
+	}
+}
+
 // TestMomentOfThePast folds a tape as it was at each of its moments.
 func TestMomentOfThePast(t *testing.T) {
 	events := []tape.Event{

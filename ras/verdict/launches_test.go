@@ -1,0 +1,129 @@
+package verdict
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// launched has a rank for each program, which is in its first launch: messages such as "<1" and ">1" (from and to rank
+// 1), and those of a group in brackets.
+func launched(t *testing.T, programs ...string) (notes []Note) {
+	t.Helper()
+	for r, program := range programs {
+		s := Slot{
+			Name: "world", Rank: r, Size: len(programs), Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1,
+			Counted: true, Messages: map[int32]model.Messages{},
+		}
+		s.Comm[0] = 1
+		var trail Trail
+		group, begun := false, false
+		for word := range strings.FieldsSeq(program) {
+			grouped := group && begun
+			group, begun = group || word[0] == '[', true
+			var peer int32
+			var way rune
+			if _, err := fmt.Sscanf(strings.Trim(word, "[]"), "%c%d", &way, &peer); err != nil {
+				t.Fatal(err)
+			}
+			counts := s.Messages[peer]
+			m := Mark{Call: countSend, Peer: peer, Together: grouped}
+			op := tape.Signature{Call: lifecycle.CallSend, Peer: peer, Bytes: 64}
+			if counts.Sent++; way == '<' {
+				counts.Sent--
+				counts.Received++
+				m.Call, op.Call = countReceive, lifecycle.CallRecv
+			}
+			s.Messages[peer] = counts
+			if m.Seq = counts.Sent; way == '<' {
+				m.Seq = counts.Received
+			}
+			if trail = append(trail, m); s.InFlight == 0 || grouped && len(trail) == int(s.InFlight)+1 {
+				s.Seq, s.Op, s.Age = m.Seq, op, 5*time.Second
+				s.Phase, s.Stalled = tape.PhaseStream, true
+			}
+			s.InFlight++
+			if strings.HasSuffix(word, "]") {
+				group, begun = false, false
+			}
+		}
+		sent, err := json.Marshal(Note{
+			Member: fmt.Sprint("p", r), Host: "a", PID: r + 1, Rank: r, JobSize: len(programs), Slots: []Slot{s},
+			Habits: []Habit{{Root: 1, Trail: trail}},
+		})
+		var received Note
+		if err = errors.Join(err, json.Unmarshal(sent, &received)); err != nil {
+			t.Fatal(err)
+		}
+		notes = append(notes, received)
+	}
+	return notes
+}
+
+// Ranks wait for each other by the order of their launches alone, though each has called for all its messages.
+func TestLaunches(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		programs []string
+		want     []string // beginnings of the verdicts
+	}{
+		{
+			"each receives before it sends",
+			[]string{"<2 >1", "<0 >2", "<1 >0"},
+			[]string{"deadlock certain: ranks 0 to 2 wait for each other: rank 0 is in message 1 from rank 2 to rank " +
+				"0 on \"world\", which needs rank 2; rank 2 is in message 1 from rank 1 to rank 2"},
+		},
+		{
+			"each sends before it receives, which is well if the messages are small",
+			[]string{">1 <2", ">2 <0", ">0 <1"},
+			[]string{"deadlock likely: ranks 0 to 2 wait for each other: rank 0 is in message 1 from rank 0 to rank 1"},
+		},
+		{"one receives first", []string{"<2 >1", ">2 <0", "<1 >0"}, nil},
+		{"each has a group", []string{"[<2 >1]", "[<0 >2]", "[<1 >0]"}, nil},
+		{
+			"two wait for each other, and the others for them",
+			[]string{"<1 >1", "<0 <2 >0", "<3 >1", ">2 [<2 >2]"},
+			[]string{"deadlock certain: ranks 0 and 1 wait for each other: rank 0 is in message 1 from rank 1 to rank 0"},
+		},
+		{
+			"of a group, one message is held back",
+			[]string{"<1 >1", "[<0 >2 <2] >0", "<1 >1"},
+			[]string{"deadlock certain: ranks 0 and 1 wait for each other: rank 0 is in message 1 from rank 1 to rank 0"},
+		},
+		{
+			"a rank has not sent a message, and waits for one behind it",
+			[]string{"<1", "<0 >0"},
+			[]string{"deadlock certain: ranks 0 and 1 wait for each other: rank 0 is in message 1 from rank 1 to rank 0"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			notes := launched(t, c.programs...)
+			verdicts, _ := Diagnose(notes)
+			if len(verdicts) != len(c.want) {
+				t.Fatalf("it is %v", verdicts)
+			}
+			for i, v := range verdicts {
+				got := fmt.Sprintf("%s %s: %s", v.Reason, v.Confidence, v.Text)
+				if !strings.HasPrefix(got, c.want[i]) {
+					t.Errorf("it is %q, want %q", got, c.want[i])
+				}
+			}
+			// Without trails, the order is not known.
+			for i := range notes {
+				notes[i].Habits = nil
+			}
+			verdicts, _ = Diagnose(notes)
+			if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Reason == Deadlock }) {
+				t.Errorf("without trails it is %v", verdicts)
+			}
+		})
+	}
+}

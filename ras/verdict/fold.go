@@ -54,7 +54,7 @@ func (n *Note) queue(p *model.Process, slots map[uint32]int) {
 	}
 	for c := range p.Comms() {
 		s := &n.Slots[slots[c.Generation]]
-		if onStream(c) && s.Phase == tape.PhaseStream && c.Slot.OpStart > returned(first[c.Slot.Stream]) {
+		if onStream(c) && s.Phase == tape.PhaseStream && !s.Reached && c.Slot.OpStart > returned(first[c.Slot.Stream]) {
 			s.Phase = tape.PhaseQueued
 		}
 	}
@@ -79,7 +79,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	if o := c.InFlight(); o != nil {
 		s.InFlight, s.Seq, s.Op, s.Phase = 1, o.Seq, o.Signature, o.Phase
 		if c.Slot != nil {
-			s.InFlight = max(s.InFlight, c.Slot.Launched-c.Slot.Completed)
+			s.InFlight, s.Reached = max(s.InFlight, c.Slot.Launched-c.Slot.Completed), c.Slot.Reached
 		}
 		s.Age, s.Stalled = age(o.Start, now), p.Stalled(o, now)
 		if o.Wait >= 0 {

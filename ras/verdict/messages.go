@@ -202,12 +202,11 @@ func (w *walk) stalledMessages() (verdicts []Verdict) {
 	for _, m := range w.seen {
 		known := func(v Verdict) bool { return v.Comm == m.key.comm }
 		if m.key.kind != exchange || !m.slot.inCountedMessages() || len(m.missing) > 0 || !m.trouble ||
-			m.age < missingTime || slices.ContainsFunc(verdicts, known) {
+			m.age < m.undecided() || slices.ContainsFunc(verdicts, known) {
 			continue
 		}
 		var here []*meeting
-		v := w.unknown(m, "no rank is known to have called for fewer messages than the others; what was launched "+
-			"on a stream before may go on, or data does not move")
+		v := w.unknown(m, "no rank is known to have called for fewer messages than the others, and "+m.standstill())
 		for _, o := range w.order {
 			if o.key.comm == m.key.comm && o.key.kind == exchange && o.slot.inCountedMessages() {
 				here = append(here, o)

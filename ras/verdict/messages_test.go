@@ -193,6 +193,12 @@ func TestGroupsOfMessages(t *testing.T) {
 		},
 		{"all have launched it", line(9).exchanges(s5, 0, 1, 2, 3), nil},
 		{
+			"all launched it, and their devices have come to it",
+			line(9).exchanges(s5, 0, 1, 2, 3).with(reached, 0, 1, 2, 3),
+			[]string{`unknown (possible): a group of messages on "world" does not complete, and the cause is not ` +
+				`known: no rank is known to have called for fewer messages than the others, and their devices`},
+		},
+		{
 			"all launched it long ago",
 			line(9).exchanges(3*time.Minute, 0, 1, 2, 3),
 			[]string{`unknown (possible): a group of messages on "world" does not complete, and the cause is not ` +

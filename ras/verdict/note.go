@@ -112,6 +112,8 @@ type Slot struct {
 	Age     time.Duration `json:"age,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`
 	Stalled bool          `json:"stalled,omitempty"`
+	// Reached says that the device's stream has come to the operation in flight; otherwise that isn't known.
+	Reached bool `json:"reached,omitempty"`
 	// Unproven says that the last operation was launched so long ago that it would count as stalled, and that its
 	// completion is not reported.
 	Unproven bool `json:"unproven,omitempty"`

@@ -174,6 +174,7 @@ func captured(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }
 func notStalled(_ *verdict.Note, s *verdict.Slot) { s.Stalled = false }
 
 func onStream(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseStream }
+func reached(_ *verdict.Note, s *verdict.Slot)  { s.Phase, s.Reached = tape.PhaseStream, true }
 
 func failed(code lifecycle.Code, peer int) func(*verdict.Note, *verdict.Slot) {
 	return func(n *verdict.Note, s *verdict.Slot) {
@@ -546,6 +547,23 @@ func TestNotes(t *testing.T) {
 				`unknown (possible) all_reduce 8 on "world" does not complete, and the cause is not known: ` +
 					`all ranks have launched it, and the device has not done it`,
 			},
+		},
+		{
+			"all devices have come to it",
+			newJob(4).in(world, 8, allReduce, s5, -1, 0, seq(4)...).with(reached, seq(4)...),
+			[]string{
+				`unknown (possible) all_reduce 8 on "world" does not complete, and the cause is not known: ` +
+					`all ranks have launched it, and their devices have come to it`,
+			},
+		},
+		{
+			"all devices have come to it, and one may not have",
+			newJob(4).in(world, 8, allReduce, s5, -1, 0, seq(4)...).with(reached, 0, 1, 2).with(onStream, 3), nil,
+		},
+		{
+			"all devices have come to it, and it takes a while",
+			newJob(4).in(world, 8, allReduce, s5, -1, 0, seq(4)...).with(reached, seq(4)...).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Op.Bytes = 1 << 30 }, seq(4)...), nil,
 		},
 		{
 			"one was canceled in a call of which the others had all they needed",

@@ -60,11 +60,10 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		worst = unsent(m)
 	}
 	if mixed && worst == nil {
-		if m.age < missingTime || m.key.kind == exchange { // of messages, one verdict tells all: stalledMessages
+		if m.age < m.undecided() || m.key.kind == exchange { // of messages, one verdict tells all: stalledMessages
 			return Verdict{}, false
 		}
-		v := w.unknown(m, "all ranks have launched it, and the device has not done it: what was launched on a "+
-			"stream before it may go on, or its data does not move")
+		v := w.unknown(m, "all ranks have launched it, and "+m.standstill())
 		v.Evidence = append(v.Evidence, m.waiting()...)
 		return v, true
 	}
@@ -117,6 +116,37 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		v.Confidence = Certain
 	}
 	return v, true
+}
+
+// leastRate is the least number of bytes that data which moves comes on in a microsecond.
+const leastRate = 100
+
+// undecided is the age up to which a meeting that all ranks have launched may still be done: the devices may have other
+// work before it. If all have come so far, it is how long its data may take.
+func (m *meeting) undecided() time.Duration {
+	if !m.onDevices() {
+		return missingTime
+	}
+	return min(missingTime, time.Duration(m.slot.Op.Bytes/leastRate)*time.Microsecond)
+}
+
+// onDevices tells whether the devices of all ranks of a meeting's communicator that have not done what they launched
+// there have come to it.
+func (m *meeting) onDevices() bool {
+	for p := range m.g.members(m.slot) {
+		if p.slot.Unproven || p.slot.InFlight > 0 && !p.slot.Reached {
+			return false
+		}
+	}
+	return true
+}
+
+// standstill says what may keep a meeting that all ranks have launched.
+func (m *meeting) standstill() string {
+	if m.onDevices() {
+		return "their devices have come to it: its data does not move, or there is no room for it on a device"
+	}
+	return "the device has not done it: what was launched on a stream before it may go on, or its data does not move"
 }
 
 // stoppedOn tells whether a process of a host has been stopped for at least so long: the whole host may stand still,

@@ -303,6 +303,7 @@ func TestMarks(t *testing.T) {
 		Launched, Completed, Seq, Begun, Done uint64
 		Phase                                 tape.Phase
 		Captured                              uint64
+		Reached                               bool
 	}
 	const stream, queued = tape.PhaseStream, tape.PhaseQueued
 	const unmarked = "start 1 0 16 7 0 -1 8 1\nend 1 %d 0\n"
@@ -310,57 +311,60 @@ func TestMarks(t *testing.T) {
 		name, script string
 		want         shown
 	}{
-		{"nothing reached", launch(1, 1, 3), shown{3, 0, 1, 3, 0, queued, 0}},
-		{"the first is begun", launch(1, 1, 3) + "begin 1 1\n", shown{3, 0, 1, 3, 0, stream, 0}},
-		{"one reached", launch(1, 1, 3) + "begin 1 1\nreach 1 1\n", shown{3, 1, 2, 3, 1, queued, 0}},
-		{"the next is begun", launch(1, 1, 3) + "begin 1 2\nreach 1 1\n", shown{3, 1, 2, 3, 1, stream, 0}},
+		{"nothing reached", launch(1, 1, 3), shown{3, 0, 1, 3, 0, queued, 0, false}},
+		{"the first is begun", launch(1, 1, 3) + "begin 1 1\n", shown{3, 0, 1, 3, 0, stream, 0, true}},
+		{"one reached", launch(1, 1, 3) + "begin 1 1\nreach 1 1\n", shown{3, 1, 2, 3, 1, queued, 0, false}},
+		{"the next is begun", launch(1, 1, 3) + "begin 1 2\nreach 1 1\n", shown{3, 1, 2, 3, 1, stream, 0, true}},
 		{ // which may be what the stream is busy with
 			"behind one without a mark", launch(1, 1, 1) + fmt.Sprintf(unmarked, 2) + launch(1, 3, 3) + "reach 1 1\n",
-			shown{3, 2, 3, 3, 2, stream, 0},
+			shown{3, 2, 3, 3, 2, stream, 0, false},
 		},
 		{ // the two streams may write in any order
 			"behind one on another stream", launch(1, 1, 1) +
 				"start 1 0 16 7 0 -1 8 1\nmark 1 2 0\nend 1 2 0\nreach 1 1\n",
-			shown{2, 1, 2, 2, 1, stream, 0},
+			shown{2, 1, 2, 2, 1, stream, 0, false},
 		},
 		{
 			"behind one that is done, on another stream", launch(1, 1, 1) + "reach 1 1\n" +
 				"start 1 0 16 7 0 -1 8 1\nmark 1 2 0\nend 1 2 0\n",
-			shown{2, 1, 2, 2, 1, queued, 0},
+			shown{2, 1, 2, 2, 1, queued, 0, false},
 		},
 		{
 			"a group", launch(1, 1, 1) + "reach 1 1\nstart 1 0 16 7 0 -1 8 1\nstart 1 0 16 7 0 -1 8 1\n" +
 				"mark 1 2 1\nend 1 2 0\nend 1 3 0\n",
-			shown{3, 2, 3, 3, 2, queued, 0},
+			shown{3, 2, 3, 3, 2, queued, 0, false},
 		},
-		{"all reached", launch(1, 1, 3) + "reach 1 3\n", shown{3, 3, 3, 3, 3, tape.PhaseNone, 0}},
+		{"all reached", launch(1, 1, 3) + "reach 1 3\n", shown{3, 3, 3, 3, 3, tape.PhaseNone, 0, false}},
 		{
 			"no mark behind the last", launch(1, 1, 3) + "reach 1 3\n" + fmt.Sprintf(unmarked, 4),
-			shown{4, 4, 4, 4, 4, tape.PhaseNone, 0},
+			shown{4, 4, 4, 4, 4, tape.PhaseNone, 0, false},
 		},
-		{"more than there is room for", launch(1, 1, 40), shown{40, 0, 1, 40, 0, queued, 0}},
+		{"more than there is room for", launch(1, 1, 40), shown{40, 0, 1, 40, 0, queued, 0, false}},
 		{
 			"more than there was room for", launch(1, 1, 40) + "reach 1 31\n",
-			shown{40, 39, 40, 40, 39, queued, 0},
+			shown{40, 39, 40, 40, 39, queued, 0, false},
 		},
-		{"room again", launch(1, 1, 40) + "reach 1 40\n" + launch(1, 41, 42), shown{42, 40, 41, 42, 40, queued, 0}},
+		{
+			"room again", launch(1, 1, 40) + "reach 1 40\n" + launch(1, 41, 42),
+			shown{42, 40, 41, 42, 40, queued, 0, false},
+		},
 		{
 			"launched before, and in a call", launch(1, 1, 2) + "start 1 0 16 7 0 -1 8 1\n",
-			shown{3, 0, 1, 3, 0, queued, 0},
+			shown{3, 0, 1, 3, 0, queued, 0, false},
 		},
 		{
 			"captured", launch(1, 1, 1) + "reach 1 1\nstart 1 0 16 7 0 -1 8 1\ncaptured 1\nend 1 2 0\n",
-			shown{2, 2, 2, 2, 2, tape.PhaseNone, 1},
+			shown{2, 2, 2, 2, 2, tape.PhaseNone, 1, false},
 		},
 		{ // there are four slots, which are taken in turn
 			"of the slot's next communicator", launch(1, 1, 3) + "captured 1\nclose 1\n" +
 				strings.Repeat(again+"close 2\n", 3) + again + launch(2, 1, 2) + "reach 2 3\nreach 2 4\n",
-			shown{2, 1, 2, 2, 1, queued, 0},
+			shown{2, 1, 2, 2, 1, queued, 0, false},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := marked(t, world+c.script)
-			got := shown{s.Launched, s.Completed, s.Seq, s.Begun, s.Done, s.Phase, s.Captured}
+			got := shown{s.Launched, s.Completed, s.Seq, s.Begun, s.Done, s.Phase, s.Captured, s.Reached}
 			if got != c.want {
 				t.Errorf("it is %+v, want %+v", got, c.want)
 			}

@@ -32,6 +32,7 @@ func TestMarks(t *testing.T) {
 		InFlight, Seq, Done uint64
 		Start               int64
 		Phase               Phase
+		Reached             bool
 	}
 	all := shown{Seq: 20, Done: 20, Start: 2000}
 	for _, c := range []struct {
@@ -44,40 +45,45 @@ func TestMarks(t *testing.T) {
 	}{
 		{"none", marks{}, 0, 0, false, all},
 		{"all reached", marks{reduce(1, 18), reduce(2, 20)}, 2, 0, true, all},
-		{"the last one is not", marks{reduce(1, 18), reduce(2, 20)}, 1, 0, true, shown{1, 20, 19, 2000, PhaseStream}},
+		{
+			"the last one is not",
+			marks{reduce(1, 18), reduce(2, 20)},
+			1, 0, true,
+			shown{1, 20, 19, 2000, PhaseStream, false},
+		},
 		{
 			"the oldest counts",
 			marks{reduce(3, 19), reduce(2, 18), reduce(4, 20)},
 			1, 0, true,
-			shown{3, 18, 17, 1800, PhaseStream},
+			shown{3, 18, 17, 1800, PhaseStream, false},
 		},
 		{
 			"numbers begin anew",
 			marks{reduce(1, 20), reduce(1<<32-1, 18)},
 			1<<32 - 1, 0, true,
-			shown{1, 20, 19, 2000, PhaseStream},
+			shown{1, 20, 19, 2000, PhaseStream, false},
 		},
 		{
 			"the stream has not come to it",
 			marks{queued(2, 20)},
 			1, 1, true,
-			shown{1, 20, 19, 2000, PhaseQueued},
+			shown{1, 20, 19, 2000, PhaseQueued, false},
 		},
-		{"it has", marks{queued(2, 20)}, 1, 2, true, shown{1, 20, 19, 2000, PhaseStream}},
+		{"it has", marks{queued(2, 20)}, 1, 2, true, shown{1, 20, 19, 2000, PhaseStream, true}},
 		{
 			"it has come further",
 			marks{queued(1<<32-1, 19), queued(0, 20)},
 			1<<32 - 2, 0, true,
-			shown{2, 19, 18, 1900, PhaseStream},
+			shown{2, 19, 18, 1900, PhaseStream, true},
 		},
 		{"not its own", marks{other}, 1, 0, false, all},
 		{"torn", marks{torn}, 1, 0, false, all},
-		{"newer than the slot", marks{reduce(2, 21)}, 1, 0, true, shown{1, 21, 20, 2100, PhaseStream}},
+		{"newer than the slot", marks{reduce(2, 21)}, 1, 0, true, shown{1, 21, 20, 2100, PhaseStream, false}},
 		{
 			"a message",
 			marks{markOf(2, lifecycle.CallSend, 19, 5, 15)},
 			1, 0, true,
-			shown{2, 5, 15, 1900, PhaseStream},
+			shown{2, 5, 15, 1900, PhaseStream, false},
 		},
 	} {
 		s := Slot{
@@ -85,7 +91,7 @@ func TestMarks(t *testing.T) {
 			Op: Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 8},
 		}
 		s.applyMarks(&c.of, progress{c.reached, c.begun, false, -1})
-		got := shown{s.Launched - s.Completed, s.Seq, s.Done, s.OpStart, s.Phase}
+		got := shown{s.Launched - s.Completed, s.Seq, s.Done, s.OpStart, s.Phase, s.Reached}
 		if diff := cmp.Diff(c.want, got); diff != "" || s.Marked != c.marked {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}

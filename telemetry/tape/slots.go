@@ -136,10 +136,12 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 	s.Op = unpackSignature(oldest[recKinds], oldest[recMarkRanks], oldest[recBytes])
 	s.Algorithm, s.Phase, s.Wait, s.WaitSince = uint8(oldest[recKinds]>>24), PhaseStream, -1, 0
 	s.Stream = uint32(oldest[recKinds] >> 40)
+	told := Phase(oldest[recKinds]>>32) == PhaseQueued
+	s.Reached = told && int32(number-device.begun) <= 0
 	switch {
 	case device.waits:
 		s.Phase, s.Wait, s.WaitSince = PhaseTransfer, device.peer, s.OpStart
-	case Phase(oldest[recKinds]>>32) == PhaseQueued && int32(number-device.begun) > 0:
+	case told && !s.Reached:
 		s.Phase = PhaseQueued
 	case waits != nil && waits[recMarkLaunched] == oldest[recMarkLaunched] && high32(waits[recMarkRanks]) >= 0:
 		s.Phase, s.Wait = Phase(waits[recKinds]>>32), high32(waits[recMarkRanks])

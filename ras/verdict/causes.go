@@ -280,14 +280,10 @@ func (m *meeting) entered(ranks []Rank) Text {
 		l.number = 0
 	}
 	other := rankOf(m.present[0].actor, m.key.comm)
-	switch {
-	case l.number == 0:
+	if l.number == 0 {
 		return say("entered %s", m.text())
-	case l.sends:
-		return say("sent message %d to %s on %s", l.number, other, commText(m.slot))
-	default:
-		return say("called recv for message %d from %s on %s", l.number, other, commText(m.slot))
 	}
+	return l.text(other, m.slot)
 }
 
 // lateCall is the verdict on ranks that are in a call after more others have ended the communicator in order.

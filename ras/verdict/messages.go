@@ -70,6 +70,31 @@ func (s *Slot) lacks(p *Slot) (l lack) {
 	return l
 }
 
+// text completes "has not …" for the rank that lacks a message with another one.
+func (l *lack) text(other Rank, s *Slot) Text {
+	if l.sends {
+		return say("sent message %d to %s on %s", l.number, other, commText(s))
+	}
+	return say("called recv for message %d from %s on %s", l.number, other, commText(s))
+}
+
+// unmatched says which messages ranks of a collective's communicator have called for, and the other rank has not.
+func (m *meeting) unmatched() (evidence []Text) {
+	for p := range m.g.members(m.slot) {
+		for _, peer := range slices.Sorted(maps.Keys(p.slot.Messages)) {
+			q := m.at(int(peer))
+			if q == nil || !q.slot.countsWith(p.slot.Rank) || len(evidence) == maxEvidence {
+				continue
+			}
+			if l := q.slot.lacks(p.slot); l.by > 0 {
+				evidence = append(evidence, say("%s has not %s", rankOf(q.actor, m.key.comm),
+					l.text(rankOf(p.actor, m.key.comm), m.slot)))
+			}
+		}
+	}
+	return evidence
+}
+
 // likeOthers tells whether a rank has called for as many messages with a third rank as with the one that lacks some,
 // and whether there is a third.
 func (s *Slot) likeOthers(rank int, l lack) (asMany, some bool) {

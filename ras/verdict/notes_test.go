@@ -883,6 +883,13 @@ func TestEvidenceAgrees(t *testing.T) {
 			newJob(3).in(world, 8, allReduce, 3*time.Minute, -1, 0, seq(3)...).with(onStream, seq(3)...),
 			`all ranks have launched it`, `3 of 3 ranks are in all_reduce 8 on "world", the first for 3m0s`,
 		},
+		"a message before it was not received": {
+			line(9).in(world, 9, allReduce, s5, -1, 0, seq(4)...).with(reached, seq(4)...).
+				with(func(_ *verdict.Note, s *verdict.Slot) {
+					s.Messages[2] = model.Messages{Sent: 9, Received: 8}
+				}, 1),
+			`all ranks have launched it`, `rank 1 has not called recv for message 9 from rank 2 on "world"`,
+		},
 	} {
 		verdicts, _ := verdict.Diagnose(c.job)
 		if len(verdicts) != 1 || !strings.Contains(verdicts[0].Text.String(), c.text) ||

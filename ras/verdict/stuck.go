@@ -64,7 +64,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 			return Verdict{}, false
 		}
 		v := w.unknown(m, "all ranks have launched it, and "+m.standstill())
-		v.Evidence = append(v.Evidence, m.waiting()...)
+		v.Evidence = slices.Concat(v.Evidence, m.unmatched(), m.waiting())
 		return v, true
 	}
 	for _, p := range m.present {

@@ -273,8 +273,8 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 }
 
 // pending tells whether the last call of a slot, whose completion nobody reports, is certainly not complete: other
-// ranks of the communicator have not made it, or sent its messages, and make no calls there. Only a call that no rank
-// can complete alone proves that.
+// ranks of the communicator have not made it, or sent its messages, or can't yet, and make no calls there. Only a call
+// that no rank can complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
 	call, messages := s.Op.Call, s.inCountedMessages()
 	if !s.Unproven || !s.counts() || !messages && (s.Seq != s.Begun || s.Op.Bytes == 0 || !call.IsOperation() ||
@@ -283,7 +283,11 @@ func (g *graph) pending(s *Slot) bool {
 	}
 	behind := false
 	for p := range g.members(s) {
-		if messages && (!p.slot.countsWith(s.Rank) || !p.slot.lacks(s).sends) || !messages && p.slot.Begun >= s.Begun {
+		awaited := p.slot.Begun < s.Begun
+		if messages {
+			awaited = p.slot.countsWith(s.Rank) && (p.slot.lacks(s).sends || g.waitsFor(s, p.slot))
+		}
+		if !awaited {
 			continue
 		}
 		if !p.slot.counts() || p.actor.note.Stale {

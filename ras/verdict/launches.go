@@ -95,21 +95,6 @@ func (p *participant) messages() iter.Seq[*Mark] {
 	}
 }
 
-// launchedAlone tells whether the message in flight of the participant's slot is known not to be one of a group.
-func (p *participant) launchedAlone() bool {
-	found := false
-	for m := range p.messages() {
-		if found {
-			return !m.Together
-		}
-		found = m.Call == countOf(p.slot.Op.Call) && m.Peer == p.slot.Op.Peer && m.Seq == p.slot.Seq
-		if found && m.Together {
-			return false
-		}
-	}
-	return found
-}
-
 func (m *Mark) flow() flow { return flow{m.Call, int(m.Peer)} }
 
 // enter records that the runner has come to its launch.
@@ -141,16 +126,22 @@ func (l *launches) waitsFor(r *runner) (on []*runner) {
 	return on
 }
 
-// heldBack lists the ranks for which a rank waits, and that have launched what it waits for behind something for which
-// they wait themselves. Guessed tells that they do if NCCL does not buffer the messages.
+// played is how far the ranks of a slot's communicator come with what they launched there.
+func (g *graph) played(s *Slot, unbuffered bool) *launches {
+	key := launchesKey{s.Comm, unbuffered}
+	l := g.launches[key]
+	if l == nil {
+		l = g.launchesOf(s, unbuffered)
+		g.launches[key] = l
+	}
+	return l
+}
+
+// heldBack lists the ranks for which a slot's rank waits, and that have launched what it waits for behind something for
+// which they wait themselves. Guessed tells that they do if NCCL does not buffer the messages.
 func (g *graph) heldBack(s *Slot) (ranks []int, guessed bool) {
 	for _, unbuffered := range []bool{false, true} {
-		key := launchesKey{s.Comm, unbuffered}
-		l := g.launches[key]
-		if l == nil {
-			l = g.launchesOf(s, unbuffered)
-			g.launches[key] = l
-		}
+		l := g.played(s, unbuffered)
 		for _, r := range l.waitsFor(l.runners[s.Rank]) {
 			if r.at < len(r.launches) {
 				ranks = append(ranks, r.slot.Rank)
@@ -161,4 +152,32 @@ func (g *graph) heldBack(s *Slot) (ranks []int, guessed bool) {
 		}
 	}
 	return nil, false
+}
+
+// waitsFor tells whether a slot's rank can't do a message that it has launched before another one has launched, or
+// done, something.
+func (g *graph) waitsFor(s, other *Slot) bool {
+	l := g.played(s, false)
+	return slices.ContainsFunc(l.waitsFor(l.runners[s.Rank]), func(r *runner) bool { return r.slot == other })
+}
+
+// lone is the message that a slot's rank is in, if it was launched alone; nil if it is one of a group, or not known.
+func (g *graph) lone(s *Slot) *Mark {
+	l := g.played(s, false)
+	r := l.runners[s.Rank]
+	if r == nil {
+		return nil
+	}
+	if len(l.waitsFor(r)) > 0 && len(r.launches[r.at]) == 1 {
+		return &r.launches[r.at][0]
+	}
+	shown := func(m Mark) bool {
+		return m.Call == countOf(s.Op.Call) && m.Peer == s.Op.Peer && m.Seq == s.Seq
+	}
+	for _, launch := range r.launches {
+		if len(launch) == 1 && shown(launch[0]) {
+			return &launch[0]
+		}
+	}
+	return nil
 }

@@ -68,11 +68,12 @@ func (m *meeting) text() Text {
 		return m.messageText(m.key.seq, m.key.from, m.key.to)
 	case exchange:
 		if s := m.slot; s.inCountedMessages() {
-			switch alone := m.present[0].launchedAlone(); {
-			case alone && s.Op.Call == lifecycle.CallSend:
-				return m.messageText(s.Seq, s.Rank, int(s.Op.Peer))
-			case alone && s.Op.Call == lifecycle.CallRecv:
-				return m.messageText(s.Seq, int(s.Op.Peer), s.Rank)
+			switch lone := m.g.lone(s); {
+			case lone == nil:
+			case lone.Call == countSend:
+				return m.messageText(lone.Seq, s.Rank, int(lone.Peer))
+			default:
+				return m.messageText(lone.Seq, int(lone.Peer), s.Rank)
 			}
 			return callText(lifecycle.CallGroupEnd.String(), 0, m.slot)
 		}

@@ -77,7 +77,10 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	for i := range steps {
 		words[i] = steps[i].String() // they contain no ages
 	}
-	v.Text.add("%s%s%s", before, strings.Join(words, "; "), waiting(v.Victims))
+	others := slices.DeleteFunc(slices.Clone(v.Victims), func(w Wait) bool {
+		return slices.ContainsFunc(wrong, w.Rank.Same)
+	})
+	v.Text.add("%s%s%s", before, strings.Join(words, "; "), waiting(others))
 	return v
 }
 

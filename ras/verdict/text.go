@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
@@ -189,7 +191,8 @@ func lastCall(a *actor) Text {
 // attendance tells how many are in a meeting.
 func attendance(m *meeting) Text {
 	if m.until > 0 {
-		return say("%d of %d ranks were in %s", len(m.present), m.slot.Size, m.text())
+		n := len(m.present)
+		return say("%d of %d ranks %s in %s", n, m.slot.Size, english.PluralWord(n, "was", "were"), m.text())
 	}
 	in := "in"
 	if len(m.missing)+len(m.absent) == 0 && len(m.present) < m.slot.Size { // the others are through it
@@ -204,7 +207,8 @@ func attendance(m *meeting) Text {
 			}
 		}
 	}
-	text := say("%d of %d ranks are %s %s, the first for %s", n, m.slot.Size, in, what, Age(age))
+	text := say("%d of %d ranks %s %s %s, the first for %s",
+		n, m.slot.Size, english.PluralWord(n, "is", "are"), in, what, Age(age))
 	ended := slices.DeleteFunc(slices.Clone(m.present), func(p *participant) bool { return !p.ended() })
 	switch n := len(ended); n {
 	case 0:

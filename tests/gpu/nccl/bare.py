@@ -76,6 +76,13 @@ def all_to_all(count=1024):
     exchange([(r, r) for r in range(size)], count)
 
 
+def swap(receive_first, count=1024):
+    """Exchanges messages with another rank, one after the other."""
+    calls = [nccl.ncclRecv, nccl.ncclSend]
+    for call in calls if receive_first else reversed(calls):
+        must(call(numbers(count), ctypes.c_size_t(count), FLOAT, rank ^ 1, comm, stream))
+
+
 def exchange(pairs, count):
     """Sends to the first rank of each pair, and receives from the second, in a group."""
     must(nccl.ncclGroupStart())

@@ -27,7 +27,7 @@ def main(engine, fault):
         return fault == which and bad
 
     # What ranks do in groups of messages, in jobs whose faults are about them.
-    talks = {"messages": job.pass_on, "an all-to-all": job.all_to_all}
+    talks = {"messages": job.pass_on, "an all-to-all": job.all_to_all, "receives first": lambda: job.swap(not bad)}
     talk = next((what for name, what in talks.items() if fault.endswith(name)), None)
 
     job.meet()
@@ -38,16 +38,18 @@ def main(engine, fault):
     job.join(MANY if fault == "sends nothing" else 1)
     goes_wrong("sends nothing")  # with the first operation
     for _ in range(20):
-        job.all_reduce(MANY)
         if talk:
             talk()
+        job.all_reduce(MANY)
         job.synchronize()
         time.sleep(0.1)
     replay = job.captured() if fault == "leaves out a replay" else None
 
     if goes_wrong("sleeps") or goes_wrong("sleeps before messages") or goes_wrong("sleeps before an all-to-all"):
         hold()
-    if talk and not goes_wrong("skips messages"):
+    if goes_wrong("receives first"):  # as the other rank does
+        job.swap(True)
+    elif talk and not goes_wrong("skips messages"):
         talk()
     if goes_wrong("is stopped"):
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -53,6 +53,13 @@ def pass_on(count=1024):
         work.wait()
 
 
+def swap(receive_first, count=1024):
+    """Exchanges messages with another rank, one after the other."""
+    calls = [dist.irecv, dist.isend]
+    for call in calls if receive_first else reversed(calls):
+        call(torch.ones(count, device=device), rank ^ 1).wait()  # the stream waits, and not the program
+
+
 def all_to_all(count=1024):
     """A part of another size for each rank: NCCL has no call for that, so that it is a group of messages."""
     sizes = [count * (abs(rank - r) + 1) for r in range(size)]

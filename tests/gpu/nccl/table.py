@@ -78,6 +78,7 @@ def faults(engine):
         fault("sleeps before messages", engine, ("not_entered",), ranks=4),
         fault("sleeps before an all-to-all", engine, ("not_entered",), ranks=4),
         fault("skips messages", engine, ("mismatch",), ranks=4),
+        fault("receives first", engine, ("deadlock",)),
         # Each rank is a node, or there is no network. Preloaded is what run.sh has compiled for it, beside Carillon.
         fault("sends nothing", engine, ("transport",), env={
             "RANKS_OF_NODE": "1", "LD_PRELOAD": os.environ.get("CUT_LIBRARY", ""),

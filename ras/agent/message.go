@@ -14,7 +14,7 @@ import (
 )
 
 // messageVersion is the version of what agents send each other. A member that gets another one doesn't answer.
-const messageVersion = 2
+const messageVersion = 3
 
 // kind is the kind of a message.
 type kind string

@@ -24,13 +24,8 @@ type graph struct {
 
 	programs map[string]int // ranks that run each, by actor.program; of common, as the next
 	oddCalls map[oddKind]int
-	launches map[launchesKey]*launches // of heldBack
-}
 
-// launchesKey names what is launched on a communicator, and how it is done.
-type launchesKey struct {
-	comm       lifecycle.CommID
-	unbuffered bool
+	simulations map[simulationKey]*simulation
 }
 
 // actor is one rank with all the communicators that it is in.
@@ -119,7 +114,7 @@ type carried struct {
 func newGraph(notes []Note) *graph {
 	g := &graph{
 		ranks: map[commRank]*participant{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{},
-		launches: map[launchesKey]*launches{},
+		simulations: map[simulationKey]*simulation{},
 	}
 	for i := range notes {
 		g.addNote(&notes[i])
@@ -282,10 +277,14 @@ func (g *graph) pending(s *Slot) bool {
 		return false
 	}
 	behind := false
+	var held []int
+	if messages {
+		held = g.heldBack(s, false)
+	}
 	for p := range g.members(s) {
 		awaited := p.slot.Begun < s.Begun
 		if messages {
-			awaited = p.slot.countsWith(s.Rank) && (p.slot.lacks(s).sends || g.waitsFor(s, p.slot))
+			awaited = p.slot.countsWith(s.Rank) && (p.slot.lacks(s).sends || slices.Contains(held, p.slot.Rank))
 		}
 		if !awaited {
 			continue

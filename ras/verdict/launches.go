@@ -3,22 +3,31 @@ package verdict
 import (
 	"iter"
 	"slices"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // A device does what a rank launches on a communicator in that order, and the messages of a group together. So ranks
 // can wait for each other although each has called for all its messages: where each is to receive before it sends.
 
-// launches are those of a communicator's ranks, and how far their devices come with them if no data is lost.
-type launches struct {
+// simulation is how far the ranks of a communicator come with the messages that they have launched, if no data is lost.
+type simulation struct {
 	runners map[int]*runner // by rank
 	// unbuffered tells that a message is sent when it is received, and no sooner: NCCL's buffers take small ones.
 	unbuffered bool
 }
 
-// runner does the launches of one rank, one after the other.
+// simulationKey names a simulation.
+type simulationKey struct {
+	comm       lifecycle.CommID
+	unbuffered bool
+}
+
+// runner is a rank that does its launches, one after the other.
 type runner struct {
 	slot     *Slot
-	launches [][]Mark        // messages; those of a group are one launch
+	launches [][]Mark        // those of a group are one
 	at       int             // the launch that it is in; the number of launches if it has done all
 	came     map[flow]uint64 // the number of the last message that it has done, or is in
 	waiters  []*runner       // are to go on when it comes to its next launch
@@ -30,52 +39,88 @@ type flow struct {
 	peer int
 }
 
-// launchesOf are the launches on a slot's communicator, as far as the trails of its ranks go back. What was launched
-// before is taken for done, so that no rank is found to wait that doesn't.
-func (g *graph) launchesOf(s *Slot, unbuffered bool) *launches {
-	l := &launches{runners: map[int]*runner{}, unbuffered: unbuffered}
+func (m *Mark) flow() flow { return flow{m.Call, int(m.Peer)} }
+
+// simulate is the simulation of what was launched on a slot's communicator, as far as the trails of its ranks go back.
+func (g *graph) simulate(s *Slot, unbuffered bool) *simulation {
+	key := simulationKey{s.Comm, unbuffered}
+	if sim := g.simulations[key]; sim != nil {
+		return sim
+	}
+	sim := &simulation{runners: map[int]*runner{}, unbuffered: unbuffered}
+	g.simulations[key] = sim
 	var order []*runner
 	for p := range g.members(s) {
 		r := newRunner(p)
-		l.runners[p.slot.Rank] = r
+		sim.runners[p.slot.Rank] = r
 		order = append(order, r)
 	}
 	for len(order) > 0 {
 		r := order[0]
 		order = order[1:]
-		for r.at < len(r.launches) {
-			if on := l.waitsFor(r); on != nil {
+		for !r.done() {
+			if on := sim.blockers(r); on != nil {
 				on[0].waiters = append(on[0].waiters, r)
 				break
 			}
-			r.at++
-			r.enter()
+			r.enter(r.at + 1)
 			order = append(order, r.waiters...)
 			r.waiters = nil
 		}
 	}
-	return l
+	return sim
 }
 
+// newRunner is a rank at the first launch that it may be in. What is not known to have been launched later counts as
+// done, so that no rank waits that need not: messages before the trail or a gap in it, and those of which the trail
+// doesn't know the end, as of a group that is open.
 func newRunner(p *participant) *runner {
-	r := &runner{slot: p.slot, came: map[flow]uint64{}}
-	for peer, m := range p.slot.Messages {
+	s := p.slot
+	r := &runner{slot: s, came: map[flow]uint64{}}
+	for peer, m := range s.Messages {
 		r.came[flow{countSend, int(peer)}] = m.Sent
 		r.came[flow{countReceive, int(peer)}] = m.Received
 	}
-	seen := map[flow]bool{}
+	if s.InFlight == 0 && !s.Unproven {
+		return r
+	}
+	type run struct{ first, last uint64 } // of messages without a gap
+	runs := map[flow]run{}
+	shown := 0 // the launch that the slot shows
 	for m := range p.messages() {
-		if f := m.flow(); !seen[f] {
-			seen[f], r.came[f] = true, m.Seq-1
+		f := m.flow()
+		if n := runs[f]; m.Seq == n.last+1 {
+			runs[f] = run{max(n.first, 1), m.Seq}
+		} else {
+			runs[f] = run{m.Seq, m.Seq}
 		}
 		if n := len(r.launches); n > 0 && m.Together {
 			r.launches[n-1] = append(r.launches[n-1], *m)
 		} else {
 			r.launches = append(r.launches, []Mark{*m})
 		}
+		if s.shows(m) {
+			shown = len(r.launches) - 1
+		}
 	}
-	r.enter()
+	for f, n := range runs {
+		if n.last == r.came[f] {
+			r.came[f] = n.first - 1
+		}
+	}
+	at := 0
+	if s.Reached || s.Phase == tape.PhaseNetwork || s.Phase == tape.PhaseTransfer { // it has done what is before
+		at = shown
+	}
+	for i := range at + 1 {
+		r.enter(i)
+	}
 	return r
+}
+
+// shows tells whether the operation of a slot is a message of its rank's trail.
+func (s *Slot) shows(m *Mark) bool {
+	return m.flow() == flow{countOf(s.Op.Call), int(s.Op.Peer)} && m.Seq == s.Seq
 }
 
 // messages yields those of the participant's slot in its rank's trail.
@@ -95,20 +140,21 @@ func (p *participant) messages() iter.Seq[*Mark] {
 	}
 }
 
-func (m *Mark) flow() flow { return flow{m.Call, int(m.Peer)} }
+func (r *runner) done() bool { return r.at >= len(r.launches) }
 
-// enter records that the runner has come to its launch.
-func (r *runner) enter() {
-	if r.at < len(r.launches) {
-		for _, m := range r.launches[r.at] {
-			r.came[m.flow()] = max(r.came[m.flow()], m.Seq)
-		}
+// enter lets the runner come to a launch, or to the end of them.
+func (r *runner) enter(at int) {
+	if r.at = at; r.done() {
+		return
+	}
+	for _, m := range r.launches[at] {
+		r.came[m.flow()] = max(r.came[m.flow()], m.Seq)
 	}
 }
 
-// waitsFor lists those that have not come to the other side of the messages that a runner is in.
-func (l *launches) waitsFor(r *runner) (on []*runner) {
-	if r == nil || r.at >= len(r.launches) {
+// blockers are those that have not come to the other side of the messages that a runner is in.
+func (sim *simulation) blockers(r *runner) (on []*runner) {
+	if r == nil || r.done() {
 		return nil
 	}
 	for _, m := range r.launches[r.at] {
@@ -116,8 +162,8 @@ func (l *launches) waitsFor(r *runner) (on []*runner) {
 		if m.Call == countSend {
 			other.call = countReceive
 		}
-		p := l.runners[int(m.Peer)]
-		if p == nil || p == r || m.Call == countSend && !l.unbuffered || p.came[other] >= m.Seq ||
+		p := sim.runners[int(m.Peer)]
+		if p == nil || p == r || m.Call == countSend && !sim.unbuffered || p.came[other] >= m.Seq ||
 			!p.slot.countsWith(r.slot.Rank) || slices.Contains(on, p) {
 			continue
 		}
@@ -126,58 +172,33 @@ func (l *launches) waitsFor(r *runner) (on []*runner) {
 	return on
 }
 
-// played is how far the ranks of a slot's communicator come with what they launched there.
-func (g *graph) played(s *Slot, unbuffered bool) *launches {
-	key := launchesKey{s.Comm, unbuffered}
-	l := g.launches[key]
-	if l == nil {
-		l = g.launchesOf(s, unbuffered)
-		g.launches[key] = l
-	}
-	return l
-}
-
 // heldBack lists the ranks for which a slot's rank waits, and that have launched what it waits for behind something for
-// which they wait themselves. Guessed tells that they do if NCCL does not buffer the messages.
-func (g *graph) heldBack(s *Slot) (ranks []int, guessed bool) {
-	for _, unbuffered := range []bool{false, true} {
-		l := g.played(s, unbuffered)
-		for _, r := range l.waitsFor(l.runners[s.Rank]) {
-			if r.at < len(r.launches) {
-				ranks = append(ranks, r.slot.Rank)
-			}
-		}
-		if len(ranks) > 0 {
-			return ranks, unbuffered
+// which they wait themselves.
+func (g *graph) heldBack(s *Slot, unbuffered bool) (ranks []int) {
+	sim := g.simulate(s, unbuffered)
+	for _, r := range sim.blockers(sim.runners[s.Rank]) {
+		if !r.done() {
+			ranks = append(ranks, r.slot.Rank)
 		}
 	}
-	return nil, false
+	return ranks
 }
 
-// waitsFor tells whether a slot's rank can't do a message that it has launched before another one has launched, or
-// done, something.
-func (g *graph) waitsFor(s, other *Slot) bool {
-	l := g.played(s, false)
-	return slices.ContainsFunc(l.waitsFor(l.runners[s.Rank]), func(r *runner) bool { return r.slot == other })
-}
-
-// lone is the message that a slot's rank is in, if it was launched alone; nil if it is one of a group, or not known.
-func (g *graph) lone(s *Slot) *Mark {
-	l := g.played(s, false)
-	r := l.runners[s.Rank]
-	if r == nil {
+// launch is what a slot's rank is in, by the order of the launches or else by what the slot shows; nil if it isn't known.
+func (g *graph) launch(s *Slot) []Mark {
+	sim := g.simulate(s, false)
+	r := sim.runners[s.Rank]
+	if r == nil || s.unlaunched() { // a group may not have ended
 		return nil
 	}
-	if len(l.waitsFor(r)) > 0 && len(r.launches[r.at]) == 1 {
-		return &r.launches[r.at][0]
+	if len(sim.blockers(r)) > 0 {
+		return r.launches[r.at]
 	}
-	shown := func(m Mark) bool {
-		return m.Call == countOf(s.Op.Call) && m.Peer == s.Op.Peer && m.Seq == s.Seq
+	i := slices.IndexFunc(r.launches, func(launch []Mark) bool {
+		return slices.ContainsFunc(launch, func(m Mark) bool { return s.shows(&m) })
+	})
+	if i < 0 {
+		return nil
 	}
-	for _, launch := range r.launches {
-		if len(launch) == 1 && shown(launch[0]) {
-			return &launch[0]
-		}
-	}
-	return nil
+	return r.launches[i]
 }

@@ -127,3 +127,52 @@ func TestLaunches(t *testing.T) {
 		})
 	}
 }
+
+// No rank waits in what it has done, or behind what may have been launched earlier than a trail tells.
+func TestNotHeldBack(t *testing.T) {
+	inReceive := func(notes []Note) {
+		for i := range notes {
+			s := &notes[i].Slots[0]
+			s.Op.Call, s.Op.Peer, s.Reached = lifecycle.CallRecv, int32((i+2)%3), true
+		}
+	}
+	of := func(rank int, change func(*Note, *Slot)) func([]Note) {
+		return func(notes []Note) { change(&notes[rank], &notes[rank].Slots[0]) }
+	}
+	done := func(_ *Note, s *Slot) { s.InFlight, s.Stalled, s.Phase = 0, false, tape.PhaseNone }
+	for _, c := range []struct {
+		name     string
+		programs []string
+		change   func([]Note)
+		want     string // the reasons
+	}{
+		{"they have sent, and receive", []string{">1 <2", ">2 <0", ">0 <1"}, inReceive, "unknown"},
+		{"one has done all", []string{"<2 >1", "<0 >2", "<1 >0"}, of(1, done), ""},
+		{"one has said nothing for long", []string{"<2 >1", "<0 >2", "<1 >0"}, of(1, func(n *Note, _ *Slot) {
+			n.Stale = true
+		}), ""},
+		{"a record is lost", []string{"<1 <1 >1 <1", ">0 >0 <0 >0"}, of(1, func(n *Note, _ *Slot) {
+			n.Habits[0].Trail = slices.Delete(n.Habits[0].Trail, 1, 2)
+		}), ""},
+		{"the last record is lost", []string{"<1 <1 >1", ">0 >0 <0"}, of(1, func(n *Note, _ *Slot) {
+			n.Habits[0].Trail = slices.Delete(n.Habits[0].Trail, 1, 2)
+		}), ""},
+		{"a group is open", []string{"[<1 >1]", "<0 >0"}, of(0, func(n *Note, s *Slot) {
+			n.Habits[0].Trail, s.Phase = n.Habits[0].Trail[:1], tape.PhaseNone
+			s.Op.Call = lifecycle.CallRecv
+		}), "unfinished_group"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			notes := launched(t, c.programs...)
+			c.change(notes)
+			verdicts, _ := Diagnose(notes)
+			var got []string
+			for _, v := range verdicts {
+				got = append(got, v.Reason.String())
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("it is %v, want %q", verdicts, c.want)
+			}
+		})
+	}
+}

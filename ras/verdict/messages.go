@@ -83,10 +83,13 @@ func (m *meeting) unmatched() (evidence []Text) {
 	for p := range m.g.members(m.slot) {
 		for _, peer := range slices.Sorted(maps.Keys(p.slot.Messages)) {
 			q := m.at(int(peer))
-			if q == nil || !q.slot.countsWith(p.slot.Rank) || len(evidence) == maxEvidence {
+			if q == nil || !q.slot.countsWith(p.slot.Rank) {
 				continue
 			}
 			if l := q.slot.lacks(p.slot); l.by > 0 {
+				if len(evidence) == maxEvidence {
+					return evidence
+				}
 				evidence = append(evidence, say("%s has not %s", rankOf(q.actor, m.key.comm),
 					l.text(rankOf(p.actor, m.key.comm), m.slot)))
 			}
@@ -164,11 +167,13 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 			m.addMissing(l.actor)
 		}
 	}
-	if len(lacking) == 0 {
-		held, guessed := g.heldBack(p.slot)
-		for _, rank := range held {
+	for _, unbuffered := range []bool{false, true} {
+		if len(m.missing) > 0 {
+			break
+		}
+		for _, rank := range g.heldBack(p.slot, unbuffered) {
 			g.expect(m, rank)
-			m.guessed = m.guessed || guessed
+			m.guessed = m.guessed || unbuffered
 		}
 	}
 	for _, some := range [][]int{unlaunched, queued, aborted, uncounted} {
@@ -227,7 +232,7 @@ func (w *walk) stalledMessages() (verdicts []Verdict) {
 	for _, m := range w.seen {
 		known := func(v Verdict) bool { return v.Comm == m.key.comm }
 		if m.key.kind != exchange || !m.slot.inCountedMessages() || len(m.missing) > 0 || !m.trouble ||
-			m.age < m.undecided() || slices.ContainsFunc(verdicts, known) {
+			slices.ContainsFunc(verdicts, known) || m.age < m.undecided() {
 			continue
 		}
 		var here []*meeting

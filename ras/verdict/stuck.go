@@ -60,7 +60,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		worst = unsent(m)
 	}
 	if mixed && worst == nil {
-		if m.age < m.undecided() || m.key.kind == exchange { // of messages, one verdict tells all: stalledMessages
+		if m.key.kind == exchange || m.age < m.undecided() { // of messages, one verdict tells all: stalledMessages
 			return Verdict{}, false
 		}
 		v := w.unknown(m, "all ranks have launched it, and "+m.standstill())
@@ -127,7 +127,11 @@ func (m *meeting) undecided() time.Duration {
 	if !m.onDevices() {
 		return missingTime
 	}
-	return min(missingTime, time.Duration(m.slot.Op.Bytes/leastRate)*time.Microsecond)
+	messages := 1
+	if m.key.kind == exchange {
+		messages = max(len(m.g.launch(m.slot)), 1)
+	}
+	return min(missingTime, time.Duration(messages)*time.Duration(m.slot.Op.Bytes/leastRate)*time.Microsecond)
 }
 
 // onDevices tells whether the devices of all ranks of a meeting's communicator that have not done what they launched

@@ -70,12 +70,12 @@ func (m *meeting) text() Text {
 		return m.messageText(m.key.seq, m.key.from, m.key.to)
 	case exchange:
 		if s := m.slot; s.inCountedMessages() {
-			switch lone := m.g.lone(s); {
-			case lone == nil:
-			case lone.Call == countSend:
-				return m.messageText(lone.Seq, s.Rank, int(lone.Peer))
+			switch launch := m.g.launch(s); {
+			case len(launch) != 1:
+			case launch[0].Call == countSend:
+				return m.messageText(launch[0].Seq, s.Rank, int(launch[0].Peer))
 			default:
-				return m.messageText(lone.Seq, int(lone.Peer), s.Rank)
+				return m.messageText(launch[0].Seq, int(launch[0].Peer), s.Rank)
 			}
 			return callText(lifecycle.CallGroupEnd.String(), 0, m.slot)
 		}
@@ -200,7 +200,7 @@ func attendance(m *meeting) Text {
 	}
 	n, what, age := len(m.present), m.text(), m.age
 	if m.slot.inCountedMessages() { // each rank's are a meeting
-		n, what = 0, say("groups of messages on %s", commText(m.slot))
+		n, what = 0, say("messages on %s", commText(m.slot))
 		for _, o := range m.g.order {
 			if o.key.comm == m.key.comm && o.key.kind == exchange {
 				n, age = n+len(o.present), max(age, o.age)

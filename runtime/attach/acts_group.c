@@ -14,6 +14,7 @@ bool acts_join(struct use *u, ncclResult_t answer) {
     i++;
   }
   if (i == GROUP_COMMS) {
+    tape_uncount(u->comm->tape); // it is not known to be launched with the group's others
     return false;
   }
   if (i == thread->joined) {

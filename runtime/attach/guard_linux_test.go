@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,28 +73,38 @@ func (b *bench) drive(t testing.TB, loaded bool, script string, env ...string) (
 	return string(out), tapes
 }
 
-// readTapes tells what is on the tapes of a folder, a line for each record.
-func readTapes(t testing.TB, dir string) string {
+// readEvents yields what is on the tapes of a folder.
+func readEvents(t testing.TB, dir string) iter.Seq[*tape.Event] {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "*.tape"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b strings.Builder
-	for _, path := range paths {
-		r, err := tape.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for ev, err := range r.Events() {
+	return func(yield func(*tape.Event) bool) {
+		for _, path := range paths {
+			r, err := tape.Open(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tell(&b, &ev)
+			defer func() { _ = r.Close() }() // it was only read
+			for ev, err := range r.Events() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !yield(&ev) {
+					return
+				}
+			}
 		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+	}
+}
+
+// readTapes tells what is on the tapes of a folder, a line for each record.
+func readTapes(t testing.TB, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	for ev := range readEvents(t, dir) {
+		tell(&b, ev)
 	}
 	return b.String()
 }
@@ -160,6 +171,32 @@ func TestGuards(t *testing.T) {
 			return out + readTapes(t, tapes)
 		})
 	})
+}
+
+// Of the communicators of one group, those that there is no room for count their messages no more.
+func TestLargeGroup(t *testing.T) {
+	const names = "abcdefghijklmnopqrstuvwxyzABCDEFGHI"
+	var script strings.Builder
+	each := func(call string) {
+		for _, name := range names {
+			fmt.Fprintf(&script, "%s %c\n", call, name)
+		}
+	}
+	each("init")
+	script.WriteString("group_start\n")
+	each("all_reduce")
+	script.WriteString("group_end\n")
+	each("destroy")
+	output, tapes := build(t).drive(t, false, script.String())
+	counted := ""
+	for ev := range readEvents(t, tapes) {
+		if ev.IsLife && ev.Life.Act == tape.ActDestroy && ev.Life.Messages != nil {
+			counted += ev.Comm.Name
+		}
+	}
+	if counted != names[:32] {
+		t.Errorf("counted are %q\n%s", counted, output)
+	}
 }
 
 // Every function of NCCL's that has a communicator, or is about groups, is interposed, and so is its twin.

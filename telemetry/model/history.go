@@ -112,14 +112,14 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	habit.Lanes = members
 	slices.SortStableFunc(trail, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
 	habit.Trail = trail[max(len(trail)-maxTrail, 0):]
-	join(habit.Trail)
+	findGroups(habit.Trail)
 	slices.SortStableFunc(habit.Odd, func(a, b Odd) int { return cmp.Compare(b.Did.Start, a.Did.Start) })
 	habit.Odd = habit.Odd[:min(len(habit.Odd), maxOdd)]
 	return habit
 }
 
-// join finds which calls of a trail were made together with the ones before them.
-func join(trail []Call) {
+// findGroups finds which calls of a trail were made together with the ones before them.
+func findGroups(trail []Call) {
 	before := map[uint32]*Call{} // by generation
 	for i := range trail {
 		c := &trail[i]

@@ -11,8 +11,9 @@ import (
 
 // NoteOf is a process's note by its tape, at the time now of the tape's clock. It reads the whole tape, as a follower
 // gets only a sample of ordinary operations, and a rank's habits follow from all. The note is Stale if the tape can't
-// be read to its end, as after a truncation.
-func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdict.Note {
+// be read to its end, as after a truncation. A tape doesn't tell when devices did something: moved is what a follower
+// of it has seen, as model.Process.Moved; nil if there is none.
+func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64, moved map[uint32]int64) verdict.Note {
 	p := model.New(limits)
 	before, _ := r.AppendSlots(nil) // what is corrupt is left out
 	stale := false
@@ -29,6 +30,7 @@ func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64) verdi
 	tallies, _ := r.AppendTallies(nil)
 	p.Look(slots, tallies)
 	p.Forget(before)
+	p.MovedAs(moved)
 	n := NoteBy(m, p, now)
 	n.Stale = stale
 	return n
@@ -52,6 +54,6 @@ func FromTapes(dir string, limits model.Limits, now func() int64) func(mesh.Memb
 			return verdict.Note{}, false
 		}
 		defer func() { _ = r.Close() }() // it was only read
-		return NoteOf(m, r, limits, now()), true
+		return NoteOf(m, r, limits, now(), nil), true
 	}
 }

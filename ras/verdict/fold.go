@@ -21,7 +21,7 @@ func (n *Note) Fold(p *model.Process, now int64) {
 		slots[c.Generation] = len(n.Slots)
 		n.Slots = append(n.Slots, slotOf(p, c, n.JobSize, now))
 	}
-	n.queue(p, slots)
+	n.queue(p, slots, now)
 	for _, r := range p.Ranks() {
 		if h := n.habit(p, r, slots); h.Odd != nil || h.Next != nil || h.Trail != nil {
 			n.Habits = append(n.Habits, h)
@@ -42,10 +42,14 @@ func returned(s *tape.Slot) int64 {
 }
 
 // queue finds what a stream has not come to, as it has not done what was launched there before, on other communicators.
-func (n *Note) queue(p *model.Process, slots map[uint32]int) {
+// What is queued is as old as the last time at which its stream did something.
+func (n *Note) queue(p *model.Process, slots map[uint32]int, now int64) {
 	onStream := func(c *model.Comm) bool { return c.Slot != nil && c.Slot.Stream != 0 && c.InFlight() != nil }
-	first := map[uint32]*tape.Slot{}
+	first, moved := map[uint32]*tape.Slot{}, map[uint32]int64{}
 	for c := range p.Comms() {
+		if c.Slot != nil {
+			moved[c.Slot.Stream] = max(moved[c.Slot.Stream], c.Moved)
+		}
 		if onStream(c) {
 			if s := first[c.Slot.Stream]; s == nil || c.Slot.OpStart < s.OpStart {
 				first[c.Slot.Stream] = c.Slot
@@ -56,6 +60,9 @@ func (n *Note) queue(p *model.Process, slots map[uint32]int) {
 		s := &n.Slots[slots[c.Generation]]
 		if onStream(c) && s.Phase == tape.PhaseStream && !s.Reached && c.Slot.OpStart > returned(first[c.Slot.Stream]) {
 			s.Phase = tape.PhaseQueued
+		}
+		if s.queued() && c.Slot != nil && c.Slot.OpStart < moved[c.Slot.Stream] {
+			s.Age = age(moved[c.Slot.Stream], now)
 		}
 	}
 }
@@ -81,13 +88,15 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		if c.Slot != nil {
 			s.InFlight, s.Reached = max(s.InFlight, c.Slot.Launched-c.Slot.Completed), c.Slot.Reached
 		}
-		s.Age, s.Stalled = age(o.Start, now), p.Stalled(o, now)
+		s.Age, s.Stalled = age(o.Since(), now), p.Stalled(o, now)
 		if o.Wait >= 0 {
 			s.Wait, s.WaitAge = int(o.Wait), age(o.WaitSince, now)
 		}
 	} else if o := &c.Last; o.End > 0 {
 		s.Seq, s.Op, s.Age, s.Took = o.Seq, o.Signature, age(o.End, now), age(o.Start, o.End)
-		s.Unproven = p.Unproven(c, now)
+		if s.Unproven = p.Unproven(c, now); s.Unproven {
+			s.Age = age(max(o.End, c.Moved), now)
+		}
 		if s.Failed = o.Code != lifecycle.CodeOK || failedOnDevice(c, o); s.Failed {
 			s.Stalled, s.Wait = p.Stalled(o, now), int(o.Wait)
 		}

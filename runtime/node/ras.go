@@ -304,7 +304,12 @@ func (r *JobRAS) ending() {
 func (r *JobRAS) note() verdict.Note {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	n := agent.NoteOf(r.self, r.tape, r.settings.limits(), tape.Now())
+	var moved map[uint32]int64
+	r.looks.Range(func(own, _ any) bool {
+		moved = own.(*Telemetry).moved()
+		return false
+	})
+	n := agent.NoteOf(r.self, r.tape, r.settings.limits(), tape.Now(), moved)
 	n.Where = r.busy.String()
 	return n
 }

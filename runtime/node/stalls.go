@@ -137,6 +137,7 @@ func (t *Telemetry) look(interval time.Duration) {
 	}
 	s.last = now
 	t.process.Look(s.slots, s.tallies)
+	t.process.Moves(now)
 	reports := s.watch.Check(now)
 	if len(reports) > 0 {
 		// The caller of what is slow is on the ring alone, and may not have been read yet.
@@ -165,6 +166,13 @@ func (t *Telemetry) look(interval time.Duration) {
 		late = append(late, c.ID)
 	}
 	t.ras.looked(t, &seen{late, s.heldUp}, news || slices.ContainsFunc(reports, stall.Report.News))
+}
+
+// moved is what devices were seen to have done; see model.Process.Moved.
+func (t *Telemetry) moved() map[uint32]int64 {
+	t.observing.Lock()
+	defer t.observing.Unlock()
+	return t.process.Moved()
 }
 
 // resumed notes that the process runs again, after it had not since paused.

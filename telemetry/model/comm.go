@@ -29,6 +29,7 @@ type Comm struct {
 	Failure     *Failure
 	End         *Act             // how this rank ended the communicator, or finalized it; nil while it has not
 	Splits      uint64           // the number of the last split of it that this rank took part in
+	Moved       int64            // its device has done more since then; 0: it was not seen to
 	Made        uint64           // the number of the split of its parent that made it; 0: none, or it isn't known
 	Was         lifecycle.CommID // its id before it got its own, as a world's in its run; zero if it had no other
 
@@ -36,6 +37,7 @@ type Comm struct {
 	root    uint32           // as tape.Slot.Root
 	cut     []*Act           // acts that were open when this rank ended the communicator
 	changed bool             // a record changed Ops since the last Look
+	done    uint64           // how much its device had done at the last Moves, from 1; 0: not seen
 	seen    uint64           // the number of the last Look that found it in the table, or of the one before it was made
 
 	wait      int32 // the rank that the running operation waits for; -1 for none
@@ -46,6 +48,7 @@ type Comm struct {
 // Progress is how far an operation or an act has come.
 type Progress struct {
 	Start int64
+	Moved int64 // the device has come to it since then; 0: it isn't known
 	Phase tape.Phase
 	End   int64 // 0 while it is in progress
 	Code  lifecycle.Code

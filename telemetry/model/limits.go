@@ -53,6 +53,9 @@ type Activity interface {
 	normal(*normals) *normal
 }
 
+// Since is when the activity began: an operation of a device, when the device came to it, as far as is known.
+func (p *Progress) Since() int64 { return max(p.Start, p.Moved) }
+
 // Course is the Progress of the operation or act.
 func (p *Progress) Course() *Progress { return p }
 
@@ -102,7 +105,7 @@ func (p *Process) Awake(now int64) int64 {
 func (p *Process) Stalled(a Activity, now int64) bool {
 	_, stalled := p.Thresholds(a)
 	c := a.Course()
-	return c.Stalls > 0 || c.End > 0 && c.End-c.Start >= stalled || c.End == 0 && p.Age(c.Start, now) >= stalled
+	return c.Stalls > 0 || c.End > 0 && c.End-c.Start >= stalled || c.End == 0 && p.Age(c.Since(), now) >= stalled
 }
 
 // Unproven tells whether it is unknown if the last operation of a communicator has completed, and it was launched so
@@ -116,7 +119,7 @@ func (p *Process) Unproven(c *Comm, now int64) bool {
 		return false
 	}
 	_, stalled := p.Thresholds(&c.Last)
-	return p.Age(c.Last.Start, now) >= stalled
+	return p.Age(max(c.Last.Start, c.Moved), now) >= stalled
 }
 
 // Doubtful lists the live communicators that are Unproven.
@@ -136,7 +139,7 @@ func (p *Process) Late(now int64) []*Comm {
 		for activity := range c.Activities() {
 			a := activity.Course()
 			p.oldest = min(p.oldest, a.Start)
-			late = late || a.Slow || a.Stalls > 0 || p.Age(a.Start, now) >= int64(p.limits.Slow)
+			late = late || a.Slow || a.Stalls > 0 || p.Age(a.Since(), now) >= int64(p.limits.Slow)
 		}
 		if late {
 			p.late = append(p.late, c)

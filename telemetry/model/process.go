@@ -31,6 +31,7 @@ type Process struct {
 	resumed int64           // when the process ran again after its last pause; 0: it never paused
 	later   map[uint32]bool // communicators that were made after the moment of Until
 	looks   uint64
+	moves   int64   // the time of the last Moves
 	oldest  int64   // no activity began before
 	late    []*Comm // the last list of Late
 	dropped []*Act  // open acts that were forgotten since the last step
@@ -238,6 +239,53 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 		p.forget(func(c *Comm) bool { return c.seen+1 < p.looks })
 	}
 	p.Learn(tallies)
+}
+
+// Moves notes which devices have done more since it was called last. It is for after a Look at the time now. A program
+// may launch more than its device does within any threshold: what a device has just come to is not late.
+func (p *Process) Moves(now int64) {
+	for _, c := range p.comms {
+		if c.Slot == nil || !c.Slot.Marked {
+			continue
+		}
+		done := c.Slot.Completed + 1
+		if c.InFlight() == nil { // it has done what has a mark
+			done = math.MaxUint64
+		}
+		if c.done != 0 && c.done != done {
+			c.move(p.moves)
+		}
+		c.done = done
+	}
+	p.moves = now
+}
+
+// move notes that the communicator's device came to what is in flight now after the given time.
+func (c *Comm) move(after int64) {
+	c.Moved = max(c.Moved, after)
+	if o := c.InFlight(); o != nil {
+		o.Moved = c.Moved
+	}
+}
+
+// Moved are the times of Comm.Moved, by generation, of the communicators that have one.
+func (p *Process) Moved() map[uint32]int64 {
+	moved := map[uint32]int64{}
+	for generation, c := range p.comms {
+		if c.Moved > 0 {
+			moved[generation] = c.Moved
+		}
+	}
+	return moved
+}
+
+// MovedAs notes what another model of the same process knows: its Moved.
+func (p *Process) MovedAs(moved map[uint32]int64) {
+	for generation, since := range moved {
+		if c := p.comms[generation]; c != nil {
+			c.move(since)
+		}
+	}
 }
 
 // Forget drops the communicators that the last Look didn't find, unless they are in the table before, which was read

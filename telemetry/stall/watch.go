@@ -112,7 +112,7 @@ func (r *Report) runs(o *model.Op) {
 // report makes the reports of an activity that are due, and returns its marks for the model.
 func (w *Watch) report(of model.Activity, r *Report) (isSlow bool, stalls int) {
 	slow, stalled := w.process.Thresholds(of)
-	age := w.process.Age(r.Start, r.Now) // a pause of the process doesn't count
+	age := w.process.Age(of.Course().Since(), r.Now) // a pause of the process doesn't count
 	before := w.reported[of]
 	if before == nil {
 		if age < slow {

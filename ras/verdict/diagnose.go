@@ -248,8 +248,9 @@ func (w *walk) explain(m *meeting, a *actor) {
 	if slices.ContainsFunc(a.slots, m.inOtherLane) {
 		idleFor = a.idleWithout(m.inOtherLane)
 	}
+	recent := max(waited/2, still)
 	if s := a.queued(m); s != nil {
-		idleFor = s.Age // later calls don't count
+		idleFor, recent = s.Age, max(3*waited/4, still) // later calls don't count, and its stream may go on
 	}
 	leaf := &leaf{actor: a, at: m, left: left}
 	switch {
@@ -267,7 +268,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 		leaf.why = leftComm
 	case a.wasIn(m.until):
 		return
-	case moving || m.until == 0 && idleFor >= 0 && idleFor < max(waited/2, still):
+	case moving || m.until == 0 && idleFor >= 0 && idleFor < recent:
 		if waited < missingTime && !m.overtakenBy(a) {
 			w.moving = true
 			return

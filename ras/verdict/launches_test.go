@@ -73,39 +73,48 @@ func TestLaunches(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		programs []string
+		reached  bool     // the devices are known to have come so far
 		want     []string // beginnings of the verdicts
 	}{
 		{
 			"each receives before it sends",
 			[]string{"<2 >1", "<0 >2", "<1 >0"},
+			false,
 			[]string{"deadlock certain: ranks 0 to 2 wait for each other: rank 0 is in message 1 from rank 2 to rank " +
 				"0 on \"world\", which needs rank 2; rank 2 is in message 1 from rank 1 to rank 2"},
 		},
 		{
 			"each sends before it receives, which is well if the messages are small",
 			[]string{">1 <2", ">2 <0", ">0 <1"},
+			true,
 			[]string{"deadlock likely: ranks 0 to 2 wait for each other: rank 0 is in message 1 from rank 0 to rank 1"},
 		},
-		{"one receives first", []string{"<2 >1", ">2 <0", "<1 >0"}, nil},
-		{"each has a group", []string{"[<2 >1]", "[<0 >2]", "[<1 >0]"}, nil},
+		{"one receives first", []string{"<2 >1", ">2 <0", "<1 >0"}, false, nil},
+		{"each has a group", []string{"[<2 >1]", "[<0 >2]", "[<1 >0]"}, false, nil},
 		{
 			"two wait for each other, and the others for them",
 			[]string{"<1 >1", "<0 <2 >0", "<3 >1", ">2 [<2 >2]"},
+			false,
 			[]string{"deadlock certain: ranks 0 and 1 wait for each other: rank 0 is in message 1 from rank 1 to "},
 		},
 		{
 			"of a group, one message is held back",
 			[]string{"<1 >1", "[<0 >2 <2] >0", "<1 >1"},
+			false,
 			[]string{"deadlock certain: ranks 0 and 1 wait for each other: rank 0 is in message 1 from rank 1 to "},
 		},
 		{
 			"a rank has not sent a message, and waits for one behind it",
 			[]string{"<1", "<0 >0"},
+			false,
 			[]string{"deadlock certain: ranks 0 and 1 wait for each other: rank 0 is in message 1 from rank 1 to "},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			notes := launched(t, c.programs...)
+			for i := range notes {
+				notes[i].Slots[0].Reached = c.reached
+			}
 			verdicts, _ := Diagnose(notes)
 			if len(verdicts) != len(c.want) {
 				t.Fatalf("it is %v", verdicts)

@@ -168,12 +168,15 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 		}
 	}
 	for _, unbuffered := range []bool{false, true} {
-		if len(m.missing) > 0 {
+		if len(m.missing) > 0 || unbuffered && !p.slot.Reached {
 			break
 		}
 		for _, rank := range g.heldBack(p.slot, unbuffered) {
-			g.expect(m, rank)
-			m.guessed = m.guessed || unbuffered
+			in := g.meetings[meetingKey{comm: m.key.comm, kind: exchange, from: rank}]
+			if in != nil && (!unbuffered || in.slot.Reached) { // else it is not known to be so far
+				g.expect(m, rank)
+				m.guessed = m.guessed || unbuffered
+			}
 		}
 	}
 	for _, some := range [][]int{unlaunched, queued, aborted, uncounted} {

@@ -47,3 +47,31 @@ func TestFoldQueues(t *testing.T) {
 		}
 	}
 }
+
+// What is queued on a stream is as old as the last time at which the stream did something.
+func TestFoldMoves(t *testing.T) {
+	const start, second = int64(time.Hour), int64(time.Second)
+	look := func(completed uint64) []tape.Slot {
+		first := tape.Slot{
+			CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Size: 2}, Generation: 1, Marked: true, Launched: 9,
+			Completed: completed, Seq: completed + 1, Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1},
+			Wait: -1, OpStart: start + int64(completed), CallStart: start, Stream: 7, Phase: tape.PhaseStream,
+		}
+		behind := first
+		behind.ID, behind.Generation, behind.Completed, behind.Seq = lifecycle.CommID{2}, 2, 8, 9
+		behind.OpStart = start + second
+		return []tape.Slot{first, behind}
+	}
+	p := model.New(model.Limits{})
+	for i, completed := range []uint64{3, 4, 5, 5} {
+		p.Look(look(completed), nil)
+		p.Moves(start + int64(i+2)*second)
+	}
+	var n verdict.Note
+	n.Fold(p, start+9*second)
+	for i, want := range []time.Duration{6 * time.Second, 6 * time.Second} {
+		if got := n.Slots[i].Age; got != want {
+			t.Errorf("operation %d is %v old, want %v", i, got, want)
+		}
+	}
+}

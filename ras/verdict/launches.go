@@ -184,7 +184,8 @@ func (g *graph) heldBack(s *Slot, unbuffered bool) (ranks []int) {
 	return ranks
 }
 
-// launch is what a slot's rank is in, by the order of the launches or else by what the slot shows; nil if it isn't known.
+// launch is what a slot's rank is in, by the order of the launches or else by what the slot shows; nil if it is not
+// known.
 func (g *graph) launch(s *Slot) []Mark {
 	sim := g.simulate(s, false)
 	r := sim.runners[s.Rank]

@@ -37,7 +37,7 @@ type Comm struct {
 	root    uint32           // as tape.Slot.Root
 	cut     []*Act           // acts that were open when this rank ended the communicator
 	changed bool             // a record changed Ops since the last Look
-	done    uint64           // how much its device had done at the last Moves, from 1; 0: not seen
+	done    uint64           // how much its device had done at the last Moves
 	seen    uint64           // the number of the last Look that found it in the table, or of the one before it was made
 
 	wait      int32 // the rank that the running operation waits for; -1 for none

@@ -405,6 +405,52 @@ func TestStalledAndPaused(t *testing.T) {
 	}
 }
 
+// TestMoves takes an operation of a device for as old as its device's coming to it, as far as was seen.
+func TestMoves(t *testing.T) {
+	at := func(launched, completed, seq uint64, start int64) []tape.Slot {
+		return []tape.Slot{{
+			CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Size: 2}, Generation: 1, Marked: true, Wait: -1,
+			Launched: launched, Completed: completed, Seq: seq, OpStart: start * ms, CallStart: start * ms,
+			LastEnd: start*ms + 1, Op: allReduce, Phase: tape.PhaseStream, Unproven: launched == completed,
+		}}
+	}
+	p, other := newProcess(model.Limits{}), newProcess(model.Limits{})
+	for _, look := range []struct {
+		now   int64
+		slots []tape.Slot
+		since int64 // of what is in flight
+	}{
+		{4000, at(3, 0, 1, 100), 100}, // since when it is there is not known
+		{4100, at(3, 0, 1, 100), 100},
+		{4200, at(3, 1, 2, 200), 4100},
+		{4300, at(3, 1, 2, 200), 4100},
+		{4400, at(4, 3, 4, 4350), 4350}, // launched since
+		{4500, at(4, 4, 4, 4350), 0},
+		{8000, at(5, 4, 5, 7950), 7950},
+	} {
+		p.Look(look.slots, nil)
+		p.Moves(look.now * ms)
+		other.Look(look.slots, nil)
+		other.MovedAs(p.Moved())
+		for _, p := range []*model.Process{p.Process, other.Process} {
+			since := int64(0)
+			if o := p.Comm(1).InFlight(); o != nil {
+				since = o.Since() / ms
+			}
+			if since != look.since {
+				t.Errorf("at %d it is there since %d, want %d", look.now, since, look.since)
+			}
+			if p.Unproven(p.Comm(1), 9380*ms) {
+				t.Errorf("at %d, what moved last at 4400 stalls at 9380", look.now)
+			}
+		}
+	}
+	p.Look(at(5, 5, 5, 7950), nil)
+	if !p.Unproven(p.Comm(1), 13_000*ms) {
+		t.Error("what was launched at 7950 does not stall at 13000")
+	}
+}
+
 // TestWaits sums up for which ranks operations waited.
 func TestWaits(t *testing.T) {
 	p := newProcess(model.Limits{})

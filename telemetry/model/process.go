@@ -248,11 +248,11 @@ func (p *Process) Moves(now int64) {
 		if c.Slot == nil || !c.Slot.Marked {
 			continue
 		}
-		done := c.Slot.Completed + 1
+		done := c.Slot.Completed
 		if c.InFlight() == nil { // it has done what has a mark
 			done = math.MaxUint64
 		}
-		if c.done != 0 && c.done != done {
+		if c.done != done {
 			c.move(p.moves)
 		}
 		c.done = done

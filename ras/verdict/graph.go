@@ -121,6 +121,7 @@ func newGraph(notes []Note) *graph {
 		g.size = max(g.size, notes[i].JobSize) // which counts processes
 	}
 	g.size = max(g.size, g.largest())
+	g.showMessages()
 	for _, a := range g.actors {
 		for _, s := range a.slots {
 			g.addSlot(a, s)

@@ -29,6 +29,7 @@ type runner struct {
 	slot     *Slot
 	launches [][]Mark        // those of a group are one
 	at       int             // the launch that it is in; the number of launches if it has done all
+	shown    int             // the one that its slot shows, or the first
 	came     map[flow]uint64 // the number of the last message that it has done, or is in
 	waiters  []*runner       // are to go on when it comes to its next launch
 }
@@ -86,8 +87,7 @@ func newRunner(p *participant) *runner {
 	}
 	type run struct{ first, last uint64 } // of messages without a gap
 	runs := map[flow]run{}
-	shown := 0 // the launch that the slot shows
-	for m := range p.messages() {
+	for m := range p.calls() {
 		f := m.flow()
 		if n := runs[f]; m.Seq == n.last+1 {
 			runs[f] = run{max(n.first, 1), m.Seq}
@@ -100,7 +100,7 @@ func newRunner(p *participant) *runner {
 			r.launches = append(r.launches, []Mark{*m})
 		}
 		if s.shows(m) {
-			shown = len(r.launches) - 1
+			r.shown = len(r.launches) - 1
 		}
 	}
 	for f, n := range runs {
@@ -110,7 +110,7 @@ func newRunner(p *participant) *runner {
 	}
 	at := 0
 	if s.Reached || s.Phase == tape.PhaseNetwork || s.Phase == tape.PhaseTransfer { // it has done what is before
-		at = shown
+		at = r.shown
 	}
 	for i := range at + 1 {
 		r.enter(i)
@@ -118,13 +118,13 @@ func newRunner(p *participant) *runner {
 	return r
 }
 
-// shows tells whether the operation of a slot is a message of its rank's trail.
+// shows tells whether the operation of a slot is a call of its rank's trail.
 func (s *Slot) shows(m *Mark) bool {
-	return m.flow() == flow{countOf(s.Op.Call), int(s.Op.Peer)} && m.Seq == s.Seq
+	return m.Call == countOf(s.Op.Call) && m.Seq == s.Seq && (m.Call == countCollective || m.Peer == s.Op.Peer)
 }
 
-// messages yields those of the participant's slot in its rank's trail.
-func (p *participant) messages() iter.Seq[*Mark] {
+// calls yields the collectives and messages of the participant's slot in its rank's trail.
+func (p *participant) calls() iter.Seq[*Mark] {
 	return func(yield func(*Mark) bool) {
 		if p.actor.habit == nil {
 			return
@@ -132,8 +132,8 @@ func (p *participant) messages() iter.Seq[*Mark] {
 		trail, slots := p.actor.habit.Trail, p.actor.note.Slots
 		for i := range trail {
 			m := &trail[i]
-			if m.Slot < len(slots) && &slots[m.Slot] == p.slot && (m.Call == countSend || m.Call == countReceive) &&
-				!yield(m) {
+			if m.Slot < len(slots) && slots[m.Slot].Comm == p.slot.Comm && slots[m.Slot].Rank == p.slot.Rank &&
+				m.Call != countGroup && !yield(m) {
 				return
 			}
 		}
@@ -158,6 +158,9 @@ func (sim *simulation) blockers(r *runner) (on []*runner) {
 		return nil
 	}
 	for _, m := range r.launches[r.at] {
+		if m.Call == countCollective { // its meeting says who is missing
+			continue
+		}
 		other := flow{countSend, r.slot.Rank}
 		if m.Call == countSend {
 			other.call = countReceive
@@ -182,6 +185,33 @@ func (g *graph) heldBack(s *Slot, unbuffered bool) (ranks []int) {
 		}
 	}
 	return ranks
+}
+
+// showMessages has slots show the messages that their ranks are in, by the order of the launches, where they show a
+// collective that was launched behind these.
+func (g *graph) showMessages() {
+	for _, a := range g.actors {
+		for i, s := range a.slots {
+			if !s.countsMessages() || s.inMessage() || s.Reached || s.queued() || s.InFlight == 0 && !s.Unproven {
+				continue
+			}
+			sim := g.simulate(s, false)
+			r := sim.runners[s.Rank]
+			if len(sim.blockers(r)) == 0 || r.at >= r.shown {
+				continue
+			}
+			m := r.launches[r.at][len(r.launches[r.at])-1]
+			c := *s
+			c.Seq, c.Op = m.Seq, tape.Signature{Call: lifecycle.CallSend, Peer: m.Peer}
+			if m.Call == countReceive {
+				c.Op.Call = lifecycle.CallRecv
+			}
+			c.InFlight, c.Phase, c.Wait = max(s.InFlight, 1), tape.PhaseStream, -1
+			c.Age, c.Took, c.Stalled, c.Unproven = s.Age+s.Took, 0, s.Stalled || s.Unproven, false
+			a.slots[i] = &c
+			g.ranks[commRank{s.Comm, s.Rank}] = &participant{actor: a, slot: &c}
+		}
+	}
 }
 
 // launch is what a slot's rank is in, by the order of the launches or else by what the slot shows; nil if it is not

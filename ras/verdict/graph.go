@@ -272,9 +272,8 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 // ranks of the communicator have not made it, or sent its messages, or can't yet, and make no calls there. Only a call
 // that no rank can complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
-	call, messages := s.Op.Call, s.inCountedMessages()
-	if !s.Unproven || !s.counts() || !messages && (s.Seq != s.Begun || s.Op.Bytes == 0 || !call.IsOperation() ||
-		!call.IsCollective() || call.IsRooted()) {
+	messages := s.inCountedMessages()
+	if !s.Unproven || !s.counts() || !messages && (s.Seq != s.Begun || !meets(&s.Op)) {
 		return false
 	}
 	behind := false

@@ -14,6 +14,7 @@ import (
 // simulation is how far the ranks of a communicator come with the messages that they have launched, if no data is lost.
 type simulation struct {
 	runners map[int]*runner // by rank
+	order   []*runner
 	// unbuffered tells that a message is sent when it is received, and no sooner: NCCL's buffers take small ones.
 	unbuffered bool
 }
@@ -32,6 +33,7 @@ type runner struct {
 	shown    int             // the one that its slot shows, or the first
 	came     map[flow]uint64 // the number of the last message that it has done, or is in
 	waiters  []*runner       // are to go on when it comes to its next launch
+	met      int             // of the simulation's order, how many have come to the collective that it is in
 }
 
 // flow is the messages to or from a rank.
@@ -50,13 +52,12 @@ func (g *graph) simulate(s *Slot, unbuffered bool) *simulation {
 	}
 	sim := &simulation{runners: map[int]*runner{}, unbuffered: unbuffered}
 	g.simulations[key] = sim
-	var order []*runner
 	for p := range g.members(s) {
 		r := newRunner(p)
 		sim.runners[p.slot.Rank] = r
-		order = append(order, r)
+		sim.order = append(sim.order, r)
 	}
-	for len(order) > 0 {
+	for order := slices.Clone(sim.order); len(order) > 0; {
 		r := order[0]
 		order = order[1:]
 		for !r.done() {
@@ -77,7 +78,7 @@ func (g *graph) simulate(s *Slot, unbuffered bool) *simulation {
 // doesn't know the end, as of a group that is open.
 func newRunner(p *participant) *runner {
 	s := p.slot
-	r := &runner{slot: s, came: map[flow]uint64{}}
+	r := &runner{slot: s, came: map[flow]uint64{{call: countCollective}: s.Begun}}
 	for peer, m := range s.Messages {
 		r.came[flow{countSend, int(peer)}] = m.Sent
 		r.came[flow{countReceive, int(peer)}] = m.Received
@@ -144,7 +145,7 @@ func (r *runner) done() bool { return r.at >= len(r.launches) }
 
 // enter lets the runner come to a launch, or to the end of them.
 func (r *runner) enter(at int) {
-	if r.at = at; r.done() {
+	if r.at, r.met = at, 0; r.done() {
 		return
 	}
 	for _, m := range r.launches[at] {
@@ -152,13 +153,20 @@ func (r *runner) enter(at int) {
 	}
 }
 
-// blockers are those that have not come to the other side of the messages that a runner is in.
+// blockers are those that have not come to the other side of the messages that a runner is in, or the first of those
+// that have not come to its collective.
 func (sim *simulation) blockers(r *runner) (on []*runner) {
 	if r == nil || r.done() {
 		return nil
 	}
 	for _, m := range r.launches[r.at] {
-		if m.Call == countCollective { // its meeting says who is missing
+		if m.Call == countCollective {
+			for ; m.Meets && r.met < len(sim.order); r.met++ {
+				if p := sim.order[r.met]; p.came[m.flow()] < m.Seq {
+					on = append(on, p)
+					break
+				}
+			}
 			continue
 		}
 		other := flow{countSend, r.slot.Rank}
@@ -201,6 +209,9 @@ func (g *graph) showMessages() {
 				continue
 			}
 			m := r.launches[r.at][len(r.launches[r.at])-1]
+			if m.Call == countCollective {
+				continue
+			}
 			c := *s
 			c.Seq, c.Op = m.Seq, tape.Signature{Call: lifecycle.CallSend, Peer: m.Peer}
 			if m.Call == countReceive {

@@ -33,6 +33,8 @@ type Mark struct {
 	Hash uint16 // of the arguments that the ranks of a collective must agree on
 	// Usual tells that the rank's program has always made this call here, as far as is known.
 	Usual bool
+	// Meets tells that no rank can do the collective before all have come to it.
+	Meets bool
 	// Together tells that the call was made before the one before it, on its communicator, had returned, as in a group.
 	Together bool
 }
@@ -62,7 +64,7 @@ func countOf(call lifecycle.Call) uint8 {
 func mark(slot int, c *model.Call) Mark {
 	m := Mark{
 		Slot: slot, Call: countOf(c.Signature.Call), Seq: c.Seq, Hash: hashOf(c.Signature), Usual: c.Usual,
-		Together: c.Together,
+		Together: c.Together, Meets: meets(&c.Signature),
 	}
 	if m.Call == countSend || m.Call == countReceive {
 		m.Peer = c.Signature.Peer
@@ -70,11 +72,17 @@ func mark(slot int, c *model.Call) Mark {
 	return m
 }
 
-// Mark.Usual and Mark.Together in the byte of Mark.Call.
+// What Mark has beside its kind in the byte of Mark.Call.
 const (
 	usualBit    = 0x80
 	togetherBit = 0x40
+	meetsBit    = 0x20
 )
+
+// meets tells whether a call is a collective that no rank can complete alone.
+func meets(sig *tape.Signature) bool {
+	return sig.Bytes > 0 && sig.Call.IsOperation() && sig.Call.IsCollective() && !sig.Call.IsRooted()
+}
 
 func hashOf(sig tape.Signature) uint16 {
 	sig = agreed(sig)
@@ -102,6 +110,9 @@ func (t Trail) MarshalText() ([]byte, error) {
 		if m.Together {
 			call |= togetherBit
 		}
+		if m.Meets {
+			call |= meetsBit
+		}
 		b = append(b, call)
 		b = binary.AppendVarint(b, int64(m.Peer))
 		b = binary.AppendUvarint(b, m.Seq)
@@ -122,7 +133,8 @@ func (t *Trail) UnmarshalText(text []byte) error {
 	r := wire.NewReader(b)
 	for r.Len() > 0 {
 		m := Mark{Slot: r.UpTo(maxSize), Call: r.Byte(), Peer: int32(r.Int()), Seq: r.Uvarint(), Hash: r.Uint16()}
-		m.Usual, m.Together, m.Call = m.Call&usualBit != 0, m.Call&togetherBit != 0, m.Call&^(usualBit|togetherBit)
+		m.Usual, m.Together, m.Meets = m.Call&usualBit != 0, m.Call&togetherBit != 0, m.Call&meetsBit != 0
+		m.Call &^= usualBit | togetherBit | meetsBit
 		if r.Err() != nil || m.Call >= numCounts || m.Peer < -1 || m.Peer > maxSize || len(*t) >= maxTrail {
 			return errTrail
 		}

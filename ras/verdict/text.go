@@ -71,7 +71,7 @@ func (m *meeting) text() Text {
 	case exchange:
 		if s := m.slot; s.inCountedMessages() {
 			switch launch := m.g.launch(s); {
-			case len(launch) != 1:
+			case len(launch) != 1, launch[0].Call == countCollective:
 			case launch[0].Call == countSend:
 				return m.messageText(launch[0].Seq, s.Rank, int(launch[0].Peer))
 			default:

@@ -433,12 +433,16 @@ func (p *process) hung() (last []time.Time) {
 
 // heldMoments are moments at which calls had stalled that later ended well, as far as the tapes or an agent noted it,
 // or processes were stopped that later went on. Of stalls that overlap the first counts, halfway between its threshold
-// and its end: by then, late ranks may have come.
+// and its end: by then, late ranks may have come. Where an agent was there to the end, its notes say when devices
+// stalled.
 func (r *Report) heldMoments() []moment {
 	type span struct{ began, end time.Time }
 	var spans []span
 	for _, p := range r.procs {
 		for _, s := range p.stalls {
+			if s.device && p.end.how != "" {
+				continue
+			}
 			spans = append(spans, span{p.at(s.began), p.at(s.end)})
 		}
 		if h := &p.header; p.wasStopped() && h.Resumed-h.Paused > p.quiet() {

@@ -62,7 +62,10 @@ type member struct {
 }
 
 // stall is a call that stalled and ended: the times of both.
-type stall struct{ began, end int64 }
+type stall struct {
+	began, end int64
+	device     bool // a device took so long, from the call on: what it did before is not known
+}
 
 // maxStalls bounds the stalled calls that are kept of a process.
 const maxStalls = 256
@@ -263,7 +266,7 @@ func (m *member) observe(s *model.Step, opts *Options) {
 		m.lastEnd = max(m.lastEnd, s.Op.End)
 		m.share(&s.Event.Op)
 		_, stalled := m.proc.model.Thresholds(s.Op)
-		m.proc.addStall(s.Op.Start, stalled, s.Op.End)
+		m.proc.addStall(s.Op.Start, stalled, s.Op.End, s.Op.Phase == tape.PhaseStream)
 		m.observeGivingUp(s.Op, stalled)
 	}
 	if opts.wants(m) && shown(s.Event) {
@@ -286,9 +289,9 @@ func (m *member) observeGivingUp(o *model.Op, stalled int64) {
 }
 
 // addStall records a call that has ended, if it had stalled.
-func (p *process) addStall(start, stalled, end int64) {
+func (p *process) addStall(start, stalled, end int64, device bool) {
 	if end-start >= stalled {
-		p.stalls = append(trimmed(p.stalls, maxStalls), stall{start + stalled, end})
+		p.stalls = append(trimmed(p.stalls, maxStalls), stall{start + stalled, end, device})
 	}
 }
 
@@ -300,7 +303,7 @@ func (m *member) observeLife(s *model.Step) {
 	if a := s.Act; a != nil && a.End > 0 {
 		m.over = append(m.over, a)
 		_, stalled := m.proc.model.Thresholds(a)
-		m.proc.addStall(a.Start, stalled, a.End)
+		m.proc.addStall(a.Start, stalled, a.End, false)
 		barrier := a.Kind == tape.ActInit || a.Kind == tape.ActSplit // no rank ends it before all have begun it
 		if barrier && a.Code == lifecycle.CodeOK && m.Rank >= 0 {
 			key := sharedKey{kind: sharedAct, a: int32(a.Kind), seq: a.Seq}

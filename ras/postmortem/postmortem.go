@@ -208,7 +208,8 @@ func (r *Report) judge(opts *Options) error {
 		held, _ := r.find([]moment{m})
 		for _, f := range held {
 			known := func(o Finding) bool { return o.ID == f.ID }
-			if f.Urgent() && !slices.ContainsFunc(r.Findings, known) && !slices.ContainsFunc(r.Held, known) {
+			if f.Urgent() && !r.endedFromOutside(&f) && !slices.ContainsFunc(r.Findings, known) &&
+				!slices.ContainsFunc(r.Held, known) {
 				r.Held = append(r.Held, f)
 			}
 		}
@@ -220,6 +221,15 @@ func (r *Report) judge(opts *Options) error {
 	})
 	r.Ended = r.ending(when)
 	return nil
+}
+
+// endedFromOutside tells whether a finding is that processes were told to end by a signal: that held nobody up.
+func (r *Report) endedFromOutside(f *Finding) bool {
+	return f.Reason == verdict.RankDead && !slices.ContainsFunc(f.Culprits, func(c verdict.Rank) bool {
+		return !slices.ContainsFunc(r.procs, func(p *process) bool {
+			return p.header.PID == c.PID && words.Line(p.header.Host) == c.Host && p.end.exit.Told()
+		})
+	})
 }
 
 // onDayOf is the first time of that hour, minute and so on between begin and end; without one, that of begin's day.

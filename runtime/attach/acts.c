@@ -186,6 +186,15 @@ static void fail(struct comm *comm, ncclResult_t answer) {
   }
 }
 
+void acts_lost(struct comm *comm, carillon_call_t call) {
+  pthread_mutex_lock(&comm_lock);
+  if (!comm->lost) {
+    comm->lost = true;
+    acts_end_life(comm, (struct tape_life){.call = call, .peer = -1}, ncclRemoteError, guard_code(ncclRemoteError));
+  }
+  pthread_mutex_unlock(&comm_lock);
+}
+
 void acts_progress(struct comm *comm, struct thread *thread, ncclResult_t state) {
   if (state == ncclInProgress) {
     atomic_store_explicit(&comm->pending, true, memory_order_release);

@@ -40,6 +40,9 @@ void acts_pending(struct comm *, const struct thread *);
 /* What ncclCommGetAsyncError says of a communicator. */
 void acts_progress(struct comm *, struct thread *, ncclResult_t state);
 
+/* A call on a communicator answered ncclRemoteError, which the tape tells once. */
+void acts_lost(struct comm *, carillon_call_t);
+
 /* Takes an operation into the thread's group, if it has one open. */
 bool acts_join(struct use *, ncclResult_t answer);
 

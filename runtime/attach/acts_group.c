@@ -98,6 +98,9 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
     if (answer == ncclInProgress) {
       acts_pending(comm, thread);
     }
+    if (answer == ncclRemoteError) {
+      acts_lost(comm, CARILLON_CALL_GROUP_END);
+    }
     if (answer != ncclSuccess) {
       group_act(comm, thread->join[i].operations, &site, start, answer);
     }

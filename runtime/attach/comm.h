@@ -64,6 +64,7 @@ struct comm {
   struct site going_site;
   uint64_t groups;                      /* that NCCL had in progress, or that failed */
   uint64_t ended;                       /* in which order communicators ended */
+  bool lost;                            /* a call answered that another rank is gone */
 
   struct ops_comm ops; /* under a lock of its own, but for what NCCL tells of the communicator */
 

@@ -342,6 +342,9 @@ ncclResult_t use_end(struct use *u, ncclResult_t answer) {
     tape_op_end(comm->tape, u->launched, well ? CARILLON_CODE_OK : guard_code(answer));
     stream_launched(comm, answer);
   }
+  if (operation && answer == ncclRemoteError) {
+    acts_lost(comm, u->call);
+  }
   comm_give(comm, u->turn);
   if (atomic_load_explicit(&comm->closing, memory_order_relaxed)) {
     acts_close(comm, u->thread);

@@ -43,7 +43,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	}
 	all = append(all, w.unfinishedGroups()...)
 	if len(all) == 0 {
-		all = w.stalledMessages()
+		all = append(w.stalledMessages(), w.standstills()...)
 	}
 	if len(all) == 0 {
 		all = w.stragglers()
@@ -149,6 +149,7 @@ type walk struct {
 	seen   []*meeting // in the order in which they were found
 	leaves []*leaf
 	stack  []*meeting
+	still  []*meeting    // collectives whose data does not move
 	knots  [][]*meeting  // strongly connected components of more than one meeting: these wait for each other
 	least  time.Duration // half the age of the youngest stall; 0 without one
 }

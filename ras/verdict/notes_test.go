@@ -509,7 +509,7 @@ func TestNotes(t *testing.T) {
 			pending(6 * time.Second),
 			[]string{
 				`not_entered (certain) rank 2 (node1, pid 1002) has not entered all_reduce 43 on "world", nor any ` +
-					`collective from number 41 on; its last, all_reduce 40 on "world", ended 6s ago; ` +
+					`collective from number 41 on; its last, all_reduce 40 on "world", returned 6s ago; ` +
 					`ranks 0, 1 and 3 wait`,
 			},
 		},
@@ -555,6 +555,12 @@ func TestNotes(t *testing.T) {
 				`unknown (possible) all_reduce 8 on "world" does not complete, and the cause is not known: ` +
 					`all ranks have launched it, and their devices have come to it`,
 			},
+		},
+		{
+			"all devices have come to it, and something else is wrong",
+			newJob(4).in(world, 8, allReduce, s5, -1, 0, seq(4)...).with(reached, seq(4)...).comm("dp", 0, 1).
+				in("dp", 3, allReduce, s5, -1, 0, 0).in("dp", 3, lifecycle.CallAllGather, s5, -1, 0, 1),
+			[]string{`mismatch (likely) the ranks made different calls as number 3 on "dp"`},
 		},
 		{
 			"all devices have come to it, and one may not have",

@@ -60,12 +60,10 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		worst = unsent(m)
 	}
 	if mixed && worst == nil {
-		if m.key.kind == exchange || m.age < m.undecided() { // of messages, one verdict tells all: stalledMessages
-			return Verdict{}, false
+		if m.key.kind != exchange && m.age >= m.undecided() { // of messages, one verdict tells all: stalledMessages
+			w.still = append(w.still, m)
 		}
-		v := w.unknown(m, "all ranks have launched it, and "+m.standstill())
-		v.Evidence = slices.Concat(v.Evidence, m.unmatched(), m.waiting())
-		return v, true
+		return Verdict{}, false
 	}
 	for _, p := range m.present {
 		switch {
@@ -116,6 +114,17 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		v.Confidence = Certain
 	}
 	return v, true
+}
+
+// standstills are the verdicts on collectives that all ranks have launched, and whose data does not move: where nothing
+// else is wrong.
+func (w *walk) standstills() (verdicts []Verdict) {
+	for _, m := range w.still {
+		v := w.unknown(m, "all ranks have launched it, and "+m.standstill())
+		v.Evidence = slices.Concat(v.Evidence, m.unmatched(), m.waiting())
+		verdicts = append(verdicts, v)
+	}
+	return verdicts
 }
 
 // leastRate is the least number of bytes that data which moves comes on in a microsecond.

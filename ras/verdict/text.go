@@ -185,7 +185,11 @@ func lastCall(a *actor) Text {
 	if last == nil {
 		return say("; it has made no call on any communicator yet")
 	}
-	return say("; its last, %s, ended %s ago", callText(last.Op.Call.String(), last.Seq, last), Age(last.Age))
+	ended := "ended"
+	if last.Unproven {
+		ended = "returned"
+	}
+	return say("; its last, %s, %s %s ago", callText(last.Op.Call.String(), last.Seq, last), ended, Age(last.Age))
 }
 
 // attendance tells how many are in a meeting.

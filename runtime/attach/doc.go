@@ -160,11 +160,14 @@
 //   - If that was reached, the operation is the first thing that the stream has not done (phase "stream"). It may wait
 //     for other ranks, for NCCL's proxies, or for room on the device. If nothing is written before it, it may also be
 //     that the stream has not come to it.
+//   - A mark has no time: it tells that something is done, and not since when. A follower of the tape sees that within
+//     its interval, so that what it saw a stream come to is as old as that. After death it is as old as its call.
 //   - Messages of a group are done together, so that a mark doesn't tell which of them a rank waits for. The tape
 //     counts those that each rank has called for, with 63 ranks at most, unless a call fails or is missed. A rank
 //     whose group is not done waits for those that have called for fewer of their messages; which of several, is
-//     inference where the rank's program has launched more since. If all have called for theirs, it is not known what
-//     it waits for, unless NCCL was asked.
+//     inference where the rank's program has launched more since. If all have called for theirs, the order of the
+//     launches may prove that ranks wait for each other; else it is not known what a rank waits for, unless NCCL was
+//     asked.
 //   - Of operations without a mark behind them nothing is known. But an all-reduce, all-gather, reduce-scatter or
 //     all-to-all can't be done before all ranks have made it. If the tape of another rank says that it has made fewer
 //     calls, this one waits for it; else nothing is said.

@@ -454,15 +454,12 @@ func (w *walk) pop(m *meeting) {
 }
 
 // unblocked finds the ranks of a knot that have only launched the call by which they are a part of it: they can still
-// make the call that the others wait for, on another communicator, unless that is queued on the stream. It is false if
-// there are none.
+// make the call that the others wait for, on another communicator, unless what they launched since is queued behind it.
+// It is false if there are none.
 func (w *walk) unblocked(knot []*meeting) (found bool) {
 	for _, m := range knot {
 		for _, e := range m.edges {
-			if s := e.via.slotIn(m.key.comm); s != nil && s.queued() {
-				continue
-			}
-			if !slices.Contains(knot, e.to) || !slices.ContainsFunc(e.via.in, func(p *participant) bool {
+			if e.via.queued(m) != nil || !slices.Contains(knot, e.to) || !slices.ContainsFunc(e.via.in, func(p *participant) bool {
 				return p.meeting == e.to && p.launched && e.to.key.comm != m.key.comm
 			}) {
 				continue

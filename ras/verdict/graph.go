@@ -289,6 +289,10 @@ func (g *graph) pending(s *Slot) bool {
 		if !awaited {
 			continue
 		}
+		if p.slot.Left != nil && p.slot.Failure == nil { // it makes no more
+			behind = true
+			continue
+		}
 		if !p.slot.counts() || p.actor.note.Stale {
 			return false
 		}

@@ -459,9 +459,10 @@ func (w *walk) pop(m *meeting) {
 func (w *walk) unblocked(knot []*meeting) (found bool) {
 	for _, m := range knot {
 		for _, e := range m.edges {
-			if e.via.queued(m) != nil || !slices.Contains(knot, e.to) || !slices.ContainsFunc(e.via.in, func(p *participant) bool {
+			launched := func(p *participant) bool {
 				return p.meeting == e.to && p.launched && e.to.key.comm != m.key.comm
-			}) {
+			}
+			if e.via.queued(m) != nil || !slices.Contains(knot, e.to) || !slices.ContainsFunc(e.via.in, launched) {
 				continue
 			}
 			found = true

@@ -32,9 +32,9 @@
 // messages do (Slot.Counted): it waits for the ranks that have called for fewer. A rank that has called for something
 // and not launched it, where others have, has a group open: unfinished_group.
 //
-// A device does what was launched on a communicator in that order. The trails of the ranks (Habit.Trail) have the order,
-// and what was launched in one group, so that it can be simulated how far the devices come with it (launches.go): a
-// rank whose message another one has launched behind something that can't be done waits for that one.
+// A device does what was launched on a communicator in that order. The ranks' trails (Habit.Trail) have the order, and
+// what was launched in one group, so that it can be simulated how far the devices come with it (launches.go): a rank
+// whose message another one has launched behind something that can't be done waits for that one.
 //
 // What follows an error has the error's cause: a rank that goes on after it is out of step, and whatever it comes to
 // then is no verdict of its own. A rank that cancels its call before the call has stalled is the cause; the others

@@ -269,6 +269,20 @@ def end_never():
     synchronize()
 
 
+def case_far_ahead():
+    """The program launches six seconds of work at once, with messages and collectives in it, and waits at the end."""
+    meet(device_id=device)
+    x = torch.full((1024,), rank + 0.5, device=device)
+    dist.all_reduce(x)
+    synchronize()
+    for _ in range(60):
+        torch.cuda._sleep(200_000_000)
+        pass_on()
+        dist.all_reduce(x)
+        x /= size
+    result("sums", [x])
+
+
 GROUPS = []
 
 

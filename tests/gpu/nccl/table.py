@@ -103,6 +103,7 @@ def pytorch_cases():
         well("compiled step", limit=150),
         well("two nodes", ranks=4, env={"RANKS_OF_NODE": "2"}),
         well("CUDA graph", "cuda_graph"),
+        well("far ahead of its GPU", "far_ahead"),
         well("end: synchronized", "end_synchronized"),
         well("end: at once", "end_at_once"),
         well("end: subgroup first", "end_subgroup_first"),

@@ -14,7 +14,7 @@ import (
 // simulation is how far the ranks of a communicator come with the messages that they have launched, if no data is lost.
 type simulation struct {
 	runners map[int]*runner // by rank
-	order   []*runner
+	order   []*runner       // the same, in the order of the ranks
 	// unbuffered tells that a message is sent when it is received, and no sooner: NCCL's buffers take small ones.
 	unbuffered bool
 }
@@ -33,7 +33,7 @@ type runner struct {
 	shown    int             // the one that its slot shows, or the first
 	came     map[flow]uint64 // the number of the last message that it has done, or is in
 	waiters  []*runner       // are to go on when it comes to its next launch
-	met      int             // of the simulation's order, how many have come to the collective that it is in
+	met      int             // how many of the ranks, in their order, are known to have come to its collective
 }
 
 // flow is the messages to or from a rank.
@@ -162,7 +162,7 @@ func (sim *simulation) blockers(r *runner) (on []*runner) {
 	for _, m := range r.launches[r.at] {
 		if m.Call == countCollective {
 			for ; m.Meets && r.met < len(sim.order); r.met++ {
-				if p := sim.order[r.met]; p.came[m.flow()] < m.Seq {
+				if p := sim.order[r.met]; p.came[m.flow()] < m.Seq && p.slot.countsMessages() {
 					on = append(on, p)
 					break
 				}

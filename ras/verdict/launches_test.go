@@ -15,8 +15,8 @@ import (
 )
 
 // launched has a rank for each program, which is in its first launch: messages such as "<1" and ">1" (from and to rank
-// 1), and those of a group in brackets.
-func launched(t *testing.T, programs ...string) (notes []Note) {
+// 1), those of a group in brackets, and all-reduces, "*0".
+func launched(t *testing.T, unproven bool, programs ...string) (notes []Note) {
 	t.Helper()
 	for r, program := range programs {
 		s := Slot{
@@ -25,6 +25,7 @@ func launched(t *testing.T, programs ...string) (notes []Note) {
 		}
 		s.Comm[0] = 1
 		var trail Trail
+		var last tape.Signature
 		group, begun := false, false
 		for word := range strings.FieldsSeq(program) {
 			grouped := group && begun
@@ -37,15 +38,22 @@ func launched(t *testing.T, programs ...string) (notes []Note) {
 			counts := s.Messages[peer]
 			m := Mark{Call: countSend, Peer: peer, Together: grouped}
 			op := tape.Signature{Call: lifecycle.CallSend, Peer: peer, Bytes: 64}
-			if counts.Sent++; way == '<' {
-				counts.Sent--
+			switch way {
+			case '>':
+				counts.Sent++
+				m.Seq = counts.Sent
+			case '<':
 				counts.Received++
-				m.Call, op.Call = countReceive, lifecycle.CallRecv
+				m.Seq, m.Call, op.Call = counts.Received, countReceive, lifecycle.CallRecv
+			default:
+				s.Begun++
+				m = Mark{Call: countCollective, Seq: s.Begun, Meets: true}
+				op = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 64}
 			}
-			s.Messages[peer] = counts
-			if m.Seq = counts.Sent; way == '<' {
-				m.Seq = counts.Received
+			if way != '*' {
+				s.Messages[peer] = counts
 			}
+			last = op
 			if trail = append(trail, m); s.InFlight == 0 || grouped && len(trail) == int(s.InFlight)+1 {
 				s.Seq, s.Op, s.Age = m.Seq, op, 5*time.Second
 				s.Phase, s.Stalled = tape.PhaseStream, true
@@ -54,6 +62,10 @@ func launched(t *testing.T, programs ...string) (notes []Note) {
 			if strings.HasSuffix(word, "]") {
 				group, begun = false, false
 			}
+		}
+		if unproven {
+			s.InFlight, s.Unproven, s.Stalled, s.Phase = 0, true, false, tape.PhaseNone
+			s.Op, s.Seq, s.Done = last, trail[len(trail)-1].Seq, s.Begun
 		}
 		sent, err := json.Marshal(Note{
 			Member: fmt.Sprint("p", r), Host: "a", PID: r + 1, Rank: r, JobSize: len(programs), Slots: []Slot{s},
@@ -111,7 +123,7 @@ func TestLaunches(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			notes := launched(t, c.programs...)
+			notes := launched(t, false, c.programs...)
 			for i := range notes {
 				notes[i].Slots[0].Reached = c.reached
 			}
@@ -134,6 +146,37 @@ func TestLaunches(t *testing.T) {
 				t.Errorf("without trails it is %v", verdicts)
 			}
 		})
+	}
+}
+
+// Of operations of which nothing is known but that they were launched, the order tells which one a rank is in.
+func TestLaunchedBefore(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		programs []string
+		want     string // beginning of the verdict; "" for none
+	}{
+		{
+			"a message before a collective is not sent",
+			[]string{">1 *0", "<0 <0 *0"},
+			"not_entered certain: rank 0 (a, pid 1) has not sent message 2 to rank 1",
+		},
+		{
+			"a message is sent behind a collective that needs its receiver",
+			[]string{">1 *0 >1", "<0 <0 *0"},
+			"deadlock certain: ranks 0 and 1 wait for each other",
+		},
+		{"all messages are sent", []string{">1 >1 *0", "<0 <0 *0"}, ""},
+		{"one is ahead of the other's collective", []string{">1 *0 >1", "<0 *0 <0"}, ""},
+	} {
+		verdicts, _ := Diagnose(launched(t, true, c.programs...))
+		got := ""
+		for _, v := range verdicts {
+			got += fmt.Sprintf("%s %s: %s", v.Reason, v.Confidence, v.Text)
+		}
+		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: it is %q, want %q", c.name, got, c.want)
+		}
 	}
 }
 
@@ -172,7 +215,7 @@ func TestNotHeldBack(t *testing.T) {
 		}), "unfinished_group"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			notes := launched(t, c.programs...)
+			notes := launched(t, false, c.programs...)
 			c.change(notes)
 			verdicts, _ := Diagnose(notes)
 			var got []string

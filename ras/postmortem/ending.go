@@ -25,7 +25,8 @@ type ending struct {
 	how     string         // "it was ended by SIGKILL"
 	exit    osprocess.Exit // as its launcher saw it
 	// found tells that it was found dead at the time at: it had ended some time before.
-	found bool
+	found    bool
+	followed bool // an agent followed its tape to the end
 	// failed is when the launcher began to end the job because a rank had failed; 0: it didn't.
 	failed int64
 	// signaled is when somebody told the process or its launcher to end, and signal how; 0: never.
@@ -106,7 +107,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 				untaped = e
 			}
 			if p := byPID[key{e.Boot, e.PID}]; p != nil && e.Mono >= p.last-int64(time.Second) {
-				p.end.how, p.end.exit, p.end.found = e.Exit.How(), e.Exit, e.Found
+				p.end.how, p.end.exit, p.end.found, p.end.followed = e.Exit.How(), e.Exit, e.Found, e.Followed
 				p.end.seen = max(e.Mono, p.last)
 				p.end.at = p.end.seen
 			}
@@ -440,7 +441,7 @@ func (r *Report) heldMoments() []moment {
 	var spans []span
 	for _, p := range r.procs {
 		for _, s := range p.stalls {
-			if s.device && p.end.how != "" {
+			if s.device && p.end.followed {
 				continue
 			}
 			spans = append(spans, span{p.at(s.began), p.at(s.end)})

@@ -37,8 +37,9 @@ import (
 //	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | device DUR | ok | CODE
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
 //	TIME PROC refused COMM ACT CODE TEXT…
-//	TIME PROC exits CODE | SIGNAL | ? [found]     its launcher sees that, and notes it in the ledger; an agent found
-//	                                              it dead
+//	TIME PROC exits CODE | SIGNAL | ? [found | followed]
+//	                                              its launcher sees that, and notes it in the ledger; or an agent
+//	                                              does, which found it dead, or followed its tape to the end
 //	ledger TIME HOST failed | SIGNAL | RANK PID CODE
 //	                                              its launcher ends the job for a rank that failed, gets a signal, or
 //	                                              sees the end of a process without a tape
@@ -270,7 +271,7 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 			boot := process.BootID(p.KernelBoot)
 			err = process.AppendEntry(dir, process.Entry{
 				Time: noon.Add(at), Mono: now, Boot: boot.String(), Rank: p.Rank, PID: p.PID, Exit: exit,
-				Found: len(w) > 2,
+				Found: slices.Contains(w[2:], "found"), Followed: slices.Contains(w[2:], "followed"),
 			})
 		}
 		if err != nil {

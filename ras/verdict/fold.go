@@ -47,7 +47,7 @@ func (n *Note) queue(p *model.Process, slots map[uint32]int, now int64) {
 	onStream := func(c *model.Comm) bool { return c.Slot != nil && c.Slot.Stream != 0 && c.InFlight() != nil }
 	first, moved := map[uint32]*tape.Slot{}, map[uint32]int64{}
 	for c := range p.Comms() {
-		if c.Slot != nil {
+		if c.Slot != nil && c.Slot.Stream != 0 {
 			moved[c.Slot.Stream] = max(moved[c.Slot.Stream], c.Moved)
 		}
 		if onStream(c) {
@@ -90,7 +90,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		}
 		s.Age, s.Stalled = age(o.Since(), now), p.Stalled(o, now)
 		if o.Wait >= 0 {
-			s.Wait, s.WaitAge = int(o.Wait), age(o.WaitSince, now)
+			s.Wait, s.WaitAge = int(o.Wait), age(max(o.WaitSince, o.Moved), now)
 		}
 	} else if o := &c.Last; o.End > 0 {
 		s.Seq, s.Op, s.Age, s.Took = o.Seq, o.Signature, age(o.End, now), age(o.Start, o.End)

@@ -56,10 +56,11 @@ func TestFoldMoves(t *testing.T) {
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Size: 2}, Generation: 1, Marked: true, Launched: 9,
 			Completed: completed, Seq: completed + 1, Op: tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1},
 			Wait: -1, OpStart: start + int64(completed), CallStart: start, Stream: 7, Phase: tape.PhaseStream,
+			Progress: completed,
 		}
 		behind := first
 		behind.ID, behind.Generation, behind.Completed, behind.Seq = lifecycle.CommID{2}, 2, 8, 9
-		behind.OpStart = start + second
+		behind.OpStart, behind.Progress = start+second, 1
 		return []tape.Slot{first, behind}
 	}
 	p := model.New(model.Limits{})

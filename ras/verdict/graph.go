@@ -289,7 +289,7 @@ func (g *graph) pending(s *Slot) bool {
 		if !awaited {
 			continue
 		}
-		if p.slot.Left != nil && p.slot.Failure == nil { // it makes no more
+		if p.slot.Left != nil && p.slot.Failure == nil && p.hasLast() { // it makes no more
 			behind = true
 			continue
 		}

@@ -141,6 +141,17 @@ func (p *participant) calls() iter.Seq[*Mark] {
 	}
 }
 
+// hasLast tells whether the trail of the participant's rank has the last collective of its slot, so that the number of
+// that is right: of a communicator that was ended, only records tell it.
+func (p *participant) hasLast() bool {
+	for m := range p.calls() {
+		if m.Call == countCollective && m.Seq == p.slot.Begun {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *runner) done() bool { return r.at >= len(r.launches) }
 
 // enter lets the runner come to a launch, or to the end of them.

@@ -188,7 +188,7 @@ static void fail(struct comm *comm, ncclResult_t answer) {
 
 void acts_lost(struct comm *comm, carillon_call_t call) {
   pthread_mutex_lock(&comm_lock);
-  if (!comm->lost) {
+  if (!comm->lost && acts_state(comm) == CARILLON_STATE_READY) {
     comm->lost = true;
     acts_end_life(comm, (struct tape_life){.call = call, .peer = -1}, ncclRemoteError, guard_code(ncclRemoteError));
   }

@@ -235,7 +235,7 @@ func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
 	}
 	h := p.tape.Header()
 	if (p.ran || h.Created.After(j.agent.began)) && (exit.Known || !h.Closed) {
-		end := process.Entry{Rank: m.Rank, PID: h.PID, Exit: exit, Found: !p.ran}
+		end := process.Entry{Rank: m.Rank, PID: h.PID, Exit: exit, Found: !p.ran, Followed: p.ran}
 		_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may tell
 	}
 }

@@ -33,12 +33,12 @@ type Comm struct {
 	Made        uint64           // the number of the split of its parent that made it; 0: none, or it isn't known
 	Was         lifecycle.CommID // its id before it got its own, as a world's in its run; zero if it had no other
 
-	was     lifecycle.CommID // its id before the last step, if that changed it
-	root    uint32           // as tape.Slot.Root
-	cut     []*Act           // acts that were open when this rank ended the communicator
-	changed bool             // a record changed Ops since the last Look
-	done    uint64           // how much its device had done at the last Moves
-	seen    uint64           // the number of the last Look that found it in the table, or of the one before it was made
+	was      lifecycle.CommID // its id before the last step, if that changed it
+	root     uint32           // as tape.Slot.Root
+	cut      []*Act           // acts that were open when this rank ended the communicator
+	changed  bool             // a record changed Ops since the last Look
+	progress uint64           // tape.Slot.Progress at the last Moves
+	seen     uint64           // the number of the last Look that found it in the table, or of that before it was made
 
 	wait      int32 // the rank that the running operation waits for; -1 for none
 	waitSince int64

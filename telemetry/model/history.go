@@ -34,7 +34,7 @@ type Call struct {
 	Seq        uint64
 	Start      int64
 	Usual      bool  // the rank has always made this call here
-	Together   bool  // in a trail: it was made before the communicator's call before it had returned
+	Together   bool  // in a trail: the communicator's call before it had not returned
 	end        int64 // 0 while it is in flight
 	failed     bool
 }

@@ -407,11 +407,12 @@ func TestStalledAndPaused(t *testing.T) {
 
 // TestMoves takes an operation of a device for as old as its device's coming to it, as far as was seen.
 func TestMoves(t *testing.T) {
-	at := func(launched, completed, seq uint64, start int64) []tape.Slot {
+	at := func(launched, completed, seq uint64, start int64, progress uint64) []tape.Slot {
 		return []tape.Slot{{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Size: 2}, Generation: 1, Marked: true, Wait: -1,
 			Launched: launched, Completed: completed, Seq: seq, OpStart: start * ms, CallStart: start * ms,
 			LastEnd: start*ms + 1, Op: allReduce, Phase: tape.PhaseStream, Unproven: launched == completed,
+			Progress: progress,
 		}}
 	}
 	p, other := newProcess(model.Limits{}), newProcess(model.Limits{})
@@ -420,13 +421,14 @@ func TestMoves(t *testing.T) {
 		slots []tape.Slot
 		since int64 // of what is in flight
 	}{
-		{4000, at(3, 0, 1, 100), 100}, // since when it is there is not known
-		{4100, at(3, 0, 1, 100), 100},
-		{4200, at(3, 1, 2, 200), 4100},
-		{4300, at(3, 1, 2, 200), 4100},
-		{4400, at(4, 3, 4, 4350), 4350}, // launched since
-		{4500, at(4, 4, 4, 4350), 0},
-		{8000, at(5, 4, 5, 7950), 7950},
+		{4000, at(3, 0, 1, 100, 5), 100}, // since when it is there is not known
+		{4100, at(3, 0, 1, 100, 5), 100},
+		{4200, at(3, 1, 2, 200, 6), 4100},
+		{4300, at(3, 1, 2, 200, 6), 4100},
+		{4350, at(3, 1, 2, 200, 7), 4300},  // it has come to it, or done what has no mark any more
+		{4400, at(4, 3, 4, 4370, 8), 4370}, // launched since
+		{4500, at(4, 4, 4, 4370, 9), 0},
+		{8000, at(5, 4, 5, 7950, 9), 7950},
 	} {
 		p.Look(look.slots, nil)
 		p.Moves(look.now * ms)
@@ -445,7 +447,7 @@ func TestMoves(t *testing.T) {
 			}
 		}
 	}
-	p.Look(at(5, 5, 5, 7950), nil)
+	p.Look(at(5, 5, 5, 7950, 9), nil)
 	if !p.Unproven(p.Comm(1), 13_000*ms) {
 		t.Error("what was launched at 7950 does not stall at 13000")
 	}

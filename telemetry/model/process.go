@@ -248,14 +248,10 @@ func (p *Process) Moves(now int64) {
 		if c.Slot == nil || !c.Slot.Marked {
 			continue
 		}
-		done := c.Slot.Completed
-		if c.InFlight() == nil { // it has done what has a mark
-			done = math.MaxUint64
-		}
-		if c.done != done {
+		if c.progress != c.Slot.Progress {
 			c.move(p.moves)
 		}
-		c.done = done
+		c.progress = c.Slot.Progress
 	}
 	p.moves = now
 }

@@ -34,6 +34,8 @@ type Entry struct {
 	Exit Exit `json:"exit,omitzero"`
 	// Found tells that the process was found dead: it had ended some time before.
 	Found bool `json:"found,omitempty"`
+	// Followed tells that an agent followed its tape to the end.
+	Followed bool `json:"followed,omitempty"`
 
 	// Ended is why the launcher ends the job: the name of a signal that it got, EndedByFailure, or a text. It is empty
 	// in an entry about a process.

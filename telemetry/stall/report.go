@@ -43,6 +43,7 @@ type Report struct {
 	InFlight *model.Op
 
 	Start, Now int64 // when it began, and when the report was made
+	Since      int64 // of an operation of a device: when the device came to it, as far as is known
 	Wait       int32 // the rank that it waits for; -1 if none
 	WaitSince  int64 // since when; 0 if unknown
 
@@ -52,7 +53,7 @@ type Report struct {
 }
 
 // Age is how long it had taken at the time of the report.
-func (r *Report) Age() time.Duration { return time.Duration(r.Now - r.Start) }
+func (r *Report) Age() time.Duration { return time.Duration(r.Now - max(r.Start, r.Since)) }
 
 // News tells whether it is the first report of a stall, or reports its end.
 func (r Report) News() bool {

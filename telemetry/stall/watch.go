@@ -83,7 +83,7 @@ func (w *Watch) Doubtful(now int64) (found []*model.Comm, news bool) {
 func (w *Watch) check(c *model.Comm, a model.Activity, now int64) {
 	p := a.Course()
 	r := Report{
-		Comm: c, Start: p.Start, Now: now, Phase: p.Phase, Wait: -1,
+		Comm: c, Start: p.Start, Since: p.Since(), Now: now, Phase: p.Phase, Wait: -1,
 		Normal: time.Duration(w.process.Normal(a)),
 	}
 	o := c.InFlight()

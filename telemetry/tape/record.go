@@ -222,9 +222,12 @@ type Slot struct {
 	// that has not returned (of several, the first), or the last one.
 	Marked, Unproven bool
 	CallStart        int64
+	// Progress changes with each mark that the stream reaches.
+	Progress uint64
 	// Reached says that the stream has come to the operation in flight, and has done all before it on the communicator.
 	Reached bool
-	// Stream is the same for operations in flight on one stream, and else mostly not; 0: it isn't known.
+	// Stream is the same for operations in flight on one stream, and else mostly not; 0: it isn't known. If none is in
+	// flight, it is that of the last one.
 	Stream uint32
 	// Captured counts the operations that were captured in graphs, whose launches are not seen.
 	Captured uint64

@@ -101,8 +101,8 @@ func (t *file) progress(slot, i int) progress {
 // applyMarks makes the oldest operation whose mark the stream has not reached the one in flight. If there is none, and
 // no mark behind the last operation, the slot is unproven.
 func (s *Slot) applyMarks(of *marks, device progress) {
-	var oldest, waits *record
-	var number uint32
+	var oldest, newest, waits *record
+	var number, last uint32
 	marked := uint64(0) // operations up to the newest mark
 	for i := range of {
 		r := &of[i]
@@ -118,12 +118,16 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 		}
 		s.Marked = true
 		marked = max(marked, r[recMarkLaunched])
+		if newest == nil || int32(n-last) > 0 {
+			newest, last = r, n
+		}
 		if int32(n-device.reached) > 0 && (oldest == nil || int32(number-n) > 0) {
 			oldest, number = r, n
 		}
 	}
 	if s.Marked {
-		s.CallStart = s.OpStart
+		s.CallStart, s.Stream = s.OpStart, uint32(newest[recKinds]>>40)
+		s.Progress = uint64(device.begun)<<32 | uint64(device.reached)
 	}
 	if oldest == nil || oldest[recMarkLaunched] == 0 {
 		s.Unproven = s.Marked && s.Launched == s.Completed && marked < s.Launched

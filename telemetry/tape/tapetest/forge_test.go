@@ -62,11 +62,12 @@ func TestForgedProcess(t *testing.T) {
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{4}, Name: "done", Size: 2}, Index: 4, Generation: 4, Root: 1,
 			Launched: 3, Completed: 3, Seq: 3, OpStart: 6, LastEnd: 7, Wait: -1, CallStart: 6, Marked: true,
+			Progress: 1,
 		},
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{5}, Name: "launched", Size: 2}, Index: 5, Generation: 5,
 			Root: 1, Launched: 3, Completed: 3, Seq: 3, OpStart: 6, LastEnd: 7, Wait: -1,
-			CallStart: 6, Marked: true, Unproven: true,
+			CallStart: 6, Marked: true, Unproven: true, Progress: 1,
 		},
 	}
 	ended := tape.CommInfo{ID: lifecycle.CommID{2}, Parent: lifecycle.CommID{1}, Name: "ended", Size: 2, Place: place}

@@ -12,4 +12,4 @@ unique, comm = UniqueId(), ctypes.c_void_p()
 assert nccl.ncclGetUniqueId(ctypes.byref(unique)) == 0
 assert nccl.ncclCommInitRank(ctypes.byref(comm), 1, unique, 0) == 0
 assert nccl.ncclCommDestroy(comm) == 0
-print("destroying again:", nccl.ncclCommDestroy(comm))
+print(f"destroying again: {nccl.ncclCommDestroy(comm)}")

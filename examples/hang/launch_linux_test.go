@@ -5,12 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // launch starts this program once for each rank, with the variables that a launcher sets, and waits for their end.
@@ -19,10 +20,11 @@ func launch(ctx context.Context, ranks int) error {
 	if err != nil {
 		return err
 	}
-	port, err := freePort(ctx)
+	port, release, err := freePort()
 	if err != nil {
 		return err
 	}
+	defer release()
 	secret := make([]byte, 16)
 	if _, err := rand.Read(secret); err != nil {
 		return err
@@ -61,14 +63,23 @@ func launch(ctx context.Context, ranks int) error {
 // linger is how long the other ranks may end by themselves when one has failed, and say what they saw of it.
 const linger = 3 * time.Second
 
-// freePort finds a port for rank 0 to listen on.
-func freePort(ctx context.Context) (string, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:0")
+// freePort is a port for rank 0 to listen on. Until release, no other program gets it that asks for any port: it is
+// bound, and nobody listens. Rank 0 gets it, as it sets SO_REUSEADDR.
+func freePort() (port string, release func(), err error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+		return "", nil, fmt.Errorf("find a free port: %w", err)
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
+	release = func() { _ = unix.Close(fd) }
+	var at unix.Sockaddr
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err == nil {
+		if err = unix.Bind(fd, &unix.SockaddrInet4{}); err == nil {
+			at, err = unix.Getsockname(fd)
+		}
+	}
+	if err != nil {
+		release()
+		return "", nil, fmt.Errorf("find a free port: %w", err)
+	}
+	return strconv.Itoa(at.(*unix.SockaddrInet4).Port), release, nil
 }

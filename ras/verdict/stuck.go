@@ -127,7 +127,7 @@ func (w *walk) standstills() (verdicts []Verdict) {
 	return verdicts
 }
 
-// leastRate is the least number of bytes that data which moves comes on in a microsecond.
+// leastRate is the rate, in bytes per microsecond, below which data counts as not moving.
 const leastRate = 100
 
 // undecided is the age up to which a meeting that all ranks have launched may still be done: the devices may have other

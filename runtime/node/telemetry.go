@@ -103,8 +103,8 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 		t.tape.Exporter(otlp.Fingerprint())
 	}
 	metrics, err := metric.NewCollector(metric.Config{
-		Slots: t.follower.Slots, Tallies: t.tallies, Now: tape.Now, Missed: t.follower.Missed, Version: Version(),
-		Span:   t.trace.Emitted,
+		Slots: t.follower.Slots, Tallies: t.tallies, Moved: t.moved, Now: tape.Now, Missed: t.follower.Missed,
+		Version: Version(), Span: t.trace.Emitted,
 		Places: metric.Places{Communicators: header.Slots, Tallies: header.Tallies},
 		Spans:  t.trace.Stats,
 		Logs:   func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },

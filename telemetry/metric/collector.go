@@ -27,6 +27,10 @@ type Config struct {
 	// operations.
 	Tallies func() []tape.Tally
 
+	// Moved is when devices came to what is in flight, as model.Process.Moved; nil if there are none, and operations are
+	// as old as their launch.
+	Moved func() map[uint32]int64
+
 	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.
 	Now func() int64
 
@@ -203,7 +207,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if c.cfg.Tallies != nil {
 		tallies = c.cfg.Tallies()
 	}
-	collectTable(to, slots, c.names, now)
+	var moved map[uint32]int64
+	if c.cfg.Moved != nil {
+		moved = c.cfg.Moved()
+	}
+	collectTable(to, slots, moved, c.names, now)
 	c.operations.collect(to, tallies)
 	c.stalled.collect(to, now)
 	if c.cfg.Missed != nil {

@@ -42,6 +42,7 @@ func newCollector(t testing.TB, slots []tape.Slot) (*metric.Collector, *promethe
 	t.Helper()
 	c, err := metric.NewCollector(metric.Config{
 		Slots:   func() []tape.Slot { return slots },
+		Moved:   func() map[uint32]int64 { return map[uint32]int64{movedAt80s: 80 * second} },
 		Now:     func() int64 { return 100 * second },
 		Missed:  func() tape.Missed { return tape.Missed{Life: 1, Op: 20} },
 		Places:  metric.Places{Communicators: 16, Tallies: 4},
@@ -58,6 +59,9 @@ func newCollector(t testing.TB, slots []tape.Slot) (*metric.Collector, *promethe
 	}
 	return c, reg
 }
+
+// movedAt80s is the generation of a communicator whose device came to what is in flight at 80 s.
+const movedAt80s = 7
 
 // slot is a live communicator, idle after so many operations.
 func slot(name string, completed uint64) tape.Slot {
@@ -85,28 +89,34 @@ func compare(t *testing.T, reg *prometheus.Registry, want string, names ...strin
 func TestInFlightTable(t *testing.T) {
 	failed := slot("dp", 3)
 	failed.State = lifecycle.StateFailed
+	ahead := busy("tp", 2, 60*second)
+	ahead.Generation = movedAt80s
 	_, reg := newCollector(t, []tape.Slot{
-		slot("world", 10), busy("dp", 7, 90*second), busy("dp", 9, 60*second), failed, slot("", 1),
+		slot("world", 10), busy("dp", 7, 90*second), busy("dp", 9, 60*second), ahead, failed, slot("", 1),
 	})
 	compare(t, reg, `
 # HELP ccl_operation_completed_seq Lowest sequence number completed, over the communicators of one name.
 # TYPE ccl_operation_completed_seq gauge
 ccl_operation_completed_seq{comm="dp"} 3
+ccl_operation_completed_seq{comm="tp"} 2
 ccl_operation_completed_seq{comm="unnamed"} 1
 ccl_operation_completed_seq{comm="world"} 10
 # HELP ccl_operation_launched_seq Highest sequence number launched, over the communicators of one name.
 # TYPE ccl_operation_launched_seq gauge
 ccl_operation_launched_seq{comm="dp"} 10
+ccl_operation_launched_seq{comm="tp"} 3
 ccl_operation_launched_seq{comm="unnamed"} 1
 ccl_operation_launched_seq{comm="world"} 10
 # HELP ccl_operation_oldest_age_seconds Age of the oldest operation in flight, by communicator name; 0 if there is none.
 # TYPE ccl_operation_oldest_age_seconds gauge
 ccl_operation_oldest_age_seconds{comm="dp"} 40
+ccl_operation_oldest_age_seconds{comm="tp"} 20
 ccl_operation_oldest_age_seconds{comm="unnamed"} 0
 ccl_operation_oldest_age_seconds{comm="world"} 0
 # HELP ccl_operations_in_flight Operations launched and not completed, by communicator name.
 # TYPE ccl_operations_in_flight gauge
 ccl_operations_in_flight{comm="dp"} 2
+ccl_operations_in_flight{comm="tp"} 1
 ccl_operations_in_flight{comm="unnamed"} 0
 ccl_operations_in_flight{comm="world"} 0
 `, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq, semconv.MetricCompletedSeq)
@@ -117,7 +127,7 @@ ccl_operations_in_flight{comm="world"} 0
 			got[m.GetLabel()[0].GetValue()] = v
 		}
 	}
-	if diff := cmp.Diff(map[string]float64{"ready": 4, "failed": 1}, got); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"ready": 5, "failed": 1}, got); diff != "" {
 		t.Errorf("communicators by state (-want +got):\n%s", diff)
 	}
 }

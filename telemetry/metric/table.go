@@ -17,7 +17,7 @@ type nameSummary struct {
 }
 
 // collectTable sums up the in-flight table by state and by name, so that the number of series is bounded.
-func collectTable(to scrape, slots []tape.Slot, names *names, now int64) {
+func collectTable(to scrape, slots []tape.Slot, moved map[uint32]int64, names *names, now int64) {
 	states, byName := make(map[lifecycle.State]int), make(map[string]*nameSummary)
 	for i := range slots {
 		s := &slots[i]
@@ -32,7 +32,7 @@ func collectTable(to scrape, slots []tape.Slot, names *names, now int64) {
 		n.completed = min(n.completed, s.Completed)
 		if s.Launched != s.Completed {
 			n.inFlight += s.Launched - s.Completed
-			n.oldest = max(n.oldest, time.Duration(now-s.OpStart))
+			n.oldest = max(n.oldest, time.Duration(now-max(s.OpStart, moved[s.Generation])))
 		}
 	}
 	for _, state := range lifecycle.States() {

@@ -105,10 +105,20 @@ bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const c
   return true;
 }
 
+/* Ends the operation that NCCL had in progress. The caller has the turn. */
+static void end_deriving(struct comm *comm, carillon_code_t code) {
+  if (comm->deriving != 0) {
+    tape_op_end(comm->tape, comm->deriving, code);
+    comm->deriving = 0;
+  }
+}
+
 void acts_close(struct comm *comm, const struct thread *thread) {
   uint64_t turn;
   atomic_store(&comm->closing, true);
   if (comm_take(comm, thread->id, &turn)) {
+    const bool aborted = acts_state(comm) == CARILLON_STATE_ABORTED;
+    end_deriving(comm, aborted ? CARILLON_CODE_ABORTED : CARILLON_CODE_DESTROYED);
     stream_close(comm);
     tape_comm_close(comm->tape);
     comm_give(comm, turn);
@@ -202,9 +212,12 @@ void acts_progress(struct comm *comm, struct thread *thread, ncclResult_t state)
   }
   const bool was = atomic_load_explicit(&comm->pending, memory_order_acquire);
   uint64_t turn;
-  if (state == ncclSuccess && comm_take(comm, thread->id | COMM_BRIEF, &turn)) { /* any thread asks, at any time */
-    stream_launched(comm, state);
-    stream_check(comm);
+  if (comm_take(comm, thread->id | COMM_BRIEF, &turn)) { /* any thread asks, at any time */
+    end_deriving(comm, guard_code(state));
+    if (state == ncclSuccess) {
+      stream_launched(comm, state);
+      stream_check(comm);
+    }
     comm_give(comm, turn);
   }
   if (state == ncclSuccess && !was) {

@@ -42,6 +42,7 @@ struct comm {
   uint32_t *messages;   /* to each rank, then from each rank; NULL: not counted */
   uint32_t size_known;  /* ranks that messages has room for */
   uint32_t derived;     /* splits, shrinks and grows that were begun */
+  uint64_t deriving;    /* the operation of one that NCCL has in progress; 0: none */
   cudaStream_t stream;  /* of the operation that a mark is to follow */
   bool launches;        /* there is such a one, which NCCL launches */
   bool told;            /* and before which the stream writes, too */

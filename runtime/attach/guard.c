@@ -337,7 +337,9 @@ ncclResult_t use_end(struct use *u, ncclResult_t answer) {
     u->thread->refusal[0] = '\0';
   }
   const bool operation = u->call >= CARILLON_CALL_ALL_REDUCE || u->launched != 0;
-  if (operation && !acts_join(u, answer)) {
+  if (answer == ncclInProgress && derives(u->call)) {
+    comm->deriving = u->launched; /* all ranks meet in it: it goes on as long as NCCL is at it */
+  } else if (operation && !acts_join(u, answer)) {
     const bool well = answer == ncclSuccess || answer == ncclInProgress;
     tape_op_end(comm->tape, u->launched, well ? CARILLON_CODE_OK : guard_code(answer));
     stream_launched(comm, answer);

@@ -187,7 +187,7 @@ func (m *meeting) notEntered(who, have string, ranks []Rank, joining bool) Text 
 
 // weigh adds what speaks for and against a verdict on missing ranks.
 func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
-	if m.guessed {
+	if m.guessed || m.key.kind == leaving { // an engine may end a communicator without the others
 		v.Confidence = Likely
 	}
 	for _, l := range leaves {

@@ -67,6 +67,7 @@ const (
 	message                       // two ranks, the n-th message from one to the other
 	exchange                      // messages that progress together: one rank, and those that it waits for
 	joining                       // all ranks of a communicator that begins
+	leaving                       // all ranks of a communicator that ends
 	broken                        // a communicator that failed while the rank was in no operation
 )
 
@@ -256,6 +257,8 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 		case key.kind == joining:
 			init := s.open(tape.ActInit)
 			p.since, p.stalled = init.Age, init.Stalled
+		case key.kind == leaving:
+			p.since, p.stalled = s.ending().Age, s.ending().Stalled
 		case s.InFlight == 0:
 			p.since, p.until = s.Age+s.Took, max(s.Age, 1)
 		}
@@ -273,7 +276,7 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 // that no rank can complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
 	messages := s.inCountedMessages()
-	if !s.Unproven || !s.counts() || !messages && (s.Seq != s.Begun || !meets(&s.Op)) {
+	if !s.Unproven || !s.counts() && !s.endsWell() || !messages && (s.Seq != s.Begun || !meets(&s.Op)) {
 		return false
 	}
 	behind := false
@@ -289,7 +292,7 @@ func (g *graph) pending(s *Slot) bool {
 		if !awaited {
 			continue
 		}
-		if p.slot.Left != nil && p.slot.Failure == nil && p.hasLast() { // it makes no more
+		if (p.slot.Left != nil && p.slot.Failure == nil || p.slot.endsWell()) && p.hasLast() { // it makes no more
 			behind = true
 			continue
 		}
@@ -308,6 +311,11 @@ func (g *graph) pending(s *Slot) bool {
 // counts tells whether Begun covers all calls of a rank on a communicator that it can still use.
 func (s *Slot) counts() bool { return s.healthy() && !s.Failed && s.Captured == 0 && len(s.Acts) == 0 }
 
+// endsWell tells the same of a rank that is ending the communicator.
+func (s *Slot) endsWell() bool {
+	return s.ending() != nil && s.Failure == nil && !s.Failed && s.Captured == 0
+}
+
 // meetingOf is the meeting that a slot's rank is in, or was in when the communicator failed; false if in none.
 func meetingOf(s *Slot) (meetingKey, bool) {
 	key := meetingKey{comm: s.Comm, seq: s.Seq}
@@ -318,6 +326,8 @@ func meetingOf(s *Slot) (meetingKey, bool) {
 	case s.queued():
 		return meetingKey{}, false
 	case inFlight && s.Left == nil:
+	case s.ending() != nil && s.Failure == nil && s.open(tape.ActGroup) == nil: // else it waits for its own group
+		return meetingKey{comm: s.Comm, kind: leaving}, true
 	case !s.Failed || !s.Failure.unintended():
 		return meetingKey{}, false
 	}

@@ -24,7 +24,7 @@ func (g *graph) findMissing(m *meeting) {
 		return
 	}
 	switch m.key.kind {
-	case collective, joining:
+	case collective, joining, leaving:
 		for r := range m.slot.Size {
 			g.expect(m, r)
 		}
@@ -122,9 +122,12 @@ func (m *meeting) stalledBefore() bool {
 	return slices.ContainsFunc(m.present, func(p *participant) bool { return p.stalled })
 }
 
-// expect adds a rank to those that a meeting waits for, unless it is there or has passed.
+// expect adds a rank to those that a meeting waits for, unless it is there, has passed, or takes no part.
 func (g *graph) expect(m *meeting, rank int) {
 	p := m.at(rank)
+	if shrink := m.slot.open(tape.ActShrink); shrink != nil && slices.Contains(shrink.Without, rank) {
+		return
+	}
 	if p == nil {
 		m.absent = append(m.absent, rank)
 		return
@@ -153,6 +156,8 @@ func passed(m *meeting, s *Slot) bool {
 	switch m.key.kind {
 	case joining:
 		return s.open(tape.ActInit) == nil && s.State != lifecycle.StateInitializing
+	case leaving:
+		return s.Left != nil
 	case collective:
 		return s.Begun > m.key.seq && !s.queued() || s.Done >= m.key.seq
 	case message:

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -158,6 +159,8 @@ type OpenAct struct {
 	Age     time.Duration `json:"age"`
 	Stalled bool          `json:"stalled,omitempty"`
 	Site    string        `json:"site,omitempty"` // where it was called: "file:line", in C "file+offset"
+	// Without are the ranks of the communicator that a shrink leaves out: they don't take part.
+	Without []int `json:"without,omitempty"`
 	// Joins says that it is the init of a rank that joins a communicator which grows. Until it ends, the ranks that
 	// have that communicator's parent may not know it by this id.
 	Joins bool `json:"joins,omitempty"`
@@ -206,6 +209,9 @@ func (s *Slot) joins() bool {
 	init := s.open(tape.ActInit)
 	return init != nil && init.Joins
 }
+
+// ending is the open act with which the rank ends the communicator, or finalizes it; nil if there is none.
+func (s *Slot) ending() *OpenAct { return cmp.Or(s.open(tape.ActFinalize), s.open(tape.ActDestroy)) }
 
 // healthy tells whether the rank can make calls on the communicator.
 func (s *Slot) healthy() bool {

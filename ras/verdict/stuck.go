@@ -43,6 +43,10 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if m.engine != nil {
 		return w.engineFailed(m)
 	}
+	if m.key.kind == leaving {
+		w.still = append(w.still, m)
+		return Verdict{}, false
+	}
 	if m.slot.Op.Call == lifecycle.CallGrow {
 		return w.growing(m)
 	}
@@ -116,11 +120,15 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	return v, true
 }
 
-// standstills are the verdicts on collectives that all ranks have launched, and whose data does not move: where nothing
-// else is wrong.
+// standstills are the verdicts on what all ranks have called and does not go on, such as a collective whose data does
+// not move: where nothing else is wrong.
 func (w *walk) standstills() (verdicts []Verdict) {
 	for _, m := range w.still {
-		v := w.unknown(m, "all ranks have launched it, and "+m.standstill())
+		why := "all ranks have called it"
+		if m.key.kind != leaving {
+			why = "all ranks have launched it, and " + m.standstill()
+		}
+		v := w.unknown(m, why)
 		v.Evidence = slices.Concat(v.Evidence, m.unmatched(), m.waiting())
 		verdicts = append(verdicts, v)
 	}

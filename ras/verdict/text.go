@@ -35,6 +35,8 @@ func (m *meeting) call(s *Slot) string {
 		return tape.ActInit.String()
 	case broken:
 		return s.Failure.Call.String()
+	case leaving:
+		return s.ending().Act.String()
 	case exchange:
 		if s.inCountedMessages() {
 			return lifecycle.CallGroupEnd.String()
@@ -66,6 +68,8 @@ func (m *meeting) text() Text {
 	switch m.key.kind {
 	case joining:
 		return say("the init of %s", commText(m.slot))
+	case leaving:
+		return say("the %s of %s", m.slot.ending().Act, commText(m.slot))
 	case message:
 		return m.messageText(m.key.seq, m.key.from, m.key.to)
 	case exchange:

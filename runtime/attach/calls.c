@@ -6,6 +6,9 @@
  * passes through untouched, as does every call that NCCL makes of its own functions.
  */
 #include "acts.h"
+
+#include <stdio.h>
+
 #include "resolve.h"
 #include "stream.h"
 
@@ -269,6 +272,17 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
   return act_end(&act, REAL(ncclCommSplit)(comm, color, key, newcomm, config));
 }
 
+/* The ranks that a shrink leaves out, as its start on the tape has them. */
+static void tell_without(char text[TAPE_MAX_TEXT], const struct comm *comm, const int *ranks, int n) {
+  int length = snprintf(text, TAPE_MAX_TEXT, "without ranks ");
+  if (comm == NULL || ranks == NULL || n >= comm->size) { /* NCCL refuses it */
+    return;
+  }
+  for (int i = 0; i < n && length < TAPE_MAX_TEXT - 12; i++) {
+    length += snprintf(text + length, (size_t)(TAPE_MAX_TEXT - length), i > 0 ? ",%d" : "%d", ranks[i]);
+  }
+}
+
 EXPORT(ncclCommShrink)
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount, ncclComm_t *newcomm,
                             ncclConfig_t *config, int shrinkFlags) {
@@ -276,7 +290,11 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
   if (!act_begin(&act, comm, CARILLON_CALL_SHRINK, __func__, CALLER)) {
     return act.use.answer;
   }
+  char without[TAPE_MAX_TEXT];
+  tell_without(without, act.use.comm, excludeRanksList, excludeRanksCount);
+  act.life.text = without;
   act_child(&act, newcomm, SHRUNK, config);
+  act.life.text = NULL;
   start(&act.use, 0, 0, -1, 0);
   return act_end(&act,
                  REAL(ncclCommShrink)(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));

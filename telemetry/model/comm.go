@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -73,6 +75,23 @@ type Act struct {
 	Text string
 
 	slotless bool // its communicator found no free slot
+}
+
+// withoutRanks begins the text of a shrink's start; ranks follow, with commas.
+const withoutRanks = "without ranks "
+
+// Without are the ranks of the communicator that a shrink leaves out, as far as is known: they take no part.
+func (a *Act) Without() (ranks []int) {
+	list, is := strings.CutPrefix(a.First.Text, withoutRanks)
+	if a.Kind != tape.ActShrink || !is {
+		return nil
+	}
+	for number := range strings.SplitSeq(list, ",") {
+		if r, err := strconv.Atoi(number); err == nil {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
 }
 
 // Phase is a part of an act.

@@ -769,3 +769,18 @@ func BenchmarkLook(b *testing.B) {
 		})
 	}
 }
+
+// A shrink's start says which ranks it leaves out, also on a tape that somebody has written anything onto.
+func TestWithout(t *testing.T) {
+	for text, want := range map[string][]int{
+		"without ranks 3,5": {3, 5}, "without ranks ": nil, "without ranks 3,,x,7": {3, 7}, "": nil, "ranks 3": nil,
+	} {
+		p := newProcess(model.Limits{})
+		p.life(5, tape.LifeRecord{Stage: tape.StageStart, Act: tape.ActShrink, Seq: 1, Start: 5, Peer: -1, Text: text})
+		for c := range p.Comms() {
+			if got := c.Acts[0].Without(); !slices.Equal(got, want) {
+				t.Errorf("%q leaves out %v, want %v", text, got, want)
+			}
+		}
+	}
+}

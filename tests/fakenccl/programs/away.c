@@ -1,0 +1,37 @@
+// All ranks but the last do AT: split, shrink (by the first rank) or destroy, behind an all-reduce. The last one stays
+// away from AT, and in destroy from the all-reduce, until its standard input ends; the first one from a shrink for ever.
+#include "program.h"
+
+// Waits until a communicator, non-blocking perhaps, has done what a call began.
+static void done(ncclComm_t comm, ncclResult_t result) {
+  while (result == ncclInProgress) MUST(ncclCommGetAsyncError(comm, &result));
+  MUST(result);
+}
+
+static void await_end_of_input(void) {
+  char c;
+  while (read(0, &c, 1) > 0) continue;
+}
+
+static int run_rank(int rank, int n, ncclUniqueId id) {
+  ncclComm_t comm, child = NULL;
+  cudaStream_t stream;
+  int one = 1, sum = 0, first = 0;
+  const char *at = getenv("AT");
+  const bool ends = !strcmp(at, "destroy"), shrinks = !strcmp(at, "shrink");
+  const ncclResult_t result = ncclCommInitRank(&comm, n, id, rank);
+  done(comm, result);
+  cudaStreamCreate(&stream);
+  done(comm, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream));
+  cudaStreamSynchronize(stream);
+  if (rank == n - 1) await_end_of_input();
+  if (ends) done(comm, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream));
+  if (shrinks && rank > 0) done(comm, ncclCommShrink(comm, &first, 1, &child, NULL, 0));
+  if (!strcmp(at, "split")) done(comm, ncclCommSplit(comm, 0, rank, &child, NULL));
+  if (child) {
+    done(child, ncclInProgress);
+    MUST(ncclCommDestroy(child));
+  }
+  MUST(ncclCommDestroy(comm));
+  return 0;
+}

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -121,9 +122,10 @@ static int newest_interface(void) {
 static void *open_library(void) {
   const char *name = getenv("NCCL_PROFILER_PLUGIN");
   char path[4096];
-  if (!name || !*name) return dlopen("libnccl-profiler.so", RTLD_NOW | RTLD_LOCAL);
-  void *found = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (found || strchr(name, '/')) return found;
+  if (!name || !*name) name = "libnccl-profiler.so";
+  if (!strcasecmp(name, "none")) return NULL;
+  void *found = dlopen(strcasecmp(name, "STATIC_PLUGIN") ? name : NULL, RTLD_NOW | RTLD_LOCAL);
+  if (found || strchr(name, '/') || (!strncmp(name, "lib", 3) && !strcmp(name + strlen(name) - 3, ".so"))) return found;
   snprintf(path, sizeof path, "libnccl-profiler-%s.so", name);
   return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }

@@ -38,6 +38,9 @@ const (
 	auditName = "libcarillon-audit.so"
 	// libraryVariable overrides the path of the first library.
 	libraryVariable = "CARILLON_NCCL_LIBRARY"
+
+	// defaultPlugin is the profiler plug-in that NCCL loads, if there is one, unless NCCL_PROFILER_PLUGIN is set.
+	defaultPlugin = "libnccl-profiler.so"
 )
 
 func newAttach() *cobra.Command {
@@ -63,7 +66,8 @@ through a weak symbol finds it even if its NCCL lacks it; calling it returns ncc
 
 The libraries are found beside carillon, or beside the file that ` + libraryVariable + ` names. Attach sets
 LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB for the program. Libraries that were in
-the first two stay there, and another profiler plug-in still works (CARILLON_PROFILER_NEXT).
+the first two stay there, and the profiler plug-in that NCCL would load still works: it goes before those that
+CARILLON_PROFILER_NEXT names.
 
 The program shares attach's terminal, input and output, and gets its signals, those that went to all processes once.
 The exit code is the program's, or 128 plus the number of the signal that killed it; 2 means a wrong call, 126 and 127
@@ -286,19 +290,19 @@ func environment(env []string, library, audit, dir, name string) []string {
 		key, value, _ := strings.Cut(v, "=")
 		had[key] = value
 	}
-	before := func(key, path string) string { // puts path before the libraries that the list has
+	before := func(key, library, separator string) string { // puts library before those that the list has
 		if had[key] != "" {
-			path += ":" + had[key]
+			library += separator + had[key]
 		}
-		return key + "=" + path
+		return key + "=" + library
 	}
 	env = append(slices.Clone(env), "CARILLON_JOB="+name, tape.DirVariable+"="+dir,
-		before("LD_PRELOAD", library), "NCCL_PROFILER_PLUGIN="+library)
+		before("LD_PRELOAD", library, ":"), "NCCL_PROFILER_PLUGIN="+library)
 	if audit != "" {
-		env = append(env, before("LD_AUDIT", audit))
+		env = append(env, before("LD_AUDIT", audit, ":"))
 	}
-	if plugin := had["NCCL_PROFILER_PLUGIN"]; plugin != "" && plugin != library && had["CARILLON_PROFILER_NEXT"] == "" {
-		env = append(env, "CARILLON_PROFILER_NEXT="+plugin)
+	if plugin := cmp.Or(had["NCCL_PROFILER_PLUGIN"], defaultPlugin); plugin != library {
+		env = append(env, before("CARILLON_PROFILER_NEXT", plugin, ","))
 	}
 	return env // exec.Cmd takes the last value of a repeated variable
 }

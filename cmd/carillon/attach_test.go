@@ -95,7 +95,10 @@ func TestAttachEnvironment(t *testing.T) {
 		{
 			[]string{"A=1", "CARILLON_JOB=old"},
 			"",
-			[]string{"A=1", "CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so", "NCCL_PROFILER_PLUGIN=/l.so"},
+			[]string{
+				"A=1", "CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so", "NCCL_PROFILER_PLUGIN=/l.so",
+				"CARILLON_PROFILER_NEXT=libnccl-profiler.so",
+			},
 		},
 		{
 			[]string{"LD_PRELOAD=x.so", "NCCL_PROFILER_PLUGIN=y.so", "LD_AUDIT=a.so"},
@@ -109,7 +112,15 @@ func TestAttachEnvironment(t *testing.T) {
 			[]string{"CARILLON_PROFILER_NEXT=z.so", "NCCL_PROFILER_PLUGIN=y.so"},
 			"",
 			[]string{
-				"CARILLON_PROFILER_NEXT=z.so", "CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so",
+				"CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so", "NCCL_PROFILER_PLUGIN=/l.so",
+				"CARILLON_PROFILER_NEXT=y.so,z.so",
+			},
+		},
+		{ // attach in attach
+			[]string{"CARILLON_PROFILER_NEXT=y.so,z.so", "NCCL_PROFILER_PLUGIN=/l.so"},
+			"",
+			[]string{
+				"CARILLON_PROFILER_NEXT=y.so,z.so", "CARILLON_JOB=j", "CARILLON_TAPE_DIR=/t", "LD_PRELOAD=/l.so",
 				"NCCL_PROFILER_PLUGIN=/l.so",
 			},
 		},

@@ -77,8 +77,11 @@
 // become bytes, and up to version 3 not the number of ranks. No version but the first says the reduction; it is 0 on
 // the tape.
 //
-// Other plug-ins run beside it: CARILLON_PROFILER_NEXT=a.so,b.so, four at most. Each is loaded at the newest version
-// that it shares with NCCL, and is told of the events that it asked for and their parents, as NCCL would.
+// Other plug-ins run beside it: CARILLON_PROFILER_NEXT=mine,/x/b.so, four at most. Each name stands for what it would
+// in NCCL_PROFILER_PLUGIN: a path, a file that the loader finds, mine for libnccl-profiler-mine.so, STATIC_PLUGIN for
+// the program itself, none for none. carillon attach puts the one that NCCL would load before those that are there:
+// that of NCCL_PROFILER_PLUGIN, or libnccl-profiler.so, which may be missing. Each is loaded at the newest version that
+// it shares with NCCL, and is told of the events that it asked for and their parents, as NCCL would.
 //
 // # Interposition
 //

@@ -6,40 +6,96 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static struct plugin {
-  char *path;
+  const char *name;
   struct profiler_plugin is; /* its version is the one that NCCL and it share */
 } plugins[PROFILER_NEXT];
 static int count;
 
-static void say(const char *path, const char *why) {
-  fprintf(stderr, "carillon: the profiler plug-in %s of CARILLON_PROFILER_NEXT is left out: %s\n", path, why);
+static void say(const char *name, const char *why) {
+  fprintf(stderr, "carillon: the profiler plug-in %s of CARILLON_PROFILER_NEXT is left out: %s\n", name, why);
 }
 
-static void load(char *path) {
-  if (count == PROFILER_NEXT) {
-    say(path, "no more than 4 can run beside Carillon's");
-    return;
-  }
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+/* Opens a library, or adds to why what the loader says. */
+static void *open_library(const char *name, char *why, size_t size) {
+  void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
-    say(path, dlerror());
+    const size_t used = strlen(why);
+    snprintf(why + used, size - used, "%s%s", used > 0 ? "; " : "", dlerror());
+  }
+  return library;
+}
+
+/* Opens the plug-in that NCCL_PROFILER_PLUGIN=name stands for (NCCL's src/plugin/plugin_open.cc). NULL: there is none,
+   and why says why not, if it should be there. */
+static void *open_plugin(const char *name, char *why, size_t size) {
+  *why = '\0';
+  if (strcasecmp(name, "none") == 0) {
+    return NULL;
+  }
+  if (strcasecmp(name, "STATIC_PLUGIN") == 0) {
+    return open_library(NULL, why, size); /* it is part of the program */
+  }
+  void *library = open_library(name, why, size);
+  const size_t length = strlen(name);
+  const bool whole = strncmp(name, "lib", 3) == 0 && strcmp(name + length - 3, ".so") == 0;
+  if (library == NULL && !whole && strchr(name, '/') == NULL) {
+    char longer[256];
+    snprintf(longer, sizeof longer, "libnccl-profiler-%s.so", name);
+    library = open_library(longer, why, size);
+  }
+  if (library == NULL && strcmp(name, "libnccl-profiler.so") == 0 && strncmp(why, name, length) == 0) {
+    *why = '\0'; /* NCCL's default. Of a file that it found, the loader would say the path */
+  }
+  return library;
+}
+
+/* Finds the versions that a library has, and says whether there are any. Carillon's own don't count: STATIC_PLUGIN
+   finds them as well if they are preloaded. */
+static bool find_versions(struct profiler_plugin *p, void *library) {
+  Dl_info own, of;
+  bool any = false;
+  dladdr(plugins, &own);
+  profiler_plugin_find(p, library);
+  for (int v = 1; v <= PROFILER_NEWEST; v++) {
+    if (p->versions[v] != NULL && dladdr(p->versions[v], &of) != 0 && of.dli_fbase == own.dli_fbase) {
+      p->versions[v] = NULL;
+    }
+    any = any || p->versions[v] != NULL;
+  }
+  return any;
+}
+
+static bool loaded_before(const struct profiler_plugin *p) {
+  for (int i = 0; i < count; i++) {
+    if (memcmp(plugins[i].is.versions, p->versions, sizeof p->versions) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void load(const char *name) {
+  char why[1024];
+  struct plugin p = {.name = name};
+  void *library = open_plugin(name, why, sizeof why);
+  if (library == NULL) {
+    if (*why != '\0') {
+      say(name, why);
+    }
     return;
   }
-  struct plugin *p = &plugins[count];
-  const bool any = profiler_plugin_find(&p->is, library);
-  extern const struct profiler_v7 ncclProfiler_v7;
-  if (p->is.versions[7] == &ncclProfiler_v7) {
-    say(path, "it is Carillon's own");
-  } else if (!any) {
-    say(path, "it has none of ncclProfiler_v1 to ncclProfiler_v7");
-  } else {
-    p->path = path;
-    count++;
-    return;
+  if (!find_versions(&p.is, library)) {
+    say(name, "it has none of ncclProfiler_v1 to ncclProfiler_v7, or is Carillon's own");
+  } else if (!loaded_before(&p.is)) {
+    if (count < PROFILER_NEXT) {
+      plugins[count++] = p;
+      return;
+    }
+    say(name, "no more than 4 can run beside Carillon's");
   }
-  memset(p, 0, sizeof *p);
   dlclose(library);
 }
 
@@ -50,12 +106,12 @@ void profiler_next_load(void) {
     return;
   }
   loaded = true;
-  char *rest = strdup(names), *save = NULL; /* kept: paths are said later */
+  char *rest = strdup(names), *save = NULL; /* kept: names are said later */
   if (rest == NULL) {
     return;
   }
-  for (char *path = strtok_r(rest, ",", &save); path != NULL; path = strtok_r(NULL, ",", &save)) {
-    load(path);
+  for (char *name = strtok_r(rest, ",", &save); name != NULL; name = strtok_r(NULL, ",", &save)) {
+    load(name);
   }
 }
 
@@ -64,7 +120,7 @@ void profiler_next_init(struct profiler_beside *b, int version, const struct pro
   for (int i = 0; i < count; i++) {
     struct plugin *p = &plugins[i];
     if (p->is.version == 0 && !profiler_plugin_choose(&p->is, version)) {
-      say(p->path, "this NCCL speaks to plug-ins in a version that is older than all that it has");
+      say(p->name, "this NCCL speaks to plug-ins in a version that is older than all that it has");
     }
     if (p->is.version > 0 && profiler_plugin_init(&p->is, &b->context[i], made) == 0) {
       b->with |= 1u << i;

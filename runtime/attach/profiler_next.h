@@ -1,7 +1,8 @@
 /*
- * The plug-ins that run beside this one: CARILLON_PROFILER_NEXT=a.so,b.so. Each is loaded at the newest version that it
- * has and that is no newer than the one by which NCCL calls us, and is told what NCCL would tell it: the events that it
- * asked for and their parents, with its own handles as parents.
+ * The plug-ins that run beside this one: CARILLON_PROFILER_NEXT=mine,/x/b.so. Each is what NCCL_PROFILER_PLUGIN would
+ * stand for with that name. It is loaded at the newest version that it has and that is no newer than the one by which
+ * NCCL calls us, and is told what NCCL would tell it: the events that it asked for and their parents, with its own
+ * handles as parents.
  */
 #ifndef CARILLON_PROFILER_NEXT_H
 #define CARILLON_PROFILER_NEXT_H
@@ -16,7 +17,8 @@ struct profiler_beside {
   void *context[PROFILER_NEXT];
 };
 
-/* Loads the plug-ins, once a process. What can't be loaded is said on stderr and left out. */
+/* Loads the plug-ins, once a process. What can't be loaded is said on stderr and left out; a missing
+   libnccl-profiler.so, NCCL's default, is not said. */
 void profiler_next_load(void);
 
 /* Tells the others of a communicator. One that refuses it is not told of its events. */

@@ -114,7 +114,7 @@ func testNextLeftOut(t *testing.T, program string) {
 	good := plugin(t, dir, "good", "-DVERSION=4", "-DMASK=2")
 	names := []string{
 		filepath.Join(dir, "none.so"), plugin(t, dir, "newer", "-DVERSION=6", "-DMASK=2"), "libc.so.6", "", good,
-		plugin(t, dir, "refuses", "-DVERSION=4", "-DMASK=2"),
+		plugin(t, dir, "refuses", "-DVERSION=4", "-DMASK=2"), "absent", "STATIC_PLUGIN", "none", "libnccl-profiler.so",
 	}
 	record := filepath.Join(dir, "good.txt")
 	script := "init 1 a 1 2 0 -\ninit 2 b 1 2 0 -\n" +
@@ -125,13 +125,17 @@ func testNextLeftOut(t *testing.T, program string) {
 		names[0] + " of CARILLON_PROFILER_NEXT is left out: ",
 		names[1] + " of CARILLON_PROFILER_NEXT is left out: this NCCL speaks to plug-ins in a version that is older",
 		"libc.so.6 of CARILLON_PROFILER_NEXT is left out: it has none of ncclProfiler_v1 to ncclProfiler_v7",
+		"STATIC_PLUGIN of CARILLON_PROFILER_NEXT is left out: it has none of ncclProfiler_v1 to ncclProfiler_v7, " +
+			"or is Carillon's own",
+		"absent of CARILLON_PROFILER_NEXT is left out: absent: ",
+		"; libnccl-profiler-absent.so: ",
 	} {
 		if strings.Count(printed, want) != 1 {
 			t.Errorf("%q isn't said once:\n%s", want, printed)
 		}
 	}
-	if n := strings.Count(printed, "is left out"); n != 3 {
-		t.Errorf("%d plug-ins are left out; want 3:\n%s", n, printed)
+	if n := strings.Count(printed, "is left out"); n != 5 {
+		t.Errorf("%d plug-ins are left out; want 5:\n%s", n, printed)
 	}
 	text, err := os.ReadFile(record)
 	if err != nil {

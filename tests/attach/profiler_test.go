@@ -25,14 +25,19 @@ func traffic(t *testing.T, version string, env ...string) (counted []string, pri
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", version, err, both)
 	}
-	for line := range strings.Lines(string(both)) {
+	return counts(string(both)), string(both)
+}
+
+// counts are what plug-ins of ranks 0 and 1 printed that they were told of.
+func counts(printed string) (counted []string) {
+	for line := range strings.Lines(printed) {
 		told := strings.Contains(line, "rank 0: ") || strings.Contains(line, "rank 1: ")
 		if told && !strings.Contains(line, "of another process") {
 			counted = append(counted, line)
 		}
 	}
 	slices.Sort(counted)
-	return counted, string(both)
+	return counted
 }
 
 // TestProfilerPlugin runs the library as the profiler plug-in of each version of NCCL that has plug-ins. What the ranks
@@ -77,6 +82,92 @@ func TestProfilerPlugin(t *testing.T) {
 				nodes = 0 // which these don't say
 			}
 			operations(t, env, tape.CommInfo{Engine: "nccl", Nodes: nodes})
+		})
+	}
+}
+
+// TestProfilerPluginNames attaches to programs that NCCL finds a plug-in for, by each kind of name: the plug-in is told
+// what it is told without attach.
+func TestProfilerPluginNames(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	const version = "2.28.9"
+	nccl, dynamic := fakenccl.Build(t, built, version), fakenccl.Program(t, built, "traffic")
+	plugin, err := os.ReadFile(fakenccl.Program(t, built, "plugin.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	static := filepath.Join(built, "traffic-static-plugin")
+	cc := exec.CommandContext(t.Context(), "gcc", "-pthread", "-D_GNU_SOURCE", "-rdynamic", "-I"+built,
+		"-I../fakenccl/src", "-I../../runtime/attach", "-o", static, "../fakenccl/programs/traffic.c",
+		"../fakenccl/programs/plugin.c", "-L"+nccl, "-l:libnccl.so.2", "-l:libcudart.so.12")
+	if text, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for name, c := range map[string]struct {
+		files   []string // copies of the plug-in, where the loader looks
+		env     []string
+		program string
+		told    int // plug-ins
+	}{
+		"default":          {[]string{"libnccl-profiler.so"}, nil, dynamic, 1},
+		"default, empty":   {[]string{"libnccl-profiler.so"}, []string{"NCCL_PROFILER_PLUGIN="}, dynamic, 1},
+		"default, missing": {nil, nil, dynamic, 0},
+		"short":            {[]string{"libnccl-profiler-mine.so"}, []string{"NCCL_PROFILER_PLUGIN=mine"}, dynamic, 1},
+		"short, with end":  {[]string{"libnccl-profiler-a.so.so"}, []string{"NCCL_PROFILER_PLUGIN=a.so"}, dynamic, 1},
+		"file":             {[]string{"libmine.so"}, []string{"NCCL_PROFILER_PLUGIN=libmine.so"}, dynamic, 1},
+		"file, missing": {
+			[]string{"libnccl-profiler-libmine.so.so"},
+			[]string{"NCCL_PROFILER_PLUGIN=libmine.so"},
+			dynamic, 0,
+		},
+		"path":   {[]string{"mine"}, []string{"NCCL_PROFILER_PLUGIN=DIR/mine"}, dynamic, 1},
+		"static": {nil, []string{"NCCL_PROFILER_PLUGIN=STATIC_PLUGIN"}, static, 1},
+		"none":   {[]string{"libnccl-profiler.so"}, []string{"NCCL_PROFILER_PLUGIN=None"}, dynamic, 0},
+		"two": {
+			[]string{"libnccl-profiler-mine.so", "libnccl-profiler-b.so"},
+			[]string{"NCCL_PROFILER_PLUGIN=mine", "CARILLON_PROFILER_NEXT=b"},
+			dynamic, 2,
+		},
+		"one twice": {
+			[]string{"libnccl-profiler-mine.so"},
+			[]string{"NCCL_PROFILER_PLUGIN=mine", "CARILLON_PROFILER_NEXT=libnccl-profiler-mine.so"},
+			dynamic, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, file := range c.files {
+				if err := os.WriteFile(filepath.Join(dir, file), plugin, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run := func(command ...string) string {
+				cmd := exec.CommandContext(t.Context(), command[0], append(command[1:], "processes", "4")...)
+				cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+nccl+":"+dir, "NODES=node", "PLUGIN_MASK=0xffff",
+					"CARILLON_TAPE_DIR="+dir, "CARILLON_HEALTH_ADDR=off")
+				for _, v := range c.env {
+					cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "DIR", dir))
+				}
+				both, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%q: %v\n%s", command, err, both)
+				}
+				return string(both)
+			}
+			alone := counts(run(c.program))
+			if len(alone) == 0 != (c.told == 0) {
+				t.Fatalf("NCCL told the plug-in\n%s", strings.Join(alone, ""))
+			}
+			want := slices.Repeat(alone, c.told)
+			slices.Sort(want)
+			printed := run("carillon", "attach", "--", c.program)
+			if got := counts(printed); !slices.Equal(got, want) {
+				t.Errorf("%d plug-ins were told\n%swant\n%s", c.told, strings.Join(got, ""), strings.Join(want, ""))
+			}
+			if missing := name == "file, missing"; strings.Contains(printed, "left out") != missing {
+				t.Errorf("one is said to be left out: %v; want %v; printed\n%s", !missing, missing, printed)
+			}
 		})
 	}
 }

@@ -39,10 +39,10 @@ __attribute__((destructor)) static void leaks(void) {
   }
 }
 
-/* What a configuration that is long enough says of the name. */
+/* What a configuration says of the name, if it is long enough and has the magic without which NCCL refuses it. */
 static void name_from(struct tape_info *info, const ncclConfig_t *config) {
   if (config != NULL && config->size >= offsetof(ncclConfig_t, commName) + sizeof config->commName &&
-      config->commName != NULL) {
+      config->magic == NCCL_CONFIG_MAGIC && config->commName != NULL) {
     snprintf(info->name, sizeof info->name, "%s", config->commName);
   }
 }

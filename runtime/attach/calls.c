@@ -4,6 +4,9 @@
  * The functions that stand before NCCL's, under their names and those of their pnccl twins: all that make, use or end a
  * communicator. Each asks the guards, calls NCCL, and notes what came of it. A call on a communicator that is not known
  * passes through untouched, as does every call that NCCL makes of its own functions.
+ *
+ * A program's pointers are followed no further than NCCL follows them: what NCCL writes is read when NCCL has answered
+ * well, a unique id if the call has at least one, and a configuration as far as its size, if it has the magic.
  */
 #include "acts.h"
 
@@ -220,7 +223,7 @@ ACT(ncclCommDestroy, DESTROY, (ncclComm_t comm), (comm))
 ACT(ncclCommAbort, ABORT, (ncclComm_t comm), (comm))
 ACT(ncclCommRevoke, REVOKE, (ncclComm_t comm, int revokeFlags), (comm, revokeFlags))
 
-/* A function that makes one communicator, and not from another one. */
+/* A function that makes one communicator, and not from another one. unique may be NULL. */
 #define MAKE(name, call, params, args, out, ranks, rank, unique, config) \
   EXPORT(name) ncclResult_t name params { \
     struct act act; \
@@ -238,7 +241,7 @@ MAKE(ncclCommInitRankConfig, INIT_RANK_CONFIG,
      (comm, nranks, commId, rank, config), comm, nranks, rank, &commId, config)
 MAKE(ncclCommInitRankScalable, INIT_RANK_SCALABLE,
      (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds, ncclConfig_t *config),
-     (newcomm, nranks, myrank, nId, commIds, config), newcomm, nranks, myrank, commIds, config)
+     (newcomm, nranks, myrank, nId, commIds, config), newcomm, nranks, myrank, nId > 0 ? commIds : NULL, config)
 
 EXPORT(ncclCommInitAll) ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist) {
   struct act act;
@@ -252,7 +255,7 @@ EXPORT(ncclCommInitAll) ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev,
   uint8_t id[16];
   __builtin_memcpy(&unique, &call, sizeof call);
   comm_root_id(id, &unique);
-  for (int rank = 0; rank < ndev; rank++) {
+  for (int rank = 0; comm != NULL && rank < ndev; rank++) {
     act_root(&act, &comm[rank], ndev, rank, id, NULL);
   }
   return act_end(&act, REAL(ncclCommInitAll)(comm, ndev, devlist));

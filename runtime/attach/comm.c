@@ -129,7 +129,9 @@ static void hash(uint8_t id[16], const void *data, size_t size) {
   }
 }
 
-void comm_root_id(uint8_t id[16], const ncclUniqueId *unique) { hash(id, unique, sizeof *unique); }
+void comm_root_id(uint8_t id[16], const ncclUniqueId *unique) {
+  hash(id, unique, unique != NULL ? sizeof *unique : 0);
+}
 
 void comm_child_id(uint8_t id[16], const uint8_t parent[16], uint32_t number, int color) {
   uint8_t all[24];

@@ -98,7 +98,8 @@ void comm_count_messages(struct comm *);
 /* Calls a function with each communicator that has a place. The caller has comm_lock. */
 void comm_each(void (*)(struct comm *));
 
-/* The id that all ranks derive alike from a unique id, or from the parent's, the number of the split and its color. */
+/* The id that all ranks derive alike from a unique id, or from the parent's, the number of the split and its color.
+   Without a unique id (NULL) NCCL makes no communicator. */
 void comm_root_id(uint8_t id[16], const ncclUniqueId *);
 void comm_child_id(uint8_t id[16], const uint8_t parent[16], uint32_t number, int color);
 

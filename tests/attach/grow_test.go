@@ -54,7 +54,7 @@ func TestGrow(t *testing.T) {
 						t.Fatal(err)
 					}
 					if ev.IsLife && ev.Life.Act == tape.ActInit && ev.Life.Stage == tape.StageEnd &&
-						ev.Life.Call == lifecycle.CallGrow {
+						ev.Life.Call == lifecycle.CallGrow && ev.Life.Code == lifecycle.CodeOK {
 						ids[ev.Comm.ID.String()]++
 						places[ev.Comm.Rank]++
 					}

@@ -40,6 +40,35 @@ static void refuses(ncclComm_t comm, int n, ncclUniqueId id) {
   CHECK(ncclGroupEnd() == ncclInvalidArgument);
 }
 
+// Pointers to nothing, and to what is none of NCCL's configurations.
+static void refuses_pointers(ncclComm_t comm, int n, ncclUniqueId id) {
+  ncclComm_t none;
+  ncclConfig_t config;
+  memset(&config, 0xff, sizeof config);
+  CHECK(ncclGetUniqueId(NULL) == ncclInvalidArgument);
+  CHECK(ncclCommInitRankConfig(&none, n, id, 0, &config) == ncclInvalidArgument);
+  CHECK(ncclCommInitAll(NULL, 2, NULL) == ncclInvalidArgument);
+  CHECK(ncclCommInitAll(NULL, INT32_MAX, NULL) == ncclInvalidArgument);
+  CHECK(ncclCommSplit(comm, 0, 0, NULL, NULL) == ncclInvalidArgument);
+  CHECK(ncclCommCount(comm, NULL) == ncclInvalidArgument);
+  CHECK(ncclCommGetAsyncError(comm, NULL) == ncclInvalidArgument);
+  if (ncclCommInitRankScalable) {
+    CHECK(ncclCommInitRankScalable(&none, n, 0, 0, NULL, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommInitRankScalable(&none, n, 0, 0, (ncclUniqueId *)8, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommInitRankScalable(NULL, n, 0, 1, &id, NULL) == ncclInvalidArgument);
+  }
+  if (ncclCommShrink) {
+    int first = 0;
+    CHECK(ncclCommShrink(comm, NULL, 1, &none, NULL, 0) == ncclInvalidArgument);
+    CHECK(ncclCommShrink(comm, &first, 1, NULL, NULL, 0) == ncclInvalidArgument);
+  }
+  if (ncclCommGrow) {
+    CHECK(ncclCommGrow(NULL, n, NULL, 0, &none, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommGrow(NULL, n, &id, 0, NULL, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommGrow(comm, n + 1, NULL, -1, NULL, NULL) == ncclInvalidArgument);
+  }
+}
+
 static void splits(ncclComm_t comm, cudaStream_t stream, int rank, int n) {
   ncclComm_t half, back;
   int at, size;
@@ -109,6 +138,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   MUST(ncclCommInitRank(&comm, n, id, rank));
   sum(comm, stream, n);
   refuses(comm, n, id);
+  refuses_pointers(comm, n, id);
   sum(comm, stream, n);
   splits(comm, stream, rank, n);
   changes(comm, stream, rank, n);

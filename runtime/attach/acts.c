@@ -80,7 +80,7 @@ void acts_start_life(struct act *act, struct comm *comm, const struct site *site
       .state = acts_state(comm),
       .peer = -1,
       .seq = seq,
-      .start = tape_now(),
+      .start = act->use.drained != 0 ? act->use.drained : tape_now(),
       .site = *site_tell(site, &act->words),
       .shared = atomic_load_explicit(&comm->shared, memory_order_relaxed),
   };

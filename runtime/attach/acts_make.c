@@ -123,14 +123,16 @@ void act_child(struct act *act, ncclComm_t *out, int color, const ncclConfig_t *
     memset(comm->going.child, 0, sizeof comm->going.child);
   }
   tape_life(parent->tape, &act->life);
-  if (act->use.drained) {
+  if (act->use.drained != 0) {
     act->life.stage = TAPE_STAGE_PHASE;
     act->life.phase = TAPE_PHASE_QUEUED;
-    act->life.time = 0;
     act->life.text = "the communicator's unfinished group job was completed first: this version of NCCL takes it up at "
                      "the wrong time (NVIDIA/nccl#1605; guard split_drain)";
     tape_life(parent->tape, &act->life);
+    act->life.phase = TAPE_PHASE_NONE;
     act->life.text = NULL;
+    act->life.time = 0;
+    tape_life(parent->tape, &act->life);
   }
 }
 

@@ -196,6 +196,7 @@ static const struct mistake *drain(struct use *u) {
   static const struct mistake stuck = {GUARD_split_drain, CARILLON_CODE_UNFINISHED, LAST,
                                        "has a group job that did not end within 10 s, and this version of NCCL takes "
                                        "it up at the wrong time (NVIDIA/nccl#1605)"};
+  const int64_t since = tape_now();
   for (int waited = 0; !settled(u); waited++) {
     if (waited == DRAIN_MS) {
       return &stuck;
@@ -207,7 +208,7 @@ static const struct mistake *drain(struct use *u) {
   REAL(ncclCommCount)(u->comm->handle, &count); /* it completes the job that is linked, before 2.26.2 */
   u->thread->inside = false;
   atomic_store(&u->comm->job, 0);
-  u->drained = true;
+  u->drained = since;
   return NULL;
 }
 
@@ -286,7 +287,7 @@ bool use_begin(struct use *u, ncclComm_t handle, carillon_call_t call, const cha
   u->handle = handle;
   u->turn = u->launched = 0;
   u->on_stream = false;
-  u->drained = false;
+  u->drained = 0;
   u->call = call;
   if (u->thread != NULL && u->thread->inside) {
     u->thread = NULL;

@@ -56,7 +56,7 @@ struct use {
   cudaStream_t stream;
   carillon_call_t call;
   carillon_state_t before; /* that the communicator was in */
-  bool drained;      /* an unfinished group job was completed first */
+  int64_t drained;   /* since when an unfinished group job was completed first; 0: none was */
   struct site site;  /* of a call that changes the state */
   ncclResult_t answer;
 };

@@ -316,7 +316,7 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 		case "start":
 			r.Stage = tape.StageStart
 		case "phase":
-			r.Stage, r.Phase = tape.StagePhase, phase(w[5])
+			r.Stage, r.Phase, r.Text = tape.StagePhase, phase(w[5]), strings.Join(w[6:], " ")
 		case "ok":
 			r.Stage = tape.StageEnd
 		default:

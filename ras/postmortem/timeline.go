@@ -16,11 +16,12 @@ import (
 // entry is an event of the timeline. An act's record is stored as an operation's.
 type entry struct {
 	tape.OpRecord
-	m          *member
-	rank       int // as of the event's record
-	act        tape.Act
-	ops        uint32
-	text, site string // of an error
+	m    *member
+	rank int // as of the event's record
+	act  tape.Act
+	ops  uint32
+	text string
+	site string // of an error
 }
 
 // shown tells whether an event belongs in the timeline. The phases of an operation, the ends of its waits and its steps
@@ -47,9 +48,9 @@ func newEntry(m *member, ev *tape.Event) entry {
 			Time: r.Time, Start: r.Start, Seq: r.Seq, Stage: r.Stage, Phase: r.Phase, Code: r.Code, Wait: -1,
 			Signature: tape.Signature{Call: r.Call, Peer: r.Peer},
 		}
-		e.act, e.ops = r.Act, r.Ops
+		e.act, e.ops, e.text = r.Act, r.Ops, r.Text
 		if r.Code != lifecycle.CodeOK {
-			e.text, e.site = r.Text, site(r.Site)
+			e.site = site(r.Site)
 		}
 	}
 	return e
@@ -139,7 +140,11 @@ func (e *entry) sentence(call string) string {
 	case tape.StageStart:
 		return name + " began" + what
 	case tape.StagePhase:
-		return name + " is in " + e.Phase.String()
+		text := name + " is in " + e.Phase.String()
+		if e.text != "" {
+			text += ": " + e.text
+		}
+		return text
 	case tape.StageWait:
 		text := name + " waits for rank " + strconv.Itoa(int(e.Wait))
 		if job := e.m.knownRank(); job >= 0 && job != e.rank {

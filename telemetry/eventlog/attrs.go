@@ -41,6 +41,7 @@ func lifeAttrs(attrs []slog.Attr, s *model.Step) []slog.Attr {
 	default:
 	}
 	attrs = appendIf(attrs, r.Act == tape.ActGroup && ended, slog.Uint64(semconv.LogOps, uint64(r.Ops)))
+	attrs = appendIf(attrs, r.Stage == tape.StagePhase && r.Text != "", slog.String(semconv.LogReason, r.Text))
 	attrs = appendIf(attrs, !r.Child.IsZero(), slog.String(semconv.LogChild, r.Child.String()))
 	if ended && s.Act != nil {
 		attrs = append(attrs, slog.Duration(semconv.LogTook, words.Round(time.Duration(s.Act.End-s.Act.Start))))

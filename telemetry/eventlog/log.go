@@ -79,8 +79,14 @@ func (l *Log) Observe(s *model.Step) {
 		l.logVersion(s)
 		l.log(s, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.StartedSuffix)
 	case tape.StagePhase:
-		phase := semconv.PhaseSeparator + r.Phase.String() + semconv.StartedSuffix
-		l.log(s, slog.LevelDebug, semconv.ActSpan(r.Act)+phase)
+		if r.Phase == tape.PhaseNone {
+			return // only the one before is over
+		}
+		level := slog.LevelDebug
+		if r.Text != "" {
+			level = slog.LevelInfo // out of the ordinary
+		}
+		l.log(s, level, semconv.ActSpan(r.Act)+semconv.PhaseSeparator+r.Phase.String()+semconv.StartedSuffix)
 	case tape.StageEnd:
 		if r.Act == tape.ActNone {
 			l.log(s, levelOf(r.Code), semconv.SpanFailure)

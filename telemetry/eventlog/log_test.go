@@ -105,6 +105,20 @@ func TestOneLineForEachEvent(t *testing.T) {
 			`level=DEBUG msg="ccl.comm.init.rendezvous (started)" comm=world comm_rank=2 size=4 subsys=BOOTSTRAP`,
 		},
 		{
+			"why it is in a phase", life(tape.LifeRecord{
+				Time: 1000, Act: tape.ActSplit, Seq: 2, Stage: tape.StagePhase,
+				Phase: tape.PhaseQueued, Peer: -1, Text: "a group job comes first",
+			}),
+			`level=INFO msg="ccl.comm.split.queued (started)" comm=world comm_rank=2 size=4 seq=2 ` +
+				`reason="a group job comes first" subsys=INIT`,
+		},
+		{
+			"it is in no phase any more", life(tape.LifeRecord{
+				Time: 1000, Act: tape.ActSplit, Seq: 2, Stage: tape.StagePhase, Peer: -1,
+			}),
+			"",
+		},
+		{
 			"it ends", life(tape.LifeRecord{
 				Time: 3_123_456, Start: 1, Act: tape.ActInit, Stage: tape.StageEnd,
 				State: lifecycle.StateReady, Peer: -1,

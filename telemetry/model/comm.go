@@ -68,6 +68,7 @@ type Act struct {
 	First tape.LifeRecord // the first record of it that was read
 
 	PhaseStart int64
+	PhaseText  string  // what a person should read of Phase; mostly none
 	Phases     []Phase // that have ended
 	Reported   int     // phases of Phases that a reader has reported
 
@@ -98,6 +99,7 @@ func (a *Act) Without() (ranks []int) {
 type Phase struct {
 	Phase      tape.Phase
 	Start, End int64
+	Text       string // as Act.PhaseText
 }
 
 // Op is one operation.
@@ -227,7 +229,7 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 		if s.Act = c.act(r.Act, r.Seq); s.Act == nil { // its start was overwritten before it was read
 			s.Act, s.Began = p.beginAct(c, r, s.Slot), true
 		}
-		s.Act.enter(r.Phase, r.Time)
+		s.Act.enter(r.Phase, r.Text, r.Time)
 	}
 }
 
@@ -290,11 +292,11 @@ func (c *Comm) remove(a *Act) {
 	c.Acts, c.cut = slices.DeleteFunc(c.Acts, is), slices.DeleteFunc(c.cut, is)
 }
 
-func (a *Act) enter(phase tape.Phase, now int64) {
+func (a *Act) enter(phase tape.Phase, text string, now int64) {
 	if a.Phase != tape.PhaseNone {
-		a.Phases = append(a.Phases, Phase{a.Phase, a.PhaseStart, now})
+		a.Phases = append(a.Phases, Phase{a.Phase, a.PhaseStart, now, a.PhaseText})
 	}
-	a.Phase, a.PhaseStart = phase, now
+	a.Phase, a.PhaseStart, a.PhaseText = phase, now, text
 }
 
 // endAct closes an act. If only its end was read, began is true.
@@ -303,7 +305,7 @@ func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
 		a, began = newAct(c, r), true
 		c.Latest = a
 	}
-	a.enter(tape.PhaseNone, r.Time)
+	a.enter(tape.PhaseNone, "", r.Time)
 	a.End, a.Code, a.Peer, a.Text = r.Time, r.Code, r.Peer, r.Text
 	c.remove(a)
 	if r.Act == tape.ActGroup && r.Code == lifecycle.CodeOK {

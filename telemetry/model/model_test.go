@@ -96,14 +96,16 @@ func TestLife(t *testing.T) {
 		t.Errorf("the step of the start is %+v", s)
 	}
 	p.life(11, tape.LifeRecord{Stage: tape.StagePhase, Act: tape.ActInit, Phase: tape.PhaseRendezvous, Peer: -1})
-	p.life(12, tape.LifeRecord{Stage: tape.StagePhase, Act: tape.ActInit, Phase: tape.PhaseConnect, Peer: -1})
+	p.life(12, tape.LifeRecord{
+		Stage: tape.StagePhase, Act: tape.ActInit, Phase: tape.PhaseConnect, Peer: -1, Text: "why",
+	})
 	p.expect(t, "in an init", "1 none: init 0 since 10 in connect; begun 0 done 0\n")
 	s := p.life(15, tape.LifeRecord{
 		Stage: tape.StageEnd, Act: tape.ActInit, Start: 10, State: lifecycle.StateReady, Peer: -1,
 	})
 	want := []model.Phase{
 		{Phase: tape.PhaseRendezvous, Start: 11 * ms, End: 12 * ms},
-		{Phase: tape.PhaseConnect, Start: 12 * ms, End: 15 * ms},
+		{Phase: tape.PhaseConnect, Start: 12 * ms, End: 15 * ms, Text: "why"},
 	}
 	if diff := cmp.Diff(want, s.Act.Phases); diff != "" || s.Act.End != 15*ms || s.Began {
 		t.Errorf("the init ended at %d with phases (-want +got):\n%s", s.Act.End, diff)

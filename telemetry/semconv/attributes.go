@@ -47,7 +47,10 @@ const (
 	SharedGoroutines = attribute.Key("ccl.comm.shared_goroutines")
 	PeerRank         = attribute.Key("ccl.peer.rank") // the rank at fault. Stable.
 	Phase            = attribute.Key("ccl.phase")     // the phase in which it failed, or was seen last. Development.
-	ErrorType        = otelconv.ErrorTypeKey          // the error's code: "rank_dead", …; absent if none. Stable.
+	// PhaseReason says, on the span of a phase, why the act was in it, if that is out of the ordinary: what a shield
+	// against a bug of NCCL's has waited for. Development.
+	PhaseReason = attribute.Key("ccl.phase.reason")
+	ErrorType   = otelconv.ErrorTypeKey // the error's code: "rank_dead", …; absent if none. Stable.
 )
 
 // Attributes that say where a call was made.

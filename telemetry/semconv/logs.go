@@ -29,6 +29,7 @@ const (
 	LogPeer      = "peer"       // the other rank of a send or receive, or the rank at fault. Stable.
 	LogAlgorithm = "algorithm"  // the algorithm that ran. Stable.
 	LogPhase     = "phase"      // the phase that it is in, or was in when it failed. Stable.
+	LogReason    = "reason"     // why it is in that phase, if that is out of the ordinary. Stable.
 	LogWait      = "wait"       // the rank that it waits for. Stable.
 	LogErrorType = "error_type" // the stable name of the error's code. Stable.
 	LogError     = "error"      // the error in words. Stable.
@@ -94,6 +95,7 @@ var logAttributes = map[string]attribute.Key{
 	LogPeer:      PeerRank,
 	LogAlgorithm: OpAlgorithm,
 	LogPhase:     Phase,
+	LogReason:    PhaseReason,
 	LogWait:      WaitRank,
 	LogErrorType: ErrorType,
 	LogError:     ErrorMessage,

@@ -214,10 +214,17 @@ func TestLifeOfACommunicator(t *testing.T) {
 	r.Stage, r.Time, r.Start, r.State = tape.StageEnd, 9*ms, 1*ms, lifecycle.StateReady
 	p.life(ready, r)
 
-	p.act(ready, tape.LifeRecord{
-		Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 1, State: lifecycle.StateReady,
-		Child: rails.ID, Site: site(20),
-	}, 20*ms, 22*ms)
+	split := tape.LifeRecord{
+		Act: tape.ActSplit, Call: lifecycle.CallSplit, Seq: 1, Peer: -1, State: lifecycle.StateReady, Site: site(20),
+		Stage: tape.StageStart, Time: 20 * ms, Start: 20 * ms,
+	}
+	p.life(ready, split)
+	split.Stage, split.Phase, split.Text = tape.StagePhase, tape.PhaseQueued, "a group job is completed first"
+	p.life(ready, split)
+	split.Phase, split.Text, split.Time = tape.PhaseNone, "", 21*ms
+	p.life(ready, split)
+	split.Stage, split.Child, split.Time = tape.StageEnd, rails.ID, 22*ms
+	p.life(ready, split)
 	p.act(ready, tape.LifeRecord{
 		Act: tape.ActGroup, Call: lifecycle.CallGroupEnd, Seq: 1, State: lifecycle.StateReady,
 		Ops: 3, Site: site(30),

@@ -111,7 +111,7 @@ func (p *Projector) emitPhases(m *model.Comm, a *model.Act, now int64, problem *
 	phases := slices.Clip(a.Phases[a.Reported:])
 	a.Reported = len(a.Phases)
 	if problem != nil && a.Phase != tape.PhaseNone {
-		phases = append(phases, model.Phase{Phase: a.Phase, Start: a.PhaseStart, End: now})
+		phases = append(phases, model.Phase{Phase: a.Phase, Start: a.PhaseStart, End: now, Text: a.PhaseText})
 	}
 	for i, ph := range phases {
 		n := uint64(ph.Phase)
@@ -124,6 +124,7 @@ func (p *Projector) emitPhases(m *model.Comm, a *model.Act, now int64, problem *
 			start: ph.Start, end: ph.End,
 			attrs: attributesOf(m),
 		}
+		s.attrs.when(ph.Text != "", semconv.PhaseReason.String(ph.Text))
 		if i == len(phases)-1 {
 			s.problem = problem
 		}
@@ -138,7 +139,7 @@ func (p *Projector) emitAct(m *model.Comm, a *model.Act, r *tape.LifeRecord, pro
 	attrs.when(r.State != lifecycle.StateNone, semconv.CommState.String(r.State.String()))
 	attrs.when(!r.Child.IsZero(), semconv.SplitChildID.String(r.Child.String()))
 	phase := a.Phase
-	if n := len(a.Phases); n > 0 && a.End > 0 {
+	if n := len(a.Phases); n > 0 && a.Phases[n-1].End == a.End {
 		phase = a.Phases[n-1].Phase // in which it ended
 	}
 	attrs.when(problem != nil && phase != tape.PhaseNone, semconv.Phase.String(phase.String()))

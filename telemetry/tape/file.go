@@ -95,7 +95,8 @@ type file struct {
 	cut     int64 // the size of a tape that was cut short; 0: it is whole
 	geo     geometry
 	static  Header
-	process process.ID
+	writer  process.ID // as its own pid namespace numbers it
+	process process.ID // as this one does, if it can
 
 	mu           sync.Mutex // guards what follows
 	table, again []slot     // scratch for reading the in-flight table
@@ -223,9 +224,10 @@ func (t *file) readStatic() error {
 		KernelBoot: h.kernelBoot, Slots: t.geo.slots, Tallies: t.geo.tallies,
 		mono: h.createdMono, wall: h.createdWall, createdMono: h.createdMono,
 	}
-	t.process = process.ID{
+	t.writer = process.ID{
 		PID: t.static.PID, StartTicks: h.startTicks, PIDSpace: h.pidSpace, BootID: h.kernelBoot,
-	}.Here()
+	}
+	t.process = t.writer.Here()
 	return nil
 }
 

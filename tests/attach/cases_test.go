@@ -31,13 +31,13 @@ func TestCases(t *testing.T) {
 	for _, c := range []struct {
 		name, version, program string
 		env                    []string
-		span, says             string // of a refused call
+		span, says, at         string // of a refused call; both call sites are in one function
 		does                   string // or of a phase: what was done in it, and why
 		other                  string // a plug-in of the program's
 	}{
 		{
 			name: "destroyed twice", version: "2.28.9", program: "double_destroy", env: []string{"FAKENCCL_HEAP=dirty"},
-			span: "ccl.comm.destroy", says: "was destroyed before",
+			span: "ccl.comm.destroy", says: "was destroyed before", at: "run_rank+0x",
 		},
 		{
 			name: "split with an unfinished group job", version: "2.25.1", program: "split_unfinished",
@@ -82,7 +82,7 @@ func TestCases(t *testing.T) {
 			}
 			for _, path := range paths {
 				spans := project(t, path)
-				if c.says != "" && !refused(spans, c.span, c.says) {
+				if c.says != "" && !refused(spans, c.span, c.says, c.at) {
 					t.Errorf("no span %s says %q: %+v", c.span, c.says, spans)
 				}
 				if !slices.ContainsFunc(spans, func(s trace.Span) bool {
@@ -146,9 +146,11 @@ func TestPolledInit(t *testing.T) {
 }
 
 // refused looks for the span of a call that was refused, with both call sites.
-func refused(spans []trace.Span, name, says string) bool {
+func refused(spans []trace.Span, name, says, at string) bool {
 	for _, s := range spans {
-		if s.Name == name && strings.Contains(s.Error, says) && s.Attributes.Get(semconv.FirstFunction) != "" {
+		if s.Name == name && strings.Contains(s.Error, says) &&
+			strings.HasPrefix(s.Attributes.Get(semconv.CodeFunction), at) &&
+			strings.HasPrefix(s.Attributes.Get(semconv.FirstFunction), at) {
 			return true
 		}
 	}

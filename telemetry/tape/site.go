@@ -1,0 +1,92 @@
+package tape
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ianlancetaylor/demangle"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// Bounds of the look-ups of functions: how many sites a reader looks up, and how long it waits for one.
+const (
+	maxLookUps  = 256
+	lookUpLimit = time.Second
+)
+
+// namer names the functions of calls in C and C++ as their programmers do. The tape has what the process could tell at
+// once: a symbol, if one is exported, and the address in the program or library, "_ZN1C1fEv+0x1f in job.so+0x2c1f".
+type namer struct {
+	t     *file
+	known map[lifecycle.Site]string // the symbols and offsets of sites, as far as they were found; keys have no moment
+	hangs chan string               // the answer of a look-up that took too long; nil: there is none
+}
+
+// name completes the function's name.
+func (n *namer) name(s *lifecycle.Site) {
+	if s.Line != 0 || s.Func == "" {
+		return
+	}
+	symbol, object, exported := strings.Cut(s.Func, " in ")
+	if !exported {
+		symbol, object = n.symbol(s), s.Func
+	}
+	if i := strings.LastIndex(symbol, "+0x"); i >= 0 {
+		s.Func = demangled(symbol[:i]) + symbol[i:] + " in " + object
+	}
+}
+
+// symbol looks for the symbol of a site in the file, once; it is empty if there is none.
+func (n *namer) symbol(s *lifecycle.Site) string {
+	key := lifecycle.Site{Func: s.Func, File: s.File}
+	symbol, known := n.known[key]
+	address, err := strconv.ParseUint(s.Func[strings.LastIndex(s.Func, "+")+1:], 0, 64)
+	if known || err != nil || len(n.known) >= maxLookUps {
+		return symbol
+	}
+	symbol = n.lookUp(s.File, address)
+	n.known[key] = symbol
+	return symbol
+}
+
+// lookUp waits for the file system for some time only: who follows a tape must tell of jobs that hang with theirs, too.
+func (n *namer) lookUp(path string, address uint64) string {
+	if n.hangs != nil {
+		select {
+		case <-n.hangs:
+		default:
+			return ""
+		}
+	}
+	answer := make(chan string, 1)
+	go func() {
+		symbol, offset := n.t.writer.Function(path, address, n.t.static.Created)
+		if symbol != "" {
+			symbol = fmt.Sprintf("%s+%#x", symbol, offset)
+		}
+		answer <- symbol
+	}()
+	n.hangs = nil
+	select {
+	case symbol := <-answer:
+		return symbol
+	case <-time.After(lookUpLimit):
+		n.hangs = answer
+		return ""
+	}
+}
+
+// demangled is a symbol as people write it, without parameters; other symbols than those of C++ and Rust stay.
+func demangled(symbol string) (name string) {
+	defer func() {
+		if recover() != nil { // the parser is handed whatever a process writes
+			name = symbol
+		}
+	}()
+	const most = 8 // a power of two
+	return demangle.Filter(symbol, demangle.NoParams, demangle.NoTemplateParams, demangle.NoEnclosingParams,
+		demangle.MaxLength(most))
+}

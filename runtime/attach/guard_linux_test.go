@@ -173,6 +173,41 @@ func TestGuards(t *testing.T) {
 	})
 }
 
+// A function that isn't exported, and one whose name is too long for the tape, are found by the address in their file,
+// and that is the file that the call is in.
+func TestSites(t *testing.T) {
+	b := build(t)
+	stub := []string{"testdata/driver.c", "-L" + b.dir, "-l:libnccl.so.2", "-Wl,-rpath," + b.dir, "-pthread"}
+	long := strings.Repeat("run", 100)
+	b.compile(t, "hidden", stub...)
+	b.compile(t, "long", append(stub, "-rdynamic", "-Drun="+long)...)
+	for _, c := range []struct{ program, library, want string }{
+		{"hidden", "", "run+… in hidden+…"},
+		{"long", "", long + "+… in long+…"},
+		{"loader", "./driver.so", "run+… in driver.so+…"},
+	} {
+		tapes := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), filepath.Join(b.dir, c.program))
+		if c.library != "" {
+			cmd.Args = append(cmd.Args, c.library)
+		}
+		cmd.Dir, cmd.Env = b.dir, []string{"LD_PRELOAD=" + b.library, "CARILLON_TAPE_DIR=" + tapes}
+		cmd.Stdin = strings.NewReader("init w\ndestroy w\n")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c.program, err, out)
+		}
+		got := ""
+		for ev := range readEvents(t, tapes) {
+			if ev.IsLife && ev.Life.Act == tape.ActDestroy && ev.Life.Stage == tape.StageStart {
+				got = offset.ReplaceAllString(ev.Life.Site.Func, "+…")
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: at %s, want %s", c.program, got, c.want)
+		}
+	}
+}
+
 // Of the communicators of one group, those that there is no room for count their messages no more.
 func TestLargeGroup(t *testing.T) {
 	const names = "abcdefghijklmnopqrstuvwxyzABCDEFGHI"

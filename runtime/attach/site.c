@@ -3,10 +3,13 @@
 #include "site.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tape_layout.h"
 
 struct site site_now(const void *address, uint32_t thread) {
   struct timespec now;
@@ -17,11 +20,13 @@ struct site site_now(const void *address, uint32_t thread) {
 const struct tape_site *site_tell(const struct site *site, struct site_words *to) {
   to->site = (struct tape_site){.thread = site->thread, .time = site->time};
   Dl_info object;
-  if (site->address == NULL || dladdr(site->address, &object) == 0 || object.dli_fname == NULL) {
+  struct link_map *map;
+  if (site->address == NULL || dladdr1(site->address, &object, (void **)&map, RTLD_DL_LINKMAP) == 0 ||
+      object.dli_fname == NULL) {
     return &to->site;
   }
   ssize_t length = -1;
-  if (object.dli_fname[0] != '/') { /* the program itself, as it was called */
+  if (map->l_name[0] == '\0') { /* the program itself, which dli_fname has as it was called */
     length = readlink("/proc/self/exe", to->file, sizeof to->file - 1);
   }
   if (length >= 0) {
@@ -30,13 +35,17 @@ const struct tape_site *site_tell(const struct site *site, struct site_words *to
     snprintf(to->file, sizeof to->file, "%s", object.dli_fname);
   }
   const char *slash = strrchr(to->file, '/');
-  int symbol = 0;
+  const char *const base = slash != NULL ? slash + 1 : to->file;
+  const size_t address = (uintptr_t)site->address - map->l_addr;
+  snprintf(to->function, sizeof to->function, "%.120s+0x%zx", base, address);
   if (object.dli_sname != NULL) {
-    symbol = snprintf(to->function, sizeof to->function, "%.300s+0x%zx in ", object.dli_sname,
-                                (size_t)((const char *)site->address - (const char *)object.dli_saddr));
+    char named[TAPE_MAX_SITE + 1]; /* what is longer would be cut: a reader finds it by the address */
+    const int needs = snprintf(named, sizeof named, "%s+0x%zx in %s", object.dli_sname,
+                               (size_t)((const char *)site->address - (const char *)object.dli_saddr), to->function);
+    if (needs > 0 && (size_t)needs < sizeof named) {
+      memcpy(to->function, named, (size_t)needs + 1);
+    }
   }
-  snprintf(to->function + symbol, sizeof to->function - (size_t)symbol, "%.120s+0x%zx",
-           slash != NULL ? slash + 1 : to->file, (size_t)((const char *)site->address - (const char *)object.dli_fbase));
   to->site.function = to->function;
   to->site.file = to->file;
   return &to->site;

@@ -22,8 +22,8 @@ struct site site_now(const void *address, uint32_t thread);
 /* A site in words, and the memory that they are in. */
 struct site_words {
   struct tape_site site;
-  char function[512]; /* "step+0x4a in train.so+0x1f2c": to where the call returns, by the symbol, if one is exported,
-                         and by the object */
+  char function[512]; /* "step+0x4a in train.so+0x1f2c": to where the call returns, by the symbol, if one is exported
+                         and not too long, and by the object: its own address, before it was loaded somewhere */
   char file[4096];    /* the object's path */
 };
 

@@ -2,7 +2,10 @@
 package find
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -119,28 +122,33 @@ func existing(dirs []string) []string {
 	return all
 }
 
+// isFolder tells whether a path is a folder's. One that may not be examined counts as one: who reads it gets the error.
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+	return err == nil && info.IsDir() || errors.Is(err, fs.ErrPermission)
 }
 
 // Find finds a running JOB: that of a folder of tapes, or the one in a folder of jobs that started last. The error is a
-// *NotFoundError.
+// *NotFoundError, or that of a folder which this user may not read.
 func Find(what string) (*Job, error) {
 	dirs, err := Folders(what)
 	if err != nil {
 		return nil, err
 	}
-	if job, err := Read(dirs[0]); err == nil {
-		if !job.Running() {
-			err = notFound("%s", job.Ended())
-		}
+	job, err := Read(dirs[0])
+	if err == nil && !job.Running() {
+		err = notFound("%s", job.Ended())
+	}
+	if job != nil || errors.Is(err, fs.ErrPermission) {
 		return job, err
 	}
 	var last *Job
+	var denied error
 	hint := ""
 	for _, dir := range dirs {
-		for _, job := range jobs(dir) {
+		all, err := jobs(dir)
+		denied = cmp.Or(denied, err)
+		for _, job := range all {
 			hint = " (carillon postmortem tells of the last one)"
 			if job.Running() && (last == nil || job.Started.After(last.Started)) {
 				last = job
@@ -150,6 +158,9 @@ func Find(what string) (*Job, error) {
 	if last != nil {
 		return last, nil
 	}
+	if denied != nil {
+		hint += fmt.Sprintf(", as far as this user may see (%v)", denied)
+	}
 	return nil, notFound("no job with tapes in %s is running%s; name another folder, or set CARILLON_TAPE_DIR. A "+
 		"program has tapes from its first communicator on", dirs[0], hint)
 }
@@ -157,7 +168,8 @@ func Find(what string) (*Job, error) {
 // Names are the names of the running jobs in a folder, or of all, the last started first.
 func Names(dir string, all bool) []string {
 	var names []string
-	for _, job := range jobs(dir) {
+	found, _ := jobs(dir)
+	for _, job := range found {
 		if all || job.Running() {
 			names = append(names, filepath.Base(job.Dir)) // as Find takes it
 		}
@@ -165,36 +177,44 @@ func Names(dir string, all bool) []string {
 	return names
 }
 
-func jobs(dir string) []*Job {
+// jobs are those in a folder, the last started first; denied is the error of one that this user may not read.
+func jobs(dir string) (all []*Job, denied error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	var all []*Job
 	for _, entry := range entries {
 		if !entry.IsDir() {
 			continue
 		}
-		if job, err := Read(filepath.Join(dir, entry.Name())); err == nil {
+		switch job, err := Read(filepath.Join(dir, entry.Name())); {
+		case err == nil:
 			all = append(all, job)
+		case errors.Is(err, fs.ErrPermission):
+			denied = err
 		}
 	}
 	slices.SortFunc(all, func(a, b *Job) int { return b.Started.Compare(a.Started) })
-	return all
+	return all, denied
 }
 
-// Read reads the folder of one job's tapes, and skips unreadable ones.
+// Read reads the folder of one job's tapes, and skips unreadable ones. The error of a folder without others is that of
+// one which this user may not read, if there is one.
 func Read(dir string) (*Job, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	job := &Job{Dir: dir}
+	none := fmt.Errorf("%s: it has no tape", dir)
 	for _, entry := range entries {
 		if filepath.Ext(entry.Name()) != ".tape" || !entry.Type().IsRegular() {
 			continue
 		}
 		p, name, err := read(filepath.Join(dir, entry.Name()))
+		if errors.Is(err, fs.ErrPermission) {
+			none = err
+		}
 		if err != nil {
 			continue
 		}
@@ -205,7 +225,7 @@ func Read(dir string) (*Job, error) {
 		job.Processes = append(job.Processes, p)
 	}
 	if len(job.Processes) == 0 {
-		return nil, fmt.Errorf("%s: it has no tape", dir)
+		return nil, none
 	}
 	return job, nil
 }

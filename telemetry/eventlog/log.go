@@ -51,6 +51,32 @@ type Config struct {
 type Log struct {
 	cfg           Config
 	versionLogged bool
+	refused       map[refusal]uint64 // how often
+}
+
+// refusal is what refused calls have in common that are logged less and less often.
+type refusal struct {
+	comm       lifecycle.CommID
+	rank       int
+	act        tape.Act
+	call       lifecycle.Call
+	code       lifecycle.Code
+	site, file string
+	line       int
+}
+
+// maxRefusals bounds how many kinds of refused calls are counted at a time.
+const maxRefusals = 1024
+
+// times counts a refused call, and returns how many like it there have been.
+func (l *Log) times(s *model.Step) uint64 {
+	if len(l.refused) >= maxRefusals {
+		clear(l.refused)
+	}
+	r, of := &s.Life, s.Info()
+	k := refusal{of.ID, of.Rank, r.Act, r.Call, r.Code, r.Site.Func, r.Site.File, r.Site.Line}
+	l.refused[k]++
+	return l.refused[k]
 }
 
 // New makes a Log.
@@ -61,7 +87,7 @@ func New(cfg Config) (*Log, error) {
 	case cfg.Wall == nil:
 		return nil, errors.New("eventlog: Config.Wall is nil; give it the tape's Header.Wall")
 	}
-	return &Log{cfg: cfg}, nil
+	return &Log{cfg: cfg, refused: map[refusal]uint64{}}, nil
 }
 
 // Observe takes the next step of the model. It reads s only during the call. A step without a line costs nanoseconds.
@@ -101,7 +127,9 @@ func (l *Log) Observe(s *model.Step) {
 		if r.Act == tape.ActGroup && r.Call == lifecycle.CallGroupStart {
 			level = slog.LevelWarn // it was never ended, and no call returns that error
 		}
-		l.log(s, level, semconv.LifeSpan(r))
+		if n := l.times(s); n&(n-1) == 0 {
+			l.log(s, level, semconv.LifeSpan(r), appendIf(nil, n > 1, slog.Uint64(semconv.LogTimes, n))...)
+		}
 	case tape.StageNone, tape.StageWait, tape.StageDevice, tape.StageProxied, tape.StageStep,
 		tape.StageKernel:
 		// a life record has none of these
@@ -165,7 +193,7 @@ func (l *Log) logVersion(s *model.Step) {
 }
 
 // log writes the line of a moment of an act, a refused call, or the end of an operation.
-func (l *Log) log(s *model.Step, level slog.Level, name string) {
+func (l *Log) log(s *model.Step, level slog.Level, name string, more ...slog.Attr) {
 	ctx := context.Background()
 	if !l.cfg.Handler.Enabled(ctx, level) {
 		return
@@ -182,7 +210,8 @@ func (l *Log) log(s *model.Step, level slog.Level, name string) {
 	} else {
 		attrs = l.opAttrs(attrs, &s.Event.Op)
 	}
-	l.emit(ctx, level, at, name, append(attrs, slog.String(semconv.LogSubsystem, from))...)
+	attrs = append(append(attrs, more...), slog.String(semconv.LogSubsystem, from))
+	l.emit(ctx, level, at, name, attrs...)
 }
 
 func (l *Log) emit(ctx context.Context, level slog.Level, at int64, message string, attrs ...slog.Attr) {

@@ -83,6 +83,38 @@ func TestRefusedLevel(t *testing.T) {
 	}
 }
 
+// TestRefusedAgainAndAgain: a call that a loop repeats has lines at doubling numbers, also beside another thread's, and
+// one from elsewhere, or on another communicator, has lines of its own.
+func TestRefusedAgainAndAgain(t *testing.T) {
+	l, out := newLog(t, slog.LevelInfo, nil)
+	at := int64(0)
+	refuse := func(line int, id byte) {
+		at++
+		ev := life(tape.LifeRecord{
+			Time: 1, Call: lifecycle.CallAllReduce, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed, Peer: -1,
+			Site: lifecycle.Site{Func: "f", File: "f.go", Line: line, Time: time.Unix(at, 0)},
+		})
+		ev.Comm.ID[0] = id
+		l.observe(&ev)
+	}
+	for range 1000 {
+		refuse(1, 1)
+		refuse(2, 1)
+	}
+	refuse(1, 2)
+	lines := strings.Split(out.taken(), "\n")
+	if want := 2*10 + 1; len(lines) != want {
+		t.Errorf("%d lines, want %d", len(lines), want)
+	}
+	for i, want := range map[int]string{
+		2: "(f.go:1)\" times=2 ", 19: "(f.go:2)\" times=512 ", 20: "(f.go:1)\" subsys=",
+	} {
+		if len(lines) <= i || !strings.Contains(lines[i], want) {
+			t.Errorf("want %q in line %d: %q", want, i, lines[min(i, len(lines)-1)])
+		}
+	}
+}
+
 func TestOneLineForEachEvent(t *testing.T) {
 	here, before := lifecycle.Site{Func: "main.f", File: "/src/main.go", Line: 42},
 		lifecycle.Site{Func: "main.g", File: "/src/main.go", Line: 40}

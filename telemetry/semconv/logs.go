@@ -42,6 +42,7 @@ const (
 	LogEnvName   = "name"       // an environment variable that was obeyed. Stable.
 	LogEnvValue  = "value"      // its value. Stable.
 	LogNormal    = "normally"   // what such an operation normally takes. Stable.
+	LogTimes     = "times"      // how often such a call was refused, this one included. Stable.
 )
 
 // Messages of log lines that are about no span.
@@ -64,13 +65,14 @@ const (
 
 // Attributes of exported log records that no span has.
 const (
-	ProcessRank  = attribute.Key("ccl.process.rank") // the rank, in the job, of the process that logged. Stable.
-	Subsystem    = attribute.Key("ccl.subsystem")    // one of the Subsystem values. Stable.
-	Duration     = attribute.Key("ccl.duration_ns")  // how long it took, in nanoseconds. Stable.
-	Age          = attribute.Key("ccl.age_ns")       // how long it has lasted, in nanoseconds. Stable.
-	ErrorMessage = attribute.Key("error.message")    // the error in words. Stable.
-	CallSite     = attribute.Key("ccl.call.site")    // where the call was made: function, file and line. Stable.
-	FirstSite    = attribute.Key("ccl.first.site")   // where the call was made that makes this one a mistake. Stable.
+	ProcessRank  = attribute.Key("ccl.process.rank")  // the rank, in the job, of the process that logged. Stable.
+	Subsystem    = attribute.Key("ccl.subsystem")     // one of the Subsystem values. Stable.
+	Duration     = attribute.Key("ccl.duration_ns")   // how long it took, in nanoseconds. Stable.
+	Age          = attribute.Key("ccl.age_ns")        // how long it has lasted, in nanoseconds. Stable.
+	ErrorMessage = attribute.Key("error.message")     // the error in words. Stable.
+	CallSite     = attribute.Key("ccl.call.site")     // where the call was made: function, file and line. Stable.
+	FirstSite    = attribute.Key("ccl.first.site")    // where the call was made that makes this one a mistake. Stable.
+	RefusedTimes = attribute.Key("ccl.refused.times") // how often such a call was refused, this one included. Stable.
 )
 
 // logAttributes are the attributes that exported records have for keys of log lines.
@@ -101,6 +103,7 @@ var logAttributes = map[string]attribute.Key{
 	LogError:     ErrorMessage,
 	LogSite:      CallSite,
 	LogFirst:     FirstSite,
+	LogTimes:     RefusedTimes,
 }
 
 // LogAttribute is the attribute that an exported record has for a key of log lines; the key itself where there is none.

@@ -14,9 +14,9 @@ import (
 )
 
 // SweepJobs removes tapes from the folders of all jobs in dir, except for the keep jobs that wrote last: tapes whose
-// process is dead or has closed them, and tapes that were never finished. It also removes the files that such a process
-// left beside its tape, and folders that become empty. It touches no tape of a process that is alive or can't be seen
-// from here, no folder without a tape, and no link. It returns the removed folders.
+// process is dead or has closed them, and tapes that were never finished. It also removes the files that such a
+// process, or an agent, left beside its tape, and folders that become empty. It touches no tape of a process that is
+// alive or can't be seen from here, no folder without a tape, and no link. It returns the removed folders.
 func SweepJobs(dir string, keep int) (removed []string, err error) {
 	return sweepJobs(dir, keep, func() bool { return false })
 }
@@ -76,6 +76,12 @@ func sweep(dir string) error {
 	}
 	if lastWritten(dir).IsZero() {
 		_ = os.Remove(filepath.Join(dir, process.Ledger)) // it says how the writers of the tapes ended
+		left, _ := filepath.Glob(filepath.Join(dir, followingPrefix+"*"))
+		for _, path := range left {
+			if f, err := followBy(path); err == nil { // its agent was killed
+				_ = f.Close()
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

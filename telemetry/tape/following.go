@@ -1,0 +1,59 @@
+package tape
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-rt/carillon/telemetry/process"
+)
+
+// ErrFollowed is the error of FollowJob while another agent of this host follows the job.
+var ErrFollowed = errors.New("tape: another agent on this host follows the job")
+
+// Following is the right to follow the tapes of a job's processes on this host, for processes without telemetry of
+// their own: one agent has it. The end of the agent's process releases it, however it ends.
+type Following struct {
+	f *os.File // a file in the job's folder, locked; hosts that share the folder have one each
+}
+
+// followingPrefix is what the names of such files begin with; the boot id of the host comes after it.
+const followingPrefix = ".agent-"
+
+// FollowJob takes the right to follow the job with a folder of tapes, without waiting. The error is ErrFollowed while
+// another agent has it.
+func FollowJob(dir string) (*Following, error) {
+	return followBy(filepath.Join(dir, followingPrefix+process.Self().BootID.String()))
+}
+
+func followBy(path string) (*Following, error) {
+	// To read is enough for a lock, so that agents of the folder's owner and of root exclude each other.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("tape: %w", err)
+	}
+	_ = f.Chmod(0o644) // whatever the umask is; another user's is that already
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		locked, _ := f.Stat()
+		if there, err := os.Stat(path); err == nil && os.SameFile(locked, there) {
+			return &Following{f}, nil
+		}
+		err = unix.EWOULDBLOCK // the last one that had it removed the file a moment ago
+	}
+	_ = f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, ErrFollowed
+	}
+	return nil, fmt.Errorf("tape: lock %s: %w", path, err)
+}
+
+// Close releases it. A nil Following is none.
+func (f *Following) Close() error {
+	if f == nil {
+		return nil
+	}
+	return errors.Join(os.Remove(f.f.Name()), f.f.Close()) // removed while it is locked: nobody else has locked it
+}

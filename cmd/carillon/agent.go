@@ -24,7 +24,8 @@ detects stalls, diagnoses which rank holds the job up, publishes verdicts, and s
 for each process. carillon status, watch, comms and postmortem work as with any other job.
 
 Run one agent on each machine: as a DaemonSet, from a Slurm prolog, or as part of carillon attach. It may start before
-or after the processes. They don't depend on it: if it ends, they continue, and the next agent follows them.
+or after the processes. They don't depend on it: if it ends, they continue, and the next agent follows them. It leaves
+a job that another agent on the machine follows, such as carillon attach, to that one, and follows it when that ends.
 
 It is configured by the same variables as a program with telemetry: CARILLON_HEALTH_ADDR, CARILLON_RAS_WEBHOOKS,
 CARILLON_STALL_THRESHOLD, OTEL_TRACES_EXPORTER and so on. Its metrics have the labels job and rank: set honor_labels

@@ -176,7 +176,10 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	if err != nil {
 		return err
 	}
-	if url := a.URL(); url != "" {
+	switch url := a.URL(); {
+	case a.Waits():
+		fmt.Fprintf(note, "carillon: attach: job %s; another agent on this host follows it\n", words.Line(name))
+	case url != "":
 		fmt.Fprintf(note, "carillon: attach: job %s; a page for each process is at %s\n", words.Line(name), url)
 	}
 	before := tapesIn(dir, name)
@@ -219,7 +222,6 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	if code != 0 && told.Ended != "" {
 		_ = process.AppendEntry(filepath.Join(dir, name), told) // on a full disk, the post-mortem lacks the cause
 	}
-	_ = os.Remove(filepath.Join(dir, name)) // fails unless it is empty; without tapes, no sweep would remove it
 	if code != 0 {
 		return exitCode(code)
 	}

@@ -54,10 +54,12 @@ type Agent struct {
 	stream    *sse.Handler
 	streaming task
 
-	scanning sync.Mutex
-	seen     map[string]bool // tapes that are followed, or never will be
-	mu       sync.RWMutex    // of jobs
-	jobs     map[string]*keptJob
+	scanning  sync.Mutex
+	seen      map[string]bool            // tapes that are followed, or never will be
+	following map[string]*tape.Following // by the folder of the job; nil where that can't be had
+	others    map[string]bool            // folders of jobs that another agent follows
+	mu        sync.RWMutex               // of jobs
+	jobs      map[string]*keptJob
 
 	work task // publishes and scans
 	stop sync.Once
@@ -79,7 +81,8 @@ const (
 )
 
 // StartAgent follows the tapes of all jobs below Config.TapeDir, or below the default folders; of one job, if its name
-// is given. What is specific to a process, such as its rank, is taken from its tape; everything else from the options.
+// is given. A job that another agent on this host follows is left to it, and followed when that one ends. What is
+// specific to a process, such as its rank, is taken from its tape; everything else from the options.
 func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -91,7 +94,8 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 	cfg.World = launch.World{Rank: -1, LocalRank: -1, Secret: cfg.World.Secret}
 	a := &Agent{
 		only: job, dirs: tape.Dirs(cfg.TapeDir), began: time.Now(), registry: withProcess(),
-		seen: map[string]bool{}, jobs: map[string]*keptJob{}, settings: settle(cfg),
+		seen: map[string]bool{}, following: map[string]*tape.Following{}, others: map[string]bool{},
+		jobs: map[string]*keptJob{}, settings: settle(cfg),
 	}
 	if cfg.TapeDir != "" && job == "" { // jobs are found where they were looked for
 		a.dirs = a.dirs[:1]
@@ -99,6 +103,11 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 	if err := a.open(ctx); err != nil {
 		a.endEvents(ctx)
 		return nil, errors.Join(err, a.settings.sink.Close(ctx))
+	}
+	if job != "" {
+		for _, dir := range a.dirs {
+			a.mayFollow(filepath.Join(dir, job)) // before its processes begin, and other agents find them
+		}
 	}
 	a.work.start(a.run, func(ctx context.Context) {
 		a.publisher.Run(ctx, &health.Conditions{}, publishInterval, a.snapshot)
@@ -164,6 +173,39 @@ func (a *Agent) endEvents(ctx context.Context) {
 	a.streaming.drain(ctx)
 }
 
+// Waits tells whether another agent follows a job that this one would.
+func (a *Agent) Waits() bool {
+	a.scanning.Lock()
+	defer a.scanning.Unlock()
+	return len(a.others) > 0
+}
+
+// mayFollow tells whether no other agent on this host follows the job with a folder, and keeps others from it until
+// letGo. Where that is impossible, nobody is kept from it.
+func (a *Agent) mayFollow(dir string) bool {
+	if a.following[dir] != nil {
+		return true
+	}
+	f, err := tape.FollowJob(dir)
+	if errors.Is(err, tape.ErrFollowed) {
+		if !a.others[dir] {
+			a.others[dir] = true
+			a.settings.Log.Info("another agent on this host follows the job", "job", filepath.Base(dir))
+		}
+		return false
+	}
+	delete(a.others, dir)
+	a.following[dir] = f
+	return true
+}
+
+// letGo lets other agents follow the job with a folder.
+func (a *Agent) letGo(dir string) {
+	_ = a.following[dir].Close() // it is released all the same
+	delete(a.following, dir)
+	_ = os.Remove(dir) // fails unless it is empty; without tapes, no sweep would remove it
+}
+
 // URL is where the health endpoint listens; empty when it is switched off.
 func (a *Agent) URL() string { return a.health.URL() }
 
@@ -199,6 +241,9 @@ func (a *Agent) Stop(ctx context.Context) (err error) {
 		var errs []error
 		for _, j := range a.list() {
 			errs = append(errs, j.close(ctx))
+		}
+		for dir := range a.following {
+			a.letGo(dir)
 		}
 		if err := a.push.Close(ctx); err != nil {
 			a.settings.Log.Warn("the last metrics were not sent", "error", err)
@@ -286,13 +331,22 @@ func (a *Agent) scan(dir string) (refused []error) {
 			begun = append(begun, p)
 		}
 	}
+	if a.others[dir] && !a.mayFollow(dir) {
+		return nil
+	}
 	running, ended := a.unseen(dir, refuse)
+	if len(running)+len(ended) > 0 && !a.mayFollow(dir) {
+		for _, t := range slices.Concat(running, ended) {
+			_ = t.Close() // it was only read
+		}
+		return refused
+	}
 	for _, t := range running {
 		follow(t, true)
 	}
 	for _, t := range ended {
 		h, j := t.Header(), a.jobs[dir]
-		if h.Created.After(a.began.Add(-recentTime)) || j != nil && h.Run != 0 && h.Run == j.run {
+		if h.Created.After(a.began.Add(-recentTime)) && !followed(dir, &h) || j != nil && h.Run != 0 && h.Run == j.run {
 			follow(t, false)
 		} else {
 			a.seen[t.Path()] = true
@@ -301,6 +355,9 @@ func (a *Agent) scan(dir string) (refused []error) {
 	}
 	for _, p := range begun { // once all are known, so that no verdict misses a rank
 		a.jobs[dir].begin(p)
+	}
+	if a.only == "" && a.jobs[dir] == nil && a.following[dir] != nil {
+		a.letGo(dir)
 	}
 	return refused
 }
@@ -358,6 +415,8 @@ func (a *Agent) follow(dir string, t *tape.Kept, runs bool) (p *keptProcess, err
 
 // forget ends jobs whose processes have all ended.
 func (a *Agent) forget(ctx context.Context) {
+	a.scanning.Lock()
+	defer a.scanning.Unlock()
 	for _, j := range a.list() {
 		if !j.over() {
 			continue
@@ -367,6 +426,9 @@ func (a *Agent) forget(ctx context.Context) {
 		a.mu.Unlock()
 		if err := j.close(ctx); err != nil && ctx.Err() == nil {
 			a.settings.Log.Warn("following a job did not end in order", "job", j.name, "error", err)
+		}
+		if a.only == "" { // else the job is this agent's, with what may still begin
+			a.letGo(j.dir)
 		}
 	}
 }

@@ -240,6 +240,14 @@ func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
 	}
 }
 
+// followed tells whether an agent has followed the tape of a process that has ended, or that it left to the next agent.
+func followed(dir string, h *tape.Header) bool {
+	entries, _ := process.ReadLedger(filepath.Join(dir, process.Ledger)) // up to what can't be read
+	return slices.ContainsFunc(entries, func(e process.Entry) bool {
+		return e.Followed && e.PID == 0 && e.Boot == h.KernelBoot.String() && h.Created.Before(h.Wall(e.Mono))
+	})
+}
+
 // told takes the open verdicts. While there are some, it notes that the job runs, and which processes are stopped, for
 // the post-mortem of one whose processes are all killed, and their agent: with pauses that double, so that the last
 // entry tells at least half of how long the job hung, and once more when none is open.
@@ -353,7 +361,9 @@ func (j *keptJob) close(ctx context.Context) error {
 	errs = append(errs, j.ras.stop(ctx))
 	j.leftovers.end(ctx)
 	j.agent.pushMetrics(ctx)
-	j.keeper.Close() // before the processes are dropped, as their ends until now are noted
+	// Before the processes are dropped, as their ends until now are noted.
+	j.keeper.Close()
+	_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Followed: true}) // as with ends
 	for _, n := range j.nodes() {
 		errs = append(errs, j.drop(ctx, j.get(n.telemetry.self.Name)))
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/runtime/node"
+	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -29,6 +30,12 @@ func TestAgentSweepsTapes(t *testing.T) {
 	}
 	write("oldest", 3*time.Hour)
 	write("older", 2*time.Hour)
+	for _, job := range []string{"oldest", "older"} { // the agent before this one has ended
+		end := osprocess.Entry{Rank: -1, Followed: true}
+		if err := osprocess.AppendEntry(filepath.Join(dir, job), end); err != nil {
+			t.Fatal(err)
+		}
+	}
 	a, err := node.StartAgent(t.Context(), "", node.FromEnv(), node.WithTapeDir(dir))
 	if err != nil {
 		t.Fatal(err)

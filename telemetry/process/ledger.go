@@ -21,7 +21,7 @@ const Ledger = "launcher.log"
 const EndedByFailure = "failed"
 
 // Entry is a line of a Ledger: how a process ended, or that it was found dead, why the launcher ends the job, or, from
-// an agent, that it hung, and which of its processes were stopped.
+// an agent, that it hung, which of its processes were stopped, and until when it was followed.
 type Entry struct {
 	Time time.Time `json:"time"`
 	// Mono is Time on CLOCK_MONOTONIC in nanoseconds, of the boot that Boot names.
@@ -34,7 +34,8 @@ type Entry struct {
 	Exit Exit `json:"exit,omitzero"`
 	// Found tells that the process was found dead: it had ended some time before.
 	Found bool `json:"found,omitempty"`
-	// Followed tells that an agent followed its tape to the end.
+	// Followed tells that an agent followed its tape to the end; in an entry about the job, that one followed all tapes
+	// of this host until then.
 	Followed bool `json:"followed,omitempty"`
 
 	// Ended is why the launcher ends the job: the name of a signal that it got, EndedByFailure, or a text. It is empty

@@ -1,0 +1,75 @@
+package attach
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/carillon-rt/carillon/tests/e2e"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
+)
+
+// TestOneAgentFollowsAJob: beside an agent of the host, attach follows its own program. What happened is told once, by
+// attach, also when attach has ended and left the tapes.
+func TestOneAgentFollowsAJob(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	to, got := receiver(t)
+	host, url := agent(t, tapes, "CARILLON_RAS_WEBHOOKS="+to+"/host", "OTEL_TRACES_EXPORTER=console")
+	input, end := openInput(t)
+	job := attached(t, tapes, input, "CARILLON_RAS_WEBHOOKS="+to+"/attach")
+	report(t, `"reason": "not_entered"[^§]*rank 1 `, tapes)
+	if got := metrics(t, url, `job="held"`); len(got) > 0 {
+		t.Errorf("the host's agent follows it, too: %q", got)
+	}
+	e2e.Kill(t, job.AwaitPID(`^rank 1 of process (\d+) is held$`), syscall.SIGKILL)
+	report(t, `"reason": "rank_dead"[^§]*rank 1 `, tapes)
+	end()
+	job.ExitCode()
+	host.Signal(syscall.SIGTERM) // once it has looked for tapes again
+	if code := host.ExitCode(); code != 0 {
+		t.Errorf("the host's agent exits with %d", code)
+	}
+	for _, reason := range []string{"not_entered", "rank_dead"} {
+		if !got("/attach", `"reason":"`+reason+`"`) {
+			t.Errorf("attach does not tell of %s", reason)
+		}
+	}
+	if got("/host", ".") || len(spansOf(t, host.Output())) > 0 {
+		t.Errorf("the host's agent tells of the job, too:\n%s", host.Output())
+	}
+}
+
+// TestNextAgentFollowsTheJob: when the agent that follows a job is killed, another one of the host does, and a second
+// attach for the job says that it doesn't.
+func TestNextAgentFollowsTheJob(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	first, url := agent(t, tapes)
+	input, end := openInput(t)
+	job := attached(t, tapes, input)
+	job.Await(`attach: job held; a page for each process is at `)
+	report(t, `"reason": "not_entered"`, tapes)
+	second := e2e.Start(t, []string{"CARILLON_TAPE_DIR=" + tapes}, "carillon", "attach", "--job", "held", "--", "true")
+	second.Await(`attach: job held; another agent on this host follows it$`)
+	second.ExitCode()
+	job.Signal(syscall.SIGKILL)
+	report(t, `"status": "critical"[^§]*"reason": "not_entered"`, "--url", url)
+	_, next := agent(t, tapes)
+	first.Signal(syscall.SIGKILL)
+	report(t, `"status": "critical"[^§]*"reason": "not_entered"`, "--url", next)
+	end()
+}
+
+// attached starts a program of two ranks under attach, as the job held, of which rank 1 holds the other up.
+func attached(t *testing.T, tapes, input string, env ...string) *e2e.Job {
+	t.Helper()
+	job := e2e.Start(t, append([]string{
+		"SKIP=1", "SURVIVE=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_HEALTH_ADDR=",
+		"CARILLON_HEALTH_TOKEN=", "CARILLON_STALL_THRESHOLD=500ms", "CARILLON_RAS_MIN_POLL_INTERVAL=off",
+	}, env...), "carillon", "attach", "--tape-dir", tapes, "--job", "held", "--", "sh", "-c",
+		`exec "$0" processes 2 <`+input, fakenccl.Program(t, built, "held"))
+	job.Await(` is held$`)
+	return job
+}

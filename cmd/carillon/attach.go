@@ -46,6 +46,7 @@ const (
 func newAttach() *cobra.Command {
 	var name, tapeDir, how string
 	var accept []int
+	var printEnv bool
 	cmd := &cobra.Command{
 		Use:   "attach [flags] -- program [args]",
 		Short: "Run an unmodified NCCL program, such as torchrun, and see through it",
@@ -69,6 +70,11 @@ LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB f
 the first two stay there, and the profiler plug-in that NCCL would load still works: it goes before those that
 CARILLON_PROFILER_NEXT names.
 
+Attach follows its program itself, also beside a carillon agent for all jobs of the machine, which leaves the job to
+it. To have such an agent follow the program, start it without attach, in the environment that --print-env prints:
+lines for eval, which Slurm takes from a TaskProlog, too. There is no CARILLON_TAPE_DIR or CARILLON_JOB among them
+unless it is given; without a name, the processes name the job as their launcher does.
+
 The program shares attach's terminal, input and output, and gets its signals, those that went to all processes once.
 The exit code is the program's, or 128 plus the number of the signal that killed it; 2 means a wrong call, 126 and 127
 a program that can't be run or found. If attach is killed, the program continues, and carillon agent can follow it.
@@ -77,8 +83,12 @@ Attach is configured by the same variables as carillon agent.`,
 		Example: `  carillon attach -- torchrun --nproc-per-node 8 train.py
   carillon attach --job train-1a2b -- python3 train.py &
   carillon watch train-1a2b
+  eval "$(carillon attach --print-env)" && torchrun --nproc-per-node 8 train.py
   OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 carillon attach -- ./all_reduce_perf`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if printEnv {
+				return printEnvironment(cmd, name, tapeDir, how, args)
+			}
 			if len(args) == 0 {
 				const missing = "the program is missing, want a program and its arguments, after --"
 				return usageError(cmd, errors.New(missing))
@@ -98,6 +108,7 @@ Attach is configured by the same variables as carillon agent.`,
 	choiceFlag(cmd, &how, "how", "how the program's NCCL calls reach the library: auto, preload or audit",
 		wayAuto, wayPreload, wayAudit)
 	acceptFlag(cmd, &accept)
+	f.BoolVar(&printEnv, "print-env", false, "print what a program needs that carillon agent follows, and run none")
 	_ = cmd.MarkFlagDirname("tape-dir")
 	return cmd
 }
@@ -134,29 +145,53 @@ func jobName(program string) string {
 	return job.NameOf(program, tail)
 }
 
-// attach runs a program, and an agent for its processes.
-func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program []string) error {
-	library, err := findLibrary()
+// printEnvironment prints the variables that a program needs to be followed by an agent that it doesn't have from
+// attach. The program may be left out.
+func printEnvironment(cmd *cobra.Command, name, tapeDir, how string, program []string) error {
+	path := ""
+	if len(program) > 0 {
+		var err error
+		if path, err = exec.LookPath(program[0]); err != nil {
+			return cannotRun(err)
+		}
+	}
+	library, audit, err := findLibraries(cmd.ErrOrStderr(), how, path)
 	if err != nil {
 		return err
 	}
+	if tapeDir = cmp.Or(tapeDir, os.Getenv(tape.DirVariable)); tapeDir != "" {
+		if tapeDir, err = filepath.Abs(tapeDir); err != nil {
+			return err
+		}
+	}
+	had := os.Environ()
+	for _, v := range environment(had, library, audit, tapeDir, name)[len(had):] {
+		key, value, _ := strings.Cut(v, "=")
+		fmt.Fprintf(cmd.OutOrStdout(), "export %s=%s\n", key, shellWord(value))
+	}
+	return nil
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:,+@%-]+$`)
+
+// shellWord quotes a value for a shell, if it needs that.
+func shellWord(value string) string {
+	if plainWord.MatchString(value) {
+		return value
+	}
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+}
+
+// attach runs a program, and an agent for its processes.
+func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {
 		return cannotRun(err)
 	}
 	note := cmd.ErrOrStderr()
-	audit := ""
-	if how == wayAudit || how == wayAuto && !linked(path) {
-		audit = filepath.Join(filepath.Dir(library), auditName)
-		err := checkLibrary(audit, "la_symbind64")
-		if err != nil && how == wayAudit {
-			return fmt.Errorf("%s can't be used: %w", audit, err)
-		}
-		if err != nil {
-			fmt.Fprintf(note, "carillon: attach: %s can't be used: %v; calls of NCCL that the program looks up by "+
-				"dlsym are not seen (as with --how preload)\n", audit, err)
-			audit = ""
-		}
+	library, audit, err := findLibraries(note, how, path)
+	if err != nil {
+		return err
 	}
 	spare, err := sweepTapes(cmd, &job.Config{TapeDir: tapeDir, Quiet: true})
 	if err != nil {
@@ -285,7 +320,7 @@ func tapesIn(dir, name string) (n int) {
 }
 
 // environment adds to env the variables that load the library and, unless its path is empty, the audit library, and
-// those that name the job and the directory of its tapes.
+// those that name the job and the directory of its tapes, if they have a name.
 func environment(env []string, library, audit, dir, name string) []string {
 	had := map[string]string{}
 	for _, v := range env {
@@ -298,8 +333,13 @@ func environment(env []string, library, audit, dir, name string) []string {
 		}
 		return key + "=" + library
 	}
-	env = append(slices.Clone(env), "CARILLON_JOB="+name, tape.DirVariable+"="+dir,
-		before("LD_PRELOAD", library, ":"), "NCCL_PROFILER_PLUGIN="+library)
+	env = slices.Clone(env)
+	for _, v := range [][2]string{{"CARILLON_JOB", name}, {tape.DirVariable, dir}} {
+		if v[1] != "" {
+			env = append(env, v[0]+"="+v[1])
+		}
+	}
+	env = append(env, before("LD_PRELOAD", library, ":"), "NCCL_PROFILER_PLUGIN="+library)
 	if audit != "" {
 		env = append(env, before("LD_AUDIT", audit, ":"))
 	}
@@ -307,6 +347,24 @@ func environment(env []string, library, audit, dir, name string) []string {
 		env = append(env, before("CARILLON_PROFILER_NEXT", plugin, ","))
 	}
 	return env // exec.Cmd takes the last value of a repeated variable
+}
+
+// findLibraries finds the library, and the audit library if the calls of the program at path are to reach it that way.
+// The path is empty if the program is not known.
+func findLibraries(note io.Writer, how, path string) (library, audit string, err error) {
+	if library, err = findLibrary(); err != nil || how == wayPreload || how == wayAuto && linked(path) {
+		return library, "", err
+	}
+	audit = filepath.Join(filepath.Dir(library), auditName)
+	if err = checkLibrary(audit, "la_symbind64"); err == nil {
+		return library, audit, nil
+	}
+	if how == wayAudit {
+		return "", "", fmt.Errorf("%s can't be used: %w", audit, err)
+	}
+	fmt.Fprintf(note, "carillon: attach: %s can't be used: %v; calls of NCCL that the program looks up by dlsym are "+
+		"not seen (as with --how preload)\n", audit, err)
+	return library, "", nil
 }
 
 // findLibrary finds and checks the library, and returns its path.

@@ -131,3 +131,42 @@ func TestAttachEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// TestAttachPrintsEnvironment: for a shell, and without what a process finds out itself.
+func TestAttachPrintsEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	for name, source := range map[string]string{
+		"lib.so":  "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n",
+		auditName: "void la_symbind64(void) {}\n",
+	} {
+		cc := exec.Command("gcc", "-shared", "-fPIC", "-o", filepath.Join(dir, name), "-x", "c", "-")
+		cc.Stdin = strings.NewReader(source)
+		if out, err := cc.CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v\n%s", err, out)
+		}
+	}
+	library := filepath.Join(dir, "lib.so")
+	t.Setenv(libraryVariable, library)
+	for _, v := range []string{"CARILLON_JOB", "CARILLON_TAPE_DIR", "LD_PRELOAD", "LD_AUDIT", "NCCL_PROFILER_PLUGIN",
+		"CARILLON_PROFILER_NEXT"} {
+		t.Setenv(v, "")
+	}
+	libraries := "export LD_PRELOAD=" + library + "\nexport NCCL_PROFILER_PLUGIN=" + library + "\n"
+	audit := "export LD_AUDIT=" + filepath.Join(dir, auditName) + "\n"
+	const next = "export CARILLON_PROFILER_NEXT=libnccl-profiler.so\n"
+	for args, want := range map[string]string{
+		"":               libraries + audit + next,
+		"--how preload":  libraries + next,
+		"--how auto -- ": libraries + audit + next,
+		"--how preload --job it's --tape-dir /t": "export CARILLON_JOB='it'\\''s'\nexport CARILLON_TAPE_DIR=/t\n" +
+			libraries + next,
+	} {
+		out, stderr, code := carillon(t, append([]string{"attach", "--print-env"}, strings.Fields(args)...)...)
+		if code != 0 || out != want || stderr != "" {
+			t.Errorf("%q: exit code %d; it prints %q, want %q; stderr %q", args, code, out, want, stderr)
+		}
+	}
+	if _, stderr, code := carillon(t, "attach", "--print-env", "no-such-program"); code != codeNotFound {
+		t.Errorf("a program that isn't there: exit code %d, %s", code, stderr)
+	}
+}

@@ -62,6 +62,25 @@ func TestNextAgentFollowsTheJob(t *testing.T) {
 	end()
 }
 
+// TestProgramWithoutAttach: the host's agent follows a program that has the environment of attach, and not attach.
+func TestProgramWithoutAttach(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	_, url := agent(t, tapes)
+	input, end := openInput(t)
+	job := e2e.Start(t, []string{
+		"SKIP=1", "SURVIVE=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
+	}, "sh", "-c", `eval "$(carillon attach --print-env --job held)" && exec "$0" processes 2 <`+input,
+		fakenccl.Program(t, built, "held"))
+	job.Await(` is held$`)
+	report(t, `"status": "critical"[^§]*"reason": "not_entered"`, "--url", url)
+	end()
+	if code := job.ExitCode(); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, job.Output())
+	}
+}
+
 // attached starts a program of two ranks under attach, as the job held, of which rank 1 holds the other up.
 func attached(t *testing.T, tapes, input string, env ...string) *e2e.Job {
 	t.Helper()

@@ -72,13 +72,10 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	s := Slot{
 		Comm: c.ID, Was: c.Was, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1,
 		State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Messages: maps.Clone(c.Messages), Counted: c.Counted,
-		Groups: c.Groups, Splits: c.Splits, Made: c.Made,
+		Groups: c.Groups, Splits: c.Splits, Made: c.Made, Captured: c.Captured,
 	}
 	if c.Of.Number >= 0 && c.Of.Size >= jobSize {
 		s.Job = c.Of.Number
-	}
-	if c.Slot != nil {
-		s.Captured = c.Slot.Captured
 	}
 	if c.Place.PXN == tape.PXNOn {
 		s.Locals, s.Node, s.Local = c.Place.Locals, c.Place.Node, c.Place.Local

@@ -180,8 +180,12 @@
 // finds its mark reached, and never waited for. That is a span beside that of the call, "ccl.all_reduce (device)": of
 // the time on the stream, so that the wait for other ranks is in it.
 //
-// In a stream that is captured into a CUDA graph there are no marks, and the graph's launches are not seen; the
-// communicator's slot says how many operations were found to be captured. Marks need the stream, so that there are none
-// of communicators of which the profiler plug-in writes the tape. The driver maps memory files alone, so that a tape
-// on a disk has none, and a line says so. CARILLON_STREAM_MARKS=off switches them off.
+// An operation that is captured into a CUDA graph is not launched, and the graph's launches are not seen. The tape says
+// so of it (package tape), and it has no mark. A stream is asked where a mark is due and, once it was found to be
+// captured, at each operation: those that are captured within two milliseconds of a burst of others may be missed. The
+// profiler plug-in is told of collectives that are captured from version 5 on.
+//
+// Marks need the stream, so that there are none of communicators of which the profiler plug-in writes the tape. The
+// driver maps memory files alone, so that a tape on a disk has none, and a line says so. CARILLON_STREAM_MARKS=off
+// switches them off. Without marks streams aren't asked either.
 package attach

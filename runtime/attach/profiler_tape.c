@@ -206,6 +206,9 @@ uint64_t profiler_tape_start(struct profiler_tape *t, const struct profiler_even
     launched = tape_op_start(t->comm, number(t, &s), &s, 0);
     if (launched != 0) {
       t->launched = launched;
+      if (e->type == PROFILER_COLL_API && e->collApi.graphCaptured) {
+        tape_captured(t->comm, launched);
+      }
     }
   }
   give(t);

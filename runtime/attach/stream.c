@@ -183,12 +183,6 @@ static void begin(struct comm *comm, bool same_stream) {
     end_observation(comm);
   }
   const bool observes = comm->observes == OBSERVES_NOTHING && tape_observes(comm->tape);
-  int capturing = NOT_CAPTURING;
-  comm->told = false;
-  if ((word == NULL && !observes) || driver.is_capturing(comm->stream, &capturing) != 0 ||
-      capturing != NOT_CAPTURING) {
-    return;
-  }
   if (observes) {
     observe(comm);
   }
@@ -215,7 +209,19 @@ void stream_groups(struct comm *comm, cudaStream_t stream) {
 }
 
 void stream_launches(struct comm *comm, uint64_t first, cudaStream_t stream) {
-  if (opened(comm) && tape_mark_due(comm->tape, first)) {
+  if (!opened(comm)) {
+    return;
+  }
+  const bool due = tape_mark_due(comm->tape, first);
+  if (!due && !comm->captured) {
+    return;
+  }
+  int capturing = NOT_CAPTURING;
+  const bool answers = driver.is_capturing(stream, &capturing) == 0;
+  comm->captured = answers && capturing != NOT_CAPTURING;
+  if (comm->captured) {
+    tape_captured(comm->tape, first);
+  } else if (answers && due) {
     const bool same = comm->stream == stream;
     comm->stream = stream;
     comm->launches = true;
@@ -245,12 +251,7 @@ void stream_launched(struct comm *comm, ncclResult_t answer) {
     return;
   }
   const uint32_t *word = tape_mark_word(comm->tape);
-  int capturing = NOT_CAPTURING;
-  if (word == NULL || driver.is_capturing(comm->stream, &capturing) != 0) {
-    return;
-  }
-  if (capturing != NOT_CAPTURING) {
-    tape_captured(comm->tape);
+  if (word == NULL) {
     return;
   }
   if (comm->observes == OBSERVES_NEXT) {

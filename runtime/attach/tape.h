@@ -278,7 +278,10 @@ void tape_waits(struct tape_comm *comm, const struct tape_look *look, uint8_t ph
 void tape_proxied(struct tape_comm *comm, const struct tape_look *look, const struct tape_proxied *sent);
 void tape_kernel(struct tape_comm *comm, const struct tape_look *look, uint8_t phase, int64_t start, int64_t end);
 
-/** Says that the operation is captured in a graph: whether, and how often, it is launched will not be seen. */
-void tape_captured(struct tape_comm *comm);
+/**
+ * Says that the operations from the first on, which are in flight, are captured in a graph, whose launches are unseen.
+ * The ends of those that end well have TAPE_PHASE_CAPTURED, and no mark follows.
+ */
+void tape_captured(struct tape_comm *comm, uint64_t first);
 
 #endif /* CARILLON_TAPE_H */

@@ -167,6 +167,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_PHASE_CREDIT 9
 #define TAPE_PHASE_NETWORK 10
 #define TAPE_PHASE_POOL 11
+#define TAPE_PHASE_CAPTURED 12
 
 /* The parts as they lie on the file. A latch is two copies, each behind its marker. */
 

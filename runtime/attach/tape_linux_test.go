@@ -275,6 +275,15 @@ func launch(comm, first, last int) string {
 	return script.String()
 }
 
+// ends is a script's part that ends operations first to last.
+func ends(comm, first, last, code int) string {
+	var script strings.Builder
+	for n := first; n <= last; n++ {
+		fmt.Fprintf(&script, "end %d %d %d\n", comm, n, code)
+	}
+	return script.String()
+}
+
 // played is the tape after a script.
 func played(t *testing.T, script string) *tape.Reader {
 	t.Helper()
@@ -353,11 +362,18 @@ func TestMarks(t *testing.T) {
 			shown{3, 0, 1, 3, 0, queued, 0, false},
 		},
 		{
-			"captured", launch(1, 1, 1) + "reach 1 1\nstart 1 0 16 7 0 -1 8 1\ncaptured 1\nend 1 2 0\n",
+			"captured", launch(1, 1, 1) + "reach 1 1\nstart 1 0 16 7 0 -1 8 1\ncaptured 1 2\nend 1 2 0\n",
 			shown{2, 2, 2, 2, 2, tape.PhaseNone, 1, false},
 		},
+		{
+			"captured in a group", launch(1, 1, 1) + "reach 1 1\n" + strings.Repeat("start 1 0 16 7 0 -1 8 1\n", 100) +
+				"captured 1 2\n" + ends(1, 2, 101, 0) + "start 1 0 16 7 0 -1 8 1\ncaptured 1 102\nend 1 102 2\n" +
+				"start 1 0 16 7 0 -1 8 1\nend 1 103 0\n",
+			shown{103, 103, 103, 103, 103, tape.PhaseNone, 100, false},
+		},
 		{ // there are four slots, which are taken in turn
-			"of the slot's next communicator", launch(1, 1, 3) + "captured 1\nclose 1\n" +
+			"of the slot's next communicator", launch(1, 1, 3) +
+				"start 1 0 16 7 0 -1 8 1\ncaptured 1 4\nend 1 4 0\nclose 1\n" +
 				strings.Repeat(again+"close 2\n", 3) + again + launch(2, 1, 2) + "reach 2 3\nreach 2 4\n",
 			shown{2, 1, 2, 2, 1, queued, 0, false},
 		},

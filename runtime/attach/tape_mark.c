@@ -198,9 +198,17 @@ void tape_mark_check(struct tape_comm *comm, bool ends) {
   }
 }
 
-void tape_captured(struct tape_comm *comm) {
-  if (tape_on(comm)) {
-    add(&comm->slot->captured, 1);
+void tape_captured(struct tape_comm *comm, uint64_t first) {
+  if (!tape_on(comm)) {
+    return;
+  }
+  struct operations *o = &comm->op;
+  if (first - o->captured_first > o->captured) { /* else they follow the last ones */
+    o->captured_first = first;
+  }
+  o->captured = o->launched - o->captured_first + 1;
+  if (comm->marking.launched != 0) { /* the mark that is due for them costs nothing */
     comm->marking.launched = 0;
+    comm->marking.spare++;
   }
 }

@@ -387,7 +387,12 @@ void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code) {
       phase = o->phase;
     }
   }
-  put_end(comm, p, now, phase, code);
+  if (launched - o->captured_first < o->captured && code == CARILLON_CODE_OK) {
+    add(&comm->slot->captured, 1);
+    put_op(comm, TAPE_KIND_OP, p, now, TAPE_STAGE_END, TAPE_PHASE_CAPTURED, -1, code);
+  } else {
+    put_end(comm, p, now, phase, code);
+  }
   struct layout_counters *counters = &comm->slot->counters;
   uint8_t call = (uint8_t)p->kinds;
   if (code == CARILLON_CODE_OK && call < CARILLON_NUM_CALLS && (TAPE_COLLECTIVES >> call & 1) != 0 &&

@@ -41,6 +41,8 @@ struct operations {
   uint64_t launched, completed; /**< all up to completed have ended */
   uint64_t page_number;         /**< of the last operation on the communicator's page */
   int64_t page_start;           /**< of that one */
+  uint64_t captured_first;      /**< the first of the last operations that are captured */
+  uint64_t captured;            /**< how many there are from that one on */
   uint32_t page_used;           /**< words */
   uint8_t n, head;              /**< the last n that were launched are known: a queue in list, from head on */
   bool plain;                   /**< the slot's latch shows list[0], alone in flight, waiting for nobody */

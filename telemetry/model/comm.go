@@ -27,6 +27,7 @@ type Comm struct {
 	Messages    map[int32]Messages // by the other rank; of MaxPeers at most
 	Counted     bool               // Messages has all of them, of MaxPeers ranks at most
 	Groups      uint64             // sends and receives that progress together, begun
+	Captured    uint64             // operations that ended in tape.PhaseCaptured, as far as that is known
 	Last        Op                 // the operation that ended last; its End is 0 if there was none
 	Failure     *Failure
 	End         *Act             // how this rank ended the communicator, or finalized it; nil while it has not
@@ -117,6 +118,9 @@ type Op struct {
 	past   bool // it has left the table: the record of its end will come, or was missed
 	unread bool // it is known only from the table: there may be no record of its end
 }
+
+// Captured tells whether it was captured in a graph: it is known to have been called, and not when or how often it ran.
+func (o *Op) Captured() bool { return o.End > 0 && o.Phase == tape.PhaseCaptured }
 
 // Wait is how long something waited for a rank.
 type Wait struct {
@@ -362,6 +366,10 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 		}
 		c.endOp(s.Op, r)
 		c.Of.History.add(c, s.Op)
+		if s.Op.Captured() {
+			c.Captured++
+			return
+		}
 		// Tallies have the durations of ordinary operations.
 		if took := r.Time - r.Start; r.Code == lifecycle.CodeOK && r.Start > 0 && took > 0 && !r.Ordinary {
 			s.Op.normal(&p.normal).learn(took)
@@ -469,6 +477,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	if c.Done = max(c.Done, s.Done); s.Marked {
 		c.Done = s.Done // records only tell of the launch
 	}
+	c.Captured = max(c.Captured, s.Captured)
 	c.count(&s.Op, s.Seq)
 	c.countAll(s.Counted, s.Messages[:])
 	var current, unused *Op

@@ -111,11 +111,11 @@ func (p *Process) Stalled(a Activity, now int64) bool {
 // Unproven tells whether it is unknown if the last operation of a communicator has completed, and it was launched so
 // long before now that it stalls if it has not.
 func (p *Process) Unproven(c *Comm, now int64) bool {
-	unproven := c.Slot != nil && c.Slot.Unproven && c.Slot.Captured == 0
+	unproven := c.Slot != nil && c.Slot.Unproven
 	if c.Slot == nil { // of a past moment
 		unproven = c.Enqueues()
 	}
-	if !unproven || c.InFlight() != nil || c.Last.End == 0 {
+	if !unproven || c.Captured > 0 || c.InFlight() != nil || c.Last.End == 0 {
 		return false
 	}
 	_, stalled := p.Thresholds(&c.Last)

@@ -169,10 +169,11 @@ func (c *CommWriter) DevicePage() *DevicePage {
 	return &c.w.devices[c.index]
 }
 
-// Captured records that the last operation that was started was captured in a graph, whose launches are unseen.
+// Captured says that the last operation that was started is captured in a graph, whose launches are unseen. If it ends
+// well, its end has PhaseCaptured. Call it before End.
 func (c *CommWriter) Captured() {
 	if c != nil {
-		storeRelease(&c.slot.captured, c.slot.captured+1)
+		c.op.find(c.op.launched).captured = true
 	}
 }
 

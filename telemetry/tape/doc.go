@@ -184,8 +184,11 @@
 // as a mark, but for its time, since when the operation's data waits, its phase (credit, network, stream) and, in place
 // of begun, the rank that it waits for; -1: for none. If the stream has not done an operation for as long as is slow,
 // the writer puts the operation's start onto the op ring once more, for which rank it waits, if that is known, and its
-// end when it is done or, with the code "aborted", when the communicator ends. Captured is the number of operations
-// that were captured in a graph, whose launches are unseen: they have no marks.
+// end when it is done or, with the code "aborted", when the communicator ends.
+//
+// An operation that is captured in a graph has no mark. If its call ends well, the op ring has its end with the phase
+// "captured", and the slot counts it in captured. No tally does: it was not launched, and the graph's launches are
+// unseen.
 //
 // Messages launched together, in a group, are done together, so that a mark doesn't tell which of them a rank waits
 // for. Behind its marks, a slot has the counts of the messages that its rank has called for, with each of the first 63

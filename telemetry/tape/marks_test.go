@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,6 +121,37 @@ func TestUnproven(t *testing.T) {
 		if s.applyMarks(&c.of, progress{c.reached, 0, false, -1}); s.Unproven != c.want {
 			t.Errorf("%s: unproven is %v", c.name, s.Unproven)
 		}
+	}
+}
+
+// TestCaptured: an operation that is captured has ended when its call has, in a phase of its own, and no tally counts
+// it. One whose call fails is not captured.
+func TestCaptured(t *testing.T) {
+	w := newTape(t, Config{})
+	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 2, Engine: "nccl 2.28.9"})
+	sig := Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64}
+	for _, code := range []lifecycle.Code{lifecycle.CodeOK, lifecycle.CodeSystem} {
+		n := c.Start(0, sig, 0)
+		c.Captured()
+		c.End(n, code)
+	}
+	c.End(c.Start(0, sig, 0), lifecycle.CodeOK)
+	r := openTape(t, w.Path())
+	s := r.Slots()[0]
+	if s.Captured != 1 || s.Launched != 3 || s.Completed != 3 {
+		t.Errorf("of %d operations, %d are completed, and %d captured", s.Launched, s.Completed, s.Captured)
+	}
+	var captured []uint64
+	for _, ev := range all(t, r) {
+		if !ev.IsLife && ev.Op.Phase == PhaseCaptured && ev.Op.Stage == StageEnd && !ev.Op.Tallied {
+			captured = append(captured, ev.Op.Seq)
+		}
+	}
+	if !slices.Equal(captured, []uint64{1}) {
+		t.Errorf("captured are %v", captured)
+	}
+	if tallies, err := r.AppendTallies(nil); err != nil || len(tallies) != 1 || tallies[0].Count() != 1 {
+		t.Errorf("the tallies are %+v, %v", tallies, err)
 	}
 }
 

@@ -29,13 +29,14 @@ type operations struct {
 
 // pending is an operation that is in flight, or was a moment ago.
 type pending struct {
-	number uint64 // what the ranks call it
-	start  int64
-	told   bool // its start is on the op ring
-	ended  bool
-	peer   int32
-	kinds  uint64 // packKinds
-	bytes  uint64
+	number   uint64 // what the ranks call it
+	start    int64
+	told     bool // its start is on the op ring
+	ended    bool
+	captured bool
+	peer     int32
+	kinds    uint64 // packKinds
+	bytes    uint64
 }
 
 // maxPending is the number of operations in flight whose signatures are known; the oldest of more lose theirs. It is a
@@ -62,7 +63,7 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig *Signatur
 	if number == 0 {
 		number = o.launched
 	}
-	p.number, p.start, p.told, p.ended = number, now, false, false
+	p.number, p.start, p.told, p.ended, p.captured = number, now, false, false, false
 	kinds := packKinds(sig, algorithm)
 	repeats := o.plain && o.launched == o.completed+1 && kinds == p.kinds && sig.Bytes == p.bytes && sig.Peer == p.peer
 	if !repeats {
@@ -221,7 +222,12 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 			phase = o.phase
 		}
 	}
-	c.putEnd(p, now, phase, code)
+	if p.captured && code == lifecycle.CodeOK {
+		storeRelease(&c.slot.captured, c.slot.captured+1)
+		c.putOp(kindOp, p, now, StageEnd, PhaseCaptured, -1, code)
+	} else {
+		c.putEnd(p, now, phase, code)
+	}
 	if code == lifecycle.CodeOK && p.call().IsCollective() && p.number > c.slot.done {
 		storeRelease(&c.slot.done, p.number)
 	}

@@ -75,12 +75,13 @@ const (
 	PhaseCredit           // waiting for the receiver's credit
 	PhaseNetwork          // waiting for the network, or for the rank of this node that sends there
 	PhasePool             // waiting for a free operation of the proxy's pool
+	PhaseCaptured         // of an end: it was captured in a graph and not launched; the graph's launches are unseen
 	numPhases
 )
 
 var phaseNames = [numPhases]string{
 	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish", "stream", "credit",
-	"network", "pool",
+	"network", "pool", "captured",
 }
 
 // String is the phase's name: "rendezvous", "transfer" and so on.
@@ -229,7 +230,7 @@ type Slot struct {
 	// Stream is the same for operations in flight on one stream, and else mostly not; 0: it isn't known. If none is in
 	// flight, it is that of the last one.
 	Stream uint32
-	// Captured counts the operations that were captured in graphs, whose launches are not seen.
+	// Captured counts the operations that ended in PhaseCaptured.
 	Captured uint64
 	// Counted says that the messages that this rank has called for are counted, in Messages.
 	Counted  bool

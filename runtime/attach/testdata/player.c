@@ -6,7 +6,7 @@
  *   fork N       a child does on communicator N what it can, and exits; then the script goes on
  *   mark N       a mark follows the operation that was launched last
  *   reach N M    the stream of communicator N writes M
- *   captured N   the operation is captured in a graph
+ *   captured N M the operations from the M-th on are captured in a graph
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -201,8 +201,8 @@ int main(void) {
       tape_mark_word(comm)[1] = (uint32_t)number;
     } else if (strcmp(word, "reach") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {
       *tape_mark_word(comm) = (uint32_t)number;
-    } else if (strcmp(word, "captured") == 0) {
-      tape_captured(comm);
+    } else if (strcmp(word, "captured") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {
+      tape_captured(comm, number);
     } else if (strcmp(word, "close") == 0) {
       tape_comm_close(comm);
     } else if ((strcmp(word, "both") == 0 || strcmp(word, "killed") == 0) &&

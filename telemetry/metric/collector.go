@@ -72,6 +72,7 @@ var families = []struct {
 	},
 	{semconv.MetricLaunchedSeq, "Highest sequence number launched, over the communicators of one name.", byName},
 	{semconv.MetricCompletedSeq, "Lowest sequence number completed, over the communicators of one name.", byName},
+	{semconv.MetricCaptured, "Operations captured in CUDA graphs, whose launches are not seen.", byName},
 
 	{
 		semconv.MetricOperations,

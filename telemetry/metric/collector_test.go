@@ -91,8 +91,10 @@ func TestInFlightTable(t *testing.T) {
 	failed.State = lifecycle.StateFailed
 	ahead := busy("tp", 2, 60*second)
 	ahead.Generation = movedAt80s
+	capturing := slot("world", 10)
+	capturing.Captured = 4
 	_, reg := newCollector(t, []tape.Slot{
-		slot("world", 10), busy("dp", 7, 90*second), busy("dp", 9, 60*second), ahead, failed, slot("", 1),
+		capturing, busy("dp", 7, 90*second), busy("dp", 9, 60*second), ahead, failed, slot("", 1),
 	})
 	compare(t, reg, `
 # HELP ccl_operation_completed_seq Lowest sequence number completed, over the communicators of one name.
@@ -113,13 +115,20 @@ ccl_operation_oldest_age_seconds{comm="dp"} 40
 ccl_operation_oldest_age_seconds{comm="tp"} 20
 ccl_operation_oldest_age_seconds{comm="unnamed"} 0
 ccl_operation_oldest_age_seconds{comm="world"} 0
+# HELP ccl_operations_captured Operations captured in CUDA graphs, whose launches are not seen.
+# TYPE ccl_operations_captured gauge
+ccl_operations_captured{comm="dp"} 0
+ccl_operations_captured{comm="tp"} 0
+ccl_operations_captured{comm="unnamed"} 0
+ccl_operations_captured{comm="world"} 4
 # HELP ccl_operations_in_flight Operations launched and not completed, by communicator name.
 # TYPE ccl_operations_in_flight gauge
 ccl_operations_in_flight{comm="dp"} 2
 ccl_operations_in_flight{comm="tp"} 1
 ccl_operations_in_flight{comm="unnamed"} 0
 ccl_operations_in_flight{comm="world"} 0
-`, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq, semconv.MetricCompletedSeq)
+`, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq, semconv.MetricCompletedSeq,
+		semconv.MetricCaptured)
 
 	got := map[string]float64{}
 	for _, m := range gather(t, reg)[semconv.MetricCommunicators] {
@@ -167,6 +176,9 @@ func TestOperations(t *testing.T) {
 	started := op("world", lifecycle.CallAllReduce, 8, 0, lifecycle.CodeOK)
 	started.Op.Stage = tape.StageStart
 	observe(c, started)
+	captured := op("gpu", lifecycle.CallAllReduce, 1<<20, time.Microsecond, lifecycle.CodeOK) // and not launched
+	captured.Op.Phase = tape.PhaseCaptured
+	observe(c, captured)
 	// A call that enqueues moves no bytes. How long the device took is measured of some.
 	enqueued := op("gpu", lifecycle.CallAllReduce, 1<<20, time.Microsecond, lifecycle.CodeOK)
 	enqueued.Comm.Engine = "nccl 2.28.9"
@@ -378,7 +390,7 @@ func TestLint(t *testing.T) {
 	}
 	want := []string{
 		semconv.MetricCommunicators, semconv.MetricInFlight, semconv.MetricOldestAge, semconv.MetricLaunchedSeq,
-		semconv.MetricCompletedSeq,
+		semconv.MetricCompletedSeq, semconv.MetricCaptured,
 		semconv.MetricOperations, semconv.MetricBytes, semconv.MetricDuration, semconv.MetricBusBandwidth,
 		semconv.MetricActDuration,
 		semconv.MetricLifecycleErrors, semconv.MetricPostponed, semconv.MetricPeerErrors, semconv.MetricTapeMissed,

@@ -59,10 +59,11 @@ func newOperations(names *names, span func() oteltrace.SpanContext) *operations 
 	}
 }
 
-// observe counts a user's operation that ended, unless a tally does, and the bus bandwidth of one that a device did.
+// observe counts a user's operation that ended, unless a tally does or it was captured in a graph, and the bus
+// bandwidth of one that a device did.
 func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 	sig, device := &r.Signature, r.Stage == tape.StageDevice
-	if r.Stage != tape.StageEnd && !device || !sig.Call.IsOperation() {
+	if r.Stage != tape.StageEnd && !device || !sig.Call.IsOperation() || r.Phase == tape.PhaseCaptured {
 		return
 	}
 	o.mu.Lock()

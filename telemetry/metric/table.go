@@ -14,6 +14,7 @@ type nameSummary struct {
 	oldest    time.Duration // age of the oldest operation in flight
 	launched  uint64        // the highest
 	completed uint64        // the lowest
+	captured  uint64
 }
 
 // collectTable sums up the in-flight table by state and by name, so that the number of series is bounded.
@@ -30,6 +31,7 @@ func collectTable(to scrape, slots []tape.Slot, moved map[uint32]int64, names *n
 		}
 		n.launched = max(n.launched, s.Launched)
 		n.completed = min(n.completed, s.Completed)
+		n.captured += s.Captured
 		if s.Launched != s.Completed {
 			n.inFlight += s.Launched - s.Completed
 			n.oldest = max(n.oldest, time.Duration(now-max(s.OpStart, moved[s.Generation])))
@@ -45,5 +47,6 @@ func collectTable(to scrape, slots []tape.Slot, moved map[uint32]int64, names *n
 		to.gauge(semconv.MetricOldestAge, n.oldest.Seconds(), name)
 		to.gauge(semconv.MetricLaunchedSeq, float64(n.launched), name)
 		to.gauge(semconv.MetricCompletedSeq, float64(n.completed), name)
+		to.gauge(semconv.MetricCaptured, float64(n.captured), name)
 	}
 }

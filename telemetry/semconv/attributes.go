@@ -81,7 +81,10 @@ const (
 	OpAlgorithm = attribute.Key("ccl.op.algorithm") // the algorithm that ran ("ring"). Stable.
 	OpPhase     = attribute.Key("ccl.op.phase")     // the phase that a failed operation was in last. Stable.
 	OpDepth     = attribute.Key("ccl.op.depth")     // Depth…: how it was seen; absent: as its call went. Development.
-	WaitRank    = attribute.Key("ccl.wait.rank")    // the rank that it waited for last; absent if none. Stable.
+	// OpCaptured is true when the call captured the operation in a CUDA graph: it was not launched, and the span is the
+	// call's. The graph's launches have no spans. Absent otherwise. Development.
+	OpCaptured = attribute.Key("ccl.op.captured")
+	WaitRank   = attribute.Key("ccl.wait.rank") // the rank that it waited for last; absent if none. Stable.
 )
 
 // Attributes of what an operation sent to a rank of another node. Development.

@@ -7,6 +7,9 @@ const (
 	MetricOldestAge     = "ccl_operation_oldest_age_seconds" // of those in flight, 0 if there is none (gauge). Stable.
 	MetricLaunchedSeq   = "ccl_operation_launched_seq"       // the highest number launched (gauge). Stable.
 	MetricCompletedSeq  = "ccl_operation_completed_seq"      // the lowest number completed (gauge). Stable.
+	// MetricCaptured is the number of operations that were captured in CUDA graphs, whose launches are not seen, and
+	// are in no other metric (gauge). Development.
+	MetricCaptured = "ccl_operations_captured"
 )
 
 // Metrics of operations that ended. The last three are of those that ended well.

@@ -51,6 +51,7 @@ func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *probl
 		attrs.wait(o.Phase, o.Wait)
 	}
 	attrs.when(slow, semconv.OpSlow.Bool(true))
+	attrs.when(o.Captured(), semconv.OpCaptured.Bool(true))
 	attrs.when(o.Stalls > 0, semconv.StallNumber.Int(o.Stalls))
 	return &span{
 		id:    p.opPart(m, &o.Signature, o.Seq),

@@ -91,6 +91,29 @@ func TestMeasuredOnDevice(t *testing.T) {
 	}
 }
 
+// TestCaptured: the span of a call that captured an operation in a graph says so, and the operation is not in flight.
+func TestCaptured(t *testing.T) {
+	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 1 })
+	r := tape.OpRecord{
+		Stage: tape.StageEnd, Time: 2 * ms, Start: ms, Seq: 1, Wait: -1,
+		Signature: tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 64},
+	}
+	p.op(world, r)
+	r.Seq, r.Phase = 2, tape.PhaseCaptured
+	if step := p.op(world, r); len(step.Comm.Ops) > 0 || step.Comm.Captured != 1 {
+		t.Errorf("in flight are %v, captured %d", step.Comm.Ops, step.Comm.Captured)
+	}
+	spans := p.spans()
+	if len(spans) != 2 {
+		t.Fatalf("%d spans", len(spans))
+	}
+	for i, s := range spans {
+		if slices.Contains(s.Attributes, semconv.OpCaptured.Bool(true)) != (i == 1) {
+			t.Errorf("operation %d has the attributes %v", i+1, s.Attributes)
+		}
+	}
+}
+
 // TestNCCLParts: of an operation of NCCL's, the kernel and what it sent to another node are in its trace, and need no
 // other span, as the operation's own may not be sampled.
 func TestNCCLParts(t *testing.T) {

@@ -21,7 +21,8 @@ type Comm struct {
 	State     string           `json:"state"`
 	Launched  uint64           `json:"launched"`
 	Completed uint64           `json:"completed"`
-	Begun     uint64           `json:"begun"` // the number of the last collective that began
+	Begun     uint64           `json:"begun"`              // the number of the last collective that began
+	Captured  uint64           `json:"captured,omitempty"` // operations captured in graphs, whose launches are not seen
 	InFlight  *Op              `json:"in_flight,omitempty"`
 }
 
@@ -44,6 +45,7 @@ func CommOf(s *tape.Slot, now int64) Comm {
 	c := Comm{
 		ID: s.ID, Parent: s.Parent, Name: s.Name, Rank: s.Rank, Size: s.Size, Nodes: s.Nodes, Engine: s.Engine,
 		Place: s.Place, State: s.State.String(), Launched: s.Launched, Completed: s.Completed, Begun: s.Begun,
+		Captured: s.Captured,
 	}
 	if s.Launched == s.Completed {
 		return c

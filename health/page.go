@@ -41,8 +41,9 @@ func newPage(s *Server) *page {
 	return &page{
 		server: s,
 		template: template.Must(template.New("page").Funcs(template.FuncMap{
-			"ago":   func(t time.Time) template.HTML { return running(time.Since(t)) },
-			"bytes": humanize.IBytes,
+			"ago":      func(t time.Time) template.HTML { return running(time.Since(t)) },
+			"bytes":    humanize.IBytes,
+			"captured": words.Captured,
 			"age": func(seconds float64, as time.Time) template.HTML {
 				return running(time.Duration(seconds*float64(time.Second)) + time.Since(as))
 			},

@@ -145,6 +145,9 @@ func actsOf(c *postmortem.Comm) string {
 			parts[len(parts)-1] += fmt.Sprintf(" (%s)", english.Plural(len(a.Errors), "error", ""))
 		}
 	}
+	if c.Captured > 0 {
+		parts = append(parts, words.Captured(c.Captured))
+	}
 	return strings.Join(parts, ", ")
 }
 

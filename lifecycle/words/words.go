@@ -65,6 +65,15 @@ func list(items []string, more int) string {
 	return strings.Join(items[:last], ", ") + " and " + items[last]
 }
 
+// Captured says of a communicator that so many operations were captured in graphs.
+func Captured(operations uint64) string {
+	noun := "operations"
+	if operations == 1 {
+		noun = "operation"
+	}
+	return fmt.Sprintf("%d %s captured in CUDA graphs, whose replays are not seen", operations, noun)
+}
+
 // Round cuts a duration to what a person reads of it: three digits, and whole seconds from a minute on. Its String is
 // "12.3ms", "3.21s" or "1m23s".
 func Round(d time.Duration) time.Duration {

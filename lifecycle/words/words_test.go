@@ -50,6 +50,17 @@ func TestList(t *testing.T) {
 	}
 }
 
+func TestCaptured(t *testing.T) {
+	for operations, want := range map[uint64]string{
+		1:  "1 operation captured in CUDA graphs, whose replays are not seen",
+		12: "12 operations captured in CUDA graphs, whose replays are not seen",
+	} {
+		if got := words.Captured(operations); got != want {
+			t.Errorf("%d: %q", operations, got)
+		}
+	}
+}
+
 func TestRound(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0:                                   "0s",

@@ -133,7 +133,7 @@ func (r *Report) reportComms() []Comm {
 	list := make([]Comm, 0, len(r.comms))
 	for _, c := range r.comms {
 		for _, m := range c.members {
-			c.Operations = max(c.Operations, m.count)
+			c.Operations, c.Captured = max(c.Operations, m.count), max(c.Captured, m.Captured)
 			c.Ranks = append(c.Ranks, m.report(r.End))
 		}
 		c.Absent, c.NumAbsent = c.absent()
@@ -149,7 +149,7 @@ func (m *member) report(end time.Time) Rank {
 	r := Rank{
 		Rank: m.Rank, Process: m.proc.index, Host: h.Host, PID: h.PID, State: m.State.String(), Place: m.Place,
 		Dead: slices.Contains([]ProcessState{StateExited, StateDied}, m.proc.state()) && !ended, Operations: m.count,
-		Begun: m.Begun, Ended: m.Done, Doing: m.doing(end),
+		Captured: m.Captured, Begun: m.Begun, Ended: m.Done, Doing: m.doing(end),
 	}
 	if m.lastEnd > 0 {
 		r.LastEnd = m.proc.at(m.lastEnd)

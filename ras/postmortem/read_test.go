@@ -332,3 +332,49 @@ func TestAtTimeOfDay(t *testing.T) {
 		}
 	}
 }
+
+// TestCaptured: of communicators with operations that were captured in graphs it is said, also once they have ended.
+func TestCaptured(t *testing.T) {
+	dir := t.TempDir()
+	w, err := tape.Create(tape.Config{Dir: dir, Job: "graphs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"eager", "one", "many"} {
+		c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{byte(i + 1)}, Name: name, Size: 1, Engine: "nccl 2.28.9"})
+		for range i * i {
+			n := c.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}, 0)
+			c.Captured()
+			c.End(n, lifecycle.CodeOK)
+		}
+		c.State(lifecycle.StateReady)
+		if name == "many" {
+			c.Close()
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := postmortem.Read([]string{dir}, postmortem.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := r.Write(&text, postmortem.TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"one: 1 operation captured in CUDA graphs, whose replays are not seen.\n",
+		"many: 4 operations captured in CUDA graphs, whose replays are not seen.\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("it doesn't say %q", want)
+		}
+	}
+	if strings.Contains(text.String(), "COMPLETED OPERATIONS") || strings.Contains(text.String(), "eager: ") {
+		t.Error("captured operations are completed ones, or none was captured and it is said")
+	}
+	if t.Failed() {
+		t.Log(text.String())
+	}
+}

@@ -134,6 +134,8 @@ type Comm struct {
 	NumAbsent  int    `json:"absent_total"`
 	Acts       []Act  `json:"acts"`
 	Operations uint64 `json:"operations"` // the most that any rank completed
+	// Captured is the most operations that any rank captured in graphs, whose launches are not seen.
+	Captured uint64 `json:"captured,omitempty"`
 }
 
 // MaxAbsent is how many absent ranks a Comm names.
@@ -150,9 +152,10 @@ type Rank struct {
 	Place      tape.Place `json:"place,omitzero"`
 	Dead       bool       `json:"dead"` // its process ended without ending the communicator
 	Operations uint64     `json:"operations"`
-	Begun      uint64     `json:"collectives_begun"` // number of the last collective that it began
-	Ended      uint64     `json:"collectives_ended"` // and of the last that it ended well
-	LastEnd    time.Time  `json:"last_end,omitzero"` // of an operation
+	Captured   uint64     `json:"captured,omitempty"` // of these, in graphs, whose launches are not seen
+	Begun      uint64     `json:"collectives_begun"`  // number of the last collective that it began
+	Ended      uint64     `json:"collectives_ended"`  // and of the last that it ended well
+	LastEnd    time.Time  `json:"last_end,omitzero"`  // of an operation
 	Doing      *Doing     `json:"doing,omitempty"`
 }
 

@@ -310,6 +310,9 @@ func (r *Report) writeComm(t *text, c *Comm) {
 	if c.NumAbsent > 0 {
 		t.paragraph("  ", fmt.Sprintf("No tape of %s.", c.absentText()))
 	}
+	if c.Captured > 0 {
+		t.paragraph("  ", capital(words.Captured(c.Captured))+".")
+	}
 }
 
 // inJob is the rank in the job of a communicator's rank, if it is known; else the same number.
@@ -345,6 +348,11 @@ func (r *Report) writeQuiet(t *text, comms []*Comm) {
 		})
 	}
 	t.table(rows, maxRows)
+	captured := slices.DeleteFunc(comms, func(c *Comm) bool { return c.Captured == 0 })
+	for _, c := range captured[:min(len(captured), maxKinds)] {
+		t.paragraph("  ", fmt.Sprintf("%s: %s.", commName(c.Name, c.ID), words.Captured(c.Captured)))
+	}
+	t.more(len(captured)-maxKinds, "communicator")
 }
 
 func (r *Report) writeDone(t *text) {

@@ -21,9 +21,10 @@ type Comm struct {
 	// Stale are the ranks of Known that no longer answer, and StaleAge is the age of their oldest report.
 	Stale    []int   `json:"stale,omitempty"`
 	StaleAge float64 `json:"stale_age_seconds,omitempty"`
-	States   []State `json:"states"`           // the ranks of Known by state
-	Busy     []Op    `json:"busy,omitempty"`   // operations in flight, the oldest first
-	Behind   []int   `json:"behind,omitempty"` // ranks of Known that haven't begun the oldest collective
+	States   []State `json:"states"`             // the ranks of Known by state
+	Captured uint64  `json:"captured,omitempty"` // the most operations that any rank captured in CUDA graphs
+	Busy     []Op    `json:"busy,omitempty"`     // operations in flight, the oldest first
+	Behind   []int   `json:"behind,omitempty"`   // ranks of Known that haven't begun the oldest collective
 
 	begun map[int]uint64 // the last collective that each rank began
 	job   map[int]int    // the job's rank of each rank; -1: unknown
@@ -79,6 +80,7 @@ func (g *commSet) add(part *health.Comm, jobRank int, age float64, stale bool) {
 		c.Stale, c.StaleAge = append(c.Stale, rank), max(c.StaleAge, age)
 	}
 	c.begun[rank], c.job[rank] = part.Begun, jobRank
+	c.Captured = max(c.Captured, part.Captured)
 	i := slices.IndexFunc(c.States, func(s State) bool { return s.State == part.State })
 	if i < 0 {
 		i = len(c.States)

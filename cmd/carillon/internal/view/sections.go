@@ -218,8 +218,11 @@ func (r *Report) commSection(lim limits) section {
 		}
 	}
 	s := section{head: line{}.say(bold, "COMMUNICATORS").say(plain, "  %d, %d busy", len(r.Comms), busy)}
-	for i := range r.Comms[:busy] { // they come first
+	for i := range r.Comms {
 		c := &r.Comms[i]
+		if i >= busy && c.Captured == 0 { // the busy ones come first
+			continue
+		}
 		head := line{}.say(plain, "  ").say(bold, "%s", NameOf(c.Name, c.ID))
 		if c.Name != "" {
 			head = head.say(dim, "  %s", c.ID.Short())
@@ -245,6 +248,9 @@ func (r *Report) commSection(lim limits) section {
 					head = head.say(plain, " on %s", c.ranks(st.Ranks))
 				}
 			}
+		}
+		if c.Captured > 0 {
+			head = head.say(plain, ", %s", words.Captured(c.Captured))
 		}
 		s.rows = append(s.rows, head)
 		for n := range c.Busy {

@@ -275,6 +275,20 @@ func TestActs(t *testing.T) {
 	}
 }
 
+// TestCaptured: a communicator whose operations were captured in graphs is shown, although none is in flight.
+func TestCaptured(t *testing.T) {
+	s := snapshot(t, "hang.json")
+	s.Comms = s.Comms[:1]
+	s.Comms[0].InFlight, s.Comms[0].Captured = nil, 12
+	var v View
+	v.Merge(s.Time, s)
+	const want = "12 operations captured in CUDA graphs, whose replays are not seen\n"
+	if text := v.Report(s.Time).Text(0, false); strings.Count(text, want) != 1 ||
+		!strings.Contains(text, "1, 0 busy") {
+		t.Errorf("it doesn't say %q:\n%s", want, text)
+	}
+}
+
 // TestJobRanks: the ranks of a smaller communicator have other numbers there, and the job's numbers are shown as well.
 func TestJobRanks(t *testing.T) {
 	s := snapshot(t, "hang.json")

@@ -1,5 +1,5 @@
-// libcuda.so.1: what the library that is attached asks of the driver, beside libcudart.so.12. With FAKECUDA_CAPTURES,
-// all streams say that they are captured, and with FAKECUDA_DISK memory is not mapped, as if it were a file on a disk.
+// libcuda.so.1: what the library that is attached asks of the driver, beside libcudart.so.12. With FAKECUDA_DISK, memory
+// is not mapped, as if it were a file on a disk.
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
@@ -36,9 +36,7 @@ EXPORT int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long to, u
 }
 
 EXPORT int cuStreamIsCapturing(cudaStream_t stream, int *capturing) {
-  (void)stream;
-  *capturing = getenv("FAKECUDA_CAPTURES") != NULL;
-  return cudaSuccess;
+  return cudaStreamIsCapturing(stream, capturing);
 }
 
 // An event is when its stream came to it, in ns.

@@ -331,6 +331,9 @@ void profiler_api(struct task *t) {
   PUT_API("root", t->root);
   PUT_API("stream", (uintptr_t)t->stream);
   PUT_API("userTag", t->user_tag);
+  int captured = 0;
+  cudaStreamIsCapturing(t->stream, &captured);
+  PUT_API("graphCaptured", captured);
   t->api = start(t->comm->profiler->context, &d);
   stop(t->api);
 }

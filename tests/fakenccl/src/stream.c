@@ -1,5 +1,6 @@
 // libcudart.so.12: streams as queues. Each stream has a thread that runs what was launched on it, in order; the null
-// stream is one such queue a device. Events count launches on their stream. Device memory is host memory.
+// stream is one such queue a device. Events count launches on their stream. Device memory is host memory. A graph is
+// what was launched on one stream while that was captured; it is never freed.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,6 +19,10 @@ struct work {
   void *data;
 };
 
+struct CUgraph_st {
+  struct work *first, **last;
+};
+
 struct CUstream_st {
   struct CUstream_st *next; // in the list of a device's streams
   int device;
@@ -26,6 +31,7 @@ struct CUstream_st {
   struct work *first, **last;
   uint64_t launched, done;
   bool started, destroyed;
+  struct CUgraph_st *captured; // NULL: it is not captured
 };
 
 struct CUevent_st {
@@ -131,6 +137,12 @@ EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void
   if (!w) return cudaErrorMemoryAllocation;
   *w = (struct work){NULL, fn, data};
   pthread_mutex_lock(&s->lock);
+  if (s->captured) {
+    *s->captured->last = w;
+    s->captured->last = &w->next;
+    pthread_mutex_unlock(&s->lock);
+    return cudaSuccess;
+  }
   if (!s->started) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, run, s)) {
@@ -214,9 +226,45 @@ EXPORT cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return query(s, launched(s));
 }
 
+static struct CUgraph_st *capture(cudaStream_t stream, struct CUgraph_st *graph) {
+  struct CUstream_st *s = find(stream);
+  pthread_mutex_lock(&s->lock);
+  struct CUgraph_st *was = s->captured;
+  s->captured = graph;
+  pthread_mutex_unlock(&s->lock);
+  return was;
+}
+
+EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, int mode) {
+  (void)mode;
+  struct CUgraph_st *graph = calloc(1, sizeof *graph);
+  if (!graph) return cudaErrorMemoryAllocation;
+  graph->last = &graph->first;
+  capture(stream, graph);
+  return cudaSuccess;
+}
+
+EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  return (*graph = capture(stream, NULL)) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {
+  (void)flags;
+  *exec = graph;
+  return cudaSuccess;
+}
+
+EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  cudaError_t err = cudaSuccess;
+  for (struct work *w = exec->first; w && !err; w = w->next) err = cudaLaunchHostFunc(stream, w->fn, w->data);
+  return err;
+}
+
 EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, int *capturing) {
-  (void)stream;
-  *capturing = 0; // there are no graphs
+  struct CUstream_st *s = find(stream);
+  pthread_mutex_lock(&s->lock);
+  *capturing = s->captured != NULL;
+  pthread_mutex_unlock(&s->lock);
   return cudaSuccess;
 }
 

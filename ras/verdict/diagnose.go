@@ -83,7 +83,7 @@ func identify(notes []Note) {
 	}
 }
 
-// addStacks adds the stacks of culprits that have not ended to the evidence, where they were read.
+// addStacks adds the stacks of suspects that have not ended to the evidence, where they were read.
 func addStacks(verdicts []Verdict, notes []Note) {
 	stacks := map[string][]string{}
 	for i := range notes {
@@ -93,7 +93,7 @@ func addStacks(verdicts []Verdict, notes []Note) {
 	}
 	for i := range verdicts {
 		v := &verdicts[i]
-		for _, r := range v.Culprits {
+		for _, r := range v.Suspects() {
 			for _, line := range stacks[r.Member] {
 				v.Evidence = append(v.Evidence, say("at the time of the verdict: %s %s", r, line))
 			}

@@ -45,7 +45,8 @@ type Note struct {
 	Paused time.Duration `json:"paused,omitempty"`
 	// Where is what the process does outside of Carillon, if known.
 	Where string `json:"where,omitempty"`
-	// Stack is the process's stack, read from outside when a verdict named the process: sentences without the subject.
+	// Stack is the process's stack, read from outside when a verdict suspected it (Verdict.Suspects): sentences without
+	// the subject.
 	Stack []string `json:"stack,omitempty"`
 	// Habits are those of the ranks that take part in something that stalls or failed.
 	Habits []Habit `json:"habits,omitempty"`

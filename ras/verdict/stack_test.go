@@ -2,7 +2,9 @@ package verdict_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
@@ -34,5 +36,27 @@ func TestStackIsEvidence(t *testing.T) {
 	}
 	if changes := tracker.Update(after); len(changes) != 1 || changes[0].Kind != verdict.Changed {
 		t.Errorf("the changes are %v", changes)
+	}
+}
+
+// TestStacksWithoutACulprit: of a verdict that names nobody, the stacks of the first two that wait are evidence.
+func TestStacksWithoutACulprit(t *testing.T) {
+	stuck := newJob(4).in(world, 8, allReduce, 3*time.Minute, -1, 0, seq(4)...).
+		with(onStream, seq(4)...)
+	for i := range stuck {
+		stuck[i].Stack = []string{"sleeps"}
+	}
+	verdicts, _ := verdict.Diagnose(stuck)
+	if len(verdicts) != 1 || verdicts[0].Reason != verdict.Unknown || len(verdicts[0].Culprits) > 0 {
+		t.Fatalf("the verdicts are %v", verdicts)
+	}
+	stacks := 0
+	for _, e := range verdicts[0].Evidence {
+		if strings.HasPrefix(e.String(), "at the time of the verdict: rank ") {
+			stacks++
+		}
+	}
+	if stacks != 2 {
+		t.Errorf("there are the stacks of %d ranks: %v", stacks, verdicts[0].Evidence)
 	}
 }

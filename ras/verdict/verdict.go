@@ -81,6 +81,24 @@ type Wait struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
+// maxSuspects is how many of the ranks that wait are Suspects.
+const maxSuspects = 2
+
+// Suspects are the ranks that somebody would look at next: the culprits or, if none is known, those that have waited
+// longest, of different processes.
+func (v *Verdict) Suspects() (ranks []Rank) {
+	if len(v.Culprits) > 0 {
+		return v.Culprits
+	}
+	for _, w := range v.Victims {
+		same := func(r Rank) bool { return r.Member == w.Rank.Member }
+		if len(ranks) < maxSuspects && !w.Ended && !slices.ContainsFunc(ranks, same) {
+			ranks = append(ranks, w.Rank)
+		}
+	}
+	return ranks
+}
+
 // setID makes the verdict's ID from its reason and its culprits; of a mismatch, or if no culprit is known, from its
 // reason and the meeting at which it shows.
 func (v *Verdict) setID() {

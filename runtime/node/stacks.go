@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,11 +9,13 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
@@ -27,35 +30,15 @@ const (
 	// mostExamined bounds the processes that are examined for a verdict, mostFrames the calls of a stack that are told.
 	mostExamined = 4
 	mostFrames   = 8
+	// inNCCL is how many of a thread's calls, the innermost first, may be where it calls NCCL.
+	inNCCL = 3
 )
 
-// examine finds out where processes of this host that new open verdicts name are: in the kernel and, with py-spy if it
-// is on the PATH, in Python. It looks once for each verdict and process, in the background; the result is evidence from
-// the job's next look on.
+// examine finds out where processes of this host that new open verdicts suspect are: in the kernel and, with py-spy if
+// it is on the PATH, in Python. It looks once for each verdict and process, in the background; the result is evidence
+// from the job's next look on.
 func (j *keptJob) examine(open []verdict.Verdict) {
-	still, named := map[examined]bool{}, map[string]bool{}
-	var fresh []*keptProcess
-	for i := range open {
-		n := 0
-		for _, c := range open[i].Culprits {
-			p := j.get(c.Member)
-			if p == nil || n == mostExamined {
-				continue
-			}
-			n++
-			key := examined{open[i].ID, c.Member}
-			if still[key] = true; !j.looked[key] && !named[c.Member] {
-				fresh = append(fresh, p)
-			}
-			named[c.Member] = true
-		}
-	}
-	for key := range j.looked {
-		if p := j.get(key.member); p != nil && !named[key.member] {
-			p.setStack(nil)
-		}
-	}
-	j.looked = still
+	fresh := j.unexamined(open)
 	if len(fresh) == 0 {
 		return
 	}
@@ -65,6 +48,39 @@ func (j *keptJob) examine(open []verdict.Verdict) {
 		}
 		j.ras.agent.Trouble()
 	})
+}
+
+// unexamined are the processes that examine has to look at, and forgets the stacks that are no evidence any more.
+func (j *keptJob) unexamined(open []verdict.Verdict) (fresh []*keptProcess) {
+	still, named := map[examined]bool{}, map[string]bool{}
+	for i := range open {
+		n := 0
+		for key := range j.looked { // also of those that it suspects no more: they may come and go
+			if key.verdict == open[i].ID {
+				still[key], named[key.member] = true, true
+				n++
+			}
+		}
+		for _, r := range open[i].Suspects() {
+			key := examined{open[i].ID, r.Member}
+			p := j.get(r.Member)
+			if p == nil || n == mostExamined || still[key] {
+				continue
+			}
+			n++
+			if still[key] = true; !named[r.Member] {
+				fresh = append(fresh, p)
+			}
+			named[r.Member] = true
+		}
+	}
+	for key := range j.looked {
+		if p := j.get(key.member); p != nil && !named[key.member] {
+			p.setStack(nil)
+		}
+	}
+	j.looked = still
+	return fresh
 }
 
 func (p *keptProcess) setStack(lines []string) {
@@ -92,9 +108,13 @@ func stackOf(ctx context.Context, id process.ID) (lines []string) {
 	if len(place.Stack) > 0 {
 		lines = append(lines, "is in the kernel at "+chain(place.Stack))
 	}
-	if frames, err := pythonStack(ctx, id.PID); err == nil && len(frames) > 0 {
+	if thread, frames, err := pythonStack(ctx, id.PID); err == nil && len(frames) > 0 {
 		if _, err := id.Place(); err == nil { // it was this process's
-			lines = append(lines, "is in Python at "+chain(frames))
+			in := "is in Python"
+			if thread != "" {
+				in += ", on thread " + words.Line(thread) + ","
+			}
+			lines = append(lines, in+" at "+chain(frames))
 		}
 	}
 	return lines
@@ -113,14 +133,27 @@ func chain(calls []string) string {
 type pySpyThread struct {
 	ID     int    `json:"os_thread_id"`
 	Name   string `json:"thread_name"`
-	Frames []struct {
-		Name, Filename string
-		Line           int
-	}
+	Frames []pySpyFrame
 }
 
-// pythonStack is the Python stack of a process's main thread, by py-spy.
-func pythonStack(ctx context.Context, pid int) (calls []string, err error) {
+type pySpyFrame struct {
+	Name, Filename string
+	Line           int
+}
+
+// callsNCCL tells whether the thread is where Python programs call NCCL: in the functions of torch.distributed that do,
+// or in a binding that is named for it, as vLLM's pynccl.py.
+func (t *pySpyThread) callsNCCL() bool {
+	return slices.ContainsFunc(t.Frames[:min(len(t.Frames), inNCCL)], func(f pySpyFrame) bool {
+		file := strings.ToLower(filepath.Base(f.Filename))
+		return file == "distributed_c10d.py" || file == "_functional_collectives.py" ||
+			strings.Contains(file, "nccl") || strings.HasPrefix(f.Name, "nccl")
+	})
+}
+
+// pythonStack is the Python stack of a process, by py-spy: that of its main thread, unless another one calls NCCL, and
+// the main thread doesn't. Those of autograd do where a hook runs. Then thread is that one's name.
+func pythonStack(ctx context.Context, pid int) (thread string, calls []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pySpyTime)
 	defer cancel()
 	// Without --nonblocking it stops the process while it looks.
@@ -129,10 +162,10 @@ func pythonStack(ctx context.Context, pid int) (calls []string, err error) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	if err := cmd.Start(); err != nil { // there is no py-spy
-		return nil, err
+		return "", nil, err
 	}
 	defer context.AfterFunc(ctx, func() { _ = out.Close() })() // even if a child of py-spy still holds it
 	printed, err := io.ReadAll(io.LimitReader(out, pySpyOutput))
@@ -140,19 +173,25 @@ func pythonStack(ctx context.Context, pid int) (calls []string, err error) {
 		cancel()
 	}
 	if err := errors.Join(err, cmd.Wait()); err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	var threads []pySpyThread
 	if err := json.Unmarshal(printed, &threads); err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	for _, t := range threads {
-		if t.ID != pid && t.Name != "MainThread" {
-			continue
-		}
-		for _, f := range t.Frames {
-			calls = append(calls, fmt.Sprintf("%s (%s:%d)", f.Name, filepath.Base(f.Filename), f.Line))
+	isMain := func(t pySpyThread) bool { return t.ID == pid || t.Name == "MainThread" }
+	at := slices.IndexFunc(threads, isMain)
+	if at < 0 || !threads[at].callsNCCL() {
+		if other := slices.IndexFunc(threads, func(t pySpyThread) bool { return t.callsNCCL() }); other >= 0 {
+			at = other
+			thread = cmp.Or(threads[at].Name, strconv.Itoa(threads[at].ID))
 		}
 	}
-	return calls, nil
+	if at < 0 {
+		return "", nil, nil
+	}
+	for _, f := range threads[at].Frames {
+		calls = append(calls, fmt.Sprintf("%s (%s:%d)", f.Name, filepath.Base(f.Filename), f.Line))
+	}
+	return thread, calls, nil
 }

@@ -1,11 +1,15 @@
 package node
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
 // TestPySpyIsBounded: one that doesn't end, prints too much or prints something else is in nobody's way.
@@ -27,7 +31,7 @@ func TestPySpyIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			calls, err := pythonStack(t.Context(), os.Getpid())
+			_, calls, err := pythonStack(t.Context(), os.Getpid())
 			if err == nil || len(calls) > 0 {
 				t.Errorf("it tells %q, %v", calls, err)
 			}
@@ -42,5 +46,98 @@ func TestPySpyIsBounded(t *testing.T) {
 				t.Error("it runs still")
 			}
 		})
+	}
+}
+
+// TestThreadThatCallsNCCL: of the threads that py-spy prints, the one that calls NCCL is told, and else the main one.
+func TestThreadThatCallsNCCL(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	thread := func(id, name string, frames ...string) string {
+		return fmt.Sprintf(`{"os_thread_id": %s, "thread_name": %q, "frames": [%s]}`, id, name,
+			strings.Join(frames, ", "))
+	}
+	const (
+		backward = `{"name": "backward", "filename": "/torch/autograd/__init__.py", "line": 9}`
+		reduce   = `{"name": "all_reduce", "filename": "/torch/distributed/distributed_c10d.py", "line": 7}`
+		hook     = `{"name": "hook", "filename": "/t/train.py", "line": 8}`
+		save     = `{"name": "save", "filename": "/t/save.py", "line": 3}`
+	)
+	for name, c := range map[string]struct {
+		threads []string
+		thread  string
+		calls   []string
+	}{
+		"of autograd": {
+			[]string{
+				thread("$5", "MainThread", backward), thread("7", "Thread-2", save),
+				thread("8", "pt_autograd_0", reduce, hook),
+			},
+			"pt_autograd_0",
+			[]string{"all_reduce (distributed_c10d.py:7)", "hook (train.py:8)"},
+		},
+		"without a name": {
+			[]string{thread("$5", "", backward), thread("8", "", reduce)},
+			"8",
+			[]string{"all_reduce (distributed_c10d.py:7)"},
+		},
+		"the main thread, too": {
+			[]string{thread("8", "pt_autograd_0", reduce, hook), thread("$5", "MainThread", reduce)},
+			"",
+			[]string{"all_reduce (distributed_c10d.py:7)"},
+		},
+		"none": {
+			[]string{thread("7", "Thread-2", save, save, save, reduce), thread("$5", "MainThread", backward)},
+			"",
+			[]string{"backward (__init__.py:9)"},
+		},
+		"no threads": {nil, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := "#!/bin/sh\ncat <<END\n[" + strings.Join(c.threads, ", ") + "]\nEND\n"
+			if err := os.WriteFile(filepath.Join(dir, "py-spy"), []byte(text), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			thread, calls, err := pythonStack(t.Context(), os.Getpid())
+			if err != nil || thread != c.thread || !slices.Equal(calls, c.calls) {
+				t.Errorf("it tells %q of thread %q, %v; want %q of %q", calls, thread, err, c.calls, c.thread)
+			}
+		})
+	}
+}
+
+// TestWhomAVerdictSuspects: a verdict has its culprits looked at or, without any, the first of those that wait; each of
+// them once, also if they come and go.
+func TestWhomAVerdictSuspects(t *testing.T) {
+	a, b, c := &keptProcess{}, &keptProcess{}, &keptProcess{}
+	j := &keptJob{kept: map[string]*keptProcess{"a": a, "b": b, "c": c}}
+	named := func(members ...string) (ranks []verdict.Rank, waits []verdict.Wait) {
+		for i, m := range members {
+			ranks = append(ranks, verdict.Rank{Job: i, Member: m})
+			waits = append(waits, verdict.Wait{Rank: ranks[i]})
+		}
+		return ranks, waits
+	}
+	hang := func(members ...string) verdict.Verdict {
+		_, waits := named(members...)
+		return verdict.Verdict{ID: "hang", Victims: waits}
+	}
+	culprit := verdict.Verdict{ID: "culprit", Victims: hang("a", "b").Victims}
+	culprit.Culprits, _ = named("c")
+	for i, step := range []struct {
+		open []verdict.Verdict
+		want []*keptProcess
+	}{
+		{[]verdict.Verdict{hang("elsewhere", "a", "b")}, []*keptProcess{a}},
+		{[]verdict.Verdict{hang("b", "a", "elsewhere")}, []*keptProcess{b}},
+		{[]verdict.Verdict{hang("c", "elsewhere")}, []*keptProcess{c}},
+		{[]verdict.Verdict{hang("a", "b", "c")}, nil},
+		{nil, nil},
+		{[]verdict.Verdict{culprit}, []*keptProcess{c}},
+		{[]verdict.Verdict{culprit, hang("a", "a", "b")}, []*keptProcess{a, b}},
+	} {
+		if got := j.unexamined(step.open); !slices.Equal(got, step.want) {
+			t.Errorf("step %d: it looks at %d processes, want %d", i, len(got), len(step.want))
+		}
 	}
 }

@@ -147,8 +147,9 @@ func TestAttachPrintsEnvironment(t *testing.T) {
 	}
 	library := filepath.Join(dir, "lib.so")
 	t.Setenv(libraryVariable, library)
-	for _, v := range []string{"CARILLON_JOB", "CARILLON_TAPE_DIR", "LD_PRELOAD", "LD_AUDIT", "NCCL_PROFILER_PLUGIN",
-		"CARILLON_PROFILER_NEXT"} {
+	for _, v := range []string{
+		"CARILLON_JOB", "CARILLON_TAPE_DIR", "LD_PRELOAD", "LD_AUDIT", "NCCL_PROFILER_PLUGIN", "CARILLON_PROFILER_NEXT",
+	} {
 		t.Setenv(v, "")
 	}
 	libraries := "export LD_PRELOAD=" + library + "\nexport NCCL_PROFILER_PLUGIN=" + library + "\n"

@@ -27,8 +27,8 @@ type Config struct {
 	// operations.
 	Tallies func() []tape.Tally
 
-	// Moved is when devices came to what is in flight, as model.Process.Moved; nil if there are none, and operations are
-	// as old as their launch.
+	// Moved is when devices came to what is in flight, as model.Process.Moved does. If nil, operations are as old as
+	// their launch.
 	Moved func() map[uint32]int64
 
 	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.

@@ -14,7 +14,8 @@ func TestAway(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
 	for _, c := range []struct{ at, blocking, want string }{
-		{"split", "0", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined split 1 of [^§]*; ranks 0 and 1 wait"`},
+		{"split", "0", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined split 1 of [^§]*; ` +
+			`ranks 0 and 1 wait"`},
 		{"shrink", "1", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined shrink 1 of [^§]*; rank 1 waits"`},
 		{"shrink", "0", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined shrink 1 of [^§]*; rank 1 waits"`},
 		{"destroy", "1", `not_entered"[^§]*"text": "rank 2 \([^)]*\) has not entered all_reduce 2 on [^§]*; ` +
@@ -24,8 +25,8 @@ func TestAway(t *testing.T) {
 			tapes := t.TempDir()
 			input, end := openInput(t)
 			job := e2e.Start(t, []string{
-				"AT=" + c.at, "NCCL_COMM_BLOCKING=" + c.blocking, "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"),
-				"CARILLON_HEALTH_ADDR=", "CARILLON_STALL_THRESHOLD=500ms",
+				"AT=" + c.at, "NCCL_COMM_BLOCKING=" + c.blocking,
+				"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_HEALTH_ADDR=", "CARILLON_STALL_THRESHOLD=500ms",
 			}, "carillon", "attach", "--tape-dir", tapes, "--job", "away", "--", "sh", "-c",
 				`exec "$0" processes 3 <`+input, fakenccl.Program(t, built, "away"))
 			report(t, c.want, filepath.Join(tapes, "away"))

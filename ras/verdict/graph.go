@@ -276,7 +276,7 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 // that no rank can complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
 	messages := s.inCountedMessages()
-	if !s.Unproven || !s.counts() && !s.endsWell() || !messages && (s.Seq != s.Begun || !meets(&s.Op)) {
+	if !s.Unproven || !s.counts() && !s.endsWell() || !messages && (s.Seq != s.Begun || !s.Op.Meets()) {
 		return false
 	}
 	behind := false

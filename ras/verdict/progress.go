@@ -64,7 +64,7 @@ func countOf(call lifecycle.Call) uint8 {
 func mark(slot int, c *model.Call) Mark {
 	m := Mark{
 		Slot: slot, Call: countOf(c.Signature.Call), Seq: c.Seq, Hash: hashOf(c.Signature), Usual: c.Usual,
-		Together: c.Together, Meets: meets(&c.Signature),
+		Together: c.Together, Meets: c.Signature.Meets(),
 	}
 	if m.Call == countSend || m.Call == countReceive {
 		m.Peer = c.Signature.Peer
@@ -78,11 +78,6 @@ const (
 	togetherBit = 0x40
 	meetsBit    = 0x20
 )
-
-// meets tells whether a call is a collective that no rank can complete alone.
-func meets(sig *tape.Signature) bool {
-	return sig.Bytes > 0 && sig.Call.IsOperation() && sig.Call.IsCollective() && !sig.Call.IsRooted()
-}
 
 func hashOf(sig tape.Signature) uint16 {
 	sig = agreed(sig)

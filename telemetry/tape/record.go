@@ -120,6 +120,11 @@ type Signature struct {
 	Bytes     uint64
 }
 
+// Meets tells whether the call is a collective that no rank can complete alone.
+func (s *Signature) Meets() bool {
+	return s.Bytes > 0 && s.Call.IsOperation() && s.Call.IsCollective() && !s.Call.IsRooted()
+}
+
 // LifeRecord is one moment of an act. The CommWriter fills in the communicator, and Time if it is 0.
 type LifeRecord struct {
 	Time   int64 // CLOCK_MONOTONIC, nanoseconds

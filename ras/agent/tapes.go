@@ -11,9 +11,11 @@ import (
 
 // NoteOf is a process's note by its tape, at the time now of the tape's clock. It reads the whole tape, as a follower
 // gets only a sample of ordinary operations, and a rank's habits follow from all. The note is Stale if the tape can't
-// be read to its end, as after a truncation. A tape doesn't tell when devices did something: moved is what a follower
-// of it has seen, as model.Process.Moved; nil if there is none.
-func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64, moved map[uint32]int64) verdict.Note {
+// be read to its end, as after a truncation. A tape doesn't tell when devices did something: devices is what a
+// follower of it has seen, as model.Process.Devices; nil if there is none.
+func NoteOf(
+	m mesh.Member, r *tape.Reader, limits model.Limits, now int64, devices map[uint32]model.Device,
+) verdict.Note {
 	p := model.New(limits)
 	before, _ := r.AppendSlots(nil) // what is corrupt is left out
 	stale := false
@@ -30,7 +32,7 @@ func NoteOf(m mesh.Member, r *tape.Reader, limits model.Limits, now int64, moved
 	tallies, _ := r.AppendTallies(nil)
 	p.Look(slots, tallies)
 	p.Forget(before)
-	p.MovedAs(moved)
+	p.DevicesAs(devices)
 	n := NoteBy(m, p, now)
 	n.Stale = stale
 	return n

@@ -66,7 +66,7 @@ func TestFoldMoves(t *testing.T) {
 	p := model.New(model.Limits{})
 	for i, completed := range []uint64{3, 4, 5, 5} {
 		p.Look(look(completed), nil)
-		p.Moves(start + int64(i+2)*second)
+		p.Watch(start + int64(i+2)*second)
 	}
 	var n verdict.Note
 	n.Fold(p, start+9*second)

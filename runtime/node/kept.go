@@ -318,7 +318,7 @@ func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 	}
 	p.reading.Lock()
 	defer p.reading.Unlock()
-	n := agent.NoteOf(m, p.tape.Reader, p.settings.limits(), tape.Now(), p.telemetry.moved())
+	n := agent.NoteOf(m, p.tape.Reader, p.settings.limits(), tape.Now(), p.telemetry.devices())
 	n.Where, n.Stack = p.busy.String(), p.stack
 	return n, true
 }

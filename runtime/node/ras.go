@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus/webhook"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -304,12 +305,12 @@ func (r *JobRAS) ending() {
 func (r *JobRAS) note() verdict.Note {
 	r.reading.Lock()
 	defer r.reading.Unlock()
-	var moved map[uint32]int64
+	var devices map[uint32]model.Device
 	r.looks.Range(func(own, _ any) bool {
-		moved = own.(*Telemetry).moved()
+		devices = own.(*Telemetry).devices()
 		return false
 	})
-	n := agent.NoteOf(r.self, r.tape, r.settings.limits(), tape.Now(), moved)
+	n := agent.NoteOf(r.self, r.tape, r.settings.limits(), tape.Now(), devices)
 	n.Where = r.busy.String()
 	return n
 }

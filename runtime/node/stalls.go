@@ -137,7 +137,7 @@ func (t *Telemetry) look(interval time.Duration) {
 	}
 	s.last = now
 	t.process.Look(s.slots, s.tallies)
-	t.process.Moves(now)
+	t.process.Watch(now)
 	reports := s.watch.Check(now)
 	if len(reports) > 0 {
 		// The caller of what is slow is on the ring alone, and may not have been read yet.
@@ -168,11 +168,11 @@ func (t *Telemetry) look(interval time.Duration) {
 	t.ras.looked(t, &seen{late, s.heldUp}, news || slices.ContainsFunc(reports, stall.Report.News))
 }
 
-// moved is what devices were seen to have done; see model.Process.Moved.
-func (t *Telemetry) moved() map[uint32]int64 {
+// devices is what devices were seen to do; see model.Process.Devices.
+func (t *Telemetry) devices() map[uint32]model.Device {
 	t.observing.Lock()
 	defer t.observing.Unlock()
-	return t.process.Moved()
+	return t.process.Devices()
 }
 
 // resumed notes that the process runs again, after it had not since paused.

@@ -103,7 +103,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 		t.tape.Exporter(otlp.Fingerprint())
 	}
 	metrics, err := metric.NewCollector(metric.Config{
-		Slots: t.follower.Slots, Tallies: t.tallies, Moved: t.moved, Now: tape.Now, Missed: t.follower.Missed,
+		Slots: t.follower.Slots, Tallies: t.tallies, Devices: t.devices, Now: tape.Now, Missed: t.follower.Missed,
 		Version: Version(), Span: t.trace.Emitted,
 		Places: metric.Places{Communicators: header.Slots, Tallies: header.Tallies},
 		Spans:  t.trace.Stats,

@@ -27,9 +27,9 @@ type Config struct {
 	// operations.
 	Tallies func() []tape.Tally
 
-	// Moved is when devices came to what is in flight, as model.Process.Moved does. If nil, operations are as old as
-	// their launch.
-	Moved func() map[uint32]int64
+	// Devices tells when devices came to what is in flight, as model.Process.Devices; nil if there are none, and
+	// operations are as old as their launch.
+	Devices func() map[uint32]model.Device
 
 	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.
 	Now func() int64
@@ -208,11 +208,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if c.cfg.Tallies != nil {
 		tallies = c.cfg.Tallies()
 	}
-	var moved map[uint32]int64
-	if c.cfg.Moved != nil {
-		moved = c.cfg.Moved()
+	var devices map[uint32]model.Device
+	if c.cfg.Devices != nil {
+		devices = c.cfg.Devices()
 	}
-	collectTable(to, slots, moved, c.names, now)
+	collectTable(to, slots, devices, c.names, now)
 	c.operations.collect(to, tallies)
 	c.stalled.collect(to, now)
 	if c.cfg.Missed != nil {

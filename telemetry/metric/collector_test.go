@@ -42,7 +42,7 @@ func newCollector(t testing.TB, slots []tape.Slot) (*metric.Collector, *promethe
 	t.Helper()
 	c, err := metric.NewCollector(metric.Config{
 		Slots:   func() []tape.Slot { return slots },
-		Moved:   func() map[uint32]int64 { return map[uint32]int64{movedAt80s: 80 * second} },
+		Devices: func() map[uint32]model.Device { return map[uint32]model.Device{movedAt80s: {Moved: 80 * second}} },
 		Now:     func() int64 { return 100 * second },
 		Missed:  func() tape.Missed { return tape.Missed{Life: 1, Op: 20} },
 		Places:  metric.Places{Communicators: 16, Tallies: 4},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -18,7 +19,7 @@ type nameSummary struct {
 }
 
 // collectTable sums up the in-flight table by state and by name, so that the number of series is bounded.
-func collectTable(to scrape, slots []tape.Slot, moved map[uint32]int64, names *names, now int64) {
+func collectTable(to scrape, slots []tape.Slot, devices map[uint32]model.Device, names *names, now int64) {
 	states, byName := make(map[lifecycle.State]int), make(map[string]*nameSummary)
 	for i := range slots {
 		s := &slots[i]
@@ -34,7 +35,7 @@ func collectTable(to scrape, slots []tape.Slot, moved map[uint32]int64, names *n
 		n.captured += s.Captured
 		if s.Launched != s.Completed {
 			n.inFlight += s.Launched - s.Completed
-			n.oldest = max(n.oldest, time.Duration(now-max(s.OpStart, moved[s.Generation])))
+			n.oldest = max(n.oldest, time.Duration(now-max(s.OpStart, devices[s.Generation].Moved)))
 		}
 	}
 	for _, state := range lifecycle.States() {

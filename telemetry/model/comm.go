@@ -18,6 +18,7 @@ type Comm struct {
 	Of         *Rank  // the rank of the job that it belongs to
 	State      lifecycle.State
 	Slot       *tape.Slot // its slot at the last Look; nil if it had none
+	Device
 
 	Acts   []*Act // begun and not ended, oldest first
 	Latest *Act   // the act that began last, ended or not; nil if there was none
@@ -32,7 +33,6 @@ type Comm struct {
 	Failure     *Failure
 	End         *Act             // how this rank ended the communicator, or finalized it; nil while it has not
 	Splits      uint64           // the number of the last split of it that this rank took part in
-	Moved       int64            // its device has done more since then; 0: it was not seen to
 	Made        uint64           // the number of the split of its parent that made it; 0: none, or it isn't known
 	Was         lifecycle.CommID // its id before it got its own, as a world's in its run; zero if it had no other
 
@@ -40,8 +40,9 @@ type Comm struct {
 	root     uint32           // as tape.Slot.Root
 	cut      []*Act           // acts that were open when this rank ended the communicator
 	changed  bool             // a record changed Ops since the last Look
-	progress uint64           // tape.Slot.Progress at the last Moves
-	seen     uint64           // the number of the last Look that found it in the table, or of that before it was made
+	progress uint64           // tape.Slot.Progress at the last Watch
+	staying  staying
+	seen     uint64 // the number of the last Look that found it in the table, or of that before it was made
 
 	wait      int32 // the rank that the running operation waits for; -1 for none
 	waitSince int64

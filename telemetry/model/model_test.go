@@ -407,8 +407,8 @@ func TestStalledAndPaused(t *testing.T) {
 	}
 }
 
-// TestMoves takes an operation of a device for as old as its device's coming to it, as far as was seen.
-func TestMoves(t *testing.T) {
+// TestWatch takes an operation of a device for as old as its device's coming to it, as far as was seen.
+func TestWatch(t *testing.T) {
 	at := func(launched, completed, seq uint64, start int64, progress uint64) []tape.Slot {
 		return []tape.Slot{{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{1}, Size: 2}, Generation: 1, Marked: true, Wait: -1,
@@ -433,9 +433,9 @@ func TestMoves(t *testing.T) {
 		{8000, at(5, 4, 5, 7950, 9), 7950},
 	} {
 		p.Look(look.slots, nil)
-		p.Moves(look.now * ms)
+		p.Watch(look.now * ms)
 		other.Look(look.slots, nil)
-		other.MovedAs(p.Moved())
+		other.DevicesAs(p.Devices())
 		for _, p := range []*model.Process{p.Process, other.Process} {
 			since := int64(0)
 			if o := p.Comm(1).InFlight(); o != nil {

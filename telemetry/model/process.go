@@ -31,7 +31,7 @@ type Process struct {
 	resumed int64           // when the process ran again after its last pause; 0: it never paused
 	later   map[uint32]bool // communicators that were made after the moment of Until
 	looks   uint64
-	moves   int64   // the time of the last Moves
+	watched int64   // the time of the last Watch
 	oldest  int64   // no activity began before
 	late    []*Comm // the last list of Late
 	dropped []*Act  // open acts that were forgotten since the last step
@@ -241,19 +241,20 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 	p.Learn(tallies)
 }
 
-// Moves notes which devices have done more since it was called last. It is for after a Look at the time now. A program
-// may launch more than its device does within any threshold: what a device has just come to is not late.
-func (p *Process) Moves(now int64) {
+// Watch notes what devices do, and which have done more since it was called last. It is for after a Look at the time
+// now. A program may launch more than its device does within any threshold: what a device has just come to is not late.
+func (p *Process) Watch(now int64) {
+	took, fade := now-p.watched, math.Exp(-float64(now-p.watched)/stayFades)
 	for _, c := range p.comms {
-		if c.Slot == nil || !c.Slot.Marked {
-			continue
+		if c.Slot != nil && c.Slot.Marked {
+			if c.progress != c.Slot.Progress {
+				c.move(p.watched)
+			}
+			c.progress = c.Slot.Progress
 		}
-		if c.progress != c.Slot.Progress {
-			c.move(p.moves)
-		}
-		c.progress = c.Slot.Progress
+		c.stay(p, now, min(took, longestLook), fade)
 	}
-	p.moves = now
+	p.watched = now
 }
 
 // move notes that the communicator's device came to what is in flight now after the given time.
@@ -264,22 +265,23 @@ func (c *Comm) move(after int64) {
 	}
 }
 
-// Moved are the times of Comm.Moved, by generation, of the communicators that have one.
-func (p *Process) Moved() map[uint32]int64 {
-	moved := map[uint32]int64{}
+// Devices are what is known of the devices of communicators, by generation.
+func (p *Process) Devices() map[uint32]Device {
+	devices := map[uint32]Device{}
 	for generation, c := range p.comms {
-		if c.Moved > 0 {
-			moved[generation] = c.Moved
+		if c.Device != (Device{}) {
+			devices[generation] = c.Device
 		}
 	}
-	return moved
+	return devices
 }
 
-// MovedAs notes what another model of the same process knows: its Moved.
-func (p *Process) MovedAs(moved map[uint32]int64) {
-	for generation, since := range moved {
+// DevicesAs notes what another model of the same process knows: its Devices.
+func (p *Process) DevicesAs(devices map[uint32]Device) {
+	for generation, d := range devices {
 		if c := p.comms[generation]; c != nil {
-			c.move(since)
+			c.move(d.Moved)
+			c.Stay = d.Stay
 		}
 	}
 }

@@ -5,10 +5,13 @@ import (
 	"time"
 )
 
-// Known are the names of Carillon's variables; Unknown says which others look like them.
+// Known are the names of Carillon's variables; Unknown says which others look like them. UntilLook is the time until
+// the next look for stalls.
 var (
 	Known   = known
 	Unknown = unknown
+
+	UntilLook = untilLook
 )
 
 // WithTick is how late an operation may come to those who read the process's tape.

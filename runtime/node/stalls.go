@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -107,9 +108,13 @@ func (t *Telemetry) lookForStalls(ctx context.Context) {
 		start := time.Now()
 		t.look(interval)
 		interval = max(s.every, min(lookShare*time.Since(start), maxLook))
-		timer.Reset(interval)
+		timer.Reset(untilLook(interval))
 	}
 }
+
+// untilLook is the time until the next look, an interval on average. What is looked at may go round in the same time:
+// it must not be at the same point of its round whenever it is looked at.
+func untilLook(interval time.Duration) time.Duration { return interval/2 + rand.N(interval) }
 
 // look looks once, an interval after it did last.
 func (t *Telemetry) look(interval time.Duration) {

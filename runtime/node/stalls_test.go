@@ -296,3 +296,20 @@ func TestSIGTERMWithAHungCollector(t *testing.T) {
 		t.Errorf("it ended with %v after %v, want SIGTERM after 2 s", status, took)
 	}
 }
+
+// TestUntilLook: looks don't come in time with what goes round at their interval, and come as often as that.
+func TestUntilLook(t *testing.T) {
+	const interval, looks = time.Second, 10_000
+	var sum time.Duration
+	tenths := map[time.Duration]bool{} // of its rounds, at which it is looked at
+	for range looks {
+		sum += node.UntilLook(interval)
+		tenths[10*(sum%interval)/interval] = true
+	}
+	if len(tenths) != 10 {
+		t.Errorf("only %d tenths of a round are looked at", len(tenths))
+	}
+	if mean := sum / looks; mean < interval*9/10 || mean > interval*11/10 {
+		t.Errorf("the mean is %v, want %v", mean, interval)
+	}
+}

@@ -115,7 +115,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		s.Left = &Left{Act: a.Kind, Age: age(a.Start, now), Took: age(a.Start, a.End), Site: siteOf(a), Text: a.Text}
 	}
 	waits, over := c.Waits(now)
-	s.Waited, s.Window = waits, time.Duration(over)
+	s.Waited, s.Window, s.Stay = waits, time.Duration(over), c.Stay
 	return s
 }
 

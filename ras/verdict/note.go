@@ -150,6 +150,8 @@ type Slot struct {
 	// Waited is how long this rank's operations waited for each other rank within the last Window.
 	Waited []model.Wait  `json:"waited,omitempty"`
 	Window time.Duration `json:"window,omitempty"`
+	// Stay is how the communicator's device spent its time lately; the zero value if it isn't known.
+	Stay model.Stay `json:"stay,omitzero"`
 }
 
 // OpenAct is an act that has begun and not ended.

@@ -26,68 +26,103 @@ func heldUp(waited time.Duration, ops int, window time.Duration) bool {
 	return window >= stragglerWindow && ops >= stragglerOps && waited.Seconds() >= stragglerShare*window.Seconds()
 }
 
-// stragglers are the verdicts on ranks that others waited for, each on the communicator where the wait was longest.
-func (g *graph) stragglers() []Verdict {
-	type sum struct {
-		by     []*participant
-		time   time.Duration
-		window time.Duration // the longest: of a rank that hardly waits it is short
-		ops    int
-	}
-	held := map[commRank]*sum{}
-	waits := map[*actor]time.Duration{} // of each rank for others
-	most := map[*actor]time.Duration{}  // of others for each rank
-	var order []commRank
-	for _, a := range g.actors {
+// holdUp is how long others waited for a rank of a communicator.
+type holdUp struct {
+	slot     *Slot
+	by       []*participant // that said so; none if it is inferred
+	time     time.Duration  // of all of them together
+	chance   time.Duration  // the mean of them may be as much longer by chance
+	window   time.Duration  // the longest: of a rank that hardly waits it is short
+	ops      int            // in which they waited
+	calls    int            // in which they may have
+	evidence []Text
+}
+
+// mean is how long each of the others waited.
+func (h *holdUp) mean() time.Duration { return h.time / time.Duration(max(h.slot.Size-1, 1)) }
+
+// waitSums are how long ranks waited for each other.
+type waitSums struct {
+	g     *graph
+	held  map[commRank]*holdUp
+	order []commRank
+	of    map[*actor]time.Duration // of each rank for others, at most
+	blind map[*actor]bool          // ranks that may have waited where nobody saw it
+}
+
+func newWaitSums(g *graph) *waitSums {
+	w := &waitSums{g: g, held: map[commRank]*holdUp{}, of: map[*actor]time.Duration{}, blind: map[*actor]bool{}}
+	w.told()
+	w.infer()
+	slices.SortStableFunc(w.order, func(a, b commRank) int { return cmp.Compare(w.held[b].mean(), w.held[a].mean()) })
+	return w
+}
+
+// told sums up for which ranks operations were seen to wait.
+func (w *waitSums) told() {
+	for _, a := range w.g.actors {
 		for _, s := range a.slots {
-			for _, w := range s.Waited {
-				key := commRank{s.Comm, int(w.Rank)}
-				if held[key] == nil {
-					held[key] = &sum{}
-					order = append(order, key)
+			for _, wait := range s.Waited {
+				key := commRank{s.Comm, int(wait.Rank)}
+				if w.held[key] == nil {
+					w.held[key] = &holdUp{slot: s}
+					w.order = append(w.order, key)
 				}
-				h := held[key]
-				h.by, h.ops = append(h.by, &participant{actor: a, slot: s}), max(h.ops, w.Ops)
-				h.time += time.Duration(w.Time)
+				h := w.held[key]
+				h.by, h.ops = append(h.by, &participant{actor: a, slot: s}), max(h.ops, wait.Ops)
+				h.calls = h.ops
+				h.time += time.Duration(wait.Time)
 				h.window = max(h.window, s.Window)
-				waits[a] += time.Duration(w.Time)
+				w.of[a] += time.Duration(wait.Time)
 			}
 		}
 	}
-	mean := func(key commRank) time.Duration {
-		return held[key].time / time.Duration(max(held[key].by[0].slot.Size-1, 1))
+}
+
+// heldBy are the ranks that wait for a rank of a communicator.
+func (w *waitSums) heldBy(key commRank) []*participant {
+	h := w.held[key]
+	if h.by != nil {
+		return h.by
 	}
-	slices.SortStableFunc(order, func(a, b commRank) int { return cmp.Compare(mean(b), mean(a)) })
-	for _, key := range order {
+	return slices.DeleteFunc(slices.Collect(w.g.members(h.slot)), func(p *participant) bool {
+		return p.slot.Rank == key.rank
+	})
+}
+
+// stragglers are the verdicts on ranks that others waited for, each on the communicator where the wait was longest.
+func (g *graph) stragglers() []Verdict {
+	w := newWaitSums(g)
+	most := map[*actor]time.Duration{} // of others for each rank
+	for _, key := range w.order {
 		if p := g.ranks[key]; p != nil {
-			most[p.actor] = max(most[p.actor], mean(key))
+			most[p.actor] = max(most[p.actor], w.held[key].mean())
 		}
 	}
 	usual := make([]time.Duration, 0, len(g.actors))
 	for _, a := range g.actors {
-		usual = append(usual, most[a]-waits[a]) // what it waited itself is another rank's
+		usual = append(usual, most[a]-w.of[a]) // what it waited itself is another rank's
 	}
 	slices.Sort(usual)
 	told := map[*actor]bool{}
 	var verdicts []Verdict
-	for _, key := range order {
-		h, mean := held[key], mean(key)
-		slot := h.by[0].slot
+	for _, key := range w.order {
+		h, slot, mean := w.held[key], w.held[key].slot, w.held[key].mean()
 		p := g.ranks[key]
-		if p == nil || told[p.actor] || slot.Size < 2 || !heldUp(mean, h.ops, h.window) || waits[p.actor] > mean/2 ||
-			mean < stragglerTimes*usual[(len(usual)-1)/2] {
+		if p == nil || told[p.actor] || slot.Size < 2 || !heldUp(mean-h.chance, h.ops, h.window) ||
+			w.of[p.actor] > mean/2 || mean < stragglerTimes*usual[(len(usual)-1)/2] || h.by == nil && w.blind[p.actor] {
 			continue
 		}
 		others, same := 0, 0
 		for _, o := range g.alike(p.actor) {
 			if o.note != p.actor.note {
 				others++
-				if mean < stragglerTimes*(most[o]-waits[o]) {
+				if mean < stragglerTimes*(most[o]-w.of[o]) {
 					same++
 				}
 			}
 		}
-		messages := slot.Groups > 0 || len(slot.Messages) > 0
+		messages := slot.hasMessages() || h.by == nil && slices.ContainsFunc(p.actor.slots, (*Slot).hasMessages)
 		if others == 0 && messages || others > 0 && 2*same >= others {
 			continue
 		}
@@ -98,23 +133,28 @@ func (g *graph) stragglers() []Verdict {
 			Age: Age(h.window), Text: say("%s holds up %s: the others wait for it %s of the time, %s an operation",
 				culpritsText([]Rank{r}), commText(slot),
 				fmt.Sprintf("%.0f %%", 100*mean.Seconds()/h.window.Seconds()),
-				Age(mean/time.Duration(h.ops)).String()),
+				Age(mean/time.Duration(h.calls)).String()),
+			Evidence: h.evidence,
 		}
 		v.setID()
-		for _, by := range h.by {
+		for _, by := range w.heldBy(key) {
 			v.Victims = append(v.Victims,
 				Wait{Rank: rankOf(by.actor, key.comm), Comm: key.comm, Name: by.slot.Name, Call: "operations"})
 		}
 		slices.SortFunc(v.Victims, longest)
 		if p.actor.note.Where != "" {
-			v.Evidence = []Text{say("%s is between its calls: %s", r, p.actor.note.Where)}
+			v.Evidence = append(v.Evidence, say("%s is between its calls: %s", r, p.actor.note.Where))
 		}
 		verdicts = append(verdicts, v)
 	}
 	return verdicts
 }
 
-// AnyHeldUp tells whether operations of the process waited for one rank long and often enough for a straggler.
+// hasMessages tells whether the rank has sent or received any.
+func (s *Slot) hasMessages() bool { return s.Groups > 0 || len(s.Messages) > 0 }
+
+// AnyHeldUp tells whether operations of the process waited for one rank long and often enough for a straggler, or may
+// have.
 func AnyHeldUp(p *model.Process, now int64) bool {
 	for c := range p.Comms() {
 		waits, over := c.Waits(now)
@@ -122,6 +162,9 @@ func AnyHeldUp(p *model.Process, now int64) bool {
 			if heldUp(time.Duration(w.Time), w.Ops, time.Duration(over)) {
 				return true
 			}
+		}
+		if s := &c.Stay; heldUp(time.Duration(s.Inside), int(s.Ops), time.Duration(s.Over)) {
+			return true
 		}
 	}
 	return false

@@ -165,6 +165,10 @@
 //     that the stream has not come to it.
 //   - A mark has no time: it tells that something is done, and not since when. A follower of the tape sees that within
 //     its interval, so that what it saw a stream come to is as old as that. After death it is as old as its call.
+//   - What a follower finds at random moments tells for how long a device is in collectives, without their times: the
+//     rank that is there for much less than all others comes last again and again (straggler). Only an operation that
+//     the stream was seen to come to counts as one, and all else as what the rank may wait in. So of ranks whose
+//     collectives come faster than marks, or in graphs, that isn't known, and after death of none.
 //   - Messages of a group are done together, so that a mark doesn't tell which of them a rank waits for. The tape
 //     counts those that each rank has called for, with 63 ranks at most, unless a call fails or is missed. A rank
 //     whose group is not done waits for those that have called for fewer of their messages; which of several, is

@@ -1,0 +1,114 @@
+package verdict
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+)
+
+// infer finds waits on devices, where nobody tells for which rank a collective waits. All ranks complete it at about
+// the same time, and the last to come doesn't wait in it. So what the others spend in collectives, beyond the most that
+// one rank may have spent in operations of the communicator, is what they wait for that one. What a rank may have spent
+// beyond the rank that spends least is the most that it waits for others; if that one isn't known, it is all.
+func (w *waitSums) infer() {
+	known := map[lifecycle.CommID]*stays{}
+	for _, a := range w.g.actors {
+		for _, s := range a.slots {
+			if s.Left != nil && s.Left.Age < forgotten {
+				w.blind[a] = true
+			}
+			if s.Stay.Over <= 0 {
+				continue
+			}
+			if known[s.Comm] == nil {
+				known[s.Comm] = w.g.staysIn(s)
+				w.lead(known[s.Comm])
+			}
+			if t := known[s.Comm]; !t.told {
+				w.of[a] += time.Duration(max(busy(s)-t.least, 0) * float64(s.Stay.Over))
+			}
+		}
+	}
+}
+
+// Times of devices fade: after forgotten, nothing counts that was before. Those of one communicator compare if they are
+// of about the same time, and differ if they do by more than certainty standard deviations of what so many looks see.
+const (
+	forgotten = time.Minute
+	sameTime  = 0.9
+	certainty = 4
+)
+
+// inside and busy are the parts of the time that a rank's device was in collectives at least, and in operations at
+// most.
+func inside(s *Slot) float64 { return part(s.Stay.Inside, s) }
+func busy(s *Slot) float64   { return part(s.Stay.Busy, s) }
+
+func part(d int64, s *Slot) float64 { return max(0, min(float64(d)/float64(s.Stay.Over), 1)) }
+
+// variance is that of a part of the time, by so many looks. With two more of either kind it is none too small (Agresti
+// and Coull, The American Statistician 52, 1998).
+func variance(part, looks float64) float64 {
+	looks = max(looks, 1)
+	p := (part*looks + 2) / (looks + 4)
+	return p * (1 - p) / looks
+}
+
+// stays are how the devices of a communicator's ranks spent their time. They are zero if that isn't known of all.
+type stays struct {
+	told                   bool // some say for whom they wait
+	all                    []*participant
+	inside, variances, ops float64 // sums
+	least, next            float64 // inside: of the rank that was there least, and of the next one
+}
+
+func (g *graph) staysIn(s *Slot) *stays {
+	t := &stays{all: slices.Collect(g.members(s)), least: 1, next: 1}
+	if slices.ContainsFunc(t.all, func(p *participant) bool { return len(p.slot.Waited) > 0 }) {
+		return &stays{told: true}
+	}
+	shortest, longest := s.Stay.Over, s.Stay.Over
+	for _, p := range t.all {
+		stay := &p.slot.Stay
+		if stay.Over <= 0 || p.slot.Size != s.Size || p.actor.note.Stale {
+			return &stays{}
+		}
+		part := inside(p.slot)
+		t.inside, t.ops = t.inside+part, t.ops+stay.Ops
+		t.least, t.next = min(t.least, part), max(t.least, min(t.next, part))
+		t.variances += variance(part, stay.Looks)
+		shortest, longest = min(shortest, stay.Over), max(longest, stay.Over)
+	}
+	if len(t.all) < max(s.Size, 2) || float64(shortest) < sameTime*float64(longest) {
+		return &stays{}
+	}
+	return t
+}
+
+// lead adds for how long the others were in collectives without a rank. Where one of them comes as late, or nearly so,
+// the others don't wait for either alone.
+func (w *waitSums) lead(t *stays) {
+	n := float64(len(t.all) - 1)
+	for _, p := range t.all {
+		s, stay := p.slot, &p.slot.Stay
+		others := (t.inside - inside(s)) / n
+		mean, least := others-busy(s), t.least
+		if inside(s) == t.least {
+			least = t.next
+		}
+		if mean <= 0 || least-busy(s) < mean/2 {
+			continue
+		}
+		deviation := math.Sqrt((t.variances-variance(inside(s), stay.Looks))/(n*n) + variance(busy(s), stay.Looks))
+		key, over := commRank{s.Comm, s.Rank}, float64(stay.Over)
+		w.held[key] = &holdUp{
+			slot: s, time: time.Duration(mean * n * over), chance: time.Duration(certainty * deviation * over),
+			window: time.Duration(over), ops: int((t.ops-stay.Ops)/n - stay.Ops), calls: int(max(stay.Done, 1)),
+			evidence: []Text{say("the GPUs of the others are in its collectives for %.0f %% of the time, and that of "+
+				"the rank for %.0f %% at most", 100*others, 100*busy(s))},
+		}
+		w.order = append(w.order, key)
+	}
+}

@@ -26,7 +26,8 @@ func TestAway(t *testing.T) {
 			input, end := openInput(t)
 			job := e2e.Start(t, []string{
 				"AT=" + c.at, "NCCL_COMM_BLOCKING=" + c.blocking,
-				"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_HEALTH_ADDR=", "CARILLON_STALL_THRESHOLD=500ms",
+				"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_HEALTH_ADDR=",
+				"CARILLON_STALL_THRESHOLD=500ms",
 			}, "carillon", "attach", "--tape-dir", tapes, "--job", "away", "--", "sh", "-c",
 				`exec "$0" processes 3 <`+input, fakenccl.Program(t, built, "away"))
 			report(t, c.want, filepath.Join(tapes, "away"))

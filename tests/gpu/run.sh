@@ -15,7 +15,7 @@
 #   OUT        where table.txt, logs.tar.gz and tapes.tar.gz go (a new temporary folder)
 #   JOBS       how many cases run at a time (3)
 #   LIMIT      seconds for all cases together (400)
-#   WITHIN     seconds from the threshold to the verdict, at most (3)
+#   WITHIN     seconds from the threshold to the verdict, at most (1)
 #   PAIRS      how often the cost of a call is measured with and without Carillon (400)
 #   BAR        nanoseconds that a call may cost more, at most, on a processor that nobody slows down (100)
 set -euo pipefail
@@ -69,7 +69,7 @@ failed=0
     echo
   fi
   python3 "$here/nccl/table.py" --carillon "$bin/carillon" --out "$work/cases" --tapes "$tapes" "${bare[@]}" \
-    --jobs "${JOBS:-3}" --within "${WITHIN:-3}" --limit "${LIMIT:-400}" -- "$@" || failed=1
+    --jobs "${JOBS:-3}" --within "${WITHIN:-1}" --limit "${LIMIT:-400}" -- "$@" || failed=1
   echo "$failed" >"$work/failed"
 } 2>&1 | tee "$out/table.txt"
 tar -czf "$out/logs.tar.gz" -C "$work" --exclude=inductor cases

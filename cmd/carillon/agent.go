@@ -43,8 +43,8 @@ as 2.28.9 is; carillon status then lists the NCCL issues, and --accept-nccl-bugs
 
 When a verdict names a process on this machine, the agent adds evidence shortly afterwards: the process's state, where
 it waits in the kernel, its kernel stack if the agent runs as root, and, if py-spy is on the PATH, the Python stack of
-its main thread or of another one that calls NCCL. When a verdict names no process, the same is added of the first two
-that wait, if they are on this machine.
+its main thread or of another one that calls NCCL. When a verdict names no process, the same is added of the two that
+have waited longest, if they are on this machine.
 
 Processes may run in containers, in pid namespaces below the agent's, if they write their tapes to a directory of this
 machine (CARILLON_TAPE_DIR there, --tape-dir here). They are shown with this machine's pids. The agent must run as root

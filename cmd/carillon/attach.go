@@ -72,8 +72,8 @@ CARILLON_PROFILER_NEXT names.
 
 Attach follows its program itself, also beside a carillon agent for all jobs of the machine, which leaves the job to
 it. To have such an agent follow the program, start it without attach, in the environment that --print-env prints:
-lines for eval, which Slurm takes from a TaskProlog, too. There is no CARILLON_TAPE_DIR or CARILLON_JOB among them
-unless it is given; without a name, the processes name the job as their launcher does.
+lines for eval, which Slurm takes from a TaskProlog, too, if no path needs quotes. There is no CARILLON_TAPE_DIR or
+CARILLON_JOB among them unless it is given; without a name, the processes name the job as their launcher does.
 
 The program shares attach's terminal, input and output, and gets its signals, those that went to all processes once.
 The exit code is the program's, or 128 plus the number of the signal that killed it; 2 means a wrong call, 126 and 127

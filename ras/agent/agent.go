@@ -21,7 +21,8 @@ import (
 type Config struct {
 	// Stuck lists communicators in which an operation or act of this process stalls.
 	Stuck func() []lifecycle.CommID
-	// HeldUp tells whether operations of this process keep waiting for one rank.
+	// HeldUp tells whether operations of this process keep waiting for one rank, or may. As long as it does, the job is
+	// looked at again with pauses that double, up to rareLooks looks.
 	HeldUp func() bool
 	// Local is the note of another process of this host that can't answer, as FromTapes reads it from the tape.
 	Local func(mesh.Member) (verdict.Note, bool)
@@ -243,14 +244,16 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	look := time.NewTicker(lookTime)
 	defer look.Stop()
 	a.step(ctx, memberChanged{})
-	for {
+	for heldUp := 0; ; { // looks, one after the other, at which operations were held up
 		select {
 		case <-ctx.Done():
 			a.end()
 			return
 		case <-look.C:
 			a.share(ctx) // again with agents that didn't answer
-			if a.cfg.HeldUp != nil && a.cfg.HeldUp() {
+			if a.cfg.HeldUp == nil || !a.cfg.HeldUp() {
+				heldUp = 0
+			} else if heldUp++; heldUp&(heldUp-1) == 0 || heldUp%rareLooks == 0 {
 				a.step(ctx, Trouble{})
 			}
 		case <-a.wake:

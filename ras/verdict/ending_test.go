@@ -57,14 +57,23 @@ func TestEnding(t *testing.T) {
 	}
 }
 
+// alone checks that one rank is named, and nobody else.
+func alone(t *testing.T, j job, rank int) {
+	t.Helper()
+	if verdicts, _ := verdict.Diagnose(j); len(verdicts) != 1 || len(verdicts[0].Culprits) != 1 ||
+		verdicts[0].Culprits[0].Job != rank {
+		t.Errorf("got %+v; want rank %d alone", verdicts, rank)
+	}
+}
+
 // A rank that a shrink leaves out doesn't hold it up.
 func TestLeftOut(t *testing.T) {
 	shrinks := func(_ *verdict.Note, s *verdict.Slot) {
 		s.Acts = []verdict.OpenAct{{Act: tape.ActShrink, Seq: 1, Age: s6, Stalled: true, Without: []int{3}}}
 	}
 	j := newJob(4).in(world, 7, lifecycle.CallShrink, s6, -1, 0, 0, 2).with(shrinks, 0, 2)
-	verdicts, _ := verdict.Diagnose(j)
-	if len(verdicts) != 1 || len(verdicts[0].Culprits) != 1 || verdicts[0].Culprits[0].Job != 1 {
-		t.Errorf("got %+v; want rank 1 alone to hold up the shrink", verdicts)
-	}
+	alone(t, j, 1)
+	// But it does hold up what it had to call before.
+	j = newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1, 2).with(shrinks, 0)
+	alone(t, j, 3)
 }

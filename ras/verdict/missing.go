@@ -125,7 +125,7 @@ func (m *meeting) stalledBefore() bool {
 // expect adds a rank to those that a meeting waits for, unless it is there, has passed, or takes no part.
 func (g *graph) expect(m *meeting, rank int) {
 	p := m.at(rank)
-	if shrink := m.slot.open(tape.ActShrink); shrink != nil && slices.Contains(shrink.Without, rank) {
+	if m.key.kind == collective && m.slot.Op.Call == lifecycle.CallShrink && m.slot.shrinksWithout(rank) {
 		return
 	}
 	if p == nil {

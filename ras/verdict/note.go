@@ -162,7 +162,8 @@ type OpenAct struct {
 	Age     time.Duration `json:"age"`
 	Stalled bool          `json:"stalled,omitempty"`
 	Site    string        `json:"site,omitempty"` // where it was called: "file:line", in C "file+offset"
-	// Without are the ranks of the communicator that a shrink leaves out: they don't take part.
+	// Without are the ranks of the communicator that a shrink leaves out: they don't take part. model.OtherRanks among
+	// them says that there are more.
 	Without []int `json:"without,omitempty"`
 	// Joins says that it is the init of a rank that joins a communicator which grows. Until it ends, the ranks that
 	// have that communicator's parent may not know it by this id.
@@ -215,6 +216,12 @@ func (s *Slot) joins() bool {
 
 // ending is the open act with which the rank ends the communicator, or finalizes it; nil if there is none.
 func (s *Slot) ending() *OpenAct { return cmp.Or(s.open(tape.ActFinalize), s.open(tape.ActDestroy)) }
+
+// shrinksWithout tells whether the rank is in a shrink that leaves another one out, or may.
+func (s *Slot) shrinksWithout(rank int) bool {
+	a := s.open(tape.ActShrink)
+	return a != nil && (slices.Contains(a.Without, rank) || slices.Contains(a.Without, model.OtherRanks))
+}
 
 // healthy tells whether the rank can make calls on the communicator.
 func (s *Slot) healthy() bool {

@@ -275,14 +275,25 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
   return act_end(&act, REAL(ncclCommSplit)(comm, color, key, newcomm, config));
 }
 
-/* The ranks that a shrink leaves out, as its start on the tape has them. */
+/* The ranks that a shrink leaves out, as its start on the tape has them: "without ranks 3,5-9", and ",..." for more than
+   there is room for. */
 static void tell_without(char text[TAPE_MAX_TEXT], const struct comm *comm, const int *ranks, int n) {
+  enum { LONGEST = sizeof ",2147483647-2147483647,..." };
   int length = snprintf(text, TAPE_MAX_TEXT, "without ranks ");
   if (comm == NULL || ranks == NULL || n >= comm->size) { /* NCCL refuses it */
     return;
   }
-  for (int i = 0; i < n && length < TAPE_MAX_TEXT - 12; i++) {
+  for (int i = 0, last; i < n; i = last + 1) {
+    for (last = i; last + 1 < n && ranks[last + 1] == ranks[last] + 1; last++) {
+    }
+    if (length > TAPE_MAX_TEXT - LONGEST) {
+      snprintf(text + length, (size_t)(TAPE_MAX_TEXT - length), ",...");
+      return;
+    }
     length += snprintf(text + length, (size_t)(TAPE_MAX_TEXT - length), i > 0 ? ",%d" : "%d", ranks[i]);
+    if (last > i) {
+      length += snprintf(text + length, (size_t)(TAPE_MAX_TEXT - length), "-%d", ranks[last]);
+    }
   }
 }
 

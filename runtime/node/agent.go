@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -303,6 +304,11 @@ func (a *Agent) Scan() {
 			}
 			continue
 		}
+		maps.DeleteFunc(a.others, func(path string, _ bool) bool { // those that are gone
+			return filepath.Dir(path) == dir && !slices.ContainsFunc(folders, func(f os.DirEntry) bool {
+				return f.Name() == filepath.Base(path)
+			})
+		})
 		for _, folder := range folders {
 			if folder.IsDir() && (a.only == "" || folder.Name() == a.only) {
 				refused = append(refused, a.scan(filepath.Join(dir, folder.Name()))...)

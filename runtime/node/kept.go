@@ -363,7 +363,7 @@ func (j *keptJob) close(ctx context.Context) error {
 	j.agent.pushMetrics(ctx)
 	// Before the processes are dropped, as their ends until now are noted.
 	j.keeper.Close()
-	_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Followed: true}) // as with ends
+	_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Followed: true}) // on a full disk, others may tell it again
 	for _, n := range j.nodes() {
 		errs = append(errs, j.drop(ctx, j.get(n.telemetry.self.Name)))
 	}

@@ -261,7 +261,7 @@ func (r *JobRAS) announceEnd(ctx context.Context) {
 // seen is the result of a look for stalls.
 type seen struct {
 	stuck  []lifecycle.CommID // communicators in which something takes too long
-	heldUp bool               // operations wait for one rank again and again
+	heldUp bool               // operations wait for one rank again and again, or may
 }
 
 // looked takes the result of a look at a process; news says that a stall has begun or ended.
@@ -284,7 +284,7 @@ func (r *JobRAS) stuck() (all []lifecycle.CommID) {
 	return all
 }
 
-// heldUp tells whether operations wait for one rank again and again.
+// heldUp tells whether operations wait for one rank again and again, or may.
 func (r *JobRAS) heldUp() bool {
 	for _, s := range r.looks.Range {
 		if s.(*seen).heldUp {

@@ -38,7 +38,7 @@ const (
 // it is on the PATH, in Python. It looks once for each verdict and process, in the background; the result is evidence
 // from the job's next look on.
 func (j *keptJob) examine(open []verdict.Verdict) {
-	fresh := j.unexamined(open)
+	fresh := j.suspect(open)
 	if len(fresh) == 0 {
 		return
 	}
@@ -50,8 +50,8 @@ func (j *keptJob) examine(open []verdict.Verdict) {
 	})
 }
 
-// unexamined are the processes that examine has to look at, and forgets the stacks that are no evidence any more.
-func (j *keptJob) unexamined(open []verdict.Verdict) (fresh []*keptProcess) {
+// suspect returns the processes that examine has to look at. It drops the stacks that are no longer evidence.
+func (j *keptJob) suspect(open []verdict.Verdict) (fresh []*keptProcess) {
 	still, named := map[examined]bool{}, map[string]bool{}
 	for i := range open {
 		n := 0

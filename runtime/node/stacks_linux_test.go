@@ -136,7 +136,7 @@ func TestWhomAVerdictSuspects(t *testing.T) {
 		{[]verdict.Verdict{culprit}, []*keptProcess{c}},
 		{[]verdict.Verdict{culprit, hang("a", "a", "b")}, []*keptProcess{a, b}},
 	} {
-		if got := j.unexamined(step.open); !slices.Equal(got, step.want) {
+		if got := j.suspect(step.open); !slices.Equal(got, step.want) {
 			t.Errorf("step %d: it looks at %d processes, want %d", i, len(got), len(step.want))
 		}
 	}

@@ -80,17 +80,31 @@ type Act struct {
 	slotless bool // its communicator found no free slot
 }
 
-// withoutRanks begins the text of a shrink's start; ranks follow, with commas.
-const withoutRanks = "without ranks "
+// OtherRanks in Act.Without stands for ranks that are not known.
+const OtherRanks = -1
 
-// Without are the ranks of the communicator that a shrink leaves out, as far as is known: they take no part.
+const (
+	withoutRanks = "without ranks " // begins the text of a shrink's start: "without ranks 3,5-9"
+	mostWithout  = 1 << 16
+)
+
+// Without are the ranks of the communicator that a shrink leaves out: they take no part.
 func (a *Act) Without() (ranks []int) {
 	list, is := strings.CutPrefix(a.First.Text, withoutRanks)
 	if a.Kind != tape.ActShrink || !is {
 		return nil
 	}
-	for number := range strings.SplitSeq(list, ",") {
-		if r, err := strconv.Atoi(number); err == nil {
+	for part := range strings.SplitSeq(list, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		first, err := strconv.Atoi(from)
+		last := first
+		if isRange && err == nil {
+			last, err = strconv.Atoi(to)
+		}
+		if err != nil || first < 0 || last < first || last-first >= mostWithout-len(ranks) {
+			return append(ranks, OtherRanks)
+		}
+		for r := first; r <= last; r++ {
 			ranks = append(ranks, r)
 		}
 	}

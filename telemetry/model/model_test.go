@@ -775,7 +775,9 @@ func BenchmarkLook(b *testing.B) {
 // A shrink's start says which ranks it leaves out, also on a tape that somebody has written anything onto.
 func TestWithout(t *testing.T) {
 	for text, want := range map[string][]int{
-		"without ranks 3,5": {3, 5}, "without ranks ": nil, "without ranks 3,,x,7": {3, 7}, "": nil, "ranks 3": nil,
+		"without ranks 3,5-7": {3, 5, 6, 7}, "without ranks 4,...": {4, model.OtherRanks}, "": nil, "ranks 3": nil,
+		"without ranks ": {model.OtherRanks}, "without ranks 1,x": {1, model.OtherRanks},
+		"without ranks 0-99999999": {model.OtherRanks}, "without ranks 5-3": {model.OtherRanks},
 	} {
 		p := newProcess(model.Limits{})
 		p.life(5, tape.LifeRecord{Stage: tape.StageStart, Act: tape.ActShrink, Seq: 1, Start: 5, Peer: -1, Text: text})

@@ -358,7 +358,7 @@ func TestDoubtful(t *testing.T) {
 		s.Completed, s.LastEnd, s.Marked, s.Unproven = s.Launched, start+1, true, true
 		return s
 	}
-	known, captured := launched(3, 20_000*ms), launched(4, 30_000*ms)
+	known, captured := launched(3, 20_000*ms), launched(7, 50_000*ms)
 	known.Unproven, captured.Captured = false, 1
 	for _, c := range []struct {
 		at    int64
@@ -372,9 +372,9 @@ func TestDoubtful(t *testing.T) {
 		{7000 * ms, launched(2, 6500*ms), 0, false},
 		{11_500 * ms, launched(2, 6500*ms), 1, true},
 		{26_000 * ms, known, 0, false},
-		{36_000 * ms, captured, 0, false},
 		{46_000 * ms, launched(5, 40_000*ms), 1, true},
 		{46_500 * ms, launched(6, 41_000*ms), 1, true},
+		{56_000 * ms, captured, 0, false},
 	} {
 		if reports := w.check(c.at, c.of); len(reports) > 0 {
 			t.Errorf("at %d ms there is to tell: %s", c.at/ms, line(&reports[0]))

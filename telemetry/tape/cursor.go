@@ -41,7 +41,6 @@ type cursor struct {
 	t        *file
 	life, op ringReader
 	comms    directory
-	sites    namer
 	now      changing // as of the last refresh
 
 	held    bool   // event is a life record that waits for the op records before it
@@ -61,7 +60,6 @@ func newCursor(t *file) (*cursor, error) {
 		life:  newRingReader(t, t.geo.lifeOffset(), t.geo.life),
 		op:    newRingReader(t, t.geo.opOffset(), t.geo.op),
 		comms: directory{t: t, known: make(map[uint32]description)},
-		sites: namer{t: t, known: make(map[lifecycle.Site]string)},
 	}
 	if err := c.refresh(); err != nil {
 		return nil, err
@@ -136,8 +134,8 @@ func (c *cursor) next(ev *Event) (ok bool, err error) {
 		case c.op.next >= c.heldAt || refreshed:
 			c.held = false
 			*ev = c.event
-			c.sites.name(&ev.Life.Site)
-			c.sites.name(&ev.Life.First)
+			c.t.sites.name(&ev.Life.Site)
+			c.t.sites.name(&ev.Life.First)
 			return true, nil
 		}
 		if err := c.refresh(); err != nil {

@@ -97,6 +97,7 @@ type file struct {
 	static  Header
 	writer  process.ID // as its own pid namespace numbers it
 	process process.ID // as this one does, if it can
+	sites   namer
 
 	mu           sync.Mutex // guards what follows
 	table, again []slot     // scratch for reading the in-flight table
@@ -118,6 +119,7 @@ func openFile(path string, flag int, partial bool) (*file, error) {
 		return nil, fmt.Errorf("tape: %w", err)
 	}
 	t := &file{f: f, path: path, partial: partial, texts: texts{}}
+	t.sites = namer{t: t, known: make(map[lifecycle.Site]string)}
 	if err := t.readStatic(); err != nil {
 		_ = f.Close()
 		return nil, err

@@ -31,11 +31,16 @@ func FollowJob(dir string) (*Following, error) {
 
 func followBy(path string) (*Following, error) {
 	// To read is enough for a lock, so that agents of the folder's owner and of root exclude each other.
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	const how = os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	f, err := os.OpenFile(path, how|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		_ = f.Chmod(0o644) // whatever the umask is
+	} else if errors.Is(err, os.ErrExist) {
+		f, err = os.OpenFile(path, how|os.O_CREATE, 0o644) // it may be gone by now
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tape: %w", err)
 	}
-	_ = f.Chmod(0o644) // whatever the umask is; another user's is that already
 	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		locked, _ := f.Stat()
 		if there, err := os.Stat(path); err == nil && os.SameFile(locked, there) {

@@ -137,7 +137,7 @@ type LifeRecord struct {
 	Code   lifecycle.Code
 	State  lifecycle.State // the communicator's state after it
 	Peer   int32           // the rank at fault; -1 if none
-	Text   string          // the error's text, or what a person should read; of a shrink's start "without ranks 3,5"
+	Text   string          // the error's text, or what a person should read; of a shrink's start "without ranks 3,5-9"
 	Site   lifecycle.Site  // where the call was made; zero if unknown
 	First  lifecycle.Site  // StageMisuse: where the first one was made
 	Caller SpanContext     // the caller's span, if its context had one

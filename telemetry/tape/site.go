@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ianlancetaylor/demangle"
@@ -11,16 +12,20 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Bounds of the look-ups of functions: how many sites a reader looks up, and how long it waits for one.
+// Bounds of the look-ups of functions: how many sites of a tape are looked up, and how long that may take, for one and
+// for all together.
 const (
-	maxLookUps  = 256
-	lookUpLimit = time.Second
+	maxLookUps   = 256
+	lookUpLimit  = time.Second
+	lookUpsLimit = 5 * time.Second
 )
 
 // namer names the functions of calls in C and C++ as their programmers do. The tape has what the process could tell at
 // once: a symbol, if one is exported, and the address in the program or library, "_ZN1C1fEv+0x1f in job.so+0x2c1f".
 type namer struct {
 	t     *file
+	mu    sync.Mutex
+	spent time.Duration
 	known map[lifecycle.Site]string // the symbols and offsets of sites, as far as they were found; keys have no moment
 	hangs chan string               // the answer of a look-up that took too long; nil: there is none
 }
@@ -41,26 +46,36 @@ func (n *namer) name(s *lifecycle.Site) {
 
 // symbol looks for the symbol of a site in the file, once; it is empty if there is none.
 func (n *namer) symbol(s *lifecycle.Site) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	key := lifecycle.Site{Func: s.Func, File: s.File}
 	symbol, known := n.known[key]
 	address, err := strconv.ParseUint(s.Func[strings.LastIndex(s.Func, "+")+1:], 0, 64)
 	if known || err != nil || len(n.known) >= maxLookUps {
 		return symbol
 	}
-	symbol = n.lookUp(s.File, address)
-	n.known[key] = symbol
+	symbol, answered := n.lookUp(s.File, address)
+	if answered {
+		n.known[key] = symbol
+	}
 	return symbol
 }
 
 // lookUp waits for the file system for some time only: who follows a tape must tell of jobs that hang with theirs, too.
-func (n *namer) lookUp(path string, address uint64) string {
+// It returns false if it got no answer.
+func (n *namer) lookUp(path string, address uint64) (symbol string, answered bool) {
+	if n.spent > lookUpsLimit {
+		return "", false
+	}
 	if n.hangs != nil {
 		select {
 		case <-n.hangs:
 		default:
-			return ""
+			return "", false
 		}
 	}
+	began := time.Now()
+	defer func() { n.spent += time.Since(began) }()
 	answer := make(chan string, 1)
 	go func() {
 		symbol, offset := n.t.writer.Function(path, address, n.t.static.Created)
@@ -72,10 +87,10 @@ func (n *namer) lookUp(path string, address uint64) string {
 	n.hangs = nil
 	select {
 	case symbol := <-answer:
-		return symbol
+		return symbol, true
 	case <-time.After(lookUpLimit):
 		n.hangs = answer
-		return ""
+		return "", false
 	}
 }
 

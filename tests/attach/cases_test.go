@@ -44,6 +44,10 @@ func TestCases(t *testing.T) {
 			span: "ccl.comm.split.queued", does: "group job was completed first: .*NVIDIA/nccl#1605",
 		},
 		{
+			name: "the same in Python", version: "2.25.1", program: "split_unfinished.py",
+			span: "ccl.comm.split.queued", does: "group job was completed first: .*NVIDIA/nccl#1605",
+		},
+		{
 			// A plug-in beside ours follows the pointer that it is given.
 			name: "another rank's context for a profiler plug-in", version: "2.23.4", program: "traffic",
 			env:   []string{"NODES=node", "PLUGIN_MASK=0x1f"},
@@ -58,7 +62,12 @@ func TestCases(t *testing.T) {
 				with = append(with, "CARILLON_PROFILER_NEXT="+c.other)
 			}
 			start := func(env ...string) (string, error) {
-				cmd := exec.CommandContext(t.Context(), fakenccl.Program(t, built, c.program), "processes", "4")
+				var cmd *exec.Cmd
+				if strings.HasSuffix(c.program, ".py") {
+					cmd = exec.CommandContext(t.Context(), "python3", filepath.Join("testdata", c.program), "4")
+				} else {
+					cmd = exec.CommandContext(t.Context(), fakenccl.Program(t, built, c.program), "processes", "4")
+				}
 				cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+fakenccl.Build(t, built, c.version)), c.env...)
 				cmd.Env = append(cmd.Env, env...)
 				printed, err := cmd.CombinedOutput()

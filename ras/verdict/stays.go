@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// infer finds waits on devices, where nobody tells for which rank a collective waits. All ranks complete it at about
+// infer finds waits on devices, whose collectives don't say which rank they wait for. All ranks complete it at about
 // the same time, and the last to come doesn't wait in it. So what the others spend in collectives, beyond the most that
 // one rank may have spent in operations of the communicator, is what they wait for that one. What a rank may have spent
 // beyond the rank that spends least is the most that it waits for others; if that one isn't known, it is all.
@@ -58,7 +58,7 @@ func variance(part, looks float64) float64 {
 
 // stays are how the devices of a communicator's ranks spent their time. They are zero if that isn't known of all.
 type stays struct {
-	told                   bool // some say for whom they wait
+	told                   bool // operations of the communicator say which rank they wait for
 	all                    []*participant
 	inside, variances, ops float64 // sums
 	least, next            float64 // inside: of the rank that was there least, and of the next one

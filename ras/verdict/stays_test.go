@@ -129,8 +129,8 @@ func (d *devices) verdicts() (found []string) {
 	return found
 }
 
-// TestStays: of collectives on devices, nobody tells for whom they wait; what looks see of them names the rank that
-// comes last again and again, and no other.
+// TestStays: collectives on devices don't say which rank they wait for. The looks at them name the rank that comes last
+// again and again, and no other.
 func TestStays(t *testing.T) {
 	const ms = time.Millisecond
 	all := func(d *devices) []int { return seq(len(d.now)) }

@@ -275,8 +275,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
   return act_end(&act, REAL(ncclCommSplit)(comm, color, key, newcomm, config));
 }
 
-/* The ranks that a shrink leaves out, as its start on the tape has them: "without ranks 3,5-9", and ",..." for more than
-   there is room for. */
+/* The ranks that a shrink leaves out, as its start on the tape has them: "without ranks 3,5-9", and ",..." for those
+   that there is no room for. */
 static void tell_without(char text[TAPE_MAX_TEXT], const struct comm *comm, const int *ranks, int n) {
   enum { LONGEST = sizeof ",2147483647-2147483647,..." };
   int length = snprintf(text, TAPE_MAX_TEXT, "without ranks ");

@@ -1,5 +1,5 @@
-// All ranks but the last do AT: split, shrink (by the first rank) or destroy, behind an all-reduce. The last one stays
-// away from AT, and in destroy from the all-reduce, until its standard input ends; the first one from a shrink for ever.
+// All ranks but the last do AT, behind an all-reduce: split, shrink (which leaves out the first rank) or destroy, with
+// one more all-reduce before it. The last rank stays away from that until its standard input ends.
 #include "program.h"
 
 // Waits until a communicator, non-blocking perhaps, has done what a call began.

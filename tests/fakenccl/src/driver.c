@@ -1,5 +1,5 @@
-// libcuda.so.1: what the library that is attached asks of the driver, beside libcudart.so.12. With FAKECUDA_DISK, memory
-// is not mapped, as if it were a file on a disk.
+// libcuda.so.1: what the attached library asks of the driver, beside libcudart.so.12. With FAKECUDA_DISK, memory is not
+// mapped, as if it were a file on a disk.
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>

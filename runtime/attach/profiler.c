@@ -34,7 +34,7 @@ struct comm {
   _Atomic uintptr_t group;           /* the token of the group that it joined; its operations end with that */
 };
 
-struct profiler_counts profiler_counts;
+_Atomic uint64_t profiler_counts[TAPE_UNEXPECTED_KINDS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm comms[PROFILER_COMMS];
@@ -144,7 +144,7 @@ static void set_mask(int *mask) {
   int is = __atomic_load_n(mask, __ATOMIC_RELAXED);
   const uint32_t set = first ? (uint32_t)is : w->set;
   if (!first && (uint32_t)is != set) {
-    profiler_count(&profiler_counts.overruled);
+    profiler_count(TAPE_UNEXPECTED_OVERRULED);
     for (int i = 0; i < PROFILER_COMMS; i++) {
       if (comms[i].taped && comms[i].mask == mask && (set & ~(uint32_t)is & for_operations(comms[i].version)) != 0) {
         profiler_tape_lost(&comms[i].tape);
@@ -275,12 +275,12 @@ static bool unread(void *context) {
 static int start(int version, void *context, void **handle, const struct profiler_event *e, const void *descr) {
   *handle = NULL;
   if (e->type == PROFILER_PROXY_OP && e->proxyOp.pid != atomic_load_explicit(&token_process, memory_order_relaxed)) {
-    profiler_count(&profiler_counts.foreign); /* its context and parent are pointers of that process */
+    profiler_count(TAPE_UNEXPECTED_FOREIGN); /* its context and parent are pointers of that process */
     return 0;
   }
   struct comm *c = comm_of((uintptr_t)context);
   if (c == NULL) {
-    profiler_count(&profiler_counts.stray);
+    profiler_count(TAPE_UNEXPECTED_NO_COMMUNICATOR);
     return 0;
   }
   if (c->beside.with != 0 && (e->type == PROFILER_GROUP_API || e->type == PROFILER_GROUP)) {
@@ -324,8 +324,8 @@ static int start(int version, void *context, void **handle, const struct profile
 }
 
 /* Counts what came for an event that isn't open. */
-static void missed(int64_t age, _Atomic uint64_t *again) {
-  profiler_count(age < 0 ? &profiler_counts.unknown : age == 1 ? again : &profiler_counts.late);
+static void missed(int64_t age, size_t again) {
+  profiler_count(age < 0 ? TAPE_UNEXPECTED_UNKNOWN_EVENT : age == 1 ? again : TAPE_UNEXPECTED_LATE);
 }
 
 static int stop(void *handle) {
@@ -335,12 +335,12 @@ static int stop(void *handle) {
   struct slot *s = NULL;
   const int64_t age = slot_age((uintptr_t)handle, &s);
   if (age != 0) {
-    missed(age, &profiler_counts.twice);
+    missed(age, TAPE_UNEXPECTED_STOPPED_TWICE);
     return 0;
   }
   struct slot_contents was;
   if (!slot_give(s, (uintptr_t)handle, &was)) {
-    profiler_count(&profiler_counts.twice); /* by another thread, meanwhile */
+    profiler_count(TAPE_UNEXPECTED_STOPPED_TWICE); /* by another thread, meanwhile */
     return 0;
   }
   for (int i = 0; was.beside >> i != 0; i++) {
@@ -365,7 +365,7 @@ static int state(void *handle, int state, const void *args) {
   struct slot *s = NULL;
   const int64_t age = slot_age((uintptr_t)handle, &s);
   if (age != 0) {
-    missed(age, &profiler_counts.after);
+    missed(age, TAPE_UNEXPECTED_AFTER_STOP);
     return 0;
   }
   struct comm *c = comm_of(atomic_load_explicit(&s->comm, memory_order_relaxed));
@@ -407,7 +407,7 @@ static int init(int version, void **context, int *mask, const struct profiler_ma
     i++;
   }
   if (i == PROFILER_COMMS) {
-    profiler_count(&profiler_counts.exhausted);
+    profiler_count(TAPE_UNEXPECTED_NO_ROOM);
     pthread_mutex_unlock(&lock);
     return 0;
   }
@@ -480,30 +480,26 @@ void depth_end(uintptr_t context) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Says in NCCL's log what was odd, if anything was. */
+/* Says in NCCL's log what was unexpected, if anything was. */
 static void report(void) {
-  const struct {
-    const char *what;
-    _Atomic uint64_t *count;
-  } all[] = {
-      {"events of another process", &profiler_counts.foreign},
-      {"events without a communicator", &profiler_counts.stray},
-      {"calls for unknown events", &profiler_counts.unknown},
-      {"stops that came twice", &profiler_counts.twice},
-      {"calls that came late", &profiler_counts.late},
-      {"states after the stop", &profiler_counts.after},
-      {"events never stopped", &profiler_counts.never},
-      {"events without room", &profiler_counts.exhausted},
-      {"operations not written", &profiler_counts.busy},
-      {"times that the mask was another's", &profiler_counts.overruled},
+  static const char *const says[TAPE_UNEXPECTED_KINDS] = {
+      [TAPE_UNEXPECTED_FOREIGN] = "events of another process",
+      [TAPE_UNEXPECTED_NO_COMMUNICATOR] = "events without a communicator",
+      [TAPE_UNEXPECTED_UNKNOWN_EVENT] = "calls for unknown events",
+      [TAPE_UNEXPECTED_STOPPED_TWICE] = "stops that came twice",
+      [TAPE_UNEXPECTED_LATE] = "calls that came late",
+      [TAPE_UNEXPECTED_AFTER_STOP] = "states after the stop",
+      [TAPE_UNEXPECTED_NEVER_STOPPED] = "events never stopped",
+      [TAPE_UNEXPECTED_NO_ROOM] = "events without room",
+      [TAPE_UNEXPECTED_NOT_WRITTEN] = "operations not written",
+      [TAPE_UNEXPECTED_OVERRULED] = "times that the mask was another's",
   };
   char text[512];
   size_t used = 0;
-  for (size_t i = 0; i < sizeof all / sizeof *all && used < sizeof text; i++) {
-    const uint64_t n = atomic_load_explicit(all[i].count, memory_order_relaxed);
+  for (size_t i = 0; i < TAPE_UNEXPECTED_KINDS && used < sizeof text; i++) {
+    const uint64_t n = atomic_load_explicit(&profiler_counts[i], memory_order_relaxed);
     if (n != 0) {
-      used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64 " %s", used > 0 ? ", " : "", n,
-                               all[i].what);
+      used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64 " %s", used > 0 ? ", " : "", n, says[i]);
     }
   }
   if (used > 0 && nccl_log != NULL) {
@@ -516,7 +512,7 @@ static int finalize(void *context) {
   pthread_mutex_lock(&lock);
   struct comm *c = comm_of((uintptr_t)context);
   if (c == NULL) {
-    profiler_count(&profiler_counts.stray);
+    profiler_count(TAPE_UNEXPECTED_NO_COMMUNICATOR);
   } else {
     atomic_fetch_add_explicit(&c->generation, 1, memory_order_acq_rel);
     profiler_next_finalize(&c->beside);

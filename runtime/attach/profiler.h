@@ -17,6 +17,8 @@
 #include <stdint.h>
 
 #include "../profiler/native/profiler_abi.h"
+#include "tape.h"
+#include "tape_layout.h"
 
 enum {
   PROFILER_SLOTS = 1 << 14, /* events that are open at once */
@@ -25,25 +27,13 @@ enum {
   PROFILER_JOINED = 8,      /* communicators of one group of which the operations end with the group */
 };
 
-/* What was odd about the calls so far. */
-struct profiler_counts {
-  _Atomic uint64_t
-      foreign,   /* events of another process (PXN), which were left alone */
-      stray,     /* starts with a context that isn't ours or has ended */
-      unknown,   /* stops and states of what is no event of ours */
-      twice,     /* stops of what had just been stopped, or whose communicator had ended */
-      late,      /* stops and states of what was stopped so long ago that its slot has another event */
-      after,     /* states of what had just been stopped */
-      never,     /* events that were not stopped when their communicator ended, or long after they began */
-      exhausted, /* events that found no slot, and communicators that found none */
-      busy,      /* operations not written since two threads used one communicator at once for too long */
-      overruled; /* times that another writer of the mask was noticed */
-};
+/* How many calls were unexpected so far, by TAPE_UNEXPECTED_*. */
+extern _Atomic uint64_t profiler_counts[TAPE_UNEXPECTED_KINDS];
 
-extern struct profiler_counts profiler_counts;
-
-static inline void profiler_count(_Atomic uint64_t *counter) {
-  atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+/* Counts an unexpected call, here and on the tape. */
+static inline void profiler_count(size_t kind) {
+  atomic_fetch_add_explicit(&profiler_counts[kind], 1, memory_order_relaxed);
+  tape_unexpected(kind);
 }
 
 #endif

@@ -193,13 +193,13 @@ func TestOdd(t *testing.T) {
 			"a call ends with its group", world + f(api, 1) + f(call, 2, 1) + "stop 2\n", "",
 			[]string{alive + "1 operations, 1 in flight"},
 		},
-		{"stopped twice", world + f(call, 1, 0) + "stop 1\nstop 1\nstop 1\nfinalize 1\n", "twice=2", []string{one}},
+		{"stopped twice", world + f(call, 1, 0) + "stop 1\nstop 1\nstop 1\nfinalize 1\n", "stopped_twice=2", []string{one}},
 		{
 			"a group stopped twice", world + f(api, 1) + f(call, 2, 1) + "stop 2\nstop 1\nstop 1\nstop 2\nfinalize 1\n",
-			"twice=2",
+			"stopped_twice=2",
 			[]string{one},
 		},
-		{"never stopped", world + f(call, 1, 0) + "finalize 1\n", "never=1", []string{one}},
+		{"never stopped", world + f(call, 1, 0) + "finalize 1\n", "never_stopped=1", []string{one}},
 		{
 			"a group never stopped, and another one",
 			world + f(api, 1) + f(call, 2, 1) + f(api, 3) + f(call, 4, 3) + "stop 4\nstop 3\n", "",
@@ -212,20 +212,20 @@ func TestOdd(t *testing.T) {
 		},
 		{
 			"stopped before it began", world + "raw 1 dead\nstop 1\n" + f(call, 1, 0) + "stop 1\nfinalize 1\n",
-			"unknown=1",
+			"unknown_event=1",
 			[]string{one},
 		},
 		{
-			"stopped after its communicator", world + f(call, 1, 0) + "finalize 1\nstop 1\n", "twice=1 never=1",
+			"stopped after its communicator", world + f(call, 1, 0) + "finalize 1\nstop 1\n", "stopped_twice=1 never_stopped=1",
 			[]string{one},
 		},
 		{
-			"a state after the stop", world + f(call, 1, 0) + "stop 1\nstate 1 22 0\nfinalize 1\n", "after=1",
+			"a state after the stop", world + f(call, 1, 0) + "stop 1\nstate 1 22 0\nfinalize 1\n", "after_stop=1",
 			[]string{one},
 		},
-		{"an event after its communicator", world + "finalize 1\n" + f(call, 1, 0) + "stop 1\n", "stray=1", nil},
-		{"finalized twice", world + "finalize 1\nfinalize 1\n", "stray=1", nil},
-		{"no context", "version 5\n" + f(call, 1, 0) + "finalize 1\n" + world + "finalize 1\n", "stray=2", nil},
+		{"an event after its communicator", world + "finalize 1\n" + f(call, 1, 0) + "stop 1\n", "no_communicator=1", nil},
+		{"finalized twice", world + "finalize 1\nfinalize 1\n", "no_communicator=1", nil},
+		{"no context", "version 5\n" + f(call, 1, 0) + "finalize 1\n" + world + "finalize 1\n", "no_communicator=2", nil},
 		{
 			"an operation of another process (PXN), its context and parent pointers of that one",
 			world + "poison context 2\npoison handle 7\n" + f(foreign, 2, 8, 7) + "stop 8\nfinalize 1\n",
@@ -234,7 +234,7 @@ func TestOdd(t *testing.T) {
 		{
 			"another process's pointers without its pid",
 			world + "poison context 2\npoison handle 7\nstart 2 8 16 7 0 0 - 0 - 0 0 0 0 0 -\n" + f(call, 9, 7) +
-				"stop 7\nstate 7 22 0\nstop 9\nfinalize 1\n", "stray=1 unknown=2",
+				"stop 7\nstate 7 22 0\nstop 9\nfinalize 1\n", "no_communicator=1 unknown_event=2",
 			[]string{one},
 		},
 		{
@@ -263,7 +263,7 @@ func TestOdd(t *testing.T) {
 				t.Errorf("odd: %q; want %q", got, c.odd)
 			}
 			const says = "log 3 1 Carillon's profiler plug-in: 2 stops that came twice\n"
-			if c.odd == "twice=2" && !strings.Contains(printed, says) {
+			if c.odd == "stopped_twice=2" && !strings.Contains(printed, says) {
 				t.Errorf("NCCL's log has no line on it:\n%s", printed)
 			}
 		})
@@ -297,7 +297,7 @@ func testRoom(t *testing.T, program string) {
 	b.WriteString("start 1 1 512 0 0 0 AllReduce 20 ncclFloat32 0 0 0 0 0 -\nstop 1\n")
 	b.WriteString("finalize 1\n")
 	printed, got := drive(t, program, b.String())
-	if want := fmt.Sprintf("exhausted=%d", 20_001-1<<14); counts(printed) != want {
+	if want := fmt.Sprintf("no_room=%d", 20_001-1<<14); counts(printed) != want {
 		t.Errorf("odd: %s; want %s", counts(printed), want)
 	}
 	if !strings.Contains(printed, "handle none\n") {
@@ -316,7 +316,7 @@ func testRoom(t *testing.T, program string) {
 	for i := range 1025 {
 		fmt.Fprintf(&b, "finalize %d\n", i)
 	}
-	if printed, _ := drive(t, program, b.String()); counts(printed) != "stray=2 exhausted=1" {
+	if printed, _ := drive(t, program, b.String()); counts(printed) != "no_communicator=2 no_room=1" {
 		t.Errorf("odd: %s; want the call and the end of a communicator without a slot", counts(printed))
 	}
 }
@@ -339,7 +339,7 @@ func TestThreads(t *testing.T) {
 			t.Errorf("communicator %s: %d operations; want %d", comm, operations, want)
 		}
 	}
-	if len(numbers) != n+1 || !strings.Contains(printed, " busy=0 ") {
+	if len(numbers) != n+1 || !strings.Contains(printed, " not_written=0 ") {
 		t.Errorf("%d communicators; odd: %s", len(numbers), counts(printed))
 	}
 }
@@ -357,7 +357,7 @@ func testUnpaired(t *testing.T, program string) {
 	b.WriteString("finalize 1\n")
 	printed, _ := drive(t, program, b.String(), "CARILLON_PROFILER_NEXT="+beside, "RECORD_all=/dev/null")
 	var never, exhausted int
-	if _, err := fmt.Sscanf(counts(printed), "never=%d exhausted=%d", &never, &exhausted); err != nil {
+	if _, err := fmt.Sscanf(counts(printed), "never_stopped=%d no_room=%d", &never, &exhausted); err != nil {
 		t.Fatalf("odd: %s: %v", counts(printed), err)
 	}
 	if never+exhausted != n+1 || exhausted > n/10 {

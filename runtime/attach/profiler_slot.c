@@ -65,7 +65,7 @@ uintptr_t slot_take(struct slot **slot, uintptr_t comm, uint64_t type) {
       if (!forgotten(s, turn) || !shut(s, g++)) {
         continue;
       }
-      profiler_count(&profiler_counts.never);
+      profiler_count(TAPE_UNEXPECTED_NEVER_STOPPED);
     }
     if (!atomic_compare_exchange_strong_explicit(&s->generation, &g, g + 1, memory_order_acq_rel,
                                                  memory_order_relaxed)) {
@@ -81,7 +81,7 @@ uintptr_t slot_take(struct slot **slot, uintptr_t comm, uint64_t type) {
     *slot = s;
     return token_make(TOKEN_EVENT, g + 1, index);
   }
-  profiler_count(&profiler_counts.exhausted);
+  profiler_count(TAPE_UNEXPECTED_NO_ROOM);
   return 0;
 }
 
@@ -108,7 +108,7 @@ void slot_reclaim(uintptr_t comm) {
     struct slot *s = &slots[i];
     const uint64_t g = atomic_load_explicit(&s->generation, memory_order_acquire);
     if ((g & 1) != 0 && atomic_load_explicit(&s->comm, memory_order_relaxed) == comm && shut(s, g)) {
-      profiler_count(&profiler_counts.never);
+      profiler_count(TAPE_UNEXPECTED_NEVER_STOPPED);
     }
   }
 }

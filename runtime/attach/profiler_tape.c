@@ -24,7 +24,7 @@ static bool take(struct profiler_tape *t) {
       sched_yield();
     }
   }
-  profiler_count(&profiler_counts.busy);
+  profiler_count(TAPE_UNEXPECTED_NOT_WRITTEN);
   return false;
 }
 

@@ -210,6 +210,12 @@ static bool made(void) { return __atomic_load_n(&tape.progress, __ATOMIC_ACQUIRE
 
 const char *tape_path(void) { return made() ? tape.file.path : ""; }
 
+void tape_unexpected(size_t kind) {
+  if (made()) {
+    __atomic_add_fetch(&tape.changing->unexpected[kind], 1, __ATOMIC_RELAXED);
+  }
+}
+
 void tape_close(void) {
   if (!made()) {
     return;

@@ -126,6 +126,9 @@ void tape_close(void);
  */
 void tape_uncount(struct tape_comm *);
 
+/** Counts an unexpected call to the profiler plug-in, by TAPE_UNEXPECTED_*. Nothing without a tape. By any thread. */
+void tape_unexpected(size_t kind);
+
 /** CLOCK_MONOTONIC in ns: the clock of all times on the tape. */
 int64_t tape_now(void);
 

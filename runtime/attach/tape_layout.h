@@ -169,6 +169,19 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_PHASE_POOL 11
 #define TAPE_PHASE_CAPTURED 12
 
+/** Kinds of unexpected calls to the profiler plug-in, and how many kinds there are. */
+#define TAPE_UNEXPECTED_FOREIGN 0
+#define TAPE_UNEXPECTED_NO_COMMUNICATOR 1
+#define TAPE_UNEXPECTED_UNKNOWN_EVENT 2
+#define TAPE_UNEXPECTED_STOPPED_TWICE 3
+#define TAPE_UNEXPECTED_LATE 4
+#define TAPE_UNEXPECTED_AFTER_STOP 5
+#define TAPE_UNEXPECTED_NEVER_STOPPED 6
+#define TAPE_UNEXPECTED_NO_ROOM 7
+#define TAPE_UNEXPECTED_NOT_WRITTEN 8
+#define TAPE_UNEXPECTED_OVERRULED 9
+#define TAPE_UNEXPECTED_KINDS 10
+
 /* The parts as they lie on the file. A latch is two copies, each behind its marker. */
 
 struct layout_fixed {
@@ -257,6 +270,7 @@ struct layout_changing {
   uint64_t exporter;
   uint64_t run;
   int64_t starved;
+  uint64_t unexpected[10];
 };
 _Static_assert(offsetof(struct layout_changing, state) == 0, "changing.state");
 _Static_assert(offsetof(struct layout_changing, bell) == 64, "changing.bell");
@@ -276,14 +290,15 @@ _Static_assert(offsetof(struct layout_changing, resumed) == 424, "changing.resum
 _Static_assert(offsetof(struct layout_changing, exporter) == 432, "changing.exporter");
 _Static_assert(offsetof(struct layout_changing, run) == 440, "changing.run");
 _Static_assert(offsetof(struct layout_changing, starved) == 448, "changing.starved");
-_Static_assert(sizeof(struct layout_changing) == 456, "changing");
+_Static_assert(offsetof(struct layout_changing, unexpected) == 456, "changing.unexpected");
+_Static_assert(sizeof(struct layout_changing) == 536, "changing");
 
 struct layout_header {
   struct layout_fixed fixed;
   uint64_t check;
   uint8_t reserved_c[112];
   struct layout_changing changing;
-  uint8_t reserved_e[3128];
+  uint8_t reserved_e[3048];
 };
 _Static_assert(offsetof(struct layout_header, fixed) == 0, "header.fixed");
 _Static_assert(offsetof(struct layout_header, check) == 392, "header.check");

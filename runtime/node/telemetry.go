@@ -35,11 +35,12 @@ type Telemetry struct {
 	push      *metric.Push         // nil: metrics are only pulled
 	follower  *tape.Follower
 	header    atomic.Pointer[tape.Header] // as it was when events were read last
-	counting  sync.Mutex                  // of counted
-	counted   []tape.Tally                // the last tallies that could be read
-	observing sync.Mutex                  // held while observers are called, or the process is read
-	process   *model.Process              // what it does
-	step      model.Step                  // the last one
+	counting  sync.Mutex                  // of the next two: what could be read last
+	counted   []tape.Tally
+	profiler  tape.Unexpected
+	observing sync.Mutex     // held while observers are called, or the process is read
+	process   *model.Process // what it does
+	step      model.Step     // the last one
 	observers []Observer
 	ras       *JobRAS // nil: there is none
 	stalls    *stalls // nil: nothing looks for any
@@ -106,8 +107,8 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 		Slots: t.follower.Slots, Tallies: t.tallies, Devices: t.devices, Now: tape.Now, Missed: t.follower.Missed,
 		Version: Version(), Span: t.trace.Emitted,
 		Places: metric.Places{Communicators: header.Slots, Tallies: header.Tallies},
-		Spans:  t.trace.Stats,
-		Logs:   func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },
+		Spans:  t.trace.Stats, Unexpected: t.unexpected,
+		Logs: func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },
 	})
 	if err != nil {
 		return err
@@ -192,6 +193,16 @@ func (t *Telemetry) readHeader() *tape.Header {
 	header := t.follower.Header()
 	t.header.Store(&header)
 	return &header
+}
+
+// unexpected are the calls to the process's profiler plug-in, likewise.
+func (t *Telemetry) unexpected() tape.Unexpected {
+	t.counting.Lock()
+	defer t.counting.Unlock()
+	if now := t.follower.Header().Unexpected; now != (tape.Unexpected{}) {
+		t.profiler = now
+	}
+	return t.profiler
 }
 
 // closeFollower ends the reading of the tape. The counters keep their values, to be read after Stop.

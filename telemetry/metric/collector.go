@@ -38,6 +38,9 @@ type Config struct {
 	// nil, its metrics are left out.
 	Missed func() tape.Missed
 
+	// Unexpected counts NCCL's unexpected calls to its profiler plug-in, as tape.Header does; nil leaves them out.
+	Unexpected func() tape.Unexpected
+
 	// Places is how many communicators and tallies the tape has room for; the zero value leaves out the metric of
 	// free ones.
 	Places Places
@@ -99,6 +102,12 @@ var families = []struct {
 	},
 	{semconv.MetricTapeFree, "Places of the tape that are free, by part. Without one, a new communicator is in the " +
 		"rings alone, or its operations are read one by one.", []string{semconv.LabelPart}},
+	{
+		semconv.MetricProfilerUnexpected,
+		"Calls of NCCL to Carillon's profiler plug-in that are not as its interface has them, by reason. All are " +
+			"tolerated. A foreign one is about another process's event, as with PXN.",
+		[]string{semconv.LabelReason},
+	},
 	{
 		semconv.MetricSpans,
 		"Spans to be exported, by what became of them: exported, dropped because the queue was full, or failed in " +
@@ -223,6 +232,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if p := c.cfg.Places; p != (Places{}) {
 		to.gauge(semconv.MetricTapeFree, float64(p.Communicators-len(slots)), "communicators")
 		to.gauge(semconv.MetricTapeFree, float64(p.Tallies-len(tallies)), "tallies")
+	}
+	if c.cfg.Unexpected != nil {
+		for reason, n := range c.cfg.Unexpected().All {
+			to.counter(semconv.MetricProfilerUnexpected, n, reason)
+		}
 	}
 	if c.cfg.Spans != nil {
 		s := c.cfg.Spans()

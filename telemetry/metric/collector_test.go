@@ -45,6 +45,9 @@ func newCollector(t testing.TB, slots []tape.Slot) (*metric.Collector, *promethe
 		Devices: func() map[uint32]model.Device { return map[uint32]model.Device{movedAt80s: {Moved: 80 * second}} },
 		Now:     func() int64 { return 100 * second },
 		Missed:  func() tape.Missed { return tape.Missed{Life: 1, Op: 20} },
+		Unexpected: func() tape.Unexpected {
+			return tape.Unexpected{3, 0, 0, 2}
+		},
 		Places:  metric.Places{Communicators: 16, Tallies: 4},
 		Span:    func() oteltrace.SpanContext { return spanOf },
 		Spans:   func() otlp.Stats { return otlp.Stats{Exported: 5, Dropped: 6, Failed: 7} },
@@ -355,7 +358,19 @@ ccl_tape_places_free{part="tallies"} 4
 # TYPE ccl_tape_records_missed_total counter
 ccl_tape_records_missed_total{ring="life"} 1
 ccl_tape_records_missed_total{ring="op"} 20
-`, semconv.MetricTapeMissed, semconv.MetricTapeFree, semconv.MetricSpans)
+# HELP ccl_profiler_unexpected_calls_total Calls of NCCL to Carillon's profiler plug-in that are not as its interface has them, by reason. All are tolerated. A foreign one is about another process's event, as with PXN.
+# TYPE ccl_profiler_unexpected_calls_total counter
+ccl_profiler_unexpected_calls_total{reason="after_stop"} 0
+ccl_profiler_unexpected_calls_total{reason="foreign"} 3
+ccl_profiler_unexpected_calls_total{reason="late"} 0
+ccl_profiler_unexpected_calls_total{reason="never_stopped"} 0
+ccl_profiler_unexpected_calls_total{reason="no_communicator"} 0
+ccl_profiler_unexpected_calls_total{reason="no_room"} 0
+ccl_profiler_unexpected_calls_total{reason="not_written"} 0
+ccl_profiler_unexpected_calls_total{reason="overruled"} 0
+ccl_profiler_unexpected_calls_total{reason="stopped_twice"} 2
+ccl_profiler_unexpected_calls_total{reason="unknown_event"} 0
+`, semconv.MetricTapeMissed, semconv.MetricTapeFree, semconv.MetricSpans, semconv.MetricProfilerUnexpected)
 	if m := gather(t, reg)[semconv.MetricBuildInfo]; len(m) != 1 || !strings.Contains(labels(m[0]), "version=v1.2.3") {
 		t.Errorf("build info is %v", m)
 	}
@@ -394,7 +409,7 @@ func TestLint(t *testing.T) {
 		semconv.MetricOperations, semconv.MetricBytes, semconv.MetricDuration, semconv.MetricBusBandwidth,
 		semconv.MetricActDuration,
 		semconv.MetricLifecycleErrors, semconv.MetricPostponed, semconv.MetricPeerErrors, semconv.MetricTapeMissed,
-		semconv.MetricTapeFree, semconv.MetricSpans, semconv.MetricBuildInfo,
+		semconv.MetricTapeFree, semconv.MetricSpans, semconv.MetricBuildInfo, semconv.MetricProfilerUnexpected,
 		semconv.MetricStalled, semconv.MetricStallAge, semconv.MetricStalls,
 	}
 	slices.Sort(want)

@@ -92,6 +92,10 @@ const (
 // MetricProfilerOff counts the profiler plug-ins that were switched off, by plug-in (counter). Stable.
 const MetricProfilerOff = "ccl_profiler_plugins_switched_off_total"
 
+// MetricProfilerUnexpected counts NCCL's calls to the profiler plug-in that are not as its interface has them, by
+// reason, as tape.Unexpected has them: "foreign" is another process's event, as with PXN (counter). Development.
+const MetricProfilerUnexpected = "ccl_profiler_unexpected_calls_total"
+
 // Metrics of the GPUs that a process uses, by its index.
 const (
 	// MetricGPUDevices is the number of GPUs that a process watches, by state: "ok", "lost" or "unread", if the driver
@@ -126,7 +130,7 @@ const (
 	LabelSeverity  = "severity"   // of a condition or a verdict: "info", "warning" or "critical". Stable.
 	LabelPath      = "path"       // "/readyz", "/readyz/{check}"; LabelValueOther for what isn't there. Stable.
 	LabelStatus    = "code"       // an HTTP status: "200". Stable.
-	LabelReason    = "reason"     // a verdict's reason ("not_entered"), or a throttle's ("thermal"). Stable.
+	LabelReason    = "reason"     // a verdict's ("not_entered"), a throttle's, a profiler call's ("foreign"). Stable.
 	// LabelCulprit is the rank at fault, as a rank of the job; "" if none is. It isn't called "rank": that is the label
 	// of the target, the rank that tells. Stable.
 	LabelCulprit = "culprit"

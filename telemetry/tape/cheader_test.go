@@ -208,6 +208,9 @@ func headerForC(t *testing.T) string {
 			{"Acts: what in a communicator's life is worth a span.", numbered("ACT_", actNames[:])},
 			{"Stages: which moment of an act or operation a record is about.", numbered("STAGE_", stageNames[:])},
 			{"Phases of an act or operation.", numbered("PHASE_", phaseNames[:])},
+			{"Kinds of unexpected calls to the profiler plug-in, and how many kinds there are.", append(
+				numbered("UNEXPECTED_", unexpectedNames[:]), cNumber{"UNEXPECTED_KINDS", uint64(len(unexpectedNames))},
+			)},
 		},
 		"Structs": []cStruct{
 			cStructOf[static](), cStructOf[clockPair](), cStructOf[changing](), cStructOf[header](),

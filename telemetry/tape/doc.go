@@ -77,6 +77,7 @@
 //	944  exporter u64: identifies where the process exports its spans, and under which resource; 0: nowhere
 //	952  run u64: tells this start of the job from others; 0: not known yet
 //	960  starved i64: for how long the process's threads, all together, waited for a processor while it paused, ns
+//	968  10 times u64: what NCCL told its profiler plug-in and should not have, by kind; see Unexpected
 //
 // # Markers and latches
 //

@@ -67,6 +67,8 @@ type Header struct {
 	// threads, all together, waited for a processor in between: a process that is stopped waits for none.
 	Paused, Resumed int64
 	Starved         time.Duration
+	// Unexpected is zero but for processes with NCCL's profiler plug-in.
+	Unexpected Unexpected
 	// Exporter identifies where the process exports its spans, and under which resource: processes with the same number
 	// can send the spans that it leaves. 0: it exports none.
 	Exporter uint64
@@ -280,6 +282,7 @@ func (t *file) Header() Header {
 	}
 	h.Paused, h.Resumed, h.Exporter = c.paused, c.resumed, c.exporter
 	h.Run, h.Starved = lifecycle.Run(c.run), time.Duration(c.starved)
+	h.Unexpected = c.unexpected
 	// If the pair can't be read, that of the tape's creation serves.
 	if version, pair, ok := c.clock.current(); ok && version != 0 {
 		h.mono, h.wall = pair.mono, pair.wall

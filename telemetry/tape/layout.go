@@ -47,7 +47,7 @@ type (
 		check    uint64 // of static, by formatVersion
 		_        [512 - 400]byte
 		changing changing
-		_        [headerSize - 968]byte
+		_        [headerSize - 1048]byte
 	}
 
 	// static is written once, before the file has its name.
@@ -89,6 +89,7 @@ type (
 		paused, resumed int64
 		exporter, run   uint64
 		starved         int64
+		unexpected      Unexpected
 	}
 
 	clockPair struct{ mono, wall int64 }

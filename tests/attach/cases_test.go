@@ -89,8 +89,12 @@ func TestCases(t *testing.T) {
 			if err != nil || len(paths) != ranks {
 				t.Fatalf("%d tapes, %v", len(paths), err)
 			}
+			told := make(map[string]uint64)
 			for _, path := range paths {
-				spans := project(t, path)
+				spans, unexpected := project(t, path)
+				for kind, n := range unexpected.All {
+					told[kind] += n
+				}
 				if c.says != "" && !refused(spans, c.span, c.says, c.at) {
 					t.Errorf("no span %s says %q: %+v", c.span, c.says, spans)
 				}
@@ -105,6 +109,9 @@ func TestCases(t *testing.T) {
 				}) {
 					t.Errorf("no span %s says %q: %+v", c.span, c.does, spans)
 				}
+			}
+			if (told["no_communicator"] > 0) != (c.other != "") {
+				t.Errorf("events of other ranks' contexts: %v", told)
 			}
 			if c.does != "" {
 				after := e2e.Start(t, nil, "carillon", "postmortem", "--last", "0", tapes)
@@ -167,7 +174,7 @@ func refused(spans []trace.Span, name, says, at string) bool {
 }
 
 // project turns a tape into spans. Each communicator is on it once, although two parts of the library are told of it.
-func project(t *testing.T, path string) (spans []trace.Span) {
+func project(t *testing.T, path string) (spans []trace.Span, unexpected tape.Unexpected) {
 	t.Helper()
 	r, err := tape.Open(path)
 	if err != nil {
@@ -205,5 +212,5 @@ func project(t *testing.T, path string) (spans []trace.Span) {
 	if err := p.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
-	return spans
+	return spans, r.Header().Unexpected
 }

@@ -332,10 +332,15 @@ int main(void) {
     run(line);
   }
   free(line);
-  const struct profiler_counts *c = &profiler_counts;
-  printf("counts foreign=%" PRIu64 " stray=%" PRIu64 " unknown=%" PRIu64 " twice=%" PRIu64 " late=%" PRIu64
-         " after=%" PRIu64 " never=%" PRIu64 " exhausted=%" PRIu64 " busy=%" PRIu64 " overruled=%" PRIu64 "\n",
-         c->foreign, c->stray, c->unknown, c->twice, c->late, c->after, c->never, c->exhausted, c->busy, c->overruled);
+  static const char *const kinds[TAPE_UNEXPECTED_KINDS] = {
+      "foreign",    "no_communicator", "unknown_event", "stopped_twice", "late",
+      "after_stop", "never_stopped",   "no_room",       "not_written",   "overruled",
+  };
+  printf("counts");
+  for (size_t i = 0; i < TAPE_UNEXPECTED_KINDS; i++) {
+    printf(" %s=%" PRIu64, kinds[i], profiler_counts[i]);
+  }
+  printf("\n");
   for (int i = 0; i < EXPECTED; i++) {
     if (expected[i].hash != 0) {
       printf("claimed %d hash=%" PRIx64 " nodes=%d\n", i, expected[i].hash, expected[i].nodes);

@@ -20,5 +20,5 @@ func TestScriptOfGPUs(t *testing.T) {
 	if code := job.ExitCode(); code != 0 {
 		t.Errorf("the exit code is %d", code)
 	}
-	job.Await(`14 of 14 cases pass`)
+	job.Await(`15 of 15 cases pass`)
 }

@@ -47,6 +47,11 @@ def main(engine, fault):
 
     if goes_wrong("sleeps") or goes_wrong("sleeps before messages") or goes_wrong("sleeps before an all-to-all"):
         hold()
+    slow = goes_wrong("is slow")
+    while fault == "is slow":
+        time.sleep(0.25 if slow else 0)
+        job.all_reduce(MANY)
+        job.synchronize()
     if goes_wrong("receives first"):  # as the other rank does
         job.swap(True)
     elif talk and not goes_wrong("skips messages"):

@@ -7,6 +7,7 @@ import ctypes
 import hashlib
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -280,6 +281,18 @@ def case_far_ahead():
         pass_on()
         dist.all_reduce(x)
         x /= size
+    result("sums", [x])
+
+
+def case_late_by_turns():
+    """At each step, another rank is late. None of them is a straggler."""
+    meet(device_id=device)
+    x = torch.full((1024,), rank + 0.5, device=device)
+    for step in range(150):
+        time.sleep(0.15 if step % size == rank else 0)
+        dist.all_reduce(x)
+        x /= size
+        synchronize()
     result("sums", [x])
 
 

@@ -42,6 +42,7 @@ class Case:
     dead: tuple = ()
     culprit: int = None
     at_once: bool = False  # without waiting for the threshold
+    within: float = None   # seconds until it is said, at most, where that is no matter of the threshold
     ends: bool = False     # the job goes on to its end, and a refused call is told
 
 
@@ -78,6 +79,7 @@ def faults(engine):
         fault("sleeps before messages", engine, ("not_entered",), ranks=4),
         fault("sleeps before an all-to-all", engine, ("not_entered",), ranks=4),
         fault("skips messages", engine, ("mismatch",), ranks=4),
+        fault("is slow", engine, ("straggler",), ("nothing",), at_once=True, within=45),
         fault("receives first", engine, ("deadlock",)),
         # Each rank is a node, or there is no network. Preloaded is what run.sh has compiled for it, beside Carillon.
         fault("sends nothing", engine, ("transport",), env={
@@ -104,6 +106,7 @@ def pytorch_cases():
         well("two nodes", ranks=4, env={"RANKS_OF_NODE": "2"}),
         well("CUDA graph", "cuda_graph"),
         well("far ahead of its GPU", "far_ahead"),
+        well("late by turns", ranks=4),
         well("end: synchronized", "end_synchronized"),
         well("end: at once", "end_at_once"),
         well("end: subgroup first", "end_subgroup_first"),
@@ -277,6 +280,7 @@ def told_post_mortem(row, job):
 
 def run_fault(case, folder, tapes, carillon, deadline, within):
     rank = "" if case.culprit is None else f": {case.culprit}"
+    within = case.within or within
     row = Row(case.name, " or ".join(case.dead if case.ends else case.live) + rank)
     job = Job(case, folder, tapes, carillon, deadline, THRESHOLD)
     began = job.wait(lambda: job.printed(r"\bfault (\d+\.\d+)"))

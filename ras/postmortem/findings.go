@@ -254,12 +254,20 @@ func (r *Report) well(how, text string) Ending {
 		case running:
 			lead += " so far"
 		}
-		if slices.ContainsFunc(r.comms, func(c *comm) bool { _, absent := c.absent(); return absent > 0 }) {
+		if r.partial() {
 			lead = "as far as the tapes show, " + lead
 		}
 		text = lead + ": " + text
 	}
 	return Ending{How: how, Text: capital(text) + "."}
+}
+
+// partial tells whether the tapes don't show all of the job: ranks have none, or operations are in CUDA graphs.
+func (r *Report) partial() bool {
+	return slices.ContainsFunc(r.comms, func(c *comm) bool {
+		_, absent := c.absent()
+		return absent > 0 || slices.ContainsFunc(c.members, func(m *member) bool { return m.Captured > 0 })
+	})
 }
 
 // ending says how the job ended. at is the moment of the findings.
@@ -298,7 +306,11 @@ func (r *Report) ending(at moment) Ending {
 		if failed {
 			e.Text += ", while it hung."
 		} else {
-			e.Text += cmp.Or(r.tooShort(at.at), ", while all was well.")
+			well := ", while all was well."
+			if r.partial() {
+				well = ", while all was well as far as the tapes show."
+			}
+			e.Text += cmp.Or(r.tooShort(at.at), well)
 		}
 		return e
 	case r.lost != nil && at.ended:

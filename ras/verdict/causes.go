@@ -209,8 +209,7 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 		}
 		for _, s := range l.actor.slots {
 			if s.Captured > 0 && (s.Comm == m.key.comm || v.Reason == StreamBlocked) {
-				v.Evidence = append(v.Evidence,
-					say("%s captured operations of %s in CUDA graphs, whose replays are not seen", r, commText(s)))
+				v.Evidence = append(v.Evidence, capturedBy(r, s))
 				v.Confidence = min(v.Confidence, Likely)
 			}
 		}

@@ -557,6 +557,15 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"all devices have come to it, of which one may have captured it",
+			newJob(4).in(world, 8, allReduce, s5, -1, 0, 0, 2, 3).with(reached, 0, 2, 3).
+				did(world, 8, allReduce, s5, 1).with(captured, 1),
+			[]string{
+				`unknown (possible) all_reduce 8 on "world" does not complete, and the cause is not known: ` +
+					`all ranks have called it, and rank 1 captured operations of "world" in CUDA graphs`,
+			},
+		},
+		{
 			"all devices have come to it, and something else is wrong",
 			newJob(4).in(world, 8, allReduce, s5, -1, 0, seq(4)...).with(reached, seq(4)...).comm("dp", 0, 1).
 				in("dp", 3, allReduce, s5, -1, 0, 0).in("dp", 3, lifecycle.CallAllGather, s5, -1, 0, 1),

@@ -124,15 +124,29 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 // not move: where nothing else is wrong.
 func (w *walk) standstills() (verdicts []Verdict) {
 	for _, m := range w.still {
-		why := "all ranks have called it"
-		if m.key.kind != leaving {
-			why = "all ranks have launched it, and " + m.standstill()
-		}
-		v := w.unknown(m, why)
+		v := w.unknown(m, m.called())
 		v.Evidence = slices.Concat(v.Evidence, m.unmatched(), m.waiting())
 		verdicts = append(verdicts, v)
 	}
 	return verdicts
+}
+
+// called says how far a meeting is that all ranks have called.
+func (m *meeting) called() string {
+	if m.key.kind == leaving {
+		return "all ranks have called it"
+	}
+	for p := range m.g.members(m.slot) {
+		if p.slot.Captured > 0 {
+			return "all ranks have called it, and " + capturedBy(rankOf(p.actor, m.key.comm), p.slot).String()
+		}
+	}
+	return "all ranks have launched it, and " + m.standstill()
+}
+
+// capturedBy says why it isn't seen which operations of a communicator a rank has launched.
+func capturedBy(r Rank, s *Slot) Text {
+	return say("%s captured operations of %s in CUDA graphs, whose replays are not seen", r, commText(s))
 }
 
 // leastRate is the rate, in bytes per microsecond, below which data counts as not moving.

@@ -70,6 +70,9 @@ func (r *Report) verdictSection(lim limits) section {
 		s.head = s.head.say(plain, "  not known yet")
 	default:
 		s.head = s.head.say(plain, "  none: nothing is known to hold the job up")
+		if slices.ContainsFunc(r.Comms, func(c Comm) bool { return c.Captured > 0 }) {
+			s.head = s.head.say(plain, " (replays of CUDA graphs are not seen)")
+		}
 	}
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]

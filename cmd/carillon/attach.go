@@ -63,7 +63,8 @@ it. auto is preload if the program itself is linked with NCCL or the audit libra
 Neither sees calls of a statically linked NCCL, or calls from code built with -fno-plt and loaded with RTLD_DEEPBIND.
 There the profiler plug-in still sees operations (NCCL 2.23 and later), but there are no guards. Setuid programs and
 programs started without their environment (env -i) aren't seen at all. A program that looks for an NCCL function
-through a weak symbol finds it even if its NCCL lacks it; calling it returns ncclInvalidUsage.
+through a weak symbol finds it even if its NCCL lacks it; calling it returns ncclInvalidUsage. Of what is captured in
+a CUDA graph, the capture is seen, and no replay: a job that hangs in a replay isn't found to hang.
 
 The libraries are found beside carillon, or beside the file that ` + libraryVariable + ` names. Attach sets
 LD_PRELOAD, LD_AUDIT, NCCL_PROFILER_PLUGIN, CARILLON_TAPE_DIR and CARILLON_JOB for the program. Libraries that were in

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -127,7 +128,11 @@ func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 		Node: &Node{settings: &s, ras: j.ras, conditions: j.conditions, mounted: true}, tape: t, ran: runs,
 		busy: newBusy(t.Process().CPU, cmp.Or(h.StallAfter, a.settings.StallThreshold)),
 	}
-	if old := j.of(h.Rank); old != nil { // it was started again
+	switch old, runs := j.of(h.Rank); {
+	case runs:
+		return nil, fmt.Errorf("job %s already has a rank %d, pid %d: a second job at the same time needs another "+
+			"name (CARILLON_JOB, attach --job)", h.Job, h.Rank, old.telemetry.self.PID)
+	case old != nil: // it was started again
 		j.drop(context.Background(), old)
 	}
 	err := p.observe(t, m)
@@ -182,14 +187,14 @@ func (j *keptJob) begin(p *keptProcess) {
 // goesOn tells whether a process has neither died nor left, as far as is known.
 func goesOn(s mesh.Status) bool { return s.State != mesh.Dead && s.State != mesh.Left }
 
-// of returns the ended process of a rank; nil if there is none.
-func (j *keptJob) of(rank int) *keptProcess {
+// of returns the process of a rank, nil if there is none, and whether it runs.
+func (j *keptJob) of(rank int) (p *keptProcess, runs bool) {
 	for _, s := range j.keeper.Members() {
-		if s.Member.Rank == rank && rank >= 0 && !goesOn(s) {
-			return j.get(s.Member.Name)
+		if s.Member.Rank == rank && rank >= 0 {
+			return j.get(s.Member.Name), goesOn(s)
 		}
 	}
-	return nil
+	return nil, false
 }
 
 func (j *keptJob) get(name string) *keptProcess {

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 
@@ -60,6 +61,32 @@ func TestNextAgentFollowsTheJob(t *testing.T) {
 	first.Signal(syscall.SIGKILL)
 	report(t, `"status": "critical"[^§]*"reason": "not_entered"`, "--url", next)
 	end()
+}
+
+// TestTwoJobsOfOneName: of a job with the name of one that runs it is said that it needs another.
+func TestTwoJobsOfOneName(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	input, end := openInput(t)
+	start := func() *e2e.Job {
+		return e2e.Start(t, []string{
+			"RANK=0", "WORLD_SIZE=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"),
+		}, "carillon", "attach", "--tape-dir", tapes, "--job", "held", "--", "sh", "-c",
+			`exec "$0" rank 0 1 <`+input, fakenccl.Program(t, built, "held"))
+	}
+	first := start()
+	pid := first.AwaitPID(`^rank 0 of process (\d+) is held$`)
+	first.Await(`attach: job held; a page for each process is at `)
+	report(t, `"status": "ok"`, tapes)
+	second := start()
+	first.Await(fmt.Sprintf(`WARN.* job held already has a rank 0, pid %d: .* needs another name`, pid))
+	end()
+	for _, job := range []*e2e.Job{first, second} {
+		if code := job.ExitCode(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
 }
 
 // TestProgramWithoutAttach: the host's agent follows a program that has the environment of attach, and not attach.

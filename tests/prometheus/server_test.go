@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -29,8 +30,27 @@ type server struct {
 // interval is how often the server scrapes, and evaluates rules.
 const interval = "200ms"
 
-// startServer starts a Prometheus with the shipped rules that scrapes what the lists in a folder name.
-func startServer(t *testing.T, targets string) *server {
+// scrapeOf is how the shipped configuration scrapes a job's targets, from the lists in a folder and with a token.
+func scrapeOf(t *testing.T, job, targets, token string) map[string]any {
+	t.Helper()
+	var config struct {
+		ScrapeConfigs []map[string]any `yaml:"scrape_configs"`
+	}
+	readYAML(t, filepath.Join(dashboards, "prometheus.yml"), &config)
+	i := slices.IndexFunc(config.ScrapeConfigs, func(c map[string]any) bool { return c["job_name"] == job })
+	if i < 0 {
+		t.Fatalf("prometheus.yml scrapes no %s", job)
+	}
+	scrape := config.ScrapeConfigs[i]
+	scrape["file_sd_configs"] = []any{map[string]any{"files": []string{targets + "/*.json"}, "refresh_interval": "1s"}}
+	if scrape["authorization"] != nil {
+		scrape["authorization"] = map[string]string{"credentials_file": token}
+	}
+	return scrape
+}
+
+// startServer starts a Prometheus with the shipped rules.
+func startServer(t *testing.T, scrape map[string]any) *server {
 	t.Helper()
 	prometheus := tool(t, "prometheus", "prometheus")
 	var rules []string
@@ -46,11 +66,7 @@ func startServer(t *testing.T, targets string) *server {
 			"scrape_interval": interval, "scrape_timeout": interval,
 			"evaluation_interval": interval,
 		},
-		"rule_files": rules,
-		"scrape_configs": []any{map[string]any{
-			"job_name":        "carillon",
-			"file_sd_configs": []any{map[string]any{"files": []string{targets + "/*.json"}, "refresh_interval": "1s"}},
-		}},
+		"rule_files": rules, "scrape_configs": []any{scrape},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +152,7 @@ func firing(alerts []alert, name string) (alert, bool) {
 func TestStallMakesTheAlertFire(t *testing.T) {
 	pushed := newPushed(t)
 	job, targets := startJob(t, "steps", "CARILLON_RAS_ALERTMANAGERS="+pushed.url)
-	s := startServer(t, targets)
+	s := startServer(t, scrapeOf(t, "carillon", targets, ""))
 	s.awaitRanks(2)
 	if a, ok := firing(s.alerts(), "CarillonOperationStalled"); ok {
 		t.Fatalf("it fires before anything stalls: %+v", a)
@@ -188,12 +204,18 @@ func (s *server) awaitRanks(n int) {
 		`job_comm:ccl_operation_launched_seq:spread{comm="world"}>=0`,
 		`job:ccl_operations:rate1m>0`,
 	} {
-		s.await(query, func([]alert) bool {
-			var data struct{ Result []any }
-			s.ask("/api/v1/query?query="+url.QueryEscape(query), &data)
-			return len(data.Result) > 0
-		})
+		s.awaitSeries(query)
 	}
+}
+
+// awaitSeries waits until a query has a result.
+func (s *server) awaitSeries(query string) {
+	s.t.Helper()
+	s.await(query, func([]alert) bool {
+		var data struct{ Result []any }
+		s.ask("/api/v1/query?query="+url.QueryEscape(query), &data)
+		return len(data.Result) > 0
+	})
 }
 
 // exemplars follows one from Prometheus to the trace that a rank keeps.

@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 )
 
@@ -70,8 +71,17 @@ func (q *Queue) Stats() Stats {
 }
 
 // Outage is whether the last export to a collector failed, so that an outage is logged when it begins and when it ends,
-// and not with each export. The zero value is no outage.
-type Outage struct{ failing atomic.Bool }
+// and not with each export. Several exporters may share one. The zero value is no outage.
+type Outage struct{ failing, variables atomic.Bool }
 
 // Changed takes the result of an export, and tells whether an outage began or ended with it.
 func (o *Outage) Changed(err error) bool { return o.failing.Swap(err != nil) != (err != nil) }
+
+// Variables is the logger of what is wrong with the OTEL_* variables: log for the first exporter, and none for others,
+// as they read the same ones. nil is an exporter that shares nothing.
+func (o *Outage) Variables(log *slog.Logger) *slog.Logger {
+	if o != nil && o.variables.Swap(true) {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}

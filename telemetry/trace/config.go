@@ -49,8 +49,8 @@ type Config struct {
 	// block. It needs Now; nil is none.
 	Delivered func(until int64)
 
-	// Outage is shared by the Projectors of a process that export to the same collector, so that an outage is logged
-	// once. nil: this Projector's own.
+	// Outage is shared by the Projectors of a process that export to the same collector, so that an outage, and what is
+	// wrong with the variables, is logged once. nil: this Projector's own.
 	Outage *otlp.Outage
 
 	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event,

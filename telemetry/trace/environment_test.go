@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
@@ -72,6 +73,24 @@ func TestBadEnvironment(t *testing.T) {
 	}
 }
 
+// TestBadEnvironmentOfSeveral: Projectors of one process read the same variables, and warn of them once.
+func TestBadEnvironmentOfSeveral(t *testing.T) {
+	var logged bytes.Buffer
+	var outage otlp.Outage
+	for range 3 {
+		newProjector(t, func(cfg *trace.Config) {
+			t.Setenv("OTEL_TRACES_EXPORTER", "pigeon")
+			t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
+			cfg.Logger, cfg.Outage = slog.New(slog.NewTextHandler(&logged, nil)), &outage
+		})
+	}
+	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_TRACES_SAMPLER"} {
+		if n := strings.Count(logged.String(), name); n != 1 {
+			t.Errorf("%d warnings of %s, want one:\n%s", n, name, logged.String())
+		}
+	}
+}
+
 // TestHeadersAreSecret names the variable and not what is in it.
 func TestHeadersAreSecret(t *testing.T) {
 	var logged bytes.Buffer
@@ -125,6 +144,7 @@ func TestBadReceivers(t *testing.T) {
 				t.Errorf("Stats = %+v, want 2 failed", got)
 			}
 			if !strings.Contains(logged.String(), "OTEL_EXPORTER_OTLP_ENDPOINT="+url) ||
+				!strings.Contains(logged.String(), `msg="the last spans can't be exported"`) ||
 				strings.Count(logged.String(), "WARN") != 1 {
 				t.Errorf("logged is:\n%s", logged.String())
 			}

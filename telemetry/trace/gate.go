@@ -130,8 +130,13 @@ func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 	}
 	switch changed := g.outage.Changed(err); {
 	case changed && err != nil:
-		g.log.Warn("spans can't be exported; this process keeps the last ones in memory until it ends",
-			"error", err, "spans", len(spans))
+		text := "spans can't be exported; this process keeps the last ones in memory until it ends"
+		select {
+		case <-g.closing:
+			text = "the last spans can't be exported"
+		default:
+		}
+		g.log.Warn(text, "error", err, "spans", len(spans))
 	case changed:
 		g.log.Info("spans are exported again", "failed_until_now", stats.Failed)
 	}

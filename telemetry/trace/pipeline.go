@@ -31,21 +31,23 @@ type pipeline struct {
 // newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
 func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	p := &pipeline{store: NewStore(cfg.StoreTraces), disabled: otlp.Disabled()}
-	exporter, to, err := exporterOf(ctx, cfg)
+	quiet := *cfg
+	quiet.Logger = cfg.Outage.Variables(cfg.Logger)
+	exporter, to, err := exporterOf(ctx, &quiet)
 	switch {
 	case err != nil && cfg.MustExport:
 		return nil, err
 	case err != nil:
-		cfg.Logger.Warn("spans are not exported; this process keeps the last ones in memory until it ends",
+		quiet.Logger.Warn("spans are not exported; this process keeps the last ones in memory until it ends",
 			"error", err)
 	}
 	opts := []sdktrace.TracerProviderOption{
 		sdktrace.WithIDGenerator(generator{}),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // the Projector has chosen, and all ranks must choose alike
-		sdktrace.WithResource(newResource(ctx, cfg)),
+		sdktrace.WithResource(newResource(ctx, &quiet)),
 	}
 	if exporter != nil {
-		p.gate = newGate(exporter, cfg.Logger.With("to", to), batchOptions(cfg.Logger)...)
+		p.gate = newGate(exporter, cfg.Logger.With("to", to), batchOptions(quiet.Logger)...)
 		p.gate.deliveries.tell, p.gate.deliveries.now = cfg.Delivered, cfg.Now
 		p.gate.outage = cmp.Or(cfg.Outage, p.gate.outage)
 		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))
@@ -146,8 +148,7 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%q can't be used: %w; it takes otlp, console, none, or "+
-			"a name that the program gave to autoexport.RegisterSpanExporter", name, err)
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%q can't be used: %w; it takes otlp, console, none", name, err)
 	}
 	if autoexport.IsNoneSpanExporter(exporter) {
 		return nil, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/signal"
 	"syscall"
@@ -98,5 +99,12 @@ func startAgent(ctx context.Context, job, tapeDir string, accept []int, join ...
 	if len(join) > 0 {
 		opts = append(opts, node.WithJoin(join...))
 	}
-	return node.StartAgent(ctx, job, opts...)
+	a, err := node.StartAgent(ctx, job, opts...)
+	if wrong, ok := errors.AsType[*node.FieldError](err); ok && flagOf[wrong.Field] != "" {
+		return nil, errors.New(wrong.Text(flagOf[wrong.Field]))
+	}
+	return a, err
 }
+
+// flagOf has the flags that set fields of an agent's configuration which can be wrong.
+var flagOf = map[string]string{"RAS.AcceptNCCLBugs": "--accept-nccl-bugs", "RAS.Join": "--join"}

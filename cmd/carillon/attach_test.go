@@ -46,6 +46,11 @@ func TestAttachSaysWhatIsWrong(t *testing.T) {
 		want           string
 	}{
 		{good, dir, []string{"no-such-program"}, codeNotFound, "no-such-program"},
+		{
+			good, dir,
+			[]string{"--accept-nccl-bugs", "1762,99", "true"},
+			usageCode, "attach: --accept-nccl-bugs is 99: the NCCL issues that keep an agent from querying ",
+		},
 		{good, dir, []string{"/etc"}, codeCannotRun, "/etc"},
 		{good, dir, nil, usageCode, "the program is missing"},
 		{good, dir, []string{"--how", "else", "true"}, usageCode, `--how is "else", allowed is auto, preload or audit`},

@@ -92,6 +92,9 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 	if err != nil {
 		return nil, err
 	}
+	if _, err := os.ReadDir(cfg.TapeDir); cfg.TapeDir != "" && err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("tapes can't be followed: %w", err)
+	}
 	cfg.World = launch.World{Rank: -1, LocalRank: -1, Secret: cfg.World.Secret}
 	a := &Agent{
 		only: job, dirs: tape.Dirs(cfg.TapeDir), began: time.Now(), registry: withProcess(),

@@ -56,8 +56,8 @@ func FromEnviron(getenv func(string) string) Option {
 		}
 		for _, p := range c.problems() { // those of fields that no variable sets are named by Validate
 			for _, v := range slices.Backward(c.applied) {
-				if v.field == p.field {
-					errs = append(errs, v.problem(errors.New(p.allowed)))
+				if v.field == p.Field {
+					errs = append(errs, v.problem(errors.New(p.Allowed)))
 					break
 				}
 			}

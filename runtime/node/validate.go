@@ -7,11 +7,13 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/ncclras"
 	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
@@ -19,29 +21,36 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// problem is a field with a value that is not allowed.
-type problem struct {
-	field   string
-	value   any // nil: not to be shown
-	allowed string
+// FieldError is a field of Config with a value that is not allowed.
+type FieldError struct {
+	Field   string // such as "RAS.Join"
+	Value   any    // nil: not to be shown
+	Allowed string
+}
+
+// Error is Text with the field's name in Go.
+func (e *FieldError) Error() string { return e.Text("node.Config." + e.Field) }
+
+// Text says what is wrong, with another name of the field, such as that of a command's flag.
+func (e *FieldError) Text(name string) string {
+	if e.Value != nil {
+		name += fmt.Sprintf(" is %v", e.Value)
+	}
+	return name + ": " + e.Allowed
 }
 
 // problems are those of a configuration.
-type problems []problem
+type problems []*FieldError
 
 func (p *problems) add(field string, value any, format string, args ...any) {
-	*p = append(*p, problem{field, value, fmt.Sprintf(format, args...)})
+	*p = append(*p, &FieldError{field, value, fmt.Sprintf(format, args...)})
 }
 
-// Validate names every field that has a value that is not allowed.
+// Validate joins a *FieldError for every field that has a value that is not allowed.
 func (c *Config) Validate() error {
 	var errs []error
 	for _, p := range c.problems() {
-		text := "node.Config." + p.field
-		if p.value != nil {
-			text += fmt.Sprintf(" is %v", p.value)
-		}
-		errs = append(errs, errors.New(text+": "+p.allowed))
+		errs = append(errs, p)
 	}
 	return errors.Join(errs...)
 }
@@ -119,11 +128,14 @@ func (c *Config) checkRAS(p *problems) {
 	p.checkAddress("RAS.Addr", c.RAS.Addr, "10.0.0.7:0 (any free port)")
 	for _, issue := range c.RAS.AcceptNCCLBugs {
 		if known := ncclras.Issues(); !slices.Contains(known, issue) {
-			p.add("RAS.AcceptNCCLBugs", issue, "the bugs of NCCL for which it isn't asked are %v", known)
+			p.add("RAS.AcceptNCCLBugs", issue, "the NCCL issues that keep an agent from querying NCCL are %s",
+				words.Numbers(known))
 		}
 	}
-	if slices.ContainsFunc(c.RAS.Join, func(at string) bool { _, _, err := splitMachine(at); return err != nil }) {
-		p.add("RAS.Join", c.RAS.Join, "want host or host:port, with commas between them")
+	for _, at := range c.RAS.Join {
+		if _, _, err := splitMachine(at); err != nil {
+			p.add("RAS.Join", strconv.Quote(at), "want host or host:port, with commas between them")
+		}
 	}
 	p.checkURLs("RAS.Webhooks", c.RAS.Webhooks)
 	p.checkURLs("RAS.Alertmanagers", c.RAS.Alertmanagers)

@@ -79,7 +79,7 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 	f.StringVar(&tapeDir, "tape-dir", "", "directory of the jobs' tapes (default: CARILLON_TAPE_DIR, or memory)")
 	acceptFlag(cmd, &accept)
 	f.StringSliceVar(&join, "join", nil, "machines with agents of the same jobs, `host[:port]`,… (default: rank 0's)")
-	_ = cmd.RegisterFlagCompletionFunc("job", completeJobs(1, false))
+	completeJobFlag(cmd, false)
 	_ = cmd.MarkFlagDirname("tape-dir")
 	return cmd
 }

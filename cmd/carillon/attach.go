@@ -74,7 +74,8 @@ CARILLON_PROFILER_NEXT names.
 Attach follows its program itself, also beside a carillon agent for all jobs of the machine, which leaves the job to
 it. To have such an agent follow the program, start it without attach, in the environment that --print-env prints:
 lines for eval, which Slurm takes from a TaskProlog, too, if no path needs quotes. There is no CARILLON_TAPE_DIR or
-CARILLON_JOB among them unless it is given; without a name, the processes name the job as their launcher does.
+CARILLON_JOB among them unless it is given; without a name, the processes name the job as their launcher does. A program
+that is named with --print-env isn't run: --how auto looks whether it is linked with NCCL.
 
 The program shares attach's terminal, input and output, and gets its signals, those that went to all processes once.
 The exit code is the program's, or 128 plus the number of the signal that killed it; 2 means a wrong call, 126 and 127
@@ -110,6 +111,7 @@ Attach is configured by the same variables as carillon agent.`,
 		wayAuto, wayPreload, wayAudit)
 	acceptFlag(cmd, &accept)
 	f.BoolVar(&printEnv, "print-env", false, "print what a program needs that carillon agent follows, and run none")
+	complete(cmd, "job") // a new one has no known name
 	_ = cmd.MarkFlagDirname("tape-dir")
 	return cmd
 }

@@ -140,12 +140,21 @@ func TestAttachEnvironment(t *testing.T) {
 // TestAttachPrintsEnvironment: for a shell, and without what a process finds out itself.
 func TestAttachPrintsEnvironment(t *testing.T) {
 	dir := t.TempDir()
-	for name, source := range map[string]string{
-		"lib.so":  "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n",
-		auditName: "void la_symbind64(void) {}\n",
+	nccl, program := filepath.Join(dir, "libnccl.so.2"), filepath.Join(dir, "linked")
+	for _, c := range []struct {
+		path, source string
+		how          []string
+	}{
+		{
+			filepath.Join(dir, "lib.so"), "void ncclCommDestroy(void) {}\nvoid ncclProfiler_v1(void) {}\n",
+			[]string{"-shared"},
+		},
+		{filepath.Join(dir, auditName), "void la_symbind64(void) {}\n", []string{"-shared"}},
+		{nccl, "", []string{"-shared", "-Wl,-soname,libnccl.so.2"}},
+		{program, "int main(void) { return 0; }\n", []string{"-pie", "-Wl,--no-as-needed", nccl}},
 	} {
-		cc := exec.Command("gcc", "-shared", "-fPIC", "-o", filepath.Join(dir, name), "-x", "c", "-")
-		cc.Stdin = strings.NewReader(source)
+		cc := exec.Command("gcc", append([]string{"-fPIC", "-o", c.path, "-x", "c", "-", "-x", "none"}, c.how...)...)
+		cc.Stdin = strings.NewReader(c.source)
 		if out, err := cc.CombinedOutput(); err != nil {
 			t.Fatalf("gcc: %v\n%s", err, out)
 		}
@@ -164,6 +173,7 @@ func TestAttachPrintsEnvironment(t *testing.T) {
 		"":               libraries + audit + next,
 		"--how preload":  libraries + next,
 		"--how auto -- ": libraries + audit + next,
+		"-- " + program:  libraries + next,
 		"--how preload --job it's --tape-dir /t": "export CARILLON_JOB='it'\\''s'\nexport CARILLON_TAPE_DIR=/t\n" +
 			libraries + next,
 	} {

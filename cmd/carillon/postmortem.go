@@ -21,7 +21,6 @@ import (
 	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/telemetry/otlp"
-	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 type postmortemFlags struct {
@@ -90,11 +89,7 @@ are no tapes.`,
 		"how long before its end a process's spans may have been lost")
 	f.BoolVar(&a.sending.All, "all", false, "let --export send all spans")
 	f.DurationVar(&a.timeout, "timeout", time.Minute, "how long --export may take")
-	_ = cmd.RegisterFlagCompletionFunc("job", func(_ *cobra.Command, args []string, _ string) ([]string,
-		cobra.ShellCompDirective,
-	) {
-		return find.Names(append(args, tape.DefaultDir())[0], true), cobra.ShellCompDirectiveNoFileComp
-	})
+	completeJobFlag(cmd, true)
 	return cmd
 }
 

@@ -103,6 +103,9 @@ func TestJobsAreCompleted(t *testing.T) {
 		{[]string{"postmortem", "--job"}, "running\nended\n:4"},
 		{[]string{"watch"}, "running\n:0"},
 		{[]string{"status"}, "running\n:0"},
+		{[]string{"agent", "--job"}, "running\n:4"},
+		{[]string{"attach", "--job"}, ":4"},
+		{[]string{"run", "--job"}, ":4"},
 		{[]string{"status", "running"}, ":4"},
 		{[]string{"comms", "ended"}, ":4"},
 	} {

@@ -143,6 +143,7 @@ func addRunFlags(cmd *cobra.Command, cfg *job.Config, stdin *bool) {
 	f.BoolVarP(&cfg.Verbose, "verbose", "v", false,
 		"also print each rank's process id, and a line when all went well")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print only failures")
+	complete(cmd, "job") // a new one has no known name
 }
 
 func run(cmd *cobra.Command, cfg job.Config) error {

@@ -62,6 +62,15 @@ func completeJobs(most int, ended bool) cobra.CompletionFunc {
 	}
 }
 
+// completeJobFlag completes --job with the jobs of the folder that is the first argument, or else the default one. Jobs
+// that have ended count only if ended is set.
+func completeJobFlag(cmd *cobra.Command, ended bool) {
+	_ = cmd.RegisterFlagCompletionFunc("job",
+		func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return find.Names(append(args, tape.DefaultDir())[0], ended), cobra.ShellCompDirectiveNoFileComp
+		})
+}
+
 func (t *target) client() (*endpoint.Client, error) {
 	if err := allow(t.timeout > 0, "--timeout", t.timeout, "more than 0"); err != nil {
 		return nil, err

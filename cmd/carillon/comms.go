@@ -27,7 +27,8 @@ the trace id of each act of its life.
 
 With --topology, show where the ranks of each communicator are: their nodes, their rails (a rank's index on its node),
 their network connections, and, with PXN, which rank of a node sends to which rank of other nodes
-(NCCL_PXN_DISABLE=1 switches PXN off).
+(NCCL_PXN_DISABLE=1 switches PXN off). Of NCCL's communicators it shows how many nodes they have and on which hosts
+their ranks are: NCCL doesn't tell the rest.
 
 ` + jobHelp,
 		Example: `  carillon comms                       # the job on this host that wrote last

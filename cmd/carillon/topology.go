@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize/english"
@@ -10,6 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/proxy"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -17,7 +19,7 @@ import (
 // topologyReport says where the ranks of a job's communicators are.
 type topologyReport struct {
 	Job   string         `json:"job"`
-	Comms []commTopology `json:"communicators"` // those with a rank of known place
+	Comms []commTopology `json:"communicators"`
 }
 
 type commTopology struct {
@@ -27,7 +29,17 @@ type commTopology struct {
 	Nodes       int              `json:"nodes"`
 	PXN         tape.PXN         `json:"pxn"`
 	Connections int              `json:"connections"` // between known ranks, each counted once
-	Ranks       []rankPlace      `json:"ranks"`       // the known ones
+	Ranks       []rankPlace      `json:"ranks"`       // those of known place
+	// Hosts is where the ranks are, if no rank's place is known: NCCL doesn't tell it.
+	Hosts []hostRanks `json:"hosts,omitempty"`
+
+	nccl bool
+}
+
+// hostRanks are the ranks of a communicator that are on a host.
+type hostRanks struct {
+	Host  string `json:"host"`
+	Ranks []int  `json:"ranks"`
 }
 
 // rankPlace is where a rank is, and what it sends.
@@ -43,7 +55,10 @@ type rankPlace struct {
 func topologyOf(r *commsReport) *topologyReport {
 	report := &topologyReport{Job: r.Job, Comms: []commTopology{}}
 	for _, c := range r.Comms {
-		t := commTopology{ID: c.ID, Name: c.Name, Size: c.Size, Nodes: c.Nodes}
+		t := commTopology{
+			ID: c.ID, Name: c.Name, Size: c.Size, Nodes: c.Nodes, Ranks: []rankPlace{},
+			nccl: (&tape.CommInfo{Engine: c.Engine}).NCCL(),
+		}
 		for _, k := range c.Ranks {
 			if k.Place.IsZero() {
 				continue
@@ -53,15 +68,26 @@ func topologyOf(r *commsReport) *topologyReport {
 			t.Connections += k.Place.Connections
 		}
 		if len(t.Ranks) == 0 {
-			continue
-		}
-		if t.known() {
+			t.Hosts = hostsOf(c.Ranks)
+		} else if t.known() {
 			t.Connections /= 2 // both ends counted it
 			t.carriers()
 		}
 		report.Comms = append(report.Comms, t)
 	}
 	return report
+}
+
+// hostsOf groups ranks by host, in the order of the hosts' lowest ranks.
+func hostsOf(ranks []postmortem.Rank) (hosts []hostRanks) {
+	for _, k := range ranks {
+		i := slices.IndexFunc(hosts, func(h hostRanks) bool { return h.Host == k.Host })
+		if i < 0 {
+			i, hosts = len(hosts), append(hosts, hostRanks{Host: k.Host})
+		}
+		hosts[i].Ranks = append(hosts[i].Ranks, k.Rank)
+	}
+	return hosts
 }
 
 // known tells whether all ranks are known, in order and with valid nodes.
@@ -97,9 +123,13 @@ func (t *commTopology) carriers() {
 func (r *topologyReport) write(w io.Writer) error {
 	fmt.Fprintf(w, "Job %s\n", words.Line(r.Job))
 	if len(r.Comms) == 0 {
-		fmt.Fprintln(w, "\nNo tape has the place of a rank: nothing has connected, or the engine doesn't record it.")
+		fmt.Fprintln(w, "\nIts tapes have no communicator.")
 	}
 	for _, c := range r.Comms {
+		if len(c.Ranks) == 0 {
+			c.writeHosts(w)
+			continue
+		}
 		fmt.Fprintf(w, "\n%s: %s on %s, PXN %s, %s\n", view.NameOf(c.Name, c.ID), english.Plural(c.Size, "rank", ""),
 			english.Plural(c.Nodes, "node", ""), pxnText(c.PXN), english.Plural(c.Connections, "connection", ""))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -117,6 +147,22 @@ func (r *topologyReport) write(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// writeHosts says where the ranks of a communicator are, if no rank's place is known, and why it isn't.
+func (t *commTopology) writeHosts(w io.Writer) {
+	fmt.Fprintf(w, "\n%s: %s", view.NameOf(t.Name, t.ID), english.Plural(t.Size, "rank", ""))
+	if t.Nodes > 0 {
+		fmt.Fprintf(w, " on %s", english.Plural(t.Nodes, "node", ""))
+	}
+	why := "the ranks have not connected to each other"
+	if t.nccl {
+		why = "NCCL doesn't tell rails, connections and PXN"
+	}
+	fmt.Fprintf(w, "; %s\n", why)
+	for _, h := range t.Hosts {
+		fmt.Fprintf(w, "  %s: %s\n", words.Line(h.Host), words.Ranks(h.Ranks))
+	}
 }
 
 func (t *commTopology) sendsTo(k *rankPlace) string {

@@ -5,12 +5,40 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/postmortem"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	hostengine "github.com/carillon-rt/carillon/runtime/engine/host"
 	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"golang.org/x/sync/errgroup"
 )
+
+// What is known of NCCL's communicators: their nodes, if the profiler plug-in was told, and the hosts of their ranks.
+func TestTopologyOfNCCL(t *testing.T) {
+	comm := postmortem.Comm{ID: lifecycle.CommID{1}, Name: "world", Size: 5, Nodes: 2, Engine: "nccl 2.28.9"}
+	for rank, host := range []string{"a", "a", "a", "b"} {
+		comm.Ranks = append(comm.Ranks, postmortem.Rank{Rank: rank, Host: host})
+	}
+	early := postmortem.Comm{ID: lifecycle.CommID{2}, Name: "early", Size: 2, Engine: "host", Ranks: comm.Ranks[:1]}
+	report := topologyOf(&commsReport{Job: "train", Comms: []postmortem.Comm{comm, early}})
+	var out strings.Builder
+	if err := report.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = `Job train
+
+world: 5 ranks on 2 nodes; NCCL doesn't tell rails, connections and PXN
+  a: ranks 0 to 2
+  b: rank 3
+
+early: 2 ranks; the ranks have not connected to each other
+  a: rank 0
+`
+	if out.String() != want {
+		t.Errorf("the report is\n%s\nwant\n%s", &out, want)
+	}
+}
 
 // Three ranks on one node and two on another one: who sends for whom, over which connections.
 func TestTopology(t *testing.T) {

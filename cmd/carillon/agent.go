@@ -49,7 +49,9 @@ have waited longest, if they are on this machine.
 
 Processes may run in containers, in pid namespaces below the agent's, if they write their tapes to a directory of this
 machine (CARILLON_TAPE_DIR there, --tape-dir here). They are shown with this machine's pids. The agent must run as root
-or as the owner of the tapes; it reports once which tapes it can't follow.
+or as the owner of the tapes; it reports once which tapes it can't follow. A process whose tape has no room there writes
+it to /dev/shm/carillon-UID or the directory for temporary files, and the agent follows it there, unless that is one of
+the container's own.
 
 SIGINT and SIGTERM end it after it has exported what it has read.`,
 		Example: `  carillon agent

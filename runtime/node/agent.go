@@ -42,8 +42,9 @@ import (
 type Agent struct {
 	settings *settings
 	self     mesh.Member
-	dirs     []string
-	only     string
+	dirs     []string // that the jobs' tapes may be in; the agent's own is the first
+	all      bool     // it follows all jobs in each of them, and not only those of its own
+	only     string   // the one job that it follows; empty: there may be several
 	began    time.Time
 
 	registry  *prometheus.Registry
@@ -81,9 +82,10 @@ const (
 	jobsPath = "/jobs/"
 )
 
-// StartAgent follows the tapes of all jobs below Config.TapeDir, or below the default folders; of one job, if its name
-// is given. A job that another agent on this host follows is left to it, and followed when that one ends. What is
-// specific to a process, such as its rank, is taken from its tape; everything else from the options.
+// StartAgent follows the tapes of all jobs below Config.TapeDir, also those that are in a default folder for want of
+// room, or below the default folders; of one job, if its name is given. A job that another agent on this host follows
+// is left to it, and followed when that one ends. What is specific to a process, such as its rank, is taken from its
+// tape; everything else from the options.
 func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -99,10 +101,7 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 	a := &Agent{
 		only: job, dirs: tape.Dirs(cfg.TapeDir), began: time.Now(), registry: withProcess(),
 		seen: map[string]bool{}, following: map[string]*tape.Following{}, others: map[string]bool{},
-		jobs: map[string]*keptJob{}, settings: settle(cfg),
-	}
-	if cfg.TapeDir != "" && job == "" { // jobs are found where they were looked for
-		a.dirs = a.dirs[:1]
+		jobs: map[string]*keptJob{}, settings: settle(cfg), all: cfg.TapeDir == "",
 	}
 	if err := a.open(ctx); err != nil {
 		a.endEvents(ctx)
@@ -207,7 +206,19 @@ func (a *Agent) mayFollow(dir string) bool {
 func (a *Agent) letGo(dir string) {
 	_ = a.following[dir].Close() // it is released all the same
 	delete(a.following, dir)
-	_ = os.Remove(dir) // fails unless it is empty; without tapes, no sweep would remove it
+	for _, d := range a.dirs { // its processes made them all, until there was room in dir
+		_ = os.Remove(filepath.Join(d, filepath.Base(dir))) // fails unless it is empty; no sweep removes it then
+	}
+}
+
+// follows tells whether the agent follows jobs of a name in the i-th of its directories. A process whose tape has no
+// room in one writes it in the next, and has made the job's folder in the first.
+func (a *Agent) follows(i int, job string) bool {
+	if a.only != "" || a.all || i == 0 {
+		return a.only == "" || a.only == job
+	}
+	_, err := os.Stat(filepath.Join(a.dirs[0], job))
+	return err == nil
 }
 
 // URL is where the health endpoint listens; empty when it is switched off.
@@ -298,7 +309,7 @@ func (a *Agent) Scan() {
 	a.scanning.Lock()
 	defer a.scanning.Unlock()
 	var refused []error
-	for _, dir := range a.dirs {
+	for i, dir := range a.dirs {
 		folders, err := os.ReadDir(dir)
 		if err != nil {
 			if !errors.Is(err, os.ErrNotExist) && !a.seen[dir] { // else there are no tapes yet
@@ -313,7 +324,7 @@ func (a *Agent) Scan() {
 			})
 		})
 		for _, folder := range folders {
-			if folder.IsDir() && (a.only == "" || folder.Name() == a.only) {
+			if folder.IsDir() && a.follows(i, folder.Name()) {
 				refused = append(refused, a.scan(filepath.Join(dir, folder.Name()))...)
 			}
 		}

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/carillon-rt/carillon/tests/e2e"
+	"github.com/carillon-rt/carillon/tests/fakenccl"
 )
 
 // player builds a program that makes a tape, by the writer in C, and what it reads on it.
@@ -99,6 +101,40 @@ func TestTapeElsewhere(t *testing.T) {
 				t.Errorf("%v\n%s\nit says %q, want %q", err, printed, &says, c.says)
 			}
 		})
+	}
+}
+
+// An agent follows the jobs of its directory, also where that has no room for their tapes, and no other jobs of the
+// directory in which they are then.
+func TestAgentFollowsElsewhere(t *testing.T) {
+	t.Parallel()
+	tapes, temporary := t.TempDir(), t.TempDir()
+	holder := e2e.Start(t, nil, "unshare", "--mount", "sh", "-ec",
+		"mount -t tmpfs -o size=128k,mode=700 none "+tapes+`; mount -t tmpfs none /dev/shm; echo made $$
+		exec sleep infinity`)
+	inside := []string{"--mount", "--target", fmt.Sprint(holder.AwaitPID(`^made (\d+)$`)), "--"}
+	start := func(env []string, args ...string) *e2e.Job {
+		return e2e.Start(t, append(env, "TMPDIR="+temporary), "nsenter", slices.Concat(inside, args)...)
+	}
+	agent := start([]string{"CARILLON_HEALTH_ADDR=off", "OTEL_TRACES_EXPORTER=console"}, "carillon", "agent",
+		"--tape-dir", tapes)
+	library := buildLibrary(t)
+	run := func(job, dir string) {
+		t.Helper()
+		traffic := start([]string{
+			"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "LD_PRELOAD=" + library,
+			"NCCL_PROFILER_PLUGIN=" + library, "CARILLON_JOB=" + job, "CARILLON_TAPE_DIR=" + dir,
+		}, fakenccl.Program(t, built, "traffic"), "processes", "2")
+		if code := traffic.ExitCode(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	run("another", "/dev/shm/carillon-0")
+	run("elsewhere", tapes)
+	agent.Await(`"Name":"ccl.comm.destroy".*"Value":"elsewhere"`)
+	agent.Signal(syscall.SIGTERM)
+	if code := agent.ExitCode(); code != 0 || strings.Contains(agent.Output(), `"Value":"another"`) {
+		t.Errorf("exit code %d; it follows\n%s", code, agent.Output())
 	}
 }
 

@@ -34,9 +34,10 @@ in Prometheus.
 
 The agents of a job's machines find each other, so that the job has one verdict that all of them know. An agent looks
 for the others on rank 0's machine, as the launcher names it (MASTER_ADDR, Slurm's node list), or on the machines of
---join, at ports 28029 to 28036, UDP and TCP. Their messages are encrypted with the job's secret: set
-CARILLON_JOB_SECRET_FILE or CARILLON_JOB_SECRET for each agent or each rank. Without a secret, each machine has its own
-verdicts. When an agent ends, the others report that its processes are no longer followed.
+--join, a name of which may have several addresses, at ports 28029 to 28036, UDP and TCP. Their messages are encrypted
+with the job's secret: set CARILLON_JOB_SECRET_FILE or CARILLON_JOB_SECRET for each agent or each rank. Without a
+secret, each machine has its own verdicts. When an agent ends, the others report that its processes are no longer
+followed.
 
 For ranks on machines without Carillon, the agent queries NCCL's own RAS (NCCL_RAS_ADDR) about which of them don't
 respond. It never does so while communicators are created or destroyed, or if this NCCL is known to crash when queried,

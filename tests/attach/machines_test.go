@@ -97,6 +97,67 @@ func (m *machine) await(t *testing.T, is func(*said) bool) (s said) {
 	}
 }
 
+// agent starts the machine's agent.
+func (m *machine) agent(t *testing.T, env []string, args ...string) *e2e.Job {
+	t.Helper()
+	return m.start(t, append([]string{
+		"CARILLON_STALL_THRESHOLD=500ms", "CARILLON_HEALTH_TOKEN=", "CARILLON_HEALTH_ADDR=",
+		"CARILLON_RAS_MIN_POLL_INTERVAL=off",
+	}, env...), append([]string{"carillon", "agent", "--tape-dir", m.tapes}, args...)...)
+}
+
+// heldUpOnTwo starts a job of two ranks on each machine, and returns their pids once rank 2 holds the others up.
+func heldUpOnTwo(t *testing.T, two *[2]machine, env ...string) (pids [4]int) {
+	t.Helper()
+	var ranks [4]*e2e.Job
+	for r := range ranks {
+		m := &two[r/2]
+		ranks[r] = m.start(t, slices.Concat(none, []string{
+			roleVariable + "=" + stays, "CARILLON_TAPE_DIR=" + m.tapes, "CARILLON_JOB=held-up",
+			fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=4", fmt.Sprintf("LOCAL_RANK=%d", r%2), "LOCAL_WORLD_SIZE=2",
+			"MASTER_ADDR=10.214.0.1", "MASTER_PORT=29500",
+		}, env), os.Args[0])
+	}
+	for r, job := range ranks {
+		pids[r] = job.AwaitPID(`^ready (\d+)$`)
+	}
+	return pids
+}
+
+// agree waits until the agents of both machines have one verdict, on rank 2.
+func agree(t *testing.T, two *[2]machine, reason string, pid int) {
+	t.Helper()
+	var ids [2]string
+	for i := range two {
+		s := two[i].await(t, func(s *said) bool {
+			return len(s.Verdicts) == 1 && s.Verdicts[0].Reason == reason &&
+				strings.Contains(s.Verdicts[0].Text, fmt.Sprintf("rank 2 (machine1, pid %d)", pid))
+		})
+		ids[i] = s.Verdicts[0].ID
+	}
+	if ids[0] != ids[1] {
+		t.Errorf("the agents say %s by two verdicts: %q", reason, ids)
+	}
+}
+
+// TestAgentsBesidePods: as under Kubernetes, the agents are at the addresses of the machines, and rank 0 at one of its
+// own, where no agent listens. They find each other on the machines of --join, by the secret that is in the environment
+// of the ranks.
+func TestAgentsBesidePods(t *testing.T) {
+	t.Parallel()
+	two := machines(t)
+	const pod = "10.214.0.77/24" // of rank 0, on the first machine
+	if code := two[0].start(t, nil, "ip", "address", "add", pod, "dev", "eth0").ExitCode(); code != 0 {
+		t.Fatalf("ip address add: exit code %d", code)
+	}
+	for i := range two {
+		two[i].agent(t, []string{fmt.Sprintf("CARILLON_RAS_ADDR=10.214.0.%d:28029", i+1)},
+			"--join", "10.214.0.1,10.214.0.2")
+	}
+	pids := heldUpOnTwo(t, &two, "MASTER_ADDR=10.214.0.77", "CARILLON_JOB_SECRET="+strings.Repeat("s3cret", 6))
+	agree(t, &two, "not_entered", pids[2])
+}
+
 // TestAgentsOfTwoMachines: the agents of a job's machines find each other by what the launcher told the ranks, reach
 // one verdict, and both know it, wherever the culprit is. When an agent ends, the other says what it doesn't see, and
 // takes nobody for dead; and they meet again when another one begins. When the job's ranks have ended on one machine,
@@ -108,43 +169,13 @@ func TestAgentsOfTwoMachines(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("s3cret", 6)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	begin := func(m *machine) *e2e.Job {
-		return m.start(t, []string{
-			"CARILLON_STALL_THRESHOLD=500ms", "CARILLON_HEALTH_TOKEN=", "CARILLON_HEALTH_ADDR=",
-			"CARILLON_RAS_MIN_POLL_INTERVAL=off", "CARILLON_JOB_SECRET_FILE=" + secret,
-		}, "carillon", "agent", "--tape-dir", m.tapes)
-	}
+	begin := func(m *machine) *e2e.Job { return m.agent(t, []string{"CARILLON_JOB_SECRET_FILE=" + secret}) }
 	begin(&two[0])
 	second := begin(&two[1])
-	var ranks [4]*e2e.Job
-	for r := range ranks {
-		m := &two[r/2]
-		ranks[r] = m.start(t, append(slices.Clone(none), roleVariable+"="+stays, "CARILLON_TAPE_DIR="+m.tapes,
-			"CARILLON_JOB=held-up", "CARILLON_JOB_SECRET_FILE="+secret, fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=4",
-			fmt.Sprintf("LOCAL_RANK=%d", r%2), "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=10.214.0.1", "MASTER_PORT=29500"),
-			os.Args[0])
-	}
-	var pids [4]int
-	for r, job := range ranks {
-		pids[r] = job.AwaitPID(`^ready (\d+)$`)
-	}
-	both := func(reason, name string) {
-		t.Helper()
-		var ids [2]string
-		for i := range two {
-			s := two[i].await(t, func(s *said) bool {
-				return len(s.Verdicts) == 1 && s.Verdicts[0].Reason == reason &&
-					strings.Contains(s.Verdicts[0].Text, name)
-			})
-			ids[i] = s.Verdicts[0].ID
-		}
-		if ids[0] != ids[1] {
-			t.Errorf("the agents say %s by two verdicts: %q", reason, ids)
-		}
-	}
-	both("not_entered", "rank 2 (machine1, pid "+fmt.Sprint(pids[2])+")")
+	pids := heldUpOnTwo(t, &two, "CARILLON_JOB_SECRET_FILE="+secret)
+	agree(t, &two, "not_entered", pids[2])
 	e2e.Kill(t, pids[2], syscall.SIGKILL)
-	both("rank_dead", "rank 2 (machine1, pid "+fmt.Sprint(pids[2])+")")
+	agree(t, &two, "rank_dead", pids[2])
 
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		second.Signal(sig)

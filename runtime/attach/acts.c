@@ -3,6 +3,7 @@
 #include "acts_life.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "resolve.h"
 #include "stream.h"
@@ -56,20 +57,48 @@ void acts_end_life(struct comm *comm, struct tape_life life, ncclResult_t answer
   tape_life(comm->tape, &life);
 }
 
-void acts_end_going(struct comm *comm, ncclResult_t answer, carillon_code_t code) {
-  if (comm->going.act != TAPE_ACT_NONE) {
-    struct site_words words;
-    comm->going.site = *site_tell(&comm->going_site, &words);
-    acts_end_life(comm, comm->going, answer, code);
-    comm->going = (struct tape_life){0};
+void acts_enter(struct comm *comm, struct tape_life *life, uint8_t phase, const char *text) {
+  struct tape_life entered = *life;
+  entered.stage = TAPE_STAGE_PHASE;
+  entered.phase = phase;
+  entered.text = text;
+  tape_life(comm->tape, &entered);
+}
+
+struct open_act *acts_open(struct comm *comm, const struct tape_life *life, const struct site *site) {
+  struct open_act *open = malloc(sizeof *open);
+  if (open != NULL) {
+    *open = (struct open_act){
+        .comm = comm, .generation = atomic_load(&comm->generation), .life = *life, .site = *site};
+    open->life.text = NULL;
+    open->life.site = (struct tape_site){0};
+  }
+  return open;
+}
+
+void acts_end_open(struct open_act *open, ncclResult_t answer, carillon_code_t code) {
+  struct site_words words;
+  open->life.site = *site_tell(&open->site, &words);
+  acts_end_life(open->comm, open->life, answer, code);
+  free(open);
+}
+
+void acts_add(struct open_act **list, struct open_act *open) {
+  while (*list != NULL) {
+    list = &(*list)->next;
+  }
+  if ((*list = open) != NULL) {
+    open->next = NULL;
   }
 }
 
-void acts_go(struct comm *comm, const struct tape_life *life, const struct site *site) {
-  comm->going = *life;
-  comm->going.text = NULL;
-  comm->going.site = (struct tape_site){0};
-  comm->going_site = *site;
+void acts_end_going(struct comm *comm, ncclResult_t answer, carillon_code_t code) {
+  struct open_act *open = comm->going;
+  comm->going = NULL;
+  for (struct open_act *next; open != NULL; open = next) {
+    next = open->next;
+    acts_end_open(open, answer, code);
+  }
 }
 
 void acts_start_life(struct act *act, struct comm *comm, const struct site *site, uint64_t seq) {
@@ -97,7 +126,7 @@ bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const c
   if (comm == NULL) {
     return true;
   }
-  const bool derives = call == CARILLON_CALL_SPLIT || call == CARILLON_CALL_SHRINK || call == CARILLON_CALL_GROW;
+  const bool derives = guard_derives(call);
   acts_start_life(act, comm, &act->use.site, derives ? ++comm->derived : 0);
   if (!derives) {
     tape_life(comm->tape, &act->life);
@@ -105,12 +134,12 @@ bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const c
   return true;
 }
 
-/* Ends the operation that NCCL had in progress. The caller has the turn. */
+/* Ends the operations that NCCL had in progress. The caller has the turn. */
 static void end_deriving(struct comm *comm, carillon_code_t code) {
-  if (comm->deriving != 0) {
-    tape_op_end(comm->tape, comm->deriving, code);
-    comm->deriving = 0;
+  for (uint64_t n = comm->deriving[0]; n != 0 && n <= comm->deriving[1]; n++) {
+    tape_op_end(comm->tape, n, code);
   }
+  comm->deriving[0] = comm->deriving[1] = 0;
 }
 
 void acts_close(struct comm *comm, const struct thread *thread) {
@@ -170,10 +199,11 @@ ncclResult_t act_end(struct act *act, ncclResult_t answer) {
   }
   pthread_mutex_lock(&comm_lock);
   follow(act, answer);
+  const bool grouped = acts_join_act(act, answer);
   if (answer == ncclInProgress && !ends) {
     acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK); /* the only one: a finalize waits for an operation's end */
-    acts_go(comm, &act->life, &act->use.site);
-  } else {
+    acts_add(&comm->going, acts_open(comm, &act->life, &act->use.site));
+  } else if (!grouped) {
     acts_end_life(comm, act->life, answer, ends && answer == ncclInProgress ? CARILLON_CODE_OK : guard_code(answer));
   }
   pthread_mutex_unlock(&comm_lock);

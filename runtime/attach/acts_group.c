@@ -2,11 +2,14 @@
 
 #include "acts_life.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "stream.h"
 
 bool acts_join(struct use *u, ncclResult_t answer) {
   struct thread *thread = u->thread;
-  if (thread->depth == 0 || answer != ncclSuccess) {
+  if (!thread_groups(thread, answer)) {
     return false;
   }
   uint32_t i = 0;
@@ -22,6 +25,7 @@ bool acts_join(struct use *u, ncclResult_t answer) {
     thread->join[i].comm = u->comm;
     thread->join[i].generation = atomic_load(&u->comm->generation);
     thread->join[i].first = thread->join[i].last = 0;
+    thread->join[i].deriving[0] = thread->join[i].deriving[1] = 0;
     thread->join[i].operations = 0;
     thread->join[i].on_stream = false;
   }
@@ -33,12 +37,51 @@ bool acts_join(struct use *u, ncclResult_t answer) {
       thread->join[i].stream = u->stream;
     }
     thread->join[i].first = thread->join[i].first != 0 ? thread->join[i].first : u->launched;
+    if (guard_derives(u->call)) {
+      uint64_t *deriving = thread->join[i].deriving;
+      deriving[0] = deriving[0] != 0 ? deriving[0] : u->launched;
+      deriving[1] = u->launched;
+    }
   }
   atomic_fetch_add(&u->comm->grouped, 1);
   return true;
 }
 
+bool acts_join_act(struct act *act, ncclResult_t answer) {
+  struct thread *thread = act->use.thread;
+  struct open_act *open;
+  if (!guard_derives(act->use.call) || !thread_groups(thread, answer) ||
+      (open = acts_open(act->use.comm, &act->life, &act->use.site)) == NULL) {
+    return false;
+  }
+  acts_add(&thread->acts, open);
+  return true;
+}
+
+static bool stale(const struct open_act *open) { return atomic_load(&open->comm->generation) != open->generation; }
+
+static void launch_act(struct open_act *open) {
+  open->life.time = 0;
+  acts_enter(open->comm, &open->life, TAPE_PHASE_NONE, NULL);
+}
+
+static void launch_acts(struct thread *thread) {
+  for (struct open_act *open = thread->acts; open != NULL; open = open->next) {
+    if (!stale(open)) {
+      launch_act(open);
+    }
+  }
+  for (struct comm *born = thread->born; born != NULL; born = born->next) {
+    if (born->tape != NULL && born->going != NULL) {
+      launch_act(born->going);
+    }
+  }
+}
+
 void acts_group_ends(struct thread *thread, bool launched) {
+  if (launched) {
+    launch_acts(thread);
+  }
   for (uint32_t i = 0; i < thread->joined; i++) {
     struct comm *comm = thread->join[i].comm;
     if (comm_take(comm, thread->id, &thread->join[i].turn) && launched && thread->join[i].on_stream &&
@@ -69,11 +112,27 @@ static void group_act(struct comm *comm, uint32_t operations, const struct site 
   tape_life(comm->tape, &life);
   if (answer == ncclInProgress) {
     acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK);
-    acts_go(comm, &life, site);
+    acts_add(&comm->going, acts_open(comm, &life, site));
   } else {
     acts_end_life(comm, life, answer, guard_code(answer));
   }
   pthread_mutex_unlock(&comm_lock);
+}
+
+/* NCCL has answered to the group's acts. The caller has comm_lock. */
+static void end_acts(struct thread *thread, ncclResult_t answer, carillon_code_t code) {
+  struct open_act *open = thread->acts;
+  thread->acts = NULL;
+  for (struct open_act *next; open != NULL; open = next) {
+    next = open->next;
+    if (stale(open)) {
+      free(open);
+    } else if (answer == ncclInProgress) {
+      acts_add(&open->comm->going, open);
+    } else {
+      acts_end_open(open, answer, code);
+    }
+  }
 }
 
 void acts_group_ended(struct thread *thread, const void *caller, int64_t start, bool launched, ncclResult_t answer) {
@@ -90,8 +149,15 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
     }
     atomic_fetch_sub(&comm->grouped, thread->join[i].operations);
     if (thread->join[i].turn != 0 && thread->join[i].first != 0) {
+      const uint64_t *deriving = thread->join[i].deriving;
+      const bool goes_on = answer == ncclInProgress && deriving[0] != 0; /* as long as NCCL is at it */
       for (uint64_t n = thread->join[i].first; n <= thread->join[i].last; n++) {
-        tape_op_end(comm->tape, n, code);
+        if (!goes_on || n < deriving[0] || n > deriving[1]) {
+          tape_op_end(comm->tape, n, code);
+        }
+      }
+      if (goes_on) {
+        memcpy(comm->deriving, deriving, sizeof comm->deriving);
       }
       stream_launched(comm, answer);
     }
@@ -110,6 +176,11 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
     }
   }
   thread->joined = 0;
+  if (thread->acts != NULL) {
+    pthread_mutex_lock(&comm_lock);
+    end_acts(thread, answer, code);
+    pthread_mutex_unlock(&comm_lock);
+  }
   if (thread->born != NULL) {
     struct comm *born = thread->born;
     thread->born = NULL;

@@ -21,10 +21,19 @@ void acts_start_life(struct act *, struct comm *, const struct site *, uint64_t 
 /* Writes the end of an act that was started, as NCCL answered. */
 void acts_end_life(struct comm *, struct tape_life, ncclResult_t answer, carillon_code_t);
 
-/* Leaves an act in progress. The caller has comm_lock. */
-void acts_go(struct comm *, const struct tape_life *, const struct site *);
+/* Puts a started act into a phase, or into none, at its time. text is for people; mostly NULL. */
+void acts_enter(struct comm *, struct tape_life *, uint8_t phase, const char *text);
 
-/* Ends the act that was in progress, if there is one. The caller has comm_lock. */
+/* An act that was started, to be ended later; NULL: no memory. */
+struct open_act *acts_open(struct comm *, const struct tape_life *, const struct site *);
+
+/* Puts one at the end of a list: comm->going, with comm_lock, if NCCL has it in progress. */
+void acts_add(struct open_act **list, struct open_act *);
+
+/* Writes the end of one, and frees it. */
+void acts_end_open(struct open_act *, ncclResult_t answer, carillon_code_t);
+
+/* Ends the acts that were in progress. The caller has comm_lock. */
 void acts_end_going(struct comm *, ncclResult_t answer, carillon_code_t);
 
 /* Has the act's communicators made: now, or at the end of the group. */

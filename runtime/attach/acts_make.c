@@ -98,7 +98,10 @@ void act_root(struct act *act, ncclComm_t *out, int32_t size, int32_t rank, cons
   acts_start_life(act, comm, &act->use.site, 0);
   act->life.act = TAPE_ACT_INIT;
   tape_life(comm->tape, &act->life);
-  acts_go(comm, &act->life, &act->use.site);
+  acts_add(&comm->going, acts_open(comm, &act->life, &act->use.site));
+  if (act->use.thread->depth > 0) {
+    acts_enter(comm, &act->life, TAPE_PHASE_GROUP, NULL);
+  }
 }
 
 void act_child(struct act *act, ncclComm_t *out, int color, const ncclConfig_t *config) {
@@ -117,22 +120,22 @@ void act_child(struct act *act, ncclComm_t *out, int color, const ncclConfig_t *
     if (act->use.call != CARILLON_CALL_GROW) {
       memcpy(act->life.child, id, sizeof act->life.child);
     }
-    acts_go(comm, &act->life, &act->use.site); /* it is its init, too */
-    comm->going.act = TAPE_ACT_INIT;
-    comm->going.seq = 0;
-    memset(comm->going.child, 0, sizeof comm->going.child);
+    struct tape_life init = act->life; /* it is its init, too */
+    init.act = TAPE_ACT_INIT;
+    init.seq = 0;
+    memset(init.child, 0, sizeof init.child);
+    acts_add(&comm->going, acts_open(comm, &init, &act->use.site));
   }
   tape_life(parent->tape, &act->life);
   if (act->use.drained != 0) {
-    act->life.stage = TAPE_STAGE_PHASE;
-    act->life.phase = TAPE_PHASE_QUEUED;
-    act->life.text = "the communicator's unfinished group job was completed first: this version of NCCL takes it up at "
-                     "the wrong time (NVIDIA/nccl#1605; guard split_drain)";
-    tape_life(parent->tape, &act->life);
-    act->life.phase = TAPE_PHASE_NONE;
-    act->life.text = NULL;
+    acts_enter(parent, &act->life, TAPE_PHASE_QUEUED,
+               "the communicator's unfinished group job was completed first: this version of NCCL takes it up at the "
+               "wrong time (NVIDIA/nccl#1605; guard split_drain)");
     act->life.time = 0;
-    tape_life(parent->tape, &act->life);
+    acts_enter(parent, &act->life, TAPE_PHASE_NONE, NULL);
+  }
+  if (act->use.thread->depth > 0) {
+    acts_enter(parent, &act->life, TAPE_PHASE_GROUP, NULL);
   }
 }
 
@@ -173,11 +176,13 @@ void acts_learn(struct comm *comm, struct thread *thread) {
 /* Begins the tape of one that has none yet, with what NCCL has in progress with it. */
 static void tape_begin(struct comm *comm) {
   comm->tape = tape_comm_new(&comm->info, comm->origin != NULL ? comm->origin->tape : NULL);
-  struct site_words words;
-  struct tape_life life = comm->going;
-  life.site = *site_tell(&comm->going_site, &words);
-  life.state = acts_state(comm);
-  tape_life(comm->tape, &life);
+  if (comm->going != NULL) {
+    struct site_words words;
+    struct tape_life life = comm->going->life;
+    life.site = *site_tell(&comm->going->site, &words);
+    life.state = acts_state(comm);
+    tape_life(comm->tape, &life);
+  }
 }
 
 /* One that NCCL was asked for, once it has answered. The caller has comm_lock. */
@@ -227,7 +232,7 @@ void acts_bear(struct act *act, ncclResult_t answer) {
   if (act->born == NULL) {
     return;
   }
-  if (thread->depth > 0 && answer == ncclSuccess) {
+  if (thread_groups(thread, answer)) {
     struct comm *last = act->born;
     while (last->next != NULL) {
       last = last->next;

@@ -58,6 +58,10 @@ void comm_drop(struct comm *comm) {
     return; /* it is lost */
   }
   ops_forget(&comm->ops);
+  for (struct open_act *next; comm->going != NULL; comm->going = next) {
+    next = comm->going->next;
+    free(comm->going);
+  }
   tape_comm_free(comm->tape);
   comm->tape = NULL;
   free(comm->messages);

@@ -22,6 +22,15 @@
 /* Calls up to this one are those that change a communicator's state. */
 #define COMM_LAST_ACT CARILLON_CALL_ABORT
 
+/* An act that has begun and not ended. */
+struct open_act {
+  struct open_act *next;
+  struct comm *comm;
+  uint32_t generation; /* the communicator's */
+  struct tape_life life;
+  struct site site;
+};
+
 struct comm {
   _Alignas(64) _Atomic(ncclComm_t) handle; /* NULL: not known yet, or not in use */
   _Atomic uint32_t generation;
@@ -42,7 +51,7 @@ struct comm {
   uint32_t *messages;   /* to each rank, then from each rank; NULL: not counted */
   uint32_t size_known;  /* ranks that messages has room for */
   uint32_t derived;     /* splits, shrinks and grows that were begun */
-  uint64_t deriving;    /* the operation of one that NCCL has in progress; 0: none */
+  uint64_t deriving[2]; /* the first and the last operation of those that NCCL has in progress; 0: none */
   cudaStream_t stream;  /* of the operation that a mark is to follow */
   bool launches;        /* there is such a one, which NCCL launches */
   bool told;            /* and before which the stream writes, too */
@@ -62,8 +71,7 @@ struct comm {
   struct site sites[COMM_LAST_ACT + 1]; /* where the calls were made that changed the state, by call */
   carillon_call_t call;                 /* that made it */
   struct site made;                     /* and where */
-  struct tape_life going;               /* the act that NCCL has in progress; TAPE_ACT_NONE: none */
-  struct site going_site;
+  struct open_act *going;               /* the acts that NCCL has in progress, in the order in which they began */
   uint64_t groups;                      /* that NCCL had in progress, or that failed */
   uint64_t ended;                       /* in which order communicators ended */
   bool lost;                            /* a call answered that another rank is gone */

@@ -143,7 +143,8 @@
 // # What is proof, and what inference
 //
 // The records of an operation of NCCL, and so its span and its duration, are those of its call: from its entry to its
-// return, or in a group to that of the outermost ncclGroupEnd, which is when it is launched on its stream. An act that
+// return, or in a group to that of the outermost ncclGroupEnd, which is when it is launched on its stream. In a group,
+// so is an init, a split, a shrink or a grow: it is in phase "group" until ncclGroupEnd launches it. An act that
 // answers ncclInProgress ends when ncclCommGetAsyncError says so, whoever calls it; nobody else asks, but for a guard
 // that must know.
 //

@@ -212,13 +212,9 @@ static const struct mistake *drain(struct use *u) {
   return NULL;
 }
 
-static bool derives(carillon_call_t call) {
-  return call == CARILLON_CALL_SPLIT || call == CARILLON_CALL_SHRINK || call == CARILLON_CALL_GROW;
-}
-
 /* Calls that a thread makes while no other is in one on the same communicator: not those that ask, or break in. */
 static bool exclusive(carillon_call_t call) {
-  return call >= CARILLON_CALL_ALL_REDUCE || derives(call) || call == CARILLON_CALL_FINALIZE ||
+  return call >= CARILLON_CALL_ALL_REDUCE || guard_derives(call) || call == CARILLON_CALL_FINALIZE ||
          call == CARILLON_CALL_DESTROY;
 }
 
@@ -243,7 +239,7 @@ static const struct mistake *check(struct use *u, const void *caller) {
   }
   if (u->call == CARILLON_CALL_ASYNC_ERROR || u->call == CARILLON_CALL_ABORT) {
     m = NULL;
-  } else if ((derives(u->call) || u->call == CARILLON_CALL_DESTROY) && real_version() < 22703 &&
+  } else if ((guard_derives(u->call) || u->call == CARILLON_CALL_DESTROY) && real_version() < 22703 &&
              atomic_load(&comm->job) != 0 && guard_is_on(GUARD_split_drain)) {
     if ((m = drain(u)) != NULL) {
       return m;
@@ -338,8 +334,8 @@ ncclResult_t use_end(struct use *u, ncclResult_t answer) {
     u->thread->refusal[0] = '\0';
   }
   const bool operation = u->call >= CARILLON_CALL_ALL_REDUCE || u->launched != 0;
-  if (answer == ncclInProgress && derives(u->call)) {
-    comm->deriving = u->launched; /* all ranks meet in it: it goes on as long as NCCL is at it */
+  if (answer == ncclInProgress && guard_derives(u->call)) {
+    comm->deriving[0] = comm->deriving[1] = u->launched; /* all ranks meet in it: it goes on as long as NCCL is at it */
   } else if (operation && !acts_join(u, answer)) {
     const bool well = answer == ncclSuccess || answer == ncclInProgress;
     tape_op_end(comm->tape, u->launched, well ? CARILLON_CODE_OK : guard_code(answer));

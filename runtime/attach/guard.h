@@ -70,6 +70,11 @@ bool use_begin(struct use *, ncclComm_t, carillon_call_t, const char *name, cons
 /* Notes that NCCL answered, and gives the turn back. Returns the answer. */
 ncclResult_t use_end(struct use *, ncclResult_t answer);
 
+/* Whether a call makes a communicator of another one. */
+static inline bool guard_derives(carillon_call_t call) {
+  return call == CARILLON_CALL_SPLIT || call == CARILLON_CALL_SHRINK || call == CARILLON_CALL_GROW;
+}
+
 /* What the tape calls an answer of NCCL's. */
 carillon_code_t guard_code(ncclResult_t);
 

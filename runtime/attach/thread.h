@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct comm;
+struct open_act;
 
 /* As many communicators of a group are followed to its end; the operations of others are taken as ended at once. */
 #define GROUP_COMMS 32
@@ -22,11 +23,13 @@ struct thread {
     struct comm *comm;
     uint32_t generation, operations;
     uint64_t first, last; /* of its operations, as the tape counts them; 0: none */
+    uint64_t deriving[2]; /* the same of splits, shrinks and grows */
     bool on_stream;       /* one of them goes onto a stream */
     struct CUstream_st *stream; /* of the last that does */
     uint64_t turn;        /* while NCCL ends the group */
   } join[GROUP_COMMS];
   struct comm *born; /* communicators that the group's end makes */
+  struct open_act *acts; /* on communicators, that the group's end launches */
   char refusal[512]; /* what the guards said of its last call that failed; empty if NCCL answered that */
 };
 
@@ -42,6 +45,9 @@ struct thread *thread_make(void);
 static inline struct thread *thread_self(void) {
   return __builtin_expect(thread_known != NULL, 1) ? thread_known : thread_make();
 }
+
+/* Whether what a call answered so is done by the end of the thread's group. */
+static inline bool thread_groups(const struct thread *thread, int answer) { return thread->depth > 0 && answer == 0; }
 
 /* From now on, calls of all threads that are not known pass through untouched, and so do those of this one. */
 void thread_step_aside(void);

@@ -76,12 +76,13 @@ const (
 	PhaseNetwork          // waiting for the network, or for the rank of this node that sends there
 	PhasePool             // waiting for a free operation of the proxy's pool
 	PhaseCaptured         // of an end: it was captured in a graph and not launched; the graph's launches are unseen
+	PhaseGroup            // of an act: called for in a group that has not ended
 	numPhases
 )
 
 var phaseNames = [numPhases]string{
 	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish", "stream", "credit",
-	"network", "pool", "captured",
+	"network", "pool", "captured", "group",
 }
 
 // String is the phase's name: "rendezvous", "transfer" and so on.

@@ -154,6 +154,9 @@ API ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
   return ncclSuccess;
 }
 
+static __thread int depth;
+static __thread ncclComm_t grouped; /* the last one that was split in the group */
+
 API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
   (void)key;
   (void)config;
@@ -167,6 +170,10 @@ API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *
     *newcomm = make(1, 0, false);
   }
   comm->out = color >= 0 ? newcomm : NULL;
+  if (depth > 0) {
+    grouped = comm;
+    return ncclSuccess;
+  }
   return takes_time(comm);
 }
 
@@ -208,8 +215,6 @@ SLOW(ncclCommRevoke, (ncclComm_t comm, int flags __attribute__((unused))))
 ENDS(ncclCommDestroy)
 ENDS(ncclCommAbort)
 
-static __thread int depth;
-
 API ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   (void)sendbuff, (void)recvbuff, (void)count, (void)datatype, (void)op, (void)stream;
@@ -240,5 +245,10 @@ API ncclResult_t ncclGroupStart(void) {
 API ncclResult_t ncclGroupEnd(void) {
   depth--;
   say("ncclGroupEnd");
-  return ncclSuccess;
+  if (depth > 0 || grouped == NULL) {
+    return ncclSuccess;
+  }
+  const ncclComm_t comm = grouped;
+  grouped = NULL;
+  return comm->error != ncclSuccess ? comm->error : takes_time(comm);
 }

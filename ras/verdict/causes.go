@@ -421,7 +421,8 @@ func (g *graph) unfinishedGroups() []Verdict {
 		for _, s := range a.slots {
 			group := s.open(tape.ActGroup)
 			i := slices.IndexFunc(s.Acts, func(o OpenAct) bool {
-				return o.Stalled && o.Act != tape.ActGroup && o.Act != tape.ActInit
+				return o.Stalled && o.Act != tape.ActGroup && o.Act != tape.ActInit &&
+					(group == nil || o.Age <= group.Age)
 			})
 			if group == nil || i < 0 || s.InFlight > 0 || a.note.Fate != Alive {
 				continue

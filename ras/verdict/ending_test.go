@@ -57,13 +57,14 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// alone checks that one rank is named, and nobody else.
-func alone(t *testing.T, j job, rank int) {
+// alone is the verdict on a job in which one rank is named, and nobody else.
+func alone(t *testing.T, j job, rank int) *verdict.Verdict {
 	t.Helper()
-	if verdicts, _ := verdict.Diagnose(j); len(verdicts) != 1 || len(verdicts[0].Culprits) != 1 ||
-		verdicts[0].Culprits[0].Job != rank {
-		t.Errorf("got %+v; want rank %d alone", verdicts, rank)
+	verdicts, _ := verdict.Diagnose(j)
+	if len(verdicts) != 1 || len(verdicts[0].Culprits) != 1 || verdicts[0].Culprits[0].Job != rank {
+		t.Fatalf("got %+v; want rank %d alone", verdicts, rank)
 	}
+	return &verdicts[0]
 }
 
 // A rank that a shrink leaves out doesn't hold it up.
@@ -76,4 +77,45 @@ func TestLeftOut(t *testing.T) {
 	// But it does hold up what it had to call before.
 	j = newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1, 2).with(shrinks, 0)
 	alone(t, j, 3)
+}
+
+// grouped puts ranks into an act that a group's end has not launched yet.
+func grouped(kind tape.Act, age time.Duration) func(*verdict.Note, *verdict.Slot) {
+	return func(n *verdict.Note, s *verdict.Slot) {
+		act(kind, age, true)(n, s)
+		s.Acts[len(s.Acts)-1].Phase = tape.PhaseGroup
+	}
+}
+
+// Who doesn't end the group in which it has called for what all are in holds the others up.
+func TestUnfinishedGroup(t *testing.T) {
+	split := func() job { return newJob(4).in(world, 4, lifecycle.CallSplit, s6, -1, 0, seq(4)...) }
+	// Their groups have ended, and NCCL goes on with them.
+	pending := func(n *verdict.Note, s *verdict.Slot) {
+		act(tape.ActSplit, s6, true)(n, s)
+		act(tape.ActGroup, s5, true)(n, s)
+	}
+	for name, j := range map[string]job{
+		"a split": split().with(act(tape.ActSplit, s6, true), 0, 1, 3).with(grouped(tape.ActSplit, s6), 2),
+		"two splits that don't block": split().with(pending, 0, 1, 3).with(grouped(tape.ActSplit, s6), 2).
+			with(grouped(tape.ActSplit, s6), 2),
+		"two inits": newJob(4).comm("x", seq(4)...).with(act(tape.ActInit, s6, true), 0, 1, 3).
+			with(grouped(tape.ActInit, s6), 2).with(func(n *verdict.Note, s *verdict.Slot) {
+			x := &n.Slots[1]
+			x.Acts = slices.Clone(s.Acts)
+			x.Acts[0].Age = s5
+		}, seq(4)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if v := alone(t, j, 2); v.Reason != verdict.UnfinishedGroup || v.Confidence != verdict.Certain ||
+				len(v.Victims) != 3 {
+				t.Errorf("got %+v", v)
+			}
+		})
+	}
+	// All are about to launch theirs.
+	j := split().with(grouped(tape.ActSplit, s6), seq(4)...)
+	if verdicts, _ := verdict.Diagnose(j); len(verdicts) > 0 {
+		t.Errorf("got %+v", verdicts)
+	}
 }

@@ -25,10 +25,26 @@ func (s *Slot) inCountedMessages() bool {
 // they are in a group that has not ended, or NCCL has not returned.
 func (s *Slot) unlaunched() bool { return s.Counted && s.InFlight > 0 && s.Phase == tape.PhaseNone }
 
-// inAct tells whether the rank of a slot is in a call that makes a communicator of this one. In a group, such a call
-// returns before it is done.
-func (s *Slot) inAct(call lifecycle.Call) bool {
-	return slices.ContainsFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == call.String() })
+// unlaunched tells whether a rank has not launched what it meets the others in; certain, whether that is known to be
+// because its group has not ended.
+func (p *participant) unlaunched() (is, certain bool) {
+	if act := p.act(); act != nil {
+		is = act.Phase == tape.PhaseGroup
+		return is, is
+	}
+	return p.slot.unlaunched(), false
+}
+
+// act is the open act that makes a communicator in which a rank meets the others; nil if it meets them in none.
+func (p *participant) act() *OpenAct {
+	if p.meeting.key.kind == joining {
+		return p.slot.open(tape.ActInit)
+	}
+	making := func(a OpenAct) bool { return a.Act.String() == p.slot.Op.Call.String() }
+	if i := slices.IndexFunc(p.slot.Acts, making); i >= 0 && p.meeting.key.kind == collective {
+		return &p.slot.Acts[i]
+	}
+	return nil
 }
 
 // countsWith tells whether all messages of a slot's rank with another one are counted.
@@ -208,23 +224,28 @@ func (m *meeting) calledTooOften() bool {
 func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 	var culprits []*actor
 	var since time.Duration
+	confidence, why := Certain, "its group has not ended"
 	for _, p := range m.present {
+		unlaunched, certain := p.unlaunched()
 		before := func(q *participant) bool { return q.until == 0 && q.since > p.since }
 		switch {
-		case !p.slot.unlaunched() || p.slot.inAct(p.slot.Op.Call) || slices.ContainsFunc(p.actor.in, before):
+		case !unlaunched || slices.ContainsFunc(p.actor.in, before):
 		case p.since < m.age/2: // it has just come
 			w.moving = true
 			return Verdict{}, false
 		default:
 			culprits, since = append(culprits, p.actor), max(since, p.since)
+			if !certain {
+				confidence, why = Likely, "its group has not ended, or NCCL has not returned"
+			}
 		}
 	}
 	if n := len(culprits); n == 0 || n == len(m.present) && (m.key.kind != exchange || len(m.waiters) == 0) {
 		return Verdict{}, false
 	}
-	v := m.verdict(UnfinishedGroup, Likely, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
-	v.Text = say("%s began %s %s ago, and it is not launched: its group has not ended, or NCCL has not returned%s",
-		culpritsText(v.Culprits), m.text(), Age(since), waiting(v.Victims))
+	v := m.verdict(UnfinishedGroup, confidence, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
+	v.Text = say("%s began %s %s ago, and it is not launched: %s%s",
+		culpritsText(v.Culprits), m.text(), Age(since), why, waiting(v.Victims))
 	v.Evidence = append(v.Evidence, attendance(m))
 	return v, true
 }

@@ -77,6 +77,17 @@ func TestLeftOut(t *testing.T) {
 	// But it does hold up what it had to call before.
 	j = newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1, 2).with(shrinks, 0)
 	alone(t, j, 3)
+	// And one that leaves out others than the rest do is wrong, in whatever order they are listed.
+	j = newJob(6).in(world, 7, lifecycle.CallShrink, s6, -1, 0, seq(4)...)
+	for r, without := range [][]int{{4, 5}, {5, 4}, {3, 5}, {4, 5}} {
+		j.with(act(tape.ActShrink, s6, true), r)
+		j.slot(r, world).Acts[0].Without = without
+	}
+	v := alone(t, j, 2)
+	if want := "ranks 0, 1 and 3: shrink without ranks 4 and 5; rank 2: shrink without ranks 3 and 5"; v.Reason !=
+		verdict.Mismatch || !strings.HasSuffix(v.Text.String(), want) {
+		t.Errorf("%s: %s", v.Reason, v.Text)
+	}
 }
 
 // grouped puts ranks into an act that a group's end has not launched yet.

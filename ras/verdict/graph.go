@@ -491,7 +491,7 @@ func (g *graph) enter(key meetingKey, p *participant) {
 		m.trouble = m.trouble || !p.actor.past(p.slot)
 	}
 	m.trouble = m.trouble || p.stalled && p.until == 0 && p.actor.note.Fate != Dead // a dead rank doesn't wait
-	if key.kind == collective && agreed(m.slot.Op) != agreed(p.slot.Op) {
+	if key.kind == collective && !m.slot.agrees(p.slot) {
 		m.differ, m.trouble = true, true // it can't end well
 	}
 }
@@ -546,6 +546,17 @@ func agreed(sig tape.Signature) tape.Signature {
 	default:
 	}
 	return sig
+}
+
+// agrees tells whether the calls that two ranks are in agree, as far as is known. What a shrink leaves out is an
+// argument that must be the same on all ranks.
+func (s *Slot) agrees(o *Slot) bool {
+	if agreed(s.Op) != agreed(o.Op) {
+		return false
+	}
+	a, b := s.open(tape.ActShrink), o.open(tape.ActShrink)
+	without := func(a *OpenAct) []int { return slices.Sorted(slices.Values(a.Without)) }
+	return s.Op.Call != lifecycle.CallShrink || a == nil || b == nil || slices.Equal(without(a), without(b))
 }
 
 // rankOf is an actor as the verdict names it, seen from a communicator.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -45,7 +47,7 @@ func (w *walk) mismatch(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Certain, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
 	var says []string
 	for _, s := range sides {
-		says = append(says, fmt.Sprintf("%s: %s", s.ranks(m), difference(&sides[0].sig, &s.sig)))
+		says = append(says, fmt.Sprintf("%s: %s%s", s.ranks(m), difference(&sides[0].sig, &s.sig), s.without()))
 	}
 	if len(wrong) > 0 && len(wrong) < len(sides) {
 		v.Text = say("%s made a different call than the others as number %d on %s: %s", culpritsText(v.Culprits),
@@ -124,7 +126,7 @@ func (g *graph) sides(m *meeting) []*side {
 	var sides []*side
 	for _, p := range m.present {
 		sig := agreed(p.slot.Op)
-		i := slices.IndexFunc(sides, func(s *side) bool { return s.sig == sig })
+		i := slices.IndexFunc(sides, func(s *side) bool { return s.participants[0].slot.agrees(p.slot) })
 		if i < 0 {
 			i = len(sides)
 			sides = append(sides, &side{sig: sig})
@@ -152,6 +154,17 @@ func wrongSides(sides []*side) []*side {
 	default:
 		return nil
 	}
+}
+
+// without says which ranks a side's shrink leaves out; nothing of other calls, or if it isn't known.
+func (s *side) without() string {
+	act := s.participants[0].act()
+	if act == nil || len(act.Without) == 0 {
+		return ""
+	}
+	return " without " + words.Ranks(slices.DeleteFunc(slices.Clone(act.Without), func(r int) bool {
+		return r == model.OtherRanks
+	}))
 }
 
 // ranks names the ranks of a side.

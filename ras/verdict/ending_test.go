@@ -130,3 +130,24 @@ func TestUnfinishedGroup(t *testing.T) {
 		t.Errorf("got %+v", verdicts)
 	}
 }
+
+// Where a communicator of some ranks has the order of the job's, that says which of the others has not come to its
+// init.
+func TestAbsentInOrder(t *testing.T) {
+	sub := func(ranks ...int) job {
+		j := newJob(4).in(world, 4, allReduce, s6, -1, 0, 0).comm("sub", ranks...)
+		for _, r := range ranks[:2] {
+			j[r].Slots[1].Parent = lifecycle.CommID{}
+			j[r].Slots[1].State = lifecycle.StateInitializing
+			j[r].Slots[1].Acts = []verdict.OpenAct{{Act: tape.ActInit, Age: s6, Stalled: true}}
+		}
+		j[ranks[2]].Slots = j[ranks[2]].Slots[:1]
+		return j
+	}
+	alone(t, sub(1, 2, 3), 3)
+	verdicts, _ := verdict.Diagnose(sub(2, 1, 3))
+	if len(verdicts) == 0 || verdicts[0].Reason != verdict.NotJoined || len(verdicts[0].Culprits) != 1 ||
+		verdicts[0].Culprits[0].Job >= 0 {
+		t.Errorf("in another order: %+v", verdicts)
+	}
+}

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -215,6 +216,8 @@ func (g *graph) assignAbsent(m *meeting) {
 			candidates = late
 		} else if rest := g.outside(m); len(rest) == len(m.absent) {
 			candidates = rest
+		} else if rest = m.inOrder(rest); len(rest) == len(m.absent) {
+			candidates = rest
 		}
 	}
 	for _, a := range candidates {
@@ -260,6 +263,24 @@ func (g *graph) outside(m *meeting) (rest []*actor) {
 		}
 	}
 	return rest
+}
+
+// inOrder are those of some ranks that can be absent ranks of a meeting if its communicator has the order of the job's
+// ranks, as that of those present shows; none if these are fewer than two, or have another order.
+func (m *meeting) inOrder(some []*actor) []*actor {
+	present := slices.Clone(m.present)
+	slices.SortFunc(present, func(a, b *participant) int { return cmp.Compare(a.slot.Rank, b.slot.Rank) })
+	if len(present) < 2 || slices.ContainsFunc(present, func(p *participant) bool { return p.actor.job < 0 }) ||
+		!slices.IsSortedFunc(present, func(a, b *participant) int { return cmp.Compare(a.actor.job, b.actor.job) }) {
+		return nil
+	}
+	return slices.DeleteFunc(some, func(a *actor) bool {
+		return a.job < 0 || !slices.ContainsFunc(m.absent, func(rank int) bool {
+			return !slices.ContainsFunc(present, func(p *participant) bool {
+				return (p.slot.Rank < rank) != (p.actor.job < a.job)
+			})
+		})
+	})
 }
 
 // byOrder is the only rank of the parent that can be rank r of a communicator in its init, as a shrink keeps the order

@@ -159,7 +159,10 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		v.Text = say("%s caused %s to fail on other ranks: %s", who, commText(m.slot), m.slot.Failure.Text)
 	default:
 		v.Text = m.notEntered(who, have, v.Culprits, v.Reason == NotJoined)
-		if len(leaves) == 1 {
+		if len(leaves) == 1 && first.in != nil {
+			v.Text.add("; it is still in %s, which others have completed: if it does not block, call AsyncError until "+
+				"it has ended", first.in.meeting.text())
+		} else if len(leaves) == 1 {
 			v.Text.add("%s", lastCall(first.actor))
 		}
 	}

@@ -129,9 +129,10 @@ type edge struct {
 type leaf struct {
 	actor     *actor
 	why       ending
-	at        *meeting // the meeting that waits for it
-	left      *Left    // how it ended the communicator, if why is leftComm
-	elsewhere bool     // it keeps making other calls
+	at        *meeting     // the meeting that waits for it
+	left      *Left        // how it ended the communicator, if why is leftComm
+	elsewhere bool         // it keeps making other calls
+	in        *participant // in an act that waits for nobody; nil if it is in none
 }
 
 // ending is why a rank waits for no other.
@@ -236,7 +237,12 @@ func (w *walk) explain(m *meeting, a *actor) {
 	waited := m.age - m.until
 	still := min(max(waited/2, w.least), settleTime)
 	followed, moving := false, false
+	var lingers *participant
 	for _, p := range w.elsewhere(m, a, gone, left) {
+		if m.until == 0 && m.key.kind != joining && p.lingers() {
+			lingers = p
+			continue
+		}
 		if p.until == 0 && m.until == 0 && p.since < still {
 			moving = moving || !m.inOtherLane(p.slot)
 			continue
@@ -253,7 +259,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 	if s := a.queued(m); s != nil {
 		idleFor, recent = s.Age, max(3*waited/4, still) // later calls don't count, and its stream may go on
 	}
-	leaf := &leaf{actor: a, at: m, left: left}
+	leaf := &leaf{actor: a, at: m, left: left, in: lingers}
 	switch {
 	case a.note.Fate == Stopped:
 		leaf.why = notAlive
@@ -277,6 +283,20 @@ func (w *walk) explain(m *meeting, a *actor) {
 		leaf.elsewhere = true
 	}
 	w.add(leaf)
+}
+
+// lingers tells whether a rank is in an act that makes a communicator and that another rank has completed, which none
+// does before all have come: it waits for no rank there, and NCCL may wait to be asked for the end.
+func (p *participant) lingers() bool {
+	if p.until > 0 || p.act() == nil {
+		return false
+	}
+	for q := range p.meeting.g.members(p.slot) {
+		if q.actor != p.actor && q.slot.Failure == nil && passed(p.meeting, q.slot) {
+			return true
+		}
+	}
+	return false
 }
 
 // inOtherLane tells whether the ranks of a meeting use a slot's communicator in another lane than the meeting's: what a

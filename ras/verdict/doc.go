@@ -16,8 +16,8 @@
 //
 //	it ends at                                        verdict
 //	an actor whose process is gone or stopped         rank_dead, rank_stopped, rank_unreachable
-//	an actor that is alive and in no meeting          not_entered; not_joined if it is missing at an init or a split;
-//	                                                  unfinished_group if it has a group job open;
+//	an actor that is alive and in no meeting, or in   not_entered; not_joined if it is missing at an init or a split;
+//	  an init or a split that others have completed   unfinished_group if it has a group job open;
 //	                                                  stream_blocked if its device has not come to the call
 //	a meeting whose ranks made different calls        mismatch
 //	a meeting to which all have come, and nothing     transport

@@ -131,6 +131,22 @@ func TestUnfinishedGroup(t *testing.T) {
 	}
 }
 
+// A rank that has begun an act which others have completed waits for nobody there.
+func TestLingers(t *testing.T) {
+	j := newJob(4).in(world, 1, allReduce, s6, -1, 0, 0, 2, 3).with(act(tape.ActInit, 9*time.Second, true), 1)
+	alone(t, j, 1)
+	// After a split, it has no communicator in which the others wait for it.
+	j = newJob(4).did(world, 4, lifecycle.CallSplit, 9*time.Second, 0, 2, 3).
+		in(world, 4, lifecycle.CallSplit, 9*time.Second, -1, 0, 1).with(act(tape.ActSplit, 9*time.Second, true), 1).
+		comm("half", 0, 1).in("half", 1, allReduce, s6, -1, 0, 0)
+	j[1].Slots[0].Acts[0].Child = j[1].Slots[1].Comm
+	j[1].Slots = j[1].Slots[:1]
+	if v := alone(t, j, 1); v.Reason != verdict.NotEntered ||
+		!strings.Contains(v.Text.String(), `it is still in a split of "world", which others have completed`) {
+		t.Errorf("%s: %s", v.Reason, v.Text)
+	}
+}
+
 // Where a communicator of some ranks has the order of the job's, that says which of the others has not come to its
 // init.
 func TestAbsentInOrder(t *testing.T) {

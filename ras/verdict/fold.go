@@ -101,7 +101,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	for _, a := range c.Acts {
 		s.Acts = append(s.Acts, OpenAct{
 			Act: a.Kind, Seq: a.Seq, Phase: a.Phase, Age: age(a.Start, now), Stalled: p.Stalled(a, now),
-			Site: siteOf(a), Without: a.Without(),
+			Site: siteOf(a), Without: a.Without(), Child: a.First.Child,
 			Joins: a.Kind == tape.ActInit && a.First.Call == lifecycle.CallGrow && c.Parent.IsZero(),
 		})
 	}

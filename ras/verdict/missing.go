@@ -206,6 +206,12 @@ func (g *graph) assignAbsent(m *meeting) {
 		}
 	}
 	m.absent = still
+	if makers := g.makers(m); len(makers) == len(m.absent) {
+		for _, a := range makers {
+			m.addMissing(a)
+		}
+		m.absent = nil
+	}
 	if len(m.absent) == 0 {
 		return
 	}
@@ -226,6 +232,19 @@ func (g *graph) assignAbsent(m *meeting) {
 	if len(candidates) > 0 {
 		m.absent, m.guessed = nil, true
 	}
+}
+
+// makers are the ranks that are in the act which makes a meeting's communicator, and don't have it yet.
+func (g *graph) makers(m *meeting) (some []*actor) {
+	for _, a := range g.actors {
+		makes := func(s *Slot) bool {
+			return slices.ContainsFunc(s.Acts, func(o OpenAct) bool { return o.Child == m.key.comm })
+		}
+		if a.slotIn(m.key.comm) == nil && slices.ContainsFunc(a.slots, makes) {
+			some = append(some, a)
+		}
+	}
+	return some
 }
 
 // lateMembers are the ranks of the parent that have no slot yet in a meeting's communicator, or don't know their rank

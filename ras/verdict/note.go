@@ -165,6 +165,8 @@ type OpenAct struct {
 	// Without are the ranks of the communicator that a shrink leaves out: they don't take part. model.OtherRanks among
 	// them says that there are more.
 	Without []int `json:"without,omitempty"`
+	// Child is the communicator of which the rank becomes a member by it; zero if it becomes none, or it isn't known.
+	Child lifecycle.CommID `json:"child,omitzero"`
 	// Joins says that it is the init of a rank that joins a communicator which grows. Until it ends, the ranks that
 	// have that communicator's parent may not know it by this id.
 	Joins bool `json:"joins,omitempty"`

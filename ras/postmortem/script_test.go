@@ -30,7 +30,8 @@ import (
 //	                                              its time of day. Only of processes on the one named here is it known
 //	                                              that they are dead
 //	process PROC HOST [closed] [made DUR] [seen DUR] [paused DUR DUR] [starved DUR] [told DUR] [exported DUR]
-//	        [delivered DUR] [job JOB] [run N] [format N] [cut BYTES] [damage header|slots|tally|count] [twice]
+//	        [delivered DUR] [job JOB] [rank RANK/SIZE] [run N] [format N] [cut BYTES]
+//	        [damage header|slots|tally|count] [twice]
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
 //	TIME PROC nccl COMM RANK/SIZE                 the same of one of NCCL's, which has no name on its tape
 //	TIME PROC act COMM ACT SEQ start | phase PHASE | ok | CODE PEER TEXT…
@@ -184,6 +185,9 @@ func (s *stage) process(w []string) {
 			p.twice = true
 		case "job":
 			p.Job = w[i+1]
+		case "rank":
+			rank, size, _ := strings.Cut(w[i+1], "/")
+			p.Rank, p.JobSize = int(natural(rank)), int(natural(size))
 		case "run":
 			p.Run = natural(w[i+1])
 		case "format":

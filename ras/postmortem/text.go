@@ -169,6 +169,17 @@ func (s *Said) mistake() string {
 	return words.Line(text) + "."
 }
 
+// complete tells whether there is a tape of each process of the job: then ranks without one have not come.
+func (r *Report) complete() bool {
+	ranks := map[int]bool{}
+	for _, p := range r.procs {
+		if p.rank >= 0 {
+			ranks[p.rank] = true
+		}
+	}
+	return r.size > 0 && len(ranks) >= r.size && len(r.emptiedTapes()) == 0
+}
+
 // gap says which tapes are missing, of the communicator that misses most, and which don't cover Options.At; empty if
 // none. The findings may be incomplete then.
 func (r *Report) gap() string {
@@ -189,7 +200,7 @@ func (r *Report) gap() string {
 			worst = c
 		}
 	}
-	if worst != nil {
+	if worst != nil && !r.complete() {
 		gaps = append(gaps, fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(),
 			commName(worst.Name, worst.ID)))
 		if emptied := r.emptiedTapes(); len(emptied) > 0 {

@@ -94,8 +94,8 @@ func (d *devices) slot(rank, comm int, now time.Duration) tape.Slot {
 	return s
 }
 
-// verdicts are those that there were at some moments, each once: reasons and ranks.
-func (d *devices) verdicts() (found []string) {
+// judge calls f with the notes and the verdicts of every fifth second.
+func (d *devices) judge(f func(now time.Duration, notes []verdict.Note, verdicts []verdict.Verdict)) {
 	models, next := make([]*model.Process, len(d.now)), make([]time.Duration, len(d.now))
 	for r := range models {
 		models[r] = model.New(model.Limits{})
@@ -120,12 +120,22 @@ func (d *devices) verdicts() (found []string) {
 			notes = append(notes, n)
 		}
 		verdicts, _ := verdict.Diagnose(notes)
-		for _, v := range verdicts {
-			if s := fmt.Sprintf("%v %d", v.Reason, v.Culprits[0].Job); !slices.Contains(found, s) {
+		f(now, notes, verdicts)
+	}
+}
+
+// accusal is a verdict's reason and rank.
+func accusal(v *verdict.Verdict) string { return fmt.Sprintf("%v %d", v.Reason, v.Culprits[0].Job) }
+
+// verdicts are those that there were at some moments, each once: reasons and ranks.
+func (d *devices) verdicts() (found []string) {
+	d.judge(func(_ time.Duration, _ []verdict.Note, verdicts []verdict.Verdict) {
+		for i := range verdicts {
+			if s := accusal(&verdicts[i]); !slices.Contains(found, s) {
 				found = append(found, s)
 			}
 		}
-	}
+	})
 	return found
 }
 
@@ -227,6 +237,47 @@ func TestStays(t *testing.T) {
 				if got := d.verdicts(); !slices.Equal(got, c.want) {
 					t.Errorf("trial %d: verdicts %v, want %v", trial, got, c.want)
 				}
+			}
+		})
+	}
+}
+
+// TestStaysChange: a rank that is late no more isn't named after half of the window, and another one that is late since
+// then is named after the whole.
+func TestStaysChange(t *testing.T) {
+	const ms = time.Millisecond
+	for trial := range uint64(20) {
+		d := newDevices(4, trial)
+		for d.now[0] < 100*time.Second {
+			for r := range d.now {
+				d.computes(r, 30*ms)
+			}
+			switch now := d.now[0]; {
+			case now < 40*time.Second:
+				d.computes(2, 70*ms)
+			case now < 70*time.Second:
+				d.computes(0, 70*ms)
+			}
+			d.meet(0, lifecycle.CallAllReduce, ms, 0, 1, 2, 3)
+		}
+		last := map[string]verdict.Verdict{}
+		d.judge(func(now time.Duration, notes []verdict.Note, verdicts []verdict.Verdict) {
+			var named []string
+			for i := range verdicts {
+				named = append(named, accusal(&verdicts[i]))
+				last[named[i]] = verdicts[i]
+			}
+			recovered := func(name string) bool { v := last[name]; return v.Recovered(notes) }
+			second := now / time.Second
+			switch {
+			case second > 10 && second <= 40 && !slices.Equal(named, []string{"straggler 2"}),
+				second >= 50 && slices.Contains(named, "straggler 2"),
+				second >= 60 && second <= 70 && !slices.Equal(named, []string{"straggler 0"}),
+				second >= 80 && len(named) > 0:
+				t.Errorf("trial %d: at %v, %v are named", trial, now, named)
+			case second == 40 && recovered("straggler 2"), second == 50 && !recovered("straggler 2"),
+				second == 70 && recovered("straggler 0"), second == 80 && !recovered("straggler 0"):
+				t.Errorf("trial %d: at %v, it is wrong who has recovered", trial, now)
 			}
 		})
 	}

@@ -244,7 +244,7 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 // Watch notes what devices do, and which have done more since it was called last. It is for after a Look at the time
 // now. A program may launch more than its device does within any threshold: what a device has just come to is not late.
 func (p *Process) Watch(now int64) {
-	took, fade := now-p.watched, math.Exp(-float64(now-p.watched)/stayFades)
+	took := min(now-p.watched, longestLook)
 	for _, c := range p.comms {
 		if c.Slot != nil && c.Slot.Marked {
 			if c.progress != c.Slot.Progress {
@@ -252,7 +252,7 @@ func (p *Process) Watch(now int64) {
 			}
 			c.progress = c.Slot.Progress
 		}
-		c.stay(p, now, min(took, longestLook), fade)
+		c.stay(p, now, took)
 	}
 	p.watched = now
 }

@@ -1,15 +1,18 @@
 package model
 
 import (
-	"math"
 	"time"
 
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
+// StayWindow is how far back a Stay goes.
+const StayWindow = 20 * time.Second
+
 const (
-	stayFades   = float64(30 * time.Second) // in which what was seen comes to weigh 1/e
-	longestLook = int64(time.Second)        // the most time that one look stands for
+	stayParts   = 20 // of the window
+	partTime    = int64(StayWindow) / stayParts
+	longestLook = int64(time.Second) // the most time that one look stands for
 )
 
 // Device is what looks at a communicator's marks saw its device do, which the tape doesn't tell of a later moment.
@@ -18,58 +21,87 @@ type Device struct {
 	Stay  Stay
 }
 
-// Stay is how a communicator's device spent its time lately, by looks at random moments. What is past fades, the same
-// on all ranks, so that those of one communicator compare. Durations are in nanoseconds.
+// Stay is how a communicator's device spent the last StayWindow, by looks at random moments.
 type Stay struct {
-	Looks float64 // as many that weigh the same would tell as much
-	Over  int64   // the time that they stand for
+	Span
+	Newer Span // of the newer half
+}
+
+// Span is how a communicator's device spent some time. Durations are in nanoseconds.
+type Span struct {
+	Looks int
+	Over  int64 // the time that they stand for
 	// Inside is the time in collectives that no rank can complete alone, and that the device had come to; of each one
 	// no more than of a wait counts.
 	Inside int64
 	// Busy is the most that the device was in operations. What isn't known counts: in operations without a mark, or
 	// that the device may not have come to, and with graphs.
 	Busy int64
-	Ops  float64 // collectives seen from inside
-	Done float64 // collectives that were done, seen or not
-
-	squares float64 // the sum of the squares of the looks' weights, each of which fades from 1
-	weights float64
+	Ops  int // collectives seen from inside
+	Done int // collectives that were done, seen or not
 }
 
-// staying is what the last look saw.
+func (s *Span) add(o *Span) {
+	s.Looks, s.Over, s.Inside, s.Busy = s.Looks+o.Looks, s.Over+o.Over, s.Inside+o.Inside, s.Busy+o.Busy
+	s.Ops, s.Done = s.Ops+o.Ops, s.Done+o.Done
+}
+
+// staying is what the last look saw, and what looks saw in each part of the window.
 type staying struct {
-	op    uint64 // that the device was in
-	since int64  // the first look that saw it
-	done  uint64
+	op     uint64 // that the device was in
+	since  int64  // the first look that saw it
+	done   uint64
+	looked bool
+	parts  *[stayParts]stayPart // by number, modulo their count
 }
 
-// stay adds a look at the communicator now, which stands for the time took. What was seen before fades to that part.
-func (c *Comm) stay(p *Process, now, took int64, fade float64) {
+// stayPart is what looks saw in one part of the time.
+type stayPart struct {
+	Span
+	number int64
+}
+
+// stay adds a look at the communicator now, which stands for the time took.
+func (c *Comm) stay(p *Process, now, took int64) {
 	if !c.Enqueues() {
 		return
 	}
-	s, was := &c.Stay, c.staying
-	faded := func(d int64) int64 { return int64(math.Round(float64(d) * fade)) }
-	s.Over, s.Inside, s.Busy = faded(s.Over)+took, faded(s.Inside), faded(s.Busy)
-	s.Ops, s.Done = s.Ops*fade, s.Done*fade
-	s.weights, s.squares = s.weights*fade+1, s.squares*fade*fade+1
-	s.Looks = s.weights * s.weights / s.squares
-	if c.staying = (staying{done: c.Done}); c.Done > was.done && s.weights > 1 {
-		s.Done += float64(c.Done - was.done)
+	was := c.staying
+	if was.parts == nil {
+		was.parts = new([stayParts]stayPart)
+	}
+	number := now / partTime
+	part := &was.parts[number%stayParts]
+	if part.number != number {
+		*part = stayPart{number: number}
+	}
+	c.staying = staying{done: c.Done, looked: true, parts: was.parts}
+	part.Looks++
+	part.Over += took
+	if was.looked && c.Done > was.done {
+		part.Done += int(c.Done - was.done)
 	}
 	if p.mayBeBusy(c, now) {
-		s.Busy += took
+		part.Busy += took
 	}
-	slot := c.Slot
-	if slot == nil || slot.Launched == slot.Completed || !slot.Reached || !slot.Op.Meets() {
-		return
+	if s := c.Slot; s != nil && s.Launched != s.Completed && s.Reached && s.Op.Meets() {
+		if c.staying.op, c.staying.since = s.Seq, was.since; was.since == 0 || was.op != s.Seq {
+			c.staying.since = now
+			part.Ops++
+		}
+		if now-c.staying.since < longestWait {
+			part.Inside += took
+		}
 	}
-	if c.staying.op, c.staying.since = slot.Seq, was.since; was.since == 0 || was.op != slot.Seq {
-		c.staying.since = now
-		s.Ops++
-	}
-	if now-c.staying.since < longestWait {
-		s.Inside += took
+	c.Stay = Stay{}
+	for i := range was.parts {
+		part := &was.parts[i]
+		if number-part.number < stayParts {
+			c.Stay.add(&part.Span)
+		}
+		if number-part.number < stayParts/2 {
+			c.Stay.Newer.add(&part.Span)
+		}
 	}
 }
 

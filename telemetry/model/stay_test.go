@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -29,8 +28,8 @@ func TestStay(t *testing.T) {
 		is                 func(*tape.Slot)
 		looks              int
 		oneOp              bool
-		over, inside, busy time.Duration // without what fades
-		ops                float64
+		over, inside, busy time.Duration
+		ops                int
 	}{
 		{"idle", idle, 20, false, 2 * time.Second, 0, 0, 0},
 		{"inside", in, 20, false, 2 * time.Second, 2 * time.Second, 2 * time.Second, 20},
@@ -40,7 +39,7 @@ func TestStay(t *testing.T) {
 		{"queued", queued, 20, false, 2 * time.Second, 0, 0, 0},
 		{"it isn't known what the stream does", unknown, 20, false, 2 * time.Second, 0, 2 * time.Second, 0},
 		{"nothing tells whether the last is done", unproven, 20, false, 2 * time.Second, 0, 2 * time.Second, 0},
-		{"for long", unproven, 60, true, 6 * time.Second, 0, 4500 * time.Millisecond, 0},
+		{"for long", unproven, 60, true, 6 * time.Second, 0, 4900 * time.Millisecond, 0},
 		{"graphs", captured, 60, true, 6 * time.Second, 0, 6 * time.Second, 0},
 		{"without marks", unmarked, 20, false, 2 * time.Second, 0, 2 * time.Second, 0},
 		{"never used", unused, 20, false, 2 * time.Second, 0, 0, 0},
@@ -69,37 +68,47 @@ func TestStay(t *testing.T) {
 			}
 			other.DevicesAs(p.Devices())
 			got := other.Comm(1).Stay
-			about := func(got, want float64) bool { return math.Abs(got-want) <= 0.12*want } // 6 s fade by a tenth
-			if !about(float64(got.Over), float64(c.over)) || !about(float64(got.Inside), float64(c.inside)) ||
-				!about(float64(got.Busy), float64(c.busy)) || !about(got.Ops, c.ops) {
-				t.Errorf("it is %+v", got)
+			want := model.Span{
+				Looks: c.looks, Over: int64(c.over), Inside: int64(c.inside), Busy: int64(c.busy), Ops: c.ops,
+				Done: got.Done,
 			}
-			if c.over > 0 && !about(got.Looks, float64(c.looks)) {
-				t.Errorf("%v looks, want %d", got.Looks, c.looks)
+			if c.over == 0 { // it isn't looked at
+				want.Looks = 0
+			}
+			if got != (model.Stay{Span: want, Newer: want}) {
+				t.Errorf("it is %+v, want %+v", got, want)
 			}
 		})
 	}
 }
 
-// TestStayFades: what was a minute ago hardly counts.
-func TestStayFades(t *testing.T) {
+// TestStayWindow: what was before the window doesn't count, and what was before its newer half not in that.
+func TestStayWindow(t *testing.T) {
+	const second = int64(time.Second)
 	p := newProcess(model.Limits{})
 	s := tape.Slot{
 		CommInfo: world, Generation: 1, Marked: true, Wait: -1, Launched: 1, Seq: 1, Begun: 1, OpStart: 1,
 		Op: allReduce, Phase: tape.PhaseStream, Reached: true,
 	}
 	s.Engine = "nccl 2.28.9"
-	p.Look([]tape.Slot{s}, nil)
-	p.Watch(int64(time.Second))
-	before := p.Comm(1).Stay
-	s.Completed = 1
-	p.Look([]tape.Slot{s}, nil)
-	p.Watch(int64(61 * time.Second))
-	after := p.Comm(1).Stay
-	if before.Inside <= 0 || after.Inside > before.Inside/5 || after.Ops > 0.2 {
-		t.Errorf("it was %+v, and a minute later it is %+v", before, after)
+	look := func(now int64) model.Stay {
+		p.Look([]tape.Slot{s}, nil)
+		p.Watch(now)
+		return p.Comm(1).Stay
 	}
-	if after.Over > int64(1500*time.Millisecond) {
-		t.Errorf("a look after a minute stands for %v", time.Duration(after.Over))
+	one := model.Span{Looks: 1, Over: second, Inside: second, Busy: second, Ops: 1}
+	if got := look(100 * second); got != (model.Stay{Span: one, Newer: one}) {
+		t.Errorf("of one look it is %+v", got)
+	}
+	s.Completed, s.Done, s.Phase, s.Reached = 1, 1, tape.PhaseNone, false
+	idle := model.Span{Looks: 1, Over: second, Done: 1} // a look stands for a second at most
+	both := one
+	both.Looks, both.Over, both.Done = 2, 2*second, 1
+	if got := look(110 * second); got != (model.Stay{Span: both, Newer: idle}) {
+		t.Errorf("ten seconds later it is %+v", got)
+	}
+	idle.Looks, idle.Over = 2, 2*second
+	if got := look(120 * second); got != (model.Stay{Span: idle, Newer: model.Span{Looks: 1, Over: second}}) {
+		t.Errorf("twenty seconds later it is %+v", got)
 	}
 }

@@ -22,7 +22,7 @@ type Config struct {
 	// Stuck lists communicators in which an operation or act of this process stalls.
 	Stuck func() []lifecycle.CommID
 	// HeldUp tells whether operations of this process keep waiting for one rank, or may. As long as it does, the job is
-	// looked at again with pauses that double, up to rareLooks looks.
+	// looked at again with pauses that double, up to rareLooks looks, anew after each verdict.
 	HeldUp func() bool
 	// Local is the note of another process of this host that can't answer, as FromTapes reads it from the tape.
 	Local func(mesh.Member) (verdict.Note, bool)
@@ -36,8 +36,8 @@ type Config struct {
 	// Event takes events. It must not block. outward says that this process also sends the event to receivers outside
 	// of the job.
 	Event func(ev bus.Event, outward bool)
-	// Open takes the open verdicts whenever one opened, changed or was withdrawn. It must neither block nor modify
-	// them.
+	// Open takes the open verdicts whenever one opened, changed, reads differently or was withdrawn. It must neither
+	// block nor modify them.
 	Open func([]verdict.Verdict)
 }
 
@@ -251,7 +251,7 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 			return
 		case <-look.C:
 			a.share(ctx) // again with agents that didn't answer
-			if a.cfg.HeldUp == nil || !a.cfg.HeldUp() {
+			if a.cfg.HeldUp == nil || len(a.machine.Open()) > 0 || !a.cfg.HeldUp() {
 				heldUp = 0
 			} else if heldUp++; heldUp&(heldUp-1) == 0 || heldUp%rareLooks == 0 {
 				a.step(ctx, Trouble{})

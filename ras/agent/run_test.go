@@ -282,3 +282,46 @@ func settled(t *testing.T, a *Agent, within time.Duration) {
 		t.Errorf("Settle took %v, want at most %v", took, within)
 	}
 }
+
+// TestHeldUpAgain: while operations are held up the job is looked at ever more rarely, but not after a verdict.
+func TestHeldUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		lost := func() bool { at := time.Since(began); return at > 35*time.Second && at < 50*time.Second }
+		var opened, after int // looks since it was withdrawn
+		self := mesh.Member{Name: "p0", Rank: 0, JobSize: 2}
+		slot := verdict.Slot{Comm: lifecycle.CommID{1}, Size: 2, Job: -1, Wait: -1, State: lifecycle.StateReady}
+		a := New(self, func() verdict.Note {
+			return verdict.Note{Member: self.Name, JobSize: 2, Slots: []verdict.Slot{slot}}
+		}, Config{
+			HeldUp: func() bool { return true },
+			Others: func([]verdict.Note) []verdict.Note {
+				other := verdict.Note{Member: "p1", Rank: 1, JobSize: 2, Slots: []verdict.Slot{slot}}
+				other.Slots[0].Rank = 1
+				if lost() {
+					other.Fate, other.FateAge = verdict.Unreachable, time.Minute
+				} else if time.Since(began) > 50*time.Second {
+					after++
+				}
+				return []verdict.Note{other}
+			},
+			Event: func(ev bus.Event, _ bool) {
+				if ev.Reason == verdict.RankUnreachable.String() && ev.Stage == bus.Opened {
+					opened++
+				}
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.Run(ctx, nil)
+		}()
+		<-time.After(78 * time.Second) // in ordinary pauses, the next look would be after 80 s
+		cancel()
+		<-done
+		if opened != 1 || after < 3 { // with the one that withdrew it
+			t.Errorf("%d verdicts, and %d looks after the last", opened, after)
+		}
+	})
+}

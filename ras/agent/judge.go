@@ -29,7 +29,7 @@ func (m *Machine) notes(in Notes, now time.Time) {
 		verdicts = slices.DeleteFunc(verdicts, vague)
 	}
 	m.holds(verdicts, m.began)
-	verdicts = m.keep(verdicts, unsure, resolved, now)
+	verdicts = m.keep(verdicts, unsure, resolved, all, now)
 	to := m.all()
 	m.leads, m.handedOver = true, false
 	m.apply(verdicts, to, func(v *verdict.Verdict) bool { return resolved(v) || v.Answered(all) }, now)
@@ -210,7 +210,7 @@ func explained(v, o *verdict.Verdict) bool {
 // answered, some that the verdict is about don't run, or a straggler is close to the threshold. A verdict is over if
 // another one now names its culprits.
 func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, resolved func(*verdict.Verdict) bool,
-	now time.Time,
+	notes []verdict.Note, now time.Time,
 ) []verdict.Verdict {
 	for _, o := range m.tracker.Open() {
 		if slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool {
@@ -218,7 +218,7 @@ func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, resolved func(*v
 		}) {
 			continue
 		}
-		if o.Reason == verdict.Straggler && now.Sub(m.held[o.ID]) < lingerTime {
+		if o.Reason == verdict.Straggler && now.Sub(m.held[o.ID]) < lingerTime && !o.Recovered(notes) {
 			verdicts = append(verdicts, o)
 		} else if (unsure || m.undecidable(&o)) && !resolved(&o) {
 			verdicts = slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { // o says why
@@ -308,11 +308,12 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*
 	for _, v := range m.tracker.Open() {
 		was[v.ID] = true
 	}
+	reads := m.tracker.Reads(verdicts)
 	changes := m.tracker.Update(verdicts)
 	old := now.Sub(m.current) // the ages of what is withdrawn
 	m.current = now
 	m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return now.Sub(p.at) >= pastTime })
-	if len(changes) > 0 {
+	if len(changes) > 0 || !reads {
 		m.add(Publish{m.tracker.Open()})
 	}
 	for _, c := range changes {

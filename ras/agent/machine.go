@@ -158,7 +158,7 @@ type (
 		Since   time.Time // when this process learnt of it
 		Outward bool
 	}
-	// Publish says which verdicts are open now.
+	// Publish says which verdicts are open now, and how they read.
 	Publish struct{ Open []verdict.Verdict }
 	// Settled says that a look at the job, which began then, has ended.
 	Settled struct{ Began time.Time }

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -25,10 +26,11 @@ import (
 //	step                         the input has lines: TIME INPUT…; prints what the machine does with each
 //	    members [RANKS=alive|suspect|stopped|unreachable|dead|left]… [forgotten=RANKS]
 //	                             the membership as it is now: what isn't said is as before, a new state since TIME
-//	    notes [RANKS=in|waits|entered|idle|done|failed|gave-up]…
+//	    notes [RANKS=in|waits|entered|idle|done|failed|gave-up|PERCENT:NEWER]…
 //	                             the answers to the last question: of ranks that are in all_reduce 8 of world for 6 s,
 //	                             and perhaps wait for data of the next rank, have entered it just now, are in no call
-//	                             since 7, have ended 8, whose world failed by rank 0's death, or was revoked
+//	                             since 7, have ended 8, whose world failed by rank 0's death, was revoked, or whose
+//	                             device was in world's collectives for that part of the window, and of its newer half
 //	      others RANKS=alive|unreachable…
 //	                             and what is known of ranks whose processes are no members
 //	    trouble | look | asked by=R | told yes|no | tick | ending | leave [alone] [RANKS=…]
@@ -219,6 +221,12 @@ func (p *play) notes(args []string) []verdict.Note {
 					Code: lifecycle.CodeRankDead, Call: s.Op.Call, Seq: 8, Peer: 0, Wait: 0,
 					Age: s.Age, Text: "rank 0 died",
 				}
+			default:
+				var whole, newer int
+				if n, _ := fmt.Sscanf(is, "%d:%d", &whole, &newer); n == 2 {
+					s.Done, s.Age = 8, time.Millisecond
+					s.Stay = model.Stay{Span: inside(whole, model.StayWindow), Newer: inside(newer, model.StayWindow/2)}
+				}
 			}
 			n := verdict.Note{Member: fmt.Sprint("p", r), Rank: r}
 			switch is {
@@ -232,6 +240,12 @@ func (p *play) notes(args []string) []verdict.Note {
 		}
 	}
 	return notes
+}
+
+// inside is what looks see of a device that is in a collective for a part of the time.
+func inside(percent int, over time.Duration) model.Span {
+	in := int64(over) * int64(percent) / 100
+	return model.Span{Looks: int(over / time.Second), Over: int64(over), Inside: in, Busy: in, Ops: percent, Done: 100}
 }
 
 // heard makes what a coordinator says.

@@ -60,7 +60,7 @@ func (v *Verdict) continues(old *Verdict) bool {
 	if v.Reason != old.Reason {
 		return false
 	}
-	if !v.Comm.IsZero() && v.Comm == old.Comm && v.Seq == old.Seq && v.Call == old.Call {
+	if v.Call != "" && v.Comm == old.Comm && v.Seq == old.Seq && v.Call == old.Call {
 		return true
 	}
 	return slices.ContainsFunc(v.Culprits, func(r Rank) bool {
@@ -88,6 +88,14 @@ func (t *Tracker) Update(verdicts []Verdict) []Change {
 	}
 	t.open = slices.Clone(verdicts)
 	return changes
+}
+
+// Reads tells whether the verdicts of the last Update read as these do, but for their ages.
+func (t *Tracker) Reads(verdicts []Verdict) bool {
+	same := func(a, b Text) bool { return a.Ageless() == b.Ageless() }
+	return slices.EqualFunc(t.open, verdicts, func(a, b Verdict) bool {
+		return a.ID == b.ID && same(a.Text, b.Text) && slices.EqualFunc(a.Evidence, b.Evidence, same)
+	})
 }
 
 // Open lists the verdicts of the last Update.

@@ -2,6 +2,7 @@ package postmortem
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -102,6 +103,12 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 				}
 				continue
 			}
+			if e.Stays != nil {
+				if p := byPID[key{e.Boot, e.PID}]; p != nil && e.Mono > p.first {
+					p.seeDevices(e)
+				}
+				continue
+			}
 			taped := func(p *process) bool { return p.header.Rank == e.Rank }
 			if e.Exit.Failed() && !slices.ContainsFunc(procs, taped) {
 				untaped = e
@@ -128,6 +135,13 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 			p.end.signaled = 0
 		}
 	}
+}
+
+// seeDevices takes an entry with Stays; one that can't be read has none.
+func (p *process) seeDevices(e *osprocess.Entry) {
+	s := seen{at: e.Mono}
+	_ = json.Unmarshal(e.Stays, &s.stays)
+	p.seen = append(trimmed(p.seen, maxStalls), s)
 }
 
 // signaledFirst tells whether a signal to all processes of the job at once ended this one before its launcher got it.
@@ -465,6 +479,14 @@ func (r *Report) heldMoments() []moment {
 		last = s
 		at := s.began.Add(s.end.Sub(s.began) / 2)
 		all = append(all, moment{at: at, title: "at " + clockTime(at)})
+	}
+	// A straggler may be one for longer than that.
+	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.seen) > 0 }); i >= 0 {
+		for _, s := range r.procs[i].seen {
+			if at := r.procs[i].at(s.at); len(s.stays) > 0 {
+				all = append(all, moment{at: at, title: "at " + clockTime(at)})
+			}
+		}
 	}
 	return all[max(0, len(all)-MaxHeld):]
 }

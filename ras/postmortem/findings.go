@@ -189,8 +189,21 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	if at := p.header.Resumed; at > 0 && at <= now {
 		m.Resumed(p.header.Paused, at)
 	}
+	m.StaysAs(p.staysAt(now))
 	n.Fold(m, now)
 	return n, err
+}
+
+// staysAt is what an agent noted of the process's devices last at a time.
+func (p *process) staysAt(now int64) map[uint32]model.Stay {
+	after := slices.IndexFunc(p.seen, func(s seen) bool { return s.at > now })
+	if after < 0 {
+		after = len(p.seen)
+	}
+	if after == 0 {
+		return nil
+	}
+	return p.seen[after-1].stays
 }
 
 // otherSeen tells whether another process with a comparable clock gave a sign of life after a time, or shortly before.
@@ -230,6 +243,9 @@ func (p *process) modelAt(now int64) (m *model.Process, wrote int64, err error) 
 	return m, wrote, nil
 }
 
+// straggles tells whether a finding is that a rank holds up a job that goes on.
+func straggles(f Finding) bool { return f.Reason == verdict.Straggler }
+
 // Ending is how the job ended.
 type Ending struct {
 	// How is "running", "completed", "failed", "ended" (from outside) or "killed": processes ended without closing
@@ -249,6 +265,8 @@ func (r *Report) well(how, text string) Ending {
 		switch held, running := len(r.Held) > 0, how == "running"; {
 		case held && running:
 			lead = "nothing is wrong now"
+		case held && !slices.ContainsFunc(r.Held, func(f Finding) bool { return !straggles(f) }):
+			lead = "it was slow for some time"
 		case held:
 			lead = "nothing was wrong in the end"
 		case running:
@@ -306,11 +324,14 @@ func (r *Report) ending(at moment) Ending {
 		if failed {
 			e.Text += ", while it hung."
 		} else {
-			well := ", while all was well."
+			slow, well := "", ", while all was well."
+			if slices.ContainsFunc(r.Findings, straggles) {
+				slow = ", while it was slow."
+			}
 			if r.partial() {
 				well = ", while all was well as far as the tapes show."
 			}
-			e.Text += cmp.Or(r.tooShort(at.at), well)
+			e.Text += cmp.Or(slow, r.tooShort(at.at), well)
 		}
 		return e
 	case r.lost != nil && at.ended:

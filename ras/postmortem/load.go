@@ -37,6 +37,7 @@ type process struct {
 	unread   bool         // reading it again failed, and Problems has it
 	stalls   []stall      // calls that stalled and ended
 	ran      []int64      // when an agent noted that the job hung
+	seen     []seen       // what an agent noted of the devices, in the order of time
 	cut      bool         // the file was truncated; later records are lost
 	problems []string
 
@@ -65,6 +66,12 @@ type member struct {
 type stall struct {
 	began, end int64
 	device     bool // a device took so long, from the call on: what it did before is not known
+}
+
+// seen is what an agent had seen of a process's devices, when it noted that: by the generation of the communicator.
+type seen struct {
+	at    int64
+	stays map[uint32]model.Stay
 }
 
 // maxStalls bounds the stalled calls that are kept of a process.

@@ -208,7 +208,7 @@ func (r *Report) judge(opts *Options) error {
 		held, _ := r.find([]moment{m})
 		for _, f := range held {
 			known := func(o Finding) bool { return o.ID == f.ID }
-			if f.Urgent() && !r.endedFromOutside(&f) && !slices.ContainsFunc(r.Findings, known) &&
+			if (f.Urgent() || straggles(f)) && !r.endedFromOutside(&f) && !slices.ContainsFunc(r.Findings, known) &&
 				!slices.ContainsFunc(r.Held, known) {
 				r.Held = append(r.Held, f)
 			}

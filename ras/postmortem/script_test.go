@@ -3,6 +3,7 @@ package postmortem_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/postmortem"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
@@ -46,6 +48,8 @@ import (
 //	                                              sees the end of a process without a tape
 //	ledger TIME HOST running PROC[(stopped)]…     an agent notes, while a verdict is open, that these run, or are
 //	                                              stopped
+//	ledger TIME HOST stays PROC [PERCENT]         and for how much of the time the device of PROC was in collectives
+//	                                              of its first communicator; without, that nobody is a straggler
 //	tally PROC COMM CALL BYTES COUNT MEAN [ENGINE]
 //	                                              what the process has counted; several of one kind are added up
 //	TIME together COMM CALL SEQ BYTES DUR         all ranks of the communicator make an operation that takes so long
@@ -159,6 +163,23 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 			pid := s.find(name).PID
 			if e.Running = append(e.Running, pid); stopped {
 				e.Stopped = append(e.Stopped, pid)
+			}
+		}
+	case w[0] == "stays":
+		p := s.find(w[1])
+		e.PID, e.Stays = p.PID, []byte("{}")
+		if len(w) > 2 {
+			span := func(seconds int) model.Span {
+				over, percent := int64(seconds)*int64(time.Second), int(natural(w[2]))
+				in := over * int64(percent) / 100
+				return model.Span{
+					Looks: 4 * seconds, Over: over, Inside: in, Busy: in, Ops: seconds * percent / 10, Done: 10 * seconds,
+				}
+			}
+			stays := map[uint32]model.Stay{p.Slots[0].Generation: {Span: span(20), Newer: span(10)}}
+			var err error
+			if e.Stays, err = json.Marshal(stays); err != nil {
+				return err
 			}
 		}
 	case strings.HasPrefix(w[0], "SIG"):

@@ -73,7 +73,7 @@ func (g *graph) staysIn(s *Slot) *stays {
 	shortest, longest := s.Stay.Over, s.Stay.Over
 	for _, p := range all {
 		stay := &p.slot.Stay.Span
-		if stay.Over <= 0 || p.slot.Size != s.Size || p.actor.note.Stale {
+		if stay.Over <= 0 || p.slot.Size != s.Size || p.actor.note.Fate != Alive {
 			return &stays{}
 		}
 		part := inside(stay)

@@ -286,6 +286,13 @@ func (p *Process) DevicesAs(devices map[uint32]Device) {
 	}
 }
 
+// StaysAs notes how devices spent their time before the moment of this model, by generations.
+func (p *Process) StaysAs(stays map[uint32]Stay) {
+	for generation, c := range p.comms {
+		c.Stay = stays[generation]
+	}
+}
+
 // Forget drops the communicators that the last Look didn't find, unless they are in the table before, which was read
 // before the events: what ended in between has its end on the tape, but it may not have been applied. Those that had no
 // slot because the table was full stay while they have an open act.

@@ -21,7 +21,8 @@ const Ledger = "launcher.log"
 const EndedByFailure = "failed"
 
 // Entry is a line of a Ledger: how a process ended, or that it was found dead, why the launcher ends the job, or, from
-// an agent, that it hung, which of its processes were stopped, and until when it was followed.
+// an agent, that it hung, which of its processes were stopped, until when it was followed, and what it saw of the
+// devices of a process.
 type Entry struct {
 	Time time.Time `json:"time"`
 	// Mono is Time on CLOCK_MONOTONIC in nanoseconds, of the boot that Boot names.
@@ -46,6 +47,10 @@ type Entry struct {
 	Running []int `json:"running,omitempty"`
 	// Stopped are those of Running that were stopped, as by SIGSTOP.
 	Stopped []int `json:"stopped,omitempty"`
+
+	// Stays is an agent's entry about a process that runs, while a verdict was open because of what its devices did: a
+	// model.Stay by the generation of each communicator, in JSON. It is {} when no such verdict is open any more.
+	Stays json.RawMessage `json:"stays,omitempty"`
 }
 
 // Now is the entry with the current time.
@@ -63,6 +68,9 @@ func AppendEntry(dir string, e Entry) error {
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
+	}
+	if len(line) >= maxLine {
+		return fmt.Errorf("an entry of %d bytes can't be read again", len(line))
 	}
 	folder, err := os.OpenRoot(dir)
 	if err != nil {
@@ -94,7 +102,7 @@ func Monotonic() int64 {
 // Bounds of a Ledger that is read.
 const (
 	maxEntries = 1 << 16
-	maxLine    = 4096
+	maxLine    = 1 << 17 // Stays of hundreds of communicators
 )
 
 // ReadLedger reads the Ledger at path up to the first invalid line. A missing file has no entries.

@@ -3,6 +3,7 @@ package process_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +20,10 @@ func TestLedger(t *testing.T) {
 		if err := process.AppendEntry(dir, e); err != nil {
 			t.Fatal(err)
 		}
+	}
+	long := process.Entry{Ended: strings.Repeat("x", 1<<17)}
+	if err := process.AppendEntry(dir, long); err == nil {
+		t.Error("an entry is appended behind which nothing could be read")
 	}
 	got, err := process.ReadLedger(filepath.Join(dir, process.Ledger))
 	if err != nil || len(got) != 2 {

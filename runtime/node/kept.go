@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,6 +42,8 @@ type keptJob struct {
 	leftovers  *leftovers
 	looked     map[examined]bool // for the open verdicts; of Config.Open alone
 	calm       func()            // ends what notes that the job hangs; nil while it doesn't; as looked
+	named      []string          // the open verdicts, by ID; as looked
+	news       chan struct{}     // of capacity one: other verdicts are open
 	running    task              // looks for stacks, and waits for the ends of tapes
 
 	mu    sync.Mutex
@@ -59,8 +62,14 @@ type keptProcess struct {
 
 	paused  time.Time  // since when it stood still last; of the Keeper's goroutine
 	reading sync.Mutex // held while the tape is read for a note
-	stack   []string   // verdict.Note.Stack; guarded by reading
+	stack   []string   // verdict.Note.Stack; guarded by reading, as are the following
+	given   stays      // in the last note
+	judged  stays      // in the notes by which a rank was last found to be a straggler; nil while none is
+	noted   bool       // the last entry about them in the ledger has some
 }
+
+// stays are how devices spent their time, by the generation of the communicator.
+type stays map[uint32]model.Stay
 
 // lastTime is how long the endpoint of a job is kept when all its processes have ended.
 const lastTime = 5 * time.Second
@@ -69,7 +78,7 @@ const lastTime = 5 * time.Second
 func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	j := &keptJob{
 		agent: a, dir: dir, name: h.Job, size: h.JobSize, run: h.Run, conditions: &health.Conditions{},
-		kept: map[string]*keptProcess{},
+		kept: map[string]*keptProcess{}, news: make(chan struct{}, 1),
 	}
 	s := *a.settings
 	s.World = launch.World{Job: h.Job, Rank: -1, Size: h.JobSize, LocalRank: -1}
@@ -254,9 +263,23 @@ func followed(dir string, h *tape.Header) bool {
 }
 
 // told takes the open verdicts. While there are some, it notes that the job runs, and which processes are stopped, for
-// the post-mortem of one whose processes are all killed, and their agent: with pauses that double, so that the last
-// entry tells at least half of how long the job hung, and once more when none is open.
+// the post-mortem of one whose processes are all killed, and their agent: at once when other ones are open, and with
+// pauses that double, so that the last entry tells at least half of how long the job hung, and once more when none is
+// open. What a straggler was found by is on no tape, and is noted, too.
 func (j *keptJob) told(open []verdict.Verdict) {
+	var named []string
+	slow := false
+	for i := range open {
+		named = append(named, open[i].ID)
+		slow = slow || open[i].Reason == verdict.Straggler
+	}
+	for _, n := range j.nodes() {
+		if p := j.get(n.telemetry.self.Name); p != nil {
+			p.judge(slow)
+		}
+	}
+	news := !slices.Equal(named, j.named)
+	j.named = named
 	switch {
 	case len(open) > 0 && j.calm == nil:
 		hangs, calm := context.WithCancel(context.Background())
@@ -265,14 +288,14 @@ func (j *keptJob) told(open []verdict.Verdict) {
 			defer context.AfterFunc(ctx, calm)()
 			for pause := time.Second; ; pause *= 2 {
 				over := hangs.Err() != nil
-				if e := j.runs(); len(e.Running) > 0 {
-					_ = process.AppendEntry(j.dir, e) // as with ends
-				}
+				j.noteHang()
 				if over {
 					return
 				}
 				select {
 				case <-hangs.Done():
+				case <-j.news:
+					pause = time.Second / 2
 				case <-time.After(pause):
 				}
 			}
@@ -280,8 +303,48 @@ func (j *keptJob) told(open []verdict.Verdict) {
 	case len(open) == 0 && j.calm != nil:
 		j.calm()
 		j.calm = nil
+	case news:
+		select {
+		case j.news <- struct{}{}:
+		default:
+		}
 	}
 	j.examine(open)
+}
+
+// judge takes whether a rank was found to be a straggler by the last notes.
+func (p *keptProcess) judge(slow bool) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	if p.judged = (stays{}); slow {
+		p.judged = p.given
+	}
+}
+
+// noteHang makes the entries of told. They have one time, as they tell of one judgement. Errors are as with ends.
+func (j *keptJob) noteHang() {
+	e := j.runs().Now()
+	if len(e.Running) > 0 {
+		_ = process.AppendEntry(j.dir, e)
+	}
+	for _, s := range j.keeper.Members() {
+		p := j.get(s.Member.Name)
+		if p == nil || !goesOn(s) {
+			continue
+		}
+		p.reading.Lock()
+		judged, noted := p.judged, p.noted
+		p.noted = len(judged) > 0
+		p.reading.Unlock()
+		if len(judged) == 0 && !noted {
+			continue
+		}
+		if stays, err := json.Marshal(judged); err == nil {
+			about := process.Entry{Time: e.Time, Mono: e.Mono, Boot: e.Boot, Rank: s.Member.Rank, Stays: stays}
+			about.PID = p.tape.Header().PID
+			_ = process.AppendEntry(j.dir, about)
+		}
+	}
 }
 
 // runs is the entry that says which processes run, by the numbers that their tapes have.
@@ -323,7 +386,14 @@ func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 	}
 	p.reading.Lock()
 	defer p.reading.Unlock()
-	n := agent.NoteOf(m, p.tape.Reader, p.settings.limits(), tape.Now(), p.telemetry.devices())
+	devices := p.telemetry.devices()
+	p.given = stays{}
+	for generation, d := range devices {
+		if d.Stay.Over > 0 {
+			p.given[generation] = d.Stay
+		}
+	}
+	n := agent.NoteOf(m, p.tape.Reader, p.settings.limits(), tape.Now(), devices)
 	n.Where, n.Stack = p.busy.String(), p.stack
 	return n, true
 }

@@ -228,6 +228,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	beside := newWitness()
 	code, err := 0, child.Start()
 	var told process.Entry // the last signal that asked the program to end
+	var end process.Entry  // how the program ended; without a PID, it didn't start
 	var over atomic.Int64  // when the program ended
 	stopSignals := takeSignals(signals, func(sig os.Signal) {
 		if at := over.Load(); at > 0 && process.Monotonic()-at > int64(lateSignal) {
@@ -243,8 +244,12 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	})
 	if err == nil {
 		_ = child.Wait() // ProcessState has the result
-		over.Store(process.Monotonic())
-		code = process.ExitOfStatus(child.ProcessState.Sys().(syscall.WaitStatus)).ShellCode()
+		end = process.Entry{
+			Rank: -1, PID: child.Process.Pid, Program: true,
+			Exit: process.ExitOfStatus(child.ProcessState.Sys().(syscall.WaitStatus)),
+		}.Now()
+		over.Store(end.Mono)
+		code = end.Exit.ShellCode()
 	}
 	if err != nil {
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
@@ -257,8 +262,10 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	}
 	stopSignals()
 	beside.close()
-	if code != 0 && told.Ended != "" {
-		_ = process.AppendEntry(filepath.Join(dir, name), told) // on a full disk, the post-mortem lacks the cause
+	for _, e := range []process.Entry{end, told} {
+		if e.PID != 0 || code != 0 && e.Ended != "" {
+			_ = process.AppendEntry(filepath.Join(dir, name), e) // on a full disk, the post-mortem lacks the cause
+		}
 	}
 	if code != 0 {
 		return exitCode(code)

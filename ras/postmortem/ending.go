@@ -103,20 +103,22 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 				}
 				continue
 			}
+			p := byPID[key{e.Boot, e.PID}]
 			if e.Stays != nil {
-				if p := byPID[key{e.Boot, e.PID}]; p != nil && e.Mono > p.first {
+				if p != nil && e.Mono > p.first {
 					p.seeDevices(e)
 				}
 				continue
 			}
 			taped := func(p *process) bool { return p.header.Rank == e.Rank }
-			if e.Exit.Failed() && !slices.ContainsFunc(procs, taped) {
+			switch {
+			case e.Program:
+				r.ran(e, filepath.Dir(path), procs)
+			case e.Exit.Failed() && !slices.ContainsFunc(procs, taped):
 				untaped = e
 			}
-			if p := byPID[key{e.Boot, e.PID}]; p != nil && e.Mono >= p.last-int64(time.Second) {
-				p.end.how, p.end.exit, p.end.found, p.end.followed = e.Exit.How(), e.Exit, e.Found, e.Followed
-				p.end.seen = max(e.Mono, p.last)
-				p.end.at = p.end.seen
+			if p != nil && e.Mono >= p.last-int64(time.Second) {
+				p.end.learn(e, p.last)
 			}
 		}
 	}
@@ -142,6 +144,30 @@ func (p *process) seeDevices(e *osprocess.Entry) {
 	s := seen{at: e.Mono}
 	_ = json.Unmarshal(e.Stays, &s.stays)
 	p.seen = append(trimmed(p.seen, maxStalls), s)
+}
+
+// learn takes an entry about the process's end; last is when it last gave a sign of life. The first entry says when it
+// ended, and the first one that knows it says how.
+func (n *ending) learn(e *osprocess.Entry, last int64) {
+	if n.seen == 0 || e.Exit.Known && !n.exit.Known {
+		n.how, n.exit, n.found = e.Exit.How(), e.Exit, e.Found
+	}
+	n.followed = n.followed || e.Followed
+	if seen := max(e.Mono, last); n.seen == 0 || seen < n.seen {
+		n.seen = seen
+	}
+	n.at = n.seen
+}
+
+// ran takes the end of a program that carillon attach ran, with tapes in a folder. The first one that ended after the
+// last sign of life of all processes was this run's.
+func (r *Report) ran(e *osprocess.Entry, dir string, procs []*process) {
+	before := func(p *process) bool {
+		return filepath.Dir(p.path) == dir && p.header.KernelBoot.String() == e.Boot && p.last <= e.Mono
+	}
+	if r.program == nil && !slices.ContainsFunc(procs, func(p *process) bool { return !before(p) }) {
+		r.program = e
+	}
 }
 
 // signaledFirst tells whether a signal to all processes of the job at once ended this one before its launcher got it.

@@ -361,6 +361,12 @@ func (r *Report) ending(at moment) Ending {
 			}
 			return e
 		}
+		if e := r.program; e != nil && e.Exit.Failed() { // it launched them
+			p := r.procs[0]
+			return Ending{How: "failed", Time: p.at(e.Mono), Text: fmt.Sprintf("No process with a tape is known to "+
+				"have failed, but the program that carillon attach ran (pid %d) did: %s. Its output may say why; the "+
+				"tapes don't.", e.PID, e.Exit.How())}
+		}
 		if exited > 0 {
 			return r.well("completed",
 				fmt.Sprintf("all processes exited with 0, %d of them without stopping Carillon", exited))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
+	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -46,16 +47,17 @@ type Report struct {
 	Problems []Problem `json:"problems"`
 
 	procs   []*process
-	lost    *lost     // nil: none was
-	past    bool      // it runs, and Findings are of a time before now
-	hung    bool      // something held it up when it was ended from outside, after Findings
-	comms   []*comm   // in the order in which they were made
-	run     int       // number of Run, from 1
-	size    int       // ranks of the job; 0 if unknown
-	timed   bool      // the options bound the time
-	latest  bool      // of several jobs, this one wrote last
-	emptied []string  // tapes that were truncated to nothing
-	at      time.Time // Options.At, at which the job was judged
+	lost    *lost            // nil: none was
+	program *osprocess.Entry // the end of what carillon attach ran; nil: not known
+	past    bool             // it runs, and Findings are of a time before now
+	hung    bool             // something held it up when it was ended from outside, after Findings
+	comms   []*comm          // in the order in which they were made
+	run     int              // number of Run, from 1
+	size    int              // ranks of the job; 0 if unknown
+	timed   bool             // the options bound the time
+	latest  bool             // of several jobs, this one wrote last
+	emptied []string         // tapes that were truncated to nothing
+	at      time.Time        // Options.At, at which the job was judged
 }
 
 // Said is an error, and the ranks that had it.

@@ -43,9 +43,10 @@ import (
 //	TIME PROC exits CODE | SIGNAL | ? [found | followed]
 //	                                              its launcher sees that, and notes it in the ledger; or an agent
 //	                                              does, which found it dead, or followed its tape to the end
-//	ledger TIME HOST failed | SIGNAL | RANK PID CODE
+//	ledger TIME HOST failed | SIGNAL | RANK PID CODE | program PID CODE
 //	                                              its launcher ends the job for a rank that failed, gets a signal, or
-//	                                              sees the end of a process without a tape
+//	                                              sees the end of a process without a tape; or carillon attach sees
+//	                                              that of its program
 //	ledger TIME HOST running PROC[(stopped)]…     an agent notes, while a verdict is open, that these run, or are
 //	                                              stopped
 //	ledger TIME HOST stays PROC [PERCENT]         and for how much of the time the device of PROC was in collectives
@@ -182,6 +183,9 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 				return err
 			}
 		}
+	case w[0] == "program":
+		e.Rank, e.PID, e.Program = -1, int(natural(w[1])), true
+		e.Exit = process.Exit{Known: true, Code: int(natural(w[2]))}
 	case strings.HasPrefix(w[0], "SIG"):
 		e.Ended = w[0]
 	default:

@@ -22,7 +22,7 @@ const EndedByFailure = "failed"
 
 // Entry is a line of a Ledger: how a process ended, or that it was found dead, why the launcher ends the job, or, from
 // an agent, that it hung, which of its processes were stopped, until when it was followed, and what it saw of the
-// devices of a process.
+// devices of a process. The launcher and the agent may both tell of one process's end.
 type Entry struct {
 	Time time.Time `json:"time"`
 	// Mono is Time on CLOCK_MONOTONIC in nanoseconds, of the boot that Boot names.
@@ -35,6 +35,8 @@ type Entry struct {
 	Exit Exit `json:"exit,omitzero"`
 	// Found tells that the process was found dead: it had ended some time before.
 	Found bool `json:"found,omitempty"`
+	// Program tells that the process is the program that carillon attach ran: a rank, or the launcher of ranks.
+	Program bool `json:"program,omitempty"`
 	// Followed tells that an agent followed its tape to the end; in an entry about the job, that one followed all tapes
 	// of this host until then.
 	Followed bool `json:"followed,omitempty"`

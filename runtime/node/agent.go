@@ -56,6 +56,7 @@ type Agent struct {
 	stream    *sse.Handler
 	streaming task
 
+	news      *tape.News // nil: new tapes are only looked for
 	scanning  sync.Mutex
 	seen      map[string]bool            // tapes that are followed, or never will be
 	following map[string]*tape.Following // by the folder of the job; nil where that can't be had
@@ -70,7 +71,7 @@ type Agent struct {
 }
 
 const (
-	// scanInterval is how often the agent looks for new tapes.
+	// scanInterval is how often the agent looks for new tapes, where nothing tells of them.
 	scanInterval = 200 * time.Millisecond
 	// dyingTime is how long an agent that stops waits for the ends of processes that were told to end: the kernel takes
 	// seconds to free what one has on a GPU.
@@ -103,7 +104,9 @@ func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error)
 		seen: map[string]bool{}, following: map[string]*tape.Following{}, others: map[string]bool{},
 		jobs: map[string]*keptJob{}, settings: settle(cfg), all: cfg.TapeDir == "",
 	}
+	a.news, _ = tape.NewNews()
 	if err := a.open(ctx); err != nil {
+		_ = a.news.Close()
 		a.endEvents(ctx)
 		return nil, errors.Join(err, a.settings.sink.Close(ctx))
 	}
@@ -270,13 +273,31 @@ func (a *Agent) Stop(ctx context.Context) (err error) {
 	return err
 }
 
+// run looks for new tapes as soon as there are some: only of a process that it has found in time does an agent know how
+// it ended.
 func (a *Agent) run(ctx context.Context) {
-	look := func() {
+	some := make(chan struct{}, 1)
+	a.work.also(func(context.Context) {
+		for a.news.Wait() == nil {
+			select {
+			case some <- struct{}{}:
+			default: // the next look finds it
+			}
+		}
+	})
+	defer a.news.Close() //nolint:errcheck // nothing is lost if it fails
+	ticker := time.NewTicker(cmp.Or(a.settings.scan, scanInterval))
+	defer ticker.Stop()
+	for {
 		a.Scan()
 		a.forget(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-some:
+		case <-ticker.C:
+		}
 	}
-	look()
-	every(ctx, scanInterval, look)
 }
 
 // list returns the jobs, sorted by folder.
@@ -310,6 +331,7 @@ func (a *Agent) Scan() {
 	defer a.scanning.Unlock()
 	var refused []error
 	for i, dir := range a.dirs {
+		a.news.Add(dir)
 		folders, err := os.ReadDir(dir)
 		if err != nil {
 			if !errors.Is(err, os.ErrNotExist) && !a.seen[dir] { // else there are no tapes yet
@@ -354,6 +376,7 @@ func (a *Agent) scan(dir string) (refused []error) {
 	if a.others[dir] && !a.mayFollow(dir) {
 		return nil
 	}
+	a.news.Add(dir)
 	running, ended := a.unseen(dir, refuse)
 	if len(running)+len(ended) > 0 && !a.mayFollow(dir) {
 		for _, t := range slices.Concat(running, ended) {

@@ -169,6 +169,7 @@ type Config struct {
 	unknown []string   // a sentence for each variable that FromEnv ignored
 
 	tick time.Duration // tape.Follow's; 0 but in tests
+	scan time.Duration // how often an agent looks for new tapes; 0 but in tests: scanInterval
 }
 
 // RAS configures a process's part in the diagnosis of its job, and the receivers of verdicts besides the clients of the

@@ -22,6 +22,14 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
+// WithScan is how often an agent looks for new tapes.
+func WithScan(d time.Duration) Option {
+	return func(c *Config) error {
+		c.scan = d
+		return nil
+	}
+}
+
 // Sync waits until all that is on the tape now has been read.
 func (t *Telemetry) Sync(ctx context.Context) error { return t.follower.Sync(ctx) }
 

@@ -55,6 +55,9 @@ func goroutine() uint64 {
 // IsZero reports whether the site is unknown. A Site with only a Time is not zero.
 func (s Site) IsZero() bool { return s == Site{} }
 
+// InC reports whether the call was one of a C library's: then Line is not known, and Goroutine is a thread's number.
+func (s Site) InC() bool { return s.known() && s.Line == 0 }
+
 // known reports whether the place is known.
 func (s Site) known() bool { return s.Func != "" || s.File != "" }
 
@@ -65,7 +68,7 @@ func (s Site) String() string {
 		return "an unknown place"
 	}
 	text, runs := s.Func, "thread"
-	if s.Line > 0 {
+	if !s.InC() {
 		text, runs = fmt.Sprintf("%s (%s:%d)", text, filepath.Base(s.File), s.Line), "goroutine"
 	}
 	if s.Goroutine != 0 {

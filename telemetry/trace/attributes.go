@@ -56,17 +56,27 @@ func (a *attributes) site(s lifecycle.Site) {
 	if s.Func == "" && s.File == "" {
 		return
 	}
-	*a = append(*a, semconv.CodeFunction.String(s.Func), semconv.CodeFile.String(s.File), semconv.CodeLine.Int(s.Line))
-	a.when(s.Goroutine != 0, semconv.Goroutine.Int64(int64(s.Goroutine)))
+	*a = append(*a, semconv.CodeFunction.String(s.Func), semconv.CodeFile.String(s.File))
+	a.when(s.Line > 0, semconv.CodeLine.Int(s.Line))
+	a.runner(&s, semconv.Goroutine, semconv.Thread)
+}
+
+// runner adds what ran a call: a goroutine, or a thread.
+func (a *attributes) runner(s *lifecycle.Site, goroutine, thread attribute.Key) {
+	key := goroutine
+	if s.InC() {
+		key = thread
+	}
+	a.when(s.Goroutine != 0, key.Int64(int64(s.Goroutine)))
 }
 
 // first adds the place of the earlier call that makes this one a mistake.
 func (a *attributes) first(s lifecycle.Site) {
 	if s.Func != "" || s.File != "" {
-		*a = append(*a, semconv.FirstFunction.String(s.Func), semconv.FirstFile.String(s.File),
-			semconv.FirstLine.Int(s.Line))
+		*a = append(*a, semconv.FirstFunction.String(s.Func), semconv.FirstFile.String(s.File))
+		a.when(s.Line > 0, semconv.FirstLine.Int(s.Line))
 	}
-	a.when(s.Goroutine != 0, semconv.FirstGoroutine.Int64(int64(s.Goroutine)))
+	a.runner(&s, semconv.FirstGoroutine, semconv.FirstThread)
 	a.when(!s.Time.IsZero(), semconv.FirstTime.String(s.Time.UTC().Format(time.RFC3339Nano)))
 }
 

@@ -318,6 +318,13 @@ func TestMistakesAndFailures(t *testing.T) {
 		Code:  lifecycle.CodeInvalidArgument,
 		State: lifecycle.StateReady, Peer: -1, Text: "root 9 is not from 0 to 1", Site: site(30),
 	})
+	// A mistake of a C program, which has threads, and no lines.
+	c := lifecycle.Site{Func: "train+0x1f in job.so+0x2c", File: "/lib/job.so", Goroutine: 4711, Time: wall(31 * ms)}
+	p.life(world, tape.LifeRecord{
+		Act: tape.ActNone, Call: lifecycle.CallAllReduce, Stage: tape.StageMisuse, Time: 32 * ms,
+		Code: lifecycle.CodeInvalidUsage, State: lifecycle.StateReady, Peer: -1,
+		Text: "world is in a call of another thread", Site: c, First: c,
+	})
 	// A proxy refused an operation while an all-reduce ran: below this rank's span of that.
 	p.life(rails, tape.LifeRecord{
 		Act: tape.ActNone, Call: lifecycle.CallAllReduce, Stage: tape.StageMisuse, Time: 35 * ms, Seq: 6,

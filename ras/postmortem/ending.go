@@ -354,6 +354,8 @@ func (p *process) swept() bool { return p.end.failed > 0 && p.end.at >= p.end.fa
 type moment struct {
 	at    time.Time
 	title string // "just before rank 2 failed"
+	// trouble is what happened first, if the moment is just before or after it: "rank 2 failed".
+	trouble string
 	// ended tells that the job was ended from outside at that time, or that a process failed that was lost.
 	ended bool
 	now   bool // it is when the tapes of living processes were read
@@ -375,7 +377,7 @@ func (r *Report) moments() []moment {
 	var signaled time.Time // when the job was ended from outside
 	trouble := func(at time.Time, what string, ended bool) {
 		if first == nil || at.Before(first.at) {
-			first = &moment{at: at, title: what, ended: ended}
+			first = &moment{at: at, trouble: what, ended: ended}
 		}
 	}
 	for _, p := range r.procs {
@@ -396,7 +398,7 @@ func (r *Report) moments() []moment {
 		}
 	}
 	if l := r.lost; l != nil && (first == nil || !first.at.Before(l.of.at(l.told))) {
-		first = &moment{at: l.of.at(l.at), title: l.name + " failed", ended: true}
+		first = &moment{at: l.of.at(l.at), trouble: l.name + " failed", ended: true}
 	}
 	if first != nil {
 		before := first.at.Add(-beforeTime)
@@ -406,11 +408,12 @@ func (r *Report) moments() []moment {
 		if last, known := r.lastSign(); known && before.Sub(last) > pauseTime {
 			before = last
 		}
-		all = append(all, moment{at: before, title: "just before " + first.title, ended: first.ended})
+		what := first.trouble
+		all = append(all, moment{at: before, title: "just before " + what, trouble: what, ended: first.ended})
 		if first.ended {
 			return all // later failures are consequences
 		}
-		all = append(all, moment{at: first.at.Add(settleTime), title: "right after " + first.title})
+		all = append(all, moment{at: first.at.Add(settleTime), title: "right after " + what, trouble: what})
 		if !signaled.IsZero() && signaled.After(first.at.Add(settleTime)) {
 			all = append(all, moment{
 				at: signaled.Add(-time.Microsecond), title: "just before the job was ended from outside", ended: true,

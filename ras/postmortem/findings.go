@@ -96,6 +96,15 @@ func (r *Report) until(found []Finding, later []moment) []Finding {
 			more = append(more, Finding{v, at, true})
 		}
 	}
+	slices.SortStableFunc(found, func(a, b Finding) int {
+		switch {
+		case a.later == b.later:
+			return 0
+		case b.later:
+			return -1
+		}
+		return 1
+	})
 	return append(found, more...)
 }
 
@@ -253,6 +262,9 @@ type Ending struct {
 	How  string    `json:"how"`
 	Time time.Time `json:"time,omitzero"`
 	Text string    `json:"text"`
+
+	// Text in two parts: what comes before the findings and, without its full stop, before those that are later.
+	lead, then string
 }
 
 // well is the ending of a job with which nothing is wrong at the end, as far as the tapes show.
@@ -376,13 +388,17 @@ func (r *Report) ending(at moment) Ending {
 		}
 		return r.well("completed", "all processes ended in order")
 	case failed:
-		e := Ending{How: "failed", Time: at.at, Text: "This is how it was " + at.title + "."}
+		e := Ending{How: "failed", Time: at.at, lead: "This is how it was " + at.title + "."}
+		if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.later }) {
+			e.lead = capital(at.trouble) + "."
+		}
+		e.Text = e.lead
 		if outside != "" {
-			e.Text += " " + outside
+			e.then = outside
 			if r.hung {
-				e.Text += ", while it hung"
+				e.then += ", while it still hung"
 			}
-			e.Text += "."
+			e.Text += " " + e.then + "."
 		}
 		return e
 	default:

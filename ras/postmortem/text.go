@@ -109,6 +109,7 @@ func stateText(s ProcessState) string {
 
 func (r *Report) writeFindings(t *text) {
 	t.heading("WHAT HAPPENED")
+	lead, then := cmp.Or(r.Ended.lead, r.Ended.Text), r.Ended.then
 	switch well := r.Ended.How == "running" || r.Ended.How == "completed"; {
 	case !r.at.IsZero() && len(r.Findings) == 0:
 		t.paragraph("  ", fmt.Sprintf("At %s, nothing is known to have held the job up for longer than its thresholds.",
@@ -116,14 +117,29 @@ func (r *Report) writeFindings(t *text) {
 	case !r.at.IsZero():
 		t.paragraph("  ", fmt.Sprintf("This is how it was at %s.", clockTime(r.at)))
 	case !well || r.past || len(r.Findings) == 0: // else the findings come first
-		t.paragraph("  ", words.Line(r.Ended.Text))
+		t.paragraph("  ", words.Line(lead))
 	}
-	for i := range r.Findings[:min(len(r.Findings), maxFindings)] {
-		before := ""
-		if r.Findings[i].later {
-			before = "At " + clockTime(r.Findings[i].At) + ": "
+	shown := r.Findings[:min(len(r.Findings), maxFindings)]
+	later := slices.IndexFunc(shown, func(f Finding) bool { return f.later })
+	if later < 0 {
+		later = len(shown)
+	}
+	for i := range shown[:later] {
+		shown[i].write(t, "")
+	}
+	if then != "" && r.at.IsZero() {
+		stop := "."
+		if later < len(shown) {
+			stop = ":"
 		}
-		r.Findings[i].write(t, before)
+		t.paragraph("  ", words.Line(then)+stop)
+	}
+	for _, f := range shown[later:] {
+		before := ""
+		if then == "" {
+			before = "At " + clockTime(f.At) + ": "
+		}
+		f.write(t, before)
 	}
 	t.more(len(r.Findings)-maxFindings, "")
 	for i := range r.Held[:min(len(r.Held), maxHeldShown)] {

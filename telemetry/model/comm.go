@@ -378,6 +378,7 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 	case tape.StageEnd:
 		if i >= 0 {
 			c.Ops = slices.Delete(c.Ops, i, i+1)
+			c.changed = true // a device may go on with it, as the slot showed before this record was read
 		}
 		c.endOp(s.Op, r)
 		c.Of.History.add(c, s.Op)

@@ -407,6 +407,22 @@ func TestStalledAndPaused(t *testing.T) {
 	}
 }
 
+// TestReturnIsReadLate: a device is stuck in an operation. The record of the call's return is read when the table has
+// shown that already, and shows nothing else any more.
+func TestReturnIsReadLate(t *testing.T) {
+	p := newProcess(model.Limits{})
+	stuck := []tape.Slot{{
+		CommInfo: world, Generation: 1, Marked: true, Wait: -1, Launched: 1, Seq: 1, OpStart: 100 * ms,
+		CallStart: 100 * ms, Op: allReduce, Phase: tape.PhaseStream,
+	}}
+	p.Look(stuck, nil)
+	p.op(101, tape.StageEnd, 1, 100, -1)
+	p.Look(stuck, nil)
+	if late := p.Late(3_600_000 * ms); len(late) != 1 {
+		t.Errorf("late are %v, want one", late)
+	}
+}
+
 // TestWatch takes an operation of a device for as old as its device's coming to it, as far as was seen.
 func TestWatch(t *testing.T) {
 	at := func(launched, completed, seq uint64, start int64, progress uint64) []tape.Slot {

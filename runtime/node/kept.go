@@ -442,6 +442,7 @@ func (j *keptJob) close(ctx context.Context) error {
 	for _, n := range j.nodes() {
 		errs = append(errs, j.drop(ctx, j.get(n.telemetry.self.Name)))
 	}
+	j.leftovers.rest(ctx, j.dir)
 	j.running.stop()
 	return errors.Join(errs...)
 }

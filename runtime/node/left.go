@@ -12,6 +12,7 @@ import (
 // process of the job has died: a process that ends by os.Exit, a panic or SIGKILL can't send its last spans itself. A
 // nil leftovers does nothing.
 type leftovers struct {
+	opts   postmortem.ExportOptions
 	task   task
 	news   chan struct{} // a process died
 	ending chan struct{} // closed: no more is begun
@@ -27,14 +28,14 @@ func newLeftovers(s *settings, t *Telemetry) *leftovers {
 	if t.trace == nil || !t.trace.Exports() || t.exported.OwnExport {
 		return nil
 	}
-	l := &leftovers{news: make(chan struct{}, 1), ending: make(chan struct{})}
+	l := &leftovers{
+		opts: postmortem.ExportOptions{Algorithm: t.exported.AlgorithmName, Logger: s.Log},
+		news: make(chan struct{}, 1), ending: make(chan struct{}),
+	}
 	jobs := filepath.Dir(filepath.Dir(t.tape.Path()))
-	opts := postmortem.ExportOptions{Algorithm: t.exported.AlgorithmName, Logger: s.Log}
 	l.task.start(func(ctx context.Context) {
 		for {
-			if _, err := postmortem.SendLeft(ctx, jobs, opts); err != nil && ctx.Err() == nil {
-				s.Log.Warn("spans that dead processes left on their tapes were not sent", "error", err)
-			}
+			l.send(ctx, jobs)
 			select {
 			case <-l.news:
 			case <-l.ending:
@@ -48,6 +49,13 @@ func newLeftovers(s *settings, t *Telemetry) *leftovers {
 		}
 	})
 	return l
+}
+
+// send sends what is left on the tapes below a folder, until ctx ends.
+func (l *leftovers) send(ctx context.Context, dir string) {
+	if _, err := postmortem.SendLeft(ctx, dir, l.opts); err != nil && ctx.Err() == nil {
+		l.opts.Logger.Warn("spans that dead processes left on their tapes were not sent", "error", err)
+	}
 }
 
 // died is called when a process of the job has died.
@@ -70,4 +78,15 @@ func (l *leftovers) end(ctx context.Context) {
 	defer cancel()
 	close(l.ending)
 	l.task.drain(ctx)
+}
+
+// rest sends what is left on the tapes of a job that an agent has followed to its end, when all that the agent made of
+// them itself is sent: the agent is the last process that knows where the spans go.
+func (l *leftovers) rest(ctx context.Context, dir string) {
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
+	defer cancel()
+	l.send(ctx, dir)
 }

@@ -1,6 +1,10 @@
 package attach
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/carillon-rt/carillon/tests/e2e"
@@ -27,5 +31,48 @@ func TestShortProgram(t *testing.T) {
 			t.Errorf("exit code %d, want %d", code, c.code)
 		}
 		e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`[Rr]ank 0 \(.*` + c.want)
+	}
+}
+
+// TestHangEndedByASignal: all processes of a job that hangs get SIGINT, as from a terminal. What they were in is a span
+// then, once, so that the spans of its stalls have a parent.
+func TestHangEndedByASignal(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	input, _ := openInput(t)
+	env := []string{
+		"SKIP=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + t.TempDir(),
+		"CARILLON_HEALTH_ADDR=off", "CARILLON_STALL_THRESHOLD=500ms", "OTEL_TRACES_EXPORTER=console",
+	}
+	job := e2e.Start(t, env, "sh", "-c", `echo leader $$; exec setsid carillon attach -- "$0" processes 4 <`+input,
+		fakenccl.Program(t, built, "held"))
+	leader := job.AwaitPID(`^leader (\d+)$`)
+	job.Await(`msg=ccl\.stall `)
+	job.Await(`rank 3 .* has not entered all_reduce 2 .*verdict\.opened`)
+	e2e.Kill(t, -leader, syscall.SIGINT)
+	if code := job.ExitCode(); code != 128+2 {
+		t.Errorf("exit code %d", code)
+	}
+	stalls := 0
+	for _, text := range spansOf(t, job.Output()) {
+		var s struct {
+			Name   string
+			Parent struct{ TraceID, SpanID string }
+		}
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Name != "ccl.stall" {
+			continue
+		}
+		stalls++
+		is := fmt.Sprintf(`{"Name":"ccl.all_reduce","SpanContext":{"TraceID":"%s","SpanID":"%s"`, s.Parent.TraceID,
+			s.Parent.SpanID)
+		if n := strings.Count(job.Output(), is); n != 1 {
+			t.Errorf("there are %d spans %s", n, is)
+		}
+	}
+	if stalls == 0 {
+		t.Error("there are no spans of stalls")
 	}
 }

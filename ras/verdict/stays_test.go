@@ -282,3 +282,29 @@ func TestStaysChange(t *testing.T) {
 		})
 	}
 }
+
+// TestStaysOfStaleNotes: what devices did is right though a process's operations of that time are lost, but not if the
+// process is dead.
+func TestStaysOfStaleNotes(t *testing.T) {
+	d := newDevices(3, 1)
+	for d.now[0] < 100*time.Second {
+		d.computes(2, 100*time.Millisecond)
+		d.meet(0, lifecycle.CallAllReduce, time.Millisecond, 0, 1, 2)
+	}
+	d.judge(func(now time.Duration, notes []verdict.Note, _ []verdict.Verdict) {
+		if now != 40*time.Second {
+			return
+		}
+		for i := range notes {
+			notes[i].Stale = true
+		}
+		if verdicts, _ := verdict.Diagnose(notes); len(verdicts) != 1 || accusal(&verdicts[0]) != "straggler 2" {
+			t.Errorf("of stale notes, the verdicts are %v", verdicts)
+		}
+		notes[1].Fate = verdict.Dead
+		verdicts, _ := verdict.Diagnose(notes)
+		if slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool { return v.Reason == verdict.Straggler }) {
+			t.Errorf("when a rank is dead, the verdicts are %v", verdicts)
+		}
+	})
+}

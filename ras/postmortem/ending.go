@@ -516,6 +516,7 @@ func (r *Report) heldMoments() []moment {
 				all = append(all, moment{at: at, title: "at " + clockTime(at)})
 			}
 		}
+		slices.SortStableFunc(all, func(a, b moment) int { return a.at.Compare(b.at) })
 	}
 	return all[max(0, len(all)-MaxHeld):]
 }

@@ -174,7 +174,8 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 				over, percent := int64(seconds)*int64(time.Second), int(natural(w[2]))
 				in := over * int64(percent) / 100
 				return model.Span{
-					Looks: 4 * seconds, Over: over, Inside: in, Busy: in, Ops: seconds * percent / 10, Done: 10 * seconds,
+					Looks: 4 * seconds, Over: over, Inside: in, Busy: in,
+					Ops: seconds * percent / 10, Done: 10 * seconds,
 				}
 			}
 			stays := map[uint32]model.Stay{p.Slots[0].Generation: {Span: span(20), Newer: span(10)}}

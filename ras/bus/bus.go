@@ -55,7 +55,8 @@ func New(cfg Config) *Bus {
 	}
 	return &Bus{
 		cfg: cfg, epoch: fmt.Sprintf("%0*x", epochDigits, rand.Uint64()),
-		gate: &gate{conditions: map[string]*condition{}}, subs: map[*Subscription]struct{}{}, done: make(chan struct{}),
+		gate: &gate{conditions: map[conditionKey]*condition{}}, subs: map[*Subscription]struct{}{},
+		done: make(chan struct{}),
 	}
 }
 

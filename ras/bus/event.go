@@ -80,8 +80,8 @@ type Event struct {
 
 	Severity Severity
 	Stage    Stage
-	// Key names the condition. Events of the stage Once repeat each other if they share a Key, which must not be that
-	// of a condition; without a Key they are never folded. Required for the other stages.
+	// Key names the condition among those of the Job. Events of the stage Once repeat each other if they share a Key,
+	// which must not be that of a condition; without a Key they are never folded. Required for the other stages.
 	Key string
 	// Cause is the Key of the condition that explains this one, if known.
 	Cause string

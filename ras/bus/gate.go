@@ -22,9 +22,18 @@ const (
 
 // gate decides which events are published. It is a pure machine: its owner tells it the time.
 type gate struct {
-	conditions map[string]*condition
+	conditions map[conditionKey]*condition
 	wake       time.Time // when advance is due; zero if never
 }
+
+// conditionKey identifies a condition: jobs that share a bus may have the same keys.
+type conditionKey struct{ job, key string }
+
+// condition is the key of the condition that an event is about.
+func (e *Event) condition() conditionKey { return conditionKey{e.Job, e.Key} }
+
+// explainedBy is the key of the condition that explains an event.
+func (e *Event) explainedBy() conditionKey { return conditionKey{e.Job, e.Cause} }
 
 type condition struct {
 	open    bool      // as its publishers have it
@@ -51,13 +60,13 @@ func (g *gate) offer(now time.Time, ev *Event) *Event {
 		}
 		return ev
 	}
-	c := g.conditions[ev.Key]
+	c := g.conditions[ev.condition()]
 	if c == nil {
 		if !g.room(now) {
 			return ev
 		}
 		c = &condition{}
-		g.conditions[ev.Key] = c
+		g.conditions[ev.condition()] = c
 	}
 	c.touched = now
 	if ev.Stage != Once {
@@ -66,7 +75,7 @@ func (g *gate) offer(now time.Time, ev *Event) *Event {
 		}
 		c.peak = max(c.peak, ev.Severity)
 		if c.open = ev.Stage != Closed; !c.open {
-			g.closed(now, ev.Key)
+			g.closed(now, ev.condition())
 		}
 	}
 	if g.hold(c, ev) {
@@ -116,7 +125,7 @@ func (g *gate) cause(ev *Event) *condition {
 	if ev.Cause == "" || ev.Cause == ev.Key {
 		return nil
 	}
-	first := g.conditions[ev.Cause]
+	first := g.conditions[ev.explainedBy()]
 	if first == nil || !first.open {
 		return nil
 	}
@@ -124,15 +133,15 @@ func (g *gate) cause(ev *Event) *condition {
 		if c.held.Cause == ev.Key {
 			return nil
 		}
-		c = g.conditions[c.held.Cause]
+		c = g.conditions[c.held.explainedBy()]
 	}
 	return first
 }
 
 // closed begins the linger of the symptoms of a condition that has closed.
-func (g *gate) closed(now time.Time, key string) {
+func (g *gate) closed(now time.Time, key conditionKey) {
 	for _, c := range g.conditions {
-		if c.held != nil && c.held.Cause == key {
+		if c.held != nil && c.held.explainedBy() == key {
 			c.release = now.Add(linger)
 			g.due(c.release)
 		}
@@ -202,7 +211,9 @@ func (g *gate) advance(now time.Time) []*Event {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *Event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(out, func(a, b *Event) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Key, b.Key))
+	})
 	return out
 }
 
@@ -212,17 +223,21 @@ func (c *condition) idle() bool { return !c.open && c.held == nil && c.pending =
 // room makes room for one more key, and tells whether there is any. It forgets the conditions that have long been idle
 // and, if need be, the half that has been idle longest.
 func (g *gate) room(now time.Time) bool {
-	maps.DeleteFunc(g.conditions, func(_ string, c *condition) bool { return c.idle() && now.Sub(c.touched) > forget })
+	maps.DeleteFunc(g.conditions, func(_ conditionKey, c *condition) bool {
+		return c.idle() && now.Sub(c.touched) > forget
+	})
 	if len(g.conditions) < maxKeys {
 		return true
 	}
-	var idle []string
+	var idle []conditionKey
 	for key, c := range g.conditions {
 		if c.idle() {
 			idle = append(idle, key)
 		}
 	}
-	slices.SortFunc(idle, func(a, b string) int { return g.conditions[a].touched.Compare(g.conditions[b].touched) })
+	slices.SortFunc(idle, func(a, b conditionKey) int {
+		return g.conditions[a].touched.Compare(g.conditions[b].touched)
+	})
 	for _, key := range idle[:(len(idle)+1)/2] {
 		delete(g.conditions, key)
 	}

@@ -17,9 +17,10 @@ import (
 // TestScenarios plays the files in testdata, in virtual time: what a command answers is what a subscriber gets of it.
 // The commands:
 //
-//	once|open|change|close KEY [cause=KEY] [warning|critical]   publishes, with the input as text; KEY is "-" for none
-//	wait TIME                                                   lets time go by
-//	end                                                         closes the bus
+//	once|open|change|close KEY [cause=KEY] [job=JOB] [warning|critical]
+//	            publishes, with the input as text; KEY is "-" for none
+//	wait TIME   lets time go by
+//	end         closes the bus
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
@@ -64,6 +65,7 @@ func command(t *testing.T, b *bus.Bus, d *datadriven.TestData) string {
 		ev.Key = key
 	}
 	d.MaybeScanArgs(t, "cause", &ev.Cause)
+	d.MaybeScanArgs(t, "job", &ev.Job)
 	for _, severity := range []bus.Severity{bus.Warning, bus.Critical} {
 		if d.HasArg(severity.String()) {
 			ev.Severity = severity

@@ -82,6 +82,7 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	}
 	s := *a.settings
 	s.World = launch.World{Job: h.Job, Rank: -1, Size: h.JobSize, LocalRank: -1}
+	s.attrs = []slog.Attr{slog.String("job", h.Job)}
 	if parent := filepath.Dir(dir); parent == filepath.Clean(a.dirs[0]) { // where the next job's tapes will be
 		if spare := s.sweepTapes(parent); spare >= 0 {
 			// Not those of this job and the one before, for its post-mortem. sweepTapes told of an error.

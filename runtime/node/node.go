@@ -241,16 +241,11 @@ type settings struct {
 	outage *otlp.Outage // of the collector, which all processes with telemetry here share
 	told   func() bool  // was the process told to end? nil: not known
 
-	attrs []slog.Attr // of each line about the tape, if it is another process's
+	attrs []slog.Attr // of each line about the tape or the job, if it is another process's
 }
 
 // events is the handler of lines about the tape.
-func (s *settings) events() slog.Handler {
-	if s.attrs == nil {
-		return s.sink.Events()
-	}
-	return s.sink.Events().WithAttrs(s.attrs)
-}
+func (s *settings) events() slog.Handler { return s.sink.Events().WithAttrs(s.attrs) }
 
 // settle opens the logs.
 func settle(cfg Config) *settings {

@@ -430,7 +430,8 @@ func (r *JobRAS) logEvent(ctx context.Context, ev *bus.Event) error {
 	if ev.Stage == bus.Changed {
 		level = slog.LevelInfo
 	}
-	r.settings.sink.Local().Log(ctx, level, ev.Text, semconv.LogSubsystem, semconv.SubsystemRAS,
+	log := slog.New(r.settings.sink.Local().Handler().WithAttrs(r.settings.attrs))
+	log.Log(ctx, level, ev.Text, semconv.LogSubsystem, semconv.SubsystemRAS,
 		"reason", ev.Reason, "culprit", ev.Rank, "type", ev.Type)
 	return nil
 }

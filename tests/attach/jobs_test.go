@@ -57,7 +57,7 @@ func TestJobsWithoutAName(t *testing.T) {
 func TestJobsWithoutALauncher(t *testing.T) {
 	t.Parallel()
 	library, tapes := buildLibrary(t), t.TempDir()
-	_, url := agent(t, tapes)
+	follower, url := agent(t, tapes)
 	input, end := openInput(t)
 	host, err := os.Hostname()
 	if err != nil {
@@ -80,6 +80,7 @@ func TestJobsWithoutALauncher(t *testing.T) {
 	if !strings.Contains(verdicts, names[0]) || strings.Contains(verdicts, names[1]) {
 		t.Errorf("there are the verdicts\n%s", verdicts)
 	}
+	follower.Await(`msg="rank 1 .* has not entered .* job=` + names[0] + ` .*culprit=1`)
 	end()
 	for _, job := range jobs {
 		if code := job.ExitCode(); code != 0 {

@@ -10,6 +10,7 @@ import (
 
 // Comm is one rank's part in a communicator.
 type Comm struct {
+	Job       string           `json:"job,omitempty"`
 	ID        lifecycle.CommID `json:"id"`
 	Parent    lifecycle.CommID `json:"parent,omitzero"`
 	Name      string           `json:"name"`

@@ -44,6 +44,7 @@ type Finding struct {
 
 // Condition is something that is wrong now.
 type Condition struct {
+	Job       string       `json:"job,omitempty"` // in a Snapshot
 	Code      string       `json:"code"`
 	Subject   string       `json:"subject,omitempty"`
 	Severity  bus.Severity `json:"severity"`

@@ -104,6 +104,7 @@ type view struct {
 	Ranks         []Rank    // at most maxRows; preferably those that aren't alive
 	Comms         []Comm    // at most maxRows; preferably those in an operation
 	Alive         int
+	Jobs          bool // there are several, which the tables tell apart
 	Entries       []indexEntry
 }
 
@@ -155,7 +156,8 @@ func (x *page) look(v *view, results []Result) {
 	worst := &Snapshot{Conditions: v.Shown, Verdicts: verdicts}
 	if v.Snapshot != nil {
 		v.Ranks = firstRows(v.Snapshot.Ranks,
-			func(r *Rank) bool { return r.State != "alive" || v.Culprit(r.Rank) != "" })
+			func(r *Rank) bool { return r.State != "alive" || v.Culprit(*r) != "" })
+		v.Jobs = len(v.Snapshot.Jobs()) > 1
 		v.Comms = firstRows(v.Snapshot.Comms, func(c *Comm) bool { return c.InFlight != nil })
 		for i := range v.Snapshot.Ranks {
 			if v.Snapshot.Ranks[i].State == "alive" {
@@ -169,11 +171,10 @@ func (x *page) look(v *view, results []Result) {
 	}
 }
 
-// Culprit is the reason of the verdict that names a rank of the job; empty if none does.
-func (v *view) Culprit(rank int) string {
+// Culprit is the reason of the verdict that names a rank; empty if none does.
+func (v *view) Culprit(r Rank) string {
 	for i := range v.Snapshot.Verdicts {
-		open := &v.Snapshot.Verdicts[i]
-		if slices.ContainsFunc(open.Culprits, func(c verdict.Rank) bool { return rank >= 0 && c.Job == rank }) {
+		if open := &v.Snapshot.Verdicts[i]; open.Names(&r) {
 			return open.Reason.String()
 		}
 	}

@@ -88,10 +88,12 @@ func TestPageTellsACauseOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	stalled.Set(Finding{Subject: "abc", Text: "rank 1 has not entered", Severity: bus.Critical})
-	found := verdict.Verdict{ID: "abc", Reason: verdict.NotEntered, Culprits: []verdict.Rank{{Job: 1}}}
+	found := verdict.Verdict{
+		ID: "abc", Reason: verdict.NotEntered, Culprits: []verdict.Rank{{Job: 1, Member: "h1-4711"}},
+	}
 	snapshot := sample()
 	snapshot.Time = time.Now().Add(-time.Minute)
-	snapshot.Verdicts = []Verdict{{ID: "abc", Since: snapshot.Time, Verdict: packedVerdict(found)}}
+	snapshot.Verdicts = []Verdict{{Job: "train", ID: "abc", Since: snapshot.Time, Verdict: packedVerdict(found)}}
 	p := &Publisher{}
 	p.Publish(snapshot)
 	_, body := send(t, listen(t, Config{Conditions: c, Publisher: p}), request("/"))
@@ -122,6 +124,34 @@ func packedVerdict(v verdict.Verdict) verdict.Verdict {
 	packed := v.Pack()
 	packed.Said = "rank 1 & co. has not entered for \x007000000000\x00 now"
 	return packed.Unpack()
+}
+
+// TestPageOfSeveralJobs: the page of an agent says of which job everything is, and names the guilty process alone.
+func TestPageOfSeveralJobs(t *testing.T) {
+	snapshot := &Snapshot{Rank: -1}
+	for i, job := range []string{"a", "b"} {
+		for rank := range 2 {
+			member := fmt.Sprintf("h1-%d", 10*i+rank)
+			snapshot.Ranks = append(snapshot.Ranks, Rank{Job: job, Rank: rank, State: "alive", Member: member})
+		}
+		snapshot.Comms = append(snapshot.Comms, Comm{Job: job, Size: 2, State: "ready"})
+	}
+	found := verdict.Verdict{ID: "v", Reason: verdict.NotEntered, Culprits: []verdict.Rank{{Job: 1, Member: "h1-11"}}}
+	snapshot.Verdicts = []Verdict{{Job: "b", ID: "v", Verdict: packedVerdict(found)}}
+	p := &Publisher{}
+	p.Publish(snapshot)
+	_, body := send(t, listen(t, Config{Publisher: p}), request("/"))
+	for want, times := range map[string]int{
+		"<th>job</th>": 3, `<tr class="culprit">`: 1, `<tr class="culprit"><td>b</td><td>1</td>`: 1,
+		"<tr><td>a</td><td>1</td>": 1, `<tr><td>b</td><td class="critical">`: 1, "<tr><td>a</td><td></td><td><code>": 1,
+	} {
+		if n := strings.Count(body, want); n != times {
+			t.Errorf("the page has %q %d times, want %d", want, n, times)
+		}
+	}
+	if t.Failed() {
+		t.Log(body)
+	}
 }
 
 // TestPageWithoutAnything: before the first snapshot, with nothing to tell.

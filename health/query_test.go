@@ -25,19 +25,24 @@ func sample() *Snapshot {
 	return &Snapshot{
 		Time: at, Job: "train", Rank: 1, Size: 2, Host: "h1", PID: 4711,
 		Ranks: []Rank{
-			{Rank: 0, State: "dead", Since: at, Host: "h1", PID: 4710, Text: "killed by signal 9"},
-			{Rank: 1, State: "alive"},
+			{
+				Job: "train", Rank: 0, State: "dead", Since: at, Member: "h1-4710", Host: "h1", PID: 4710,
+				Text: "killed by signal 9",
+			},
+			{Job: "train", Rank: 1, State: "alive", Member: "h1-4711"},
 		},
 		Comms: []Comm{{
-			Name: "world", Rank: 1, Size: 2, State: "ready", Launched: 3, Completed: 2, Begun: 3,
+			Job: "train", Name: "world", Rank: 1, Size: 2, State: "ready", Launched: 3, Completed: 2, Begun: 3,
 			Place:    tape.Place{Node: 1, Local: 2, Locals: 4, Connections: 1, PXN: tape.PXNOn},
 			InFlight: &Op{Call: "all_reduce", Seq: 3},
 		}},
-		Verdicts: []Verdict{{ID: "0123", Since: at, Verdict: verdict.Verdict{
+		Verdicts: []Verdict{{Job: "train", ID: "0123", Since: at, Verdict: verdict.Verdict{
 			Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: 0, Comm: 0}},
 			Text: verdict.Sentence("rank 0 was killed by signal 9"),
 		}}},
-		Conditions: []Condition{{Code: "rank_dead", Severity: bus.Critical, Text: "rank 0 was killed", Since: at}},
+		Conditions: []Condition{{
+			Job: "train", Code: "rank_dead", Severity: bus.Critical, Text: "rank 0 was killed", Since: at,
+		}},
 	}
 }
 
@@ -76,15 +81,15 @@ func TestDocuments(t *testing.T) {
 	p.Publish(sample())
 	const (
 		head  = `"schema": 1, "time": "2026-01-02T03:04:05Z"`
-		ranks = `"ranks": [{"rank": 0, "state": "dead", "since": "2026-01-02T03:04:05Z", "host": "h1",
-			"pid": 4710, "text": "killed by signal 9"},
-			{"rank": 1, "state": "alive"}]`
-		comms = `"comms": [{"id": "00000000000000000000000000000000", "name": "world", "rank": 1, "size": 2,
-			"place": {"node": 1, "rail": 2, "node_ranks": 4, "connections": 1, "pxn": "on"},
+		ranks = `"ranks": [{"job": "train", "rank": 0, "state": "dead", "since": "2026-01-02T03:04:05Z",
+			"member": "h1-4710", "host": "h1", "pid": 4710, "text": "killed by signal 9"},
+			{"job": "train", "rank": 1, "state": "alive", "member": "h1-4711"}]`
+		comms = `"comms": [{"job": "train", "id": "00000000000000000000000000000000", "name": "world", "rank": 1,
+			"size": 2, "place": {"node": 1, "rail": 2, "node_ranks": 4, "connections": 1, "pxn": "on"},
 			"state": "ready", "launched": 3, "completed": 2, "begun": 3,
 			"in_flight": {"call": "all_reduce", "seq": 3, "bytes": 0, "dtype": "", "age_seconds": 0}}]`
-		verdicts = `"verdicts": [{"id": "0123", "since": "2026-01-02T03:04:05Z", "reason": "rank_dead",
-			"confidence": "possible", "culprits": [{"rank": 0, "comm_rank": 0}],
+		verdicts = `"verdicts": [{"job": "train", "id": "0123", "since": "2026-01-02T03:04:05Z",
+			"reason": "rank_dead", "confidence": "possible", "culprits": [{"rank": 0, "comm_rank": 0}],
 			"age_seconds": 0, "text": "rank 0 was killed by signal 9"}]`
 	)
 	for path, want := range map[string]string{
@@ -93,7 +98,7 @@ func TestDocuments(t *testing.T) {
 		"/api/v1/verdicts": `{` + head + `, "total": 1, ` + verdicts + `}`,
 		"/api/v1/ras": `{` + head + `, "status": "critical", "job": "train", "rank": 1, "size": 2, "host": "h1",
 			"pid": 4711, ` + ranks + `, ` + comms + `, "comms_total": 1, ` + verdicts + `,
-			"conditions": [{"code": "rank_dead", "severity": "critical", "text": "rank 0 was killed",
+			"conditions": [{"job": "train", "code": "rank_dead", "severity": "critical", "text": "rank 0 was killed",
 			"since": "2026-01-02T03:04:05Z"}]}`,
 	} {
 		w := asked(t, routes, path, "10.0.0.1:1")

@@ -1,6 +1,8 @@
 package health
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/bus"
@@ -23,9 +25,9 @@ type Snapshot struct {
 	Host string `json:"host,omitempty"`
 	PID  int    `json:"pid,omitempty"`
 
-	// Ranks are the job's processes, by rank.
+	// Ranks are the job's processes, by rank; of an agent, those of all its jobs.
 	Ranks []Rank `json:"ranks"`
-	// Comms are the communicators of the process that took it.
+	// Comms are the communicators of the process that took it; of an agent, those of the processes that it follows.
 	Comms []Comm `json:"comms"`
 	// Unwatched says why RAS doesn't watch the job, as far as this process knows: then the absence of verdicts means
 	// nothing. Empty: RAS does.
@@ -38,6 +40,7 @@ type Snapshot struct {
 
 // Rank is one process of the job.
 type Rank struct {
+	Job    string    `json:"job,omitempty"`
 	Rank   int       `json:"rank"`  // in the job; -1 if it has none
 	State  string    `json:"state"` // "alive", "suspect", "dead", "stopped", "unreachable" or "left"
 	Since  time.Time `json:"since,omitzero"`
@@ -50,9 +53,26 @@ type Rank struct {
 
 // Verdict is an open verdict.
 type Verdict struct {
-	ID    string    `json:"id"`
+	Job   string    `json:"job,omitempty"`
+	ID    string    `json:"id"`    // unique in the job
 	Since time.Time `json:"since"` // when it was reached
 	verdict.Verdict
+}
+
+// Names tells whether the verdict has a rank's process among its culprits. Other jobs have ranks of the same numbers.
+func (v *Verdict) Names(r *Rank) bool { return v.Job == r.Job && r.Member != "" && v.Accuses(r.Member) }
+
+// Jobs are the names of the jobs that the snapshot is about, in order.
+func (s *Snapshot) Jobs() []string {
+	jobs := map[string]bool{s.Job: true}
+	for i := range s.Ranks {
+		jobs[s.Ranks[i].Job] = true
+	}
+	for i := range s.Comms { // without RAS, no ranks are known
+		jobs[s.Comms[i].Job] = true
+	}
+	delete(jobs, "")
+	return slices.Sorted(maps.Keys(jobs))
 }
 
 // SeverityOf is the severity of a verdict, and of its condition: Critical if it is urgent, else Warning.

@@ -483,7 +483,7 @@ func (a *Agent) snapshot() *health.Snapshot {
 	for _, j := range jobs {
 		s.Ranks = append(s.Ranks, j.ras.Ranks()...)
 		s.Verdicts = append(s.Verdicts, j.ras.Verdicts()...)
-		s.Conditions = append(s.Conditions, j.conditions.List()...)
+		s.Conditions = append(s.Conditions, conditionsOf(j.name, j.conditions)...)
 		if len(jobs) == 1 {
 			s.Job, s.Size = j.name, j.size
 		}

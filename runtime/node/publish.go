@@ -21,16 +21,26 @@ func (n *Node) snapshot() *health.Snapshot {
 	s := &health.Snapshot{
 		Time: time.Now(), Job: world.Job, Rank: world.Rank, Size: world.Size,
 		Host: n.telemetry.self.Host, PID: n.telemetry.self.PID,
-		Conditions: n.conditions.List(), Ranks: n.ras.Ranks(), Verdicts: n.ras.Verdicts(),
+		Conditions: conditionsOf(world.Job, n.conditions), Ranks: n.ras.Ranks(), Verdicts: n.ras.Verdicts(),
 	}
 	slots, now := n.telemetry.Slots(), tape.Now()
 	s.Comms = make([]health.Comm, len(slots))
 	for i := range slots {
 		s.Comms[i] = health.CommOf(&slots[i], now)
+		s.Comms[i].Job = world.Job
 	}
 	if n.ras == nil { // nothing is known beyond this process
 		s.Unwatched = n.settings.unwatched()
-		s.Ranks = []health.Rank{{Rank: world.Rank, State: "alive", Host: s.Host, PID: s.PID}}
+		s.Ranks = []health.Rank{{Job: world.Job, Rank: world.Rank, State: "alive", Host: s.Host, PID: s.PID}}
 	}
 	return s
+}
+
+// conditionsOf are the open conditions of a job, as a snapshot has them.
+func conditionsOf(job string, open *health.Conditions) []health.Condition {
+	all := open.List()
+	for i := range all {
+		all[i].Job = job
+	}
+	return all
 }

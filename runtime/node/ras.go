@@ -362,8 +362,8 @@ func (r *JobRAS) Ranks() []health.Rank {
 	ranks := make([]health.Rank, 0, len(members))
 	for _, s := range members {
 		rank := health.Rank{
-			Rank: s.Member.Rank, State: s.State.String(), Since: s.Since, Member: s.Member.Name, Host: s.Member.Host,
-			PID: s.Member.PID, URL: s.Member.Health,
+			Job: r.settings.World.Job, Rank: s.Member.Rank, State: s.State.String(), Since: s.Since,
+			Member: s.Member.Name, Host: s.Member.Host, PID: s.Member.PID, URL: s.Member.Health,
 		}
 		if rank.Rank < 0 && r.rankOf != nil {
 			rank.Rank = r.rankOf(s.Member.Name)
@@ -400,7 +400,9 @@ func (r *JobRAS) Verdicts() []health.Verdict {
 	open := r.agent.Open()
 	verdicts := make([]health.Verdict, 0, len(open))
 	for _, o := range open {
-		verdicts = append(verdicts, health.Verdict{ID: o.ID, Since: o.Since, Verdict: o.Verdict})
+		verdicts = append(verdicts, health.Verdict{
+			Job: r.settings.World.Job, ID: o.ID, Since: o.Since, Verdict: o.Verdict,
+		})
 	}
 	return verdicts
 }

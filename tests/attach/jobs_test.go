@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,11 @@ func TestJobsWithoutALauncher(t *testing.T) {
 		t.Errorf("there are the verdicts\n%s", verdicts)
 	}
 	follower.Await(`msg="rank 1 .* has not entered .* job=` + names[0] + ` .*culprit=1`)
+	both := strings.Join(slices.Sorted(slices.Values(names)), `",\s*"`)
+	report(t, `"jobs": \[\s*"`+both+`"[^§]*"verdicts": \[\s*\{\s*"job": "`+names[0]+`"`, "--url", url)
+	if _, page := get(t, url); strings.Count(page, `class="culprit"`) != 1 {
+		t.Errorf("the agent's page is\n%s", page)
+	}
 	end()
 	for _, job := range jobs {
 		if code := job.ExitCode(); code != 0 {

@@ -12,6 +12,7 @@ import (
 
 // Comm is a communicator, merged from the reports of its ranks.
 type Comm struct {
+	Job   string           `json:"job,omitempty"`
 	ID    lifecycle.CommID `json:"id"`
 	Name  string           `json:"name"`
 	Size  int              `json:"size"`
@@ -67,7 +68,7 @@ func (g *commSet) add(part *health.Comm, jobRank int, age float64, stale bool) {
 	}
 	c := g.comms[part.ID]
 	if c == nil {
-		c = &Comm{ID: part.ID, Name: part.Name, begun: map[int]uint64{}, job: map[int]int{}}
+		c = &Comm{Job: part.Job, ID: part.ID, Name: part.Name, begun: map[int]uint64{}, job: map[int]int{}}
 		g.comms[part.ID] = c
 	}
 	if slices.Contains(c.Known, rank) {

@@ -13,6 +13,8 @@ import (
 //
 //	06:12:03 CRITICAL verdict.opened: rank 3 has not entered all_reduce #41 of world (reason not_entered)
 //	06:12:09 over     verdict.withdrawn: rank 3 has not entered all_reduce #41 of world (12 symptoms were held back)
+//
+// With a Job: "06:12:03 CRITICAL train: verdict.opened: …".
 func EventLine(ev *bus.Event) string {
 	severity := ev.Severity.String()
 	switch { // a closed event has no severity
@@ -23,7 +25,11 @@ func EventLine(ev *bus.Event) string {
 	case ev.Severity > bus.Info:
 		severity = strings.ToUpper(severity)
 	}
-	text := fmt.Sprintf("%s %-8s %s", ev.Time.Local().Format(timeOfDay), severity,
+	job := ev.Job
+	if job != "" {
+		job += ": "
+	}
+	text := fmt.Sprintf("%s %-8s %s%s", ev.Time.Local().Format(timeOfDay), severity, job,
 		strings.TrimPrefix(ev.Type, semconv.EventPrefix))
 	if ev.Subject != "" && !strings.HasPrefix(ev.Text, ev.Subject) { // most texts begin with it
 		text += " " + ev.Subject

@@ -17,8 +17,10 @@ type Report struct {
 	Time   time.Time `json:"time"`
 	Heard  time.Time `json:"heard,omitzero"` // the time of the last snapshot
 	Job    string    `json:"job"`
-	Size   int       `json:"size"` // ranks of the job
-	Told   []int     `json:"told"` // the ranks that ever answered
+	// Jobs are the names of several jobs, as an agent follows them. Job is then empty, and Size 0.
+	Jobs []string `json:"jobs,omitempty"`
+	Size int      `json:"size"` // ranks of the job
+	Told []int    `json:"told"` // the ranks that ever answered
 	// Stale are the ranks of Told that no longer answer, whose last state is shown.
 	Stale []Stale `json:"stale,omitempty"`
 	// Unwatched tells why no process diagnoses the job; empty if one does.

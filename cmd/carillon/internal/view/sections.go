@@ -41,7 +41,11 @@ func (r *Report) headline() line {
 }
 
 func (r *Report) condition() line {
-	l := line{}.say(bold, "%s", r.Job).say(plain, ": ")
+	name := r.Job
+	if len(r.Jobs) > 0 {
+		name = some(r.Jobs)
+	}
+	l := line{}.say(bold, "%s", name).say(plain, ": ")
 	switch {
 	case r.Status == statusOK:
 		return l.say(green, "healthy")
@@ -79,8 +83,8 @@ func (r *Report) verdictSection(lim limits) section {
 		severity := health.SeverityOf(&v.Verdict)
 		s.rows = append(s.rows, line{}.say(plain, "  ").
 			say(looks[severity], "%s %s", strings.ToUpper(severity.String()), v.Reason).
-			say(plain, " (%s), open for %s, since %s",
-				v.Confidence, ageText(r.Time.Sub(v.Since)), v.Since.Local().Format(timeOfDay)))
+			say(plain, "%s (%s), open for %s, since %s",
+				r.of(v.Job), v.Confidence, ageText(r.Time.Sub(v.Since)), v.Since.Local().Format(timeOfDay)))
 		s.rows = append(s.rows, wrap(bold, "    ", v.Text.String(), lim.width, lim.text)...)
 		for n, e := range v.Evidence {
 			if lim.evidence > 0 && n == lim.evidence {
@@ -106,7 +110,7 @@ var stateStyles = []struct {
 func (r *Report) rankSection(lim limits) section {
 	s := section{head: line{}.say(bold, "RANKS").say(plain, "  %s", r.rankCount())}
 	if culprits := r.culprits(); len(culprits) > 0 {
-		s.rows = append(s.rows, labelled(red, "culprit", words.Ranks(culprits), lim)...)
+		s.rows = append(s.rows, labelled(red, "culprit", r.ranks(culprits), lim)...)
 	}
 	others := map[string]bool{} // states that a later version may have
 	for i := range r.Ranks {
@@ -125,34 +129,79 @@ func (r *Report) rankSection(lim limits) section {
 	return s
 }
 
-// culprits are the job's ranks that verdicts name.
-func (r *Report) culprits() (ranks []int) {
+// jobRank is a rank of a job.
+type jobRank struct {
+	job  string
+	rank int
+}
+
+// ranks names ranks: "ranks 0 to 2"; of several jobs, "rank 1 of a, ranks 0 to 2 of b".
+func (r *Report) ranks(all []jobRank) string {
+	numbers := map[string][]int{}
+	for _, k := range all {
+		numbers[k.job] = append(numbers[k.job], k.rank)
+	}
+	parts := make([]string, 0, len(numbers))
+	for _, job := range slices.Sorted(maps.Keys(numbers)) {
+		parts = append(parts, words.Ranks(numbers[job])+r.of(job))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// of says of which job something is, if there are several.
+func (r *Report) of(job string) string {
+	if len(r.Jobs) == 0 || job == "" {
+		return ""
+	}
+	return " of " + job
+}
+
+// some are a few names of a list, and how many more it has.
+func some(names []string) string {
+	const most = 4
+	if more := len(names) - most; more > 0 {
+		names = append(slices.Clone(names[:most]), fmt.Sprintf("%d more", more))
+	}
+	return english.WordSeries(names, "and")
+}
+
+// culprits are the ranks that verdicts name.
+func (r *Report) culprits() (ranks []jobRank) {
 	for i := range r.Verdicts {
 		for _, c := range r.Verdicts[i].Culprits {
 			if c.Job >= 0 {
-				ranks = append(ranks, c.Job)
+				ranks = append(ranks, jobRank{r.Verdicts[i].Job, c.Job})
 			}
 		}
 	}
 	return ranks
 }
 
-func (r *Report) rankCount() string {
-	hosts, ranks := map[string]bool{}, map[int]bool{}
+// known is how many ranks have a process that is known, or had one.
+func (r *Report) known() int {
+	ranks := map[jobRank]bool{}
 	for i := range r.Ranks {
 		if n := r.Ranks[i].Rank; n >= 0 {
-			ranks[n] = true
+			ranks[jobRank{r.Ranks[i].Job, n}] = true
 		}
+	}
+	return len(ranks)
+}
+
+func (r *Report) rankCount() string {
+	hosts := map[string]bool{}
+	for i := range r.Ranks {
 		if h := r.Ranks[i].Host; h != "" {
 			hosts[h] = true
 		}
 	}
-	if len(ranks) == 0 {
+	known := r.known()
+	if known == 0 {
 		return "not known yet"
 	}
-	text := fmt.Sprintf("%d", max(r.Size, len(ranks)))
-	if len(ranks) < r.Size {
-		text = fmt.Sprintf("%d of %d are known", len(ranks), r.Size)
+	text := fmt.Sprintf("%d", max(r.Size, known))
+	if known < r.Size {
+		text = fmt.Sprintf("%d of %d are known", known, r.Size)
 	}
 	if len(hosts) > 0 {
 		text += " on " + english.Plural(len(hosts), "host", "")
@@ -162,7 +211,7 @@ func (r *Report) rankCount() string {
 
 // ranksIn is a line for all ranks in a state, and a line for each rank that is neither alive nor has left.
 func (r *Report) ranksIn(state string, look style, lim limits) []line {
-	var numbers []int
+	var numbers []jobRank
 	var names []string // of those without a number
 	var more []line
 	told := 0
@@ -173,7 +222,7 @@ func (r *Report) ranksIn(state string, look style, lim limits) []line {
 		}
 		name := k.Member
 		if k.Rank >= 0 {
-			numbers, name = append(numbers, k.Rank), fmt.Sprintf("rank %d", k.Rank)
+			numbers, name = append(numbers, jobRank{k.Job, k.Rank}), fmt.Sprintf("rank %d%s", k.Rank, r.of(k.Job))
 		} else {
 			names = append(names, name)
 		}
@@ -196,7 +245,7 @@ func (r *Report) ranksIn(state string, look style, lim limits) []line {
 		more = append(more, l)
 	}
 	if len(numbers) > 0 {
-		names = slices.Insert(names, 0, words.Ranks(numbers))
+		names = slices.Insert(names, 0, r.ranks(numbers))
 	}
 	if len(names) == 0 {
 		return nil
@@ -231,10 +280,11 @@ func (r *Report) commSection(lim limits) section {
 			head = head.say(dim, "  %s", c.ID.Short())
 		}
 		if c.Size == 0 {
-			s.rows = append(s.rows, head.say(plain, "  ").say(yellow, "is being created by %s", words.Ranks(c.Known)))
+			head = head.say(plain, "%s  ", r.of(c.Job)).say(yellow, "is being created by %s", words.Ranks(c.Known))
+			s.rows = append(s.rows, head)
 			continue
 		}
-		head = head.say(plain, "  %s", english.Plural(c.Size, "rank", ""))
+		head = head.say(plain, "%s  %s", r.of(c.Job), english.Plural(c.Size, "rank", ""))
 		if len(c.Known) < c.Size {
 			head = head.say(dim, ", %d of them seen from here", len(c.Known))
 		}
@@ -334,7 +384,7 @@ func (r *Report) sections(lim limits) []section {
 func (r *Report) Text(width int, colored bool) string {
 	var b strings.Builder
 	put := func(l line) { b.WriteString(l.render(0, colored) + "\n") }
-	put(append(line{{plain, "job "}}, r.headline()...))
+	put(append(r.noun(), r.headline()...))
 	for _, s := range r.sections(limits{width: width}) {
 		b.WriteByte('\n')
 		put(s.head)
@@ -347,6 +397,14 @@ func (r *Report) Text(width int, colored bool) string {
 
 // Summary is the state of the job on one line.
 func (r *Report) Summary() string {
-	return line{{plain, "job "}}.say(plain, "%s", r.headline().render(0, false)).say(plain, ", %s",
-		english.Plural(r.Size, "rank", "")).render(0, false)
+	return r.noun().say(plain, "%s", r.headline().render(0, false)).say(plain, ", %s",
+		english.Plural(max(r.Size, r.known()), "rank", "")).render(0, false)
+}
+
+// noun comes before the headline.
+func (r *Report) noun() line {
+	if len(r.Jobs) > 0 {
+		return line{{plain, "jobs "}}
+	}
+	return line{{plain, "job "}}
 }

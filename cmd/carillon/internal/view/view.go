@@ -22,7 +22,7 @@ import (
 type View struct {
 	job      string
 	size     int
-	verdicts map[string]health.Verdict
+	verdicts map[verdictKey]health.Verdict
 	ranks    map[rankKey]health.Rank
 	told     map[rankKey]part // each process's last snapshot
 	local    []Local          // nil: communicators are in snapshots only
@@ -45,6 +45,9 @@ type rankKey struct {
 	host string
 }
 
+// verdictKey is a verdict of a job: the ids of several jobs' verdicts may be the same.
+type verdictKey struct{ job, id string }
+
 // Local is a communicator as the tape of a process of this host shows it.
 type Local struct {
 	PID  int
@@ -59,12 +62,12 @@ func (v *View) Merge(now time.Time, snapshots ...*health.Snapshot) {
 	if v.told == nil {
 		v.told = map[rankKey]part{}
 	}
-	v.heard, v.verdicts, v.ranks = now, map[string]health.Verdict{}, map[rankKey]health.Rank{}
+	v.heard, v.verdicts, v.ranks = now, map[verdictKey]health.Verdict{}, map[rankKey]health.Rank{}
 	for _, s := range snapshots {
 		v.job, v.size = s.Job, s.Size
 		v.told[keyOf(s)] = part{Snapshot: s, at: now}
 		for i := range s.Verdicts {
-			v.verdicts[s.Verdicts[i].ID] = s.Verdicts[i]
+			v.verdicts[verdictKey{s.Verdicts[i].Job, s.Verdicts[i].ID}] = s.Verdicts[i]
 		}
 		for _, r := range s.Ranks {
 			if key := (rankKey{r.Rank, r.PID, r.Host}); v.ranks[key].State == "" || r.Since.After(v.ranks[key].Since) {
@@ -94,12 +97,16 @@ func (v *View) Sound(of *health.Snapshot) bool {
 func (v *View) Report(now time.Time) *Report {
 	r := &Report{Schema: health.Schema, Time: now.UTC(), Heard: v.heard.UTC(), Job: v.job, Size: v.size}
 	r.Verdicts = slices.SortedFunc(maps.Values(v.verdicts), func(a, b health.Verdict) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Job, b.Job), cmp.Compare(a.ID, b.ID))
 	})
 	r.Ranks = slices.SortedFunc(maps.Values(v.ranks), func(a, b health.Rank) int {
-		return cmp.Or(cmp.Compare(a.Rank, b.Rank), a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank), a.Since.Compare(b.Since),
+			cmp.Compare(a.PID, b.PID))
 	})
-	g := commSet{v.size, map[lifecycle.CommID]*Comm{}}
+	if jobs := v.jobs(); len(jobs) > 1 {
+		r.Job, r.Jobs, r.Size = "", jobs, 0
+	}
+	g := commSet{r.Size, map[lifecycle.CommID]*Comm{}}
 	var conditions []rankCondition
 	for key, p := range v.told {
 		r.Told = append(r.Told, p.Rank)
@@ -134,6 +141,16 @@ func (v *View) Report(now time.Time) *Report {
 	r.Comms = g.list()
 	r.Status = r.status()
 	return r
+}
+
+// jobs are the names of the jobs that processes told of, in order.
+func (v *View) jobs() []string {
+	var all []string
+	for _, p := range v.told {
+		all = append(all, p.Jobs()...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // rankOf is the job's rank of a process of this host; -1 if it is unknown or not the only one.

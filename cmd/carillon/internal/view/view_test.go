@@ -16,6 +16,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"github.com/carillon-rt/carillon/health"
+	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/verdict"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
@@ -493,6 +494,10 @@ func TestEventLine(t *testing.T) {
 			"06:12:03 over     verdict.withdrawn: rank 3 had not entered (2 more like it, 12 symptoms were held back)",
 		},
 		{bus.Event{Type: semconv.EventRankDead, Severity: bus.Warning}, "06:12:03 WARNING  rank.dead"},
+		{
+			bus.Event{Type: semconv.EventRankDead, Job: "train", Text: "killed"},
+			"06:12:03 info     train: rank.dead: killed",
+		},
 		{ // from another process, and hostile
 			bus.Event{Type: semconv.EventRankDead, Text: "\x1b[2J\u202edead\nFAKE LINE"},
 			"06:12:03 info     rank.dead: \\u001b[2J\\u202edead; FAKE LINE",
@@ -502,6 +507,48 @@ func TestEventLine(t *testing.T) {
 		if got := EventLine(&c.ev); got != c.want {
 			t.Errorf("got\n%s\nwant\n%s", got, c.want)
 		}
+	}
+}
+
+// TestSeveralJobs: what an agent of two jobs tells is of one or the other. Verdicts on ranks that never came have the
+// same id in both.
+func TestSeveralJobs(t *testing.T) {
+	at := time.Date(2025, 3, 4, 6, 12, 3, 0, time.Local)
+	s := &health.Snapshot{Time: at, Rank: -1, Host: "vm", PID: 1}
+	for i, job := range []string{"a", "b"} {
+		for rank := range 3 {
+			pid := 10*(i+1) + rank
+			s.Ranks = append(s.Ranks, health.Rank{
+				Job: job, Rank: rank, State: "alive", Member: fmt.Sprintf("vm-%d", pid), Host: "vm", PID: pid,
+			})
+		}
+		s.Comms = append(s.Comms, health.Comm{
+			Job: job, ID: lifecycle.CommID{byte(i + 1)}, Name: "world", Size: 4, State: "ready",
+			InFlight: &health.Op{Call: "all_reduce", Seq: 7},
+		})
+		found := verdict.Verdict{
+			ID: "v", Reason: verdict.NotJoined, Culprits: []verdict.Rank{{Job: 3}},
+			Text: verdict.Sentence("rank 3 is late"),
+		}
+		s.Verdicts = append(s.Verdicts, health.Verdict{Job: job, ID: "v", Since: at, Verdict: found})
+	}
+	s.Ranks[4].State = "stopped"
+	var v View
+	v.Merge(at, s)
+	r := v.Report(at)
+	text := r.Text(0, false)
+	for _, want := range []string{
+		"jobs a and b: warning, 2 verdicts are open\n", " not_joined of a (", " not_joined of b (",
+		"RANKS  6 on 1 host\n", "  culprit     rank 3 of a, rank 3 of b\n",
+		"  alive       ranks 0 to 2 of a, ranks 0 and 2 of b\n", "    rank 1 of b (vm-21)",
+		"  world  0100000000000000 of a  4 ranks",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it doesn't say %q:\n%s", want, text)
+		}
+	}
+	if got := r.Summary(); !strings.HasPrefix(got, "jobs a and b: warning") || !strings.HasSuffix(got, ", 6 ranks") {
+		t.Errorf("the summary is %q", got)
 	}
 }
 

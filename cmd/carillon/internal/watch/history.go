@@ -15,15 +15,18 @@ import (
 type history struct {
 	seen     map[eventKey]int // the most that any process sent
 	now      map[eventKey]int // by the current process
-	open     map[string]bool  // keys of which the current process's last news doesn't close them
+	open     map[jobKey]bool  // conditions of which the current process's last news doesn't close them
 	switched time.Time        // the time of the last switch; zero: none
 }
 
 // eventKey identifies an event of any process. Their texts may differ.
 type eventKey struct {
-	kind, key, subject string
-	stage              bus.Stage
+	job, kind, key, subject string
+	stage                   bus.Stage
 }
+
+// jobKey identifies a condition, of any job.
+type jobKey struct{ job, key string }
 
 // maxSeen bounds the memory. Beyond it, some events are shown twice after a switch.
 const maxSeen = 1 << 14
@@ -35,7 +38,7 @@ func (h *history) begin(at time.Time) {
 	} else {
 		h.switched = at
 	}
-	h.now, h.open = map[eventKey]int{}, map[string]bool{}
+	h.now, h.open = map[eventKey]int{}, map[jobKey]bool{}
 }
 
 // news tells whether the event was not shown before.
@@ -55,12 +58,12 @@ func (h *history) news(ev *bus.Event) bool {
 	if ev.Type == semconv.EventRankJoined && ev.Time.Before(h.switched) {
 		return false // the process before didn't report its own join, or ended before it heard of this one
 	}
-	w := eventKey{ev.Type, ev.Key, ev.Subject, ev.Stage}
+	w, condition := eventKey{ev.Job, ev.Type, ev.Key, ev.Subject, ev.Stage}, jobKey{ev.Job, ev.Key}
 	h.now[w]++
-	closes := ev.Stage == bus.Closed && h.open[ev.Key]
+	closes := ev.Stage == bus.Closed && h.open[condition]
 	if h.now[w] <= h.seen[w] && !closes {
 		return false
 	}
-	h.seen[w], h.open[ev.Key] = max(h.seen[w], h.now[w]), ev.Stage == bus.Opened || ev.Stage == bus.Changed
+	h.seen[w], h.open[condition] = max(h.seen[w], h.now[w]), ev.Stage == bus.Opened || ev.Stage == bus.Changed
 	return true
 }

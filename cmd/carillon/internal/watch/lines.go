@@ -38,7 +38,7 @@ func (l *lines) State(r *view.Report, note string) {
 	case r == nil && note != l.waiting:
 		l.waiting = note
 		fmt.Fprintf(l.notes, "carillon: %s\n", words.Line(note))
-	case r != nil && !l.greeted && r.Size > 0:
+	case r != nil && !l.greeted && (r.Size > 0 || len(r.Jobs) > 0):
 		l.greeted = true
 		fmt.Fprintf(l.notes, "carillon: watching %s\n", r.Summary())
 	}

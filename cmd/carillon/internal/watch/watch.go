@@ -229,7 +229,9 @@ func Tapes(job *find.Job) []view.Local {
 			now := tape.Now()
 			slots := r.Slots()
 			for s := range slots {
-				local = append(local, view.Local{PID: p.PID, Comm: health.CommOf(&slots[s], now)})
+				comm := health.CommOf(&slots[s], now)
+				comm.Job = job.Name
+				local = append(local, view.Local{PID: p.PID, Comm: comm})
 			}
 		}
 		_ = r.Close() // only read from
@@ -253,6 +255,9 @@ func (w *watcher) hear(h message) {
 			return
 		}
 		w.poller.heard(w.heard)
+		if w.job != nil { // whose name is known; an agent that is asked by its URL may tell of several
+			ev.Job = ""
+		}
 		if ev.Severity >= w.cfg.Least {
 			w.cfg.Display.Event(ev)
 		}

@@ -154,8 +154,9 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 
 // withhold removes verdicts that must not be told yet: transport after a process was stopped or out of reach, a process
 // that runs again since a moment ago, that ended in order or canceled its calls a moment ago, as others may follow, the
-// end of a rank that an open verdict is about, while processes end in turn, and anything new for endTime after this
-// process was told to end. unsure says that some of them may be told soon.
+// end of a rank that an open verdict is about, while processes end in turn, that of one that was told to end, while
+// others are, and anything new for endTime after this process was told to end. unsure says that some of them may be
+// told soon.
 func (m *Machine) withhold(
 	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
 ) (told, withheld []verdict.Verdict, unsure bool) {
@@ -163,6 +164,10 @@ func (m *Machine) withhold(
 	inTurn := slices.ContainsFunc(notes, func(n verdict.Note) bool {
 		return n.Fate == verdict.Dead && n.FateAge < turnTime
 	})
+	terminating := slices.ContainsFunc(notes, func(n verdict.Note) bool { return n.Told && n.FateAge < departTime })
+	terminated := func(v *verdict.Verdict) bool {
+		return slices.ContainsFunc(notes, func(n verdict.Note) bool { return n.Told && v.Accuses(n.Member) })
+	}
 	for _, v := range open {
 		if v.Reason == verdict.RankUnreachable || v.Reason == verdict.RankStopped {
 			m.heals = now.Add(min(2*time.Duration(v.Age), longestPause) + healing)
@@ -173,7 +178,7 @@ func (m *Machine) withhold(
 		because := func(o verdict.Verdict) bool { return v.Reason == verdict.RankDead && explained(&v, &o) }
 		later := v.Reason == verdict.Transport && now.Before(m.heals) ||
 			!known && (m.unsettled(&v, now) || v.Canceled(notes, cancelTime) ||
-				!ending && inTurn && slices.ContainsFunc(open, because))
+				!ending && (terminating && terminated(&v) || inTurn && slices.ContainsFunc(open, because)))
 		if unsure = unsure || later; later || ending && !known {
 			withheld = append(withheld, v)
 		} else {

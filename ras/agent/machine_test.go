@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,8 +25,9 @@ import (
 //
 //	job ranks=N self=R [keeps]   a machine begins, in the process of that rank, or in an agent that answers for it
 //	step                         the input has lines: TIME INPUT…; prints what the machine does with each
-//	    members [RANKS=alive|suspect|stopped|unreachable|dead|left]… [forgotten=RANKS]
-//	                             the membership as it is now: what isn't said is as before, a new state since TIME
+//	    members [RANKS=alive|suspect|stopped|unreachable|dead|terminated|left]… [forgotten=RANKS]
+//	                             the membership as it is now: what isn't said is as before, a new state since TIME;
+//	                             terminated is dead, by SIGTERM
 //	    notes [RANKS=in|waits|entered|idle|done|failed|gave-up|PERCENT:NEWER]…
 //	                             the answers to the last question: of ranks that are in all_reduce 8 of world for 6 s,
 //	                             and perhaps wait for data of the next rank, have entered it just now, are in no call
@@ -167,6 +169,9 @@ func (p *play) membership(now time.Time, args []string) Input {
 		"stopped":     {State: mesh.Stopped, Cause: mesh.CauseSignal},
 		"unreachable": {State: mesh.Unreachable, Cause: mesh.CauseSilence},
 		"dead":        {State: mesh.Dead, Cause: mesh.CauseExit}, "left": {State: mesh.Left, Cause: mesh.CauseTold},
+		"terminated": {
+			State: mesh.Dead, Cause: mesh.CauseExit, Exit: process.Exit{Known: true, Signal: syscall.SIGTERM},
+		},
 	}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")

@@ -631,6 +631,17 @@ func TestNotes(t *testing.T) {
 			[]string{`rank_dead (certain) rank 1 (node0, pid 1001) ended 1s ago: it was ended by SIGKILL`},
 		},
 		{
+			"all are told to end",
+			newJob(3).did(world, 8, allReduce, s6, 0, 1, 2).with(told(900*time.Millisecond), 0, 1).
+				with(told(time.Second), 2),
+			nil,
+		},
+		{
+			"one alone is told to end",
+			newJob(3).did(world, 8, allReduce, s6, 0, 1, 2).with(told(time.Second), 2),
+			[]string{`rank_dead (certain) rank 2 (node1, pid 1002) ended 1s ago: it was ended by SIGTERM`},
+		},
+		{
 			"a host stands still, which shows by another process of it",
 			newJob(4).comm("pair", 1, 2).in("pair", 8, allReduce, s6, 1, s6, 1).in("pair", 8, allReduce, s6, 0, s6, 2).
 				in(world, 9, allReduce, s6, 3, s6, 0).with(fate(verdict.Stopped, s6, ""), 3),

@@ -90,15 +90,19 @@ func (g *graph) maybeConsequence(n *Note) bool {
 	})
 }
 
-// toldToEnd tells whether a process was ended by a signal that asks for that, after another one had ended without, or
-// left communicators that it had not ended: a launcher ends the others when a rank has failed.
+// toldToEnd tells whether a process was ended by a signal that asks for that, either with the whole job, or after
+// another one had ended without, or left communicators that it had not ended: a launcher ends the others when a rank
+// has failed.
 func (g *graph) toldToEnd(n *Note) bool {
-	return n.Told && slices.ContainsFunc(g.notes, func(o *Note) bool {
+	whole := !slices.ContainsFunc(g.notes, func(o *Note) bool {
+		return o.Fate != Departed && (o.Fate != Dead || !o.Told)
+	})
+	return n.Told && (whole || slices.ContainsFunc(g.notes, func(o *Note) bool {
 		in := func(s Slot) bool { return s.Left == nil && s.Size > 1 }
 		ended := o.Fate == Dead ||
 			o.Fate == Departed && o.FateAge-n.FateAge < settleTime && slices.ContainsFunc(o.Slots, in)
 		return ended && !o.Told && (o.Found || o.FateAge+skew >= n.FateAge)
-	})
+	}))
 }
 
 // tapeKnown tells whether a process's last state is known, or was.

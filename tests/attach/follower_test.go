@@ -2,6 +2,7 @@ package attach
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -105,6 +106,38 @@ func TestProgramWithoutAttach(t *testing.T) {
 	end()
 	if code := job.ExitCode(); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, job.Output())
+	}
+}
+
+// TestJobIsTerminated: all processes of a healthy job get SIGTERM, as from a scheduler, and the agent of the machine is
+// not told of it. That is no verdict.
+func TestJobIsTerminated(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	follower, url := agent(t, tapes)
+	input, end := openInput(t)
+	defer end()
+	job := e2e.Start(t, []string{
+		"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
+	}, "sh", "-c", `eval "$(carillon attach --print-env --job terminated)"
+echo leader $$; exec setsid "$0" processes 2 <`+input, fakenccl.Program(t, built, "held"))
+	leader := job.AwaitPID(`^leader (\d+)$`)
+	var pids [2]int
+	watch := e2e.Start(t, nil, "carillon", "watch", "--url", url)
+	for r := range pids {
+		pids[r] = job.AwaitPID(fmt.Sprintf(`^rank %d of process (\d+) is held$`, r))
+		watch.Await(fmt.Sprintf(`rank\.joined: .*-%d\b`, pids[r]))
+	}
+	e2e.Kill(t, -leader, syscall.SIGTERM)
+	job.ExitCode()
+	for _, pid := range pids {
+		watch.Await(fmt.Sprintf(`rank\.dead: .*-%d\b`, pid))
+	}
+	follower.Signal(syscall.SIGTERM) // it looks at the job once more
+	follower.ExitCode()
+	if said := follower.Output(); strings.Contains(said, "verdict.opened") {
+		t.Errorf("it says\n%s", said)
 	}
 }
 

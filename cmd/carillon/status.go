@@ -18,7 +18,6 @@ import (
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/cmd/carillon/internal/watch"
 	"github.com/carillon-rt/carillon/health"
-	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 func newStatus() *cobra.Command {
@@ -70,10 +69,6 @@ wrong.`,
 	return cmd
 }
 
-// takenUpTime is how long after its start a job may have no health endpoint yet: an agent waits a second whether the
-// processes have telemetry of their own.
-const takenUpTime = 4 * time.Second
-
 // report asks all endpoints, and merges their answers. The error tells why nothing is known.
 func (t *target) report(ctx context.Context, args []string) (*view.Report, error) {
 	client, err := t.client()
@@ -86,12 +81,11 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 		if targets = watch.Targets(job); len(targets) > 0 {
 			break
 		}
-		if time.Since(job.Started) >= takenUpTime {
-			return nil, fmt.Errorf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR); "+
-				"carillon postmortem %s reads its tapes", words.Line(job.Name), words.Line(job.Dir))
+		if time.Since(job.Started) >= find.TakenUpTime {
+			return nil, errors.New(job.Silence())
 		}
 		select {
-		case <-time.After(takenUpTime / 20):
+		case <-time.After(find.TakenUpTime / 20):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -102,6 +96,9 @@ func (t *target) report(ctx context.Context, args []string) (*view.Report, error
 	snapshots, errs := client.All(ctx, targets)
 	answers := answered(snapshots)
 	if len(answers) == 0 {
+		if job != nil && job.Silence(errs...) != "" {
+			return nil, errors.New(job.Silence(errs...))
+		}
 		return nil, errors.Join(errs...)
 	}
 	var problems []string

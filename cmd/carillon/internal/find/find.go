@@ -42,6 +42,10 @@ type Process struct {
 	URL string
 	// Own tells whether this user wrote the URL. Only such an endpoint may get the token.
 	Own bool
+	// Watched tells that it has telemetry of its own; else its endpoint is that of an agent, if one follows it.
+	Watched bool
+	// Denied tells that it has a health endpoint whose address this user may not read.
+	Denied bool
 }
 
 // Running tells whether any of the job's processes runs, or may run on another host that shares the folder.
@@ -60,6 +64,34 @@ func (j *Job) Ended() string {
 	}
 	return fmt.Sprintf("job %s has ended%s; carillon postmortem %s tells what it did", words.Line(j.Name), how,
 		words.Line(j.Dir))
+}
+
+// TakenUpTime is how long after its start a job may have no health endpoint yet: an agent waits a second whether the
+// processes have telemetry of their own.
+const TakenUpTime = 4 * time.Second
+
+// Silence tells in a sentence why none of the job's processes can be asked, and what to do. errs are those of the
+// endpoints, if there are any; the answer is empty if they say enough themselves.
+func (j *Job) Silence(errs ...error) string {
+	name := words.Line(j.Name)
+	unwatched := func(p Process) bool { return p.Running && !p.Watched }
+	followed := slices.ContainsFunc(j.Processes, unwatched)
+	refused := !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, syscall.ECONNREFUSED) })
+	tapes := fmt.Sprintf("; carillon postmortem %s reads its tapes", words.Line(j.Dir))
+	switch {
+	case len(errs) > 0 && (!followed || !refused):
+		return ""
+	case len(errs) > 0:
+		return fmt.Sprintf("job %s runs, and the agent that followed it has ended: start carillon agent%s", name, tapes)
+	case slices.ContainsFunc(j.Processes, func(p Process) bool { return p.Denied }):
+		return fmt.Sprintf("job %s runs, and the agent that follows it answers only its own user and root: ask as one "+
+			"of them, or by --url with a token%s", name, tapes)
+	case followed:
+		return fmt.Sprintf("job %s runs, and no agent with a health endpoint follows it here: start carillon agent, "+
+			"as the job's user or root%s", name, tapes)
+	default:
+		return fmt.Sprintf("job %s runs, but has no health endpoint here (CARILLON_HEALTH_ADDR)%s", name, tapes)
+	}
 }
 
 // NotFoundError means that there is no such job, or that it has ended.
@@ -240,12 +272,13 @@ func read(path string) (p Process, job string, err error) {
 	life := r.Liveness()
 	p = Process{
 		Tape: path, Host: h.Host, PID: r.Process().PID, Started: h.Created,
-		Running: !h.Closed && life != process.Dead, Died: !h.Closed && life == process.Dead,
+		Running: !h.Closed && life != process.Dead, Died: !h.Closed && life == process.Dead, Watched: h.Watched,
 	}
 	if !p.Running {
 		return p, h.Job, nil
 	}
 	url, err := health.ReadAddress(path)
+	p.Denied = errors.Is(err, fs.ErrPermission)
 	if err != nil || life == process.Unknown && Loopback(url) { // a loopback address of another host
 		return p, h.Job, nil
 	}

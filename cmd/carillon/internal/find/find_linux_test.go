@@ -2,6 +2,7 @@ package find
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -54,5 +56,56 @@ func TestFoldersOfAnotherUser(t *testing.T) {
 	var missing *NotFoundError
 	if _, err := Find(open); !errors.As(err, &missing) || !strings.Contains(err.Error(), "theirs: permission denied") {
 		t.Errorf("beside a job of another user: %v; want a NotFoundError that names it", err)
+	}
+}
+
+// TestSilence: why a job can't be asked, and what to do, by who should answer for it.
+func TestSilence(t *testing.T) {
+	dir := t.TempDir()
+	read := func(name string, watched bool) (*Job, *tape.Writer) {
+		w, err := tape.Create(tape.Config{
+			Dir: dir, Job: name, Slots: 1, LifeRecords: 1, OpRecords: 1, Watched: watched,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = w.Close() })
+		job, err := Read(filepath.Dir(w.Path()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job, w
+	}
+	own, _ := read("own", true)
+	alone, w := read("alone", false)
+	refused := fmt.Errorf("it can't be reached: %w", unix.ECONNREFUSED)
+	for _, c := range []struct {
+		said, want string
+	}{
+		{own.Silence(), "has no health endpoint here (CARILLON_HEALTH_ADDR)"},
+		{own.Silence(refused), ""},
+		{alone.Silence(), "no agent with a health endpoint follows it here: start carillon agent"},
+		{alone.Silence(refused, refused), "the agent that followed it has ended: start carillon agent"},
+		{alone.Silence(refused, fs.ErrInvalid), ""},
+	} {
+		if !strings.Contains(c.said, c.want) || c.want == "" && c.said != "" {
+			t.Errorf("it says %q, want %q", c.said, c.want)
+		}
+	}
+	if _, err := health.WriteAddress(w.Path(), "http://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Dir(dir), dir, filepath.Dir(w.Path()), w.Path()} {
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deny(t, strings.TrimSuffix(w.Path(), ".tape")+".health")
+	theirs, err := Read(filepath.Dir(w.Path()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, want := theirs.Silence(), "answers only its own user and root"; !strings.Contains(said, want) {
+		t.Errorf("it says %q, want %q", said, want)
 	}
 }

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/carillon-rt/carillon/cmd/carillon/internal/view"
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/ras/bus"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // rankAt is a health endpoint that tells of a rank on a host, and of what else is in ranks when it is asked. It wants a
@@ -70,5 +73,18 @@ func TestStatusAsksSomeOfMany(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("it lacks %q:\n%s", want, out)
 		}
+	}
+}
+
+// TestWatchWithoutAnswer: a job that runs, and of which no process can be asked, is not well.
+func TestWatchWithoutAnswer(t *testing.T) {
+	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "mute", Slots: 1, LifeRecords: 1, OpRecords: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close() //nolint:errcheck // it is not read
+	_, stderr, code := carillon(t, "watch", "--lines", "--for", "50ms", filepath.Dir(w.Path()))
+	if want := "no answer within 50ms: "; code != view.CodeUnknown || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, want %d; it says %q, want %q", code, view.CodeUnknown, stderr, want)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -110,10 +109,10 @@ func (l *watchFlags) run(ctx context.Context, args []string) error {
 	}
 	end()
 	switch {
-	case result.Job && !result.Heard && len(targets) > 0:
+	case !result.Heard && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("no answer within %v: %s", l.lasts, result.Text)
+	case !result.Heard:
 		return errors.New(result.Text)
-	case !result.Heard && len(targets) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v from %s", l.lasts, strings.Join(l.urls, ", "))
 	case result.Text != "":
 		fmt.Fprintf(l.stderr, "carillon: %s\n", result.Text)
 	}

@@ -54,7 +54,7 @@ type Display interface {
 
 // End tells why the watching ended.
 type End struct {
-	// Text is a sentence for a person; empty if the user quit.
+	// Text is a sentence for a person; empty if the user quit, or the time was over, after a process had answered.
 	Text string
 	// Job tells whether the job has ended.
 	Job bool
@@ -99,7 +99,9 @@ func Run(ctx context.Context, cfg Config) End {
 	if end.Job {
 		w.show()
 	}
-	end.Heard = !w.heard.IsZero()
+	if end.Heard = !w.heard.IsZero(); !end.Heard {
+		end.Text = cmp.Or(end.Text, w.silence(), "no process answers")
+	}
 	return end
 }
 
@@ -280,6 +282,9 @@ func (w *watcher) answer(a answer) {
 		}
 		if slices.Contains(w.own, a.from) {
 			w.problem = a.err.Error()
+			if w.job != nil {
+				w.problem = cmp.Or(w.job.Silence(a.err), w.problem)
+			}
 		} else if told == nil { // one that has answered before is asked again soon
 			w.away[a.from] = time.Now()
 		}
@@ -306,8 +311,16 @@ func (w *watcher) avoid() {
 
 func (w *watcher) show() {
 	if w.heard.IsZero() {
-		w.cfg.Display.State(nil, cmp.Or(w.problem, "waiting for a process that answers"))
+		w.cfg.Display.State(nil, cmp.Or(w.silence(), "waiting for a process that answers"))
 		return
 	}
 	w.cfg.Display.State(w.view.Report(time.Now()), w.stream.why)
+}
+
+// silence tells why no process has answered; empty if nothing is known of that.
+func (w *watcher) silence() string {
+	if w.job != nil && len(w.own) == 0 && time.Since(w.job.Started) >= find.TakenUpTime {
+		return w.job.Silence()
+	}
+	return w.problem
 }

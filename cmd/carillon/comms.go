@@ -102,7 +102,11 @@ func (r *commsReport) write(w io.Writer) error {
 		if len(c.Ranks) < c.Size { // the others left no tape
 			ranks = fmt.Sprintf("%d of %d", len(c.Ranks), c.Size)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\n", cmp.Or(c.Name, "-"), c.ID.Short(), ranks, c.Nodes,
+		nodes := "-" // some NCCLs don't tell
+		if c.Nodes > 0 {
+			nodes = strconv.Itoa(c.Nodes)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", cmp.Or(c.Name, "-"), c.ID.Short(), ranks, nodes,
 			cmp.Or(words.Line(c.Engine), "-"), c.Operations, actsOf(&c), r.statesOf(&c))
 	}
 	if err := t.Flush(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -137,5 +138,17 @@ func TestTopologyOfOneHost(t *testing.T) {
 	if err != nil || !strings.Contains(out.String(), "rail 1 of other nodes") ||
 		!strings.Contains(out.String(), "2 ranks left no tape here") {
 		t.Errorf("%v:\n%s", err, out.String())
+	}
+}
+
+// TestUnknownNodes: an engine that doesn't tell on how many nodes a communicator is leaves it unknown, not 0.
+func TestUnknownNodes(t *testing.T) {
+	report := &commsReport{Comms: []postmortem.Comm{{Name: "world", Size: 2, Engine: "nccl 2.18.1"}}}
+	var out strings.Builder
+	if err := report.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^world +\S+ +0 of 2 +- +nccl 2\.18\.1 `).MatchString(out.String()) {
+		t.Errorf("it says\n%s", out.String())
 	}
 }

@@ -193,7 +193,10 @@ func TestOdd(t *testing.T) {
 			"a call ends with its group", world + f(api, 1) + f(call, 2, 1) + "stop 2\n", "",
 			[]string{alive + "1 operations, 1 in flight"},
 		},
-		{"stopped twice", world + f(call, 1, 0) + "stop 1\nstop 1\nstop 1\nfinalize 1\n", "stopped_twice=2", []string{one}},
+		{
+			"stopped twice", world + f(call, 1, 0) + "stop 1\nstop 1\nstop 1\nfinalize 1\n", "stopped_twice=2",
+			[]string{one},
+		},
 		{
 			"a group stopped twice", world + f(api, 1) + f(call, 2, 1) + "stop 2\nstop 1\nstop 1\nstop 2\nfinalize 1\n",
 			"stopped_twice=2",
@@ -216,16 +219,23 @@ func TestOdd(t *testing.T) {
 			[]string{one},
 		},
 		{
-			"stopped after its communicator", world + f(call, 1, 0) + "finalize 1\nstop 1\n", "stopped_twice=1 never_stopped=1",
+			"stopped after its communicator", world + f(call, 1, 0) + "finalize 1\nstop 1\n",
+			"stopped_twice=1 never_stopped=1",
 			[]string{one},
 		},
 		{
 			"a state after the stop", world + f(call, 1, 0) + "stop 1\nstate 1 22 0\nfinalize 1\n", "after_stop=1",
 			[]string{one},
 		},
-		{"an event after its communicator", world + "finalize 1\n" + f(call, 1, 0) + "stop 1\n", "no_communicator=1", nil},
+		{
+			"an event after its communicator", world + "finalize 1\n" + f(call, 1, 0) + "stop 1\n",
+			"no_communicator=1", nil,
+		},
 		{"finalized twice", world + "finalize 1\nfinalize 1\n", "no_communicator=1", nil},
-		{"no context", "version 5\n" + f(call, 1, 0) + "finalize 1\n" + world + "finalize 1\n", "no_communicator=2", nil},
+		{
+			"no context", "version 5\n" + f(call, 1, 0) + "finalize 1\n" + world + "finalize 1\n",
+			"no_communicator=2", nil,
+		},
 		{
 			"an operation of another process (PXN), its context and parent pointers of that one",
 			world + "poison context 2\npoison handle 7\n" + f(foreign, 2, 8, 7) + "stop 8\nfinalize 1\n",

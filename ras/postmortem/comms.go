@@ -221,8 +221,9 @@ func (c *comm) reportActs() []Act {
 type commError struct {
 	Said
 	errorKey
-	by   []*member
-	call lifecycle.Call
+	by    []*member
+	calls int // that were refused, up to the last one with a record
+	call  lifecycle.Call
 }
 
 // errorKey is equal for errors of several ranks that count as one: of the same act and code, with the same peer at
@@ -260,6 +261,8 @@ func (c *comm) errors() []*commError {
 				all = append(all, e)
 			}
 			e.Time = earlier(e.Time, m.proc.at(r.Time))
+			_, more := r.Refused()
+			e.calls, e.least = e.calls+int(more), e.least || r.Times > 1
 			e.Ranks, e.by = append(e.Ranks, m.Rank), append(e.by, m)
 		}
 	}

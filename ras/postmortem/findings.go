@@ -494,6 +494,7 @@ func (r *Report) mistakes() []Said {
 		for _, e := range c.errors() {
 			if e.code == lifecycle.CodeLeaked { // no mistake of a program that failed
 				e.by = slices.DeleteFunc(e.by, func(m *member) bool { return m.proc.end.exit.Failed() })
+				e.calls = len(e.by)
 			}
 			if !e.misuse || len(e.by) == 0 {
 				continue
@@ -508,7 +509,7 @@ func (r *Report) mistakes() []Said {
 				found[k] = s
 				all = append(all, s)
 			}
-			s.Times += len(e.by)
+			s.Times, s.least = s.Times+e.calls, s.least || e.least
 			for _, m := range e.by {
 				s.Ranks = append(s.Ranks, m.jobRank())
 			}

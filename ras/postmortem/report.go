@@ -66,9 +66,11 @@ type Said struct {
 	Text  string    `json:"text"` // the first rank's
 	Ranks []int     `json:"ranks"`
 	Time  time.Time `json:"time"`            // when the first rank had it
-	Times int       `json:"times,omitempty"` // how often, of a mistake
+	Times int       `json:"times,omitempty"` // how often at least, of a mistake; fewer than twice as many
 	Site  string    `json:"site,omitempty"`
 	First string    `json:"first_site,omitempty"` // of a misuse: where the first such call was made
+
+	least bool // not all of Times have a record, and there may be more
 }
 
 // ProcessState is whether a process runs, and else how it ended. The strings are stable.

@@ -39,7 +39,7 @@ import (
 //	TIME PROC act COMM ACT SEQ start | phase PHASE | ok | CODE PEER TEXT…
 //	TIME PROC op COMM CALL SEQ BYTES ROOT start | phase PHASE | wait RANK | device DUR | ok | CODE
 //	TIME PROC failed COMM CALL SEQ CODE PEER TEXT…
-//	TIME PROC refused COMM ACT CODE TEXT…
+//	TIME PROC refused[:TIMES] COMM ACT CODE TEXT…
 //	TIME PROC exits CODE | SIGNAL | ? [found | followed]
 //	                                              its launcher sees that, and notes it in the ledger; or an agent
 //	                                              does, which found it dead, or followed its tape to the end
@@ -330,7 +330,10 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 		})
 		return
 	}
-	slot := p.slot(w[1])
+	slot, times := p.slot(w[1]), uint64(0)
+	if step, n, counted := strings.Cut(w[0], ":"); counted {
+		w[0], times = step, natural(n)
+	}
 	switch w[0] {
 	case "act":
 		if w[2] == "init" {
@@ -363,8 +366,8 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 		})
 	case "refused":
 		p.Life(slot.Generation, tape.LifeRecord{
-			Time: now, Act: act(w[2]), Call: callOfAct(w[2]), Stage: tape.StageMisuse, Code: code(w[3]), Peer: -1,
-			State: slot.State, Text: strings.Join(w[4:], " "),
+			Time: now, Times: uint32(times), Act: act(w[2]), Call: callOfAct(w[2]), Stage: tape.StageMisuse,
+			Code: code(w[3]), Peer: -1, State: slot.State, Text: strings.Join(w[4:], " "),
 		})
 	default:
 		panic("no step " + w[0])

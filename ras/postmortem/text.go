@@ -180,7 +180,11 @@ func (s *Said) mistake() string {
 		text += ")"
 	}
 	if s.Times > 1 {
-		text += fmt.Sprintf("; %d such calls in all", s.Times)
+		some := "%d such calls in all"
+		if s.least {
+			some = "at least " + some
+		}
+		text += fmt.Sprintf("; "+some, s.Times)
 	}
 	return words.Line(text) + "."
 }

@@ -16,12 +16,13 @@ import (
 // entry is an event of the timeline. An act's record is stored as an operation's.
 type entry struct {
 	tape.OpRecord
-	m    *member
-	rank int // as of the event's record
-	act  tape.Act
-	ops  uint32
-	text string
-	site string // of an error
+	m     *member
+	rank  int // as of the event's record
+	act   tape.Act
+	ops   uint32
+	times uint32 // of a refused call
+	text  string
+	site  string // of an error
 }
 
 // shown tells whether an event belongs in the timeline. The phases of an operation, the ends of its waits and its steps
@@ -48,7 +49,7 @@ func newEntry(m *member, ev *tape.Event) entry {
 			Time: r.Time, Start: r.Start, Seq: r.Seq, Stage: r.Stage, Phase: r.Phase, Code: r.Code, Wait: -1,
 			Signature: tape.Signature{Call: r.Call, Peer: r.Peer},
 		}
-		e.act, e.ops, e.text = r.Act, r.Ops, r.Text
+		e.act, e.ops, e.times, e.text = r.Act, r.Ops, r.Times, r.Text
 		if r.Code != lifecycle.CodeOK {
 			e.site = site(r.Site)
 		}
@@ -182,6 +183,9 @@ func (e *entry) sentence(call string) string {
 		text := cmp.Or(e.text, e.Code.String())
 		if e.site != "" {
 			text += " (at " + e.site + ")"
+		}
+		if e.times > 1 {
+			text += fmt.Sprintf("; %d such calls so far", e.times)
 		}
 		return name + verb + text
 	case tape.StageDevice:

@@ -399,8 +399,33 @@ static void append_counts(struct tail *tail, struct tape_comm *comm) {
   }
 }
 
+/** count_refused counts a refused call, and tells how often such a one was refused: from one place, by one code. */
+static uint32_t count_refused(struct tape_comm *comm, const struct tape_life *life) {
+  const size_t last = sizeof comm->refused / sizeof *comm->refused - 1;
+  uint64_t is = (uint64_t)life->call << 48 | (uint64_t)life->code << 32 | (uint32_t)life->site.line;
+  for (const char *c = life->site.function; c != NULL && *c != 0; c++) {
+    is = tape_rotate(is) ^ (uint8_t)*c;
+  }
+  size_t i = 0;
+  pthread_mutex_lock(&tape.lock);
+  while (i < last && comm->refused[i].times > 0 && comm->refused[i].is != is) {
+    i++;
+  }
+  comm->refused[i].is = is;
+  if (comm->refused[i].times < UINT32_MAX) {
+    comm->refused[i].times++;
+  }
+  const uint32_t times = comm->refused[i].times;
+  pthread_mutex_unlock(&tape.lock);
+  return times;
+}
+
 void tape_life(struct tape_comm *comm, const struct tape_life *life) {
   if (!tape_on(comm)) {
+    return;
+  }
+  const uint32_t times = life->stage == TAPE_STAGE_MISUSE ? count_refused(comm, life) : 0;
+  if ((times & (times - 1)) != 0) {
     return;
   }
   int64_t time = life->time != 0 ? life->time : tape_now();
@@ -417,6 +442,9 @@ void tape_life(struct tape_comm *comm, const struct tape_life *life) {
   }
   if (life->shared) {
     append_field(&tail, TAPE_TAIL_SHARED, 0);
+  }
+  if (times > 1) {
+    append_bytes(&tail, TAPE_TAIL_TIMES, &times, sizeof times);
   }
   if (life->stage == TAPE_STAGE_END && (life->act == TAPE_ACT_DESTROY || life->act == TAPE_ACT_ABORT)) {
     append_counts(&tail, comm);

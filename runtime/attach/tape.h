@@ -151,7 +151,11 @@ void tape_comm_close(struct tape_comm *comm);
 /** Closes the communicator, if it is not, and gives its memory back: nothing may use it any more. Locks. */
 void tape_comm_free(struct tape_comm *comm);
 
-/** Writes one moment of an act. It makes a system call if a follower sleeps, to wake it. */
+/**
+ * Writes one moment of an act. It makes a system call if a follower sleeps, to wake it. Of calls that are refused again
+ * and again (TAPE_STAGE_MISUSE) the 1st, 2nd, 4th, 8th and so on are written, so that a loop can't overwrite everything
+ * else. For those it locks.
+ */
 void tape_life(struct tape_comm *comm, const struct tape_life *life);
 
 /**

@@ -113,6 +113,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_TAIL_SHARED 12
 #define TAPE_TAIL_ROOT 13
 #define TAPE_TAIL_COUNTS 15
+#define TAPE_TAIL_TIMES 16
 #define TAPE_TAIL_PER_RECORD 56
 #define TAPE_MAX_TAIL 2688
 #define TAPE_MAX_TEXT 1024

@@ -108,6 +108,12 @@ struct tape_comm {
   uint8_t state;
   bool closed;
 
+  /** Under the lock: what was refused, by a hash of it, and how often. Further kinds share the last count. */
+  struct {
+    uint64_t is;
+    uint32_t times;
+  } refused[16];
+
   struct layout_slot own; /**< where there is none on the tape: memory that nobody reads, which saves asking */
 };
 

@@ -75,7 +75,8 @@ func (l *Log) times(s *model.Step) uint64 {
 	}
 	r, of := &s.Life, s.Info()
 	k := refusal{of.ID, of.Rank, r.Act, r.Call, r.Code, r.Site.Func, r.Site.File, r.Site.Line}
-	l.refused[k]++
+	all, more := r.Refused()
+	l.refused[k] = max(l.refused[k]+more, all)
 	return l.refused[k]
 }
 

@@ -88,26 +88,29 @@ func TestRefusedLevel(t *testing.T) {
 func TestRefusedAgainAndAgain(t *testing.T) {
 	l, out := newLog(t, slog.LevelInfo, nil)
 	at := int64(0)
-	refuse := func(line int, id byte) {
+	refuse := func(line int, id byte, times uint32) { // as the tape has counted
 		at++
 		ev := life(tape.LifeRecord{
 			Time: 1, Call: lifecycle.CallAllReduce, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed, Peer: -1,
-			Site: lifecycle.Site{Func: "f", File: "f.go", Line: line, Time: time.Unix(at, 0)},
+			Times: times,
+			Site:  lifecycle.Site{Func: "f", File: "f.go", Line: line, Time: time.Unix(at, 0)},
 		})
 		ev.Comm.ID[0] = id
 		l.observe(&ev)
 	}
 	for range 1000 {
-		refuse(1, 1)
-		refuse(2, 1)
+		refuse(1, 1, 0)
+		refuse(2, 1, 0)
 	}
-	refuse(1, 2)
+	refuse(1, 2, 0)
+	refuse(1, 2, 1024)
 	lines := strings.Split(out.taken(), "\n")
-	if want := 2*10 + 1; len(lines) != want {
+	if want := 2*10 + 2; len(lines) != want {
 		t.Errorf("%d lines, want %d", len(lines), want)
 	}
 	for i, want := range map[int]string{
 		2: "(f.go:1)\" times=2 ", 19: "(f.go:2)\" times=512 ", 20: "(f.go:1)\" subsys=",
+		21: "(f.go:1)\" times=1024 ",
 	} {
 		if len(lines) <= i || !strings.Contains(lines[i], want) {
 			t.Errorf("want %q in line %d: %q", want, i, lines[min(i, len(lines)-1)])

@@ -247,6 +247,8 @@ ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 0
 		{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed},
 		{Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed},
 		{Act: tape.ActNone, Call: lifecycle.CallAllReduce, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed},
+		{Call: lifecycle.CallAllReduce, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed, Times: 2},
+		{Call: lifecycle.CallAllReduce, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed, Times: 4},
 		{Act: tape.ActSplit, Call: lifecycle.CallSplit, Stage: tape.StageMisuse, Code: lifecycle.CodeInProgress},
 		{Act: tape.ActLeak, Call: lifecycle.CallInitRank, Stage: tape.StageEnd, Code: lifecycle.CodeLeaked},
 	} {
@@ -255,7 +257,7 @@ ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 0
 	compare(t, reg, `
 # HELP ccl_lifecycle_errors_total Failed acts, failed communicators and refused calls, by call and error type.
 # TYPE ccl_lifecycle_errors_total counter
-ccl_lifecycle_errors_total{call="all_reduce",error_type="destroyed"} 1
+ccl_lifecycle_errors_total{call="all_reduce",error_type="destroyed"} 4
 ccl_lifecycle_errors_total{call="destroy",error_type="destroyed"} 2
 ccl_lifecycle_errors_total{call="leak",error_type="leaked"} 1
 # HELP ccl_lifecycle_postponed_total Calls that a non-blocking communicator put off because one before them was unfinished, by call. No errors.

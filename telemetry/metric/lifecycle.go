@@ -110,13 +110,14 @@ func (a *acts) count(s *model.Step) {
 	if r.Stage == tape.StageEnd && r.Peer >= 0 && r.Code != lifecycle.CodeOK {
 		a.peer(s.Info(), r)
 	}
+	_, times := r.Refused() // 1 of what is no refused call
 	switch {
 	case r.Code == lifecycle.CodeOK:
 	case r.Code == lifecycle.CodeInProgress:
-		a.postponed.WithLabelValues(r.Call.String()).Inc()
+		a.postponed.WithLabelValues(r.Call.String()).Add(float64(times))
 	case r.Act == tape.ActLeak: // its Call is not the mistake
 		a.errors.WithLabelValues(tape.ActLeak.String(), r.Code.String()).Inc()
 	default:
-		a.errors.WithLabelValues(r.Call.String(), r.Code.String()).Inc()
+		a.errors.WithLabelValues(r.Call.String(), r.Code.String()).Add(float64(times))
 	}
 }

@@ -189,6 +189,7 @@ func headerForC(t *testing.T) string {
 				{"TAIL_SHARED", tailShared},
 				{"TAIL_ROOT", tailRoot},
 				{"TAIL_COUNTS", tailCounts},
+				{"TAIL_TIMES", tailTimes},
 				{"TAIL_PER_RECORD", tailPerRecord},
 				{"MAX_TAIL", maxTail},
 				{"MAX_TEXT", maxText},

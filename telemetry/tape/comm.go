@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"math"
 	"runtime"
 	"sync"
 
@@ -38,6 +39,39 @@ type CommWriter struct {
 	closed bool
 	root   uint32 // under mu: the number of the communicator that it descends from; its own if none
 	state  lifecycle.State
+	// Under mu: what was refused, and how often.
+	refused [maxRefused]struct {
+		misuse
+		times uint32
+	}
+}
+
+// misuse is what refused calls have in common of which not each is recorded.
+type misuse struct {
+	call     lifecycle.Call
+	code     lifecycle.Code
+	function string
+	line     int
+}
+
+// maxRefused is how many kinds of refused calls of a communicator are counted; more of them share the last count.
+const maxRefused = 16
+
+// countRefused counts a refused call, and tells how often such a one was refused.
+func (c *CommWriter) countRefused(r *LifeRecord) uint32 {
+	is := misuse{r.Call, r.Code, r.Site.Func, r.Site.Line}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := 0
+	for i < maxRefused-1 && c.refused[i].times > 0 && c.refused[i].misuse != is {
+		i++
+	}
+	of := &c.refused[i]
+	of.misuse = is
+	if of.times < math.MaxUint32 {
+		of.times++
+	}
+	return of.times
 }
 
 // From notes that this rank made the communicator from parent, for instance by a split: both have the same root in the
@@ -104,10 +138,16 @@ func (c *CommWriter) State(s lifecycle.State) {
 }
 
 // Life writes one moment of an act. Texts beyond what is kept (1024 bytes of Text, 160 of a site's function and file)
-// are cut. If Time is 0, it is now. It makes a system call if a follower sleeps, to wake it.
+// are cut. If Time is 0, it is now. It makes a system call if a follower sleeps, to wake it. Of calls that are refused
+// again and again not each is written; see LifeRecord.Refused.
 func (c *CommWriter) Life(r LifeRecord) {
 	if c == nil {
 		return
+	}
+	if r.Stage == StageMisuse {
+		if r.Times = c.countRefused(&r); r.Times&(r.Times-1) != 0 {
+			return
+		}
 	}
 	if r.Time == 0 {
 		r.Time = Now()

@@ -256,6 +256,7 @@ const (
 	tailRoot   = 13 // u32: number of the communicator that it descends from
 	tailPlace  = 14 // node, local index, connections i32, locals, PXN u16
 	tailCounts = 15 // of messages, for each rank: rank i32, sent u32, received u32
+	tailTimes  = 16 // u32
 
 	tailPerRecord = recordSize - wordSize
 	maxContinue   = 48

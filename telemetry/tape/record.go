@@ -150,9 +150,21 @@ type LifeRecord struct {
 	// calls on it.
 	Shared bool
 
+	// Times is how often such a call had been refused, in StageMisuse, if that was more than once; else 0. It is set by
+	// the CommWriter, see Refused.
+	Times uint32
+
 	// Messages are those that the rank had called for, by the other rank, at the end of a destroy or abort; nil if they
 	// were not counted. See Slot.Messages.
 	Messages []PeerMessages
+}
+
+// Refused is how often such a call had been refused, this one included, and how many of these have no earlier record:
+// of calls that are refused again and again there are records of the 1st, 2nd, 4th, 8th and so on, so that a loop can't
+// overwrite everything else.
+func (r *LifeRecord) Refused() (times, more uint64) {
+	times = uint64(max(r.Times, 1))
+	return times, times - times/2
 }
 
 // OpRecord is one moment of an operation.

@@ -31,6 +31,9 @@ func appendTail(b []byte, r *LifeRecord) []byte {
 	if r.Shared {
 		b = appendField(b, tailShared, 0)
 	}
+	if r.Times > 1 {
+		b = binary.LittleEndian.AppendUint32(appendField(b, tailTimes, 4), r.Times)
+	}
 	return b
 }
 
@@ -118,6 +121,8 @@ func readTail(tail []byte, r *LifeRecord, info *description) bool {
 			r.Ops = f.Uint32()
 		case tailShared:
 			r.Shared = true
+		case tailTimes:
+			r.Times = f.Uint32()
 		case tailCounts:
 			r.Messages = make([]PeerMessages, 0, f.Len()/12)
 			for f.Len() > 0 && f.Err() == nil {

@@ -309,7 +309,7 @@ func TestMistakesAndFailures(t *testing.T) {
 	} {
 		r.Stage, r.Time, r.Code, r.State, r.Peer = tape.StageMisuse, int64(20+i)*ms, lifecycle.CodeDestroyed,
 			lifecycle.StateDestroyed, -1
-		r.Site, r.First = site(20+i), site(10)
+		r.Site, r.First, r.Times = site(20+i), site(10), uint32(1)<<i&^1
 		p.life(world, r)
 	}
 	// An argument that was refused: this rank's business alone.

@@ -188,6 +188,8 @@ func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 	attrs.call(r)
 	attrs = append(attrs, semconv.CommState.String(r.State.String()))
 	attrs.when(r.Code == lifecycle.CodeInProgress, semconv.Postponed.String(cmp.Or(r.Text, r.Code.String())))
+	times, _ := r.Refused()
+	attrs.when(times > 1, semconv.RefusedTimes.Int64(int64(times)))
 	attrs.site(r.Site)
 	attrs.first(r.First)
 	p.emit(&span{

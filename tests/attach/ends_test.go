@@ -76,3 +76,29 @@ func TestHangEndedByASignal(t *testing.T) {
 		t.Error("there are no spans of stalls")
 	}
 }
+
+// TestRefusedInALoop: a loop of refused calls hides neither the life of the communicator nor how often they came.
+func TestRefusedInALoop(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	env := []string{
+		"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
+		"CARILLON_HEALTH_ADDR=off", "OTEL_TRACES_EXPORTER=console", "REFUSED=20000", "EXIT=0",
+	}
+	job := e2e.Start(t, env, "carillon", "attach", "--", fakenccl.Program(t, built, "fails"), "rank", "0", "1")
+	if code := job.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{
+		`^{"Name":"ccl.comm.init",`, `^{"Name":"ccl.comm.destroy",.*"error.type".*was destroyed before`,
+		`^{"Name":"ccl.all_reduce",.*"ccl.refused.times","Value":{"Type":"INT64","Value":16384}`,
+		`msg=ccl.all_reduce .* times=16384 `,
+	} {
+		job.Await(want)
+	}
+	pm := e2e.Start(t, nil, "carillon", "postmortem", tapes)
+	pm.Await(`Nothing but the mistakes below went wrong`)
+	pm.Await(`Rank 0: ncclCommDestroy was not called: communicator was destroyed before`)
+	pm.Await(`at least 16384 such calls in all`)
+}

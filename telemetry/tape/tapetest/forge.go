@@ -144,6 +144,9 @@ func (f *Forge) Life(number uint32, r tape.LifeRecord) {
 	if !r.Child.IsZero() {
 		tail = append(tail, field(5, r.Child)...)
 	}
+	if r.Times > 0 {
+		tail = append(tail, field(16, r.Times)...)
+	}
 	f.putLife(2, r.Time, []any{r.Act, r.Call, r.Stage, r.Phase, uint8(r.State), uint8(0), r.Code}, r.Peer, r.Seq,
 		r.Start, number, tail)
 }

@@ -59,6 +59,7 @@ const (
 func Run(t *testing.T, play Player) {
 	t.Run("records", func(t *testing.T) { testRecords(t, play) })
 	t.Run("tails", func(t *testing.T) { testTails(t, play) })
+	t.Run("refusals", func(t *testing.T) { testRefusals(t, play) })
 	t.Run("slots", func(t *testing.T) { testSlots(t, play) })
 	t.Run("table full", func(t *testing.T) { testTableFull(t, play) })
 	t.Run("overwritten", func(t *testing.T) { testOverwritten(t, play) })
@@ -253,6 +254,48 @@ func testTails(t *testing.T, play Player) {
 		compare(t, "the engine", got[i].Comm.Engine, "nccl-2.28.9-and")
 	}
 	compare(t, "the number of acts", len(got), len(want))
+}
+
+// testRefusals plays a loop of refused calls, and other ones in between. The rings are shorter than the loop.
+func testRefusals(t *testing.T, play Player) {
+	script := []string{"comm 1 " + idA + " " + none + " w 0 2 1 nccl 0"}
+	refused := func(call int, site string) {
+		script = append(script, "site "+site+" - 0 0 0",
+			fmt.Sprintf("life 1 0 %d 5 0 0 104 6 -1 0 0 0 %s refused", call, none))
+	}
+	for i := range 1000 {
+		if i == 10 {
+			refused(17, "main")
+			refused(16, "other")
+		}
+		refused(16, "main")
+	}
+	r := record(t, play, script...)
+	var got []string
+	all := map[string]uint64{}
+	for _, ev := range events(t, r) {
+		kind := fmt.Sprintf("%d in %s", ev.Life.Call, ev.Life.Site.Func)
+		times, more := ev.Life.Refused()
+		if all[kind] += more; all[kind] != times {
+			t.Errorf("%s: %d by the records, the last one says %d", kind, all[kind], times)
+		}
+		got = append(got, fmt.Sprintf("%s: %d", kind, times))
+	}
+	compare(t, "what is recorded", got, []string{
+		"16 in main: 1", "16 in main: 2", "16 in main: 4", "16 in main: 8", "17 in main: 1", "16 in other: 1",
+		"16 in main: 16", "16 in main: 32", "16 in main: 64", "16 in main: 128", "16 in main: 256", "16 in main: 512",
+	})
+	if m := r.Missed(); m != (tape.Missed{}) {
+		t.Errorf("missed %+v", m)
+	}
+
+	script = script[:1]
+	for i := range 10000 { // more kinds than are counted, each of which comes once
+		refused(16, fmt.Sprintf("f%d", i))
+	}
+	if n := len(events(t, record(t, play, script...))); n < 16 || n > 64 {
+		t.Errorf("of many kinds of refused calls there are %d records", n)
+	}
 }
 
 func testSlots(t *testing.T, play Player) {

@@ -134,8 +134,8 @@ func TestTrainingIsEnded(t *testing.T) {
 	pm.ExitCode()
 	said := strings.Join(strings.Fields(pm.Output()), " ")
 	for _, want := range []string{
-		`rank 0 \([^)]*\) was ended by SIGKILL at [\d:.]+\. The job was ended from outside by SIGTERM at [\d:.]+, while it ` +
-			`still hung: `,
+		`[Rr]ank 0 \([^)]*\) was ended by SIGKILL at [\d:.]+\. The job was ended from outside by SIGTERM at ` +
+			`[\d:.]+, while it still hung: `,
 		`rank_dead \(certain\): rank 0 `, `1 \S+ \d+ died: it was ended by SIGTERM [\d:.]+ `,
 		`2 \S+ \d+ died: it was ended by SIGKILL [\d:.]+ `,
 	} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -87,6 +88,13 @@ func TestLeftOut(t *testing.T) {
 	if want := "ranks 0, 1 and 3: shrink without ranks 4 and 5; rank 2: shrink without ranks 3 and 5"; v.Reason !=
 		verdict.Mismatch || !strings.HasSuffix(v.Text.String(), want) {
 		t.Errorf("%s: %s", v.Reason, v.Text)
+	}
+	// Of a long list, the end is not known.
+	j.slot(2, world).Acts[0].Without = []int{3, model.OtherRanks}
+	if verdicts, _ := verdict.Diagnose(j); slices.ContainsFunc(verdicts, func(v verdict.Verdict) bool {
+		return v.Reason == verdict.Mismatch
+	}) {
+		t.Errorf("of a list that is cut: %+v", verdicts)
 	}
 }
 

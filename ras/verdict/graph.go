@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -549,14 +550,18 @@ func agreed(sig tape.Signature) tape.Signature {
 }
 
 // agrees tells whether the calls that two ranks are in agree, as far as is known. What a shrink leaves out is an
-// argument that must be the same on all ranks.
+// argument that must be the same on all ranks; of a long list, the end is not known.
 func (s *Slot) agrees(o *Slot) bool {
 	if agreed(s.Op) != agreed(o.Op) {
 		return false
 	}
 	a, b := s.open(tape.ActShrink), o.open(tape.ActShrink)
+	if s.Op.Call != lifecycle.CallShrink || a == nil || b == nil ||
+		slices.Contains(slices.Concat(a.Without, b.Without), model.OtherRanks) {
+		return true
+	}
 	without := func(a *OpenAct) []int { return slices.Sorted(slices.Values(a.Without)) }
-	return s.Op.Call != lifecycle.CallShrink || a == nil || b == nil || slices.Equal(without(a), without(b))
+	return slices.Equal(without(a), without(b))
 }
 
 // rankOf is an actor as the verdict names it, seen from a communicator.

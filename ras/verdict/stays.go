@@ -134,7 +134,7 @@ func hardlyWait(slots []*Slot, rank int) bool {
 // Recovered tells of a straggler that devices waited for whether they hardly do so any more. notes are the present
 // ones.
 func (v *Verdict) Recovered(notes []Note) bool {
-	if v.Reason != Straggler {
+	if v.Reason != Straggler || len(v.Culprits) == 0 {
 		return false
 	}
 	var slots []*Slot

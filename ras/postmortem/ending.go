@@ -509,16 +509,19 @@ func (r *Report) heldMoments() []moment {
 		at := s.began.Add(s.end.Sub(s.began) / 2)
 		all = append(all, moment{at: at, title: "at " + clockTime(at)})
 	}
-	// A straggler may be one for longer than that.
+	// A straggler may be one for longer than that, with many notes.
+	all = all[max(0, len(all)-MaxHeld):]
 	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.seen) > 0 }); i >= 0 {
+		var slow []moment
 		for _, s := range r.procs[i].seen {
 			if at := r.procs[i].at(s.at); len(s.stays) > 0 {
-				all = append(all, moment{at: at, title: "at " + clockTime(at)})
+				slow = append(slow, moment{at: at, title: "at " + clockTime(at)})
 			}
 		}
+		all = append(all, slow[max(0, len(slow)-MaxHeld):]...)
 		slices.SortStableFunc(all, func(a, b moment) int { return a.at.Compare(b.at) })
 	}
-	return all[max(0, len(all)-MaxHeld):]
+	return all
 }
 
 // covered is the last time that the tapes cover.

@@ -26,7 +26,7 @@ type Finding struct {
 	later bool // than the others, of which Ending says when they were
 }
 
-// MaxHeld is how many times at which the job was held up a Report has.
+// MaxHeld is how many times at which the job was held up a Report has, and at how many at which it was slow.
 const MaxHeld = 16
 
 // find judges the job at each moment in turn, until there is a verdict that is certain. Without one, the first moment

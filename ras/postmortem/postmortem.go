@@ -70,7 +70,7 @@ func (noTapesError) Is(target error) bool { return target == os.ErrNotExist }
 // Read reads the tapes at paths, which are files, or folders with tapes at any depth, and makes the report of one job.
 // Tapes that can't be read are Report.Problems. It is an error if a path isn't there, if there are no tapes at all
 // (os.ErrNotExist), if Options are invalid, or if the job isn't there. It takes some 20 ms of a core for a full tape of
-// default size, and as much again for each moment at which the job is judged, at most MaxHeld and three.
+// default size, and as much again for each moment at which the job is judged, at most twice MaxHeld and three.
 func Read(paths []string, opts Options) (*Report, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (r *Report) judge(opts *Options) error {
 	}
 	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { // a rank in Held was late as well
 		return f.Reason == verdict.Straggler && slices.ContainsFunc(r.Held, func(h Finding) bool {
-			return slices.ContainsFunc(h.Culprits, f.Culprits[0].Same)
+			return h.Reason != verdict.Straggler && slices.ContainsFunc(h.Culprits, f.Culprits[0].Same)
 		})
 	})
 	r.Ended = r.ending(when)

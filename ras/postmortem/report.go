@@ -23,7 +23,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// Mistakes are the calls that were refused, and communicators that were never destroyed.
 	Mistakes []Said `json:"mistakes,omitempty"`
-	// Held are verdicts on earlier moments at which operations stalled that ended well later, at most MaxHeld.
+	// Held are verdicts on earlier moments at which operations stalled that ended well later, at most twice MaxHeld.
 	Held []Finding `json:"held_up,omitempty"`
 	// Processes are in the order of their ranks.
 	Processes []Process `json:"processes"`

@@ -66,6 +66,10 @@ static void launch_act(struct open_act *open) {
 }
 
 static void launch_acts(struct thread *thread) {
+  if (thread->acts == NULL && thread->born == NULL) {
+    return;
+  }
+  pthread_mutex_lock(&comm_lock); /* so that no communicator ends, and loses its tape, meanwhile */
   for (struct open_act *open = thread->acts; open != NULL; open = open->next) {
     if (!stale(open)) {
       launch_act(open);
@@ -76,6 +80,7 @@ static void launch_acts(struct thread *thread) {
       launch_act(born->going);
     }
   }
+  pthread_mutex_unlock(&comm_lock);
 }
 
 void acts_group_ends(struct thread *thread, bool launched) {

@@ -73,6 +73,8 @@ type Agent struct {
 const (
 	// scanInterval is how often the agent looks for new tapes, where nothing tells of them.
 	scanInterval = 200 * time.Millisecond
+	// scanPause is how long it waits with a look after it was told of something new: somebody may make many files.
+	scanPause = 10 * time.Millisecond
 	// dyingTime is how long an agent that stops waits for the ends of processes that were told to end: the kernel takes
 	// seconds to free what one has on a GPU.
 	dyingTime = 5 * time.Second
@@ -295,6 +297,11 @@ func (a *Agent) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-some:
+			select { // what else begins now is found by the same look
+			case <-ctx.Done():
+				return
+			case <-time.After(scanPause):
+			}
 		case <-ticker.C:
 		}
 	}

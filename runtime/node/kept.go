@@ -197,11 +197,11 @@ func (j *keptJob) begin(p *keptProcess) {
 // goesOn tells whether a process has neither died nor left, as far as is known.
 func goesOn(s mesh.Status) bool { return s.State != mesh.Dead && s.State != mesh.Left }
 
-// of returns the process of a rank, nil if there is none, and whether it runs.
+// of returns the process of a rank that is followed, nil if none is, and whether it runs.
 func (j *keptJob) of(rank int) (p *keptProcess, runs bool) {
 	for _, s := range j.keeper.Members() {
-		if s.Member.Rank == rank && rank >= 0 {
-			return j.get(s.Member.Name), goesOn(s)
+		if p := j.get(s.Member.Name); p != nil && s.Member.Rank == rank && rank >= 0 {
+			return p, goesOn(s)
 		}
 	}
 	return nil, false

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -90,6 +91,9 @@ func AppendEntry(dir string, e Entry) error {
 	if err != nil {
 		return err
 	}
+	if info, err = f.Stat(); err == nil && info.Size() > maxLedger/4*3 && len(e.Stays) > 0 {
+		return errors.Join(fmt.Errorf("%s is full", f.Name()), f.Close())
+	}
 	_, err = f.Write(append(line, '\n'))
 	return errors.Join(err, f.Close())
 }
@@ -101,13 +105,13 @@ func Monotonic() int64 {
 	return ts.Nano()
 }
 
-// Bounds of a Ledger that is read.
+// Bounds of a Ledger, in bytes. The last quarter is for what is rare: how processes ended.
 const (
-	maxEntries = 1 << 16
-	maxLine    = 1 << 17 // Stays of hundreds of communicators
+	maxLedger = 1 << 24
+	maxLine   = 1 << 17 // Stays of hundreds of communicators
 )
 
-// ReadLedger reads the Ledger at path up to the first invalid line. A missing file has no entries.
+// ReadLedger reads the Ledger at path up to the first invalid line, or to what is too much. A missing file has no entries.
 func ReadLedger(path string) ([]Entry, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,9 +122,9 @@ func ReadLedger(path string) ([]Entry, error) {
 	}
 	defer f.Close() //nolint:errcheck // only read from
 	var entries []Entry
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(io.LimitReader(f, maxLedger))
 	lines.Buffer(nil, maxLine)
-	for lines.Scan() && len(entries) < maxEntries {
+	for lines.Scan() {
 		var e Entry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return entries, fmt.Errorf("%s: line %d: %w", path, len(entries)+1, err)

@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,27 @@ func TestLedger(t *testing.T) {
 	}
 	if got[1].Ended != "SIGTERM" || got[1].Mono != told.Mono || !got[1].Time.Equal(told.Time.Round(time.Nanosecond)) {
 		t.Errorf("got %+v, noted %+v", got[1], told)
+	}
+}
+
+// TestLedgerIsFull: what was seen of devices leaves room for how processes ended.
+func TestLedgerIsFull(t *testing.T) {
+	dir := t.TempDir()
+	seen := process.Entry{Rank: 1, PID: 17, Stays: json.RawMessage(`{"1":"` + strings.Repeat("x", 1<<16) + `"}`)}
+	var err error
+	n := 0
+	for ; err == nil && n < 1<<10; n++ {
+		err = process.AppendEntry(dir, seen)
+	}
+	if err == nil {
+		t.Errorf("%d entries of 64 KiB are not too many", n)
+	}
+	if err := process.AppendEntry(dir, process.Entry{Ended: "SIGTERM"}); err != nil {
+		t.Error(err)
+	}
+	got, err := process.ReadLedger(filepath.Join(dir, process.Ledger))
+	if err != nil || len(got) != n || got[n-1].Ended != "SIGTERM" {
+		t.Errorf("%d entries, %v; want %d and the signal", len(got), err, n)
 	}
 }
 

@@ -12,7 +12,7 @@
 //	DEBUG  acts that started, their phases, and postponed calls
 //
 // A call that is refused again and again is logged the first time, the second, the fourth, the eighth and so on, with
-// their number: a loop writes a few lines, and they tell at least half of what it did. The spans tell all.
+// their number: a loop writes a few lines, and they tell at least half of what it did.
 //
 // An error that a call returned is no warning, as its caller handles or reports it. NCCL's callers get a number: for
 // them a refused call is one (Config.RefusedLevel).

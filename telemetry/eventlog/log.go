@@ -51,33 +51,6 @@ type Config struct {
 type Log struct {
 	cfg           Config
 	versionLogged bool
-	refused       map[refusal]uint64 // how often
-}
-
-// refusal is what refused calls have in common that are logged less and less often.
-type refusal struct {
-	comm       lifecycle.CommID
-	rank       int
-	act        tape.Act
-	call       lifecycle.Call
-	code       lifecycle.Code
-	site, file string
-	line       int
-}
-
-// maxRefusals bounds how many kinds of refused calls are counted at a time.
-const maxRefusals = 1024
-
-// times counts a refused call, and returns how many like it there have been.
-func (l *Log) times(s *model.Step) uint64 {
-	if len(l.refused) >= maxRefusals {
-		clear(l.refused)
-	}
-	r, of := &s.Life, s.Info()
-	k := refusal{of.ID, of.Rank, r.Act, r.Call, r.Code, r.Site.Func, r.Site.File, r.Site.Line}
-	all, more := r.Refused()
-	l.refused[k] = max(l.refused[k]+more, all)
-	return l.refused[k]
 }
 
 // New makes a Log.
@@ -88,7 +61,7 @@ func New(cfg Config) (*Log, error) {
 	case cfg.Wall == nil:
 		return nil, errors.New("eventlog: Config.Wall is nil; give it the tape's Header.Wall")
 	}
-	return &Log{cfg: cfg, refused: map[refusal]uint64{}}, nil
+	return &Log{cfg: cfg}, nil
 }
 
 // Observe takes the next step of the model. It reads s only during the call. A step without a line costs nanoseconds.
@@ -128,9 +101,8 @@ func (l *Log) Observe(s *model.Step) {
 		if r.Act == tape.ActGroup && r.Call == lifecycle.CallGroupStart {
 			level = slog.LevelWarn // it was never ended, and no call returns that error
 		}
-		if n := l.times(s); n&(n-1) == 0 {
-			l.log(s, level, semconv.LifeSpan(r), appendIf(nil, n > 1, slog.Uint64(semconv.LogTimes, n))...)
-		}
+		n, _ := r.Refused()
+		l.log(s, level, semconv.LifeSpan(r), appendIf(nil, n > 1, slog.Uint64(semconv.LogTimes, n))...)
 	case tape.StageNone, tape.StageWait, tape.StageDevice, tape.StageProxied, tape.StageStep,
 		tape.StageKernel:
 		// a life record has none of these

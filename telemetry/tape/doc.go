@@ -272,5 +272,6 @@
 //	6 operations u32   7 id 16   8 parent 16   9 name   10 engine   11 rank, size, nodes i32
 //	12 empty: calls came from several threads   13 root u32   14 place, as in slots
 //	15 messages that were called for before the communicator ended, for each rank: rank i32, sent u32, received u32
+//	16 how often such a call was refused u32, if more than once
 //	site: line u32, goroutine u64, time i64 (ns since 1970), length of function u16, function, file
 package tape

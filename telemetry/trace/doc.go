@@ -34,8 +34,9 @@
 //
 // The acts of a communicator are connected by links, not by nesting, as a communicator lives for days. A split links to
 // its parent's init, a destroy to its own, and every act to the caller's span if the caller's context had one. A
-// refused call is a span with status Error in the trace of the act that made it a mistake. A call that a non-blocking
-// communicator postponed is a span without an error in the trace of the act that it must wait for.
+// refused call is a span with status Error in the trace of the act that made it a mistake; of many alike, the 1st, 2nd,
+// 4th and so on. A call that a non-blocking communicator postponed is a span without an error in the trace of the act
+// that it must wait for.
 //
 // A follower of the tape feeds events to a Projector. Its pipeline stores the last traces in a bounded Store and, if
 // the OTEL_* variables ask for it, exports them. If a collector is slow or unreachable, spans are dropped and counted,

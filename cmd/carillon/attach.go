@@ -264,7 +264,11 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	beside.close()
 	for _, e := range []process.Entry{end, told} {
 		if e.PID != 0 || code != 0 && e.Ended != "" {
-			_ = process.AppendEntry(filepath.Join(dir, name), e) // on a full disk, the post-mortem lacks the cause
+			for _, d := range tape.Dirs(dir) { // where there was no room for tapes, there is none for this
+				if process.AppendEntry(filepath.Join(d, name), e) == nil {
+					break
+				}
+			}
 		}
 	}
 	if code != 0 {

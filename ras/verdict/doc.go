@@ -7,10 +7,10 @@
 //
 // # The wait-for graph
 //
-// A meeting is one collective (a communicator and a number), one message between two ranks, or one communicator's init.
-// An actor is one rank with all its communicators. A meeting waits for the actors that have not come to it; an actor
-// waits for the meetings that it is in. The rank that others wait for often waits itself, in another communicator, so
-// the graph is followed to where it ends:
+// A meeting is one collective (a communicator and a number), one message between two ranks, or the init or the end of
+// one communicator. An actor is one rank with all its communicators. A meeting waits for the actors that have not come
+// to it; an actor waits for the meetings that it is in. The rank that others wait for often waits itself, in another
+// communicator, so the graph is followed to where it ends:
 //
 //	world #41 ──▶ rank 3 ──▶ tp1 #7 ──▶ rank 2 ──▶ pp #9 ──▶ rank 6       rank 6 waits for nothing: it is the cause
 //
@@ -42,4 +42,10 @@
 //
 // An actor that made or ended a call a short while ago, on any communicator, is moving: a rank that is merely late gets
 // no verdict. All times are ages measured by the process itself, so clocks need not agree.
+//
+// # Stragglers
+//
+// A job that goes on may be slow by one rank. Where ranks measure how long they wait, a straggler is the rank that the
+// others wait for most of the time. Of NCCL's jobs, looks at the devices tell for how long each one is in collectives
+// that it has come to (Slot.Stay): the rank that is there for the shortest is the one that comes last.
 package verdict

@@ -111,7 +111,8 @@ const (
 	maxLine   = 1 << 17 // Stays of hundreds of communicators
 )
 
-// ReadLedger reads the Ledger at path up to the first invalid line, or to what is too much. A missing file has no entries.
+// ReadLedger reads the Ledger at path up to the first invalid line, or to what is too much. A missing file has no
+// entries.
 func ReadLedger(path string) ([]Entry, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,8 +1,8 @@
 /*
  * Acts of communicators, on the tape and in the table: what is made of what, which act NCCL has in progress, and what a
  * group has in it. An act starts on the tape before NCCL is called, and ends when NCCL has answered; one that makes
- * communicators in a group is launched by the group's end, and ends when that has answered. After ncclInProgress it ends
- * when ncclCommGetAsyncError, whoever calls it, says so.
+ * communicators in a group is launched by the group's end, and ends when that has answered. After ncclInProgress it
+ * ends when ncclCommGetAsyncError, whoever calls it, says so.
  */
 #ifndef CARILLON_ACTS_H
 #define CARILLON_ACTS_H

@@ -64,7 +64,7 @@ struct comm {
   bool looks;         /* it is looked into (profiler_depth.h) */
   bool asks;          /* NCCL is asked for more of what it takes up */
   bool streamed;        /* it has had an operation */
-  bool captured;        /* the last operation that was asked about was captured in a graph: the next one is asked about, too */
+  bool captured;        /* the last operation that was asked about was captured in a graph: the next one is, too */
 
   /* Under comm_lock. */
   struct tape_info info;

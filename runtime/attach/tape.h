@@ -180,8 +180,8 @@ void tape_op_wait(struct tape_comm *comm, int32_t rank);
 void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code);
 
 /*
- * Marks: where operations are launched on a stream of a device, and end on the tape when they are, the stream writes how
- * far it is onto the tape itself.
+ * Marks: where operations are launched on a stream of a device, and end on the tape when they are, the stream writes
+ * how far it is onto the tape itself.
  *
  *   tape_reached()                     once, to give the device access to that memory
  *   tape_op_start()
@@ -225,9 +225,9 @@ uint32_t tape_mark_number(const struct tape_comm *comm);
 void tape_mark(struct tape_comm *comm, bool told, uint32_t stream);
 
 /**
- * Looks how far the stream is. The op ring gets the start of an operation once that was not done for as long as is slow,
- * and its end when that is seen, or the communicator ends: then the code is "aborted". Costs next to nothing without
- * marks.
+ * Looks how far the stream is. The op ring gets the start of an operation once that was not done for as long as is
+ * slow, and its end when that is seen, or the communicator ends: then the code is "aborted". Costs next to nothing
+ * without marks.
  */
 void tape_mark_check(struct tape_comm *comm, bool ends);
 

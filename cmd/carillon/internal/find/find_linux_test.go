@@ -59,7 +59,7 @@ func TestFoldersOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestSilence: why a job can't be asked, and what to do, by who should answer for it.
+// TestSilence: a job that can't be asked is silent for one of several reasons, and each has its own advice.
 func TestSilence(t *testing.T) {
 	dir := t.TempDir()
 	read := func(name string, watched bool) (*Job, *tape.Writer) {

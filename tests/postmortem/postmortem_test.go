@@ -191,6 +191,7 @@ func TestPause(t *testing.T) {
 }
 
 // Somebody truncates the tape of a rank: the job goes on, that rank says so once, and the post-mortem does.
+// A follower that is about to sleep may still set its flag in it: the file is not always empty.
 func TestTruncatedTape(t *testing.T) {
 	tapes := t.TempDir()
 	j, pids := start(t, "pause", tapes)
@@ -202,12 +203,12 @@ func TestTruncatedTape(t *testing.T) {
 	if err := os.Truncate(all[0], 0); err != nil {
 		t.Fatal(err)
 	}
-	j.Await(`^\[0\] .*level=ERROR msg="the tape is given up: the process goes on, .* was cut short: it has 0 bytes of `)
+	j.Await(`^\[0\] .*level=ERROR msg="the tape is given up: the process goes on, .* was cut short: it has \d+ bytes of `)
 	e2e.Kill(t, pids[1], syscall.SIGUSR1)
 	if code := j.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if n := strings.Count(j.Output(), "level="); n > 1 {
+	if n := strings.Count(j.Output(), "the tape is given up"); n > 1 {
 		t.Errorf("it is told in %d lines", n)
 	}
 	await(t, tapes, `There is no tape of rank 0 of world: what is missing may matter\. Somebody truncated `+

@@ -11,13 +11,19 @@
 
 #include "tape_file.h"
 
-/* What the kernel calls the counter that is read here, if one is read at less than what the kernel's clock costs. */
+/* The counter, if one is read here at less than what the kernel's clock costs, and whether it never stops or changes its
+   rate. */
 #ifdef __x86_64__
-#define COUNTER "tsc"
+#include <cpuid.h>
+
 static inline uint64_t counter(void) { return __builtin_ia32_rdtsc(); }
+static bool invariant(void) {
+  unsigned a, b, c, d = 0;
+  return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d >> 8 & 1) != 0;
+}
 #else
-#define COUNTER ""
 static inline uint64_t counter(void) { return 0; }
+static bool invariant(void) { return false; }
 #endif
 
 /** The bounds of the distance of two anchors for a slope between them; how long reading both clocks may take. */
@@ -117,22 +123,27 @@ static int64_t clock_ns(clockid_t clock) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/**
- * Whether the counter can be trusted: the kernel uses it as its clock source, which it does only if the counter runs at
- * a constant rate, never stops, and is the same on all processors.
- */
+bool tape_counter_is_clock(const char *source, bool is_invariant) {
+#ifdef __x86_64__
+  return strcmp(source, "tsc\n") == 0 || (strcmp(source, "kvm-clock\n") == 0 && is_invariant);
+#else
+  (void)source, (void)is_invariant;
+  return false;
+#endif
+}
+
 static bool counter_is_clock(void) {
   enum { UNKNOWN, NO, YES };
   static _Atomic int known;
   int is = atomic_load_explicit(&known, memory_order_relaxed);
   if (is == UNKNOWN) {
-    char name[16] = "";
+    char name[32] = "";
     const int file = open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC);
     const ssize_t n = file < 0 ? 0 : read(file, name, sizeof name - 1);
     if (file >= 0) {
       close(file);
     }
-    is = n > 0 && strcmp(name, COUNTER "\n") == 0 ? YES : NO;
+    is = n > 0 && tape_counter_is_clock(name, invariant()) ? YES : NO;
     atomic_store_explicit(&known, is, memory_order_relaxed);
   }
   return is == YES;

@@ -1,7 +1,7 @@
 /**
  * @file
- * The tape's clock: CLOCK_MONOTONIC, by the processor's counter where the kernel itself uses that as its clock source.
- * It works as Go's (telemetry/tape/clock.go, which says how exact it is), costs half of what the kernel's costs, and is
+ * The tape's clock: CLOCK_MONOTONIC, by the processor's counter where the kernel itself makes its clock of that. It
+ * works as Go's (telemetry/tape/clock.go, which says how exact it is), costs half of what the kernel's costs, and is
  * apart from the rest so that tests can play clocks to it.
  */
 #ifndef CARILLON_TAPE_CLOCK_H
@@ -39,5 +39,12 @@ int64_t tape_line_end(const struct tape_line *line);
  * stays as it is if the reading is of no use: it was interrupted (not tight), or is too near to the anchor.
  */
 int64_t tape_line_next(struct tape_line *line, uint64_t ticks, int64_t kernel, bool tight);
+
+/**
+ * Tells whether the processor's counter is as good as the kernel's clock with that source, as sysfs has it. The kernel
+ * makes the counter its source only if it runs at a constant rate, never stops, and is the same on all processors.
+ * kvm-clock is the same counter, scaled by the host; so the counter must be invariant (Intel SDM volume 3).
+ */
+bool tape_counter_is_clock(const char *source, bool is_invariant);
 
 #endif /* CARILLON_TAPE_CLOCK_H */

@@ -1,7 +1,17 @@
 package tape
 
-// counterName is what the kernel calls the counter that readCounter reads.
-const counterName = "tsc"
+// counterIsClock tells whether the counter that readCounter reads is as good as the kernel's clock with that source.
+// The kernel makes the counter its source only if it can be trusted. kvm-clock is the same counter, scaled by the host;
+// so the counter must be invariant.
+func counterIsClock(source string, invariant bool) bool {
+	return source == "tsc" || source == "kvm-clock" && invariant
+}
+
+// counterIsInvariant tells whether the processor says that the counter never stops or changes its rate (CPUID
+// 80000007H, EDX bit 8: Intel SDM volume 3, "Invariant TSC").
+//
+//go:noescape
+func counterIsInvariant() bool
 
 // readCounter reads the time stamp counter. It waits for no instruction before it, so that the reading may be some
 // nanoseconds early.

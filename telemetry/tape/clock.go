@@ -12,8 +12,8 @@ import (
 )
 
 // Now is CLOCK_MONOTONIC in nanoseconds: the clock of all times on a tape, and the same in all processes of a host.
-// It makes no system call where the kernel offers the clock in user space. If the kernel's clock source is a counter of
-// the processor, Now reads the counter itself, at less than half of the cost; then it is off by two microseconds at
+// It makes no system call where the kernel offers the clock in user space. If the kernel's clock is made of a counter
+// of the processor, Now reads the counter itself, at less than half of the cost; then it is off by two microseconds at
 // most, and by up to six while NTP changes the rate of the kernel's clock. If the counter jumps, as when a virtual
 // machine migrates, it is off for some milliseconds. It never goes back.
 func Now() int64 { return clock.now() }
@@ -49,14 +49,12 @@ func readTogether(one, other func() int64) (a, b, within int64) {
 	return a, b, within
 }
 
-// useCounter says that the processor's counter can be trusted: the kernel uses it as its clock source, which it does
-// only if the counter runs at a constant rate, never stops, and is the same on all processors.
-var useCounter = counterName != "" && kernelUsesCounter()
-
-func kernelUsesCounter() bool {
-	name, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-	return err == nil && string(bytes.TrimSpace(name)) == counterName
-}
+// useCounter says that the processor's counter can be trusted: it runs at a constant rate, never stops, and is the same
+// on all processors.
+var useCounter = func() bool {
+	source, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	return err == nil && counterIsClock(string(bytes.TrimSpace(source)), counterIsInvariant())
+}()
 
 // counterClock is CLOCK_MONOTONIC, read from the processor's counter by a line that is valid for a few milliseconds. A
 // later reading makes the next line, so that the clock follows the kernel's. It allocates nothing: an operation that

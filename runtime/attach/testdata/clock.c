@@ -76,6 +76,21 @@ static void play(const char *name, struct machine *m, struct tape_line *line, in
   }
 }
 
+/* Which of the kernel's clocks the counter stands for. */
+static void sources(void) {
+#ifdef __x86_64__
+  const bool has = true;
+#else
+  const bool has = false;
+#endif
+  if (tape_counter_is_clock("tsc\n", false) != has || tape_counter_is_clock("kvm-clock\n", true) != has ||
+      tape_counter_is_clock("kvm-clock\n", false) || tape_counter_is_clock("hpet\n", true) ||
+      tape_counter_is_clock("", true)) {
+    puts("the counter is taken for another clock, or not for its own");
+    wrong = 1;
+  }
+}
+
 /* A processor whose counter is a little behind that of the one that made a line is at the line's begin. */
 static void behind(const struct machine *m, const struct tape_line *made) {
   struct tape_line line = *made;
@@ -140,6 +155,7 @@ static void *real(void *bad) {
 
 int main(void) {
   pthread_t threads[4];
+  sources();
   played();
   for (int i = 0; i < 4; i++) {
     pthread_create(&threads[i], NULL, real, &wrong);

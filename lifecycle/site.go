@@ -16,7 +16,7 @@ type Site struct {
 	Func      string // "main.train", "model.(*Net).Fit": with its package's last element; in C "f+0x1f in job.so+0x2c"
 	File      string // as the compiler knows it, usually an absolute path; in C the program's or library's
 	Line      int    // 0 in C
-	Goroutine uint64 // the runtime's number, as a stack dump shows it; in C the thread's; 0 if unknown
+	Goroutine uint64 // the runtime's number, as a stack dump shows it; elsewhere the thread's; 0 if unknown
 	Time      time.Time
 }
 
@@ -55,21 +55,24 @@ func goroutine() uint64 {
 // IsZero reports whether the site is unknown. A Site with only a Time is not zero.
 func (s Site) IsZero() bool { return s == Site{} }
 
-// InC reports whether the call was one of a C library's: then Line is not known, and Goroutine is a thread's number.
-func (s Site) InC() bool { return s.known() && s.Line == 0 }
+// InGo reports whether the call was one of a Go program's, and not of C or Python.
+func (s Site) InGo() bool { return strings.HasSuffix(s.File, ".go") }
 
 // known reports whether the place is known.
 func (s Site) known() bool { return s.Func != "" || s.File != "" }
 
-// String is "main.train (train.go:12), goroutine 7", or "train+0x1f in train.so+0x2c1f, thread 4711", less what is
-// unknown.
+// String is "main.train (train.go:12), goroutine 7", "step (train.py:12), thread 4711", or "train+0x1f in
+// train.so+0x2c1f, thread 4711", less what is unknown.
 func (s Site) String() string {
 	if !s.known() {
 		return "an unknown place"
 	}
 	text, runs := s.Func, "thread"
-	if !s.InC() {
-		text, runs = fmt.Sprintf("%s (%s:%d)", text, filepath.Base(s.File), s.Line), "goroutine"
+	if s.Line > 0 {
+		text = fmt.Sprintf("%s (%s:%d)", text, filepath.Base(s.File), s.Line)
+	}
+	if s.InGo() {
+		runs = "goroutine"
 	}
 	if s.Goroutine != 0 {
 		text += fmt.Sprintf(", %s %d", runs, s.Goroutine)

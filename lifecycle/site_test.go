@@ -48,6 +48,7 @@ func TestSiteString(t *testing.T) {
 		{full, "main.train (train.go:12), goroutine 7"},
 		{Site{Func: "main.train", File: "train.go", Line: 12}, "main.train (train.go:12)"},
 		{Site{Func: "f+0x1f in job.so+0x2c", File: "/job.so", Goroutine: 7}, "f+0x1f in job.so+0x2c, thread 7"},
+		{Site{Func: "step", File: "/job/train.py", Line: 12, Goroutine: 7}, "step (train.py:12), thread 7"},
 		{Site{}, "an unknown place"},
 		{Site{Time: full.Time}, "an unknown place"},
 	} {

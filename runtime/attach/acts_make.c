@@ -63,7 +63,7 @@ void act_make(struct act *act, carillon_call_t call, const void *caller) {
   }
   pthread_once(&once, start);
   if ((act->use.thread = thread_self()) != NULL) {
-    act->use.site = site_now(caller, act->use.thread->id);
+    act->use.site = site_with_python(caller, act->use.thread->id);
     act->use.thread->inside = true;
   }
 }

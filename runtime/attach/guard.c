@@ -297,14 +297,14 @@ bool use_begin(struct use *u, ncclComm_t handle, carillon_call_t call, const cha
   const struct mistake *m = NULL;
   const bool act = call <= COMM_LAST_ACT;
   if (act) {
-    u->site = site_now(caller, u->thread->id);
+    u->site = site_with_python(caller, u->thread->id);
   }
   if ((m = check(u, caller)) == NULL && act && (m = go_on(u)) != NULL) {
     comm_give(u->comm, u->turn);
   }
   if (m != NULL) {
     if (!act) {
-      u->site = site_now(caller, u->thread->id);
+      u->site = site_with_python(caller, u->thread->id);
     }
     return refuse(u, m, name);
   }

@@ -17,8 +17,20 @@ struct site site_now(const void *address, uint32_t thread) {
   return (struct site){.address = address, .time = now.tv_sec * 1000000000LL + now.tv_nsec, .thread = thread};
 }
 
+struct site site_with_python(const void *address, uint32_t thread) {
+  struct site site = site_now(address, thread);
+  site.python = python_line();
+  return site;
+}
+
 const struct tape_site *site_tell(const struct site *site, struct site_words *to) {
   to->site = (struct tape_site){.thread = site->thread, .time = site->time};
+  if (site->python != NULL) {
+    to->site.function = site->python->function;
+    to->site.file = site->python->file;
+    to->site.line = site->python->line;
+    return &to->site;
+  }
   Dl_info object;
   struct link_map *map;
   if (site->address == NULL || dladdr1(site->address, &object, (void **)&map, RTLD_DL_LINKMAP) == 0 ||

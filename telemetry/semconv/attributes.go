@@ -57,18 +57,18 @@ const (
 const (
 	CodeFunction = otelconv.CodeFunctionNameKey      // the function that made the call. Stable.
 	CodeFile     = otelconv.CodeFilePathKey          // the source file. Stable.
-	CodeLine     = otelconv.CodeLineNumberKey        // the line in it; absent of a C program's. Stable.
+	CodeLine     = otelconv.CodeLineNumberKey        // the line in it; absent of C. Stable.
 	Goroutine    = attribute.Key("ccl.goroutine.id") // the number of the goroutine that made it. Development.
-	Thread       = otelconv.ThreadIDKey              // of a C program: the number of the thread that made it. Stable.
+	Thread       = otelconv.ThreadIDKey              // elsewhere than in Go: the thread that made it. Stable.
 )
 
 // Attributes of a misuse: where the earlier call was made that makes this one a mistake.
 const (
 	FirstFunction  = attribute.Key("ccl.first.function")     // the function that made the first call. Stable.
 	FirstFile      = attribute.Key("ccl.first.file")         // its source file. Stable.
-	FirstLine      = attribute.Key("ccl.first.line")         // its line; absent of a C program's. Stable.
+	FirstLine      = attribute.Key("ccl.first.line")         // its line; absent of C. Stable.
 	FirstGoroutine = attribute.Key("ccl.first.goroutine.id") // its goroutine's number. Development.
-	FirstThread    = attribute.Key("ccl.first.thread.id")    // of a C program: its thread's number. Development.
+	FirstThread    = attribute.Key("ccl.first.thread.id")    // elsewhere than in Go: its thread. Development.
 	FirstTime      = attribute.Key("ccl.first.time")         // when it was made, RFC 3339, nanoseconds, UTC. Stable.
 )
 

@@ -63,9 +63,9 @@ func (a *attributes) site(s lifecycle.Site) {
 
 // runner adds what ran a call: a goroutine, or a thread.
 func (a *attributes) runner(s *lifecycle.Site, goroutine, thread attribute.Key) {
-	key := goroutine
-	if s.InC() {
-		key = thread
+	key := thread
+	if s.InGo() {
+		key = goroutine
 	}
 	a.when(s.Goroutine != 0, key.Int64(int64(s.Goroutine)))
 }

@@ -118,6 +118,7 @@ func TestUnfinishedGroup(t *testing.T) {
 		"a split": split().with(act(tape.ActSplit, s6, true), 0, 1, 3).with(grouped(tape.ActSplit, s6), 2),
 		"two splits that don't block": split().with(pending, 0, 1, 3).with(grouped(tape.ActSplit, s6), 2).
 			with(grouped(tape.ActSplit, s6), 2),
+		"a finalize": newJob(4).with(act(tape.ActFinalize, s6, true), 0, 1, 3).with(grouped(tape.ActFinalize, s6), 2),
 		"two inits": newJob(4).comm("x", seq(4)...).with(act(tape.ActInit, s6, true), 0, 1, 3).
 			with(grouped(tape.ActInit, s6), 2).with(func(n *verdict.Note, s *verdict.Slot) {
 			x := &n.Slots[1]
@@ -131,6 +132,14 @@ func TestUnfinishedGroup(t *testing.T) {
 				t.Errorf("got %+v", v)
 			}
 		})
+	}
+	// The others are done with it.
+	gone := func(_ *verdict.Note, s *verdict.Slot) {
+		s.State, s.Left = lifecycle.StateDestroyed, &verdict.Left{Act: tape.ActDestroy, Age: s5}
+	}
+	v := alone(t, newJob(4).with(gone, 0, 1, 3).with(grouped(tape.ActFinalize, s6), 2), 2)
+	if v.Reason != verdict.UnfinishedGroup || len(v.Victims) > 0 {
+		t.Errorf("got %+v", v)
 	}
 	// All are about to launch theirs.
 	j := split().with(grouped(tape.ActSplit, s6), seq(4)...)

@@ -35,10 +35,13 @@ func (p *participant) unlaunched() (is, certain bool) {
 	return p.slot.unlaunched(), false
 }
 
-// act is the open act that makes a communicator in which a rank meets the others; nil if it meets them in none.
+// act is the open act in which a rank meets the others, that makes or ends a communicator; nil if it meets them in none.
 func (p *participant) act() *OpenAct {
-	if p.meeting.key.kind == joining {
+	switch p.meeting.key.kind { //nolint:exhaustive // the others are of operations
+	case joining:
 		return p.slot.open(tape.ActInit)
+	case leaving:
+		return p.slot.ending()
 	}
 	making := func(a OpenAct) bool { return a.Act.String() == p.slot.Op.Call.String() }
 	if i := slices.IndexFunc(p.slot.Acts, making); i >= 0 && p.meeting.key.kind == collective {
@@ -240,7 +243,8 @@ func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 			}
 		}
 	}
-	if n := len(culprits); n == 0 || n == len(m.present) && (m.key.kind != exchange || len(m.waiters) == 0) {
+	alone := m.key.kind == exchange && len(m.waiters) > 0 || m.key.kind == leaving // which the others may be done with
+	if n := len(culprits); n == 0 || n == len(m.present) && !alone {
 		return Verdict{}, false
 	}
 	v := m.verdict(UnfinishedGroup, confidence, m.ranksOf(culprits), victims([]*meeting{m}, culprits))

@@ -44,8 +44,11 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		return w.engineFailed(m)
 	}
 	if m.key.kind == leaving {
-		w.still = append(w.still, m)
-		return Verdict{}, false
+		v, ok := w.openGroups(m)
+		if !ok {
+			w.still = append(w.still, m)
+		}
+		return v, ok
 	}
 	if m.slot.Op.Call == lifecycle.CallGrow {
 		return w.growing(m)

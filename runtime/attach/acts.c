@@ -130,6 +130,9 @@ bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const c
   acts_start_life(act, comm, &act->use.site, derives ? ++comm->derived : 0);
   if (!derives) {
     tape_life(comm->tape, &act->life);
+    if (act->use.thread->depth > 0) {
+      acts_enter(comm, &act->life, TAPE_PHASE_GROUP, NULL);
+    }
   }
   return true;
 }
@@ -169,18 +172,17 @@ static void gone(struct comm *comm, carillon_state_t state) {
   atomic_store(&comm->state, state);
 }
 
-/* The state that follows from NCCL's answer to an act on a communicator. The caller has comm_lock. */
-static void follow(struct act *act, ncclResult_t answer) {
-  struct comm *comm = act->use.comm;
-  carillon_state_t now = acts_state(comm);
+void acts_follow(struct comm *comm, carillon_call_t call, carillon_state_t before, ncclResult_t answer) {
   if (answer == ncclInvalidArgument || answer == ncclInvalidUsage) { /* NCCL did nothing */
-    atomic_compare_exchange_strong(&comm->state, &now, act->use.before);
-  } else if (act->use.call == CARILLON_CALL_FINALIZE && answer == ncclSuccess) {
+    carillon_state_t now;
+    carillon_lifecycle_next(before, call, &now);
+    atomic_compare_exchange_strong(&comm->state, &now, before);
+  } else if (call == CARILLON_CALL_FINALIZE && answer == ncclSuccess) {
     acts_happen(comm, CARILLON_EVENT_FINALIZE_DONE);
-  } else if (act->use.call == CARILLON_CALL_DESTROY) {
+  } else if (call == CARILLON_CALL_DESTROY) {
     acts_end_going(comm, ncclSuccess, CARILLON_CODE_DESTROYED);
     gone(comm, CARILLON_STATE_DESTROYED);
-  } else if (act->use.call == CARILLON_CALL_ABORT) {
+  } else if (call == CARILLON_CALL_ABORT) {
     acts_end_going(comm, ncclSuccess, CARILLON_CODE_ABORTED);
     gone(comm, CARILLON_STATE_ABORTED);
   }
@@ -188,7 +190,6 @@ static void follow(struct act *act, ncclResult_t answer) {
 
 ncclResult_t act_end(struct act *act, ncclResult_t answer) {
   struct comm *comm = act->use.comm;
-  const bool ends = act->use.call == CARILLON_CALL_DESTROY || act->use.call == CARILLON_CALL_ABORT;
   if (act->use.thread == NULL) {
     return answer;
   }
@@ -198,13 +199,19 @@ ncclResult_t act_end(struct act *act, ncclResult_t answer) {
     return answer;
   }
   pthread_mutex_lock(&comm_lock);
-  follow(act, answer);
-  const bool grouped = acts_join_act(act, answer);
-  if (answer == ncclInProgress && !ends) {
-    acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK); /* the only one: a finalize waits for an operation's end */
-    acts_add(&comm->going, acts_open(comm, &act->life, &act->use.site));
-  } else if (!grouped) {
-    acts_end_life(comm, act->life, answer, ends && answer == ncclInProgress ? CARILLON_CODE_OK : guard_code(answer));
+  if (!acts_join_act(act, answer)) {
+    const bool goes_on = answer == ncclInProgress && !acts_ends(act->use.call);
+    acts_follow(comm, act->use.call, act->use.before, answer);
+    if (goes_on) {
+      if (act->use.thread->depth > 0) { /* it doesn't wait for the group's end */
+        act->life.time = 0;
+        acts_enter(comm, &act->life, TAPE_PHASE_NONE, NULL);
+      }
+      acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK); /* the only one: a finalize waits for an operation's end */
+      acts_add(&comm->going, acts_open(comm, &act->life, &act->use.site));
+    } else {
+      acts_end_life(comm, act->life, answer, answer == ncclInProgress ? CARILLON_CODE_OK : guard_code(answer));
+    }
   }
   pthread_mutex_unlock(&comm_lock);
   return use_end(&act->use, answer);

@@ -1,8 +1,8 @@
 /*
  * Acts of communicators, on the tape and in the table: what is made of what, which act NCCL has in progress, and what a
- * group has in it. An act starts on the tape before NCCL is called, and ends when NCCL has answered; one that makes
- * communicators in a group is launched by the group's end, and ends when that has answered. After ncclInProgress it
- * ends when ncclCommGetAsyncError, whoever calls it, says so.
+ * group has in it. An act starts on the tape before NCCL is called, and ends when NCCL has answered; one in a group is
+ * launched by the group's end, and ends when that has answered. After ncclInProgress it ends when
+ * ncclCommGetAsyncError, whoever calls it, says so.
  */
 #ifndef CARILLON_ACTS_H
 #define CARILLON_ACTS_H
@@ -47,7 +47,7 @@ void acts_lost(struct comm *, carillon_call_t);
 /* Takes an operation into the thread's group, if it has one open. */
 bool acts_join(struct use *, ncclResult_t answer);
 
-/* The same of an act that makes communicators of another one. */
+/* The same of an act on a communicator. */
 bool acts_join_act(struct act *, ncclResult_t answer);
 
 /* Around the end of a thread's outermost group. launched says that its operations are launched by it. */

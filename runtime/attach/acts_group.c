@@ -50,10 +50,10 @@ bool acts_join(struct use *u, ncclResult_t answer) {
 bool acts_join_act(struct act *act, ncclResult_t answer) {
   struct thread *thread = act->use.thread;
   struct open_act *open;
-  if (!guard_derives(act->use.call) || !thread_groups(thread, answer) ||
-      (open = acts_open(act->use.comm, &act->life, &act->use.site)) == NULL) {
+  if (!thread_groups(thread, answer) || (open = acts_open(act->use.comm, &act->life, &act->use.site)) == NULL) {
     return false;
   }
+  open->before = act->use.before;
   acts_add(&thread->acts, open);
   return true;
 }
@@ -124,19 +124,35 @@ static void group_act(struct comm *comm, uint32_t operations, const struct site 
   pthread_mutex_unlock(&comm_lock);
 }
 
-/* NCCL has answered to the group's acts. The caller has comm_lock. */
-static void end_acts(struct thread *thread, ncclResult_t answer, carillon_code_t code) {
+/* NCCL has answered to one of the group's acts. */
+static void end_act(struct thread *thread, struct open_act *open, bool launched, ncclResult_t answer,
+                    carillon_code_t code) {
+  struct comm *const comm = open->comm;
+  pthread_mutex_lock(&comm_lock);
+  const bool is_stale = stale(open);
+  if (is_stale) {
+    free(open);
+  } else {
+    const bool goes_on = answer == ncclInProgress && !acts_ends(open->life.call);
+    acts_follow(comm, open->life.call, open->before, launched ? answer : ncclInvalidUsage);
+    if (goes_on) {
+      acts_add(&comm->going, open);
+    } else {
+      acts_end_open(open, answer, code);
+    }
+  }
+  pthread_mutex_unlock(&comm_lock);
+  if (!is_stale && atomic_load(&comm->closing)) {
+    acts_close(comm, thread);
+  }
+}
+
+static void end_acts(struct thread *thread, bool launched, ncclResult_t answer, carillon_code_t code) {
   struct open_act *open = thread->acts;
   thread->acts = NULL;
   for (struct open_act *next; open != NULL; open = next) {
     next = open->next;
-    if (stale(open)) {
-      free(open);
-    } else if (answer == ncclInProgress) {
-      acts_add(&open->comm->going, open);
-    } else {
-      acts_end_open(open, answer, code);
-    }
+    end_act(thread, open, launched, answer, code);
   }
 }
 
@@ -181,11 +197,7 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
     }
   }
   thread->joined = 0;
-  if (thread->acts != NULL) {
-    pthread_mutex_lock(&comm_lock);
-    end_acts(thread, answer, code);
-    pthread_mutex_unlock(&comm_lock);
-  }
+  end_acts(thread, launched, answer, code);
   if (thread->born != NULL) {
     struct comm *born = thread->born;
     thread->born = NULL;

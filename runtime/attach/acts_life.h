@@ -12,6 +12,15 @@
 
 static inline carillon_state_t acts_state(struct comm *comm) { return atomic_load(&comm->state); }
 
+/* Whether a call ends its communicator: also if it answers ncclInProgress, after which it is of no use any more. */
+static inline bool acts_ends(carillon_call_t call) {
+  return call == CARILLON_CALL_DESTROY || call == CARILLON_CALL_ABORT;
+}
+
+/* Puts a communicator into the state that follows from NCCL's answer to an act, or back into the one before it. The
+   caller has comm_lock. */
+void acts_follow(struct comm *, carillon_call_t, carillon_state_t before, ncclResult_t answer);
+
 /* Puts a communicator into the state that follows from an event. */
 void acts_happen(struct comm *, carillon_event_t);
 

@@ -29,6 +29,7 @@ struct open_act {
   uint32_t generation; /* the communicator's */
   struct tape_life life;
   struct site site;
+  carillon_state_t before; /* the communicator's, before an act of a group */
 };
 
 struct comm {

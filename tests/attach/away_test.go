@@ -9,7 +9,8 @@ import (
 )
 
 // TestAway: a rank stays away from what all do with a communicator, and is named alone: not one that a shrink leaves
-// out. A split of a non-blocking communicator goes on after its call; a destroy waits for what was launched before.
+// out. A split of a non-blocking communicator goes on after its call; a destroy waits for what was launched before. What
+// is in a group goes on until the group's end.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -20,6 +21,10 @@ func TestAway(t *testing.T) {
 		{"shrink", "0", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined shrink 1 of [^§]*; rank 1 waits"`},
 		{"destroy", "1", `not_entered"[^§]*"text": "rank 2 \([^)]*\) has not entered all_reduce 2 on [^§]*; ` +
 			`ranks 0 and 1 wait"`},
+		{"group split", "1", `unfinished_group"[^§]*"text": "rank 2 \([^)]*\) began split 1 of [^§]*, ` +
+			`and it is not launched: its group has not ended; ranks 0 and 1 wait"`},
+		{"group finalize", "1", `unfinished_group"[^§]*"text": "rank 2 \([^)]*\) began the finalize of [^§]*, ` +
+			`and it is not launched: its group has not ended"`},
 	} {
 		t.Run(c.at+" "+c.blocking, func(t *testing.T) {
 			tapes := t.TempDir()

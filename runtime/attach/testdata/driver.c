@@ -102,6 +102,8 @@ void *run(void *text) {
     result = ncclGroupStart();
   } else if (strcmp(call, "group_end") == 0) {
     result = ncclGroupEnd();
+  } else if (strcmp(call, "group_simulate") == 0) {
+    result = ncclGroupSimulateEnd(NULL);
   } else if (strcmp(call, "fail") == 0) {
     stub_fail(*comm, ncclRemoteError);
   } else if (strcmp(call, "stick") == 0) {

@@ -1,5 +1,6 @@
 // All ranks but the last do AT, behind an all-reduce: split, shrink (which leaves out the first rank) or destroy, with
-// one more all-reduce before it. The last rank stays away from that until its standard input ends.
+// one more all-reduce before it. The last rank stays away from that until its standard input ends. With "group split" and
+// "group finalize" they do that in a group, which the last rank doesn't end until then.
 #include "program.h"
 
 // Waits until a communicator, non-blocking perhaps, has done what a call began.
@@ -18,16 +19,22 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   cudaStream_t stream;
   int one = 1, sum = 0, first = 0;
   const char *at = getenv("AT");
-  const bool ends = !strcmp(at, "destroy"), shrinks = !strcmp(at, "shrink");
+  const bool ends = !strcmp(at, "destroy"), shrinks = !strcmp(at, "shrink"), groups = !strncmp(at, "group ", 6);
   const ncclResult_t result = ncclCommInitRank(&comm, n, id, rank);
   done(comm, result);
   cudaStreamCreate(&stream);
   done(comm, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream));
   cudaStreamSynchronize(stream);
-  if (rank == n - 1) await_end_of_input();
+  if (rank == n - 1 && !groups) await_end_of_input();
   if (ends) done(comm, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream));
   if (shrinks && rank > 0) done(comm, ncclCommShrink(comm, &first, 1, &child, NULL, 0));
   if (!strcmp(at, "split")) done(comm, ncclCommSplit(comm, 0, rank, &child, NULL));
+  if (groups) {
+    MUST(ncclGroupStart());
+    MUST(strcmp(at, "group split") ? ncclCommFinalize(comm) : ncclCommSplit(comm, 0, rank, &child, NULL));
+    if (rank == n - 1) await_end_of_input();
+    done(comm, ncclGroupEnd());
+  }
   if (child) {
     done(child, ncclInProgress);
     MUST(ncclCommDestroy(child));

@@ -35,7 +35,7 @@ func (p *participant) unlaunched() (is, certain bool) {
 	return p.slot.unlaunched(), false
 }
 
-// act is the open act in which a rank meets the others, that makes or ends a communicator; nil if it meets them in none.
+// act is the open act in which a rank meets the others, and which makes or ends a communicator; nil if there is none.
 func (p *participant) act() *OpenAct {
 	switch p.meeting.key.kind { //nolint:exhaustive // the others are of operations
 	case joining:

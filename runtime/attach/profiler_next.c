@@ -162,7 +162,9 @@ void *profiler_next_start(const struct profiler_beside *b, int i, int version, c
   return profiler_plugin_start(&plugins[i].is, b->context[i], version, event, descr, parent, group);
 }
 
-void profiler_next_stop(int i, void *handle) { PROFILER_WITH(&plugins[i].is, plugins[i].is.version, stopEvent, handle); }
+void profiler_next_stop(int i, void *handle) {
+  PROFILER_WITH(&plugins[i].is, plugins[i].is.version, stopEvent, handle);
+}
 
 void profiler_next_state(int i, int version, void *handle, int state, const void *args) {
   profiler_plugin_state(&plugins[i].is, version, handle, state, args);

@@ -11,8 +11,8 @@
 
 #include "tape_file.h"
 
-/* The counter, if one is read here at less than what the kernel's clock costs, and whether it never stops or changes its
-   rate. */
+/* The counter, if one is read here at less than what the kernel's clock costs, and whether it never stops or changes
+   its rate. */
 #ifdef __x86_64__
 #include <cpuid.h>
 

@@ -9,8 +9,8 @@ import (
 )
 
 // TestAway: a rank stays away from what all do with a communicator, and is named alone: not one that a shrink leaves
-// out. A split of a non-blocking communicator goes on after its call; a destroy waits for what was launched before. What
-// is in a group goes on until the group's end.
+// out. A split of a non-blocking communicator goes on after its call; a destroy waits for what was launched before.
+// What is in a group goes on until the group's end.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)

@@ -1,6 +1,6 @@
 // All ranks but the last do AT, behind an all-reduce: split, shrink (which leaves out the first rank) or destroy, with
-// one more all-reduce before it. The last rank stays away from that until its standard input ends. With "group split" and
-// "group finalize" they do that in a group, which the last rank doesn't end until then.
+// one more all-reduce before it. The last rank stays away from that until its standard input ends. With "group split"
+// and "group finalize" they do that in a group, which the last rank doesn't end until then.
 #include "program.h"
 
 // Waits until a communicator, non-blocking perhaps, has done what a call began.

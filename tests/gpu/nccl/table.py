@@ -6,6 +6,7 @@ it does, soon after the threshold, and so must the first finding of carillon pos
 """
 import argparse
 import concurrent.futures
+import ctypes
 import datetime
 import itertools
 import json
@@ -25,6 +26,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TOKEN = "a-token-of-tests"
 THRESHOLD = 2  # seconds, of jobs with a fault
+TELLS_LINES = any(hasattr(ctypes.pythonapi, name) for name in ("_Py_DumpTraceback", "PyUnstable_DumpTraceback"))
 HELD = 7  # seconds from a fault to the job's end, at least: a post-mortem takes what lasts five for a stall
 
 
@@ -328,6 +330,10 @@ def judge_end(row, job):
         row.failures.append(f"the exit code is {code}")
     if answer != ["4"]:
         row.failures.append("the second call was not answered with ncclInvalidArgument (4)")
+    row.said += ["live: " + line for line in job.printed(r"\b(at=\"[^\"]*\" first=\"[^\"]*\")")]
+    line = r"\([^)]*\.py:\d+\)"
+    if TELLS_LINES and not job.printed(rf"\b(at=\"[^\"]*{line}[^\"]*\" first=\"[^\"]*{line})"):
+        row.failures.append("it didn't say at which lines of Python the calls are")
 
 
 def judge_dead(case, row, report):

@@ -193,6 +193,10 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 	if m.guessed || m.key.kind == leaving { // an engine may end a communicator without the others
 		v.Confidence = Likely
 	}
+	if m.byOrder {
+		v.Evidence = append(v.Evidence,
+			say("who is absent is a guess by the job's order, in which the known ranks of %s are", commText(m.slot)))
+	}
 	for _, l := range leaves {
 		r := rankOf(l.actor, m.key.comm)
 		if l.elsewhere {

@@ -164,23 +164,77 @@ func TestLingers(t *testing.T) {
 	}
 }
 
-// Where a communicator of some ranks has the order of the job's, that says which of the others has not come to its
-// init.
-func TestAbsentInOrder(t *testing.T) {
-	sub := func(ranks ...int) job {
-		j := newJob(4).in(world, 4, allReduce, s6, -1, 0, 0).comm("sub", ranks...)
-		for _, r := range ranks[:2] {
-			j[r].Slots[1].Parent = lifecycle.CommID{}
-			j[r].Slots[1].State = lifecycle.StateInitializing
-			j[r].Slots[1].Acts = []verdict.OpenAct{{Act: tape.ActInit, Age: s6, Stalled: true}}
+// begins adds a communicator of these ranks: the first n are in its init, and the others have not come.
+func (j job) begins(name string, n int, ranks ...int) job {
+	j.comm(name, ranks...)
+	for i, r := range ranks {
+		s := j.slot(r, name)
+		if i >= n {
+			j[r].Slots = j[r].Slots[:len(j[r].Slots)-1]
+			continue
 		}
-		j[ranks[2]].Slots = j[ranks[2]].Slots[:1]
-		return j
+		s.State = lifecycle.StateInitializing
+		s.Acts = []verdict.OpenAct{{Act: tape.ActInit, Age: s6, Stalled: true}}
 	}
-	alone(t, sub(1, 2, 3), 3)
-	verdicts, _ := verdict.Diagnose(sub(2, 1, 3))
-	if len(verdicts) == 0 || verdicts[0].Reason != verdict.NotJoined || len(verdicts[0].Culprits) != 1 ||
-		verdicts[0].Culprits[0].Job >= 0 {
-		t.Errorf("in another order: %+v", verdicts)
+	return j
+}
+
+// root makes a communicator one without a parent.
+func (j job) root(name string) job {
+	for r := range j {
+		j.slot(r, name).Parent = lifecycle.CommID{}
+	}
+	return j
+}
+
+// Where the known ranks of a communicator have the order of the job's, that tells which of the others may not have come
+// to its init. It is a guess, and none where a communicator of the job has another order.
+func TestAbsentInOrder(t *testing.T) {
+	guess := `who is absent is a guess by the job's order, in which the known ranks of "sub" are`
+	v := alone(t, newJob(4).begins("sub", 2, 1, 2, 3).root("sub"), 3)
+	if v.Confidence != verdict.Likely || v.Evidence[0].String() != guess {
+		t.Errorf("%s, %v", v.Confidence, v.Evidence)
+	}
+	for name, j := range map[string]job{
+		"in another order":        newJob(4).begins("sub", 2, 2, 1, 3),
+		"another communicator is": newJob(4).comm("back", 3, 2, 1, 0).begins("sub", 2, 1, 2, 3),
+		"only one is known":       newJob(4).begins("sub", 1, 1, 2),
+	} {
+		verdicts, _ := verdict.Diagnose(j.root("sub"))
+		if len(verdicts) == 0 || verdicts[0].Reason != verdict.NotJoined || slices.ContainsFunc(verdicts[0].Culprits,
+			func(r verdict.Rank) bool { return r.Job >= 0 }) {
+			t.Errorf("%s: %+v", name, verdicts)
+		}
+	}
+}
+
+// A shrink keeps the order of the ranks that it leaves, and that alone tells who has not come to the child's init.
+func TestAbsentAfterShrink(t *testing.T) {
+	j := newJob(5).begins("less", 2, 1, 3, 2).with(act(tape.ActShrink, s6, true), 1, 3)
+	j.slot(3, "less").Rank = 2
+	if v := alone(t, j, 2); v.Reason != verdict.NotJoined || v.Confidence != verdict.Certain {
+		t.Errorf("got %+v", v)
+	}
+}
+
+// A program may number the ranks of a communicator as it likes, also of one that has all of the job.
+func TestRenumbered(t *testing.T) {
+	for name, c := range map[string]struct {
+		job    job
+		absent int
+	}{
+		"all of the job":        {newJob(4).begins("all", 3, 3, 1, 0, 2).root("all"), 2},
+		"a child, by its split": {newJob(4).begins("half", 2, 1, 2, 0).with(act(tape.ActSplit, s6, true), 0), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if v := alone(t, c.job, c.absent); v.Reason != verdict.NotJoined || v.Confidence != verdict.Likely {
+				t.Errorf("got %+v", v)
+			}
+		})
+	}
+	verdicts, _ := verdict.Diagnose(newJob(4).begins("all", 2, 3, 1, 0, 2).root("all").without(2))
+	if want := `rank 2 of "all" and rank 3 of "all" never arrived`; len(verdicts) != 1 ||
+		!strings.HasPrefix(verdicts[0].Text.String(), want) {
+		t.Errorf("one gave no note: %+v, want %q", verdicts, want)
 	}
 }

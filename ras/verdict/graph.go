@@ -23,6 +23,9 @@ type graph struct {
 	hidden   []*actor // processes that don't answer and whose slots are not known
 	moving   bool     // a rank that others may wait for made a call a moment ago
 
+	renumbered map[lifecycle.CommID]bool // communicators in which a rank has another number than in the job
+	reordered  bool                      // any communicator has its ranks in another order than the job
+
 	programs map[string]int // ranks that run each, by actor.program; of common, as the next
 	oddCalls map[oddKind]int
 
@@ -93,7 +96,8 @@ type meeting struct {
 
 	missing   []*actor  // that have not come, or can't go on; each once
 	absent    []int     // ranks of the communicator that belong to no known actor
-	guessed   bool      // missing has actors that only may be the absent ranks
+	guessed   bool      // missing has actors that only may be the absent ranks,
+	byOrder   bool      // by the order of the job's ranks
 	outOfStep bool      // a program came here though an earlier call of it had failed
 	gaveUp    []*actor  // whose programs canceled their calls before any had stalled, and so made this one fail
 	carried   []carried // for which data ranks are missing that only carry it
@@ -116,13 +120,14 @@ type carried struct {
 func newGraph(notes []Note) *graph {
 	g := &graph{
 		ranks: map[commRank]*participant{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{},
-		simulations: map[simulationKey]*simulation{},
+		simulations: map[simulationKey]*simulation{}, renumbered: map[lifecycle.CommID]bool{},
 	}
 	for i := range notes {
 		g.addNote(&notes[i])
 		g.size = max(g.size, notes[i].JobSize) // which counts processes
 	}
 	g.size = max(g.size, g.largest())
+	g.compareNumbers()
 	g.showMessages()
 	for _, a := range g.actors {
 		for _, s := range a.slots {
@@ -164,6 +169,27 @@ func (g *graph) largest() (size int) {
 		}
 	}
 	return size
+}
+
+// compareNumbers finds the communicators in which ranks have other numbers than in the job, or another order.
+func (g *graph) compareNumbers() {
+	seen := map[lifecycle.CommID]bool{}
+	for _, a := range g.actors {
+		for _, s := range a.slots {
+			if seen[s.Comm] {
+				continue
+			}
+			seen[s.Comm] = true
+			last := -1
+			for p := range g.members(s) {
+				g.reordered = g.reordered || p.actor.job <= last
+				last = p.actor.job
+				if last >= 0 && last != p.slot.Rank {
+					g.renumbered[s.Comm] = true
+				}
+			}
+		}
+	}
 }
 
 // addNote makes the actors of one process.

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -171,9 +170,9 @@ func passed(m *meeting, s *Slot) bool {
 	}
 }
 
-// spansJob tells whether a communicator's ranks are the job's.
+// spansJob tells whether a communicator's ranks are the job's, by number: no known one has another number in the job.
 func (g *graph) spansJob(s *Slot) bool {
-	return s.Parent.IsZero() && s.Size == g.size
+	return s.Parent.IsZero() && s.Size == g.size && !g.renumbered[s.Comm]
 }
 
 // rankAt is a rank of a communicator as the verdict names it, whether or not a process is known to have it.
@@ -196,7 +195,7 @@ func (g *graph) assignAbsent(m *meeting) {
 	for _, r := range m.absent {
 		a := g.byJob[r]
 		if !whole {
-			a = g.byOrder(m, r)
+			a = g.shrunk(m, r)
 		}
 		if a != nil {
 			m.addMissing(a)
@@ -223,7 +222,7 @@ func (g *graph) assignAbsent(m *meeting) {
 		} else if rest := g.outside(m); len(rest) == len(m.absent) {
 			candidates = rest
 		} else if rest = m.inOrder(rest); len(rest) == len(m.absent) {
-			candidates = rest
+			candidates, m.byOrder = rest, true
 		}
 	}
 	for _, a := range candidates {
@@ -285,28 +284,30 @@ func (g *graph) outside(m *meeting) (rest []*actor) {
 }
 
 // inOrder are those of some ranks that can be absent ranks of a meeting if its communicator has the order of the job's
-// ranks, as that of those present shows; none if these are fewer than two, or have another order.
+// ranks; none if fewer than two of its ranks are known, or any communicator of the job has another order. It is a guess
+// all the same: a program may order each communicator as it likes.
 func (m *meeting) inOrder(some []*actor) []*actor {
-	present := slices.Clone(m.present)
-	slices.SortFunc(present, func(a, b *participant) int { return cmp.Compare(a.slot.Rank, b.slot.Rank) })
-	if len(present) < 2 || slices.ContainsFunc(present, func(p *participant) bool { return p.actor.job < 0 }) ||
-		!slices.IsSortedFunc(present, func(a, b *participant) int { return cmp.Compare(a.actor.job, b.actor.job) }) {
+	known := slices.Collect(m.g.members(m.slot))
+	if len(known) < 2 || m.g.reordered {
 		return nil
 	}
 	return slices.DeleteFunc(some, func(a *actor) bool {
 		return a.job < 0 || !slices.ContainsFunc(m.absent, func(rank int) bool {
-			return !slices.ContainsFunc(present, func(p *participant) bool {
+			return !slices.ContainsFunc(known, func(p *participant) bool {
 				return (p.slot.Rank < rank) != (p.actor.job < a.job)
 			})
 		})
 	})
 }
 
-// byOrder is the only rank of the parent that can be rank r of a communicator in its init, as a shrink keeps the order
-// of ranks; nil if there is none, or more than one.
-func (g *graph) byOrder(m *meeting, r int) (found *actor) {
+// shrunk is the only rank of the parent that can be rank r of a communicator in its init, if a shrink makes it, which
+// keeps the order of ranks; nil if there is none, or more than one.
+func (g *graph) shrunk(m *meeting, r int) (found *actor) {
 	parent := m.slot.Parent
-	if parent.IsZero() || m.key.kind != joining {
+	if m.key.kind != joining || !slices.ContainsFunc(m.present, func(p *participant) bool {
+		s := p.actor.slotIn(parent)
+		return s != nil && s.open(tape.ActShrink) != nil
+	}) {
 		return nil
 	}
 	low, high := -1, maxSize

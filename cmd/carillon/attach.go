@@ -226,6 +226,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: note,
 	}
 	beside := newWitness()
+	began := process.Monotonic()
 	code, err := 0, child.Start()
 	var told process.Entry // the last signal that asked the program to end
 	var end process.Entry  // how the program ended; without a PID, it didn't start
@@ -245,7 +246,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	if err == nil {
 		_ = child.Wait() // ProcessState has the result
 		end = process.Entry{
-			Rank: -1, PID: child.Process.Pid, Program: true,
+			Rank: -1, PID: child.Process.Pid, Program: true, Began: began,
 			Exit: process.ExitOfStatus(child.ProcessState.Sys().(syscall.WaitStatus)),
 		}.Now()
 		over.Store(end.Mono)

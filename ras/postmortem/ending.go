@@ -159,13 +159,14 @@ func (n *ending) learn(e *osprocess.Entry, last int64) {
 	n.at = n.seen
 }
 
-// ran takes the end of a program that carillon attach ran, with tapes in a folder. The first one that ended after the
-// last sign of life of all processes was this run's.
+// ran takes the end of a program that carillon attach ran, with tapes in a folder. The first one that began before the
+// first sign of life of all processes, and ended after their last, was this run's.
 func (r *Report) ran(e *osprocess.Entry, dir string, procs []*process) {
-	before := func(p *process) bool {
-		return filepath.Dir(p.path) == dir && p.header.KernelBoot.String() == e.Boot && p.last <= e.Mono
+	within := func(p *process) bool {
+		return filepath.Dir(p.path) == dir && p.header.KernelBoot.String() == e.Boot &&
+			(e.Began <= p.first || p.first == 0) && p.last <= e.Mono
 	}
-	if r.program == nil && !slices.ContainsFunc(procs, func(p *process) bool { return !before(p) }) {
+	if r.program == nil && !slices.ContainsFunc(procs, func(p *process) bool { return !within(p) }) {
 		r.program = e
 	}
 }

@@ -38,6 +38,8 @@ type Entry struct {
 	Found bool `json:"found,omitempty"`
 	// Program tells that the process is the program that carillon attach ran: a rank, or the launcher of ranks.
 	Program bool `json:"program,omitempty"`
+	// Began is when the Program began, on Mono's clock. What has a tape from before was another run of the job.
+	Began int64 `json:"began,omitempty"`
 	// Followed tells that an agent followed its tape to the end; in an entry about the job, that one followed all tapes
 	// of this host until then.
 	Followed bool `json:"followed,omitempty"`

@@ -34,6 +34,28 @@ func TestShortProgram(t *testing.T) {
 	}
 }
 
+// TestLaterProgram: a program ends well, and attach does not see that. Then one of the same job fails before it makes a
+// communicator, which the first one's post-mortem must not tell.
+func TestLaterProgram(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	env := []string{
+		"EXIT=0", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
+		"CARILLON_HEALTH_ADDR=off", "CARILLON_JOB=again",
+	}
+	first := e2e.Start(t, env, "sh", "-c", `eval "$(carillon attach --print-env)"; exec "$0" rank 0 1`,
+		fakenccl.Program(t, built, "fails"))
+	if code := first.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	later := e2e.Start(t, env, "carillon", "attach", "--job", "again", "--", "sh", "-c", "exit 3")
+	if code := later.ExitCode(); code != 3 {
+		t.Errorf("exit code %d of the later one, want 3", code)
+	}
+	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`Nothing went wrong`)
+}
+
 // TestHangEndedByASignal: all processes of a job that hangs get SIGINT, as from a terminal. What they were in is a span
 // then, once, so that the spans of its stalls have a parent.
 func TestHangEndedByASignal(t *testing.T) {

@@ -642,6 +642,19 @@ func TestNotes(t *testing.T) {
 			[]string{`rank_dead (certain) rank 2 (node1, pid 1002) ended 1s ago: it was ended by SIGTERM`},
 		},
 		{
+			"all of a machine are told to end, and nothing is known of the other machine's",
+			newJob(4).did(world, 8, allReduce, s6, 2, 3).with(told(time.Second), 2, 3).without(0, 1),
+			nil,
+		},
+		{
+			"nothing is known of the ranks of another machine, which were told to end",
+			newJob(4).in(world, 9, allReduce, s6, -1, 0, 0, 1).without(2, 3),
+			[]string{
+				`unknown (possible) all_reduce 9 on "world" does not complete, and the cause is not known: ` +
+					`nothing is known of ranks 2 and 3 of "world"`,
+			},
+		},
+		{
 			"a host stands still, which shows by another process of it",
 			newJob(4).comm("pair", 1, 2).in("pair", 8, allReduce, s6, 1, s6, 1).in("pair", 8, allReduce, s6, 0, s6, 2).
 				in(world, 9, allReduce, s6, 3, s6, 0).with(fate(verdict.Stopped, s6, ""), 3),

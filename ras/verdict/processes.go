@@ -92,7 +92,9 @@ func (g *graph) maybeConsequence(n *Note) bool {
 
 // toldToEnd tells whether a process was ended by a signal that asks for that, either with the whole job, or after
 // another one had ended without, or left communicators that it had not ended: a launcher ends the others when a rank
-// has failed.
+// has failed. The whole job is all processes that have a note, even if their communicators have more ranks: an agent
+// that sees one machine alone can't tell whether those of the others were ended, too, as by a scheduler, or have
+// failed, so that the launcher ended these.
 func (g *graph) toldToEnd(n *Note) bool {
 	whole := !slices.ContainsFunc(g.notes, func(o *Note) bool {
 		return o.Fate != Departed && (o.Fate != Dead || !o.Told)

@@ -127,7 +127,10 @@ func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	s.World = launch.World{Job: h.Job, Rank: h.Rank, Size: h.JobSize, LocalRank: -1}
 	s.GPU = NoGPUs // the agent itself watches GPUs, if anybody does
 	s.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"job": h.Job, "rank": rank}, a.registry)
-	s.attrs = []slog.Attr{slog.String("job", h.Job), slog.String(semconv.LogRank, rank)}
+	s.attrs = []slog.Attr{slog.String("job", h.Job), slog.Int(semconv.LogRank, h.Rank)}
+	if h.Rank < 0 {
+		s.attrs[1] = slog.String(semconv.LogProcess, m.Name)
+	}
 	if h.SlowAfter >= model.MinLimit && h.SlowAfter <= model.MaxLimit {
 		s.SlowThreshold = h.SlowAfter
 	}

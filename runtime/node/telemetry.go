@@ -120,7 +120,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 	lines, err := eventlog.New(eventlog.Config{
 		Handler: s.events(), Wall: t.exported.Wall, SpanOf: t.trace.SpanOf, SpanOfStall: t.trace.SpanOfStall,
 		AlgorithmName: t.exported.AlgorithmName, Operations: s.logsOperations(),
-		Version: Version(), VersionLevel: s.sink.VersionLevel(), RefusedLevel: refused,
+		JobRank: s.World.Rank < 0, Version: Version(), VersionLevel: s.sink.VersionLevel(), RefusedLevel: refused,
 	})
 	if err != nil {
 		return err

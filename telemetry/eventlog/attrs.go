@@ -20,8 +20,11 @@ func appendIf(attrs []slog.Attr, applies bool, a slog.Attr) []slog.Attr {
 	return attrs
 }
 
-// commAttrs describe the communicator and the rank, as far as they are known.
-func commAttrs(attrs []slog.Attr, c *tape.CommInfo) []slog.Attr {
+// commAttrs describe the communicator, which the model may not know, and the rank, as far as they are known.
+func (l *Log) commAttrs(attrs []slog.Attr, known *model.Comm, c *tape.CommInfo) []slog.Attr {
+	if l.cfg.JobRank && known != nil && known.Of != nil && known.Of.Number >= 0 {
+		attrs = append(attrs, slog.Int(semconv.LogRank, known.Of.Number))
+	}
 	attrs = appendIf(attrs, c.Name != "", slog.String(semconv.LogComm, c.Name))
 	attrs = appendIf(attrs, c.Rank >= 0, slog.Int(semconv.LogCommRank, c.Rank))
 	attrs = appendIf(attrs, c.Size > 0, slog.Int(semconv.LogCommSize, c.Size))

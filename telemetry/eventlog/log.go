@@ -37,6 +37,9 @@ type Config struct {
 	// AlgorithmName names the algorithms of tape.OpRecord; nil, or "" for one, leaves them out.
 	AlgorithmName func(uint8) string
 
+	// JobRank has lines say the rank in the job, as far as the model knows it: the handler doesn't.
+	JobRank bool
+
 	// Version is Carillon's. It is logged once, at the first init of a rank 0, as in NCCL.
 	Version string
 	// VersionLevel is the level of that line. The zero value is INFO.
@@ -124,7 +127,7 @@ func (l *Log) ObserveStall(r *stall.Report) {
 		ctx = oteltrace.ContextWithSpanContext(ctx, l.cfg.SpanOfStall(r))
 	}
 	var buf [24]slog.Attr
-	attrs := append(commAttrs(buf[:0], &r.Comm.CommInfo), slog.String(semconv.LogCall, r.Kind()))
+	attrs := append(l.commAttrs(buf[:0], r.Comm, &r.Comm.CommInfo), slog.String(semconv.LogCall, r.Kind()))
 	if r.Act == tape.ActNone {
 		attrs = signature(append(attrs, slog.Uint64(semconv.LogSeq, r.Seq)), &r.Op)
 	} else {
@@ -175,7 +178,7 @@ func (l *Log) log(s *model.Step, level slog.Level, name string, more ...slog.Att
 		ctx = oteltrace.ContextWithSpanContext(ctx, l.cfg.SpanOf(s))
 	}
 	var buf [24]slog.Attr
-	attrs := commAttrs(buf[:0], s.Info())
+	attrs := l.commAttrs(buf[:0], s.Comm, s.Info())
 	at, from := s.Event.Op.Time, semconv.SubsystemColl
 	if s.IsLife {
 		at, from = s.Life.Time, subsystem(&s.Life)

@@ -68,6 +68,22 @@ func newLog(t testing.TB, level slog.Level, edit func(*eventlog.Config)) (*fed, 
 
 func life(r tape.LifeRecord) tape.Event { return tape.Event{Comm: world, IsLife: true, Life: r} }
 
+// TestJobRank: of a process whose environment gives it no rank, the model has one: that in the largest communicator.
+func TestJobRank(t *testing.T) {
+	l, out := newLog(t, slog.LevelInfo, func(c *eventlog.Config) { c.JobRank = true })
+	const rank = "level=INFO msg=ccl.comm.init rank=2 comm=world comm_rank=2 size=4 "
+	ev := life(tape.LifeRecord{Time: 1, Act: tape.ActInit, Stage: tape.StageEnd, Peer: -1})
+	ev.Generation = 1
+	if l.observe(&ev); !strings.HasPrefix(out.taken(), rank) {
+		t.Errorf("of the world: no line begins with %q", rank)
+	}
+	ev.Generation, ev.Root, ev.Comm = 2, 1, tape.CommInfo{ID: lifecycle.CommID{1}, Parent: world.ID, Rank: 0, Size: 2}
+	const part = "level=INFO msg=ccl.comm.init rank=2 comm_rank=0 size=2 "
+	if l.observe(&ev); !strings.HasPrefix(out.taken(), part) {
+		t.Errorf("of a part of it: no line begins with %q", part)
+	}
+}
+
 // TestRefusedLevel: a program that gets numbers finds the errors of refused calls here, but not those to be repeated.
 func TestRefusedLevel(t *testing.T) {
 	l, out := newLog(t, slog.LevelWarn, func(c *eventlog.Config) { c.RefusedLevel = slog.LevelWarn })

@@ -10,6 +10,7 @@ import (
 // those of spans.
 const (
 	LogRank      = "rank"       // the process's rank in the job. Stable.
+	LogProcess   = "process"    // its name in the job, if its environment gives it no rank. Stable.
 	LogSubsystem = "subsys"     // one of the Subsystem values. Stable.
 	LogComm      = "comm"       // the communicator's name. Stable.
 	LogCommRank  = "comm_rank"  // the rank in it. Stable.
@@ -66,6 +67,7 @@ const (
 // Attributes of exported log records that no span has.
 const (
 	ProcessRank  = attribute.Key("ccl.process.rank")  // the rank, in the job, of the process that logged. Stable.
+	ProcessName  = attribute.Key("ccl.process.name")  // its name in the job, if it has no rank by itself. Stable.
 	Subsystem    = attribute.Key("ccl.subsystem")     // one of the Subsystem values. Stable.
 	Duration     = attribute.Key("ccl.duration_ns")   // how long it took, in nanoseconds. Stable.
 	Age          = attribute.Key("ccl.age_ns")        // how long it has lasted, in nanoseconds. Stable.
@@ -78,6 +80,7 @@ const (
 // logAttributes are the attributes that exported records have for keys of log lines.
 var logAttributes = map[string]attribute.Key{
 	LogRank:      ProcessRank,
+	LogProcess:   ProcessName,
 	LogSubsystem: Subsystem,
 	LogComm:      CommName,
 	LogCommRank:  Rank,

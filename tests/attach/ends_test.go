@@ -69,7 +69,7 @@ func TestHangEndedByASignal(t *testing.T) {
 	job := e2e.Start(t, env, "sh", "-c", `echo leader $$; exec setsid carillon attach -- "$0" processes 4 <`+input,
 		fakenccl.Program(t, built, "held"))
 	leader := job.AwaitPID(`^leader (\d+)$`)
-	job.Await(`msg=ccl\.stall `)
+	job.Await(`msg=ccl\.stall job=\S+ process=\S+ rank=0 comm_rank=0 `) // by which the verdict names it, too
 	job.Await(`rank 3 .* has not entered all_reduce 2 .*verdict\.opened`)
 	e2e.Kill(t, -leader, syscall.SIGINT)
 	if code := job.ExitCode(); code != 128+2 {

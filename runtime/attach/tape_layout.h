@@ -273,6 +273,7 @@ struct layout_changing {
   uint64_t run;
   int64_t starved;
   uint64_t unexpected[10];
+  int64_t agent_pid;
 };
 _Static_assert(offsetof(struct layout_changing, state) == 0, "changing.state");
 _Static_assert(offsetof(struct layout_changing, bell) == 64, "changing.bell");
@@ -293,14 +294,15 @@ _Static_assert(offsetof(struct layout_changing, exporter) == 432, "changing.expo
 _Static_assert(offsetof(struct layout_changing, run) == 440, "changing.run");
 _Static_assert(offsetof(struct layout_changing, starved) == 448, "changing.starved");
 _Static_assert(offsetof(struct layout_changing, unexpected) == 456, "changing.unexpected");
-_Static_assert(sizeof(struct layout_changing) == 536, "changing");
+_Static_assert(offsetof(struct layout_changing, agent_pid) == 536, "changing.agent_pid");
+_Static_assert(sizeof(struct layout_changing) == 544, "changing");
 
 struct layout_header {
   struct layout_fixed fixed;
   uint64_t check;
   uint8_t reserved_c[112];
   struct layout_changing changing;
-  uint8_t reserved_e[3048];
+  uint8_t reserved_e[3040];
 };
 _Static_assert(offsetof(struct layout_header, fixed) == 0, "header.fixed");
 _Static_assert(offsetof(struct layout_header, check) == 392, "header.check");

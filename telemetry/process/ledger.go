@@ -29,6 +29,8 @@ type Entry struct {
 	// Mono is Time on CLOCK_MONOTONIC in nanoseconds, of the boot that Boot names.
 	Mono int64  `json:"mono"`
 	Boot string `json:"boot"`
+	// PIDSpace is the pid namespace that numbers the processes in the entry: its writer's. 0: each process's own.
+	PIDSpace uint64 `json:"pid_space,omitempty"`
 
 	// Rank, PID and Exit are the process's. PID is 0 in an entry about the job.
 	Rank int  `json:"rank"`
@@ -60,7 +62,8 @@ type Entry struct {
 
 // Now is the entry with the current time.
 func (e Entry) Now() Entry {
-	e.Time, e.Mono, e.Boot = time.Now(), Monotonic(), Self().BootID.String()
+	me := Self()
+	e.Time, e.Mono, e.Boot, e.PIDSpace = time.Now(), Monotonic(), me.BootID.String(), me.PIDSpace
 	return e
 }
 

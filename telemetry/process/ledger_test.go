@@ -30,7 +30,8 @@ func TestLedger(t *testing.T) {
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if got[0].Rank != 3 || got[0].PID != 17 || got[0].Exit != end.Exit || got[0].Mono < told.Mono || got[0].Boot == "" {
+	if got[0].Rank != 3 || got[0].PID != 17 || got[0].Exit != end.Exit || got[0].Mono < told.Mono ||
+		got[0].Boot == "" || got[0].PIDSpace != process.Self().PIDSpace {
 		t.Errorf("got %+v, noted %+v", got[0], end)
 	}
 	if got[1].Ended != "SIGTERM" || got[1].Mono != told.Mono || !got[1].Time.Equal(told.Time.Round(time.Nanosecond)) {

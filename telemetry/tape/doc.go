@@ -78,6 +78,7 @@
 //	952  run u64: tells this start of the job from others; 0: not known yet
 //	960  starved i64: for how long the process's threads, all together, waited for a processor while it paused, ns
 //	968  10 times u64: what NCCL told its profiler plug-in and should not have, by kind; see Unexpected
+//	1048 agent pid i64: the process's pid, as the agent that followed it last numbers it; 0: none followed it
 //
 // # Markers and latches
 //

@@ -1,9 +1,11 @@
 package tape
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -25,7 +27,9 @@ func (e *FormatError) Error() string { return fmt.Sprintf("tape: %s %s", e.Path,
 // Header is what a tape says of the process that writes it. Its times are on the tape's clock, CLOCK_MONOTONIC in
 // nanoseconds, except for Created.
 type Header struct {
+	// PID is the process's number in its own pid namespace, whose inode is PIDSpace; 0 if unknown.
 	PID              int
+	PIDSpace         uint64
 	BootID           string
 	Host, Job        string
 	Program, Version string
@@ -69,6 +73,9 @@ type Header struct {
 	Starved         time.Duration
 	// Unexpected is zero but for processes with NCCL's profiler plug-in.
 	Unexpected Unexpected
+	// AgentPID is the process's number as the agent that followed it last has it; 0 if none followed it. It isn't PID
+	// if the process is in a container, and the agent is not.
+	AgentPID int
 	// Exporter identifies where the process exports its spans, and under which resource: processes with the same number
 	// can send the spans that it leaves. 0: it exports none.
 	Exporter uint64
@@ -78,6 +85,10 @@ type Header struct {
 	mono, wall  int64 // one moment on both clocks
 	createdMono int64 // Created on the tape's clock
 }
+
+// KnownPID is the pid by which people are told of the process, while it runs and later: AgentPID, or PID if no agent
+// followed it.
+func (h Header) KnownPID() int { return cmp.Or(h.AgentPID, h.PID) }
 
 // WallShift is how far the time of day moved ahead of the tape's clock (negative: behind it) between the tape's
 // creation and its last act. A clock that is set shows as a jump.
@@ -216,7 +227,7 @@ func (t *file) readStatic() error {
 		return t.cutShort()
 	}
 	t.static = Header{
-		PID:     int(int32(h.pid)),
+		PID: int(int32(h.pid)), PIDSpace: h.pidSpace,
 		BootID:  string(getText(h.bootID[:])),
 		Host:    string(getText(h.host[:])),
 		Job:     string(getText(h.job[:])),
@@ -229,7 +240,7 @@ func (t *file) readStatic() error {
 		mono: h.createdMono, wall: h.createdWall, createdMono: h.createdMono,
 	}
 	t.writer = process.ID{
-		PID: t.static.PID, StartTicks: h.startTicks, PIDSpace: h.pidSpace, BootID: h.kernelBoot,
+		PID: t.static.PID, StartTicks: h.startTicks, PIDSpace: t.static.PIDSpace, BootID: h.kernelBoot,
 	}
 	t.process = t.writer.Here()
 	return nil
@@ -283,6 +294,9 @@ func (t *file) Header() Header {
 	h.Paused, h.Resumed, h.Exporter = c.paused, c.resumed, c.exporter
 	h.Run, h.Starved = lifecycle.Run(c.run), time.Duration(c.starved)
 	h.Unexpected = c.unexpected
+	if c.agentPID > 0 && c.agentPID <= math.MaxInt32 {
+		h.AgentPID = int(c.agentPID)
+	}
 	// If the pair can't be read, that of the tape's creation serves.
 	if version, pair, ok := c.clock.current(); ok && version != 0 {
 		h.mono, h.wall = pair.mono, pair.wall

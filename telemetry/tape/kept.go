@@ -27,6 +27,9 @@ func (k *Kept) Exporter(number uint64) {
 	_ = k.put(unsafe.Offsetof(changing{}.exporter), int64(number))
 }
 
+// Numbered sets Header.AgentPID.
+func (k *Kept) Numbered(pid int) { _ = k.put(unsafe.Offsetof(changing{}.agentPID), int64(pid)) }
+
 // Resumed is Writer.Resumed.
 func (k *Kept) Resumed(paused, since int64, starved time.Duration) {
 	_ = k.put(unsafe.Offsetof(changing{}.starved), int64(starved))

@@ -1,6 +1,7 @@
 package tape_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -19,9 +20,10 @@ func TestKept(t *testing.T) {
 	k.Exporter(1<<63 | 7)
 	k.Delivered(11)
 	k.Resumed(12, 13, 14)
+	k.Numbered(15)
 	h := k.Header()
 	if h.Exporter != 1<<63|7 || h.Delivered != 11 || h.Paused != 12 || h.Resumed != 13 || h.Starved != 14 ||
-		h.Seen+h.Exported != 0 {
+		h.KnownPID() != 15 || h.PID != os.Getpid() || h.Seen+h.Exported != 0 {
 		t.Errorf("it reads %+v", h)
 	}
 	if err := w.Close(); err != nil {

@@ -47,7 +47,7 @@ type (
 		check    uint64 // of static, by formatVersion
 		_        [512 - 400]byte
 		changing changing
-		_        [headerSize - 1048]byte
+		_        [headerSize - 1056]byte
 	}
 
 	// static is written once, before the file has its name.
@@ -90,6 +90,7 @@ type (
 		exporter, run   uint64
 		starved         int64
 		unexpected      Unexpected
+		agentPID        int64
 	}
 
 	clockPair struct{ mono, wall int64 }

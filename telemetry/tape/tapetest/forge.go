@@ -15,7 +15,8 @@ import (
 // those of another machine, of yesterday, of a program that is gone. It shares no code with the real writer.
 type Forge struct {
 	Format                              uint32 // 4 if 0
-	PID                                 int
+	PID, AgentPID                       int
+	PIDSpace                            uint64
 	Rank, JobSize                       int
 	SlowAfter, StallAfter               time.Duration
 	BootID, Host, Job, Program, Version string
@@ -238,7 +239,7 @@ func (f *Forge) header(b []byte, marked bool) {
 		marks = forgedSlots
 	}
 	once := lay("CARILLON", format, uint32(forgedSlots), uint32(MaxTallies), uint32(forgedLife), uint32(forgedOp),
-		uint32(f.PID), uint64(len(b)), [16]byte{}, f.KernelBoot, f.CreatedMono, f.CreatedWall, int32(rank),
+		uint32(f.PID), uint64(len(b)), uint64(0), f.PIDSpace, f.KernelBoot, f.CreatedMono, f.CreatedWall, int32(rank),
 		int32(f.JobSize), f.SlowAfter, f.StallAfter, padded(f.BootID, 40), padded(f.Host, 64), padded(f.Job, 64),
 		padded(f.Program, 64), padded(f.Version, 40), marks)
 	copy(b, lay(once, checkOf(uint64(format), wordsOf(once)...)))
@@ -251,6 +252,7 @@ func (f *Forge) header(b []byte, marked bool) {
 	}
 	copy(b[896:], lay(f.Exported, f.Delivered, f.Terminated, f.Seen, f.Paused, f.Resumed, f.Exporter, f.Run,
 		f.Starved))
+	copy(b[1048:], lay(int64(f.AgentPID)))
 }
 
 // latch publishes version 1: the second copy.

@@ -44,11 +44,16 @@ type Rank struct {
 	Rank   int       `json:"rank"`  // in the job; -1 if it has none
 	State  string    `json:"state"` // "alive", "suspect", "dead", "stopped", "unreachable" or "left"
 	Since  time.Time `json:"since,omitzero"`
-	Member string    `json:"member,omitempty"` // its name in the membership
+	Member string    `json:"member,omitempty"` // its name in the membership, with that of its machine
 	Host   string    `json:"host,omitempty"`
 	PID    int       `json:"pid,omitempty"`
 	Text   string    `json:"text,omitempty"` // how it came to its state: "killed by signal 9"
 	URL    string    `json:"url,omitempty"`  // where its health endpoint answers other hosts; empty if it doesn't
+}
+
+// Process is the rank's process, as verdicts name it.
+func (r *Rank) Process() string {
+	return verdict.Rank{Member: r.Member, Host: r.Host, PID: r.PID}.Process()
 }
 
 // Verdict is an open verdict.

@@ -91,7 +91,7 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 			blamed[r.Member] = blamed[r.Member] || v.Reason == verdict.RankDead && v.Confidence == verdict.Certain
 		}
 	}
-	waiting := map[string]bool{} // hosts with a doubted process: the processes of a lost host are reported together
+	waiting := map[string]bool{} // machines with a doubted process: the processes of a lost one are reported together
 	for name, r := range m.members {
 		if !r.judged() {
 			continue
@@ -106,16 +106,16 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 		}
 		if r.phase == silent && now.Sub(r.since) < silentTime || r.phase == doubted {
 			unsure = true
-			waiting[r.status.Member.Host] = true
+			waiting[r.status.Member.MachineName()] = true
 		}
 	}
 	for name, r := range m.members {
 		f, known := r.fate()
-		if !known || !r.judged() || f == verdict.Unreachable && waiting[r.status.Member.Host] {
+		if !known || !r.judged() || f == verdict.Unreachable && waiting[r.status.Member.MachineName()] {
 			continue
 		}
 		s := &r.status
-		n := verdict.Note{Member: name}
+		var n verdict.Note
 		switch own, spoke := said[name]; {
 		case spoke:
 			n = *own
@@ -128,7 +128,7 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 			unsure = true
 			continue
 		}
-		n.Host, n.PID, n.Rank, n.JobSize = s.Member.Host, s.Member.PID, s.Member.Rank, s.Member.JobSize
+		identify(&n, &s.Member)
 		n.Fate, n.FateAge, n.Cause, n.Told = f, 0, "", false
 		if f != verdict.Alive {
 			n.FateAge, n.Cause, n.Told = max(now.Sub(s.Since), 0), CauseText(s), s.Exit.Told()

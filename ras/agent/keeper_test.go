@@ -41,7 +41,7 @@ func TestKeeper(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		k.Add(self.Keep(process.ID{PID: cmd.Process.Pid}, rank, 2), func() bool { return closed })
+		k.Add(self.Keep("", process.ID{PID: cmd.Process.Pid}, rank, 2), func() bool { return closed })
 		want(mesh.Joined, rank, mesh.Alive)
 		return cmd
 	}

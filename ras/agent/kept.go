@@ -26,6 +26,7 @@ type list struct {
 // listed is one process of a list.
 type listed struct {
 	PID     int           `json:"pid"`
+	Host    string        `json:"host,omitempty"` // if it isn't the agent's
 	Rank    int           `json:"rank"`
 	JobSize int           `json:"job_size,omitempty"`
 	State   mesh.State    `json:"state"`
@@ -37,6 +38,10 @@ type listed struct {
 // maxListed is how many processes a list has, so that it fits into a question: those that run, and those that ended
 // last.
 const maxListed = 96
+
+// hostsRoom is how many bytes of containers' host names a list has, for the same reason. A process without room for its
+// name has the machine's.
+const hostsRoom = 2 << 10
 
 // listOf lists processes without their ages.
 func listOf(members []mesh.Status) []listed {
@@ -51,11 +56,14 @@ func listOf(members []mesh.Status) []listed {
 		return cmp.Or(cmp.Compare(gone(&a), gone(&b)), b.Since.Compare(a.Since)*gone(&a))
 	})
 	all := make([]listed, 0, len(members))
+	room := hostsRoom
 	for _, s := range members[:min(len(members), maxListed)] {
 		m := &s.Member
-		all = append(all, listed{
-			PID: m.PID, Rank: m.Rank, JobSize: m.JobSize, State: s.State, Cause: s.Cause, Exit: s.Exit,
-		})
+		p := listed{PID: m.PID, Rank: m.Rank, JobSize: m.JobSize, State: s.State, Cause: s.Cause, Exit: s.Exit}
+		if room -= len(m.Host); m.Machine != "" && room >= 0 {
+			p.Host = m.Host
+		}
+		all = append(all, p)
 	}
 	return all
 }
@@ -66,8 +74,8 @@ func (l *list) statuses(keeper *mesh.Status) []mesh.Status {
 	all := make([]mesh.Status, 0, len(l.Members))
 	for _, p := range l.Members {
 		s := mesh.Status{
-			Member: keeper.Member.Keep(process.ID{PID: p.PID}, p.Rank, p.JobSize), State: p.State, Cause: p.Cause,
-			Exit: p.Exit, Since: l.at.Add(-p.Age), By: keeper.Member.Name,
+			Member: keeper.Member.Keep(p.Host, process.ID{PID: p.PID}, p.Rank, p.JobSize), State: p.State,
+			Cause: p.Cause, Exit: p.Exit, Since: l.at.Add(-p.Age), By: keeper.Member.Name,
 		}
 		switch ended := s.State == mesh.Dead || s.State == mesh.Left; {
 		case ended || keeper.State == mesh.Alive:
@@ -91,8 +99,8 @@ func (l *list) check() error {
 		return errors.New("the list of processes is missing or too long")
 	}
 	for _, p := range l.Members {
-		if p.State > mesh.Left || p.Cause > mesh.CauseUntold || p.Rank < -1 {
-			return fmt.Errorf("a process has an unknown state, cause or rank: %+v", p)
+		if p.State > mesh.Left || p.Cause > mesh.CauseUntold || p.Rank < -1 || len(p.Host) > mesh.MaxHost {
+			return fmt.Errorf("a process has an unknown state, cause or rank, or too long a host's name: %+v", p)
 		}
 	}
 	return nil

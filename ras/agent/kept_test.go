@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -18,10 +20,10 @@ import (
 func TestKeptElsewhere(t *testing.T) {
 	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}
 	kept := []mesh.Status{
-		{Member: keeper.Keep(process.ID{PID: 1}, 0, 4)},
-		{Member: keeper.Keep(process.ID{PID: 2}, 1, 4), State: mesh.Dead, Cause: mesh.CauseExit},
-		{Member: keeper.Keep(process.ID{PID: 3}, 2, 4), State: mesh.Left},
-		{Member: keeper.Keep(process.ID{PID: 4}, 3, 4), State: mesh.Stopped, Cause: mesh.CauseSignal},
+		{Member: keeper.Keep("", process.ID{PID: 1}, 0, 4)},
+		{Member: keeper.Keep("", process.ID{PID: 2}, 1, 4), State: mesh.Dead, Cause: mesh.CauseExit},
+		{Member: keeper.Keep("", process.ID{PID: 3}, 2, 4), State: mesh.Left},
+		{Member: keeper.Keep("", process.ID{PID: 4}, 3, 4), State: mesh.Stopped, Cause: mesh.CauseSignal},
 	}
 	l := list{Members: listOf(kept), at: time.Now()}
 	for state, want := range map[mesh.State]string{
@@ -41,6 +43,61 @@ func TestKeptElsewhere(t *testing.T) {
 		if text := strings.Join(got, ", "); text != want {
 			t.Errorf("when the agent is %v: %s, want %s", state, text, want)
 		}
+	}
+}
+
+// TestKeptContainers: another agent's processes in containers have their containers' host names here, too, and members
+// the names that they have by an agent that doesn't tell those.
+func TestKeptContainers(t *testing.T) {
+	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}
+	kept := []mesh.Status{
+		{Member: keeper.Keep("far", process.ID{PID: 1}, 0, 2)},
+		{Member: keeper.Keep("pod-1", process.ID{PID: 2}, 1, 2)},
+	}
+	m := message{Kind: tellKept, From: keeper.Name, Kept: &list{Members: listOf(kept)}}
+	told, err := decode(m.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []mesh.Member
+	for _, s := range told.Kept.statuses(&mesh.Status{Member: keeper, State: mesh.Alive}) {
+		got = append(got, s.Member)
+	}
+	if !slices.Equal(got, []mesh.Member{kept[0].Member, kept[1].Member}) {
+		t.Errorf("they are %+v, want %+v", got, kept)
+	}
+	if text := fmt.Sprint(got); text != "[rank 0 (far-1) rank 1 (pod-1-2)]" {
+		t.Errorf("they are %s", text)
+	}
+	if got[0].Name != "far-1" || got[1].Name != "far-2" || got[1].MachineName() != "far" {
+		t.Errorf("they are members %s and %s, the latter on %s", got[0].Name, got[1].Name, got[1].MachineName())
+	}
+}
+
+// TestListFitsAQuestion: whatever their containers are called.
+func TestListFitsAQuestion(t *testing.T) {
+	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}
+	var kept []mesh.Status
+	for i := range maxListed + 1 {
+		id := process.ID{PID: 1<<22 - i}
+		kept = append(kept, mesh.Status{
+			Member: keeper.Keep(strings.Repeat("x", mesh.MaxHost), id, 1<<20-i, 1<<20), State: mesh.Dead,
+			Cause: mesh.CauseExit, Exit: process.Exit{Known: true, Signal: 64, Core: true},
+		})
+	}
+	l := list{Turn: math.MaxUint64, Members: listOf(kept)}
+	for i := range l.Members {
+		l.Members[i].Age = 1000 * time.Hour
+	}
+	m := message{Kind: tellKept, From: keeper.Name, Kept: &l}
+	if n := len(m.encode()); n > mesh.MaxQuestion {
+		t.Errorf("the question has %d bytes, want at most %d", n, mesh.MaxQuestion)
+	}
+	if l.Members[0].Host == "" {
+		t.Error("no container is named")
+	}
+	if l.Members[0].Host += "x"; l.check() == nil {
+		t.Error("a host's name may be of any length")
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 // a host; one communicator, world, has all.
 //
 //	job ranks=N self=R [keeps]   a machine begins, in the process of that rank, or in an agent that answers for it
+//	    [containers]             each process has a host name of its own
 //	step                         the input has lines: TIME INPUT…; prints what the machine does with each
 //	    members [RANKS=alive|suspect|stopped|unreachable|dead|terminated|left]… [forgotten=RANKS]
 //	                             the membership as it is now: what isn't said is as before, a new state since TIME;
@@ -81,6 +82,12 @@ func (p *play) begin() {
 		p.members = append(p.members, mesh.Status{Since: dawn, Member: mesh.Member{
 			Name: fmt.Sprint("p", r), Host: fmt.Sprint("h", r/2), ID: process.ID{PID: 100 + r}, Rank: r, JobSize: ranks,
 		}})
+	}
+	if p.d.HasArg("containers") {
+		for r := range p.members {
+			m := &p.members[r].Member
+			m.Host, m.Machine = fmt.Sprint("pod-", r), m.Host
+		}
 	}
 	if p.d.HasArg("keeps") {
 		p.members[self].Member.Keeper = p.members[self].Member.Name

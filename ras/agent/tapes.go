@@ -40,9 +40,15 @@ func NoteOf(
 
 // NoteBy is a process's note by its model, at the time now of the tape's clock.
 func NoteBy(m mesh.Member, p *model.Process, now int64) verdict.Note {
-	n := verdict.Note{Member: m.Name, Host: m.Host, PID: m.PID, Rank: m.Rank, JobSize: m.JobSize}
+	var n verdict.Note
+	identify(&n, &m)
 	n.Fold(p, now)
 	return n
+}
+
+// identify sets whose note it is.
+func identify(n *verdict.Note, m *mesh.Member) {
+	n.Member, n.Host, n.Machine, n.PID, n.Rank, n.JobSize = m.Name, m.Host, m.Machine, m.PID, m.Rank, m.JobSize
 }
 
 // FromTapes is a Config.Local that reads the tapes of this host's processes, in dir. now is the tapes' clock.

@@ -122,8 +122,8 @@ func WAN() Tuning {
 func (c *Config) Validate() error {
 	m := c.Self
 	switch {
-	case m.Host == "" || len(m.Host) > maxHost:
-		return fmt.Errorf("mesh: Self.Host is %q, want 1 to %d bytes", m.Host, maxHost)
+	case m.Host == "" || len(m.Host) > MaxHost:
+		return fmt.Errorf("mesh: Self.Host is %q, want 1 to %d bytes", m.Host, MaxHost)
 	case m.PID <= 0:
 		return fmt.Errorf("mesh: Self.PID is %d, want a process's number", m.PID)
 	case m.Name != nameOf(m.Host, m.PID):

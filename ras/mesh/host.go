@@ -42,14 +42,17 @@ func Self(rank, jobSize int) (Member, error) {
 	if err != nil {
 		return Member{}, fmt.Errorf("name this host: %w", err)
 	}
-	host = host[:min(len(host), maxHost)]
+	host = host[:min(len(host), MaxHost)]
 	return processMember(host, process.Self(), rank, jobSize), nil
 }
 
-// Keep is another process of this host as a member whose Keeper is keeper, a member that is its own Keeper.
-func (keeper Member) Keep(id process.ID, rank, jobSize int) Member {
+// Keep is another process of this machine as a member whose Keeper is keeper, a member that is its own Keeper. host is
+// the host's name as the process has it; empty if that is the Keeper's.
+func (keeper Member) Keep(host string, id process.ID, rank, jobSize int) Member {
 	m := processMember(keeper.Host, id, rank, jobSize)
-	m.Keeper = keeper.Name
+	if m.Keeper = keeper.Name; host != "" && host != m.Host {
+		m.Host, m.Machine = host, m.Host
+	}
 	return m
 }
 

@@ -14,10 +14,12 @@ import (
 
 // Member is one process of the job.
 type Member struct {
-	// Name is HOST-PID, unique in the job.
+	// Name is HOST-PID, unique in the job. Of a process with a Machine, HOST is that one.
 	Name string
-	// Host is the host's name, of at most 64 bytes.
+	// Host is the host's name, of at most MaxHost bytes, as the process has it: in a container, it is the container's.
 	Host string
+	// Machine is the name of the host on which its Keeper runs, if that is another one; else empty.
+	Machine string
 	// ID names the process on its host: processes with the same BootID and PIDSpace can watch each other.
 	process.ID
 	// Rank is its rank in the job, -1 if it has none. JobSize is how many ranks the job has, 0 if unknown.
@@ -36,11 +38,19 @@ type Member struct {
 
 // String is "rank 3 (host-4711)".
 func (m Member) String() string {
-	if m.Rank < 0 {
-		return m.Name
+	name := m.Name
+	if m.Machine != "" {
+		name = nameOf(m.Host, m.PID)
 	}
-	return fmt.Sprintf("rank %d (%s)", m.Rank, m.Name)
+	if m.Rank < 0 {
+		return name
+	}
+	return fmt.Sprintf("rank %d (%s)", m.Rank, name)
 }
+
+// MachineName is the name of the machine that the process runs on, as far as it is known. Processes in containers of
+// one machine have it in common.
+func (m *Member) MachineName() string { return cmp.Or(m.Machine, m.Host) }
 
 func (m *Member) instance() instance { return instance{m.Name, m.Instance} }
 
@@ -71,8 +81,9 @@ const (
 	// MaxHealth bounds Member.Health, so that a member's metadata stay small.
 	MaxHealth   = 128
 	metaVersion = 2
-	maxHost     = 64
-	maxName     = maxHost + 1 + 20
+	// MaxHost bounds Member.Host.
+	MaxHost = 64
+	maxName = MaxHost + 1 + 20
 )
 
 // appendMeta encodes what memberlist carries about a member. A later build may append fields: a reader ignores what it
@@ -101,7 +112,7 @@ func decodeMeta(b []byte) (Member, error) {
 		return Member{}, fmt.Errorf("mesh: metadata of version %d, want %d", v, metaVersion)
 	}
 	m := Member{ID: process.Read(r), Rank: r.Int(), JobSize: r.UpTo(1 << 30), Instance: r.Uint64()}
-	m.Host = r.Text(maxHost)
+	m.Host = r.Text(MaxHost)
 	m.Health = r.Text(MaxHealth)
 	keeps := r.Len() > 0 && r.Bool()
 	if r.Err() != nil || m.Host == "" || m.Rank < -1 || m.Rank > 1<<30 {

@@ -133,7 +133,7 @@ func (v *View) Notes(own []verdict.Note, host func(netip.Addr) string, now time.
 	}
 	at := map[place]*verdict.Note{}
 	for i := range own {
-		at[place{own[i].Host, own[i].PID}] = &own[i]
+		at[place{own[i].MachineName(), own[i].PID}] = &own[i]
 		m.size = max(m.size, own[i].JobSize)
 		for _, s := range own[i].Slots {
 			m.taken[seat{s.Comm, s.Rank}] = true

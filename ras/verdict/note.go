@@ -15,8 +15,11 @@ import (
 type Note struct {
 	// Member is the process's name, unique in the job.
 	Member string `json:"member"`
-	Host   string `json:"host,omitempty"`
-	PID    int    `json:"pid,omitempty"`
+	// Host is the host's name as the process has it; Machine is that of the machine, if it is another one, as of a
+	// process in a container.
+	Host    string `json:"host,omitempty"`
+	Machine string `json:"machine,omitempty"`
+	PID     int    `json:"pid,omitempty"`
 	// Rank is the process's rank in the job; -1 if it isn't known. JobSize is how many ranks the job has; 0 if it isn't
 	// known.
 	Rank    int `json:"rank"`
@@ -54,6 +57,9 @@ type Note struct {
 	// answer they are read from its tape; none if nobody can read that.
 	Slots []Slot `json:"slots,omitempty"`
 }
+
+// MachineName is the name of the machine that the process runs on, as far as it is known.
+func (n *Note) MachineName() string { return cmp.Or(n.Machine, n.Host) }
 
 // Habit compares a rank's last calls with the order in which its program has made its calls before.
 type Habit struct {

@@ -156,6 +156,11 @@ func renamed(_ *verdict.Note, s *verdict.Slot) { s.Was, s.Comm = s.Comm, lifecyc
 
 func silent(n *verdict.Note, _ *verdict.Slot) { n.Slots = nil }
 
+// contained is a process in a container, as the agent of its machine tells of it.
+func contained(n *verdict.Note, _ *verdict.Slot) {
+	n.Host, n.Machine = fmt.Sprint("pod-", n.Rank), n.Host
+}
+
 func gaveUp(n *verdict.Note, s *verdict.Slot) {
 	s.InFlight, s.Failed, s.State, s.Age, s.Took = 0, true, lifecycle.StateFailed, time.Millisecond, s.Age
 	s.Failure = &verdict.Failure{
@@ -402,6 +407,22 @@ func TestNotes(t *testing.T) {
 			[]string{
 				`unknown (possible) ranks 2 and 3 of host node1 ended together 6s ago, and which was first is not ` +
 					`known: no process of that host is left to read their tapes; ranks 0 and 1 wait`,
+			},
+		},
+		{
+			"they are in containers of one machine",
+			newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1).with(silent, 2, 3).with(contained, 2, 3).
+				with(fate(verdict.Departed, s6, ""), 2, 3),
+			[]string{
+				`unknown (possible) ranks 2 and 3 of host node1 ended together 6s ago, and which was first is not ` +
+					`known: no process of that host is left to read their tapes; ranks 0 and 1 wait`,
+			},
+		},
+		{
+			"two containers of a machine are out of reach",
+			hang().with(contained, 2, 3).with(fate(verdict.Unreachable, s6, ""), 2, 3),
+			[]string{
+				`rank_unreachable (certain) ranks 2 and 3 of host node1 stopped answering 6s ago`,
 			},
 		},
 		{

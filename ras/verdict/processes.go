@@ -110,7 +110,7 @@ func (g *graph) toldToEnd(n *Note) bool {
 // tapeKnown tells whether a process's last state is known, or was.
 func (n *Note) tapeKnown() bool { return len(n.Slots) > 0 && !n.Stale || n.Blamed }
 
-// endedTogether are the processes of the note's host that ended at about the same time and whose tapes are lost, or
+// endedTogether are the processes of the note's machine that ended at about the same time and whose tapes are lost, or
 // that were found dead: which was first, and why, is not known.
 func (g *graph) endedTogether(n *Note) (some []*Note) {
 	unseen := func(n *Note) bool { return n.Found || !n.tapeKnown() }
@@ -118,7 +118,7 @@ func (g *graph) endedTogether(n *Note) (some []*Note) {
 		return nil
 	}
 	for _, o := range g.notes {
-		if o.Fate == n.Fate && o.Host == n.Host && o.Found == n.Found && unseen(o) &&
+		if o.Fate == n.Fate && o.MachineName() == n.MachineName() && o.Found == n.Found && unseen(o) &&
 			(o.FateAge-n.FateAge).Abs() < settleTime {
 			some = append(some, o)
 		}
@@ -126,22 +126,22 @@ func (g *graph) endedTogether(n *Note) (some []*Note) {
 	return some
 }
 
-// ended is the verdict on a process that ended. If others of its host ended with it and their tapes are lost, it is on
-// all of them, as often as there are such processes.
+// ended is the verdict on a process that ended. If others of its machine ended with it and their tapes are lost, it is
+// on all of them, as often as there are such processes.
 func (w *walk) ended(n *Note, ends map[*Note][]*meeting) Verdict {
 	some := w.endedTogether(n)
 	if len(some) < 2 {
 		return w.processVerdict([]*Note{n}, ends)
 	}
 	v := w.processVerdict(some, ends)
-	v.ID = hash("together", some[0].Host, n.Found)
+	v.ID = hash("together", n.MachineName(), n.Found)
 	v.Reason, v.Confidence = Unknown, Possible
 	how, why := "ended together", ": no process of that host is left to read their tapes"
 	if n.Found {
 		how, why = "were found dead", ""
 	}
 	v.Text = say("%s of host %s %s %s ago, and which was first is not known%s",
-		ranksText(v.Culprits), some[0].Host, how, v.Age, why)
+		ranksText(v.Culprits), n.MachineName(), how, v.Age, why)
 	v.Text.add("%s", waiting(v.Victims))
 	v.Culprits, v.Evidence = nil, nil
 	return v
@@ -258,11 +258,11 @@ func processText(notes []*Note, ranks []Rank, age Age) Text {
 	return t
 }
 
-// hostsOf are the hosts of processes, each once, in order.
+// hostsOf are the machines of processes, each once, in order.
 func hostsOf(notes []*Note) []string {
 	hosts := make([]string, 0, len(notes))
 	for _, n := range notes {
-		hosts = append(hosts, n.Host)
+		hosts = append(hosts, n.MachineName())
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
@@ -302,7 +302,7 @@ func (a *actor) lastCalls() (calls []Text) {
 		}
 	}
 	if len(a.slots) == 0 && a.note.Fate != Departed {
-		calls = append(calls, say("the tape of %s could not be read", a.note.Member))
+		calls = append(calls, say("the tape of %s could not be read", rankOf(a, lifecycle.CommID{}).Process()))
 	}
 	return calls
 }

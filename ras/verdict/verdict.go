@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Verdict is one cause, with all ranks that wait because of it.
@@ -54,8 +55,17 @@ func (r Rank) String() string {
 	case r.Comm >= 0:
 		return fmt.Sprintf("rank %d of the communicator", r.Comm)
 	default:
-		return "process " + r.Member
+		return "process " + r.Process()
 	}
+}
+
+// Process is HOST-PID, as Host and PID are told: the same by the notes of a job that runs and, later, by its tapes. It
+// is Member where they are not known.
+func (r Rank) Process() string {
+	if r.Host != "" && r.PID > 0 {
+		return fmt.Sprintf("%s-%d", words.Line(r.Host), r.PID)
+	}
+	return r.Member
 }
 
 // in is String, with the rank in the communicator if that is another number.
@@ -113,7 +123,7 @@ func (v *Verdict) setID() {
 func names(ranks []Rank) []string {
 	all := make([]string, 0, len(ranks))
 	for _, r := range ranks {
-		name := r.Member + "/" + strconv.Itoa(r.Job)
+		name := r.Process() + "/" + strconv.Itoa(r.Job)
 		if r.Job < 0 { // only the communicator tells it apart
 			name += "/" + strconv.Itoa(r.Comm)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/ras/agent"
 	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
@@ -118,10 +119,10 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 // runs, or had ended when it was found.
 func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	h, a := t.Header(), j.agent
-	m := a.self.Keep(t.Process(), h.Rank, h.JobSize)
+	m := a.self.Keep(words.Line(h.Host), t.Process(), h.Rank, h.JobSize)
 	rank := strconv.Itoa(h.Rank)
 	if h.Rank < 0 {
-		rank = m.Name
+		rank = m.String()
 	}
 	s := *a.settings
 	s.World = launch.World{Job: h.Job, Rank: h.Rank, Size: h.JobSize, LocalRank: -1}

@@ -220,7 +220,8 @@ func (r *Report) ranksIn(state string, look style, lim limits) []line {
 		if k.State != state {
 			continue
 		}
-		name := k.Member
+		process := k.Process()
+		name := process
 		if k.Rank >= 0 {
 			numbers, name = append(numbers, jobRank{k.Job, k.Rank}), fmt.Sprintf("rank %d%s", k.Rank, r.of(k.Job))
 		} else {
@@ -233,8 +234,8 @@ func (r *Report) ranksIn(state string, look style, lim limits) []line {
 			continue
 		}
 		l := line{}.say(plain, "    %s", name)
-		if k.Member != "" && k.Member != name {
-			l = l.say(plain, " (%s)", k.Member)
+		if process != "" && process != name {
+			l = l.say(plain, " (%s)", process)
 		}
 		if k.Text != "" {
 			l = l.say(plain, ": %s", k.Text)

@@ -50,6 +50,7 @@ type verdictKey struct{ job, id string }
 
 // Local is a communicator as the tape of a process of this host shows it.
 type Local struct {
+	Host string
 	PID  int
 	Comm health.Comm
 }
@@ -118,7 +119,9 @@ func (v *View) Report(now time.Time) *Report {
 		for _, c := range p.Conditions {
 			conditions = append(conditions, rankCondition{p.Rank, c, age})
 		}
-		taped := v.local != nil && slices.ContainsFunc(v.local, func(l Local) bool { return l.PID == key.pid })
+		taped := v.local != nil && slices.ContainsFunc(v.local, func(l Local) bool {
+			return l.Host == key.host && l.PID == key.pid
+		})
 		if stale && (!taped || len(p.Conditions) > 0) {
 			r.Stale = append(r.Stale, old)
 		}
@@ -130,7 +133,7 @@ func (v *View) Report(now time.Time) *Report {
 		}
 	}
 	for i := range v.local {
-		g.add(&v.local[i].Comm, v.rankOf(v.local[i].PID), 0, false)
+		g.add(&v.local[i].Comm, v.rankOf(&v.local[i]), 0, false)
 	}
 	slices.Sort(r.Told)
 	slices.SortFunc(r.Stale, func(a, b Stale) int {
@@ -153,11 +156,11 @@ func (v *View) jobs() []string {
 	return slices.Compact(all)
 }
 
-// rankOf is the job's rank of a process of this host; -1 if it is unknown or not the only one.
-func (v *View) rankOf(pid int) int {
+// rankOf is the job's rank of the process of a tape of this host; -1 if it is unknown or not the only one.
+func (v *View) rankOf(l *Local) int {
 	rank := -1
 	for key := range v.ranks {
-		if key.pid == pid {
+		if key.host == l.Host && key.pid == l.PID {
 			if rank >= 0 && key.rank != rank {
 				return -1
 			}

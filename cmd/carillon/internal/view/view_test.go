@@ -68,9 +68,9 @@ func hugeJob(t *testing.T) (*View, time.Time) {
 		r := health.Rank{Rank: i, State: "alive", Host: "node" + string(rune('a'+i/512)), PID: 1000 + i, Since: s.Time}
 		switch i {
 		case 7, 2048:
-			r.State, r.Text, r.Member = "dead", "killed by signal 9", r.Host+"-1007"
+			r.State, r.Text = "dead", "killed by signal 9"
 		case 9:
-			r.State, r.Member = "stopped", r.Host+"-1009"
+			r.State = "stopped"
 		}
 		s.Ranks = append(s.Ranks, r)
 	}
@@ -549,6 +549,32 @@ func TestSeveralJobs(t *testing.T) {
 	}
 	if got := r.Summary(); !strings.HasPrefix(got, "jobs a and b: warning") || !strings.HasSuffix(got, ", 6 ranks") {
 		t.Errorf("the summary is %q", got)
+	}
+}
+
+// TestContainers: processes that have the same pid in containers of one host are told apart by their hosts' names, and
+// called as verdicts call them.
+func TestContainers(t *testing.T) {
+	at := time.Date(2025, 3, 4, 6, 12, 3, 0, time.Local)
+	var v View
+	var local []Local
+	var snapshots []*health.Snapshot
+	for i, host := range []string{"pod-0", "pod-1"} {
+		comm := health.Comm{ID: lifecycle.CommID{1}, Name: "last", Rank: i, Size: 2, State: "ready"}
+		local = append(local, Local{Host: host, PID: 54, Comm: comm})
+		snapshots = append(snapshots, &health.Snapshot{
+			Time: at, Rank: 2 + i, Size: 4, Host: host, PID: 54, Comms: []health.Comm{comm},
+			Ranks: []health.Rank{{Rank: 2 + i, State: "stopped", Member: "vm-1700", Host: host, PID: 54}},
+		})
+	}
+	v.Merge(at, snapshots...)
+	v.Tapes(local)
+	r := v.Report(at)
+	if len(r.Comms) != 1 || !slices.Equal(r.Comms[0].JobRanks, []int{2, 3}) {
+		t.Errorf("the communicators are %+v", r.Comms)
+	}
+	if text := r.Text(0, false); !strings.Contains(text, "    rank 3 (pod-1-54)\n") {
+		t.Errorf("rank 3 is called otherwise:\n%s", text)
 	}
 }
 

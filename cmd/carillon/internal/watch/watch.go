@@ -233,7 +233,7 @@ func Tapes(job *find.Job) []view.Local {
 			for s := range slots {
 				comm := health.CommOf(&slots[s], now)
 				comm.Job = job.Name
-				local = append(local, view.Local{PID: p.PID, Comm: comm})
+				local = append(local, view.Local{Host: p.Host, PID: p.PID, Comm: comm})
 			}
 		}
 		_ = r.Close() // only read from

@@ -105,7 +105,7 @@ func (m *member) doing(end time.Time) *Doing {
 func (r *Report) process(p *process, cs []*clock) Process {
 	h := &p.header
 	one := Process{
-		Rank: p.rank, Host: h.Host, PID: h.PID, State: p.state(), Ended: p.end.how, Program: h.Program,
+		Rank: p.rank, Host: h.Host, PID: h.KnownPID(), State: p.state(), Ended: p.end.how, Program: h.Program,
 		Version: h.Version, Tape: p.path, Clock: slices.Index(cs, p.clock), Started: h.Created.UTC(),
 		Last: h.Created.UTC(), Missed: p.missed,
 	}
@@ -147,8 +147,9 @@ func (m *member) report(end time.Time) Rank {
 	h := &m.proc.header
 	ended := m.State == lifecycle.StateDestroyed || m.State == lifecycle.StateAborted
 	r := Rank{
-		Rank: m.Rank, Process: m.proc.index, Host: h.Host, PID: h.PID, State: m.State.String(), Place: m.Place,
-		Dead: slices.Contains([]ProcessState{StateExited, StateDied}, m.proc.state()) && !ended, Operations: m.count,
+		Rank: m.Rank, Process: m.proc.index, Host: h.Host, PID: h.KnownPID(), State: m.State.String(),
+		Place: m.Place,
+		Dead:  slices.Contains([]ProcessState{StateExited, StateDied}, m.proc.state()) && !ended, Operations: m.count,
 		Captured: m.Captured, Begun: m.Begun, Ended: m.Done, Doing: m.doing(end),
 	}
 	if m.lastEnd > 0 {

@@ -43,18 +43,46 @@ func (p *process) lastSeen() int64 {
 	return max(p.last, p.end.ran)
 }
 
+// roll has the processes by each of their numbers, which those of other pid namespaces may have, too.
+type roll map[rollKey][]*process
+
+type rollKey struct {
+	boot string
+	pid  int
+}
+
+func (r roll) add(p *process) {
+	k := rollKey{p.header.KernelBoot.String(), p.header.PID}
+	r[k] = append(r[k], p)
+	if k.pid = p.header.KnownPID(); k.pid != p.header.PID {
+		r[k] = append(r[k], p)
+	}
+}
+
+// find is the last process that an entry may call pid; nil if there is none.
+func (r roll) find(e *osprocess.Entry, pid int) (last *process) {
+	for _, p := range r[rollKey{e.Boot, pid}] {
+		if p.numberIn(e.PIDSpace) == pid && (last == nil || last.last < p.last) { // pids are reused
+			last = p
+		}
+	}
+	return last
+}
+
+// numberIn is the number of the process in a pid namespace: its own (0 is that, too), or that of the agent that
+// followed it last; 0 if it isn't known.
+func (p *process) numberIn(space uint64) int {
+	if own := p.header.PIDSpace; space == 0 || own == 0 || space == own {
+		return p.header.PID
+	}
+	return p.header.AgentPID
+}
+
 // endings finds out when and how each process ended, from its launcher's ledger or its own tape.
 func (r *Report) endings(procs []*process, ledgers []string) {
-	type key struct {
-		boot string
-		pid  int
-	}
-	byPID := make(map[key]*process)
+	named := make(roll)
 	for _, p := range procs {
-		k := key{p.header.KernelBoot.String(), p.header.PID}
-		if old := byPID[k]; old == nil || old.last < p.last { // pids are reused
-			byPID[k] = p
-		}
+		named.add(p)
 		if p.header.Closed {
 			p.end.at, p.end.left = p.last, p.last
 		}
@@ -68,7 +96,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 		for i := range entries {
 			e := &entries[i]
 			for _, pid := range e.Running {
-				if p := byPID[key{e.Boot, pid}]; p != nil && e.Mono > p.first {
+				if p := named.find(e, pid); p != nil && e.Mono > p.first {
 					p.end.ran = max(p.end.ran, e.Mono)
 					p.ran = append(trimmed(p.ran, maxStalls), e.Mono)
 					if !slices.Contains(e.Stopped, pid) {
@@ -103,7 +131,7 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 				}
 				continue
 			}
-			p := byPID[key{e.Boot, e.PID}]
+			p := named.find(e, e.PID)
 			if e.Stays != nil {
 				if p != nil && e.Mono > p.first {
 					p.seeDevices(e)

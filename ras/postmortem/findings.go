@@ -170,7 +170,8 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	m, wrote, err := p.modelAt(now)
 	paused := max(p.header.Paused, wrote) // a record is a sign of life, too
 	n := verdict.Note{
-		Member: fmt.Sprintf("%s-%d", host, p.header.PID), Host: host, PID: p.header.PID, Rank: p.rank, JobSize: r.size,
+		Member: fmt.Sprintf("%s-%d", host, p.header.KnownPID()), Host: host, PID: p.header.KnownPID(), Rank: p.rank,
+		JobSize: r.size,
 	}
 	switch end := p.end.at; {
 	case end > 0 && end <= now:

@@ -227,7 +227,7 @@ func (r *Report) judge(opts *Options) error {
 func (r *Report) endedFromOutside(f *Finding) bool {
 	return f.Reason == verdict.RankDead && !slices.ContainsFunc(f.Culprits, func(c verdict.Rank) bool {
 		return !slices.ContainsFunc(r.procs, func(p *process) bool {
-			return p.header.PID == c.PID && words.Line(p.header.Host) == c.Host && p.end.exit.Told()
+			return p.header.KnownPID() == c.PID && words.Line(p.header.Host) == c.Host && p.end.exit.Told()
 		})
 	})
 }

@@ -34,6 +34,8 @@ import (
 //	process PROC HOST [closed] [made DUR] [seen DUR] [paused DUR DUR] [starved DUR] [told DUR] [exported DUR]
 //	        [delivered DUR] [job JOB] [rank RANK/SIZE] [run N] [format N] [cut BYTES]
 //	        [damage header|slots|tally|count] [twice]
+//	        [container HOST PID AGENTPID]         its container's host name, its pid there, and the one that the agent
+//	                                              has for it, which notes what is noted of it
 //	TIME PROC comm COMM RANK/SIZE [PARENT]        the process gets its part of a communicator
 //	TIME PROC nccl COMM RANK/SIZE                 the same of one of NCCL's, which has no name on its tape
 //	TIME PROC act COMM ACT SEQ start | phase PHASE | ok | CODE PEER TEXT…
@@ -154,6 +156,7 @@ func (s *stage) file(name, text string) error {
 func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 	boot := process.BootID(kernelBoot(s.t, on.name))
 	e := process.Entry{Time: noon.Add(at), Mono: int64(at + on.clock), Boot: boot.String()}
+	var pid int
 	switch {
 	case w[0] == "failed":
 		e.Ended = process.EndedByFailure
@@ -161,14 +164,15 @@ func (s *stage) ledger(at time.Duration, on *machine, w []string) error {
 		e.Rank = -1
 		for _, name := range w[1:] {
 			name, stopped := strings.CutSuffix(name, "(stopped)")
-			pid := s.find(name).PID
+			pid, e.PIDSpace = s.find(name).numbered()
 			if e.Running = append(e.Running, pid); stopped {
 				e.Stopped = append(e.Stopped, pid)
 			}
 		}
 	case w[0] == "stays":
 		p := s.find(w[1])
-		e.PID, e.Stays = p.PID, []byte("{}")
+		e.Stays = []byte("{}")
+		e.PID, e.PIDSpace = p.numbered()
 		if len(w) > 2 {
 			span := func(seconds int) model.Span {
 				over, percent := int64(seconds)*int64(time.Second), int(natural(w[2]))
@@ -209,6 +213,9 @@ func (s *stage) process(w []string) {
 			p.Closed = true
 		case "twice":
 			p.twice = true
+		case "container":
+			p.Host, p.PID, p.AgentPID = w[i+1], int(natural(w[i+2])), int(natural(w[i+3]))
+			p.PIDSpace = agentSpace + 1 + uint64(len(s.procs))
 		case "job":
 			p.Job = w[i+1]
 		case "rank":
@@ -243,6 +250,17 @@ func (s *stage) process(w []string) {
 		}
 	}
 	s.procs = append(s.procs, p)
+}
+
+// agentSpace is the pid namespace of agents.
+const agentSpace = 1
+
+// numbered is how those who note something of the process number it, and in which pid namespace.
+func (p *player) numbered() (pid int, space uint64) {
+	if p.AgentPID != 0 {
+		return p.AgentPID, agentSpace
+	}
+	return p.PID, 0
 }
 
 // kernelBoot is the boot id of a machine; that of this one for here.
@@ -299,8 +317,9 @@ func (s *stage) moment(at time.Duration, p *player, w []string) {
 		err := os.MkdirAll(dir, 0o700)
 		if err == nil {
 			boot := process.BootID(p.KernelBoot)
+			pid, space := p.numbered()
 			err = process.AppendEntry(dir, process.Entry{
-				Time: noon.Add(at), Mono: now, Boot: boot.String(), Rank: p.Rank, PID: p.PID, Exit: exit,
+				Time: noon.Add(at), Mono: now, Boot: boot.String(), PIDSpace: space, Rank: p.Rank, PID: pid, Exit: exit,
 				Found: slices.Contains(w[2:], "found"), Followed: slices.Contains(w[2:], "followed"),
 			})
 		}

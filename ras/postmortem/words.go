@@ -87,7 +87,7 @@ func (m *member) label() string {
 
 // name names the process in a sentence: "rank 2 (host-a, pid 4711)".
 func (p *process) name() string {
-	where := fmt.Sprintf("%s, pid %d", words.Line(p.header.Host), p.header.PID)
+	where := fmt.Sprintf("%s, pid %d", words.Line(p.header.Host), p.header.KnownPID())
 	if p.rank < 0 {
 		return fmt.Sprintf("a process (%s)", where)
 	}

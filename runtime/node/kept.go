@@ -119,7 +119,12 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 // runs, or had ended when it was found.
 func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	h, a := t.Header(), j.agent
-	m := a.self.Keep(words.Line(h.Host), t.Process(), h.Rank, h.JobSize)
+	id := t.Process()
+	if !runs {
+		id.PID = h.KnownPID() // as it was called while it ran
+	}
+	t.Numbered(id.PID)
+	m := a.self.Keep(words.Line(h.Host), id, h.Rank, h.JobSize)
 	rank := strconv.Itoa(h.Rank)
 	if h.Rank < 0 {
 		rank = m.String()
@@ -254,7 +259,7 @@ func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
 	}
 	h := p.tape.Header()
 	if (p.ran || h.Created.After(j.agent.began)) && (exit.Known || !h.Closed) {
-		end := process.Entry{Rank: m.Rank, PID: h.PID, Exit: exit, Found: !p.ran, Followed: p.ran}
+		end := process.Entry{Rank: m.Rank, PID: m.PID, Exit: exit, Found: !p.ran, Followed: p.ran}
 		_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may tell
 	}
 }
@@ -345,24 +350,22 @@ func (j *keptJob) noteHang() {
 			continue
 		}
 		if stays, err := json.Marshal(judged); err == nil {
-			about := process.Entry{Time: e.Time, Mono: e.Mono, Boot: e.Boot, Rank: s.Member.Rank, Stays: stays}
-			about.PID = p.tape.Header().PID
+			about := process.Entry{Time: e.Time, Mono: e.Mono, Boot: e.Boot, PIDSpace: e.PIDSpace, Stays: stays}
+			about.Rank, about.PID = s.Member.Rank, s.Member.PID
 			_ = process.AppendEntry(j.dir, about)
 		}
 	}
 }
 
-// runs is the entry that says which processes run, by the numbers that their tapes have.
+// runs is the entry that says which processes run.
 func (j *keptJob) runs() process.Entry {
 	e := process.Entry{Rank: -1}
 	for _, s := range j.keeper.Members() {
-		p := j.get(s.Member.Name)
-		if p == nil || !goesOn(s) {
+		if j.get(s.Member.Name) == nil || !goesOn(s) {
 			continue
 		}
-		pid := p.tape.Header().PID
-		if e.Running = append(e.Running, pid); s.State == mesh.Stopped {
-			e.Stopped = append(e.Stopped, pid)
+		if e.Running = append(e.Running, s.Member.PID); s.State == mesh.Stopped {
+			e.Stopped = append(e.Stopped, s.Member.PID)
 		}
 	}
 	return e

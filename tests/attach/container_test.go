@@ -44,6 +44,63 @@ func TestContainer(t *testing.T) {
 	e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(`^ +3 .* died: it was ended by SIGKILL`)
 }
 
+// TestPods: the ranks of a job run in containers with host names of their own, and a pid namespace that isn't the
+// host's. While they run and later, each surface calls the one at fault by its container's host name, and by the number
+// that the machine's agent has for its process. Before there is an agent, the tape's own number serves.
+func TestPods(t *testing.T) {
+	t.Parallel()
+	library, tapes := buildLibrary(t), t.TempDir()
+	input, end := openInput(t)
+	space := e2e.Start(t, nil, "sh", "-c", `echo pid $$
+exec unshare --pid --mount --mount-proc --fork --kill-child sh -c 'echo ready; exec sleep infinity'`)
+	target := space.AwaitPID(`^pid (\d+)$`)
+	space.Await(`^ready$`)
+	pod := func(rank int, env ...string) *e2e.Job {
+		return e2e.Start(t, append([]string{
+			"SKIP=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "LD_PRELOAD=" + library,
+			"NCCL_PROFILER_PLUGIN=" + library, "CARILLON_TAPE_DIR=" + tapes, "CARILLON_JOB=pods",
+			"CARILLON_STALL_THRESHOLD=500ms", fmt.Sprint("RANK=", rank), "WORLD_SIZE=2",
+		}, env...), "nsenter", fmt.Sprint("--target=", target), "--mount",
+			fmt.Sprintf("--pid=/proc/%d/ns/pid_for_children", target), "unshare", "--uts", "sh", "-c",
+			fmt.Sprintf("echo pod-%d >/proc/sys/kernel/hostname; exec \"$0\" rank %[1]d 2 <%s", rank, input),
+			fakenccl.Program(t, built, "held"))
+	}
+	pods := [2]*e2e.Job{pod(0)}
+	pods[1] = pod(1, "ID="+pods[0].Await(`^id (\w+)$`)[1])
+	pods[0].Await(`^rank 0 of process \d+ is held$`)
+	inside := pods[1].AwaitPID(`^rank 1 of process (\d+) is held$`)
+	postmortem := func(line string) []string {
+		return e2e.Start(t, nil, "carillon", "postmortem", tapes).Await(line)
+	}
+	postmortem(fmt.Sprintf(`^ +1 +pod-1 +%d +`, inside))
+
+	follower, url := agent(t, tapes)
+	const fault = `rank 1 \(([^,)]+), pid (\d+)\) has not entered all_reduce 2 on `
+	opened := follower.Await(fault + `.*verdict\.opened`)
+	pid, err := strconv.Atoi(opened[2])
+	if err != nil || pid == inside || opened[1] != "pod-1" {
+		t.Fatalf("the agent names process %s of %s", opened[2], opened[1])
+	}
+	name := regexp.QuoteMeta(fmt.Sprintf("rank 1 (pod-1, pid %d)", pid))
+	report(t, name+" has not entered", tapes)
+	report(t, fmt.Sprintf(`"state": "alive",[^{}]*"host": "pod-1",\s*"pid": %d\b`, pid), tapes)
+	e2e.Start(t, nil, "carillon", "watch", "--url", url).Await(name + " has not entered")
+	postmortem(name + " has not entered")
+
+	e2e.Kill(t, pid, syscall.SIGKILL)
+	follower.Await(name + ` ended .* SIGKILL.*verdict\.opened`)
+	report(t, name+" ended", tapes)
+	dead := fmt.Sprintf(`    rank 1 (pod-1-%d): killed`, pid)
+	e2e.Start(t, nil, "carillon", "status", tapes).Await(regexp.QuoteMeta(dead))
+	end()
+	pods[0].ExitCode()
+	follower.Signal(syscall.SIGTERM)
+	follower.ExitCode()
+	postmortem(name + ` was ended by SIGKILL`)
+	postmortem(`^ +0 +pod-0 +\d+ +closed: it exited with 0 `)
+	postmortem(fmt.Sprintf(`^ +1 +pod-1 +%d +died: it was ended by SIGKILL `, pid))
+}
+
 // TestEndedContainer: a container ended, with all its processes, while nobody followed them. Who sees all processes of
 // the machine knows that they are dead: the job doesn't run, and its tapes are removed like others.
 func TestEndedContainer(t *testing.T) {

@@ -34,7 +34,7 @@ type Job struct {
 type Process struct {
 	Tape    string
 	Host    string
-	PID     int
+	PID     int // as its snapshots have it: see tape.Header.KnownPID
 	Started time.Time
 	Running bool // also set if unknown: the process is on another host that shares the folder
 	Died    bool // it ended without closing its tape
@@ -271,7 +271,7 @@ func read(path string) (p Process, job string, err error) {
 	h := r.Header()
 	life := r.Liveness()
 	p = Process{
-		Tape: path, Host: h.Host, PID: r.Process().PID, Started: h.Created,
+		Tape: path, Host: h.Host, PID: h.KnownPID(), Started: h.Created,
 		Running: !h.Closed && life != process.Dead, Died: !h.Closed && life == process.Dead, Watched: h.Watched,
 	}
 	if !p.Running {

@@ -399,7 +399,8 @@ const (
 )
 
 // moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to
-// it, right after it, and now or at the end.
+// it, right after it, and now or at the end; before that, if a process left in order in the middle of a call, just
+// before the first one left.
 func (r *Report) moments() []moment {
 	var all []moment
 	var first *moment
@@ -458,9 +459,31 @@ func (r *Report) moments() []moment {
 		if slices.ContainsFunc(r.procs, func(p *process) bool { return p.lastSeen() > p.last }) {
 			title = "when it was last seen to run"
 		}
+		if p := r.firstLeft(); p != nil {
+			at, what := p.at(p.end.left).Add(-time.Microsecond), p.name()+" left the job"
+			all = append(all, moment{at: at, title: "just before " + what, trouble: what})
+		}
 		all = append(all, moment{at: r.End, title: title})
 	}
 	return all
+}
+
+// firstLeft is the process that left in order first, if any left in the middle of a call; else nil.
+func (r *Report) firstLeft() (first *process) {
+	inCall := false
+	for _, p := range r.procs {
+		if p.end.left == 0 {
+			continue
+		}
+		inCall = inCall || slices.ContainsFunc(p.members, func(m *member) bool { return m.doing(r.End) != nil })
+		if first == nil || p.at(p.end.left).Before(first.at(first.end.left)) {
+			first = p
+		}
+	}
+	if !inCall {
+		return nil
+	}
+	return first
 }
 
 // wentWell tells whether all processes are known to have exited with 0: then the job meant to give up what it gave up.

@@ -51,12 +51,21 @@ func (g *graph) findMissing(m *meeting) {
 	case broken:
 		g.expect(m, m.slot.Failure.Peer)
 	}
+	never := func(a *actor) bool { return !m.leftIn(a) }
+	if slices.ContainsFunc(m.missing, never) || len(m.absent) > 0 {
+		m.missing = slices.DeleteFunc(m.missing, m.leftIn)
+	}
 	for _, p := range m.present {
 		if wait := p.slot.Wait; wait >= 0 && p.until == 0 {
 			g.expectCarrier(m, wait, p.slot.Rank)
 			g.expectCarrier(m, p.slot.Rank, wait)
 		}
 	}
+}
+
+// leftIn tells whether a process left in order in the middle of a meeting: it waited, too, for a rank that never came.
+func (m *meeting) leftIn(a *actor) bool {
+	return a.note.Fate == Departed && slices.ContainsFunc(m.present, func(p *participant) bool { return p.actor == a })
 }
 
 // earlier tells whether a meeting is the init of a child, and the note of a rank of the parent is from before it came

@@ -401,6 +401,22 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"all have left, and one of them never came",
+			newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1, 2).with(fate(verdict.Departed, s5, ""), seq(4)...),
+			[]string{
+				`rank_dead (certain) rank 3 (node1, pid 1003) left the job 5s ago, and has not entered all_reduce 7 ` +
+					`on "world"; ranks 0 to 2 waited, and have ended`,
+			},
+		},
+		{
+			"one has left in the middle of it",
+			newJob(4).in(world, 7, allReduce, s6, -1, 0, seq(4)...).with(fate(verdict.Departed, s5, ""), 2),
+			[]string{
+				`rank_dead (certain) rank 2 (node1, pid 1002) left the job 5s ago, in the middle of all_reduce 7 on ` +
+					`"world"; ranks 0, 1 and 3 wait`,
+			},
+		},
+		{
 			"two of a host left together, and nobody reads their tapes",
 			newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1).with(silent, 2, 3).
 				with(fate(verdict.Departed, s6, ""), 2, 3),

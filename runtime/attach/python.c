@@ -14,18 +14,24 @@
 
 #define CLOSE_ON_EXEC 1U /* MFD_CLOEXEC */
 
+/* The interpreter's function of either name, of a newer or an older version; NULL: there is none. */
+static void *function(const char *newer, const char *older) {
+  void *const found = dlsym(RTLD_DEFAULT, newer);
+  return found != NULL ? found : dlsym(RTLD_DEFAULT, older);
+}
+
 /* Writes the calling thread's stack, innermost first: lines of `  File "train.py", line 12 in step`. False: it has
-   none. */
+   none, or the interpreter is being finalized, which frees the threads' states. */
 static bool write_stack(int file) {
+  int (*finalizing)(void);
   void *(*state)(void);
   void (*dump)(int, void *);
+  *(void **)&finalizing = function("Py_IsFinalizing", "_Py_IsFinalizing");
   *(void **)&state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
-  *(void **)&dump = dlsym(RTLD_DEFAULT, "PyUnstable_DumpTraceback");
-  if (dump == NULL) {
-    *(void **)&dump = dlsym(RTLD_DEFAULT, "_Py_DumpTraceback");
-  }
+  *(void **)&dump = function("PyUnstable_DumpTraceback", "_Py_DumpTraceback");
   dlerror(); /* what the program asks for is its own errors */
-  void *const thread = state != NULL && dump != NULL ? state() : NULL;
+  void *const thread =
+      finalizing != NULL && state != NULL && dump != NULL && finalizing() == 0 ? state() : NULL;
   if (thread != NULL) {
     dump(file, thread);
   }

@@ -16,6 +16,15 @@ func TestPythonLine(t *testing.T) {
 	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cc, err, out)
 	}
+	says := func(t *testing.T, stack, want string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(program, args...)
+		cmd.Stdin = bytes.NewBufferString(stack)
+		out, err := cmd.Output()
+		if got := strings.TrimSuffix(string(out), "\n"); err != nil || got != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
 	const (
 		head    = "Stack (most recent call first):\n"
 		own     = "  File \"/job/train.py\", line 12 in step\n"
@@ -43,12 +52,8 @@ func TestPythonLine(t *testing.T) {
 		"a line out of bounds": {"  File \"t.py\", line 99999999999 in f\n", "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(program)
-			cmd.Stdin = bytes.NewBufferString(c.stack)
-			out, err := cmd.Output()
-			if got := strings.TrimSuffix(string(out), "\n"); err != nil || got != c.want {
-				t.Errorf("%q, %v; want %q", got, err, c.want)
-			}
+			says(t, c.stack, c.want)
 		})
 	}
+	t.Run("being finalized", func(t *testing.T) { says(t, head+own, "none", "finalizing") })
 }

@@ -1,11 +1,16 @@
 /**
- * An interpreter that only writes a stack: what is on stdin. Says which line of Python the library takes for the
- * caller's.
+ * An interpreter that only writes a stack: what is on stdin. With an argument, it is being finalized. Says which line
+ * of Python the library takes for the caller's.
  */
 #include "../python.h"
 
 #include <stdio.h>
 #include <unistd.h>
+
+static int ends; /* whether it is being finalized */
+
+int Py_IsFinalizing(void);
+int Py_IsFinalizing(void) { return ends; }
 
 void *PyGILState_GetThisThreadState(void);
 void *PyGILState_GetThisThreadState(void) { return stdin; }
@@ -19,7 +24,9 @@ void PyUnstable_DumpTraceback(int file, void *thread) {
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  (void)argv;
+  ends = argc > 1;
   const struct python_line *line = python_line();
   if (line == NULL) {
     puts("none");

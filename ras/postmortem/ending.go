@@ -399,8 +399,8 @@ const (
 )
 
 // moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to
-// it, right after it, and now or at the end; before that, if a process left in order in the middle of a call, just
-// before the first one left.
+// it, right after it, and now or at the end. Without trouble, but if a process left in order in the middle of a call,
+// the first moment is just before the first one left since that call began.
 func (r *Report) moments() []moment {
 	var all []moment
 	var first *moment
@@ -468,20 +468,23 @@ func (r *Report) moments() []moment {
 	return all
 }
 
-// firstLeft is the process that left in order first, if any left in the middle of a call; else nil.
+// firstLeft is the process that left in order first since the oldest call began in the middle of which one left; nil if
+// none did.
 func (r *Report) firstLeft() (first *process) {
-	inCall := false
-	for _, p := range r.procs {
-		if p.end.left == 0 {
-			continue
-		}
-		inCall = inCall || slices.ContainsFunc(p.members, func(m *member) bool { return m.doing(r.End) != nil })
-		if first == nil || p.at(p.end.left).Before(first.at(first.end.left)) {
-			first = p
+	var began time.Time
+	left := slices.DeleteFunc(slices.Clone(r.procs), func(p *process) bool { return p.end.left == 0 })
+	for _, p := range left {
+		for _, m := range p.members {
+			if d := m.doing(r.End); d != nil {
+				began = earlier(began, d.Since)
+			}
 		}
 	}
-	if !inCall {
-		return nil
+	for _, p := range left {
+		at := p.at(p.end.left)
+		if !began.IsZero() && !at.Before(began) && (first == nil || at.Before(first.at(first.end.left))) {
+			first = p
+		}
 	}
 	return first
 }

@@ -142,6 +142,11 @@ func TestUnfinishedGroup(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	// All are about to launch theirs.
+	for _, kind := range []tape.Act{tape.ActFinalize, tape.ActDestroy} {
+		if verdicts, _ := verdict.Diagnose(newJob(4).with(grouped(kind, s6), seq(4)...)); len(verdicts) > 0 {
+			t.Errorf("%s: got %+v", kind, verdicts)
+		}
+	}
 	j := split().with(grouped(tape.ActSplit, s6), seq(4)...)
 	if verdicts, _ := verdict.Diagnose(j); len(verdicts) > 0 {
 		t.Errorf("got %+v", verdicts)

@@ -28,11 +28,16 @@ func (s *Slot) unlaunched() bool { return s.Counted && s.InFlight > 0 && s.Phase
 // unlaunched tells whether a rank has not launched what it meets the others in; certain, whether that is known to be
 // because its group has not ended.
 func (p *participant) unlaunched() (is, certain bool) {
-	if act := p.act(); act != nil {
-		is = act.Phase == tape.PhaseGroup
-		return is, is
+	if p.act() != nil {
+		return p.grouped(), p.grouped()
 	}
 	return p.slot.unlaunched(), false
+}
+
+// grouped tells whether a rank meets the others in an act that its group's end has not launched.
+func (p *participant) grouped() bool {
+	act := p.act()
+	return act != nil && act.Phase == tape.PhaseGroup
 }
 
 // act is the open act in which a rank meets the others, and which makes or ends a communicator; nil if there is none.
@@ -243,8 +248,8 @@ func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 			}
 		}
 	}
-	alone := m.key.kind == exchange && len(m.waiters) > 0 || m.key.kind == leaving // which the others may be done with
-	if n := len(culprits); n == 0 || n == len(m.present) && !alone {
+	held := m.key.kind == exchange && len(m.waiters) > 0 || m.key.kind == leaving && len(m.present) < m.slot.Size
+	if n := len(culprits); n == 0 || n == len(m.present) && !held {
 		return Verdict{}, false
 	}
 	v := m.verdict(UnfinishedGroup, confidence, m.ranksOf(culprits), victims([]*meeting{m}, culprits))

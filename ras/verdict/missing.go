@@ -51,9 +51,8 @@ func (g *graph) findMissing(m *meeting) {
 	case broken:
 		g.expect(m, m.slot.Failure.Peer)
 	}
-	never := func(a *actor) bool { return !m.leftIn(a) }
-	if slices.ContainsFunc(m.missing, never) || len(m.absent) > 0 {
-		m.missing = slices.DeleteFunc(m.missing, m.leftIn)
+	if never := func(a *actor) bool { return !m.waitedIn(a) }; slices.ContainsFunc(m.missing, never) {
+		m.missing = slices.DeleteFunc(m.missing, m.waitedIn)
 	}
 	for _, p := range m.present {
 		if wait := p.slot.Wait; wait >= 0 && p.until == 0 {
@@ -63,9 +62,20 @@ func (g *graph) findMissing(m *meeting) {
 	}
 }
 
-// leftIn tells whether a process left in order in the middle of a meeting: it waited, too, for a rank that never came.
-func (m *meeting) leftIn(a *actor) bool {
-	return a.note.Fate == Departed && slices.ContainsFunc(m.present, func(p *participant) bool { return p.actor == a })
+// leftIn is the part of a rank in a meeting in the middle of which its process left in order; nil if it didn't.
+func (m *meeting) leftIn(a *actor) *participant {
+	i := slices.IndexFunc(m.present, func(p *participant) bool { return p.actor == a })
+	if i < 0 || a.note.Fate != Departed {
+		return nil
+	}
+	return m.present[i]
+}
+
+// waitedIn tells whether a process left in order in the middle of a meeting in which it had waited for a while: it is
+// no cause if another rank never came.
+func (m *meeting) waitedIn(a *actor) bool {
+	p := m.leftIn(a)
+	return p != nil && p.since-a.note.FateAge >= settleTime
 }
 
 // earlier tells whether a meeting is the init of a child, and the note of a rank of the parent is from before it came

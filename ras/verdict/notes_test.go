@@ -417,6 +417,29 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"one has left in the middle of it, and nothing is known of others",
+			newJob(2).in(world, 7, allReduce, s6, -1, 0, 0, 1).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Size = 4 }, 0, 1).
+				with(fate(verdict.Departed, s5, ""), 1),
+			[]string{
+				`unknown (possible) all_reduce 7 on "world" does not complete, and the cause is not known: nothing ` +
+					`is known of ranks 2 and 3 of "world"`,
+				`rank_dead (certain) rank 1 (node1, pid 1001) left the job 5s ago, in the middle of all_reduce 7 on ` +
+					`"world"; rank 0 waits`,
+			},
+		},
+		{
+			"one has left as soon as it had come, and one has not come",
+			newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1, 2).with(fate(verdict.Departed, s6, ""), 1),
+			[]string{
+				`not_entered (certain) rank 3 (node1, pid 1003) has not entered all_reduce 7 on "world", nor any ` +
+					`collective from number 1 on; it has made no call on any communicator yet; ranks 0 and 2 wait; ` +
+					`rank 1 waited, and has ended`,
+				`rank_dead (certain) rank 1 (node0, pid 1001) left the job 6s ago, in the middle of all_reduce 7 on ` +
+					`"world"; ranks 0 and 2 wait`,
+			},
+		},
+		{
 			"two of a host left together, and nobody reads their tapes",
 			newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1).with(silent, 2, 3).
 				with(fate(verdict.Departed, s6, ""), 2, 3),

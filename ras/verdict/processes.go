@@ -212,7 +212,7 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 	v.Text = processText(notes, v.Culprits, v.Age)
 	if fate == Departed && len(at) > 0 && len(culprits) == 1 {
 		if m := at[0]; m.key.kind == collective || m.slot.inCountedMessages() {
-			if m.leftIn(culprits[0]) {
+			if m.leftIn(culprits[0]) != nil {
 				v.Text.add(", in the middle of %s", m.text())
 			} else {
 				v.Text.add(", and has not %s", m.entered(m.ranksOf(culprits)))

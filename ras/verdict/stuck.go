@@ -45,7 +45,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	}
 	if m.key.kind == leaving {
 		v, ok := w.openGroups(m)
-		if !ok {
+		if !ok && !slices.ContainsFunc(m.present, (*participant).grouped) {
 			w.still = append(w.still, m)
 		}
 		return v, ok

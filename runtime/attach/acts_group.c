@@ -53,7 +53,11 @@ bool acts_join_act(struct act *act, ncclResult_t answer) {
   if (!thread_groups(thread, answer) || (open = acts_open(act->use.comm, &act->life, &act->use.site)) == NULL) {
     return false;
   }
-  open->before = act->use.before;
+  const struct open_act *same = thread->acts; /* the first on the communicator */
+  while (same != NULL && same->comm != open->comm) {
+    same = same->next;
+  }
+  open->before = same != NULL ? same->before : act->use.before;
   acts_add(&thread->acts, open);
   return true;
 }
@@ -124,25 +128,22 @@ static void group_act(struct comm *comm, uint32_t operations, const struct site 
   pthread_mutex_unlock(&comm_lock);
 }
 
-/* NCCL has answered to one of the group's acts. */
+/* NCCL has answered to one of the group's acts. The caller has comm_lock. */
 static void end_act(struct thread *thread, struct open_act *open, bool launched, ncclResult_t answer,
                     carillon_code_t code) {
   struct comm *const comm = open->comm;
-  pthread_mutex_lock(&comm_lock);
-  const bool is_stale = stale(open);
-  if (is_stale) {
+  if (stale(open)) {
     free(open);
-  } else {
-    const bool goes_on = answer == ncclInProgress && !acts_ends(open->life.call);
-    acts_follow(comm, open->life.call, open->before, launched ? answer : ncclInvalidUsage);
-    if (goes_on) {
-      acts_add(&comm->going, open);
-    } else {
-      acts_end_open(open, answer, code);
-    }
+    return;
   }
-  pthread_mutex_unlock(&comm_lock);
-  if (!is_stale && atomic_load(&comm->closing)) {
+  const bool goes_on = answer == ncclInProgress && !acts_ends(open->life.call);
+  acts_follow(comm, open->life.call, open->before, launched ? answer : ncclInvalidUsage);
+  if (goes_on) {
+    acts_add(&comm->going, open);
+  } else {
+    acts_end_open(open, answer, code);
+  }
+  if (atomic_load(&comm->closing)) {
     acts_close(comm, thread);
   }
 }
@@ -152,7 +153,9 @@ static void end_acts(struct thread *thread, bool launched, ncclResult_t answer, 
   thread->acts = NULL;
   for (struct open_act *next; open != NULL; open = next) {
     next = open->next;
+    pthread_mutex_lock(&comm_lock);
     end_act(thread, open, launched, answer, code);
+    pthread_mutex_unlock(&comm_lock);
   }
 }
 

@@ -29,7 +29,7 @@ struct open_act {
   uint32_t generation; /* the communicator's */
   struct tape_life life;
   struct site site;
-  carillon_state_t before; /* the communicator's, before an act of a group */
+  carillon_state_t before; /* of an act in a group: the communicator's, before the group's first one on it */
 };
 
 struct comm {

@@ -41,9 +41,8 @@ int64_t tape_line_end(const struct tape_line *line);
 int64_t tape_line_next(struct tape_line *line, uint64_t ticks, int64_t kernel, bool tight);
 
 /**
- * Tells whether the processor's counter is as good as the kernel's clock with that source, as sysfs has it. The kernel
- * makes the counter its source only if it runs at a constant rate, never stops, and is the same on all processors.
- * kvm-clock is the same counter, scaled by the host; so the counter must be invariant (Intel SDM volume 3).
+ * Tells whether the processor's counter is as good as the kernel's clock with that source, as sysfs has it: as Go's
+ * counterIsClock, which says why.
  */
 bool tape_counter_is_clock(const char *source, bool is_invariant);
 

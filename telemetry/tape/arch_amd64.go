@@ -1,8 +1,9 @@
 package tape
 
 // counterIsClock tells whether the counter that readCounter reads is as good as the kernel's clock with that source.
-// The kernel makes the counter its source only if it can be trusted. kvm-clock is the same counter, scaled by the host;
-// so the counter must be invariant.
+// The kernel makes the counter its source only if it can be trusted. kvm-clock is the same counter, scaled by the host,
+// and in most guests an invariant counter is the same on all processors. Where it isn't, a reading on another processor
+// is off by what they differ, until the next line.
 func counterIsClock(source string, invariant bool) bool {
 	return source == "tsc" || source == "kvm-clock" && invariant
 }

@@ -89,10 +89,10 @@ func Round(d time.Duration) time.Duration {
 
 // Clip is text as valid UTF-8 of at most n bytes. One that is longer ends with "…".
 func Clip(text string, n int) string {
-	if len(text) <= n {
-		return strings.ToValidUTF8(text, "\uFFFD")
-	}
 	const mark = "…"
+	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) <= n {
+		return text
+	}
 	return strings.ToValidUTF8(text[:max(n-len(mark), 0)], "") + mark
 }
 

@@ -106,6 +106,7 @@ func TestClip(t *testing.T) {
 		{"longer", 5, "lo…"},
 		{"größer", 6, "gr…"}, // no half of a character
 		{"a\xffb", 9, "a\uFFFDb"},
+		{"a\xffb\xffc", 8, "a\uFFFDb…"}, // longer when it is valid
 	} {
 		if got := words.Clip(test.text, test.n); got != test.want {
 			t.Errorf("Clip(%q, %d) is %q, want %q", test.text, test.n, got, test.want)

@@ -39,11 +39,13 @@ type listed struct {
 // last.
 const maxListed = 96
 
-// hostsRoom is how many bytes of containers' host names a list has, for the same reason. A process without room for its
-// name has the machine's.
-const hostsRoom = 2 << 10
+// Bytes of a question beside its list, and of a process's age, at most.
+const (
+	aroundList = 640
+	ageRoom    = len(`,"age":`) + len("-9223372036854775808")
+)
 
-// listOf lists processes without their ages.
+// listOf lists processes without their ages. One for whose host's name a question has no room has the machine's.
 func listOf(members []mesh.Status) []listed {
 	members = slices.Clone(members)
 	gone := func(s *mesh.Status) int {
@@ -56,16 +58,30 @@ func listOf(members []mesh.Status) []listed {
 		return cmp.Or(cmp.Compare(gone(&a), gone(&b)), b.Since.Compare(a.Since)*gone(&a))
 	})
 	all := make([]listed, 0, len(members))
-	room := hostsRoom
 	for _, s := range members[:min(len(members), maxListed)] {
 		m := &s.Member
-		p := listed{PID: m.PID, Rank: m.Rank, JobSize: m.JobSize, State: s.State, Cause: s.Cause, Exit: s.Exit}
-		if room -= len(m.Host); m.Machine != "" && room >= 0 {
-			p.Host = m.Host
+		all = append(all, listed{
+			PID: m.PID, Rank: m.Rank, JobSize: m.JobSize, State: s.State, Cause: s.Cause, Exit: s.Exit,
+		})
+	}
+	room := mesh.MaxQuestion - aroundList - encodedSize(all) - len(all)*ageRoom
+	for i := range all {
+		m := &members[i].Member
+		if size := len(`"host":,`) + encodedSize(m.Host); m.Machine != "" && size <= room {
+			all[i].Host = m.Host
+			room -= size
 		}
-		all = append(all, p)
 	}
 	return all
+}
+
+// encodedSize is how many bytes a value has in a message.
+func encodedSize(v any) int {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("agent: %T can't be encoded: %v", v, err)) // the types of a list all can
+	}
+	return len(b)
 }
 
 // statuses are the processes of keeper's list, given the keeper's own state. While the keeper is unreachable, so are
@@ -99,8 +115,8 @@ func (l *list) check() error {
 		return errors.New("the list of processes is missing or too long")
 	}
 	for _, p := range l.Members {
-		if p.State > mesh.Left || p.Cause > mesh.CauseUntold || p.Rank < -1 || len(p.Host) > mesh.MaxHost {
-			return fmt.Errorf("a process has an unknown state, cause or rank, or too long a host's name: %+v", p)
+		if p.State > mesh.Left || p.Cause > mesh.CauseUntold || p.Rank < -1 {
+			return fmt.Errorf("a process has an unknown state, cause or rank: %+v", p)
 		}
 	}
 	return nil

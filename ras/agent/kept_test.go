@@ -74,30 +74,83 @@ func TestKeptContainers(t *testing.T) {
 	}
 }
 
-// TestListFitsAQuestion: whatever their containers are called.
+// TestListFitsAQuestion: whatever the agent's machine and the containers are called.
 func TestListFitsAQuestion(t *testing.T) {
-	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}
+	far := strings.Repeat("<", mesh.MaxHost)
+	keeper := mesh.Member{Name: far + "-4194304", Host: far, ID: process.ID{PID: 1 << 22}, Rank: -1}
+	keeper.Keeper = keeper.Name
+	for _, host := range []string{
+		strings.Repeat("x", mesh.MaxHost), strings.Repeat(">", mesh.MaxHost), strings.Repeat(`\`, 20), "\x01", "<",
+	} {
+		var kept []mesh.Status
+		for i := range maxListed + 1 {
+			id := process.ID{PID: 1<<22 - i}
+			kept = append(kept, mesh.Status{
+				Member: keeper.Keep(host, id, 1<<30-i, 1<<30), State: mesh.Dead,
+				Cause: mesh.CauseExit, Exit: process.Exit{Known: true, Signal: 64, Core: true},
+			})
+		}
+		l := list{Turn: math.MaxUint64, Members: listOf(kept)}
+		for i := range l.Members {
+			l.Members[i].Age = math.MinInt64
+		}
+		m := message{Kind: tellKept, From: keeper.Name, Kept: &l}
+		if n := len(m.encode()); n > mesh.MaxQuestion {
+			t.Errorf("%s: the question has %d bytes, want at most %d", host, n, mesh.MaxQuestion)
+		}
+		if l.Members[0].Host == "" {
+			t.Errorf("%s: no container is named", host)
+		}
+	}
+}
+
+// TestNamesOfOthersTakeNoRoom: neither processes that have their machine's name, nor one with a long name of its own,
+// take room from the names of containers.
+func TestNamesOfOthersTakeNoRoom(t *testing.T) {
+	keeper := mesh.Member{Host: strings.Repeat("m", mesh.MaxHost), ID: process.ID{PID: 9}, Rank: -1}
 	var kept []mesh.Status
-	for i := range maxListed + 1 {
-		id := process.ID{PID: 1<<22 - i}
-		kept = append(kept, mesh.Status{
-			Member: keeper.Keep(strings.Repeat("x", mesh.MaxHost), id, 1<<20-i, 1<<20), State: mesh.Dead,
-			Cause: mesh.CauseExit, Exit: process.Exit{Known: true, Signal: 64, Core: true},
-		})
+	for i := range maxListed {
+		host := ""
+		switch {
+		case i == 60:
+			host = strings.Repeat("<", 10*mesh.MaxHost)
+		case i > 60:
+			host = fmt.Sprint("job-with-a-long-name-worker-", i)
+		}
+		kept = append(kept, mesh.Status{Member: keeper.Keep(host, process.ID{PID: 1000 + i}, i, maxListed)})
 	}
-	l := list{Turn: math.MaxUint64, Members: listOf(kept)}
-	for i := range l.Members {
-		l.Members[i].Age = 1000 * time.Hour
+	for i, p := range listOf(kept) {
+		if named := p.Host != ""; named != (i >= 60) {
+			t.Errorf("process %d is of host %q", i, p.Host)
+		}
 	}
-	m := message{Kind: tellKept, From: keeper.Name, Kept: &l}
-	if n := len(m.encode()); n > mesh.MaxQuestion {
-		t.Errorf("the question has %d bytes, want at most %d", n, mesh.MaxQuestion)
+}
+
+// TestAnyHostNameIsTold: a list is taken, whatever a process's host is called.
+func TestAnyHostNameIsTold(t *testing.T) {
+	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}
+	for _, host := range []string{
+		strings.Repeat(`\u0001`, 20), strings.Repeat("\uFFFD", 30), strings.Repeat("a\xff", 32),
+		strings.Repeat("x", 1000),
+	} {
+		kept := []mesh.Status{{Member: keeper.Keep(host, process.ID{PID: 1}, 0, 1)}}
+		m := message{Kind: tellKept, From: keeper.Name, Kept: &list{Members: listOf(kept)}}
+		told, err := decode(m.encode())
+		if err != nil {
+			t.Errorf("%q: %v", host, err)
+			continue
+		}
+		got := told.Kept.statuses(&mesh.Status{Member: keeper, State: mesh.Alive})[0].Member
+		if got != kept[0].Member || len(got.Host) > mesh.MaxHost || got.Host == "far" {
+			t.Errorf("%q: it is %+v, want %+v", host, got, kept[0].Member)
+		}
 	}
-	if l.Members[0].Host == "" {
-		t.Error("no container is named")
+	long := list{Members: []listed{{PID: 1, Host: strings.Repeat("x", 1000)}}} // of an agent that doesn't cut it
+	if err := long.check(); err != nil {
+		t.Error(err)
 	}
-	if l.Members[0].Host += "x"; l.check() == nil {
-		t.Error("a host's name may be of any length")
+	if m := long.statuses(&mesh.Status{Member: keeper})[0].Member; len(m.Host) > mesh.MaxHost {
+		t.Errorf("it is of host %s", m.Host)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
@@ -47,9 +48,10 @@ func Self(rank, jobSize int) (Member, error) {
 }
 
 // Keep is another process of this machine as a member whose Keeper is keeper, a member that is its own Keeper. host is
-// the host's name as the process has it; empty if that is the Keeper's.
+// the host's name as the process has it, of which Host has MaxHost bytes at most; empty if that is the Keeper's.
 func (keeper Member) Keep(host string, id process.ID, rank, jobSize int) Member {
 	m := processMember(keeper.Host, id, rank, jobSize)
+	host = words.Clip(host, MaxHost)
 	if m.Keeper = keeper.Name; host != "" && host != m.Host {
 		m.Host, m.Machine = host, m.Host
 	}

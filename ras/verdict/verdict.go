@@ -119,15 +119,17 @@ func (v *Verdict) setID() {
 	v.ID = hash(v.Reason, names(v.Culprits))
 }
 
-// names tells ranks from others, in any order: a cycle may be found at any of its ranks.
+// names tells ranks from others, in any order: a cycle may be found at any of its ranks. All agents name a rank alike:
+// the name of a container's host, which an agent may not have been told, is no part of it. A post-mortem names it so,
+// too, if it has a rank in the job.
 func names(ranks []Rank) []string {
 	all := make([]string, 0, len(ranks))
 	for _, r := range ranks {
-		name := r.Process() + "/" + strconv.Itoa(r.Job)
-		if r.Job < 0 { // only the communicator tells it apart
-			name += "/" + strconv.Itoa(r.Comm)
+		if r.Job >= 0 {
+			all = append(all, fmt.Sprintf("%d/%d", r.PID, r.Job))
+		} else {
+			all = append(all, fmt.Sprintf("%s/%d", r.Member, r.Comm))
 		}
-		all = append(all, name)
 	}
 	slices.Sort(all)
 	return all

@@ -34,7 +34,7 @@ type Job struct {
 type Process struct {
 	Tape    string
 	Host    string
-	PID     int // as its snapshots have it: see tape.Header.KnownPID
+	PID     int // the pid that people are told; see tape.Header.KnownPID
 	Started time.Time
 	Running bool // also set if unknown: the process is on another host that shares the folder
 	Died    bool // it ended without closing its tape

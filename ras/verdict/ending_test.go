@@ -151,6 +151,31 @@ func TestUnfinishedGroup(t *testing.T) {
 	if verdicts, _ := verdict.Diagnose(j); len(verdicts) > 0 {
 		t.Errorf("got %+v", verdicts)
 	}
+	// But not for minutes. Of operations, it isn't known whether NCCL has them.
+	const long = 3 * time.Minute
+	for _, c := range []struct {
+		job      job
+		culprits int
+		want     string
+	}{
+		{
+			newJob(4).in(world, 4, lifecycle.CallSplit, long, -1, 0, seq(4)...).
+				with(grouped(tape.ActSplit, long), seq(4)...),
+			4, `ranks 0 to 3 began a split of "world" 3m0s ago, and it is not launched: its group has not ended`,
+		},
+		{
+			newJob(4).in(world, 7, allReduce, long, -1, 0, seq(4)...).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted = true }, seq(4)...),
+			0, `all_reduce 7 on "world" does not complete, and the cause is not known: all ranks have called it, and ` +
+				`none has launched it: their groups have not ended, or NCCL has not returned`,
+		},
+	} {
+		verdicts, _ := verdict.Diagnose(c.job)
+		if len(verdicts) != 1 || len(verdicts[0].Culprits) != c.culprits ||
+			!strings.HasSuffix(verdicts[0].Text.String(), c.want) {
+			t.Errorf("got %+v; want %s", verdicts, c.want)
+		}
+	}
 }
 
 // A rank that has begun an act which others have completed waits for nobody there.

@@ -230,8 +230,8 @@ func (g *graph) addNote(n *Note) {
 			g.hidden = append(g.hidden, own[0])
 		}
 	}
-	if len(own) == 1 && own[0].job < 0 {
-		own[0].job = n.Rank
+	if len(own) == 1 && n.Rank >= 0 && (own[0].job < 0 || own[0].inWorldOf(n.JobSize)) {
+		own[0].job = n.Rank // its launcher's number; a program may number a communicator of all ranks otherwise
 	}
 	for i := range n.Habits {
 		if a := byRoot[n.Habits[i].Root]; a != nil {
@@ -247,6 +247,13 @@ func (g *graph) addNote(n *Note) {
 		}
 	}
 	g.actors = append(g.actors, own...)
+}
+
+// inWorldOf tells whether a rank has its number in the job from a communicator of that many ranks.
+func (a *actor) inWorldOf(size int) bool {
+	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
+		return s.Parent.IsZero() && s.Rank == a.job && s.Size == size
+	})
 }
 
 // idleWithout is idleFor without the calls on some communicators, and with the pauses of the process; -1 if there is no

@@ -40,6 +40,14 @@ func (p *participant) grouped() bool {
 	return act != nil && act.Phase == tape.PhaseGroup
 }
 
+// unlaunched tells whether no rank has launched what all meet in.
+func (m *meeting) unlaunched() bool {
+	return !slices.ContainsFunc(m.present, func(p *participant) bool {
+		is, _ := p.unlaunched()
+		return !is
+	})
+}
+
 // act is the open act in which a rank meets the others, and which makes or ends a communicator; nil if there is none.
 func (p *participant) act() *OpenAct {
 	switch p.meeting.key.kind { //nolint:exhaustive // the others are of operations
@@ -228,7 +236,8 @@ func (m *meeting) calledTooOften() bool {
 }
 
 // openGroups is the verdict on ranks of a meeting that have not launched what others have, or wait for; false if there
-// are none. A rank that was in something else before may have to wait for that: its device's queue may be full.
+// are none. A rank that was in something else before may have to wait for that: its device's queue may be full. If none
+// has launched it, they may be about to, until missingTime has passed.
 func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 	var culprits []*actor
 	var since time.Duration
@@ -249,7 +258,7 @@ func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 		}
 	}
 	held := m.key.kind == exchange && len(m.waiters) > 0 || m.key.kind == leaving && len(m.present) < m.slot.Size
-	if n := len(culprits); n == 0 || n == len(m.present) && !held {
+	if n := len(culprits); n == 0 || n == len(m.present) && !held && (m.age < missingTime || confidence != Certain) {
 		return Verdict{}, false
 	}
 	v := m.verdict(UnfinishedGroup, confidence, m.ranksOf(culprits), victims([]*meeting{m}, culprits))

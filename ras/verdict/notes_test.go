@@ -401,6 +401,17 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"their communicator has another order than the job, which a launcher numbers",
+			newJob(3).in(world, 7, allReduce, s6, -1, 0, 1, 2).with(func(n *verdict.Note, s *verdict.Slot) {
+				s.Rank = 2 - n.Rank
+				s.Job = s.Rank
+			}, 0, 1, 2),
+			[]string{
+				`not_entered (certain) rank 0 (node0, pid 1000) has not entered all_reduce 7 on "world", nor any ` +
+					`collective from number 1 on; it has made no call on any communicator yet; ranks 1 and 2 wait`,
+			},
+		},
+		{
 			"all have left, and one of them never came",
 			newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1, 2).with(fate(verdict.Departed, s5, ""), seq(4)...),
 			[]string{

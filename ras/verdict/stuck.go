@@ -59,6 +59,10 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if v, ok := w.openGroups(m); ok {
 		return v, true
 	}
+	if m.unlaunched() && m.age >= missingTime {
+		w.still = append(w.still, m)
+		return Verdict{}, false
+	}
 	var worst *participant
 	onStream := func(p *participant) bool { return p.slot.Phase == tape.PhaseStream }
 	// Of some, nobody knows what they wait for, or who waits for data or credit may wait for a device.
@@ -138,6 +142,10 @@ func (w *walk) standstills() (verdicts []Verdict) {
 func (m *meeting) called() string {
 	if m.key.kind == leaving {
 		return "all ranks have called it"
+	}
+	if m.unlaunched() {
+		return "all ranks have called it, and none has launched it: their groups have not ended, or NCCL has not " +
+			"returned"
 	}
 	for p := range m.g.members(m.slot) {
 		if p.slot.Captured > 0 {

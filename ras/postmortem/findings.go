@@ -512,6 +512,7 @@ func (r *Report) mistakes() []Said {
 			}
 			s.Times, s.least = s.Times+e.calls, s.least || e.least
 			for _, m := range e.by {
+				s.least = s.least || m.proc.refused
 				s.Ranks = append(s.Ranks, m.jobRank())
 			}
 		}

@@ -33,6 +33,7 @@ type process struct {
 	live     int64 // if it is alive: when its tape was read
 	end      ending
 	missed   uint64
+	refused  bool         // refused calls may be missing, as records of acts were overwritten
 	tallies  []tape.Tally // without those that are zero
 	unread   bool         // reading it again failed, and Problems has it
 	stalls   []stall      // calls that stalled and ended
@@ -185,7 +186,7 @@ func readTape(path string, opts *Options) (*process, error) {
 		return cmp.Compare(a.Generation, b.Generation)
 	})
 	missed := r.Missed()
-	p.missed = missed.Life + missed.Op
+	p.missed, p.refused = missed.Life+missed.Op, missed.Life > 0
 	if missed.Op == 0 {
 		p.from = 0
 	}

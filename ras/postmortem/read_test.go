@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -376,5 +377,34 @@ func TestCaptured(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(text.String())
+	}
+}
+
+// Of refused calls whose records were overwritten, as those of many communicators, it is said that there were more.
+func TestRefusedBeyondTheRing(t *testing.T) {
+	dir := t.TempDir()
+	w, err := tape.Create(tape.Config{Dir: dir, Job: "refused", LifeRecords: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		c := w.Comm(tape.CommInfo{ID: lifecycle.CommID{byte(i), 1}, Size: 1})
+		c.Life(tape.LifeRecord{
+			Act: tape.ActDestroy, Call: lifecycle.CallDestroy, Stage: tape.StageMisuse, Code: lifecycle.CodeDestroyed,
+			Peer: -1, Text: "it was destroyed before",
+		})
+		c.Close()
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	report, err := postmortem.Read([]string{dir}, postmortem.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := report.Write(&out, postmortem.TextOptions{}); err != nil ||
+		!regexp.MustCompile(`it was destroyed before; at least \d+ such calls in all`).MatchString(out.String()) {
+		t.Errorf("%v: %s", err, out.String())
 	}
 }

@@ -174,7 +174,7 @@ func (k *Keeper) ended(p *kept, exit process.Exit) {
 		k.change(p, mesh.Left, mesh.CauseTold, time.Now())
 	default: // programs close their tapes on their way out when they fail, too
 		p.Exit = exit
-		k.change(p, mesh.Dead, mesh.CauseExit, time.Now())
+		k.change(p, mesh.Ended(exit), mesh.CauseExit, time.Now())
 	}
 }
 

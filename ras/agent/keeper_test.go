@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"syscall"
@@ -79,6 +81,17 @@ func TestKeeper(t *testing.T) {
 	k.Await(t.Context()) // returns at once, as all have ended
 
 	closed = false
+	k.Add(self.Keep("", process.ID{PID: os.Getpid()}, 3, 2), func() bool { return false })
+	want(mesh.Joined, 3, mesh.Alive)
+	k.mu.Lock()
+	p := k.members[fmt.Sprintf("%s-%d", self.Host, os.Getpid())]
+	k.ended(p, process.Exit{Known: true}) // as of a process that exited with 0
+	k.mu.Unlock()
+	want(mesh.Departed, 3, mesh.Left)
+	if p.Cause != mesh.CauseExit || !p.Exit.Known {
+		t.Errorf("rank 3 left: %v, %v", p.Cause, p.Exit)
+	}
+
 	four, five := start(4), start(5)
 	now, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -91,7 +104,7 @@ func TestKeeper(t *testing.T) {
 	}
 	_, _ = four.Wait(), five.Wait()
 	k.Close()
-	if slices.Sort(exits); !slices.Equal(exits, []int{0, 1, 2, 4, 5}) {
+	if slices.Sort(exits); !slices.Equal(exits, []int{0, 1, 2, 3, 4, 5}) {
 		t.Errorf("ranks %v have exited, as it says", exits)
 	}
 }

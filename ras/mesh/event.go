@@ -16,9 +16,17 @@ const (
 	Suspect                  // it has not answered for a short time, or it is running but does not answer
 	Stopped                  // its process exists and does not run: SIGSTOP, a debugger, a frozen cgroup
 	Unreachable              // it does not answer, and no member that could see its process does
-	Dead                     // its process ended without saying so
-	Left                     // it said that it leaves
+	Dead                     // its process ended without saying so, and did not exit with 0 as far as is known
+	Left                     // it said that it leaves, or its process exited with 0
 )
+
+// Ended is the state of a member whose process ended so without saying that it leaves.
+func Ended(exit process.Exit) State {
+	if exit.Known && !exit.Failed() {
+		return Left
+	}
+	return Dead
+}
 
 var stateNames = [...]string{"alive", "suspect", "stopped", "unreachable", "dead", "left"}
 
@@ -35,8 +43,8 @@ type Kind uint8
 // The kinds of events.
 const (
 	Joined    Kind = iota // it is a member now
-	Departed              // it left
-	Died                  // its process ended without saying so
+	Departed              // it left, or its process exited with 0
+	Died                  // its process ended otherwise
 	Suspected             // it does not answer; Resumed, Died, Halted or Lost follows
 	Halted                // its process is stopped
 	Resumed               // it runs or answers again, after Suspected, Halted or Lost
@@ -110,7 +118,7 @@ func (e Event) String() string {
 	if e.Cause != CauseTold {
 		s += ": " + e.Cause.String()
 	}
-	if e.Kind == Died && e.Exit.Known {
+	if e.Exit.Known {
 		s += ", " + e.Exit.String()
 	}
 	if e.By != "" {

@@ -144,7 +144,7 @@ func (t *table) observe(f *fate, now time.Time) (events []Event, fresh bool) {
 		return nil, false
 	}
 	next, since := *f, now.Add(-f.age)
-	if f.state != Dead {
+	if !f.state.gone() {
 		next.exit = process.Exit{}
 	}
 	switch {

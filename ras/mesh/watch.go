@@ -176,7 +176,7 @@ func (w *watcher) fate(m *Member, s State, c Cause) *fate {
 }
 
 func (w *watcher) dead(m *Member, exit process.Exit) {
-	f := w.fate(m, Dead, CauseExit)
+	f := w.fate(m, Ended(exit), CauseExit)
 	f.exit = exit
 	w.m.announce(f)
 }

@@ -243,7 +243,7 @@ func (j *keptJob) event(e mesh.Event) {
 		p.paused = e.Since
 	case e.Kind == mesh.Resumed && p != nil:
 		p.telemetry.resumed(tape.Now() - int64(time.Since(p.paused)))
-	case e.Kind == mesh.Died:
+	case e.State == mesh.Dead || e.Cause == mesh.CauseExit:
 		j.leftovers.died()
 	}
 	if j.ras != nil {

@@ -193,7 +193,7 @@ func (r *JobRAS) start(url string, died func()) {
 	r.pushing.start(push...)
 	if tell := r.config.OnEvent; tell != nil {
 		r.config.OnEvent = func(e mesh.Event) {
-			if e.Kind == mesh.Died {
+			if e.State == mesh.Dead || e.Cause == mesh.CauseExit {
 				died()
 			}
 			tell(e)
@@ -369,7 +369,7 @@ func (r *JobRAS) Ranks() []health.Rank {
 			rank.Rank = r.rankOf(s.Member.Name)
 		}
 		switch {
-		case s.State == mesh.Dead && s.Exit.Known:
+		case s.Exit.Known:
 			rank.Text = s.Exit.String()
 		case s.State != mesh.Alive:
 			rank.Text = s.Cause.String()

@@ -112,6 +112,23 @@ func TestAloneOnItsHostIsDeadWhenItsPortRefuses(t *testing.T) {
 	})
 }
 
+// TestExitWith0IsNoDeath: all are told that the process has left, and how.
+func TestExitWith0IsNoDeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := start(t, 6, lan, 3, 3, mesh.LAN())
+		from, exit := time.Now(), process.Exit{Known: true}
+		leaver := j.Ranks[4]
+		leaver.Process.Kill(exit)
+		t.Logf("exited: told after %v", told(t, j, 5*time.Second, from, mesh.Departed, leaver.Name(), leaver))
+		time.Sleep(time.Minute)
+		for i, r := range j.Ranks {
+			if s, _ := r.Mesh.Member(leaver.Name()); r != leaver && (s.Cause != mesh.CauseExit || s.Exit != exit) {
+				t.Errorf("rank %d has it as %v: %v, %v", i, s.State, s.Cause, s.Exit)
+			}
+		}
+	})
+}
+
 func TestLeavingIsNoDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 5, lan, 3, 3, mesh.LAN())

@@ -25,7 +25,7 @@ func TestReplacedMembersAreForgotten(t *testing.T) {
 		gone := []*sim.Rank{alone} // or new: nobody notes down what they are told
 		for range replaced {
 			from := time.Now()
-			old.Process.Kill(process.Exit{Known: true})
+			old.Process.Kill(process.Exit{Known: true, Code: 3})
 			gone = append(gone, old)
 			told(t, j, settled, from, mesh.Died, old.Name(), gone...)
 			process := j.Machines[1].Start(3, 4)

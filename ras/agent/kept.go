@@ -26,7 +26,8 @@ type list struct {
 // listed is one process of a list.
 type listed struct {
 	PID     int           `json:"pid"`
-	Host    string        `json:"host,omitempty"` // if it isn't the agent's
+	Before  uint          `json:"before,omitempty"` // as mesh.Member
+	Host    string        `json:"host,omitempty"`   // if it isn't the agent's
 	Rank    int           `json:"rank"`
 	JobSize int           `json:"job_size,omitempty"`
 	State   mesh.State    `json:"state"`
@@ -61,7 +62,8 @@ func listOf(members []mesh.Status) []listed {
 	for _, s := range members[:min(len(members), maxListed)] {
 		m := &s.Member
 		all = append(all, listed{
-			PID: m.PID, Rank: m.Rank, JobSize: m.JobSize, State: s.State, Cause: s.Cause, Exit: s.Exit,
+			PID: m.PID, Before: m.Before, Rank: m.Rank, JobSize: m.JobSize,
+			State: s.State, Cause: s.Cause, Exit: s.Exit,
 		})
 	}
 	room := mesh.MaxQuestion - aroundList - encodedSize(all) - len(all)*ageRoom
@@ -90,8 +92,8 @@ func (l *list) statuses(keeper *mesh.Status) []mesh.Status {
 	all := make([]mesh.Status, 0, len(l.Members))
 	for _, p := range l.Members {
 		s := mesh.Status{
-			Member: keeper.Member.Keep(p.Host, process.ID{PID: p.PID}, p.Rank, p.JobSize), State: p.State,
-			Cause: p.Cause, Exit: p.Exit, Since: l.at.Add(-p.Age), By: keeper.Member.Name,
+			Member: keeper.Member.Keep(p.Host, process.ID{PID: p.PID}, p.Rank, p.JobSize).After(p.Before),
+			State:  p.State, Cause: p.Cause, Exit: p.Exit, Since: l.at.Add(-p.Age), By: keeper.Member.Name,
 		}
 		switch ended := s.State == mesh.Dead || s.State == mesh.Left; {
 		case ended || keeper.State == mesh.Alive:
@@ -233,15 +235,20 @@ func (a *Agent) turn() uint64 {
 
 // tellList sends the list to agents.
 func (a *Agent) tellList(ctx context.Context, to []string) shared {
-	ages := map[int]time.Duration{}
+	type number struct {
+		pid    int
+		before uint
+	}
+	ages := map[number]time.Duration{}
 	for _, s := range a.cfg.Kept() {
-		ages[s.Member.PID] = time.Since(s.Since)
+		ages[number{s.Member.PID, s.Member.Before}] = time.Since(s.Since)
 	}
 	a.mu.Lock()
 	l := list{Turn: a.own.Turn, Members: slices.Clone(a.own.Members)}
 	a.mu.Unlock()
 	for i := range l.Members {
-		l.Members[i].Age = ages[l.Members[i].PID]
+		p := &l.Members[i]
+		p.Age = ages[number{p.PID, p.Before}]
 	}
 	done := shared{turn: l.Turn}
 	ctx, cancel := context.WithTimeout(ctx, askTime)

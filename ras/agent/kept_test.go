@@ -53,6 +53,7 @@ func TestKeptContainers(t *testing.T) {
 	kept := []mesh.Status{
 		{Member: keeper.Keep("far", process.ID{PID: 1}, 0, 2)},
 		{Member: keeper.Keep("pod-1", process.ID{PID: 2}, 1, 2)},
+		{Member: keeper.Keep("pod-2", process.ID{PID: 2}, 2, 2).After(1)},
 	}
 	m := message{Kind: tellKept, From: keeper.Name, Kept: &list{Members: listOf(kept)}}
 	told, err := decode(m.encode())
@@ -63,14 +64,17 @@ func TestKeptContainers(t *testing.T) {
 	for _, s := range told.Kept.statuses(&mesh.Status{Member: keeper, State: mesh.Alive}) {
 		got = append(got, s.Member)
 	}
-	if !slices.Equal(got, []mesh.Member{kept[0].Member, kept[1].Member}) {
+	if !slices.Equal(got, []mesh.Member{kept[0].Member, kept[1].Member, kept[2].Member}) {
 		t.Errorf("they are %+v, want %+v", got, kept)
 	}
-	if text := fmt.Sprint(got); text != "[rank 0 (far-1) rank 1 (pod-1-2)]" {
+	if text := fmt.Sprint(got); text != "[rank 0 (far-1) rank 1 (pod-1-2) rank 2 (pod-2-2)]" {
 		t.Errorf("they are %s", text)
 	}
 	if got[0].Name != "far-1" || got[1].Name != "far-2" || got[1].MachineName() != "far" {
 		t.Errorf("they are members %s and %s, the latter on %s", got[0].Name, got[1].Name, got[1].MachineName())
+	}
+	if got[2].Name != "far-2.1" {
+		t.Errorf("the second process with number 2 is member %s", got[2].Name)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 
 // Member is one process of the job.
 type Member struct {
-	// Name is HOST-PID, unique in the job. Of a process with a Machine, HOST is that one.
+	// Name is HOST-PID, or HOST-PID.BEFORE if others were Before it, unique in the job. Of a process with a Machine,
+	// HOST is that one.
 	Name string
 	// Host is the host's name, of at most MaxHost bytes, as the process has it: in a container, it is the container's.
 	Host string
@@ -22,6 +23,9 @@ type Member struct {
 	Machine string
 	// ID names the process on its host: processes with the same BootID and PIDSpace can watch each other.
 	process.ID
+	// Before is how many processes of its Keeper came before it with the same PID: pids are reused, and a process in a
+	// container has the container's if it had ended when its Keeper found it.
+	Before uint
 	// Rank is its rank in the job, -1 if it has none. JobSize is how many ranks the job has, 0 if unknown.
 	Rank    int
 	JobSize int
@@ -51,6 +55,14 @@ func (m Member) String() string {
 // MachineName is the name of the machine that the process runs on, as far as it is known. Processes in containers of
 // one machine have it in common.
 func (m *Member) MachineName() string { return cmp.Or(m.Machine, m.Host) }
+
+// After is the member as the one that comes after n others of its Keeper with the same PID.
+func (m Member) After(n uint) Member {
+	if m.Before = n; n > 0 {
+		m.Name += "." + strconv.FormatUint(uint64(n), 10)
+	}
+	return m
+}
 
 func (m *Member) instance() instance { return instance{m.Name, m.Instance} }
 

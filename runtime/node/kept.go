@@ -120,11 +120,18 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	h, a := t.Header(), j.agent
 	id := t.Process()
-	if !runs {
+	if runs {
+		t.Numbered(id.PID)
+	} else {
 		id.PID = h.KnownPID() // as it was called while it ran
 	}
-	t.Numbered(id.PID)
-	m := a.self.Keep(words.Line(h.Host), id, h.Rank, h.JobSize)
+	var before uint
+	for _, s := range j.keeper.Members() {
+		if s.Member.PID == id.PID {
+			before++
+		}
+	}
+	m := a.self.Keep(words.Line(h.Host), id, h.Rank, h.JobSize).After(before)
 	rank := strconv.Itoa(h.Rank)
 	if h.Rank < 0 {
 		rank = m.String()
@@ -259,7 +266,10 @@ func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
 	}
 	h := p.tape.Header()
 	if (p.ran || h.Created.After(j.agent.began)) && (exit.Known || !h.Closed) {
-		end := process.Entry{Rank: m.Rank, PID: m.PID, Exit: exit, Found: !p.ran, Followed: p.ran}
+		end := process.Entry{Rank: m.Rank, PID: m.PID, Exit: exit, Found: !p.ran, Followed: p.ran}.Now()
+		if h.AgentPID == 0 { // no agent has a number for it: it is its own
+			end.PIDSpace = h.PIDSpace
+		}
 		_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may tell
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 	osprocess "github.com/carillon-rt/carillon/telemetry/process"
 	"github.com/carillon-rt/carillon/telemetry/tape"
+	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
 // TestAgentNamesProcesses: by the host's name as they have it, as in a container, and the number that the agent has for
@@ -55,6 +57,65 @@ func TestAgentNamesProcesses(t *testing.T) {
 	}
 	if err := errors.Join(a.Stop(t.Context()), r.Close(), w.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAgentTellsProcessesApart: also those of containers that had ended when it found them, of which it has only the
+// containers' own numbers. It notes their ends by these, in the containers' pid namespaces.
+func TestAgentTellsProcessesApart(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("CARILLON_HEALTH_ADDR", "127.0.0.1:0")
+	t.Setenv("CARILLON_RAS_MIN_POLL_INTERVAL", "off")
+	job := filepath.Join(dir, "j")
+	if err := os.Mkdir(job, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pid = 1 << 28                      // which no process of the machine has
+	contained := space != "pid:[4026531836]" // in a container itself, the agent can't know that others have ended
+	for rank, host := range []string{"pod-a", "pod-b"} {
+		f := tapetest.Forge{
+			PID: pid, PIDSpace: uint64(7 + rank), Host: host, Job: "j", Rank: rank, JobSize: 2, Closed: contained,
+			KernelBoot: osprocess.Self().BootID, CreatedMono: 1, CreatedWall: time.Now().Add(time.Minute).UnixNano(),
+		}
+		if err := os.WriteFile(filepath.Join(job, host+".tape"), f.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := node.StartAgent(t.Context(), "", node.FromEnv(), node.WithTapeDir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Scan()
+	_, text := get(t, a.URL()+"jobs/")
+	self, err := mesh.Self(-1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, suffix := range []string{"", ".1"} {
+		link := fmt.Sprintf(`jobs/j/%s-%d%s/">j, rank %d (pod-%c-%[2]d)</a>`, self.Host, pid, suffix, rank, 'a'+rank)
+		if !strings.Contains(text, link) {
+			t.Errorf("the list of processes has no %s: %s", link, text)
+		}
+	}
+	if err := a.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	entries, err := osprocess.ReadLedger(filepath.Join(job, osprocess.Ledger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spaces := map[uint64]int{}
+	for _, e := range entries {
+		if e.PID != 0 {
+			spaces[e.PIDSpace] = e.PID
+		}
+	}
+	if !contained && !maps.Equal(spaces, map[uint64]int{7: pid, 8: pid}) {
+		t.Errorf("the ends are noted as %+v", entries)
 	}
 }
 

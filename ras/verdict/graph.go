@@ -306,8 +306,8 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 }
 
 // pending tells whether the last call of a slot, whose completion nobody reports, is certainly not complete: other
-// ranks of the communicator have not made it, or sent its messages, or can't yet, and make no calls there. Only a call
-// that no rank can complete alone proves that.
+// ranks of the communicator have not made or launched it, or sent its messages, or can't yet, and make no calls there.
+// Only a call that no rank can complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
 	messages := s.inCountedMessages()
 	if !s.Unproven || !s.counts() && !s.endsWell() || !messages && (s.Seq != s.Begun || !s.Op.Meets()) {
@@ -319,7 +319,8 @@ func (g *graph) pending(s *Slot) bool {
 		held = g.heldBack(s, false)
 	}
 	for p := range g.members(s) {
-		awaited := p.slot.Begun < s.Begun
+		awaited := p.slot.Begun < s.Begun ||
+			p.slot.unlaunched() && p.slot.Op.Call.IsCollective() && p.slot.Seq <= s.Begun
 		if messages {
 			awaited = p.slot.countsWith(s.Rank) && (p.slot.lacks(s).sends || slices.Contains(held, p.slot.Rank))
 		}

@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/verdict"
 	osprocess "github.com/carillon-rt/carillon/telemetry/process"
+	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
 // ending is how a process ended, as far as is known. Times are on its tape's own clock.
@@ -410,6 +412,7 @@ func (r *Report) moments() []moment {
 			first = &moment{at: at, trouble: what, ended: ended}
 		}
 	}
+	gaveUp := func(m *member) string { return fmt.Sprintf("%s gave up an operation on %s", m.label(), m.name()) }
 	for _, p := range r.procs {
 		if p.end.signaled > 0 {
 			signaled = earlier(signaled, p.at(p.end.signaled))
@@ -420,11 +423,19 @@ func (r *Report) moments() []moment {
 		}
 		for _, m := range p.members {
 			if m.gaveUp > 0 && !r.wentWell() {
-				trouble(p.at(m.gaveUp), fmt.Sprintf("%s gave up an operation on %s", m.label(), m.name()), false)
+				trouble(p.at(m.gaveUp), gaveUp(m), false)
 			}
 			if f := m.Failure; f != nil && f.Code != lifecycle.CodeRevoked && f.Code != lifecycle.CodeAborted {
 				trouble(p.at(f.Time), fmt.Sprintf("%s failed on %s", m.name(), m.label()), false)
 			}
+		}
+	}
+	for _, a := range r.aborts() {
+		if first != nil && !a.at.Before(first.at) {
+			break
+		}
+		if r.waited(a.of, a.at.Add(-beforeTime)) {
+			trouble(a.at, gaveUp(a.of), false)
 		}
 	}
 	if l := r.lost; l != nil && (first == nil || !first.at.Before(l.of.at(l.told))) {
@@ -466,6 +477,43 @@ func (r *Report) moments() []moment {
 		all = append(all, moment{at: r.End, title: title})
 	}
 	return all
+}
+
+// abort is when a rank aborted a communicator.
+type abort struct {
+	of *member
+	at time.Time
+}
+
+// mostAborts bounds the aborts before which the job is judged.
+const mostAborts = 8
+
+// aborts are those of communicators with an operation that had been launched so long ago that it had stalled if it was
+// not done, which the rank's own tape doesn't tell. Of those within sweepTime there is the first one.
+func (r *Report) aborts() (all []abort) {
+	for _, p := range r.procs {
+		for _, m := range p.members {
+			for _, a := range m.acts() {
+				o := m.InFlight()
+				late := p.model.Unproven(m.Comm, a.Start) || o != nil && p.model.Stalled(o, a.Start)
+				if a.Kind == tape.ActAbort && m.Enqueues() && late {
+					all = append(all, abort{m, p.at(a.Start)})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b abort) int { return a.at.Compare(b.at) })
+	all = slices.CompactFunc(all, func(a, b abort) bool { return b.at.Sub(a.at) <= sweepTime })
+	return all[:min(len(all), mostAborts)]
+}
+
+// waited tells whether a rank waited for others in a call on its communicator at a time, as a verdict on the job says.
+func (r *Report) waited(m *member, at time.Time) bool {
+	return slices.ContainsFunc(r.verdicts(at), func(v verdict.Verdict) bool {
+		return slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool {
+			return w.Comm == m.ID && w.Rank.Comm == m.Rank
+		})
+	})
 }
 
 // firstLeft is the process that left in order first since the oldest call began in the middle of which one left; nil if

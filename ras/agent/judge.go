@@ -37,7 +37,8 @@ func (m *Machine) notes(in Notes, now time.Time) {
 		if slices.ContainsFunc(withheld, func(v verdict.Verdict) bool { return v.Accuses(n.Member) }) {
 			continue // it may be told later
 		}
-		if n.Fate == verdict.Dead && len(n.Slots) > 0 && !n.Stale || n.Fate == verdict.Unreachable {
+		dead := n.Fate == verdict.Dead && len(n.Slots) > 0 && !n.Stale
+		if dead && !met(&n, all) || n.Fate == verdict.Unreachable {
 			m.release(n.Member)
 		}
 	}
@@ -263,6 +264,17 @@ func stalled(notes []verdict.Note) bool {
 		return n.Fate == verdict.Alive && slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool {
 			return s.Stalled && s.InFlight > 0 ||
 				slices.ContainsFunc(s.Acts, func(a verdict.OpenAct) bool { return a.Stalled })
+		})
+	})
+}
+
+// met tells whether a process that runs is in a call on a communicator of another one, so that the other one's part in
+// it counts.
+func met(other *verdict.Note, notes []verdict.Note) bool {
+	return slices.ContainsFunc(notes, func(n verdict.Note) bool {
+		return n.Fate == verdict.Alive && slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool {
+			return (s.InFlight > 0 || len(s.Acts) > 0) &&
+				slices.ContainsFunc(other.Slots, func(o verdict.Slot) bool { return o.Comm == s.Comm })
 		})
 	})
 }

@@ -29,11 +29,12 @@ import (
 //	    members [RANKS=alive|suspect|stopped|unreachable|dead|terminated|left]… [forgotten=RANKS]
 //	                             the membership as it is now: what isn't said is as before, a new state since TIME;
 //	                             terminated is dead, by SIGTERM
-//	    notes [RANKS=in|waits|entered|idle|done|failed|gave-up|PERCENT:NEWER]…
+//	    notes [RANKS=in|waits|entered|idle|done|failed|gave-up|aborted|PERCENT:NEWER]…
 //	                             the answers to the last question: of ranks that are in all_reduce 8 of world for 6 s,
 //	                             and perhaps wait for data of the next rank, have entered it just now, are in no call
-//	                             since 7, have ended 8, whose world failed by rank 0's death, was revoked, or whose
-//	                             device was in world's collectives for that part of the window, and of its newer half
+//	                             since 7, have ended 8, whose world failed by rank 0's death, was revoked, who aborted
+//	                             it, or whose device was in its collectives for that part of the window, and of its
+//	                             newer half
 //	      others RANKS=alive|unreachable…
 //	                             and what is known of ranks whose processes are no members
 //	    trouble | look | asked by=R | told yes|no | tick | ending | leave [alone] [RANKS=…]
@@ -227,6 +228,8 @@ func (p *play) notes(args []string) []verdict.Note {
 					Code: lifecycle.CodeRevoked, Call: s.Op.Call, Seq: 8, Peer: -1, Wait: -1,
 					Age: s.Age, Text: "revoked",
 				}
+			case "aborted":
+				s.Done, s.Age, s.Left = 8, 6*time.Second, &verdict.Left{Act: tape.ActAbort, Age: time.Second}
 			case "failed":
 				s.State, s.Failed, s.Age, s.Took = lifecycle.StateFailed, true, 100*time.Millisecond, time.Second
 				s.Failure = &verdict.Failure{

@@ -72,7 +72,6 @@ func line(n uint64) job {
 // and for no other.
 func TestGroupsOfMessages(t *testing.T) {
 	destroyed := func(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActDestroy, Age: s5} }
-	aborted := func(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActAbort, Age: s5} }
 	open := func(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseNone }
 	network := func(_ *verdict.Note, s *verdict.Slot) { s.Phase, s.Wait, s.WaitAge = tape.PhaseNetwork, 2, s5 }
 	pipeline := newJob(4).did(world, 1, allReduce, 2*s6, 0, 1, 2, 3)

@@ -174,6 +174,8 @@ func queued(_ *verdict.Note, s *verdict.Slot) {
 	s.InFlight, s.Begun = 3, s.Seq+2
 }
 
+func aborted(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActAbort, Age: s5} }
+
 func captured(_ *verdict.Note, s *verdict.Slot) { s.Captured = 3 }
 
 func notStalled(_ *verdict.Note, s *verdict.Slot) { s.Stalled = false }
@@ -891,6 +893,10 @@ func TestResolved(t *testing.T) {
 			hang().did(world, 41, allReduce, time.Millisecond, 0, 1).without(2, 3), true,
 		},
 		{"they gave up", hang(), hang().with(gaveUp, 0, 1, 3), false},
+		{
+			"they aborted the communicator", hang(),
+			hang().did(world, 41, allReduce, time.Millisecond, 0, 1, 3).with(aborted, 0, 1, 3), false,
+		},
 		{"they are gone", hang(), hang().without(0, 1, 3), false},
 		{
 			"others go on, whom it never concerned", newJob(6).comm("left", 0, 1, 2).comm("right", 3, 4, 5).in("left",

@@ -331,7 +331,9 @@ func (v *Verdict) Resolved(notes []Note, held time.Duration) bool {
 		})
 	default:
 	}
-	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { return !w.stillIn(s) })
+	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { // what NCCL's abort cuts short need not be done
+		return !w.stillIn(s) && (s.Left == nil || s.Left.Act != abort)
+	})
 }
 
 // Canceled tells whether the process of a culprit canceled calls less than so long ago. notes are the present ones.
@@ -373,6 +375,5 @@ func (v *Verdict) Accuses(member string) bool {
 // stillIn tells whether the rank of a slot is still in the call in which it waited.
 func (w *Wait) stillIn(s *Slot) bool {
 	return slices.ContainsFunc(s.Acts, func(a OpenAct) bool { return a.Act.String() == w.Call }) ||
-		(s.Left == nil || s.Left.Act == abort) && (s.InFlight > 0 || s.Unproven) && s.Seq <= w.Seq &&
-			s.Op.Call.String() == w.Call
+		s.Left == nil && (s.InFlight > 0 || s.Unproven) && s.Seq <= w.Seq && s.Op.Call.String() == w.Call
 }

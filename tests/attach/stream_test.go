@@ -76,6 +76,29 @@ func TestLaunchedAndNotDone(t *testing.T) {
 	}
 }
 
+// TestAborted: ranks wait for one that doesn't come, abort their communicator and end, as PyTorch's watchdog has them
+// do. Their verdict is not solved by that, and is what is found afterwards, though all but one exit with 0.
+func TestAborted(t *testing.T) {
+	t.Parallel()
+	buildLibrary(t)
+	tapes := t.TempDir()
+	input, end := openInput(t)
+	job := e2e.Start(t, []string{
+		"SKIP=1", "ABORT=1", "LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_TAPE_DIR=" + tapes,
+		"CARILLON_HEALTH_ADDR=off", "CARILLON_STALL_THRESHOLD=1s",
+	}, "carillon", "attach", "--job", "aborted", "--", "sh", "-c", `exec "$0" processes 3 <`+input,
+		fakenccl.Program(t, built, "held"))
+	late := job.AwaitPID(`^rank 2 of process (\d+) is held$`)
+	job.Await(`rank 2 .* has not entered all_reduce 2 .*verdict\.opened`)
+	end()
+	job.Await(`rank 2 .* has not entered all_reduce 2 .*\(withdrawn unresolved after .*verdict\.withdrawn`)
+	e2e.Kill(t, late, syscall.SIGKILL)
+	job.ExitCode()
+	after := e2e.Start(t, nil, "carillon", "postmortem", tapes)
+	after.Await(`This is how it was just before rank [01] gave up an operation on `)
+	after.Await(`rank 2 .*has not entered all_reduce 2 on `)
+}
+
 // TestBurst: ranks make operations faster than they have their streams say how far they are, so that of the last one
 // nobody says whether it is done. One rank has not called it; it is named, also after all were killed.
 func TestBurst(t *testing.T) {

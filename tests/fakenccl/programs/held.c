@@ -1,6 +1,6 @@
 // A job that stays as it is until its standard input ends: a split into odd and even ranks, an all-gather there, and an
 // all-reduce of all. With LATE, the last rank doesn't join before the input ends, and with LATE=split it joins, and
-// doesn't split; with SKIP, it skips the all-reduce.
+// doesn't split; with SKIP, it skips the all-reduce. With ABORT, it stays for good, and the others abort in the end.
 // With BURST, others come before that, one each 0.3 ms, and then eight at once.
 #include "program.h"
 
@@ -31,7 +31,9 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   if (!getenv("SKIP") || rank != n - 1) MUST(ncclAllReduce(&one, all, 1, ncclInt32, ncclSum, comm, stream));
   if (!getenv("SKIP")) cudaStreamSynchronize(stream);
   printf("rank %d of process %d is held\n", rank, getpid());
+  while (getenv("ABORT") && rank == n - 1) pause();
   await_end_of_input();
+  if (getenv("ABORT")) MUST(ncclCommAbort(comm));
   if (getenv("SKIP")) return 0;
   MUST(ncclCommDestroy(half));
   MUST(ncclCommDestroy(comm));

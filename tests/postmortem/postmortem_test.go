@@ -203,7 +203,7 @@ func TestTruncatedTape(t *testing.T) {
 	if err := os.Truncate(all[0], 0); err != nil {
 		t.Fatal(err)
 	}
-	j.Await(`^\[0\] .*level=ERROR msg="the tape is given up: the process goes on, .* was cut short: it has \d+ bytes of `)
+	j.Await(`^\[0\] .*level=ERROR msg="the tape is given up: the process goes on.* was cut short: it has \d+ bytes of `)
 	e2e.Kill(t, pids[1], syscall.SIGUSR1)
 	if code := j.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)

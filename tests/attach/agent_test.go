@@ -37,7 +37,7 @@ func alike(text string, pids [4]int) []string {
 	for r, pid := range pids {
 		text = regexp.MustCompile(fmt.Sprintf(`\b%d\b`, pid)).ReplaceAllString(text, fmt.Sprintf("PID%d", r))
 	}
-	text = regexp.MustCompile(`,\n *"at the time of the verdict: .*`).ReplaceAllString(text, "") // by an agent alone
+	text = regexp.MustCompile(`,\n *"at the time of the verdict: .*"`).ReplaceAllString(text, "") // by an agent alone
 	for _, differs := range []string{
 		`[0-9a-f]{16,32}`, `\d{4}-\d\d-\d\dT[\d:.]+Z`, `\d+(\.\d+)?(µs|ms|s)\b`, `\d\.\d\d of a processor`,
 		`(?m)_seconds": .*$`,

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +43,9 @@ func TestAttachFollowsTheProgram(t *testing.T) {
 	job := e2e.Start(t, env, "carillon", run...)
 	pid := job.AwaitPID(`^\[2\] ready (\d+)$`)
 	report(t, `"reason": "not_entered"[^§]*rank 2 `, tapes)
+	for _, rank := range []int{0, 1, 3} {
+		job.Await(fmt.Sprintf(`msg=ccl\.stall .*\brank=%d `, rank))
+	}
 	e2e.Kill(t, pid, syscall.SIGUSR1)
 	report(t, `"status": "ok"`, tapes)
 	job.Signal(syscall.SIGUSR2) // which carillon run passes on

@@ -67,7 +67,7 @@ func build(dir string) (err error) {
 
 // rank joins the world on a GPU and makes two all-reduces there. In the second, rank 1 does as its role says.
 func rank(role string) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	shared := os.Getenv(sharedVariable) != ""
 	n, err := node.Start(ctx, node.FromEnv(), node.WithGPU(gpu.Options{Shared: shared}))
@@ -170,7 +170,7 @@ func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 // await asks until what is said matches an expression.
 func await(t *testing.T, expr string, command ...string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		asked := e2e.Start(t, nil, "carillon", command...)
 		asked.ExitCode()

@@ -1,0 +1,269 @@
+package postmortem
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// moment is a time at which the job is judged.
+type moment struct {
+	at    time.Time
+	title string // "just before rank 2 failed"
+	// trouble is what happened first, if the moment is just before or after it: "rank 2 failed".
+	trouble string
+	// ended tells that the job was ended from outside at that time, or that a process failed that was lost.
+	ended bool
+	now   bool // it is when the tapes of living processes were read
+}
+
+// beforeTime is how long before the first trouble is known nothing of it is on the tapes: the end of a call that fails
+// is there before its error. settleTime is how long after it its immediate consequences are there, and the judge no
+// longer waits for more: the trouble may be known some milliseconds before its cause is on a tape.
+const (
+	beforeTime = 10 * time.Millisecond
+	settleTime = 120 * time.Millisecond
+)
+
+// moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to
+// it, right after it, and now or at the end. Without trouble, but if a process left in order in the middle of a call,
+// the first moment is just before the first one left since that call began.
+func (r *Report) moments() []moment {
+	var all []moment
+	var first *moment
+	var signaled time.Time // when the job was ended from outside
+	trouble := func(at time.Time, what string, ended bool) {
+		if first == nil || at.Before(first.at) {
+			first = &moment{at: at, trouble: what, ended: ended}
+		}
+	}
+	gaveUp := func(m *member) string { return fmt.Sprintf("%s gave up an operation on %s", m.label(), m.name()) }
+	for _, p := range r.procs {
+		if p.end.signaled > 0 {
+			signaled = earlier(signaled, p.at(p.end.signaled))
+			trouble(p.at(p.end.signaled), "the job was ended from outside ("+p.end.signal+")", true)
+		}
+		if p.end.at > 0 && !p.swept() && (p.end.exit.Failed() || p.state() != StateClosed && p.state() != StateExited) {
+			trouble(p.at(p.end.at), p.ended(), false)
+		}
+		for _, m := range p.members {
+			if m.gaveUp > 0 && !r.wentWell() {
+				trouble(p.at(m.gaveUp), gaveUp(m), false)
+			}
+			if f := m.Failure; f != nil && f.Code != lifecycle.CodeRevoked && f.Code != lifecycle.CodeAborted {
+				trouble(p.at(f.Time), fmt.Sprintf("%s failed on %s", m.name(), m.label()), false)
+			}
+		}
+	}
+	for _, a := range r.aborts() {
+		if first != nil && !a.at.Before(first.at) {
+			break
+		}
+		if r.waited(a.of, a.at.Add(-beforeTime)) {
+			trouble(a.at, gaveUp(a.of), false)
+		}
+	}
+	if l := r.lost; l != nil && (first == nil || !first.at.Before(l.of.at(l.told))) {
+		first = &moment{at: l.of.at(l.at), trouble: l.name + " failed", ended: true}
+	}
+	if first != nil {
+		before := first.at.Add(-beforeTime)
+		if first.ended {
+			before = first.at.Add(-time.Microsecond)
+		}
+		if last, known := r.lastSign(); known && before.Sub(last) > pauseTime {
+			before = last
+		}
+		what := first.trouble
+		all = append(all, moment{at: before, title: "just before " + what, trouble: what, ended: first.ended})
+		if first.ended {
+			return all // later failures are consequences
+		}
+		all = append(all, moment{at: first.at.Add(settleTime), title: "right after " + what, trouble: what})
+		if !signaled.IsZero() && signaled.After(first.at.Add(settleTime)) {
+			all = append(all, moment{
+				at: signaled.Add(-time.Microsecond), title: "just before the job was ended from outside", ended: true,
+			})
+			return all
+		}
+	}
+	switch now := r.now(); {
+	case !now.IsZero():
+		all = append(all, moment{at: now, title: "now", now: true})
+	case first == nil && !r.End.IsZero():
+		title := "at the end of the tapes"
+		if slices.ContainsFunc(r.procs, func(p *process) bool { return p.lastSeen() > p.last }) {
+			title = "when it was last seen to run"
+		}
+		if p := r.firstLeft(); p != nil {
+			at, what := p.at(p.end.left).Add(-time.Microsecond), p.name()+" left the job"
+			all = append(all, moment{at: at, title: "just before " + what, trouble: what})
+		}
+		all = append(all, moment{at: r.End, title: title})
+	}
+	return all
+}
+
+// abort is when a rank aborted a communicator.
+type abort struct {
+	of *member
+	at time.Time
+}
+
+// mostAborts bounds the aborts before which the job is judged.
+const mostAborts = 8
+
+// aborts are those of communicators with an operation that had been launched so long ago that it had stalled if it was
+// not done, which the rank's own tape doesn't tell. Of those within sweepTime there is the first one.
+func (r *Report) aborts() (all []abort) {
+	for _, p := range r.procs {
+		for _, m := range p.members {
+			for _, a := range m.acts() {
+				o := m.InFlight()
+				late := p.model.Unproven(m.Comm, a.Start) || o != nil && p.model.Stalled(o, a.Start)
+				if a.Kind == tape.ActAbort && m.Enqueues() && late {
+					all = append(all, abort{m, p.at(a.Start)})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b abort) int { return a.at.Compare(b.at) })
+	all = slices.CompactFunc(all, func(a, b abort) bool { return b.at.Sub(a.at) <= sweepTime })
+	return all[:min(len(all), mostAborts)]
+}
+
+// waited tells whether a rank waited for others in a call on its communicator at a time, as a verdict on the job says.
+func (r *Report) waited(m *member, at time.Time) bool {
+	return slices.ContainsFunc(r.verdicts(at), func(v verdict.Verdict) bool {
+		return slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool {
+			return w.Comm == m.ID && w.Rank.Comm == m.Rank
+		})
+	})
+}
+
+// firstLeft is the process that left in order first since the oldest call began in the middle of which one left; nil if
+// none did.
+func (r *Report) firstLeft() (first *process) {
+	var began time.Time
+	left := slices.DeleteFunc(slices.Clone(r.procs), func(p *process) bool { return p.end.left == 0 })
+	for _, p := range left {
+		for _, m := range p.members {
+			if d := m.doing(r.End); d != nil {
+				began = earlier(began, d.Since)
+			}
+		}
+	}
+	for _, p := range left {
+		at := p.at(p.end.left)
+		if !began.IsZero() && !at.Before(began) && (first == nil || at.Before(first.at(first.end.left))) {
+			first = p
+		}
+	}
+	return first
+}
+
+// wentWell tells whether all processes are known to have exited with 0: then the job meant to give up what it gave up.
+func (r *Report) wentWell() bool {
+	return !slices.ContainsFunc(r.procs, func(p *process) bool { return !p.end.exit.Known || p.end.exit.Failed() })
+}
+
+// lastSign is the last time at which any process gave a sign of life. It is not known of processes that have no
+// telemetry of their own. A launcher may see their ends later, if the machine stands still.
+func (r *Report) lastSign() (last time.Time, known bool) {
+	for _, p := range r.procs {
+		if p.header.Seen == 0 {
+			return last, false
+		}
+		last = later(last, p.at(max(p.header.Seen, p.last)))
+	}
+	return last, true
+}
+
+// now is when the tapes of living processes were read; zero if there are none.
+func (r *Report) now() (now time.Time) {
+	for _, p := range r.procs {
+		if p.live > 0 {
+			now = later(now, p.at(p.live))
+		}
+	}
+	return now
+}
+
+// hung are the times at which an agent last noted that the job hung, one for each hang: within one, the pauses between
+// notes double.
+func (p *process) hung() (last []time.Time) {
+	var first int64
+	for i, at := range p.ran {
+		if i == 0 || at-p.ran[i-1] > p.ran[i-1]-first+int64(2*time.Second) {
+			first = at
+			last = append(last, time.Time{})
+		}
+		last[len(last)-1] = p.at(at)
+	}
+	return last
+}
+
+// heldMoments are moments at which calls had stalled that later ended well, as far as the tapes or an agent noted it,
+// or processes were stopped that later went on. Of stalls that overlap the first counts, halfway between its threshold
+// and its end: by then, late ranks may have come. Where an agent was there to the end, its notes say when devices
+// stalled.
+func (r *Report) heldMoments() []moment {
+	type span struct{ began, end time.Time }
+	var spans []span
+	for _, p := range r.procs {
+		for _, s := range p.stalls {
+			if s.device && p.end.followed {
+				continue
+			}
+			spans = append(spans, span{p.at(s.began), p.at(s.end)})
+		}
+		if h := &p.header; p.wasStopped() && h.Resumed-h.Paused > p.quiet() {
+			spans = append(spans, span{p.at(h.Paused + p.quiet()), p.at(h.Resumed)})
+		}
+	}
+	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.ran) > 0 }); i >= 0 {
+		for _, at := range r.procs[i].hung() {
+			spans = append(spans, span{at, at})
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(a.end.Compare(b.end), a.began.Compare(b.began)) })
+	var all []moment
+	var last span
+	for _, s := range spans {
+		if len(all) > 0 && s.began.Before(last.end) {
+			continue
+		}
+		last = s
+		at := s.began.Add(s.end.Sub(s.began) / 2)
+		all = append(all, moment{at: at, title: "at " + clockTime(at)})
+	}
+	// A straggler may be one for longer than that, with many notes.
+	all = all[max(0, len(all)-MaxHeld):]
+	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.seen) > 0 }); i >= 0 {
+		var slow []moment
+		for _, s := range r.procs[i].seen {
+			if at := r.procs[i].at(s.at); len(s.stays) > 0 {
+				slow = append(slow, moment{at: at, title: "at " + clockTime(at)})
+			}
+		}
+		all = append(all, slow[max(0, len(slow)-MaxHeld):]...)
+		slices.SortStableFunc(all, func(a, b moment) int { return a.at.Compare(b.at) })
+	}
+	return all
+}
+
+// covered is the last time that the tapes cover.
+func (r *Report) covered() time.Time {
+	last := later(r.End, r.now())
+	for _, p := range r.procs {
+		if p.end.at > 0 {
+			last = later(last, p.at(p.end.at))
+		}
+	}
+	return last
+}

@@ -25,8 +25,9 @@
 //	itself                                            deadlock
 //	a rank without a note                             unknown, with what is missing; never a guess
 //
-// If a call only launches an operation, and its completion is not reported (Slot.Unproven), the rank counts as in it
-// while no rank can have completed it: others have begun fewer. It can still make other calls, so it is in no deadlock.
+// If a call only launches an operation, and its completion is not reported (Slot.Unproven), or nobody has asked NCCL
+// whether it is launched, the rank counts as in it while no rank can have completed it: others have begun fewer. It can
+// still make other calls, so it is in no deadlock.
 //
 // A device does the messages of a group together, so that no call tells which of them its rank waits for. The counts of
 // messages do (Slot.Counted): it waits for the ranks that have called for fewer. A rank that has called for something

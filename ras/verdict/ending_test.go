@@ -133,6 +133,16 @@ func TestUnfinishedGroup(t *testing.T) {
 			}
 		})
 	}
+	// Nobody has asked NCCL whether it is done.
+	unasked := func(n *verdict.Note, s *verdict.Slot) {
+		act(tape.ActFinalize, s6, true)(n, s)
+		s.Acts[0].Phase = tape.PhaseInProgress
+	}
+	for _, ranks := range [][]int{{0, 1, 3}, seq(4)} {
+		if v, _ := verdict.Diagnose(newJob(4).with(unasked, ranks...)); len(v) > 0 {
+			t.Errorf("a finalize of %d that may be done: %+v", ranks, v)
+		}
+	}
 	// The others are done with it.
 	gone := func(_ *verdict.Note, s *verdict.Slot) {
 		s.State, s.Left = lifecycle.StateDestroyed, &verdict.Left{Act: tape.ActDestroy, Age: s5}

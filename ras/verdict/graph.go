@@ -344,7 +344,10 @@ func (g *graph) pending(s *Slot) bool {
 }
 
 // counts tells whether Begun covers all calls of a rank on a communicator that it can still use.
-func (s *Slot) counts() bool { return s.healthy() && !s.Failed && s.Captured == 0 && len(s.Acts) == 0 }
+func (s *Slot) counts() bool {
+	uncounted := func(a OpenAct) bool { return a.Act != tape.ActGroup } // whose calls are counted when it is open
+	return s.healthy() && !s.Failed && s.Captured == 0 && !slices.ContainsFunc(s.Acts, uncounted)
+}
 
 // endsWell tells the same of a rank that is ending the communicator.
 func (s *Slot) endsWell() bool {
@@ -361,7 +364,8 @@ func meetingOf(s *Slot) (meetingKey, bool) {
 	case s.queued():
 		return meetingKey{}, false
 	case inFlight && s.Left == nil:
-	case s.ending() != nil && s.Failure == nil && s.open(tape.ActGroup) == nil: // else it waits for its own group
+	case s.ending() != nil && s.Failure == nil && s.open(tape.ActGroup) == nil && // else it waits for its own group,
+		s.ending().Phase != tape.PhaseInProgress: // or may have ended it
 		return meetingKey{comm: s.Comm, kind: leaving}, true
 	case !s.Failed || !s.Failure.unintended():
 		return meetingKey{}, false

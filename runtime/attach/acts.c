@@ -60,6 +60,7 @@ void acts_end_life(struct comm *comm, struct tape_life life, ncclResult_t answer
 void acts_enter(struct comm *comm, struct tape_life *life, uint8_t phase, const char *text) {
   struct tape_life entered = *life;
   entered.stage = TAPE_STAGE_PHASE;
+  entered.state = acts_state(comm);
   entered.phase = phase;
   entered.text = text;
   tape_life(comm->tape, &entered);
@@ -89,6 +90,14 @@ void acts_add(struct open_act **list, struct open_act *open) {
   }
   if ((*list = open) != NULL) {
     open->next = NULL;
+  }
+}
+
+void acts_go_on(struct comm *comm, struct open_act *open) {
+  acts_add(&comm->going, open);
+  if (open != NULL) {
+    open->life.time = 0;
+    acts_enter(comm, &open->life, TAPE_PHASE_IN_PROGRESS, NULL);
   }
 }
 
@@ -138,11 +147,25 @@ bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const c
 }
 
 /* Ends the operations that NCCL had in progress. The caller has the turn. */
-static void end_deriving(struct comm *comm, carillon_code_t code) {
-  for (uint64_t n = comm->deriving[0]; n != 0 && n <= comm->deriving[1]; n++) {
+static void end_in_progress(struct comm *comm, carillon_code_t code) {
+  for (uint64_t n = comm->in_progress[0]; n != 0 && n <= comm->in_progress[1]; n++) {
     tape_op_end(comm->tape, n, code);
   }
-  comm->deriving[0] = comm->deriving[1] = 0;
+  comm->in_progress[0] = comm->in_progress[1] = 0;
+}
+
+void acts_answered(struct comm *comm, uint64_t first, uint64_t last, ncclResult_t answer, carillon_code_t code) {
+  if (answer == ncclInProgress) {
+    comm->in_progress[0] = comm->in_progress[0] != 0 ? comm->in_progress[0] : first;
+    comm->in_progress[1] = last;
+    tape_op_phase(comm->tape, TAPE_PHASE_IN_PROGRESS);
+    return;
+  }
+  end_in_progress(comm, CARILLON_CODE_OK);
+  for (uint64_t n = first; n <= last; n++) {
+    tape_op_end(comm->tape, n, code);
+  }
+  stream_launched(comm, answer);
 }
 
 void acts_close(struct comm *comm, const struct thread *thread) {
@@ -150,7 +173,7 @@ void acts_close(struct comm *comm, const struct thread *thread) {
   atomic_store(&comm->closing, true);
   if (comm_take(comm, thread->id, &turn)) {
     const bool aborted = acts_state(comm) == CARILLON_STATE_ABORTED;
-    end_deriving(comm, aborted ? CARILLON_CODE_ABORTED : CARILLON_CODE_DESTROYED);
+    end_in_progress(comm, aborted ? CARILLON_CODE_ABORTED : CARILLON_CODE_DESTROYED);
     stream_close(comm);
     tape_comm_close(comm->tape);
     comm_give(comm, turn);
@@ -203,12 +226,8 @@ ncclResult_t act_end(struct act *act, ncclResult_t answer) {
     const bool goes_on = answer == ncclInProgress && !acts_ends(act->use.call);
     acts_follow(comm, act->use.call, act->use.before, answer);
     if (goes_on) {
-      if (act->use.thread->depth > 0) { /* it doesn't wait for the group's end */
-        act->life.time = 0;
-        acts_enter(comm, &act->life, TAPE_PHASE_NONE, NULL);
-      }
       acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK); /* the only one: a finalize waits for an operation's end */
-      acts_add(&comm->going, acts_open(comm, &act->life, &act->use.site));
+      acts_go_on(comm, acts_open(comm, &act->life, &act->use.site));
     } else {
       acts_end_life(comm, act->life, answer, answer == ncclInProgress ? CARILLON_CODE_OK : guard_code(answer));
     }
@@ -218,6 +237,7 @@ ncclResult_t act_end(struct act *act, ncclResult_t answer) {
 }
 
 void acts_pending(struct comm *comm, const struct thread *thread) {
+  atomic_store_explicit(&comm->unasked, true, memory_order_relaxed);
   atomic_store_explicit(&comm->job, thread->id, memory_order_relaxed);
   atomic_store_explicit(&comm->pending, true, memory_order_release);
 }
@@ -242,15 +262,36 @@ void acts_lost(struct comm *comm, carillon_call_t call) {
   pthread_mutex_unlock(&comm_lock);
 }
 
+/* NCCL still has something in progress: it waits, for other ranks perhaps. */
+static void asked(struct comm *comm, const struct thread *thread) {
+  uint64_t turn;
+  if (!comm_take(comm, thread->id | COMM_BRIEF, &turn)) {
+    return;
+  }
+  atomic_store_explicit(&comm->unasked, false, memory_order_relaxed);
+  if (comm->in_progress[0] != 0) {
+    tape_op_phase(comm->tape, TAPE_PHASE_NONE);
+  }
+  comm_give(comm, turn);
+  pthread_mutex_lock(&comm_lock);
+  for (struct open_act *open = comm->going; open != NULL; open = open->next) {
+    acts_enter(comm, &open->life, TAPE_PHASE_NONE, NULL);
+  }
+  pthread_mutex_unlock(&comm_lock);
+}
+
 void acts_progress(struct comm *comm, struct thread *thread, ncclResult_t state) {
   if (state == ncclInProgress) {
     atomic_store_explicit(&comm->pending, true, memory_order_release);
+    if (atomic_load_explicit(&comm->unasked, memory_order_relaxed)) {
+      asked(comm, thread);
+    }
     return;
   }
   const bool was = atomic_load_explicit(&comm->pending, memory_order_acquire);
   uint64_t turn;
   if (comm_take(comm, thread->id | COMM_BRIEF, &turn)) { /* any thread asks, at any time */
-    end_deriving(comm, guard_code(state));
+    end_in_progress(comm, guard_code(state));
     if (state == ncclSuccess) {
       stream_launched(comm, state);
       stream_check(comm);

@@ -25,7 +25,6 @@ bool acts_join(struct use *u, ncclResult_t answer) {
     thread->join[i].comm = u->comm;
     thread->join[i].generation = atomic_load(&u->comm->generation);
     thread->join[i].first = thread->join[i].last = 0;
-    thread->join[i].deriving[0] = thread->join[i].deriving[1] = 0;
     thread->join[i].operations = 0;
     thread->join[i].on_stream = false;
   }
@@ -37,11 +36,6 @@ bool acts_join(struct use *u, ncclResult_t answer) {
       thread->join[i].stream = u->stream;
     }
     thread->join[i].first = thread->join[i].first != 0 ? thread->join[i].first : u->launched;
-    if (guard_derives(u->call)) {
-      uint64_t *deriving = thread->join[i].deriving;
-      deriving[0] = deriving[0] != 0 ? deriving[0] : u->launched;
-      deriving[1] = u->launched;
-    }
   }
   atomic_fetch_add(&u->comm->grouped, 1);
   return true;
@@ -121,7 +115,7 @@ static void group_act(struct comm *comm, uint32_t operations, const struct site 
   tape_life(comm->tape, &life);
   if (answer == ncclInProgress) {
     acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK);
-    acts_add(&comm->going, acts_open(comm, &life, site));
+    acts_go_on(comm, acts_open(comm, &life, site));
   } else {
     acts_end_life(comm, life, answer, guard_code(answer));
   }
@@ -139,7 +133,7 @@ static void end_act(struct thread *thread, struct open_act *open, bool launched,
   const bool goes_on = answer == ncclInProgress && !acts_ends(open->life.call);
   acts_follow(comm, open->life.call, open->before, launched ? answer : ncclInvalidUsage);
   if (goes_on) {
-    acts_add(&comm->going, open);
+    acts_go_on(comm, open);
   } else {
     acts_end_open(open, answer, code);
   }
@@ -173,17 +167,7 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
     }
     atomic_fetch_sub(&comm->grouped, thread->join[i].operations);
     if (thread->join[i].turn != 0 && thread->join[i].first != 0) {
-      const uint64_t *deriving = thread->join[i].deriving;
-      const bool goes_on = answer == ncclInProgress && deriving[0] != 0; /* as long as NCCL is at it */
-      for (uint64_t n = thread->join[i].first; n <= thread->join[i].last; n++) {
-        if (!goes_on || n < deriving[0] || n > deriving[1]) {
-          tape_op_end(comm->tape, n, code);
-        }
-      }
-      if (goes_on) {
-        memcpy(comm->deriving, deriving, sizeof comm->deriving);
-      }
-      stream_launched(comm, answer);
+      acts_answered(comm, thread->join[i].first, thread->join[i].last, answer, code);
     }
     if (answer == ncclInProgress) {
       acts_pending(comm, thread);

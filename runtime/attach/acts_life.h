@@ -36,8 +36,11 @@ void acts_enter(struct comm *, struct tape_life *, uint8_t phase, const char *te
 /* An act that was started, to be ended later; NULL: no memory. */
 struct open_act *acts_open(struct comm *, const struct tape_life *, const struct site *);
 
-/* Puts one at the end of a list: comm->going, with comm_lock, if NCCL has it in progress. */
+/* Puts one at the end of a list. */
 void acts_add(struct open_act **list, struct open_act *);
+
+/* NCCL has one in progress, and was not asked since. The caller has comm_lock. */
+void acts_go_on(struct comm *, struct open_act *);
 
 /* Writes the end of one, and frees it. */
 void acts_end_open(struct open_act *, ncclResult_t answer, carillon_code_t);

@@ -211,6 +211,9 @@ static void settle(struct comm *comm, struct thread *thread, ncclResult_t answer
     return;
   }
   if (answer == ncclInProgress) {
+    struct open_act *init = comm->going;
+    comm->going = NULL;
+    acts_go_on(comm, init);
     acts_pending(comm, thread);
   } else {
     acts_learn(comm, thread);

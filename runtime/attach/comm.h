@@ -37,6 +37,7 @@ struct comm {
   _Atomic uint32_t generation;
   _Atomic carillon_state_t state;
   _Atomic bool pending;     /* NCCL answered ncclInProgress, and has not said since that it is done */
+  _Atomic bool unasked;     /* nor was it asked since */
   _Atomic uint64_t turn;    /* the thread that is in NCCL with it, by comm_turn; 0: none */
   _Atomic(const void *) at; /* where the last call was made that took the turn */
   _Atomic uint32_t grouped; /* its operations in groups that are open */
@@ -52,7 +53,7 @@ struct comm {
   uint32_t *messages;   /* to each rank, then from each rank; NULL: not counted */
   uint32_t size_known;  /* ranks that messages has room for */
   uint32_t derived;     /* splits, shrinks and grows that were begun */
-  uint64_t deriving[2]; /* the first and the last operation of those that NCCL has in progress; 0: none */
+  uint64_t in_progress[2]; /* the first and the last operation of those that NCCL has in progress; 0: none */
   cudaStream_t stream;  /* of the operation that a mark is to follow */
   bool launches;        /* there is such a one, which NCCL launches */
   bool told;            /* and before which the stream writes, too */

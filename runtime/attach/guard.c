@@ -334,12 +334,8 @@ ncclResult_t use_end(struct use *u, ncclResult_t answer) {
     u->thread->refusal[0] = '\0';
   }
   const bool operation = u->call >= CARILLON_CALL_ALL_REDUCE || u->launched != 0;
-  if (answer == ncclInProgress && guard_derives(u->call)) {
-    comm->deriving[0] = comm->deriving[1] = u->launched; /* all ranks meet in it: it goes on as long as NCCL is at it */
-  } else if (operation && !acts_join(u, answer)) {
-    const bool well = answer == ncclSuccess || answer == ncclInProgress;
-    tape_op_end(comm->tape, u->launched, well ? CARILLON_CODE_OK : guard_code(answer));
-    stream_launched(comm, answer);
+  if (operation && !acts_join(u, answer)) {
+    acts_answered(comm, u->launched, u->launched, answer, guard_code(answer));
   }
   if (operation && answer == ncclRemoteError) {
     acts_lost(comm, u->call);

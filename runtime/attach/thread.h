@@ -23,7 +23,6 @@ struct thread {
     struct comm *comm;
     uint32_t generation, operations;
     uint64_t first, last; /* of its operations, as the tape counts them; 0: none */
-    uint64_t deriving[2]; /* the same of splits, shrinks and grows */
     bool on_stream;       /* one of them goes onto a stream */
     struct CUstream_st *stream; /* of the last that does */
     uint64_t turn;        /* while NCCL ends the group */

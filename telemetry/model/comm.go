@@ -137,6 +137,10 @@ type Op struct {
 // Captured tells whether it was captured in a graph: it is known to have been called, and not when or how often it ran.
 func (o *Op) Captured() bool { return o.End > 0 && o.Phase == tape.PhaseCaptured }
 
+// Unasked tells whether NCCL answered ncclInProgress to the operation, and was not asked since: it may have completed
+// it. That is not so of a split and its like, for which NCCL fills in the communicator when it is asked.
+func (o *Op) Unasked() bool { return o.Phase == tape.PhaseInProgress && o.Signature.Call.IsOperation() }
+
 // Wait is how long something waited for a rank.
 type Wait struct {
 	Rank int32 // -1: for none

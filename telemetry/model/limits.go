@@ -111,15 +111,18 @@ func (p *Process) Stalled(a Activity, now int64) bool {
 // Unproven tells whether it is unknown if the last operation of a communicator has completed, and it was launched so
 // long before now that it stalls if it has not.
 func (p *Process) Unproven(c *Comm, now int64) bool {
-	unproven := c.Slot != nil && c.Slot.Unproven
-	if c.Slot == nil { // of a past moment
-		unproven = c.Enqueues()
-	}
-	if !unproven || c.Captured > 0 || c.InFlight() != nil || c.Last.End == 0 {
+	o := c.InFlight()
+	switch {
+	case o != nil && !o.Unasked():
 		return false
+	case o != nil:
+	case c.Slot != nil && !c.Slot.Unproven, c.Slot == nil && !c.Enqueues(), c.Last.End == 0: // no slot: a past moment
+		return false
+	default:
+		o = &c.Last
 	}
-	_, stalled := p.Thresholds(&c.Last)
-	return p.Age(max(c.Last.Start, c.Moved), now) >= stalled
+	_, stalled := p.Thresholds(o)
+	return c.Captured == 0 && p.Age(max(o.Start, c.Moved), now) >= stalled
 }
 
 // Doubtful lists the live communicators that are Unproven.

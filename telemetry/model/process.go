@@ -36,7 +36,7 @@ type Process struct {
 	late    []*Comm // the last list of Late
 	dropped []*Act  // open acts that were forgotten since the last step
 
-	unproven []*Comm // with tape.Slot.Unproven at the last look
+	unproven []*Comm // that may be Unproven, at the last look
 
 	scratch Op // an operation of which only the end was read
 }
@@ -231,7 +231,7 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 		}
 		c.seen = p.looks
 		seen++
-		if s.Unproven {
+		if o := c.InFlight(); s.Unproven || o != nil && o.Unasked() {
 			p.unproven = append(p.unproven, c)
 		}
 	}

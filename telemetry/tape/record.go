@@ -77,12 +77,13 @@ const (
 	PhasePool             // waiting for a free operation of the proxy's pool
 	PhaseCaptured         // of an end: it was captured in a graph and not launched; the graph's launches are unseen
 	PhaseGroup            // of an act: called for in a group that has not ended
+	PhaseInProgress       // NCCL answered ncclInProgress, and was not asked since
 	numPhases
 )
 
 var phaseNames = [numPhases]string{
 	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish", "stream", "credit",
-	"network", "pool", "captured", "group",
+	"network", "pool", "captured", "group", "in_progress",
 }
 
 // String is the phase's name: "rendezvous", "transfer" and so on.

@@ -10,12 +10,17 @@ import (
 
 // TestAway: a rank stays away from what all do with a communicator, and is named alone: not one that a shrink leaves
 // out. A split of a non-blocking communicator goes on after its call; a destroy waits for what was launched before.
-// What is in a group goes on until the group's end.
+// What is in a group goes on until the group's end. An operation of a non-blocking communicator goes on until NCCL says
+// that it is launched, also if nobody asks.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
 	for _, c := range []struct{ at, blocking, want string }{
 		{"split", "0", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined split 1 of [^§]*; ` +
+			`ranks 0 and 1 wait"`},
+		{"connect", "0", `not_entered"[^§]*"text": "rank 2 \([^)]*\) has not entered all_reduce 1 on [^§]*; ` +
+			`ranks 0 and 1 wait"`},
+		{"unasked", "0", `not_entered"[^§]*"text": "rank 2 \([^)]*\) has not entered all_reduce 1 on [^§]*; ` +
 			`ranks 0 and 1 wait"`},
 		{"shrink", "1", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined shrink 1 of [^§]*; rank 1 waits"`},
 		{"shrink", "0", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined shrink 1 of [^§]*; rank 1 waits"`},
@@ -30,7 +35,7 @@ func TestAway(t *testing.T) {
 			tapes := t.TempDir()
 			input, end := openInput(t)
 			job := e2e.Start(t, []string{
-				"AT=" + c.at, "NCCL_COMM_BLOCKING=" + c.blocking,
+				"AT=" + c.at, "NCCL_COMM_BLOCKING=" + c.blocking, "FAKENCCL_CONNECT=lazy",
 				"LD_LIBRARY_PATH=" + fakenccl.Build(t, built, "2.28.9"), "CARILLON_HEALTH_ADDR=",
 				"CARILLON_STALL_THRESHOLD=500ms",
 			}, "carillon", "attach", "--tape-dir", tapes, "--job", "away", "--", "sh", "-c",

@@ -1,6 +1,7 @@
 // All ranks but the last do AT, behind an all-reduce: split, shrink (which leaves out the first rank) or destroy, with
 // one more all-reduce before it. The last rank stays away from that until its standard input ends. With "group split"
-// and "group finalize" they do that in a group, which the last rank doesn't end until then.
+// and "group finalize" they do that in a group, which the last rank doesn't end until then. With "connect" and "unasked"
+// it stays away from the first all-reduce, of which the others ask at once whether it is launched, or at the end.
 #include "program.h"
 
 // Waits until a communicator, non-blocking perhaps, has done what a call began.
@@ -20,10 +21,14 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   int one = 1, sum = 0, first = 0;
   const char *at = getenv("AT");
   const bool ends = !strcmp(at, "destroy"), shrinks = !strcmp(at, "shrink"), groups = !strncmp(at, "group ", 6);
+  const bool unasks = !strcmp(at, "unasked");
   const ncclResult_t result = ncclCommInitRank(&comm, n, id, rank);
   done(comm, result);
   cudaStreamCreate(&stream);
-  done(comm, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream));
+  if (rank == n - 1 && (unasks || !strcmp(at, "connect"))) await_end_of_input();
+  const ncclResult_t launched = ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream);
+  if (unasks) await_end_of_input();
+  done(comm, launched);
   cudaStreamSynchronize(stream);
   if (rank == n - 1 && !groups) await_end_of_input();
   if (ends) done(comm, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream));

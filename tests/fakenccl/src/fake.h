@@ -94,6 +94,7 @@ struct ncclComm {
   uint64_t hash;
   int device, nodes;
   bool blocking;
+  bool connected; // its ranks, for collectives
   char name[64];
   struct ncclComm *group_next; // in a thread's group; NOT_IN_GROUP
   struct group_job *job;       // of a non-blocking communicator, until somebody collects it

@@ -120,6 +120,20 @@ static int is_same_batch(const struct task *a, const struct task *b) {
   return a->comm == b->comm && a->stream == b->stream && is_p2p(a) && is_p2p(b);
 }
 
+// As NCCL_RUNTIME_CONNECT has it, the first collective of a communicator is launched when all ranks have come to theirs.
+static ncclResult_t connect(struct ncclComm *c) {
+  const char *when = getenv("FAKENCCL_CONNECT");
+  if (!when || strcmp(when, "lazy") || c->connected) return ncclSuccess;
+  int *ranks = calloc(c->nranks, sizeof *ranks);
+  char *all = calloc(c->nranks, 1);
+  for (int i = 0; ranks && i < c->nranks; i++) ranks[i] = i;
+  ncclResult_t result = ranks && all ? exchange(c, mix(0, c->hash), ranks, c->nranks, all, 1) : ncclSystemError;
+  c->connected = !result;
+  free(ranks);
+  free(all);
+  return result;
+}
+
 // Launches operations in their order, but all sends and receives on a stream as one.
 static ncclResult_t run_tasks(struct task *first, int n) {
   struct task *all = malloc((n + 1) * sizeof *all);
@@ -131,6 +145,8 @@ static ncclResult_t run_tasks(struct task *first, int n) {
     if (all) all[n++] = *t;
     free(t);
   }
+  for (int i = 0; i < n && !result; i++)
+    if (!is_p2p(&all[i])) result = connect(all[i].comm);
   struct task *batch = malloc((n + 1) * sizeof *batch);
   for (int i = 0; i < n && !result; i++) {
     if (done[i]) continue;

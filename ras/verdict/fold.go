@@ -97,7 +97,8 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		if s.Unproven = p.Unproven(c, now); s.Unproven {
 			s.Age = age(max(o.End, c.Moved), now)
 		}
-		if s.Failed = o.Code != lifecycle.CodeOK || failedOnDevice(c, o); s.Failed {
+		s.Refused = c.Refuses(o.Code)
+		if s.Failed = o.Code != lifecycle.CodeOK && !s.Refused || failedOnDevice(c, o); s.Failed {
 			s.Stalled, s.Wait = p.Stalled(o, now), int(o.Wait)
 		}
 	}

@@ -109,12 +109,14 @@ type Slot struct {
 	Local  int `json:"local,omitempty"`
 
 	// InFlight is how many operations were launched and have not ended. Seq, Op and the fields to WaitAge are of the
-	// oldest of them or, if there is none, of the last that ended. Failed says that the last one ended with an error.
+	// oldest of them or, if there is none, of the last that ended. Failed says that the last one ended with an error,
+	// and Refused that NCCL did nothing: it has no number that the others know.
 	InFlight uint64         `json:"in_flight,omitempty"`
 	Seq      uint64         `json:"seq,omitempty"`
 	Op       tape.Signature `json:"op,omitzero"`
 	Phase    tape.Phase     `json:"phase,omitempty"`
 	Failed   bool           `json:"failed,omitempty"`
+	Refused  bool           `json:"refused,omitempty"`
 	// Age is how long that operation has been in flight, or how long ago it ended; Took is how long one that ended
 	// took. Stalled says that it has been in flight for longer than is usual in this process.
 	Age     time.Duration `json:"age,omitempty"`

@@ -189,11 +189,14 @@ func lastCall(a *actor) Text {
 	if last == nil {
 		return say("; it has made no call on any communicator yet")
 	}
-	ended := "ended"
-	if last.Unproven {
+	ended, seq := "ended", last.Seq
+	switch {
+	case last.Refused:
+		ended, seq = "was refused", 0
+	case last.Unproven:
 		ended = "returned"
 	}
-	return say("; its last, %s, %s %s ago", callText(last.Op.Call.String(), last.Seq, last), ended, Age(last.Age))
+	return say("; its last, %s, %s %s ago", callText(last.Op.Call.String(), seq, last), ended, Age(last.Age))
 }
 
 // attendance tells how many are in a meeting.

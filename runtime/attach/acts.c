@@ -148,22 +148,28 @@ bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const c
 
 /* Ends the operations that NCCL had in progress. The caller has the turn. */
 static void end_in_progress(struct comm *comm, carillon_code_t code) {
-  for (uint64_t n = comm->in_progress[0]; n != 0 && n <= comm->in_progress[1]; n++) {
+  for (uint64_t n = comm->in_progress.first; n != 0 && n <= comm->in_progress.last; n++) {
     tape_op_end(comm->tape, n, code);
   }
-  comm->in_progress[0] = comm->in_progress[1] = 0;
+  comm->in_progress.first = 0;
 }
 
-void acts_answered(struct comm *comm, uint64_t first, uint64_t last, ncclResult_t answer, carillon_code_t code) {
+void acts_answered(struct comm *comm, const struct launch *launch, ncclResult_t answer, carillon_code_t code) {
   if (answer == ncclInProgress) {
-    comm->in_progress[0] = comm->in_progress[0] != 0 ? comm->in_progress[0] : first;
-    comm->in_progress[1] = last;
+    if (comm->in_progress.first == 0) {
+      comm->in_progress = *launch;
+    }
+    comm->in_progress.last = launch->last;
     tape_op_phase(comm->tape, TAPE_PHASE_IN_PROGRESS);
     return;
   }
   end_in_progress(comm, CARILLON_CODE_OK);
-  for (uint64_t n = first; n <= last; n++) {
+  for (uint64_t n = launch->first; n != 0 && n <= launch->last; n++) {
     tape_op_end(comm->tape, n, code);
+  }
+  if (acts_refused(answer) && launch->first != 0) {
+    comm->collectives = launch->collectives;
+    tape_begun(comm->tape, comm->collectives);
   }
   stream_launched(comm, answer);
 }
@@ -196,8 +202,9 @@ static void gone(struct comm *comm, carillon_state_t state) {
 }
 
 void acts_follow(struct comm *comm, carillon_call_t call, carillon_state_t before, ncclResult_t answer) {
-  if (answer == ncclInvalidArgument || answer == ncclInvalidUsage) { /* NCCL did nothing */
+  if (acts_refused(answer)) {
     carillon_state_t now;
+    comm->derived -= guard_derives(call);
     carillon_lifecycle_next(before, call, &now);
     atomic_compare_exchange_strong(&comm->state, &now, before);
   } else if (call == CARILLON_CALL_FINALIZE && answer == ncclSuccess) {
@@ -269,7 +276,7 @@ static void asked(struct comm *comm, const struct thread *thread) {
     return;
   }
   atomic_store_explicit(&comm->unasked, false, memory_order_relaxed);
-  if (comm->in_progress[0] != 0) {
+  if (comm->in_progress.first != 0) {
     tape_op_phase(comm->tape, TAPE_PHASE_NONE);
   }
   comm_give(comm, turn);

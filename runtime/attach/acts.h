@@ -35,9 +35,9 @@ void act_child(struct act *, ncclComm_t *out, int color, const ncclConfig_t *);
 /* Ends the act, or leaves it in progress. Returns NCCL's answer. */
 ncclResult_t act_end(struct act *, ncclResult_t answer);
 
-/* NCCL has answered to operations, by their numbers on the tape. After ncclInProgress they last until it says that it
-   has launched them, as all ranks may meet before. The caller has the turn. */
-void acts_answered(struct comm *, uint64_t first, uint64_t last, ncclResult_t answer, carillon_code_t);
+/* NCCL has answered to operations. After ncclInProgress they last until it says that it has launched them, as all ranks
+   may meet before. The collectives that it refused have no number that other ranks know. The caller has the turn. */
+void acts_answered(struct comm *, const struct launch *, ncclResult_t answer, carillon_code_t);
 
 /* NCCL answered ncclInProgress for a communicator. */
 void acts_pending(struct comm *, const struct thread *);

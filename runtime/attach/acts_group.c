@@ -24,18 +24,21 @@ bool acts_join(struct use *u, ncclResult_t answer) {
     thread->joined++;
     thread->join[i].comm = u->comm;
     thread->join[i].generation = atomic_load(&u->comm->generation);
-    thread->join[i].first = thread->join[i].last = 0;
+    thread->join[i].launch.first = 0;
     thread->join[i].operations = 0;
     thread->join[i].on_stream = false;
   }
   thread->join[i].operations++;
-  if (u->launched != 0) {
-    thread->join[i].last = u->launched;
+  if (u->launch.first != 0) {
+    struct launch *launch = &thread->join[i].launch;
+    if (launch->first == 0) {
+      *launch = u->launch;
+    }
+    launch->last = u->launch.last;
     if (u->on_stream) {
       thread->join[i].on_stream = true;
       thread->join[i].stream = u->stream;
     }
-    thread->join[i].first = thread->join[i].first != 0 ? thread->join[i].first : u->launched;
   }
   atomic_fetch_add(&u->comm->grouped, 1);
   return true;
@@ -89,7 +92,7 @@ void acts_group_ends(struct thread *thread, bool launched) {
     struct comm *comm = thread->join[i].comm;
     if (comm_take(comm, thread->id, &thread->join[i].turn) && launched && thread->join[i].on_stream &&
         atomic_load(&comm->generation) == thread->join[i].generation) {
-      stream_launches(comm, thread->join[i].first, thread->join[i].stream);
+      stream_launches(comm, thread->join[i].launch.first, thread->join[i].stream);
     }
   }
   thread->inside = true;
@@ -166,8 +169,8 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
       continue;
     }
     atomic_fetch_sub(&comm->grouped, thread->join[i].operations);
-    if (thread->join[i].turn != 0 && thread->join[i].first != 0) {
-      acts_answered(comm, thread->join[i].first, thread->join[i].last, answer, code);
+    if (thread->join[i].turn != 0 && thread->join[i].launch.first != 0) {
+      acts_answered(comm, &thread->join[i].launch, launched ? answer : ncclInvalidUsage, code);
     }
     if (answer == ncclInProgress) {
       acts_pending(comm, thread);

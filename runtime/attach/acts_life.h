@@ -17,6 +17,11 @@ static inline bool acts_ends(carillon_call_t call) {
   return call == CARILLON_CALL_DESTROY || call == CARILLON_CALL_ABORT;
 }
 
+/* Whether NCCL did nothing of what it was called for. */
+static inline bool acts_refused(ncclResult_t answer) {
+  return answer == ncclInvalidArgument || answer == ncclInvalidUsage;
+}
+
 /* Puts a communicator into the state that follows from NCCL's answer to an act, or back into the one before it. The
    caller has comm_lock. */
 void acts_follow(struct comm *, carillon_call_t, carillon_state_t before, ncclResult_t answer);

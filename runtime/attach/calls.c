@@ -52,17 +52,19 @@ static void start(struct use *u, ncclDataType_t type, int reduction, int peer, s
       .peer = peer,
       .bytes = count * size_of(type),
   };
-  u->launched = tape_op_start(u->comm->tape, number_of(u->comm, u->call, peer), &signature, 0);
+  u->launch.collectives = u->comm->collectives;
+  u->launch.first = u->launch.last =
+      tape_op_start(u->comm->tape, number_of(u->comm, u->call, peer), &signature, 0);
 }
 
 /* The same of one that goes onto a stream. */
 static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, size_t count, cudaStream_t stream) {
   start(u, type, reduction, peer, count);
-  if (u->launched != 0) {
+  if (u->launch.first != 0) {
     u->on_stream = true;
     u->stream = stream;
     if (u->thread->depth == 0) {
-      stream_launches(u->comm, u->launched, stream);
+      stream_launches(u->comm, u->launch.first, stream);
     } else {
       stream_groups(u->comm, stream);
     }

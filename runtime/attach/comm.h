@@ -32,6 +32,12 @@ struct open_act {
   carillon_state_t before; /* of an act in a group: the communicator's, before the group's first one on it */
 };
 
+/* Operations of one call or group on a communicator, by their numbers on the tape. */
+struct launch {
+  uint64_t first, last; /* 0: none */
+  uint64_t collectives; /* that the communicator had begun before them */
+};
+
 struct comm {
   _Alignas(64) _Atomic(ncclComm_t) handle; /* NULL: not known yet, or not in use */
   _Atomic uint32_t generation;
@@ -53,7 +59,7 @@ struct comm {
   uint32_t *messages;   /* to each rank, then from each rank; NULL: not counted */
   uint32_t size_known;  /* ranks that messages has room for */
   uint32_t derived;     /* splits, shrinks and grows that were begun */
-  uint64_t in_progress[2]; /* the first and the last operation of those that NCCL has in progress; 0: none */
+  struct launch in_progress; /* that NCCL has in progress */
   cudaStream_t stream;  /* of the operation that a mark is to follow */
   bool launches;        /* there is such a one, which NCCL launches */
   bool told;            /* and before which the stream writes, too */

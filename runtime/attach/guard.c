@@ -281,7 +281,7 @@ bool use_begin(struct use *u, ncclComm_t handle, carillon_call_t call, const cha
   u->thread = thread_self();
   u->comm = NULL;
   u->handle = handle;
-  u->turn = u->launched = 0;
+  u->turn = u->launch.first = 0;
   u->on_stream = false;
   u->drained = 0;
   u->call = call;
@@ -333,9 +333,9 @@ ncclResult_t use_end(struct use *u, ncclResult_t answer) {
   } else if (answer != ncclSuccess) {
     u->thread->refusal[0] = '\0';
   }
-  const bool operation = u->call >= CARILLON_CALL_ALL_REDUCE || u->launched != 0;
+  const bool operation = u->call >= CARILLON_CALL_ALL_REDUCE || u->launch.first != 0;
   if (operation && !acts_join(u, answer)) {
-    acts_answered(comm, u->launched, u->launched, answer, guard_code(answer));
+    acts_answered(comm, &u->launch, answer, guard_code(answer));
   }
   if (operation && answer == ncclRemoteError) {
     acts_lost(comm, u->call);

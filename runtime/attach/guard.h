@@ -51,7 +51,7 @@ struct use {
   struct comm *comm; /* NULL: the call passes through untouched */
   ncclComm_t handle;
   uint64_t turn;     /* 0: it has none */
-  uint64_t launched; /* the operation, as the tape counts it; 0: none */
+  struct launch launch; /* the operation that it is */
   bool on_stream;    /* the operation goes onto stream */
   cudaStream_t stream;
   carillon_call_t call;

@@ -120,6 +120,9 @@ const char *tape_path(void);
  */
 void tape_close(void);
 
+/** Says which collective was the last that began, where later ones did not: they have ended, and have no number. */
+void tape_begun(struct tape_comm *, uint64_t number);
+
 /**
  * Says that a message was not counted, or was counted and is not sent: from now on, the communicator's messages are not
  * counted. Nothing if there is none. By any thread.

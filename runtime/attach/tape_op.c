@@ -119,6 +119,12 @@ void tape_uncount(struct tape_comm *comm) {
   }
 }
 
+void tape_begun(struct tape_comm *comm, uint64_t number) {
+  if (tape_on(comm)) {
+    store_release(&comm->slot->counters.begun, number);
+  }
+}
+
 /** count_message counts a message with a rank in the communicator's slot, if there is room for that rank. */
 static void count_message(struct tape_comm *comm, uint8_t call, int32_t rank) {
   const bool full = comm->peers == TAPE_MAX_PEERS;

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm.h"
+
 struct comm;
 struct open_act;
 
@@ -22,7 +24,7 @@ struct thread {
   struct {
     struct comm *comm;
     uint32_t generation, operations;
-    uint64_t first, last; /* of its operations, as the tape counts them; 0: none */
+    struct launch launch; /* its operations */
     bool on_stream;       /* one of them goes onto a stream */
     struct CUstream_st *stream; /* of the last that does */
     uint64_t turn;        /* while NCCL ends the group */

@@ -354,7 +354,8 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 		}
 		return
 	}
-	if r.Signature.Call.IsCollective() {
+	refused := r.Stage == tape.StageEnd && c.Refuses(r.Code)
+	if r.Signature.Call.IsCollective() && !refused {
 		c.Begun = max(c.Begun, r.Seq)
 	}
 	c.count(&r.Signature, r.Seq)
@@ -385,6 +386,10 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 			c.changed = true // a device may go on with it, as the slot showed before this record was read
 		}
 		c.endOp(s.Op, r)
+		if refused {
+			c.takeBack(s.Op)
+			return
+		}
 		c.Of.History.add(c, s.Op)
 		if s.Op.Captured() {
 			c.Captured++
@@ -479,6 +484,19 @@ func (c *Comm) endOp(o *Op, r *tape.OpRecord) {
 	}
 	if f := c.Failure; f != nil && f.Wait < 0 && f.Seq == o.Seq && o.Code != lifecycle.CodeOK {
 		f.Wait = o.Wait
+	}
+}
+
+// Refuses tells whether an operation that ended with a code was none: NCCL refused the call or its group.
+func (c *Comm) Refuses(code lifecycle.Code) bool {
+	return c.NCCL() && (code == lifecycle.CodeInvalidArgument || code == lifecycle.CodeInvalidUsage ||
+		code == lifecycle.CodeCanceled)
+}
+
+// takeBack gives back the number of a collective that was refused, unless the slot tells of later ones.
+func (c *Comm) takeBack(o *Op) {
+	if o.Signature.Call.IsCollective() && (c.Slot == nil || c.Slot.OpStart <= o.Start) {
+		c.Begun = min(c.Begun, o.Seq-1)
 	}
 }
 

@@ -126,9 +126,9 @@
 // alone in flight: they store the words number, start and launched, in this order, which replace the latch's if this
 // launched is the greater. When no operation is in flight any more, ended is set to launched: then none is, whatever
 // the latch says. Begun is the number of the last collective that began, and done that of the last that ended well. A
-// collective is a call that all ranks make together, so also split, shrink and grow. An end is stored in the order
-// done, last end, ended. The counters are 0 before a communicator's first operation. Two equal readings of a slot are
-// one moment of it.
+// collective is a call that all ranks make together, so also split, shrink and grow. One that NCCL refuses gives its
+// number back: begun is lowered behind its end. An end is stored in the order done, last end, ended. The counters are
+// 0 before a communicator's first operation. Two equal readings of a slot are one moment of it.
 //
 // # Marks
 //

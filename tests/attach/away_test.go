@@ -11,7 +11,7 @@ import (
 // TestAway: a rank stays away from what all do with a communicator, and is named alone: not one that a shrink leaves
 // out. A split of a non-blocking communicator goes on after its call; a destroy waits for what was launched before.
 // What is in a group goes on until the group's end. An operation of a non-blocking communicator goes on until NCCL says
-// that it is launched, also if nobody asks.
+// that it is launched, also if nobody asks. One that NCCL refuses counts for nothing.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -25,6 +25,8 @@ func TestAway(t *testing.T) {
 		{"shrink", "1", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined shrink 1 of [^§]*; rank 1 waits"`},
 		{"shrink", "0", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined shrink 1 of [^§]*; rank 1 waits"`},
 		{"destroy", "1", `not_entered"[^§]*"text": "rank 2 \([^)]*\) has not entered all_reduce 2 on [^§]*; ` +
+			`ranks 0 and 1 wait"`},
+		{"refused", "1", `not_entered"[^§]*"text": "rank 2 \([^)]*\) has not entered all_reduce 2 on [^§]*; ` +
 			`ranks 0 and 1 wait"`},
 		{"group split", "1", `unfinished_group"[^§]*"text": "rank 2 \([^)]*\) began split 1 of [^§]*, ` +
 			`and it is not launched: its group has not ended; ranks 0 and 1 wait"`},

@@ -78,7 +78,8 @@ void *run(void *text) {
     label[0] = arg[0];
     result = ncclCommSplit(*comm, color, 0, &comms[(unsigned char)arg[0]], &config);
   } else if (strcmp(call, "all_reduce") == 0) {
-    result = ncclAllReduce(NULL, NULL, 256, ncclFloat32, ncclSum, *comm, NULL);
+    const ncclDataType_t type = arg[0] != 0 ? (ncclDataType_t)atoi(arg) : ncclFloat32;
+    result = ncclAllReduce(NULL, NULL, 256, type, ncclSum, *comm, NULL);
   } else if (strcmp(call, "bcast") == 0) {
     result = ncclBcast(NULL, 256, ncclFloat32, 1, *comm, NULL);
   } else if (strcmp(call, "finalize") == 0) {

@@ -156,6 +156,7 @@ API ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
 
 static __thread int depth;
 static __thread ncclComm_t grouped; /* the last one that was split in the group */
+static __thread bool refused;       /* one of the group's calls was */
 
 API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
   (void)key;
@@ -217,8 +218,12 @@ ENDS(ncclCommAbort)
 
 API ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  (void)sendbuff, (void)recvbuff, (void)count, (void)datatype, (void)op, (void)stream;
+  (void)sendbuff, (void)recvbuff, (void)count, (void)op, (void)stream;
   called("ncclAllReduce", comm);
+  if ((unsigned)datatype >= ncclNumTypes) {
+    refused = depth > 0;
+    return ncclInvalidArgument;
+  }
   return depth > 0 ? ncclSuccess : comm->error != ncclSuccess ? comm->error : takes_time(comm);
 }
 
@@ -245,6 +250,10 @@ API ncclResult_t ncclGroupStart(void) {
 API ncclResult_t ncclGroupEnd(void) {
   depth--;
   say("ncclGroupEnd");
+  if (depth == 0 && refused) {
+    refused = false;
+    return ncclInvalidArgument;
+  }
   if (depth > 0 || grouped == NULL) {
     return ncclSuccess;
   }

@@ -1,0 +1,67 @@
+package model_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// nccl tells a process of an all-reduce of a communicator of NCCL's.
+func (p process) nccl(at int64, stage tape.Stage, seq uint64, start int64, phase tape.Phase, code lifecycle.Code) {
+	comm := world
+	comm.Engine = "nccl 2.28.9"
+	p.Apply(&tape.Event{Comm: comm, Generation: 1, Op: tape.OpRecord{
+		Time: at * ms, Stage: stage, Seq: seq, Start: start * ms, Signature: allReduce, Wait: -1, Phase: phase,
+		Code: code,
+	}})
+}
+
+func (p process) comm() *model.Comm {
+	for c := range p.Comms() {
+		return c
+	}
+	return nil
+}
+
+// What NCCL refuses has no number that the other ranks know.
+func TestRefused(t *testing.T) {
+	p := newProcess(model.Limits{})
+	end := func(at int64, seq uint64, start int64, code lifecycle.Code) {
+		p.nccl(at, tape.StageEnd, seq, start, tape.PhaseNone, code)
+	}
+	end(2, 7, 1, lifecycle.CodeOK)
+	end(4, 8, 3, lifecycle.CodeInvalidArgument)
+	p.expect(t, "after a call", "1 none: begun 7 done 7\n")
+	p.nccl(5, tape.StageStart, 8, 5, tape.PhaseNone, lifecycle.CodeOK)
+	p.nccl(6, tape.StageStart, 9, 6, tape.PhaseNone, lifecycle.CodeOK)
+	end(7, 8, 5, lifecycle.CodeCanceled)
+	end(7, 9, 6, lifecycle.CodeCanceled)
+	p.expect(t, "after a group", "1 none: begun 7 done 7\n")
+	if c := p.comm(); !c.Refuses(c.Last.Code) {
+		t.Error("the last call was not refused")
+	}
+	later := slot(1, 20, 30, false)
+	later.Begun, later.Done = 20, 20
+	p.Look([]tape.Slot{later}, nil)
+	end(25, 12, 24, lifecycle.CodeInvalidUsage) // its record was read late
+	p.expect(t, "later", "1 ready: begun 20 done 20\n")
+}
+
+// An operation that NCCL answered ncclInProgress to may be done, as long as nobody asks.
+func TestUnasked(t *testing.T) {
+	p := newProcess(model.Limits{Floor: 100 * time.Millisecond})
+	p.nccl(10, tape.StageStart, 1, 10, tape.PhaseNone, lifecycle.CodeOK)
+	p.nccl(10, tape.StagePhase, 1, 10, tape.PhaseInProgress, lifecycle.CodeOK)
+	c := p.comm()
+	if !c.InFlight().Unasked() || p.Unproven(c, 100*ms) || !p.Unproven(c, 120*ms) {
+		t.Errorf("unasked %t, unproven before it stalls %t and after %t", c.InFlight().Unasked(),
+			p.Unproven(c, 100*ms), p.Unproven(c, 120*ms))
+	}
+	p.nccl(130, tape.StagePhase, 1, 10, tape.PhaseNone, lifecycle.CodeOK)
+	if c.InFlight().Unasked() || p.Unproven(c, 140*ms) {
+		t.Error("when it was asked, it is as if nobody had")
+	}
+}

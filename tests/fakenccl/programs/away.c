@@ -1,8 +1,8 @@
 // All ranks but the last do AT, behind an all-reduce: split, shrink (which leaves out the first rank) or destroy, with
 // one more all-reduce before it. The last rank stays away from that until its standard input ends. With "group split"
-// and "group finalize" they do that in a group, which the last rank doesn't end until then. With "connect" and "unasked"
-// it stays away from the first all-reduce, of which the others ask at once whether it is launched, or at the end.
-// "refused" is as destroy, after a call that NCCL refuses to the last rank.
+// and "group finalize" they do that in a group, which the last rank doesn't end until then. With "connect" and
+// "unasked" it stays away from the first all-reduce, of which the others ask at once whether it is launched, or at the
+// end. "refused" is as destroy, after a call that NCCL refuses to the last rank.
 #include "program.h"
 
 // Waits until a communicator, non-blocking perhaps, has done what a call began.

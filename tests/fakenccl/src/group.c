@@ -120,7 +120,7 @@ static int is_same_batch(const struct task *a, const struct task *b) {
   return a->comm == b->comm && a->stream == b->stream && is_p2p(a) && is_p2p(b);
 }
 
-// As NCCL_RUNTIME_CONNECT has it, the first collective of a communicator is launched when all ranks have come to theirs.
+// As NCCL_RUNTIME_CONNECT has it, a communicator's first collective is launched when all ranks have come to theirs.
 static ncclResult_t connect(struct ncclComm *c) {
   const char *when = getenv("FAKENCCL_CONNECT");
   if (!when || strcmp(when, "lazy") || c->connected) return ncclSuccess;

@@ -12,6 +12,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
+// What a program has to do that doesn't block, with Carillon's communicators and with NCCL's.
+const (
+	askForError   = "call AsyncError (ncclCommGetAsyncError)"
+	completeGroup = "call Wait or AsyncError (ncclCommGetAsyncError)"
+)
+
 // maxEvidence is how many ranks a verdict's evidence tells of one by one.
 const maxEvidence = 8
 
@@ -151,8 +157,12 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	case v.Reason == UnfinishedGroup:
 		group := first.actor.openGroup(m)
 		v.Age = Age(group.Age)
-		v.Text = say("%s %s a group job that has been open for %s: call Wait or AsyncError; until then it cannot "+
-			"enter %s", who, have, v.Age, m.text())
+		they := "they"
+		if len(v.Culprits) == 1 {
+			they = "it"
+		}
+		v.Text = say("%s %s a group job that has been open for %s: %s; until then %s cannot enter %s",
+			who, have, v.Age, completeGroup, they, m.text())
 	case v.Reason == StreamBlocked:
 		v.Text = blockedText(v.Culprits, leaves)
 	case m.key.kind == broken:
@@ -160,8 +170,8 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	default:
 		v.Text = m.notEntered(who, have, v.Culprits, v.Reason == NotJoined)
 		if len(leaves) == 1 && first.in != nil {
-			v.Text.add("; it is still in %s, which others have completed: if it does not block, call AsyncError until "+
-				"it has ended", first.in.meeting.text())
+			v.Text.add("; it is still in %s, which others have completed: if it does not block, %s until it has ended",
+				first.in.meeting.text(), askForError)
 		} else if len(leaves) == 1 {
 			v.Text.add("%s", lastCall(first.actor))
 		}
@@ -440,8 +450,8 @@ func (g *graph) unfinishedGroups() []Verdict {
 				Reason: UnfinishedGroup, Confidence: Certain, Culprits: []Rank{r}, Comm: s.Comm, Name: s.Name,
 				Call: act.Act.String(), Seq: act.Seq, Age: Age(group.Age),
 				Victims: []Wait{{Rank: r, Comm: s.Comm, Name: s.Name, Call: act.Act.String(), Age: Age(act.Age)}},
-				Text: say("%s of %s on %s waits for a group job that has been open for %s: call Wait or AsyncError",
-					act.Act.String(), commText(s), culpritsText([]Rank{r}), Age(group.Age)),
+				Text: say("%s of %s on %s waits for a group job that has been open for %s: %s",
+					act.Act.String(), commText(s), culpritsText([]Rank{r}), Age(group.Age), completeGroup),
 			}
 			v.setID()
 			verdicts = append(verdicts, v)

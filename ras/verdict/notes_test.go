@@ -785,8 +785,8 @@ func TestNotes(t *testing.T) {
 				2).with(act(tape.ActGroup, 9*time.Second, false), 2),
 			[]string{
 				`unfinished_group (certain) rank 2 (node1, pid 1002) has a group job that has been open for ` +
-					`9s: call Wait or AsyncError; until then it cannot enter a split of "world"; ` +
-					`ranks 0, 1 and 3 wait`,
+					`9s: call Wait or AsyncError (ncclCommGetAsyncError); until then it cannot enter a split of ` +
+					`"world"; ranks 0, 1 and 3 wait`,
 			},
 		},
 		{
@@ -794,7 +794,7 @@ func TestNotes(t *testing.T) {
 			newJob(2).with(act(tape.ActGroup, 9*time.Second, false), 1).with(act(tape.ActFinalize, s6, true), 1),
 			[]string{
 				`unfinished_group (certain) finalize of "world" on rank 1 (node1, pid 1001) waits for a group job ` +
-					`that has been open for 9s: call Wait or AsyncError`,
+					`that has been open for 9s: call Wait or AsyncError (ncclCommGetAsyncError)`,
 			},
 		},
 		{

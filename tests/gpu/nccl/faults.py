@@ -33,6 +33,8 @@ def main(engine, fault):
     job.meet()
     if goes_wrong("joins late"):
         hold()
+    if goes_wrong("misses the first call"):  # to which NCCL connects the ranks
+        hold()
     if fault == "sends nothing" and bad:
         job.send_nothing()
     job.join(MANY if fault == "sends nothing" else 1)

@@ -24,6 +24,8 @@ torch.use_deterministic_algorithms(True)
 
 
 def meet(**options):
+    if os.environ.get("TORCH_NCCL_USE_COMM_NONBLOCKING") == "1":
+        options["device_id"] = device  # the communicator is made here, and doesn't block
     dist.init_process_group("nccl", **options)
 
 
@@ -176,7 +178,7 @@ def case_subgroups():
 
 def case_non_blocking_init():
     os.environ["TORCH_NCCL_USE_COMM_NONBLOCKING"] = "1"
-    meet(device_id=device)
+    meet()
     ddp()
     group = dist.new_group([*range(size)])
     x = torch.full((1 << 12,), rank + 0.5, device=device)

@@ -177,7 +177,7 @@ func TestUnfinishedGroup(t *testing.T) {
 			newJob(4).in(world, 7, allReduce, long, -1, 0, seq(4)...).
 				with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted = true }, seq(4)...),
 			0, `all_reduce 7 on "world" does not complete, and the cause is not known: all ranks have called it, and ` +
-				`none has launched it: their groups have not ended, or NCCL has not returned`,
+				`none has launched it: their groups have not ended, or NCCL is still at it`,
 		},
 	} {
 		verdicts, _ := verdict.Diagnose(c.job)

@@ -80,10 +80,10 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	if c.Place.PXN == tape.PXNOn {
 		s.Locals, s.Node, s.Local = c.Place.Locals, c.Place.Node, c.Place.Local
 	}
-	if o := c.InFlight(); o != nil && o.Unasked() {
+	if o := c.Unasked(); o != nil {
 		s.Seq, s.Op, s.Age = o.Seq, o.Signature, age(max(o.Start, c.Moved), now)
 		s.Unproven = p.Unproven(c, now)
-	} else if o != nil {
+	} else if o := c.InFlight(); o != nil {
 		s.InFlight, s.Seq, s.Op, s.Phase = 1, o.Seq, o.Signature, o.Phase
 		if c.Slot != nil {
 			s.InFlight, s.Reached = max(s.InFlight, c.Slot.Launched-c.Slot.Completed), c.Slot.Reached
@@ -97,7 +97,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		if s.Unproven = p.Unproven(c, now); s.Unproven {
 			s.Age = age(max(o.End, c.Moved), now)
 		}
-		s.Refused = c.Refuses(o.Code)
+		s.Refused = o.Refused()
 		if s.Failed = o.Code != lifecycle.CodeOK && !s.Refused || failedOnDevice(c, o); s.Failed {
 			s.Stalled, s.Wait = p.Stalled(o, now), int(o.Wait)
 		}

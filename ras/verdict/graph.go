@@ -310,7 +310,7 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 // Only a call that no rank can complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
 	messages := s.inCountedMessages()
-	if !s.Unproven || !s.counts() && !s.endsWell() || !messages && (s.Seq != s.Begun || !s.Op.Meets()) {
+	if !s.Unproven || !s.counts() && !s.endsWell() || !messages && (s.Seq > s.Begun || !s.Op.Meets()) {
 		return false
 	}
 	behind := false
@@ -319,8 +319,8 @@ func (g *graph) pending(s *Slot) bool {
 		held = g.heldBack(s, false)
 	}
 	for p := range g.members(s) {
-		awaited := p.slot.Begun < s.Begun ||
-			p.slot.unlaunched() && p.slot.Op.Call.IsCollective() && p.slot.Seq <= s.Begun
+		awaited := p.slot.Begun < s.Seq ||
+			p.slot.unlaunched() && p.slot.Op.Call.IsCollective() && p.slot.Seq <= s.Seq
 		if messages {
 			awaited = p.slot.countsWith(s.Rank) && (p.slot.lacks(s).sends || slices.Contains(held, p.slot.Rank))
 		}

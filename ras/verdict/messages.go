@@ -22,7 +22,7 @@ func (s *Slot) inCountedMessages() bool {
 }
 
 // unlaunched tells whether the rank of a slot has called for operations that a stream is to do, and not launched them:
-// they are in a group that has not ended, or NCCL has not returned.
+// they are in a group that has not ended, or NCCL is still at it.
 func (s *Slot) unlaunched() bool { return s.Counted && s.InFlight > 0 && s.Phase == tape.PhaseNone }
 
 // unlaunched tells whether a rank has not launched what it meets the others in; certain, whether that is known to be
@@ -253,7 +253,7 @@ func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 		default:
 			culprits, since = append(culprits, p.actor), max(since, p.since)
 			if !certain {
-				confidence, why = Likely, "its group has not ended, or NCCL has not returned"
+				confidence, why = Likely, "its group has not ended, or NCCL is still at it"
 			}
 		}
 	}

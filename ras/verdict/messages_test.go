@@ -160,7 +160,7 @@ func TestGroupsOfMessages(t *testing.T) {
 			"one has not ended its group",
 			line(9).exchanges(s5, 0, 1, 2, 3).with(open, 1),
 			[]string{`unfinished_group (likely): rank 1 (node0, pid 1001) began a group of messages on "world" ` +
-				`5s ago, and it is not launched: its group has not ended, or NCCL has not returned; ranks`},
+				`5s ago, and it is not launched: its group has not ended, or NCCL is still at it; ranks`},
 		},
 		{
 			"one has not ended the group with its collective",

@@ -592,7 +592,7 @@ func TestNotes(t *testing.T) {
 				with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted = true }, 2),
 			[]string{
 				`unfinished_group (likely) rank 2 (node1, pid 1002) began all_reduce 43 on "world" 5s ago, and it is ` +
-					`not launched: its group has not ended, or NCCL has not returned; ranks 0, 1 and 3 wait`,
+					`not launched: its group has not ended, or NCCL is still at it; ranks 0, 1 and 3 wait`,
 			},
 		},
 		{"a rank that is behind goes on", pending(time.Second), nil},

@@ -144,8 +144,8 @@ func (m *meeting) called() string {
 		return "all ranks have called it"
 	}
 	if m.unlaunched() {
-		return "all ranks have called it, and none has launched it: their groups have not ended, or NCCL has not " +
-			"returned"
+		return "all ranks have called it, and none has launched it: their groups have not ended, or NCCL is still " +
+			"at it"
 	}
 	for p := range m.g.members(m.slot) {
 		if p.slot.Captured > 0 {

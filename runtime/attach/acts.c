@@ -98,6 +98,7 @@ void acts_go_on(struct comm *comm, struct open_act *open) {
   if (open != NULL) {
     open->life.time = 0;
     acts_enter(comm, &open->life, TAPE_PHASE_IN_PROGRESS, NULL);
+    atomic_store_explicit(&comm->unasked, true, memory_order_release);
   }
 }
 
@@ -155,20 +156,27 @@ static void end_in_progress(struct comm *comm, carillon_code_t code) {
 }
 
 void acts_answered(struct comm *comm, const struct launch *launch, ncclResult_t answer, carillon_code_t code) {
+  struct launch *in_progress = &comm->in_progress;
   if (answer == ncclInProgress) {
-    if (comm->in_progress.first == 0) {
-      comm->in_progress = *launch;
-    }
-    comm->in_progress.last = launch->last;
+    in_progress->first = in_progress->first != 0 ? in_progress->first : launch->first;
+    in_progress->last = launch->last;
     tape_op_phase(comm->tape, TAPE_PHASE_IN_PROGRESS);
+    atomic_store_explicit(&comm->unasked, true, memory_order_release);
     return;
   }
-  end_in_progress(comm, CARILLON_CODE_OK);
-  for (uint64_t n = launch->first; n != 0 && n <= launch->last; n++) {
-    tape_op_end(comm->tape, n, code);
+  if (!acts_refused(answer)) { /* else NCCL may have refused it because of these */
+    end_in_progress(comm, CARILLON_CODE_OK);
   }
-  if (acts_refused(answer) && launch->first != 0) {
-    comm->collectives = launch->collectives;
+  for (uint64_t n = launch->first; n <= launch->last; n++) {
+    if (acts_refused(answer)) {
+      tape_op_refuse(comm->tape, n, code);
+    } else {
+      tape_op_end(comm->tape, n, code);
+    }
+  }
+  if (acts_refused(answer)) {
+    comm->collectives -= launch->collectives;
+    comm->derived -= launch->derived;
     tape_begun(comm->tape, comm->collectives);
   }
   stream_launched(comm, answer);
@@ -204,7 +212,6 @@ static void gone(struct comm *comm, carillon_state_t state) {
 void acts_follow(struct comm *comm, carillon_call_t call, carillon_state_t before, ncclResult_t answer) {
   if (acts_refused(answer)) {
     carillon_state_t now;
-    comm->derived -= guard_derives(call);
     carillon_lifecycle_next(before, call, &now);
     atomic_compare_exchange_strong(&comm->state, &now, before);
   } else if (call == CARILLON_CALL_FINALIZE && answer == ncclSuccess) {
@@ -244,7 +251,6 @@ ncclResult_t act_end(struct act *act, ncclResult_t answer) {
 }
 
 void acts_pending(struct comm *comm, const struct thread *thread) {
-  atomic_store_explicit(&comm->unasked, true, memory_order_relaxed);
   atomic_store_explicit(&comm->job, thread->id, memory_order_relaxed);
   atomic_store_explicit(&comm->pending, true, memory_order_release);
 }
@@ -275,7 +281,7 @@ static void asked(struct comm *comm, const struct thread *thread) {
   if (!comm_take(comm, thread->id | COMM_BRIEF, &turn)) {
     return;
   }
-  atomic_store_explicit(&comm->unasked, false, memory_order_relaxed);
+  atomic_store_explicit(&comm->unasked, false, memory_order_relaxed); /* before the phases: what begins now sets it */
   if (comm->in_progress.first != 0) {
     tape_op_phase(comm->tape, TAPE_PHASE_NONE);
   }

@@ -24,17 +24,17 @@ bool acts_join(struct use *u, ncclResult_t answer) {
     thread->joined++;
     thread->join[i].comm = u->comm;
     thread->join[i].generation = atomic_load(&u->comm->generation);
-    thread->join[i].launch.first = 0;
+    thread->join[i].launch = (struct launch){0};
     thread->join[i].operations = 0;
     thread->join[i].on_stream = false;
   }
   thread->join[i].operations++;
   if (u->launch.first != 0) {
     struct launch *launch = &thread->join[i].launch;
-    if (launch->first == 0) {
-      *launch = u->launch;
-    }
+    launch->first = launch->first != 0 ? launch->first : u->launch.first;
     launch->last = u->launch.last;
+    launch->collectives += u->launch.collectives;
+    launch->derived += u->launch.derived;
     if (u->on_stream) {
       thread->join[i].on_stream = true;
       thread->join[i].stream = u->stream;

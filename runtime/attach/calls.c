@@ -52,9 +52,11 @@ static void start(struct use *u, ncclDataType_t type, int reduction, int peer, s
       .peer = peer,
       .bytes = count * size_of(type),
   };
-  u->launch.collectives = u->comm->collectives;
+  const uint64_t begun = u->comm->collectives;
   u->launch.first = u->launch.last =
       tape_op_start(u->comm->tape, number_of(u->comm, u->call, peer), &signature, 0);
+  u->launch.collectives = (uint32_t)(u->comm->collectives - begun);
+  u->launch.derived = guard_derives(u->call);
 }
 
 /* The same of one that goes onto a stream. */

@@ -35,7 +35,8 @@ struct open_act {
 /* Operations of one call or group on a communicator, by their numbers on the tape. */
 struct launch {
   uint64_t first, last; /* 0: none */
-  uint64_t collectives; /* that the communicator had begun before them */
+  uint32_t collectives; /* of them */
+  uint32_t derived;     /* of these, splits, shrinks and grows */
 };
 
 struct comm {

@@ -334,7 +334,7 @@ ncclResult_t use_end(struct use *u, ncclResult_t answer) {
     u->thread->refusal[0] = '\0';
   }
   const bool operation = u->call >= CARILLON_CALL_ALL_REDUCE || u->launch.first != 0;
-  if (operation && !acts_join(u, answer)) {
+  if (operation && !acts_join(u, answer) && u->launch.first != 0) {
     acts_answered(comm, &u->launch, answer, guard_code(answer));
   }
   if (operation && answer == ncclRemoteError) {

@@ -120,9 +120,6 @@ const char *tape_path(void);
  */
 void tape_close(void);
 
-/** Says which collective was the last that began, where later ones did not: they have ended, and have no number. */
-void tape_begun(struct tape_comm *, uint64_t number);
-
 /**
  * Says that a message was not counted, or was counted and is not sent: from now on, the communicator's messages are not
  * counted. Nothing if there is none. By any thread.
@@ -181,6 +178,12 @@ void tape_op_wait(struct tape_comm *comm, int32_t rank);
  * Ending what is not in flight does nothing.
  */
 void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code);
+
+/** The same of one that NCCL did nothing of. tape_begun follows behind the last one. */
+void tape_op_refuse(struct tape_comm *comm, uint64_t launched, uint16_t code);
+
+/** Says which collective was the last that began, where later ones were refused, and have no number. */
+void tape_begun(struct tape_comm *, uint64_t number);
 
 /*
  * Marks: where operations are launched on a stream of a device, and end on the tape when they are, the stream writes

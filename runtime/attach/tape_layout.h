@@ -171,6 +171,7 @@ _Static_assert(sizeof(void *) == 8, "a tape is written in words of 8 bytes");
 #define TAPE_PHASE_CAPTURED 12
 #define TAPE_PHASE_GROUP 13
 #define TAPE_PHASE_IN_PROGRESS 14
+#define TAPE_PHASE_REFUSED 15
 
 /** Kinds of unexpected calls to the profiler plug-in, and how many kinds there are. */
 #define TAPE_UNEXPECTED_FOREIGN 0

@@ -371,7 +371,7 @@ static void retire(struct operations *o, uint64_t last) {
   }
 }
 
-void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code) {
+static inline void end(struct tape_comm *comm, uint64_t launched, uint16_t code, bool refused) {
   if (!tape_on(comm)) {
     return;
   }
@@ -397,7 +397,7 @@ void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code) {
     add(&comm->slot->captured, 1);
     put_op(comm, TAPE_KIND_OP, p, now, TAPE_STAGE_END, TAPE_PHASE_CAPTURED, -1, code);
   } else {
-    put_end(comm, p, now, phase, code);
+    put_end(comm, p, now, refused ? TAPE_PHASE_REFUSED : phase, code);
   }
   struct layout_counters *counters = &comm->slot->counters;
   uint8_t call = (uint8_t)p->kinds;
@@ -425,3 +425,7 @@ void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code) {
     store_release(&counters->ended, o->launched);
   }
 }
+
+void tape_op_end(struct tape_comm *comm, uint64_t launched, uint16_t code) { end(comm, launched, code, false); }
+
+void tape_op_refuse(struct tape_comm *comm, uint64_t launched, uint16_t code) { end(comm, launched, code, true); }

@@ -25,6 +25,7 @@ type Comm struct {
 	Ops    []*Op  // known to be in flight, oldest first
 
 	Begun, Done uint64             // numbers of the last collectives that this rank began, and completed
+	refused     uint64             // number that the last collective had which NCCL refused
 	Messages    map[int32]Messages // by the other rank; of MaxPeers at most
 	Counted     bool               // Messages has all of them, of MaxPeers ranks at most
 	Groups      uint64             // sends and receives that progress together, begun
@@ -137,9 +138,8 @@ type Op struct {
 // Captured tells whether it was captured in a graph: it is known to have been called, and not when or how often it ran.
 func (o *Op) Captured() bool { return o.End > 0 && o.Phase == tape.PhaseCaptured }
 
-// Unasked tells whether NCCL answered ncclInProgress to the operation, and was not asked since: it may have completed
-// it. That is not so of a split and its like, for which NCCL fills in the communicator when it is asked.
-func (o *Op) Unasked() bool { return o.Phase == tape.PhaseInProgress && o.Signature.Call.IsOperation() }
+// Refused tells whether NCCL did nothing of an operation that ended, and other ranks don't know its number.
+func (o *Op) Refused() bool { return o.End > 0 && o.Phase == tape.PhaseRefused }
 
 // Wait is how long something waited for a rank.
 type Wait struct {
@@ -354,7 +354,7 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 		}
 		return
 	}
-	refused := r.Stage == tape.StageEnd && c.Refuses(r.Code)
+	refused := r.Stage == tape.StageEnd && r.Phase == tape.PhaseRefused
 	if r.Signature.Call.IsCollective() && !refused {
 		c.Begun = max(c.Begun, r.Seq)
 	}
@@ -396,7 +396,8 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 			return
 		}
 		// Tallies have the durations of ordinary operations.
-		if took := r.Time - r.Start; r.Code == lifecycle.CodeOK && r.Start > 0 && took > 0 && !r.Ordinary {
+		asked := r.Phase != tape.PhaseInProgress // else it may have ended long before
+		if took := r.Time - r.Start; r.Code == lifecycle.CodeOK && r.Start > 0 && took > 0 && !r.Ordinary && asked {
 			s.Op.normal(&p.normal).learn(took)
 		}
 	case tape.StageDevice:
@@ -487,16 +488,14 @@ func (c *Comm) endOp(o *Op, r *tape.OpRecord) {
 	}
 }
 
-// Refuses tells whether an operation that ended with a code was none: NCCL refused the call or its group.
-func (c *Comm) Refuses(code lifecycle.Code) bool {
-	return c.NCCL() && (code == lifecycle.CodeInvalidArgument || code == lifecycle.CodeInvalidUsage ||
-		code == lifecycle.CodeCanceled)
-}
-
 // takeBack gives back the number of a collective that was refused, unless the slot tells of later ones.
 func (c *Comm) takeBack(o *Op) {
-	if o.Signature.Call.IsCollective() && (c.Slot == nil || c.Slot.OpStart <= o.Start) {
-		c.Begun = min(c.Begun, o.Seq-1)
+	called := int64(0) // when the last call was made that the slot tells of
+	if c.Slot != nil {
+		called = cmp.Or(c.Slot.CallStart, c.Slot.OpStart)
+	}
+	if o.Signature.Call.IsCollective() && called <= o.Start {
+		c.Begun, c.refused = min(c.Begun, o.Seq-1), o.Seq
 	}
 }
 
@@ -511,7 +510,9 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	}
 	c.changed = false
 	inFlight := s.Launched != s.Completed
-	c.Begun = max(c.Begun, s.Begun)
+	if s.Begun > c.Begun || c.Begun <= c.refused { // the slot before may have shown what was refused then
+		c.Begun = s.Begun
+	}
 	if c.Done = max(c.Done, s.Done); s.Marked {
 		c.Done = s.Done // records only tell of the launch
 	}
@@ -551,10 +552,20 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	}
 }
 
-// Activities yields the oldest operation in flight and the open acts.
+// Unasked is the oldest operation in flight if NCCL answered ncclInProgress to it, and was not asked since: it may have
+// completed it. If a communicator is made in the same group, it has not: it fills that in when it is asked.
+func (c *Comm) Unasked() *Op {
+	makes := func(a *Act) bool { return a.Kind != tape.ActGroup }
+	if o := c.InFlight(); o != nil && o.Phase == tape.PhaseInProgress && !slices.ContainsFunc(c.Acts, makes) {
+		return o
+	}
+	return nil
+}
+
+// Activities yields the oldest operation in flight, unless it is Unasked, and the open acts.
 func (c *Comm) Activities() iter.Seq[Activity] {
 	return func(yield func(Activity) bool) {
-		if o := c.InFlight(); o != nil && !yield(o) {
+		if o := c.InFlight(); o != nil && c.Unasked() == nil && !yield(o) {
 			return
 		}
 		for _, a := range c.Acts {

@@ -111,15 +111,12 @@ func (p *Process) Stalled(a Activity, now int64) bool {
 // Unproven tells whether it is unknown if the last operation of a communicator has completed, and it was launched so
 // long before now that it stalls if it has not.
 func (p *Process) Unproven(c *Comm, now int64) bool {
-	o := c.InFlight()
-	switch {
-	case o != nil && !o.Unasked():
-		return false
-	case o != nil:
-	case c.Slot != nil && !c.Slot.Unproven, c.Slot == nil && !c.Enqueues(), c.Last.End == 0: // no slot: a past moment
-		return false
-	default:
-		o = &c.Last
+	o := c.Unasked()
+	if o == nil {
+		unproven := c.Slot != nil && c.Slot.Unproven || c.Slot == nil && c.Enqueues() // of a past moment
+		if o = &c.Last; !unproven || c.InFlight() != nil || o.End == 0 {
+			return false
+		}
 	}
 	_, stalled := p.Thresholds(o)
 	return c.Captured == 0 && p.Age(max(o.Start, c.Moved), now) >= stalled

@@ -231,7 +231,7 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 		}
 		c.seen = p.looks
 		seen++
-		if o := c.InFlight(); s.Unproven || o != nil && o.Unasked() {
+		if s.Unproven || c.Unasked() != nil {
 			p.unproven = append(p.unproven, c)
 		}
 	}

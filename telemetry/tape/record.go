@@ -78,12 +78,13 @@ const (
 	PhaseCaptured         // of an end: it was captured in a graph and not launched; the graph's launches are unseen
 	PhaseGroup            // of an act: called for in a group that has not ended
 	PhaseInProgress       // NCCL answered ncclInProgress, and was not asked since
+	PhaseRefused          // of an end: NCCL did nothing, and other ranks don't know the operation's number
 	numPhases
 )
 
 var phaseNames = [numPhases]string{
 	"none", "rendezvous", "topology", "connect", "queued", "agree", "transfer", "finish", "stream", "credit",
-	"network", "pool", "captured", "group", "in_progress",
+	"network", "pool", "captured", "group", "in_progress", "refused",
 }
 
 // String is the phase's name: "rendezvous", "transfer" and so on.

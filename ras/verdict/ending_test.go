@@ -118,6 +118,9 @@ func TestUnfinishedGroup(t *testing.T) {
 		"a split": split().with(act(tape.ActSplit, s6, true), 0, 1, 3).with(grouped(tape.ActSplit, s6), 2),
 		"two splits that don't block": split().with(pending, 0, 1, 3).with(grouped(tape.ActSplit, s6), 2).
 			with(grouped(tape.ActSplit, s6), 2),
+		"an all-reduce to which NCCL connects the others": newJob(4).in(world, 1, allReduce, s6, -1, 0, seq(4)...).
+			with(func(_ *verdict.Note, s *verdict.Slot) { s.Counted = true }, seq(4)...).
+			with(func(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseGroup }, 2),
 		"a finalize": newJob(4).with(act(tape.ActFinalize, s6, true), 0, 1, 3).with(grouped(tape.ActFinalize, s6), 2),
 		"two inits": newJob(4).comm("x", seq(4)...).with(act(tape.ActInit, s6, true), 0, 1, 3).
 			with(grouped(tape.ActInit, s6), 2).with(func(n *verdict.Note, s *verdict.Slot) {

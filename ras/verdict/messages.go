@@ -23,29 +23,29 @@ func (s *Slot) inCountedMessages() bool {
 
 // unlaunched tells whether the rank of a slot has called for operations that a stream is to do, and not launched them:
 // they are in a group that has not ended, or NCCL is still at it.
-func (s *Slot) unlaunched() bool { return s.Counted && s.InFlight > 0 && s.Phase == tape.PhaseNone }
-
-// unlaunched tells whether a rank has not launched what it meets the others in; certain, whether that is known to be
-// because its group has not ended.
-func (p *participant) unlaunched() (is, certain bool) {
-	if p.act() != nil {
-		return p.grouped(), p.grouped()
-	}
-	return p.slot.unlaunched(), false
+func (s *Slot) unlaunched() bool {
+	return s.Counted && s.InFlight > 0 && (s.Phase == tape.PhaseNone || s.Phase == tape.PhaseGroup)
 }
 
-// grouped tells whether a rank meets the others in an act that its group's end has not launched.
+// unlaunched tells whether a rank has not launched what it meets the others in.
+func (p *participant) unlaunched() bool {
+	if p.act() != nil {
+		return p.grouped()
+	}
+	return p.slot.unlaunched()
+}
+
+// grouped tells whether that is because its group has not ended.
 func (p *participant) grouped() bool {
-	act := p.act()
-	return act != nil && act.Phase == tape.PhaseGroup
+	if act := p.act(); act != nil {
+		return act.Phase == tape.PhaseGroup
+	}
+	return p.slot.InFlight > 0 && p.slot.Phase == tape.PhaseGroup
 }
 
 // unlaunched tells whether no rank has launched what all meet in.
 func (m *meeting) unlaunched() bool {
-	return !slices.ContainsFunc(m.present, func(p *participant) bool {
-		is, _ := p.unlaunched()
-		return !is
-	})
+	return !slices.ContainsFunc(m.present, func(p *participant) bool { return !p.unlaunched() })
 }
 
 // act is the open act in which a rank meets the others, and which makes or ends a communicator; nil if there is none.
@@ -236,25 +236,25 @@ func (m *meeting) calledTooOften() bool {
 }
 
 // openGroups is the verdict on ranks of a meeting that have not launched what others have, or wait for; false if there
-// are none. A rank that was in something else before may have to wait for that: its device's queue may be full. If none
-// has launched it, they may be about to, until missingTime has passed.
+// are none: those whose groups have not ended or, if there are none, for which NCCL may still be at it. A rank that was
+// in something else before may have to wait for that: its device's queue may be full. If all are in open groups, they
+// may be about to end them, until missingTime has passed.
 func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 	var culprits []*actor
 	var since time.Duration
-	confidence, why := Certain, "its group has not ended"
+	confidence, why, in := Certain, "its group has not ended", (*participant).grouped
+	if !slices.ContainsFunc(m.present, in) {
+		confidence, why, in = Likely, "its group has not ended, or NCCL is still at it", (*participant).unlaunched
+	}
 	for _, p := range m.present {
-		unlaunched, certain := p.unlaunched()
 		before := func(q *participant) bool { return q.until == 0 && q.since > p.since }
 		switch {
-		case !unlaunched || slices.ContainsFunc(p.actor.in, before):
+		case !in(p) || slices.ContainsFunc(p.actor.in, before):
 		case p.since < m.age/2: // it has just come
 			w.moving = true
 			return Verdict{}, false
 		default:
 			culprits, since = append(culprits, p.actor), max(since, p.since)
-			if !certain {
-				confidence, why = Likely, "its group has not ended, or NCCL is still at it"
-			}
 		}
 	}
 	held := m.key.kind == exchange && len(m.waiters) > 0 || m.key.kind == leaving && len(m.present) < m.slot.Size

@@ -306,6 +306,7 @@ void acts_progress(struct comm *comm, struct thread *thread, ncclResult_t state)
   if (comm_take(comm, thread->id | COMM_BRIEF, &turn)) { /* any thread asks, at any time */
     end_in_progress(comm, guard_code(state));
     if (state == ncclSuccess) {
+      tape_mark_launched(comm->tape);
       stream_launched(comm, state);
       stream_check(comm);
     }

@@ -90,8 +90,12 @@ void acts_group_ends(struct thread *thread, bool launched) {
   }
   for (uint32_t i = 0; i < thread->joined; i++) {
     struct comm *comm = thread->join[i].comm;
-    if (comm_take(comm, thread->id, &thread->join[i].turn) && launched && thread->join[i].on_stream &&
-        atomic_load(&comm->generation) == thread->join[i].generation) {
+    if (!comm_take(comm, thread->id, &thread->join[i].turn) ||
+        atomic_load(&comm->generation) != thread->join[i].generation) {
+      continue;
+    }
+    tape_op_group(comm->tape, false);
+    if (launched && thread->join[i].on_stream) {
       stream_launches(comm, thread->join[i].launch.first, thread->join[i].stream);
     }
   }

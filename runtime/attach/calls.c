@@ -57,6 +57,9 @@ static void start(struct use *u, ncclDataType_t type, int reduction, int peer, s
       tape_op_start(u->comm->tape, number_of(u->comm, u->call, peer), &signature, 0);
   u->launch.collectives = (uint32_t)(u->comm->collectives - begun);
   u->launch.derived = guard_derives(u->call);
+  if (u->thread->depth > 0) {
+    tape_op_group(u->comm->tape, true);
+  }
 }
 
 /* The same of one that goes onto a stream. */

@@ -170,6 +170,12 @@ uint64_t tape_op_start(struct tape_comm *comm, uint64_t number, const struct tap
 /** Says that the oldest operation in flight, which is the one that runs, went into another phase. */
 void tape_op_phase(struct tape_comm *comm, uint8_t phase);
 
+/**
+ * Says that the oldest operation in flight was called for in a group that is open, or not any more. It is in the slot
+ * alone: a group makes no records.
+ */
+void tape_op_group(struct tape_comm *comm, bool open);
+
 /** Says which rank the oldest operation in flight waits for; -1: none. */
 void tape_op_wait(struct tape_comm *comm, int32_t rank);
 
@@ -210,6 +216,9 @@ void *tape_reached(size_t *size);
  * is launched together with it, in a group, begins with the first.
  */
 bool tape_mark_due(struct tape_comm *comm, uint64_t first);
+
+/** Says that the operation is launched now, and not when it was called for: its age on the stream counts from now. */
+void tape_mark_launched(struct tape_comm *comm);
 
 /**
  * The word that the stream is to write before what is launched. NULL: it would tell nothing, as what the stream is busy

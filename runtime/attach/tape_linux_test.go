@@ -458,6 +458,16 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// What NCCL launches after it has answered ncclInProgress is on its stream since then.
+func TestMarkOfWhatIsLaunchedLater(t *testing.T) {
+	for late, want := range map[string]bool{"": false, " 1": true} {
+		s := marked(t, world+"start 1 0 16 7 0 -1 8 1\nmark 1 1 1"+late+"\nend 1 1 0\n")
+		if later := s.OpStart > s.CallStart; later != want {
+			t.Errorf("with %q it was called for at %d, and is on its stream since %d", late, s.CallStart, s.OpStart)
+		}
+	}
+}
+
 // Of what is launched on a stream, a communicator's first operation is observed, once it is done; of a group, the last.
 func TestObserved(t *testing.T) {
 	const grouped = "start 1 0 16 7 0 -1 8 1\nstart 1 0 16 7 0 -1 8 1\nmark 1 1 1\nend 1 1 0\nend 1 2 0\n"

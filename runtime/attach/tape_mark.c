@@ -78,6 +78,12 @@ bool tape_mark_due(struct tape_comm *comm, uint64_t first) {
   return true;
 }
 
+void tape_mark_launched(struct tape_comm *comm) {
+  if (tape_mark_has(comm) && comm->marking.launched != 0) {
+    comm->marking.op.start = tape_now();
+  }
+}
+
 /** The word of a slot that its stream writes behind operations, and the next one that it writes before them. */
 static uint32_t *words(const struct tape_comm *comm) { return (uint32_t *)&tape.reached[comm->index]; }
 

@@ -215,6 +215,15 @@ void tape_op_phase(struct tape_comm *comm, uint8_t phase) {
   }
 }
 
+void tape_op_group(struct tape_comm *comm, bool open) {
+  const uint8_t phase = open ? TAPE_PHASE_GROUP : TAPE_PHASE_NONE;
+  struct operations *o = &comm->op;
+  if (tape_on(comm) && o->launched != o->completed && o->phase == (open ? TAPE_PHASE_NONE : TAPE_PHASE_GROUP)) {
+    o->phase = phase;
+    tape_show(comm, oldest(o));
+  }
+}
+
 void tape_op_wait(struct tape_comm *comm, int32_t rank) {
   if (!tape_on(comm)) {
     return;

@@ -76,7 +76,7 @@ const (
 	PhaseNetwork          // waiting for the network, or for the rank of this node that sends there
 	PhasePool             // waiting for a free operation of the proxy's pool
 	PhaseCaptured         // of an end: it was captured in a graph and not launched; the graph's launches are unseen
-	PhaseGroup            // of an act: called for in a group that has not ended
+	PhaseGroup            // of an act or an operation in flight: called for in a group that has not ended
 	PhaseInProgress       // NCCL answered ncclInProgress, and was not asked since
 	PhaseRefused          // of an end: NCCL did nothing, and other ranks don't know the operation's number
 	numPhases

@@ -22,6 +22,8 @@ func TestAway(t *testing.T) {
 			`ranks 0 and 1 wait"`},
 		{"unasked", "0", `not_entered"[^§]*"text": "rank 2 \([^)]*\) has not entered all_reduce 1 on [^§]*; ` +
 			`ranks 0 and 1 wait"`},
+		{"connect in a group", "1", `unfinished_group"[^§]*"text": "rank 2 \([^)]*\) began all_reduce 1 on [^§]*, ` +
+			`and it is not launched: its group has not ended; ranks 0 and 1 wait"`},
 		{"shrink", "1", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined shrink 1 of [^§]*; rank 1 waits"`},
 		{"shrink", "0", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined shrink 1 of [^§]*; rank 1 waits"`},
 		{"destroy", "1", `not_entered"[^§]*"text": "rank 2 \([^)]*\) has not entered all_reduce 2 on [^§]*; ` +

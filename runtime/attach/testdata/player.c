@@ -4,7 +4,8 @@
  *
  *   path         prints the tape's path
  *   fork N       a child does on communicator N what it can, and exits; then the script goes on
- *   mark N       a mark follows the operation that was launched last
+ *   mark N M S L a mark follows the operation launched last, on stream S, and on communicator N the M-th is the first
+ *                that is launched with it; only now, if there is an L
  *   reach N M    the stream of communicator N writes M
  *   captured N M the operations from the M-th on are captured in a graph
  */
@@ -117,7 +118,7 @@ int main(void) {
   struct tape_site site = {0}, first = {0};
   while (fgets(line, sizeof line, stdin) != NULL) {
     char word[16], id[33], parent[33], name[TEXT], engine[TEXT];
-    int n = 0, at = 0, other = 0, shared = 0, text = 0;
+    int n = 0, at = 0, other = 0, late = 0, shared = 0, text = 0;
     uint64_t number = 0;
     line[strcspn(line, "\n")] = 0;
     if (sscanf(line, "%15s %n", word, &at) < 1) {
@@ -185,12 +186,15 @@ int main(void) {
       tape_op_wait(comm, rank);
     } else if (strcmp(word, "end") == 0 && sscanf(rest, "%" SCNu64 " %" SCNu16, &number, &code) == 2) {
       tape_op_end(comm, number, code);
-    } else if (strcmp(word, "mark") == 0 && sscanf(rest, "%" SCNu64 " %d", &number, &other) == 2) {
+    } else if (strcmp(word, "mark") == 0 && sscanf(rest, "%" SCNu64 " %d %d", &number, &other, &late) >= 2) {
       if (!tape_mark_due(comm, number)) {
         fail(line);
       }
       if (tape_observes(comm)) {
         tape_observe(comm);
+      }
+      if (late != 0) {
+        tape_mark_launched(comm);
       }
       tape_mark(comm, tape_mark_before(comm, other != 0) != NULL, (uint32_t)other);
     } else if (strcmp(word, "measured") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {

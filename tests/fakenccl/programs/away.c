@@ -2,7 +2,8 @@
 // one more all-reduce before it. The last rank stays away from that until its standard input ends. With "group split"
 // and "group finalize" they do that in a group, which the last rank doesn't end until then. With "connect" and
 // "unasked" it stays away from the first all-reduce, of which the others ask at once whether it is launched, or at the
-// end. "refused" is as destroy, after a call that NCCL refuses to the last rank.
+// end; with "connect in a group", from the end of its group. "refused" is as destroy, after a call that NCCL refuses to
+// the last rank.
 #include "program.h"
 
 // Waits until a communicator, non-blocking perhaps, has done what a call began.
@@ -23,14 +24,19 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   const char *at = getenv("AT");
   const bool refused = !strcmp(at, "refused"), ends = refused || !strcmp(at, "destroy");
   const bool shrinks = !strcmp(at, "shrink"), groups = !strncmp(at, "group ", 6);
-  const bool unasks = !strcmp(at, "unasked");
+  const bool unasks = !strcmp(at, "unasked"), connects_in_group = !strcmp(at, "connect in a group");
   const ncclResult_t result = ncclCommInitRank(&comm, n, id, rank);
   done(comm, result);
   cudaStreamCreate(&stream);
   if (rank == n - 1 && (unasks || !strcmp(at, "connect"))) await_end_of_input();
   if (refused && rank == n - 1)
     CHECK(ncclAllReduce(&one, &sum, 1, ncclNumTypes, ncclSum, comm, stream) == ncclInvalidArgument);
-  const ncclResult_t launched = ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream);
+  if (connects_in_group) MUST(ncclGroupStart());
+  ncclResult_t launched = ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream);
+  if (connects_in_group) {
+    if (rank == n - 1) await_end_of_input();
+    launched = ncclGroupEnd();
+  }
   if (unasks) await_end_of_input();
   done(comm, launched);
   cudaStreamSynchronize(stream);

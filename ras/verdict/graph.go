@@ -122,8 +122,12 @@ func newGraph(notes []Note) *graph {
 		ranks: map[commRank]*participant{}, meetings: map[meetingKey]*meeting{}, byJob: map[int]*actor{},
 		simulations: map[simulationKey]*simulation{}, renumbered: map[lifecycle.CommID]bool{},
 	}
+	launched := map[int]bool{} // the launcher's numbers
 	for i := range notes {
-		g.addNote(&notes[i])
+		launched[notes[i].Rank] = true
+	}
+	for i := range notes {
+		g.addNote(&notes[i], launched)
 		g.size = max(g.size, notes[i].JobSize) // which counts processes
 	}
 	g.size = max(g.size, g.largest())
@@ -192,8 +196,8 @@ func (g *graph) compareNumbers() {
 	}
 }
 
-// addNote makes the actors of one process.
-func (g *graph) addNote(n *Note) {
+// addNote makes the actors of one process, of a job whose launcher gave some numbers.
+func (g *graph) addNote(n *Note, launched map[int]bool) {
 	g.notes = append(g.notes, n)
 	byRoot := map[uint32]*actor{}
 	var own []*actor
@@ -230,8 +234,10 @@ func (g *graph) addNote(n *Note) {
 			g.hidden = append(g.hidden, own[0])
 		}
 	}
-	if len(own) == 1 && n.Rank >= 0 && (own[0].job < 0 || own[0].inWorldOf(n.JobSize)) {
-		own[0].job = n.Rank // its launcher's number; a program may number a communicator of all ranks otherwise
+	// A program may number a communicator of all ranks otherwise than its launcher. But if that has no such number, it
+	// may be another one of the process's ranks.
+	if len(own) == 1 && n.Rank >= 0 && (own[0].job < 0 || own[0].inWorldOf(n.JobSize) && launched[own[0].job]) {
+		own[0].job = n.Rank
 	}
 	for i := range n.Habits {
 		if a := byRoot[n.Habits[i].Root]; a != nil {

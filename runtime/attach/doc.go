@@ -144,11 +144,12 @@
 // # What is proof, and what inference
 //
 // The records of an operation of NCCL, and so its span and its duration, are those of its call: from its entry to its
-// return, or in a group to that of the outermost ncclGroupEnd, which is when it is launched on its stream. In a group,
-// so is an act: it is in phase "group" until ncclGroupEnd launches it. What answers ncclInProgress ends when
-// ncclCommGetAsyncError says so, whoever calls it; nobody else asks, but for a guard that must know. Until somebody
-// asks it is in phase "in_progress", and NCCL may have done it: an init or an operation waits for the ranks that have
-// not come to it, but of a finalize, or where all have come, nothing is known.
+// return, or in a group to that of the outermost ncclGroupEnd, which is when it is launched on its stream. So is an act
+// in a group. Until ncclGroupEnd is called, both are in phase "group", of an operation in its slot alone. What answers
+// ncclInProgress ends when ncclCommGetAsyncError says so, whoever calls it; nobody else asks, but for a guard that must
+// know. Until somebody asks it is in phase "in_progress", and NCCL may have done it: an init or an operation waits for
+// the ranks that have not come to it, but of a finalize, or where all have come, nothing is known. What NCCL refuses
+// ends in phase "refused", and has no number that other ranks know.
 //
 // What the stream has done is on the tape by marks (package tape; stream.h): behind an operation, the stream is told to
 // write a number into the tape's memory (cuStreamWriteValue32), for which the CUDA driver maps a page of it. So an

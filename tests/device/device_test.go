@@ -164,6 +164,13 @@ func start(t *testing.T, role, tapes string) (*e2e.Job, []int) {
 	for r := range pids {
 		pids[r] = j.AwaitPID(fmt.Sprintf(`^\[%d\] ready (\d+)$`, r))
 	}
+	t.Cleanup(func() { // before the job is ended and its output printed
+		for _, pid := range pids {
+			if t.Failed() && syscall.Kill(pid, syscall.SIGQUIT) == nil { // it prints what its goroutines do
+				e2e.AwaitEnd(t, pid)
+			}
+		}
+	})
 	return j, pids
 }
 

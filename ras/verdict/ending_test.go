@@ -281,3 +281,15 @@ func TestRenumbered(t *testing.T) {
 		t.Errorf("one gave no note: %+v, want %q", verdicts, want)
 	}
 }
+
+// A process has several ranks, of which one comes before the first, whose number the launcher has given it.
+func TestFirstOfAProcessIsLate(t *testing.T) {
+	j := newJob(4).with(act(tape.ActInit, s6, true), seq(4)...)
+	j[1].Slots[0].Root = 2
+	j[0].Slots = append(j[0].Slots, j[1].Slots[0])
+	j[3].Rank = 2
+	v := alone(t, job{j[0], j[3]}, 2)
+	if v.Reason != verdict.NotJoined || len(v.Victims) != 3 {
+		t.Errorf("%s: %s", v.Reason, v.Text)
+	}
+}

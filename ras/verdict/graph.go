@@ -328,7 +328,8 @@ func (g *graph) pending(s *Slot) bool {
 		awaited := p.slot.Begun < s.Seq ||
 			p.slot.unlaunched() && p.slot.Op.Call.IsCollective() && p.slot.Seq <= s.Seq
 		if messages {
-			awaited = p.slot.countsWith(s.Rank) && (p.slot.lacks(s).sends || slices.Contains(held, p.slot.Rank))
+			awaited = p.slot.countsWith(s.Rank) &&
+				(p.slot.lacks(s).sends || p.slot.withholds(s) || slices.Contains(held, p.slot.Rank))
 		}
 		if !awaited {
 			continue

@@ -27,6 +27,13 @@ func (s *Slot) unlaunched() bool {
 	return s.Counted && s.InFlight > 0 && (s.Phase == tape.PhaseNone || s.Phase == tape.PhaseGroup)
 }
 
+// withholds tells whether the rank of a slot has called, in a group that has not ended, for a message to another rank,
+// which has called for it, too.
+func (s *Slot) withholds(to *Slot) bool {
+	return s.unlaunched() && s.Phase == tape.PhaseGroup && s.Op.Call == lifecycle.CallSend &&
+		int(s.Op.Peer) == to.Rank && s.Seq <= to.Messages[int32(s.Rank)].Received
+}
+
 // unlaunched tells whether a rank has not launched what it meets the others in.
 func (p *participant) unlaunched() bool {
 	if p.act() != nil {

@@ -328,3 +328,22 @@ func TestOutnumbered(t *testing.T) {
 		}
 	}
 }
+
+// A rank in an open group withholds what it has called for. Of the others nobody has asked NCCL, so that only what they
+// are to receive shows that they wait.
+func TestWithheld(t *testing.T) {
+	unasked := func(_ *verdict.Note, s *verdict.Slot) { s.InFlight, s.Phase, s.Unproven = 0, tape.PhaseNone, true }
+	grouped := func(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseGroup }
+	ring := newJob(3).exchanges(s6, seq(3)...).
+		with(talked(9, 1, 2), 0).with(talked(9, 0, 2), 1).with(talked(9, 0, 1), 2)
+	v := alone(t, ring.with(unasked, 0, 1).with(grouped, 2), 2)
+	if v.Reason != verdict.UnfinishedGroup || v.Confidence != verdict.Certain {
+		t.Errorf("%s (%s): %s", v.Reason, v.Confidence, v.Text)
+	}
+	verdicts, _ := verdict.Diagnose(ring.with(sent(10, 0), 2).with(grouped, 2)) // in the next round, which is its own
+	for _, v := range verdicts {
+		if v.Accuses(ring[2].Member) {
+			t.Errorf("of the next round: %s (%s): %s", v.Reason, v.Confidence, v.Text)
+		}
+	}
+}

@@ -224,6 +224,10 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 			}
 			v.Evidence = append(v.Evidence, say("%s %s: %s", r, is, l.actor.note.Where))
 		}
+		if f := l.actor.failed(); f != nil && f.Text != "" {
+			v.Evidence = append(v.Evidence,
+				say("the %s of %s on %s failed: %s", f.Act, quoted(f.Name, f.Comm), r, f.Text))
+		}
 		for _, s := range l.actor.slots {
 			if s.Captured > 0 && (s.Comm == m.key.comm || v.Reason == StreamBlocked) {
 				v.Evidence = append(v.Evidence, capturedBy(r, s))

@@ -23,7 +23,7 @@ func (n *Note) Fold(p *model.Process, now int64) {
 	}
 	n.queue(p, slots, now)
 	for _, r := range p.Ranks() {
-		if h := n.habit(p, r, slots); h.Odd != nil || h.Next != nil || h.Trail != nil {
+		if h := n.habit(p, r, slots, now); h.Odd != nil || h.Next != nil || h.Trail != nil || h.Failed != nil {
 			n.Habits = append(n.Habits, h)
 		}
 	}
@@ -147,7 +147,7 @@ func siteOf(a *model.Act) string {
 
 // habit is the habit of one of the process's ranks, by its history. It also sets the lanes of the rank's slots, whose
 // indices are by generation.
-func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int) Habit {
+func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int, now int64) Habit {
 	h := Habit{Root: r.Root}
 	var inFlight []model.Call
 	for c := range p.Comms() {
@@ -180,6 +180,9 @@ func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int) Habi
 		if i, known := slots[c.Generation]; known {
 			h.Trail = append(h.Trail, mark(i, &c))
 		}
+	}
+	if a := r.LastAct; a != nil && a.Code != lifecycle.CodeOK {
+		h.Failed = &FailedAct{Act: a.Kind, Comm: a.Comm.ID, Name: a.Comm.Name, Text: a.Text, Age: age(a.End, now)}
 	}
 	return h
 }

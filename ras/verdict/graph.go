@@ -240,7 +240,11 @@ func (g *graph) addNote(n *Note, launched map[int]bool) {
 		own[0].job = n.Rank
 	}
 	for i := range n.Habits {
-		if a := byRoot[n.Habits[i].Root]; a != nil {
+		a := byRoot[n.Habits[i].Root]
+		if a == nil && len(own) == 1 && len(own[0].slots) == 0 { // its communicators are gone
+			a = own[0]
+		}
+		if a != nil {
 			a.habit = &n.Habits[i]
 		}
 	}

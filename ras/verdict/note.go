@@ -70,6 +70,17 @@ type Habit struct {
 	Trail Trail `json:"trail,omitempty"`
 	// Odd are recent calls of the rank at places where another call had always come, the last one first.
 	Odd []Odd `json:"odd,omitempty"`
+	// Failed is the last act that the rank ended, if that failed.
+	Failed *FailedAct `json:"failed,omitempty"`
+}
+
+// FailedAct is an act that ended with an error.
+type FailedAct struct {
+	Act  tape.Act         `json:"act"`
+	Comm lifecycle.CommID `json:"comm"`
+	Name string           `json:"comm_name,omitempty"`
+	Text string           `json:"text,omitempty"` // the error
+	Age  time.Duration    `json:"age"`
 }
 
 // Odd is a call, and the one that has always come there.
@@ -253,6 +264,13 @@ func (n Note) After(d time.Duration) Note {
 	}
 	later(&n.FateAge)
 	later(&n.Awake)
+	n.Habits = slices.Clone(n.Habits)
+	for i := range n.Habits {
+		if f := &n.Habits[i].Failed; *f != nil {
+			*f = new(**f)
+			(*f).Age += d
+		}
+	}
 	n.Slots = slices.Clone(n.Slots)
 	for i := range n.Slots {
 		s := &n.Slots[i]

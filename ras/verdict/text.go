@@ -186,6 +186,9 @@ func lastCall(a *actor) Text {
 			last = s
 		}
 	}
+	if f := a.failed(); f != nil && (last == nil || f.Age < last.Age) {
+		return say("; its last, the %s of %s, failed %s ago", f.Act, quoted(f.Name, f.Comm), Age(f.Age))
+	}
 	if last == nil {
 		return say("; it has made no call on any communicator yet")
 	}
@@ -197,6 +200,14 @@ func lastCall(a *actor) Text {
 		ended = "returned"
 	}
 	return say("; its last, %s, %s %s ago", callText(last.Op.Call.String(), seq, last), ended, Age(last.Age))
+}
+
+// failed is the last act that the actor ended, if that failed; else nil.
+func (a *actor) failed() *FailedAct {
+	if a.habit == nil {
+		return nil
+	}
+	return a.habit.Failed
 }
 
 // attendance tells how many are in a meeting.

@@ -228,6 +228,7 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 	case r.Act == tape.ActNone || r.Act == tape.ActLeak:
 	case r.Stage == tape.StageEnd:
 		s.Act, s.Began = p.endAct(c, r)
+		c.Of.LastAct = s.Act
 		if r.Code == lifecycle.CodeOK && s.Act.Start < r.Time {
 			s.Act.normal(&p.normal).learn(r.Time - s.Act.Start)
 		}

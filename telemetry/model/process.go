@@ -123,6 +123,7 @@ type Rank struct {
 	Root         uint32 // its first communicator
 	Number, Size int    // in the largest communicator without a parent; -1 if there is none
 	History      History
+	LastAct      *Act // the last one that ended; nil if none has
 }
 
 // Limits of the ranks of a process.

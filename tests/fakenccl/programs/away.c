@@ -3,7 +3,7 @@
 // and "group finalize" they do that in a group, which the last rank doesn't end until then. With "connect" and
 // "unasked" it stays away from the first all-reduce, of which the others ask at once whether it is launched, or at the
 // end; with "connect in a group", from the end of its group. "refused" is as destroy, after a call that NCCL refuses to
-// the last rank.
+// the last rank; "refused split" is as split, which NCCL refuses to it first.
 #include "program.h"
 
 // Waits until a communicator, non-blocking perhaps, has done what a call began.
@@ -24,6 +24,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   const char *at = getenv("AT");
   const bool refused = !strcmp(at, "refused"), ends = refused || !strcmp(at, "destroy");
   const bool shrinks = !strcmp(at, "shrink"), groups = !strncmp(at, "group ", 6);
+  const bool refused_split = !strcmp(at, "refused split"), splits = refused_split || !strcmp(at, "split");
   const bool unasks = !strcmp(at, "unasked"), connects_in_group = !strcmp(at, "connect in a group");
   const ncclResult_t result = ncclCommInitRank(&comm, n, id, rank);
   done(comm, result);
@@ -40,10 +41,11 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   if (unasks) await_end_of_input();
   done(comm, launched);
   cudaStreamSynchronize(stream);
+  if (refused_split && rank == n - 1) CHECK(ncclCommSplit(comm, -2, rank, &child, NULL) == ncclInvalidArgument);
   if (rank == n - 1 && !groups) await_end_of_input();
   if (ends) done(comm, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream));
   if (shrinks && rank > 0) done(comm, ncclCommShrink(comm, &first, 1, &child, NULL, 0));
-  if (!strcmp(at, "split")) done(comm, ncclCommSplit(comm, 0, rank, &child, NULL));
+  if (splits) done(comm, ncclCommSplit(comm, 0, rank, &child, NULL));
   if (groups) {
     MUST(ncclGroupStart());
     MUST(strcmp(at, "group split") ? ncclCommFinalize(comm) : ncclCommSplit(comm, 0, rank, &child, NULL));

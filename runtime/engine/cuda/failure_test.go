@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -23,7 +22,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/cuda"
 	"github.com/carillon-rt/carillon/runtime/engine"
-	gpu "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -287,152 +285,6 @@ func TestAbortOnNoStream(t *testing.T) {
 	must(t, all[0].context.Synchronize())
 }
 
-// TestStreams: operations of one communicator are done in the order of their calls on whatever streams.
-func TestStreams(t *testing.T) {
-	all := ranks(t, 2)
-	each(t, all, func(r *rank) error {
-		other, err := r.context.Stream(0)
-		if err != nil {
-			return err
-		}
-		b, err := buffer(r, []int32{1})
-		if err != nil {
-			return err
-		}
-		for i := range 20 { // each doubles what the one before has made
-			s := r.stream
-			if i%3 == r.Rank() {
-				s = other
-			}
-			if err := ccl.AllReduceOn(t.Context(), r.Comm, s, b, b, ccl.Sum); err != nil {
-				return err
-			}
-		}
-		if err := r.Wait(t.Context()); err != nil {
-			return err
-		}
-		got := make([]byte, 4)
-		if err := r.context.CopyToHost(got, b.Pointer()); err != nil || !slices.Equal(got, []byte{0, 0, 16, 0}) {
-			return fmt.Errorf("2^20 is %v: %w", got, err)
-		}
-		return other.Destroy()
-	})
-}
-
-// TestGraph: what is captured is launched any number of times, on ranks that launch at their own pace, and operations
-// between them are numbered as well. Readers of the tape learn how far all have come.
-func TestGraph(t *testing.T) {
-	all := ranks(t, 2)
-	reader, err := tape.Open(all[0].tape.Path())
-	must(t, err)
-	defer reader.Close()
-	each(t, all, func(r *rank) error {
-		ctx := t.Context()
-		b, err := buffer(r, []int32{1, 1, 1})
-		if err != nil {
-			return err
-		}
-		eager := func() error { return ccl.AllReduceOn(ctx, r.Comm, r.stream, b, b, ccl.Sum) }
-		if err := errors.Join(eager(), r.stream.BeginCapture(), eager(), eager()); err != nil {
-			return err
-		}
-		graph, err := r.stream.EndCapture()
-		if err != nil {
-			return err
-		}
-		x, err := graph.Instantiate()
-		if err != nil {
-			return err
-		}
-		for range 4 {
-			if err := errors.Join(x.Launch(r.stream), x.Launch(r.stream), eager()); err != nil {
-				return err
-			}
-		}
-		if err := r.Wait(ctx); err != nil {
-			return err
-		}
-		if got, err := read(r, b); err != nil || !slices.Equal(got, []int32{1 << 21, 1 << 21, 1 << 21}) {
-			return fmt.Errorf("2^21 is %v: %w", got, err)
-		}
-		return errors.Join(x.Destroy(), graph.Destroy())
-	})
-	deadline := time.Now().Add(time.Minute)
-	for told := 0; told < len(all); { // 2 collectives in each of 8 launches
-		told = 0
-		for _, s := range reader.Slots() {
-			if s.ID == lifecycle.GraphsCommID(all[0].ID()) && s.Begun == 16 && s.Done == 16 && s.Launched == 16 &&
-				s.Op.Call == lifecycle.CallAllReduce {
-				told++
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("readers are not told of all collectives in graphs")
-		}
-		goruntime.Gosched()
-	}
-	each(t, all, func(r *rank) error { return errors.Join(r.Destroy(t.Context()), r.gpu.Close()) })
-	if slots := reader.Slots(); len(slots) > 0 {
-		t.Errorf("the tape shows what has ended: %+v", slots)
-	}
-}
-
-// TestDeviceTime: how long the GPU took for an operation is on the tape, now and then.
-func TestDeviceTime(t *testing.T) {
-	r := &ranks(t, 1)[0]
-	b := memory(t, r, 8)
-	for range 3 {
-		must(t, ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum))
-	}
-	must(t, r.Wait(t.Context()))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	f, err := tape.Follow(ctx, r.tape.Path(), time.Millisecond)
-	must(t, err)
-	defer f.Close()
-	for {
-		ev, err := f.Next(ctx)
-		must(t, err)
-		if o := &ev.Op; !ev.IsLife && o.Stage == tape.StageDevice {
-			if took := time.Duration(o.Time - o.Start); o.Seq != 1 || o.Signature.Call != lifecycle.CallAllReduce ||
-				o.Signature.Bytes != 32 || took <= 0 || took > time.Minute {
-				t.Errorf("the GPU took %v for %+v", took, o)
-			}
-			return
-		}
-	}
-}
-
-// TestGraphThatWaits: a communicator that is aborted while a graph waits on one rank, and its GPU that is closed at
-// once, take no memory from the kernel, which leaves. Readers were told for whom it waits.
-func TestGraphThatWaits(t *testing.T) {
-	all := ranks(t, 2)
-	reader, err := tape.Open(all[0].tape.Path())
-	must(t, err)
-	defer reader.Close()
-	r := &all[0]
-	b := memory(t, r, 100)
-	must(t, errors.Join(r.stream.BeginCapture(), ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum)))
-	graph, err := r.stream.EndCapture()
-	must(t, err)
-	x, err := graph.Instantiate()
-	must(t, err)
-	must(t, x.Launch(r.stream))
-	for deadline := time.Now().Add(time.Minute); ; goruntime.Gosched() {
-		if slices.ContainsFunc(reader.Slots(), func(s tape.Slot) bool {
-			return s.ID == lifecycle.GraphsCommID(r.ID()) && s.Rank == 0 && s.Begun == 1 && s.Done == 0 && s.Wait == 1
-		}) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("readers are not told that the graph waits: %+v", reader.Slots())
-		}
-	}
-	must(t, r.Abort(nil))
-	must(t, r.gpu.Close())
-	must(t, errors.Join(r.stream.Synchronize(), x.Destroy(), graph.Destroy()))
-}
-
 // TestSplit: communicators that are made of one are on the same devices.
 func TestSplit(t *testing.T) {
 	all := ranks(t, 3)
@@ -458,38 +310,6 @@ func TestSplit(t *testing.T) {
 	})
 }
 
-// A refuser is a kind of device that opens none.
-type refuser struct{}
-
-func (refuser) Name() string { return "refuser" }
-
-func (refuser) Open(context.Context, *engine.Comm, func([]byte) ([][]byte, error), func(error)) (engine.Device, error) {
-	return nil, errors.New("the fallback was asked")
-}
-
-// TestApart: GPUs that can't map memory together are another engine's, or an error that says what would help.
-func TestApart(t *testing.T) {
-	for help, variables := range map[string][]string{
-		"SYS_NICE":  {"FAKECUDA_NO_PEERS", "1", "FAKECUDA_FAIL", "cuMemCreate:800:3"},
-		"error 801": {"FAKECUDA_FAIL", "cuMemExportToShareableHandle:801"},
-	} {
-		for says, fallback := range map[string]engine.DeviceKind{help: nil, "the fallback was asked": refuser{}} {
-			d, o := driver(t, 2, variables...), options
-			o.Fallback = fallback
-			kinds := make([]engine.DeviceKind, 2)
-			for r := range kinds {
-				opened, err := open(at(t, d, r), o)
-				must(t, err)
-				kinds[r] = opened.gpu
-			}
-			_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
-			if err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("%v, want %s", err, says)
-			}
-		}
-	}
-}
-
 // TestCallAllocatesNothing: a call on device memory, the operation like the one before, needs no memory of Go's.
 func TestCallAllocatesNothing(t *testing.T) {
 	r := &ranks(t, 1)[0]
@@ -503,137 +323,6 @@ func TestCallAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a call", got)
 	}
 	must(t, r.Wait(ctx))
-}
-
-// TestRefused: what can't be is said before anything is put on a stream, and changes nothing.
-func TestRefused(t *testing.T) {
-	all := ranks(t, 2)
-	r, other := &all[0], &all[1]
-	good, freed := memory(t, r, 8), memory(t, r, 8)
-	must(t, r.context.Free(freed.Pointer()))
-	call := func(comm *ccl.Comm, s *cuda.Stream, send, recv cuda.Buffer[int32]) error {
-		return ccl.AllReduceOn(t.Context(), comm, s, send, recv, ccl.Sum)
-	}
-	plain, err := runtime(t).InitAll(t.Context(), 1)
-	must(t, err)
-	defer plain[0].Close() //nolint:errcheck // a test's
-	odd := cuda.Wrap[int32](good.Pointer()+2, 4)
-	for want, err := range map[string]error{
-		"the stream is nil":                call(r.Comm, nil, good, good),
-		"the stream is of device 1":        call(r.Comm, other.stream, good, good),
-		"is no memory of a GPU":            call(r.Comm, r.stream, freed, good),
-		"it is memory of device 1":         call(r.Comm, r.stream, memory(t, other, 8), good),
-		"is no multiple of an element's 4": call(r.Comm, r.stream, odd, odd),
-		"it has 36 bytes, and its allocation has 32": call(r.Comm, r.stream, cuda.Wrap[int32](good.Pointer(), 9),
-			cuda.Wrap[int32](good.Pointer(), 9)),
-		"recv has 8 elements and send 4": call(r.Comm, r.stream, good.Slice(0, 4), good),
-		"must be the same slice":         call(r.Comm, r.stream, good.Slice(0, 4), good.Slice(1, 5)),
-		"the communicator is on no GPU":  call(plain[0], r.stream, good, good),
-		"the communicator is nil":        call(nil, r.stream, good, good),
-	} {
-		if usage, ok := errors.AsType[*ccl.UsageError](err); !ok || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q: %v (%v)", want, err, usage)
-		}
-	}
-	compare(t, all, []int{10})
-}
-
-// TestDifferentOptions: ranks that would choose different kernels, or lay out windows differently, don't begin.
-func TestDifferentOptions(t *testing.T) {
-	d := driver(t, 2)
-	tuned, fallen := options, options
-	tuned.Tuning = gpu.Tuning{2: {OneShot: 8}}
-	fallen.Fallback = on(t, at(t, d, 0)).gpu
-	for says, o := range map[string]gpu.Options{
-		"ranks 0 and 1 have different options": tuned, `ranks 0 and 1 have different fallbacks ("" and "cuda")`: fallen,
-	} {
-		kinds := make([]engine.DeviceKind, 2)
-		for r, o := range []gpu.Options{options, o} {
-			g, err := gpu.New(on(t, at(t, d, r)).context, o)
-			must(t, err)
-			kinds[r] = g
-		}
-		_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %s", err, says)
-		}
-	}
-}
-
-// TestTuning: limits come from a file, and are those of the next larger number of ranks.
-func TestTuning(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "tuning.json")
-	for text, want := range map[string]string{
-		`{"2": {"one_shot": 1}}`:  "",
-		`{"2": {"one_shot": -1}}`: "for 2 ranks the limits are",
-		`{"0": {}}`:               "for 0 ranks the limits are",
-		`[]`:                      "cannot unmarshal",
-	} {
-		must(t, os.WriteFile(path, []byte(text), 0o600))
-		tuning, err := gpu.ReadTuning(path)
-		switch {
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%s: %v, want %q", text, err, want)
-		case want == "" && (err != nil || tuning[2].OneShot != 1):
-			t.Errorf("%s: %v, %v", text, tuning, err)
-		}
-	}
-	tuning := gpu.Tuning{2: {OneShot: 2}, 4: {OneShot: 4}, 8: {OneShot: 8}}
-	for ranks, want := range map[int]int{1: 2, 2: 2, 3: 4, 5: 8, 8: 8, 9: 8} {
-		if got := tuning.For(ranks).OneShot; got != want {
-			t.Errorf("%d ranks have the limits of %d, want %d", ranks, got, want)
-		}
-	}
-}
-
-// TestSharedDevice: ranks share a GPU if that is allowed, and are told what it takes if not. They read each other's
-// buffers, whatever their size.
-func TestSharedDevice(t *testing.T) {
-	dev, err := driver(t, 1).Device(0)
-	must(t, err)
-	one := on(t, dev)
-	_, err = runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(one.gpu))
-	if err == nil || !strings.Contains(err.Error(), "ranks 0 and 1 share a GPU") {
-		t.Errorf("two ranks on a GPU: %v", err)
-	}
-	shared := options
-	shared.Shared = true
-	g, err := gpu.New(one.context, shared)
-	must(t, err)
-	devices := []*opener{{GPU: g}, {GPU: g}}
-	comms, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(devices[0], devices[1]))
-	must(t, err)
-	all := make([]rank, 2)
-	for r := range all {
-		s, err := one.context.Stream(0)
-		must(t, err)
-		all[r] = rank{Comm: comms[r], gpu: g, context: one.context, stream: s}
-	}
-	each(t, all, func(r *rank) error {
-		b := memory(t, r, 7001)
-		return errors.Join(ccl.AllReduceOn(t.Context(), r.Comm, r.stream, b, b, ccl.Sum), r.Wait(t.Context()))
-	})
-	for r, d := range devices {
-		if reach := gpu.Reached(d.Device); reach.Pushes != 0 {
-			t.Errorf("rank %d pushes to a rank on its own GPU: %+v", r, reach)
-		}
-	}
-	compare(t, all, []int{300, 7001})
-}
-
-// TestNoMemory: where one rank has no memory for its window, all ranks are told which, and why.
-func TestNoMemory(t *testing.T) {
-	d := driver(t, 2, "FAKECUDA_FAIL", "cuMemCreate:2:2")
-	var kinds []engine.DeviceKind
-	for r := range 2 {
-		dev, err := d.Device(r)
-		must(t, err)
-		kinds = append(kinds, on(t, dev).gpu)
-	}
-	_, err := runtime(t).InitAll(t.Context(), 2, ccl.WithDevice(kinds...))
-	if err == nil || !strings.Contains(err.Error(), "out of memory") {
-		t.Errorf("without memory: %v", err)
-	}
 }
 
 // alone are the links of a communicator of one rank.

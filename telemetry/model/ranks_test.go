@@ -1,0 +1,104 @@
+package model_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/tape"
+)
+
+// TestHabit knows a loop of two calls, the odd call in it, and the next one.
+func TestHabit(t *testing.T) {
+	p := newProcess(model.Limits{})
+	at := int64(0)
+	run := func(sig tape.Signature) model.Step {
+		at += 10
+		return p.Apply(&tape.Event{Comm: world, Generation: 1, Op: tape.OpRecord{
+			Time: (at + 5) * ms, Start: at * ms, Stage: tape.StageEnd, Seq: uint64(at), Signature: sig,
+		}})
+	}
+	barrier := tape.Signature{Call: lifecycle.CallBarrier, Peer: -1}
+	var s model.Step
+	for range 10 {
+		run(allReduce)
+		s = run(barrier)
+	}
+	habit := s.Comm.Of.History.Habit()
+	if len(habit.Odd) != 0 || habit.Next == nil || habit.Next.Usual.Signature != allReduce || len(habit.Trail) != 20 {
+		t.Errorf("after ten steps: %+v", habit)
+	}
+	inFlight := model.Call{Generation: 1, Signature: barrier, Seq: 999, Start: (at + 10) * ms}
+	habit = s.Comm.Of.History.Habit(inFlight)
+	if len(habit.Odd) != 1 || habit.Odd[0].Did.Seq != 999 || habit.Odd[0].Usual.Signature != allReduce {
+		t.Errorf("a barrier in place of an all-reduce: %+v", habit.Odd)
+	}
+}
+
+// TestTogether knows which calls of a trail were made in a group: before those ahead of them returned.
+func TestTogether(t *testing.T) {
+	p := newProcess(model.Limits{})
+	var s model.Step
+	for i, times := range [][2]int64{{10, 12}, {12, 14}, {20, 30}, {22, 30}, {24, 30}, {30, 31}} {
+		s = p.Apply(&tape.Event{Comm: world, Generation: 1, Op: tape.OpRecord{
+			Time: times[1], Start: times[0], Stage: tape.StageEnd, Seq: uint64(i + 1), Signature: allReduce,
+		}})
+	}
+	var together []uint64
+	for _, c := range s.Comm.Of.History.Habit().Trail {
+		if c.Together {
+			together = append(together, c.Seq)
+		}
+	}
+	if want := []uint64{4, 5}; !slices.Equal(together, want) {
+		t.Errorf("together with those before them are %v, want %v", together, want)
+	}
+}
+
+func TestRanks(t *testing.T) {
+	p := newProcess(model.Limits{})
+	child := world
+	child.ID, child.Parent, child.Rank, child.Size = lifecycle.CommID{2}, world.ID, 0, 2
+	p.act(10, tape.StageStart, tape.ActInit, 0, 0)
+	p.Apply(&tape.Event{
+		Comm: child, Generation: 2, Root: 1,
+		Op: tape.OpRecord{Stage: tape.StageEnd, Signature: allReduce},
+	})
+	n := 0
+	for _, r := range p.Ranks() {
+		if n++; r.Root != 1 || r.Number != 1 || r.Size != 4 {
+			t.Errorf("rank %+v", r)
+		}
+	}
+	if n != 1 || p.Known(2).Of != p.Known(1).Of {
+		t.Errorf("%d ranks, of two communicators of one", n)
+	}
+}
+
+// Communicators that descend from none are the one rank's that a process has. Of two parts of one communicator each is
+// another rank's, and what comes then is that of the rank with the same number.
+func TestRanksOfCommunicatorsWithoutAParent(t *testing.T) {
+	p := newProcess(model.Limits{})
+	apply := func(generation uint32, id byte, rank, size int) *model.Rank {
+		info := tape.CommInfo{ID: lifecycle.CommID{id}, Name: "c", Rank: rank, Size: size}
+		return p.Apply(&tape.Event{
+			Comm: info, Generation: generation,
+			Op: tape.OpRecord{Stage: tape.StageEnd, Signature: allReduce},
+		}).Comm.Of
+	}
+	first := apply(1, 1, 2, 8)
+	if again := apply(2, 2, 0, 2); again != first || first.Number != 2 || first.Size != 8 {
+		t.Errorf("a second communicator is rank %+v's, the first %+v's", again, first)
+	}
+	second := apply(3, 1, 3, 8)
+	if second == first || second.Number != 3 {
+		t.Errorf("both parts of one communicator are rank %+v's", second)
+	}
+	if a, b := apply(4, 3, 3, 8), apply(5, 3, 2, 8); a != second || b != first {
+		t.Errorf("numbers 3 and 2 are ranks %+v and %+v", a, b)
+	}
+	if third := apply(6, 4, 0, 4); third == first || third == second || len(p.Ranks()) != 3 {
+		t.Errorf("a number that none has is rank %+v's, of %d", third, len(p.Ranks()))
+	}
+}

@@ -32,20 +32,6 @@ type graph struct {
 	simulations map[simulationKey]*simulation
 }
 
-// actor is one rank with all the communicators that it is in.
-type actor struct {
-	note    *Note
-	job     int // rank in the job; -1 if it isn't known
-	slots   []*Slot
-	habit   *Habit         // nil if its history tells nothing
-	track   *track         // of progress.go; nil until it is needed
-	program string         // of common
-	in      []*participant // in the meetings that it is in, or was in when they failed
-	// idleFor is the time since its last call, without the time in which its process was stopped; -1 if it isn't known.
-	idleFor time.Duration
-	leaves  []*leaf // that the walk ends at
-}
-
 // commRank is a rank of a communicator, participant the actor that has it: in the communicator, or in a meeting.
 type (
 	commRank struct {
@@ -173,116 +159,6 @@ func (g *graph) largest() (size int) {
 		}
 	}
 	return size
-}
-
-// compareNumbers finds the communicators in which ranks have other numbers than in the job, or another order.
-func (g *graph) compareNumbers() {
-	seen := map[lifecycle.CommID]bool{}
-	for _, a := range g.actors {
-		for _, s := range a.slots {
-			if seen[s.Comm] {
-				continue
-			}
-			seen[s.Comm] = true
-			last := -1
-			for p := range g.members(s) {
-				g.reordered = g.reordered || p.actor.job <= last
-				last = p.actor.job
-				if last >= 0 && last != p.slot.Rank {
-					g.renumbered[s.Comm] = true
-				}
-			}
-		}
-	}
-}
-
-// addNote makes the actors of one process, of a job whose launcher gave some numbers.
-func (g *graph) addNote(n *Note, launched map[int]bool) {
-	g.notes = append(g.notes, n)
-	byRoot := map[uint32]*actor{}
-	var own []*actor
-	for i := range n.Slots {
-		s := &n.Slots[i]
-		if !s.valid() {
-			continue
-		}
-		a := byRoot[s.Root]
-		if a == nil {
-			a = &actor{note: n, job: -1, idleFor: -1}
-			byRoot[s.Root] = a
-			own = append(own, a)
-		}
-		a.slots = append(a.slots, s)
-		if s.Job >= 0 {
-			a.job = s.Job
-		}
-		if s.Op.Call != lifecycle.CallNone {
-			a.active(s.Age)
-		}
-		if s.Left != nil {
-			a.active(s.Left.Age - s.Left.Took)
-		}
-		if s.Rank >= 0 {
-			if old := g.ranks[commRank{s.Comm, s.Rank}]; old == nil || old.slot.Left != nil {
-				g.ranks[commRank{s.Comm, s.Rank}] = &participant{actor: a, slot: s}
-			}
-		}
-	}
-	if len(own) == 0 {
-		own = append(own, &actor{note: n, job: -1, idleFor: -1})
-		if n.Fate != Alive {
-			g.hidden = append(g.hidden, own[0])
-		}
-	}
-	// A program may number a communicator of all ranks otherwise than its launcher. But if that has no such number, it
-	// may be another one of the process's ranks.
-	if len(own) == 1 && n.Rank >= 0 && (own[0].job < 0 || own[0].inWorldOf(n.JobSize) && launched[own[0].job]) {
-		own[0].job = n.Rank
-	}
-	for i := range n.Habits {
-		a := byRoot[n.Habits[i].Root]
-		if a == nil && len(own) == 1 && len(own[0].slots) == 0 { // its communicators are gone
-			a = own[0]
-		}
-		if a != nil {
-			a.habit = &n.Habits[i]
-		}
-	}
-	for _, a := range own {
-		if n.Awake > 0 && a.idleFor > n.Awake {
-			a.idleFor = max(n.Awake, a.idleFor-n.Paused)
-		}
-		if a.job >= 0 {
-			g.byJob[a.job] = a
-		}
-	}
-	g.actors = append(g.actors, own...)
-}
-
-// inWorldOf tells whether a rank has its number in the job from a communicator of that many ranks.
-func (a *actor) inWorldOf(size int) bool {
-	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
-		return s.Parent.IsZero() && s.Rank == a.job && s.Size == size
-	})
-}
-
-// idleWithout is idleFor without the calls on some communicators, and with the pauses of the process; -1 if there is no
-// other call.
-func (a *actor) idleWithout(some func(*Slot) bool) time.Duration {
-	rest := actor{idleFor: -1}
-	for _, s := range a.slots {
-		if !some(s) && s.Op.Call != lifecycle.CallNone {
-			rest.active(s.Age)
-		}
-	}
-	return rest.idleFor
-}
-
-// active records that the actor made or ended a call that long ago.
-func (a *actor) active(age time.Duration) {
-	if a.idleFor < 0 || age < a.idleFor {
-		a.idleFor = age
-	}
 }
 
 // addSlot puts an actor into the meeting that its slot is in, or was in when the communicator failed.
@@ -466,41 +342,6 @@ func (f *Failure) unintended() bool {
 		lifecycle.CodeUnfinished)
 }
 
-// The failure of a communicator is past when the program has worked without it for recoveryTime (before that, other
-// operations may not have failed yet), or pastTime after the program has ended the communicator.
-const (
-	recoveryTime = 2 * time.Second
-	pastTime     = 30 * time.Second
-)
-
-// past tells whether the failure of a communicator is past for this rank.
-func (a *actor) past(s *Slot) bool {
-	if s.Failure == nil || !s.idle() || a.note.Fate == Dead {
-		return false
-	}
-	return s.Left != nil && s.Left.Age > pastTime || a.recovered(s)
-}
-
-// recovered tells whether a rank has worked since a communicator failed, in a child or a replacement of it.
-func (a *actor) recovered(s *Slot) bool {
-	if s.Failure == nil || !s.idle() || s.Failure.Age < recoveryTime || a.note.Fate == Dead {
-		return false
-	}
-	return slices.ContainsFunc(a.slots, func(t *Slot) bool {
-		worked := t.Root == s.Root && t.healthy() && t.Seq > 0 && t.Age < s.Failure.Age
-		if !worked {
-			return false
-		}
-		if t.Parent == s.Comm || s.Left != nil && t.Parent.IsZero() && t.Age < s.Left.Age {
-			return true
-		}
-		// What failed together with the one that was left behind may have no child of its own.
-		return s.Failure.lost() && slices.ContainsFunc(a.slots, func(f *Slot) bool {
-			return f != s && f.Comm == t.Parent && f.Failure.is(s.Failure.Code) && t.Age < f.Failure.Age
-		})
-	})
-}
-
 // at is the participant with a rank of the meeting's communicator; nil if none is known.
 func (m *meeting) at(rank int) *participant { return m.g.ranks[commRank{m.key.comm, rank}] }
 
@@ -513,16 +354,6 @@ func (g *graph) members(s *Slot) iter.Seq[*participant] {
 			}
 		}
 	}
-}
-
-// slotIn is the actor's slot in a communicator; nil if it has none.
-func (a *actor) slotIn(comm lifecycle.CommID) *Slot {
-	for _, s := range a.slots {
-		if s.Comm == comm {
-			return s
-		}
-	}
-	return nil
 }
 
 func (g *graph) enter(key meetingKey, p *participant) {
@@ -611,19 +442,6 @@ func (s *Slot) agrees(o *Slot) bool {
 	}
 	without := func(a *OpenAct) []int { return slices.Sorted(slices.Values(a.Without)) }
 	return slices.Equal(without(a), without(b))
-}
-
-// rankOf is an actor as the verdict names it, seen from a communicator.
-func rankOf(a *actor, comm lifecycle.CommID) Rank {
-	r := Rank{Job: a.job, Comm: -1, Member: a.note.Member, Host: a.note.Host, PID: a.note.PID}
-	s := a.slotIn(comm)
-	if s == nil && a.job < 0 && len(a.slots) > 0 {
-		s = a.slots[0]
-	}
-	if s != nil {
-		r.Comm, r.comm = s.Rank, commText(s)
-	}
-	return r
 }
 
 // longest orders waits by age, the longest first.

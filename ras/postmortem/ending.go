@@ -215,6 +215,32 @@ type lost struct {
 // go on for longer, the first one's end is a matter of its own.
 const sweepTime = 500 * time.Millisecond
 
+// sweep finds out whether a launcher that keeps no ledger, as torchrun's, ended the job because a process had failed:
+// one that nobody had told to end failed, and others were ended by signals then.
+func (r *Report) sweep() {
+	var first *process
+	for _, p := range r.procs {
+		e := &p.end
+		if e.failed > 0 || e.signaled > 0 {
+			return
+		}
+		own := p.failed() && e.exit.Signal == 0 && p.header.Terminated == 0
+		if own && (first == nil || byEnd(p, first) < 0) {
+			first = p
+		}
+	}
+	for _, p := range r.procs {
+		if first != nil && asked(p.end.exit.Signal) && byEnd(first, p) <= 0 {
+			p.end.failed = p.mono(first.at(first.end.at))
+		}
+	}
+}
+
+// asked tells whether people, launchers and schedulers end a process by a signal.
+func asked(signal unix.Signal) bool {
+	return signal == unix.SIGKILL || signal == unix.SIGTERM || signal == unix.SIGINT || signal == unix.SIGHUP
+}
+
 // terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of the processes
 // that were left did, one soon after the other. A signal to a few is the end of these.
 func (r *Report) terminated() {
@@ -274,11 +300,10 @@ func (r *Report) killed() {
 			return
 		}
 		last = at
-		switch signal {
-		case 0:
+		if signal == 0 {
 			continue
-		case unix.SIGKILL, unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
-		default:
+		}
+		if !asked(signal) {
 			return
 		}
 		if killed++; killed > 1 && unix.SignalName(signal) != by {

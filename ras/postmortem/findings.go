@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -355,11 +356,16 @@ func (r *Report) ending(at moment) Ending {
 	case closed+exited+swept == len(r.procs) && !failed && (swept == 0 || len(failures) > 0):
 		if len(failures) > 0 {
 			p := failures[0]
-			text := "%s closed its tape in order, and then %s."
-			if p.state() == StateExited {
-				text = "%s did not stop Carillon: %s."
+			text := capital(p.name())
+			switch {
+			case p.state() == StateExited:
+				text += " did not stop Carillon: " + p.end.how
+			case p.end.exit.Known:
+				text += " closed its tape in order, and then " + p.end.how
+			default:
+				text += " closed its tape at " + clockTime(p.at(p.end.at))
 			}
-			e := Ending{How: "failed", Time: p.at(p.end.at), Text: fmt.Sprintf(text, capital(p.name()), p.end.how)}
+			e := Ending{How: "failed", Time: p.at(p.end.at), Text: text + "."}
 			var more []int
 			for _, o := range failures[1:] {
 				if o.rank >= 0 {
@@ -369,7 +375,10 @@ func (r *Report) ending(at moment) Ending {
 			if len(more) > 0 {
 				e.Text += fmt.Sprintf(" %s failed as well.", capital(words.Ranks(more)))
 			}
-			if len(r.Mistakes) == 0 {
+			if a := p.failedAct(); a != nil {
+				e.Text += fmt.Sprintf(" The %s of %s had failed on it: %s.", a.Kind,
+					cmp.Or(words.Line(a.Comm.Name), a.Comm.ID.Short()), strings.TrimSuffix(words.Line(a.Text), "."))
+			} else if len(r.Mistakes) == 0 {
 				e.Text += " Its output may say why; the tapes don't."
 			}
 			return e
@@ -410,10 +419,26 @@ func (r *Report) ending(at moment) Ending {
 // failures are the processes that failed, other than by their launcher's hand, the first one first.
 func (r *Report) failures() []*process {
 	failed := slices.DeleteFunc(slices.Clone(r.procs), func(p *process) bool {
-		return !p.end.exit.Failed() || p.swept()
+		return !p.failed() || p.swept()
 	})
 	slices.SortStableFunc(failed, byEnd)
 	return failed
+}
+
+// failed tells whether the process is known to have failed: by how it ended or, if nobody saw that, by the act that it
+// ended last.
+func (p *process) failed() bool {
+	return p.end.exit.Failed() || p.header.Closed && !p.end.exit.Known && p.failedAct() != nil
+}
+
+// failedAct is an act that failed on one of the process's ranks, and was the last one that it ended; nil if there is none.
+func (p *process) failedAct() *model.Act {
+	for _, rank := range p.model.Ranks() {
+		if a := rank.LastAct; a != nil && a.Code != lifecycle.CodeOK {
+			return a
+		}
+	}
+	return nil
 }
 
 // longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.
@@ -494,7 +519,7 @@ func (r *Report) mistakes() []Said {
 	for _, c := range r.comms {
 		for _, e := range c.errors() {
 			if e.code == lifecycle.CodeLeaked { // no mistake of a program that failed
-				e.by = slices.DeleteFunc(e.by, func(m *member) bool { return m.proc.end.exit.Failed() })
+				e.by = slices.DeleteFunc(e.by, func(m *member) bool { return m.proc.failed() })
 				e.calls = len(e.by)
 			}
 			if !e.misuse || len(e.by) == 0 {

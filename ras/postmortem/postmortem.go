@@ -162,6 +162,7 @@ func (r *Report) build(procs []*process, opts *Options) error {
 	}
 	r.join()
 	r.notice()
+	r.sweep()
 	r.terminated()
 	r.killed()
 	if err := r.judge(opts); err != nil {

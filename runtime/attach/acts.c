@@ -39,8 +39,10 @@ static const char *says(ncclResult_t answer, char *text, size_t size) {
   if (answer == ncclSuccess || answer == ncclInProgress) {
     return NULL;
   }
-  snprintf(text, size, "NCCL answered: %s; its last error was: %s", REAL(ncclGetErrorString)(answer),
-           REAL(ncclGetLastError)(NULL));
+  const char *last = REAL(ncclGetLastError)(NULL);
+  const bool more = last != NULL && *last != '\0';
+  snprintf(text, size, "NCCL answered: %s%s%s", REAL(ncclGetErrorString)(answer), more ? "; its last error was: " : "",
+           more ? last : "");
   return text;
 }
 

@@ -225,7 +225,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		Path: path, Args: program, Env: environment(os.Environ(), library, audit, dir, name),
 		Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: note,
 	}
-	beside := newWitness()
+	witnesses := newWitnesses()
 	began := process.Monotonic()
 	code, err := 0, child.Start()
 	var told process.Entry // the last signal that asked the program to end
@@ -239,7 +239,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 			told = process.Entry{Ended: unix.SignalName(sig.(syscall.Signal))}.Now()
 			a.Ending()
 		}
-		if err == nil && !beside.got(sig) {
+		if err == nil && !witnesses.got(sig, child.Process.Pid) {
 			_ = child.Process.Signal(sig) // it may have ended
 		}
 	})
@@ -262,7 +262,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		fmt.Fprintf(note, "carillon: attach: %v\n", err)
 	}
 	stopSignals()
-	beside.close()
+	witnesses.close()
 	for _, e := range []process.Entry{end, told} {
 		if e.PID != 0 || code != 0 && e.Ended != "" {
 			for _, d := range tape.Dirs(dir) { // where there was no room for tapes, there is none for this

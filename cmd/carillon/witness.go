@@ -8,9 +8,30 @@ import (
 	"time"
 )
 
-// witness is a process that does nothing, beside a program that this process starts. A signal that ends the witness,
-// too, went to all processes: those of a terminal, of a process group, or of a Slurm step. Then the program has got it.
+// witnesses are processes that do nothing, beside a program that this process starts: one in this process group, one in
+// its own. A signal that ends the one in the program's group, too, or of a program that has made a group of its own (as
+// timeout(1) does) the one apart, went to the program as well: as to all processes of a terminal, of a process group, or
+// of a Slurm step.
+type witnesses struct{ beside, apart *witness }
+
+func newWitnesses() *witnesses { return &witnesses{newWitness(false), newWitness(true)} }
+
+// got tells whether the program got a signal as well, and starts another witness if so.
+func (w *witnesses) got(sig os.Signal, program int) bool {
+	if group, err := syscall.Getpgid(program); err == nil && group != syscall.Getpgrp() {
+		return w.apart.got(sig)
+	}
+	return w.beside.got(sig)
+}
+
+func (w *witnesses) close() {
+	w.beside.close()
+	w.apart.close()
+}
+
+// witness is one of them.
 type witness struct {
+	apart bool
 	in    io.WriteCloser // its end, as that of this process, ends the witness
 	out   io.Reader
 	ended chan os.Signal
@@ -20,9 +41,10 @@ type witness struct {
 const witnessTime = 100 * time.Millisecond
 
 // newWitness starts a witness. Without one, as where there is no cat(1), no signal counts as sent to all.
-func newWitness() *witness {
-	w := &witness{ended: make(chan os.Signal, 1)}
+func newWitness(apart bool) *witness {
+	w := &witness{apart: apart, ended: make(chan os.Signal, 1)}
 	cmd := exec.Command("cat")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: apart}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return w
@@ -59,7 +81,7 @@ func (w *witness) got(sig os.Signal) bool {
 		by = <-w.ended
 	}
 	w.close()
-	*w = *newWitness()
+	*w = *newWitness(w.apart)
 	return by == sig
 }
 

@@ -431,7 +431,7 @@ func (p *process) failed() bool {
 	return p.end.exit.Failed() || p.header.Closed && !p.end.exit.Known && p.failedAct() != nil
 }
 
-// failedAct is an act that failed on one of the process's ranks, and was the last one that it ended; nil if there is none.
+// failedAct is the last act that one of the process's ranks ended, if that failed; nil if there is none.
 func (p *process) failedAct() *model.Act {
 	for _, rank := range p.model.Ranks() {
 		if a := rank.LastAct; a != nil && a.Code != lifecycle.CodeOK {

@@ -65,12 +65,20 @@ func TestAttachFollowsTheProgram(t *testing.T) {
 	}
 }
 
-// TestSignalToAll: a signal that the program got as well, as one to the process group, is not passed on to it.
+// TestSignalToAll: a signal that the program got as well, as one to the process group, is not passed on to it. Such a
+// program in a group of its own has not got it.
 func TestSignalToAll(t *testing.T) {
 	t.Parallel()
+	for _, program := range []string{"python3", "setsid python3"} {
+		t.Run(program, func(t *testing.T) { signalToAll(t, program) })
+	}
+}
+
+func signalToAll(t *testing.T, program string) {
+	t.Helper()
 	env := slices.Concat(none, []string{library(t), "CARILLON_TAPE_DIR=" + t.TempDir(), "CARILLON_HEALTH_ADDR=off"})
 	job := e2e.Start(t, env, "sh", "-c",
-		"echo leader $$; exec setsid carillon attach -- python3 testdata/signals.py")
+		"echo leader $$; exec setsid carillon attach -- "+program+" testdata/signals.py")
 	leader := job.AwaitPID(`^leader (\d+)$`)
 	job.Await(`^ready`)
 	e2e.Kill(t, -leader, syscall.SIGUSR1)

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// witnesses are processes that do nothing, beside a program that this process starts: one in this process group, and one
-// in its own. A signal that ends the one in the program's group, too, went to the program as well: as to all processes
-// of a terminal, of a process group, or of a Slurm step. Of a program that has made a group of its own, as timeout(1)
-// does, the one apart tells.
+// witnesses are processes that do nothing, beside a program that this process starts: one in this process group, and
+// one in its own. A signal that ends the one in the program's group, too, went to the program as well: as to all
+// processes of a terminal, of a process group, or of a Slurm step. Of a program that has made a group of its own, as
+// timeout(1) does, the one apart tells.
 type witnesses struct{ beside, apart *witness }
 
 func newWitnesses() *witnesses { return &witnesses{newWitness(false), newWitness(true)} }

@@ -154,7 +154,7 @@
 // What the stream has done is on the tape by marks (package tape; stream.h): behind an operation, the stream is told to
 // write a number into the tape's memory (cuStreamWriteValue32), for which the CUDA driver maps a page of it. So an
 // agent sees it whatever the process does or doesn't do then, and no thread of the process asks or waits. A mark
-// follows each operation, but for those that come faster: 8 at once, and one every two milliseconds. Where the
+// follows each operation, but for those that come faster: 64 at once, and one every two milliseconds. Where the
 // operation before has a mark, too, the stream also writes when it comes to this one, before it is launched.
 // BenchmarkCall has what the decision costs; each write costs the calling thread a microsecond or two.
 //

@@ -211,7 +211,7 @@ void tape_begun(struct tape_comm *, uint64_t number);
 void *tape_reached(size_t *size);
 
 /**
- * Says whether a mark should follow the operation launched last, which is in flight: there may be 8 at once, and one
+ * Says whether a mark should follow the operation launched last, which is in flight: there may be 64 at once, and one
  * every two milliseconds, on the communicators that have the first 128 slots. If so, tape_mark is about that one. What
  * is launched together with it, in a group, begins with the first.
  */

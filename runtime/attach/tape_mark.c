@@ -7,9 +7,10 @@ _Static_assert(TAPE_REC_MARK_RANKS == 4 && TAPE_REC_MARK_LAUNCHED == 6, "words 4
 
 /**
  * How many marks may follow at once, and after how many ns there is another one: each costs the thread and the stream a
- * microsecond or two.
+ * microsecond or two. A step's collectives come in bursts, of which each should have one; what all cost on average is
+ * EVERY's.
  */
-enum { MOST_SPARE = 8, EVERY = 2000000 };
+enum { MOST_SPARE = 64, EVERY = 2000000 };
 
 /** After how many ns an operation is observed again. */
 #define OBSERVE_EVERY INT64_C(30000000000)

@@ -12,6 +12,7 @@ import (
 // out. A split of a non-blocking communicator goes on after its call; a destroy waits for what was launched before.
 // What is in a group goes on until the group's end. An operation of a non-blocking communicator goes on until NCCL says
 // that it is launched, also if nobody asks. One that NCCL refuses counts for nothing, and an act that failed is told.
+// Each of a burst is seen to be done, or not.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	buildLibrary(t)
@@ -33,6 +34,8 @@ func TestAway(t *testing.T) {
 		{"refused split", "1", `not_joined"[^§]*"text": "rank 2 \([^)]*\) has not joined split 1 of [^§]*; ` +
 			`its last, a split of \S*, was refused \S* ago; ranks 0 and 1 wait"[^§]*` +
 			`"the split of \S* on rank 2 failed: NCCL answered: invalid argument [^§]*color must be at least 0"`},
+		{"burst", "1", `not_entered"[^§]*"text": "rank 2 \([^)]*\) has not entered reduce 42 on [^§]*; ` +
+			`rank 0 waits"`},
 		{"group split", "1", `unfinished_group"[^§]*"text": "rank 2 \([^)]*\) began split 1 of [^§]*, ` +
 			`and it is not launched: its group has not ended; ranks 0 and 1 wait"`},
 		{"group finalize", "1", `unfinished_group"[^§]*"text": "rank 2 \([^)]*\) began the finalize of [^§]*, ` +

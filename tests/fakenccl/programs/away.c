@@ -3,7 +3,8 @@
 // and "group finalize" they do that in a group, which the last rank doesn't end until then. With "connect" and
 // "unasked" it stays away from the first all-reduce, of which the others ask at once whether it is launched, or at the
 // end; with "connect in a group", from the end of its group. "refused" is as destroy, after a call that NCCL refuses to
-// the last rank; "refused split" is as split, which NCCL refuses to it first.
+// the last rank; "refused split" is as split, which NCCL refuses to it first. "burst" is a reduce to the first rank right
+// behind 40 all-reduces.
 #include "program.h"
 
 // Waits until a communicator, non-blocking perhaps, has done what a call began.
@@ -42,7 +43,10 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   done(comm, launched);
   cudaStreamSynchronize(stream);
   if (refused_split && rank == n - 1) CHECK(ncclCommSplit(comm, -2, rank, &child, NULL) == ncclInvalidArgument);
+  const bool bursts = !strcmp(at, "burst");
+  for (int i = 0; bursts && i < 40; i++) done(comm, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream));
   if (rank == n - 1 && !groups) await_end_of_input();
+  if (bursts) done(comm, ncclReduce(&one, &sum, 1, ncclInt32, ncclSum, 0, comm, stream));
   if (ends) done(comm, ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, comm, stream));
   if (shrinks && rank > 0) done(comm, ncclCommShrink(comm, &first, 1, &child, NULL, 0));
   if (splits) done(comm, ncclCommSplit(comm, 0, rank, &child, NULL));

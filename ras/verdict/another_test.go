@@ -67,6 +67,37 @@ func TestMadeAnother(t *testing.T) {
 	}
 }
 
+// Rank 0 makes a broadcast too many, of which it is the root, and so waits in the call after it. The others, which have
+// queued more calls behind the one that they are in, have not passed that: there is one verdict, on the first call.
+func TestMadeAnotherFirst(t *testing.T) {
+	sum := func(bytes uint64) tape.Signature {
+		return tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: bytes}
+	}
+	broadcast := tape.Signature{Call: lifecycle.CallBroadcast, Bytes: 64}
+	var notes []Note
+	for r := range 3 {
+		s := Slot{
+			Name: "dp", Rank: r, Size: 3, Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1, InFlight: 3,
+			Stalled: true, Phase: tape.PhaseStream, Seq: 7, Begun: 9, Done: 6, Age: 5 * time.Second, Op: sum(64),
+		}
+		trail := Trail{{Seq: 7, Hash: hashOf(sum(64))}, {Seq: 8, Hash: hashOf(sum(128))}}
+		if r == 0 {
+			s.Seq, s.Done = 8, 7
+			trail = Trail{{Seq: 7, Hash: hashOf(broadcast)}, {Seq: 8, Hash: hashOf(sum(64))}}
+		}
+		s.Comm[0] = 1
+		notes = append(notes, Note{
+			Member: fmt.Sprint("p", r), Host: "a", PID: r + 1, Rank: r, JobSize: 3, Slots: []Slot{s},
+			Habits: []Habit{{Root: 1, Trail: trail}},
+		})
+	}
+	const want = `rank 0 (a, pid 1) made a different call than the others as number 7 on "dp": ` +
+		`ranks 1 and 2 called all_reduce of int8, 64 bytes; ranks 1 and 2 wait`
+	if verdicts, _ := Diagnose(notes); len(verdicts) != 1 || verdicts[0].Text.String() != want {
+		t.Errorf("got %v, want %q", verdicts, want)
+	}
+}
+
 // A rank that makes calls may still come to one that others wait in, unless it has made calls that those made later.
 func TestOvertaken(t *testing.T) {
 	sum := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 64}

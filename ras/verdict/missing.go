@@ -178,7 +178,7 @@ func passed(m *meeting, s *Slot) bool {
 	case leaving:
 		return s.Left != nil
 	case collective:
-		return s.Begun > m.key.seq && !s.queued() || s.Done >= m.key.seq
+		return s.Begun > m.key.seq && (s.InFlight == 0 || s.Seq > m.key.seq) || s.Done >= m.key.seq
 	case message:
 		sends := s.Rank == m.key.from
 		own := sends && s.Op.Call == lifecycle.CallSend && int(s.Op.Peer) == m.key.to ||

@@ -306,10 +306,10 @@ func (m *meeting) entered(ranks []Rank) Text {
 	return l.text(other, m.slot)
 }
 
-// lateCall is the verdict on ranks that are in a call after more others have ended the communicator in order.
+// lateCall is the verdict on ranks that are in a call after more others have left in order.
 func (w *walk) lateCall(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, m.ranksOf(actorsOf(m.present)), waits(m))
-	v.Text = say("%s made a call that no other rank makes: %s, for %s; most others have ended the communicator",
+	v.Text = say("%s made a call that no other rank makes: %s, for %s; most others have left in order",
 		culpritsText(v.Culprits), m.text(), Age(m.age-m.until))
 	v.Text.add("%s", waiting(v.Victims))
 	for _, p := range m.present {
@@ -328,20 +328,35 @@ func (g *graph) oddText(p *participant, m *meeting) []Text {
 	return []Text{o.text(rankOf(p.actor, m.key.comm).String())}
 }
 
-// mostLeft tells whether more ranks have ended the communicator in order than are in the meeting. Those that did so
-// after it had failed prove nothing.
+// mostLeft tells whether more ranks have left in order, all after the same number of collectives, than are in the
+// meeting. Those that did so after it had failed prove nothing.
 func (m *meeting) mostLeft() bool {
 	if m.key.kind != collective && m.key.kind != message && !m.calledTooOften() {
 		return false
 	}
-	left := 0
+	left, most := map[uint64]int{}, 0 // by the number of collectives
 	for p := range m.g.members(m.slot) {
-		l := p.slot.Left
-		if l != nil && l.Act != tape.ActAbort && p.slot.Failure == nil && l.Age+skew >= m.until {
-			left++
+		if ago, inOrder := p.leftInOrder(); inOrder && ago+skew >= m.until {
+			left[p.slot.Begun]++
+			most = max(most, left[p.slot.Begun])
 		}
 	}
-	return left > len(m.present)
+	return most > len(m.present)
+}
+
+// leftInOrder tells whether a rank ended the communicator in order and how long ago, or its process ended so between
+// two calls: that aborts the rest.
+func (p *participant) leftInOrder() (ago time.Duration, inOrder bool) {
+	s, n := p.slot, p.actor.note
+	switch {
+	case s.Failure.unintended():
+		return 0, false
+	case s.Left != nil && s.Left.Act != abort:
+		return s.Left.Age, true
+	default:
+		between := s.idle() && !s.Failed
+		return n.FateAge, n.Fate == Departed && between && (s.Left == nil || s.Left.Age <= n.FateAge+settleTime)
+	}
 }
 
 // verdictOn is the verdict on a meeting itself, not on ranks that are missing there; false if there is none.

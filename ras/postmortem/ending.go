@@ -58,10 +58,11 @@ func (r roll) add(p *process) {
 	}
 }
 
-// find is the last process that an entry may call pid; nil if there is none.
+// find is the last process from before an entry that it may call pid; nil if there is none.
 func (r roll) find(e *osprocess.Entry, pid int) (last *process) {
 	for _, p := range r[rollKey{e.Boot, pid}] {
-		if p.numberIn(e.PIDSpace) == pid && (last == nil || last.last < p.last) { // pids are reused
+		before := p.first < e.Mono && (last == nil || last.last < p.last) // pids are reused
+		if before && p.numberIn(e.PIDSpace) == pid {
 			last = p
 		}
 	}
@@ -77,8 +78,27 @@ func (p *process) numberIn(space uint64) int {
 	return p.header.AgentPID
 }
 
-// endings finds out when and how each process ended, from its launcher's ledger or its own tape.
-func (r *Report) endings(procs []*process, ledgers []string) {
+// ledger has what launchers and agents noted in a folder.
+type ledger struct {
+	dir     string
+	entries []osprocess.Entry
+}
+
+// readLedgers reads ledgers as far as they can be read.
+func (r *Report) readLedgers(paths []string) (list []ledger) {
+	for _, path := range paths {
+		entries, err := osprocess.ReadLedger(path)
+		if err != nil {
+			r.problem(path, "can't be read to its end: %v", cause(err))
+		}
+		list = append(list, ledger{filepath.Dir(path), entries})
+	}
+	return list
+}
+
+// ends finds out when and how each process ended, from its launcher's ledger or its own tape, and what agents noted of
+// it before.
+func ends(procs []*process, ledgers []ledger) {
 	named := make(roll)
 	for _, p := range procs {
 		named.add(p)
@@ -86,66 +106,41 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 			p.end.at, p.end.left = p.last, p.last
 		}
 	}
-	for _, path := range ledgers {
-		entries, err := osprocess.ReadLedger(path)
-		if err != nil {
-			r.problem(path, "can't be read to its end: %v", cause(err))
-		}
-		var untaped *osprocess.Entry // of those that failed, the last one
-		for i := range entries {
-			e := &entries[i]
+	for _, l := range ledgers {
+		for i := range l.entries {
+			e := &l.entries[i]
 			for _, pid := range e.Running {
-				if p := named.find(e, pid); p != nil && e.Mono > p.first {
-					p.end.ran = max(p.end.ran, e.Mono)
-					p.ran = append(trimmed(p.ran, maxStalls), e.Mono)
-					if !slices.Contains(e.Stopped, pid) {
-						p.end.stopped = 0
-					} else if p.end.stopped == 0 {
-						p.end.stopped = e.Mono
-					}
+				if p := named.find(e, pid); p != nil {
+					p.seeRunning(e, slices.Contains(e.Stopped, pid))
 				}
 			}
-			if e.PID == 0 && e.Ended == "" {
-				continue
+			switch p := named.find(e, e.PID); {
+			case e.PID == 0 || p == nil:
+			case e.Stays != nil:
+				p.seeDevices(e)
+			case e.Mono >= p.last-int64(time.Second):
+				p.end.learn(e, p.last)
 			}
-			if e.PID == 0 {
-				tapeless := untaped
-				untaped = nil
-				for _, p := range procs {
-					switch {
-					case p.header.KernelBoot.String() != e.Boot:
-					case filepath.Dir(p.path) != filepath.Dir(path) || e.Mono <= p.first:
-					case e.Ended == osprocess.EndedByFailure:
-						if p.end.failed == 0 {
-							p.end.failed = e.Mono
-						}
-						if tapeless != nil {
-							name := fmt.Sprintf("rank %d (pid %d)", tapeless.Rank, tapeless.PID)
-							r.lost = &lost{name, tapeless.Exit.How(), tapeless.Mono, e.Mono, p}
-						}
-					case p.end.failed > 0:
-					case p.end.signaled == 0 || e.Mono < p.end.signaled:
-						p.end.signaled, p.end.signal = e.Mono, e.Ended
-					}
-				}
-				continue
-			}
-			p := named.find(e, e.PID)
-			if e.Stays != nil {
-				if p != nil && e.Mono > p.first {
-					p.seeDevices(e)
-				}
-				continue
-			}
+		}
+	}
+}
+
+// endings finds out how the run of some processes was ended, from the ledgers.
+func (r *Report) endings(procs []*process, ledgers []ledger) {
+	for _, l := range ledgers {
+		var untaped *osprocess.Entry // of those that failed, the last one
+		for i := range l.entries {
+			e := &l.entries[i]
 			taped := func(p *process) bool { return p.header.Rank == e.Rank }
 			switch {
+			case e.PID == 0 && e.Ended != "":
+				r.told(e, l.dir, procs, untaped)
+				untaped = nil
+			case e.PID == 0 || e.Stays != nil:
 			case e.Program:
-				r.ran(e, filepath.Dir(path), procs)
+				r.ran(e, l.dir, procs)
 			case e.Exit.Failed() && !slices.ContainsFunc(procs, taped):
 				untaped = e
-			}
-			if p != nil && e.Mono >= p.last-int64(time.Second) {
-				p.end.learn(e, p.last)
 			}
 		}
 	}
@@ -164,6 +159,48 @@ func (r *Report) endings(procs []*process, ledgers []string) {
 			p.end.signaled = 0
 		}
 	}
+}
+
+// told takes an entry that a launcher ends the job, with tapes in a folder, perhaps because of a process that has none.
+func (r *Report) told(e *osprocess.Entry, dir string, procs []*process, untaped *osprocess.Entry) {
+	for _, p := range procs {
+		switch {
+		case p.header.KernelBoot.String() != e.Boot:
+		case filepath.Dir(p.path) != dir || e.Mono <= p.first:
+		case e.Ended == osprocess.EndedByFailure:
+			if p.end.failed == 0 {
+				p.end.failed = e.Mono
+			}
+			if untaped != nil {
+				name := fmt.Sprintf("rank %d (pid %d)", untaped.Rank, untaped.PID)
+				r.lost = &lost{name, untaped.Exit.How(), untaped.Mono, e.Mono, p}
+			}
+		case p.end.failed > 0:
+		case p.end.signaled == 0 || e.Mono < p.end.signaled:
+			p.end.signaled, p.end.signal = e.Mono, e.Ended
+		}
+	}
+}
+
+// seeRunning takes an entry that the process runs, or is stopped, in a job that hangs.
+func (p *process) seeRunning(e *osprocess.Entry, stopped bool) {
+	p.end.ran = max(p.end.ran, e.Mono)
+	p.ran = append(trimmed(p.ran, maxStalls), e.Mono)
+	if !stopped {
+		p.end.stopped = 0
+	} else if p.end.stopped == 0 {
+		p.end.stopped = e.Mono
+	}
+}
+
+// endTime is when the process ended, by its tape's own time of day, as far as is known: one that was found dead ended
+// some time before.
+func (p *process) endTime() time.Time {
+	at := max(p.lastSeen(), p.live)
+	if !p.end.found {
+		at = max(at, p.end.at)
+	}
+	return later(p.header.Created, p.wallTime(at))
 }
 
 // seeDevices takes an entry with Stays; one that can't be read has none.

@@ -66,7 +66,10 @@ func sendLeft(ctx context.Context, path string, variables uint64, opts *ExportOp
 	if err != nil {
 		return nil //nolint:nilerr // it was truncated a moment ago
 	}
-	(&Report{}).endings([]*process{p}, []string{filepath.Join(filepath.Dir(path), osprocess.Ledger)})
+	procs, aside := []*process{p}, &Report{}
+	ledgers := aside.readLedgers([]string{filepath.Join(filepath.Dir(path), osprocess.Ledger)})
+	ends(procs, ledgers)
+	aside.endings(procs, ledgers)
 	stats, err := export(ctx, p, p.last, opts)
 	total.Processes++
 	total.Spans += stats.Exported

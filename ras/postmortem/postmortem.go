@@ -76,7 +76,7 @@ func Read(paths []string, opts Options) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Problems: []Problem{}}
-	files, ledgers, err := r.list(paths)
+	files, notes, err := r.list(paths)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +89,8 @@ func Read(paths []string, opts Options) (*Report, error) {
 			listed(r.Problems))
 	}
 	procs = r.dropCopies(procs)
+	ledgers := r.readLedgers(notes)
+	ends(procs, ledgers)
 	var byName map[string][]*process
 	r.Jobs, byName = jobs(procs)
 	switch {

@@ -73,8 +73,8 @@ func jobs(procs []*process) (list []Job, byName map[string][]*process) {
 }
 
 // runs groups the processes of one job name into runs, in the order of their starts. Processes of one run know the same
-// lifecycle.Run, or share a communicator. Processes that know no run, as their ranks never met, join a run of the same
-// time.
+// lifecycle.Run, or share a communicator. Processes that know no run, as their ranks never met, join a run of which a
+// process still ran when they began: one that hangs writes nothing.
 func runs(procs []*process) (list [][]*process) {
 	type run struct {
 		id         lifecycle.Run
@@ -96,8 +96,7 @@ func runs(procs []*process) (list [][]*process) {
 	all := make([]*run, 0, len(procs))
 	for _, p := range procs {
 		r := &run{
-			id: p.header.Run, procs: []*process{p}, begin: p.header.Created,
-			end: later(p.header.Created, p.wallTime(p.last)),
+			id: p.header.Run, procs: []*process{p}, begin: p.header.Created, end: p.endTime(),
 		}
 		all = append(all, r)
 		for _, b := range p.bonds() {

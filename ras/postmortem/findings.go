@@ -118,6 +118,13 @@ func waitedThen(v *verdict.Verdict, before []Finding) bool {
 	})
 }
 
+// refutes tells whether a finding shows that the call of a rank was wrong which waited in it at an earlier moment: then
+// those that had not come were not to.
+func (f *Finding) refutes(earlier *Finding) bool {
+	return f.Reason == verdict.Mismatch && f.Comm == earlier.Comm && f.Call == earlier.Call && f.Seq == earlier.Seq &&
+		waitedThen(&f.Verdict, []Finding{*earlier})
+}
+
 // verdicts are those on the job at a time.
 func (r *Report) verdicts(at time.Time) []verdict.Verdict {
 	if r.frozen(at) {

@@ -210,7 +210,7 @@ func (r *Report) judge(opts *Options) error {
 	for _, m := range heldUp {
 		held, _ := r.find([]moment{m})
 		for _, f := range held {
-			known := func(o Finding) bool { return o.ID == f.ID }
+			known := func(o Finding) bool { return o.ID == f.ID || o.refutes(&f) }
 			if (f.Urgent() || straggles(f)) && !r.endedFromOutside(&f) && !slices.ContainsFunc(r.Findings, known) &&
 				!slices.ContainsFunc(r.Held, known) {
 				r.Held = append(r.Held, f)

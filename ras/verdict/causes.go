@@ -173,7 +173,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 			v.Text.add("; it is still in %s, which others have completed: if it does not block, %s until it has ended",
 				first.in.meeting.text(), askForError)
 		} else if len(leaves) == 1 {
-			v.Text.add("%s", lastCall(first.actor))
+			v.Text.add("%s", lastCall(m, first.actor))
 		}
 	}
 	v.Text.add("%s", waiting(v.Victims))

@@ -178,11 +178,15 @@ func waiting(victims []Wait) string {
 	return text
 }
 
-// lastCall is an actor's last call, as the end of a sentence.
-func lastCall(a *actor) Text {
+// lastCall is the last call of an actor that is missing in a meeting, as the end of a sentence: in the meeting's lane, if
+// there was one.
+func lastCall(m *meeting, a *actor) Text {
 	var last *Slot
 	for _, s := range a.slots {
-		if s.Op.Call != lifecycle.CallNone && s.InFlight == 0 && (last == nil || s.Age < last.Age) {
+		switch {
+		case s.Op.Call == lifecycle.CallNone || s.InFlight > 0:
+		case last == nil, m.inOtherLane(last) && !m.inOtherLane(s),
+			s.Age < last.Age && m.inOtherLane(last) == m.inOtherLane(s):
 			last = s
 		}
 	}
@@ -276,19 +280,19 @@ func (o *Odd) text(r string) Text {
 }
 
 func (u *Usual) text() Text {
-	what := u.Op.Call.String()
+	what, on := u.Op.Call.String(), "on"
 	switch u.Op.Call {
 	case lifecycle.CallSend:
-		what += fmt.Sprintf(" to rank %d", u.Op.Peer)
+		what, on = what+fmt.Sprintf(" of %d bytes to rank %d", u.Op.Bytes, u.Op.Peer), "of"
 	case lifecycle.CallRecv:
-		what += fmt.Sprintf(" from rank %d", u.Op.Peer)
+		what, on = what+fmt.Sprintf(" of %d bytes from rank %d", u.Op.Bytes, u.Op.Peer), "of"
 	case lifecycle.CallBarrier:
 	case lifecycle.CallGroupEnd:
 		what = fmt.Sprintf("a group of messages of %d bytes", u.Op.Bytes)
 	default:
 		what += fmt.Sprintf(" of %d bytes", u.Op.Bytes)
 	}
-	return say("%s on %s", what, quoted(u.Name, u.Comm))
+	return say("%s %s %s", what, on, quoted(u.Name, u.Comm))
 }
 
 // ranksText lists ranks as a person would: "rank 3", "ranks 0 to 2 and 5".

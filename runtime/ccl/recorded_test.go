@@ -381,7 +381,7 @@ func TestGroupWhoseInitsFailOnTape(t *testing.T) {
 }
 
 // On the parent's tape the ranks are the parent's, also where the error counts those of the communicator that was to be
-// made.
+// made. That has its rank and size from the beginning, by which others know who has not come.
 func TestRanksOfAFailedShrinkOnTape(t *testing.T) {
 	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
 		comms, err := rt.InitAll(t.Context(), 4)
@@ -398,10 +398,17 @@ func TestRanksOfAFailedShrinkOnTape(t *testing.T) {
 		}
 		each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
 	}, func(ev *tape.Event) bool {
-		return ev.Life.Call == lifecycle.CallShrink && ev.Life.Stage == tape.StageEnd
+		return ev.Life.Call == lifecycle.CallShrink
 	})
 	got := map[tape.Act]int32{}
 	for _, ev := range events {
+		if ev.Life.Act == tape.ActInit && ev.Life.Stage == tape.StageStart &&
+			(ev.Comm.Rank != 2 || ev.Comm.Size != 3) {
+			t.Errorf("it began as rank %d of %d, want 2 of 3", ev.Comm.Rank, ev.Comm.Size)
+		}
+		if ev.Life.Stage != tape.StageEnd {
+			continue
+		}
 		got[ev.Life.Act] = ev.Life.Peer
 	}
 	if want := map[tape.Act]int32{tape.ActShrink: 1, tape.ActInit: 0}; !maps.Equal(got, want) {

@@ -58,8 +58,9 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	if err := c.everReady(ctx, lifecycle.CallShrink); err != nil {
 		return nil, err
 	}
+	rank := slices.Index(members, c.rank)
 	d := &derivation{
-		call: lifecycle.CallShrink, site: site, opts: opts, rank: -1,
+		call: lifecycle.CallShrink, site: site, opts: opts, rank: rank, size: len(members),
 		id: func(number uint64) CommID { // the ranks must agree on the members
 			id := lifecycle.ChildCommID(c.id, number, shrinkColor)
 			for _, m := range members {
@@ -70,14 +71,14 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	}
 	d.meet = func(ctx context.Context) error {
 		meet := func(ctx context.Context, at rendezvous.Rendezvous) error {
-			d.setMembers(members)
-			return d.child.meet(ctx, d.init, at, d.child.rank, d.child.size, nil)
+			d.act.members = members
+			return d.child.meet(ctx, d.init, at, d.rank, d.size, nil)
 		}
 		addresses := make([]string, len(members))
 		for i, m := range members {
 			addresses[i] = c.meets[m]
 		}
-		return c.meetAgain(ctx, d.act, d.place, addresses, slices.Index(members, c.rank), meet)
+		return c.meetAgain(ctx, d.act, d.place, addresses, rank, meet)
 	}
 	return c.derive(ctx, d)
 }

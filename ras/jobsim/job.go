@@ -100,16 +100,17 @@ type Rank struct {
 
 // membership is that of a rank in a communicator.
 type membership struct {
-	rank   *Rank
-	comm   *comm
-	slot   tape.Slot
-	queue  []*operation // the first one runs or is about to
-	sent   map[int]uint64
-	recvd  map[int]uint64
-	groups uint64
-	splits int
-	fault  *Fault // why it failed
-	ended  bool   // destroyed or aborted
+	rank    *Rank
+	comm    *comm
+	slot    tape.Slot
+	queue   []*operation // the first one runs or is about to
+	sent    map[int]uint64
+	recvd   map[int]uint64
+	groups  uint64
+	splits  int
+	shrinks int
+	fault   *Fault // why it failed
+	ended   bool   // destroyed or aborted
 }
 
 // comm is a communicator.
@@ -120,6 +121,8 @@ type comm struct {
 	notice   *Fault           // from the first rank that failed to the others
 	splits   map[[2]int]Split // what each rank asked for, by the split's number and the rank
 	children map[[2]int]*comm // by the split's number and color
+	shrunk   map[int]*comm    // by the shrink's number
+	joined   []func()         // complete the inits of the ranks that have come, of a shrink
 	gone     map[int]*Fault   // ranks that the others know to be dead or to have left
 }
 
@@ -158,7 +161,7 @@ func (j *Job) newComm(name string, parent lifecycle.CommID, size int) *comm {
 	return &comm{
 		info:    tape.CommInfo{ID: id, Parent: parent, Name: name, Size: size, Nodes: j.Hosts, Engine: "host"},
 		members: make([]*membership, size), open: map[meetingKey]*meeting{}, gone: map[int]*Fault{},
-		splits: map[[2]int]Split{}, children: map[[2]int]*comm{},
+		splits: map[[2]int]Split{}, children: map[[2]int]*comm{}, shrunk: map[int]*comm{},
 	}
 }
 

@@ -50,6 +50,12 @@ type (
 		Comm, Name string
 		Color      int
 	}
+	// Shrink makes a communicator called Name of the ranks that are left of a communicator, which it revokes, without
+	// some. It is ready once all of them have come.
+	Shrink struct {
+		Comm, Name string
+		Without    []int
+	}
 	// Destroy destroys a communicator once its operations have ended.
 	Destroy struct{ Comm string }
 	// Abort aborts a communicator.
@@ -266,4 +272,35 @@ func (c *comm) child(r *Rank, number int) lifecycle.CommID {
 	_, ready := r.join(c.children[key], slices.Index(members, own), lifecycle.CallSplit)
 	ready()
 	return c.children[key].info.ID
+}
+
+func (i Shrink) do(t *thread) {
+	parent, j := t.rank.members[i.Comm], t.rank.Process.job
+	parent.slot.State = lifecycle.StateRevoked
+	parent.shrinks++
+	end := parent.begin(tape.ActShrink, lifecycle.CallShrink, parent.shrinks)
+	var members []int
+	for rank := range parent.comm.members {
+		if !slices.Contains(i.Without, rank) {
+			members = append(members, rank)
+		}
+	}
+	c := parent.comm.shrunk[parent.shrinks]
+	if c == nil {
+		c = j.newComm(i.Name, parent.comm.info.ID, len(members))
+		parent.comm.shrunk[parent.shrinks] = c
+	}
+	_, ready := t.rank.join(c, slices.Index(members, parent.slot.Rank), lifecycle.CallShrink)
+	c.joined = append(c.joined, func() {
+		t.rank.Process.Do(func() {
+			ready()
+			end(nil, c.info.ID)
+			t.soon()
+		})
+	})
+	if len(c.joined) == len(members) {
+		for _, joined := range c.joined {
+			j.After(j.Latency, joined)
+		}
+	}
 }

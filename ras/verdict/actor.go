@@ -140,29 +140,27 @@ const (
 
 // past tells whether the failure of a communicator is past for this rank.
 func (a *actor) past(s *Slot) bool {
-	if s.Failure == nil || !s.idle() || a.note.Fate == Dead {
-		return false
-	}
-	return s.Left != nil && s.Left.Age > pastTime || a.recovered(s)
+	left := s.Failure != nil && s.idle() && s.Left != nil && s.Left.Age > pastTime && a.note.Fate != Dead
+	return left || a.recovered(s)
 }
 
-// recovered tells whether a rank has worked since a communicator failed, in a child or a replacement of it.
+// recovered tells whether a rank has worked since a communicator failed: in one made since, as by a shrink, or, unless
+// it died after that, in a child of it.
 func (a *actor) recovered(s *Slot) bool {
-	if s.Failure == nil || !s.idle() || s.Failure.Age < recoveryTime || a.note.Fate == Dead {
+	if s.Failure == nil || !s.idle() || s.Failure.Age < recoveryTime {
 		return false
 	}
-	return slices.ContainsFunc(a.slots, func(t *Slot) bool {
-		worked := t.Root == s.Root && t.healthy() && t.Seq > 0 && t.Age < s.Failure.Age
-		if !worked {
-			return false
-		}
-		if t.Parent == s.Comm || s.Left != nil && t.Parent.IsZero() && t.Age < s.Left.Age {
-			return true
-		}
-		// What failed together with the one that was left behind may have no child of its own.
-		return s.Failure.lost() && slices.ContainsFunc(a.slots, func(f *Slot) bool {
-			return f != s && f.Comm == t.Parent && f.Failure.is(s.Failure.Code) && t.Age < f.Failure.Age
-		})
+	worksOn := func(t *Slot) bool {
+		return t.Parent == s.Comm && t.healthy() && t.Seq > 0 && t.Age < s.Failure.Age
+	}
+	return a.note.wentOn(s.Root, s.Failure.Age) || a.note.Fate != Dead && slices.ContainsFunc(a.slots, worksOn)
+}
+
+// wentOn tells whether one of the process's ranks has completed operations in a communicator that it made since
+// something was that long ago. Whatever came of that communicator later, the rank is past what failed, or died, then.
+func (n *Note) wentOn(root uint32, ago time.Duration) bool {
+	return ago >= recoveryTime && slices.ContainsFunc(n.Slots, func(s Slot) bool {
+		return s.Root == root && s.madeSince(ago) && s.worked()
 	})
 }
 

@@ -193,7 +193,7 @@ func (w *walk) follow(m *meeting) {
 
 // followErrors finds the ranks of a meeting, or of the mismatch by which it failed, whose programs went on after the
 // error of an earlier call, and so are out of step: that error's cause is the meeting's, too. Another goroutine's call
-// is none that went on.
+// is none that went on, nor is one in a communicator made since: programs make it to begin anew.
 func (w *walk) followErrors(m *meeting) {
 	there := slices.Clone(m.present)
 	if m.mismatched() {
@@ -208,7 +208,7 @@ func (w *walk) followErrors(m *meeting) {
 	for _, p := range there {
 		for _, q := range p.actor.in {
 			if q.until > p.since && q.slot != p.slot && q.slot.Lane == p.slot.Lane && q.meeting.key.kind != broken &&
-				q.slot.Failure.unintended() && !p.actor.past(q.slot) {
+				q.slot.Failure.unintended() && !p.slot.madeSince(q.until) && !p.actor.past(q.slot) {
 				m.outOfStep = true
 				m.edges = append(m.edges, edge{p.actor, q.meeting})
 				q.meeting.waiters = append(q.meeting.waiters, m)
@@ -375,15 +375,45 @@ func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*
 		case left != nil: // what failed after it had left is no reason for that
 			cause = p.until > 0 && p.until >= left.Age
 		case gone:
-			cause = p.until > 0
+			cause = p.until > 0 && !p.actor.recovered(p.slot)
 		default: // what began after this one had failed is no reason for it
-			cause = p.since >= m.until && (p.until == 0 || !a.recovered(p.slot))
+			cause = p.since >= m.until && (p.until == 0 || !a.recovered(p.slot) && !m.begunSince(p))
 		}
 		if cause {
 			found = append(found, p)
 		}
 	}
 	return found
+}
+
+// begunSince tells whether a rank that failed elsewhere has come to the meeting's communicator since, or another one
+// with the same failure has: that is no reason then not to come to the meeting.
+func (m *meeting) begunSince(failed *participant) bool {
+	if own := failed.actor.slotIn(m.key.comm); own != nil && own.madeSince(failed.until) {
+		return true
+	}
+	return slices.ContainsFunc(m.present, func(p *participant) bool {
+		return slices.ContainsFunc(p.actor.slots, func(s *Slot) bool {
+			return s.Failure.unintended() && p.slot.madeSince(s.Failure.Age) && m.g.sameFailure(s, failed.slot)
+		})
+	})
+}
+
+// sameFailure tells whether two slots' failures are of one communicator, or name the same rank as lost.
+func (g *graph) sameFailure(a, b *Slot) bool {
+	if a.Comm == b.Comm {
+		return true
+	}
+	p, q := g.lostBy(a), g.lostBy(b)
+	return p != nil && q != nil && p.actor == q.actor
+}
+
+// lostBy is the rank that was lost, as the failure of a slot says; nil if it says no such thing, or nobody is known.
+func (g *graph) lostBy(s *Slot) *participant {
+	if !s.Failure.lost() {
+		return nil
+	}
+	return g.ranks[commRank{s.Comm, s.Failure.Peer}]
 }
 
 // hasty tells whether a deadline passed so early that ranks which had not come by then need not be late.

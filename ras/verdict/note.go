@@ -148,6 +148,8 @@ type Slot struct {
 	// split of the parent that made this one; 0: none, or it isn't known.
 	Splits uint64 `json:"splits,omitempty"`
 	Made   uint64 `json:"made,omitempty"`
+	// Born is how long ago the rank began to make the communicator; 0: it isn't known.
+	Born time.Duration `json:"born,omitempty"`
 	// Captured is how many operations were captured in CUDA graphs, whose replays are not seen.
 	Captured uint64 `json:"captured,omitempty"`
 
@@ -249,6 +251,14 @@ func (s *Slot) healthy() bool {
 	return s.Failure == nil && s.Left == nil && s.State == lifecycle.StateReady
 }
 
+// madeSince tells whether the rank began to make the communicator after something that was that long ago.
+func (s *Slot) madeSince(ago time.Duration) bool { return s.Born > 0 && s.Born < ago }
+
+// worked tells whether the rank has completed an operation in the communicator.
+func (s *Slot) worked() bool {
+	return s.Done > 0 || s.Seq > 1 || s.Seq == 1 && s.InFlight == 0 && !s.Failed
+}
+
 // queued tells whether the operation in flight was launched on a stream that is still busy with earlier work.
 func (s *Slot) queued() bool { return s.InFlight > 0 && s.Phase == tape.PhaseQueued }
 
@@ -276,6 +286,7 @@ func (n Note) After(d time.Duration) Note {
 		s := &n.Slots[i]
 		s.Age += d
 		later(&s.WaitAge)
+		later(&s.Born)
 		s.Acts = slices.Clone(s.Acts)
 		for k := range s.Acts {
 			s.Acts[k].Age += d

@@ -61,10 +61,11 @@ func (w *walk) processes() []Verdict {
 	return verdicts
 }
 
-// failedFirst tells whether a communicator of the process had failed before the process ended.
+// failedFirst tells whether a communicator of the process had failed before the process ended, and it had not gone on.
 func (g *graph) failedFirst(n *Note) bool {
 	return slices.ContainsFunc(n.Slots, func(s Slot) bool {
-		return s.Failure.unintended() // its age, told by another process, proves nothing
+		// Its age, told by another process, proves nothing.
+		return s.Failure.unintended() && !n.wentOn(s.Root, s.Failure.Age)
 	})
 }
 
@@ -147,8 +148,8 @@ func (w *walk) ended(n *Note, ends map[*Note][]*meeting) Verdict {
 	return v
 }
 
-// stillNeeded tells whether a living rank is in a communicator with a process that is gone, and has not recovered. A
-// process without a tape may have been in any communicator that has an unknown rank.
+// stillNeeded tells whether a living rank is in a communicator with a process that is gone, and has not gone on without
+// it. A process without a tape may have been in any communicator that has an unknown rank.
 func (g *graph) stillNeeded(n *Note) bool {
 	in := map[lifecycle.CommID]bool{}
 	for i := range n.Slots {
@@ -166,7 +167,8 @@ func (g *graph) stillNeeded(n *Note) bool {
 	}
 	return slices.ContainsFunc(living, func(a *actor) bool {
 		return slices.ContainsFunc(a.slots, func(s *Slot) bool {
-			return s.Left == nil && !a.past(s) && (in[s.Comm] || len(n.Slots) == 0 && taken[s.Comm] < s.Size)
+			shared := in[s.Comm] || len(n.Slots) == 0 && taken[s.Comm] < s.Size
+			return shared && s.Left == nil && !a.past(s) && !a.note.wentOn(s.Root, n.FateAge)
 		})
 	})
 }

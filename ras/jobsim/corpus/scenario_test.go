@@ -35,7 +35,8 @@ import (
 //	    the input has lines: TIME RANKS DO…; each rank does its lines in turn, none before its TIME:
 //	      CALL COMM [bytes=N] [type=T] [op=R] [peer=N] [from=N|none] [timeout=D] [behind=D] [async|launched]
 //	      [times=N] [every=D]
-//	      init | split COMM NAME color=N | destroy COMM | abort COMM CAUSE… | wait | sleep D | hang
+//	      init | split COMM NAME color=N | shrink COMM NAME without=LIST | destroy COMM | abort COMM CAUSE…
+//	      wait | sleep D | hang
 //	      leave | exit CODE
 //	      give-up    (at that time, the contexts of the calls that it is in are canceled)
 //	      stop | continue | kill | term    (of the ranks' processes, at that time, whatever they do)
@@ -270,6 +271,8 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 		return jobsim.Init{}
 	case "split":
 		return jobsim.Split{Comm: words[1], Name: words[2], Color: number("color", 0)}
+	case "shrink":
+		return jobsim.Shrink{Comm: words[1], Name: words[2], Without: s.list(d, args["without"])}
 	case "destroy":
 		return jobsim.Destroy{Comm: words[1]}
 	case "abort":

@@ -78,7 +78,7 @@ func (r *Report) until(found []Finding, later []moment) []Finding {
 	at := later[len(later)-1].at
 	lasts := func(v *verdict.Verdict) bool {
 		return slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool {
-			return time.Duration(w.Age) >= at.Sub(found[0].At)
+			return slices.ContainsFunc(found, func(f Finding) bool { return slices.ContainsFunc(f.Victims, w.Same) })
 		})
 	}
 	named := func(rank verdict.Rank) bool {

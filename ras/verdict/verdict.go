@@ -91,6 +91,11 @@ type Wait struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
+// Same tells whether two are of the same rank in the same call.
+func (w Wait) Same(o Wait) bool {
+	return w.Rank.Same(o.Rank) && w.Comm == o.Comm && w.Call == o.Call && w.Seq == o.Seq
+}
+
 // maxSuspects is how many of the ranks that wait are Suspects.
 const maxSuspects = 2
 

@@ -336,7 +336,7 @@ func (m *meeting) mostLeft() bool {
 	}
 	left, most := map[uint64]int{}, 0 // by the number of collectives
 	for p := range m.g.members(m.slot) {
-		if ago, inOrder := p.leftInOrder(); inOrder && ago+skew >= m.until {
+		if ago, inOrder := p.leftInOrder(m.key.kind); inOrder && ago+skew >= m.until {
 			left[p.slot.Begun]++
 			most = max(most, left[p.slot.Begun])
 		}
@@ -344,9 +344,9 @@ func (m *meeting) mostLeft() bool {
 	return most > len(m.present)
 }
 
-// leftInOrder tells whether a rank ended the communicator in order and how long ago, or its process ended so between
-// two calls: that aborts the rest.
-func (p *participant) leftInOrder() (ago time.Duration, inOrder bool) {
+// leftInOrder tells whether a rank ended the communicator in order and how long ago or, as how many collectives it made
+// is known, its process ended so between two of them: that aborts the rest.
+func (p *participant) leftInOrder(kind meetingKind) (ago time.Duration, inOrder bool) {
 	s, n := p.slot, p.actor.note
 	switch {
 	case s.Failure.unintended():
@@ -354,7 +354,7 @@ func (p *participant) leftInOrder() (ago time.Duration, inOrder bool) {
 	case s.Left != nil && s.Left.Act != abort:
 		return s.Left.Age, true
 	default:
-		between := s.idle() && !s.Failed
+		between := kind == collective && s.idle() && !s.Failed
 		return n.FateAge, n.Fate == Departed && between && (s.Left == nil || s.Left.Age <= n.FateAge+settleTime)
 	}
 }

@@ -178,8 +178,8 @@ func waiting(victims []Wait) string {
 	return text
 }
 
-// lastCall is the last call of an actor that is missing in a meeting, as the end of a sentence: in the meeting's lane, if
-// there was one.
+// lastCall is the last call of an actor that is missing in a meeting, as the end of a sentence: in the meeting's lane,
+// if there was one.
 func lastCall(m *meeting, a *actor) Text {
 	var last *Slot
 	for _, s := range a.slots {

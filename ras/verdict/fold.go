@@ -73,7 +73,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		Comm: c.ID, Was: c.Was, Parent: c.Parent, Name: c.Name, Rank: c.Rank, Size: c.Size, Root: c.Of.Root, Job: -1,
 		State: c.State, Wait: -1, Begun: c.Begun, Done: c.Done, Messages: maps.Clone(c.Messages), Counted: c.Counted,
 		Groups: c.Groups, Splits: c.Splits, Made: c.Made, Captured: c.Captured,
-		Born: age(c.Born, now),
+		Created: age(c.Created, now),
 	}
 	if c.Of.Number >= 0 && c.Of.Size >= jobSize {
 		s.Job = c.Of.Number

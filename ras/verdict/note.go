@@ -148,8 +148,8 @@ type Slot struct {
 	// split of the parent that made this one; 0: none, or it isn't known.
 	Splits uint64 `json:"splits,omitempty"`
 	Made   uint64 `json:"made,omitempty"`
-	// Born is how long ago the rank began to make the communicator; 0: it isn't known.
-	Born time.Duration `json:"born,omitempty"`
+	// Created is how long ago the rank began to make the communicator; 0: it isn't known.
+	Created time.Duration `json:"created,omitempty"`
 	// Captured is how many operations were captured in CUDA graphs, whose replays are not seen.
 	Captured uint64 `json:"captured,omitempty"`
 
@@ -252,7 +252,7 @@ func (s *Slot) healthy() bool {
 }
 
 // madeSince tells whether the rank began to make the communicator after something that was that long ago.
-func (s *Slot) madeSince(ago time.Duration) bool { return s.Born > 0 && s.Born < ago }
+func (s *Slot) madeSince(ago time.Duration) bool { return s.Created > 0 && s.Created < ago }
 
 // worked tells whether the rank has completed an operation in the communicator.
 func (s *Slot) worked() bool {
@@ -286,7 +286,7 @@ func (n Note) After(d time.Duration) Note {
 		s := &n.Slots[i]
 		s.Age += d
 		later(&s.WaitAge)
-		later(&s.Born)
+		later(&s.Created)
 		s.Acts = slices.Clone(s.Acts)
 		for k := range s.Acts {
 			s.Acts[k].Age += d

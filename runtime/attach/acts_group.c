@@ -67,7 +67,7 @@ static void launch_act(struct open_act *open) {
 }
 
 static void launch_acts(struct thread *thread) {
-  if (thread->acts == NULL && thread->born == NULL) {
+  if (thread->acts == NULL && thread->made == NULL) {
     return;
   }
   pthread_mutex_lock(&comm_lock); /* so that no communicator ends, and loses its tape, meanwhile */
@@ -76,9 +76,9 @@ static void launch_acts(struct thread *thread) {
       launch_act(open);
     }
   }
-  for (struct comm *born = thread->born; born != NULL; born = born->next) {
-    if (born->tape != NULL && born->going != NULL) {
-      launch_act(born->going);
+  for (struct comm *made = thread->made; made != NULL; made = made->next) {
+    if (made->tape != NULL && made->going != NULL) {
+      launch_act(made->going);
     }
   }
   pthread_mutex_unlock(&comm_lock);
@@ -192,16 +192,16 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
   }
   thread->joined = 0;
   end_acts(thread, launched, answer, code);
-  if (thread->born != NULL) {
-    struct comm *born = thread->born;
-    thread->born = NULL;
+  if (thread->made != NULL) {
+    struct comm *made = thread->made;
+    thread->made = NULL;
     pthread_mutex_lock(&comm_lock);
-    for (struct comm *child = born; child != NULL; child = child->next) {
+    for (struct comm *child = made; child != NULL; child = child->next) {
       if (child->parent != NULL && answer == ncclInProgress) {
         acts_pending(child->parent, thread);
       }
     }
-    acts_settle(born, thread, answer);
+    acts_settle(made, thread, answer);
     pthread_mutex_unlock(&comm_lock);
   }
 }

@@ -57,7 +57,7 @@ void acts_end_going(struct comm *, ncclResult_t answer, carillon_code_t);
 void acts_bear(struct act *, ncclResult_t answer);
 
 /* What a group, or a call outside of one, makes: one communicator after the other. The caller has comm_lock. */
-void acts_settle(struct comm *born, struct thread *, ncclResult_t answer);
+void acts_settle(struct comm *made, struct thread *, ncclResult_t answer);
 
 /* Learns what is known of one that is ready: which rank it is, on how many hosts. The caller has comm_lock. */
 void acts_learn(struct comm *, struct thread *);

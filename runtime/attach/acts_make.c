@@ -55,7 +55,7 @@ static void engine_of(struct tape_info *info) {
 
 void act_make(struct act *act, carillon_call_t call, const void *caller) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  act->born = NULL;
+  act->made = NULL;
   act->use = (struct use){.call = call, .thread = thread_self()};
   if (act->use.thread == NULL || act->use.thread->inside) {
     act->use.thread = NULL;
@@ -79,8 +79,8 @@ static struct comm *new_born(struct act *act, ncclComm_t *out, const uint8_t id[
     comm->maker = act->use.thread->id;
     comm->out = out;
     atomic_store(&comm->state, CARILLON_STATE_INITIALIZING);
-    comm->next = act->born;
-    act->born = comm;
+    comm->next = act->made;
+    act->made = comm;
   }
   return comm;
 }
@@ -222,29 +222,29 @@ static void settle(struct comm *comm, struct thread *thread, ncclResult_t answer
   }
 }
 
-void acts_settle(struct comm *born, struct thread *thread, ncclResult_t answer) {
-  while (born != NULL) {
-    struct comm *next = born->next;
-    settle(born, thread, answer);
-    born = next;
+void acts_settle(struct comm *made, struct thread *thread, ncclResult_t answer) {
+  while (made != NULL) {
+    struct comm *next = made->next;
+    settle(made, thread, answer);
+    made = next;
   }
 }
 
 void acts_bear(struct act *act, ncclResult_t answer) {
   struct thread *thread = act->use.thread;
-  if (act->born == NULL) {
+  if (act->made == NULL) {
     return;
   }
   if (thread_groups(thread, answer)) {
-    struct comm *last = act->born;
+    struct comm *last = act->made;
     while (last->next != NULL) {
       last = last->next;
     }
-    last->next = thread->born;
-    thread->born = act->born;
+    last->next = thread->made;
+    thread->made = act->made;
     return;
   }
   pthread_mutex_lock(&comm_lock);
-  acts_settle(act->born, thread, answer);
+  acts_settle(act->made, thread, answer);
   pthread_mutex_unlock(&comm_lock);
 }

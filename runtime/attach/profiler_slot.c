@@ -40,7 +40,7 @@ struct slot *slot_of(uintptr_t token) {
 /* Shuts a slot of that generation. Before that, its birth becomes one that is never long ago: whoever takes the slot
    may be kept from saying its own. */
 static bool shut(struct slot *s, uint64_t generation) {
-  atomic_store_explicit(&s->born, INT64_MAX / 2, memory_order_relaxed);
+  atomic_store_explicit(&s->began, INT64_MAX / 2, memory_order_relaxed);
   return atomic_compare_exchange_strong_explicit(&s->generation, &generation, generation + 1, memory_order_acq_rel,
                                                  memory_order_relaxed);
 }
@@ -51,7 +51,7 @@ static bool forgotten(struct slot *s, int64_t turn) {
   const uint32_t below =
       PROFILER_PROXY_OP | PROFILER_PROXY_STEP | PROFILER_PROXY_CTRL | PROFILER_KERNEL_CH | PROFILER_NET_PLUGIN;
   return (atomic_load_explicit(&s->type, memory_order_relaxed) & below) != 0 &&
-         turn - atomic_load_explicit(&s->born, memory_order_relaxed) >= (int64_t)LAPS * PROFILER_SLOTS;
+         turn - atomic_load_explicit(&s->began, memory_order_relaxed) >= (int64_t)LAPS * PROFILER_SLOTS;
 }
 
 uintptr_t slot_take(struct slot **slot, uintptr_t comm, uint64_t type) {
@@ -77,7 +77,7 @@ uintptr_t slot_take(struct slot **slot, uintptr_t comm, uint64_t type) {
     atomic_store_explicit(&s->group, 0, memory_order_relaxed);
     atomic_store_explicit(&s->operation, 0, memory_order_relaxed);
     atomic_store_explicit(&s->look, 0, memory_order_relaxed);
-    atomic_store_explicit(&s->born, turn, memory_order_release);
+    atomic_store_explicit(&s->began, turn, memory_order_release);
     *slot = s;
     return token_make(TOKEN_EVENT, g + 1, index);
   }

@@ -46,7 +46,7 @@ static inline uint64_t token_generation(uintptr_t t) { return t >> TOKEN_INDEX_B
 /* An event. Its slot is its starter's until its token is known. What it says stays until another takes its slot. */
 struct slot {
   _Atomic uint64_t generation; /* odd while it is open */
-  _Atomic int64_t born;        /* at which turn it began */
+  _Atomic int64_t began;       /* at which turn it began */
   _Atomic uintptr_t comm;      /* its token */
   _Atomic uint32_t type;
   _Atomic uint32_t beside;                   /* which of the other plug-ins were told of it */

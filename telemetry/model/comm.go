@@ -24,7 +24,7 @@ type Comm struct {
 	Latest *Act   // the act that began last, ended or not; nil if there was none
 	Ops    []*Op  // known to be in flight, oldest first
 
-	Born        int64              // when this rank began to make it; 0: it isn't known
+	Created     int64              // when this rank began to make it; 0: it isn't known
 	Begun, Done uint64             // numbers of the last collectives that this rank began, and completed
 	refused     uint64             // number that the last collective had which NCCL refused
 	Messages    map[int32]Messages // by the other rank; of MaxPeers at most
@@ -220,7 +220,7 @@ func newAct(c *Comm, r *tape.LifeRecord) *Act {
 func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 	c := s.Comm
 	if r.Act == tape.ActInit {
-		c.Born = cmp.Or(c.Born, r.Start, r.Time)
+		c.Created = cmp.Or(c.Created, r.Start, r.Time)
 	}
 	if r.State != lifecycle.StateNone {
 		c.State = r.State

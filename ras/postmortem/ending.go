@@ -253,7 +253,7 @@ type lost struct {
 const sweepTime = 500 * time.Millisecond
 
 // sweep finds out whether a launcher that keeps no ledger, as torchrun's, ended the job because a process had failed:
-// one that nobody had told to end failed, and others were ended by signals then.
+// the first one that did was not told to end, and others were ended by signals then.
 func (r *Report) sweep() {
 	var first *process
 	for _, p := range r.procs {
@@ -261,13 +261,15 @@ func (r *Report) sweep() {
 		if e.failed > 0 || e.signaled > 0 {
 			return
 		}
-		own := p.failed() && e.exit.Signal == 0 && p.header.Terminated == 0
-		if own && (first == nil || byEnd(p, first) < 0) {
+		if p.failed() && (first == nil || byEnd(p, first) < 0) {
 			first = p
 		}
 	}
+	if first == nil || first.end.exit.Signal != 0 || first.header.Terminated > 0 {
+		return
+	}
 	for _, p := range r.procs {
-		if first != nil && asked(p.end.exit.Signal) && byEnd(first, p) <= 0 {
+		if asked(p.end.exit.Signal) {
 			p.end.failed = p.mono(first.at(first.end.at))
 		}
 	}

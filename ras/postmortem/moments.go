@@ -65,7 +65,7 @@ func (r *Report) moments() []moment {
 			break
 		}
 		if r.waited(a.of, a.at.Add(-beforeTime)) {
-			trouble(a.at, gaveUp(a.of), false)
+			trouble(a.at, fmt.Sprintf("%s aborted %s, in which it waited", a.of.label(), a.of.name()), false)
 		}
 	}
 	if l := r.lost; l != nil && (first == nil || !first.at.Before(l.of.at(l.told))) {

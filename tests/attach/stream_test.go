@@ -95,7 +95,7 @@ func TestAborted(t *testing.T) {
 	e2e.Kill(t, late, syscall.SIGKILL)
 	job.ExitCode()
 	after := e2e.Start(t, nil, "carillon", "postmortem", tapes)
-	after.Await(`This is how it was just before rank [01] gave up an operation on `)
+	after.Await(`This is how it was just before rank [01] aborted \S+, in which it waited`)
 	after.Await(`rank 2 .*has not entered all_reduce 2 on `)
 }
 

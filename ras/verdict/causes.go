@@ -434,7 +434,8 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 	v := m.verdict(reason, Likely, ranks, waits(m))
 	v.Text = text
 	v.Text.add("%s", waiting(v.Victims))
-	v.Evidence = append(v.Evidence, attendance(m), say("no known process has these ranks: theirs may never have started"))
+	v.Evidence = append(v.Evidence, attendance(m),
+		say("no known process has these ranks: theirs may never have started"))
 	return v
 }
 

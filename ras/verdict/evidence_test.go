@@ -136,3 +136,15 @@ func TestUnnamedGroups(t *testing.T) {
 		t.Errorf("it is %v", verdicts)
 	}
 }
+
+// A rank's last call is that of the goroutine that is missing, and not of another one, as a heartbeat's.
+func TestLastCallIsOfTheLane(t *testing.T) {
+	apart := func(_ *verdict.Note, s *verdict.Slot) { s.Lane = 1 }
+	j := newJob(4).comm("beat", 0, 1, 2, 3).did("beat", 9, allReduce, 10*time.Millisecond, 0, 1, 2, 3).
+		with(apart, 0, 1, 2, 3).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).did(world, 40, allReduce, s6, 2)
+	verdicts, _ := verdict.Diagnose(j)
+	const want = `; its last, all_reduce 40 on "world", ended 6s ago; ranks 0, 1 and 3 wait`
+	if len(verdicts) != 1 || !strings.HasSuffix(verdicts[0].Text.String(), want) {
+		t.Errorf("got %v, want one that ends with %q", verdicts, want)
+	}
+}

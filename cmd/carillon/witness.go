@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// witnesses are processes that do nothing, beside a program that this process starts: one in this process group, and
-// one in its own. A signal that ends the one in the program's group, too, went to the program as well: as to all
-// processes of a terminal, of a process group, or of a Slurm step. Of a program that has made a group of its own, as
-// timeout(1) does, the one apart tells.
+// witnesses are two processes that do nothing, beside a program that this process starts: one in this process's group,
+// and one in a group of its own. They tell whether a signal to this process went to the program, too. If the program is
+// in the same group, it did if it ended the first: it was to the group, or to all processes of a terminal or a Slurm
+// step. If the program has made a group, as timeout(1) does, it did if it ended the second.
 type witnesses struct{ beside, apart *witness }
 
 func newWitnesses() *witnesses { return &witnesses{newWitness(false), newWitness(true)} }

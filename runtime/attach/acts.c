@@ -130,7 +130,7 @@ void acts_start_life(struct act *act, struct comm *comm, const struct site *site
 }
 
 bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const char *name, const void *caller) {
-  act->made = NULL;
+  act->makes = NULL;
   if (!use_begin(&act->use, handle, call, name, caller)) {
     return false;
   }

@@ -12,7 +12,7 @@
 /* One call of the program's that is an act. */
 struct act {
   struct use use;         /* of the communicator that it is done to; use.comm NULL: none */
-  struct comm *made;      /* those that it makes, by next */
+  struct comm *makes;     /* its communicators, by next */
   struct tape_life life;
   struct site_words words;
 };

@@ -67,7 +67,7 @@ static void launch_act(struct open_act *open) {
 }
 
 static void launch_acts(struct thread *thread) {
-  if (thread->acts == NULL && thread->made == NULL) {
+  if (thread->acts == NULL && thread->makes == NULL) {
     return;
   }
   pthread_mutex_lock(&comm_lock); /* so that no communicator ends, and loses its tape, meanwhile */
@@ -76,7 +76,7 @@ static void launch_acts(struct thread *thread) {
       launch_act(open);
     }
   }
-  for (struct comm *made = thread->made; made != NULL; made = made->next) {
+  for (struct comm *made = thread->makes; made != NULL; made = made->next) {
     if (made->tape != NULL && made->going != NULL) {
       launch_act(made->going);
     }
@@ -192,9 +192,9 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
   }
   thread->joined = 0;
   end_acts(thread, launched, answer, code);
-  if (thread->made != NULL) {
-    struct comm *made = thread->made;
-    thread->made = NULL;
+  if (thread->makes != NULL) {
+    struct comm *made = thread->makes;
+    thread->makes = NULL;
     pthread_mutex_lock(&comm_lock);
     for (struct comm *child = made; child != NULL; child = child->next) {
       if (child->parent != NULL && answer == ncclInProgress) {

@@ -55,7 +55,7 @@ static void engine_of(struct tape_info *info) {
 
 void act_make(struct act *act, carillon_call_t call, const void *caller) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  act->made = NULL;
+  act->makes = NULL;
   act->use = (struct use){.call = call, .thread = thread_self()};
   if (act->use.thread == NULL || act->use.thread->inside) {
     act->use.thread = NULL;
@@ -79,8 +79,8 @@ static struct comm *new_born(struct act *act, ncclComm_t *out, const uint8_t id[
     comm->maker = act->use.thread->id;
     comm->out = out;
     atomic_store(&comm->state, CARILLON_STATE_INITIALIZING);
-    comm->next = act->made;
-    act->made = comm;
+    comm->next = act->makes;
+    act->makes = comm;
   }
   return comm;
 }
@@ -232,19 +232,19 @@ void acts_settle(struct comm *made, struct thread *thread, ncclResult_t answer) 
 
 void acts_bear(struct act *act, ncclResult_t answer) {
   struct thread *thread = act->use.thread;
-  if (act->made == NULL) {
+  if (act->makes == NULL) {
     return;
   }
   if (thread_groups(thread, answer)) {
-    struct comm *last = act->made;
+    struct comm *last = act->makes;
     while (last->next != NULL) {
       last = last->next;
     }
-    last->next = thread->made;
-    thread->made = act->made;
+    last->next = thread->makes;
+    thread->makes = act->makes;
     return;
   }
   pthread_mutex_lock(&comm_lock);
-  acts_settle(act->made, thread, answer);
+  acts_settle(act->makes, thread, answer);
   pthread_mutex_unlock(&comm_lock);
 }

@@ -29,7 +29,7 @@ struct thread {
     struct CUstream_st *stream; /* of the last that does */
     uint64_t turn;        /* while NCCL ends the group */
   } join[GROUP_COMMS];
-  struct comm *made; /* communicators that the group's end makes */
+  struct comm *makes; /* communicators that the group's end makes */
   struct open_act *acts; /* on communicators, that the group's end launches */
   char refusal[512]; /* what the guards said of its last call that failed; empty if NCCL answered that */
 };

@@ -133,7 +133,7 @@ func TestDeviceTime(t *testing.T) {
 }
 
 // TestGraphThatWaits: a communicator that is aborted while a graph waits on one rank, and its GPU that is closed at
-// once, take no memory from the kernel, which leaves. Readers were told for whom it waits.
+// once, take no memory from the kernel, which leaves. Readers were told which rank it waits for.
 func TestGraphThatWaits(t *testing.T) {
 	all := ranks(t, 2)
 	reader, err := tape.Open(all[0].tape.Path())

@@ -3,8 +3,8 @@
 // and "group finalize" they do that in a group, which the last rank doesn't end until then. With "connect" and
 // "unasked" it stays away from the first all-reduce, of which the others ask at once whether it is launched, or at the
 // end; with "connect in a group", from the end of its group. "refused" is as destroy, after a call that NCCL refuses to
-// the last rank; "refused split" is as split, which NCCL refuses to it first. "burst" is a reduce to the first rank right
-// behind 40 all-reduces.
+// the last rank; "refused split" is as split, which NCCL refuses to it first. "burst" is a reduce to the first rank
+// right behind 40 all-reduces.
 #include "program.h"
 
 // Waits until a communicator, non-blocking perhaps, has done what a call began.

@@ -25,10 +25,16 @@ type bench struct {
 	library, audit string
 }
 
-// build compiles them all.
+// built are they, once a test has built them.
+var built *bench
+
+// build compiles them all, for all tests.
 func build(t testing.TB) *bench {
 	t.Helper()
-	b := &bench{dir: t.TempDir()}
+	if built != nil {
+		return built
+	}
+	b := &bench{dir: filepath.Join(filepath.Dir(player), "bench")}
 	b.library = filepath.Join(b.dir, "libcarillon-nccl.so")
 	b.audit = filepath.Join(b.dir, "libcarillon-audit.so")
 	run(t, "make", "-C", "../..", "CC=cc -DDRAIN_MS=20", "BIN="+b.dir, b.library, b.audit)
@@ -37,6 +43,7 @@ func build(t testing.TB) *bench {
 	b.compile(t, "linked", append([]string{"testdata/driver.c"}, stub...)...)
 	b.compile(t, "driver.so", append([]string{"-shared", "-DSHARED", "testdata/driver.c"}, stub...)...)
 	b.compile(t, "loader", "testdata/loader.c")
+	built = b
 	return b
 }
 
@@ -271,7 +278,7 @@ func TestInterposed(t *testing.T) {
 // BenchmarkCall is what an all-reduce costs that NCCL does nothing for: alone, with the guards, with the tape, and if
 // the loader is audited, too.
 func BenchmarkCall(b *testing.B) {
-	built := build(b)
+	compiled := build(b)
 	for _, c := range []struct {
 		name string
 		env  []string
@@ -279,10 +286,10 @@ func BenchmarkCall(b *testing.B) {
 		{"nccl", []string{"LD_PRELOAD="}},
 		{"guards", []string{"CARILLON_JOB=."}},
 		{"tape", nil},
-		{"audit", []string{"LD_AUDIT=" + built.audit}},
+		{"audit", []string{"LD_AUDIT=" + compiled.audit}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			out, _ := built.drive(b, false, fmt.Sprintf("init w\ncalls %d\ndestroy w\n", b.N), c.env...)
+			out, _ := compiled.drive(b, false, fmt.Sprintf("init w\ncalls %d\ndestroy w\n", b.N), c.env...)
 			_, took, found := strings.Cut(out, "calls: ")
 			var ns float64
 			if _, err := fmt.Sscanf(took, "%f ns", &ns); !found || err != nil {
@@ -296,15 +303,15 @@ func BenchmarkCall(b *testing.B) {
 // BenchmarkBegin is what processor time it costs a process to begin and end: alone, with the library preloaded, and if
 // the loader is audited, too. It is the least of all rounds.
 func BenchmarkBegin(b *testing.B) {
-	built := build(b)
-	preload := "LD_PRELOAD=" + built.library
+	compiled := build(b)
+	preload := "LD_PRELOAD=" + compiled.library
 	for _, c := range []struct {
 		name string
 		env  []string
 	}{
 		{"nccl", nil},
 		{"preload", []string{preload}},
-		{"audit", []string{preload, "LD_AUDIT=" + built.audit}},
+		{"audit", []string{preload, "LD_AUDIT=" + compiled.audit}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			least := time.Hour

@@ -19,7 +19,7 @@ import (
 //	lookup COMM                             looks for its handle
 //	live                                    lists what has not retired
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := scenario{NewRegistry(), map[string]*Life{}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			defer func() { s.clock = s.clock.Add(time.Second) }()

@@ -1,7 +1,6 @@
 package lifecycle
 
-//go:generate go test -run ^TestTableDocument$ . -rewrite
-//go:generate go run ./internal/cheader . carillon_lifecycle.h
+//go:generate go test -run ^(TestTableDocument|TestCHeaderIsCurrent)$ . -rewrite
 
 // cell is an entry of a table: the next State, or stay, or the Code of the error. Codes of errors start at 100, above
 // all states. Zero is no entry: it refuses, and fails the tests.

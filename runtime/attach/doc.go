@@ -197,3 +197,5 @@
 // driver maps memory files alone, so that a tape on a disk has none, and a line says so. CARILLON_STREAM_MARKS=off
 // switches them off. Without marks streams aren't asked either.
 package attach
+
+//go:generate go test -run ^TestNCCLHeaderIsCurrent$ . -rewrite

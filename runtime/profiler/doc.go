@@ -52,3 +52,5 @@
 // ProxyControl has no events: the proxy's loop belongs to the process and has no communicator for them, and operations
 // do not wait for it.
 package profiler
+
+//go:generate go test -run ^TestABIHeaderIsCurrent$ . -rewrite

@@ -2,11 +2,9 @@
 // a profiler.Plugin of a library.
 //
 // runtime/attach, in which NCCL itself calls plug-ins, uses the same headers: profiler_abi.h has each version's
-// structures and the conversions of events; it is generated from nccl-profiler-abi.tsv, and does not compile if an
-// offset differs. profiler_plugin.h calls a plug-in in the newest version that it has.
+// structures and the conversions of events; a test of package profiler generates it from nccl-profiler-abi.tsv, and it
+// does not compile if an offset differs. profiler_plugin.h calls a plug-in in the newest version that it has.
 //
 // All calls come from one thread. A parent is always a handle that the plug-in returned for the same communicator. A
 // plug-in that crashes ends the process, as all C code does.
 package native
-
-//go:generate go run ./internal/profilerabi nccl-profiler-abi.tsv profiler_abi.h

@@ -1,38 +1,92 @@
-// Command ncclheader writes a C header with our own declarations of NCCL's public ABI, from a table of what NCCL's
-// versions have.
-//
-//	ncclheader TABLE FILE
-//
-// TABLE is nccl-api.tsv: a line for each public function, with the first version that has it and its prototype, and a
-// line for each version that has a longer ncclConfig_t than the one before, with its fields. FILE is the header, which
-// follows header.h.tmpl. It is run by go generate.
-package main
+package attach
 
 import (
-	"bytes"
 	_ "embed" // the header's template
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"testing"
 	"text/template"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
 )
 
-//go:embed header.h.tmpl
-var headerTemplate string
+//go:embed testdata/nccl.h.tmpl
+var ncclHeaderTemplate string
 
-func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: ncclheader TABLE FILE")
-		os.Exit(2)
+// TestNCCLHeaderIsCurrent keeps our own declarations of NCCL's public ABI equal to the table of what its versions have.
+// Datadriven's -rewrite writes them anew.
+func TestNCCLHeaderIsCurrent(t *testing.T) {
+	datadriven.RunTestFromString(t, "nccl.h\n----\n", func(t *testing.T, d *datadriven.TestData) string {
+		table, err := os.ReadFile("nccl-api.tsv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := parse(string(table))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var current strings.Builder
+		if err := template.Must(template.New("").Parse(ncclHeaderTemplate)).Execute(&current, a); err != nil {
+			t.Fatal(err)
+		}
+		if d.Rewrite {
+			if err := os.WriteFile(d.Cmd, []byte(current.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		recorded, err := os.ReadFile(d.Cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cmp.Diff(strings.Split(string(recorded), "\n"), strings.Split(current.String(), "\n"))
+	})
+}
+
+const (
+	count  = "function\tncclCommCount\t2.18.1\t2.31.2\tncclResult_t ncclCommCount(const ncclComm_t comm, int* count)\n"
+	first  = "config\tncclConfig_t\t2.18.1\t\tsize_t size unsigned int magic const char *netName\n"
+	longer = "config\tncclConfig_t\t2.26.2\t\tsize_t size unsigned int magic const char *netName int trafficClass\n"
+)
+
+func TestParse(t *testing.T) {
+	a, err := parse("# comment\nkind\tname\tfirst\tlast\ttext\n" + count + first + longer)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := generate(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "ncclheader:", err)
-		os.Exit(1)
+	f := a.Functions[0]
+	if f.Result != "ncclResult_t" || f.Params != "const ncclComm_t comm, int* count" || f.Version != 21801 {
+		t.Errorf("the function is %+v", f)
+	}
+	if got := strings.Join(a.Configs[1].Fields, "; "); got !=
+		"size_t size; unsigned int magic; const char *netName; int trafficClass" {
+		t.Errorf("the fields are %s", got)
+	}
+	if a.Newest() != 22602 || a.Since() != "2.26.2" {
+		t.Errorf("the newest version is %d, %s", a.Newest(), a.Since())
 	}
 }
 
-// api is what the table says.
+func TestParseRefuses(t *testing.T) {
+	for table, want := range map[string]string{
+		count: "no functions, or no configurations",
+		count + "config\tncclConfig_t\t2.18.1\t\n":                              "has 3 cells",
+		count + "config\tncclConfig_t\tnew\t\tint size\n":                       "is no version",
+		count + "config\tncclConfig_t\t2.18.1\t\tint size int\n":                "ends in a type",
+		count + longer + first:                                                  "not what it was before",
+		"macro\tNCCL_X\t2.18.1\t\t1\n":                                          "unknown kind",
+		"function\tncclSend\t2.18.1\t2.31.2\tncclResult_t ncclRecv(int peer)\n": "no prototype of ncclSend",
+	} {
+		if _, err := parse(table); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %q", table, err, want)
+		}
+	}
+}
+
+// api is what the table says. It has a line for each public function, with the first version that has it and its
+// prototype, and one for each version that has a longer ncclConfig_t than the one before, with its fields.
 type api struct {
 	Functions []function
 	Configs   []config // of each version that made it longer, the oldest first
@@ -59,22 +113,6 @@ func (a api) Since() string { return dotted(a.Newest()) }
 
 // Newest is the version of NCCL that the table knows last.
 func (a api) Newest() int { return a.Configs[len(a.Configs)-1].Version }
-
-func generate(table, file string) error {
-	text, err := os.ReadFile(table)
-	if err != nil {
-		return err
-	}
-	a, err := parse(string(text))
-	if err != nil {
-		return fmt.Errorf("%s: %w", table, err)
-	}
-	var header bytes.Buffer
-	if err := template.Must(template.New("nccl.h").Parse(headerTemplate)).Execute(&header, a); err != nil {
-		return err
-	}
-	return os.WriteFile(file, header.Bytes(), 0o644)
-}
 
 // parse reads the table: tab-separated, with a line of column names; lines that begin with # are comments.
 func parse(table string) (a api, err error) {

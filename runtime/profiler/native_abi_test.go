@@ -1,11 +1,4 @@
-// Command profilerabi writes the C header of NCCL's profiler interface: the event descriptors of each version, with
-// assertions on every offset and size, an event with the fields of all versions, and the conversions between them.
-//
-//	profilerabi TABLE FILE
-//
-// TABLE has a line for each field of each version's descriptor, with its offset and size as they are in NCCL. It is run
-// by go generate.
-package main
+package profiler_test
 
 import (
 	"bytes"
@@ -13,23 +6,122 @@ import (
 	"encoding/csv"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"testing"
 	"text/template"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
 )
 
-//go:embed header.h.tmpl
-var headerTemplate string
+const (
+	abiTable  = "native/nccl-profiler-abi.tsv"
+	abiHeader = "native/profiler_abi.h"
+)
 
-func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: profilerabi TABLE FILE")
-		os.Exit(2)
+//go:embed testdata/profiler_abi.h.tmpl
+var abiTemplate string
+
+// TestABIHeaderIsCurrent keeps the C header of NCCL's profiler interface equal to the table of it: each version's event
+// descriptor, with assertions on every offset and size, an event with the fields of all versions, and the conversions
+// between them. Datadriven's -rewrite writes it anew.
+func TestABIHeaderIsCurrent(t *testing.T) {
+	datadriven.RunTestFromString(t, abiHeader+"\n----\n", func(t *testing.T, d *datadriven.TestData) string {
+		file := filepath.Join(t.TempDir(), "again.h")
+		if d.Rewrite {
+			file = d.Cmd
+		}
+		if err := generate(abiTable, file); err != nil {
+			t.Fatal(err)
+		}
+		return cmp.Diff(lines(t, d.Cmd), lines(t, file))
+	})
+}
+
+func lines(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := generate(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "profilerabi:", err)
-		os.Exit(1)
+	return strings.Split(string(text), "\n")
+}
+
+// TestABIHeaderHolds compiles the header by each compiler that there is, and for arm64 where its compiler is installed.
+func TestABIHeaderHolds(t *testing.T) {
+	for _, cc := range []string{"gcc", "clang", "aarch64-linux-gnu-gcc"} {
+		if _, err := exec.LookPath(cc); err != nil {
+			if cc == "gcc" {
+				t.Fatalf("the tests need gcc: %v", err)
+			}
+			continue
+		}
+		if out, err := compile(t, cc, abiHeader); err != nil {
+			t.Errorf("%s: %v\n%s", cc, err, out)
+		}
 	}
+}
+
+// TestABIAssertionsBite changes a table's offset and size: the header that is made of it must not compile.
+func TestABIAssertionsBite(t *testing.T) {
+	text, err := os.ReadFile(abiTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ from, to, want string }{
+		{"v5\tcollApi\tstream\t56\t8", "v5\tcollApi\tstream\t64\t8", "collApi.stream in v5"},
+		{"v4\tp2p\tpeer\t56\t4", "v4\tp2p\tpeer\t56\t8", "p2p.nChannels in v4"},
+		{"v7\t-\tsizeof\t0\t136", "v7\t-\tsizeof\t0\t128", "size in v7"},
+	} {
+		changed := strings.Replace(string(text), c.from, c.to, 1)
+		if changed == string(text) {
+			t.Fatalf("the table has no %q", c.from)
+		}
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "table.tsv"), []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		header := filepath.Join(dir, "profiler_abi.h")
+		if err := generate(filepath.Join(dir, "table.tsv"), header); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := compile(t, "gcc", header); err == nil || !strings.Contains(out, c.want) {
+			t.Errorf("with %q, gcc says %v and not %q:\n%s", c.to, err, c.want, out)
+		}
+	}
+}
+
+// TestBadABITable reads tables that are none.
+func TestBadABITable(t *testing.T) {
+	const head = "kind\tversion\tunion_member\tfield\toffset_bytes\tsize_bytes\n"
+	for _, c := range []struct{ lines, want string }{
+		{"descr\tv1\t-\ttype\t0\t1\n", "v1 has no size before its fields"},
+		{"descr\tv1\t-\tsizeof\t0\tmany\n", "no number"},
+		{"descr\tv1\t-\tsizeof\t0\t8\ndescr\tv1\tgraph\tid\t0\t8\n", "no type of events is known for graph"},
+		{"descr\tv1\t-\tsizeof\t0\t8\ndescr\tv1\t-\ttype\t0\t3\n", "type has 3 bytes"},
+	} {
+		file := filepath.Join(t.TempDir(), "table.tsv")
+		if err := os.WriteFile(file, []byte(head+c.lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := generate(file, file+".h"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v; want %q", c.lines, err, c.want)
+		}
+	}
+}
+
+// compile checks a header.
+func compile(t *testing.T, cc, header string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), cc, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion",
+		"-Wshadow", "-Werror", "-Wno-unused-function", "-Inative", "-fsyntax-only", "-x", "c", "-include", header,
+		os.DevNull)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // types are the kinds of events that have fields of their own, by the member of the descriptor's union that has them,
@@ -93,6 +185,7 @@ func (v *version) member(name string) *member {
 	return &v.Members[i]
 }
 
+// generate writes the header that follows from a table, which has a line for each field of each version's descriptor.
 func generate(table, file string) error {
 	versions, err := read(table)
 	if err != nil {
@@ -109,7 +202,7 @@ func generate(table, file string) error {
 			}
 		}
 	}
-	t, err := template.New("header").Parse(headerTemplate)
+	t, err := template.New("header").Parse(abiTemplate)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/carillon-rt/carillon/health"
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/runtime/algo"
-	"github.com/carillon-rt/carillon/runtime/door"
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/launch"
+	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/model"
 )
@@ -94,27 +94,8 @@ type Config struct {
 	Blocking bool `env:"CARILLON_COMM_BLOCKING" nccl:"NCCL_COMM_BLOCKING"`
 	// Algorithm is an algorithm to use wherever it can be. Default: chosen by size and topology.
 	Algorithm algo.Algorithm `env:"CARILLON_ALGO"`
-	// HostID identifies the host: processes with the same one share memory. Different ones make several "nodes" of one
-	// machine, for tests. Default: the kernel's boot id.
-	HostID string `env:"CARILLON_HOSTID" nccl:"NCCL_HOSTID"`
-	// DisableP2P keeps ranks of one process from reading each other's memory directly, and GPUs from accessing each
-	// other's.
-	DisableP2P bool `env:"NCCL_P2P_DISABLE"`
-	// DisableSHM keeps processes of one host from sharing memory.
-	DisableSHM bool `env:"NCCL_SHM_DISABLE"`
-
-	// DisablePXN keeps ranks from sending to other nodes through another rank of theirs: each pair of ranks has a
-	// connection, in place of one for each other node.
-	DisablePXN bool `env:"NCCL_PXN_DISABLE"`
-	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax: `eth`, `=eth0`, `^docker`.
-	SocketIfname string `env:"NCCL_SOCKET_IFNAME"`
-	// Wire is how the ranks' data is protected on TCP: `plain`; `authenticate`, in the clear, with a tag that detects
-	// changes; `encrypt`. The latter two need a job secret. It is the same on all ranks. RAS is always encrypted.
-	// Default: plain.
-	Wire door.Wire `env:"CARILLON_WIRE"`
-	// Keepalive is the time without a sign of life (a cut cable, a power loss) after which another host is given up,
-	// and the communicators fail; at least 2s. Default: 10s.
-	Keepalive time.Duration `env:"CARILLON_KEEPALIVE"`
+	// Fabric configures the connections of ranks.
+	Fabric fabric.Config
 	// SIMD is the highest instruction set that the process's reductions may use: `avx512`, `avx2`, `off`. Default: the
 	// highest that the processor has.
 	SIMD kernels.SIMD `env:"CARILLON_SIMD"`
@@ -211,19 +192,16 @@ type RAS struct {
 // Level is a level of log lines.
 type Level slog.Level
 
-const (
-	// minKeepalive is the shortest Keepalive: probes are whole seconds apart.
-	minKeepalive = 2 * time.Second
-	// minWebhookSecret is the shortest secret that a webhook.Config takes, in bytes.
-	minWebhookSecret = 16
-)
+// minWebhookSecret is the shortest secret that a webhook.Config takes, in bytes.
+const minWebhookSecret = 16
 
 // Default is the configuration without environment or options.
 func Default() Config {
 	return Config{
 		World: launch.World{Size: 1, LocalSize: 1, Launcher: launch.None},
 		Tape:  TapeOn, Health: "127.0.0.1:0", MinPollInterval: health.DefaultMinPollInterval, RAS: RAS{On: true},
-		SlowThreshold: model.DefaultSlow, StallThreshold: model.DefaultFloor, Keepalive: 10 * time.Second,
+		SlowThreshold: model.DefaultSlow, StallThreshold: model.DefaultFloor,
+		Fabric:  fabric.Config{Keepalive: fabric.DefaultKeepalive},
 		Signals: true, SIMD: kernels.DetectSIMD(), LogLevel: Level(slog.LevelWarn),
 	}
 }

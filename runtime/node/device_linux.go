@@ -23,7 +23,7 @@ func newDevice(s *settings) (g *enginecuda.GPU, release func() error, err error)
 	}
 	o := *s.Device
 	o.Log = cmp.Or(o.Log, s.Log)
-	o.DisableP2P = o.DisableP2P || s.DisableP2P
+	o.DisableP2P = o.DisableP2P || s.Fabric.DisableP2P
 	if o.Fallback == nil {
 		o.Fallback = nccl.New(c, "")
 	}

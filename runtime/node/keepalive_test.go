@@ -22,12 +22,12 @@ func TestKeepalive(t *testing.T) {
 		switch err := node.FromEnviron(env)(&cfg); {
 		case (err != nil) != (want < 0):
 			t.Errorf("%q: error %v", value, err)
-		case err == nil && cfg.Keepalive != want:
-			t.Errorf("%q is %v, want %v", value, cfg.Keepalive, want)
+		case err == nil && cfg.Fabric.Keepalive != want:
+			t.Errorf("%q is %v, want %v", value, cfg.Fabric.Keepalive, want)
 		}
 	}
 	cfg := node.Default()
-	if cfg.Keepalive = time.Second; cfg.Validate() == nil {
+	if cfg.Fabric.Keepalive = time.Second; cfg.Validate() == nil {
 		t.Error("a second is too short, and was taken")
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/etcd"
-	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/process"
@@ -267,11 +266,6 @@ func newRuntime(s *settings, w *tape.Writer, r *JobRAS, p *profiler.Profiler) (*
 	return ccl.New(ccl.Config{
 		Engine: host.Kind(), World: s.World, Rendezvous: meet, Blocking: s.Blocking, Algorithm: s.Algorithm,
 		Tape: w, TapeIsLogged: w != nil, Log: s.Log, Contact: r.Contact, Met: r.Met, ToldToEnd: s.told,
-		Profiler: p,
-		Fabric: fabric.Config{
-			HostID: s.HostID, DisableP2P: s.DisableP2P, DisableSHM: s.DisableSHM,
-			DisablePXN: s.DisablePXN, SocketIfname: s.SocketIfname,
-			Wire: s.Wire, Keepalive: s.Keepalive,
-		},
+		Profiler: p, Fabric: s.Fabric,
 	})
 }

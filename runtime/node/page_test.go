@@ -51,6 +51,7 @@ func current(t *testing.T, page string) string {
 	for _, s := range []struct{ title, file, name string }{
 		{"The process's place in its job", "../rendezvous/launch/world.go", "World"},
 		{"The process", "config.go", "Config"},
+		{"How ranks reach each other", "../transport/fabric/config.go", "Config"},
 		{"Clients of the health endpoint", "../../health/access.go", "Access"},
 		{"Finding out what holds the job up", "config.go", "RAS"},
 	} {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/carillon-rt/carillon/ras/mesh"
-	"github.com/carillon-rt/carillon/runtime/transport/fabric"
 )
 
 // Network says what lies between the processes of a job, by which RAS knows how long an answer may take.
@@ -85,7 +84,6 @@ func (s *settings) meshConfig(self mesh.Member) (mesh.Config, error) {
 	secret := sha256.Sum256(append([]byte("carillon ras\n"), id.Secret()...))
 	c := mesh.Config{Self: self, Secret: secret[:], Job: w.Job, Logger: s.Log, Tuning: mesh.OneMachine()}
 	oneHost := w.OneHost()
-	communicators := fabric.Config{SocketIfname: s.SocketIfname} // RAS listens where they do
 	switch {
 	case r.Network == LAN, r.Network == AutoNetwork && !oneHost:
 		c.Tuning = mesh.LAN()
@@ -98,10 +96,10 @@ func (s *settings) meshConfig(self mesh.Member) (mesh.Config, error) {
 			return c, fmt.Errorf("CARILLON_RAS_ADDR=%q: %w", r.Addr, err)
 		}
 		if !c.Bind.Addr().IsValid() || c.Bind.Addr().IsUnspecified() {
-			c.Advertise, err = communicators.Address()
+			c.Advertise, err = s.Fabric.Address() // where communicators listen
 		}
 	case !oneHost:
-		c.Advertise, err = communicators.Address()
+		c.Advertise, err = s.Fabric.Address()
 		c.Bind = netip.AddrPortFrom(c.Advertise, 0)
 	}
 	return c, err

@@ -40,7 +40,7 @@ func newTape(s *settings) (*tape.Writer, error) {
 		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
 	}
 	cfg := tape.Config{
-		Size: int64(s.TapeSize), Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.HostID,
+		Size: int64(s.TapeSize), Job: s.World.Job, Rank: s.World.Rank, JobSize: s.World.Size, BootID: s.Fabric.HostID,
 		Version: Version(), Slow: s.kept(), Stall: s.StallThreshold, Devices: s.TapeDevices,
 		Watched: s.StallThreshold != 0,
 	}

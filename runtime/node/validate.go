@@ -72,15 +72,20 @@ func (c *Config) checkNetwork(p *problems) {
 	} else if w.Rank < 0 || w.Rank >= w.Size {
 		p.add("World.Rank", w.Rank, "with %d ranks it must be 0 to %d", w.Size, w.Size-1)
 	}
-	if c.Wire != door.Plain && c.World.Size > 1 && len(c.World.Secret) == 0 {
-		p.add("Wire", c.Wire, "its keys follow from the job's secret, and there is none; set CARILLON_JOB_SECRET or "+
-			"CARILLON_JOB_SECRET_FILE to the same random text on all ranks (openssl rand -hex 32 makes one)")
+	f := &c.Fabric
+	if f.Wire != door.Plain && c.World.Size > 1 && len(c.World.Secret) == 0 {
+		p.add("Fabric.Wire", f.Wire, "its keys follow from the job's secret, and there is none; set "+
+			"CARILLON_JOB_SECRET or CARILLON_JOB_SECRET_FILE to the same random text on all ranks "+
+			"(openssl rand -hex 32 makes one)")
 	}
-	if err := (fabric.Config{HostID: c.HostID}).Validate(); err != nil {
-		p.add("HostID", nil, "%v", err)
+	if err := (fabric.Config{HostID: f.HostID}).Validate(); err != nil {
+		p.add("Fabric.HostID", nil, "%v", err)
 	}
-	if err := (fabric.Config{SocketIfname: c.SocketIfname}).Validate(); err != nil {
-		p.add("SocketIfname", c.SocketIfname, "%v", err)
+	if err := (fabric.Config{SocketIfname: f.SocketIfname}).Validate(); err != nil {
+		p.add("Fabric.SocketIfname", f.SocketIfname, "%v", err)
+	}
+	if f.Keepalive < fabric.MinKeepalive {
+		p.add("Fabric.Keepalive", f.Keepalive, "want a duration of at least %v, such as 30s", fabric.MinKeepalive)
 	}
 	p.checkAddress("Health", c.Health, "127.0.0.1:0 (any free port), or off for none")
 }
@@ -101,9 +106,6 @@ func (c *Config) checkTimes(p *problems) {
 	limit("SlowThreshold", c.SlowThreshold)
 	limit("StallThreshold", c.StallThreshold)
 	limit("MinPollInterval", c.MinPollInterval)
-	if c.Keepalive < minKeepalive {
-		p.add("Keepalive", c.Keepalive, "want a duration of at least %v, such as 30s", minKeepalive)
-	}
 }
 
 func (c *Config) checkTape(p *problems) {

@@ -78,7 +78,7 @@ func (c *cluster) connect() {
 	c.t.Helper()
 	gates := make([]*tcp.Gate, len(c.endpoints))
 	for i := range gates {
-		l, err := tcp.Listen(netip.MustParseAddr("127.0.0.1"), c.wire, 0, slog.New(slog.DiscardHandler))
+		l, err := tcp.Listen(netip.MustParseAddr("127.0.0.1"), c.wire, 10*time.Second, slog.New(slog.DiscardHandler))
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -12,36 +12,37 @@ import (
 // MaxHostID is the most bytes of Config.HostID.
 const MaxHostID = 64
 
-// Config says how the ranks of this process reach others. The zero Config is a good one.
+// The times that Config.Keepalive may be: probes are whole seconds apart.
+const (
+	DefaultKeepalive = 10 * time.Second
+	MinKeepalive     = 2 * time.Second
+)
+
+// Config says how the ranks of this process reach others. The zero Config is a good one. The tags name the variables
+// that package node reads.
 type Config struct {
-	// HostID tells hosts apart: ranks with the same one may share memory. Empty means the kernel's boot id. Giving the
-	// processes of one machine different ones makes them nodes of their own, which then speak TCP.
-	HostID string
+	// HostID identifies the host: processes with the same one share memory. Different ones make several "nodes" of one
+	// machine, for tests. Default: the kernel's boot id.
+	HostID string `env:"CARILLON_HOSTID" nccl:"NCCL_HOSTID"`
+	// DisableP2P keeps ranks of one process from reading each other's memory directly, and GPUs from accessing each
+	// other's. The ranks use shared memory, as those of different processes do.
+	DisableP2P bool `env:"NCCL_P2P_DISABLE"`
+	// DisableSHM keeps ranks of one host from sharing memory: they use TCP.
+	DisableSHM bool `env:"NCCL_SHM_DISABLE"`
 
-	// DisableP2P keeps ranks of one process from reading each other's memory (NCCL_P2P_DISABLE): they use shared
-	// memory, as ranks of different processes do.
-	DisableP2P bool
-
-	// DisableSHM keeps ranks of one host from using shared memory (NCCL_SHM_DISABLE): they use TCP.
-	DisableSHM bool
-
-	// DisablePXN keeps ranks from sending to other nodes through another rank of theirs (NCCL_PXN_DISABLE): each pair
-	// of ranks has a connection. One rank that has it disables it for all.
-	DisablePXN bool
-
-	// SocketIfname chooses the network interface to listen on, as NCCL_SOCKET_IFNAME does: a list of prefixes
-	// separated by commas; "=" before the list asks for exact names, "^" excludes. Empty means the first interface that
-	// is up and has an address, loopback and container bridges last.
-	SocketIfname string
-
-	// Wire is how what goes between hosts, all of it over TCP, is protected; all ranks must have the same. Whatever it
-	// is, both ends of a connection have proved that they have the communicator's secret. What ranks of one host have
-	// in shared memory is the kernel's to protect.
-	Wire door.Wire
-
-	// Keepalive is after how long a TCP peer whose host does not answer any more (a cut cable, a lost power supply)
-	// counts as unreachable; of processes that end, their kernel tells at once. 0 means 10 s; at least 2 s.
-	Keepalive time.Duration
+	// DisablePXN keeps ranks from sending to other nodes through another rank of theirs: each pair of ranks has a
+	// connection, in place of one for each other node. One rank that has it disables it for all.
+	DisablePXN bool `env:"NCCL_PXN_DISABLE"`
+	// SocketIfname chooses the network interfaces for TCP, in NCCL's syntax: `eth`, `=eth0`, `^docker`. Default: the
+	// first that is up and has an address, bridges of containers and loopback last.
+	SocketIfname string `env:"NCCL_SOCKET_IFNAME"`
+	// Wire is how the ranks' data is protected on TCP: `plain`; `authenticate`, in the clear, with a tag that detects
+	// changes; `encrypt`. The latter two need a job secret. It is the same on all ranks. RAS is always encrypted.
+	// Default: plain.
+	Wire door.Wire `env:"CARILLON_WIRE"`
+	// Keepalive is the time without a sign of life (a cut cable, a power loss) after which another host is given up,
+	// and the communicators fail; at least 2s. Default: 10s.
+	Keepalive time.Duration `env:"CARILLON_KEEPALIVE"`
 
 	// Log is told of strangers at the port, once in 30 seconds at most. nil is slog.Default.
 	Log *slog.Logger `json:"-"`
@@ -53,8 +54,9 @@ func (c Config) Validate() error {
 	if len(c.HostID) > MaxHostID {
 		errs = append(errs, fmt.Errorf("HostID has %d bytes; at most %d are allowed", len(c.HostID), MaxHostID))
 	}
-	if c.Keepalive != 0 && c.Keepalive < 2*time.Second {
-		errs = append(errs, fmt.Errorf("keepalive is %v; 0 (for 10s) or at least 2s are allowed", c.Keepalive))
+	if c.Keepalive != 0 && c.Keepalive < MinKeepalive {
+		errs = append(errs, fmt.Errorf("keepalive is %v; 0 (for %v) or at least %v are allowed",
+			c.Keepalive, DefaultKeepalive, MinKeepalive))
 	}
 	if c.Wire > door.Encrypt {
 		errs = append(errs,

@@ -38,6 +38,7 @@ func New(config Config) (*Fabric, error) {
 		return nil, err
 	}
 	config.Log = cmp.Or(config.Log, slog.Default())
+	config.Keepalive = cmp.Or(config.Keepalive, DefaultKeepalive)
 	self := process.Self()
 	config.HostID = cmp.Or(config.HostID, self.BootID.String())
 	host, err := os.Hostname()

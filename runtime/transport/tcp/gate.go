@@ -20,8 +20,6 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-const defaultKeepalive = 10 * time.Second
-
 // Listener is where the connections of all communicators of a process come in: gates behind a door.
 type Listener struct {
 	door      *door.Door
@@ -38,13 +36,13 @@ type Listener struct {
 const keepFailed = 256
 
 // Listen opens a port of the system's choice on addr. wire is how connections are protected at least;
-// keepalive is after how long a silent host counts as unreachable; 0 means 10 s.
+// keepalive is after how long a silent host counts as unreachable.
 func Listen(addr netip.Addr, wire door.Wire, keepalive time.Duration, log *slog.Logger) (*Listener, error) {
 	d, err := door.Listen(context.Background(), netip.AddrPortFrom(addr, 0).String(), wire, log)
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
-	return &Listener{door: d, wire: wire, keepalive: cmp.Or(keepalive, defaultKeepalive)}, nil
+	return &Listener{door: d, wire: wire, keepalive: keepalive}, nil
 }
 
 // Door is the Listener's, for others to use until Close.

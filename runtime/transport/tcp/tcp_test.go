@@ -36,7 +36,7 @@ func listen(t *testing.T) *Listener {
 // listenOn is listen with connections that are protected.
 func listenOn(t *testing.T, wire door.Wire) *Listener {
 	t.Helper()
-	s, err := Listen(netip.MustParseAddr("127.0.0.1"), wire, 0, slog.New(slog.DiscardHandler))
+	s, err := Listen(netip.MustParseAddr("127.0.0.1"), wire, 10*time.Second, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -258,7 +258,7 @@ func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 	)
 	leave := func(k kind) {
 		q := w.join
-		q.kind = k
+		q.kind, q.payload = k, nil
 		q.how, q.reason = rendezvous.HowEnded(ctx)
 		if errors.Is(context.Cause(ctx), ctx.Err()) {
 			q.reason = fmt.Sprintf("%s after %v", q.reason, words.Round(time.Since(w.since())))

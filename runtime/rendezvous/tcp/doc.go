@@ -19,15 +19,18 @@
 // (signed ones zigzag), bytes and text are a length and that many bytes, times are milliseconds before the moment of
 // sending, so that clocks of different hosts need not agree.
 //
-//	client → server  join     stream, rank (signed), size (signed), pid, host, key, payload
-//	client → server  leave    rank (signed), key, how, reason: the rank's context ended
-//	client → server  absent   as join until key, how, reason: the rank won't join; answered as a join
-//	client → server  ask      stream, key: which ranks have come?
-//	client → server  bye      this rank is done with the unique id
+//	client → server  join     request
+//	client → server  leave    request: the rank's context ended
+//	client → server  absent   request: the rank won't join; answered as a join
+//	client → server  ask      request: which ranks have come?
+//	client → server  bye      request: this rank is done with the unique id
 //	server → client  result   stream, size, payload of rank 0, 1, …            ends the stream
 //	server → client  failed   stream, roll                                     ends the stream
 //	server → client  refused  stream, text: the id or the key is used up       ends the stream
 //	server → client  roll     stream, roll: the answer to ask
+//
+// A request is: stream, rank (signed), size (signed), pid, host, key, payload, how the rank leaves, and why. What its
+// kind doesn't need is empty.
 //
 // A roll is: size; the number of hosts and their names; the number of members, and for each rank, size, index of its
 // host, pid, time of arrival + 1 (0: never), how it left, and if it left the time + 1 and a text.

@@ -37,7 +37,7 @@ const (
 	maxText    = 512     // bytes of a reason
 
 	// Bytes of a client's frame, and of a server's.
-	requestLimit = rendezvous.MaxPayload + rendezvous.MaxKey + maxHost + 64
+	requestLimit = rendezvous.MaxPayload + rendezvous.MaxKey + maxHost + maxText + 64
 	replyLimit   = rendezvous.MaxRanks*(rendezvous.MaxPayload+3) + 64
 	_            = uint32(replyLimit) // a length must hold it
 
@@ -76,65 +76,37 @@ func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 // request is a client's message: it joins an exchange, leaves it, won't join it, asks for the roll, or has finished.
 type request struct {
 	kind    kind
-	stream  uint64            // of join and ask
-	member  rendezvous.Member // leave has only the rank; join and absent also size, process and host
+	stream  uint64 // of the answer
+	member  rendezvous.Member
 	key     string
 	payload []byte // of join
 	how     rendezvous.Departure
-	reason  string // of leave and absent
+	reason  string // of leave and absent, as is how
 }
 
 func (q *request) encode() []byte {
-	b := beginFrame(q.kind)
-	switch q.kind {
-	case kindJoin, kindAbsent:
-		b = binary.AppendUvarint(b, q.stream)
-		b = binary.AppendVarint(b, int64(q.member.Rank))
-		b = binary.AppendVarint(b, int64(q.member.Size))
-		b = binary.AppendUvarint(b, uint64(q.member.PID))
-		b = wire.AppendBytes(b, q.member.Host)
-		b = wire.AppendBytes(b, q.key)
-		if q.kind == kindJoin {
-			b = wire.AppendBytes(b, q.payload)
-		} else {
-			b = wire.AppendBytes(append(b, byte(q.how)), words.Clip(q.reason, maxText))
-		}
-	case kindLeave:
-		b = binary.AppendVarint(b, int64(q.member.Rank))
-		b = wire.AppendBytes(b, q.key)
-		b = wire.AppendBytes(append(b, byte(q.how)), words.Clip(q.reason, maxText))
-	case kindAsk:
-		b = binary.AppendUvarint(b, q.stream)
-		b = wire.AppendBytes(b, q.key)
-	default: // bye has no body
-	}
+	b := binary.AppendUvarint(beginFrame(q.kind), q.stream)
+	b = binary.AppendVarint(b, int64(q.member.Rank))
+	b = binary.AppendVarint(b, int64(q.member.Size))
+	b = binary.AppendUvarint(b, uint64(q.member.PID))
+	b = wire.AppendBytes(b, q.member.Host)
+	b = wire.AppendBytes(wire.AppendBytes(b, q.key), q.payload)
+	b = wire.AppendBytes(append(b, byte(q.how)), words.Clip(q.reason, maxText))
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b
 }
 
 func decodeRequest(k kind, body []byte) (request, error) {
-	r := wire.NewReader(body)
-	q := request{kind: k}
 	switch k {
-	case kindJoin, kindAbsent:
-		q.stream = r.Uvarint()
-		q.member = rendezvous.Member{Rank: r.Int(), Size: r.Int(), PID: r.UpTo(math.MaxInt32), Host: r.Text(maxHost)}
-		q.key = r.Text(rendezvous.MaxKey)
-		if k == kindJoin {
-			q.payload = r.Bytes(rendezvous.MaxPayload)
-		} else {
-			q.how, q.reason = readDeparture(r), r.Text(maxText)
-		}
-	case kindLeave:
-		q.member.Rank = r.Int()
-		q.key = r.Text(rendezvous.MaxKey)
-		q.how, q.reason = readDeparture(r), r.Text(maxText)
-	case kindAsk:
-		q.stream = r.Uvarint()
-		q.key = r.Text(rendezvous.MaxKey)
+	case kindJoin, kindLeave, kindAbsent, kindAsk, kindBye:
 	default:
-		return q, fmt.Errorf("%w: kind %d from a client", errMalformed, k)
+		return request{}, fmt.Errorf("%w: kind %d from a client", errMalformed, k)
 	}
+	r := wire.NewReader(body)
+	q := request{kind: k, stream: r.Uvarint()}
+	q.member = rendezvous.Member{Rank: r.Int(), Size: r.Int(), PID: r.UpTo(math.MaxInt32), Host: r.Text(maxHost)}
+	q.key, q.payload = r.Text(rendezvous.MaxKey), r.Bytes(rendezvous.MaxPayload)
+	q.how, q.reason = readDeparture(r), r.Text(maxText)
 	return q, end(r)
 }
 

@@ -98,6 +98,7 @@ func FuzzDecode(f *testing.F) {
 		}).encode(),
 		(&request{kind: kindAbsent, stream: 7, member: member, key: "cards", reason: "its disk is full"}).encode(),
 		(&request{kind: kindAsk, stream: 4, key: "cards"}).encode(),
+		(&request{kind: kindBye}).encode(),
 		append(encodeReply(kindRoll, 6, roll), roll...),
 		shared(&mem.Outcome{Failed: sampleRoll()}),
 		shared(&mem.Outcome{Refused: "used up"}),
@@ -109,7 +110,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(byte(kindJoin), []byte{0x80})
 	f.Fuzz(func(t *testing.T, k byte, body []byte) {
 		switch kind(k) {
-		case kindJoin, kindLeave, kindAbsent, kindAsk:
+		case kindJoin, kindLeave, kindAbsent, kindAsk, kindBye:
 			q, err := decodeRequest(kind(k), body)
 			if err != nil {
 				return

@@ -33,9 +33,6 @@ type peer struct {
 func (p *peer) listen() (rendezvous.Departure, string) {
 	for {
 		k, body, err := readFrame(p.conn, requestLimit)
-		if err == nil && k == kindBye {
-			return rendezvous.Closed, ""
-		}
 		var q request
 		if err == nil {
 			q, err = decodeRequest(k, body)
@@ -51,6 +48,8 @@ func (p *peer) listen() (rendezvous.Departure, string) {
 			p.send(encodeReply(k, q.stream, shared), shared)
 		}
 		switch k {
+		case kindBye:
+			return rendezvous.Closed, ""
 		case kindJoin:
 			p.meeting.Join(p, q.key, q.member, q.payload, deliver)
 		case kindAbsent:

@@ -1,10 +1,10 @@
 package algo
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
 // Algorithm names a family of plans.
@@ -23,30 +23,18 @@ const (
 	numAlgorithms
 )
 
-func names() [numAlgorithms]string {
-	return [...]string{
-		Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct",
-		Hierarchical: "hierarchical", OneShot: "one_shot", TwoShot: "two_shot",
-	}
+// names are never written.
+var names = [numAlgorithms]string{
+	Auto: "auto", Ring: "ring", RecursiveDoubling: "recursive_doubling", Tree: "tree", Direct: "direct",
+	Hierarchical: "hierarchical", OneShot: "one_shot", TwoShot: "two_shot",
 }
 
 // String is the algorithm's name in lower case, which ParseAlgorithm reads.
-func (a Algorithm) String() string {
-	if a < numAlgorithms {
-		return names()[a]
-	}
-	return fmt.Sprintf("algorithm(%d)", uint8(a))
-}
+func (a Algorithm) String() string { return words.Name("algorithm", names[:], a) }
 
 // ParseAlgorithm reads an algorithm's name, in any case. The error lists the names.
 func ParseAlgorithm(s string) (Algorithm, error) {
-	all := names()
-	for a, name := range all {
-		if strings.EqualFold(strings.TrimSpace(s), name) {
-			return Algorithm(a), nil
-		}
-	}
-	return Auto, fmt.Errorf("algorithm %q is none of %s", s, strings.Join(all[:], ", "))
+	return words.Named[Algorithm]("algorithm", names[:], strings.ToLower(strings.TrimSpace(s)))
 }
 
 // For lists the algorithms of a call, the best all-round one first; nil if the call is no collective.

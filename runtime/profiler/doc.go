@@ -4,19 +4,6 @@
 //	                                                          Comm ────────┤
 //	runtime/proxy ── operations and steps of the network ──────┘           └─ queue ─ goroutine ─ Plugin
 //
-// The calls that report events of a rank; all may be made on nil, and from any goroutine:
-//
-//	func (p *Profiler) Comm(ctx context.Context, info Info) *Comm
-//	func (c *Comm) Bind(generation uint64)
-//	func (c *Comm) Wants(types Mask) bool
-//	func (c *Comm) StartGroup() ID
-//	func (c *Comm) StartOperation(group ID, op *Operation) ID
-//	func (c *Comm) StartProxyOp(op *ProxyOperation, s State) ID
-//	func (c *Comm) StartProxyStep(proxyOp ID, owner Owner, step int, s State, n uint64) ID
-//	func (c *Comm) State(event ID, s State, n uint64)
-//	func (c *Comm) Stop(event ID, code lifecycle.Code)
-//	func (c *Comm) Close()
-//
 // # Plug-ins
 //
 // A [Plugin] has a goroutine and a queue of its own. The data path puts events, with their times, into the queue, and

@@ -121,22 +121,13 @@ type Event struct {
 // State is a state of an event, with NCCL's numbers.
 type State uint8
 
-// The states of events; see the package's documentation for those of proxies.
+// The states of events that are reported; see the package's documentation for those of proxies.
 const (
-	SendGPUWait       State = 8  // of ProxyStep, as the next four and SendPeerWait; never reported
-	SendWait          State = 9  // waiting for the network
+	SendWait          State = 9  // of ProxyStep, as the next two and SendPeerWait: waiting for the network
 	RecvWait          State = 10 // waiting for the network
-	RecvFlushWait     State = 11 // never reported
 	RecvGPUWait       State = 12 // waiting for the rank
-	ControlIdle       State = 13 // of ProxyControl, as the next five; never reported
-	ControlActive     State = 14
-	ControlSleep      State = 15
-	ControlWakeup     State = 16
-	ControlAppend     State = 17
-	ControlAppendEnd  State = 18
 	ProxyOpInProgress State = 19
 	SendPeerWait      State = 20 // waiting for credit or for an operation
-	KernelStop        State = 22
 	GroupStartAPIStop State = 23 // of GroupAPI, as the next
 	GroupEndAPIStart  State = 24
 )

@@ -25,13 +25,13 @@ const (
 	Withdrew                  // its context was canceled, or it failed elsewhere
 )
 
-// String says what happened, as the end of a sentence about the rank.
-func (d Departure) String() string {
-	return [...]string{
-		"it is waiting", "its process ended", "its connection broke", "it gave up", "it closed its rendezvous",
-		"it withdrew",
-	}[d]
+var departures = []string{
+	"it is waiting", "its process ended", "its connection broke", "it gave up", "it closed its rendezvous",
+	"it withdrew",
 }
+
+// String says what happened, as the end of a sentence about the rank.
+func (d Departure) String() string { return words.Name("departure", departures, d) }
 
 // Member is a rank as it presented itself to a rendezvous.
 type Member struct {

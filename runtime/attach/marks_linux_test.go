@@ -2,14 +2,12 @@ package attach_test
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
-	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
 // launch is a script's part for operations first to last, each of which is launched on the same stream, with a mark
@@ -34,7 +32,7 @@ func ends(comm, first, last, code int) string {
 // played is the tape after a script.
 func played(t *testing.T, script string) *tape.Reader {
 	t.Helper()
-	r, err := tape.Open(tapetest.PlayWith(t, exec.Command(player), dirVariable, strings.NewReader(script)))
+	r, err := tape.Open(playOn(t, script))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ func compile(source, program string) error {
 // dirVariable is where the player makes its tape.
 const dirVariable = "TAPETEST_DIR"
 
-// player is the program of testdata/player.c, which plays scripts of package tapetest.
+// player is the program of testdata/player.c, which plays scripts: see telemetry/tape/tapetest, whose tests hold the
+// writer against the format.
 var player string
 
 func TestMain(m *testing.M) {
@@ -58,11 +59,14 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// The writer in C is held against the format, and against Go's writer.
-func TestWriter(t *testing.T) {
-	tapetest.Run(t, func(t *testing.T, script io.Reader) string {
-		return tapetest.PlayWith(t, exec.Command(player), dirVariable, script)
-	})
+// playOn has the player play a script onto a tape, and returns the tape's path.
+func playOn(t *testing.T, script string, env ...string) (path string) {
+	t.Helper()
+	path, err := tapetest.PlayWith(exec.Command(player), dirVariable, t.TempDir(), strings.NewReader(script), env...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 const world = "comm 1 0102030405060708090a0b0c0d0e0f10 00000000000000000000000000000000 world 1 2 1 nccl 0\n"
@@ -203,7 +207,7 @@ func TestHeader(t *testing.T) {
 		{nil, -1, 0, unnamed, "", 0},
 	} {
 		before := time.Now()
-		path := tapetest.PlayWith(t, exec.Command(player), dirVariable, strings.NewReader(world), c.env...)
+		path := playOn(t, world, c.env...)
 		r, err := tape.Open(path)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package tapetest tests writers and readers of tapes. Run compares a writer, in any language, with the format and with
-// Go's writer. A Forge makes tapes for tests of readers: it writes files by the format's description, without the
-// writer of package tape.
+// Package tapetest makes tapes for tests of their readers: a Forge writes files by the format's description, without
+// the writer of package tape. The package's own tests compare both writers, in Go and in C, with the format and with
+// each other.
 package tapetest

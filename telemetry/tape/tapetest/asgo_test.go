@@ -1,4 +1,4 @@
-package tapetest
+package tapetest_test
 
 import (
 	"errors"
@@ -24,10 +24,10 @@ func uncounted(ev tape.Event) tape.Event {
 
 // testAsGo plays scripts of steps in any order, as long as each makes sense, and compares what readers get with what
 // they get of Go's writer.
-func testAsGo(t *testing.T, play Player) {
+func testAsGo(t *testing.T, play player) {
 	for seed := range uint64(8) {
 		script := anyScript(rand.New(rand.NewPCG(seed, 14)))
-		path, err := Play(t.TempDir(), strings.NewReader(script))
+		path, err := playGo(t.TempDir(), strings.NewReader(script))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,8 @@
 // semconv.EventGap says so.
 //
 // Events are CloudEvents 1.0 (https://github.com/cloudevents/spec): [Event.CloudEvent], [Event.MarshalJSON]. Sinks,
-// which send them out of the process, are in packages below this one. They implement [Sink], and package bustest checks
-// that they do.
+// which send them out of the process, are in packages below this one. They implement [Sink], and TestSinksConform
+// checks that they do.
 //
 // To shut down without losing the last events, close the Bus, wait for each Sink's Run, and end their context if that
 // takes too long.

@@ -6,19 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/bustest"
 )
-
-func TestSinkConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, filter bus.Filter,
-		r *bustest.Receiver,
-	) bus.Sink {
-		return bus.NewSink(b, "function", filter, func(_ context.Context, ev *bus.Event) error {
-			r.Take([]byte(ev.Text))
-			return nil
-		})
-	}})
-}
 
 // TestSinkCounts: an event that isn't accepted has failed, unless it was the end that kept it from being.
 func TestSinkCounts(t *testing.T) {

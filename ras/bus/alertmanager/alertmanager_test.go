@@ -3,11 +3,9 @@ package alertmanager_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,28 +15,8 @@ import (
 
 	"github.com/carillon-rt/carillon/ras/bus"
 	"github.com/carillon-rt/carillon/ras/bus/alertmanager"
-	"github.com/carillon-rt/carillon/ras/bus/bustest"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
-
-func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{States: true, New: func(t *testing.T, b *bus.Bus, filter bus.Filter,
-		r *bustest.Receiver,
-	) bus.Sink {
-		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-			body, _ := io.ReadAll(req.Body)
-			r.Take(body)
-		}))
-		t.Cleanup(func() { r.Release(); server.Close() })
-		sink, err := alertmanager.New(alertmanager.Config{
-			SinkConfig: bus.SinkConfig{Bus: b, Filter: filter}, URLs: []string{server.URL},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sink
-	}})
-}
 
 type alert struct {
 	Labels, Annotations map[string]string

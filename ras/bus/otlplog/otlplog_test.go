@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/log/embedded"
 
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/bustest"
 	"github.com/carillon-rt/carillon/ras/bus/otlplog"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
@@ -24,14 +23,6 @@ type logger struct {
 
 func (l logger) Emit(_ context.Context, r log.Record)              { l.emit(r) }
 func (logger) Enabled(context.Context, log.EnabledParameters) bool { return true }
-
-func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{Waits: true, New: func(_ *testing.T, b *bus.Bus, filter bus.Filter,
-		r *bustest.Receiver,
-	) bus.Sink {
-		return otlplog.New(b, filter, logger{emit: func(rec log.Record) { r.Take([]byte(rec.Body().AsString())) }})
-	}})
-}
 
 func TestRecord(t *testing.T) {
 	at, now := time.Unix(100, 0).UTC(), time.Unix(101, 0).UTC()

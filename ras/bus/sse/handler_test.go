@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/bustest"
 	"github.com/carillon-rt/carillon/ras/bus/sse"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
@@ -158,42 +157,6 @@ func (s *stream) event() (id string, ev bus.Event) {
 		}
 	}
 	return id, ev
-}
-
-func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, filter bus.Filter,
-		r *bustest.Receiver,
-	) bus.Sink {
-		h := sse.New(b)
-		url := fmt.Sprintf("http://carillon/?last_event_id=0&severity=%v&type=%s", filter.Least,
-			strings.Join(filter.Types, ","))
-		client := serve(t, h)
-		var reader sync.WaitGroup
-		t.Cleanup(func() { r.Release(); reader.Wait() })
-		ctx := t.Context()
-		reader.Go(func() {
-			for ctx.Err() == nil { // until the handler runs
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-				if err != nil {
-					return
-				}
-				answer, err := client.Do(req)
-				if err != nil {
-					return
-				}
-				if answer.StatusCode == http.StatusOK {
-					lines := bufio.NewScanner(answer.Body)
-					for lines.Scan() {
-						r.Take(lines.Bytes())
-					}
-					_ = answer.Body.Close()
-					return
-				}
-				_ = answer.Body.Close()
-			}
-		})
-		return h
-	}})
 }
 
 func TestStream(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillon-rt/carillon/ras/bus"
-	"github.com/carillon-rt/carillon/ras/bus/bustest"
 	"github.com/carillon-rt/carillon/ras/bus/webhook"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
@@ -30,23 +29,6 @@ const secret = "a secret of the right size"
 func verify(header http.Header, body []byte, secret string) error {
 	wh, err := standardwebhooks.NewWebhookRaw([]byte(secret))
 	return errors.Join(err, wh.Verify(body, header))
-}
-
-func TestConforms(t *testing.T) {
-	bustest.Run(t, bustest.Subject{New: func(t *testing.T, b *bus.Bus, filter bus.Filter,
-		r *bustest.Receiver,
-	) bus.Sink {
-		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-			body, _ := io.ReadAll(req.Body)
-			r.Take(body)
-		}))
-		t.Cleanup(func() { r.Release(); server.Close() })
-		sink, err := webhook.New(webhook.Config{SinkConfig: bus.SinkConfig{Bus: b, Filter: filter}, URL: server.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sink
-	}})
 }
 
 // receiver answers in memory, and remembers when it was asked.

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -236,22 +235,4 @@ func (b *Bus) detach(s *Subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.subs, s)
-}
-
-// Subscribe sends the events from now on to a channel, which is closed when ctx ends, or when the Bus is closed and
-// nothing is queued. A reader that stops early must end ctx.
-func (b *Bus) Subscribe(ctx context.Context, filter Filter) <-chan *Event {
-	s := b.Attach(filter, "")
-	c := make(chan *Event)
-	go func() {
-		defer close(c)
-		defer s.Close()
-		for ev := range s.Events(ctx) {
-			select {
-			case c <- ev:
-			case <-ctx.Done():
-			}
-		}
-	}()
-	return c
 }

@@ -12,7 +12,7 @@ import (
 // A rank dies, and the communicators that it was in stall. Those who listen hear of the death alone.
 func Example() {
 	b := bus.New(bus.Config{Source: "/jobs/train/ranks/0", Job: "train"})
-	events := b.Subscribe(context.Background(), bus.Filter{Least: bus.Warning})
+	news := b.Attach(bus.Filter{Least: bus.Warning}, "")
 	for _, ev := range []bus.Event{
 		{
 			Type: semconv.EventVerdictOpened, Stage: bus.Opened, Key: "dead/3", Severity: bus.Critical, Rank: "3",
@@ -30,7 +30,7 @@ func Example() {
 		}
 	}
 	b.Close() // what is queued is still delivered
-	for ev := range events {
+	for ev := range news.Events(context.Background()) {
 		fmt.Printf("%v %v: %s; %d symptoms\n", ev.Severity, ev.Stage, ev.Text, ev.Suppressed)
 	}
 	// Output:

@@ -2,9 +2,8 @@
 
 /**
  * @file
- * Where everything lies on a tape, for its writer in C: the numbers of Go's package telemetry/tape, whose
- * documentation says what they mean. All numbers are little-endian. Calls, states and codes are those of package
- * lifecycle.
+ * Where everything lies on a tape, for its writer in C: the numbers of Go's package telemetry/tape, whose format.md says
+ * what they mean. All numbers are little-endian. Calls, states and codes are those of package lifecycle.
  */
 #ifndef CARILLON_TAPE_LAYOUT_H
 #define CARILLON_TAPE_LAYOUT_H

@@ -40,7 +40,7 @@ const (
 	reachedAlign   = 4096             // where devices write has pages of its own
 )
 
-// The parts as they lie on the file, in the machine's byte order. The package's documentation describes their fields.
+// The parts as they lie on the file, in the machine's byte order. format.md describes their fields.
 type (
 	header struct {
 		static

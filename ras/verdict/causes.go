@@ -335,7 +335,7 @@ func (m *meeting) mostLeft() bool {
 		return false
 	}
 	left, most := map[uint64]int{}, 0 // by the number of collectives
-	for p := range m.g.members(m.slot) {
+	for p := range m.members() {
 		if ago, inOrder := p.leftInOrder(m.key.kind); inOrder && ago+skew >= m.until {
 			left[p.slot.Begun]++
 			most = max(most, left[p.slot.Begun])

@@ -33,6 +33,9 @@
 // messages do (Slot.Counted): it waits for the ranks that have called for fewer. A rank that has called for something
 // and not launched it, where others have, has a group open: unfinished_group.
 //
+// Of messages that all have called for, the sizes must be the same on both sides: mismatch, if a rank does not come out
+// of one of which the other rank has called for another size.
+//
 // A device does what was launched on a communicator in that order. The ranks' trails (Habit.Trail) have the order, and
 // what was launched in one group, so that it can be simulated how far the devices come with it (launches.go): a rank
 // whose message another one has launched behind something that can't be done waits for that one.

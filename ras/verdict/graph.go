@@ -345,6 +345,9 @@ func (f *Failure) unintended() bool {
 // at is the participant with a rank of the meeting's communicator; nil if none is known.
 func (m *meeting) at(rank int) *participant { return m.g.ranks[commRank{m.key.comm, rank}] }
 
+// members are the known ranks of the meeting's communicator.
+func (m *meeting) members() iter.Seq[*participant] { return m.g.members(m.slot) }
+
 // members are the known ranks of a slot's communicator.
 func (g *graph) members(s *Slot) iter.Seq[*participant] {
 	return func(yield func(*participant) bool) {

@@ -44,6 +44,14 @@ type flow struct {
 
 func (m *Mark) flow() flow { return flow{m.Call, int(m.Peer)} }
 
+// otherSide is the flow of the other rank that a rank's message belongs to.
+func (m *Mark) otherSide(rank int) flow {
+	if m.Call == countSend {
+		return flow{countReceive, rank}
+	}
+	return flow{countSend, rank}
+}
+
 // simulate is the simulation of what was launched on a slot's communicator, as far as the trails of its ranks go back.
 func (g *graph) simulate(s *Slot, unbuffered bool) *simulation {
 	key := simulationKey{s.Comm, unbuffered}
@@ -180,10 +188,7 @@ func (sim *simulation) blockers(r *runner) (on []*runner) {
 			}
 			continue
 		}
-		other := flow{countSend, r.slot.Rank}
-		if m.Call == countSend {
-			other.call = countReceive
-		}
+		other := m.otherSide(r.slot.Rank)
 		p := sim.runners[int(m.Peer)]
 		if p == nil || p == r || m.Call == countSend && !sim.unbuffered || p.came[other] >= m.Seq ||
 			!p.slot.countsWith(r.slot.Rank) || slices.Contains(on, p) {

@@ -1,10 +1,12 @@
 package verdict
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +17,7 @@ import (
 )
 
 // launched has a rank for each program, which is in its first launch: messages such as "<1" and ">1" (from and to rank
-// 1), those of a group in brackets, and all-reduces, "*0".
+// 1), those of a group in brackets, and all-reduces, "*0". The size of a message is 64 or, as in ">1:8", another one.
 func launched(t *testing.T, unproven bool, programs ...string) (notes []Note) {
 	t.Helper()
 	for r, program := range programs {
@@ -32,12 +34,14 @@ func launched(t *testing.T, unproven bool, programs ...string) (notes []Note) {
 			group, begun = group || word[0] == '[', true
 			var peer int32
 			var way rune
-			if _, err := fmt.Sscanf(strings.Trim(word, "[]"), "%c%d", &way, &peer); err != nil {
-				t.Fatal(err)
+			call, size, _ := strings.Cut(strings.Trim(word, "[]"), ":")
+			bytes, err := strconv.ParseUint(cmp.Or(size, "64"), 10, 64)
+			if _, parse := fmt.Sscanf(call, "%c%d", &way, &peer); err != nil || parse != nil {
+				t.Fatal(err, parse)
 			}
 			counts := s.Messages[peer]
-			m := Mark{Call: countSend, Peer: peer, Together: grouped}
-			op := tape.Signature{Call: lifecycle.CallSend, Peer: peer, Bytes: 64}
+			m := Mark{Call: countSend, Peer: peer, Bytes: bytes, Together: grouped}
+			op := tape.Signature{Call: lifecycle.CallSend, Peer: peer, Bytes: bytes}
 			switch way {
 			case '>':
 				counts.Sent++

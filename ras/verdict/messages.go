@@ -119,7 +119,7 @@ func (l *lack) text(other Rank, s *Slot) Text {
 
 // unmatched says which messages ranks of a collective's communicator have called for, and the other rank has not.
 func (m *meeting) unmatched() (evidence []Text) {
-	for p := range m.g.members(m.slot) {
+	for p := range m.members() {
 		for _, peer := range slices.Sorted(maps.Keys(p.slot.Messages)) {
 			q := m.at(int(peer))
 			if q == nil || !q.slot.countsWith(p.slot.Rank) {
@@ -281,7 +281,7 @@ func (w *walk) stalledMessages() (verdicts []Verdict) {
 	for _, m := range w.seen {
 		known := func(v Verdict) bool { return v.Comm == m.key.comm }
 		if m.key.kind != exchange || !m.slot.inCountedMessages() || len(m.missing) > 0 || !m.trouble ||
-			slices.ContainsFunc(verdicts, known) || m.age < m.undecided() {
+			slices.ContainsFunc(verdicts, known) || m.age < m.undecided(m.members()) {
 			continue
 		}
 		var here []*meeting

@@ -71,7 +71,7 @@ func (w *walk) mismatch(m *meeting) Verdict {
 func (w *walk) madeAnother(m *meeting) (Verdict, bool) {
 	own := hashOf(m.slot.Op)
 	sides := map[uint16][]*actor{own: actorsOf(m.present)}
-	for p := range w.members(m.slot) {
+	for p := range m.members() {
 		if hash, known := p.made(m); known && passed(m, p.slot) {
 			sides[hash] = append(sides[hash], p.actor)
 		}

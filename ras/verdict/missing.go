@@ -306,7 +306,7 @@ func (g *graph) outside(m *meeting) (rest []*actor) {
 // ranks; none if fewer than two of its ranks are known, or any communicator of the job has another order. It is a guess
 // all the same: a program may order each communicator as it likes.
 func (m *meeting) inOrder(some []*actor) []*actor {
-	known := slices.Collect(m.g.members(m.slot))
+	known := slices.Collect(m.members())
 	if len(known) < 2 || m.g.reordered {
 		return nil
 	}

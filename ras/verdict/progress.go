@@ -28,9 +28,11 @@ type Trail []Mark
 type Mark struct {
 	Slot int    // of the communicator, among the note's slots
 	Call uint8  // the kind of call that is counted: a collective, a send, a receive, or a group of messages
-	Peer int32  // of a message
 	Seq  uint64 // its number
-	Hash uint16 // of the arguments that the ranks of a collective must agree on
+	// Peer is the other rank of a message, and Bytes its size, as this rank has called for it.
+	Peer  int32
+	Bytes uint64
+	Hash  uint16 // of the arguments that the ranks of a collective must agree on
 	// Usual tells that the rank's program has always made this call here, as far as is known.
 	Usual bool
 	// Meets tells that no rank can do the collective before all have come to it.
@@ -63,14 +65,19 @@ func countOf(call lifecycle.Call) uint8 {
 
 func mark(slot int, c *model.Call) Mark {
 	m := Mark{
-		Slot: slot, Call: countOf(c.Signature.Call), Seq: c.Seq, Hash: hashOf(c.Signature), Usual: c.Usual,
-		Together: c.Together, Meets: c.Signature.Meets(),
+		Slot: slot, Call: countOf(c.Signature.Call), Seq: c.Seq, Usual: c.Usual, Together: c.Together,
+		Meets: c.Signature.Meets(),
 	}
-	if m.Call == countSend || m.Call == countReceive {
-		m.Peer = c.Signature.Peer
+	if m.isMessage() {
+		m.Peer, m.Bytes = c.Signature.Peer, c.Signature.Bytes
+	} else {
+		m.Hash = hashOf(c.Signature)
 	}
 	return m
 }
+
+// isMessage tells whether the call is one message, not a group of them.
+func (m *Mark) isMessage() bool { return m.Call == countSend || m.Call == countReceive }
 
 // What Mark has beside its kind in the byte of Mark.Call.
 const (
@@ -109,9 +116,13 @@ func (t Trail) MarshalText() ([]byte, error) {
 			call |= meetsBit
 		}
 		b = append(b, call)
-		b = binary.AppendVarint(b, int64(m.Peer))
 		b = binary.AppendUvarint(b, m.Seq)
-		b = binary.LittleEndian.AppendUint16(b, m.Hash)
+		if m.isMessage() {
+			b = binary.AppendVarint(b, int64(m.Peer))
+			b = binary.AppendUvarint(b, m.Bytes)
+		} else {
+			b = binary.LittleEndian.AppendUint16(b, m.Hash)
+		}
 	}
 	return base64.RawStdEncoding.AppendEncode(nil, b), nil
 }
@@ -127,9 +138,14 @@ func (t *Trail) UnmarshalText(text []byte) error {
 	*t = nil
 	r := wire.NewReader(b)
 	for r.Len() > 0 {
-		m := Mark{Slot: r.UpTo(maxSize), Call: r.Byte(), Peer: int32(r.Int()), Seq: r.Uvarint(), Hash: r.Uint16()}
+		m := Mark{Slot: r.UpTo(maxSize), Call: r.Byte(), Seq: r.Uvarint()}
 		m.Usual, m.Together, m.Meets = m.Call&usualBit != 0, m.Call&togetherBit != 0, m.Call&meetsBit != 0
 		m.Call &^= usualBit | togetherBit | meetsBit
+		if m.isMessage() {
+			m.Peer, m.Bytes = int32(r.Int()), r.Uvarint()
+		} else {
+			m.Hash = r.Uint16()
+		}
 		if r.Err() != nil || m.Call >= numCounts || m.Peer < -1 || m.Peer > maxSize || len(*t) >= maxTrail {
 			return errTrail
 		}
@@ -210,7 +226,7 @@ func trackOf(a *actor) *track {
 		}
 		s := &a.note.Slots[m.Slot]
 		key := counter{role: a.role(s), call: m.Call}
-		if m.Call == countSend || m.Call == countReceive {
+		if m.isMessage() {
 			key.ahead = s.ahead(m.Peer)
 		}
 		if before[key] == 0 {

@@ -18,7 +18,7 @@ const (
 	NotEntered
 	// NotJoined: the rank has not come to an init or a split.
 	NotJoined
-	// Mismatch: the ranks made different calls under one number.
+	// Mismatch: the ranks made different calls under one number, or the sides of a message have different sizes.
 	Mismatch
 	// Deadlock: a cycle of ranks that wait for each other.
 	Deadlock

@@ -3,6 +3,7 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -59,6 +60,9 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if v, ok := w.openGroups(m); ok {
 		return v, true
 	}
+	if v, ok := w.unequalSizes(m); ok {
+		return v, true
+	}
 	if m.unlaunched() && m.age >= missingTime {
 		w.still = append(w.still, m)
 		return Verdict{}, false
@@ -71,7 +75,8 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 		worst = unsent(m)
 	}
 	if mixed && worst == nil {
-		if m.key.kind != exchange && m.age >= m.undecided() { // of messages, one verdict tells all: stalledMessages
+		// Of messages, one verdict tells all: stalledMessages.
+		if m.key.kind != exchange && m.age >= m.undecided(m.members()) {
 			w.still = append(w.still, m)
 		}
 		return Verdict{}, false
@@ -90,7 +95,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	if worst == nil {
 		return Verdict{}, false
 	}
-	for p := range w.members(m.slot) {
+	for p := range m.members() {
 		if passed(m, p.slot) && p.slot.Age < m.age/2 && m.age < missingTime {
 			return Verdict{}, false // a rank completed it a short while ago: newer notes say so of the others
 		}
@@ -147,7 +152,7 @@ func (m *meeting) called() string {
 		return "all ranks have called it, and none has launched it: their groups have not ended, or NCCL is still " +
 			"at it"
 	}
-	for p := range m.g.members(m.slot) {
+	for p := range m.members() {
 		if p.slot.Captured > 0 {
 			return "all ranks have called it, and " + capturedBy(rankOf(p.actor, m.key.comm), p.slot).String()
 		}
@@ -163,10 +168,10 @@ func capturedBy(r Rank, s *Slot) Text {
 // leastRate is the rate, in bytes per microsecond, below which data counts as not moving.
 const leastRate = 100
 
-// undecided is the age up to which a meeting that all ranks have launched may still be done: the devices may have other
-// work before it. If all have come so far, it is how long its data may take.
-func (m *meeting) undecided() time.Duration {
-	if !m.onDevices() {
+// undecided is the age up to which a meeting that all ranks have launched may still be done: the devices of some may
+// have other work before it. If these have come so far, it is how long its data may take.
+func (m *meeting) undecided(ranks iter.Seq[*participant]) time.Duration {
+	if !onDevices(ranks) {
 		return missingTime
 	}
 	messages := 1
@@ -176,10 +181,10 @@ func (m *meeting) undecided() time.Duration {
 	return min(missingTime, time.Duration(messages)*time.Duration(m.slot.Op.Bytes/leastRate)*time.Microsecond)
 }
 
-// onDevices tells whether the devices of all ranks of a meeting's communicator that have not done what they launched
-// there have come to it.
-func (m *meeting) onDevices() bool {
-	for p := range m.g.members(m.slot) {
+// onDevices tells whether the devices of those ranks of a communicator that have not done what they launched there have
+// come to it.
+func onDevices(ranks iter.Seq[*participant]) bool {
+	for p := range ranks {
 		if p.slot.Unproven || p.slot.InFlight > 0 && !p.slot.Reached {
 			return false
 		}
@@ -189,7 +194,7 @@ func (m *meeting) onDevices() bool {
 
 // standstill says what may keep a meeting that all ranks have launched.
 func (m *meeting) standstill() string {
-	if m.onDevices() {
+	if onDevices(m.members()) {
 		return "their devices have come to it: its data does not move, or there is no room for it on a device"
 	}
 	return "the device has not done it: what was launched on a stream before it may go on, or its data does not move"

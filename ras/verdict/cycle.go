@@ -93,7 +93,7 @@ type rule struct {
 
 // deviants are the ranks of a cycle that are at fault, in the cycle's order, and the first rule that tells some from
 // the others; all ranks, and nil, if none does.
-func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
+func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 	pick := func(is func(i int) bool) []*actor {
 		var some []*actor
 		for i, e := range ring {
@@ -109,15 +109,15 @@ func (g *graph) deviants(ring []edge) ([]*actor, *rule) {
 		unfit = "made calls that do not match those of the others"
 	)
 	for _, r := range []rule{
-		{func(i int) bool { return g.inStep(ring[i].via) == no }, Certain, order},
-		{func(i int) bool { return g.odd(ring[i].via) != nil }, Certain, unfit},
+		{func(i int) bool { return w.inStep(ring[i].via) == no }, Certain, order},
+		{func(i int) bool { return w.odd(ring[i].via) != nil }, Certain, unfit},
 		{func(i int) bool { return outnumbered(ring, i) }, Likely, order},
 		{func(i int) bool { return ring[i].strays() }, Likely, unfit},
 		{func(i int) bool { return overtaken(ring, i) || overtaken(ring, (i+len(ring)-1)%len(ring)) }, Likely, unfit},
 		{func(i int) bool { return leftOut(ring, i) }, Likely, "left out a message"},
-		{func(i int) bool { return g.leftTwin(ring[i].via, ring) }, Likely, order},
+		{func(i int) bool { return w.leftTwin(ring[i].via) }, Likely, order},
 		{func(i int) bool { return newPair(ring, i) }, Likely, unfit},
-		{func(i int) bool { return g.inStep(ring[i].via) != yes || ring[i].via.groups() }, Likely, unfit},
+		{func(i int) bool { return w.inStep(ring[i].via) != yes || ring[i].via.groups() }, Likely, unfit},
 		{func(i int) bool { return onlyOne(ring, i) }, Likely, unfit},
 	} {
 		if picked := pick(r.is); len(picked) > 0 && len(picked) < len(all) {

@@ -330,14 +330,20 @@ func (g *graph) inStep(a *actor) answer {
 }
 
 // leftTwin tells whether the only rank that is alike was in step with a rank of a cycle, and is no more. Either may be
-// wrong, but if the other one is not in the cycle, it goes on.
-func (g *graph) leftTwin(a *actor, ring []edge) bool {
-	twins := g.alike(a)
-	if len(twins) != 1 || !a.track.wereInStep(twins[0].track) ||
-		slices.ContainsFunc(ring, func(e edge) bool { return e.via == twins[0] }) {
+// wrong, but if the other one is in no cycle, it goes on.
+func (w *walk) leftTwin(a *actor) bool {
+	twins := w.alike(a)
+	if len(twins) != 1 || !a.track.wereInStep(twins[0].track) || w.inKnot(twins[0]) {
 		return false
 	}
 	return a.track.inStep(twins[0].track) == no
+}
+
+// inKnot tells whether a rank is in meetings that wait for each other.
+func (w *walk) inKnot(a *actor) bool {
+	return slices.ContainsFunc(w.knots, func(knot []*meeting) bool {
+		return slices.ContainsFunc(a.in, func(p *participant) bool { return slices.Contains(knot, p.meeting) })
+	})
 }
 
 // alike are the ranks that run the same program as a rank: its mates; if it has fewer than two, the ranks with the same

@@ -213,8 +213,8 @@ func explained(v, o *verdict.Verdict) bool {
 }
 
 // keep adds the open verdicts that can't be judged now and are not known to be resolved: not all processes have
-// answered, some that the verdict is about don't run, or a straggler is close to the threshold. A verdict is over if
-// another one now names its culprits.
+// answered, some that the verdict is about don't run, or have aborted the calls in which they waited, or a straggler is
+// close to the threshold. A verdict is over if another one now names its culprits.
 func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, resolved func(*verdict.Verdict) bool,
 	notes []verdict.Note, now time.Time,
 ) []verdict.Verdict {
@@ -226,7 +226,7 @@ func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, resolved func(*v
 		}
 		if o.Reason == verdict.Straggler && now.Sub(m.held[o.ID]) < lingerTime && !o.Recovered(notes) {
 			verdicts = append(verdicts, o)
-		} else if (unsure || m.undecidable(&o)) && !resolved(&o) {
+		} else if (unsure || m.undecidable(&o) || o.CutShort(notes)) && !resolved(&o) {
 			verdicts = slices.DeleteFunc(verdicts, func(v verdict.Verdict) bool { // o says why
 				return v.Reason == verdict.Unknown && v.Comm == o.Comm && v.Seq == o.Seq
 			})

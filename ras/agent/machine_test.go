@@ -29,12 +29,12 @@ import (
 //	    members [RANKS=alive|suspect|stopped|unreachable|dead|terminated|left]… [forgotten=RANKS]
 //	                             the membership as it is now: what isn't said is as before, a new state since TIME;
 //	                             terminated is dead, by SIGTERM
-//	    notes [RANKS=in|waits|entered|idle|done|failed|gave-up|aborted|PERCENT:NEWER]…
+//	    notes [RANKS=in|waits|entered|idle|done|failed|gave-up|aborted|anew|PERCENT:NEWER]…
 //	                             the answers to the last question: of ranks that are in all_reduce 8 of world for 6 s,
 //	                             and perhaps wait for data of the next rank, have entered it just now, are in no call
 //	                             since 7, have ended 8, whose world failed by rank 0's death, was revoked, who aborted
-//	                             it, or whose device was in its collectives for that part of the window, and of its
-//	                             newer half
+//	                             it, or did and then worked in another one, or whose device was in its collectives for
+//	                             that part of the window, and of its newer half
 //	      others RANKS=alive|unreachable…
 //	                             and what is known of ranks whose processes are no members
 //	    trouble | look | asked by=R | told yes|no | tick | ending | leave [alone] [RANKS=…]
@@ -228,7 +228,7 @@ func (p *play) notes(args []string) []verdict.Note {
 					Code: lifecycle.CodeRevoked, Call: s.Op.Call, Seq: 8, Peer: -1, Wait: -1,
 					Age: s.Age, Text: "revoked",
 				}
-			case "aborted":
+			case "aborted", "anew":
 				s.Done, s.Age, s.Left = 8, 6*time.Second, &verdict.Left{Act: tape.ActAbort, Age: time.Second}
 			case "failed":
 				s.State, s.Failed, s.Age, s.Took = lifecycle.StateFailed, true, 100*time.Millisecond, time.Second
@@ -251,6 +251,10 @@ func (p *play) notes(args []string) []verdict.Note {
 				n.Stale, n.Fate, n.FateAge, s.Begun = true, verdict.Unreachable, 6*time.Second, 7
 			}
 			n.Slots = []verdict.Slot{s}
+			if is == "anew" {
+				s.Comm, s.Left, s.Age = lifecycle.CommID{'a'}, nil, 100*time.Millisecond
+				n.Slots = append(n.Slots, s)
+			}
 			notes = append(notes, n)
 		}
 	}

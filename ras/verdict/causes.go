@@ -263,9 +263,15 @@ func (m *meeting) firstMissing(ranks []Rank) uint64 {
 	return first
 }
 
-// arrived is how many ranks have made a meeting's call: with those whose later calls are pending behind it.
+// arrived is how many ranks have made a meeting's call: with those whose later calls are pending behind it, and those
+// that aborted the communicator in it.
 func (m *meeting) arrived() int {
 	n := len(m.present)
+	for p := range m.members() {
+		if s := p.slot; m.key.kind == collective && s.Left != nil && s.Left.Act == abort && s.Seq == m.key.seq {
+			n++
+		}
+	}
 	for _, later := range m.g.order {
 		if later.key.comm != m.key.comm || later.key.seq <= m.key.seq {
 			continue

@@ -293,3 +293,31 @@ func TestFirstOfAProcessIsLate(t *testing.T) {
 		t.Errorf("%s: %s", v.Reason, v.Text)
 	}
 }
+
+// Ranks that have waited abort the communicator, one after the other: they had come.
+func TestAbortsOneByOne(t *testing.T) {
+	j := newJob(4).did(world, 6, allReduce, s6, 2).in(world, 7, allReduce, s6, -1, 0, 3).
+		did(world, 7, allReduce, s6, 0, 1).with(aborted, 0, 1)
+	if v := alone(t, j, 2); v.Reason != verdict.NotEntered || v.Confidence != verdict.Certain {
+		t.Errorf("%s (%s): %s: %s", v.Reason, v.Confidence, v.Text, v.Evidence)
+	}
+}
+
+// What victims cut short by an abort is not healed, until they make other calls.
+func TestCutShort(t *testing.T) {
+	hang := newJob(3).comm("other", 0, 1, 2).did(world, 6, allReduce, s6, 2).in(world, 7, allReduce, s6, -1, 0, 0, 1)
+	v := alone(t, hang, 2)
+	late := hang.did(world, 7, allReduce, s6, 0, 1).with(aborted, 0, 1)
+	if !v.CutShort(late) || v.Resolved(late, 0) {
+		t.Error("it is healed by an abort")
+	}
+	if !v.CutShort(late.did("other", 3, allReduce, s6, 0)) {
+		t.Error("it is healed by an earlier call")
+	}
+	if v.CutShort(late.did("other", 3, allReduce, time.Second, 0)) {
+		t.Error("a rank goes on, and it is not over")
+	}
+	if v.CutShort(hang.with(fate(verdict.Departed, time.Second, ""), 0, 1)) {
+		t.Error("they have ended, and it is not over")
+	}
+}

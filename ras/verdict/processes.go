@@ -338,6 +338,21 @@ func (v *Verdict) Resolved(notes []Note, held time.Duration) bool {
 	})
 }
 
+// CutShort tells whether victims of a verdict that no longer holds aborted the communicator in which they waited, as a
+// watchdog does, and none of their processes has made another call since: that healed nothing. notes are the present
+// ones.
+func (v *Verdict) CutShort(notes []Note) bool {
+	cut := func(_ *Wait, s *Slot) bool { return s.Left != nil && s.Left.Act == abort }
+	goesOn := func(n Note) bool {
+		return v.anyVictim([]Note{n}, func(w *Wait, s *Slot) bool {
+			return cut(w, s) && slices.ContainsFunc(n.Slots, func(t Slot) bool {
+				return t.healthy() && t.Op.Call != lifecycle.CallNone && t.Age < s.Left.Age-s.Left.Took
+			})
+		})
+	}
+	return v.anyVictim(notes, cut) && !slices.ContainsFunc(notes, goesOn)
+}
+
 // Canceled tells whether the process of a culprit canceled calls less than so long ago. notes are the present ones.
 func (v *Verdict) Canceled(notes []Note, within time.Duration) bool {
 	return slices.ContainsFunc(notes, func(n Note) bool {

@@ -82,7 +82,8 @@ func (g *graph) addNote(n *Note, launched map[int]bool) {
 	}
 	// A program may number a communicator of all ranks otherwise than its launcher. But if that has no such number, it
 	// may be another one of the process's ranks.
-	if len(own) == 1 && n.Rank >= 0 && (own[0].job < 0 || own[0].inWorldOf(n.JobSize) && launched[own[0].job]) {
+	if len(own) == 1 && n.Rank >= 0 && len(own[0].slots) > 0 &&
+		(own[0].job < 0 || own[0].inWorldOf(n.JobSize) && launched[own[0].job]) {
 		own[0].job = n.Rank
 	}
 	for i := range n.Habits {
@@ -103,6 +104,30 @@ func (g *graph) addNote(n *Note, launched map[int]bool) {
 		}
 	}
 	g.actors = append(g.actors, own...)
+}
+
+// numberUnseen gives processes of which only the launcher's number is known their ranks in the job, which has so many
+// processes: if these have more ranks than one, those that the number asks for, provided that all others have these.
+func (g *graph) numberUnseen(processes int) {
+	each := max(1, g.size/max(processes, 1))
+	first := func(a *actor) int { return a.note.Rank * each }
+	inOrder := g.size == each*processes && !slices.ContainsFunc(g.actors, func(a *actor) bool {
+		return len(a.slots) > 0 && (a.job < first(a) || a.job >= first(a)+each)
+	})
+	for _, a := range g.actors {
+		if len(a.slots) > 0 || a.note.Rank < 0 || each > 1 && !inOrder {
+			continue
+		}
+		a.job, g.byJob[first(a)] = first(a), a
+		for job := first(a) + 1; job < first(a)+each; job++ {
+			more := *a
+			more.job, g.byJob[job] = job, &more
+			g.actors = append(g.actors, &more)
+			if a.gone() || a.note.Fate == Stopped {
+				g.hidden = append(g.hidden, &more)
+			}
+		}
+	}
 }
 
 // inWorldOf tells whether a rank has its number in the job from a communicator of that many ranks.

@@ -116,7 +116,9 @@ func newGraph(notes []Note) *graph {
 		g.addNote(&notes[i], launched)
 		g.size = max(g.size, notes[i].JobSize) // which counts processes
 	}
+	processes := g.size
 	g.size = max(g.size, g.largest())
+	g.numberUnseen(processes)
 	g.compareNumbers()
 	g.showMessages()
 	for _, a := range g.actors {

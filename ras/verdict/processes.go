@@ -200,6 +200,10 @@ func (w *walk) processVerdict(notes []*Note, ends map[*Note][]*meeting) Verdict 
 				calls = append(calls, a.lastCalls()...)
 			}
 		}
+		if len(n.Slots) == 0 && fate != Departed {
+			r := Rank{Member: n.Member, Host: n.Host, PID: n.PID}
+			calls = append(calls, say("the tape of %s could not be read", r.Process()))
+		}
 	}
 	slices.SortFunc(v.Culprits, byRank)
 	v.Victims = victims(at, culprits)
@@ -306,9 +310,6 @@ func (a *actor) lastCalls() (calls []Text) {
 		for _, act := range s.Acts {
 			calls = append(calls, say("%s was in the %s of %s", rank, act.Act.String(), commText(s)))
 		}
-	}
-	if len(a.slots) == 0 && a.note.Fate != Departed {
-		calls = append(calls, say("the tape of %s could not be read", rankOf(a, lifecycle.CommID{}).Process()))
 	}
 	return calls
 }

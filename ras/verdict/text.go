@@ -127,20 +127,21 @@ func quoted(name string, id lifecycle.CommID) string {
 	return strconv.Quote(name)
 }
 
-// culpritsText names ranks: one with its host and process, more of them as a list.
+// culpritsText names ranks as a list, with the host and the process if that is one.
 func culpritsText(ranks []Rank) string {
-	if len(ranks) != 1 {
-		return ranksText(ranks)
+	text := ranksText(ranks)
+	if len(ranks) == 0 {
+		return text
 	}
-	r := ranks[0]
-	text := r.String()
-	switch {
-	case r.Host != "" && r.PID > 0 && (r.Job >= 0 || r.Comm >= 0):
-		text += fmt.Sprintf(" (%s, pid %d)", words.Line(r.Host), r.PID)
-	case r.Host != "" && (r.Job >= 0 || r.Comm >= 0):
-		text += fmt.Sprintf(" (%s)", words.Line(r.Host))
+	switch r := ranks[0]; {
+	case r.Host == "" || r.Job < 0 && r.Comm < 0,
+		slices.ContainsFunc(ranks, func(o Rank) bool { return o.Member != r.Member }):
+		return text
+	case r.PID > 0:
+		return text + fmt.Sprintf(" (%s, pid %d)", words.Line(r.Host), r.PID)
+	default:
+		return text + fmt.Sprintf(" (%s)", words.Line(r.Host))
 	}
-	return text
 }
 
 // waiting is the end of a sentence that names the ranks that wait.

@@ -69,7 +69,7 @@ func NewLive(j *jobsim.Job) *Live {
 	for i, p := range j.Processes {
 		m := mesh.Member{
 			Name: fmt.Sprintf("%s-%d", p.Host, firstPID+i), Host: p.Host, ID: process.ID{PID: firstPID + i},
-			Rank: p.Ranks[0].Job, JobSize: len(j.Ranks),
+			Rank: i, JobSize: len(j.Processes),
 			Addr: netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(1000+i)),
 		}
 		q := &peer{

@@ -279,12 +279,12 @@ func TestCutOffFromManyIsOneVerdict(t *testing.T) {
 			}
 		}
 		for i, m := range j.Members {
-			want := 2
+			want := 2 * c.Ranks
 			if there(i) {
-				want = 14
+				want = 14 * c.Ranks
 			}
 			if open := m.Agent.Open(); len(open) != 1 || len(open[0].Culprits) != want {
-				t.Errorf("member %d knows %v, want one verdict on %d processes", i, open, want)
+				t.Errorf("member %d knows %v, want one verdict on %d ranks", i, open, want)
 			}
 		}
 		j.Cut(machine, false)

@@ -4,7 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
+
+	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
 var (
@@ -39,4 +42,21 @@ func TestCorpus(t *testing.T) {
 		t.Errorf("the bars are not reached; %v", err)
 	}
 	fmt.Println()
+}
+
+// TestScoreOfProcesses: a verdict on the end of a process names all its ranks. They are innocent if none is at fault.
+func TestScoreOfProcesses(t *testing.T) {
+	r := Result{Trial: &Trial{
+		Layout: Layout{TP: 2, DP: 2, PP: 1, PerProcess: 2}, Faults: []Fault{{Kind: KindOf("count"), Rank: 1, Since: 1}},
+	}}
+	for _, process := range []int{0, 1} {
+		ranks := []int{2 * process, 2*process + 1}
+		r.Live = []Told{{1, verdict.Verdict{
+			Reason: verdict.RankDead, Culprits: []verdict.Rank{{Job: ranks[0]}, {Job: ranks[1]}},
+		}}}
+		live, _ := r.Scores()
+		if innocent := slices.Equal(live.Innocents, ranks); live.Right || innocent != (process == 1) {
+			t.Errorf("the end of process %d: %v", process, live)
+		}
+	}
 }

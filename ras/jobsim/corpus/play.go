@@ -198,7 +198,7 @@ func (r *Result) score(said []Told, first bool) (s Score) {
 			s.Named = true
 			guilty := false
 			for k, f := range faults {
-				if from, to := f.ranks(&t.Layout); c.Job < from || c.Job >= to {
+				if from, to := f.ranks(&t.Layout, aboutProcess(v)); c.Job < from || c.Job >= to {
 					continue
 				}
 				guilty = true
@@ -238,15 +238,20 @@ func pair(v *verdict.Verdict) bool {
 	return len(v.Culprits) == 2 && (v.Reason == verdict.Mismatch || v.Reason == verdict.Deadlock)
 }
 
-// ranks is the range of the ranks at fault: from ≤ rank < to.
-func (f *Fault) ranks(l *Layout) (from, to int) {
+// aboutProcess tells whether a verdict is about what happened to a process, and so names all its ranks.
+func aboutProcess(v *verdict.Verdict) bool {
+	return slices.Contains([]verdict.Reason{verdict.RankDead, verdict.RankStopped, verdict.RankUnreachable}, v.Reason)
+}
+
+// ranks is the range of the ranks at fault, or of all ranks of their process: from ≤ rank < to.
+func (f *Fault) ranks(l *Layout, process bool) (from, to int) {
 	n := 1
 	switch {
 	case f.Kind.Strike == Cuts: // each side may name the other
 		n = l.Ranks()
 	case f.Kind.Host:
 		n = l.Ranks() / l.Hosts
-	case f.Kind.Process:
+	case f.Kind.Process || process:
 		n = l.PerProcess
 	}
 	from = f.Rank / n * n
@@ -255,7 +260,7 @@ func (f *Fault) ranks(l *Layout) (from, to int) {
 
 // Processes are the processes that a strike hits.
 func (f *Fault) Processes(l *Layout) (processes []int) {
-	from, to := f.ranks(l)
+	from, to := f.ranks(l, true)
 	for rank := from; rank < to; rank += l.PerProcess {
 		processes = append(processes, rank/l.PerProcess)
 	}

@@ -243,6 +243,9 @@ func (w *walk) explain(m *meeting, a *actor) {
 			lingers = p
 			continue
 		}
+		if own := a.slotIn(m.key.comm); own != nil && m.until == 0 && p.aside(own.Lane) {
+			continue
+		}
 		if p.until == 0 && m.until == 0 && p.since < still {
 			moving = moving || !m.inOtherLane(p.slot)
 			continue
@@ -283,6 +286,11 @@ func (w *walk) explain(m *meeting, a *actor) {
 		leaf.elsewhere = true
 	}
 	w.add(leaf)
+}
+
+// aside tells whether a rank is in a call for which its program doesn't wait in another lane.
+func (p *participant) aside(lane int) bool {
+	return p.until == 0 && !p.launched && p.slot.Phase != tape.PhaseStream && slices.Contains(p.slot.Aside, lane)
 }
 
 // lingers tells whether a rank is in an act that makes a communicator and that another rank has completed, which none

@@ -29,6 +29,9 @@
 // whether it is launched, the rank counts as in it while no rank can have completed it: others have begun fewer. It can
 // still make other calls, so it is in no deadlock.
 //
+// A call of another goroutine doesn't keep a rank from coming to a meeting if its program has gone on for whole steps
+// while such a call lasted (Slot.Aside).
+//
 // A device does the messages of a group together, so that no call tells which of them its rank waits for. The counts of
 // messages do (Slot.Counted): it waits for the ranks that have called for fewer. A rank that has called for something
 // and not launched it, where others have, has a group open: unfinished_group.

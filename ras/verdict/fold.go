@@ -163,7 +163,7 @@ func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int, now 
 	for lane, members := range habit.Lanes {
 		for _, generation := range members {
 			if i, known := slots[generation]; known {
-				n.Slots[i].Lane = lane
+				n.Slots[i].Lane, n.Slots[i].Aside = lane, habit.Aside[generation]
 			}
 		}
 	}

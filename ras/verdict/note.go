@@ -156,11 +156,12 @@ type Slot struct {
 	// Messages counts the messages that this rank began, by the other rank, of model.MaxPeers at most. Counted says
 	// that these counts are complete; otherwise there may have been more. Groups counts the groups of messages.
 	// Communicators with different lanes are used by different goroutines, so that their calls have no order among each
-	// other.
+	// other. Aside are the lanes that don't wait for a call on this one: they went on for whole steps while one lasted.
 	Messages map[int32]model.Messages `json:"messages,omitempty"`
 	Counted  bool                     `json:"counted,omitempty"`
 	Groups   uint64                   `json:"groups,omitempty"`
 	Lane     int                      `json:"lane,omitempty"`
+	Aside    []int                    `json:"aside,omitempty"`
 
 	// Acts are the acts of the communicator's life that have begun and not ended.
 	Acts []OpenAct `json:"acts,omitempty"`

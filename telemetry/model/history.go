@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/carillon-rt/carillon/lifecycle"
@@ -84,6 +85,9 @@ type Habit struct {
 	Next  *Odd       // its Usual is the call that has always followed the last ones; nil if unknown
 	Trail []Call     // the last calls and those in flight, in the order of their starts
 	Lanes [][]uint32 // the communicators of each lane, by generation
+	// Aside are the lanes that have gone on for whole steps while a call on a communicator, by generation, lasted: the
+	// program doesn't wait for such a call there.
+	Aside map[uint32][]int
 }
 
 // Habit compares each of the last calls, and those in flight, with the calls before it.
@@ -96,12 +100,15 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 		return a.Start == b.Start && a.Generation == b.Generation && a.Seq == b.Seq && a.Signature == b.Signature
 	})
 	all, members := lanes(calls)
+	habit.Lanes = members
 	errs := errorTimes(calls)
 	var trail []Call
-	for _, lane := range all {
+	steps := make([]int, len(all))
+	for i, lane := range all {
 		last := lane[len(lane)-1].Start == calls[len(calls)-1].Start
 		for _, part := range cut(lane, errs) {
-			odd, next := newLane(part).odd()
+			odd, next, step := newLane(part).odd()
+			steps[i] = cmp.Or(step, steps[i])
 			habit.Odd = append(habit.Odd, odd...)
 			if last {
 				habit.Next = next // of the last part
@@ -109,13 +116,56 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 		}
 		trail = append(trail, lane[max(len(lane)-maxTrail, 0):]...)
 	}
-	habit.Lanes = members
+	habit.findAside(calls, all, steps)
 	slices.SortStableFunc(trail, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
 	habit.Trail = trail[max(len(trail)-maxTrail, 0):]
 	findGroups(habit.Trail)
 	slices.SortStableFunc(habit.Odd, func(a, b Odd) int { return cmp.Compare(b.Did.Start, a.Did.Start) })
 	habit.Odd = habit.Odd[:min(len(habit.Odd), maxOdd)]
 	return habit
+}
+
+// wholeSteps is how many steps a lane must go on for beside a call that it doesn't wait for: it may wait for one of the
+// step before.
+const wholeSteps = 2
+
+// findAside fills in Aside. steps are how many calls a step of each lane has. A lane whose steps are not known, as it
+// makes calls of one kind, must have gone on after whole steps of all other lanes with steps.
+func (h *Habit) findAside(calls []Call, lanes [][]Call, steps []int) {
+	h.Aside = map[uint32][]int{}
+	for _, c := range calls {
+		end := cmp.Or(c.end, math.MaxInt64)
+		after := int64(0) // whole steps of the lanes that have any
+		for i, lane := range lanes {
+			if steps[i] == 0 || slices.Contains(h.Lanes[i], c.Generation) {
+				continue
+			}
+			if n := begun(lane, c.Start) + wholeSteps*steps[i]; n > len(lane) || lane[n-1].Start >= end {
+				after = end
+			} else {
+				after = max(after, lane[n-1].Start)
+				h.addAside(c.Generation, i)
+			}
+		}
+		for i, lane := range lanes {
+			if steps[i] == 0 && after > 0 && after < end && begun(lane, end) > begun(lane, after) &&
+				!slices.Contains(h.Lanes[i], c.Generation) {
+				h.addAside(c.Generation, i)
+			}
+		}
+	}
+}
+
+// begun is how many calls of a lane began before a time.
+func begun(lane []Call, at int64) int {
+	n, _ := slices.BinarySearchFunc(lane, at, func(c Call, at int64) int { return cmp.Compare(c.Start, at) })
+	return n
+}
+
+func (h *Habit) addAside(generation uint32, lane int) {
+	if !slices.Contains(h.Aside[generation], lane) {
+		h.Aside[generation] = append(h.Aside[generation], lane)
+	}
 }
 
 // findGroups finds which calls of a trail were made together with the ones before them.
@@ -229,29 +279,31 @@ func newLane(calls []Call) *lane {
 	return l
 }
 
-// odd finds the odd calls, the last one first, and the next call, nil if unknown. Rare calls, such as a barrier after
-// each epoch, make steps unequal: they are left out, the rarest first, until equal steps are found.
-func (l *lane) odd() (odd []Odd, next *Odd) {
+// odd finds the odd calls, the last one first, the next call, nil if unknown, and how many calls a step has. Rare
+// calls, such as a barrier after each epoch, make steps unequal: they are left out, the rarest first, until equal steps
+// are found.
+func (l *lane) odd() (odd []Odd, next *Odd, step int) {
 	levels := slices.Sorted(slices.Values(l.count))
 	rare := 0 // calls left out
 	for len(levels) > 0 && callsPerRare*rare <= len(l.calls) {
 		least := levels[0]
-		if odd, next, found := l.compare(least); found {
-			return odd, next
+		if odd, next, step = l.compare(least); step > 0 {
+			return odd, next, step
 		}
 		for len(levels) > 0 && levels[0] == least {
 			rare += least
 			levels = levels[1:]
 		}
 	}
-	return nil, nil
+	return nil, nil, 0
 }
 
 // callsPerRare is the least number of calls for each call that is left out.
 const callsPerRare = 12
 
-// compare compares the recent calls of kinds with at least so many calls; found tells whether there were steps.
-func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
+// compare compares the recent calls of kinds with at least so many calls; step is how many of them the last step that
+// was found has, 0 if none was.
+func (l *lane) compare(least int) (odd []Odd, next *Odd, step int) {
 	kinds := 0
 	for _, n := range l.count {
 		if n >= least {
@@ -267,7 +319,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 			lag, times = l.period(frequent, same, kinds)
 		}
 		if times > 0 {
-			found = true
+			step = lag
 			expected := l.calls[frequent[len(frequent)-lag]]
 			o := Odd{Usual: *expected, Times: times}
 			switch {
@@ -299,7 +351,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, found bool) {
 		}
 	}
 	slices.Reverse(odd)
-	return odd[:min(len(odd), maxOdd)], next, found
+	return odd[:min(len(odd), maxOdd)], next, step
 }
 
 // first tells whether the call with that index is the first on its communicator: where it belongs is not known yet.

@@ -56,6 +56,36 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+// TestAside knows for which calls on another communicator a program's steps wait, and a lane with calls of one kind:
+// not for those that last for two steps.
+func TestAside(t *testing.T) {
+	for steps, aside := range map[int64]bool{1: false, 2: true} {
+		p := newProcess(model.Limits{})
+		run := func(generation uint32, call lifecycle.Call, start, end int64) model.Step {
+			comm := world
+			comm.ID, comm.Parent = lifecycle.CommID{byte(generation)}, world.ID
+			return p.Apply(&tape.Event{Comm: comm, Generation: generation, Root: 1, Op: tape.OpRecord{
+				Time: end, Start: start, Stage: tape.StageEnd, Seq: uint64(start),
+				Signature: tape.Signature{Call: call},
+			}})
+		}
+		for at := int64(0); at < 200; at += 20 {
+			run(1, lifecycle.CallAllReduce, at+1, at+5)
+			run(1, lifecycle.CallBarrier, at+11, at+15)
+			run(3, lifecycle.CallAllGather, at+12, at+18)
+		}
+		s := run(2, lifecycle.CallAllReduce, 100, 100+20*steps)
+		habit := s.Comm.Of.History.Habit()
+		want := 0 // the lanes of the two others
+		if aside {
+			want = 2
+		}
+		if len(habit.Lanes) != 3 || len(habit.Aside[2]) != want || len(habit.Aside[1])+len(habit.Aside[3]) > 0 {
+			t.Errorf("a call that lasts for %d steps: lanes %v, aside %v", steps, habit.Lanes, habit.Aside)
+		}
+	}
+}
+
 func TestRanks(t *testing.T) {
 	p := newProcess(model.Limits{})
 	child := world

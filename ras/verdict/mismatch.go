@@ -181,8 +181,10 @@ func (s *side) ranks(m *meeting) string {
 // that the engine names, also if nobody knows its call and the others agree; else all that disagree, or nobody if it is
 // not known whose message was in vain.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
+	if v, ok := w.contradiction(m); ok {
+		return v
+	}
 	v := m.verdict(Mismatch, Likely, nil, nil)
-	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
 	there := w.disagree(m)
 	messages := slices.ContainsFunc(there, func(p *participant) bool { return p.slot.inMessage() })
 	wrong := slices.Clone(there)
@@ -219,12 +221,17 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	}
 	slices.SortFunc(v.Culprits, byRank)
 	v.Text = w.mismatchText(m, there, v.Culprits)
-	failed := slices.DeleteFunc(slices.Clone(w.order), func(o *meeting) bool {
-		return o.key.comm != m.key.comm || !o.mismatched()
-	})
-	v.Victims = victims(failed, actorsOf(wrong))
-	v.Text.add("%s", waiting(v.Victims))
+	v.addFailed(m, actorsOf(wrong))
 	return v
+}
+
+// addFailed adds the ranks whose calls failed with a mismatch on a meeting's communicator, without those at fault.
+func (v *Verdict) addFailed(m *meeting, wrong []*actor) {
+	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
+	v.Victims = victims(slices.DeleteFunc(slices.Clone(m.g.order), func(o *meeting) bool {
+		return o.key.comm != m.key.comm || !o.mismatched()
+	}), wrong)
+	v.Text.add("%s", waiting(v.Victims))
 }
 
 // mismatchText says what the ranks that disagree were in, or what the engine says of one.

@@ -46,6 +46,34 @@ func TestNotes(t *testing.T) {
 			nil,
 		},
 		{
+			"one of them has given another size in an init",
+			newJob(4).with(failed(lifecycle.CodeMismatch, 1), 0).with(failed(lifecycle.CodeMismatch, 0), 1, 2, 3).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Size = 5 }, 3),
+			[]string{`mismatch (certain) rank 3 (node1, pid 1003) gave 5 as the size of "world", and the others 4`},
+		},
+		{
+			"half of them have",
+			newJob(4).with(failed(lifecycle.CodeMismatch, 1), 0).with(failed(lifecycle.CodeMismatch, 0), 1, 2, 3).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Size = 5 }, 2, 3),
+			[]string{`mismatch (likely) the ranks gave 4 and 5 as the size of "world", and it is not known which`},
+		},
+		{
+			"two take one rank, and the others have their ranks of the job",
+			newJob(4).with(func(_ *verdict.Note, s *verdict.Slot) { s.Rank = 2 }, 3).
+				with(failed(lifecycle.CodeMismatch, 2), seq(4)...),
+			[]string{
+				`mismatch (likely) rank 3 (node1, pid 1003) took rank 2 of "world", which rank 2 (node1, pid 1002) ` +
+					`has; ranks 0 to 2 wait`,
+			},
+		},
+		{
+			"two take one rank, and others have none of the job",
+			newJob(4).with(func(_ *verdict.Note, s *verdict.Slot) { s.Rank = 2 }, 3).
+				with(func(_ *verdict.Note, s *verdict.Slot) { s.Rank = 1 - s.Rank }, 0, 1).
+				with(failed(lifecycle.CodeMismatch, 2), seq(4)...),
+			[]string{`mismatch (likely) ranks 2 and 3 took one rank of "world", number 2; ranks 0 and 1 wait`},
+		},
+		{
 			"all have come to the init of a world, and some have not learned yet which id it has in this run",
 			newJob(4).with(act(tape.ActInit, s6, true), 0, 1, 2).with(renamed, 0, 3),
 			nil,

@@ -31,6 +31,9 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	deviants, rule := w.deviants(ring)
 	if rule != nil {
 		proof = rule.proof
+		if rule.says == otherID {
+			reason = Mismatch
+		}
 	}
 	for _, a := range deviants {
 		wrong = append(wrong, rankOf(a, first.key.comm))
@@ -111,7 +114,8 @@ func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 	for _, r := range []rule{
 		{func(i int) bool { return w.inStep(ring[i].via) == no }, Certain, order},
 		{func(i int) bool { return w.odd(ring[i].via) != nil }, Certain, unfit},
-		{func(i int) bool { return outnumbered(ring, i) }, Likely, order},
+		{func(i int) bool { return outnumbered(ring, i, collective) }, Likely, order},
+		{func(i int) bool { return outnumbered(ring, i, joining) }, Likely, otherID},
 		{func(i int) bool { return ring[i].strays() }, Likely, unfit},
 		{func(i int) bool { return overtaken(ring, i) || overtaken(ring, (i+len(ring)-1)%len(ring)) }, Likely, unfit},
 		{func(i int) bool { return leftOut(ring, i) }, Likely, "left out a message"},
@@ -127,11 +131,14 @@ func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 	return all, nil
 }
 
-// outnumbered tells whether the rank of an edge is in one of two collectives of the same ranks, and most of these are
-// in the other one.
-func outnumbered(ring []edge, i int) bool {
+// otherID is what a rank did that is in an init of its own.
+const otherID = "gave an init another id than the others"
+
+// outnumbered tells whether the rank of an edge is in one of two meetings of a kind and the same ranks, and most of
+// these are in the other one.
+func outnumbered(ring []edge, i int, kind meetingKind) bool {
 	own, other := ring[i].to, ring[(i+1)%len(ring)].to
-	return len(ring) == 2 && own.key.kind == collective && other.key.kind == collective &&
+	return len(ring) == 2 && own.key.kind == kind && other.key.kind == kind &&
 		own.slot.Size == other.slot.Size && len(own.present) < len(other.present) &&
 		len(own.present)+len(other.present) == own.slot.Size
 }

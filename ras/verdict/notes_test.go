@@ -79,6 +79,17 @@ func TestNotes(t *testing.T) {
 			nil,
 		},
 		{
+			"one has come to an init with another id",
+			newJob(4).with(act(tape.ActInit, s6, true), seq(4)...).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Comm = lifecycle.CommID{'x'}
+			}, 3),
+			[]string{
+				`mismatch (likely) rank 3 (node1, pid 1003) gave an init another id than the others; the cycle: ` +
+					`rank 0 is in the init of "world", which needs rank 3; rank 3 is in the init of "world", which ` +
+					`needs rank 0; ranks 0 to 2 wait`,
+			},
+		},
+		{
 			"one is in the init of what a split made, and the note of another is from before it came to the split",
 			splits(newJob(4)),
 			nil,

@@ -165,21 +165,27 @@ func TestAllEvidence(t *testing.T) {
 
 // TestTinyScreens: no size breaks it.
 func TestTinyScreens(t *testing.T) {
-	v, now := hugeJob(t)
-	report, events := v.Report(now), someEvents(now)
-	for columns := range 30 {
-		for rows := range 12 {
-			f := Frame{Report: report, Events: events, Columns: columns, Rows: rows, Note: "note"}
-			lines := f.Lines()
-			if len(lines) > max(rows, 1) {
-				t.Fatalf("%dx%d: %d lines", columns, rows, len(lines))
-			}
-			for _, l := range lines {
-				if w := runewidth.StringWidth(l); w > max(columns, 1) {
-					t.Fatalf("%dx%d: a line of %d columns: %q", columns, rows, w, l)
-				}
+	fits := func(v *View, now time.Time, columns, rows int) {
+		f := Frame{Report: v.Report(now), Events: someEvents(now), Columns: columns, Rows: rows, Note: "note"}
+		lines := f.Lines()
+		if len(lines) > max(rows, 1) {
+			t.Fatalf("%dx%d: %d lines", columns, rows, len(lines))
+		}
+		for _, l := range lines {
+			if w := runewidth.StringWidth(l); w > max(columns, 1) {
+				t.Fatalf("%dx%d: a line of %d columns: %q", columns, rows, w, l)
 			}
 		}
+	}
+	small, now := hang(t)
+	for columns := range 30 {
+		for rows := range 12 {
+			fits(small, now, columns, rows)
+		}
+	}
+	huge, now := hugeJob(t) // which takes longer
+	for columns := range 30 {
+		fits(huge, now, columns, columns%12)
 	}
 }
 

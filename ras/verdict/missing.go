@@ -12,6 +12,9 @@ func (g *graph) findMissing(m *meeting) {
 	if m.differ || m.mismatched() {
 		return // it fails even if all come
 	}
+	if _, _, unequal := m.unequal(); unequal {
+		return // it does not end even if both have come
+	}
 	if m.engine != nil && m.key.kind != broken && m.engineTells() {
 		return
 	}

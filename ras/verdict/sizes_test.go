@@ -52,6 +52,16 @@ func TestUnequalSizes(t *testing.T) {
 			[]string{`mismatch likely: ranks 0 and 1 called for message 1`},
 		},
 		{
+			"one has sent all it has, aborted the communicator, and left",
+			[]string{">1:8", "<0:16"},
+			func(notes []Note) {
+				notes[0].Fate, notes[0].FateAge = Departed, time.Second
+				s := &notes[0].Slots[0]
+				s.InFlight, s.Stalled, s.Left = 0, false, &Left{Act: abort, Age: time.Second}
+			},
+			[]string{bothWrong},
+		},
+		{
 			"of a group, one message is such",
 			[]string{"[>1:8 <1:4]", "[>0:4 <0:16]"},
 			nil,

@@ -1,0 +1,295 @@
+package postmortem
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
+	"github.com/carillon-rt/carillon/ras/verdict"
+	"github.com/carillon-rt/carillon/telemetry/model"
+)
+
+// straggles tells whether a finding is that a rank holds up a job that goes on.
+func straggles(f Finding) bool { return f.Reason == verdict.Straggler }
+
+// Ending is how the job ended.
+type Ending struct {
+	// How is "running", "completed", "failed", "ended" (from outside) or "killed": processes ended without closing
+	// their tapes, and no other rank waited for them.
+	How  string    `json:"how"`
+	Time time.Time `json:"time,omitzero"`
+	Text string    `json:"text"`
+
+	// Text in two parts: what comes before the findings and, without its full stop, before those that are later.
+	lead, then string
+}
+
+// well is the ending of a job with which nothing is wrong at the end, as far as the tapes show.
+func (r *Report) well(how, text string) Ending {
+	if len(r.Findings) == 0 {
+		lead := "nothing went wrong"
+		if len(r.Mistakes) > 0 {
+			lead = "nothing but the mistakes below went wrong"
+		}
+		switch held, running := len(r.Held) > 0, how == "running"; {
+		case held && running:
+			lead = "nothing is wrong now"
+		case held && !slices.ContainsFunc(r.Held, func(f Finding) bool { return !straggles(f) }):
+			lead = "it was slow for some time"
+		case held:
+			lead = "nothing was wrong in the end"
+		case running:
+			lead += " so far"
+		}
+		if r.partial() {
+			lead = "as far as the tapes show, " + lead
+		}
+		text = lead + ": " + text
+	}
+	return Ending{How: how, Text: capital(text) + "."}
+}
+
+// partial tells whether the tapes don't show all of the job: ranks have none, or operations are in CUDA graphs.
+func (r *Report) partial() bool {
+	return slices.ContainsFunc(r.comms, func(c *comm) bool {
+		_, absent := c.absent()
+		return absent > 0 || slices.ContainsFunc(c.members, func(m *member) bool { return m.Captured > 0 })
+	})
+}
+
+// ending says how the job ended. at is the moment of the findings.
+func (r *Report) ending(at moment) Ending {
+	in, swept := make(map[ProcessState]int), 0
+	var told *process // to end, from outside
+	for _, p := range r.procs {
+		state := p.state()
+		in[state]++
+		if (state == StateDied || state == StateUnknown) && p.swept() {
+			swept++
+		}
+		if told == nil && p.end.signaled > 0 {
+			told = p
+		}
+	}
+	failures := r.failures()
+	hung := slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Reason != verdict.Straggler && f.Reason != verdict.Unknown
+	})
+	switch {
+	case in[StateAlive] > 0:
+		return r.runs(in[StateAlive], at, hung)
+	case told != nil && at.ended:
+		return r.canceled(told, at, hung)
+	case r.lost != nil && at.ended:
+		l := r.lost
+		return Ending{How: "failed", Time: l.of.at(l.at), Text: fmt.Sprintf(
+			"%s failed at %s, before it had a tape: %s. Its output may say why; the tapes don't.",
+			capital(l.name), clockTime(l.of.at(l.at)), l.how)}
+	case in[StateClosed]+in[StateExited]+swept == len(r.procs) && !hung && (swept == 0 || len(failures) > 0):
+		return r.endedByItself(failures, in[StateExited])
+	case hung:
+		return r.stoodStill(told, at)
+	default:
+		return r.unnoticed(len(r.procs)-in[StateClosed], failures)
+	}
+}
+
+// runs is the ending of a job of which n processes run.
+func (r *Report) runs(n int, at moment, hung bool) Ending {
+	e := r.well("running", fmt.Sprintf("%d of %s %s", n, count(len(r.procs), "process"),
+		english.PluralWord(n, "runs", "run")))
+	if hung && !at.now {
+		r.past = true
+		e.Text = fmt.Sprintf("This is how it was %s. %s", at.title, e.Text)
+	}
+	return e
+}
+
+// fromOutside says when the process, the first one, was told to end, and by which signal.
+func (p *process) fromOutside() string {
+	return fmt.Sprintf("The job was ended from outside by %s at %s", p.end.signal, clockTime(p.at(p.end.signaled)))
+}
+
+// canceled is the ending of a job that was told to end at the moment of the findings.
+func (r *Report) canceled(told *process, at moment, hung bool) Ending {
+	how := ", while it hung."
+	if !hung {
+		slow, well := "", ", while all was well."
+		if slices.ContainsFunc(r.Findings, straggles) {
+			slow = ", while it was slow."
+		}
+		if r.partial() {
+			well = ", while all was well as far as the tapes show."
+		}
+		how = cmp.Or(slow, r.tooShort(at.at), well)
+	}
+	return Ending{How: "ended", Time: told.at(told.end.signaled), Text: told.fromOutside() + how}
+}
+
+// endedByItself is the ending of a job in which nobody was found to hold others up, and whose processes all closed
+// their tapes or exited, so many of them without closing it, or were ended because others had failed.
+func (r *Report) endedByItself(failures []*process, exited int) Ending {
+	if len(failures) > 0 {
+		return r.failed(failures)
+	}
+	if e := r.program; e != nil && e.Exit.Failed() { // it launched them
+		p := r.procs[0]
+		return Ending{How: "failed", Time: p.at(e.Mono), Text: fmt.Sprintf("No process with a tape is known to "+
+			"have failed, but the program that carillon attach ran (pid %d) did: %s. Its output may say why; the "+
+			"tapes don't.", e.PID, e.Exit.How())}
+	}
+	text := "all processes ended in order"
+	if exited > 0 {
+		text = fmt.Sprintf("all processes exited with 0, %d of them without stopping Carillon", exited)
+	} else if slices.ContainsFunc(r.procs, func(p *process) bool { return !p.end.exit.Known }) {
+		text = "all processes closed their tapes in order"
+	}
+	return r.well("completed", text)
+}
+
+// failed is the ending of a job whose processes failed by themselves.
+func (r *Report) failed(failures []*process) Ending {
+	p := failures[0]
+	text := capital(p.name())
+	switch {
+	case p.state() == StateExited:
+		text += " did not stop Carillon: " + p.end.how
+	case p.end.exit.Known:
+		text += " closed its tape in order, and then " + p.end.how
+	default:
+		text += " closed its tape at " + clockTime(p.at(p.end.at))
+	}
+	text += "."
+	var more []int
+	for _, o := range failures[1:] {
+		if o.rank >= 0 {
+			more = append(more, o.rank)
+		}
+	}
+	if len(more) > 0 {
+		text += fmt.Sprintf(" %s failed as well.", capital(words.Ranks(more)))
+	}
+	if a := p.failedAct(); a != nil {
+		text += fmt.Sprintf(" The %s of %s had failed on it: %s.", a.Kind,
+			cmp.Or(words.Line(a.Comm.Name), a.Comm.ID.Short()), strings.TrimSuffix(words.Line(a.Text), "."))
+	} else if len(r.Mistakes) == 0 {
+		text += " Its output may say why; the tapes don't."
+	}
+	return Ending{How: "failed", Time: p.at(p.end.at), Text: text}
+}
+
+// stoodStill is the ending of a job that the findings say was held up. told is the process that was told to end first,
+// later; nil if none was.
+func (r *Report) stoodStill(told *process, at moment) Ending {
+	e := Ending{How: "failed", Time: at.at, lead: "This is how it was " + at.title + "."}
+	if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.later }) {
+		e.lead = capital(at.trouble) + "."
+	}
+	e.Text = e.lead
+	if told != nil {
+		e.then = told.fromOutside()
+		if r.hung {
+			e.then += ", while it still hung"
+		}
+		e.Text += " " + e.then + "."
+	}
+	return e
+}
+
+// failures are the processes that failed, other than by their launcher's hand, the first one first.
+func (r *Report) failures() []*process {
+	failed := slices.DeleteFunc(slices.Clone(r.procs), func(p *process) bool {
+		return !p.failed() || p.swept()
+	})
+	slices.SortStableFunc(failed, byEnd)
+	return failed
+}
+
+// failed tells whether the process is known to have failed: by how it ended or, if nobody saw that, by the act that it
+// ended last.
+func (p *process) failed() bool {
+	return p.end.exit.Failed() || p.header.Closed && !p.end.exit.Known && p.failedAct() != nil
+}
+
+// failedAct is the last act that one of the process's ranks ended, if that failed; nil if there is none.
+func (p *process) failedAct() *model.Act {
+	for _, rank := range p.model.Ranks() {
+		if a := rank.LastAct; a != nil && a.Code != lifecycle.CodeOK {
+			return a
+		}
+	}
+	return nil
+}
+
+// longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.
+const longTime = 2 * time.Second
+
+// tooShort is the clause about the call that had waited longest at a time at which nobody was found to hold it up;
+// empty if none had waited for longTime.
+func (r *Report) tooShort(at time.Time) string {
+	var slots []verdict.Slot
+	for _, p := range r.procs {
+		if n, err := r.note(p, at); err == nil && n.Fate == verdict.Alive {
+			slots = append(slots, n.Slots...)
+		}
+	}
+	waiting := slices.DeleteFunc(slices.Clone(slots), func(s verdict.Slot) bool {
+		return s.InFlight == 0 || s.Age < longTime
+	})
+	if len(waiting) == 0 {
+		return ""
+	}
+	longest := slices.MaxFunc(waiting, func(a, b verdict.Slot) int { return cmp.Compare(a.Age, b.Age) })
+	wait := longest.Wait
+	if wait < 0 && longest.Op.Call.IsCollective() { // NCCL doesn't say for whom
+		for i := range slots {
+			if s := &slots[i]; s.Comm == longest.Comm && s.InFlight == 0 && s.Begun < longest.Seq {
+				wait = s.Rank
+			}
+		}
+	}
+	call := fmt.Sprintf("%s on %s", numbered(longest.Op.Call.String(), longest.Seq),
+		cmp.Or(words.Line(longest.Name), longest.Comm.Short()))
+	if wait < 0 {
+		return fmt.Sprintf(", while %s had gone on for %s; it is not known what it waited for.",
+			call, span(int64(longest.Age)))
+	}
+	rank := fmt.Sprintf("rank %d of it", wait)
+	for i := range slots {
+		if s := &slots[i]; s.Comm == longest.Comm && s.Rank == wait && s.Job >= 0 {
+			rank = fmt.Sprintf("rank %d", s.Job)
+		}
+	}
+	return fmt.Sprintf(", before anything had taken long enough to be called a hang: %s had waited for %s for %s.",
+		call, rank, span(int64(longest.Age)))
+}
+
+// unnoticed is the ending of a job of which n processes ended without closing their tapes, and no other rank waited.
+func (r *Report) unnoticed(n int, failures []*process) Ending {
+	known := slices.IndexFunc(r.procs, func(p *process) bool { return p.state() != StateClosed && p.end.how != "" })
+	if len(failures) > 0 && failures[0].state() != StateClosed {
+		known = slices.Index(r.procs, failures[0])
+	}
+	if known < 0 {
+		return Ending{How: "killed", Text: fmt.Sprintf(
+			"%s ended without closing %s: killed, or exited without stopping Carillon. No other "+
+				"rank noticed before it ended too.", count(n, "process"),
+			english.PluralWord(n, "its tape", "their tapes"))}
+	}
+	p := r.procs[known]
+	e := Ending{
+		How: "killed", Time: p.at(p.end.at), Text: fmt.Sprintf("%s ended at %s: %s. No other rank waited for it.",
+			capital(p.name()), clockTime(p.at(p.end.at)), p.end.how),
+	}
+	if n > 1 {
+		e.Text += fmt.Sprintf(" %s more ended without closing %s.", count(n-1, "process"),
+			english.PluralWord(n-1, "its tape", "their tapes"))
+	}
+	return e
+}

@@ -57,7 +57,7 @@ func TestUnequalSizes(t *testing.T) {
 			func(notes []Note) {
 				notes[0].Fate, notes[0].FateAge = Departed, time.Second
 				s := &notes[0].Slots[0]
-				s.InFlight, s.Stalled, s.Left = 0, false, &Left{Act: abort, Age: time.Second}
+				s.InFlight, s.Stalled, s.Unproven, s.Left = 0, false, true, &Left{Act: abort, Age: time.Second}
 			},
 			[]string{bothWrong},
 		},

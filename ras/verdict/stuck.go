@@ -181,11 +181,12 @@ func (m *meeting) undecided(ranks iter.Seq[*participant]) time.Duration {
 	return min(missingTime, time.Duration(messages)*time.Duration(m.slot.Op.Bytes/leastRate)*time.Microsecond)
 }
 
-// onDevices tells whether the devices of those ranks of a communicator that have not done what they launched there have
-// come to it.
+// onDevices tells whether the devices of those ranks of a communicator that have not done what they launched there, and
+// have not ended it, have come to it.
 func onDevices(ranks iter.Seq[*participant]) bool {
 	for p := range ranks {
-		if p.slot.Unproven || p.slot.InFlight > 0 && !p.slot.Reached {
+		over := p.slot.Left != nil || p.actor.gone()
+		if !over && (p.slot.Unproven || p.slot.InFlight > 0 && !p.slot.Reached) {
 			return false
 		}
 	}

@@ -37,9 +37,6 @@ func TestAnswered(t *testing.T) {
 
 // TestResolved: of a verdict that holds no longer, whether its cause is gone, or only those that waited.
 func TestResolved(t *testing.T) {
-	hang := func() job {
-		return newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3).did(world, 40, allReduce, s6, 2)
-	}
 	stopped := func() job { return hang().with(fate(verdict.Stopped, 5*time.Second, ""), 2) }
 	died := func() job { return hang().with(fate(verdict.Dead, 5*time.Second, ""), 2) }
 	away := func() job { return hang().with(fate(verdict.Unreachable, 5*time.Second, ""), 2) }

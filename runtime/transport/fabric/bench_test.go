@@ -72,7 +72,7 @@ func BenchmarkAround(b *testing.B) {
 			l, wait := launch(b, processConfigs()["shm"], "forward", size)
 			Around(b, l)
 			l.Close()
-			if said := wait(); said != "" {
+			if said, _ := wait(); said != "" {
 				b.Error(said)
 			}
 		})

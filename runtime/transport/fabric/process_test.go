@@ -149,8 +149,10 @@ func start(tb testing.TB, j job) *offspring {
 }
 
 // launch makes this process rank 0 of a program and starts children for the others. Its second result waits for the
-// children's end and returns what they said.
-func launch(tb testing.TB, config fabric.Config, program string, size int) (*fabric.Links, func() string) {
+// children's end and returns what they said, and when the first ended.
+func launch(tb testing.TB, config fabric.Config, program string, size int) (
+	_ *fabric.Links, wait func() (said string, first time.Time),
+) {
 	tb.Helper()
 	f := newFabric(tb, of(config, 0))
 	port, err := f.Prepare(processComm(), secret(), size, false)
@@ -186,13 +188,23 @@ func launch(tb testing.TB, config fabric.Config, program string, size int) (*fab
 		tb.Fatal(err)
 	}
 	tb.Cleanup(l.Close)
-	wait := sync.OnceValue(func() string {
+	ends := make(chan time.Time, len(children))
+	for _, c := range children {
+		go func() {
+			_ = c.cmd.Wait() // a case may have had it killed; what went wrong is on its stderr
+			ends <- time.Now()
+		}()
+	}
+	wait = sync.OnceValues(func() (string, time.Time) {
+		first := <-ends
+		for range children[1:] {
+			<-ends
+		}
 		var said strings.Builder
 		for _, c := range children {
-			_ = c.cmd.Wait() // a case may have had it killed; what went wrong is on its stderr
 			said.WriteString(c.stderr.String())
 		}
-		return said.String()
+		return said.String(), first
 	})
 	tb.Cleanup(func() { l.Close(); wait() })
 	return l, wait
@@ -217,16 +229,17 @@ func TestConformanceBetweenProcesses(t *testing.T) {
 				}
 				ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
 				defer stop()
-				begun := time.Now()
 				if err := c.Run(ctx, l); err != nil {
 					t.Errorf("rank 0: %v", err)
 				}
-				if took := time.Since(begun); c.Dies && took > 2*time.Second {
-					t.Errorf("it took %v to see the death", took)
-				}
+				over := time.Now()
 				l.Close()
-				if said := wait(); said != "" {
+				said, died := wait()
+				if said != "" {
 					t.Error(said)
+				}
+				if took := over.Sub(died); c.Dies && took > 2*time.Second {
+					t.Errorf("it took %v to see the death", took)
 				}
 			})
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -128,16 +127,18 @@ func (p *playing) step(word string, in *strings.Reader) (err error) {
 		if err == nil && word == "both" {
 			var both sync.WaitGroup
 			for _, c := range []*tape.CommWriter{c, p.comms[other]} {
-				both.Go(func() { operations(c, times, new(atomic.Uint64)) })
+				both.Go(func() { operations(c, times) })
 			}
 			both.Wait()
 		} else if err == nil {
-			var done atomic.Uint64
-			go operations(c, math.MaxUint64, &done)
-			go operations(p.comms[other], math.MaxUint64, new(atomic.Uint64))
-			for done.Load() < times {
-				time.Sleep(time.Microsecond) // it polls what another goroutine counts
-			}
+			reached := make(chan struct{})
+			go operations(p.comms[other], math.MaxUint64)
+			go func() {
+				operations(c, times)
+				close(reached)
+				operations(c, math.MaxUint64)
+			}()
+			<-reached
 			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 	default:
@@ -147,11 +148,10 @@ func (p *playing) step(word string, in *strings.Reader) (err error) {
 }
 
 // operations starts and ends operations.
-func operations(c *tape.CommWriter, times uint64, done *atomic.Uint64) {
+func operations(c *tape.CommWriter, times uint64) {
 	sig := tape.Signature{Call: lifecycle.CallAllReduce, DataType: 7, Peer: -1, Bytes: 8}
 	for range times {
 		c.End(c.Start(0, sig, 1), lifecycle.CodeOK)
-		done.Add(1)
 	}
 }
 

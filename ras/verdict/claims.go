@@ -1,9 +1,11 @@
 package verdict
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
@@ -38,8 +40,12 @@ func (w *walk) contradiction(m *meeting) (Verdict, bool) {
 func (m *meeting) otherSizes(by map[int][]*actor, most, n int) Verdict {
 	if 2*len(by[most]) <= n {
 		v := m.verdict(Mismatch, Likely, nil, nil)
-		v.Text = say("the ranks gave %s as the size of %s, and it is not known which is wrong", sizes(by),
-			commText(m.slot))
+		var gave []string
+		for _, size := range slices.Sorted(maps.Keys(by)) {
+			gave = append(gave, fmt.Sprintf("%s: %d", ranksText(m.ranksOf(by[size])), size))
+		}
+		v.Text = say("the ranks gave different sizes of %s, and it is not known which is wrong: %s", commText(m.slot),
+			strings.Join(gave, "; "))
 		v.addFailed(m, nil)
 		return v
 	}

@@ -53,7 +53,10 @@ func TestNotes(t *testing.T) {
 			"half of them have",
 			newJob(4).with(failed(lifecycle.CodeMismatch, 1), 0).with(failed(lifecycle.CodeMismatch, 0), 1, 2, 3).
 				with(func(_ *verdict.Note, s *verdict.Slot) { s.Size = 5 }, 2, 3),
-			[]string{`mismatch (likely) the ranks gave 4 and 5 as the size of "world", and it is not known which`},
+			[]string{
+				`mismatch (likely) the ranks gave different sizes of "world", and it is not known which is wrong: ` +
+					`ranks 0 and 1: 4; ranks 2 and 3: 5`,
+			},
 		},
 		{
 			"two take one rank, and the others have their ranks of the job",

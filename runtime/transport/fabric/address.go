@@ -85,8 +85,8 @@ func (c Config) Address() (best netip.Addr, err error) {
 		}
 	}
 	if !best.IsValid() {
-		return best, fmt.Errorf("no network interface that is up, has an address and fits SocketIfname; there are: %s",
-			strings.Join(there, ", "))
+		return best, fmt.Errorf("no network interface is up, has an address and fits NCCL_SOCKET_IFNAME=%q; "+
+			"there are: %s", c.SocketIfname, strings.Join(there, ", "))
 	}
 	return best, nil
 }

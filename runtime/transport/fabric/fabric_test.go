@@ -266,8 +266,8 @@ func TestConfigValidate(t *testing.T) {
 	}
 	f := newFabric(t, fabric.Config{SocketIfname: "nosuch"})
 	if _, err := f.Prepare(processComm(), secret(), 2, false); err == nil ||
-		!strings.Contains(err.Error(), "there are: ") {
-		t.Errorf("got %v, want the names of the interfaces", err)
+		!strings.Contains(err.Error(), `fits NCCL_SOCKET_IFNAME="nosuch"; there are: `) {
+		t.Errorf("got %v, want the pattern, and the names of the interfaces", err)
 	}
 }
 

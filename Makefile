@@ -30,7 +30,7 @@ LINT_VERSION := 2.15.0
 LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench-once e2e jaeger lint cross bench bench-hosts sim corpus fuzz stress soak gpu fakecuda generate current clean
+.PHONY: help build demo test test-and-bench-once e2e jaeger lint cross bench bench-hosts sim corpus fuzz stress soak gpu fakecuda generate current clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,15 +66,11 @@ demo: build ## Train a classifier on four processes and show what their communic
 test: ## Run every test that needs nothing but Go, gcc and g++, under the race detector (RACE= runs them without).
 	go test $(RACE) -timeout 10m $(TESTFLAGS) $(PACKAGES)
 
-# No limit of go test's holds for a benchmark. Packages without one would only be linked.
-bench-once: ## Run each benchmark once, but for those that take long, to see that it still works; needs root.
-	@mkdir -p $(BIN)
-	timeout 10m go test -run '^$$' -bench . -benchtime 1x -skip '^Benchmark(Overhead|Steady|Verdict)$$' \
-	  $$(grep -rlE '^func Benchmark' --include='*_test.go' --exclude-dir=tests . | xargs -n1 dirname | sort -u) \
-	  >$(BIN)/bench.log 2>&1 || \
-	  { cat $(BIN)/bench.log; exit 1; }
-	cd tests && timeout 10m go test -run '^$$' -bench . -benchtime 1x ./rails >$(BIN)/bench.log 2>&1 || \
-	  { cat $(BIN)/bench.log; exit 1; }
+# A package's tests and benchmarks are one program, and building it is most of the work. No limit of go test's holds
+# for a benchmark.
+test-and-bench-once: ## Run every test without the race detector, and each benchmark once, but for those that take long.
+	timeout 20m go test -timeout 10m -bench . -benchtime 1x -skip '^Benchmark(Overhead|Steady|Verdict)$$' \
+	  $(TESTFLAGS) $(PACKAGES)
 
 # The packages take the programs of E2E_BIN: each would build them for itself, which takes as long as many a test. Tests
 # that say they are parallel wait most of the time. The race detector, which make test has, would look at little but the
@@ -83,6 +79,7 @@ e2e: export E2E_BIN := $(BIN)
 e2e: build jaeger-built ## Run the tests that start real processes, and real components beside them.
 	cd tests && go test -count=1 -timeout 10m ./chaos # alone: two seconds without a processor are a stall
 	cd tests && go test -count=1 -timeout 10m -parallel 4 $$(go list ./... | grep -vE '/(soak|chaos)$$')
+	cd tests && timeout 5m go test -run '^$$' -bench '/2x[14]$$' -benchtime 1x ./rails
 	cd tests && go test -race -count=1 -timeout 5m ./soak # alone: it leaves the others no time to run
 
 # A module of its own has Jaeger's version and those of its libraries. The go command builds it once, which takes
@@ -110,8 +107,9 @@ fakecuda: ## Build a CUDA driver whose GPUs are host memory into bin/fakecuda, a
 # The command has all packages with assembly in it, for which alone a linker has more to say than vet.
 cross: ## Check that everything builds for the other machines that people have: arm64, and macOS.
 	@for target in linux/arm64 darwin/arm64; do \
-	  export GOOS=$${target%/*} GOARCH=$${target#*/} && go build -o /dev/null ./cmd/carillon && go vet ./... || exit 1; \
+	  GOOS=$${target%/*} GOARCH=$${target#*/} go build -o /dev/null ./cmd/carillon || exit 1; \
 	done
+	@GOOS=darwin GOARCH=arm64 go vet ./...
 
 lint: $(LINT) ## Check style, and that every package imports only what it may.
 	$(LINT) run ./...

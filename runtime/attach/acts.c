@@ -233,7 +233,7 @@ ncclResult_t act_end(struct act *act, ncclResult_t answer) {
     return answer;
   }
   act->use.thread->inside = false;
-  acts_bear(act, answer);
+  acts_finish_making(act, answer);
   if (comm == NULL) {
     return answer;
   }

@@ -53,8 +53,8 @@ void acts_end_open(struct open_act *, ncclResult_t answer, carillon_code_t);
 /* Ends the acts that were in progress. The caller has comm_lock. */
 void acts_end_going(struct comm *, ncclResult_t answer, carillon_code_t);
 
-/* Has the act's communicators made: now, or at the end of the group. */
-void acts_bear(struct act *, ncclResult_t answer);
+/* Finishes the communicators that the act makes: now, or at the end of the group. */
+void acts_finish_making(struct act *, ncclResult_t answer);
 
 /* What a group, or a call outside of one, makes: one communicator after the other. The caller has comm_lock. */
 void acts_settle(struct comm *made, struct thread *, ncclResult_t answer);

@@ -230,7 +230,7 @@ void acts_settle(struct comm *made, struct thread *thread, ncclResult_t answer) 
   }
 }
 
-void acts_bear(struct act *act, ncclResult_t answer) {
+void acts_finish_making(struct act *act, ncclResult_t answer) {
   struct thread *thread = act->use.thread;
   if (act->makes == NULL) {
     return;

@@ -82,7 +82,7 @@ share GPUs if there are fewer, which says little about ranks that don't. Run not
 	cmd.Flags().IntSliceVar(&ranks, "ranks", []int{2, 4, 8}, "numbers of ranks, 2 to 8")
 	cmd.Flags().StringVar(&sizes, "sizes", "4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M", "sizes in bytes")
 	cmd.Flags().StringVar(&pushSizes, "push-sizes", "4M,8M,16M,32M,64M,128M,256M,512M",
-		"sizes in bytes of all-reduces in which ranks may write to each other instead of reading")
+		"sizes in bytes of reductions in which ranks may write to each other instead of reading")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "the file to write (default: standard output)")
 	cmd.Flags().DurationVar(&s.Budget, "budget", 50*time.Millisecond, "time to spend on one size")
 	cmd.Flags().IntVar(&s.Min, "min", 5, "least iterations of one size")

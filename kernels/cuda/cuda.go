@@ -105,7 +105,8 @@ type Reach struct {
 	Needs uint32 // a set of buffers, the same on all ranks; 0 stages
 
 	// Pushes is 1 if the ranks of an all-reduce write their data to those that reduce it, through FIFOs, instead of
-	// having it read: over NVLink that is faster for large messages. It is the same on all ranks.
+	// having it read: over NVLink that is faster for large messages. It is the same on all ranks. A reduce-scatter that
+	// pushes stages all.
 	Pushes uint32
 }
 

@@ -374,7 +374,7 @@ func TestTune(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &written)
 	}
-	if err != nil || len(written) != 1 || len(written["2"]) != 8 {
+	if err != nil || len(written) != 1 || len(written["2"]) != 9 {
 		t.Errorf("tune has written %s (%v)", text, err)
 	}
 	c = e2e.Start(t, append(environment, "CARILLON_GPU_TUNING="+path+".none"), "carillon", "bench", "--gpu", "2")

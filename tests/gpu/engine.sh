@@ -4,7 +4,7 @@
 #
 #   bash tests/gpu/engine.sh [PART…]   test, hang, bench, tune, sanitize or nccl; without any, the first three
 #
-# test      the engine's tests, by ranks that share GPU 0, and on two GPUs where there are some; those of NCCL as engine
+# test      the engine's tests, by ranks that share GPU 0, and on two and all GPUs where there are some; NCCL's as engine
 # hang      in a job of three ranks, one makes no call, has a stream that is busy, or doesn't launch a graph
 # bench     carillon bench --gpu with 2, 4 and 8 ranks, which share GPUs if there are less; beside NCCL if there are not
 #           COLLECTIVES (all_reduce,all_gather,reduce_scatter) are measured
@@ -56,7 +56,7 @@ part_test() {
   local tests='TestCollectives|TestTypes|TestLL128|TestMessages|TestMismatch|TestAbort|TestUnfinished|TestStreams|TestGraph'
   tests+='|TestSplit|TestPeerClosed|TestFinalized|TestEndBeside|TestWithoutPeer|TestCallAll|TestReach|TestProcesses'
   tests+='|TestOverdue'
-  for visible in 0 $([ "$gpus" -gt 1 ] && echo 0,1); do
+  for visible in 0 $([ "$gpus" -gt 1 ] && echo 0,1) $([ "$gpus" -gt 2 ] && seq -s, 0 $((gpus - 1))); do
     echo "engine.test, GPUs $visible"
     CUDA_VISIBLE_DEVICES=$visible ENGINE_TEST_CUDA=libcuda.so.1 within "engine-$visible" 120 "$bin/engine.test" -test.v \
       -test.run "$tests"

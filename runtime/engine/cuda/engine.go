@@ -211,7 +211,7 @@ func (d *device) place(gather func([]byte) ([][]byte, error)) error {
 	}
 	d.blocks = min(kernel.MaxBlocks, d.blocks/most)
 	if len(on) == 1 {
-		d.limits.Push = 0 // a GPU reads its own memory as fast as it writes it
+		d.limits.Push, d.limits.ReduceScatterPush = 0, 0 // a GPU reads its own memory as fast as it writes it
 	}
 	return d.format(gather, slices.Collect(maps.Keys(on)))
 }

@@ -90,13 +90,17 @@ func (l *launch) reachable(op *engine.Op) {
 	case op.Call == lifecycle.CallAllReduce:
 		need(kernel.SendBuffer, op.Send)
 		need(kernel.RecvBuffer, op.Recv)
-		if push := l.limits.Push; push > 0 && len(op.Send) >= push {
+		if pushes(l.limits.Push, len(op.Send)) {
 			r.Pushes = 1
 		}
+	case op.Call == lifecycle.CallReduceScatter && pushes(l.limits.ReduceScatterPush, len(op.Recv)): // all is staged
 	case op.Call == lifecycle.CallReduceScatter, op.Call == lifecycle.CallAllGather:
 		need(kernel.SendBuffer, op.Send)
 	}
 }
+
+// pushes tells whether a call is large enough to push.
+func pushes(limit, bytes int) bool { return limit > 0 && bytes >= limit }
 
 // copies sets the messages of a collective that copies: one to each rank and one from each.
 func (l *launch) copies() {

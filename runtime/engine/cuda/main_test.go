@@ -68,7 +68,7 @@ var options = gpu.Options{
 	Mailbox: 16 << 10, Slots: 768 << 10, Shared: os.Getenv(realDriver) != "",
 	Tuning: gpu.Tuning{2: {
 		OneShot: 8, OneShotLL128: 20, ReduceScatterLL128: 20, TwoShot: 1200, TwoShotLL128: 7200,
-		Copy: 20, CopyLL128: 1200, Push: 20000,
+		Copy: 20, CopyLL128: 1200, Push: 20000, ReduceScatterPush: 20000,
 	}},
 }
 

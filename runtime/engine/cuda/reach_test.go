@@ -86,6 +86,21 @@ func opened(t *testing.T, n int, o gpu.Options, variables ...string) ([]rank, []
 	return all, openers
 }
 
+// TestReduceScatterPushes: a large reduce-scatter needs nobody's buffers, and a smaller one does.
+func TestReduceScatterPushes(t *testing.T) {
+	all, openers := opened(t, 2, options)
+	for part, pushes := range map[int]bool{4000: false, 6000: true} { // elements of 4 bytes
+		each(t, all, func(r *rank) error {
+			send, recv := memory(t, r, 2*part), memory(t, r, part)
+			err := errors.Join(ccl.ReduceScatterOn(t.Context(), r.Comm, r.stream, send, recv, ccl.Sum), r.Wait(t.Context()))
+			if reach := gpu.Reached(openers[r.Rank()].Device); (reach.Needs == 0) != pushes {
+				err = errors.Join(err, fmt.Errorf("with parts of %d elements: %+v, want pushing: %t", part, reach, pushes))
+			}
+			return err
+		})
+	}
+}
+
 // TestAbortedBuffers: a rank that is aborted has its buffers for itself when its stream is done. A kernel of another
 // one, which lay behind other work on its stream, doesn't come to them.
 func TestAbortedBuffers(t *testing.T) {

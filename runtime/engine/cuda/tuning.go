@@ -30,8 +30,10 @@ type Limits struct {
 	CopyLL128 int `json:"copy_ll128"`
 
 	// Push is the size from which on an all-reduce pushes (see kernels/cuda.Reach); 0 if none does. Below it, waiting
-	// at FIFOs costs more than writing instead of reading saves. Ranks that are all on one GPU never push.
-	Push int `json:"push"`
+	// at FIFOs costs more than writing instead of reading saves. Ranks that are all on one GPU never push. The other
+	// one is reduce-scatter's, by the bytes of a rank's part.
+	Push              int `json:"push"`
+	ReduceScatterPush int `json:"reduce_scatter_push"`
 }
 
 // inLL are the limits where LL128 isn't safe.
@@ -41,11 +43,12 @@ func (l Limits) inLL() Limits {
 }
 
 // numLimits is how many limits there are.
-const numLimits = 8
+const numLimits = 9
 
 func (l Limits) list() [numLimits]int {
 	return [numLimits]int{
 		l.OneShot, l.OneShotLL128, l.ReduceScatterLL128, l.TwoShot, l.TwoShotLL128, l.Copy, l.CopyLL128, l.Push,
+		l.ReduceScatterPush,
 	}
 }
 
@@ -53,8 +56,8 @@ func (l Limits) list() [numLimits]int {
 // larger one, or of the largest.
 type Tuning map[int]Limits
 
-// By carillon tune: 2 ranks on two H100s, 4 on four, and 8 on two. Of 8, neither reduce-scatter in LL128 was measured,
-// which has all-reduce's limit, nor pushing, which they don't do.
+// By carillon tune: 2 ranks on two H100s, 4 on four, and 8 on two; where reduce-scatter pushes, on H200s. Of 8, neither
+// reduce-scatter in LL128 was measured, which has all-reduce's limit, nor pushing, which they don't do.
 //
 //go:embed tuning.json
 var builtIn []byte

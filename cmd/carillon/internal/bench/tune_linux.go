@@ -26,11 +26,13 @@ type limited struct {
 	to    int                           // what the limit is set to for the measurement; 0 for everything
 }
 
-// tuned are the calls, each with its kernels in the order in which it tries them.
-var tuned = []struct {
+// ways are a call's kernels, in the order in which it tries them.
+type ways struct {
 	call Collective
 	by   []limited
-}{
+}
+
+var tuned = []ways{
 	{AllReduce, []limited{
 		{name: "in one shot, LL", limit: func(l *enginecuda.Limits) *int { return &l.OneShot }},
 		{name: "in one shot, LL128", limit: func(l *enginecuda.Limits) *int { return &l.OneShotLL128 }},
@@ -49,14 +51,20 @@ var tuned = []struct {
 	}},
 }
 
-// pushing are the ways of an all-reduce beyond all limits.
-var pushing = []limited{
-	{name: "that reads"},
-	{name: "that pushes", limit: func(l *enginecuda.Limits) *int { return &l.Push }, to: 1},
+// pushing are the ways of calls beyond all limits.
+var pushing = []ways{
+	{AllReduce, []limited{
+		{name: "that reads"},
+		{name: "that pushes", limit: func(l *enginecuda.Limits) *int { return &l.Push }, to: 1},
+	}},
+	{ReduceScatter, []limited{
+		{name: "that reads"},
+		{name: "that pushes", limit: func(l *enginecuda.Limits) *int { return &l.ReduceScatterPush }, to: 1},
+	}},
 }
 
 // Tune measures, for each number of ranks, up to which of the Setup's sizes each kernel whose data comes with its flags
-// is the fastest in a graph, and from which of pushSizes on an all-reduce should push. Both lists are sorted.
+// is the fastest in a graph, and from which of pushSizes on ranks should push. Both lists are sorted.
 func Tune(ctx context.Context, s Setup, pushSizes, ranks []int, progress io.Writer) (enginecuda.Tuning, error) {
 	tuning := enginecuda.Tuning{}
 	for _, n := range ranks {
@@ -83,12 +91,20 @@ func Tune(ctx context.Context, s Setup, pushSizes, ranks []int, progress io.Writ
 				*kernel.limit(&l) = upTo(s.Sizes, all[:i+1], all[i+1:])
 			}
 		}
-		all, err := times(AllReduce, pushSizes, pushing)
-		if err != nil {
-			return nil, err
-		}
-		if i := slices.Index(pushSizes, upTo(pushSizes, all[:1], all[1:])) + 1; i < len(pushSizes) {
-			l.Push = pushSizes[i]
+		for _, p := range pushing {
+			sizes := slices.Clone(pushSizes)
+			for i := range sizes {
+				if p.call != AllReduce { // by the bytes of a rank's part
+					sizes[i] /= n
+				}
+			}
+			all, err := times(p.call, sizes, p.by)
+			if err != nil {
+				return nil, err
+			}
+			if i := slices.Index(sizes, upTo(sizes, all[:1], all[1:])) + 1; i < len(sizes) {
+				*p.by[1].limit(&l) = sizes[i]
+			}
 		}
 		tuning[n] = l
 	}
@@ -123,7 +139,11 @@ func tuneTimes(ctx context.Context, s Setup, ranks int, sizes []int, call Collec
 		Tuning:  enginecuda.Tuning{ranks: l},
 		Mailbox: largest * 2, // of a packet half is data
 	}
-	w, err := openWorld(ctx, ranks, max(largest, slices.Max(sizes)), o)
+	most := slices.Max(sizes)
+	if call != AllReduce {
+		most *= ranks
+	}
+	w, err := openWorld(ctx, ranks, max(largest, most), o)
 	if err != nil {
 		return nil, err
 	}

@@ -129,6 +129,15 @@ void acts_start_life(struct act *act, struct comm *comm, const struct site *site
   tape_comm_state(comm->tape, act->life.state);
 }
 
+/* Ends what streams have not done, before NCCL gives it up and they go on. */
+static void abort_marks(struct comm *comm, const struct thread *thread) {
+  uint64_t turn;
+  if (comm_take(comm, thread->id | COMM_BRIEF, &turn)) {
+    tape_mark_check(comm->tape, true);
+    comm_give(comm, turn);
+  }
+}
+
 bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const char *name, const void *caller) {
   act->makes = NULL;
   if (!use_begin(&act->use, handle, call, name, caller)) {
@@ -140,6 +149,9 @@ bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const c
   }
   const bool derives = guard_derives(call);
   acts_start_life(act, comm, &act->use.site, derives ? ++comm->derived : 0);
+  if (call == CARILLON_CALL_ABORT) {
+    abort_marks(comm, act->use.thread);
+  }
   if (!derives) {
     tape_life(comm->tape, &act->life);
     if (act->use.thread->depth > 0) {

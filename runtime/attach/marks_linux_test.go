@@ -213,6 +213,29 @@ func TestMarkOfWhatIsLaunchedLater(t *testing.T) {
 	}
 }
 
+// What a stream has not done when its communicator is aborted has failed, though the stream goes on then.
+func TestMarkOfWhatIsAborted(t *testing.T) {
+	t.Setenv("CARILLON_SLOW_THRESHOLD", "1ns")
+	for script, want := range map[string][]lifecycle.Code{
+		"abort 1\nreach 1 1\nclose 1\n": {lifecycle.CodeAborted},
+		"abort 1\nclose 1\n":            {lifecycle.CodeAborted},
+		"reach 1 1\nabort 1\nclose 1\n": nil,
+	} {
+		var ends []lifecycle.Code
+		for ev, err := range played(t, world+launch(1, 1, 1)+script).Events() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Op.Stage == tape.StageEnd && ev.Op.Phase == tape.PhaseStream {
+				ends = append(ends, ev.Op.Code)
+			}
+		}
+		if !slices.Equal(ends, want) {
+			t.Errorf("%q: operations on the stream ended with %v, want %v", script, ends, want)
+		}
+	}
+}
+
 // Of what is launched on a stream, a communicator's first operation is observed, once it is done; of a group, the last.
 func TestObserved(t *testing.T) {
 	const grouped = "start 1 0 16 7 0 -1 8 1\nstart 1 0 16 7 0 -1 8 1\nmark 1 1 1\nend 1 1 0\nend 1 2 0\n"

@@ -241,8 +241,8 @@ void tape_mark(struct tape_comm *comm, bool told, uint32_t stream);
 
 /**
  * Looks how far the stream is. The op ring gets the start of an operation once that was not done for as long as is
- * slow, and its end when that is seen, or the communicator ends: then the code is "aborted". Costs next to nothing
- * without marks.
+ * slow, and its end when that is seen, or the communicator ends: then the code is "aborted", and streams aren't looked
+ * at any more. Costs next to nothing without marks.
  */
 void tape_mark_check(struct tape_comm *comm, bool ends);
 

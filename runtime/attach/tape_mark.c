@@ -199,10 +199,14 @@ void tape_mark_check(struct tape_comm *comm, bool ends) {
     };
     tape_again(comm, &m->slow_op, TAPE_STAGE_START, CARILLON_CODE_OK);
   }
-  if (m->slow && ends) {
+  if (!ends) {
+    return;
+  }
+  if (m->slow) {
     tape_again(comm, &m->slow_op, TAPE_STAGE_END, CARILLON_CODE_ABORTED);
     m->slow = false;
   }
+  m->last = 0; // streams go on once NCCL has given up, and what they write then proves nothing
 }
 
 void tape_captured(struct tape_comm *comm, uint64_t first) {

@@ -7,6 +7,7 @@
  *   mark N M S L a mark follows the operation launched last, on stream S, and on communicator N the M-th is the first
  *                that is launched with it; only now, if there is an L
  *   reach N M    the stream of communicator N writes M
+ *   abort N      communicator N is about to be aborted
  *   captured N M the operations from the M-th on are captured in a graph
  */
 #include <inttypes.h>
@@ -111,7 +112,8 @@ static void parse_site(const char *rest, struct tape_site *site, char *function,
 int main(void) {
   static char line[4 * TEXT], function[TEXT], file[TEXT], first_function[TEXT], first_file[TEXT];
   struct tape_config config = {
-      .dir = getenv("TAPETEST_DIR"), .slots = 4, .life_records = 256, .op_records = 256, .slow = 3600000000000,
+      .dir = getenv("TAPETEST_DIR"), .slots = 4, .life_records = 256, .op_records = 256,
+      .slow = getenv("CARILLON_SLOW_THRESHOLD") == NULL ? 3600000000000 : 0,
       .mark_every = 1,
   };
   tape_open_with(&config); // without a tape, all steps do nothing
@@ -207,6 +209,8 @@ int main(void) {
       *tape_mark_word(comm) = (uint32_t)number;
     } else if (strcmp(word, "captured") == 0 && sscanf(rest, "%" SCNu64, &number) == 1) {
       tape_captured(comm, number);
+    } else if (strcmp(word, "abort") == 0) {
+      tape_mark_check(comm, true);
     } else if (strcmp(word, "close") == 0) {
       tape_comm_close(comm);
     } else if ((strcmp(word, "both") == 0 || strcmp(word, "killed") == 0) &&

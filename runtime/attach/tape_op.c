@@ -45,7 +45,11 @@ static struct pending *find(struct operations *o, uint64_t n) {
 
 const struct pending *tape_last(struct tape_comm *comm) { return find(&comm->op, comm->op.launched); }
 
-static struct pending *oldest(struct operations *o) { return find(o, o->completed + 1); }
+/** oldest is the oldest operation in flight. Its signature is kept, however many are behind it in an open group. */
+static struct pending *oldest(struct operations *o) {
+  uint64_t n = o->completed + 1;
+  return n == o->kept_launched && o->launched - n >= o->n ? &o->kept : find(o, n);
+}
 
 void tape_show(struct tape_comm *comm, const struct pending *p) {
   struct operations *o = &comm->op;
@@ -101,6 +105,10 @@ static struct pending *push(struct tape_comm *comm) {
     struct pending *p = known(o, 0);
     if (!p->ended) {
       tell(comm, p); // before it is forgotten
+      if (o->launched - o->n == o->completed) {
+        o->kept = *p;
+        o->kept_launched = o->completed + 1;
+      }
     }
     pop(o);
   }

@@ -49,6 +49,8 @@ struct operations {
   uint8_t phase;                /**< of the oldest in flight */
   struct pending list[TAPE_MAX_PENDING];
   struct pending forgotten; /**< in place of one that is not known any more */
+  struct pending kept;      /**< the oldest in flight, if list has it no more */
+  uint64_t kept_launched;   /**< its number; 0: none was kept */
   int64_t wait_since;
   uint32_t version; /**< of the slot's latch */
   int32_t wait;     /**< the rank that the oldest in flight waits for; -1: none */

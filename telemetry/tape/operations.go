@@ -25,6 +25,9 @@ type operations struct {
 	waitSince int64
 	version   uint32 // of the slot's latch
 	wait      int32  // the rank that the oldest in flight waits for; -1: none
+
+	kept         pending // the oldest in flight, if list has it no more
+	keptLaunched uint64  // its number; 0: none was kept
 }
 
 // pending is an operation that is in flight, or was a moment ago.
@@ -39,8 +42,8 @@ type pending struct {
 	bytes    uint64
 }
 
-// maxPending is the number of operations in flight whose signatures are known; the oldest of more lose theirs. It is a
-// power of two.
+// maxPending is the number of operations in flight whose signatures are known, besides that of the oldest; those between
+// it and the last ones lose theirs. It is a power of two.
 const maxPending = 64
 
 // maxInFlight is the most operations in flight that a slot can show: it has 24 bits for them.
@@ -279,6 +282,9 @@ func (c *CommWriter) push() *pending {
 	if o.n == maxPending {
 		if p := o.at(0); !p.ended {
 			c.tell(p) // before the operation is forgotten
+			if o.launched-uint64(o.n) == o.completed {
+				o.kept, o.keptLaunched = *p, o.completed+1
+			}
 		}
 		o.pop()
 	}
@@ -307,8 +313,13 @@ func (o *operations) find(n uint64) *pending {
 	return &pending{told: true}
 }
 
-// oldest is the oldest operation in flight.
-func (o *operations) oldest() *pending { return o.find(o.completed + 1) }
+// oldest is the oldest operation in flight. Its signature is kept, however many are behind it.
+func (o *operations) oldest() *pending {
+	if n := o.completed + 1; n == o.keptLaunched && o.launched-n >= uint64(o.n) {
+		return &o.kept
+	}
+	return o.find(o.completed + 1)
+}
 
 // retire moves completed past the operations that have ended. Operations that are no longer known end in order.
 func (o *operations) retire(last uint64) {

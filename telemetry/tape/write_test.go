@@ -155,7 +155,8 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-// More operations in flight than the writer remembers: they lose their signature and number, and nothing else.
+// More operations in flight than the writer remembers: they lose their signature and number, and nothing else. The
+// oldest keeps both.
 func TestManyInFlight(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
@@ -163,6 +164,9 @@ func TestManyInFlight(t *testing.T) {
 	const n = 3 * maxPending
 	for range n {
 		c.Start(0, allReduce, 1)
+	}
+	if s := r.Slots()[0]; s.Op != allReduce || s.Seq != 1 {
+		t.Errorf("with %d in flight the slot shows %d: %+v", n, s.Seq, s.Op)
 	}
 	for seq := uint64(1); seq <= n; seq++ {
 		c.End(seq, 0)

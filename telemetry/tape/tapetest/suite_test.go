@@ -58,6 +58,7 @@ func testWriter(t *testing.T, play player) {
 	t.Run("records", func(t *testing.T) { testRecords(t, play) })
 	t.Run("tails", func(t *testing.T) { testTails(t, play) })
 	t.Run("refusals", func(t *testing.T) { testRefusals(t, play) })
+	t.Run("many in flight", func(t *testing.T) { testManyInFlight(t, play) })
 	t.Run("slots", func(t *testing.T) { testSlots(t, play) })
 	t.Run("table full", func(t *testing.T) { testTableFull(t, play) })
 	t.Run("overwritten", func(t *testing.T) { testOverwritten(t, play) })
@@ -154,6 +155,18 @@ func withoutTimes(t *testing.T, events []tape.Event) []tape.Event {
 		ev.Op.Time, ev.Op.Start = 0, 0
 	}
 	return events
+}
+
+// testManyInFlight: the slot shows the oldest operation, however many are behind it.
+func testManyInFlight(t *testing.T, play player) {
+	script := []string{"comm 1 " + idA + " " + none + " world 0 2 1 host 0"}
+	for n := range 100 {
+		script = append(script, fmt.Sprintf("start 1 %d 16 7 0 -1 8 1", 5+n))
+	}
+	slots := record(t, play, append(script, "crash")...).Slots()
+	if len(slots) != 1 || slots[0].Launched != 100 || slots[0].Seq != 5 || slots[0].Op.Bytes != 8 {
+		t.Errorf("the slots are %+v, want one that shows operation 5", slots)
+	}
 }
 
 func testRecords(t *testing.T, play player) {

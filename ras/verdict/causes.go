@@ -129,10 +129,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		}
 	}
 	v := m.verdict(leaves[0].reason(), Certain, m.ranksOf(culprits), victims(ends, culprits))
-	who, have := culpritsText(v.Culprits), "have"
-	if len(v.Culprits) == 1 {
-		have = "has"
-	}
+	who, have := culpritsText(v.Culprits), haveText(v.Culprits)
 	switch first := leaves[0]; {
 	case slices.Contains(m.gaveUp, first.actor):
 		s := first.actor.slotIn(m.key.comm)
@@ -143,8 +140,10 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 		if first.left.Site != "" {
 			v.Text.add(" (at %s)", first.left.Site)
 		}
-		switch counted := m.slot.inCountedMessages(); {
-		case counted && first.left.Act == abort && first.actor.slotIn(m.key.comm).lacks(m.slot).by == 0:
+		own, counted := first.actor.slotIn(m.key.comm), m.slot.inCountedMessages()
+		in := m.key.kind == collective && own.Begun >= m.key.seq || counted && own.lacks(m.slot).by == 0
+		switch {
+		case first.left.Act == abort && in:
 			v.Text.add(", before %s was done", m.text())
 		case counted:
 			v.Text.add(", and %s not %s", have, m.entered(v.Culprits))
@@ -168,7 +167,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	case m.key.kind == broken:
 		v.Text = say("%s caused %s to fail on other ranks: %s", who, commText(m.slot), m.slot.Failure.Text)
 	default:
-		v.Text = m.notEntered(who, have, v.Culprits, v.Reason == NotJoined)
+		v.Text = m.notEntered(who, v.Culprits, v.Reason == NotJoined)
 		if len(leaves) == 1 && first.in != nil {
 			v.Text.add("; it is still in %s, which others have completed: if it does not block, %s until it has ended",
 				first.in.meeting.text(), askForError)
@@ -185,7 +184,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 }
 
 // notEntered says that ranks have not entered, or joined, a meeting, or had not when it failed.
-func (m *meeting) notEntered(who, have string, ranks []Rank, joining bool) Text {
+func (m *meeting) notEntered(who string, ranks []Rank, joining bool) Text {
 	what := m.entered(ranks)
 	if joining {
 		what = say("joined %s", m.text())
@@ -195,7 +194,14 @@ func (m *meeting) notEntered(who, have string, ranks []Rank, joining bool) Text 
 	if m.until > 0 {
 		return say("%s had not %s when it failed, %s ago", who, what, Age(m.until))
 	}
-	return say("%s %s not %s", who, have, what)
+	return say("%s %s not %s", who, haveText(ranks), what)
+}
+
+func haveText(ranks []Rank) string {
+	if len(ranks) == 1 {
+		return "has"
+	}
+	return "have"
 }
 
 // weigh adds what speaks for and against a verdict on missing ranks.
@@ -426,7 +432,7 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 		ranks = append(ranks, w.rankAt(m.slot, r))
 	}
 	who := ranksText(ranks)
-	reason, text := NotJoined, say("%s never arrived at %s", who, m.text())
+	reason, text := NotJoined, m.notEntered(who, ranks, true)
 	if f := m.engine; f != nil {
 		switch f.Code {
 		case lifecycle.CodeRankDead:
@@ -441,7 +447,7 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 	v.Text = text
 	v.Text.add("%s", waiting(v.Victims))
 	v.Evidence = append(v.Evidence, attendance(m),
-		say("no known process has these ranks: theirs may never have started"))
+		say("no known process has these ranks: theirs may not have started"))
 	return v
 }
 

@@ -276,7 +276,7 @@ func TestRenumbered(t *testing.T) {
 		})
 	}
 	verdicts, _ := verdict.Diagnose(newJob(4).begins("all", 2, 3, 1, 0, 2).root("all").without(2))
-	if want := `rank 2 of "all" and rank 3 of "all" never arrived`; len(verdicts) != 1 ||
+	if want := `rank 2 of "all" and rank 3 of "all" have not joined`; len(verdicts) != 1 ||
 		!strings.HasPrefix(verdicts[0].Text.String(), want) {
 		t.Errorf("one gave no note: %+v, want %q", verdicts, want)
 	}

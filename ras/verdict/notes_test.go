@@ -299,7 +299,7 @@ func TestNotes(t *testing.T) {
 			[]string{
 				`not_joined (certain) rank 2 (node1, pid 1002) has not joined the init of "world"; it has made no ` +
 					`call on any communicator yet; ranks 0 and 1 wait`,
-				`not_joined (likely) rank 3 never arrived at the init of "world"; ranks 0 and 1 wait`,
+				`not_joined (likely) rank 3 has not joined the init of "world"; ranks 0 and 1 wait`,
 			},
 		},
 		{

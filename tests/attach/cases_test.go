@@ -174,7 +174,7 @@ func TestPolledInit(t *testing.T) {
 
 			job, end := late("carillon", "attach", "--tape-dir", tapes, "--accept-nccl-bugs", "1762,1996", "--")
 			report(t, `"reason": "not_joined"[^§]*3 of 4 `, tapes)
-			job.Await(`"Name":"ccl\.stall".*rank 3 never arrived at the init of `) // once the verdict is known
+			job.Await(`"Name":"ccl\.stall".*rank 3 has not joined the init of `) // once the verdict is known
 			end()
 			if code := job.ExitCode(); code != 0 {
 				t.Errorf("exit code %d", code)

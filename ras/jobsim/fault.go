@@ -90,6 +90,7 @@ func (p *Process) leave(code int) {
 	if p.State.Ended() {
 		return
 	}
+	p.closes = true
 	for _, r := range p.Ranks {
 		for _, member := range slices.Backward(r.order) {
 			member.abort("the runtime was closed")

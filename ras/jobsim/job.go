@@ -86,6 +86,7 @@ type Process struct {
 	generations uint32
 	pending     []func() // calls that wait for SIGCONT
 	leaving     int      // ranks that have run Leave
+	closes      bool     // its acts are those of the runtime, which the program closes
 }
 
 // Rank is one rank of the job.
@@ -260,7 +261,9 @@ func (member *membership) life(r tape.LifeRecord) {
 func (member *membership) begin(act tape.Act, call lifecycle.Call, seq int) (end func(*Fault, ...lifecycle.CommID)) {
 	r := tape.LifeRecord{
 		Act: act, Call: call, Stage: tape.StageStart, Seq: uint64(seq), Start: member.rank.Process.job.now, Peer: -1,
-		Site: lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)},
+	}
+	if !member.rank.Process.closes {
+		r.Site = lifecycle.Site{Func: "main.train", File: "train.go", Line: 40 + int(act)}
 	}
 	member.life(r)
 	return func(fault *Fault, made ...lifecycle.CommID) {

@@ -270,7 +270,8 @@ func (w *walk) explain(m *meeting, a *actor) {
 		return
 	case gone:
 		leaf.why = notAlive
-		aborted := left != nil && left.Act == abort && a.note.Fate == Dead // one that leaves in order aborts the rest
+		// One that leaves in order aborts the rest, which is no call of the program.
+		aborted := left != nil && left.Act == abort && (a.note.Fate == Dead || left.Site != "")
 		if aborted || left != nil && (left.Age > a.note.FateAge+settleTime || w.failedFirst(a.note)) {
 			leaf.why = leftComm
 		}

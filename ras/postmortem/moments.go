@@ -31,15 +31,18 @@ const (
 )
 
 // moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to
-// it, right after it, and now or at the end. Without trouble, but if a process left in order in the middle of a call,
-// the first moment is just before the first one left since that call began.
+// it, right after it, just before each later one, as others may have waited until then, and now or at the end. Without
+// trouble, but if a process left in order in the middle of a call, the first moment is just before the first one left
+// since that call began.
 func (r *Report) moments() []moment {
 	var all []moment
 	var first *moment
 	var signaled time.Time // when the job was ended from outside
+	var troubles []moment
 	trouble := func(at time.Time, what string, ended bool) {
+		troubles = append(troubles, moment{at: at, trouble: what, ended: ended})
 		if first == nil || at.Before(first.at) {
-			first = &moment{at: at, trouble: what, ended: ended}
+			first = &troubles[len(troubles)-1]
 		}
 	}
 	gaveUp := func(m *member) string { return fmt.Sprintf("%s gave up an operation on %s", m.label(), m.name()) }
@@ -65,22 +68,15 @@ func (r *Report) moments() []moment {
 			break
 		}
 		if r.waited(a.of, a.at.Add(-beforeTime)) {
-			trouble(a.at, fmt.Sprintf("%s aborted %s, in which it waited", a.of.label(), a.of.name()), false)
+			trouble(a.at, a.text(), false)
 		}
 	}
 	if l := r.lost; l != nil && (first == nil || !first.at.Before(l.of.at(l.told))) {
 		first = &moment{at: l.of.at(l.at), trouble: l.name + " failed", ended: true}
 	}
 	if first != nil {
-		before := first.at.Add(-beforeTime)
-		if first.ended {
-			before = first.at.Add(-time.Microsecond)
-		}
-		if last, known := r.lastSign(); known && before.Sub(last) > pauseTime {
-			before = last
-		}
 		what := first.trouble
-		all = append(all, moment{at: before, title: "just before " + what, trouble: what, ended: first.ended})
+		all = append(all, r.justBefore(first))
 		if first.ended {
 			return all // later failures are consequences
 		}
@@ -95,24 +91,78 @@ func (r *Report) moments() []moment {
 	switch now := r.now(); {
 	case !now.IsZero():
 		all = append(all, moment{at: now, title: "now", now: true})
-	case first == nil && !r.End.IsZero():
-		title := "at the end of the tapes"
-		if slices.ContainsFunc(r.procs, func(p *process) bool { return p.lastSeen() > p.last }) {
-			title = "when it was last seen to run"
+	case r.End.IsZero():
+	case first != nil:
+		all = append(all, r.later(all[1].at, troubles)...)
+		outlived := func(p *process) bool { return p.end.at == 0 || p.at(p.end.at).After(r.End) }
+		if r.End.After(all[len(all)-1].at) && slices.ContainsFunc(r.procs, outlived) {
+			all = append(all, r.end())
 		}
+	default:
 		if p := r.firstLeft(); p != nil {
 			at, what := p.at(p.end.left).Add(-time.Microsecond), p.name()+" left the job"
 			all = append(all, moment{at: at, title: "just before " + what, trouble: what})
 		}
-		all = append(all, moment{at: r.End, title: title})
+		all = append(all, r.end())
 	}
 	return all
+}
+
+// justBefore is the moment just before a trouble.
+func (r *Report) justBefore(t *moment) moment {
+	before := t.at.Add(-beforeTime)
+	if t.ended {
+		before = t.at.Add(-time.Microsecond)
+	}
+	if last, known := r.lastSign(); known && before.Sub(last) > pauseTime {
+		before = last
+	}
+	return moment{at: before, title: "just before " + t.trouble, trouble: t.trouble, ended: t.ended}
+}
+
+// end is the last moment of all tapes.
+func (r *Report) end() moment {
+	title := "at the end of the tapes"
+	if slices.ContainsFunc(r.procs, func(p *process) bool { return p.lastSeen() > p.last }) {
+		title = "when it was last seen to run"
+	}
+	return moment{at: r.End, title: title}
+}
+
+// mostLater bounds the moments before later troubles.
+const mostLater = 8
+
+// later are the moments just before the later ones of some troubles, the ends of processes, and the aborts. Of those
+// within sweepTime there is the first one.
+func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
+	for _, p := range r.procs {
+		if p.end.at > 0 {
+			troubles = append(troubles, moment{at: p.at(p.end.at), trouble: p.ended()})
+		}
+	}
+	for _, a := range r.aborts() {
+		troubles = append(troubles, moment{at: a.at, trouble: a.text()})
+	}
+	slices.SortStableFunc(troubles, func(a, b moment) int { return a.at.Compare(b.at) })
+	last := after
+	for i := range troubles {
+		at := troubles[i].at
+		if before := r.justBefore(&troubles[i]); at.Sub(last) > sweepTime && before.at.After(after) {
+			all = append(all, before)
+		}
+		last = later(last, at)
+	}
+	return all[:min(len(all), mostLater)]
 }
 
 // abort is when a rank aborted a communicator.
 type abort struct {
 	of *member
 	at time.Time
+}
+
+func (a *abort) text() string {
+	return fmt.Sprintf("%s aborted %s, in which it waited", a.of.label(), a.of.name())
 }
 
 // mostAborts bounds the aborts before which the job is judged.

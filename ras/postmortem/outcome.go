@@ -21,7 +21,7 @@ func straggles(f Finding) bool { return f.Reason == verdict.Straggler }
 // Ending is how the job ended.
 type Ending struct {
 	// How is "running", "completed", "failed", "ended" (from outside) or "killed": processes ended without closing
-	// their tapes, and no other rank waited for them.
+	// their tapes, and no other rank waited for them in the end.
 	How  string    `json:"how"`
 	Time time.Time `json:"time,omitzero"`
 	Text string    `json:"text"`
@@ -284,8 +284,11 @@ func (r *Report) unnoticed(n int, failures []*process) Ending {
 	}
 	p := r.procs[known]
 	e := Ending{
-		How: "killed", Time: p.at(p.end.at), Text: fmt.Sprintf("%s ended at %s: %s. No other rank waited for it.",
+		How: "killed", Time: p.at(p.end.at), Text: fmt.Sprintf("%s ended at %s: %s.",
 			capital(p.name()), clockTime(p.at(p.end.at)), p.end.how),
+	}
+	if !slices.ContainsFunc(r.Held, func(f Finding) bool { return slices.ContainsFunc(f.Culprits, p.is) }) {
+		e.Text += " No other rank waited for it."
 	}
 	if n > 1 {
 		e.Text += fmt.Sprintf(" %s more ended without closing %s.", count(n-1, "process"),

@@ -229,10 +229,13 @@ func (r *Report) judge(opts *Options) error {
 // endedFromOutside tells whether a finding is that processes were told to end by a signal: that held nobody up.
 func (r *Report) endedFromOutside(f *Finding) bool {
 	return f.Reason == verdict.RankDead && !slices.ContainsFunc(f.Culprits, func(c verdict.Rank) bool {
-		return !slices.ContainsFunc(r.procs, func(p *process) bool {
-			return p.header.KnownPID() == c.PID && words.Line(p.header.Host) == c.Host && p.end.exit.Told()
-		})
+		return !slices.ContainsFunc(r.procs, func(p *process) bool { return p.is(c) && p.end.exit.Told() })
 	})
+}
+
+// is tells whether a rank, as a verdict names it, is the process's.
+func (p *process) is(rank verdict.Rank) bool {
+	return p.header.KnownPID() == rank.PID && words.Line(p.header.Host) == rank.Host
 }
 
 // onDayOf is the first time of that hour, minute and so on between begin and end; without one, that of begin's day.

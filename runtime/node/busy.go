@@ -67,7 +67,7 @@ func (b *busy) String() string {
 	for first >= 0 && now.at.Sub(b.last[first].at) < (busyParts-1)*b.every {
 		first--
 	}
-	if first < 0 {
+	if first < 0 || now.used < b.last[first].used { // it has ended
 		return ""
 	}
 	share, what := b.last[first].share(now), "sleeps or waits for something"

@@ -53,6 +53,21 @@ func TestProcessorTime(t *testing.T) {
 	}
 }
 
+// TestBusyEnded: of a process that has ended, which has used no time by the kernel, nothing is told.
+func TestBusyEnded(t *testing.T) {
+	used := time.Hour
+	b := newBusy(func() time.Duration { return used }, 0)
+	for i := range b.last {
+		b.last[i].at = b.last[i].at.Add(-busySpan)
+	}
+	if b.String() == "" {
+		t.Error("nothing is told of a process that sleeps")
+	}
+	if used = 0; b.String() != "" {
+		t.Errorf("it has ended, and %s", b.String())
+	}
+}
+
 // BenchmarkBusy is one measurement, of which there are ten a second.
 func BenchmarkBusy(b *testing.B) {
 	m := newBusy(processorTime, 0)

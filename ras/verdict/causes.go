@@ -93,7 +93,7 @@ func (l *leaf) before(o *leaf) bool {
 func (l *leaf) reason() Reason {
 	m := l.at
 	switch {
-	case l.why == leftComm:
+	case l.why == leftComm && l.left.Act != tape.ActInit:
 		return NotEntered
 	case l.actor.openGroup(m) != nil:
 		return UnfinishedGroup
@@ -134,6 +134,11 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	case slices.Contains(m.gaveUp, first.actor):
 		s := first.actor.slotIn(m.key.comm)
 		v.Text = say("%s canceled %s %s ago", who, callText(s.Op.Call.String(), s.Seq, s), Age(first.left.Age))
+	case first.why == leftComm && first.left.Act == tape.ActInit:
+		v.Text = say("%s failed on %s %s ago", m.text(), who, Age(first.left.Age))
+		if len(leaves) == 1 && first.left.Text != "" {
+			v.Text.add(": %s", first.left.Text)
+		}
 	case first.why == leftComm:
 		verb := map[tape.Act]string{abort: "aborted", tape.ActFinalize: "finalized"}[first.left.Act]
 		v.Text = say("%s %s %s %s ago", who, cmp.Or(verb, "destroyed"), commText(m.slot), Age(first.left.Age))
@@ -177,6 +182,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	}
 	v.Text.add("%s", waiting(v.Victims))
 	v.weigh(m, leaves)
+	v.addFates(m, culprits)
 	if m.key.kind != broken {
 		v.Evidence = append(v.Evidence, attendance(m))
 	}
@@ -223,16 +229,12 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 			v.Confidence = min(v.Confidence, most)
 			v.Evidence = append(v.Evidence, say("%s keeps making other calls, but not this one", r))
 		}
-		if l.actor.note.Where != "" {
+		if l.actor.note.Where != "" && !l.actor.ended() {
 			is := "is between its calls"
 			if v.Reason == StreamBlocked { // its last call has returned, and counts as one that it is in
 				is = "has returned from the call"
 			}
 			v.Evidence = append(v.Evidence, say("%s %s: %s", r, is, l.actor.note.Where))
-		}
-		if f := l.actor.failed(); f != nil && f.Text != "" {
-			v.Evidence = append(v.Evidence,
-				say("the %s of %s on %s failed: %s", f.Act, quoted(f.Name, f.Comm), r, f.Text))
 		}
 		for _, s := range l.actor.slots {
 			if s.Captured > 0 && (s.Comm == m.key.comm || v.Reason == StreamBlocked) {
@@ -255,6 +257,37 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 		v.Evidence = append(v.Evidence,
 			say("only %d of %d ranks are in the call: it may be one call too many", n, size))
 		v.Confidence = min(v.Confidence, Likely)
+	}
+}
+
+// addFates adds the errors with which the inits of ranks, or their last acts, failed, unless the sentence has that of
+// the only one, and how their processes have ended.
+func (v *Verdict) addFates(m *meeting, some []*actor) {
+	for _, a := range some {
+		r := rankOf(a, m.key.comm)
+		who := r.String()
+		if v.ambiguous(r) {
+			who = r.Process()
+		}
+		f := a.failed()
+		if m.failedFor(a) {
+			f = &FailedAct{Act: tape.ActInit, Comm: m.key.comm, Name: m.slot.Name, Text: a.slotIn(m.key.comm).Left.Text}
+		}
+		said := v.Reason != Mismatch && len(some) == 1 && m.failedFor(a)
+		if f != nil && f.Text != "" && !said {
+			v.Evidence = append(v.Evidence,
+				say("the %s of %s on %s failed: %s", f.Act, quoted(f.Name, f.Comm), who, f.Text))
+		}
+		if a.ended() {
+			ended := say("the process of %s ended %s ago", r, Age(a.note.FateAge))
+			if v.ambiguous(r) {
+				ended = say("process %s ended %s ago", who, Age(a.note.FateAge))
+			}
+			if a.note.Cause != "" {
+				ended.add(": %s", a.note.Cause)
+			}
+			v.Evidence = append(v.Evidence, ended)
+		}
 	}
 }
 
@@ -376,6 +409,9 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	switch {
 	case m.outOfStep:
 		return Verdict{}, false
+	case m.contradicted:
+		v, _ := w.contradiction(m)
+		return v, m.trouble
 	case m.differ:
 		return w.mismatch(m), true
 	case m.mismatched() && w.unheard(m):

@@ -13,27 +13,64 @@ import (
 // contradiction is the verdict on ranks that gave another size of a meeting's communicator than most, or that took one
 // rank of it; false if there are none.
 func (w *walk) contradiction(m *meeting) (Verdict, bool) {
-	bySize, byRank := map[int][]*actor{}, map[int][]*actor{}
-	n, most := 0, 0
-	for _, a := range w.actors {
-		if s := a.slotIn(m.key.comm); s != nil && s.Rank >= 0 {
-			n++
-			bySize[s.Size] = append(bySize[s.Size], a)
-			byRank[s.Rank] = append(byRank[s.Rank], a)
-			if len(bySize[s.Size]) > len(bySize[most]) {
-				most = s.Size
-			}
-		}
+	c := w.claimsOf(m)
+	if len(c.bySize) > 1 {
+		return m.otherSizes(c.bySize, c.most, c.n), true
 	}
-	if len(bySize) > 1 {
-		return m.otherSizes(bySize, most, n), true
-	}
-	for _, rank := range slices.Sorted(maps.Keys(byRank)) {
-		if len(byRank[rank]) > 1 {
-			return m.sameRank(byRank[rank], byRank), true
-		}
+	if rank := c.taken(); rank >= 0 {
+		return m.sameRank(c.byRank[rank], c.byRank), true
 	}
 	return Verdict{}, false
+}
+
+// claims are which ranks of a meeting's communicator, and which sizes of it, n actors gave; most gave the size most.
+type claims struct {
+	bySize, byRank map[int][]*actor
+	n, most        int
+}
+
+// claimsOf are the claims of the known ranks. In an init, one that failed before the others came may be of another run.
+func (g *graph) claimsOf(m *meeting) claims {
+	c := claims{bySize: map[int][]*actor{}, byRank: map[int][]*actor{}}
+	for _, a := range g.actors {
+		s := a.slotIn(m.key.comm)
+		if s == nil || s.Rank < 0 || m.key.kind == joining && s.Left != nil && s.Left.Age > m.age+skew {
+			continue
+		}
+		c.n++
+		c.bySize[s.Size] = append(c.bySize[s.Size], a)
+		c.byRank[s.Rank] = append(c.byRank[s.Rank], a)
+		if len(c.bySize[s.Size]) > len(c.bySize[c.most]) {
+			c.most = s.Size
+		}
+	}
+	return c
+}
+
+// taken is the lowest rank that several took; -1 if there is none.
+func (c *claims) taken() int {
+	for _, rank := range slices.Sorted(maps.Keys(c.byRank)) {
+		if len(c.byRank[rank]) > 1 {
+			return rank
+		}
+	}
+	return -1
+}
+
+func (c claims) contradict() bool { return len(c.bySize) > 1 || c.taken() >= 0 }
+
+// ambiguous tells whether a culprit's rank is also that of another culprit.
+func (v *Verdict) ambiguous(rank Rank) bool {
+	return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Job == rank.Job && r.Member != rank.Member })
+}
+
+// processesText names the processes of ranks.
+func processesText(ranks []Rank) string {
+	all := make([]string, 0, len(ranks))
+	for _, r := range ranks {
+		all = append(all, r.Process())
+	}
+	return "processes " + words.List(all)
 }
 
 // otherSizes is the verdict on ranks that gave another size than most of n did.
@@ -80,7 +117,11 @@ func (m *meeting) sameRank(some []*actor, byRank map[int][]*actor) Verdict {
 	}
 	if len(wrong) != len(some)-1 {
 		v := m.verdict(Mismatch, Likely, m.ranksOf(some), nil)
-		v.Text = say("%s took one rank of %s, number %d", culpritsText(v.Culprits), commText(m.slot), rank)
+		who := culpritsText(v.Culprits)
+		if v.ambiguous(v.Culprits[0]) {
+			who = processesText(v.Culprits)
+		}
+		v.Text = say("%s took one rank of %s, number %d", who, commText(m.slot), rank)
 		v.addFailed(m, some)
 		return v
 	}

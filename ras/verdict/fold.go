@@ -116,7 +116,9 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 			Age: age(f.Time, now),
 		}
 	}
-	if a := c.End; a != nil {
+	if a := c.End; a != nil && a.Kind == tape.ActInit {
+		s.Left = &Left{Act: a.Kind, Age: age(a.End, now), Site: siteOf(a), Text: a.Text}
+	} else if a != nil {
 		s.Left = &Left{Act: a.Kind, Age: age(a.Start, now), Took: age(a.Start, a.End), Site: siteOf(a), Text: a.Text}
 	}
 	waits, over := c.Waits(now)

@@ -78,7 +78,9 @@ type meeting struct {
 	until   time.Duration // how long ago it failed on the first rank; 0 if it goes on
 	trouble bool          // it takes too long, or failed
 	differ  bool          // those present make different calls
-	engine  *Failure      // the most specific error that the engine reported; nil if it goes on
+	// contradicted tells that ranks gave different sizes of the communicator that begins, or took one rank of it.
+	contradicted bool
+	engine       *Failure // the most specific error that the engine reported; nil if it goes on
 
 	missing   []*actor  // that have not come, or can't go on; each once
 	absent    []int     // ranks of the communicator that belong to no known actor

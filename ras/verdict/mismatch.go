@@ -229,9 +229,17 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 func (v *Verdict) addFailed(m *meeting, wrong []*actor) {
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
 	v.Victims = victims(slices.DeleteFunc(slices.Clone(m.g.order), func(o *meeting) bool {
-		return o.key.comm != m.key.comm || !o.mismatched()
+		return o.key.comm != m.key.comm || !o.mismatched() && !o.contradicted
 	}), wrong)
 	v.Text.add("%s", waiting(v.Victims))
+	if m.contradicted {
+		v.addFates(m, m.failedInits())
+	}
+}
+
+// failedInits are the ranks of a meeting whose init failed.
+func (m *meeting) failedInits() []*actor {
+	return slices.DeleteFunc(slices.Clone(m.g.actors), func(a *actor) bool { return !m.failedFor(a) })
 }
 
 // mismatchText says what the ranks that disagree were in, or what the engine says of one.

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"slices"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -9,7 +10,8 @@ import (
 
 // findMissing finds the ranks that a meeting waits for.
 func (g *graph) findMissing(m *meeting) {
-	if m.differ || m.mismatched() {
+	m.contradicted = m.key.kind == joining && g.claimsOf(m).contradict()
+	if m.contradicted || m.differ || m.mismatched() {
 		return // it fails even if all come
 	}
 	if _, _, unequal := m.unequal(); unequal {
@@ -54,6 +56,9 @@ func (g *graph) findMissing(m *meeting) {
 	case broken:
 		g.expect(m, m.slot.Failure.Peer)
 	}
+	if m.key.kind == joining {
+		m.firstFailed()
+	}
 	if never := func(a *actor) bool { return !m.waitedIn(a) }; slices.ContainsFunc(m.missing, never) {
 		m.missing = slices.DeleteFunc(m.missing, m.waitedIn)
 	}
@@ -63,6 +68,36 @@ func (g *graph) findMissing(m *meeting) {
 			g.expectCarrier(m, p.slot.Rank, wait)
 		}
 	}
+}
+
+// firstFailed drops, of the ranks whose init failed, those to which that may have happened because of another one: it
+// failed before them, or its process ended, or it never came, as the engine says.
+func (m *meeting) firstFailed() {
+	first := time.Duration(0) // how long ago
+	for _, a := range m.missing {
+		switch s := a.slotIn(m.key.comm); {
+		case s != nil && s.notMade():
+			first = max(first, s.Left.Age)
+		case s != nil && a.ended():
+			first = max(first, a.note.FateAge)
+		}
+	}
+	others := len(m.absent) > 0 || slices.ContainsFunc(m.missing, func(a *actor) bool { return !m.failedFor(a) })
+	m.missing = slices.DeleteFunc(m.missing, func(a *actor) bool {
+		return m.failedFor(a) && (a.slotIn(m.key.comm).Left.Age+skew < first || others && m.blamesOther(a))
+	})
+}
+
+// failedFor tells whether the init of a rank failed.
+func (m *meeting) failedFor(a *actor) bool {
+	s := a.slotIn(m.key.comm)
+	return s != nil && s.notMade()
+}
+
+// blamesOther tells whether a rank's init failed because of another rank, as the engine says.
+func (m *meeting) blamesOther(a *actor) bool {
+	f := a.slotIn(m.key.comm).Failure
+	return f.lost() || f.is(lifecycle.CodeTimeout, lifecycle.CodePeerAborted)
 }
 
 // leftIn is the part of a rank in a meeting in the middle of which its process left in order; nil if it didn't.
@@ -177,7 +212,7 @@ func (m *meeting) addMissing(a *actor) {
 func passed(m *meeting, s *Slot) bool {
 	switch m.key.kind {
 	case joining:
-		return s.open(tape.ActInit) == nil && s.State != lifecycle.StateInitializing
+		return s.open(tape.ActInit) == nil && s.State != lifecycle.StateInitializing && !s.notMade()
 	case leaving:
 		return s.Left != nil
 	case collective:

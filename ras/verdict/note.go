@@ -205,13 +205,14 @@ type Failure struct {
 	Age  time.Duration  `json:"age"`
 }
 
-// Left is how a rank ended a communicator, or finalized it.
+// Left is how a rank ended a communicator, or finalized it, or that its init failed.
 type Left struct {
-	Act  tape.Act      `json:"act"` // finalize, destroy or abort
-	Age  time.Duration `json:"age"` // of its beginning: others may learn of it before it is done
+	Act tape.Act `json:"act"` // finalize, destroy, abort or init
+	// Age is of the beginning, as others may learn of it before it is done; of an init, it is of the end.
+	Age  time.Duration `json:"age"`
 	Took time.Duration `json:"took,omitempty"`
 	Site string        `json:"site,omitempty"` // where it was called: "file:line", in C "file+offset"
-	Text string        `json:"text,omitempty"` // the cause that the program gave
+	Text string        `json:"text,omitempty"` // the cause that the program gave, or why the init failed
 }
 
 // maxSize is more ranks than a communicator has.
@@ -231,6 +232,9 @@ func (s *Slot) open(act tape.Act) *OpenAct {
 	}
 	return nil
 }
+
+// notMade tells whether the rank's init of the communicator failed.
+func (s *Slot) notMade() bool { return s.Left != nil && s.Left.Act == tape.ActInit }
 
 // joins tells whether the rank is joining a communicator that grows.
 func (s *Slot) joins() bool {

@@ -33,7 +33,7 @@ type Comm struct {
 	Captured    uint64             // operations that ended in tape.PhaseCaptured, as far as that is known
 	Last        Op                 // the operation that ended last; its End is 0 if there was none
 	Failure     *Failure
-	End         *Act             // how this rank ended the communicator, or finalized it; nil while it has not
+	End         *Act             // how this rank ended the communicator, finalized it, or failed to make it; else nil
 	Splits      uint64           // the number of the last split of it that this rank took part in
 	Made        uint64           // the number of the split of its parent that made it; 0: none, or it isn't known
 	Was         lifecycle.CommID // its id before it got its own, as a world's in its run; zero if it had no other
@@ -238,7 +238,9 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 		}
 		switch r.Act {
 		case tape.ActDestroy, tape.ActAbort:
-			c.End = s.Act
+			if c.End == nil || c.End.Kind != tape.ActInit {
+				c.End = s.Act
+			}
 			c.countAll(r.Messages != nil, r.Messages)
 			p.end(c)
 		case tape.ActFinalize:
@@ -246,6 +248,8 @@ func (p *Process) applyLife(s *Step, r *tape.LifeRecord) {
 		case tape.ActInit:
 			if r.Code != lifecycle.CodeOK {
 				s.Failed = c.fail(r)
+				c.End = s.Act
+				p.end(c)
 			}
 		case tape.ActSplit:
 			p.split(c, r)

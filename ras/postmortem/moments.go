@@ -244,16 +244,17 @@ func (r *Report) now() (now time.Time) {
 	return now
 }
 
-// hung are the times at which an agent last noted that the job hung, one for each hang: within one, the pauses between
-// notes double.
+// hung are the times at which an agent last knew that the job hung, one for each hang: within one, the pauses between
+// its notes double, and the last one may say that it is over.
 func (p *process) hung() (last []time.Time) {
 	var first int64
 	for i, at := range p.ran {
 		if i == 0 || at-p.ran[i-1] > p.ran[i-1]-first+int64(2*time.Second) {
 			first = at
-			last = append(last, time.Time{})
+			last = append(last, p.at(at))
+		} else {
+			last[len(last)-1] = p.at(p.ran[i-1])
 		}
-		last[len(last)-1] = p.at(at)
 	}
 	return last
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// comm is a communicator over all tapes, with the largest size and the first name that a rank knows.
+// comm is a communicator over all tapes, with the largest size and the first name that a rank knows. What a rank said
+// whose init failed may have been why.
 type comm struct {
 	Comm
 	members []*member       // by rank; those without a rank come first
@@ -36,6 +37,7 @@ func (r *Report) join() {
 	}
 	for _, c := range r.comms {
 		slices.SortStableFunc(c.members, func(a, b *member) int { return cmp.Compare(a.Rank, b.Rank) })
+		c.measure()
 		for _, m := range c.members {
 			before := c.byRank[m.Rank]
 			if before != nil && before.proc != m.proc {
@@ -52,13 +54,26 @@ func (r *Report) join() {
 
 func (c *comm) add(m *member) {
 	c.members = append(c.members, m)
-	c.Size, c.Nodes, c.Name = max(c.Size, m.Size), max(c.Nodes, m.Nodes), cmp.Or(c.Name, m.Name)
+	c.Nodes, c.Name = max(c.Nodes, m.Nodes), cmp.Or(c.Name, m.Name)
 	c.Engine = cmp.Or(c.Engine, m.Engine)
 	for _, a := range m.acts() {
 		c.Made = earlier(c.Made, m.proc.at(a.Start))
 	}
 	if c.Made.IsZero() && m.last > 0 {
 		c.Made = m.proc.at(m.last)
+	}
+}
+
+// measure finds the communicator's size.
+func (c *comm) measure() {
+	made := slices.DeleteFunc(slices.Clone(c.members), func(m *member) bool {
+		return m.End != nil && m.End.Kind == tape.ActInit
+	})
+	if len(made) == 0 {
+		made = c.members
+	}
+	for _, m := range made {
+		c.Size = max(c.Size, m.Size)
 	}
 }
 
@@ -137,6 +152,7 @@ func (r *Report) reportComms() []Comm {
 			c.Ranks = append(c.Ranks, m.report(r.End))
 		}
 		c.Absent, c.NumAbsent = c.absent()
+		c.unjoined = r.unjoined(c)
 		c.Acts = c.reportActs()
 		list = append(list, c.Comm)
 	}
@@ -172,6 +188,31 @@ func (c *comm) absent() (ranks []int, total int) {
 		}
 	}
 	return ranks, max(total, 0)
+}
+
+// unjoined tells whether ranks without a tape are those of known processes which have not joined the communicator, for
+// all that the tapes tell: there is a tape of each process of the job or, if its size isn't known, of as many that are
+// together with its ranks in another communicator, or took a rank of it that another one has.
+func (r *Report) unjoined(c *comm) bool {
+	if r.size > 0 || len(r.emptiedTapes()) > 0 {
+		return r.complete()
+	}
+	joined, others := make(map[*process]bool), make(map[*process]bool)
+	for _, m := range c.byRank {
+		joined[m.proc] = true
+	}
+	for _, o := range r.comms {
+		if !slices.ContainsFunc(o.members, func(m *member) bool { return joined[m.proc] }) {
+			continue
+		}
+		for _, m := range o.members {
+			if !joined[m.proc] {
+				others[m.proc] = true
+			}
+		}
+	}
+	_, absent := c.absent()
+	return absent <= len(others)
 }
 
 // reportActs merges the ranks' parts in each act, with its errors.

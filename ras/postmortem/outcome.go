@@ -55,11 +55,12 @@ func (r *Report) well(how, text string) Ending {
 	return Ending{How: how, Text: capital(text) + "."}
 }
 
-// partial tells whether the tapes don't show all of the job: ranks have none, or operations are in CUDA graphs.
+// partial tells whether the tapes don't show all of the job: processes have none, or operations are in CUDA graphs.
 func (r *Report) partial() bool {
 	return slices.ContainsFunc(r.comms, func(c *comm) bool {
 		_, absent := c.absent()
-		return absent > 0 || slices.ContainsFunc(c.members, func(m *member) bool { return m.Captured > 0 })
+		captured := func(m *member) bool { return m.Captured > 0 }
+		return absent > 0 && !r.unjoined(c) || slices.ContainsFunc(c.members, captured)
 	})
 }
 

@@ -133,13 +133,15 @@ type Comm struct {
 	Engine string           `json:"engine,omitempty"` // "host", "host+cuda", "nccl 2.28.9"
 	Made   time.Time        `json:"made"`
 	Ranks  []Rank           `json:"ranks"`
-	// Absent are the ranks without a tape, at most MaxAbsent of them; NumAbsent is how many there are.
+	// Absent are the ranks without a part of it on a tape, at most MaxAbsent of them; NumAbsent is how many there are.
 	Absent     []int  `json:"absent,omitempty"`
 	NumAbsent  int    `json:"absent_total"`
 	Acts       []Act  `json:"acts"`
 	Operations uint64 `json:"operations"` // the most that any rank completed
 	// Captured is the most operations that any rank captured in graphs, whose launches are not seen.
 	Captured uint64 `json:"captured,omitempty"`
+
+	unjoined bool // Absent are ranks of known processes, for all that the tapes tell
 }
 
 // MaxAbsent is how many absent ranks a Comm names.

@@ -216,11 +216,11 @@ func (r *Report) gap() string {
 	}
 	var worst *Comm
 	for i := range r.Comms {
-		if c := &r.Comms[i]; c.NumAbsent > 0 && (worst == nil || c.NumAbsent > worst.NumAbsent) {
+		if c := &r.Comms[i]; c.NumAbsent > 0 && !c.unjoined && (worst == nil || c.NumAbsent > worst.NumAbsent) {
 			worst = c
 		}
 	}
-	if worst != nil && !r.complete() {
+	if worst != nil {
 		gaps = append(gaps, fmt.Sprintf("There is no tape of %s of %s: what is missing may matter.", worst.absentText(),
 			commName(worst.Name, worst.ID)))
 		if emptied := r.emptiedTapes(); len(emptied) > 0 {
@@ -338,7 +338,11 @@ func (r *Report) writeComm(t *text, c *Comm) {
 		rows = append(rows, row)
 	}
 	t.table(rows, maxRows)
-	if c.NumAbsent > 0 {
+	switch {
+	case c.NumAbsent == 0:
+	case c.unjoined:
+		t.paragraph("  ", fmt.Sprintf("No process is known to have joined it as %s.", c.absentText()))
+	default:
 		t.paragraph("  ", fmt.Sprintf("No tape of %s.", c.absentText()))
 	}
 	if c.Captured > 0 {

@@ -46,6 +46,12 @@ type kind struct {
 	sig        tape.Signature
 }
 
+// is tells whether two are the same call. A call whose launch has ended may still be in flight, and then counts from
+// where it was launched: in a group, or on a non-blocking communicator, that is later than it was called for.
+func (c *Call) is(o Call) bool {
+	return c.Generation == o.Generation && c.Seq == o.Seq && c.Signature == o.Signature
+}
+
 func (c *Call) kind() kind { return kind{c.Generation, c.Signature} }
 
 func (h *History) add(c *Comm, o *Op) {
@@ -92,13 +98,13 @@ type Habit struct {
 
 // Habit compares each of the last calls, and those in flight, with the calls before it.
 func (h *History) Habit(inFlight ...Call) (habit Habit) {
-	calls := append(slices.Clone(h.calls), slices.DeleteFunc(inFlight, func(c Call) bool {
-		return !kept(c.Signature.Call)
-	})...)
+	calls := slices.Clone(h.calls)
+	for _, c := range inFlight {
+		if kept(c.Signature.Call) && !slices.ContainsFunc(h.calls, c.is) {
+			calls = append(calls, c)
+		}
+	}
 	slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
-	calls = slices.CompactFunc(calls, func(a, b Call) bool { // a call whose launch has ended may still be in flight
-		return a.Start == b.Start && a.Generation == b.Generation && a.Seq == b.Seq && a.Signature == b.Signature
-	})
 	all, members := lanes(calls)
 	habit.Lanes = members
 	errs := errorTimes(calls)

@@ -132,3 +132,27 @@ func TestRanksOfCommunicatorsWithoutAParent(t *testing.T) {
 		t.Errorf("a number that none has is rank %+v's, of %d", third, len(p.Ranks()))
 	}
 }
+
+// TestLaunchedLater knows a call whose launch has ended and that is in flight, though it counts from a later time
+// there, as on a non-blocking communicator: it is no second one.
+func TestLaunchedLater(t *testing.T) {
+	p := newProcess(model.Limits{})
+	at := int64(0)
+	run := func(call lifecycle.Call) (s model.Step, c model.Call) {
+		at += 10
+		c = model.Call{
+			Generation: 1, Signature: tape.Signature{Call: call, Peer: -1}, Seq: uint64(at), Start: (at + 1) * ms,
+		}
+		return p.Apply(&tape.Event{Comm: world, Generation: 1, Op: tape.OpRecord{
+			Time: (at + 1) * ms, Start: at * ms, Stage: tape.StageEnd, Seq: c.Seq, Signature: c.Signature,
+		}}), c
+	}
+	for range 10 {
+		run(lifecycle.CallReduceScatter)
+		run(lifecycle.CallAllGather)
+	}
+	s, launched := run(lifecycle.CallReduceScatter)
+	if habit := s.Comm.Of.History.Habit(launched); len(habit.Odd) != 0 || len(habit.Trail) != 21 {
+		t.Errorf("a call that is in flight since its launch: %+v", habit)
+	}
+}

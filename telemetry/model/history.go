@@ -308,56 +308,68 @@ func (l *lane) odd() (odd []Odd, next *Odd, step int) {
 const callsPerRare = 12
 
 // compare compares the recent calls of kinds with at least so many calls; step is how many of them the last step that
-// was found has, 0 if none was.
+// was found has, 0 if none was. Rarer calls are additional ones or, if the program goes on behind as many usual ones,
+// in the places of those.
 func (l *lane) compare(least int) (odd []Odd, next *Odd, step int) {
-	kinds := 0
+	s := steps{lane: l, same: make([]int, len(l.calls)+1)}
 	for _, n := range l.count {
 		if n >= least {
-			kinds++
+			s.kinds++
 		}
 	}
-	frequent := make([]int, 0, len(l.calls)) // indices of the frequent calls before the current one
-	same := make([]int, len(l.calls)+1)      // by lag: how many of the last calls equal those lag calls earlier
-	known := make([]bool, len(l.count))      // kinds with an earlier call
+	known := make([]bool, len(l.count)) // kinds with an earlier call
+	var rare []int                      // indices of the rare calls since the last frequent one
+	found := 0                          // odd calls before those
 	for i := 0; i <= len(l.calls); i++ {
 		lag, times := 0, 0
 		if i >= len(l.calls)-maxRecent {
-			lag, times = l.period(frequent, same, kinds)
+			lag, times = s.period()
 		}
+		isRare := i < len(l.calls) && l.count[l.ids[i]] < least
 		if times > 0 {
 			step = lag
-			expected := l.calls[frequent[len(frequent)-lag]]
-			o := Odd{Usual: *expected, Times: times}
-			switch {
+			usual := s.calls[len(s.calls)-lag:] // those of a step, from the one that should come now
+			instead := func(i, place int) Odd {
+				return Odd{Did: *l.calls[i], Usual: *l.calls[usual[place]], Times: times}
+			}
+			switch n := len(rare); {
 			case i == len(l.calls):
-				next = &o
-			case l.calls[i].kind() == expected.kind():
+				next = &Odd{Usual: *l.calls[usual[0]], Times: times}
+			case l.ids[i] == l.ids[usual[0]]:
 				l.calls[i].Usual = true
-			case l.count[l.ids[i]] < least && known[l.ids[i]]: // a rare call
+			case isRare && (known[l.ids[i]] || times < minRepeatsNew || l.first(i)):
+			case isRare && n < lag && l.alike(i, usual[n]):
+				odd = append(odd, instead(i, n))
+			case n > 0 && n < lag && l.ids[i] == l.ids[usual[n]]:
+				l.calls[i].Usual = true
+				odd = odd[:found]
+				for place, at := range rare {
+					odd = append(odd, instead(at, place))
+					s.add(usual[place])
+				}
 			case known[l.ids[i]] || times >= minRepeatsNew && !l.first(i):
-				o.Did = *l.calls[i]
-				odd = append(odd, o)
+				odd = append(odd, instead(i, 0))
 			}
 		}
 		if i == len(l.calls) {
 			break
 		}
 		known[l.ids[i]] = true
-		if l.count[l.ids[i]] < least {
+		if isRare {
+			rare = append(rare, i)
 			continue
 		}
-		n := len(frequent)
-		frequent = append(frequent, i)
-		for lag := 1; lag <= n; lag++ {
-			if l.ids[i] == l.ids[frequent[n-lag]] {
-				same[lag]++
-			} else {
-				same[lag] = 0
-			}
-		}
+		rare, found = nil, len(odd)
+		s.add(i)
 	}
 	slices.Reverse(odd)
 	return odd[:min(len(odd), maxOdd)], next, step
+}
+
+// alike tells whether two calls, by their indices, differ in nothing but their arguments.
+func (l *lane) alike(i, k int) bool {
+	a, b := l.calls[i], l.calls[k]
+	return a.Generation == b.Generation && a.Signature.Call == b.Signature.Call
 }
 
 // first tells whether the call with that index is the first on its communicator: where it belongs is not known yet.
@@ -372,23 +384,44 @@ const (
 	minRepeatsNew = 5
 )
 
+// steps looks for the steps of a program in the frequent calls of a lane.
+type steps struct {
+	lane  *lane
+	calls []int // indices of the frequent calls so far
+	same  []int // by lag: how many of the last of them equal those lag calls earlier
+	kinds int   // how many kinds of calls are frequent
+}
+
+// add adds a call, by its index.
+func (s *steps) add(i int) {
+	ids, n := s.lane.ids, len(s.calls)
+	s.calls = append(s.calls, i)
+	for lag := 1; lag <= n; lag++ {
+		if ids[i] == ids[s.calls[n-lag]] {
+			s.same[lag]++
+		} else {
+			s.same[lag] = 0
+		}
+	}
+}
+
 // period is the length of the shortest sequence of frequent calls that has been repeated until now, makes up most of
 // the calls, and has all their kinds: a step of the training. So the next call should equal the one lag calls ago.
 // times is the number of repetitions; 0 if there is no such sequence. A run of one kind is no step: nothing shows where
 // it ends.
-func (l *lane) period(frequent, same []int, kinds int) (lag, times int) {
-	n := len(frequent)
+func (s *steps) period() (lag, times int) {
+	n, kinds := len(s.calls), s.kinds
 	if kinds < 2 {
 		return 0, 0
 	}
-	seen := make([]bool, len(l.count))
+	seen := make([]bool, len(s.lane.count))
 	for lag := 1; minRepeats*lag <= n; lag++ {
-		if id := l.ids[frequent[n-lag]]; !seen[id] {
+		if id := s.lane.ids[s.calls[n-lag]]; !seen[id] {
 			seen[id] = true
 			kinds--
 		}
-		if kinds == 0 && same[lag] >= (minRepeats-1)*lag && 2*(lag+same[lag]) >= n {
-			return lag, 1 + same[lag]/lag
+		if kinds == 0 && s.same[lag] >= (minRepeats-1)*lag && 2*(lag+s.same[lag]) >= n {
+			return lag, 1 + s.same[lag]/lag
 		}
 	}
 	return 0, 0

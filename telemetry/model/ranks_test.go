@@ -2,7 +2,9 @@ package model_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
@@ -154,5 +156,53 @@ func TestLaunchedLater(t *testing.T) {
 	s, launched := run(lifecycle.CallReduceScatter)
 	if habit := s.Comm.Of.History.Habit(launched); len(habit.Odd) != 0 || len(habit.Trail) != 21 {
 		t.Errorf("a call that is in flight since its launch: %+v", habit)
+	}
+}
+
+// TestInPlace knows in whose place a call stands that a program has not made so before: that one is odd, and not the
+// call behind it. An additional one is in nobody's place, and the step goes on behind both.
+func TestInPlace(t *testing.T) {
+	calls := map[rune]lifecycle.Call{
+		'a': lifecycle.CallAllReduce, 'b': lifecycle.CallReduceScatter, 'c': lifecycle.CallAllGather,
+		'd': lifecycle.CallReduce,
+	}
+	signature := func(letter rune) tape.Signature { // a capital letter is the small one's call, with another size
+		if small := unicode.ToLower(letter); small != letter {
+			return tape.Signature{Call: calls[small], Bytes: 8}
+		}
+		return tape.Signature{Call: calls[letter], Bytes: 16}
+	}
+	for _, c := range []struct {
+		steps      int
+		then, want string
+	}{
+		{3, "aBc", "B for b"},
+		{3, "adc", "d for b"},
+		{8, "ABc", "B for b, A for a"},
+		{3, "aB", ""},
+		{5, "aB", "B for b"},
+		{8, "AB", "B for b, A for a"},
+		{3, "aBbc", ""},
+		{5, "aBbc", "B for b"},
+		{3, "aBcaa", "a for b, B for b"},
+	} {
+		p := newProcess(model.Limits{})
+		var s model.Step
+		letters := map[tape.Signature]string{}
+		for i, letter := range strings.Repeat("abc", c.steps) + c.then {
+			at := int64(i+1) * 10
+			letters[signature(letter)] = string(letter)
+			s = p.Apply(&tape.Event{Comm: world, Generation: 1, Op: tape.OpRecord{
+				Time: (at + 5) * ms, Start: at * ms, Stage: tape.StageEnd, Seq: uint64(i + 1),
+				Signature: signature(letter),
+			}})
+		}
+		var odd []string
+		for _, o := range s.Comm.Of.History.Habit().Odd {
+			odd = append(odd, letters[o.Did.Signature]+" for "+letters[o.Usual.Signature])
+		}
+		if got := strings.Join(odd, ", "); got != c.want {
+			t.Errorf("after %d steps and %s, odd is %q, want %q", c.steps, c.then, got, c.want)
+		}
 	}
 }

@@ -258,7 +258,15 @@ func difference(usual, sig *tape.Signature) string {
 	if *usual == *sig {
 		return fmt.Sprintf("%s of %s, %d bytes", sig.Call, kernels.DataType(sig.DataType), sig.Bytes)
 	}
-	var parts []string
+	parts := unlike(usual, sig)
+	if usual.Bytes != sig.Bytes {
+		parts = append(parts, fmt.Sprintf("%d bytes", sig.Bytes))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// unlike names the arguments of a call, besides its size, that are not those of another one.
+func unlike(usual, sig *tape.Signature) (parts []string) {
 	if usual.DataType != sig.DataType {
 		parts = append(parts, "data type "+kernels.DataType(sig.DataType).String())
 	}
@@ -268,32 +276,38 @@ func difference(usual, sig *tape.Signature) string {
 	if usual.Peer != sig.Peer {
 		parts = append(parts, fmt.Sprintf("root %d", sig.Peer))
 	}
-	if usual.Bytes != sig.Bytes {
-		parts = append(parts, fmt.Sprintf("%d bytes", sig.Bytes))
-	}
-	return strings.Join(parts, ", ")
+	return parts
 }
 
 // text says which call a rank made, and which its program has always made there.
 func (o *Odd) text(r string) Text {
-	return say("%s called %s, where it had called %s %d times before", r, o.Did.text(), o.Instead.text(),
-		o.Instead.Times)
+	return say("%s called %s, where it had called %s %d times before", r, o.Did.text(&o.Instead.Op),
+		o.Instead.text(&o.Did.Op), o.Instead.Times)
 }
 
-func (u *Usual) text() Text {
-	what, on := u.Op.Call.String(), "on"
+// text is a call, and what it is besides in which it is unlike another one.
+func (u *Usual) text(other *tape.Signature) Text {
+	what, on := u.Op.Call.String(), " on"
 	switch u.Op.Call {
 	case lifecycle.CallSend:
-		what, on = what+fmt.Sprintf(" of %d bytes to rank %d", u.Op.Bytes, u.Op.Peer), "of"
+		what, on = what+fmt.Sprintf(" of %d bytes to rank %d", u.Op.Bytes, u.Op.Peer), " of"
 	case lifecycle.CallRecv:
-		what, on = what+fmt.Sprintf(" of %d bytes from rank %d", u.Op.Bytes, u.Op.Peer), "of"
+		what, on = what+fmt.Sprintf(" of %d bytes from rank %d", u.Op.Bytes, u.Op.Peer), " of"
 	case lifecycle.CallBarrier:
 	case lifecycle.CallGroupEnd:
 		what = fmt.Sprintf("a group of messages of %d bytes", u.Op.Bytes)
 	default:
 		what += fmt.Sprintf(" of %d bytes", u.Op.Bytes)
 	}
-	return say("%s %s %s", what, on, quoted(u.Name, u.Comm))
+	if same := *other; same.Call == u.Op.Call {
+		if !u.Op.Call.IsRooted() { // the text has the other rank of a message
+			same.Peer = u.Op.Peer
+		}
+		if parts := unlike(&same, &u.Op); len(parts) > 0 {
+			on = " with " + words.List(parts) + on
+		}
+	}
+	return say("%s%s %s", what, on, quoted(u.Name, u.Comm))
 }
 
 // ranksText lists ranks as a person would: "rank 3", "ranks 0 to 2 and 5".

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ func TestMadeAnother(t *testing.T) {
 	reduce := func(root int32) tape.Signature {
 		return tape.Signature{Call: lifecycle.CallReduce, Peer: root, Bytes: 64}
 	}
+	const lost = -2 // its trail is
 	// Rank 0 is still in its reduce, and the others are through.
 	hang := func(age time.Duration, roots ...int32) []Note {
 		notes := make([]Note, len(roots))
@@ -32,8 +34,11 @@ func TestMadeAnother(t *testing.T) {
 			notes[r] = Note{
 				Member: fmt.Sprint("p", r), Host: "a", PID: r + 1, Rank: r, JobSize: len(roots), Slots: []Slot{s},
 				Habits: []Habit{{Root: 1, Trail: Trail{
-					{Seq: 6, Hash: hashOf(reduce(root))}, {Seq: 7, Hash: hashOf(s.Op)},
+					{Seq: 6, Op: agreed(reduce(root))}, {Seq: 7, Op: agreed(s.Op)},
 				}}},
+			}
+			if root == lost {
+				notes[r].Habits = nil
 			}
 		}
 		return notes
@@ -43,13 +48,18 @@ func TestMadeAnother(t *testing.T) {
 		want  string
 	}{
 		{[]int32{1, 0, 0}, `rank 0 (a, pid 1) made a different call than the others as number 6 on "dp": ` +
-			`rank 0 called reduce of int8, 64 bytes, root 1; ranks 1 and 2 wait`},
+			`ranks 1 and 2: reduce of int8, 64 bytes, root 0; rank 0: root 1; ranks 1 and 2 wait`},
 		{[]int32{0, 0, 1, 0}, `rank 2 (a, pid 3) made a different call than the others as number 6 on "dp": ` +
-			`ranks 0, 1 and 3 called reduce of int8, 64 bytes, root 0; ranks 0, 1 and 3 wait`},
+			`ranks 0, 1 and 3: reduce of int8, 64 bytes, root 0; rank 2: root 1; ranks 0, 1 and 3 wait`},
 		{[]int32{0, 1}, `the ranks made different calls as number 6 on "dp", and it is not known which is wrong: ` +
-			`rank 0 called reduce of int8, 64 bytes, root 0; ranks 0 and 1 wait`},
+			`rank 0: reduce of int8, 64 bytes, root 0; rank 1: root 1`},
 		{[]int32{0, 1, 2, 3}, `the ranks made different calls as number 6 on "dp", and it is not known which is ` +
-			`wrong: rank 0 called reduce of int8, 64 bytes, root 0; ranks 0 to 3 wait`},
+			`wrong: rank 0: reduce of int8, 64 bytes, root 0; rank 1: root 1; rank 2: root 2; rank 3: root 3; ` +
+			`ranks 0 to 3 wait`},
+		{[]int32{1, 0, 0, lost}, `the ranks made different calls as number 6 on "dp", and it is not known which is ` +
+			`wrong: ranks 1 and 2: reduce of int8, 64 bytes, root 0; rank 0: root 1; ranks 0 to 3 wait`},
+		{[]int32{1, 0, 0, 0, lost}, `rank 0 (a, pid 1) made a different call than the others as number 6 on "dp": ` +
+			`ranks 1 to 3: reduce of int8, 64 bytes, root 0; rank 0: root 1; ranks 1 to 4 wait`},
 		{[]int32{0, 0, 0}, ""},
 	} {
 		verdicts, _ := Diagnose(hang(5*time.Second, c.roots...))
@@ -80,10 +90,10 @@ func TestMadeAnotherFirst(t *testing.T) {
 			Name: "dp", Rank: r, Size: 3, Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1, InFlight: 3,
 			Stalled: true, Phase: tape.PhaseStream, Seq: 7, Begun: 9, Done: 6, Age: 5 * time.Second, Op: sum(64),
 		}
-		trail := Trail{{Seq: 7, Hash: hashOf(sum(64))}, {Seq: 8, Hash: hashOf(sum(128))}}
+		trail := Trail{{Seq: 7, Op: agreed(sum(64))}, {Seq: 8, Op: agreed(sum(128))}}
 		if r == 0 {
 			s.Seq, s.Done = 8, 7
-			trail = Trail{{Seq: 7, Hash: hashOf(broadcast)}, {Seq: 8, Hash: hashOf(sum(64))}}
+			trail = Trail{{Seq: 7, Op: agreed(broadcast)}, {Seq: 8, Op: agreed(sum(64))}}
 		}
 		s.Comm[0] = 1
 		notes = append(notes, Note{
@@ -92,7 +102,7 @@ func TestMadeAnotherFirst(t *testing.T) {
 		})
 	}
 	const want = `rank 0 (a, pid 1) made a different call than the others as number 7 on "dp": ` +
-		`ranks 1 and 2 called all_reduce of int8, 64 bytes; ranks 1 and 2 wait`
+		`ranks 1 and 2: all_reduce of int8, 64 bytes; rank 0: broadcast; ranks 1 and 2 wait`
 	if verdicts, _ := Diagnose(notes); len(verdicts) != 1 || verdicts[0].Text.String() != want {
 		t.Errorf("got %v, want %q", verdicts, want)
 	}
@@ -142,5 +152,56 @@ func TestOvertaken(t *testing.T) {
 			len(c.trail) > 0 && c.want && verdicts[0].Confidence != Likely {
 			t.Errorf("%s: it is %v", name, verdicts)
 		}
+	}
+}
+
+// Of a call that two ranks are in, and differ in, those that have passed it show which is wrong.
+func TestPassedDecide(t *testing.T) {
+	sum := func(bytes uint64) tape.Signature {
+		return tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: bytes}
+	}
+	var notes []Note
+	for r := range 4 {
+		op := sum(64)
+		if r == 0 {
+			op = sum(32)
+		}
+		s := Slot{
+			Name: "dp", Rank: r, Size: 4, Root: 1, Job: r, State: lifecycle.StateReady, Wait: -1, InFlight: 1,
+			Stalled: true, Phase: tape.PhaseStream, Seq: 7, Begun: 7, Done: 6, Age: 5 * time.Second, Op: op,
+		}
+		trail := Trail{{Seq: 7, Op: op}}
+		if r > 1 {
+			s.Seq, s.Begun, s.Done, s.Op = 8, 8, 7, sum(128)
+			trail = append(trail, Mark{Seq: 8, Op: s.Op})
+		}
+		s.Comm[0] = 1
+		notes = append(notes, Note{
+			Member: fmt.Sprint("p", r), Host: "a", PID: r + 1, Rank: r, JobSize: 4, Slots: []Slot{s},
+			Habits: []Habit{{Root: 1, Trail: trail}},
+		})
+	}
+	const want = `rank 0 (a, pid 1) made a different call than the others as number 7 on "dp": ` +
+		`ranks 1 to 3: all_reduce of int8, 64 bytes; rank 0: 32 bytes; ranks 1 to 3 wait`
+	if verdicts, _ := Diagnose(notes); len(verdicts) == 0 || verdicts[0].Text.String() != want {
+		t.Errorf("got %v, want %q", verdicts, want)
+	}
+}
+
+// A trail is read as it was told, and each signature is told once.
+func TestTrailText(t *testing.T) {
+	var trail Trail
+	for i := range 40 {
+		op := tape.Signature{Call: lifecycle.CallReduce, DataType: 7, Reduction: 2, Peer: int32(i % 3), Bytes: 1 << 40}
+		trail = append(trail, Mark{Slot: 1, Seq: uint64(i), Op: op, Usual: i%2 == 0, Meets: i%5 == 0},
+			Mark{Call: countSend, Seq: 9, Peer: 3, Bytes: 8, Together: true})
+	}
+	text, err := trail.MarshalText()
+	if err != nil || len(text) > 80*7 {
+		t.Errorf("it has %d bytes, %v", len(text), err)
+	}
+	var read Trail
+	if err := read.UnmarshalText(text); err != nil || !slices.Equal(read, trail) {
+		t.Errorf("it reads %v, %v", read, err)
 	}
 }

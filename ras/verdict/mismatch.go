@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// side is what some ranks of a meeting call, in a mismatch.
+// side is what some ranks call as a meeting, in a mismatch.
 type side struct {
 	sig          tape.Signature
 	participants []*participant
@@ -24,7 +24,7 @@ type side struct {
 // another call here; else the minority, where ranks that have not come count with the call that they would make next.
 // Which call came first is no evidence.
 func (w *walk) mismatch(m *meeting) Verdict {
-	sides := w.sides(m)
+	sides, unknown := w.sides(m)
 	here := actorsOf(m.present)
 	for _, a := range w.actors {
 		for _, s := range sides {
@@ -39,15 +39,17 @@ func (w *walk) mismatch(m *meeting) Verdict {
 		}
 	}
 	slices.SortStableFunc(sides, func(a, b *side) int { return cmp.Compare(b.votes, a.votes) })
-	wrong := wrongSides(sides)
+	wrong := wrongSides(sides, unknown)
 	var culprits []*actor
 	for _, s := range wrong {
 		culprits = append(culprits, actorsOf(s.participants)...)
 	}
 	v := m.verdict(Mismatch, Certain, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
 	var says []string
+	told := 0 // ranks
 	for _, s := range sides {
-		says = append(says, fmt.Sprintf("%s: %s%s", s.ranks(m), difference(&sides[0].sig, &s.sig), s.without()))
+		told += len(s.participants)
+		says = append(says, fmt.Sprintf("%s: %s%s", s.ranks(m), s.text(sides), s.without()))
 	}
 	if len(wrong) > 0 && len(wrong) < len(sides) {
 		v.Text = say("%s made a different call than the others as number %d on %s: %s", culpritsText(v.Culprits),
@@ -57,9 +59,14 @@ func (w *walk) mismatch(m *meeting) Verdict {
 		v.Text = say("the ranks made different calls as number %d on %s, and it is not known which is wrong: %s",
 			m.key.seq, commText(m.slot), strings.Join(says, "; "))
 	}
-	for _, p := range m.present {
-		if h := w.odd(p.actor); h != nil && len(v.Evidence) < maxEvidence {
-			v.Evidence = append(v.Evidence, h.text(rankOf(p.actor, m.key.comm).String()))
+	if told > len(m.present) { // not all of them are in it
+		v.Text.add("%s", waiting(v.Victims))
+	}
+	for _, s := range sides {
+		for _, p := range s.participants {
+			if h := w.oddAs(p, m); h != nil && len(v.Evidence) < maxEvidence {
+				v.Evidence = append(v.Evidence, h.text(rankOf(p.actor, m.key.comm).String()))
+			}
 		}
 	}
 	return v
@@ -67,66 +74,36 @@ func (w *walk) mismatch(m *meeting) Verdict {
 
 // madeAnother is the verdict on an operation that some ranks completed as another call, such as a broadcast from
 // another root, by their trails; false if none did, or that is not known. NCCL notices no mismatch, and for some ranks
-// the call may even complete. At fault are those that made another call than most ranks of the communicator.
+// the call may even complete.
 func (w *walk) madeAnother(m *meeting) (Verdict, bool) {
-	own := hashOf(m.slot.Op)
-	sides := map[uint16][]*actor{own: actorsOf(m.present)}
-	for p := range m.members() {
-		if hash, known := p.made(m); known && passed(m, p.slot) {
-			sides[hash] = append(sides[hash], p.actor)
-		}
-	}
-	if m.key.kind != collective || m.differ || !m.slot.Op.Call.IsOperation() || len(sides) < 2 {
+	if m.key.kind != collective || m.differ || !m.slot.Op.Call.IsOperation() {
 		return Verdict{}, false
 	}
-	called := fmt.Sprintf("%s called %s", ranksText(m.ranksOf(sides[own])), difference(&m.slot.Op, &m.slot.Op))
-	if m.slot.Op.Call.IsRooted() {
-		called += fmt.Sprintf(", root %d", m.slot.Op.Peer)
+	if sides, _ := w.sides(m); len(sides) < 2 {
+		return Verdict{}, false
 	}
-	var culprits []*actor
-	most := false
-	for _, side := range sides {
-		if most = 2*len(side) > m.slot.Size; most {
-			for _, other := range sides {
-				if len(other) < len(side) {
-					culprits = append(culprits, other...)
-				}
-			}
-			break
-		}
-	}
-	v := m.verdict(Mismatch, Certain, m.ranksOf(culprits), victims([]*meeting{m}, culprits))
-	if most {
-		v.Text = say("%s made a different call than the others as number %d on %s: %s",
-			culpritsText(v.Culprits), m.key.seq, commText(m.slot), called)
-	} else {
-		v.Confidence = Likely
-		v.Text = say("the ranks made different calls as number %d on %s, and it is not known which is wrong: %s",
-			m.key.seq, commText(m.slot), called)
-	}
-	v.Text.add("%s", waiting(v.Victims))
-	return v, true
+	return w.mismatch(m), true
 }
 
-// made is the hash of the call that a rank made as the meeting's, by its trail; false if that is not known.
-func (p *participant) made(m *meeting) (hash uint16, known bool) {
+// made is the call that a rank made as the meeting's, by its trail; false if that is not known.
+func (p *participant) made(m *meeting) (sig tape.Signature, known bool) {
 	if p.actor.habit == nil {
-		return 0, false
+		return sig, false
 	}
 	for _, c := range p.actor.habit.Trail {
 		if c.Call == countCollective && c.Seq == m.key.seq && c.Slot < len(p.actor.note.Slots) &&
 			p.actor.note.Slots[c.Slot].Comm == m.key.comm {
-			return c.Hash, true
+			return c.Op, true
 		}
 	}
-	return 0, false
+	return sig, false
 }
 
-func (g *graph) sides(m *meeting) []*side {
-	var sides []*side
-	for _, p := range m.present {
-		sig := agreed(p.slot.Op)
-		i := slices.IndexFunc(sides, func(s *side) bool { return s.participants[0].slot.agrees(p.slot) })
+// sides are the calls that the ranks of a meeting are in, and that others have passed as that one. unknown is how many
+// have passed it with a call that is not known.
+func (g *graph) sides(m *meeting) (sides []*side, unknown int) {
+	add := func(p *participant, sig tape.Signature, agrees func(*side) bool) {
+		i := slices.IndexFunc(sides, agrees)
 		if i < 0 {
 			i = len(sides)
 			sides = append(sides, &side{sig: sig})
@@ -134,20 +111,53 @@ func (g *graph) sides(m *meeting) []*side {
 		s := sides[i]
 		s.participants = append(s.participants, p)
 		s.votes++
-		if g.odd(p.actor) != nil {
+		if g.oddAs(p, m) != nil {
 			s.odd++
 		}
 	}
-	return sides
+	for _, p := range m.present {
+		add(p, agreed(p.slot.Op), func(s *side) bool { return s.participants[0].slot.agrees(p.slot) })
+	}
+	here := actorsOf(m.present)
+	for p := range m.members() {
+		if m.key.kind != collective || !passed(m, p.slot) || slices.Contains(here, p.actor) {
+			continue
+		}
+		if sig, known := p.made(m); known {
+			add(p, sig, func(s *side) bool { return s.sig == sig })
+		} else {
+			unknown++
+		}
+	}
+	return sides, unknown
 }
 
-// wrongSides are the sides at fault. If nothing tells them apart, these are both of two ranks, and none of more.
-func wrongSides(sides []*side) []*side {
+// text is a side's call: the first side's, and how others differ from that. The first has what they differ in.
+func (s *side) text(sides []*side) string {
+	first := sides[0].sig
+	text := difference(&first, &s.sig)
+	if s != sides[0] {
+		return text
+	}
+	var more []string
+	for _, o := range sides[1:] {
+		if other := o.sig; other.Call == first.Call {
+			other.DataType = first.DataType // the text has it
+			more = append(more, unlike(&other, &first)...)
+		}
+	}
+	slices.Sort(more)
+	return strings.Join(append([]string{text}, slices.Compact(more)...), ", ")
+}
+
+// wrongSides are the sides at fault, where the calls of some more ranks are unknown. If nothing tells them apart, these
+// are both of two ranks, and none of more.
+func wrongSides(sides []*side, unknown int) []*side {
 	odd := slices.DeleteFunc(slices.Clone(sides), func(s *side) bool { return s.odd < len(s.participants) })
 	switch {
 	case len(odd) > 0 && len(odd) < len(sides):
 		return odd
-	case sides[0].votes > sides[1].votes:
+	case sides[0].votes > sides[1].votes+unknown:
 		return sides[1:]
 	case len(sides) == 2 && len(sides[0].participants) == 1 && len(sides[1].participants) == 1:
 		return sides
@@ -158,7 +168,11 @@ func wrongSides(sides []*side) []*side {
 
 // without says which ranks a side's shrink leaves out; nothing of other calls, or if it isn't known.
 func (s *side) without() string {
-	act := s.participants[0].act()
+	p := s.participants[0]
+	if s.sig.Call != lifecycle.CallShrink || p.meeting == nil {
+		return ""
+	}
+	act := p.act()
 	if act == nil || len(act.Without) == 0 {
 		return ""
 	}
@@ -206,7 +220,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		}
 	}
 	unknown := m.engine.Peer >= 0 && m.at(m.engine.Peer) == nil
-	if unknown && len(there) > 1 && len(w.sides(m)) == 1 {
+	if sides, _ := w.sides(m); unknown && len(there) > 1 && len(sides) == 1 {
 		wrong = nil // they agree with each other
 	}
 	for _, p := range wrong {

@@ -9,13 +9,28 @@ import (
 // odd is a call that the actor made out of order; nil if none is known. A call that others made too counts only if it
 // is in order for most of them: a barrier at the end of an epoch is out of order for all. A call that is in flight, or
 // failed, counts even if no other rank made it.
-func (g *graph) odd(a *actor) *Odd {
+func (g *graph) odd(a *actor) *Odd { return g.oddOf(a, func(*Odd) bool { return true }) }
+
+// oddAs is a call out of order that a rank made as a meeting's. One that is in the meeting may also have made another
+// one before, that has led it there.
+func (g *graph) oddAs(p *participant, m *meeting) *Odd {
+	odd := g.oddOf(p.actor, func(o *Odd) bool {
+		return o.Did.Comm == m.key.comm && o.Did.Seq == m.key.seq && countOf(o.Did.Op.Call) == countCollective
+	})
+	if odd == nil && slices.Contains(m.present, p) {
+		return g.odd(p.actor)
+	}
+	return odd
+}
+
+// oddOf is odd for the calls that count.
+func (g *graph) oddOf(a *actor, counts func(*Odd) bool) *Odd {
 	if a.habit == nil {
 		return nil
 	}
 	for i := range a.habit.Odd {
 		odd := &a.habit.Odd[i]
-		if g.common(a, odd) {
+		if !counts(odd) || g.common(a, odd) {
 			continue
 		}
 		usual, not := 0, 0

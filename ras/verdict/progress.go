@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -32,7 +31,8 @@ type Mark struct {
 	// Peer is the other rank of a message, and Bytes its size, as this rank has called for it.
 	Peer  int32
 	Bytes uint64
-	Hash  uint16 // of the arguments that the ranks of a collective must agree on
+	// Op is, of another call than a message, what the ranks must agree on.
+	Op tape.Signature
 	// Usual tells that the rank's program has always made this call here, as far as is known.
 	Usual bool
 	// Meets tells that no rank can do the collective before all have come to it.
@@ -71,7 +71,7 @@ func mark(slot int, c *model.Call) Mark {
 	if m.isMessage() {
 		m.Peer, m.Bytes = c.Signature.Peer, c.Signature.Bytes
 	} else {
-		m.Hash = hashOf(c.Signature)
+		m.Op = agreed(c.Signature)
 	}
 	return m
 }
@@ -86,23 +86,13 @@ const (
 	meetsBit    = 0x20
 )
 
-func hashOf(sig tape.Signature) uint16 {
-	sig = agreed(sig)
-	h := fnv.New32a()
-	var b [16]byte
-	b[0], b[1], b[2] = byte(sig.Call), sig.DataType, sig.Reduction
-	binary.LittleEndian.PutUint32(b[4:], uint32(sig.Peer))
-	binary.LittleEndian.PutUint64(b[8:], sig.Bytes)
-	h.Write(b[:])
-	return uint16(h.Sum32())
-}
-
 // maxTrail bounds a Trail that another process tells.
 const maxTrail = 1024
 
-// MarshalText packs the calls.
+// MarshalText packs the calls. Each signature is told once, as a program's calls are of a few kinds.
 func (t Trail) MarshalText() ([]byte, error) {
 	var b []byte
+	told := map[tape.Signature]int{}
 	for _, m := range t {
 		b = binary.AppendUvarint(b, uint64(m.Slot))
 		call := m.Call
@@ -120,8 +110,18 @@ func (t Trail) MarshalText() ([]byte, error) {
 		if m.isMessage() {
 			b = binary.AppendVarint(b, int64(m.Peer))
 			b = binary.AppendUvarint(b, m.Bytes)
-		} else {
-			b = binary.LittleEndian.AppendUint16(b, m.Hash)
+			continue
+		}
+		at, known := told[m.Op]
+		if !known {
+			at = len(told)
+			told[m.Op] = at
+		}
+		b = binary.AppendUvarint(b, uint64(at))
+		if !known {
+			b = append(b, byte(m.Op.Call), m.Op.DataType, m.Op.Reduction)
+			b = binary.AppendVarint(b, int64(m.Op.Peer))
+			b = binary.AppendUvarint(b, m.Op.Bytes)
 		}
 	}
 	return base64.RawStdEncoding.AppendEncode(nil, b), nil
@@ -136,6 +136,7 @@ func (t *Trail) UnmarshalText(text []byte) error {
 		return err
 	}
 	*t = nil
+	var told []tape.Signature
 	r := wire.NewReader(b)
 	for r.Len() > 0 {
 		m := Mark{Slot: r.UpTo(maxSize), Call: r.Byte(), Seq: r.Uvarint()}
@@ -144,7 +145,16 @@ func (t *Trail) UnmarshalText(text []byte) error {
 		if m.isMessage() {
 			m.Peer, m.Bytes = int32(r.Int()), r.Uvarint()
 		} else {
-			m.Hash = r.Uint16()
+			at := r.UpTo(len(told))
+			if r.Err() == nil && at == len(told) {
+				told = append(told, tape.Signature{
+					Call: lifecycle.Call(r.Byte()), DataType: r.Byte(), Reduction: r.Byte(), Peer: int32(r.Int()),
+					Bytes: r.Uvarint(),
+				})
+			}
+			if r.Err() == nil {
+				m.Op = told[at]
+			}
 		}
 		if r.Err() != nil || m.Call >= numCounts || m.Peer < -1 || m.Peer > maxSize || len(*t) >= maxTrail {
 			return errTrail
@@ -442,13 +452,13 @@ func (g *graph) mates(a *actor) (some []*actor) {
 // calledElsewhere is how many ranks made a call with this signature, under the meeting's number, on other communicators
 // of the same role.
 func (g *graph) calledElsewhere(m *meeting, sig tape.Signature) (n int) {
-	want, role := hashOf(sig), m.present[0].actor.role(m.slot)
+	want, role := agreed(sig), m.present[0].actor.role(m.slot)
 	for _, a := range g.actors {
 		if a.habit == nil {
 			continue
 		}
 		for _, c := range a.habit.Trail {
-			if c.Slot >= len(a.note.Slots) || c.Call != countCollective || c.Seq != m.key.seq || c.Hash != want {
+			if c.Slot >= len(a.note.Slots) || c.Call != countCollective || c.Seq != m.key.seq || c.Op != want {
 				continue
 			}
 			if s := &a.note.Slots[c.Slot]; s.Comm != m.key.comm && s.Name != "" && a.role(s) == role {

@@ -78,10 +78,8 @@ func (w *walk) unequalSizes(m *meeting) (Verdict, bool) {
 
 // oddHalf is the odd call of a rank that is its side of a message; nil if that is none.
 func (g *graph) oddHalf(h half) *Odd {
-	o := g.odd(h.actor)
-	if o == nil || o.Did.Comm != h.slot.Comm || o.Did.Seq != h.call.Seq || countOf(o.Did.Op.Call) != h.call.Call ||
-		o.Did.Op.Peer != h.call.Peer {
-		return nil
-	}
-	return o
+	return g.oddOf(h.actor, func(o *Odd) bool {
+		return o.Did.Comm == h.slot.Comm && o.Did.Seq == h.call.Seq && countOf(o.Did.Op.Call) == h.call.Call &&
+			o.Did.Op.Peer == h.call.Peer
+	})
 }

@@ -78,6 +78,20 @@ func TestUnequalSizes(t *testing.T) {
 			},
 		},
 		{
+			"the next one is odd, too",
+			[]string{">1:8 >1:8", "<0:16 <0:16", ">3:8 >3:8", "<2:8 <2:8"},
+			func(notes []Note) {
+				for i := range 2 { // the others are through
+					notes[2+i].Slots[0].InFlight, notes[2+i].Slots[0].Stalled = 0, false
+				}
+				usual(1, tape.Signature{Call: lifecycle.CallRecv, Bytes: 16}, 8)(notes)
+				h := &notes[1].Habits[0]
+				h.Odd = append([]Odd{h.Odd[0]}, h.Odd...)
+				h.Odd[0].Did.Seq, notes[0].Habits[0].Trail[1].Usual = 2, true
+			},
+			[]string{`mismatch certain: rank 1 (a, pid 2) called recv of 16 bytes from rank 0 of "world", where it`},
+		},
+		{
 			"what is odd is another message",
 			[]string{">1:8", "<0:16"},
 			usual(1, tape.Signature{Call: lifecycle.CallRecv, Bytes: 16, Peer: 2}, 8),

@@ -110,6 +110,8 @@ func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 	const (
 		order = "made other calls, or in a different order, than the ranks that run the same program"
 		unfit = "made calls that do not match those of the others"
+
+		otherPeer = "called for a message with a rank with which it had exchanged none before"
 	)
 	for _, r := range []rule{
 		{func(i int) bool { return w.inStep(ring[i].via) == no }, Certain, order},
@@ -118,9 +120,9 @@ func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 		{func(i int) bool { return outnumbered(ring, i, joining) }, Likely, otherID},
 		{func(i int) bool { return ring[i].strays() }, Likely, unfit},
 		{func(i int) bool { return overtaken(ring, i) || overtaken(ring, (i+len(ring)-1)%len(ring)) }, Likely, unfit},
+		{func(i int) bool { return newPair(ring, i) }, Likely, otherPeer},
 		{func(i int) bool { return leftOut(ring, i) }, Likely, "left out a message"},
 		{func(i int) bool { return w.leftTwin(ring[i].via) }, Likely, order},
-		{func(i int) bool { return newPair(ring, i) }, Likely, unfit},
 		{func(i int) bool { return w.inStep(ring[i].via) != yes || ring[i].via.groups() }, Likely, unfit},
 		{func(i int) bool { return onlyOne(ring, i) }, Likely, unfit},
 	} {
@@ -246,19 +248,25 @@ func onlyOne(ring []edge, i int) bool {
 // newPair tells whether an edge leads to the first message that two ranks have exchanged, where the other pairs of the
 // cycle have exchanged often messages or more.
 func newPair(ring []edge, i int) bool {
-	exchanged := func(e edge, from, to uint64) bool {
-		if e.to.key.kind != message {
+	exchanged := func(i int, from, to uint64) bool {
+		e, next := ring[i], ring[(i+1)%len(ring)]
+		s, o := e.via.slotIn(e.to.key.comm), next.via.slotIn(e.to.key.comm)
+		counted := e.to.key.kind == message || e.to.key.kind == exchange && e.to.slot.inCountedMessages()
+		if !counted || s == nil || o == nil {
 			return false
 		}
-		n := uint64(0)
-		for _, p := range e.to.present {
-			n = max(n, p.slot.messages(e.to.key.from)+p.slot.messages(e.to.key.to))
-		}
+		n := max(s.messages(o.Rank), o.messages(s.Rank))
 		return n >= from && n < to
 	}
-	return exchanged(ring[i], 1, 2) &&
-		slices.ContainsFunc(ring, func(e edge) bool { return exchanged(e, often, math.MaxUint64) }) &&
-		!slices.ContainsFunc(ring, func(e edge) bool { return exchanged(e, 2, often) })
+	some := func(from, to uint64) bool {
+		for k := range ring {
+			if exchanged(k, from, to) {
+				return true
+			}
+		}
+		return false
+	}
+	return exchanged(i, 1, 2) && some(often, math.MaxUint64) && !some(2, often)
 }
 
 const often = 3

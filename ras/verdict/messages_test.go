@@ -39,9 +39,17 @@ func (j job) exchanges(age time.Duration, ranks ...int) job {
 
 // receives has a rank in a receive of message 9 from another one.
 func receives(from int32) func(*verdict.Note, *verdict.Slot) {
+	return func(n *verdict.Note, s *verdict.Slot) {
+		s.Messages[from] = model.Messages{Sent: 8}
+		takes(9, from)(n, s)
+	}
+}
+
+// takes sets how many messages a rank has called to receive from another one, and is in the last of.
+func takes(n uint64, from int32) func(*verdict.Note, *verdict.Slot) {
 	return func(_ *verdict.Note, s *verdict.Slot) {
-		s.Op.Call, s.Op.Peer = lifecycle.CallRecv, from
-		s.Messages[from] = model.Messages{Sent: 8, Received: 9}
+		s.Op.Call, s.Op.Peer, s.Seq = lifecycle.CallRecv, from, n
+		s.Messages[from] = model.Messages{Sent: s.Messages[from].Sent, Received: n}
 	}
 }
 
@@ -260,6 +268,14 @@ func TestGroupsOfMessages(t *testing.T) {
 			pipeline.in(world, 2, allReduce, s5, -1, 0, 0, 1).with(onStream, 0, 1),
 			[]string{`mismatch (likely): rank 1 (node0, pid 1001) left out a message; the cycle: rank 1 is in ` +
 				`all_reduce 2 on "world", which needs rank 2; rank 2 is in a group`},
+		},
+		{
+			"one of a chain sends to another rank than before",
+			newJob(4).did(world, 8, allReduce, s6, 0).with(talked(4, 1), 0).exchanges(s5, 1, 2, 3).
+				with(talked(3, 0, 2), 1).with(sent(1, 3), 1).with(talked(3, 1, 3), 2).with(takes(4, 1), 2).
+				with(talked(3, 2), 3).with(takes(4, 2), 3),
+			[]string{`deadlock (likely): rank 1 (node0, pid 1001) called for a message with a rank with which it had ` +
+				`exchanged none before; the cycle: rank 1 is in a group`},
 		},
 		{
 			"one has sent a message that its receiver has not called for, and may have gone out",

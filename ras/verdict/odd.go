@@ -35,7 +35,7 @@ func (g *graph) oddOf(a *actor, counts func(*Odd) bool) *Odd {
 		}
 		usual, not := 0, 0
 		for _, o := range g.actors {
-			switch m := o.recordOf(&odd.Did); {
+			switch m := o.recordOf(a, &odd.Did); {
 			case m == nil || o == a:
 			case m.Usual:
 				usual++
@@ -117,20 +117,22 @@ func (a *actor) isInCall(call *Usual) bool {
 }
 
 // recordOf is the actor's record of its own side of another actor's call; nil if it has none, or it was too long ago.
-func (a *actor) recordOf(call *Usual) *Mark {
+func (a *actor) recordOf(caller *actor, call *Usual) *Mark {
 	if a.habit == nil {
 		return nil
 	}
 	side := [numCounts]uint8{
 		countCollective: countCollective, countSend: countReceive, countReceive: countSend, countGroup: numCounts,
 	}[countOf(call.Op.Call)] // a group has no other side that is known
+	from := caller.slotIn(call.Comm)
 	for i := range a.habit.Trail {
 		m := &a.habit.Trail[i]
 		if m.Seq != call.Seq || m.Call != side || m.Slot >= len(a.note.Slots) {
 			continue
 		}
 		s := &a.note.Slots[m.Slot]
-		if s.Comm == call.Comm && (side == countCollective || s.Rank == int(call.Op.Peer)) {
+		if s.Comm == call.Comm && (side == countCollective ||
+			s.Rank == int(call.Op.Peer) && from != nil && from.Rank == int(m.Peer)) {
 			return m
 		}
 	}

@@ -140,3 +140,23 @@ func TestUnequalSizes(t *testing.T) {
 		})
 	}
 }
+
+// A message's other side is a call for a message with the rank that made it: what rank 3 receives first, of rank 2, is
+// none of what rank 1 sends to it.
+func TestOtherSide(t *testing.T) {
+	notes := launched(t, false, "*0", ">3", "<1", "<2")
+	n := &notes[1]
+	to := func(peer int32) Usual {
+		return Usual{
+			Comm: n.Slots[0].Comm, Name: "world", Op: tape.Signature{Call: lifecycle.CallSend, Peer: peer, Bytes: 64},
+		}
+	}
+	odd := Odd{Did: to(3), Instead: to(2)}
+	odd.Did.Seq, odd.Instead.Times = 1, 8
+	n.Habits[0].Odd = []Odd{odd}
+	const want = `rank 1 (a, pid 2) called send of 64 bytes to rank 3 of "world", where it had called send of 64 ` +
+		`bytes to rank 2 of "world" 8 times before; the cycle: `
+	if verdicts, _ := Diagnose(notes); len(verdicts) != 1 || !strings.HasPrefix(verdicts[0].Text.String(), want) {
+		t.Errorf("it is %v, want %q", verdicts, want)
+	}
+}

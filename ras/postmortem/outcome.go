@@ -179,10 +179,25 @@ func (r *Report) failed(failures []*process) Ending {
 	if a := p.failedAct(); a != nil {
 		text += fmt.Sprintf(" The %s of %s had failed on it: %s.", a.Kind,
 			cmp.Or(words.Line(a.Comm.Name), a.Comm.ID.Short()), strings.TrimSuffix(words.Line(a.Text), "."))
+	} else if m := r.firstFailure(); m != nil {
+		text += fmt.Sprintf(" Before that, %s had failed on %s: %s.", m.name(), m.label(),
+			strings.TrimSuffix(words.Line(m.Failure.Text), "."))
 	} else if len(r.Mistakes) == 0 {
 		text += " Its output may say why; the tapes don't."
 	}
 	return Ending{How: "failed", Time: p.at(p.end.at), Text: text}
+}
+
+// firstFailure is the rank on which a communicator failed first; nil if none did.
+func (r *Report) firstFailure() (first *member) {
+	for _, p := range r.procs {
+		for _, m := range p.members {
+			if m.Failure != nil && (first == nil || p.at(m.Failure.Time).Before(first.proc.at(first.Failure.Time))) {
+				first = m
+			}
+		}
+	}
+	return first
 }
 
 // stoodStill is the ending of a job that the findings say was held up. told is the process that was told to end first,

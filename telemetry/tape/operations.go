@@ -42,8 +42,8 @@ type pending struct {
 	bytes    uint64
 }
 
-// maxPending is the number of operations in flight whose signatures are known, besides that of the oldest; those between
-// it and the last ones lose theirs. It is a power of two.
+// maxPending is the number of operations in flight whose signatures are known, besides that of the oldest; those in
+// between lose theirs. It is a power of two.
 const maxPending = 64
 
 // maxInFlight is the most operations in flight that a slot can show: it has 24 bits for them.

@@ -4,7 +4,8 @@
 #
 #   bash tests/gpu/engine.sh [PART…]   test, hang, bench, tune, sanitize or nccl; without any, the first three
 #
-# test      the engine's tests, by ranks that share GPU 0, and on two and all GPUs where there are some; NCCL's as engine
+# test      the engine's tests, by ranks that share GPU 0, and on two and on all GPUs where there are some; those of NCCL
+#           as engine
 # hang      in a job of three ranks, one makes no call, has a stream that is busy, or doesn't launch a graph
 # bench     carillon bench --gpu with 2, 4 and 8 ranks, which share GPUs if there are less; beside NCCL if there are not
 #           COLLECTIVES (all_reduce,all_gather,reduce_scatter) are measured

@@ -92,9 +92,10 @@ func TestReduceScatterPushes(t *testing.T) {
 	for part, pushes := range map[int]bool{4000: false, 6000: true} { // elements of 4 bytes
 		each(t, all, func(r *rank) error {
 			send, recv := memory(t, r, 2*part), memory(t, r, part)
-			err := errors.Join(ccl.ReduceScatterOn(t.Context(), r.Comm, r.stream, send, recv, ccl.Sum), r.Wait(t.Context()))
+			err := ccl.ReduceScatterOn(t.Context(), r.Comm, r.stream, send, recv, ccl.Sum)
+			err = errors.Join(err, r.Wait(t.Context()))
 			if reach := gpu.Reached(openers[r.Rank()].Device); (reach.Needs == 0) != pushes {
-				err = errors.Join(err, fmt.Errorf("with parts of %d elements: %+v, want pushing: %t", part, reach, pushes))
+				err = errors.Join(err, fmt.Errorf("parts of %d elements: %+v, want pushing: %t", part, reach, pushes))
 			}
 			return err
 		})

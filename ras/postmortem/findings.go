@@ -64,14 +64,18 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	return found, at
 }
 
-// until adds to what was found what held the job up when it was ended from outside, or holds it up now, at the last of
-// the later moments: verdicts that are certain, on ranks that were not named before, nor waited in what still lasts,
+// until adds to what was found what held the job up when it was ended from outside, or holds it up now or when it was
+// last seen, at the last of the later moments: verdicts that are certain, on ranks that were not named before, nor waited in what still lasts,
 // and those found before for which nobody had waited yet.
 func (r *Report) until(found []Finding, later []moment) []Finding {
-	if len(later) == 0 || !later[len(later)-1].ended && !later[len(later)-1].now {
+	if len(later) == 0 {
 		return found
 	}
-	at := later[len(later)-1].at
+	last := later[len(later)-1]
+	if !last.ended && !last.now && !last.last {
+		return found
+	}
+	at := last.at
 	lasts := func(v *verdict.Verdict) bool {
 		return slices.ContainsFunc(v.Victims, func(w verdict.Wait) bool {
 			return slices.ContainsFunc(found, func(f Finding) bool { return slices.ContainsFunc(f.Victims, w.Same) })

@@ -20,6 +20,7 @@ type moment struct {
 	// ended tells that the job was ended from outside at that time, or that a process failed that was lost.
 	ended bool
 	now   bool // it is when the tapes of living processes were read
+	last  bool // it is the end of the tapes
 }
 
 // beforeTime is how long before the first trouble is known nothing of it is on the tapes: the end of a call that fails
@@ -126,7 +127,7 @@ func (r *Report) end() moment {
 	if slices.ContainsFunc(r.procs, func(p *process) bool { return p.lastSeen() > p.last }) {
 		title = "when it was last seen to run"
 	}
-	return moment{at: r.End, title: title}
+	return moment{at: r.End, title: title, last: true}
 }
 
 // mostLater bounds the moments before later troubles.

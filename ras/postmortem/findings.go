@@ -65,8 +65,8 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 }
 
 // until adds to what was found what held the job up when it was ended from outside, or holds it up now or when it was
-// last seen, at the last of the later moments: verdicts that are certain, on ranks that were not named before, nor waited in what still lasts,
-// and those found before for which nobody had waited yet.
+// last seen, at the last of the later moments: verdicts that are certain, on ranks that were not named before, nor
+// waited in what still lasts, and those found before for which nobody had waited yet.
 func (r *Report) until(found []Finding, later []moment) []Finding {
 	if len(later) == 0 {
 		return found

@@ -256,7 +256,8 @@ func (m *meeting) failedInits() []*actor {
 	return slices.DeleteFunc(slices.Clone(m.g.actors), func(a *actor) bool { return !m.failedFor(a) })
 }
 
-// mismatchText says what the ranks that disagree were in, or what the engine says of one.
+// mismatchText says what the ranks that disagree were in, or what the engine says of one. Only the latter has the
+// difference if they had called for other collectives behind the one that failed.
 func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) Text {
 	if len(there) < 2 || len(there) > maxEvidence {
 		return say("%s met a different call: %s", m.text(), m.engine.Text)
@@ -273,6 +274,12 @@ func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) T
 		default:
 		}
 		says[i] = fmt.Sprintf("%s was in %s", rankOf(p.actor, m.key.comm).in(), call)
+	}
+	first := there[0].slot
+	message := func(p *participant) bool { return p.slot.inMessage() }
+	otherCall := func(p *participant) bool { return p.slot.Seq == first.Seq && !p.slot.agrees(first) }
+	if !slices.ContainsFunc(there, message) && !slices.ContainsFunc(there, otherCall) {
+		says = []string{m.engine.Text}
 	}
 	switch {
 	case len(culprits) == 0:

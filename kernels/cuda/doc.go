@@ -35,8 +35,8 @@
 // addresses when they start: the ranks meet. If every rank can access all buffers that the call needs, each reads its
 // share from all ranks and writes the result to all; otherwise all of them go through FIFOs. In a large all-reduce only
 // the results are written directly, and data goes through FIFOs ([Reach].Pushes), as in a large reduce-scatter of more
-// than two ranks: over NVLink an H100 writes 366 GB/s and reads 336. A kernel ends once the other ranks have left its rank's buffers, so that they are the caller's again
-// when the stream gets there, also after an abort.
+// than two ranks: over NVLink an H100 writes 366 GB/s and reads 336. A kernel ends once the other ranks have left its
+// rank's buffers, so that they are the caller's again when the stream gets there, also after an abort.
 //
 // # FIFOs
 //

@@ -226,7 +226,7 @@ func (c *Conn) sendShared(p []byte) int {
 // the same round, so its process is not woken for them.
 func (c *Conn) ringCarrier(round bool) {
 	if attends := c.bell != nil && c.bell.RingIfAttending(); !attends && !round {
-		transport.RingWord(c.neighbour.segment.bell)
+		c.neighbour.segment.bell.ring()
 	}
 }
 

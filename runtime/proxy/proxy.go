@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"slices"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
 // Proxy sends data to other nodes, for the ranks of a process and for other ranks of its node.
@@ -141,13 +138,12 @@ func (p *Proxy) start(e *Endpoint) {
 // ring wakes the loop.
 func (p *Proxy) ring() {
 	if p.segment != nil {
-		transport.RingWord(p.segment.bell)
+		p.segment.bell.ring()
 	}
 }
 
 // run sends the operations that other processes submit, until no endpoint is open.
 func (p *Proxy) run() {
-	w := transport.NewSharedWaiter(0, p.segment.bell, transport.Patience{Sleep: lookEvery})
 	for {
 		moved := p.attend(nil)
 		moved = p.serve() || moved
@@ -158,10 +154,8 @@ func (p *Proxy) run() {
 			return
 		}
 		p.mu.Unlock()
-		if moved {
-			w.Active()
-		} else {
-			_ = w.Idle(context.Background()) // never ends
+		if !moved {
+			p.segment.bell.rest(lookEvery)
 		}
 	}
 }
@@ -358,7 +352,7 @@ func (p *Proxy) free(slot int, o owner) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, m := range p.neighbours {
-			transport.RingWord(m.segment.bell)
+			m.segment.bell.ring()
 		}
 	}
 }
@@ -445,7 +439,9 @@ func (p *Proxy) Close(patience time.Duration) {
 	p.work.Wait()
 	if p.segment != nil {
 		_ = unix.Close(p.card.FD)
+		p.segment.bell.close()
 		for _, m := range p.neighbours {
+			m.segment.bell.close()
 			m.closePipes()
 		}
 	}

@@ -17,7 +17,7 @@ import (
 //
 //	┌ header ─────────────┬ claims ──────────┬ next ──────┬ slots ─────────────┬ data ──────────────
 //	│ magic, size, token  │ by slot: owner,  │ by slot    │ operations, see    │ by slot, 32 KiB
-//	│ bell      (futex)   │ or 0             │            │ slot               │ each
+//	│ bell, and its pipe  │ or 0             │            │ slot               │ each
 //	│ submitted (a stack) │                  │            │                    │
 //	│ freed, wanted       │                  │            │                    │
 //	│ pipes               │                  │            │                    │
@@ -32,7 +32,7 @@ type segment struct {
 	slots  []slot
 	data   []byte
 
-	bell      *atomic.Uint32
+	bell      *bell
 	submitted *atomic.Uint32 // the top of the stack, plus 1; 0: it is empty
 	freed     *atomic.Uint32 // counts the slots that were freed
 	wanted    *atomic.Uint32 // 1: a rank waits for a slot
@@ -66,10 +66,11 @@ const (
 )
 
 const (
-	segmentMagic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'P'<<40 | 'X'<<48 | 3<<56
+	segmentMagic = 'C' | 'A'<<8 | 'R'<<16 | 'I'<<24 | 'L'<<32 | 'P'<<40 | 'X'<<48 | 4<<56
 
 	segmentToken     = 16
 	segmentBell      = 128
+	segmentBellPipe  = segmentBell + 8
 	segmentSubmitted = 256
 	segmentFreed     = 384
 	segmentWanted    = 512
@@ -103,7 +104,14 @@ func createSegment() (s *segment, fd int, token [16]byte, err error) {
 		_ = unix.Close(fd)
 		return nil, -1, token, err
 	}
-	return segmentIn(m), fd, token, nil
+	s = segmentIn(m)
+	var addr uint64
+	if s.bell, addr, err = makeBell(s.bellWord()); err != nil {
+		_ = unix.Close(fd)
+		return nil, -1, token, err
+	}
+	s.bellPipe().Store(addr)
+	return s, fd, token, nil
 }
 
 // openSegment maps the segment of another process.
@@ -112,7 +120,9 @@ func openSegment(pid, fd int, token [16]byte) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return segmentIn(m), nil
+	s := segmentIn(m)
+	s.bell, err = openBell(s.bellWord(), pid, s.bellPipe().Load())
+	return s, err
 }
 
 func segmentIn(m *shm.Memory) *segment {
@@ -120,13 +130,21 @@ func segmentIn(m *shm.Memory) *segment {
 	word := func(at int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&b[at])) }
 	return &segment{
 		memory: m, data: b[segmentData:segmentSize],
-		claims: unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(&b[segmentClaims])), sharedSlots),
-		next:   unsafe.Slice((*atomic.Uint32)(unsafe.Pointer(&b[segmentNext])), sharedSlots),
-		slots:  unsafe.Slice((*slot)(unsafe.Pointer(&b[segmentSlots])), sharedSlots),
-		bell:   word(segmentBell), submitted: word(segmentSubmitted),
-		freed: word(segmentFreed), wanted: word(segmentWanted),
+		claims:    unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(&b[segmentClaims])), sharedSlots),
+		next:      unsafe.Slice((*atomic.Uint32)(unsafe.Pointer(&b[segmentNext])), sharedSlots),
+		slots:     unsafe.Slice((*slot)(unsafe.Pointer(&b[segmentSlots])), sharedSlots),
+		submitted: word(segmentSubmitted), freed: word(segmentFreed), wanted: word(segmentWanted),
 		pipes: unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(&b[segmentPipes])), pipedSlots),
 	}
+}
+
+func (s *segment) bellWord() *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&s.memory.Bytes()[segmentBell]))
+}
+
+// bellPipe is where other processes find the bell's pipe.
+func (s *segment) bellPipe() *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(&s.memory.Bytes()[segmentBellPipe]))
 }
 
 // owner identifies the user of a slot: a process, and the number of one of its streams.

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"cmp"
 	"context"
 	"runtime"
 	"sync/atomic"
@@ -30,8 +29,6 @@ type Patience struct {
 	Yield time.Duration // passes after each of which the processor is offered to others
 	// CPU: yields offer the processor to other processes, too, not only to goroutines of this one.
 	CPU bool
-	// Sleep is the first sleep on a word in shared memory, of at most 50 ms; 0 means 1 ms.
-	Sleep time.Duration
 }
 
 // PatienceFor is the patience that suits a rank when hostRanks ranks of its communicator share this host, of which
@@ -40,15 +37,23 @@ type Patience struct {
 // A rank of many looks for several times what it takes to wake all others: if it looked for less, ranks that once slept
 // would fall asleep again while the first of them wakes the others. It spins where every rank can have a core to
 // itself. Where ranks outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at
-// once. With remote peers, a core must be left for the goroutines that read from the network, or a rank sleeps at once.
+// once.
+//
+// With remote peers, the goroutines that read from the network need cores, too: a rank doesn't spin on one of the last.
+// It sleeps at once if no other process of its host wants its core, or if the ranks of this process take all of the
+// scheduler's processors.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	look := min(time.Duration(hostRanks)*lookPerRank, longestLook)
 	processes := hostRanks > processRanks
+	cores := hostRanks <= runtime.NumCPU() && processRanks <= runtime.GOMAXPROCS(0)
+	if remote {
+		cores = 2*hostRanks < runtime.NumCPU() && processRanks < runtime.GOMAXPROCS(0)
+	}
 	switch {
-	case remote && (2*hostRanks >= runtime.NumCPU() || processRanks >= runtime.GOMAXPROCS(0)):
-		return Patience{}
-	case hostRanks <= runtime.NumCPU() && processRanks <= runtime.GOMAXPROCS(0):
+	case cores:
 		return Patience{Spin: look, Yield: 100 * time.Microsecond, CPU: processes}
+	case remote && (!processes || processRanks >= runtime.GOMAXPROCS(0)):
+		return Patience{}
 	case processes:
 		return Patience{Yield: look, CPU: true}
 	default: // goroutines are woken fast
@@ -135,8 +140,7 @@ func NewWaiter(size int, p Patience) *Waiter {
 // Those ring it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
 func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
 	w := &Waiter{
-		patience: p, word: word, first: cmp.Or(p.Sleep, firstSleep), last: lastSleep,
-		causes: make([]atomic.Pointer[error], size),
+		patience: p, word: word, first: firstSleep, last: lastSleep, causes: make([]atomic.Pointer[error], size),
 	}
 	w.mask = w.spinMask()
 	return w

@@ -1,0 +1,68 @@
+package proxy
+
+import (
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// bells are a bell's two sides.
+func bells(t *testing.T) (owner, other *bell) {
+	t.Helper()
+	word := new(atomic.Uint32)
+	owner, addr, err := makeBell(word)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(owner.close)
+	other, err = openBell(word, os.Getpid(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.close)
+	return owner, other
+}
+
+func TestBellEndsRest(t *testing.T) {
+	owner, other := bells(t)
+	for _, b := range []*bell{owner, other} {
+		owner.rest(time.Hour) // it looks once more
+		go b.ring()
+		owner.rest(time.Hour)
+	}
+}
+
+// What was submitted before the owner looked for the last time rang nobody, and nothing waits in the pipe.
+func TestBellOfWhoIsAwake(t *testing.T) {
+	owner, other := bells(t)
+	other.ring()
+	if n := buffered(owner.read); n != 0 {
+		t.Errorf("%d bytes are in the pipe", n)
+	}
+	owner.rest(time.Hour)
+	owner.rest(time.Microsecond) // it ends by itself
+	if owner.word.Load() != 0 {
+		t.Error("an owner that is awake is taken to sleep")
+	}
+}
+
+// Another process may fill the pipe, or ring when the owner has closed it.
+func TestBellNeverWaits(t *testing.T) {
+	owner, other := bells(t)
+	if err := owner.write.SetWriteDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := owner.write.Write(make([]byte, 1<<20)); err == nil {
+		t.Fatalf("the pipe took %d bytes", n)
+	}
+	owner.rest(time.Hour)
+	other.ring()
+	owner.rest(time.Hour)
+	owner.rest(time.Hour) // what is left in the pipe wakes it again
+	owner.close()
+	owner.word.Store(armed)
+	other.ring()
+	owner.word.Store(armed)
+	owner.ring()
+}

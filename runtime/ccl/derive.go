@@ -143,7 +143,7 @@ func (c *core) exchange(ctx context.Context, a *act, place *ticket, mine []byte)
 	call := a.rec.Call
 	if a.rec.Seq > afterRevoke {
 		var payloads [][]byte
-		err := c.meetAgain(ctx, a, place, c.meets, c.rank, func(
+		err := c.meetAgain(ctx, a, place, nil, c.rank, func(
 			ctx context.Context, at rendezvous.Rendezvous,
 		) (err error) {
 			defer at.Close() //nolint:errcheck // the ranks have met, or the error of that counts
@@ -220,11 +220,11 @@ func (c *core) giveBack(ctx context.Context, call lifecycle.Call, place *ticket,
 }
 
 // meetAgain has ranks of this communicator meet for act a, although their connections are broken or were revoked.
-// addresses are their processes' addresses for meetings; this rank has number rank among them. It uses up the place in
-// the line, and is bounded by the communicator's life. If this rank can't take part, fn gets a context that has ended,
-// so that the others learn of it.
+// They are members, nil for all, of which this rank has the index rank. It uses up the place in the line, and is
+// bounded by the communicator's life. If this rank can't take part, fn gets a context that has ended, so that the
+// others learn of it.
 func (c *core) meetAgain(
-	ctx context.Context, a *act, place *ticket, addresses []string, rank int,
+	ctx context.Context, a *act, place *ticket, members []int, rank int,
 	fn func(context.Context, rendezvous.Rendezvous) error,
 ) error {
 	call := a.rec.Call
@@ -237,7 +237,12 @@ func (c *core) meetAgain(
 	}
 	seed := slices.Concat([]byte("carillon reunion"), c.secret, c.id[:], []byte{byte(a.rec.Act)})
 	seed = binary.LittleEndian.AppendUint64(seed, a.rec.Seq)
-	at, err := c.rt.point.Again(seed, addresses, rank)
+	if members == nil {
+		for r := range c.size {
+			members = append(members, r)
+		}
+	}
+	at, err := c.rt.point.Again(meet.Reunion{Seed: seed, Addresses: c.meets, Members: members, Rank: rank})
 	if err != nil {
 		return cmp.Or(failed, err)
 	}
@@ -255,11 +260,19 @@ func (c *core) meetAgain(
 	}
 	// A rank that comes to a meeting that is over, or is not held, has made no mistake: the ids follow from the calls
 	// that the ranks make.
-	if stale, ok := errors.AsType[*rendezvous.StaleError](err); ok {
+	mismatch := func(detail string) error {
 		return &PeerError{
-			Code: lifecycle.CodeMismatch, Rank: -1, Comm: c.id, Name: c.name, Self: c.rank,
-			Detail: "the remaining ranks do not meet: " + stale.Detail,
+			Code: lifecycle.CodeMismatch, Rank: -1, Comm: c.id, Name: c.name, Self: c.rank, Detail: detail,
 		}
+	}
+	if stale, ok := errors.AsType[*rendezvous.StaleError](err); ok {
+		return mismatch("the remaining ranks do not meet: " + stale.Detail)
+	}
+	if conflict, ok := errors.AsType[*rendezvous.ConflictError](err); ok && len(members) < c.size {
+		return mismatch(conflict.Detail) // whose members have other numbers
+	}
+	if peer, ok := errors.AsType[*PeerError](err); ok && peer.Code == lifecycle.CodeMismatch {
+		return mismatch(peer.Detail) // the peer need not be the one that is wrong
 	}
 	return err
 }

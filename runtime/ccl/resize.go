@@ -74,11 +74,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 			d.act.members = members
 			return d.child.meet(ctx, d.init, at, d.rank, d.size, nil)
 		}
-		addresses := make([]string, len(members))
-		for i, m := range members {
-			addresses[i] = c.meets[m]
-		}
-		return c.meetAgain(ctx, d.act, d.place, addresses, rank, meet)
+		return c.meetAgain(ctx, d.act, d.place, members, rank, meet)
 	}
 	return c.derive(ctx, d)
 }

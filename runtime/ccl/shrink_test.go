@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 )
 
@@ -121,4 +124,55 @@ func TestNameAfterARevoke(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// Ranks that shrink by different lists all fail at once, and all are told who gave which list: whether the lists have
+// the first rank or the size in common or not, and whether a rank that only one list leaves out comes or not.
+func TestShrinkByDifferentLists(t *testing.T) {
+	for name, lists := range map[string][][]int{
+		"another first rank":      {nil, {0}, {1}, {0}},
+		"another first and size":  {{1}, {0}, {1}, {0, 1}},
+		"the same first rank":     {{3}, {3}, {3}, {2}},
+		"the first one differs":   {{3}, {2}, nil, {2}},
+		"both firsts don't come":  {nil, {2}, {0}, {0}},
+		"the others are complete": {{1}, {0}, {1}, {1}},
+		"another size":            {{3}, {2, 3}, {3}, nil},
+		"each another one":        {{1}, {2}, {3}, {0}},
+	} {
+		for where, place := range placements {
+			t.Run(name+", "+where, func(t *testing.T) {
+				each(t, place(t, 4), func(ctx context.Context, c *ccl.Comm) error {
+					list := lists[c.Rank()]
+					if list == nil {
+						return c.Close()
+					}
+					small, err := c.Shrink(ctx, list, ccl.ShrinkAbort)
+					if err == nil {
+						if !complete(lists, list) {
+							err = errors.New("it has shrunk")
+						}
+						return errors.Join(err, small.Close(), c.Close())
+					}
+					peer, is := errors.AsType[*ccl.PeerError](err)
+					says := func(s string) bool { return strings.Contains(err.Error(), s) }
+					if is && peer.Code == lifecycle.CodeMismatch && peer.Rank < 0 && says("disagree on who goes on") &&
+						(says("out "+words.Ranks(list)) || says("another rank contradicts it")) {
+						err = nil
+					}
+					return errors.Join(err, c.Close())
+				})
+			})
+		}
+	}
+}
+
+// complete tells whether all ranks that a list does not leave out gave this list: they may have met before another one
+// came.
+func complete(lists [][]int, list []int) bool {
+	for rank, given := range lists {
+		if !slices.Contains(list, rank) && !slices.Equal(given, list) {
+			return false
+		}
+	}
+	return true
 }

@@ -35,7 +35,11 @@ type Rendezvous interface {
 
 // HowEnded is how a rank leaves whose context has ended, and why.
 func HowEnded(ctx context.Context) (how Departure, why string) {
-	switch cause := context.Cause(ctx); {
+	cause := context.Cause(ctx)
+	if _, refuted := errors.AsType[*ConflictError](cause); refuted {
+		return Refuted, cause.Error()
+	}
+	switch {
 	case errors.Is(cause, context.DeadlineExceeded):
 		return GaveUp, "its context expired"
 	case errors.Is(cause, context.Canceled):

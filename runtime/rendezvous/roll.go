@@ -23,11 +23,12 @@ const (
 	GaveUp                    // its deadline passed while it waited
 	Closed                    // it closed its Rendezvous
 	Withdrew                  // its context was canceled, or it failed elsewhere
+	Refuted                   // another rank contradicts it
 )
 
 var departures = []string{
 	"it is waiting", "its process ended", "its connection broke", "it gave up", "it closed its rendezvous",
-	"it withdrew",
+	"it withdrew", "another rank contradicts it",
 }
 
 // String says what happened, as the end of a sentence about the rank.
@@ -39,6 +40,11 @@ type Member struct {
 	Size int    // how many ranks it says there are
 	Host string // its host's name
 	PID  int    // its process id on that host
+
+	// Of ranks that meet again: the number that it had before, and the ranks of that communicator that it says don't
+	// come; empty if it doesn't say.
+	Was     int
+	Without string
 
 	Arrived time.Time // when it joined the exchange; zero if it left before
 	Left    time.Time // when it left; zero while it waits
@@ -91,8 +97,13 @@ func (m Member) story() string {
 
 func clock(t time.Time) string { return t.Format("15:04:05.000") }
 
+// Contradicts tells whether two members say of different ranks that they don't come.
+func (m Member) Contradicts(o Member) bool {
+	return m.Without != "" && o.Without != "" && m.Without != o.Without
+}
+
 // Roll is the state of one exchange: the ranks that have come, and those that have left. A Roll with two present
-// members of one rank, or with members that disagree with its size, is a conflict.
+// members of one rank, or with members that disagree with its size or on who comes, is a conflict.
 type Roll struct {
 	Key     string
 	Size    int      // how many ranks are expected
@@ -153,8 +164,13 @@ func (r *Roll) Err(self int, since time.Time, cause error) error {
 	return &MissingError{Roll: *r, Self: self, Since: since, Waited: time.Since(since), Cause: cause}
 }
 
-// conflict finds the first contradiction among the members: ranks out of range first, which explain the others.
+// conflict finds the first contradiction among the members: other lists of ranks and ranks out of range first, which
+// explain the others.
 func (r *Roll) conflict() (claims []Member, detail string) {
+	said := r.members(func(m Member) bool { return m.Without != "" })
+	if slices.ContainsFunc(said, func(m Member) bool { return m.Contradicts(said[0]) }) {
+		return said, without(said)
+	}
 	outside := r.members(func(m Member) bool { return m.Rank < 0 || m.Rank >= m.Size })
 	if len(outside) > 0 {
 		return outside, "out of range: " + formatMembers(outside, func(m Member) string {
@@ -173,6 +189,34 @@ func (r *Roll) conflict() (claims []Member, detail string) {
 		holder[m.Rank] = m
 	}
 	return nil, ""
+}
+
+// without groups members by the ranks that they leave out.
+func without(said []Member) string {
+	by := map[string][]Member{}
+	var order []string
+	for _, m := range said {
+		same := func(o Member) bool { return o.Was == m.Was && o.Where() == m.Where() }
+		switch some := by[m.Without]; {
+		case some == nil:
+			order = append(order, m.Without)
+		case slices.ContainsFunc(some, same):
+			continue
+		}
+		by[m.Without] = append(by[m.Without], m)
+	}
+	slices.Sort(order)
+	parts := make([]string, len(order))
+	for i, out := range order {
+		slices.SortFunc(by[out], func(a, b Member) int { return cmp.Compare(a.Was, b.Was) })
+		leaves := "leave"
+		if len(by[out]) == 1 {
+			leaves = "leaves"
+		}
+		was := func(m Member) string { return fmt.Sprintf("rank %d (%s)", m.Was, m.Where()) }
+		parts[i] = fmt.Sprintf("%s %s out %s", formatMembers(by[out], was), leaves, out)
+	}
+	return "the ranks disagree on who goes on: " + strings.Join(parts, "; ") + "; give all the same list"
 }
 
 // sizes groups the members by what they say the size is.

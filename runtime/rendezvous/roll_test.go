@@ -25,6 +25,11 @@ func gone(m rendezvous.Member, how rendezvous.Departure, detail string) rendezvo
 	return m
 }
 
+func without(was int, ranks string, m rendezvous.Member) rendezvous.Member {
+	m.Was, m.Without = was, ranks
+	return m
+}
+
 // TestStories compares what errors say, whole, and whom they blame.
 func TestStories(t *testing.T) {
 	const size = 4
@@ -112,6 +117,29 @@ func TestStories(t *testing.T) {
 			"the ranks disagree on how many they are: 4 say rank 0 (a:100) and rank 1 (a:101); 8 say rank 2 (b:102); " +
 				"give all the same size",
 			lifecycle.CodeMismatch, 0,
+		},
+		{
+			"other lists",
+			[]rendezvous.Member{
+				without(0, "rank 3", member(0, 3, "a")), without(1, "rank 3", member(1, 3, "a")),
+				without(3, "rank 2", member(2, 3, "b")), gone(member(2, size, "b"), rendezvous.Died, ""),
+			},
+			nil,
+			"the ranks disagree on who goes on: rank 3 (b:102) leaves out rank 2; rank 0 (a:100) and rank 1 (a:101) " +
+				"leave out rank 3; give all the same list",
+			lifecycle.CodeMismatch, 0,
+		},
+		{
+			"one that another one contradicts left, which explains more than another's death",
+			[]rendezvous.Member{
+				gone(member(0, size, "a"), rendezvous.Died, ""), member(1, size, "a"), member(2, size, "a"),
+				gone(member(3, size, "b"), rendezvous.Refuted, "the list"),
+			},
+			nil,
+			"rank 1 of 4 waited 30s; left: rank 0 (a:100) arrived at 12:00:00.000, left at 12:01:00.000: its process " +
+				"ended and rank 3 (b:103) arrived at 12:00:03.000, left at 12:01:00.000: another rank contradicts it " +
+				"(the list); arrived: 1 (a:101) and 2 (a:102)",
+			lifecycle.CodeMismatch, 3,
 		},
 		{
 			"out of range",

@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/lifecycle/words"
 	"github.com/carillon-rt/carillon/runtime/door"
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 	"github.com/carillon-rt/carillon/runtime/rendezvous/mem"
@@ -22,82 +24,144 @@ const (
 	askEvery  = 250 * time.Millisecond // between two checks of the ranks that have not come
 )
 
-// Again is the rendezvous of ranks that know each other from a communicator that failed or was revoked. Its id is
-// derived from seed, a secret text about its purpose, so no message is needed. The process of the first of its ranks
-// serves it, and checks whether the ranks that have not come still run and will come.
-//
-// addresses has, by rank, where each process serves rendezvous, from their introductions; empty if all are of this
-// Point.
-//
-// A meeting that failed stays: a rank that comes later is told which ranks left.
-func (p *Point) Again(seed []byte, addresses []string, rank int) (rendezvous.Rendezvous, error) {
-	r := &regroup{p: p, seed: seed, addresses: addresses}
-	id, err := r.id(0)
-	if err != nil {
-		return nil, err
-	}
-	if addresses[0] == "" {
-		return p.meetLocally(lifecycle.RootCommID(id), len(addresses)), nil
-	}
-	if rank == 0 {
-		if r.meeting, err = r.hold(0); err != nil {
-			return nil, fmt.Errorf("hold the rendezvous of the remaining ranks: %w", err)
+// Reunion is one rank's part in a meeting of ranks that know each other from a communicator.
+type Reunion struct {
+	// Seed is a secret text about its purpose, which is the same on all ranks.
+	Seed []byte
+	// Addresses has, by rank of that communicator, where each process serves rendezvous, from their introductions;
+	// empty if all are of this Point.
+	Addresses []string
+	// Members are the ranks that meet, in order, and Rank is the index of this one among them.
+	Members []int
+	Rank    int
+}
+
+// without names the ranks that don't meet, so that other ranks have another name; empty if all meet.
+func (r *Reunion) without() string {
+	var out []int
+	sum := fnv.New32a()
+	for rank := range r.Addresses {
+		if !slices.Contains(r.Members, rank) {
+			out = append(out, rank)
+			_, _ = sum.Write(binary.LittleEndian.AppendUint32(nil, uint32(rank)))
 		}
 	}
+	const all = 8 // numbers that a name has at least
+	switch {
+	case len(out) == 0:
+		return ""
+	case len(out) > all:
+		return fmt.Sprintf("%s (list %08x)", words.Ranks(out), sum.Sum32())
+	default:
+		return words.Ranks(out)
+	}
+}
+
+// Again is the rendezvous of ranks that know each other from a communicator that failed or was revoked. Its id is
+// derived from the seed, so no message is needed. The process of the first of its ranks serves it, and checks whether
+// the ranks that have not come still run and will come.
+//
+// The ranks may not agree on who meets. So each one's process serves a meeting of its own, which says what this rank
+// takes for its members: the first rank looks there for the ranks that have not come, and the ranks that take another
+// one for the first find out there. All of them get a *[rendezvous.ConflictError].
+//
+// A meeting that failed stays: a rank that comes later is told which ranks left.
+func (p *Point) Again(with Reunion) (rendezvous.Rendezvous, error) {
+	r := &regroup{p: p, Reunion: with, refuted: make(chan *mem.Outcome, 1)}
+	r.self = rendezvous.Here(r.Rank, len(r.Members))
+	r.self.Was, r.self.Without = r.Members[r.Rank], r.without()
+	first := r.Members[0]
+	if r.Addresses[first] == "" {
+		id, err := r.id(0) // whoever meets
+		if err != nil {
+			return nil, err
+		}
+		return p.meetLocally(lifecycle.RootCommID(id), len(r.Members)).Again(r.self.Was, r.self.Without), nil
+	}
+	id, err := r.id(first)
+	if err == nil {
+		err = r.hold()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold the rendezvous of the remaining ranks: %w", err)
+	}
 	// The first rank serves it when it has noticed the failure, too.
-	r.Rendezvous = tcp.Dial(id, tcp.Config{Wire: p.wire, Log: p.log, Serves: true, UnknownTime: serveWait})
+	r.Rendezvous = tcp.Dial(id, r.config())
 	return r, nil
 }
 
 // regroup is one rank's part in the rendezvous of Again.
 type regroup struct {
 	rendezvous.Rendezvous // that the first rank serves
-	p                     *Point
-	seed                  []byte
-	addresses             []string
-	meeting               *mem.Meeting // on the first rank only
+	Reunion
+	p       *Point
+	self    rendezvous.Member
+	meeting *mem.Meeting      // of this rank's process
+	refuted chan *mem.Outcome // gets that of an exchange there, if another rank contradicts this one
 }
 
-// id is the unique id that a rank serves: the first rank the rendezvous, another rank a meeting that tells the first
-// one that it won't come.
+func (r *regroup) config() tcp.Config {
+	return tcp.Config{
+		Wire: r.p.wire, Log: r.p.log, Serves: true, UnknownTime: serveWait, Was: r.self.Was, Without: r.self.Without,
+	}
+}
+
+// id is the unique id that a rank of the communicator serves.
 func (r *regroup) id(rank int) (lifecycle.UniqueID, error) {
-	seed := binary.LittleEndian.AppendUint32(slices.Clone(r.seed), uint32(rank))
-	return lifecycle.UniqueIDFromSecret(seed, r.addresses[rank])
+	seed := binary.LittleEndian.AppendUint32(slices.Clone(r.Seed), uint32(rank))
+	return lifecycle.UniqueIDFromSecret(seed, r.Addresses[rank])
 }
 
-func (r *regroup) hold(rank int) (*mem.Meeting, error) {
-	id, err := r.id(rank)
+// hold serves this rank's meeting.
+func (r *regroup) hold() error {
+	id, err := r.id(r.self.Was)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d, err := r.p.own()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.p.server.Serve(d, id); err != nil {
-		return nil, err
+		return err
 	}
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	r.p.remember(func() { r.p.server.Forget(id) })
-	return r.p.server.Meeting(id), nil
+	r.meeting = r.p.server.Meeting(id)
+	r.meeting.Hold(r.self, func(o *mem.Outcome) { r.refuted <- o })
+	return nil
 }
 
 // Exchange implements rendezvous.Rendezvous.
 func (r *regroup) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
-	if r.meeting != nil {
+	began := time.Now()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var work sync.WaitGroup
+	defer work.Wait()
+	over := make(chan struct{})
+	defer close(over)
+	work.Go(func() {
+		select {
+		case o := <-r.refuted:
+			_, err := o.Result(key, rank, began, nil)
+			end(err)
+		case <-over:
+		}
+	})
+	if rank == 0 {
 		asking, stop := context.WithCancel(ctx)
-		var work sync.WaitGroup
 		work.Go(func() { r.ask(asking, key) })
-		defer work.Wait()
 		defer stop()
 	}
 	all, err := r.Rendezvous.Exchange(ctx, key, rank, size, payload)
 	if _, alone := errors.AsType[*rendezvous.UnreachableError](err); alone && ctx.Err() != nil {
-		if m, held := r.hold(rank); held == nil { // the first rank asks when it comes
-			how, why := rendezvous.HowEnded(ctx)
-			m.Absent(key, rendezvous.Here(rank, size), how, why, func(*mem.Outcome) {})
-		}
+		how, why := rendezvous.HowEnded(ctx) // the first rank asks when it comes
+		r.meeting.Absent(key, r.self, how, why, func(*mem.Outcome) {})
+	}
+	if conflict, refuted := errors.AsType[*rendezvous.ConflictError](context.Cause(ctx)); refuted && err != nil {
+		return nil, conflict
 	}
 	return all, err
 }
@@ -122,7 +186,7 @@ func (r *regroup) ask(ctx context.Context, key string) {
 			room <- struct{}{}
 			work.Go(func() {
 				defer func() { <-room }()
-				if m := r.gone(ctx, key, rank); m.How != rendezvous.Waiting {
+				if m := r.gone(ctx, key, rank); m.How != rendezvous.Waiting || m.Contradicts(r.self) {
 					r.meeting.Absent(key, m, m.How, m.Detail, func(*mem.Outcome) {})
 				}
 			})
@@ -131,10 +195,12 @@ func (r *regroup) ask(ctx context.Context, key string) {
 	}
 }
 
-// gone returns how a rank that has not come has left; How is Waiting if it may still come.
+// gone returns how a rank that has not come has left, or that it contradicts this one; How is Waiting otherwise, as it
+// may still come.
 func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Member {
-	m := rendezvous.Member{Rank: rank, Size: len(r.addresses), Host: r.addresses[rank]}
-	id, err := r.id(rank)
+	was := r.Members[rank]
+	m := rendezvous.Member{Rank: rank, Size: len(r.Members), Host: r.Addresses[was]}
+	id, err := r.id(was)
 	if err != nil {
 		return m
 	}
@@ -150,12 +216,19 @@ func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 	case err == nil:
 		over, cancel := context.WithCancel(probe)
 		cancel() // it only wants the roll, and doesn't take part
-		at := tcp.Dial(id, tcp.Config{Wire: r.p.wire, Log: r.p.log})
+		at := tcp.Dial(id, r.config())
 		_, err = at.Exchange(over, key, 0, m.Size, nil)
 		_ = at.Close()
 		if said, ok := errors.AsType[*rendezvous.MissingError](err); ok {
 			for _, other := range said.Gone() {
 				if other.Rank == rank {
+					return other
+				}
+			}
+		}
+		if said, ok := errors.AsType[*rendezvous.ConflictError](err); ok {
+			for _, other := range said.Claims {
+				if other.Was == was && other.Contradicts(r.self) {
 					return other
 				}
 			}
@@ -170,7 +243,7 @@ func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 }
 
 // meetLocally returns the rendezvous of an id in this process, which its first rank makes.
-func (p *Point) meetLocally(id lifecycle.CommID, size int) *mem.Rendezvous {
+func (p *Point) meetLocally(id lifecycle.CommID, size int) *mem.Meeting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.local[id]
@@ -179,7 +252,7 @@ func (p *Point) meetLocally(id lifecycle.CommID, size int) *mem.Rendezvous {
 		p.local[id] = m
 		p.remember(func() { delete(p.local, id) })
 	}
-	return m.Rank()
+	return m
 }
 
 // remember adds a meeting to past, and forgets the oldest if there are too many. The caller holds p.mu.

@@ -35,6 +35,15 @@ func newPoint(t *testing.T) *Point {
 	return p
 }
 
+// reunion is that of all ranks.
+func reunion(seed []byte, rank int, addresses ...string) Reunion {
+	r := Reunion{Seed: seed, Addresses: addresses, Rank: rank}
+	for i := range addresses {
+		r.Members = append(r.Members, i)
+	}
+	return r
+}
+
 // A rank that comes late is told which ranks were there and left. All meetings but the last are forgotten.
 func TestMeetingsThatFail(t *testing.T) {
 	t.Parallel() // it waits most of the time
@@ -47,7 +56,7 @@ func TestMeetingsThatFail(t *testing.T) {
 		var seeds [][]byte
 		for i := range maxPast + 5 {
 			seeds = append(seeds, fmt.Appendf(nil, "meeting %d, %s", i, name))
-			meeting, err := p.Again(seeds[i], []string{at, at}, 0)
+			meeting, err := p.Again(reunion(seeds[i], 0, at, at))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +72,7 @@ func TestMeetingsThatFail(t *testing.T) {
 			}
 		}
 		late := func(seed []byte) error {
-			meeting, err := p.Again(seed, []string{at, at}, 1)
+			meeting, err := p.Again(reunion(seed, 1, at, at))
 			if err != nil {
 				return err
 			}
@@ -115,7 +124,7 @@ func TestThoseThatWontCome(t *testing.T) {
 		},
 		"gave up": {
 			func(t *testing.T, seed []byte, addresses []string) {
-				at, err := quitter.Again(seed, addresses, 2)
+				at, err := quitter.Again(reunion(seed, 2, addresses...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -142,7 +151,7 @@ func TestThoseThatWontCome(t *testing.T) {
 			c.absent(t, seed, addresses)
 			var ranks sync.WaitGroup
 			for rank, p := range []*Point{first, second} {
-				at, err := p.Again(seed, addresses, rank)
+				at, err := p.Again(reunion(seed, rank, addresses...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -169,7 +178,7 @@ func TestTheFirstRankDied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := p.Again([]byte("no host"), []string{"127.0.0.1:1", address}, 1)
+	at, err := p.Again(reunion([]byte("no host"), 1, "127.0.0.1:1", address))
 	if err != nil {
 		t.Fatal(err)
 	}

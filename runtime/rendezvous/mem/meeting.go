@@ -45,6 +45,9 @@ type Meeting struct {
 	exchanges map[string]*exchange
 	departed  int
 	forgotten string
+
+	said rendezvous.Member // the first one that says who doesn't come; the others must not contradict it
+	told func(*Outcome)    // of the first contradiction; may be nil
 }
 
 // claim is a rank's first owner, across all exchanges.
@@ -71,12 +74,48 @@ func New(size int) *Meeting {
 	return &Meeting{size: size, ranks: map[int]*claim{}, exchanges: map[string]*exchange{}}
 }
 
+// Hold makes the meeting one to which nobody may come who contradicts a member, whether that comes itself or not. told
+// is called with the first such exchange; it must neither block nor call the Meeting.
+func (m *Meeting) Hold(member rendezvous.Member, told func(*Outcome)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said, m.told = member, told
+}
+
+// refute compares a rank that comes to an exchange, or won't, with the first one that said who doesn't come. If they
+// contradict each other, it returns the outcome for the rank, and fails the exchange.
+func (m *Meeting) refute(key string, rank rendezvous.Member) *Outcome {
+	if m.said.Without == "" {
+		m.said = rank
+	}
+	if !rank.Contradicts(m.said) {
+		return nil
+	}
+	roll := &rendezvous.Roll{Key: key, Size: rank.Size, Members: []rendezvous.Member{m.said, rank}}
+	out := &Outcome{Failed: roll}
+	if ex := m.exchanges[key]; ex != nil && !ex.done {
+		if !ex.failed {
+			ex.roll.Members = append(ex.roll.Members, roll.Members...)
+		}
+		ex.fail()
+	}
+	if m.told != nil {
+		m.told(out)
+		m.told = nil
+	}
+	return out
+}
+
 // Join adds a rank to the exchange of a key. The owner stands for the rank's process, as its connection does: one rank
 // has one owner. Deliver is called exactly once, by this call or a later one; it must neither block nor call the
 // Meeting.
 func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []byte, deliver func(*Outcome)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if refuted := m.refute(key, rank); refuted != nil {
+		deliver(refuted)
+		return
+	}
 	ex, refused := m.exchange(key, rank.Size)
 	if refused != nil {
 		deliver(refused)
@@ -196,6 +235,10 @@ func (m *Meeting) Absent(
 ) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if refuted := m.refute(key, rank); refuted != nil {
+		deliver(refuted)
+		return
+	}
 	ex, refused := m.exchange(key, rank.Size)
 	if refused != nil {
 		deliver(refused)
@@ -203,7 +246,12 @@ func (m *Meeting) Absent(
 	}
 	rank.Arrived = time.Time{}
 	rank.Leave(how, detail)
-	if len(ex.roll.Members) < 2*ex.roll.Size+16 {
+	again := func(o rendezvous.Member) bool { // it may ask again and again
+		return o.Arrived.IsZero() && o.Rank == rank.Rank && o.Where() == rank.Where()
+	}
+	if i := slices.IndexFunc(ex.roll.Members, again); i >= 0 {
+		ex.roll.Members[i] = rank
+	} else if len(ex.roll.Members) < 2*ex.roll.Size+16 {
 		ex.roll.Members = append(ex.roll.Members, rank)
 	}
 	ex.fail()

@@ -11,12 +11,20 @@ import (
 )
 
 // Rendezvous is one rank's side of a Meeting.
-type Rendezvous struct{ meeting *Meeting }
+type Rendezvous struct {
+	meeting *Meeting
+	as      rendezvous.Member // what it says of itself beside its rank and its size
+}
 
 var _ rendezvous.Rendezvous = (*Rendezvous)(nil)
 
 // Rank returns the rendezvous as one more rank of this process uses it.
-func (m *Meeting) Rank() *Rendezvous { return &Rendezvous{m} }
+func (m *Meeting) Rank() *Rendezvous { return &Rendezvous{meeting: m} }
+
+// Again is Rank for a rank that had another number before, and says which ranks of then don't come.
+func (m *Meeting) Again(was int, without string) *Rendezvous {
+	return &Rendezvous{meeting: m, as: rendezvous.Member{Was: was, Without: without}}
+}
 
 // Exchange implements [rendezvous.Rendezvous].
 func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
@@ -24,6 +32,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 		return nil, err
 	}
 	member := rendezvous.Here(rank, size)
+	member.Was, member.Without = r.as.Was, r.as.Without
 	outcomes := make(chan *Outcome, 1)
 	deliver := func(o *Outcome) { outcomes <- o }
 	var out *Outcome

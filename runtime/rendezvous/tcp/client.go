@@ -40,6 +40,10 @@ type Config struct {
 	// A client may come before Serve, or reach the server of the job's last run. Default: 5 s.
 	UnknownTime time.Duration
 
+	// Was and Without are what a rank says that meets others again: see rendezvous.Member.
+	Was     int
+	Without string
+
 	// Wire is the least protection of the connection; a server that asks for more gets it.
 	Wire door.Wire
 
@@ -90,6 +94,7 @@ func (c *Client) Exchange(ctx context.Context, key string, rank, size int, paylo
 	}
 	w.deadline, _ = ctx.Deadline()
 	me := &w.join.member
+	me.Was, me.Without = c.config.Was, c.config.Without
 	if c.config.host != "" {
 		me.Host, me.PID = c.config.host, c.config.pid
 	}

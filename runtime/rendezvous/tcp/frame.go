@@ -35,9 +35,10 @@ const (
 	maxHost    = 255     // bytes of a host's name
 	firstRead  = 1 << 20 // bytes that are allocated for a frame before it arrives
 	maxText    = 512     // bytes of a reason
+	maxWithout = 255     // bytes of Member.Without
 
 	// Bytes of a client's frame, and of a server's.
-	requestLimit = rendezvous.MaxPayload + rendezvous.MaxKey + maxHost + maxText + 64
+	requestLimit = rendezvous.MaxPayload + rendezvous.MaxKey + maxHost + maxWithout + maxText + 64
 	replyLimit   = rendezvous.MaxRanks*(rendezvous.MaxPayload+3) + 64
 	_            = uint32(replyLimit) // a length must hold it
 
@@ -90,6 +91,7 @@ func (q *request) encode() []byte {
 	b = binary.AppendVarint(b, int64(q.member.Size))
 	b = binary.AppendUvarint(b, uint64(q.member.PID))
 	b = wire.AppendBytes(b, q.member.Host)
+	b = wire.AppendBytes(binary.AppendUvarint(b, uint64(q.member.Was)), q.member.Without)
 	b = wire.AppendBytes(wire.AppendBytes(b, q.key), q.payload)
 	b = wire.AppendBytes(append(b, byte(q.how)), words.Clip(q.reason, maxText))
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
@@ -105,6 +107,7 @@ func decodeRequest(k kind, body []byte) (request, error) {
 	r := wire.NewReader(body)
 	q := request{kind: k, stream: r.Uvarint()}
 	q.member = rendezvous.Member{Rank: r.Int(), Size: r.Int(), PID: r.UpTo(math.MaxInt32), Host: r.Text(maxHost)}
+	q.member.Was, q.member.Without = r.UpTo(rendezvous.MaxRanks), r.Text(maxWithout)
 	q.key, q.payload = r.Text(rendezvous.MaxKey), r.Bytes(rendezvous.MaxPayload)
 	q.how, q.reason = readDeparture(r), r.Text(maxText)
 	return q, end(r)
@@ -189,6 +192,7 @@ func encodeRoll(roll *rendezvous.Roll, now time.Time) []byte {
 		b = binary.AppendVarint(b, int64(m.Size))
 		b = binary.AppendUvarint(b, index[m.Host])
 		b = binary.AppendUvarint(b, uint64(m.PID))
+		b = wire.AppendBytes(binary.AppendUvarint(b, uint64(m.Was)), m.Without)
 		b = appendAgo(b, m.Arrived, now)
 		b = append(b, byte(m.How))
 		if m.How != rendezvous.Waiting {
@@ -215,6 +219,7 @@ func readRoll(r *wire.Reader, now time.Time) *rendezvous.Roll {
 			r.Fail(errMalformed)
 		}
 		m.PID = r.UpTo(math.MaxInt32)
+		m.Was, m.Without = r.UpTo(rendezvous.MaxRanks), r.Text(maxWithout)
 		m.Arrived = readAgo(r, now)
 		m.How = readDeparture(r)
 		if m.How != rendezvous.Waiting {
@@ -227,7 +232,7 @@ func readRoll(r *wire.Reader, now time.Time) *rendezvous.Roll {
 
 func readDeparture(r *wire.Reader) rendezvous.Departure {
 	how := rendezvous.Departure(r.Byte())
-	if how > rendezvous.Withdrew {
+	if how > rendezvous.Refuted {
 		r.Fail(errMalformed)
 		return rendezvous.Waiting
 	}

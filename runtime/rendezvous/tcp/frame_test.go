@@ -26,6 +26,7 @@ func sampleRoll() *rendezvous.Roll {
 			How: rendezvous.GaveUp, Detail: "its context expired",
 		},
 		{Rank: -7, Size: 4, Host: "", PID: 0, Arrived: noon},
+		{Rank: 3, Size: 4, Host: "a", PID: 14, Was: 5, Without: "ranks 1 and 4", Arrived: noon},
 	}}
 }
 
@@ -86,7 +87,7 @@ func TestPromisedLength(t *testing.T) {
 // what decodes to the same.
 func FuzzDecode(f *testing.F) {
 	roll := encodeRoll(sampleRoll(), noon)
-	member := rendezvous.Member{Rank: 1, Size: 2, PID: 7, Host: "a"}
+	member := rendezvous.Member{Rank: 1, Size: 2, PID: 7, Host: "a", Was: 2, Without: "rank 1"}
 	shared := func(o *mem.Outcome) []byte {
 		k, b := encodeOutcome(o)
 		return append(encodeReply(k, 7, b), b...)

@@ -217,11 +217,6 @@ func (r *Report) judge(opts *Options) error {
 			}
 		}
 	}
-	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { // a rank in Held was late as well
-		return f.Reason == verdict.Straggler && slices.ContainsFunc(r.Held, func(h Finding) bool {
-			return h.Reason != verdict.Straggler && slices.ContainsFunc(h.Culprits, f.Culprits[0].Same)
-		})
-	})
 	r.Ended = r.ending(when)
 	return nil
 }

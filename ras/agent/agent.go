@@ -243,14 +243,17 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	defer cancel()
 	look := time.NewTicker(lookTime)
 	defer look.Stop()
+	share := time.NewTicker(shareTime)
+	defer share.Stop()
 	a.step(ctx, memberChanged{})
 	for heldUp := 0; ; { // looks, one after the other, at which operations were held up
 		select {
 		case <-ctx.Done():
 			a.end()
 			return
+		case <-share.C:
+			a.share(ctx)
 		case <-look.C:
-			a.share(ctx) // again with agents that didn't answer
 			if a.cfg.HeldUp == nil || len(a.machine.Open()) > 0 || !a.cfg.HeldUp() {
 				heldUp = 0
 			} else if heldUp++; heldUp&(heldUp-1) == 0 || heldUp%rareLooks == 0 {

@@ -65,8 +65,9 @@ const (
 	askTime    = 2 * time.Second        // to wait for notes
 	againFirst = time.Second            // until the second look while a verdict is open,
 	againMost  = 5 * time.Second        // and between later ones
-	lookTime   = 10 * time.Second       // between two calls of Config.HeldUp
-	rareLooks  = 12                     // between two looks at a job whose operations have long been held up
+	shareTime  = 10 * time.Second       // until agents that did not answer are told again who is there
+	lookTime   = 2 * time.Second        // between two calls of Config.HeldUp
+	rareLooks  = 60                     // between two looks at a job whose operations have long been held up
 	mostTries  = 5                      // to report trouble to the coordinator, before the next stall
 	restTime   = 250 * time.Millisecond // between two looks: all ranks report one stall
 	soonTime   = 250 * time.Millisecond // until another look at ranks that moved a moment ago

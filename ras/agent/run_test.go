@@ -287,7 +287,7 @@ func settled(t *testing.T, a *Agent, within time.Duration) {
 func TestHeldUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		lost := func() bool { at := time.Since(began); return at > 35*time.Second && at < 50*time.Second }
+		lost := func() bool { at := time.Since(began); return at > 25*time.Second && at < 40*time.Second }
 		var opened, after int // looks since it was withdrawn
 		self := mesh.Member{Name: "p0", Rank: 0, JobSize: 2}
 		slot := verdict.Slot{Comm: lifecycle.CommID{1}, Size: 2, Job: -1, Wait: -1, State: lifecycle.StateReady}
@@ -300,7 +300,7 @@ func TestHeldUpAgain(t *testing.T) {
 				other.Slots[0].Rank = 1
 				if lost() {
 					other.Fate, other.FateAge = verdict.Unreachable, time.Minute
-				} else if time.Since(began) > 50*time.Second {
+				} else if time.Since(began) > 40*time.Second {
 					after++
 				}
 				return []verdict.Note{other}
@@ -317,7 +317,7 @@ func TestHeldUpAgain(t *testing.T) {
 			defer close(done)
 			a.Run(ctx, nil)
 		}()
-		<-time.After(78 * time.Second) // in ordinary pauses, the next look would be after 80 s
+		<-time.After(62 * time.Second) // in ordinary pauses, the next look would be after 64 s
 		cancel()
 		<-done
 		if opened != 1 || after < 3 { // with the one that withdrew it

@@ -506,6 +506,22 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"one rank is waited for most of the time, in a job that has just begun",
+			newJob(4).with(waited(2, 3200*time.Millisecond, 16, 5*time.Second), 0, 1, 3),
+			[]string{
+				`straggler (likely) rank 2 (node1, pid 1002) holds up "world": the others wait for it 64 % of the ` +
+					`time, 200ms an operation`,
+			},
+		},
+		{
+			"few waits in a job that has just begun",
+			newJob(4).with(waited(2, 3200*time.Millisecond, 15, 5*time.Second), 0, 1, 3), nil,
+		},
+		{
+			"some of the time of a job that has just begun",
+			newJob(4).with(waited(2, 4*time.Second, 50, 8*time.Second), 0, 1, 3), nil,
+		},
+		{
 			"two of two with a mismatch, as the engine found it",
 			newJob(2).in(world, 7, allReduce, s6, 1, s6, 0).in(world, 7, lifecycle.CallBarrier, s6, 0, s6, 1),
 			[]string{

@@ -33,7 +33,7 @@ const (
 )
 
 // heldUpInterval is the time between two looks for ranks that hold the others up.
-const heldUpInterval = 5 * time.Second
+const heldUpInterval = time.Second
 
 // stalls looks for what is slow or stalled: one ticker, and one look at the in-flight table for all communicators.
 type stalls struct {

@@ -229,7 +229,7 @@ func (q *peer) stalls() (news bool) {
 	now := q.live.job.Now()
 	q.slots = q.process.Slots(q.slots[:0])
 	q.model.Look(q.slots, nil)
-	const often = int64(10 * time.Second)
+	const often = int64(2 * time.Second)
 	_, news = q.watch.Doubtful(now)
 	news = slices.ContainsFunc(q.watch.Check(now), stall.Report.News) || news
 	return news || now/often != (now-int64(lookTime))/often && verdict.AnyHeldUp(q.model, now)

@@ -161,12 +161,16 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	case v.Reason == UnfinishedGroup:
 		group := first.actor.openGroup(m)
 		v.Age = Age(group.Age)
-		they := "they"
+		they, their := "they", "their"
 		if len(v.Culprits) == 1 {
-			they = "it"
+			they, their = "it", "its"
 		}
 		v.Text = say("%s %s a group job that has been open for %s: %s; until then %s cannot enter %s",
 			who, have, v.Age, completeGroup, they, m.text())
+		if group.Unended {
+			v.Text = say("%s %s a group that has been open for %s%s: call GroupEnd; until then %s calls are not made, "+
+				"and %s %s not %s", who, have, v.Age, startedAt(group), their, they, have, m.entered(v.Culprits))
+		}
 	case v.Reason == StreamBlocked:
 		v.Text = blockedText(v.Culprits, leaves)
 	case m.key.kind == broken:
@@ -499,12 +503,23 @@ func (a *actor) wouldCall(comm lifecycle.CommID, sig tape.Signature) bool {
 	return a.habit != nil && a.habit.Next != nil && a.habit.Next.Comm == comm && agreed(a.habit.Next.Op) == sig
 }
 
+// startedAt is where a group was started, in parentheses; empty if that isn't known.
+func startedAt(group *OpenAct) string {
+	if group.Site == "" {
+		return ""
+	}
+	return " (started at " + group.Site + ")"
+}
+
 // unfinishedGroups are the verdicts on acts that wait for an unfinished group job of their own rank.
 func (g *graph) unfinishedGroups() []Verdict {
 	var verdicts []Verdict
 	for _, a := range g.actors {
 		for _, s := range a.slots {
 			group := s.open(tape.ActGroup)
+			if group != nil && group.Unended { // for which no act waits
+				continue
+			}
 			i := slices.IndexFunc(s.Acts, func(o OpenAct) bool {
 				return o.Stalled && o.Act != tape.ActGroup && o.Act != tape.ActInit &&
 					(group == nil || o.Age <= group.Age)

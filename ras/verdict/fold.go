@@ -107,7 +107,8 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		s.Acts = append(s.Acts, OpenAct{
 			Act: a.Kind, Seq: a.Seq, Phase: a.Phase, Age: age(a.Start, now), Stalled: p.Stalled(a, now),
 			Site: siteOf(a), Without: a.Without(), Child: a.First.Child,
-			Joins: a.Kind == tape.ActInit && a.First.Call == lifecycle.CallGrow && c.Parent.IsZero(),
+			Joins:   a.Kind == tape.ActInit && a.First.Call == lifecycle.CallGrow && c.Parent.IsZero(),
+			Unended: a.Unended(),
 		})
 	}
 	if f := c.Failure; f != nil {

@@ -118,6 +118,13 @@ func act(kind tape.Act, age time.Duration, stalled bool) func(*verdict.Note, *ve
 	}
 }
 
+// opensGroup opens a group that the program does not end.
+func opensGroup(age time.Duration) func(*verdict.Note, *verdict.Slot) {
+	return func(_ *verdict.Note, s *verdict.Slot) {
+		s.Acts = append(s.Acts, verdict.OpenAct{Act: tape.ActGroup, Age: age, Site: "train.go:7", Unended: true})
+	}
+}
+
 func fate(f verdict.Fate, age time.Duration, cause string) func(*verdict.Note, *verdict.Slot) {
 	return func(n *verdict.Note, _ *verdict.Slot) { n.Fate, n.FateAge, n.Cause = f, age, cause }
 }

@@ -192,6 +192,8 @@ type OpenAct struct {
 	// Joins says that it is the init of a rank that joins a communicator which grows. Until it ends, the ranks that
 	// have that communicator's parent may not know it by this id.
 	Joins bool `json:"joins,omitempty"`
+	// Unended says of a group that the program has not ended it, so that its calls are not made.
+	Unended bool `json:"unended,omitempty"`
 }
 
 // Failure is why a communicator failed.

@@ -490,6 +490,27 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"a group that is never ended",
+			newJob(3).in(world, 7, allReduce, s6, -1, 0, 0, 2).with(opensGroup(7*time.Second), 1),
+			[]string{
+				`unfinished_group (certain) rank 1 (node0, pid 1001) has a group that has been open for 7s (started ` +
+					`at train.go:7): call GroupEnd; until then its calls are not made, and it has not entered ` +
+					`all_reduce 7 on "world"; ranks 0 and 2 wait`,
+			},
+		},
+		{
+			"a group that was opened after the others had long waited",
+			newJob(3).in(world, 7, allReduce, s6, -1, 0, 0, 2).with(opensGroup(time.Second), 1),
+			[]string{
+				`not_entered (certain) rank 1 (node0, pid 1001) has not entered all_reduce 7 on "world", nor any ` +
+					`collective from number 1 on; it has made no call on any communicator yet; ranks 0 and 2 wait`,
+			},
+		},
+		{
+			"an act beside a group that is not ended doesn't wait for it",
+			newJob(2).with(opensGroup(9*time.Second), 1).with(act(tape.ActRevoke, s6, true), 1), nil,
+		},
+		{
 			"all wait for each other now and then",
 			newJob(3).with(waited(1, 2500*time.Millisecond, 50, 10*time.Second),
 				0).with(waited(2, 2500*time.Millisecond, 50, 10*time.Second), 1).

@@ -122,8 +122,13 @@ func (c *core) enterGroup(calls []engine.Op) (number uint64, place *ticket) {
 	}
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
+	return c.ownGroup(), c.turn.line(lifecycle.CallGroupEnd)
+}
+
+// ownGroup takes the next number of a group on which the ranks needn't agree. The caller holds the lock.
+func (c *core) ownGroup() uint64 {
 	c.pairs++
-	return ownGroups + c.pairs, c.turn.line(lifecycle.CallGroupEnd)
+	return ownGroups + c.pairs
 }
 
 // everReady refuses a call that needs the other ranks, although they have never met: the init failed.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/engine"
@@ -48,7 +49,16 @@ type nest struct {
 	calls    []groupCall
 	made     []made
 	expected []made // for non-blocking parents
+
+	// A group that stays open is told of while it does: its calls are made nowhere. late is set by the first call, and
+	// told are the acts on the communicators that its calls are on, as they were last told.
+	since int64 // when it got its first call
+	late  *time.Timer
+	told  []*act
 }
+
+// openTime is how long a group may be open until that is told.
+const openTime = time.Second
 
 // groupCall is a call on a communicator, to be made when the group ends.
 type groupCall struct {
@@ -112,7 +122,7 @@ func (b *batch) forgotten() {
 	if b.ended {
 		return
 	}
-	b.end(lifecycle.Site{})
+	b.end(lifecycle.Site{}, lifecycle.CodeInvalidUsage)
 	b.work.finish(groupError("the group was never ended: its calls were not made"))
 	order, calls := b.sorted()
 	for _, c := range order {
@@ -238,12 +248,50 @@ func (g *Group) close(site lifecycle.Site) error {
 				"the inner group that was started by %s has not ended: end inner groups first", inner.site))
 		}
 	}
-	g.end(site)
+	g.end(site, lifecycle.CodeOK)
 	return nil
 }
 
+// tell writes on the communicators that the group has calls on that it is open, and looks for more of them later.
+func (b *batch) tell() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return
+	}
+	order, calls := b.sorted()
+	for _, c := range order {
+		if slices.ContainsFunc(b.told, func(a *act) bool { return a.c == c.core }) {
+			continue
+		}
+		c.numbering.Lock()
+		number := c.ownGroup()
+		c.numbering.Unlock()
+		a := c.act(context.Background(), lifecycle.CallGroupStart, number, b.site)
+		a.rec.Start, a.rec.Ops = b.since, uint32(len(calls[c]))
+		c.tape.Life(a.rec)
+		b.told = append(b.told, a)
+	}
+	b.late.Reset(openTime)
+}
+
+// untell ends what tell began.
+func (n *nest) untell(code lifecycle.Code) {
+	if n.late != nil {
+		n.late.Stop()
+	}
+	for _, a := range n.told {
+		a.rec.Stage, a.rec.State, a.rec.Code = tape.StageEnd, a.c.life.State(), code
+		a.c.tape.Life(a.rec)
+	}
+	n.told = nil
+}
+
 // end marks the group, and its inner groups, as ended. The caller holds the mutex.
-func (b *batch) end(by lifecycle.Site) {
+func (b *batch) end(by lifecycle.Site, code lifecycle.Code) {
+	if b.within == nil {
+		b.untell(code)
+	}
 	b.open = slices.DeleteFunc(b.open, func(inner *batch) bool {
 		if !inner.inside(b) {
 			return false
@@ -275,7 +323,7 @@ func (g *Group) drop() {
 	if g.ended {
 		return
 	}
-	g.end(g.site)
+	g.end(g.site, lifecycle.CodeAbandoned)
 	if g.within == nil {
 		g.work.finish(groupError(
 			"the group was given up: its function returned an error or panicked, or left an inner group open"))
@@ -319,6 +367,9 @@ func (g *Group) add(c *Comm, ops []engine.Op) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.late == nil {
+		g.since, g.late = tape.Now(), time.AfterFunc(openTime, g.outermost.tell)
+	}
 	for _, op := range ops {
 		g.calls = append(g.calls, groupCall{c, op, g.batch})
 	}

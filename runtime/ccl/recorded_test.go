@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -476,4 +477,33 @@ func TestNumbersOfOperationsThatProgressTogether(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations of rank 1 (-want +got):\n%s", diff)
 	}
+}
+
+// A group that stays open is on the tapes of the communicators that it has calls on, until it has ended.
+func TestOpenGroupOnTape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+			a := initAll(t, rt, "a")
+			fill := func() *ccl.Group {
+				g := rt.GroupStart(t.Context())
+				if err := errors.Join(ccl.Barrier(g, a[0]), ccl.Barrier(g, a[1])); err != nil {
+					t.Fatal(err)
+				}
+				return g
+			}
+			g := fill()
+			<-time.After(5 * time.Second) // in the bubble's time
+			if err := errors.Join(rt.GroupEnd(g), rt.GroupEnd(fill())); err != nil {
+				t.Error(err)
+			}
+			each(t, a, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+		}, func(ev *tape.Event) bool { return ev.Life.Call == lifecycle.CallGroupStart })
+		want := []string{
+			"a/0 group start seq=1000000001 ops=1 ok", "a/0 group end seq=1000000001 ops=1 ok",
+			"a/1 group start seq=1000000001 ops=1 ok", "a/1 group end seq=1000000001 ops=1 ok",
+		}
+		if diff := cmp.Diff(want, tell(events)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
 }

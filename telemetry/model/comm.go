@@ -82,6 +82,12 @@ type Act struct {
 	slotless bool // its communicator found no free slot
 }
 
+// Unended tells whether it is a group that the program has not ended, so that its calls are not made. Other groups
+// begin when that is done.
+func (a *Act) Unended() bool {
+	return a.Kind == tape.ActGroup && a.First.Call == lifecycle.CallGroupStart
+}
+
 // OtherRanks in Act.Without stands for ranks that are not known.
 const OtherRanks = -1
 
@@ -344,7 +350,7 @@ func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
 		// Groups of a communicator are made one after another: those with lower numbers that began earlier have ended
 		// too. Groups with and without collectives have numbers of their own, so the number alone is not enough.
 		c.Acts = slices.DeleteFunc(c.Acts, func(o *Act) bool {
-			over := o.Kind == tape.ActGroup && o.Seq < r.Seq && o.Start < a.Start
+			over := o.Kind == tape.ActGroup && o.Seq < r.Seq && o.Start < a.Start && !o.Unended()
 			if over {
 				p.dropped = append(p.dropped, o)
 			}

@@ -50,6 +50,26 @@ func marked(t *testing.T, script string) tape.Slot {
 	return slots[0]
 }
 
+// TestProven: the mark that was reached last is known for as long as later ones wait, which have other places.
+func TestProven(t *testing.T) {
+	const unmarked = "start 1 0 16 7 0 -1 8 1\nend 1 %d 0\n"
+	for name, c := range map[string]struct {
+		script string
+		want   uint64
+	}{
+		"nothing":         {launch(1, 1, 2), 0},
+		"one":             {launch(1, 1, 2) + "reach 1 1\n", 1},
+		"a later waits":   {launch(1, 1, 1) + "reach 1 1\n" + fmt.Sprintf(unmarked, 2) + launch(1, 3, 3), 1},
+		"several wait":    {launch(1, 1, 3) + "reach 1 3\n" + launch(1, 4, 20), 3},
+		"none after it":   {launch(1, 1, 3) + "reach 1 3\n" + fmt.Sprintf(unmarked, 4), 3},
+		"all others wait": {launch(1, 1, 1) + "reach 1 1\n" + launch(1, 2, 31), 1},
+	} {
+		if s := marked(t, world+c.script); s.Proven != c.want {
+			t.Errorf("%s: %d is proven, want %d", name, s.Proven, c.want)
+		}
+	}
+}
+
 // What is launched on a stream is in flight until its mark is reached.
 func TestMarks(t *testing.T) {
 	again := strings.Replace(world, "comm 1", "comm 2", 1)

@@ -102,18 +102,24 @@ uint32_t *tape_mark_word(const struct tape_comm *comm) {
 
 uint32_t tape_mark_number(const struct tape_comm *comm) { return tape.marked[comm->index] + 1; }
 
-/** place is where a mark goes: over one that is no communicator's any more, or was reached, or else over the newest. */
+/**
+ * place is where a mark goes: over one that is no communicator's any more, or was reached, or else over the newest. The
+ * one that was reached last goes last of these: it tells how far the stream is, when others wait.
+ */
 static uint64_t *place(const struct tape_comm *comm) {
-  uint64_t *newest = mark_at(comm, 0);
+  uint64_t *newest = mark_at(comm, 0), *last = NULL;
   const uint32_t is = reached(comm);
   for (int i = 0; i < TAPE_WAIT_AT; i++) {
     uint64_t *mark = mark_at(comm, i);
     if (!waits(comm, mark, is)) {
-      return mark;
+      if (mark[0] == 0 || number_of(mark) != is) {
+        return mark;
+      }
+      last = mark;
     }
     newest = (int32_t)(number_of(mark) - number_of(newest)) > 0 ? mark : newest;
   }
-  return newest;
+  return last != NULL ? last : newest;
 }
 
 void tape_mark(struct tape_comm *comm, bool told, uint32_t stream) {

@@ -99,7 +99,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// The last operation is unproven if the newest mark, which was reached, is before it.
+// The last operation is unproven if the newest mark, which was reached, is before it. Proven is the last collective
+// before the newest mark that was reached.
 func TestUnproven(t *testing.T) {
 	mark := func(number uint32, launched uint64) record {
 		return markOf(number, lifecycle.CallAllReduce, launched, launched, launched)
@@ -110,16 +111,17 @@ func TestUnproven(t *testing.T) {
 		reached   uint32
 		completed uint64
 		want      bool
+		proven    uint64
 	}{
-		{"behind the last one", marks{mark(2, 20), mark(1, 17)}, 2, 20, false},
-		{"before it", marks{mark(1, 17), mark(2, 18)}, 2, 20, true},
-		{"before it, and not reached", marks{mark(1, 17), mark(2, 18)}, 1, 20, false},
-		{"it is in its call", marks{mark(2, 18)}, 2, 19, false},
-		{"none", marks{}, 0, 20, false},
+		{"behind the last one", marks{mark(2, 20), mark(1, 17)}, 2, 20, false, 20},
+		{"before it", marks{mark(1, 17), mark(2, 18)}, 2, 20, true, 18},
+		{"before it, and not reached", marks{mark(1, 17), mark(2, 18)}, 1, 20, false, 17},
+		{"it is in its call", marks{mark(2, 18)}, 2, 19, false, 18},
+		{"none", marks{}, 0, 20, false, 0},
 	} {
 		s := Slot{Generation: 7, Launched: 20, Completed: c.completed, Begun: 20, Done: c.completed, Seq: 20}
-		if s.applyMarks(&c.of, progress{c.reached, 0, false, -1}); s.Unproven != c.want {
-			t.Errorf("%s: unproven is %v", c.name, s.Unproven)
+		if s.applyMarks(&c.of, progress{c.reached, 0, false, -1}); s.Unproven != c.want || s.Proven != c.proven {
+			t.Errorf("%s: unproven is %v, and %d is proven", c.name, s.Unproven, s.Proven)
 		}
 	}
 }

@@ -243,6 +243,8 @@ type Slot struct {
 	// that has not returned (of several, the first), or the last one.
 	Marked, Unproven bool
 	CallStart        int64
+	// Proven is the number of the last collective that marks prove done, as far as the slot still has them.
+	Proven uint64
 	// Progress changes with each mark that the stream reaches.
 	Progress uint64
 	// Reached says that the stream has come to the operation in flight, and has done all before it on the communicator.

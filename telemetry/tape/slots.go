@@ -101,8 +101,8 @@ func (t *file) progress(slot, i int) progress {
 // applyMarks makes the oldest operation whose mark the stream has not reached the one in flight. If there is none, and
 // no mark behind the last operation, the slot is unproven.
 func (s *Slot) applyMarks(of *marks, device progress) {
-	var oldest, newest, waits *record
-	var number, last uint32
+	var oldest, newest, waits, proof *record
+	var number, last, proved uint32
 	marked := uint64(0) // operations up to the newest mark
 	for i := range of {
 		r := &of[i]
@@ -121,9 +121,16 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 		if newest == nil || int32(n-last) > 0 {
 			newest, last = r, n
 		}
-		if int32(n-device.reached) > 0 && (oldest == nil || int32(number-n) > 0) {
-			oldest, number = r, n
+		if int32(n-device.reached) > 0 {
+			if oldest == nil || int32(number-n) > 0 {
+				oldest, number = r, n
+			}
+		} else if proof == nil || int32(n-proved) > 0 {
+			proof, proved = r, n
 		}
+	}
+	if proof != nil {
+		s.Proven = s.begunAt(proof)
 	}
 	if s.Marked {
 		s.CallStart, s.Stream = s.OpStart, uint32(newest[recKinds]>>40)
@@ -133,7 +140,7 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 		s.Unproven = s.Marked && s.Launched == s.Completed && marked < s.Launched
 		return
 	}
-	done := s.Begun - uint64(int64(int32(uint32(s.Begun)-uint32(high32(oldest[recMarkRanks])))))
+	done := s.begunAt(oldest)
 	s.Launched = max(s.Launched, oldest[recMarkLaunched]) // the mark may be newer
 	s.Completed = min(s.Completed, oldest[recMarkLaunched]-1)
 	s.Seq, s.OpStart = oldest[recSeq], int64(oldest[recTime])
@@ -155,6 +162,12 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 		done--
 	}
 	s.Done = min(s.Done, done)
+}
+
+// begunAt is the number of the last collective that the rank had begun when it launched the operation of a mark, which
+// has its low half.
+func (s *Slot) begunAt(mark *record) uint64 {
+	return s.Begun - uint64(int64(int32(uint32(s.Begun)-uint32(high32(mark[recMarkRanks])))))
 }
 
 // applyMessages reads the counts of messages.

@@ -208,11 +208,11 @@ func (r *forged) bytes(index uint64) []byte {
 
 // mark is behind the last operation of a slot, or before it, if that is unproven.
 func mark(b []byte, s *tape.Slot) {
-	launched := s.Launched
+	launched, begun := s.Launched, s.Begun
 	if s.Unproven {
-		launched--
+		launched, begun = launched-1, s.Proven
 	}
-	r := forged{9, lay(s.OpStart, s.Seq, uint64(s.Op.Call), s.Op.Peer, uint32(s.Begun), s.Op.Bytes, launched,
+	r := forged{9, lay(s.OpStart, s.Seq, uint64(s.Op.Call), s.Op.Peer, uint32(begun), s.Op.Bytes, launched,
 		s.Generation, int32(s.Index))}
 	copy(b, r.bytes(1))
 	if !s.Counted {

@@ -66,8 +66,8 @@ func TestForgedProcess(t *testing.T) {
 		},
 		{
 			CommInfo: tape.CommInfo{ID: lifecycle.CommID{5}, Name: "launched", Size: 2}, Index: 5, Generation: 5,
-			Root: 1, Launched: 3, Completed: 3, Seq: 3, OpStart: 6, LastEnd: 7, Wait: -1,
-			CallStart: 6, Marked: true, Unproven: true, Progress: 1,
+			Root: 1, Launched: 3, Completed: 3, Begun: 3, Done: 3, Seq: 3, OpStart: 6, LastEnd: 7, Wait: -1,
+			CallStart: 6, Marked: true, Unproven: true, Proven: 1, Progress: 1,
 		},
 	}
 	ended := tape.CommInfo{ID: lifecycle.CommID{2}, Parent: lifecycle.CommID{1}, Name: "ended", Size: 2, Place: place}

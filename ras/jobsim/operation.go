@@ -305,13 +305,13 @@ func (o *operation) passed(m *meeting) {
 	if o.ended || len(o.meetings) > 0 {
 		return
 	}
+	s := &o.member.slot
+	if collective(o.sig.Call) {
+		s.Done, s.Proven = max(s.Done, o.seq), max(s.Proven, o.seq)
+	}
 	if o.launched {
 		o.ended = true
 		return
-	}
-	s := &o.member.slot
-	if collective(o.sig.Call) {
-		s.Done = max(s.Done, o.seq)
 	}
 	o.record(m, lifecycle.CodeOK)
 	o.member.pop(o, nil)

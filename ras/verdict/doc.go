@@ -41,7 +41,9 @@
 //
 // A device does what was launched on a communicator in that order. The ranks' trails (Habit.Trail) have the order, and
 // what was launched in one group, so that it can be simulated how far the devices come with it (launches.go): a rank
-// whose message another one has launched behind something that can't be done waits for that one.
+// whose message another one has launched behind something that can't be done waits for that one. No rank gets past a
+// collective that needs all ranks where these have made different ones of its number, unless its device is known to
+// have done it (Slot.Proven): what was launched behind it hides no mismatch.
 //
 // What follows an error has the error's cause: a rank that goes on after it is out of step, and whatever it comes to
 // then is no verdict of its own. A rank that cancels its call before the call has stalled is the cause; the others

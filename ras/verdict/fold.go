@@ -75,6 +75,12 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 		Groups: c.Groups, Splits: c.Splits, Made: c.Made, Captured: c.Captured,
 		Created: age(c.Created, now),
 	}
+	switch {
+	case c.Slot != nil && c.Slot.Marked:
+		s.Proven = c.Slot.Proven
+	case c.Slot != nil || !c.Enqueues(): // else its marks are gone
+		s.Proven = c.Done
+	}
 	if c.Of.Number >= 0 && c.Of.Size >= jobSize {
 		s.Job = c.Of.Number
 	}

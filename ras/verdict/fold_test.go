@@ -48,6 +48,31 @@ func TestFoldQueues(t *testing.T) {
 	}
 }
 
+// What a device has done is what marks prove or, without marks, what has ended; nothing is known if these are gone.
+func TestFoldProven(t *testing.T) {
+	of := func(generation uint32, marked bool) tape.Slot {
+		return tape.Slot{
+			CommInfo: tape.CommInfo{ID: lifecycle.CommID{byte(generation)}, Size: 2}, Generation: generation, Wait: -1,
+			Launched: 9, Completed: 9, Seq: 9, Begun: 9, Done: 8, OpStart: 1, LastEnd: 2, Marked: marked, Proven: 5,
+		}
+	}
+	p := model.New(model.Limits{})
+	p.Look([]tape.Slot{of(1, true), of(2, false)}, nil)
+	p.Apply(&tape.Event{ // of a communicator that is no longer in the table
+		Slot: 3, Generation: 3, Comm: tape.CommInfo{ID: lifecycle.CommID{3}, Size: 2, Engine: "nccl 2.28.9"},
+		Op: tape.OpRecord{
+			Time: 2, Stage: tape.StageEnd, Seq: 9, Signature: tape.Signature{Call: lifecycle.CallAllReduce}, Start: 1,
+		},
+	})
+	var n verdict.Note
+	n.Fold(p, int64(time.Minute))
+	for i, want := range []uint64{5, 8, 0} {
+		if got := n.Slots[i].Proven; got != want {
+			t.Errorf("of communicator %d, %d are proven, want %d", i+1, got, want)
+		}
+	}
+}
+
 // What is queued on a stream is as old as the last time at which the stream did something.
 func TestFoldMoves(t *testing.T) {
 	const start, second = int64(time.Hour), int64(time.Second)

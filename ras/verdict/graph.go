@@ -122,7 +122,7 @@ func newGraph(notes []Note) *graph {
 	g.size = max(g.size, g.largest())
 	g.numberUnseen(processes)
 	g.compareNumbers()
-	g.showMessages()
+	g.showLaunched()
 	for _, a := range g.actors {
 		for _, s := range a.slots {
 			g.addSlot(a, s)
@@ -200,7 +200,7 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 // Only a call that no rank can complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
 	messages := s.inCountedMessages()
-	if !s.Unproven || !s.counts() && !s.endsWell() || !messages && (s.Seq > s.Begun || !s.Op.Meets()) {
+	if !s.Unproven || !s.usable() || !messages && (s.Seq > s.Begun || !s.Op.Meets()) {
 		return false
 	}
 	behind := false
@@ -244,6 +244,9 @@ func (s *Slot) counts() bool {
 func (s *Slot) endsWell() bool {
 	return s.ending() != nil && s.Failure == nil && !s.Failed && s.Captured == 0
 }
+
+// usable tells whether all calls of a slot's rank are known, and it has not lost the communicator.
+func (s *Slot) usable() bool { return s.counts() || s.endsWell() }
 
 // meetingOf is the meeting that a slot's rank is in, or was in when the communicator failed; false if in none.
 func meetingOf(s *Slot) (meetingKey, bool) {

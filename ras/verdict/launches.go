@@ -9,12 +9,14 @@ import (
 )
 
 // A device does what a rank launches on a communicator in that order, and the messages of a group together. So ranks
-// can wait for each other although each has called for all its messages: where each is to receive before it sends.
+// can wait for each other although each has called for all its messages: where each is to receive before it sends. And
+// no rank gets past a collective that needs all ranks, if they have called for different ones.
 
 // simulation is how far the ranks of a communicator come with the messages that they have launched, if no data is lost.
 type simulation struct {
 	runners map[int]*runner // by rank
 	order   []*runner       // the same, in the order of the ranks
+	differ  map[uint64]bool // the numbers of collectives for which ranks have called for different ones
 	// unbuffered tells that a message is sent when it is received, and no sooner: NCCL's buffers take small ones.
 	unbuffered bool
 }
@@ -65,6 +67,7 @@ func (g *graph) simulate(s *Slot, unbuffered bool) *simulation {
 		sim.runners[p.slot.Rank] = r
 		sim.order = append(sim.order, r)
 	}
+	sim.differ = g.differ(s)
 	for order := slices.Clone(sim.order); len(order) > 0; {
 		r := order[0]
 		order = order[1:]
@@ -117,7 +120,7 @@ func newRunner(p *participant) *runner {
 			r.came[f] = n.first - 1
 		}
 	}
-	at := 0
+	at := 1 + last(r.launches, func(m *Mark) bool { return m.Call == countCollective && m.Seq <= s.Proven })
 	if s.Reached || s.Phase == tape.PhaseNetwork || s.Phase == tape.PhaseTransfer { // it has done what is before
 		at = r.shown
 	}
@@ -181,7 +184,8 @@ func (sim *simulation) blockers(r *runner) (on []*runner) {
 	for _, m := range r.launches[r.at] {
 		if m.Call == countCollective {
 			for ; m.Meets && r.met < len(sim.order); r.met++ {
-				if p := sim.order[r.met]; p.came[m.flow()] < m.Seq && p.slot.countsMessages() {
+				p := sim.order[r.met]
+				if p.came[m.flow()] < m.Seq && p.slot.countsMessages() || p != r && sim.differ[m.Seq] {
 					on = append(on, p)
 					break
 				}
@@ -211,27 +215,18 @@ func (g *graph) heldBack(s *Slot, unbuffered bool) (ranks []int) {
 	return ranks
 }
 
-// showMessages has slots show the messages that their ranks are in, by the order of the launches, where they show a
-// collective that was launched behind these.
-func (g *graph) showMessages() {
+// showLaunched has slots show what their ranks are in, by the order of the launches, where they show what was launched
+// behind it: messages before a collective, and collectives of which ranks have made different calls.
+func (g *graph) showLaunched() {
 	for _, a := range g.actors {
 		for i, s := range a.slots {
-			if !s.countsMessages() || s.inMessage() || s.Reached || s.queued() || s.InFlight == 0 && !s.Unproven {
+			if s.Captured > 0 || s.Reached || s.queued() || s.InFlight == 0 && !s.Unproven {
 				continue
 			}
 			sim := g.simulate(s, false)
-			r := sim.runners[s.Rank]
-			if len(sim.blockers(r)) == 0 || r.at >= r.shown {
-				continue
-			}
-			m := r.launches[r.at][len(r.launches[r.at])-1]
-			if m.Call == countCollective {
-				continue
-			}
 			c := *s
-			c.Seq, c.Op = m.Seq, tape.Signature{Call: lifecycle.CallSend, Peer: m.Peer}
-			if m.Call == countReceive {
-				c.Op.Call = lifecycle.CallRecv
+			if !sim.show(sim.runners[s.Rank], &c) {
+				continue
 			}
 			c.InFlight, c.Phase, c.Wait = max(s.InFlight, 1), tape.PhaseStream, -1
 			c.Age, c.Took, c.Stalled, c.Unproven = s.Age+s.Took, 0, s.Stalled || s.Unproven, false
@@ -239,6 +234,63 @@ func (g *graph) showMessages() {
 			g.ranks[commRank{s.Comm, s.Rank}] = &participant{actor: a, slot: &c}
 		}
 	}
+}
+
+// show makes what a runner is in the operation of its slot. It is false if that is the slot's already, or not known.
+func (sim *simulation) show(r *runner, s *Slot) bool {
+	if len(sim.blockers(r)) == 0 {
+		return false
+	}
+	launch := r.launches[r.at]
+	m := launch[len(launch)-1]
+	i := slices.IndexFunc(launch, func(m Mark) bool { return m.Call == countCollective && sim.differ[m.Seq] })
+	switch {
+	case i >= 0:
+		m = launch[i]
+		if !s.Stalled && !s.Unproven || s.InFlight > 0 && s.shows(&m) || r.at > last(r.launches, s.shows) {
+			return false
+		}
+		s.Op = m.Op
+	case !s.countsMessages() || !m.isMessage() || s.inMessage() || r.at >= r.shown:
+		return false
+	case m.Call == countSend:
+		s.Op = tape.Signature{Call: lifecycle.CallSend, Peer: m.Peer}
+	default:
+		s.Op = tape.Signature{Call: lifecycle.CallRecv, Peer: m.Peer}
+	}
+	s.Seq = m.Seq
+	return true
+}
+
+// differ are the numbers of the collectives of a slot's communicator for which ranks that can use it have made
+// different calls, by their trails.
+func (g *graph) differ(s *Slot) map[uint64]bool {
+	made, differ := map[uint64]tape.Signature{}, map[uint64]bool{}
+	for p := range g.members(s) {
+		if !p.slot.usable() {
+			continue
+		}
+		for m := range p.calls() {
+			if m.Call != countCollective {
+				continue
+			}
+			if op, known := made[m.Seq]; known && op != m.Op {
+				differ[m.Seq] = true
+			}
+			made[m.Seq] = m.Op
+		}
+	}
+	return differ
+}
+
+// last is the index of the last launch that has such a call; -1 if there is none.
+func last(launches [][]Mark, is func(*Mark) bool) int {
+	for i, launch := range slices.Backward(launches) {
+		if slices.ContainsFunc(launch, func(m Mark) bool { return is(&m) }) {
+			return i
+		}
+	}
+	return -1
 }
 
 // launch is what a slot's rank is in, by the order of the launches or else by what the slot shows; nil if it is not

@@ -17,7 +17,7 @@ import (
 )
 
 // launched has a rank for each program, which is in its first launch: messages such as "<1" and ">1" (from and to rank
-// 1), those of a group in brackets, and all-reduces, "*0". The size of a message is 64 or, as in ">1:8", another one.
+// 1), those of a group in brackets, and all-reduces, "*0". The size of each is 64 or, as in ">1:8", another one.
 func launched(t *testing.T, unproven bool, programs ...string) (notes []Note) {
 	t.Helper()
 	for r, program := range programs {
@@ -51,8 +51,8 @@ func launched(t *testing.T, unproven bool, programs ...string) (notes []Note) {
 				m.Seq, m.Call, op.Call = counts.Received, countReceive, lifecycle.CallRecv
 			default:
 				s.Begun++
-				m = Mark{Call: countCollective, Seq: s.Begun, Meets: true}
-				op = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 64}
+				op = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: bytes}
+				m = Mark{Call: countCollective, Seq: s.Begun, Op: op, Meets: true}
 			}
 			if way != '*' {
 				s.Messages[peer] = counts
@@ -174,6 +174,78 @@ func TestLaunchedBefore(t *testing.T) {
 		{"one is ahead of the other's collective", []string{">1 *0 >1", "<0 *0 <0"}, ""},
 	} {
 		verdicts, _ := Diagnose(launched(t, true, c.programs...))
+		got := ""
+		for _, v := range verdicts {
+			got += fmt.Sprintf("%s %s: %s", v.Reason, v.Confidence, v.Text)
+		}
+		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: it is %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// No rank gets past a collective for which ranks have made different calls, whatever they have launched since. That is
+// what is wrong where no device is known to have done it.
+func TestDifferentLaunches(t *testing.T) {
+	const wrong = "mismatch certain: rank 2 (a, pid 3) made a different call than the others as number 2 on "
+	each := func(change func(*Slot)) func([]Note) {
+		return func(notes []Note) {
+			for i := range notes {
+				change(&notes[i].Slots[0])
+			}
+		}
+	}
+	of := func(rank int, change func(*Slot)) func([]Note) {
+		return func(notes []Note) { change(&notes[rank].Slots[0]) }
+	}
+	marked := func(s *Slot) { // the last one has a mark
+		s.InFlight, s.Unproven, s.Stalled, s.Phase = 1, false, true, tape.PhaseStream
+	}
+	for _, c := range []struct {
+		name     string
+		programs []string
+		change   func([]Note)
+		want     string // beginning of the verdict; "" for none
+	}{
+		{"the last calls differ", []string{"*0 *0", "*0 *0", "*0 *0:8"}, nil, wrong},
+		{"others were launched since", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, nil, wrong},
+		{"one has a mark behind it", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, of(0, marked), wrong},
+		{"all have", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, each(marked), wrong},
+		{"messages were launched since", []string{"*0 *0 >1 *0", "*0 *0 <0 *0", "*0 *0:8 *0"}, nil, wrong},
+		{"one rank is ahead", []string{"*0 *0 *0", "*0 *0", "*0 *0:8"}, nil, wrong},
+		{"they are done", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, each(func(s *Slot) { s.Proven = 2 }), ""},
+		{"messages are not counted", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, each(func(s *Slot) {
+			s.Counted = false
+		}), wrong},
+		{"they are young", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, each(func(s *Slot) {
+			s.Unproven = false
+		}), ""},
+		{"a mark is young", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, each(func(s *Slot) {
+			marked(s)
+			s.Stalled = false
+		}), ""},
+		{"one is a broadcast's", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, func(notes []Note) {
+			for i := range notes {
+				notes[i].Habits[0].Trail[1].Meets = false
+			}
+		}, ""},
+		{"a graph replays them", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, each(func(s *Slot) {
+			s.Captured = 1
+		}), ""},
+		{"the first is not done", []string{"*0 *0", "*0 *0", "*0 *0:8"}, each(func(s *Slot) {
+			marked(s)
+			s.Seq, s.Op.Bytes = 1, 64
+		}), ""},
+		{"one has ended the communicator", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, of(2, func(s *Slot) {
+			s.Left = &Left{Act: tape.ActDestroy, Age: time.Second}
+		}), ""},
+		{"all are the same", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0 *0"}, nil, ""},
+	} {
+		notes := launched(t, true, c.programs...)
+		if c.change != nil {
+			c.change(notes)
+		}
+		verdicts, _ := Diagnose(notes)
 		got := ""
 		for _, v := range verdicts {
 			got += fmt.Sprintf("%s %s: %s", v.Reason, v.Confidence, v.Text)

@@ -144,6 +144,8 @@ type Slot struct {
 	// Begun and Done are the numbers of the last collective that this rank began, and that ended well.
 	Begun uint64 `json:"begun,omitempty"`
 	Done  uint64 `json:"done,omitempty"`
+	// Proven is the number of the last collective that the rank's device is known to have done.
+	Proven uint64 `json:"proven,omitempty"`
 	// Splits is the number of the last split of this communicator that the rank took part in, and Made that of the
 	// split of the parent that made this one; 0: none, or it isn't known.
 	Splits uint64 `json:"splits,omitempty"`

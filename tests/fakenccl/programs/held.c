@@ -1,7 +1,8 @@
 // A job that stays as it is until its standard input ends: a split into odd and even ranks, an all-gather there, and an
 // all-reduce of all. With LATE, the last rank doesn't join before the input ends, and with LATE=split it joins, and
 // doesn't split; with SKIP, it skips the all-reduce. With ABORT, it stays for good, and the others abort in the end.
-// With BURST, others come before that, one each 0.3 ms, and then eight at once.
+// With BURST, others come before that, one each 0.3 ms, and then eight at once; with OTHER, the last rank makes one of
+// these an all-gather.
 #include "program.h"
 
 static void await_end_of_input(void) {
@@ -13,6 +14,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   ncclComm_t comm, half;
   cudaStream_t stream;
   int one = 1, all[64];
+  const bool other = getenv("OTHER") != NULL, waits = !getenv("SKIP") && !other;
   const char *late = rank == n - 1 ? getenv("LATE") : NULL;
   if (late && strcmp(late, "split")) await_end_of_input();
   MUST(ncclCommInitRank(&comm, n, id, rank));
@@ -22,14 +24,18 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
   MUST(ncclAllGather(&one, all, 1, ncclInt32, half, stream));
   cudaStreamSynchronize(stream);
   for (int i = 0; getenv("BURST") && i < 108; i++) {
-    MUST(ncclAllReduce(&one, all, 1, ncclInt32, ncclSum, comm, stream));
+    if (other && i == 104 && rank == n - 1) {
+      MUST(ncclAllGather(&one, all, 1, ncclInt32, comm, stream));
+    } else {
+      MUST(ncclAllReduce(&one, all, 1, ncclInt32, ncclSum, comm, stream));
+    }
     if (i < 100) {
       cudaStreamSynchronize(stream);
-      usleep(i < 99 ? 300 : 20000);
+      usleep(i < 99 || other ? 300 : 20000);
     }
   }
   if (!getenv("SKIP") || rank != n - 1) MUST(ncclAllReduce(&one, all, 1, ncclInt32, ncclSum, comm, stream));
-  if (!getenv("SKIP")) cudaStreamSynchronize(stream);
+  if (waits) cudaStreamSynchronize(stream);
   printf("rank %d of process %d is held\n", rank, getpid());
   while (getenv("ABORT") && rank == n - 1) pause();
   await_end_of_input();
@@ -37,7 +43,7 @@ static int run_rank(int rank, int n, ncclUniqueId id) {
     MUST(ncclCommAbort(comm));
     cudaStreamSynchronize(stream); // it goes on, as a GPU's does whose kernel leaves
   }
-  if (getenv("SKIP")) return 0;
+  if (!waits) return 0;
   MUST(ncclCommDestroy(half));
   MUST(ncclCommDestroy(comm));
   return 0;

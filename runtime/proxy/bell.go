@@ -24,20 +24,16 @@ const armed = 1
 
 // makeBell makes the bell of this process, and returns where other processes find its pipe.
 func makeBell(word *atomic.Uint32) (*bell, uint64, error) {
-	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+	read, write, addr, err := makePipe()
+	if err != nil {
 		return nil, 0, err
 	}
-	b := &bell{word: word, read: os.NewFile(uintptr(ends[0]), "bell"), write: os.NewFile(uintptr(ends[1]), "bell")}
-	number, err := pipeNumber(ends[0])
-	if err == nil {
-		b.raw, err = b.write.SyscallConn()
-	}
-	if err != nil {
+	b := &bell{word: word, read: read, write: write}
+	if b.raw, err = b.write.SyscallConn(); err != nil {
 		b.close()
 		return nil, 0, err
 	}
-	return b, uint64(ends[0])<<32 | number, nil
+	return b, addr, nil
 }
 
 // openBell opens the bell of another process.

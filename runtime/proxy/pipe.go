@@ -27,7 +27,7 @@ func (p *Proxy) openPipes() {
 		if p.pipes[i].Load() != nil {
 			return
 		}
-		pipe, addr, err := makePipe()
+		pipe, addr, err := makeStepPipe()
 		if err != nil { // the user has too many files or pipes: the other slots have memory alone
 			return
 		}

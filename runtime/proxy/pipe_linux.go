@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -8,24 +9,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makePipe makes a pipe that has room for a step, and returns where other processes find it: the descriptor, and the
-// pipe's number. They open the end that this process reads from, so it keeps no other.
-func makePipe() (*os.File, uint64, error) {
+// makePipe makes a pipe, and returns where other processes find it: the descriptor, and the number. They open the
+// end that this process reads from.
+func makePipe() (read, write *os.File, addr uint64, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
-	_ = unix.Close(ends[1])
-	f := os.NewFile(uintptr(ends[0]), "pipe")
+	read, write = os.NewFile(uintptr(ends[0]), "pipe"), os.NewFile(uintptr(ends[1]), "pipe")
 	number, err := pipeNumber(ends[0])
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, stepBytes)
-	}
 	if err != nil {
-		_ = f.Close()
+		return nil, nil, 0, errors.Join(err, read.Close(), write.Close())
+	}
+	return read, write, uint64(ends[0])<<32 | number, nil
+}
+
+// makeStepPipe makes a pipe that has room for a step. This process writes nothing to it.
+func makeStepPipe() (*os.File, uint64, error) {
+	read, write, addr, err := makePipe()
+	if err != nil {
 		return nil, 0, err
 	}
-	return f, uint64(ends[0])<<32 | number, nil
+	_ = write.Close()
+	if _, err := unix.FcntlInt(uintptr(addr>>32), unix.F_SETPIPE_SZ, stepBytes); err != nil {
+		_ = read.Close()
+		return nil, 0, err
+	}
+	return read, addr, nil
 }
 
 // pipeNumber is what tells a pipe from all others.

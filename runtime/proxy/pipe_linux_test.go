@@ -243,7 +243,7 @@ func TestLentReturnedTooOften(t *testing.T) {
 // A process opens no other file for a pipe than the one that it is told of, and may write to the pipe of a process that
 // has ended.
 func TestOpenPipe(t *testing.T) {
-	f, end, err := os.Pipe() // makePipe's is larger, of which a user has few
+	f, end, err := os.Pipe() // makeStepPipe's is larger, of which a user has few
 	if err != nil {
 		t.Fatal(err)
 	}

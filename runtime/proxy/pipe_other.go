@@ -10,8 +10,9 @@ import (
 // errNoPipe is the answer where no kernel sends what is in a pipe without copying it.
 var errNoPipe = errors.New("pipes between processes need Linux")
 
-func makePipe() (*os.File, uint64, error) { return nil, 0, errNoPipe }
-func openPipe(int, uint64) (int, error)   { return -1, errNoPipe }
-func lend(int, []byte) int                { return 0 }
-func readPipe(*os.File, []byte)           {}
-func buffered(*os.File) int               { return 0 }
+func makePipe() (read, write *os.File, addr uint64, err error) { return nil, nil, 0, errNoPipe }
+func makeStepPipe() (*os.File, uint64, error)                  { return nil, 0, errNoPipe }
+func openPipe(int, uint64) (int, error)                        { return -1, errNoPipe }
+func lend(int, []byte) int                                     { return 0 }
+func readPipe(*os.File, []byte)                                {}
+func buffered(*os.File) int                                    { return 0 }

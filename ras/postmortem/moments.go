@@ -95,10 +95,6 @@ func (r *Report) moments() []moment {
 	case r.End.IsZero():
 	case first != nil:
 		all = append(all, r.later(all[1].at, troubles)...)
-		outlived := func(p *process) bool { return p.end.at == 0 || p.at(p.end.at).After(r.End) }
-		if r.End.After(all[len(all)-1].at) && slices.ContainsFunc(r.procs, outlived) {
-			all = append(all, r.end())
-		}
 	default:
 		if p := r.firstLeft(); p != nil {
 			at, what := p.at(p.end.left).Add(-time.Microsecond), p.name()+" left the job"
@@ -133,8 +129,9 @@ func (r *Report) end() moment {
 // mostLater bounds the moments before later troubles.
 const mostLater = 8
 
-// later are the moments just before the later ones of some troubles, the ends of processes, and the aborts. Of those
-// within sweepTime there is the first one.
+// later are the moments just before the later ones of some troubles, the ends of processes, and the aborts; of those
+// within sweepTime there is the first one. The end is the last moment, if a process outlived them: not where the job
+// ended with them, as one whose processes are killed in turn, which are victims.
 func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
 	for _, p := range r.procs {
 		if p.end.at > 0 {
@@ -153,7 +150,12 @@ func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
 		}
 		last = later(last, at)
 	}
-	return all[:min(len(all), mostLater)]
+	outlived := func(p *process) bool { return p.end.at == 0 || p.at(p.end.at).After(r.End) }
+	all = all[:min(len(all), mostLater)]
+	if slices.ContainsFunc(r.procs, outlived) && r.End.Sub(last) > sweepTime {
+		all = append(all, r.end())
+	}
+	return all
 }
 
 // abort is when a rank aborted a communicator.

@@ -110,8 +110,12 @@ func (l *leaf) reason() Reason {
 // openGroup is a group job that the actor has had open for about as long as the meeting waits; nil if there is none.
 func (a *actor) openGroup(m *meeting) *OpenAct {
 	for _, s := range a.slots {
-		if group := s.open(tape.ActGroup); group != nil && group.Age >= m.age/2 && s.InFlight == 0 {
-			return group
+		for i := range s.Acts {
+			group := &s.Acts[i]
+			if group.Act == tape.ActGroup && group.Age >= m.age/2 && s.InFlight == 0 &&
+				(!group.Unended || s.Comm == m.key.comm) { // else the group has no call that the meeting waits for
+				return group
+			}
 		}
 	}
 	return nil
@@ -516,10 +520,7 @@ func (g *graph) unfinishedGroups() []Verdict {
 	var verdicts []Verdict
 	for _, a := range g.actors {
 		for _, s := range a.slots {
-			group := s.open(tape.ActGroup)
-			if group != nil && group.Unended { // for which no act waits
-				continue
-			}
+			group := s.groupJob()
 			i := slices.IndexFunc(s.Acts, func(o OpenAct) bool {
 				return o.Stalled && o.Act != tape.ActGroup && o.Act != tape.ActInit &&
 					(group == nil || o.Age <= group.Age)

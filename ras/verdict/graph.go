@@ -258,7 +258,7 @@ func meetingOf(s *Slot) (meetingKey, bool) {
 	case s.queued():
 		return meetingKey{}, false
 	case inFlight && s.Left == nil:
-	case s.ending() != nil && s.Failure == nil && s.open(tape.ActGroup) == nil && // else it waits for its own group,
+	case s.ending() != nil && s.Failure == nil && s.groupJob() == nil && // else it waits for its own group,
 		s.ending().Phase != tape.PhaseInProgress: // or may have ended it
 		return meetingKey{comm: s.Comm, kind: leaving}, true
 	case !s.Failed || !s.Failure.unintended():

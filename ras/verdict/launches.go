@@ -17,8 +17,15 @@ type simulation struct {
 	runners map[int]*runner // by rank
 	order   []*runner       // the same, in the order of the ranks
 	differ  map[uint64]bool // the numbers of collectives for which ranks have called for different ones
+	proven  map[made]bool   // the calls for collectives that a rank's device is known to have done
 	// unbuffered tells that a message is sent when it is received, and no sooner: NCCL's buffers take small ones.
 	unbuffered bool
+}
+
+// made is a call for a collective.
+type made struct {
+	seq uint64
+	op  tape.Signature
 }
 
 // simulationKey names a simulation.
@@ -67,7 +74,7 @@ func (g *graph) simulate(s *Slot, unbuffered bool) *simulation {
 		sim.runners[p.slot.Rank] = r
 		sim.order = append(sim.order, r)
 	}
-	sim.differ = g.differ(s)
+	sim.differ, sim.proven = g.differ(s)
 	for order := slices.Clone(sim.order); len(order) > 0; {
 		r := order[0]
 		order = order[1:]
@@ -185,7 +192,7 @@ func (sim *simulation) blockers(r *runner) (on []*runner) {
 		if m.Call == countCollective {
 			for ; m.Meets && r.met < len(sim.order); r.met++ {
 				p := sim.order[r.met]
-				if p.came[m.flow()] < m.Seq && p.slot.countsMessages() || p != r && sim.differ[m.Seq] {
+				if p.came[m.flow()] < m.Seq && p.slot.countsMessages() || p != r && sim.stops(&m) {
 					on = append(on, p)
 					break
 				}
@@ -243,7 +250,7 @@ func (sim *simulation) show(r *runner, s *Slot) bool {
 	}
 	launch := r.launches[r.at]
 	m := launch[len(launch)-1]
-	i := slices.IndexFunc(launch, func(m Mark) bool { return m.Call == countCollective && sim.differ[m.Seq] })
+	i := slices.IndexFunc(launch, func(m Mark) bool { return m.Call == countCollective && sim.stops(&m) })
 	switch {
 	case i >= 0:
 		m = launch[i]
@@ -262,10 +269,16 @@ func (sim *simulation) show(r *runner, s *Slot) bool {
 	return true
 }
 
+// stops tells whether no rank gets past its call for a collective: others have called for another one, and no device is
+// known to have done this one.
+func (sim *simulation) stops(m *Mark) bool {
+	return sim.differ[m.Seq] && !sim.proven[made{m.Seq, m.Op}]
+}
+
 // differ are the numbers of the collectives of a slot's communicator for which ranks that can use it have made
-// different calls, by their trails.
-func (g *graph) differ(s *Slot) map[uint64]bool {
-	made, differ := map[uint64]tape.Signature{}, map[uint64]bool{}
+// different calls, by their trails, and the calls that devices are known to have done.
+func (g *graph) differ(s *Slot) (differ map[uint64]bool, proven map[made]bool) {
+	first, differ, proven := map[uint64]tape.Signature{}, map[uint64]bool{}, map[made]bool{}
 	for p := range g.members(s) {
 		if !p.slot.usable() {
 			continue
@@ -274,13 +287,16 @@ func (g *graph) differ(s *Slot) map[uint64]bool {
 			if m.Call != countCollective {
 				continue
 			}
-			if op, known := made[m.Seq]; known && op != m.Op {
+			if op, known := first[m.Seq]; known && op != m.Op {
 				differ[m.Seq] = true
 			}
-			made[m.Seq] = m.Op
+			first[m.Seq] = m.Op
+			if m.Seq <= p.slot.Proven {
+				proven[made{m.Seq, m.Op}] = true
+			}
 		}
 	}
-	return differ
+	return differ, proven
 }
 
 // last is the index of the last launch that has such a call; -1 if there is none.

@@ -237,6 +237,16 @@ func (s *Slot) open(act tape.Act) *OpenAct {
 	return nil
 }
 
+// groupJob is the group whose calls are being made; nil if there is none. An act waits for it, and for no other group.
+func (s *Slot) groupJob() *OpenAct {
+	for i := range s.Acts {
+		if a := &s.Acts[i]; a.Act == tape.ActGroup && !a.Unended {
+			return a
+		}
+	}
+	return nil
+}
+
 // notMade tells whether the rank's init of the communicator failed.
 func (s *Slot) notMade() bool { return s.Left != nil && s.Left.Act == tape.ActInit }
 

@@ -507,6 +507,24 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"a group that is never ended, on another communicator",
+			newJob(3).comm("pair", 1, 2).in(world, 7, allReduce, s6, -1, 0, 0, 2).with(func(n *verdict.Note, _ *verdict.Slot) {
+				opensGroup(7*time.Second)(n, &n.Slots[1])
+			}, 1),
+			[]string{
+				`not_entered (certain) rank 1 (node0, pid 1001) has not entered all_reduce 7 on "world", nor any ` +
+					`collective from number 1 on; it has made no call on any communicator yet; ranks 0 and 2 wait`,
+			},
+		},
+		{
+			"a finalize beside groups that are never ended",
+			newJob(3).with(opensGroup(9*time.Second), 1, 2).with(act(tape.ActFinalize, s6, true), 1, 2),
+			[]string{
+				`not_entered (likely) rank 0 (node0, pid 1000) has not entered the finalize of "world"; it has made no ` +
+					`call on any communicator yet; ranks 1 and 2 wait`,
+			},
+		},
+		{
 			"an act beside a group that is not ended doesn't wait for it",
 			newJob(2).with(opensGroup(9*time.Second), 1).with(act(tape.ActRevoke, s6, true), 1), nil,
 		},
@@ -525,22 +543,6 @@ func TestNotes(t *testing.T) {
 				`straggler (likely) rank 2 (node1, pid 1002) holds up "world": the others wait for it 30 % of the ` +
 					`time, 60ms an operation`,
 			},
-		},
-		{
-			"one rank is waited for most of the time, in a job that has just begun",
-			newJob(4).with(waited(2, 3200*time.Millisecond, 16, 5*time.Second), 0, 1, 3),
-			[]string{
-				`straggler (likely) rank 2 (node1, pid 1002) holds up "world": the others wait for it 64 % of the ` +
-					`time, 200ms an operation`,
-			},
-		},
-		{
-			"few waits in a job that has just begun",
-			newJob(4).with(waited(2, 3200*time.Millisecond, 15, 5*time.Second), 0, 1, 3), nil,
-		},
-		{
-			"some of the time of a job that has just begun",
-			newJob(4).with(waited(2, 4*time.Second, 50, 8*time.Second), 0, 1, 3), nil,
 		},
 		{
 			"two of two with a mismatch, as the engine found it",

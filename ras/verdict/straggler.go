@@ -10,32 +10,20 @@ import (
 )
 
 // A rank is a straggler if the others wait for it during a fifth of a window of at least ten seconds (in a job that has
-// just begun, one long wait is most of the time), in at least eight operations, or are seen to wait for it during most
-// of five seconds, in twice as many; three times as long as for the median rank, and if it waits for others at most
-// half as long (else it is late because of another rank, as stages of a pipeline always are). Ranks that run the same
-// program must not be waited for as long: then the program is made so, as a pipeline with a longer stage. Of a
-// pipeline's rank that has none like it, that can't be known.
+// just begun, one long wait is most of the time), in at least eight operations, three times as long as for the median
+// rank, and if it waits for others at most half as long (else it is late because of another rank, as stages of a
+// pipeline always are). Ranks that run the same program must not be waited for as long: then the program is made so, as
+// a pipeline with a longer stage. Of a pipeline's rank that has none like it, that can't be known.
 const (
 	stragglerShare  = 0.2
 	stragglerOps    = 8
 	stragglerWindow = 10 * time.Second
 	stragglerTimes  = 3
-
-	earlyShare  = 0.6
-	earlyOps    = 16
-	earlyWindow = 5 * time.Second
 )
 
 // heldUp tells whether a rank's operations waited for another rank long and often enough for a straggler.
 func heldUp(waited time.Duration, ops int, window time.Duration) bool {
 	return window >= stragglerWindow && ops >= stragglerOps && waited.Seconds() >= stragglerShare*window.Seconds()
-}
-
-// seenHeldUp is heldUp for waits that were seen, each of which counts for a second at most: two long ones are
-// not most of five seconds.
-func seenHeldUp(waited time.Duration, ops int, window time.Duration) bool {
-	early := window >= earlyWindow && ops >= earlyOps && waited.Seconds() >= earlyShare*window.Seconds()
-	return early || heldUp(waited, ops, window)
 }
 
 // holdUp is how long others waited for a rank of a communicator.
@@ -48,14 +36,6 @@ type holdUp struct {
 	ops      int            // in which they waited
 	calls    int            // in which they may have
 	evidence []Text
-}
-
-// enough tells whether the others waited long and often enough for a straggler.
-func (h *holdUp) enough() bool {
-	if h.by != nil {
-		return seenHeldUp(h.mean(), h.ops, h.window)
-	}
-	return heldUp(h.mean()-h.chance, h.ops, h.window)
 }
 
 // mean is how long each of the others waited.
@@ -129,7 +109,7 @@ func (g *graph) stragglers() []Verdict {
 	for _, key := range w.order {
 		h, slot, mean := w.held[key], w.held[key].slot, w.held[key].mean()
 		p := g.ranks[key]
-		if p == nil || told[p.actor] || slot.Size < 2 || !h.enough() ||
+		if p == nil || told[p.actor] || slot.Size < 2 || !heldUp(mean-h.chance, h.ops, h.window) ||
 			w.of[p.actor] > mean/2 || mean < stragglerTimes*usual[(len(usual)-1)/2] || h.by == nil && w.blind[p.actor] {
 			continue
 		}
@@ -179,7 +159,7 @@ func AnyHeldUp(p *model.Process, now int64) bool {
 	for c := range p.Comms() {
 		waits, over := c.Waits(now)
 		for _, w := range waits {
-			if seenHeldUp(time.Duration(w.Time), w.Ops, time.Duration(over)) {
+			if heldUp(time.Duration(w.Time), w.Ops, time.Duration(over)) {
 				return true
 			}
 		}

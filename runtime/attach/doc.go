@@ -182,8 +182,8 @@
 //   - Of operations without a mark behind them nothing is known. But an all-reduce, all-gather, reduce-scatter or
 //     all-to-all can't be done before all ranks have made it. If the tape of another rank says that it has made fewer
 //     calls, this one waits for it; if it says that it has made another one of that number, none is taken to get past
-//     it (mismatch), which is inference: NCCL may have done something else than both asked for. Else nothing is said,
-//     also if a device never does what all ranks have called for.
+//     it (mismatch), which is inference: NCCL may have done something else than both asked for. Otherwise nothing
+//     is said, even if a device never completes what all ranks have called for.
 //
 // How long the device took for an operation is measured of the same operations that the mask is turned up for, by CUDA
 // events before and behind it. Groups are not measured. The events are read when a later call on the communicator

@@ -103,8 +103,8 @@ uint32_t *tape_mark_word(const struct tape_comm *comm) {
 uint32_t tape_mark_number(const struct tape_comm *comm) { return tape.marked[comm->index] + 1; }
 
 /**
- * place is where a mark goes: over one that is no communicator's any more, or was reached, or else over the newest. The
- * one that was reached last goes last of these: it tells how far the stream is, when others wait.
+ * place is where a mark goes: over one that is no communicator's any more, or was reached, or else over the newest. Of
+ * the marks that were reached, the latest is overwritten only if there is no other: it tells how far the stream is.
  */
 static uint64_t *place(const struct tape_comm *comm) {
   uint64_t *newest = mark_at(comm, 0), *last = NULL;

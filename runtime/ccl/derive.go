@@ -276,8 +276,10 @@ func (c *core) meetAgain(
 	if conflict, ok := errors.AsType[*rendezvous.ConflictError](err); ok && len(members) < c.size {
 		return mismatch(conflict.Detail) // whose members have other numbers
 	}
-	if peer, ok := errors.AsType[*PeerError](err); ok && peer.Code == lifecycle.CodeMismatch {
-		return mismatch(peer.Detail) // the peer need not be the one that is wrong
+	missing, _ := errors.AsType[*rendezvous.MissingError](err)
+	if peer, ok := errors.AsType[*PeerError](err); ok && missing != nil &&
+		slices.ContainsFunc(missing.Gone(), func(m rendezvous.Member) bool { return m.How == rendezvous.Refuted }) {
+		return mismatch(peer.Detail) // the rank that another one contradicts need not be the one that is wrong
 	}
 	return err
 }

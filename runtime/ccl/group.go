@@ -50,8 +50,8 @@ type nest struct {
 	made     []made
 	expected []made // for non-blocking parents
 
-	// A group that stays open is told of while it does: its calls are made nowhere. late is set by the first call, and
-	// told are the acts on the communicators that its calls are on, as they were last told.
+	// A group that stays open is recorded on the tape, because none of its calls has been made. late is set by the first
+	// call; told are the acts that say so, one for each communicator that the group has calls on.
 	since int64 // when it got its first call
 	late  *time.Timer
 	told  []*act
@@ -252,7 +252,7 @@ func (g *Group) close(site lifecycle.Site) error {
 	return nil
 }
 
-// tell writes on the communicators that the group has calls on that it is open, and looks for more of them later.
+// tell records for each communicator that the group has calls on that it is open, and looks for more of them later.
 func (b *batch) tell() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -261,7 +261,7 @@ func (b *batch) tell() {
 	}
 	order, calls := b.sorted()
 	for _, c := range order {
-		if slices.ContainsFunc(b.told, func(a *act) bool { return a.c == c.core }) {
+		if c.life.State().Gone() || slices.ContainsFunc(b.told, func(a *act) bool { return a.c == c.core }) {
 			continue
 		}
 		c.numbering.Lock()

@@ -17,7 +17,7 @@ import (
 
 const (
 	magic     = "carillon"
-	version   = 4 // of the handshake, and of what follows it
+	version   = 5 // of the handshake, and of what follows it
 	nonceSize = 32
 	helloSize = len(magic) + 1 + 16 + 16 + 1 + nonceSize
 

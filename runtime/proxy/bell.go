@@ -29,7 +29,11 @@ func makeBell(word *atomic.Uint32) (*bell, uint64, error) {
 		return nil, 0, err
 	}
 	b := &bell{word: word, read: read, write: write}
-	if b.raw, err = b.write.SyscallConn(); err != nil {
+	b.raw, err = b.write.SyscallConn()
+	if err == nil {
+		err = read.SetReadDeadline(time.Time{}) // fails if the poller doesn't have it, in which rest would not sleep
+	}
+	if err != nil {
 		b.close()
 		return nil, 0, err
 	}
@@ -59,8 +63,8 @@ func (b *bell) ring() {
 
 var stroke = []byte{1}
 
-// rest is for the owner, when it has found nothing to do. The first call has it look once more, as who submitted
-// something before found nobody asleep; the second sleeps until the bell rings, or for limit.
+// rest is for the owner when it has found nothing to do. The first call only arms the bell: the owner must look once
+// more, because whoever submitted before that rang nobody. The second call sleeps until the bell rings, or for limit.
 func (b *bell) rest(limit time.Duration) {
 	if b.word.Swap(armed) != armed {
 		return

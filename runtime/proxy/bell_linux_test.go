@@ -27,9 +27,19 @@ func bells(t *testing.T) (owner, other *bell) {
 func TestBellEndsRest(t *testing.T) {
 	owner, other := bells(t)
 	for _, b := range []*bell{owner, other} {
-		owner.rest(time.Hour) // it looks once more
-		go b.ring()
+		owner.rest(time.Hour) // arms it
+		b.ring()
+		if n := buffered(owner.read); n != 1 {
+			t.Fatalf("%d bytes are in the pipe, want 1", n)
+		}
+		owner.rest(time.Hour) // arms it again
+		owner.rest(time.Hour) // reads the byte
+		if n := buffered(owner.read); n != 0 || owner.word.Load() != 0 {
+			t.Fatal("the byte is still there")
+		}
 		owner.rest(time.Hour)
+		time.AfterFunc(time.Millisecond, b.ring)
+		owner.rest(time.Hour) // sleeps
 	}
 }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -121,8 +122,10 @@ func openSegment(pid, fd int, token [16]byte) (*segment, error) {
 		return nil, err
 	}
 	s := segmentIn(m)
-	s.bell, err = openBell(s.bellWord(), pid, s.bellPipe().Load())
-	return s, err
+	if s.bell, err = openBell(s.bellWord(), pid, s.bellPipe().Load()); err != nil {
+		return nil, fmt.Errorf("open the bell of process %d: %w", pid, err)
+	}
+	return s, nil
 }
 
 func segmentIn(m *shm.Memory) *segment {

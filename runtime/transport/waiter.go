@@ -39,9 +39,9 @@ type Patience struct {
 // itself. Where ranks outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at
 // once.
 //
-// With remote peers, the goroutines that read from the network need cores, too: a rank doesn't spin on one of the last.
-// It sleeps at once if no other process of its host wants its core, or if the ranks of this process take all of the
-// scheduler's processors.
+// With remote peers, the goroutines that read from the network need a core as well, so a rank spins only if cores are
+// left over. Otherwise it yields to the host's other processes, or sleeps at once if there are none, or if the ranks of
+// this process occupy every processor of Go's scheduler.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	look := min(time.Duration(hostRanks)*lookPerRank, longestLook)
 	processes := hostRanks > processRanks

@@ -346,7 +346,7 @@ func (p *Process) endAct(c *Comm, r *tape.LifeRecord) (a *Act, began bool) {
 	a.enter(tape.PhaseNone, "", r.Time)
 	a.End, a.Code, a.Peer, a.Text = r.Time, r.Code, r.Peer, r.Text
 	c.remove(a)
-	if r.Act == tape.ActGroup && r.Code == lifecycle.CodeOK {
+	if r.Act == tape.ActGroup && r.Code == lifecycle.CodeOK && !a.Unended() {
 		// Groups of a communicator are made one after another: those with lower numbers that began earlier have ended
 		// too. Groups with and without collectives have numbers of their own, so the number alone is not enough.
 		c.Acts = slices.DeleteFunc(c.Acts, func(o *Act) bool {

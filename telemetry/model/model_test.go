@@ -199,6 +199,19 @@ func TestFailure(t *testing.T) {
 	p.expect(t, "at the end", "1 failed: begun 7 done 0 failed timeout\n")
 }
 
+// A group that the program ends late says nothing of a group job that runs meanwhile.
+func TestOpenGroupBesideAJob(t *testing.T) {
+	p := newProcess(model.Limits{})
+	p.act(10, tape.StageStart, tape.ActGroup, 3, 0)
+	open := tape.LifeRecord{Act: tape.ActGroup, Call: lifecycle.CallGroupStart, Seq: 1_000_000_001, Peer: -1}
+	open.Stage = tape.StageStart
+	p.life(20, open)
+	open.Stage = tape.StageEnd
+	if s := p.life(30, open); len(s.Dropped) != 0 || len(s.Comm.Acts) != 1 || s.Comm.Acts[0].Seq != 3 {
+		t.Errorf("%d dropped, %d open", len(s.Dropped), len(s.Comm.Acts))
+	}
+}
+
 // TestDropped has acts of which the ends were missed.
 func TestDropped(t *testing.T) {
 	p := newProcess(model.Limits{})

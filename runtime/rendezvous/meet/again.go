@@ -36,7 +36,7 @@ type Reunion struct {
 	Rank    int
 }
 
-// without names the ranks that don't meet, so that other ranks have another name; empty if all meet.
+// without names the ranks that are left out, so that different lists have different names; it is empty if none is.
 func (r *Reunion) without() string {
 	var out []int
 	sum := fnv.New32a()

@@ -80,6 +80,11 @@ func (m *Meeting) Hold(member rendezvous.Member, told func(*Outcome)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.said, m.told = member, told
+	for key, ex := range m.exchanges { // others may have come before
+		if i := slices.IndexFunc(ex.roll.Members, member.Contradicts); i >= 0 {
+			m.refute(key, ex.roll.Members[i])
+		}
+	}
 }
 
 // refute compares a rank that comes to an exchange, or won't, with the first one that said who doesn't come. If they

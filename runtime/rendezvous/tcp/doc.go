@@ -29,8 +29,8 @@
 //	server → client  refused  stream, text: the id or the key is used up       ends the stream
 //	server → client  roll     stream, roll: the answer to ask
 //
-// A request is: stream, rank (signed), size (signed), pid, host, key, payload, how the rank leaves, and why. What its
-// kind doesn't need is empty.
+// A request is: stream, rank (signed), size (signed), pid, host, the rank in the communicator before, whom it leaves
+// out, key, payload, how the rank leaves, and why. What its kind doesn't need is empty.
 //
 // A roll is: size; the number of hosts and their names; the number of members, and for each rank, size, index of its
 // host, pid, time of arrival + 1 (0: never), how it left, and if it left the time + 1 and a text.

@@ -96,6 +96,10 @@ func (r *Report) ending(at moment) Ending {
 		return r.endedByItself(failures, in[StateExited])
 	case hung:
 		return r.stoodStill(told, at)
+	case told != nil && !slices.ContainsFunc(failures, func(p *process) bool {
+		return p.at(p.end.at).Before(told.at(told.end.signaled))
+	}):
+		return r.canceledLater(told)
 	default:
 		return r.unnoticed(len(r.procs)-in[StateClosed], failures)
 	}
@@ -131,6 +135,21 @@ func (r *Report) canceled(told *process, at moment, hung bool) Ending {
 		how = cmp.Or(slow, r.tooShort(at.at), well)
 	}
 	return Ending{How: "ended", Time: told.at(told.end.signaled), Text: told.fromOutside() + how}
+}
+
+// canceledLater is the ending of a job that was told to end when it had survived a failure.
+func (r *Report) canceledLater(told *process) Ending {
+	text := told.fromOutside() + "."
+	if m := r.firstFailure(); m != nil && m.proc.at(m.Failure.Time).Before(told.at(told.end.signaled)) {
+		text += " " + m.hadFailed()
+	}
+	return Ending{How: "ended", Time: told.at(told.end.signaled), Text: text}
+}
+
+// hadFailed says that the rank's communicator had failed on it, and why.
+func (m *member) hadFailed() string {
+	return fmt.Sprintf("Before that, %s had failed on %s: %s.", m.name(), m.label(),
+		strings.TrimSuffix(words.Line(m.Failure.Text), "."))
 }
 
 // endedByItself is the ending of a job in which nobody was found to hold others up, and whose processes all closed
@@ -180,8 +199,7 @@ func (r *Report) failed(failures []*process) Ending {
 		text += fmt.Sprintf(" The %s of %s had failed on it: %s.", a.Kind,
 			cmp.Or(words.Line(a.Comm.Name), a.Comm.ID.Short()), strings.TrimSuffix(words.Line(a.Text), "."))
 	} else if m := r.firstFailure(); m != nil {
-		text += fmt.Sprintf(" Before that, %s had failed on %s: %s.", m.name(), m.label(),
-			strings.TrimSuffix(words.Line(m.Failure.Text), "."))
+		text += " " + m.hadFailed()
 	} else if len(r.Mistakes) == 0 {
 		text += " Its output may say why; the tapes don't."
 	}

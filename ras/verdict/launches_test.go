@@ -214,7 +214,7 @@ func TestDifferentLaunches(t *testing.T) {
 		{"messages were launched since", []string{"*0 *0 >1 *0", "*0 *0 <0 *0", "*0 *0:8 *0"}, nil, wrong},
 		{"one rank is ahead", []string{"*0 *0 *0", "*0 *0", "*0 *0:8"}, nil, wrong},
 		{"they are done", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, each(func(s *Slot) { s.Proven = 2 }), ""},
-		{"one like it has done its own, and the odd one", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, func(notes []Note) {
+		{"two have done their own", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, func(notes []Note) {
 			notes[0].Slots[0].Proven, notes[2].Slots[0].Proven = 3, 3
 		}, ""},
 		{"the odd one has done its own", []string{"*0 *0 *0", "*0 *0 *0", "*0 *0:8 *0"}, of(2, func(s *Slot) {

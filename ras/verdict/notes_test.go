@@ -508,9 +508,8 @@ func TestNotes(t *testing.T) {
 		},
 		{
 			"a group that is never ended, on another communicator",
-			newJob(3).comm("pair", 1, 2).in(world, 7, allReduce, s6, -1, 0, 0, 2).with(func(n *verdict.Note, _ *verdict.Slot) {
-				opensGroup(7*time.Second)(n, &n.Slots[1])
-			}, 1),
+			newJob(3).comm("pair", 1, 2).in(world, 7, allReduce, s6, -1, 0, 0, 2).with(
+				func(n *verdict.Note, _ *verdict.Slot) { opensGroup(7*time.Second)(n, &n.Slots[1]) }, 1),
 			[]string{
 				`not_entered (certain) rank 1 (node0, pid 1001) has not entered all_reduce 7 on "world", nor any ` +
 					`collective from number 1 on; it has made no call on any communicator yet; ranks 0 and 2 wait`,
@@ -520,8 +519,8 @@ func TestNotes(t *testing.T) {
 			"a finalize beside groups that are never ended",
 			newJob(3).with(opensGroup(9*time.Second), 1, 2).with(act(tape.ActFinalize, s6, true), 1, 2),
 			[]string{
-				`not_entered (likely) rank 0 (node0, pid 1000) has not entered the finalize of "world"; it has made no ` +
-					`call on any communicator yet; ranks 1 and 2 wait`,
+				`not_entered (likely) rank 0 (node0, pid 1000) has not entered the finalize of "world"; it has made ` +
+					`no call on any communicator yet; ranks 1 and 2 wait`,
 			},
 		},
 		{

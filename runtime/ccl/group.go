@@ -50,8 +50,8 @@ type nest struct {
 	made     []made
 	expected []made // for non-blocking parents
 
-	// A group that stays open is recorded on the tape, because none of its calls has been made. late is set by the first
-	// call; told are the acts that say so, one for each communicator that the group has calls on.
+	// A group that stays open is recorded on the tape, because none of its calls has been made. late is set by the
+	// first call; told are the acts that say so, one for each communicator that the group has calls on.
 	since int64 // when it got its first call
 	late  *time.Timer
 	told  []*act

@@ -21,8 +21,8 @@ var _ rendezvous.Rendezvous = (*Rendezvous)(nil)
 // Rank returns the rendezvous as one more rank of this process uses it.
 func (m *Meeting) Rank() *Rendezvous { return &Rendezvous{meeting: m} }
 
-// Again is Rank for a rank of an earlier communicator: was is its rank there, and without names the ranks of it that are
-// left out.
+// Again is Rank for a rank of an earlier communicator: was is its rank there, and without names the ranks of it that
+// are left out.
 func (m *Meeting) Again(was int, without string) *Rendezvous {
 	return &Rendezvous{meeting: m, as: rendezvous.Member{Was: was, Without: without}}
 }

@@ -490,8 +490,11 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 	v := m.verdict(reason, Likely, ranks, waits(m))
 	v.Text = text
 	v.Text.add("%s", waiting(v.Victims))
-	v.Evidence = append(v.Evidence, attendance(m),
-		say("no known process has these ranks: theirs may not have started"))
+	why := say("no known process has these ranks: theirs may not have started")
+	if !m.slot.Parent.IsZero() { // made of ranks that there are
+		why = say("no process is known to have called for it as these ranks")
+	}
+	v.Evidence = append(v.Evidence, attendance(m), why)
 	return v
 }
 

@@ -33,5 +33,6 @@
 // out, key, payload, how the rank leaves, and why. What its kind doesn't need is empty.
 //
 // A roll is: size; the number of hosts and their names; the number of members, and for each rank, size, index of its
-// host, pid, time of arrival + 1 (0: never), how it left, and if it left the time + 1 and a text.
+// host, pid, the rank in the communicator before, whom it leaves out, time of arrival + 1 (0: never), how it left, and
+// if it left the time + 1 and a text.
 package tcp

@@ -584,24 +584,3 @@ func testNotes(t *testing.T, tests []noteTest) {
 		})
 	}
 }
-
-// Ranks of a communicator that was made of another one have processes: they have not called for it.
-func TestUnseenRankOfAChild(t *testing.T) {
-	for name, want := range map[string]string{
-		"child": "no process is known to have called for it as these ranks",
-		world:   "no known process has these ranks: theirs may not have started",
-	} {
-		j := newJob(2).comm("child", 0, 1)
-		for r := range j {
-			s := j.slot(r, name)
-			s.Size = 3
-			act(tape.ActInit, s6, true)(&j[r], s)
-		}
-		verdicts, _ := verdict.Diagnose(j)
-		if len(verdicts) != 1 || !slices.ContainsFunc(verdicts[0].Evidence, func(e verdict.Text) bool {
-			return e.String() == want
-		}) {
-			t.Errorf("%s: %+v", name, verdicts)
-		}
-	}
-}

@@ -1,4 +1,6 @@
-// Cross checks that packages, and their tests, have no errors of types on other machines: cross DIR GOOS/GOARCH….
+// Command cross checks that the packages of a module, and their tests, have no type errors on other machines:
+//
+//	cross DIR GOOS/GOARCH…
 //
 // It reads the sources of all that they import, which takes seconds. go vet would compile all of that.
 package main

@@ -272,17 +272,36 @@ func (c *Conn) put(b []byte) bool {
 	if c.state.Load()&closed != 0 {
 		return true
 	}
-	if c.ring == nil {
-		c.ring = make([]byte, c.e.window)
-	}
-	size, tail := uint64(len(c.ring)), c.tail.Load()
+	size, tail := c.e.window, c.tail.Load()
 	if tail-c.head.Load()+uint64(len(b)) > size {
 		return false
 	}
+	c.makeRing()
 	n := copy(c.ring[tail&(size-1):], b)
 	copy(c.ring, b[n:])
 	c.tail.Store(tail + uint64(len(b)))
 	return true
+}
+
+// room is the next part of the ring, up to n bytes of it; nil if that is little, or the stream is closed.
+func (c *Conn) room(n int) []byte {
+	if c.state.Load()&closed != 0 {
+		return nil
+	}
+	size, tail := c.e.window, c.tail.Load()
+	at := tail & (size - 1)
+	free := min(uint64(n), size-at, size-(tail-c.head.Load()))
+	if free < packBytes {
+		return nil
+	}
+	c.makeRing()
+	return c.ring[at : at+free]
+}
+
+func (c *Conn) makeRing() {
+	if c.ring == nil {
+		c.ring = make([]byte, c.e.window)
+	}
 }
 
 // Peek implements transport.Conn.

@@ -246,16 +246,11 @@ func (r *rail) Receive(p []byte) error {
 	for len(p) > 0 {
 		if r.left > 0 {
 			n := min(r.left, len(p))
-			if n == r.left && r.step != 0 { // before the rank can take it
-				r.e.profile.Load().State(r.step, profiler.RecvGPUWait, uint64(r.head.size))
-			}
+			r.profileTaking(n)
 			r.put(p[:n])
 			p = p[n:]
-			r.left -= n
-			if r.left == 0 {
-				if err := r.arrived(); err != nil {
-					return err
-				}
+			if err := r.took(n); err != nil {
+				return err
 			}
 			continue
 		}
@@ -275,6 +270,37 @@ func (r *rail) Receive(p []byte) error {
 		}
 	}
 	return nil
+}
+
+// Room implements tcp.User: large data goes straight into its stream's ring.
+func (r *rail) Room() []byte {
+	if r.to == nil || !r.head.kind.isData() || r.left < packBytes {
+		return nil
+	}
+	return r.to.room(r.left)
+}
+
+// Filled implements tcp.User.
+func (r *rail) Filled(n int) error {
+	defer r.e.waiter.Ring()
+	r.profileTaking(n)
+	r.to.tail.Add(uint64(n))
+	return r.took(n)
+}
+
+// profileTaking is called before the rank can take n more bytes of a step.
+func (r *rail) profileTaking(n int) {
+	if n == r.left && r.step != 0 {
+		r.e.profile.Load().State(r.step, profiler.RecvGPUWait, uint64(r.head.size))
+	}
+}
+
+// took counts n bytes of a step.
+func (r *rail) took(n int) error {
+	if r.left -= n; r.left > 0 {
+		return nil
+	}
+	return r.arrived()
 }
 
 // begin takes the header of an arriving step.

@@ -30,8 +30,14 @@ const (
 
 // User uses a Conn. Its methods are called by goroutines of the Conn and must not block.
 type User interface {
-	// Receive gets what arrived, in order. It takes all of it, and keeps none of the memory. An error means that the
-	// peer violated the protocol, and ends the connection.
+	// Room is the memory for what arrives next, which may be less; nil if any will do.
+	Room() []byte
+
+	// Filled says that the first n bytes of Room have arrived there. Its error is as Receive's.
+	Filled(n int) error
+
+	// Receive gets what arrived elsewhere, in order. It takes all of it, and keeps none of the memory. An error means
+	// that the peer violated the protocol, and ends the connection.
 	Receive(p []byte) error
 
 	// Ring says that TrySend may find room again.

@@ -10,8 +10,9 @@
 // probes and a user timeout on it tell a cut cable within Config.Keepalive, without ever taking a busy peer for a lost
 // one.
 //
-// Receiving is the work of a goroutine, which reads ahead into a ring: bytes are moved out of the kernel on a core of
-// their own. Sending writes straight from the caller's memory, without blocking, in the caller's goroutine.
+// Receiving is the work of a goroutine, which reads ahead into the memory of its User: bytes are moved out of the
+// kernel on a core of their own. Sending writes straight from the caller's memory, without blocking, in the caller's
+// goroutine.
 //
 // How a peer's end is known:
 //
@@ -25,6 +26,6 @@
 //
 // On a connection that is protected (see package door) both streams are records. The sender seals up to 64 KiB into a
 // buffer of its own, from which they go out: then they count as sent, and what a full kernel does not take, a goroutine
-// writes when there is room. The reader opens a record before any of it gets into the ring. One that is forged ends the
+// writes when there is room. The reader opens a record before its User gets any of it. One that is forged ends the
 // connection as unreachable.
 package tcp

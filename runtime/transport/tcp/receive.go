@@ -15,8 +15,12 @@ import (
 	"github.com/carillon-rt/carillon/runtime/transport"
 )
 
-// readSize is the most that is read at a time. It stays in a core's cache until its User has copied it.
-const readSize = 128 << 10
+// readSize is the most that is read at a time: it stays in a core's cache until its User has copied it. Behind data
+// that was read into the User's Room, only as much is read elsewhere as tells the User what comes next.
+const (
+	readSize = 128 << 10
+	peekSize = 4 << 10
+)
 
 // sayTime is the longest that a frame may take to get into the kernel.
 const sayTime = 100 * time.Millisecond
@@ -31,10 +35,22 @@ const (
 func (c *Conn) readData() {
 	defer c.userDone()
 	buf := make([]byte, readSize)
+	size := readSize
 	for c.state.Load()&closed == 0 {
-		n, err := c.in.Read(buf)
+		room := c.user.Room()
+		to := buf[:size]
+		if len(room) > 0 {
+			to = room[:min(len(room), readSize)]
+		}
+		n, err := c.in.Read(to)
 		if n > 0 && c.state.Load()&closed == 0 {
-			if bad := c.user.Receive(buf[:n]); bad != nil {
+			var bad error
+			if len(room) > 0 {
+				bad, size = c.user.Filled(n), peekSize
+			} else {
+				bad, size = c.user.Receive(to[:n]), readSize
+			}
+			if bad != nil {
 				c.lose(lifecycle.CodeInternal, "it sent what makes no sense", bad)
 				err = bad
 			}

@@ -65,11 +65,27 @@ type recorder struct {
 
 	mu  sync.Mutex
 	got []byte
+
+	rooms [][]byte // by turns
+	room  []byte
 }
 
 func newRecorder() *recorder {
 	return &recorder{rung: make(chan struct{}, 1), lost: make(chan error, 1)}
 }
+
+func (r *recorder) Room() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.rooms) == 0 {
+		return nil
+	}
+	r.room = r.rooms[0]
+	r.rooms = append(r.rooms[1:], r.room)
+	return r.room
+}
+
+func (r *recorder) Filled(n int) error { return r.Receive(r.room[:n]) }
 
 func (r *recorder) Receive(p []byte) error {
 	r.mu.Lock()
@@ -151,6 +167,39 @@ func exchange(t *testing.T, conns [2]*Conn, users [2]*recorder) {
 		case <-ctx.Done():
 			t.Fatalf("received %q", users[1].received())
 		}
+	}
+}
+
+// What arrives is in order, whether in the User's room, of which there is more or less than what comes, or elsewhere.
+func TestRoom(t *testing.T) {
+	for _, wire := range []door.Wire{door.Plain, door.Encrypt} {
+		t.Run(wire.String(), func(t *testing.T) {
+			conns, users := connect(t, listenOn(t, wire))
+			users[1].mu.Lock()
+			users[1].rooms = [][]byte{nil, make([]byte, 7), make([]byte, 300_000), nil, nil, make([]byte, 5000)}
+			users[1].mu.Unlock()
+			want := make([]byte, 3_000_000)
+			for i := range want {
+				want[i] = byte(i * 131 >> 7)
+			}
+			ctx := within(t, 20*time.Second)
+			for sent := 0; !bytes.Equal(users[1].received(), want); {
+				n, err := conns[0].TrySend([][]byte{want[sent:]}, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if sent += n; n > 0 {
+					continue
+				}
+				select {
+				case <-users[0].rung:
+				case <-users[1].rung:
+				case <-ctx.Done():
+					t.Fatalf("of %d bytes %d were sent, and %d arrived or were wrong", len(want), sent,
+						len(users[1].received()))
+				}
+			}
+		})
 	}
 }
 

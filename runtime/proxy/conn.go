@@ -86,7 +86,23 @@ func (c *Conn) Waits() tape.Phase {
 }
 
 // TrySend implements transport.Conn.
-func (c *Conn) TrySend(p []byte) (total int, err error) {
+func (c *Conn) TrySend(p []byte) (int, error) {
+	n, err := c.trySend(p)
+	if len(p) > packBytes {
+		c.attend()
+	}
+	return n, err
+}
+
+// attend sends what other ranks have submitted. A rank that is busy with large data does not wait for long, which is
+// when it attends otherwise.
+func (c *Conn) attend() {
+	if s := c.e.p.segment; s != nil && s.submitted.Load() != 0 && c.e.waiter.Attends() {
+		c.e.Attend()
+	}
+}
+
+func (c *Conn) trySend(p []byte) (total int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(p) == 0 {
@@ -217,15 +233,16 @@ func (c *Conn) sendShared(p []byte) int {
 	}
 	c.neighbour.submit(i, c, k, c.e.waiter.Round(), n, piped)
 	if !c.e.waiter.Attends() || !c.e.ringLater(c, n) {
-		c.ringCarrier(false)
+		c.ringCarrier(false, n > packBytes)
 	}
 	return n
 }
 
-// ringCarrier has the carrier's process send the submitted operations. Those of a round are sent when the carrier is in
-// the same round, so its process is not woken for them.
-func (c *Conn) ringCarrier(round bool) {
-	if attends := c.bell != nil && c.bell.RingIfAttending(); !attends && !round {
+// ringCarrier has the carrier's process send the submitted operations: a rank of it that is in an operation, or else
+// its Proxy's goroutine. That sends large data in any case, as the rank may be busy with its own. Data of a round is
+// sent when the carrier is in the same round, so its process is not woken for it.
+func (c *Conn) ringCarrier(round, large bool) {
+	if attends := c.bell != nil && c.bell.RingIfAttending(); (!attends || large) && !round {
 		c.neighbour.segment.bell.ring()
 	}
 }
@@ -248,7 +265,7 @@ func (c *Conn) control(k kind, data []byte) {
 	}
 	if i >= 0 {
 		c.neighbour.submit(i, c, k, 0, copy(c.neighbour.segment.bytes(i), data), false)
-		c.ringCarrier(false)
+		c.ringCarrier(false, false)
 	} else {
 		c.e.p.postpone(c, k, data)
 	}
@@ -335,6 +352,9 @@ func (c *Conn) Release(n int) {
 	}
 	if c.seen-c.back.Load() >= c.e.window/2 && c.state.Load()&(closed|gaveUp|gone) == 0 {
 		c.control(kindCredit, nil)
+	}
+	if n > packBytes {
+		c.attend()
 	}
 }
 

@@ -67,7 +67,7 @@ type Conn struct {
 // sender is the sending side of data.
 type sender struct {
 	raw     syscall.RawConn
-	write   func(fd uintptr) bool // writes parts; made once, so that sending does not allocate
+	write   func(fd uintptr) // writes parts; made once, so that sending does not allocate
 	parts   [][]byte
 	more    bool     // something follows the parts at once
 	pipe    *os.File // nil, or where n bytes are to send in place of parts
@@ -75,7 +75,7 @@ type sender struct {
 	n       int
 	err     error
 	seal    *sealer       // nil: parts are the caller's memory
-	blocked atomic.Bool   // the kernel's buffer is full; watch waits for room and owns raw until then
+	blocked atomic.Bool   // the kernel's buffer was full, and watch waits for room
 	full    chan struct{} // asks watch to wait
 	done    chan struct{} // closed by Close; ends watch
 }
@@ -131,21 +131,22 @@ func (c *Conn) trySend() (int, error) {
 	if c.state.Load()&(closed|gone) != 0 {
 		return 0, c.refusal()
 	}
-	if c.blocked.Load() {
-		return 0, nil
-	}
 	if c.seal != nil {
+		if c.blocked.Load() {
+			return 0, nil
+		}
 		return c.trySendSealed(c.parts)
 	}
-	err := c.raw.Write(c.write)
+	err := c.raw.Control(c.write)
 	switch {
 	case err != nil: // Close was faster
 		return 0, c.refusal()
 	case c.err == nil:
 		return c.n, nil
 	case errors.Is(c.err, unix.EAGAIN):
-		c.blocked.Store(true)
-		c.full <- struct{}{} // has room: watch takes one before it ends blocked
+		if !c.blocked.Swap(true) {
+			c.full <- struct{}{} // has room: watch takes one before it ends blocked
+		}
 		return 0, nil
 	default:
 		// The peer is gone; the control connection will say why.
@@ -154,13 +155,12 @@ func (c *Conn) trySend() (int, error) {
 }
 
 // tryWrite writes once and never waits.
-func (s *sender) tryWrite(fd uintptr) bool {
+func (s *sender) tryWrite(fd uintptr) {
 	if s.pipe != nil {
 		s.n, s.err = splice(int(fd), s.pipe, s.n)
 	} else {
 		s.n, s.err = s.gather.send(int(fd), s.parts, s.more)
 	}
-	return true
 }
 
 // watch waits for room in the kernel's buffer whenever it was full.

@@ -61,7 +61,7 @@ func (c *Conn) trySendSealed(parts [][]byte) (taken int, err error) {
 	}
 	s.part[0] = s.buf
 	c.parts = s.part[:]
-	err = c.raw.Write(c.write)
+	err = c.raw.Control(c.write)
 	c.parts, s.part[0] = nil, nil
 	switch {
 	case err != nil:

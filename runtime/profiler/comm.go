@@ -48,7 +48,9 @@ func (c *Comm) Owner() Owner {
 }
 
 // Wants tells whether a plug-in asks for one of these types.
-func (c *Comm) Wants(types Mask) bool { return c != nil && c.p.mask.Load()&uint32(types) != 0 }
+func (c *Comm) Wants(types Mask) bool {
+	return c != nil && slices.ContainsFunc(c.p.workers, func(w *worker) bool { return w.wants(types) })
+}
 
 // StartGroup begins a group of operations.
 func (c *Comm) StartGroup() ID {
@@ -151,7 +153,7 @@ func (c *Comm) Close() {
 func (c *Comm) tell(types Mask, r *record) {
 	r.comm, r.At = c, time.Now()
 	for _, w := range c.p.workers {
-		if types == 0 || w.mask.Load()&uint32(types) != 0 {
+		if types == 0 || w.wants(types) {
 			w.put(r)
 		}
 	}

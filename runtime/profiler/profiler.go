@@ -36,10 +36,6 @@ type Profiler struct {
 	workers  []*worker
 	events   atomic.Uint64
 
-	// mask is the union of the plug-ins' masks. It is written under masking.
-	mask    atomic.Uint32
-	masking sync.Mutex
-
 	closing sync.Once
 	quit    chan struct{} // closed by Close: the workers end when their queues are empty
 	watch   sync.WaitGroup
@@ -64,8 +60,6 @@ func New(cfg Config) *Profiler {
 		}
 		w.giveUp = sync.OnceFunc(func() { close(w.stuck) })
 		p.workers = append(p.workers, w)
-	}
-	for _, w := range p.workers {
 		go w.run()
 	}
 	p.watch.Go(p.look)
@@ -92,8 +86,12 @@ func (p *Profiler) Comm(ctx context.Context, info Info) *Comm {
 		case <-told[i]:
 		case <-w.gone:
 		case <-waiting.Done():
-			if ctx.Err() == nil && !closed(told[i]) {
-				w.switchOff("it did not take a new communicator within " + p.patience.String())
+			select {
+			case <-told[i]: // meanwhile
+			default:
+				if ctx.Err() == nil {
+					w.switchOff("it did not take a new communicator within " + p.patience.String())
+				}
 			}
 		}
 		running = running || !w.off()
@@ -102,15 +100,6 @@ func (p *Profiler) Comm(ctx context.Context, info Info) *Comm {
 		return nil
 	}
 	return c
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // Close ends the plug-ins: each gets the queued events, and the end of its communicators. Close waits until they have

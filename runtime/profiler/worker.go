@@ -39,7 +39,7 @@ type worker struct {
 	plugin Plugin
 	name   string
 	queue  chan record
-	mask   atomic.Uint32 // what the plug-in asks for; 0 while it is off
+	mask   atomic.Uint32 // what the plug-in asks for
 	since  atomic.Int64  // when the current call of the plug-in began, since begin; 0: there is none
 	count  atomic.Uint64
 	why    atomic.Pointer[string] // why it was switched off; nil if it was not
@@ -64,13 +64,15 @@ type open struct {
 	handle Handle // nil: the plug-in does not want it
 	api    Handle // of a group
 	group  Handle // the group that is made for an operation without one
-	alone  bool   // an operation without a group
 }
 
 // maxOpen bounds the open events of a communicator.
 const maxOpen = 1 << 16
 
 func (w *worker) off() bool { return w.why.Load() != nil }
+
+// wants tells whether the plug-in is on and asks for one of these types.
+func (w *worker) wants(types Mask) bool { return w.mask.Load()&uint32(types) != 0 && !w.off() }
 
 func (w *worker) status() Status {
 	s := Status{Name: w.name, Told: w.count.Load()}
@@ -97,31 +99,12 @@ func (w *worker) switchOff(why string) {
 	if !w.why.CompareAndSwap(nil, &why) {
 		return
 	}
-	w.setMask(0)
 	close(w.gone)
 	w.p.offs <- w // has room for all, so that the data path does not wait for the log
 }
 
-// setMask sets the types that the plug-in asks for.
-func (w *worker) setMask(m Mask) {
-	if w.off() {
-		m = 0
-	}
-	if Mask(w.mask.Load()) == m {
-		return
-	}
-	w.p.masking.Lock()
-	defer w.p.masking.Unlock()
-	if w.off() {
-		m = 0
-	}
-	w.mask.Store(uint32(m))
-	var all uint32
-	for _, w := range w.p.workers {
-		all |= w.mask.Load()
-	}
-	w.p.mask.Store(all)
-}
+// setMask asks the plug-in for the types that it wants from now on.
+func (w *worker) setMask() { w.mask.Store(uint32(w.plugin.Mask())) }
 
 // run calls the plug-in for the queued records.
 func (w *worker) run() {
@@ -198,7 +181,7 @@ func (w *worker) tell(r *record) {
 		delete(w.sessions, r.comm)
 		s.recorder.Finalize()
 	}
-	w.setMask(w.plugin.Mask())
+	w.setMask()
 }
 
 func (w *worker) init(r *record) {
@@ -208,7 +191,7 @@ func (w *worker) init(r *record) {
 	switch {
 	case err == nil && recorder != nil:
 		w.sessions[r.comm] = &session{recorder, map[ID]open{}}
-		w.setMask(w.plugin.Mask()) // before the communicator's first event
+		w.setMask() // before the communicator's first event
 	case err == nil:
 		w.switchOff("its Init returned neither a Recorder nor an error")
 	case w.inits == 1:
@@ -221,7 +204,7 @@ func (w *worker) init(r *record) {
 
 // begin starts an event, if the plug-in asked for it or one below it, and returns its handle.
 func (w *worker) begin(s *session, e *Event) Handle {
-	if w.mask.Load()&uint32(askedBy(e.Type)) == 0 {
+	if !w.wants(askedBy(e.Type)) {
 		return nil
 	}
 	return s.recorder.Start(e)
@@ -256,7 +239,8 @@ func (w *worker) start(s *session, r *record) open {
 		w.state(s, &o, r)
 		return o
 	}
-	if o.alone = r.parent == 0; o.alone {
+	alone := r.parent == 0
+	if alone {
 		o.api = w.beginAPI(s, r)
 		parent = open{api: o.api}
 	}
@@ -264,7 +248,7 @@ func (w *worker) start(s *session, r *record) open {
 	call.Type, call.Parent = e.Type<<8, parent.api
 	e.Parent = w.begin(s, &call)
 	w.end(s, e.Parent, call.Type, r)
-	if o.alone {
+	if alone {
 		o.group = w.begin(s, &Event{Type: Group, At: e.At, Rank: e.Rank})
 		parent.handle = o.group
 	}

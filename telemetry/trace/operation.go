@@ -9,12 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// endOp makes the span of an operation that ended, if it failed, was slow or stalled, or is sampled. The internal
-// operations of an act have none.
+// endOp makes the span of an operation that ended, if it failed, was slow or stalled, or is sampled.
 func (p *Projector) endOp(m *model.Comm, o *model.Op) {
-	if !o.Signature.Call.IsOperation() {
-		return
-	}
 	problem := problemOf(o.Code, "")
 	slow := p.slow(o, o.End)
 	if problem == nil && !slow && !p.samples(m.ID, o) {
@@ -66,9 +62,6 @@ func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *probl
 // emitDevice makes the span of an operation as measured on its device. It is a root, as the operation's own span may
 // not be sampled. So are those of its parts, if NCCL tells of them.
 func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
-	if !o.Signature.Call.IsOperation() {
-		return
-	}
 	s := p.opSpan(m, o, false, nil)
 	s.id = s.id.child(tagDevice, m.Rank, 0).root()
 	s.name += semconv.DeviceSuffix
@@ -78,9 +71,6 @@ func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 
 // emitKernel makes the span of an operation's kernel, or of a phase of it.
 func (p *Projector) emitKernel(m *model.Comm, r *tape.OpRecord) {
-	if !r.Signature.Call.IsOperation() {
-		return
-	}
 	id := p.opPart(m, &r.Signature, r.Seq).child(tagKernel, m.Rank, 0).root()
 	name := semconv.CallSpan(r.Signature.Call) + semconv.KernelSuffix
 	if r.Phase != tape.PhaseNone {
@@ -96,9 +86,6 @@ func (p *Projector) emitKernel(m *model.Comm, r *tape.OpRecord) {
 // a root), or of a step of that. What has been sent when an operation becomes slow has a started span, as the operation
 // has. o is nil if its start is not known.
 func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
-	if !r.Signature.Call.IsOperation() {
-		return
-	}
 	sent := r.Proxied()
 	s := span{
 		id:    p.opPart(m, &r.Signature, r.Seq).child(tagProxied, m.Rank, uint64(sent.Peer)),

@@ -72,20 +72,18 @@ func (p *Projector) Observe(s *model.Step) {
 	if !s.Was.IsZero() {
 		p.renamed(s.Comm, s.Was)
 	}
-	if s.IsLife {
+	switch r := &s.Event.Op; {
+	case s.IsLife:
 		p.observeLife(s.Comm, s)
-	} else {
-		switch s.Event.Op.Stage {
-		case tape.StageEnd:
-			p.endOp(s.Comm, s.Op)
-		case tape.StageDevice:
-			p.emitDevice(s.Comm, s.Op)
-		case tape.StageKernel:
-			p.emitKernel(s.Comm, &s.Event.Op)
-		case tape.StageProxied, tape.StageStep:
-			p.emitProxied(s.Comm, s.Op, &s.Event.Op)
-		default:
-		}
+	case !r.Signature.Call.IsOperation(): // it is internal, of an act
+	case r.Stage == tape.StageEnd:
+		p.endOp(s.Comm, s.Op)
+	case r.Stage == tape.StageDevice:
+		p.emitDevice(s.Comm, s.Op)
+	case r.Stage == tape.StageKernel:
+		p.emitKernel(s.Comm, r)
+	case r.IsProxied():
+		p.emitProxied(s.Comm, s.Op, r)
 	}
 	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) && g.Stats().Dropped == 0 {
 		g.deliveries.queued(g.Admitted(), p.last)
@@ -98,8 +96,8 @@ func (p *Projector) renamed(m *model.Comm, was lifecycle.CommID) {
 		if a.Kind == tape.ActInit {
 			p.origins.addInit(m.ID)
 		}
-		p.pipe.store.closed(ActTraceID(was, a.Kind, a.Seq))
-		p.pipe.store.opened(actTrace(m, a))
+		p.pipe.store.opened(ActTraceID(was, a.Kind, a.Seq), -1)
+		p.pipe.store.opened(actTrace(m, a), 1)
 		p.emitStarted(m, a, &a.First)
 	}
 }
@@ -126,7 +124,7 @@ func (p *Projector) observeAct(m *model.Comm, s *model.Step) {
 			p.origins.addInit(m.ID)
 		}
 		if r.Stage != tape.StageEnd {
-			p.pipe.store.opened(actTrace(m, a))
+			p.pipe.store.opened(actTrace(m, a), 1)
 		}
 	}
 	switch r.Stage {
@@ -151,7 +149,7 @@ func actTrace(m *model.Comm, a *model.Act) oteltrace.TraceID { return ActTraceID
 func (p *Projector) finish(m *model.Comm, a *model.Act, r *tape.LifeRecord, problem *problem) {
 	p.emitPhases(m, a, r.Time, problem)
 	p.emitAct(m, a, r, problem)
-	p.pipe.store.closed(actTrace(m, a))
+	p.pipe.store.opened(actTrace(m, a), -1)
 }
 
 // abandon ends an open act as unfinished. why is as for unfinished.

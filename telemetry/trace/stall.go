@@ -32,10 +32,10 @@ func (p *Projector) ObserveStall(r *stall.Report) {
 		p.emitStall(r)
 	case r.Act != tape.ActNone: // it has its started span
 	case r.Stage == stall.Slow:
-		p.pipe.store.opened(stallTrace(r))
+		p.pipe.store.opened(stallTrace(r), 1)
 		p.emitSlow(r)
 	case r.Stage == stall.Cleared:
-		p.pipe.store.closed(stallTrace(r))
+		p.pipe.store.opened(stallTrace(r), -1)
 	}
 }
 

@@ -144,18 +144,11 @@ func (s *Store) keep(sp *span, start time.Time, took time.Duration) {
 	}
 }
 
-// opened counts an act of the trace that has started on a rank of this process.
-func (s *Store) opened(id oteltrace.TraceID) {
+// opened counts an act of the trace that has started on a rank of this process (1) or has ended (-1).
+func (s *Store) opened(id oteltrace.TraceID, more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[id]++
-}
-
-// closed discounts an act of the trace that has ended.
-func (s *Store) closed(id oteltrace.TraceID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[id]--; s.open[id] <= 0 {
+	if s.open[id] += more; s.open[id] <= 0 {
 		delete(s.open, id)
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-
 	"github.com/carillon-rt/carillon/telemetry/otlp"
 )
 
@@ -77,14 +75,6 @@ func validHeaders(v string) bool {
 		}
 	}
 	return true
-}
-
-func batchOptions(log *slog.Logger) []sdktrace.BatchSpanProcessorOption {
-	b := otlp.BatchingFromEnv(log, "OTEL_BSP", "spans")
-	return []sdktrace.BatchSpanProcessorOption{
-		sdktrace.WithBatchTimeout(b.Delay), sdktrace.WithExportTimeout(b.Timeout),
-		sdktrace.WithMaxQueueSize(b.Queue), sdktrace.WithMaxExportBatchSize(b.Batch),
-	}
 }
 
 // destination says, for messages, where spans go and which variable names it.

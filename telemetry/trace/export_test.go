@@ -5,6 +5,8 @@ import (
 	"log/slog"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 )
 
 // Generator is the id generator, for tests.
@@ -17,9 +19,9 @@ type Gate struct {
 }
 
 // NewGate makes a Gate before an exporter.
-func NewGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.BatchSpanProcessorOption) *Gate {
+func NewGate(exporter sdktrace.SpanExporter, log *slog.Logger, b otlp.Batching) *Gate {
 	g := &Gate{closed: make(chan struct{})}
-	g.gate = newGate(closeNotifier{exporter, g.closed}, log, opts...)
+	g.gate = newGate(closeNotifier{exporter, g.closed}, log, b)
 	return g
 }
 

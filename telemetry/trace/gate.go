@@ -33,14 +33,12 @@ type gate struct {
 	once    sync.Once
 }
 
-func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, opts ...sdktrace.BatchSpanProcessorOption) *gate {
-	g := &gate{Queue: otlp.NewQueue(), log: log, outage: new(otlp.Outage)}
+func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, b otlp.Batching) *gate {
+	g := &gate{Queue: otlp.NewQueue(), log: log, room: int64(b.Queue), outage: new(otlp.Outage)}
 	g.urgent, g.closing, g.flushed = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	readRoom := func(o *sdktrace.BatchSpanProcessorOptions) {
-		g.room = int64(o.MaxQueueSize) // as OTEL_BSP_MAX_QUEUE_SIZE or opts say
-		o.MaxQueueSize += flushMarks
-	}
-	g.SpanProcessor = sdktrace.NewBatchSpanProcessor(&countingExporter{exporter, g}, append(opts, readRoom)...)
+	g.SpanProcessor = sdktrace.NewBatchSpanProcessor(&countingExporter{exporter, g},
+		sdktrace.WithMaxQueueSize(b.Queue+flushMarks), sdktrace.WithMaxExportBatchSize(b.Batch),
+		sdktrace.WithBatchTimeout(b.Delay), sdktrace.WithExportTimeout(b.Timeout))
 	go g.flushErrors()
 	return g
 }

@@ -47,7 +47,7 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 		sdktrace.WithResource(newResource(ctx, &quiet)),
 	}
 	if exporter != nil {
-		p.gate = newGate(exporter, cfg.Logger.With("to", to), batchOptions(quiet.Logger)...)
+		p.gate = newGate(exporter, cfg.Logger.With("to", to), otlp.BatchingFromEnv(quiet.Logger, "OTEL_BSP", "spans"))
 		p.gate.deliveries.tell, p.gate.deliveries.now = cfg.Delivered, cfg.Now
 		p.gate.outage = cmp.Or(cfg.Outage, p.gate.outage)
 		opts = append(opts, sdktrace.WithSpanProcessor(p.gate))

@@ -22,6 +22,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -261,7 +262,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	var logged bytes.Buffer
 	exporter := newStuck()
 	g := trace.NewGate(exporter, slog.New(slog.NewTextHandler(&logged, nil)),
-		sdktrace.WithMaxQueueSize(100), sdktrace.WithMaxExportBatchSize(10), sdktrace.WithBatchTimeout(time.Hour))
+		otlp.Batching{Queue: 100, Batch: 10, Delay: time.Hour, Timeout: time.Minute})
 	for range 1000 {
 		g.OnEnd(op)
 	}
@@ -302,7 +303,7 @@ func TestCollectorThatRecovers(t *testing.T) {
 	var logged bytes.Buffer
 	exporter := newStuck()
 	g := trace.NewGate(exporter, slog.New(slog.NewTextHandler(&logged, nil)),
-		sdktrace.WithMaxQueueSize(10), sdktrace.WithMaxExportBatchSize(1), sdktrace.WithBatchTimeout(time.Hour))
+		otlp.Batching{Queue: 10, Batch: 1, Delay: time.Hour, Timeout: time.Minute})
 	g.OnEnd(act)
 	exporter.release <- errors.New("no")
 	g.OnEnd(act)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
@@ -18,7 +19,8 @@ import (
 func TestErrorsAreExportedSoon(t *testing.T) {
 	failure, act := ended(t, true, false), ended(t, false, false)
 	exporter := newStuck()
-	g := trace.NewGate(exporter, slog.New(slog.DiscardHandler), sdktrace.WithBatchTimeout(time.Hour))
+	g := trace.NewGate(exporter, slog.New(slog.DiscardHandler),
+		otlp.Batching{Queue: 2048, Batch: 512, Delay: time.Hour, Timeout: time.Minute})
 	start := time.Now()
 	g.OnEnd(act) // goes along with what is urgent
 	for range 3 {
@@ -100,7 +102,8 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 		return &side{fed: fed{p, process}}
 	}
 	stuck := forever{make(chan struct{}, 1), make(chan struct{})}
-	gate := trace.NewGate(stuck, slog.New(slog.DiscardHandler)) // whose end is not the projector's affair
+	gate := trace.NewGate(stuck, slog.New(slog.DiscardHandler),
+		otlp.Batching{Queue: 2048, Batch: 512, Delay: time.Second, Timeout: time.Minute}) // whose end is not the projector's affair
 	blocked, none := build(gate), build()
 	for b.Loop() {
 		for _, s := range []*side{blocked, none} {

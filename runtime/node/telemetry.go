@@ -107,8 +107,7 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 		Slots: t.follower.Slots, Tallies: t.tallies, Devices: t.devices, Now: tape.Now, Missed: t.follower.Missed,
 		Version: Version(), Span: t.trace.Emitted,
 		Places: metric.Places{Communicators: header.Slots, Tallies: header.Tallies},
-		Spans:  t.trace.Stats, Unexpected: t.unexpected,
-		Logs: func() metric.LogStats { return metric.LogStats(s.sink.Stats()) },
+		Spans:  t.trace.Stats, Unexpected: t.unexpected, Logs: s.sink.Lost,
 	})
 	if err != nil {
 		return err

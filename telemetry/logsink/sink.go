@@ -61,10 +61,6 @@ type Sink struct {
 	file   *file // nil if there is none
 }
 
-// Stats counts the lost records: those for the local handler, lost by a full queue or in the file, and those for the
-// collector, lost by a full queue or in the export.
-type Stats struct{ Local, Export uint64 }
-
 // New opens a Sink. A file or an exporter that can't be opened is a warning that names the variable, and no error.
 func New(ctx context.Context, cfg Config) *Sink {
 	s := &Sink{cfg: cfg, queue: newQueue()}
@@ -159,16 +155,17 @@ func (s *Sink) VersionLevel() slog.Level {
 	return slog.LevelInfo
 }
 
-// Stats counts the lost records.
-func (s *Sink) Stats() Stats {
-	stats := Stats{Local: s.queue.dropped.Load()}
+// Lost counts the lost records: those for the local handler, lost by a full queue or in the file, and those for the
+// collector, lost by a full queue or in the export.
+func (s *Sink) Lost() (local, export uint64) {
+	local = s.queue.dropped.Load()
 	if s.file != nil {
-		stats.Local += s.file.lost.Load()
+		local += s.file.lost.Load()
 	}
 	if s.export != nil {
-		stats.Export = s.export.lost()
+		export = s.export.lost()
 	}
-	return stats
+	return local, export
 }
 
 // Flush writes and exports the queued records, until ctx ends. Logging goes on.

@@ -52,15 +52,12 @@ type Config struct {
 	// Projector observes each step first. It is the exemplar of the step's duration. nil means no exemplars.
 	Span func() oteltrace.SpanContext
 
-	// Logs counts the log records that were lost, as logsink.Sink.Stats does.
-	Logs func() LogStats
+	// Logs counts the log records that were lost, as logsink.Sink.Lost does.
+	Logs func() (local, export uint64)
 
 	// Version is Carillon's; "" becomes "unknown".
 	Version string
 }
-
-// LogStats counts lost log records: of the terminal, file or handler, and of the export by OTLP.
-type LogStats struct{ Local, Export uint64 }
 
 // families are the metrics that are computed at a scrape, with their labels.
 var families = []struct {
@@ -245,9 +242,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		to.counter(semconv.MetricSpans, s.Failed, "failed")
 	}
 	if c.cfg.Logs != nil {
-		l := c.cfg.Logs()
-		to.counter(semconv.MetricLogDropped, l.Local, "local")
-		to.counter(semconv.MetricLogDropped, l.Export, "otlp")
+		local, export := c.cfg.Logs()
+		to.counter(semconv.MetricLogDropped, local, "local")
+		to.counter(semconv.MetricLogDropped, export, "otlp")
 	}
 	to.gauge(semconv.MetricBuildInfo, 1, cmp.Or(c.cfg.Version, semconv.LabelValueUnknown), runtime.Version())
 }

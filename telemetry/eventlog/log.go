@@ -106,9 +106,7 @@ func (l *Log) Observe(s *model.Step) {
 		}
 		n, _ := r.Refused()
 		l.log(s, level, semconv.LifeSpan(r), appendIf(nil, n > 1, slog.Uint64(semconv.LogTimes, n))...)
-	case tape.StageNone, tape.StageWait, tape.StageDevice, tape.StageProxied, tape.StageStep,
-		tape.StageKernel:
-		// a life record has none of these
+	default: // a life record has no other
 	}
 }
 

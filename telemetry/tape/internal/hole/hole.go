@@ -17,7 +17,6 @@ type Region struct {
 
 var (
 	mu      sync.Mutex
-	free    []*Region
 	regions atomic.Pointer[Region] // all that were ever made, for the handler
 	install = sync.OnceFunc(installHandler)
 )
@@ -27,10 +26,11 @@ func Protect(mem []byte) *Region {
 	install()
 	mu.Lock()
 	defer mu.Unlock()
-	var r *Region
-	if n := len(free); n > 0 {
-		r, free = free[n-1], free[:n-1]
-	} else {
+	r := regions.Load()
+	for r != nil && r.size.Load() != 0 {
+		r = r.next
+	}
+	if r == nil {
 		r = &Region{next: regions.Load()}
 		regions.Store(r)
 	}
@@ -45,5 +45,4 @@ func (r *Region) Release() {
 	mu.Lock()
 	defer mu.Unlock()
 	r.size.Store(0)
-	free = append(free, r)
 }

@@ -3,7 +3,6 @@ package tape
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -199,20 +198,12 @@ func reserve(f *os.File, size int64) error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS): // it can only be reserved by writing
-			_, err := io.CopyN(f, zeros{}, size)
+			_, err := f.Write(make([]byte, size))
 			return err
 		default:
 			return err
 		}
 	}
-}
-
-// zeros is a reader of zeros.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
 }
 
 // writtenBy tells whether path is a tape that the process me writes.

@@ -28,7 +28,7 @@ type bellWatch struct {
 // longestWait bounds a wait for the bell, in case that a wake-up is lost.
 const longestWait = time.Minute
 
-func (t *file) watchBell() (*bellWatch, error) {
+func (t *Reader) watchBell() (*bellWatch, error) {
 	page, err := unix.Mmap(int(t.f.Fd()), 0, headerSize, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return nil, err

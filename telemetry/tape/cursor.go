@@ -38,7 +38,7 @@ type Missed struct {
 // have higher indices. And a cursor reads the op ring's head before the life ring's: so all life records that come
 // before an op record below that head are known when the op record is delivered.
 type cursor struct {
-	t        *file
+	t        *Reader
 	life, op ringReader
 	comms    directory
 	now      changing // as of the last refresh
@@ -54,7 +54,7 @@ type cursor struct {
 }
 
 // newCursor starts at the oldest records.
-func newCursor(t *file) (*cursor, error) {
+func newCursor(t *Reader) (*cursor, error) {
 	c := &cursor{
 		t:     t,
 		life:  newRingReader(t, t.geo.lifeOffset(), t.geo.life),
@@ -264,7 +264,7 @@ func (c *cursor) fillComm(ev *Event, comm uint64) error {
 // directory holds the descriptions of a tape's communicators by their numbers: of the last maxKnown at least, as late
 // records may be of communicators that have ended.
 type directory struct {
-	t            *file
+	t            *Reader
 	known, older map[uint32]description
 	slot         [1]slot // scratch
 }

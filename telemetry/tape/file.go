@@ -99,9 +99,10 @@ func (h Header) WallShift() time.Duration {
 // Wall turns a time of the tape (CLOCK_MONOTONIC, ns) into the time of day.
 func (h Header) Wall(mono int64) time.Time { return time.Unix(0, h.wall+(mono-h.mono)) }
 
-// file is a tape that is read. It is read with pread(2), never through a mapping: a file that is cut short meanwhile
-// gives an error and no SIGBUS, and the race detector sees no shared memory.
-type file struct {
+// Reader reads the tape of a process that is alive or dead, as it is now. It is safe for concurrent use. It reads with
+// pread(2), never through a mapping: a file that is cut short meanwhile gives an error and no SIGBUS, and the race
+// detector sees no shared memory.
+type Reader struct {
 	f       *os.File
 	path    string
 	partial bool  // what is missing at the end reads as zeros
@@ -113,6 +114,7 @@ type file struct {
 	sites   namer
 
 	mu           sync.Mutex // guards what follows
+	missed       Missed     // by the last Events
 	table, again []slot     // scratch for reading the in-flight table
 	marked       []marked   // scratch, as the next two; nil if the tape has no marks
 	reached      []reached
@@ -122,7 +124,7 @@ type file struct {
 }
 
 // openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR.
-func openFile(path string, flag int, partial bool) (*file, error) {
+func openFile(path string, flag int, partial bool) (*Reader, error) {
 	// It neither blocks nor follows links, in case that somebody put a pipe or a link there.
 	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -131,7 +133,7 @@ func openFile(path string, flag int, partial bool) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tape: %w", err)
 	}
-	t := &file{f: f, path: path, partial: partial, texts: texts{}}
+	t := &Reader{f: f, path: path, partial: partial, texts: texts{}}
 	t.sites = namer{t: t, known: make(map[lifecycle.Site]string)}
 	if err := t.readStatic(); err != nil {
 		_ = f.Close()
@@ -141,21 +143,21 @@ func openFile(path string, flag int, partial bool) (*file, error) {
 }
 
 // Path is the file's name, as it was given.
-func (t *file) Path() string { return t.path }
+func (t *Reader) Path() string { return t.path }
 
 // Process is the process that writes, or wrote, the tape, as this pid namespace numbers it where it can.
-func (t *file) Process() process.ID { return t.process }
+func (t *Reader) Process() process.ID { return t.process }
 
 // Liveness tells whether the process that writes, or wrote, the tape is alive.
-func (t *file) Liveness() process.Liveness { return t.process.Liveness() }
+func (t *Reader) Liveness() process.Liveness { return t.process.Liveness() }
 
-func (t *file) malformed(format string, args ...any) error {
+func (t *Reader) malformed(format string, args ...any) error {
 	return &FormatError{t.path, fmt.Sprintf(format, args...)}
 }
 
 // readAt fills b from off on. Once a tape was cut short while it is read, every read fails: its writer writes
 // elsewhere, and what is left is stale.
-func (t *file) readAt(b []byte, off int64) error {
+func (t *Reader) readAt(b []byte, off int64) error {
 	var n int
 	var err error
 	if !t.partial && t.geo.op > 0 && t.cut == 0 && len(b) > 0 { // is its last byte there?
@@ -176,7 +178,7 @@ func (t *file) readAt(b []byte, off int64) error {
 }
 
 // cutShort is the error of a tape that was cut short.
-func (t *file) cutShort() error {
+func (t *Reader) cutShort() error {
 	st, err := t.f.Stat()
 	if err != nil {
 		return fmt.Errorf("tape: %w", err)
@@ -185,7 +187,7 @@ func (t *file) cutShort() error {
 }
 
 // readStatic reads and checks what never changes. After it, every offset that geo gives is inside the file.
-func (t *file) readStatic() error {
+func (t *Reader) readStatic() error {
 	st, err := t.f.Stat()
 	if err != nil {
 		return fmt.Errorf("tape: %w", err)
@@ -247,7 +249,7 @@ func (t *file) readStatic() error {
 }
 
 // readGeometry takes over how many of each part there are, if that is allowed.
-func (t *file) readGeometry(h *static) error {
+func (t *Reader) readGeometry(h *static) error {
 	for _, part := range []struct {
 		name        string
 		got, lo, hi uint32
@@ -278,7 +280,7 @@ func (t *file) readGeometry(h *static) error {
 }
 
 // Header returns what the tape says of its process now. What changes is zero if it can't be read.
-func (t *file) Header() Header {
+func (t *Reader) Header() Header {
 	h := t.static
 	c, err := t.readChanging()
 	if err != nil {
@@ -305,7 +307,7 @@ func (t *file) Header() Header {
 }
 
 // readChanging reads the part of the header that changes, in one go.
-func (t *file) readChanging() (changing, error) {
+func (t *Reader) readChanging() (changing, error) {
 	var c [1]changing
 	err := t.readAt(bytesOf(c[:]), changingAt)
 	if err == nil && c[0].state == 0 && t.cut == 0 {

@@ -31,10 +31,10 @@ const (
 	manyRecords  = 16 // one part in so many of the op ring is many records between two looks
 )
 
-// Follower reads a tape while it is written, in the same process or another. Next and Read are for one goroutine; the
-// other methods may be called from any. Whoever made it closes it.
+// Follower is a Reader that also follows a tape while it is written, in the same process or another. Next and Read are
+// for one goroutine; the other methods may be called from any. Whoever made it closes it.
 type Follower struct {
-	*file
+	*Reader
 	ctx    context.Context
 	tick   time.Duration
 	pause  time.Duration // how long to sleep next time
@@ -77,7 +77,7 @@ func Follow(ctx context.Context, path string, tick time.Duration) (*Follower, er
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{file: t, ctx: ctx, tick: cmp.Or(tick, defaultTick)}
+	f := &Follower{Reader: t, ctx: ctx, tick: cmp.Or(tick, defaultTick)}
 	f.pause, f.moved = f.tick, sync.NewCond(&f.mu)
 	f.cursor, err = newCursor(t)
 	if err == nil {

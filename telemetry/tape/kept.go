@@ -21,7 +21,7 @@ func OpenKept(path string) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Kept{&Reader{file: t}}, nil
+	return &Kept{t}, nil
 }
 
 // ErrClaimed is the error of OpenClaim while another reader has the claim.

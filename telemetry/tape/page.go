@@ -57,7 +57,7 @@ func (c *CommWriter) givePage() {
 const pageBatch = 64
 
 // ordinary reads the ordinary ring: its records, sorted by time, and by the tallies how many are lost.
-func (t *file) ordinary() (records []record, lost uint64, err error) {
+func (t *Reader) ordinary() (records []record, lost uint64, err error) {
 	written := uint64(0)
 	tallies, _ := t.AppendTallies(nil) // before the ring; AppendTallies' callers report corrupt ones
 	for i := range tallies {

@@ -3,42 +3,28 @@ package tape
 import (
 	"iter"
 	"os"
-	"sync"
 )
-
-// Reader reads the tape of a process that is alive or dead, as it is now. It is safe for concurrent use.
-type Reader struct {
-	*file
-	mu     sync.Mutex // guards missed
-	missed Missed
-}
 
 // Open opens one process's tape. The error is a *FormatError if the file is no tape, was cut short or is corrupt, or
 // the file system's.
-func Open(path string) (*Reader, error) {
-	r, _, err := open(path, false)
-	return r, err
-}
+func Open(path string) (*Reader, error) { return openFile(path, os.O_RDONLY, false) }
 
 // OpenCut is Open for a tape that may have been cut short, for instance by a copy that broke off: what is missing
 // behind the header reads as if it had never been written. cut is the number of bytes that there are; 0 of a whole
 // tape.
-func OpenCut(path string) (r *Reader, cut int64, err error) { return open(path, true) }
-
-func open(path string, partial bool) (r *Reader, cut int64, err error) {
-	t, err := openFile(path, os.O_RDONLY, partial)
-	if err != nil {
+func OpenCut(path string) (t *Reader, cut int64, err error) {
+	if t, err = openFile(path, os.O_RDONLY, true); err != nil {
 		return nil, 0, err
 	}
-	return &Reader{file: t}, t.cut, nil
+	return t, t.cut, nil
 }
 
 // Events yields all records that are still in the rings, in order: what one goroutine wrote earlier comes earlier. If
 // the file can't be read to its end, the last pair has the error. Of a live process, records that are written meanwhile
 // may be left out.
-func (r *Reader) Events() iter.Seq2[Event, error] {
+func (t *Reader) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		if err := r.events(func(ev *Event) bool { return yield(*ev, nil) }); err != nil {
+		if err := t.events(func(ev *Event) bool { return yield(*ev, nil) }); err != nil {
 			yield(Event{}, err)
 		}
 	}
@@ -47,21 +33,21 @@ func (r *Reader) Events() iter.Seq2[Event, error] {
 // events yields all records until yield returns false. A cursor merges the life ring and the op ring; records of the
 // ordinary ring are merged in by time. That keeps cause before effect: the time of an ordinary operation's end was
 // taken before the goroutine that wrote it wrote anything else, which has a later time.
-func (r *Reader) events(yield func(*Event) bool) error {
-	ordinary, lost, err := r.ordinary() // read first: its records may come before all others
+func (t *Reader) events(yield func(*Event) bool) error {
+	ordinary, lost, err := t.ordinary() // read first: its records may come before all others
 	if err != nil {
 		return err
 	}
-	c, err := newCursor(r.file)
+	c, err := newCursor(t)
 	if err != nil {
 		return err
 	}
 	c.finish()
 	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.missed = c.missed()
-		r.missed.Op += lost
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.missed = c.missed()
+		t.missed.Op += lost
 	}()
 	end := c.op.head + c.life.head // so that a busy writer can't keep the reader here for ever
 	var ev, quiet Event
@@ -88,11 +74,11 @@ func (r *Reader) events(yield func(*Event) bool) error {
 }
 
 // Missed counts the records that were gone or torn when the last Events reached them.
-func (r *Reader) Missed() Missed {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.missed
+func (t *Reader) Missed() Missed {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.missed
 }
 
 // Close closes the file.
-func (r *Reader) Close() error { return r.f.Close() }
+func (t *Reader) Close() error { return t.f.Close() }

@@ -2,7 +2,7 @@ package tape
 
 // ringReader reads a ring's records in order. A record's marker proves that it is the one that was asked for.
 type ringReader struct {
-	t      *file
+	t      *Reader
 	off    int64  // of the ring in the file
 	size   uint64 // in records
 	next   uint64 // index of the record to be read
@@ -32,7 +32,7 @@ const (
 	whole                // the record was read
 )
 
-func newRingReader(t *file, off int64, size int) ringReader {
+func newRingReader(t *Reader, off int64, size int) ringReader {
 	return ringReader{t: t, off: off, size: uint64(size), buf: make([]record, readBatch)}
 }
 

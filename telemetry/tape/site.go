@@ -23,7 +23,7 @@ const (
 // namer names the functions of calls in C and C++ as their programmers do. The tape has what the process could tell at
 // once: a symbol, if one is exported, and the address in the program or library, "_ZN1C1fEv+0x1f in job.so+0x2c1f".
 type namer struct {
-	t     *file
+	t     *Reader
 	mu    sync.Mutex
 	spent time.Duration
 	known map[lifecycle.Site]string // the symbols and offsets of sites, as far as they were found; keys have no moment

@@ -13,14 +13,14 @@ const slotBatch = 64
 
 // Slots returns the live communicators; of a dead process, those that were live when it died. Slots that can't be read
 // are left out; AppendSlots says why.
-func (t *file) Slots() []Slot {
+func (t *Reader) Slots() []Slot {
 	slots, _ := t.AppendSlots(nil)
 	return slots
 }
 
 // AppendSlots appends the live communicators to slots, each as one consistent moment. Corrupt ones are left out; the
 // error has a *FormatError for each.
-func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
+func (t *Reader) AppendSlots(slots []Slot) ([]Slot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.table == nil {
@@ -67,7 +67,7 @@ func (t *file) AppendSlots(slots []Slot) ([]Slot, error) {
 }
 
 // readMarks reads the marks of a batch of slots, and then which were reached, so that none is newer than that.
-func (t *file) readMarks(from, n int) error {
+func (t *Reader) readMarks(from, n int) error {
 	if n = min(n, t.geo.marked-from); n <= 0 {
 		return nil
 	}
@@ -87,7 +87,7 @@ type progress struct {
 }
 
 // progress returns the progress of a slot, the i-th of its batch.
-func (t *file) progress(slot, i int) progress {
+func (t *Reader) progress(slot, i int) progress {
 	p := progress{uint32(t.reached[i]), uint32(t.reached[i] >> 32), false, -1}
 	if slot < t.geo.devices {
 		p.reached = t.devices[i].Done()
@@ -200,7 +200,7 @@ func anyUsed(slots []slot) bool {
 const slotTries = 64
 
 // readSlot decodes a slot that was read twice, and reads it again until two readings agree.
-func (t *file) readSlot(index int, now, again []slot) (s Slot, live bool, err error) {
+func (t *Reader) readSlot(index int, now, again []slot) (s Slot, live bool, err error) {
 	for try := 0; ; try++ {
 		s, whole := decodeSlot(index, &now[0], t.texts)
 		next, nextWhole := decodeSlot(index, &again[0], t.texts)

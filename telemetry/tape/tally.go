@@ -206,7 +206,7 @@ func (w *Writer) takeTally(key tallyKey) *tally {
 }
 
 // AppendTallies appends the tape's tallies. Corrupt ones are left out; the error has a *FormatError for each.
-func (t *file) AppendTallies(tallies []Tally) ([]Tally, error) {
+func (t *Reader) AppendTallies(tallies []Tally) ([]Tally, error) {
 	now, err := t.readChanging()
 	if err != nil {
 		return tallies, err

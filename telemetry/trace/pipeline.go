@@ -18,25 +18,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// pipeline passes spans to the store, and to the exporter and processors if there are any.
-type pipeline struct {
-	provider *sdktrace.TracerProvider
-	tracer   oteltrace.Tracer
-	store    *Store
-	gate     *gate // nil: nothing is exported
-	hasSinks bool  // there is an exporter or a processor
-	disabled bool  // OTEL_SDK_DISABLED: no spans are made
-}
-
-// newPipeline builds the pipeline that cfg and the OTEL_* variables ask for.
-func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
-	p := &pipeline{store: NewStore(cfg.StoreTraces), disabled: otlp.Disabled()}
-	quiet := *cfg
+// open makes the provider with the exporter and the processors that the Config and the OTEL_* variables ask for.
+func (p *Projector) open(ctx context.Context) error {
+	cfg, quiet := &p.cfg, p.cfg
 	quiet.Logger = cfg.Outage.Variables(cfg.Logger)
 	exporter, to, err := exporterOf(ctx, &quiet)
 	switch {
 	case err != nil && cfg.MustExport:
-		return nil, err
+		return err
 	case err != nil:
 		quiet.Logger.Warn("spans are not exported; this process keeps the last ones in memory until it ends",
 			"error", err)
@@ -55,27 +44,10 @@ func newPipeline(ctx context.Context, cfg *Config) (*pipeline, error) {
 	for _, sp := range cfg.Processors {
 		opts = append(opts, sdktrace.WithSpanProcessor(programProcessor{sp}))
 	}
-	p.hasSinks = p.gate != nil || len(cfg.Processors) > 0
 	p.provider = sdktrace.NewTracerProvider(opts...)
 	p.tracer = p.provider.Tracer(semconv.ScopeName,
 		oteltrace.WithInstrumentationVersion(cfg.Version), oteltrace.WithSchemaURL(semconv.SchemaURL))
-	return p, nil
-}
-
-// shutdown ends the pipeline. It ends the gate itself, as the provider ends nothing if ctx has ended.
-func (p *pipeline) shutdown(ctx context.Context) error {
-	err := p.provider.Shutdown(ctx)
-	if p.gate != nil {
-		err = errors.Join(err, p.gate.Shutdown(ctx))
-	}
-	return err
-}
-
-func (p *pipeline) stats() Stats {
-	if p.gate == nil {
-		return Stats{}
-	}
-	return p.gate.Stats()
+	return nil
 }
 
 // exporterOf joins the exporter that the environment names and those of the program; nil if there is none. to is their

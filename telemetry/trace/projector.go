@@ -5,10 +5,12 @@ import (
 	"errors"
 	"strconv"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/telemetry/model"
+	"github.com/carillon-rt/carillon/telemetry/otlp"
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
@@ -16,14 +18,18 @@ import (
 // Projector turns the steps of one process's model into spans. Observe, ObserveStall, Unfinished, Interrupt and Close
 // belong to the model's owner; Store, Stats and Flush may be used by any goroutine.
 type Projector struct {
-	cfg     Config
-	pipe    *pipeline
-	origins *origins
-	salt    uint64   // makes this process's spans differ from others' while it has no rank
-	last    int64    // time of the last event
-	sentTo  int64    // acts and operations that began until then and are open have an unfinished span
-	ending  bool     // spans of open acts and operations are being made
-	emitted identity // the span of the last event
+	cfg      Config
+	provider *sdktrace.TracerProvider // of the exporter and the processors, if there are any
+	tracer   oteltrace.Tracer
+	store    *Store
+	gate     *gate // nil: nothing is exported
+	disabled bool  // OTEL_SDK_DISABLED: no spans are made
+	origins  *origins
+	salt     uint64   // makes this process's spans differ from others' while it has no rank
+	last     int64    // time of the last event
+	sentTo   int64    // acts and operations that began until then and are open have an unfinished span
+	ending   bool     // spans of open acts and operations are being made
+	emitted  identity // the span of the last event
 }
 
 // New makes a Projector for the tape of the process that cfg describes, with the exporter that the OTEL_* variables
@@ -40,25 +46,31 @@ func New(ctx context.Context, cfg Config) (*Projector, error) {
 		return nil, errors.New("trace: Config.Process is nil; give it the model whose steps are observed")
 	}
 	cfg.setDefaults()
-	pipe, err := newPipeline(ctx, &cfg)
-	if err != nil {
+	p := &Projector{
+		cfg: cfg, store: NewStore(cfg.StoreTraces), disabled: otlp.Disabled(), origins: newOrigins(),
+		salt: processSalt(cfg.Host, cfg.PID), sentTo: cfg.Sent,
+	}
+	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
-	return &Projector{
-		cfg: cfg, pipe: pipe, origins: newOrigins(), salt: processSalt(cfg.Host, cfg.PID), sentTo: cfg.Sent,
-	}, nil
+	return p, nil
 }
 
 // Store holds the last traces. It stays readable after Close.
-func (p *Projector) Store() *Store { return p.pipe.store }
+func (p *Projector) Store() *Store { return p.store }
 
 // Stats counts exported and lost spans; all zero without an exporter.
-func (p *Projector) Stats() Stats { return p.pipe.stats() }
+func (p *Projector) Stats() Stats {
+	if p.gate == nil {
+		return Stats{}
+	}
+	return p.gate.Stats()
+}
 
 // Observe takes the next step of Config.Process. It reads s only during the call, and never blocks on an exporter.
 // Steps of a communicator whose description is no longer on the tape make no span.
 func (p *Projector) Observe(s *model.Step) {
-	if p.pipe.disabled {
+	if p.disabled {
 		return
 	}
 	p.emitted = identity{}
@@ -85,7 +97,7 @@ func (p *Projector) Observe(s *model.Step) {
 	case r.IsProxied():
 		p.emitProxied(s.Comm, s.Op, r)
 	}
-	if g := p.pipe.gate; g != nil && p.emitted != (identity{}) && g.Stats().Dropped == 0 {
+	if g := p.gate; g != nil && p.emitted != (identity{}) && g.Stats().Dropped == 0 {
 		g.deliveries.queued(g.Admitted(), p.last)
 	}
 }
@@ -96,8 +108,8 @@ func (p *Projector) renamed(m *model.Comm, was lifecycle.CommID) {
 		if a.Kind == tape.ActInit {
 			p.origins.addInit(m.ID)
 		}
-		p.pipe.store.opened(ActTraceID(was, a.Kind, a.Seq), -1)
-		p.pipe.store.opened(actTrace(m, a), 1)
+		p.store.opened(ActTraceID(was, a.Kind, a.Seq), -1)
+		p.store.opened(actTrace(m, a), 1)
 		p.emitStarted(m, a, &a.First)
 	}
 }
@@ -124,7 +136,7 @@ func (p *Projector) observeAct(m *model.Comm, s *model.Step) {
 			p.origins.addInit(m.ID)
 		}
 		if r.Stage != tape.StageEnd {
-			p.pipe.store.opened(actTrace(m, a), 1)
+			p.store.opened(actTrace(m, a), 1)
 		}
 	}
 	switch r.Stage {
@@ -149,7 +161,7 @@ func actTrace(m *model.Comm, a *model.Act) oteltrace.TraceID { return ActTraceID
 func (p *Projector) finish(m *model.Comm, a *model.Act, r *tape.LifeRecord, problem *problem) {
 	p.emitPhases(m, a, r.Time, problem)
 	p.emitAct(m, a, r, problem)
-	p.pipe.store.opened(actTrace(m, a), -1)
+	p.store.opened(actTrace(m, a), -1)
 }
 
 // abandon ends an open act as unfinished. why is as for unfinished.
@@ -181,11 +193,17 @@ func (p *Projector) Emitted() oteltrace.SpanContext { return p.emitted.context()
 func (p *Projector) Close(ctx context.Context) error {
 	p.ending = true
 	p.abandonAll(tapeEnds)
-	return p.pipe.shutdown(ctx)
+	return p.Leave(ctx)
 }
 
 // Leave is Close for a tape that another reader continues with: open acts stay open.
-func (p *Projector) Leave(ctx context.Context) error { return p.pipe.shutdown(ctx) }
+func (p *Projector) Leave(ctx context.Context) error {
+	err := p.provider.Shutdown(ctx)
+	if p.gate != nil { // the provider ends nothing if ctx has ended
+		err = errors.Join(err, p.gate.Shutdown(ctx))
+	}
+	return err
+}
 
 // tapeEnds is why an act or operation is unfinished, if nothing else is known.
 const tapeEnds = "the tape ends"
@@ -210,21 +228,21 @@ func (p *Projector) Interrupt(why string) {
 }
 
 // Exports tells whether spans leave the process.
-func (p *Projector) Exports() bool { return p.pipe.gate != nil }
+func (p *Projector) Exports() bool { return p.gate != nil }
 
 // Complete tells whether all spans that were made before the last Flush without an error have been exported: there is
 // an exporter, and it lost none.
 func (p *Projector) Complete() bool {
-	if p.pipe.gate == nil {
+	if p.gate == nil {
 		return false
 	}
-	stats := p.pipe.stats()
+	stats := p.gate.Stats()
 	return stats.Dropped == 0 && stats.Failed == 0
 }
 
 // Flush exports the queued spans, until ctx ends, for callers that feed events faster than they can be exported. The
 // error is ctx's.
-func (p *Projector) Flush(ctx context.Context) error { return p.pipe.provider.ForceFlush(ctx) }
+func (p *Projector) Flush(ctx context.Context) error { return p.provider.ForceFlush(ctx) }
 
 // abandonAll ends the open acts that were not reported as unfinished before.
 func (p *Projector) abandonAll(why string) {

@@ -46,7 +46,7 @@ const moment = time.Nanosecond
 
 // emit makes a span. Without an exporter or a processor the span only goes to the store, which saves the SDK's cost.
 func (p *Projector) emit(s *span) {
-	if p.pipe.disabled || p.alreadyExported() {
+	if p.disabled || p.alreadyExported() {
 		return
 	}
 	// The time of day may be set meanwhile, so the duration is by the tape's clock.
@@ -54,12 +54,12 @@ func (p *Projector) emit(s *span) {
 	if s.problem != nil {
 		s.attrs = append(s.attrs, semconv.ErrorType.String(s.problem.errorType))
 	}
-	p.pipe.store.keep(s, start, took)
+	p.store.keep(s, start, took)
 	p.emitted = s.id
-	if !p.pipe.hasSinks {
+	if p.gate == nil && len(p.cfg.Processors) == 0 {
 		return
 	}
-	_, sp := p.pipe.tracer.Start(s.id.startContext(context.Background()), s.name,
+	_, sp := p.tracer.Start(s.id.startContext(context.Background()), s.name,
 		oteltrace.WithTimestamp(start),
 		oteltrace.WithAttributes(s.attrs...),
 		oteltrace.WithLinks(s.links...))

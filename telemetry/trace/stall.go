@@ -23,7 +23,7 @@ type Finding struct {
 // "(started)" span, as an act does when it starts; a stalled one gets a span for each report, from its start until the
 // report. Events that were on the tape when the report was made should have been observed before.
 func (p *Projector) ObserveStall(r *stall.Report) {
-	if p.pipe.disabled || r.Comm.ID.IsZero() {
+	if p.disabled || r.Comm.ID.IsZero() {
 		return
 	}
 	p.last = max(p.last, r.Now)
@@ -32,10 +32,10 @@ func (p *Projector) ObserveStall(r *stall.Report) {
 		p.emitStall(r)
 	case r.Act != tape.ActNone: // it has its started span
 	case r.Stage == stall.Slow:
-		p.pipe.store.opened(stallTrace(r), 1)
+		p.store.opened(stallTrace(r), 1)
 		p.emitSlow(r)
 	case r.Stage == stall.Cleared:
-		p.pipe.store.opened(stallTrace(r), -1)
+		p.store.opened(stallTrace(r), -1)
 	}
 }
 

@@ -134,7 +134,6 @@ const (
 
 // Change is an event's change to a state.
 type Change struct {
-	Type  Mask // the event's
 	State State
 	At    time.Time
 	N     uint64 // of ProxyOp and ProxyStep: the bytes transferred
@@ -142,7 +141,6 @@ type Change struct {
 
 // End is the end of an event.
 type End struct {
-	Type Mask // the event's
 	At   time.Time
 	Code lifecycle.Code // lifecycle.CodeOK also if unknown
 }

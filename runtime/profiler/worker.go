@@ -60,7 +60,6 @@ type session struct {
 
 // open is an event that has not ended.
 type open struct {
-	kind   Mask
 	handle Handle // nil: the plug-in does not want it
 	api    Handle // of a group
 	group  Handle // the group that is made for an operation without one
@@ -213,20 +212,19 @@ func (w *worker) begin(s *session, e *Event) Handle {
 // state reports an event's new state, if there is one.
 func (w *worker) state(s *session, o *open, r *record) {
 	if o.handle != nil && r.state != 0 {
-		s.recorder.State(o.handle, &Change{Type: o.kind, State: r.state, At: r.At, N: r.n})
+		s.recorder.State(o.handle, &Change{State: r.state, At: r.At, N: r.n})
 	}
 }
 
-func (w *worker) end(s *session, h Handle, kind Mask, r *record) {
+func (w *worker) end(s *session, h Handle, r *record) {
 	if h != nil {
-		s.recorder.Stop(h, &End{Type: kind, At: r.At, Code: r.code})
+		s.recorder.Stop(h, &End{At: r.At, Code: r.code})
 	}
 }
 
 // start starts an event, and those that NCCL has around it: for an operation its API call and, if it has none, a group.
 func (w *worker) start(s *session, r *record) open {
-	e, o := &r.Event, open{kind: r.Type}
-	parent := s.open[r.parent]
+	e, o, parent := &r.Event, open{}, s.open[r.parent]
 	switch r.Type {
 	case Group:
 		o.api = w.beginAPI(s, r)
@@ -247,7 +245,7 @@ func (w *worker) start(s *session, r *record) open {
 	call := *e
 	call.Type, call.Parent = e.Type<<8, parent.api
 	e.Parent = w.begin(s, &call)
-	w.end(s, e.Parent, call.Type, r)
+	w.end(s, e.Parent, r)
 	if alone {
 		o.group = w.begin(s, &Event{Type: Group, At: e.At, Rank: e.Rank})
 		parent.handle = o.group
@@ -262,14 +260,14 @@ func (w *worker) beginAPI(s *session, r *record) Handle {
 	h := w.begin(s, &Event{Type: GroupAPI, At: r.At, Rank: r.Rank})
 	if h != nil {
 		for _, state := range []State{GroupStartAPIStop, GroupEndAPIStart} {
-			s.recorder.State(h, &Change{Type: GroupAPI, State: state, At: r.At})
+			s.recorder.State(h, &Change{State: state, At: r.At})
 		}
 	}
 	return h
 }
 
 func (w *worker) stop(s *session, o *open, r *record) {
-	w.end(s, o.handle, o.kind, r)
-	w.end(s, o.group, Group, r)
-	w.end(s, o.api, GroupAPI, r)
+	for _, h := range []Handle{o.handle, o.group, o.api} {
+		w.end(s, h, r)
+	}
 }

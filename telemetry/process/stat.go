@@ -60,15 +60,15 @@ func parseStat(b []byte) (s stat, err error) {
 		return s, fmt.Errorf("look at a process: its stat has %d fields after the name", len(fields))
 	}
 	s.state = fields[state][0]
-	var errs [5]error
-	var inUser, inKernel int64
-	s.flags, errs[0] = strconv.ParseUint(string(fields[flags]), 10, 64)
-	s.start, errs[1] = strconv.ParseUint(string(fields[start]), 10, 64)
-	s.exit, errs[2] = strconv.Atoi(string(fields[exit]))
-	inUser, errs[3] = strconv.ParseInt(string(fields[user]), 10, 64)
-	inKernel, errs[4] = strconv.ParseInt(string(fields[system]), 10, 64)
-	s.used = time.Duration(inUser+inKernel) * tick
-	if err := errors.Join(errs[:]...); err != nil {
+	number := func(field int) (n uint64) {
+		if err == nil {
+			n, err = strconv.ParseUint(string(fields[field]), 10, 64)
+		}
+		return n
+	}
+	s.flags, s.start, s.exit = number(flags), number(start), int(number(exit))
+	s.used = time.Duration(number(user)+number(system)) * tick
+	if err != nil {
 		return s, fmt.Errorf("look at a process: %w", err)
 	}
 	return s, nil

@@ -151,12 +151,11 @@ func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 	attrs.when(cfg.Job != "", semconv.Job.String(cfg.Job))
 	res, err := resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithAttributes(attrs...), resource.WithFromEnv())
-	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
-		cfg.Logger.Warn("part of the resource's description is left out", "error", err)
-	}
-	merged, err := resource.Merge(res, cfg.Resource)
-	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
-		cfg.Logger.Warn("part of the resource's description is left out", "error", err)
+	merged, unmerged := resource.Merge(res, cfg.Resource)
+	for _, err := range []error{err, unmerged} {
+		if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
+			cfg.Logger.Warn("part of the resource's description is left out", "error", err)
+		}
 	}
 	return merged
 }

@@ -131,9 +131,8 @@ func (s *Store) keep(sp *span, start time.Time, took time.Duration) {
 		kept.Error = sp.problem.text
 	}
 	for _, l := range sp.links {
-		set := attribute.NewSet(l.Attributes...)
-		kind, _ := set.Value(semconv.LinkKind)
-		kept.Links = append(kept.Links, Link{l.SpanContext.TraceID(), l.SpanContext.SpanID(), kind.AsString()})
+		kind := l.Attributes[0].Value.AsString() // see link
+		kept.Links = append(kept.Links, Link{l.SpanContext.TraceID(), l.SpanContext.SpanID(), kind})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,8 +28,8 @@ func OpenKept(path string) (*Kept, error) {
 var ErrClaimed = errors.New("tape: another process is sending the spans that are left on it")
 
 // OpenClaim is OpenKept for the tape of a dead process, locked by the one reader that sends the spans that the process
-// did not send, without waiting. Close, or the end of the reader's process, releases it. Check then, not before, whether
-// the process is dead and what is left to be sent: another reader may have released its claim a moment ago.
+// did not send. It does not wait. Close, or the end of the reader's process, releases it. Check then, not before,
+// whether the process is dead and what is left to be sent: another reader may have released its claim a moment ago.
 func OpenClaim(path string) (*Kept, error) {
 	k, err := OpenKept(path)
 	if err != nil {

@@ -102,8 +102,8 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 		return &side{fed: fed{p, process}}
 	}
 	stuck := forever{make(chan struct{}, 1), make(chan struct{})}
-	gate := trace.NewGate(stuck, slog.New(slog.DiscardHandler),
-		otlp.Batching{Queue: 2048, Batch: 512, Delay: time.Second, Timeout: time.Minute}) // whose end is not the projector's affair
+	gate := trace.NewGate(stuck, slog.New(slog.DiscardHandler), // whose end is not the projector's affair
+		otlp.Batching{Queue: 2048, Batch: 512, Delay: time.Second, Timeout: time.Minute})
 	blocked, none := build(gate), build()
 	for b.Loop() {
 		for _, s := range []*side{blocked, none} {

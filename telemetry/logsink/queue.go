@@ -15,13 +15,14 @@ type queue struct {
 	dropped atomic.Uint64
 	done    chan struct{} // closed when the goroutine has ended
 
-	mu      sync.RWMutex // held to read while a line is queued
-	closed  bool
-	closing chan struct{}
+	mu      sync.RWMutex    // held to read while a line is queued
+	closing context.Context // ends with close, under mu
+	shut    context.CancelFunc
 }
 
 func newQueue() *queue {
-	q := &queue{lines: make(chan func(), queueSize), done: make(chan struct{}), closing: make(chan struct{})}
+	q := &queue{lines: make(chan func(), queueSize), done: make(chan struct{})}
+	q.closing, q.shut = context.WithCancel(context.Background())
 	go q.run()
 	return q
 }
@@ -32,7 +33,7 @@ func (q *queue) run() {
 		select {
 		case write := <-q.lines:
 			write()
-		case <-q.closing:
+		case <-q.closing.Done():
 			for range len(q.lines) {
 				(<-q.lines)()
 			}
@@ -55,10 +56,7 @@ func (q *queue) flush(ctx context.Context) error {
 // close ends the queue when its lines are written, or ctx ends. Later lines are dropped.
 func (q *queue) close(ctx context.Context) error {
 	q.mu.Lock()
-	if !q.closed {
-		q.closed = true
-		close(q.closing)
-	}
+	q.shut()
 	q.mu.Unlock()
 	return q.wait(ctx, nil)
 }
@@ -83,7 +81,7 @@ func (h queuing) Handle(ctx context.Context, r slog.Record) error {
 	ctx, r = context.WithoutCancel(ctx), r.Clone()
 	h.q.mu.RLock()
 	defer h.q.mu.RUnlock()
-	if !h.q.closed {
+	if h.q.closing.Err() == nil {
 		select {
 		case h.q.lines <- func() { _ = h.Handler.Handle(ctx, r) }: // file counts lost lines
 			return nil

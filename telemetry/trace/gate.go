@@ -27,15 +27,16 @@ type gate struct {
 	outage     *otlp.Outage
 	deliveries deliveries
 
-	urgent  chan struct{} // an error waits to be exported
-	closing chan struct{} // closed by Shutdown
+	urgent  chan struct{}   // an error waits to be exported
+	closing context.Context // ends with Shutdown
+	shut    context.CancelFunc
 	flushed chan struct{} // closed when flushErrors has returned
-	once    sync.Once
 }
 
 func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, b otlp.Batching) *gate {
 	g := &gate{Queue: otlp.NewQueue(), log: log, room: int64(b.Queue), outage: new(otlp.Outage)}
-	g.urgent, g.closing, g.flushed = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	g.urgent, g.flushed = make(chan struct{}, 1), make(chan struct{})
+	g.closing, g.shut = context.WithCancel(context.Background())
 	g.SpanProcessor = sdktrace.NewBatchSpanProcessor(&countingExporter{exporter, g},
 		sdktrace.WithMaxQueueSize(b.Queue+flushMarks), sdktrace.WithMaxExportBatchSize(b.Batch),
 		sdktrace.WithBatchTimeout(b.Delay), sdktrace.WithExportTimeout(b.Timeout))
@@ -56,12 +57,12 @@ func (g *gate) flushErrors() {
 	for {
 		select {
 		case <-g.urgent:
-		case <-g.closing:
+		case <-g.closing.Done():
 			return
 		}
 		select {
 		case <-time.After(urgentPause):
-		case <-g.closing:
+		case <-g.closing.Done():
 			return
 		}
 		_ = g.ForceFlush(g.Abandoned) // the queue counts lost spans
@@ -105,7 +106,7 @@ func ordinary(attrs []attribute.KeyValue, failed bool) bool {
 
 // Shutdown exports the queued spans, until ctx ends; those that are left then count as failed.
 func (g *gate) Shutdown(ctx context.Context) error {
-	g.once.Do(func() { close(g.closing) })
+	g.shut()
 	err := g.SpanProcessor.Shutdown(ctx)
 	g.Abandon()
 	<-g.flushed
@@ -129,10 +130,8 @@ func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 	switch changed := g.outage.Changed(err); {
 	case changed && err != nil:
 		text := "spans can't be exported; this process keeps the last ones in memory until it ends"
-		select {
-		case <-g.closing:
+		if g.closing.Err() != nil {
 			text = "the last spans can't be exported"
-		default:
 		}
 		g.log.Warn(text, "error", err, "spans", len(spans))
 	case changed:

@@ -2,7 +2,7 @@
 // and a way to ask them questions while the job hangs. It knows nothing of communicators.
 //
 // Membership, failure detection and gossip are hashicorp/memberlist's (SWIM with Lifeguard), one member a process,
-// encrypted with a key derived from the job's secret. To that the package adds what SWIM can't know:
+// encrypted with keys derived from the job's secret. To that the package adds what SWIM can't know:
 //
 //	witness      processes of one host form a ring by rank, and each watches the next two that are running: a pidfd
 //	             reports a death within milliseconds, /proc tells a stopped process from a busy one. A witness

@@ -188,15 +188,11 @@ func FuzzSeal(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(s.tag[:])
-	f.Add(append(slices.Clone(s.tag[:]), 0, 0, 0, sealOverhead+1))
+	f.Add(append(slices.Clone(s.tag[:]), make([]byte, sealOverhead+1)...))
 	f.Add(make([]byte, 100))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if _, err := s.openPacket(b); err == nil {
 			t.Error("a packet of nobody's was let through")
-		}
-		in := &stream{Conn: &sink{Reader: bytes.NewReader(b)}, seal: s, inbound: true}
-		if n, err := in.Read(make([]byte, 1)); err == nil {
-			t.Errorf("%d bytes of a stream of nobody's were let through", n)
 		}
 	})
 }

@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/ed25519"
 	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
+	"math/big"
 	"sync"
 )
 
@@ -21,27 +23,24 @@ const (
 	tagSize      = 8
 	nonceSize    = 12
 	sealOverhead = nonceSize + 16 // the nonce and the authentication tag
-	// maxRecord bounds a stream's record, and so the memory that a stranger can make a member use.
-	maxRecord = 64 << 10
 )
 
 var (
 	errStranger = errors.New("mesh: not of this job")
 	errReplay   = errors.New("mesh: a replay")
-	errTooLarge = errors.New("mesh: too large")
 )
 
 // seal encrypts and authenticates everything that the members of a job send each other, so that memberlist sees only
-// authentic bytes: AES-256-GCM with a key derived from the job's secret and name.
+// authentic bytes, with keys derived from the job's secret and name.
 //
-//	packet   tag 8 | nonce 12 | encrypted
-//	stream   tag 8 | records, in both directions: length u32 | nonce 12 | encrypted
+//	packet   tag 8 | nonce 12 | encrypted with AES-256-GCM
+//	stream   TLS 1.3, in which each side proves that it has the job's key
 //
-// The tag is derived from the same, and sent in the clear, to reject most strangers at once. The additional data of a
-// record are the nonce of the stream's first record, the direction and the record's number.
+// The tag is derived from the same, and sent in the clear, to reject most strangers at once.
 type seal struct {
 	aead cipher.AEAD
 	tag  [tagSize]byte
+	tls  *tls.Config
 
 	mu sync.Mutex
 	// seen are recent nonces. Older replays are stopped by their content: incarnations, instances, times, question ids.
@@ -49,155 +48,70 @@ type seal struct {
 }
 
 func newSeal(secret []byte, job string) (*seal, error) {
-	key, err := hkdf.Key(sha256.New, secret, nil, "carillon mesh key "+job, 32)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: derive the key: %w", err)
+	var derived [3][]byte
+	for i, of := range []struct {
+		what string
+		size int
+	}{{"key", 32}, {"tag", tagSize}, {"identity", ed25519.SeedSize}} {
+		var err error
+		if derived[i], err = hkdf.Key(sha256.New, secret, nil, "carillon mesh "+of.what+" "+job, of.size); err != nil {
+			return nil, fmt.Errorf("mesh: derive the %s: %w", of.what, err)
+		}
 	}
-	tag, err := hkdf.Key(sha256.New, secret, nil, "carillon mesh tag "+job, tagSize)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: derive the tag: %w", err)
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: %w", err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
+	block, err := aes.NewCipher(derived[0])
 	if err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
-	return &seal{aead: aead, tag: [tagSize]byte(tag)}, nil
+	s := &seal{tag: [tagSize]byte(derived[1])}
+	if s.aead, err = cipher.NewGCMWithRandomNonce(block); err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	if s.tls, err = streamConfig(ed25519.NewKeyFromSeed(derived[2])); err != nil {
+		return nil, fmt.Errorf("mesh: certify the job's key: %w", err)
+	}
+	return s, nil
 }
 
-func (s *seal) packet(b []byte) []byte { return s.aead.Seal(s.tag[:], nil, b, []byte("packet")) }
+// streamConfig has each side of a stream prove that it has the job's key, which all members share.
+func streamConfig(key ed25519.PrivateKey) (*tls.Config, error) {
+	public := key.Public().(ed25519.PublicKey)
+	form := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	certificate, err := x509.CreateCertificate(rand.Reader, form, form, public, key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{{
+			Certificate: [][]byte{certificate}, PrivateKey: key,
+		}},
+		ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true, // the key alone counts
+		VerifyConnection: func(with tls.ConnectionState) error {
+			if !public.Equal(with.PeerCertificates[0].PublicKey) {
+				return errStranger
+			}
+			return nil
+		},
+		// A ticket that the dialer doesn't read would have its kernel reset the stream, with what it sent.
+		SessionTicketsDisabled: true,
+	}, nil
+}
+
+func (s *seal) packet(b []byte) []byte { return s.aead.Seal(s.tag[:], nil, b, nil) }
 
 // openPacket opens a packet, if it is the job's and no replay.
 func (s *seal) openPacket(b []byte) ([]byte, error) {
-	if !bytes.HasPrefix(b, s.tag[:]) {
+	sealed, ours := bytes.CutPrefix(b, s.tag[:])
+	if !ours {
 		return nil, errStranger
 	}
-	return s.open(b[tagSize:], []byte("packet"), true)
-}
-
-func (s *seal) open(b, bound []byte, first bool) ([]byte, error) {
-	plain, err := s.aead.Open(nil, nil, b, bound)
+	plain, err := s.aead.Open(nil, nil, sealed, nil)
 	if err != nil {
 		return nil, errStranger
 	}
-	if first {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.seen.add([nonceSize]byte(b)) {
-			return nil, errReplay
-		}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.seen.add([nonceSize]byte(sealed)) {
+		return nil, errReplay
 	}
-	return plain, nil
-}
-
-// stream is one end of a stream. Like any connection's, its Read and its Write are for one goroutine each.
-type stream struct {
-	net.Conn
-	seal    *seal
-	inbound bool
-	settled func(error) // called once, when the first record of an inbound stream was read or refused
-	stop    func() bool // keeps the transport's Shutdown from closing it
-
-	sent, got uint64 // records
-	first     [nonceSize]byte
-	rest      []byte // of the last record
-}
-
-// Close closes the connection.
-func (c *stream) Close() error {
-	c.stop()
-	return c.Conn.Close()
-}
-
-// bound is the additional data of the n-th record in a direction.
-func (c *stream) bound(dialers bool, n uint64) []byte {
-	b := []byte("answer")
-	if dialers {
-		b = []byte("record")
-		if n == 0 {
-			return b
-		}
-	}
-	return binary.BigEndian.AppendUint64(append(b, c.first[:]...), n)
-}
-
-// Write sends p in records. On an inbound stream it comes after the first Read.
-func (c *stream) Write(p []byte) (n int, err error) {
-	if c.inbound && c.got == 0 {
-		return 0, errStranger
-	}
-	for len(p) > 0 && err == nil {
-		part := p[:min(len(p), maxRecord)]
-		p = p[len(part):]
-		var b []byte
-		if !c.inbound && c.sent == 0 {
-			b = append(b, c.seal.tag[:]...)
-		}
-		b = binary.BigEndian.AppendUint32(b, uint32(len(part)+sealOverhead))
-		head := len(b)
-		b = c.seal.aead.Seal(b, nil, part, c.bound(!c.inbound, c.sent))
-		if !c.inbound && c.sent == 0 {
-			c.first = [nonceSize]byte(b[head:])
-		}
-		c.sent++
-		if _, err = c.Conn.Write(b); err == nil {
-			n += len(part)
-		}
-	}
-	return n, err
-}
-
-// Read reads authentic data.
-func (c *stream) Read(p []byte) (int, error) {
-	if len(c.rest) == 0 {
-		var err error
-		c.rest, err = c.record()
-		if settled := c.settled; settled != nil {
-			c.settled = nil
-			settled(err)
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
-
-func (c *stream) record() ([]byte, error) {
-	first := c.inbound && c.got == 0
-	if first {
-		var tag [tagSize]byte
-		if _, err := io.ReadFull(c.Conn, tag[:]); err != nil || tag != c.seal.tag {
-			return nil, errStranger
-		}
-	}
-	var head [4]byte
-	if _, err := io.ReadFull(c.Conn, head[:]); err != nil {
-		return nil, err
-	}
-	size := binary.BigEndian.Uint32(head[:])
-	switch {
-	case size > maxRecord+sealOverhead:
-		return nil, errTooLarge
-	case size <= sealOverhead:
-		return nil, errStranger
-	}
-	b := make([]byte, size)
-	if _, err := io.ReadFull(c.Conn, b); err != nil {
-		return nil, err
-	}
-	plain, err := c.seal.open(b, c.bound(c.inbound, c.got), first)
-	if err != nil {
-		return nil, err
-	}
-	if first {
-		c.first = [nonceSize]byte(b)
-	}
-	c.got++
 	return plain, nil
 }

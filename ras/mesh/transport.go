@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -16,7 +17,9 @@ import (
 const (
 	// maxStrangers bounds the open streams that have not authenticated yet; the oldest is closed for a new one.
 	maxStrangers = 128
-	bindTries    = 10
+	// handshakeTime is how long they may take to.
+	handshakeTime = 5 * time.Second
+	bindTries     = 10
 )
 
 // transport is memberlist's Transport over one port, UDP and TCP, sealed. With memberlist's own transport and
@@ -36,7 +39,7 @@ type transport struct {
 	running sync.WaitGroup
 
 	mu        sync.Mutex
-	strangers []*stream // the oldest first
+	strangers []net.Conn // the oldest first
 }
 
 // listen opens the port. A port of 0 takes a free one.
@@ -86,8 +89,12 @@ func (t *transport) receive() {
 			continue
 		}
 		b, err := t.seal.openPacket(buf[:n])
-		if err != nil {
-			t.count.refuse(err)
+		switch {
+		case errors.Is(err, errReplay):
+			t.count.Replays.Add(1)
+			continue
+		case err != nil:
+			t.count.Strangers.Add(1)
 			continue
 		}
 		select {
@@ -108,38 +115,52 @@ func (t *transport) accept() {
 			pause(t.ctx, 50*time.Millisecond)
 			continue
 		}
-		s := t.stream(conn)
-		s.inbound, s.settled = true, func(err error) { t.settle(s, err) }
 		t.mu.Lock()
-		if t.strangers = append(t.strangers, s); len(t.strangers) > maxStrangers {
+		if t.strangers = append(t.strangers, conn); len(t.strangers) > maxStrangers {
 			t.count.Crowded.Add(1)
-			_ = t.strangers[0].Close() // its reader finds out
+			_ = t.strangers[0].Close() // its handshake fails
 			t.strangers = t.strangers[1:]
 		}
 		t.mu.Unlock()
-		select {
-		case t.streams <- s: // memberlist reads it, for StreamTimeout at most
-		case <-t.ctx.Done():
-			return // Shutdown closes it
-		}
+		t.running.Go(func() { t.admit(conn) })
 	}
 }
 
-// settle removes a stream from the strangers: its first record was read or refused.
-func (t *transport) settle(s *stream, err error) {
-	if err != nil {
-		t.count.refuse(err)
-	}
+// admit passes a connection on to memberlist, if its other side proves in time that it is of the job.
+func (t *transport) admit(conn net.Conn) {
+	ctx, cancel := context.WithTimeout(t.ctx, handshakeTime)
+	defer cancel()
+	s := tls.Server(conn, t.seal.tls)
+	err := s.HandshakeContext(ctx)
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if i := slices.Index(t.strangers, s); i >= 0 {
-		t.strangers = slices.Delete(t.strangers, i, i+1)
+	t.strangers = slices.DeleteFunc(t.strangers, func(c net.Conn) bool { return c == conn })
+	t.mu.Unlock()
+	if err != nil {
+		t.count.Strangers.Add(1)
+		_ = conn.Close()
+		return
+	}
+	select {
+	case t.streams <- t.stream(s): // memberlist reads it, for StreamTimeout at most
+	case <-t.ctx.Done():
+		_ = conn.Close()
 	}
 }
 
-// stream is a connection as a stream of the job, which Shutdown closes.
-func (t *transport) stream(conn net.Conn) *stream {
-	return &stream{Conn: conn, seal: t.seal, stop: context.AfterFunc(t.ctx, func() { _ = conn.Close() })}
+// stream is a connection between members, which Shutdown closes.
+type stream struct {
+	*tls.Conn
+	stop func() bool
+}
+
+func (t *transport) stream(c *tls.Conn) stream {
+	return stream{c, context.AfterFunc(t.ctx, func() { _ = c.NetConn().Close() })}
+}
+
+// Close closes the connection.
+func (s stream) Close() error {
+	s.stop()
+	return s.Conn.Close()
 }
 
 func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
@@ -155,14 +176,16 @@ func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
 	return time.Now(), err
 }
 
-// DialTimeout connects, until the timeout or Shutdown.
+// DialTimeout connects to a member, until the timeout or Shutdown.
 func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: timeout}
-	conn, err := dialer.DialContext(t.ctx, "tcp", addr)
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+	defer cancel()
+	dialer := tls.Dialer{Config: t.seal.tls}
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return t.stream(conn), nil
+	return t.stream(conn.(*tls.Conn)), nil
 }
 
 func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }

@@ -2,12 +2,12 @@ package mesh
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,11 +65,10 @@ func port(t *testing.T, job string, c *Stats) *transport {
 	return under
 }
 
-// recorder is a transport that keeps packets, not sealed yet, and what goes over its streams.
+// recorder is a transport that keeps packets, not sealed yet.
 type recorder struct {
 	*transport
 	packets chan []byte
-	streams chan []byte
 }
 
 func (r recorder) WriteTo(b []byte, addr string) (time.Time, error) {
@@ -80,39 +79,17 @@ func (r recorder) WriteTo(b []byte, addr string) (time.Time, error) {
 	return r.transport.WriteTo(b, addr)
 }
 
-func (r recorder) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
-	conn, err := r.transport.DialTimeout(addr, d)
-	if err == nil {
-		out := conn.(*stream)
-		out.Conn = recordedConn{out.Conn, r}
-	}
-	return conn, err
-}
-
-type recordedConn struct {
-	net.Conn
-	r recorder
-}
-
-func (c recordedConn) Write(b []byte) (int, error) {
-	select {
-	case c.r.streams <- slices.Clone(b):
-	default:
-	}
-	return c.Conn.Write(b)
-}
-
 // What a stranger sends, and what somebody recorded and sends again, is counted and does nothing: two members go on.
 func TestStrangersAndReplays(t *testing.T) {
 	var events atomic.Int64
 	a := loopback(t, "a", func(c *Config) { c.OnEvent = func(Event) { events.Add(1) } })
 	var count Stats
-	rec := recorder{port(t, "loopback", &count), make(chan []byte, 100), make(chan []byte, 100)}
+	rec := recorder{port(t, "loopback", &count), make(chan []byte, 100)}
 	b := loopback(t, "b", func(c *Config) { c.Transport = rec })
 	if _, err := b.Join(t.Context(), a.Self().Addr); err != nil {
 		t.Fatal(err)
 	}
-	packet, stream := rec.seal.packet(<-rec.packets), <-rec.streams
+	packet := rec.seal.packet(<-rec.packets)
 	addr := a.Self().Addr.String()
 	udp, err := net.Dial("udp", addr)
 	if err != nil {
@@ -120,7 +97,7 @@ func TestStrangersAndReplays(t *testing.T) {
 	}
 	defer func() { _ = udp.Close() }()
 	stats := a.Stats()
-	strangers, replays, oversized := stats.Strangers.Load(), stats.Replays.Load(), stats.Oversized.Load()
+	strangers, replays := stats.Strangers.Load(), stats.Replays.Load()
 	other := loopback(t, "c", func(c *Config) { c.Secret = bytes.Repeat([]byte{1}, SecretSize) })
 	if n, err := other.list.Join([]string{addr}); err == nil {
 		t.Errorf("with another secret %d members were joined", n)
@@ -140,28 +117,28 @@ func TestStrangersAndReplays(t *testing.T) {
 		p[i] ^= 1
 		send(p)
 	}
-	tcp := func(p []byte) {
+	for _, p := range []string{"", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\xff\xff\x01"} { // the first is a port scan
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = conn.Write(p) // it may be closed before all is written
+		_, _ = conn.Write([]byte(p)) // it may be closed before all is written
 		_ = conn.(*net.TCPConn).CloseWrite()
-		if answer, _ := io.ReadAll(conn); len(answer) > 0 {
-			t.Errorf("%x was answered %x", p, answer)
-		}
+		_, _ = io.ReadAll(conn) // until it is closed
 		_ = conn.Close()
 		sent++
 	}
-	const tag, head = tagSize, tagSize + 4
-	tcp(nil) // a port scan
-	tcp([]byte("GET / HTTP/1.1\r\n\r\n"))
-	tcp(stream[:len(stream)-1])
-	tcp(stream[:head])
-	for _, i := range []int{0, tag - 1, head - 1, head, len(stream) - 1} {
-		p := slices.Clone(stream)
-		p[i] ^= 1
-		tcp(p)
+	theirs := other.transport.(*transport).seal.tls.Certificates
+	for name, certificates := range map[string][]tls.Certificate{"no key": nil, "the key of another job": theirs} {
+		conn, err := tls.Dial("tcp", addr, &tls.Config{Certificates: certificates, InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err) // it learns later that it is refused
+		}
+		if n, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("a stream with %s read %d bytes, %v; want that it is refused", name, n, err)
+		}
+		_ = conn.Close()
+		sent++
 	}
 	eventually(t, "all strangers are counted", func() bool {
 		// Loopback drops packets when its buffer is full.
@@ -174,11 +151,7 @@ func TestStrangersAndReplays(t *testing.T) {
 	for range 11 { // the first is as good as any
 		send(packet)
 	}
-	tcp(stream)
-	tcp(append(slices.Clone(stream[:tag]), 0x80, 0, 0, 0)) // 2 GiB are to come
-	eventually(t, "replays and what is too large are counted", func() bool {
-		return stats.Replays.Load()-replays >= 9 && stats.Oversized.Load() == oversized+1
-	})
+	eventually(t, "replays are counted", func() bool { return stats.Replays.Load()-replays >= 9 })
 	if n := len(a.Members()); n != 2 {
 		t.Errorf("a holds %d members, want 2", n)
 	}
@@ -189,80 +162,6 @@ func TestStrangersAndReplays(t *testing.T) {
 		t.Errorf("a was told %d events, want that b joined", n)
 	}
 }
-
-// What goes over a stream comes out as it was sent, and no record of it at another place, in another stream or in the
-// other direction.
-func TestStreamsAreBound(t *testing.T) {
-	s, err := newSeal(make([]byte, SecretSize), "streams")
-	if err != nil {
-		t.Fatal(err)
-	}
-	long := bytes.Repeat([]byte("0123456789"), maxRecord/4)
-	// said is what a dialer sends, record by record, and dialer the dialer.
-	type said struct {
-		records [][]byte
-		dialer  *stream
-	}
-	say := func() said {
-		wire := &sink{}
-		dialer := &stream{Conn: wire, seal: s}
-		for _, b := range [][]byte{[]byte("first"), []byte("second"), long} {
-			if n, err := dialer.Write(b); n != len(b) || err != nil {
-				t.Fatal(n, err)
-			}
-		}
-		return said{wire.writes, dialer}
-	}
-	hear := func(records ...[]byte) (string, error) {
-		acceptor := &stream{
-			Conn: &sink{Reader: bytes.NewReader(bytes.Join(records, nil))}, seal: s, inbound: true,
-		}
-		if _, err := acceptor.Write([]byte("x")); err == nil {
-			t.Error("a stream spoke before it had heard")
-		}
-		b, err := io.ReadAll(acceptor)
-		return string(b), err
-	}
-	one := say()
-	if text, err := hear(one.records...); err != nil || text != "firstsecond"+string(long) {
-		t.Errorf("%d bytes came, %v", len(text), err)
-	}
-	if _, err := hear(one.records...); !errors.Is(err, errReplay) {
-		t.Errorf("a stream that came before: %v", err)
-	}
-	for name, order := range map[string]func(a, b [][]byte) [][]byte{
-		"another order":  func(a, _ [][]byte) [][]byte { return [][]byte{a[0], a[2], a[1]} },
-		"twice":          func(a, _ [][]byte) [][]byte { return [][]byte{a[0], a[1], a[1]} },
-		"left out":       func(a, _ [][]byte) [][]byte { return [][]byte{a[0], a[2]} },
-		"another stream": func(a, b [][]byte) [][]byte { return [][]byte{a[0], b[1]} },
-		"no beginning":   func(a, _ [][]byte) [][]byte { return [][]byte{append(slices.Clone(s.tag[:]), a[1]...)} },
-		"cut off":        func(a, _ [][]byte) [][]byte { return [][]byte{a[0], a[1][:len(a[1])-1]} },
-	} {
-		if text, err := hear(order(say().records, say().records)...); err == nil ||
-			!strings.HasPrefix("firstsecond"+string(long), text) {
-			t.Errorf("%s: %.20q, %v", name, text, err)
-		}
-	}
-	two := say() // its own words are no answer
-	two.dialer.Conn = &sink{Reader: bytes.NewReader(two.records[1])}
-	if _, err := io.ReadAll(two.dialer); !errors.Is(err, errStranger) {
-		t.Errorf("a dialer that hears itself: %v", err)
-	}
-}
-
-// sink is a connection that keeps what is written, and reads what there is.
-type sink struct {
-	net.Conn
-	io.Reader
-	writes [][]byte
-}
-
-func (s *sink) Write(b []byte) (int, error) {
-	s.writes = append(s.writes, slices.Clone(b))
-	return len(b), nil
-}
-
-func (s *sink) Read(b []byte) (int, error) { return s.Reader.Read(b) }
 
 // Where a member's health endpoint is, the others know.
 func TestMembersTellWhereTheirHealthIs(t *testing.T) {

@@ -92,8 +92,8 @@ func (m rasMetrics) peers(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(peersDesc, prometheus.GaugeValue, float64(peers[state]), state.String())
 	}
 	for reason, n := range map[string]*atomic.Uint64{
-		"stranger": &stats.Strangers, "replay": &stats.Replays, "oversized": &stats.Oversized,
-		"crowded": &stats.Crowded, "malformed": &stats.Malformed, "limited": &stats.Limited,
+		"stranger": &stats.Strangers, "replay": &stats.Replays, "crowded": &stats.Crowded,
+		"malformed": &stats.Malformed, "limited": &stats.Limited,
 	} {
 		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n.Load()), reason)
 	}

@@ -29,30 +29,21 @@ type asker struct {
 	handler chan struct{} // room for calls of Handler and LocalNote
 
 	mu      sync.Mutex
-	working int                        // questions in progress
-	open    map[[16]byte]func([]reply) // takes the answers to each open question
+	working int                      // questions in progress
+	open    map[string]func([]reply) // takes the answers to each open question, by its id
 	all     *rate.Limiter
 	each    map[string]*rate.Limiter // by asker
-	seen    recent[questionKey]      // received questions, to ignore replays
-}
-
-// questionKey identifies a question but not its repetitions: a member that has forwarded a question may be asked again,
-// directly.
-type questionKey struct {
-	id     [16]byte
-	direct bool
-	absent int
 }
 
 func newAsker(m *Mesh) *asker {
 	return &asker{
-		m: m, handler: make(chan struct{}, handlers), open: make(map[[16]byte]func([]reply)),
+		m: m, handler: make(chan struct{}, handlers), open: make(map[string]func([]reply)),
 		all: rate.NewLimiter(allRate, allBurst), each: make(map[string]*rate.Limiter),
 	}
 }
 
 // listen calls f with the answers to a question, until forget. f must not block.
-func (a *asker) listen(id [16]byte, f func([]reply)) (first bool) {
+func (a *asker) listen(id string, f func([]reply)) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.open[id] != nil {
@@ -62,22 +53,22 @@ func (a *asker) listen(id [16]byte, f func([]reply)) (first bool) {
 	return true
 }
 
-func (a *asker) forget(id [16]byte) {
+func (a *asker) forget(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.open, id)
 }
 
 func (a *asker) answers(body []byte) error {
-	id, replies, err := decodeReplies(body)
+	got, err := decodeAnswers(body)
 	if err != nil {
 		return err
 	}
 	a.mu.Lock()
-	f := a.open[id]
+	f := a.open[got.ID]
 	a.mu.Unlock()
 	if f != nil { // else they are late or belong to no question
-		f(replies)
+		f(got.Replies)
 	}
 	return nil
 }
@@ -88,21 +79,18 @@ func (a *asker) question(body []byte) error {
 	if err != nil {
 		return err
 	}
-	if q.units[0].member != a.m.self.instance() {
+	if q.Units[0].Member != a.m.self.instance() {
 		return errMessage
 	}
 	began := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.seen.add(questionKey{q.id, q.direct, len(q.units[0].absent)}) {
-		return nil
-	}
-	if a.working == relays || !a.admit(q.asker, began) {
+	if a.working == relays || !a.admit(q.Asker, began) {
 		a.m.count.Limited.Add(1)
 		return nil
 	}
 	if a.m.spawn(func() {
-		a.work(&q, began)
+		a.work(q, began)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.working--
@@ -124,11 +112,11 @@ func (a *asker) admit(name string, now time.Time) bool {
 
 // work answers a question, forwards it, and sends the answers back.
 func (a *asker) work(q *question, began time.Time) {
-	ctx, cancel := context.WithDeadline(a.m.ctx, began.Add(q.left))
+	ctx, cancel := context.WithDeadline(a.m.ctx, began.Add(q.Left))
 	defer cancel()
 	want := 0
-	for i := range q.units {
-		want += q.units[i].size()
+	for i := range q.Units {
+		want += q.Units[i].size()
 	}
 	arrived := make(chan []reply, want)
 	take := func(replies []reply) {
@@ -137,18 +125,18 @@ func (a *asker) work(q *question, began time.Time) {
 		default: // more than there are members
 		}
 	}
-	if rest := q.units[1:]; len(rest) > 0 && a.listen(q.id, take) {
-		defer a.forget(q.id)
+	if rest := q.Units[1:]; len(rest) > 0 && a.listen(q.ID, take) {
+		defer a.forget(q.ID)
 		a.pass(ctx, *q, rest)
 	}
 	a.m.spawn(func() {
-		a.unit(ctx, q, &q.units[0], func(r reply) { take([]reply{r}) })
+		a.unit(ctx, q, &q.Units[0], func(r reply) { take([]reply{r}) })
 	})
 	for want > 0 && ctx.Err() == nil {
 		replies := gather(ctx, arrived, want)
 		want -= len(replies)
 		// It fails if the asker is gone.
-		_ = a.m.stream(ctx, q.reply, q.replyTo, appendReplies(message(msgAnswers), q.id, replies))
+		_ = a.m.stream(ctx, q.Reply, q.ReplyTo, encode(msgAnswers, answers{q.ID, replies}))
 	}
 }
 
@@ -160,7 +148,7 @@ func gather(ctx context.Context, arrived <-chan []reply, want int) (replies []re
 		case some := <-arrived:
 			replies = append(replies, some...)
 			for i := range some {
-				size += len(some[i].body)
+				size += len(some[i].Body)
 			}
 			if flush == nil {
 				flush = time.After(flushTime)
@@ -206,16 +194,16 @@ func (a *asker) directly(ctx context.Context, q question, units []unit) {
 // than is left here.
 func (a *asker) put(ctx context.Context, q question, units []unit) error {
 	deadline, _ := ctx.Deadline()
-	q.left = time.Until(deadline) * 7 / 8
-	q.units, q.reply, q.replyTo = units, a.m.self.Addr, a.m.self.Name
-	ctx, cancel := context.WithTimeout(ctx, q.left/4)
+	q.Left = time.Until(deadline) * 7 / 8
+	q.Units, q.Reply, q.ReplyTo = units, a.m.self.Addr, a.m.self.Name
+	ctx, cancel := context.WithTimeout(ctx, q.Left/4)
 	defer cancel()
-	to := &units[0].member
-	st, ok := a.m.Member(to.name)
-	if !ok || st.Member.Instance != to.id {
-		return fmt.Errorf("mesh: %s is not a member", to.name)
+	to := &units[0].Member
+	st, ok := a.m.Member(to.Name)
+	if !ok || st.Member.Instance != to.ID {
+		return fmt.Errorf("mesh: %s is not a member", to.Name)
 	}
-	return a.m.stream(ctx, st.Member.Addr, to.name, appendQuestion(message(msgQuestion), &q))
+	return a.m.stream(ctx, st.Member.Addr, to.Name, encode(msgQuestion, q))
 }
 
 // unit answers for this member and, concurrently, for the members of its host that can't. emit gets each answer;
@@ -223,23 +211,23 @@ func (a *asker) put(ctx context.Context, q question, units []unit) error {
 func (a *asker) unit(ctx context.Context, q *question, u *unit, emit func(reply)) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
-	for _, t := range u.absent {
+	for _, t := range u.Absent {
 		answering.Go(func() {
-			emit(a.answer(ctx, t.name, func() []byte {
-				st, ok := a.m.Member(t.name)
-				if !ok || st.Member.Instance != t.id || !st.Member.sameHost(&a.m.self) {
+			emit(a.answer(ctx, t.Name, func() []byte {
+				st, ok := a.m.Member(t.Name)
+				if !ok || st.Member.Instance != t.ID || !st.Member.sameHost(&a.m.self) {
 					return nil
 				}
 				return a.m.config.LocalNote(st.Member)
 			}))
 		})
 	}
-	emit(a.answer(ctx, a.m.self.Name, func() []byte { return a.m.config.Handler(ctx, q.asker, q.body) }))
+	emit(a.answer(ctx, a.m.self.Name, func() []byte { return a.m.config.Handler(ctx, q.Asker, q.Body) }))
 }
 
 // answer returns f's answer. It waits for room until ctx ends.
 func (a *asker) answer(ctx context.Context, of string, f func() []byte) reply {
-	r := reply{from: of, by: a.m.self.Name, status: replyBusy}
+	r := reply{From: of, By: a.m.self.Name, Status: replyBusy}
 	body, err := await(ctx, a.m, func() ([]byte, error) {
 		select {
 		case a.handler <- struct{}{}:
@@ -252,9 +240,9 @@ func (a *asker) answer(ctx context.Context, of string, f func() []byte) reply {
 	switch {
 	case err != nil:
 	case body == nil:
-		r.status = replyNothing
+		r.Status = replyNothing
 	default:
-		r.status, r.body = replyOK, slices.Clone(body[:min(len(body), MaxAnswer)])
+		r.Status, r.Body = replyOK, slices.Clone(body[:min(len(body), MaxAnswer)])
 	}
 	return r
 }

@@ -14,12 +14,10 @@ import (
 // putTo sends n questions of asker to a member, each with another id.
 func putTo(m *Mesh, asker string, body func(i int) string, n int) {
 	for i := range n {
-		q := question{
-			asker: asker, reply: m.self.Addr, replyTo: m.self.Name, left: 2 * time.Second,
-			units: []unit{{member: instance{m.self.Name, m.self.Instance}}}, body: []byte(body(i)),
-		}
-		_, _ = rand.Read(q.id[:])
-		(&delegate{m}).NotifyMsg(appendQuestion(message(msgQuestion), &q))
+		(&delegate{m}).NotifyMsg(encode(msgQuestion, question{
+			ID: rand.Text(), Asker: asker, Reply: m.self.Addr, ReplyTo: m.self.Name, Left: 2 * time.Second,
+			Units: []unit{{Member: m.self.instance()}}, Body: []byte(body(i)),
+		}))
 	}
 }
 
@@ -85,25 +83,6 @@ func TestHandlersAreBounded(t *testing.T) {
 	if calls != askers || most != handlers || answered.Load() != askers {
 		t.Errorf("%d were answered by %d calls, %d at a time; want %d by as many, %d at a time", answered.Load(), calls,
 			most, askers, handlers)
-	}
-}
-
-// A question that comes again, as a replay would, does nothing.
-func TestAQuestionIsAnsweredOnce(t *testing.T) {
-	var calls atomic.Int64
-	m := loopback(t, "a", func(c *Config) {
-		c.Handler = func(context.Context, string, []byte) []byte { calls.Add(1); return nil }
-	})
-	q := question{
-		id: [16]byte{1}, asker: "b-1", reply: m.self.Addr, replyTo: m.self.Name, left: time.Second,
-		units: []unit{{member: instance{m.self.Name, m.self.Instance}}},
-	}
-	for range 100 {
-		(&delegate{m}).NotifyMsg(appendQuestion(message(msgQuestion), &q))
-	}
-	eventually(t, "it was asked", func() bool { return calls.Load() > 0 })
-	if err := m.Close(); err != nil || calls.Load() != 1 { // Close waits for those that run
-		t.Errorf("%v, %d calls: want 1", err, calls.Load())
 	}
 }
 

@@ -47,8 +47,7 @@ func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Ans
 		return nil, ErrClosed
 	}
 	r := round{m: m, done: make(chan struct{})}
-	r.q.asker, r.q.body = m.self.Name, slices.Clone(body)
-	_, _ = rand.Read(r.q.id[:]) // it never fails
+	r.q = question{ID: rand.Text(), Asker: m.self.Name, Body: slices.Clone(body)}
 	return func(yield func(Answer) bool) {
 		limit := maxAskTime
 		if _, ok := ctx.Deadline(); !ok {
@@ -82,11 +81,11 @@ func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Ans
 
 // unit is one member to ask, and the members of its host that it answers for, as they can't.
 type unit struct {
-	member instance
-	absent []instance
+	Member instance
+	Absent []instance `json:",omitempty"`
 }
 
-func (u *unit) size() int { return 1 + len(u.absent) }
+func (u *unit) size() int { return 1 + len(u.Absent) }
 
 // split cuts units into at most fanOut parts of nearly the same length. The first unit of each part is asked, and asks
 // the rest.
@@ -101,12 +100,12 @@ func split(units []unit) [][]unit {
 
 // with adds a member that by answers for.
 func with(units []unit, by *Member, absent instance) []unit {
-	i := slices.IndexFunc(units, func(u unit) bool { return u.member.name == by.Name })
+	i := slices.IndexFunc(units, func(u unit) bool { return u.Member.Name == by.Name })
 	if i < 0 {
 		i = len(units)
-		units = append(units, unit{member: by.instance()})
+		units = append(units, unit{Member: by.instance()})
 	}
-	units[i].absent = append(units[i].absent, absent)
+	units[i].Absent = append(units[i].Absent, absent)
 	return units
 }
 
@@ -126,7 +125,7 @@ func (t *table) units(names []string) (all []unit, pending map[string]bool) {
 	slices.SortFunc(able, byHostAndRank)
 	slices.SortFunc(unable, byHostAndRank)
 	for _, m := range able {
-		all = append(all, unit{member: m.instance()})
+		all = append(all, unit{Member: m.instance()})
 		pending[m.Name] = true
 	}
 	for _, m := range unable {
@@ -176,10 +175,10 @@ func (r *round) run(units []unit, cancel context.CancelFunc) {
 	defer own.Wait()
 	defer cancel()
 	a := r.m.asker
-	a.listen(r.q.id, r.take)
-	defer a.forget(r.q.id)
+	a.listen(r.q.ID, r.take)
+	defer a.forget(r.q.ID)
 	others := slices.Clone(units)
-	if i := slices.IndexFunc(units, func(u unit) bool { return u.member.name == r.m.self.Name }); i >= 0 {
+	if i := slices.IndexFunc(units, func(u unit) bool { return u.Member.Name == r.m.self.Name }); i >= 0 {
 		others = slices.Delete(others, i, i+1)
 		own.Go(func() { a.unit(r.ctx, &r.q, &units[i], func(answer reply) { r.take([]reply{answer}) }) })
 	}
@@ -189,9 +188,8 @@ func (r *round) run(units []unit, cancel context.CancelFunc) {
 	if r.wait(deadline.Add(-total / 2)) {
 		return
 	}
-	r.q.direct = true
 	a.directly(r.ctx, r.q, slices.DeleteFunc(slices.Clone(others), func(u unit) bool {
-		return !r.waits(u.member) && !slices.ContainsFunc(u.absent, r.waits)
+		return !r.waits(u.Member) && !slices.ContainsFunc(u.Absent, r.waits)
 	}))
 	if r.wait(deadline.Add(-total / 4)) {
 		return
@@ -206,12 +204,12 @@ func (r *round) take(replies []reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range replies {
-		if !r.pending[a.from] || a.status == replyBusy {
+		if !r.pending[a.From] || a.Status == replyBusy {
 			continue
 		}
-		delete(r.pending, a.from)
-		if a.status == replyOK {
-			r.answers <- Answer{From: a.from, By: a.by, Body: a.body}
+		delete(r.pending, a.From)
+		if a.Status == replyOK {
+			r.answers <- Answer{From: a.From, By: a.By, Body: a.Body}
 		}
 		if len(r.pending) == 0 {
 			close(r.done)
@@ -222,7 +220,7 @@ func (r *round) take(replies []reply) {
 func (r *round) waits(of instance) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pending[of.name]
+	return r.pending[of.Name]
 }
 
 // wait waits until a time for the last answer. It reports whether there is nothing more to wait for.
@@ -242,12 +240,12 @@ func (r *round) neighbours(asked []unit) (left []unit) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
 	for _, u := range asked {
-		for _, t := range append([]instance{u.member}, u.absent...) {
-			e := r.m.table.entries[t.name]
+		for _, t := range append([]instance{u.Member}, u.Absent...) {
+			e := r.m.table.entries[t.Name]
 			if e == nil || !r.waits(t) {
 				continue
 			}
-			if by := r.m.table.proxy(&e.Member, u.member.name); by != nil && by.Name != r.m.self.Name {
+			if by := r.m.table.proxy(&e.Member, u.Member.Name); by != nil && by.Name != r.m.self.Name {
 				left = with(left, by, t)
 			}
 		}

@@ -80,7 +80,18 @@ func message(kind byte) []byte { return []byte{wireVersion, kind} }
 
 func fateMessage(f *fate) []byte { return appendFate(message(msgFate), f) }
 
-func nameMessage(kind byte, about instance) []byte { return about.append(message(kind)) }
+// nameMessage is one about a mesh of a process: name text, id u64.
+func nameMessage(kind byte, about instance) []byte {
+	return binary.LittleEndian.AppendUint64(wire.AppendBytes(message(kind), about.Name), about.ID)
+}
+
+func readInstance(r *wire.Reader) instance {
+	t := instance{r.Text(maxName), r.Uint64()}
+	if t.Name == "" {
+		r.Fail(errMessage)
+	}
+	return t
+}
 
 const maxFates = 512
 

@@ -1,14 +1,15 @@
 package mesh
 
 import (
-	"bytes"
 	"net/netip"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/carillon-rt/carillon/lifecycle/wire"
 	"github.com/carillon-rt/carillon/telemetry/process"
@@ -25,23 +26,22 @@ var (
 		exit: process.Exit{Known: true, Signal: syscall.SIGKILL}, by: "node-a-4712",
 	}
 	sampleQuestion = question{
-		id: [16]byte{1, 2}, asker: "node-a-1", reply: netip.MustParseAddrPort("10.0.0.1:7946"), replyTo: "node-b-2",
-		left: 1500 * time.Millisecond, direct: true, body: []byte("where are you?"),
-		units: []unit{
-			{member: instance{"node-a-3", 9}, absent: []instance{{"node-a-4", 10}}},
-			{member: instance{"node-b-5", 11}},
+		ID: "314", Asker: "node-a-1", Reply: netip.MustParseAddrPort("10.0.0.1:7946"), ReplyTo: "node-b-2",
+		Left: 1500 * time.Millisecond, Body: []byte("where are you?"),
+		Units: []unit{
+			{Member: instance{"node-a-3", 1<<64 - 9}, Absent: []instance{{"node-a-4", 10}}},
+			{Member: instance{"node-b-5", 11}},
 		},
 	}
-	sampleReplies = []reply{
-		{from: "node-a-3", by: "node-a-3", body: []byte("here")},
-		{from: "node-a-4", by: "node-a-3", status: replyNothing},
-	}
-	sampleID       = [16]byte{3, 1, 4}
+	sampleAnswers = answers{"314", []reply{
+		{From: "node-a-3", By: "node-a-3", Body: []byte("here")},
+		{From: "node-a-4", By: "node-a-3", Status: replyNothing},
+	}}
 	sampleInstance = instance{"node-a-3", 9}
 )
 
 // equal compares with all unexported fields.
-var equal = cmp.AllowUnexported(fate{}, question{}, unit{}, instance{}, reply{})
+var equal = cmp.AllowUnexported(fate{})
 
 // sameAddr compares addresses, which cmp may not look into.
 var sameAddr = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
@@ -62,16 +62,13 @@ func TestEveryMessageIsReadAsItWasWrittenAndNotWhenCutShort(t *testing.T) {
 			func(b []byte) (any, error) { return decode(b, readInstance) },
 		},
 		{
-			"question", appendQuestion(nil, &sampleQuestion),
-			sampleQuestion, func(b []byte) (any, error) { return decodeQuestion(b) },
+			"question", encode(msgQuestion, sampleQuestion)[2:],
+			&sampleQuestion, func(b []byte) (any, error) { return decodeQuestion(b) },
 		},
-		{"replies", appendReplies(nil, sampleID, sampleReplies), sampleReplies, func(b []byte) (any, error) {
-			id, replies, err := decodeReplies(b)
-			if err == nil && id != sampleID {
-				t.Errorf("the id of the replies is %x, want %x", id, sampleID)
-			}
-			return replies, err
-		}},
+		{
+			"answers", encode(msgAnswers, sampleAnswers)[2:],
+			&sampleAnswers, func(b []byte) (any, error) { return decodeAnswers(b) },
+		},
 	} {
 		got, err := c.decode(c.whole)
 		if err != nil {
@@ -94,13 +91,31 @@ func TestCountsThatPromiseMoreThanIsThere(t *testing.T) {
 	if _, err := decodeFates(append([]byte{wireVersion}, huge...)); err == nil {
 		t.Error("a state exchange with 2^64-1 fates was read")
 	}
-	if _, _, err := decodeReplies(append(slices.Clone(sampleID[:]), huge...)); err == nil {
-		t.Error("2^64-1 replies were read")
+}
+
+// TestBoundsOfMessages has messages of which a part is larger than allowed.
+func TestBoundsOfMessages(t *testing.T) {
+	for name, change := range map[string]func(q *question){
+		"no units":        func(q *question) { q.Units = nil },
+		"too many":        func(q *question) { q.Units = make([]unit, maxTargets+1) },
+		"too many of one": func(q *question) { q.Units[0].Absent = make([]instance, maxTargets) },
+		"no asker":        func(q *question) { q.Asker = "" },
+		"a long asker":    func(q *question) { q.Asker = strings.Repeat("a", maxName+1) },
+		"a long body":     func(q *question) { q.Body = make([]byte, MaxQuestion+1) },
+		"a long time":     func(q *question) { q.Left = maxAskTime + 1 },
+		"no address":      func(q *question) { q.Reply = netip.AddrPort{} },
+	} {
+		q := sampleQuestion
+		q.Units = slices.Clone(q.Units)
+		change(&q)
+		if _, err := decodeQuestion(encode(msgQuestion, q)[2:]); err == nil {
+			t.Errorf("a question with %s was read", name)
+		}
 	}
-	whole := appendQuestion(nil, &sampleQuestion)
-	body := bytes.LastIndex(whole, wire.AppendBytes(nil, sampleQuestion.body))
-	if _, err := decodeQuestion(append(slices.Clone(whole[:body]), huge...)); err == nil {
-		t.Error("a question of 2^64-1 bytes was read")
+	for _, r := range []reply{{Status: numReplies}, {Body: make([]byte, MaxAnswer+1)}} {
+		if _, err := decodeAnswers(encode(msgAnswers, answers{"314", []reply{r}})[2:]); err == nil {
+			t.Errorf("an answer of the status %d and %d bytes was read", r.Status, len(r.Body))
+		}
 	}
 }
 
@@ -151,31 +166,31 @@ func FuzzName(f *testing.F) {
 }
 
 func FuzzQuestion(f *testing.F) {
-	f.Add(appendQuestion(nil, &sampleQuestion))
+	f.Add(encode(msgQuestion, sampleQuestion)[2:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := decodeQuestion(b)
 		if err != nil {
 			return
 		}
-		again, err := decodeQuestion(appendQuestion(nil, &q))
-		if d := cmp.Diff(q, again, equal, sameAddr); err != nil || d != "" {
+		again, err := decodeQuestion(encode(msgQuestion, q)[2:])
+		if d := cmp.Diff(q, again, sameAddr, cmpopts.EquateEmpty()); err != nil || d != "" {
 			t.Errorf("%v, read first and again:\n%s", err, d)
 		}
-		if n := len(split(q.units)); n > fanOut {
-			t.Errorf("%d units are split into %d, want at most %d", len(q.units), n, fanOut)
+		if n := len(split(q.Units)); n > fanOut {
+			t.Errorf("%d units are split into %d, want at most %d", len(q.Units), n, fanOut)
 		}
 	})
 }
 
-func FuzzReplies(f *testing.F) {
-	f.Add(appendReplies(nil, sampleID, sampleReplies))
+func FuzzAnswers(f *testing.F) {
+	f.Add(encode(msgAnswers, sampleAnswers)[2:])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		id, replies, err := decodeReplies(b)
+		a, err := decodeAnswers(b)
 		if err != nil {
 			return
 		}
-		id2, again, err := decodeReplies(appendReplies(nil, id, replies))
-		if d := cmp.Diff(replies, again, equal); err != nil || d != "" || id != id2 {
+		again, err := decodeAnswers(encode(msgAnswers, a)[2:])
+		if d := cmp.Diff(a, again, cmpopts.EquateEmpty()); err != nil || d != "" {
 			t.Errorf("%v, read first and again:\n%s", err, d)
 		}
 	})

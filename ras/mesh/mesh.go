@@ -73,7 +73,7 @@ func Start(c Config) (*Mesh, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	c.Self.Instance = mathrand.Uint64()
+	c.Self.Instance = 1e18 + mathrand.Uint64N(9e18) // 19 digits: no question is longer by chance
 	m := &Mesh{
 		config: c, self: c.Self, host: c.Host, rand: mathrand.New(c.Rand), told: make(chan struct{}, 1),
 		leaveKnown: make(chan string, directHost),
@@ -320,16 +320,16 @@ func (m *Mesh) receive(kind byte, body []byte) error {
 		}
 	case msgCheck, msgLeave, msgLeaveAck:
 		about := readInstance(r)
-		switch st, known := m.Member(about.name); {
+		switch st, known := m.Member(about.Name); {
 		case r.Err() != nil:
 		case kind == msgCheck:
-			m.watcher.about(about.name, m.watcher.check)
-		case kind == msgLeave && known && st.Member.Instance == about.id:
-			m.hear(&fate{name: about.name, instance: about.id, state: Left, cause: CauseTold, by: about.name})
+			m.watcher.about(about.Name, m.watcher.check)
+		case kind == msgLeave && known && st.Member.Instance == about.ID:
+			m.hear(&fate{name: about.Name, instance: about.ID, state: Left, cause: CauseTold, by: about.Name})
 			m.send(&st.Member, nameMessage(msgLeaveAck, m.self.instance()))
 		case kind == msgLeaveAck:
 			select {
-			case m.leaveKnown <- about.name:
+			case m.leaveKnown <- about.Name:
 			default:
 			}
 		}

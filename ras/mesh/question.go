@@ -1,11 +1,10 @@
 package mesh
 
 import (
-	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"net/netip"
 	"time"
-
-	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
 // Bounds on questions and answers, in bytes and members.
@@ -19,88 +18,28 @@ const (
 	flushBytes = 256 << 10
 )
 
-// question is what one member asks another and, through it, further members.
+// question is what one member asks another and, through it, further members. It goes over a stream, as JSON.
 type question struct {
-	id      [16]byte
-	asker   string         // the first one
-	reply   netip.AddrPort // where the answers go
-	replyTo string         // the name of the member there
-	left    time.Duration  // until the answers are due
-	direct  bool           // the units are asked by the asker itself
-	units   []unit         // the first is that of the receiver
-	body    []byte
+	ID      string         // random
+	Asker   string         // the first one
+	Reply   netip.AddrPort // where the answers go
+	ReplyTo string         // the name of the member there
+	Left    time.Duration  // until the answers are due
+	Units   []unit         // the first is that of the receiver
+	Body    []byte
 }
 
-// appendQuestion encodes a question.
-//
-//	id 16 | asker text | reply: address text, name text | ms left uv | direct u8
-//	units uv, of each: name text, id u64, absent uv, of each: name text, id u64 | body: len uv, bytes
-func appendQuestion(b []byte, q *question) []byte {
-	b = append(b, q.id[:]...)
-	b = wire.AppendBytes(b, q.asker)
-	b = wire.AppendBytes(b, q.reply.String())
-	b = wire.AppendBytes(b, q.replyTo)
-	b = binary.AppendUvarint(b, uint64(max(q.left, 0)/time.Millisecond))
-	b = wire.AppendBool(b, q.direct)
-	b = binary.AppendUvarint(b, uint64(len(q.units)))
-	for i := range q.units {
-		u := &q.units[i]
-		b = u.member.append(b)
-		b = binary.AppendUvarint(b, uint64(len(u.absent)))
-		for _, a := range u.absent {
-			b = a.append(b)
-		}
-	}
-	return wire.AppendBytes(b, q.body)
+// answers are those to a question, as JSON.
+type answers struct {
+	ID      string // of the question
+	Replies []reply
 }
 
-func (t instance) append(b []byte) []byte {
-	return binary.LittleEndian.AppendUint64(wire.AppendBytes(b, t.name), t.id)
-}
-
-func readInstance(r *wire.Reader) instance {
-	t := instance{r.Text(maxName), r.Uint64()}
-	if t.name == "" {
-		r.Fail(errMessage)
-	}
-	return t
-}
-
-func decodeQuestion(b []byte) (q question, err error) {
-	r := wire.NewReader(b)
-	r.Fill(q.id[:])
-	q.asker = r.Text(maxName)
-	addr := r.Text(64)
-	q.replyTo = r.Text(maxName)
-	q.left = time.Duration(r.UpTo(int(maxAskTime/time.Millisecond))) * time.Millisecond
-	q.direct = r.Bool()
-	q.units = make([]unit, r.Count(maxTargets))
-	room := maxTargets
-	for i := range q.units {
-		u := &q.units[i]
-		u.member = readInstance(r)
-		for range r.Count(room) {
-			u.absent = append(u.absent, readInstance(r))
-		}
-		if room -= u.size(); room < 0 {
-			r.Fail(errMessage)
-		}
-	}
-	q.body = append([]byte(nil), r.Bytes(MaxQuestion)...)
-	if len(q.units) == 0 || q.asker == "" {
-		r.Fail(errMessage)
-	}
-	if q.reply, err = netip.ParseAddrPort(addr); err != nil {
-		r.Fail(errMessage)
-	}
-	return q, r.Err()
-}
-
-// reply is one member's answer in a message.
+// reply is one member's answer.
 type reply struct {
-	from, by string
-	status   uint8
-	body     []byte
+	From, By string
+	Status   uint8  `json:",omitempty"`
+	Body     []byte `json:",omitempty"`
 }
 
 const (
@@ -110,33 +49,39 @@ const (
 	numReplies
 )
 
-// appendReplies encodes answers.
-//
-//	question id 16 | replies uv, of each: from text, by text, status u8, body: len uv, bytes
-func appendReplies(b []byte, id [16]byte, replies []reply) []byte {
-	b = append(b, id[:]...)
-	b = binary.AppendUvarint(b, uint64(len(replies)))
-	for i := range replies {
-		r := &replies[i]
-		b = wire.AppendBytes(b, r.from)
-		b = wire.AppendBytes(b, r.by)
-		b = append(b, r.status)
-		b = wire.AppendBytes(b, r.body)
+func encode(kind byte, v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("mesh: %T can't be encoded: %v", v, err)) // its types all can
 	}
-	return b
+	return append(message(kind), b...)
 }
 
-func decodeReplies(b []byte) (id [16]byte, replies []reply, err error) {
-	r := wire.NewReader(b)
-	r.Fill(id[:])
-	replies = make([]reply, r.Count(maxTargets))
-	for i := range replies {
-		a := reply{from: r.Text(maxName), by: r.Text(maxName), status: r.Byte()}
-		a.body = append([]byte(nil), r.Bytes(MaxAnswer)...)
-		if a.status >= numReplies {
-			r.Fail(errMessage)
-		}
-		replies[i] = a
+func decodeQuestion(b []byte) (*question, error) {
+	var q question
+	if err := json.Unmarshal(b, &q); err != nil {
+		return nil, err
 	}
-	return id, replies, r.Err()
+	targets := 0
+	for i := range q.Units {
+		targets += q.Units[i].size()
+	}
+	if len(q.Units) == 0 || targets > maxTargets || q.Asker == "" || len(q.Asker) > maxName || q.Left > maxAskTime ||
+		len(q.Body) > MaxQuestion || !q.Reply.IsValid() {
+		return nil, errMessage
+	}
+	return &q, nil
+}
+
+func decodeAnswers(b []byte) (*answers, error) {
+	var a answers
+	if err := json.Unmarshal(b, &a); err != nil {
+		return nil, err
+	}
+	for _, r := range a.Replies {
+		if len(r.Body) > MaxAnswer || r.Status >= numReplies {
+			return nil, errMessage
+		}
+	}
+	return &a, nil
 }

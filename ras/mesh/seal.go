@@ -43,7 +43,7 @@ type seal struct {
 	tls  *tls.Config
 
 	mu sync.Mutex
-	// seen are recent nonces. Older replays are stopped by their content: incarnations, instances, times, question ids.
+	// seen are recent nonces. Older replays are stopped by their content: incarnations, instances, times.
 	seen recent[[nonceSize]byte]
 }
 

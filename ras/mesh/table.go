@@ -23,8 +23,8 @@ type table struct {
 
 // instance names one mesh of a process.
 type instance struct {
-	name string
-	id   uint64
+	Name string
+	ID   uint64
 }
 
 type entry struct {

@@ -65,10 +65,32 @@ func port(t *testing.T, job string, c *Stats) *transport {
 	return under
 }
 
-// recorder is a transport that keeps packets, not sealed yet.
+// recorder is a transport that keeps packets, not sealed yet, and what goes over its streams.
 type recorder struct {
 	*transport
 	packets chan []byte
+	streams chan []byte
+}
+
+func (r recorder) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", addr, d)
+	if err != nil {
+		return nil, err
+	}
+	return r.stream(tls.Client(recordedConn{conn, r}, r.seal.tls)), nil
+}
+
+type recordedConn struct {
+	net.Conn
+	r recorder
+}
+
+func (c recordedConn) Write(b []byte) (int, error) {
+	select {
+	case c.r.streams <- slices.Clone(b):
+	default:
+	}
+	return c.Conn.Write(b)
 }
 
 func (r recorder) WriteTo(b []byte, addr string) (time.Time, error) {
@@ -84,7 +106,7 @@ func TestStrangersAndReplays(t *testing.T) {
 	var events atomic.Int64
 	a := loopback(t, "a", func(c *Config) { c.OnEvent = func(Event) { events.Add(1) } })
 	var count Stats
-	rec := recorder{port(t, "loopback", &count), make(chan []byte, 100)}
+	rec := recorder{port(t, "loopback", &count), make(chan []byte, 100), make(chan []byte, 100)}
 	b := loopback(t, "b", func(c *Config) { c.Transport = rec })
 	if _, err := b.Join(t.Context(), a.Self().Addr); err != nil {
 		t.Fatal(err)
@@ -117,12 +139,19 @@ func TestStrangersAndReplays(t *testing.T) {
 		p[i] ^= 1
 		send(p)
 	}
-	for _, p := range []string{"", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\xff\xff\x01"} { // the first is a port scan
+	var heard []byte // of a stream
+	for len(rec.streams) > 0 {
+		heard = append(heard, <-rec.streams...)
+	}
+	for _, p := range [][]byte{
+		nil, // a port scan
+		[]byte("GET / HTTP/1.1\r\n\r\n"), []byte("\x16\x03\x01\xff\xff\x01"), heard, heard[:len(heard)/2],
+	} {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = conn.Write([]byte(p)) // it may be closed before all is written
+		_, _ = conn.Write(p) // it may be closed before all is written
 		_ = conn.(*net.TCPConn).CloseWrite()
 		_, _ = io.ReadAll(conn) // until it is closed
 		_ = conn.Close()
@@ -227,7 +256,7 @@ func TestMalformedMessages(t *testing.T) {
 		{wireVersion, msgCheck},
 		{wireVersion, msgQuestion, 1},
 		{wireVersion, msgAnswers, 1},
-		append([]byte{wireVersion, msgQuestion}, appendQuestion(nil, &sampleQuestion)...), // of somebody else
+		encode(msgQuestion, sampleQuestion), // of somebody else
 	}
 	for _, b := range messages {
 		d.NotifyMsg(b)

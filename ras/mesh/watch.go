@@ -253,8 +253,8 @@ func (w *watcher) rewatch() {
 
 func (w *watcher) watch(m *Member, key instance) {
 	stop, err := w.m.host.Watch(m.ID, func(exit process.Exit) {
-		w.about(key.name, func(st *Status, _ bool) {
-			if st.Member.Instance == key.id {
+		w.about(key.Name, func(st *Status, _ bool) {
+			if st.Member.Instance == key.ID {
 				w.dead(&st.Member, exit)
 			}
 		})

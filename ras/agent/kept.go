@@ -40,13 +40,7 @@ type listed struct {
 // last.
 const maxListed = 96
 
-// Bytes of a question beside its list, and of a process's age, at most.
-const (
-	aroundList = 640
-	ageRoom    = len(`,"age":`) + len("-9223372036854775808")
-)
-
-// listOf lists processes without their ages. One for whose host's name a question has no room has the machine's.
+// listOf lists processes without their ages.
 func listOf(members []mesh.Status) []listed {
 	members = slices.Clone(members)
 	gone := func(s *mesh.Status) int {
@@ -61,29 +55,16 @@ func listOf(members []mesh.Status) []listed {
 	all := make([]listed, 0, len(members))
 	for _, s := range members[:min(len(members), maxListed)] {
 		m := &s.Member
-		all = append(all, listed{
+		p := listed{
 			PID: m.PID, Before: m.Before, Rank: m.Rank, JobSize: m.JobSize,
 			State: s.State, Cause: s.Cause, Exit: s.Exit,
-		})
-	}
-	room := mesh.MaxQuestion - aroundList - encodedSize(all) - len(all)*ageRoom
-	for i := range all {
-		m := &members[i].Member
-		if size := len(`"host":,`) + encodedSize(m.Host); m.Machine != "" && size <= room {
-			all[i].Host = m.Host
-			room -= size
 		}
+		if m.Machine != "" {
+			p.Host = m.Host
+		}
+		all = append(all, p)
 	}
 	return all
-}
-
-// encodedSize is how many bytes a value has in a message.
-func encodedSize(v any) int {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("agent: %T can't be encoded: %v", v, err)) // the types of a list all can
-	}
-	return len(b)
 }
 
 // statuses are the processes of keeper's list, given the keeper's own state. While the keeper is unreachable, so are

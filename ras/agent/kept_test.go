@@ -108,28 +108,6 @@ func TestListFitsAQuestion(t *testing.T) {
 	}
 }
 
-// TestNamesOfOthersTakeNoRoom: neither processes that have their machine's name, nor one with a long name of its own,
-// take room from the names of containers.
-func TestNamesOfOthersTakeNoRoom(t *testing.T) {
-	keeper := mesh.Member{Host: strings.Repeat("m", mesh.MaxHost), ID: process.ID{PID: 9}, Rank: -1}
-	var kept []mesh.Status
-	for i := range maxListed {
-		host := ""
-		switch {
-		case i == 60:
-			host = strings.Repeat("<", 10*mesh.MaxHost)
-		case i > 60:
-			host = fmt.Sprint("job-with-a-long-name-worker-", i)
-		}
-		kept = append(kept, mesh.Status{Member: keeper.Keep(host, process.ID{PID: 1000 + i}, i, maxListed)})
-	}
-	for i, p := range listOf(kept) {
-		if named := p.Host != ""; named != (i >= 60) {
-			t.Errorf("process %d is of host %q", i, p.Host)
-		}
-	}
-}
-
 // TestAnyHostNameIsTold: a list is taken, whatever a process's host is called.
 func TestAnyHostNameIsTold(t *testing.T) {
 	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/lifecycle/words"
-	"github.com/carillon-rt/carillon/ras/mesh"
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
@@ -84,27 +83,28 @@ func (m *message) verdicts() []verdict.Verdict {
 	return open
 }
 
-// Limits of a verdict that is broadcast. The coordinator's own snapshot has all of it.
+// Limits of verdicts that are broadcast. The coordinator's own snapshot has all of them.
 const (
 	maxToldWaits    = 16
 	maxToldEvidence = 8
 	maxToldCulprits = 64
 	maxToldText     = 1024
-	maxID           = 64 // far more than an ID has
+	maxTold         = 16 << 10 // bytes of all of them
+	maxID           = 64       // far more than an ID has
 )
 
-// encodeOpen encodes the open and the unresolved verdicts, shortened to fit into a question. Of a verdict that is too
-// long at least the ID remains: without it the others would withdraw the verdict.
+// encodeOpen encodes the open and the unresolved verdicts, in at most maxTold bytes. Of a verdict that is too long at
+// least the ID remains: without it the others would withdraw the verdict.
 func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []string) []byte {
 	m := message{Kind: tellOpen, From: from, Turn: turn, Unresolved: unresolved}
 	for _, v := range open {
 		m.Open = append(m.Open, v.Shorten(maxToldText, maxToldCulprits, maxToldWaits, maxToldEvidence).Pack())
 	}
 	b := m.encode()
-	for ; len(b) > mesh.MaxQuestion && len(m.Open) > 1; b = m.encode() {
+	for ; len(b) > maxTold && len(m.Open) > 1; b = m.encode() {
 		m.Open = m.Open[:len(m.Open)/2] // the first ones are those for which most wait longest
 	}
-	if len(b) > mesh.MaxQuestion && len(m.Open) > 0 {
+	if len(b) > maxTold && len(m.Open) > 0 {
 		m.Open[0] = m.Open[0].Unpack().Shorten(maxToldText, 1, 1, 0).Pack()
 		b = m.encode()
 	}

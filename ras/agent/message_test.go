@@ -138,8 +138,8 @@ func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 		open = append(open, v)
 	}
 	b := encodeOpen("host-1", 7, open, nil)
-	if len(b) > mesh.MaxQuestion {
-		t.Fatalf("%d bytes, want at most %d", len(b), mesh.MaxQuestion)
+	if len(b) > maxTold {
+		t.Fatalf("%d bytes, want at most %d", len(b), maxTold)
 	}
 	m, err := decode(b)
 	if err != nil || len(m.Open) == 0 || m.From != "host-1" || m.Turn != 7 {
@@ -177,8 +177,8 @@ func TestLongVerdictIsTold(t *testing.T) {
 		}
 		b := encodeOpen("host-1", 7, []verdict.Verdict{v, v}, nil)
 		m, err := decode(b)
-		if err != nil || len(b) > mesh.MaxQuestion {
-			t.Fatalf("%s: %d bytes, %v; want at most %d", name, len(b), err, mesh.MaxQuestion)
+		if err != nil || len(b) > maxTold {
+			t.Fatalf("%s: %d bytes, %v; want at most %d", name, len(b), err, maxTold)
 		}
 		if len(m.Open) != 1 || m.Open[0].ID != v.ID || len(m.Open[0].Culprits) == 0 {
 			t.Errorf("%s: told are %d verdicts; want the first, with a culprit and its ID", name, len(m.Open))
@@ -201,8 +201,8 @@ func TestLongIDs(t *testing.T) {
 	for range mostPast {
 		past = append(past, strings.Repeat("\x01", maxID)) // six bytes each in JSON
 	}
-	if n := len(encodeOpen("host-1", 1, nil, past)); n > mesh.MaxQuestion {
-		t.Errorf("the longest that were given up take %d bytes, want at most %d", n, mesh.MaxQuestion)
+	if n := len(encodeOpen("host-1", 1, nil, past)); n > maxTold {
+		t.Errorf("the longest that were given up take %d bytes, want at most %d", n, maxTold)
 	}
 }
 

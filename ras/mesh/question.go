@@ -10,7 +10,7 @@ import (
 // Bounds on questions and answers, in bytes and members.
 const (
 	// MaxQuestion is the longest question.
-	MaxQuestion = 16 << 10
+	MaxQuestion = 64 << 10
 	// MaxAnswer is the longest answer; a longer one is cut off.
 	MaxAnswer  = 64 << 10
 	maxTargets = 16 << 10

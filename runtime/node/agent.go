@@ -494,7 +494,7 @@ func (a *Agent) snapshot() *health.Snapshot {
 		if len(jobs) == 1 {
 			s.Job, s.Size = j.name, j.size
 		}
-		for _, n := range j.nodes() {
+		for _, n := range j.all() {
 			s.Comms = append(s.Comms, n.publisher.Last().Comms...)
 		}
 	}
@@ -512,7 +512,7 @@ func mountedAt(dir, member string) string {
 // ServeHTTP answers below jobsPath: with the endpoint of a process, or with the list of them.
 func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, j := range a.list() {
-		for _, n := range j.nodes() {
+		for _, n := range j.all() {
 			at := mountedAt(j.dir, n.telemetry.self.Name)
 			switch rest, below := strings.CutPrefix(r.URL.EscapedPath(), at); {
 			case below && rest == "":
@@ -531,7 +531,7 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	type entry struct{ Path, Name string }
 	var entries []entry
 	for _, j := range a.list() {
-		for _, n := range j.nodes() {
+		for _, n := range j.all() {
 			entries = append(entries, entry{
 				".." + mountedAt(j.dir, n.telemetry.self.Name) + "/", fmt.Sprintf("%s, %s", j.name, n.telemetry.self),
 			})

@@ -215,12 +215,21 @@ func goesOn(s mesh.Status) bool { return s.State != mesh.Dead && s.State != mesh
 
 // of returns the process of a rank that is followed, nil if none is, and whether it runs.
 func (j *keptJob) of(rank int) (p *keptProcess, runs bool) {
-	for _, s := range j.keeper.Members() {
-		if p := j.get(s.Member.Name); p != nil && s.Member.Rank == rank && rank >= 0 {
+	for s, p := range j.each {
+		if s.Member.Rank == rank && rank >= 0 {
 			return p, goesOn(s)
 		}
 	}
 	return nil, false
+}
+
+// each yields the processes that are followed, by rank, and their states.
+func (j *keptJob) each(yield func(mesh.Status, *keptProcess) bool) {
+	for _, s := range j.keeper.Members() {
+		if p := j.get(s.Member.Name); p != nil && !yield(s, p) {
+			return
+		}
+	}
 }
 
 func (j *keptJob) get(name string) *keptProcess {
@@ -229,14 +238,14 @@ func (j *keptJob) get(name string) *keptProcess {
 	return j.kept[name]
 }
 
-// nodes are the parts of all processes, in the order in which they were found.
-func (j *keptJob) nodes() []*Node {
+// all are the processes that are followed, in the order in which they were found.
+func (j *keptJob) all() []*keptProcess {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	all := make([]*Node, 0, len(j.order))
+	all := make([]*keptProcess, 0, len(j.order))
 	for _, name := range j.order {
 		if p := j.kept[name]; p != nil {
-			all = append(all, p.Node)
+			all = append(all, p)
 		}
 	}
 	return all
@@ -293,10 +302,8 @@ func (j *keptJob) told(open []verdict.Verdict) {
 		named = append(named, open[i].ID)
 		slow = slow || open[i].Reason == verdict.Straggler
 	}
-	for _, n := range j.nodes() {
-		if p := j.get(n.telemetry.self.Name); p != nil {
-			p.judge(slow)
-		}
+	for _, p := range j.all() {
+		p.judge(slow)
 	}
 	news := !slices.Equal(named, j.named)
 	j.named = named
@@ -347,9 +354,8 @@ func (j *keptJob) noteHang() {
 	if len(e.Running) > 0 {
 		_ = process.AppendEntry(j.dir, e)
 	}
-	for _, s := range j.keeper.Members() {
-		p := j.get(s.Member.Name)
-		if p == nil || !goesOn(s) {
+	for s, p := range j.each {
+		if !goesOn(s) {
 			continue
 		}
 		p.reading.Lock()
@@ -370,8 +376,8 @@ func (j *keptJob) noteHang() {
 // runs is the entry that says which processes run.
 func (j *keptJob) runs() process.Entry {
 	e := process.Entry{Rank: -1}
-	for _, s := range j.keeper.Members() {
-		if j.get(s.Member.Name) == nil || !goesOn(s) {
+	for s := range j.each {
+		if !goesOn(s) {
 			continue
 		}
 		if e.Running = append(e.Running, s.Member.PID); s.State == mesh.Stopped {
@@ -446,8 +452,8 @@ func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
 // close ends the parts of the job, once its tapes have been read to their ends.
 func (j *keptJob) close(ctx context.Context) error {
 	var errs []error
-	for _, n := range j.nodes() {
-		n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
+	for _, p := range j.all() {
+		p.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
 	}
 	j.nccl.stop()
 	j.running.cancel()
@@ -457,8 +463,8 @@ func (j *keptJob) close(ctx context.Context) error {
 	// Before the processes are dropped, as their ends until now are noted.
 	j.keeper.Close()
 	_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Followed: true}) // on a full disk, others may tell it again
-	for _, n := range j.nodes() {
-		errs = append(errs, j.drop(ctx, j.get(n.telemetry.self.Name)))
+	for _, p := range j.all() {
+		errs = append(errs, j.drop(ctx, p))
 	}
 	j.leftovers.rest(ctx, j.dir)
 	j.running.stop()

@@ -210,11 +210,7 @@ func (a *ncclPoller) host(addr netip.Addr) string {
 
 // processes yields what each process of the job does, and whether it runs still.
 func (j *keptJob) processes(yield func(p *model.Process, runs bool) bool) {
-	for _, s := range j.keeper.Members() {
-		p := j.get(s.Member.Name)
-		if p == nil {
-			continue
-		}
+	for s, p := range j.each {
 		p.telemetry.observing.Lock()
 		more := yield(p.telemetry.process, goesOn(s))
 		p.telemetry.observing.Unlock()

@@ -73,7 +73,7 @@ func (m *making) openWorld() (*Comm, rendezvous.Rendezvous, error) {
 	if m.Rank == 0 {
 		rt.inRun(lifecycle.NewRun())
 	}
-	at := rendezvous.Rendezvous(mem.New(1).Rank())
+	at := rendezvous.Rendezvous(mem.New().Rank())
 	switch {
 	case m.Size == 1:
 	case rt.cfg.Rendezvous != nil:
@@ -177,7 +177,7 @@ func (rt *Runtime) InitAll(ctx context.Context, n int, opts ...Option) ([]*Comm,
 	if err != nil {
 		return nil, err
 	}
-	at := mem.New(n)
+	at := mem.New()
 	comms, errs := make([]*Comm, n), make([]error, n)
 	ranks, making := errgroup.WithContext(ctx)
 	if groupOf(ctx) != nil {

@@ -14,7 +14,7 @@ import (
 // Three ranks exchange their cards. (Here they are goroutines; package tcp does the same for processes.)
 func Example() {
 	const size = 3
-	meeting := mem.New(size)
+	meeting := mem.New()
 	cards := make([][][]byte, size)
 	var ranks sync.WaitGroup
 	for rank := range size {
@@ -36,7 +36,7 @@ func Example() {
 
 // A rank that waits in vain learns which ranks it waited for.
 func ExampleMissingError() {
-	meet := mem.New(4).Rank()
+	meet := mem.New().Rank()
 	defer meet.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // patience is over

@@ -233,9 +233,6 @@ func (r *Roll) sizes() string {
 	for _, size := range order {
 		parts = append(parts, fmt.Sprintf("%d say %s", size, formatMembers(bySize[size], Member.String)))
 	}
-	if bySize[r.Size] == nil {
-		parts = append(parts, fmt.Sprintf("the id was made for %d", r.Size))
-	}
 	return "the ranks disagree on how many they are: " + strings.Join(parts, "; ") + "; give all the same size"
 }
 

@@ -54,7 +54,7 @@ func (r *room) put(prefix string, key, value []byte, since bool) (begins bool) {
 		if !r.seal.open(key, value, &generation) || generation == r.generation {
 			return false
 		}
-		r.generation, r.meeting = generation, mem.New(0)
+		r.generation, r.meeting = generation, mem.New()
 		return true
 	case strings.HasPrefix(name, rankKeys):
 		var m rendezvous.Member

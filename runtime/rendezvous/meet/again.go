@@ -76,7 +76,7 @@ func (p *Point) Again(with Reunion) (rendezvous.Rendezvous, error) {
 		if err != nil {
 			return nil, err
 		}
-		return p.meetLocally(lifecycle.RootCommID(id), len(r.Members)).Again(r.self.Was, r.self.Without), nil
+		return p.meetLocally(lifecycle.RootCommID(id)).Again(r.self.Was, r.self.Without), nil
 	}
 	id, err := r.id(first)
 	if err == nil {
@@ -243,12 +243,12 @@ func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 }
 
 // meetLocally returns the rendezvous of an id in this process, which its first rank makes.
-func (p *Point) meetLocally(id lifecycle.CommID, size int) *mem.Meeting {
+func (p *Point) meetLocally(id lifecycle.CommID) *mem.Meeting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.local[id]
 	if m == nil {
-		m = mem.New(size)
+		m = mem.New()
 		p.local[id] = m
 		p.remember(func() { delete(p.local, id) })
 	}

@@ -40,7 +40,6 @@ func (o *Outcome) Result(key string, rank int, since time.Time, cause error) ([]
 // concurrent use.
 type Meeting struct {
 	mu        sync.Mutex
-	size      int // 0: as the first rank of each exchange says
 	ranks     map[int]*claim
 	exchanges map[string]*exchange
 	departed  int
@@ -69,9 +68,9 @@ type waiter struct {
 	deliver func(*Outcome)
 }
 
-// New returns the meeting of a number of ranks; 0 for as many as the first rank says.
-func New(size int) *Meeting {
-	return &Meeting{size: size, ranks: map[int]*claim{}, exchanges: map[string]*exchange{}}
+// New returns a meeting. How many ranks there are, they say themselves, and must agree on.
+func New() *Meeting {
+	return &Meeting{ranks: map[int]*claim{}, exchanges: map[string]*exchange{}}
 }
 
 // Hold makes the meeting one to which nobody may come who contradicts a member, whether that comes itself or not. told
@@ -185,9 +184,6 @@ func (m *Meeting) exchange(key string, size int) (ex *exchange, refused *Outcome
 
 // open makes an exchange. If a rank has left the id, it has failed from the beginning.
 func (m *Meeting) open(key string, size int) *exchange {
-	if m.size > 0 {
-		size = m.size
-	}
 	ex := &exchange{
 		roll: rendezvous.Roll{Key: key, Size: size}, waiting: map[int]waiter{}, failed: m.departed > 0,
 	}
@@ -268,11 +264,9 @@ func (m *Meeting) Absent(
 func (m *Meeting) Depart(owner any, how rendezvous.Departure, detail string) (over bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	size := m.size
+	size := 0
 	for rank, s := range m.ranks {
-		if size == 0 {
-			size = s.member.Size
-		}
+		size = max(size, s.member.Size)
 		if s.owner != owner || s.member.How != rendezvous.Waiting {
 			continue
 		}

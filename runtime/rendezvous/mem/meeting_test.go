@@ -17,8 +17,8 @@ type desk struct {
 	outcomes map[string][]*Outcome
 }
 
-func newDesk(size int) *desk {
-	return &desk{Meeting: New(size), outcomes: map[string][]*Outcome{}}
+func newDesk() *desk {
+	return &desk{Meeting: New(), outcomes: map[string][]*Outcome{}}
 }
 
 func (d *desk) join(owner any, key string, rank, size int) (name string) {
@@ -40,7 +40,7 @@ func (d *desk) outcome(t *testing.T, name string) *Outcome {
 }
 
 func TestARankThatLeftIsMissedByLaterExchanges(t *testing.T) {
-	d := newDesk(0)
+	d := newDesk()
 	d.join("a", "one", 0, 2)
 	d.join("b", "one", 1, 2)
 	d.Depart("b", rendezvous.Died, "")
@@ -55,7 +55,7 @@ func TestARankThatLeftIsMissedByLaterExchanges(t *testing.T) {
 }
 
 func TestAnIntruderDoesNotTakeTheSeat(t *testing.T) {
-	d := newDesk(2)
+	d := newDesk()
 	first := d.join("a", "one", 0, 2)
 	intruder := d.join("x", "one", 0, 2)
 	for _, name := range []string{first, intruder} {
@@ -70,7 +70,7 @@ func TestAnIntruderDoesNotTakeTheSeat(t *testing.T) {
 }
 
 func TestARankHasOneOwnerForAllKeys(t *testing.T) {
-	d := newDesk(1)
+	d := newDesk()
 	if out := d.outcome(t, d.join("a", "one", 0, 1)); len(out.Payloads) != 1 {
 		t.Fatalf("%+v", out)
 	}
@@ -82,7 +82,7 @@ func TestARankHasOneOwnerForAllKeys(t *testing.T) {
 }
 
 func TestAStrangerCannotLeaveForARank(t *testing.T) {
-	d := newDesk(2)
+	d := newDesk()
 	name := d.join("a", "one", 0, 2)
 	d.Leave("x", "one", 0, rendezvous.GaveUp, "")
 	d.Leave("a", "two", 0, rendezvous.GaveUp, "")
@@ -93,7 +93,7 @@ func TestAStrangerCannotLeaveForARank(t *testing.T) {
 }
 
 func TestTryingAgainAndAgainCostsLittle(t *testing.T) {
-	d := newDesk(2)
+	d := newDesk()
 	for i := range 1000 {
 		d.join(i, "one", 0, 2)
 	}
@@ -116,7 +116,7 @@ func TestTryingAgainAndAgainCostsLittle(t *testing.T) {
 func TestEveryJoinEndsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size = 3
-		m := New(rapid.SampledFrom([]int{0, size}).Draw(t, "declared"))
+		m := New()
 		type joined struct {
 			key      string
 			rank     int

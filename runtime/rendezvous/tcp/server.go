@@ -56,7 +56,7 @@ func (s *Server) Serve(d *door.Door, id lifecycle.UniqueID) error {
 	if s.closed {
 		return refused
 	}
-	m := mem.New(0)
+	m := mem.New()
 	if !d.Add(door.Room(comm), id.Secret(), func(_ door.About, conn net.Conn) { s.enter(comm, m, conn) }) {
 		refused.Detail = "this unique id is served already, or was; make a new one for each communicator"
 		return refused

@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("mem", func(t *testing.T) {
 		rendezvoustest.Run(t, func(_ *testing.T, size int) rendezvoustest.Site {
-			m := mem.New(size)
+			m := mem.New()
 			return site(m, func() rendezvous.Rendezvous { return m.Rank() })
 		})
 	})

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	// DefaultAskTime limits an Ask whose context has no deadline, maxAskTime any Ask.
-	DefaultAskTime = 5 * time.Second
-	maxAskTime     = time.Minute
+	// maxAskTime limits an Ask.
+	maxAskTime = time.Minute
 	// askAtOnce is how many members are asked directly at a time.
 	askAtOnce = 16
 	// fanOut is how many members one member asks through the tree.
@@ -34,8 +33,7 @@ type Answer struct {
 
 // Ask asks the named members a question; without names, all members that have not left, including this one. The
 // question is sent when a loop ranges over the sequence, which can be done once and yields at most one answer for each
-// member. The loop ends when all have answered, when this mesh is closed, or at the deadline: that of ctx, or
-// DefaultAskTime, a minute at most.
+// member. The loop ends when all have answered, when this mesh is closed, or at ctx's deadline, after a minute at most.
 //
 // For members that are dead, stopped or out of reach, another member of their host is asked, which answers from their
 // tapes. In the last quarter of the time, this is also done for members that have not answered.
@@ -49,12 +47,8 @@ func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Ans
 	r := round{m: m, done: make(chan struct{})}
 	r.q = question{ID: rand.Text(), Asker: m.self.Name, Body: slices.Clone(body)}
 	return func(yield func(Answer) bool) {
-		limit := maxAskTime
-		if _, ok := ctx.Deadline(); !ok {
-			limit = DefaultAskTime
-		}
 		var cancel context.CancelFunc
-		r.ctx, cancel = context.WithTimeout(ctx, limit)
+		r.ctx, cancel = context.WithTimeout(ctx, maxAskTime)
 		defer cancel()
 		m.mu.Lock()
 		if len(to) == 0 {

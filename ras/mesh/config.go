@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net/netip"
-	"reflect"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -136,27 +135,6 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("mesh: Secret has %d bytes, want %d", len(c.Secret), SecretSize)
 	case c.Transport == nil && c.Bind.Addr().IsUnspecified() && !c.Advertise.IsValid():
 		return fmt.Errorf("mesh: Bind is %v, so Advertise must be set to an address that others reach", c.Bind)
-	}
-	return c.Tuning.validate()
-}
-
-func (t *Tuning) validate() error {
-	for i, v := 0, reflect.ValueOf(*t); i < v.NumField(); i++ {
-		name := v.Type().Field(i).Name
-		switch f := v.Field(i).Interface().(type) {
-		case time.Duration:
-			if f < time.Millisecond || f > time.Hour {
-				return fmt.Errorf("mesh: Tuning.%s is %v, want 1ms to 1h", name, f)
-			}
-		case int:
-			if f < 1 || f > 100 {
-				return fmt.Errorf("mesh: Tuning.%s is %d, want 1 to 100", name, f)
-			}
-		}
-	}
-	if t.ProbeTimeout > t.ProbeInterval {
-		return fmt.Errorf("mesh: Tuning.ProbeTimeout is %v, want at most ProbeInterval, %v",
-			t.ProbeTimeout, t.ProbeInterval)
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func measureScale(ctx context.Context, c sim.JobConfig, quiet time.Duration) (s 
 
 // ask has the first rank ask all.
 func (s *scale) ask(ctx context.Context, j *sim.Job) error {
-	ctx, cancel := context.WithTimeout(ctx, mesh.DefaultAskTime)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	_, before := j.Network.Traffic()
 	began := time.Now()

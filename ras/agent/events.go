@@ -100,26 +100,27 @@ type memberData struct {
 }
 
 // memberEvents are the events for what happens to members. A suspicion, and its end, has none.
-var memberEvents = map[mesh.Kind]string{
-	mesh.Joined: semconv.EventRankJoined, mesh.Departed: semconv.EventRankLeft, mesh.Died: semconv.EventRankDead,
-	mesh.Halted: semconv.EventRankStopped, mesh.Resumed: semconv.EventRankResumed,
-	mesh.Lost: semconv.EventRankUnreachable,
+var memberEvents = map[string]string{
+	"joined": semconv.EventRankJoined, "left": semconv.EventRankLeft, "dead": semconv.EventRankDead,
+	"stopped": semconv.EventRankStopped, "resumed": semconv.EventRankResumed,
+	"unreachable": semconv.EventRankUnreachable,
 }
 
 // memberEvent publishes what happened to a process, for information: if it matters to the job, a verdict follows.
 func (a *Agent) memberEvent(e mesh.Event) {
-	if memberEvents[e.Kind] == "" || e.Passing {
+	kind := memberEvents[e.What()]
+	if kind == "" || e.Passing {
 		return
 	}
 	m := &e.Member
 	data := memberData{
-		Member: m.Name, Host: m.Host, PID: m.PID, State: e.Kind.String(), Cause: e.Cause.String(), Since: e.Since,
+		Member: m.Name, Host: m.Host, PID: m.PID, State: e.What(), Cause: e.Cause.String(), Since: e.Since,
 	}
 	if e.Exit.Known {
 		data.Exit = e.Exit.String()
 	}
 	a.cfg.Event(bus.Event{
-		Type: memberEvents[e.Kind], Time: e.Since, Subject: m.String(), Rank: rankText(m.Rank), Text: e.String(),
+		Type: kind, Time: e.Since, Subject: m.String(), Rank: rankText(m.Rank), Text: e.String(),
 		Data: data,
 	}, false)
 }

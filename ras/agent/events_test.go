@@ -116,11 +116,11 @@ func TestSuspicionsAreNotTold(t *testing.T) {
 	})
 	other := mesh.Member{Name: "b-1", Rank: 1}
 	for _, e := range []mesh.Event{
-		{Kind: mesh.Suspected},
-		{Kind: mesh.Resumed, Passing: true},
-		{Kind: mesh.Suspected},
-		{Kind: mesh.Lost},
-		{Kind: mesh.Resumed},
+		{Status: mesh.Status{State: mesh.Suspect}},
+		{Status: mesh.Status{State: mesh.Alive}, Passing: true},
+		{Status: mesh.Status{State: mesh.Suspect}},
+		{Status: mesh.Status{State: mesh.Unreachable}},
+		{Status: mesh.Status{State: mesh.Alive}},
 	} {
 		e.Member = other
 		a.Member(e)

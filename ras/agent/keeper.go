@@ -56,7 +56,7 @@ func (k *Keeper) Add(m mesh.Member, closed func() bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.members[m.Name] = p
-	k.event(mesh.Event{Status: p.Status, Kind: mesh.Joined})
+	k.event(mesh.Event{Status: p.Status, Joined: true})
 	unwatch, err := m.Watch(func(exit process.Exit) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -180,5 +180,5 @@ func (k *Keeper) ended(p *kept, exit process.Exit) {
 
 func (k *Keeper) change(p *kept, to mesh.State, cause mesh.Cause, since time.Time) {
 	p.State, p.Since, p.Cause = to, since, cause
-	k.event(mesh.Event{Status: p.Status, Kind: to.Kind()})
+	k.event(mesh.Event{Status: p.Status})
 }

@@ -25,15 +25,15 @@ func TestKeeper(t *testing.T) {
 	var exits []int
 	exited := func(m mesh.Member, _ process.Exit) { exits = append(exits, m.Rank) }
 	k := NewKeeper(func(e mesh.Event) { events <- e }, exited)
-	want := func(kind mesh.Kind, rank int, state mesh.State) {
+	want := func(what string, rank int, state mesh.State) {
 		t.Helper()
 		select {
 		case e := <-events:
-			if e.Kind != kind || e.Member.Rank != rank || e.State != state {
-				t.Errorf("%v (%v), want that rank %d is %v", e, e.State, rank, kind)
+			if e.What() != what || e.Member.Rank != rank || e.State != state {
+				t.Errorf("%v (%v), want that rank %d is %s", e, e.State, rank, what)
 			}
 		case <-time.After(time.Minute):
-			t.Fatalf("it isn't told that rank %d is %v", rank, kind)
+			t.Fatalf("it isn't told that rank %d is %s", rank, what)
 		}
 	}
 	closed := false
@@ -44,7 +44,7 @@ func TestKeeper(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.Add(self.Keep("", process.ID{PID: cmd.Process.Pid}, rank, 2), func() bool { return closed })
-		want(mesh.Joined, rank, mesh.Alive)
+		want("joined", rank, mesh.Alive)
 		return cmd
 	}
 	signal := func(cmd *exec.Cmd, sig syscall.Signal) {
@@ -55,21 +55,21 @@ func TestKeeper(t *testing.T) {
 	}
 	one, zero := start(1), start(0)
 	signal(zero, syscall.SIGSTOP)
-	want(mesh.Halted, 0, mesh.Stopped)
+	want("stopped", 0, mesh.Stopped)
 	signal(zero, syscall.SIGCONT)
-	want(mesh.Resumed, 0, mesh.Alive)
+	want("resumed", 0, mesh.Alive)
 	signal(zero, syscall.SIGKILL)
 	_ = zero.Wait()
-	want(mesh.Died, 0, mesh.Dead)
+	want("dead", 0, mesh.Dead)
 	k.Left(k.Members()[1].Member.Name)
-	want(mesh.Departed, 1, mesh.Left)
+	want("left", 1, mesh.Left)
 	signal(one, syscall.SIGKILL) // it has left, however it ends
 	_ = one.Wait()
 	closed = true
 	two := start(2)
 	signal(two, syscall.SIGKILL)
 	_ = two.Wait()
-	want(mesh.Departed, 2, mesh.Left)
+	want("left", 2, mesh.Left)
 
 	var states []mesh.State
 	for _, s := range k.Members() {
@@ -82,12 +82,12 @@ func TestKeeper(t *testing.T) {
 
 	closed = false
 	k.Add(self.Keep("", process.ID{PID: os.Getpid()}, 3, 2), func() bool { return false })
-	want(mesh.Joined, 3, mesh.Alive)
+	want("joined", 3, mesh.Alive)
 	k.mu.Lock()
 	p := k.members[fmt.Sprintf("%s-%d", self.Host, os.Getpid())]
 	k.ended(p, process.Exit{Known: true}) // as of a process that exited with 0
 	k.mu.Unlock()
-	want(mesh.Departed, 3, mesh.Left)
+	want("left", 3, mesh.Left)
 	if p.Cause != mesh.CauseExit || !p.Exit.Known {
 		t.Errorf("rank 3 left: %v, %v", p.Cause, p.Exit)
 	}

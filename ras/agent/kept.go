@@ -147,10 +147,10 @@ func (a *Agent) changes(members []mesh.Status) {
 		states[name] = s.State
 		switch was, known := a.states[name]; {
 		case !known && s.State == mesh.Alive:
-			a.memberEvent(mesh.Event{Status: s, Kind: mesh.Joined})
+			a.memberEvent(mesh.Event{Status: s, Joined: true})
 		case known && was != s.State:
 			passing := was == mesh.Suspect && s.State == mesh.Alive
-			a.memberEvent(mesh.Event{Status: s, Kind: s.State.Kind(), Passing: passing})
+			a.memberEvent(mesh.Event{Status: s, Passing: passing})
 		}
 	}
 	a.states = states

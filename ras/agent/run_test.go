@@ -112,11 +112,12 @@ func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 			a.Run(ctx, j.Ranks[0].Mesh)
 		}()
 		j.Network.Cut(j.Machines[0], j.Machines[1], true)
-		if _, _, err := j.WaitTold(time.Minute, time.Now(), mesh.Lost, j.Ranks[1].Name(), j.Ranks[1]); err != nil {
+		one := j.Ranks[1]
+		if _, _, err := j.WaitTold(time.Minute, time.Now(), mesh.Unreachable, one.Name(), one); err != nil {
 			t.Error(err)
 		}
 		// At once: what became of it isn't sure yet, so it is found by the look that follows, without further news.
-		a.Member(mesh.Event{Kind: mesh.Lost, Status: mesh.Status{Member: j.Ranks[1].Process.Member()}})
+		a.Member(mesh.Event{Status: mesh.Status{Member: j.Ranks[1].Process.Member(), State: mesh.Unreachable}})
 		isOpen := sim.Until(time.Minute, func() bool { return len(a.Open()) == 1 })
 		cancel()
 		<-done

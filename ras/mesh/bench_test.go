@@ -42,7 +42,7 @@ func BenchmarkOversubscribed(b *testing.B) {
 		if bad := c.bad(); len(bad) > 0 {
 			b.Errorf("%s was told %+v", c.name, bad)
 		}
-		suspected += c.count(Suspected)
+		suspected += c.count("suspect")
 	}
 	at := kernel{}.Now()
 	if err := all[7].cmd.Process.Kill(); err != nil {
@@ -50,7 +50,7 @@ func BenchmarkOversubscribed(b *testing.B) {
 	}
 	var worst time.Duration
 	for _, c := range all[:7] {
-		worst = max(worst, time.Duration(c.told(b, 20*time.Second, Died, all[7].name).At-at))
+		worst = max(worst, time.Duration(c.told(b, 20*time.Second, "dead", all[7].name).At-at))
 	}
 	b.ReportMetric(float64(suspected), "suspicions")
 	b.ReportMetric(float64(worst.Milliseconds()), "ms-to-tell-a-death")

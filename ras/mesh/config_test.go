@@ -99,13 +99,12 @@ func TestLogging(t *testing.T) {
 func TestNames(t *testing.T) {
 	for got, want := range map[string]string{
 		Alive.String() + Left.String():              "aliveleft",
-		Joined.String() + Lost.String():             "joinedunreachable",
 		CauseTold.String() + CauseReplaced.String(): "toldreplaced",
 		sampleMember.String():                       "rank 3 (node-a-4711)",
 		(Event{
-			Kind: Died,
 			Status: Status{
-				Member: sampleMember, Cause: CauseExit, By: "x-1", Exit: process.Exit{Known: true, Signal: 9},
+				Member: sampleMember, State: Dead, Cause: CauseExit, By: "x-1",
+				Exit: process.Exit{Known: true, Signal: 9},
 			},
 		}).String(): "rank 3 (node-a-4711) dead: exit, killed, seen by x-1",
 	} {

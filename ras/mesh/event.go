@@ -37,33 +37,6 @@ func (s State) running() bool { return s == Alive || s == Suspect }
 
 func (s State) gone() bool { return s == Dead || s == Left }
 
-// Kind is the kind of an event.
-type Kind uint8
-
-// The kinds of events.
-const (
-	Joined    Kind = iota // it is a member now
-	Departed              // it left, or its process exited with 0
-	Died                  // its process ended otherwise
-	Suspected             // it does not answer; Resumed, Died, Halted or Lost follows
-	Halted                // its process is stopped
-	Resumed               // it runs or answers again, after Suspected, Halted or Lost
-	Lost                  // it is out of reach
-)
-
-var kindNames = [...]string{"joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable"}
-
-// String is the kind's name: "joined", "left", "dead", "suspect", "stopped", "resumed", "unreachable".
-func (k Kind) String() string { return kindNames[k] }
-
-// Kind is the kind of the event by which a known member enters the state.
-func (s State) Kind() Kind { return kinds[s] }
-
-// kinds has Kind.
-var kinds = [...]Kind{
-	Alive: Resumed, Suspect: Suspected, Stopped: Halted, Unreachable: Lost, Dead: Died, Left: Departed,
-}
-
 // Cause is how an event is known.
 type Cause uint8
 
@@ -104,17 +77,29 @@ type Status struct {
 	By string
 }
 
-// Event is what happened to a member, and its status since.
+// Event is what happened to a member: it joined, or is in another state than before.
 type Event struct {
 	Status
-	Kind Kind
-	// Passing says that a Resumed event only ends a suspicion: the member was neither stopped nor out of reach.
+	Joined bool
+	// Passing says that only a suspicion of an Alive member ends: it was neither stopped nor out of reach.
 	Passing bool
+}
+
+// What happened, in a word: "joined", "resumed" for a member that runs or answers again, or its state since.
+func (e Event) What() string {
+	switch {
+	case e.Joined:
+		return "joined"
+	case e.State == Alive:
+		return "resumed"
+	default:
+		return e.State.String()
+	}
 }
 
 // String is one line for a log: "rank 3 (host-4711) dead: killed".
 func (e Event) String() string {
-	s := fmt.Sprintf("%v %v", e.Member, e.Kind)
+	s := fmt.Sprintf("%v %s", e.Member, e.What())
 	if e.Cause != CauseTold {
 		s += ": " + e.Cause.String()
 	}

@@ -55,7 +55,7 @@ func runChild() int {
 	m, err := Start(Config{
 		Self: self, Secret: make([]byte, SecretSize), Job: "processes",
 		OnEvent: func(e Event) {
-			say(line{Kind: e.Kind.String(), Name: e.Member.Name, Cause: e.Cause.String(), Exit: e.Exit.String()})
+			say(line{Kind: e.What(), Name: e.Member.Name, Cause: e.Cause.String(), Exit: e.Exit.String()})
 		},
 		Handler:   func(context.Context, string, []byte) []byte { return []byte("here") },
 		LocalNote: func(o Member) []byte { return []byte("tape of " + o.Name) },
@@ -172,19 +172,19 @@ func (c *child) wait(t testing.TB, limit time.Duration, what string, ok func(lin
 	}
 }
 
-func (c *child) told(t testing.TB, limit time.Duration, kind Kind, name string) line {
+func (c *child) told(t testing.TB, limit time.Duration, what, name string) line {
 	t.Helper()
-	return c.wait(t, limit, name+" "+kind.String(), func(l line) bool {
-		return l.Kind == kind.String() && l.Name == name
+	return c.wait(t, limit, name+" "+what, func(l line) bool {
+		return l.Kind == what && l.Name == name
 	})
 }
 
-// count is how often it was told of a kind of event.
-func (c *child) count(kind Kind) (n int) {
+// count is how often it was told what happened to any.
+func (c *child) count(what string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.lines {
-		if l.Kind == kind.String() {
+		if l.Kind == what {
 			n++
 		}
 	}
@@ -196,7 +196,7 @@ func (c *child) bad() (lines []line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.lines {
-		if l.Kind == Died.String() || l.Kind == Lost.String() || l.Kind == Halted.String() {
+		if l.Kind == "dead" || l.Kind == "unreachable" || l.Kind == "stopped" {
 			lines = append(lines, l)
 		}
 	}
@@ -230,7 +230,7 @@ func startChildren(t testing.TB, n int) []*child {
 	for _, c := range all {
 		for _, o := range all {
 			if o != c {
-				c.told(t, 20*time.Second, Joined, o.name)
+				c.told(t, 20*time.Second, "joined", o.name)
 			}
 		}
 	}
@@ -247,7 +247,7 @@ func TestProcessKilled(t *testing.T) {
 	var worst time.Duration
 	for _, c := range all {
 		if c != victim {
-			l := c.told(t, 5*time.Second, Died, victim.name)
+			l := c.told(t, 5*time.Second, "dead", victim.name)
 			worst = max(worst, time.Duration(l.At-at))
 		}
 	}
@@ -267,7 +267,7 @@ func TestProcessStoppedAndResumed(t *testing.T) {
 	var stopped, resumed time.Duration
 	for _, c := range all {
 		if c != victim {
-			l := c.told(t, 10*time.Second, Halted, victim.name)
+			l := c.told(t, 10*time.Second, "stopped", victim.name)
 			stopped = max(stopped, time.Duration(l.At-at))
 			if l.Cause != "signal" {
 				t.Errorf("cause %q, want signal", l.Cause)
@@ -280,7 +280,7 @@ func TestProcessStoppedAndResumed(t *testing.T) {
 	}
 	for _, c := range all {
 		if c != victim {
-			resumed = max(resumed, time.Duration(c.told(t, 10*time.Second, Resumed, victim.name).At-at))
+			resumed = max(resumed, time.Duration(c.told(t, 10*time.Second, "resumed", victim.name).At-at))
 		}
 	}
 	t.Logf("stopped: told within %v; resumed: %v", stopped, resumed)
@@ -291,7 +291,7 @@ func TestProcessExitsWithoutAWord(t *testing.T) {
 	if err := all[1].cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	l := all[0].told(t, 5*time.Second, Died, all[1].name)
+	l := all[0].told(t, 5*time.Second, "dead", all[1].name)
 	if l.Cause != "exit" {
 		t.Errorf("cause %q, want exit", l.Cause)
 	}
@@ -308,7 +308,7 @@ func TestProcessLeaves(t *testing.T) {
 		if c == all[2] {
 			continue
 		}
-		c.told(t, 5*time.Second, Departed, all[2].name)
+		c.told(t, 5*time.Second, "left", all[2].name)
 		if bad := c.bad(); len(bad) > 0 {
 			t.Errorf("%s was told %+v", c.name, bad)
 		}

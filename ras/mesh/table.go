@@ -31,8 +31,8 @@ type entry struct {
 	Status
 	at   int64 // of the last fate, by the clock of its host
 	seen bool  // whether a witness saw its end: it is final
-	// away says that its last event was Halted, Lost or Died. Otherwise, a Resumed event only ends a suspicion: see
-	// Event.Passing.
+	// away says that it was stopped, unreachable or dead at its last event. Otherwise only a suspicion ends when it
+	// runs: see Event.Passing.
 	away bool
 	// joined is the table's joins at its last join, which ends any silence noted before.
 	joined uint64
@@ -58,7 +58,7 @@ func (t *table) gone(name string, id uint64) bool { return t.final.has(instance{
 // become puts a member into a fate's state, since the given time.
 func (e *entry) become(f *fate, since time.Time) []Event {
 	e.State, e.Since, e.Cause, e.Exit, e.By = f.state, since, f.cause, f.exit, f.by
-	ev := Event{Status: e.Status, Kind: f.state.Kind()}
+	ev := Event{Status: e.Status}
 	switch f.state {
 	case Dead, Stopped, Unreachable:
 		e.away = true
@@ -86,7 +86,7 @@ func (t *table) join(m Member, now time.Time) (events []Event) {
 	if e == nil {
 		e = &entry{Status: Status{Member: m, Since: now, Cause: CauseTold}, joined: t.joins}
 		t.entries[m.Name] = e
-		return append(events, Event{Status: e.Status, Kind: Joined})
+		return append(events, Event{Status: e.Status, Joined: true})
 	}
 	e.Member, e.joined = m, t.joins
 	if e.State != Alive {

@@ -135,7 +135,7 @@ func TestTable(t *testing.T) {
 		var told []string
 		for _, s := range c.steps {
 			for _, e := range s(table) {
-				kind := e.Kind.String()
+				kind := e.What()
 				if e.Passing {
 					kind = "passing " + kind
 				}
@@ -296,13 +296,13 @@ func TestForget(t *testing.T) {
 			t.Errorf("%v is back: %v", m, events)
 		}
 	}
-	if events := table.join(lost, now); len(events) != 1 || events[0].Kind != Joined ||
+	if events := table.join(lost, now); len(events) != 1 || !events[0].Joined ||
 		table.entries[lost.Name].State != Alive {
 		t.Errorf("who was out of reach, and answers, is not a member again: %v", events)
 	}
 	table.silent(lost.Name, now)
 	table.lost(lost.Name, now)
-	if events := table.answers(apart.Name, now); len(events) != 1 || events[0].Kind != Resumed {
+	if events := table.answers(apart.Name, now); len(events) != 1 || events[0].What() != "resumed" {
 		t.Errorf("who is out of reach with a rank that nobody has comes back as %v", events)
 	}
 	later := left

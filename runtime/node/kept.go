@@ -255,9 +255,9 @@ func (j *keptJob) all() []*keptProcess {
 func (j *keptJob) event(e mesh.Event) {
 	p := j.get(e.Member.Name)
 	switch {
-	case e.Kind == mesh.Halted && p != nil:
+	case e.State == mesh.Stopped && p != nil:
 		p.paused = e.Since
-	case e.Kind == mesh.Resumed && p != nil:
+	case e.State == mesh.Alive && !e.Joined && p != nil:
 		p.telemetry.resumed(tape.Now() - int64(time.Since(p.paused)))
 	case e.State == mesh.Dead || e.Cause == mesh.CauseExit:
 		j.leftovers.died()

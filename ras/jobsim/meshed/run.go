@@ -192,11 +192,11 @@ func (r *runner) step(s Step) (o Outcome) {
 // process kills or stops a member.
 func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 	victim := r.Ranks[s.Victim]
-	kind, reason := mesh.Died, verdict.RankDead
+	state, reason := mesh.Dead, verdict.RankDead
 	if s.Fault == FaultStop {
-		kind, reason = mesh.Halted, verdict.RankStopped
+		state, reason = mesh.Stopped, verdict.RankStopped
 		if r.alone(s.Victim) { // no process on its machine can tell why it is silent
-			kind, reason = mesh.Lost, verdict.RankUnreachable
+			state, reason = mesh.Unreachable, verdict.RankUnreachable
 		}
 	}
 	right = expect(reason, func(_ *Told, c *verdict.Rank) bool { return c.Member == victim.Name() })
@@ -210,7 +210,7 @@ func (r *runner) process(s Step, o *Outcome) (right func(*Told) bool) {
 	is := func(i int) bool { return i == s.Victim }
 	r.await(s, o, from, from, is, right)
 	var err error
-	if o.MembersFirst, o.MembersLast, err = r.WaitTold(time.Minute, from, kind, victim.Name(),
+	if o.MembersFirst, o.MembersLast, err = r.WaitTold(time.Minute, from, state, victim.Name(),
 		append(slices.Clone(r.except), victim)...); err != nil {
 		r.miss(s, err.Error())
 	}

@@ -65,7 +65,7 @@ func TestNeighboursAnswerForTheDeadAndTheStopped(t *testing.T) {
 		from := time.Now()
 		dead.Process.Kill(process.Exit{})
 		stopped.Process.Stop()
-		told(t, j, 5*time.Second, from, mesh.Halted, stopped.Name(), dead, stopped)
+		told(t, j, 5*time.Second, from, mesh.Stopped, stopped.Name(), dead, stopped)
 		own, forOthers, missing, took := ask(t, j.Ranks[0], 5*time.Second)
 		if len(own) != 38 || len(forOthers) != 2 || len(missing) != 0 {
 			t.Fatalf("%d answered, for others %v, missing %v", len(own), forOthers, missing)
@@ -104,7 +104,7 @@ func TestWhoCannotBeAskedIsNamed(t *testing.T) {
 			r.Process.Kill(process.Exit{})
 		}
 		for _, r := range gone {
-			told(t, j, 10*time.Second, from, mesh.Died, r.Name(), gone...)
+			told(t, j, 10*time.Second, from, mesh.Dead, r.Name(), gone...)
 		}
 		own, _, missing, took := ask(t, j.Ranks[0], 5*time.Second)
 		want := []string{gone[0].Name(), gone[1].Name()}

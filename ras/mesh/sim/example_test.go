@@ -25,7 +25,7 @@ func ExampleMain() {
 		}
 		victim, began := job.Ranks[5], time.Now()
 		victim.Process.Kill(process.Exit{})
-		_, last, err := job.WaitTold(time.Minute, began, mesh.Died, victim.Name(), victim)
+		_, last, err := job.WaitTold(time.Minute, began, mesh.Dead, victim.Name(), victim)
 		fmt.Fprintf(out, "a kill was told to the last of %d members after %v, %v\n", len(job.Ranks), last, err)
 		return err == nil
 	})

@@ -19,11 +19,11 @@ func TestKilledIsToldAtOnce(t *testing.T) {
 		victim := j.Ranks[5]
 		from := time.Now()
 		victim.Process.Kill(process.Exit{Known: true, Signal: syscall.SIGKILL})
-		worst := told(t, j, time.Second, from, mesh.Died, victim.Name(), victim)
+		worst := told(t, j, time.Second, from, mesh.Dead, victim.Name(), victim)
 		t.Logf("killed: all 15 others told after %v", worst)
 		for _, r := range []*sim.Rank{j.Ranks[4], j.Ranks[0]} {
 			for _, e := range r.Since(from) {
-				if e.Kind == mesh.Died && e.Exit.Signal != syscall.SIGKILL {
+				if e.State == mesh.Dead && e.Exit.Signal != syscall.SIGKILL {
 					t.Errorf("told %v, want killed", e.Event)
 				}
 			}
@@ -43,18 +43,18 @@ func TestStoppedIsToldAndResumed(t *testing.T) {
 		victim := j.Ranks[4]
 		from := time.Now()
 		victim.Process.Stop()
-		t.Logf("stopped: told after %v", told(t, j, 5*time.Second, from, mesh.Halted, victim.Name(), victim))
+		t.Logf("stopped: told after %v", told(t, j, 5*time.Second, from, mesh.Stopped, victim.Name(), victim))
 		time.Sleep(2 * time.Minute)
 		for i, r := range j.Ranks {
 			for _, e := range r.Since(from) {
-				if r != victim && (e.Kind == mesh.Died || e.Kind == mesh.Lost) {
+				if r != victim && (e.State == mesh.Dead || e.State == mesh.Unreachable) {
 					t.Errorf("rank %d was told %v", i, e.Event)
 				}
 			}
 		}
 		from = time.Now()
 		victim.Process.Continue()
-		t.Logf("resumed: told after %v", told(t, j, 5*time.Second, from, mesh.Resumed, victim.Name(), victim))
+		t.Logf("resumed: told after %v", told(t, j, 5*time.Second, from, mesh.Alive, victim.Name(), victim))
 		time.Sleep(time.Minute)
 		for i, r := range j.Ranks {
 			for _, st := range r.Mesh.Members() {
@@ -73,12 +73,12 @@ func TestCutOffIsUnreachableAndComesBack(t *testing.T) {
 		j.Network.Cut(j.Machines[2], j.Machines[0], true)
 		j.Network.Cut(j.Machines[2], j.Machines[1], true)
 		for _, lost := range j.Ranks[4:] {
-			worst := told(t, j, time.Minute, from, mesh.Lost, lost.Name(), j.Ranks[4], j.Ranks[5])
+			worst := told(t, j, time.Minute, from, mesh.Unreachable, lost.Name(), j.Ranks[4], j.Ranks[5])
 			t.Logf("cut off: told after %v", worst)
 		}
 		for i, r := range j.Ranks {
 			for _, e := range r.Since(from) {
-				if e.Kind == mesh.Died || e.Kind == mesh.Halted {
+				if e.State == mesh.Dead || e.State == mesh.Stopped {
 					t.Errorf("rank %d was told %v", i, e.Event)
 				}
 			}
@@ -107,7 +107,7 @@ func TestAloneOnItsHostIsDeadWhenItsPortRefuses(t *testing.T) {
 		from := time.Now()
 		victim.Process.Kill(process.Exit{})
 		name := victim.Name()
-		worst := told(t, j, 2*time.Second, from, mesh.Died, name, victim)
+		worst := told(t, j, 2*time.Second, from, mesh.Dead, name, victim)
 		t.Logf("killed, alone on its host: told after %v", worst)
 	})
 }
@@ -119,7 +119,7 @@ func TestExitWith0IsNoDeath(t *testing.T) {
 		from, exit := time.Now(), process.Exit{Known: true}
 		leaver := j.Ranks[4]
 		leaver.Process.Kill(exit)
-		t.Logf("exited: told after %v", told(t, j, 5*time.Second, from, mesh.Departed, leaver.Name(), leaver))
+		t.Logf("exited: told after %v", told(t, j, 5*time.Second, from, mesh.Left, leaver.Name(), leaver))
 		time.Sleep(time.Minute)
 		for i, r := range j.Ranks {
 			if s, _ := r.Mesh.Member(leaver.Name()); r != leaver && (s.Cause != mesh.CauseExit || s.Exit != exit) {
@@ -138,7 +138,7 @@ func TestLeavingIsNoDeath(t *testing.T) {
 			t.Fatal(err)
 		}
 		leaver.Process.Kill(process.Exit{Known: true})
-		t.Logf("left: told after %v", told(t, j, 5*time.Second, from, mesh.Departed, leaver.Name(), leaver))
+		t.Logf("left: told after %v", told(t, j, 5*time.Second, from, mesh.Left, leaver.Name(), leaver))
 		time.Sleep(time.Minute)
 		for i, r := range j.Ranks {
 			if events := r.Since(from); r != leaver && len(events) != 1 {
@@ -158,7 +158,7 @@ func TestLossIsNoDeath(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		for i, r := range j.Ranks {
 			for _, e := range r.Since(from) {
-				if e.Kind != mesh.Suspected && e.Kind != mesh.Resumed {
+				if e.State != mesh.Suspect && e.State != mesh.Alive {
 					t.Errorf("rank %d was told %v", i, e.Event)
 				}
 			}

@@ -159,10 +159,10 @@ func (r *Rank) Since(from time.Time) (told []Told) {
 	return told
 }
 
-// WaitTold waits until each rank's mesh, but for those of except, has reported an event of a member. It returns when,
-// after from, the first and the last of them did. It fails if that takes longer than limit.
+// WaitTold waits until each rank's mesh, but for those of except, has reported that a member is in a state now. It
+// returns when, after from, the first and the last of them did. It fails if that takes longer than limit.
 func (j *Job) WaitTold(
-	limit time.Duration, from time.Time, kind mesh.Kind, name string, except ...*Rank,
+	limit time.Duration, from time.Time, state mesh.State, name string, except ...*Rank,
 ) (first, last time.Duration, err error) {
 	first = limit
 	for i, r := range j.Ranks {
@@ -172,14 +172,16 @@ func (j *Job) WaitTold(
 		var at time.Time
 		if !Until(limit-time.Since(from), func() bool {
 			told := r.Since(from)
-			i := slices.IndexFunc(told, func(e Told) bool { return e.Kind == kind && e.Member.Name == name })
+			i := slices.IndexFunc(told, func(e Told) bool {
+				return e.Member.Name == name && e.State == state && !e.Joined
+			})
 			if i >= 0 {
 				at = told[i].At
 			}
 			return i >= 0
 		}) {
 			return 0, 0, fmt.Errorf("sim: rank %d was not told within %v that %s is %v; it was told %v",
-				i, limit, name, kind, r.Since(from))
+				i, limit, name, state, r.Since(from))
 		}
 		first, last = min(first, at.Sub(from)), max(last, at.Sub(from))
 	}

@@ -30,12 +30,12 @@ func start(t *testing.T, seed uint64, link sim.Link, machines, each int, tuning 
 	return j
 }
 
-// told is how long after from the last rank but those excepted was told of a kind of event of a member.
+// told is how long after from the last rank but those excepted was told that a member is in a state.
 func told(
-	t *testing.T, j *sim.Job, limit time.Duration, from time.Time, kind mesh.Kind, name string, except ...*sim.Rank,
+	t *testing.T, j *sim.Job, limit time.Duration, from time.Time, state mesh.State, name string, except ...*sim.Rank,
 ) time.Duration {
 	t.Helper()
-	_, last, err := j.WaitTold(limit, from, kind, name, except...)
+	_, last, err := j.WaitTold(limit, from, state, name, except...)
 	if err != nil {
 		t.Fatal(err)
 	}

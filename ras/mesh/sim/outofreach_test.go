@@ -21,7 +21,7 @@ func TestReplacedOutOfReach(t *testing.T) {
 		from := time.Now()
 		j.Network.Cut(j.Machines[0], j.Machines[1], true)
 		for _, lost := range j.Ranks[2:] {
-			told(t, j, 5*time.Minute, from, mesh.Lost, lost.Name(), j.Ranks[2], j.Ranks[3])
+			told(t, j, 5*time.Minute, from, mesh.Unreachable, lost.Name(), j.Ranks[2], j.Ranks[3])
 		}
 		process := j.Machines[0].Start(2, 4)
 		m, err := mesh.Start(mesh.Config{

@@ -27,7 +27,7 @@ func TestReplacedMembersAreForgotten(t *testing.T) {
 			from := time.Now()
 			old.Process.Kill(process.Exit{Known: true, Code: 3})
 			gone = append(gone, old)
-			told(t, j, settled, from, mesh.Died, old.Name(), gone...)
+			told(t, j, settled, from, mesh.Dead, old.Name(), gone...)
 			process := j.Machines[1].Start(3, 4)
 			m, err := mesh.Start(mesh.Config{
 				Self: process.Member(), Secret: make([]byte, mesh.SecretSize), Job: "simulation", Tuning: tuning,

@@ -101,12 +101,12 @@ func measureScale(ctx context.Context, c sim.JobConfig, quiet time.Duration) (s 
 	const limit = time.Minute
 	from = time.Now()
 	killed.Process.Kill(process.Exit{})
-	if s.KilledFirst, s.KilledLast, err = j.WaitTold(limit, from, mesh.Died, killed.Name(), killed); err != nil {
+	if s.KilledFirst, s.KilledLast, err = j.WaitTold(limit, from, mesh.Dead, killed.Name(), killed); err != nil {
 		return s, err
 	}
 	from = time.Now()
 	stopped.Process.Stop()
-	s.StoppedFirst, s.StoppedLast, err = j.WaitTold(limit, from, mesh.Halted, stopped.Name(), killed, stopped)
+	s.StoppedFirst, s.StoppedLast, err = j.WaitTold(limit, from, mesh.Stopped, stopped.Name(), killed, stopped)
 	if err != nil {
 		return s, err
 	}
@@ -115,7 +115,7 @@ func measureScale(ctx context.Context, c sim.JobConfig, quiet time.Duration) (s 
 	}
 	from = time.Now()
 	stopped.Process.Continue()
-	s.ResumedFirst, s.ResumedLast, err = j.WaitTold(limit, from, mesh.Resumed, stopped.Name(), killed, stopped)
+	s.ResumedFirst, s.ResumedLast, err = j.WaitTold(limit, from, mesh.Alive, stopped.Name(), killed, stopped)
 	return s, err
 }
 

@@ -40,7 +40,13 @@ type listed struct {
 // last.
 const maxListed = 96
 
-// listOf lists processes without their ages.
+// same tells whether two entries differ in their ages alone.
+func (p listed) same(o listed) bool {
+	p.Age = o.Age
+	return p == o
+}
+
+// listOf lists processes.
 func listOf(members []mesh.Status) []listed {
 	members = slices.Clone(members)
 	gone := func(s *mesh.Status) int {
@@ -57,7 +63,7 @@ func listOf(members []mesh.Status) []listed {
 		m := &s.Member
 		p := listed{
 			PID: m.PID, Before: m.Before, Rank: m.Rank, JobSize: m.JobSize,
-			State: s.State, Cause: s.Cause, Exit: s.Exit,
+			State: s.State, Cause: s.Cause, Exit: s.Exit, Age: time.Since(s.Since),
 		}
 		if m.Machine != "" {
 			p.Host = m.Host
@@ -188,7 +194,7 @@ func (a *Agent) outdated() (names []string) {
 	}
 	now := listOf(a.cfg.Kept()) // which waits for a Keeper that may be telling this agent something
 	a.mu.Lock()
-	if !slices.Equal(now, a.own.Members) {
+	if !slices.EqualFunc(now, a.own.Members, listed.same) {
 		a.own = list{Turn: a.own.Turn + 1, Members: now}
 	}
 	turn := a.own.Turn
@@ -216,21 +222,7 @@ func (a *Agent) turn() uint64 {
 
 // tellList sends the list to agents.
 func (a *Agent) tellList(ctx context.Context, to []string) shared {
-	type number struct {
-		pid    int
-		before uint
-	}
-	ages := map[number]time.Duration{}
-	for _, s := range a.cfg.Kept() {
-		ages[number{s.Member.PID, s.Member.Before}] = time.Since(s.Since)
-	}
-	a.mu.Lock()
-	l := list{Turn: a.own.Turn, Members: slices.Clone(a.own.Members)}
-	a.mu.Unlock()
-	for i := range l.Members {
-		p := &l.Members[i]
-		p.Age = ages[number{p.PID, p.Before}]
-	}
+	l := list{Turn: a.turn(), Members: listOf(a.cfg.Kept())}
 	done := shared{turn: l.Turn}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

@@ -336,6 +336,10 @@ func (a *Agent) jobsReady(context.Context) error {
 func (a *Agent) Scan() {
 	a.scanning.Lock()
 	defer a.scanning.Unlock()
+	maps.DeleteFunc(a.others, func(dir string, _ bool) bool { // those that are gone
+		_, err := os.Stat(dir)
+		return errors.Is(err, os.ErrNotExist)
+	})
 	var refused []error
 	for i, dir := range a.dirs {
 		a.news.Add(dir)
@@ -347,11 +351,6 @@ func (a *Agent) Scan() {
 			}
 			continue
 		}
-		maps.DeleteFunc(a.others, func(path string, _ bool) bool { // those that are gone
-			return filepath.Dir(path) == dir && !slices.ContainsFunc(folders, func(f os.DirEntry) bool {
-				return f.Name() == filepath.Base(path)
-			})
-		})
 		for _, folder := range folders {
 			if folder.IsDir() && a.follows(i, folder.Name()) {
 				refused = append(refused, a.scan(filepath.Join(dir, folder.Name()))...)

@@ -147,7 +147,7 @@ func (a *ncclPoller) begin(engine string) {
 	if err == nil {
 		a.client, err = ncclras.New(cfg)
 	}
-	if bug := (*ncclras.BugError)(nil); errors.As(err, &bug) {
+	if bug, ok := errors.AsType[*ncclras.BugError](err); ok {
 		var numbers []string
 		for _, b := range bug.Bugs {
 			numbers = append(numbers, strconv.Itoa(b.Issue))

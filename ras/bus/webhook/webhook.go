@@ -119,7 +119,6 @@ func (s *Sink) try(ctx context.Context, ev *bus.Event) error {
 	attempt := func() (none struct{}, err error) {
 		attempts++
 		last = s.post(ctx, ev.ID, body)
-		var status *push.StatusError
 		switch {
 		case last == nil:
 			return none, nil
@@ -129,7 +128,7 @@ func (s *Sink) try(ctx context.Context, ev *bus.Event) error {
 			s.warned = true
 			s.log.Warn("a webhook doesn't take an event; it is tried again", "event", ev.ID, semconv.LogError, last)
 		}
-		if errors.As(last, &status) && status.RetryAfter > 0 {
+		if status, answered := errors.AsType[*push.StatusError](last); answered && status.RetryAfter > 0 {
 			s.aloneUntil = time.Now().Add(status.RetryAfter) // an hour at most
 			return none, &backoff.RetryAfterError{Duration: status.RetryAfter}
 		}

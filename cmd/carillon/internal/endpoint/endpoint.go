@@ -214,8 +214,7 @@ func (c *Client) get(ctx context.Context, to Target, path string, header http.He
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var failed *url.Error
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err
 		}
 		return nil, fmt.Errorf("%s can't be reached: %w", to.URL, err)

@@ -75,8 +75,8 @@ func (e *StatusError) Error() string {
 
 // Temporary tells whether the same request may succeed later.
 func Temporary(err error) bool {
-	var status *StatusError
-	if !errors.As(err, &status) {
+	status, answered := errors.AsType[*StatusError](err)
+	if !answered {
 		return true
 	}
 	again := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
@@ -106,8 +106,7 @@ func (c *Client) Post(ctx context.Context, header http.Header, body []byte) erro
 }
 
 func withoutURL(err error) error {
-	var with *url.Error
-	if errors.As(err, &with) {
+	if with, ok := errors.AsType[*url.Error](err); ok {
 		return with.Err
 	}
 	return err

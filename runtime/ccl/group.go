@@ -259,7 +259,7 @@ func (b *batch) tell() {
 	if b.ended {
 		return
 	}
-	order, calls := b.sorted()
+	order, _ := b.sorted()
 	for _, c := range order {
 		if c.life.State().Gone() || slices.ContainsFunc(b.told, func(a *act) bool { return a.c == c.core }) {
 			continue
@@ -268,29 +268,34 @@ func (b *batch) tell() {
 		number := c.ownGroup()
 		c.numbering.Unlock()
 		a := c.act(context.Background(), lifecycle.CallGroupStart, number, b.site)
-		a.rec.Start, a.rec.Ops = b.since, uint32(len(calls[c]))
+		a.rec.Start = b.since // how many calls it gets is known when it ends
 		c.tape.Life(a.rec)
 		b.told = append(b.told, a)
 	}
 	b.late.Reset(openTime)
 }
 
-// untell ends what tell began.
-func (n *nest) untell(code lifecycle.Code) {
-	if n.late != nil {
-		n.late.Stop()
+// untell ends what tell began, on the communicators that the group has no calls on, or on all.
+func (n *nest) untell(all bool, code lifecycle.Code) {
+	ops := map[*core]uint32{}
+	for _, call := range n.calls {
+		ops[call.c.core]++
 	}
-	for _, a := range n.told {
-		a.rec.Stage, a.rec.State, a.rec.Code = tape.StageEnd, a.c.life.State(), code
+	n.told = slices.DeleteFunc(n.told, func(a *act) bool {
+		if !all && ops[a.c] > 0 {
+			return false
+		}
+		a.rec.Stage, a.rec.State, a.rec.Code, a.rec.Ops = tape.StageEnd, a.c.life.State(), code, ops[a.c]
 		a.c.tape.Life(a.rec)
-	}
-	n.told = nil
+		return true
+	})
 }
 
 // end marks the group, and its inner groups, as ended. The caller holds the mutex.
 func (b *batch) end(by lifecycle.Site, code lifecycle.Code) {
-	if b.within == nil {
-		b.untell(code)
+	if b.within == nil && b.late != nil {
+		b.late.Stop()
+		b.untell(true, code)
 	}
 	b.open = slices.DeleteFunc(b.open, func(inner *batch) bool {
 		if !inner.inside(b) {
@@ -329,6 +334,7 @@ func (g *Group) drop() {
 			"the group was given up: its function returned an error or panicked, or left an inner group open"))
 	}
 	g.calls = slices.DeleteFunc(g.calls, func(call groupCall) bool { return call.in.inside(g.batch) })
+	g.untell(false, lifecycle.CodeAbandoned)
 }
 
 func (b *batch) inside(other *batch) bool {

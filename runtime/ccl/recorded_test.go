@@ -483,7 +483,7 @@ func TestNumbersOfOperationsThatProgressTogether(t *testing.T) {
 func TestOpenGroupOnTape(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
-			a := initAll(t, rt, "a")
+			a, b := initAll(t, rt, "a"), initAll(t, rt, "b")
 			fill := func() *ccl.Group {
 				g := rt.GroupStart(t.Context())
 				if err := errors.Join(ccl.Barrier(g, a[0]), ccl.Barrier(g, a[1])); err != nil {
@@ -492,15 +492,27 @@ func TestOpenGroupOnTape(t *testing.T) {
 				return g
 			}
 			g := fill()
-			<-time.After(5 * time.Second) // in the bubble's time
-			if err := errors.Join(rt.GroupEnd(g), rt.GroupEnd(fill())); err != nil {
+			givenUp := errors.New("given up")
+			err := rt.Group(g, func(inner *ccl.Group) error { // its calls are told of, and taken back
+				if err := errors.Join(ccl.Barrier(inner, b[0]), ccl.Barrier(inner, a[1])); err != nil {
+					return err
+				}
+				<-time.After(5 * time.Second) // in the bubble's time
+				return givenUp
+			})
+			if !errors.Is(err, givenUp) {
 				t.Error(err)
 			}
-			each(t, a, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+			err = errors.Join(ccl.Barrier(g, a[0]), ccl.Barrier(g, a[1]), rt.GroupEnd(g), rt.GroupEnd(fill()))
+			if err != nil {
+				t.Error(err)
+			}
+			each(t, slices.Concat(a, b), func(_ context.Context, c *ccl.Comm) error { return c.Close() })
 		}, func(ev *tape.Event) bool { return ev.Life.Call == lifecycle.CallGroupStart })
 		want := []string{
-			"a/0 group start seq=1000000001 ops=1 ok", "a/0 group end seq=1000000001 ops=1 ok",
-			"a/1 group start seq=1000000001 ops=1 ok", "a/1 group end seq=1000000001 ops=1 ok",
+			"a/0 group start seq=1000000001 ops=0 ok", "a/0 group end seq=1000000001 ops=2 ok",
+			"a/1 group start seq=1000000001 ops=0 ok", "a/1 group end seq=1000000001 ops=2 ok",
+			"b/0 group start seq=1000000001 ops=0 ok", "b/0 group end seq=1000000001 ops=0 abandoned",
 		}
 		if diff := cmp.Diff(want, tell(events)); diff != "" {
 			t.Fatal(diff)

@@ -73,10 +73,13 @@ func (w *walk) absentRanks() []Verdict {
 const skew = 100 * time.Millisecond
 
 // before tells whether the verdict on a rank that is missing at two meetings is about l's meeting. It is about the call
-// that its program makes next, if that is known, else the one that has waited longest, else the one with fewer ranks.
+// that is in a group that is not ended, or that its program makes next, if that is known, else the one that has waited
+// longest, else the one with fewer ranks.
 func (l *leaf) before(o *leaf) bool {
 	next := l.actor.wouldCall(l.at.key.comm, agreed(l.at.slot.Op))
 	switch age := l.at.age - o.at.age; {
+	case l.open() != o.open():
+		return l.open()
 	case next != l.actor.wouldCall(o.at.key.comm, agreed(o.at.slot.Op)):
 		return next
 	case l.at.until != o.at.until:
@@ -107,19 +110,33 @@ func (l *leaf) reason() Reason {
 	}
 }
 
-// openGroup is a group job that the actor has had open for about as long as the meeting waits; nil if there is none.
+// openGroup is a group job that the actor has had open for about as long as the meeting waits, or else a group with
+// calls on the meeting's communicator that its program has not ended; nil if there is none.
 func (a *actor) openGroup(m *meeting) *OpenAct {
 	for _, s := range a.slots {
-		for i := range s.Acts {
-			group := &s.Acts[i]
-			if group.Act == tape.ActGroup && group.Age >= m.age/2 && s.InFlight == 0 &&
-				(!group.Unended || s.Comm == m.key.comm) { // else the group has no call that the meeting waits for
-				return group
-			}
+		if group := s.groupJob(); group != nil && group.Age >= m.age/2 && s.InFlight == 0 {
+			return group
 		}
 	}
-	return nil
+	return a.unended(m)
 }
+
+// unended is a group with calls on the meeting's communicator that the actor's program has not ended for about as long
+// as the meeting waits; nil if there is none. What else the rank does on that communicator is outside of the group.
+func (a *actor) unended(m *meeting) *OpenAct {
+	s := a.slotIn(m.key.comm)
+	if s == nil {
+		return nil
+	}
+	i := slices.IndexFunc(s.Acts, func(o OpenAct) bool { return o.Unended && o.Age >= m.until+(m.age-m.until)/2 })
+	if i < 0 {
+		return nil
+	}
+	return &s.Acts[i]
+}
+
+// open tells whether the call that a leaf's meeting waits for is in a group that its program has not ended.
+func (l *leaf) open() bool { return l.actor.unended(l.at) != nil }
 
 // absent is the verdict on ranks that have not come to a meeting.
 func (w *walk) absent(leaves []*leaf) Verdict {
@@ -231,13 +248,16 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 		r := rankOf(l.actor, m.key.comm)
 		if l.elsewhere {
 			most := Possible
-			if m.overtakenBy(l.actor) {
+			if m.overtakenBy(l.actor) || l.open() {
 				most = Likely
 			}
 			v.Confidence = min(v.Confidence, most)
 			v.Evidence = append(v.Evidence, say("%s keeps making other calls, but not this one", r))
 		}
-		if l.actor.note.Where != "" && !l.actor.ended() {
+		if v.Reason == UnfinishedGroup && l.in != nil {
+			v.Evidence = append(v.Evidence, say("%s has gone on to %s", r, l.in.meeting.text()))
+		}
+		if l.actor.note.Where != "" && !l.actor.ended() && (l.in == nil || v.Reason != UnfinishedGroup) {
 			is := "is between its calls"
 			if v.Reason == StreamBlocked { // its last call has returned, and counts as one that it is in
 				is = "has returned from the call"
@@ -516,6 +536,62 @@ func startedAt(group *OpenAct) string {
 		return ""
 	}
 	return " (started at " + group.Site + ")"
+}
+
+// addGroups adds the groups with calls on the verdicts' communicators that culprits' programs have not ended to the
+// evidence, unless the sentence has them.
+func (g *graph) addGroups(verdicts []Verdict) {
+	for i := range verdicts {
+		v := &verdicts[i]
+		for _, r := range v.Culprits {
+			p := g.ranks[commRank{v.Comm, r.Comm}]
+			if p == nil || v.Reason == UnfinishedGroup {
+				continue
+			}
+			if k := slices.IndexFunc(p.slot.Acts, func(o OpenAct) bool { return o.Unended }); k >= 0 {
+				group := &p.slot.Acts[k]
+				v.Evidence = append(v.Evidence, say(
+					"%s has a group with calls on %s that has been open for %s%s: they are not made until GroupEnd",
+					r, commText(p.slot), Age(group.Age), startedAt(group)))
+			}
+		}
+	}
+}
+
+// leftOpen is the verdict on ranks with groups that their programs have not ended for long, where nobody is known to
+// wait for the calls in them; false if there are none.
+func (g *graph) leftOpen() (Verdict, bool) {
+	v := Verdict{Reason: UnfinishedGroup, Confidence: Possible}
+	var only *OpenAct
+	for _, a := range g.actors {
+		var longest *OpenAct
+		for _, s := range a.slots {
+			for i := range s.Acts {
+				if o := &s.Acts[i]; o.Unended && o.Stalled && (longest == nil || o.Age > longest.Age) {
+					longest = o
+				}
+			}
+		}
+		if longest == nil || a.note.Fate != Alive {
+			continue
+		}
+		only = longest
+		r := rankOf(a, lifecycle.CommID{})
+		v.Culprits, v.Age = append(v.Culprits, r), max(v.Age, Age(longest.Age))
+		v.Evidence = append(v.Evidence, say("%s opened its group %s ago%s", r, Age(longest.Age), startedAt(longest)))
+	}
+	if len(v.Culprits) == 0 {
+		return v, false
+	}
+	where := ""
+	if len(v.Culprits) == 1 {
+		where, v.Evidence = startedAt(only), nil
+	}
+	v.Text = say("%s %s a group that has been open for %s%s: call GroupEnd; until then the calls in it are not made",
+		culpritsText(v.Culprits), haveText(v.Culprits), v.Age, where)
+	v.Evidence = v.Evidence[:min(len(v.Evidence), maxEvidence)]
+	v.setID()
+	return v, true
 }
 
 // unfinishedGroups are the verdicts on acts that wait for an unfinished group job of their own rank.

@@ -45,6 +45,9 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	if len(all) == 0 {
 		all = append(w.stalledMessages(), w.standstills()...)
 	}
+	if v, ok := w.leftOpen(); ok && len(all) == 0 {
+		all = append(all, v)
+	}
 	if len(all) == 0 {
 		all = w.stragglers()
 	} else if m := w.misplaced(); m != nil {
@@ -55,6 +58,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 			cmp.Compare(a.ID, b.ID))
 	})
 	all = unique(all)
+	w.addGroups(all)
 	addStacks(all, notes)
 	return all, w.moving
 }
@@ -280,7 +284,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 	case a.wasIn(m.until):
 		return
 	case moving || m.until == 0 && idleFor >= 0 && idleFor < recent:
-		if waited < missingTime && !m.overtakenBy(a) {
+		if waited < missingTime && !m.overtakenBy(a) && !leaf.open() {
 			w.moving = true
 			return
 		}
@@ -507,9 +511,24 @@ func (w *walk) pop(m *meeting) {
 		k.onStack = false
 	}
 	knot = slices.DeleteFunc(knot, func(k *meeting) bool { return k.lostRank() || k.outOfStep })
-	if len(knot) > 1 && !w.unblocked(knot) {
+	if len(knot) > 1 && !w.ungrouped(knot) && !w.unblocked(knot) {
 		w.knots = append(w.knots, knot)
 	}
+}
+
+// ungrouped finds the ranks of a knot that went on although the call that the others wait for is in a group that they
+// have not ended. It is false if there are none.
+func (w *walk) ungrouped(knot []*meeting) (found bool) {
+	for _, m := range knot {
+		for _, e := range m.edges {
+			if slices.Contains(knot, e.to) && e.via.unended(m) != nil {
+				in := e.via.in[slices.IndexFunc(e.via.in, func(p *participant) bool { return p.meeting == e.to })]
+				w.add(&leaf{actor: e.via, at: m, in: in})
+				found = true
+			}
+		}
+	}
+	return found
 }
 
 // unblocked finds the ranks of a knot that have only launched the call by which they are a part of it: they can still

@@ -36,6 +36,10 @@
 // messages do (Slot.Counted): it waits for the ranks that have called for fewer. A rank that has called for something
 // and not launched it, where others have, has a group open: unfinished_group.
 //
+// The calls of a group that a program has opened and not ended are made nowhere (OpenAct.Unended): a rank that does not
+// come to a meeting because of it is the cause, whatever it goes on to, unless that waits for somebody who does not
+// wait for it: unfinished_group, too.
+//
 // Of messages that all have called for, the sizes must be the same on both sides: mismatch, if a rank does not come out
 // of one of which the other rank has called for another size.
 //

@@ -516,6 +516,76 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"a group that is never ended, around a message; the rank goes on",
+			newJob(3).in(world, 1, lifecycle.CallRecv, s6, 1, s6, 0).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Op.Peer, s.Begun = 1, 0
+			}, 0).in(world, 1, allReduce, s6, 0, s6, 1, 2).with(opensGroup(7*time.Second), 1),
+			[]string{
+				`unfinished_group (certain) rank 1 (node0, pid 1001) has a group that has been open for 7s (started ` +
+					`at train.go:7): call GroupEnd; until then its calls are not made, and it has not sent message 1 ` +
+					`to rank 0 on "world"; ranks 0 and 2 wait`,
+			},
+		},
+		{
+			"and blocks on another communicator",
+			newJob(3).comm("pair", 0, 1).in(world, 7, allReduce, s6, 1, s6, 0, 2).in("pair", 3, allReduce, s6, 0, s6,
+				1).with(opensGroup(7*time.Second), 1),
+			[]string{
+				`unfinished_group (certain) rank 1 (node0, pid 1001) has a group that has been open for 7s (started ` +
+					`at train.go:7): call GroupEnd; until then its calls are not made, and it has not entered ` +
+					`all_reduce 7 on "world"; ranks 0 and 2 wait`,
+			},
+		},
+		{
+			"or there waits for a rank that computes",
+			newJob(4).comm("pair", 1, 3).in(world, 7, allReduce, s6, 1, s6, 0, 2).in("pair", 3, allReduce, s6, 1, s6,
+				1).did(world, 7, allReduce, s6, 3).with(opensGroup(7*time.Second), 1),
+			[]string{
+				`not_entered (certain) rank 3 (node1, pid 1003) has not entered all_reduce 3 on "pair", nor any ` +
+					`collective from number 1 on; its last, all_reduce 7 on "world", ended 6s ago; ranks 0 to 2 wait`,
+			},
+		},
+		{
+			"or goes on on another communicator",
+			newJob(3).comm("pair", 0, 1).in(world, 7, allReduce, s6, 1, s6, 0, 2).did("pair", 30, allReduce,
+				time.Millisecond, 1).with(opensGroup(7*time.Second), 1),
+			[]string{
+				`unfinished_group (likely) rank 1 (node0, pid 1001) has a group that has been open for 7s (started ` +
+					`at train.go:7): call GroupEnd; until then its calls are not made, and it has not entered ` +
+					`all_reduce 7 on "world"; ranks 0 and 2 wait`,
+			},
+		},
+		{
+			"the call in it is what it is told for",
+			newJob(4).comm("pair", 1, 3).in("pair", 3, allReduce, 7*time.Second, 1, s6, 3).in(world, 7, allReduce, s6,
+				1, s6, 0, 2).with(opensGroup(7*time.Second), 1),
+			[]string{
+				`unfinished_group (certain) rank 1 (node0, pid 1001) has a group that has been open for 7s (started ` +
+					`at train.go:7): call GroupEnd; until then its calls are not made, and it has not entered ` +
+					`all_reduce 7 on "world"; ranks 0, 2 and 3 wait`,
+			},
+		},
+		{
+			"a group that is never ended, and nobody waits",
+			newJob(3).with(opensGroup(9*time.Second), 1).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Acts[0].Stalled = true
+			}, 1).did(world, 30, allReduce, time.Millisecond, 0, 1, 2),
+			[]string{
+				`unfinished_group (possible) rank 1 (node0, pid 1001) has a group that has been open for 9s (started ` +
+					`at train.go:7): call GroupEnd; until then the calls in it are not made`,
+			},
+		},
+		{
+			"groups that are never ended, and nobody waits",
+			newJob(3).with(opensGroup(9*time.Second), 0, 1).with(func(_ *verdict.Note, s *verdict.Slot) {
+				s.Acts[0].Stalled = true
+			}, 0, 1).did(world, 30, allReduce, time.Millisecond, 0, 1, 2),
+			[]string{
+				`unfinished_group (possible) ranks 0 and 1 have a group that has been open for 9s: call GroupEnd; ` +
+					`until then the calls in it are not made`,
+			},
+		},
+		{
 			"a finalize beside groups that are never ended",
 			newJob(3).with(opensGroup(9*time.Second), 1, 2).with(act(tape.ActFinalize, s6, true), 1, 2),
 			[]string{

@@ -62,6 +62,7 @@ type core struct {
 	numbering sync.Mutex                // guards acts, together with the place in the line
 	acts      map[lifecycle.Call]uint64 // splits, shrinks, grows, groups with collectives; the same on all ranks
 	pairs     uint64                    // groups without collectives; each rank has its own
+	filling   filling
 
 	maker  int64       // the goroutine that made it
 	shared atomic.Bool // calls came from another one, too
@@ -238,6 +239,7 @@ func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 			Call: call, Stage: tape.StageEnd, Seq: seq, Code: lifecycle.CodeOf(err), State: state,
 			Peer: culprit(err), Text: err.Error(),
 		})
+		c.filling.tell()
 	}
 	return err
 }

@@ -55,10 +55,42 @@ type nest struct {
 	since int64 // when it got its first call
 	late  *time.Timer
 	told  []*act
+	on    []*core // whose filling it is
 }
 
 // openTime is how long a group may be open until that is told.
 const openTime = time.Second
+
+// filling are the groups with calls on a communicator that have not ended.
+type filling struct {
+	mu    sync.Mutex
+	nests []*nest
+}
+
+func (f *filling) add(n *nest) (isNew bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if isNew = !slices.Contains(f.nests, n); isNew {
+		f.nests = append(f.nests, n)
+	}
+	return isNew
+}
+
+func (f *filling) remove(n *nest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nests = slices.DeleteFunc(f.nests, func(o *nest) bool { return o == n })
+}
+
+// tell tells of the groups now, as the communicator has failed: it may be because their calls were not made.
+func (f *filling) tell() {
+	f.mu.Lock()
+	open := slices.Clone(f.nests)
+	f.mu.Unlock()
+	for _, n := range open {
+		n.outermost.tell()
+	}
+}
 
 // groupCall is a call on a communicator, to be made when the group ends.
 type groupCall struct {
@@ -296,6 +328,9 @@ func (b *batch) end(by lifecycle.Site, code lifecycle.Code) {
 	if b.within == nil && b.late != nil {
 		b.late.Stop()
 		b.untell(true, code)
+		for _, c := range b.on {
+			c.filling.remove(b.nest)
+		}
 	}
 	b.open = slices.DeleteFunc(b.open, func(inner *batch) bool {
 		if !inner.inside(b) {
@@ -375,6 +410,9 @@ func (g *Group) add(c *Comm, ops []engine.Op) error {
 	defer g.mu.Unlock()
 	if g.late == nil {
 		g.since, g.late = tape.Now(), time.AfterFunc(openTime, g.outermost.tell)
+	}
+	if c.filling.add(g.nest) {
+		g.on = append(g.on, c.core)
 	}
 	for _, op := range ops {
 		g.calls = append(g.calls, groupCall{c, op, g.batch})

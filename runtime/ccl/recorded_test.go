@@ -519,3 +519,31 @@ func TestOpenGroupOnTape(t *testing.T) {
 		}
 	})
 }
+
+// When a communicator fails, a group with calls on it that is open may be why: it is on the tape at once.
+func TestOpenGroupOfFailedOnTape(t *testing.T) {
+	events := recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		a := initAll(t, rt, "a")
+		g := rt.GroupStart(t.Context())
+		if err := ccl.Send(g, a[0], []byte{1}, 1); err != nil {
+			t.Fatal(err)
+		}
+		each(t, a, func(ctx context.Context, c *ccl.Comm) error {
+			data, err := make([]byte, 1), error(nil)
+			if c.Rank() == 0 {
+				err = ccl.AllReduce(ctx, c, data, data, ccl.Sum)
+			} else {
+				err = ccl.Recv(ctx, c, data, 0)
+			}
+			if err == nil {
+				t.Error("a call that doesn't match has no error")
+			}
+			return c.Abort(nil)
+		})
+		_ = rt.GroupEnd(g)
+	}, func(ev *tape.Event) bool { return ev.Life.Call == lifecycle.CallGroupStart })
+	want := []string{"a/0 group start seq=1000000001 ops=0 ok", "a/0 group end seq=1000000001 ops=1 ok"}
+	if diff := cmp.Diff(want, tell(events)); diff != "" {
+		t.Fatal(diff)
+	}
+}

@@ -42,7 +42,8 @@ func (a *attributes) call(r *tape.LifeRecord) {
 	case tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActGroup:
 		made := r.Stage != tape.StageMisuse // a refused call has no number
 		a.when(made, semconv.ActSeq.Int64(int64(r.Seq)))
-		a.when(made && r.Act == tape.ActGroup && r.Ops > 0, semconv.GroupOps.Int64(int64(r.Ops)))
+		counted := r.Call != lifecycle.CallGroupStart || r.Stage == tape.StageEnd // it may still get calls
+		a.when(made && r.Act == tape.ActGroup && counted, semconv.GroupOps.Int64(int64(r.Ops)))
 	case tape.ActNone:
 		a.when(r.Stage == tape.StageEnd || r.Seq > 0, semconv.OpSeq.Int64(int64(r.Seq)))
 	default:

@@ -19,6 +19,8 @@ type actor struct {
 	// idleFor is the time since its last call, without the time in which its process was stopped; -1 if it isn't known.
 	idleFor time.Duration
 	leaves  []*leaf // that the walk ends at
+	// due are its ranks in communicators that it has not come to, as far as others tell.
+	due map[lifecycle.CommID]int
 }
 
 // compareNumbers finds the communicators in which ranks have other numbers than in the job, or another order.
@@ -203,6 +205,10 @@ func (a *actor) slotIn(comm lifecycle.CommID) *Slot {
 func rankOf(a *actor, comm lifecycle.CommID) Rank {
 	r := Rank{Job: a.job, Comm: -1, Member: a.note.Member, Host: a.note.Host, PID: a.note.PID}
 	s := a.slotIn(comm)
+	if rank, is := a.due[comm]; is && s == nil {
+		r.Comm = rank
+		return r
+	}
 	if s == nil && a.job < 0 && len(a.slots) > 0 {
 		s = a.slots[0]
 	}

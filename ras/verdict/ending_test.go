@@ -98,6 +98,31 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
+// A rank that doesn't come to a shrink is named as the job knows it, whichever ranks the shrink leaves out, if that is
+// known.
+func TestNeverShrinks(t *testing.T) {
+	shrinking := func(without ...int) job {
+		j := newJob(5).comm("smaller", 0, 2, 4)
+		for r := range j {
+			j.slot(r, "smaller").Acts = []verdict.OpenAct{{Act: tape.ActInit, Age: s6, Stalled: true}}
+			if r%2 == 0 {
+				j.with(act(tape.ActShrink, s6, true), r)
+				j.slot(r, world).Acts[0].Without = without
+			}
+		}
+		j[2].Slots = j[2].Slots[:1]
+		j.slot(2, world).Acts = nil
+		return j
+	}
+	v := alone(t, shrinking(1, 3), 2)
+	if r := v.Culprits[0]; v.Reason != verdict.NotJoined || r.Comm != 1 {
+		t.Errorf("%s, and it is rank %d there", v, r.Comm)
+	}
+	if v := alone(t, shrinking(), -1); !strings.HasPrefix(v.Text.String(), `rank 1 of "smaller" has not joined`) {
+		t.Error(v)
+	}
+}
+
 // grouped puts ranks into an act that a group's end has not launched yet.
 func grouped(kind tape.Act, age time.Duration) func(*verdict.Note, *verdict.Slot) {
 	return func(n *verdict.Note, s *verdict.Slot) {

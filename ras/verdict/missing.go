@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/telemetry/model"
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
@@ -255,6 +256,10 @@ func (g *graph) assignAbsent(m *meeting) {
 			a = g.shrunk(m, r)
 		}
 		if a != nil {
+			if a.due == nil {
+				a.due = map[lifecycle.CommID]int{}
+			}
+			a.due[m.key.comm] = r
 			m.addMissing(a)
 			m.guessed = m.guessed || m.key.kind != joining
 		} else {
@@ -357,25 +362,36 @@ func (m *meeting) inOrder(some []*actor) []*actor {
 	})
 }
 
-// shrunk is the only rank of the parent that can be rank r of a communicator in its init, if a shrink makes it, which
-// keeps the order of ranks; nil if there is none, or more than one.
+// shrunk is the rank of the parent that is rank r of a communicator in its init, if a shrink makes it, which keeps the
+// order of ranks. If it isn't known which ranks the shrink leaves out, it is the only rank of the parent that can be
+// that one; nil if there is none, or more than one.
 func (g *graph) shrunk(m *meeting, r int) (found *actor) {
 	parent := m.slot.Parent
-	if m.key.kind != joining || !slices.ContainsFunc(m.present, func(p *participant) bool {
-		s := p.actor.slotIn(parent)
-		return s != nil && s.open(tape.ActShrink) != nil
-	}) {
-		return nil
-	}
 	low, high := -1, maxSize
+	shrinks := false
 	for _, p := range m.present {
-		switch s := p.actor.slotIn(parent); {
-		case s == nil:
-		case p.slot.Rank < r:
+		s := p.actor.slotIn(parent)
+		if s == nil {
+			continue
+		}
+		if a := s.open(tape.ActShrink); a != nil {
+			if rank, known := a.keeps(r, s.Size); known {
+				p := g.ranks[commRank{parent, rank}]
+				if p == nil {
+					return nil
+				}
+				return p.actor
+			}
+			shrinks = true
+		}
+		if p.slot.Rank < r {
 			low = max(low, s.Rank)
-		case p.slot.Rank > r:
+		} else if p.slot.Rank > r {
 			high = min(high, s.Rank)
 		}
+	}
+	if m.key.kind != joining || !shrinks {
+		return nil
 	}
 	for key, p := range g.ranks {
 		if key.comm != parent || key.rank <= low || key.rank >= high || p.actor.note.Fate == Dead {
@@ -387,4 +403,20 @@ func (g *graph) shrunk(m *meeting, r int) (found *actor) {
 		found = p.actor
 	}
 	return found
+}
+
+// keeps is the rank, of so many, that is rank r of the communicator which a shrink makes; false if that isn't known.
+func (a *OpenAct) keeps(r, size int) (rank int, known bool) {
+	if len(a.Without) == 0 || slices.Contains(a.Without, model.OtherRanks) {
+		return 0, false
+	}
+	for rank := range size {
+		if slices.Contains(a.Without, rank) {
+			continue
+		}
+		if r--; r < 0 {
+			return rank, true
+		}
+	}
+	return 0, false
 }

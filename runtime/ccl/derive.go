@@ -25,6 +25,7 @@ import (
 type derivation struct {
 	call lifecycle.Call
 	site lifecycle.Site
+	text string // of the start of the act
 	opts []Option
 	rank int // of the child, and its size; -1 and 0 where they are not known yet
 	size int
@@ -40,7 +41,9 @@ type derivation struct {
 
 func (c *Comm) derive(ctx context.Context, d *derivation) (*Comm, error) {
 	number, place := c.enter(d.call)
-	d.act, d.place = c.act(ctx, d.call, number, d.site).start(), place
+	d.act, d.place = c.act(ctx, d.call, number, d.site), place
+	d.act.rec.Text = d.text
+	d.act.start().rec.Text = ""
 	o := options{devices: c.devices(), Info: lifecycle.Info{
 		ID: d.id(number), Parent: c.id, Name: fmt.Sprintf("%s/%d", c.name, number), Rank: d.rank, Size: d.size,
 		NonBlocking: !c.blocking, Call: d.call, Site: d.site,

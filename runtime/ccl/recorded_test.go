@@ -547,3 +547,27 @@ func TestOpenGroupOfFailedOnTape(t *testing.T) {
 		t.Fatal(diff)
 	}
 }
+
+// The start of a shrink tells which ranks it leaves out.
+func TestShrinkOnTape(t *testing.T) {
+	var starts []string
+	recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		comms, err := rt.InitAll(t.Context(), 6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each(t, comms[2:3], func(ctx context.Context, c *ccl.Comm) error {
+			child, err := c.Shrink(ctx, []int{4, 1, 0, 5, 3}, ccl.ShrinkDefault)
+			return errors.Join(err, child.Close())
+		})
+		each(t, comms, func(_ context.Context, c *ccl.Comm) error { return c.Close() })
+	}, func(ev *tape.Event) bool {
+		if r := ev.Life; ev.IsLife && r.Act == tape.ActShrink {
+			starts = append(starts, fmt.Sprintf("%s %q", r.Stage, r.Text))
+		}
+		return false
+	})
+	if want := []string{`start "without ranks 0-1,3-5"`, `end ""`}; !slices.Equal(starts, want) {
+		t.Errorf("%q, want %q", starts, want)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, mode ShrinkMode, opts 
 	}
 	rank := slices.Index(members, c.rank)
 	d := &derivation{
-		call: lifecycle.CallShrink, site: site, opts: opts, rank: rank, size: len(members),
+		call: lifecycle.CallShrink, site: site, text: withoutText(exclude), opts: opts, rank: rank, size: len(members),
 		id: func(number uint64) CommID { // the ranks must agree on the members
 			id := lifecycle.ChildCommID(c.id, number, shrinkColor)
 			for _, m := range members {
@@ -92,6 +93,28 @@ func (c *Comm) clear(ctx context.Context, mode ShrinkMode, why error, site lifec
 		return c.check(lifecycle.CallShrink)
 	}
 	return nil
+}
+
+// mostText bounds the ranks that a shrink's start tells of.
+const mostText = 1000
+
+// withoutText are the ranks that a shrink leaves out, as its start on the tape has them.
+func withoutText(exclude []int) string {
+	b, ranks := []byte("without ranks "), slices.Sorted(slices.Values(exclude))
+	for from, to := 0, 0; from < len(ranks); from = to {
+		for to = from + 1; to < len(ranks) && ranks[to] == ranks[to-1]+1; to++ {
+		}
+		if from > 0 {
+			b = append(b, ',')
+		}
+		if len(b) > mostText {
+			return string(append(b, "..."...))
+		}
+		if b = strconv.AppendInt(b, int64(ranks[from]), 10); to > from+1 {
+			b = strconv.AppendInt(append(b, '-'), int64(ranks[to-1]), 10)
+		}
+	}
+	return string(b)
 }
 
 // without are the ranks that remain, ascending.

@@ -614,6 +614,15 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"one rank is waited for long, in few steps",
+			newJob(4).with(waited(2, 8*time.Second, 300, 20*time.Second), 0, 1, 3).with(
+				func(_ *verdict.Note, s *verdict.Slot) { s.Waited[0].Long, s.Waited[0].LongTime = 6, int64(2*s6) }, 0, 1, 3),
+			[]string{
+				`straggler (likely) rank 2 (node1, pid 1002) holds up "world": the others wait for it 70 % of the ` +
+					`time, most of that in 6 of 300 operations, 2s each`,
+			},
+		},
+		{
 			"two of two with a mismatch, as the engine found it",
 			newJob(2).in(world, 7, allReduce, s6, 1, s6, 0).in(world, 7, lifecycle.CallBarrier, s6, 0, s6, 1),
 			[]string{

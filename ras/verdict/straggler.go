@@ -31,6 +31,9 @@ type holdUp struct {
 	slot     *Slot
 	by       []*participant // that said so; none if it is inferred
 	time     time.Duration  // of all of them together
+	whole    time.Duration  // the same, with all of the waits that count in part
+	long     int            // operations of those waits
+	longTime time.Duration  // of all of them together
 	chance   time.Duration  // the mean of them may be as much longer by chance
 	window   time.Duration  // the longest: of a rank that hardly waits it is short
 	ops      int            // in which they waited
@@ -39,7 +42,23 @@ type holdUp struct {
 }
 
 // mean is how long each of the others waited.
-func (h *holdUp) mean() time.Duration { return h.time / time.Duration(max(h.slot.Size-1, 1)) }
+func (h *holdUp) mean() time.Duration { return h.each(h.time) }
+
+// each is a time of all the others together, of one of them on average.
+func (h *holdUp) each(all time.Duration) time.Duration {
+	return all / time.Duration(max(h.slot.Size-1, 1))
+}
+
+// text says how much of the time the others wait: most of it in a few operations, or in each.
+func (h *holdUp) text() string {
+	whole := max(h.whole, h.time)
+	share := fmt.Sprintf("%.0f %% of the time", 100*h.each(whole).Seconds()/h.window.Seconds())
+	if h.long > 0 && 2*h.longTime > whole {
+		return fmt.Sprintf("%s, most of that in %d of %d operations, %s each", share, h.long, h.calls,
+			Age(h.each(h.longTime)/time.Duration(h.long)))
+	}
+	return fmt.Sprintf("%s, %s an operation", share, Age(h.each(whole)/time.Duration(h.calls)))
+}
 
 // waitSums are how long ranks waited for each other.
 type waitSums struct {
@@ -72,6 +91,8 @@ func (w *waitSums) told() {
 				h.by, h.ops = append(h.by, &participant{actor: a, slot: s}), max(h.ops, wait.Ops)
 				h.calls = h.ops
 				h.time += time.Duration(wait.Time)
+				h.whole += time.Duration(wait.Whole())
+				h.long, h.longTime = max(h.long, wait.Long), h.longTime+time.Duration(wait.LongTime)
 				h.window = max(h.window, s.Window)
 				w.of[a] += time.Duration(wait.Time)
 			}
@@ -130,10 +151,9 @@ func (g *graph) stragglers() []Verdict {
 		r := rankOf(p.actor, key.comm)
 		v := Verdict{
 			Reason: Straggler, Confidence: Likely, Culprits: []Rank{r}, Comm: key.comm, Name: slot.Name,
-			Age: Age(h.window), Text: say("%s holds up %s: the others wait for it %s of the time, %s an operation",
-				culpritsText([]Rank{r}), commText(slot),
-				fmt.Sprintf("%.0f %%", 100*mean.Seconds()/h.window.Seconds()),
-				Age(mean/time.Duration(h.calls)).String()),
+			Age: Age(h.window),
+			Text: say("%s holds up %s: the others wait for it %s", culpritsText([]Rank{r}), commText(slot),
+				h.text()),
 			Evidence: h.evidence,
 		}
 		v.setID()

@@ -88,7 +88,13 @@ type Wait struct {
 	Rank int32 // -1: for none
 	Time int64
 	Ops  int
+	// Long is how many of Ops waited for longer than counts, in a sum of waits, and LongTime for how long in all.
+	Long     int   `json:",omitempty"`
+	LongTime int64 `json:",omitempty"`
 }
+
+// Whole is for how long it waited, with all of the waits of which only a part counts.
+func (w *Wait) Whole() int64 { return w.Time - int64(w.Long)*longestWait + w.LongTime }
 
 // Messages counts the messages with another rank that were begun.
 type Messages struct{ Sent, Received uint64 }

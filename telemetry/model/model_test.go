@@ -324,7 +324,25 @@ func TestWaits(t *testing.T) {
 	}
 	waits, over := p.Comm(1).Waits(at * ms)
 	want := []model.Wait{{Rank: 0, Time: 500 * ms, Ops: 5}, {Rank: 1, Time: 500 * ms, Ops: 5}}
-	if diff := cmp.Diff(want, waits); diff != "" || over != 900*ms {
+	if diff := cmp.Diff(want, waits); diff != "" || over != 1000*ms {
+		t.Errorf("over %v (-want +got):\n%s", time.Duration(over), diff)
+	}
+	// Of a long wait a part counts. The whole of it is known, too.
+	p.op(at, tape.StageWait, 11, at, 1)
+	at += 3000
+	p.op(at, tape.StageWait, 11, at-3000, -1)
+	waits, over = p.Comm(1).Waits(at * ms)
+	want[1] = model.Wait{Rank: 1, Time: 1500 * ms, Ops: 6, Long: 1, LongTime: 3000 * ms}
+	if diff := cmp.Diff(want, waits); diff != "" || over != 4000*ms || waits[1].Whole() != 3500*ms {
+		t.Errorf("over %v (-want +got):\n%s", time.Duration(over), diff)
+	}
+	// A window that begins with a long wait has no more of it than counts.
+	p = newProcess(model.Limits{})
+	p.op(0, tape.StageWait, 1, 0, 1)
+	p.op(60_000, tape.StageWait, 1, 0, -1)
+	waits, over = p.Comm(1).Waits(60_000 * ms)
+	want = []model.Wait{{Rank: 1, Time: 1000 * ms, Ops: 1}}
+	if diff := cmp.Diff(want, waits); diff != "" || over != 1000*ms {
 		t.Errorf("over %v (-want +got):\n%s", time.Duration(over), diff)
 	}
 }

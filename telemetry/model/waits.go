@@ -24,20 +24,28 @@ func (c *Comm) waitFor(rank int32, now int64) {
 		w := &c.windows[0]
 		if w.waits == nil || now-w.start >= waitWindow {
 			c.windows[1] = *w
-			*w = window{start: now, waits: make(map[int32]Wait)}
+			*w = window{start: max(c.waitSince, now-longestWait), waits: make(map[int32]Wait)}
 		}
-		w.add(Wait{Rank: c.wait, Time: min(now-c.waitSince, longestWait), Ops: 1})
+		one := Wait{Rank: c.wait, Time: now - max(c.waitSince, w.start), Ops: 1}
+		if one.Time > longestWait {
+			one.Long, one.LongTime, one.Time = 1, one.Time, longestWait
+		}
+		w.add(one)
 	}
 	c.wait, c.waitSince = rank, now
 }
 
 func (w *window) add(more Wait) {
 	sum := w.waits[more.Rank]
-	w.waits[more.Rank] = Wait{Rank: more.Rank, Time: sum.Time + more.Time, Ops: sum.Ops + more.Ops}
+	w.waits[more.Rank] = Wait{
+		Rank: more.Rank, Time: sum.Time + more.Time, Ops: sum.Ops + more.Ops,
+		Long: sum.Long + more.Long, LongTime: sum.LongTime + more.LongTime,
+	}
 }
 
 // Waits is how long operations of the communicator waited for each rank lately, in the order of ranks, and over which
-// time: the last 20 to 40 seconds, or since the first wait. A single wait counts for a second at most.
+// time: the last 20 to 40 seconds, or since the first wait. A single wait counts for a second at most; Wait.Whole has
+// all of it.
 func (c *Comm) Waits(now int64) (list []Wait, over int64) {
 	last, before := &c.windows[0], &c.windows[1]
 	if last.waits == nil {

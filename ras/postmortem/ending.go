@@ -390,7 +390,7 @@ func (r *Report) notice() {
 			var noticed []*process
 			for rank, of := range c.byRank {
 				if p := of.proc; p != m.proc && (f.Peer < 0 || int(f.Peer) == rank) &&
-					p.endedAround(p.mono(m.proc.at(f.Time)), f.Code) {
+					p.endedAround(p.mono(m.failedAt()), f.Code) {
 					noticed = append(noticed, p)
 				}
 			}
@@ -400,12 +400,22 @@ func (r *Report) notice() {
 			first := slices.MinFunc(noticed, byEnd)
 			until := first.at(first.end.at).Add(sweepTime)
 			for _, p := range noticed {
-				if at := p.mono(m.proc.at(f.Time)); p.end.at == 0 || at < p.end.at && !p.at(p.end.at).After(until) {
+				if at := p.mono(m.failedAt()); p.end.at == 0 || at < p.end.at && !p.at(p.end.at).After(until) {
 					p.end.at = at
 				}
 			}
 		}
 	}
+}
+
+// failedAt is when the communicator of a member failed: the end of the call that failed is on the tape before the
+// error.
+func (m *member) failedAt() time.Time {
+	at := m.Failure.Time
+	if last := &m.Last; last.End > 0 && last.Code != lifecycle.CodeOK && last.Seq == m.Failure.Seq {
+		at = min(at, last.End)
+	}
+	return m.proc.at(at)
 }
 
 // endedAround tells whether the process may have been dead at a time on its clock at which another rank failed because

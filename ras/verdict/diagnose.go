@@ -37,7 +37,7 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	}
 	all = append(all, w.absentRanks()...)
 	for _, knot := range w.knots {
-		if ring := shortest(knot); ring != nil {
+		if ring := shortest(knot); ring != nil && !afterLeaving(ring) {
 			all = append(all, w.cycle(knot, fromLowest(ring)))
 		}
 	}
@@ -61,6 +61,17 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	w.addGroups(all)
 	addStacks(all, notes)
 	return all, w.moving
+}
+
+// afterLeaving tells whether a rank of a cycle had ended a communicator that others need before it came there: that is
+// the cause, as its program has met errors since.
+func afterLeaving(ring []edge) bool {
+	return slices.ContainsFunc(ring, func(e edge) bool {
+		i := slices.IndexFunc(e.via.in, func(p *participant) bool { return p.meeting == e.to })
+		return i >= 0 && slices.ContainsFunc(e.via.leaves, func(l *leaf) bool {
+			return l.why == leftComm && l.left.Age > e.via.in[i].since
+		})
+	})
 }
 
 // identify gives communicators the ids that they have on the ranks that have learned them, where a rank in the init has

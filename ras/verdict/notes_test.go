@@ -490,6 +490,17 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"a rank that goes on after the end of a communicator that others need",
+			newJob(3).comm("dp", 0, 2).comm("tp", 0, 1).in("dp", 3, allReduce, s6, 0, s6, 2).in(world, 7, allReduce, s6,
+				0, s6, 1).in("tp", 5, allReduce, s5, 1, s5, 0).with(func(n *verdict.Note, _ *verdict.Slot) {
+				n.Slots[1].Left = &verdict.Left{Act: tape.ActDestroy, Age: s6, Site: "train.go:9"}
+			}, 0),
+			[]string{
+				`not_entered (certain) rank 0 (node0, pid 1000) destroyed "dp" 6s ago (at train.go:9), and never ` +
+					`entered all_reduce 3 on "dp"`,
+			},
+		},
+		{
 			"a group that is never ended",
 			newJob(3).in(world, 7, allReduce, s6, -1, 0, 0, 2).with(opensGroup(7*time.Second), 1),
 			[]string{

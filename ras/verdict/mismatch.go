@@ -211,7 +211,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 		func(p *participant) bool {
 			return messages && !there[0].slot.inMessage() && (w.superfluous(p) || w.leftOut(p))
 		},
-		func(p *participant) bool { return p.slot.Rank == m.engine.Peer && w.groupTooMany(p) },
+		w.groupTooMany,
 		func(p *participant) bool { return m.slot.Size > 2 && !messages && p.slot.Rank == m.engine.Peer },
 	} {
 		if some := slices.DeleteFunc(slices.Clone(there), func(p *participant) bool { return !is(p) }); len(some) > 0 {

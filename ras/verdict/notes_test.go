@@ -501,6 +501,19 @@ func TestNotes(t *testing.T) {
 			},
 		},
 		{
+			"a group of messages where the others split, as the rank that it is with is named",
+			newJob(4).in(world, 8, lifecycle.CallGroupEnd, s6, 1, s6, 0).in(world, 17, lifecycle.CallSplit, s6, 0, s6,
+				1, 2, 3).with(failed(lifecycle.CodeMismatch, 1), 0, 2, 3).with(
+				failed(lifecycle.CodeMismatch, 0), 1).with(
+				func(_ *verdict.Note, s *verdict.Slot) { s.Groups, s.Age = 8, 2*time.Millisecond }, 0).with(
+				func(_ *verdict.Note, s *verdict.Slot) { s.Groups = 7 }, 1, 2, 3).with(
+				func(_ *verdict.Note, s *verdict.Slot) { s.Failure.Age /= 2 }, 1),
+			[]string{
+				`mismatch (likely) rank 0 (node0, pid 1000) made a call on "world" that does not match the others' ` +
+					`calls: rank 0 was in a group of messages on "world"; rank 1 was in a split of "world"; ranks 1 `,
+			},
+		},
+		{
 			"a group that is never ended",
 			newJob(3).in(world, 7, allReduce, s6, -1, 0, 0, 2).with(opensGroup(7*time.Second), 1),
 			[]string{
@@ -627,7 +640,9 @@ func TestNotes(t *testing.T) {
 		{
 			"one rank is waited for long, in few steps",
 			newJob(4).with(waited(2, 8*time.Second, 300, 20*time.Second), 0, 1, 3).with(
-				func(_ *verdict.Note, s *verdict.Slot) { s.Waited[0].Long, s.Waited[0].LongTime = 6, int64(2*s6) }, 0, 1, 3),
+				func(_ *verdict.Note, s *verdict.Slot) {
+					s.Waited[0].Long, s.Waited[0].LongTime = 6, int64(2*s6)
+				}, 0, 1, 3),
 			[]string{
 				`straggler (likely) rank 2 (node1, pid 1002) holds up "world": the others wait for it 70 % of the ` +
 					`time, most of that in 6 of 300 operations, 2s each`,

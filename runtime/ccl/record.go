@@ -17,6 +17,8 @@ type act struct {
 	rec tape.LifeRecord
 	// members translates ranks of the communicator that the act makes into c's, once errors name the former.
 	members []int
+	// unnumbered tells that errors name ranks of another communicator, and those of c are not known.
+	unnumbered bool
 }
 
 // act returns the act of a call, not started yet. seq is its number among the acts of its kind on this communicator.
@@ -66,6 +68,9 @@ func (a *act) end(err error) {
 	peer, text := culprit(err), a.rec.Text
 	if peer >= 0 && int(peer) < len(a.members) {
 		peer = int32(a.members[peer])
+	}
+	if a.unnumbered {
+		peer = -1
 	}
 	if err != nil {
 		text = err.Error()

@@ -571,3 +571,31 @@ func TestShrinkOnTape(t *testing.T) {
 		t.Errorf("%q, want %q", starts, want)
 	}
 }
+
+// The error of a split names a rank of the parent, which is no rank of the communicator that was to be made.
+func TestFailedSplitOnTape(t *testing.T) {
+	var ends []string
+	recorded(t, func(rt *ccl.Runtime, _ *syncBuffer) {
+		each(t, initAll(t, rt, "a"), func(ctx context.Context, c *ccl.Comm) error {
+			var err error
+			if c.Rank() == 0 {
+				_, err = c.Split(ctx, 0, 0, ccl.WithName("b"))
+			} else {
+				err = ccl.Send(ctx, c, []byte{1}, 0)
+			}
+			if !errors.Is(err, ccl.ErrMismatch) {
+				t.Error(err)
+			}
+			return c.Abort(nil)
+		})
+	}, func(ev *tape.Event) bool {
+		r := ev.Life
+		if ev.IsLife && r.Act != tape.ActNone && r.Stage == tape.StageEnd && r.Code == lifecycle.CodeMismatch {
+			ends = append(ends, fmt.Sprintf("%s %s %d", ev.Comm.Name, r.Act, r.Peer))
+		}
+		return false
+	})
+	if want := []string{"a split 1", "b init -1"}; !slices.Equal(ends, want) {
+		t.Errorf("%q, want %q", ends, want)
+	}
+}

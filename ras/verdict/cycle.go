@@ -125,6 +125,7 @@ func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 		{func(i int) bool { return w.leftTwin(ring[i].via) }, Likely, order},
 		{func(i int) bool { return w.inStep(ring[i].via) != yes || ring[i].via.groups() }, Likely, unfit},
 		{func(i int) bool { return onlyOne(ring, i) }, Likely, unfit},
+		{func(i int) bool { return stayedOut(ring, i) }, Likely, unfit},
 	} {
 		if picked := pick(r.is); len(picked) > 0 && len(picked) < len(all) {
 			return picked, &r
@@ -243,6 +244,14 @@ func onlyOne(ring []edge, i int) bool {
 		}
 	}
 	return same == 1
+}
+
+// stayedOut tells whether the rank of an edge is the only one of three or more that has not come to the act which makes
+// a communicator: histories have no acts.
+func stayedOut(ring []edge, i int) bool {
+	m := ring[(i+len(ring)-1)%len(ring)].to
+	return m.key.kind == collective && !m.slot.Op.Call.IsOperation() && m.slot.Size > 2 &&
+		len(m.present) == m.slot.Size-1
 }
 
 // newPair tells whether an edge leads to the first message that two ranks have exchanged, where the other pairs of the

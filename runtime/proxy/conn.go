@@ -88,7 +88,7 @@ func (c *Conn) Waits() tape.Phase {
 // TrySend implements transport.Conn.
 func (c *Conn) TrySend(p []byte) (int, error) {
 	n, err := c.trySend(p)
-	if len(p) > packBytes {
+	if len(p) >= lentBytes {
 		c.attend()
 	}
 	return n, err
@@ -233,16 +233,16 @@ func (c *Conn) sendShared(p []byte) int {
 	}
 	c.neighbour.submit(i, c, k, c.e.waiter.Round(), n, piped)
 	if !c.e.waiter.Attends() || !c.e.ringLater(c, n) {
-		c.ringCarrier(false, n > packBytes)
+		c.ringCarrier(false)
 	}
 	return n
 }
 
 // ringCarrier has the carrier's process send the submitted operations: a rank of it that is in an operation, or else
-// its Proxy's goroutine. That sends large data in any case, as the rank may be busy with its own. Data of a round is
-// sent when the carrier is in the same round, so its process is not woken for it.
-func (c *Conn) ringCarrier(round, large bool) {
-	if attends := c.bell != nil && c.bell.RingIfAttending(); (!attends || large) && !round {
+// its Proxy's goroutine. Those of a round are sent when the carrier is in the same round, so its process is not woken
+// for them.
+func (c *Conn) ringCarrier(round bool) {
+	if attends := c.bell != nil && c.bell.RingIfAttending(); !attends && !round {
 		c.neighbour.segment.bell.ring()
 	}
 }
@@ -265,7 +265,7 @@ func (c *Conn) control(k kind, data []byte) {
 	}
 	if i >= 0 {
 		c.neighbour.submit(i, c, k, 0, copy(c.neighbour.segment.bytes(i), data), false)
-		c.ringCarrier(false, false)
+		c.ringCarrier(false)
 	} else {
 		c.e.p.postpone(c, k, data)
 	}
@@ -353,7 +353,7 @@ func (c *Conn) Release(n int) {
 	if c.seen-c.back.Load() >= c.e.window/2 && c.state.Load()&(closed|gaveUp|gone) == 0 {
 		c.control(kindCredit, nil)
 	}
-	if n > packBytes {
+	if n >= lentBytes {
 		c.attend()
 	}
 }

@@ -227,7 +227,7 @@ func (e *Endpoint) Attend() (moved bool) {
 	e.unsent = held
 	for _, u := range e.unrung {
 		if u.bytes > 0 {
-			u.c.ringCarrier(next != 0 && !u.large, u.large)
+			u.c.ringCarrier(next != 0 && !u.large)
 		}
 	}
 	clear(e.unrung)

@@ -59,10 +59,10 @@ type core struct {
 	messages     []pairCounter // by peer, made with the first Send or Recv; by the turn's holder
 	together     uint64        // calls whose operations progress together so far; by the turn's holder
 
-	numbering sync.Mutex                // guards acts, together with the place in the line
-	acts      map[lifecycle.Call]uint64 // splits, shrinks, grows, groups with collectives; the same on all ranks
-	pairs     uint64                    // groups without collectives; each rank has its own
-	filling   filling
+	numbering  sync.Mutex                // guards acts, together with the place in the line
+	acts       map[lifecycle.Call]uint64 // splits, shrinks, grows, groups with collectives; the same on all ranks
+	pairs      uint64                    // groups without collectives; each rank has its own
+	openGroups openGroups
 
 	maker  int64       // the goroutine that made it
 	shared atomic.Bool // calls came from another one, too
@@ -239,7 +239,7 @@ func (c *core) fail(call lifecycle.Call, seq uint64, err error) error {
 			Call: call, Stage: tape.StageEnd, Seq: seq, Code: lifecycle.CodeOf(err), State: state,
 			Peer: culprit(err), Text: err.Error(),
 		})
-		c.filling.tell()
+		c.openGroups.tell()
 	}
 	return err
 }

@@ -55,19 +55,19 @@ type nest struct {
 	since int64 // when it got its first call
 	late  *time.Timer
 	told  []*act
-	on    []*core // whose filling it is
+	on    []*core // whose openGroups it is in
 }
 
 // openTime is how long a group may be open until that is told.
 const openTime = time.Second
 
-// filling are the groups with calls on a communicator that have not ended.
-type filling struct {
+// openGroups are the groups with calls on a communicator that have not ended.
+type openGroups struct {
 	mu    sync.Mutex
 	nests []*nest
 }
 
-func (f *filling) add(n *nest) (isNew bool) {
+func (f *openGroups) add(n *nest) (isNew bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if isNew = !slices.Contains(f.nests, n); isNew {
@@ -76,14 +76,14 @@ func (f *filling) add(n *nest) (isNew bool) {
 	return isNew
 }
 
-func (f *filling) remove(n *nest) {
+func (f *openGroups) remove(n *nest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.nests = slices.DeleteFunc(f.nests, func(o *nest) bool { return o == n })
 }
 
 // tell tells of the groups now, as the communicator has failed: it may be because their calls were not made.
-func (f *filling) tell() {
+func (f *openGroups) tell() {
 	f.mu.Lock()
 	open := slices.Clone(f.nests)
 	f.mu.Unlock()
@@ -329,7 +329,7 @@ func (b *batch) end(by lifecycle.Site, code lifecycle.Code) {
 		b.late.Stop()
 		b.untell(true, code)
 		for _, c := range b.on {
-			c.filling.remove(b.nest)
+			c.openGroups.remove(b.nest)
 		}
 	}
 	b.open = slices.DeleteFunc(b.open, func(inner *batch) bool {
@@ -411,7 +411,7 @@ func (g *Group) add(c *Comm, ops []engine.Op) error {
 	if g.late == nil {
 		g.since, g.late = tape.Now(), time.AfterFunc(openTime, g.outermost.tell)
 	}
-	if c.filling.add(g.nest) {
+	if c.openGroups.add(g.nest) {
 		g.on = append(g.on, c.core)
 	}
 	for _, op := range ops {

@@ -66,11 +66,11 @@ demo: build ## Train a classifier on four processes and show what their communic
 test: ## Run every test that needs nothing but Go, gcc and g++, under the race detector (RACE= runs them without).
 	go test $(RACE) -timeout 10m $(TESTFLAGS) $(PACKAGES)
 
-# A package's tests and benchmarks are one program, and building it is most of the work. No limit of go test's holds
-# for a benchmark.
+# A package's tests and benchmarks are one program, and building it is most of the work. The programs are told to run
+# benchmarks, not go test, which would run one package after the other. No limit of go test's holds for a benchmark.
 test-and-bench-once: ## Run every test without the race detector, and each benchmark once, but for those that take long.
-	timeout 20m go test -timeout 10m -bench . -benchtime 1x -skip '^Benchmark(Overhead|Steady|Verdict)$$' \
-	  $(TESTFLAGS) $(PACKAGES)
+	timeout 20m go test -timeout 10m -skip '^Benchmark(Overhead|Steady|Verdict)$$' $(TESTFLAGS) $(PACKAGES) \
+	  -args -test.bench=. -test.benchtime=1x
 
 # The packages take the programs of E2E_BIN: each would build them for itself, which takes as long as many a test. Tests
 # that say they are parallel wait most of the time. The race detector, which make test has, would look at little but the

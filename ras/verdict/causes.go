@@ -545,7 +545,7 @@ func (g *graph) addGroups(verdicts []Verdict) {
 		v := &verdicts[i]
 		for _, r := range v.Culprits {
 			p := g.ranks[commRank{v.Comm, r.Comm}]
-			if p == nil || v.Reason == UnfinishedGroup {
+			if p == nil || v.Reason == UnfinishedGroup || len(v.Evidence) >= maxEvidence {
 				continue
 			}
 			if k := slices.IndexFunc(p.slot.Acts, func(o OpenAct) bool { return o.Unended }); k >= 0 {
@@ -559,8 +559,8 @@ func (g *graph) addGroups(verdicts []Verdict) {
 }
 
 // leftOpen is the verdict on ranks with groups that their programs have not ended for long, where nobody is known to
-// wait for the calls in them; false if there are none.
-func (g *graph) leftOpen() (Verdict, bool) {
+// wait for the calls in them; none if there are none.
+func (g *graph) leftOpen() []Verdict {
 	v := Verdict{Reason: UnfinishedGroup, Confidence: Possible}
 	var only *OpenAct
 	for _, a := range g.actors {
@@ -581,7 +581,7 @@ func (g *graph) leftOpen() (Verdict, bool) {
 		v.Evidence = append(v.Evidence, say("%s opened its group %s ago%s", r, Age(longest.Age), startedAt(longest)))
 	}
 	if len(v.Culprits) == 0 {
-		return v, false
+		return nil
 	}
 	where := ""
 	if len(v.Culprits) == 1 {
@@ -591,7 +591,7 @@ func (g *graph) leftOpen() (Verdict, bool) {
 		culpritsText(v.Culprits), haveText(v.Culprits), v.Age, where)
 	v.Evidence = v.Evidence[:min(len(v.Evidence), maxEvidence)]
 	v.setID()
-	return v, true
+	return []Verdict{v}
 }
 
 // unfinishedGroups are the verdicts on acts that wait for an unfinished group job of their own rank.

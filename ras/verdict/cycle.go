@@ -250,7 +250,8 @@ func onlyOne(ring []edge, i int) bool {
 // a communicator: histories have no acts.
 func stayedOut(ring []edge, i int) bool {
 	m := ring[(i+len(ring)-1)%len(ring)].to
-	return m.key.kind == collective && !m.slot.Op.Call.IsOperation() && m.slot.Size > 2 &&
+	call := m.slot.Op.Call
+	return m.key.kind == collective && call.IsCollective() && !call.IsOperation() && m.slot.Size > 2 &&
 		len(m.present) == m.slot.Size-1
 }
 

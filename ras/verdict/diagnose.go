@@ -45,13 +45,12 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	if len(all) == 0 {
 		all = append(w.stalledMessages(), w.standstills()...)
 	}
-	if v, ok := w.leftOpen(); ok && len(all) == 0 {
-		all = append(all, v)
-	}
-	if len(all) == 0 {
-		all = w.stragglers()
-	} else if m := w.misplaced(); m != nil {
-		all = []Verdict{w.wrongColor(m, all)}
+	if len(all) > 0 {
+		if m := w.misplaced(); m != nil {
+			all = []Verdict{w.wrongColor(m, all)}
+		}
+	} else if all = w.stragglers(); len(all) == 0 {
+		all = w.leftOpen()
 	}
 	slices.SortStableFunc(all, func(a, b Verdict) int {
 		return cmp.Or(cmp.Compare(waited(&b), waited(&a)), cmp.Compare(len(b.Victims), len(a.Victims)),
@@ -67,11 +66,20 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 // the cause, as its program has met errors since.
 func afterLeaving(ring []edge) bool {
 	return slices.ContainsFunc(ring, func(e edge) bool {
-		i := slices.IndexFunc(e.via.in, func(p *participant) bool { return p.meeting == e.to })
-		return i >= 0 && slices.ContainsFunc(e.via.leaves, func(l *leaf) bool {
-			return l.why == leftComm && l.left.Age > e.via.in[i].since
+		in := e.in()
+		return in != nil && slices.ContainsFunc(e.via.leaves, func(l *leaf) bool {
+			return l.why == leftComm && l.left.Age > in.since
 		})
 	})
+}
+
+// in is the edge's rank in the meeting that the edge leads to; nil if it isn't there.
+func (e *edge) in() *participant {
+	i := slices.IndexFunc(e.via.in, func(p *participant) bool { return p.meeting == e.to })
+	if i < 0 {
+		return nil
+	}
+	return e.via.in[i]
 }
 
 // identify gives communicators the ids that they have on the ranks that have learned them, where a rank in the init has
@@ -533,8 +541,7 @@ func (w *walk) ungrouped(knot []*meeting) (found bool) {
 	for _, m := range knot {
 		for _, e := range m.edges {
 			if slices.Contains(knot, e.to) && e.via.unended(m) != nil {
-				in := e.via.in[slices.IndexFunc(e.via.in, func(p *participant) bool { return p.meeting == e.to })]
-				w.add(&leaf{actor: e.via, at: m, in: in})
+				w.add(&leaf{actor: e.via, at: m, in: e.in()})
 				found = true
 			}
 		}

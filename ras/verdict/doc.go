@@ -38,7 +38,8 @@
 //
 // The calls of a group that a program has opened and not ended are made nowhere (OpenAct.Unended): a rank that does not
 // come to a meeting because of it is the cause, whatever it goes on to, unless that waits for somebody who does not
-// wait for it: unfinished_group, too.
+// wait for it: unfinished_group, too. If nobody waits for them, and nothing else is wrong, a group that is open for
+// longer than the threshold is possibly one that was forgotten.
 //
 // Of messages that all have called for, the sizes must be the same on both sides: mismatch, if a rank does not come out
 // of one of which the other rank has called for another size.

@@ -123,6 +123,23 @@ func TestNeverShrinks(t *testing.T) {
 	}
 }
 
+// A shrink of the parent has not made a communicator that was there before, and its ranks are not the shrink's.
+func TestShrinkBesideASplit(t *testing.T) {
+	j := newJob(6).comm("even", 0, 2, 4).in("even", 7, allReduce, s6, -1, 0, 0, 2)
+	for _, r := range []int{0, 2} {
+		j.slot(r, "even").Created = time.Hour
+		j.with(act(tape.ActShrink, s5, true), r)
+		j.slot(r, world).Acts[0].Without = []int{5}
+	}
+	j[4].Slots = j[4].Slots[:1]
+	verdicts, _ := verdict.Diagnose(j)
+	for _, v := range verdicts {
+		if slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Job == 2 }) {
+			t.Error(v)
+		}
+	}
+}
+
 // grouped puts ranks into an act that a group's end has not launched yet.
 func grouped(kind tape.Act, age time.Duration) func(*verdict.Note, *verdict.Slot) {
 	return func(n *verdict.Note, s *verdict.Slot) {

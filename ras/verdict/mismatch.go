@@ -191,9 +191,9 @@ func (s *side) ranks(m *meeting) string {
 
 // reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
 // rank whose history shows it, or that is in a collective while two others wait for a message of it; of a message and a
-// collective the one that other ranks show to be wrong, or that has made a group too many; of collectives, the rank
-// that the engine names, also if nobody knows its call and the others agree; else all that disagree, or nobody if it is
-// not known whose message was in vain.
+// collective the one that other ranks show to be wrong; the one that has made a group too many; of collectives, the
+// rank that the engine names, also if nobody knows its call and the others agree; else all that disagree, or nobody if
+// it is not known whose message was in vain.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	if v, ok := w.contradiction(m); ok {
 		return v

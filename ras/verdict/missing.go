@@ -362,8 +362,8 @@ func (m *meeting) inOrder(some []*actor) []*actor {
 	})
 }
 
-// shrunk is the rank of the parent that is rank r of a communicator in its init, if a shrink makes it, which keeps the
-// order of ranks. If it isn't known which ranks the shrink leaves out, it is the only rank of the parent that can be
+// shrunk is the rank of the parent that is rank r of a communicator, if a shrink makes it, which keeps the order of
+// ranks. If it isn't known which ranks the shrink leaves out, it is the only rank of the parent that can be
 // that one; nil if there is none, or more than one.
 func (g *graph) shrunk(m *meeting, r int) (found *actor) {
 	parent := m.slot.Parent
@@ -374,7 +374,7 @@ func (g *graph) shrunk(m *meeting, r int) (found *actor) {
 		if s == nil {
 			continue
 		}
-		if a := s.open(tape.ActShrink); a != nil {
+		if a := s.open(tape.ActShrink); a != nil && p.slot.Created <= a.Age { // or it was there before
 			if rank, known := a.keeps(r, s.Size); known {
 				p := g.ranks[commRank{parent, rank}]
 				if p == nil {

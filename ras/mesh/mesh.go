@@ -73,7 +73,7 @@ func Start(c Config) (*Mesh, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	c.Self.Instance = 1e18 + mathrand.Uint64N(9e18) // 19 digits: no question is longer by chance
+	c.Self.Instance = 1e18 + mathrand.Uint64N(9e18) // always 19 digits: the length of a question is not random
 	m := &Mesh{
 		config: c, self: c.Self, host: c.Host, rand: mathrand.New(c.Rand), told: make(chan struct{}, 1),
 		leaveKnown: make(chan string, directHost),

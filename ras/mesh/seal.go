@@ -36,7 +36,7 @@ var (
 //	packet   tag 8 | nonce 12 | encrypted with AES-256-GCM
 //	stream   TLS 1.3, in which each side proves that it has the job's key
 //
-// The tag is derived from the same, and sent in the clear, to reject most strangers at once.
+// A packet's tag is derived from the same, and sent in the clear, to reject most strangers at once.
 type seal struct {
 	aead cipher.AEAD
 	tag  [tagSize]byte
@@ -75,8 +75,8 @@ func newSeal(secret []byte, job string) (*seal, error) {
 // streamConfig has each side of a stream prove that it has the job's key, which all members share.
 func streamConfig(key ed25519.PrivateKey) (*tls.Config, error) {
 	public := key.Public().(ed25519.PublicKey)
-	form := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	certificate, err := x509.CreateCertificate(rand.Reader, form, form, public, key)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func streamConfig(key ed25519.PrivateKey) (*tls.Config, error) {
 			Certificate: [][]byte{certificate}, PrivateKey: key,
 		}},
 		ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true, // the key alone counts
-		VerifyConnection: func(with tls.ConnectionState) error {
-			if !public.Equal(with.PeerCertificates[0].PublicKey) {
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if !public.Equal(state.PeerCertificates[0].PublicKey) {
 				return errStranger
 			}
 			return nil

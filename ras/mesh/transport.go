@@ -17,7 +17,7 @@ import (
 const (
 	// maxStrangers bounds the open streams that have not authenticated yet; the oldest is closed for a new one.
 	maxStrangers = 128
-	// handshakeTime is how long they may take to.
+	// handshakeTime is how long a stream may take to authenticate.
 	handshakeTime = 5 * time.Second
 	bindTries     = 10
 )
@@ -133,10 +133,15 @@ func (t *transport) admit(conn net.Conn) {
 	s := tls.Server(conn, t.seal.tls)
 	err := s.HandshakeContext(ctx)
 	t.mu.Lock()
-	t.strangers = slices.DeleteFunc(t.strangers, func(c net.Conn) bool { return c == conn })
+	i := slices.Index(t.strangers, conn)
+	if i >= 0 {
+		t.strangers = slices.Delete(t.strangers, i, i+1)
+	}
 	t.mu.Unlock()
 	if err != nil {
-		t.count.Strangers.Add(1)
+		if i >= 0 && t.ctx.Err() == nil { // else it was closed here
+			t.count.Strangers.Add(1)
+		}
 		_ = conn.Close()
 		return
 	}

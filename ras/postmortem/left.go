@@ -52,8 +52,8 @@ func sendLeft(ctx context.Context, path string, variables uint64, opts *ExportOp
 		return nil
 	}
 	claim, err := tape.OpenClaim(path)
-	if errors.Is(err, tape.ErrClaimed) {
-		return nil
+	if _, cut := errors.AsType[*tape.FormatError](err); cut || errors.Is(err, tape.ErrClaimed) {
+		return nil // it was truncated a moment ago, or another process sends it
 	}
 	if err != nil {
 		return fmt.Errorf("postmortem: %w", err)

@@ -95,6 +95,19 @@ func measureAllToAll(ctx context.Context, worlds [2]*ccl.Comm, size int, budget 
 	return timing{Bytes: len(send), Off: median(times[0]), On: median(times[1])}, nil
 }
 
+// touchWindows fills all windows between the ranks, each of which has at most 2 MiB: what goes through memory that
+// nobody has touched takes longer.
+func touchWindows(ctx context.Context, worlds [2]*ccl.Comm) error {
+	n := worlds[0].Size() * 2 << 20
+	send, recv := make([]byte, n), make([]byte, n)
+	for _, world := range worlds {
+		if err := ccl.AllToAll(ctx, world, send, recv); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // median sorts d.
 func median[T cmp.Ordered](d []T) T {
 	slices.Sort(d)

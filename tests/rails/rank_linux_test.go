@@ -109,6 +109,9 @@ func runRank() error {
 		}
 		return ccl.Barrier(ctx, worlds[0]) // so that none leaves while others count
 	case "alltoall":
+		if err := touchWindows(ctx, worlds); err != nil {
+			return err
+		}
 		for _, size := range j.Sizes {
 			t, err := measureAllToAll(ctx, worlds, size, j.Budget)
 			if err != nil {

@@ -67,9 +67,9 @@ test: ## Run every test that needs nothing but Go, gcc and g++, under the race d
 	go test $(RACE) -timeout 10m $(TESTFLAGS) $(PACKAGES)
 
 # A package's tests and benchmarks are one program, and building it is most of the work. The programs are told to run
-# benchmarks, not go test, which would run one package after the other. No limit of go test's holds for a benchmark.
+# benchmarks, not go test, which would run one package after the other.
 test-and-bench-once: ## Run every test without the race detector, and each benchmark once, but for those that take long.
-	timeout 20m go test -timeout 10m -skip '^Benchmark(Overhead|Steady|Verdict)$$' $(TESTFLAGS) $(PACKAGES) \
+	go test -timeout 10m -skip '^Benchmark(Overhead|Steady|Verdict)$$' $(TESTFLAGS) $(PACKAGES) \
 	  -args -test.bench=. -test.benchtime=1x
 
 # The packages take the programs of E2E_BIN: each would build them for itself, which takes as long as many a test. Tests

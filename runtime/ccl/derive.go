@@ -74,7 +74,8 @@ func (c *Comm) derive(ctx context.Context, d *derivation) (*Comm, error) {
 	return child.initialize(ctx, d.init, func(ctx context.Context) error {
 		err := d.meet(ctx)
 		d.act.end(err)
-		d.init.unnumbered = d.act.members == nil && d.call != lifecycle.CallGrow // whose ranks keep their numbers
+		// A grow keeps the ranks' numbers.
+		d.init.foreignRanks = d.act.members == nil && d.call != lifecycle.CallGrow
 		return err
 	})
 }

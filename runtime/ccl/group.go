@@ -67,26 +67,26 @@ type openGroups struct {
 	nests []*nest
 }
 
-func (f *openGroups) add(n *nest) (isNew bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if isNew = !slices.Contains(f.nests, n); isNew {
-		f.nests = append(f.nests, n)
+func (g *openGroups) add(n *nest) (isNew bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if isNew = !slices.Contains(g.nests, n); isNew {
+		g.nests = append(g.nests, n)
 	}
 	return isNew
 }
 
-func (f *openGroups) remove(n *nest) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.nests = slices.DeleteFunc(f.nests, func(o *nest) bool { return o == n })
+func (g *openGroups) remove(n *nest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.nests = slices.DeleteFunc(g.nests, func(o *nest) bool { return o == n })
 }
 
 // tell tells of the groups now, as the communicator has failed: it may be because their calls were not made.
-func (f *openGroups) tell() {
-	f.mu.Lock()
-	open := slices.Clone(f.nests)
-	f.mu.Unlock()
+func (g *openGroups) tell() {
+	g.mu.Lock()
+	open := slices.Clone(g.nests)
+	g.mu.Unlock()
 	for _, n := range open {
 		n.outermost.tell()
 	}

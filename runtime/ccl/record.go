@@ -17,8 +17,8 @@ type act struct {
 	rec tape.LifeRecord
 	// members translates ranks of the communicator that the act makes into c's, once errors name the former.
 	members []int
-	// unnumbered tells that errors name ranks of another communicator, and those of c are not known.
-	unnumbered bool
+	// foreignRanks tells that errors name ranks of another communicator, and those of c are not known.
+	foreignRanks bool
 }
 
 // act returns the act of a call, not started yet. seq is its number among the acts of its kind on this communicator.
@@ -69,7 +69,7 @@ func (a *act) end(err error) {
 	if peer >= 0 && int(peer) < len(a.members) {
 		peer = int32(a.members[peer])
 	}
-	if a.unnumbered {
+	if a.foreignRanks {
 		peer = -1
 	}
 	if err != nil {

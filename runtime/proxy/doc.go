@@ -36,8 +36,8 @@
 //
 // Sending needs no goroutine: a rank that has data for a rail sends all that is queued there, as long as the kernel has
 // room, and a goroutine of the connection sends the rest later. Operations of other processes are sent by a rank of the
-// process that is in an operation, when it waits, or between two pieces of large data of its own, or by the Proxy's
-// goroutine if there is no such rank.
+// process that is in an operation, when it waits, or between two pieces of large data of its own for other nodes, or by
+// the Proxy's goroutine if there is no such rank.
 //
 // In an operation in which every rank sends to every other rank, such as an all-to-all, a receiver needs the data of
 // all ranks. Small data of such an operation is sent together, when the last rank of the node has submitted its part

@@ -45,7 +45,7 @@ func (w *window) add(more Wait) {
 
 // Waits is how long operations of the communicator waited for each rank lately, in the order of ranks, and over which
 // time: the last 20 to 40 seconds, or since the first wait. A single wait counts for a second at most; Wait.Whole has
-// all of it.
+// all of it, unless a window begins with it.
 func (c *Comm) Waits(now int64) (list []Wait, over int64) {
 	last, before := &c.windows[0], &c.windows[1]
 	if last.waits == nil {

@@ -83,8 +83,8 @@ const (
 	MetricRASVerdictsTotal = "ccl_ras_verdicts_total" // verdicts reached, by reason (counter). Stable.
 	MetricRASEvents        = "ccl_ras_events_total"   // by sink, and pushed, dropped or failed (counter). Stable.
 	// MetricRASPacketsRefused counts what the mesh's port didn't take, by reason (counter): "stranger" (not of this
-	// job: garbage, another key, cut short), "replay", "oversized", "crowded" (too many streams at once), "malformed",
-	// "limited" (questions that came too fast). Stable.
+	// job: garbage, another key, cut short), "replay", "crowded" (a stream that was closed because too many had not
+	// proved yet that they are of this job), "malformed", "limited" (questions that came too fast). Stable.
 	MetricRASPacketsRefused = "ccl_ras_packets_refused_total"
 	MetricRASQueriesRefused = "ccl_ras_queries_refused_total" // answered with 429 (counter). Stable.
 )

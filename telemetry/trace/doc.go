@@ -38,7 +38,7 @@
 // 4th and so on. A call that a non-blocking communicator postponed is a span without an error in the trace of the act
 // that it must wait for.
 //
-// A follower of the tape feeds events to a Projector. Its pipeline stores the last traces in a bounded Store and, if
+// A follower of the tape feeds events to a Projector. That stores the last traces in a bounded Store and, if
 // the OTEL_* variables ask for it, exports them. If a collector is slow or unreachable, spans are dropped and counted,
 // and the job doesn't wait. Errors are exported at once, other spans in batches. An invalid variable is a warning, not
 // an error. The package uses no global state of OpenTelemetry.

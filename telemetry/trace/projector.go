@@ -108,8 +108,8 @@ func (p *Projector) renamed(m *model.Comm, was lifecycle.CommID) {
 		if a.Kind == tape.ActInit {
 			p.origins.addInit(m.ID)
 		}
-		p.store.opened(ActTraceID(was, a.Kind, a.Seq), -1)
-		p.store.opened(actTrace(m, a), 1)
+		p.store.countOpen(ActTraceID(was, a.Kind, a.Seq), -1)
+		p.store.countOpen(actTrace(m, a), 1)
 		p.emitStarted(m, a, &a.First)
 	}
 }
@@ -136,7 +136,7 @@ func (p *Projector) observeAct(m *model.Comm, s *model.Step) {
 			p.origins.addInit(m.ID)
 		}
 		if r.Stage != tape.StageEnd {
-			p.store.opened(actTrace(m, a), 1)
+			p.store.countOpen(actTrace(m, a), 1)
 		}
 	}
 	switch r.Stage {
@@ -161,7 +161,7 @@ func actTrace(m *model.Comm, a *model.Act) oteltrace.TraceID { return ActTraceID
 func (p *Projector) finish(m *model.Comm, a *model.Act, r *tape.LifeRecord, problem *problem) {
 	p.emitPhases(m, a, r.Time, problem)
 	p.emitAct(m, a, r, problem)
-	p.store.opened(actTrace(m, a), -1)
+	p.store.countOpen(actTrace(m, a), -1)
 }
 
 // abandon ends an open act as unfinished. why is as for unfinished.

@@ -32,10 +32,10 @@ func (p *Projector) ObserveStall(r *stall.Report) {
 		p.emitStall(r)
 	case r.Act != tape.ActNone: // it has its started span
 	case r.Stage == stall.Slow:
-		p.store.opened(stallTrace(r), 1)
+		p.store.countOpen(stallTrace(r), 1)
 		p.emitSlow(r)
 	case r.Stage == stall.Cleared:
-		p.store.opened(stallTrace(r), -1)
+		p.store.countOpen(stallTrace(r), -1)
 	}
 }
 

@@ -143,8 +143,8 @@ func (s *Store) keep(sp *span, start time.Time, took time.Duration) {
 	}
 }
 
-// opened counts an act of the trace that has started on a rank of this process (1) or has ended (-1).
-func (s *Store) opened(id oteltrace.TraceID, more int) {
+// countOpen counts an act of the trace that has started on a rank of this process (1) or has ended (-1).
+func (s *Store) countOpen(id oteltrace.TraceID, more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[id] += more; s.open[id] <= 0 {

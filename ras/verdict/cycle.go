@@ -327,3 +327,23 @@ func shortest(knot []*meeting) (best []edge) {
 	}
 	return best
 }
+
+// afterLeaving tells whether a rank of a cycle had ended a communicator that others need before it came there: that is
+// the cause, as its program has met errors since.
+func afterLeaving(ring []edge) bool {
+	return slices.ContainsFunc(ring, func(e edge) bool {
+		in := e.in()
+		return in != nil && slices.ContainsFunc(e.via.leaves, func(l *leaf) bool {
+			return l.why == leftComm && l.left.Age > in.since
+		})
+	})
+}
+
+// in is the edge's rank in the meeting that the edge leads to; nil if it isn't there.
+func (e *edge) in() *participant {
+	i := slices.IndexFunc(e.via.in, func(p *participant) bool { return p.meeting == e.to })
+	if i < 0 {
+		return nil
+	}
+	return e.via.in[i]
+}

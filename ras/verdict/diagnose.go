@@ -62,26 +62,6 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	return all, w.moving
 }
 
-// afterLeaving tells whether a rank of a cycle had ended a communicator that others need before it came there: that is
-// the cause, as its program has met errors since.
-func afterLeaving(ring []edge) bool {
-	return slices.ContainsFunc(ring, func(e edge) bool {
-		in := e.in()
-		return in != nil && slices.ContainsFunc(e.via.leaves, func(l *leaf) bool {
-			return l.why == leftComm && l.left.Age > in.since
-		})
-	})
-}
-
-// in is the edge's rank in the meeting that the edge leads to; nil if it isn't there.
-func (e *edge) in() *participant {
-	i := slices.IndexFunc(e.via.in, func(p *participant) bool { return p.meeting == e.to })
-	if i < 0 {
-		return nil
-	}
-	return e.via.in[i]
-}
-
 // identify gives communicators the ids that they have on the ranks that have learned them, where a rank in the init has
 // not yet: notes are not all of the same moment.
 func identify(notes []Note) {
@@ -533,20 +513,6 @@ func (w *walk) pop(m *meeting) {
 	if len(knot) > 1 && !w.ungrouped(knot) && !w.unblocked(knot) {
 		w.knots = append(w.knots, knot)
 	}
-}
-
-// ungrouped finds the ranks of a knot that went on although the call that the others wait for is in a group that they
-// have not ended. It is false if there are none.
-func (w *walk) ungrouped(knot []*meeting) (found bool) {
-	for _, m := range knot {
-		for _, e := range m.edges {
-			if slices.Contains(knot, e.to) && e.via.unended(m) != nil {
-				w.add(&leaf{actor: e.via, at: m, in: e.in()})
-				found = true
-			}
-		}
-	}
-	return found
 }
 
 // unblocked finds the ranks of a knot that have only launched the call by which they are a part of it: they can still

@@ -58,6 +58,7 @@ type member struct {
 	newest   model.Op          // the counted operation that began last
 	lastEnd  int64
 	gaveUp   int64          // when this rank gave up a stalled operation; 0: never
+	aborted  bool           // it gave up by aborting the communicator
 	last     int64          // time of its last record
 	shared   []sharedMoment // the last sharedPerMember, or more
 	timeline []entry        // the last Options.Last, or more
@@ -292,8 +293,20 @@ func (m *member) observeGivingUp(o *model.Op, stalled int64) {
 	for _, a := range m.Acts {
 		if a.Kind == tape.ActFinalize || a.Kind == tape.ActDestroy || a.Kind == tape.ActAbort {
 			m.gaveUp = max(min(m.gaveUp, a.Start), o.Start+stalled)
+			m.aborted = m.aborted || a.Kind == tape.ActAbort
 		}
 	}
+}
+
+func (m *member) gaveUpText() string {
+	if m.aborted {
+		return m.abortText()
+	}
+	return fmt.Sprintf("%s gave up an operation on %s", m.label(), m.name())
+}
+
+func (m *member) abortText() string {
+	return fmt.Sprintf("%s aborted %s, in which it waited", m.label(), m.name())
 }
 
 // addStall records a call that has ended, if it had stalled.

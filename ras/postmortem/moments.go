@@ -46,7 +46,6 @@ func (r *Report) moments() []moment {
 			first = &troubles[len(troubles)-1]
 		}
 	}
-	gaveUp := func(m *member) string { return fmt.Sprintf("%s gave up an operation on %s", m.label(), m.name()) }
 	for _, p := range r.procs {
 		if p.end.signaled > 0 {
 			signaled = earlier(signaled, p.at(p.end.signaled))
@@ -57,7 +56,7 @@ func (r *Report) moments() []moment {
 		}
 		for _, m := range p.members {
 			if m.gaveUp > 0 && !r.wentWell() {
-				trouble(p.at(m.gaveUp), gaveUp(m), false)
+				trouble(p.at(m.gaveUp), m.gaveUpText(), false)
 			}
 			if f := m.Failure; f != nil && f.Code != lifecycle.CodeRevoked && f.Code != lifecycle.CodeAborted {
 				trouble(p.at(f.Time), fmt.Sprintf("%s failed on %s", m.name(), m.label()), false)
@@ -69,7 +68,7 @@ func (r *Report) moments() []moment {
 			break
 		}
 		if r.waited(a.of, a.at.Add(-beforeTime)) {
-			trouble(a.at, a.text(), false)
+			trouble(a.at, a.of.abortText(), false)
 		}
 	}
 	if l := r.lost; l != nil && (first == nil || !first.at.Before(l.of.at(l.told))) {
@@ -139,7 +138,7 @@ func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
 		}
 	}
 	for _, a := range r.aborts() {
-		troubles = append(troubles, moment{at: a.at, trouble: a.text()})
+		troubles = append(troubles, moment{at: a.at, trouble: a.of.abortText()})
 	}
 	slices.SortStableFunc(troubles, func(a, b moment) int { return a.at.Compare(b.at) })
 	last := after
@@ -162,10 +161,6 @@ func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
 type abort struct {
 	of *member
 	at time.Time
-}
-
-func (a *abort) text() string {
-	return fmt.Sprintf("%s aborted %s, in which it waited", a.of.label(), a.of.name())
 }
 
 // mostAborts bounds the aborts before which the job is judged.

@@ -129,7 +129,7 @@ void acts_start_life(struct act *act, struct comm *comm, const struct site *site
   tape_comm_state(comm->tape, act->life.state);
 }
 
-/* Ends what streams have not done, before NCCL gives it up and they go on. */
+/* Ends what streams have not done, before NCCL gives it up and they go on. The abort is recorded first: it is why. */
 static void abort_marks(struct comm *comm, const struct thread *thread) {
   uint64_t turn;
   if (comm_take(comm, thread->id | COMM_BRIEF, &turn)) {
@@ -149,14 +149,14 @@ bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const c
   }
   const bool derives = guard_derives(call);
   acts_start_life(act, comm, &act->use.site, derives ? ++comm->derived : 0);
-  if (call == CARILLON_CALL_ABORT) {
-    abort_marks(comm, act->use.thread);
-  }
   if (!derives) {
     tape_life(comm->tape, &act->life);
     if (act->use.thread->depth > 0) {
       acts_enter(comm, &act->life, TAPE_PHASE_GROUP, NULL);
     }
+  }
+  if (call == CARILLON_CALL_ABORT) {
+    abort_marks(comm, act->use.thread);
   }
   return true;
 }

@@ -345,6 +345,20 @@ func TestAbortsOneByOne(t *testing.T) {
 	}
 }
 
+// A verdict is not resolved by calls that failed: its victims' abort may not be seen yet, and what it ended is.
+func TestUnresolvedByFailure(t *testing.T) {
+	j := newJob(3).did(world, 6, allReduce, s6, 2).in(world, 7, allReduce, s6, -1, 0, 0, 1)
+	v := alone(t, j, 2)
+	j.did(world, 7, allReduce, s6, 0, 1)
+	if !v.Resolved(j, 0) {
+		t.Error("the victims' calls are done, and it is unresolved")
+	}
+	j.with(func(_ *verdict.Note, s *verdict.Slot) { s.Failed = true }, 0, 1)
+	if v.Resolved(j, 0) {
+		t.Error("it is resolved by calls that failed")
+	}
+}
+
 // What victims cut short by an abort is not healed, until they make other calls.
 func TestCutShort(t *testing.T) {
 	hang := newJob(3).comm("other", 0, 1, 2).did(world, 6, allReduce, s6, 2).in(world, 7, allReduce, s6, -1, 0, 0, 1)

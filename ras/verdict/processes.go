@@ -334,8 +334,8 @@ func (v *Verdict) Resolved(notes []Note, held time.Duration) bool {
 		})
 	default:
 	}
-	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { // what NCCL's abort cuts short need not be done
-		return !w.stillIn(s) && (s.Left == nil || s.Left.Act != abort)
+	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { // what NCCL's abort cuts short has failed, or need not be done
+		return !w.stillIn(s) && !s.Failed && (s.Left == nil || s.Left.Act != abort)
 	})
 }
 

@@ -27,7 +27,10 @@ ROUNDS    ?= 5
 
 # The linter is pinned, so that everybody sees the same findings; another version on the PATH is not used.
 LINT_VERSION := 2.15.0
-LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(BIN)/golangci-lint)
+LINT := $(BIN)/golangci-lint
+ifneq ($(filter lint,$(MAKECMDGOALS)),)
+LINT := $(shell golangci-lint version 2>/dev/null | grep -q 'version v\?$(LINT_VERSION) ' && command -v golangci-lint || echo $(LINT))
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test test-and-bench-once e2e jaeger lint cross bench bench-hosts sim corpus fuzz stress soak gpu fakecuda generate current clean

@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,6 +72,8 @@ func TestProxiedIsOnTheTape(t *testing.T) {
 // checkProxied looks at the records of what rank 0 sent to rank 1, which were size bytes at least.
 func checkProxied(t *testing.T, reader *tape.Reader, size uint64, inProgress, done int) {
 	t.Helper()
+	// Whether the sender ever slept once its receiver had come depends on what else the machine does.
+	waits := []tape.Phase{tape.PhaseNone, tape.PhaseCredit, tape.PhaseNetwork, tape.PhasePool}
 	var all, steps []tape.Proxied
 	for ev, err := range reader.Events() {
 		if err != nil {
@@ -91,7 +94,7 @@ func checkProxied(t *testing.T, reader *tape.Reader, size uint64, inProgress, do
 				t.Errorf("before the receiver has called, %d bytes were taken", s.Bytes)
 			}
 		default:
-			if done--; s.Bytes < size || s.Code != lifecycle.CodeOK || s.Waited == tape.PhaseNone {
+			if done--; s.Bytes < size || s.Code != lifecycle.CodeOK || !slices.Contains(waits, s.Waited) {
 				t.Errorf("at the end it is %+v", s)
 			}
 			all = append(all, s)

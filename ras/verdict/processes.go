@@ -334,7 +334,7 @@ func (v *Verdict) Resolved(notes []Note, held time.Duration) bool {
 		})
 	default:
 	}
-	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { // what NCCL's abort cuts short has failed, or need not be done
+	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { // what an abort cuts short has failed, or need not be done
 		return !w.stillIn(s) && !s.Failed && (s.Left == nil || s.Left.Act != abort)
 	})
 }

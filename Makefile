@@ -75,14 +75,13 @@ test-and-bench-once: ## Run every test without the race detector, and each bench
 	go test -timeout 10m -skip '^Benchmark(Overhead|Steady|Verdict)$$' $(TESTFLAGS) $(PACKAGES) \
 	  -args -test.bench=. -test.benchtime=1x
 
-# The packages take the programs of E2E_BIN: each would build them for itself, which takes as long as many a test. Most
-# wait half of the time, so that three of them share two processors well; tests that say they are parallel wait most of
-# it. The race detector, which make test has, would look at little but the tests: most programs are those that users
-# have.
+# The packages take the programs of E2E_BIN: each would build them for itself, which takes as long as many a test. Tests
+# that say they are parallel wait most of the time. The race detector, which make test has, would look at little but the
+# tests: most programs are those that users have.
 e2e: export E2E_BIN := $(BIN)
 e2e: build jaeger-built ## Run the tests that start real processes, and real components beside them.
 	cd tests && go test -count=1 -timeout 10m ./chaos # alone: two seconds without a processor are a stall
-	cd tests && go test -p 3 -count=1 -timeout 10m -parallel 4 $$(go list ./... | grep -vE '/(soak|chaos)$$')
+	cd tests && go test -count=1 -timeout 10m -parallel 4 $$(go list ./... | grep -vE '/(soak|chaos)$$')
 	cd tests && timeout 5m go test -run '^$$' -bench '/2x[14]$$' -benchtime 1x ./rails
 	cd tests && go test -race -count=1 -timeout 5m ./soak # alone: it leaves the others no time to run
 

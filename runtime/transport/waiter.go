@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"iter"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -118,9 +119,11 @@ type Waiter struct {
 	at       *atomic.Uint32 // 1 as long as it is attended to
 	round    uint64         // see Together
 
-	// By peer, the first cause for which it was lost; when lost is not zero, that of peer lost-1, the first, is set.
+	// By peer, the first cause for which it was lost; and the peers that were lost, plus 1, in the order of time. One of
+	// them is 0 while it is being set.
 	causes []atomic.Pointer[error]
-	lost   atomic.Int32
+	order  []atomic.Int32
+	lost   atomic.Int32 // how many
 
 	// The word of a Waiter that parks a goroutine. Ringers read it all the time, so it lies off what Idle writes.
 	_   [128]byte
@@ -131,7 +134,10 @@ type Waiter struct {
 // NewWaiter makes a Waiter for a communicator of the given size that sleeps by parking its goroutine. All that ring
 // it must be in this process.
 func NewWaiter(size int, p Patience) *Waiter {
-	w := &Waiter{patience: p, wake: make(chan struct{}, 1), causes: make([]atomic.Pointer[error], size)}
+	w := &Waiter{
+		patience: p, wake: make(chan struct{}, 1),
+		causes: make([]atomic.Pointer[error], size), order: make([]atomic.Int32, size),
+	}
 	w.word, w.mask = &w.own, w.spinMask()
 	return w
 }
@@ -140,7 +146,8 @@ func NewWaiter(size int, p Patience) *Waiter {
 // Those ring it with RingWord. The word must stay mapped as long as the Waiter and its connections are used.
 func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
 	w := &Waiter{
-		patience: p, word: word, first: firstSleep, last: lastSleep, causes: make([]atomic.Pointer[error], size),
+		patience: p, word: word, first: firstSleep, last: lastSleep,
+		causes: make([]atomic.Pointer[error], size), order: make([]atomic.Int32, size),
 	}
 	w.mask = w.spinMask()
 	return w
@@ -351,7 +358,7 @@ func RingWord(word *atomic.Uint32) {
 // PeerLost says that the connection to peer is of no use any more, and why. The first cause per peer is kept. It rings.
 func (w *Waiter) PeerLost(peer int, err error) {
 	if w.causes[peer].CompareAndSwap(nil, &err) {
-		w.lost.CompareAndSwap(0, int32(peer)+1)
+		w.order[w.lost.Add(1)-1].Store(int32(peer) + 1)
 	}
 	w.Ring()
 }
@@ -367,10 +374,21 @@ func (w *Waiter) Lost(peer int) error {
 	return nil
 }
 
+// Losses are the peers that were lost, and why, in the order of time.
+func (w *Waiter) Losses() iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		for i := range w.order[:w.lost.Load()] {
+			peer := int(w.order[i].Load()) - 1
+			if peer < 0 || !yield(peer, *w.causes[peer].Load()) {
+				return
+			}
+		}
+	}
+}
+
 // FirstLost returns the peer that was lost first, and why; -1 and nil when none was.
 func (w *Waiter) FirstLost() (peer int, err error) {
-	peer = int(w.lost.Load()) - 1
-	if peer < 0 {
+	if peer = int(w.order[0].Load()) - 1; peer < 0 {
 		return -1, nil
 	}
 	return peer, w.Lost(peer)

@@ -30,6 +30,26 @@ func operations(size int) map[string]func(rank int) engine.Op {
 	return all
 }
 
+// Of several losses that end an operation, the first is its error, whatever the ranks' numbers.
+func TestFirstLoss(t *testing.T) {
+	died := &lifecycle.PeerError{Code: lifecycle.CodeRankDead, Rank: 2, Self: 0}
+	gaveUp := &transport.NoticeError{Peer: 1, Notice: transport.Notice{Code: lifecycle.CodeAborted, Culprit: 1}}
+	for want, losses := range map[int][]error{2: {died, gaveUp}, 1: {gaveUp, died}} {
+		c := newCluster(t, 3, transports()["inproc"])
+		for _, err := range losses {
+			peer := 2
+			if err == error(gaveUp) {
+				peer = 1
+			}
+			c.links[0].Waiter().PeerLost(peer, err)
+		}
+		err := run(t.Context(), c.engines[0], 1, send(2, make([]byte, 1<<20)))
+		if p, ok := errors.AsType[*lifecycle.PeerError](err); !ok || p.Rank != want {
+			t.Errorf("the error is %v, want one of rank %d", err, want)
+		}
+	}
+}
+
 // The last rank never comes: its context's end is the others' error, too.
 func TestContextEnds(t *testing.T) {
 	for name, how := range transports() {

@@ -130,15 +130,11 @@ func (e *Engine) blocked(rank int, phase tape.Phase) tape.Phase {
 	return waits
 }
 
-// lostPeers returns the error of an operation to which the loss of a peer matters. One that gave up (a notice) takes
-// the others along, but not out of a collective that is done on its side: it can be done here, too. Any other matters
-// if more is wanted of it than it has sent.
+// lostPeers returns the error of an operation to which the loss of a peer matters: the first, as later ones may be its
+// consequences. One that gave up (a notice) takes the others along, but not out of a collective that is done on its
+// side: it can be done here, too. Any other matters if more is wanted of it than it has sent.
 func (e *Engine) lostPeers(o operation) error {
-	for r := range e.all {
-		err := e.links.Lost(r)
-		if err == nil {
-			continue
-		}
+	for r, err := range e.links.Waiter().Losses() {
 		notice, ok := errors.AsType[*transport.NoticeError](err)
 		if ok && (e.w.collective == 0 || notice.Notice.Passed < e.w.collective) {
 			return e.lost(r, err)

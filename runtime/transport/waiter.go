@@ -119,8 +119,8 @@ type Waiter struct {
 	at       *atomic.Uint32 // 1 as long as it is attended to
 	round    uint64         // see Together
 
-	// By peer, the first cause for which it was lost; and the peers that were lost, plus 1, in the order of time. One of
-	// them is 0 while it is being set.
+	// By peer, the first cause for which it was lost; and the peers that were lost, plus 1, in the order of time. The
+	// last is 0 until it is set.
 	causes []atomic.Pointer[error]
 	order  []atomic.Int32
 	lost   atomic.Int32 // how many

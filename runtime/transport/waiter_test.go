@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -169,6 +170,13 @@ func TestLosses(t *testing.T) {
 	w.PeerLost(2, two)
 	if peer, err := w.FirstLost(); peer != 2 || err != one { //nolint:errorlint // the very error is wanted
 		t.Errorf("first lost: %d, %v", peer, err)
+	}
+	var order []int
+	for peer := range w.Losses() {
+		order = append(order, peer)
+	}
+	if !slices.Equal(order, []int{2, 0}) {
+		t.Errorf("lost in the order %v", order)
 	}
 	for peer, want := range []error{two, nil, one, nil} {
 		if err := w.Lost(peer); err != want { //nolint:errorlint // the very error is wanted

@@ -32,16 +32,14 @@ func operations(size int) map[string]func(rank int) engine.Op {
 
 // Of several losses that end an operation, the first is its error, whatever the ranks' numbers.
 func TestFirstLoss(t *testing.T) {
-	died := &lifecycle.PeerError{Code: lifecycle.CodeRankDead, Rank: 2, Self: 0}
-	gaveUp := &transport.NoticeError{Peer: 1, Notice: transport.Notice{Code: lifecycle.CodeAborted, Culprit: 1}}
-	for want, losses := range map[int][]error{2: {died, gaveUp}, 1: {gaveUp, died}} {
-		c := newCluster(t, 3, transports()["inproc"])
-		for _, err := range losses {
-			peer := 2
-			if err == error(gaveUp) {
-				peer = 1
-			}
-			c.links[0].Waiter().PeerLost(peer, err)
+	causes := map[int]error{
+		1: &transport.NoticeError{Peer: 1, Notice: transport.Notice{Code: lifecycle.CodeAborted, Culprit: 1}},
+		2: &lifecycle.PeerError{Code: lifecycle.CodeRankDead, Rank: 2, Self: 0},
+	}
+	for _, losses := range [][]int{{1, 2}, {2, 1}} {
+		want, c := losses[0], newCluster(t, 3, transports()["inproc"])
+		for _, peer := range losses {
+			c.links[0].Waiter().PeerLost(peer, causes[peer])
 		}
 		err := run(t.Context(), c.engines[0], 1, send(2, make([]byte, 1<<20)))
 		if p, ok := errors.AsType[*lifecycle.PeerError](err); !ok || p.Rank != want {

@@ -177,7 +177,7 @@ soak: ## Watch a healthy job for SOAK (1h) beside four busy processes a core: RA
 generate: ## Rewrite generated files (docs, headers, kernels, which take clang-19).
 	go generate ./...
 
-# All else that is generated, a test that make test runs generates and compares.
+# Tests compare the other generated files with what they would generate.
 current: ## Check that generated kernels are current, in a copy: the tree itself is left as it is.
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
 	cp -r go.mod go.sum kernels "$$copy" && \

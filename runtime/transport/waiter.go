@@ -119,8 +119,8 @@ type Waiter struct {
 	at       *atomic.Uint32 // 1 as long as it is attended to
 	round    uint64         // see Together
 
-	// By peer, the first cause for which it was lost; and the peers that were lost, plus 1, in the order of time. The
-	// last is 0 until it is set.
+	// By peer, the first cause for which it was lost; and the peers that were lost, plus 1, in the order of time. An
+	// entry is 0 until it is set.
 	causes []atomic.Pointer[error]
 	order  []atomic.Int32
 	lost   atomic.Int32 // how many
@@ -374,7 +374,8 @@ func (w *Waiter) Lost(peer int) error {
 	return nil
 }
 
-// Losses are the peers that were lost, and why, in the order of time.
+// Losses are the peers that were lost, and why, in the order of time. It ends before one that is just being recorded,
+// which rings.
 func (w *Waiter) Losses() iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		for i := range w.order[:w.lost.Load()] {

@@ -156,17 +156,25 @@ type Sealed struct {
 
 // Read implements net.Conn. It returns data of at most one record.
 func (s *Sealed) Read(p []byte) (int, error) {
-	for len(s.opened) == 0 {
-		if s.err != nil {
-			return 0, s.err
-		}
-		if err := s.next(); err != nil {
-			return 0, err
-		}
+	if err := s.Await(); err != nil {
+		return 0, err
 	}
 	n := copy(p, s.opened)
 	s.opened = s.opened[n:]
 	return n, nil
+}
+
+// Await blocks until there is something to Read, which then doesn't block.
+func (s *Sealed) Await() error {
+	for len(s.opened) == 0 {
+		if s.err != nil {
+			return s.err
+		}
+		if err := s.next(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // next reads and opens a record.

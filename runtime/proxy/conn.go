@@ -47,13 +47,16 @@ type Conn struct {
 	waiting   events        // the profiler's events of a wait for credit or an operation
 
 	// Incoming. Positions never wrap.
-	_    [128]byte
-	ring []byte // made when the first data comes
-	tail atomic.Uint64
-	_    [128]byte
-	head atomic.Uint64 // written by Release
-	seen uint64        // Release's copy of head
-	back atomic.Uint64 // the part of head that was credited to the peer
+	_        [128]byte
+	arriving sync.Mutex // held while data is written to ring or placed
+	ring     []byte     // made when the first data comes
+	tail     atomic.Uint64
+	placed   []byte // the rank's memory for what arrives from placedAt on; written by the rank, with arriving held
+	placedAt uint64
+	_        [128]byte
+	head     atomic.Uint64 // written by Release
+	seen     uint64        // Release's copy of head
+	back     atomic.Uint64 // the part of head that was credited to the peer
 	// lentArrived is how much of what the peer has lent has arrived, of which it was not told.
 	lentArrived atomic.Uint32
 	_           [128]byte
@@ -284,40 +287,67 @@ func (c *Conn) credit() uint64 {
 	}
 }
 
-// put appends received data to the ring, and tells whether there was room.
+// put appends received data, and tells whether there was room.
 func (c *Conn) put(b []byte) bool {
-	if c.state.Load()&closed != 0 {
-		return true
+	c.arriving.Lock()
+	defer c.arriving.Unlock()
+	for len(b) > 0 && c.state.Load()&closed == 0 {
+		n := copy(c.space(), b)
+		if n == 0 {
+			return false
+		}
+		c.tail.Add(uint64(n))
+		b = b[n:]
 	}
-	size, tail := c.e.window, c.tail.Load()
-	if tail-c.head.Load()+uint64(len(b)) > size {
-		return false
-	}
-	c.makeRing()
-	n := copy(c.ring[tail&(size-1):], b)
-	copy(c.ring, b[n:])
-	c.tail.Store(tail + uint64(len(b)))
 	return true
 }
 
-// room is the next part of the ring, up to n bytes of it; nil if that is little, or the stream is closed.
+// room is the memory for the next data, up to n bytes of it; nil if that is little, or the stream is closed. Otherwise
+// filled must follow: until then the rank can't take the memory back.
 func (c *Conn) room(n int) []byte {
-	if c.state.Load()&closed != 0 {
-		return nil
+	c.arriving.Lock()
+	if c.state.Load()&closed == 0 {
+		if room := c.space(); len(room) >= packBytes {
+			return room[:min(n, len(room))]
+		}
 	}
-	size, tail := c.e.window, c.tail.Load()
-	at := tail & (size - 1)
-	free := min(uint64(n), size-at, size-(tail-c.head.Load()))
-	if free < packBytes {
-		return nil
-	}
-	c.makeRing()
-	return c.ring[at : at+free]
+	c.arriving.Unlock()
+	return nil
 }
 
-func (c *Conn) makeRing() {
+// filled appends n bytes that are in the room.
+func (c *Conn) filled(n int) {
+	c.tail.Add(uint64(n))
+	c.arriving.Unlock()
+}
+
+// space is the memory for the next data, as far as it is contiguous, and the peer is allowed to send. arriving is held.
+func (c *Conn) space() []byte {
+	size, tail := c.e.window, c.tail.Load()
+	allowed := size - (tail - c.head.Load())
+	if at := tail - c.placedAt; at < uint64(len(c.placed)) {
+		return c.placed[at:][:min(uint64(len(c.placed))-at, allowed)]
+	}
 	if c.ring == nil {
-		c.ring = make([]byte, c.e.window)
+		c.ring = make([]byte, size)
+	}
+	at := tail & (size - 1)
+	room := c.ring[at:][:min(size-at, allowed)]
+	if c.placed != nil && tail < c.placedAt {
+		room = room[:min(uint64(len(room)), c.placedAt-tail)]
+	}
+	return room
+}
+
+// Place implements transport.Placer.
+func (c *Conn) Place(p []byte) {
+	c.arriving.Lock()
+	defer c.arriving.Unlock()
+	c.placedAt = (c.tail.Load() + 7) &^ 7 // a window never ends within a word
+	if came := c.placedAt - c.seen; came < uint64(len(p)) {
+		c.placed = p[came:]
+	} else {
+		c.placed = nil
 	}
 }
 
@@ -329,6 +359,14 @@ func (c *Conn) Peek() ([]byte, error) {
 		return nil, transport.ErrClosed
 	}
 	if n := c.tail.Load() - c.seen; n != 0 {
+		if c.placed != nil && c.seen >= c.placedAt {
+			at := c.seen - c.placedAt
+			end := min(at+n, uint64(len(c.placed)))
+			return c.placed[at:end:end], nil
+		}
+		if c.placed != nil {
+			n = min(n, c.placedAt-c.seen)
+		}
 		size := uint64(len(c.ring))
 		at := c.seen & (size - 1)
 		end := min(at+n, size)
@@ -347,6 +385,9 @@ func (c *Conn) Release(n int) {
 	}
 	c.seen += uint64(n)
 	c.head.Store(c.seen)
+	if c.placed != nil && c.seen >= c.placedAt+uint64(len(c.placed)) {
+		c.Place(nil)
+	}
 	if c.arrivals.some.Load() {
 		c.profileTaken(c.seen, lifecycle.CodeOK)
 	}

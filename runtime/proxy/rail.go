@@ -272,7 +272,7 @@ func (r *rail) Receive(p []byte) error {
 	return nil
 }
 
-// Room implements tcp.User: large data goes straight into its stream's ring.
+// Room implements tcp.User: large data goes straight where its rank wants it, or into its stream's ring.
 func (r *rail) Room() []byte {
 	if r.to == nil || !r.head.kind.isData() || r.left < packBytes {
 		return nil
@@ -282,9 +282,12 @@ func (r *rail) Room() []byte {
 
 // Filled implements tcp.User.
 func (r *rail) Filled(n int) error {
-	defer r.e.waiter.Ring()
 	r.profileTaking(n)
-	r.to.tail.Add(uint64(n))
+	r.to.filled(n)
+	if n == 0 {
+		return nil
+	}
+	defer r.e.waiter.Ring()
 	return r.took(n)
 }
 

@@ -74,6 +74,7 @@ func New(c *engine.Comm) *Engine {
 
 func (e *Engine) newLink(rank int) *link {
 	l := &link{conn: e.links.Conn(rank), rank: rank}
+	l.placer, _ = l.conn.(transport.Placer)
 	if c, ok := l.conn.(proxyConn); ok && e.tape != nil {
 		l.proxied = newProxied(c, rank)
 		e.proxied = append(e.proxied, l.proxied)
@@ -162,6 +163,9 @@ func (e *Engine) end() {
 
 // fail ends the running call with err, and returns the error to give to the caller.
 func (e *Engine) fail(err error) error {
+	for _, r := range e.others {
+		e.all[r].unplace() // the memory is the caller's again
+	}
 	e.tellProxied(lifecycle.CodeOf(err))
 	e.waiter.Leave()
 	e.w.ctx, e.w.op = nil, nil

@@ -309,6 +309,7 @@ func (x *execution) take(l *link) (moved bool, err error) {
 	if l.met && l.taken == len(x.p.recvs[l.rank]) {
 		return moved, nil
 	}
+	x.place(l)
 	window, err := l.peek()
 	if (len(window) > 0 || err != nil) && x.look(l) { // it posted before it sent this, or went
 		return true, nil
@@ -330,6 +331,7 @@ func (x *execution) take(l *link) (moved bool, err error) {
 		used += n
 		if x.done[i] == x.p.steps[i].n {
 			l.taken++
+			l.placed = false
 		} else if n == 0 || n == pieceSize {
 			break // there is no more, or it is the others' turn
 		}
@@ -338,6 +340,17 @@ func (x *execution) take(l *link) (moved bool, err error) {
 		l.release(used)
 	}
 	return moved || used > 0, nil
+}
+
+// place has the rest of the message that comes next from a peer written where it belongs, if it is copied as it is.
+func (x *execution) place(l *link) {
+	if !l.met || x.odd {
+		return
+	}
+	i := x.p.recvs[l.rank][l.taken]
+	if s := &x.p.steps[i]; s.Kind == algo.StepRecv && x.limit(s) == s.n {
+		l.place(x.bufs[s.Dst.Buf][s.Dst.Off+x.done[i]:][:s.n-x.done[i]])
+	}
 }
 
 func (x *execution) meet(l *link, h *header) {
@@ -359,7 +372,7 @@ func (x *execution) consume(i int, s *step, window []byte) int {
 	}
 	dst, came := x.bufs[s.Dst.Buf][s.Dst.Off+from:][:n], window[:n]
 	if s.Kind == algo.StepRecv {
-		kernels.CopyPiece(dst, came, s.whole)
+		copyBytes(dst, came, s.whole)
 	} else {
 		left, right := x.bufs[s.Src.Buf][s.Src.Off+from:][:n], came
 		if s.IncomingFirst {

@@ -3,7 +3,6 @@ package host
 import (
 	"slices"
 
-	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
 	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/engine"
@@ -174,6 +173,10 @@ func (g *group) take(l *link) (moved bool, err error) {
 	if g.satisfied(l) {
 		return false, nil // what comes now is the next operation's
 	}
+	if p.inside {
+		i := p.recvs[p.ended]
+		l.place(g.ops[i].Recv[p.in:g.bytes(i)])
+	}
 	collective := g.e.posted(l.rank)
 	window, err := l.peek()
 	if len(window) == 0 {
@@ -219,7 +222,7 @@ func (g *group) satisfied(l *link) bool {
 // consume uses the next piece of a window, data or a header, and returns how much that was, 0 if there is too little.
 func (g *group) consume(l *link, window []byte) (int, error) {
 	if l.pair.inside {
-		return g.data(&l.pair, window), nil
+		return g.data(l, window), nil
 	}
 	h, n, ok := l.header(window)
 	if !ok {
@@ -228,13 +231,14 @@ func (g *group) consume(l *link, window []byte) (int, error) {
 	return n, g.met(l, &h)
 }
 
-func (g *group) data(p *pairLink, window []byte) int {
+func (g *group) data(l *link, window []byte) int {
+	p := &l.pair
 	op := &g.ops[p.recvs[p.ended]]
 	size := g.bytes(p.recvs[p.ended])
 	n, used := portion(window, p.in, size, size)
-	kernels.CopyPiece(op.Recv[p.in:p.in+n], window[:n], size)
+	copyBytes(op.Recv[p.in:p.in+n], window[:n], size)
 	if p.in += n; p.in == size {
-		p.ended, p.in, p.inside = p.ended+1, 0, false
+		p.ended, p.in, p.inside, l.placed = p.ended+1, 0, false, false
 	}
 	return used
 }

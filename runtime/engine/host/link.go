@@ -24,8 +24,9 @@ const stageSize = 1024
 
 // link is the connection to one peer and how far the running operation has come on it.
 type link struct {
-	conn transport.Conn
-	rank int
+	conn   transport.Conn
+	placer transport.Placer // conn, if it is one
+	rank   int
 
 	// Outgoing. rest is what TrySend was given and has not taken; nothing else may be sent before it is gone.
 	rest  []byte
@@ -38,6 +39,7 @@ type link struct {
 	odd     bool   // it is not as ours
 	head    header // what it is, if odd
 	taken   int    // receives that ended, of the operation's for this peer
+	placed  bool   // conn was told where to write the current message
 	partial [headerSize]byte
 	got     int    // bytes of a header that came without the rest, in partial
 	kept    []byte // of a lost peer: what was taken off conn to see how much it is, and comes before what conn shows
@@ -48,7 +50,7 @@ type link struct {
 
 func (l *link) reset() {
 	l.rest, l.step, l.sent = nil, algo.None, 0
-	l.met, l.odd, l.taken, l.got = false, false, 0, 0
+	l.met, l.odd, l.taken, l.placed, l.got = false, false, 0, false, 0
 	if l.proxied != nil {
 		l.proxied.reset()
 	}
@@ -103,6 +105,25 @@ func (l *link) header(window []byte) (h header, n int, ok bool) {
 	}
 	l.got = 0
 	return engine.GetSignature(l.partial[:]), n, true
+}
+
+// placeBytes is the least data for which it is worth while to tell a connection where to write it.
+const placeBytes = 32 << 10
+
+// place has the rest of the current message written to dst as it arrives, if the connection can.
+func (l *link) place(dst []byte) {
+	if !l.placed && l.placer != nil && len(dst) >= placeBytes && len(l.kept) == 0 {
+		l.placer.Place(dst[:wholeWords(len(dst))])
+		l.placed = true
+	}
+}
+
+// unplace has nothing more written to the current message.
+func (l *link) unplace() {
+	if l.placed {
+		l.placer.Place(nil)
+		l.placed = false
+	}
 }
 
 // portion is how much of a message can be taken from a window when from bytes of size are done and limit may be: whole

@@ -3,7 +3,6 @@ package tcp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -30,10 +29,11 @@ const (
 
 // User uses a Conn. Its methods are called by goroutines of the Conn and must not block.
 type User interface {
-	// Room is the memory for what arrives next, which may be less; nil if any will do.
+	// Room is the memory for what arrives next, which may be less; nil if any will do. Otherwise Filled follows at once:
+	// nothing is awaited in between.
 	Room() []byte
 
-	// Filled says that the first n bytes of Room have arrived there. Its error is as Receive's.
+	// Filled says that n bytes, 0 or more, have arrived at the beginning of Room. Its error is as Receive's.
 	Filled(n int) error
 
 	// Receive gets what arrived elsewhere, in order. It takes all of it, and keeps none of the memory. An error means
@@ -55,7 +55,7 @@ type Conn struct {
 	state   atomic.Uint32
 	why     atomic.Pointer[error]
 	data    *net.TCPConn
-	in      io.Reader // data, opened
+	sealed  *door.Sealed // over data; nil if that is plain
 	control halfConn
 	user    User
 	rank    int
@@ -84,11 +84,10 @@ func newConn(s *Listener, conns [kinds]halfConn, self, peer int, user User) (*Co
 	c := &Conn{control: conns[control], user: user, rank: self, peer: peer, grace: s.keepalive}
 	switch conn := conns[data].(type) {
 	case *door.Sealed:
-		c.data, c.seal = conn.Conn.(*net.TCPConn), newSealer(conn)
+		c.data, c.sealed, c.seal = conn.Conn.(*net.TCPConn), conn, newSealer(conn)
 	case *net.TCPConn:
 		c.data = conn
 	}
-	c.in = conns[data]
 	raw, err := c.data.SyscallConn()
 	if err == nil {
 		err = door.KeepWatch(c.control, s.keepalive)

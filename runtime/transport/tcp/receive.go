@@ -31,36 +31,84 @@ const (
 	frameBye    = 2
 )
 
+// receiver is the receiving side of data, for the goroutine that reads.
+type receiver struct {
+	c    *Conn
+	buf  []byte
+	size int // of buf, for the next read
+	err  error
+}
+
 // readData hands what arrives to the User until the peer's stream ends.
 func (c *Conn) readData() {
 	defer c.userDone()
-	buf := make([]byte, readSize)
-	size := readSize
+	r := receiver{c: c, buf: make([]byte, readSize), size: readSize}
+	next := r.plain()
+	if c.sealed != nil {
+		next = r.sealed
+	}
 	for c.state.Load()&closed == 0 {
-		room := c.user.Room()
-		to := buf[:size]
-		if len(room) > 0 {
-			to = room[:min(len(room), readSize)]
-		}
-		n, err := c.in.Read(to)
-		if n > 0 && c.state.Load()&closed == 0 {
-			var bad error
-			if len(room) > 0 {
-				bad, size = c.user.Filled(n), peekSize
-			} else {
-				bad, size = c.user.Receive(to[:n]), readSize
-			}
-			if bad != nil {
-				c.lose(lifecycle.CodeInternal, "it sent what makes no sense", bad)
-				err = bad
-			}
-		}
-		if err != nil {
+		if err := next(); err != nil {
 			c.dataEnded(err)
 			return
 		}
 	}
 	_, _ = io.Copy(io.Discard, c.data) // closed: stay until the peer has read all, so that no reset takes it away
+}
+
+// plain returns a function that waits for data and passes it on. It allocates nothing.
+func (r *receiver) plain() func() error {
+	var from int
+	read := func(p []byte) (int, error) { return unix.Read(from, p) }
+	ready := func(fd uintptr) bool {
+		from = int(fd)
+		r.err = r.receive(read)
+		return !errors.Is(r.err, unix.EAGAIN)
+	}
+	return func() error {
+		if err := r.c.raw.Read(ready); err != nil {
+			return err
+		}
+		return r.err
+	}
+}
+
+// sealed waits for a record and passes it on.
+func (r *receiver) sealed() error {
+	if err := r.c.sealed.Await(); err != nil {
+		return err
+	}
+	return r.receive(r.c.sealed.Read)
+}
+
+// receive passes on what read gets, which does not wait.
+func (r *receiver) receive(read func([]byte) (int, error)) error {
+	room := r.c.user.Room()
+	to := r.buf[:r.size]
+	if room != nil {
+		to = room[:min(len(room), readSize)]
+	}
+	n, err := read(to)
+	for errors.Is(err, unix.EINTR) {
+		n, err = read(to)
+	}
+	if n = max(n, 0); n == 0 && err == nil {
+		err = io.EOF
+	}
+	if r.c.state.Load()&closed != 0 {
+		n = 0
+	}
+	var bad error
+	if room != nil {
+		bad, r.size = r.c.user.Filled(n), peekSize
+	} else if n > 0 {
+		bad, r.size = r.c.user.Receive(to[:n]), readSize
+	}
+	if bad != nil {
+		r.c.lose(lifecycle.CodeInternal, "it sent what makes no sense", bad)
+		return bad
+	}
+	return err
 }
 
 // dataEnded says that nothing more will arrive. The control connection says why, unless only data broke.

@@ -54,7 +54,9 @@ func (e *Engine) collective(op *engine.Op, p *plan, h header) error {
 			return x.told(err)
 		}
 	} else if e.size <= maxHeaders {
-		x.sendHeaders()
+		if err := x.sendHeaders(); err != nil {
+			return x.told(err)
+		}
 	} else if err := e.agree(h, p); err != nil {
 		return err
 	} else {
@@ -159,8 +161,9 @@ func (x *execution) look(l *link) bool {
 }
 
 // sendHeaders makes all other ranks active, with the header as what each gets first, and right behind it the first
-// message if that is small. The nearest rank is first.
-func (x *execution) sendHeaders() {
+// message if that is small. The nearest rank is first. All headers go out before any large message: a rank that has them
+// all may write to its user's memory.
+func (x *execution) sendHeaders() error {
 	e := x.e
 	for _, r := range e.others {
 		l := e.all[r]
@@ -176,6 +179,12 @@ func (x *execution) sendHeaders() {
 			x.meet(l, &l.pair.early[0])
 		}
 	}
+	for _, l := range x.active {
+		if _, err := l.flush(); err != nil {
+			return x.e.lost(l.rank, err)
+		}
+	}
+	return nil
 }
 
 // first is the first send to a rank, if it has nothing to wait for.

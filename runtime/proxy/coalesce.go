@@ -9,12 +9,14 @@ import (
 // coalescer collects the small data of a round: an operation in which each of the ranks that a rail sends for sends
 // something to the peer, which needs all of it (see transport.Waiter.Together). Small data goes out together, when the
 // last of the ranks has submitted its part: alone, each part would cost a send, and a wake-up of a receiver that waits
-// for the others anyway. It delays no rank, as the rail's own rank is one of them, and sends in the same operation.
+// for the others anyway. It delays no rank, as the rail's own rank is one of them, and sends in the same operation. Data
+// of two rounds goes out at once: ranks of other nodes need what is of the earlier one to get as far as the later one.
 type coalescer struct {
 	all   uint64 // the local ranks that the rail sends for, a bit each
 	round uint64 // the last round with data
 	have  uint64 // the ranks whose data has come, a bit each
 	large bool   // data came that is not worth waiting with
+	mixed bool   // data of another round is queued, too: what is of the earlier one is overdue
 	since time.Duration
 }
 
@@ -26,8 +28,9 @@ const (
 	lookEvery   = 50 * time.Millisecond
 )
 
-// add adds an operation of a local rank.
-func (g *coalescer) add(o *op, index int) {
+// add adds an operation of a local rank. alone says that no other is queued.
+func (g *coalescer) add(o *op, index int, alone bool) {
+	g.mixed = g.mixed && !alone || o.round < g.round || o.round > g.round && !alone
 	if o.round > g.round {
 		g.round, g.have, g.large, g.since = o.round, 0, false, 0
 	}
@@ -37,9 +40,9 @@ func (g *coalescer) add(o *op, index int) {
 	g.large = g.large || len(o.data) > packBytes || o.kind != kindData
 }
 
-// waits tells whether to wait for the data of others in this round or, if some ranks are ahead, in a later one.
+// waits tells whether to wait for the data of others in this round or, if all that has come is of a later one, in that.
 func (g *coalescer) waits(round uint64, now time.Duration) bool {
-	if round == 0 || g.round < round || g.have == g.all || g.large {
+	if round == 0 || g.round < round || g.have == g.all || g.large || g.mixed {
 		return false
 	}
 	if g.since == 0 {

@@ -22,9 +22,11 @@ func TestGather(t *testing.T) {
 		"one of three":             {[]*op{part(7)}, 7, 0, true},
 		"two of three":             {[]*op{part(7), part(7)}, 7, 0, true},
 		"all":                      {[]*op{part(7), part(7), part(7)}, 7, 0, false},
-		"one is ahead":             {[]*op{part(7), part(7), ahead}, 7, 0, true},
-		"all, and one is ahead":    {[]*op{part(7), part(7), part(7), ahead}, 7, 0, true},
-		"those behind don't count": {[]*op{ahead, part(7), part(7)}, 8, 0, true},
+		"one is ahead":             {[]*op{part(7), part(7), ahead}, 7, 0, false},
+		"all, and one is ahead":    {[]*op{part(7), part(7), part(7), ahead}, 7, 0, false},
+		"one is behind":            {[]*op{ahead, part(7)}, 8, 0, false},
+		"one is ahead, alone":      {[]*op{ahead}, 7, 0, true},
+		"one is in no round":       {[]*op{part(7), part(0)}, 7, 0, false},
 		"of a round that is over":  {[]*op{part(7)}, 8, 0, false},
 		"of no round":              {[]*op{part(0)}, 7, 0, false},
 		"in no round":              {[]*op{part(7)}, 0, 0, false},
@@ -33,7 +35,7 @@ func TestGather(t *testing.T) {
 	} {
 		g := coalescer{all: 0b111}
 		for i, o := range c.ops {
-			g.add(o, i%3)
+			g.add(o, i%3, i == 0)
 		}
 		got := g.waits(c.round, time.Second)
 		if c.after > 0 {

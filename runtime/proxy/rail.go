@@ -60,8 +60,8 @@ type rail struct {
 // push queues an operation, without sending it.
 func (r *rail) push(o *op) {
 	r.mu.Lock()
+	r.coalescer.add(o, r.e.routes.index[o.token.Rank], r.queue.head == nil)
 	r.queue.push(o)
-	r.coalescer.add(o, r.e.routes.index[o.token.Rank])
 	r.mu.Unlock()
 }
 

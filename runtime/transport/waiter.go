@@ -40,9 +40,10 @@ type Patience struct {
 // itself. Where ranks outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at
 // once.
 //
-// With remote peers, the goroutines that read from the network need a core as well, so a rank spins only if cores are
-// left over. Otherwise it yields to the host's other processes, or sleeps at once if there are none, or if the ranks of
-// this process occupy every processor of Go's scheduler.
+// With remote peers, the goroutines that read from the network need a core as well, and may have been put behind the
+// rank on its own: so it yields to all between two looks, which costs little if nobody else wants the core. It sleeps at
+// once if the ranks of this process occupy every processor of Go's scheduler, or if no cores are left over and there are
+// no other processes to wait for.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	look := min(time.Duration(hostRanks)*lookPerRank, longestLook)
 	processes := hostRanks > processRanks
@@ -51,11 +52,11 @@ func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 		cores = 2*hostRanks < runtime.NumCPU() && processRanks < runtime.GOMAXPROCS(0)
 	}
 	switch {
-	case cores:
-		return Patience{Spin: look, Yield: 100 * time.Microsecond, CPU: processes}
-	case remote && (!processes || processRanks >= runtime.GOMAXPROCS(0)):
+	case remote && processRanks >= runtime.GOMAXPROCS(0):
 		return Patience{}
-	case processes:
+	case cores && !remote:
+		return Patience{Spin: look, Yield: 100 * time.Microsecond, CPU: processes}
+	case processes || remote:
 		return Patience{Yield: look, CPU: true}
 	default: // goroutines are woken fast
 		return Patience{Yield: 200 * time.Microsecond}

@@ -42,21 +42,18 @@ type Patience struct {
 //
 // With remote peers, the goroutines that read from the network need a core as well, and may have been put behind the
 // rank on its own: so it yields to all between two looks, which costs little if nobody else wants the core. It sleeps at
-// once if the ranks of this process occupy every processor of Go's scheduler, or if no cores are left over and there are
-// no other processes to wait for.
+// once if the ranks of this process occupy every processor of Go's scheduler.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	look := min(time.Duration(hostRanks)*lookPerRank, longestLook)
 	processes := hostRanks > processRanks
-	cores := hostRanks <= runtime.NumCPU() && processRanks <= runtime.GOMAXPROCS(0)
-	if remote {
-		cores = 2*hostRanks < runtime.NumCPU() && processRanks < runtime.GOMAXPROCS(0)
-	}
 	switch {
 	case remote && processRanks >= runtime.GOMAXPROCS(0):
 		return Patience{}
-	case cores && !remote:
+	case remote:
+		return Patience{Yield: look, CPU: true}
+	case hostRanks <= runtime.NumCPU() && processRanks <= runtime.GOMAXPROCS(0):
 		return Patience{Spin: look, Yield: 100 * time.Microsecond, CPU: processes}
-	case processes || remote:
+	case processes:
 		return Patience{Yield: look, CPU: true}
 	default: // goroutines are woken fast
 		return Patience{Yield: 200 * time.Microsecond}

@@ -9,14 +9,15 @@ import (
 // coalescer collects the small data of a round: an operation in which each of the ranks that a rail sends for sends
 // something to the peer, which needs all of it (see transport.Waiter.Together). Small data goes out together, when the
 // last of the ranks has submitted its part: alone, each part would cost a send, and a wake-up of a receiver that waits
-// for the others anyway. It delays no rank, as the rail's own rank is one of them, and sends in the same operation. Data
-// of two rounds goes out at once: ranks of other nodes need what is of the earlier one to get as far as the later one.
+// for the others anyway. It delays no rank, as the rail's own rank is one of them, and sends in the same operation.
+// Data of two rounds goes out at once: ranks of other nodes need what is of the earlier one to get as far as the later
+// one.
 type coalescer struct {
 	all   uint64 // the local ranks that the rail sends for, a bit each
 	round uint64 // the last round with data
 	have  uint64 // the ranks whose data has come, a bit each
 	large bool   // data came that is not worth waiting with
-	mixed bool   // data of another round is queued, too: what is of the earlier one is overdue
+	mixed bool   // data of two rounds is queued, or of one before: what is of the earlier one is overdue
 	since time.Duration
 }
 
@@ -28,9 +29,10 @@ const (
 	lookEvery   = 50 * time.Millisecond
 )
 
-// add adds an operation of a local rank. alone says that no other is queued.
+// add adds an operation of a local rank. alone says that no other is queued. A part that comes late, when what is of a
+// later round was sent, is overdue also then.
 func (g *coalescer) add(o *op, index int, alone bool) {
-	g.mixed = g.mixed && !alone || o.round < g.round || o.round > g.round && !alone
+	g.mixed = o.round < g.round || !alone && (g.mixed || o.round > g.round)
 	if o.round > g.round {
 		g.round, g.have, g.large, g.since = o.round, 0, false, 0
 	}

@@ -47,6 +47,16 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// A part that comes when those of a later round were sent goes out at once.
+func TestLatePart(t *testing.T) {
+	g := coalescer{all: 0b11}
+	g.add(&op{kind: kindData, round: 8}, 0, true)
+	g.add(&op{kind: kindData, round: 7}, 1, true)
+	if g.waits(7, time.Second) {
+		t.Error("it waits for the later round to be complete")
+	}
+}
+
 // What one rank has sent in a round arrives though the others, its carrier among them, don't come.
 func TestGatheringEnds(t *testing.T) {
 	for name, held := range map[string]bool{"the carrier is in no operation": false, "the carrier holds it": true} {

@@ -51,8 +51,8 @@ type Conn struct {
 	arriving sync.Mutex // held while data is written to ring or placed
 	ring     []byte     // made when the first data comes
 	tail     atomic.Uint64
-	placed   []byte // the rank's memory for what arrives from placedAt on; written by the rank, with arriving held
-	placedAt uint64
+	placed   []byte // the rank's memory for what arrives from placedAt on
+	placedAt uint64 // both are the rank's, which sets them with arriving held
 	_        [128]byte
 	head     atomic.Uint64 // written by Release
 	seen     uint64        // Release's copy of head
@@ -303,7 +303,7 @@ func (c *Conn) put(b []byte) bool {
 }
 
 // room is the memory for the next data, up to n bytes of it; nil if that is little, or the stream is closed. Otherwise
-// filled must follow: until then the rank can't take the memory back.
+// it returns with arriving held, until filled: the rank can't take the memory back before.
 func (c *Conn) room(n int) []byte {
 	c.arriving.Lock()
 	if c.state.Load()&closed == 0 {
@@ -343,7 +343,7 @@ func (c *Conn) space() []byte {
 func (c *Conn) Place(p []byte) {
 	c.arriving.Lock()
 	defer c.arriving.Unlock()
-	c.placedAt = (c.tail.Load() + 7) &^ 7 // a window never ends within a word
+	c.placedAt = (c.tail.Load() + 7) &^ 7 // no word is partly in the ring and partly in p
 	if came := c.placedAt - c.seen; came < uint64(len(p)) {
 		c.placed = p[came:]
 	} else {
@@ -385,14 +385,14 @@ func (c *Conn) Release(n int) {
 	}
 	c.seen += uint64(n)
 	c.head.Store(c.seen)
-	if c.placed != nil && c.seen >= c.placedAt+uint64(len(c.placed)) {
-		c.Place(nil)
-	}
 	if c.arrivals.some.Load() {
 		c.profileTaken(c.seen, lifecycle.CodeOK)
 	}
 	if c.seen-c.back.Load() >= c.e.window/2 && c.state.Load()&(closed|gaveUp|gone) == 0 {
 		c.control(kindCredit, nil)
+	}
+	if c.placed != nil && c.seen >= c.placedAt+uint64(len(c.placed)) {
+		c.Place(nil)
 	}
 	if n >= lentBytes {
 		c.attend()

@@ -46,8 +46,9 @@
 // # Flow control
 //
 // A receiver has a window for each stream, and tells the sender how much of it was taken (credit). So data that arrives
-// on a rail always finds room, and a rank that doesn't take its data blocks no other. It is read from the socket into
-// the memory where the rank wants it, if the rank has said so in time (see transport.Placer), or into a ring.
+// on a rail always finds room, and a rank that doesn't take its data blocks no other. Large data is read from the
+// socket into the memory where the rank wants it, if the rank has said so in time (see transport.Placer), all other
+// data into a ring.
 //
 // # Tokens
 //

@@ -5,14 +5,24 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/carillon-rt/carillon/runtime/door"
 )
 
 // Messages are as they were sent whether the receiver places all of them, a part, or nothing, and whatever has arrived
 // by then.
 func TestPlace(t *testing.T) {
+	for _, wire := range []door.Wire{door.Plain, door.Encrypt} {
+		t.Run(wire.String(), func(t *testing.T) { place(t, wire) })
+	}
+}
+
+func place(t *testing.T, wire door.Wire) {
+	t.Helper()
 	c := newCluster(t, 0, 0, 1, 1)
+	c.wire = wire
 	c.connect()
-	data := pattern(40 << 20)
+	data := pattern(20 << 20)
 	var sending sync.WaitGroup
 	sending.Go(func() { c.send(data) })
 	conn, random := c.endpoints[3].Conn(0), rand.New(rand.NewPCG(1, 2))

@@ -24,9 +24,9 @@ type Conn interface {
 
 	// Peek returns the bytes that have arrived and were not released yet, as one contiguous window, or an empty one
 	// when there are none now (or when only part of them is contiguous: the next Peek after a Release shows the rest).
-	// The memory belongs to the transport (it may be the peer's own buffer, or what Placer.Place was given) and stays as
-	// it is until Release, the next Peek, or the rank's next Waiter.Idle, whichever comes first. It must not be written.
-	// After the peer is lost, Peek still returns what had arrived before, then the error.
+	// The memory belongs to the transport (it may be the peer's own buffer, or what Placer.Place was given) and stays
+	// as it is until Release, the next Peek, or the rank's next Waiter.Idle, whichever comes first. It must not be
+	// written. After the peer is lost, Peek still returns what had arrived before, then the error.
 	Peek() ([]byte, error)
 
 	// Release gives the first n bytes of the last Peek back; n may be 0.
@@ -49,9 +49,10 @@ type Conn interface {
 
 // Placer is a Conn that can write what arrives where it is wanted, which saves a copy.
 type Placer interface {
-	// Place gives the memory for the next len(p) bytes, from the first that was not released. What has not arrived yet
-	// is written there, and Peek shows it there. The memory is the transport's until all of p was released, or until the
-	// next Place, with which what was not released is lost. Place(nil) gives none. It belongs to the goroutine that uses
-	// Peek and Release.
+	// Place gives the memory for the next len(p) bytes, whole words, from the first that was not released. What has not
+	// arrived yet is written there, and Peek shows it there. The memory is the transport's until all of p was released,
+	// or until the next Place; Place(nil) gives none. Peek must not be called again if the next Place came before what
+	// had arrived in p was released. Place waits for a read into the memory that is under way, as does the Release of
+	// the last of p. It belongs to the goroutine that uses Peek and Release.
 	Place(p []byte)
 }

@@ -40,9 +40,10 @@ type Patience struct {
 // itself. Where ranks outnumber cores, a spinning rank would keep the very core that its peer needs, so it yields at
 // once.
 //
-// With remote peers, the goroutines that read from the network need a core as well, and may have been put behind the
-// rank on its own: so it yields to all between two looks, which costs little if nobody else wants the core. It sleeps at
-// once if the ranks of this process occupy every processor of Go's scheduler.
+// With remote peers, the goroutines that read from the network need a core as well, and the kernel may have queued
+// their thread on the core on which the rank looks. So the rank offers its core between two looks, which costs little
+// if nobody wants it. It sleeps at once if the ranks of this process occupy every processor of Go's scheduler, as
+// another one must run those goroutines.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	look := min(time.Duration(hostRanks)*lookPerRank, longestLook)
 	processes := hostRanks > processRanks
@@ -275,8 +276,9 @@ func (w *Waiter) patient() bool {
 			runtime.Gosched()
 			return true
 		}
-		// The peer is another process. Go's scheduler is offered a turn only now and then: it wakes an idle thread to
-		// look for more work, and that thread would spin on the very core that the peer needs.
+		// What is waited for comes from another process, or from a goroutine on another of Go's processors. Go's
+		// scheduler is offered a turn only now and then: it wakes an idle thread to look for more work, and that thread
+		// would spin on the very core that the other needs.
 		if w.idle%goschedEvery == 0 {
 			runtime.Gosched()
 		}

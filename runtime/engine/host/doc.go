@@ -18,7 +18,8 @@
 // Before its data, each rank sends a header to the others that says which call it makes: the operation's signature.
 // No rank writes to the user's receive buffer before it has all headers and they agree, and no operation ends before.
 // So ranks that make different calls all get an error that says who called what, with their buffers untouched.
-// Data does not wait for the agreement: it travels right behind the header.
+// Data does not wait for the agreement: it travels right behind the header. What of a large message has not arrived by
+// then is received in the buffer itself, where the transport can (transport.Placer).
 //
 // # On the stream
 //

@@ -161,8 +161,8 @@ func (x *execution) look(l *link) bool {
 }
 
 // sendHeaders makes all other ranks active, with the header as what each gets first, and right behind it the first
-// message if that is small. The nearest rank is first. All headers go out before any large message: a rank that has them
-// all may write to its user's memory.
+// message if that is small. The nearest rank is first. All headers go out before any large message: a rank that has
+// them all may write to its user's memory.
 func (x *execution) sendHeaders() error {
 	e := x.e
 	for _, r := range e.others {
@@ -357,8 +357,9 @@ func (x *execution) place(l *link) {
 		return
 	}
 	i := x.p.recvs[l.rank][l.taken]
-	if s := &x.p.steps[i]; s.Kind == algo.StepRecv && x.limit(s) == s.n {
-		l.place(x.bufs[s.Dst.Buf][s.Dst.Off+x.done[i]:][:s.n-x.done[i]])
+	s, from := &x.p.steps[i], x.done[i]
+	if l.placeable(s.n-from) && s.Kind == algo.StepRecv && x.limit(s) == s.n {
+		l.place(x.bufs[s.Dst.Buf][s.Dst.Off+from:][:s.n-from])
 	}
 }
 

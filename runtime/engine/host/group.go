@@ -174,8 +174,9 @@ func (g *group) take(l *link) (moved bool, err error) {
 		return false, nil // what comes now is the next operation's
 	}
 	if p.inside {
-		i := p.recvs[p.ended]
-		l.place(g.ops[i].Recv[p.in:g.bytes(i)])
+		if rest := g.ops[p.recvs[p.ended]].Recv[p.in:g.bytes(p.recvs[p.ended])]; l.placeable(len(rest)) {
+			l.place(rest)
+		}
 	}
 	collective := g.e.posted(l.rank)
 	window, err := l.peek()

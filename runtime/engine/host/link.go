@@ -107,15 +107,19 @@ func (l *link) header(window []byte) (h header, n int, ok bool) {
 	return engine.GetSignature(l.partial[:]), n, true
 }
 
-// placeBytes is the least data for which it is worth while to tell a connection where to write it.
-const placeBytes = 32 << 10
+// placeBytes is the least data for which it is worth while to tell a connection where to write it: what a read under
+// way brings comes before.
+const placeBytes = 512 << 10
 
-// place has the rest of the current message written to dst as it arrives, if the connection can.
+// placeable says whether to place the rest of the current message, of so many bytes. Once a message.
+func (l *link) placeable(n int) bool {
+	return l.placer != nil && !l.placed && n >= placeBytes && len(l.kept) == 0
+}
+
+// place has the rest of the current message written to dst as it arrives.
 func (l *link) place(dst []byte) {
-	if !l.placed && l.placer != nil && len(dst) >= placeBytes && len(l.kept) == 0 {
-		l.placer.Place(dst[:wholeWords(len(dst))])
-		l.placed = true
-	}
+	l.placer.Place(dst[:wholeWords(len(dst))])
+	l.placed = true
 }
 
 // unplace has nothing more written to the current message.

@@ -29,8 +29,8 @@ const (
 
 // User uses a Conn. Its methods are called by goroutines of the Conn and must not block.
 type User interface {
-	// Room is the memory for what arrives next, which may be less; nil if any will do. Otherwise Filled follows at once:
-	// nothing is awaited in between.
+	// Room is the memory for what arrives next, which may be less; nil if any will do. Otherwise Filled follows at
+	// once: nothing is awaited in between.
 	Room() []byte
 
 	// Filled says that n bytes, 0 or more, have arrived at the beginning of Room. Its error is as Receive's.

@@ -36,16 +36,15 @@ type receiver struct {
 	c    *Conn
 	buf  []byte
 	size int // of buf, for the next read
-	err  error
 }
 
 // readData hands what arrives to the User until the peer's stream ends.
 func (c *Conn) readData() {
 	defer c.userDone()
 	r := receiver{c: c, buf: make([]byte, readSize), size: readSize}
-	next := r.plain()
+	next := r.nextPlain()
 	if c.sealed != nil {
-		next = r.sealed
+		next = r.nextSealed
 	}
 	for c.state.Load()&closed == 0 {
 		if err := next(); err != nil {
@@ -56,25 +55,30 @@ func (c *Conn) readData() {
 	_, _ = io.Copy(io.Discard, c.data) // closed: stay until the peer has read all, so that no reset takes it away
 }
 
-// plain returns a function that waits for data and passes it on. It allocates nothing.
-func (r *receiver) plain() func() error {
+// nextPlain returns a function that waits for data and passes it on, and allocates nothing.
+func (r *receiver) nextPlain() func() error {
 	var from int
+	var err error
 	read := func(p []byte) (int, error) { return unix.Read(from, p) }
 	ready := func(fd uintptr) bool {
 		from = int(fd)
-		r.err = r.receive(read)
-		return !errors.Is(r.err, unix.EAGAIN)
+		err = r.receive(read)
+		return !errors.Is(err, unix.EAGAIN)
 	}
 	return func() error {
-		if err := r.c.raw.Read(ready); err != nil {
-			return err
+		if broken := r.c.raw.Read(ready); broken != nil {
+			return broken
 		}
-		return r.err
+		if errno, ok := errors.AsType[unix.Errno](err); ok {
+			data := r.c.data
+			return &net.OpError{Op: "read", Net: "tcp", Source: data.LocalAddr(), Addr: data.RemoteAddr(), Err: errno}
+		}
+		return err
 	}
 }
 
-// sealed waits for a record and passes it on.
-func (r *receiver) sealed() error {
+// nextSealed waits for a record and passes it on.
+func (r *receiver) nextSealed() error {
 	if err := r.c.sealed.Await(); err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@
 // process that is in an operation, when it waits, or between two pieces of large data of its own for other nodes, or by
 // the Proxy's goroutine if there is no such rank.
 //
+// A rank that waits receives what is small itself, if there is a core for each rank of its host: a goroutine of the
+// connection would take longer to wake. All else is received by that goroutine.
+//
 // In an operation in which every rank sends to every other rank, such as an all-to-all, a receiver needs the data of
 // all ranks. Small data of such an operation is sent together, when the last rank of the node has submitted its part
 // (see coalescer).

@@ -63,6 +63,8 @@ type Endpoint struct {
 	// carriers of other processes that were not rung yet.
 	unsent []*rail
 	unrung []unrung
+	polled []*tcp.Conn // the rails' connections
+	next   int         // of polled, the one that Poll looked at last
 }
 
 // unrung is a carrier that was not rung for the last data that it was given.
@@ -186,7 +188,23 @@ func (e *Endpoint) Attach(peer int, c *tcp.Conn) {
 		e.p.openPipes()
 	}
 	r.conn.Store(c)
+	e.mu.Lock()
+	e.polled = append(e.polled, c)
+	e.mu.Unlock()
 	r.kick()
+}
+
+// pollAtMost is how many connections a Poll looks at: each costs a system call.
+const pollAtMost = 4
+
+// Poll receives what has arrived for the rank, some connections at a time, and says whether that was anything. It is
+// for the goroutine that drives the rank, once all connections are attached.
+func (e *Endpoint) Poll() (moved bool) {
+	for range min(len(e.polled), pollAtMost) {
+		e.next = (e.next + 1) % len(e.polled)
+		moved = e.polled[e.next].Poll() || moved
+	}
+	return moved
 }
 
 // Conn is the stream to and from a peer.

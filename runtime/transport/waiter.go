@@ -30,6 +30,8 @@ type Patience struct {
 	Yield time.Duration // passes after each of which the processor is offered to others
 	// CPU: yields offer the processor to other processes, too, not only to goroutines of this one.
 	CPU bool
+	// Poll: before each look the rank receives from the network itself, see Waiter.Poll.
+	Poll bool
 }
 
 // PatienceFor is the patience that suits a rank when hostRanks ranks of its communicator share this host, of which
@@ -43,7 +45,7 @@ type Patience struct {
 // With remote peers, the goroutines that read from the network need a core as well, and the kernel may have queued
 // their thread on the core on which the rank looks. So the rank offers its core between two looks, which costs little
 // if nobody wants it. It sleeps at once if the ranks of this process occupy every processor of Go's scheduler, as
-// another one must run those goroutines.
+// another one must run those goroutines. Where every rank can have a core to itself, it does not wait for them to wake.
 func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	look := min(time.Duration(hostRanks)*lookPerRank, longestLook)
 	processes := hostRanks > processRanks
@@ -51,7 +53,7 @@ func PatienceFor(hostRanks, processRanks int, remote bool) Patience {
 	case remote && processRanks >= runtime.GOMAXPROCS(0):
 		return Patience{}
 	case remote:
-		return Patience{Yield: look, CPU: true}
+		return Patience{Yield: look, CPU: true, Poll: hostRanks <= runtime.NumCPU()}
 	case hostRanks <= runtime.NumCPU() && processRanks <= runtime.GOMAXPROCS(0):
 		return Patience{Spin: look, Yield: 100 * time.Microsecond, CPU: processes}
 	case processes:
@@ -114,6 +116,7 @@ type Waiter struct {
 	last     time.Duration // lastSleep
 	sleep    time.Duration // the one before
 	resting  []func()
+	poll     func() bool    // see Poll
 	attend   func() bool    // see Attend
 	at       *atomic.Uint32 // 1 as long as it is attended to
 	round    uint64         // see Together
@@ -155,6 +158,15 @@ func NewSharedWaiter(size int, word *atomic.Uint32, p Patience) *Waiter {
 // OnRest has rest called before each sleep: a connection's last window is not read any more. It must be called before
 // the first Idle.
 func (w *Waiter) OnRest(rest func()) { w.resting = append(w.resting, rest) }
+
+// Poll has the Waiter look for something itself that another goroutine would ring it for, if its Patience says so: poll
+// is called at each Idle, does not wait, and says whether there was anything. It belongs to the goroutine that calls
+// Idle.
+func (w *Waiter) Poll(poll func() (moved bool)) {
+	if w.patience.Poll {
+		w.poll = poll
+	}
+}
 
 // Attend has the Waiter look after something else while its rank is in an operation. attend is called at each Idle, and
 // says whether it moved something. word, which others see, is 1 between Enter and Leave, which calls attend once more:
@@ -231,7 +243,7 @@ func (w *Waiter) revive() {
 // ended, which it sees at the latest 50 ms after the end. It does not allocate.
 func (w *Waiter) Idle(ctx context.Context) error {
 	w.idle++
-	if w.attend != nil && w.attend() || w.idle&w.mask != 0 {
+	if w.poll != nil && w.poll() || w.attend != nil && w.attend() || w.idle&w.mask != 0 {
 		return nil
 	}
 	return w.wait(ctx)

@@ -126,7 +126,11 @@ func (l *Links) connectRails(ctx context.Context, p *Port, ways []way, cards []*
 	if lost != nil {
 		stop(lost)
 	}
-	return cmp.Or(peers.Wait(), lost)
+	err := cmp.Or(peers.Wait(), lost)
+	if err == nil {
+		l.waiter.Poll(l.endpoint.Poll)
+	}
+	return err
 }
 
 // openStreams opens the streams to the peers that are reached through the network.

@@ -27,7 +27,7 @@ const (
 	bye                // the peer closed its end in order
 )
 
-// User uses a Conn. Its methods are called by goroutines of the Conn and must not block.
+// User uses a Conn. Its methods are called by goroutines of the Conn, and by Poll, and must not block.
 type User interface {
 	// Room is the memory for what arrives next, which may be less; nil if any will do. Otherwise Filled follows at
 	// once: nothing is awaited in between.
@@ -51,6 +51,7 @@ type User interface {
 // Conn is one rank's end of the two TCP connections to a peer.
 type Conn struct {
 	sender
+	receiver receiver
 
 	state   atomic.Uint32
 	why     atomic.Pointer[error]
@@ -98,6 +99,7 @@ func newConn(s *Listener, conns [kinds]halfConn, self, peer int, user User) (*Co
 	}
 	c.raw, c.full, c.done = raw, make(chan struct{}, 1), make(chan struct{})
 	c.write = c.tryWrite
+	c.newReceiver()
 	c.using.Store(3)
 	s.wg.Go(c.readData)
 	s.wg.Go(c.readControl)

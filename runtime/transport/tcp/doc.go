@@ -11,8 +11,8 @@
 // one.
 //
 // Receiving is the work of a goroutine, which reads ahead into the memory of its User: bytes are moved out of the
-// kernel on a core of their own. Sending writes straight from the caller's memory, without blocking, in the caller's
-// goroutine.
+// kernel on a core of their own. A caller that waits can Poll, and has what is small before that goroutine has woken.
+// Sending writes straight from the caller's memory, without blocking, in the caller's goroutine.
 //
 // How a peer's end is known:
 //

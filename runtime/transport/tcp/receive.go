@@ -1,11 +1,13 @@
 package tcp
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,10 +18,12 @@ import (
 )
 
 // readSize is the most that is read at a time: it stays in a core's cache until its User has copied it. Behind data
-// that was read into the User's Room, only as much is read elsewhere as tells the User what comes next.
+// that was read into the User's Room, only as much is read elsewhere as tells the User what comes next. A Poll reads
+// pollSize at most.
 const (
 	readSize = 128 << 10
 	peekSize = 4 << 10
+	pollSize = 16 << 10
 )
 
 // sayTime is the longest that a frame may take to get into the kernel.
@@ -31,20 +35,78 @@ const (
 	frameBye    = 2
 )
 
-// receiver is the receiving side of data, for the goroutine that reads.
+// receiver is the receiving side of data. What it reads belongs to one goroutine at a time.
 type receiver struct {
-	c    *Conn
-	buf  []byte
-	size int // of buf, for the next read
+	buf   []byte
+	size  int  // of buf, for the next read
+	large bool // more is likely to be there, or under way, than the last read has brought
+
+	// Of a plain connection: made once, so that receiving does not allocate.
+	mu    sync.Mutex
+	from  int // the socket
+	read  func(p []byte) (int, error)
+	ready func(fd uintptr) (done bool) // reads once; false if nothing has arrived
+	poll  func(fd uintptr)
+	moved bool  // the last read brought something
+	err   error // why nothing more will arrive
+}
+
+func (c *Conn) newReceiver() {
+	r := &c.receiver
+	r.buf, r.size = make([]byte, readSize), readSize
+	r.read = func(p []byte) (int, error) { return unix.Read(r.from, p) }
+	r.ready = func(fd uintptr) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return c.readOnce(fd, readSize)
+	}
+	r.poll = func(fd uintptr) { c.readOnce(fd, pollSize) }
+}
+
+// readOnce reads at most so many bytes, without waiting, and says false if nothing has arrived. mu is held.
+func (c *Conn) readOnce(fd uintptr, most int) bool {
+	r := &c.receiver
+	if r.moved = false; r.err != nil {
+		return true
+	}
+	r.from = int(fd)
+	err := c.receive(r.read, most)
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return false
+	case err == nil:
+		r.moved = true
+	default:
+		r.err = err
+	}
+	return true
+}
+
+// Poll receives what has arrived, if no goroutine of the Conn is just about it, and says whether there was anything. It
+// never waits: it is for a caller that has nothing else to do, which is spared the time that a goroutine takes to wake.
+// That goroutine alone receives what is protected, and what is large, beside which the caller can do something else.
+func (c *Conn) Poll() (moved bool) {
+	r := &c.receiver
+	if c.sealed != nil || c.state.Load()&(closed|ended) != 0 || !r.mu.TryLock() {
+		return false
+	}
+	defer r.mu.Unlock()
+	if r.moved = false; r.large {
+		return false
+	}
+	_ = c.raw.Control(r.poll) // fails if it was closed
+	if r.err != nil {
+		c.stopData() // the poller tells the goroutine of nothing that was read already
+	}
+	return r.moved
 }
 
 // readData hands what arrives to the User until the peer's stream ends.
 func (c *Conn) readData() {
 	defer c.userDone()
-	r := receiver{c: c, buf: make([]byte, readSize), size: readSize}
-	next := r.nextPlain()
+	next := c.nextPlain
 	if c.sealed != nil {
-		next = r.nextSealed
+		next = c.nextSealed
 	}
 	for c.state.Load()&closed == 0 {
 		if err := next(); err != nil {
@@ -55,42 +117,33 @@ func (c *Conn) readData() {
 	_, _ = io.Copy(io.Discard, c.data) // closed: stay until the peer has read all, so that no reset takes it away
 }
 
-// nextPlain returns a function that waits for data and passes it on, and allocates nothing.
-func (r *receiver) nextPlain() func() error {
-	var from int
-	var err error
-	read := func(p []byte) (int, error) { return unix.Read(from, p) }
-	ready := func(fd uintptr) bool {
-		from = int(fd)
-		err = r.receive(read)
-		return !errors.Is(err, unix.EAGAIN)
+// nextPlain waits for data and passes it on.
+func (c *Conn) nextPlain() error {
+	err := c.raw.Read(c.receiver.ready)
+	c.receiver.mu.Lock()
+	err = cmp.Or(c.receiver.err, err)
+	c.receiver.mu.Unlock()
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
+		return &net.OpError{Op: "read", Net: "tcp", Source: c.data.LocalAddr(), Addr: c.data.RemoteAddr(), Err: errno}
 	}
-	return func() error {
-		if broken := r.c.raw.Read(ready); broken != nil {
-			return broken
-		}
-		if errno, ok := errors.AsType[unix.Errno](err); ok {
-			data := r.c.data
-			return &net.OpError{Op: "read", Net: "tcp", Source: data.LocalAddr(), Addr: data.RemoteAddr(), Err: errno}
-		}
-		return err
-	}
+	return err
 }
 
 // nextSealed waits for a record and passes it on.
-func (r *receiver) nextSealed() error {
-	if err := r.c.sealed.Await(); err != nil {
+func (c *Conn) nextSealed() error {
+	if err := c.sealed.Await(); err != nil {
 		return err
 	}
-	return r.receive(r.c.sealed.Read)
+	return c.receive(c.sealed.Read, readSize)
 }
 
-// receive passes on what read gets, which does not wait.
-func (r *receiver) receive(read func([]byte) (int, error)) error {
-	room := r.c.user.Room()
-	to := r.buf[:r.size]
+// receive passes on what read gets, at most so many bytes. It does not wait.
+func (c *Conn) receive(read func([]byte) (int, error), most int) error {
+	r := &c.receiver
+	room := c.user.Room()
+	to := r.buf[:min(r.size, most)]
 	if room != nil {
-		to = room[:min(len(room), readSize)]
+		to = room[:min(len(room), most)]
 	}
 	n, err := read(to)
 	for errors.Is(err, unix.EINTR) {
@@ -99,17 +152,18 @@ func (r *receiver) receive(read func([]byte) (int, error)) error {
 	if n = max(n, 0); n == 0 && err == nil {
 		err = io.EOF
 	}
-	if r.c.state.Load()&closed != 0 {
+	r.large = room != nil || n == len(to)
+	if c.state.Load()&closed != 0 {
 		n = 0
 	}
 	var bad error
 	if room != nil {
-		bad, r.size = r.c.user.Filled(n), peekSize
+		bad, r.size = c.user.Filled(n), peekSize
 	} else if n > 0 {
-		bad, r.size = r.c.user.Receive(to[:n]), readSize
+		bad, r.size = c.user.Receive(to[:n]), readSize
 	}
 	if bad != nil {
-		r.c.lose(lifecycle.CodeInternal, "it sent what makes no sense", bad)
+		c.lose(lifecycle.CodeInternal, "it sent what makes no sense", bad)
 		return bad
 	}
 	return err

@@ -203,6 +203,75 @@ func TestRoom(t *testing.T) {
 	}
 }
 
+// Poll receives in place of the Conn's goroutine, and what both receive is in order.
+func TestPoll(t *testing.T) {
+	conns, users := connect(t, listen(t))
+	ctx := within(t, 20*time.Second)
+	var want []byte
+	polled := 0
+	for i := 0; polled < 10; i++ {
+		p := bytes.Repeat([]byte{byte(i)}, 1+i%5000)
+		if n, err := conns[0].TrySend([][]byte{p}, false); n != len(p) || err != nil {
+			t.Fatal(n, err)
+		}
+		for want = append(want, p...); len(users[1].received()) < len(want); {
+			if conns[1].Poll() {
+				polled++
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%d bytes of %d have come, and %d polls found some",
+					len(users[1].received()), len(want), polled)
+			}
+		}
+	}
+	if !bytes.Equal(users[1].received(), want) {
+		t.Error("not what was sent")
+	}
+}
+
+// However a peer ends, the User is told, also if Poll saw it first.
+func TestPolledEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(*Conn)
+		want lifecycle.Code
+	}{
+		"in order": {func(c *Conn) { _ = c.Close() }, lifecycle.CodeOK},
+		"nonsense": {
+			func(c *Conn) { _, _ = c.TrySend([][]byte{[]byte(nonsense)}, false) },
+			lifecycle.CodeInternal,
+		},
+		"the end of data": {func(c *Conn) { _ = c.data.CloseWrite() }, lifecycle.CodeUnreachable},
+		"a reset of data": {
+			func(c *Conn) { _, _ = c.data.SetLinger(0), c.data.Close() },
+			lifecycle.CodeUnreachable,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listen(t)
+			s.keepalive = time.Second
+			conns, users := connect(t, s)
+			stop := make(chan struct{})
+			var polling sync.WaitGroup
+			polling.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						conns[1].Poll()
+					}
+				}
+			})
+			test.end(conns[0])
+			if err := awaitLoss(t, users[1]); lifecycle.CodeOf(err) != test.want {
+				t.Errorf("got %v, want code %v", err, test.want)
+			}
+			close(stop)
+			polling.Wait()
+		})
+	}
+}
+
 // awaitLoss returns why the user's peer is gone.
 func awaitLoss(t *testing.T, u *recorder) error {
 	t.Helper()

@@ -184,9 +184,10 @@ const maxPayload = 16 << 20
 func (c *core) gather(ctx context.Context, call lifecycle.Call, number uint64, mine []byte) ([][]byte, error) {
 	allGather := func(block []byte) (all []byte, err error) {
 		all = make([]byte, c.size*len(block))
-		return all, c.engine.Run(ctx, call, number, []engine.Op{{
+		c.engine.Begin(call, number, []engine.Op{{
 			Call: lifecycle.CallAllGather, Count: len(block), DataType: kernels.Uint8, Peer: -1, Send: block, Recv: all,
 		}})
+		return all, c.engine.Run(ctx)
 	}
 	lengths, err := allGather(binary.LittleEndian.AppendUint64(nil, uint64(len(mine))))
 	if err != nil {

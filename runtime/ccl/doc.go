@@ -12,7 +12,7 @@
 // The way of a call:
 //
 //	ccl.AllReduce → is it legal? (lifecycle) → its turn (calls on one communicator are ordered)
-//	             → tape: launched → engine runs the plan over the transports → tape: completed → return
+//	             → engine posts → tape: launched → engine runs the plan over the transports → tape: completed → return
 //
 // # Blocking and contexts
 //

@@ -1,7 +1,6 @@
 package ccl_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/ccl"
 	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/engine/host"
@@ -21,13 +21,13 @@ type told struct {
 	list *[]string
 }
 
-func (e told) Run(ctx context.Context, call lifecycle.Call, seq uint64, ops []engine.Op) error {
+func (e told) Begin(call lifecycle.Call, seq uint64, ops []engine.Op) algo.Algorithm {
 	text := fmt.Sprintf("%v %d:", call, seq)
 	for _, op := range ops {
 		text += fmt.Sprintf(" %v %d", op.Call, op.Seq)
 	}
 	*e.list = append(*e.list, text)
-	return e.Engine.Run(ctx, call, seq, ops)
+	return e.Engine.Begin(call, seq, ops)
 }
 
 func (e told) Close() {

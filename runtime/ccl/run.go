@@ -114,7 +114,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op
 	if ops[0].Stream != nil {
 		algorithm = c.device.Algorithm(&ops[0])
 	} else {
-		algorithm = c.engine.Algorithm(&ops[0])
+		algorithm = c.engine.Begin(call, number, ops)
 	}
 	launched := c.started(ctx, number, &sig, uint8(algorithm))
 	var events profiled
@@ -124,7 +124,7 @@ func (c *Comm) execute(ctx context.Context, call lifecycle.Call, ops []engine.Op
 	if ops[0].Stream != nil {
 		err = c.enqueue(call, number, launched, ops)
 	} else {
-		err = c.engine.Run(ctx, call, number, ops)
+		err = c.engine.Run(ctx)
 	}
 	if events.one != 0 {
 		c.profileStop(&events, lifecycle.CodeOf(err))

@@ -17,23 +17,26 @@ type Kind struct {
 // Engine carries out the calls of one rank of a communicator, on one kind of memory. Its methods belong to one
 // goroutine at a time: to the one whose turn it is on the communicator.
 type Engine interface {
-	// Algorithm is by what Run carries out op, which has passed Check; algo.Auto for what is no collective.
-	Algorithm(op *Op) algo.Algorithm
-
-	// Run carries out one collective, or point-to-point operations all at the same time, which have passed CheckToSelf.
-	// It returns when this rank's part in it is done: what is sent may be overwritten, what is received is there. That
-	// all ranks have called the collective, and called the same, is then certain; a send has been received.
+	// Begin begins one collective, or point-to-point operations all at the same time, which have passed Check and
+	// CheckToSelf. It returns the algorithm of a collective, algo.Auto for anything else. It doesn't wait: what it posts
+	// for the other ranks travels while the caller records the operation. Run must be called next; ops are the
+	// caller's again when that returns.
 	//
 	// call is what the operations are called to the other ranks and in errors, which have its number, seq, too. Of a
 	// collective that is the number by which the ranks know that they speak of the same one. It goes up with each, by
 	// the same on all ranks.
+	Begin(call lifecycle.Call, seq uint64, ops []Op) algo.Algorithm
+
+	// Run carries out what Begin has begun. It returns when this rank's part in it is done: what is sent may be
+	// overwritten, what is received is there. That all ranks have called the collective, and called the same, is then
+	// certain; a send has been received.
 	//
 	// The error is Comm.Fail's: the communicator has stopped. It is
 	//   - *lifecycle.PeerError with CodeMismatch when the ranks don't agree: no collective has written to a Recv;
 	//   - *lifecycle.PeerError with the code of what befell a peer, also when another rank noticed it and told;
 	//   - *lifecycle.PeerError with CodeTimeout or CodeCanceled when ctx ended, with the rank that was waited for;
 	//   - what Interrupt or Abandon was given.
-	Run(ctx context.Context, call lifecycle.Call, seq uint64, ops []Op) error
+	Run(ctx context.Context) error
 
 	// Close frees what the engine holds. No call may be running: Comm.Interrupt it first. The Comm is closed after it.
 	// It may be called more than once.

@@ -118,7 +118,8 @@ func run(ctx context.Context, e *host.Engine, seq uint64, ops ...engine.Op) erro
 	if len(ops) > 1 {
 		call = lifecycle.CallGroupEnd
 	}
-	return e.Run(ctx, call, seq, ops)
+	e.Begin(call, seq, ops)
+	return e.Run(ctx)
 }
 
 // run makes one operation per rank, and fails the test if there is an error.

@@ -32,9 +32,9 @@
 //	send                         header, data
 //
 // Ranks that all share memory have a Board, and post each collective's header there, once for all others. What is small
-// goes along, and such a collective sends nothing: its plan, algo.OneShot or algo.TwoShot, reads the posts. A small one
-// posts before it does anything that can wait, and then looks at the others' posts and at nothing else for a
-// microsecond, unless ranks share cores.
+// goes along, and such a collective sends nothing: its plan, algo.OneShot or algo.TwoShot, reads the posts. Begin posts,
+// so that a post travels while the caller records the operation; Run then looks at the others' posts and at nothing else
+// for a microsecond, unless ranks share cores.
 //
 // In steady state an operation allocates nothing, starts no goroutine, and makes no system call of its own.
 package host

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-rt/carillon/kernels"
 	"github.com/carillon-rt/carillon/lifecycle"
+	"github.com/carillon-rt/carillon/runtime/algo"
 	"github.com/carillon-rt/carillon/runtime/engine"
 	"github.com/carillon-rt/carillon/runtime/transport"
 	"github.com/carillon-rt/carillon/telemetry/tape"
@@ -34,9 +35,12 @@ type Engine struct {
 	scaled  []byte // Send of a PreMulSum, scaled; grown as needed
 	digests *digests
 
-	x execution
-	w waiting
-	g group
+	call lifecycle.Call
+	seq  uint64
+	ops  []engine.Op
+	x    execution
+	w    waiting
+	g    group
 
 	clocks time.Duration // what the tape's clock is ahead of transport's
 }
@@ -85,30 +89,47 @@ func (e *Engine) newLink(rank int) *link {
 // Close frees the engine's memory.
 func (e *Engine) Close() { e.plans, e.last, e.scratch, e.scaled = nil, nil, nil, nil }
 
-// Run is engine.Engine's. Its context is looked at only while waiting.
-func (e *Engine) Run(ctx context.Context, call lifecycle.Call, seq uint64, ops []engine.Op) error {
-	if err := e.comm.Stopped(); err != nil {
-		return err
-	}
-	e.begin(ctx, call, seq)
+// Begin is engine.Engine's. Ranks that share memory post their headers, and small data.
+func (e *Engine) Begin(call lifecycle.Call, seq uint64, ops []engine.Op) algo.Algorithm {
+	e.call, e.seq, e.ops = call, seq, ops
 	op := &ops[0]
 	if !op.Call.IsCollective() {
-		if err := e.together(ops); err != nil {
+		return algo.Auto
+	}
+	x := &e.x
+	x.p = e.plan(op)
+	x.own = engine.Sign(call, op, seq, x.p.algorithm)
+	x.bufs[algo.In], x.bufs[algo.Out] = e.input(op), op.Recv
+	if e.board != nil && e.comm.Stopped() == nil {
+		x.post()
+	}
+	return x.p.algorithm
+}
+
+// Run is engine.Engine's. Its context is looked at only while waiting.
+func (e *Engine) Run(ctx context.Context) error {
+	if err := e.comm.Stopped(); err != nil {
+		e.forget()
+		return err
+	}
+	e.enter(ctx)
+	op := &e.ops[0]
+	if !op.Call.IsCollective() {
+		if err := e.together(e.ops); err != nil {
 			return e.fail(err)
 		}
-		e.end()
+		e.leave()
 		return nil
 	}
-	e.w.collective = seq
-	p := e.plan(op)
-	if p.together {
-		e.waiter.Together(seq)
+	e.w.collective = e.seq
+	if e.x.p.together {
+		e.waiter.Together(e.seq)
 	}
-	if err := e.collective(op, p, engine.Sign(call, op, seq, p.algorithm)); err != nil {
+	if err := e.x.run(op); err != nil {
 		return e.fail(err)
 	}
-	e.end()
-	e.comm.Passed(seq)
+	e.leave()
+	e.comm.Passed(e.seq)
 	if op.Reduction == kernels.Avg && op.Call.Reduces() {
 		kernels.Divide(op.Recv, op.DataType, e.size)
 	}
@@ -141,24 +162,30 @@ func copyBytes(dst, src []byte, whole int) {
 	kernels.CopyPiece(dst, src, whole)
 }
 
-// begin makes a call the current one.
-func (e *Engine) begin(ctx context.Context, call lifecycle.Call, seq uint64) {
+// enter makes the call that Begin was told the current one.
+func (e *Engine) enter(ctx context.Context) {
 	e.w = waiting{ctx: ctx}
 	if at := e.tape.Began(); at != 0 { // it has read the clock just now
 		e.waiter.Began(time.Duration(at) - e.clocks)
 		e.w.began = at
 	}
 	e.waiter.Enter()
-	e.comm.Begin(call, seq)
+	e.comm.Begin(e.call, e.seq)
 }
 
-func (e *Engine) end() {
+func (e *Engine) leave() {
 	if len(e.proxied) > 0 && e.tape.Detailed() {
 		e.tellProxied(lifecycle.CodeOK)
 	}
 	e.waiter.Leave()
-	e.w.ctx, e.w.op = nil, nil
+	e.forget()
 	e.comm.End()
+}
+
+// forget drops what is the caller's.
+func (e *Engine) forget() {
+	e.ops, e.x.bufs = nil, [3][]byte{}
+	e.w.ctx, e.w.op = nil, nil
 }
 
 // fail ends the running call with err, and returns the error to give to the caller.
@@ -168,7 +195,7 @@ func (e *Engine) fail(err error) error {
 	}
 	e.tellProxied(lifecycle.CodeOf(err))
 	e.waiter.Leave()
-	e.w.ctx, e.w.op = nil, nil
+	e.forget()
 	return e.comm.Fail(err)
 }
 

@@ -28,16 +28,12 @@ type execution struct {
 	number uint64  // of this rank's, and everyone's, first post
 }
 
-func (e *Engine) collective(op *engine.Op, p *plan, h header) error {
-	x := &e.x
+// run carries out the collective that Begin has begun.
+func (x *execution) run(op *engine.Op) error {
+	e, p := x.e, x.p
 	e.scratch = grow(e.scratch, p.tmp)
-	x.p, x.own = p, h
-	x.bufs = [3][]byte{algo.In: e.input(op), algo.Out: op.Recv, algo.Tmp: e.scratch}
+	x.bufs[algo.Tmp] = e.scratch
 	x.odd, x.open, x.unmet = false, e.size == 1, e.size-1
-	defer func() { x.bufs = [3][]byte{} }()
-	if e.board != nil {
-		x.post() // what need not be before it is done while it travels
-	}
 	if op.Call.Reduces() {
 		x.reduce = kernels.ReducerOf(op.DataType, op.Reduction)
 	}
@@ -57,7 +53,7 @@ func (e *Engine) collective(op *engine.Op, p *plan, h header) error {
 		if err := x.sendHeaders(); err != nil {
 			return x.told(err)
 		}
-	} else if err := e.agree(h, p); err != nil {
+	} else if err := e.agree(x.own, p); err != nil {
 		return err
 	} else {
 		x.join()

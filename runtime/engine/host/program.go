@@ -43,14 +43,6 @@ type key struct {
 // maxPlans bounds the cache. A job that has more shapes than these in turn plans anew each time.
 const maxPlans = 256
 
-// Algorithm is by what Run carries op out; algo.Auto for what is no collective.
-func (e *Engine) Algorithm(op *engine.Op) algo.Algorithm {
-	if !op.Call.IsCollective() {
-		return algo.Auto
-	}
-	return e.plan(op).algorithm
-}
-
 // plan returns the plan of a collective, from the cache if it is there.
 func (e *Engine) plan(op *engine.Op) *plan {
 	k := key{op.Call, op.DataType, op.Algorithm, op.Peer, op.Count}

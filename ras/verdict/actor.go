@@ -18,12 +18,12 @@ type actor struct {
 	in      []*participant // in the meetings that it is in, or was in when they failed
 	// idleFor is the time since its last call, without the time in which its process was stopped; -1 if it isn't known.
 	idleFor time.Duration
-	leaves  []*leaf // that the walk ends at
-	// due are its ranks in communicators that it has not come to, as far as others tell.
+	leaves  []*leaf // where the walk ends at this actor
+	// due has the actor's ranks, as far as other ranks tell, in communicators that it has not joined.
 	due map[lifecycle.CommID]int
 }
 
-// compareNumbers finds the communicators in which ranks have other numbers than in the job, or another order.
+// compareNumbers finds the communicators whose rank numbers or rank order differ from the job's.
 func (g *graph) compareNumbers() {
 	seen := map[lifecycle.CommID]bool{}
 	for _, a := range g.actors {
@@ -44,7 +44,7 @@ func (g *graph) compareNumbers() {
 	}
 }
 
-// addNote makes the actors of one process, of a job whose launcher gave some numbers.
+// addNote makes the actors of one process. launched has the rank numbers that the job's launcher gave.
 func (g *graph) addNote(n *Note, launched map[int]bool) {
 	g.notes = append(g.notes, n)
 	byRoot := map[uint32]*actor{}
@@ -82,8 +82,8 @@ func (g *graph) addNote(n *Note, launched map[int]bool) {
 			g.hidden = append(g.hidden, own[0])
 		}
 	}
-	// A program may number a communicator of all ranks otherwise than its launcher. But if that has no such number, it
-	// may be another one of the process's ranks.
+	// A program may number a communicator of all ranks differently from its launcher; the launcher's number applies.
+	// But if the launcher gave no rank the actor's number, the actor may be another one of the process's ranks.
 	if len(own) == 1 && n.Rank >= 0 && len(own[0].slots) > 0 &&
 		(own[0].job < 0 || own[0].inWorldOf(n.JobSize) && launched[own[0].job]) {
 		own[0].job = n.Rank
@@ -108,8 +108,9 @@ func (g *graph) addNote(n *Note, launched map[int]bool) {
 	g.actors = append(g.actors, own...)
 }
 
-// numberUnseen gives processes of which only the launcher's number is known their ranks in the job, which has so many
-// processes: if these have more ranks than one, those that the number asks for, provided that all others have these.
+// numberUnseen gives job ranks to processes of which only the launcher's number is known. The job has that many
+// processes. If it has several ranks per process, a process gets the consecutive ranks that its number implies,
+// provided that all other processes have theirs.
 func (g *graph) numberUnseen(processes int) {
 	each := max(1, g.size/max(processes, 1))
 	first := func(a *actor) int { return a.note.Rank * each }
@@ -132,15 +133,15 @@ func (g *graph) numberUnseen(processes int) {
 	}
 }
 
-// inWorldOf tells whether a rank has its number in the job from a communicator of that many ranks.
+// inWorldOf reports whether a rank has its number in the job from a communicator of that many ranks.
 func (a *actor) inWorldOf(size int) bool {
 	return slices.ContainsFunc(a.slots, func(s *Slot) bool {
 		return s.Parent.IsZero() && s.Rank == a.job && s.Size == size
 	})
 }
 
-// idleWithout is idleFor without the calls on some communicators, and with the pauses of the process; -1 if there is no
-// other call.
+// idleWithout is idleFor without the calls on some communicators; pauses of the process count as idle. It is -1 if
+// there is no other call.
 func (a *actor) idleWithout(some func(*Slot) bool) time.Duration {
 	rest := actor{idleFor: -1}
 	for _, s := range a.slots {
@@ -171,8 +172,8 @@ func (a *actor) past(s *Slot) bool {
 	return left || a.recovered(s)
 }
 
-// recovered tells whether a rank has worked since a communicator failed: in one made since, as by a shrink, or, unless
-// it died after that, in a child of it.
+// recovered reports whether a rank has completed work since a communicator failed: in a communicator made since then,
+// for example by a shrink, or in a child of the failed one, unless the process died afterwards.
 func (a *actor) recovered(s *Slot) bool {
 	if s.Failure == nil || !s.idle() || s.Failure.Age < recoveryTime {
 		return false
@@ -183,8 +184,8 @@ func (a *actor) recovered(s *Slot) bool {
 	return a.note.wentOn(s.Root, s.Failure.Age) || a.note.Fate != Dead && slices.ContainsFunc(a.slots, worksOn)
 }
 
-// wentOn tells whether one of the process's ranks has completed operations in a communicator that it made since
-// something was that long ago. Whatever came of that communicator later, the rank is past what failed, or died, then.
+// wentOn reports whether one of the process's ranks has completed operations in a communicator that was made since a
+// failure or death that long ago. Whatever happened to that communicator later, the rank is past that failure or death.
 func (n *Note) wentOn(root uint32, ago time.Duration) bool {
 	return ago >= recoveryTime && slices.ContainsFunc(n.Slots, func(s Slot) bool {
 		return s.Root == root && s.madeSince(ago) && s.worked()
@@ -201,7 +202,7 @@ func (a *actor) slotIn(comm lifecycle.CommID) *Slot {
 	return nil
 }
 
-// rankOf is an actor as the verdict names it, seen from a communicator.
+// rankOf names an actor for the verdict, as seen from a communicator.
 func rankOf(a *actor, comm lifecycle.CommID) Rank {
 	r := Rank{Job: a.job, Comm: -1, Member: a.note.Member, Host: a.note.Host, PID: a.note.PID}
 	s := a.slotIn(comm)

@@ -12,17 +12,17 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// What a program has to do that doesn't block, with Carillon's communicators and with NCCL's.
+// Advice for a program with nonblocking calls, on Carillon's communicators and on NCCL's.
 const (
 	askForError   = "call AsyncError (ncclCommGetAsyncError)"
 	completeGroup = "call Wait or AsyncError (ncclCommGetAsyncError)"
 )
 
-// maxEvidence is how many ranks a verdict's evidence tells of one by one.
+// maxEvidence is how many ranks a verdict's evidence describes individually.
 const maxEvidence = 8
 
-// absentRanks are the verdicts on living ranks that have not come: one for each meeting and reason. A rank that may be
-// in messages still is none of them if there is another cause.
+// absentRanks returns the verdicts on living ranks that have not come: one for each meeting and reason. A rank that may
+// still be in counted messages is left out if there is another cause.
 func (w *walk) absentRanks() []Verdict {
 	type group struct {
 		key    meetingKey
@@ -72,9 +72,9 @@ func (w *walk) absentRanks() []Verdict {
 // skew is how much the ages of two notes may differ because they were made at different moments.
 const skew = 100 * time.Millisecond
 
-// before tells whether the verdict on a rank that is missing at two meetings is about l's meeting. It is about the call
-// that is in a group that is not ended, or that its program makes next, if that is known, else the one that has waited
-// longest, else the one with fewer ranks.
+// before reports whether the verdict on a rank that is missing at the meetings of l and o is about l's meeting. In this
+// order, it is about the call in a group that has not ended, the call that the program makes next if that is known, the
+// meeting that failed first, the meeting that has waited longest, and the smaller communicator.
 func (l *leaf) before(o *leaf) bool {
 	next := l.actor.wouldCall(l.at.key.comm, agreed(l.at.slot.Op))
 	switch age := l.at.age - o.at.age; {
@@ -92,7 +92,7 @@ func (l *leaf) before(o *leaf) bool {
 	}
 }
 
-// reason is why a rank that is alive and in no meeting has not come.
+// reason returns why a living rank that is in no meeting has not come to l's.
 func (l *leaf) reason() Reason {
 	m := l.at
 	switch {
@@ -186,7 +186,7 @@ func (w *walk) absent(leaves []*leaf) Verdict {
 	return v
 }
 
-// notEntered says that ranks have not entered, or joined, a meeting, or had not when it failed.
+// notEntered says that ranks have not entered (or joined) a meeting, or had not done so when it failed.
 func (m *meeting) notEntered(who string, ranks []Rank, joining bool) Text {
 	what := m.entered(ranks)
 	if joining {
@@ -207,9 +207,9 @@ func haveText(ranks []Rank) string {
 	return "have"
 }
 
-// weigh adds what speaks for and against a verdict on missing ranks.
+// weigh adds the evidence for and against a verdict on missing ranks, and lowers the verdict's confidence to match.
 func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
-	if m.guessed || m.key.kind == leaving { // an engine may end a communicator without the others
+	if m.guessed || m.key.kind == leaving { // an engine may end a communicator without waiting for other ranks
 		v.Confidence = Likely
 	}
 	if m.byOrder {
@@ -231,7 +231,7 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 		}
 		if l.actor.note.Where != "" && !l.actor.ended() && (l.in == nil || v.Reason != UnfinishedGroup) {
 			is := "is between its calls"
-			if v.Reason == StreamBlocked { // its last call has returned, and counts as one that it is in
+			if v.Reason == StreamBlocked { // its last call has returned, but counts as in progress
 				is = "has returned from the call"
 			}
 			v.Evidence = append(v.Evidence, say("%s %s: %s", r, is, l.actor.note.Where))
@@ -250,7 +250,7 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 			odd++
 		}
 	}
-	if odd > 0 && odd == len(m.present) { // it may be they who are wrong
+	if odd > 0 && odd == len(m.present) { // the ranks that are present may be the wrong ones
 		v.Confidence = min(v.Confidence, Likely)
 	}
 	if n, size := m.arrived(), m.slot.Size; v.Reason == NotEntered && m.key.kind == collective && n < size-n {
@@ -260,8 +260,8 @@ func (v *Verdict) weigh(m *meeting, leaves []*leaf) {
 	}
 }
 
-// addFates adds the errors with which the inits of ranks, or their last acts, failed, unless the sentence has that of
-// the only one, and how their processes have ended.
+// addFates adds the error with which each rank's init, or its last act, failed, and how its process has ended. It omits
+// the error if there is only one rank and the verdict's sentence has that error.
 func (v *Verdict) addFates(m *meeting, some []*actor) {
 	for _, a := range some {
 		r := rankOf(a, m.key.comm)
@@ -302,8 +302,8 @@ func (m *meeting) firstMissing(ranks []Rank) uint64 {
 	return first
 }
 
-// arrived is how many ranks have made a meeting's call: with those whose later calls are pending behind it, and those
-// that aborted the communicator in it.
+// arrived returns how many ranks have made a meeting's call. It counts ranks whose later calls are pending behind the
+// call, and ranks that aborted the communicator in the call.
 func (m *meeting) arrived() int {
 	n := len(m.present)
 	for p := range m.members() {
@@ -351,7 +351,7 @@ func (m *meeting) entered(ranks []Rank) Text {
 	return l.text(other, m.slot)
 }
 
-// lateCall is the verdict on ranks that are in a call after more others have left in order.
+// lateCall is the verdict on ranks that are in a call after a larger number of ranks has left in order.
 func (w *walk) lateCall(m *meeting) Verdict {
 	v := m.verdict(Mismatch, Likely, m.ranksOf(actorsOf(m.present)), waits(m))
 	v.Text = say("%s made a call that no other rank makes: %s, for %s; most others have left in order",
@@ -364,7 +364,7 @@ func (w *walk) lateCall(m *meeting) Verdict {
 	return v
 }
 
-// oddText says what a rank's program had always done where it made the meeting's call, if that is odd.
+// oddText says what a rank's program had always called where it now made the meeting's call, if that call is odd.
 func (g *graph) oddText(p *participant, m *meeting) []Text {
 	o := g.odd(p.actor)
 	if o == nil || o.Did.Comm != m.key.comm || o.Did.Seq != p.slot.Seq {
@@ -373,8 +373,8 @@ func (g *graph) oddText(p *participant, m *meeting) []Text {
 	return []Text{o.text(rankOf(p.actor, m.key.comm).String())}
 }
 
-// mostLeft tells whether more ranks have left in order, all after the same number of collectives, than are in the
-// meeting. Those that did so after it had failed prove nothing.
+// mostLeft reports whether more ranks have left in order, all after the same number of collectives, than are in the
+// meeting. Ranks that left after the meeting had failed don't count.
 func (m *meeting) mostLeft() bool {
 	if m.key.kind != collective && m.key.kind != message && !m.calledTooOften() {
 		return false
@@ -389,8 +389,8 @@ func (m *meeting) mostLeft() bool {
 	return most > len(m.present)
 }
 
-// leftInOrder tells whether a rank ended the communicator in order and how long ago or, as how many collectives it made
-// is known, its process ended so between two of them: that aborts the rest.
+// leftInOrder reports whether a rank ended the communicator in order, and how long ago. For collectives, whose number
+// is known, it is enough that the process ended in order between two of them: that aborts the remaining communicators.
 func (p *participant) leftInOrder(kind meetingKind) (ago time.Duration, inOrder bool) {
 	s, n := p.slot, p.actor.note
 	switch {
@@ -444,8 +444,8 @@ func (w *walk) verdictOn(m *meeting) (Verdict, bool) {
 	}
 }
 
-// troubleBefore tells whether a process ended, or a communicator of those that count failed, shortly before something
-// else did that long ago, and may be the cause: a program that exits because a call failed may leave no tape.
+// troubleBefore reports whether a process ended, or a communicator failed for which counts is true, shortly before an
+// event that long ago, and so may be its cause. A program that exits because a call failed may leave no tape.
 func (g *graph) troubleBefore(ago time.Duration, counts func(*Slot) bool) bool {
 	return slices.ContainsFunc(g.notes, func(n *Note) bool {
 		return n.Fate.ended() && shortlyBefore(n.FateAge, ago) || slices.ContainsFunc(n.Slots, func(s Slot) bool {
@@ -454,14 +454,14 @@ func (g *graph) troubleBefore(ago time.Duration, counts func(*Slot) bool) bool {
 	})
 }
 
-// shortlyBefore tells whether something that was that long ago came less than pastTime before something else.
+// shortlyBefore reports whether an event of one age came less than pastTime before an event of the other age.
 func shortlyBefore(age, other time.Duration) bool { return age > other && age-other < pastTime }
 
 // seen tells whether anything is known of what an actor's process does.
 func (a *actor) seen() bool { return a.note.Fate != Alive || !a.note.Stale || len(a.note.Slots) > 0 }
 
-// neverSeen is the verdict on ranks of a communicator that no known process has: they never came, or the engine says
-// what happened to them.
+// neverSeen is the verdict on ranks of a communicator that belong to no known process: they never came, or the engine
+// reports what happened to them.
 func (w *walk) neverSeen(m *meeting) Verdict {
 	var ranks []Rank
 	for _, r := range m.absent {
@@ -483,7 +483,7 @@ func (w *walk) neverSeen(m *meeting) Verdict {
 	v.Text = text
 	v.Text.add("%s", waiting(v.Victims))
 	why := say("no known process has these ranks: theirs may not have started")
-	if !m.slot.Parent.IsZero() { // made of ranks that there are
+	if !m.slot.Parent.IsZero() { // its ranks exist in the parent
 		why = say("no process is known to have called for it as these ranks")
 	}
 	v.Evidence = append(v.Evidence, attendance(m), why)

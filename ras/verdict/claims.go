@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// contradiction is the verdict on ranks that gave another size of a meeting's communicator than most, or that took one
-// rank of it; false if there are none.
+// contradiction is the verdict on ranks that gave a different size for a meeting's communicator than most ranks, or
+// that claimed the same rank in it; false if there are none.
 func (w *walk) contradiction(m *meeting) (Verdict, bool) {
 	c := w.claimsOf(m)
 	if len(c.bySize) > 1 {
@@ -23,13 +23,13 @@ func (w *walk) contradiction(m *meeting) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// claims are which ranks of a meeting's communicator, and which sizes of it, n actors gave; most gave the size most.
+// claims has the ranks and sizes that n actors gave for a meeting's communicator; most is the most frequent size.
 type claims struct {
 	bySize, byRank map[int][]*actor
 	n, most        int
 }
 
-// claimsOf are the claims of the known ranks. In an init, one that failed before the others came may be of another run.
+// claimsOf collects the claims of the known ranks. An init that failed before the others began may be of another run.
 func (g *graph) claimsOf(m *meeting) claims {
 	c := claims{bySize: map[int][]*actor{}, byRank: map[int][]*actor{}}
 	for _, a := range g.actors {
@@ -47,7 +47,7 @@ func (g *graph) claimsOf(m *meeting) claims {
 	return c
 }
 
-// taken is the lowest rank that several took; -1 if there is none.
+// taken is the lowest rank that several actors claimed; -1 if there is none.
 func (c *claims) taken() int {
 	for _, rank := range slices.Sorted(maps.Keys(c.byRank)) {
 		if len(c.byRank[rank]) > 1 {
@@ -59,7 +59,7 @@ func (c *claims) taken() int {
 
 func (c claims) contradict() bool { return len(c.bySize) > 1 || c.taken() >= 0 }
 
-// ambiguous tells whether a culprit's rank is also that of another culprit.
+// ambiguous reports whether another culprit has the same rank as the given one.
 func (v *Verdict) ambiguous(rank Rank) bool {
 	return slices.ContainsFunc(v.Culprits, func(r Rank) bool { return r.Job == rank.Job && r.Member != rank.Member })
 }
@@ -73,7 +73,7 @@ func processesText(ranks []Rank) string {
 	return "processes " + words.List(all)
 }
 
-// otherSizes is the verdict on ranks that gave another size than most of n did.
+// otherSizes is the verdict on ranks that gave a different size than the majority of the n ranks.
 func (m *meeting) otherSizes(by map[int][]*actor, most, n int) Verdict {
 	if 2*len(by[most]) <= n {
 		v := m.verdict(Mismatch, Likely, nil, nil)
@@ -104,8 +104,8 @@ func sizes(by map[int][]*actor) string {
 	return words.List(all)
 }
 
-// sameRank is the verdict on ranks that took one rank: on those of them that have another number in the job, if all
-// other ranks have the same number there, else on all of them.
+// sameRank is the verdict on ranks that claimed the same rank. It blames those that have another number in the job, if
+// exactly one has this number and each other rank has the same number in both; otherwise it blames all of them.
 func (m *meeting) sameRank(some []*actor, byRank map[int][]*actor) Verdict {
 	rank := some[0].slotIn(m.key.comm).Rank
 	renumbered := func(a *actor) bool { return a.job != a.slotIn(m.key.comm).Rank }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// cycle is the verdict on meetings that wait for each other. At fault are the ranks that the first of the rules in
-// deviants tells from the others; if none does, all ranks of the cycle.
+// cycle is the verdict on meetings that wait for each other. The ranks at fault are those that deviants picks by its
+// first applicable rule; if no rule applies, all ranks of the cycle.
 func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 	reason, proof := Deadlock, Certain
 	first := ring[0].to
@@ -43,7 +43,7 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 		culprits, deviants = nil, nil
 	}
 	v := first.verdict(reason, proof, culprits, victims(knot, deviants))
-	if len(v.Culprits) == 0 { // which call has waited longest may change
+	if len(v.Culprits) == 0 { // the call that has waited longest may change
 		v.ID = hash(v.Reason, names(wrong))
 	}
 	var lone *actor // the only deviant: the sentence says what it did
@@ -89,13 +89,13 @@ func (w *walk) cycle(knot []*meeting, ring []edge) Verdict {
 
 // rule tells which ranks of a cycle are at fault.
 type rule struct {
-	is    func(i int) bool // whether the rank of the i-th edge is
+	is    func(i int) bool // whether the rank of the i-th edge is at fault
 	proof Confidence
 	says  string // what those ranks did
 }
 
-// deviants are the ranks of a cycle that are at fault, in the cycle's order, and the first rule that tells some from
-// the others; all ranks, and nil, if none does.
+// deviants returns the ranks of a cycle that are at fault, in the cycle's order, and the rule that picked them: the
+// first one that picks some ranks but not all. If no rule does, it returns all ranks and nil.
 func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 	pick := func(is func(i int) bool) []*actor {
 		var some []*actor
@@ -134,11 +134,11 @@ func (w *walk) deviants(ring []edge) ([]*actor, *rule) {
 	return all, nil
 }
 
-// otherID is what a rank did that is in an init of its own.
+// otherID is what a rank did that is in the smaller of two inits.
 const otherID = "gave an init another id than the others"
 
-// outnumbered tells whether the rank of an edge is in one of two meetings of a kind and the same ranks, and most of
-// these are in the other one.
+// outnumbered reports whether a cycle has just two meetings, of the given kind, that divide the same ranks between
+// them, and the rank of edge i is in the smaller one.
 func outnumbered(ring []edge, i int, kind meetingKind) bool {
 	own, other := ring[i].to, ring[(i+1)%len(ring)].to
 	return len(ring) == 2 && own.key.kind == kind && other.key.kind == kind &&
@@ -146,8 +146,8 @@ func outnumbered(ring []edge, i int, kind meetingKind) bool {
 		len(own.present)+len(other.present) == own.slot.Size
 }
 
-// strays tells whether an edge leads to messages that wait for a rank at a distance at which no rank of the
-// communicator has waited before, nor does now, while two others or more have waited for ranks at other distances.
+// strays reports whether an edge leads to messages that wait for a peer at a distance at which no rank of the
+// communicator has waited before or waits now, while at least two other ranks have waited for peers at other distances.
 func (e edge) strays() bool {
 	s := e.to.slot
 	if e.to.key.kind != exchange || s.Wait < 0 || s.Wait >= s.Size {
@@ -171,16 +171,17 @@ func (e edge) strays() bool {
 	return others > 1
 }
 
-// distance is that of a rank from another one of its communicator, either way around.
+// distance is the distance in ranks to another rank of the communicator, in the shorter direction around the ring.
 func (s *Slot) distance(rank int) int {
 	d := (rank - s.Rank + s.Size) % max(s.Size, 1)
 	return min(d, s.Size-d)
 }
 
-// leftOut tells whether the rank of an edge has called for as many messages with a third rank as the one that waits for
-// it has with it, and itself for fewer.
+// leftOut reports whether the rank of an edge seems to have left out a message: it has called for fewer messages with
+// the rank that waits for it than that rank has, but for just as many with a third rank, and for so few with no other
+// rank.
 func leftOut(ring []edge, i int) bool {
-	e := ring[(i+len(ring)-1)%len(ring)] // leads to what the rank is missing in
+	e := ring[(i+len(ring)-1)%len(ring)] // leads to the meeting that the rank is missing from
 	waits, s := e.to.slot, ring[i].via.slotIn(e.to.key.comm)
 	if e.to.key.kind != exchange || !waits.inCountedMessages() || s == nil || !s.countsWith(waits.Rank) {
 		return false
@@ -195,9 +196,9 @@ func leftOut(ring []edge, i int) bool {
 	return l.by > 0 && asMany && !asFew
 }
 
-// overtaken tells whether an edge is the only one from a rank in a group of messages to one that has made a later
-// group, where all ranks of the communicator have made equally many groups but for one: one of the two has left out a
-// message, or the other has one too many.
+// overtaken reports whether an edge is the only one in the cycle from a rank in a group of messages to a rank that has
+// made a later group, while the group counts of all ranks of the communicator differ by at most one. Then one of the
+// two ranks has left out a message, or the other one has a message too many.
 func overtaken(ring []edge, i int) bool {
 	later := func(i int) bool {
 		s, next := ring[i].to.slot, ring[(i+1)%len(ring)].via.slotIn(ring[i].to.key.comm)
@@ -220,14 +221,14 @@ func overtaken(ring []edge, i int) bool {
 	return true
 }
 
-// groups tells whether a rank has made groups of messages. What was in them is not counted, so that such a rank may be
-// at fault although it is in step with others.
+// groups reports whether a rank has made groups of messages. The messages in them are not counted, so such a rank may
+// be at fault although it is in step with others.
 func (a *actor) groups() bool {
 	return slices.ContainsFunc(a.slots, func(s *Slot) bool { return s.Groups > 0 })
 }
 
-// onlyOne tells whether an edge leads to the only message of three or more that its rank sends, or the only one that
-// its rank receives.
+// onlyOne reports whether, in a cycle of three or more messages, the rank of an edge is the only sender or the only
+// receiver.
 func onlyOne(ring []edge, i int) bool {
 	if len(ring) < 3 || slices.ContainsFunc(ring, func(e edge) bool { return e.to.key.kind != message }) {
 		return false
@@ -246,8 +247,8 @@ func onlyOne(ring []edge, i int) bool {
 	return same == 1
 }
 
-// stayedOut tells whether the rank of an edge is the only one of three or more that has not come to the act which makes
-// a communicator: histories have no acts.
+// stayedOut reports whether the rank of an edge is the only one of three or more ranks that has not entered the act
+// which makes a communicator. Histories don't contain acts.
 func stayedOut(ring []edge, i int) bool {
 	m := ring[(i+len(ring)-1)%len(ring)].to
 	call := m.slot.Op.Call
@@ -255,8 +256,8 @@ func stayedOut(ring []edge, i int) bool {
 		len(m.present) == m.slot.Size-1
 }
 
-// newPair tells whether an edge leads to the first message that two ranks have exchanged, where the other pairs of the
-// cycle have exchanged often messages or more.
+// newPair reports whether an edge leads to the first message between two ranks, while another pair of the cycle has
+// exchanged often messages or more, and no pair a number in between.
 func newPair(ring []edge, i int) bool {
 	exchanged := func(i int, from, to uint64) bool {
 		e, next := ring[i], ring[(i+1)%len(ring)]
@@ -292,8 +293,8 @@ func fromLowest(ring []edge) []edge {
 // tries bounds the search in a knot of thousands of meetings, where any short cycle will do.
 const tries = 64
 
-// shortest is the shortest cycle of ranks in a knot that wait for each other, as its edges; nil if there is none: an
-// edge from a process that ended to the cause of its end is no wait.
+// shortest returns the edges of the shortest cycle of ranks in a knot that wait for each other; nil if there is none.
+// An edge from an ended process to the cause of its end is not a wait.
 func shortest(knot []*meeting) (best []edge) {
 	inside := map[*meeting]bool{}
 	for _, m := range knot {
@@ -304,7 +305,7 @@ func shortest(knot []*meeting) (best []edge) {
 		from *meeting
 	}
 	for _, start := range knot[:min(len(knot), tries)] {
-		first := map[*meeting]step{} // that led to each
+		first := map[*meeting]step{} // the step that first led to each
 		for queue := []*meeting{start}; len(queue) > 0 && first[start].from == nil; queue = queue[1:] {
 			m := queue[0]
 			for _, e := range m.edges {
@@ -328,8 +329,8 @@ func shortest(knot []*meeting) (best []edge) {
 	return best
 }
 
-// afterLeaving tells whether a rank of a cycle had ended a communicator that others need before it came there: that is
-// the cause, as its program has met errors since.
+// afterLeaving reports whether a rank of a cycle ended a communicator that others need before it entered its meeting in
+// the cycle. Then that end is the cause, as the rank's program has met errors since.
 func afterLeaving(ring []edge) bool {
 	return slices.ContainsFunc(ring, func(e edge) bool {
 		in := e.in()
@@ -339,7 +340,7 @@ func afterLeaving(ring []edge) bool {
 	})
 }
 
-// in is the edge's rank in the meeting that the edge leads to; nil if it isn't there.
+// in returns the edge's rank as a participant of the meeting that the edge leads to; nil if it isn't there.
 func (e *edge) in() *participant {
 	i := slices.IndexFunc(e.via.in, func(p *participant) bool { return p.meeting == e.to })
 	if i < 0 {

@@ -9,11 +9,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Diagnose says what holds the job up: a verdict for each cause, that with the longest wait first; none if all is well.
-// It needs a note of each process of the job, or of as many as can be had: the verdicts say what is missing. It neither
+// Diagnose says what holds the job up: one verdict for each cause, the longest wait first; none if all is well. It
+// needs a note of each process of the job, or of as many as can be had: the verdicts say what is missing. It neither
 // keeps nor changes notes; the same notes, in any order, give the same verdicts.
 //
-// soon tells that a rank that others wait for made a call a moment ago: another look soon may find the cause.
+// soon is true if a rank that others wait for made a call a moment ago: another look soon may find the cause.
 func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	notes = slices.Clone(notes)
 	slices.SortFunc(notes, func(a, b Note) int {
@@ -62,8 +62,8 @@ func Diagnose(notes []Note) (verdicts []Verdict, soon bool) {
 	return all, w.moving
 }
 
-// identify gives communicators the ids that they have on the ranks that have learned them, where a rank in the init has
-// not yet: notes are not all of the same moment.
+// identify gives a communicator its final id in the notes of ranks that are still in its init, if other ranks have
+// learned the id: notes are not all of the same moment.
 func identify(notes []Note) {
 	ids := map[lifecycle.CommID]lifecycle.CommID{}
 	for i := range notes {
@@ -112,7 +112,7 @@ func waited(v *Verdict) Age {
 	return v.Victims[0].Age
 }
 
-// unique drops verdicts with an ID that came before.
+// unique drops each verdict whose ID an earlier verdict has.
 func unique(all []Verdict) []Verdict {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(all, func(v Verdict) bool {
@@ -122,20 +122,20 @@ func unique(all []Verdict) []Verdict {
 	})
 }
 
-// edge is a wait of a meeting for another one, in which a missing rank is.
+// edge is a wait of one meeting for another: a rank that is missing from the first is in the second.
 type edge struct {
 	via *actor
 	to  *meeting
 }
 
-// leaf is where the walk ends: a rank that others wait for and that waits for none.
+// leaf is an end of the walk: a rank that others wait for and that waits for no other rank.
 type leaf struct {
 	actor     *actor
 	why       ending
 	at        *meeting     // the meeting that waits for it
 	left      *Left        // how it ended the communicator, if why is leftComm
 	elsewhere bool         // it keeps making other calls
-	in        *participant // in an act that waits for nobody; nil if it is in none
+	in        *participant // its part in an act that waits for no rank; nil if there is none
 }
 
 // ending is why a rank waits for no other.
@@ -171,15 +171,15 @@ func (w *walk) run() {
 	}
 }
 
-// Notes are not all of the same moment. So a chain is followed only through ranks that have been in their call for half
-// the wait of the rank before them, or half the youngest stall if that is more, and at most for settleTime. A rank in
-// no call that made one less long ago may still come. After missingTime it counts as missing all the same: it keeps
-// making other calls, and never this one.
+// Notes are not all of the same moment. So the walk follows a chain only through ranks that have been in their call for
+// half the wait of the rank before them, or half the age of the youngest stall if that is more, but never more than
+// settleTime. A rank in no call that made one more recently may still come. After missingTime it counts as missing all
+// the same: it keeps making other calls, but never this one.
 const (
 	settleTime  = time.Second
 	missingTime = 2 * time.Minute
-	endingTime  = 100 * time.Millisecond // within which the others cancel their calls, too, if the job was told to end
-	hastyTime   = 100 * time.Millisecond // of a call whose deadline passed: others may have been on their way
+	endingTime  = 100 * time.Millisecond // others cancel their calls this soon, too, if the job was told to end
+	hastyTime   = 100 * time.Millisecond // if a call times out this soon, other ranks may have been on their way
 )
 
 // follow finds what a meeting waits for.
@@ -194,9 +194,10 @@ func (w *walk) follow(m *meeting) {
 	}
 }
 
-// followErrors finds the ranks of a meeting, or of the mismatch by which it failed, whose programs went on after the
-// error of an earlier call, and so are out of step: that error's cause is the meeting's, too. Another goroutine's call
-// is none that went on, nor is one in a communicator made since: programs make it to begin anew.
+// followErrors finds the ranks of a meeting, or of the mismatch by which it failed, whose programs went on after an
+// earlier call failed, and so are out of step. The cause of the earlier error is then the meeting's, too. A call of
+// another goroutine does not count as going on, nor does a call in a communicator made since: programs make one to
+// begin anew.
 func (w *walk) followErrors(m *meeting) {
 	there := slices.Clone(m.present)
 	if m.mismatched() {
@@ -220,7 +221,7 @@ func (w *walk) followErrors(m *meeting) {
 	}
 }
 
-// explain finds why a rank has not come to a meeting: it waits in other meetings, or the walk ends at it.
+// explain finds why a rank has not come to a meeting: either the rank waits in other meetings, or the walk ends at it.
 func (w *walk) explain(m *meeting, a *actor) {
 	gaveUp := slices.Contains(m.gaveUp, a)
 	named := m.engineNames(a) || gaveUp
@@ -273,7 +274,7 @@ func (w *walk) explain(m *meeting, a *actor) {
 		return
 	case gone:
 		leaf.why = notAlive
-		// One that leaves in order aborts the rest, which is no call of the program.
+		// A process that ends in order aborts its remaining communicators; the program has not called that abort.
 		aborted := left != nil && left.Act == abort && (a.note.Fate == Dead || left.Site != "")
 		if aborted || left != nil && (left.Age > a.note.FateAge+settleTime || w.failedFirst(a.note)) {
 			leaf.why = leftComm
@@ -292,13 +293,14 @@ func (w *walk) explain(m *meeting, a *actor) {
 	w.add(leaf)
 }
 
-// aside tells whether a rank is in a call for which its program doesn't wait in another lane.
+// aside reports whether a rank is in a call that its program doesn't wait for in another lane.
 func (p *participant) aside(lane int) bool {
 	return p.until == 0 && !p.launched && p.slot.Phase != tape.PhaseStream && slices.Contains(p.slot.Aside, lane)
 }
 
-// lingers tells whether a rank is in an act that makes a communicator and that another rank has completed, which none
-// does before all have come: it waits for no rank there, and NCCL may wait to be asked for the end.
+// lingers reports whether a rank is in an act that makes a communicator and that another rank has completed. No rank
+// completes such an act before all have come, so the rank waits for no other one there; NCCL may be waiting for the
+// program to ask whether the act has ended.
 func (p *participant) lingers() bool {
 	if p.until > 0 || p.act() == nil {
 		return false
@@ -311,8 +313,8 @@ func (p *participant) lingers() bool {
 	return false
 }
 
-// inOtherLane tells whether the ranks of a meeting use a slot's communicator in another lane than the meeting's: what a
-// rank does there doesn't keep it from coming.
+// inOtherLane reports whether the ranks of a meeting use a slot's communicator in another lane than the meeting's. A
+// rank's calls there don't keep it from coming.
 func (m *meeting) inOtherLane(s *Slot) bool {
 	for _, p := range m.present {
 		if own := p.actor.slotIn(s.Comm); own != nil {
@@ -322,8 +324,8 @@ func (m *meeting) inOtherLane(s *Slot) bool {
 	return false
 }
 
-// overtakenBy tells whether a rank has made collectives of the same lane that each rank of the meeting, which most have
-// come to, made after it had come there, by their trails: then it is not on its way there.
+// overtakenBy reports whether a rank is not on its way to a meeting that most ranks have come to: by their trails, each
+// of these has since made a collective in the same lane that the rank has made, too.
 func (m *meeting) overtakenBy(a *actor) bool {
 	if m.key.kind != collective || m.until > 0 || 2*m.arrived() <= m.slot.Size {
 		return false
@@ -339,7 +341,7 @@ func (m *meeting) overtakenBy(a *actor) bool {
 			}
 			return &notes[c.Slot]
 		}
-		// Those before the meeting's own call don't count. If the trail doesn't go back so far, all are later.
+		// Calls before the meeting's own don't count. If the trail doesn't go back so far, all its calls are later.
 		trail = trail[1+slices.IndexFunc(trail, func(c Mark) bool {
 			s := of(c)
 			return s != nil && s.Comm == m.key.comm && c.Seq == m.key.seq
@@ -362,8 +364,8 @@ func (w *walk) add(l *leaf) {
 	w.leaves, l.at.leaves, l.actor.leaves = append(w.leaves, l), append(l.at.leaves, l), append(l.actor.leaves, l)
 }
 
-// elsewhere lists where else a rank is, or was when it failed, that may be why it has not come to a meeting. For a rank
-// that is gone or has ended the communicator, that is any earlier failure in its process.
+// elsewhere lists the other meetings that a rank is in, or was in when they failed, that may be why it has not come to
+// a meeting. For a rank that is gone or has ended the communicator, these are all earlier failures in its process.
 func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*participant) {
 	if a.note.Fate == Stopped {
 		return nil // what it waited for may have come since
@@ -384,11 +386,11 @@ func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*
 		case p.actor != a && p.until <= m.until:
 		case slices.Contains(m.gaveUp, a):
 			cause = p.until > left.Age && !p.slot.gaveUp()
-		case left != nil: // what failed after it had left is no reason for that
+		case left != nil: // a failure after it had left is no reason for leaving
 			cause = p.until > 0 && p.until >= left.Age
 		case gone:
 			cause = p.until > 0 && !p.actor.recovered(p.slot)
-		default: // what began after this one had failed is no reason for it
+		default: // a call that began after the meeting had failed is no reason for the failure
 			cause = p.since >= m.until && (p.until == 0 || !a.recovered(p.slot) && !m.begunSince(p))
 		}
 		if cause {
@@ -398,8 +400,8 @@ func (w *walk) elsewhere(m *meeting, a *actor, gone bool, left *Left) (found []*
 	return found
 }
 
-// begunSince tells whether a rank that failed elsewhere has come to the meeting's communicator since, or another one
-// with the same failure has: that is no reason then not to come to the meeting.
+// begunSince reports whether a rank that failed elsewhere has joined the meeting's communicator since, or another rank
+// with the same failure has. Then that failure is no reason not to come to the meeting.
 func (m *meeting) begunSince(failed *participant) bool {
 	if own := failed.actor.slotIn(m.key.comm); own != nil && own.madeSince(failed.until) {
 		return true
@@ -420,7 +422,7 @@ func (g *graph) sameFailure(a, b *Slot) bool {
 	return p != nil && q != nil && p.actor == q.actor
 }
 
-// lostBy is the rank that was lost, as the failure of a slot says; nil if it says no such thing, or nobody is known.
+// lostBy returns the rank that a slot's failure reports as lost; nil if it reports none, or that rank is not known.
 func (g *graph) lostBy(s *Slot) *participant {
 	if !s.Failure.lost() {
 		return nil
@@ -428,13 +430,13 @@ func (g *graph) lostBy(s *Slot) *participant {
 	return g.ranks[commRank{s.Comm, s.Failure.Peer}]
 }
 
-// hasty tells whether a deadline passed so early that ranks which had not come by then need not be late.
+// hasty reports whether a deadline passed so early that the ranks that were missing then need not be late.
 func (m *meeting) hasty() bool {
 	return m.engine.is(lifecycle.CodeTimeout) && m.age-m.until < hastyTime
 }
 
-// queued is a slot whose operation is queued on the actor's stream, in the meeting's communicator if there is one; nil
-// if there is none.
+// queued returns the actor's slot whose operation is queued on its stream, if possible the one in the meeting's
+// communicator; nil if there is none.
 func (a *actor) queued(m *meeting) (found *Slot) {
 	for _, s := range a.slots {
 		if s.queued() && (found == nil || s.Comm == m.key.comm) {
@@ -450,15 +452,16 @@ func (a *actor) gone() bool { return a.ended() || a.note.Fate == Unreachable }
 // ended tells whether an actor's process is known to have ended.
 func (a *actor) ended() bool { return a.note.Fate.ended() }
 
-// wasIn tells whether an actor was in a call at that time, which has ended since.
+// wasIn reports whether an actor was, that long ago, in a call that has ended since.
 func (a *actor) wasIn(ago time.Duration) bool {
 	return ago > 0 && slices.ContainsFunc(a.slots, func(s *Slot) bool {
 		return s.InFlight == 0 && s.Op.Call != lifecycle.CallNone && s.Age < ago && s.Age+s.Took > ago
 	})
 }
 
-// leftBy is how a rank that a meeting waits for has ended the communicator; nil if it has not, or the meeting had
-// failed before. If the engine names this rank, the order doesn't matter: others may learn of an end before it is done.
+// leftBy returns how a rank that a meeting waits for has ended the communicator; nil if it has not, or only after the
+// meeting had failed. If the engine names this rank, the order doesn't matter: other ranks may learn of an end before
+// it is done.
 func (m *meeting) leftBy(a *actor, named bool) *Left {
 	if s := a.slotIn(m.key.comm); s != nil && s.Left != nil && (s.Left.Age >= m.until || named) {
 		return s.Left
@@ -478,12 +481,12 @@ func (m *meeting) engineNames(a *actor) bool {
 	return a.slotIn(m.key.comm) == nil
 }
 
-// lostRank tells whether a meeting failed because a rank was gone, as the engine says. Then it doesn't matter whether
-// others would have come.
+// lostRank reports whether a meeting failed because a rank was gone, as the engine says. Then it doesn't matter whether
+// the other ranks would have come.
 func (m *meeting) lostRank() bool { return m.engine.lost() || m.engine.is(lifecycle.CodePeerAborted) }
 
-// connect is Tarjan's algorithm for strongly connected components. Chains, and so the stack, are as long as a job is
-// wide.
+// connect is Tarjan's algorithm for strongly connected components. The longest chain, and so the stack depth, grows
+// with the number of ranks.
 func (w *walk) connect(m *meeting) {
 	w.seen, w.stack = append(w.seen, m), append(w.stack, m)
 	m.index, m.low, m.onStack = len(w.seen), len(w.seen), true
@@ -515,9 +518,9 @@ func (w *walk) pop(m *meeting) {
 	}
 }
 
-// unblocked finds the ranks of a knot that have only launched the call by which they are a part of it: they can still
-// make the call that the others wait for, on another communicator, unless what they launched since is queued behind it.
-// It is false if there are none.
+// unblocked finds the ranks of a knot that are part of it only by a call that they have launched. Such a rank can still
+// make the call that the others wait for, on another communicator, unless its later launches are queued behind the
+// first. It returns false if there are none.
 func (w *walk) unblocked(knot []*meeting) (found bool) {
 	for _, m := range knot {
 		for _, e := range m.edges {
@@ -538,8 +541,7 @@ func (w *walk) unblocked(knot []*meeting) (found bool) {
 	return found
 }
 
-// victims lists the ranks that wait for any of the meetings, directly or not, longest first, without the
-// culprits.
+// victims lists the ranks that wait for any of the meetings, directly or not, longest first, without the culprits.
 func victims(ends []*meeting, culprits []*actor) []Wait {
 	reached, guilty := map[*meeting]bool{}, map[*actor]bool{}
 	for _, a := range culprits {
@@ -570,7 +572,7 @@ func victims(ends []*meeting, culprits []*actor) []Wait {
 // waits lists all ranks that wait for any of the meetings.
 func waits(ends ...*meeting) []Wait { return victims(ends, nil) }
 
-// ended tells whether the process ended while it was in the call, and not because that had failed.
+// ended reports whether the process ended while it was in the call, and not because the call had failed.
 func (p *participant) ended() bool { return p.actor.ended() && p.slot.Failure == nil }
 
 // waitOf is one rank's part in a meeting.

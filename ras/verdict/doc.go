@@ -25,41 +25,41 @@
 //	itself                                            deadlock
 //	a rank without a note                             unknown, with what is missing; never a guess
 //
-// If a call only launches an operation, and its completion is not reported (Slot.Unproven), or nobody has asked NCCL
-// whether it is launched, the rank counts as in it while no rank can have completed it: others have begun fewer. It can
-// still make other calls, so it is in no deadlock.
+// Some calls only launch an operation, and its completion is not reported (Slot.Unproven), or the program has not asked
+// NCCL whether it is launched. A rank counts as in such a call while no rank can have completed it, because others have
+// begun fewer. The rank can still make other calls, so it is in no deadlock.
 //
-// A call of another goroutine doesn't keep a rank from coming to a meeting if its program has gone on for whole steps
+// A call of another goroutine doesn't keep a rank from coming to a meeting if its program has gone through whole steps
 // while such a call lasted (Slot.Aside).
 //
-// A device does the messages of a group together, so that no call tells which of them its rank waits for. The counts of
-// messages do (Slot.Counted): it waits for the ranks that have called for fewer. A rank that has called for something
-// and not launched it, where others have, has a group open: unfinished_group.
+// A device performs the messages of a group together, so that no call tells which of them its rank waits for. The
+// counts of messages do (Slot.Counted): the rank waits for the peers that have called for fewer. A rank that has called
+// for an operation and not launched it, where others have, has a group open: unfinished_group.
 //
-// The calls of a group that a program has opened and not ended are made nowhere (OpenAct.Unended): a rank that does not
-// come to a meeting because of it is the cause, whatever it goes on to, unless that waits for somebody who does not
-// wait for it: unfinished_group, too. If nobody waits for them, and nothing else is wrong, a group that is open for
-// longer than the threshold is possibly one that was forgotten.
+// While a program has a group open, none of the calls in it are made (OpenAct.Unended). A rank that does not come to a
+// meeting because of this is the cause, whatever it goes on to, unless that waits for a rank that does not wait for it:
+// unfinished_group, too. If no rank waits for these calls, and nothing else is wrong, a group that is open for longer
+// than the threshold was possibly forgotten.
 //
-// Of messages that all have called for, the sizes must be the same on both sides: mismatch, if a rank does not come out
-// of one of which the other rank has called for another size.
+// If all ranks have called for their messages, the sizes must be the same on both sides: mismatch, if a rank does not
+// complete a message for which its peer has given another size.
 //
-// A device does what was launched on a communicator in that order. The ranks' trails (Habit.Trail) have the order, and
-// what was launched in one group, so that it can be simulated how far the devices come with it (launches.go): a rank
-// whose message another one has launched behind something that can't be done waits for that one. No rank gets past a
-// collective that needs all ranks where these have made different ones of its number, unless its device is known to
-// have done it (Slot.Proven): what was launched behind it hides no mismatch.
+// A device performs the launches on a communicator in their order. The ranks' trails (Habit.Trail) have the order, and
+// which operations were launched in one group, so that launches.go can simulate how far the devices get: a rank waits
+// for a peer that has launched its message behind an operation which can't complete. No rank gets past a collective
+// that needs all ranks if these have made different calls under its number, unless its device is known to have
+// completed it (Slot.Proven): operations launched behind it hide no mismatch.
 //
-// What follows an error has the error's cause: a rank that goes on after it is out of step, and whatever it comes to
-// then is no verdict of its own. A rank that cancels its call before the call has stalled is the cause; the others
-// would have come.
+// Trouble that follows an error has the error's cause: a rank that goes on after an error is out of step, and the
+// meetings that it then comes to get no verdict of their own. A rank that cancels its call before the call has stalled
+// is the cause; the other ranks would have come.
 //
 // An actor that made or ended a call a short while ago, on any communicator, is moving: a rank that is merely late gets
 // no verdict. All times are ages measured by the process itself, so clocks need not agree.
 //
 // # Stragglers
 //
-// A job that goes on may be slow by one rank. Where ranks measure how long they wait, a straggler is the rank that the
-// others wait for most of the time. Of NCCL's jobs, looks at the devices tell for how long each one is in collectives
-// that it has come to (Slot.Stay): the rank that is there for the shortest is the one that comes last.
+// One rank may slow down a job that goes on. Where ranks measure how long they wait, the straggler is the rank that the
+// others wait for most of the time. In NCCL's jobs, samples of the devices tell how long each device is in collectives
+// that it has come to (Slot.Stay): the rank with the shortest stay is the one that comes last.
 package verdict

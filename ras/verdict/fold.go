@@ -29,11 +29,12 @@ func (n *Note) Fold(p *model.Process, now int64) {
 	}
 }
 
-// launchedTogether is the time within which operations of several communicators are called for in one group, where it
-// is not known when the call returned: these a stream does together.
+// launchedTogether is the time within which operations of several communicators count as called in one group, if it is
+// not known when the call returned. A stream performs the operations of one group together.
 const launchedTogether = time.Millisecond
 
-// returned is when the call of a slot's oldest operation on its stream returned; in a group, that is when this ended.
+// returned is when the call of a slot's oldest operation on its stream returned; for a call in a group, when the group
+// ended.
 func returned(s *tape.Slot) int64 {
 	if s.Launched-s.Completed == 1 && s.LastEnd >= s.OpStart {
 		return s.LastEnd
@@ -41,8 +42,8 @@ func returned(s *tape.Slot) int64 {
 	return s.OpStart + int64(launchedTogether)
 }
 
-// queue finds what a stream has not come to, as it has not done what was launched there before, on other communicators.
-// What is queued is as old as the last time at which its stream did something.
+// queue finds the operations that a stream has not reached because it has not completed earlier launches on other
+// communicators. The age of a queued operation is the time since its stream last made progress.
 func (n *Note) queue(p *model.Process, slots map[uint32]int, now int64) {
 	onStream := func(c *model.Comm) bool { return c.Slot != nil && c.Slot.Stream != 0 && c.InFlight() != nil }
 	first, moved := map[uint32]*tape.Slot{}, map[uint32]int64{}
@@ -133,7 +134,7 @@ func slotOf(p *model.Process, c *model.Comm, jobSize int, now int64) Slot {
 	return s
 }
 
-// failedOnDevice tells whether a call that was launched without an error is the one that made the communicator fail.
+// failedOnDevice reports whether a call that launched without an error is the one that made the communicator fail.
 func failedOnDevice(c *model.Comm, o *model.Op) bool {
 	f := c.Failure
 	return f != nil && f.Seq == o.Seq && f.Call == o.Signature.Call && o.Signature.Call.IsCollective()
@@ -155,8 +156,8 @@ func siteOf(a *model.Act) string {
 	return fmt.Sprintf("%s:%d", path.Base(s.File), s.Line)
 }
 
-// habit is the habit of one of the process's ranks, by its history. It also sets the lanes of the rank's slots, whose
-// indices are by generation.
+// habit returns the habit of one of the process's ranks, by its history. It also sets the lanes of the rank's slots;
+// slots has their indices by generation.
 func (n *Note) habit(p *model.Process, r *model.Rank, slots map[uint32]int, now int64) Habit {
 	h := Habit{Root: r.Root}
 	var inFlight []model.Call

@@ -26,13 +26,13 @@ type graph struct {
 	renumbered map[lifecycle.CommID]bool // communicators in which a rank has another number than in the job
 	reordered  bool                      // any communicator has its ranks in another order than the job
 
-	programs map[string]int // ranks that run each, by actor.program; of common, as the next
+	programs map[string]int // number of ranks by actor.program; filled in by common, like oddCalls
 	oddCalls map[oddKind]int
 
 	simulations map[simulationKey]*simulation
 }
 
-// commRank is a rank of a communicator, participant the actor that has it: in the communicator, or in a meeting.
+// commRank is a rank of a communicator. participant is the actor with that rank, in the communicator or in a meeting.
 type (
 	commRank struct {
 		comm lifecycle.CommID
@@ -55,7 +55,7 @@ type meetingKind uint8
 const (
 	collective meetingKind = iota // all ranks of a communicator, under a number
 	message                       // two ranks, the n-th message from one to the other
-	exchange                      // messages that progress together: one rank, and those that it waits for
+	exchange                      // messages that progress together: one rank, and the peers that it waits for
 	joining                       // all ranks of a communicator that begins
 	leaving                       // all ranks of a communicator that ends
 	broken                        // a communicator that failed while the rank was in no operation
@@ -72,23 +72,23 @@ type meetingKey struct {
 type meeting struct {
 	g       *graph
 	key     meetingKey
-	slot    *Slot // of a rank that is there: what the communicator is
+	slot    *Slot // of a rank that is present: describes the communicator
 	present []*participant
 	age     time.Duration // of the rank that came first
 	until   time.Duration // how long ago it failed on the first rank; 0 if it goes on
 	trouble bool          // it takes too long, or failed
 	differ  bool          // those present make different calls
-	// contradicted tells that ranks gave different sizes of the communicator that begins, or took one rank of it.
+	// contradicted means that ranks gave different sizes of the new communicator, or claimed the same rank in it.
 	contradicted bool
 	engine       *Failure // the most specific error that the engine reported; nil if it goes on
 
 	missing   []*actor  // that have not come, or can't go on; each once
 	absent    []int     // ranks of the communicator that belong to no known actor
-	guessed   bool      // missing has actors that only may be the absent ranks,
-	byOrder   bool      // by the order of the job's ranks
+	guessed   bool      // missing has actors that only may be the absent ranks
+	byOrder   bool      // they are guessed by the order of the job's ranks
 	outOfStep bool      // a program came here though an earlier call of it had failed
-	gaveUp    []*actor  // whose programs canceled their calls before any had stalled, and so made this one fail
-	carried   []carried // for which data ranks are missing that only carry it
+	gaveUp    []*actor  // their programs canceled their calls before any had stalled, and so made this one fail
+	carried   []carried // the data for which missing has ranks that only carry it
 
 	edges   []edge
 	leaves  []*leaf
@@ -137,9 +137,8 @@ func newGraph(notes []Note) *graph {
 	return g
 }
 
-// largest is the size of the largest communicator without a parent in which ranks have the numbers that they have in
-// the job. If there are several such communicators, one of them must contain all known ranks of the others; else it is
-// 0.
+// largest is the size of the largest communicator without a parent in which ranks have the same numbers as in the job.
+// If there are several of that size, one of them must contain all known ranks of the others; else largest is 0.
 func (g *graph) largest() (size int) {
 	ranks := map[lifecycle.CommID][]*actor{}
 	var most lifecycle.CommID
@@ -195,7 +194,7 @@ func (g *graph) addSlot(a *actor, s *Slot) {
 	}
 }
 
-// pending tells whether the last call of a slot, whose completion nobody reports, is certainly not complete: other
+// pending reports whether the last call of a slot, whose completion is never reported, is certainly not complete: other
 // ranks of the communicator have not made or launched it, or sent its messages, or can't yet, and make no calls there.
 // Only a call that no rank can complete alone proves that.
 func (g *graph) pending(s *Slot) bool {
@@ -218,7 +217,7 @@ func (g *graph) pending(s *Slot) bool {
 		if !awaited {
 			continue
 		}
-		if (p.slot.Left != nil && p.slot.Failure == nil || p.slot.endsWell()) && p.hasLast() { // it makes no more
+		if (p.slot.Left != nil && p.slot.Failure == nil || p.slot.endsWell()) && p.hasLast() { // it makes no more calls
 			behind = true
 			continue
 		}
@@ -236,11 +235,11 @@ func (g *graph) pending(s *Slot) bool {
 
 // counts tells whether Begun covers all calls of a rank on a communicator that it can still use.
 func (s *Slot) counts() bool {
-	uncounted := func(a OpenAct) bool { return a.Act != tape.ActGroup } // whose calls are counted when it is open
+	uncounted := func(a OpenAct) bool { return a.Act != tape.ActGroup } // a group's calls are counted while it is open
 	return s.healthy() && !s.Failed && s.Captured == 0 && !slices.ContainsFunc(s.Acts, uncounted)
 }
 
-// endsWell tells the same of a rank that is ending the communicator.
+// endsWell reports the same for a rank that is ending the communicator.
 func (s *Slot) endsWell() bool {
 	return s.ending() != nil && s.Failure == nil && !s.Failed && s.Captured == 0
 }
@@ -258,8 +257,8 @@ func meetingOf(s *Slot) (meetingKey, bool) {
 	case s.queued():
 		return meetingKey{}, false
 	case inFlight && s.Left == nil:
-	case s.ending() != nil && s.Failure == nil && s.groupJob() == nil && // else it waits for its own group,
-		s.ending().Phase != tape.PhaseInProgress: // or may have ended it
+	case s.ending() != nil && s.Failure == nil && s.groupJob() == nil && // else it waits for its own group
+		s.ending().Phase != tape.PhaseInProgress: // else it may have ended
 		return meetingKey{comm: s.Comm, kind: leaving}, true
 	case !s.Failed || !s.Failure.unintended():
 		return meetingKey{}, false
@@ -277,15 +276,15 @@ func meetingOf(s *Slot) (meetingKey, bool) {
 	return key, true
 }
 
-// canceled tells whether a rank's program canceled an earlier collective than the one that failed, and with it the
-// communicator. The other ranks could begin the later one because the earlier one had completed for them.
+// canceled reports whether a rank's program canceled an earlier collective than the one that failed, and with it the
+// communicator. The other ranks could begin the later collective because the earlier one had completed for them.
 func (m *meeting) canceled(a *actor) bool {
 	s := a.slotIn(m.key.comm)
 	return m.until > 0 && s != nil && s.gaveUp() && s.Op.Call.IsCollective() && s.Seq < m.key.seq
 }
 
-// canceledEarly tells whether programs canceled their calls on the communicator before the meeting stalled: the others
-// would have come. It finds the ranks that did so first; none if most processes end so, as somebody has ended the job.
+// canceledEarly reports whether programs canceled their calls on the communicator before the meeting stalled, so that
+// the others would have come. It puts the ranks that did so first into gaveUp; none if the job was being ended.
 func (g *graph) canceledEarly(m *meeting) bool {
 	if m.until == 0 || m.stalledBefore() {
 		return false
@@ -310,8 +309,8 @@ func (g *graph) canceledEarly(m *meeting) bool {
 // gaveUp tells whether the program canceled its call on the communicator.
 func (s *Slot) gaveUp() bool { return s.Failure.is(lifecycle.CodeCanceled) }
 
-// ending tells whether somebody ended the job: most processes have left it in order and without an error, or canceled
-// their calls; or several canceled calls at about the same time, as no process does because of another one.
+// ending reports whether the job was ended from outside: most processes left it in order and without an error, or
+// canceled their calls; or several canceled calls at about the same time, which no process does because of another one.
 func (g *graph) ending() bool {
 	n := 0
 	var canceled []time.Duration // the first of each process
@@ -387,8 +386,8 @@ func (g *graph) enter(key meetingKey, p *participant) {
 	}
 }
 
-// mostSpecific is the failure of a meeting's ranks that says most about the cause, by its code, and of like codes the
-// first; nil if none failed.
+// mostSpecific returns the failure of a meeting's ranks whose code says most about the cause, the oldest one of equals;
+// nil if none failed.
 func (m *meeting) mostSpecific() (best *Failure) {
 	for _, p := range m.present {
 		f := p.slot.Failure
@@ -402,16 +401,16 @@ func (m *meeting) mostSpecific() (best *Failure) {
 	return best
 }
 
-// failedBefore tells whether the rank that a failure names had failed in the meeting before. A mismatch is reported to
-// all, also to the rank that it names.
+// failedBefore reports whether the rank that a failure names had failed in the meeting before. Mismatches don't count:
+// they are reported to all ranks, also to the rank that they name.
 func (m *meeting) failedBefore(f *Failure) bool {
 	return f.Code != lifecycle.CodeMismatch && slices.ContainsFunc(m.present, func(p *participant) bool {
 		return p.slot.Rank == f.Peer && p.slot.Failure != nil && p.slot.Failure.Age > f.Age
 	})
 }
 
-// vagueness is less for a failure whose code says more about the cause. One that names a rank which had failed before
-// is a consequence.
+// vagueness is lower for a failure whose code says more about the cause. A failure that names a rank which had failed
+// before is a consequence.
 func (m *meeting) vagueness(f *Failure) int {
 	switch {
 	case m.failedBefore(f):
@@ -430,7 +429,7 @@ func (m *meeting) vagueness(f *Failure) int {
 // agreed is the part of a call that is the same on all ranks.
 func agreed(sig tape.Signature) tape.Signature {
 	switch sig.Call {
-	case lifecycle.CallGather, lifecycle.CallScatter: // the root's buffer is as large as all others'
+	case lifecycle.CallGather, lifecycle.CallScatter: // the root's buffer is as large as all others' together
 		sig.Bytes = 0
 	case lifecycle.CallBarrier, lifecycle.CallSplit, lifecycle.CallShrink, lifecycle.CallGrow:
 		sig = tape.Signature{Call: sig.Call}
@@ -439,8 +438,8 @@ func agreed(sig tape.Signature) tape.Signature {
 	return sig
 }
 
-// agrees tells whether the calls that two ranks are in agree, as far as is known. What a shrink leaves out is an
-// argument that must be the same on all ranks; of a long list, the end is not known.
+// agrees reports whether the calls of two ranks agree, as far as is known. All ranks must give a shrink the same ranks
+// to leave out; the end of a long list of these is not known.
 func (s *Slot) agrees(o *Slot) bool {
 	if agreed(s.Op) != agreed(o.Op) {
 		return false

@@ -19,7 +19,7 @@ func (a *actor) openGroup(m *meeting) *OpenAct {
 }
 
 // unended is a group with calls on the meeting's communicator that the actor's program has not ended for about as long
-// as the meeting waits; nil if there is none. What else the rank does on that communicator is outside of the group.
+// as the meeting waits; nil if there is none. The rank's other calls on that communicator are outside of the group.
 func (a *actor) unended(m *meeting) *OpenAct {
 	s := a.slotIn(m.key.comm)
 	if s == nil {
@@ -35,8 +35,8 @@ func (a *actor) unended(m *meeting) *OpenAct {
 // open tells whether the call that a leaf's meeting waits for is in a group that its program has not ended.
 func (l *leaf) open() bool { return l.actor.unended(l.at) != nil }
 
-// ungrouped finds the ranks of a knot that went on although the call that the others wait for is in a group that they
-// have not ended. It is false if there are none.
+// ungrouped finds the ranks of a knot that went on although they have not ended the group with the call that the others
+// wait for. It returns false if there are none.
 func (w *walk) ungrouped(knot []*meeting) (found bool) {
 	for _, m := range knot {
 		for _, e := range m.edges {
@@ -78,7 +78,7 @@ func (g *graph) unfinishedGroups() []Verdict {
 	return verdicts
 }
 
-// addGroups adds the groups with calls on the verdicts' communicators that culprits' programs have not ended to the
+// addGroups adds groups that the culprits' programs have not ended, with calls on the verdicts' communicators, to the
 // evidence, unless the sentence has them.
 func (g *graph) addGroups(verdicts []Verdict) {
 	for i := range verdicts {
@@ -98,8 +98,8 @@ func (g *graph) addGroups(verdicts []Verdict) {
 	}
 }
 
-// leftOpen is the verdict on ranks with groups that their programs have not ended for long, where nobody is known to
-// wait for the calls in them; none if there are none.
+// leftOpen is the verdict on ranks whose programs have not ended a group for long, if no rank is known to wait for the
+// calls in it; none if there are no such ranks.
 func (g *graph) leftOpen() []Verdict {
 	v := Verdict{Reason: UnfinishedGroup, Confidence: Possible}
 	var only *OpenAct

@@ -8,17 +8,17 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A device does what a rank launches on a communicator in that order, and the messages of a group together. So ranks
-// can wait for each other although each has called for all its messages: where each is to receive before it sends. And
-// no rank gets past a collective that needs all ranks, if they have called for different ones.
+// A device performs a rank's launches on a communicator in their order, and the messages of a group together. So ranks
+// can wait for each other although each has called for all its messages, if each receives before it sends. And no rank
+// gets past a collective that needs all ranks, if they have called for different ones.
 
-// simulation is how far the ranks of a communicator come with the messages that they have launched, if no data is lost.
+// simulation is how far the ranks of a communicator get with the messages that they have launched, if no data is lost.
 type simulation struct {
 	runners map[int]*runner // by rank
 	order   []*runner       // the same, in the order of the ranks
-	differ  map[uint64]bool // the numbers of collectives for which ranks have called for different ones
-	proven  map[made]bool   // the calls for collectives that a rank's device is known to have done
-	// unbuffered tells that a message is sent when it is received, and no sooner: NCCL's buffers take small ones.
+	differ  map[uint64]bool // the numbers of collectives for which ranks have made different calls
+	proven  map[made]bool   // the calls for collectives that a rank's device is known to have completed
+	// unbuffered means that a send completes only when it is received; otherwise, NCCL's buffers take small messages.
 	unbuffered bool
 }
 
@@ -34,18 +34,18 @@ type simulationKey struct {
 	unbuffered bool
 }
 
-// runner is a rank that does its launches, one after the other.
+// runner is a rank that performs its launches, one after the other.
 type runner struct {
 	slot     *Slot
-	launches [][]Mark        // those of a group are one
-	at       int             // the launch that it is in; the number of launches if it has done all
-	shown    int             // the one that its slot shows, or the first
-	came     map[flow]uint64 // the number of the last message that it has done, or is in
-	waiters  []*runner       // are to go on when it comes to its next launch
+	launches [][]Mark        // the calls of a group are one launch
+	at       int             // the current launch; the number of launches if all are done
+	shown    int             // the launch that its slot shows, or the first
+	came     map[flow]uint64 // the number of the last message that is done or in progress
+	waiters  []*runner       // they go on when this runner comes to its next launch
 	met      int             // how many of the ranks, in their order, are known to have come to its collective
 }
 
-// flow is the messages to or from a rank.
+// flow is the messages to a peer or from it.
 type flow struct {
 	call uint8
 	peer int
@@ -53,7 +53,7 @@ type flow struct {
 
 func (m *Mark) flow() flow { return flow{m.Call, int(m.Peer)} }
 
-// otherSide is the flow of the other rank that a rank's message belongs to.
+// otherSide is the flow of the peer that a rank's message belongs to.
 func (m *Mark) otherSide(rank int) flow {
 	if m.Call == countSend {
 		return flow{countReceive, rank}
@@ -61,7 +61,7 @@ func (m *Mark) otherSide(rank int) flow {
 	return flow{countSend, rank}
 }
 
-// simulate is the simulation of what was launched on a slot's communicator, as far as the trails of its ranks go back.
+// simulate simulates the launches on a slot's communicator, as far back as the trails of its ranks go.
 func (g *graph) simulate(s *Slot, unbuffered bool) *simulation {
 	key := simulationKey{s.Comm, unbuffered}
 	if sim := g.simulations[key]; sim != nil {
@@ -91,9 +91,9 @@ func (g *graph) simulate(s *Slot, unbuffered bool) *simulation {
 	return sim
 }
 
-// newRunner is a rank at the first launch that it may be in. What is not known to have been launched later counts as
-// done, so that no rank waits that need not: messages before the trail or a gap in it, and those of which the trail
-// doesn't know the end, as of a group that is open.
+// newRunner returns a rank at the first launch that it may be in. Messages that are not known to have been launched
+// later count as done, so that no rank waits without need: messages before the trail or before a gap in it, and flows
+// whose last message the trail lacks, as in an open group.
 func newRunner(p *participant) *runner {
 	s := p.slot
 	r := &runner{slot: s, came: map[flow]uint64{{call: countCollective}: s.Begun}}
@@ -104,7 +104,7 @@ func newRunner(p *participant) *runner {
 	if s.InFlight == 0 && !s.Unproven {
 		return r
 	}
-	type run struct{ first, last uint64 } // of messages without a gap
+	type run struct{ first, last uint64 } // messages without a gap
 	runs := map[flow]run{}
 	for m := range p.calls() {
 		f := m.flow()
@@ -128,7 +128,7 @@ func newRunner(p *participant) *runner {
 		}
 	}
 	at := 1 + last(r.launches, func(m *Mark) bool { return m.Call == countCollective && m.Seq <= s.Proven })
-	if s.Reached || s.Phase == tape.PhaseNetwork || s.Phase == tape.PhaseTransfer { // it has done what is before
+	if s.Reached || s.Phase == tape.PhaseNetwork || s.Phase == tape.PhaseTransfer { // the launches before are done
 		at = r.shown
 	}
 	for i := range at + 1 {
@@ -159,8 +159,8 @@ func (p *participant) calls() iter.Seq[*Mark] {
 	}
 }
 
-// hasLast tells whether the trail of the participant's rank has the last collective of its slot, so that the number of
-// that is right: of a communicator that was ended, only records tell it.
+// hasLast reports whether the trail of the participant's rank has the last collective of its slot, so that Begun is
+// right: for a communicator that was ended, only records have the number.
 func (p *participant) hasLast() bool {
 	for m := range p.calls() {
 		if m.Call == countCollective && m.Seq == p.slot.Begun {
@@ -172,7 +172,7 @@ func (p *participant) hasLast() bool {
 
 func (r *runner) done() bool { return r.at >= len(r.launches) }
 
-// enter lets the runner come to a launch, or to the end of them.
+// enter moves the runner to a launch, or past the last one.
 func (r *runner) enter(at int) {
 	if r.at, r.met = at, 0; r.done() {
 		return
@@ -182,8 +182,8 @@ func (r *runner) enter(at int) {
 	}
 }
 
-// blockers are those that have not come to the other side of the messages that a runner is in, or the first of those
-// that have not come to its collective.
+// blockers returns the ranks that have not come to the other side of the messages that a runner is in, or the first
+// rank that has not come to its collective.
 func (sim *simulation) blockers(r *runner) (on []*runner) {
 	if r == nil || r.done() {
 		return nil
@@ -210,7 +210,7 @@ func (sim *simulation) blockers(r *runner) (on []*runner) {
 	return on
 }
 
-// heldBack lists the ranks for which a slot's rank waits, and that have launched what it waits for behind something for
+// heldBack lists the ranks that a slot's rank waits for and that have launched the awaited operation behind one on
 // which they wait themselves.
 func (g *graph) heldBack(s *Slot, unbuffered bool) (ranks []int) {
 	sim := g.simulate(s, unbuffered)
@@ -222,8 +222,8 @@ func (g *graph) heldBack(s *Slot, unbuffered bool) (ranks []int) {
 	return ranks
 }
 
-// showLaunched has slots show what their ranks are in, by the order of the launches, where they show what was launched
-// behind it: messages before a collective, and collectives of which ranks have made different calls.
+// showLaunched corrects slots that show an operation launched behind the one that the rank is in, by the order of the
+// launches: the rank is in messages before a collective, or in a collective for which ranks have made different calls.
 func (g *graph) showLaunched() {
 	for _, a := range g.actors {
 		for i, s := range a.slots {
@@ -243,7 +243,8 @@ func (g *graph) showLaunched() {
 	}
 }
 
-// show makes what a runner is in the operation of its slot. It is false if that is the slot's already, or not known.
+// show makes a runner's current launch the operation of its slot. It returns false if the slot has it already, or it is
+// not known.
 func (sim *simulation) show(r *runner, s *Slot) bool {
 	if len(sim.blockers(r)) == 0 {
 		return false
@@ -269,14 +270,14 @@ func (sim *simulation) show(r *runner, s *Slot) bool {
 	return true
 }
 
-// stops tells whether no rank gets past its call for a collective: others have called for another one, and no device is
-// known to have done this one.
+// stops reports whether no rank gets past its call for a collective: others have made a different call, and no device
+// is known to have completed this one.
 func (sim *simulation) stops(m *Mark) bool {
 	return sim.differ[m.Seq] && !sim.proven[made{m.Seq, m.Op}]
 }
 
-// differ are the numbers of the collectives of a slot's communicator for which ranks that can use it have made
-// different calls, by their trails, and the calls that devices are known to have done.
+// differ returns the numbers of the collectives of a slot's communicator for which ranks that can use it have made
+// different calls, by their trails, and the calls that devices are known to have completed.
 func (g *graph) differ(s *Slot) (differ map[uint64]bool, proven map[made]bool) {
 	first, differ, proven := map[uint64]tape.Signature{}, map[uint64]bool{}, map[made]bool{}
 	for p := range g.members(s) {
@@ -299,7 +300,7 @@ func (g *graph) differ(s *Slot) (differ map[uint64]bool, proven map[made]bool) {
 	return differ, proven
 }
 
-// last is the index of the last launch that has such a call; -1 if there is none.
+// last is the index of the last launch that contains such a call; -1 if there is none.
 func last(launches [][]Mark, is func(*Mark) bool) int {
 	for i, launch := range slices.Backward(launches) {
 		if slices.ContainsFunc(launch, func(m Mark) bool { return is(&m) }) {
@@ -309,8 +310,8 @@ func last(launches [][]Mark, is func(*Mark) bool) int {
 	return -1
 }
 
-// launch is what a slot's rank is in, by the order of the launches or else by what the slot shows; nil if it is not
-// known.
+// launch is the launch that a slot's rank is in, by the order of the launches or else by the slot's operation; nil if
+// it is not known.
 func (g *graph) launch(s *Slot) []Mark {
 	sim := g.simulate(s, false)
 	r := sim.runners[s.Rank]

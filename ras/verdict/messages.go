@@ -10,31 +10,32 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A device does the messages of a group together, so that the operation in flight doesn't tell which of them its rank
-// waits for. The counts of both sides do: it waits for ranks that have called for fewer of their messages.
+// A device performs the messages of a group together, so that the operation in flight doesn't tell which of them its
+// rank waits for. The counts of both sides do: the rank waits for the peers that have called for fewer of their
+// messages.
 
-// countsMessages tells whether the messages of a slot's rank are counted, which those that a graph replays are not.
+// countsMessages reports whether the messages of a slot's rank are counted. Those that a graph replays are not.
 func (s *Slot) countsMessages() bool { return s.Counted && s.Captured == 0 }
 
-// inCountedMessages tells whether the rank of a slot is in messages that are counted, or may be.
+// inCountedMessages reports whether a slot's rank is, or may be, in messages that are counted.
 func (s *Slot) inCountedMessages() bool {
 	return s.countsMessages() && (s.InFlight > 0 && !s.queued() || s.Unproven) && s.inMessage()
 }
 
-// unlaunched tells whether the rank of a slot has called for operations that a stream is to do, and not launched them:
-// they are in a group that has not ended, or NCCL is still at it.
+// unlaunched reports whether a slot's rank has called for stream operations and not launched them: they are in a group
+// that has not ended, or NCCL is still launching them.
 func (s *Slot) unlaunched() bool {
 	return s.Counted && s.InFlight > 0 && (s.Phase == tape.PhaseNone || s.Phase == tape.PhaseGroup)
 }
 
-// withholds tells whether the rank of a slot has called, in a group that has not ended, for a message to another rank,
-// which has called for it, too.
+// withholds reports whether a slot's rank has called, in a group that has not ended, for a send to a rank that has
+// called for its receive.
 func (s *Slot) withholds(to *Slot) bool {
 	return s.unlaunched() && s.Phase == tape.PhaseGroup && s.Op.Call == lifecycle.CallSend &&
 		int(s.Op.Peer) == to.Rank && s.Seq <= to.Messages[int32(s.Rank)].Received
 }
 
-// unlaunched tells whether a rank has not launched what it meets the others in.
+// unlaunched reports whether a rank has not launched its part of the meeting.
 func (p *participant) unlaunched() bool {
 	if p.act() != nil {
 		return p.grouped()
@@ -42,7 +43,7 @@ func (p *participant) unlaunched() bool {
 	return p.slot.unlaunched()
 }
 
-// grouped tells whether that is because its group has not ended.
+// grouped reports whether the part is not launched because its group has not ended.
 func (p *participant) grouped() bool {
 	if act := p.act(); act != nil {
 		return act.Phase == tape.PhaseGroup
@@ -50,12 +51,12 @@ func (p *participant) grouped() bool {
 	return p.slot.InFlight > 0 && p.slot.Phase == tape.PhaseGroup
 }
 
-// unlaunched tells whether no rank has launched what all meet in.
+// unlaunched reports whether no rank has launched its part of the meeting.
 func (m *meeting) unlaunched() bool {
 	return !slices.ContainsFunc(m.present, func(p *participant) bool { return !p.unlaunched() })
 }
 
-// act is the open act in which a rank meets the others, and which makes or ends a communicator; nil if there is none.
+// act is the open act that makes or ends a communicator and in which a rank meets the others; nil if there is none.
 func (p *participant) act() *OpenAct {
 	switch p.meeting.key.kind { //nolint:exhaustive // the others are of operations
 	case joining:
@@ -76,16 +77,16 @@ func (s *Slot) countsWith(rank int) bool {
 	return s.countsMessages() && (known || len(s.Messages) < model.MaxPeers)
 }
 
-// lack is what a rank has not called for of its messages with another one, which has.
+// lack is the messages that a rank has not called for, and its peer has.
 type lack struct {
 	actor   *actor
-	sends   bool   // it is to send them, or else to receive
+	sends   bool   // the rank is to send them; else, to receive them
 	number  uint64 // of the first one
 	by      uint64 // how many they are; 0: none
-	certain bool   // the other rank waits for it
+	certain bool   // the peer waits for the first one
 }
 
-// lacks compares the counts of two ranks. The message that p is in counts, even if there was no room for the rank.
+// lacks returns what s's rank lacks of p's messages. The message that p is in counts even if p had no room to count it.
 func (s *Slot) lacks(p *Slot) (l lack) {
 	theirs, own := p.Messages[int32(s.Rank)], s.Messages[int32(p.Rank)]
 	if (p.InFlight > 0 || p.Unproven) && int(p.Op.Peer) == s.Rank {
@@ -103,7 +104,7 @@ func (s *Slot) lacks(p *Slot) (l lack) {
 	if theirs.Sent > own.Received+l.by && (!p.Unproven || !l.sends) {
 		l.sends, l.number, l.by = false, own.Received+1, theirs.Sent-own.Received
 	}
-	if p.Unproven { // what it sent may be under way; what it was to receive is not here
+	if p.Unproven { // its sends may be in flight; its receives have not arrived
 		l.certain = l.sends
 	}
 	return l
@@ -117,7 +118,7 @@ func (l *lack) text(other Rank, s *Slot) Text {
 	return say("called recv for message %d from %s on %s", l.number, other, commText(s))
 }
 
-// unmatched says which messages ranks of a collective's communicator have called for, and the other rank has not.
+// unmatched lists the messages that ranks of a collective's communicator have called for, and their peers have not.
 func (m *meeting) unmatched() (evidence []Text) {
 	for p := range m.members() {
 		for _, peer := range slices.Sorted(maps.Keys(p.slot.Messages)) {
@@ -137,8 +138,8 @@ func (m *meeting) unmatched() (evidence []Text) {
 	return evidence
 }
 
-// likeOthers tells whether a rank has called for as many messages with a third rank as with the one that lacks some,
-// and whether there is a third.
+// likeOthers reports whether a rank has called for as many messages with a third rank as with the rank that lacks some,
+// and whether it has any with a third rank.
 func (s *Slot) likeOthers(rank int, l lack) (asMany, some bool) {
 	count := func(m model.Messages) uint64 {
 		if l.sends {
@@ -154,11 +155,11 @@ func (s *Slot) likeOthers(rank int, l lack) (asMany, some bool) {
 	return asMany, some
 }
 
-// expectMessages adds the ranks that p waits for to those that a meeting waits for: those that lack the message that p
-// is shown in, or more messages than p's program has launched since. Else, those that lack most may lack later ones
-// alone. If none lacks any, p waits for those that are held back by earlier messages, or may wait for those that have
-// not launched theirs, or whose stream has not come to them, that aborted the communicator before it did them, or that
-// are not counted.
+// expectMessages adds the ranks that p waits for to those that a meeting waits for: the ranks that lack the message
+// that p's slot shows, or more messages than p's program has launched since. If there are none, it adds those that lack
+// most; the others may lack only later messages. If no rank lacks any, p waits for ranks that earlier messages hold
+// back. Else p may wait, in this order, for ranks that have not launched their messages, whose stream has not come to
+// them, that aborted the communicator before completing them, or whose messages are not counted.
 func (g *graph) expectMessages(m *meeting, p *participant) {
 	var lacking []lack
 	var unlaunched, queued, aborted, uncounted []int
@@ -170,7 +171,7 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 		rank := int(peer)
 		q := m.at(rank)
 		if q == nil || !q.slot.countsWith(p.slot.Rank) {
-			if q == nil || peer == p.slot.Op.Peer { // of the others, nothing says that p waits for them
+			if q == nil || peer == p.slot.Op.Peer { // nothing says that p waits for the other ranks
 				uncounted = append(uncounted, rank)
 			}
 			continue
@@ -212,7 +213,7 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 		}
 		for _, rank := range g.heldBack(p.slot, unbuffered) {
 			in := g.meetings[meetingKey{comm: m.key.comm, kind: exchange, from: rank}]
-			if in != nil && (!unbuffered || in.slot.Reached) { // else it is not known to be so far
+			if in != nil && (!unbuffered || in.slot.Reached) { // else it is not known to have come so far
 				g.expect(m, rank)
 				m.guessed = m.guessed || unbuffered
 			}
@@ -228,8 +229,8 @@ func (g *graph) expectMessages(m *meeting, p *participant) {
 	}
 }
 
-// calledTooOften tells whether the rank of counted messages has called for more of them with each rank that is missing
-// than with any other.
+// calledTooOften reports whether the rank of counted messages has called for more of them with each missing rank than
+// with any other rank.
 func (m *meeting) calledTooOften() bool {
 	like := func(a *actor) bool {
 		q := a.slotIn(m.key.comm)
@@ -242,10 +243,10 @@ func (m *meeting) calledTooOften() bool {
 	return m.key.kind == exchange && m.slot.inCountedMessages() && !slices.ContainsFunc(m.missing, like)
 }
 
-// openGroups is the verdict on ranks of a meeting that have not launched what others have, or wait for; false if there
-// are none: those whose groups have not ended or, if there are none, for which NCCL may still be at it. A rank that was
-// in something else before may have to wait for that: its device's queue may be full. If all are in open groups, they
-// may be about to end them, until missingTime has passed.
+// openGroups is the verdict on ranks of a meeting that have not launched an operation that others have launched or wait
+// for; false if there are none. These are the ranks whose groups have not ended or, if there are none, those for which
+// NCCL may still be launching. A rank that was in another call before may have to wait for that: its device's queue may
+// be full. If all ranks are in open groups, they may be about to end them, until missingTime has passed.
 func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 	var culprits []*actor
 	var since time.Duration
@@ -275,7 +276,7 @@ func (w *walk) openGroups(m *meeting) (Verdict, bool) {
 	return v, true
 }
 
-// stalledMessages are the verdicts on communicators whose ranks have long been in messages of which none is known to
+// stalledMessages are the verdicts on communicators whose ranks have long been in messages although no rank is known to
 // lack any.
 func (w *walk) stalledMessages() (verdicts []Verdict) {
 	for _, m := range w.seen {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// side is what some ranks call as a meeting, in a mismatch.
+// side is one of the different calls that ranks have made as a meeting.
 type side struct {
 	sig          tape.Signature
 	participants []*participant
@@ -59,7 +59,7 @@ func (w *walk) mismatch(m *meeting) Verdict {
 		v.Text = say("the ranks made different calls as number %d on %s, and it is not known which is wrong: %s",
 			m.key.seq, commText(m.slot), strings.Join(says, "; "))
 	}
-	if told > len(m.present) { // not all of them are in it
+	if told > len(m.present) { // some are no longer in it
 		v.Text.add("%s", waiting(v.Victims))
 	}
 	for _, s := range sides {
@@ -99,8 +99,8 @@ func (p *participant) made(m *meeting) (sig tape.Signature, known bool) {
 	return sig, false
 }
 
-// sides are the calls that the ranks of a meeting are in, and that others have passed as that one. unknown is how many
-// have passed it with a call that is not known.
+// sides are the calls with which ranks are in a meeting or have passed it. unknown is how many ranks have passed it
+// with a call that is not known.
 func (g *graph) sides(m *meeting) (sides []*side, unknown int) {
 	add := func(p *participant, sig tape.Signature, agrees func(*side) bool) {
 		i := slices.IndexFunc(sides, agrees)
@@ -132,7 +132,7 @@ func (g *graph) sides(m *meeting) (sides []*side, unknown int) {
 	return sides, unknown
 }
 
-// text is a side's call: the first side's, and how others differ from that. The first has what they differ in.
+// text is the first side's call, with the arguments in which others differ from it; for another side, what differs.
 func (s *side) text(sides []*side) string {
 	first := sides[0].sig
 	text := difference(&first, &s.sig)
@@ -150,8 +150,8 @@ func (s *side) text(sides []*side) string {
 	return strings.Join(append([]string{text}, slices.Compact(more)...), ", ")
 }
 
-// wrongSides are the sides at fault, where the calls of some more ranks are unknown. If nothing tells them apart, these
-// are both of two ranks, and none of more.
+// wrongSides are the sides at fault, where the calls of unknown more ranks are not known. If nothing tells the sides
+// apart, both are at fault if they are of one rank each; else, none is.
 func wrongSides(sides []*side, unknown int) []*side {
 	odd := slices.DeleteFunc(slices.Clone(sides), func(s *side) bool { return s.odd < len(s.participants) })
 	switch {
@@ -166,7 +166,7 @@ func wrongSides(sides []*side, unknown int) []*side {
 	}
 }
 
-// without says which ranks a side's shrink leaves out; nothing of other calls, or if it isn't known.
+// without says which ranks a side's shrink leaves out; it is empty for other calls, or if that isn't known.
 func (s *side) without() string {
 	p := s.participants[0]
 	if s.sig.Call != lifecycle.CallShrink || p.meeting == nil {
@@ -189,10 +189,11 @@ func (s *side) ranks(m *meeting) string {
 	return rankOf(s.participants[0].actor, m.key.comm).in()
 }
 
-// reportedMismatch is the verdict on a mismatch that the engine reports and the notes show one side of. At fault is the
-// rank whose history shows it, or that is in a collective while two others wait for a message of it; of a message and a
-// collective the one that other ranks show to be wrong; the one that has made a group too many; of collectives, the
-// rank that the engine names, also if nobody knows its call and the others agree; else all that disagree, or nobody if
+// reportedMismatch is the verdict on a mismatch that the engine reports and of which the notes show one side. At fault
+// are the ranks that the first applicable rule picks: the rank whose history shows it; the rank in a collective while
+// two others wait for a message of it; of a message and a collective, the one that other ranks show to be wrong; the
+// rank with a group too many; of collectives, the rank that the engine names. If that rank's call is not known, it is
+// at fault in any case, and alone if the others agree. If no rule applies, all that disagree are at fault, or none if
 // it is not known whose message was in vain.
 func (w *walk) reportedMismatch(m *meeting) Verdict {
 	if v, ok := w.contradiction(m); ok {
@@ -202,7 +203,7 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	there := w.disagree(m)
 	messages := slices.ContainsFunc(there, func(p *participant) bool { return p.slot.inMessage() })
 	wrong := slices.Clone(there)
-	if messages && len(there) != 2 { // whose message it is about is not known
+	if messages && len(there) != 2 { // it is not known whose message it is about
 		wrong = nil
 	}
 	for _, is := range []func(*participant) bool{
@@ -239,7 +240,8 @@ func (w *walk) reportedMismatch(m *meeting) Verdict {
 	return v
 }
 
-// addFailed adds the ranks whose calls failed with a mismatch on a meeting's communicator, without those at fault.
+// addFailed adds the ranks whose calls failed with a mismatch on a meeting's communicator as victims, without those at
+// fault.
 func (v *Verdict) addFailed(m *meeting, wrong []*actor) {
 	v.ID = hash(v.Reason, m.key.comm) // a communicator fails once
 	v.Victims = victims(slices.DeleteFunc(slices.Clone(m.g.order), func(o *meeting) bool {
@@ -256,8 +258,8 @@ func (m *meeting) failedInits() []*actor {
 	return slices.DeleteFunc(slices.Clone(m.g.actors), func(a *actor) bool { return !m.failedFor(a) })
 }
 
-// mismatchText says what the ranks that disagree were in, or what the engine says of one. Only the latter has the
-// difference if they had called for other collectives behind the one that failed.
+// mismatchText says what the ranks that disagree were in, or what the engine says of one. Only the engine's text has
+// the difference if they had called for other collectives behind the one that failed.
 func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) Text {
 	if len(there) < 2 || len(there) > maxEvidence {
 		return say("%s met a different call: %s", m.text(), m.engine.Text)
@@ -294,8 +296,8 @@ func (w *walk) mismatchText(m *meeting, there []*participant, culprits []Rank) T
 		culpritsText(culprits), commText(m.slot), strings.Join(says, "; "))
 }
 
-// unheard tells whether a meeting failed a moment ago because of a rank that has no note yet, or one that is older than
-// that: it is not known yet what that rank did.
+// unheard reports whether a meeting failed a moment ago because of a rank that has no note yet, or only one from before
+// the failure: it is not known yet what that rank did.
 func (g *graph) unheard(m *meeting) bool {
 	if m.engine == nil || m.until >= skew {
 		return false
@@ -304,9 +306,9 @@ func (g *graph) unheard(m *meeting) bool {
 	return peer == nil || peer.slot.Failure == nil && peer.slot.Left == nil && peer.actor.note.Fate == Alive
 }
 
-// disagree are the ranks whose calls differ, as far as a mismatch that the engine reports tells: the rank that it
-// names, and the one that this one's own error names, or whose call that rank's can't meet. All ranks report the same
-// one, also those whose own call is fine.
+// disagree returns the ranks whose calls differ, as far as a mismatch that the engine reports tells: the rank that the
+// engine names, and the rank that the named rank's own error names, or those whose calls can't meet the named rank's.
+// All ranks report the same mismatch, also those whose own call is fine.
 func (g *graph) disagree(m *meeting) []*participant {
 	peer := m.at(m.engine.Peer)
 	if peer == nil {
@@ -339,8 +341,8 @@ func (g *graph) disagree(m *meeting) []*participant {
 // inMessage tells whether a rank's last operation was a message, or a group of them.
 func (s *Slot) inMessage() bool { return countOf(s.Op.Call) != countCollective }
 
-// partner is the other rank of the message that was a rank's last operation, or of the messages the one that it waited
-// for; -1 if that isn't known, or it was a collective.
+// partner is the peer of a rank's last operation if that was a message, or the peer that the rank waited for if it was
+// a group of messages; -1 if that isn't known, or it was a collective.
 func (s *Slot) partner() int {
 	switch s.Op.Call {
 	case lifecycle.CallSend, lifecycle.CallRecv:
@@ -359,9 +361,9 @@ func (s *Slot) partner() int {
 	}
 }
 
-// superfluous and leftOut tell which side of a message is at fault that met a collective, by the ranks that are in the
-// collective with its other side: none of them has had as many messages to or from the rank at the same distance, or
-// one has.
+// superfluous and leftOut tell which side is at fault when one rank's message met its peer's collective. They ask the
+// other ranks in that collective: the message is superfluous if none of them has had as many messages with the rank at
+// the same distance; the peer has left it out if one has.
 func (g *graph) superfluous(p *participant) bool {
 	most, others := g.messagesLike(p)
 	return others && most < p.slot.messages(p.slot.partner())
@@ -374,9 +376,9 @@ func (g *graph) leftOut(p *participant) bool {
 	})
 }
 
-// messagesLike is the most messages that a rank in a collective has had with the rank at the distance that the other
-// side of p's message has from p; others tells whether there are such ranks. Ranks without any message count as well,
-// if all have none. Messages in groups are not counted, so that they tell nothing.
+// messagesLike returns the most messages that a rank in a collective has had with the rank at the distance that p's
+// partner has from p; others reports whether there are such ranks. Ranks without any message count as well, if all have
+// none. Messages in groups are not counted, so that they tell nothing.
 func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
 	partner := p.slot.partner()
 	if partner < 0 || countOf(p.slot.Op.Call) == countGroup {
@@ -396,8 +398,8 @@ func (g *graph) messagesLike(p *participant) (most uint64, others bool) {
 	return most, others || none && n > 0
 }
 
-// groupTooMany tells whether a rank is in a group of messages that none of the others has made, which are all in a
-// collective after equally many groups: then it is the only one that is not in the collective.
+// groupTooMany reports whether a rank is in a group of messages that no other rank has made, while all others are in a
+// collective after one group fewer: then it is the only rank that is not in the collective.
 func (g *graph) groupTooMany(p *participant) bool {
 	if countOf(p.slot.Op.Call) != countGroup || p.slot.Size < 3 {
 		return false
@@ -420,8 +422,8 @@ func (s *Slot) messages(other int) uint64 {
 // mismatched tells whether a meeting failed because of different calls, as the engine says.
 func (m *meeting) mismatched() bool { return m.engine.is(lifecycle.CodeMismatch) }
 
-// secondary tells whether a meeting failed because of a mismatch in which none of its ranks has a part: of two others,
-// or in the communicator's parent.
+// secondary reports whether a meeting failed because of a mismatch in which none of its ranks has a part: one between
+// other ranks, or one in the communicator's parent.
 func (g *graph) secondary(m *meeting) bool {
 	if m.key.kind == joining {
 		return slices.ContainsFunc(m.present, func(p *participant) bool {

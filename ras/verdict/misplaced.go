@@ -7,9 +7,9 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// The ranks of a training job are split into groups of one size and one pattern: neighbours, or every n-th. A rank that
-// passes another color than its place asks for is in another group, or in none. Nothing is wrong with the split, but
-// whatever its groups do goes wrong, on any rank and in any way.
+// The ranks of a training job are split into groups of one size and one pattern: neighbours, or every n-th rank. A rank
+// that passes another color than its place requires is in another group, or in none. Nothing is wrong with the split
+// itself, but whatever its groups do goes wrong, on any rank and in any way.
 
 // division is the groups that a split made.
 type division struct {
@@ -24,11 +24,11 @@ type group struct {
 	ranks []int // of the parent, in order
 }
 
-// misplaced is a rank that a split put into another group than the pattern of the others asks for.
+// misplaced is a rank that a split put into another group than the pattern of the others requires.
 type misplaced struct {
 	rank   *participant // of the parent
-	is, in *group       // where it is, nil for none, and where it would belong
-	or     *participant // the rank of in, if each is alone in its group, and one as likely misplaced as the other
+	is, in *group       // its group, nil for none, and the group where it belongs
+	or     *participant // the rank of in, if each is alone in its group, and either may be the misplaced one
 }
 
 // divisions are the splits of which groups are known.
@@ -78,9 +78,9 @@ func (g *graph) misplaced() *misplaced {
 	return nil
 }
 
-// misplaced is the only rank that must be moved to one of the groups for all to have the size and the pattern that two
-// of them or more have, or the only two ranks of which one must be moved to the other; nil if there is none, or more
-// than that might be it.
+// misplaced returns the only rank whose move to one of the groups gives all groups the size and the pattern that at
+// least two of them have, or the only two ranks of which one must be moved to the other; nil if there is none, or there
+// are more candidates.
 func (d *division) misplaced(members []*participant) *misplaced {
 	groupOf := map[int]*group{}
 	sizes := map[int]int{} // how many groups have each
@@ -97,7 +97,7 @@ func (d *division) misplaced(members []*participant) *misplaced {
 		}
 		for _, p := range members {
 			is := groupOf[p.slot.Rank]
-			others := len(groupOf) // that are in a group
+			others := len(groupOf) // other ranks that are in a group
 			if is != nil {
 				others--
 			}
@@ -117,8 +117,8 @@ func (d *division) misplaced(members []*participant) *misplaced {
 	}
 }
 
-// patterned tells whether all groups would have one size, and one distance between neighbours, if a rank were moved
-// from one to another, which may leave its own empty.
+// patterned reports whether all groups would have one size, and one distance between neighbours, if a rank were moved
+// from one group to another. The move may leave its own group empty.
 func (d *division) patterned(rank int, from, to *group) bool {
 	size, distance := len(to.ranks)+1, 0
 	for _, o := range d.groups {
@@ -141,7 +141,7 @@ func (d *division) patterned(rank int, from, to *group) bool {
 	return true
 }
 
-// fewCalls is how many calls a rank has made on a communicator at most that may yet prove to be the wrong one.
+// fewCalls is the most calls that a rank can have made on a communicator that may still prove to be the wrong one.
 const fewCalls = 64
 
 // used tells whether the groups between which a rank was misplaced have been in use for long.
@@ -163,8 +163,8 @@ func (g *graph) used(m *misplaced) bool {
 	return false
 }
 
-// wrongColor is the verdict on a rank that a split misplaced, or on two of which it misplaced one. What others would be
-// accused of are its consequences.
+// wrongColor is the verdict on a rank that a split misplaced, or on two ranks of which it misplaced one. The verdicts
+// on other ranks become its consequences.
 func (g *graph) wrongColor(m *misplaced, consequences []Verdict) Verdict {
 	parent := m.rank.slot
 	v := Verdict{

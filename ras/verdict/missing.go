@@ -71,8 +71,8 @@ func (g *graph) findMissing(m *meeting) {
 	}
 }
 
-// firstFailed drops, of the ranks whose init failed, those to which that may have happened because of another one: it
-// failed before them, or its process ended, or it never came, as the engine says.
+// firstFailed drops from the missing ranks those whose init may have failed because of another rank: that rank's init
+// failed earlier, or its process ended, or it never came, as the engine says.
 func (m *meeting) firstFailed() {
 	first := time.Duration(0) // how long ago
 	for _, a := range m.missing {
@@ -101,7 +101,7 @@ func (m *meeting) blamesOther(a *actor) bool {
 	return f.lost() || f.is(lifecycle.CodeTimeout, lifecycle.CodePeerAborted)
 }
 
-// leftIn is the part of a rank in a meeting in the middle of which its process left in order; nil if it didn't.
+// leftIn returns a rank's part in a meeting if its process left in order in the middle of it; else nil.
 func (m *meeting) leftIn(a *actor) *participant {
 	i := slices.IndexFunc(m.present, func(p *participant) bool { return p.actor == a })
 	if i < 0 || a.note.Fate != Departed {
@@ -110,15 +110,15 @@ func (m *meeting) leftIn(a *actor) *participant {
 	return m.present[i]
 }
 
-// waitedIn tells whether a process left in order in the middle of a meeting in which it had waited for a while: it is
-// no cause if another rank never came.
+// waitedIn reports whether a process left in order in the middle of a meeting after waiting in it for a while. It is no
+// cause if another rank never came.
 func (m *meeting) waitedIn(a *actor) bool {
 	p := m.leftIn(a)
 	return p != nil && p.since-a.note.FateAge >= settleTime
 }
 
-// earlier tells whether a meeting is the init of a child, and the note of a rank of the parent is from before it came
-// to the split: no rank is in the init before all have come.
+// earlier reports whether a meeting is the init of a child, and a rank of the parent has a note from before it came to
+// the split: no rank is in the init before all have come to the split.
 func (g *graph) earlier(m *meeting) bool {
 	for _, p := range m.present {
 		parent := p.actor.slotIn(m.slot.Parent)
@@ -135,7 +135,7 @@ func (g *graph) earlier(m *meeting) bool {
 	return false
 }
 
-// expectCarrier adds the rank whose proxy carries the data from one rank to another to those that a meeting waits for,
+// expectCarrier adds the rank whose proxy carries the data from one rank to another to a meeting's missing ranks,
 // unless its process runs.
 func (g *graph) expectCarrier(m *meeting, from, to int) {
 	p := g.carrier(m.slot, from, to)
@@ -180,7 +180,7 @@ func (m *meeting) stalledBefore() bool {
 	return slices.ContainsFunc(m.present, func(p *participant) bool { return p.stalled })
 }
 
-// expect adds a rank to those that a meeting waits for, unless it is there, has passed, or takes no part.
+// expect adds a rank to those that a meeting waits for, unless the rank is in it, has passed it, or takes no part.
 func (g *graph) expect(m *meeting, rank int) {
 	p := m.at(rank)
 	if m.key.kind == collective && m.slot.Op.Call == lifecycle.CallShrink && m.slot.shrinksWithout(rank) {
@@ -228,7 +228,8 @@ func passed(m *meeting, s *Slot) bool {
 	}
 }
 
-// spansJob tells whether a communicator's ranks are the job's, by number: no known one has another number in the job.
+// spansJob reports whether a communicator's ranks are the job's, by number: no known rank has another number in the
+// job.
 func (g *graph) spansJob(s *Slot) bool {
 	return s.Parent.IsZero() && s.Size == g.size && !g.renumbered[s.Comm]
 }
@@ -308,9 +309,9 @@ func (g *graph) makers(m *meeting) (some []*actor) {
 	return some
 }
 
-// lateMembers are the ranks of the parent that have no slot yet in a meeting's communicator, or don't know their rank
-// in it, and that don't run or are in a split or grow of the parent. A rank that joins knows no parent: for it, they
-// are all that are in a grow.
+// lateMembers are the parent's ranks that have no slot in a meeting's communicator yet, or don't know their rank in it,
+// and that either don't run or are in a split or grow of the parent. A rank that joins by a grow knows no parent: for
+// it, they are all ranks that are in a grow.
 func (g *graph) lateMembers(m *meeting) []*actor {
 	var late []*actor
 	for _, a := range g.actors {
@@ -362,9 +363,9 @@ func (m *meeting) inOrder(some []*actor) []*actor {
 	})
 }
 
-// shrunk is the rank of the parent that is rank r of a communicator, if a shrink makes it, which keeps the order of
-// ranks. If it isn't known which ranks the shrink leaves out, it is the only rank of the parent that can be
-// that one; nil if there is none, or more than one.
+// shrunk returns the parent's rank that becomes rank r of a communicator, if a shrink makes it, which keeps the order
+// of ranks. If it isn't known which ranks the shrink leaves out, this is the only rank of the parent that can become
+// rank r; nil if there is none, or more than one.
 func (g *graph) shrunk(m *meeting, r int) (found *actor) {
 	parent := m.slot.Parent
 	low, high := -1, maxSize
@@ -374,7 +375,7 @@ func (g *graph) shrunk(m *meeting, r int) (found *actor) {
 		if s == nil {
 			continue
 		}
-		if a := s.open(tape.ActShrink); a != nil && p.slot.Created <= a.Age { // or it was there before
+		if a := s.open(tape.ActShrink); a != nil && p.slot.Created <= a.Age { // else the child was there before
 			if rank, known := a.keeps(r, s.Size); known {
 				p := g.ranks[commRank{parent, rank}]
 				if p == nil {
@@ -405,7 +406,7 @@ func (g *graph) shrunk(m *meeting, r int) (found *actor) {
 	return found
 }
 
-// keeps is the rank, of so many, that is rank r of the communicator which a shrink makes; false if that isn't known.
+// keeps returns which of size ranks becomes rank r of the communicator that a shrink makes; false if that isn't known.
 func (a *OpenAct) keeps(r, size int) (rank int, known bool) {
 	if len(a.Without) == 0 || slices.Contains(a.Without, model.OtherRanks) {
 		return 0, false

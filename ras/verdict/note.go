@@ -15,7 +15,7 @@ import (
 type Note struct {
 	// Member is the process's name, unique in the job.
 	Member string `json:"member"`
-	// Host is the host's name as the process has it; Machine is that of the machine, if it is another one, as of a
+	// Host is the host's name as the process has it. Machine is the machine's name if that is another one, as for a
 	// process in a container.
 	Host    string `json:"host,omitempty"`
 	Machine string `json:"machine,omitempty"`
@@ -29,16 +29,16 @@ type Note struct {
 	// FateAge is how long the process has had its fate; Cause says how that is known, or how the process ended.
 	FateAge time.Duration `json:"fate_age,omitempty"`
 	Cause   string        `json:"cause,omitempty"`
-	// Told tells of a dead process that it was ended by a signal that asks for that; see process.Exit.Told.
+	// Told says that a dead process was ended by a signal that asks it to end; see process.Exit.Told.
 	Told bool `json:"told,omitempty"`
-	// Found tells that it was found dead, FateAge ago: it had ended some time before.
+	// Found says that the process was found dead, FateAge ago: it had ended some time before.
 	Found bool `json:"found,omitempty"`
 
-	// Stale tells that the note is an earlier one, or from a tape that has lost its end: what the process did since is
+	// Stale says that the note is an earlier one, or from a tape that has lost its end: what the process did since is
 	// not known.
 	Stale bool `json:"stale,omitempty"`
-	// Blamed tells that an open verdict of this job says that the process's end is the cause. It was reached when the
-	// process's tape could be read.
+	// Blamed says that an open verdict of this job names the process's end as the cause. That verdict was reached when
+	// the process's tape could be read.
 	Blamed bool `json:"-"`
 
 	// Awake is how long the process has run without a pause, such as a SIGSTOP; 0 if it isn't known. Ages beyond it
@@ -53,8 +53,8 @@ type Note struct {
 	Stack []string `json:"stack,omitempty"`
 	// Habits are those of the ranks that take part in something that stalls or failed.
 	Habits []Habit `json:"habits,omitempty"`
-	// Slots are the process's ranks in communicators, including those that it ended lately. For a process that can't
-	// answer they are read from its tape; none if nobody can read that.
+	// Slots are the process's ranks in communicators, including communicators that it ended lately. For a process that
+	// can't answer they are read from its tape; none if no process can read that.
 	Slots []Slot `json:"slots,omitempty"`
 }
 
@@ -83,7 +83,7 @@ type FailedAct struct {
 	Age  time.Duration    `json:"age"`
 }
 
-// Odd is a call, and the one that has always come there.
+// Odd is a call, and the call that its program had always made in that place.
 type Odd struct {
 	Did     Usual `json:"did"`
 	Instead Usual `json:"instead"`
@@ -94,34 +94,34 @@ type Usual struct {
 	Comm  lifecycle.CommID `json:"comm"`
 	Name  string           `json:"comm_name,omitempty"`
 	Op    tape.Signature   `json:"op"`
-	Seq   uint64           `json:"seq,omitempty"`   // of one that was made
-	Times int              `json:"times,omitempty"` // it came at this place
+	Seq   uint64           `json:"seq,omitempty"`   // of a call that was made
+	Times int              `json:"times,omitempty"` // how often it came in this place
 }
 
 // Slot is one rank of one communicator at one moment, with ages instead of times.
 type Slot struct {
-	// Comm is the communicator's id. Was is the one that it had before, which ranks in its init may still know it by.
+	// Comm is the communicator's id. Was is its earlier id, by which ranks in its init may still know it.
 	Comm   lifecycle.CommID `json:"comm"`
 	Was    lifecycle.CommID `json:"was,omitzero"`
 	Parent lifecycle.CommID `json:"parent,omitzero"`
 	Name   string           `json:"name,omitempty"`
 	Rank   int              `json:"rank"` // in the communicator; -1 if it isn't known yet
 	Size   int              `json:"size"`
-	// Root tells the process's ranks apart: slots of one process with one Root are one rank's. Job is that rank's
-	// number in the job; -1 if it is only known of the process.
+	// Root tells the process's ranks apart: slots of one process with the same Root belong to one rank. Job is that
+	// rank's number in the job; -1 if only the process's number is known.
 	Root  uint32          `json:"root,omitempty"`
 	Job   int             `json:"job_rank"`
 	State lifecycle.State `json:"state,omitempty"`
-	// Locals is the number of ranks of the rank's node, if messages to other nodes go through the rank of the sender's
-	// node that is on the receiver's rail (PXN); 0 if not. Node is the node's number in the communicator, and Local the
-	// rank's index on it, its rail.
+	// Locals is the number of ranks on the rank's node with PXN, and 0 without it. With PXN, messages to another node
+	// go through the rank of the sender's node that is on the receiver's rail. Node is the node's number in the
+	// communicator, and Local the rank's index on it, its rail.
 	Locals int `json:"locals,omitempty"`
 	Node   int `json:"node,omitempty"`
 	Local  int `json:"local,omitempty"`
 
-	// InFlight is how many operations were launched and have not ended. Seq, Op and the fields to WaitAge are of the
-	// oldest of them or, if there is none, of the last that ended. Failed says that the last one ended with an error,
-	// and Refused that NCCL did nothing: it has no number that the others know.
+	// InFlight is how many operations were launched and have not ended. Seq, Op and the fields to WaitAge describe the
+	// oldest of them or, if there is none, the last that ended. Failed says that the last operation ended with an
+	// error, and Refused that NCCL refused it and did nothing: it has no number that the other ranks know.
 	InFlight uint64         `json:"in_flight,omitempty"`
 	Seq      uint64         `json:"seq,omitempty"`
 	Op       tape.Signature `json:"op,omitzero"`
@@ -141,10 +141,10 @@ type Slot struct {
 	// Wait is the rank of the communicator that the operation waits for, -1 if none; WaitAge is for how long.
 	Wait    int           `json:"wait"`
 	WaitAge time.Duration `json:"wait_age,omitempty"`
-	// Begun and Done are the numbers of the last collective that this rank began, and that ended well.
+	// Begun is the number of the last collective that this rank began, Done of the last one that ended well.
 	Begun uint64 `json:"begun,omitempty"`
 	Done  uint64 `json:"done,omitempty"`
-	// Proven is the number of the last collective that the rank's device is known to have done.
+	// Proven is the number of the last collective that the rank's device is known to have completed.
 	Proven uint64 `json:"proven,omitempty"`
 	// Splits is the number of the last split of this communicator that the rank took part in, and Made that of the
 	// split of the parent that made this one; 0: none, or it isn't known.
@@ -155,10 +155,11 @@ type Slot struct {
 	// Captured is how many operations were captured in CUDA graphs, whose replays are not seen.
 	Captured uint64 `json:"captured,omitempty"`
 
-	// Messages counts the messages that this rank began, by the other rank, of model.MaxPeers at most. Counted says
-	// that these counts are complete; otherwise there may have been more. Groups counts the groups of messages.
+	// Messages counts the messages that this rank began, by peer, of model.MaxPeers peers at most. Counted says that
+	// these counts are complete; otherwise there may have been more. Groups counts the groups of messages.
 	// Communicators with different lanes are used by different goroutines, so that their calls have no order among each
-	// other. Aside are the lanes that don't wait for a call on this one: they went on for whole steps while one lasted.
+	// other. Aside has the lanes that don't wait for a call on this one: they went on for whole steps during such a
+	// call.
 	Messages map[int32]model.Messages `json:"messages,omitempty"`
 	Counted  bool                     `json:"counted,omitempty"`
 	Groups   uint64                   `json:"groups,omitempty"`
@@ -189,12 +190,12 @@ type OpenAct struct {
 	// Without are the ranks of the communicator that a shrink leaves out: they don't take part. model.OtherRanks among
 	// them says that there are more.
 	Without []int `json:"without,omitempty"`
-	// Child is the communicator of which the rank becomes a member by it; zero if it becomes none, or it isn't known.
+	// Child is the communicator that the rank joins by this act; zero if it joins none, or that isn't known.
 	Child lifecycle.CommID `json:"child,omitzero"`
-	// Joins says that it is the init of a rank that joins a communicator which grows. Until it ends, the ranks that
-	// have that communicator's parent may not know it by this id.
+	// Joins says that the act is the init of a rank that joins a growing communicator. Until it ends, ranks that have
+	// that communicator's parent may not know it by this id.
 	Joins bool `json:"joins,omitempty"`
-	// Unended says of a group that the program has not ended it, so that its calls are not made.
+	// Unended says that the program has not ended this group, so that its calls are not made.
 	Unended bool `json:"unended,omitempty"`
 }
 
@@ -212,7 +213,7 @@ type Failure struct {
 // Left is how a rank ended a communicator, or finalized it, or that its init failed.
 type Left struct {
 	Act tape.Act `json:"act"` // finalize, destroy, abort or init
-	// Age is of the beginning, as others may learn of it before it is done; of an init, it is of the end.
+	// Age is since the act began, as others may learn of it before it is done; for an init, since it ended.
 	Age  time.Duration `json:"age"`
 	Took time.Duration `json:"took,omitempty"`
 	Site string        `json:"site,omitempty"` // where it was called: "file:line", in C "file+offset"
@@ -259,7 +260,7 @@ func (s *Slot) joins() bool {
 // ending is the open act with which the rank ends the communicator, or finalizes it; nil if there is none.
 func (s *Slot) ending() *OpenAct { return cmp.Or(s.open(tape.ActFinalize), s.open(tape.ActDestroy)) }
 
-// shrinksWithout tells whether the rank is in a shrink that leaves another one out, or may.
+// shrinksWithout reports whether the rank is in a shrink that leaves out, or may leave out, the given rank.
 func (s *Slot) shrinksWithout(rank int) bool {
 	a := s.open(tape.ActShrink)
 	return a != nil && (slices.Contains(a.Without, rank) || slices.Contains(a.Without, model.OtherRanks))

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// odd is a call that the actor made out of order; nil if none is known. A call that others made too counts only if it
-// is in order for most of them: a barrier at the end of an epoch is out of order for all. A call that is in flight, or
-// failed, counts even if no other rank made it.
+// odd returns a call that the actor made out of order; nil if none is known. A call that other ranks made too counts
+// only if it is in order for most of them: a barrier at the end of an epoch is out of order for all. A call that is in
+// flight, or failed, counts even if no other rank made it.
 func (g *graph) odd(a *actor) *Odd { return g.oddOf(a, func(*Odd) bool { return true }) }
 
-// oddAs is a call out of order that a rank made as a meeting's. One that is in the meeting may also have made another
-// one before, that has led it there.
+// oddAs returns a call out of order that a rank made as a meeting's. For a rank in the meeting, it may also be an
+// earlier call that has led the rank there.
 func (g *graph) oddAs(p *participant, m *meeting) *Odd {
 	odd := g.oddOf(p.actor, func(o *Odd) bool {
 		return o.Did.Comm == m.key.comm && o.Did.Seq == m.key.seq && countOf(o.Did.Op.Call) == countCollective
@@ -23,7 +23,7 @@ func (g *graph) oddAs(p *participant, m *meeting) *Odd {
 	return odd
 }
 
-// oddOf is odd for the calls that count.
+// oddOf is odd for the calls for which counts is true.
 func (g *graph) oddOf(a *actor, counts func(*Odd) bool) *Odd {
 	if a.habit == nil {
 		return nil
@@ -50,9 +50,9 @@ func (g *graph) oddOf(a *actor, counts func(*Odd) bool) *Odd {
 	return nil
 }
 
-// common tells whether at least half of the ranks that run the actor's program made the same odd call at the same
-// place: it is another part of the program, such as an evaluation. If no other rank runs it, a message that ended well
-// is taken for that.
+// common reports whether at least half of the other ranks that run the actor's program made the same odd call in the
+// same place: it is another part of the program, such as an evaluation. If no other rank runs the program, a message
+// that ended well counts as common.
 func (g *graph) common(a *actor, odd *Odd) bool {
 	if g.oddCalls == nil {
 		g.oddCalls, g.programs = map[oddKind]int{}, map[string]int{}

@@ -9,13 +9,13 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// processes are the verdicts on processes that ended, stopped or are unreachable. Dead and unreachable ones get a
-// verdict even if no rank waits for them yet; see stillNeeded. All unreachable ones share one verdict, as the network
-// is the one cause. A process that ended because a communicator had failed before is a victim, and one that had ended a
-// communicator itself before is told of for that.
+// processes returns the verdicts on processes that ended, stopped or are unreachable. Dead and unreachable processes
+// get a verdict even if no rank waits for them yet; see stillNeeded. All unreachable processes share one verdict, as
+// the network is the one cause. A process that ended because a communicator had failed before is a victim. A process
+// that had itself ended a communicator before gets a verdict for that instead.
 func (w *walk) processes() []Verdict {
 	ends := map[*Note][]*meeting{}
-	left := map[*Note]bool{} // a communicator before
+	left := map[*Note]bool{} // processes that had ended a communicator before
 	for _, l := range w.leaves {
 		switch l.why {
 		case notAlive:
@@ -64,14 +64,14 @@ func (w *walk) processes() []Verdict {
 // failedFirst tells whether a communicator of the process had failed before the process ended, and it had not gone on.
 func (g *graph) failedFirst(n *Note) bool {
 	return slices.ContainsFunc(n.Slots, func(s Slot) bool {
-		// Its age, told by another process, proves nothing.
+		// Ages are not compared: another process reports them, which proves nothing.
 		return s.Failure.unintended() && !n.wentOn(s.Root, s.Failure.Age)
 	})
 }
 
-// maybeConsequence tells whether a process that was found dead after another one had ended, or whose tape is lost, may
-// have ended because of that, or of a failure shortly before: launchers end the others, and programs exit when a call
-// fails.
+// maybeConsequence reports whether a process may have ended because another one had ended, or because of a failure
+// shortly before. That is so if it was found dead after the other one, or its tape is lost: launchers end the other
+// processes, and programs exit when a call fails.
 func (g *graph) maybeConsequence(n *Note) bool {
 	if n.Found && slices.ContainsFunc(g.notes, func(o *Note) bool {
 		return o.Fate == Dead && !o.Found && !o.Told && o.FateAge+skew >= n.FateAge
@@ -82,20 +82,20 @@ func (g *graph) maybeConsequence(n *Note) bool {
 		return false
 	}
 	return g.troubleBefore(n.FateAge, func(s *Slot) bool {
-		// A rank that no process has may be this process's, and the call failed because it ended.
+		// If no known process has the rank that failed, it may be this process's: the call failed because it ended.
 		return s.Failure.is(lifecycle.CodeMismatch) || g.ranks[commRank{s.Comm, s.Failure.Peer}] != nil
 	}) || slices.ContainsFunc(g.actors, func(a *actor) bool {
-		return slices.ContainsFunc(a.slots, func(s *Slot) bool { // this process may have a rank of what was ended
+		return slices.ContainsFunc(a.slots, func(s *Slot) bool { // n may have had a rank of that communicator
 			return s.Left != nil && shortlyBefore(s.Left.Age, n.FateAge) && len(slices.Collect(g.members(s))) < s.Size
 		})
 	})
 }
 
-// toldToEnd tells whether a process was ended by a signal that asks for that, either with the whole job, or after
-// another one had ended without, or left communicators that it had not ended: a launcher ends the others when a rank
-// has failed. The whole job is all processes that have a note, even if their communicators have more ranks: an agent
-// that sees one machine alone can't tell whether those of the others were ended, too, as by a scheduler, or have
-// failed, so that the launcher ended these.
+// toldToEnd reports whether a process was ended by a signal that asks for that, either with the whole job or because of
+// another process, which ended earlier without such a signal, or left communicators that it had not ended: a launcher
+// ends the others when a rank has failed. The whole job is all processes that have a note, even if their communicators
+// have more ranks: an agent that sees only one machine can't tell whether the processes of other machines were ended,
+// too, for example by a scheduler, or have failed, so that the launcher ended these.
 func (g *graph) toldToEnd(n *Note) bool {
 	whole := !slices.ContainsFunc(g.notes, func(o *Note) bool {
 		return o.Fate != Departed && (o.Fate != Dead || !o.Told)
@@ -111,8 +111,8 @@ func (g *graph) toldToEnd(n *Note) bool {
 // tapeKnown tells whether a process's last state is known, or was.
 func (n *Note) tapeKnown() bool { return len(n.Slots) > 0 && !n.Stale || n.Blamed }
 
-// endedTogether are the processes of the note's machine that ended at about the same time and whose tapes are lost, or
-// that were found dead: which was first, and why, is not known.
+// endedTogether returns the processes of the note's machine that ended at about the same time and whose tapes are lost,
+// or that were found dead: which of them ended first, and why, is not known.
 func (g *graph) endedTogether(n *Note) (some []*Note) {
 	unseen := func(n *Note) bool { return n.Found || !n.tapeKnown() }
 	if !unseen(n) || n.Host == "" {
@@ -127,8 +127,8 @@ func (g *graph) endedTogether(n *Note) (some []*Note) {
 	return some
 }
 
-// ended is the verdict on a process that ended. If others of its machine ended with it and their tapes are lost, it is
-// on all of them, as often as there are such processes.
+// ended is the verdict on a process that ended. If others of its machine ended with it and their tapes are lost, the
+// verdict is on all of them, and is returned for each of them.
 func (w *walk) ended(n *Note, ends map[*Note][]*meeting) Verdict {
 	some := w.endedTogether(n)
 	if len(some) < 2 {
@@ -278,8 +278,8 @@ func hostsOf(notes []*Note) []string {
 	return slices.Compact(hosts)
 }
 
-// viewpoint says from which hosts others are unreachable: if the network is partitioned, each side says it of the
-// other. If at most half of the processes answer, aside says so in the sentence.
+// viewpoint says from which hosts others are unreachable: if the network is partitioned, each side reports the other
+// one. If at most half of the processes answer, aside says so in the sentence.
 func (g *graph) viewpoint() (aside, seen Text) {
 	all := slices.DeleteFunc(slices.Clone(g.notes), func(n *Note) bool { return n.Fate.ended() })
 	here := slices.DeleteFunc(slices.Clone(all), func(n *Note) bool { return n.Fate == Unreachable })
@@ -334,14 +334,14 @@ func (v *Verdict) Resolved(notes []Note, held time.Duration) bool {
 		})
 	default:
 	}
-	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { // what an abort cuts short has failed, or need not be done
+	return v.anyVictim(notes, func(w *Wait, s *Slot) bool { // a call that an abort cuts short is not complete
 		return !w.stillIn(s) && !s.Failed && (s.Left == nil || s.Left.Act != abort)
 	})
 }
 
-// CutShort tells whether victims of a verdict that no longer holds aborted the communicator in which they waited, as a
-// watchdog does, and none of their processes has made another call since: that healed nothing. notes are the present
-// ones.
+// CutShort reports whether victims of a verdict that no longer holds aborted the communicator in which they waited, as
+// a watchdog does, and none of their processes has made another call since: such an abort healed nothing. notes are the
+// present ones.
 func (v *Verdict) CutShort(notes []Note) bool {
 	cut := func(_ *Wait, s *Slot) bool { return s.Left != nil && s.Left.Act == abort }
 	goesOn := func(n Note) bool {
@@ -354,7 +354,7 @@ func (v *Verdict) CutShort(notes []Note) bool {
 	return v.anyVictim(notes, cut) && !slices.ContainsFunc(notes, goesOn)
 }
 
-// Canceled tells whether the process of a culprit canceled calls less than so long ago. notes are the present ones.
+// Canceled reports whether a culprit's process canceled calls less than that long ago. notes are the present ones.
 func (v *Verdict) Canceled(notes []Note, within time.Duration) bool {
 	return slices.ContainsFunc(notes, func(n Note) bool {
 		return v.Accuses(n.Member) && slices.ContainsFunc(n.Slots, func(s Slot) bool {

@@ -16,11 +16,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Ranks that run the same program make the same calls in the same order, and only their progress differs. So at some
-// time, now or before, the rank that is ahead had counted the same calls (collectives and messages, by communicator) as
-// the other rank has now. If that isn't so for most ranks that run its program, a rank made its calls in another order.
+// Ranks that run the same program make the same calls in the same order, and only their progress differs. So the rank
+// that is ahead has now, or had before, the same counts of calls (collectives and messages, by communicator) as the
+// other rank has now. If that isn't so for most ranks that run its program, a rank made its calls in another order.
 
-// Trail is calls of a rank, one after the other. Its JSON is a text, as it is long and not for people.
+// Trail is a sequence of a rank's calls. Its JSON is one packed text, as it is long and not for people.
 type Trail []Mark
 
 // Mark is one call of a Trail.
@@ -31,13 +31,13 @@ type Mark struct {
 	// Peer is the other rank of a message, and Bytes its size, as this rank has called for it.
 	Peer  int32
 	Bytes uint64
-	// Op is, of another call than a message, what the ranks must agree on.
+	// Op is, for a call other than a message, what the ranks must agree on.
 	Op tape.Signature
-	// Usual tells that the rank's program has always made this call here, as far as is known.
+	// Usual says that the rank's program has always made this call here, as far as is known.
 	Usual bool
-	// Meets tells that no rank can do the collective before all have come to it.
+	// Meets says that no rank can complete the collective before all have come to it.
 	Meets bool
-	// Together tells that the call was made before the one before it, on its communicator, had returned, as in a group.
+	// Together says that the call was made before the previous one on its communicator had returned, as in a group.
 	Together bool
 }
 
@@ -79,17 +79,17 @@ func mark(slot int, c *model.Call) Mark {
 // isMessage tells whether the call is one message, not a group of them.
 func (m *Mark) isMessage() bool { return m.Call == countSend || m.Call == countReceive }
 
-// What Mark has beside its kind in the byte of Mark.Call.
+// The other fields of Mark in the byte that has its Call.
 const (
 	usualBit    = 0x80
 	togetherBit = 0x40
 	meetsBit    = 0x20
 )
 
-// maxTrail bounds a Trail that another process tells.
+// maxTrail bounds a Trail from another process.
 const maxTrail = 1024
 
-// MarshalText packs the calls. Each signature is told once, as a program's calls are of a few kinds.
+// MarshalText packs the calls. Each signature is written once, as a program makes few kinds of calls.
 func (t Trail) MarshalText() ([]byte, error) {
 	var b []byte
 	told := map[tape.Signature]int{}
@@ -167,16 +167,16 @@ func (t *Trail) UnmarshalText(text []byte) error {
 // progress is how many calls of each kind a rank has made.
 type progress map[counter]uint64
 
-// counter names the calls of one kind on the communicators of one role; messages by how far the other rank is ahead.
+// counter names the calls of one kind on the communicators of one role; messages also by how far the peer is ahead.
 type counter struct {
 	role  string // of the communicator
 	call  uint8
 	ahead int
 }
 
-// role is a communicator's name without its number: "tp" of "tp3", as parallel groups differ by a number. In a name
-// that the runtime made, "world/2", the number is that of the split: it is the same for all groups of the split, as it
-// is for groups without a name.
+// role is a communicator's name without its number: "tp" for "tp3", as parallel groups differ by a number. In a name
+// that the runtime made, "world/2", the number stays, as it is that of the split: all groups of the split have it.
+// Groups without a name get such a name.
 func (a *actor) role(s *Slot) string {
 	if p := a.slotIn(s.Parent); p != nil {
 		if s.Name == "" && s.Made > 0 {
@@ -196,7 +196,7 @@ type track struct {
 	states []progress // now, and before each of the last calls, the last one first
 }
 
-// answer is one to a question about calls that may be longer ago than a trail goes back.
+// answer is an answer about calls that may be older than a trail.
 type answer int8
 
 const (
@@ -249,8 +249,8 @@ func trackOf(a *actor) *track {
 	return t
 }
 
-// ahead is how far a rank of a communicator is ahead of the slot's, around the ring of its ranks. Of two ranks, rank 0
-// is 1 behind the other.
+// ahead is how far a rank is ahead of the slot's, around the ring of the communicator's ranks. In a communicator of
+// two, rank 0 is 1 behind rank 1.
 func (s *Slot) ahead(rank int32) int {
 	d := int(rank) - s.Rank
 	if s.Size > 2 && d < 0 {
@@ -314,8 +314,8 @@ func (t *track) was(states []progress, p progress, lane int) answer {
 	return maybe
 }
 
-// inStep tells whether a rank makes its calls in the same order as most of those that run the same program, two at
-// least, or in another one.
+// inStep reports whether a rank makes its calls in the same order as most of the ranks that run the same program, or in
+// another one. Either answer takes two such ranks at least.
 func (g *graph) inStep(a *actor) answer {
 	in, out := 0, 0
 	for _, o := range g.alike(a) {
@@ -339,8 +339,8 @@ func (g *graph) inStep(a *actor) answer {
 	}
 }
 
-// leftTwin tells whether the only rank that is alike was in step with a rank of a cycle, and is no more. Either may be
-// wrong, but if the other one is in no cycle, it goes on.
+// leftTwin reports whether a rank of a cycle was in step with the only other rank that runs its program, and no longer
+// is. Either may be wrong, but if the other one is in no cycle, it goes on.
 func (w *walk) leftTwin(a *actor) bool {
 	twins := w.alike(a)
 	if len(twins) != 1 || !a.track.wereInStep(twins[0].track) || w.inKnot(twins[0]) {
@@ -357,8 +357,9 @@ func (w *walk) inKnot(a *actor) bool {
 }
 
 // alike are the ranks that run the same program as a rank: its mates; if it has fewer than two, the ranks with the same
-// counters; if there are none, the ranks whose counters differ by one. The latter need not run it: of ranks that are
-// not all in step with each other, such as the stages of a pipeline, those count that were in step with the rank.
+// counters; if there are none, the ranks whose counters differ by one. Counters prove little: unless they are equal and
+// their ranks all in step with each other, unlike the stages of a pipeline, only ranks that were in step with the rank
+// count.
 func (g *graph) alike(a *actor) []*actor {
 	nearest := 1
 	for _, o := range g.actors {
@@ -388,7 +389,7 @@ func (g *graph) alike(a *actor) []*actor {
 // leastInStep is how many calls two ranks must have made in one order to be known to run the same program.
 const leastInStep = 16
 
-// wereInStep tells whether one of two ranks was where the other one was for most of the trail, from its beginning on.
+// wereInStep reports whether one of two ranks was where the other one was for most of its trail, from its beginning on.
 func (t *track) wereInStep(o *track) bool {
 	known, in := 0, 0
 	for _, p := range slices.Backward(t.states[1:]) {
@@ -403,8 +404,8 @@ func (t *track) wereInStep(o *track) bool {
 	return in >= leastInStep && 2*in >= known
 }
 
-// met tells whether one of two ranks was where the other one had been when its trail began. If not, they differ since
-// longer ago: one of them may have calls that the other one is not meant to make.
+// met reports whether one of two ranks was where the other one had been when its trail began. If not, they have
+// differed for longer: one of them may make calls that the other one is not meant to make.
 func (t *track) met(o *track) bool {
 	began := func(a, b *track) answer {
 		if len(a.states) < 2 {
@@ -415,7 +416,7 @@ func (t *track) met(o *track) bool {
 	return cmp.Or(began(t, o), began(o, t)) == yes
 }
 
-// at tells whether a rank is, or was, in every lane where another one was when that was at p.
+// at reports whether o is, or was, in every lane where t was when it was at p.
 func (t *track) at(o *track, p progress) answer {
 	at := yes
 	for lane := range t.lanes() {
@@ -428,8 +429,9 @@ func (t *track) at(o *track, p progress) answer {
 	return at
 }
 
-// mates are the other ranks of a rank's communicators that carry no messages and whose other ranks have equal counters:
-// the ranks of such a communicator run one program, like those of a pipeline's stage, and unlike those of the pipeline.
+// mates are the other ranks of those communicators of a rank that carry no messages and whose other ranks have equal
+// counters: the ranks of such a communicator run one program. So do those of a pipeline's stage, but not of the
+// pipeline.
 func (g *graph) mates(a *actor) (some []*actor) {
 	for _, s := range a.slots {
 		if s.Size < 3 || s.Size >= g.size || s.Groups > 0 || len(s.Messages) > 0 || s.Left != nil {

@@ -119,7 +119,7 @@ func (f *Fate) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// ended tells whether it is that of a process that is known to have ended.
+// ended reports whether a process with this fate is known to have ended.
 func (f Fate) ended() bool { return f == Dead || f == Departed }
 
 // reason is the reason of a verdict on a process with this fate.

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// Age is for how long something has lasted. Its JSON is a number of seconds.
+// Age is how long something has lasted. Its JSON is a number of seconds.
 type Age time.Duration
 
 // maxAge is the longest in JSON, in seconds: some 30 years.
@@ -49,7 +49,7 @@ const ageMark = "\x00"
 
 func (a Age) marked() string { return ageMark + strconv.FormatInt(int64(a), 10) + ageMark }
 
-// say is fmt.Sprintf, but for ages and Texts among the arguments, which must be for %s verbs.
+// say is like fmt.Sprintf, but keeps the marks of Ages and Texts among the arguments, which must be for %s verbs.
 func say(format string, args ...any) Text {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -68,7 +68,7 @@ func say(format string, args ...any) Text {
 // add appends more of the sentence.
 func (t *Text) add(format string, args ...any) { t.marked += say(format, args...).marked }
 
-// Format is the sentence, with its words and its ages written by these functions.
+// Format returns the sentence, with its words and its ages as these functions write them.
 func (t Text) Format(words func(string) string, age func(Age) string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(t.marked, ageMark) {

@@ -3,7 +3,7 @@ package verdict
 import "slices"
 
 // NCCL doesn't check that both sides of a message have the same size, as they must. The rank that has more to send, or
-// to receive, waits for the rest; the other one may have done its part, and gone on.
+// to receive, waits for the rest; its peer may have done its part, and gone on.
 
 // half is one side of a message.
 type half struct {
@@ -11,7 +11,7 @@ type half struct {
 	call *Mark
 }
 
-// unequal finds a message that a rank of a meeting is in, and whose sides have different sizes; false if there is none,
+// unequal finds a message that a rank of a meeting is in and whose sides have different sizes; false if there is none,
 // or that isn't known.
 func (m *meeting) unequal() (send, recv half, found bool) {
 	if m.key.kind != exchange && m.key.kind != message {
@@ -37,8 +37,8 @@ func (m *meeting) unequal() (send, recv half, found bool) {
 	return half{}, half{}, false
 }
 
-// unequalSizes is the verdict on a message whose sides have different sizes; false if none of a meeting is such. At
-// fault is the rank whose program has always made another call here; else it is not known which of the two.
+// unequalSizes is the verdict on a message of a meeting whose sides have different sizes; false if there is none. At
+// fault is the rank whose program has always made another call here; else it is not known which of the two is.
 func (w *walk) unequalSizes(m *meeting) (Verdict, bool) {
 	send, recv, found := m.unequal()
 	if !found || m.age < m.undecided(slices.Values([]*participant{send.participant, recv.participant})) {
@@ -76,7 +76,7 @@ func (w *walk) unequalSizes(m *meeting) (Verdict, bool) {
 	return v, true
 }
 
-// oddHalf is the odd call of a rank that is its side of a message; nil if that is none.
+// oddHalf is the odd call by which a rank made its side of a message; nil if that call isn't odd.
 func (g *graph) oddHalf(h half) *Odd {
 	return g.oddOf(h.actor, func(o *Odd) bool {
 		return o.Did.Comm == h.slot.Comm && o.Did.Seq == h.call.Seq && countOf(o.Did.Op.Call) == h.call.Call &&

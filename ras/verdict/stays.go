@@ -9,10 +9,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/model"
 )
 
-// infer finds waits on devices, whose collectives don't say which rank they wait for. All ranks complete it at about
-// the same time, and the last to come doesn't wait in it. So what the others spend in collectives, beyond the most that
-// one rank may have spent in operations of the communicator, is what they wait for that one. What a rank may have spent
-// beyond the rank that spends least is the most that it waits for others; if that one isn't known, it is all.
+// infer finds waits on devices, whose collectives don't say which rank they wait for. All ranks complete a collective
+// at about the same time, and the last one to come doesn't wait in it. So the time that the others spend in
+// collectives, beyond the most that one rank may have spent in operations of the communicator, is how long they wait
+// for that rank. The most that a rank waits for others is the time that it may have spent in operations beyond the rank
+// that spends least; if that rank isn't known, it is all of that time.
 func (w *waitSums) infer() {
 	known := map[lifecycle.CommID]*stays{}
 	for _, a := range w.g.actors {
@@ -34,34 +35,34 @@ func (w *waitSums) infer() {
 	}
 }
 
-// Times of devices of one communicator compare if they are of about the same time, and differ if they do by more than
-// certainty standard deviations of what so many looks see.
+// Times of a communicator's devices can be compared if they cover at least sameTime of the same time. They differ if
+// they do so by more than certainty standard deviations, given the number of looks.
 const (
 	sameTime  = 0.9
 	certainty = 4
 )
 
-// inside and busy are the parts of the time that a rank's device was in collectives at least, and in operations at
-// most.
+// inside is the least part of the time that a rank's device was in collectives; busy is the most that it was in
+// operations.
 func inside(s *model.Span) float64 { return part(s.Inside, s) }
 func busy(s *model.Span) float64   { return part(s.Busy, s) }
 
 func part(d int64, s *model.Span) float64 { return max(0, min(float64(d)/float64(max(s.Over, 1)), 1)) }
 
-// variance is that of a part of the time, by so many looks. With two more of either kind it is none too small (Agresti
-// and Coull, The American Statistician 52, 1998).
+// variance is that of a part of the time, given the number of looks. Two more looks of either kind keep it from being
+// too small (Agresti and Coull, The American Statistician 52, 1998).
 func variance(part float64, s *model.Span) float64 {
 	looks := float64(max(s.Looks, 1))
 	p := (part*looks + 2) / (looks + 4)
 	return p * (1 - p) / looks
 }
 
-// stays are how the devices of a communicator's ranks spent their time. They are zero if that isn't known of all.
+// stays is how the devices of a communicator's ranks spent their time. It is zero if that isn't known of all ranks.
 type stays struct {
 	told                   bool // operations of the communicator say which rank they wait for
 	slots                  []*Slot
 	inside, variances, ops float64 // sums
-	least, next            float64 // inside: of the rank that was there least, and of the next one
+	least, next            float64 // inside of the rank with the least, and of the next one
 }
 
 func (g *graph) staysIn(s *Slot) *stays {
@@ -89,8 +90,8 @@ func (g *graph) staysIn(s *Slot) *stays {
 	return t
 }
 
-// lead adds for how long the others were in collectives without a rank. Where one of them comes as late, or nearly so,
-// the others don't wait for either alone.
+// lead adds, for each rank, for how long the others were in collectives without it. If another rank comes as late, or
+// nearly so, the others don't wait for either one alone.
 func (w *waitSums) lead(t *stays) {
 	n := float64(len(t.slots) - 1)
 	for _, s := range t.slots {
@@ -116,7 +117,7 @@ func (w *waitSums) lead(t *stays) {
 	}
 }
 
-// hardlyWait tells whether the other ranks of a communicator have hardly waited for one in the newer half of the
+// hardlyWait reports whether the other ranks of a communicator have hardly waited for a rank in the newer half of the
 // window, by the slots of all.
 func hardlyWait(slots []*Slot, rank int) bool {
 	sum, n, most := 0.0, 0, 0.0
@@ -131,8 +132,8 @@ func hardlyWait(slots []*Slot, rank int) bool {
 	return sum-most*float64(n) < stragglerShare/2*float64(n)
 }
 
-// Recovered tells of a straggler that devices waited for whether they hardly do so any more. notes are the present
-// ones.
+// Recovered reports whether devices hardly wait any more for a straggler that they had waited for. notes are the
+// present ones.
 func (v *Verdict) Recovered(notes []Note) bool {
 	if v.Reason != Straggler || len(v.Culprits) == 0 {
 		return false

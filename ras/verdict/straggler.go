@@ -12,8 +12,9 @@ import (
 // A rank is a straggler if the others wait for it during a fifth of a window of at least ten seconds (in a job that has
 // just begun, one long wait is most of the time), in at least eight operations, three times as long as for the median
 // rank, and if it waits for others at most half as long (else it is late because of another rank, as stages of a
-// pipeline always are). Ranks that run the same program must not be waited for as long: then the program is made so, as
-// a pipeline with a longer stage. Of a pipeline's rank that has none like it, that can't be known.
+// pipeline always are). Most other ranks that run the same program must not be waited for as long: else the
+// program is made that way, like a pipeline with a longer stage. If no other rank of a pipeline runs the same program,
+// that can't be known.
 const (
 	stragglerShare  = 0.2
 	stragglerOps    = 8
@@ -29,13 +30,13 @@ func heldUp(waited time.Duration, ops int, window time.Duration) bool {
 // holdUp is how long others waited for a rank of a communicator.
 type holdUp struct {
 	slot     *Slot
-	by       []*participant // that said so; none if it is inferred
-	time     time.Duration  // of all of them together
-	whole    time.Duration  // the same, with all of the waits that count in part
-	long     int            // operations of those waits
-	longTime time.Duration  // of all of them together
-	chance   time.Duration  // the mean of them may be as much longer by chance
-	window   time.Duration  // the longest: of a rank that hardly waits it is short
+	by       []*participant // the ranks that reported it; none if it is inferred
+	time     time.Duration  // the sum of their waits
+	whole    time.Duration  // the same, with the whole of the waits that count in part
+	long     int            // operations with such waits
+	longTime time.Duration  // the sum of these waits
+	chance   time.Duration  // the mean may be longer by this much by chance
+	window   time.Duration  // the longest one: it is short for a rank that hardly waits
 	ops      int            // in which they waited
 	calls    int            // in which they may have
 	evidence []Text
@@ -44,7 +45,7 @@ type holdUp struct {
 // mean is how long each of the others waited.
 func (h *holdUp) mean() time.Duration { return h.each(h.time) }
 
-// each is a time of all the others together, of one of them on average.
+// each is the average over the other ranks of a time that is summed over them.
 func (h *holdUp) each(all time.Duration) time.Duration {
 	return all / time.Duration(max(h.slot.Size-1, 1))
 }
@@ -65,8 +66,8 @@ type waitSums struct {
 	g     *graph
 	held  map[commRank]*holdUp
 	order []commRank
-	of    map[*actor]time.Duration // of each rank for others, at most
-	blind map[*actor]bool          // ranks that may have waited where nobody saw it
+	of    map[*actor]time.Duration // how long each rank waited for others, at most
+	blind map[*actor]bool          // ranks that may have waited unseen
 }
 
 func newWaitSums(g *graph) *waitSums {
@@ -77,7 +78,7 @@ func newWaitSums(g *graph) *waitSums {
 	return w
 }
 
-// told sums up for which ranks operations were seen to wait.
+// told sums up the waits for a rank that operations reported.
 func (w *waitSums) told() {
 	for _, a := range w.g.actors {
 		for _, s := range a.slots {
@@ -114,7 +115,7 @@ func (w *waitSums) heldBy(key commRank) []*participant {
 // stragglers are the verdicts on ranks that others waited for, each on the communicator where the wait was longest.
 func (g *graph) stragglers() []Verdict {
 	w := newWaitSums(g)
-	most := map[*actor]time.Duration{} // of others for each rank
+	most := map[*actor]time.Duration{} // how long the others waited for each rank
 	for _, key := range w.order {
 		if p := g.ranks[key]; p != nil {
 			most[p.actor] = max(most[p.actor], w.held[key].mean())
@@ -122,7 +123,7 @@ func (g *graph) stragglers() []Verdict {
 	}
 	usual := make([]time.Duration, 0, len(g.actors))
 	for _, a := range g.actors {
-		usual = append(usual, most[a]-w.of[a]) // what it waited itself is another rank's
+		usual = append(usual, most[a]-w.of[a]) // its own waits are due to other ranks
 	}
 	slices.Sort(usual)
 	told := map[*actor]bool{}

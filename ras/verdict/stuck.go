@@ -11,8 +11,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// growing is the verdict on a grow that all ranks of the parent have entered: it waits for those that join, unless all
-// have come. If the ranks of the parent are in the init of the larger communicator, that says who is missing there.
+// growing is the verdict on a grow that all ranks of the parent have entered: it waits for the joining ranks, unless
+// all have come. If the parent's ranks are in the init of the larger communicator, the verdict on that says which are
+// missing.
 func (w *walk) growing(m *meeting) (Verdict, bool) {
 	joining, size := 0, 0
 	for _, a := range w.actors {
@@ -69,13 +70,13 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	}
 	var worst *participant
 	onStream := func(p *participant) bool { return p.slot.Phase == tape.PhaseStream }
-	// Of some, nobody knows what they wait for, or who waits for data or credit may wait for a device.
+	// Of some ranks it is not known what they wait for, or ranks that wait for data or credit may wait for a device.
 	mixed := m.key.kind == exchange || slices.ContainsFunc(m.present, onStream)
 	if mixed {
 		worst = unsent(m)
 	}
 	if mixed && worst == nil {
-		// Of messages, one verdict tells all: stalledMessages.
+		// One verdict tells of all messages: stalledMessages.
 		if m.key.kind != exchange && m.age >= m.undecided(m.members()) {
 			w.still = append(w.still, m)
 		}
@@ -110,7 +111,7 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	}
 	way := w.route(m.slot, from, to)
 	if sends(worst) && from.Host == to.Host {
-		way = "the network of host " + from.Host // NCCL can be told that a host is several
+		way = "the network of host " + from.Host // NCCL can be told that one host is several
 	}
 	if waited := worst.slot.WaitAge; w.stoppedOn(from.Host, waited) || w.stoppedOn(to.Host, waited) {
 		return Verdict{}, false
@@ -132,8 +133,8 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	return v, true
 }
 
-// standstills are the verdicts on what all ranks have called and does not go on, such as a collective whose data does
-// not move: where nothing else is wrong.
+// standstills are the verdicts on calls that all ranks have made and that don't go on, such as a collective whose data
+// does not move, if nothing else is wrong.
 func (w *walk) standstills() (verdicts []Verdict) {
 	for _, m := range w.still {
 		v := w.unknown(m, m.called())
@@ -168,8 +169,8 @@ func capturedBy(r Rank, s *Slot) Text {
 // leastRate is the rate, in bytes per microsecond, below which data counts as not moving.
 const leastRate = 100
 
-// undecided is the age up to which a meeting that all ranks have launched may still be done: the devices of some may
-// have other work before it. If these have come so far, it is how long its data may take.
+// undecided is the age up to which a meeting that all ranks have launched may still complete: the devices of some may
+// have other work before it. If all devices have come to it, it is how long its data may take.
 func (m *meeting) undecided(ranks iter.Seq[*participant]) time.Duration {
 	if !onDevices(ranks) {
 		return missingTime
@@ -181,8 +182,8 @@ func (m *meeting) undecided(ranks iter.Seq[*participant]) time.Duration {
 	return min(missingTime, time.Duration(messages)*time.Duration(m.slot.Op.Bytes/leastRate)*time.Microsecond)
 }
 
-// onDevices tells whether the devices of those ranks of a communicator that have not done what they launched there, and
-// have not ended it, have come to it.
+// onDevices reports whether what ranks launched on a communicator has come to their devices, for all ranks that have
+// not completed it and have not ended the communicator.
 func onDevices(ranks iter.Seq[*participant]) bool {
 	for p := range ranks {
 		over := p.slot.Left != nil || p.actor.gone()
@@ -193,7 +194,7 @@ func onDevices(ranks iter.Seq[*participant]) bool {
 	return true
 }
 
-// standstill says what may keep a meeting that all ranks have launched.
+// standstill says what may hold up a meeting that all ranks have launched.
 func (m *meeting) standstill() string {
 	if onDevices(m.members()) {
 		return "their devices have come to it: its data does not move, or there is no room for it on a device"
@@ -220,7 +221,7 @@ func (m *meeting) waiting() (evidence []Text) {
 	return evidence
 }
 
-// unsent is the rank for which the network has taken no more of its data for longest; nil if there is none.
+// unsent is the rank whose data the network has not taken for the longest time; nil if there is none.
 func unsent(m *meeting) (worst *participant) {
 	for _, p := range m.present {
 		if p.slot.Phase == tape.PhaseNetwork && p.slot.Wait >= 0 &&
@@ -316,7 +317,7 @@ func (g *graph) carrier(s *Slot, from, to int) *participant {
 	return nil
 }
 
-// blockedBy says what keeps a rank from sending, if its operation is in a phase of that.
+// blockedBy says what keeps a rank from sending; empty if the phase of its operation is none in which it waits to send.
 func blockedBy(phase tape.Phase) string {
 	switch phase {
 	case tape.PhaseCredit:

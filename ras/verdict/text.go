@@ -17,7 +17,7 @@ import (
 
 const abort = tape.ActAbort
 
-// verdict is a verdict without a text that shows at the meeting.
+// verdict returns a verdict that shows at the meeting, without a text.
 func (m *meeting) verdict(reason Reason, c Confidence, culprits []Rank, victims []Wait) Verdict {
 	slices.SortFunc(culprits, byRank)
 	v := Verdict{
@@ -98,7 +98,7 @@ func (m *meeting) messageText(number uint64, from, to int) Text {
 // rank names a rank of the meeting's communicator, by its rank in the job where that is known.
 func (m *meeting) rank(comm int) string { return m.g.rankAt(m.slot, comm).String() }
 
-// callText is a call as a sentence has it. An act has the number that logs and traces give it, not that of the
+// callText is a call as a sentence has it. An act has the number that logs and traces give it, not the number of the
 // collective by which the ranks agree on it.
 func callText(call string, seq uint64, s *Slot) Text {
 	if call == lifecycle.CallGroupEnd.String() {
@@ -127,7 +127,7 @@ func quoted(name string, id lifecycle.CommID) string {
 	return strconv.Quote(name)
 }
 
-// culpritsText names ranks as a list, with the host and the process if that is one.
+// culpritsText names ranks as a list, with the host and the process if all are of one process.
 func culpritsText(ranks []Rank) string {
 	text := ranksText(ranks)
 	if len(ranks) == 0 {
@@ -215,18 +215,18 @@ func (a *actor) failed() *FailedAct {
 	return a.habit.Failed
 }
 
-// attendance tells how many are in a meeting.
+// attendance says how many ranks are in a meeting.
 func attendance(m *meeting) Text {
 	if m.until > 0 {
 		n := len(m.present)
 		return say("%d of %d ranks %s in %s", n, m.slot.Size, english.PluralWord(n, "was", "were"), m.text())
 	}
 	in := "in"
-	if len(m.missing)+len(m.absent) == 0 && len(m.present) < m.slot.Size { // the others are through it
+	if len(m.missing)+len(m.absent) == 0 && len(m.present) < m.slot.Size { // the others have completed it
 		in = "still in"
 	}
 	n, what, age := len(m.present), m.text(), m.age
-	if m.slot.inCountedMessages() { // each rank's are a meeting
+	if m.slot.inCountedMessages() { // each rank's messages are a meeting
 		n, what = 0, say("messages on %s", commText(m.slot))
 		for _, o := range m.g.order {
 			if o.key.comm == m.key.comm && o.key.kind == exchange {
@@ -265,7 +265,7 @@ func difference(usual, sig *tape.Signature) string {
 	return strings.Join(parts, ", ")
 }
 
-// unlike names the arguments of a call, besides its size, that are not those of another one.
+// unlike names the arguments of a call, other than its size, that differ from another call's.
 func unlike(usual, sig *tape.Signature) (parts []string) {
 	if usual.DataType != sig.DataType {
 		parts = append(parts, "data type "+kernels.DataType(sig.DataType).String())
@@ -279,13 +279,13 @@ func unlike(usual, sig *tape.Signature) (parts []string) {
 	return parts
 }
 
-// text says which call a rank made, and which its program has always made there.
+// text says which call a rank made, and which call its program has always made there.
 func (o *Odd) text(r string) Text {
 	return say("%s called %s, where it had called %s %d times before", r, o.Did.text(&o.Instead.Op),
 		o.Instead.text(&o.Did.Op), o.Instead.Times)
 }
 
-// text is a call, and what it is besides in which it is unlike another one.
+// text is a call, with the arguments in which it differs from another one.
 func (u *Usual) text(other *tape.Signature) Text {
 	what, on := u.Op.Call.String(), " on"
 	switch u.Op.Call {

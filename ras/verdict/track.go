@@ -34,8 +34,8 @@ type Tracker struct {
 	open []Verdict
 }
 
-// Continue gives the ID of an open verdict to a new one with the same reason that names one of its culprits or shows at
-// the same call.
+// Continue gives a new verdict the ID of an open one with the same reason, if the new one names one of the open one's
+// culprits or shows at the same call.
 func (t *Tracker) Continue(verdicts []Verdict) []Verdict {
 	taken := map[string]bool{}
 	for i := range verdicts {
@@ -90,7 +90,7 @@ func (t *Tracker) Update(verdicts []Verdict) []Change {
 	return changes
 }
 
-// Reads tells whether the verdicts of the last Update read as these do, but for their ages.
+// Reads reports whether these verdicts read like those of the last Update, except for their ages.
 func (t *Tracker) Reads(verdicts []Verdict) bool {
 	same := func(a, b Text) bool { return a.Ageless() == b.Ageless() }
 	return slices.EqualFunc(t.open, verdicts, func(a, b Verdict) bool {

@@ -25,7 +25,7 @@ type Verdict struct {
 	Name string           `json:"comm_name,omitempty"`
 	Call string           `json:"call,omitempty"`
 	Seq  uint64           `json:"seq,omitempty"`
-	// Age is how long it has held, as far as is known.
+	// Age is how long the verdict has held, as far as is known.
 	Age Age `json:"age_seconds"`
 	// Text is a sentence for a person. Evidence is sentences that support it.
 	Text     Text   `json:"text"`
@@ -45,7 +45,7 @@ type Rank struct {
 	comm string // the communicator that Comm is a rank of, as a sentence has it
 }
 
-// String is "rank 3", with the place that is known best.
+// String is "rank 3", or the best other name that is known.
 func (r Rank) String() string {
 	switch {
 	case r.Job >= 0:
@@ -59,8 +59,8 @@ func (r Rank) String() string {
 	}
 }
 
-// Process is HOST-PID, as Host and PID are told: the same by the notes of a job that runs and, later, by its tapes. It
-// is Member where they are not known.
+// Process is HOST-PID, by Host and PID: it is the same by the notes of a job that runs and, later, by its tapes. Where
+// these are not known, it is Member.
 func (r Rank) Process() string {
 	if r.Host != "" && r.PID > 0 {
 		return fmt.Sprintf("%s-%d", words.Line(r.Host), r.PID)
@@ -96,11 +96,11 @@ func (w Wait) Same(o Wait) bool {
 	return w.Rank.Same(o.Rank) && w.Comm == o.Comm && w.Call == o.Call && w.Seq == o.Seq
 }
 
-// maxSuspects is how many of the ranks that wait are Suspects.
+// maxSuspects is how many waiting ranks can be Suspects.
 const maxSuspects = 2
 
-// Suspects are the ranks that somebody would look at next: the culprits or, if none is known, those that have waited
-// longest, of different processes.
+// Suspects are the ranks that a person would look at next: the culprits or, if none is known, the ranks of different
+// processes that have waited longest.
 func (v *Verdict) Suspects() (ranks []Rank) {
 	if len(v.Culprits) > 0 {
 		return v.Culprits
@@ -114,7 +114,7 @@ func (v *Verdict) Suspects() (ranks []Rank) {
 	return ranks
 }
 
-// setID makes the verdict's ID from its reason and its culprits; of a mismatch, or if no culprit is known, from its
+// setID makes the verdict's ID from its reason and its culprits; for a mismatch, or if no culprit is known, from its
 // reason and the meeting at which it shows.
 func (v *Verdict) setID() {
 	if v.Reason == Mismatch || len(v.Culprits) == 0 {
@@ -124,9 +124,9 @@ func (v *Verdict) setID() {
 	v.ID = hash(v.Reason, names(v.Culprits))
 }
 
-// names tells ranks from others, in any order: a cycle may be found at any of its ranks. All agents name a rank alike:
-// the name of a container's host, which an agent may not have been told, is no part of it. A post-mortem names it so,
-// too, if it has a rank in the job.
+// names identifies a set of ranks, whatever their order: a cycle may be found at any of its ranks. All agents name a
+// rank alike: the name has no host, as an agent may not have been told the host of a container. A post-mortem uses the
+// same name for a rank that has a number in the job.
 func names(ranks []Rank) []string {
 	all := make([]string, 0, len(ranks))
 	for _, r := range ranks {
@@ -146,8 +146,8 @@ func hash(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Urgent tells whether somebody must act now: the job stands still. A straggler, and a cause that isn't known, may
-// wait. Everything that shows verdicts or sends alerts uses this.
+// Urgent reports whether somebody must act now: the job stands still. A straggler, a cause that isn't known, and a
+// verdict that is only possible may wait. Everything that shows verdicts or sends alerts uses this.
 func (v *Verdict) Urgent() bool {
 	return v.Reason != Straggler && v.Reason != Unknown && v.Confidence != Possible
 }

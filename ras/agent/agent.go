@@ -21,14 +21,15 @@ import (
 type Config struct {
 	// Stuck lists communicators in which an operation or act of this process stalls.
 	Stuck func() []lifecycle.CommID
-	// HeldUp tells whether operations of this process keep waiting for one rank, or may. As long as it does, the job is
-	// looked at again with pauses that double, up to rareLooks looks, anew after each verdict.
+	// HeldUp reports whether operations of this process keep waiting for one rank, or may. It is called every lookTime.
+	// While it is true and no verdict is open, the job is looked at after 1, 2, 4, … calls, and after each rareLooks.
 	HeldUp func() bool
 	// Local is the note of another process of this host that can't answer, as FromTapes reads it from the tape.
 	Local func(mesh.Member) (verdict.Note, bool)
-	// Kept are the processes of this host for which this one answers, by Local; nil if it answers for itself. The
-	// Members of all of them, and its own, have its name as the Keeper. With a mesh, it sends their list to other such
-	// agents. It may wait for calls of the Agent's Member, as a Keeper's Members does: the Agent calls it unlocked.
+	// Kept returns the processes of this host for which this one answers with the notes of Local; nil if it answers for
+	// itself. All their Members, and its own, have its name as the Keeper. With a mesh, the Agent sends their list to
+	// other such agents. Kept may wait for calls of the Agent's Member, as a Keeper's Members does: the Agent calls it
+	// unlocked.
 	Kept func() []mesh.Status
 	// Others are notes, from another source, of processes of the job that are not members.
 	Others func(members []verdict.Note) []verdict.Note
@@ -246,7 +247,7 @@ func (a *Agent) Run(ctx context.Context, m *mesh.Mesh) {
 	share := time.NewTicker(shareTime)
 	defer share.Stop()
 	a.step(ctx, memberChanged{})
-	for heldUp := 0; ; { // looks, one after the other, at which operations were held up
+	for heldUp := 0; ; { // ticks in a row at which operations were held up
 		select {
 		case <-ctx.Done():
 			a.end()
@@ -440,7 +441,7 @@ func (a *Agent) broadcast(ctx context.Context, b *Broadcast) {
 // end lets the machine leave. When all processes end at once, a coordinator with open verdicts waits a moment for the
 // others, so that it is the last. If others stay, the next of them coordinates.
 func (a *Agent) end() {
-	if to := a.outdated(); len(to) > 0 { // the list stays of use after this agent has ended
+	if to := a.outdated(); len(to) > 0 { // the list is still useful after this agent has ended
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 		a.tellList(ctx, to)
 		cancel()
@@ -475,8 +476,8 @@ func (a *Agent) others() bool {
 }
 
 // Settle lets RAS finish before the process ends, for as long as ctx allows. It waits until the job has been looked at
-// since a communicator last failed here, or a verdict is open; and if verdicts were open when it was called, until the
-// job has been looked at once more.
+// after the last failure of a communicator here, or a verdict is open. If verdicts were open when it was called, it
+// waits until the job has been looked at once more.
 func (a *Agent) Settle(ctx context.Context) {
 	began := time.Now()
 	a.mu.Lock()

@@ -20,14 +20,14 @@ import (
 // VerdictKey is the bus.Event.Key of a verdict's events.
 func VerdictKey(id string) string { return "verdict/" + id }
 
-// maxEventRanks bounds the culprits and the waiting ranks in an event's data, and half of it the evidence: a bus
+// maxEventRanks bounds the culprits and the waiting ranks in an event's data, and half of it bounds the evidence: a bus
 // refuses data that are too long, and thousands of ranks may wait for one. The coordinator's own snapshot has all.
 const maxEventRanks = 128
 
 // verdictData is the data of a verdict's event.
 type verdictData struct {
 	verdict.Verdict
-	// How many there are; the first of them are listed.
+	// How many there are in all: the lists may have only the first ones.
 	CulpritsTotal int `json:"culprits_total"`
 	VictimsTotal  int `json:"victims_total"`
 }

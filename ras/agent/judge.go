@@ -33,9 +33,9 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	to := m.all()
 	m.leads, m.handedOver = true, false
 	m.apply(verdicts, to, func(v *verdict.Verdict) bool { return resolved(v) || v.Answered(all) }, now)
-	for _, n := range all { // except the dead whose tapes are lost: others may still fail because of them
+	for _, n := range all { // all but the dead whose tapes are lost: others may still fail because of them
 		if slices.ContainsFunc(withheld, func(v verdict.Verdict) bool { return v.Accuses(n.Member) }) {
-			continue // it may be told later
+			continue // the verdict may be told later
 		}
 		dead := n.Fate == verdict.Dead && len(n.Slots) > 0 && !n.Stale
 		if dead && !met(&n, all) || n.Fate == verdict.Unreachable {
@@ -53,8 +53,8 @@ func (m *Machine) notes(in Notes, now time.Time) {
 	m.planNext(len(verdicts) > 0 || unsure || stalled(all), soon, now)
 }
 
-// vague tells whether a verdict depends on ranks of which nothing is known. It is dropped if some processes have not
-// answered.
+// vague reports whether a verdict depends on ranks of which nothing is known. Such verdicts are dropped if some
+// processes have not answered.
 func vague(v verdict.Verdict) bool {
 	return v.Reason == verdict.Unknown || v.Reason != verdict.NotJoined && v.Reason != verdict.Mismatch &&
 		slices.ContainsFunc(v.Culprits, func(r verdict.Rank) bool { return r.Member == "" })
@@ -140,7 +140,7 @@ func (m *Machine) assemble(notes []verdict.Note, now time.Time) (all []verdict.N
 	return all, unsure
 }
 
-// doubts tells whether a look counts as unsure: at most for unsureTime without a pause.
+// doubts reports whether a look counts as unsure. Looks in a row do so for unsureTime at most.
 func (m *Machine) doubts(unsure bool, now time.Time) bool {
 	switch {
 	case !unsure:
@@ -153,11 +153,11 @@ func (m *Machine) doubts(unsure bool, now time.Time) bool {
 	return unsure
 }
 
-// withhold removes verdicts that must not be told yet: transport after a process was stopped or out of reach, a process
-// that runs again since a moment ago, that ended in order or canceled its calls a moment ago, as others may follow, the
-// end of a rank that an open verdict is about, while processes end in turn, that of one that was told to end, while
-// others are, and anything new for endTime after this process was told to end. unsure says that some of them may be
-// told soon.
+// withhold removes verdicts that must not be told yet: transport after a process was stopped or out of reach; a process
+// that resumed a moment ago; a process that ended in order or canceled its calls a moment ago, as others may follow;
+// while processes end in turn, the end of a rank that an open verdict explains; while processes are told to end, the
+// end of one of these; and anything new for endTime after this process was told to end. unsure says that some of them
+// may be told soon.
 func (m *Machine) withhold(
 	verdicts []verdict.Verdict, notes []verdict.Note, now time.Time,
 ) (told, withheld []verdict.Verdict, unsure bool) {
@@ -189,9 +189,9 @@ func (m *Machine) withhold(
 	return told, withheld, unsure
 }
 
-// unsettled tells whether a verdict is about a process that runs again since a moment ago, and so had no time for its
-// calls, or about one that ended in order, either a moment ago or because of something that another verdict was about,
-// which was withdrawn lately.
+// unsettled reports whether a verdict is about a process that resumed a moment ago, and so had no time for its calls,
+// or about one that ended in order, either a moment ago or because of the cause of another verdict that was withdrawn
+// lately.
 func (m *Machine) unsettled(v *verdict.Verdict, now time.Time) bool {
 	because := slices.ContainsFunc(m.past, func(p withdrawn) bool { return explained(v, &p.verdict) })
 	return slices.ContainsFunc(v.Culprits, func(c verdict.Rank) bool {
@@ -213,8 +213,8 @@ func explained(v, o *verdict.Verdict) bool {
 }
 
 // keep adds the open verdicts that can't be judged now and are not known to be resolved: not all processes have
-// answered, some that the verdict is about don't run, or have aborted the calls in which they waited, or a straggler is
-// close to the threshold. A verdict is over if another one now names its culprits.
+// answered, some processes that the verdict is about don't run, its victims have aborted the calls in which they
+// waited, or a straggler is close to the threshold. An open verdict is over if another one now names its culprits.
 func (m *Machine) keep(verdicts []verdict.Verdict, unsure bool, resolved func(*verdict.Verdict) bool,
 	notes []verdict.Note, now time.Time,
 ) []verdict.Verdict {
@@ -268,8 +268,8 @@ func stalled(notes []verdict.Note) bool {
 	})
 }
 
-// met tells whether a process that runs is in a call on a communicator of another one, so that the other one's part in
-// it counts.
+// met reports whether a running process is in a call on a communicator that the other process has, too, so that the
+// other one's part in it counts.
 func met(other *verdict.Note, notes []verdict.Note) bool {
 	return slices.ContainsFunc(notes, func(n verdict.Note) bool {
 		return n.Fate == verdict.Alive && slices.ContainsFunc(n.Slots, func(s verdict.Slot) bool {
@@ -316,7 +316,7 @@ func (m *Machine) holds(verdicts []verdict.Verdict, at time.Time) {
 	}
 }
 
-// apply makes verdicts the open ones, and tells the changes. resolved says whether the cause of a withdrawn one is
+// apply makes verdicts the open ones, and tells the changes. resolved says whether the cause of a withdrawn verdict is
 // gone.
 func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*verdict.Verdict) bool,
 	now time.Time,
@@ -327,7 +327,7 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*
 	}
 	reads := m.tracker.Reads(verdicts)
 	changes := m.tracker.Update(verdicts)
-	old := now.Sub(m.current) // the ages of what is withdrawn
+	old := now.Sub(m.current) // how old the ages of withdrawn verdicts are
 	m.current = now
 	m.past = slices.DeleteFunc(m.past, func(p withdrawn) bool { return now.Sub(p.at) >= pastTime })
 	if len(changes) > 0 || !reads {
@@ -356,7 +356,7 @@ func (m *Machine) apply(verdicts []verdict.Verdict, to audience, resolved func(*
 		case verdict.Changed:
 		}
 		if to == toAllAgain && c.Kind == verdict.Withdrawn {
-			// A new coordinator ends what the last one told; its own receivers end only what they know of.
+			// A new coordinator ends the last one's verdicts. Its own receivers end only those that they know of.
 			m.add(Tell{verdict.Change{Kind: verdict.Changed, Verdict: c.Verdict}, since, true})
 		}
 		m.add(Tell{c, since, to >= toAll || to == ofWithdrawals && c.Kind == verdict.Withdrawn})

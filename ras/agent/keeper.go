@@ -19,7 +19,7 @@ type Keeper struct {
 	stop   chan struct{}
 	done   chan struct{}
 
-	mu      sync.Mutex // also held while event and exited are called, so that they hear all in order
+	mu      sync.Mutex // also held while event and exited are called, so that their calls are in order
 	members map[string]*kept
 	ends    chan struct{} // is closed, and replaced, when a process ends
 }
@@ -27,19 +27,20 @@ type Keeper struct {
 // kept is one process.
 type kept struct {
 	mesh.Status
-	glance  process.Look // the last one, of a process that didn't run
-	since   time.Time    // of the first such one
+	glance  process.Look // the last one
+	since   time.Time    // of the first look in a row that equals glance
 	closed  func() bool
 	unwatch func()
 	over    bool // the process has ended
 }
 
-// keepInterval is how often a Keeper looks whether processes are stopped. A process is stopped if two looks find it so
-// and it did not run in between: a debugger that traces system calls stops a process for moments.
+// keepInterval is how often a Keeper looks whether processes are stopped. A process is stopped if two looks in a row
+// find it so and it did not run in between: a debugger that traces system calls stops a process for moments.
 const keepInterval = 250 * time.Millisecond
 
-// NewKeeper watches no process until Add. event takes what happens to them, and exited how they end, in order or not.
-// They are called by one goroutine at a time, and must neither block nor call the Keeper.
+// NewKeeper returns a Keeper that watches no process until Add. event is called with what happens to the processes, and
+// exited with how they end, in order or not. They are called by one goroutine at a time, and must neither block nor
+// call the Keeper.
 func NewKeeper(event func(mesh.Event), exited func(mesh.Member, process.Exit)) *Keeper {
 	k := &Keeper{
 		event: event, exited: exited, stop: make(chan struct{}), done: make(chan struct{}), members: map[string]*kept{},
@@ -49,8 +50,8 @@ func NewKeeper(event func(mesh.Event), exited func(mesh.Member, process.Exit)) *
 	return k
 }
 
-// Add watches a process. closed tells whether it closed its tape; it is asked when the process has ended, and must not
-// call the Keeper.
+// Add watches a process. closed reports whether the process closed its tape; it is called when the process has ended,
+// and must not call the Keeper.
 func (k *Keeper) Add(m mesh.Member, closed func() bool) {
 	p := &kept{Status: mesh.Status{Member: m, Since: time.Now()}, closed: closed, unwatch: func() {}}
 	k.mu.Lock()
@@ -69,7 +70,7 @@ func (k *Keeper) Add(m mesh.Member, closed func() bool) {
 	p.unwatch = unwatch
 }
 
-// Left tells that a process has closed its tape: it ended in order, or does so.
+// Left tells that a process has closed its tape: it has ended in order, or is about to.
 func (k *Keeper) Left(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,7 +109,7 @@ func (k *Keeper) Await(ctx context.Context) {
 	}
 }
 
-// Close ends the watch. What has happened until then has been told when it returns.
+// Close ends the watch. When it returns, all that happened until then has been reported.
 func (k *Keeper) Close() {
 	close(k.stop)
 	<-k.done
@@ -118,7 +119,7 @@ func (k *Keeper) Close() {
 		all = append(all, p.unwatch)
 	}
 	k.mu.Unlock()
-	for _, unwatch := range all { // which waits for a call that waits for the lock
+	for _, unwatch := range all { // unlocked: unwatch waits for a call that may wait for the lock
 		unwatch()
 	}
 }

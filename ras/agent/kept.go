@@ -36,8 +36,8 @@ type listed struct {
 	Age     time.Duration `json:"age,omitempty"` // of the state
 }
 
-// maxListed is how many processes a list has, so that it fits into a question: those that run, and those that ended
-// last.
+// maxListed is the most processes in a list, so that it fits into a question. Processes that run come first, then those
+// that ended last.
 const maxListed = 96
 
 // same tells whether two entries differ in their ages alone.
@@ -74,7 +74,7 @@ func listOf(members []mesh.Status) []listed {
 }
 
 // statuses are the processes of keeper's list, given the keeper's own state. While the keeper is unreachable, so are
-// they. When it is gone, their state is not known: they may well run.
+// its processes. When it is gone, their state is not known: they may well run.
 func (l *list) statuses(keeper *mesh.Status) []mesh.Status {
 	all := make([]mesh.Status, 0, len(l.Members))
 	for _, p := range l.Members {
@@ -146,7 +146,7 @@ func (a *Agent) keptElsewhere(agents []mesh.Status) (all []mesh.Status) {
 func (a *Agent) changes(members []mesh.Status) {
 	states := map[string]mesh.State{}
 	for _, s := range members {
-		if s.By == "" || s.Member.Keeper != s.By || s.Member.Keeps() { // the mesh, or this agent's Keeper, tells
+		if s.By == "" || s.Member.Keeper != s.By || s.Member.Keeps() { // the mesh or this agent's Keeper reports these
 			continue
 		}
 		name := s.Member.Name
@@ -192,7 +192,7 @@ func (a *Agent) outdated() (names []string) {
 	if m == nil || a.cfg.Kept == nil {
 		return nil
 	}
-	now := listOf(a.cfg.Kept()) // which waits for a Keeper that may be telling this agent something
+	now := listOf(a.cfg.Kept()) // unlocked: it waits for a Keeper that may be calling this agent
 	a.mu.Lock()
 	if !slices.EqualFunc(now, a.own.Members, listed.same) {
 		a.own = list{Turn: a.own.Turn + 1, Members: now}
@@ -277,7 +277,8 @@ func (a *Agent) answersFor(by, of string) bool {
 	})
 }
 
-// encodeNotes is the answer of an agent that answers for others: a list of notes, each with its share of the room.
+// encodeNotes is the answer of an agent that answers for others: a list of notes, each limited to its share of the
+// room.
 func encodeNotes(notes []verdict.Note, about []lifecycle.CommID) []byte {
 	texts := []json.RawMessage{}
 	for i := range notes {

@@ -46,7 +46,7 @@ type Machine struct {
 	retry      time.Time         // when to report again; zero: not planned
 	heard      time.Time         // when the coordinator last broadcast
 	asked      time.Time         // when it last asked this process for its note
-	turns      map[string]uint64 // by coordinator: that of its last broadcast
+	turns      map[string]uint64 // by coordinator: the turn of its last broadcast
 	handedOver bool              // this process was the coordinator, and has not heard the new one yet
 
 	ends time.Time // until then no verdict is opened, as the process, or its job, was told to end
@@ -65,16 +65,16 @@ const (
 	askTime    = 2 * time.Second        // to wait for notes
 	againFirst = time.Second            // until the second look while a verdict is open,
 	againMost  = 5 * time.Second        // and between later ones
-	shareTime  = 10 * time.Second       // until agents that did not answer are told again who is there
+	shareTime  = 10 * time.Second       // until the list is sent again to agents that did not answer
 	lookTime   = 2 * time.Second        // between two calls of Config.HeldUp
-	rareLooks  = 60                     // between two looks at a job whose operations have long been held up
+	rareLooks  = 60                     // lookTimes between two looks at a job whose operations have long been held up
 	mostTries  = 5                      // to report trouble to the coordinator, before the next stall
 	restTime   = 250 * time.Millisecond // between two looks: all ranks report one stall
 	soonTime   = 250 * time.Millisecond // until another look at ranks that moved a moment ago
 	silence    = 3 * againMost          // of a coordinator while a verdict is open, until it is asked to look
 	doubt      = 5 * time.Second        // until a coordinator that doesn't answer is replaced: two would tell all twice
 	departTime = 500 * time.Millisecond // from the end of a process until it counts as a cause: others may end with it
-	cancelTime = time.Second            // the same for one that canceled its calls, and may export what it did first
+	cancelTime = time.Second            // the same after it canceled its calls: it may export telemetry before it ends
 	resumeTime = time.Second            // from when a process runs again until it counts as a cause
 	turnTime   = 3 * time.Second        // from one end of a process to the next, at most, if all are ended in turn
 	endTime    = time.Minute            // from when the process was told to end: its launcher kills it after 30 s
@@ -84,9 +84,9 @@ const (
 	// in turn may.
 	silentTime = 15 * time.Second
 	unsureTime = 2 * silentTime
-	// After an outage or a stop, connections may need twice its length, but at most longestPause, and healing, to
-	// continue: TCP doubles its pauses between retransmissions, and probes of a full window, and the outage began
-	// before it was noticed.
+	// After an outage or a stop, connections may take twice its length, at most longestPause, plus healing to continue:
+	// TCP doubles its pauses between retransmissions, and between probes of a full window, and the outage began before
+	// it was noticed.
 	healing      = 10 * time.Second
 	longestPause = 2 * time.Minute // Linux's TCP_RTO_MAX
 	// pastTime is how long the last mostPast unresolved withdrawals are broadcast again, as a message may be lost.
@@ -351,7 +351,7 @@ func (m *Machine) stopTelling() {
 	}
 }
 
-// told takes whether the coordinator has confirmed the report of trouble.
+// told records whether the coordinator has confirmed the report of trouble.
 func (m *Machine) told(heard bool, now time.Time) {
 	m.telling = false
 	if heard {

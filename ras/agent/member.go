@@ -30,8 +30,8 @@ const (
 	stopped                  // it is stopped
 	doubted                  // it is unreachable, for less than lostAfter
 	unreachable              // it is unreachable
-	dead                     // it ended neither in order nor, as far as is known, with 0
-	left                     // it ended in order, or exited with 0
+	dead                     // it ended neither in order nor, as far as is known, with exit status 0
+	left                     // it ended in order, or with exit status 0
 	retired                  // it is dead or unreachable, had a verdict, and the job has gone on
 	numPhases
 )
@@ -155,7 +155,7 @@ var causeTexts = map[mesh.Cause]string{
 	mesh.CauseUntold:  "the agent that told of it is gone",
 }
 
-// CauseText says how a process came to its state; empty for one that said that it leaves.
+// CauseText says how a process came to its state; empty for a process that announced that it leaves.
 func CauseText(s *mesh.Status) string {
 	if s.Cause == mesh.CauseExit {
 		return s.Exit.How()

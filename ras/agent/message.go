@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// messageVersion is the version of what agents send each other. A member that gets another one doesn't answer.
+// messageVersion is the version of the messages between agents. A member doesn't answer a message of another version.
 const messageVersion = 3
 
 // kind is the kind of a message.
@@ -40,7 +40,7 @@ type message struct {
 	// Unresolved are the IDs of verdicts that were withdrawn lately and are not known to be resolved.
 	Unresolved []string `json:"unresolved,omitempty"`
 
-	// About are communicators in which ranks wait, of askNotes and askLook: a note that must be cut keeps these.
+	// About, in askNotes and askLook, are communicators in which ranks wait: a note that must be cut keeps these.
 	About []lifecycle.CommID `json:"about,omitempty"`
 }
 
@@ -93,8 +93,8 @@ const (
 	maxID           = 64       // far more than an ID has
 )
 
-// encodeOpen encodes the open and the unresolved verdicts, in at most maxTold bytes. Of a verdict that is too long at
-// least the ID remains: without it the others would withdraw the verdict.
+// encodeOpen encodes the open and the unresolved verdicts, in at most maxTold bytes. A verdict that is too long keeps
+// at least its ID: without it the receivers would withdraw the verdict.
 func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []string) []byte {
 	m := message{Kind: tellOpen, From: from, Turn: turn, Unresolved: unresolved}
 	for _, v := range open {
@@ -111,7 +111,7 @@ func encodeOpen(from string, turn uint64, open []verdict.Verdict, unresolved []s
 	return b
 }
 
-// maxAbout is how many communicators a question is about at most.
+// maxAbout is the most communicators that a question is about.
 const maxAbout = 64
 
 // among is the communicators in order, each once, and at most maxAbout.
@@ -121,8 +121,8 @@ func among(comms []lifecycle.CommID) []lifecycle.CommID {
 	return comms[:min(len(comms), maxAbout)]
 }
 
-// encodeNote encodes a note in at most room bytes, without the least important slots if it has to. The most important
-// are those of the question's communicators, in which the rank at fault may be idle.
+// encodeNote encodes a note in at most room bytes, if necessary without the least important slots. The most important
+// ones are those of the question's communicators, in which the rank at fault may be idle.
 func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
 	n.Where, n.Cause = words.Clip(n.Where, maxToldText), words.Clip(n.Cause, maxToldText)
 	n.Stack = slices.Clone(n.Stack)
@@ -132,7 +132,7 @@ func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
 	for {
 		b, err := json.Marshal(n)
 		switch {
-		case err != nil: // no text of a tape is beyond JSON, so there is none
+		case err != nil: // any text of a tape can be JSON, so there is no error
 			return nil
 		case len(b) <= room:
 			return b
@@ -148,8 +148,8 @@ func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
 	}
 }
 
-// essential is at most half of the slots: first those of the communicators in question, then those with operations,
-// open acts or a failure.
+// essential returns half of the slots: first those of the communicators in question, then those with operations, open
+// acts or a failure.
 func essential(slots []verdict.Slot, about []lifecycle.CommID) []verdict.Slot {
 	slots = slices.Clone(slots)
 	worth := func(s *verdict.Slot) int {

@@ -10,14 +10,14 @@ import (
 )
 
 // NoteOf is a process's note by its tape, at the time now of the tape's clock. It reads the whole tape, as a follower
-// gets only a sample of ordinary operations, and a rank's habits follow from all. The note is Stale if the tape can't
-// be read to its end, as after a truncation. A tape doesn't tell when devices did something: devices is what a
-// follower of it has seen, as model.Process.Devices; nil if there is none.
+// gets only a sample of ordinary operations, and a rank's habits follow from all operations. The note is Stale if the
+// tape can't be read to its end, as after a truncation. A tape doesn't tell when devices did something: devices is what
+// a follower of the tape has seen, as model.Process.Devices; nil if there is no follower.
 func NoteOf(
 	m mesh.Member, r *tape.Reader, limits model.Limits, now int64, devices map[uint32]model.Device,
 ) verdict.Note {
 	p := model.New(limits)
-	before, _ := r.AppendSlots(nil) // what is corrupt is left out
+	before, _ := r.AppendSlots(nil) // corrupt slots are left out
 	stale := false
 	for ev, err := range r.Events() {
 		if stale = err != nil; stale {
@@ -54,7 +54,7 @@ func identify(n *verdict.Note, m *mesh.Member) {
 // FromTapes is a Config.Local that reads the tapes of this host's processes, in dir. now is the tapes' clock.
 func FromTapes(dir string, limits model.Limits, now func() int64) func(mesh.Member) (verdict.Note, bool) {
 	return func(m mesh.Member) (verdict.Note, bool) {
-		if filepath.Base(m.Name) != m.Name { // a name of another member is no path
+		if filepath.Base(m.Name) != m.Name { // a member's name must not be a path
 			return verdict.Note{}, false
 		}
 		r, err := tape.Open(filepath.Join(dir, m.Name+".tape"))

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// comm is a communicator over all tapes, with the largest size and the first name that a rank knows. What a rank said
-// whose init failed may have been why.
+// comm is a communicator over all tapes, with the largest size and the first name that a rank knows. The size that a
+// rank gave whose init failed counts only if there is no other: it may be why the init failed.
 type comm struct {
 	Comm
 	members []*member       // by rank; those without a rank come first
@@ -190,9 +190,10 @@ func (c *comm) absent() (ranks []int, total int) {
 	return ranks, max(total, 0)
 }
 
-// unjoined tells whether ranks without a tape are those of known processes which have not joined the communicator, for
-// all that the tapes tell: there is a tape of each process of the job or, if its size isn't known, of as many that are
-// together with its ranks in another communicator, or took a rank of it that another one has.
+// unjoined reports whether, for all that the tapes tell, the ranks without a tape are those of known processes which
+// have not joined the communicator: there is a tape of each process of the job. If the job's size isn't known, there
+// must be that many other processes that share another communicator with its ranks, or claimed a rank that another
+// process has.
 func (r *Report) unjoined(c *comm) bool {
 	if r.size > 0 || len(r.emptiedTapes()) > 0 {
 		return r.complete()

@@ -42,7 +42,7 @@ func (p *process) lastSeen() int64 {
 	return max(p.last, p.end.ran)
 }
 
-// roll has the processes by each of their numbers, which those of other pid namespaces may have, too.
+// roll has the processes by each of their pids. Processes of different pid namespaces may have the same one.
 type roll map[rollKey][]*process
 
 type rollKey struct {
@@ -58,7 +58,7 @@ func (r roll) add(p *process) {
 	}
 }
 
-// find is the last process from before an entry that it may call pid; nil if there is none.
+// find returns the last process from before an entry that the entry may mean by pid; nil if there is none.
 func (r roll) find(e *osprocess.Entry, pid int) (last *process) {
 	for _, p := range r[rollKey{e.Boot, pid}] {
 		before := p.first < e.Mono && (last == nil || last.last < p.last) // pids are reused
@@ -69,8 +69,8 @@ func (r roll) find(e *osprocess.Entry, pid int) (last *process) {
 	return last
 }
 
-// numberIn is the number of the process in a pid namespace: its own (0 is that, too), or that of the agent that
-// followed it last; 0 if it isn't known.
+// numberIn is the process's pid in a pid namespace: its own if it is in that namespace, or one of the two is unknown
+// (0); else the pid that the agent which followed it last has for it; 0 if that isn't known.
 func (p *process) numberIn(space uint64) int {
 	if own := p.header.PIDSpace; space == 0 || own == 0 || space == own {
 		return p.header.PID
@@ -128,7 +128,7 @@ func ends(procs []*process, ledgers []ledger) {
 // endings finds out how the run of some processes was ended, from the ledgers.
 func (r *Report) endings(procs []*process, ledgers []ledger) {
 	for _, l := range ledgers {
-		var untaped *osprocess.Entry // of those that failed, the last one
+		var untaped *osprocess.Entry // the last process that failed without a tape
 		for i := range l.entries {
 			e := &l.entries[i]
 			taped := func(p *process) bool { return p.header.Rank == e.Rank }
@@ -161,7 +161,8 @@ func (r *Report) endings(procs []*process, ledgers []ledger) {
 	}
 }
 
-// told takes an entry that a launcher ends the job, with tapes in a folder, perhaps because of a process that has none.
+// told takes an entry that a launcher ends the job with tapes in dir, perhaps because of untaped, a process without a
+// tape.
 func (r *Report) told(e *osprocess.Entry, dir string, procs []*process, untaped *osprocess.Entry) {
 	for _, p := range procs {
 		switch {
@@ -193,8 +194,8 @@ func (p *process) seeRunning(e *osprocess.Entry, stopped bool) {
 	}
 }
 
-// endTime is when the process ended, by its tape's own time of day, as far as is known: one that was found dead ended
-// some time before.
+// endTime is when the process ended, by its tape's own time of day, as far as is known: a process that was found dead
+// ended some time before.
 func (p *process) endTime() time.Time {
 	at := max(p.lastSeen(), p.live)
 	if !p.end.found {
@@ -203,7 +204,7 @@ func (p *process) endTime() time.Time {
 	return later(p.header.Created, p.wallTime(at))
 }
 
-// seeDevices takes an entry with Stays; one that can't be read has none.
+// seeDevices takes an entry with Stays. Stays that can't be read count as none.
 func (p *process) seeDevices(e *osprocess.Entry) {
 	s := seen{at: e.Mono}
 	_ = json.Unmarshal(e.Stays, &s.stays)
@@ -223,8 +224,8 @@ func (n *ending) learn(e *osprocess.Entry, last int64) {
 	n.at = n.seen
 }
 
-// ran takes the end of a program that carillon attach ran, with tapes in a folder. The first one that began before the
-// first sign of life of all processes, and ended after their last, was this run's.
+// ran takes the end of a program that carillon attach ran, with tapes in dir. The program is this run's if it began
+// before the first sign of life of all processes, and ended after their last. The first such program counts.
 func (r *Report) ran(e *osprocess.Entry, dir string, procs []*process) {
 	within := func(p *process) bool {
 		return filepath.Dir(p.path) == dir && p.header.KernelBoot.String() == e.Boot &&
@@ -235,7 +236,7 @@ func (r *Report) ran(e *osprocess.Entry, dir string, procs []*process) {
 	}
 }
 
-// signaledFirst tells whether a signal to all processes of the job at once ended this one before its launcher got it.
+// signaledFirst reports whether a signal to all processes of the job at once ended this one before its launcher got it.
 func (p *process) signaledFirst() bool {
 	late := p.end.signaled - p.end.at
 	return p.end.at > 0 && late > 0 && late <= int64(sweepTime) && unix.SignalName(p.end.exit.Signal) == p.end.signal
@@ -244,16 +245,16 @@ func (p *process) signaledFirst() bool {
 // lost is a process that failed before it had a tape, and for which its launcher ended the job.
 type lost struct {
 	name, how string
-	at, told  int64    // its end, and when the launcher began to end the others, on the clock of of
-	of        *process // one of these
+	at, told  int64    // its end, and when the launcher began to end the others, on of's clock
+	of        *process // one of the others
 }
 
-// sweepTime is how long it takes at most, when all processes of a job are killed, from one to the next. If the others
-// go on for longer, the first one's end is a matter of its own.
+// sweepTime is the longest time from the end of one process to the next when all processes of a job are killed. If the
+// others go on for longer, the first one's end is a matter of its own.
 const sweepTime = 500 * time.Millisecond
 
-// sweep finds out whether a launcher that keeps no ledger, as torchrun's, ended the job because a process had failed:
-// the first one that did was not told to end, and others were ended by signals then.
+// sweep finds out whether a launcher that keeps no ledger, such as torchrun's, ended the job because a process had
+// failed: the first process that failed was not told to end, and others were then ended by signals.
 func (r *Report) sweep() {
 	var first *process
 	for _, p := range r.procs {
@@ -275,13 +276,13 @@ func (r *Report) sweep() {
 	}
 }
 
-// asked tells whether people, launchers and schedulers end a process by a signal.
+// asked reports whether a signal is one by which people, launchers and schedulers end processes.
 func asked(signal unix.Signal) bool {
 	return signal == unix.SIGKILL || signal == unix.SIGTERM || signal == unix.SIGINT || signal == unix.SIGHUP
 }
 
 // terminated finds out whether the job got SIGTERM without its launcher, as from a scheduler: most of the processes
-// that were left did, one soon after the other. A signal to a few is the end of these.
+// that were left got it, one soon after the other. A signal to a few processes is the end of these alone.
 func (r *Report) terminated() {
 	got := func(p *process) time.Time { return p.at(p.header.Terminated) }
 	var rest []*process
@@ -307,14 +308,14 @@ func (r *Report) terminated() {
 	}
 }
 
-// leastKilled is how many processes that were killed mean that the whole job was, although most others exited with the
-// errors that they got, before it was their turn: of many, two may be killed together for another reason.
+// leastKilled is how many killed processes mean that the whole job was killed, although most others exited with the
+// errors that they got before it was their turn: of many processes, two may be killed together for another reason.
 const leastKilled = 3
 
-// killed finds out whether the job was killed from outside without its launcher: all processes that had not left in
-// order by then ended one soon after the other, the first and most others (or leastKilled in all) by the same signal,
-// of those that a person or a scheduler sends, none by another one, and no launcher ended them because of a failure.
-// Then all count as told to end when the first ended.
+// killed finds out whether the job was killed from outside without its launcher. Then all processes that had not left
+// in order by then ended one soon after the other. The first and most others (or leastKilled in all) ended by the same
+// signal, one that a person or a scheduler sends, none ended by another signal, and no launcher ended them because of a
+// failure. All then count as told to end when the first one ended.
 func (r *Report) killed() {
 	var ended []*process
 	var first time.Time // that a signal ended
@@ -373,8 +374,9 @@ func (p *process) ended() string {
 	return fmt.Sprintf("%s %s at %s", p.name(), how, clockTime(p.at(p.end.at)))
 }
 
-// noticeTime is how long after others a launcher sees at most that a process has died. Its connections break at once,
-// and it takes the kernel up to seconds to free what the process has on a GPU before it is dead.
+// noticeTime is the longest time by which a launcher sees the death of a process later than other ranks. Its
+// connections break at once, but the kernel takes up to seconds to free what the process has on a GPU before it is
+// dead.
 const noticeTime = 5 * time.Second
 
 // notice moves the end of a process to the time at which other ranks noticed it, if that was before its launcher did:
@@ -429,7 +431,7 @@ func (p *process) endedAround(at int64, code lifecycle.Code) bool {
 	case p.end.exit.Signal == 0, p.end.at-at > int64(noticeTime):
 		return false
 	}
-	// It was alive then if it was told to end later, or noticed a broken connection itself.
+	// The process was alive then if it was told to end later, or noticed a broken connection itself.
 	told := p.end.signaled > at || p.header.Terminated > at || p.swept() && p.end.exit.Signal == unix.SIGTERM
 	return !told && !slices.ContainsFunc(p.members, func(m *member) bool {
 		f := m.Failure
@@ -437,8 +439,8 @@ func (p *process) endedAround(at int64, code lifecycle.Code) bool {
 	})
 }
 
-// gone is when the process had ended, on its tape's clock: when it is known to have ended, else end, the last time on
-// any tape of the job, or its own last time if that is later.
+// gone is when the process had ended, on its tape's clock. If its end is not known, it is end, the last time on any
+// tape of the job, or the process's own last time if that is later.
 func (p *process) gone(end time.Time) int64 {
 	switch {
 	case p.end.at > 0:

@@ -20,15 +20,15 @@ type Finding struct {
 	// At is the moment at which the job was judged; ages are as of then.
 	At time.Time `json:"at"`
 
-	later bool // than the others, of which Ending says when they were
+	later bool // it is of a later moment than the others, whose moment Ending names
 }
 
-// MaxHeld is how many times at which the job was held up a Report has, and at how many at which it was slow.
+// MaxHeld bounds the times at which the job was held up that a Report has, and those at which it was slow.
 const MaxHeld = 16
 
 // find judges the job at each moment in turn, until there is a verdict that is certain. Without one, the first moment
-// with a verdict counts. Those who waited then are not accused of what came after it, such as their ends. If the job
-// was ended from outside later, or still runs, what held it up then is found, too.
+// with a verdict counts. Ranks that waited then are not accused of what came after it, such as their ends. If the job
+// was ended from outside later, or still runs, find adds what held it up then.
 func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	var slow, unknown []Finding
 	for i, m := range moments {
@@ -64,9 +64,10 @@ func (r *Report) find(moments []moment) (found []Finding, at moment) {
 	return found, at
 }
 
-// until adds to what was found what held the job up when it was ended from outside, or holds it up now or when it was
-// last seen, at the last of the later moments: verdicts that are certain, on ranks that were not named before, nor
-// waited in what still lasts, and those found before for which nobody had waited yet.
+// until adds what held the job up at the last of the later moments, if that is when the job was ended from outside,
+// now, or when the job was last seen. It adds verdicts that are certain and whose ranks were not named before, nor
+// waited in a call that still lasts. Verdicts of found for which no rank had waited yet are replaced by their later
+// state.
 func (r *Report) until(found []Finding, later []moment) []Finding {
 	if len(later) == 0 {
 		return found
@@ -118,8 +119,8 @@ func waitedThen(v *verdict.Verdict, before []Finding) bool {
 	})
 }
 
-// refutes tells whether a finding shows that the call of a rank was wrong which waited in it at an earlier moment: then
-// those that had not come were not to.
+// refutes reports whether a finding shows that a rank's call was wrong, in which it waited at an earlier moment: then
+// the ranks that had not come were not meant to.
 func (f *Finding) refutes(earlier *Finding) bool {
 	return f.Reason == verdict.Mismatch && f.Comm == earlier.Comm && f.Call == earlier.Call && f.Seq == earlier.Seq &&
 		waitedThen(&f.Verdict, []Finding{*earlier})
@@ -212,7 +213,7 @@ func (r *Report) note(p *process, at time.Time) (verdict.Note, error) {
 	return n, err
 }
 
-// staysAt is what an agent noted of the process's devices last at a time.
+// staysAt is what an agent had last noted of the process's devices at a time.
 func (p *process) staysAt(now int64) map[uint32]model.Stay {
 	after := slices.IndexFunc(p.seen, func(s seen) bool { return s.at > now })
 	if after < 0 {

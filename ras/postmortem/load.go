@@ -64,13 +64,13 @@ type member struct {
 	timeline []entry        // the last Options.Last, or more
 }
 
-// stall is a call that stalled and ended: the times of both.
+// stall has the times at which a call stalled and ended.
 type stall struct {
 	began, end int64
-	device     bool // a device took so long, from the call on: what it did before is not known
+	device     bool // until a device had completed the call: the device may have had other work before
 }
 
-// seen is what an agent had seen of a process's devices, when it noted that: by the generation of the communicator.
+// seen is what an agent noted of a process's devices at a time, by the generation of the communicator.
 type seen struct {
 	at    int64
 	stays map[uint32]model.Stay
@@ -270,7 +270,7 @@ func (m *member) observe(s *model.Step, opts *Options) {
 		n, o := &m.newest, s.Op
 		if !m.Enqueues() || o.Start > n.Start || o.Start == n.Start && (o.Seq != n.Seq || o.Signature != n.Signature) {
 			m.newest = *o
-			m.count++ // not once more when a device has done it
+			m.count++ // a device's completion does not count again
 		}
 		m.lastEnd = max(m.lastEnd, s.Op.End)
 		m.share(&s.Event.Op)
@@ -338,8 +338,7 @@ func (m *member) name() string { return commName(m.Name, m.ID) }
 
 func commName(name string, id lifecycle.CommID) string { return words.Line(cmp.Or(name, id.Short())) }
 
-// trimmed keeps at least the last so many items of a list: it drops the older half once there are twice as many. 0
-// keeps all.
+// trimmed bounds a list: once it has twice as many items as last, it drops the older half. A last of 0 keeps all.
 func trimmed[T any](list []T, last int) []T {
 	if last > 0 && len(list) == 2*last {
 		return list[:copy(list, list[last:])]

@@ -17,24 +17,24 @@ type moment struct {
 	title string // "just before rank 2 failed"
 	// trouble is what happened first, if the moment is just before or after it: "rank 2 failed".
 	trouble string
-	// ended tells that the job was ended from outside at that time, or that a process failed that was lost.
+	// ended says that the job was ended from outside at that time, or that a process failed before it had a tape.
 	ended bool
 	now   bool // it is when the tapes of living processes were read
 	last  bool // it is the end of the tapes
 }
 
-// beforeTime is how long before the first trouble is known nothing of it is on the tapes: the end of a call that fails
-// is there before its error. settleTime is how long after it its immediate consequences are there, and the judge no
-// longer waits for more: the trouble may be known some milliseconds before its cause is on a tape.
+// beforeTime before the first trouble is known, nothing of it is on the tapes: the end of a call that fails is there
+// before its error. settleTime after it, its immediate consequences are there, and the judge no longer waits for more:
+// the trouble may be known some milliseconds before its cause is on a tape.
 const (
 	beforeTime = 10 * time.Millisecond
 	settleTime = 120 * time.Millisecond
 )
 
 // moments are when the job is judged, in the order of time: just before the first trouble, as a hang may have led to
-// it, right after it, just before each later one, as others may have waited until then, and now or at the end. Without
-// trouble, but if a process left in order in the middle of a call, the first moment is just before the first one left
-// since that call began.
+// it; right after it; just before each later one, as other ranks may have waited until then; and now or at the end. If
+// there is no trouble, but a process left in order in the middle of a call, the first moment is just before the first
+// process left since that call began.
 func (r *Report) moments() []moment {
 	var all []moment
 	var first *moment
@@ -128,9 +128,9 @@ func (r *Report) end() moment {
 // mostLater bounds the moments before later troubles.
 const mostLater = 8
 
-// later are the moments just before the later ones of some troubles, the ends of processes, and the aborts; of those
-// within sweepTime there is the first one. The end is the last moment, if a process outlived them: not where the job
-// ended with them, as one whose processes are killed in turn, which are victims.
+// later are the moments just before later troubles, which include the ends of processes and the aborts. Of troubles
+// within sweepTime of each other, only the first counts. The end of the tapes is the last moment, if a process outlived
+// the troubles. If the job ended with them, it is not: processes that are killed in turn are victims.
 func (r *Report) later(after time.Time, troubles []moment) (all []moment) {
 	for _, p := range r.procs {
 		if p.end.at > 0 {
@@ -166,8 +166,9 @@ type abort struct {
 // mostAborts bounds the aborts before which the job is judged.
 const mostAborts = 8
 
-// aborts are those of communicators with an operation that had been launched so long ago that it had stalled if it was
-// not done, which the rank's own tape doesn't tell. Of those within sweepTime there is the first one.
+// aborts are those of communicators with an operation that had been launched so long ago that it had stalled unless it
+// was complete, which the rank's own tape doesn't tell. Of aborts within sweepTime of each other, only the first
+// counts.
 func (r *Report) aborts() (all []abort) {
 	for _, p := range r.procs {
 		for _, m := range p.members {
@@ -194,8 +195,8 @@ func (r *Report) waited(m *member, at time.Time) bool {
 	})
 }
 
-// firstLeft is the process that left in order first since the oldest call began in the middle of which one left; nil if
-// none did.
+// firstLeft is the first process that left in order after the oldest call began in the middle of which a process left;
+// nil if none did.
 func (r *Report) firstLeft() (first *process) {
 	var began time.Time
 	left := slices.DeleteFunc(slices.Clone(r.procs), func(p *process) bool { return p.end.left == 0 })
@@ -215,13 +216,14 @@ func (r *Report) firstLeft() (first *process) {
 	return first
 }
 
-// wentWell tells whether all processes are known to have exited with 0: then the job meant to give up what it gave up.
+// wentWell reports whether all processes are known to have exited with 0: then what the job gave up it gave up on
+// purpose.
 func (r *Report) wentWell() bool {
 	return !slices.ContainsFunc(r.procs, func(p *process) bool { return !p.end.exit.Known || p.end.exit.Failed() })
 }
 
-// lastSign is the last time at which any process gave a sign of life. It is not known of processes that have no
-// telemetry of their own. A launcher may see their ends later, if the machine stands still.
+// lastSign is the last time at which any process gave a sign of life. It is not known if a process has no telemetry of
+// its own. If the machine stands still, a launcher may see the ends of processes later.
 func (r *Report) lastSign() (last time.Time, known bool) {
 	for _, p := range r.procs {
 		if p.header.Seen == 0 {
@@ -242,8 +244,8 @@ func (r *Report) now() (now time.Time) {
 	return now
 }
 
-// hung are the times at which an agent last knew that the job hung, one for each hang: within one, the pauses between
-// its notes double, and the last one may say that it is over.
+// hung are the times at which an agent last knew that the job hung, one for each hang: within a hang, the pauses
+// between the agent's notes double, and the last note may say that the hang is over.
 func (p *process) hung() (last []time.Time) {
 	var first int64
 	for i, at := range p.ran {
@@ -257,10 +259,10 @@ func (p *process) hung() (last []time.Time) {
 	return last
 }
 
-// heldMoments are moments at which calls had stalled that later ended well, as far as the tapes or an agent noted it,
-// or processes were stopped that later went on. Of stalls that overlap the first counts, halfway between its threshold
-// and its end: by then, late ranks may have come. Where an agent was there to the end, its notes say when devices
-// stalled.
+// heldMoments are moments at which calls had stalled that later ended well, as far as the tapes or an agent's notes
+// tell, or processes were stopped that later went on. Of stalls that overlap the first counts, halfway between its
+// threshold and its end: by then, late ranks may have come. Where an agent was there to the end, its notes, not the
+// tapes, say when devices stalled.
 func (r *Report) heldMoments() []moment {
 	type span struct{ began, end time.Time }
 	var spans []span
@@ -291,7 +293,7 @@ func (r *Report) heldMoments() []moment {
 		at := s.began.Add(s.end.Sub(s.began) / 2)
 		all = append(all, moment{at: at, title: "at " + clockTime(at)})
 	}
-	// A straggler may be one for longer than that, with many notes.
+	// A straggler may last longer than a stall, and has many notes: its moments have a bound of their own.
 	all = all[max(0, len(all)-MaxHeld):]
 	if i := slices.IndexFunc(r.procs, func(p *process) bool { return len(p.seen) > 0 }); i >= 0 {
 		var slow []moment

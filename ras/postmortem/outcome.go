@@ -26,7 +26,7 @@ type Ending struct {
 	Time time.Time `json:"time,omitzero"`
 	Text string    `json:"text"`
 
-	// Text in two parts: what comes before the findings and, without its full stop, before those that are later.
+	// Text in two parts: lead comes before the findings, and then, without its full stop, before the later ones.
 	lead, then string
 }
 
@@ -116,7 +116,7 @@ func (r *Report) runs(n int, at moment, hung bool) Ending {
 	return e
 }
 
-// fromOutside says when the process, the first one, was told to end, and by which signal.
+// fromOutside says when the process, the first one that was, was told to end, and by which signal.
 func (p *process) fromOutside() string {
 	return fmt.Sprintf("The job was ended from outside by %s at %s", p.end.signal, clockTime(p.at(p.end.signaled)))
 }
@@ -137,7 +137,7 @@ func (r *Report) canceled(told *process, at moment, hung bool) Ending {
 	return Ending{How: "ended", Time: told.at(told.end.signaled), Text: told.fromOutside() + how}
 }
 
-// canceledLater is the ending of a job that was told to end when it had survived a failure.
+// canceledLater is the ending of a job that was told to end after it had survived a failure.
 func (r *Report) canceledLater(told *process) Ending {
 	text := told.fromOutside() + "."
 	if m := r.firstFailure(); m != nil && m.proc.at(m.Failure.Time).Before(told.at(told.end.signaled)) {
@@ -152,8 +152,8 @@ func (m *member) hadFailed() string {
 		strings.TrimSuffix(words.Line(m.Failure.Text), "."))
 }
 
-// endedByItself is the ending of a job in which nobody was found to hold others up, and whose processes all closed
-// their tapes or exited, so many of them without closing it, or were ended because others had failed.
+// endedByItself is the ending of a job in which no rank was found to hold others up. Its processes all closed their
+// tapes, exited without closing them (exited of them), or were ended because others had failed.
 func (r *Report) endedByItself(failures []*process, exited int) Ending {
 	if len(failures) > 0 {
 		return r.failed(failures)
@@ -218,7 +218,7 @@ func (r *Report) firstFailure() (first *member) {
 	return first
 }
 
-// stoodStill is the ending of a job that the findings say was held up. told is the process that was told to end first,
+// stoodStill is the ending of a job that the findings say was held up. told is the first process that was told to end
 // later; nil if none was.
 func (r *Report) stoodStill(told *process, at moment) Ending {
 	e := Ending{How: "failed", Time: at.at, lead: "This is how it was " + at.title + "."}
@@ -236,7 +236,7 @@ func (r *Report) stoodStill(told *process, at moment) Ending {
 	return e
 }
 
-// failures are the processes that failed, other than by their launcher's hand, the first one first.
+// failures are the processes that failed, except those that their launcher ended, the first one first.
 func (r *Report) failures() []*process {
 	failed := slices.DeleteFunc(slices.Clone(r.procs), func(p *process) bool {
 		return !p.failed() || p.swept()
@@ -264,8 +264,8 @@ func (p *process) failedAct() *model.Act {
 // longTime is how long a call must have waited for another rank to be mentioned, if it is no hang.
 const longTime = 2 * time.Second
 
-// tooShort is the clause about the call that had waited longest at a time at which nobody was found to hold it up;
-// empty if none had waited for longTime.
+// tooShort is the clause about the call that had waited longest, at a time at which no rank was found to hold it up;
+// empty if no call had waited for longTime.
 func (r *Report) tooShort(at time.Time) string {
 	var slots []verdict.Slot
 	for _, p := range r.procs {
@@ -281,7 +281,7 @@ func (r *Report) tooShort(at time.Time) string {
 	}
 	longest := slices.MaxFunc(waiting, func(a, b verdict.Slot) int { return cmp.Compare(a.Age, b.Age) })
 	wait := longest.Wait
-	if wait < 0 && longest.Op.Call.IsCollective() { // NCCL doesn't say for whom
+	if wait < 0 && longest.Op.Call.IsCollective() { // NCCL doesn't say which rank it waits for
 		for i := range slots {
 			if s := &slots[i]; s.Comm == longest.Comm && s.InFlight == 0 && s.Begun < longest.Seq {
 				wait = s.Rank

@@ -221,7 +221,7 @@ func (r *Report) judge(opts *Options) error {
 	return nil
 }
 
-// endedFromOutside tells whether a finding is that processes were told to end by a signal: that held nobody up.
+// endedFromOutside reports whether a finding is that processes were told to end by a signal, which held up no rank.
 func (r *Report) endedFromOutside(f *Finding) bool {
 	return f.Reason == verdict.RankDead && !slices.ContainsFunc(f.Culprits, func(c verdict.Rank) bool {
 		return !slices.ContainsFunc(r.procs, func(p *process) bool { return p.is(c) && p.end.exit.Told() })

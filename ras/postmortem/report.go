@@ -66,7 +66,7 @@ type Said struct {
 	Text  string    `json:"text"` // the first rank's
 	Ranks []int     `json:"ranks"`
 	Time  time.Time `json:"time"`            // when the first rank had it
-	Times int       `json:"times,omitempty"` // how often at least, of a mistake; fewer than twice as many
+	Times int       `json:"times,omitempty"` // of a mistake: at least so often, and less than twice that
 	Site  string    `json:"site,omitempty"`
 	First string    `json:"first_site,omitempty"` // of a misuse: where the first such call was made
 

@@ -74,7 +74,7 @@ func jobs(procs []*process) (list []Job, byName map[string][]*process) {
 
 // runs groups the processes of one job name into runs, in the order of their starts. Processes of one run know the same
 // lifecycle.Run, or share a communicator. Processes that know no run, as their ranks never met, join a run of which a
-// process still ran when they began: one that hangs writes nothing.
+// process still ran when they began: a process that hangs writes nothing.
 func runs(procs []*process) (list [][]*process) {
 	type run struct {
 		id         lifecycle.Run
@@ -109,7 +109,7 @@ func runs(procs []*process) (list [][]*process) {
 	}
 	slices.SortStableFunc(all, func(a, b *run) int { return a.begin.Compare(b.begin) })
 	for i, r := range all {
-		for _, o := range all[:i] { // that is still one
+		for _, o := range all[:i] { // unless either was merged into another run
 			if len(o.procs) > 0 && len(r.procs) > 0 && (o.id == 0 || r.id == 0) && !r.begin.After(o.end) {
 				add(o, r)
 			}
@@ -161,7 +161,7 @@ func (r *Report) dropCopies(procs []*process) (kept []*process) {
 	return kept
 }
 
-// samePlace tells whether two tapes of one process are copies; a process may have several of its own.
+// samePlace reports whether two tapes of one process are copies; a process may have several tapes of its own.
 func samePlace(a, b *process) bool {
 	return a.last == b.last && a.first == b.first && slices.EqualFunc(a.members, b.members, func(m, n *member) bool {
 		return m.ID == n.ID && m.Rank == n.Rank && m.Generation == n.Generation

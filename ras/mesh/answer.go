@@ -122,7 +122,7 @@ func (a *asker) work(q *question, began time.Time) {
 	take := func(replies []reply) {
 		select {
 		case arrived <- replies:
-		default: // more than there are members
+		default: // more answers than members
 		}
 	}
 	if rest := q.Units[1:]; len(rest) > 0 && a.listen(q.ID, take) {

@@ -73,7 +73,7 @@ func (m *Mesh) Ask(ctx context.Context, body []byte, to ...string) (iter.Seq[Ans
 	}, nil
 }
 
-// unit is one member to ask, and the members of its host that it answers for, as they can't.
+// unit is one member to ask, and the members of its host that can't answer and for which it answers.
 type unit struct {
 	Member instance
 	Absent []instance `json:",omitempty"`
@@ -92,7 +92,7 @@ func split(units []unit) [][]unit {
 	return parts
 }
 
-// with adds a member that by answers for.
+// with adds absent, a member for which by answers.
 func with(units []unit, by *Member, absent instance) []unit {
 	i := slices.IndexFunc(units, func(u unit) bool { return u.Member.Name == by.Name })
 	if i < 0 {

@@ -20,7 +20,7 @@ const (
 	Left                     // it said that it leaves, or its process exited with 0
 )
 
-// Ended is the state of a member whose process ended so without saying that it leaves.
+// Ended is the state of a member whose process ended in this way without saying that it leaves.
 func Ended(exit process.Exit) State {
 	if exit.Known && !exit.Failed() {
 		return Left

@@ -80,7 +80,7 @@ func message(kind byte) []byte { return []byte{wireVersion, kind} }
 
 func fateMessage(f *fate) []byte { return appendFate(message(msgFate), f) }
 
-// nameMessage is one about a mesh of a process: name text, id u64.
+// nameMessage is a message about one mesh of a process: name text, id u64.
 func nameMessage(kind byte, about instance) []byte {
 	return binary.LittleEndian.AppendUint64(wire.AppendBytes(message(kind), about.Name), about.ID)
 }

@@ -13,8 +13,8 @@ import (
 // Host is the machine that a member runs on, with its processes as the kernel shows them. See the methods of
 // process.ID.
 type Host interface {
-	// Watch has ended called once when the process ends, from another goroutine, unless stop was called before. The
-	// error is process.ErrGone if it has ended already. stop waits until ended is not running any more.
+	// Watch calls ended once, from another goroutine, when the process ends, unless stop was called before. The error
+	// is process.ErrGone if the process has ended already. stop waits until ended is not running any more.
 	Watch(id process.ID, ended func(process.Exit)) (stop func(), err error)
 	// Look reads a process's state. The error is process.ErrGone if it has ended.
 	Look(id process.ID) (process.Look, error)
@@ -47,8 +47,8 @@ func Self(rank, jobSize int) (Member, error) {
 	return processMember(host, process.Self(), rank, jobSize), nil
 }
 
-// Keep is another process of this machine as a member whose Keeper is keeper, a member that is its own Keeper. host is
-// the host's name as the process has it, of which Host has MaxHost bytes at most; empty if that is the Keeper's.
+// Keep is another process of this machine as a member whose Keeper is keeper. keeper must be its own Keeper. host is
+// the host's name as the process has it, of which Host takes at most MaxHost bytes; empty if that is the Keeper's.
 func (keeper Member) Keep(host string, id process.ID, rank, jobSize int) Member {
 	m := processMember(keeper.Host, id, rank, jobSize)
 	host = words.Clip(host, MaxHost)

@@ -14,8 +14,8 @@ import (
 
 // Member is one process of the job.
 type Member struct {
-	// Name is HOST-PID, or HOST-PID.BEFORE if others were Before it, unique in the job. Of a process with a Machine,
-	// HOST is that one.
+	// Name is unique in the job: HOST-PID, or HOST-PID.BEFORE if Before is not 0. HOST is the Machine, if there is one,
+	// or else the Host.
 	Name string
 	// Host is the host's name, of at most MaxHost bytes, as the process has it: in a container, it is the container's.
 	Host string
@@ -24,7 +24,7 @@ type Member struct {
 	// ID names the process on its host: processes with the same BootID and PIDSpace can watch each other.
 	process.ID
 	// Before is how many processes of its Keeper came before it with the same PID: pids are reused, and a process in a
-	// container has the container's if it had ended when its Keeper found it.
+	// container has its pid in the container if it had ended when its Keeper found it.
 	Before uint
 	// Rank is its rank in the job, -1 if it has none. JobSize is how many ranks the job has, 0 if unknown.
 	Rank    int
@@ -56,7 +56,7 @@ func (m Member) String() string {
 // one machine have it in common.
 func (m *Member) MachineName() string { return cmp.Or(m.Machine, m.Host) }
 
-// After is the member as the one that comes after n others of its Keeper with the same PID.
+// After is the member as it is when n others of its Keeper with the same PID came before it.
 func (m Member) After(n uint) Member {
 	if m.Before = n; n > 0 {
 		m.Name += "." + strconv.FormatUint(uint64(n), 10)

@@ -275,7 +275,7 @@ func (m *Mesh) announce(f *fate) {
 	}
 }
 
-// spread forwards a fate by gossip, and directly to so many members of this host and of others.
+// spread forwards a fate by gossip, and directly to near members of this host and to far members of others.
 func (m *Mesh) spread(f *fate, near, far int) {
 	b := fateMessage(f)
 	m.gossip.QueueBroadcast(namedBroadcast{f.name, b})

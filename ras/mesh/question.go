@@ -14,7 +14,7 @@ const (
 	// MaxAnswer is the longest answer; a longer one is cut off.
 	MaxAnswer  = 64 << 10
 	maxTargets = 16 << 10
-	// flushBytes is the size of gathered answers from which they are passed on.
+	// flushBytes is the size from which on gathered answers are passed on at once.
 	flushBytes = 256 << 10
 )
 
@@ -25,7 +25,7 @@ type question struct {
 	Reply   netip.AddrPort // where the answers go
 	ReplyTo string         // the name of the member there
 	Left    time.Duration  // until the answers are due
-	Units   []unit         // the first is that of the receiver
+	Units   []unit         // the first is the receiver's
 	Body    []byte
 }
 

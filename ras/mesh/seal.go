@@ -36,7 +36,7 @@ var (
 //	packet   tag 8 | nonce 12 | encrypted with AES-256-GCM
 //	stream   TLS 1.3, in which each side proves that it has the job's key
 //
-// A packet's tag is derived from the same, and sent in the clear, to reject most strangers at once.
+// A packet's tag is derived from the same secret and name, and sent in the clear, to reject most strangers at once.
 type seal struct {
 	aead cipher.AEAD
 	tag  [tagSize]byte
@@ -91,7 +91,8 @@ func streamConfig(key ed25519.PrivateKey) (*tls.Config, error) {
 			}
 			return nil
 		},
-		// A ticket that the dialer doesn't read would have its kernel reset the stream, with what it sent.
+		// If a dialer closed a stream without having read a ticket, its kernel would reset the stream and drop what it
+		// sent.
 		SessionTicketsDisabled: true,
 	}, nil
 }

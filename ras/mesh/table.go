@@ -34,7 +34,7 @@ type entry struct {
 	// away says that it was stopped, unreachable or dead at its last event. Otherwise only a suspicion ends when it
 	// runs: see Event.Passing.
 	away bool
-	// joined is the table's joins at its last join, which ends any silence noted before.
+	// joined is the table's joins at the member's last join. A join ends any silence noted before.
 	joined uint64
 }
 
@@ -254,8 +254,8 @@ func (t *table) host(key hostKey, ok func(State) bool) []*Member {
 	return all
 }
 
-// ring lists the members beside self on its host, up to the second that runs: for a step of 1 the next ones, which self
-// watches, for -1 those before it, which watch self.
+// ring lists self's neighbours on its host, up to the second one that runs: for a step of 1 the next ones, which self
+// watches, and for -1 the previous ones, which watch self.
 func (t *table) ring(step int) []Member {
 	all := t.host(t.self.hostKey(), func(s State) bool { return !s.gone() })
 	at := slices.IndexFunc(all, func(m *Member) bool { return m.Name == t.self.Name })
@@ -270,8 +270,8 @@ func (t *table) ring(step int) []Member {
 	return next
 }
 
-// some picks members for direct messages: so many of this host, and so many of others, on as many hosts as possible.
-// The choice is random, so that different witnesses pick different members.
+// some picks members for direct messages: near of this host, and far of others, on as many hosts as possible. The
+// choice is random, so that different witnesses pick different members.
 func (t *table) some(near, far int, chance *rand.Rand) []Member {
 	names := slices.Sorted(maps.Keys(t.entries))
 	chance.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })

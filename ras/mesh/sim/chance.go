@@ -16,8 +16,8 @@ const (
 	streamProcess
 )
 
-// processSource is a process's source of randomness. As on the network, its numbers at a time depend on nothing that
-// was drawn before.
+// processSource is a process's source of randomness. As on the network, its numbers at a time do not depend on earlier
+// draws.
 type processSource struct {
 	seed, id uint64
 	began    time.Time
@@ -70,8 +70,8 @@ func seedGlobal(seed uint64) (end func(), err error) {
 	}, nil
 }
 
-// reseed is rand.Seed. That does nothing since Go 1.24, unless randseednop=0 is set: here for the moment of the call
-// alone, so that memberlist's own Seed at the program's start stays without effect.
+// reseed is rand.Seed, which does nothing since Go 1.24 unless randseednop=0 is set. It is set only during the call, so
+// that memberlist's own Seed at the program's start stays without effect.
 func reseed(seed int64) {
 	const name = "GODEBUG"
 	was, set := os.LookupEnv(name)
@@ -87,7 +87,7 @@ func reseed(seed int64) {
 // moments hands out times, each only once: what happens at one instant happens in no defined order.
 type moments struct {
 	taken map[int64]bool
-	many  int // when to forget those that are past
+	many  int // the size at which past times are forgotten
 }
 
 // next is the first free time from now+after on, as a duration from now.

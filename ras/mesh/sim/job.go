@@ -52,7 +52,7 @@ type Told struct {
 // comes with an exchange of full states, every few minutes in a large job.
 const settleTime = 10 * time.Minute
 
-// startGap is how much later than the one before each member starts, on average.
+// startGap is the average time from the start of one member to the start of the next.
 const startGap = 100 * time.Microsecond
 
 // StartJob starts the members, joins them to the first, and returns when all know each other. The job is never nil; the

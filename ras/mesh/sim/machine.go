@@ -107,7 +107,7 @@ func (p *Process) Continue() {
 	}
 }
 
-// Gate waits while the process is stopped. Whatever runs in the process besides its mesh calls it before it acts.
+// Gate waits while the process is stopped. Code that runs in the process besides its mesh calls it before it acts.
 func (p *Process) Gate() {
 	p.mu.Lock()
 	stopped := p.stopped
@@ -124,7 +124,7 @@ func (p *Process) Ended() bool {
 	return p.dead
 }
 
-// other is a process of the machine that has not ended, locked.
+// other is a process of the machine that has not ended. It is returned locked.
 func (p *Process) other(pid int) (*Process, error) {
 	p.Gate()
 	p.machine.mu.Lock()

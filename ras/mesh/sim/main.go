@@ -18,8 +18,8 @@ func Main(f func(out *os.File) bool) {
 	if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
 		os.Stdout = null
 	}
-	// Goroutines that are ready at one instant run in the order in which they became ready: so it depends on the seed
-	// alone what a simulation shows. More threads would not make it faster.
+	// On one thread, goroutines that are ready at one instant run in the order in which they became ready, so that the
+	// outcome of a simulation depends on the seed alone. More threads would not make it faster.
 	runtime.GOMAXPROCS(1)
 	testing.Init()
 	if !flag.Parsed() {

@@ -187,8 +187,8 @@ func (t *port) WriteTo(b []byte, addr string) (time.Time, error) {
 	return time.Now(), nil
 }
 
-// DialTimeout connects: at once refused where nobody listens on a machine that is there, and after the timeout where
-// the machine is cut off. A stopped process's kernel accepts for it.
+// DialTimeout connects. It is refused at once if nobody listens on a machine that can be reached, and times out if the
+// machine is cut off. A stopped process's kernel accepts connections for it.
 func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	t.process.Gate()
 	began := time.Now()
@@ -228,7 +228,7 @@ func (t *port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	return t.stream(here, to.process), nil
 }
 
-// late is the duration until shortly after a time, as kernels' timers are late, and never at an instant at which
+// late is the duration until shortly after a time, as kernels' timers are late. It never ends at an instant at which
 // something else is due.
 func (t *port) late(at time.Time) time.Duration {
 	const slack = 50 * time.Microsecond // as Linux has for the timers of most processes

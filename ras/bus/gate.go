@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// window is how long events like the one before them are folded.
+	// window is how long after an event similar events are folded.
 	window = 10 * time.Second
 	// linger is how long a symptom is held back after its cause has closed, as symptoms end a moment later.
 	linger = 2 * time.Second
@@ -120,7 +120,8 @@ func (g *gate) hold(c *condition, ev *Event) bool {
 	}
 }
 
-// cause finds the open condition that explains an event; nil if there is none, or this one explains it.
+// cause finds the open condition that explains an event; nil if there is none, or the event's own condition explains
+// it.
 func (g *gate) cause(ev *Event) *condition {
 	if ev.Cause == "" || ev.Cause == ev.Key {
 		return nil

@@ -144,8 +144,8 @@ func (s *Subscription) Close() {
 	s.signal()
 }
 
-// Notice tells whether the event is the Bus's own notice to one subscriber, of missed events or of a gap. One can't
-// resume after it.
+// Notice tells whether the event is the Bus's own notice to one subscriber, of missed events or of a gap. A subscriber
+// can't resume after it.
 func (e *Event) Notice() bool { return e.Type == semconv.EventMissed || e.Type == semconv.EventGap }
 
 func (b *Bus) notice(kind, id, text string, data any) *Event {

@@ -46,7 +46,7 @@ func newTable(cfg *Config) table {
 	return table{cfg: cfg, alerts: map[model.Fingerprint]*tracked{}, byKey: map[string]*tracked{}}
 }
 
-// apply takes an event, which counts as n. It returns false if there is no room for it.
+// apply takes an event, which counts as n events. It returns false if there is no room for it.
 func (t *table) apply(now time.Time, ev *bus.Event, n uint64) bool {
 	key := ev.Key
 	if key == "" {

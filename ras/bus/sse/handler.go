@@ -144,7 +144,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	defer func() {
 		if !stop() {
-			<-interrupted // w is the server's again when this returns
+			<-interrupted // w is the server's again when ServeHTTP returns
 		}
 	}()
 	header := w.Header()

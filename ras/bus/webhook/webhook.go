@@ -49,7 +49,7 @@ type Sink struct {
 	failed  uint64 // given up since one was accepted
 	warned  bool   // a retry was logged since one was accepted
 
-	// aloneUntil is until when the receiver asked to be left alone, whichever event is next.
+	// aloneUntil is the time until which the receiver asked to be left alone. It holds for all events.
 	aloneUntil time.Time
 }
 

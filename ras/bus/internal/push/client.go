@@ -83,7 +83,7 @@ func Temporary(err error) bool {
 	return status.Status >= 500 || slices.Contains(again, status.Status)
 }
 
-// Post sends a body. The error is a *StatusError unless no answer came; of the address it tells the host alone.
+// Post sends a body. The error is a *StatusError unless no answer came; it has only the host of the address.
 func (c *Client) Post(ctx context.Context, header http.Header, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
 	if err != nil {

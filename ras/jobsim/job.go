@@ -18,7 +18,7 @@ type Config struct {
 	Latency   time.Duration // of a collective after its last rank has entered it; default 100µs
 	OnError   Reaction      // of a program whose call returns an error
 	Start     int64         // the clock at the beginning; default one hour
-	// Blind makes the runtime detect no error, as NCCL: a rank waits for a dead or mismatched one for ever.
+	// Blind makes the runtime detect no error, like NCCL: a rank waits for a dead or mismatched rank for ever.
 	Blind bool
 }
 
@@ -86,7 +86,7 @@ type Process struct {
 	generations uint32
 	pending     []func() // calls that wait for SIGCONT
 	leaving     int      // ranks that have run Leave
-	closes      bool     // its acts are those of the runtime, which the program closes
+	closes      bool     // the program closes the runtime, so that its acts are the runtime's
 }
 
 // Rank is one rank of the job.
@@ -123,7 +123,7 @@ type comm struct {
 	splits   map[[2]int]Split // what each rank asked for, by the split's number and the rank
 	children map[[2]int]*comm // by the split's number and color
 	shrunk   map[int]*comm    // by the shrink's number
-	joined   []func()         // complete the inits of the ranks that have come, of a shrink
+	joined   []func()         // of a shrink: complete the inits of the ranks that have come
 	gone     map[int]*Fault   // ranks that the others know to be dead or to have left
 }
 
@@ -134,7 +134,7 @@ type Fault struct {
 	Text string
 }
 
-// New makes a job without communicators. Each process has so many ranks.
+// New makes a job without communicators. Each process has the given number of ranks.
 func New(c Config, ranks int) *Job {
 	c.Hosts = cmp.Or(c.Hosts, 1)
 	c.Latency = cmp.Or(c.Latency, 100*time.Microsecond)
@@ -189,7 +189,7 @@ func (r *Rank) join(c *comm, rank int, call lifecycle.Call) (p *membership, read
 	}
 }
 
-// Comm makes a communicator of the given ranks of the job, ready on all of them: a split of parent, or of an init if
+// Comm makes a communicator of the given ranks of the job, ready on all of them: by a split of parent, or by an init if
 // parent is empty.
 func (j *Job) Comm(name, parent string, ranks []int) {
 	var id lifecycle.CommID

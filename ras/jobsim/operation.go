@@ -12,7 +12,7 @@ import (
 // Delays of the runtime.
 const (
 	spinTime   = 200 * time.Microsecond // that a rank spins before its slot names the rank that it waits for
-	settleTime = 200 * time.Millisecond // from a mismatch until it fails, for the calls of the other ranks
+	settleTime = 200 * time.Millisecond // from a mismatch until it fails, so that the other ranks can make their calls
 	noticeTime = 100 * time.Microsecond // of a notice between ranks
 	errorTime  = 10 * time.Microsecond  // from the end of a call that failed until its error is on the tape
 	deathTime  = 20 * time.Millisecond  // until the others detect the death of a process
@@ -198,8 +198,9 @@ func (o *operation) meet() {
 // point tells whether the operation is one message, not a group of them.
 func (o *operation) point() bool { return o.group == nil && !collective(o.sig.Call) }
 
-// collide fails the operation, a message, if what its peer is in can't meet it: a collective, or the same call in the
-// other direction, so that each waits for the other. An operation that has met all it needs only waits for its process.
+// collide fails the operation, a message, if its peer's operation can't meet it: that is a collective, or the same call
+// in the other direction, so that each waits for the other. A peer's operation that has met all it needs doesn't count:
+// it only waits for its process.
 func (o *operation) collide(with *operation) {
 	if o.ended || with == nil || with.group != nil ||
 		!slices.ContainsFunc(with.meetings, func(m *meeting) bool { return !m.done }) {

@@ -50,8 +50,8 @@ type (
 		Comm, Name string
 		Color      int
 	}
-	// Shrink makes a communicator called Name of the ranks that are left of a communicator, which it revokes, without
-	// some. It is ready once all of them have come.
+	// Shrink revokes a communicator and makes another one, called Name, of its ranks without some. That is ready once
+	// all of its ranks have come.
 	Shrink struct {
 		Comm, Name string
 		Without    []int
@@ -61,7 +61,7 @@ type (
 	// Abort aborts a communicator.
 	Abort struct{ Comm, Cause string }
 	// Leave closes the runtime and exits with 0.
-	Leave struct{ Together bool } // when all ranks of the process do
+	Leave struct{ Together bool } // with Together, once all ranks of the process do
 	// Die ends the process without closing the runtime, as a crash does.
 	Die struct{ Code int }
 	// Do calls F.

@@ -231,7 +231,7 @@ func isCollective(i jobsim.Instruction) bool {
 	return ok && c.Sig.Call != lifecycle.CallSend && c.Sig.Call != lifecycle.CallRecv && !c.Async
 }
 
-// replace replaces one of the instructions that are ok.
+// replace replaces one of the instructions for which ok is true.
 func replace(ok predicate, with func(*Layout, *Fault, jobsim.Instruction) instructions) editor {
 	return func(l *Layout, f *Fault, is instructions, begin jobsim.Do) instructions {
 		at := places(is, ok)
@@ -252,7 +252,7 @@ func places(is instructions, ok predicate) (at []int) {
 	return at
 }
 
-// before puts an instruction before one of those that are ok.
+// before puts an instruction before one of those for which ok is true.
 func before(ok predicate, more func(*Fault) jobsim.Instruction) editor {
 	return replace(ok, func(_ *Layout, f *Fault, i jobsim.Instruction) instructions { return instructions{more(f), i} })
 }

@@ -183,7 +183,7 @@ func (l *Layout) step(rank, step int) (is, side instructions) {
 	return is, side
 }
 
-// message is the send to, or the receive from, the stage that is so far away from the rank's own; nil if there is none.
+// message is the send to, or the receive from, the stage at that distance from the rank's own; nil if there is none.
 func (l *Layout) message(rank int, c lifecycle.Call, away int) instructions {
 	peer := l.stage(rank) + away
 	if peer < 0 || peer >= l.PP {

@@ -216,7 +216,7 @@ func (l *Live) Ending() {
 	}
 }
 
-// Terminate ends a process by SIGTERM, of which it says so on its tape.
+// Terminate ends a process by SIGTERM, which the process notes on its tape.
 func (l *Live) Terminate(p *jobsim.Process) {
 	if !p.State.Ended() {
 		l.peers[p.Index].tape.Terminated = l.job.Now()

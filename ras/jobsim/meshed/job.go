@@ -245,7 +245,7 @@ func (j *Job) AllHold(except func(member int) bool, keys ...string) bool {
 	return true
 }
 
-// Machine is that of a member.
+// Machine is the number of a member's machine.
 func (j *Job) Machine(member int) int { return member / (len(j.Ranks) / j.config.Machines) }
 
 // Kill kills a member's process.

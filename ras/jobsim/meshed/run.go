@@ -254,7 +254,7 @@ func (r *runner) sleep(s Step, o *Outcome) (right func(*Told) bool) {
 func (r *runner) partition(s Step, o *Outcome) (right func(*Told) bool) {
 	there := func(i int) bool { return r.Machine(i) == s.Victim }
 	host := r.Ranks[s.Victim*len(r.Ranks)/len(r.Machines)].Process.Member().Host
-	right = expect(verdict.RankUnreachable, func(t *Told, c *verdict.Rank) bool { // for each side, the other is
+	right = expect(verdict.RankUnreachable, func(t *Told, c *verdict.Rank) bool { // each side names the other
 		return (c.Host == host) != there(t.By)
 	})
 	from := time.Now()

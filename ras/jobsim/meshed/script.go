@@ -84,7 +84,7 @@ func (p *Plan) Validate() error {
 // Step is one fault of the script.
 type Step struct {
 	Fault  Fault
-	Victim int // a member; of a partition, a machine; of a sleep, a rank; 0 of loss and delay
+	Victim int // a member; for a partition a machine; for a sleep a rank; 0 for loss and delay
 }
 
 // String is "kill member 17".

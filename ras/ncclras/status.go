@@ -73,7 +73,7 @@ var conditionNames = [...]string{
 // String is the condition's name: "unresponsive".
 func (c Condition) String() string { return words.Name("condition", conditionNames[:], c) }
 
-// answers tells whether the rank's process does.
+// answers reports whether the rank's process answers.
 func (c Condition) answers() bool { return c < Unresponsive }
 
 const (

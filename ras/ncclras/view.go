@@ -23,7 +23,7 @@ type View struct {
 	at    time.Time // of the last status; zero: there was none
 }
 
-// quietness is since when a process has not answered NCCL; zero if it answers.
+// quietness is since when a process has not answered NCCL; its since is zero if the process answers.
 type quietness struct {
 	since time.Time
 	dead  bool // NCCL considers it dead, after a minute
@@ -33,8 +33,8 @@ type quietness struct {
 // doubtTime is how long a process must have been silent to count as out of reach, as an answer may be late.
 const doubtTime = 5 * time.Second
 
-// Learn takes in a status of the time at. It ignores one with Damage, which may be wrong, and uses what there is of one
-// with Cut.
+// Learn takes in a status of the time at. It ignores a status with Damage, which may be wrong, and uses what there is
+// of a status with Cut.
 func (v *View) Learn(s *Status, at time.Time) {
 	if len(s.Damage) > 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// TestAgeInJSON: an Age is read as it was written, and one that is absurd as the longest one, and not refused.
+// TestAgeInJSON: an Age is read as it was written. An absurd one is read as the longest one, and not refused.
 func TestAgeInJSON(t *testing.T) {
 	const most = verdict.Age(1e9 * time.Second)
 	for _, tc := range []struct {

@@ -11,14 +11,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A broadcast or reduce in which a rank names another root completes on some ranks, and others hang in it: the minority
-// is wrong.
+// TestMadeAnother: a broadcast or reduce in which a rank names another root completes on some ranks, and hangs on
+// others. The minority is wrong.
 func TestMadeAnother(t *testing.T) {
 	reduce := func(root int32) tape.Signature {
 		return tape.Signature{Call: lifecycle.CallReduce, Peer: root, Bytes: 64}
 	}
-	const lost = -2 // its trail is
-	// Rank 0 is still in its reduce, and the others are through.
+	const lost = -2 // its trail is lost
+	// Rank 0 is still in its reduce, and the others have completed theirs.
 	hang := func(age time.Duration, roots ...int32) []Note {
 		notes := make([]Note, len(roots))
 		for r, root := range roots {
@@ -77,8 +77,9 @@ func TestMadeAnother(t *testing.T) {
 	}
 }
 
-// Rank 0 makes a broadcast too many, of which it is the root, and so waits in the call after it. The others, which have
-// queued more calls behind the one that they are in, have not passed that: there is one verdict, on the first call.
+// TestMadeAnotherFirst: rank 0 makes a broadcast too many, of which it is the root, and so waits in the call after it.
+// The others have queued more calls behind the one that they are in, and have not passed that one: there is one
+// verdict, on the first call.
 func TestMadeAnotherFirst(t *testing.T) {
 	sum := func(bytes uint64) tape.Signature {
 		return tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: bytes}
@@ -108,7 +109,8 @@ func TestMadeAnotherFirst(t *testing.T) {
 	}
 }
 
-// A rank that makes calls may still come to one that others wait in, unless it has made calls that those made later.
+// TestOvertaken: a rank that makes calls may still come to one in which others wait, unless it has made calls that
+// these made later.
 func TestOvertaken(t *testing.T) {
 	sum := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 64}
 	for name, c := range map[string]struct {
@@ -155,7 +157,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// Of a call that two ranks are in, and differ in, those that have passed it show which is wrong.
+// TestPassedDecide: two ranks are in a call and differ in it. The ranks that have passed it show which of them is
+// wrong.
 func TestPassedDecide(t *testing.T) {
 	sum := func(bytes uint64) tape.Signature {
 		return tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: bytes}
@@ -188,7 +191,7 @@ func TestPassedDecide(t *testing.T) {
 	}
 }
 
-// A trail is read as it was told, and each signature is told once.
+// TestTrailText: a trail is read as it was written, and each signature is written once.
 func TestTrailText(t *testing.T) {
 	var trail Trail
 	for i := range 40 {

@@ -20,7 +20,7 @@ func containedJobs() []job {
 }
 
 // TestContainerHasOneName: the agent of a machine, and later a post-mortem by the tapes, which doesn't know the
-// machine's name, say the same of a process in a container; if it has a rank in the job, under the same ID.
+// machine's name, name a process in a container alike; if it has a rank in the job, verdicts on it have the same ID.
 func TestContainerHasOneName(t *testing.T) {
 	taped := func(n *verdict.Note, _ *verdict.Slot) { n.Member, n.Machine = fmt.Sprintf("%s-%d", n.Host, n.PID), "" }
 	for i, hang := range containedJobs() {
@@ -42,7 +42,7 @@ func TestContainerHasOneName(t *testing.T) {
 	}
 }
 
-// TestIDNeedsNoHostName: an agent that wasn't told a container's host name has verdicts by the IDs that others have.
+// TestIDNeedsNoHostName: an agent that wasn't told a container's host name gives verdicts the same IDs as others.
 func TestIDNeedsNoHostName(t *testing.T) {
 	untold := func(n *verdict.Note, _ *verdict.Slot) { n.Host, n.Machine = n.Machine, "" }
 	for i, hang := range containedJobs() {

@@ -13,7 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// What ends a communicator hangs: in what other ranks have not launched or called, or with all in it.
+// TestEnding: the end of a communicator hangs because other ranks have not launched or made a call, or with all ranks
+// in it.
 func TestEnding(t *testing.T) {
 	destroys := func(n *verdict.Note, s *verdict.Slot) {
 		act(tape.ActDestroy, s6, true)(n, s)
@@ -58,7 +59,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// alone is the verdict on a job in which one rank is named, and nobody else.
+// alone returns the verdict on a job, which must be the only one and name just that rank.
 func alone(t *testing.T, j job, rank int) *verdict.Verdict {
 	t.Helper()
 	verdicts, _ := verdict.Diagnose(j)
@@ -78,7 +79,7 @@ func TestLeftOut(t *testing.T) {
 	// But it does hold up what it had to call before.
 	j = newJob(4).in(world, 7, allReduce, s6, -1, 0, 0, 1, 2).with(shrinks, 0)
 	alone(t, j, 3)
-	// And one that leaves out others than the rest do is wrong, in whatever order they are listed.
+	// And a rank that leaves out other ranks than the rest is wrong, in whatever order they are listed.
 	j = newJob(6).in(world, 7, lifecycle.CallShrink, s6, -1, 0, seq(4)...)
 	for r, without := range [][]int{{4, 5}, {5, 4}, {3, 5}, {4, 5}} {
 		j.with(act(tape.ActShrink, s6, true), r)
@@ -98,8 +99,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// A rank that doesn't come to a shrink is named as the job knows it, whichever ranks the shrink leaves out, if that is
-// known.
+// TestNeverShrinks: a rank that doesn't come to a shrink is named by its number in the job, whichever ranks the shrink
+// leaves out, if that is known.
 func TestNeverShrinks(t *testing.T) {
 	shrinking := func(without ...int) job {
 		j := newJob(5).comm("smaller", 0, 2, 4)
@@ -123,7 +124,8 @@ func TestNeverShrinks(t *testing.T) {
 	}
 }
 
-// A shrink of the parent has not made a communicator that was there before, and its ranks are not the shrink's.
+// TestShrinkBesideASplit: a shrink of the parent did not make a communicator that was there before, whose ranks aren't
+// the shrink's.
 func TestShrinkBesideASplit(t *testing.T) {
 	j := newJob(6).comm("even", 0, 2, 4).in("even", 7, allReduce, s6, -1, 0, 0, 2)
 	for _, r := range []int{0, 2} {
@@ -148,7 +150,8 @@ func grouped(kind tape.Act, age time.Duration) func(*verdict.Note, *verdict.Slot
 	}
 }
 
-// Who doesn't end the group in which it has called for what all are in holds the others up.
+// TestUnfinishedGroup: a rank that doesn't end the group in which it has made the call that all are in holds the others
+// up.
 func TestUnfinishedGroup(t *testing.T) {
 	split := func() job { return newJob(4).in(world, 4, lifecycle.CallSplit, s6, -1, 0, seq(4)...) }
 	// Their groups have ended, and NCCL goes on with them.
@@ -178,7 +181,7 @@ func TestUnfinishedGroup(t *testing.T) {
 			}
 		})
 	}
-	// Nobody has asked NCCL whether it is done.
+	// The program has not asked NCCL whether it is done.
 	unasked := func(n *verdict.Note, s *verdict.Slot) {
 		act(tape.ActFinalize, s6, true)(n, s)
 		s.Acts[0].Phase = tape.PhaseInProgress
@@ -188,7 +191,7 @@ func TestUnfinishedGroup(t *testing.T) {
 			t.Errorf("a finalize of %d that may be done: %+v", ranks, v)
 		}
 	}
-	// The others are done with it.
+	// The others have completed it.
 	gone := func(_ *verdict.Note, s *verdict.Slot) {
 		s.State, s.Left = lifecycle.StateDestroyed, &verdict.Left{Act: tape.ActDestroy, Age: s5}
 	}
@@ -206,7 +209,7 @@ func TestUnfinishedGroup(t *testing.T) {
 	if verdicts, _ := verdict.Diagnose(j); len(verdicts) > 0 {
 		t.Errorf("got %+v", verdicts)
 	}
-	// But not for minutes. Of operations, it isn't known whether NCCL has them.
+	// But not for minutes. For operations, it isn't known whether NCCL is still launching them.
 	const long = 3 * time.Minute
 	for _, c := range []struct {
 		job      job
@@ -233,7 +236,7 @@ func TestUnfinishedGroup(t *testing.T) {
 	}
 }
 
-// A rank that has begun an act which others have completed waits for nobody there.
+// TestLingers: a rank in an act that others have completed waits for no rank there.
 func TestLingers(t *testing.T) {
 	j := newJob(4).in(world, 1, allReduce, s6, -1, 0, 0, 2, 3).with(act(tape.ActInit, 9*time.Second, true), 1)
 	alone(t, j, 1)
@@ -272,8 +275,8 @@ func (j job) root(name string) job {
 	return j
 }
 
-// Where the known ranks of a communicator have the order of the job's, that tells which of the others may not have come
-// to its init. It is a guess, and none where a communicator of the job has another order.
+// TestAbsentInOrder: where the known ranks of a communicator are in the job's order, that tells which of the others may
+// not have come to its init. This is a guess, and none is made if a communicator of the job has another order.
 func TestAbsentInOrder(t *testing.T) {
 	guess := `who is absent is a guess by the job's order, in which the known ranks of "sub" are`
 	v := alone(t, newJob(4).begins("sub", 2, 1, 2, 3).root("sub"), 3)
@@ -293,7 +296,8 @@ func TestAbsentInOrder(t *testing.T) {
 	}
 }
 
-// A shrink keeps the order of the ranks that it leaves, and that alone tells who has not come to the child's init.
+// TestAbsentAfterShrink: a shrink keeps the order of the ranks that it leaves, and that alone tells which rank has not
+// come to the child's init.
 func TestAbsentAfterShrink(t *testing.T) {
 	j := newJob(5).begins("less", 2, 1, 3, 2).with(act(tape.ActShrink, s6, true), 1, 3)
 	j.slot(3, "less").Rank = 2
@@ -324,7 +328,8 @@ func TestRenumbered(t *testing.T) {
 	}
 }
 
-// A process has several ranks, of which one comes before the first, whose number the launcher has given it.
+// TestFirstOfAProcessIsLate: one of a process's ranks comes before the first one, whose number the launcher gave the
+// process.
 func TestFirstOfAProcessIsLate(t *testing.T) {
 	j := newJob(4).with(act(tape.ActInit, s6, true), seq(4)...)
 	j[1].Slots[0].Root = 2
@@ -336,7 +341,7 @@ func TestFirstOfAProcessIsLate(t *testing.T) {
 	}
 }
 
-// Ranks that have waited abort the communicator, one after the other: they had come.
+// TestAbortsOneByOne: ranks that have waited abort the communicator, one after the other. They count as having come.
 func TestAbortsOneByOne(t *testing.T) {
 	j := newJob(4).did(world, 6, allReduce, s6, 2).in(world, 7, allReduce, s6, -1, 0, 3).
 		did(world, 7, allReduce, s6, 0, 1).with(aborted, 0, 1)
@@ -345,7 +350,8 @@ func TestAbortsOneByOne(t *testing.T) {
 	}
 }
 
-// A verdict is not resolved by calls that failed: its victims' abort may not be seen yet, and what it ended is.
+// TestUnresolvedByFailure: calls that failed don't resolve a verdict: the victims' abort may not be seen yet, although
+// the end of their calls is.
 func TestUnresolvedByFailure(t *testing.T) {
 	j := newJob(3).did(world, 6, allReduce, s6, 2).in(world, 7, allReduce, s6, -1, 0, 0, 1)
 	v := alone(t, j, 2)
@@ -359,7 +365,8 @@ func TestUnresolvedByFailure(t *testing.T) {
 	}
 }
 
-// What victims cut short by an abort is not healed, until they make other calls.
+// TestCutShort: the trouble of victims that cut their calls short by an abort is not healed until they make other
+// calls.
 func TestCutShort(t *testing.T) {
 	hang := newJob(3).comm("other", 0, 1, 2).did(world, 6, allReduce, s6, 2).in(world, 7, allReduce, s6, -1, 0, 0, 1)
 	v := alone(t, hang, 2)

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// The evidence says nothing that the text denies: who has launched a call is not between its calls, and who is through
-// one has come to it.
+// TestEvidenceAgrees: the evidence doesn't deny what the text says: a rank that has launched a call is not between its
+// calls, and a rank that has completed a call has come to it.
 func TestEvidenceAgrees(t *testing.T) {
 	for name, c := range map[string]struct {
 		job        job
@@ -74,8 +74,9 @@ func TestEvidenceOfWhatBlocks(t *testing.T) {
 	}
 }
 
-// All ranks have launched an operation, and of some it isn't known for what their streams wait. A rank whose data the
-// network doesn't take is the cause; who waits for data isn't, as a device may not have come to send it.
+// TestStreamsAndNetwork: all ranks have launched an operation, and for some it isn't known what their streams wait for.
+// A rank whose data the network doesn't take is the cause; a rank that waits for data isn't, as the sender's device may
+// not have come to it.
 func TestStreamsAndNetwork(t *testing.T) {
 	hang := func(age time.Duration, phase tape.Phase) job {
 		on := func(phase tape.Phase) func(*verdict.Note, *verdict.Slot) {
@@ -110,8 +111,8 @@ func TestStreamsAndNetwork(t *testing.T) {
 	}
 }
 
-// Groups of a split without names, as NCCL's are, have one role: a rank that calls them in another order is found by
-// what the ranks of the others do.
+// TestUnnamedGroups: groups of a split without names, as NCCL's are, have one role: a rank that calls them in another
+// order is found by what the ranks of the other groups do.
 func TestUnnamedGroups(t *testing.T) {
 	j := newJob(8)
 	for r := range 4 {
@@ -143,7 +144,7 @@ func TestUnnamedGroups(t *testing.T) {
 	}
 }
 
-// A rank's last call is that of the goroutine that is missing, and not of another one, as a heartbeat's.
+// TestLastCallIsOfTheLane: a rank's last call is that of the goroutine that is missing, not of another one's heartbeat.
 func TestLastCallIsOfTheLane(t *testing.T) {
 	apart := func(_ *verdict.Note, s *verdict.Slot) { s.Lane = 1 }
 	j := newJob(4).comm("beat", 0, 1, 2, 3).did("beat", 9, allReduce, 10*time.Millisecond, 0, 1, 2, 3).
@@ -155,7 +156,8 @@ func TestLastCallIsOfTheLane(t *testing.T) {
 	}
 }
 
-// Ranks of a communicator that was made of another one have processes: they have not called for it.
+// TestUnseenRankOfAChild: the ranks of a communicator that was made of another one have processes, so they have not
+// called for it.
 func TestUnseenRankOfAChild(t *testing.T) {
 	for name, want := range map[string]string{
 		"child": "no process is known to have called for it as these ranks",

@@ -66,8 +66,8 @@ func died(n verdict.Note, ago time.Duration, cause string) verdict.Note {
 	return n
 }
 
-// The init of a rank failed, and others wait for it in theirs. It is told with its error, whether the process has ended
-// since or goes on; what may have failed because of another rank is told of that one.
+// TestInitFailed: the init of a rank failed, and others wait for it in theirs. The verdict has its error, whether the
+// process has ended since or goes on. If the init may have failed because of another rank, the verdict is on that rank.
 func TestInitFailed(t *testing.T) {
 	waits := func(rank, size int) verdict.Note { return initNote(string(rune('a'+rank)), initBegun(rank, size)) }
 	const device = "invalid device"
@@ -137,7 +137,7 @@ func TestInitFailed(t *testing.T) {
 	}
 }
 
-// The last act of a rank that others wait for elsewhere failed: that is told.
+// TestLastActFailed: the verdict says that the last act of a rank that others wait for elsewhere failed.
 func TestLastActFailed(t *testing.T) {
 	failed := initOf(1, 2, 2, tape.StageEnd, initStart+second, lifecycle.CodeInvalidArgument, "invalid device")
 	notes := []verdict.Note{initNote("a", initBegun(0, 2)), initNote("b", failed)}

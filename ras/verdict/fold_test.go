@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// What was launched on a stream behind an operation of another communicator has not begun; what was launched with it,
-// or on another stream, may have.
+// TestFoldQueues: an operation that was launched on a stream behind one of another communicator has not begun; one that
+// was launched together with it, or on another stream, may have.
 func TestFoldQueues(t *testing.T) {
 	const first, later = int64(time.Hour), int64(time.Hour + time.Second)
 	var slots []tape.Slot
@@ -48,7 +48,8 @@ func TestFoldQueues(t *testing.T) {
 	}
 }
 
-// What a device has done is what marks prove or, without marks, what has ended; nothing is known if these are gone.
+// TestFoldProven: a device has completed what marks prove or, without marks, what has ended; nothing is known if these
+// are gone.
 func TestFoldProven(t *testing.T) {
 	of := func(generation uint32, marked bool) tape.Slot {
 		return tape.Slot{
@@ -73,7 +74,7 @@ func TestFoldProven(t *testing.T) {
 	}
 }
 
-// What is queued on a stream is as old as the last time at which the stream did something.
+// TestFoldMoves: a queued operation is as old as the last time at which its stream did something.
 func TestFoldMoves(t *testing.T) {
 	const start, second = int64(time.Hour), int64(time.Second)
 	look := func(completed uint64) []tape.Slot {

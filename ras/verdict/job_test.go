@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// job is the notes of a job, by rank, all of whose ranks are in world and at rest.
+// job is the notes of a job, by rank. All its ranks are in world and at rest.
 type job []verdict.Note
 
 const world = "world"
@@ -49,7 +49,7 @@ func (j job) comm(name string, ranks ...int) job {
 	return j
 }
 
-// slot is a rank's in a communicator, or nobody's if it has none.
+// slot is a rank's slot in a communicator, or one that belongs to no rank if it has none.
 func (j job) slot(r int, comm string) *verdict.Slot {
 	i := slices.IndexFunc(j[r].Slots, func(s verdict.Slot) bool { return s.Name == comm })
 	if i < 0 {
@@ -78,7 +78,7 @@ func (j job) in(comm string, n uint64, call lifecycle.Call, age time.Duration, w
 	return j
 }
 
-// did makes it the last call of ranks, which ended so long ago.
+// did gives ranks a last call, which ended that long ago.
 func (j job) did(comm string, n uint64, call lifecycle.Call, ago time.Duration, ranks ...int) job {
 	for _, r := range ranks {
 		s := j.slot(r, comm)
@@ -101,10 +101,10 @@ func pxn(n *verdict.Note, s *verdict.Slot) {
 	s.Locals, s.Node, s.Local = n.JobSize/2, 2*s.Rank/n.JobSize, s.Rank%(n.JobSize/2)
 }
 
-// messageBetween03 makes the call that a rank is in one with the other of ranks 0 and 3.
+// messageBetween03 sets the peer of a message of rank 0 or 3 to the other one of the two.
 func messageBetween03(_ *verdict.Note, s *verdict.Slot) { s.Op.Peer = int32(3 - s.Rank) }
 
-// without is the job as it looks when some give no note.
+// without is the job as it looks if some ranks give no note.
 func (j job) without(ranks ...int) job {
 	return slices.DeleteFunc(slices.Clone(j), func(n verdict.Note) bool { return slices.Contains(ranks, n.Rank) })
 }
@@ -129,7 +129,7 @@ func fate(f verdict.Fate, age time.Duration, cause string) func(*verdict.Note, *
 	return func(n *verdict.Note, _ *verdict.Slot) { n.Fate, n.FateAge, n.Cause = f, age, cause }
 }
 
-// told is the end of a process by a signal that asks for it.
+// told ends a process by a signal that asks for that.
 func told(age time.Duration) func(*verdict.Note, *verdict.Slot) {
 	return func(n *verdict.Note, _ *verdict.Slot) {
 		n.Fate, n.FateAge, n.Cause, n.Told = verdict.Dead, age, "it was ended by SIGTERM", true
@@ -157,7 +157,7 @@ func renamed(_ *verdict.Note, s *verdict.Slot) { s.Was, s.Comm = s.Comm, lifecyc
 
 func silent(n *verdict.Note, _ *verdict.Slot) { n.Slots = nil }
 
-// contained is a process in a container, as the agent of its machine tells of it.
+// contained is a process in a container, as the agent of its machine describes it.
 func contained(n *verdict.Note, _ *verdict.Slot) {
 	n.Host, n.Machine = fmt.Sprint("pod-", n.Rank), n.Host
 }
@@ -203,7 +203,7 @@ const (
 	s6        = 6 * time.Second
 )
 
-// grows is a job of which some are in a grow of world.
+// grows is a job of which some ranks are in a grow of world.
 func grows(ranks int, in ...int) job {
 	return newJob(ranks).did(world, 2, allReduce, s6, seq(ranks)...).
 		in(world, 3, lifecycle.CallGrow, s6, -1, 0, in...).with(act(tape.ActGrow, s6, true), in...)
@@ -249,7 +249,7 @@ func pipelines() job {
 	return j
 }
 
-// ring is a job of which three ranks wait for each other, for so long each.
+// ring is a job of three ranks that wait for each other, each for the given time.
 func ring(ages ...time.Duration) job {
 	j := newJob(3).comm("x", 0, 1).comm("y", 1, 2).comm("z", 2, 0)
 	for r, comm := range []string{"x", "y", "z"} {
@@ -258,8 +258,8 @@ func ring(ages ...time.Duration) job {
 	return j
 }
 
-// pending is a job whose ranks launched calls that nobody knows to be done, but for rank 2, which made its last one so
-// long ago, three calls before.
+// pending is a job whose ranks launched calls that are not known to be complete, except rank 2, which made its last
+// call that long ago, three calls before.
 func pending(ago time.Duration) job {
 	last := func(_ *verdict.Note, s *verdict.Slot) { s.Unproven, s.Begun = true, s.Seq }
 	return newJob(4).did(world, 43, lifecycle.CallAllReduce, 6*time.Second, 0, 1, 3).

@@ -84,7 +84,8 @@ func launched(t *testing.T, unproven bool, programs ...string) (notes []Note) {
 	return notes
 }
 
-// Ranks wait for each other by the order of their launches alone, though each has called for all its messages.
+// TestLaunches: ranks wait for each other only by the order of their launches, though each has called for all its
+// messages.
 func TestLaunches(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -153,7 +154,8 @@ func TestLaunches(t *testing.T) {
 	}
 }
 
-// Of operations of which nothing is known but that they were launched, the order tells which one a rank is in.
+// TestLaunchedBefore: if all that is known of operations is that they were launched, their order tells which one a rank
+// is in.
 func TestLaunchedBefore(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -184,8 +186,8 @@ func TestLaunchedBefore(t *testing.T) {
 	}
 }
 
-// No rank gets past a collective for which ranks have made different calls, whatever they have launched since. That is
-// what is wrong where no device is known to have done it.
+// TestDifferentLaunches: no rank gets past a collective for which ranks have made different calls, whatever they have
+// launched since. Such a mismatch is the cause if no device is known to have completed the collective.
 func TestDifferentLaunches(t *testing.T) {
 	const wrong = "mismatch certain: rank 2 (a, pid 3) made a different call than the others as number 2 on "
 	each := func(change func(*Slot)) func([]Note) {
@@ -262,7 +264,8 @@ func TestDifferentLaunches(t *testing.T) {
 	}
 }
 
-// No rank waits in what it has done, or behind what may have been launched earlier than a trail tells.
+// TestNotHeldBack: no rank waits in what it has completed, or behind what may have been launched before the trail
+// begins.
 func TestNotHeldBack(t *testing.T) {
 	inReceive := func(notes []Note) {
 		for i := range notes {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// talked counts messages with other ranks, n each way with each.
+// talked counts n messages, each way, with each of the other ranks.
 func talked(n uint64, others ...int) func(*verdict.Note, *verdict.Slot) {
 	return func(_ *verdict.Note, s *verdict.Slot) {
 		s.Counted = true
@@ -45,7 +45,7 @@ func receives(from int32) func(*verdict.Note, *verdict.Slot) {
 	}
 }
 
-// takes sets how many messages a rank has called to receive from another one, and is in the last of.
+// takes puts a rank into the last of n receives from another one.
 func takes(n uint64, from int32) func(*verdict.Note, *verdict.Slot) {
 	return func(_ *verdict.Note, s *verdict.Slot) {
 		s.Op.Call, s.Op.Peer, s.Seq = lifecycle.CallRecv, from, n
@@ -53,7 +53,7 @@ func takes(n uint64, from int32) func(*verdict.Note, *verdict.Slot) {
 	}
 }
 
-// full fills the counts of a rank with the first others.
+// full fills the counts of a rank with its first peers.
 func full(_ *verdict.Note, s *verdict.Slot) {
 	for r := 0; len(s.Messages) < model.MaxPeers; r++ {
 		if r != s.Rank {
@@ -62,7 +62,7 @@ func full(_ *verdict.Note, s *verdict.Slot) {
 	}
 }
 
-// sent sets how many messages a rank has sent to another one, and is in the last of.
+// sent puts a rank into the last of n sends to another one.
 func sent(n uint64, to int32) func(*verdict.Note, *verdict.Slot) {
 	return func(_ *verdict.Note, s *verdict.Slot) {
 		s.Seq, s.Op.Call, s.Op.Peer = n, lifecycle.CallSend, to
@@ -70,14 +70,14 @@ func sent(n uint64, to int32) func(*verdict.Note, *verdict.Slot) {
 	}
 }
 
-// line is a job of four whose ranks have exchanged n messages with their neighbours, each way.
+// line is a job of four ranks that have exchanged n messages with their neighbours, each way.
 func line(n uint64) job {
 	return newJob(4).did(world, 8, allReduce, s6, 0, 1, 2, 3).with(talked(n, 1), 0).with(talked(n, 0, 2), 1).
 		with(talked(n, 1, 3), 2).with(talked(n, 2, 0), 3).with(talked(n, 3), 0)
 }
 
-// Of a group of messages, which a device does together, the rank waits for those that have launched fewer of theirs,
-// and for no other.
+// TestGroupsOfMessages: in a group of messages, which a device performs together, a rank waits for the peers that have
+// launched fewer of theirs, and for no other rank.
 func TestGroupsOfMessages(t *testing.T) {
 	destroyed := func(_ *verdict.Note, s *verdict.Slot) { s.Left = &verdict.Left{Act: tape.ActDestroy, Age: s5} }
 	open := func(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseNone }
@@ -320,7 +320,7 @@ func TestGroupsOfMessages(t *testing.T) {
 	}
 }
 
-// Of ranks that make two collectives in opposite orders, those that are fewer are wrong.
+// TestOutnumbered: if ranks make two collectives in opposite orders, the smaller side is wrong.
 func TestOutnumbered(t *testing.T) {
 	for name, c := range map[string]struct {
 		first  []int // are in the collective on world, and the others in the one on dp
@@ -345,8 +345,8 @@ func TestOutnumbered(t *testing.T) {
 	}
 }
 
-// A rank in an open group withholds what it has called for. Of the others nobody has asked NCCL, so that only what they
-// are to receive shows that they wait.
+// TestWithheld: a rank in an open group withholds the messages that it has called for. The programs of the others have
+// not asked NCCL, so that only what these are to receive shows that they wait.
 func TestWithheld(t *testing.T) {
 	unasked := func(_ *verdict.Note, s *verdict.Slot) { s.InFlight, s.Phase, s.Unproven = 0, tape.PhaseNone, true }
 	grouped := func(_ *verdict.Note, s *verdict.Slot) { s.Phase = tape.PhaseGroup }

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// As TestNotes, of jobs whose calls launch operations onto the streams of devices.
+// TestNotesOfDevices is TestNotes for jobs whose calls launch operations onto the streams of devices.
 func TestNotesOfDevices(t *testing.T) {
 	testNotes(t, []noteTest{
 		{

@@ -13,8 +13,8 @@ import (
 )
 
 // What ranks of a job did is in the scenarios of ras/jobsim, which are played through notes, agents and tapes. Here are
-// notes that no simulated job writes: of processes that don't answer, of engines that do otherwise, and of moments in
-// between.
+// notes that no simulated job writes: of processes that don't answer, of engines that behave differently, and of
+// moments in between.
 
 // hang is a job of four ranks, of which one doesn't come to an all-reduce.
 func hang() job {
@@ -659,7 +659,7 @@ func TestNotes(t *testing.T) {
 	})
 }
 
-// noteTest is notes, and what is wrong by them.
+// noteTest is notes, and the verdicts that they must give.
 type noteTest struct {
 	name string
 	job  job

@@ -216,7 +216,7 @@ func TestOracle(t *testing.T) {
 	})
 }
 
-// FuzzDiagnose gives it notes that no process would write.
+// FuzzDiagnose diagnoses notes that no process would write.
 func FuzzDiagnose(f *testing.F) {
 	for seed := range 8 {
 		tr := rapid.Custom(drawTrial).Example(seed)

@@ -10,7 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A message whose sides have different sizes does not end, also if one side has done its part and gone on.
+// TestUnequalSizes: a message whose sides have different sizes does not end, even if one side has done its part and
+// gone on.
 func TestUnequalSizes(t *testing.T) {
 	const bothWrong = `mismatch likely: ranks 0 and 1 called for message 1 from rank 0 to rank 1 on "world" with ` +
 		`different sizes, and it is not known which is wrong: rank 0 called send of 8 bytes, and rank 1 recv of 16 ` +
@@ -81,7 +82,7 @@ func TestUnequalSizes(t *testing.T) {
 			"the next one is odd, too",
 			[]string{">1:8 >1:8", "<0:16 <0:16", ">3:8 >3:8", "<2:8 <2:8"},
 			func(notes []Note) {
-				for i := range 2 { // the others are through
+				for i := range 2 { // the others have completed it
 					notes[2+i].Slots[0].InFlight, notes[2+i].Slots[0].Stalled = 0, false
 				}
 				usual(1, tape.Signature{Call: lifecycle.CallRecv, Bytes: 16}, 8)(notes)
@@ -141,8 +142,8 @@ func TestUnequalSizes(t *testing.T) {
 	}
 }
 
-// A message's other side is a call for a message with the rank that made it: what rank 3 receives first, of rank 2, is
-// none of what rank 1 sends to it.
+// TestOtherSide: a message's other side is a call for a message with the rank that made it: the first receive of rank
+// 3, which is from rank 2, does not belong to what rank 1 sends to rank 3.
 func TestOtherSide(t *testing.T) {
 	notes := launched(t, false, "*0", ">3", "<1", "<2")
 	n := &notes[1]

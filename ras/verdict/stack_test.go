@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// TestStackIsEvidence: where the culprit's process is belongs to the evidence, and is news when it comes later.
+// TestStackIsEvidence: the stack of the culprit's process is evidence, and is news when it comes later.
 func TestStackIsEvidence(t *testing.T) {
 	notes := []verdict.Note{
 		{Member: "h-0", Rank: 0, JobSize: 2, Fate: verdict.Stopped, FateAge: 1, Stack: nil},
@@ -39,7 +39,7 @@ func TestStackIsEvidence(t *testing.T) {
 	}
 }
 
-// TestStacksWithoutACulprit: of a verdict that names nobody, the stacks of the first two that wait are evidence.
+// TestStacksWithoutACulprit: if a verdict has no culprit, the stacks of the first two ranks that wait are evidence.
 func TestStacksWithoutACulprit(t *testing.T) {
 	stuck := newJob(4).in(world, 8, allReduce, 3*time.Minute, -1, 0, seq(4)...).
 		with(onStream, seq(4)...)

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// visit is an operation of a device: when it came to it, and when that was done.
+// visit is an operation of a device: when the device came to it, and when it was done.
 type visit struct {
 	comm         int
 	seq          uint64
@@ -21,7 +21,7 @@ type visit struct {
 	since, until time.Duration
 }
 
-// devices is a job whose looks see its devices. Communicator 0 is its world, communicator 1 has the even ranks, and
+// devices is a job whose devices are seen by looks. Communicator 0 is its world, communicator 1 has the even ranks, and
 // communicator 2 the second half of the ranks.
 type devices struct {
 	rng    *rand.Rand
@@ -42,7 +42,7 @@ func newDevices(ranks int, seed uint64) *devices {
 
 func (d *devices) computes(rank int, took time.Duration) { d.now[rank] += took }
 
-// meet has ranks make a collective, or two a message, which takes that long once all have come.
+// meet has ranks make a collective, or two ranks a message, which takes that long once all have come.
 func (d *devices) meet(comm int, call lifecycle.Call, took time.Duration, ranks ...int) {
 	d.seq[comm]++
 	last := time.Duration(0)
@@ -242,8 +242,8 @@ func TestStays(t *testing.T) {
 	}
 }
 
-// TestStaysChange: a rank that is late no more isn't named after half of the window, and another one that is late since
-// then is named after the whole.
+// TestStaysChange: a rank that is no longer late isn't named after half of the window, and another one that has been
+// late since then is named after the whole.
 func TestStaysChange(t *testing.T) {
 	const ms = time.Millisecond
 	for trial := range uint64(20) {
@@ -283,8 +283,8 @@ func TestStaysChange(t *testing.T) {
 	}
 }
 
-// TestStaysOfStaleNotes: what devices did is right though a process's operations of that time are lost, but not if the
-// process is dead.
+// TestStaysOfStaleNotes: the times of devices count even if a process's operations of that time are lost, but not if
+// the process is dead.
 func TestStaysOfStaleNotes(t *testing.T) {
 	d := newDevices(3, 1)
 	for d.now[0] < 100*time.Second {

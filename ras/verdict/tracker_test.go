@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// TestAnswered: of a verdict that holds no longer, whether those that wait in its call do so for its culprits.
+// TestAnswered: when a verdict no longer holds, whether its culprits have done what the ranks in its call waited for.
 func TestAnswered(t *testing.T) {
 	hang := newJob(4).in(world, 41, allReduce, s6, 2, s6, 0, 1, 3)
 	arrived := func() job {
@@ -35,7 +35,7 @@ func TestAnswered(t *testing.T) {
 	}
 }
 
-// TestResolved: of a verdict that holds no longer, whether its cause is gone, or only those that waited.
+// TestResolved: when a verdict no longer holds, whether its cause is gone, or only the ranks that waited are.
 func TestResolved(t *testing.T) {
 	stopped := func() job { return hang().with(fate(verdict.Stopped, 5*time.Second, ""), 2) }
 	died := func() job { return hang().with(fate(verdict.Dead, 5*time.Second, ""), 2) }
@@ -90,7 +90,7 @@ func TestResolved(t *testing.T) {
 	}
 }
 
-// TestTracker: a verdict goes on while its cause does, whatever less or more is known of it, and is news when it says
+// TestTracker: a verdict goes on while its cause does, whether more or less is known of it, and is news when it says
 // something else.
 func TestTracker(t *testing.T) {
 	var tracker verdict.Tracker

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestVerdictOfThousandsIsTold: a bus takes the event of a verdict for which 4,096 ranks wait, of hosts with long
-// names, and whatever its texts hold; it has the verdict's id, and says how many there are.
+// TestVerdictOfThousandsIsTold: a bus takes the event of a verdict for which 4,096 ranks on hosts with long names wait,
+// whatever its texts hold. The event has the verdict's id, and says how many ranks there are.
 func TestVerdictOfThousandsIsTold(t *testing.T) {
 	for name, char := range map[string]string{"plain": "h", "control characters": "\x01"} {
 		v := verdict.Verdict{
@@ -108,7 +108,7 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// TestSuspicionsAreNotTold: a process that answers late, and then does, is nothing to be told of; one that is back is.
+// TestSuspicionsAreNotTold: a process that answers late is not reported; a process that comes back is.
 func TestSuspicionsAreNotTold(t *testing.T) {
 	var told []string
 	a := New(mesh.Member{Name: "a-1"}, func() verdict.Note { return verdict.Note{} }, Config{

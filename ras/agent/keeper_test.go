@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// TestKeeper: what happens to the processes that it was given is told, in order, and known.
+// TestKeeper: a Keeper reports what happens to its processes, in order, and knows it.
 func TestKeeper(t *testing.T) {
 	self, err := mesh.Self(-1, 0)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestKeptProcessesAreJudgedByTheirKeeper: it coordinates, asks for their notes, and has no place in what it says.
+// TestKeptProcessesAreJudgedByTheirKeeper: the keeper coordinates, asks for their notes, and is not in its verdicts.
 func TestKeptProcessesAreJudgedByTheirKeeper(t *testing.T) {
 	keeper := mesh.Member{Name: "a-9", Host: "a", Rank: -1, Keeper: "a-9"}
 	m := NewMachine(keeper)

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// TestKeptElsewhere: what is known of processes that another agent tells of follows from what is known of that agent.
-// Those that had ended before have; the others are never taken for dead.
+// TestKeptElsewhere: the states of another agent's processes follow from the state of that agent. Processes that had
+// ended before stay so; the others are never taken for dead.
 func TestKeptElsewhere(t *testing.T) {
 	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}
 	kept := []mesh.Status{
@@ -46,8 +46,8 @@ func TestKeptElsewhere(t *testing.T) {
 	}
 }
 
-// TestKeptContainers: another agent's processes in containers have their containers' host names here, too, and members
-// the names that they have by an agent that doesn't tell those.
+// TestKeptContainers: here, too, another agent's processes in containers have their containers' host names. Their
+// members have the same names as by an agent that doesn't tell the host names.
 func TestKeptContainers(t *testing.T) {
 	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}
 	kept := []mesh.Status{
@@ -78,7 +78,7 @@ func TestKeptContainers(t *testing.T) {
 	}
 }
 
-// TestListFitsAQuestion: whatever the agent's machine and the containers are called.
+// TestListFitsAQuestion: a list fits, whatever the agent's machine and the containers are called.
 func TestListFitsAQuestion(t *testing.T) {
 	far := strings.Repeat("<", mesh.MaxHost)
 	keeper := mesh.Member{Name: far + "-4194304", Host: far, ID: process.ID{PID: 1 << 22}, Rank: -1}
@@ -108,7 +108,7 @@ func TestListFitsAQuestion(t *testing.T) {
 	}
 }
 
-// TestAnyHostNameIsTold: a list is taken, whatever a process's host is called.
+// TestAnyHostNameIsTold: a list is accepted, whatever a process's host is called.
 func TestAnyHostNameIsTold(t *testing.T) {
 	keeper := mesh.Member{Name: "far-9", Host: "far", ID: process.ID{PID: 9}, Rank: -1, Keeper: "far-9"}
 	for _, host := range []string{
@@ -136,7 +136,7 @@ func TestAnyHostNameIsTold(t *testing.T) {
 	}
 }
 
-// TestLostAgentLeavesItsProcessesUnknown: of a process whose agent is gone no verdict says that it is out of reach.
+// TestLostAgentLeavesItsProcessesUnknown: no verdict says that a process is out of reach because its agent is gone.
 func TestLostAgentLeavesItsProcessesUnknown(t *testing.T) {
 	now := time.Now()
 	m := member{}
@@ -147,7 +147,7 @@ func TestLostAgentLeavesItsProcessesUnknown(t *testing.T) {
 	}
 }
 
-// TestNotesOfAnAgent: its answer has the notes of all its processes, and none of those of others.
+// TestNotesOfAnAgent: an agent's answer has the notes of all its processes, and of no others.
 func TestNotesOfAnAgent(t *testing.T) {
 	long := make([]verdict.Slot, 500)
 	b := encodeNotes([]verdict.Note{{Member: "far-1", Slots: long}, {Member: "far-2"}, {Member: "near-3"}}, nil)
@@ -166,8 +166,8 @@ func TestNotesOfAnAgent(t *testing.T) {
 	}
 }
 
-// TestKeptIsAskedUnlocked: a Keeper that tells the agent of an event has its processes locked meanwhile, so an agent
-// that asked for them with its own lock held would wait for the Keeper, and the Keeper for it.
+// TestKeptIsAskedUnlocked: a Keeper holds its lock while it tells the agent of an event. An agent that asked for the
+// Keeper's processes with its own lock held would deadlock with it.
 func TestKeptIsAskedUnlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := twoProcesses(t, func(int) func(context.Context, string, []byte) []byte {

@@ -261,13 +261,13 @@ func (p *play) notes(args []string) []verdict.Note {
 	return notes
 }
 
-// inside is what looks see of a device that is in a collective for a part of the time.
+// inside is what looks see of a device that is in collectives for a part of the time.
 func inside(percent int, over time.Duration) model.Span {
 	in := int64(over) * int64(percent) / 100
 	return model.Span{Looks: int(over / time.Second), Over: int64(over), Inside: in, Busy: in, Ops: percent, Done: 100}
 }
 
-// heard makes what a coordinator says.
+// heard makes the input for what a coordinator says.
 func (p *play) heard(args []string) Input {
 	var in Heard
 	for _, a := range args {
@@ -380,9 +380,9 @@ func table() string {
 	return out.String()
 }
 
-// TestPhases holds what must be so for all phases, whatever the table says: a process that runs again is looked at
-// anew, however it was taken for gone; one that ended in order did, whatever was thought before; and a note is given
-// only by a process that runs.
+// TestPhases checks what must hold for all phases, whatever the table says: a process that runs again is looked at
+// anew, however it was taken for gone; a process that ended in order did, whatever was thought before; and only a
+// process that runs gives a note.
 func TestPhases(t *testing.T) {
 	after := func(from phase, by trigger) phase {
 		m := member{phase: from}
@@ -420,8 +420,8 @@ var triggerNames = [numTriggers]string{
 
 func (t trigger) String() string { return triggerNames[t] }
 
-// TestAgeOfAKeptVerdict: a verdict that a new coordinator takes over, and can't judge at its first look, is older by
-// the time since it was told, and by the time between two looks later.
+// TestAgeOfAKeptVerdict: a new coordinator takes over a verdict that it can't judge at its first look. The verdict gets
+// older by the time since it was told, and later by the time between two looks.
 func TestAgeOfAKeptVerdict(t *testing.T) {
 	members := make([]mesh.Status, 3)
 	for r := range members {

@@ -21,7 +21,7 @@ func newTestAgent(t testing.TB) *Agent {
 	return New(self, func() verdict.Note { return verdict.Note{Member: self.Name} }, Config{})
 }
 
-// Whatever comes, nothing breaks, and what is no message changes nothing.
+// FuzzHandle: no input breaks Handle, and input that is no message changes nothing.
 func FuzzHandle(f *testing.F) {
 	f.Add((&message{Kind: askNotes}).encode())
 	f.Add((&message{Kind: askLook}).encode())
@@ -51,7 +51,7 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// A note that comes in can be diagnosed, whatever it says.
+// FuzzDecodeNote: a note that can be decoded can be diagnosed, whatever it says.
 func FuzzDecodeNote(f *testing.F) {
 	n := verdict.Note{Member: "host-2", Slots: []verdict.Slot{{
 		Rank: 1, Size: 4, Seq: 7, InFlight: 1, Stalled: true,
@@ -120,7 +120,7 @@ func TestNoteThatIsTooLongKeepsWhatMatters(t *testing.T) {
 	}
 }
 
-// What is told to all fits into a question, and a verdict told in part is the same one.
+// TestVerdictsToldInPartKeepTheirID: a broadcast fits into a question, and a verdict that is told in part keeps its ID.
 func TestVerdictsToldInPartKeepTheirID(t *testing.T) {
 	var open []verdict.Verdict
 	for i := range 40 {
@@ -186,8 +186,8 @@ func TestLongVerdictIsTold(t *testing.T) {
 	}
 }
 
-// TestLongIDs: a verdict whose ID is longer than one can be is not taken: a process that takes over tells the IDs of
-// many in one question.
+// TestLongIDs: a verdict whose ID is too long is not accepted, as a process that takes over tells the IDs of many
+// verdicts in one question.
 func TestLongIDs(t *testing.T) {
 	for n, want := range map[int]int{maxID: 1, maxID + 1: 0} {
 		a := newTestAgent(t)
@@ -206,7 +206,7 @@ func TestLongIDs(t *testing.T) {
 	}
 }
 
-// A verdict's event is what a receiver makes of it without this package.
+// TestVerdictEventCanBeRead: a receiver can read a verdict's event without this package.
 func TestVerdictEventCanBeRead(t *testing.T) {
 	v := verdict.Verdict{ID: "0123", Reason: verdict.RankDead, Culprits: []verdict.Rank{
 		{Job: 3, Comm: -1},

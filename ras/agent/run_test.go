@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// twoProcesses starts a mesh of two processes, on a host each. handler is what the one of a rank answers.
+// twoProcesses starts a mesh of two processes, on a host each. handler makes the Handler of a rank.
 func twoProcesses(t *testing.T, handler func(rank int) func(context.Context, string, []byte) []byte) *sim.Job {
 	t.Helper()
 	j, err := sim.StartJob(t.Context(), sim.JobConfig{
@@ -47,7 +47,7 @@ func stub(t *testing.T, answer func(*message) []byte) func(context.Context, stri
 	}
 }
 
-// pair is a coordinator of which the test decides how it answers, and the agent of the other process.
+// pair starts a coordinator whose answers the test decides, and returns the agent of the other process.
 func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
 	t.Helper()
 	j := twoProcesses(t, func(rank int) func(context.Context, string, []byte) []byte {
@@ -76,8 +76,8 @@ func pair(t *testing.T, coordinator func(*message) []byte) (follower *Agent) {
 	return follower
 }
 
-// TestHostOutOfReachIsNotWaitedFor: a job that ends while a host is out of reach withdraws what it told of it: of the
-// processes that can be reached none is left to do so, and those of the host have heard nothing of it.
+// TestHostOutOfReachIsNotWaitedFor: a job that ends while a host is out of reach withdraws its verdict: of the
+// processes that can be reached none is left to do so, and those of the host don't know of the verdict.
 func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a *Agent
@@ -116,7 +116,7 @@ func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 		if _, _, err := j.WaitTold(time.Minute, time.Now(), mesh.Unreachable, one.Name(), one); err != nil {
 			t.Error(err)
 		}
-		// At once: what became of it isn't sure yet, so it is found by the look that follows, without further news.
+		// Its state isn't certain at once, so that only the next look finds the verdict, without further news.
 		a.Member(mesh.Event{Status: mesh.Status{Member: j.Ranks[1].Process.Member(), State: mesh.Unreachable}})
 		isOpen := sim.Until(time.Minute, func() bool { return len(a.Open()) == 1 })
 		cancel()
@@ -127,7 +127,7 @@ func TestHostOutOfReachIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestWithdrawalIsHeardBeforeItsCoordinatorLeaves: the others would withdraw the verdict once more, each in turn.
+// TestWithdrawalIsHeardBeforeItsCoordinatorLeaves: else the others would withdraw the verdict again, each in turn.
 func TestWithdrawalIsHeardBeforeItsCoordinatorLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a *Agent
@@ -161,7 +161,7 @@ func TestWithdrawalIsHeardBeforeItsCoordinatorLeaves(t *testing.T) {
 		}})
 		a.Trouble()
 		a.Run(ctx, j.Ranks[0].Mesh)
-		// Looks at the members that join come before.
+		// The broadcasts before are of looks at the members that join.
 		if want := []int{1, 0}; len(heard) < 2 || !slices.Equal(heard[len(heard)-2:], want) {
 			t.Errorf("the other process heard of %v open verdicts, want %v", heard, want)
 		}
@@ -171,7 +171,7 @@ func TestWithdrawalIsHeardBeforeItsCoordinatorLeaves(t *testing.T) {
 	})
 }
 
-// A coordinator that doesn't answer is told again; one that does, once.
+// TestTroubleIsToldUntilItIsHeard: trouble is told again if the coordinator doesn't answer; else, once.
 func TestTroubleIsToldUntilItIsHeard(t *testing.T) {
 	for name, c := range map[string]struct {
 		deaf int32 // to so many attempts
@@ -220,7 +220,7 @@ func failed() verdict.Note {
 	}}}
 }
 
-// Settle waits for a look that began after the failure, in a process that is alone and in one that follows.
+// TestSettleWaitsForALook: Settle waits for a look that began after the failure, alone and in a process that follows.
 func TestSettleWaitsForALook(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestSettleWaitsForALook(t *testing.T) {
 			time.Sleep(time.Second)
 			a.Failed(a.self, failure())
 			word := func(turn uint64) { a.Handle(t.Context(), "host1-1", encodeOpen("host1-1", turn, nil, nil)) }
-			word(1) // of a look that was before
+			word(1) // of an earlier look
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			began := time.Now()
 			a.Settle(ctx)
@@ -272,7 +272,7 @@ func TestSettleWaitsForALook(t *testing.T) {
 	})
 }
 
-// settled holds that Settle returns by itself within a time.
+// settled checks that Settle returns by itself within a time.
 func settled(t *testing.T, a *Agent, within time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

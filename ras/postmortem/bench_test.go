@@ -76,7 +76,8 @@ func BenchmarkReadTallies64(b *testing.B) {
 	readAll(b, dir, ranks, names*classes)
 }
 
-// readAll measures how long it takes to read all tapes and to write the report, which has so many kinds of operations.
+// readAll measures how long it takes to read all tapes and to write the report, which has that many kinds of
+// operations.
 func readAll(b *testing.B, dir string, ranks, kinds int) {
 	for b.Loop() {
 		report, err := postmortem.Read([]string{dir}, postmortem.Options{Last: 40})

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestOffsets lets hosts with any clocks do things together, and compares what is found out about the clocks with what
-// they are.
+// TestOffsets lets hosts with any clocks do things together, and compares the offsets that are found with the true
+// ones.
 func TestOffsets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 6).Draw(t, "hosts")
@@ -71,7 +71,7 @@ func TestOffsets(t *testing.T) {
 	})
 }
 
-// TestOffsetsThroughOthers has hosts that did nothing together, but each with a third.
+// TestOffsetsThroughOthers has two hosts that did nothing together, but each of which did with a third.
 func TestOffsetsThroughOthers(t *testing.T) {
 	bounds := [][]int64{
 		{0, unbounded, 10},

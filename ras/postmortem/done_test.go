@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// TestDone has all that is told of a kind of operations, as programs get it.
+// TestDone checks all that the report tells programs of a kind of operations.
 func TestDone(t *testing.T) {
 	r := readScript(t, `host here
 process p0 here closed
@@ -78,7 +78,7 @@ tally p1 world barrier 0 1 3us
 	}
 }
 
-// Of many kinds those are shown that took most time; a tape that has no room for more says so.
+// TestManyKinds: of many kinds, the report shows those that took most time; a tape that has no room for more says so.
 func TestManyKinds(t *testing.T) {
 	r := readScript(t, "host here\nprocess p0 here closed\n1ms p0 comm world 0/2\n"+kinds("p0", tapetest.MaxTallies),
 		postmortem.Options{})
@@ -102,7 +102,8 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// A process that is several ranks has a tally for each. Who asks for one of them is told that they can't be told apart.
+// TestDoneByOneProcess: a process of several ranks has a tally for each. If the options ask for one of the ranks, the
+// report says that they can't be told apart.
 func TestDoneByOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	f := &tapetest.Forge{PID: 1 << 30, Host: "h", Job: "j", CreatedMono: 1, CreatedWall: 1}
@@ -147,7 +148,7 @@ func TestDoneByOneProcess(t *testing.T) {
 	}
 }
 
-// Numbers that a sound tape never has don't make others of the report wrong.
+// TestCountsOutOfBounds: numbers that a sound tape never has don't make the report's other numbers wrong.
 func TestCountsOutOfBounds(t *testing.T) {
 	dir := t.TempDir()
 	most := func(n uint64) (b [tape.DurationBuckets]uint64) {
@@ -163,7 +164,7 @@ func TestCountsOutOfBounds(t *testing.T) {
 	}
 	for _, change := range []func(*tape.Tally){
 		func(*tape.Tally) {},
-		func(*tape.Tally) {}, // with the first it is more than the numbers hold
+		func(*tape.Tally) {}, // with the first it overflows
 		func(t *tape.Tally) { t.Durations[3]++ },
 		func(t *tape.Tally) { t.Time = -1 },
 		func(t *tape.Tally) { t.OrdinaryTime = math.MinInt64; t.Time = 0 },

@@ -42,7 +42,7 @@ func ExampleRead() {
 	// Output: not_entered [rank 1]
 }
 
-// What ended well is counted by its kind, whether or not the tape has room for the records of it all.
+// Operations that ended well are counted by kind, even if the tape has no room for all their records.
 func ExampleReport() {
 	dir, err := os.MkdirTemp("", "tapes-")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// collector takes spans by OTLP over HTTP; it keeps what it gets as it is, and refuses it all if it is told to.
+// collector receives spans by OTLP over HTTP. It keeps them as they are, or refuses all of them.
 type collector struct {
 	*httptest.Server
 	refuse bool
@@ -130,7 +130,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// What a process has sent before it died, by its tape's word, is not sent again; what came behind that is.
+// TestExportLeavesOutWhatWasSent: spans that a process sent before it died, as its tape says, are not sent again; later
+// ones are.
 func TestExportLeavesOutWhatWasSent(t *testing.T) {
 	world := commID("world")
 	split := trace.ActTraceID(world, tape.ActSplit, 1)
@@ -200,7 +201,7 @@ func TestExportThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestSendLeft: what the dead left is sent once, by those who have the variables that they had.
+// TestSendLeft: the spans of dead processes are sent once, by a process that has the same variables as they had.
 func TestSendLeft(t *testing.T) {
 	refuses := newCollector(t, true)
 	s := newStage(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// FuzzMerge reads two tapes together, one of which holds whatever the fuzzer thinks of: records that make no sense,
-// numbers out of all bounds, or a file that is none.
+// FuzzMerge reads two tapes together, one of which the fuzzer fills: with records that make no sense, numbers out of
+// all bounds, or bytes that are no tape.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte{}, uint8(0))
 	f.Add([]byte("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18"),
@@ -66,10 +66,10 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// name is a communicator's, which a terminal would obey.
+// name is a communicator's name with a control sequence that a terminal would obey.
 const name = "world\x1b[2J"
 
-// numbers are some as scribbled takes them.
+// numbers encodes numbers as scribbled reads them.
 func numbers(ns ...uint64) (data []byte) {
 	for _, n := range ns {
 		data = binary.BigEndian.AppendUint64(data, n)

@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// TestLiving looks at a process that is alive: what began a moment ago is no finding, what hangs is.
+// TestLiving looks at a process that is alive: a call that began a moment ago is no finding, a call that hangs is.
 func TestLiving(t *testing.T) {
 	dir := t.TempDir()
 	w, err := tape.Create(tape.Config{Dir: dir, Job: "living"})
@@ -52,8 +52,8 @@ func TestLiving(t *testing.T) {
 	}
 }
 
-// TestOldestWithoutTable reads a tape whose table tells nothing: what a rank is in is what began first, though that was
-// written last, when it came to wait.
+// TestOldestWithoutTable reads a tape whose table tells nothing: a rank is in the call that began first, though that
+// was written last, when it began to wait.
 func TestOldestWithoutTable(t *testing.T) {
 	dir := t.TempDir()
 	f := &tapetest.Forge{PID: 1 << 30, Host: "h", Job: "j", CreatedMono: 1, CreatedWall: 1}
@@ -79,8 +79,8 @@ func TestOldestWithoutTable(t *testing.T) {
 	}
 }
 
-// TestEndedLongAgo reads of a rank that ended a collective well, whose record busier communicators have overwritten:
-// its slot says so, and it is not blamed for having given up what another rank is still in.
+// TestEndedLongAgo: a rank ended a collective well, and busier communicators have overwritten its record. Its slot has
+// it, so that the rank is not blamed for having given up the call that another rank is still in.
 func TestEndedLongAgo(t *testing.T) {
 	dir := t.TempDir()
 	sig := tape.Signature{Call: lifecycle.CallBroadcast, Peer: 1, Bytes: 8}
@@ -118,7 +118,7 @@ func TestEndedLongAgo(t *testing.T) {
 	}
 }
 
-// TestJobInOneProcess hangs three ranks of one process, of which one is not in the call, and looks at them when they
+// TestJobInOneProcess hangs three ranks of one process, of which one is not in the call, and reads the tape when they
 // are gone.
 func TestJobInOneProcess(t *testing.T) {
 	dir := t.TempDir()
@@ -159,7 +159,7 @@ func TestJobInOneProcess(t *testing.T) {
 			t.Fatal("the ranks don't wait")
 		}
 	}
-	// What lies there now is what a process that is killed now leaves, but for the process's name.
+	// The tape is now as a process that is killed leaves it, except for the process's name.
 	b, err := os.ReadFile(w.Path())
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +312,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// TestAtTimeOfDay: a time without a day is on the day on which the tapes cover it, also behind midnight. If they don't,
+// TestAtTimeOfDay: a time without a day is on the day on which the tapes cover it, also after midnight. If they don't,
 // the error names the day on which they begin.
 func TestAtTimeOfDay(t *testing.T) {
 	s := newStage(t)
@@ -334,7 +334,7 @@ func TestAtTimeOfDay(t *testing.T) {
 	}
 }
 
-// TestCaptured: of communicators with operations that were captured in graphs it is said, also once they have ended.
+// TestCaptured: the report names communicators with operations that were captured in graphs, also if they have ended.
 func TestCaptured(t *testing.T) {
 	dir := t.TempDir()
 	w, err := tape.Create(tape.Config{Dir: dir, Job: "graphs"})
@@ -380,7 +380,7 @@ func TestCaptured(t *testing.T) {
 	}
 }
 
-// Of refused calls whose records were overwritten, as those of many communicators, it is said that there were more.
+// TestRefusedBeyondTheRing: if records of refused calls were overwritten, the report says that there were more.
 func TestRefusedBeyondTheRing(t *testing.T) {
 	dir := t.TempDir()
 	w, err := tape.Create(tape.Config{Dir: dir, Job: "refused", LifeRecords: 64})

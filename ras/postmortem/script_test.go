@@ -254,7 +254,7 @@ func (s *stage) process(w []string) {
 // agentSpace is the pid namespace of agents.
 const agentSpace = 1
 
-// numbered is how those who note something of the process number it, and in which pid namespace.
+// numbered is the process's pid as the writers of the ledger have it, and their pid namespace.
 func (p *player) numbered() (pid int, space uint64) {
 	if p.AgentPID != 0 {
 		return p.AgentPID, agentSpace
@@ -423,7 +423,7 @@ func (s *stage) op(p *player, slot *tape.Slot, now int64, w []string) {
 	p.Op(slot.Generation, r)
 }
 
-// tally counts operations that took as long, each of them. Whose tally it is shows in nothing but the name.
+// tally counts operations that all took the same time. Only the name shows whose tally it is.
 func (s *stage) tally(p *player, w []string) {
 	slot, n, mean := p.slot(w[0]), natural(w[3]), duration(w[4])
 	sig := tape.Signature{Call: call(w[1]), Peer: -1, Bytes: natural(w[2])}

@@ -67,7 +67,7 @@ func code(name string) lifecycle.Code {
 	panic("no code " + name)
 }
 
-// kinds is a script of so many kinds of operations that a process has counted, the first of which took least.
+// kinds is a script of n kinds of operations that a process has counted, the first of which took least time.
 func kinds(proc string, n int) string {
 	var s strings.Builder
 	for i := range n {

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// BenchmarkPublish is what a publisher pays while nobody reads: an event that is told, and one that is folded.
+// BenchmarkPublish is what a publisher pays while nobody reads: for an event that is passed on, and one that is folded.
 func BenchmarkPublish(b *testing.B) {
 	for _, subscribers := range []int{0, 1, 1000} {
 		for _, key := range []string{"", "gpu0"} {

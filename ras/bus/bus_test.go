@@ -46,8 +46,8 @@ func want(t *testing.T, s *bus.Subscription, wanted ...string) {
 	}
 }
 
-// TestOverflow: a queue drops its oldest, its subscriber hears how many in the place where they were, and nobody else
-// suffers.
+// TestOverflow: a full queue drops its oldest events. Its subscriber hears how many in the place where they were, and
+// no other subscriber is affected.
 func TestOverflow(t *testing.T) {
 	b := newBus(t, bus.Config{Queue: 2})
 	slow := b.Attach(bus.Filter{}, "")
@@ -67,7 +67,7 @@ func TestOverflow(t *testing.T) {
 	want(t, slow, "7") // said once
 }
 
-// TestResume: behind an id comes what followed it, or the news that it is forgotten, unknown or no id.
+// TestResume: after an id come the events that followed it, or a notice that the id is forgotten, unknown or malformed.
 func TestResume(t *testing.T) {
 	b := newBus(t, bus.Config{History: 3})
 	live := b.Attach(bus.Filter{}, "")
@@ -100,7 +100,7 @@ func TestResume(t *testing.T) {
 	want(t, s, "5", "6") // what was missed and what is new, once each
 }
 
-// TestClose: what is queued is still delivered, then subscriptions end; a closed Bus still tells what it remembers.
+// TestClose: queued events are still delivered, then subscriptions end. A closed Bus still delivers its history.
 func TestClose(t *testing.T) {
 	b := newBus(t, bus.Config{})
 	s := b.Attach(bus.Filter{}, "")
@@ -127,7 +127,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestNextObeysItsContext: the wait ends, with the cause, and nothing is lost by it.
+// TestNextObeysItsContext: the wait ends with the context's cause, and no event is lost by that.
 func TestNextObeysItsContext(t *testing.T) {
 	b := newBus(t, bus.Config{})
 	s := b.Attach(bus.Filter{}, "")
@@ -148,7 +148,7 @@ func TestNextObeysItsContext(t *testing.T) {
 	want(t, s, "1")
 }
 
-// TestFilter: by type and severity; who heard that a condition is critical hears of its end.
+// TestFilter: by type and severity. A subscriber that heard that a condition is critical hears of its end.
 func TestFilter(t *testing.T) {
 	b := newBus(t, bus.Config{})
 	critical := b.Attach(bus.Filter{Least: bus.Critical}, "")
@@ -170,8 +170,8 @@ func TestFilter(t *testing.T) {
 	want(t, gpus, "xid", "left")
 }
 
-// TestAtOnce: publishers, subscribers that come and go and the end of the bus don't get in each other's way, and who
-// stays gets every event or is told that it didn't.
+// TestAtOnce: publishers, subscribers that come and go, and the end of the bus don't get in each other's way. A
+// subscriber that stays gets every event, or a notice that it didn't.
 func TestAtOnce(t *testing.T) {
 	const publishers, each = 4, 500
 	b := newBus(t, bus.Config{Queue: 16})
@@ -214,12 +214,13 @@ func TestAtOnce(t *testing.T) {
 	readers.Wait()
 }
 
-// TestManyKeys: the gate forgets what has ended rather than grow, and what it can't track passes as it is.
+// TestManyKeys: the gate forgets conditions that have ended, so that it doesn't grow, and passes events that it can't
+// track as they are.
 func TestManyKeys(t *testing.T) {
 	const many = 5000
 	b := newBus(t, bus.Config{Queue: 4 * many})
 	s := b.Attach(bus.Filter{}, "")
-	// told publishes each of many events twice, and returns how many of them are told.
+	// told publishes each of many events twice, and returns how many of them are passed on.
 	told := func(stage bus.Stage) (n int) {
 		for i := range 2 * many {
 			err := b.Publish(bus.Event{Type: semconv.EventVerdictOpened, Stage: stage, Key: fmt.Sprint(stage, i/2)})

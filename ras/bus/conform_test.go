@@ -91,8 +91,8 @@ func (recordTaker) Enabled(context.Context, log.EnabledParameters) bool { return
 type subject struct {
 	// make makes the sink and its receiver, which hands everything to r and lives as long as t.
 	make func(t *testing.T, b *bus.Bus, filter bus.Filter, r *receiver) bus.Sink
-	// states is true for a sink that tells states, not events: of events that it missed, it tells those that still
-	// hold, and not that it missed any.
+	// states is true for a sink that sends states, not events: of the events that it missed, it sends those that still
+	// hold, and no notice that it missed any.
 	states bool
 	// waits is true for a sink that can't interrupt its receiver: its Run ends once the receiver has taken what it was
 	// given.
@@ -120,8 +120,8 @@ type receiver struct {
 	release context.CancelFunc
 }
 
-// take finds the suite's events in what came and hands them to the test. It blocks until the test has them, or is over,
-// or ctx ends.
+// take finds the suite's events in a body and hands them to the test. It blocks until the test has them or is over, or
+// ctx ends.
 func (r *receiver) take(ctx context.Context, raw []byte) {
 	for _, match := range known.FindAllSubmatch(raw, -1) {
 		event, _ := strconv.Atoi(string(match[1]))
@@ -233,7 +233,7 @@ func (tr *trial) want(numbers ...int) {
 	}
 }
 
-// ended waits until Run has returned, and looks at what it counted.
+// ended waits until Run has returned, and checks what it counted.
 func (tr *trial) ended(want bus.Stats) {
 	tr.t.Helper()
 	if err := within(tr.t, tr.done, "Run returns"); err != nil {
@@ -275,8 +275,8 @@ func (s subject) filter(t *testing.T) {
 	tr.ended(bus.Stats{Pushed: 2})
 }
 
-// overflow wants each event or the news that it was missed, in order; of a sink that tells what is, all of them in
-// whatever order, as they all hold.
+// overflow wants each event or the notice that it was missed, in order. From a sink that sends states it wants all of
+// them, in any order, as they all hold.
 func (s subject) overflow(t *testing.T) {
 	const events, queue = 500, 4
 	tr := s.begin(t, queue, bus.Filter{})

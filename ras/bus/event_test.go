@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// TestPublishRefuses what is malformed, and says what is.
+// TestPublishRefuses: Publish refuses malformed events, and says what is wrong.
 func TestPublishRefuses(t *testing.T) {
 	b := newBus(t, bus.Config{})
 	s := b.Attach(bus.Filter{}, "")
@@ -41,7 +41,7 @@ func TestPublishRefuses(t *testing.T) {
 	}
 }
 
-// TestPublishCompletes: what the publisher leaves out is set, what is too long is cut between characters.
+// TestPublishCompletes: fields that the publisher leaves out are set, and long texts are cut between characters.
 func TestPublishCompletes(t *testing.T) {
 	b := newBus(t, bus.Config{Source: "/jobs/train/ranks/0", Job: "train"})
 	s := b.Attach(bus.Filter{}, "")
@@ -123,7 +123,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal: whatever comes is refused without a panic, or is an event that can be written and read again.
+// FuzzUnmarshal: input is refused without a panic, or is an event that can be written and read again.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(
 		`{"specversion":"1.0","id":"1","source":"/","type":"x",` +
@@ -149,8 +149,7 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// FuzzResume: whatever a subscriber says that it has seen, it gets all that is remembered, and a notice if it isn't
-// told where it is.
+// FuzzResume: after any id but an empty one, a subscriber gets the whole history, and a notice that the id isn't known.
 func FuzzResume(f *testing.F) {
 	for _, id := range []string{
 		"0", "", "0123456789abcdef-0", "0123456789abcdef-18446744073709551615", "-",

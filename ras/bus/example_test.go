@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// A rank dies, and the communicators that it was in stall. Those who listen hear of the death alone.
+// A rank dies, and the communicators that it was in stall. Subscribers hear of the death alone.
 func Example() {
 	b := bus.New(bus.Config{Source: "/jobs/train/ranks/0", Job: "train"})
 	news := b.Attach(bus.Filter{Least: bus.Warning}, "")

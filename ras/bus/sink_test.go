@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// TestSinkCounts: an event that isn't accepted has failed, unless it was the end that kept it from being.
+// TestSinkCounts: an event that isn't accepted has failed, unless it was the end of the context that prevented it.
 func TestSinkCounts(t *testing.T) {
 	b := newBus(t, bus.Config{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -72,7 +72,7 @@ func play(t *testing.T, cfg alertmanager.Config, f func(t *testing.T, b *bus.Bus
 	playQueued(t, 0, cfg, f)
 }
 
-// playQueued is play with a bus whose queues have so many places; 0 is its default.
+// playQueued is play with a bus whose queues have that many places; 0 is its default.
 func playQueued(t *testing.T, queue int, cfg alertmanager.Config,
 	f func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink),
 ) {
@@ -177,7 +177,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestRefused: what an Alertmanager doesn't take is sent again, also the end.
+// TestRefused: an alert that an Alertmanager doesn't accept is sent again, and so is its end.
 func TestRefused(t *testing.T) {
 	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(
 		t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink,
@@ -210,7 +210,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestReopens: an end that no Alertmanager has taken is not told once the alert is open again.
+// TestReopens: an end that no Alertmanager has accepted is not sent once the alert is open again.
 func TestReopens(t *testing.T) {
 	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(
 		t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink,
@@ -237,7 +237,7 @@ func TestReopens(t *testing.T) {
 	})
 }
 
-// TestEndsAtOnce: an alert that ends in the moment in which it began is resolved when its end has passed: Alertmanager
+// TestEndsAtOnce: an alert that ends at the moment at which it began is resolved when its end has passed: Alertmanager
 // keeps the end that it has in place of one that is still ahead.
 func TestEndsAtOnce(t *testing.T) {
 	play(t, alertmanager.Config{URLs: []string{"http://am"}}, func(
@@ -259,8 +259,8 @@ func TestEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnresolved: what a job ends with is an alert for long enough that Alertmanager tells somebody, even if nobody is
-// left to send it again; what has been one for longer than that ends at once.
+// TestUnresolved: a condition with which a job ends is an alert for long enough that Alertmanager notifies somebody,
+// even if no process is left to send it again. A condition that has been one for longer ends at once.
 func TestUnresolved(t *testing.T) {
 	for lasted, rest := range map[time.Duration]time.Duration{
 		10 * time.Millisecond: 5*time.Minute - 10*time.Millisecond,
@@ -291,8 +291,8 @@ func TestUnresolved(t *testing.T) {
 	}
 }
 
-// TestMissed has the sink miss the end of one condition and the beginning of another, behind a crowd of others: what it
-// sends afterwards is what holds.
+// TestMissed has the sink miss the end of one condition and the beginning of another, behind a crowd of others.
+// Afterwards it sends the conditions that hold.
 func TestMissed(t *testing.T) {
 	cfg := alertmanager.Config{URLs: []string{"http://am"}}
 	playQueued(t, 2, cfg, func(t *testing.T, b *bus.Bus, a *am, s *alertmanager.Sink) {
@@ -341,8 +341,8 @@ func TestMissed(t *testing.T) {
 	})
 }
 
-// TestOnceAndTwins: a moment is an alert for five minutes; of two conditions with the same labels the end of one
-// ends no alert.
+// TestOnceAndTwins: a momentary event is an alert for five minutes; if two conditions have the same labels, the end of
+// one ends no alert.
 func TestOnceAndTwins(t *testing.T) {
 	cfg := alertmanager.Config{URLs: []string{"http://am"}, Resend: time.Hour}
 	play(t, cfg, func(t *testing.T, b *bus.Bus, a *am, _ *alertmanager.Sink) {

@@ -19,8 +19,8 @@ import (
 )
 
 // BenchmarkFanout is the time from Publish until a client has read the event, over TCP on loopback, server and clients
-// in one process; an event is published when all clients have the one before. Of each client's latencies, all count.
-// The silent ones beside them never read.
+// in one process; an event is published when all clients have the one before. All latencies of each client count. The
+// silent clients beside them never read.
 func BenchmarkFanout(b *testing.B) {
 	for _, c := range []struct{ clients, silent int }{{1, 0}, {100, 0}, {1000, 0}, {1000, 100}} {
 		b.Run(fmt.Sprintf("clients=%d/silent=%d", c.clients, c.silent), func(b *testing.B) {

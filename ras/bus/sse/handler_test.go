@@ -176,8 +176,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestNewClientHearsWhatIsOpen: who comes without an id gets what is open, less what the filter leaves out, and then
-// what happens.
+// TestNewClientHearsWhatIsOpen: a client without an id gets the open conditions that pass its filter, and then new
+// events.
 func TestNewClientHearsWhatIsOpen(t *testing.T) {
 	b := newBus(t, bus.Config{})
 	client := serve(t, start(t, b))
@@ -205,7 +205,7 @@ func TestNewClientHearsWhatIsOpen(t *testing.T) {
 	}
 }
 
-// TestResume reads on behind an id, by header and by query, and is told where events are missing.
+// TestResume: a client resumes after an id, given by header or by query, and gets a notice where events are missing.
 func TestResume(t *testing.T) {
 	b := newBus(t, bus.Config{History: 4})
 	client := serve(t, start(t, b))

@@ -111,7 +111,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestGivesUp: not for ever, not when it is pointless; and the address, which is a secret, is in no log.
+// TestGivesUp: the sink gives up after a while, or at once if it is pointless to go on. The address, which is a secret,
+// is in no log.
 func TestGivesUp(t *testing.T) {
 	hang := func(_ int, req *http.Request) (*http.Response, error) {
 		<-req.Context().Done()
@@ -213,7 +214,7 @@ func TestLeavesAloneForAsLongAsAsked(t *testing.T) {
 	})
 }
 
-// TestEndsWhileLeftAlone: who waits for as long as a receiver asks for ends when it is told to.
+// TestEndsWhileLeftAlone: a sink that waits for as long as a receiver asks for ends when its context does.
 func TestEndsWhileLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bus.New(bus.Config{})

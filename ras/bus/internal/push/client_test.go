@@ -34,7 +34,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// FuzzRetryAfter: whatever a receiver asks for, it is neither in the past nor for longer than an hour.
+// FuzzRetryAfter: the time that a receiver asks for is neither in the past nor longer than an hour.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{
 		"", "17", "-9223372036854775808", "Mon, 01 Jan 0001 00:00:00 GMT",

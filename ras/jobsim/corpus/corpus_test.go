@@ -17,7 +17,7 @@ var (
 	most   = flag.Int("most", 16, "how many ranks a job has at most")
 )
 
-// TestCorpus plays some trials of each kind, and holds what is said about them to the bars of a small sample.
+// TestCorpus plays some trials of each kind, and holds the verdicts on them to the bars of a small sample.
 func TestCorpus(t *testing.T) {
 	table := Table{}
 	for _, k := range Kinds {

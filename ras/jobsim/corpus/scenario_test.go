@@ -23,9 +23,9 @@ import (
 )
 
 // TestScenarios plays the scenarios in testdata (datadriven: go test . -rewrite writes their answers anew). A scenario
-// says what the ranks of a job did, and asks what is to be said of it: by the judge, who has notes of all processes; by
-// the agents of the job, in virtual time; and from the tapes of all processes, if all were killed now. The three must
-// say the same, but where the scenario says why they can't.
+// says what the ranks of a job did, and asks for the verdicts on it at three doors: the judge, which has notes of all
+// processes; the agents of the job, in virtual time; and the post-mortem of the tapes, as if all processes were killed
+// now. The three must say the same, except where the scenario says why they can't.
 //
 //	job ranks=N [hosts=N] [per-process=N] [on-error=exit|close|stay|go-on] [blind] [latency=D]
 //	    begins: the communicator "world" is there, ready on all ranks, unless the input says "no world"
@@ -162,7 +162,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	return s.until(d, "until")
 }
 
-// lines does what the input says, later by so much.
+// lines does what the input says, shifted by later.
 func (s *scenario) lines(d *datadriven.TestData, later time.Duration) {
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
@@ -328,7 +328,7 @@ func (s *scenario) instruction(d *datadriven.TestData, words []string, args map[
 	return c
 }
 
-// diagnose asks at all doors.
+// diagnose asks at all three doors.
 func (s *scenario) diagnose(d *datadriven.TestData) string {
 	s.until(d, "at")
 	judge, _ := verdict.Diagnose(s.live.notes())
@@ -422,7 +422,7 @@ func numberOf[T interface {
 	return 0
 }
 
-// notes are what all processes say of themselves now, with what became of each.
+// notes are the notes of all processes as of now, with their fates.
 func (l *Live) notes() []verdict.Note {
 	fates := [...]verdict.Fate{
 		jobsim.Running: verdict.Alive, jobsim.Stopped: verdict.Stopped, jobsim.Dead: verdict.Dead,
@@ -449,7 +449,7 @@ func (l *Live) open() []verdict.Verdict {
 	return nil
 }
 
-// readNow reads in the tapes what is to be said of this moment.
+// readNow writes the tapes as of this moment, and reads them.
 func (l *Live) readNow(dir string) (*postmortem.Report, error) {
 	for _, q := range l.peers {
 		if q.process.State == jobsim.Running {

@@ -43,8 +43,8 @@ func with(t *testing.T, c meshed.Config, f func(t *testing.T, j *meshed.Job)) {
 	})
 }
 
-// verdictOf waits for the one verdict that is told outward, and until all members but those excepted know it and
-// nothing else.
+// verdictOf waits for the one verdict that is sent outward, and until all members but the excepted ones know it and no
+// other.
 func verdictOf(t *testing.T, j *meshed.Job, limit time.Duration, except func(int) bool) meshed.Told {
 	t.Helper()
 	began := time.Now()
@@ -83,7 +83,7 @@ func history(j *meshed.Job, key string) string {
 	return strings.Join(stages, " ")
 }
 
-// healed waits until all members know of nothing that is open, and holds that the verdict was told of once, and nothing
+// healed waits until no member knows of an open verdict, and checks that the verdict was sent outward once, and nothing
 // else was.
 func healed(t *testing.T, j *meshed.Job, told meshed.Told, limit time.Duration) {
 	t.Helper()
@@ -123,7 +123,7 @@ func members(v *verdict.Verdict) (names []string) {
 	return names
 }
 
-// wants holds that a verdict is of this reason, and that the culprits are ranks of these members.
+// wants checks that a verdict has this reason, and that its culprits are ranks of these members.
 func wants(t *testing.T, j *meshed.Job, v *verdict.Verdict, reason verdict.Reason, of ...int) {
 	t.Helper()
 	var names []string
@@ -238,7 +238,7 @@ func TestCutOffMachineIsTheVerdict(t *testing.T) {
 		if len(here) != 1 || !j.AllHold(there, here[0].Key) {
 			t.Errorf("the others were told of %v, want one verdict that all know", here)
 		}
-		for _, o := range by(opened(j, from), there, true) { // who is alone can't know that it is alone
+		for _, o := range by(opened(j, from), there, true) { // a member that is alone can't know that
 			if o.Verdict.Reason != verdict.RankUnreachable || slices.Contains(members(&o.Verdict), j.Ranks[4].Name()) {
 				t.Errorf("on the machine was told: %v", o.String())
 			}
@@ -259,8 +259,8 @@ func TestCutOffMachineIsTheVerdict(t *testing.T) {
 	})
 }
 
-// TestCutOffFromManyIsOneVerdict: a machine that sees none of many others any more tells that as one cause, and not as
-// one for each, although it hears of one after the other.
+// TestCutOffFromManyIsOneVerdict: a machine that can no longer reach many others reports one cause, and not one for
+// each of them, although it notices them one after the other.
 func TestCutOffFromManyIsOneVerdict(t *testing.T) {
 	c := small()
 	c.Members, c.Machines = 16, 8
@@ -299,7 +299,7 @@ func TestCutOffFromManyIsOneVerdict(t *testing.T) {
 	})
 }
 
-// by lists what was told by members of which is says so.
+// by lists the verdicts that were sent by members for which is(member) == so.
 func by(told []meshed.Told, is func(int) bool, so bool) (some []meshed.Told) {
 	for _, o := range told {
 		if is(o.By) == so {
@@ -360,7 +360,8 @@ func TestLoneStragglerIsTheVerdict(t *testing.T) {
 	})
 }
 
-// The coordinator is killed while a verdict is open: the next one goes on with it, and tells it again as changed.
+// TestNextCoordinatorGoesOn: the coordinator is killed while a verdict is open. The next one goes on with the verdict,
+// and sends it again as changed.
 func TestNextCoordinatorGoesOn(t *testing.T) {
 	with(t, small(), func(t *testing.T, j *meshed.Job) {
 		j.Model.Sleep(20)
@@ -400,7 +401,8 @@ func TestNextCoordinatorGoesOn(t *testing.T) {
 	})
 }
 
-// The coordinator is stopped: the next one tells so, and hands back when the first one runs again.
+// TestCoordinatorStopsAndComesBack: the coordinator is stopped. The next one reports that, and hands back when the
+// first one runs again.
 func TestCoordinatorStopsAndComesBack(t *testing.T) {
 	with(t, small(), func(t *testing.T, j *meshed.Job) {
 		j.Stop(0)
@@ -420,7 +422,7 @@ func TestCoordinatorStopsAndComesBack(t *testing.T) {
 	})
 }
 
-// The coordinator is killed at the moment in which the others want to tell it of a stall.
+// TestStallWhileTheCoordinatorDies: the coordinator is killed at the moment at which the others want to report a stall.
 func TestStallWhileTheCoordinatorDies(t *testing.T) {
 	c := small()
 	c.Link.Delay = 30 * time.Millisecond

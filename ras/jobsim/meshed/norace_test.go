@@ -16,11 +16,11 @@ import (
 // The race detector makes a simulation twenty times as slow, and has the runtime put goroutines into an order of its
 // own, which doesn't follow from the seed. What it can find, it finds in the other tests.
 
-// quiet is for how long a job is watched of which nothing is to be told.
+// quiet is how long a job is watched in which no verdict must be opened.
 const quiet = 5 * time.Minute
 
-// Orders of faults that are harder than most: a host is cut off on which a process ended before, whose tape nobody can
-// read then; one is stopped that is the last one of its host.
+// TestHardSeeds has orders of faults that are harder than most: a host is cut off on which a process ended before,
+// whose tape no process can read then; and the last process of a host is stopped.
 func TestHardSeeds(t *testing.T) {
 	for _, seed := range []uint64{5, 12, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -37,8 +37,8 @@ func TestHardSeeds(t *testing.T) {
 	}
 }
 
-// A plan's result is the same each time, whatever was simulated before, in times and bytes too; another seed has
-// another.
+// TestRunsWithOneSeedAgree: a plan's result is the same each time, whatever was simulated before, also in times and
+// bytes; another seed has another result.
 func TestRunsWithOneSeedAgree(t *testing.T) {
 	run := func(t *testing.T, seed uint64) (r meshed.Result, lines []string) {
 		t.Helper()

@@ -21,7 +21,7 @@ func putTo(m *Mesh, asker string, body func(i int) string, n int) {
 	}
 }
 
-// Who asks too often is not answered, and does not keep others from being.
+// TestWhoAsksTooOftenIsNotAnswered: a member that asks too often gets no answers, and does not keep others from theirs.
 func TestWhoAsksTooOftenIsNotAnswered(t *testing.T) {
 	var calls atomic.Int64
 	m := loopback(t, "a", func(c *Config) {
@@ -39,7 +39,7 @@ func TestWhoAsksTooOftenIsNotAnswered(t *testing.T) {
 	})
 }
 
-// However many ask, at most so many handlers run at a time.
+// TestHandlersAreBounded: however many questions come, at most so many handlers run at a time.
 func TestHandlersAreBounded(t *testing.T) {
 	var mu sync.Mutex
 	running, most, calls := 0, 0, 0

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkIdle is what a member costs that does nothing, of eight on one machine. An operation is a second of that:
-// -benchtime=60x takes a minute.
+// BenchmarkIdle is what an idle member costs, of eight on one machine. An operation is a second of that: -benchtime=60x
+// takes a minute.
 func BenchmarkIdle(b *testing.B) {
 	all := startChildren(b, 8)
 	before := usage(b, all, 1)
@@ -27,8 +27,8 @@ func BenchmarkIdle(b *testing.B) {
 }
 
 // BenchmarkOversubscribed gives every core four times as many busy threads as it can run: four of eight members keep
-// all cores busy, each with four times as many goroutines as there are cores. Nobody may be taken for dead; then one is
-// killed, and the others are told. An operation is a second of that: -benchtime=60x takes a minute.
+// all cores busy, each with four times as many goroutines as there are cores. No member may be taken for dead. Then one
+// is killed, and the others are told. An operation is a second of that: -benchtime=60x takes a minute.
 func BenchmarkOversubscribed(b *testing.B) {
 	all := startChildren(b, 8)
 	for _, c := range all[:4] {
@@ -67,7 +67,7 @@ func countSeconds(b *testing.B) float64 {
 	return time.Since(began).Seconds()
 }
 
-// usage is what each child says that it uses, when it is asked for the nth time.
+// usage is what each child reports that it uses, when it is asked for the nth time.
 func usage(b *testing.B, all []*child, n int) []line {
 	lines := make([]line, len(all))
 	for i, c := range all {

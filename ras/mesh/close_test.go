@@ -26,7 +26,7 @@ func (d dialing) DialTimeout(addr string, timeout time.Duration) (net.Conn, erro
 	return d.transport.DialTimeout(addr, timeout)
 }
 
-// deaf is the address of a listener that has no room for connections: who connects waits.
+// deaf is the address of a listener that has no room for connections: a dialer waits.
 func deaf(t *testing.T) netip.AddrPort {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -54,8 +54,8 @@ func deaf(t *testing.T) netip.AddrPort {
 	return addr
 }
 
-// mute is the address of a listener that takes connections and reads, and never says anything. read is told when
-// something came.
+// mute is the address of a listener that takes connections and reads, and never writes. read is signaled when data
+// came.
 func mute(t *testing.T) (addr netip.AddrPort, read <-chan struct{}) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,8 +83,8 @@ func mute(t *testing.T) (addr netip.AddrPort, read <-chan struct{}) {
 	return listener.Addr().(*net.TCPAddr).AddrPort(), came
 }
 
-// Close ends what connects to a host that does not answer, and what waits for an answer on a stream; both could take
-// Tuning.StreamTimeout, for one address after the other.
+// TestCloseWaitsForNoStranger: Close ends a dial to a host that does not answer, and a wait for an answer on a stream;
+// both could take Tuning.StreamTimeout, for one address after the other.
 func TestCloseWaitsForNoStranger(t *testing.T) {
 	nobody := deaf(t)
 	silent, read := mute(t)

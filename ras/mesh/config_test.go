@@ -55,7 +55,7 @@ func TestPresetsAreValid(t *testing.T) {
 	}
 }
 
-// What one job sends, or who has another secret, no other job takes for its own.
+// TestKeysDiffer: a job accepts nothing that another job sends, or a sender with another secret.
 func TestKeysDiffer(t *testing.T) {
 	var seals []*seal
 	for _, secret := range [][]byte{make([]byte, SecretSize), bytes.Repeat([]byte{1}, SecretSize)} {

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 )
 
-// A process joins its job, is told of others' fates, and asks all members what they are doing.
+// A process joins its job, gets events about others, and asks all members what they are doing.
 func Example() {
 	self, err := mesh.Self(0, 1) // rank 0 of 1
 	if err != nil {

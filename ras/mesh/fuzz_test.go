@@ -196,7 +196,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// FuzzSeal gives what a stranger may send: none of it is the job's.
+// FuzzSeal opens what a stranger may send: none of it is the job's.
 func FuzzSeal(f *testing.F) {
 	s, err := newSeal(make([]byte, SecretSize), "fuzz")
 	if err != nil {

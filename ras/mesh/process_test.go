@@ -21,7 +21,7 @@ import (
 // childVariable makes the test's program a member instead: it holds the rank and the seed's address.
 const childVariable = "MESH_TEST_CHILD"
 
-// line is what a child says, one a line.
+// line is a line that a child writes.
 type line struct {
 	Addr  string // its address, at first
 	Kind  string // an event
@@ -33,7 +33,7 @@ type line struct {
 	Heap  uint64        // live bytes
 }
 
-// runChild is a member that says what it is told, until its input ends; then it leaves.
+// runChild is a member that writes its events, until its input ends; then it leaves.
 func runChild() int {
 	rank, seed, _ := strings.Cut(os.Getenv(childVariable), " ")
 	n, err := strconv.Atoi(rank)
@@ -179,7 +179,7 @@ func (c *child) told(t testing.TB, limit time.Duration, what, name string) line 
 	})
 }
 
-// count is how often it was told what happened to any.
+// count is how often the child got such an event, of any member.
 func (c *child) count(what string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +191,7 @@ func (c *child) count(what string) (n int) {
 	return n
 }
 
-// bad lists what it was told that is neither joined nor left.
+// bad lists the child's events of dead, unreachable and stopped members.
 func (c *child) bad() (lines []line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

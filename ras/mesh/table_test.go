@@ -20,7 +20,7 @@ func memberAt(host string, rank int) Member {
 
 var then = time.Unix(1000, 0)
 
-// Whom a witness tells at once is left to the chance that it is given, and to nothing else.
+// TestSomeFollowFromChance: which members a witness informs at once depends on the given source of randomness alone.
 func TestSomeFollowFromChance(t *testing.T) {
 	pick := func(seed uint64) (names []string) {
 		table := newTable(memberAt("a", 0))
@@ -44,7 +44,7 @@ func TestSomeFollowFromChance(t *testing.T) {
 	}
 }
 
-// What a member hears, in some order, and what it tells.
+// TestTable: what a member hears, in some order, and what it reports.
 func TestTable(t *testing.T) {
 	self, o := memberAt("a", 0), memberAt("b", 1)
 	next := o
@@ -161,8 +161,9 @@ func TestNobodyIsToldOfItself(t *testing.T) {
 	}
 }
 
-// Who is watched by a member knows it as its watcher, whoever else is stopped or gone, so that who leaves tells the
-// right ones; and two that run watch everyone, so that a death is seen also when one of them dies with it.
+// TestRingAndWatchersAgree: a member knows the members that watch it, whichever others are stopped or gone, so that it
+// informs the right ones when it leaves. Two members that run watch all others, so that a death is seen also when one
+// of the two dies with it.
 func TestRingAndWatchersAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "members")
@@ -214,7 +215,7 @@ func TestRingAndWatchersAgree(t *testing.T) {
 	})
 }
 
-// Who is said to answer, be it for the second time, did not stay silent since before.
+// TestWhoAnsweredSinceIsNotGivenUp: a member that answers, be it for the second time, did not stay silent since before.
 func TestWhoAnsweredSinceIsNotGivenUp(t *testing.T) {
 	self, o := Member{Name: "a-1", Host: "a"}, Member{Name: "b-1", Host: "b", Instance: 7}
 	table := newTable(self)
@@ -231,9 +232,9 @@ func TestWhoAnsweredSinceIsNotGivenUp(t *testing.T) {
 	}
 }
 
-// Who is gone or out of reach is forgotten once another has had its rank for long enough. No late word revives who is
-// gone; who was out of reach is a member again when it answers. What became of the last of each rank stays, however
-// long.
+// TestForget: a member that is gone or out of reach is forgotten once another one has had its rank for long enough. No
+// late message revives a member that is gone; a member that was out of reach is one again when it answers. The fate of
+// the last member of each rank stays known, however long.
 func TestForget(t *testing.T) {
 	self := memberAt("a", 0)
 	table := newTable(self)
@@ -317,8 +318,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// However many come and go, each with a rank of its own, the latest of them are known, and a process of an elastic job
-// doesn't grow with its age.
+// TestForgetThousands: however many members come and go, each with a rank of its own, only the latest of them are
+// known, so that a process of an elastic job doesn't grow with its age.
 func TestForgetThousands(t *testing.T) {
 	self := memberAt("a", 0)
 	table := newTable(self)

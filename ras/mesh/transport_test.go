@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// loopback starts a mesh on loopback that takes itself for a process of its own host, so that several fit in one.
+// loopback starts a mesh on loopback on a host of its own, as far as it knows, so that several fit in one process.
 func loopback(t *testing.T, host string, change func(*Config)) *Mesh {
 	t.Helper()
 	self, err := Self(0, 0)
@@ -101,7 +101,7 @@ func (r recorder) WriteTo(b []byte, addr string) (time.Time, error) {
 	return r.transport.WriteTo(b, addr)
 }
 
-// What a stranger sends, and what somebody recorded and sends again, is counted and does nothing: two members go on.
+// TestStrangersAndReplays: data from strangers and replays are counted and have no effect: two members go on.
 func TestStrangersAndReplays(t *testing.T) {
 	var events atomic.Int64
 	a := loopback(t, "a", func(c *Config) { c.OnEvent = func(Event) { events.Add(1) } })
@@ -192,7 +192,7 @@ func TestStrangersAndReplays(t *testing.T) {
 	}
 }
 
-// Where a member's health endpoint is, the others know.
+// TestMembersTellWhereTheirHealthIs: the others know a member's health endpoint.
 func TestMembersTellWhereTheirHealthIs(t *testing.T) {
 	const url = "http://10.0.0.7:9400"
 	a := loopback(t, "a", nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// ask asks all and sorts the answers by who gave them.
+// ask asks all members, and sorts the answers by which member gave them.
 func ask(t *testing.T, r *sim.Rank, limit time.Duration) (own, forOthers map[string]mesh.Answer, missing []string,
 	took time.Duration,
 ) {
@@ -80,8 +80,8 @@ func TestNeighboursAnswerForTheDeadAndTheStopped(t *testing.T) {
 	})
 }
 
-// Nobody has been told yet that the first of a part of the tree is stopped: those behind it are asked directly, and a
-// neighbour answers for it.
+// TestAnInnerNodeThatDoesNotAnswerLosesNobody: the first member of a part of the tree is stopped, and no member knows
+// yet. The members behind it are asked directly, and a neighbour answers for it.
 func TestAnInnerNodeThatDoesNotAnswerLosesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 12, lan, 10, 8, mesh.LAN())

@@ -13,8 +13,9 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
-// What a simulation shows follows from its seed (but not under the race detector, for which the runtime puts goroutines
-// into an order of its own), and math/rand's global source does no longer when it is over.
+// TestSeedDecides: a simulation's results follow from its seed (but not under the race detector, for which the runtime
+// puts goroutines into an order of its own). When it is over, math/rand's global source no longer follows from the
+// seed.
 func TestSeedDecides(t *testing.T) {
 	was := os.Getenv("GODEBUG")
 	drawn := make(map[int64]bool)

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
-// A member that leaves while another machine is cut off says its farewell, and waits neither for its connections there
-// nor for its probes.
+// TestCloseWaitsForNobodyWhoIsCutOff: a member that leaves while another machine is cut off announces it, and waits
+// neither for its connections there nor for its probes.
 func TestCloseWaitsForNobodyWhoIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuning := mesh.WAN()

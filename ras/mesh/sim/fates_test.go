@@ -112,7 +112,7 @@ func TestAloneOnItsHostIsDeadWhenItsPortRefuses(t *testing.T) {
 	})
 }
 
-// TestExitWith0IsNoDeath: all are told that the process has left, and how.
+// TestExitWith0IsNoDeath: all members are told that the process has left, and how.
 func TestExitWith0IsNoDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := start(t, 6, lan, 3, 3, mesh.LAN())

@@ -30,7 +30,7 @@ func start(t *testing.T, seed uint64, link sim.Link, machines, each int, tuning 
 	return j
 }
 
-// told is how long after from the last rank but those excepted was told that a member is in a state.
+// told is how long after from the last rank, but for the excepted ones, was told that a member is in a state.
 func told(
 	t *testing.T, j *sim.Job, limit time.Duration, from time.Time, state mesh.State, name string, except ...*sim.Rank,
 ) time.Duration {

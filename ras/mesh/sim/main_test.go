@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A command gets an hour of virtual time at once, says what it says and nothing else, and its status is its own.
+// TestMainIsForCommands: a command gets an hour of virtual time at once, writes its own output and no other, and ends
+// with its own status.
 func TestMainIsForCommands(t *testing.T) {
 	for ok, want := range map[string]int{"true": 0, "false": 1} {
 		cmd := exec.Command(os.Args[0], "--ranks", "4") // a command's own flags don't disturb

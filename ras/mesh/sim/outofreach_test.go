@@ -11,9 +11,9 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
-// One that is out of reach is forgotten once another has had its rank for an hour, one whose rank nobody has taken is
-// not; and both are members again when they can be reached. The race detector sees what it would see here in
-// TestReplacedMembersAreForgotten, which is as long.
+// TestReplacedOutOfReach: a member that is out of reach is forgotten once another one has had its rank for an hour; a
+// member whose rank no other has taken is not. Both are members again when they can be reached. The race detector sees
+// what it would see here in TestReplacedMembersAreForgotten, which is as long.
 func TestReplacedOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuning := mesh.WAN()

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// A job that replaces a process again and again knows no more members for it a while later, and still what became of a
-// rank that nobody has taken over.
+// TestReplacedMembersAreForgotten: a job that replaces a process again and again knows no more members for it a while
+// later, and still knows the fate of a rank that no process has taken over.
 func TestReplacedMembersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuning := mesh.WAN()
@@ -22,7 +22,7 @@ func TestReplacedMembersAreForgotten(t *testing.T) {
 		// What gossip missed, with so many dead among so few, comes with a comparison of states.
 		const settled = 5 * time.Minute
 		old := j.Ranks[3]
-		gone := []*sim.Rank{alone} // or new: nobody notes down what they are told
+		gone := []*sim.Rank{alone} // or new: their events aren't recorded
 		for range replaced {
 			from := time.Now()
 			old.Process.Kill(process.Exit{Known: true, Code: 3})

@@ -16,7 +16,7 @@ import (
 // members is how many TestScale runs: 512 are the 4,096 ranks of a job with one member for each eight.
 var members = flag.Int("members", 64, "how many members TestScale has, a multiple of eight")
 
-// Half a minute without a false word, then a kill, a stop, and a question to all.
+// TestScale: half a minute without a false event, then a kill, a stop, and a question to all.
 func TestScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 8
@@ -57,8 +57,8 @@ type scale struct {
 	KilledFirst, KilledLast   time.Duration
 	StoppedFirst, StoppedLast time.Duration
 	ResumedFirst, ResumedLast time.Duration
-	// Answered is how many answered a question to all, ForOthers for how many others a neighbour answered, Missing who
-	// did not, and AskTime and AskBytes what that took.
+	// Answered is how many members answered a question to all, ForOthers for how many others a neighbour answered,
+	// Missing how many gave no answer, and AskTime and AskBytes what that took.
 	Answered, ForOthers, Missing int
 	AskTime                      time.Duration
 	AskBytes                     uint64
@@ -119,7 +119,7 @@ func measureScale(ctx context.Context, c sim.JobConfig, quiet time.Duration) (s 
 	return s, err
 }
 
-// ask has the first rank ask all.
+// ask has the first rank ask all members.
 func (s *scale) ask(ctx context.Context, j *sim.Job) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -36,7 +36,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// The versions that are known to crash when they are asked, and what forbids it.
+// TestBugs has the versions that are known to crash when they are asked, and the bugs that forbid it.
 func TestBugs(t *testing.T) {
 	for _, test := range []struct {
 		version string
@@ -77,7 +77,8 @@ func TestBugs(t *testing.T) {
 	}
 }
 
-// While a communicator is made there is no connection, and none for MONITOR to a version that doesn't know it.
+// TestNotAsked: there is no connection while a communicator is made, and none for MONITOR to a version that doesn't
+// know it.
 func TestNotAsked(t *testing.T) {
 	s := (&server{}).start(t)
 	old := s.client(t, Config{Version: Version{2, 28, 9}, Accept: []int{1762, 1996}})
@@ -96,7 +97,7 @@ func TestNotAsked(t *testing.T) {
 	}
 }
 
-// Communicators that begin to be made while the client connects end the attempt before it asks.
+// TestQuietEnds: if communicators begin to be made while the client connects, the attempt ends before it asks.
 func TestQuietEnds(t *testing.T) {
 	for _, left := range []int{1, 2} { // before the connection, before the command
 		s := (&server{status: plays(capture(t, "healthy.json"))}).start(t)
@@ -142,7 +143,8 @@ func TestAnotherAttempt(t *testing.T) {
 	}
 }
 
-// Whatever answers, the client comes back in time and with bounded memory, and keeps what is whole.
+// TestMisbehaviour: whatever answers, the client comes back in time and with bounded memory, and keeps the complete
+// parts.
 func TestMisbehaviour(t *testing.T) {
 	healthy, stopped := capture(t, "healthy.json"), capture(t, "stopped-1s.json")
 	half := healthy[:len(healthy)/2]
@@ -252,7 +254,7 @@ func TestOneConnection(t *testing.T) {
 	}
 }
 
-// A folder that is somebody's link to elsewhere is not locked.
+// TestLockIsNoLink: a folder that is a link to another place is not locked.
 func TestLockIsNoLink(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(t.TempDir(), link); err != nil {
@@ -265,7 +267,7 @@ func TestLockIsNoLink(t *testing.T) {
 	}
 }
 
-// watcher runs a Monitor, whose events it has.
+// watcher runs a Monitor, and returns its events.
 func watcher(t *testing.T, c *Client) (events chan Event, end func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	events = make(chan Event, 64)
@@ -343,7 +345,8 @@ func TestMonitorWaits(t *testing.T) {
 	}
 }
 
-// A status takes the connection of a client that listens, which goes on afterwards.
+// TestStatusInterruptsListen: a status takes the connection of a client that listens. The client listens again
+// afterwards.
 func TestStatusInterruptsListen(t *testing.T) {
 	s := (&server{status: plays(capture(t, "healthy.json"))}).start(t)
 	c := s.client(t, Config{Version: newest})

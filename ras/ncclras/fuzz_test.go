@@ -27,7 +27,7 @@ func seed(f *testing.F) {
 	}
 }
 
-// sound fails if a status has what can't be, or the notes that come of it do.
+// sound fails if a status contains something impossible, or the notes that are made of it do.
 func sound(t *testing.T, s *Status) {
 	for i := range s.Comms {
 		if err := s.Comms[i].check(); err != nil {

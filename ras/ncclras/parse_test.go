@@ -104,7 +104,7 @@ func TestJSONCut(t *testing.T) {
 	}
 }
 
-// What is not a communicator is left out, and told.
+// TestJSONDamage: what is not a communicator is left out, and reported.
 func TestJSONDamage(t *testing.T) {
 	one := func(comm string) string {
 		return `{"nccl_version": "2.28.9", "communicators_count": 2147483647, "communicators": [` + comm + `,

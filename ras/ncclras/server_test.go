@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// server is NCCL's RAS as far as a client sees it. Whatever would crash a job fails its test: a connection or a command
-// while a communicator is made, a second connection of the node, a CONTROL.
+// server is NCCL's RAS as far as a client sees it. The test fails for anything that would crash a job: a connection or
+// a command while a communicator is made, a second connection of the node, a CONTROL.
 type server struct {
 	t        testing.TB // nil in an example, where all is well
 	listener net.Listener
@@ -25,8 +25,8 @@ type server struct {
 	behave   func(c net.Conn) bool                    // instead of the protocol, if it returns true
 	silent   atomic.Int32                             // so many connections are accepted and not answered
 	making   atomic.Bool                              // a communicator is being made
-	events   chan string                              // for who monitors
-	hangUp   chan struct{}                            // ends the connection of who monitors
+	events   chan string                              // for the client that monitors
+	hangUp   chan struct{}                            // ends the connection of the client that monitors
 
 	one      chan struct{} // holds one while there is a connection
 	accepted atomic.Int32
@@ -176,7 +176,7 @@ func (s *server) heard() []string {
 	return slices.Clone(s.said)
 }
 
-// client is one of the server's, with a folder of its own unless there is one already.
+// client is a client of the server, with a folder of its own unless cfg has one.
 func (s *server) client(t *testing.T, cfg Config) *Client {
 	t.Helper()
 	cfg.Address = s.listener.Addr().String()

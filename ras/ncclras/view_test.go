@@ -21,7 +21,7 @@ func hosts(a netip.Addr) string {
 	return map[netip.Addr]string{addr("10.0.0.1"): "node1", addr("10.0.0.2"): "node2"}[a]
 }
 
-// world is a communicator of four ranks, two on each machine, which have launched so many operations.
+// world is a communicator of four ranks, two on each machine, which have launched these numbers of operations.
 func world(launched ...uint64) Comm {
 	c := Comm{Hash: 0xabcd, Size: 4}
 	for r, n := range launched {
@@ -33,7 +33,7 @@ func world(launched ...uint64) Comm {
 	return c
 }
 
-// missing says of a rank that it doesn't answer.
+// missing changes a rank to one that doesn't answer.
 func missing(c Comm, rank int, is Condition) Comm {
 	c.Ranks = slices.Clone(c.Ranks)
 	c.Ranks[rank].Condition, c.Ranks[rank].Launched = is, nil
@@ -190,7 +190,7 @@ node2-43 host node2 pid 43: alive, stale
 	}
 }
 
-// What a status may still tell.
+// TestViewOpen: whether another status may add something.
 func TestViewOpen(t *testing.T) {
 	p := Process{addr("10.0.0.2"), 43}
 	silent, dead := missing(world(7, 7, 7, 7), 3, Unresponsive), missing(world(7, 7, 7, 7), 3, Dead)
@@ -251,7 +251,7 @@ func TestViewHears(t *testing.T) {
 	}
 }
 
-// The judge, with the notes of one node's tapes and what NCCL knows of the other node.
+// TestJudged: verdict.Diagnose, with the notes of one node's tapes and what NCCL knows of the other node.
 func TestJudged(t *testing.T) {
 	id := lifecycle.CommID{1}
 	for name, test := range map[string]struct {
@@ -270,7 +270,7 @@ func TestJudged(t *testing.T) {
 			want: "rank_unreachable certain: rank 3 (node2, pid 43) stopped answering 20s ago: it doesn't answer " +
 				"NCCL; ranks 0 and 1 wait",
 		},
-		// It may itself wait for a message: nobody is blamed.
+		// It may itself wait for a message: no rank is blamed.
 		"a rank that has not launched it": {
 			statuses: []Comm{world(7, 7, 7, 6)},
 			want: "unknown possible: all_reduce 7 on \"world\" does not complete, and the cause is not known: " +

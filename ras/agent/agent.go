@@ -22,7 +22,7 @@ type Config struct {
 	// Stuck lists communicators in which an operation or act of this process stalls.
 	Stuck func() []lifecycle.CommID
 	// HeldUp reports whether operations of this process keep waiting for one rank, or may. It is called every lookTime.
-	// While it is true and no verdict is open, the job is looked at after 1, 2, 4, … calls, and after each rareLooks.
+	// While it is true and no verdict is open, the job is looked at after 1, 2, 4, … calls, and after every rareLooks.
 	HeldUp func() bool
 	// Local is the note of another process of this host that can't answer, as FromTapes reads it from the tape.
 	Local func(mesh.Member) (verdict.Note, bool)

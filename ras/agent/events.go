@@ -46,7 +46,7 @@ func dataOf(v *verdict.Verdict) json.RawMessage {
 	}
 }
 
-// verdictEvent tells of a verdict that opened, changed or is withdrawn, and has been open since the given time.
+// verdictEvent is the event for a verdict that opened, changed or is withdrawn, and has been open since that time.
 func verdictEvent(c *verdict.Change, since, now time.Time) bus.Event {
 	v := &c.Verdict
 	ev := bus.Event{

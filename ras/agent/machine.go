@@ -279,7 +279,7 @@ func (m *Machine) lead(now time.Time) {
 		// are withdrawn at its first broadcast.
 		m.leads, m.heard, m.handedOver = false, now, len(m.tracker.Open()) > 0
 		m.unsure = time.Time{}
-		for _, r := range m.members { // who didn't answer then may answer later
+		for _, r := range m.members { // a process that didn't answer then may answer later
 			if r.phase == silent {
 				r.on(answered, now)
 			}

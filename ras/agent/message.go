@@ -148,8 +148,8 @@ func encodeNote(n *verdict.Note, about []lifecycle.CommID, room int) []byte {
 	}
 }
 
-// essential returns half of the slots: first those of the communicators in question, then those with operations, open
-// acts or a failure.
+// essential returns at most half of the slots: first those of the communicators in question, then those with
+// operations, open acts or a failure.
 func essential(slots []verdict.Slot, about []lifecycle.CommID) []verdict.Slot {
 	slots = slices.Clone(slots)
 	worth := func(s *verdict.Slot) int {

@@ -107,7 +107,7 @@ type Event struct {
 	// Suppressed counts, on the event that closes a condition, the symptoms that were held back. The Bus sets it.
 	Suppressed uint64
 
-	seq  uint64                 // of those that the Bus published
+	seq  uint64                 // number among the events that the Bus published
 	peak Severity               // the condition's highest: a subscriber that got its beginning must also get its end
 	wire func() ([]byte, error) // its JSON, encoded once for all subscribers
 }

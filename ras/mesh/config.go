@@ -70,7 +70,7 @@ type Tuning struct {
 	GossipInterval time.Duration
 	GossipNodes    int
 	// RetransmitMult sets how often each member passes each message on: k = RetransmitMult · ⌈log10(members+1)⌉ times.
-	// With a probability of about e^-k a member misses it, and gets it at a later PushPullInterval.
+	// A member misses it with a probability of about e^-k, and then gets it at a later PushPullInterval.
 	RetransmitMult int
 	// PushPullInterval is how often two members exchange their full state, which repairs what gossip missed. It costs
 	// about 200 bytes a member, and grows with the logarithm of the members beyond 32.

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// comm is a communicator over all tapes, with the largest size and the first name that a rank knows. The size that a
-// rank gave whose init failed counts only if there is no other: it may be why the init failed.
+// comm is a communicator over all tapes, with the largest size and the first name that a rank knows. The size given
+// by a rank whose init failed counts only if there is no other: it may be why the init failed.
 type comm struct {
 	Comm
 	members []*member       // by rank; those without a rank come first

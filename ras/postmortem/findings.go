@@ -119,8 +119,8 @@ func waitedThen(v *verdict.Verdict, before []Finding) bool {
 	})
 }
 
-// refutes reports whether a finding shows that a rank's call was wrong, in which it waited at an earlier moment: then
-// the ranks that had not come were not meant to.
+// refutes reports whether a finding shows that the call in which a rank waited at an earlier moment was wrong: then the
+// ranks that had not come were not meant to.
 func (f *Finding) refutes(earlier *Finding) bool {
 	return f.Reason == verdict.Mismatch && f.Comm == earlier.Comm && f.Call == earlier.Call && f.Seq == earlier.Seq &&
 		waitedThen(&f.Verdict, []Finding{*earlier})

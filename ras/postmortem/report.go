@@ -34,7 +34,7 @@ type Report struct {
 	Done []Done `json:"done"`
 	// Clocks are the machines' clocks; all times are by the first.
 	Clocks []Clock `json:"clocks"`
-	// Events are the last of those that Options ask for, in the order of the one clock.
+	// Events are the last events that Options ask for, in the order of the one clock.
 	Events []Event `json:"events"`
 	// Missed counts the records that were overwritten or torn before they were read.
 	Missed uint64 `json:"records_missed"`

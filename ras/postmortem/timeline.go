@@ -37,7 +37,7 @@ func shown(ev *tape.Event) bool {
 		return false
 	}
 	if stage == tape.StageStart && ev.Op.Phase == tape.PhaseStream {
-		return false // its stream has not done it: its end, or what is in flight, tells of it
+		return false // its stream has not done it: it is shown when it ends, or as in flight
 	}
 	return stage != tape.StagePhase && stage != tape.StageStep && (stage != tape.StageWait || ev.Op.Wait >= 0)
 }

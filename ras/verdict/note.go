@@ -51,7 +51,7 @@ type Note struct {
 	// Stack is the process's stack, read from outside when a verdict suspected it (Verdict.Suspects): sentences without
 	// the subject.
 	Stack []string `json:"stack,omitempty"`
-	// Habits are those of the ranks that take part in something that stalls or failed.
+	// Habits are the habits of the ranks that take part in an operation or act that stalls or failed.
 	Habits []Habit `json:"habits,omitempty"`
 	// Slots are the process's ranks in communicators, including communicators that it ended lately. For a process that
 	// can't answer they are read from its tape; none if no process can read that.

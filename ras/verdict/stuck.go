@@ -70,13 +70,13 @@ func (w *walk) stuck(m *meeting) (Verdict, bool) {
 	}
 	var worst *participant
 	onStream := func(p *participant) bool { return p.slot.Phase == tape.PhaseStream }
-	// Of some ranks it is not known what they wait for, or ranks that wait for data or credit may wait for a device.
+	// It is not known what some ranks wait for, or ranks that wait for data or credit may really wait for a device.
 	mixed := m.key.kind == exchange || slices.ContainsFunc(m.present, onStream)
 	if mixed {
 		worst = unsent(m)
 	}
 	if mixed && worst == nil {
-		// One verdict tells of all messages: stalledMessages.
+		// One verdict covers all messages: stalledMessages.
 		if m.key.kind != exchange && m.age >= m.undecided(m.members()) {
 			w.still = append(w.still, m)
 		}

@@ -269,7 +269,7 @@ func (q *peer) step(in agent.Input) {
 	}
 }
 
-// ask gathers the notes of the members that answer, and for the others those that their neighbours read.
+// ask gathers the notes of the members that answer, and for the other members the notes that their neighbours read.
 func (q *peer) ask(e *agent.AskNotes) {
 	l := q.live
 	var notes []verdict.Note

@@ -2,9 +2,9 @@ package tape
 
 import "github.com/carillon-rt/carillon/lifecycle"
 
-// BusFactor is by what an operation's bytes are multiplied to get those that cross a rank's link, as nccl-tests
-// defines it (doc/PERFORMANCE.md there): the size of the whole buffer, corrected for how often each byte must cross.
-// rank and size are the caller's in the communicator. It is 0 where that means nothing: a barrier, one rank alone.
+// BusFactor is the factor from an operation's bytes to the bytes that cross a rank's link, as nccl-tests defines it
+// (doc/PERFORMANCE.md there): the size of the whole buffer, corrected for how often each byte must cross. rank and size
+// are the caller's in the communicator. The factor is 0 where it has no meaning: for a barrier, or one rank alone.
 func (s *Signature) BusFactor(rank, size int) float64 {
 	n := float64(size)
 	switch {
@@ -15,7 +15,7 @@ func (s *Signature) BusFactor(rank, size int) float64 {
 	case s.Call == lifecycle.CallAllGather, s.Call == lifecycle.CallReduceScatter, s.Call == lifecycle.CallAllToAll:
 		return (n - 1) / n
 	case s.Call == lifecycle.CallGather, s.Call == lifecycle.CallScatter:
-		if int(s.Peer) == rank { // the root holds the whole buffer, its own part of which doesn't travel
+		if int(s.Peer) == rank { // the root holds the whole buffer, and its own part isn't sent
 			return (n - 1) / n
 		}
 		return 1

@@ -14,8 +14,8 @@ import (
 
 // bellWatch waits for a tape's bell on behalf of a follower, in a goroutine of its own that blocks in futex(2). A
 // goroutine that blocks in the kernel keeps its P until Go's monitor retakes it, for up to 10 ms, during which the
-// ranks of a process that uses all processors have one less. A follower that blocked itself would do so with each tick;
-// the watch does it once for each ring of the bell, and those are rare.
+// ranks of a process that uses all processors have one less. A follower that blocked in the kernel itself would keep
+// its P on each tick; the watch does so once for each ring of the bell, and rings are rare.
 type bellWatch struct {
 	file    *os.File
 	page    []byte        // the header's page, mapped for its address alone: see futex.Wait; unmapped by run
@@ -25,7 +25,7 @@ type bellWatch struct {
 	ended   chan struct{}
 }
 
-// longestWait bounds a wait for the bell, in case that a wake-up is lost.
+// longestWait bounds a wait for the bell, in case a wake-up is lost.
 const longestWait = time.Minute
 
 func (t *Reader) watchBell() (*bellWatch, error) {

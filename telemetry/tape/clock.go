@@ -11,11 +11,11 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// Now is CLOCK_MONOTONIC in nanoseconds: the clock of all times on a tape, and the same in all processes of a host.
-// It makes no system call where the kernel offers the clock in user space. If the kernel's clock is made of a counter
-// of the processor, Now reads the counter itself, at less than half of the cost; then it is off by two microseconds at
-// most, and by up to six while NTP changes the rate of the kernel's clock. If the counter jumps, as when a virtual
-// machine migrates, it is off for some milliseconds. It never goes back.
+// Now is CLOCK_MONOTONIC in nanoseconds: the clock of all times on a tape, and the same in all processes of a host. It
+// makes no system call where the kernel offers the clock in user space. If the kernel's clock is based on a processor's
+// counter, Now reads the counter itself, at less than half the cost; then Now is off by two microseconds at most, and
+// by up to six while NTP changes the rate of the kernel's clock. If the counter jumps, as when a virtual machine
+// migrates, it is off for some milliseconds. It never goes back.
 func Now() int64 { return clock.now() }
 
 // clock is the clock of this process.
@@ -32,7 +32,7 @@ var (
 
 func sinceEpoch() int64 { return int64(time.Since(epoch)) }
 
-// kernelNow is CLOCK_MONOTONIC by Go's own clock, which costs half of what clock_gettime through x/sys does.
+// kernelNow is CLOCK_MONOTONIC by Go's own clock, which costs half as much as clock_gettime through x/sys.
 func kernelNow() int64 { return epochMono + sinceEpoch() }
 
 // readTogether reads two clocks at about one moment: it takes the tightest of a few tries, so that a preemption between
@@ -56,19 +56,19 @@ var useCounter = func() bool {
 	return err == nil && counterIsClock(string(bytes.TrimSpace(source)), counterIsInvariant())
 }()
 
-// counterClock is CLOCK_MONOTONIC, read from the processor's counter by a line that is valid for a few milliseconds. A
-// later reading makes the next line, so that the clock follows the kernel's. It allocates nothing: an operation that
-// takes long makes several.
+// counterClock is CLOCK_MONOTONIC, computed from the processor's counter by a linear function, the line, which is valid
+// for a few milliseconds. A later reading makes the next line, so that the clock follows the kernel's. Making a line
+// allocates nothing: a long operation makes several.
 type counterClock struct {
 	shown shownLine
 	mu    sync.Mutex // for making the next line
 	last  line       // the one shown
 }
 
-// line is the time by the counter, from one reading of both clocks on, the anchor.
+// line computes the time from the counter, starting at one reading of both clocks, the anchor.
 type line struct {
-	ticks, ticksGood uint64 // the counter at the anchor, and for how many ticks the line holds; 0: it doesn't
-	mono             int64  // the time that the line tells at the anchor
+	ticks, ticksGood uint64 // the counter at the anchor, and for how many ticks the line holds; 0: none
+	mono             int64  // the line's time at the anchor
 	slope            uint64 // nanoseconds a tick, times 2^32
 	kernel           int64  // the kernel's time at the anchor; mono may be ahead of it
 	measured         uint64 // the kernel's slope before the anchor; 0 if unknown
@@ -80,7 +80,8 @@ func (l *line) at(ticks uint64) (mono int64, holds bool) {
 	return l.mono + int64(since*l.slope>>32), since < l.ticksGood
 }
 
-// since is how many ticks are since the anchor: none if the counter is behind it by no more than processors are apart.
+// since is the number of ticks since the anchor: 0 if the counter is behind it by no more than the skew between
+// processors.
 func (l *line) since(ticks uint64) uint64 {
 	if l.ticks-ticks <= skewTicks {
 		return 0
@@ -90,8 +91,8 @@ func (l *line) since(ticks uint64) uint64 {
 
 // shownLine is a line that any goroutine reads while one at a time shows the next.
 //
-// Invariant: no two lines have the same ticks, and while the words change, ticksGood is 0. So they are of one line if
-// ticksGood isn't 0, which is read first of the others, and ticks are the same before and after.
+// Invariant: no two lines have the same ticks, and while the words change, ticksGood is 0. So the words are of one line
+// if ticksGood isn't 0 and ticks is the same before and after reading the others, of which ticksGood is read first.
 type shownLine struct {
 	ticks, ticksGood, slope atomic.Uint64
 	mono                    atomic.Int64
@@ -105,7 +106,8 @@ func (s *shownLine) show(l *line) {
 	s.ticksGood.Store(l.ticksGood)
 }
 
-// now is the time by the line, if it holds and isn't being replaced. Where there is none, it doesn't read the counter.
+// now is the time by the line, if the line holds and isn't being replaced. If there is none, now doesn't read the
+// counter.
 func (s *shownLine) now() (mono int64, holds bool) {
 	anchor, good := s.ticks.Load(), s.ticksGood.Load()
 	if good == 0 {
@@ -123,13 +125,13 @@ const (
 	// anchors, on a line that is four times as long, is less than a microsecond.
 	leastTicks = 1 << 22
 	mostTicks  = 1 << 31
-	// skewTicks is how far a goroutine may read the counter behind a reading that another made before: processors
-	// execute the instruction out of order, and those of a virtual machine may be apart. A counter that is further
-	// behind jumped.
+	// skewTicks is how far a reading of the counter may be behind an earlier one by another goroutine: processors
+	// execute the instruction out of order, and the counters of a virtual machine's processors may differ. A counter
+	// that is further behind has jumped.
 	skewTicks = 1 << 12
 	// tightTicks is how long reading both clocks may take for an anchor.
 	tightTicks = 512
-	// sameSlope is the part of a slope by which the next may differ: more than NTP changes it.
+	// sameSlope bounds the difference of the next slope to 1/sameSlope: more than NTP changes it by.
 	sameSlope = 1024
 )
 
@@ -163,10 +165,10 @@ func (c *counterClock) set(l line) {
 	c.shown.show(&l)
 }
 
-// next is the line that follows l from a reading of both clocks on, and the time of that reading. It is l if
-// the reading is of no use: it was interrupted (not tight), or is too near to the anchor.
+// next returns the line that follows l from a reading of both clocks on, and the time of that reading. The line is l if
+// the reading is useless: it was interrupted (not tight), or is too near to the anchor.
 func (l line) next(ticks uint64, kernel int64, tight bool) (next line, now int64) {
-	now = max(kernel, l.mono+int64(l.ticksGood*l.slope>>32)) // l may have told up to that
+	now = max(kernel, l.mono+int64(l.ticksGood*l.slope>>32)) // l may have returned times up to that
 	since := l.since(ticks)
 	if !tight || since < leastTicks {
 		return l, now
@@ -176,8 +178,8 @@ func (l line) next(ticks uint64, kernel int64, tight bool) (next line, now int64
 		return next, now
 	}
 	next.measured = uint64(kernel-l.kernel) << 32 / since
-	// A line that begins ahead of the kernel's clock falls back to it. It is valid only if the kernel's clock had that
-	// slope twice: else the counter jumped, as when a machine slept or migrated, or the rate changed.
+	// A line that begins ahead of the kernel's clock falls back to it. It is valid only if two successive measurements
+	// gave the same slope: else the counter jumped, as when a machine slept or migrated, or the rate changed.
 	ahead := uint64(now-kernel) << 32 / lineTicks
 	apart := max(next.measured, l.measured) - min(next.measured, l.measured)
 	if apart <= l.measured/sameSlope && ahead <= next.measured/sameSlope {

@@ -8,22 +8,22 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// CommWriter writes what one communicator does. Start, StartFrom, Phase, Wait, End, Began, Describe and Close are for
-// one goroutine at a time, which the caller serialises: each call happens before the next. Operations take no lock,
-// except for the first of a kind, which takes the Writer's. Life, From and State may be called from any goroutine at
-// any time. All may be called after Close. What is called with each operation or act doesn't allocate, unless more than
-// 64 operations are in flight. A nil *CommWriter is the tape switched off: every method is a no-op.
+// CommWriter writes the acts and operations of one communicator. Start, StartFrom, Phase, Wait, End, Began, Describe
+// and Close are for one goroutine at a time, which the caller serialises: each call happens before the next. Operations
+// take no lock, except for the first of a kind, which takes the Writer's. Life, From and State may be called from any
+// goroutine at any time. All may be called after Close. The methods called for each operation or act don't allocate,
+// unless more than 64 operations are in flight. A nil *CommWriter is the tape switched off: every method is a no-op.
 type CommWriter struct {
 	w      *Writer
 	number uint32 // from 1, in the order of Comm
 	index  int    // in the table; -1: none
-	comm   uint64 // both, as records have them
+	comm   uint64 // number and index, as in records
 
 	slot *slot // in the mapping; without a slot, or after Close, memory that nobody reads
 
 	// For the goroutine that writes operations.
 	op         *operations
-	passed     pending // the last operation of which Passed was told; start 0: none
+	passed     pending // the last operation that Passed recorded; start 0: none
 	deviceDone uint32  // the last kernel of a device that was seen to be done
 	deviceRead uint32  // the last that was launched when its page was read
 	tally      counting
@@ -39,14 +39,14 @@ type CommWriter struct {
 	closed bool
 	root   uint32 // under mu: the number of the communicator that it descends from; its own if none
 	state  lifecycle.State
-	// Under mu: what was refused, and how often.
+	// Under mu: the kinds of refused calls, and how often each was refused.
 	refused [maxRefused]struct {
 		misuse
 		times uint32
 	}
 }
 
-// misuse is what refused calls have in common of which not each is recorded.
+// misuse identifies refused calls of one kind; not all of these are recorded.
 type misuse struct {
 	call     lifecycle.Call
 	code     lifecycle.Code
@@ -54,10 +54,10 @@ type misuse struct {
 	line     int
 }
 
-// maxRefused is how many kinds of refused calls of a communicator are counted; more of them share the last count.
+// maxRefused is how many kinds of refused calls of a communicator are counted; further kinds share the last count.
 const maxRefused = 16
 
-// countRefused counts a refused call, and tells how often such a one was refused.
+// countRefused counts a refused call, and returns how often calls of its kind were refused.
 func (c *CommWriter) countRefused(r *LifeRecord) uint32 {
 	is := misuse{r.Call, r.Code, r.Site.Func, r.Site.Line}
 	c.mu.Lock()
@@ -92,8 +92,8 @@ func (c *CommWriter) From(parent *CommWriter) {
 	}
 }
 
-// Graphs makes the communicator under which readers find the operations of c that graphs launch: they have no place in
-// the order of c's calls. All ranks derive the same id. It is for a goroutine of its own; close it before c.
+// Graphs makes a communicator for the operations of c that graphs launch, which have no place in the order of c's
+// calls. All ranks derive the same id for it. It may be used by another goroutine than c; close it before c.
 func (c *CommWriter) Graphs() *CommWriter {
 	if c == nil {
 		return nil
@@ -137,9 +137,9 @@ func (c *CommWriter) State(s lifecycle.State) {
 	}
 }
 
-// Life writes one moment of an act. Texts beyond what is kept (1024 bytes of Text, 160 of a site's function and file)
-// are cut. If Time is 0, it is now. It makes a system call if a follower sleeps, to wake it. Of calls that are refused
-// again and again not each is written; see LifeRecord.Refused.
+// Life writes one moment of an act. Long texts are cut (to 1024 bytes of Text, 160 of a site's function and file). Time
+// 0 means now. If a follower sleeps, Life wakes it with a system call. Calls that are refused repeatedly are not all
+// written; see LifeRecord.Refused.
 func (c *CommWriter) Life(r LifeRecord) {
 	if c == nil {
 		return
@@ -167,7 +167,7 @@ func (c *CommWriter) Life(r LifeRecord) {
 	runtime.KeepAlive(c) // and so the mapping
 }
 
-// Close frees the communicator's slot. What is written later is in the rings alone.
+// Close frees the communicator's slot. Later writes go to the rings alone.
 func (c *CommWriter) Close() {
 	if c == nil {
 		return
@@ -177,7 +177,7 @@ func (c *CommWriter) Close() {
 	if c.closed {
 		return
 	}
-	if p := c.passed; p.start != 0 { // it is nowhere but in the slot
+	if p := c.passed; p.start != 0 { // only the slot has it
 		at := p.start
 		p.start = 0 // unknown, and so are the ends of those before it
 		c.putOp(kindTallied, &p, at, StageEnd, PhaseNone, -1, lifecycle.CodeOK)

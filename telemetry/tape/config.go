@@ -20,8 +20,8 @@ const DirVariable = "CARILLON_TAPE_DIR"
 
 // Config describes a process's tape: its file, its size and its process. The zero Config is valid: a tape of 6.3 MiB.
 type Config struct {
-	// Dir has the jobs' folders; DefaultDir() if empty. It is made if it is missing. It must belong to this user and be
-	// writable by nobody else.
+	// Dir holds the jobs' folders; DefaultDir() if empty. It is made if it is missing. It must belong to this user and
+	// be writable by nobody else.
 	Dir string
 	// Job is the job's name and the name of its folder in Dir; "default" if empty. At most 63 bytes.
 	Job string
@@ -36,11 +36,11 @@ type Config struct {
 	// 63 and 39 bytes are kept.
 	Program, Version string
 
-	// Size is the most bytes that the tape takes, at least MinSize; 6.3 MiB if 0. Those of the next four fields that
-	// are 0 are halved, or doubled, until the tape fits.
+	// Size is the most bytes that the tape takes, at least MinSize; 6.3 MiB if 0. The defaults of the next four fields
+	// are halved, or doubled, until the tape fits.
 	Size int64
-	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot
-	// is 512 bytes. Communicators beyond are in the rings alone.
+	// Slots is how many communicators can be live at a time in the in-flight table; 512 if 0, at most 16,384. A slot is
+	// 512 bytes. Further communicators are only in the rings.
 	Slots int
 	// LifeRecords is the size of the life ring in records of 64 bytes; 8,192 if 0, at most 1,048,576. It is rounded
 	// up to a power of two. A moment of an act takes 1 record, or about 4 with call site and span context; with a long
@@ -58,10 +58,10 @@ type Config struct {
 	Tallies int
 
 	// Devices is how many communicators at a time can be on devices that write onto the tape themselves; at most
-	// MaxDevices. So many of the first slots take 6 KiB more each.
+	// MaxDevices. As many of the first slots take 6 KiB more each.
 	Devices int
 
-	// SampleEvery gives followers 1 in so many ordinary operations, the same ones on all ranks, see Sampled. 0 means
+	// SampleEvery is N if followers get 1 in N ordinary operations, the same ones on all ranks; see Sampled. 0 means
 	// DefaultSampleEvery, 1 all; a negative number means none.
 	SampleEvery int
 	// Slow is the duration from which an operation is not ordinary, even if it never waited; a second if 0.
@@ -91,15 +91,15 @@ const (
 	maxBootID      = 39
 )
 
-// DefaultSampleEvery is the sampling of operations that end well: 1 in so many.
+// DefaultSampleEvery is the default of Config.SampleEvery.
 const DefaultSampleEvery = 1024
 
 // DefaultDir is the directory of tapes that all of a user's programs agree on: $CARILLON_TAPE_DIR, or carillon-<uid>
 // on the tmpfs at /dev/shm, or, where there is none, in the directory for temporary files.
 func DefaultDir() string { return Dirs("")[0] }
 
-// Dirs are the directories in which a user's tapes may be: first the configured one, which is dir if it is not empty,
-// then those that are tried if that one fails; see Make.
+// Dirs returns the directories in which a user's tapes may be: first the configured one, which is dir if it is not
+// empty, then the fallbacks; see Make.
 func Dirs(dir string) (all []string) {
 	if dir = cmp.Or(dir, os.Getenv(DirVariable)); dir != "" {
 		all = append(all, dir)
@@ -163,7 +163,7 @@ func badName(name string) string {
 	return ""
 }
 
-// complete is c with its defaults.
+// complete returns c with its defaults filled in.
 func (c Config) complete() (Config, error) {
 	c.Dir = cmp.Or(c.Dir, DefaultDir())
 	c.Job = cmp.Or(c.Job, "default")

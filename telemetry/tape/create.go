@@ -41,8 +41,8 @@ func (r *refusal) why() string {
 	return r.path + " " + r.problem + ": " + r.err.Error()
 }
 
-// createFile makes the tape's file. It gets its name when the header is written and the space is reserved. A file that
-// an earlier process of the same name left is renamed, and never lost.
+// createFile makes the tape's file. The file gets its name once its header is written and its space reserved. An
+// earlier process's file of the same name is renamed, never lost.
 func createFile(cfg Config) (f *os.File, path string, err error) {
 	dir, err := openJobDir(cfg)
 	if err != nil {

@@ -25,18 +25,19 @@ func (ev *Event) Time() int64 {
 	return ev.Op.Time
 }
 
-// Missed counts the records of each ring that a reader could not read: overwritten before it came to them, or torn.
+// Missed counts the records of each ring that a reader could not read: overwritten before the reader reached them, or
+// torn.
 type Missed struct {
 	Life, Op uint64
 }
 
-// cursor merges the life ring and the op ring, in an order that keeps cause before effect: what one goroutine wrote
-// earlier comes earlier, whichever ring it is on.
+// cursor merges the life ring and the op ring, in an order that keeps cause before effect: records of one goroutine
+// stay in the order of writing, whichever ring they are on.
 //
-// For that, each life record has the number of op records that were reserved when it was begun. Those come before it,
-// the others after it. The writer read that number before it reserved the record, so op records that it wrote later
-// have higher indices. And a cursor reads the op ring's head before the life ring's: so all life records that come
-// before an op record below that head are known when the op record is delivered.
+// For that, each life record holds the number of op records that were reserved when it was begun. Those op records come
+// before it, the others after it. The writer read that number before it reserved the record, so op records that it
+// wrote later have higher indices. And a cursor reads the op ring's head before the life ring's. So all life records
+// that come before an op record below that head are known when the op record is delivered.
 type cursor struct {
 	t        *Reader
 	life, op ringReader
@@ -96,13 +97,13 @@ func (c *cursor) refresh() (err error) {
 	if c.now.opHead == c.op.head && c.now.lifeHead == c.life.head {
 		return nil
 	}
-	later, err := c.t.readChanging() // one reading has no order within; see cursor
+	later, err := c.t.readChanging() // the words of one reading have no order; see cursor
 	return cmp.Or(err, c.op.advance(c.now.opHead), c.life.advance(later.lifeHead))
 }
 
 func (c *cursor) missed() Missed { return Missed{Life: c.life.missed, Op: c.op.missed} }
 
-// finish tells the cursor that nothing is written any more.
+// finish tells the cursor that the writer writes no more.
 func (c *cursor) finish() { c.life.final, c.op.final = true, true }
 
 // next delivers the next event into ev; ok is false if the last refresh showed none.
@@ -261,8 +262,8 @@ func (c *cursor) fillComm(ev *Event, comm uint64) error {
 	return err
 }
 
-// directory holds the descriptions of a tape's communicators by their numbers: of the last maxKnown at least, as late
-// records may be of communicators that have ended.
+// directory holds the descriptions of a tape's communicators by their numbers, of at least the last maxKnown: late
+// records may be about communicators that have ended.
 type directory struct {
 	t            *Reader
 	known, older map[uint32]description

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// A DevicePage is host memory into which the kernels of a communicator's rank write, in words of 16 bytes, two for each
-// block of a kernel. A device can't be queried while a kernel runs.
+// A DevicePage is host memory into which the kernels of a communicator's rank write their state: words of 16 bytes, two
+// for each block of a kernel. The device itself can't be queried while a kernel runs.
 type DevicePage struct {
 	stop   uint32 // not 0: kernels leave
 	_      [44]byte
@@ -22,7 +22,7 @@ const (
 	DeviceBlockSize = int(unsafe.Sizeof(deviceBlock{}))
 )
 
-// untold is how many kernels at most are done that the page doesn't know of, when a later one waits.
+// untold is the most kernels that may be done without the page showing it, when a later one waits.
 const untold = marksPerSlot
 
 // The offsets that kernels get: of the word that stops them, and of their own words.
@@ -48,7 +48,7 @@ type DeviceWord struct {
 	Replayed  uint32 // collectives launched by graphs, up to this kernel
 }
 
-// halves reads both halves as they were written together: two words of a block differ in the first half.
+// halves reads both halves of one write: successive words of a block differ in the first half.
 func (w *deviceWord) halves() (first, second uint64) {
 	for {
 		first, second = atomic.LoadUint64(&w.first), atomic.LoadUint64(&w.second)
@@ -72,7 +72,7 @@ func (w *deviceWord) set(other *deviceWord) {
 	atomic.StoreUint64(&w.first, first)
 }
 
-// reach has a block be done with a kernel, of which first is the word's first half, unless it already is.
+// reach marks a block as done with a kernel, unless it already is. first is the first half of the kernel's word.
 func (b *deviceBlock) reach(first uint64) {
 	for {
 		was := atomic.LoadUint64(&b.done.first)
@@ -85,8 +85,8 @@ func (b *deviceBlock) reach(first uint64) {
 // Stop makes running and later kernels return if they would have to wait. Kernels that do so aren't done.
 func (p *DevicePage) Stop() { atomic.StoreUint32(&p.stop, 1) }
 
-// Newest is the last kernel of which the first block is done; done tells whether all its blocks are. A block with a
-// higher number is done with a later kernel, which began when this one had ended.
+// Newest is the last kernel whose first block is done; done tells whether all its blocks are. A block with a higher
+// number is done with a later kernel, which began when this one had ended.
 func (p *DevicePage) Newest() (newest DeviceWord, done bool) {
 	newest = p.blocks[0].done.load()
 	for b := 1; b < min(newest.Blocks, DeviceBlocks); b++ {
@@ -97,7 +97,7 @@ func (p *DevicePage) Newest() (newest DeviceWord, done bool) {
 	return newest, true
 }
 
-// Merge takes over which kernels are done from another page, of a device that writes some onto one page and the rest
+// Merge adds the kernels that are done according to another page, if a device writes some onto one page and the rest
 // onto the other. Both pages may be written meanwhile.
 func (p *DevicePage) Merge(other *DevicePage) {
 	for b := range p.blocks {
@@ -105,8 +105,8 @@ func (p *DevicePage) Merge(other *DevicePage) {
 	}
 }
 
-// Set copies what kernels have written onto another page. Both pages may be read meanwhile; readers of this one may see
-// a word's second half before its first.
+// Set copies the words that kernels have written to another page. Both pages may be read meanwhile; readers of this one
+// may see a word's second half before its first.
 func (p *DevicePage) Set(other *DevicePage) {
 	p.end.set(&other.end)
 	for b := range p.blocks {
@@ -117,7 +117,7 @@ func (p *DevicePage) Set(other *DevicePage) {
 }
 
 // Done is the number of the last kernel that is known to be done: all its blocks are, or a block of the next one waits.
-// Behind a kernel that has returned early, none says that it waits.
+// No kernel after one that returned early reports a wait.
 func (p *DevicePage) Done() uint32 {
 	newest, all := p.Newest()
 	told := newest.Number
@@ -147,8 +147,8 @@ func (p *DevicePage) Waits() (latest DeviceWord, ok bool) {
 	return latest, latest.Phase != 0
 }
 
-// End is the word of the first kernel that gave up, with the rank for which it did, and the phase that says why. ok is
-// false if none has.
+// End is the word of the first kernel that gave up: with the rank that it waited for, and the phase as the reason. ok
+// is false if none has.
 func (p *DevicePage) End() (w DeviceWord, ok bool) {
 	w = p.end.load()
 	return w, w.Phase != 0
@@ -156,7 +156,7 @@ func (p *DevicePage) End() (w DeviceWord, ok bool) {
 
 // DevicePage returns the device page of the communicator's slot, for kernels that write onto the tape themselves; nil
 // if there is none. It is page-aligned, and stays mapped for as long as the Writer is reachable. The caller clears it:
-// kernels of a communicator that had the slot before, and has ended, may still write it.
+// kernels of the slot's previous communicator may still write it.
 func (c *CommWriter) DevicePage() *DevicePage {
 	if c == nil {
 		return nil
@@ -169,15 +169,15 @@ func (c *CommWriter) DevicePage() *DevicePage {
 	return &c.w.devices[c.index]
 }
 
-// Captured says that the last operation that was started is captured in a graph, whose launches are unseen. If it ends
-// well, its end has PhaseCaptured. Call it before End.
+// Captured says that the last started operation is captured in a graph, whose launches are not seen. If it ends well,
+// its end has PhaseCaptured. Call it before End.
 func (c *CommWriter) Captured() {
 	if c != nil {
 		c.op.find(c.op.launched).captured = true
 	}
 }
 
-// Launched records that the operation for which Start returned launched runs on a device, and number is its last
+// Launched records that the operation for which Start returned launched runs on a device, with number as its last
 // kernel: Start and End are those of its launch. For readers it is in flight until the device page shows that it is
 // done. Call it before End.
 func (c *CommWriter) Launched(launched uint64, number uint32) {
@@ -187,7 +187,7 @@ func (c *CommWriter) Launched(launched uint64, number uint32) {
 	p := c.op.find(launched)
 	at := number % marksPerSlot
 	for of := &c.w.marked[c.index].marks; ; at = (at + marksPerSlot - 1) % marksPerSlot {
-		// If more operations are queued than there is room, the oldest stay, and the newest is replaced.
+		// If more operations are queued than there is room for, the oldest stay, and the newest is replaced.
 		was := of[at][recMarker]
 		if uint32(of[at][recComm]) != c.number || c.deviceHasDone(uint32(was>>32), number) ||
 			at == (number+1)%marksPerSlot {

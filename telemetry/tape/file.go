@@ -24,7 +24,7 @@ type FormatError struct {
 
 func (e *FormatError) Error() string { return fmt.Sprintf("tape: %s %s", e.Path, e.Problem) }
 
-// Header is what a tape says of the process that writes it. Its times are on the tape's clock, CLOCK_MONOTONIC in
+// Header is what a tape says about the process that writes it. Its times are on the tape's clock, CLOCK_MONOTONIC in
 // nanoseconds, except for Created.
 type Header struct {
 	// PID is the process's number in its own pid namespace, whose inode is PIDSpace; 0 if unknown.
@@ -47,37 +47,37 @@ type Header struct {
 	// unknown.
 	SlowAfter, StallAfter time.Duration
 
-	Slots, Tallies int // for how many the tape has room
+	Slots, Tallies int // how many the tape has room for
 
 	Closed   bool   // the writer closed the tape cleanly
 	Overflow uint64 // communicators that found the in-flight table full
 
-	// Exported is the time until which the process has exported all its spans, those of what was going on then as
-	// unfinished: a reader of the tape need not export them again. 0: the process doesn't say. AllExported: the process
-	// is dead, and a reader has sent all spans.
+	// Exported is the time until which the process has exported all its spans; spans that were open then were exported
+	// as unfinished. A reader of the tape need not export them again. 0: the process doesn't say. AllExported: the
+	// process is dead, and a reader has sent all spans.
 	Exported int64
 	// Delivered is the time until which the spans of everything that had ended have been exported. 0: the process
 	// exports none, or an export failed.
 	Delivered int64
 	// Terminated is when the process was told from outside to end, by SIGTERM; 0: never.
 	Terminated int64
-	// Watched tells that the process has telemetry of its own, which reads the tape.
+	// Watched tells that the process has its own telemetry, which reads the tape.
 	Watched bool
-	// Seen is when the process's own telemetry last read the in-flight table: the process ran until then at least, so
-	// that a stopped one shows by it. 0: never.
+	// Seen is when the process's own telemetry last read the in-flight table: the process ran at least until then, so
+	// that a stopped process can be noticed. 0: never.
 	Seen int64
-	// Paused and Resumed are when the process last stood still and went on, as its telemetry noticed afterwards: a
-	// SIGSTOP, a machine that was frozen, or one with too few processors. 0: never. Starved is for how long its
-	// threads, all together, waited for a processor in between: a process that is stopped waits for none.
+	// Paused and Resumed are when the process last stopped running and ran again, as its telemetry noticed afterwards:
+	// after a SIGSTOP, on a frozen machine, or on one with too few processors. 0: never. Starved is how long its
+	// threads, all together, waited for a processor in between: a stopped process waits for none.
 	Paused, Resumed int64
 	Starved         time.Duration
-	// Unexpected is zero but for processes with NCCL's profiler plug-in.
+	// Unexpected is zero except in processes with NCCL's profiler plug-in.
 	Unexpected Unexpected
-	// AgentPID is the process's number as the agent that followed it last has it; 0 if none followed it. It isn't PID
-	// if the process is in a container, and the agent is not.
+	// AgentPID is the process's pid as seen by the last agent that followed it; 0 if none did. It differs from PID if
+	// the process is in a container and the agent is not.
 	AgentPID int
 	// Exporter identifies where the process exports its spans, and under which resource: processes with the same number
-	// can send the spans that it leaves. 0: it exports none.
+	// can send spans that it left unsent. 0: it exports none.
 	Exporter uint64
 	// Run is the run of the job that the process is part of; 0 until it is known.
 	Run lifecycle.Run
@@ -86,8 +86,8 @@ type Header struct {
 	createdMono int64 // Created on the tape's clock
 }
 
-// KnownPID is the pid by which people are told of the process, while it runs and later: AgentPID, or PID if no agent
-// followed it.
+// KnownPID is the pid that is shown to people, while the process runs and later: AgentPID, or PID if no agent followed
+// it.
 func (h Header) KnownPID() int { return cmp.Or(h.AgentPID, h.PID) }
 
 // WallShift is how far the time of day moved ahead of the tape's clock (negative: behind it) between the tape's
@@ -105,7 +105,7 @@ func (h Header) Wall(mono int64) time.Time { return time.Unix(0, h.wall+(mono-h.
 type Reader struct {
 	f       *os.File
 	path    string
-	partial bool  // what is missing at the end reads as zeros
+	partial bool  // missing bytes at the end read as zeros
 	cut     int64 // the size of a tape that was cut short; 0: it is whole
 	geo     geometry
 	static  Header
@@ -113,7 +113,7 @@ type Reader struct {
 	process process.ID // as this one does, if it can
 	sites   namer
 
-	mu           sync.Mutex // guards what follows
+	mu           sync.Mutex // guards the fields below
 	missed       Missed     // by the last Events
 	table, again []slot     // scratch for reading the in-flight table
 	marked       []marked   // scratch, as the next two; nil if the tape has no marks
@@ -125,7 +125,7 @@ type Reader struct {
 
 // openFile opens and checks a tape; flag is os.O_RDONLY or os.O_RDWR.
 func openFile(path string, flag int, partial bool) (*Reader, error) {
-	// It neither blocks nor follows links, in case that somebody put a pipe or a link there.
+	// Neither block nor follow links, in case somebody put a pipe or a link there.
 	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, &FormatError{path, "is a symbolic link, which a tape never is"}
@@ -155,8 +155,8 @@ func (t *Reader) malformed(format string, args ...any) error {
 	return &FormatError{t.path, fmt.Sprintf(format, args...)}
 }
 
-// readAt fills b from off on. Once a tape was cut short while it is read, every read fails: its writer writes
-// elsewhere, and what is left is stale.
+// readAt fills b from offset off. If the tape is cut short while it is read, every later read fails: the writer writes
+// elsewhere, and the rest of the file is stale.
 func (t *Reader) readAt(b []byte, off int64) error {
 	var n int
 	var err error
@@ -186,7 +186,8 @@ func (t *Reader) cutShort() error {
 	return t.malformed("was cut short: it has %d bytes of %d", st.Size(), t.geo.size())
 }
 
-// readStatic reads and checks what never changes. After it, every offset that geo gives is inside the file.
+// readStatic reads and checks the part of the header that never changes. After it, every offset from geo is inside the
+// file.
 func (t *Reader) readStatic() error {
 	st, err := t.f.Stat()
 	if err != nil {
@@ -248,7 +249,7 @@ func (t *Reader) readStatic() error {
 	return nil
 }
 
-// readGeometry takes over how many of each part there are, if that is allowed.
+// readGeometry reads how many of each part there are, and checks the bounds.
 func (t *Reader) readGeometry(h *static) error {
 	for _, part := range []struct {
 		name        string
@@ -279,7 +280,7 @@ func (t *Reader) readGeometry(h *static) error {
 	return nil
 }
 
-// Header returns what the tape says of its process now. What changes is zero if it can't be read.
+// Header returns what the tape says about its process now. Fields that change are zero if they can't be read.
 func (t *Reader) Header() Header {
 	h := t.static
 	c, err := t.readChanging()
@@ -290,7 +291,7 @@ func (t *Reader) Header() Header {
 	h.Overflow = c.overflow
 	h.Exported, h.Delivered = c.exported, c.delivered
 	h.Terminated = c.terminated
-	if h.Watched = c.seen != 0; c.seen != h.createdMono { // else it is to begin
+	if h.Watched = c.seen != 0; c.seen != h.createdMono { // equal: telemetry has not read yet
 		h.Seen = c.seen
 	}
 	h.Paused, h.Resumed, h.Exporter = c.paused, c.resumed, c.exporter

@@ -17,18 +17,18 @@ import (
 
 // The ends of a tape that is followed.
 var (
-	// ErrClosed means that the writer closed the tape: the program ended in order.
+	// ErrClosed means that the writer closed the tape: the program ended cleanly.
 	ErrClosed = errors.New("tape: the writer closed the tape")
 	// ErrDied means that the writer's process ended without closing the tape.
 	ErrDied = errors.New("tape: the writer's process died")
-	// ErrStopped is what a Follower answers after its Close.
+	// ErrStopped is the error of a Follower after its Close.
 	ErrStopped = errors.New("tape: the follower was closed")
 )
 
 const (
 	defaultTick  = 20 * time.Millisecond
 	longestPause = 16 // ticks
-	manyRecords  = 16 // one part in so many of the op ring is many records between two looks
+	manyRecords  = 16 // 1/manyRecords of the op ring is many records between two reads
 )
 
 // Follower is a Reader that also follows a tape while it is written, in the same process or another. Next and Read are
@@ -43,13 +43,13 @@ type Follower struct {
 	bell   *bellWatch
 	end    error // ErrClosed or ErrDied, once it is known
 
-	unwatch func() // stops watching the writer's process; nil if that can't be seen, has ended, or is this one
+	unwatch func() // stops watching the writer's process; nil if that process can't be seen, has ended, or is this one
 	died    atomic.Bool
 
 	stopped atomic.Bool
 	reading sync.Mutex // held by Read; Close waits for it
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	missed   Missed
 	op, life uint64     // records of both rings that Read's caller has handled
 	over     bool       // nothing more is read
@@ -57,12 +57,12 @@ type Follower struct {
 }
 
 // Follow follows the tape at path from the oldest record that is still there, until ctx ends or Close. It writes a word
-// of the file that tells the writer that a follower sleeps; without the right to write, it follows by ticks alone.
-// Errors are those of Open.
+// of the file to tell the writer that a follower sleeps. Without write permission, it follows by ticks alone. Errors
+// are those of Open.
 //
-// tick is the latency of op records while many are written; 20 ms if 0. While there are few, less than a 16th of the
-// ring between two reads, it doubles, up to 16 ticks: an idle job costs nothing. Records of acts, the tape's end and
-// the writer's death come at once.
+// tick is the latency of op records while many are written; 20 ms if 0. While few are written, less than a 16th of the
+// ring between two reads, the latency doubles each time, up to 16 ticks: an idle job costs nothing. Records of acts,
+// the tape's end and the writer's death come at once.
 func Follow(ctx context.Context, path string, tick time.Duration) (*Follower, error) {
 	if tick < 0 {
 		return nil, fmt.Errorf("tape: a tick of %v: allowed are positive durations, or 0 for %v", tick, defaultTick)
@@ -99,16 +99,16 @@ func Follow(ctx context.Context, path string, tick time.Duration) (*Follower, er
 	return f, nil
 }
 
-// Next waits for the next event. After the last one it returns ErrClosed or ErrDied; when ctx, or Follow's, ends, its
-// error.
+// Next waits for the next event. After the last one it returns ErrClosed or ErrDied. When ctx, or Follow's, ends, it
+// returns that context's error.
 func (f *Follower) Next(ctx context.Context) (Event, error) {
 	var ev [1]Event
 	_, err := f.Read(ctx, ev[:])
 	return ev[0], err
 }
 
-// Read waits until there is an event, and then fills events with the n that there are. It is faster than Next: it
-// allocates for the texts of acts alone, and reads the file in batches. It ends as Next does.
+// Read waits until there is an event, and then fills events with the n available ones. It is faster than Next: it
+// allocates only for the texts of acts, and reads the file in batches. It ends as Next does.
 func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) {
 	if len(events) == 0 {
 		return 0, nil
@@ -137,7 +137,7 @@ func (f *Follower) Read(ctx context.Context, events []Event) (n int, err error) 
 			if err := f.cursor.refresh(); err != nil {
 				return 0, err
 			}
-			continue // once more, for what was written before the end
+			continue // read once more: records may have been written before the end
 		}
 		if err := f.sleep(ctx); err != nil {
 			return 0, err
@@ -182,7 +182,7 @@ func (f *Follower) ending() error {
 func (f *Follower) sleep(ctx context.Context) error {
 	if f.cursor.now.waiting == 0 {
 		// A follower announces itself and then reads again; the writer writes and then checks for waiting followers. So
-		// one of the two sees the other. A file that can't be written is followed by ticks.
+		// one of the two sees the other. If the file can't be written, ticks do the work.
 		_, _ = f.f.WriteAt([]byte{1, 0, 0, 0}, waitingAt)
 		state, lifeHead := f.cursor.now.state, f.cursor.life.head
 		if err := f.cursor.refresh(); err != nil {
@@ -210,7 +210,7 @@ func (f *Follower) sleep(ctx context.Context) error {
 	return f.cursor.refresh()
 }
 
-// Missed counts the records that were gone or torn when the follower reached them.
+// Missed counts the records that were overwritten or torn when the follower reached them.
 func (f *Follower) Missed() Missed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,11 +218,11 @@ func (f *Follower) Missed() Missed {
 }
 
 // Sync waits until the goroutine that calls Read, or Next, has handled everything that was on the tape when Sync was
-// called, and calls again, or has got the end of the tape. If ctx ends first, it returns its error. The reading
-// goroutine itself must not call it.
+// called, which shows when it calls again or gets the end of the tape. If ctx ends first, it returns its error. The
+// reading goroutine itself must not call it.
 func (f *Follower) Sync(ctx context.Context) error {
 	op, err := f.readChanging()
-	life, later := f.readChanging() // behind the other; see cursor
+	life, later := f.readChanging() // read after the first; see cursor
 	if err := cmp.Or(err, later); err != nil {
 		return err
 	}

@@ -14,23 +14,23 @@ import (
 // ErrFollowed is the error of FollowJob while another agent of this host follows the job.
 var ErrFollowed = errors.New("tape: another agent on this host follows the job")
 
-// Following is the right to follow the tapes of a job's processes on this host, for processes without telemetry of
-// their own: one agent has it. The end of the agent's process releases it, however it ends.
+// Following is the right to follow a job's tapes on this host, for processes without telemetry of their own. One agent
+// has it. The end of the agent's process releases it, however the process ends.
 type Following struct {
 	f *os.File // a file in the job's folder, locked; hosts that share the folder have one each
 }
 
-// followingPrefix is what the names of such files begin with; the boot id of the host comes after it.
+// followingPrefix begins the names of these lock files; the host's boot id follows it.
 const followingPrefix = ".agent-"
 
-// FollowJob takes the right to follow the job with a folder of tapes, without waiting. The error is ErrFollowed while
+// FollowJob takes the right to follow the job whose tapes are in dir, without waiting. The error is ErrFollowed while
 // another agent has it.
 func FollowJob(dir string) (*Following, error) {
 	return followBy(filepath.Join(dir, followingPrefix+process.Self().BootID.String()))
 }
 
 func followBy(path string) (*Following, error) {
-	// To read is enough for a lock, so that agents of the folder's owner and of root exclude each other.
+	// Opening for reading is enough for a lock, so that agents of the folder's owner and of root exclude each other.
 	const how = os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	f, err := os.OpenFile(path, how|os.O_CREATE|os.O_EXCL, 0o644)
 	if err == nil {
@@ -46,7 +46,7 @@ func followBy(path string) (*Following, error) {
 		if there, err := os.Stat(path); err == nil && os.SameFile(locked, there) {
 			return &Following{f}, nil
 		}
-		err = unix.EWOULDBLOCK // the last one that had it removed the file a moment ago
+		err = unix.EWOULDBLOCK // the last holder removed the file a moment ago
 	}
 	_ = f.Close()
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -55,7 +55,7 @@ func followBy(path string) (*Following, error) {
 	return nil, fmt.Errorf("tape: lock %s: %w", path, err)
 }
 
-// Close releases it. A nil Following is none.
+// Close releases the right. A nil Following holds none.
 func (f *Following) Close() error {
 	if f == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kept is the tape of another process, on which this one sets fields of the header: those that a process with telemetry
-// sets itself, for one that has none, and what was sent of a dead one.
+// Kept is the tape of another process, on which this process sets header fields: for a process without telemetry, those
+// that a process with telemetry sets itself; for a dead one, that its spans were sent.
 type Kept struct{ *Reader }
 
 // OpenKept opens a tape that this user may write to. Errors are those of Open.
@@ -28,8 +28,9 @@ func OpenKept(path string) (*Kept, error) {
 var ErrClaimed = errors.New("tape: another process is sending the spans that are left on it")
 
 // OpenClaim is OpenKept for the tape of a dead process, locked by the one reader that sends the spans that the process
-// did not send. It does not wait. Close, or the end of the reader's process, releases it. Check then, not before,
-// whether the process is dead and what is left to be sent: another reader may have released its claim a moment ago.
+// did not send. It does not wait. Close, or the end of the reader's process, releases the claim. Only with the claim,
+// check whether the process is dead and what is left to be sent: another reader may have released its claim a moment
+// ago.
 func OpenClaim(path string) (*Kept, error) {
 	k, err := OpenKept(path)
 	if err != nil {

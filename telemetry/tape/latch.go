@@ -1,7 +1,7 @@
 package tape
 
-// latch holds a value that changes as a whole: wherever its writer stops, one of the two copies is whole. No reader
-// waits.
+// latch holds a value that changes as a whole: wherever its writer stops, one of the two copies is whole. Readers never
+// wait.
 type latch[T any] [2]struct {
 	marker uint64
 	value  T // it has no padding
@@ -16,7 +16,7 @@ func (l *latch[T]) publish(value T) {
 }
 
 // current returns the current copy and its version, zero if nothing was published; ok is false if the check doesn't
-// fit.
+// match.
 func (l *latch[T]) current() (version uint32, value *T, ok bool) {
 	now := &l[0]
 	if other := &l[1]; int32(uint32(other.marker>>32)-uint32(now.marker>>32)) > 0 {

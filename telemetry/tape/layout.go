@@ -10,7 +10,7 @@ import (
 
 //go:generate go test -run ^TestCHeaderIsCurrent$ . -rewrite
 
-// The format's version; a reader refuses any other. Additions that readers may pass over don't need a new one.
+// The format's version; a reader refuses any other. Additions that readers may ignore don't change it.
 const formatVersion = 5
 
 // magic is a tape's first eight bytes.
@@ -35,9 +35,9 @@ const (
 	recordsPerPage = 32 // of the op ring
 	marksPerSlot   = 32
 	maxPeers       = 63               // ranks with which a slot's messages are counted
-	waitAt         = marksPerSlot - 1 // where the wait is of the operation that NCCL tells more of
+	waitAt         = marksPerSlot - 1 // index of the mark that holds a kindWait record
 	maxMarked      = 128              // slots of a tape that have marks
-	reachedAlign   = 4096             // where devices write has pages of its own
+	reachedAlign   = 4096             // the parts that devices write have pages of their own
 )
 
 // The parts as they lie on the file, in the machine's byte order. format.md describes their fields.
@@ -99,13 +99,13 @@ type (
 	slot struct {
 		op latch[operation]
 		counters
-		captured uint64 // operations that were captured in a graph of the device's
+		captured uint64 // operations that were captured in a device's graph
 		info     latch[commState]
 		place    latch[shownPlace]
 	}
 
-	// marked is what a slot has whose operations a stream does; reached is what the stream has written last: behind an
-	// operation u32, before one u32.
+	// marked is the extra part of a slot whose operations run on a device's stream. reached holds the numbers of the
+	// last marks that the stream has written: behind an operation u32, before one u32.
 	marked struct {
 		marks   marks
 		counted peer // rank -1: messages are counted
@@ -182,12 +182,12 @@ const (
 	nameSize   = 56
 )
 
-// bytesOf are parts of a tape as bytes.
+// bytesOf returns parts of a tape as bytes.
 func bytesOf[T any](parts []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(parts))), len(parts)*int(unsafe.Sizeof(*new(T))))
 }
 
-// wordsOf are a part's words.
+// wordsOf returns a part as words.
 func wordsOf[T any](part *T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(part)), unsafe.Sizeof(*part)/wordSize)
 }
@@ -196,14 +196,14 @@ func wordsOf[T any](part *T) []uint64 {
 const (
 	kindOp       = 1  // one moment of an operation; op ring
 	kindLife     = 2  // one moment of an act; life ring, as all up to kindContinue
-	kindComm     = 3  // a communicator's description; of its kinds, only the state counts
+	kindComm     = 3  // a communicator's description; in recLifeKinds, only the state counts
 	kindCommEnd  = 4  // a communicator freed its slot
 	kindContinue = 5  // 56 more bytes of the tail of the record before
-	kindCaller   = 6  // the span in which the operation was called whose start is the next record; op ring
+	kindCaller   = 6  // the caller's span of the operation whose start is the next record; op ring
 	kindTallied  = 7  // the end of an operation that a tally counts; op ring
 	kindOrdinary = 8  // the end of an operation that a tally counts as ordinary; on a page, or the op ring if sampled
-	kindMark     = 9  // an operation behind which its stream writes the number of this record; among a slot's marks
-	kindWait     = 10 // what the data of such an operation waits for; among a slot's marks
+	kindMark     = 9  // an operation; its stream writes this record's number behind it; among a slot's marks
+	kindWait     = 10 // what the data of a marked operation waits for; among a slot's marks
 )
 
 // Words of a record. The first is its marker, see marker; the second the time.
@@ -217,19 +217,19 @@ const (
 	recStart  = 6
 	recComm   = 7 // number u32, slot i32
 
-	// Life records; what isn't here is as above.
-	recLifeOpHead = 2 // changing.opHead before it was reserved: its place among the op records
+	// Life records; the other words are as above.
+	recLifeOpHead = 2 // changing.opHead just before the record was reserved: its place among the op records
 	recLifeKinds  = 3 // act, call, stage, phase, state u8; from bit 48 on code u16
 	recLifePeer   = 4 // peer i32; length of the tail in bytes u32
 	recLifeSeq    = 5
 
-	// Callers; what isn't here is as above.
+	// Callers; the other words are as above.
 	recCallerTrace = 2 // 16 bytes
 	recCallerSpan  = 4 // 8 bytes
 	recCallerFlags = 5 // u8
 	recCallerSeq   = 6 // of the operation
 
-	// Marks; what isn't here is as above. The time is when the operation began.
+	// Marks; the other words are as above. The time is when the operation began.
 	recMarkRanks    = 4 // peer i32, low half of counters.begun u32
 	recMarkLaunched = 6
 )
@@ -270,13 +270,13 @@ const (
 	maxSite = 160 // of each of the function's and the file's name
 )
 
-// marker proves that words are whole and have that number. They may be torn by a reader, by two writers a lap apart, or
-// by the end of a process. Its check is fast rather than strong.
+// marker returns a record's marker, which proves that words are whole and have this number. Words may be torn by a
+// concurrent reader, by two writers a lap apart, or by the end of a process. The check is fast rather than strong.
 func marker(number uint64, kind uint8, words []uint64) uint64 {
 	return number<<32 | uint64(kind)<<24 | check(uint64(uint32(number)), words)>>8
 }
 
-// check is a check of 32 bits over words.
+// check returns a 32-bit checksum of words.
 func check(seed uint64, words []uint64) uint64 {
 	h := seed
 	for _, w := range words {
@@ -291,8 +291,8 @@ func mix(h uint64) uint64 {
 	return h >> 32
 }
 
-// store writes 7 words, and then their marker. It is marker, unrolled, with the words in registers: each operation
-// calls it, and words that are first assembled in memory cost twice as much.
+// store writes 7 words, and then their marker. It is marker unrolled, with the words in registers: each operation calls
+// it, and assembling the words in memory first would cost twice as much.
 func store(to *record, number uint64, kind uint8, a, b, c, d, e, f, g uint64) {
 	to[1], to[2], to[3], to[4], to[5], to[6], to[7] = a, b, c, d, e, f, g
 	h := bits.RotateLeft64(uint64(uint32(number)), 9) ^ a

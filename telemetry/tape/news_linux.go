@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// News tells of new tapes, and of new jobs' folders, in directories. A nil News knows of none.
+// News reports new tapes, and new jobs' folders, in directories. A nil News reports none.
 type News struct{ f *os.File }
 
 // NewNews watches no directory until Add.
@@ -29,12 +29,12 @@ func (n *News) Add(dir string) {
 	}
 }
 
-// Wait waits until a directory has something new, since Add or the last Wait. Its error is that Close ended it.
+// Wait waits until a directory has something new since Add or the last Wait. It returns an error if Close ended it.
 func (n *News) Wait() error {
 	if n == nil {
 		return os.ErrClosed
 	}
-	var events [4096]byte // what they say is found by looking
+	var events [4096]byte // not decoded: the caller looks for what is new
 	_, err := n.f.Read(events[:])
 	return err
 }

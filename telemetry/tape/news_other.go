@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// News is of Linux.
+// News exists on Linux only.
 type News struct{}
 
 // NewNews fails.

@@ -15,24 +15,24 @@ import (
 type operations struct {
 	launched, completed uint64              // all up to completed have ended
 	pageNumber          uint64              // of the last operation on the communicator's page
-	pageStart           int64               // of that one
+	pageStart           int64               // of that operation
 	pageUsed            uint32              // words
 	n, head             uint8               // the last n launched are known: list is their queue, from head on
 	plain               bool                // the slot's latch shows list[0], alone in flight, waiting for nobody
 	phase               Phase               // of the oldest in flight
-	list                [maxPending]pending // one that is alone in flight is the first
+	list                [maxPending]pending // if only one is in flight, it is the first
 
 	waitSince int64
 	version   uint32 // of the slot's latch
 	wait      int32  // the rank that the oldest in flight waits for; -1: none
 
-	kept         pending // the oldest in flight, if list has it no more
+	kept         pending // the oldest in flight, if list no longer has it
 	keptLaunched uint64  // its number; 0: none was kept
 }
 
 // pending is an operation that is in flight, or was a moment ago.
 type pending struct {
-	number   uint64 // what the ranks call it
+	number   uint64 // by which the ranks identify it
 	start    int64
 	told     bool // its start is on the op ring
 	ended    bool
@@ -49,8 +49,9 @@ const maxPending = 64
 // maxInFlight is the most operations in flight that a slot can show: it has 24 bits for them.
 const maxInFlight = 1<<24 - 1
 
-// Start launches the communicator's next operation. number is the one that its ranks agree on, see OpRecord.Seq; 0
-// means launched. launched, the count of operations with this one, identifies it for End. A nil CommWriter returns 0.
+// Start launches the communicator's next operation. number is the one that the ranks agree on, see OpRecord.Seq; 0
+// means launched. launched, the count of operations including this one, identifies it for End. A nil CommWriter returns
+// 0.
 func (c *CommWriter) Start(number uint64, sig Signature, algorithm uint8) (launched uint64) {
 	return c.StartFrom(nil, number, &sig, algorithm)
 }
@@ -92,7 +93,7 @@ func (c *CommWriter) StartFrom(caller *SpanContext, number uint64, sig *Signatur
 	return o.launched
 }
 
-// Began is when the operation that was launched last began, by Now; 0 if none is in flight.
+// Began is when the last launched operation began, by Now; 0 if none is in flight.
 func (c *CommWriter) Began() int64 {
 	if c == nil || c.op.launched == c.op.completed {
 		return 0
@@ -103,7 +104,7 @@ func (c *CommWriter) Began() int64 {
 // Launched is an operation that was launched on a device.
 type Launched struct{ of pending }
 
-// Last is the operation that was launched last.
+// Last is the last launched operation.
 func (c *CommWriter) Last() (l Launched) {
 	if c != nil {
 		l.of = *c.op.find(c.op.launched)
@@ -123,11 +124,11 @@ func (c *CommWriter) Device(l Launched, took time.Duration) {
 // Start is when the operation was launched, by Now; 0 if there is none.
 func (l *Launched) Start() int64 { return l.of.start }
 
-// Overdue tells whether a device that has done nothing since a time, by Now, takes as long as is slow.
+// Overdue tells whether a device that has finished nothing since a time, by Now, has taken long enough to be slow.
 func (c *CommWriter) Overdue(since int64) bool { return c != nil && Now()-since >= c.w.slow }
 
-// Again records a moment of an operation that is overdue, which is found when the communicator's slot is gone: that it
-// has started, for which rank it waits (-1: none) and in which phase, or its end. It may be called from any goroutine.
+// Again records a moment of an overdue operation, which readers still find when the communicator's slot is gone: its
+// start, the phase and the rank that it waits for (-1: none), or its end. It may be called from any goroutine.
 func (c *CommWriter) Again(l *Launched, stage Stage, phase Phase, wait int32, code lifecycle.Code) {
 	if c == nil {
 		return
@@ -140,13 +141,13 @@ func (c *CommWriter) Again(l *Launched, stage Stage, phase Phase, wait int32, co
 	runtime.KeepAlive(c)
 }
 
-// Detailed tells whether to record the parts of the oldest operation in flight, for Proxied: it is sampled, or slow by
-// now.
+// Detailed tells whether to record the parts of the oldest operation in flight, for Proxied: it is sampled, or already
+// slow.
 func (c *CommWriter) Detailed() bool {
 	return c != nil && c.op.launched != c.op.completed && (c.sampled(c.op.oldest()) || c.Slow())
 }
 
-// Slow tells whether the oldest operation in flight is slow by now.
+// Slow tells whether the oldest operation in flight is already slow.
 func (c *CommWriter) Slow() bool {
 	return c != nil && c.op.launched != c.op.completed && Now()-c.op.oldest().start >= c.w.slow
 }
@@ -242,7 +243,7 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 		o.retire(launched)
 		if o.completed < o.launched {
 			c.show(o.oldest())
-		} else if launched < o.launched { // the slot shows an older one than the last
+		} else if launched < o.launched { // the slot shows one before the last
 			c.show(last)
 		}
 	}
@@ -252,9 +253,9 @@ func (c *CommWriter) End(launched uint64, code lifecycle.Code) {
 	runtime.KeepAlive(c)
 }
 
-// Passed records that all collectives up to number are done, which were not started and ended one by one. The signature
-// is the last one's, and Close records it once more, for readers that come when the slot is gone. No operation may be
-// in flight.
+// Passed records that all collectives up to number are done, for those that were not started and ended one by one. sig
+// is the last one's signature. Close records it once more, for readers that come when the slot is gone. No operation
+// may be in flight.
 func (c *CommWriter) Passed(number uint64, sig *Signature) {
 	if c == nil || number <= c.slot.done {
 		return
@@ -293,10 +294,10 @@ func (c *CommWriter) push() *pending {
 	return o.at(o.n - 1)
 }
 
-// at is the i-th of the operations that are known.
+// at returns the i-th known operation.
 func (o *operations) at(i uint8) *pending { return &o.list[(o.head+i)%maxPending] }
 
-// pop forgets the oldest operation that is known.
+// pop forgets the oldest known operation.
 func (o *operations) pop() {
 	o.n--
 	o.head++
@@ -305,7 +306,8 @@ func (o *operations) pop() {
 	}
 }
 
-// find is the n-th operation launched. If it is no longer known, it has no signature, and its start is on the op ring.
+// find returns the n-th operation launched. If it is no longer known, the result has no signature, and its start is on
+// the op ring.
 func (o *operations) find(n uint64) *pending {
 	if ago := o.launched - n; ago < uint64(o.n) {
 		return o.at(o.n - 1 - uint8(ago))
@@ -313,7 +315,7 @@ func (o *operations) find(n uint64) *pending {
 	return &pending{told: true}
 }
 
-// oldest is the oldest operation in flight. Its signature is kept, however many are behind it.
+// oldest returns the oldest operation in flight. Its signature is kept, however many follow it.
 func (o *operations) oldest() *pending {
 	if n := o.completed + 1; n == o.keptLaunched && o.launched-n >= uint64(o.n) {
 		return &o.kept
@@ -367,8 +369,8 @@ func (c *CommWriter) sampled(p *pending) bool {
 	return c.w.every != 0 && sampled(c.seed, p.number, c.w.every)
 }
 
-// tell puts an operation's start onto the op ring, unless it is there: before the operation's first other record. So
-// records of later times may come before it.
+// tell puts an operation's start onto the op ring, unless it is there, before the operation's first other record. So
+// records with later times may come before the start.
 func (c *CommWriter) tell(p *pending) {
 	if !p.told {
 		p.told = true

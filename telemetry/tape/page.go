@@ -7,8 +7,8 @@ import (
 )
 
 // putOrdinary writes the end of an ordinary operation onto the communicator's page; ok is false if there is none. An
-// operation like the one before takes a single word, so that several share a cache line, which is what costs most.
-// Nobody else writes the page until the communicator leaves it.
+// operation like the previous one takes a single word, so that several share a cache line: writing cache lines costs
+// most. Nobody else writes the page until the communicator leaves it.
 func (c *CommWriter) putOrdinary(p *pending, now int64) (ok bool) {
 	o := c.op
 	after, took := uint64(p.start-o.pageStart), uint64(now-p.start)
@@ -45,7 +45,7 @@ func (c *CommWriter) turnPage() (ok bool) {
 	return false
 }
 
-// givePage leaves the page that the communicator writes, for others to overwrite.
+// givePage gives up the communicator's page, for others to overwrite.
 func (c *CommWriter) givePage() {
 	if c.page != nil {
 		c.w.written[c.pageAt&uint64(len(c.w.written)-1)].Store(false)
@@ -56,12 +56,12 @@ func (c *CommWriter) givePage() {
 // pageBatch is how many pages are read at a time.
 const pageBatch = 64
 
-// ordinary reads the ordinary ring: its records, sorted by time, and by the tallies how many are lost.
+// ordinary reads the ordinary ring: its records, sorted by time, and how many are lost according to the tallies.
 func (t *Reader) ordinary() (records []record, lost uint64, err error) {
 	written := uint64(0)
 	tallies, _ := t.AppendTallies(nil) // before the ring; AppendTallies' callers report corrupt ones
 	for i := range tallies {
-		// Of a tally that is written while it is read, the later word may be newer.
+		// If a tally is written while it is read, the later word may be newer.
 		written += tallies[i].Ordinary - min(tallies[i].sampled, tallies[i].Ordinary)
 	}
 	now, err := t.readChanging()
@@ -76,7 +76,7 @@ func (t *Reader) ordinary() (records []record, lost uint64, err error) {
 			return nil, 0, err
 		}
 		for i := range n {
-			// A page with the same first word in the second reading was not begun anew in between.
+			// A page with the same first word in both readings was not started anew in between.
 			if first := read[i][0]; first == again[i][0] && first>>32&uint64(all-1) == uint64(from+i) {
 				records = appendPage(records, &read[i])
 			}

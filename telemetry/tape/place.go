@@ -2,8 +2,8 @@ package tape
 
 import "github.com/carillon-rt/carillon/lifecycle/words"
 
-// Place is where a rank is among the others of its communicator, and how it reaches those of other nodes. The zero
-// Place is unknown: the ranks have not met yet, or the engine does not tell.
+// Place is where a rank is among the ranks of its communicator, and how it reaches ranks on other nodes. The zero Place
+// is unknown: the ranks have not met yet, or the engine does not tell.
 type Place struct {
 	Node        int `json:"node"`        // of the rank, from 0; nodes are numbered in the order of their lowest ranks
 	Local       int `json:"rail"`        // its index among the ranks of its node: the rail that it is on
@@ -25,7 +25,7 @@ const (
 	PXNOn            // they do
 	PXNOneNode       // there is no other node
 	PXNAlone         // each rank is alone on its node
-	PXNDisabled      // a rank has NCCL_PXN_DISABLE
+	PXNDisabled      // a rank has set NCCL_PXN_DISABLE
 	PXNNoMemory      // a rank has no memory that it could share with others of its node
 	PXNStrangers     // ranks of a node are of different users or pid namespaces
 	numPXN
@@ -41,13 +41,13 @@ func (p PXN) String() string { return words.Name("unknown", pxnNames[:], p) }
 // MarshalText is String.
 func (p PXN) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText is the reverse of MarshalText. A name that a later version has is PXNUnknown.
+// UnmarshalText is the reverse of MarshalText. A later version's name becomes PXNUnknown.
 func (p *PXN) UnmarshalText(text []byte) error {
 	*p, _ = words.Named[PXN]("PXN", pxnNames[:], string(text))
 	return nil
 }
 
-// shownPlace is a Place as a slot has it.
+// shownPlace is a Place in a slot's encoding.
 type shownPlace struct {
 	node, local, connections int32
 	locals, pxn              uint16

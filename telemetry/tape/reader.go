@@ -6,12 +6,11 @@ import (
 )
 
 // Open opens one process's tape. The error is a *FormatError if the file is no tape, was cut short or is corrupt, or
-// the file system's.
+// the file system's error.
 func Open(path string) (*Reader, error) { return openFile(path, os.O_RDONLY, false) }
 
-// OpenCut is Open for a tape that may have been cut short, for instance by a copy that broke off: what is missing
-// behind the header reads as if it had never been written. cut is the number of bytes that there are; 0 of a whole
-// tape.
+// OpenCut is Open for a tape that may have been cut short, for instance by an interrupted copy: missing parts behind
+// the header read as if they had never been written. cut is the number of bytes in the file; 0 for a whole tape.
 func OpenCut(path string) (t *Reader, cut int64, err error) {
 	if t, err = openFile(path, os.O_RDONLY, true); err != nil {
 		return nil, 0, err
@@ -19,9 +18,9 @@ func OpenCut(path string) (t *Reader, cut int64, err error) {
 	return t, t.cut, nil
 }
 
-// Events yields all records that are still in the rings, in order: what one goroutine wrote earlier comes earlier. If
-// the file can't be read to its end, the last pair has the error. Of a live process, records that are written meanwhile
-// may be left out.
+// Events yields all records that are still in the rings, in order: records of one goroutine stay in the order of
+// writing. If the file can't be read to its end, the last pair has the error. If the process is alive, records that it
+// writes meanwhile may be left out.
 func (t *Reader) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := t.events(func(ev *Event) bool { return yield(*ev, nil) }); err != nil {
@@ -31,8 +30,8 @@ func (t *Reader) Events() iter.Seq2[Event, error] {
 }
 
 // events yields all records until yield returns false. A cursor merges the life ring and the op ring; records of the
-// ordinary ring are merged in by time. That keeps cause before effect: the time of an ordinary operation's end was
-// taken before the goroutine that wrote it wrote anything else, which has a later time.
+// ordinary ring are merged in by time. That keeps cause before effect: whatever a goroutine writes after an ordinary
+// operation's end has a later time than that end.
 func (t *Reader) events(yield func(*Event) bool) error {
 	ordinary, lost, err := t.ordinary() // read first: its records may come before all others
 	if err != nil {

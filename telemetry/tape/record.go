@@ -41,12 +41,12 @@ const (
 	StageNone    Stage = iota
 	StageStart         // it began; an operation that never waits has only an end
 	StagePhase         // it went into another phase
-	StageWait          // it waits for another rank, or for none any more (operations)
+	StageWait          // it waits for another rank, or no longer for any (operations)
 	StageEnd           // it ended; Code says how
 	StageMisuse        // a call, or data for it, was refused, by Code (life ring); see LifeRecord.First
 	StageDevice        // the device has done it, in Time minus Start (operations)
-	StageProxied       // what it sent to a rank of another node; see Proxied (operations)
-	StageStep          // a part of that; see Proxied (operations)
+	StageProxied       // the data it sent to a rank of another node; see Proxied (operations)
+	StageStep          // one step of that data; see Proxied (operations)
 	StageKernel        // its kernel ran on the device, from Start to Time (operations)
 	numStages
 )
@@ -76,8 +76,8 @@ const (
 	PhaseNetwork          // waiting for the network, or for the rank of this node that sends there
 	PhasePool             // waiting for a free operation of the proxy's pool
 	PhaseCaptured         // of an end: it was captured in a graph and not launched; the graph's launches are unseen
-	PhaseGroup            // of an act or an operation in flight: called for in a group that has not ended
-	PhaseInProgress       // NCCL answered ncclInProgress, and was not asked since
+	PhaseGroup            // of an act or an operation in flight: called in a group that has not ended
+	PhaseInProgress       // NCCL returned ncclInProgress, and was not polled since
 	PhaseRefused          // of an end: NCCL did nothing, and other ranks don't know the operation's number
 	numPhases
 )
@@ -107,14 +107,14 @@ type CommInfo struct {
 	Place      Place
 }
 
-// NCCL tells whether it is a communicator of NCCL's.
+// NCCL tells whether this is an NCCL communicator.
 func (i *CommInfo) NCCL() bool { return strings.HasPrefix(i.Engine, "nccl") }
 
-// Enqueues tells whether the communicator's calls may return when an operation is on a stream: NCCL's, and those of an
-// engine with a second one for devices ("host+cuda").
+// Enqueues tells whether the communicator's calls may return once an operation is on a stream, before it is done: calls
+// of NCCL, and of an engine that has a second engine for devices ("host+cuda").
 func (i *CommInfo) Enqueues() bool { return i.NCCL() || strings.Contains(i.Engine, "+") }
 
-// Signature is what the ranks of an operation must agree on.
+// Signature is the part of an operation on which its ranks must agree.
 type Signature struct {
 	Call      lifecycle.Call
 	DataType  uint8 // kernels.DataType
@@ -140,7 +140,7 @@ type LifeRecord struct {
 	Code   lifecycle.Code
 	State  lifecycle.State // the communicator's state after it
 	Peer   int32           // the rank at fault; -1 if none
-	Text   string          // the error's text, or what a person should read; of a shrink's start "without ranks 3,5-9"
+	Text   string          // the error's text, or a note for people; at a shrink's start "without ranks 3,5-9"
 	Site   lifecycle.Site  // where the call was made; zero if unknown
 	First  lifecycle.Site  // StageMisuse: where the first one was made
 	Caller SpanContext     // the caller's span, if its context had one
@@ -152,18 +152,18 @@ type LifeRecord struct {
 	// calls on it.
 	Shared bool
 
-	// Times is how often such a call had been refused, in StageMisuse, if that was more than once; else 0. It is set by
-	// the CommWriter, see Refused.
+	// Times, in StageMisuse, is how often calls like this one had been refused, if more than once; else 0. The
+	// CommWriter sets it; see Refused.
 	Times uint32
 
-	// Messages are those that the rank had called for, by the other rank, at the end of a destroy or abort; nil if they
-	// were not counted. See Slot.Messages.
+	// Messages counts the messages that the rank had called for, per peer, at the end of a destroy or abort; nil if
+	// they were not counted. See Slot.Messages.
 	Messages []PeerMessages
 }
 
-// Refused is how often such a call had been refused, this one included, and how many of these have no earlier record:
-// of calls that are refused again and again there are records of the 1st, 2nd, 4th, 8th and so on, so that a loop can't
-// overwrite everything else.
+// Refused returns how often calls like this one had been refused, this time included, and how many of these refusals
+// have no earlier record. Only the 1st, 2nd, 4th, 8th refusal and so on are recorded, so that a loop can't overwrite
+// everything else.
 func (r *LifeRecord) Refused() (times, more uint64) {
 	times = uint64(max(r.Times, 1))
 	return times, times - times/2
@@ -173,10 +173,10 @@ func (r *LifeRecord) Refused() (times, more uint64) {
 type OpRecord struct {
 	Time  int64 // CLOCK_MONOTONIC, nanoseconds
 	Stage Stage
-	// Seq is the number by which ranks identify the operation: the number of the collective on its communicator, from
-	// 1; of a Send or Recv, the number of the message between the two ranks in that direction; of operations that
-	// progress together (a SendRecv, or neighbouring sends and receives of a group, CallGroupEnd), their number on this
-	// rank, from 1.
+	// Seq is the number by which ranks identify the operation. For a collective, it is its number on its communicator,
+	// from 1. For a Send or Recv, it is the number of the message between the two ranks in that direction. For
+	// operations that progress together (a SendRecv, or neighbouring sends and receives of a group, CallGroupEnd), it
+	// is their number on this rank, from 1.
 	Seq       uint64
 	Signature Signature
 	Algorithm uint8 // algo.Algorithm
@@ -205,15 +205,15 @@ func (r *OpRecord) Proxied() Proxied {
 	}
 }
 
-// Proxied is the data that an operation sent to one rank of another node, or a step of it: data that was handed to the
-// proxy at once. It ends when the proxy no longer needs the caller's memory.
+// Proxied is the data that an operation sent to one rank of another node, or a step of it: data handed to the proxy in
+// one piece. It ends when the proxy no longer needs the caller's memory.
 type Proxied struct {
 	Step       bool
 	Peer       int32 // the receiver
 	Carrier    int32 // the rank of this node whose proxy sends it
 	Bytes      uint64
-	Start, End int64          // Now's
-	Waited     Phase          // what it waited for last: PhaseCredit, PhaseNetwork or PhasePool; PhaseNone if nothing
+	Start, End int64          // by Now
+	Waited     Phase          // its last wait: PhaseCredit, PhaseNetwork or PhasePool; PhaseNone if none
 	Code       lifecycle.Code // lifecycle.CodeInProgress while the operation is in flight
 }
 
@@ -238,19 +238,20 @@ type Slot struct {
 	Wait        int32 // rank; -1 if none
 	WaitSince   int64
 	// Marked says that the communicator's calls only launch operations on a device's stream: an operation is in flight,
-	// in PhaseStream, until the stream has done it, as far as marks tell. Unproven says that none is in flight, and
-	// that the last one has no mark: it is unknown whether the stream has done it. CallStart is when the call began
-	// that has not returned (of several, the first), or the last one.
+	// in PhaseStream, until the stream has done it, as far as marks tell. Unproven says that none is in flight and the
+	// last one has no mark: whether the stream has done it is unknown. CallStart is when the oldest call that has not
+	// returned began, or else the last call.
 	Marked, Unproven bool
 	CallStart        int64
 	// Proven is the number of the last collective that marks prove done, as far as the slot still has them.
 	Proven uint64
 	// Progress changes with each mark that the stream reaches.
 	Progress uint64
-	// Reached says that the stream has come to the operation in flight, and has done all before it on the communicator.
+	// Reached says that the stream has reached the operation in flight, and has done all earlier ones of the
+	// communicator.
 	Reached bool
-	// Stream is the same for operations in flight on one stream, and else mostly not; 0: it isn't known. If none is in
-	// flight, it is that of the last one.
+	// Stream is equal for operations on the same stream, and mostly different for others; 0 if unknown. It is that of
+	// the operation in flight, or else of the last one.
 	Stream uint32
 	// Captured counts the operations that ended in PhaseCaptured.
 	Captured uint64
@@ -259,11 +260,11 @@ type Slot struct {
 	Messages Messages
 }
 
-// Messages counts the messages that a rank has called for, with the other ranks of the first ones. If there is no room
-// left, there may be others.
+// Messages counts the messages that a rank has called for, per peer, for the first peers. If it is full, there may be
+// messages with further peers.
 type Messages [maxPeers]PeerMessages
 
-// PeerMessages counts the messages with a rank; none if both counts are 0.
+// PeerMessages counts the messages with a rank. An entry with both counts 0 is unused.
 type PeerMessages struct {
 	Rank           int32
 	Sent, Received uint32

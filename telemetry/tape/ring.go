@@ -8,7 +8,7 @@ type ringReader struct {
 	next   uint64 // index of the record to be read
 	head   uint64 // records that were reserved, as of the last advance
 	missed uint64
-	final  bool // nothing is written any more: a record that isn't whole never will be
+	final  bool // the writer writes no more: an incomplete record stays incomplete
 
 	buf      []record
 	from, to uint64 // the records in buf
@@ -106,7 +106,7 @@ func (g *ringReader) giveUp() bool {
 	return now-g.stuckSince > patience
 }
 
-// advance takes the head from the header.
+// advance moves the ring's head to the one that the header has.
 func (g *ringReader) advance(head uint64) error {
 	if head < g.head {
 		return g.t.malformed("went backwards: %d records were written, and now it says %d", g.head, head)
@@ -131,7 +131,8 @@ func (g *ringReader) skip(n uint64) {
 	g.stuckSince = 0
 }
 
-// tail reads the tail of the next record, r, a life record, into b, and moves past both; ok is false if it is gone.
+// tail reads the tail of the next record, the life record r, into b, and moves past both. ok is false if the tail is
+// gone.
 func (g *ringReader) tail(r *record, b *[maxTail]byte) (tail []byte, ok bool, err error) {
 	size := uint64(uint32(high32(r[recLifePeer])))
 	more := (size + tailPerRecord - 1) / tailPerRecord

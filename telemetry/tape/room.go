@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roomShare bounds a tape to an eighth of the free space of its file system: others need /dev/shm, too, and in a
-// container it is small.
+// roomShare bounds a tape to an eighth of the free space of its file system: other programs need /dev/shm too, and it
+// is small in a container.
 const roomShare = 8
 
-// smaller is the factor from one size to the next smaller one, where there is too little room.
+// smaller is the factor from one tape size to the next smaller one, used if there is too little room.
 const smaller = 4
 
 // jobTapes is the number of tapes that MakeRoom makes room for: a job has one for each GPU of a machine.
@@ -24,11 +24,11 @@ const jobTapes = 8
 
 // Make is Create for a process that prefers a smaller tape, or one in another directory, to none. It tries the dirs in
 // turn, instead of cfg.Dir. A tape may take an eighth of the free space there. If that is too little, Make first
-// removes the tapes of dead jobs from the first directory, the oldest first, except for those of the spare jobs that
-// wrote last; a negative spare removes none. Then it tries a quarter of the size, a 16th and a 64th.
+// removes the tapes of dead jobs from the first directory, the oldest first, except for those of the spare most
+// recently written jobs; a negative spare removes none. Then it tries a quarter of the size, a 16th and a 64th.
 //
-// less says in a sentence what differs from cfg; elsewhere, whether the tape is not in the first directory. The error
-// says why every directory failed; a program that gets it can go on with a nil Writer.
+// less says in a sentence what differs from cfg. elsewhere tells whether the tape is outside the first directory. The
+// error says why every directory failed; a program that gets it can go on with a nil Writer.
 func Make(cfg Config, dirs []string, spare int) (w *Writer, less string, elsewhere bool, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, "", false, err
@@ -87,7 +87,7 @@ func makeIn(cfg Config, size int64) (w *Writer, problem string) {
 
 func text(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 
-// hasRoom tells whether there is room for a tape in a directory, which need not exist.
+// hasRoom tells whether a directory, which need not exist, has room for a tape.
 func hasRoom(dir string, size int64) bool { return free(dir)/roomShare >= size }
 
 // free is the number of bytes that this user can take on the file system of a directory, which need not exist;

@@ -12,21 +12,20 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// Bounds of the look-ups of functions: how many sites of a tape are looked up, and how long that may take, for one and
-// for all together.
+// Bounds of the look-ups of functions: the number of sites per tape, and the time for one look-up and for all together.
 const (
 	maxLookUps   = 256
 	lookUpLimit  = time.Second
 	lookUpsLimit = 5 * time.Second
 )
 
-// namer names the functions of calls in C and C++ as their programmers do. The tape has what the process could tell at
+// namer names the functions of calls in C and C++ as their programmers do. The tape has what the process could find at
 // once: a symbol, if one is exported, and the address in the program or library, "_ZN1C1fEv+0x1f in job.so+0x2c1f".
 type namer struct {
 	t     *Reader
 	mu    sync.Mutex
 	spent time.Duration
-	known map[lifecycle.Site]string // the symbols and offsets of sites, as far as they were found; keys have no moment
+	known map[lifecycle.Site]string // symbols and offsets of sites, if found; keys have no time
 	hangs chan string               // the answer of a look-up that took too long; nil: there is none
 }
 
@@ -61,8 +60,8 @@ func (n *namer) symbol(s *lifecycle.Site) string {
 	return symbol
 }
 
-// lookUp waits for the file system for some time only: who follows a tape must tell of jobs that hang with theirs, too.
-// It returns false if it got no answer.
+// lookUp waits for the file system for a limited time: a follower of tapes must also report jobs that hang with their
+// file system. It returns false if it got no answer.
 func (n *namer) lookUp(path string, address uint64) (symbol string, answered bool) {
 	if n.spent > lookUpsLimit {
 		return "", false
@@ -94,7 +93,7 @@ func (n *namer) lookUp(path string, address uint64) (symbol string, answered boo
 	}
 }
 
-// demangled is a symbol as people write it, without parameters; other symbols than those of C++ and Rust stay.
+// demangled returns a symbol as people write it, without parameters. Only symbols of C++ and Rust are changed.
 func demangled(symbol string) (name string) {
 	defer func() {
 		if recover() != nil { // the parser is handed whatever a process writes

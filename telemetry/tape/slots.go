@@ -66,7 +66,8 @@ func (t *Reader) AppendSlots(slots []Slot) ([]Slot, error) {
 	return slots, errors.Join(errs...)
 }
 
-// readMarks reads the marks of a batch of slots, and then which were reached, so that none is newer than that.
+// readMarks reads the marks of a batch of slots, and then which marks were reached, in this order, so that no mark is
+// newer than the reached numbers.
 func (t *Reader) readMarks(from, n int) error {
 	if n = min(n, t.geo.marked-from); n <= 0 {
 		return nil
@@ -79,10 +80,10 @@ func (t *Reader) readMarks(from, n int) error {
 	)
 }
 
-// progress is how far a device has come in a slot's marks.
+// progress is how far a device has got through a slot's marks.
 type progress struct {
 	reached, begun uint32 // the last marks that it wrote behind and before an operation
-	waits          bool   // the oldest operation that is not done runs, and waits for peer
+	waits          bool   // the oldest unfinished operation runs, and waits for peer
 	peer           int32
 }
 
@@ -98,8 +99,8 @@ func (t *Reader) progress(slot, i int) progress {
 	return p
 }
 
-// applyMarks makes the oldest operation whose mark the stream has not reached the one in flight. If there is none, and
-// no mark behind the last operation, the slot is unproven.
+// applyMarks takes the oldest operation whose mark the stream has not reached as the one in flight. If there is none,
+// and the last operation has no mark, the slot is unproven.
 func (s *Slot) applyMarks(of *marks, device progress) {
 	var oldest, newest, waits, proof *record
 	var number, last, proved uint32
@@ -164,8 +165,8 @@ func (s *Slot) applyMarks(of *marks, device progress) {
 	s.Done = min(s.Done, done)
 }
 
-// begunAt is the number of the last collective that the rank had begun when it launched the operation of a mark, which
-// has its low half.
+// begunAt returns the number of the last collective that the rank had begun when it launched a mark's operation. The
+// mark holds the low half of that number.
 func (s *Slot) begunAt(mark *record) uint64 {
 	return s.Begun - uint64(int64(int32(uint32(s.Begun)-uint32(high32(mark[recMarkRanks])))))
 }
@@ -196,7 +197,8 @@ func anyUsed(slots []slot) bool {
 	return false
 }
 
-// slotTries bounds how often a busy slot is read again. It is accepted then: its parts are of one owner.
+// slotTries bounds how often a busy slot is read again. After that, a whole reading is accepted: its parts are of one
+// owner.
 const slotTries = 64
 
 // readSlot decodes a slot that was read twice, and reads it again until two readings agree.
@@ -218,11 +220,11 @@ func (t *Reader) readSlot(index int, now, again []slot) (s Slot, live bool, err 
 	}
 }
 
-// decodeSlot reads a slot, of Generation 0 if it is free; whole is false if a check doesn't fit.
+// decodeSlot decodes a slot; Generation is 0 if it is free. whole is false if a check doesn't match.
 func decodeSlot(index int, from *slot, texts texts) (s Slot, whole bool) {
 	_, info, infoOK := from.info.current()
 	_, op, opOK := from.op.current()
-	_, place, placeOK := from.place.current() // zero of a writer in C, which has none to tell
+	_, place, placeOK := from.place.current() // zero if the writer is in C, which knows no place
 	whole = infoOK && opOK && placeOK
 	if !whole || info.number == 0 {
 		return Slot{}, whole

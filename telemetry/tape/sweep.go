@@ -13,9 +13,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// SweepJobs removes tapes from the folders of all jobs in dir, except for the keep jobs that wrote last: tapes whose
-// process is dead or has closed them, and tapes that were never finished. It also removes the files that such a
-// process, or an agent, left beside its tape, and folders that become empty. It touches no tape of a process that is
+// SweepJobs removes tapes from the folders of all jobs in dir but the keep most recently written ones: tapes whose
+// process is dead or has closed them, and tapes that were never finished. It also removes the files that these
+// processes, or an agent, left beside the tapes, and folders that become empty. It touches no tape of a process that is
 // alive or can't be seen from here, no folder without a tape, and no link. It returns the removed folders.
 func SweepJobs(dir string, keep int) (removed []string, err error) {
 	return sweepJobs(dir, keep, func() bool { return false })
@@ -70,7 +70,7 @@ func sweep(dir string) error {
 			continue
 		}
 		for _, suffix := range beside {
-			// A process that ended in order has removed the file itself.
+			// A process that ended cleanly has removed the file itself.
 			_ = os.Remove(strings.TrimSuffix(path, ".tape") + suffix)
 		}
 	}
@@ -78,7 +78,7 @@ func sweep(dir string) error {
 		_ = os.Remove(filepath.Join(dir, process.Ledger)) // it says how the writers of the tapes ended
 		left, _ := filepath.Glob(filepath.Join(dir, followingPrefix+"*"))
 		for _, path := range left {
-			if f, err := followBy(path); err == nil { // its agent was killed
+			if f, err := followBy(path); err == nil { // the agent was killed
 				_ = f.Close()
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // siteFixed is the length of a site's numbers, before its two texts.
 const siteFixed = 4 + 8 + 8 + 2
 
-// appendTail appends what doesn't fit into a life record's own 64 bytes, at most maxTail.
+// appendTail appends a life record's fields that don't fit into its 64 bytes, at most maxTail bytes.
 func appendTail(b []byte, r *LifeRecord) []byte {
 	b = appendText(b, tailText, cut(r.Text, maxText))
 	b = appendSite(b, tailSite, &r.Site)
@@ -37,7 +37,7 @@ func appendTail(b []byte, r *LifeRecord) []byte {
 	return b
 }
 
-// description is what the tape says of a communicator.
+// description is what the tape says about a communicator.
 type description struct {
 	CommInfo
 	root uint32
@@ -98,7 +98,7 @@ func appendSite(b []byte, tag uint8, s *lifecycle.Site) []byte {
 	return append(b, file...)
 }
 
-// readTail reads the fields of a tail into r and info, but for unknown ones; false if a length doesn't fit.
+// readTail reads the known fields of a tail into r and info. It returns false if a length is wrong.
 func readTail(tail []byte, r *LifeRecord, info *description) bool {
 	all := wire.NewReader(tail)
 	for all.Len() > 0 {

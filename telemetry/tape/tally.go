@@ -24,11 +24,11 @@ type Tally struct {
 	// Time is that of all operations.
 	Ordinary           uint64
 	OrdinaryTime, Time time.Duration
-	sampled            uint64 // ordinary ones that are on the op ring
+	sampled            uint64 // ordinary operations that are on the op ring
 	// Durations[i] counts the operations that took up to DurationBound(i), and longer than the bound before. The last
-	// is of those longer than all bounds.
+	// one counts those longer than all bounds.
 	Durations [DurationBuckets]uint64
-	// Bandwidth is the sum of all bus bandwidths in bytes per second; Bandwidths[i] counts those of up to
+	// Bandwidth is the sum of all bus bandwidths in bytes per second; Bandwidths[i] counts operations of up to
 	// BandwidthBound(i). Operations without a bus bandwidth (see Signature.BusFactor) are in neither, nor are those of
 	// communicators that enqueue (see CommInfo.Enqueues), whose durations are not those of moving bytes.
 	Bandwidth  float64
@@ -58,19 +58,19 @@ func (t *Tally) Add(u *Tally) {
 	}
 }
 
-// The numbers of a tally's buckets, of which the last has no bound.
+// The numbers of a tally's buckets; the last bucket of each kind has no bound.
 const (
 	DurationBuckets  = 14
 	BandwidthBuckets = 12
 	SizeClasses      = 33
 )
 
-// DurationBound is the upper bound of the first buckets of durations: 1 µs, and 4 times as much from one to the next.
-// i is less than DurationBuckets-1.
+// DurationBound is the upper bound of the first buckets of durations: 1 µs, then 4 times the bound before. i is less
+// than DurationBuckets-1.
 func DurationBound(i int) time.Duration { return time.Microsecond << (2 * i) }
 
-// BandwidthBound is the upper bound of the first buckets of bus bandwidths, in bytes per second: 1 MB/s, and 4 times
-// as much from one to the next. i is less than BandwidthBuckets-1.
+// BandwidthBound is the upper bound of the first buckets of bus bandwidths, in bytes per second: 1 MB/s, then 4 times
+// the bound before. i is less than BandwidthBuckets-1.
 func BandwidthBound(i int) float64 { return float64(uint64(1e6) << (2 * i)) }
 
 // SizeClass is the class of an operation's size: the least c with bytes <= 4^c.
@@ -96,7 +96,7 @@ func bandwidthBucket(mbs float64) int {
 	return min(max((exponent+2)>>1, 0), BandwidthBuckets-1)
 }
 
-// tallyKey is what a tally counts.
+// tallyKey identifies the operations that a tally counts.
 type tallyKey struct {
 	name, engine string
 	call         lifecycle.Call
@@ -112,10 +112,10 @@ type heldTally struct {
 // counting caches the tally of the communicator's last operation: most are like the one before.
 type counting struct {
 	tally *tally // nil: none
-	kinds uint64 // as pending's, as the next two
+	kinds uint64 // this and the next two are as in pending
 	bytes uint64
 	peer  int32
-	paged bool    // the last record on the communicator's page is of such an operation
+	paged bool    // the last record on the communicator's page is of this kind of operation
 	cross float64 // bytes that cross a rank's link, times 1000: divided by ns, it is MB/s
 }
 
@@ -172,7 +172,7 @@ func (c *CommWriter) countAs(p *pending) {
 	c.tally.tally = h.tally
 }
 
-// giveTallies gives back the communicator's tallies, for the next communicator of its name to continue.
+// giveTallies returns the communicator's tallies, so that the next communicator of its name continues them.
 func (c *CommWriter) giveTallies() {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()

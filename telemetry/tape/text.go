@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// cut is the beginning of s, at most n bytes, with no character cut in two and nothing behind a NUL.
+// cut returns the beginning of s, at most n bytes, with no split character and nothing after a NUL.
 func cut(s string, n int) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	if len(s) <= n {
@@ -18,7 +18,7 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// cutFront is the end of s, at most n bytes: the part of a path that matters most.
+// cutFront returns the end of s, at most n bytes: the part of a path that matters most.
 func cutFront(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -33,13 +33,13 @@ func cutFront(s string, n int) string {
 // putText writes s into a field, with at least one NUL behind it.
 func putText(b []byte, s string) { copy(b[:len(b)-1], cut(s, len(b)-1)) }
 
-// getText reads a text field: what is before the first NUL.
+// getText reads a text field, up to the first NUL.
 func getText(b []byte) []byte {
 	before, _, _ := bytes.Cut(b, []byte{0})
 	return before
 }
 
-// texts interns texts that are read again and again.
+// texts interns texts that are read repeatedly.
 type texts map[string]string
 
 // maxTexts bounds the memory of a reader.

@@ -32,7 +32,7 @@ type Writer struct {
 	number uint32                // of the last communicator
 	closed bool
 
-	every uint64 // 1 in so many operations is sampled; 0: none
+	every uint64 // 1 in every operations is sampled; 0: none
 	slow  int64  // ns from which an operation is slow
 
 	clock          sync.Mutex // orders the refreshing of the header's clock
@@ -46,7 +46,7 @@ type mapping struct {
 	tallies          []tally
 	lifeRing, opRing ring
 	ordinary         []page        // the ordinary ring
-	written          []atomic.Bool // for each of its pages: a communicator writes it
+	written          []atomic.Bool // for each of its pages: whether a communicator writes it
 	marked           []marked
 	devices          []DevicePage
 }
@@ -119,7 +119,7 @@ func mapFile(f *os.File, g geometry) (*mapping, error) {
 	return m, nil
 }
 
-// part is n parts of the mapping, from an offset on.
+// part returns n parts of the mapping, from an offset on.
 func part[T any](mem []byte, from int64, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&mem[from])), n)
 }
@@ -156,14 +156,14 @@ func (w *Writer) Exported(until int64) { atomic.StoreInt64(&w.head().exported, u
 // Delivered sets Header.Delivered. The last call counts.
 func (w *Writer) Delivered(until int64) { atomic.StoreInt64(&w.head().delivered, until) }
 
-// Terminated sets Header.Terminated: when, by Now, the process was told from outside to end. The last call counts.
+// Terminated sets Header.Terminated: when, by Now, the process was asked from outside to end. The last call counts.
 func (w *Writer) Terminated(at int64) { atomic.StoreInt64(&w.head().terminated, at) }
 
 // Saw sets Header.Seen. It is a single store, for frequent calls. The last call counts.
 func (w *Writer) Saw(at int64) { atomic.StoreInt64(&w.head().seen, at) }
 
-// Resumed sets Header.Paused, Header.Resumed and Header.Starved: the process stood still from paused until since, by
-// Now, and its threads waited for a processor for so long in that time. The last call counts.
+// Resumed sets Header.Paused, Header.Resumed and Header.Starved: the process didn't run from paused until since, by
+// Now, and its threads waited for a processor for the time starved meanwhile. The last call counts.
 func (w *Writer) Resumed(paused, since int64, starved time.Duration) {
 	atomic.StoreInt64(&w.head().starved, int64(starved))
 	atomic.StoreInt64(&w.head().paused, paused)
@@ -176,7 +176,7 @@ func (w *Writer) Exporter(number uint64) { atomic.StoreUint64(&w.head().exporter
 // Run sets Header.Run.
 func (w *Writer) Run(run lifecycle.Run) { atomic.StoreUint64(&w.head().run, uint64(run)) }
 
-// head is the changing part of the header; for a nil Writer, memory that nobody reads.
+// head returns the changing part of the header; for a nil Writer, memory that nobody reads.
 func (w *Writer) head() *changing {
 	if w == nil {
 		return new(changing)
@@ -184,8 +184,8 @@ func (w *Writer) head() *changing {
 	return w.changing
 }
 
-// Comm takes a slot of the in-flight table for a new communicator. If the table is full, the communicator is in the
-// rings alone, and Header.Overflow counts it. After Close it returns nil.
+// Comm takes a slot of the in-flight table for a new communicator. If the table is full, the communicator is only in
+// the rings, and Header.Overflow counts it. After Close it returns nil.
 func (w *Writer) Comm(info CommInfo) *CommWriter { return w.comm(info, false) }
 
 // DeviceComm is Comm for a communicator on a device: it gets a slot with a DevicePage, if one is free.
@@ -236,7 +236,7 @@ func (w *Writer) release(index int) {
 // reserve reserves n records, and returns the index of the first.
 func (g *ring) reserve(n uint64) (first uint64) { return atomic.AddUint64(g.head, n) - n }
 
-// at is the place of a record.
+// at returns the place of a record.
 func (g *ring) at(index uint64) *record { return &g.records[index&g.mask] }
 
 // wakeAtQuarter wakes followers if the n op records from first on complete a quarter of the ring, so that followers
@@ -265,14 +265,14 @@ func (m *mapping) putLife(kind uint8, r *record, tail []byte) {
 	m.ringBell()
 }
 
-// ringBell wakes sleeping followers. Follower.sleep explains why none misses what was stored before.
+// ringBell wakes sleeping followers. Follower.sleep explains why no follower misses earlier stores.
 func (m *mapping) ringBell() {
 	atomic.AddUint32(&m.bell, 1)
 	m.wakeWaiting()
 }
 
-// wakeWaiting is the second half of ringBell. A follower that woke up in between has seen the new bell, and would sleep
-// without announcing itself again: the bell goes up once more, so that its wait returns.
+// wakeWaiting is the second half of ringBell. A follower that woke up in between has seen the new bell value, and would
+// sleep without announcing itself again. So wakeWaiting increments the bell once more, and the follower's wait returns.
 func (m *mapping) wakeWaiting() {
 	if atomic.LoadUint32(&m.waiting) != 0 && atomic.SwapUint32(&m.waiting, 0) != 0 {
 		atomic.AddUint32(&m.bell, 1)
@@ -298,7 +298,7 @@ func (w *Writer) refreshClock(now int64) {
 }
 
 // clockSet is how far the time of day must be off before the header's pair is replaced: with a new pair at each
-// refresh, one moment would have many times of day.
+// refresh, one moment would be shown with many times of day.
 const clockSet = int64(time.Millisecond)
 
 // pairClocks publishes a reading of both clocks, taken within so many ns, unless the published pair still fits it. The

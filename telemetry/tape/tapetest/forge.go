@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Forge lays a tape out by the format's description alone, with whatever times, process and format its test wants:
-// those of another machine, of yesterday, of a program that is gone. It shares no code with the real writer.
+// Forge lays a tape out by the format's description alone, with whatever times, process and format the test wants: of
+// another machine, of yesterday, of a program that is gone. It shares no code with the real writer.
 type Forge struct {
 	Format                              uint32 // 4 if 0
 	PID, AgentPID                       int
@@ -24,16 +24,16 @@ type Forge struct {
 	CreatedMono, CreatedWall            int64 // one moment on both clocks, ns
 	LatchMono, LatchWall                int64 // a later one; none if LatchMono is 0
 	Exported                            int64 // until when it has exported its spans
-	Delivered                           int64 // and those of what had ended
+	Delivered                           int64 // until when it has exported the spans that had ended
 	Terminated, Seen                    int64
 	Paused, Resumed                     int64
 	Starved                             time.Duration
 	Exporter, Run                       uint64
 	Closed                              bool
-	Roots                               map[uint32]uint32 // of communicators that have another one, by their numbers
-	// Slots are as a Reader gives them; Index is the place in the table. Those that are Marked have none in flight.
+	Roots                               map[uint32]uint32 // by number, of communicators whose root is another one
+	// Slots are as a Reader returns them; Index is the place in the table. Marked slots have no operation in flight.
 	Slots []tape.Slot
-	// Tallies are in their order, Index means nothing; at most MaxTallies.
+	// Tallies are in the order of the tape; Index is ignored. At most MaxTallies.
 	Tallies  []tape.Tally
 	life, op []forged
 }
@@ -79,7 +79,7 @@ func checkOf(seed uint64, words ...uint64) uint64 {
 	return h * 0x9E3779B97F4A7C15 >> 32
 }
 
-// lay lays values out one behind the other; a text is its bytes.
+// lay encodes values one after another; a text is its bytes.
 func lay(values ...any) (b []byte) {
 	for _, v := range values {
 		if text, ok := v.(string); ok {
@@ -93,7 +93,7 @@ func lay(values ...any) (b []byte) {
 	return b
 }
 
-// padded is a text in a field of that size.
+// padded returns a text in a field of the given size.
 func padded(text string, size int) []byte {
 	b := make([]byte, size)
 	copy(b[:size-1], text)
@@ -201,12 +201,12 @@ func (f *Forge) Bytes() []byte {
 	return b
 }
 
-// bytes are the record with this number.
+// bytes encodes the record with this number.
 func (r *forged) bytes(index uint64) []byte {
 	return lay(index<<32|r.kind<<24|checkOf(index, wordsOf(r.body)...)>>8, r.body)
 }
 
-// mark is behind the last operation of a slot, or before it, if that is unproven.
+// mark writes the mark of a slot's last operation or, if that one is unproven, of the one before it.
 func mark(b []byte, s *tape.Slot) {
 	launched, begun := s.Launched, s.Begun
 	if s.Unproven {

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// PlayWith has a command play a script, which it reads from its standard input, onto the only tape in folder, an empty
-// one that the environment variable with that name gives the command. It returns the tape's path when the command has
-// ended, also by a signal, as a script may ask for.
+// PlayWith has a command play a script, which the command reads from its standard input, onto the only tape in folder.
+// The folder is empty, and the command gets its name in the environment variable named variable. PlayWith returns the
+// tape's path when the command has ended, also by a signal, which a script may ask for.
 func PlayWith(cmd *exec.Cmd, variable, folder string, script io.Reader, env ...string) (path string, err error) {
 	var stderr strings.Builder
 	cmd.Env = append(append(os.Environ(), variable+"="+folder), env...)

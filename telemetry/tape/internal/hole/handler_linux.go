@@ -18,11 +18,11 @@ type sigaction struct {
 // previous is the handler of all other faults: Go's.
 var previous uintptr //nolint:unused // the handler reads it
 
-// handlerPC is where the handler begins. Its name in Go would be that of a wrapper, which needs a goroutine.
+// handlerPC is the handler's entry point. The handler's name in Go would refer to a wrapper, which needs a goroutine.
 func handlerPC() uintptr
 
-// installHandler puts the handler before Go's, with all else as it is there: on the signal stack, with all signals
-// blocked. Go installs its own once, when the program starts, and os/signal leaves SIGBUS alone.
+// installHandler puts the handler before Go's, with the same settings: on the signal stack, with all signals blocked.
+// Go installs its handler once, when the program starts, and os/signal leaves SIGBUS alone.
 func installHandler() {
 	var act sigaction
 	if setAction(nil, &act) != 0 || act.handler <= 1 { // SIG_DFL, SIG_IGN: Go's is not there

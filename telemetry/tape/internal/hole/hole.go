@@ -21,7 +21,7 @@ var (
 	install = sync.OnceFunc(installHandler)
 )
 
-// Protect protects memory that was mapped from a file, whole pages of it, until Release.
+// Protect protects memory mapped from a file, in whole pages, until Release.
 func Protect(mem []byte) *Region {
 	install()
 	mu.Lock()
@@ -40,7 +40,7 @@ func Protect(mem []byte) *Region {
 	return r
 }
 
-// Release ends the protection, before the memory is unmapped. Nothing may access it any more.
+// Release ends the protection, before the memory is unmapped. Nothing may access the memory afterwards.
 func (r *Region) Release() {
 	mu.Lock()
 	defer mu.Unlock()

@@ -20,7 +20,7 @@ func appendIf(attrs []slog.Attr, applies bool, a slog.Attr) []slog.Attr {
 	return attrs
 }
 
-// commAttrs describe the communicator, which the model may not know, and the rank, as far as they are known.
+// commAttrs describe the communicator, which the model may not know, and the rank, if they are known.
 func (l *Log) commAttrs(attrs []slog.Attr, known *model.Comm, c *tape.CommInfo) []slog.Attr {
 	if l.cfg.JobRank && known != nil && known.Of != nil && known.Of.Number >= 0 {
 		attrs = append(attrs, slog.Int(semconv.LogRank, known.Of.Number))

@@ -11,8 +11,8 @@
 //	       operations, and their ends
 //	DEBUG  acts that started, their phases, and postponed calls
 //
-// A call that is refused again and again is logged the first time, the second, the fourth, the eighth and so on, with
-// their number: a loop writes a few lines, and they tell at least half of what it did.
+// A call that is refused repeatedly is logged the 1st, 2nd, 4th, 8th time and so on, with the number of refusals: a
+// loop writes only a few lines, which cover at least half of its calls.
 //
 // An error that a call returned is no warning, as its caller handles or reports it. NCCL's callers get a number: for
 // them a refused call is one (Config.RefusedLevel).

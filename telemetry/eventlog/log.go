@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Config says what a Log writes, and where. Zero fields take the defaults that they name.
+// Config says what a Log writes, and where. Zero fields take the defaults named in their comments.
 type Config struct {
 	// Handler gets the lines, from the goroutine that follows the tape: it must not block. Required.
 	Handler slog.Handler
@@ -31,13 +31,13 @@ type Config struct {
 	SpanOf      func(s *model.Step) oteltrace.SpanContext
 	SpanOfStall func(r *stall.Report) oteltrace.SpanContext
 
-	// Operations logs operations that ended well too. There may be a million a second.
+	// Operations says to log also operations that ended well. There may be a million a second.
 	Operations bool
 
-	// AlgorithmName names the algorithms of tape.OpRecord; nil, or "" for one, leaves them out.
+	// AlgorithmName names the algorithms of tape.OpRecord; nil, or "" for an algorithm, leaves it out.
 	AlgorithmName func(uint8) string
 
-	// JobRank has lines say the rank in the job, as far as the model knows it: the handler doesn't.
+	// JobRank adds the rank in the job to lines, if the model knows it: the handler doesn't add it.
 	JobRank bool
 
 	// Version is Carillon's. It is logged once, at the first init of a rank 0, as in NCCL.
@@ -83,7 +83,7 @@ func (l *Log) Observe(s *model.Step) {
 		l.log(s, slog.LevelDebug, semconv.ActSpan(r.Act)+semconv.StartedSuffix)
 	case tape.StagePhase:
 		if r.Phase == tape.PhaseNone {
-			return // only the one before is over
+			return // only the phase before is over
 		}
 		level := slog.LevelDebug
 		if r.Text != "" {
@@ -166,7 +166,7 @@ func (l *Log) logVersion(s *model.Step) {
 		slog.String(semconv.LogVersion, l.cfg.Version), slog.String(semconv.LogGoVersion, runtime.Version()))
 }
 
-// log writes the line of a moment of an act, a refused call, or the end of an operation.
+// log writes a line for a moment of an act, a refused call, or the end of an operation.
 func (l *Log) log(s *model.Step, level slog.Level, name string, more ...slog.Attr) {
 	ctx := context.Background()
 	if !l.cfg.Handler.Enabled(ctx, level) {
@@ -194,5 +194,5 @@ func (l *Log) emit(ctx context.Context, level slog.Level, at int64, message stri
 	}
 	r := slog.NewRecord(l.cfg.Wall(at), level, message, 0)
 	r.AddAttrs(attrs...)
-	_ = l.cfg.Handler.Handle(ctx, r) // the handler counts what it loses
+	_ = l.cfg.Handler.Handle(ctx, r) // the handler counts lost lines
 }

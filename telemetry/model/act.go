@@ -18,9 +18,9 @@ type Act struct {
 	First tape.LifeRecord // the first record of it that was read
 
 	PhaseStart int64
-	PhaseText  string  // what a person should read of Phase; mostly none
+	PhaseText  string  // a note on Phase for people; mostly none
 	Phases     []Phase // that have ended
-	Reported   int     // phases of Phases that a reader has reported
+	Reported   int     // how many of Phases a reader has reported
 
 	Peer int32
 	Text string
@@ -28,13 +28,13 @@ type Act struct {
 	slotless bool // its communicator found no free slot
 }
 
-// Unended tells whether it is a group that the program has not ended, so that its calls are not made. Other groups
-// begin when that is done.
+// Unended tells whether the act is a group that the program has not ended, so that its calls have not started. Other
+// groups begin when the program has ended them.
 func (a *Act) Unended() bool {
 	return a.Kind == tape.ActGroup && a.First.Call == lifecycle.CallGroupStart
 }
 
-// OtherRanks in Act.Without stands for ranks that are not known.
+// OtherRanks in Act.Without stands for unknown ranks.
 const OtherRanks = -1
 
 const (
@@ -42,7 +42,7 @@ const (
 	mostWithout  = 1 << 16
 )
 
-// Without are the ranks of the communicator that a shrink leaves out: they take no part.
+// Without returns the ranks of the communicator that a shrink leaves out: they take no part in it.
 func (a *Act) Without() (ranks []int) {
 	list, is := strings.CutPrefix(a.First.Text, withoutRanks)
 	if a.Kind != tape.ActShrink || !is {
@@ -81,7 +81,7 @@ func newAct(c *Comm, r *tape.LifeRecord) *Act {
 	return a
 }
 
-// act finds an open act; nil if it isn't known.
+// act finds an open act; nil if it is unknown.
 func (c *Comm) act(kind tape.Act, seq uint64) *Act {
 	for _, acts := range [2][]*Act{c.Acts, c.cut} {
 		for _, a := range acts {

@@ -22,18 +22,18 @@ type Comm struct {
 	Latest *Act   // the act that began last, ended or not; nil if there was none
 	Ops    []*Op  // known to be in flight, oldest first
 
-	Created     int64              // when this rank began to make it; 0: it isn't known
+	Created     int64              // when this rank began to make it; 0: unknown
 	Begun, Done uint64             // numbers of the last collectives that this rank began, and completed
-	refused     uint64             // number that the last collective had which NCCL refused
+	refused     uint64             // number of the last collective that NCCL refused
 	Messages    map[int32]Messages // by the other rank; of MaxPeers at most
-	Counted     bool               // Messages has all of them, of MaxPeers ranks at most
+	Counted     bool               // Messages counts all messages, with at most MaxPeers ranks
 	Groups      uint64             // sends and receives that progress together, begun
-	Captured    uint64             // operations that ended in tape.PhaseCaptured, as far as that is known
+	Captured    uint64             // operations known to have ended in tape.PhaseCaptured
 	Last        Op                 // the operation that ended last; its End is 0 if there was none
 	Failure     *Failure
 	End         *Act             // how this rank ended the communicator, finalized it, or failed to make it; else nil
-	Splits      uint64           // the number of the last split of it that this rank took part in
-	Made        uint64           // the number of the split of its parent that made it; 0: none, or it isn't known
+	Splits      uint64           // the number of its last split that this rank took part in
+	Made        uint64           // the number of its parent's split that made it; 0: none or unknown
 	Was         lifecycle.CommID // its id before it got its own, as a world's in its run; zero if it had no other
 
 	was      lifecycle.CommID // its id before the last step, if that changed it
@@ -42,17 +42,17 @@ type Comm struct {
 	changed  bool             // a record changed Ops since the last Look
 	progress uint64           // tape.Slot.Progress at the last Watch
 	staying  staying
-	seen     uint64 // the number of the last Look that found it in the table, or of that before it was made
+	seen     uint64 // the number of the last Look that found it in the table, or of the Look before it was made
 
 	wait      int32 // the rank that the running operation waits for; -1 for none
 	waitSince int64
-	windows   [2]window // of waits: the current one, and the one before
+	windows   [2]window // sums of waits: the current window and the one before
 }
 
 // Progress is how far an operation or an act has come.
 type Progress struct {
 	Start int64
-	Moved int64 // the device has come to it since then; 0: it isn't known
+	Moved int64 // the device reached it after this time; 0: unknown
 	Phase tape.Phase
 	End   int64 // 0 while it is in progress
 	Code  lifecycle.Code
@@ -77,23 +77,23 @@ type Op struct {
 	unread bool // it is known only from the table: there may be no record of its end
 }
 
-// Captured tells whether it was captured in a graph: it is known to have been called, and not when or how often it ran.
+// Captured tells whether the operation was captured in a graph: its call is known, but not when or how often it ran.
 func (o *Op) Captured() bool { return o.End > 0 && o.Phase == tape.PhaseCaptured }
 
-// Refused tells whether NCCL did nothing of an operation that ended, and other ranks don't know its number.
+// Refused tells whether NCCL ended the operation without doing anything, so that other ranks don't know its number.
 func (o *Op) Refused() bool { return o.End > 0 && o.Phase == tape.PhaseRefused }
 
-// Wait is how long something waited for a rank.
+// Wait is how long operations waited for a rank.
 type Wait struct {
 	Rank int32 // -1: for none
 	Time int64
 	Ops  int
-	// Long is how many of Ops waited for longer than counts, in a sum of waits, and LongTime for how long in all.
+	// In a sum of waits, Long is how many of Ops waited for longer than counts, and LongTime is their total time.
 	Long     int   `json:",omitempty"`
 	LongTime int64 `json:",omitempty"`
 }
 
-// Whole is for how long it waited, with all of the waits of which only a part counts.
+// Whole is the total time waited, including the part of long waits that doesn't count in Time.
 func (w *Wait) Whole() int64 { return w.Time - int64(w.Long)*longestWait + w.LongTime }
 
 // Messages counts the messages with another rank that were begun.
@@ -102,7 +102,7 @@ type Messages struct{ Sent, Received uint64 }
 // MaxPeers bounds the ranks of a communicator with which messages are counted.
 const MaxPeers = len(tape.Messages{})
 
-// count records the number of a message, or of a group of messages.
+// count records the number of a message or of a group of messages.
 func (c *Comm) count(sig *tape.Signature, seq uint64) {
 	if sig.Call == lifecycle.CallSendRecv || sig.Call == lifecycle.CallGroupEnd {
 		c.Groups = max(c.Groups, seq)
@@ -126,7 +126,7 @@ func (c *Comm) count(sig *tape.Signature, seq uint64) {
 	c.Messages[sig.Peer] = m
 }
 
-// countAll takes counts of all messages, also those without a record.
+// countAll takes over counts of all messages, including those without a record.
 func (c *Comm) countAll(counted bool, all []tape.PeerMessages) {
 	if c.Counted = counted; !counted {
 		return
@@ -230,7 +230,7 @@ func (c *Comm) fail(r *tape.LifeRecord) bool {
 
 func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 	c := s.Comm
-	if r.IsPart() { // its times, and maybe ranks, are not the operation's
+	if r.IsPart() { // its times, and perhaps its ranks, are not the operation's
 		of := func(o *Op) bool { return o.Seq == r.Seq && o.Signature.Call == r.Signature.Call }
 		if i := slices.IndexFunc(c.Ops, of); i >= 0 {
 			s.Op = c.Ops[i]
@@ -279,7 +279,7 @@ func (p *Process) applyOp(s *Step, r *tape.OpRecord) {
 			return
 		}
 		// Tallies have the durations of ordinary operations.
-		asked := r.Phase != tape.PhaseInProgress // else it may have ended long before
+		asked := r.Phase != tape.PhaseInProgress // else the operation may have ended long before
 		if took := r.Time - r.Start; r.Code == lifecycle.CodeOK && r.Start > 0 && took > 0 && !r.Ordinary && asked {
 			s.Op.normal(&p.normal).learn(took)
 		}
@@ -307,7 +307,7 @@ func newOp(seq uint64, sig tape.Signature, algorithm uint8, start int64) Op {
 }
 
 // beginOp adds an operation in the order of starts: the record of a start may be written only when the operation waits.
-// If there are too many, it drops one that is past, or the one that began last, as the oldest is the one that hangs.
+// If there are too many, it drops a past one, or else the one that began last: if one hangs, it is the oldest.
 func (c *Comm) beginOp(o *Op) {
 	i, _ := slices.BinarySearchFunc(c.Ops, o.Start, func(o *Op, start int64) int { return cmp.Compare(o.Start, start) })
 	c.Ops = slices.Insert(c.Ops, i, o)
@@ -321,8 +321,8 @@ func (c *Comm) beginOp(o *Op) {
 	c.Ops = slices.Delete(c.Ops, i, i+1)
 }
 
-// limitDone keeps Done below the collectives that a device takes long for: the ends of their launches, and of later
-// ones, were recorded as ends.
+// limitDone keeps Done below the collectives on which a device spends long: the ends of their launches, and of later
+// launches, were recorded as ends.
 func (c *Comm) limitDone() {
 	if !c.Enqueues() {
 		return
@@ -371,9 +371,9 @@ func (c *Comm) endOp(o *Op, r *tape.OpRecord) {
 	}
 }
 
-// takeBack gives back the number of a collective that was refused, unless the slot tells of later ones.
+// takeBack gives back the number of a refused collective, unless the slot has later ones.
 func (c *Comm) takeBack(o *Op) {
-	called := int64(0) // when the last call was made that the slot tells of
+	called := int64(0) // when the last call that the slot shows was made
 	if c.Slot != nil {
 		called = cmp.Or(c.Slot.CallStart, c.Slot.OpStart)
 	}
@@ -393,7 +393,7 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	}
 	c.changed = false
 	inFlight := s.Launched != s.Completed
-	if s.Begun > c.Begun || c.Begun <= c.refused { // the slot before may have shown what was refused then
+	if s.Begun > c.Begun || c.Begun <= c.refused { // the previous slot may show a collective refused since
 		c.Begun = s.Begun
 	}
 	if c.Done = max(c.Done, s.Done); s.Marked {
@@ -435,8 +435,9 @@ func (p *Process) look(c *Comm, s *tape.Slot) {
 	}
 }
 
-// Unasked is the oldest operation in flight if NCCL answered ncclInProgress to it, and was not asked since: it may have
-// completed it. If a communicator is made in the same group, it has not: it fills that in when it is asked.
+// Unasked is the oldest operation in flight if NCCL returned ncclInProgress for it and was not polled since: NCCL may
+// have completed it. If a communicator is made in the same group, NCCL has not: it completes that communicator only
+// when polled.
 func (c *Comm) Unasked() *Op {
 	makes := func(a *Act) bool { return a.Kind != tape.ActGroup }
 	if o := c.InFlight(); o != nil && o.Phase == tape.PhaseInProgress && !slices.ContainsFunc(c.Acts, makes) {

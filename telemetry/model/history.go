@@ -13,16 +13,16 @@ import (
 const (
 	maxHistory = 1024 // calls of a rank
 	maxRecent  = 128  // last calls of a lane that are compared with those before
-	maxOdd     = 4    // odd calls, the last ones
+	maxOdd     = 4    // odd calls that are kept, the last ones
 	maxTrail   = 64   // calls of a trail
 )
 
-// History has the last operations of a rank, on all its communicators. Training makes the same calls in the same order,
-// step after step, so a history shows which rank's call is out of order when ranks disagree.
+// History holds the last operations of a rank on all its communicators. Training makes the same calls in the same
+// order, step after step, so a history shows which rank's call is out of order when ranks disagree.
 //
-// Communicators whose calls were ever in flight at the same time are used by different goroutines or asynchronously, so
-// that the order of their calls means nothing. They are in different lanes: only calls of one lane have an order. Calls
-// before an error have none with those after it either.
+// Communicators whose calls were ever in flight at the same time are used by different goroutines, or asynchronously,
+// so the order of their calls has no meaning. They are in different lanes: only calls of one lane are ordered. Nor are
+// calls before an error ordered with those after it.
 type History struct {
 	calls []Call
 	next  int // the index of the oldest call, once it is full
@@ -40,14 +40,14 @@ type Call struct {
 	failed     bool
 }
 
-// kind is equal for calls that recur in each step.
+// kind identifies calls that recur in each step.
 type kind struct {
 	generation uint32
 	sig        tape.Signature
 }
 
-// is tells whether two are the same call. A call whose launch has ended may still be in flight, and then counts from
-// where it was launched: in a group, or on a non-blocking communicator, that is later than it was called for.
+// is tells whether two Calls are the same call. A call whose launch has ended may still be in flight; then its Start is
+// the launch, which in a group, or on a non-blocking communicator, is later than the call.
 func (c *Call) is(o Call) bool {
 	return c.Generation == o.Generation && c.Seq == o.Seq && c.Signature == o.Signature
 }
@@ -75,10 +75,10 @@ func kept(call lifecycle.Call) bool {
 	return call.IsOperation() || call == lifecycle.CallGroupEnd || call == lifecycle.CallSplit
 }
 
-// habitual tells whether a call may be odd: not if it is part of an act.
+// habitual tells whether a call can be odd: a call that is part of an act can't.
 func (c *Call) habitual() bool { return c.Signature.Call != lifecycle.CallSplit }
 
-// Odd is a call at a point of the program where the rank has always made another call.
+// Odd is a call at a point of the program where the rank had always made another call.
 type Odd struct {
 	Did   Call
 	Usual Call // the other call; its Start means nothing
@@ -87,12 +87,12 @@ type Odd struct {
 
 // Habit compares a rank's last calls with its history.
 type Habit struct {
-	Odd   []Odd      // odd calls among the recent ones and those in flight, the last one first
-	Next  *Odd       // its Usual is the call that has always followed the last ones; nil if unknown
+	Odd   []Odd      // odd calls among the recent calls and those in flight, the last one first
+	Next  *Odd       // its Usual is the call that has always followed the last calls; nil if unknown
 	Trail []Call     // the last calls and those in flight, in the order of their starts
 	Lanes [][]uint32 // the communicators of each lane, by generation
-	// Aside are the lanes that have gone on for whole steps while a call on a communicator, by generation, lasted: the
-	// program doesn't wait for such a call there.
+	// Aside are, by a communicator's generation, the lanes that went on for whole steps while a call on it lasted: in
+	// these lanes, the program doesn't wait for such a call.
 	Aside map[uint32][]int
 }
 
@@ -131,12 +131,12 @@ func (h *History) Habit(inFlight ...Call) (habit Habit) {
 	return habit
 }
 
-// wholeSteps is how many steps a lane must go on for beside a call that it doesn't wait for: it may wait for one of the
-// step before.
+// wholeSteps is how many steps a lane must go on during a call before it is known not to wait for that call: it may
+// wait for a call of the step before.
 const wholeSteps = 2
 
-// findAside fills in Aside. steps are how many calls a step of each lane has. A lane whose steps are not known, as it
-// makes calls of one kind, must have gone on after whole steps of all other lanes with steps.
+// findAside fills in Aside. steps has the number of calls in a step of each lane. A lane with unknown steps, because
+// its calls are all of one kind, must have gone on after whole steps of all other lanes with steps.
 func (h *Habit) findAside(calls []Call, lanes [][]Call, steps []int) {
 	h.Aside = map[uint32][]int{}
 	for _, c := range calls {
@@ -197,8 +197,8 @@ func errorTimes(calls []Call) (times []int64) {
 	return times
 }
 
-// cut divides a lane at the times of errors: after one, a program need not go on in its usual order. The last part is
-// what came after all of them, if anything did.
+// cut divides a lane at the times of errors: after an error, a program need not go on in its usual order. The last part
+// holds the calls after all errors, if there are any.
 func cut(lane []Call, errs []int64) (parts [][]Call) {
 	for _, at := range errs {
 		i, _ := slices.BinarySearchFunc(lane, at, func(c Call, at int64) int { return cmp.Compare(c.Start, at) })
@@ -211,8 +211,8 @@ func cut(lane []Call, errs []int64) (parts [][]Call) {
 }
 
 // lanes divides calls, in the order of their starts, into lanes of communicators whose calls never overlapped. Calls in
-// flight count only where there are few others, or where several begin beside one: what overlaps for the first time may
-// be what is wrong, but it doesn't go on.
+// flight count only if there are few others, or if several calls begin during one: a first overlap may itself be the
+// error, but then it doesn't continue.
 func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 	type pair struct{ a, b uint32 }
 	overlap, ended := map[pair]bool{}, map[uint32]int{}
@@ -256,7 +256,7 @@ func lanes(calls []Call) (all [][]Call, members [][]uint32) {
 	return all, members
 }
 
-// lane is calls that were made one after another.
+// lane holds calls that were made one after another.
 type lane struct {
 	calls []*Call
 	ids   []int // equal for calls of one kind
@@ -285,7 +285,7 @@ func newLane(calls []Call) *lane {
 	return l
 }
 
-// odd finds the odd calls, the last one first, the next call, nil if unknown, and how many calls a step has. Rare
+// odd returns the odd calls, the last one first, the next call, nil if unknown, and the number of calls in a step. Rare
 // calls, such as a barrier after each epoch, make steps unequal: they are left out, the rarest first, until equal steps
 // are found.
 func (l *lane) odd() (odd []Odd, next *Odd, step int) {
@@ -304,12 +304,12 @@ func (l *lane) odd() (odd []Odd, next *Odd, step int) {
 	return nil, nil, 0
 }
 
-// callsPerRare is the least number of calls for each call that is left out.
+// callsPerRare is how many calls a lane must have for each one that is left out.
 const callsPerRare = 12
 
-// compare compares the recent calls of kinds with at least so many calls; step is how many of them the last step that
-// was found has, 0 if none was. Rarer calls are additional ones or, if the program goes on behind as many usual ones,
-// in the places of those.
+// compare compares the recent calls of frequent kinds, which have least or more calls. step is the number of frequent
+// calls in the last step found; 0 if none was found. Rarer calls are additional or, if the program goes on after as
+// many usual calls, in the places of those.
 func (l *lane) compare(least int) (odd []Odd, next *Odd, step int) {
 	s := steps{lane: l, same: make([]int, len(l.calls)+1)}
 	for _, n := range l.count {
@@ -319,7 +319,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, step int) {
 	}
 	known := make([]bool, len(l.count)) // kinds with an earlier call
 	var rare []int                      // indices of the rare calls since the last frequent one
-	found := 0                          // odd calls before those
+	found := 0                          // odd calls before the rare ones
 	for i := 0; i <= len(l.calls); i++ {
 		lag, times := 0, 0
 		if i >= len(l.calls)-maxRecent {
@@ -328,7 +328,7 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, step int) {
 		isRare := i < len(l.calls) && l.count[l.ids[i]] < least
 		if times > 0 {
 			step = lag
-			usual := s.calls[len(s.calls)-lag:] // those of a step, from the one that should come now
+			usual := s.calls[len(s.calls)-lag:] // the calls of a step, from the one that should come now
 			instead := func(i, place int) Odd {
 				return Odd{Did: *l.calls[i], Usual: *l.calls[usual[place]], Times: times}
 			}
@@ -366,18 +366,18 @@ func (l *lane) compare(least int) (odd []Odd, next *Odd, step int) {
 	return odd[:min(len(odd), maxOdd)], next, step
 }
 
-// alike tells whether two calls, by their indices, differ in nothing but their arguments.
+// alike tells whether two calls, by their indices, differ only in their arguments.
 func (l *lane) alike(i, k int) bool {
 	a, b := l.calls[i], l.calls[k]
 	return a.Generation == b.Generation && a.Signature.Call == b.Signature.Call
 }
 
-// first tells whether the call with that index is the first on its communicator: where it belongs is not known yet.
+// first tells whether call i is the first on its communicator: its usual place is not known yet.
 func (l *lane) first(i int) bool {
 	return !slices.ContainsFunc(l.calls[:i], func(o *Call) bool { return o.Generation == l.calls[i].Generation })
 }
 
-// The least repetitions that make a sequence of calls a period, and those after which a call of a new kind is odd, as
+// The least repetitions that make a sequence of calls a period, and the least after which a call of a new kind is odd:
 // the first step of a program may begin with a loop.
 const (
 	minRepeats    = 3
@@ -388,7 +388,7 @@ const (
 type steps struct {
 	lane  *lane
 	calls []int // indices of the frequent calls so far
-	same  []int // by lag: how many of the last of them equal those lag calls earlier
+	same  []int // by lag: how many of the last calls equal the calls lag places earlier
 	kinds int   // how many kinds of calls are frequent
 }
 
@@ -407,8 +407,8 @@ func (s *steps) add(i int) {
 
 // period is the length of the shortest sequence of frequent calls that has been repeated until now, makes up most of
 // the calls, and has all their kinds: a step of the training. So the next call should equal the one lag calls ago.
-// times is the number of repetitions; 0 if there is no such sequence. A run of one kind is no step: nothing shows where
-// it ends.
+// times is the number of repetitions; 0 if there is no such sequence. A run of calls of one kind is no step: its end
+// can't be determined.
 func (s *steps) period() (lag, times int) {
 	n, kinds := len(s.calls), s.kinds
 	if kinds < 2 {

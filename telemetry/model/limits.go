@@ -21,7 +21,8 @@ const (
 	MaxLimit = 24 * time.Hour
 )
 
-// Limits say when an operation or an act is slow, and when it stalls. Zero fields take the defaults that they name.
+// Limits say when an operation or an act is slow, and when it stalls. Zero fields take the defaults named in their
+// comments.
 type Limits struct {
 	// Slow is the age at which an activity is slow, or twice its normal duration if that is more. It is at most Floor.
 	// 0 means DefaultSlow, or Floor if that is less.
@@ -53,7 +54,7 @@ type Activity interface {
 	normal(*normals) *normal
 }
 
-// Since is when the activity began: an operation of a device, when the device came to it, as far as is known.
+// Since is when the activity began; for an operation on a device, when the device reached it, if that is known.
 func (p *Progress) Since() int64 { return max(p.Start, p.Moved) }
 
 // Course is the Progress of the operation or act.
@@ -74,8 +75,8 @@ func (p *Process) Thresholds(a Activity) (slow, stalled int64) {
 	return slow, max(int64(p.limits.Floor), min(stallFactor*normal, int64(MaxLimit)), slow)
 }
 
-// Age is how long something that began at start has lasted at the time now, without the pauses of the process. Of
-// something that began before the last pause, all pauses are left out, also those before it.
+// Age is how long something that began at start has lasted at the time now, without the pauses of the process. If it
+// began before the last pause, all pauses are subtracted, even those before start.
 func (p *Process) Age(start, now int64) int64 {
 	age := now - start
 	if start < p.resumed {
@@ -84,7 +85,7 @@ func (p *Process) Age(start, now int64) int64 {
 	return max(age, 0)
 }
 
-// Resumed tells that the process ran again at the time now, after it or its machine had stood still since paused.
+// Resumed notes that the process ran again at the time now, after it or its machine had been stopped since paused.
 func (p *Process) Resumed(paused, now int64) {
 	p.resumed = now
 	p.paused += max(now-paused, 0)
@@ -108,8 +109,8 @@ func (p *Process) Stalled(a Activity, now int64) bool {
 	return c.Stalls > 0 || c.End > 0 && c.End-c.Start >= stalled || c.End == 0 && p.Age(c.Since(), now) >= stalled
 }
 
-// Unproven tells whether it is unknown if the last operation of a communicator has completed, and it was launched so
-// long before now that it stalls if it has not.
+// Unproven tells whether it is unknown that the last operation of a communicator has completed, although it was
+// launched so long before now that it has stalled if it has not completed.
 func (p *Process) Unproven(c *Comm, now int64) bool {
 	o := c.Unasked()
 	if o == nil {
@@ -127,8 +128,9 @@ func (p *Process) Doubtful(now int64) []*Comm {
 	return slices.DeleteFunc(slices.Clone(p.unproven), func(c *Comm) bool { return !p.Unproven(c, now) })
 }
 
-// Late lists the live communicators that have an activity of at least Limits.Slow, or one that was reported as slow or
-// stalled, by generation. It is free while no activity can be so old. The list is valid until the next call.
+// Late lists the live communicators, by generation, that have an activity as old as Limits.Slow, or one that was
+// reported as slow or stalled. It costs nothing while no activity can be that old. The list is valid until the next
+// call.
 func (p *Process) Late(now int64) []*Comm {
 	if len(p.late) == 0 && p.Age(p.oldest, now) < int64(p.limits.Slow) {
 		return nil

@@ -17,7 +17,7 @@ type normal struct {
 
 const (
 	minSamples = 4   // below, the median doesn't count
-	maxSamples = 128 // of one mean: they bring a median from a minute to some microseconds
+	maxSamples = 128 // of one mean: enough to move a median from a minute to some microseconds
 )
 
 func (n *normal) learn(d int64) {
@@ -42,7 +42,7 @@ func (n *normal) duration() int64 {
 	return n.median
 }
 
-// The calls, acts and sizes that have a normal of their own. Those of a newer writer share the last one.
+// The calls, acts and sizes that have their own normal. Those that only a newer writer knows share the last one.
 const (
 	numCalls = 64
 	numActs  = 32
@@ -56,7 +56,7 @@ type normals struct {
 	seen []counted // by tape.Tally.Index
 }
 
-// counted are the counts of a tally when it was last read.
+// counted holds the counts of a tally when it was last read.
 type counted struct {
 	count uint64
 	took  time.Duration
@@ -66,7 +66,7 @@ func (n *normals) class(call lifecycle.Call, size uint8) *normal {
 	return &n.ops[min(call, numCalls-1)][min(size, numSizes-1)]
 }
 
-// Learn takes the tallies; see Look. For each kind of ordinary operations it learns the mean of those that were counted
+// Learn takes the tallies; see Look. For each kind of ordinary operations it learns the mean duration of those counted
 // since the last call, once for each operation, but at most maxSamples times.
 func (p *Process) Learn(tallies []tape.Tally) {
 	n := &p.normal

@@ -15,7 +15,7 @@ import (
 const (
 	maxComms = 16 << 10 // communicators
 	maxActs  = 1 << 10  // open acts of a communicator
-	maxOps   = 64       // operations of a communicator, besides that of its slot
+	maxOps   = 64       // operations of a communicator, besides the one in its slot
 	maxEnded = 64       // communicators that this process ended last
 )
 
@@ -25,14 +25,14 @@ type Process struct {
 	ended   []*Comm          // that the process ended last, oldest first
 	normal  normals
 	ranks   []*Rank          // in the order in which they came
-	roots   map[uint32]*Rank // by the communicator that the rank's others descend from
+	roots   map[uint32]*Rank // by the communicator from which the rank's others descend
 	limits  Limits
 	paused  int64           // how long it has paused in all
 	resumed int64           // when the process ran again after its last pause; 0: it never paused
 	later   map[uint32]bool // communicators that were made after the moment of Until
 	looks   uint64
 	watched int64   // the time of the last Watch
-	oldest  int64   // no activity began before
+	oldest  int64   // no activity began before this time
 	late    []*Comm // the last list of Late
 	dropped []*Act  // open acts that were forgotten since the last step
 
@@ -52,7 +52,7 @@ func New(limits Limits) *Process {
 // Apply.
 type Step struct {
 	*tape.Event
-	// Comm is nil if the tape doesn't describe the communicator any more, or there are too many.
+	// Comm is nil if the tape no longer describes the communicator, or there are too many.
 	Comm *Comm
 	// Was is the former id of Comm, if this event changed it: until its ranks have met, a world has the same id as the
 	// worlds of the job's other runs.
@@ -69,7 +69,7 @@ type Step struct {
 	Dropped []*Act
 }
 
-// Info describes the communicator, as far as it is known.
+// Info returns what is known about the communicator.
 func (s *Step) Info() *tape.CommInfo {
 	if s.Comm != nil {
 		return &s.Comm.CommInfo
@@ -95,7 +95,8 @@ func (p *Process) Apply(ev *tape.Event) Step {
 	return s
 }
 
-// comm is the communicator of that generation, live or recently ended, or a new one; nil without a description or room.
+// comm returns the communicator of that generation, live or recently ended, or a new one; nil without a description or
+// room.
 func (p *Process) comm(generation, root uint32, info *tape.CommInfo) *Comm {
 	c := p.Known(generation)
 	if c == nil {
@@ -132,15 +133,15 @@ const (
 	maxRoots = 1 << 12
 )
 
-// rankOf is the rank that a new communicator belongs to: that of the communicator from which it descends. A
-// communicator without a parent belongs to the process's only rank or, if it has several, to the one with the same
-// number. A process has several ranks if it has two parts of one communicator.
+// rankOf returns the rank that a new communicator belongs to: the rank of the communicator from which it descends. A
+// communicator without a parent belongs to the process's only rank or, if the process has several, to the one with the
+// same number. A process has several ranks if it holds two ranks of one communicator.
 func (p *Process) rankOf(c *Comm) *Rank {
 	if r := p.roots[c.root]; r != nil {
 		return r
 	}
 	var found *Rank
-	others := map[*Rank]bool{} // that have another part of the communicator
+	others := map[*Rank]bool{} // that hold another rank of the communicator
 	for _, o := range p.comms {
 		if o.ID == c.ID {
 			others[o.Of] = true
@@ -183,8 +184,8 @@ func byGeneration(a, b *Comm) int { return cmp.Compare(a.Generation, b.Generatio
 // Ended lists the communicators that the process ended last, the oldest first.
 func (p *Process) Ended() []*Comm { return p.ended }
 
-// OpenActs lists the acts that have begun and not ended, including those of communicators that ended lately, in the
-// order of their starts.
+// OpenActs lists the acts that have begun and not ended, including those of recently ended communicators, in the order
+// of their starts.
 func (p *Process) OpenActs() []*Act {
 	var all []*Act
 	for _, c := range p.comms {
@@ -242,8 +243,9 @@ func (p *Process) Look(slots []tape.Slot, tallies []tape.Tally) {
 	p.Learn(tallies)
 }
 
-// Watch notes what devices do, and which have done more since it was called last. It is for after a Look at the time
-// now. A program may launch more than its device does within any threshold: what a device has just come to is not late.
+// Watch notes what devices do, and which have made progress since the last call. Call it after a Look at the time now.
+// A program may launch more work than its device can do within any threshold, so an operation that a device has just
+// reached is not late.
 func (p *Process) Watch(now int64) {
 	took := min(now-p.watched, longestLook)
 	for _, c := range p.comms {
@@ -258,7 +260,7 @@ func (p *Process) Watch(now int64) {
 	p.watched = now
 }
 
-// move notes that the communicator's device came to what is in flight now after the given time.
+// move notes that the communicator's device reached the operation that is in flight now after the given time.
 func (c *Comm) move(after int64) {
 	c.Moved = max(c.Moved, after)
 	if o := c.InFlight(); o != nil {
@@ -266,7 +268,7 @@ func (c *Comm) move(after int64) {
 	}
 }
 
-// Devices are what is known of the devices of communicators, by generation.
+// Devices returns what is known about the devices of communicators, by generation.
 func (p *Process) Devices() map[uint32]Device {
 	devices := map[uint32]Device{}
 	for generation, c := range p.comms {
@@ -277,7 +279,7 @@ func (p *Process) Devices() map[uint32]Device {
 	return devices
 }
 
-// DevicesAs notes what another model of the same process knows: its Devices.
+// DevicesAs takes over what another model of the same process knows: its Devices.
 func (p *Process) DevicesAs(devices map[uint32]Device) {
 	for generation, d := range devices {
 		if c := p.comms[generation]; c != nil {
@@ -287,7 +289,7 @@ func (p *Process) DevicesAs(devices map[uint32]Device) {
 	}
 }
 
-// StaysAs notes how devices spent their time before the moment of this model, by generations.
+// StaysAs takes over how devices spent their time before the moment of this model, by generation.
 func (p *Process) StaysAs(stays map[uint32]Stay) {
 	for generation, c := range p.comms {
 		c.Stay = stays[generation]
@@ -295,8 +297,8 @@ func (p *Process) StaysAs(stays map[uint32]Stay) {
 }
 
 // Forget drops the communicators that the last Look didn't find, unless they are in the table before, which was read
-// before the events: what ended in between has its end on the tape, but it may not have been applied. Those that had no
-// slot because the table was full stay while they have an open act.
+// before the events: a communicator that ended in between has its end on the tape, but that may not have been applied.
+// Communicators that had no slot because the table was full stay while they have an open act.
 func (p *Process) Forget(before []tape.Slot) {
 	p.forget(func(c *Comm) bool {
 		return c.seen < p.looks &&
@@ -330,8 +332,8 @@ func (p *Process) Known(generation uint32) *Comm {
 // Ranks lists the ranks of the process, in the order in which they came.
 func (p *Process) Ranks() []*Rank { return p.ranks }
 
-// Until is Apply for the model of a past moment t. Of a later event, only what it tells about the time until t is
-// applied: an operation or act that began before t was in progress.
+// Until is Apply for the model of a past moment t. For an event after t, it applies only what the event says about the
+// time until t: an operation or act that began before t was in progress.
 func (p *Process) Until(ev *tape.Event, t int64) {
 	if ev.Time() <= t {
 		p.Apply(ev)
@@ -369,7 +371,7 @@ func (p *Process) Until(ev *tape.Event, t int64) {
 	p.Apply(&began)
 }
 
-// made applies the first event of a communicator if that is after the moment of Until. If it is a collective with a
+// made applies the first event of a communicator if it is after the moment of Until. If it is a collective with a
 // number above 1, the communicator existed at that moment, and this was its next collective.
 func (p *Process) made(ev *tape.Event) {
 	g := ev.Generation
@@ -377,7 +379,7 @@ func (p *Process) made(ev *tape.Event) {
 		return
 	}
 	if !ev.IsLife && ev.Op.Start == 0 {
-		return // it stands for all before it, of which nothing is known
+		return // it stands for all earlier ones too, of which nothing is known
 	}
 	if o := &ev.Op; !ev.IsLife && o.Seq > 1 && o.Signature.Call.IsCollective() {
 		if c := p.comm(g, ev.Root, &ev.Comm); c != nil {
@@ -393,18 +395,18 @@ func (p *Process) made(ev *tape.Event) {
 	}
 }
 
-// LookBack applies what the in-flight table of a later moment tells about the time until t: operations that were in
+// LookBack applies what the in-flight table of a later moment says about the time until t: operations that were in
 // flight then and still are, and communicators without operations.
 func (p *Process) LookBack(slots []tape.Slot, t int64) {
 	for i := range slots {
 		s := slots[i]
-		s.Counted = s.Counted && s.LastEnd <= t && s.CallStart <= t // or it may count messages that are later than t
+		s.Counted = s.Counted && s.LastEnd <= t && s.CallStart <= t // else it may count messages after t
 		if idle := s.Launched == s.Completed; idle && s.Launched > 0 || s.OpStart > t {
 			c := p.comms[s.Generation]
 			if c != nil {
 				c.countAll(s.Counted, s.Messages[:])
 			}
-			if c != nil && s.Marked { // what proves its last operation may be later than t
+			if c != nil && s.Marked { // the proof that its last operation is done may be later than t
 				s.Completed, s.Unproven = s.Launched, true
 				c.Slot = &s
 			}

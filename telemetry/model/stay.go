@@ -15,9 +15,9 @@ const (
 	longestLook = int64(time.Second) // the most time that one look stands for
 )
 
-// Device is what looks at a communicator's marks saw its device do, which the tape doesn't tell of a later moment.
+// Device is the activity of a communicator's device as seen by looks at its marks. The tape can't show it later.
 type Device struct {
-	Moved int64 // it has done more since then; 0: it was not seen to
+	Moved int64 // it made progress after this time; 0: none was seen
 	Stay  Stay
 }
 
@@ -30,15 +30,15 @@ type Stay struct {
 // Span is how a communicator's device spent some time. Durations are in nanoseconds.
 type Span struct {
 	Looks int
-	Over  int64 // the time that they stand for
-	// Inside is the time in collectives that no rank can complete alone, and that the device had come to; of each one
-	// no more than of a wait counts.
+	Over  int64 // the time that the looks stand for
+	// Inside is the time in collectives that the device had reached and that no rank can complete alone. Each one
+	// counts for longestWait at most.
 	Inside int64
-	// Busy is the most that the device was in operations. What isn't known counts: in operations without a mark, or
-	// that the device may not have come to, and with graphs.
+	// Busy is an upper bound of the time that the device was in operations. Unknown time counts: in operations without
+	// a mark, or that the device may not have reached, and with graphs.
 	Busy int64
 	Ops  int // collectives seen from inside
-	Done int // collectives that were done, seen or not
+	Done int // collectives that were completed, seen or not
 }
 
 func (s *Span) add(o *Span) {
@@ -46,7 +46,7 @@ func (s *Span) add(o *Span) {
 	s.Ops, s.Done = s.Ops+o.Ops, s.Done+o.Done
 }
 
-// staying is what the last look saw, and what looks saw in each part of the window.
+// staying holds the result of the last look, and the sums of looks for each part of the window.
 type staying struct {
 	op     uint64 // that the device was in
 	since  int64  // the first look that saw it
@@ -55,7 +55,7 @@ type staying struct {
 	parts  *[stayParts]stayPart // by number, modulo their count
 }
 
-// stayPart is what looks saw in one part of the time.
+// stayPart is the sum of the looks in one part of the window.
 type stayPart struct {
 	Span
 	number int64
@@ -105,8 +105,8 @@ func (c *Comm) stay(p *Process, now, took int64) {
 	}
 }
 
-// mayBeBusy tells whether the communicator's device may be in an operation of it. One that may not be done, which
-// would stall by now, is not counted: nobody waits in it again and again.
+// mayBeBusy tells whether the communicator's device may be in one of its operations. An operation that may be
+// unfinished, but would have stalled by now, is not counted: it shows no repeated waits.
 func (p *Process) mayBeBusy(c *Comm, now int64) bool {
 	s := c.Slot
 	switch {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	waitWindow  = int64(20 * time.Second) // of one sum of waits; there are up to two
-	longestWait = int64(time.Second)      // the most that one wait counts: a longer one is a stall, not a straggler
+	waitWindow  = int64(20 * time.Second) // length of one sum of waits; there are up to two
+	longestWait = int64(time.Second)      // the most that one wait counts: a longer wait shows a stall, not a straggler
 )
 
 // window sums up waits from start on.
@@ -43,9 +43,9 @@ func (w *window) add(more Wait) {
 	}
 }
 
-// Waits is how long operations of the communicator waited for each rank lately, in the order of ranks, and over which
-// time: the last 20 to 40 seconds, or since the first wait. A single wait counts for a second at most; Wait.Whole has
-// all of it, unless a window begins with it.
+// Waits returns how long operations of the communicator recently waited for each rank, in the order of ranks, and over
+// which time: the last 20 to 40 seconds, or since the first wait. A single wait counts for a second at most; Wait.Whole
+// has its full time, unless a window begins within it.
 func (c *Comm) Waits(now int64) (list []Wait, over int64) {
 	last, before := &c.windows[0], &c.windows[1]
 	if last.waits == nil {

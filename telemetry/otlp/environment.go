@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// DefaultTimeout bounds one export, unless OTEL_EXPORTER_OTLP_TIMEOUT does.
+// DefaultTimeout bounds one export, unless OTEL_EXPORTER_OTLP_TIMEOUT is set.
 const DefaultTimeout = 10 * time.Second
 
 // The protocols.
@@ -114,13 +114,13 @@ func Fingerprint() uint64 {
 
 // Batching are the settings of a batch processor.
 type Batching struct {
-	Queue, Batch   int           // the most items in the queue, and of one export
-	Delay, Timeout time.Duration // from one export to the next, and of an export
+	Queue, Batch   int           // the most items in the queue, and in one export
+	Delay, Timeout time.Duration // between exports, and of one export
 }
 
-// BatchingFromEnv reads the variables with a prefix (OTEL_BSP or OTEL_BLRP), which OpenTelemetry would read itself
-// without a warning about invalid ones. unit is "spans" or "records". The defaults are OpenTelemetry's, but Delay is a
-// second, so that a hang is seen soon.
+// BatchingFromEnv reads the variables with a prefix (OTEL_BSP or OTEL_BLRP). OpenTelemetry would read them itself, but
+// without a warning about invalid values. unit is "spans" or "records". The defaults are OpenTelemetry's, but Delay is
+// a second, so that a hang is seen soon.
 func BatchingFromEnv(log *slog.Logger, prefix, unit string) Batching {
 	const maxQueue = 1 << 20 // memory is reserved for all of it
 	queue := number(log, prefix+"_MAX_QUEUE_SIZE", unit, 2048, maxQueue)
@@ -132,7 +132,7 @@ func BatchingFromEnv(log *slog.Logger, prefix, unit string) Batching {
 	}
 }
 
-// Milliseconds reads a variable of up to 24 days. An invalid one is logged, and the default is taken instead.
+// Milliseconds reads a variable of up to 24 days. An invalid value is logged, and the default is used instead.
 func Milliseconds(log *slog.Logger, name string, usual time.Duration) time.Duration {
 	return time.Duration(number(log, name, "milliseconds", int(usual.Milliseconds()), 1<<31)) * time.Millisecond
 }

@@ -109,7 +109,7 @@ func (e logExporter) Shutdown(ctx context.Context) error {
 func (s signal) client() *http.Client {
 	transport := http.DefaultTransport
 	if t, ok := transport.(*http.Transport); ok {
-		transport = t.Clone() // changes of the program's default don't change telemetry's
+		transport = t.Clone() // changes to the program's default don't affect telemetry
 	}
 	name, _ := s.variable("ENDPOINT")
 	return &http.Client{Transport: noPages{transport, name}, Timeout: s.timeout()}
@@ -132,7 +132,7 @@ func (r noPages) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || kind != "text/html" && kind != "application/xhtml+xml" {
-		return resp, nil // without a type, it is none
+		return resp, nil // without a type, it is no web page
 	}
 	_ = resp.Body.Close() // unread
 	return nil, fmt.Errorf("the answer is %s with a web page (%s): this is no collector of OTLP; see %s", resp.Status,

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Queue counts what waits in one of OpenTelemetry's batch processors and what is lost. A processor drops silently when
-// its queue is full, so a Queue admits no more than fits.
+// Queue counts the items that wait in one of OpenTelemetry's batch processors, and those that are lost. A processor
+// drops silently when its queue is full, so a Queue admits no more than fits.
 type Queue struct {
 	pending                   atomic.Int64
 	exported, dropped, failed atomic.Uint64
@@ -33,7 +33,8 @@ func NewQueue() *Queue {
 	return q
 }
 
-// Admit tells whether there is room for another item: fewer than room wait. If not, it counts a dropped one.
+// Admit tells whether there is room for another item: fewer than room items wait. If not, it counts the item as
+// dropped.
 func (q *Queue) Admit(room int64) bool {
 	if q.pending.Add(1) > room {
 		q.pending.Add(-1)
@@ -47,7 +48,7 @@ func (q *Queue) Admit(room int64) bool {
 // Admitted counts the admitted items.
 func (q *Queue) Admitted() uint64 { return q.admitted.Load() }
 
-// Export calls export for n admitted items, which leave the queue with it, and counts them. Its error is export's.
+// Export calls export for n admitted items, which then leave the queue, and counts them. It returns export's error.
 func (q *Queue) Export(ctx context.Context, n int, export func(context.Context) error) error {
 	defer q.pending.Add(-int64(n))
 	ctx, cancel := context.WithCancel(ctx)
@@ -74,11 +75,11 @@ func (q *Queue) Stats() Stats {
 // and not with each export. Several exporters may share one. The zero value is no outage.
 type Outage struct{ failing, variables atomic.Bool }
 
-// Changed takes the result of an export, and tells whether an outage began or ended with it.
+// Changed takes the result of an export, and tells whether it began or ended an outage.
 func (o *Outage) Changed(err error) bool { return o.failing.Swap(err != nil) != (err != nil) }
 
-// Variables is the logger of what is wrong with the OTEL_* variables: log for the first exporter, and none for others,
-// as they read the same ones. nil is an exporter that shares nothing.
+// Variables returns the logger for errors in the OTEL_* variables: log for the first exporter, and a discarding one for
+// others, as they read the same variables. A nil Outage is that of an exporter that shares nothing.
 func (o *Outage) Variables(log *slog.Logger) *slog.Logger {
 	if o != nil && o.variables.Swap(true) {
 		return slog.New(slog.DiscardHandler)

@@ -29,7 +29,7 @@ const (
 	CommSize     = attribute.Key("ccl.comm.size")      // its number of ranks. Stable.
 	CommNodes    = attribute.Key("ccl.comm.nodes")     // distinct hosts of its ranks; absent until it is known. Stable.
 	CommState    = attribute.Key("ccl.comm.state")     // its state after the act: "ready", "destroyed", … Stable.
-	Rank         = attribute.Key("ccl.rank")           // the rank in it that the span tells of. Stable.
+	Rank         = attribute.Key("ccl.rank")           // the rank in it that the span is about. Stable.
 	Engine       = attribute.Key("ccl.engine")         // what moves the data ("host"). Stable.
 )
 
@@ -47,8 +47,8 @@ const (
 	SharedGoroutines = attribute.Key("ccl.comm.shared_goroutines")
 	PeerRank         = attribute.Key("ccl.peer.rank") // the rank at fault. Stable.
 	Phase            = attribute.Key("ccl.phase")     // the phase in which it failed, or was seen last. Development.
-	// PhaseReason says, on the span of a phase, why the act was in it, if that is out of the ordinary: what a shield
-	// against a bug of NCCL's has waited for. Development.
+	// PhaseReason says, on the span of a phase, why the act was in it, if that is unusual: what a workaround for an
+	// NCCL bug has waited for. Development.
 	PhaseReason = attribute.Key("ccl.phase.reason")
 	ErrorType   = otelconv.ErrorTypeKey // the error's code: "rank_dead", …; absent if none. Stable.
 )
@@ -57,18 +57,18 @@ const (
 const (
 	CodeFunction = otelconv.CodeFunctionNameKey      // the function that made the call. Stable.
 	CodeFile     = otelconv.CodeFilePathKey          // the source file. Stable.
-	CodeLine     = otelconv.CodeLineNumberKey        // the line in it; absent of C. Stable.
+	CodeLine     = otelconv.CodeLineNumberKey        // the line in it; absent for C. Stable.
 	Goroutine    = attribute.Key("ccl.goroutine.id") // the number of the goroutine that made it. Development.
-	Thread       = otelconv.ThreadIDKey              // elsewhere than in Go: the thread that made it. Stable.
+	Thread       = otelconv.ThreadIDKey              // in other languages than Go: the thread. Stable.
 )
 
 // Attributes of a misuse: where the earlier call was made that makes this one a mistake.
 const (
 	FirstFunction  = attribute.Key("ccl.first.function")     // the function that made the first call. Stable.
 	FirstFile      = attribute.Key("ccl.first.file")         // its source file. Stable.
-	FirstLine      = attribute.Key("ccl.first.line")         // its line; absent of C. Stable.
+	FirstLine      = attribute.Key("ccl.first.line")         // its line; absent for C. Stable.
 	FirstGoroutine = attribute.Key("ccl.first.goroutine.id") // its goroutine's number. Development.
-	FirstThread    = attribute.Key("ccl.first.thread.id")    // elsewhere than in Go: its thread. Development.
+	FirstThread    = attribute.Key("ccl.first.thread.id")    // in other languages than Go: its thread. Development.
 	FirstTime      = attribute.Key("ccl.first.time")         // when it was made, RFC 3339, nanoseconds, UTC. Stable.
 )
 
@@ -89,22 +89,22 @@ const (
 	WaitRank   = attribute.Key("ccl.wait.rank") // the rank that it waited for last; absent if none. Stable.
 )
 
-// Attributes of what an operation sent to a rank of another node. Development.
+// Attributes of the data that an operation sent to a rank of another node. Development.
 const (
-	ProxyPeer    = attribute.Key("ccl.proxy.peer")    // the rank that it is for. Development.
+	ProxyPeer    = attribute.Key("ccl.proxy.peer")    // the receiver. Development.
 	ProxyCarrier = attribute.Key("ccl.proxy.carrier") // the rank of this node that sends it there. Development.
-	ProxyBytes   = attribute.Key("ccl.proxy.bytes")   // how many were sent. Development.
-	ProxyWait    = attribute.Key("ccl.proxy.wait")    // what they waited for: "credit", … Development.
+	ProxyBytes   = attribute.Key("ccl.proxy.bytes")   // the number of bytes sent. Development.
+	ProxyWait    = attribute.Key("ccl.proxy.wait")    // what the data waited for: "credit", … Development.
 )
 
 // Attributes of slow and stalled operations and acts. Durations are in seconds.
 const (
 	OpSlow         = attribute.Key("ccl.op.slow")         // true beyond the slow threshold; else absent. Stable.
-	StallNumber    = attribute.Key("ccl.stall.number")    // the report's number; at the end, their number. Stable.
+	StallNumber    = attribute.Key("ccl.stall.number")    // the report's number; at the end, the last number. Stable.
 	StallAge       = attribute.Key("ccl.stall.age")       // how long it had taken at the time of the report. Stable.
 	StallThreshold = attribute.Key("ccl.stall.threshold") // the age from which it counts as stalled. Stable.
 	StallNormal    = attribute.Key("ccl.stall.normal")    // what such calls take normally; absent until known. Stable.
-	StallReason    = attribute.Key("ccl.stall.reason")    // what is known of why, a sentence. Stable.
+	StallReason    = attribute.Key("ccl.stall.reason")    // what is known about the cause, a sentence. Stable.
 	WaitDuration   = attribute.Key("ccl.wait.duration")   // how long it has waited for WaitRank. Stable.
 	VerdictRank    = attribute.Key("ccl.verdict.rank")    // the rank that is the cause; absent if unknown. Development.
 	VerdictReason  = attribute.Key("ccl.verdict.reason")  // the stable name of the cause. Development.
@@ -123,7 +123,7 @@ const (
 	LinkBehind = "behind" // the act that this call was postponed for
 )
 
-// Values of OpDepth: by how long the device took for it, and by what its kernel and its proxies did. Development.
+// Values of OpDepth: seen by its duration on the device, by its kernel, and by its proxies. Development.
 const (
 	DepthDevice = "device"
 	DepthKernel = "kernel"
@@ -132,6 +132,6 @@ const (
 
 // Values of ErrorType beside the codes of errors.
 const (
-	ErrorStalled    = "stalled"    // an operation or act has not ended when it should have. Stable.
+	ErrorStalled    = "stalled"    // an operation or act did not end when it should have. Stable.
 	ErrorUnfinished = "unfinished" // an act or operation had not ended when the tape did. Stable.
 )

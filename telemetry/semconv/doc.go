@@ -1,5 +1,5 @@
-// Package semconv has all names that Carillon exports, once, with their meaning and stability: of spans, span and
-// resource attributes, metrics and their labels, log lines and events. Readers of the tape, dashboards, alerts and
+// Package semconv defines each name that Carillon exports once, with its meaning and stability: names of spans, span
+// and resource attributes, metrics and their labels, log lines and events. Readers of the tape, dashboards, alerts and
 // tests take them from here.
 //
 // Names of OpenTelemetry's conventions are used where there are some; all others begin with "ccl". There are two

@@ -9,10 +9,10 @@ import (
 const (
 	EventPrefix           = "dev.carillon."                  // begins every type. Stable.
 	EventVerdictOpened    = "dev.carillon.verdict.opened"    // a cause was found. Stable.
-	EventVerdictChanged   = "dev.carillon.verdict.changed"   // more, or something else, is known of it. Stable.
-	EventVerdictWithdrawn = "dev.carillon.verdict.withdrawn" // what it explained has ended. Stable.
+	EventVerdictChanged   = "dev.carillon.verdict.changed"   // more, or something else, is known about it. Stable.
+	EventVerdictWithdrawn = "dev.carillon.verdict.withdrawn" // what the verdict explained has ended. Stable.
 	EventRankJoined       = "dev.carillon.rank.joined"       // a process is known from now on. Stable.
-	EventRankLeft         = "dev.carillon.rank.left"         // a process left the job in order. Stable.
+	EventRankLeft         = "dev.carillon.rank.left"         // a process left the job cleanly. Stable.
 	EventRankDead         = "dev.carillon.rank.dead"         // a process ended without saying so. Stable.
 	EventRankStopped      = "dev.carillon.rank.stopped"      // a process exists and doesn't run. Stable.
 	EventRankUnreachable  = "dev.carillon.rank.unreachable"  // neither it nor another on its host answers. Stable.
@@ -24,19 +24,19 @@ const (
 	EventGPUThrottled     = "dev.carillon.gpu.throttled"     // a GPU runs slower than it could. Stable.
 	EventGPULost          = "dev.carillon.gpu.lost"          // a GPU, or the driver, doesn't answer. Stable.
 	EventGPURecovered     = "dev.carillon.gpu.recovered"     // a GPU runs as it should again. Stable.
-	EventMissed           = "dev.carillon.events.missed"     // to one subscriber: how many it was too slow for. Stable.
+	EventMissed           = "dev.carillon.events.missed"     // to one subscriber: how many events it missed. Stable.
 	EventGap              = "dev.carillon.events.gap"        // to one subscriber: it can't resume from there. Stable.
 )
 
-// Attributes of log records that tell of an event.
+// Attributes of log records about an event.
 const (
 	EventID         = otelconv.CloudEventsEventIDKey        // the event's id. Development.
 	EventSource     = otelconv.CloudEventsEventSourceKey    // the process that published it. Development.
 	EventType       = otelconv.CloudEventsEventTypeKey      // its type. Development.
 	EventSubject    = otelconv.CloudEventsEventSubjectKey   // what it is about. Development.
 	EventStage      = attribute.Key("ccl.event.stage")      // "opened", "changed", "closed", or "once". Stable.
-	EventKey        = attribute.Key("ccl.event.key")        // what the events of one condition have in common. Stable.
-	EventCause      = attribute.Key("ccl.event.cause")      // the key of what explains it; absent if unknown. Stable.
+	EventKey        = attribute.Key("ccl.event.key")        // the same for all events of one condition. Stable.
+	EventCause      = attribute.Key("ccl.event.cause")      // the explaining event's key; absent if unknown. Stable.
 	EventReason     = attribute.Key("ccl.event.reason")     // the name of why: "not_entered"; absent if none. Stable.
 	EventRank       = attribute.Key("ccl.event.rank")       // the job's rank at fault; absent if none is. Stable.
 	EventRepeats    = attribute.Key("ccl.event.repeats")    // how many were folded into it; absent if none. Stable.

@@ -30,7 +30,7 @@ const (
 	LogPeer      = "peer"       // the other rank of a send or receive, or the rank at fault. Stable.
 	LogAlgorithm = "algorithm"  // the algorithm that ran. Stable.
 	LogPhase     = "phase"      // the phase that it is in, or was in when it failed. Stable.
-	LogReason    = "reason"     // why it is in that phase, if that is out of the ordinary. Stable.
+	LogReason    = "reason"     // why it is in that phase, if that is unusual. Stable.
 	LogWait      = "wait"       // the rank that it waits for. Stable.
 	LogErrorType = "error_type" // the stable name of the error's code. Stable.
 	LogError     = "error"      // the error in words. Stable.
@@ -48,7 +48,7 @@ const (
 
 // Messages of log lines that are about no span.
 const (
-	LogMessageVersion = "Carillon version" // which one runs, once in a process. Stable.
+	LogMessageVersion = "Carillon version" // the running version, once per process. Stable.
 	LogMessageEnv     = "ccl.env"          // an environment variable that was obeyed. Stable.
 )
 
@@ -109,7 +109,7 @@ var logAttributes = map[string]attribute.Key{
 	LogTimes:     RefusedTimes,
 }
 
-// LogAttribute is the attribute that an exported record has for a key of log lines; the key itself where there is none.
+// LogAttribute is the attribute that an exported record has for a key of log lines; the key itself if there is none.
 func LogAttribute(key string) string {
 	return cmp.Or(string(logAttributes[key]), key)
 }

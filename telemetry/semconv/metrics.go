@@ -12,7 +12,7 @@ const (
 	MetricCaptured = "ccl_operations_captured"
 )
 
-// Metrics of operations that ended. The last three are of those that ended well.
+// Metrics of operations that ended. The last three count only those that ended well.
 const (
 	MetricOperations   = "ccl_operations_total"                         // by kind and error type (counter). Stable.
 	MetricBytes        = "ccl_operation_bytes_total"                    // of their buffers, by kind (counter). Stable.
@@ -27,7 +27,7 @@ const (
 	// (counter). A double destroy is call "destroy" with error type "destroyed". Stable.
 	MetricLifecycleErrors = "ccl_lifecycle_errors_total"
 	// MetricPostponed counts calls that a non-blocking communicator put off because one before them was unfinished, by
-	// call (counter). They are no errors: ErrInProgress is an answer. Stable.
+	// call (counter). They are no errors: ErrInProgress is a regular result. Stable.
 	MetricPostponed = "ccl_lifecycle_postponed_total"
 	// MetricPeerErrors counts acts and communicators that failed by another rank's fault, by communicator name, that
 	// rank and error type (counter). Stable.
@@ -36,11 +36,11 @@ const (
 
 // Metrics of operations and acts that take too long.
 const (
-	MetricStalled = "ccl_stalled_operations" // those that do now, by communicator name and kind (gauge). Stable.
+	MetricStalled = "ccl_stalled_operations" // those stalled now, by communicator name and kind (gauge). Stable.
 	// MetricStallAge is how long the oldest of them has taken until now, by communicator name, kind and the rank that
 	// it waits for; absent while nothing is stalled (gauge). Stable.
 	MetricStallAge = "ccl_stall_age_seconds"
-	MetricStalls   = "ccl_stalls_total" // each once, by kind (counter). Stable.
+	MetricStalls   = "ccl_stalls_total" // each stall once, by kind (counter). Stable.
 )
 
 // Metrics of the telemetry itself.
@@ -82,9 +82,9 @@ const (
 	MetricRASVerdicts      = "ccl_ras_verdicts"
 	MetricRASVerdictsTotal = "ccl_ras_verdicts_total" // verdicts reached, by reason (counter). Stable.
 	MetricRASEvents        = "ccl_ras_events_total"   // by sink, and pushed, dropped or failed (counter). Stable.
-	// MetricRASPacketsRefused counts what the mesh's port didn't take, by reason (counter): "stranger" (not of this
-	// job: garbage, another key, cut short), "replay", "crowded" (a stream that was closed because too many had not
-	// proved yet that they are of this job), "malformed", "limited" (questions that came too fast). Stable.
+	// MetricRASPacketsRefused counts packets that the mesh's port refused, by reason (counter): "stranger" (not of this
+	// job: garbage, another key, cut short), "replay", "crowded" (a stream that was closed because too many had not yet
+	// proved that they belong to this job), "malformed", "limited" (questions that came too fast). Stable.
 	MetricRASPacketsRefused = "ccl_ras_packets_refused_total"
 	MetricRASQueriesRefused = "ccl_ras_queries_refused_total" // answered with 429 (counter). Stable.
 )
@@ -92,8 +92,8 @@ const (
 // MetricProfilerOff counts the profiler plug-ins that were switched off, by plug-in (counter). Stable.
 const MetricProfilerOff = "ccl_profiler_plugins_switched_off_total"
 
-// MetricProfilerUnexpected counts NCCL's calls to the profiler plug-in that are not as its interface has them, by
-// reason, as tape.Unexpected has them: "foreign" is another process's event, as with PXN (counter). Development.
+// MetricProfilerUnexpected counts NCCL's calls to the profiler plug-in that break its interface, by the reasons of
+// tape.Unexpected: "foreign" is another process's event, as with PXN (counter). Development.
 const MetricProfilerUnexpected = "ccl_profiler_unexpected_calls_total"
 
 // Metrics of the GPUs that a process uses, by its index.
@@ -105,15 +105,15 @@ const (
 	MetricGPUECCErrors    = "ccl_gpu_ecc_errors_total"    // by type (counter). Stable.
 	MetricGPUNVLinkErrors = "ccl_gpu_nvlink_errors_total" // replays, recoveries and CRC errors (counter). Stable.
 	MetricGPUThrottled    = "ccl_gpu_throttled"           // 1 while slower than it could be, by reason (gauge). Stable.
-	MetricGPUMemoryUsed   = "ccl_gpu_memory_used_bytes"   // in use, by whomever (gauge). Stable.
-	MetricGPUMemoryTotal  = "ccl_gpu_memory_total_bytes"  // that there is (gauge). Stable.
+	MetricGPUMemoryUsed   = "ccl_gpu_memory_used_bytes"   // in use by any process (gauge). Stable.
+	MetricGPUMemoryTotal  = "ccl_gpu_memory_total_bytes"  // installed (gauge). Stable.
 )
 
 // Labels of metrics.
 const (
 	LabelComm      = "comm"       // a communicator's name, LabelValueOther beyond the cap. Stable.
 	LabelState     = "state"      // a communicator's state. Stable.
-	LabelKind      = "kind"       // an operation's kind, "all_reduce"; of what stalls also an act's, "init". Stable.
+	LabelKind      = "kind"       // an operation's kind, "all_reduce"; for stalls also an act's, "init". Stable.
 	LabelSize      = "size"       // an operation's size bucket: "le_64KiB". Stable.
 	LabelEngine    = "engine"     // what moves the data. Stable.
 	LabelAct       = "act"        // an act in a communicator's life: "init". Stable.
@@ -128,11 +128,11 @@ const (
 	LabelVersion   = "version"    // Carillon's version. Stable.
 	LabelGoVersion = "goversion"  // the Go release that built it. Stable.
 	LabelSeverity  = "severity"   // of a condition or a verdict: "info", "warning" or "critical". Stable.
-	LabelPath      = "path"       // "/readyz", "/readyz/{check}"; LabelValueOther for what isn't there. Stable.
+	LabelPath      = "path"       // "/readyz", "/readyz/{check}"; LabelValueOther for unknown paths. Stable.
 	LabelStatus    = "code"       // an HTTP status: "200". Stable.
 	LabelReason    = "reason"     // a verdict's ("not_entered"), a throttle's, a profiler call's ("foreign"). Stable.
 	// LabelCulprit is the rank at fault, as a rank of the job; "" if none is. It isn't called "rank": that is the label
-	// of the target, the rank that tells. Stable.
+	// of the scrape target, the rank that reports. Stable.
 	LabelCulprit = "culprit"
 	LabelSink    = "sink"   // where events are pushed to: "webhook". Stable.
 	LabelPlugin  = "plugin" // a profiler plug-in's name. Stable.
@@ -146,5 +146,5 @@ const (
 	LabelValueOther   = "other"   // the names, or peers, beyond the cap, counted together. Stable.
 	LabelValueUnnamed = "unnamed" // the communicators without a name. Stable.
 	LabelValueNone    = "none"    // the rank waited for where there is none. Stable.
-	LabelValueUnknown = "unknown" // what the tape doesn't tell. Stable.
+	LabelValueUnknown = "unknown" // unknown from the tape. Stable.
 )

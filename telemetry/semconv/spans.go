@@ -18,7 +18,7 @@ const (
 	SpanLeak     = "ccl.comm.leak"     // a communicator was never destroyed. Stable.
 	SpanGroup    = "ccl.group"         // a group job: the operations between group start and group end. Stable.
 	SpanFailure  = "ccl.comm.failure"  // a communicator failed; with the error in full. Stable.
-	SpanStall    = "ccl.stall"         // what has not ended when it should have; again while it lasts. Stable.
+	SpanStall    = "ccl.stall"         // an operation or act that takes too long; repeated while it lasts. Stable.
 	SpanUse      = "ccl.comm.use"      // a refused call that has no span name of its own. Stable.
 )
 
@@ -33,18 +33,18 @@ const (
 const StartedSuffix = " (started)"
 
 // DeviceSuffix follows an operation's span name: "ccl.all_reduce (device)" has the duration of the operation on its
-// device, which is measured now and then for calls that only launch an operation. It begins with the call, as the start
-// on the device is unknown. Development.
+// device, which is measured now and then for calls that only launch an operation. The span begins with the call, as the
+// start on the device is unknown. Development.
 const DeviceSuffix = " (device)"
 
-// KernelSuffix follows an operation's span name: "ccl.all_reduce (kernel)" is from when to when an operation's kernel
-// ran on the device, for operations of which that is known, and "ccl.all_reduce (kernel).agree" its beginning, in which
-// it waited for the other ranks' kernels. Development.
+// KernelSuffix follows an operation's span name: "ccl.all_reduce (kernel)" is the time that an operation's kernel ran
+// on the device, if that is known. "ccl.all_reduce (kernel).agree" is its beginning, in which it waited for the other
+// ranks' kernels. Development.
 const KernelSuffix = " (kernel)"
 
-// Spans below that of an operation that is sampled, slow, stalled or failed: what the rank sent to a rank of another
-// node, for the slowest of those ranks, and the longest steps of it. Both end when the proxy no longer needs the
-// caller's memory. Development.
+// Child spans of an operation that is sampled, slow, stalled or failed: the data sent to a rank of another node, for
+// the slowest of those ranks, and its longest steps. Both end when the proxy no longer needs the caller's memory.
+// Development.
 const (
 	SpanProxied   = "ccl.proxy.operation"
 	SpanProxyStep = "ccl.proxy.step"

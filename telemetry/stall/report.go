@@ -30,11 +30,11 @@ func (s Stage) String() string {
 // the tape's: CLOCK_MONOTONIC, nanoseconds.
 type Report struct {
 	Stage Stage
-	Comm  *model.Comm // the model's own, which may change: read it under the model's lock
+	Comm  *model.Comm // the model's own object, which may change: read it under the model's lock
 
 	Act    tape.Act       // tape.ActNone: it is the operation that Op and Seq describe
 	ActSeq uint64         // the act's number among those of its kind
-	Op     tape.Signature // of an act: the operation that it runs now; Op.Call is lifecycle.CallNone if it runs none
+	Op     tape.Signature // for an act: the operation that it runs now; Op.Call is lifecycle.CallNone if it runs none
 	Seq    uint64         // the operation's number, as tape.OpRecord.Seq
 
 	Phase     tape.Phase
@@ -43,13 +43,13 @@ type Report struct {
 	InFlight *model.Op
 
 	Start, Now int64 // when it began, and when the report was made
-	Since      int64 // of an operation of a device: when the device came to it, as far as is known
+	Since      int64 // for an operation on a device: when the device reached it, if known
 	Wait       int32 // the rank that it waits for; -1 if none
 	WaitSince  int64 // since when; 0 if unknown
 
-	Threshold time.Duration // the age at which this stage begins; of Cleared, the age of a stall
+	Threshold time.Duration // the age at which this stage begins; for Cleared, the age of a stall
 	Normal    time.Duration // the normal duration of such operations or acts in this process; 0 if unknown
-	Count     int           // of its Stalled reports, with this one; 0 if it was only slow
+	Count     int           // number of its Stalled reports, this one included; 0 if it was only slow
 }
 
 // Age is how long it had taken at the time of the report.

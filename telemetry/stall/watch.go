@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// maxInterval bounds the time between two reports of one stall, which begins with the threshold and doubles.
+// maxInterval bounds the interval between two reports of one stall, which starts at the threshold and doubles.
 const maxInterval = time.Minute
 
 // Watch finds stalls in a model. It belongs to the model's owner.
@@ -19,7 +19,7 @@ type Watch struct {
 	reported map[model.Activity]*reported
 	tick     uint64 // counts the calls of Check
 	reports  []Report
-	doubted  map[*model.Comm]uint64 // what Doubtful found last, with the numbers of the last operations
+	doubted  map[*model.Comm]uint64 // result of the last Doubtful, with the last operations' numbers
 }
 
 // reported is an activity that was reported and has not ended.
@@ -35,8 +35,8 @@ func New(process *model.Process) *Watch {
 }
 
 // Check looks at the process at the time now of the tape's clock, just after the model was shown the in-flight table,
-// and returns the reports that are due, Cleared ones first; they are valid until the next call. It marks what it
-// reports in the model. It does not allocate while nothing is slow.
+// and returns the reports that are due, Cleared ones first; they are valid until the next call. It marks the reported
+// activities in the model. It does not allocate while nothing is slow.
 func (w *Watch) Check(now int64) []Report {
 	w.tick++
 	w.reports = w.reports[:0]
@@ -62,9 +62,9 @@ func (w *Watch) Check(now int64) []Report {
 	return w.reports
 }
 
-// Doubtful lists the communicators whose last operation was launched so long ago that it stalls if it isn't done, and
-// whose device doesn't tell whether it is; other ranks may know. news tells whether one of them was not listed by the
-// last call. They are not reported by themselves.
+// Doubtful lists the communicators whose last operation was launched so long ago that it has stalled if it isn't done,
+// and whose device doesn't show whether it is done; other ranks may know. news tells whether one of them was not listed
+// by the last call. Check doesn't report them.
 func (w *Watch) Doubtful(now int64) (found []*model.Comm, news bool) {
 	found = w.process.Doubtful(now)
 	if len(found) == 0 && len(w.doubted) == 0 {
@@ -95,7 +95,7 @@ func (w *Watch) check(c *model.Comm, a model.Activity, now int64) {
 	} else if !o.Signature.Call.IsOperation() {
 		return // it is an act's own exchange, not an operation of the user
 	} else if c.Slot != nil && c.Slot.Marked {
-		r.Normal = 0 // what is known of operations on devices is how long their launches take
+		r.Normal = 0 // for operations on devices, only the normal duration of their launches is known
 	}
 	if o != nil {
 		r.runs(o)

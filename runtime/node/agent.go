@@ -30,8 +30,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// Agent is telemetry, RAS and health for processes of this host that have none themselves. It follows each one's tape
-// with the parts by which a Node follows its own.
+// Agent is telemetry, RAS and health for processes of this host that have none themselves. It follows each process's
+// tape with the parts with which a Node follows its own.
 //
 //	tape ─▶ Telemetry, health endpoint's documents ──┐             of each process
 //	tape ─▶ Telemetry, health endpoint's documents ──┼─▶ JobRAS    of each job
@@ -42,9 +42,9 @@ import (
 type Agent struct {
 	settings *settings
 	self     mesh.Member
-	dirs     []string // that the jobs' tapes may be in; the agent's own is the first
-	all      bool     // it follows all jobs in each of them, and not only those of its own
-	only     string   // the one job that it follows; empty: there may be several
+	dirs     []string // in which the jobs' tapes may be; the agent's own is the first
+	all      bool     // it follows all jobs in each of dirs, not only the jobs in its own
+	only     string   // the only job that it follows; empty: there may be several
 	began    time.Time
 
 	registry  *prometheus.Registry
@@ -56,10 +56,10 @@ type Agent struct {
 	stream    *sse.Handler
 	streaming task
 
-	news      *tape.News // nil: new tapes are only looked for
+	news      *tape.News // nil: new tapes are found by scans alone
 	scanning  sync.Mutex
 	seen      map[string]bool            // tapes that are followed, or never will be
-	following map[string]*tape.Following // by the folder of the job; nil where that can't be had
+	following map[string]*tape.Following // by the folder of the job; nil if the lock is impossible
 	others    map[string]bool            // folders of jobs that another agent follows
 	mu        sync.RWMutex               // of jobs
 	jobs      map[string]*keptJob
@@ -71,24 +71,24 @@ type Agent struct {
 }
 
 const (
-	// scanInterval is how often the agent looks for new tapes, where nothing tells of them.
+	// scanInterval is how often the agent looks for new tapes if it gets no notification.
 	scanInterval = 200 * time.Millisecond
-	// scanPause is how long it waits with a look after it was told of something new: somebody may make many files.
+	// scanPause is how long it waits after a notification before it scans: many files may be made at once.
 	scanPause = 10 * time.Millisecond
 	// dyingTime is how long an agent that stops waits for the ends of processes that were told to end: the kernel takes
-	// seconds to free what one has on a GPU.
+	// seconds to free a process's GPU resources.
 	dyingTime = 5 * time.Second
-	// recentTime is how long before the agent began a process may have begun that has ended since and is followed all
-	// the same.
+	// recentTime is how long before the agent a process may have begun that has ended since and is followed all the
+	// same.
 	recentTime = time.Second
-	// jobsPath is where the endpoints of processes are, below that of the agent.
+	// jobsPath is the path of the processes' endpoints, below the agent's endpoint.
 	jobsPath = "/jobs/"
 )
 
-// StartAgent follows the tapes of all jobs below Config.TapeDir, also those that are in a default folder for want of
-// room, or below the default folders; of one job, if its name is given. A job that another agent on this host follows
-// is left to it, and followed when that one ends. What is specific to a process, such as its rank, is taken from its
-// tape; everything else from the options.
+// StartAgent follows the tapes of all jobs below Config.TapeDir, including those in a default folder for lack of room,
+// or below the default folders; if job is not empty, only that job. A job that another agent on this host follows is
+// left to that agent until it ends. What is specific to a process, such as its rank, is taken from its tape; everything
+// else from the options.
 func StartAgent(ctx context.Context, job string, opts ...Option) (*Agent, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -155,7 +155,7 @@ func (a *Agent) open(ctx context.Context) (err error) {
 			Version: Version(), Host: a.self.Host, PID: a.self.PID, Rank: -1, Resource: s.Resource, Logger: s.Log,
 		}),
 	})
-	if err != nil { // they are at /metrics still
+	if err != nil { // /metrics still has them
 		s.Log.Warn("metrics are not sent", "error", err)
 	}
 	return nil
@@ -170,7 +170,7 @@ func (a *Agent) pushMetrics(ctx context.Context) {
 	}
 }
 
-// endEvents ends the stream of events, once its clients have got all events.
+// endEvents ends the stream of events, once its clients have received all events.
 func (a *Agent) endEvents(ctx context.Context) {
 	if a.events == nil {
 		return
@@ -181,15 +181,15 @@ func (a *Agent) endEvents(ctx context.Context) {
 	a.streaming.drain(ctx)
 }
 
-// Waits tells whether another agent follows a job that this one would.
+// Waits tells whether another agent follows a job that this agent would follow.
 func (a *Agent) Waits() bool {
 	a.scanning.Lock()
 	defer a.scanning.Unlock()
 	return len(a.others) > 0
 }
 
-// mayFollow tells whether no other agent on this host follows the job with a folder, and keeps others from it until
-// letGo. Where that is impossible, nobody is kept from it.
+// mayFollow tells whether no other agent on this host follows the job with the folder dir, and locks others out until
+// letGo. If locking is impossible, others are not locked out.
 func (a *Agent) mayFollow(dir string) bool {
 	if a.following[dir] != nil {
 		return true
@@ -207,17 +207,17 @@ func (a *Agent) mayFollow(dir string) bool {
 	return true
 }
 
-// letGo lets other agents follow the job with a folder.
+// letGo lets other agents follow the job with the folder dir.
 func (a *Agent) letGo(dir string) {
-	_ = a.following[dir].Close() // it is released all the same
+	_ = a.following[dir].Close() // the lock is released even on an error
 	delete(a.following, dir)
-	for _, d := range a.dirs { // its processes made them all, until there was room in dir
+	for _, d := range a.dirs { // its processes made a folder in each directory, until one had room
 		_ = os.Remove(filepath.Join(d, filepath.Base(dir))) // fails unless it is empty; no sweep removes it then
 	}
 }
 
 // follows tells whether the agent follows jobs of a name in the i-th of its directories. A process whose tape has no
-// room in one writes it in the next, and has made the job's folder in the first.
+// room in one directory writes it in the next, but has made the job's folder in the first.
 func (a *Agent) follows(i int, job string) bool {
 	if a.only != "" || a.all || i == 0 {
 		return a.only == "" || a.only == job
@@ -229,8 +229,8 @@ func (a *Agent) follows(i int, job string) bool {
 // URL is where the health endpoint listens; empty when it is switched off.
 func (a *Agent) URL() string { return a.health.URL() }
 
-// Ending tells that the jobs were told to end, as by a signal. What happens to their processes in the next minute is no
-// news: no verdict opens.
+// Ending notes that the jobs were told to end, as by a signal. Ends of their processes in the next minute are expected:
+// no verdict opens.
 func (a *Agent) Ending() {
 	a.ending.Store(true)
 	for _, j := range a.list() {
@@ -238,7 +238,7 @@ func (a *Agent) Ending() {
 	}
 }
 
-// await waits a moment for the ends of processes that were told to end, which may need longer than their launcher.
+// await waits briefly for the ends of processes that were told to end, which may take longer than their launcher.
 func (a *Agent) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, dyingTime)
 	defer cancel()
@@ -247,14 +247,14 @@ func (a *Agent) await(ctx context.Context) {
 	}
 }
 
-// Stop reads and exports what the processes have done until now, and ends the agent. It is bounded by ctx, and by 15
+// Stop reads and exports what the processes have done so far, and ends the agent. It is bounded by ctx, and by 15
 // seconds. A second Stop does nothing.
 func (a *Agent) Stop(ctx context.Context) (err error) {
 	a.stop.Do(func() {
 		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
 		a.work.stop()
-		a.Scan() // what began and ended a moment ago
+		a.Scan() // processes that began and ended a moment ago
 		if a.ending.Load() {
 			a.await(ctx)
 		}
@@ -275,15 +275,15 @@ func (a *Agent) Stop(ctx context.Context) (err error) {
 	return err
 }
 
-// run looks for new tapes as soon as there are some: only of a process that it has found in time does an agent know how
-// it ended.
+// run looks for new tapes as soon as there are some: an agent knows how a process ended only if it found the process in
+// time.
 func (a *Agent) run(ctx context.Context) {
 	some := make(chan struct{}, 1)
 	a.work.also(func(context.Context) {
 		for a.news.Wait() == nil {
 			select {
 			case some <- struct{}{}:
-			default: // the next look finds it
+			default: // the next scan finds it
 			}
 		}
 	})
@@ -297,7 +297,7 @@ func (a *Agent) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-some:
-			select { // what else begins now is found by the same look
+			select { // let the same scan find other new tapes
 			case <-ctx.Done():
 				return
 			case <-time.After(scanPause):
@@ -319,7 +319,7 @@ func (a *Agent) list() []*keptJob {
 	return all
 }
 
-// jobsReady fails with what makes processes of its jobs not ready, as it does at their own endpoints.
+// jobsReady fails with the conditions that make processes of its jobs not ready, as at their own endpoints.
 func (a *Agent) jobsReady(context.Context) error {
 	var errs []error
 	for _, j := range a.list() {
@@ -336,7 +336,7 @@ func (a *Agent) jobsReady(context.Context) error {
 func (a *Agent) Scan() {
 	a.scanning.Lock()
 	defer a.scanning.Unlock()
-	maps.DeleteFunc(a.others, func(dir string, _ bool) bool { // those that are gone
+	maps.DeleteFunc(a.others, func(dir string, _ bool) bool { // folders that are gone
 		_, err := os.Stat(dir)
 		return errors.Is(err, os.ErrNotExist)
 	})
@@ -411,10 +411,10 @@ func (a *Agent) scan(dir string) (refused []error) {
 	return refused
 }
 
-// unseen opens the tapes in a job's folder that may be followed and are not yet: those of processes that run, and of
-// those that have ended.
+// unseen opens the tapes in a job's folder that may be followed and are not yet: those of running processes, and those
+// of ended ones.
 func (a *Agent) unseen(dir string, refuse func(path string, err error)) (running, ended []*tape.Kept) {
-	entries, _ := os.ReadDir(dir) // without, it has no tapes any more
+	entries, _ := os.ReadDir(dir) // if that fails, the folder is gone
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
 		if filepath.Ext(path) != ".tape" || !entry.Type().IsRegular() || a.seen[path] {
@@ -444,7 +444,7 @@ func (a *Agent) unseen(dir string, refuse func(path string, err error)) (running
 	return running, ended
 }
 
-// follow makes what follows the tape of a process; begin starts it.
+// follow makes the follower of a process's tape; begin starts it.
 func (a *Agent) follow(dir string, t *tape.Kept, runs bool) (p *keptProcess, err error) {
 	a.seen[t.Path()] = true
 	j := a.jobs[dir]
@@ -476,13 +476,13 @@ func (a *Agent) forget(ctx context.Context) {
 		if err := j.close(ctx); err != nil && ctx.Err() == nil {
 			a.settings.Log.Warn("following a job did not end in order", "job", j.name, "error", err)
 		}
-		if a.only == "" { // else the job is this agent's, with what may still begin
+		if a.only == "" { // else the job stays this agent's: more processes may begin
 			a.letGo(j.dir)
 		}
 	}
 }
 
-// snapshot is what is known of all jobs: for a client that doesn't ask for a process's.
+// snapshot is what is known about all jobs, for clients that don't ask for one process.
 func (a *Agent) snapshot() *health.Snapshot {
 	s := &health.Snapshot{Time: time.Now(), Rank: -1, Host: a.self.Host, PID: a.self.PID}
 	jobs := a.list()
@@ -503,12 +503,12 @@ func (a *Agent) snapshot() *health.Snapshot {
 	return s
 }
 
-// mountedAt is the path of a process's endpoint, below the agent's.
+// mountedAt is the path of a process's endpoint, below the agent's endpoint.
 func mountedAt(dir, member string) string {
 	return jobsPath + url.PathEscape(filepath.Base(dir)) + "/" + url.PathEscape(member)
 }
 
-// ServeHTTP answers below jobsPath: with the endpoint of a process, or with the list of them.
+// ServeHTTP answers below jobsPath: with the endpoint of a process, or with the list of processes.
 func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, j := range a.list() {
 		for _, n := range j.all() {

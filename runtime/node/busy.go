@@ -10,16 +10,16 @@ import (
 )
 
 // busy tells, by the processor time that the process uses, whether it computes or sleeps outside of Carillon. It
-// measures all the time, so that the answer is of now.
+// measures continuously, so that the answer is current.
 type busy struct {
 	used  func() time.Duration // by the process so far
 	every time.Duration        // how often it is measured
 
 	mu   sync.Mutex
-	last [busyParts]usage // measured last, the oldest one first
+	last [busyParts]usage // the last measurements, oldest first
 }
 
-// usage is the processor time that had been used by a time.
+// usage is the processor time that had been used at some time.
 type usage struct {
 	at   time.Time
 	used time.Duration
@@ -27,7 +27,7 @@ type usage struct {
 
 const (
 	// The share is measured over a span of this length, or of the stall threshold if that is shorter: a rank that a
-	// verdict names has been between its calls for that time, and what it did before doesn't count.
+	// verdict names has been between its calls for that long, and what it did before doesn't count.
 	busySpan = 500 * time.Millisecond
 	// minBusySpan is the shortest: the kernel may count in units of 10 ms.
 	minBusySpan = 50 * time.Millisecond
@@ -37,7 +37,7 @@ const (
 	computing = 0.5
 )
 
-// newBusy begins to measure what used returns, for a process with this stall threshold; 0 is none.
+// newBusy takes the first measurement of used, for a process with this stall threshold; 0 is none.
 func newBusy(used func() time.Duration, stall time.Duration) *busy {
 	if stall <= 0 || stall > busySpan {
 		stall = busySpan
@@ -67,7 +67,7 @@ func (b *busy) String() string {
 	for first >= 0 && now.at.Sub(b.last[first].at) < (busyParts-1)*b.every {
 		first--
 	}
-	if first < 0 || now.used < b.last[first].used { // it has ended
+	if first < 0 || now.used < b.last[first].used { // the process has ended
 		return ""
 	}
 	share, what := b.last[first].share(now), "sleeps or waits for something"
@@ -88,6 +88,6 @@ func (u usage) share(to usage) float64 {
 // processorTime is the processor time that the process has used so far.
 func processorTime() time.Duration {
 	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // which fails for none that there is
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // never fails for RUSAGE_SELF
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

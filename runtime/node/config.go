@@ -146,7 +146,7 @@ type Config struct {
 	// Profilers are plug-ins that are told of groups, collectives, sends and receives, in NCCL's event model.
 	Profilers []profiler.Plugin
 
-	applied []variable // that FromEnv found
+	applied []variable // those that FromEnv found
 	unknown []string   // a sentence for each variable that FromEnv ignored
 
 	tick time.Duration // tape.Follow's; 0 but in tests
@@ -223,7 +223,7 @@ func WithConfig(cfg Config) Option { return set(func(c *Config) { *c = cfg }) }
 // WithLog logs to log.
 func WithLog(log *slog.Logger) Option { return set(func(c *Config) { c.Log = log }) }
 
-// WithRegisterer has the program's registry show Carillon's metrics; see Config.Registerer.
+// WithRegisterer shows Carillon's metrics in the program's registry; see Config.Registerer.
 func WithRegisterer(r prometheus.Registerer) Option {
 	return set(func(c *Config) { c.Registerer = r })
 }
@@ -264,7 +264,7 @@ func WithProfiler(p ...profiler.Plugin) Option {
 // WithHealth sets the address of the health endpoint; empty is none.
 func WithHealth(addr string) Option { return set(func(c *Config) { c.Health = addr }) }
 
-// WithNCCLBugs has an Agent ask NCCL in spite of bugs; see RAS.AcceptNCCLBugs.
+// WithNCCLBugs makes an Agent query NCCL in spite of bugs; see RAS.AcceptNCCLBugs.
 func WithNCCLBugs(accept ...int) Option {
 	return set(func(c *Config) { c.RAS.AcceptNCCLBugs = append(c.RAS.AcceptNCCLBugs, accept...) })
 }
@@ -272,19 +272,21 @@ func WithNCCLBugs(accept ...int) Option {
 // WithJoin sets where agents of other machines are; see RAS.Join.
 func WithJoin(machines ...string) Option { return set(func(c *Config) { c.RAS.Join = machines }) }
 
-// WithoutTape switches the flight recorder off, and with it all that reads it: traces and most metrics.
+// WithoutTape switches the flight recorder off, and with it everything that reads the tape: traces and most metrics.
 func WithoutTape() Option { return set(func(c *Config) { c.Tape = TapeOff }) }
 
 // WithTapeDir sets where jobs' tapes are kept.
 func WithTapeDir(dir string) Option { return set(func(c *Config) { c.TapeDir = dir }) }
 
-// WithGPU puts the process's rank on a GPU, which Node.GPU is then; see Config.Device. Start fails where there is none.
+// WithGPU puts the process's rank on a GPU, which Node.GPU then returns; see Config.Device. Start fails if there is
+// none.
 func WithGPU(o enginecuda.Options) Option { return set(func(c *Config) { c.Device = &o }) }
 
-// WithSignals says whether Start makes SIGTERM export what is left before it ends the process; see Config.Signals.
+// WithSignals says whether Start makes SIGTERM export the remaining telemetry before it ends the process; see
+// Config.Signals.
 func WithSignals(on bool) Option { return set(func(c *Config) { c.Signals = on }) }
 
-// resolve applies the options to the defaults, and reads what files have.
+// resolve applies the options to the defaults, and reads the files that they name.
 func resolve(opts ...Option) (Config, error) {
 	cfg := Default()
 	var errs []error

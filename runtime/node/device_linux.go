@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/engine/nccl"
 )
 
-// newDevice makes the GPU of the process's rank; nil if it was not asked for. release gives it back.
+// newDevice makes the GPU of the process's rank; nil if none was asked for. release gives it back.
 func newDevice(s *settings) (g *enginecuda.GPU, release func() error, err error) {
 	if s.Device == nil {
 		return nil, nil, nil
@@ -33,8 +33,8 @@ func newDevice(s *settings) (g *enginecuda.GPU, release func() error, err error)
 	return g, func() error { return errors.Join(g.Close(), c.Release()) }, nil
 }
 
-// retain retains the context of a rank's device: of those that the process sees, the one of its local rank, and the
-// first again after the last. A process that sees one alone was given it by its launcher.
+// retain retains the context of a rank's device: among the devices that the process sees, the one with index local
+// rank, modulo their number. A process that sees only one was given it by its launcher.
 func retain(localRank int) (*cuda.Context, error) {
 	driver, err := cuda.Open("")
 	if err != nil {

@@ -80,7 +80,7 @@ type variable struct {
 	value            string
 }
 
-// variables are those of a struct's fields, in their order.
+// variables returns the variables of a struct's fields, in their order.
 func variables(t reflect.Type) []variable {
 	var all []variable
 	for f := range t.Fields() {
@@ -227,11 +227,11 @@ func parseSeed(text string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(seed.Addr().Unmap(), seed.Port()), nil
 }
 
-// prefix is what the names of Carillon's own variables begin with.
+// prefix begins the names of Carillon's own variables.
 const prefix = "CARILLON_"
 
-// attached are the variables without a field: those of carillon attach and its library,
-// and those of the engines on GPUs.
+// attached are the variables without a field: those of carillon attach and its library, and those of the engines on
+// GPUs.
 var attached = []string{
 	"CARILLON_GPU_TUNING", "CARILLON_GUARD", "CARILLON_NCCL_LIB", "CARILLON_NCCL_LIBRARY", "CARILLON_PROFILER_NEXT",
 	"CARILLON_STREAM_MARKS",
@@ -251,13 +251,13 @@ func known() []string {
 	return names
 }
 
-// service matches what Kubernetes sets in all containers of a namespace that has a Service with a name such as carillon
-// or carillon-ui.
+// service matches the variables that Kubernetes sets in all containers of a namespace that has a Service with a name
+// such as carillon or carillon-ui.
 var service = regexp.MustCompile(
 	`_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
-// unknown says which variables of an environment, "NAME=value" each, begin with prefix and are none of Carillon's, a
-// sentence each: a misspelt one would be ignored silently.
+// unknown returns a sentence for each variable of an environment, "NAME=value" each, that begins with prefix and isn't
+// Carillon's: a misspelt one would be ignored silently.
 func unknown(environ []string) []string {
 	names := known()
 	var said []string

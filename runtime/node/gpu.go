@@ -19,12 +19,12 @@ type GPUs string
 
 // The choices.
 const (
-	OwnGPUs GPUs = ""    // those that CUDA_VISIBLE_DEVICES leaves it
+	OwnGPUs GPUs = ""    // those in CUDA_VISIBLE_DEVICES
 	AllGPUs GPUs = "all" // all of the host
 	NoGPUs  GPUs = "off" // none: the driver is not even looked for
 )
 
-// newGPU makes what watches the GPUs; nil when it is switched off.
+// newGPU makes the watch of the GPUs; nil if it is switched off.
 func newGPU(s *settings, t *Telemetry, conditions *health.Conditions, r *JobRAS) (*gpu.Monitor, error) {
 	if s.GPU == NoGPUs {
 		return nil, nil //nolint:nilnil // a nil Monitor is the watch switched off
@@ -43,7 +43,7 @@ func newGPU(s *settings, t *Telemetry, conditions *health.Conditions, r *JobRAS)
 	return m, nil
 }
 
-// gpuStopTimeout bounds the end of the watch: a library that hangs must not take the time in which spans are exported.
+// gpuStopTimeout bounds the end of the watch: a library that hangs must not use up the time for exporting spans.
 const gpuStopTimeout = time.Second
 
 func (n *Node) stopGPU(ctx context.Context) {
@@ -52,12 +52,12 @@ func (n *Node) stopGPU(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, gpuStopTimeout)
 	defer cancel()
-	if err := n.gpu.Stop(bounded); err != nil && ctx.Err() == nil { // else it had no time
+	if err := n.gpu.Stop(bounded); err != nil && ctx.Err() == nil { // else Stop had no time
 		n.settings.Log.Warn("the watch of the GPUs did not end", "error", err)
 	}
 }
 
-// gpuCheck makes a process not ready while one of its GPUs can't be used. No GPU at all is well, and said.
+// gpuCheck makes a process not ready while one of its GPUs can't be used. Having no GPU at all is well, and reported.
 func gpuCheck(m *gpu.Monitor) health.Check {
 	return func(ctx context.Context) error {
 		var errs []error
@@ -74,8 +74,8 @@ func gpuCheck(m *gpu.Monitor) health.Check {
 	}
 }
 
-// gpuEvent publishes what happened to a GPU. Of several processes that watch the same GPUs, only the first of the host
-// publishes it to others; a process with GPUs of its own always does.
+// gpuEvent publishes an event of a GPU. If several processes watch the same GPUs, only the first of the host publishes
+// it to others; a process with its own GPUs always does.
 func (r *JobRAS) gpuEvent(e gpu.Event) {
 	if r == nil {
 		return

@@ -26,7 +26,7 @@ type Check struct {
 	Check   health.Check
 }
 
-// maxScrapes are answered at a time: a scrape is work, and there is one every few seconds.
+// maxScrapes is how many scrapes are answered at a time: a scrape is work, and one comes every few seconds.
 const maxScrapes = 4
 
 // metricsOf is the route of a health endpoint for Prometheus, with exemplars.
@@ -81,8 +81,8 @@ func (n *Node) newHealth() (*health.Server, error) {
 	return server, nil
 }
 
-// serve makes a health endpoint with what settings have of it, and lets it listen unless it is switched off or mounted
-// in another one.
+// serve makes a health endpoint with the settings for it, and lets it listen unless it is switched off or mounted in
+// another one.
 func serve(s *settings, mounted bool, cfg health.Config) (*health.Server, error) {
 	cfg.Addr, cfg.Access, cfg.TrustedProxies, cfg.Logger = s.Health, s.HealthAccess, s.HealthProxies, s.Log
 	cfg.MinPollInterval, cfg.PollBurst = s.MinPollInterval, health.DefaultPollBurst
@@ -90,7 +90,7 @@ func serve(s *settings, mounted bool, cfg health.Config) (*health.Server, error)
 		return health.New(cfg)
 	}
 	server, err := health.Listen(context.Background(), cfg)
-	if _, failed := errors.AsType[*net.OpError](err); failed { // others say themselves what to set
+	if _, failed := errors.AsType[*net.OpError](err); failed { // other errors say what to set
 		const advice = "CARILLON_HEALTH_ADDR chooses another address, CARILLON_HEALTH_ADDR=off does without"
 		err = fmt.Errorf("%w (%s)", err, advice)
 	}
@@ -110,13 +110,13 @@ func ownChecks(t *Telemetry, m *gpu.Monitor) []Check {
 	return checks
 }
 
-// answers is the check that fails by not answering.
+// answers is the check that fails only by not answering.
 func answers(context.Context) error { return nil }
 
-// checkAge is for how long the result of a check is good enough: however many ask, the tape is not read more often.
+// checkAge is how long the result of a check is reused: the tape isn't read more often, however many clients ask.
 const checkAge = 100 * time.Millisecond
 
-// lately is a check that answers with its last result, if that is of a moment ago. It is never called twice at a time.
+// lately makes a check that reuses its last result for checkAge. The check is never called twice at a time.
 func lately(check func() error) health.Check {
 	var at time.Time
 	var found error

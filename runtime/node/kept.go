@@ -28,7 +28,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// keptJob is one job of an Agent: its RAS, and for each process the parts of a Node that read its tape.
+// keptJob is one job of an Agent: its RAS, and for each process the parts of a Node that read the process's tape.
 type keptJob struct {
 	agent      *Agent
 	dir        string // of its tapes
@@ -39,18 +39,18 @@ type keptJob struct {
 	keeper     *agent.Keeper
 	ras        *JobRAS     // nil: switched off
 	nccl       *ncclPoller // nil: switched off
-	alone      bool        // it was said why the agents of its other machines are not met
+	alone      bool        // it was logged why the agents of its other machines can't be met
 	leftovers  *leftovers
-	looked     map[examined]bool // for the open verdicts; of Config.Open alone
-	calm       func()            // ends what notes that the job hangs; nil while it doesn't; as looked
-	named      []string          // the open verdicts, by ID; as looked
-	news       chan struct{}     // of capacity one: other verdicts are open
+	looked     map[examined]bool // for the open verdicts; this and the next two: used by Config.Open alone
+	calm       func()            // stops noting that the job hangs; nil while it doesn't
+	named      []string          // the open verdicts, by ID
+	news       chan struct{}     // of capacity one: the open verdicts changed
 	running    task              // looks for stacks, and waits for the ends of tapes
 
 	mu    sync.Mutex
-	order []string // names of members, as they came
+	order []string // names of members, in order of arrival
 	kept  map[string]*keptProcess
-	ended time.Time // when the last of them had ended; zero: one runs
+	ended time.Time // when the last process had ended; zero: one runs
 }
 
 // keptProcess is one process of a job.
@@ -61,21 +61,21 @@ type keptProcess struct {
 	work task // measures busy
 	ran  bool // when it was found
 
-	paused  time.Time  // since when it stood still last; of the Keeper's goroutine
+	paused  time.Time  // when it last stopped running; of the Keeper's goroutine
 	reading sync.Mutex // held while the tape is read for a note
 	stack   []string   // verdict.Note.Stack; guarded by reading, as are the following
 	given   stays      // in the last note
-	judged  stays      // in the notes by which a rank was last found to be a straggler; nil while none is
-	noted   bool       // the last entry about them in the ledger has some
+	judged  stays      // in the notes that last showed a rank to be a straggler; nil while none is
+	noted   bool       // the last ledger entry about them has some
 }
 
-// stays are how devices spent their time, by the generation of the communicator.
+// stays say how devices spent their time, by the generation of the communicator.
 type stays map[uint32]model.Stay
 
-// lastTime is how long the endpoint of a job is kept when all its processes have ended.
+// lastTime is how long the endpoint of a job is kept after all its processes have ended.
 const lastTime = 5 * time.Second
 
-// newJob makes a job, from the first tape that was found of it.
+// newJob makes a job from the first of its tapes that was found.
 func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	j := &keptJob{
 		agent: a, dir: dir, name: h.Job, size: h.JobSize, run: h.Run, conditions: &health.Conditions{},
@@ -86,7 +86,7 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	s.attrs = []slog.Attr{slog.String("job", h.Job)}
 	if parent := filepath.Dir(dir); parent == filepath.Clean(a.dirs[0]) { // where the next job's tapes will be
 		if spare := s.sweepTapes(parent); spare >= 0 {
-			// Not those of this job and the one before, for its post-mortem. sweepTapes told of an error.
+			// Keep those of this job and of the one before, for its post-mortem. sweepTapes has logged any error.
 			_ = tape.MakeRoom(parent, max(spare, 2))
 		}
 	}
@@ -115,7 +115,7 @@ func (a *Agent) newJob(dir string, h tape.Header) (*keptJob, error) {
 	return j, nil
 }
 
-// follow makes what follows the tape of one of the job's processes; begin starts it. runs tells whether the process
+// follow makes the follower of the tape of one of the job's processes; begin starts it. runs tells whether the process
 // runs, or had ended when it was found.
 func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	h, a := t.Header(), j.agent
@@ -123,7 +123,7 @@ func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	if runs {
 		t.Numbered(id.PID)
 	} else {
-		id.PID = h.KnownPID() // as it was called while it ran
+		id.PID = h.KnownPID() // the pid by which it was known while it ran
 	}
 	var before uint
 	for _, s := range j.keeper.Members() {
@@ -138,7 +138,7 @@ func (j *keptJob) follow(t *tape.Kept, runs bool) (*keptProcess, error) {
 	}
 	s := *a.settings
 	s.World = launch.World{Job: h.Job, Rank: h.Rank, Size: h.JobSize, LocalRank: -1}
-	s.GPU = NoGPUs // the agent itself watches GPUs, if anybody does
+	s.GPU = NoGPUs // only the agent itself watches GPUs
 	s.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"job": h.Job, "rank": rank}, a.registry)
 	s.attrs = []slog.Attr{slog.String("job", h.Job), slog.Int(semconv.LogRank, h.Rank)}
 	if h.Rank < 0 {
@@ -210,10 +210,10 @@ func (j *keptJob) begin(p *keptProcess) {
 	})
 }
 
-// goesOn tells whether a process has neither died nor left, as far as is known.
+// goesOn tells whether a process isn't known to have died or left.
 func goesOn(s mesh.Status) bool { return s.State != mesh.Dead && s.State != mesh.Left }
 
-// of returns the process of a rank that is followed, nil if none is, and whether it runs.
+// of returns the followed process of a rank, nil if there is none, and whether it runs.
 func (j *keptJob) of(rank int) (p *keptProcess, runs bool) {
 	for s, p := range j.each {
 		if s.Member.Rank == rank && rank >= 0 {
@@ -223,7 +223,7 @@ func (j *keptJob) of(rank int) (p *keptProcess, runs bool) {
 	return nil, false
 }
 
-// each yields the processes that are followed, by rank, and their states.
+// each yields the followed processes, by rank, and their states.
 func (j *keptJob) each(yield func(mesh.Status, *keptProcess) bool) {
 	for _, s := range j.keeper.Members() {
 		if p := j.get(s.Member.Name); p != nil && !yield(s, p) {
@@ -238,7 +238,7 @@ func (j *keptJob) get(name string) *keptProcess {
 	return j.kept[name]
 }
 
-// all are the processes that are followed, in the order in which they were found.
+// all returns the followed processes, in the order in which they were found.
 func (j *keptJob) all() []*keptProcess {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -267,7 +267,7 @@ func (j *keptJob) event(e mesh.Event) {
 	}
 }
 
-// exited notes how a process ended, unless it had done so before the agent began, for the post-mortem.
+// exited notes how a process ended, for the post-mortem, unless the process had ended before the agent began.
 func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
 	p := j.get(m.Name)
 	if p == nil {
@@ -276,25 +276,26 @@ func (j *keptJob) exited(m mesh.Member, exit process.Exit) {
 	h := p.tape.Header()
 	if (p.ran || h.Created.After(j.agent.began)) && (exit.Known || !h.Closed) {
 		end := process.Entry{Rank: m.Rank, PID: m.PID, Exit: exit, Found: !p.ran, Followed: p.ran}.Now()
-		if h.AgentPID == 0 { // no agent has a number for it: it is its own
+		if h.AgentPID == 0 { // no agent has a pid for it: PID is the process's own
 			end.PIDSpace = h.PIDSpace
 		}
-		_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may tell
+		_ = process.AppendEntry(j.dir, end) // a full disk, or another user's job: its launcher may record it
 	}
 }
 
-// followed tells whether an agent has followed the tape of a process that has ended, or that it left to the next agent.
+// followed tells whether an agent has already followed the tape of a process that has ended, or that an agent left to
+// the next one.
 func followed(dir string, h *tape.Header) bool {
-	entries, _ := process.ReadLedger(filepath.Join(dir, process.Ledger)) // up to what can't be read
+	entries, _ := process.ReadLedger(filepath.Join(dir, process.Ledger)) // up to an unreadable line
 	return slices.ContainsFunc(entries, func(e process.Entry) bool {
 		return e.Followed && e.PID == 0 && e.Boot == h.KernelBoot.String() && h.Created.Before(h.Wall(e.Mono))
 	})
 }
 
-// told takes the open verdicts. While there are some, it notes that the job runs, and which processes are stopped, for
-// the post-mortem of one whose processes are all killed, and their agent: at once when other ones are open, and with
-// pauses that double, so that the last entry tells at least half of how long the job hung, and once more when none is
-// open. What a straggler was found by is on no tape, and is noted, too.
+// told takes the open verdicts. While there are any, it notes in the ledger that the job runs, and which processes are
+// stopped, for the post-mortem of a job whose processes and agent are all killed. It does so at once when the open
+// verdicts change, then at intervals that double, so that the last entry covers at least half of the time that the job
+// hung, and once more when none is open. The evidence for a straggler is on no tape, so it is noted, too.
 func (j *keptJob) told(open []verdict.Verdict) {
 	var named []string
 	slow := false
@@ -339,7 +340,7 @@ func (j *keptJob) told(open []verdict.Verdict) {
 	j.examine(open)
 }
 
-// judge takes whether a rank was found to be a straggler by the last notes.
+// judge keeps the stays of the last notes if these showed a rank to be a straggler.
 func (p *keptProcess) judge(slow bool) {
 	p.reading.Lock()
 	defer p.reading.Unlock()
@@ -348,7 +349,8 @@ func (p *keptProcess) judge(slow bool) {
 	}
 }
 
-// noteHang makes the entries of told. They have one time, as they tell of one judgement. Errors are as with ends.
+// noteHang makes the entries of told. They have one time, as they belong to one judgement. Errors are ignored, as in
+// exited.
 func (j *keptJob) noteHang() {
 	e := j.runs().Now()
 	if len(e.Running) > 0 {
@@ -373,7 +375,7 @@ func (j *keptJob) noteHang() {
 	}
 }
 
-// runs is the entry that says which processes run.
+// runs returns the entry that says which processes run.
 func (j *keptJob) runs() process.Entry {
 	e := process.Entry{Rank: -1}
 	for s := range j.each {
@@ -387,7 +389,7 @@ func (j *keptJob) runs() process.Entry {
 	return e
 }
 
-// rankOf is the rank in the job of the process called name, as its largest communicator has it; -1 if it has none or
+// rankOf is the job rank of the process called name, according to its largest communicator; -1 if it has none or
 // several.
 func (j *keptJob) rankOf(name string) int {
 	p := j.get(name)
@@ -402,7 +404,7 @@ func (j *keptJob) rankOf(name string) int {
 	return -1
 }
 
-// note is the note of a process, from its tape.
+// note makes the note of a process, from its tape.
 func (j *keptJob) note(m mesh.Member) (verdict.Note, bool) {
 	p := j.get(m.Name)
 	if p == nil {
@@ -449,20 +451,20 @@ func (j *keptJob) drop(ctx context.Context, p *keptProcess) error {
 	return errors.Join(p.stopObserving(ctx), p.tape.Close())
 }
 
-// close ends the parts of the job, once its tapes have been read to their ends.
+// close reads the job's tapes to their ends, and then ends its parts.
 func (j *keptJob) close(ctx context.Context) error {
 	var errs []error
 	for _, p := range j.all() {
-		p.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
+		p.telemetry.sync(ctx, settleTimeout) // so that a failure not read yet is explained, too
 	}
 	j.nccl.stop()
 	j.running.cancel()
 	errs = append(errs, j.ras.stop(ctx))
 	j.leftovers.end(ctx)
 	j.agent.pushMetrics(ctx)
-	// Before the processes are dropped, as their ends until now are noted.
+	// Before the processes are dropped, as it notes their ends so far.
 	j.keeper.Close()
-	_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Followed: true}) // on a full disk, others may tell it again
+	_ = process.AppendEntry(j.dir, process.Entry{Rank: -1, Followed: true}) // else others may report it again
 	for _, p := range j.all() {
 		errs = append(errs, j.drop(ctx, p))
 	}

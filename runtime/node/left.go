@@ -8,22 +8,22 @@ import (
 	"github.com/carillon-rt/carillon/ras/postmortem"
 )
 
-// leftovers sends the spans that dead processes of this host left on their tapes, at the start, and when another
+// leftovers sends the spans that dead processes of this host left on their tapes, at the start and whenever another
 // process of the job has died: a process that ends by os.Exit, a panic or SIGKILL can't send its last spans itself. A
 // nil leftovers does nothing.
 type leftovers struct {
 	opts   postmortem.ExportOptions
 	task   task
 	news   chan struct{} // a process died
-	ending chan struct{} // closed: no more is begun
+	ending chan struct{} // closed: no new round begins
 }
 
 // settleDown is how long after a process's death another one waits before it sends the dead one's spans: most processes
-// end because of the death, and if one ended while it sends, others would send the same spans again.
+// end because of the death, and if one ended while sending, others would send the same spans again.
 const settleDown = 2 * time.Second
 
-// newLeftovers begins to send, unless the program itself decides where spans go. It sends from the tapes of all jobs:
-// the next process here may be another job's.
+// newLeftovers starts sending, unless the program itself decides where spans go. It sends from the tapes of all jobs:
+// the next process here may be of another job.
 func newLeftovers(s *settings, t *Telemetry) *leftovers {
 	if t.trace == nil || !t.trace.Exports() || t.exported.OwnExport {
 		return nil
@@ -51,7 +51,7 @@ func newLeftovers(s *settings, t *Telemetry) *leftovers {
 	return l
 }
 
-// send sends what is left on the tapes below a folder, until ctx ends.
+// send sends the spans left on the tapes below a folder, until ctx ends.
 func (l *leftovers) send(ctx context.Context, dir string) {
 	if _, err := postmortem.SendLeft(ctx, dir, l.opts); err != nil && ctx.Err() == nil {
 		l.opts.Logger.Warn("spans that dead processes left on their tapes were not sent", "error", err)
@@ -69,7 +69,7 @@ func (l *leftovers) died() {
 	}
 }
 
-// end waits until the spans that are being sent have been, bounded by ctx: others will send the rest.
+// end waits, bounded by ctx, until the spans in transit have been sent; others will send the rest.
 func (l *leftovers) end(ctx context.Context) {
 	if l == nil {
 		return
@@ -80,8 +80,8 @@ func (l *leftovers) end(ctx context.Context) {
 	l.task.drain(ctx)
 }
 
-// rest sends what is left on the tapes of a job that an agent has followed to its end, when all that the agent made of
-// them itself is sent: the agent is the last process that knows where the spans go.
+// rest sends the spans left on the tapes of a job that an agent has followed to its end, after all spans that the agent
+// made from them: the agent is the last process that knows where the spans go.
 func (l *leftovers) rest(ctx context.Context, dir string) {
 	if l == nil {
 		return

@@ -9,14 +9,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// newSink opens the logs that cfg describes and makes cfg.Log the way there.
+// newSink opens the logs that cfg describes and makes cfg.Log their logger.
 func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	log := logsink.Config{
 		Level: slog.Level(cfg.LogLevel), Version: cfg.LogVersion, Subsystems: cfg.LogSubsystems, File: cfg.LogFile,
 		Format: cfg.LogFormat, Release: Version(),
 		Resource: trace.Resource(ctx, trace.Config{
 			Version: Version(), Job: cfg.World.Job, Rank: cfg.World.Rank, Resource: cfg.Resource,
-			Logger: slog.New(slog.DiscardHandler), // told later
+			Logger: slog.New(slog.DiscardHandler), // warned of later
 		}),
 	}
 	if cfg.Log != nil {
@@ -24,7 +24,7 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	} else {
 		log.Attrs = []slog.Attr{slog.Int(semconv.LogRank, cfg.World.Rank)}
 	}
-	if cfg.World.Rank < 0 { // an Agent has none
+	if cfg.World.Rank < 0 { // an Agent has no rank
 		log.Attrs = nil
 	}
 	sink := logsink.New(ctx, log)
@@ -46,5 +46,5 @@ func newSink(ctx context.Context, cfg *Config) *logsink.Sink {
 	return sink
 }
 
-// logsOperations says that each operation gets a line, so that the tape's followers need them all.
+// logsOperations tells whether each operation gets a line, so that the tape's followers need all operations.
 func (s *settings) logsOperations() bool { return s.sink.Wants(slog.LevelInfo, semconv.SubsystemColl) }

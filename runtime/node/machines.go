@@ -27,11 +27,11 @@ const (
 	agentPorts = 8
 )
 
-// An agent that knows no other looks for some every seekFirst, at longer and longer intervals up to seekMost.
+// An agent looks for agents on unmet machines at intervals that double from seekFirst to seekMost.
 const (
 	seekFirst = time.Second
 	seekMost  = 10 * time.Second
-	seekTime  = 5 * time.Second // that one attempt may take
+	seekTime  = 5 * time.Second // the limit of one attempt
 )
 
 // meeting is how an agent meets the agents of a job's other machines; the zero value if it meets none.
@@ -40,18 +40,18 @@ type meeting struct {
 	machines []string
 }
 
-// errNoSecret is why agents of several machines don't meet.
+// errNoSecret says why agents of several machines don't meet.
 var errNoSecret = errors.New("agents of several machines meet only with a secret: set CARILLON_JOB_SECRET_FILE, or " +
 	"CARILLON_JOB_SECRET, for all of them (openssl rand -hex 32 makes one)")
 
-// meetingOf says where and how the agent self meets those of the job's other machines, from RAS.Join and from what the
-// launcher told one of the job's ranks, the process pid. Agents of one job derive the same mesh: from the secret, the
-// launcher's name for the job, and the port at which its ranks meet.
+// meetingOf says where and how the agent self meets the agents of the job's other machines, from RAS.Join and from what
+// the launcher told one of the job's ranks, the process pid. Agents of one job derive the same mesh: from the secret,
+// the launcher's name for the job, and the port at which its ranks meet.
 func (s *settings) meetingOf(pid int, name string, self mesh.Member) (at meeting, err error) {
 	w := launched(pid)
 	if at.machines = s.RAS.Join; len(at.machines) == 0 {
 		if w.Size <= 1 || w.LocalSize == w.Size || w.Address == "" {
-			return meeting{}, nil // this machine has all of it, or nobody says where others are
+			return meeting{}, nil // this machine has the whole job, or it is unknown where others are
 		}
 		host, _, err := net.SplitHostPort(w.Address)
 		if err != nil {
@@ -87,8 +87,8 @@ func (s *settings) meetingOf(pid int, name string, self mesh.Member) (at meeting
 	return at, nil
 }
 
-// launched is the world in which a launcher started a process, without what changes at a restart or comes from carillon
-// attach; a world of one rank if that isn't known.
+// launched is the world in which a launcher started a process, without the variables that change at a restart or come
+// from carillon attach; a world of one rank if that is unknown.
 func launched(pid int) launch.World {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil { // another user's
@@ -101,7 +101,7 @@ func launched(pid int) launch.World {
 	}
 	for _, name := range []string{
 		"CARILLON_JOB", "TORCHELASTIC_RESTART_COUNT",
-		"CARILLON_JOB_SECRET_FILE", // a file that the process names may be one that it must not read
+		"CARILLON_JOB_SECRET_FILE", // the process may name a file that it must not read
 	} {
 		delete(env, name)
 	}
@@ -134,8 +134,8 @@ func splitMachine(text string) (host string, port uint16, err error) {
 	return host, port, nil
 }
 
-// meetAgents makes the agent meet those of the job's other machines, as the latest process says: a launcher that
-// restarts ranks may have them meet elsewhere, and an earlier process may have been no rank.
+// meetAgents makes the agent meet the agents of the job's other machines, as the latest process says: a launcher that
+// restarts ranks may let them meet elsewhere, and an earlier process may have been no rank.
 func (r *JobRAS) meetAgents(at *meeting) error {
 	if r == nil || len(at.machines) == 0 ||
 		bytes.Equal(at.mesh.Secret, r.met.mesh.Secret) && slices.Equal(at.machines, r.met.machines) {
@@ -148,15 +148,15 @@ func (r *JobRAS) meetAgents(at *meeting) error {
 	}
 	r.met = *at
 	if old := r.mesh.Swap(m); old != nil {
-		r.running.also(func(context.Context) { _ = old.Close() }) // the others have left it, or will
+		r.running.also(func(context.Context) { _ = old.Close() }) // the other agents have left it, or will
 	}
 	r.agent.Meet(m)
 	r.running.also(func(ctx context.Context) { r.seek(ctx, m, at.machines) })
 	return nil
 }
 
-// listen starts a mesh at the first of the agents' ports that is free, on all addresses if others come from other
-// machines. CARILLON_RAS_ADDR overrides them.
+// listen starts a mesh at the first free one of the agents' ports, on all addresses if agents connect from other
+// machines. CARILLON_RAS_ADDR overrides both.
 func (r *JobRAS) listen(c mesh.Config) (m *mesh.Mesh, err error) {
 	if r.settings.RAS.Addr != "" {
 		return mesh.Start(c)
@@ -177,8 +177,8 @@ func (r *JobRAS) listen(c mesh.Config) (m *mesh.Mesh, err error) {
 	return nil, err
 }
 
-// seek looks for agents on the job's other machines, as long as they are met by m: an agent may start, and restart, at
-// any time.
+// seek looks for agents on the job's other machines, as long as m is the mesh: an agent may start, and restart, at any
+// time.
 func (r *JobRAS) seek(ctx context.Context, m *mesh.Mesh, machines []string) {
 	for wait := seekFirst; r.mesh.Load() == m; wait = min(2*wait, seekMost) {
 		attempt, cancel := context.WithTimeout(ctx, seekTime)
@@ -196,7 +196,7 @@ func (r *JobRAS) seek(ctx context.Context, m *mesh.Mesh, machines []string) {
 	}
 }
 
-// unmet returns the addresses at which agents may listen on machines that have no member in m yet.
+// unmet returns the addresses at which agents may listen on those machines that have no member in m yet.
 func (r *JobRAS) unmet(ctx context.Context, m *mesh.Mesh, machines []string) (addrs []netip.AddrPort) {
 	met := func(ip netip.Addr, port uint16) bool {
 		return slices.ContainsFunc(m.Members(), func(s mesh.Status) bool {
@@ -208,7 +208,7 @@ func (r *JobRAS) unmet(ctx context.Context, m *mesh.Mesh, machines []string) (ad
 	for _, machine := range machines {
 		host, port, err := splitMachine(machine)
 		if err != nil {
-			continue // Validate has said so
+			continue // Validate has reported it
 		}
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {

@@ -21,9 +21,8 @@ import (
 // of the health endpoint *health.Server, *health.Registry and *health.Conditions. What is off is nil.
 //
 // It is configured as Start is: by the Config that the program supplies (fx.Supply, by value or as a pointer), or else
-// from the environment; then by what the program provides for itself, if it does, a *slog.Logger, a
-// prometheus.Registerer and a *resource.Resource, as WithLog, WithRegisterer and WithResource; then by the options of
-// Provide.
+// from the environment; then by a *slog.Logger, a prometheus.Registerer and a *resource.Resource, if the program
+// provides them, as by WithLog, WithRegisterer and WithResource; then by the options of Provide.
 var Module = fx.Module("carillon",
 	fx.Provide(
 		newProgramNode,
@@ -38,8 +37,8 @@ var Module = fx.Module("carillon",
 //
 //	node.Provide(func(tracing *Tracing) node.Option { return node.WithSpanProcessor(tracing.Processor) })
 //
-// fx gives them no order: no two should set the same. What an option needs must not need the runtime; a check of
-// something that does is registered with the *health.Registry that Module provides.
+// fx gives options no order: no two should set the same field. Whatever an option needs must not itself need the
+// runtime; a check of something that does is registered with the *health.Registry that Module provides.
 func Provide(constructors ...any) fx.Option {
 	annotated := make([]any, len(constructors))
 	for i, c := range constructors {
@@ -48,7 +47,7 @@ func Provide(constructors ...any) fx.Option {
 	return fx.Provide(annotated...)
 }
 
-// program is what an fx program says of its Carillon.
+// program is what an fx program provides for its Carillon.
 type program struct {
 	fx.In
 

@@ -22,35 +22,36 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// ncclPoller asks NCCL's own RAS about a job's ranks that have no tape here, and makes notes from the answers. While
-// there are such ranks, it listens to the events that NCCL pushes, if it does; it asks for a status once, and then only
-// while something holds the job up, or a process doesn't answer NCCL. It doesn't ask while the job makes or ends
-// communicators. A nil ncclPoller does nothing.
+// ncclPoller queries NCCL's own RAS about a job's ranks that have no tape here, and makes notes from the answers. While
+// there are such ranks, it listens to the events that NCCL pushes, if this NCCL does. It queries the status once, and
+// then only while something holds the job up, or a process doesn't answer NCCL. It doesn't query while the job makes or
+// ends communicators. A nil ncclPoller does nothing.
 type ncclPoller struct {
 	job     *keptJob
 	accept  []int               // numbers of NCCL's bugs
 	here    map[netip.Addr]bool // this host's
-	unknown *health.Warnable    // why nothing is known from NCCL
+	unknown *health.Warnable    // says why nothing is known from NCCL
 	task    task
 
-	// Of the task alone.
+	// Used by the task alone.
 	since  time.Time       // since when there are ranks without a tape; zero: there are none
-	engine string          // that client asks; empty: there is none
-	client *ncclras.Client // nil: it must not be asked
-	asked  bool            // client, for a status
+	engine string          // that client queries; empty: there is none
+	client *ncclras.Client // nil: NCCL must not be queried
+	asked  bool            // client was asked for a status
 
 	mu   sync.Mutex
 	view ncclras.View
 }
 
 const (
-	// askInterval is how often it is checked whether to ask NCCL.
+	// askInterval is how often the poller checks whether to query NCCL.
 	askInterval = time.Second
-	// lateTime is how long ranks must be without a tape before NCCL is asked: it may still come.
+	// lateTime is how long ranks must be without a tape before NCCL is queried: the tape may still come.
 	lateTime = 5 * time.Second
-	// quietTime is how long ago the last communicator must have been made or ended: others may still be at it.
+	// quietTime is how long ago the last communicator must have been made or ended: other ranks may still be busy with
+	// it.
 	quietTime = time.Second
-	// ncclNotAsked is the condition that nothing is known of ranks without a tape.
+	// ncclNotAsked is the condition that nothing is known about ranks without a tape.
 	ncclNotAsked = "nccl_not_asked"
 )
 
@@ -63,7 +64,7 @@ func newNCCLPoller(j *keptJob, accept []int) (*ncclPoller, error) {
 		return nil, err
 	}
 	a := &ncclPoller{job: j, accept: accept, here: map[netip.Addr]bool{}, unknown: unknown}
-	addrs, _ := net.InterfaceAddrs() // without, hosts have their addresses as names
+	addrs, _ := net.InterfaceAddrs() // on an error, addresses serve as host names
 	for _, addr := range addrs {
 		if p, err := netip.ParsePrefix(addr.String()); err == nil {
 			a.here[p.Addr().Unmap()] = true
@@ -88,7 +89,7 @@ func (a *ncclPoller) stop() {
 	}
 }
 
-// look asks, if there is something to ask about.
+// look queries NCCL, if there is something to ask about.
 func (a *ncclPoller) look(ctx context.Context) {
 	now := time.Now()
 	engine := a.job.untaped()
@@ -115,7 +116,7 @@ func (a *ncclPoller) look(ctx context.Context) {
 	}
 	a.asked = true
 	switch {
-	case errors.Is(err, ncclras.ErrHeld): // another agent asks, and shows the answer
+	case errors.Is(err, ncclras.ErrHeld): // another agent queries, and shows the answer
 	case err != nil:
 		a.report(err, "; NCCL_RAS_ADDR must be the same for carillon agent as for the job")
 	default:
@@ -136,7 +137,7 @@ func (a *ncclPoller) wants() bool {
 	return open || !a.asked || len(r.stuck()) > 0 || len(r.agent.Open()) > 0
 }
 
-// begin begins to listen, if the NCCL of that engine's name may be asked.
+// begin starts listening, if the NCCL version that engine names may be queried.
 func (a *ncclPoller) begin(engine string) {
 	a.engine = engine
 	version, err := ncclras.ParseVersion(engine)
@@ -161,7 +162,7 @@ func (a *ncclPoller) begin(engine string) {
 	}
 }
 
-// end stops listening, and forgets what NCCL told.
+// end stops listening, and forgets NCCL's answers.
 func (a *ncclPoller) end() {
 	if a.client != nil {
 		a.client.Close()
@@ -173,7 +174,7 @@ func (a *ncclPoller) end() {
 	a.view = ncclras.View{}
 }
 
-// report sets the condition that says why nothing is known of the ranks without a tape, and what helps.
+// report sets the condition that says why nothing is known about the ranks without a tape, and what helps.
 func (a *ncclPoller) report(why error, advice string) {
 	a.unknown.Set(health.Finding{
 		Severity: bus.Info,
@@ -200,7 +201,7 @@ func (a *ncclPoller) notes(own []verdict.Note) []verdict.Note {
 	return a.view.Notes(own, a.host, time.Now())
 }
 
-// host is the name of a host; empty if it isn't known.
+// host is the name of the host with an address; empty if unknown.
 func (a *ncclPoller) host(addr netip.Addr) string {
 	if addr.IsLoopback() || a.here[addr] {
 		return a.job.agent.self.Host
@@ -208,7 +209,7 @@ func (a *ncclPoller) host(addr netip.Addr) string {
 	return ""
 }
 
-// processes yields what each process of the job does, and whether it runs still.
+// processes yields the model of each process of the job, and whether the process still runs.
 func (j *keptJob) processes(yield func(p *model.Process, runs bool) bool) {
 	for s, p := range j.each {
 		p.telemetry.observing.Lock()
@@ -237,7 +238,8 @@ func quietSince(since int64, processes iter.Seq2[*model.Process, bool]) bool {
 	return true
 }
 
-// untaped is the NCCL, as "nccl 2.28.9", of a communicator that has ranks without a tape here; empty if there is none.
+// untaped is the NCCL version, as "nccl 2.28.9", of a communicator that has ranks without a tape here; empty if there
+// is none.
 func (j *keptJob) untaped() string {
 	ranks := map[int]bool{}
 	for _, s := range j.ras.members() {

@@ -29,7 +29,7 @@ import (
 // stopTimeout bounds Stop when its context has no deadline.
 const stopTimeout = 15 * time.Second
 
-// Node is one process's Carillon: a runtime, and what makes it visible. A part that is switched off is nil.
+// Node is one process's Carillon: a runtime, and the parts that make it visible. A part that is switched off is nil.
 type Node struct {
 	settings   *settings
 	tape       *tape.Writer
@@ -48,15 +48,15 @@ type Node struct {
 	runtime    *ccl.Runtime
 
 	release  func() error // gives the device back; nil if there is none
-	withdraw func() error // takes back where the health endpoint is; nil if that is written nowhere
+	withdraw func() error // removes the health endpoint's address file; nil if there is none
 	unhandle func()       // ends the wait for SIGTERM; nil: signals are the program's
 	stopping sync.Once
 }
 
 // Start makes and starts a process's Carillon from the defaults and the options, in their order. It does not wait for
 // other ranks. The error names every problem of the configuration; nothing is left running then. Stop ends what Start
-// started. If ctx has ended by then, as with signal.NotifyContext, the process was told to end, and communicators that
-// are alive are not reported as leaked.
+// started. If ctx has ended by the time of Stop, as with signal.NotifyContext, the process was told to end, and live
+// communicators are not reported as leaked.
 func Start(ctx context.Context, opts ...Option) (*Node, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -86,7 +86,7 @@ func newNode(told func() bool, opts ...Option) (*Node, error) {
 	return n, nil
 }
 
-// open makes the parts, each from those before it. Stop ends what was made, also when one of them fails.
+// open makes the parts, each from those before it. Stop ends the parts that were made, even if one of them fails.
 func (n *Node) open() (err error) {
 	s := n.settings
 	if n.tape, err = newTape(s); err != nil {
@@ -119,7 +119,7 @@ func (n *Node) open() (err error) {
 	return n.telemetry.register(s.Registerer)
 }
 
-// observe makes the parts that read the tape of a process, self, and show it.
+// observe makes the parts that read and show the tape of the process self.
 func (n *Node) observe(w recorder, self mesh.Member) (err error) {
 	s := n.settings
 	if n.telemetry, err = newTelemetry(s, w, self, n.ras); err != nil {
@@ -133,8 +133,8 @@ func (n *Node) observe(w recorder, self mesh.Member) (err error) {
 	return err
 }
 
-// start starts what runs in the background. RAS is last: it takes the reports of the telemetry, and notifies clients of
-// the health endpoint.
+// start starts the background parts. RAS is last: it takes the reports of the telemetry, and notifies clients of the
+// health endpoint.
 func (n *Node) start() {
 	n.telemetry.start()
 	if n.gpu != nil {
@@ -164,11 +164,11 @@ func (n *Node) announce(url string) {
 // Runtime makes communicators.
 func (n *Node) Runtime() *ccl.Runtime { return n.runtime }
 
-// GPU is the one that the process's rank is on by WithGPU, for ccl.WithDevice; nil without. Its Context, in which the
+// GPU is the GPU of the process's rank, set by WithGPU, for ccl.WithDevice; nil without. Its Context, in which the
 // program makes streams and buffers, ends with Stop.
 func (n *Node) GPU() *enginecuda.GPU { return n.device }
 
-// Telemetry is what reads the process's tape.
+// Telemetry is the reader of the process's tape.
 func (n *Node) Telemetry() *Telemetry { return n.telemetry }
 
 // RAS is the process's part in its job's RAS; nil when it is switched off.
@@ -177,21 +177,21 @@ func (n *Node) RAS() *JobRAS { return n.ras }
 // HealthURL is where the health endpoint listens, such as "http://127.0.0.1:43211"; empty when it is switched off.
 func (n *Node) HealthURL() string { return n.health.URL() }
 
-// HealthHandler is the health endpoint for a mux of the program's, whether it also listens or not: at /, or elsewhere
-// by http.StripPrefix. Who reaches it is then up to the program, unless Config.HealthAccess says who may ask.
+// HealthHandler is the health endpoint for the program's own mux, whether the endpoint also listens or not: at /, or
+// elsewhere by http.StripPrefix. The program then controls who reaches it, unless Config.HealthAccess does.
 func (n *Node) HealthHandler() http.Handler { return n.health }
 
-// Checks are those behind /livez and /readyz. A program may register its own at any time.
+// Checks are the checks behind /livez and /readyz. A program may register its own at any time.
 func (n *Node) Checks() *health.Registry { return &n.checks }
 
 // Conditions are the problems that the health endpoint shows. A program may declare its own at any time.
 func (n *Node) Conditions() *health.Conditions { return n.conditions }
 
 // Stop ends everything that Start started: the runtime with its communicators (one that is still alive is reported as
-// leaked), RAS, the health endpoint, and the telemetry, once it has read what the runtime did last and exported it. It
-// is bounded by ctx, and by 15 seconds. A collector that is slow or away takes a few of them, and is a warning in the
-// log and no error. A context that is over already, as after a signal, leaves no time to read and send the last: give
-// it context.WithoutCancel of that one. A second Stop does nothing.
+// leaked), RAS, the health endpoint, and the telemetry, once it has read and exported the runtime's last acts. It is
+// bounded by ctx, and by 15 seconds. A collector that is slow or unreachable takes a few of these seconds, and causes a
+// warning in the log, not an error. A context that has already ended, as after a signal, leaves no time to read and
+// send the last events: pass context.WithoutCancel of it. A second Stop does nothing.
 func (n *Node) Stop(ctx context.Context) (err error) {
 	n.stopping.Do(func() {
 		if n.unhandle != nil {
@@ -204,11 +204,11 @@ func (n *Node) Stop(ctx context.Context) (err error) {
 	return err
 }
 
-// close ends the parts, each before those that it needs. It works for parts that were never made or started, too.
+// close ends the parts, each before the parts that it needs. Parts may never have been made or started.
 func (n *Node) close(ctx context.Context) error {
 	errs := []error{n.runtime.Close(ctx)}
 	n.profiler.Close(ctx)
-	if n.release != nil { // before the tape, which the GPU writes
+	if n.release != nil { // before the tape, to which the GPU writes
 		errs = append(errs, n.release())
 	}
 	n.telemetry.sync(ctx, settleTimeout) // a failure that was not read yet is explained, too
@@ -220,7 +220,7 @@ func (n *Node) close(ctx context.Context) error {
 func (n *Node) stopObserving(ctx context.Context) error {
 	var errs []error
 	if n.withdraw != nil {
-		_ = n.withdraw() // a reader that finds it later sees that the process has ended
+		_ = n.withdraw() // a reader that finds the file later sees that the process has ended
 	}
 	if n.health != nil {
 		errs = append(errs, n.health.Stop(ctx))
@@ -233,14 +233,14 @@ func (n *Node) stopObserving(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settings is the configuration that all parts are made from: validated, and with all defaults. Log is the sink's.
+// settings is the configuration from which all parts are made: validated, and with all defaults. Log is the sink's.
 type settings struct {
 	Config
 	sink   *logsink.Sink
-	outage *otlp.Outage // of the collector, which all processes with telemetry here share
-	told   func() bool  // was the process told to end? nil: not known
+	outage *otlp.Outage // of the collector, shared by all processes with telemetry here
+	told   func() bool  // whether the process was told to end; nil: unknown
 
-	attrs []slog.Attr // of each line about the tape or the job, if it is another process's
+	attrs []slog.Attr // of each line about a tape or job of another process
 }
 
 // events is the handler of lines about the tape.

@@ -9,17 +9,17 @@ import (
 )
 
 // Observer is told what the process's communicators do. Each of its functions may be nil. Step and Stall are called one
-// at a time, by the goroutine that reads the tape: they should be quick, as the tape's rings overwrite what is read too
-// late. They must not keep their arguments.
+// at a time, by the goroutine that reads the tape. They should be quick, as the tape's rings overwrite records that are
+// read too late, and must not keep their arguments.
 type Observer struct {
-	// Step takes the steps of the process: all acts and errors, and of operations those that waited, were slow or did
-	// not end well, with a sample, 1 in tape.DefaultSampleEvery, of the others, or all of them where each is logged.
-	// The metrics count what is left out from the tape's tallies.
+	// Step takes the steps of the process: all acts and errors, the operations that waited, were slow or did not end
+	// well, and a sample of the others, 1 in tape.DefaultSampleEvery, or all if each operation is logged. The metrics
+	// count the rest from the tape's tallies.
 	Step func(s *model.Step)
-	// Stall takes reports of what is slow, stalled, or no longer so.
+	// Stall takes reports of operations and acts that are slow, stalled, or no longer so.
 	Stall func(r *stall.Report)
-	// Event takes RAS's events: verdicts that are opened, changed and withdrawn, and what happens to ranks and GPUs. It
-	// is called by a goroutine of its own, from a bounded queue, and must not change the event.
+	// Event takes RAS's events: verdicts that are opened, changed and withdrawn, and events of ranks and GPUs. It is
+	// called by a goroutine of its own, from a bounded queue, and must not change the event.
 	Event func(ev *bus.Event)
 }
 

@@ -14,7 +14,7 @@ import (
 // profilerOff is the condition of a profiler plug-in that was switched off.
 const profilerOff = "profiler_plugin_off"
 
-// newProfiler makes what tells the plug-ins; nil if there are none.
+// newProfiler makes the profiler that calls the plug-ins; nil if there are none.
 func newProfiler(s *settings, conditions *health.Conditions, r prometheus.Registerer) (*profiler.Profiler, error) {
 	plugins := slices.Clone(s.Profilers)
 	for _, path := range s.ProfilerPlugins {

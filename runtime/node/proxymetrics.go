@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// proxyMetrics shows what a process's proxy does to Prometheus.
+// proxyMetrics exports the activity of a process's proxy to Prometheus.
 type proxyMetrics struct {
 	of interface{ ProxyStats() fabric.ProxyStats }
 }

@@ -41,32 +41,32 @@ const (
 type JobRAS struct {
 	settings *settings
 	self     mesh.Member
-	tape     *tape.Reader // the process's own; nil if it speaks for other processes
+	tape     *tape.Reader // the process's own; nil if the process speaks for others
 	agent    *agent.Agent
-	keeper   *agent.Keeper // of the processes that this one speaks for; nil: it speaks for itself
+	keeper   *agent.Keeper // of the processes that this one speaks for; nil: only for itself
 	config   mesh.Config   // zero if the process is the whole job
-	met      meeting       // of a keeper: how it meets others
+	met      meeting       // with a keeper: how it meets others
 	mesh     atomic.Pointer[mesh.Mesh]
 	busy     *busy
-	looks    sync.Map // of *Telemetry: what its last look for what takes too long has seen, *seen
+	looks    sync.Map // of *Telemetry: the result of its last look for stalls, *seen
 
 	reading sync.Mutex // held while the tape is read
 
 	local   *bus.Bus // all that this process knows
-	outward *bus.Bus // what this process is to tell others
-	all     *bus.Bus // of a keeper: what its agent knows of all jobs
+	outward *bus.Bus // what this process tells others
+	all     *bus.Bus // with a keeper: what its agent knows about all jobs
 
-	rankOf func(member string) int // of a keeper: that of a process to which its launcher has told none
-	named  func([]verdict.Verdict) // of a keeper: takes the open verdicts; nil is not interested
+	rankOf func(member string) int // with a keeper: the rank of a process whose launcher set none
+	named  func([]verdict.Verdict) // with a keeper: takes the open verdicts; may be nil
 	stream *sse.Handler
 	sinks  []bus.Sink // of outward, and the observers
 
-	stall *health.Warnable // the job stands still, or is slow
+	stall *health.Warnable // the job hangs, or is slow
 	shown map[string]bool  // the verdicts that are conditions now
 
 	pending pendingContacts
 	unseed  func() error
-	running task // the agent, and what meets others
+	running task // the agent, and the goroutines that meet others
 	pushing task // to the sinks
 	leaving sync.Once
 }
@@ -106,8 +106,8 @@ func newRAS(s *settings, w *tape.Writer, conditions *health.Conditions) (r *JobR
 	return r, nil
 }
 
-// newKeptRAS makes the part of the processes that keeper watches on behalf of this one, self, by the notes that cfg has
-// of them; meetAgents makes it meet others. It is nil when RAS is switched off.
+// newKeptRAS makes the part of this process, self, which speaks for the processes that keeper watches, with the notes
+// that cfg provides; meetAgents makes it meet others. It is nil if RAS is switched off.
 func newKeptRAS(s *settings, self mesh.Member, keeper *agent.Keeper, cfg agent.Config,
 	conditions *health.Conditions,
 ) (*JobRAS, error) {
@@ -219,8 +219,8 @@ func (r *JobRAS) start(url string, died func()) {
 	r.running.also(func(ctx context.Context) { r.agent.Run(ctx, m) })
 }
 
-// stop ends it: what failed here a moment ago is still explained, what is known is still pushed, and the others are
-// told that this process leaves. It is bounded by ctx, and by some seconds.
+// stop ends the process's part: a failure of a moment ago is still explained, pending events are still pushed, and the
+// others are told that this process leaves. It is bounded by ctx, and by some seconds.
 func (r *JobRAS) stop(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -237,13 +237,13 @@ func (r *JobRAS) stop(ctx context.Context) error {
 	return r.tape.Close()
 }
 
-// announceEnd tells the others that this process ends in order, and pushes what there was to tell by then.
+// announceEnd tells the others that this process ends cleanly, and pushes the events so far.
 func (r *JobRAS) announceEnd(ctx context.Context) {
 	if r == nil {
 		return
 	}
 	r.leaving.Do(func() {
-		_ = r.unseed() // another process that finds it removes it
+		_ = r.unseed() // if that fails, a process that finds the file removes it
 		r.running.stop()
 		if m := r.mesh.Load(); m != nil {
 			if err := m.Close(); err != nil && !errors.Is(err, mesh.ErrClosed) {
@@ -261,7 +261,7 @@ func (r *JobRAS) announceEnd(ctx context.Context) {
 // seen is the result of a look for stalls.
 type seen struct {
 	stuck  []lifecycle.CommID // communicators in which something takes too long
-	heldUp bool               // operations wait for one rank again and again, or may
+	heldUp bool               // operations repeatedly wait for one rank, or may
 }
 
 // looked takes the result of a look at a process; news says that a stall has begun or ended.
@@ -272,7 +272,7 @@ func (r *JobRAS) looked(at *Telemetry, s *seen, news bool) {
 	}
 }
 
-// stuck are the communicators in which a call stalls.
+// stuck returns the communicators in which a call stalls.
 func (r *JobRAS) stuck() (all []lifecycle.CommID) {
 	for _, s := range r.looks.Range {
 		for _, c := range s.(*seen).stuck {
@@ -284,7 +284,7 @@ func (r *JobRAS) stuck() (all []lifecycle.CommID) {
 	return all
 }
 
-// heldUp tells whether operations wait for one rank again and again, or may.
+// heldUp tells whether operations repeatedly wait for one rank, or may.
 func (r *JobRAS) heldUp() bool {
 	for _, s := range r.looks.Range {
 		if s.(*seen).heldUp {
@@ -353,7 +353,7 @@ func (r *JobRAS) opened(open []verdict.Verdict) {
 	}
 }
 
-// Ranks are the job's processes, as far as they are known.
+// Ranks returns the job's known processes.
 func (r *JobRAS) Ranks() []health.Rank {
 	if r == nil {
 		return nil

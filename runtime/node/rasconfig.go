@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 )
 
-// Network says what lies between the processes of a job, by which RAS knows how long an answer may take.
+// Network says what lies between the processes of a job, and so how long an answer may take.
 type Network string
 
 // The networks.
@@ -33,7 +33,7 @@ func parseNetworkName(text string) (Network, error) {
 	}
 }
 
-// ignored says, in a line, which settings of RAS come to nothing and why; empty if none does.
+// ignored says, in a line, which settings of RAS have no effect and why; empty if all have.
 func (s *settings) ignored() string {
 	reason := s.unwatched()
 	unwatched := reason != ""
@@ -60,7 +60,7 @@ func (s *settings) ignored() string {
 	return "ignored: " + strings.Join(names, ", ") + ", since " + reason
 }
 
-// unwatched says why the process takes no part; empty if it does.
+// unwatched says why the process takes no part in RAS; empty if it does.
 func (s *settings) unwatched() string {
 	switch {
 	case !s.RAS.On:
@@ -79,8 +79,8 @@ func (s *settings) meshConfig(self mesh.Member) (mesh.Config, error) {
 	if err != nil {
 		return mesh.Config{}, err
 	}
-	// What authenticates the ranks of the job's world to each other authenticates their processes, and can't be
-	// computed from it.
+	// The secret that authenticates the ranks of the job's world to each other also authenticates their processes, but
+	// can't be computed from the derived one.
 	secret := sha256.Sum256(append([]byte("carillon ras\n"), id.Secret()...))
 	c := mesh.Config{Self: self, Secret: secret[:], Job: w.Job, Logger: s.Log, Tuning: mesh.OneMachine()}
 	oneHost := w.OneHost()

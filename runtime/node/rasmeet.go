@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// meet announces the mesh to the others, and joins them.
+// meet announces the mesh to the job's other processes, and joins them.
 func (r *JobRAS) meet(m *mesh.Mesh) {
 	self := m.Self()
 	dir := filepath.Dir(r.tape.Path())
@@ -29,10 +29,11 @@ func (r *JobRAS) meet(m *mesh.Mesh) {
 	r.join(append(readSeeds(dir, self.Name), r.settings.RAS.Seeds...))
 }
 
-// seedSuffix ends the files beside the tapes by which the processes of one host find each other: each has an address.
+// seedSuffix ends the names of the files beside the tapes by which the processes of one host find each other: each file
+// has an address.
 const seedSuffix = ".ras"
 
-// readSeeds lists where the others of this host listen. Files of processes that have ended are removed.
+// readSeeds lists where the job's other processes on this host listen. It removes files of processes that have ended.
 func readSeeds(dir, own string) []netip.AddrPort {
 	host, _ := os.Hostname()
 	entries, err := os.ReadDir(dir)
@@ -76,9 +77,9 @@ func (r *JobRAS) join(seeds []netip.AddrPort) {
 	})
 }
 
-// reachable is the URL of this process's health endpoint for other hosts; empty if it listens on loopback, or if the
-// mesh does, as all others are on this host then. If the endpoint listens on all addresses, the host is the mesh's
-// address; over TLS this host's name, which its certificate has.
+// reachable is the URL of this process's health endpoint for other hosts; empty if the endpoint listens on loopback, or
+// if the mesh does, as all others are then on this host. If the endpoint listens on all addresses, the URL's host is
+// the mesh's address, or with TLS this host's name, which its certificate has.
 func (r *JobRAS) reachable(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -104,7 +105,7 @@ func (r *JobRAS) reachable(endpoint string) string {
 	return u.String()
 }
 
-// Contact is where other processes of the job reach this one's mesh; empty if it has none.
+// Contact is the address at which other processes of the job reach this one's mesh; empty if it has none.
 func (r *JobRAS) Contact() string {
 	if r == nil {
 		return ""
@@ -128,9 +129,9 @@ func (r *JobRAS) Met(contacts []string) {
 				continue
 			}
 			joining, cancel := context.WithTimeout(ctx, pushTimeout)
-			_, _ = r.mesh.Load().Join(joining, addr) // one that doesn't answer has ended, or others introduce it
+			_, _ = r.mesh.Load().Join(joining, addr) // if it doesn't answer, it has ended, or others introduce it
 			cancel()
-			known = r.known() // the one that was met has told of those that it knows
+			known = r.known() // the process that was met has introduced those that it knows
 		}
 	})
 }
@@ -145,9 +146,9 @@ func (r *JobRAS) known() map[netip.AddrPort]bool {
 	return known
 }
 
-// pendingContacts are contacts of processes to join, each once, however many communicators name it. All are joined, as
-// they may be of several groups that don't know each other yet; in random order, so that not all of a job join the same
-// one first. The zero value has none.
+// pendingContacts holds contacts of processes to join, each once, however many communicators name it. All are joined,
+// as they may belong to several groups that don't know each other yet, and in random order, so that a job's processes
+// don't all join the same one first. The zero value has none.
 type pendingContacts struct {
 	addrs sync.Map // of netip.AddrPort
 }
@@ -161,7 +162,7 @@ func (u *pendingContacts) add(contacts []string) {
 	}
 }
 
-// next takes one of them; false if there is none.
+// next removes and returns a contact; false if there is none.
 func (u *pendingContacts) next() (addr netip.AddrPort, ok bool) {
 	u.addrs.Range(func(key, _ any) bool {
 		addr = key.(netip.AddrPort)

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// rasMetrics are what RAS exports, read at a scrape.
+// rasMetrics are the metrics that RAS exports, read at a scrape.
 type rasMetrics struct{ *JobRAS }
 
 var (
@@ -58,7 +58,7 @@ func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		open[k]++
 	}
-	if len(open) == 0 { // so that the name is there before the first verdict is
+	if len(open) == 0 { // so that the name exists before the first verdict
 		open[key{reason: verdict.Unknown.String(), severity: bus.Warning}] = 0
 	}
 	for k, n := range open {
@@ -78,7 +78,7 @@ func (m rasMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// peers collects what the mesh knows; a process without one knows itself.
+// peers collects the processes that the mesh knows; a process without a mesh knows itself.
 func (m rasMetrics) peers(ch chan<- prometheus.Metric) {
 	peers := map[mesh.State]int{}
 	stats := new(mesh.Stats)

@@ -28,8 +28,8 @@ func (n *Node) awaitTermination() (end func()) {
 		defer close(done)
 		n.terminate()
 		stop()
-		// To itself once more: without a handler it ends the process, and says so to its parent. A program that has a
-		// handler of its own gets the signal twice.
+		// Once more to itself: without a handler it ends the process, and the parent sees the signal. A program that
+		// has a handler of its own gets the signal twice.
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	})
 	return func() {
@@ -41,7 +41,7 @@ func (n *Node) awaitTermination() (end func()) {
 	}
 }
 
-// terminate exports what the process has done until now, and tells the job's others that it ends.
+// terminate exports what the process has done so far, and tells the job's other processes that it ends.
 func (n *Node) terminate() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
@@ -54,12 +54,12 @@ func (n *Node) terminate() {
 	n.telemetry.terminate(ctx, n.settings.sink)
 	select {
 	case <-left:
-		_ = n.settings.sink.Flush(ctx) // what it logged on its way; a collector that is away was told of
+		_ = n.settings.sink.Flush(ctx) // lines logged meanwhile; an unreachable collector was reported
 	case <-ctx.Done():
 	}
 }
 
-// terminate exports what the process has done until now, spans and logs side by side.
+// terminate exports what the process has done so far, spans and logs in parallel.
 func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 	if t.tape == nil {
 		return
@@ -86,6 +86,6 @@ func (t *Telemetry) terminate(ctx context.Context, logs *logsink.Sink) {
 		return
 	}
 	if unread == nil && t.trace.Complete() {
-		t.own.Exported(until) // or the post-mortem would send them once more
+		t.own.Exported(until) // else the post-mortem would send them once more
 	}
 }

@@ -27,10 +27,11 @@ const (
 	// pySpyTime and pySpyOutput bound what py-spy may take and print.
 	pySpyTime   = 3 * time.Second
 	pySpyOutput = 1 << 20
-	// mostExamined bounds the processes that are examined for a verdict, mostFrames the calls of a stack that are told.
+	// mostExamined bounds the processes that are examined for a verdict, mostFrames the calls of a stack that are
+	// shown.
 	mostExamined = 4
 	mostFrames   = 8
-	// inNCCL is how many of a thread's calls, the innermost first, may be where it calls NCCL.
+	// inNCCL is how many of a thread's innermost calls are searched for a call of NCCL.
 	inNCCL = 3
 )
 
@@ -50,12 +51,12 @@ func (j *keptJob) examine(open []verdict.Verdict) {
 	})
 }
 
-// suspect returns the processes that examine has to look at. It drops the stacks that are no longer evidence.
+// suspect returns the processes that examine must look at. It drops the stacks that are no longer evidence.
 func (j *keptJob) suspect(open []verdict.Verdict) (fresh []*keptProcess) {
 	still, named := map[examined]bool{}, map[string]bool{}
 	for i := range open {
 		n := 0
-		for key := range j.looked { // also of those that it suspects no more: they may come and go
+		for key := range j.looked { // also processes no longer suspected: suspects may come and go
 			if key.verdict == open[i].ID {
 				still[key], named[key.member] = true, true
 				n++
@@ -89,7 +90,7 @@ func (p *keptProcess) setStack(lines []string) {
 	p.stack = lines
 }
 
-// stackOf is where a process is: sentences without the subject; none if it has ended.
+// stackOf says where a process is, in sentences without the subject; none if it has ended.
 func stackOf(ctx context.Context, id process.ID) (lines []string) {
 	place, err := id.Place()
 	if err != nil {
@@ -109,7 +110,7 @@ func stackOf(ctx context.Context, id process.ID) (lines []string) {
 		lines = append(lines, "is in the kernel at "+chain(place.Stack))
 	}
 	if thread, frames, err := pythonStack(ctx, id.PID); err == nil && len(frames) > 0 {
-		if _, err := id.Place(); err == nil { // it was this process's
+		if _, err := id.Place(); err == nil { // the stack was this process's
 			in := "is in Python"
 			if thread != "" {
 				in += ", on thread " + words.Line(thread) + ","
@@ -120,7 +121,7 @@ func stackOf(ctx context.Context, id process.ID) (lines []string) {
 	return lines
 }
 
-// chain is a stack, the innermost call first.
+// chain formats a stack, the innermost call first.
 func chain(calls []string) string {
 	more := ""
 	if len(calls) > mostFrames {
@@ -142,7 +143,7 @@ type pySpyFrame struct {
 }
 
 // callsNCCL tells whether the thread is where Python programs call NCCL: in the functions of torch.distributed that do,
-// or in a binding that is named for it, as vLLM's pynccl.py.
+// or in a binding named after NCCL, such as vLLM's pynccl.py.
 func (t *pySpyThread) callsNCCL() bool {
 	return slices.ContainsFunc(t.Frames[:min(len(t.Frames), inNCCL)], func(f pySpyFrame) bool {
 		file := strings.ToLower(filepath.Base(f.Filename))
@@ -151,12 +152,12 @@ func (t *pySpyThread) callsNCCL() bool {
 	})
 }
 
-// pythonStack is the Python stack of a process, by py-spy: that of its main thread, unless another one calls NCCL, and
-// the main thread doesn't. Those of autograd do where a hook runs. Then thread is that one's name.
+// pythonStack is the Python stack of a process, by py-spy: that of its main thread or, if the main thread doesn't call
+// NCCL and another one does, of that thread, whose name is thread. Threads of autograd call NCCL where a hook runs.
 func pythonStack(ctx context.Context, pid int) (thread string, calls []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pySpyTime)
 	defer cancel()
-	// Without --nonblocking it stops the process while it looks.
+	// Without --nonblocking, py-spy stops the process while it looks.
 	cmd := exec.CommandContext(ctx, "py-spy", "dump", "--nonblocking", "--json", "--pid", strconv.Itoa(pid))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -18,7 +18,7 @@ import (
 // Bounds of the time between two looks at the in-flight table.
 const (
 	minLook = 5 * time.Millisecond
-	maxLook = time.Second // unless it is to be looked less often
+	maxLook = time.Second // unless the configuration asks for rarer looks
 	// lookShare bounds the cost of looking: 1/lookShare of a processor, within the limit of maxLook.
 	lookShare = 100
 	// slowestSync bounds how long a report waits for the reader of the tape.
@@ -26,7 +26,7 @@ const (
 )
 
 // A process that hasn't looked for longer than pauseLooks intervals, leastPause, and half of the stall threshold,
-// didn't run. A shorter gap makes nothing a stall that wasn't nearly one before.
+// didn't run. A shorter gap can only make a stall of something that was nearly one before.
 const (
 	pauseLooks = 4
 	leastPause = time.Second
@@ -35,7 +35,8 @@ const (
 // heldUpInterval is the time between two looks for ranks that hold the others up.
 const heldUpInterval = time.Second
 
-// stalls looks for what is slow or stalled: one ticker, and one look at the in-flight table for all communicators.
+// stalls looks for slow or stalled operations and acts: one ticker, and one look at the in-flight table for all
+// communicators.
 type stalls struct {
 	watch   *stall.Watch
 	every   time.Duration
@@ -43,9 +44,9 @@ type stalls struct {
 	slots   []tape.Slot
 	tallies []tape.Tally
 	last    int64         // the last look, or the start, on the tape's clock
-	delay   time.Duration // for how long the process's threads had waited for a processor by then
-	heldAt  int64         // when it was last looked for ranks that hold the others up
-	heldUp  bool          // that there were any
+	delay   time.Duration // how long the process's threads had waited for a processor by then
+	heldAt  int64         // the last look for ranks that hold the others up
+	heldUp  bool          // whether there were any
 	looking task
 }
 
@@ -60,7 +61,7 @@ func newStalls(cfg *settings, observed *model.Process) *stalls {
 	}
 }
 
-// limits say what is slow and what stalls.
+// limits are the thresholds of slow and stalled.
 func (c *Config) limits() model.Limits {
 	if c.StallThreshold == 0 {
 		return model.Limits{}
@@ -84,7 +85,8 @@ func (c *Config) kept() time.Duration {
 	return math.MaxInt64
 }
 
-// lookForStalls looks until ctx ends, or another process whose tape this is: nothing stalls in it any more.
+// lookForStalls looks until ctx ends or, if the tape is another process's, until that process ends: nothing can stall
+// in it any more.
 func (t *Telemetry) lookForStalls(ctx context.Context) {
 	s := t.stalls
 	timer := time.NewTimer(s.every)
@@ -112,16 +114,16 @@ func (t *Telemetry) lookForStalls(ctx context.Context) {
 	}
 }
 
-// untilLook is the time until the next look, an interval on average. What is looked at may go round in the same time:
-// it must not be at the same point of its round whenever it is looked at.
+// untilLook is a random time until the next look, an interval on average. A program's steps may have the same period:
+// the looks must not always hit the same point of a step.
 func untilLook(interval time.Duration) time.Duration { return interval/2 + rand.N(interval) }
 
-// look looks once, an interval after it did last.
+// look looks once, an interval after the last look.
 func (t *Telemetry) look(interval time.Duration) {
 	s, now := t.stalls, tape.Now()
 	t.own.Saw(now)
 	var err error
-	if s.slots, err = t.follower.AppendSlots(s.slots[:0]); err != nil && len(s.slots) == 0 { // the tape is given up
+	if s.slots, err = t.follower.AppendSlots(s.slots[:0]); err != nil && len(s.slots) == 0 { // given up
 		if t.ras != nil {
 			t.ras.looked(t, &seen{}, false)
 		}
@@ -130,13 +132,13 @@ func (t *Telemetry) look(interval time.Duration) {
 	s.tallies, _ = t.follower.AppendTallies(s.tallies[:0])
 	var delay time.Duration
 	if t.own != nil {
-		delay = process.RunDelay() // of each thread it reads a file
+		delay = process.RunDelay() // it reads a file for each thread
 	}
 	t.observing.Lock()
 	defer t.observing.Unlock()
 	if t.own != nil {
 		if now-s.last > int64(max(pauseLooks*interval, s.pause)) {
-			t.resumedAt(s.last, now, max(delay-s.delay, 0)) // threads that ended took theirs with them
+			t.resumedAt(s.last, now, max(delay-s.delay, 0)) // the times of threads that ended are gone
 		}
 		s.delay = delay
 	}
@@ -145,7 +147,7 @@ func (t *Telemetry) look(interval time.Duration) {
 	t.process.Watch(now)
 	reports := s.watch.Check(now)
 	if len(reports) > 0 {
-		// The caller of what is slow is on the ring alone, and may not have been read yet.
+		// The caller of a slow operation is only on the ring, and may not have been read yet.
 		t.observing.Unlock()
 		t.sync(context.Background(), slowestSync)
 		t.readHeader()
@@ -173,7 +175,7 @@ func (t *Telemetry) look(interval time.Duration) {
 	t.ras.looked(t, &seen{late, s.heldUp}, news || slices.ContainsFunc(reports, stall.Report.News))
 }
 
-// devices is what devices were seen to do; see model.Process.Devices.
+// devices returns what is known about devices; see model.Process.Devices.
 func (t *Telemetry) devices() map[uint32]model.Device {
 	t.observing.Lock()
 	defer t.observing.Unlock()
@@ -192,7 +194,7 @@ func (t *Telemetry) resumedAt(paused, now int64, starved time.Duration) {
 	t.tape.Resumed(paused, now, starved)
 }
 
-// stuck are the communicators in which something takes too long.
+// stuck returns the communicators in which something takes too long.
 func stuck(p *model.Process, now int64) (stuck []lifecycle.CommID) {
 	for _, c := range p.Late(now) {
 		for a := range c.Activities() {

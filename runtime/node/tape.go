@@ -17,7 +17,7 @@ type Tape string
 
 // The choices.
 const (
-	TapeOn       Tape = "on"       // as large as there is room, where there is room; without one if there is none
+	TapeOn       Tape = "on"       // as large as there is room, perhaps elsewhere; none without room
 	TapeOff      Tape = "off"      // none
 	TapeRequired Tape = "required" // in its own directory, or the process doesn't start
 )
@@ -34,7 +34,7 @@ func parseSize(text string) (Size, error) {
 	return Size(n), nil
 }
 
-// newTape makes the process's tape; nil if it is switched off, or can't be made: a job runs without it, too.
+// newTape makes the process's tape; nil if it is switched off, or can't be made: a job also runs without it.
 func newTape(s *settings) (*tape.Writer, error) {
 	if s.Tape == TapeOff {
 		return nil, nil //nolint:nilnil // a nil Writer is the tape switched off
@@ -72,8 +72,9 @@ func newTape(s *settings) (*tape.Writer, error) {
 	return w, nil
 }
 
-// sweepTapes removes the tapes of older jobs from the folder of the job's tapes, which may be in memory; one process of
-// the host does. It returns how many jobs keep their tapes when there is too little room; a negative number is all.
+// sweepTapes removes the tapes of older jobs from the folder of the job's tapes, which may be in memory; only one
+// process of the host does so. It returns how many jobs keep their tapes if there is too little room; a negative number
+// is all.
 func (s *settings) sweepTapes(dir string) (spare int) {
 	keep, err := tape.ParseKeep(s.TapeKeep, s.TapeDir != "")
 	if err != nil || keep < 0 { // Validate has refused a text that is no number

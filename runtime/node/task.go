@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// task is what runs in the background from start to stop or drain. The zero task runs nothing.
+// task runs functions in the background from start to stop or drain. The zero task runs nothing.
 type task struct {
-	ctx     context.Context // of what runs; nil before start
+	ctx     context.Context // of the functions; nil before start
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -21,10 +21,10 @@ func (t *task) start(all ...func(context.Context)) {
 	}
 }
 
-// also runs one more, once the task has started.
+// also runs one more function, once the task has started.
 func (t *task) also(run func(context.Context)) { t.running.Go(func() { run(t.ctx) }) }
 
-// stop ends what runs, and waits for it.
+// stop ends the functions, and waits for them.
 func (t *task) stop() {
 	if t.cancel != nil {
 		t.cancel()
@@ -32,7 +32,7 @@ func (t *task) stop() {
 	}
 }
 
-// drain waits for what runs to end by itself, and stops it when ctx ends first.
+// drain waits until the functions end by themselves, and stops them if ctx ends first.
 func (t *task) drain(ctx context.Context) {
 	if t.cancel != nil {
 		defer context.AfterFunc(ctx, t.cancel)()
@@ -41,7 +41,7 @@ func (t *task) drain(ctx context.Context) {
 	}
 }
 
-// every calls fn at intervals, the first time after one, until ctx ends.
+// every calls fn at intervals, the first time after one interval, until ctx ends.
 func every(ctx context.Context, interval time.Duration, fn func()) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

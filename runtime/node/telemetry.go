@@ -25,21 +25,21 @@ import (
 // Telemetry reads one process's tape: one follower feeds spans, metrics and the other observers.
 type Telemetry struct {
 	tape      recorder     // nil: nothing to read
-	own       *tape.Writer // nil: it is another process's
+	own       *tape.Writer // nil: the tape is another process's
 	self      mesh.Member  // the process
 	trace     *trace.Projector
 	registry  *prometheus.Registry // Carillon's metrics
-	gatherer  prometheus.Gatherer  // what is at /metrics and pushed
-	lent      bool                 // they are in the program's registry
-	exported  trace.Config         // what is read, for all exporters
+	gatherer  prometheus.Gatherer  // the metrics at /metrics and those pushed
+	lent      bool                 // the metrics are in the program's registry
+	exported  trace.Config         // describes the process and its tape, for all exporters
 	push      *metric.Push         // nil: metrics are only pulled
 	follower  *tape.Follower
 	header    atomic.Pointer[tape.Header] // as it was when events were read last
-	counting  sync.Mutex                  // of the next two: what could be read last
+	counting  sync.Mutex                  // guards the next two: the last values that could be read
 	counted   []tape.Tally
 	profiler  tape.Unexpected
 	observing sync.Mutex     // held while observers are called, or the process is read
-	process   *model.Process // what it does
+	process   *model.Process // the model of what it does
 	step      model.Step     // the last one
 	observers []Observer
 	ras       *JobRAS // nil: there is none
@@ -48,7 +48,7 @@ type Telemetry struct {
 	started   bool // before anything else may run at the same time
 	done      chan struct{}
 	failed    error // written before done is closed
-	left      bool  // written likewise: the process has died, or goes on without this reader
+	left      bool  // written likewise: the process died, or goes on without this reader
 }
 
 // recorder is a tape on which its telemetry makes notes: the process's *tape.Writer, or another process's *tape.Kept.
@@ -67,7 +67,7 @@ func newTelemetry(s *settings, w recorder, self mesh.Member, r *JobRAS) (*Teleme
 	t := &Telemetry{tape: w, self: self, registry: prometheus.NewRegistry(), log: s.Log, done: make(chan struct{})}
 	t.own, _ = w.(*tape.Writer)
 	t.gatherer, t.lent = t.registry, s.Registerer != nil
-	if !t.lent { // a program with a registry has these metrics there
+	if !t.lent { // a program's own registry has these metrics already
 		t.gatherer = prometheus.Gatherers{t.registry, withProcess()}
 	}
 	if w == nil {
@@ -138,8 +138,8 @@ func (t *Telemetry) observeWith(s *settings, r *JobRAS) (err error) {
 	return nil
 }
 
-// Registry has Carillon's metrics of the process, and no others; /metrics shows those of Go and of the process, too,
-// where Config.Registerer is nil.
+// Registry has Carillon's metrics of the process, and no others; /metrics also shows those of Go and of the process, if
+// Config.Registerer is nil.
 func (t *Telemetry) Registry() *prometheus.Registry { return t.registry }
 
 // register adds Carillon's metrics to the program's registry, once all of them exist.
@@ -177,24 +177,24 @@ func (t *Telemetry) Slots() []tape.Slot {
 	return t.follower.Slots()
 }
 
-// tallies are what this process has counted, until the follower was closed.
+// tallies are the tape's tallies; those of the last reading once the follower is closed.
 func (t *Telemetry) tallies() []tape.Tally {
 	t.counting.Lock()
 	defer t.counting.Unlock()
 	if tallies, err := t.follower.AppendTallies(nil); err == nil || len(tallies) > 0 {
-		t.counted = tallies // what can't be read is left out
+		t.counted = tallies // tallies that can't be read are left out
 	}
 	return t.counted
 }
 
-// readHeader keeps the tape's header for Wall: its pair of clocks changes with records of acts alone.
+// readHeader keeps the tape's header for Wall: its pair of clocks changes only with records of acts.
 func (t *Telemetry) readHeader() *tape.Header {
 	header := t.follower.Header()
 	t.header.Store(&header)
 	return &header
 }
 
-// unexpected are the calls to the process's profiler plug-in, likewise.
+// unexpected are the unexpected calls to the process's profiler plug-in, likewise.
 func (t *Telemetry) unexpected() tape.Unexpected {
 	t.counting.Lock()
 	defer t.counting.Unlock()
@@ -217,7 +217,7 @@ func (t *Telemetry) start() {
 	}
 	t.started = true
 	var err error
-	if !t.lent { // else the program sends what its registry has
+	if !t.lent { // else the program sends its registry's metrics
 		t.push, err = metric.NewPush(context.Background(), metric.PushConfig{
 			Gatherer: t.gatherer, Resource: trace.Resource(context.Background(), t.exported), Logger: t.log,
 		})
@@ -251,7 +251,7 @@ func (t *Telemetry) follow() error {
 		case errors.Is(err, tape.ErrClosed):
 			return nil
 		case errors.Is(err, tape.ErrStopped), t.own == nil && errors.Is(err, tape.ErrDied):
-			t.left = t.own == nil // else stop had no time, which it returns
+			t.left = t.own == nil // else stop had no time, and returns that
 			return nil
 		case err != nil:
 			t.log.Error(givenUp, "error", err)
@@ -276,7 +276,7 @@ func (t *Telemetry) observe(events []tape.Event) {
 	}
 }
 
-// broken is the condition of a tape that was given up. It makes no process less ready.
+// broken is the condition of a tape that was given up. It doesn't make the process unready.
 func (t *Telemetry) broken() error {
 	if t.tape == nil {
 		return nil
@@ -291,30 +291,30 @@ func (t *Telemetry) broken() error {
 	return nil
 }
 
-// sync waits, briefly, until what is on the tape now has been read.
+// sync waits, at most for atMost, until everything on the tape now has been read.
 func (t *Telemetry) sync(ctx context.Context, atMost time.Duration) {
 	if t == nil || !t.started {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
-	_ = t.follower.Sync(ctx) // what remains unread is read when the telemetry ends
+	_ = t.follower.Sync(ctx) // unread records are read when the telemetry ends
 }
 
 // exportTimeout bounds how long the end of the process waits for the receivers of its spans and metrics.
 const exportTimeout = 5 * time.Second
 
-// stop closes the tape, lets the readers come to its end, and exports what they made, all bounded by ctx.
+// stop closes the tape, lets the readers reach its end, and exports their results, all bounded by ctx.
 func (t *Telemetry) stop(ctx context.Context) error {
 	if t == nil || t.tape == nil {
 		return nil
 	}
-	t.start() // where something failed before, so that there is a reader to come to the end
+	t.start() // if an earlier part failed, so that a reader can reach the end
 	if t.stalls != nil {
 		t.stalls.looking.stop()
 	}
 	errs := []error{t.own.Close()}
-	if t.own == nil { // that goes on, perhaps
+	if t.own == nil { // the other process may go on
 		t.sync(ctx, settleTimeout)
 		errs = append(errs, t.closeFollower())
 	}
@@ -326,18 +326,19 @@ func (t *Telemetry) stop(ctx context.Context) error {
 		<-t.done
 	}
 	t.flush(ctx)
-	return errors.Join(append(errs, t.closeFollower())...) // a tape that was given up has been told
+	return errors.Join(append(errs, t.closeFollower())...) // a tape that was given up has been logged
 }
 
-// flush sends what is left, spans and metrics side by side: a receiver of one that is away must not take the other's
-// time. What can't be sent is a warning: a job that did its work doesn't fail because a collector is slow.
+// flush sends the remaining spans and metrics in parallel: an unreachable receiver of one must not use up the other's
+// time. If something can't be sent, that is a warning: a job that did its work doesn't fail because a collector is
+// slow.
 func (t *Telemetry) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
 	pushed := make(chan error, 1)
 	go func() { pushed <- t.push.Close(ctx) }()
 	end := t.trace.Close
-	if t.left { // the post-mortem, or the next reader of the tape, tells how open acts end
+	if t.left { // the post-mortem, or the next reader of the tape, reports how open acts end
 		end = t.trace.Leave
 	}
 	if err := end(ctx); err != nil {

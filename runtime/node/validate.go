@@ -39,7 +39,7 @@ func (e *FieldError) Text(name string) string {
 	return name + ": " + e.Allowed
 }
 
-// problems are those of a configuration.
+// problems are the problems of a configuration.
 type problems []*FieldError
 
 func (p *problems) add(field string, value any, format string, args ...any) {

@@ -12,7 +12,7 @@ const module = "github.com/carillon-rt/carillon"
 // release is written by the linker (-X, see the Makefile) and by nothing else.
 var release string
 
-// Version is Carillon's in this program, as far as the build knows it: "v1.2.3", "devel", "unknown".
+// Version is Carillon's version in this program, if the build knows it: "v1.2.3", "devel", "unknown".
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -21,8 +21,8 @@ func Version() string {
 	return versionOf(release, info)
 }
 
-// versionOf is what the linker stamped, or else what the toolchain recorded: "devel" for a build of a checkout that
-// recorded nothing.
+// versionOf returns the version that the linker stamped, or else the one that the toolchain recorded: "devel" for a
+// build of a checkout that recorded nothing.
 func versionOf(stamped string, info *debug.BuildInfo) string {
 	recorded := ""
 	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {

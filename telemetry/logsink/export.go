@@ -34,7 +34,7 @@ func newExport(ctx context.Context, cfg *Config, log *slog.Logger) (*gate, error
 	}
 	b := otlp.BatchingFromEnv(log, "OTEL_BLRP", "records")
 	g := &gate{Queue: otlp.NewQueue(), log: log, room: int64(b.Queue), failure: slog.LevelWarn}
-	if !named { // the endpoint may be a collector of spans alone, such as Jaeger
+	if !named { // the endpoint may accept only spans, as Jaeger does
 		g.failure = slog.LevelInfo
 	}
 	g.BatchProcessor = sdklog.NewBatchProcessor(&countingExporter{exporter, g},

@@ -10,7 +10,7 @@ import (
 )
 
 // expand replaces %h by the host's name, %p by the pid and %% by %, as NCCL does in NCCL_DEBUG_FILE, and leaves any
-// other %. In the host's name / and % become -.
+// other %. In the host's name, / and % become -.
 func expand(path, host string, pid int) string {
 	host = strings.Map(func(r rune) rune {
 		if r == '/' || r == '%' {
@@ -27,7 +27,7 @@ func open(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
 }
 
-// file is a file for lines that counts those that it can't write.
+// file is a file for lines that counts the lines that it can't write.
 type file struct {
 	*os.File
 	failed func(error) // called for the first lost line

@@ -13,8 +13,8 @@ import (
 type gate struct {
 	*sdklog.BatchProcessor
 	*otlp.Queue
-	provider *sdklog.LoggerProvider // that the gate is the processor of
-	log      *slog.Logger           // writes here, not to the collector
+	provider *sdklog.LoggerProvider // whose processor the gate is
+	log      *slog.Logger           // logs here, not to the collector
 	failure  slog.Level             // of the line about an outage
 	room     int64                  // the size of the queue
 	outage   otlp.Outage
@@ -28,7 +28,7 @@ func (g *gate) OnEmit(ctx context.Context, r *sdklog.Record) error {
 	return g.BatchProcessor.OnEmit(ctx, r)
 }
 
-// Shutdown exports the queued records until ctx ends; those that are left then count as failed.
+// Shutdown exports the queued records until ctx ends; the rest then counts as failed.
 func (g *gate) Shutdown(ctx context.Context) error {
 	defer g.Abandon()
 	defer context.AfterFunc(ctx, g.Abandon)() // ends an export in progress, too
@@ -47,7 +47,7 @@ type countingExporter struct {
 	gate *gate
 }
 
-// Export exports a batch. It returns no errors: they are counted, and logged when they begin and when they stop.
+// Export exports a batch. It returns no error: failures are counted, and logged when they begin and when they stop.
 func (o *countingExporter) Export(ctx context.Context, records []sdklog.Record) error {
 	if len(records) == 0 {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// filter passes records on by level and subsystem, with the trace and span id of the context that they are logged in.
-// otelslog takes those ids from the context itself: for a collector, the filter renames attributes outside of groups to
-// those of spans instead, and LevelVersion to INFO.
+// filter passes records on by level and subsystem, with the trace and span id of the context in which they are logged.
+// For a collector, otelslog takes these ids from the context itself; there the filter renames attributes outside of
+// groups to those of spans, and LevelVersion to INFO.
 type filter struct {
 	next       slog.Handler
 	least      slog.Level
@@ -55,7 +55,7 @@ func (f *filter) hides(a slog.Attr) bool {
 	return a.Key == semconv.LogSubsystem && a.Value.Kind() == slog.KindString && !f.subsystems.Has(a.Value.String())
 }
 
-// renamed is r for a collector.
+// renamed returns r for a collector.
 func (f *filter) renamed(r slog.Record) slog.Record {
 	s := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	if r.Level == LevelVersion {

@@ -22,7 +22,7 @@ func ParseLevel(s string) (slog.Level, error) {
 }
 
 // ParseNCCLDebug reads the value of NCCL_DEBUG: VERSION, WARN, INFO, ABORT or TRACE, in any case. Each includes those
-// before it, and VERSION shows the version alone.
+// before it; VERSION alone shows only the version.
 func ParseNCCLDebug(s string) (slog.Level, error) {
 	return oneOf(strings.ToUpper(s), "want VERSION, WARN, INFO or TRACE", map[string]slog.Level{
 		"VERSION": LevelOff, "WARN": slog.LevelWarn, "INFO": slog.LevelInfo, "ABORT": slog.LevelInfo,

@@ -22,11 +22,11 @@ const flushTimeout = 2 * time.Second
 // everyLevel is below all levels.
 const everyLevel = slog.Level(-1 << 30)
 
-// Config says what is logged, and where. Zero fields take the defaults that they name.
+// Config says what is logged, and where. Zero fields take the defaults named in their comments.
 type Config struct {
 	// Level is the lowest level that is logged here; a collector gets INFO in any case. The zero value is INFO.
 	Level slog.Level
-	// Version shows LevelVersion even below Level.
+	// Version shows LevelVersion even if it is below Level.
 	Version bool
 	// Subsystems are the subsystems whose lines below WARN are shown; nil are the usual ones.
 	Subsystems Subsystems
@@ -46,7 +46,7 @@ type Config struct {
 
 	// Resource describes the process to a collector; nil is OpenTelemetry's default.
 	Resource *resource.Resource
-	// Release is Carillon's version, the instrumentation's for a collector.
+	// Release is Carillon's version, which a collector gets as the instrumentation version.
 	Release string
 }
 
@@ -61,7 +61,7 @@ type Sink struct {
 	file   *file // nil if there is none
 }
 
-// New opens a Sink. A file or an exporter that can't be opened is a warning that names the variable, and no error.
+// New opens a Sink. If a file or an exporter can't be opened, that is a warning that names the variable, not an error.
 func New(ctx context.Context, cfg Config) *Sink {
 	s := &Sink{cfg: cfg, queue: newQueue()}
 	handler, unopened := s.open()
@@ -91,7 +91,7 @@ func New(ctx context.Context, cfg Config) *Sink {
 	return s
 }
 
-// open makes the local handler, and says why the file was not opened.
+// open makes the local handler, and returns why the file was not opened.
 func (s *Sink) open() (slog.Handler, error) {
 	cfg := &s.cfg
 	if cfg.Handler != nil {
@@ -124,10 +124,10 @@ func (s *Sink) handler(out io.Writer) slog.Handler {
 // Logger logs before it returns.
 func (s *Sink) Logger() *slog.Logger { return slog.New(s.direct) }
 
-// Local logs here alone, for a caller that sends the collector records of its own.
+// Local logs only here, for a caller that sends its own records to the collector.
 func (s *Sink) Local() *slog.Logger { return slog.New(s.local.WithAttrs(s.cfg.Attrs)) }
 
-// Collector sends records to the collector alone; nil if nothing is exported.
+// Collector sends records only to the collector; nil if nothing is exported.
 func (s *Sink) Collector() log.Logger {
 	if s.export == nil {
 		return nil
@@ -147,7 +147,7 @@ func (s *Sink) Wants(level slog.Level, subsystem string) bool {
 	return s.direct.Enabled(context.Background(), level)
 }
 
-// VersionLevel is the level for the line with the version, by NCCL_DEBUG.
+// VersionLevel is the level for the line with the version, according to NCCL_DEBUG.
 func (s *Sink) VersionLevel() slog.Level {
 	if s.cfg.Version {
 		return LevelVersion

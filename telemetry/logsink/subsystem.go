@@ -25,7 +25,7 @@ var names = Subsystems{
 }
 
 // ParseSubsystems reads the value of NCCL_DEBUG_SUBSYS: names separated by commas, in any case, or ALL; with a ^ before
-// the first, all but those. The names are NCCL's, some of which have no lines here.
+// the first, all except those. The names are NCCL's; some of them have no lines here.
 func ParseSubsystems(s string) (Subsystems, error) {
 	list, inverted := strings.CutPrefix(s, "^")
 	var set Subsystems
@@ -46,7 +46,7 @@ func ParseSubsystems(s string) (Subsystems, error) {
 	return set, nil
 }
 
-// Has tells whether a subsystem is in the set, or is none of NCCL's.
+// Has tells whether a subsystem is in the set, or isn't one of NCCL's.
 func (s Subsystems) Has(name string) bool {
 	if s == nil {
 		s = usual

@@ -18,17 +18,17 @@ import (
 // Places are how many communicators and tallies a tape has room for.
 type Places struct{ Communicators, Tallies int }
 
-// Config has the sources of a Collector. Zero fields take the defaults that they name.
+// Config has the sources of a Collector. Zero fields take the defaults named in their comments.
 type Config struct {
 	// Slots reads the in-flight table. It is called at every scrape, from any goroutine. Required.
 	Slots func() []tape.Slot
 
-	// Tallies reads the tape's tallies, and is called as Slots is; nil if there are none, and Observe gets all
+	// Tallies reads the tape's tallies, and is called as Slots is; nil if there are none and Observe gets all
 	// operations.
 	Tallies func() []tape.Tally
 
-	// Devices tells when devices came to what is in flight, as model.Process.Devices; nil if there are none, and
-	// operations are as old as their launch.
+	// Devices tells when devices reached the operations in flight, as model.Process.Devices does; nil if there are none
+	// and operations are as old as their launch.
 	Devices func() map[uint32]model.Device
 
 	// Now reads the tape's clock (CLOCK_MONOTONIC, nanoseconds). Required.
@@ -41,8 +41,8 @@ type Config struct {
 	// Unexpected counts NCCL's unexpected calls to its profiler plug-in, as tape.Header does; nil leaves them out.
 	Unexpected func() tape.Unexpected
 
-	// Places is how many communicators and tallies the tape has room for; the zero value leaves out the metric of
-	// free ones.
+	// Places is how many communicators and tallies the tape has room for; the zero value leaves out the metric of free
+	// places.
 	Places Places
 
 	// Spans counts exported and lost spans, as trace.Projector.Stats does.
@@ -174,8 +174,8 @@ func NewCollector(cfg Config) (*Collector, error) {
 	return c, nil
 }
 
-// Observe takes the next step of the model. It reads s only during the call, and allocates only for a kind of operation
-// or communicator name that is new.
+// Observe takes the next step of the model. It reads s only during the call, and allocates only for a new kind of
+// operation or communicator name.
 func (c *Collector) Observe(s *model.Step) {
 	if s.IsLife {
 		c.acts.count(s)
@@ -187,7 +187,7 @@ func (c *Collector) Observe(s *model.Step) {
 // ObserveStall takes a report of an activity that is slow, stalled or cleared.
 func (c *Collector) ObserveStall(r *stall.Report) { c.stalled.observe(r) }
 
-// counted are the metrics that Observe and ObserveStall count.
+// counted returns the metrics that Observe and ObserveStall count.
 func (c *Collector) counted() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.acts.durations, c.acts.errors, c.acts.postponed, c.acts.peers, c.stalled.total,

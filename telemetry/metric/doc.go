@@ -1,9 +1,9 @@
 // Package metric shows a process's communicators to Prometheus.
 //
 // The present state (states, operations in flight, the age of the oldest) is read from the tape's in-flight table at
-// each scrape, so that it costs the data path nothing and is right even without a follower. So are the tape's tallies,
-// which have the counts, durations and bandwidths of operations that ended well. The tape's follower adds the rest:
-// acts, errors, exemplars, and the operations for which there was no tally left:
+// each scrape, so that it costs the data path nothing and is right even without a follower. The tape's tallies, which
+// have the counts, durations and bandwidths of operations that ended well, are read likewise. The tape's follower adds
+// the rest: acts, errors, exemplars, and the operations for which there was no tally left:
 //
 //	in-flight table, tallies ── at scrape time ──┐
 //	                                             ├─ Collector ── /metrics

@@ -16,24 +16,24 @@ import (
 // acts counts acts and errors. It is for the model's goroutine; its metrics are safe for concurrent use.
 type acts struct {
 	names *names
-	span  func() oteltrace.SpanContext // of the step at hand; nil: there are no spans
+	span  func() oteltrace.SpanContext // of the current step; nil: there are no spans
 
 	durations *prometheus.HistogramVec
 	errors    *prometheus.CounterVec
 	postponed *prometheus.CounterVec
 	peers     *prometheus.CounterVec
 
-	faults map[faultKey]bool // those with a series for their peer
+	faults map[faultKey]bool // faults that have a series for their peer
 }
 
-// faultKey has the labels of another rank's fault.
+// faultKey holds the labels of another rank's fault.
 type faultKey struct {
 	name string
 	peer int32
 	code lifecycle.Code
 }
 
-// maxFaults bounds the series with their peer; later ones share semconv.LabelValueOther.
+// maxFaults bounds the series with a peer; later faults share semconv.LabelValueOther.
 const maxFaults = 64
 
 func newActs(names *names, span func() oteltrace.SpanContext) *acts {
@@ -61,7 +61,7 @@ func newActs(names *names, span func() oteltrace.SpanContext) *acts {
 		}, []string{semconv.LabelComm, semconv.LabelPeer, semconv.LabelErrorType}),
 		faults: make(map[faultKey]bool),
 	}
-	// A series that appears with its first error shows no increase; those that alerts use start at 0.
+	// A series that appears with its first error shows no increase, so the series that alerts use start at 0.
 	a.errors.WithLabelValues(lifecycle.CallDestroy.String(), lifecycle.CodeDestroyed.String())
 	a.errors.WithLabelValues(tape.ActLeak.String(), lifecycle.CodeLeaked.String())
 	return a
@@ -78,7 +78,7 @@ func (a *acts) observe(to prometheus.Observer, d time.Duration) {
 	to.Observe(d.Seconds())
 }
 
-// exemplarOf has the ids of a span.
+// exemplarOf returns the labels with the ids of a span.
 func exemplarOf(sc oteltrace.SpanContext) prometheus.Labels {
 	return prometheus.Labels{exemplarTrace: sc.TraceID().String(), exemplarSpan: sc.SpanID().String()}
 }
@@ -110,12 +110,12 @@ func (a *acts) count(s *model.Step) {
 	if r.Stage == tape.StageEnd && r.Peer >= 0 && r.Code != lifecycle.CodeOK {
 		a.peer(s.Info(), r)
 	}
-	_, times := r.Refused() // 1 of what is no refused call
+	_, times := r.Refused() // 1 for anything but a refused call
 	switch {
 	case r.Code == lifecycle.CodeOK:
 	case r.Code == lifecycle.CodeInProgress:
 		a.postponed.WithLabelValues(r.Call.String()).Add(float64(times))
-	case r.Act == tape.ActLeak: // its Call is not the mistake
+	case r.Act == tape.ActLeak: // its Call is not the faulty call
 		a.errors.WithLabelValues(tape.ActLeak.String(), r.Code.String()).Inc()
 	default:
 		a.errors.WithLabelValues(r.Call.String(), r.Code.String()).Add(float64(times))

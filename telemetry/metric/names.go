@@ -18,7 +18,7 @@ type names struct {
 	known map[string]string
 }
 
-// label is the value for a name: itself while there is room, semconv.LabelValueOther for the names that came too late.
+// label returns the value for a name: the name itself while there is room, semconv.LabelValueOther for later names.
 func (n *names) label(name string) string {
 	if name == "" {
 		return semconv.LabelValueUnnamed

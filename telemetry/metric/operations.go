@@ -18,21 +18,21 @@ import (
 // without a tally, and the spans of all, which become exemplars. Both have the buckets of tape.Tally.
 type operations struct {
 	names *names
-	span  func() oteltrace.SpanContext // of the step at hand; nil: there are no spans
+	span  func() oteltrace.SpanContext // of the current step; nil: there are no spans
 	since time.Time                    // when counting began
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	failed map[failedKey]uint64
 	sums   map[sumKey]*sum
 }
 
-// failedKey has the labels of operations that failed.
+// failedKey holds the labels of operations that failed.
 type failedKey struct {
 	call lifecycle.Call
 	code lifecycle.Code
 }
 
-// sumKey has the labels of operations that ended well.
+// sumKey holds the labels of operations that ended well.
 type sumKey struct {
 	call         lifecycle.Call
 	size         string
@@ -43,7 +43,7 @@ type sumKey struct {
 type sum struct {
 	tape.Tally
 	untimed   uint64                         // operations of unknown duration
-	exemplars [tape.DurationBuckets]exemplar // the last of each bucket
+	exemplars [tape.DurationBuckets]exemplar // the last one of each bucket
 }
 
 // exemplar is a duration with its span, and when it was observed; the span is invalid if the bucket has none.
@@ -59,8 +59,8 @@ func newOperations(names *names, span func() oteltrace.SpanContext) *operations 
 	}
 }
 
-// observe counts a user's operation that ended, unless a tally does or it was captured in a graph, and the bus
-// bandwidth of one that a device did.
+// observe counts a user's operation that ended, unless a tally counts it or it was captured in a graph. If a device ran
+// it, observe counts its bus bandwidth.
 func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 	sig, device := &r.Signature, r.Stage == tape.StageDevice
 	if r.Stage != tape.StageEnd && !device || !sig.Call.IsOperation() || r.Phase == tape.PhaseCaptured {
@@ -91,7 +91,7 @@ func (o *operations) observe(comm *tape.CommInfo, r *tape.OpRecord) {
 	}
 }
 
-// at is the sum of that key, made if there is none.
+// at returns the sum of a key, and makes it if there is none.
 func at(sums map[sumKey]*sum, key sumKey) *sum {
 	to := sums[key]
 	if to == nil {
@@ -101,7 +101,7 @@ func at(sums map[sumKey]*sum, key sumKey) *sum {
 	return to
 }
 
-// add counts an operation that took d, negative if that isn't known.
+// add counts an operation that took d; negative if unknown.
 func (s *sum) add(sig *tape.Signature, comm *tape.CommInfo, d time.Duration) {
 	s.Bytes += sig.Bytes
 	if d < 0 {
@@ -126,7 +126,7 @@ func (s *sum) addBandwidth(sig *tape.Signature, comm *tape.CommInfo, d time.Dura
 	}
 }
 
-// total is all operations that were counted until now.
+// total returns the sums of all operations counted so far.
 func (o *operations) total(tallies []tape.Tally) (all map[sumKey]*sum, failed map[failedKey]uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,7 +156,7 @@ func (o *operations) collect(to scrape, tallies []tape.Tally) {
 		buckets, count := make(map[float64]uint64, len(counts)), uint64(0)
 		for i, n := range counts {
 			count += n
-			if i < len(counts)-1 { // the last has no bound
+			if i < len(counts)-1 { // the last bucket has no bound
 				buckets[bound(i)] = count
 			}
 		}
@@ -197,7 +197,7 @@ func (s *sum) withExemplars(durations prometheus.Metric) prometheus.Metric {
 	return prometheus.MustNewMetricWithExemplars(durations, exemplars...)
 }
 
-// sizeLabel is the size label of a class of sizes of the tape's tallies: those up to 4^class bytes. A finer label would
+// sizeLabel is the size label of a size class of the tape's tallies: sizes up to 4^class bytes. A finer label would
 // multiply every histogram.
 func sizeLabel(class uint8) string {
 	switch {

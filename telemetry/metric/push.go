@@ -26,15 +26,15 @@ type Push struct{ provider *sdkmetric.MeterProvider }
 
 // PushConfig configures a Push. All fields are required but Logger.
 type PushConfig struct {
-	// Gatherer is the registry that /metrics serves, so that both show the same.
+	// Gatherer is the registry that /metrics serves, so that both show the same metrics.
 	Gatherer prometheus.Gatherer
-	// Resource describes the process, as the spans' does: trace.Resource.
+	// Resource describes the process, as for spans: trace.Resource.
 	Resource *resource.Resource
 	// Logger gets a line when metrics can't be sent, and when they can again; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// NewPush begins to send if the environment asks for it; otherwise it returns nil. Close ends it.
+// NewPush starts sending if the environment asks for it; otherwise it returns nil. Close ends it.
 //
 // The environment asks by OTEL_METRICS_EXPORTER (otlp or console; none and prometheus, which is /metrics, send nothing)
 // or by any OTEL_EXPORTER_OTLP_METRICS_ variable. OTEL_EXPORTER_OTLP_ENDPOINT alone is not enough, as it is often a
@@ -52,7 +52,7 @@ func NewPush(ctx context.Context, cfg PushConfig) (*Push, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	// Not by OpenTelemetry's autoexport: it has one source of metrics for all nodes of a program.
+	// OpenTelemetry's autoexport won't do: it has one source of metrics for all nodes of a program.
 	reader := sdkmetric.NewPeriodicReader(&pushGate{Exporter: exporter, log: cfg.Logger},
 		sdkmetric.WithInterval(otlp.Milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_INTERVAL", time.Minute)),
 		sdkmetric.WithTimeout(otlp.Milliseconds(cfg.Logger, "OTEL_METRIC_EXPORT_TIMEOUT", 30*time.Second)),
@@ -124,7 +124,7 @@ func mendExemplars(m *metricdata.ResourceMetrics) {
 		for _, metric := range scope.Metrics {
 			histogram, ok := metric.Data.(metricdata.Histogram[float64])
 			if !ok {
-				continue // no other has exemplars
+				continue // only histograms have exemplars
 			}
 			for _, point := range histogram.DataPoints {
 				for i := range point.Exemplars {

@@ -13,14 +13,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// stalled has the operations and acts that are stalled now. One goroutine updates it, and scrapes read it.
+// stalled holds the operations and acts that are stalled now. One goroutine updates it, and scrapes read it.
 type stalled struct {
 	names *names
 	total *prometheus.CounterVec
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	current map[stallKey]stalledNow
-	series  map[stallSeries]struct{} // of all stalls so far: they go back to 0 and stay
+	series  map[stallSeries]struct{} // of all stalls so far: a series goes back to 0 and stays
 }
 
 // stallKey is one operation or act in flight.
@@ -30,7 +30,7 @@ type stallKey struct {
 	actSeq uint64
 }
 
-// stallSeries has the labels of a stall.
+// stallSeries holds the labels of a stall.
 type stallSeries struct{ comm, kind string }
 
 // stalledNow is a stall that has not ended.
@@ -48,7 +48,7 @@ func newStalled(names *names) *stalled {
 			Help: "Operations and acts that stalled, each once, by kind.",
 		}, []string{semconv.LabelKind}),
 	}
-	// A series that appears with its first stall shows no increase.
+	// A series that appears with its first stall shows no increase, so they start at 0.
 	for _, call := range lifecycle.Calls() {
 		if call.IsOperation() {
 			s.total.WithLabelValues(call.String())

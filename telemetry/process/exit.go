@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit is how a process ended, as far as the kernel tells processes other than its parent.
+// Exit is how a process ended, as far as the kernel shows it to processes other than its parent.
 type Exit struct {
 	Known  bool           `json:"known"`
 	Code   int            `json:"code,omitempty"`   // the exit code; 0 if a signal ended it
@@ -43,12 +43,12 @@ func (e Exit) How() string {
 // Failed tells whether a signal ended it, or an exit code other than 0.
 func (e Exit) Failed() bool { return e.Signal != 0 || e.Code != 0 }
 
-// Told tells whether it was ended by a signal by which people, launchers and schedulers ask a program to end.
+// Told tells whether it was ended by a signal with which people, launchers and schedulers ask a program to end.
 func (e Exit) Told() bool {
 	return e.Signal == unix.SIGTERM || e.Signal == unix.SIGINT || e.Signal == unix.SIGHUP
 }
 
-// ShellCode is the exit code of a shell that ran it: its code, or 128 plus the signal.
+// ShellCode is the exit code that a shell reports: the process's code, or 128 plus the signal.
 func (e Exit) ShellCode() int {
 	if e.Signal != 0 {
 		return 128 + int(e.Signal)
@@ -56,8 +56,8 @@ func (e Exit) ShellCode() int {
 	return e.Code
 }
 
-// exitOf asks the kernel how a process ended. Until the process is reaped, its stat tells those that may trace it;
-// pidfdExit says whom a pidfd tells, and when.
+// exitOf asks the kernel how a process ended. Until the process is reaped, its stat shows that to processes that may
+// trace it. pidfdExit says to whom a pidfd shows it, and when.
 func (k kernel) exitOf(id ID, pidfd int) Exit {
 	s, err := k.stat(id.PID)
 	// A process that may not trace it sees a code of 0.

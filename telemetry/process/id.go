@@ -54,18 +54,18 @@ var self = sync.OnceValue(func() ID {
 	return id
 })
 
-// Self is this process's ID. Unknown fields are zero. If they are not enough to identify the process, as without /proc,
+// Self is this process's ID. Unknown fields are zero. If the known ones don't identify the process, as without /proc,
 // the BootID is random, as if the process were alone on its machine.
 func Self() ID { return self() }
 
-// Visible tells whether processes can see each other run, stop and end in /proc.
+// Visible tells whether /proc shows processes running, stopping and ending.
 func Visible() bool {
 	s, err := this.stat(os.Getpid())
 	return err == nil && s.start != 0
 }
 
-// Here is the ID with the pid in this pid namespace, if the process runs in a namespace below, such as a container's,
-// that this process may look at; otherwise the ID as it is.
+// Here returns the ID with the pid in this pid namespace, if the process runs in a namespace below that this process
+// may look at, such as a container's; otherwise the ID as it is.
 func (id ID) Here() ID {
 	if me := Self(); id.PIDSpace != 0 && id.PIDSpace != me.PIDSpace && id.BootID == me.BootID {
 		if pid, _ := this.find(id); pid != 0 {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// macOS has no /proc, no pidfds and no pid namespaces: processes are looked up by sysctl, and watched by looking again.
+// macOS has no /proc, no pidfds and no pid namespaces: processes are looked up by sysctl, and watched by polling.
 
 // clockMonotonic is the clock by which Go measures time.
 const clockMonotonic = unix.CLOCK_UPTIME_RAW
@@ -42,5 +42,5 @@ func statWithoutProc(pid int) (stat, error) {
 // pidfdExit knows nothing: there are no pidfds.
 func pidfdExit(int) Exit { return Exit{} }
 
-// RunDelay is for how long the threads of this process have waited for a processor; macOS doesn't tell.
+// RunDelay is how long the threads of this process have waited for a processor; macOS doesn't tell.
 func RunDelay() time.Duration { return 0 }

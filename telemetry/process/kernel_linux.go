@@ -62,8 +62,8 @@ const (
 	cldDumped = 3
 )
 
-// pidfdExit is how the process of a pidfd ended, if the kernel tells: the parent, and from Linux 6.15 on, once the
-// process is reaped, everybody.
+// pidfdExit is how the process of a pidfd ended, if the kernel tells: it tells the parent and, from Linux 6.15 on,
+// everybody once the process is reaped.
 func pidfdExit(pidfd int) Exit {
 	if pidfd < 0 {
 		return Exit{}
@@ -78,8 +78,8 @@ func pidfdExit(pidfd int) Exit {
 	return Exit{}
 }
 
-// RunDelay is for how long the threads of this process, all together, have waited for a processor, without those that
-// have ended; 0 if the kernel doesn't tell.
+// RunDelay is how long the threads of this process, all together, have waited for a processor, not counting threads
+// that have ended; 0 if the kernel doesn't tell.
 func RunDelay() (total time.Duration) {
 	threads, _ := os.ReadDir("/proc/self/task")
 	for _, t := range threads {

@@ -21,15 +21,15 @@ const Ledger = "launcher.log"
 // EndedByFailure is Entry.Ended if the launcher ends the job because a rank failed.
 const EndedByFailure = "failed"
 
-// Entry is a line of a Ledger: how a process ended, or that it was found dead, why the launcher ends the job, or, from
-// an agent, that it hung, which of its processes were stopped, until when it was followed, and what it saw of the
-// devices of a process. The launcher and the agent may both tell of one process's end.
+// Entry is a line of a Ledger: how a process ended, that it was found dead, or why the launcher ends the job. An
+// agent's entry says that the job hung, which of its processes were stopped, until when it was followed, or what the
+// agent saw of a process's devices. The launcher and the agent may both record one process's end.
 type Entry struct {
 	Time time.Time `json:"time"`
 	// Mono is Time on CLOCK_MONOTONIC in nanoseconds, of the boot that Boot names.
 	Mono int64  `json:"mono"`
 	Boot string `json:"boot"`
-	// PIDSpace is the pid namespace that numbers the processes in the entry: its writer's. 0: each process's own.
+	// PIDSpace is the pid namespace of the pids in the entry: its writer's. 0: each process's own.
 	PIDSpace uint64 `json:"pid_space,omitempty"`
 
 	// Rank, PID and Exit are the process's. PID is 0 in an entry about the job.
@@ -40,14 +40,15 @@ type Entry struct {
 	Found bool `json:"found,omitempty"`
 	// Program tells that the process is the program that carillon attach ran: a rank, or the launcher of ranks.
 	Program bool `json:"program,omitempty"`
-	// Began is when the Program began, on Mono's clock. What has a tape from before was another run of the job.
+	// Began is when the Program began, on Mono's clock. A process with an earlier tape belongs to another run of the
+	// job.
 	Began int64 `json:"began,omitempty"`
-	// Followed tells that an agent followed its tape to the end; in an entry about the job, that one followed all tapes
-	// of this host until then.
+	// Followed tells that an agent followed the process's tape to the end; in an entry about the job, that an agent
+	// followed all tapes of this host until then.
 	Followed bool `json:"followed,omitempty"`
 
-	// Ended is why the launcher ends the job: the name of a signal that it got, EndedByFailure, or a text. It is empty
-	// in an entry about a process.
+	// Ended is why the launcher ends the job: the name of a signal that the launcher got, EndedByFailure, or a text. It
+	// is empty in an entry about a process.
 	Ended string `json:"ended,omitempty"`
 
 	// Running is an agent's entry about the job: a verdict was open, and these processes of the host were running.
@@ -55,20 +56,20 @@ type Entry struct {
 	// Stopped are those of Running that were stopped, as by SIGSTOP.
 	Stopped []int `json:"stopped,omitempty"`
 
-	// Stays is an agent's entry about a process that runs, while a verdict was open because of what its devices did: a
-	// model.Stay by the generation of each communicator, in JSON. It is {} when no such verdict is open any more.
+	// Stays is an agent's entry about a running process, while a verdict based on its devices was open: a model.Stay by
+	// the generation of each communicator, in JSON. It is {} when no such verdict is open any more.
 	Stays json.RawMessage `json:"stays,omitempty"`
 }
 
-// Now is the entry with the current time.
+// Now returns the entry with the current time.
 func (e Entry) Now() Entry {
 	me := Self()
 	e.Time, e.Mono, e.Boot, e.PIDSpace = time.Now(), Monotonic(), me.BootID.String(), me.PIDSpace
 	return e
 }
 
-// AppendEntry appends an entry to the Ledger of a folder that this user owns: the owner of another one could not read
-// the file. An entry without a time gets the current one.
+// AppendEntry appends an entry to the Ledger of a folder that this user owns: another owner could not read the file. An
+// entry without a time gets the current one.
 func AppendEntry(dir string, e Entry) error {
 	if e.Time.IsZero() {
 		e = e.Now()
@@ -110,14 +111,13 @@ func Monotonic() int64 {
 	return ts.Nano()
 }
 
-// Bounds of a Ledger, in bytes. The last quarter is for what is rare: how processes ended.
+// Bounds of a Ledger, in bytes. The last quarter is reserved for rare entries: how processes ended.
 const (
 	maxLedger = 1 << 24
 	maxLine   = 1 << 17 // Stays of hundreds of communicators
 )
 
-// ReadLedger reads the Ledger at path up to the first invalid line, or to what is too much. A missing file has no
-// entries.
+// ReadLedger reads the Ledger at path up to the first invalid line, or up to maxLedger. A missing file has no entries.
 func ReadLedger(path string) ([]Entry, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

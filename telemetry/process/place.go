@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Place is where the main thread of a process is, as far as the kernel shows it to this process.
+// Place is where the main thread of a process is, if the kernel shows that to this process.
 type Place struct {
 	State byte     // R, S, D, T or t; see proc(5)
 	Wait  string   // the kernel function in which it waits; empty if it doesn't wait
@@ -19,7 +19,7 @@ func (id ID) Place() (Place, error) { return this.place(id) }
 
 func (k kernel) place(id ID) (p Place, err error) {
 	read := func(name string) string {
-		b, _ := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(id.PID), name)) // it may not be shown
+		b, _ := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(id.PID), name)) // the kernel may not show it
 		return strings.TrimSpace(string(b))
 	}
 	if p.Wait = read("wchan"); p.Wait == "0" {
@@ -31,7 +31,7 @@ func (k kernel) place(id ID) (p Place, err error) {
 			p.Stack = append(p.Stack, function)
 		}
 	}
-	s, err := k.of(id) // last: if the process still exists, all of this was its own
+	s, err := k.of(id) // last: if the process still exists, all of the above was its own
 	if err != nil {
 		return Place{}, err
 	}

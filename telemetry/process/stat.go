@@ -17,7 +17,7 @@ import (
 // ErrGone means that a process has ended.
 var ErrGone = errors.New("the process has ended")
 
-// kernel is where a kernel shows processes, as Linux does; tests have their own.
+// kernel says where a kernel shows processes, as Linux does; tests have their own.
 type kernel struct {
 	proc, cgroups string
 	pidfd         func(pid, flags int) (int, error)
@@ -52,7 +52,7 @@ func (k kernel) stat(pid int) (stat, error) {
 	}
 }
 
-// parseStat reads fields 3, 9, 14, 15, 22 and 52, behind the name in parentheses, which may contain anything.
+// parseStat reads fields 3, 9, 14, 15, 22 and 52, after the name in parentheses, which may contain anything.
 func parseStat(b []byte) (s stat, err error) {
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	const state, flags, user, system, start, exit = 0, 9 - 3, 14 - 3, 15 - 3, 22 - 3, 52 - 3 // the first is field 3
@@ -74,7 +74,7 @@ func parseStat(b []byte) (s stat, err error) {
 	return s, nil
 }
 
-// of is stat for an ID. The error is ErrGone if the process has ended: it is a zombie, or another one has its pid.
+// of is stat for an ID. The error is ErrGone if the process has ended: it is a zombie, or another process has its pid.
 func (k kernel) of(id ID) (stat, error) {
 	s, err := k.stat(id.PID)
 	if err == nil && (s.ended() || id.StartTicks != 0 && s.start != 0 && s.start != id.StartTicks) {
@@ -88,7 +88,7 @@ func (k kernel) ended(id ID) bool {
 	return errors.Is(err, ErrGone)
 }
 
-// Running tells whether a process with that pid exists in this pid namespace and is no zombie.
+// Running tells whether a process with the given pid exists in this pid namespace and is no zombie.
 func Running(pid int) bool { return !this.ended(ID{PID: pid}) }
 
 // Exiting tells whether a process has begun to exit. It may have closed its connections long before it counts as ended.
@@ -107,7 +107,7 @@ func (id ID) CPU() time.Duration {
 	return s.used
 }
 
-// State is what keeps a process from running.
+// State is why a process doesn't run.
 type State uint8
 
 // The states.
@@ -122,7 +122,8 @@ const (
 type Look struct {
 	State State
 	// Turns counts the context switches of the main thread if the process doesn't run: if two Looks have the same
-	// count, it did not run in between. A debugger that traces system calls stops a process all the time.
+	// count, it did not run in between. This matters with a debugger that traces system calls, which stops the process
+	// continually.
 	Turns uint64
 }
 
@@ -140,7 +141,7 @@ func (k kernel) look(id ID) (look Look, err error) {
 		look.State = Stopped
 	case s.state == 't':
 		look.State = Traced
-	case k.frozen(id.PID): // which the state does not show
+	case k.frozen(id.PID): // the state does not show this
 		look.State = Frozen
 	default:
 		return look, nil
@@ -162,7 +163,7 @@ func (k kernel) turns(pid int) (n uint64) {
 	return n
 }
 
-// status yields the lines of /proc/PID/status; none of a process that has ended.
+// status yields the lines of /proc/PID/status; none for a process that has ended.
 func (k kernel) status(pid int) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		b, _ := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), "status"))

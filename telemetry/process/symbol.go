@@ -17,17 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of what is read of a file that a process names: its table of symbols, and a name in it.
+// Bounds of reading a file that a process names: of its symbol table, and of a name in it.
 const (
 	maxSymbols = 256 << 20
 	maxName    = 1 << 10
 )
 
-// Function is the function with the call that returns to an address, and the offset of that address in it, by the
-// symbols of a file that the process had loaded at a time. The address is the file's own, before the file was loaded
-// somewhere. name is empty if the file can't be read, was written since, or has no such symbol. It is also empty for a
-// process that has died in another pid namespace: its path may be another file here. Function blocks for as long as the
-// file system does.
+// Function returns the function whose call returns to address, and the offset of address in it, by the symbols of a
+// file that the process had loaded at the time loaded. The address is relative to the file, not to where it was loaded.
+// name is empty if the file can't be read, was written since, or has no such symbol. It is also empty for a process
+// that has died in another pid namespace: its path may be another file here. Function blocks for as long as the file
+// system does.
 func (id ID) Function(path string, address uint64, loaded time.Time) (name string, offset uint64) {
 	f := id.open(path)
 	if f == nil {
@@ -40,8 +40,8 @@ func (id ID) Function(path string, address uint64, loaded time.Time) (name strin
 	return function(f, address)
 }
 
-// open opens a file of the process's, whatever root directory it has; nil if that can't be done. A link can't lead out
-// of that directory.
+// open opens a file by the process's path, below the process's root directory; nil if that is impossible. A link can't
+// lead out of that directory.
 func (id ID) open(path string) *os.File {
 	here, dir := id.Here(), "/"
 	alive := here.Liveness() == Alive
@@ -59,17 +59,17 @@ func (id ID) open(path string) *os.File {
 	if !absolute || alive && here.Liveness() != Alive { // the directory may be a later process's
 		return nil
 	}
-	if st, err := root.Stat(local); err != nil || !st.Mode().IsRegular() { // to open a device may have effects
+	if st, err := root.Stat(local); err != nil || !st.Mode().IsRegular() { // opening a device may have effects
 		return nil
 	}
-	f, err := root.OpenFile(local, os.O_RDONLY|unix.O_NONBLOCK, 0) // it may be a pipe meanwhile
+	f, err := root.OpenFile(local, os.O_RDONLY|unix.O_NONBLOCK, 0) // it may have become a pipe
 	if err != nil {
 		return nil
 	}
 	return f
 }
 
-// function finds the symbol in an ELF file that may have been made to do harm, which debug/elf is not for.
+// function finds the symbol in an ELF file that may be malicious; debug/elf isn't made for such files.
 func function(f io.ReaderAt, address uint64) (name string, offset uint64) {
 	part := func(at, size uint64) *io.SectionReader {
 		return io.NewSectionReader(f, int64(min(at, math.MaxInt64)), int64(min(size, math.MaxInt64)))
@@ -105,7 +105,7 @@ func function(f io.ReaderAt, address uint64) (name string, offset uint64) {
 	return "", 0
 }
 
-// covering is the function in a table of symbols whose code ends at an address, or has it behind its start.
+// covering returns the function in a symbol table whose code contains an address behind its start, or ends at it.
 func covering(table io.Reader, address uint64) (best elf.Sym64, found bool) {
 	in, le := bufio.NewReaderSize(table, 64<<10), binary.LittleEndian
 	for {

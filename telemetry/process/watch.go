@@ -18,7 +18,7 @@ type goneError struct{ exit Exit }
 func (e *goneError) Error() string        { return ErrGone.Error() + ": " + e.exit.String() }
 func (e *goneError) Is(target error) bool { return target == ErrGone }
 
-// ExitOf is how the process of an ErrGone ended; not Known if err doesn't tell.
+// ExitOf is how the process of an ErrGone ended; not Known if err doesn't say.
 func ExitOf(err error) Exit {
 	if gone := (*goneError)(nil); errors.As(err, &gone) {
 		return gone.exit
@@ -26,12 +26,12 @@ func ExitOf(err error) Exit {
 	return Exit{}
 }
 
-// Watch calls ended once when the process ends, from another goroutine. The error is ErrGone, for ExitOf, if it has
-// ended already. stop ends the watch: it waits until ended has returned if the process has ended by then, and else
-// ended isn't called any more. It may be called twice.
+// Watch calls ended once when the process ends, from another goroutine. The error is ErrGone, for ExitOf, if the
+// process has already ended. stop ends the watch: if the process has ended by then, stop waits until ended has
+// returned; else ended won't be called. stop may be called twice.
 //
-// The process must be of this pid namespace. The runtime's poller waits for its pidfd, which costs nothing until it
-// ends. Without pidfds, /proc is read ten times a second.
+// The process must be of this pid namespace. Go's runtime poller waits for its pidfd, which costs nothing until the
+// process ends. Without pidfds, /proc is read ten times a second.
 func (id ID) Watch(ended func(Exit)) (stop func(), err error) { return this.watch(id, ended) }
 
 func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
@@ -42,8 +42,8 @@ func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
 	if err != nil {
 		fd = -1
 	}
-	file := os.NewFile(uintptr(fd), "pidfd") // nil without one, as its methods allow
-	// Another process may have got the pid before it was opened; from now on none can.
+	file := os.NewFile(uintptr(fd), "pidfd") // nil without a pidfd, which its methods allow
+	// Another process may have got the pid before the pidfd was opened; from now on none can.
 	if k.ended(id) {
 		exit := k.exitOf(id, fd)
 		_ = file.Close()
@@ -60,13 +60,13 @@ func (k kernel) watch(id ID, ended func(Exit)) (stop func(), err error) {
 	var once sync.Once
 	return func() {
 		once.Do(func() { close(quit) })
-		_ = file.SetReadDeadline(time.Unix(1, 0)) // wakes the goroutine; it fails if that is through
+		_ = file.SetReadDeadline(time.Unix(1, 0)) // wakes the goroutine; fails if the goroutine has ended
 		<-done
 	}, nil
 }
 
-// await waits until the process has ended or quit was closed; over tells whether it has ended. Whoever closes quit must
-// also end the pidfd's time to read.
+// await waits until the process has ended or quit was closed; over tells whether it has ended. To end the wait, close
+// quit and then set the pidfd's read deadline to the past.
 func (k kernel) await(id ID, pidfd *os.File, quit <-chan struct{}) (exit Exit, over bool) {
 	if conn, err := pidfd.SyscallConn(); err == nil {
 		look := func(fd uintptr) bool {

@@ -35,7 +35,7 @@ func attributesOf(c *model.Comm) attributes {
 	return a
 }
 
-// call adds the user's call and, if it failed, the peer that it failed because of.
+// call adds the user's call and, if it failed because of a peer, that peer.
 func (a *attributes) call(r *tape.LifeRecord) {
 	a.when(r.Call != lifecycle.CallNone, semconv.Call.String(r.Call.String()))
 	switch r.Act {
@@ -52,7 +52,7 @@ func (a *attributes) call(r *tape.LifeRecord) {
 	a.when(r.Peer >= 0 && r.Code != lifecycle.CodeOK, semconv.PeerRank.Int(int(r.Peer)))
 }
 
-// site adds the place of the call in the user's code.
+// site adds the call's place in the user's code.
 func (a *attributes) site(s lifecycle.Site) {
 	if s.Func == "" && s.File == "" {
 		return
@@ -62,7 +62,7 @@ func (a *attributes) site(s lifecycle.Site) {
 	a.runner(&s, semconv.Goroutine, semconv.Thread)
 }
 
-// runner adds what ran a call: a goroutine, or a thread.
+// runner adds the goroutine or thread that made a call.
 func (a *attributes) runner(s *lifecycle.Site, goroutine, thread attribute.Key) {
 	key := thread
 	if s.InGo() {

@@ -15,19 +15,19 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// Config describes the process whose tape is projected, and where its spans go. Zero fields take the defaults that they
-// name.
+// Config describes the process whose tape is projected, and where its spans go. Zero fields take the defaults named in
+// their comments.
 type Config struct {
 	// Version, Job, Host, PID and Rank become the resource of every span, with the service name "carillon". They
 	// describe the process that wrote the tape, which need not be the one that reads it. Rank is the process's rank in
-	// the job, negative if it isn't known. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override all of them.
+	// the job, negative if unknown. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override all of them.
 	Version, Job, Host string
 	PID, Rank          int
 
 	// Resource is the program's own description of the process. It overrides all of the above; nil is none.
 	Resource *resource.Resource
 
-	// Process is the model whose steps are observed. Acts and operations that it has open at the end are unfinished.
+	// Process is the model whose steps are observed. Its acts and operations that are open at the end are unfinished.
 	// Required.
 	Process *model.Process
 
@@ -40,41 +40,41 @@ type Config struct {
 	From int64
 
 	// Sent is for a tape that is read again: the time, on the tape's clock, until which its process has sent all spans
-	// itself. Those are left out, and those of acts and operations that were unfinished then and never ended. 0 if it
-	// isn't known.
+	// itself. These spans are left out, and so are those of acts and operations that were unfinished then and never
+	// ended. 0 if unknown.
 	Sent int64
 
 	// Delivered is called with the time, on the tape's clock, until which all spans have been exported, whenever that
-	// advances; never again once a span was dropped or refused. The exporter's goroutine calls it, so it must not
-	// block. It needs Now; nil is none.
+	// time advances, but never again once a span was dropped or refused. The exporter's goroutine calls it, so it must
+	// not block. It needs Now; nil is none.
 	Delivered func(until int64)
 
-	// Outage is shared by the Projectors of a process that export to the same collector, so that an outage, and what is
-	// wrong with the variables, is logged once. nil: this Projector's own.
+	// Outage is shared by the Projectors of a process that export to the same collector, so that outages, and errors in
+	// the variables, are logged once. nil: this Projector's own.
 	Outage *otlp.Outage
 
 	// Now reads the tape's clock. It dates the end of acts that Close finds open; nil means the time of the last event,
 	// which is right for a tape whose process is gone.
 	Now func() int64
 
-	// SampleEvery keeps 1 in so many operations that ended well, the same ones on all ranks; failed, slow and stalled
-	// ones are always kept. 0 means tape.DefaultSampleEvery, a negative number keeps none. A follower shows no more of
-	// them than tape.Config.SampleEvery says.
+	// SampleEvery is N to keep 1 in N operations that ended well, the same ones on all ranks; failed, slow and stalled
+	// ones are always kept. 0 means tape.DefaultSampleEvery, a negative number keeps none. A follower gets no more of
+	// them than tape.Config.SampleEvery lets through.
 	SampleEvery int
 
-	// Slow is the duration from which an operation is slow; one that was reported to ObserveStall is slow, too. 0 means
+	// Slow is the duration from which an operation is slow; operations reported to ObserveStall are slow, too. 0 means
 	// model.DefaultSlow.
 	Slow time.Duration
 
-	// Finding returns why an operation stalls, if that is known. seq is its number, tape.OpRecord.Seq; 0 for an act
-	// that runs none. ObserveStall's goroutine calls it for each span of a stall, so it must not block. nil is none.
+	// Finding returns why an operation stalls, if known. seq is its number, tape.OpRecord.Seq; 0 for an act that runs
+	// no operation. ObserveStall's goroutine calls it for each span of a stall, so it must not block. nil is none.
 	Finding func(comm lifecycle.CommID, seq uint64) (Finding, bool)
 
 	// StoreTraces bounds the Store; 0 means DefaultStoreTraces.
 	StoreTraces int
 
 	// AlgorithmName names the algorithms of tape.OpRecord, which the runtime defines and a reader doesn't know; nil, or
-	// "" for one, leaves them out. The Store calls it for its readers, too, also after Close.
+	// "" for an algorithm, leaves it out. The Store also calls it, for its readers, even after Close.
 	AlgorithmName func(uint8) string
 
 	// OwnExport ignores the variables that name an exporter: spans only go to Processors and Exporters.
@@ -86,8 +86,8 @@ type Config struct {
 	// Processors get the spans, too, after the store and the exporter. Their owner ends them; Close flushes them.
 	Processors []sdktrace.SpanProcessor
 
-	// Exporters get the spans in batches, as the exporter that the environment names does: spans that one refuses count
-	// as failed. Their owner ends them.
+	// Exporters get the spans in batches, as the exporter that the environment names does: spans that an exporter
+	// refuses count as failed. Their owner ends them.
 	Exporters []sdktrace.SpanExporter
 
 	// Logger gets a line when spans can't be exported; nil means slog.Default().

@@ -34,12 +34,12 @@
 //
 // The acts of a communicator are connected by links, not by nesting, as a communicator lives for days. A split links to
 // its parent's init, a destroy to its own, and every act to the caller's span if the caller's context had one. A
-// refused call is a span with status Error in the trace of the act that made it a mistake; of many alike, the 1st, 2nd,
-// 4th and so on. A call that a non-blocking communicator postponed is a span without an error in the trace of the act
-// that it must wait for.
+// refused call is a span with status Error in the trace of the act that made it a mistake; of many such calls, the 1st,
+// 2nd, 4th and so on. A call that a non-blocking communicator postponed is a span without an error in the trace of the
+// act that it must wait for.
 //
-// A follower of the tape feeds events to a Projector. That stores the last traces in a bounded Store and, if
-// the OTEL_* variables ask for it, exports them. If a collector is slow or unreachable, spans are dropped and counted,
-// and the job doesn't wait. Errors are exported at once, other spans in batches. An invalid variable is a warning, not
-// an error. The package uses no global state of OpenTelemetry.
+// A follower of the tape feeds events to a Projector. It stores the last traces in a bounded Store and, if the OTEL_*
+// variables ask for it, exports them. If a collector is slow or unreachable, spans are dropped and counted, and the job
+// doesn't wait. Errors are exported at once, other spans in batches. An invalid variable is a warning, not an error.
+// The package uses no global state of OpenTelemetry.
 package trace

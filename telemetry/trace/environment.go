@@ -13,12 +13,12 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/otlp"
 )
 
-// An invalid OTEL_* variable never fails the job: a warning has its name, its value, what is allowed and what is done
-// instead. With an invalid destination nothing is exported, also not to OpenTelemetry's default destination.
+// An invalid OTEL_* variable never fails the job: a warning has its name, its value, the allowed values and what is
+// used instead. With an invalid destination nothing is exported, not even to OpenTelemetry's default destination.
 
 const notExported = "spans are not exported"
 
-// checkEnv warns of invalid variables. The error names those without which nothing can be exported.
+// checkEnv warns of invalid variables. The error names the invalid ones without which nothing can be exported.
 func checkEnv(log *slog.Logger) error {
 	var errs []error
 	check := func(name, allowed, instead string, valid func(string) bool) {

@@ -17,8 +17,8 @@ import (
 // Stats counts exported and lost spans.
 type Stats = otlp.Stats
 
-// gate wraps OpenTelemetry's batch processor with a bounded otlp.Queue. The last quarter of the queue is kept for acts
-// and errors: ordinary operations find it full first.
+// gate wraps OpenTelemetry's batch processor with a bounded otlp.Queue. The last quarter of the queue is reserved for
+// acts and errors.
 type gate struct {
 	sdktrace.SpanProcessor // OpenTelemetry's
 	*otlp.Queue
@@ -48,10 +48,10 @@ func newGate(exporter sdktrace.SpanExporter, log *slog.Logger, b otlp.Batching) 
 const flushMarks = 8
 
 // urgentPause is how long an error waits for others, to be exported with them. A program that ends because of the error
-// usually ends within it, and other processes then export its spans.
+// usually ends within this pause, and other processes then export its spans.
 const urgentPause = 200 * time.Millisecond
 
-// flushErrors exports errors at once: a hang should be seen before a batch is full.
+// flushErrors exports errors at once: a hang should be visible before a batch is full.
 func (g *gate) flushErrors() {
 	defer close(g.flushed)
 	for {
@@ -87,7 +87,7 @@ func (g *gate) OnEnd(span sdktrace.ReadOnlySpan) {
 	}
 }
 
-// ordinary tells whether the span is of an operation that ended well and in time.
+// ordinary tells whether a span is that of an operation that ended well and in time.
 func ordinary(attrs []attribute.KeyValue, failed bool) bool {
 	if failed {
 		return false
@@ -104,7 +104,7 @@ func ordinary(attrs []attribute.KeyValue, failed bool) bool {
 	return op
 }
 
-// Shutdown exports the queued spans, until ctx ends; those that are left then count as failed.
+// Shutdown exports the queued spans, until ctx ends; the rest then counts as failed.
 func (g *gate) Shutdown(ctx context.Context) error {
 	g.shut()
 	err := g.SpanProcessor.Shutdown(ctx)
@@ -119,7 +119,8 @@ type countingExporter struct {
 	gate *gate
 }
 
-// ExportSpans exports a batch. It returns no errors: they are counted, and logged when they begin and when they stop.
+// ExportSpans exports a batch. It returns no error: failures are counted, and logged when they begin and when they
+// stop.
 func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	g := o.gate
 	err := g.Export(ctx, len(spans), func(ctx context.Context) error { return o.SpanExporter.ExportSpans(ctx, spans) })
@@ -141,8 +142,8 @@ func (o *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 }
 
 // deliveries finds out until which time all spans have been exported. Spans leave the queue in order, so it stores
-// marks: how many spans had been queued when all events until a time had been projected. It has two marks: the next
-// that the export will reach, and the latest.
+// marks: how many spans had been queued when all events until a time had been projected. It keeps two marks: the next
+// one that the export will reach, and the latest.
 type deliveries struct {
 	tell func(until int64) // nil: there is no callback
 	now  func() int64
@@ -151,16 +152,16 @@ type deliveries struct {
 	next, latest mark
 }
 
-// mark says that all events until a time had become so many spans, in all. The zero value is none.
+// mark says how many spans, in all, the events until a time had become. The zero value is none.
 type mark struct {
 	spans uint64
 	until int64
 }
 
-// lateRecord is how much later than records of later times a record may be written, if its writer is preempted.
+// lateRecord is how long a preempted writer may delay a record: records with later times may be written before it.
 const lateRecord = 50 * time.Millisecond
 
-// queued notes that all events until a time on the tape's clock have become spans, the last of which is number spans.
+// queued notes that all events until a time on the tape's clock have become spans; spans is their number so far.
 func (d *deliveries) queued(spans uint64, until int64) {
 	if d.tell == nil {
 		return
@@ -173,7 +174,7 @@ func (d *deliveries) queued(spans uint64, until int64) {
 	}
 }
 
-// reached notes that so many spans have been exported.
+// reached notes the number of spans exported so far.
 func (d *deliveries) reached(spans uint64) {
 	if d.tell == nil {
 		return

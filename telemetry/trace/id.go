@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// The tags keep hashes of different things apart. They must never change, as they are part of all exported ids.
+// The tags make hashes of different things differ. They must never change, as all exported ids depend on them.
 const (
 	tagAct  = "ccl/act"
 	tagOp   = "ccl/op"
@@ -36,9 +36,9 @@ func ActTraceID(comm lifecycle.CommID, act tape.Act, seq uint64) oteltrace.Trace
 	return traceID(tagAct, comm, byte(act), seq)
 }
 
-// OpTraceID is the id of the trace of one operation, as the given rank sees it. Collectives of one number share a trace
-// whatever their kind, so that mismatched calls are seen side by side. A send and the receive that takes
-// its message share one, too. Operations that progress together have a trace of their rank alone.
+// OpTraceID is the id of the trace of one operation, as the given rank sees it. Collectives with the same number share
+// a trace whatever their kind, so that mismatched calls are seen side by side. A send and the receive that takes its
+// message share one, too. Operations that progress together have a trace of their rank alone.
 func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64) oteltrace.TraceID {
 	switch sig.Call {
 	case lifecycle.CallSend:
@@ -53,7 +53,7 @@ func OpTraceID(comm lifecycle.CommID, rank int, sig tape.Signature, seq uint64) 
 	}
 }
 
-// ownTrace tells whether operations of a call progress together, in a trace of their rank alone.
+// ownTrace tells whether operations of a call progress together, and so have a trace of their rank alone.
 func ownTrace(call lifecycle.Call) bool {
 	return call == lifecycle.CallSendRecv || call == lifecycle.CallGroupEnd
 }
@@ -84,7 +84,7 @@ func pairTraceID(tag string, comm lifecycle.CommID, from, to int32, n uint64) ot
 	return oteltrace.TraceID(sum[:16])
 }
 
-// spanID hashes a rank's part in a trace; n tells several parts with one tag apart.
+// spanID hashes a rank's part in a trace; n distinguishes parts with the same tag.
 func spanID(tag string, trace oteltrace.TraceID, rank int, n uint64) oteltrace.SpanID {
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 16), uint32(rank))
 	sum := digest(tag, trace, binary.LittleEndian.AppendUint64(b, n))
@@ -119,7 +119,7 @@ func (id identity) child(tag string, rank int, n uint64) identity {
 	return identity{trace: id.trace, span: spanID(tag, id.trace, rank, n), parent: id.span}
 }
 
-// root is the span without a parent.
+// root returns the identity without a parent.
 func (id identity) root() identity {
 	id.parent, id.remote = oteltrace.SpanID{}, false
 	return id
@@ -146,7 +146,7 @@ func (id identity) startContext(ctx context.Context) context.Context {
 }
 
 // generator is the sdktrace.IDGenerator that hands out the computed ids. Every span of the package is started in a
-// context made by startContext; a span that isn't gets ids that OpenTelemetry calls invalid and is never exported.
+// context made by startContext; any other span gets ids that OpenTelemetry considers invalid, and is never exported.
 type generator struct{}
 
 // NewIDs returns the ids of a root span.

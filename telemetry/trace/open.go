@@ -51,7 +51,7 @@ func (p *Projector) open(ctx context.Context) error {
 }
 
 // exporterOf joins the exporter that the environment names and those of the program; nil if there is none. to is their
-// destination, for messages. If the environment's can't be made, the program's are returned with the error.
+// destination, for messages. If the environment's exporter can't be made, the program's are returned with the error.
 func exporterOf(ctx context.Context, cfg *Config) (all sdktrace.SpanExporter, to string, err error) {
 	var named sdktrace.SpanExporter
 	if !cfg.OwnExport {
@@ -69,7 +69,7 @@ func exporterOf(ctx context.Context, cfg *Config) (all sdktrace.SpanExporter, to
 	}
 }
 
-// exporters are the one that the environment names, nil if none, and those that the program owns.
+// exporters holds the exporter that the environment names, nil if none, and those that the program owns.
 type exporters struct {
 	named    sdktrace.SpanExporter
 	programs []sdktrace.SpanExporter
@@ -101,8 +101,8 @@ type programProcessor struct{ sdktrace.SpanProcessor }
 // Shutdown flushes the processor.
 func (p programProcessor) Shutdown(ctx context.Context) error { return p.ForceFlush(ctx) }
 
-// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name none that can be used. Unlike in
-// OpenTelemetry, no variables mean no export.
+// exporterFromEnv makes the exporter that the OTEL_* variables name; nil if they name no usable one. Unlike in
+// OpenTelemetry, without variables there is no export.
 func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExporter, error) {
 	if own, all := otlp.Asked("TRACES"); !own && !all {
 		return nil, nil
@@ -128,14 +128,14 @@ func exporterFromEnv(ctx context.Context, log *slog.Logger) (sdktrace.SpanExport
 	return exporter, nil
 }
 
-// Resource describes cfg's process, as its spans do; its metrics and logs take the same.
+// Resource describes cfg's process; its spans, metrics and logs share it.
 func Resource(ctx context.Context, cfg Config) *resource.Resource {
 	cfg.setDefaults()
 	return newResource(ctx, &cfg)
 }
 
-// newResource describes the process. cfg.Resource wins over the environment, and that over the rest of cfg. A malformed
-// variable is logged, and its valid part is used.
+// newResource describes the process. cfg.Resource overrides the environment, which overrides the rest of cfg. A
+// malformed variable is logged, and its valid part is used.
 func newResource(ctx context.Context, cfg *Config) *resource.Resource {
 	instance := strconv.Itoa(cfg.Rank)
 	if cfg.Rank < 0 {

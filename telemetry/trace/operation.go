@@ -33,7 +33,7 @@ func (p *Projector) samples(comm lifecycle.CommID, o *model.Op) bool {
 		return false
 	}
 	seq := o.Seq
-	if o.Signature.Call == lifecycle.CallSendRecv { // several share a number, and their traces have one rank
+	if o.Signature.Call == lifecycle.CallSendRecv { // several share a number; their traces have one rank
 		seq ^= uint64(o.Start)
 	}
 	return tape.Sampled(comm, seq, uint64(p.cfg.SampleEvery))
@@ -60,7 +60,7 @@ func (p *Projector) opSpan(m *model.Comm, o *model.Op, slow bool, problem *probl
 }
 
 // emitDevice makes the span of an operation as measured on its device. It is a root, as the operation's own span may
-// not be sampled. So are those of its parts, if NCCL tells of them.
+// not be sampled. The spans of its parts, which NCCL may report, are roots, too.
 func (p *Projector) emitDevice(m *model.Comm, o *model.Op) {
 	s := p.opSpan(m, o, false, nil)
 	s.id = s.id.child(tagDevice, m.Rank, 0).root()
@@ -82,9 +82,9 @@ func (p *Projector) emitKernel(m *model.Comm, r *tape.OpRecord) {
 	})
 }
 
-// emitProxied makes the span of what an operation sent to a rank of another node, below the operation's (of NCCL's,
-// a root), or of a step of that. What has been sent when an operation becomes slow has a started span, as the operation
-// has. o is nil if its start is not known.
+// emitProxied makes the span of the data that an operation sent to a rank of another node, below the operation's span
+// (for NCCL, a root), or of a step of it. Data sent by the time that an operation becomes slow gets a started span, as
+// the operation does. o is nil if its start is unknown.
 func (p *Projector) emitProxied(m *model.Comm, o *model.Op, r *tape.OpRecord) {
 	sent := r.Proxied()
 	s := span{

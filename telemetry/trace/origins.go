@@ -13,10 +13,10 @@ import (
 // maxOrigins bounds the communicators whose origin is stored. The oldest is dropped first.
 const maxOrigins = 8192
 
-// origins has the span that made each communicator, so that later acts can link to it: its own init or, if it has none,
-// the split, whose trace can't be computed from the communicator's id.
+// origins holds the span that made each communicator, so that later acts can link to it: the communicator's own init
+// or, if it has none, the split, whose trace can't be computed from the communicator's id.
 type origins struct {
-	splits *simplelru.LRU[lifecycle.CommID, oteltrace.TraceID] // by child; zero for one that has an init of its own
+	splits *simplelru.LRU[lifecycle.CommID, oteltrace.TraceID] // by child; zero if the child has its own init
 }
 
 func newOrigins() *origins {
@@ -32,7 +32,7 @@ func (o *origins) hasInit(comm lifecycle.CommID) bool {
 	return known && !split.IsValid()
 }
 
-// addSplit records that the split of that trace made the child, unless the child has an init of its own.
+// addSplit records that the split with this trace made the child, unless the child has its own init.
 func (o *origins) addSplit(child lifecycle.CommID, split oteltrace.TraceID) {
 	if !o.splits.Contains(child) {
 		o.splits.Add(child, split)
@@ -53,7 +53,7 @@ func (o *origins) birthLink(m *model.Comm) oteltrace.Link {
 	return link(o.span(m.ID, max(m.Rank, 0)).context(), semconv.LinkBirth)
 }
 
-// links links an operation to the spans that made its communicator and that one's parent.
+// links links an operation to the spans that made its communicator and the communicator's parent.
 func (o *origins) links(m *model.Comm) []oteltrace.Link {
 	links := []oteltrace.Link{o.birthLink(m)}
 	if !m.Parent.IsZero() {

@@ -19,7 +19,7 @@ import (
 // belong to the model's owner; Store, Stats and Flush may be used by any goroutine.
 type Projector struct {
 	cfg      Config
-	provider *sdktrace.TracerProvider // of the exporter and the processors, if there are any
+	provider *sdktrace.TracerProvider // of the exporter and processors, if any
 	tracer   oteltrace.Tracer
 	store    *Store
 	gate     *gate // nil: nothing is exported
@@ -33,8 +33,8 @@ type Projector struct {
 }
 
 // New makes a Projector for the tape of the process that cfg describes, with the exporter that the OTEL_* variables
-// name; ctx bounds how long making it may take. A variable that can't be used is logged with its value and what it
-// takes; it is an error only with cfg.MustExport, so that the traced job goes on.
+// name; ctx bounds how long making it may take. An unusable variable is logged with its value and the allowed values;
+// it is an error only with cfg.MustExport, so that the traced job goes on.
 func New(ctx context.Context, cfg Config) (*Projector, error) {
 	if cfg.Wall == nil {
 		return nil, errors.New("trace: Config.Wall is nil; give it the tape's Header.Wall")
@@ -87,7 +87,7 @@ func (p *Projector) Observe(s *model.Step) {
 	switch r := &s.Event.Op; {
 	case s.IsLife:
 		p.observeLife(s.Comm, s)
-	case !r.Signature.Call.IsOperation(): // it is internal, of an act
+	case !r.Signature.Call.IsOperation(): // it is an act's internal operation
 	case r.Stage == tape.StageEnd:
 		p.endOp(s.Comm, s.Op)
 	case r.Stage == tape.StageDevice:
@@ -171,8 +171,8 @@ func (p *Projector) abandon(a *model.Act, now int64, why string) {
 	p.finish(m, a, &r, unfinished(a.Kind.String(), why, a.Phase))
 }
 
-// unfinished is the problem of an act or operation that didn't end. why is a clause, "SIGTERM comes"; "" says that the
-// record of the end was missed.
+// unfinished returns the problem of an act or operation that didn't end. why is a clause, "SIGTERM comes"; "" means
+// that the record of the end was missed.
 func unfinished(what, why string, phase tape.Phase) *problem {
 	text := "unfinished: " + why + " before the " + what + " does"
 	if why == "" {
@@ -184,7 +184,7 @@ func unfinished(what, why string, phase tape.Phase) *problem {
 	return &problem{errorType: semconv.ErrorUnfinished, text: text}
 }
 
-// Emitted is the span of the last event; invalid if it has none, as most operations. Only the goroutine that calls
+// Emitted is the span of the last event; invalid if it has none, as for most operations. Only the goroutine that calls
 // Observe may call it.
 func (p *Projector) Emitted() oteltrace.SpanContext { return p.emitted.context() }
 
@@ -196,7 +196,7 @@ func (p *Projector) Close(ctx context.Context) error {
 	return p.Leave(ctx)
 }
 
-// Leave is Close for a tape that another reader continues with: open acts stay open.
+// Leave is Close for a tape that another reader will continue to read: open acts stay open.
 func (p *Projector) Leave(ctx context.Context) error {
 	err := p.provider.Shutdown(ctx)
 	if p.gate != nil { // the provider ends nothing if ctx has ended
@@ -216,8 +216,8 @@ func (p *Projector) Unfinished() {
 	p.Interrupt(tapeEnds)
 }
 
-// Interrupt is Unfinished for a process that is about to end. why says what ends it, as a clause: "SIGTERM comes". An
-// act or operation that still ends regularly gets a second span with the same ids. Flush sends the spans.
+// Interrupt is Unfinished for a process that is about to end. why is the reason, as a clause: "SIGTERM comes". An act
+// or operation that still ends regularly gets a second span with the same ids. Flush sends the spans.
 func (p *Projector) Interrupt(why string) {
 	now := p.now()
 	p.abandonAll(why)

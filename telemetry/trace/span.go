@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// span is a span before it is made. Times are the tape's.
+// span is a span before it is made. Times are on the tape's clock.
 type span struct {
 	id         identity
 	name       string
@@ -30,7 +30,7 @@ type span struct {
 // problem is why a span's status is Error.
 type problem struct{ errorType, text string }
 
-// problemOf is the problem of a record, nil if it has none. ErrInProgress is an answer, not a problem.
+// problemOf is the problem of a record, nil if it has none. ErrInProgress is a regular result, not a problem.
 func problemOf(code lifecycle.Code, text string) *problem {
 	if code == lifecycle.CodeOK || code == lifecycle.CodeInProgress {
 		return nil
@@ -49,7 +49,7 @@ func (p *Projector) emit(s *span) {
 	if p.disabled || p.alreadyExported() {
 		return
 	}
-	// The time of day may be set meanwhile, so the duration is by the tape's clock.
+	// The time of day may be set meanwhile, so the duration is measured by the tape's clock.
 	start, took := p.cfg.Wall(s.start), max(time.Duration(s.end-s.start), moment)
 	if s.problem != nil {
 		s.attrs = append(s.attrs, semconv.ErrorType.String(s.problem.errorType))
@@ -70,7 +70,7 @@ func (p *Projector) emit(s *span) {
 }
 
 // alreadyExported tells whether the process that wrote the tape has exported the spans of the last event. Only the time
-// of the event counts: phases of an act that hangs may have ended long before it.
+// of the event counts: phases of an act that hangs may have ended long before.
 func (p *Projector) alreadyExported() bool {
 	return !p.ending && (p.last < p.cfg.From || p.cfg.Sent != 0 && p.last <= p.cfg.Sent)
 }
@@ -93,7 +93,7 @@ func (p *Projector) emitStarted(m *model.Comm, a *model.Act, r *tape.LifeRecord)
 	})
 }
 
-// part is the identity of a rank's own span in a trace; while the rank is unknown, that of its process.
+// part is the identity of a rank's own span in a trace; while the rank is unknown, that of its process's span.
 func (p *Projector) part(m *model.Comm, trace oteltrace.TraceID, tag string) identity {
 	if m.Rank >= 0 {
 		return rankSpan(trace, m.Rank)
@@ -104,8 +104,7 @@ func (p *Projector) part(m *model.Comm, trace oteltrace.TraceID, tag string) ide
 	}
 }
 
-// emitPhases makes the spans of the phases that have ended and have none yet; with a problem, also of the current
-// phase.
+// emitPhases makes the spans of ended phases that have none yet; with a problem, also that of the current phase.
 func (p *Projector) emitPhases(m *model.Comm, a *model.Act, now int64, problem *problem) {
 	own := p.part(m, actTrace(m, a), tagSpan)
 	phases := slices.Clip(a.Phases[a.Reported:])
@@ -202,8 +201,8 @@ func (p *Projector) emitMisuse(m *model.Comm, s *model.Step) {
 	})
 }
 
-// before is the trace of the act because of which a call was refused, if it is known, and the kind of the link to it:
-// an earlier act makes the call illegal, or the call must wait for an unfinished one.
+// before returns the trace of the act because of which a call was refused, if known, and the kind of the link to it: an
+// earlier act makes the call illegal, or the call must wait for an unfinished act.
 func before(m *model.Comm, s *model.Step) (trace oteltrace.TraceID, kind string) {
 	if code := s.Life.Code; code != lifecycle.CodeInProgress {
 		if first, known := firstActs[code]; known {
@@ -281,7 +280,7 @@ func (p *Projector) SpanOf(s *model.Step) oteltrace.SpanContext {
 	}
 }
 
-// SpanOfStall is the span of a report's act or operation, which is made when that ends.
+// SpanOfStall is the span of a report's act or operation, which is made when the act or operation ends.
 func (p *Projector) SpanOfStall(r *stall.Report) oteltrace.SpanContext {
 	return p.part(r.Comm, stallTrace(r), tagSpan).context()
 }

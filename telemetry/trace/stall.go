@@ -16,12 +16,12 @@ import (
 type Finding struct {
 	Rank   int    // the rank at fault, in the communicator of the operation; -1 for none
 	Reason string // a stable name of the cause; "" for none
-	Text   string // replaces the sentence of this rank; "" keeps it
+	Text   string // replaces this rank's own sentence; "" keeps that
 }
 
 // ObserveStall takes a report of an operation or act that is slow, stalled, or cleared. A slow operation gets a
 // "(started)" span, as an act does when it starts; a stalled one gets a span for each report, from its start until the
-// report. Events that were on the tape when the report was made should have been observed before.
+// report. Observe the events that were on the tape when the report was made before calling it.
 func (p *Projector) ObserveStall(r *stall.Report) {
 	if p.disabled || r.Comm.ID.IsZero() {
 		return
@@ -100,7 +100,7 @@ func stallCaller(r *stall.Report) []oteltrace.Link {
 	return callerLinks(r.InFlight.Caller)
 }
 
-// stallReason is what this rank alone knows of the stall, in a sentence.
+// stallReason says what this rank alone knows about the stall, in a sentence.
 func stallReason(r *stall.Report) string {
 	text := r.Act.String()
 	if r.Act == tape.ActNone {
@@ -122,7 +122,7 @@ func stallReason(r *stall.Report) string {
 	return text
 }
 
-// waited is how long the operation has waited for the same rank; 0 if that is not known.
+// waited is how long the operation has waited for the same rank; 0 if unknown.
 func waited(r *stall.Report) time.Duration {
 	if r.Wait < 0 || r.WaitSince <= 0 || r.WaitSince > r.Now {
 		return 0

@@ -18,12 +18,12 @@ import (
 const (
 	// DefaultStoreTraces is how many traces of each sort a Store keeps.
 	DefaultStoreTraces = 512
-	// MaxTraceSpans is how many spans of one trace a Store keeps; the others are counted.
+	// MaxTraceSpans is how many spans of one trace a Store keeps; further ones are only counted.
 	MaxTraceSpans = 256
 )
 
 // Store keeps the spans of the last traces in memory, so that a process can show them without a collector. Operations
-// that ended well are kept apart from all else, so that many of them never push out an act or an error. It is safe for
+// that ended well are kept separately, so that many of them never push out an act or an error. It is safe for
 // concurrent use, and its methods hold a lock for microseconds only.
 type Store struct {
 	mu   sync.Mutex
@@ -156,7 +156,7 @@ func (s *Store) countOpen(id oteltrace.TraceID, more int) {
 func (s *Store) Trace(id oteltrace.TraceID) (t Trace, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, traces := range []traceLRU{s.acts, s.ops} { // in both, if an operation failed on some ranks here
+	for _, traces := range []traceLRU{s.acts, s.ops} { // in both if an operation failed on some ranks here
 		if kept, ok := traces.Peek(id); ok {
 			t.Spans, t.Truncated, found = append(t.Spans, kept.Spans...), t.Truncated+kept.Truncated, true
 		}

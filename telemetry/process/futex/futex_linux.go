@@ -1,5 +1,5 @@
-// Package futex puts threads to sleep until another process, or another thread, wakes them: through a word of memory
-// that they share.
+// Package futex puts threads to sleep until another process, or another thread, wakes them through a shared word of
+// memory.
 package futex
 
 import (
@@ -15,11 +15,11 @@ const (
 	opWake = 1
 )
 
-// All has Wake wake every waiter.
+// All makes Wake wake every waiter.
 const All = 1<<31 - 1
 
-// Wait sleeps while *word is value, at most for limit, or less for any reason: the caller looks again. The kernel alone
-// touches the word, so that a file cut short under its mapping is an error (EFAULT) and not a SIGBUS.
+// Wait sleeps while *word is value, at most for limit. It may wake up early for any reason: the caller checks again.
+// Only the kernel touches the word, so that a file cut short under its mapping is an error (EFAULT) and not a SIGBUS.
 func Wait(word *uint32, value uint32, limit time.Duration) error {
 	timeout := unix.NsecToTimespec(int64(limit))
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opWait, uintptr(value),
@@ -30,8 +30,8 @@ func Wait(word *uint32, value uint32, limit time.Duration) error {
 	return errno
 }
 
-// Wake wakes up to n of those that sleep on word. It keeps the scheduler's processor, as it takes a microsecond. The
-// error is EFAULT if the word isn't there any more.
+// Wake wakes up to n of the threads that sleep on word. It doesn't give up its P, as it takes only a microsecond. The
+// error is EFAULT if the word is no longer mapped.
 func Wake(word *uint32, n int) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opWake, uintptr(n), 0, 0, 0)
 	if errno != 0 {

@@ -20,7 +20,7 @@ const minToken = 16
 
 // Access says which clients get answers. If Tokens or ClientCAFile is set, every request needs a token or a
 // certificate, on any address, except for the bare answers of /livez and /readyz. Otherwise only this process's user
-// and root get answers, over loopback. The tags are for runtime/node, which reads the variables.
+// and root get answers, over loopback. The tags name the variables that runtime/node reads.
 type Access struct {
 	// Tokens are sent as `Authorization: Bearer TOKEN`; each has at least 16 characters, and any of them is accepted.
 	// The variable has one. Without a token, `/livez` and `/readyz` answer a bare yes or no. Several tokens allow one

@@ -21,8 +21,8 @@ type Declaration struct {
 	// Title describes it in a few words: "a GPU doesn't answer".
 	Title string
 
-	// DependsOn are codes, declared before, of which this one is a symptom. It is silent while one of them is open for
-	// the same subject, or for any if one of the two has no subject.
+	// DependsOn are codes, declared before, of which this one is a symptom. The condition is silent while one of them
+	// is open for the same subject, or for any subject if one of the two has none.
 	DependsOn []string
 
 	// NotReady says that a critical condition makes the process not ready, silent or not. No condition makes a process
@@ -37,8 +37,8 @@ type Finding struct {
 	Advice   string // what to do about it, if known
 	Severity bus.Severity
 
-	// TextAfter is set if the sentence has ages: it returns the sentence as of that long after the finding. Text is
-	// then the sentence without ages, by which findings are compared.
+	// TextAfter is set if the sentence has ages: it returns the sentence as of the given time after the finding. Text
+	// is then the sentence without ages, and is used to compare findings.
 	TextAfter func(time.Duration) string
 }
 
@@ -98,7 +98,7 @@ type conditionKey struct{ code, subject string }
 type Warnable struct {
 	of *Conditions
 	Declaration
-	causes []string // the codes that it depends on, directly or indirectly, the nearest first
+	causes []string // the codes on which it depends, directly or indirectly, nearest first
 }
 
 // Declare declares a code. It fails if the code is malformed or taken, or depends on one that is not declared.

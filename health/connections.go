@@ -15,8 +15,9 @@ const (
 	maxStreams     = maxConnections - 256
 )
 
-// connections bounds the number of open connections, and never refuses a new one: it closes the one that has been idle
-// longest, or else the one that has been served longest. So a probe gets in however many connections others hold.
+// connections bounds the number of open connections, and never refuses a new one: it closes the connection that has
+// been idle longest, or else the one that has been served longest. So a probe gets in however many connections other
+// clients hold.
 type connections struct {
 	max, maxStreams int
 	cut             func() // counts a connection that is closed for a new one
@@ -36,7 +37,7 @@ type connection struct {
 	since uint64 // connections.changes when the activity began
 }
 
-// activity is what a connection is doing. The lowest is closed first.
+// activity is what a connection is doing. Connections with the lowest activity are closed first.
 type activity uint8
 
 const (

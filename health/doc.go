@@ -12,8 +12,8 @@
 //
 // /livez says whether this process should be restarted, by the checks of the kind Live alone. Such a check must be
 // about the process itself, and about a fault that its restart would fix. Another rank's fault, a network, a GPU, a
-// stalled or failed communicator, a full disk or a slow exporter don't belong there, or a kubelet kills healthy ranks
-// one after another because of one that is ill. So no Condition can make a process not live.
+// stalled or failed communicator, a full disk or a slow exporter don't belong there, or a kubelet would kill healthy
+// ranks one after another because of a faulty one. So no Condition can make a process not live.
 //
 // /readyz says whether the process can do its work now, by the checks of the kind Ready, and by critical conditions
 // whose Declaration says so. /healthz has both.

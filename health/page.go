@@ -104,7 +104,7 @@ type view struct {
 	Ranks         []Rank    // at most maxRows; preferably those that aren't alive
 	Comms         []Comm    // at most maxRows; preferably those in an operation
 	Alive         int
-	Jobs          bool // there are several, which the tables tell apart
+	Jobs          bool // there are several; the tables show the job
 	Entries       []indexEntry
 }
 
@@ -171,7 +171,7 @@ func (x *page) look(v *view, results []Result) {
 	}
 }
 
-// Culprit is the reason of the verdict that names a rank; empty if none does.
+// Culprit is the reason of the verdict that names rank r as a culprit; empty if none does.
 func (v *view) Culprit(r Rank) string {
 	for i := range v.Snapshot.Verdicts {
 		if open := &v.Snapshot.Verdicts[i]; open.Names(&r) {
@@ -181,7 +181,7 @@ func (v *view) Culprit(r Rank) string {
 	return ""
 }
 
-// firstRows returns at most maxRows rows: those that matter, then others, in order.
+// firstRows returns at most maxRows rows: first those that matter, then the others, both in order.
 func firstRows[T any](all []T, matters func(*T) bool) []T {
 	if len(all) <= maxRows {
 		return all

@@ -11,7 +11,7 @@ import (
 )
 
 // peerUser asks the kernel which user owns the socket at the other end of a loopback connection, with sock_diag(7), as
-// ss -e does. A socket that its process has closed has no owner.
+// ss -e does. A socket has no owner once its process has closed it.
 func peerUser(peer, own netip.AddrPort) (uid int, err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// Check checks something. It returns nil or a Well if all is well, and otherwise what is wrong, in a few words. Its
-// context ends at its timeout. It may be called from any goroutine, but never twice at a time.
+// Check is a check's function. It returns nil or a Well if all is well, and otherwise an error that says in a few words
+// what is wrong. Its context ends at its timeout. It may be called from any goroutine, but never twice at a time.
 type Check func(ctx context.Context) error
 
 // Well is a Check's result for "nothing is wrong", with a text: Well("no GPU"). Wrapped in or joined with another
@@ -51,7 +51,7 @@ type entry struct {
 	running *run
 }
 
-// run is one execution of a check. All callers meanwhile share its answer.
+// run is one execution of a check. All callers during it share its answer.
 type run struct {
 	since time.Time
 	done  chan struct{}

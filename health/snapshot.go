@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// Schema is the version of the documents under /api/v1. A later one of the same path only adds fields.
+// Schema is the version of the documents under /api/v1. A later version under the same path only adds fields.
 const Schema = 1
 
 // Snapshot is the state of the job at a moment, as one of its processes knows it: the document at /api/v1/ras. Once
@@ -25,16 +25,17 @@ type Snapshot struct {
 	Host string `json:"host,omitempty"`
 	PID  int    `json:"pid,omitempty"`
 
-	// Ranks are the job's processes, by rank; of an agent, those of all its jobs.
+	// Ranks are the job's processes, by rank; for an agent, those of all its jobs.
 	Ranks []Rank `json:"ranks"`
-	// Comms are the communicators of the process that took it; of an agent, those of the processes that it follows.
+	// Comms are the communicators of the process that took the snapshot; for an agent, those of the processes that it
+	// follows.
 	Comms []Comm `json:"comms"`
-	// Unwatched says why RAS doesn't watch the job, as far as this process knows: then the absence of verdicts means
-	// nothing. Empty: RAS does.
+	// Unwatched says why, to this process's knowledge, RAS doesn't watch the job: then the absence of verdicts means
+	// nothing. Empty: RAS watches it.
 	Unwatched string `json:"unwatched,omitempty"`
 	// Verdicts are the open ones.
 	Verdicts []Verdict `json:"verdicts"`
-	// Conditions are those of the process that took it, the silent ones last.
+	// Conditions are those of the process that took the snapshot, the silent ones last.
 	Conditions []Condition `json:"conditions"`
 }
 
@@ -64,7 +65,8 @@ type Verdict struct {
 	verdict.Verdict
 }
 
-// Names tells whether the verdict has a rank's process among its culprits. Other jobs have ranks of the same numbers.
+// Names tells whether the verdict has a rank's process among its culprits. Ranks of other jobs may have the same
+// numbers.
 func (v *Verdict) Names(r *Rank) bool { return v.Job == r.Job && r.Member != "" && v.Accuses(r.Member) }
 
 // Jobs are the names of the jobs that the snapshot is about, in order.

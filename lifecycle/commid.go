@@ -29,7 +29,7 @@ func RunCommID(id CommID, run Run) CommID {
 	return hashID("carillon communicator: of a run", binary.LittleEndian.AppendUint64(id[:], uint64(run)))
 }
 
-// GraphsCommID names what stands for the operations of a communicator that graphs launch.
+// GraphsCommID names the pseudo-communicator of the operations that graphs launch on a communicator.
 func GraphsCommID(id CommID) CommID { return hashID("carillon communicator: graphs", id[:]) }
 
 func hashID(purpose string, data []byte) CommID {
@@ -42,7 +42,7 @@ func hashID(purpose string, data []byte) CommID {
 // String is the id as 32 hexadecimal digits.
 func (id CommID) String() string { return hex.EncodeToString(id[:]) }
 
-// Short is the first 16 of String's digits: enough for people, not for programs.
+// Short is the first 16 digits of String: enough for people, not for programs.
 func (id CommID) Short() string { return hex.EncodeToString(id[:8]) }
 
 // IsZero reports whether id names no communicator.

@@ -40,8 +40,9 @@ var (
 	ErrCanceled        error = sentinel(CodeCanceled)
 )
 
-// CodeOf is the code of err: CodeOK for nil; that of the outermost error in its tree that has one (a method ErrorCode()
-// Code, as all errors of this package have); CodeTimeout or CodeCanceled for the end of a context; else CodeSystem.
+// CodeOf is the code of err: CodeOK for nil; else the code of the outermost error in its tree that has one (a method
+// ErrorCode() Code, as all errors of this package have); else CodeTimeout or CodeCanceled for the end of a context;
+// else CodeSystem.
 func CodeOf(err error) Code {
 	if err == nil {
 		return CodeOK
@@ -59,9 +60,9 @@ func CodeOf(err error) Code {
 	}
 }
 
-// UsageError is the caller's mistake: the call was refused, and nothing was changed.
+// UsageError is the caller's mistake: the call was refused, and nothing changed.
 type UsageError struct {
-	Call   Call   // the call that was refused; CallNone if it is none of a communicator's
+	Call   Call   // the call that was refused; CallNone if it isn't a communicator's
 	Code   Code   // why
 	State  State  // of the communicator, when it was refused
 	Comm   CommID // the communicator; zero if there is none
@@ -73,7 +74,7 @@ type UsageError struct {
 	Detail string // what to do instead
 }
 
-// invalid is the UsageError of a value that has no communicator yet.
+// invalid is the UsageError for an invalid value, without a communicator.
 func invalid(format string, args ...any) error {
 	return &UsageError{Code: CodeInvalidArgument, Detail: fmt.Sprintf(format, args...)}
 }
@@ -211,7 +212,7 @@ func (e *SystemError) Is(target error) bool { return target == sentinel(e.Code) 
 func (e *SystemError) Unwrap() error { return e.Err }
 
 // subject writes what an error is about: `all_reduce (operation 17) on communicator "dp" (9f86d081884c7d65, rank 2)`,
-// less what is unknown.
+// leaving out unknown parts.
 func subject(b *strings.Builder, call Call, seq uint64, comm CommID, name string, rank int) {
 	if call != CallNone {
 		b.WriteString(call.String())

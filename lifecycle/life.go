@@ -106,7 +106,7 @@ func (l *Life) Signal(event Event, cause error) (State, bool) {
 
 // Retire makes the life's handle stale. It is called when the communicator's resources are freed, after Destroy or
 // Abort, and changes destroying to destroyed and aborting to aborted. It returns false for a live communicator, and for
-// one that was retired before. Later calls still get errors with the site of the call that ended it.
+// one that was retired before. Later calls still get errors with the site of the call that ended the communicator.
 func (l *Life) Retire() bool {
 	l.Signal(EventDestroyDone, nil)
 	l.Signal(EventAbortDone, nil)
@@ -122,7 +122,7 @@ func (l *Life) refuse(call Call) error {
 	return err
 }
 
-// next is the state after call, or why it is refused. The caller holds l.mu.
+// next returns the state after call, or why call is refused. The caller holds l.mu.
 func (l *Life) next(call Call, site Site) (State, error) {
 	from := l.State()
 	to, code := Next(from, call)
@@ -143,7 +143,7 @@ func (l *Life) stale() error {
 	return l.refusal(CallNone, code, Site{})
 }
 
-// refusal is the error, with this code, of an illegal call. The caller holds l.mu.
+// refusal returns the error of an illegal call, with this code. The caller holds l.mu.
 func (l *Life) refusal(call Call, code Code, site Site) error {
 	if code == CodeInitializing && l.info.NonBlocking {
 		code = CodeInProgress

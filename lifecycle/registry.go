@@ -17,7 +17,7 @@ const remembered = 256
 type Registry struct {
 	mu      sync.RWMutex
 	lives   map[Handle]*Life // live ones, and the last retired ones
-	last    Handle           // the last one given
+	last    Handle           // the last one given out
 	retired []Handle         // the last retired ones, oldest first
 }
 
@@ -38,7 +38,7 @@ func (r *Registry) Open(info Info) *Life {
 
 // Lookup finds the life of a handle. For a stale handle the error is that of a call on the ended communicator, a
 // *UsageError; it names the communicator and the call that ended it, unless that is long ago. For a handle that this
-// registry never gave, it is a *UsageError with CodeInvalidArgument.
+// registry never gave out, the error is a *UsageError with CodeInvalidArgument.
 func (r *Registry) Lookup(h Handle) (*Life, error) {
 	r.mu.RLock()
 	life, last := r.lives[h], r.last

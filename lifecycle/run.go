@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Run tells one start of a job from all others, under whatever name: rank 0 makes one, and the others learn it when
-// they meet. 0 is not known.
+// Run distinguishes one start of a job from all others, whatever the job's name: rank 0 makes it, and the other ranks
+// learn it when they meet. 0 is unknown.
 type Run uint64
 
 // NewRun makes a Run that no other job has.
@@ -17,7 +17,7 @@ func NewRun() Run {
 	return Run(max(binary.LittleEndian.Uint64(b[:]), 1))
 }
 
-// String is the run as 16 hexadecimal digits; empty if it is not known.
+// String is the run as 16 hexadecimal digits; empty if unknown.
 func (r Run) String() string {
 	if r == 0 {
 		return ""

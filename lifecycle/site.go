@@ -16,12 +16,12 @@ type Site struct {
 	Func      string // "main.train", "model.(*Net).Fit": with its package's last element; in C "f+0x1f in job.so+0x2c"
 	File      string // as the compiler knows it, usually an absolute path; in C the program's or library's
 	Line      int    // 0 in C
-	Goroutine uint64 // the runtime's number, as a stack dump shows it; elsewhere the thread's; 0 if unknown
+	Goroutine uint64 // Go's number, as in a stack dump; outside Go the thread's; 0 if unknown
 	Time      time.Time
 }
 
-// Caller is the Site of the innermost function on the stack outside of a package, given by its full path: of the call
-// into the package. "" is no package. It takes about a microsecond and allocates, so it is for calls that change a
+// Caller returns the Site of the call into the package with the path outside: of the innermost function on the stack
+// that isn't in it. "" is no package. It takes about a microsecond and allocates, so it is for calls that change a
 // communicator's state, not for operations.
 func Caller(outside string) Site {
 	site := Site{Goroutine: goroutine(), Time: time.Now()}
@@ -55,14 +55,14 @@ func goroutine() uint64 {
 // IsZero reports whether the site is unknown. A Site with only a Time is not zero.
 func (s Site) IsZero() bool { return s == Site{} }
 
-// InGo reports whether the call was one of a Go program's, and not of C or Python.
+// InGo reports whether Go code made the call, and not C or Python.
 func (s Site) InGo() bool { return strings.HasSuffix(s.File, ".go") }
 
 // known reports whether the place is known.
 func (s Site) known() bool { return s.Func != "" || s.File != "" }
 
 // String is "main.train (train.go:12), goroutine 7", "step (train.py:12), thread 4711", or "train+0x1f in
-// train.so+0x2c1f, thread 4711", less what is unknown.
+// train.so+0x2c1f, thread 4711", leaving out unknown parts.
 func (s Site) String() string {
 	if !s.known() {
 		return "an unknown place"
@@ -80,8 +80,8 @@ func (s Site) String() string {
 	return text
 }
 
-// madeBy says which call did something: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000", less
-// what is unknown.
+// madeBy says which call did something: " by main.train (train.go:12), goroutine 7, at 2026-03-01 12:00:00.000",
+// leaving out unknown parts.
 func (s Site) madeBy() string {
 	var parts []string
 	if s.known() {

@@ -3,7 +3,7 @@ package lifecycle
 //go:generate go test -run ^(TestTableDocument|TestCHeaderIsCurrent)$ . -rewrite
 
 // cell is an entry of a table: the next State, or stay, or the Code of the error. Codes of errors start at 100, above
-// all states. Zero is no entry: it refuses, and fails the tests.
+// all states. Zero is a missing entry: it refuses the call, and fails the tests.
 type cell uint16
 
 // The entries. All names have four letters, so that gofmt keeps the tables aligned.
@@ -36,8 +36,7 @@ const (
 // Destroy and Abort have states of their own, in which the runtime waits for operations or cancels them, so that a
 // Destroy that hangs can be seen, and can be aborted. For all other calls the communicator is gone.
 //
-// After a failure, Shrink (without the dead ranks) and Revoke are legal; Split and Grow would need the ranks that
-// failed.
+// After a failure, Shrink (without the dead ranks) and Revoke are legal; Split and Grow would need the failed ranks.
 var calls = [numCalls][numStates]cell{
 	//                     none  initi ready fing  fized destg dead  abtg  aborted fail revoked
 	CallInitRank:         {goIn, used, used, used, used, used, used, used, used, used, used},
@@ -69,8 +68,8 @@ var calls = [numCalls][numStates]cell{
 	CallBarrier:          {null, soon, stay, late, late, dead, dead, gone, gone, fail, rvkd},
 }
 
-// events has the result of an event (row) for a communicator in a state (column). An event is never an error: one that
-// comes too late, because of a call meanwhile, changes nothing.
+// events has the result of an event (row) for a communicator in a state (column). An event is never an error: an event
+// that comes too late, because of a call meanwhile, changes nothing.
 var events = [numEvents][numStates]cell{
 	//                 none  initi ready fing  fized destg dead  abtg  aborted fail revoked
 	EventInitDone:     {stay, goRd, stay, stay, stay, stay, stay, stay, stay, stay, stay},
@@ -99,7 +98,7 @@ func Next(s State, c Call) (State, Code) {
 	}
 }
 
-// After is the rule for events: the state after event e in state s, which is s if the event changes nothing there.
+// After is the rule for events: the state after event e in state s, which is s if the event changes nothing.
 func After(s State, e Event) State {
 	if s >= numStates || e >= numEvents {
 		return s

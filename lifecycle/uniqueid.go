@@ -16,13 +16,13 @@ import (
 )
 
 // UniqueID names a communicator before it exists. One rank makes it, the user carries it to the others, as bytes or as
-// text, and each of them passes it to InitRank. It is as large as NCCL's.
+// text, and each rank passes it to InitRank. It is as large as NCCL's.
 //
 // It holds a secret that lets its holder join the job. String and MarshalText contain the secret, as the user carries
 // them; Redacted doesn't, nor does a UniqueID in a log record (slog) or in a %#v.
 type UniqueID [128]byte
 
-// The layout of a UniqueID. All of it after the checksum is covered by the checksum.
+// The layout of a UniqueID. The checksum covers everything after it.
 const (
 	uidMagic    = 0         // 4 bytes: "crl" and the version of the layout
 	uidChecksum = 4         // 4 bytes: CRC-32C, little-endian
@@ -40,7 +40,7 @@ const MaxAddress = uidReserved - uidAddr
 
 // NewUniqueID makes an id that no other communicator has, with a fresh secret. addr is the host:port at which the ranks
 // meet; it must be reachable from all of them and at most MaxAddress bytes long. An empty addr is for ranks of one
-// process, which need none. A malformed addr is a *UsageError.
+// process, which need no address. A malformed addr is a *UsageError.
 func NewUniqueID(addr string) (UniqueID, error) {
 	var seed [32]byte
 	rand.Read(seed[:]) // never fails: crypto/rand ends the process rather than return weak bytes
@@ -67,8 +67,8 @@ func UniqueIDFromSecret(seed []byte, addr string) (UniqueID, error) {
 	return id, nil
 }
 
-// derive derives 32 bytes from a seed, for one purpose. They reveal nothing about the seed, nor about those for another
-// purpose.
+// derive derives 32 bytes from a seed, for one purpose. They reveal nothing about the seed, nor about the bytes for
+// another purpose.
 func derive(seed []byte, purpose string) []byte {
 	mac := hmac.New(sha256.New, seed)
 	mac.Write([]byte(purpose))

@@ -41,8 +41,8 @@ func (m *Monitor) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It is bounded as Read is. A GPU that doesn't tell a value has no series of
-// it, so a value is never an old one of a GPU that is lost.
+// Collect implements prometheus.Collector. It is bounded as Read is. If a GPU doesn't report a value, there is no
+// series for it, so a lost GPU never shows old values.
 func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 	s := m.Read(context.Background())
 	hung := slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Code == CodeHung })
@@ -57,7 +57,7 @@ func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 		case g.Lost:
 			states["lost"]++
 		case hung || s.Read.IsZero():
-			states["unread"]++ // NVML has not told of it yet, or doesn't answer
+			states["unread"]++ // NVML has not reported it yet, or doesn't answer
 		default:
 			states["ok"]++
 		}

@@ -13,7 +13,7 @@ import (
 
 // Codes of conditions.
 const (
-	// CodeXid: the driver reported an Xid error; one that a process caused ends after Remembered.
+	// CodeXid: the driver reported an Xid error. If a process caused it, the condition ends after Remembered.
 	CodeXid        = "gpu_xid"
 	CodeECC        = "gpu_ecc"         // uncorrected memory errors since the Monitor began
 	CodeCorrected  = "gpu_ecc_fixed"   // corrected memory errors; it ends after Remembered
@@ -122,7 +122,7 @@ func (m *Monitor) list() []Condition {
 }
 
 // Declare declares a Monitor's conditions as conditions of the process, and returns a function that takes its events.
-// None makes a process not ready: that is left to a check, which reads the GPUs.
+// No condition makes a process not ready: that is left to a check, which reads the GPUs.
 func Declare(conditions *health.Conditions) (func(Event), error) {
 	warnables := map[string]*health.Warnable{}
 	for _, r := range rules {

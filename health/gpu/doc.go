@@ -21,6 +21,6 @@
 // index of the GPU on the host, "3". For a MIG device it is the GPU's index and the GPU instance's id, "3:1"; memory is
 // then the instance's, and everything else the GPU's.
 //
-// NVML is loaded at run time, which needs cgo. Without cgo, or on another system than Linux, the package builds and
-// says that it can't read the GPUs.
+// NVML is loaded at run time, which needs cgo. Without cgo, or on other systems than Linux, the package builds and
+// reports that it can't read the GPUs.
 package gpu

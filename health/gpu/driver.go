@@ -30,7 +30,7 @@ type driver interface {
 type device interface {
 	// identity doesn't call the driver.
 	identity() identity
-	// read reads all values that the GPU has. errLost and errReset: it has none any more.
+	// read reads all values that the GPU has. errLost and errReset: it no longer has any.
 	read() (reading, error)
 }
 
@@ -63,7 +63,7 @@ type event struct {
 // wholeGPU is the instance of an event that concerns all of a GPU.
 const wholeGPU = 0xFFFFFFFF
 
-// reading is the values of a GPU; nil for those that it doesn't have.
+// reading holds the values of a GPU; values that it doesn't have are nil.
 type reading struct {
 	Memory      *Memory  `json:"memory,omitempty"`
 	ECC         *ECC     `json:"ecc,omitempty"`
@@ -91,7 +91,7 @@ type NVLink struct {
 	Errors uint64 `json:"errors"` // replays, recoveries and CRC errors of all links
 }
 
-// Rows is the state of memory rows that are replaced by spare ones.
+// Rows is the state of the replacement of memory rows by spare ones.
 type Rows struct {
 	Pending bool `json:"pending"` // the next reset replaces some
 	Failed  bool `json:"failed"`  // there was no spare one

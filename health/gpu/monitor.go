@@ -81,7 +81,7 @@ type gpuState struct {
 	xids  map[uint64]uint64
 }
 
-// New makes a Monitor. It doesn't use the driver before Start.
+// New makes a Monitor, which doesn't use the driver before Start.
 func New(cfg Config) *Monitor { return newMonitor(cfg, newDriver()) }
 
 func newMonitor(cfg Config, d driver) *Monitor {

@@ -46,7 +46,7 @@ func (d *nvmlDriver) open() error { return wrap("nvmlInit", d.lib.Init()) }
 
 func (d *nvmlDriver) close() { d.lib.Shutdown() }
 
-// devices finds the GPUs. Indices are NVML's, by PCI address: those of CUDA, unless a host's GPUs differ and
+// devices finds the GPUs. Indices are NVML's, by PCI address. They equal CUDA's, unless a host's GPUs differ and
 // CUDA_DEVICE_ORDER is not PCI_BUS_ID.
 func (d *nvmlDriver) devices(v visibility) ([]device, error) {
 	count, ret := d.lib.DeviceGetCount()
@@ -222,8 +222,8 @@ func (d *nvmlDevice) readLinks(a *asked) *NVLink {
 	return n
 }
 
-// inEvents lets one Monitor of the process at a time call NVML about events. While one call waits for an event, another
-// one would spin on a lock of the library and take a core from the job (seen with driver 580).
+// inEvents lets only one Monitor of the process at a time call NVML about events. While one call waits for an event,
+// another one would spin on a lock of the library and take a core from the job (seen with driver 580).
 var inEvents sync.Mutex
 
 func (d *nvmlDriver) turn() (end func()) {
@@ -241,7 +241,7 @@ func (d *nvmlDriver) newEvents() (events, error) {
 	return &nvmlEvents{set}, nil
 }
 
-// wanted are the events that a Monitor uses. Changes of clocks and performance states would come with every kernel.
+// wanted are the events that a Monitor uses. Events for clocks and performance states would come with every kernel.
 const wanted = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError | nvml.EventTypeSingleBitEccError
 
 func (s *nvmlEvents) add(dev device) error {

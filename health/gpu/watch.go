@@ -95,8 +95,7 @@ func (m *Monitor) register() (events, int, error) {
 	return set, registered, nil
 }
 
-// happened raises the conditions of an event for each GPU that it concerns: a process may have several MIG devices of
-// one GPU.
+// happened raises the conditions of an event for each affected GPU: a process may have several MIG devices of one GPU.
 func (m *Monitor) happened(set events, e event) {
 	defer m.tell()
 	m.mu.Lock()
@@ -128,7 +127,7 @@ func (m *Monitor) xid(g *gpuState, x Xid) {
 	m.raise(c)
 }
 
-// key is that of the GPU's condition of a code.
+// key is the key of the GPU's condition with a code.
 func (g *gpuState) key(code string) key { return key{code, g.id.label, 0} }
 
 // condition is a condition of this GPU; text follows "GPU 3: ".

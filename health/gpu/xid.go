@@ -49,7 +49,7 @@ const (
 		"every collective waits for the slowest GPU"
 )
 
-// catalogue has the common ones of https://docs.nvidia.com/deploy/xid-errors.
+// catalogue has the common Xids of https://docs.nvidia.com/deploy/xid-errors.
 var catalogue = map[uint64]Xid{
 	8:   {8, "GPU stopped processing", ScopeProcess, adviseProgram},
 	13:  {13, "graphics engine exception", ScopeProcess, adviseProgram},

@@ -1,8 +1,8 @@
 // Package wire encodes and decodes small binary messages, between processes and in files.
 //
 // A message is written with the append functions of encoding/binary and those here. It is read with a [Reader], which
-// never reads beyond the end and never allocates for what a message only claims to have. Its first failure sticks, so
-// that a decoder is a plain list of fields with one check at its end.
+// never reads beyond the end and never allocates more than the message really has. Its first failure sticks, so that a
+// decoder is a plain list of fields with one check at its end.
 package wire
 
 import (
@@ -27,8 +27,8 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// Reader takes a message apart, field by field. After a failure every field is zero, and Err says what failed first.
-// Integers of fixed size are little-endian. It is a value of one goroutine.
+// Reader decodes a message, field by field. After a failure every field is zero, and Err is the first failure. Integers
+// of fixed size are little-endian. A Reader is for one goroutine.
 type Reader struct {
 	rest []byte
 	err  error
@@ -59,7 +59,7 @@ func (r *Reader) Fail(err error) {
 	r.rest = nil
 }
 
-// Take reads n bytes, which stay the message's; nil after a failure.
+// Take reads n bytes, which still belong to the message; nil after a failure.
 func (r *Reader) Take(n int) []byte {
 	if n < 0 || n > len(r.rest) {
 		r.Fail(ErrShort)
@@ -70,7 +70,7 @@ func (r *Reader) Take(n int) []byte {
 	return head
 }
 
-// Rest reads all that is left.
+// Rest reads all remaining bytes.
 func (r *Reader) Rest() []byte { return r.Take(len(r.rest)) }
 
 // Fill reads as many bytes as dst has into it.
@@ -145,7 +145,7 @@ func (r *Reader) Count(limit int) int {
 	return n
 }
 
-// Bytes reads a length of at most limit and that many bytes, which stay the message's.
+// Bytes reads a length of at most limit and that many bytes, which still belong to the message.
 func (r *Reader) Bytes(limit int) []byte { return r.Take(r.UpTo(limit)) }
 
 // Text is Bytes as a string of its own.

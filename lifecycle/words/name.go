@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Name is the name of one of a type's values. One that has none, as a later version may write it, is "kind(7)".
+// Name is the name of one of a type's values. A value without a name, as a later version may write it, is "kind(7)".
 func Name[T ~uint8](kind string, names []string, value T) string {
 	if int(value) < len(names) {
 		return names[value]
@@ -14,7 +14,7 @@ func Name[T ~uint8](kind string, names []string, value T) string {
 	return fmt.Sprintf("%s(%d)", kind, uint8(value))
 }
 
-// Named is the value that Name gives the name. The error lists the names.
+// Named returns the value with a name: it is the reverse of Name. The error lists the names.
 func Named[T ~uint8](kind string, names []string, name string) (T, error) {
 	if i := slices.Index(names, name); i >= 0 {
 		return T(i), nil

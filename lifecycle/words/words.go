@@ -1,4 +1,4 @@
-// Package words writes what sentences of this runtime have most: ranks, lists and durations, in one way everywhere.
+// Package words formats the common parts of this runtime's sentences (ranks, lists, durations) in one way everywhere.
 // Numbers of bytes are humanize.IBytes' of github.com/dustin/go-humanize.
 package words
 
@@ -26,8 +26,8 @@ func Ranks(ranks []int) string {
 	return word + Numbers(ranks)
 }
 
-// Numbers lists numbers, each once and in order: "0 to 2 and 5". Of a long list it names the beginning, and says how
-// many more numbers there are: "0, 2, 4, 6, 8, 10, 12, 14 and 92 more".
+// Numbers lists numbers, each once and in order: "0 to 2 and 5". For a long list, it names the beginning and the number
+// of further ones: "0, 2, 4, 6, 8, 10, 12, 14 and 92 more".
 func Numbers(numbers []int) string {
 	numbers = slices.Compact(slices.Sorted(slices.Values(numbers)))
 	var parts []string
@@ -65,7 +65,7 @@ func list(items []string, more int) string {
 	return strings.Join(items[:last], ", ") + " and " + items[last]
 }
 
-// Captured says of a communicator that so many operations were captured in graphs.
+// Captured says how many operations of a communicator were captured in graphs.
 func Captured(operations uint64) string {
 	noun := "operations"
 	if operations == 1 {
@@ -74,8 +74,8 @@ func Captured(operations uint64) string {
 	return fmt.Sprintf("%d %s captured in CUDA graphs, whose replays are not seen", operations, noun)
 }
 
-// Round cuts a duration to what a person reads of it: three digits, and whole seconds from a minute on. Its String is
-// "12.3ms", "3.21s" or "1m23s".
+// Round rounds a duration for people: to three digits, and to whole seconds from a minute on. Its String is "12.3ms",
+// "3.21s" or "1m23s".
 func Round(d time.Duration) time.Duration {
 	size, unit := d.Abs(), time.Nanosecond
 	if size >= time.Minute {
@@ -87,7 +87,7 @@ func Round(d time.Duration) time.Duration {
 	return d.Round(unit)
 }
 
-// Clip is text as valid UTF-8 of at most n bytes. One that is longer ends with "…".
+// Clip returns text as valid UTF-8 of at most n bytes. A longer text is cut, and ends with "…".
 func Clip(text string, n int) string {
 	const mark = "…"
 	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) <= n {
@@ -96,8 +96,8 @@ func Clip(text string, n int) string {
 	return strings.ToValidUTF8(text[:max(n-len(mark), 0)], "") + mark
 }
 
-// Line is text on one line, for a terminal or a log, wherever it comes from: line breaks are "; ", tabs are spaces, and
-// other control characters, and those that change the direction of text, are visible ("\\u001b").
+// Line returns untrusted text on one line, for a terminal or a log: line breaks become "; ", tabs become spaces, and
+// other control characters, and those that change the direction of text, become visible ("\\u001b").
 func Line(text string) string {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n\r\u2028\u2029", r) })
 	var b strings.Builder

@@ -12,9 +12,9 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// MissingError says that an exchange did not complete because not all ranks came, or because one left. Every rank gets
-// it with the same roll. It matches [lifecycle.ErrNotJoined], the code of its *[lifecycle.PeerError] (of the rank to
-// look at first), its Cause and, if Self's context was canceled, [lifecycle.ErrCanceled].
+// MissingError says that an exchange did not complete because some ranks didn't come, or because one left. Every rank
+// gets it with the same roll. It matches [lifecycle.ErrNotJoined], the code of its *[lifecycle.PeerError] (about the
+// rank to look at first), its Cause and, if Self's context was canceled, [lifecycle.ErrCanceled].
 type MissingError struct {
 	Roll
 	Self   int           // the rank that waited
@@ -24,7 +24,7 @@ type MissingError struct {
 	Cause error
 }
 
-// Error names the ranks that are missing, those that left and how, and those that are there.
+// Error names the ranks that are missing, those that left and how, and those that are present.
 func (e *MissingError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rendezvous %q: rank %d of %d waited %s", e.Key, e.Self, e.Size, words.Round(e.Waited))
@@ -55,8 +55,8 @@ func (e *MissingError) Is(target error) bool { return target == lifecycle.ErrNot
 
 func (e *MissingError) canceled() bool { return errors.Is(e.Cause, context.Canceled) }
 
-// Unwrap returns lifecycle.ErrCanceled if this rank's context was canceled, so that this is the code; then the
-// *lifecycle.PeerError of the rank to look at first, and the Cause.
+// Unwrap returns lifecycle.ErrCanceled if this rank's context was canceled, so that the error has its code; then the
+// *lifecycle.PeerError about the rank to look at first, and the Cause.
 func (e *MissingError) Unwrap() []error {
 	var errs []error
 	if e.canceled() {
@@ -71,9 +71,9 @@ func (e *MissingError) Unwrap() []error {
 	return errs
 }
 
-// peer chooses the rank to look at first: one that another one contradicts, that died, was lost, closed its rendezvous
-// or withdrew, in this order; else one that is missing; else one that gave up, as it did so because of others. It is
-// not Self, whose rank another process may have claimed.
+// peer chooses the rank to look at first: one that another rank contradicts, that died, was lost, closed its rendezvous
+// or withdrew, in this order; else a missing rank; else one that gave up, as it did so because of others. It is not
+// Self, whose rank another process may have claimed.
 func (e *MissingError) peer() *lifecycle.PeerError {
 	if _, ok := errors.AsType[*UnreachableError](e.Cause); ok {
 		return nil // the UnreachableError carries it
@@ -81,7 +81,7 @@ func (e *MissingError) peer() *lifecycle.PeerError {
 	gone := slices.DeleteFunc(e.Gone(), func(m Member) bool { return m.Rank == e.Self && e.Cause != nil })
 	hows := []Departure{Refuted, Died, Lost, Closed, Withdrew}
 	if e.Cause != nil {
-		hows = hows[:4] // what canceled this rank's context may have canceled the others' too
+		hows = hows[:4] // whatever canceled this rank's context may have canceled the others' too
 	}
 	for _, how := range hows {
 		for _, m := range gone {
@@ -113,18 +113,18 @@ func (e *MissingError) blame(m Member) *lifecycle.PeerError {
 	return &lifecycle.PeerError{Code: codes[m.How], Rank: m.Rank, Self: e.Self, Since: m.Left, Detail: m.story()}
 }
 
-// UnreachableError says that the rendezvous itself was not reached before the context ended.
+// UnreachableError says that the rendezvous itself could not be reached before the context ended.
 type UnreachableError struct {
 	Address  string // host:port that was tried
 	Rank     int    // the rank whose process is the server, or NoRank
 	Self     int    // the rank that tried
 	Attempts int
 	Since    time.Time
-	Context  error // why it stopped trying
+	Context  error // why Self stopped trying
 	Last     error // of the last attempt; nil if none has ended
 }
 
-// NoRank is the rank of a server that is no rank, such as etcd.
+// NoRank stands for the rank of a server that isn't a rank's process, such as etcd.
 const NoRank = -1
 
 // Error names the address, the attempts and the last cause.
@@ -167,14 +167,14 @@ func (e *UnreachableError) Unwrap() []error {
 type ConflictError struct {
 	Roll
 	Self   int
-	Claims []Member // that contradict each other, by rank
+	Claims []Member // the members that contradict each other, by rank
 	Detail string   // the contradiction, and what to do
 }
 
 // Error names the claims, and the members that made them.
 func (e *ConflictError) Error() string { return fmt.Sprintf("rendezvous %q: %s", e.Key, e.Detail) }
 
-// Unwrap returns the fault as a *lifecycle.PeerError that names a rank that contradicts Self.
+// Unwrap returns the fault as a *lifecycle.PeerError about a rank that contradicts Self.
 func (e *ConflictError) Unwrap() error {
 	peer := &lifecycle.PeerError{Code: lifecycle.CodeMismatch, Rank: e.Self, Self: e.Self, Detail: e.Error()}
 	for _, m := range e.Claims {

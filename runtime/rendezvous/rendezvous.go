@@ -16,14 +16,14 @@ const (
 )
 
 // Rendezvous lets the ranks of a communicator exchange one small message each before they are connected. It is one
-// rank's part in one unique id. It is safe for concurrent use; its exchanges may be made one at a time.
+// rank's part in one unique id. It is safe for concurrent use; its exchanges are made one at a time.
 type Rendezvous interface {
 	// Exchange contributes payload for rank and blocks until all size ranks have contributed under the same key. It
 	// returns all payloads, by rank; the caller owns them, and payload may be reused. Keys are used once.
 	//
 	// When ctx ends first, or when a rank that takes part dies, gives up or closes, the error is a *[MissingError] that
-	// names the ranks that arrived and those that did not. A call with a context that has ended doesn't take part, and
-	// tells the other ranks the context's cause: all that wait or come later fail. Ranks that contradict each other
+	// names the ranks that arrived and those that did not. A call with an ended context doesn't take part, and tells
+	// the other ranks the context's cause: all ranks that wait or come later fail. Ranks that contradict each other
 	// (one rank twice, different sizes, a rank out of range) all get a *[ConflictError]. A key or an id that was used
 	// before is a *[StaleError].
 	Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error)
@@ -33,7 +33,7 @@ type Rendezvous interface {
 	Close() error
 }
 
-// HowEnded is how a rank leaves whose context has ended, and why.
+// HowEnded says how and why a rank leaves when its context ends.
 func HowEnded(ctx context.Context) (how Departure, why string) {
 	cause := context.Cause(ctx)
 	if _, refuted := errors.AsType[*ConflictError](cause); refuted {

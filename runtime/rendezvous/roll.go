@@ -17,7 +17,7 @@ type Departure uint8
 
 // The departures. Their numbers are part of tcp's protocol.
 const (
-	Waiting  Departure = iota // it is there
+	Waiting  Departure = iota // it is present
 	Died                      // its connection was closed without a bye: the process ended
 	Lost                      // its connection broke: the process may still run
 	GaveUp                    // its deadline passed while it waited
@@ -41,15 +41,15 @@ type Member struct {
 	Host string // its host's name
 	PID  int    // its process id on that host
 
-	// Of ranks that meet again: the number that it had before, and the ranks of that communicator that it says don't
-	// come; empty if it doesn't say.
+	// For ranks that meet again: the rank's number in the earlier communicator, and the ranks of that communicator that
+	// it says don't come; empty if it doesn't say.
 	Was     int
 	Without string
 
 	Arrived time.Time // when it joined the exchange; zero if it left before
 	Left    time.Time // when it left; zero while it waits
 	How     Departure // how it left
-	Detail  string    // why it left, as it says itself; may be empty
+	Detail  string    // why it left, in its own words; may be empty
 }
 
 // Here makes the Member of a rank of this process that arrives now.
@@ -97,20 +97,20 @@ func (m Member) story() string {
 
 func clock(t time.Time) string { return t.Format("15:04:05.000") }
 
-// Contradicts tells whether two members say of different ranks that they don't come.
+// Contradicts tells whether two members name different ranks that don't come.
 func (m Member) Contradicts(o Member) bool {
 	return m.Without != "" && o.Without != "" && m.Without != o.Without
 }
 
 // Roll is the state of one exchange: the ranks that have come, and those that have left. A Roll with two present
-// members of one rank, or with members that disagree with its size or on who comes, is a conflict.
+// members of one rank, or with members that disagree with its size or on which ranks come, is a conflict.
 type Roll struct {
 	Key     string
 	Size    int      // how many ranks are expected
-	Members []Member // all that have come, by rank
+	Members []Member // all members that have come, by rank
 }
 
-// Sort orders the members by rank, and by arrival where two claim the same.
+// Sort orders the members by rank, and by arrival if two claim the same rank.
 func (r *Roll) Sort() {
 	slices.SortStableFunc(r.Members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), a.Arrived.Compare(b.Arrived))
@@ -164,8 +164,8 @@ func (r *Roll) Err(self int, since time.Time, cause error) error {
 	return &MissingError{Roll: *r, Self: self, Since: since, Waited: time.Since(since), Cause: cause}
 }
 
-// conflict finds the first contradiction among the members: other lists of ranks and ranks out of range first, which
-// explain the others.
+// conflict finds the first contradiction among the members: first different lists of ranks, then ranks out of range, as
+// these explain the others.
 func (r *Roll) conflict() (claims []Member, detail string) {
 	said := r.members(func(m Member) bool { return m.Without != "" })
 	if slices.ContainsFunc(said, func(m Member) bool { return m.Contradicts(said[0]) }) {

@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	leaseTime = 5 * time.Second // after a rank's last keep-alive, until etcd removes its keys
-	leaveTime = time.Second     // to write a rank's last event
-	firstLine = 5 * time.Second // until a waiting rank logs a line; the next come after twice the time each
+	leaseTime = 5 * time.Second // from a rank's last keep-alive until etcd removes its keys
+	leaveTime = time.Second     // for writing a rank's last event
+	firstLine = 5 * time.Second // until a waiting rank logs a line; later lines come at doubled times
 	maxLine   = 5 * time.Minute // between two lines
 
-	firstPause = 50 * time.Millisecond // between two attempts to reach etcd, and then twice as long each time, up to
+	firstPause = 50 * time.Millisecond // between two attempts to reach etcd; doubles each time, up to maxPause
 	maxPause   = time.Second
 )
 
@@ -41,7 +41,7 @@ type Rendezvous struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 
-	turn chan struct{} // holds a token during an exchange or Close; guards what follows
+	turn chan struct{} // holds a token during an exchange or Close; guards the fields below
 
 	session *session // nil until connected
 	member  rendezvous.Member
@@ -66,7 +66,8 @@ func New(config *Config, id lifecycle.UniqueID, log *slog.Logger) (*Rendezvous, 
 	return r, nil
 }
 
-// Exchange implements [rendezvous.Rendezvous]. The others learn of a rank's death when its lease ends, after leaseTime.
+// Exchange implements [rendezvous.Rendezvous]. The other ranks learn of a rank's death when its lease ends, after
+// leaseTime.
 func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	if err := rendezvous.CheckArgs(key, size, payload); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 		return nil, closed
 	}
 	reach := ctx
-	if ctx.Err() != nil { // time to tell the others that this rank won't come
+	if ctx.Err() != nil { // allow time to tell the others that this rank won't come
 		var end context.CancelFunc
 		reach, end = context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 		defer end()
@@ -98,11 +99,11 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 	if err := r.reach(reach, me); err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
-	answers := make(chan answer, 8) // two of a generation
+	answers := make(chan answer, 8) // two per generation
 	r.room.expect(func(a answer) {
 		select {
 		case answers <- a:
-		default: // of a generation that this rank has left
+		default: // drop: of a generation that this rank has left
 		}
 	})
 	defer r.room.expect(nil)
@@ -111,7 +112,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 		next: firstLine,
 	}
 	out, cause := w.run(ctx)
-	cause = cmp.Or(cause, caller.Err()) // it ends before ctx does, and another rank may share it
+	cause = cmp.Or(cause, caller.Err()) // caller ends before ctx, and another rank may share caller
 	if out == nil {
 		return nil, r.room.roll(key, size).Err(rank, me.Arrived, cause)
 	}
@@ -126,7 +127,7 @@ func (r *Rendezvous) Exchange(ctx context.Context, key string, rank, size int, p
 	return payloads, nil
 }
 
-// reach connects, and tries again while etcd can't be reached, until ctx ends.
+// reach connects, and retries while etcd can't be reached, until ctx ends.
 func (r *Rendezvous) reach(ctx context.Context, me rendezvous.Member) error {
 	unreached := &rendezvous.UnreachableError{
 		Address: r.config.shown, Rank: rendezvous.NoRank, Self: me.Rank, Since: me.Arrived,
@@ -168,7 +169,7 @@ func (r *Rendezvous) reach(ctx context.Context, me rendezvous.Member) error {
 	return nil
 }
 
-// transient tells whether the next attempt to connect may succeed where this one met err.
+// transient tells whether another attempt to connect may succeed after this err.
 func transient(err error) bool {
 	code := status.Code(err)
 	if etcd, ok := errors.AsType[rpctypes.EtcdError](err); ok {
@@ -195,9 +196,9 @@ func (r *Rendezvous) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 	if g := r.room.begun(); g != "" {
-		_ = r.tell(ctx, s, event{Generation: g, What: done, Member: r.member}) // else the lease's end tells the others
+		_ = r.tell(ctx, s, event{Generation: g, What: done, Member: r.member}) // else the lease's end tells them
 	}
-	_, _ = s.client.Revoke(ctx, s.lease) // else it ends by itself
+	_, _ = s.client.Revoke(ctx, s.lease) // if this fails, the lease ends by itself
 	return s.close()
 }
 
@@ -206,7 +207,7 @@ type session struct {
 	client  *clientv3.Client
 	lease   clientv3.LeaseID
 	events  int
-	begins  chan struct{} // gets one when a generation begins
+	begins  chan struct{} // gets a token when a generation begins
 	lost    chan struct{} // closed when the lease or the watch has ended
 	why     error         // why it ended
 	cancel  context.CancelFunc
@@ -258,7 +259,7 @@ func (r *Rendezvous) connect(ctx context.Context, me rendezvous.Member) (err err
 	s.running.Go(func() { r.follow(s, alive, comes) })
 	r.member = me
 	here := []entry{{rankKeys + r.room.own, me}}
-	if me.Rank == 0 { // in one transaction: no rank sees a rank 0 without a generation
+	if me.Rank == 0 { // in one transaction, so that no rank sees rank 0 without a generation
 		here = append(here, entry{generationKey, newName()})
 	}
 	if err := r.put(ctx, s, here...); err != nil {
@@ -329,13 +330,13 @@ type wait struct {
 	*Rendezvous
 	answers <-chan answer
 	join    event
-	cards   *mem.Outcome  // of all ranks of the generation, which this rank has confirmed
+	cards   *mem.Outcome  // of all ranks of the generation; this rank has confirmed them
 	next    time.Duration // the waiting time at which the next line is logged
 }
 
 // run joins the exchange in each generation that begins, confirms that it has all cards, and waits until all ranks have
 // confirmed. When ctx ends it leaves, and waits a little for the outcome: the roll, or the payloads if the last rank
-// came at the same moment. The outcome is nil if it isn't known; cause is this rank's own reason to stop waiting.
+// came at the same moment. The outcome is nil if unknown; cause is this rank's own reason to stop waiting.
 func (w *wait) run(ctx context.Context) (out *mem.Outcome, cause error) {
 	line := time.NewTimer(w.next)
 	defer line.Stop()
@@ -393,7 +394,7 @@ func (w *wait) say(ctx context.Context, ev event) error {
 }
 
 // leave tells the others that this rank leaves the exchange, or won't join it, and why. It returns the generation whose
-// outcome is awaited, and when that is in vain.
+// outcome to await, and a channel that ends the wait.
 func (w *wait) leave(ctx context.Context, in string) (generation string, expired <-chan time.Time, err error) {
 	ev := event{Generation: in, What: gaveUp, Key: w.join.Key, Member: w.join.Member}
 	ev.How, ev.Reason = rendezvous.HowEnded(ctx)
@@ -414,7 +415,7 @@ func (w *wait) leave(ctx context.Context, in string) (generation string, expired
 	return ev.Generation, expired, nil
 }
 
-// begunSoon is the current generation. Rank 0 waits until etcd reports the one that it has just begun.
+// begunSoon returns the current generation. Rank 0 waits until etcd reports the generation that it has just begun.
 func (w *wait) begunSoon() string {
 	limit := time.After(leaveTime)
 	for w.join.Member.Rank == 0 && w.room.begun() == "" {

@@ -14,7 +14,7 @@ import (
 // The events of a rank.
 const (
 	joined    = "join"    // it joined an exchange
-	confirmed = "confirm" // it has the cards of all ranks, and so is alive
+	confirmed = "confirm" // it has the cards of all ranks, and so was alive after they came
 	gaveUp    = "leave"   // it left an exchange that it had joined
 	withdrew  = "absent"  // it won't join an exchange
 	done      = "bye"     // it has finished with the unique id

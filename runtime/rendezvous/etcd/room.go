@@ -16,8 +16,8 @@ const (
 	eventKeys     = "event/"
 )
 
-// room is the state of a unique id, by the changes that etcd has reported so far. It does no I/O, and reads the clock
-// only for the times in rolls.
+// room is the state of a unique id, according to the changes that etcd has reported so far. It does no I/O, and reads
+// the clock only for the times in rolls.
 type room struct {
 	own  string // this rank's name
 	seal seal
@@ -31,7 +31,7 @@ type room struct {
 	deliver    func(answer)                 // takes the outcomes of this rank's exchange; nil if there is none
 }
 
-// answer is the outcome of this rank's event joined or confirmed.
+// answer is the outcome of this rank's joined or confirmed event.
 type answer struct {
 	generation, what string
 	*mem.Outcome
@@ -43,7 +43,7 @@ func newRoom(own string, s seal) *room {
 	}
 }
 
-// put takes a key that was written, before this rank came or since then. It tells whether a generation begins.
+// put takes a key that was written, before this rank came or since. It tells whether a generation begins.
 func (r *room) put(prefix string, key, value []byte, since bool) (begins bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,8 +106,8 @@ func keyOf(what, key string) string {
 	return key
 }
 
-// gone takes a key that was removed: if it is a rank's, the rank's lease has ended. A rank 0 without an event since
-// this rank came had died before, and its generation ends: the next rank 0 begins another one.
+// gone takes a removed key: if it is a rank's key, the rank's lease has ended. If that is rank 0, without an event
+// since this rank came, it had died before, and its generation ends: the next rank 0 begins another one.
 func (r *room) gone(prefix string, key []byte) {
 	owner, isRank := strings.CutPrefix(strings.TrimPrefix(string(key), prefix), rankKeys)
 	if !isRank {
@@ -140,7 +140,7 @@ func (r *room) expect(deliver func(answer)) {
 	r.deliver = deliver
 }
 
-// roll is the roll of an exchange, as far as it is known.
+// roll returns the known roll of an exchange.
 func (r *room) roll(key string, size int) *rendezvous.Roll {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 	defaultPort   = "2379"
 	defaultPrefix = "carillon"
 	dialTime      = 5 * time.Second
-	probeTime     = 5 * time.Second // without an answer, until etcd counts as unreachable
+	probeTime     = 5 * time.Second // without an answer until etcd counts as unreachable
 )
 
 // hosts divides a URL into the part before its hosts, the hosts, and the rest.
@@ -30,7 +30,7 @@ var hosts = regexp.MustCompile(`^(\w+://(?:[^@/?]*@)?)([^@/?]*)(.*)$`)
 
 var errWant = errors.New("want a URL such as etcd://host:2379")
 
-// Config is how etcd is reached, as ParseURL reads it.
+// Config says how etcd is reached; ParseURL makes it.
 type Config struct {
 	client clientv3.Config
 	prefix string
@@ -92,8 +92,8 @@ func ParseURL(text string) (*Config, error) {
 	return c, nil
 }
 
-// failFast makes the first calls of a session return the connection's error. The client has all calls wait until there
-// is a connection, so that without it they would return their context's error, which doesn't say what is wrong.
+// failFast makes the first calls of a session return the connection's error. The client makes all calls wait for a
+// connection; without failFast they would return their context's error, which doesn't say what is wrong.
 func failFast(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker,
 	opts ...grpc.CallOption,

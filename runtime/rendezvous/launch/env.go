@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	minSecret = 16      // bytes; less can be tried out
-	maxSecret = 1 << 12 // bytes; more is some other file
+	minSecret = 16      // bytes; shorter ones can be guessed
+	maxSecret = 1 << 12 // bytes; a longer file is no secret
 )
 
-// VariableError is what is wrong with one environment variable. It is a [lifecycle.ErrInvalidArgument].
+// VariableError says what is wrong with one environment variable. It is a [lifecycle.ErrInvalidArgument].
 type VariableError struct {
 	Name    string
 	Value   string // empty when it is not set; never a secret
 	Allowed string // what it should be
 }
 
-// Error says the variable, its value, and what is allowed.
+// Error names the variable, its value, and what is allowed.
 func (e *VariableError) Error() string {
 	if e.Value == "" {
 		return e.Name + " is not set: " + e.Allowed
@@ -40,9 +40,9 @@ func (e *VariableError) ErrorCode() lifecycle.Code { return lifecycle.CodeInvali
 // Is reports whether target is lifecycle.ErrInvalidArgument.
 func (e *VariableError) Is(target error) bool { return target == lifecycle.ErrInvalidArgument }
 
-// FromEnv reads this process's place in its job from the environment; getenv is [os.Getenv], or a test's. It touches no
-// network, and no file but CARILLON_JOB_SECRET_FILE. When something is wrong, the error joins a *[VariableError] for
-// every variable concerned, so that all can be mended at once.
+// FromEnv reads this process's place in its job from the environment; getenv is [os.Getenv], or a test's. It uses no
+// network, and no file but CARILLON_JOB_SECRET_FILE. The error joins a *[VariableError] for every wrong variable, so
+// that all can be corrected at once.
 func FromEnv(getenv func(string) string) (World, error) {
 	e := &environment{getenv: getenv}
 	w := e.launcher()
@@ -88,7 +88,7 @@ func (e *environment) problem(name, value, format string, args ...any) {
 	e.problems = append(e.problems, &VariableError{Name: name, Value: value, Allowed: fmt.Sprintf(format, args...)})
 }
 
-// number reads a whole number from low to high, from the first variable that is set, as one must be.
+// number reads a whole number from low to high from the first of the variables that is set; one must be.
 func (e *environment) number(low, high int, names ...string) int {
 	name, value := e.first(names...)
 	n, err := strconv.Atoi(value)
@@ -107,19 +107,19 @@ func (e *environment) optional(low, high, unset int, names ...string) int {
 	return e.number(low, high, names...)
 }
 
-// world reads rank and size. A size that is wrong does not make the rank wrong too.
+// world reads rank and size. A wrong size does not make the rank wrong, too.
 func (e *environment) world(launcher, rank string, size ...string) World {
 	before := len(e.problems)
 	w := World{Launcher: launcher, LocalRank: unknownRank}
 	w.Size = e.number(1, rendezvous.MaxRanks, size...)
 	if len(e.problems) > before {
-		w.Size = rendezvous.MaxRanks // what may be allowed
+		w.Size = rendezvous.MaxRanks // the most that may be allowed
 	}
 	w.Rank = e.number(0, w.Size-1, rank)
 	return w
 }
 
-// local reads the rank and the number of ranks on this host, where they are set.
+// local reads the rank and the number of ranks on this host, if they are set.
 func (e *environment) local(w *World, rank, size string) {
 	w.LocalRank = e.optional(0, w.Size-1, w.LocalRank, rank)
 	w.LocalSize = e.optional(1, w.Size, w.LocalSize, size)
@@ -143,10 +143,10 @@ func (e *environment) overrides(w *World) {
 	e.secret(w)
 }
 
-// longestJob is the most bytes of a job's name, which becomes that of the folder of its tapes.
+// longestJob is the most bytes of a job's name, which becomes the name of its tapes' folder.
 const longestJob = 63
 
-// folderName makes the name of a folder of what a launcher calls a job, which may be a path, or long. Jobs of different
+// folderName makes a folder's name from a launcher's name for a job, which may be a path, or long. Jobs with different
 // names have different folders.
 func folderName(job string) string {
 	name := strings.Map(func(r rune) rune {
@@ -188,7 +188,7 @@ func (e *environment) secret(w *World) {
 	w.Secret = []byte(secret)
 }
 
-// readSecret reads a file no further than a secret can be long.
+// readSecret reads a file, up to the longest length of a secret.
 func readSecret(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -201,7 +201,7 @@ func readSecret(path string) (string, error) {
 
 func (e *environment) check(w *World) {
 	if len(e.problems) > 0 {
-		return // what follows from them says nothing new
+		return // further problems would only follow from these
 	}
 	if w.Rank >= w.Size {
 		const name = "CARILLON_WORLD_SIZE"

@@ -24,13 +24,13 @@ const (
 )
 
 const (
-	firstPort   = 12000 // of the ports that are derived from a job's name
-	numPorts    = 20000 // so that all are below the kernel's own range, which starts at 32768
+	firstPort   = 12000 // the first port that is derived from a job's name
+	numPorts    = 20000 // so that all are below the kernel's ephemeral range, from 32768
 	unknownRank = -1
 )
 
-// launcher is this process's place by the first launcher whose variables are set. A launcher that another one starts,
-// such as mpiexec in a batch script, comes first.
+// launcher returns this process's place, by the first launcher whose variables are set. A launcher that another one
+// starts, such as mpiexec in a batch script, takes precedence.
 func (e *environment) launcher() World {
 	step := e.has("SLURM_PROCID") && e.has("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID")
 	switch {
@@ -40,7 +40,7 @@ func (e *environment) launcher() World {
 		return e.torch()
 	case e.has("OMPI_COMM_WORLD_RANK"):
 		return e.openMPI()
-	case e.has("PMI_RANK") && (!step || e.has("MPI_LOCALNRANKS")): // Slurm's PMI-2 sets it, too, but not Hydra's own
+	case e.has("PMI_RANK") && (!step || e.has("MPI_LOCALNRANKS")): // Slurm's PMI-2 sets only the former
 		return e.mpich()
 	case step:
 		return e.slurm()
@@ -74,7 +74,7 @@ func (e *environment) alone() World {
 	return w
 }
 
-// carillon is a launcher of the user's own; overrides reads its variables.
+// carillon is a user's own launcher; overrides reads its variables.
 func (e *environment) carillon() World {
 	w := e.world(Carillon, "CARILLON_RANK", "CARILLON_WORLD_SIZE")
 	e.master(&w, "", "")
@@ -110,8 +110,8 @@ func (e *environment) openMPI() World {
 	return w
 }
 
-// mpich is MPICH's mpiexec, Hydra, which Intel MPI and MVAPICH have, too, or another launcher that speaks PMI, such as
-// Flux or PALS. None says where rank 0 is, nor what tells one job from another.
+// mpich is MPICH's mpiexec, Hydra, which Intel MPI and MVAPICH also use, or another launcher that speaks PMI, such as
+// Flux or PALS. None of them says where rank 0 is, or sets a name that distinguishes jobs.
 func (e *environment) mpich() World {
 	w := e.world(MPICH, "PMI_RANK", "PMI_SIZE")
 	e.local(&w, "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
@@ -123,7 +123,7 @@ func (e *environment) mpich() World {
 	return w
 }
 
-// pmix is a launcher of which nothing but PMIx is known. Only a client of its server learns the size.
+// pmix is a launcher known only to support PMIx. Only a client of its PMIx server learns the size.
 func (e *environment) pmix() World {
 	w := e.known(PMIx, "PMIX_RANK", "it must be the number of ranks, which PMIx tells to MPI alone")
 	if namespace := e.get("PMIX_NAMESPACE"); namespace != "" {
@@ -160,7 +160,7 @@ func (e *environment) kubernetes() World {
 	return w
 }
 
-// known is world for a launcher that sets a rank and no size. The user must set the size; must says to what.
+// known is world for a launcher that sets a rank but no size. The user must set the size; must says to which value.
 func (e *environment) known(launcher, rank, must string) World {
 	const size, own = "WORLD_SIZE", "CARILLON_WORLD_SIZE"
 	if e.has(own, size) {
@@ -170,7 +170,7 @@ func (e *environment) known(launcher, rank, must string) World {
 	return World{Launcher: launcher, Size: 1, LocalRank: unknownRank}
 }
 
-// mpirunHost is where the ranks that mpirun started meet; empty if that isn't known.
+// mpirunHost is the host at which the ranks that mpirun started meet; empty if unknown.
 func (e *environment) mpirunHost(w *World) string {
 	if w.LocalSize == w.Size {
 		return "127.0.0.1"
@@ -233,8 +233,8 @@ func (e *environment) slurm() World {
 	return w
 }
 
-// restarted ends the name of a job that was restarted, which gets a port and an id of its own: the last attempt's
-// processes may still hold the old ones.
+// restarted ends the name of a restarted job, so that it gets its own port and id: the last attempt's processes may
+// still hold the old ones.
 func (e *environment) restarted(count string) string {
 	if n := e.get(count); n != "" && n != "0" {
 		return "-restart-" + n
@@ -255,7 +255,7 @@ var (
 )
 
 // firstHost returns the first host of a list in Slurm's notation: "n[01-03,7],login" starts with n01. The whole list is
-// checked, so that a list that was cut off isn't taken for a whole one. For anything else it is empty.
+// checked, so that a truncated list isn't taken for a whole one. For anything else the result is empty.
 func firstHost(list string) string {
 	if !slurmHosts.MatchString(list) {
 		return ""
@@ -289,9 +289,9 @@ func (e *environment) slurmLocalSize() int {
 	return 0
 }
 
-// master sets the address from MASTER_ADDR and MASTER_PORT, each of which may come from the launcher instead: host, and
-// a port that follows from the job's name. Without either there must be a CARILLON_ADDRESS, unless the world is one
-// rank. hint ends what is said of one that is missing.
+// master sets the address from MASTER_ADDR and MASTER_PORT. If they are unset, the launcher's host, and a port derived
+// from the job's name, replace them. If one is still missing there must be a CARILLON_ADDRESS, unless the world is one
+// rank. hint ends the error about a missing one.
 func (e *environment) master(w *World, host, hint string) {
 	if value := e.get("MASTER_ADDR"); value != "" {
 		host = strings.Trim(value, "[]")

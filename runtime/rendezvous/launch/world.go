@@ -34,7 +34,7 @@ type World struct {
 	// is no such thing. `carillon run` makes one, and hands it over in a file.
 	Secret []byte `env:"CARILLON_JOB_SECRET" file:"CARILLON_JOB_SECRET_FILE"`
 
-	Launcher string // one of the launchers' names, such as Torchrun, or None
+	Launcher string // a launcher's name, such as Torchrun, or None
 	// Doubt says, in a part of a sentence, why a process without a launcher may not be meant to be alone; empty if
 	// there is no reason to think so.
 	Doubt string

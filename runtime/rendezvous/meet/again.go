@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	serveWait = 2 * time.Minute        // for the first rank to serve the rendezvous
-	maxPast   = 1024                   // meetings that are kept, to tell a late rank which ranks left
+	serveWait = 2 * time.Minute        // for the first rank to start serving the rendezvous
+	maxPast   = 1024                   // failed meetings kept, to tell a late rank which ranks left
 	askEvery  = 250 * time.Millisecond // between two checks of the ranks that have not come
 )
 
-// Reunion is one rank's part in a meeting of ranks that know each other from a communicator.
+// Reunion is one rank's part in a new meeting of ranks of an earlier communicator.
 type Reunion struct {
-	// Seed is a secret text about its purpose, which is the same on all ranks.
+	// Seed is a secret text that names the meeting's purpose; it is the same on all ranks.
 	Seed []byte
-	// Addresses has, by rank of that communicator, where each process serves rendezvous, from their introductions;
-	// empty if all are of this Point.
+	// Addresses has, by rank of that communicator, the address at which each process serves rendezvous, from the ranks'
+	// introductions; an address is empty if all ranks are of this Point.
 	Addresses []string
-	// Members are the ranks that meet, in order, and Rank is the index of this one among them.
+	// Members are the ranks that meet, in order, and Rank is this rank's index among them.
 	Members []int
 	Rank    int
 }
 
-// without names the ranks that are left out, so that different lists have different names; it is empty if none is.
+// without names the ranks that are left out; different lists have different names. It is empty if no rank is left out.
 func (r *Reunion) without() string {
 	var out []int
 	sum := fnv.New32a()
@@ -46,7 +46,7 @@ func (r *Reunion) without() string {
 			_, _ = sum.Write(binary.LittleEndian.AppendUint32(nil, uint32(rank)))
 		}
 	}
-	const all = 8 // numbers that a name has at least
+	const all = 8 // a name has at least so many numbers
 	switch {
 	case len(out) == 0:
 		return ""
@@ -58,21 +58,21 @@ func (r *Reunion) without() string {
 }
 
 // Again is the rendezvous of ranks that know each other from a communicator that failed or was revoked. Its id is
-// derived from the seed, so no message is needed. The process of the first of its ranks serves it, and checks whether
-// the ranks that have not come still run and will come.
+// derived from the seed, so no message is needed. The process of the first of these ranks serves it, and checks whether
+// ranks that have not come still run and will come.
 //
-// The ranks may not agree on who meets. So each one's process serves a meeting of its own, which says what this rank
-// takes for its members: the first rank looks there for the ranks that have not come, and the ranks that take another
-// one for the first find out there. All of them get a *[rendezvous.ConflictError].
+// The ranks may not agree on the members. So each rank's process serves its own meeting, which says which members this
+// rank expects. The first rank asks there about ranks that have not come, and ranks that expect another first rank find
+// out there. All of them then get a *[rendezvous.ConflictError].
 //
-// A meeting that failed stays: a rank that comes later is told which ranks left.
+// A failed meeting stays: a rank that comes later is told which ranks left.
 func (p *Point) Again(with Reunion) (rendezvous.Rendezvous, error) {
 	r := &regroup{p: p, Reunion: with, refuted: make(chan *mem.Outcome, 1)}
 	r.self = rendezvous.Here(r.Rank, len(r.Members))
 	r.self.Was, r.self.Without = r.Members[r.Rank], r.without()
 	first := r.Members[0]
 	if r.Addresses[first] == "" {
-		id, err := r.id(0) // whoever meets
+		id, err := r.id(0) // the same id whatever the members
 		if err != nil {
 			return nil, err
 		}
@@ -85,19 +85,19 @@ func (p *Point) Again(with Reunion) (rendezvous.Rendezvous, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hold the rendezvous of the remaining ranks: %w", err)
 	}
-	// The first rank serves it when it has noticed the failure, too.
+	// The first rank serves it once it has noticed the failure, too.
 	r.Rendezvous = tcp.Dial(id, r.config())
 	return r, nil
 }
 
 // regroup is one rank's part in the rendezvous of Again.
 type regroup struct {
-	rendezvous.Rendezvous // that the first rank serves
+	rendezvous.Rendezvous // the one that the first rank serves
 	Reunion
 	p       *Point
 	self    rendezvous.Member
 	meeting *mem.Meeting      // of this rank's process
-	refuted chan *mem.Outcome // gets that of an exchange there, if another rank contradicts this one
+	refuted chan *mem.Outcome // gets the outcome of an exchange there if another rank contradicts this one
 }
 
 func (r *regroup) config() tcp.Config {
@@ -106,7 +106,7 @@ func (r *regroup) config() tcp.Config {
 	}
 }
 
-// id is the unique id that a rank of the communicator serves.
+// id returns the unique id that a rank of the communicator serves.
 func (r *regroup) id(rank int) (lifecycle.UniqueID, error) {
 	seed := binary.LittleEndian.AppendUint32(slices.Clone(r.Seed), uint32(rank))
 	return lifecycle.UniqueIDFromSecret(seed, r.Addresses[rank])
@@ -157,7 +157,7 @@ func (r *regroup) Exchange(ctx context.Context, key string, rank, size int, payl
 	}
 	all, err := r.Rendezvous.Exchange(ctx, key, rank, size, payload)
 	if _, alone := errors.AsType[*rendezvous.UnreachableError](err); alone && ctx.Err() != nil {
-		how, why := rendezvous.HowEnded(ctx) // the first rank asks when it comes
+		how, why := rendezvous.HowEnded(ctx) // for the first rank, which asks when it comes
 		r.meeting.Absent(key, r.self, how, why, func(*mem.Outcome) {})
 	}
 	if conflict, refuted := errors.AsType[*rendezvous.ConflictError](context.Cause(ctx)); refuted && err != nil {
@@ -195,8 +195,8 @@ func (r *regroup) ask(ctx context.Context, key string) {
 	}
 }
 
-// gone returns how a rank that has not come has left, or that it contradicts this one; How is Waiting otherwise, as it
-// may still come.
+// gone returns how a rank that has not come has left, or that it contradicts this one. Otherwise How is Waiting, as the
+// rank may still come.
 func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Member {
 	was := r.Members[rank]
 	m := rendezvous.Member{Rank: rank, Size: len(r.Members), Host: r.Addresses[was]}
@@ -215,7 +215,7 @@ func (r *regroup) gone(ctx context.Context, key string, rank int) rendezvous.Mem
 	case ctx.Err() != nil: // the exchange has ended
 	case err == nil:
 		over, cancel := context.WithCancel(probe)
-		cancel() // it only wants the roll, and doesn't take part
+		cancel() // the Exchange below only gets the roll, and takes no part
 		at := tcp.Dial(id, r.config())
 		_, err = at.Exchange(over, key, 0, m.Size, nil)
 		_ = at.Close()

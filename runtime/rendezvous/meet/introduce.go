@@ -10,9 +10,9 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// Introduction is what a rank tells the others about itself.
+// Introduction is a rank's information about itself for the other ranks.
 type Introduction struct {
-	Meets   string // where its process serves rendezvous, host:port; empty if all ranks are of one Point
+	Meets   string // host:port at which its process serves rendezvous; empty if all ranks are of one Point
 	Contact string // another address of its process; empty for none
 	Card    []byte // how its transports are reached
 	Device  string // the kind of its engine for device memory; empty for none

@@ -98,7 +98,7 @@ func (p *Point) DialWorld(id lifecycle.UniqueID) rendezvous.Rendezvous {
 	return tcp.Dial(id, tcp.Config{Wire: p.wire, Log: p.log})
 }
 
-// Dial returns the rendezvous of the ranks that have these ids, made by NewUniqueID, in the same order on all of them:
+// Dial returns the rendezvous of the ranks that have these ids, made by NewUniqueID, in the same order on all ranks:
 // one id, or several whose processes share the work. It doesn't use the network.
 func (p *Point) Dial(ids ...lifecycle.UniqueID) rendezvous.Rendezvous {
 	if len(ids) == 1 {

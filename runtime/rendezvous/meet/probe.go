@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	probeTime = 2 * time.Second // for a process, or its kernel, to accept a connection
+	probeTime = 2 * time.Second // for a process or its kernel to accept a connection
 	maxProbes = 64              // connections at a time
 )
 
 // Probe finds out which processes are gone: it connects to the addresses where they serve rendezvous, and sets gone for
-// each that accepts no connection. It skips processes that are set already or have no address. It blocks for at most
-// two seconds per unreachable host, or until ctx ends. An error means that the state of some is not known.
+// each process that accepts no connection. It skips processes that are already gone or have no address. It blocks for
+// at most two seconds per unreachable host, or until ctx ends. An error means that the state of some processes is
+// unknown.
 func Probe(ctx context.Context, addresses []string, gone []bool) error {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, maxProbes)
@@ -37,7 +38,7 @@ func Probe(ctx context.Context, addresses []string, gone []bool) error {
 	return errors.Join(errs...)
 }
 
-// refuses tells whether no process accepts connections at an address. An error means that this is not known.
+// refuses tells whether no process accepts connections at an address. An error means that this is unknown.
 func refuses(ctx context.Context, address string) (bool, error) {
 	dialer := net.Dialer{Timeout: probeTime}
 	conn, err := dialer.DialContext(ctx, "tcp", address)

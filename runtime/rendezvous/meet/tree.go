@@ -14,7 +14,8 @@ import (
 )
 
 // tree is a rendezvous in two levels, for thousands of ranks: each id serves a slice of consecutive ranks. The first
-// ranks of the slices then meet at an id derived from the first one, and pass the cards of all back to their slices.
+// ranks of the slices then meet at an id derived from the first id, and pass the cards of all ranks back to their
+// slices.
 type tree struct {
 	ids  []lifecycle.UniqueID
 	wire door.Wire
@@ -25,7 +26,7 @@ type tree struct {
 // Exchange implements rendezvous.Rendezvous.
 func (t *tree) Exchange(ctx context.Context, key string, rank, size int, payload []byte) ([][]byte, error) {
 	k := len(t.ids)
-	slice := ((rank+1)*k - 1) / size // the last one that begins at or before the rank
+	slice := ((rank+1)*k - 1) / size // the last slice that begins at or before the rank
 	first := slice * size / k
 	n := (slice+1)*size/k - first
 	inSlice := func(err error) error {
@@ -97,7 +98,7 @@ func topID(first lifecycle.UniqueID) (lifecycle.UniqueID, error) {
 }
 
 // exchangeLarge is Exchange for payloads of any length, in as many rounds as the longest payload needs. In each round a
-// rank sends whether more follows, and a piece.
+// rank sends whether more follows, and one piece.
 func exchangeLarge(
 	ctx context.Context, at rendezvous.Rendezvous, key string, rank, size int, payload []byte,
 ) ([][]byte, error) {

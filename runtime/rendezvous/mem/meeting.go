@@ -15,14 +15,14 @@ const maxKeys = 1 << 14
 // Outcome is the end of a wait. One of Payloads, Failed and Refused is set. All ranks of an exchange share it.
 type Outcome struct {
 	Payloads [][]byte         // by rank
-	Failed   *rendezvous.Roll // the exchange cannot complete
-	Refused  string           // the id or the key cannot be used (any more), and why
+	Failed   *rendezvous.Roll // set if the exchange cannot complete
+	Refused  string           // says why the id or the key can't be used, or no longer
 
 	Encoded []byte // package tcp's encoding of the outcome, which it makes once for all ranks
 }
 
-// Result is what Exchange returns to a rank that has waited since the given time, with payloads that the ranks share.
-// cause is what ended its own wait; nil if another rank did, or none.
+// Result returns the results of Exchange for a rank that has waited since the given time; the ranks share the payloads.
+// cause is what ended the rank's own wait; nil if another rank or nothing did.
 func (o *Outcome) Result(key string, rank int, since time.Time, cause error) ([][]byte, error) {
 	switch {
 	case o.Failed != nil:
@@ -36,8 +36,8 @@ func (o *Outcome) Result(key string, rank int, since time.Time, cause error) ([]
 	}
 }
 
-// Meeting has the exchanges of one unique id: the ranks that have joined them, and those that have left. It is safe for
-// concurrent use.
+// Meeting holds the exchanges of one unique id: the ranks that have joined them, and those that have left. It is safe
+// for concurrent use.
 type Meeting struct {
 	mu        sync.Mutex
 	ranks     map[int]*claim
@@ -45,8 +45,8 @@ type Meeting struct {
 	departed  int
 	forgotten string
 
-	said rendezvous.Member // the first one that says who doesn't come; the others must not contradict it
-	told func(*Outcome)    // of the first contradiction; may be nil
+	said rendezvous.Member // the first member with Without set; the others must not contradict it
+	told func(*Outcome)    // called with the first contradiction; may be nil
 }
 
 // claim is a rank's first owner, across all exchanges.
@@ -59,7 +59,7 @@ type exchange struct {
 	roll    rendezvous.Roll
 	waiting map[int]waiter
 	done    bool // complete: its key can't be used again
-	failed  bool // ranks that still join are told at once
+	failed  bool // ranks that still join get the outcome at once
 }
 
 type waiter struct {
@@ -68,13 +68,13 @@ type waiter struct {
 	deliver func(*Outcome)
 }
 
-// New returns a meeting. How many ranks there are, they say themselves, and must agree on.
+// New returns a meeting. The ranks themselves say how many they are, and must agree.
 func New() *Meeting {
 	return &Meeting{ranks: map[int]*claim{}, exchanges: map[string]*exchange{}}
 }
 
-// Hold makes the meeting one to which nobody may come who contradicts a member, whether that comes itself or not. told
-// is called with the first such exchange; it must neither block nor call the Meeting.
+// Hold makes the meeting refuse ranks that contradict member, whether member itself comes or not. told is called with
+// the outcome of the first such exchange; it must neither block nor call the Meeting.
 func (m *Meeting) Hold(member rendezvous.Member, told func(*Outcome)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +86,7 @@ func (m *Meeting) Hold(member rendezvous.Member, told func(*Outcome)) {
 	}
 }
 
-// refute compares a rank that comes to an exchange, or won't, with the first one that said who doesn't come. If they
+// refute compares a rank that comes to an exchange, or won't, with the first member that named absent ranks. If they
 // contradict each other, it returns the outcome for the rank, and fails the exchange.
 func (m *Meeting) refute(key string, rank rendezvous.Member) *Outcome {
 	if m.said.Without == "" {
@@ -110,8 +110,8 @@ func (m *Meeting) refute(key string, rank rendezvous.Member) *Outcome {
 	return out
 }
 
-// Join adds a rank to the exchange of a key. The owner stands for the rank's process, as its connection does: one rank
-// has one owner. Deliver is called exactly once, by this call or a later one; it must neither block nor call the
+// Join adds a rank to the exchange of a key. The owner stands for the rank's process, for instance its connection: one
+// rank has one owner. deliver is called exactly once, by this call or a later one; it must neither block nor call the
 // Meeting.
 func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []byte, deliver func(*Outcome)) {
 	m.mu.Lock()
@@ -147,7 +147,7 @@ func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []
 	}
 
 	if ex.failed {
-		// It is not added to the waiting ranks, as another one with its number may be there.
+		// It is not added to the waiting ranks, as another process with its number may be there.
 		ex.fail()
 		deliver(&Outcome{Failed: ex.snapshot()})
 		return
@@ -164,7 +164,7 @@ func (m *Meeting) Join(owner any, key string, rank rendezvous.Member, payload []
 	}
 }
 
-// exchange is the exchange of a key, which is made if the key is new, or why a rank can't join it.
+// exchange returns the exchange of a key, which it makes if the key is new, or why a rank can't join it.
 func (m *Meeting) exchange(key string, size int) (ex *exchange, refused *Outcome) {
 	ex = m.exchanges[key]
 	switch {
@@ -182,7 +182,7 @@ func (m *Meeting) exchange(key string, size int) (ex *exchange, refused *Outcome
 	return ex, nil
 }
 
-// open makes an exchange. If a rank has left the id, it has failed from the beginning.
+// open makes an exchange. If a rank has left the id, the exchange has failed from the beginning.
 func (m *Meeting) open(key string, size int) *exchange {
 	ex := &exchange{
 		roll: rendezvous.Roll{Key: key, Size: size}, waiting: map[int]waiter{}, failed: m.departed > 0,
@@ -196,7 +196,7 @@ func (m *Meeting) open(key string, size int) *exchange {
 	return ex
 }
 
-// absent is a member in the roll of an exchange that it never joined.
+// absent returns a member for the roll of an exchange that it never joined.
 func absent(rank rendezvous.Member) rendezvous.Member {
 	rank.Arrived = time.Time{}
 	return rank
@@ -214,7 +214,7 @@ func (m *Meeting) Has(owner any) bool {
 	return false
 }
 
-// Leave removes a rank from an exchange that it has joined, which fails then. All ranks that wait, including this one,
+// Leave removes a rank from an exchange that it has joined; the exchange fails. All waiting ranks, including this one,
 // get the outcome. It does nothing if the exchange has ended for that rank.
 func (m *Meeting) Leave(owner any, key string, rank int, how rendezvous.Departure, detail string) {
 	m.mu.Lock()
@@ -229,8 +229,8 @@ func (m *Meeting) Leave(owner any, key string, rank int, how rendezvous.Departur
 	}
 }
 
-// Absent says that a rank will not join the exchange of a key, which fails then for all ranks that wait or come later.
-// Deliver is called once, with the outcome.
+// Absent says that a rank will not join the exchange of a key; the exchange fails for all ranks that wait or come
+// later. deliver is called once, with the outcome.
 func (m *Meeting) Absent(
 	key string, rank rendezvous.Member, how rendezvous.Departure, detail string, deliver func(*Outcome),
 ) {
@@ -247,7 +247,7 @@ func (m *Meeting) Absent(
 	}
 	rank.Arrived = time.Time{}
 	rank.Leave(how, detail)
-	again := func(o rendezvous.Member) bool { // it may ask again and again
+	again := func(o rendezvous.Member) bool { // it may repeat the call
 		return o.Arrived.IsZero() && o.Rank == rank.Rank && o.Where() == rank.Where()
 	}
 	if i := slices.IndexFunc(ex.roll.Members, again); i >= 0 {
@@ -260,7 +260,7 @@ func (m *Meeting) Absent(
 }
 
 // Depart removes all ranks of an owner from the id for good. Every incomplete exchange fails. It tells whether all
-// ranks have now come and left, so that the id is not needed any more.
+// ranks have now come and left, so that the id is no longer needed.
 func (m *Meeting) Depart(owner any, how rendezvous.Departure, detail string) (over bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

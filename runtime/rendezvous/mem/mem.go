@@ -13,15 +13,15 @@ import (
 // Rendezvous is one rank's side of a Meeting.
 type Rendezvous struct {
 	meeting *Meeting
-	as      rendezvous.Member // what it says of itself beside its rank and its size
+	as      rendezvous.Member // Was and Without of this rank
 }
 
 var _ rendezvous.Rendezvous = (*Rendezvous)(nil)
 
-// Rank returns the rendezvous as one more rank of this process uses it.
+// Rank returns the rendezvous for one more rank of this process.
 func (m *Meeting) Rank() *Rendezvous { return &Rendezvous{meeting: m} }
 
-// Again is Rank for a rank of an earlier communicator: was is its rank there, and without names the ranks of it that
+// Again is Rank for a rank of an earlier communicator: was is its rank there, and without names the ranks there that
 // are left out.
 func (m *Meeting) Again(was int, without string) *Rendezvous {
 	return &Rendezvous{meeting: m, as: rendezvous.Member{Was: was, Without: without}}

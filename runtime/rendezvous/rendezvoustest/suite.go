@@ -1,4 +1,4 @@
-// Package rendezvoustest is what every rendezvous must do, as a test suite: mem, tcp and etcd pass it.
+// Package rendezvoustest is a test suite for every rendezvous: mem, tcp and etcd pass it.
 package rendezvoustest
 
 import (
@@ -17,7 +17,7 @@ import (
 
 // Site is a rendezvous under test, where ranks of one unique id meet.
 type Site struct {
-	// Rank is the rendezvous as one more rank uses it.
+	// Rank returns the rendezvous for one more rank.
 	Rank func() rendezvous.Rendezvous
 	// Waiting is how many ranks wait in the exchange of a key.
 	Waiting func(key string) int
@@ -359,14 +359,14 @@ func wantConflict(t *testing.T, a answer, says string) *rendezvous.ConflictError
 	return conflict
 }
 
-// Within is a context that only a test that hangs will see the end of.
+// Within returns a context that ends only if the test hangs.
 func Within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Await returns when the condition holds, which nothing announces.
+// Await polls until the condition holds.
 func Await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	limit := time.After(30 * time.Second)
@@ -379,7 +379,7 @@ func Await(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// WantPeer checks whom an error blames.
+// WantPeer checks which rank an error blames.
 func WantPeer(t testing.TB, err error, code lifecycle.Code, rank int) *lifecycle.PeerError {
 	t.Helper()
 	var peer *lifecycle.PeerError
@@ -387,7 +387,7 @@ func WantPeer(t testing.TB, err error, code lifecycle.Code, rank int) *lifecycle
 		t.Fatalf("nobody is blamed: %v", err)
 	}
 	own := code
-	if errors.Is(err, context.Canceled) { // the rank's own context, whomever it waited for
+	if errors.Is(err, context.Canceled) { // the rank's own context, whichever rank it waited for
 		own = lifecycle.CodeCanceled
 	}
 	if peer.Code != code || peer.Rank != rank || lifecycle.CodeOf(err) != own {

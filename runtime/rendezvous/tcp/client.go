@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	leaveTime = time.Second      // for the server's roll, after this rank has left an exchange
-	joinTime  = 10 * time.Second // to write a join or an ask
-	firstLine = 2 * time.Second  // until a waiting rank logs a line; the next come after twice the time each
+	leaveTime = time.Second      // to wait for the server's roll after leaving an exchange
+	joinTime  = 10 * time.Second // for writing a join or an ask
+	firstLine = 2 * time.Second  // until a waiting rank logs a line; later lines come at doubled times
 	maxLine   = 5 * time.Minute  // between two lines
 )
 
@@ -36,11 +36,11 @@ type Config struct {
 	// process has ended. Otherwise it may still come.
 	Serves bool
 
-	// UnknownTime is how long to try again at a server that doesn't know the unique id, before the id counts as stale.
-	// A client may come before Serve, or reach the server of the job's last run. Default: 5 s.
+	// UnknownTime is how long to retry if the server doesn't know the unique id, before the id counts as stale. A
+	// client may come before Serve, or reach the server of the job's last run. Default: 5 s.
 	UnknownTime time.Duration
 
-	// Was and Without are what a rank says that meets others again: see rendezvous.Member.
+	// Was and Without are for a rank that meets others again: see rendezvous.Member.
 	Was     int
 	Without string
 
@@ -59,7 +59,7 @@ type Client struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 
-	turn    chan struct{} // holds a token during an exchange or Close; guards what follows
+	turn    chan struct{} // holds a token during an exchange or Close; guards the fields below
 	session *session      // nil until connected
 	streams uint64        // exchanges so far
 }
@@ -70,7 +70,7 @@ var _ rendezvous.Rendezvous = (*Client)(nil)
 var errClosed = &lifecycle.UsageError{Code: lifecycle.CodeInvalidUsage, Detail: "this rank closed its rendezvous"}
 
 // Dial returns the rendezvous of id, at id's address. It doesn't use the network: the first Exchange connects, and
-// tries again with growing pauses until its context ends. Use one client per rank and id, and close it.
+// retries with growing pauses until its context ends. Use one client per rank and id, and close it.
 func Dial(id lifecycle.UniqueID, config Config) *Client {
 	config.Log = cmp.Or(config.Log, slog.Default())
 	config.UnknownTime = cmp.Or(config.UnknownTime, 5*time.Second)
@@ -151,7 +151,7 @@ type wait struct {
 
 	attempts int
 	last     error     // of the last attempt to connect
-	unknown  time.Time // when the server first said that it doesn't know the id; zero if its last answer was another
+	unknown  time.Time // when the server first said that it doesn't know the id; zero if its last answer was different
 }
 
 func (w *wait) since() time.Time { return w.join.member.Arrived }
@@ -226,7 +226,7 @@ func (w *wait) ended(met error) bool {
 	return w.client.config.Serves && door.Gone(met) && !errors.Is(met, door.ErrUnknown)
 }
 
-// failed records a failed attempt to connect, and returns an error if it makes no sense to try again.
+// failed records a failed attempt to connect, and returns an error if retrying makes no sense.
 func (w *wait) failed(err error) error {
 	w.attempts++
 	w.last = err
@@ -251,8 +251,8 @@ func (w *wait) failed(err error) error {
 	return nil
 }
 
-// run joins the exchange over a session and waits for its end. ctx must be the caller's own context: ranks that share a
-// context learn of each other's end before a derived context has ended.
+// run joins the exchange over a session and waits for its end. ctx must be the caller's own context: if ranks share a
+// context, a rank may learn that another one left before a derived context ends.
 func (w *wait) run(ctx context.Context, s *session) ([][]byte, error) {
 	line := time.NewTimer(w.untilLine())
 	defer line.Stop()
@@ -315,7 +315,7 @@ func (w *wait) end(r reply, ended error) ([][]byte, error) {
 	return r.outcome.Result(w.join.key, w.join.member.Rank, w.since(), ended)
 }
 
-// roll is the last roll from the server, or one of this rank alone.
+// roll returns the last roll from the server, or one of this rank alone.
 func (w *wait) roll() *rendezvous.Roll {
 	if w.known != nil {
 		return w.known
@@ -323,7 +323,7 @@ func (w *wait) roll() *rendezvous.Roll {
 	return &rendezvous.Roll{Size: w.join.member.Size, Members: []rendezvous.Member{w.join.member}}
 }
 
-// serverLost is the error when the connection to the server ends, most likely because the server's rank died.
+// serverLost returns the error for a lost connection to the server, most likely because the server's rank died.
 func (w *wait) serverLost(why, ended error) error {
 	roll, server, size := w.roll(), w.client.config.ServerRank, w.join.member.Size
 	how, detail := departure(why)
@@ -349,12 +349,12 @@ func (w *wait) serverLost(why, ended error) error {
 // it.
 type session struct {
 	conn    net.Conn
-	replies chan reply // closed when none comes any more
+	replies chan reply // closed when no more come
 	err     error      // why
 }
 
 func newSession(conn net.Conn) *session {
-	_ = door.KeepWatch(conn, silence) // if it fails, the loss of the host is only noticed later
+	_ = door.KeepWatch(conn, silence) // if this fails, the loss of the host is noticed later
 	s := &session{conn: conn, replies: make(chan reply)}
 	go s.read() // ends with the connection; bye waits for it
 	return s

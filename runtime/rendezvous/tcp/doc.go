@@ -7,8 +7,8 @@
 //
 // # Protocol
 //
-// Each rank holds one connection from its first exchange until it closes. Its end tells the server that the rank is
-// gone, which is how the death of a process is known to all others within a round trip. After the door's handshake
+// Each rank holds one connection from its first exchange until it closes. The connection's end tells the server that
+// the rank is gone, so that all others know of a process's death within a round trip. After the door's handshake
 // everything is frames:
 //
 //	length  uint32, big-endian: bytes that follow, at least 1
@@ -16,7 +16,7 @@
 //	body    length-1 bytes
 //
 // A client joins any number of exchanges, each under a stream number of its choice. Integers are unsigned varints
-// (signed ones zigzag), bytes and text are a length and that many bytes, times are milliseconds before the moment of
+// (signed ones zigzag); bytes and text are a length and that many bytes; times are milliseconds before the moment of
 // sending, so that clocks of different hosts need not agree.
 //
 //	client → server  join     request
@@ -29,10 +29,10 @@
 //	server → client  refused  stream, text: the id or the key is used up       ends the stream
 //	server → client  roll     stream, roll: the answer to ask
 //
-// A request is: stream, rank (signed), size (signed), pid, host, the rank in the communicator before, whom it leaves
-// out, key, payload, how the rank leaves, and why. What its kind doesn't need is empty.
+// A request is: stream, rank (signed), size (signed), pid, host, the rank in the earlier communicator, the ranks that
+// it leaves out, key, payload, how the rank leaves, and why. Fields that its kind doesn't need are empty.
 //
 // A roll is: size; the number of hosts and their names; the number of members, and for each rank, size, index of its
-// host, pid, the rank in the communicator before, whom it leaves out, time of arrival + 1 (0: never), how it left, and
-// if it left the time + 1 and a text.
+// host, pid, the rank in the earlier communicator, the ranks that it leaves out, time of arrival + 1 (0: never), how it
+// left, and if it left the time + 1 and a text.
 package tcp

@@ -33,7 +33,7 @@ const (
 const (
 	headerSize = 5       // length and kind
 	maxHost    = 255     // bytes of a host's name
-	firstRead  = 1 << 20 // bytes that are allocated for a frame before it arrives
+	firstRead  = 1 << 20 // bytes allocated for a frame before it arrives
 	maxText    = 512     // bytes of a reason
 	maxWithout = 255     // bytes of Member.Without
 
@@ -51,8 +51,8 @@ var errMalformed = errors.New("malformed frame")
 // beginFrame begins a frame; the caller appends the body, and then writes the length over the first four bytes.
 func beginFrame(k kind) []byte { return append(make([]byte, 4, 64), byte(k)) }
 
-// readFrame reads one frame whose body has at most limit bytes. It allocates at most firstRead bytes, or as many as it
-// has received, ahead of the data.
+// readFrame reads one frame whose body has at most limit bytes. Ahead of the data, it allocates at most firstRead
+// bytes, or as many as it has received.
 func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -82,7 +82,7 @@ type request struct {
 	key     string
 	payload []byte // of join
 	how     rendezvous.Departure
-	reason  string // of leave and absent, as is how
+	reason  string // of leave and absent, like how
 }
 
 func (q *request) encode() []byte {
@@ -113,7 +113,7 @@ func decodeRequest(k kind, body []byte) (request, error) {
 	return q, end(r)
 }
 
-// reply is a server's message on a stream: the outcome of its exchange, or, of kindRoll, the roll as outcome.Failed.
+// reply is a server's message on a stream: the outcome of its exchange, or, for kindRoll, the roll as outcome.Failed.
 type reply struct {
 	kind    kind
 	stream  uint64
@@ -142,14 +142,15 @@ func decodeReply(k kind, body []byte, now time.Time) (reply, error) {
 	return answer, end(r)
 }
 
-// encodeReply is the beginning of a frame for one stream; shared, the rest of its body, is the same for many receivers.
+// encodeReply returns the beginning of a frame for one stream. shared is the rest of its body, the same for many
+// receivers.
 func encodeReply(k kind, stream uint64, shared []byte) (header []byte) {
 	header = binary.AppendUvarint(beginFrame(k), stream)
 	binary.BigEndian.PutUint32(header, uint32(len(header)-4+len(shared)))
 	return header
 }
 
-// encodeOutcome is the shared part of the answer to a join. It is encoded once.
+// encodeOutcome returns the shared part of the answer to a join. It encodes that only once.
 func encodeOutcome(o *mem.Outcome) (k kind, shared []byte) {
 	encode := func() (b []byte) {
 		b = binary.AppendUvarint(b, uint64(len(o.Payloads)))
@@ -171,7 +172,7 @@ func encodeOutcome(o *mem.Outcome) (k kind, shared []byte) {
 	return k, o.Encoded
 }
 
-// encodeRoll is the shared part of a failed or roll frame. It leaves out the key, which the receiver knows.
+// encodeRoll returns the shared part of a failed or roll frame. It leaves out the key, which the receiver knows.
 func encodeRoll(roll *rendezvous.Roll, now time.Time) []byte {
 	b := binary.AppendUvarint(nil, uint64(max(roll.Size, 0)))
 	index := map[string]uint64{}
@@ -258,7 +259,7 @@ func readAgo(r *wire.Reader, now time.Time) time.Time {
 	return now.Add(-time.Duration(v-1) * time.Millisecond)
 }
 
-// end is the error of a body that was read to its end.
+// end returns the error of a body that was read to its end.
 func end(r *wire.Reader) error {
 	if err := r.End(); err != nil {
 		return fmt.Errorf("%w: %w", errMalformed, err)

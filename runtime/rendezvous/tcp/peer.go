@@ -14,7 +14,7 @@ import (
 
 const (
 	maxQueued = 1 << 12          // frames that a peer has not read
-	sendTime  = 60 * time.Second // to write one frame, which may be large and one of thousands
+	sendTime  = 60 * time.Second // for writing one frame, which may be large and one of thousands
 )
 
 // peer is a rank's connection at the server. It queues frames, and has a goroutine only while there are frames to send.
@@ -29,7 +29,7 @@ type peer struct {
 	work    sync.WaitGroup
 }
 
-// listen takes requests until the connection ends, and returns how it did.
+// listen takes requests until the connection ends, and returns how it ended.
 func (p *peer) listen() (rendezvous.Departure, string) {
 	for {
 		k, body, err := readFrame(p.conn, requestLimit)
@@ -65,8 +65,8 @@ func (p *peer) listen() (rendezvous.Departure, string) {
 	}
 }
 
-// departure is how the process of a connection left, by the connection's error. The kernel closes the connections of a
-// process that ends with FIN, or with RST if data was unread; a host that vanished sends nothing.
+// departure returns how the process of a connection left, by the connection's error. The kernel closes the connections
+// of a process that ends with FIN, or with RST if data was unread; a host that vanished sends nothing.
 func departure(err error) (rendezvous.Departure, string) {
 	for _, end := range []error{
 		io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, io.ErrClosedPipe,
@@ -87,7 +87,7 @@ func (p *peer) send(pieces ...[]byte) {
 	}
 	if len(p.queue) >= maxQueued {
 		p.ended, p.queue = true, nil
-		_ = p.conn.Close() // the peer asks and never reads; listen returns
+		_ = p.conn.Close() // the peer sends requests and never reads; listen returns
 		return
 	}
 	p.queue = append(p.queue, pieces)

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	drainTime     = 5 * time.Second  // for answers to reach their ranks when the server closes
-	keepForgotten = 1024             // ids that are remembered as used, to tell a late rank so
-	silence       = 20 * time.Second // of the other host, until a connection counts as broken
+	drainTime     = 5 * time.Second  // for answers to reach the ranks when the server closes
+	keepForgotten = 1024             // used ids that are remembered, to tell late ranks
+	silence       = 20 * time.Second // silence of the other host until a connection counts as broken
 )
 
 // Server is where ranks meet: any number of unique ids, each behind a door. Its methods are safe for concurrent use.
@@ -25,7 +25,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	served    map[lifecycle.CommID]served
-	forgotten []lifecycle.CommID // oldest first; their meetings are still there to say so
+	forgotten []lifecycle.CommID // oldest first; their meetings stay, to refuse late ranks
 	peers     map[*peer]struct{}
 	closed    bool
 }
@@ -41,8 +41,9 @@ func NewServer() *Server {
 	return &Server{served: map[lifecycle.CommID]served{}, peers: map[*peer]struct{}{}}
 }
 
-// Serve lets the ranks of an id meet behind a door, which stays the caller's. How many they are, they say themselves,
-// and must agree on. An id is served once: a second time, or after it was forgotten, is a *[lifecycle.UsageError].
+// Serve lets the ranks of an id meet behind a door, which the caller still owns. The ranks themselves say how many they
+// are, and must agree. An id is served once: a second call, or one after the id was forgotten, returns a
+// *[lifecycle.UsageError].
 func (s *Server) Serve(d *door.Door, id lifecycle.UniqueID) error {
 	if err := id.Valid(); err != nil {
 		return err
@@ -65,21 +66,21 @@ func (s *Server) Serve(d *door.Door, id lifecycle.UniqueID) error {
 	return nil
 }
 
-// Meeting is that of an id that is served, or nil.
+// Meeting returns the meeting of a served id, or nil.
 func (s *Server) Meeting(id lifecycle.UniqueID) *mem.Meeting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.served[lifecycle.RootCommID(id)].Meeting
 }
 
-// Forget ends an id that is given up: ranks that wait or still come for it get a *rendezvous.StaleError. An id is
-// forgotten by itself when all its ranks have come and gone.
+// Forget ends an id that is given up: ranks that wait or still come for it get a *rendezvous.StaleError. The server
+// forgets an id by itself when all its ranks have come and gone.
 func (s *Server) Forget(id lifecycle.UniqueID) {
 	s.forget(lifecycle.RootCommID(id),
 		"the unique id was forgotten at "+time.Now().Format(time.TimeOnly)+" by the rank that serves it")
 }
 
-// forget ends an id, and keeps it among the last few, so that a rank that comes for it is told what happened.
+// forget ends an id, but remembers it for a while, so that a rank that comes for it is told what happened.
 func (s *Server) forget(comm lifecycle.CommID, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +99,7 @@ func (s *Server) forget(comm lifecycle.CommID, why string) {
 const makeNew = "; make a new one for each communicator"
 
 // Close ends the server and all its ids: ranks that wait get a *rendezvous.StaleError. It returns when everything is
-// delivered or drained for five seconds, and nothing of the server is left. It may be called twice.
+// delivered, or after five seconds of draining, and nothing of the server is left. It may be called twice.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -116,9 +117,9 @@ func (s *Server) Close() {
 	s.work.Wait()
 }
 
-// enter takes in a rank, unless the server is closed.
+// enter admits a rank, unless the server is closed.
 func (s *Server) enter(comm lifecycle.CommID, m *mem.Meeting, conn net.Conn) {
-	_ = door.KeepWatch(conn, silence) // without it the loss of a host is only noticed later
+	_ = door.KeepWatch(conn, silence) // if this fails, the loss of a host is noticed later
 	p := &peer{meeting: m, conn: conn}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -66,7 +66,7 @@ func TestBeyondLoopbackSomethingMustBeProved(t *testing.T) {
 	}
 }
 
-// TestToken: who has none gets a bare yes or no of two probes, and nothing else, whatever it asks for.
+// TestToken: a client without a token gets only a bare yes or no from two probes, whatever it asks for.
 func TestToken(t *testing.T) {
 	r := &Registry{}
 	if err := r.Register("secret", Live|Ready, 0,
@@ -100,7 +100,7 @@ func TestToken(t *testing.T) {
 			"/api/v1/ras", "Bearer " + tokenA[1:], 401,
 			"the token is not one of this process's (CARILLON_HEALTH_TOKEN, ",
 		},
-		{"/api/v1/ras", "Bearer " + tokenA + " ", 200, `"schema": 1`}, // blanks at the end of a header are none of it
+		{"/api/v1/ras", "Bearer " + tokenA + " ", 200, `"schema": 1`}, // trailing blanks of a header are ignored
 		{"/api/v1/ras", "Bearer " + tokenA, 429, "asked too often"},
 		{"/api/v1/ras", "bearer " + tokenB, 200, `"schema": 1`}, // another client at the same address
 		{"/readyz?verbose", "Bearer " + tokenB, 503, "[-]secret failed: disk /mnt/secret is full"},
@@ -125,7 +125,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestRefusal: who is refused learns why, and what is taken here.
+// TestRefusal: a refused client learns why, and what is accepted here.
 func TestRefusal(t *testing.T) {
 	token := [][sha256.Size]byte{sha256.Sum256([]byte(tokenA))}
 	for _, tc := range []struct {
@@ -158,8 +158,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestClientCertificates: one that the authority signed opens everything; none, or another's, does not. The server's
-// own is replaced while it runs.
+// TestClientCertificates: a certificate that the authority signed opens everything; none, or another authority's, does
+// not. The server's own certificate is replaced while it runs.
 func TestClientCertificates(t *testing.T) {
 	dir := t.TempDir()
 	ca, caKey, caFile := authority(t, dir, "ca")
@@ -205,7 +205,7 @@ func TestClientCertificates(t *testing.T) {
 		{"/healthz", []tls.Certificate{load(issue(t, dir, "friend", ca, caKey, 7))}, 200},
 		{"/livez", []tls.Certificate{load(issue(t, dir, "stranger", other, otherKey, 8))}, 0},
 	} {
-		if tc.status == 0 { // a client must be made to show a certificate that it knows to be of no use there
+		if tc.status == 0 { // force the client to send a certificate that it knows to be useless here
 			conn, dialErr := tls.Dial("tcp", s.listener.Addr().String(), &tls.Config{
 				RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12,
 				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -213,7 +213,7 @@ func TestClientCertificates(t *testing.T) {
 				},
 			})
 			if dialErr == nil {
-				_, dialErr = conn.Read(make([]byte, 1)) // TLS 1.3 tells only then
+				_, dialErr = conn.Read(make([]byte, 1)) // TLS 1.3 reports it only now
 				_ = conn.Close()
 			}
 			if dialErr == nil || !strings.Contains(dialErr.Error(), "certificate") {
@@ -236,7 +236,7 @@ func TestClientCertificates(t *testing.T) {
 	if _, serial, err := ask("/livez"); err != nil || serial.Int64() != 2 {
 		t.Errorf("while it is replaced: certificate %v, %v", serial, err)
 	}
-	// Plain HTTP is answered with what is wrong, and nobody waits for a handshake that doesn't come.
+	// The answer to plain HTTP says what is wrong, and the server doesn't wait for a handshake that never comes.
 	if resp, body := send(t, s, request("/livez")); resp.StatusCode != http.StatusBadRequest ||
 		!strings.Contains(body, "HTTPS") {
 		t.Errorf("plain: %d %q", resp.StatusCode, body)

@@ -46,7 +46,8 @@ func expectConditions(t *testing.T, c *health.Conditions, want ...string) {
 	}
 }
 
-// TestASymptomIsSilentWhileItsCauseIsShown: of the same subject, or where one of them has none; at any distance.
+// TestASymptomIsSilentWhileItsCauseIsShown: if both have the same subject, or one of them has none; also for indirect
+// causes.
 func TestASymptomIsSilentWhileItsCauseIsShown(t *testing.T) {
 	c := &health.Conditions{}
 	lost := declare(t, c, health.Declaration{Code: "lost"})
@@ -60,7 +61,7 @@ func TestASymptomIsSilentWhileItsCauseIsShown(t *testing.T) {
 
 	throttled.Clear("GPU 0")
 	throttled.Clear("GPU 1")
-	slow.Set(health.Finding{Text: "half as fast"}) // about the process: any GPU explains it, through what isn't open
+	slow.Set(health.Finding{Text: "half as fast"}) // about the process: explained by any GPU, even indirectly
 	expectConditions(t, c, "lost (GPU 1): gone", "slow: half as fast <- lost")
 
 	lost.Clear("GPU 0")
@@ -68,7 +69,7 @@ func TestASymptomIsSilentWhileItsCauseIsShown(t *testing.T) {
 	lost.Clear("GPU 1")
 	expectConditions(t, c, "slow: half as fast")
 
-	lost.Set(health.Finding{Severity: bus.Critical, Text: "the driver is gone"}) // about no GPU in particular, and all
+	lost.Set(health.Finding{Severity: bus.Critical, Text: "the driver is gone"}) // about all GPUs, not a particular one
 	throttled.Set(health.Finding{Subject: "GPU 2", Text: "hot"})
 	expectConditions(t, c, "lost: the driver is gone", "slow: half as fast <- throttled",
 		"throttled (GPU 2): hot <- lost")
@@ -89,7 +90,7 @@ func TestDeclareRefuses(t *testing.T) {
 	}
 }
 
-// TestSinceStaysAndChangesAreTold: what is said again changes nothing, and nobody is woken for it.
+// TestSinceStaysAndChangesAreTold: a repeated finding changes nothing, and wakes nobody.
 func TestSinceStaysAndChangesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &health.Conditions{}

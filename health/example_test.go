@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// A process with one check, which fails: it is alive, and not ready.
+// A process with one check, which fails: the process is alive, but not ready.
 func Example() {
 	checks := &health.Registry{}
 	disk := func(context.Context) error { return errors.New("no space left for checkpoints") }

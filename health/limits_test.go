@@ -87,7 +87,7 @@ func request(path string, lines ...string) string {
 		strings.Join(append(lines, "", ""), "\r\n")
 }
 
-// TestBadRequests sends what no client of ours would, and asks as usual afterwards.
+// TestBadRequests sends requests that no client of ours would send, and a normal request afterwards.
 func TestBadRequests(t *testing.T) {
 	s, impatient := listen(t, Config{}), defaultTimes
 	impatient.request = time.Second // an endless body takes all of it
@@ -163,8 +163,8 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestProbesGetInWhileOthersHoldOn: more connections than there may be, of which none asks anything, or none ends
-// asking, or none reads its answer.
+// TestProbesGetInWhileOthersHoldOn: more connections than allowed, none of which sends anything, or ends its request,
+// or reads its answer.
 func TestProbesGetInWhileOthersHoldOn(t *testing.T) {
 	big := strings.Repeat("x", 32<<20) // more than the kernel buffers
 	entered := make(chan struct{}, 64)
@@ -212,7 +212,7 @@ func TestProbesGetInWhileOthersHoldOn(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreCounted: after everybody has gone nobody is counted, whatever they did.
+// TestConnectionsAreCounted: after all clients have gone, no connection is counted, whatever they did.
 func TestConnectionsAreCounted(t *testing.T) {
 	var cs connections
 	cs.max, cs.maxStreams, cs.cut = 4, 2, func() {}
@@ -254,7 +254,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// TestPanicsAreContained: the client gets an answer, or sees that the one it gets isn't whole.
+// TestPanicsAreContained: the client gets an answer, or sees that its answer is incomplete.
 func TestPanicsAreContained(t *testing.T) {
 	var log strings.Builder
 	var mu sync.Mutex
@@ -349,7 +349,7 @@ func TestStreams(t *testing.T) {
 }
 
 // TestWhoTakesTooLongIsCutOff: nothing sent, half a header, half a body, an answer that isn't read, nothing after an
-// answer. A stream alone may last.
+// answer. Only a stream may last.
 func TestWhoTakesTooLongIsCutOff(t *testing.T) {
 	const soon = 200 * time.Millisecond
 	entered := make(chan struct{})
@@ -388,7 +388,7 @@ func TestWhoTakesTooLongIsCutOff(t *testing.T) {
 		t.Errorf("the stream says %q", body)
 	}
 	for name, conn := range held {
-		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) { // ours, which is far later
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) { // the test's own deadline
 			t.Errorf("%s: the connection stays", name)
 		}
 	}
@@ -453,7 +453,7 @@ ccl_ras_queries_refused_total 1
 	}
 }
 
-// FuzzProbeQuery: whatever is asked for, the answer is one, and no client writes its lines.
+// FuzzProbeQuery: every query gets a proper answer, and no client can inject lines into it.
 func FuzzProbeQuery(f *testing.F) {
 	for _, q := range []string{
 		"verbose", "exclude=world&verbose", "exclude=a%0a[%2b]b+ok", "format=json&exclude=%ff",
@@ -533,8 +533,8 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// BenchmarkServed is a query over a connection that stays, as it arrives a thousand times a second: refused, but for
-// one.
+// BenchmarkServed is a query over a persistent connection, as it arrives a thousand times a second: all but one are
+// refused.
 func BenchmarkServed(b *testing.B) {
 	p := &Publisher{}
 	p.Publish(sample())

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// TestMounted: in a program's own server, under a prefix and any name, the endpoint answers as it does where it
-// listens; its page leads to what it shows, and streams end when it stops.
+// TestMounted: in a program's own server, under a prefix and any name, the endpoint answers as if it listened itself;
+// the links of its page work, and streams end when it stops.
 func TestMounted(t *testing.T) {
 	begun, stopped := make(chan struct{}), make(chan struct{})
 	s, err := health.New(health.Config{Registry: &health.Registry{}, Routes: []health.Route{{

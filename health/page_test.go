@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// TestPage: what is wrong is there, what it was written with does nothing, and nothing is loaded from anywhere.
+// TestPage: the page shows what is wrong, markup in its texts has no effect, and it loads nothing.
 func TestPage(t *testing.T) {
 	const evil = `<script>alert(1)</script>`
 	r := &Registry{}
@@ -79,8 +79,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPageTellsACauseOnce: a verdict is not told again as the condition and the failed check that it is, its culprit is
-// marked, and its ages are of the moment and go on.
+// TestPageTellsACauseOnce: a verdict is not repeated as a condition and a failed check, its culprit is marked, and its
+// ages are current and keep running.
 func TestPageTellsACauseOnce(t *testing.T) {
 	c := &Conditions{}
 	stalled, err := c.Declare(Declaration{Code: "job_stalled", NotReady: true})
@@ -119,14 +119,14 @@ func TestPageTellsACauseOnce(t *testing.T) {
 	}
 }
 
-// packedVerdict is the verdict with a sentence that has an age, as another process tells it.
+// packedVerdict returns the verdict with a sentence that has an age, as another process sends it.
 func packedVerdict(v verdict.Verdict) verdict.Verdict {
 	packed := v.Pack()
 	packed.Said = "rank 1 & co. has not entered for \x007000000000\x00 now"
 	return packed.Unpack()
 }
 
-// TestPageOfSeveralJobs: the page of an agent says of which job everything is, and names the guilty process alone.
+// TestPageOfSeveralJobs: an agent's page says which job each entry belongs to, and marks only the guilty process.
 func TestPageOfSeveralJobs(t *testing.T) {
 	snapshot := &Snapshot{Rank: -1}
 	for i, job := range []string{"a", "b"} {
@@ -219,7 +219,7 @@ func TestJSONOnRequest(t *testing.T) {
 	}
 }
 
-// TestQueriesAllocateNothing: not what they answer, and not that nothing is new.
+// TestQueriesAllocateNothing: neither for a document nor for an answer that nothing is new.
 func TestQueriesAllocateNothing(t *testing.T) {
 	p := &Publisher{}
 	p.Publish(sample())

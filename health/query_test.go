@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// sample is a snapshot with something of everything.
+// sample is a snapshot with one of everything.
 func sample() *Snapshot {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &Snapshot{
@@ -46,7 +46,7 @@ func sample() *Snapshot {
 	}
 }
 
-// queryRoutes are the routes of a server that isn't there.
+// queryRoutes are the routes of a server that doesn't listen.
 func queryRoutes(cfg Config) []Route {
 	return (&Server{cfg: cfg, access: &access{}, seed: maphash.MakeSeed(), metrics: newMetrics(nil, nil)}).queryRoutes()
 }
@@ -70,7 +70,7 @@ func asked(t testing.TB, routes []Route, path, from string, header ...string) *h
 	return nil
 }
 
-// TestDocuments is the schema: names that are changed here are changed for all who read them.
+// TestDocuments is the schema: a name changed here changes for all readers of the documents.
 func TestDocuments(t *testing.T) {
 	p := &Publisher{}
 	routes := queryRoutes(Config{Publisher: p})
@@ -132,7 +132,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestStatusGoesByTheVerdict: a job that is slow, or of which not enough is known, is no outage.
+// TestStatusGoesByTheVerdict: a job that is slow, or about which too little is known, is no outage.
 func TestStatusGoesByTheVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdicts []verdict.Verdict
@@ -162,7 +162,7 @@ func TestStatusGoesByTheVerdict(t *testing.T) {
 	}
 }
 
-// TestETag: a snapshot that says the same isn't sent again, whenever it was taken; an answer without a body is one,
+// TestETag: a snapshot with the same contents isn't sent again, whenever it was taken; an answer without a body counts,
 // too.
 func TestETag(t *testing.T) {
 	p := &Publisher{}
@@ -200,8 +200,8 @@ func TestETag(t *testing.T) {
 	}
 }
 
-// TestWhoAsksTooOftenIsRefused: each client has one answer of each document in an interval, and none of the others'
-// is taken from it.
+// TestWhoAsksTooOftenIsRefused: each client gets one answer for each document in an interval, whatever other clients
+// do.
 func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Publisher{}
@@ -258,7 +258,7 @@ func TestWhoAsksTooOftenIsRefused(t *testing.T) {
 	})
 }
 
-// TestBurst: a client has so many answers without waiting, and the refusal in JSON if it accepts that.
+// TestBurst: a client gets PollBurst answers without waiting, and the refusal in JSON if it accepts that.
 func TestBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Publisher{}
@@ -286,7 +286,7 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestPollClientsAreBounded: however many ask, a fixed number is remembered, and those who ask now are among them.
+// TestPollClientsAreBounded: however many clients ask, only a fixed number is remembered, including the current ones.
 func TestPollClientsAreBounded(t *testing.T) {
 	l := &pollLimiter{interval: time.Hour}
 	now := time.Now()
@@ -336,7 +336,7 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// FuzzForwarded: whatever a client writes, who is not trusted to speak for others is itself.
+// FuzzForwarded: whatever a client writes, a client that isn't a trusted proxy is identified by its own address.
 func FuzzForwarded(f *testing.F) {
 	f.Add("203.0.113.1, 10.0.0.2", "x")
 	f.Add("[2001:db8::1]:80", ",,,")

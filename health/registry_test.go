@@ -74,7 +74,7 @@ func TestRunChoosesAndOrders(t *testing.T) {
 	}
 }
 
-// What a check that is well says goes with it; joined with a failure, it is part of that.
+// The text of a passed check is in its result; joined with a failure, it is part of the error.
 func TestWell(t *testing.T) {
 	var r health.Registry
 	for name, err := range map[string]error{
@@ -105,7 +105,7 @@ func names(results []health.Result) string {
 	return strings.Join(list, " ")
 }
 
-// TestStuckCheckRunsOnce asks, again and again, for a check that heeds no context.
+// TestStuckCheckRunsOnce repeatedly runs a check that ignores its context.
 func TestStuckCheckRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r health.Registry
@@ -125,7 +125,7 @@ func TestStuckCheckRunsOnce(t *testing.T) {
 		if n := runs.Load(); n != 1 {
 			t.Errorf("the check ran %d times", n)
 		}
-		if d := time.Since(start); d != 2*time.Second { // who comes later doesn't wait again
+		if d := time.Since(start); d != 2*time.Second { // later callers don't wait again
 			t.Errorf("five questions took %s", d)
 		}
 		close(release)
@@ -154,7 +154,7 @@ func TestCheckThatHeedsItsContext(t *testing.T) {
 		if got := r.Run(ctx, health.Live, nil); !errors.Is(got[0].Err, gone) {
 			t.Errorf("got %v", got[0].Err)
 		}
-		r.Run(t.Context(), health.Live, nil) // joins the run that nobody waited for
+		r.Run(t.Context(), health.Live, nil) // joins the run whose caller has gone
 		synctest.Wait()
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// verdict is what a check says, set by the test and read by the server.
+// verdict is a check's result, set by the test and read by the server.
 type verdict struct {
 	mu  sync.Mutex
 	err error
@@ -197,7 +197,7 @@ func TestListenRefuses(t *testing.T) {
 	}
 }
 
-// TestStop lets a request end that is in progress, and cuts one off that doesn't.
+// TestStop: Stop lets a request in progress end, and cuts off one that doesn't.
 func TestStop(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	start := func() *health.Server {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/health/gpu"
 )
 
-// A program that watches its GPUs: it is told of Xids as they happen, and exports metrics. Without a GPU, it says so.
+// A program that watches its GPUs: it gets Xids as they happen, and exports metrics. Without a GPU, it says so.
 func Example() {
 	m := gpu.New(gpu.Config{OnEvent: func(e gpu.Event) {
 		fmt.Println(e.Condition.Text, "—", e.Condition.Advice)

@@ -100,7 +100,7 @@ func (s *fakeEvents) about(e event, dev device) bool {
 
 func (s *fakeEvents) free() {}
 
-// fakeDevice tells what a test chooses. Its events are about its UUID.
+// fakeDevice returns what a test chooses. Its events carry its UUID.
 type fakeDevice struct {
 	id    identity
 	mu    sync.Mutex
@@ -159,7 +159,7 @@ func watched(t *testing.T, d *fakeDriver, test func(t *testing.T, m *Monitor, to
 	})
 }
 
-// told gathers what a Monitor tells.
+// told collects a Monitor's events.
 type told struct {
 	mu     sync.Mutex
 	events []Event
@@ -171,7 +171,7 @@ func (o *told) add(e Event) {
 	o.events = append(o.events, e)
 }
 
-// take is what was told since the last take, each as its type and code.
+// take returns the events since the last take, each as its type and code.
 func (o *told) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

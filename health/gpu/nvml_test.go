@@ -291,7 +291,7 @@ func TestNVMLErrors(t *testing.T) {
 	}
 }
 
-// NVML has one wait at a time, whoever waits; one that spins is found out.
+// NVML has one wait at a time, whichever Monitor waits; a wait that spins is detected.
 func TestNVMLWaitsOneAtATime(t *testing.T) {
 	inside := make(chan int, 1)
 	inside <- 0

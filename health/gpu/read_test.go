@@ -133,7 +133,7 @@ func TestMetricsWithoutGPU(t *testing.T) {
 	})
 }
 
-// gathered are the samples of m.
+// gathered returns the samples of m.
 func gathered(t *testing.T, m *Monitor) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -21,7 +21,7 @@ var world = tape.CommInfo{ID: lifecycle.CommID{0: 0xab, 15: 0xcd}, Name: "world"
 
 func wall(mono int64) time.Time { return time.Unix(1700000000, mono).UTC() }
 
-// lines are what a Log writes, without the time, the id and what else is the same in all.
+// lines is the output of a Log, without the time, the id and other constant parts.
 type lines struct{ bytes.Buffer }
 
 func (l *lines) taken() string {
@@ -68,7 +68,7 @@ func newLog(t testing.TB, level slog.Level, edit func(*eventlog.Config)) (*fed, 
 
 func life(r tape.LifeRecord) tape.Event { return tape.Event{Comm: world, IsLife: true, Life: r} }
 
-// TestJobRank: of a process whose environment gives it no rank, the model has one: that in the largest communicator.
+// TestJobRank: if a process's environment gives it no rank, the model does: the rank in the largest communicator.
 func TestJobRank(t *testing.T) {
 	l, out := newLog(t, slog.LevelInfo, func(c *eventlog.Config) { c.JobRank = true })
 	const rank = "level=INFO msg=ccl.comm.init rank=2 comm=world comm_rank=2 size=4 "
@@ -84,7 +84,8 @@ func TestJobRank(t *testing.T) {
 	}
 }
 
-// TestRefusedLevel: a program that gets numbers finds the errors of refused calls here, but not those to be repeated.
+// TestRefusedLevel: a program that gets only error numbers finds the errors of refused calls in the log, but not those
+// of calls to repeat.
 func TestRefusedLevel(t *testing.T) {
 	l, out := newLog(t, slog.LevelWarn, func(c *eventlog.Config) { c.RefusedLevel = slog.LevelWarn })
 	for _, code := range []lifecycle.Code{lifecycle.CodeInProgress, lifecycle.CodeDestroyed} {
@@ -342,7 +343,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	}
 }
 
-// BenchmarkObserve is what an operation costs that isn't logged, one that is, and an act.
+// BenchmarkObserve measures an operation that isn't logged, one that is, and an act.
 func BenchmarkObserve(b *testing.B) {
 	op := tape.Event{Comm: world, Op: tape.OpRecord{
 		Time: 5000, Start: 1000, Stage: tape.StageEnd, Seq: 5, Signature: tape.Signature{

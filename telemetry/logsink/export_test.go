@@ -143,7 +143,8 @@ func TestExporterThatDoesNotExist(t *testing.T) {
 	}
 }
 
-// A collector that takes nothing is told of once, is counted, and is warned of only if it was named for logs.
+// A collector that refuses everything is logged once, and lost records are counted; it is a warning only if the
+// collector was named for logs.
 func TestCollectorThatRefuses(t *testing.T) {
 	for variable, level := range map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT":      "INFO",
@@ -173,7 +174,7 @@ func TestCollectorThatRefuses(t *testing.T) {
 	}
 }
 
-// A collector that never answers holds nobody up: what doesn't fit is dropped and counted, and Close gives up.
+// A collector that never answers blocks nobody: records that don't fit are dropped and counted, and Close gives up.
 func TestCollectorThatNeverAnswers(t *testing.T) {
 	c := newCollector(t, func(_ http.ResponseWriter, r *http.Request) bool {
 		<-r.Context().Done() // the exporter gave up

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/logsink"
 )
 
-// Flush leaves nothing in the queues, and what is logged later goes on.
+// Flush leaves nothing in the queues, and later lines are still logged.
 func TestFlush(t *testing.T) {
 	c := newCollector(t, nil)
 	t.Setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", c.URL+"/v1/logs")
@@ -59,7 +59,7 @@ func TestFlushIsBounded(t *testing.T) {
 	close(h.release)
 }
 
-// A file that takes no lines is told of once, on standard error, and what is lost is counted.
+// A file that takes no lines is reported once, on standard error, and lost lines are counted.
 func TestFileThatIsFull(t *testing.T) {
 	s, out := newSink(t, logsink.Config{File: "/dev/full"})
 	for range 3 {
@@ -78,7 +78,7 @@ func TestFileThatIsFull(t *testing.T) {
 	}
 }
 
-// A number that can't be used is told of once, with what is used instead.
+// An invalid number is reported once, with the value used instead.
 func TestBadBatchVariables(t *testing.T) {
 	c := newCollector(t, nil)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)

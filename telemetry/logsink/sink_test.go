@@ -63,7 +63,7 @@ func everything(log *slog.Logger) {
 	log.Error("broken")
 }
 
-// said is which of everything's lines there are.
+// said lists which of everything's lines are in out.
 func said(out string) string {
 	var said []string
 	for _, word := range []string{"details", "born", "summed", "gathered", "version", "plain", "trouble", "broken"} {
@@ -211,7 +211,7 @@ func TestFile(t *testing.T) {
 	if out.String() != "" {
 		t.Errorf("and on standard error %s", out.String())
 	}
-	// With VERSION alone no file is made.
+	// With VERSION alone, no file is made.
 	cfg.File, cfg.Level, cfg.Version = filepath.Join(dir, "none"), logsink.LevelOff, true
 	s, out = newSink(t, cfg)
 	everything(s.Logger())
@@ -240,7 +240,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// stuck is a terminal that nobody reads, until it is let go.
+// stuck is a terminal that blocks until it is released.
 type stuck struct {
 	buffer
 	writing chan struct{} // gets a value with each write

@@ -29,13 +29,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const second = int64(time.Second)
 
-// observe has a model of its own for each event: what the metrics count, they count by themselves.
+// observe uses a new model for each event: the metrics don't depend on the model's counts.
 func observe(c *metric.Collector, ev *tape.Event) {
 	step := model.New(model.Limits{}).Apply(ev)
 	c.Observe(&step)
 }
 
-// spanOf is the span of the event that is being observed.
+// spanOf is the span of the event being observed.
 var spanOf oteltrace.SpanContext
 
 func newCollector(t testing.TB, slots []tape.Slot) (*metric.Collector, *prometheus.Registry) {
@@ -63,10 +63,10 @@ func newCollector(t testing.TB, slots []tape.Slot) (*metric.Collector, *promethe
 	return c, reg
 }
 
-// movedAt80s is the generation of a communicator whose device came to what is in flight at 80 s.
+// movedAt80s is the generation of a communicator whose device reached the operation in flight at 80 s.
 const movedAt80s = 7
 
-// slot is a live communicator, idle after so many operations.
+// slot is a live communicator, idle after completed operations.
 func slot(name string, completed uint64) tape.Slot {
 	return tape.Slot{
 		CommInfo: tape.CommInfo{Name: name, Size: 2, Engine: "host"}, State: lifecycle.StateReady, Launched: completed,
@@ -74,7 +74,7 @@ func slot(name string, completed uint64) tape.Slot {
 	}
 }
 
-// busy is the same with one more operation, launched at a time.
+// busy is slot with one more operation, launched at since.
 func busy(name string, completed uint64, since int64) tape.Slot {
 	s := slot(name, completed)
 	s.Launched++
@@ -174,7 +174,7 @@ func TestOperations(t *testing.T) {
 	}
 	observe(c, op("world", lifecycle.CallAllReduce, 1<<20, time.Second, lifecycle.CodeRankDead))
 	observe(c, op("", lifecycle.CallBarrier, 0, time.Microsecond, lifecycle.CodeOK))
-	// A split tells the ranks of each other.
+	// In a split, the ranks exchange data.
 	observe(c, op("world", lifecycle.CallSplit, 8, time.Millisecond, lifecycle.CodeOK))
 	started := op("world", lifecycle.CallAllReduce, 8, 0, lifecycle.CodeOK)
 	started.Op.Stage = tape.StageStart
@@ -182,7 +182,7 @@ func TestOperations(t *testing.T) {
 	captured := op("gpu", lifecycle.CallAllReduce, 1<<20, time.Microsecond, lifecycle.CodeOK) // and not launched
 	captured.Op.Phase = tape.PhaseCaptured
 	observe(c, captured)
-	// A call that enqueues moves no bytes. How long the device took is measured of some.
+	// A call that enqueues moves no bytes. The time on the device is measured for some calls.
 	enqueued := op("gpu", lifecycle.CallAllReduce, 1<<20, time.Microsecond, lifecycle.CodeOK)
 	enqueued.Comm.Engine = "nccl 2.28.9"
 	observe(c, enqueued)
@@ -270,7 +270,7 @@ ccl_lifecycle_postponed_total{call="split"} 1
 	}
 }
 
-// TestExemplars has one operation among others that has a span, and an act.
+// TestExemplars has one operation with a span among others, and an act.
 func TestExemplars(t *testing.T) {
 	c, reg := newCollector(t, nil)
 	defer func() { spanOf = oteltrace.SpanContext{} }()
@@ -437,7 +437,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 	all := gather(t, reg)
 	for name, metrics := range all {
-		if len(metrics) > 21 { // what stalls: 12 calls and 9 acts
+		if len(metrics) > 21 { // the kinds that can stall: 12 calls and 9 acts
 			t.Errorf("%s has %d series", name, len(metrics))
 		}
 	}
@@ -507,7 +507,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// BenchmarkObserve is what following costs for an operation.
+// BenchmarkObserve measures the cost of following one operation.
 func BenchmarkObserve(b *testing.B) {
 	c, _ := newCollector(b, nil)
 	ev := op("world", lifecycle.CallAllReduce, 8, time.Millisecond, lifecycle.CodeOK)

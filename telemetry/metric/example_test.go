@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// The in-flight table is read at every scrape: here one communicator waits since two seconds.
+// The in-flight table is read at every scrape: here one communicator has waited for two seconds.
 func ExampleCollector() {
 	collector, err := metric.NewCollector(metric.Config{
 		Slots: func() []tape.Slot { // a follower's Slots

@@ -102,7 +102,7 @@ func newPush(t *testing.T, reg prometheus.Gatherer, log io.Writer) *metric.Push 
 	return p
 }
 
-// TestPushSendsWhatIsServed compares the names and one value of both ways, and looks for the exemplar.
+// TestPushSendsWhatIsServed compares the names and one value of Push and /metrics, and looks for the exemplar.
 func TestPushSendsWhatIsServed(t *testing.T) {
 	r := newReceiver(t, always(http.StatusOK))
 	pushEnv(t, map[string]string{"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": r.URL})
@@ -133,7 +133,7 @@ func TestPushSendsWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestPushGoesOn has a receiver that refuses, and then takes: each is logged once.
+// TestPushGoesOn has a receiver that refuses, and then accepts: each change is logged once.
 func TestPushGoesOn(t *testing.T) {
 	r := newReceiver(t, func(n int) int {
 		if n <= 3 {
@@ -178,7 +178,7 @@ func TestPushToNobodyEndsInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	_ = p.Close(ctx) // whether it says so or not, it has ended
+	_ = p.Close(ctx) // it ends, with or without an error
 	if d := time.Since(began); d > 5*time.Second {
 		t.Errorf("Close took %s with 50 ms to do it in", d)
 	}
@@ -224,7 +224,7 @@ func TestPushBadVariables(t *testing.T) {
 	}
 }
 
-// TestPushBadTimes has numbers that can't be used: metrics are sent as if they weren't set, and it is said.
+// TestPushBadTimes has invalid numbers: metrics are sent as if they weren't set, and a warning is logged.
 func TestPushBadTimes(t *testing.T) {
 	for _, name := range []string{"OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"} {
 		for _, value := range []string{"10s", "-1", "0", "9999999999999999"} {

@@ -38,7 +38,7 @@ func scrape(tb testing.TB, h http.Handler, body *strings.Builder) (series int) {
 
 // BenchmarkScrape is a whole scrape, from the table of a tape to the text: ten thousand communicators, 588 groups of 17
 // ranks, all in one process, each with an operation in flight, and operations of every kind and size behind them. A
-// scrape must stay below 50 ms; series/op is what it costs Prometheus.
+// scrape must stay below 50 ms; series/op is the cost for Prometheus.
 func BenchmarkScrape(b *testing.B) {
 	const ranks, groups = 17, 588
 	w, err := tape.Create(tape.Config{Dir: b.TempDir(), Job: "bench", Slots: ranks * groups})

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestTallies has operations that the tape's writer counted, of two ranks in one process and of another size, one of
-// which a follower sees for its span, and one that it counts.
+// TestTallies has operations that the tape's writer counted, of two ranks in one process and of another size. A
+// follower sees one of these for its span, and counts one that the writer didn't.
 func TestTallies(t *testing.T) {
 	tally := func(index int, class uint8, bytes uint64) tape.Tally {
 		t := tape.Tally{

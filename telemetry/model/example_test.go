@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A split begins and doesn't end: its rank is asked what it does after six seconds.
+// A split begins and doesn't end: the example shows what its rank does after six seconds.
 func Example() {
 	process := model.New(model.Limits{Floor: 5 * time.Second})
 	step := process.Apply(&tape.Event{ // a follower's

@@ -21,7 +21,7 @@ var (
 	allReduce = tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1024}
 )
 
-// process is a Process that is told of world, as generation 1, with times in milliseconds.
+// process is a Process that gets events of world, as generation 1, with times in milliseconds.
 type process struct{ *model.Process }
 
 func newProcess(limits model.Limits) process { return process{model.New(limits)} }
@@ -53,7 +53,7 @@ func slot(generation uint32, seq uint64, start int64, inFlight bool) tape.Slot {
 	return s
 }
 
-// String is what goes on, a line for each communicator.
+// String shows what is in progress, a line for each communicator.
 func (p process) String() string {
 	var b strings.Builder
 	for c := range p.Comms() {
@@ -122,11 +122,12 @@ func TestLife(t *testing.T) {
 	if ended := p.Ended(); len(ended) != 1 || ended[0] != s.Comm || ended[0].End.Kind != tape.ActAbort {
 		t.Errorf("ended are %v", ended)
 	}
-	p.Look([]tape.Slot{slot(1, 1, 0, false)}, nil) // which was read before the abort
+	p.Look([]tape.Slot{slot(1, 1, 0, false)}, nil) // the table was read before the abort
 	p.expect(t, "a look at an older table", "")
 }
 
-// TestOverdue: of operations on a device, ends are those of launches; one whose start comes again is not done.
+// TestOverdue: for operations on a device, ends are ends of launches; an operation whose start is recorded again is not
+// done.
 func TestOverdue(t *testing.T) {
 	p := newProcess(model.Limits{})
 	op := func(at int64, stage tape.Stage, seq uint64, start int64, wait int32) {
@@ -147,10 +148,10 @@ func TestOverdue(t *testing.T) {
 	p.expect(t, "it is", "1 none: begun 3 done 1\n")
 }
 
-// TestOperations begins several, which wait and end in any order.
+// TestOperations begins several operations, which wait and end in any order.
 func TestOperations(t *testing.T) {
 	p := newProcess(model.Limits{})
-	p.op(12, tape.StageWait, 2, 11, 3) // its start is told only now that it waits
+	p.op(12, tape.StageWait, 2, 11, 3) // its start is recorded only now that it waits
 	p.op(13, tape.StageWait, 1, 10, 2)
 	p.expect(t, "two wait", "1 none: all_reduce 1 since 10 waits for 2 since 13; begun 2 done 0\n")
 	p.op(15, tape.StageWait, 1, 10, 0)
@@ -175,7 +176,7 @@ func TestOperations(t *testing.T) {
 	p.expect(t, "all but one are past", "1 ready: all_reduce 2000 since 2000; begun 1009 done 3\n")
 }
 
-// TestFailure tells it once, with the rank that the operation waited for.
+// TestFailure: a failure is reported once, with the rank that the operation waited for.
 func TestFailure(t *testing.T) {
 	p := newProcess(model.Limits{})
 	p.op(11, tape.StageWait, 7, 10, 3)
@@ -199,7 +200,7 @@ func TestFailure(t *testing.T) {
 	p.expect(t, "at the end", "1 failed: begun 7 done 0 failed timeout\n")
 }
 
-// A group that the program ends late says nothing of a group job that runs meanwhile.
+// A group that the program ends late doesn't affect a group job that runs meanwhile.
 func TestOpenGroupBesideAJob(t *testing.T) {
 	p := newProcess(model.Limits{})
 	p.act(10, tape.StageStart, tape.ActGroup, 3, 0)
@@ -212,7 +213,7 @@ func TestOpenGroupBesideAJob(t *testing.T) {
 	}
 }
 
-// TestDropped has acts of which the ends were missed.
+// TestDropped has acts whose ends were missed.
 func TestDropped(t *testing.T) {
 	p := newProcess(model.Limits{})
 	for seq := range uint64(3) {
@@ -244,7 +245,7 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestLook has the table tell what the rings don't.
+// TestLook: the table shows what the rings don't.
 func TestLook(t *testing.T) {
 	p := newProcess(model.Limits{})
 	waiting := slot(1, 5, 100, true)
@@ -256,7 +257,7 @@ func TestLook(t *testing.T) {
 	if s := p.op(105, tape.StageStart, 5, 100, -1); s.Op != o {
 		t.Error("the record of its start makes another operation of it")
 	}
-	for seq := range uint64(1000) { // an ordinary operation has no records, but for a few
+	for seq := range uint64(1000) { // most ordinary operations have no records
 		p.Look([]tape.Slot{slot(1, 6+seq, 200+int64(seq), true), slot(2, 3, 90, false)}, nil)
 	}
 	p.expect(t, "many later", "1 ready: all_reduce 1005 since 1199; begun 5 done 0\n2 ready: begun 0 done 0\n")
@@ -327,7 +328,7 @@ func TestWaits(t *testing.T) {
 	if diff := cmp.Diff(want, waits); diff != "" || over != 1000*ms {
 		t.Errorf("over %v (-want +got):\n%s", time.Duration(over), diff)
 	}
-	// Of a long wait a part counts. The whole of it is known, too.
+	// Only a part of a long wait counts, but its whole time is known, too.
 	p.op(at, tape.StageWait, 11, at, 1)
 	at += 3000
 	p.op(at, tape.StageWait, 11, at-3000, -1)
@@ -336,7 +337,7 @@ func TestWaits(t *testing.T) {
 	if diff := cmp.Diff(want, waits); diff != "" || over != 4000*ms || waits[1].Whole() != 3500*ms {
 		t.Errorf("over %v (-want +got):\n%s", time.Duration(over), diff)
 	}
-	// A window that begins with a long wait has no more of it than counts.
+	// A window that begins with a long wait includes only the part that counts.
 	p = newProcess(model.Limits{})
 	p.op(0, tape.StageWait, 1, 0, 1)
 	p.op(60_000, tape.StageWait, 1, 0, -1)
@@ -397,8 +398,8 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkLook takes a table of ten thousand communicators that each have an operation in flight: the same one all the
-// time, or each time another.
+// BenchmarkLook takes a table of ten thousand communicators that each have an operation in flight: always the same one,
+// or a new one each time.
 func BenchmarkLook(b *testing.B) {
 	for _, moving := range []bool{false, true} {
 		b.Run(fmt.Sprintf("moving=%v", moving), func(b *testing.B) {
@@ -424,7 +425,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// A shrink's start says which ranks it leaves out, also on a tape that somebody has written anything onto.
+// A shrink's start says which ranks it leaves out; a tape may contain any text.
 func TestWithout(t *testing.T) {
 	for text, want := range map[string][]int{
 		"without ranks 3,5-7": {3, 5, 6, 7}, "without ranks 4,...": {4, model.OtherRanks}, "": nil, "ranks 3": nil,

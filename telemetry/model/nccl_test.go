@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// nccl tells a process of an all-reduce of a communicator of NCCL's.
+// nccl gives a process an all-reduce of an NCCL communicator.
 func (p process) nccl(at int64, stage tape.Stage, seq uint64, start int64, phase tape.Phase, code lifecycle.Code) {
 	comm := world
 	comm.Engine = "nccl 2.28.9"
@@ -27,7 +27,7 @@ func (p process) comm() *model.Comm {
 	return nil
 }
 
-// What NCCL refuses has no number that the other ranks know.
+// An operation that NCCL refuses has no number that the other ranks know.
 func TestRefused(t *testing.T) {
 	p := newProcess(model.Limits{})
 	refuse := func(at int64, seq uint64, start int64) {
@@ -60,7 +60,7 @@ func TestRefused(t *testing.T) {
 	p.expect(t, "later", "1 ready: begun 20 done 20\n")
 }
 
-// An operation that NCCL answered ncclInProgress to may be done, as long as nobody asks.
+// An operation for which NCCL returned ncclInProgress may be done, as long as nobody polls.
 func TestUnasked(t *testing.T) {
 	p := newProcess(model.Limits{Floor: 100 * time.Millisecond})
 	p.nccl(10, tape.StageStart, 1, 10, tape.PhaseNone, lifecycle.CodeOK)

@@ -42,14 +42,14 @@ func TestMomentOfThePast(t *testing.T) {
 			p.Until(&ev, now*ms)
 		}
 		later := slot(1, 2, 70, true)
-		later.State = lifecycle.StateFailed // which it came to be later
+		later.State = lifecycle.StateFailed // a later state
 		p.LookBack([]tape.Slot{later}, now*ms)
 		p.expect(t, fmt.Sprint("at ", now), want)
 	}
 }
 
-// TestLookBackAtAStream: a call that launched an operation had returned, and what proves that the stream has done it
-// may be of a later moment.
+// TestLookBackAtAStream: a call that launched an operation had returned; the proof that the stream has done the
+// operation may be from a later moment.
 func TestLookBackAtAStream(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		p := newProcess(model.Limits{Floor: 5 * time.Millisecond})
@@ -65,7 +65,7 @@ func TestLookBackAtAStream(t *testing.T) {
 	}
 }
 
-// TestLookBackAtMessages: what is counted later than the moment, in a call that has not returned, is not of it.
+// TestLookBackAtMessages: messages counted after the moment, in a call that has not returned, don't count.
 func TestLookBackAtMessages(t *testing.T) {
 	for _, tt := range []struct {
 		name                 string
@@ -95,7 +95,8 @@ func TestLookBackAtMessages(t *testing.T) {
 	}
 }
 
-// The record of a communicator's end has the counts of its messages; if it has none, those of the last look are old.
+// The record of a communicator's end has the counts of its messages; if it has none, the counts of the last look are
+// outdated.
 func TestMessagesAtTheEnd(t *testing.T) {
 	before := slot(1, 2, 70, false)
 	before.Counted, before.Messages[0] = true, tape.PeerMessages{Rank: 1, Sent: 2, Received: 1}
@@ -119,7 +120,7 @@ func TestMessagesAtTheEnd(t *testing.T) {
 	}
 }
 
-// What a rank did later tells that a communicator was there before, and how far: unless that was its beginning.
+// Later events of a rank show that a communicator existed before, and how far it was, unless they were its beginning.
 func TestUntilTellsFromWhatCameLater(t *testing.T) {
 	for want, events := range map[string][]tape.OpRecord{
 		"1 ready: begun 4 done 4\n": {

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestHabit knows a loop of two calls, the odd call in it, and the next one.
+// TestHabit: the history recognises a loop of two calls, the odd call in it, and the next call.
 func TestHabit(t *testing.T) {
 	p := newProcess(model.Limits{})
 	at := int64(0)
@@ -38,7 +38,7 @@ func TestHabit(t *testing.T) {
 	}
 }
 
-// TestTogether knows which calls of a trail were made in a group: before those ahead of them returned.
+// TestTogether: the history knows which calls of a trail were made in a group: before the calls ahead of them returned.
 func TestTogether(t *testing.T) {
 	p := newProcess(model.Limits{})
 	var s model.Step
@@ -58,8 +58,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestAside knows for which calls on another communicator a program's steps wait, and a lane with calls of one kind:
-// not for those that last for two steps.
+// TestAside: a program's steps, and a lane with calls of one kind, don't wait for a call on another communicator that
+// lasts for two steps.
 func TestAside(t *testing.T) {
 	for steps, aside := range map[int64]bool{1: false, 2: true} {
 		p := newProcess(model.Limits{})
@@ -108,8 +108,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// Communicators that descend from none are the one rank's that a process has. Of two parts of one communicator each is
-// another rank's, and what comes then is that of the rank with the same number.
+// Communicators without a parent belong to the process's only rank. If a process has two ranks of one communicator,
+// they are different ranks of the job, and later communicators belong to the rank with the same number.
 func TestRanksOfCommunicatorsWithoutAParent(t *testing.T) {
 	p := newProcess(model.Limits{})
 	apply := func(generation uint32, id byte, rank, size int) *model.Rank {
@@ -135,8 +135,8 @@ func TestRanksOfCommunicatorsWithoutAParent(t *testing.T) {
 	}
 }
 
-// TestLaunchedLater knows a call whose launch has ended and that is in flight, though it counts from a later time
-// there, as on a non-blocking communicator: it is no second one.
+// TestLaunchedLater: a call whose launch has ended and that is still in flight, with a later start, as on a
+// non-blocking communicator, is not a second call.
 func TestLaunchedLater(t *testing.T) {
 	p := newProcess(model.Limits{})
 	at := int64(0)
@@ -159,14 +159,14 @@ func TestLaunchedLater(t *testing.T) {
 	}
 }
 
-// TestInPlace knows in whose place a call stands that a program has not made so before: that one is odd, and not the
-// call behind it. An additional one is in nobody's place, and the step goes on behind both.
+// TestInPlace: a new call is either in the place of a usual one, and then it is odd and the call after it is not, or
+// additional. The step goes on after both.
 func TestInPlace(t *testing.T) {
 	calls := map[rune]lifecycle.Call{
 		'a': lifecycle.CallAllReduce, 'b': lifecycle.CallReduceScatter, 'c': lifecycle.CallAllGather,
 		'd': lifecycle.CallReduce,
 	}
-	signature := func(letter rune) tape.Signature { // a capital letter is the small one's call, with another size
+	signature := func(letter rune) tape.Signature { // a capital is the small letter's call, with another size
 		if small := unicode.ToLower(letter); small != letter {
 			return tape.Signature{Call: calls[small], Bytes: 8}
 		}

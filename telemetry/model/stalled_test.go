@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestThresholds grow with what is normal, for a kind and size alone.
+// TestThresholds: thresholds grow with the normal duration, only for the same kind and size.
 func TestThresholds(t *testing.T) {
 	p := newProcess(model.Limits{})
 	check := func(when string, o *model.Op, slow, stalled time.Duration) {
@@ -54,7 +54,7 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// TestStalledAndPaused asks at several times, with a pause of the process in between.
+// TestStalledAndPaused checks at several times, with a pause of the process in between.
 func TestStalledAndPaused(t *testing.T) {
 	p := newProcess(model.Limits{Slow: time.Second, Floor: 3 * time.Second})
 	late := func(now int64) (all []uint32) {
@@ -118,8 +118,8 @@ func TestStalledAndPaused(t *testing.T) {
 	}
 }
 
-// TestReturnIsReadLate: a device is stuck in an operation. The record of the call's return is read when the table has
-// shown that already, and shows nothing else any more.
+// TestReturnIsReadLate: a device is stuck in an operation. The record of the call's return is read after the table has
+// shown the return, and the table shows nothing new afterwards.
 func TestReturnIsReadLate(t *testing.T) {
 	p := newProcess(model.Limits{})
 	stuck := []tape.Slot{{
@@ -134,7 +134,7 @@ func TestReturnIsReadLate(t *testing.T) {
 	}
 }
 
-// TestWatch takes an operation of a device for as old as its device's coming to it, as far as was seen.
+// TestWatch: an operation on a device is as old as the time at which the device was seen to reach it.
 func TestWatch(t *testing.T) {
 	at := func(launched, completed, seq uint64, start int64, progress uint64) []tape.Slot {
 		return []tape.Slot{{
@@ -148,13 +148,13 @@ func TestWatch(t *testing.T) {
 	for _, look := range []struct {
 		now   int64
 		slots []tape.Slot
-		since int64 // of what is in flight
+		since int64 // of the operation in flight
 	}{
-		{4000, at(3, 0, 1, 100, 5), 100}, // since when it is there is not known
+		{4000, at(3, 0, 1, 100, 5), 100}, // unknown since when it is there
 		{4100, at(3, 0, 1, 100, 5), 100},
 		{4200, at(3, 1, 2, 200, 6), 4100},
 		{4300, at(3, 1, 2, 200, 6), 4100},
-		{4350, at(3, 1, 2, 200, 7), 4300},  // it has come to it, or done what has no mark any more
+		{4350, at(3, 1, 2, 200, 7), 4300},  // it has reached it, or done operations without marks
 		{4400, at(4, 3, 4, 4370, 8), 4370}, // launched since
 		{4500, at(4, 4, 4, 4370, 9), 0},
 		{8000, at(5, 4, 5, 7950, 9), 7950},

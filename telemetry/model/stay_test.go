@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestStay counts what looks see of a device: what it is certainly in, and all that it may be in.
+// TestStay counts what looks see of a device: the operations that it is certainly in, and those that it may be in.
 func TestStay(t *testing.T) {
 	const every = 100 // ms between two looks
 	idle := func(s *tape.Slot) { s.Completed = s.Launched }
@@ -72,7 +72,7 @@ func TestStay(t *testing.T) {
 				Looks: c.looks, Over: int64(c.over), Inside: int64(c.inside), Busy: int64(c.busy), Ops: c.ops,
 				Done: got.Done,
 			}
-			if c.over == 0 { // it isn't looked at
+			if c.over == 0 { // there are no looks
 				want.Looks = 0
 			}
 			if got != (model.Stay{Span: want, Newer: want}) {
@@ -82,7 +82,7 @@ func TestStay(t *testing.T) {
 	}
 }
 
-// TestStayWindow: what was before the window doesn't count, and what was before its newer half not in that.
+// TestStayWindow: time before the window doesn't count, and time before its newer half doesn't count in that half.
 func TestStayWindow(t *testing.T) {
 	const second = int64(time.Second)
 	p := newProcess(model.Limits{})

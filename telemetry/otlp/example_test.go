@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/otlp"
 )
 
-// A user interface in the place of a collector is found out.
+// A user interface in the place of a collector is detected.
 func Example() {
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("<!doctype html><title>Traces</title>"))

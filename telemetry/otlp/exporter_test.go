@@ -14,10 +14,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// wire is a transport that notes where it is asked to go, and answers.
+// wire is a transport that records the requested URLs, and answers.
 type wire struct {
 	to, kind, body string // to: the last URL
-	closed         int    // how often its idle connections were given up
+	closed         int    // how often its idle connections were closed
 }
 
 func (w *wire) CloseIdleConnections() { w.closed++ }
@@ -60,7 +60,7 @@ func sent(ctx context.Context, s signal) (err error) {
 
 var paths = map[signal]string{"TRACES": "/v1/traces", "METRICS": "/v1/metrics", "LOGS": "/v1/logs"}
 
-// through lets requests go through w while the test runs.
+// through sends requests through w while the test runs.
 func through(t *testing.T, w *wire) {
 	t.Helper()
 	before := http.DefaultTransport
@@ -81,7 +81,7 @@ func environ(t *testing.T, s signal, vars map[string]string) {
 	}
 }
 
-// Who names no endpoint reaches this host's collector, without TLS.
+// Without an endpoint, exporters reach this host's collector, without TLS.
 func TestWhereItGoes(t *testing.T) {
 	const all, own = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_SIGNAL_"
 	for s, path := range paths {
@@ -115,7 +115,7 @@ func TestWhereItGoes(t *testing.T) {
 	}
 }
 
-// A web page is no receipt, whatever its status; what collectors answer is one.
+// A web page is no acknowledgement, whatever its status; a collector's answer is one.
 func TestPagesAreNoReceipts(t *testing.T) {
 	for s := range paths {
 		for _, c := range []struct {
@@ -153,7 +153,7 @@ func TestProtocolsAreNamed(t *testing.T) {
 	}
 }
 
-// What speaks of TLS keeps it, and the SDK its own client where there are certificates.
+// Variables that ask for TLS keep it on, and the SDK keeps its own client if there are certificates.
 func TestCertificates(t *testing.T) {
 	const s signal = "TRACES"
 	environ(t, s, map[string]string{"OTEL_EXPORTER_OTLP_SIGNAL_CLIENT_KEY": "/nonexistent.pem"})

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// TestLedger: what is noted is read again, in its order; one with a time keeps it.
+// TestLedger: entries are read back in order; an entry with a time keeps it.
 func TestLedger(t *testing.T) {
 	dir := t.TempDir()
 	told := process.Entry{Ended: "SIGTERM"}.Now()
@@ -39,7 +39,7 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestLedgerIsFull: what was seen of devices leaves room for how processes ended.
+// TestLedgerIsFull: entries about devices leave room for entries about ends of processes.
 func TestLedgerIsFull(t *testing.T) {
 	dir := t.TempDir()
 	seen := process.Entry{Rank: 1, PID: 17, Stays: json.RawMessage(`{"1":"` + strings.Repeat("x", 1<<16) + `"}`)}
@@ -60,8 +60,8 @@ func TestLedgerIsFull(t *testing.T) {
 	}
 }
 
-// TestLedgerStaysInItsFolder: an agent may have more rights than those who write in the folder, and whose folder it is
-// may be seen too late.
+// TestLedgerStaysInItsFolder: an agent may have more rights than the users who write in the folder, and the folder's
+// owner may be checked too late.
 func TestLedgerStaysInItsFolder(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(t.TempDir(), "other")

@@ -19,15 +19,15 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/wire"
 )
 
-// nobody is a pid that no process has: the kernel gives none as high.
+// nobody is a pid that no process has: it is above the kernel's limit.
 const nobody = 1 << 30
 
-// statOf is what /proc says of a process that started at tick 99.
+// statOf is the stat in /proc of a process that started at tick 99.
 func statOf(state string) string {
 	return "7 (a) T (b) " + state + " 1 7 7 0 -1 4 0 0 0 0 1 2 0 0 20 0 1 0 99 0 0" + strings.Repeat(" 0", 29) + "\n"
 }
 
-// machine is a kernel that shows what a test writes.
+// machine is a kernel that shows the files that a test writes.
 func machine(t *testing.T) kernel { return kernel{t.TempDir(), t.TempDir(), unix.PidfdOpen} }
 
 func write(t *testing.T, text string, path ...string) {
@@ -182,8 +182,8 @@ func kernels() map[string]kernel {
 	return map[string]kernel{"pidfd": this, "proc": without}
 }
 
-// The parent of a process is told how it ended, also if it ended before it was watched. Without pidfds only those who
-// may trace it are.
+// The parent of a process is told how the process ended, even if it ended before it was watched. Without pidfds only
+// processes that may trace it are told.
 func TestWatchTellsHowAChildEnded(t *testing.T) {
 	for name, k := range kernels() {
 		for _, c := range []struct {
@@ -239,7 +239,7 @@ func TestStoppedWatchIsNotTold(t *testing.T) {
 	}
 }
 
-// What has happened by the time a watch is stopped is told.
+// An end that happened before a watch is stopped is still reported.
 func TestStoppedWatchHasTold(t *testing.T) {
 	for name, k := range kernels() {
 		cmd, id, proceed := child(t, "exit 3")
@@ -290,7 +290,7 @@ func idOf(pid int) (ID, error) {
 	return id, err
 }
 
-// TestHere: a process of a pid namespace below is known by its number here, and no other one is taken for it.
+// TestHere: a process of a lower pid namespace gets its pid in this namespace, and no other process is taken for it.
 func TestHere(t *testing.T) {
 	k := machine(t)
 	put := func(pid, numbers, space string) {
@@ -313,7 +313,7 @@ func TestHere(t *testing.T) {
 		all  bool
 	}{
 		{ID{PID: 7, PIDSpace: 4, StartTicks: 99}, 72, true},
-		{ID{PID: 7, PIDSpace: 4, StartTicks: 98}, 0, true}, // that had the number before
+		{ID{PID: 7, PIDSpace: 4, StartTicks: 98}, 0, true}, // an earlier process with that pid
 		{ID{PID: 7, PIDSpace: 6, StartTicks: 99}, 0, true},
 		{ID{PID: 8, PIDSpace: 4, StartTicks: 99}, 71, true},
 		{ID{PID: 8, PIDSpace: 6, StartTicks: 99}, 0, false},
@@ -331,7 +331,7 @@ func TestHere(t *testing.T) {
 	}
 }
 
-// TestPlace: what the kernel shows of where a process is, and no more.
+// TestPlace returns where a process is, as far as the kernel shows it.
 func TestPlace(t *testing.T) {
 	k := machine(t)
 	write(t, statOf("D"), k.proc, "7", "stat")
@@ -346,7 +346,7 @@ func TestPlace(t *testing.T) {
 	}{
 		{ID{PID: 7, StartTicks: 99}, Place{'D', "folio_wait_bit", []string{"folio_wait_bit", "do_sys_read"}}, false},
 		{ID{PID: 8}, Place{State: 'R'}, false},
-		{ID{PID: 7, StartTicks: 98}, Place{}, true}, // it was another one's number
+		{ID{PID: 7, StartTicks: 98}, Place{}, true}, // another process had that pid
 	} {
 		got, err := k.place(c.id)
 		if !reflect.DeepEqual(got, c.want) || errors.Is(err, ErrGone) != c.gone {

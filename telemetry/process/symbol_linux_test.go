@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// compiled is a library with a function that others see and one that they don't, whose symbols are those of the file.
+// compiled makes a library with an exported and an unexported function, and returns the symbols in the file.
 func compiled(t testing.TB, flags ...string) (path string, symbols map[string]elf.Symbol) {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func TestFunction(t *testing.T) {
 	}
 }
 
-// Nothing but a regular file is opened, and no file to which a link leads out of the process's root directory.
+// Only regular files are opened, and no file that is reached by a link out of the process's root directory.
 func TestFunctionOfOtherFiles(t *testing.T) {
 	path, symbols := compiled(t)
 	dir := t.TempDir()
@@ -92,7 +92,7 @@ func TestFunctionOfOtherFiles(t *testing.T) {
 	}
 }
 
-// FuzzFunction reads files that were made to do harm.
+// FuzzFunction reads malicious files.
 func FuzzFunction(f *testing.F) {
 	path, symbols := compiled(f)
 	whole, err := os.ReadFile(path)

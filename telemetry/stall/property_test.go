@@ -11,10 +11,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestReportsOfAnyHistory lets communicators begin and end operations and acts at random and holds what is told against
-// the rules: nothing young is told of; Slow comes once and first; each Stalled counts one more, no sooner than the
-// threshold and the one before by the threshold of that one; what was told of is Cleared once, at the first Check after
-// it ended, and never again; and at the end nothing is remembered.
+// TestReportsOfAnyHistory lets communicators begin and end operations and acts at random and checks the reports against
+// the rules: nothing young is reported; Slow comes once and first; each Stalled counts one more, no sooner than the
+// threshold, and no sooner after the one before than that one's threshold; a reported activity is Cleared once, at the
+// first Check after it ended, and never again; and at the end nothing is remembered.
 func TestReportsOfAnyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := model.Limits{Slow: time.Second, Floor: 4 * time.Second}
@@ -25,7 +25,7 @@ func TestReportsOfAnyHistory(t *testing.T) {
 			start      int64
 		}
 		slots := make([]tape.Slot, 4)
-		acts := map[uint32]*tape.Event{} // the split that each is in
+		acts := map[uint32]*tape.Event{} // the open split of each communicator
 		seq := uint64(0)
 		for i := range slots {
 			slots[i] = idle(uint32(i+1), 1)

@@ -50,7 +50,7 @@ func busy(generation uint32, seq uint64, start int64) tape.Slot {
 	}
 }
 
-// idle is one whose last operation, of whenever that was, has ended.
+// idle is a communicator whose last operation has ended, at whatever time.
 func idle(generation uint32, seq uint64) tape.Slot {
 	s := busy(generation, seq, math.MaxInt64)
 	s.Completed = s.Launched
@@ -74,7 +74,7 @@ func line(r *stall.Report) string {
 	return text
 }
 
-// told is what a Check said, a line each.
+// told formats the reports of a Check, one a line.
 func told(reports []stall.Report) []string {
 	var lines []string
 	for i := range reports {
@@ -140,7 +140,7 @@ func TestSlowOnly(t *testing.T) {
 	}
 }
 
-// TestFromOneToTheNext has two hanging operations of one communicator, of which no Check saw the time between.
+// TestFromOneToTheNext has two hanging operations of one communicator, with no Check between them.
 func TestFromOneToTheNext(t *testing.T) {
 	w := newWatch(model.Limits{})
 	w.check(6000*ms, busy(1, 1, 0))
@@ -160,14 +160,14 @@ func ended(sig tape.Signature, d time.Duration) *tape.Event {
 	}}
 }
 
-// TestNormal has operations that take long by nature: thresholds follow, for their size and kind alone.
+// TestNormal has operations that normally take long: the thresholds follow, but only for their size and kind.
 func TestNormal(t *testing.T) {
 	large := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 30}
 	w := newWatch(model.Limits{})
 	for range 50 {
 		w.observe(ended(large, 2*time.Second))
 	}
-	w.observe(ended(large, time.Hour)) // one that hung teaches nothing
+	w.observe(ended(large, time.Hour)) // a hung one changes nothing
 	failed := ended(large, time.Hour)
 	failed.Op.Code = lifecycle.CodeTimeout
 	for range 50 {
@@ -194,7 +194,7 @@ func TestNormal(t *testing.T) {
 		"all_reduce 1 of world rank 1 of 4 stalled: 5s in transfer, waiting for rank 3")
 }
 
-// TestLearn has operations that take long by nature and never have to wait: the tape counts them, and few are seen.
+// TestLearn has operations that normally take long and never wait: the tape counts them, and few are seen.
 func TestLearn(t *testing.T) {
 	w := newWatch(model.Limits{})
 	large := tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 30}
@@ -228,7 +228,7 @@ func TestLearn(t *testing.T) {
 	sampled := ended(large, time.Hour)
 	sampled.Op.Tallied, sampled.Op.Ordinary = true, true
 	for range 50 {
-		w.observe(sampled) // which is counted
+		w.observe(sampled) // which a tally counts
 	}
 	if got := normal(); got != 2250*time.Millisecond {
 		t.Errorf("what was counted and is seen, too, is learnt twice: it normally takes %v", got)
@@ -265,7 +265,7 @@ func TestActs(t *testing.T) {
 	expect(t, "afterwards", w.check(60_000*ms, idle(1, 9)))
 }
 
-// TestActsStallAtTheThreshold: an init, a split or a grow that waits for a late rank is told as an operation is.
+// TestActsStallAtTheThreshold: an init, a split or a grow that waits for a late rank is reported as an operation is.
 func TestActsStallAtTheThreshold(t *testing.T) {
 	for _, a := range []tape.Act{tape.ActInit, tape.ActSplit, tape.ActShrink, tape.ActGrow, tape.ActDestroy} {
 		w := newWatch(model.Limits{Slow: 500 * time.Millisecond, Floor: 2 * time.Second})
@@ -287,7 +287,7 @@ func TestActsStallAtTheThreshold(t *testing.T) {
 }
 
 // TestPause stops the process for a minute, while an operation stalls and another goes on: the minute doesn't count, so
-// that the other one has not stalled, and the first isn't cleared.
+// the other operation has not stalled, and the first isn't cleared.
 func TestPause(t *testing.T) {
 	w := newWatch(model.Limits{})
 	hung, going := busy(1, 1, 0), busy(2, 1, 5000*ms)
@@ -303,7 +303,7 @@ func TestPause(t *testing.T) {
 		"all_reduce 1 of world rank 1 of 4 stalled: 1m5s in transfer, waiting for rank 3")
 }
 
-// TestMarks has the model know what was told.
+// TestMarks: the model knows what was reported.
 func TestMarks(t *testing.T) {
 	w := newWatch(model.Limits{})
 	w.observe(act(tape.StageStart, tape.ActSplit, 1, 0, 0, 0))
@@ -320,7 +320,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestGroupBehindItsOperation tells of the operation, which says more.
+// TestGroupBehindItsOperation: the operation is reported rather than its group, as it says more.
 func TestGroupBehindItsOperation(t *testing.T) {
 	w := newWatch(model.Limits{})
 	w.observe(act(tape.StageStart, tape.ActGroup, 1, 0, 0, 0))
@@ -349,8 +349,8 @@ func TestForgottenAct(t *testing.T) {
 		"init of world rank 1 of 4 stalled: 5s")
 }
 
-// TestDoubtful: of what was launched and is not known to be done, there is news once it is as old as what stalls, for
-// each such operation, and nothing to report.
+// TestDoubtful: an operation that was launched and isn't known to be done gives news once when it reaches the stall
+// threshold, and no report.
 func TestDoubtful(t *testing.T) {
 	w := newWatch(model.Limits{Slow: time.Second, Floor: 5 * time.Second})
 	launched := func(seq uint64, start int64) tape.Slot {

@@ -11,7 +11,7 @@ import (
 
 var allReduce = Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 8}
 
-// cpuTime measures what f costs its thread: on a shared machine the wall clock measures the others.
+// cpuTime measures the CPU time of f's thread: on a shared machine, the wall clock also measures other programs.
 func cpuTime(b *testing.B, f func()) {
 	b.Helper()
 	runtime.LockOSThread()
@@ -37,7 +37,7 @@ func BenchmarkStartEnd(b *testing.B) {
 	cpuTime(b, func() { c.End(c.Start(0, allReduce, 1), 0) })
 }
 
-// The budget of one that is called within a span: 150 ns, no allocation.
+// The budget of an operation that is called within a span: 150 ns, no allocation.
 func BenchmarkStartEndCaller(b *testing.B) {
 	c := newTape(b, Config{SampleEvery: DefaultSampleEvery}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})
 	caller := SpanContext{TraceID: [16]byte{1}, SpanID: [8]byte{2}, Flags: 1}
@@ -56,7 +56,7 @@ func BenchmarkOff(b *testing.B) {
 	cpuTime(b, func() { c.End(c.Start(0, allReduce, 1), 0) })
 }
 
-// Two of these are in BenchmarkStartEnd.
+// BenchmarkStartEnd includes two of these.
 func BenchmarkNow(b *testing.B) {
 	cpuTime(b, func() { Now() })
 }
@@ -82,7 +82,7 @@ func BenchmarkStartEndParallel(b *testing.B) {
 	})
 }
 
-// One record, of a tape that is full.
+// One record of a full tape.
 func BenchmarkEvents(b *testing.B) {
 	w := newTape(b, Config{SampleEvery: DefaultSampleEvery})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})

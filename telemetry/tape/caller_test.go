@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// starts are the callers of the starts that are told, in order.
+// starts returns the callers of the recorded starts, in order.
 func starts(events []Event) []SpanContext {
 	var callers []SpanContext
 	for i := range events {
@@ -55,8 +55,8 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// TestCallersOfMany lets many communicators write at once into a ring that is overwritten: a caller is never another
-// operation's, and is missing only with its start.
+// TestCallersOfMany lets many communicators write at once into a ring that is overwritten: an operation never gets
+// another one's caller, and a caller is missing only with its start.
 func TestCallersOfMany(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 1024})
 	var writers sync.WaitGroup
@@ -78,7 +78,7 @@ func TestCallersOfMany(t *testing.T) {
 		switch ev.Op.Caller {
 		case *caller(ev.Comm.ID[0]):
 		case SpanContext{}:
-			missing++ // its record was overwritten, and it was not
+			missing++ // the caller's record was overwritten, the start's was not
 		default:
 			t.Errorf("an operation of communicator %d has the caller %v", ev.Comm.ID[0], ev.Op.Caller)
 		}
@@ -88,7 +88,7 @@ func TestCallersOfMany(t *testing.T) {
 	}
 }
 
-// TestSync waits for a reader that is behind.
+// TestSync: Sync waits for a reader that lags behind.
 func TestSync(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
@@ -115,7 +115,7 @@ func TestSync(t *testing.T) {
 			}
 			n += m
 			if n == 101 {
-				read <- n // Sync may not come back before this was taken
+				read <- n // Sync must not return before this was taken
 			}
 		}
 	}()
@@ -144,7 +144,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// TestSlotsInOrder takes and gives back slots, over the whole table and again from its beginning: all that are live are
+// TestSlotsInOrder takes and releases slots, over the whole table and again from its beginning: all live ones are
 // found.
 func TestSlotsInOrder(t *testing.T) {
 	w := newTape(t, Config{Slots: 500})
@@ -171,7 +171,7 @@ func TestSlotsInOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkSlots reads a table of 16,384 slots of which that many are live.
+// BenchmarkSlots reads a table of 16,384 slots, of which live are in use.
 func BenchmarkSlots(b *testing.B) {
 	for _, live := range []int{1, 100, 10_000} {
 		w := newTape(b, Config{Slots: 16_384})

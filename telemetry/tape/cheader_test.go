@@ -245,7 +245,7 @@ func cStructOf[T any]() cStruct {
 	return s
 }
 
-// cName is a name as C has it: op_head for opHead.
+// cName converts a name to C's style: op_head for opHead.
 func cName(name string) string {
 	if name == "static" { // which means something else in C
 		return "fixed"

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// One moment has one time of day in all that is told of it, however often the clocks are read together in between,
-// until the time of day is set.
+// A moment always has the same time of day, however often the clocks are read together in between, until the time of
+// day is set.
 func TestWallKeepsItsPair(t *testing.T) {
 	w := newTape(t, Config{})
 	mono, wall := Now(), time.Now().UnixNano()
@@ -89,8 +89,8 @@ func isRight(t *testing.T, c *counterClock, lines uint64) {
 	}
 }
 
-// A counter that jumps, with its machine that sleeps or is moved, is found out; and while the clock is read all the
-// time, it follows the kernel's when that changes its rate.
+// A counter that jumps, as when its machine sleeps or migrates, is detected; and while the clock is read continually,
+// it follows the kernel's clock when that changes its rate.
 func TestCounterIsFoundOut(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -118,7 +118,7 @@ func TestCounterIsFoundOut(t *testing.T) {
 	}
 }
 
-// A processor whose counter is a little behind that of the one that made a line is at the line's begin.
+// A counter that is a little behind that of the processor that made a line gives the line's start.
 func TestCounterIsBehindALine(t *testing.T) {
 	made := line{
 		ticks: 1 << 40, ticksGood: lineTicks, mono: int64(time.Hour), slope: 1 << 31,

@@ -91,8 +91,8 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// A directory that another user owns could hold anything. The root directory is one, for all but root, who can make
-// one.
+// A directory that another user owns could hold anything. The root directory is such a directory, except for root, who
+// can make one.
 func TestCreateInAnothersDirectory(t *testing.T) {
 	dir := "/"
 	if os.Geteuid() == 0 {
@@ -129,7 +129,8 @@ func TestCreateFile(t *testing.T) {
 	}
 }
 
-// What an earlier process with our pid left is moved aside and can still be read; so is what is no tape at all.
+// A tape of an earlier process with our pid is moved aside and can still be read; a file that is no tape is moved
+// aside, too.
 func TestCreateFindsStaleFile(t *testing.T) {
 	dir := t.TempDir()
 	w := newTape(t, Config{Dir: dir, Job: "j", Host: "h"})
@@ -179,7 +180,7 @@ func TestCreateFindsStaleFile(t *testing.T) {
 	}
 }
 
-// Without a wish, tapes are on tmpfs, in a folder that is this user's.
+// By default, tapes are on tmpfs, in a folder of this user.
 func TestDefaultDir(t *testing.T) {
 	t.Setenv(DirVariable, "/somewhere")
 	if got := DefaultDir(); got != "/somewhere" {
@@ -191,7 +192,7 @@ func TestDefaultDir(t *testing.T) {
 	}
 }
 
-// BootID may be the user's own name for a host; whether a process lives is asked by the kernel's.
+// BootID may be the user's own name for a host; liveness is checked with the kernel's boot id.
 func TestLivenessWithOwnBootID(t *testing.T) {
 	w := newTape(t, Config{BootID: "node-1"})
 	r := openTape(t, w.Path())

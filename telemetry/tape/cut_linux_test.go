@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// A tape that is cut short while many write it is given up: they go on, nothing comes back into the file, and whoever
-// reads it is told.
+// A tape that is cut short while many goroutines write it is given up: the writers go on, nothing more reaches the
+// file, and readers get an error.
 func TestCutShortUnderWriters(t *testing.T) {
 	for _, size := range []int64{headerSize + slotSize, headerSize, 600, 0} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

@@ -17,8 +17,8 @@ func say(p *tape.DevicePage, b, word int, kernel uint32, phase, peer uint8, bloc
 	}
 }
 
-// An operation that a device does is in flight, for readers, until all blocks of its last kernel are done. The kernel
-// says whom it waits for.
+// For readers, an operation on a device is in flight until all blocks of its last kernel are done. The kernel shows
+// which rank it waits for.
 func TestDevicePage(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Devices: 2})
 	if err != nil {
@@ -67,7 +67,7 @@ func TestDevicePage(t *testing.T) {
 	say(page, 1, 1, 3, 0, 1, 2)
 	say(page, 1, 0, 3, 0, 0, 2)
 	shows("both are", 1, 3, tape.PhaseQueued, -1)
-	for n := uint64(4); n < 60; n++ { // more than there is room for marks
+	for n := uint64(4); n < 60; n++ { // more than there are marks
 		launch(n, uint32(n+1))
 	}
 	shows("a long queue", 57, 3, tape.PhaseQueued, -1)
@@ -127,7 +127,7 @@ func TestDevicePage(t *testing.T) {
 	}
 }
 
-// TestEnd: why a kernel gave up is said once, besides what blocks wait for.
+// TestEnd: the reason why a kernel gave up is recorded once, apart from the waits of blocks.
 func TestEnd(t *testing.T) {
 	var page, same tape.DevicePage
 	say(&page, 0, 1, 3, 2, 0, 1)
@@ -146,7 +146,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestKernelNumbers: what blocks said long ago, or never, doesn't count, also when numbers begin again.
+// TestKernelNumbers: old or missing words of blocks don't count, even when numbers wrap around.
 func TestKernelNumbers(t *testing.T) {
 	for _, kernel := range []uint32{5, 1<<31 - 1, 1<<31 + 4, 1<<32 - 100} {
 		var page tape.DevicePage
@@ -162,8 +162,8 @@ func TestKernelNumbers(t *testing.T) {
 	}
 }
 
-// TestGraphs: what graphs launch is a communicator of its own, the same on all ranks, and of the same root. Readers see
-// how far it has come, and what waits.
+// TestGraphs: operations that graphs launch have their own communicator, the same on all ranks, with the same root.
+// Readers see its progress, and its waits.
 func TestGraphs(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Devices: 2})
 	if err != nil {

@@ -21,7 +21,7 @@ func Example() {
 
 	w, err := tape.Create(tape.Config{Dir: dir, Job: "demo"})
 	if err != nil {
-		log.Print("going on without a tape: ", err) // w is nil, and all that follows does nothing
+		log.Print("going on without a tape: ", err) // w is nil, and its methods do nothing
 	}
 	comm := w.Comm(tape.CommInfo{ID: lifecycle.CommID{1}, Name: "world", Rank: 0, Size: 4})
 	seq := comm.Start(0, tape.Signature{Call: lifecycle.CallAllReduce, Peer: -1, Bytes: 1 << 20}, 0)

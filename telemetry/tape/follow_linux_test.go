@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An idle follower sleeps: in a second it looks seven times. How often its thread slept is what a busy machine doesn't
-// change.
+// An idle follower sleeps: it looks seven times a second. The test counts how often its thread slept, which a busy
+// machine doesn't change.
 func TestIdleFollowerCosts(t *testing.T) {
 	w := newTape(t, Config{})
 	f := follow(t, w.Path(), 0)

@@ -30,7 +30,7 @@ func follow(t testing.TB, path string, tick time.Duration) *Follower {
 	return f
 }
 
-// neverTick is a tick so long that only a wake-up by the writer can be the reason why a test ends.
+// neverTick is a tick so long that a test can end only by a wake-up from the writer.
 const neverTick = time.Hour
 
 func TestFollowWakes(t *testing.T) {
@@ -72,7 +72,7 @@ func TestFollowWakes(t *testing.T) {
 	}
 }
 
-// Operations alone don't wake a follower that sleeps, until a quarter of the ring is full.
+// Operations alone don't wake a sleeping follower until a quarter of the ring is full.
 func TestFollowWakesBeforeOverrun(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 1024})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
@@ -89,7 +89,7 @@ func TestFollowWakesBeforeOverrun(t *testing.T) {
 		}
 		done <- nil
 	}()
-	// A fast writer gives a slow machine no time to wake anybody; this one waits where a ring may be needed.
+	// A fast writer gives a slow machine no time to wake the follower; this one waits where a wake-up may be needed.
 	for range 4 {
 		waitAsleep(t, w)
 		for range 256 {
@@ -104,8 +104,8 @@ func TestFollowWakesBeforeOverrun(t *testing.T) {
 	}
 }
 
-// A follower that sleeps waits in Go: in a system call it would keep a processor from the ranks of its process for a
-// while, each time anew.
+// A sleeping follower waits in Go: in a system call it would, each time, keep a processor from the ranks of its process
+// for a while.
 func TestFollowerSleepsInGo(t *testing.T) {
 	w := newTape(t, Config{})
 	f := follow(t, w.Path(), neverTick)
@@ -134,8 +134,8 @@ func TestFollowerSleepsInGo(t *testing.T) {
 	}
 }
 
-// A follower looks while a writer has rung and not yet looked whether somebody waits: what it sees then must not
-// let it sleep unannounced.
+// A follower looks after a writer has rung the bell and before the writer has checked for waiting followers: the
+// follower must not then sleep unannounced.
 func TestFollowLooksWhileRinging(t *testing.T) {
 	w := newTape(t, Config{})
 	f := follow(t, w.Path(), neverTick)
@@ -235,7 +235,7 @@ func TestFollowEnds(t *testing.T) {
 	}
 }
 
-// Nobody can be woken any more who waits on a file that was cut short; Close doesn't wait for that.
+// A goroutine that waits on a file that was cut short can't be woken; Close doesn't wait for it.
 func TestCloseWhenCutShort(t *testing.T) {
 	w := newTape(t, Config{})
 	path := t.TempDir() + "/copy.tape"
@@ -250,7 +250,7 @@ func TestCloseWhenCutShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond) // some ticks, with which it announces itself
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond) // some ticks, in which it announces itself
 	defer stop()
 	if _, err := f.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
@@ -275,8 +275,8 @@ func TestCloseWhenCutShort(t *testing.T) {
 	endBellWatch(t, path, f)
 }
 
-// endBellWatch wakes what was left waiting for the bell of a file that was cut short: of one that is whole again, it
-// can be.
+// endBellWatch wakes the goroutine that waits for the bell of a file that was cut short: it restores the file's length
+// first.
 func endBellWatch(t *testing.T, path string, f *Follower) {
 	t.Helper()
 	if err := os.Truncate(path, headerSize); err != nil {
@@ -292,7 +292,7 @@ func endBellWatch(t *testing.T, path string, f *Follower) {
 	}
 }
 
-// A file that is cut short under a follower, or a reader, is an error, and no signal.
+// A file that is cut short under a follower, or a reader, gives an error, and no signal.
 func TestCutShortUnderReaders(t *testing.T) {
 	for _, size := range []int64{headerSize + slotSize, headerSize, 600, 0} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -322,7 +322,7 @@ func TestCutShortUnderReaders(t *testing.T) {
 			r.Header()
 			f.Slots()
 			err := error(nil)
-			for err == nil { // what it had read before
+			for err == nil { // events that it had read before
 				_, err = f.Next(t.Context())
 			}
 			if !errors.As(err, &malformed) {
@@ -332,8 +332,8 @@ func TestCutShortUnderReaders(t *testing.T) {
 	}
 }
 
-// Many communicators write to one tape, and several followers see each of them do what it did, in its order: nothing
-// torn, nothing twice, nothing lost that isn't counted. The slots that are read meanwhile are each of one moment.
+// Many communicators write to one tape, and several followers see the records of each communicator in order: none torn,
+// none twice, and none lost without being counted. Each slot that is read meanwhile is of one moment.
 func TestConsistency(t *testing.T) {
 	const writers, followers, rounds = 8, 3, 3000
 	w := newTape(t, Config{OpRecords: 1 << 16, LifeRecords: 1 << 13})
@@ -458,12 +458,12 @@ func checkSlot(t *testing.T, s Slot) {
 	}
 }
 
-// A record that was reserved and never written is given up in the end, and doesn't hold up what comes after it.
+// A record that was reserved and never written is given up in the end, and doesn't hold up later records.
 func TestHoleInRing(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 128})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
 	c.End(c.Start(0, allReduce, 0), 0)
-	*w.opRing.head++ // as a thread does that is killed in between
+	*w.opRing.head++ // as if a thread was killed in between
 	c.End(c.Start(0, allReduce, 0), 0)
 	f := follow(t, w.Path(), time.Millisecond)
 	for seq := range uint64(2) {
@@ -505,7 +505,7 @@ func TestFollowerGathers(t *testing.T) {
 	}
 	read(1024 / manyRecords)
 	read(1)
-	if f.pause != 2*tick { // the next time, after one of a tick
+	if f.pause != 2*tick { // the next pause, after one of a tick
 		t.Errorf("it sleeps for %v after many came, want %v", f.pause, 2*tick)
 	}
 }

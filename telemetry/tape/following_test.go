@@ -33,7 +33,7 @@ func TestFollowJob(t *testing.T) {
 	}
 }
 
-// TestSweepJobsRemovesWhatAgentsLeft: one that was killed leaves its file.
+// TestSweepJobsRemovesWhatAgentsLeft: a killed agent leaves its file.
 func TestSweepJobsRemovesWhatAgentsLeft(t *testing.T) {
 	dir := t.TempDir()
 	w, err := tape.Create(tape.Config{Dir: dir, Job: "j"})

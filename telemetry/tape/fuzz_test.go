@@ -84,7 +84,7 @@ func readEvents(t *testing.T, dir string, b []byte) (events []Event, err error) 
 	return events, nil
 }
 
-// FuzzOpen changes a tape anywhere, or cuts it, with the header's check made to fit again or not.
+// FuzzOpen changes a tape anywhere, or cuts it, with the header's check corrected or not.
 func FuzzOpen(f *testing.F) {
 	good, dir := sample(f), f.TempDir()
 	f.Add(0, []byte{}, len(good), false)
@@ -116,7 +116,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// putRecord puts a record of which the check fits on a sample's ring.
+// putRecord puts a record with a correct check on a sample's ring.
 func putRecord(t *testing.T, ring []byte, index uint64, kind uint8, r *record) {
 	t.Helper()
 	at := ring[index%128*recordSize:]
@@ -129,7 +129,7 @@ func putRecord(t *testing.T, ring []byte, index uint64, kind uint8, r *record) {
 	}
 }
 
-// FuzzRecords lets the records' checks fit, so that what lies behind them is reached: a life record with any words and
+// FuzzRecords corrects the records' checks, so that the code behind them is reached: a life record with any words and
 // any tail.
 func FuzzRecords(f *testing.F) {
 	good, dir := sample(f), f.TempDir()
@@ -212,7 +212,7 @@ func FuzzPages(f *testing.F) {
 	})
 }
 
-// What is wrong with a file is said.
+// The error says what is wrong with a file.
 func TestOpenRefuses(t *testing.T) {
 	good := sample(t)
 	for _, tt := range []struct {
@@ -262,7 +262,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A slot or a record with a flipped bit is left out and counted, and the rest is there.
+// A slot or a record with a flipped bit is left out and counted, and the rest is read.
 func TestCorruptParts(t *testing.T) {
 	b := sample(t)
 	path := filepath.Join(t.TempDir(), "x.tape")

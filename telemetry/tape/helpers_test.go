@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// newTape makes a tape that goes with the test. All operations are for followers, unless cfg says how many.
+// newTape makes a tape that ends with the test. Followers get all operations, unless cfg sets the sampling.
 func newTape(t testing.TB, cfg Config) *Writer {
 	t.Helper()
 	if cfg.Dir == "" {
@@ -53,7 +53,7 @@ func all(t testing.TB, r *Reader) []Event {
 
 func pid() string { return strconv.Itoa(os.Getpid()) }
 
-// Where what tests change lies in its part.
+// Offsets, within their parts, of the fields that tests change.
 const (
 	hdrVersion      = int(unsafe.Offsetof(header{}.version))
 	hdrSlots        = int(unsafe.Offsetof(header{}.slots))
@@ -75,7 +75,7 @@ const (
 	infoName        = wordSize + int(unsafe.Offsetof(commState{}.name)) // in the first copy
 )
 
-// foldAgain makes the header's check fit again after a test changed a byte.
+// foldAgain corrects the header's check after a test changed a byte.
 func foldAgain(b []byte) {
 	h := (*header)(unsafe.Pointer(&b[0]))
 	h.check = check(formatVersion, wordsOf(&h.static))

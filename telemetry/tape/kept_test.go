@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestKept: what another process says on a tape is what its writer would have said, and the writer goes on.
+// TestKept: another process sets the same header fields as the writer would, and the writer goes on.
 func TestKept(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Job: "j"})
 	if err != nil {
@@ -40,7 +40,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestMakeJob: a folder in which others could put tapes is refused, and so is a name that is none.
+// TestMakeJob: a folder in which others could put tapes is refused, and so is an invalid name.
 func TestMakeJob(t *testing.T) {
 	dir := t.TempDir()
 	if err := tape.MakeJob(dir, "j"); err != nil {

@@ -274,7 +274,7 @@ func TestOffsets(t *testing.T) {
 	}
 }
 
-// What the writer wrote, read through the compiler's layout and not through the package's own decoder.
+// The writer's bytes, read through the compiler's layout and not through the package's own decoder.
 func TestBytesOnFile(t *testing.T) {
 	w := newTape(t, Config{
 		Job: "job", Host: "host", BootID: "boot", Program: "prog", Version: "v1", Rank: 3, JobSize: 9,
@@ -404,7 +404,7 @@ func TestCheck(t *testing.T) {
 	if want := marker(8, 5, r[1:]); r[0] != want || r[2] != 1<<63 || r[7] != 2 {
 		t.Errorf("store writes %#x, and marker is %#x", r, want)
 	}
-	// A writer in another language can be held against this number.
+	// A writer in another language can be checked against this number.
 	if got, want := check(1, []uint64{2, 3}), uint64(0x9f735053); got != want {
 		t.Errorf("check(1, 2, 3) is %#x, want %#x", got, want)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// markOf is a mark of communicator 7 behind the operation that was launched as the n-th.
+// markOf is a mark of communicator 7 behind the n-th launched operation.
 func markOf(number uint32, call lifecycle.Call, n, seq, begun uint64) (r record) {
 	sig := Signature{Call: call, DataType: 7, Peer: -1, Bytes: 8}
 	ranks := pack32(sig.Peer, int32(uint32(begun)))
@@ -17,11 +17,11 @@ func markOf(number uint32, call lifecycle.Call, n, seq, begun uint64) (r record)
 	return r
 }
 
-// What a slot says to be in flight is what its stream has not done, as far as marks tell.
+// A slot shows as in flight what its stream has not done, according to the marks.
 func TestMarks(t *testing.T) {
 	reduce := func(number uint32, n uint64) record { return markOf(number, lifecycle.CallAllReduce, n, n, n) }
 	other := reduce(9, 9)
-	store(&other, 9, kindMark, 1, 1, 0, 0, 0, 9, 8) // of another communicator that has the slot no more
+	store(&other, 9, kindMark, 1, 1, 0, 0, 0, 9, 8) // of another communicator that had the slot before
 	torn := reduce(9, 9)
 	torn[recBytes]++
 	queued := func(number uint32, n uint64) record {
@@ -126,8 +126,8 @@ func TestUnproven(t *testing.T) {
 	}
 }
 
-// TestCaptured: an operation that is captured has ended when its call has, in a phase of its own, and no tally counts
-// it. One whose call fails is not captured.
+// TestCaptured: a captured operation ends with its call, in its own phase, and no tally counts it. If the call fails,
+// the operation is not captured.
 func TestCaptured(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 2, Engine: "nccl 2.28.9"})
@@ -157,8 +157,8 @@ func TestCaptured(t *testing.T) {
 	}
 }
 
-// What the data of the oldest operation that isn't done waits for is that of the wait beside the marks, if it is for
-// this operation.
+// The wait record beside the marks says what the data of the oldest unfinished operation waits for, if it is for this
+// operation.
 func TestWaitBesideMarks(t *testing.T) {
 	of := func(launched uint64, peer int32) (m marks) {
 		m[0] = markOf(2, lifecycle.CallAllReduce, 20, 20, 20)
@@ -189,7 +189,7 @@ func TestWaitBesideMarks(t *testing.T) {
 	}
 }
 
-// What a slot counts of messages is its communicator's, and not that of one that had the slot before.
+// A slot counts its own communicator's messages, not those of the slot's previous owner.
 func TestCountsOfMessages(t *testing.T) {
 	none := pack32(-1, 7)
 	of := func(counted uint64, generations ...int32) (m marked) {

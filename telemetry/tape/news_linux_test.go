@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestNews: a job's folder and a tape in it are told of, until it is closed.
+// TestNews: a new job's folder and a new tape in it are reported, until News is closed.
 func TestNews(t *testing.T) {
 	dir := t.TempDir()
 	n, err := tape.NewNews()

@@ -9,13 +9,13 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// ordinaryTape has no operations for followers but those that wait.
+// ordinaryTape gives followers only the operations that wait.
 func ordinaryTape(t testing.TB, opRecords int) *Writer {
 	t.Helper()
 	return newTape(t, Config{OpRecords: opRecords, SampleEvery: -1})
 }
 
-// What is on a page is what was written: operations like the one before, of other sizes, kinds, peers and numbers.
+// A page gives back what was written: operations like the one before, and of other sizes, kinds, peers and numbers.
 func TestPageRoundTrip(t *testing.T) {
 	w := ordinaryTape(t, 1024)
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4, Engine: "host"})
@@ -58,7 +58,7 @@ func TestPageRoundTrip(t *testing.T) {
 	}
 }
 
-// Times that don't fit into a word are there in a record.
+// Times that don't fit into a word are kept in a record.
 func TestPageLongTimes(t *testing.T) {
 	w := ordinaryTape(t, 128)
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 4})
@@ -92,7 +92,7 @@ func TestPageLongTimes(t *testing.T) {
 	}
 }
 
-// numbersOf is the operations of each communicator, by its name, as a reader of history finds them.
+// numbersOf returns the operations of each communicator, by its name, as a reader of history finds them.
 func numbersOf(t *testing.T, r *Reader) (numbers map[string][]uint64, read int) {
 	t.Helper()
 	numbers = map[string][]uint64{}
@@ -105,7 +105,7 @@ func numbersOf(t *testing.T, r *Reader) (numbers map[string][]uint64, read int) 
 	return numbers, read
 }
 
-// A communicator that rests keeps its page while others go round the ring; what they overwrite is counted.
+// An idle communicator keeps its page while others go round the ring; what they overwrite is counted.
 func TestPageKept(t *testing.T) {
 	w := ordinaryTape(t, 128) // 4 pages
 	rests := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "rests", Size: 2})
@@ -136,7 +136,7 @@ func TestPageKept(t *testing.T) {
 	}
 }
 
-// A communicator for which there is no page is on the op ring, until another one leaves its page.
+// A communicator that gets no page writes to the op ring, until another one gives up its page.
 func TestPageNone(t *testing.T) {
 	w := ordinaryTape(t, 128) // 4 pages
 	var comms []*CommWriter
@@ -166,7 +166,7 @@ func TestPageNone(t *testing.T) {
 	}
 }
 
-// A reader of history while pages are begun anew under it reads no operation that wasn't.
+// A reader of history reads no operation that never was, even if pages are started anew meanwhile.
 func TestPageWhileWriting(t *testing.T) {
 	w := ordinaryTape(t, 256)
 	done := make(chan struct{})
@@ -211,7 +211,7 @@ func TestPageWhileWriting(t *testing.T) {
 	}
 }
 
-// A reader of history of a tape on which nothing is lost misses nothing, but for an operation that is being written.
+// A reader of history of a tape on which nothing is lost misses nothing, except an operation that is being written.
 func TestPageMissesNothing(t *testing.T) {
 	for name, every := range map[string]int{"ordinary": -1, "sampled": 1} {
 		w := newTape(t, Config{SampleEvery: every})

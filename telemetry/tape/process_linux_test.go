@@ -116,7 +116,7 @@ func writerChild(dir string) error {
 	return nil
 }
 
-// A process that is killed: its follower learns it at once, and what it did last is still there.
+// A process is killed: its follower learns it at once, and its last acts are still on the tape.
 func TestKilledWriter(t *testing.T) {
 	c := startChild(t, "writer", t.TempDir(), nil)
 	path := c.line(t)
@@ -190,7 +190,7 @@ func TestClosedWriter(t *testing.T) {
 	}
 }
 
-// A process that closes its tape and exits between two questions of a follower did not die either.
+// A process that closes its tape and exits between two checks of a follower did not die either.
 func TestClosedInBetween(t *testing.T) {
 	c := startChild(t, "writer", t.TempDir(), nil)
 	f := follow(t, c.line(t), 0)
@@ -264,8 +264,8 @@ func TestFollowMillion(t *testing.T) {
 	if seen+missed.Op != busyRecords {
 		t.Errorf("saw %d and missed %d of %d", seen, missed.Op, busyRecords)
 	}
-	// How many are missed is the machine's affair, which may give the follower no core for longer than the ring lasts.
-	// That they are counted is ours.
+	// How many are missed depends on the machine, which may give the follower no core for longer than the ring lasts.
+	// The test checks that they are counted.
 	if seen < readBatch {
 		t.Errorf("saw only %d", seen)
 	}
@@ -293,7 +293,7 @@ func createOn(dir, options string) error {
 	return err2
 }
 
-// A full and a read-only file system are told at once, and leave nothing behind.
+// A full and a read-only file system are reported at once, and nothing is left behind.
 func TestCreateWithoutRoom(t *testing.T) {
 	for _, tt := range []struct {
 		child string

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A tape that was cut short gives what is there, to a reader that asks for it.
+// OpenCut reads the rest of a tape that was cut short.
 func TestOpenCut(t *testing.T) {
 	b := sample(t)
 	path := filepath.Join(t.TempDir(), "x.tape")

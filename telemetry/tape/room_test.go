@@ -33,7 +33,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Where the directory doesn't serve, the next one does; where none does, it is said in one sentence.
+// If a directory can't be used, the next one is; if none can, one sentence says so.
 func TestMakeElsewhere(t *testing.T) {
 	serves := t.TempDir()
 	file := filepath.Join(t.TempDir(), "file")
@@ -62,7 +62,7 @@ func TestMakeElsewhere(t *testing.T) {
 	}
 }
 
-// The oldest jobs are removed first, and no more than are needed.
+// The oldest jobs are removed first, and no more than needed.
 func TestSweepUntilThereIsRoom(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// The sites of C++ programs are read with names as people write them, both in one record.
+// The sites of C++ programs are read with readable names, both in one record.
 func TestSitesOfPrograms(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// jobTape leaves a tape in the folder of a job, that was written to some hours ago.
+// jobTape leaves a tape in the folder of a job, last written some hours ago.
 func jobTape(t *testing.T, dir, job string, hours int, closed bool) {
 	t.Helper()
 	w, err := Create(Config{Dir: dir, Job: job, Slots: 1, LifeRecords: 1, OpRecords: 1})
@@ -68,7 +68,7 @@ func TestSweepJobsKeepsTheLastAndTheLiving(t *testing.T) {
 	}
 }
 
-// TestSweepTakesWhatLiesBesideATape: what a killed process left beside its tape doesn't keep the folder of its job for
+// TestSweepTakesWhatLiesBesideATape: files that a killed process left beside its tape don't keep the job's folder for
 // ever.
 func TestSweepTakesWhatLiesBesideATape(t *testing.T) {
 	dir := t.TempDir()

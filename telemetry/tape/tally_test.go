@@ -27,7 +27,7 @@ func countedOn(t testing.TB, path string) []Tally {
 	return tallies
 }
 
-// What lies on and beside the bounds falls into the bucket that its bound names.
+// Values on and beside the bounds fall into the bucket that the bound names.
 func TestBuckets(t *testing.T) {
 	for i := range DurationBuckets - 1 {
 		bound := DurationBound(i)
@@ -65,8 +65,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// All that end well are counted, whichever ring has them, those that had to wait or were slow apart; and followers see
-// no more than that is new to them.
+// All operations that end well are counted, whichever ring has them, and those that waited or were slow separately.
+// Followers see only what the tallies don't show.
 func TestTallies(t *testing.T) {
 	w := newTape(t, Config{Job: "job", Host: "host", SampleEvery: 8, Slow: time.Hour})
 	f := follow(t, w.Path(), 0)
@@ -89,7 +89,7 @@ func TestTallies(t *testing.T) {
 	c.End(waited, 0)
 	failed := c.Start(0, sig, 1)
 	c.End(failed, lifecycle.CodeTimeout)
-	act := c.Start(0, Signature{Call: lifecycle.CallSplit, Bytes: 8}, 1) // what a split does on the wire
+	act := c.Start(0, Signature{Call: lifecycle.CallSplit, Bytes: 8}, 1) // a split's own exchange
 	c.End(act, 0)
 	w.slow = 0 // all that follow
 	slow := c.Start(0, sig, 1)
@@ -161,8 +161,8 @@ func TestTallies(t *testing.T) {
 	}
 }
 
-// A tally outlives its communicator: the next of its name goes on with it. One with another name does not, nor one that
-// is live at the same time.
+// A tally outlives its communicator: the next one of its name continues it. A communicator with another name does not,
+// nor one that is live at the same time.
 func TestTalliesStay(t *testing.T) {
 	w := newTape(t, Config{SampleEvery: -1})
 	make1 := func(name string) *CommWriter {
@@ -199,7 +199,7 @@ func TestTalliesStay(t *testing.T) {
 	}
 }
 
-// Operations of more kinds than there is room for are counted by who follows, and none is counted twice.
+// If there are more kinds of operations than tallies, followers count the rest, and none is counted twice.
 func TestTalliesFull(t *testing.T) {
 	w := newTape(t, Config{Tallies: 3, SampleEvery: -1})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world", Size: 2})
@@ -231,7 +231,7 @@ func TestTalliesFull(t *testing.T) {
 	}
 }
 
-// A reader has the ordinary operations between all others, each behind what its communicator did before.
+// A reader gets the ordinary operations between all others, each after what its communicator did before.
 func TestHistoryInOrder(t *testing.T) {
 	w := newTape(t, Config{SampleEvery: 4})
 	comms := make([]*CommWriter, 3)
@@ -271,7 +271,7 @@ func TestHistoryInOrder(t *testing.T) {
 	}
 }
 
-// Who reads while a communicator writes sees counters that only grow, and in the end all.
+// A reader sees counters that only grow while a communicator writes, and all operations in the end.
 func TestTalliesWhileWriting(t *testing.T) {
 	w := newTape(t, Config{SampleEvery: -1})
 	r := openTape(t, w.Path())
@@ -308,7 +308,7 @@ func TestTalliesWhileWriting(t *testing.T) {
 	}
 }
 
-// TestTallyCorrupt: one that is corrupt is left out and named, and those behind it are read.
+// TestTallyCorrupt: a corrupt tally is left out and reported, and those behind it are read.
 func TestTallyCorrupt(t *testing.T) {
 	w := newTape(t, Config{})
 	for _, name := range []string{"first", "second", "third"} {
@@ -334,7 +334,7 @@ func TestTallyCorrupt(t *testing.T) {
 	}
 }
 
-// A tally of which the words don't belong together, as it is written or corrupt, makes no operations that were lost.
+// A tally with inconsistent words, being written or corrupt, doesn't cause a wrong count of lost operations.
 func TestTallyTorn(t *testing.T) {
 	b := sample(t)
 	path := filepath.Join(t.TempDir(), "x.tape")
@@ -346,8 +346,8 @@ func TestTallyTorn(t *testing.T) {
 	}
 }
 
-// passes lets some time pass in the operation in flight: counters may tick every 10 ns only, and one that took no time
-// has no bandwidth.
+// passes lets some time pass in the operation in flight: counters may tick only every 10 ns, and an operation that took
+// no time has no bandwidth.
 func passes(c *CommWriter) {
 	for Now() == c.Began() {
 	}

@@ -45,7 +45,7 @@ func TestRoundTrip(t *testing.T) {
 	r := openTape(t, w.Path())
 	events := all(t, r)
 	var start int64
-	for i := range events { // times are the writer's own; their order is what can be asked for
+	for i := range events { // times are the writer's own; only their order can be checked
 		ev := &events[i]
 		if diff := cmp.Diff(info, ev.Comm); diff != "" || ev.Slot != 0 || ev.Generation != 1 {
 			t.Errorf("event %d is of slot %d, generation %d (-want +got):\n%s", i, ev.Slot, ev.Generation, diff)
@@ -155,8 +155,8 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-// More operations in flight than the writer remembers: they lose their signature and number, and nothing else. The
-// oldest keeps both.
+// If more operations are in flight than the writer remembers, they lose their signature and number, and nothing else.
+// The oldest keeps both.
 func TestManyInFlight(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
@@ -214,7 +214,7 @@ func TestTableFull(t *testing.T) {
 		t.Errorf("the header counts %d without a slot", n)
 	}
 	events := all(t, r)
-	if len(events) != 4 || events[3].Comm.Name != "c2" || events[3].Slot != -1 { // 2 of the one without a slot
+	if len(events) != 4 || events[3].Comm.Name != "c2" || events[3].Slot != -1 { // 2 of the communicator without a slot
 		t.Errorf("the third is not in the ring: %+v", events)
 	}
 
@@ -240,8 +240,8 @@ func TestTableFull(t *testing.T) {
 	}
 }
 
-// What is in flight is in the slot or in the ring: a start that no slot can show is told, though nothing was waited
-// for.
+// An operation in flight is in the slot or on the ring: a start that no slot can show is recorded, even if the
+// operation doesn't wait.
 func TestStartWithoutSlot(t *testing.T) {
 	w := newTape(t, Config{Slots: 1})
 	shown := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "shown"})
@@ -262,7 +262,8 @@ func TestStartWithoutSlot(t *testing.T) {
 	}
 }
 
-// Of more operations in flight than are remembered, the oldest are told before they are forgotten.
+// If more operations are in flight than are remembered, the starts of the oldest are recorded before they are
+// forgotten.
 func TestStartBeforeForgotten(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
@@ -280,7 +281,7 @@ func TestStartBeforeForgotten(t *testing.T) {
 	}
 }
 
-// Rings overwrite the oldest, and the reader counts what it could not see.
+// Rings overwrite the oldest records, and the reader counts the missed ones.
 func TestOverwritten(t *testing.T) {
 	w := newTape(t, Config{OpRecords: 128, LifeRecords: 128})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}, Name: "world"}) // 2 records
@@ -394,7 +395,7 @@ func TestExported(t *testing.T) {
 	}
 }
 
-// After Close the tape says so, takes no new communicator, and a late one does no harm.
+// After Close the tape says that it is closed, takes no new communicator, and late writes do no harm.
 func TestClose(t *testing.T) {
 	w := newTape(t, Config{})
 	c := w.Comm(CommInfo{ID: lifecycle.CommID{1}})
@@ -470,7 +471,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What an operation like the one before writes of its CommWriter is one line of the cache.
+// An operation like the one before writes only one cache line of its CommWriter.
 func TestOperationsLine(t *testing.T) {
 	const line = 64
 	c := newTape(t, Config{}).Comm(CommInfo{ID: lifecycle.CommID{1}, Size: 4})

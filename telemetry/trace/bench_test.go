@@ -20,7 +20,7 @@ func benchProjector(b *testing.B) *fed {
 	return &fed{p, process}
 }
 
-// BenchmarkOperation is what following costs for an operation that ends well, with the default sampling.
+// BenchmarkOperation measures the cost of following an operation that ends well, with the default sampling.
 func BenchmarkOperation(b *testing.B) {
 	p := benchProjector(b)
 	ev := tape.Event{Comm: world, Op: tape.OpRecord{

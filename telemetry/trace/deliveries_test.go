@@ -13,7 +13,8 @@ import (
 
 const second = int64(1e9)
 
-// TestDelivered: who wants to know is told until when all was taken, and nothing any more once something was refused.
+// TestDelivered: the callback gets the time until which everything was exported, and nothing more once a span was
+// refused.
 func TestDelivered(t *testing.T) {
 	c := newCollector(t)
 	refuse := false
@@ -56,8 +57,8 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// TestDeliveredOfAQueue: what is still in the queue is not said to be taken, and all is in the end, however much comes
-// in between.
+// TestDeliveredOfAQueue: spans still in the queue are not reported as exported, and all are in the end, however many
+// come in between.
 func TestDeliveredOfAQueue(t *testing.T) {
 	var told []int64
 	now := 100 * second
@@ -72,7 +73,7 @@ func TestDeliveredOfAQueue(t *testing.T) {
 	for _, n := range []uint64{10, 11, 12, 12} {
 		d.Reached(n)
 	}
-	d.Queued(13, 100*second) // now: what is told of it first is not all, and the rest comes with the next
+	d.Queued(13, 100*second) // now: the first report doesn't cover it all; the rest comes with the next
 	d.Reached(13)
 	now = 101 * second
 	d.Reached(14)
@@ -84,7 +85,7 @@ func TestDeliveredOfAQueue(t *testing.T) {
 	}
 }
 
-// TestDeliveredWithoutAClock: what is told needs the time.
+// TestDeliveredWithoutAClock: Delivered needs the time.
 func TestDeliveredWithoutAClock(t *testing.T) {
 	if _, err := trace.New(t.Context(), trace.Config{Wall: wall, Delivered: func(int64) {}}); err == nil ||
 		!strings.Contains(err.Error(), "Config.Now") {
@@ -92,8 +93,8 @@ func TestDeliveredWithoutAClock(t *testing.T) {
 	}
 }
 
-// TestDroppedIsNotDelivered: once a span found the queue full, nothing is said to be taken, though all that was queued
-// is.
+// TestDroppedIsNotDelivered: once a span found the queue full, nothing is reported as exported, though all queued spans
+// are.
 func TestDroppedIsNotDelivered(t *testing.T) {
 	c := newCollector(t)
 	var told []int64
@@ -121,7 +122,7 @@ func TestDroppedIsNotDelivered(t *testing.T) {
 	}
 }
 
-// TestEndsAreNotLeftOut: what never ended has its span, also where all that ended was sent.
+// TestEndsAreNotLeftOut: an act that never ended gets its span, even if all ended ones were sent.
 func TestEndsAreNotLeftOut(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.From = 10 * second })
 	p.life(world, tape.LifeRecord{Act: tape.ActInit, Stage: tape.StageStart, Time: 1 * second})
@@ -130,8 +131,8 @@ func TestEndsAreNotLeftOut(t *testing.T) {
 	}
 }
 
-// TestLeftOutByTheTimeOfItsEvent: of an act whose rank wasn't known, a phase that ended long ago is not left out, as
-// its process hasn't made its span yet.
+// TestLeftOutByTheTimeOfItsEvent: if an act's rank was unknown, a phase that ended long ago is not left out, as its
+// process hasn't made its span yet.
 func TestLeftOutByTheTimeOfItsEvent(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.From = 10 * second })
 	child := world

@@ -57,7 +57,7 @@ func TestBadEnvironment(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			p.closed = true
-			_ = p.Close(ctx) // there may be nobody to take spans
+			_ = p.Close(ctx) // there may be no receiver of spans
 		})
 	}
 	noExport(t)
@@ -91,7 +91,7 @@ func TestBadEnvironmentOfSeveral(t *testing.T) {
 	}
 }
 
-// TestHeadersAreSecret names the variable and not what is in it.
+// TestHeadersAreSecret: the warning names the variable but not its value.
 func TestHeadersAreSecret(t *testing.T) {
 	var logged bytes.Buffer
 	newProjector(t, func(cfg *trace.Config) {
@@ -103,8 +103,8 @@ func TestHeadersAreSecret(t *testing.T) {
 	}
 }
 
-// TestBadReceivers refuse, answer garbage or aren't there: it is said once, with where the spans should have gone, and
-// they are counted.
+// TestBadReceivers has receivers that refuse, answer garbage or don't exist: that is logged once, with the destination,
+// and the lost spans are counted.
 func TestBadReceivers(t *testing.T) {
 	answer := func(status int, kind, body string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// A follower's events go into a Projector; what came out is in its Store, and at the collector if OTEL_* variables name
+// A follower's events go into a Projector; the spans are in its Store, and at the collector if OTEL_* variables name
 // one.
 func ExampleProjector() {
 	ctx := context.Background()

@@ -18,7 +18,7 @@ type Gate struct {
 	closed chan struct{}
 }
 
-// NewGate makes a Gate before an exporter.
+// NewGate makes a Gate in front of an exporter.
 func NewGate(exporter sdktrace.SpanExporter, log *slog.Logger, b otlp.Batching) *Gate {
 	g := &Gate{closed: make(chan struct{})}
 	g.gate = newGate(closeNotifier{exporter, g.closed}, log, b)
@@ -38,10 +38,10 @@ func (c closeNotifier) Shutdown(ctx context.Context) error {
 	return c.SpanExporter.Shutdown(ctx)
 }
 
-// Deliveries are the marks of what was queued and taken.
+// Deliveries are the marks of queued and exported spans.
 type Deliveries struct{ deliveries }
 
-// NewDeliveries tells until when all was taken.
+// NewDeliveries makes Deliveries that call tell.
 func NewDeliveries(tell func(int64), now func() int64) *Deliveries {
 	return &Deliveries{deliveries{tell: tell, now: now}}
 }

@@ -83,7 +83,7 @@ func TestExportByOTLP(t *testing.T) {
 func TestCloseAtItsDeadline(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then does the server see the client go
+		_, _ = io.Copy(io.Discard, r.Body) // only after that does the server see the client go
 		asked <- struct{}{}
 		<-r.Context().Done()
 	}))
@@ -109,7 +109,7 @@ func TestCloseAtItsDeadline(t *testing.T) {
 	}
 }
 
-// TestNothingLeavesUnasked sets an endpoint and says that traces don't go there; and sets nothing that concerns traces.
+// TestNothingLeavesUnasked sets an endpoint but excludes traces from it; and sets no variable about traces.
 func TestNothingLeavesUnasked(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"exporter none": {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "URL"},
@@ -146,7 +146,7 @@ func TestSDKDisabled(t *testing.T) {
 	}
 }
 
-// TestMalformedResource still starts, with what can be used.
+// TestMalformedResource: the Projector still starts, with the valid part.
 func TestMalformedResource(t *testing.T) {
 	var logged bytes.Buffer
 	p := newProjector(t, func(c *trace.Config) {
@@ -173,8 +173,8 @@ func TestGlobalStateIsLeftAlone(t *testing.T) {
 	}
 }
 
-// consoleEnv makes the test binary a program that writes spans to its standard output, which the console exporter holds
-// on to when it is linked in.
+// consoleEnv makes the test binary a program that writes spans to its standard output. The console exporter keeps the
+// standard output of the time at which the program starts.
 const consoleEnv = "CARILLONTEST_CONSOLE"
 
 // console is that program.
@@ -256,7 +256,7 @@ func ended(t *testing.T, failed bool, ordinary bool) sdktrace.ReadOnlySpan {
 }
 
 // TestCollectorThatHangs fills the queue behind an exporter that never answers: nothing blocks, the drops are counted,
-// acts and errors have room when operations have none, and Close comes back at its deadline.
+// acts and errors have room when operations have none, and Close returns at its deadline.
 func TestCollectorThatHangs(t *testing.T) {
 	op, act, failure := ended(t, false, true), ended(t, false, false), ended(t, true, false)
 	var logged bytes.Buffer
@@ -288,7 +288,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	if err := g.Shutdown(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Shutdown = %v, want its context's error", err)
 	}
-	g.Wait() // what Shutdown left behind ends by itself, though the exporter never answered
+	g.Wait() // goroutines left by Shutdown end, though the exporter never answered
 	if got := g.Stats(); got.Failed != 100 || got.Exported != 0 {
 		t.Errorf("Stats = %+v, want the 100 that were queued to have failed", got)
 	}
@@ -319,7 +319,7 @@ func TestCollectorThatRecovers(t *testing.T) {
 	}
 }
 
-// TestSpanWithoutIdentity can't happen; if it did, the span would have ids that no exporter takes for real ones.
+// TestSpanWithoutIdentity: this can't happen; if it did, the span would have ids that no exporter accepts.
 func TestSpanWithoutIdentity(t *testing.T) {
 	tid, sid := trace.Generator{}.NewIDs(t.Context())
 	if tid.IsValid() || sid.IsValid() || (trace.Generator{}).NewSpanID(t.Context(), oteltrace.TraceID{1}).IsValid() {

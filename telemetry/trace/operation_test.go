@@ -44,7 +44,7 @@ func TestSamplingOfOperations(t *testing.T) {
 	}
 }
 
-// TestSamplingOfSendRecvs: they are sampled one by one.
+// TestSamplingOfSendRecvs: SendRecvs are sampled one by one.
 func TestSamplingOfSendRecvs(t *testing.T) {
 	const ops, every = 20_000, 50
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = every })
@@ -63,8 +63,8 @@ func TestSamplingOfSendRecvs(t *testing.T) {
 	}
 }
 
-// TestMeasuredOnDevice: an operation that was measured on its device has a span of its own for that, beside that of its
-// call, and is not in flight.
+// TestMeasuredOnDevice: an operation measured on its device has a separate span for that, besides its call's span, and
+// is not in flight.
 func TestMeasuredOnDevice(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 1 })
 	r := tape.OpRecord{
@@ -114,7 +114,7 @@ func TestCaptured(t *testing.T) {
 	}
 }
 
-// TestNCCLParts: of an operation of NCCL's, the kernel and what it sent to another node are in its trace, and need no
+// TestNCCLParts: the kernel of an NCCL operation, and the data it sent to another node, are in its trace and need no
 // other span, as the operation's own may not be sampled.
 func TestNCCLParts(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
@@ -150,8 +150,8 @@ func TestNCCLParts(t *testing.T) {
 	}
 }
 
-// TestProxied: what an operation sent to another node is a span below its own, and its steps are below that. None is an
-// operation in flight.
+// TestProxied: the data that an operation sent to another node is a span below the operation's, and its steps are below
+// that. None is an operation in flight.
 func TestProxied(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 1 })
 	r := tape.OpRecord{
@@ -198,7 +198,7 @@ func TestProxied(t *testing.T) {
 	}
 }
 
-// TestWaitOfAnotherOperation: messages to different ranks have the same numbers, and one's wait is not the other's.
+// TestWaitOfAnotherOperation: messages to different ranks have the same numbers, but separate waits.
 func TestWaitOfAnotherOperation(t *testing.T) {
 	p := newProjector(t, nil)
 	send, recv := tape.Signature{Call: lifecycle.CallSend, Peer: 2}, tape.Signature{Call: lifecycle.CallRecv, Peer: 3}
@@ -221,7 +221,7 @@ func TestWaitOfAnotherOperation(t *testing.T) {
 	}
 }
 
-// TestEmitted asks after every event which span it was made into.
+// TestEmitted asks after every event for its span.
 func TestEmitted(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = 2 })
 	comm := tape.CommInfo{ID: lifecycle.CommID{7}, Name: "world", Rank: 1, Size: 2}

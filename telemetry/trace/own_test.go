@@ -40,7 +40,8 @@ func (e *lent) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) e
 	return e.SpanExporter.ExportSpans(ctx, spans)
 }
 
-// TestOwnExporterAndProcessor: a program's own get the spans, with its description of itself, and are left to it.
+// TestOwnExporterAndProcessor: a program's own exporter and processor get the spans, with its resource, and the program
+// ends them.
 func TestOwnExporterAndProcessor(t *testing.T) {
 	batches, singles := tracetest.NewInMemoryExporter(), tracetest.NewSpanRecorder()
 	exporter := &lent{SpanExporter: batches}
@@ -75,11 +76,11 @@ func TestOwnExporterAndProcessor(t *testing.T) {
 	}
 }
 
-// TestRegisteredExporter: one that the program registered with autoexport is taken by its name.
+// TestRegisteredExporter: an exporter that the program registered with autoexport is found by its name.
 func TestRegisteredExporter(t *testing.T) {
 	memory := tracetest.NewInMemoryExporter()
 	autoexport.RegisterSpanExporter("memory", func(context.Context) (sdktrace.SpanExporter, error) {
-		return &lent{SpanExporter: memory}, nil // its Shutdown forgets nothing
+		return &lent{SpanExporter: memory}, nil // its Shutdown drops no spans
 	})
 	p := newProjector(t, func(*trace.Config) { t.Setenv("OTEL_TRACES_EXPORTER", "memory") })
 	someLife(p)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// epoch is the time of day at which the tests' tapes start; a tape's time t is so many nanoseconds later.
+// epoch is the time of day at which the tests' tapes start; a tape's time t is t nanoseconds later.
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func wall(mono int64) time.Time { return epoch.Add(time.Duration(mono)) }
@@ -60,7 +60,7 @@ func (f *fed) observe(ev *tape.Event) model.Step {
 	return s
 }
 
-// projector is a Projector with what came out of it.
+// projector is a Projector with the spans that it made.
 type projector struct {
 	fed
 	t        *testing.T
@@ -124,14 +124,14 @@ func (p *projector) spans() tracetest.SpanStubs {
 	return p.exporter.GetSpans()
 }
 
-// recorded compares text with what testdata/name holds.
+// recorded compares text with testdata/name.
 func recorded(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	datadriven.RunTest(t, path, func(*testing.T, *datadriven.TestData) string { return text })
 }
 
-// describe tells of spans as a person would, a few lines for each: place and time, problem, attributes, links.
+// describe formats spans for people, a few lines for each: place and time, problem, attributes, links.
 func describe(spans tracetest.SpanStubs) string {
 	names := map[string]string{}
 	for _, s := range spans {
@@ -210,7 +210,7 @@ func TestLifeOfACommunicator(t *testing.T) {
 		p.life(world, r)
 	}
 	ready := world
-	ready.Nodes, ready.Engine = 2, "host" // what is known at the end
+	ready.Nodes, ready.Engine = 2, "host" // known at the end
 	r.Stage, r.Time, r.Start, r.State = tape.StageEnd, 9*ms, 1*ms, lifecycle.StateReady
 	p.life(ready, r)
 
@@ -245,8 +245,7 @@ func TestLifeOfACommunicator(t *testing.T) {
 }
 
 // TestSplitAsItHappens has the child's init begin before its rank is known, and end before the parent's split does; one
-// child never gets a rank. The other rank of the process, whose child has not got its number either, makes none of the
-// same spans.
+// child never gets a rank. The process's other rank, whose child has no rank yet either, makes different spans.
 func TestSplitAsItHappens(t *testing.T) {
 	var spans tracetest.SpanStubs
 	for pid := 1; pid <= 2; pid++ {
@@ -395,7 +394,7 @@ func TestWhatDidNotEnd(t *testing.T) {
 	recorded(t, "unfinished.txt", describe(p.spans()))
 }
 
-// TestStartThatWasMissed has the life ring overwritten between the reader and the start of an act.
+// TestStartThatWasMissed: the life ring was overwritten before the reader reached the start of an act.
 func TestStartThatWasMissed(t *testing.T) {
 	p := newProjector(t, nil)
 	p.life(world, tape.LifeRecord{
@@ -417,8 +416,7 @@ func TestStartThatWasMissed(t *testing.T) {
 	}
 }
 
-// TestRanksShareATrace projects four ranks, each in a process of its own, and puts their spans together as a collector
-// does.
+// TestRanksShareATrace projects four ranks, each in its own process, and joins their spans as a collector does.
 func TestRanksShareATrace(t *testing.T) {
 	const size = 4
 	var all tracetest.SpanStubs
@@ -458,7 +456,7 @@ func TestRanksShareATrace(t *testing.T) {
 	}
 }
 
-// TestIdsNeverChange holds the hashes: a tape that is read again next year must give the same ids.
+// TestIdsNeverChange fixes the hashes: a tape that is read again next year must give the same ids.
 func TestIdsNeverChange(t *testing.T) {
 	comm := lifecycle.CommID{0xab, 0xcd}
 	init := trace.ActTraceID(comm, tape.ActInit, 0)
@@ -524,9 +522,9 @@ func TestSamplingSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestPostponed has calls come while a group job is unfinished, and after it has ended without anybody having looked.
-// They stand in the group's trace, and are no errors. Of a communicator whose acts the tape doesn't tell, such a call
-// stands alone.
+// TestPostponed has calls while a group job is unfinished, and after it has ended but the program hasn't polled. They
+// are in the group's trace, and are no errors. If the tape doesn't have the communicator's acts, such a call has its
+// own trace.
 func TestPostponed(t *testing.T) {
 	p := newProjector(t, nil)
 	group := tape.LifeRecord{

@@ -60,7 +60,7 @@ func TestHangWhileItHangs(t *testing.T) {
 	recorded(t, "hang.txt", describe(p.spans()))
 }
 
-// TestStallSpans have ids of their own, and the operation's own span as their parent.
+// TestStallSpans: spans of stalls have their own ids, and the operation's own span as their parent.
 func TestStallSpans(t *testing.T) {
 	p := newProjector(t, nil)
 	for n := range 5 {
@@ -129,7 +129,7 @@ func TestStalledActs(t *testing.T) {
 	}
 }
 
-// TestFinding gives a stall what was found out about it.
+// TestFinding: a stall's span has the finding about it.
 func TestFinding(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) {
 		c.Finding = func(comm lifecycle.CommID, seq uint64) (trace.Finding, bool) {
@@ -160,8 +160,8 @@ func TestFinding(t *testing.T) {
 	}
 }
 
-// TestSlowOperationsAreKept though they are not sampled and nobody announced them: a tape that is read afterwards tells
-// them too.
+// TestSlowOperationsAreKept though they are not sampled and nobody announced them: a tape that is read afterwards shows
+// them, too.
 func TestSlowOperationsAreKept(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery, c.Slow = -1, 100*time.Millisecond })
 	for seq, d := range []int64{99, 100, 5000} {
@@ -181,7 +181,7 @@ func TestSlowOperationsAreKept(t *testing.T) {
 	}
 }
 
-// TestSlowOnesAreNotOrdinary: they don't give way to operations that are kept as samples only.
+// TestSlowOnesAreNotOrdinary: sampled operations don't push them out of the store.
 func TestSlowOnesAreNotOrdinary(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.StoreTraces, c.SampleEvery = 8, 1 })
 	p.stall(hung(stall.Slow, 0, 1001*ms))
@@ -251,7 +251,7 @@ func linked(s tracetest.SpanStub, kind string) bool {
 	return false
 }
 
-// TestSendRecvsAreApart: what is told of one, however it is told, is in a trace of its own.
+// TestSendRecvsAreApart: all spans of one SendRecv, of whatever kind, are in its own trace.
 func TestSendRecvsAreApart(t *testing.T) {
 	p := newProjector(t, func(c *trace.Config) { c.SampleEvery = -1 })
 	both := tape.Signature{Call: lifecycle.CallSendRecv, Peer: -1, Bytes: 8}

@@ -56,7 +56,7 @@ func TestStoreKeepsTheLast(t *testing.T) {
 	}
 }
 
-// TestStoreBoundsATrace repeats a mistake without end, which goes into one trace.
+// TestStoreBoundsATrace repeats a mistake many times, which all go into one trace.
 func TestStoreBoundsATrace(t *testing.T) {
 	p := newProjector(t, nil)
 	p.act(comm(1), tape.LifeRecord{Act: tape.ActDestroy}, 1, 2)
@@ -131,7 +131,7 @@ func TestStoreIsReadWhileItGrows(t *testing.T) {
 	}
 }
 
-// answer is what the store says over HTTP.
+// answer is the store's answer over HTTP.
 type answer struct {
 	Traces []struct {
 		TraceID string `json:"trace_id"`

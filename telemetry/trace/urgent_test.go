@@ -22,7 +22,7 @@ func TestErrorsAreExportedSoon(t *testing.T) {
 	g := trace.NewGate(exporter, slog.New(slog.DiscardHandler),
 		otlp.Batching{Queue: 2048, Batch: 512, Delay: time.Hour, Timeout: time.Minute})
 	start := time.Now()
-	g.OnEnd(act) // goes along with what is urgent
+	g.OnEnd(act) // exported along with the urgent spans
 	for range 3 {
 		g.OnEnd(failure)
 		<-exporter.entered
@@ -66,7 +66,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// forever is an exporter that doesn't come back before it is released, whatever its context says.
+// forever is an exporter that doesn't return before it is released, even if its context ends.
 type forever struct{ entered, release chan struct{} }
 
 func (f forever) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
@@ -80,8 +80,8 @@ func (f forever) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
 
 func (forever) Shutdown(context.Context) error { return nil }
 
-// BenchmarkExporterThatBlocks is what following costs for an operation of which each has a span, with an exporter that
-// blocks all the time and with none; they take turns, so that what else the machine does falls on all alike.
+// BenchmarkExporterThatBlocks measures the cost of following operations that all have a span, with an exporter that
+// always blocks and with none. Both take turns, so that other load on the machine affects them alike.
 func BenchmarkExporterThatBlocks(b *testing.B) {
 	const round = 1000
 	ev := tape.Event{Comm: world, Op: tape.OpRecord{
@@ -102,7 +102,7 @@ func BenchmarkExporterThatBlocks(b *testing.B) {
 		return &side{fed: fed{p, process}}
 	}
 	stuck := forever{make(chan struct{}, 1), make(chan struct{})}
-	gate := trace.NewGate(stuck, slog.New(slog.DiscardHandler), // whose end is not the projector's affair
+	gate := trace.NewGate(stuck, slog.New(slog.DiscardHandler), // the projector doesn't end it
 		otlp.Batching{Queue: 2048, Batch: 512, Delay: time.Second, Timeout: time.Minute})
 	blocked, none := build(gate), build()
 	for b.Loop() {

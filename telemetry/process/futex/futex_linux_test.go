@@ -16,7 +16,7 @@ func TestWakeEndsWait(t *testing.T) {
 	for range 2 {
 		go func() { ended <- Wait(&word, 0, time.Hour) }()
 	}
-	atomic.StoreUint32(&word, 1) // who looks from here on doesn't sleep
+	atomic.StoreUint32(&word, 1) // a goroutine that checks from here on doesn't sleep
 	for range 2 {
 		for again := time.NewTicker(time.Millisecond); ; {
 			if err := Wake(&word, All); err != nil {
@@ -27,7 +27,7 @@ func TestWakeEndsWait(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-again.C: // it was about to look
+			case <-again.C: // the waiter was about to check
 				continue
 			}
 			break
@@ -45,7 +45,7 @@ func TestWaitEndsByItself(t *testing.T) {
 	}
 }
 
-// TestLostMemory: a word that isn't there any more is an error, and no signal.
+// TestLostMemory: a word in unmapped memory is an error, and no signal.
 func TestLostMemory(t *testing.T) {
 	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

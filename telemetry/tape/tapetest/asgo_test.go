@@ -13,17 +13,17 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// uncount forgets the counts of messages, which only writers keep whose operations are launched on streams.
+// uncount drops the counts of messages, which only writers with operations on streams keep.
 func uncount(s *tape.Slot) { s.Counted, s.Messages = false, tape.Messages{} }
 
-// uncounted is an event without such counts.
+// uncounted returns an event without such counts.
 func uncounted(ev tape.Event) tape.Event {
 	ev.Life.Messages = nil
 	return ev
 }
 
-// testAsGo plays scripts of steps in any order, as long as each makes sense, and compares what readers get with what
-// they get of Go's writer.
+// testAsGo plays scripts of valid steps in random order, and compares what readers get with what they get from Go's
+// writer.
 func testAsGo(t *testing.T, play player) {
 	for seed := range uint64(8) {
 		script := anyScript(rand.New(rand.NewPCG(seed, 14)))
@@ -43,7 +43,7 @@ func testAsGo(t *testing.T, play player) {
 	}
 }
 
-// compareLists fails at the first in which two lists differ.
+// compareLists fails at the first difference of two lists.
 func compareLists[T any](t *testing.T, what string, got, want []T) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
@@ -55,7 +55,7 @@ func compareLists[T any](t *testing.T, what string, got, want []T) {
 	compare(t, "the number behind "+what, len(got), len(want))
 }
 
-// all is what readers get of a tape, but for times and what depends on them.
+// all is what readers get from a tape, except times and what depends on them.
 type all struct {
 	Events, Followed []tape.Event
 	Slots            []tape.Slot
@@ -103,7 +103,7 @@ func readAll(t *testing.T, path string) (a all) {
 			kinds[kind] = len(a.Tallies)
 			a.Tallies = append(a.Tallies, kind)
 		}
-		to := &a.Tallies[kinds[kind]] // which of several a communicator takes over is the writer's choice
+		to := &a.Tallies[kinds[kind]] // the writer chooses which one a communicator takes over
 		to.Index++
 		to.Bytes += tally.Bytes
 		to.Ordinary += tally.Ordinary
@@ -113,7 +113,7 @@ func readAll(t *testing.T, path string) (a all) {
 	return a
 }
 
-// timeless is an event without its times, of which 1 is left where there is one.
+// timeless returns an event with each time that is set replaced by 1.
 func timeless(ev tape.Event) tape.Event {
 	ev.Life.Time, ev.Op.Time, ev.Op.Start = min(ev.Life.Time, 1), min(ev.Op.Time, 1), min(ev.Op.Start, 1)
 	return ev
@@ -182,7 +182,7 @@ func anyScript(random *rand.Rand) string {
 			step("wait %d %d", n, random.IntN(4)-1)
 		case what == 15:
 			step("end %d %d 0", n, c.launched+3) // not in flight
-		case what == 16: // more than a writer knows all of
+		case what == 16: // more than a writer remembers
 			for range 70 {
 				c.launched++
 				c.flying = append(c.flying, c.launched)

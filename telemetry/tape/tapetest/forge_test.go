@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// What is forged as a tally is read as one, whichever place it has, up to the last.
+// A forged tally is read as one, in each place up to the last.
 func TestForgedTallies(t *testing.T) {
 	forge := tapetest.Forge{Host: "h", Job: "j", CreatedMono: 1, CreatedWall: 1}
 	for i := range tapetest.MaxTallies {
@@ -42,7 +42,7 @@ func TestForgedTallies(t *testing.T) {
 	}
 }
 
-// What is forged of a process and its communicators is read, those included that have ended.
+// A forged process and its communicators are read, including communicators that have ended.
 func TestForgedProcess(t *testing.T) {
 	forge := tapetest.Forge{
 		Host: "h", Job: "j", Rank: 2, JobSize: 4, SlowAfter: time.Second, StallAfter: time.Minute,

@@ -42,7 +42,7 @@ func playGo(dir string, script io.Reader) (path string, err error) {
 	return w.Path(), w.Close()
 }
 
-// playing is a script that is played.
+// playing is a script in progress.
 type playing struct {
 	w           *tape.Writer
 	comms       map[int]*tape.CommWriter

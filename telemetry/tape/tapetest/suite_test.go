@@ -107,7 +107,7 @@ func events(t *testing.T, r *tape.Reader) []tape.Event {
 	return events
 }
 
-// followed are the events that a follower gets of a tape, in their order, and what ends them.
+// followed returns the events that a follower gets from a tape, in order, and the error that ends them.
 func followed(t *testing.T, path string) (events []tape.Event, end error) {
 	t.Helper()
 	f, err := tape.Follow(t.Context(), path, 0)
@@ -131,7 +131,7 @@ func compare(t *testing.T, what string, got, want any) {
 	}
 }
 
-// withoutTimes checks that the times of a communicator's events make sense and takes them away.
+// withoutTimes checks that the times of a communicator's events make sense and removes them.
 func withoutTimes(t *testing.T, events []tape.Event) []tape.Event {
 	t.Helper()
 	var last int64
@@ -157,7 +157,7 @@ func withoutTimes(t *testing.T, events []tape.Event) []tape.Event {
 	return events
 }
 
-// testManyInFlight: the slot shows the oldest operation, however many are behind it.
+// testManyInFlight: the slot shows the oldest operation, however many follow it.
 func testManyInFlight(t *testing.T, play player) {
 	script := []string{"comm 1 " + idA + " " + none + " world 0 2 1 host 0"}
 	for n := range 100 {
@@ -223,7 +223,7 @@ func testRecords(t *testing.T, play player) {
 	}
 }
 
-// testTails plays an act with all that its tail can have, and one with more than is kept.
+// testTails plays an act with all fields of a tail, and one with texts longer than are kept.
 func testTails(t *testing.T, play player) {
 	long := strings.Repeat("ä", 1000) // of two bytes each
 	r := record(t, play,
@@ -267,7 +267,7 @@ func testTails(t *testing.T, play player) {
 	compare(t, "the number of acts", len(got), len(want))
 }
 
-// testRefusals plays a loop of refused calls, and other ones in between. The rings are shorter than the loop.
+// testRefusals plays a loop of refused calls, with other refused calls in between. The rings are shorter than the loop.
 func testRefusals(t *testing.T, play player) {
 	script := []string{"comm 1 " + idA + " " + none + " w 0 2 1 nccl 0"}
 	refused := func(call int, site string) {
@@ -364,7 +364,7 @@ func testTableFull(t *testing.T, play player) {
 	for n := 1; n <= 6; n++ {
 		lines = append(lines, fmt.Sprintf("comm %d %032x %s c%d 0 1 1 host 0", n, n, none, n),
 			fmt.Sprintf("start %d 0 16 7 0 -1 8 1", n))
-		if n <= 4 { // what no slot shows is in the rings at once
+		if n <= 4 { // operations without a slot are in the rings at once
 			lines = append(lines, fmt.Sprintf("end %d 1 0", n))
 		}
 	}
@@ -478,7 +478,7 @@ func checkTwoThreads(t *testing.T, r *tape.Reader, least, most uint64) {
 	}
 	var ended uint64
 	for _, s := range slots {
-		// A writer that ends half-way has begun one more than it shows.
+		// A writer that ends half-way may have begun one more operation than it shows.
 		if s.Launched > most || s.Launched-s.Completed > 1 || s.Begun-s.Seq > 1 || s.Begun-s.Done > 1 {
 			t.Errorf("a slot is %+v", s)
 		}
@@ -509,7 +509,7 @@ func checkTwoThreads(t *testing.T, r *tape.Reader, least, most uint64) {
 	}
 }
 
-// testKilled plays a process that is killed by another thread while two write, wherever they are.
+// testKilled plays a process that is killed by another thread while two threads write, wherever they are.
 func testKilled(t *testing.T, play player) {
 	for _, n := range []uint64{1, 1000, 30000} {
 		r := record(t, play, "comm 1 "+idA+" "+none+" one 0 2 1 host 0", "comm 2 "+idB+" "+none+" two 0 2 1 host 0",

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The writer in C is held against the format, and against Go's writer.
+// The writer in C is compared with the format, and with Go's writer.
 func TestCWriter(t *testing.T) {
 	const library = "../../../runtime/attach/"
 	sources, err := filepath.Glob(library + "tape*.c")

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// dirVariable is where a writer under test makes its tape. It makes the test binary be the one in Go: another process,
-// as any writer is.
+// dirVariable names the folder in which a writer under test makes its tape. If it is set, the test binary is Go's
+// writer, in its own process like any writer.
 const dirVariable = "TAPETEST_DIR"
 
 func TestMain(m *testing.M) {

@@ -62,7 +62,7 @@ func TestTruncatedFile(t *testing.T) {
 	}
 }
 
-// Those who write at the moment at which the file is cut are not disturbed, wherever they are.
+// Goroutines that write when the file is cut are not disturbed, wherever they are.
 func TestTruncatedWhileWritten(t *testing.T) {
 	for range 20 {
 		f, mem := mapped(t)
@@ -114,7 +114,7 @@ func TestOtherFaultsAreGos(t *testing.T) {
 	}
 }
 
-// Regions are used again, and none forgets another.
+// Regions are reused, and reuse doesn't drop other regions.
 func TestRegionsAreUsedAgain(t *testing.T) {
 	_, mem := mapped(t)
 	before := Protect(mem)

@@ -27,7 +27,7 @@ import (
 //go:embed testdata/carillon_lifecycle.h.tmpl
 var cHeaderTemplate string
 
-// compilers are those that the header is held against: C's must be there, the others are tried where they are
+// compilers are the compilers with which the header is tested: C's must exist, the others are used if they are
 // installed.
 var compilers = []struct {
 	command string
@@ -40,7 +40,7 @@ var compilers = []struct {
 	{"clang++", []string{"-x", "c++", "-std=c++11"}, false},
 }
 
-// installed is what of compilers is installed, with flags that make of every finding an error.
+// installed returns the installed ones of compilers, with flags that turn every warning into an error.
 func installed(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -73,8 +73,8 @@ func TestCHeaderIsCurrent(t *testing.T) {
 	})
 }
 
-// TestCAgreesWithGo asks the header everything that can be asked, numbers that do not exist included, and compares with
-// Go's answers.
+// TestCAgreesWithGo calls the header's functions with all possible arguments, including unknown numbers, and compares
+// with Go's answers.
 func TestCAgreesWithGo(t *testing.T) {
 	want := answers()
 	for compiler, flags := range installed(t) {
@@ -128,7 +128,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// answers is what testdata/dump.c is to print.
+// answers is the expected output of testdata/dump.c.
 func answers() string {
 	var b strings.Builder
 	for s := range math.MaxUint8 + 1 {
@@ -157,7 +157,7 @@ func answers() string {
 	return b.String()
 }
 
-// known is the name of v where v is one of all or more, and else what C says of a number that does not exist.
+// known is the name of v if v is one of all or more, and else C's answer for an unknown number.
 func known[T comparable](v T, name string, all []T, more ...T) string {
 	if slices.Contains(append(all, more...), v) {
 		return name
@@ -208,7 +208,7 @@ func run(t *testing.T, name string, args ...string) string {
 // stay is the cell of a table that is legal and changes no state. It lies above all states and below all errors' codes.
 const stay = 99
 
-// kind is a sort of numbers: states, calls, events or codes.
+// kind is a kind of numbers: states, calls, events or codes.
 type kind struct {
 	Name, Says string
 	Holder     string // The C type is an integer and not the enum, so that a later version's number is a value, too.
@@ -278,7 +278,7 @@ func constants[T number](n notes, kind string, all []T) []constant {
 	return list
 }
 
-// lines are a table's, below one with the states' numbers.
+// lines returns a table's lines, below a line with the states' numbers.
 func lines[T number](rows []T, next func(lifecycle.State, T) (lifecycle.State, lifecycle.Code)) []string {
 	width := 0
 	for _, row := range rows {
@@ -310,7 +310,7 @@ func lines[T number](rows []T, next func(lifecycle.State, T) (lifecycle.State, l
 // notes are the comments behind the constants of package lifecycle, by the constant's name in lower case.
 type notes map[string]string
 
-// readNotes reads them from the package's source.
+// readNotes reads the notes from the package's source.
 func readNotes(t *testing.T) notes {
 	t.Helper()
 	all := notes{}

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle"
 )
 
-// A communicator that is destroyed twice: the second Destroy is told where the first one was, and changes nothing.
+// A communicator is destroyed twice: the error of the second Destroy says where the first one was, and nothing changes.
 func ExampleLife() {
 	registry := lifecycle.NewRegistry()
 	life := registry.Open(lifecycle.Info{
@@ -40,7 +40,7 @@ func ExampleLife() {
 	// destroy a communicator once, or use Close, which may be called any number of times
 }
 
-// The rules can be asked without a communicator.
+// The rules can be looked up without a communicator.
 func ExampleNext() {
 	for _, call := range []lifecycle.Call{lifecycle.CallAllReduce, lifecycle.CallFinalize, lifecycle.CallDestroy} {
 		for _, state := range []lifecycle.State{lifecycle.StateReady, lifecycle.StateFinalized} {

@@ -16,7 +16,7 @@ func ready(r *Registry) *Life {
 	return l
 }
 
-// model is a communicator's life with nothing but the tables to live by.
+// model is a communicator's life by the tables alone.
 type model struct {
 	state State
 	first map[Call]Site
@@ -62,7 +62,7 @@ func (m *model) refuses(t *rapid.T, call Call, site Site, nonBlocking bool, err 
 	}
 }
 
-// TestLifeFollowsTheTables makes random calls and events, and expects of the life what the tables say.
+// TestLifeFollowsTheTables makes random calls and events, and checks that the life follows the tables.
 func TestLifeFollowsTheTables(t *testing.T) {
 	calls, events := Calls(), Events()
 	rapid.Check(t, func(t *rapid.T) {
@@ -140,7 +140,7 @@ func TestLifeFollowsTheTables(t *testing.T) {
 	})
 }
 
-// TestLifeOnlyGoesOn checks what no table may ever allow: the way back.
+// TestLifeOnlyGoesOn checks that no table allows a way back.
 func TestLifeOnlyGoesOn(t *testing.T) {
 	reach := map[State]map[State]bool{}
 	for _, s := range States() {
@@ -180,7 +180,7 @@ func TestLifeOnlyGoesOn(t *testing.T) {
 	}
 }
 
-// race runs one function per goroutine, all let go at once, and waits for them.
+// race runs one function per goroutine, all started at once, and waits for them.
 func race(functions ...func()) {
 	start := make(chan struct{})
 	var wg sync.WaitGroup
@@ -245,7 +245,7 @@ func TestOneDestroyWins(t *testing.T) {
 }
 
 // TestRacedEndings races all ways to end a communicator, a thousand times. Each takes effect at most once, the last
-// state tells which did, and whoever was refused is told of a call that took effect.
+// state shows which did, and the error of a refused call names a call that took effect.
 func TestRacedEndings(t *testing.T) {
 	endings := []Call{CallRevoke, CallFinalize, CallDestroy, CallAbort}
 	registry := NewRegistry()

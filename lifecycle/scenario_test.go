@@ -60,7 +60,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	}
 }
 
-// life finds the one that an argument names.
+// life finds the life that an argument names.
 func (s *scenario) life(t *testing.T, d *datadriven.TestData, arg int) *Life {
 	name := word(t, d, arg)
 	life := s.lives[name]

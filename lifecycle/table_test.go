@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wantNext is design in prose, written apart from the table: what call c does to a communicator in state s.
+// wantNext is the design in prose, written independently of the table: what call c does to a communicator in state s.
 func wantNext(s State, c Call) (State, Code) {
 	isInit := c == CallInitRank || c == CallInitRankConfig || c == CallInitRankScalable || c == CallInitAll
 	isGroup := c == CallGroupStart || c == CallGroupEnd
@@ -69,7 +69,7 @@ func wantNext(s State, c Call) (State, Code) {
 		return s, CodeDestroyed
 	case StateAborting, StateAborted: // nothing
 		return s, CodeAborted
-	case StateFailed: // asking, and leaving the broken ranks behind
+	case StateFailed: // asking, and making one without the broken ranks
 		switch {
 		case asks, c == CallShrink:
 			return s, CodeOK
@@ -77,7 +77,7 @@ func wantNext(s State, c Call) (State, Code) {
 			return StateRevoked, CodeOK
 		}
 		return s, CodeFailed
-	case StateRevoked: // asking, and making smaller ones of it
+	case StateRevoked: // asking, and making smaller ones from it
 		if asks || c == CallShrink || c == CallSplit {
 			return s, CodeOK
 		}
@@ -157,8 +157,8 @@ func TestOutsideOfTheTables(t *testing.T) {
 	}
 }
 
-// TestTableDocument keeps table.md, which people and other languages read, equal to the tables, which programs follow.
-// Datadriven's -rewrite writes it anew.
+// TestTableDocument keeps table.md, for people and other languages, equal to the tables. Datadriven's -rewrite updates
+// it.
 func TestTableDocument(t *testing.T) {
 	datadriven.RunTestFromString(t, "table.md\n----\n", func(t *testing.T, d *datadriven.TestData) string {
 		if d.Rewrite {

@@ -137,7 +137,7 @@ func TestUniqueIDValid(t *testing.T) {
 	}
 }
 
-// seal makes a changed id pass the checksum, to reach the checks behind it.
+// seal corrects the checksum of a changed id, to reach the checks behind it.
 func seal(id *UniqueID) { binary.LittleEndian.PutUint32(id[uidChecksum:], id.checksum()) }
 
 func TestParseUniqueID(t *testing.T) {

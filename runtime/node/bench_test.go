@@ -28,8 +28,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// memDir is a folder in memory, where a tape is unless somebody wishes otherwise: on a disk, writing back what has
-// changed costs both sides.
+// memDir is a folder in memory, where a tape is by default: on a disk, writing back changed pages costs both sides.
 func memDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "carillon-bench-") //nolint:usetesting // TempDir may be on a disk
@@ -63,7 +62,7 @@ func quiet(b *testing.B, opts ...node.Option) *node.Node {
 	return n
 }
 
-// job is ranks in this process that do nothing but all-reduces.
+// job is a group of ranks in this process that do nothing but all-reduces.
 type job struct {
 	comms []*ccl.Comm
 }
@@ -112,13 +111,13 @@ func (j *job) round(ctx context.Context, count int) (time.Duration, error) {
 //	readers-%    what of overhead-% is reading the tape
 //	collector-%  the same where spans go to a collector; receiving them is in it, as the receiver is here
 //
-// With the tape switched off, with a tape alone, and with all, jobs take turns of a few milliseconds, in any order, as
-// a machine is slower for a while and faster again; of the turns that communicators have, the median counts. Then come
-// new ones, as where their memory happens to lie makes a difference of some per cent, too.
+// Jobs with the tape switched off, with a tape alone, and with all telemetry take turns of a few milliseconds in random
+// order, as the machine's speed varies; the median of a communicator's turns counts. Then new communicators follow, as
+// the placement of their memory makes a difference of some per cent, too.
 //
-// The readers read when they are told to, and as much at a time as they do while few records are on the tape's ring, as
-// here. The processor time that they take is charged as if all processors that ranks use lost an equal part of it. What
-// is done by the clock, as looking for stalls four times a second, falls into anybody's turn.
+// The readers read on request, and as much at a time as they do while few records are on the tape's ring, as here.
+// Their processor time is charged as if all processors that ranks use lost an equal part of it. Periodic work, such as
+// looking for stalls four times a second, falls into anybody's turn.
 func BenchmarkOverhead(b *testing.B) {
 	const ranks, count, turns, fresh = 4, 1_000, 20, 60
 	w, err := tape.Create(tape.Config{Dir: memDir(b)})
@@ -148,7 +147,7 @@ func BenchmarkOverhead(b *testing.B) {
 	for b.Loop() {
 		for range fresh {
 			var jobs [len(runtimes)]*job
-			for i := range jobs { // buffers, caches and the kinds that are counted
+			for i := range jobs { // warms up buffers, caches and tallies
 				jobs[i] = newJob(b, runtimes[i], ranks)
 				jobs[i].turn(b, count)
 			}
@@ -179,7 +178,7 @@ func BenchmarkOverhead(b *testing.B) {
 	b.ReportMetric(100*mean(senders), "collector-%")
 }
 
-// turn is round, for an error that ends the benchmark.
+// turn is round, but an error ends the benchmark.
 func (j *job) turn(b *testing.B, count int) time.Duration {
 	b.Helper()
 	d, err := j.round(b.Context(), count)
@@ -189,7 +188,7 @@ func (j *job) turn(b *testing.B, count int) time.Duration {
 	return d
 }
 
-// catchUp has the node read all that is on its tape, and send its spans, and says what processor time that took.
+// catchUp makes the node read all records on its tape, and send its spans, and returns the processor time used.
 func catchUp(b *testing.B, n *node.Node) time.Duration {
 	b.Helper()
 	start := cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID)
@@ -202,11 +201,11 @@ func catchUp(b *testing.B, n *node.Node) time.Duration {
 	return cpuTime(b, unix.CLOCK_PROCESS_CPUTIME_ID) - start
 }
 
-// readingCosts is what reading the node's tape costs an operation, as parts of the time that one takes, measured a few
+// readingCosts is the cost of reading the node's tape per operation, as a part of an operation's time, measured a few
 // times.
 func readingCosts(b *testing.B, n *node.Node, ranks, count int, took float64) (parts []float64) {
 	b.Helper()
-	const times, pause = 12, 16 * 20 * time.Millisecond // as the tick of tape.Follow has it while few records come
+	const times, pause = 12, 16 * 20 * time.Millisecond // the pause of tape.Follow while few records come
 	j := newJob(b, n.Runtime(), ranks)
 	defer j.destroy(b)
 	for range times {
@@ -225,8 +224,8 @@ func readingCosts(b *testing.B, n *node.Node, ranks, count int, took float64) (p
 }
 
 // BenchmarkLongJob is the same job without turns: all-reduces one after the other, with the tape switched off and with
-// all telemetry. cpus is how many processors it used: ranks that wait for each other use all that they can have, unless
-// somebody keeps one from them.
+// all telemetry. cpus is how many processors it used: ranks that wait for each other use all processors, unless
+// something keeps one from them.
 func BenchmarkLongJob(b *testing.B) {
 	for name, tape := range map[string]node.Tape{"off": node.TapeOff, "all": node.TapeOn} {
 		b.Run(name, func(b *testing.B) {
@@ -258,7 +257,7 @@ func mean(of []float64) (m float64) {
 	return m
 }
 
-// standardError is that of the mean.
+// standardError is the standard error of the mean.
 func standardError(of []float64) float64 {
 	m, squares := mean(of), 0.0
 	for _, x := range of {
@@ -280,9 +279,9 @@ func cpuTime(b *testing.B, clock int32) time.Duration {
 
 // BenchmarkFollowNode follows a tape of the default size at a million operations a second, with all that reads a node's
 // tape: spans, metrics, log lines and stalls. They are ordinary operations, of which the readers see a sample and the
-// tape's writer counts all. An iteration is a millisecond in which the writer writes what is due by the clock, for four
-// communicators in turns, 10 ms' worth at most. missed is how many records the readers came too late for, readers-cpu-%
-// what they used of one processor.
+// tape's writer counts all. An iteration is a millisecond in which the writer writes the records due by the clock, for
+// four communicators in turns, at most for 10 ms. missed is how many records the readers missed, readers-cpu-% their
+// share of one processor.
 func BenchmarkFollowNode(b *testing.B) {
 	const rate, most = 1_000_000, 10_000 // operations a second, and at a time
 	cfg := node.Default()
@@ -310,7 +309,7 @@ func BenchmarkFollowNode(b *testing.B) {
 	for b.Loop() {
 		<-tick.C
 		due := int(time.Since(began).Seconds() * rate)
-		// Others had the processor: a program that writes a million a second doesn't catch up.
+		// Others had the processor: a program that writes a million records a second doesn't catch up.
 		if late := due - records - most; late > 0 {
 			began = began.Add(time.Duration(late) * time.Second / rate)
 			due -= late

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestBusy lets a process compute for an hour and then sleep: when it has slept for the shortest time after which a
-// verdict names it, it is not told to compute.
+// TestBusy lets a process compute for an hour and then sleep: after the shortest sleep after which a verdict names it,
+// it is not reported as computing.
 func TestBusy(t *testing.T) {
 	for _, stall := range []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second} {
 		named := time.Hour + min(cmp.Or(stall, busySpan), busySpan)
@@ -43,7 +43,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestProcessorTime: it is this process's own.
+// TestProcessorTime: the time is this process's own.
 func TestProcessorTime(t *testing.T) {
 	before := processorTime()
 	for n := 0; processorTime()-before < 10*time.Millisecond; n++ {
@@ -53,7 +53,7 @@ func TestProcessorTime(t *testing.T) {
 	}
 }
 
-// TestBusyEnded: of a process that has ended, which has used no time by the kernel, nothing is told.
+// TestBusyEnded: nothing is reported about a process that has ended, for which the kernel shows no time.
 func TestBusyEnded(t *testing.T) {
 	used := time.Hour
 	b := newBusy(func() time.Duration { return used }, 0)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestLately: a check that is asked all the time looks ten times a second, and tells what it found last.
+// TestLately: a check that is called continually looks ten times a second, and returns its last result.
 func TestLately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found, looks := errors.New("failed"), 0

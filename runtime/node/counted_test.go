@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// Ordinary operations are counted, each once, also those of communicators that are gone, and the counters keep their
-// values after Stop.
+// Ordinary operations are counted once each, including those of ended communicators, and the counters keep their values
+// after Stop.
 func TestOperationsAreCounted(t *testing.T) {
 	cfg := node.Default()
 	cfg.TapeDir, cfg.Health, cfg.Log = t.TempDir(), "", slog.New(slog.DiscardHandler)

@@ -18,7 +18,7 @@ import (
 
 const onFakeVariable = "CARILLONTEST_NODE_ON_FAKE" // this process has been started with the fake driver
 
-// TestModuleHasTheGPU: an fx program gets the GPU that WithGPU asks for, of its local rank, and nil without.
+// TestModuleHasTheGPU: an fx program gets the GPU of its local rank with WithGPU, and nil without.
 func TestModuleHasTheGPU(t *testing.T) {
 	if os.Getenv(onFakeVariable) == "" {
 		onFake(t)
@@ -45,7 +45,7 @@ func TestModuleHasTheGPU(t *testing.T) {
 	}
 }
 
-// onFake runs the test in a process of its own: where the driver is found is decided when a process starts.
+// onFake runs the test in its own process: a process finds the driver when it starts.
 func onFake(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()

@@ -18,9 +18,9 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// BenchmarkEventStream is the time from when the agent has something to tell until a client has read it: 1,000 of them
-// at a node's own health endpoint, over TCP on loopback, in the process of the node. An event is told when all have the
-// one before; of each client's latencies, all count.
+// BenchmarkEventStream is the time from an agent's event until a client has read it, with 1,000 clients at a node's own
+// health endpoint, over TCP on loopback, in the node's process. An event is sent when all clients have the one before;
+// all latencies of all clients count.
 func BenchmarkEventStream(b *testing.B) {
 	const clients, events = 1000, 50 // an iteration is all of these events
 	n, err := Start(b.Context(), WithTapeDir(b.TempDir()), WithLog(slog.New(slog.DiscardHandler)))
@@ -35,7 +35,7 @@ func BenchmarkEventStream(b *testing.B) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(b.Context())
-	var got, reading sync.WaitGroup // got is of the event that is on its way
+	var got, reading sync.WaitGroup // got counts the event in transit
 	defer reading.Wait()
 	defer cancel()
 	latencies := make([][]time.Duration, clients)

@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// A process of a job: it starts its Carillon, joins the others, and stops. Without a launcher it is a job of its own.
+// A process of a job starts its Carillon, joins the other ranks, and stops. Without a launcher it is a job of its own.
 func ExampleStart() {
 	ctx := context.Background()
-	n, err := node.Start(ctx, node.WithoutTape()) // a program that is to be seen leaves the tape on, and adds FromEnv
+	n, err := node.Start(ctx, node.WithoutTape()) // real programs leave the tape on, and add FromEnv
 	if err != nil {
 		log.Fatal(err)
 	}

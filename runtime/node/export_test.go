@@ -14,7 +14,7 @@ var (
 	UntilLook = untilLook
 )
 
-// WithTick is how late an operation may come to those who read the process's tape.
+// WithTick sets how late readers of the process's tape may get an operation.
 func WithTick(d time.Duration) Option {
 	return func(c *Config) error {
 		c.tick = d
@@ -22,7 +22,7 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
-// WithScan is how often an agent looks for new tapes.
+// WithScan sets how often an agent looks for new tapes.
 func WithScan(d time.Duration) Option {
 	return func(c *Config) error {
 		c.scan = d
@@ -30,7 +30,7 @@ func WithScan(d time.Duration) Option {
 	}
 }
 
-// Sync waits until all that is on the tape now has been read.
+// Sync waits until everything on the tape now has been read.
 func (t *Telemetry) Sync(ctx context.Context) error { return t.follower.Sync(ctx) }
 
 // Flush sends the spans that were made, if they are sent at all.

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// TestGPUsAreWatched holds with and without a GPU: what is exported and checked is there in any case.
+// TestGPUsAreWatched works with and without a GPU: the metrics and the check exist in any case.
 func TestGPUsAreWatched(t *testing.T) {
 	for value, watched := range map[string]bool{"": true, "on": true, "all": true, "off": false} {
 		n := start(t, environ(map[string]string{"CARILLON_GPU": value}))
@@ -27,7 +27,7 @@ func TestGPUsAreWatched(t *testing.T) {
 	}
 }
 
-// TestNoGPUIsSaid: where there is none, the check passes and says so, to people and to machines.
+// TestNoGPUIsSaid: without a GPU, the check passes and says so, to people and to machines.
 func TestNoGPUIsSaid(t *testing.T) {
 	t.Setenv("CUDA_VISIBLE_DEVICES", "") // so it is on any machine
 	n := start(t)
@@ -39,7 +39,7 @@ func TestNoGPUIsSaid(t *testing.T) {
 	} {
 		var code int
 		var body string
-		for code == 0 || strings.Contains(body, "not started") { // the watch begins by itself
+		for code == 0 || strings.Contains(body, "not started") { // the watch starts asynchronously
 			code, body = get(t, url+path)
 		}
 		if code != http.StatusOK || !strings.Contains(body, want) {

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// TestGPUEvents: an Xid opens a condition of its own on both buses, and what recovers closes it; the second process of
-// a host that watches all its GPUs tells only its own clients.
+// TestGPUEvents: an Xid opens its own condition on both buses, and a recovery closes it; the second process of a host
+// that watches all its GPUs tells only its own clients.
 func TestGPUEvents(t *testing.T) {
 	for local, outward := range []int{3, 0} {
 		var buses [2]*bus.Bus

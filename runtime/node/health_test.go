@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// TestHealthAccessFromTheEnvironment: tokens from both variables open what is closed without.
+// TestHealthAccessFromTheEnvironment: tokens from both variables give access that is refused without them.
 func TestHealthAccessFromTheEnvironment(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(file, []byte("0123456789abcdef-old\n0123456789abcdef-new\n"), 0o600); err != nil {
@@ -76,7 +76,7 @@ func TestBadHealthAccess(t *testing.T) {
 	}
 }
 
-// TestModuleWithRoutesAndConditions: what others provide is shown, and what they find is published.
+// TestModuleWithRoutesAndConditions: routes that others provide are served, and their findings are published.
 func TestModuleWithRoutesAndConditions(t *testing.T) {
 	cfg := node.Default()
 	cfg.TapeDir, cfg.MinPollInterval = t.TempDir(), 0
@@ -113,7 +113,7 @@ func TestModuleWithRoutesAndConditions(t *testing.T) {
 	}
 }
 
-// TestAddressBesideTheTape: who finds a tape finds the endpoint, as long as the process has one.
+// TestAddressBesideTheTape: a reader that finds a tape finds the endpoint, as long as the process has one.
 func TestAddressBesideTheTape(t *testing.T) {
 	dir := t.TempDir()
 	n, err := node.Start(t.Context(), node.WithTapeDir(dir))

@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// TestAgentHearsOfTapes: an agent that has just looked follows the next process at once, as one that fails right after
-// its first calls may end soon.
+// TestAgentHearsOfTapes: an agent that has just looked follows the next process at once, as a process that fails right
+// after its first calls ends soon.
 func TestAgentHearsOfTapes(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CARILLON_HEALTH_ADDR", "off")

@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape/tapetest"
 )
 
-// TestAgentNamesProcesses: by the host's name as they have it, as in a container, and the number that the agent has for
-// them. Their tapes keep that one.
+// TestAgentNamesProcesses: the agent names processes by their own host's name, as in a container, and by the pid that
+// it sees. Their tapes keep that pid.
 func TestAgentNamesProcesses(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CARILLON_HEALTH_ADDR", "127.0.0.1:0")
@@ -60,8 +60,9 @@ func TestAgentNamesProcesses(t *testing.T) {
 	}
 }
 
-// TestAgentTellsProcessesApart: also those of containers that had ended when it found them, of which it has only the
-// containers' own numbers. It notes their ends by these, in the containers' pid namespaces.
+// TestAgentTellsProcessesApart: the agent distinguishes processes, including those of containers that had ended before
+// it found them, for which it has only the containers' own pids. It notes their ends by these pids, in the containers'
+// pid namespaces.
 func TestAgentTellsProcessesApart(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CARILLON_HEALTH_ADDR", "127.0.0.1:0")
@@ -75,7 +76,7 @@ func TestAgentTellsProcessesApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	const pid = 1 << 28                      // which no process of the machine has
-	contained := space != "pid:[4026531836]" // in a container itself, the agent can't know that others have ended
+	contained := space != "pid:[4026531836]" // in a container, the agent can't know that others have ended
 	for rank, host := range []string{"pod-a", "pod-b"} {
 		f := tapetest.Forge{
 			PID: pid, PIDSpace: uint64(7 + rank), Host: host, Job: "j", Rank: rank, JobSize: 2, Closed: contained,
@@ -119,7 +120,8 @@ func TestAgentTellsProcessesApart(t *testing.T) {
 	}
 }
 
-// TestAgentSweepsTapes: when a job begins, those of older jobs go, as its own processes remove none.
+// TestAgentSweepsTapes: when a job begins, the agent removes tapes of older jobs, as the job's own processes remove
+// none.
 func TestAgentSweepsTapes(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(tape.KeepVariable, "2")

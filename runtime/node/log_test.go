@@ -81,8 +81,8 @@ func live(t *testing.T, rt *ccl.Runtime) {
 	}
 }
 
-// TestStopWithoutTime: a context that was canceled before leaves no time, which is no reason to say that the tape is
-// given up, or that NVML hangs.
+// TestStopWithoutTime: a context that was canceled before leaves no time, but that must not be reported as a tape that
+// is given up, or as a hang of NVML.
 func TestStopWithoutTime(t *testing.T) {
 	for range 20 { // in some, all is read before Stop looks
 		var out safeBuffer
@@ -102,7 +102,7 @@ func TestStopWithoutTime(t *testing.T) {
 	}
 }
 
-// Every span but announcements and phases is a line, once, and the line leads to it.
+// Every span except announcements and phases has exactly one line, which has the span's ids.
 func TestOneLineForEachSpan(t *testing.T) {
 	var out safeBuffer
 	n, err := node.Start(t.Context(), node.WithTapeDir(t.TempDir()),

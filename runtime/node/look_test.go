@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// BenchmarkLook is one look for stalls: reading the in-flight table, and checking all that is in it. None is slow, all
-// have an operation in flight.
+// BenchmarkLook is one look for stalls: reading the in-flight table, and checking all its communicators. All have an
+// operation in flight, none of which is slow.
 func BenchmarkLook(b *testing.B) {
 	for name, live := range map[string]int{"communicators=1": 1, "communicators=10000": 10_000} {
 		b.Run(name, func(b *testing.B) {
@@ -49,7 +49,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// TestDelayBefore: what threads waited for a processor before anybody looked is not of the first pause.
+// TestDelayBefore: the time that threads waited for a processor before the first look doesn't count in the first pause.
 func TestDelayBefore(t *testing.T) {
 	before := process.RunDelay()
 	s := newStalls(&settings{Config: Config{StallThreshold: time.Second}}, model.New(model.Limits{}))

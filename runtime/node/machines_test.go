@@ -15,15 +15,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// TestMeeting: where agents of a job's machines meet follows from what a rank's launcher told it, and over the network
-// they do so with a secret alone.
+// TestMeeting: the environment that the launcher set for a rank determines where agents of a job's machines meet; over
+// the network they meet only with a secret.
 func TestMeeting(t *testing.T) {
 	self, err := mesh.Self(-1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
-		return // ranks can't be asked here
+		return // a rank's environment can't be read here
 	}
 	const secret = "0123456789abcdef"
 	torch := []string{"RANK=2", "WORLD_SIZE=4", "MASTER_PORT=29500", "CARILLON_JOB=made-up"}
@@ -50,7 +50,7 @@ func TestMeeting(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		text := []byte("it runs") // what /proc tells of a process isn't all there before
+		text := []byte("it runs") // only then is everything in /proc about a process complete
 		_, wrote := in.Write(text)
 		if _, err := io.ReadFull(out, text); err != nil || wrote != nil {
 			t.Fatal(wrote, err)
@@ -71,7 +71,7 @@ func TestMeeting(t *testing.T) {
 	}
 }
 
-// TestMeetingAnew: an agent meets others where the process that began last says, and goes on doing so.
+// TestMeetingAnew: an agent meets others where the latest process says, and keeps doing so.
 func TestMeetingAnew(t *testing.T) {
 	self, err := mesh.Self(-1, 0)
 	if err != nil {

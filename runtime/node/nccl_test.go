@@ -9,7 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// did is a process, rank of the communicators of two ranks that its acts are of; an act's number is when it was.
+// did is the model of a process that has the given rank in the two-rank communicators of its acts; an act's number is
+// its time.
 func did(rank int, acts ...tape.Event) *model.Process {
 	p := model.New(model.Limits{})
 	for i := range acts {
@@ -27,7 +28,7 @@ func act(comm byte, kind tape.Act, stage tape.Stage, at int64) tape.Event {
 	}
 }
 
-// TestWhenNCCLIsAsked: it is asked of communicators that have ranks without a tape, and while none is made or ended.
+// TestWhenNCCLIsAsked: NCCL is queried about communicators that have ranks without a tape, while none is made or ended.
 func TestWhenNCCLIsAsked(t *testing.T) {
 	begins := func(comm byte) tape.Event { return act(comm, tape.ActInit, tape.StageStart, 1) }
 	made := func(comm byte) tape.Event { return act(comm, tape.ActInit, tape.StageEnd, 2) }

@@ -101,7 +101,7 @@ func TestNodeShowsItsCommunicators(t *testing.T) {
 	}
 }
 
-// TestQueriesAreLimited: without a setting, some answers at once, and then one a second.
+// TestQueriesAreLimited: by default, some queries are answered at once, and then one a second.
 func TestQueriesAreLimited(t *testing.T) {
 	url := strings.TrimSuffix(start(t).HealthURL(), "/") + "/api/v1/ras"
 	for i := range health.DefaultPollBurst {
@@ -109,7 +109,7 @@ func TestQueriesAreLimited(t *testing.T) {
 			t.Errorf("query %d: %d %s", i, code, body)
 		}
 	}
-	for code := http.StatusOK; code != http.StatusTooManyRequests; { // one more may have come due meanwhile
+	for code := http.StatusOK; code != http.StatusTooManyRequests; { // one more may be allowed by now
 		var body string
 		if code, body = get(t, url); code != http.StatusOK && code != http.StatusTooManyRequests {
 			t.Fatalf("%d %s", code, body)
@@ -208,7 +208,7 @@ func TestHealthOnLoopbackOnly(t *testing.T) {
 		!strings.Contains(err.Error(), "CARILLON_HEALTH_ADDR") {
 		t.Errorf("%v, want an error that names the address", err)
 	}
-	// What was made before the endpoint has ended with it.
+	// The parts made before the endpoint have ended, too.
 	tapes, err := filepath.Glob(filepath.Join(dir, "*", "*.tape"))
 	if err != nil || len(tapes) != 1 {
 		t.Fatalf("tapes %v, %v; want one", tapes, err)
@@ -235,7 +235,7 @@ func TestStartObeysItsContext(t *testing.T) {
 	}
 }
 
-// counter is an observer of a user.
+// counter is a user's observer.
 type counter struct{ life int }
 
 func (c *counter) step(s *model.Step) {

@@ -25,7 +25,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// own is the observability of a program that has all of it already.
+// own is the observability of a program that already has all of it.
 type own struct {
 	registry *prometheus.Registry
 	exporter *tracetest.InMemoryExporter
@@ -50,7 +50,7 @@ func (o *own) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(&o.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// options are what the program has its Carillon join.
+// options makes Carillon use the program's parts.
 func (o *own) options() []node.Option {
 	return []node.Option{
 		node.WithSpanProcessor(o.spans), node.WithSpanExporter(kept{o.exporter}),
@@ -62,13 +62,13 @@ func (o *own) options() []node.Option {
 	}
 }
 
-// kept is an exporter that is the program's to end.
+// kept is an exporter that only the program may end.
 type kept struct{ *tracetest.InMemoryExporter }
 
 func (kept) Shutdown(context.Context) error { return errors.New("it is the program's to end") }
 
-// TestOwnObservability: by Start and by Module, Carillon joins what a program has: its registry, spans, resource, log,
-// mux, checks and observers.
+// TestOwnObservability: with Start and with Module, Carillon uses a program's registry, spans, resource, log, mux,
+// checks and observers.
 func TestOwnObservability(t *testing.T) {
 	for _, key := range []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_SERVICE_NAME"} {
 		t.Setenv(key, "")
@@ -185,7 +185,7 @@ func spanNames(spans []sdktrace.ReadOnlySpan) (names []string) {
 	return names
 }
 
-// TestTwoNodesOneRegistry: the second node of a process needs labels of its own, and is told so.
+// TestTwoNodesOneRegistry: the second node of a process needs its own labels, and the error says so.
 func TestTwoNodesOneRegistry(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	with := func(r prometheus.Registerer) (*node.Node, error) {
@@ -209,7 +209,7 @@ func TestTwoNodesOneRegistry(t *testing.T) {
 	}
 }
 
-// TestTwoConfigs: an fx program that says two things is told so, and nothing is ignored.
+// TestTwoConfigs: an fx program that supplies two configurations gets an error; none is ignored.
 func TestTwoConfigs(t *testing.T) {
 	cfg := node.Default()
 	if err := fx.New(node.Module, fx.Supply(cfg, &cfg), fx.NopLogger).Err(); err == nil ||

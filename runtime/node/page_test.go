@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestVariablesPage: README.md has a row for each variable, with what its field's comment says. Datadriven's -rewrite
-// writes the rows anew.
+// TestVariablesPage: README.md has a row for each variable, with its field's comment. Datadriven's -rewrite updates the
+// rows.
 func TestVariablesPage(t *testing.T) {
 	datadriven.RunTestFromString(t, "README.md\n----\n", func(t *testing.T, d *datadriven.TestData) string {
 		recorded, err := os.ReadFile(d.Cmd)
@@ -36,7 +36,7 @@ func TestVariablesPage(t *testing.T) {
 	})
 }
 
-// current is the page with the tables as they should be.
+// current returns the page with current tables.
 func current(t *testing.T, page string) string {
 	t.Helper()
 	const begin = "<!-- The tables are made from the fields' tags and comments: go generate. -->\n"
@@ -60,7 +60,7 @@ func current(t *testing.T, page string) string {
 	return b.String() + end + after
 }
 
-// rows are those of a struct's tagged fields.
+// rows returns the rows of a struct's tagged fields.
 func rows(t *testing.T, file, name string) string {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
@@ -97,7 +97,7 @@ func rows(t *testing.T, file, name string) string {
 	return b.String()
 }
 
-// meaning is a field's comment without the field: "Tape is where …" becomes "Where …".
+// meaning is a field's comment without the field's name: "Tape is where …" becomes "Where …".
 func meaning(field *ast.Field) string {
 	text := strings.Join(strings.Fields(field.Doc.Text()), " ")
 	text = strings.TrimPrefix(text, field.Names[0].Name+" ")

@@ -28,7 +28,7 @@ type process struct {
 	url   string // of its health endpoint; empty if it has none
 }
 
-// startProcesses starts a job of processes that play a program, and waits until they are at work.
+// startProcesses starts a job of processes that play a program, and waits until they work.
 func startProcesses(b *testing.B, size int, name, program string, env ...string) []*process {
 	b.Helper()
 	var lc net.ListenConfig
@@ -84,7 +84,7 @@ func (p *process) signal(sig os.Signal) {
 	}
 }
 
-// answer reads its next line, which begins with the given words, and returns what follows them.
+// answer reads the process's next line, which begins with the given words, and returns the rest.
 func (p *process) answer(words string) string {
 	p.b.Helper()
 	if !p.lines.Scan() {
@@ -109,7 +109,7 @@ func end(job []*process) {
 	}
 }
 
-// programs are what the test binary can play.
+// programs are the programs that the test binary can play.
 var programs = map[string]func() int{
 	"1": program, "idle": func() int { return play(idle) }, "steps": func() int { return play(steps) },
 }
@@ -157,11 +157,11 @@ func idle(context.Context, *ccl.Comm) error {
 	return nil
 }
 
-// stepTime is what a step takes, beside its all-reduce.
+// stepTime is the time of a step without its all-reduce.
 const stepTime = 50 * time.Millisecond
 
-// steps makes all-reduces until SIGTERM. After SIGUSR1 a rank says when it was due for one, in nanoseconds since 1970,
-// and does not enter it before SIGUSR2.
+// steps makes all-reduces until SIGTERM. After SIGUSR1 a rank prints when its next one was due, in nanoseconds since
+// 1970, and does not enter it before SIGUSR2.
 func steps(ctx context.Context, world *ccl.Comm) error {
 	pause, resume := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(pause, syscall.SIGUSR1)
@@ -178,7 +178,7 @@ func steps(ctx context.Context, world *ccl.Comm) error {
 			end[0] = 1
 		default:
 		}
-		// All end after the same step: the one that one of them was told to end in.
+		// All ranks end after the same step, in which one of them was told to end.
 		if err := ccl.AllReduce(ctx, world, end, end, ccl.Max); err != nil || end[0] > 0 {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/profiler"
 )
 
-// operations is a plug-in that counts collectives, and panics at the one with a number, if that is not 0.
+// operations is a plug-in that counts collectives, and panics at number panicAt, if that is not 0.
 type operations struct {
 	name    string
 	panicAt int64
@@ -37,7 +37,7 @@ func (o *operations) Start(e *profiler.Event) profiler.Handle {
 	return nil
 }
 
-// A program's plug-ins are told, and one that panics is in the log, in the metrics and in the conditions, while the
+// A program's plug-ins get events. A plug-in that panics is in the log, in the metrics and in the conditions, and the
 // program goes on.
 func TestProfilers(t *testing.T) {
 	good, bad := &operations{name: "good"}, &operations{name: "bad", panicAt: 2}
@@ -80,7 +80,7 @@ func TestProfilers(t *testing.T) {
 	}
 }
 
-// Libraries that the environment names, and that are none, are told of once, and the program goes on.
+// Invalid libraries in the environment are reported once, and the program goes on.
 func TestProfilerPlugins(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.so")
 	var log strings.Builder

@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// TestStopSendsTheLastMetrics has a receiver of OTLP; what the program did right before Stop arrives, and says whose it
-// is.
+// TestStopSendsTheLastMetrics has a receiver of OTLP: metrics of the time right before Stop arrive, with the process's
+// resource.
 func TestStopSendsTheLastMetrics(t *testing.T) {
 	var mu sync.Mutex
 	var last collectorpb.ExportMetricsServiceRequest
@@ -80,7 +80,7 @@ func TestStopSendsTheLastMetrics(t *testing.T) {
 	}
 }
 
-// A collector that takes requests and never answers makes the end of a job no failure, and doesn't keep it for long.
+// A collector that takes requests and never answers neither makes a job fail at its end nor delays the end for long.
 func TestStopWithACollectorThatNeverAnswers(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// NCCL_PXN_DISABLE on one rank switches PXN off for all, as the others would have to send for it.
+// NCCL_PXN_DISABLE on one rank switches PXN off for all ranks, as other ranks would have to send for it.
 func TestPXNDisable(t *testing.T) {
 	for _, c := range []struct {
 		disable     string // on rank 2

@@ -104,8 +104,8 @@ func stream(t *testing.T, url string) <-chan string {
 	return lines
 }
 
-// TestHangInOneProcess has three ranks in one process, one of which is late: whose fault it is, is pushed, streamed,
-// shown and counted, and taken back when it comes.
+// TestHangInOneProcess has three ranks in one process, one of which is late: the verdict is pushed, streamed, shown and
+// counted, and withdrawn when the rank comes.
 func TestHangInOneProcess(t *testing.T) {
 	const secret = "0123456789abcdef"
 	url, pushed := receiver(t, secret)
@@ -175,8 +175,8 @@ func TestHangInOneProcess(t *testing.T) {
 	}
 }
 
-// TestLastWordsArePushed ends a process while it hangs: the verdict is withdrawn, and the receiver is told before Stop
-// returns.
+// TestLastWordsArePushed ends a process while it hangs: the verdict is withdrawn, and the receiver gets that before
+// Stop returns.
 func TestLastWordsArePushed(t *testing.T) {
 	const secret = "0123456789abcdef"
 	url, pushed := receiver(t, secret)
@@ -202,7 +202,7 @@ func TestLastWordsArePushed(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("an all-reduce of one rank succeeded")
 	}
-	runtime.KeepAlive(comms) // or the other one would be destroyed, as nobody holds it
+	runtime.KeepAlive(comms) // else the other one, which nobody references, would be destroyed
 	if err := n.Stop(t.Context()); err != nil {
 		t.Logf("Stop: %v", err) // of the communicators that nobody destroyed
 	}
@@ -243,7 +243,7 @@ func TestWithoutTapeNobodyLooks(t *testing.T) {
 	}
 }
 
-// TestLastWordsAreStreamed: who listens at the endpoint hears how it ended, too.
+// TestLastWordsAreStreamed: clients of the stream at the endpoint also get the last events.
 func TestLastWordsAreStreamed(t *testing.T) {
 	n := start(t, environ(map[string]string{"CARILLON_STALL_THRESHOLD": "50ms"}))
 	streamed := stream(t, n.HealthURL())

@@ -9,7 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh"
 )
 
-// TestUnmet has many communicators name the same contacts at once: each is met once, and again when it is named later.
+// TestUnmet has many communicators name the same contacts at once: each contact is met once, and again when it is named
+// later.
 func TestUnmet(t *testing.T) {
 	var u pendingContacts
 	u.add([]string{"", "nonsense", "host:1"})
@@ -45,7 +46,7 @@ func TestUnmet(t *testing.T) {
 	}
 }
 
-// TestReachable: other hosts are told of an endpoint that they reach, and of no other.
+// TestReachable: other hosts get the URL of an endpoint only if they can reach it.
 func TestReachable(t *testing.T) {
 	fabric := netip.MustParseAddr("10.0.0.7")
 	for name, tc := range map[string]struct {

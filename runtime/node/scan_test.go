@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestFolderThatCantBeRead: it is said once that its tapes are not followed; one that isn't there yet is none.
+// TestFolderThatCantBeRead: it is logged once that its tapes are not followed, but not for a folder that doesn't exist
+// yet.
 func TestFolderThatCantBeRead(t *testing.T) {
 	var said bytes.Buffer
 	s := &settings{}

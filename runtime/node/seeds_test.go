@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// TestSeeds has a process find the others of its host, and none of what lies around.
+// TestSeeds: a process finds the other processes of its host, and ignores other files.
 func TestSeeds(t *testing.T) {
 	dir := t.TempDir()
 	host, err := os.Hostname()

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/verdict"
 )
 
-// TestPySpyIsBounded: one that doesn't end, prints too much or prints something else is in nobody's way.
+// TestPySpyIsBounded: a py-spy that doesn't end, prints too much or prints something else does no harm.
 func TestPySpyIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -49,7 +49,7 @@ func TestPySpyIsBounded(t *testing.T) {
 	}
 }
 
-// TestThreadThatCallsNCCL: of the threads that py-spy prints, the one that calls NCCL is told, and else the main one.
+// TestThreadThatCallsNCCL: of the threads that py-spy prints, the one that calls NCCL is shown, or else the main one.
 func TestThreadThatCallsNCCL(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -106,8 +106,8 @@ func TestThreadThatCallsNCCL(t *testing.T) {
 	}
 }
 
-// TestWhomAVerdictSuspects: a verdict has its culprits looked at or, without any, the first of those that wait; each of
-// them once, also if they come and go.
+// TestWhomAVerdictSuspects: for a verdict, its culprits are examined or, if it has none, the first waiting ranks; each
+// one once, even if it comes and goes.
 func TestWhomAVerdictSuspects(t *testing.T) {
 	a, b, c := &keptProcess{}, &keptProcess{}, &keptProcess{}
 	j := &keptJob{kept: map[string]*keptProcess{"a": a, "b": b, "c": c}}

@@ -30,18 +30,18 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/trace"
 )
 
-// stallLog passes on what an observer is told of stalls.
+// stallLog passes on an observer's reports of stalls.
 type stallLog chan stall.Report
 
-// take keeps a report, and so a communicator of its own.
+// take keeps a report, and so copies its communicator.
 func (l stallLog) take(r *stall.Report) {
 	kept := *r
 	kept.Comm = &model.Comm{CommInfo: r.Comm.CommInfo}
 	l <- kept
 }
 
-// TestHangIsSeenWhileItLasts writes an operation onto a node's tape that doesn't end, looks at all that shows it, and
-// lets it end. Nobody would read the tape soon if it weren't for the reports.
+// TestHangIsSeenWhileItLasts writes an operation that doesn't end onto a node's tape, checks everything that shows it,
+// and lets it end. Without the reports, the tape would not be read soon.
 func TestHangIsSeenWhileItLasts(t *testing.T) {
 	cfg := node.Default()
 	cfg.TapeDir, cfg.SlowThreshold, cfg.StallThreshold = t.TempDir(), 10*time.Millisecond, 40*time.Millisecond
@@ -130,7 +130,7 @@ func TestThresholds(t *testing.T) {
 	for _, vars := range []map[string]string{
 		{"CARILLON_STALL_THRESHOLD": "off"},
 		{"CARILLON_SLOW_THRESHOLD": "off"},
-		{"CARILLON_STALL_THRESHOLD": "100ms"}, // less than what is slow by default: that is less then too
+		{"CARILLON_STALL_THRESHOLD": "100ms"}, // less than the default slow threshold, which is then lowered
 	} {
 		start(t, environ(vars))
 	}
@@ -139,7 +139,7 @@ func TestThresholds(t *testing.T) {
 // programEnv makes the test binary a program of its own; its value says what it does.
 const programEnv = "CARILLONTEST_PROGRAM"
 
-// program starts a node, begins an init for which the other rank never comes, and waits.
+// program starts a node, begins an init to which the other rank never comes, and waits.
 func program() int {
 	n, err := node.Start(context.Background(), node.FromEnv(), node.WithHealth(""))
 	if err != nil {
@@ -154,7 +154,7 @@ func program() int {
 	select {}
 }
 
-// spansSent is a receiver of OTLP that keeps what comes.
+// spansSent is a receiver of OTLP that keeps what it gets.
 type spansSent struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -195,8 +195,8 @@ func terminated(t *testing.T, env ...string) (syscall.WaitStatus, time.Duration)
 	return cmd.ProcessState.Sys().(syscall.WaitStatus), time.Since(start)
 }
 
-// TestSIGTERM ends a program that doesn't handle it while an init goes on: what it did is exported, and it dies of the
-// signal all the same.
+// TestSIGTERM ends a program that doesn't handle the signal during an init: its spans are exported, and it still dies
+// of the signal.
 func TestSIGTERM(t *testing.T) {
 	sent := &spansSent{}
 	receiver := httptest.NewServer(sent)
@@ -268,7 +268,7 @@ func TestSIGTERMWithoutSignals(t *testing.T) {
 	}
 }
 
-// TestSIGTERMWithARefusingCollector must not say that what it sent has come.
+// TestSIGTERMWithARefusingCollector: the tape must not say that the spans were exported.
 func TestSIGTERMWithARefusingCollector(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
@@ -281,7 +281,7 @@ func TestSIGTERMWithARefusingCollector(t *testing.T) {
 	}
 }
 
-// TestSIGTERMWithAHungCollector doesn't keep the process for longer than it takes to say that it tried.
+// TestSIGTERMWithAHungCollector: a hung collector delays the process for flushTimeout at most.
 func TestSIGTERMWithAHungCollector(t *testing.T) {
 	release := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -297,11 +297,11 @@ func TestSIGTERMWithAHungCollector(t *testing.T) {
 	}
 }
 
-// TestUntilLook: looks don't come in time with what goes round at their interval, and come as often as that.
+// TestUntilLook: looks don't synchronise with something periodic at their interval, and are as frequent on average.
 func TestUntilLook(t *testing.T) {
 	const interval, looks = time.Second, 10_000
 	var sum time.Duration
-	tenths := map[time.Duration]bool{} // of its rounds, at which it is looked at
+	tenths := map[time.Duration]bool{} // of its period, at which looks come
 	for range looks {
 		sum += node.UntilLook(interval)
 		tenths[10*(sum%interval)/interval] = true

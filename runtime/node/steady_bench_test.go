@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkSteady is what RAS and the health endpoint cost each of the 8 processes of an idle job: two such jobs stand
-// side by side for 20 seconds, one with both (on) and one with neither (off); tape, traces, metrics and what looks for
-// stalls are in both. Shown are means: percent of a processor, and MiB that are resident and in use of the heap, and
-// how much more it is with RAS and health.
+// BenchmarkSteady is the cost of RAS and the health endpoint for each of the 8 processes of an idle job: two such jobs
+// run side by side for 20 seconds, one with both (on) and one with neither (off); both have tape, traces, metrics and
+// the look for stalls. It shows means: percent of a processor, resident MiB and MiB of the heap in use, and how much
+// more that is with RAS and health.
 func BenchmarkSteady(b *testing.B) {
 	const size, warm, idle = 8, 5 * time.Second, 20 * time.Second
 	jobs := [2][]*process{
@@ -22,7 +22,7 @@ func BenchmarkSteady(b *testing.B) {
 	}
 	defer end(jobs[0])
 	defer end(jobs[1])
-	wait := time.NewTimer(warm) // until they have met, and nothing of the start is left to do
+	wait := time.NewTimer(warm) // until they have met, and all work of the start is done
 	<-wait.C
 	var cpu, resident, heap [2]float64
 	for b.Loop() {

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// A scrape at the very moment at which the reading of the tape ends gets all that was counted: a counter that goes back
-// has begun anew for Prometheus, which adds its next value once more.
+// A scrape at the moment at which the reading of the tape ends gets all counts: if a counter went back, Prometheus
+// would take that as a restart, and add its next value once more.
 func TestTalliesAreThereWhileTheFollowerCloses(t *testing.T) {
 	w, err := tape.Create(tape.Config{Dir: t.TempDir(), Slots: 1, LifeRecords: 128, OpRecords: 128, Tallies: 16})
 	if err != nil {

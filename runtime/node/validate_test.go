@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/node"
 )
 
-// TestNameOfJob: a name that no folder can have is refused, unless there is no tape. A launcher's is made to fit.
+// TestNameOfJob: a name that no folder can have is refused, unless there is no tape. A launcher's name is adapted.
 func TestNameOfJob(t *testing.T) {
 	const bad = "must not hold a slash"
 	cfg := node.Default()

@@ -42,7 +42,7 @@ func TestProblemsNameTheirVariable(t *testing.T) {
 		{name: "CARILLON_SLOW_THRESHOLD", value: "soon"},
 		{name: "CARILLON_STALL_THRESHOLD", value: "1ns"},
 		{name: "CARILLON_RAS", value: "perhaps"},
-		{name: "CARILLON_RAS_ADDR", value: "nonsense"}, // also where nobody else is
+		{name: "CARILLON_RAS_ADDR", value: "nonsense"}, // even if there are no others
 		{name: "CARILLON_RAS_ADDR", value: "127.0.0.1:99999", with: two},
 		{name: "CARILLON_RAS_SEEDS", value: "nowhere"},
 		{name: "CARILLON_RAS_NETWORK", value: "moon"},
@@ -82,7 +82,7 @@ func TestProblemsNameTheirVariable(t *testing.T) {
 	}
 }
 
-// TestIgnoredIsSaid: a setting of RAS that comes to nothing is said once, with why, and nothing of its value.
+// TestIgnoredIsSaid: a setting of RAS without effect is reported once, with the reason but without its value.
 func TestIgnoredIsSaid(t *testing.T) {
 	all := map[string]string{
 		"CARILLON_RAS_WEBHOOKS":      "http://user:hidden@127.0.0.1:1/",
@@ -143,7 +143,7 @@ func TestIgnoredIsSaid(t *testing.T) {
 	}
 }
 
-// TestVariables: those that the sources name are all that there are, and the page explains them.
+// TestVariables: the variables that the sources name are exactly the known ones, and the page explains them.
 func TestVariables(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page, err := os.ReadFile("README.md")
@@ -177,7 +177,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestUnknownVariablesAreSaid: a misspelt variable is warned of, with the one that may be meant, and without its value.
+// TestUnknownVariablesAreSaid: a warning names a misspelt variable and the one that may be meant, but not its value.
 func TestUnknownVariablesAreSaid(t *testing.T) {
 	environ := []string{
 		"CARILLON_STAL_THRESHOLD=1s", "CARILLON_TAPE=off", "CARILLON_=x", "CARILLON_EMPTY=", "CARILLONX=1",

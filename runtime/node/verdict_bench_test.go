@@ -18,10 +18,10 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// BenchmarkVerdict is how long after the stall threshold it is known, in a job of 64 processes on this machine, which
-// one doesn't make its call: from when that rank was due, plus the threshold, until a client of the event stream has
-// read the verdict, at rank 0, which coordinates, and at another one. The other ranks enter the call within a step of
-// that, 50 ms. Shown are the median and the worst.
+// BenchmarkVerdict measures, in a job of 64 processes on this machine, how long after the stall threshold the rank that
+// doesn't make its call is known: from when that rank was due, plus the threshold, until a client of the event stream
+// has read the verdict, at rank 0, which coordinates, and at another rank. The other ranks enter the call within a
+// step, 50 ms. It shows the median and the worst.
 func BenchmarkVerdict(b *testing.B) {
 	const size, culprit, threshold, times = 64, 41, 2 * time.Second, 5
 	job := startProcesses(b, size, "verdict", "steps", "CARILLON_STALL_THRESHOLD="+threshold.String())
@@ -97,7 +97,7 @@ func follow(b *testing.B, p *process) <-chan told {
 	return events
 }
 
-// await is the next event of a type.
+// await returns the next event of a type.
 func await(b *testing.B, events <-chan told, kind string) told {
 	b.Helper()
 	patience := time.NewTimer(time.Minute)

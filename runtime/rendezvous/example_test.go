@@ -34,12 +34,12 @@ func Example() {
 	// rank 2 got ["card of rank 0" "card of rank 1" "card of rank 2"]
 }
 
-// A rank that waits in vain learns which ranks it waited for.
+// A rank whose wait fails learns which ranks it waited for.
 func ExampleMissingError() {
 	meet := mem.New().Rank()
 	defer meet.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // patience is over
+	cancel() // the wait has ended
 	_, err := meet.Exchange(ctx, "cards", 1, 4, nil)
 	var missing *rendezvous.MissingError
 	if errors.As(err, &missing) {

@@ -30,7 +30,7 @@ func without(was int, ranks string, m rendezvous.Member) rendezvous.Member {
 	return m
 }
 
-// TestStories compares what errors say, whole, and whom they blame.
+// TestStories compares the whole texts of errors, and the ranks that they blame.
 func TestStories(t *testing.T) {
 	const size = 4
 	for _, test := range []struct {

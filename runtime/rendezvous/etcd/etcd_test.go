@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// What needs an etcd is among the tests that start real components: there it passes rendezvoustest.
+// Tests that need an etcd are among the tests that start real components; there the package passes rendezvoustest.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -53,7 +53,7 @@ func TestParseURL(t *testing.T) {
 
 const prefix = "p/"
 
-// book is a room, and what ranks write.
+// book is a room with a helper for ranks' writes.
 type book struct {
 	*room
 	t *testing.T
@@ -81,8 +81,8 @@ func (b book) write(since bool, name string, v any) (begins bool) {
 	return b.put(prefix, []byte(prefix+name), []byte(value), since)
 }
 
-// TestRemainsOfARank0: a rank 0 that had died before this rank came ends its generation when its lease does; one that
-// has been heard of fails the exchange.
+// TestRemainsOfARank0: if rank 0 had died before this rank came, its generation ends with its lease; if it had an event
+// since, the exchange fails.
 func TestRemainsOfARank0(t *testing.T) {
 	for _, lives := range []bool{false, true} {
 		b := newBook(t)
@@ -106,7 +106,7 @@ func TestRemainsOfARank0(t *testing.T) {
 	}
 }
 
-// TestForeignValues: what somebody writes who doesn't know the secret, or copies to another key, is nothing.
+// TestForeignValues: values written without the secret, or copied to another key, are ignored.
 func TestForeignValues(t *testing.T) {
 	b := newBook(t)
 	value, err := b.seal.close(prefix+rankKeys+"a", "generation")
@@ -138,7 +138,7 @@ func TestEarlierGenerationsAreNotHeard(t *testing.T) {
 	}
 }
 
-// TestCertificateOfAStranger: a rank that doesn't trust what answers at etcd's address says so at once.
+// TestCertificateOfAStranger: a rank that doesn't trust the server at etcd's address reports that at once.
 func TestCertificateOfAStranger(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/etcd"
 )
 
-// A program that node configures needs no code for it: CARILLON_RENDEZVOUS=etcd://10.0.0.5,10.0.0.6 does.
+// A program that uses package node needs no code for it: CARILLON_RENDEZVOUS=etcd://10.0.0.5,10.0.0.6 is enough.
 func ExampleParseURL() {
 	_, err := etcd.ParseURL("10.0.0.5:2379")
 	fmt.Println(err)

@@ -23,7 +23,7 @@ func env(lines ...string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
-// What launchers really set, less what has no bearing on the matter.
+// What launchers really set, without irrelevant variables.
 const (
 	torchrunEnv = `
 		LOCAL_RANK=1

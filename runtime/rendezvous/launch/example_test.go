@@ -23,7 +23,7 @@ func ExampleFromEnv() {
 	// torchrun: rank 5 of 8, place 1 of 4 on this host, meeting at node-a:29500
 }
 
-// Everything that is wrong is named at once.
+// The error names all problems at once.
 func ExampleFromEnv_problems() {
 	env := map[string]string{"RANK": "9", "WORLD_SIZE": "8", "MASTER_PORT": "https"}
 	_, err := launch.FromEnv(func(name string) string { return env[name] })

@@ -35,7 +35,7 @@ func newPoint(t *testing.T) *Point {
 	return p
 }
 
-// reunion is that of all ranks.
+// reunion is the Reunion of all ranks.
 func reunion(seed []byte, rank int, addresses ...string) Reunion {
 	r := Reunion{Seed: seed, Addresses: addresses, Rank: rank}
 	for i := range addresses {
@@ -44,7 +44,7 @@ func reunion(seed []byte, rank int, addresses ...string) Reunion {
 	return r
 }
 
-// A rank that comes late is told which ranks were there and left. All meetings but the last are forgotten.
+// A late rank learns which ranks were there and left. Only the last meetings are remembered.
 func TestMeetingsThatFail(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	p := newPoint(t)
@@ -98,8 +98,8 @@ func TestMeetingsThatFail(t *testing.T) {
 	}
 }
 
-// The first rank is told of those that died before they came, and of those that gave up before it came itself, and
-// tells all others.
+// The first rank learns of ranks that died before they came, and of ranks that gave up before it came itself, and tells
+// all others.
 func TestThoseThatWontCome(t *testing.T) {
 	first, second, quitter := newPoint(t), newPoint(t), newPoint(t)
 	ended, cancel := context.WithCancelCause(t.Context())
@@ -171,7 +171,7 @@ func TestThoseThatWontCome(t *testing.T) {
 	}
 }
 
-// Where nobody listens any more, the first rank has died, and is not waited for.
+// If nobody listens at its address any more, the first rank has died, and the others don't wait for it.
 func TestTheFirstRankDied(t *testing.T) {
 	p := newPoint(t)
 	address, err := p.Addr()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deaf is an address where connections are neither let in nor refused, as of a host that is cut off.
+// deaf is an address at which connections are neither accepted nor refused, as on a host that is cut off.
 func deaf(t *testing.T) string {
 	t.Helper()
 	socket := func() int {
@@ -31,7 +31,7 @@ func deaf(t *testing.T) string {
 		t.Fatal(err)
 	}
 	at := name.(*unix.SockaddrInet4)
-	for range 4 { // who is not accepted, and fills the queue
+	for range 4 { // these are not accepted, and fill the queue
 		if err := unix.Connect(socket(), at); err != nil && !errors.Is(err, unix.EINPROGRESS) {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func deaf(t *testing.T) string {
 	return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)).String()
 }
 
-// Who runs out of time before the other process could answer has not learnt that it is gone.
+// A context that ends before the other process could answer doesn't prove that the process is gone.
 func TestNobodyIsLostBecauseTheContextEnds(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	address := deaf(t)

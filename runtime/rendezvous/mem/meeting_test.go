@@ -111,8 +111,8 @@ func TestTryingAgainAndAgainCostsLittle(t *testing.T) {
 	}
 }
 
-// TestEveryJoinEndsOnce does anything in any order: each join has exactly one outcome by the end, success is for all
-// ranks or none, and only with every rank's own payload.
+// TestEveryJoinEndsOnce makes random calls in random order: each join has exactly one outcome in the end, either all
+// ranks succeed or none, and only with every rank's own payload.
 func TestEveryJoinEndsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size = 3

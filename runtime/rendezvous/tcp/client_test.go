@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// TestExchangesTakeTurns: of exchanges that start together one connects, and when it gives up another goes on.
+// TestExchangesTakeTurns: if exchanges start together, one connects, and when it gives up another one continues.
 func TestExchangesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -44,7 +44,7 @@ func TestExchangesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestCloseWhileConnecting: a client that looks for a server in vain can be closed.
+// TestCloseWhileConnecting: a client that can't reach a server can be closed.
 func TestCloseWhileConnecting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -67,7 +67,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 	})
 }
 
-// TestPeerThatNeverReads: what a client asks for and does not take away is bounded.
+// TestPeerThatNeverReads: the queue of replies that a client does not read is bounded.
 func TestPeerThatNeverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -98,7 +98,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 	})
 }
 
-// TestAcceptFails: a server that is out of file descriptors waits for better times.
+// TestAcceptFails: a server that is out of file descriptors retries.
 func TestAcceptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, book := newPipes(), newLogbook()

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/tcp"
 )
 
-// Rank 0 serves, and every rank dials. The unique id, which carries the address and the secret, is what a program
-// passes from rank 0 to the others. (Here all are in one process.)
+// Rank 0 serves, and every rank dials. The program passes the unique id, which has the address and the secret, from
+// rank 0 to the others. (Here all are in one process.)
 func Example() {
 	ctx := context.Background()
 	port, err := door.Listen(ctx, "127.0.0.1:0", door.Plain, slog.Default())

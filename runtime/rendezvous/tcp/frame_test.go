@@ -65,7 +65,7 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-// TestPromisedLength: a length costs the reader no memory of its own size.
+// TestPromisedLength: a large length alone doesn't make the reader allocate that much.
 func TestPromisedLength(t *testing.T) {
 	promise := []byte("\x3f\xff\xff\xff\x0a and little more")
 	var err error
@@ -83,8 +83,8 @@ func TestPromisedLength(t *testing.T) {
 	}
 }
 
-// FuzzDecode gives any bytes to every decoder: none may panic, and what is taken must be within limits and encode to
-// what decodes to the same.
+// FuzzDecode gives any bytes to every decoder: none may panic, and accepted messages must be within limits, and decode
+// to the same after encoding.
 func FuzzDecode(f *testing.F) {
 	roll := encodeRoll(sampleRoll(), noon)
 	member := rendezvous.Member{Rank: 1, Size: 2, PID: 7, Host: "a", Was: 2, Without: "rank 1"}
@@ -132,7 +132,7 @@ func FuzzDecode(f *testing.F) {
 			if r.outcome.Failed.Size > rendezvous.MaxRanks || len(r.outcome.Failed.Members) > len(body) {
 				t.Fatalf("beyond the limits: %+v", r.outcome.Failed)
 			}
-			_ = r.outcome.Failed.Err(0, noon, nil).Error() // whatever a server says can be told
+			_ = r.outcome.Failed.Err(0, noon, nil).Error() // any roll of a server can be formatted
 			b := append([]byte{1}, encodeRoll(r.outcome.Failed, noon)...)
 			second, err := decodeReply(kindRoll, b, noon)
 			if err != nil || !cmp.Equal(r.outcome.Failed, second.outcome.Failed) {

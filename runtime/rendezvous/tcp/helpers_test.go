@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/rendezvoustest"
 )
 
-// What the suite has, this package's own tests need, too.
+// Helpers of the suite that this package's own tests also need.
 var (
 	within      = rendezvoustest.Within
 	await       = rendezvoustest.Await
@@ -37,7 +37,8 @@ type result struct {
 	err      error
 }
 
-// rankEnv makes this program a rank that waits for others until it is killed: rank 2 of 4 of the unique id in it.
+// rankEnv makes this program a rank that waits for others until it is killed: rank 2 of 4, for the unique id in the
+// variable.
 const rankEnv = "CARILLONTEST_RANK_OF"
 
 func TestMain(m *testing.M) {
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// house is a server with a door of its own.
+// house is a server with its own door.
 type house struct {
 	*Server
 	door *door.Door
@@ -67,7 +68,7 @@ func open(l net.Listener, log *slog.Logger) house {
 	return house{NewServer(), door.Open(l, door.Plain, log)}
 }
 
-// listen opens one on loopback that lives as long as the test.
+// listen opens a house on loopback that lives as long as the test.
 func listen(t testing.TB, log *slog.Logger) house { return listenOn(t, door.Plain, log) }
 
 // listenOn is listen with connections that are protected.
@@ -102,7 +103,7 @@ func (h house) id(t testing.TB) lifecycle.UniqueID {
 	return id
 }
 
-// meeting is that of a unique id; nil for one that is not known any more.
+// meeting returns the meeting of a unique id; nil if the id is no longer known.
 func (h house) meeting(id lifecycle.UniqueID) *mem.Meeting {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -48,7 +48,8 @@ func (c crowd) leave() {
 	all.Wait()
 }
 
-// TestCrowd lets 400 ranks meet twice at once, and tells all but one that the last never came.
+// TestCrowd lets 400 ranks meet twice at once, then lets one die, and checks that the waiting ranks learn that, and
+// which other rank never came.
 func TestCrowd(t *testing.T) {
 	const size = 400
 	s := listen(t, quiet)
@@ -80,7 +81,7 @@ func TestCrowd(t *testing.T) {
 }
 
 // BenchmarkExchange is one exchange of cards of 256 bytes, all ranks on this host: first over new connections, as a
-// communicator's first exchange is, then over connections that are there.
+// communicator's first exchange is, then over existing connections.
 func BenchmarkExchange(b *testing.B) {
 	for _, size := range []int{2, 8, 64, 1000} {
 		b.Run(fmt.Sprintf("connect/ranks=%d", size), func(b *testing.B) {

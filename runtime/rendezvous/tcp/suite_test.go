@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous/rendezvoustest"
 )
 
-// TestConformance: the same meeting, in one process and opened to others. Package etcd's needs an etcd, and is among
-// the tests that start real components.
+// TestConformance runs the suite for a meeting in one process, and for one opened to others. Package etcd's run needs
+// an etcd, and is among the tests that start real components.
 func TestConformance(t *testing.T) {
 	site := func(m *mem.Meeting, rank func() rendezvous.Rendezvous) rendezvoustest.Site {
 		return rendezvoustest.Site{Rank: rank, Waiting: func(key string) int { return waiting(m, key) }}

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/rendezvous"
 )
 
-// TestKilledRank kills a process that waits: the others are told at once.
+// TestKilledRank kills a waiting process: the others learn it at once.
 func TestKilledRank(t *testing.T) {
 	s := listen(t, quiet)
 	id := s.id(t)
@@ -57,7 +57,7 @@ func TestKilledRank(t *testing.T) {
 	}
 }
 
-// TestRankDiesBetweenExchanges: who has left the id is missed by exchanges that it never joined.
+// TestRankDiesBetweenExchanges: a rank that has left the id is missing in exchanges that it never joined.
 func TestRankDiesBetweenExchanges(t *testing.T) {
 	id := listen(t, quiet).id(t)
 	doomed, other := client(t, id, Config{host: "b", pid: 7}), client(t, id, Config{})
@@ -72,7 +72,7 @@ func TestRankDiesBetweenExchanges(t *testing.T) {
 	wantText(t, r.err, "rank 1 (b:7) left at", "its process ended")
 }
 
-// TestRankClosesEarly: a rank that says goodbye is told apart from one that dies.
+// TestRankClosesEarly: a rank that says bye is distinguished from one that dies.
 func TestRankClosesEarly(t *testing.T) {
 	s := listen(t, quiet)
 	id := s.id(t)
@@ -109,7 +109,7 @@ func TestServerCloses(t *testing.T) {
 	}
 }
 
-// TestServerDies: the death of the process that serves is that of rank 0.
+// TestServerDies: the death of the serving process is reported as the death of rank 0.
 func TestServerDies(t *testing.T) {
 	s := listen(t, quiet)
 	id := s.id(t)
@@ -200,7 +200,7 @@ func reserve(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 }
 
-// TestServerComesLate: ranks may be there before the one that serves.
+// TestServerComesLate: ranks may come before the serving one.
 func TestServerComesLate(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -287,7 +287,7 @@ func TestStaleIDs(t *testing.T) {
 	})
 }
 
-// TestForeignSecret: another job's rank is told what is wrong, and the job that it ran into does not notice.
+// TestForeignSecret: another job's rank learns what is wrong, and this job is not affected.
 func TestForeignSecret(t *testing.T) {
 	book := newLogbook()
 	s := listen(t, book.logger())
@@ -344,7 +344,7 @@ func TestServerWithoutTheSecret(t *testing.T) {
 	}
 }
 
-// TestOtherVersion: a rank of another version of Carillon is told so.
+// TestOtherVersion: a rank of another version of Carillon gets an error that says so.
 func TestOtherVersion(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -383,7 +383,7 @@ func TestManyIDsSideBySide(t *testing.T) {
 	}
 }
 
-// A process that has no descriptors left is told so at once, and not that the server is away.
+// A process without free descriptors learns that at once, instead of an error that the server is unreachable.
 func TestNoDescriptorLeft(t *testing.T) {
 	id, err := lifecycle.NewUniqueID("192.0.2.1:4000")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-rt/carillon/runtime/door"
 )
 
-// TestWaitingLines in virtual time: a rank that waits says after 2, 4, 8, 16 and 32 seconds for which one.
+// TestWaitingLines in virtual time: a waiting rank logs after 2, 4, 8, 16 and 32 seconds which rank it waits for.
 func TestWaitingLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, book := newPipes(), newLogbook()
@@ -64,7 +64,8 @@ func TestWaitingLines(t *testing.T) {
 	})
 }
 
-// TestUnreachableLines in virtual time: a rank that does not find the server says so, and tries ever less often.
+// TestUnreachableLines in virtual time: a rank that does not find the server logs that, and retries less and less
+// often.
 func TestUnreachableLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, book := newPipes(), newLogbook()
@@ -95,8 +96,8 @@ func TestUnreachableLines(t *testing.T) {
 	})
 }
 
-// TestSilentServer in virtual time: a server that accepts and never answers is left and tried again, and the context is
-// obeyed.
+// TestSilentServer in virtual time: if a server accepts and never answers, the client gives up and retries, until the
+// context ends.
 func TestSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()

@@ -34,7 +34,7 @@ void acts_happen(struct comm *comm, carillon_event_t event) {
   tape_comm_state(comm->tape, acts_state(comm));
 }
 
-/* What NCCL says of an answer, for people; NULL if all is well. */
+/* NCCL's description of an error, for people; NULL if the answer is not an error. */
 static const char *says(ncclResult_t answer, char *text, size_t size) {
   if (answer == ncclSuccess || answer == ncclInProgress) {
     return NULL;
@@ -129,7 +129,8 @@ void acts_start_life(struct act *act, struct comm *comm, const struct site *site
   tape_comm_state(comm->tape, act->life.state);
 }
 
-/* Ends what streams have not done, before NCCL gives it up and they go on. The abort is recorded first: it is why. */
+/* Ends the marks that streams have not reached, before NCCL gives up the work and the streams go on. The abort is
+   recorded before that, as their cause. */
 static void abort_marks(struct comm *comm, const struct thread *thread) {
   uint64_t turn;
   if (comm_take(comm, thread->id | COMM_BRIEF, &turn)) {
@@ -161,7 +162,7 @@ bool act_begin(struct act *act, ncclComm_t handle, carillon_call_t call, const c
   return true;
 }
 
-/* Ends the operations that NCCL had in progress. The caller has the turn. */
+/* Ends the operations that NCCL has in progress. The caller has the turn. */
 static void end_in_progress(struct comm *comm, carillon_code_t code) {
   for (uint64_t n = comm->in_progress.first; n != 0 && n <= comm->in_progress.last; n++) {
     tape_op_end(comm->tape, n, code);
@@ -178,7 +179,7 @@ void acts_answered(struct comm *comm, const struct launch *launch, ncclResult_t 
     atomic_store_explicit(&comm->unasked, true, memory_order_release);
     return;
   }
-  if (!acts_refused(answer)) { /* else NCCL may have refused it because of these */
+  if (!acts_refused(answer)) { /* otherwise those operations may be why NCCL refused this one */
     end_in_progress(comm, CARILLON_CODE_OK);
   }
   for (uint64_t n = launch->first; n <= launch->last; n++) {
@@ -208,7 +209,7 @@ void acts_close(struct comm *comm, const struct thread *thread) {
   }
 }
 
-/* What has ended is remembered with the moment. The caller has comm_lock. */
+/* Records that a communicator has ended, and in which order. The caller has comm_lock. */
 static void gone(struct comm *comm, carillon_state_t state) {
   static uint64_t ends;
   comm->ended = ++ends;
@@ -254,7 +255,7 @@ ncclResult_t act_end(struct act *act, ncclResult_t answer) {
     const bool goes_on = answer == ncclInProgress && !acts_ends(act->use.call);
     acts_follow(comm, act->use.call, act->use.before, answer);
     if (goes_on) {
-      acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK); /* the only one: a finalize waits for an operation's end */
+      acts_end_going(comm, ncclSuccess, CARILLON_CODE_OK); /* only one lasts: finalize waits for operations */
       acts_go_on(comm, acts_open(comm, &act->life, &act->use.site));
     } else {
       acts_end_life(comm, act->life, answer, answer == ncclInProgress ? CARILLON_CODE_OK : guard_code(answer));
@@ -289,13 +290,13 @@ void acts_lost(struct comm *comm, carillon_call_t call) {
   pthread_mutex_unlock(&comm_lock);
 }
 
-/* NCCL still has something in progress: it waits, for other ranks perhaps. */
+/* NCCL was asked and still has something in progress: it may wait for other ranks. */
 static void asked(struct comm *comm, const struct thread *thread) {
   uint64_t turn;
   if (!comm_take(comm, thread->id | COMM_BRIEF, &turn)) {
     return;
   }
-  atomic_store_explicit(&comm->unasked, false, memory_order_relaxed); /* before the phases: what begins now sets it */
+  atomic_store_explicit(&comm->unasked, false, memory_order_relaxed); /* before the phases: a new call sets it again */
   if (comm->in_progress.first != 0) {
     tape_op_phase(comm->tape, TAPE_PHASE_NONE);
   }
@@ -345,7 +346,7 @@ void acts_progress(struct comm *comm, struct thread *thread, ncclResult_t state)
   struct comm *children = comm->children;
   comm->children = NULL;
   for (struct comm *child = children; child != NULL; child = child->next) {
-    child->parent = NULL; /* it has its own progress now */
+    child->parent = NULL; /* the child has its own progress now */
   }
   acts_settle(children, thread, state == ncclSuccess ? ncclInProgress : state);
   pthread_mutex_unlock(&comm_lock);

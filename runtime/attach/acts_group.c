@@ -17,7 +17,7 @@ bool acts_join(struct use *u, ncclResult_t answer) {
     i++;
   }
   if (i == GROUP_COMMS) {
-    tape_uncount(u->comm->tape); // it is not known to be launched with the group's others
+    tape_uncount(u->comm->tape); // it is not known whether this operation is launched together with the group's others
     return false;
   }
   if (i == thread->joined) {
@@ -50,7 +50,7 @@ bool acts_join_act(struct act *act, ncclResult_t answer) {
   if (!thread_groups(thread, answer) || (open = acts_open(act->use.comm, &act->life, &act->use.site)) == NULL) {
     return false;
   }
-  const struct open_act *same = thread->acts; /* the first on the communicator */
+  const struct open_act *same = thread->acts; /* the group's first act on the communicator */
   while (same != NULL && same->comm != open->comm) {
     same = same->next;
   }
@@ -70,7 +70,7 @@ static void launch_acts(struct thread *thread) {
   if (thread->acts == NULL && thread->makes == NULL) {
     return;
   }
-  pthread_mutex_lock(&comm_lock); /* so that no communicator ends, and loses its tape, meanwhile */
+  pthread_mutex_lock(&comm_lock); /* no communicator may end and lose its tape meanwhile */
   for (struct open_act *open = thread->acts; open != NULL; open = open->next) {
     if (!stale(open)) {
       launch_act(open);
@@ -102,7 +102,7 @@ void acts_group_ends(struct thread *thread, bool launched) {
   thread->inside = true;
 }
 
-/* A group's part on one communicator is an act where it did not end at once, and well. */
+/* Records a group's part on one communicator as an act, if that part did not end at once and without error. */
 static void group_act(struct comm *comm, uint32_t operations, const struct site *site, int64_t start,
                       ncclResult_t answer) {
   struct site_words words;
@@ -168,7 +168,7 @@ void acts_group_ended(struct thread *thread, const void *caller, int64_t start, 
   const struct site site = site_now(caller, thread->id);
   for (uint32_t i = 0; i < thread->joined; i++) {
     struct comm *comm = thread->join[i].comm;
-    if (atomic_load(&comm->generation) != thread->join[i].generation) { /* aborted meanwhile, and another one since */
+    if (atomic_load(&comm->generation) != thread->join[i].generation) { /* aborted, and the struct reused */
       comm_give(comm, thread->join[i].turn);
       continue;
     }

@@ -9,7 +9,7 @@
 
 static atomic_bool started;
 
-/* Everything begins with the first communicator that is made: the tape, the guards. */
+/* Starts the tape and the guards, with the first communicator that is made. */
 static void start(void) {
   const int version = real_version();
   if (version < 21800) {
@@ -30,7 +30,7 @@ static void start(void) {
   atomic_store(&started, true);
 }
 
-/* It runs when the process exits, before the tape is closed. */
+/* Runs when the process exits, before the tape is closed. */
 __attribute__((destructor)) static void leaks(void) {
   if (atomic_load(&started) && thread_self() != NULL) {
     pthread_mutex_lock(&comm_lock);
@@ -39,7 +39,7 @@ __attribute__((destructor)) static void leaks(void) {
   }
 }
 
-/* What a configuration says of the name, if it is long enough and has the magic without which NCCL refuses it. */
+/* Takes the name from a configuration, if it is long enough and has the magic without which NCCL refuses it. */
 static void name_from(struct tape_info *info, const ncclConfig_t *config) {
   if (config != NULL && config->size >= offsetof(ncclConfig_t, commName) + sizeof config->commName &&
       config->magic == NCCL_CONFIG_MAGIC && config->commName != NULL) {
@@ -48,7 +48,7 @@ static void name_from(struct tape_info *info, const ncclConfig_t *config) {
 }
 
 static void engine_of(struct tape_info *info) {
-  char engine[48]; /* longer than any, for the compiler */
+  char engine[48]; /* longer than any name, for the compiler */
   snprintf(engine, sizeof engine, "nccl " VERSION, DOTTED(real_version()));
   memcpy(info->engine, engine, sizeof info->engine - 1);
 }
@@ -120,7 +120,7 @@ void act_child(struct act *act, ncclComm_t *out, int color, const ncclConfig_t *
     if (act->use.call != CARILLON_CALL_GROW) {
       memcpy(act->life.child, id, sizeof act->life.child);
     }
-    struct tape_life init = act->life; /* it is its init, too */
+    struct tape_life init = act->life; /* the split is the child's init, too */
     init.act = TAPE_ACT_INIT;
     init.seq = 0;
     memset(init.child, 0, sizeof init.child);
@@ -139,7 +139,8 @@ void act_child(struct act *act, ncclComm_t *out, int color, const ncclConfig_t *
   }
 }
 
-/* Takes the id by which all ranks know what has grown, once NCCL has told it. False if the id stays as it is. */
+/* Takes the id by which all ranks know a grown communicator, once NCCL has told its hash. False if the id stays as it
+   is. */
 static bool identify(struct comm *comm) {
   const uint64_t hash = atomic_load_explicit(&comm->ops.hash, memory_order_acquire);
   uint8_t id[16];
@@ -173,7 +174,7 @@ void acts_learn(struct comm *comm, struct thread *thread) {
   comm_count_messages(comm);
 }
 
-/* Begins the tape of one that has none yet, with what NCCL has in progress with it. */
+/* Begins the tape of a communicator that has none yet, with the act that NCCL has in progress on it. */
 static void tape_begin(struct comm *comm) {
   comm->tape = tape_comm_new(&comm->info, comm->origin != NULL ? comm->origin->tape : NULL);
   if (comm->going != NULL) {
@@ -185,7 +186,7 @@ static void tape_begin(struct comm *comm) {
   }
 }
 
-/* One that NCCL was asked for, once it has answered. The caller has comm_lock. */
+/* Handles a communicator that NCCL was asked to make, once NCCL has answered. The caller has comm_lock. */
 static void settle(struct comm *comm, struct thread *thread, ncclResult_t answer) {
   if (answer == ncclInProgress && comm->parent != NULL) { /* NCCL fills it in when the parent is done, not before */
     comm->next = comm->parent->children;

@@ -1,12 +1,13 @@
 //go:build ignore
 
 /*
- * The functions that stand before NCCL's, under their names and those of their pnccl twins: all that make, use or end a
- * communicator. Each asks the guards, calls NCCL, and notes what came of it. A call on a communicator that is not known
- * passes through untouched, as does every call that NCCL makes of its own functions.
+ * The functions that stand in front of NCCL's, under their names and those of their pnccl twins: all that make, use or
+ * end a communicator. Each asks the guards, calls NCCL, and records the result. A call on an unknown communicator
+ * passes through untouched, as does every call that NCCL makes to its own functions.
  *
- * A program's pointers are followed no further than NCCL follows them: what NCCL writes is read when NCCL has answered
- * well, a unique id if the call has at least one, and a configuration as far as its size, if it has the magic.
+ * The library follows a program's pointers no further than NCCL does: it reads what NCCL writes only after NCCL has
+ * succeeded, a unique id only if the call has at least one, and a configuration only up to its size and if it has the
+ * magic.
  */
 #include "acts.h"
 
@@ -19,13 +20,14 @@
   extern __typeof__(name) p##name __attribute__((alias(#name), visibility("default"))); \
   __attribute__((visibility("default")))
 
-/* Bytes of an element; 0 for a type that is not known. */
+/* Bytes of an element; 0 for an unknown type. */
 static uint64_t size_of(ncclDataType_t type) {
   static const uint8_t sizes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   return (unsigned)type < ncclNumTypes ? sizes[type] : 0;
 }
 
-/* Messages between two ranks are numbered in each direction, collectives on the communicator. */
+/* Returns the number of the next operation: messages are numbered for each peer and direction, collectives on the
+   communicator. */
 static uint64_t number_of(struct comm *comm, carillon_call_t call, int peer) {
   if (call != CARILLON_CALL_SEND && call != CARILLON_CALL_RECV) {
     return ++comm->collectives;
@@ -36,7 +38,7 @@ static uint64_t number_of(struct comm *comm, carillon_call_t call, int peer) {
   return ++comm->messages[call == CARILLON_CALL_SEND ? (uint32_t)peer : comm->size_known + (uint32_t)peer];
 }
 
-/* Starts the operation on the tape that a call is which the guards let pass. */
+/* Starts the operation of a call on the tape. The guards have let the call pass. */
 static void start(struct use *u, ncclDataType_t type, int reduction, int peer, size_t count) {
   if (u->comm == NULL) {
     return;
@@ -62,7 +64,7 @@ static void start(struct use *u, ncclDataType_t type, int reduction, int peer, s
   }
 }
 
-/* The same of one that goes onto a stream. */
+/* The same for an operation on a stream. */
 static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, size_t count, cudaStream_t stream) {
   start(u, type, reduction, peer, count);
   if (u->launch.first != 0) {
@@ -76,7 +78,8 @@ static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, 
   }
 }
 
-/* A function that is an operation: with how many elements, of all ranks together where each has a part of the whole. */
+/* Defines a function that is an operation. elements is their number; where each rank has a part, of all ranks
+   together. */
 #define OPERATION(name, call, params, args, type, reduction, peer, elements) \
   EXPORT(name) ncclResult_t name params { \
     struct use u; \
@@ -87,7 +90,7 @@ static void launch(struct use *u, ncclDataType_t type, int reduction, int peer, 
     return use_end(&u, REAL(name) args); \
   }
 
-/* The ranks of the communicator that a call is on. */
+/* The number of ranks of the communicator that the call is on. */
 #define RANKS ((size_t)(u.comm != NULL ? u.comm->size : 0))
 
 OPERATION(ncclAllReduce, ALL_REDUCE,
@@ -165,7 +168,7 @@ OPERATION(ncclRecv, RECV,
           (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream),
           (recvbuff, count, datatype, peer, comm, stream), datatype, 0, peer, count)
 
-/* A function that the guards are asked about, and the tape is told nothing of: as what call the table has it. */
+/* Defines a function that the guards check, as the given call of the table, and that is not recorded on the tape. */
 #define USE(name, call, params, args) \
   EXPORT(name) ncclResult_t name params { \
     struct use u; \
@@ -211,13 +214,13 @@ EXPORT(ncclCommGetAsyncError) ncclResult_t ncclCommGetAsyncError(ncclComm_t comm
   return answer;
 }
 
-/* Of a call that the guards refused, NCCL knows nothing. */
+/* NCCL knows nothing about a call that the guards refused, so its error text comes from the thread. */
 EXPORT(ncclGetLastError) const char *ncclGetLastError(ncclComm_t comm) {
   const struct thread *thread = thread_self();
   return thread != NULL && thread->refusal[0] != '\0' ? thread->refusal : REAL(ncclGetLastError)(comm);
 }
 
-/* A function that is an act on a communicator, and makes none. */
+/* Defines a function that is an act on a communicator and makes none. */
 #define ACT(name, call, params, args) \
   EXPORT(name) ncclResult_t name params { \
     struct act act; \
@@ -230,7 +233,7 @@ ACT(ncclCommDestroy, DESTROY, (ncclComm_t comm), (comm))
 ACT(ncclCommAbort, ABORT, (ncclComm_t comm), (comm))
 ACT(ncclCommRevoke, REVOKE, (ncclComm_t comm, int revokeFlags), (comm, revokeFlags))
 
-/* A function that makes one communicator, and not from another one. unique may be NULL. */
+/* Defines a function that makes one communicator without a parent. unique may be NULL. */
 #define MAKE(name, call, params, args, out, ranks, rank, unique, config) \
   EXPORT(name) ncclResult_t name params { \
     struct act act; \
@@ -253,7 +256,8 @@ MAKE(ncclCommInitRankScalable, INIT_RANK_SCALABLE,
 EXPORT(ncclCommInitAll) ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist) {
   struct act act;
   act_make(&act, CARILLON_CALL_INIT_ALL, CALLER);
-  /* The unique id stays inside of NCCL, and all ranks are here: what no other call has names the communicator. */
+  /* The unique id stays inside of NCCL, and all ranks are in this process: an id that no other call has names the
+     communicator. */
   const struct {
     const void *comm;
     int64_t now;
@@ -268,7 +272,7 @@ EXPORT(ncclCommInitAll) ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev,
   return act_end(&act, REAL(ncclCommInitAll)(comm, ndev, devlist));
 }
 
-/* Colors of children that no split has. */
+/* Colors of children that no split uses. */
 enum { SHRUNK = -2, GROWN = -3 };
 
 EXPORT(ncclCommSplit)
@@ -282,8 +286,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
   return act_end(&act, REAL(ncclCommSplit)(comm, color, key, newcomm, config));
 }
 
-/* The ranks that a shrink leaves out, as its start on the tape has them: "without ranks 3,5-9", and ",..." for those
-   that there is no room for. */
+/* Writes which ranks a shrink leaves out, for its start on the tape: "without ranks 3,5-9", and ",..." for ranks that
+   there is no room for. */
 static void tell_without(char text[TAPE_MAX_TEXT], const struct comm *comm, const int *ranks, int n) {
   enum { LONGEST = sizeof ",2147483647-2147483647,..." };
   int length = snprintf(text, TAPE_MAX_TEXT, "without ranks ");
@@ -321,8 +325,8 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
                  REAL(ncclCommShrink)(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 }
 
-/* Ranks that join have a unique id and no communicator yet, and those that have one need no unique id: what all know it
-   by is NCCL's hash of it, once it is made. */
+/* Ranks that join have a unique id and no communicator yet, and ranks that already have one need no unique id. So all
+   ranks identify the communicator by NCCL's hash of it, once it is made. */
 EXPORT(ncclCommGrow)
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank, ncclComm_t *newcomm,
                           ncclConfig_t *config) {
@@ -350,7 +354,7 @@ EXPORT(ncclGroupStart) ncclResult_t ncclGroupStart(void) {
   return answer;
 }
 
-/* Whether the thread ends its outermost group; an inner one is only counted. */
+/* Whether the thread is ending its outermost group; the end of an inner one is only counted. */
 static bool outermost(struct thread *thread) {
   if (thread == NULL || thread->inside || thread->depth == 0) {
     return false;

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #define PLACES 1024 /* a power of two */
-#define WINDOW 32   /* a communicator is in one of so many places from the one that its address says */
+#define WINDOW 32   /* a communicator is in one of WINDOW places, counted from the one that its address selects */
 
 pthread_mutex_t comm_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static _Atomic(struct comm *) places[PLACES]; /* one that was taken once is never empty again */
+static _Atomic(struct comm *) places[PLACES]; /* a place that was taken once is never empty again */
 static struct comm *unused;                   /* by next, under the lock */
 
 static _Atomic(struct comm *) *place(ncclComm_t handle, size_t i) {
@@ -51,11 +51,12 @@ struct comm *comm_new(void) {
 }
 
 void comm_drop(struct comm *comm) {
-  /* A thread that takes the turn looks at the handle then, and this one the other way round: one sees the other. */
+  /* A thread that takes the turn reads the handle after that; this thread clears the handle and then reads the turn. So
+     at least one of them sees the other. */
   atomic_store(&comm->handle, NULL);
   atomic_fetch_add(&comm->generation, 1);
   if (atomic_load(&comm->turn) != 0) {
-    return; /* it is lost */
+    return; /* the struct is leaked */
   }
   ops_forget(&comm->ops);
   for (struct open_act *next; comm->going != NULL; comm->going = next) {
@@ -119,7 +120,7 @@ void comm_each(void (*call)(struct comm *)) {
   }
 }
 
-/* FNV-1a, twice with different beginnings, each mixed as SplitMix64 does. */
+/* FNV-1a, twice with different initial values, each mixed as SplitMix64 does. */
 static void hash(uint8_t id[16], const void *data, size_t size) {
   for (int half = 0; half < 2; half++) {
     uint64_t h = 0xCBF29CE484222325u + (uint64_t)half * 0x9E3779B97F4A7C15u;

@@ -1,9 +1,10 @@
 /*
  * The table of communicators that this library saw being made, by NCCL's address of each. A communicator that has ended
- * is remembered until its place is needed, so that what comes after its end is known for that; NCCL may make another
- * one at the same address, which then takes the place. Looking one up takes no lock.
+ * stays in the table until its place is needed, so that calls after its end are recognized. If NCCL makes another
+ * communicator at the same address, that one takes the place. Looking a communicator up takes no lock.
  *
- * A struct comm is never given back to malloc: what has one in hand while it is reused finds another generation in it.
+ * A struct comm is never given back to malloc: a thread that still holds one that is reused finds another generation in
+ * it.
  */
 #ifndef CARILLON_COMM_H
 #define CARILLON_COMM_H
@@ -19,101 +20,104 @@
 #include "site.h"
 #include "tape.h"
 
-/* Calls up to this one are those that change a communicator's state. */
+/* The calls up to this one change a communicator's state. */
 #define COMM_LAST_ACT CARILLON_CALL_ABORT
 
 /* An act that has begun and not ended. */
 struct open_act {
   struct open_act *next;
   struct comm *comm;
-  uint32_t generation; /* the communicator's */
+  uint32_t generation; /* of comm, when the act began */
   struct tape_life life;
   struct site site;
-  carillon_state_t before; /* of an act in a group: the communicator's, before the group's first one on it */
+  carillon_state_t before; /* of an act in a group: the communicator's state before the group's first act on it */
 };
 
-/* Operations of one call or group on a communicator, by their numbers on the tape. */
+/* The operations of one call or group on a communicator, by their numbers on the tape. */
 struct launch {
   uint64_t first, last; /* 0: none */
-  uint32_t collectives; /* of them */
-  uint32_t derived;     /* of these, splits, shrinks and grows */
+  uint32_t collectives; /* how many of them are collectives */
+  uint32_t derived;     /* how many of them are splits, shrinks and grows */
 };
 
 struct comm {
   _Alignas(64) _Atomic(ncclComm_t) handle; /* NULL: not known yet, or not in use */
   _Atomic uint32_t generation;
   _Atomic carillon_state_t state;
-  _Atomic bool pending;     /* NCCL answered ncclInProgress, and has not said since that it is done */
-  _Atomic bool unasked;     /* nor was it asked since */
-  _Atomic uint64_t turn;    /* the thread that is in NCCL with it, by comm_turn; 0: none */
-  _Atomic(const void *) at; /* where the last call was made that took the turn */
-  _Atomic uint32_t grouped; /* its operations in groups that are open */
+  _Atomic bool pending;     /* NCCL answered ncclInProgress, and has not yet said that it is done */
+  _Atomic bool unasked;     /* NCCL answered ncclInProgress, and was not asked since */
+  _Atomic uint64_t turn;    /* the thread that is in NCCL with the communicator, by comm_turn; 0: none */
+  _Atomic(const void *) at; /* the site of the last call that took the turn */
+  _Atomic uint32_t grouped; /* how many of its operations are in open groups */
   _Atomic uint32_t job;     /* before 2.27.3: the thread that left a group job which NCCL may not have completed */
   uint32_t maker;           /* the thread that made it */
-  _Atomic bool shared;      /* calls came from other threads */
-  _Atomic bool closing;     /* it has ended, and its slot on the tape is to be freed by a thread that has the turn */
+  _Atomic bool shared;      /* other threads have made calls on it */
+  _Atomic bool closing;     /* the communicator has ended, and a thread that has the turn is to free its slot on the
+                               tape */
 
-  /* Of the thread that has the turn. */
+  /* Only the thread that has the turn uses these. */
   struct tape_comm *tape;
   int32_t rank, size;
-  uint64_t collectives; /* how many were begun: all ranks number them alike */
-  uint32_t *messages;   /* to each rank, then from each rank; NULL: not counted */
-  uint32_t size_known;  /* ranks that messages has room for */
-  uint32_t derived;     /* splits, shrinks and grows that were begun */
-  struct launch in_progress; /* that NCCL has in progress */
+  uint64_t collectives; /* how many collectives were begun: all ranks number them alike */
+  uint32_t *messages;   /* counts of messages to each rank, then from each rank; NULL: not counted */
+  uint32_t size_known;  /* how many ranks messages has room for */
+  uint32_t derived;     /* how many splits, shrinks and grows were begun */
+  struct launch in_progress; /* the operations that NCCL has in progress */
   cudaStream_t stream;  /* of the operation that a mark is to follow */
-  bool launches;        /* there is such a one, which NCCL launches */
-  bool told;            /* and before which the stream writes, too */
+  bool launches;        /* a mark is to follow an operation that NCCL is launching */
+  bool told;            /* the stream also writes before that operation */
   enum {
     OBSERVES_NOTHING,
     OBSERVES_NEXT,    /* the operation or group that is about to be launched */
-    OBSERVES_LAUNCHED /* and now has been */
-  } observes;         /* how the device and NCCL's proxies do an operation or a group */
-  void *events[2];    /* before and behind it; NULL: not recorded */
-  bool looks;         /* it is looked into (profiler_depth.h) */
-  bool asks;          /* NCCL is asked for more of what it takes up */
-  bool streamed;        /* it has had an operation */
-  bool captured;        /* the last operation that was asked about was captured in a graph: the next one is, too */
+    OBSERVES_LAUNCHED /* the operation or group that now has been launched */
+  } observes;         /* whether the device's and NCCL's proxies' part of an operation or group is measured */
+  void *events[2];    /* CUDA events before and behind it; NULL: not recorded */
+  bool looks;         /* the operation or group is looked into (profiler_depth.h) */
+  bool asks;          /* the mask is raised for the operations that NCCL takes up */
+  bool streamed;        /* the communicator has had an operation */
+  bool captured;        /* the last operation whose stream was asked about was captured in a graph: ask for the next
+                           one, too */
 
   /* Under comm_lock. */
   struct tape_info info;
-  struct site sites[COMM_LAST_ACT + 1]; /* where the calls were made that changed the state, by call */
-  carillon_call_t call;                 /* that made it */
-  struct site made;                     /* and where */
+  struct site sites[COMM_LAST_ACT + 1]; /* where the calls that changed the state were made, by call */
+  carillon_call_t call;                 /* the call that made the communicator */
+  struct site made;                     /* where that call was made */
   struct open_act *going;               /* the acts that NCCL has in progress, in the order in which they began */
-  uint64_t groups;                      /* that NCCL had in progress, or that failed */
-  uint64_t ended;                       /* in which order communicators ended */
-  bool lost;                            /* a call answered that another rank is gone */
+  uint64_t groups;                      /* how many groups NCCL had in progress, or failed */
+  uint64_t ended;                       /* the order in which communicators ended */
+  bool lost;                            /* a call returned that another rank is gone */
 
-  struct ops_comm ops; /* under a lock of its own, but for what NCCL tells of the communicator */
+  struct ops_comm ops; /* under a lock of its own, except for what NCCL tells about the communicator */
 
   /* While NCCL makes it. */
-  struct comm *next;   /* of a group, or of its parent's children */
-  struct comm *origin; /* that it is made from; NULL: none */
-  struct comm *parent; /* the same, until NCCL is done with that one's part; else NULL */
+  struct comm *next;   /* the next one of the group, or of the parent's children */
+  struct comm *origin; /* the communicator that this one is made from; NULL: none */
+  struct comm *parent; /* the same, until NCCL is done with the parent's part; then NULL */
   ncclComm_t *out;     /* where NCCL puts the handle */
-  struct comm *children; /* that NCCL makes from it and has not filled in yet */
+  struct comm *children; /* children that NCCL is making and has not filled in yet */
 };
 
-/* Orders all changes of the table and of what is under it. No call to NCCL that may wait is made with it. */
+/* Guards all changes of the table and the fields that are under it. Nobody holds it in a call to NCCL that may wait. */
 extern pthread_mutex_t comm_lock;
 
-/* The communicator at an address; NULL: none that is known. */
+/* The communicator at an address; NULL: unknown. */
 struct comm *comm_find(ncclComm_t handle);
 
-/* A communicator that is being made; it is in no place yet. NULL: no memory. Locks. */
+/* A communicator that is being made and has no place in the table yet. NULL: no memory. Locks. */
 struct comm *comm_new(void);
 
-/* Gives a communicator up that was not made, or whose place another one takes. The caller has comm_lock. */
+/* Frees a communicator that was not made, or whose place another one takes. The caller has comm_lock. */
 void comm_drop(struct comm *);
 
-/* Gives a communicator its place. False if there is none: then it is dropped. The caller has comm_lock. */
+/* Puts a communicator into its place in the table. False: there is no place, and the communicator was dropped. The
+   caller has comm_lock. */
 bool comm_place(struct comm *, ncclComm_t handle);
 
-/* Makes room to count messages with each rank, once the size is known. */
+/* Makes room to count messages with each rank, once the number of ranks is known. */
 void comm_count_messages(struct comm *);
 
-/* Calls a function with each communicator that has a place. The caller has comm_lock. */
+/* Calls a function with each communicator that has a place in the table. The caller has comm_lock. */
 void comm_each(void (*)(struct comm *));
 
 /* The id that all ranks derive alike from a unique id, or from the parent's, the number of the split and its color.
@@ -121,18 +125,20 @@ void comm_each(void (*)(struct comm *));
 void comm_root_id(uint8_t id[16], const ncclUniqueId *);
 void comm_child_id(uint8_t id[16], const uint8_t parent[16], uint32_t number, int color);
 
-/* The id by NCCL's own hash of a communicator. */
+/* The id that is derived from NCCL's own hash of a communicator. */
 void comm_hash_id(uint8_t id[16], uint64_t);
 
-/* What turn says if a thread has it: nobody takes one communicator's turn for another's that had its place. */
+/* The value of turn while a thread has it. It has the generation, so a turn on one communicator is never taken for one
+   on another that reuses the struct. */
 static inline uint64_t comm_turn(const struct comm *comm, uint32_t thread) {
   return (uint64_t)atomic_load_explicit(&comm->generation, memory_order_relaxed) << 32 | thread;
 }
 
-/* Beside the thread in a turn: it is not the program's, and given back at once. */
+/* Set in turn beside the thread: the turn is taken by the library, not by a program's call, and given back at once. */
 #define COMM_BRIEF 0x80000000u
 
-/* Takes the turn, and says in turn what it gives back then. False, and 0, if a thread has it, but for a brief one. */
+/* Takes the turn, and puts the value for comm_give into turn. Waits while another thread has a brief turn. Returns
+   false, and puts 0 into turn, if another thread has the turn for a call. */
 static inline bool comm_take(struct comm *comm, uint32_t thread, uint64_t *turn) {
   *turn = comm_turn(comm, thread);
   for (;;) {
@@ -148,7 +154,7 @@ static inline bool comm_take(struct comm *comm, uint32_t thread, uint64_t *turn)
   }
 }
 
-/* Gives the turn back, if there is one to give. Until then nobody else writes it: not even comm_drop. */
+/* Gives the turn back, if turn is not 0. Nobody else writes comm->turn until then, not even comm_drop. */
 static inline void comm_give(struct comm *comm, uint64_t turn) {
   if (turn != 0) {
     atomic_store_explicit(&comm->turn, 0, memory_order_release);

@@ -65,18 +65,18 @@ carillon_code_t guard_code(ncclResult_t answer) {
   }
 }
 
-/* A mistake, and what a person should read of it. */
+/* A mistake, and the text that tells a person about it. */
 struct mistake {
   enum guard guard;
   carillon_code_t code;
-  carillon_call_t first; /* the call that rules this one out, or one of the two below */
+  carillon_call_t first; /* the call that rules this one out, or MADE or LAST */
   const char *says;
 };
 
 #define MADE CARILLON_CALL_INIT_RANK /* whichever call made the communicator */
-#define LAST CARILLON_CALL_NONE      /* the last one that had the turn, or has it */
+#define LAST CARILLON_CALL_NONE      /* the last call that had the turn, or that has it */
 
-/* Where the call was made that rules out another one. */
+/* The site of the call that rules out another one. */
 static struct site first_of(struct comm *comm, carillon_call_t call) {
   if (call == LAST) {
     return (struct site){.address = atomic_load(&comm->at), .thread = (uint32_t)atomic_load(&comm->turn)};
@@ -88,11 +88,11 @@ static bool refuse(struct use *u, const struct mistake *m, const char *name) {
   struct comm *comm = u->comm;
   const bool usage = m->code == CARILLON_CODE_INVALID_USAGE || m->code == CARILLON_CODE_REVOKED ||
                      (m->code == CARILLON_CODE_FINALIZED && u->call != CARILLON_CALL_FINALIZE);
-  u->answer = usage ? ncclInvalidUsage : ncclInvalidArgument; /* as NCCL does, on a good day */
+  u->answer = usage ? ncclInvalidUsage : ncclInvalidArgument; /* NCCL's answers, where it notices the mistake */
   struct site_words site, first;
   char *const text = u->thread->refusal;
   pthread_mutex_lock(&comm_lock);
-  if (atomic_load(&comm->handle) != u->handle) { /* it has lost its place meanwhile, and its tape */
+  if (atomic_load(&comm->handle) != u->handle) { /* the communicator has lost its place and its tape meanwhile */
     pthread_mutex_unlock(&comm_lock);
     return false;
   }
@@ -117,7 +117,7 @@ static bool refuse(struct use *u, const struct mistake *m, const char *name) {
   return false;
 }
 
-/* What is wrong with a call in a state, by the table's answer; NULL: it is NCCL's to answer. */
+/* What is wrong with a call in a state, given the table's answer; NULL: NCCL decides. */
 static const struct mistake *against_table(carillon_code_t code, carillon_call_t call) {
   static const struct mistake twice = {GUARD_double_destroy, CARILLON_CODE_DESTROYED, CARILLON_CALL_DESTROY,
                                        "was destroyed before; destroy it once"},
@@ -146,14 +146,14 @@ static const struct mistake *against_table(carillon_code_t code, carillon_call_t
   }
 }
 
-/* Whether NCCL has done what it answered ncclInProgress to; it is asked, on this thread. */
+/* Asks NCCL, on this thread, whether it has done what it answered ncclInProgress to. */
 static bool settled(struct use *u) {
   ncclResult_t state = ncclSuccess;
   u->thread->inside = true;
   const ncclResult_t answer = REAL(ncclCommGetAsyncError)(u->comm->handle, &state);
   u->thread->inside = false;
   if (answer != ncclSuccess) {
-    return true; /* NCCL's to answer */
+    return true; /* NCCL decides what to answer */
   }
   acts_progress(u->comm, u->thread, state);
   return state != ncclInProgress;
@@ -186,12 +186,12 @@ static const struct mistake *in_progress(struct use *u) {
   }
 }
 
-/* How long a call waits for an unfinished group job of the parent's, in ms. */
+/* How long a call waits for an unfinished group job of the parent, in ms. */
 #ifndef DRAIN_MS
 #define DRAIN_MS 10000
 #endif
 
-/* Completes a group job that versions before 2.27.3 complete later on any thread; NULL: it is. */
+/* Completes a group job that versions before 2.27.3 complete later on any thread; NULL: the job is complete. */
 static const struct mistake *drain(struct use *u) {
   static const struct mistake stuck = {GUARD_split_drain, CARILLON_CODE_UNFINISHED, LAST,
                                        "has a group job that did not end within 10 s, and this version of NCCL takes "
@@ -205,14 +205,15 @@ static const struct mistake *drain(struct use *u) {
   }
   int count = 0;
   u->thread->inside = true;
-  REAL(ncclCommCount)(u->comm->handle, &count); /* it completes the job that is linked, before 2.26.2 */
+  REAL(ncclCommCount)(u->comm->handle, &count); /* before 2.26.2, this call completes the linked job */
   u->thread->inside = false;
   atomic_store(&u->comm->job, 0);
   u->drained = since;
   return NULL;
 }
 
-/* Calls that a thread makes while no other is in one on the same communicator: not those that ask, or break in. */
+/* Whether a thread may make the call only while no other thread is in one on the same communicator. This excludes calls
+   that only ask, and ncclCommAbort. */
 static bool exclusive(carillon_call_t call) {
   return call >= CARILLON_CALL_ALL_REDUCE || guard_derives(call) || call == CARILLON_CALL_FINALIZE ||
          call == CARILLON_CALL_DESTROY;
@@ -227,7 +228,8 @@ static const struct mistake *pending_group(const struct use *u) {
 static const struct mistake elsewhere = {GUARD_concurrent, CARILLON_CODE_INVALID_USAGE, LAST,
                                          "is in a call of another thread; let one thread at a time use it"};
 
-/* What the guards that are on say. What changes the state has changed it then. */
+/* Returns the mistake that the enabled guards find; NULL: none. A call that changes the state must still do so
+   (go_on). */
 static const struct mistake *check(struct use *u, const void *caller) {
   struct comm *comm = u->comm;
   const struct mistake *m = NULL;
@@ -261,7 +263,7 @@ static const struct mistake *check(struct use *u, const void *caller) {
   return NULL;
 }
 
-/* Goes on in the state that the table says; of all that would end it, one thread does. */
+/* Moves the communicator to the state that the table gives. If several threads want to end it, only one succeeds. */
 static const struct mistake *go_on(struct use *u) {
   carillon_state_t next;
   u->before = atomic_load(&u->comm->state);
@@ -308,7 +310,7 @@ bool use_begin(struct use *u, ncclComm_t handle, carillon_call_t call, const cha
     }
     return refuse(u, m, name);
   }
-  if (atomic_load(&u->comm->handle) != handle) { /* another one has taken its place since it was found */
+  if (atomic_load(&u->comm->handle) != handle) { /* another communicator has taken its place since comm_find */
     comm_give(u->comm, u->turn);
     u->comm = NULL;
     return true;

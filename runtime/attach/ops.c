@@ -43,7 +43,7 @@ void ops_forget(struct ops_comm *c) {
   pthread_mutex_unlock(&lock);
 }
 
-/* How well one that is expected fits: 0 not at all, and the more the better. */
+/* How well an expected communicator fits: 0 not at all; a higher number is a better fit. */
 static int fit(const struct ops_comm *c, int32_t rank, int32_t size, int32_t thread) {
   const int32_t told[2] = {rank, size}, known[2] = {c->rank, c->size};
   int points = 1;

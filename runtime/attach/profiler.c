@@ -16,22 +16,23 @@
 #include "profiler_tape.h"
 #include "tape.h"
 
-/* What NCCL is asked for where the plug-in writes a communicator's tape, and where there are other plug-ins, which may
-   ask for more at each group. */
+/* The events that the plug-in asks NCCL for: where it writes a communicator's tape, and where there are other plug-ins,
+   which may ask for more at each group. */
 static uint32_t for_operations(int version) { return version >= 5 ? 0x706 : PROFILER_COLL | PROFILER_P2P; }
 static uint32_t for_others(int version) { return version >= 5 ? PROFILER_GROUP_API : PROFILER_GROUP; }
 
-/* A communicator. What has no other owner changes under the lock. */
+/* A communicator. Fields that have no other owner change under the lock. */
 struct comm {
-  _Atomic uint64_t generation; /* odd while there is one */
+  _Atomic uint64_t generation; /* odd while the slot is in use */
   int version;
-  bool taped;                        /* its operations are the plug-in's to write */
-  int *mask;                         /* NCCL's */
+  bool taped;                        /* the plug-in writes its operations */
+  int *mask;                         /* NCCL's mask */
   struct profiler_beside beside;
   struct profiler_tape tape;
   struct depth depth;
-  int64_t looked;                    /* when an operation of the plug-in's was looked into; 0: never */
-  _Atomic uintptr_t group;           /* the token of the group that it joined; its operations end with that */
+  int64_t looked;                    /* when an operation that the plug-in writes was last looked into; 0: never */
+  _Atomic uintptr_t group;           /* the token of the group that the communicator joined; its operations end with
+                                        that group */
 };
 
 _Atomic uint64_t profiler_counts[TAPE_UNEXPECTED_KINDS];
@@ -39,26 +40,27 @@ _Atomic uint64_t profiler_counts[TAPE_UNEXPECTED_KINDS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm comms[PROFILER_COMMS];
 static int alive;              /* communicators */
-static profiler_log nccl_log;  /* the last one's; NULL up to version 3 */
+static profiler_log nccl_log;  /* that of the last communicator; NULL up to version 3 */
 
-/* NCCL's masks, mostly one, and what they were set to. */
+/* NCCL's masks, usually just one, and what each was last set to. */
 static struct wish {
   int *mask;
   uint32_t set;
 } wishes[4];
-static _Atomic uint32_t next_mask; /* what the other plug-ins asked for when they were set */
+static _Atomic uint32_t next_mask; /* what the other plug-ins asked for at the last set_mask */
 
 static uint64_t generation_of(const struct comm *c) {
   return atomic_load_explicit(&c->generation, memory_order_acquire);
 }
 
-/* The communicator of a token; NULL if it is none or has ended. */
+/* The communicator of a token; NULL if the token is invalid or the communicator has ended. */
 static struct comm *comm_of(uintptr_t t) {
   const ptrdiff_t i = token_index(t, TOKEN_COMM, PROFILER_COMMS);
   return i >= 0 && (generation_of(&comms[i]) & TOKEN_GENERATIONS) == token_generation(t) ? &comms[i] : NULL;
 }
 
-/* Lets the operations of a communicator end with a group; those of an earlier group have ended, or nobody says so. */
+/* Makes a communicator's operations end with a group. Those of an earlier group are ended first, if nobody has done
+   so. */
 static void join(struct comm *c, uintptr_t context, uintptr_t group) {
   if (atomic_load_explicit(&c->group, memory_order_relaxed) == group) {
     return;
@@ -79,7 +81,7 @@ static void join(struct comm *c, uintptr_t context, uintptr_t group) {
   }
 }
 
-/* The group that an event is in: itself, its parent, or its parent's. */
+/* The group that an event is in, given its parent: the parent itself, if that is a group, or the parent's group. */
 static uintptr_t group_of(uintptr_t parent) {
   struct slot *p = slot_of(parent);
   if (p == NULL) {
@@ -90,7 +92,7 @@ static uintptr_t group_of(uintptr_t parent) {
              : atomic_load_explicit(&p->group, memory_order_relaxed);
 }
 
-/* Whether the tape needs an event: those that begin operations, and those that lead to their group. */
+/* Whether the tape needs an event: it begins an operation, or leads from one to its group. */
 static bool for_tape(const struct comm *c, const struct profiler_event *e) {
   if (!c->taped) {
     return false;
@@ -101,7 +103,7 @@ static bool for_tape(const struct comm *c, const struct profiler_event *e) {
     case PROFILER_GROUP_API:
     case PROFILER_P2P_API:
       return true;
-    case PROFILER_P2P: /* not one that a collective consists of */
+    case PROFILER_P2P: /* but not one that is part of a collective */
       call = slot_of((uintptr_t)e->parentObj);
       return call != NULL && atomic_load_explicit(&call->type, memory_order_relaxed) == PROFILER_P2P_API;
     default:
@@ -111,8 +113,8 @@ static bool for_tape(const struct comm *c, const struct profiler_event *e) {
   return profiler_tape_begins(c->version, e->type);
 }
 
-/* Writes a mask of NCCL's as its communicators want it. If somebody else has written it since, only what has changed of
-   our wishes is changed. The caller has the lock. */
+/* Sets one of NCCL's masks as its communicators need it. If somebody else has written the mask since, only the bits
+   that differ from our last wishes are changed. The caller has the lock. */
 static void set_mask(int *mask) {
   struct wish *w = NULL;
   for (size_t i = 0; i < sizeof wishes / sizeof *wishes && w == NULL; i++) {
@@ -132,7 +134,7 @@ static void set_mask(int *mask) {
       any = true;
     }
   }
-  if (!any) { /* NCCL may be gone with its mask */
+  if (!any) { /* NCCL may have been unloaded, with its mask */
     if (!first) {
       *w = (struct wish){0};
     }
@@ -162,25 +164,26 @@ static void set_mask(int *mask) {
   }
 }
 
-/* After how many ns an operation is looked into again that the plug-in writes. */
+/* For operations that the plug-in writes: the interval in ns between looks. */
 #define LOOK_EVERY INT64_C(30000000000)
 
-/* Has the mask ask for more of a communicator, or no longer. The caller has the lock. */
+/* Sets whether the mask asks for more events of a communicator. The caller has the lock. */
 static void ask(struct comm *c, bool more) {
   if (atomic_exchange(&c->depth.asked, more) != more) {
     set_mask(c->mask);
   }
 }
 
-/* Looks into an operation that the plug-in has written, and those of its group, if NCCL was asked for more when it took
-   them up; or has it asked for the next one. No thread waits for the lock: another operation will come. */
+/* Called after each operation that the plug-in has written. If NCCL was asked for more when it took the operation up,
+   looks into it and its group; else, if a look is due, asks NCCL for more from the next one on. Doesn't wait for the
+   lock: another operation will come. */
 static void look_into(struct comm *c, uint64_t operation) {
   const bool looks = atomic_load_explicit(&c->depth.look, memory_order_relaxed) != 0;
   const bool asks = atomic_load_explicit(&c->depth.asked, memory_order_relaxed);
   const int64_t now = tape_now();
   struct tape_look of;
   const bool due = now - c->looked >= LOOK_EVERY;
-  const bool ends = looks && c->version >= 4; /* before, NCCL says of no kernel that it has ended */
+  const bool ends = looks && c->version >= 4; /* up to version 3, no event says that a kernel has ended */
   if (operation == 0 || (!due && !asks && !ends) || pthread_mutex_trylock(&lock) != 0) {
     return;
   }
@@ -241,17 +244,18 @@ static void write_stop(struct comm *c, const struct slot_contents *was, uintptr_
   }
 }
 
-/* What one of the other plug-ins knows a token's event by; NULL if it wasn't told of it. */
+/* The handle by which another plug-in knows a token's event; NULL if that plug-in wasn't told of the event. */
 static void *handle_of(void *t, int i) {
   struct slot *s = slot_of((uintptr_t)t);
   if (s == NULL || (atomic_load_explicit(&s->beside, memory_order_relaxed) & 1u << i) == 0) {
     return NULL;
   }
   void *handle = atomic_load_explicit(&s->handle[i], memory_order_relaxed);
-  return slot_of((uintptr_t)t) == s ? handle : NULL; /* no other event took the slot meanwhile */
+  return slot_of((uintptr_t)t) == s ? handle : NULL; /* unless another event took the slot meanwhile */
 }
 
-/* Asks NCCL for what another plug-in asked for meanwhile. Whoever finds the lock taken leaves it to the next group. */
+/* Adds to NCCL's masks what another plug-in has asked for meanwhile. If the lock is taken, that is left to the next
+   group. */
 static void follow_next(void) {
   if (profiler_next_mask() == atomic_load_explicit(&next_mask, memory_order_relaxed) ||
       pthread_mutex_trylock(&lock) != 0) {
@@ -265,7 +269,7 @@ static void follow_next(void) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Whether nobody reads the events of a communicator, which is one of ours. */
+/* Whether nobody reads the events of one of our communicators. */
 static bool unread(void *context) {
   const struct comm *c = comm_of((uintptr_t)context);
   return c != NULL && !c->taped && c->beside.with == 0 &&
@@ -275,7 +279,7 @@ static bool unread(void *context) {
 static int start(int version, void *context, void **handle, const struct profiler_event *e, const void *descr) {
   *handle = NULL;
   if (e->type == PROFILER_PROXY_OP && e->proxyOp.pid != atomic_load_explicit(&token_process, memory_order_relaxed)) {
-    profiler_count(TAPE_UNEXPECTED_FOREIGN); /* its context and parent are pointers of that process */
+    profiler_count(TAPE_UNEXPECTED_FOREIGN); /* its context and parent are pointers in that process */
     return 0;
   }
   struct comm *c = comm_of((uintptr_t)context);
@@ -323,7 +327,7 @@ static int start(int version, void *context, void **handle, const struct profile
   return 0;
 }
 
-/* Counts what came for an event that isn't open. */
+/* Counts a call for an event that isn't open. */
 static void missed(int64_t age, size_t again) {
   profiler_count(age < 0 ? TAPE_UNEXPECTED_UNKNOWN_EVENT : age == 1 ? again : TAPE_UNEXPECTED_LATE);
 }
@@ -340,7 +344,7 @@ static int stop(void *handle) {
   }
   struct slot_contents was;
   if (!slot_give(s, (uintptr_t)handle, &was)) {
-    profiler_count(TAPE_UNEXPECTED_STOPPED_TWICE); /* by another thread, meanwhile */
+    profiler_count(TAPE_UNEXPECTED_STOPPED_TWICE); /* another thread has stopped it meanwhile */
     return 0;
   }
   for (int i = 0; was.beside >> i != 0; i++) {
@@ -381,7 +385,7 @@ static int state(void *handle, int state, const void *args) {
   return 0;
 }
 
-/* Says once, in one process of a job if NCCL tells the rank, that interposition does not see the communicators. */
+/* Says once that interposition does not see the communicators; in only one process of a job if NCCL tells the rank. */
 static void say_unseen(int32_t rank) {
   static bool said;
   if (rank <= 0 && !said) {
@@ -396,7 +400,7 @@ static void say_unseen(int32_t rank) {
 
 static int init(int version, void **context, int *mask, const struct profiler_made *made) {
   *context = NULL;
-  if (getauxval(AT_SECURE) != 0) { /* who has set its environment must not say where a setuid program writes */
+  if (getauxval(AT_SECURE) != 0) { /* whoever set its environment must not choose where a setuid program writes */
     return 0;
   }
   pthread_mutex_lock(&lock);
@@ -421,7 +425,7 @@ static int init(int version, void **context, int *mask, const struct profiler_ma
   *context = (void *)token_make(TOKEN_COMM, generation, (size_t)i);
   c->taped = !ops_claim(made->rank, made->size, made->hash, made->nodes, (uintptr_t)*context);
   atomic_store_explicit(&c->group, 0, memory_order_relaxed);
-  c->depth.asked = c->taped; /* its first operation is looked into */
+  c->depth.asked = c->taped; /* so that its first operation is looked into */
   c->looked = 0;
   if (c->taped) {
     say_unseen(made->rank);
@@ -480,7 +484,7 @@ void depth_end(uintptr_t context) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Says in NCCL's log what was unexpected, if anything was. */
+/* Writes the counts of unexpected calls to NCCL's log, if there are any. */
 static void report(void) {
   static const char *const says[TAPE_UNEXPECTED_KINDS] = {
       [TAPE_UNEXPECTED_FOREIGN] = "events of another process",
@@ -531,7 +535,7 @@ static int finalize(void *context) {
   return 0;
 }
 
-/* The versions. */
+/* The entry points of each version. */
 
 #define START(V)                                                                                        \
   static int start_v##V(void *context, void **handle, const struct profiler_descr_v##V *descr) {        \

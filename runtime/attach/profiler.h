@@ -5,9 +5,9 @@
  *                                          │                    doesn't see (ops.h), onto the tape
  *                                          └─ profiler_next.c   the plug-ins of CARILLON_PROFILER_NEXT
  *
- * A context and a handle that NCCL is given are tokens: the number of a slot in a table and its generation. None is
- * ever followed as a pointer, so what NCCL passes that isn't ours, or isn't any more, is told by its bits alone. An
- * event that nobody reads has no handle; NCCL then calls for no state and no stop of it.
+ * The contexts and handles that NCCL gets are tokens: the number of a slot in a table and its generation. No token is
+ * ever followed as a pointer, so the bits alone tell whether what NCCL passes is ours, and still valid. An event that
+ * nobody reads has no handle; NCCL then makes no state or stop calls for it.
  */
 #ifndef CARILLON_PROFILER_H
 #define CARILLON_PROFILER_H
@@ -23,11 +23,11 @@
 enum {
   PROFILER_SLOTS = 1 << 14, /* events that are open at once */
   PROFILER_COMMS = 1 << 10, /* communicators that are alive at once */
-  PROFILER_NEXT = 4,        /* plug-ins beside this one */
-  PROFILER_JOINED = 8,      /* communicators of one group of which the operations end with the group */
+  PROFILER_NEXT = 4,        /* other plug-ins beside this one */
+  PROFILER_JOINED = 8,      /* communicators whose operations end with one group */
 };
 
-/* How many calls were unexpected so far, by TAPE_UNEXPECTED_*. */
+/* The number of unexpected calls so far, by TAPE_UNEXPECTED_*. */
 extern _Atomic uint64_t profiler_counts[TAPE_UNEXPECTED_KINDS];
 
 /* Counts an unexpected call, here and on the tape. */

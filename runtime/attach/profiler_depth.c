@@ -6,19 +6,21 @@
 
 #include "../../lifecycle/carillon_lifecycle.h"
 
-/* States of a proxy's step, of a kernel's channel and of a part of that, in all versions. */
+/* States of a proxy step, of a kernel channel and of a kernel phase, in all versions. */
 enum { SEND_WAIT = 9, RECV_WAIT = 10, SEND_PEER_WAIT = 20, KERNEL_CH_STOP = 22, KERNEL_PHASE_STOP = 31 };
 
-/* The first part of a kernel's channel, in which it waits for those of other ranks. */
+/* The first phase of a kernel channel, in which it waits for the kernels of other ranks. */
 enum { INITIAL_SYNC = 0 };
 
-/* What a step waits for: an index of depth_flow.steps, plus 1; 0: for the device, or nothing. */
+/* What a step waits for: an index of depth_flow.steps, plus 1; 0: the device, or nothing. */
 enum wait { NOTHING, CREDIT, NETWORK, DATA };
 
-/* Who waits for data waits for the other rank's device as much as for the network: the phase is the stream's still. */
+/* A step that waits for data may be waiting for the other rank's device as well as for the network, so its phase stays
+   "stream". */
 static const uint8_t phases[] = {TAPE_PHASE_NONE, TAPE_PHASE_CREDIT, TAPE_PHASE_NETWORK, TAPE_PHASE_STREAM};
 
-/* What a slot keeps: a flow's number, plus 1, and what its step waits for; or that it is a kernel's initial sync. */
+/* The bits of slot.part: a flow's index plus 1, and what its step waits for; or PART_SYNC for a kernel's initial
+   sync. */
 enum { PART_FLOW = 0xff, PART_WAIT = 8, PART_SYNC = 1 << 16 };
 
 static enum wait wait_in(int state) {
@@ -32,8 +34,8 @@ static struct depth_flow *flow_of(struct depth *d, uint32_t part) {
   return i < d->flows ? &d->flow[i] : NULL;
 }
 
-/* Shows which rank the operation's data waits for: that of the flow in which nothing has happened for longest. What the
-   network doesn't take comes first: others may wait because of it. */
+/* Shows on the tape which rank the operation's data waits for: the peer of the flow that has been idle for longest.
+   Waits for the network come first: others may be their consequence. */
 static void show(struct depth *d) {
   int32_t peer = -1;
   uint8_t phase = TAPE_PHASE_NONE;
@@ -58,7 +60,7 @@ static void show(struct depth *d) {
   }
 }
 
-/* Has a step of a flow wait for something else. */
+/* Moves a step of a flow from one wait to another. */
 static void wait_for(struct depth_flow *f, enum wait was, enum wait is) {
   const int64_t now = tape_now();
   if (was != NOTHING) {
@@ -92,7 +94,7 @@ uint32_t depth_of(struct depth *d, const struct profiler_event *e) {
   }
 }
 
-/* The part of a proxy's operation: its flow's. */
+/* The slot part of a proxy operation: the flow of its peer and direction, added if there is room; 0: there is none. */
 static uint32_t join(struct depth *d, int32_t peer, bool sends) {
   uint32_t i = 0;
   while (i < d->flows && (d->flow[i].peer != peer || d->flow[i].sends != sends)) {
@@ -108,7 +110,7 @@ static uint32_t join(struct depth *d, int32_t peer, bool sends) {
   return i + 1;
 }
 
-/* Takes the lock, if an event's look is the one that goes on. */
+/* Takes the lock, if the given look is the current one. */
 static bool enter(struct depth *d, uint32_t look) {
   pthread_mutex_lock(&d->lock);
   if (look != 0 && look == atomic_load_explicit(&d->look, memory_order_relaxed)) {
@@ -147,7 +149,7 @@ void depth_state(struct depth *d, struct slot *s, int state, const union profile
   }
   const uint32_t type = atomic_load_explicit(&s->type, memory_order_relaxed), part = part_of(s);
   struct depth_flow *f = flow_of(d, part);
-  const uint64_t told = args == NULL ? 0 : args->kernelCh.pTimer; /* or transSize; up to v2 there is neither */
+  const uint64_t told = args == NULL ? 0 : args->kernelCh.pTimer; /* or transSize; up to version 2 there is neither */
   if (type == PROFILER_KERNEL_CH && state == KERNEL_CH_STOP) {
     d->kernel.last = told > d->kernel.last ? told : d->kernel.last;
   } else if (part == PART_SYNC && state == KERNEL_PHASE_STOP) {
@@ -179,7 +181,7 @@ void depth_stop(struct depth *d, const struct slot_contents *was) {
   pthread_mutex_unlock(&d->lock);
 }
 
-/* Writes what was seen. */
+/* Writes to the tape what was seen. */
 static void tell(struct depth *d) {
   for (uint32_t i = 0; i < d->flows; i++) {
     const struct depth_flow *f = &d->flow[i];
@@ -188,7 +190,8 @@ static void tell(struct depth *d) {
     }
   }
   if (d->kernel.end != 0 && d->kernel.open == 0) {
-    const int64_t took = (int64_t)(d->kernel.last - d->kernel.first); /* the device's; NCCL told of it a little later */
+    const int64_t took = (int64_t)(d->kernel.last - d->kernel.first); /* by the device; NCCL reported it a little
+                                                                         later */
     const int64_t start = d->kernel.first != 0 && took > 0 ? d->kernel.end - took : d->kernel.start;
     tape_kernel(d->tape, &d->of, TAPE_PHASE_NONE, start, d->kernel.end);
     if (d->kernel.first != 0 && d->kernel.met > d->kernel.first) {

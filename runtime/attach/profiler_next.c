@@ -10,7 +10,7 @@
 
 static struct plugin {
   const char *name;
-  struct profiler_plugin is; /* its version is the one that NCCL and it share */
+  struct profiler_plugin is; /* is.version is the one that it shares with NCCL */
 } plugins[PROFILER_NEXT];
 static int count;
 
@@ -18,7 +18,7 @@ static void say(const char *name, const char *why) {
   fprintf(stderr, "carillon: the profiler plug-in %s of CARILLON_PROFILER_NEXT is left out: %s\n", name, why);
 }
 
-/* Opens a library, or adds to why what the loader says. */
+/* Opens a library, or appends the loader's message to why. */
 static void *open_library(const char *name, char *why, size_t size) {
   void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
@@ -28,8 +28,8 @@ static void *open_library(const char *name, char *why, size_t size) {
   return library;
 }
 
-/* Opens the plug-in that NCCL_PROFILER_PLUGIN=name stands for (NCCL's src/plugin/plugin_open.cc). NULL: there is none,
-   and why says why not, if it should be there. */
+/* Opens the plug-in that NCCL_PROFILER_PLUGIN=name stands for (NCCL's src/plugin/plugin_open.cc). NULL: there is none;
+   why has the reason, unless it is fine that there is none. */
 static void *open_plugin(const char *name, char *why, size_t size) {
   *why = '\0';
   if (strcasecmp(name, "none") == 0) {
@@ -47,13 +47,13 @@ static void *open_plugin(const char *name, char *why, size_t size) {
     library = open_library(longer, why, size);
   }
   if (library == NULL && strcmp(name, "libnccl-profiler.so") == 0 && strncmp(why, name, length) == 0) {
-    *why = '\0'; /* NCCL's default. Of a file that it found, the loader would say the path */
+    *why = '\0'; /* NCCL's default is missing. For a file that exists, the message would begin with its path */
   }
   return library;
 }
 
-/* Finds the versions that a library has, and says whether there are any. Carillon's own don't count: STATIC_PLUGIN
-   finds them as well if they are preloaded. */
+/* Finds the versions that a library has. False: it has none. Carillon's own don't count: STATIC_PLUGIN finds them as
+   well if they are preloaded. */
 static bool find_versions(struct profiler_plugin *p, void *library) {
   Dl_info own, of;
   bool any = false;
@@ -106,7 +106,7 @@ void profiler_next_load(void) {
     return;
   }
   loaded = true;
-  char *rest = strdup(names), *save = NULL; /* kept: names are said later */
+  char *rest = strdup(names), *save = NULL; /* never freed: plugins point into it */
   if (rest == NULL) {
     return;
   }

@@ -37,15 +37,15 @@ struct slot *slot_of(uintptr_t token) {
   return age == 0 || age == 1 ? s : NULL;
 }
 
-/* Shuts a slot of that generation. Before that, its birth becomes one that is never long ago: whoever takes the slot
-   may be kept from saying its own. */
+/* Closes a slot of that generation. First it sets began to a value that never looks old: the next owner may be delayed
+   before it sets its own. */
 static bool shut(struct slot *s, uint64_t generation) {
   atomic_store_explicit(&s->began, INT64_MAX / 2, memory_order_relaxed);
   return atomic_compare_exchange_strong_explicit(&s->generation, &generation, generation + 1, memory_order_acq_rel,
                                                  memory_order_relaxed);
 }
 
-/* Whether an event is below a task, and its stop is missing for long. */
+/* Whether an event is below a task and its stop has been missing for long. */
 static bool forgotten(struct slot *s, int64_t turn) {
   enum { LAPS = 4 };
   const uint32_t below =
@@ -86,7 +86,7 @@ uintptr_t slot_take(struct slot **slot, uintptr_t comm, uint64_t type) {
 }
 
 bool slot_give(struct slot *s, uintptr_t token, struct slot_contents *was) {
-  /* It is this event's, if the slot is its own behind it still. */
+  /* These values are the event's if the slot still has its generation afterwards. */
   was->comm = atomic_load_explicit(&s->comm, memory_order_relaxed);
   was->operation = atomic_load_explicit(&s->operation, memory_order_relaxed);
   was->look = atomic_load_explicit(&s->look, memory_order_acquire);

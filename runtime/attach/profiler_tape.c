@@ -9,10 +9,10 @@
 
 #include "../../lifecycle/carillon_lifecycle.h"
 
-/* How often the turn is asked for before an operation is given up. Whoever has it keeps it for some hundred ns. */
+/* How often to try for the turn before an operation is given up. A holder keeps the turn for some hundred ns. */
 enum { PATIENCE = 100000 };
 
-/* For how many peers messages are counted if NCCL doesn't say how many ranks there are. */
+/* The number of peers whose messages are counted if NCCL doesn't tell the number of ranks. */
 enum { UNKNOWN_PEERS = 4096 };
 
 static bool take(struct profiler_tape *t) {
@@ -30,7 +30,7 @@ static bool take(struct profiler_tape *t) {
 
 static void give(struct profiler_tape *t) { atomic_flag_clear_explicit(&t->turn, memory_order_release); }
 
-/* All ranks know the communicator by NCCL's hash of 8 bytes, of which its 16 here are made. */
+/* Derives the 16 bytes of the communicator's id from NCCL's hash of 8 bytes, by which all ranks know it. */
 static void identify(struct profiler_tape *t, uint64_t hash, const char *name) {
   uint64_t mixed = (hash ^ hash >> 31) * 0x9E3779B97F4A7C15u;
   mixed ^= mixed >> 29;
@@ -88,12 +88,12 @@ bool profiler_tape_begins(int version, uint64_t type) {
   return type == PROFILER_P2P || type == (version >= 5 ? PROFILER_COLL_API : PROFILER_COLL);
 }
 
-/* What NCCL calls the functions, in the order of their use. */
+/* NCCL's names of the functions, the most frequent ones first. */
 static const struct function {
   const char *name;
   uint8_t call;
-  bool rooted; /* or with a peer */
-  bool parts;  /* the count is of one rank's part of the whole */
+  bool rooted; /* it has a root or a peer */
+  bool parts;  /* the count is that of one rank's part */
 } functions[] = {
     {"AllReduce", CARILLON_CALL_ALL_REDUCE, false, false},
     {"AllGather", CARILLON_CALL_ALL_GATHER, false, true},
@@ -117,7 +117,7 @@ static const struct function *function_of(const char *name) {
   return NULL;
 }
 
-/* The data type of that name. uint8 is the one that NCCL has no name for. */
+/* The data type of that name. Unknown names give uint8, the one type that NCCL has no name for. */
 static uint8_t data_type_of(const char *name) {
   for (uint8_t i = 0; name != NULL && i < sizeof profiler_datatype_names / sizeof *profiler_datatype_names; i++) {
     if (strcmp(name, profiler_datatype_names[i]) == 0) {
@@ -132,7 +132,7 @@ static uint64_t size_of(uint8_t data_type) {
   return sizes[data_type];
 }
 
-/* What of an event its operation is told from. */
+/* The fields of an event that describe its operation. */
 struct call {
   const char *func, *datatype;
   uint64_t count;
@@ -150,7 +150,7 @@ static struct call call_of(const struct profiler_event *e) {
   }
 }
 
-/* What the ranks agree to call the operation; 0 if they don't. */
+/* The number by which the ranks know an operation; 0 if they have none. */
 static uint64_t number(struct profiler_tape *t, const struct tape_signature *s) {
   if (s->call != CARILLON_CALL_SEND && s->call != CARILLON_CALL_RECV) {
     return ++t->collectives;
@@ -169,7 +169,7 @@ static void uncount_lost(struct profiler_tape *t) {
 
 void profiler_tape_lost(struct profiler_tape *t) {
   atomic_store_explicit(&t->lost, true, memory_order_relaxed);
-  if (!atomic_flag_test_and_set_explicit(&t->turn, memory_order_acquire)) { /* else before the next operation */
+  if (!atomic_flag_test_and_set_explicit(&t->turn, memory_order_acquire)) { /* else the next operation does it */
     uncount_lost(t);
     give(t);
   }
@@ -188,7 +188,8 @@ uint64_t profiler_tape_start(struct profiler_tape *t, const struct profiler_even
   if (atomic_load_explicit(&t->lost, memory_order_relaxed)) {
     uncount_lost(t);
   }
-  if (t->open && t->info.size <= 0 && t->comm == NULL) { /* up to version 3, tasks are the first to say it */
+  if (t->open && t->info.size <= 0 && t->comm == NULL) { /* up to version 3, tasks are the first events to name the
+                                                            communicator */
     const bool coll = e->type == PROFILER_COLL;
     t->info.rank = e->rank;
     identify(t, coll ? e->coll.commHash : e->p2p.commHash, coll ? e->coll.name : e->p2p.name);

@@ -14,14 +14,14 @@
 
 #define CLOSE_ON_EXEC 1U /* MFD_CLOEXEC */
 
-/* The interpreter's function of either name, of a newer or an older version; NULL: there is none. */
+/* The interpreter's function under its newer or its older name; NULL: there is none. */
 static void *function(const char *newer, const char *older) {
   void *const found = dlsym(RTLD_DEFAULT, newer);
   return found != NULL ? found : dlsym(RTLD_DEFAULT, older);
 }
 
-/* Writes the calling thread's stack, innermost first: lines of `  File "train.py", line 12 in step`. False: it has
-   none, or the interpreter is being finalized, which frees the threads' states. */
+/* Writes the calling thread's stack, innermost first: lines like `  File "train.py", line 12 in step`. False: it has no
+   Python stack, or the interpreter is being finalized, which frees the states of threads. */
 static bool write_stack(int file) {
   int (*finalizing)(void);
   void *(*state)(void);
@@ -29,7 +29,7 @@ static bool write_stack(int file) {
   *(void **)&finalizing = function("Py_IsFinalizing", "_Py_IsFinalizing");
   *(void **)&state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
   *(void **)&dump = function("PyUnstable_DumpTraceback", "_Py_DumpTraceback");
-  dlerror(); /* what the program asks for is its own errors */
+  dlerror(); /* dlerror must report only the program's own errors */
   void *const thread =
       finalizing != NULL && state != NULL && dump != NULL && finalizing() == 0 ? state() : NULL;
   if (thread != NULL) {
@@ -38,7 +38,8 @@ static bool write_stack(int file) {
   return thread != NULL;
 }
 
-/* Reads the stack. Into a file in memory: a pipe may be too small for it, and this thread reads it only then. */
+/* Reads the stack through a file in memory: a pipe may be too small, as this thread reads only after it has written
+   all. */
 static bool read_stack(char *text, size_t size) {
   const int file = (int)syscall(SYS_memfd_create, "carillon", CLOSE_ON_EXEC);
   const ssize_t n = file >= 0 && write_stack(file) ? pread(file, text, size - 1, 0) : 0;
@@ -49,7 +50,7 @@ static bool read_stack(char *text, size_t size) {
   return n > 0;
 }
 
-/* Takes a frame from its line of text, in which it ends its strings. */
+/* Parses a frame from its line of text. It puts NULs into the text. */
 static bool parse(char *text, struct python_line *frame) {
   static const char begin[] = "  File \"", middle[] = "\", line ", end[] = " in ";
   char *const after = strstr(text, middle);
@@ -72,7 +73,7 @@ static bool parse(char *text, struct python_line *frame) {
   return true;
 }
 
-/* Tells whether a file is one of the interpreter's or of an installed package. */
+/* Whether a file belongs to the interpreter or to an installed package. */
 static bool of_library(const char *file) {
   return strncmp(file, "<frozen ", 8) == 0 || strstr(file, "/lib/python3") != NULL ||
          strstr(file, "/site-packages/") != NULL || strstr(file, "/dist-packages/") != NULL;
@@ -101,7 +102,7 @@ static bool find(struct python_line *found) {
   return any;
 }
 
-/* The one like a line that is kept, which is made if there is room for it. */
+/* Returns the kept copy of a line, which is made if there is room; else NULL. */
 static const struct python_line *keep(const struct python_line *line) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static struct python_line kept[256];

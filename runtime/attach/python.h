@@ -1,7 +1,8 @@
 /*
- * Which line of Python a call comes from, by what CPython has for signal handlers (faulthandler): it is called without
- * the GIL, takes no lock, and changes nothing of the interpreter. Versions to 3.12 export it, and again from 3.15 on.
- * An interpreter that is being finalized frees what it reads, so that it is not called then.
+ * Finds the line of Python that a call comes from, with CPython's function for signal handlers (faulthandler): it may
+ * be called without the GIL, takes no lock, and changes nothing in the interpreter. Versions up to 3.12 export it, and
+ * those from 3.15 on. It is not called while the interpreter is being finalized, as the interpreter then frees what the
+ * function reads.
  */
 #ifndef CARILLON_PYTHON_H
 #define CARILLON_PYTHON_H
@@ -10,13 +11,14 @@
 
 struct python_line {
   char function[64];
-  char file[256]; /* of a long name, the end */
+  char file[256]; /* the end of a long name */
   int32_t line;
 };
 
-/* The line that the calling thread runs: the innermost of the program's own, or of a library if there is none. NULL: it
-   runs no Python, or that can't be told. It takes up to a millisecond or more, as CPython writes up to 100 frames in
-   small pieces. The line is kept: a process has few that make or end communicators, and no more than 256 are. */
+/* The line that the calling thread runs: the innermost of the program's own, or of a library if there is none. NULL:
+   the thread runs no Python, or the line can't be found. A call takes a millisecond or more at worst, as CPython writes
+   up to 100 frames in small pieces. Lines are kept forever, at most 256: few lines of a process make or end
+   communicators. */
 const struct python_line *python_line(void);
 
 #endif

@@ -22,7 +22,7 @@ static const char *name_of(enum real_function which) { return functions[which].t
 static ncclResult_t no_library(void) { return ncclSystemError; }
 static ncclResult_t no_function(void) { return ncclInvalidUsage; }
 
-/* A function that is not this library's own. */
+/* A function that is not in this library; NULL: there is none. */
 static real_function_t *foreign(void *scope, const char *name) {
   Dl_info found, own;
   void *symbol = dlsym(scope, name);
@@ -33,13 +33,13 @@ static real_function_t *foreign(void *scope, const char *name) {
   return (real_function_t *)symbol;
 }
 
-/* The function or its twin. */
+/* The function or its pnccl twin. */
 static real_function_t *either(void *scope, enum real_function which) {
   real_function_t *found = foreign(scope, name_of(which));
   return found != NULL ? found : foreign(scope, functions[which].twin);
 }
 
-/* A handle of NCCL's library, which is kept. */
+/* A handle of NCCL's library, which is kept open. */
 static void *library(int how) {
   static _Atomic(void *) kept;
   void *handle = atomic_load_explicit(&kept, memory_order_acquire);
@@ -50,8 +50,8 @@ static void *library(int how) {
 }
 
 /*
- * The library as it is loaded comes first: where it is in a scope of its own, as a wheel's is, nothing else finds it.
- * Then come those that programs were linked with under another name, and last what the loader would find.
+ * The loaded libnccl.so.2 comes first: if it is in a scope of its own, as that of a wheel is, only its handle finds it.
+ * Then come libraries that the program was linked with under another name, and last the one that the loader would find.
  */
 static real_function_t *look(enum real_function which) {
   real_function_t *found = NULL;
@@ -65,7 +65,7 @@ static real_function_t *look(enum real_function which) {
   if (found == NULL && handle == NULL && (handle = library(0)) != NULL) {
     found = either(handle, which);
   }
-  dlerror(); /* what the program asks for is its own errors */
+  dlerror(); /* dlerror must report only the program's own errors */
   return found;
 }
 

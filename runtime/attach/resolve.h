@@ -1,8 +1,8 @@
 /*
- * NCCL's own functions, behind those of the same names that this library has: REAL(ncclSend)(…). Each is looked for
- * on its first call, and nothing is done before. Where there is no such function, a stand-in answers an error, and one
- * line on stderr says why. A program that asks the loader whether a function is there finds this library's; what is
- * missing behind it shows when it is called.
+ * NCCL's own functions, behind those of the same names in this library: REAL(ncclSend)(…). Each is looked up on its
+ * first call, and nothing is done before that. If there is no such function, a stand-in returns an error, and one line
+ * on stderr says why. A program that asks the loader whether a function exists finds this library's; only a call shows
+ * that NCCL has none.
  */
 #ifndef CARILLON_RESOLVE_H
 #define CARILLON_RESOLVE_H
@@ -24,7 +24,7 @@ typedef void real_function_t(void);
 /* The functions that were found; NULL: not looked for yet. */
 extern _Atomic(real_function_t *) real_functions[REAL_COUNT];
 
-/* Looks for a function of NCCL's, or makes the stand-in. Takes no lock but the loader's. */
+/* Looks a function of NCCL up, or uses the stand-in. Takes no lock but the loader's. */
 real_function_t *real_find(enum real_function);
 
 static inline real_function_t *real(enum real_function which) {
@@ -34,7 +34,7 @@ static inline real_function_t *real(enum real_function which) {
 
 #define REAL(name) ((__typeof__(&name))real(REAL_##name))
 
-/* What ncclGetVersion answers, 22809; 0 if there is no NCCL. */
+/* The version from ncclGetVersion, such as 22809; 0 if there is no NCCL. */
 int real_version(void);
 
 /* A version with dots, for printf. */

@@ -38,7 +38,7 @@ const struct tape_site *site_tell(const struct site *site, struct site_words *to
     return &to->site;
   }
   ssize_t length = -1;
-  if (map->l_name[0] == '\0') { /* the program itself, which dli_fname has as it was called */
+  if (map->l_name[0] == '\0') { /* the program itself; dli_fname has the name by which it was called */
     length = readlink("/proc/self/exe", to->file, sizeof to->file - 1);
   }
   if (length >= 0) {
@@ -51,7 +51,7 @@ const struct tape_site *site_tell(const struct site *site, struct site_words *to
   const size_t address = (uintptr_t)site->address - map->l_addr;
   snprintf(to->function, sizeof to->function, "%.120s+0x%zx", base, address);
   if (object.dli_sname != NULL) {
-    char named[TAPE_MAX_SITE + 1]; /* what is longer would be cut: a reader finds it by the address */
+    char named[TAPE_MAX_SITE + 1]; /* a longer one would be cut; the address is enough for a reader */
     const int needs = snprintf(named, sizeof named, "%s+0x%zx in %s", object.dli_sname,
                                (size_t)((const char *)site->address - (const char *)object.dli_saddr), to->function);
     if (needs > 0 && (size_t)needs < sizeof named) {

@@ -12,7 +12,7 @@
 
 #include "profiler_depth.h"
 
-/* Of the CUDA driver's interface. */
+/* From the CUDA driver's interface. */
 typedef unsigned long long device_pointer;
 enum { PORTABLE = 1, DEVICE_MAP = 2, RELAXED = 2, NOT_CAPTURING = 0 };
 
@@ -22,7 +22,7 @@ static struct {
   int (*write_value)(cudaStream_t, device_pointer, uint32_t, unsigned);
   int (*is_capturing)(cudaStream_t, int *);
   int (*exchange_capture_mode)(int *);
-  /* NULL: nothing is measured */
+  /* NULL: nothing is measured by events */
   int (*event_create)(void **, unsigned);
   int (*event_record)(void *, cudaStream_t);
   int (*event_elapsed)(float *, void *, void *);
@@ -31,10 +31,10 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool off;
-static uint8_t *memory;              /* that devices write */
-static _Atomic device_pointer found; /* where it is for a device; 0: nowhere yet */
+static uint8_t *memory;              /* the part of the tape that devices write */
+static _Atomic device_pointer found; /* its address on the devices; 0: not mapped yet */
 
-/* Looks for the driver that the process has loaded; it is not loaded here. */
+/* Finds the driver, if the process has loaded it. Doesn't load it. */
 static bool look(void) {
   void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (handle == NULL) {
@@ -51,20 +51,20 @@ static bool look(void) {
   if (driver.event_record != NULL && driver.event_elapsed != NULL && driver.event_destroy != NULL) {
     *(void **)&driver.event_create = dlsym(handle, "cuEventCreate");
   }
-  dlerror(); /* what the program asks for is its own errors */
+  dlerror(); /* dlerror must report only the program's own errors */
   off = driver.host_register == NULL || driver.device_address == NULL || driver.write_value == NULL ||
         driver.is_capturing == NULL || driver.exchange_capture_mode == NULL;
   return !off;
 }
 
-/* Keeps the driver from ending a capture that another thread may be in. Answers the thread's mode, to be set again. */
+/* Keeps driver calls from invalidating a capture of another thread. Returns the thread's mode, to be restored. */
 static int relax(void) {
   int mode = RELAXED;
   driver.exchange_capture_mode(&mode);
   return mode;
 }
 
-/* Says, once, that streams can't write on the tape as it lies on a disk, if it does. */
+/* Says, once, that streams can't write to the tape if it is on a disk. */
 static void unmapped(void) {
   struct statfs fs;
   if (statfs(tape_path(), &fs) == 0 && fs.f_type != TMPFS_MAGIC) {
@@ -76,7 +76,7 @@ static void unmapped(void) {
   }
 }
 
-/* Tells whether CARILLON_STREAM_MARKS says off, in one of the words that switches have. */
+/* Whether CARILLON_STREAM_MARKS is off, in one of the words that switches accept. */
 static bool switched_off(void) {
   static const char *const words[] = {"off", "no", "false", "0"};
   const char *set = getenv("CARILLON_STREAM_MARKS");
@@ -88,7 +88,7 @@ static bool switched_off(void) {
   return false;
 }
 
-/* Gives devices access to the tape, if there is a driver, and a context that is the thread's. */
+/* Maps the tape for devices, if there is a driver and the thread has a context. */
 static void open_memory(void) {
   pthread_mutex_lock(&lock);
   off = off || switched_off();
@@ -108,8 +108,8 @@ static void open_memory(void) {
 }
 
 /*
- * Has the stream write when it has come so far. It takes the GPU 3 us, for the barrier: without that
- * (CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) streams write while what is before it still runs.
+ * Makes the stream write when it gets there. This takes the GPU 3 us, for the barrier: without it
+ * (CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) the stream writes while earlier work still runs.
  */
 static bool write_value(const struct comm *comm, const uint32_t *word) {
   const size_t offset = (size_t)((const uint8_t *)word - memory);
@@ -122,7 +122,7 @@ static uintptr_t context_of(const struct comm *comm) {
   return atomic_load_explicit(&comm->ops.context, memory_order_relaxed);
 }
 
-/* Ends an observation, or gives it up. */
+/* Ends an observation, or abandons it. */
 static void end_observation(struct comm *comm) {
   for (int i = 0; i < 2; i++) {
     if (comm->events[i] != NULL) {
@@ -137,7 +137,7 @@ static void end_observation(struct comm *comm) {
   comm->observes = OBSERVES_NOTHING;
 }
 
-/* Records the event before or behind what is observed. False: the driver doesn't. */
+/* Records the event before (0) or behind (1) what is observed. False: the driver failed. */
 static bool record(struct comm *comm, int i) {
   int mode = relax();
   if (driver.event_create(&comm->events[i], 0) != 0) {
@@ -148,8 +148,8 @@ static bool record(struct comm *comm, int i) {
   return well;
 }
 
-/* Observes what is launched next: how long the device takes for it, unless it is a group, whose operations it does
-   together; and what NCCL tells of it. */
+/* Observes what is launched next: the device's time for it, unless it is a group, whose operations the device does
+   together; and what NCCL tells about it. */
 static void observe(struct comm *comm) {
   comm->observes = OBSERVES_NEXT;
   tape_observe(comm->tape);
@@ -162,7 +162,7 @@ static void observe(struct comm *comm) {
   comm->asks = comm->asks || comm->looks;
 }
 
-/* Ends the observation of what is done. */
+/* Ends the observation if the stream has done what is observed. */
 static void observed(struct comm *comm) {
   if (comm->observes != OBSERVES_LAUNCHED || !tape_observed(comm->tape)) {
     return;
@@ -176,10 +176,10 @@ static void observed(struct comm *comm) {
   driver.exchange_capture_mode(&mode);
 }
 
-/* Has the stream say when it comes to what is launched next. */
+/* Makes the stream write before what is launched next, and begins to observe that, if that is due. */
 static void begin(struct comm *comm, bool same_stream) {
   const uint32_t *word = tape_mark_before(comm->tape, same_stream);
-  if (comm->observes == OBSERVES_NEXT) { /* which was not launched */
+  if (comm->observes == OBSERVES_NEXT) { /* it was not launched */
     end_observation(comm);
   }
   const bool observes = comm->observes == OBSERVES_NOTHING && tape_observes(comm->tape);
@@ -189,7 +189,7 @@ static void begin(struct comm *comm, bool same_stream) {
   comm->told = word != NULL && write_value(comm, word);
 }
 
-/* Tells whether streams can write on the tape. */
+/* Whether streams can write to the tape. */
 static bool opened(struct comm *comm) {
   if (!comm->streamed) {
     comm->streamed = true;
@@ -229,7 +229,7 @@ void stream_launches(struct comm *comm, uint64_t first, cudaStream_t stream) {
   }
 }
 
-/* A number of 24 bits for a stream. The default ones have none: each device has its own. */
+/* A 24-bit number for a stream. The default streams have none: each device has its own. */
 static uint32_t number_of(cudaStream_t stream) {
   const uint64_t handle = (uintptr_t)stream;
   return handle <= 2 ? 0 : (uint32_t)(handle * UINT64_C(0x9E3779B97F4A7C15) >> 40) | 1;

@@ -13,13 +13,15 @@
 _Static_assert(sizeof(((struct tape_info *)NULL)->name) == TAPE_NAME_SIZE, "name");
 _Static_assert(sizeof(((struct tape_info *)NULL)->engine) == TAPE_ENGINE_SIZE, "engine");
 
-/** The order in which store takes the words of a life record; where they are not told here, they are an op record's. */
+/**
+ * The order in which store takes the words of a life record. Words that are not checked here are as in an op record.
+ */
 _Static_assert(TAPE_REC_LIFE_OP_HEAD == 2 && TAPE_REC_LIFE_KINDS == 3, "words 2 and 3");
 _Static_assert(TAPE_REC_LIFE_PEER == 4 && TAPE_REC_LIFE_SEQ == 5, "words 4 and 5");
 
 struct tape_writer tape = {.lock = PTHREAD_MUTEX_INITIALIZER, .clock_lock = PTHREAD_MUTEX_INITIALIZER};
 
-/** publish makes a value the next current copy of a latch. */
+/** publish makes a value the current copy of a latch. */
 static void publish(uint64_t *latch, const uint64_t *value, size_t words) {
   uint32_t next = tape_version(latch, words) + 1;
   uint64_t *to = latch + (next & 1) * (words + 1);
@@ -38,7 +40,7 @@ void tape_wake(void) {
 
 /* The life ring. */
 
-/** The tail of a life record: fields of tag u8, length u16, bytes. */
+/** The tail of a life record: fields, each with a tag u8, a length u16, and bytes. */
 struct tail {
   uint8_t bytes[TAPE_MAX_TAIL];
   uint32_t size;
@@ -78,7 +80,7 @@ static void append_site(struct tail *tail, uint8_t tag, const struct tape_site *
   if (*function == 0 && *file == 0 && site->line == 0 && site->thread == 0 && site->time == 0) {
     return;
   }
-  size_t length = strlen(file); // its end is the telling part
+  size_t length = strlen(file); // the end of a path matters most
   if (length > TAPE_MAX_SITE) {
     file += length - TAPE_MAX_SITE;
     while (((uint8_t)*file & 0xC0) == 0x80) {
@@ -96,11 +98,11 @@ static void append_site(struct tail *tail, uint8_t tag, const struct tape_site *
   append(tail, file, length);
 }
 
-/** put_life writes a record of the life ring and its tail in one piece, and wakes followers. */
+/** put_life writes a record and its tail to the life ring, next to each other, and wakes followers. */
 static void put_life(uint8_t kind, uint64_t time, uint64_t kinds, int32_t peer, uint64_t seq, int64_t start,
                      uint64_t comm, struct tail *tail) {
   uint64_t more = (tail->size + TAPE_TAIL_PER_RECORD - 1) / TAPE_TAIL_PER_RECORD;
-  // Before the index is reserved: where it stands among the operations.
+  // Read before the index is reserved: it orders the record among the operations.
   uint64_t op_head = __atomic_load_n(tape.op.head, __ATOMIC_SEQ_CST);
   uint64_t first = reserve(&tape.life, 1 + more);
   memset(tail->bytes + tail->size, 0, more * TAPE_TAIL_PER_RECORD - tail->size);
@@ -116,7 +118,7 @@ static void put_life(uint8_t kind, uint64_t time, uint64_t kinds, int32_t peer, 
 
 /* The header's clock. */
 
-/** refresh_clock publishes one moment on both clocks, unless the published one still tells it; once a second. */
+/** refresh_clock publishes a reading of both clocks if the published one is off, at most once a second. */
 static void refresh_clock(int64_t now) {
   int64_t last = __atomic_load_n(&tape.clock_refreshed, __ATOMIC_RELAXED);
   if ((last != 0 && now - last < TAPE_REFRESH_EVERY) || pthread_mutex_trylock(&tape.clock_lock) != 0) {
@@ -124,7 +126,7 @@ static void refresh_clock(int64_t now) {
   }
   struct layout_clock_pair pair = {0};
   int64_t within = INT64_MAX;
-  for (int i = 0; i < 8; i++) { // the tightest of a few tries: being preempted between the readings doesn't matter
+  for (int i = 0; i < 8; i++) { // the tightest of several tries, so that preemption between the readings doesn't matter
     int64_t before = tape_now(), wall = tape_wall(), gap = tape_now() - before;
     if (gap < within) {
       pair = (struct layout_clock_pair){before + gap / 2, wall};
@@ -145,10 +147,10 @@ static void refresh_clock(int64_t now) {
 
 /* The tape. */
 
-/** forked runs in a child: what it writes would be taken for its parent's. */
+/** forked runs in a forked child: anything it wrote would be taken for its parent's. */
 static void forked(void) { tape.off = true; }
 
-/** map_parts finds the parts of the file. */
+/** map_parts sets the pointers to the parts of the file. */
 static bool map_parts(const struct tape_config *config) {
   const struct tape_geometry *g = &tape.file.geometry;
   const struct tape_offsets from = tape_offsets(g);
@@ -190,7 +192,7 @@ bool tape_open_with(const struct tape_config *config) {
       if (made) {
         refresh_clock(tape_now());
       } else if (tape.file.memory != NULL) {
-        unlink(tape.file.path); // nothing will ever be on it
+        unlink(tape.file.path); // nobody will write it
       }
       progress = made ? MADE : FAILED;
       __atomic_store_n(&tape.progress, progress, __ATOMIC_RELEASE);
@@ -205,7 +207,7 @@ bool tape_open(void) {
   return tape_open_with(&defaults);
 }
 
-/** made says whether there is a tape that this process writes. */
+/** made returns whether there is a tape that this process writes. */
 static bool made(void) { return __atomic_load_n(&tape.progress, __ATOMIC_ACQUIRE) == MADE && !tape.off; }
 
 const char *tape_path(void) { return made() ? tape.file.path : ""; }
@@ -230,12 +232,12 @@ void tape_close(void) {
   pthread_mutex_unlock(&tape.lock);
 }
 
-/** at_exit closes the tape. Destructors with a low priority come last. */
+/** at_exit closes the tape. Destructors with a low priority number run last. */
 __attribute__((destructor(101))) static void at_exit(void) { tape_close(); }
 
 /* Communicators. */
 
-/** show_info shows what the communicator is in the slot; number 0 frees it. */
+/** show_info shows the communicator's description in its slot; shown is its number, or 0 to free the slot. */
 static void show_info(struct tape_comm *comm, uint32_t shown) {
   const struct tape_info *info = &comm->info;
   struct layout_comm_state state = {
@@ -251,7 +253,7 @@ static void show_info(struct tape_comm *comm, uint32_t shown) {
   publish((uint64_t *)comm->slot->info, words, sizeof words / sizeof *words);
 }
 
-/** write_info puts what the communicator is onto the life ring, for when its slot is gone. */
+/** write_info writes the communicator's description to the life ring, for use after its slot is gone. */
 static void write_info(struct tape_comm *comm, uint8_t kind) {
   const struct tape_info *info = &comm->info;
   int32_t shape[3] = {info->rank, info->size, info->nodes};
@@ -268,7 +270,7 @@ static void write_info(struct tape_comm *comm, uint8_t kind) {
   put_life(kind, (uint64_t)tape_now(), (uint64_t)comm->state << 32, -1, 0, 0, comm->comm, &tail);
 }
 
-/** put_info takes over what a communicator is, with a NUL behind each text. */
+/** put_info copies a description, and makes sure that its texts end with a NUL. */
 static void put_info(struct tape_comm *comm, const struct tape_info *info) {
   uint64_t halves[2];
   comm->info = *info;
@@ -314,7 +316,7 @@ struct tape_comm *tape_comm_new(const struct tape_info *info, const struct tape_
   if (tape_counts(comm)) {
     store_release(tape_peers(comm) - 2, pack32(-1, (int32_t)comm->number));
   }
-  tape_show(comm, &nothing); // first, so that nobody sees the last owner's operation under the new one's name
+  tape_show(comm, &nothing); // first, so that no reader sees the last owner's operation under the new name
   show_info(comm, comm->number);
   write_info(comm, TAPE_KIND_COMM);
   pthread_mutex_unlock(&tape.lock);
@@ -327,7 +329,7 @@ void tape_comm_describe(struct tape_comm *comm, const struct tape_info *info) {
   }
   pthread_mutex_lock(&tape.lock);
   if (!comm->closed) {
-    tape_give_tallies(comm); // of another name, perhaps
+    tape_give_tallies(comm); // the name may be another one
     put_info(comm, info);
     show_info(comm, comm->number);
     write_info(comm, TAPE_KIND_COMM);
@@ -374,7 +376,7 @@ void tape_comm_free(struct tape_comm *comm) {
   free(comm);
 }
 
-/** append_counts appends the counts of the communicator's messages, if it still has its slot. */
+/** append_counts appends the communicator's message counts, if it still has its slot. */
 static void append_counts(struct tail *tail, struct tape_comm *comm) {
   struct {
     int32_t rank;
@@ -399,7 +401,9 @@ static void append_counts(struct tail *tail, struct tape_comm *comm) {
   }
 }
 
-/** count_refused counts a refused call, and tells how often such a one was refused: from one place, by one code. */
+/**
+ * count_refused counts a refused call, and returns how many calls from the same site were refused with the same code.
+ */
 static uint32_t count_refused(struct tape_comm *comm, const struct tape_life *life) {
   const size_t last = sizeof comm->refused / sizeof *comm->refused - 1;
   uint64_t is = (uint64_t)life->call << 48 | (uint64_t)life->code << 32 | (uint32_t)life->site.line;
@@ -449,7 +453,7 @@ void tape_life(struct tape_comm *comm, const struct tape_life *life) {
   if (life->stage == TAPE_STAGE_END && (life->act == TAPE_ACT_DESTROY || life->act == TAPE_ACT_ABORT)) {
     append_counts(&tail, comm);
   }
-  refresh_clock(time); // first: a follower that the record wakes reads the clocks, too
+  refresh_clock(time); // first: a follower that the record wakes reads the clocks as well
   uint64_t kinds = (uint64_t)life->act | (uint64_t)life->call << 8 | (uint64_t)life->stage << 16 |
                    (uint64_t)life->phase << 24 | (uint64_t)life->state << 32 | (uint64_t)life->code << 48;
   put_life(TAPE_KIND_LIFE, (uint64_t)time, kinds, life->peer, life->seq, life->start, comm->comm, &tail);

@@ -11,8 +11,8 @@
 
 #include "tape_file.h"
 
-/* The counter, if one is read here at less than what the kernel's clock costs, and whether it never stops or changes
-   its rate. */
+/* The processor's counter, if it can be read for less than the kernel's clock costs, and whether it never stops or
+   changes its rate. */
 #ifdef __x86_64__
 #include <cpuid.h>
 
@@ -26,7 +26,10 @@ static inline uint64_t counter(void) { return 0; }
 static bool invariant(void) { return false; }
 #endif
 
-/** The bounds of the distance of two anchors for a slope between them; how long reading both clocks may take. */
+/**
+ * The least and most ticks between two anchors for a slope between them, and the most ticks that reading both clocks
+ * may take.
+ */
 #define LEAST_TICKS (UINT64_C(1) << 22)
 #define MOST_TICKS (UINT64_C(1) << 31)
 #define TIGHT_TICKS 512
@@ -40,7 +43,7 @@ static inline int64_t along(int64_t mono, uint64_t ticks, uint64_t slope) {
   return mono + (int64_t)(ticks * slope >> 32);
 }
 
-/** The ticks since an anchor; 0 for a counter that is behind it by no more than processors are apart. */
+/** The ticks since an anchor; 0 if the counter is behind the anchor by no more than processors may be apart. */
 static inline uint64_t ticks_since(uint64_t ticks, uint64_t anchor) {
   const uint64_t since = ticks - anchor;
   return since >= -TAPE_SKEW_TICKS ? 0 : since;
@@ -62,7 +65,7 @@ int64_t tape_line_next(struct tape_line *line, uint64_t ticks, int64_t kernel, b
     return now;
   }
   *line = (struct tape_line){.ticks = ticks, .mono = now, .kernel = kernel};
-  if (since > MOST_TICKS) { // after a long pause, or the counter went back
+  if (since > MOST_TICKS) { // a long pause, or the counter went back
     return now;
   }
   line->measured = ((uint64_t)(kernel - was.kernel) << 32) / since;
@@ -81,17 +84,17 @@ int64_t tape_line_next(struct tape_line *line, uint64_t ticks, int64_t kernel, b
 /* The clock of this process. */
 
 /**
- * The line that any thread reads. No two lines have the same ticks, and while the words change, ticks_good is 0: they
- * are of one line if ticks_good isn't 0, and ticks are the same before and after. No line before it told more than
- * begin.
+ * The line that any thread reads. No two lines have the same ticks, and ticks_good is 0 while the words change: the
+ * words read are of one line if ticks_good isn't 0 and ticks is the same before and after. No earlier line has returned
+ * a time after begin.
  */
 static struct {
   _Atomic uint64_t ticks, ticks_good, slope;
   _Atomic int64_t mono, begin;
 } shown;
 
-static atomic_flag making = ATOMIC_FLAG_INIT; /* a thread makes the next line */
-static struct tape_line last;                 /* the one shown; that thread's */
+static atomic_flag making = ATOMIC_FLAG_INIT; /* a thread is making the next line */
+static struct tape_line last;                 /* the line that is shown; used only by that thread */
 
 static void show(const struct tape_line *line) {
   atomic_store_explicit(&shown.begin, line->mono, memory_order_relaxed);
@@ -102,7 +105,7 @@ static void show(const struct tape_line *line) {
   atomic_store_explicit(&shown.ticks_good, line->ticks_good, memory_order_release);
 }
 
-/** The time by the line that is shown, or its end if it doesn't hold any more; false: there is none. */
+/** The time by the shown line, or its end if it doesn't hold any more; false: there is no line. */
 static inline bool by_line(int64_t *now, bool *holds) {
   const uint64_t anchor = atomic_load_explicit(&shown.ticks, memory_order_acquire);
   const uint64_t good = atomic_load_explicit(&shown.ticks_good, memory_order_acquire);
@@ -149,7 +152,7 @@ static bool counter_is_clock(void) {
   return is == YES;
 }
 
-/** meanwhile is the time while another thread makes the next line: no less than what any line has told. */
+/** meanwhile is the time while another thread makes the next line: at least what any line has returned. */
 static int64_t meanwhile(void) {
   bool holds;
   int64_t now = clock_ns(CLOCK_MONOTONIC), line;
@@ -171,7 +174,7 @@ static int64_t next_line(void) {
   }
   const uint64_t ticks = counter();
   int64_t now;
-  if (!tape_line_at(&last, ticks, &now)) { // else another thread has just made it
+  if (!tape_line_at(&last, ticks, &now)) { // else another thread has just made one
     const int64_t kernel = clock_ns(CLOCK_MONOTONIC);
     now = tape_line_next(&last, ticks, kernel, counter() - ticks < TIGHT_TICKS);
     show(&last);

@@ -37,7 +37,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
   size_t length = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
   line[length] = '\n';
   if (write(STDERR_FILENO, line, length + 1) < 0) {
-    return; // nobody listens
+    return; // nobody reads stderr
   }
 }
 
@@ -84,10 +84,10 @@ static uint32_t ring_size(uint32_t n) {
   return size;
 }
 
-/** share is how many of a part there are: as set, or what is left of all after so many halvings. */
+/** share is the number of entries of a part: set, or else the default after so many halvings. */
 static uint32_t share(uint32_t set, uint32_t all, int halvings) { return set != 0 ? set : all >> halvings; }
 
-/** geometry is that of a tape of which what config leaves open is halved so often. */
+/** geometry is that of a tape whose parts, unless config sets them, are halved that often. */
 static struct tape_geometry geometry(const struct tape_config *config, int halvings) {
   return (struct tape_geometry){
       .slots = share(config->slots, TAPE_DEFAULT_SLOTS, halvings),
@@ -97,7 +97,7 @@ static struct tape_geometry geometry(const struct tape_config *config, int halvi
   };
 }
 
-/** fit makes the largest tape of at most so many bytes, or the smallest there is. */
+/** fit returns the largest geometry of at most so many bytes, or the smallest that there is. */
 static struct tape_geometry fit(const struct tape_config *config, size_t bytes) {
   struct tape_geometry g = geometry(config, 0);
   for (int halvings = 1; halvings <= TAPE_MOST_HALVINGS && tape_offsets(&g).end > bytes; halvings++) {
@@ -108,7 +108,7 @@ static struct tape_geometry fit(const struct tape_config *config, size_t bytes) 
 
 /* The file. */
 
-/** reserve takes all of a file's space: writing to a mapping for which there is no room would kill the process. */
+/** reserve allocates all of a file's space: a write to a mapping without space behind it would kill the process. */
 static int reserve(int fd, size_t size) {
   while (fallocate(fd, 0, 0, (off_t)size) != 0) {
     if (errno == EINTR) {
@@ -117,7 +117,7 @@ static int reserve(int fd, size_t size) {
     if (errno != EOPNOTSUPP && errno != ENOSYS) {
       return errno;
     }
-    static const uint8_t zeros[64 * 1024]; // it can only be reserved by writing
+    static const uint8_t zeros[64 * 1024]; // space can only be reserved by writing
     for (size_t at = 0; at < size;) {
       size_t left = size - at;
       ssize_t n = pwrite(fd, zeros, left < sizeof zeros ? left : sizeof zeros, (off_t)at);
@@ -167,7 +167,7 @@ static void fill_header(struct layout_header *h, const struct tape_file *file, c
   h->changing.state = TAPE_STATE_LIVE;
 }
 
-/** ours tells whether a file is a tape that this very process writes. */
+/** ours returns whether a file is a tape of this very process. */
 static bool ours(int dir, const char *name, const struct tape_process *me) {
   struct layout_fixed f;
   int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -181,15 +181,15 @@ static bool ours(int dir, const char *name, const struct tape_process *me) {
 }
 
 /**
- * name_it gives the file its name, which it finds: a hard link alone gives a name only if it is free, on every file
- * system. What an earlier process of the same name left is moved aside, and never lost.
+ * name_it finds a free name and gives it to the file: only a hard link fails if the name is taken, on every file
+ * system. A file that an earlier process of the same name left is renamed, and never lost.
  */
 static int name_it(int dir, const char *temp, const char *base, const struct tape_process *me, char *name,
                    size_t size) {
   for (int n = 0;;) {
     if (n == 0) {
       snprintf(name, size, "%s.tape", base);
-    } else { // this process has a tape of this name already
+    } else { // this process already has a tape of this name
       snprintf(name, size, "%s.%d.tape", base, n);
     }
     if (linkat(dir, temp, dir, name, 0) == 0) {
@@ -202,7 +202,7 @@ static int name_it(int dir, const char *temp, const char *base, const struct tap
       n++;
       continue;
     }
-    // Its writer had our pid, so is dead or in another container, and goes on writing under the new name.
+    // Its writer had our pid, so it is dead or in another container, and goes on writing under the new name.
     char aside[NAME_MAX];
     snprintf(aside, sizeof aside, "%.*s.%lld.old.tape", (int)(strlen(name) - strlen(".tape")), name,
              (long long)tape_wall());
@@ -212,7 +212,7 @@ static int name_it(int dir, const char *temp, const char *base, const struct tap
   }
 }
 
-/** make makes the file whole in the job's directory: it has its name when its header is written. */
+/** make makes the complete file in the job's directory: it gets its name only once its header is written. */
 static int make(int dir, const char *host, const char *job, struct tape_file *file, const char **problem) {
   struct tape_process me = tape_process();
   char base[NAME_MAX / 2], temp[NAME_MAX], name[NAME_MAX];
@@ -234,7 +234,7 @@ static int make(int dir, const char *host, const char *job, struct tape_file *fi
   }
   if (error == 0) {
     *problem = "lets no tape be mapped into memory";
-    // Populated, so that no operation of the first lap pays for a page fault.
+    // MAP_POPULATE, so that no operation of the first lap pays for a page fault.
     file->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (file->memory == MAP_FAILED) {
       error = errno;
@@ -256,13 +256,13 @@ static int make(int dir, const char *host, const char *job, struct tape_file *fi
   return error;
 }
 
-/** room is how many bytes of a directory's file system a tape may take. */
+/** room is the number of bytes that a tape may take on a directory's file system. */
 static size_t room(int dir) {
   struct statvfs fs;
   return fstatvfs(dir, &fs) == 0 ? (size_t)fs.f_bavail * fs.f_frsize / TAPE_ROOM_SHARE : SIZE_MAX;
 }
 
-/** set_limits sets when an operation is slow, and when it is stalled, which is not before. */
+/** set_limits sets when an operation is slow and when it is stalled, which is never before it is slow. */
 static void set_limits(const struct tape_config *config, struct tape_file *file) {
   const int64_t slow = tape_limit("CARILLON_SLOW_THRESHOLD");
   file->stall = tape_limit("CARILLON_STALL_THRESHOLD");
@@ -273,8 +273,8 @@ static void set_limits(const struct tape_config *config, struct tape_file *file)
 }
 
 /**
- * make_in makes a tape in a directory, of a size for which there is room: an eighth of what is free. Otherwise it adds
- * the reason.
+ * make_in makes a tape in a directory, of a size for which there is room: at most an eighth of the free space. If it
+ * can't, it adds the reason.
  */
 static bool make_in(const char *dir, const char *host, const char *job, const struct tape_config *config,
                     struct tape_file *file, struct tape_reasons *reasons) {
@@ -324,7 +324,7 @@ bool tape_file_make(const struct tape_config *config, struct tape_file *file) {
     tape_job(named, sizeof named);
     job = named;
   }
-  int in = 0, n = 0; // the directory that the tape is in, and how many there are
+  int in = 0, n = 0; // the index of the tape's directory, and the number of candidates
   if (!tape_good_name(job)) {
     tape_reason(&reasons, "CARILLON_JOB can't be the name of a folder; it needs 1 to 63 bytes without a slash");
   } else if (gethostname(host, sizeof host) != 0 || memchr(host, 0, sizeof host) == NULL || !tape_good_name(host)) {

@@ -32,7 +32,7 @@ void tape_refuse(struct tape_reasons *reasons, const char *path, const char *pro
   tape_reason(reasons, "%s %s%s%s", path, problem, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
 }
 
-/** add adds a directory, unless it is there already or its name is too long. */
+/** add adds a directory, unless it is already in the list or its name is too long. */
 static int add(char paths[TAPE_FOLDERS][FILENAME_MAX], int n, const char *path) {
   for (int i = 0; i < n; i++) {
     if (strcmp(paths[i], path) == 0) {
@@ -72,7 +72,7 @@ bool tape_good_name(const char *name) {
   return name[0] != '.' && name[0] != 0 && strlen(name) < sizeof(((struct layout_fixed *)NULL)->job);
 }
 
-/** make_all makes a directory, and those above it. */
+/** make_all makes a directory and its missing parents. */
 static int make_all(const char *path) {
   char part[FILENAME_MAX];
   size_t length = strlen(path);
@@ -95,7 +95,7 @@ static int make_all(const char *path) {
   return 0;
 }
 
-/** safe refuses a directory in which others could put files, or links, of their own making. */
+/** safe refuses a directory in which other users could put files or links. */
 static bool safe(int dir, const char *path, mode_t forbidden, const char *problem,
                  struct tape_reasons *reasons) {
   struct stat is;
@@ -126,7 +126,7 @@ int tape_folder_open(const char *parent, const char *job, struct tape_reasons *r
     tape_refuse(reasons, parent, "can't be created", error);
     return -1;
   }
-  // Its last element may be a link, if the user named it so; who owns what it leads to is what counts.
+  // The last element may be a link, if the user named it so; what counts is the owner of the target.
   int root = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (root < 0) {
     tape_refuse(reasons, parent, "can't be opened", errno);

@@ -1,6 +1,6 @@
 /**
  * @file
- * The folders that a tape may go to. For tape_file.c alone.
+ * The folders that a tape may go to. Used only by tape_file.c.
  */
 #ifndef CARILLON_TAPE_FOLDER_H
 #define CARILLON_TAPE_FOLDER_H
@@ -15,7 +15,7 @@ struct tape_reasons {
 
 __attribute__((format(printf, 2, 3))) void tape_reason(struct tape_reasons *reasons, const char *format, ...);
 
-/** tape_refuse adds the reason why a path doesn't serve; error is the system's, 0 if it had none. */
+/** tape_refuse adds why a path can't be used; error is an errno value, or 0. */
 void tape_refuse(struct tape_reasons *reasons, const char *path, const char *problem, int error);
 
 enum { TAPE_FOLDERS = 3 };

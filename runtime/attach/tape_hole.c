@@ -7,24 +7,24 @@
 
 #include "tape_writer.h"
 
-/** The handler that was there before. */
+/** The handler that was installed before. */
 static struct sigaction before;
 
-/** default_action has the signal end the process, as if this library were not there. */
+/** default_action restores the default action, which ends the process. */
 static void default_action(int signal) {
   struct sigaction act = {.sa_handler = SIG_DFL};
   sigaction(signal, &act, NULL);
 }
 
-/** pass_on does what would have been done without this handler. */
+/** pass_on does what would have happened without this handler. */
 static void pass_on(int signal, siginfo_t *info, void *context) {
-  const bool sent = info->si_code <= 0; // by a process, not for a fault
+  const bool sent = info->si_code <= 0; // by a process, not by a fault
   const bool simple = (before.sa_flags & SA_SIGINFO) == 0;
   if (simple && before.sa_handler == SIG_IGN && sent) {
     return;
   }
   if (simple && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)) {
-    default_action(signal); // a fault comes again when this returns
+    default_action(signal); // a fault occurs again when this returns
     if (sent) {
       raise(signal);
     }
@@ -59,7 +59,7 @@ bool tape_protect(void) {
   if (sigaction(SIGBUS, NULL, &before) != 0) {
     return false;
   }
-  // What the other one asked for holds for this one, too: whom it may interrupt, and what may interrupt it.
+  // Keeps the flags and the mask of the previous handler: what it may interrupt, and what may interrupt it.
   act.sa_flags = SA_SIGINFO | SA_ONSTACK | (before.sa_flags & (SA_NODEFER | SA_RESTART));
   act.sa_mask = before.sa_mask;
   return sigaction(SIGBUS, &act, NULL) == 0;

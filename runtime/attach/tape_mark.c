@@ -6,13 +6,13 @@
 _Static_assert(TAPE_REC_MARK_RANKS == 4 && TAPE_REC_MARK_LAUNCHED == 6, "words 4 and 6");
 
 /**
- * How many marks may follow at once, and after how many ns there is another one: each costs the thread and the stream a
- * microsecond or two. A step's collectives come in bursts, of which each should have one; what all cost on average is
- * EVERY's.
+ * The size of a burst of marks, and the time in ns after which there is another one: each mark costs the thread and the
+ * stream a microsecond or two. A training step's collectives come in bursts, in which each should have a mark; EVERY
+ * bounds the average cost.
  */
 enum { MOST_SPARE = 64, EVERY = 2000000 };
 
-/** After how many ns an operation is observed again. */
+/** The time in ns after which an operation is observed again. */
 #define OBSERVE_EVERY INT64_C(30000000000)
 
 void tape_mark_configure(const struct tape_config *config) {
@@ -43,12 +43,12 @@ static uint64_t *mark_at(const struct tape_comm *comm, int i) {
 
 static uint32_t number_of(const uint64_t *mark) { return (uint32_t)(mark[0] >> 32); }
 
-/** waits tells whether a mark is the communicator's, and its stream has not reached it. */
+/** waits returns whether a mark is the communicator's, and its stream has not reached it. */
 static bool waits(const struct tape_comm *comm, const uint64_t *mark, uint32_t reached) {
   return mark[0] != 0 && mark[TAPE_REC_COMM] == comm->comm && (int32_t)(number_of(mark) - reached) > 0;
 }
 
-/** refill counts the marks that may follow since the last time. */
+/** refill adds the marks that became available since the last time. */
 static void refill(struct marking *m, int64_t now) {
   const int64_t since = now - m->refilled;
   if (m->refilled == 0 || since >= MOST_SPARE * tape.mark_every) {
@@ -85,7 +85,7 @@ void tape_mark_launched(struct tape_comm *comm) {
   }
 }
 
-/** The word of a slot that its stream writes behind operations, and the next one that it writes before them. */
+/** A slot has two words: its stream writes the first one behind operations, and the second one before them. */
 static uint32_t *words(const struct tape_comm *comm) { return (uint32_t *)&tape.reached[comm->index]; }
 
 uint32_t *tape_mark_before(const struct tape_comm *comm, bool same_stream) {
@@ -103,8 +103,9 @@ uint32_t *tape_mark_word(const struct tape_comm *comm) {
 uint32_t tape_mark_number(const struct tape_comm *comm) { return tape.marked[comm->index] + 1; }
 
 /**
- * place is where a mark goes: over one that is no communicator's any more, or was reached, or else over the newest. Of
- * the marks that were reached, the latest is overwritten only if there is no other: it tells how far the stream is.
+ * place is where a mark goes: over one that belongs to no communicator any more or was reached, or else over the
+ * newest. Of the marks that were reached, the latest is overwritten only if there is no other: it tells how far the
+ * stream is.
  */
 static uint64_t *place(const struct tape_comm *comm) {
   uint64_t *newest = mark_at(comm, 0), *last = NULL;
@@ -170,7 +171,7 @@ void tape_measured(struct tape_comm *comm, int64_t took) {
   }
 }
 
-/** oldest is the oldest mark that waits; NULL: none. */
+/** oldest is the oldest mark that was not reached; NULL: there is none. */
 static const uint64_t *oldest(const struct tape_comm *comm) {
   const uint64_t *found = NULL;
   const uint32_t is = reached(comm);
@@ -212,7 +213,7 @@ void tape_mark_check(struct tape_comm *comm, bool ends) {
     tape_again(comm, &m->slow_op, TAPE_STAGE_END, CARILLON_CODE_ABORTED);
     m->slow = false;
   }
-  m->last = 0; // streams go on once NCCL has given up, and what they write then proves nothing
+  m->last = 0; // streams go on once NCCL has given up, and their writes prove nothing then
 }
 
 void tape_captured(struct tape_comm *comm, uint64_t first) {
@@ -220,11 +221,11 @@ void tape_captured(struct tape_comm *comm, uint64_t first) {
     return;
   }
   struct operations *o = &comm->op;
-  if (first - o->captured_first > o->captured) { /* else they follow the last ones */
+  if (first - o->captured_first > o->captured) { /* else they continue the latest run */
     o->captured_first = first;
   }
   o->captured = o->launched - o->captured_first + 1;
-  if (comm->marking.launched != 0) { /* the mark that is due for them costs nothing */
+  if (comm->marking.launched != 0) { /* gives back the mark that was due for them */
     comm->marking.launched = 0;
     comm->marking.spare++;
   }

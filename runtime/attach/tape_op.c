@@ -5,12 +5,12 @@
 
 #include "tape_writer.h"
 
-/** The order in which store takes the words of a record. A copy of a slot's operation is written as one. */
+/** The order in which store takes the words of a record. A copy of a slot's operation is written in the same way. */
 _Static_assert(TAPE_REC_MARKER == 0 && TAPE_REC_TIME == 1 && TAPE_REC_SEQ == 2 && TAPE_REC_KINDS == 3, "words 0 to 3");
 _Static_assert(TAPE_REC_RANKS == 4 && TAPE_REC_BYTES == 5 && TAPE_REC_START == 6 && TAPE_REC_COMM == 7, "words 4 to 7");
 _Static_assert(sizeof(struct layout_operation) == (TAPE_RECORD_WORDS - 1) * sizeof(uint64_t), "a copy is a record");
 
-/** wake_at_quarter wakes followers when an op record completes a quarter of the ring, so that they miss none. */
+/** wake_at_quarter wakes followers when an op record completes a quarter of the ring, so that they miss no record. */
 static inline void wake_at_quarter(uint64_t index) {
   uint64_t quarter = (tape.op.mask + 1) / 4;
   if (((index ^ (index + 1)) & ~(quarter - 1)) != 0) {
@@ -18,13 +18,13 @@ static inline void wake_at_quarter(uint64_t index) {
   }
 }
 
-/* What is in flight. */
+/* Operations in flight. */
 
 static inline struct pending *known(struct operations *o, uint8_t i) {
   return &o->list[(o->head + i) % TAPE_MAX_PENDING];
 }
 
-/** pop forgets the oldest operation that is known. */
+/** pop removes the oldest known operation. */
 static void pop(struct operations *o) {
   o->n--;
   o->head++;
@@ -33,7 +33,7 @@ static void pop(struct operations *o) {
   }
 }
 
-/** find is the n-th operation launched. One that is not known any more has no signature; its start has been told. */
+/** find is the n-th operation launched. One that is not known any more has no signature; its start was written. */
 static struct pending *find(struct operations *o, uint64_t n) {
   uint64_t ago = o->launched - n;
   if (ago < o->n) {
@@ -45,7 +45,9 @@ static struct pending *find(struct operations *o, uint64_t n) {
 
 const struct pending *tape_last(struct tape_comm *comm) { return find(&comm->op, comm->op.launched); }
 
-/** oldest is the oldest operation in flight. Its signature is kept, however many are behind it in an open group. */
+/**
+ * oldest is the oldest operation in flight. Its signature is kept, however many operations an open group has after it.
+ */
 static struct pending *oldest(struct operations *o) {
   uint64_t n = o->completed + 1;
   return n == o->kept_launched && o->launched - n >= o->n ? &o->kept : find(o, n);
@@ -65,7 +67,7 @@ void tape_show(struct tape_comm *comm, const struct pending *p) {
         (uint64_t)o->wait_since);
 }
 
-/** put writes a record of one moment of an operation. */
+/** put writes a record about an operation. */
 static inline void put(struct tape_comm *comm, uint64_t *to, uint64_t index, uint8_t kind, const struct pending *p,
                        int64_t time, uint8_t stage, uint8_t phase, int32_t wait, uint16_t code) {
   uint64_t kinds = p->kinds | (uint64_t)phase << 32 | (uint64_t)stage << 40 | (uint64_t)code << 48;
@@ -80,7 +82,10 @@ static void put_op(struct tape_comm *comm, uint8_t kind, const struct pending *p
   wake_at_quarter(index);
 }
 
-/** tell puts an operation's start into the op ring, unless it is there: when it first has something to tell besides. */
+/**
+ * tell writes an operation's start to the op ring, unless it is there already: before the operation's first other
+ * record.
+ */
 static void tell(struct tape_comm *comm, struct pending *p) {
   if (!p->told) {
     p->told = true;
@@ -89,7 +94,7 @@ static void tell(struct tape_comm *comm, struct pending *p) {
 }
 
 void tape_again(struct tape_comm *comm, const struct pending *p, uint8_t stage, uint16_t code) {
-  const bool counted = stage == TAPE_STAGE_END && code == CARILLON_CODE_OK; // with its launch
+  const bool counted = stage == TAPE_STAGE_END && code == CARILLON_CODE_OK; // counted with the launch
   put_op(comm, counted ? TAPE_KIND_TALLIED : TAPE_KIND_OP, p, tape_now(), stage, TAPE_PHASE_STREAM, -1, code);
 }
 
@@ -98,7 +103,7 @@ void tape_put(struct tape_comm *comm, const struct pending *p, int64_t time, uin
   put_op(comm, TAPE_KIND_OP, p, time, stage, phase, rank, CARILLON_CODE_OK);
 }
 
-/** push launches an operation and makes room for it. */
+/** push launches an operation, and forgets the oldest known one if there is no room. */
 static struct pending *push(struct tape_comm *comm) {
   struct operations *o = &comm->op;
   if (o->n == TAPE_MAX_PENDING) {
@@ -117,12 +122,12 @@ static struct pending *push(struct tape_comm *comm) {
   return known(o, (uint8_t)(o->n - 1));
 }
 
-/** is_message tells whether a call is counted by the other rank. */
+/** is_message returns whether a call is a message that both ranks count. */
 static inline bool is_message(uint8_t call) { return call == CARILLON_CALL_SEND || call == CARILLON_CALL_RECV; }
 
 void tape_uncount(struct tape_comm *comm) {
   if (comm != NULL && comm->index >= 0 && comm->index < (int32_t)tape_marked(&tape.file.geometry)) {
-    uint64_t counted = pack32(-1, (int32_t)comm->number); // or the slot has another owner
+    uint64_t counted = pack32(-1, (int32_t)comm->number); // unless the slot has another owner by now
     __atomic_compare_exchange_n(tape_peers(comm) - 2, &counted, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
   }
 }
@@ -142,7 +147,7 @@ static void count_message(struct tape_comm *comm, uint8_t call, int32_t rank) {
   }
   uint64_t *peers = tape_peers(comm);
   const uint64_t peer = pack32(rank, (int32_t)comm->number);
-  uint32_t i = 0, at = comm->peer; /* mostly that of the last message, or the next */
+  uint32_t i = 0, at = comm->peer; /* usually the rank of the last message, or the one after it */
   for (; i < comm->peers && peers[2 * at] != peer; i++) {
     at = at + 1 < comm->peers ? at + 1 : 0;
   }
@@ -190,20 +195,20 @@ uint64_t tape_op_start(struct tape_comm *comm, uint64_t number, const struct tap
   } else if (is_message(signature->call)) {
     count_message(comm, signature->call, signature->peer);
   }
-  if (repeats) { // saves two lines of the cache, by turns
+  if (repeats) { // saves two cache lines, which alternate
     store_release(&counters->number, number);
     store_release(&counters->start, (uint64_t)now);
     store_release(&counters->launched, o->launched);
   } else {
     tape_show(comm, oldest(o));
   }
-  if (comm->index < 0 || comm->closed) { // no slot shows that it is in flight
+  if (comm->index < 0 || comm->closed) { // no slot shows the operation in flight
     tell(comm, p);
   }
   return o->launched;
 }
 
-/** changed writes what is new about the oldest operation in flight. */
+/** changed writes what has changed about the oldest operation in flight. */
 static void changed(struct tape_comm *comm, int64_t now, uint8_t stage) {
   struct operations *o = &comm->op;
   struct pending *p = oldest(o);
@@ -253,7 +258,7 @@ void tape_give_page(struct tape_comm *comm) {
   }
 }
 
-/** turn_page takes the oldest page that no communicator writes, if one of the next few is free, and clears it. */
+/** turn_page takes the oldest page that no communicator writes, if one of the next 8 is free, and clears it. */
 static bool turn_page(struct tape_comm *comm) {
   tape_give_page(comm);
   for (int i = 0; i < 8; i++) {
@@ -265,7 +270,7 @@ static bool turn_page(struct tape_comm *comm) {
       comm->page_at = index;
       comm->op.page_used = 0;
       __atomic_store_n(&comm->page[0], 0, __ATOMIC_SEQ_CST);
-      __atomic_thread_fence(__ATOMIC_SEQ_CST); // before all else is changed
+      __atomic_thread_fence(__ATOMIC_SEQ_CST); // before anything else changes
       memset(comm->page + 1, 0, TAPE_PAGE_SIZE - sizeof *comm->page);
       return true;
     }
@@ -274,8 +279,9 @@ static bool turn_page(struct tape_comm *comm) {
 }
 
 /**
- * put_ordinary writes the end of an ordinary operation onto the communicator's page; it answers false if there is none.
- * One like the one before is a single word, so that several share a line of the cache, which is what costs most.
+ * put_ordinary writes the end of an ordinary operation to the communicator's page; it returns false if there is no
+ * page. An operation like the one before takes a single word, so that several share a cache line, which is the main
+ * cost.
  */
 static inline bool put_ordinary(struct tape_comm *comm, const struct pending *p, int64_t now) {
   struct operations *o = &comm->op;
@@ -298,7 +304,7 @@ static inline bool put_ordinary(struct tape_comm *comm, const struct pending *p,
   return true;
 }
 
-/** sampled tells whether followers see the end of an operation that is nothing but ordinary: as tape.Sampled. */
+/** sampled returns whether followers see the end of an ordinary operation, like tape.Sampled. */
 static inline bool sampled(const struct tape_comm *comm, uint64_t number) {
   uint64_t every = tape.sample_every;
   if (every == 0) {
@@ -311,14 +317,17 @@ static inline bool sampled(const struct tape_comm *comm, uint64_t number) {
   return (every & (every - 1)) == 0 ? (x & (every - 1)) == 0 : x % every == 0;
 }
 
-/** duration_bucket is the bucket of what an operation took: 1 us, and 4 times as much from one to the next. */
+/**
+ * duration_bucket is the bucket of an operation's duration: the first ends at 1 us, and each ends at 4 times the one
+ * before.
+ */
 static inline uint32_t duration_bucket(uint64_t took) {
   uint64_t us = (took + 999) / 1000;
   uint32_t bucket = us <= 1 ? 0 : (bits(us - 1) + 1) / 2;
   return bucket < TAPE_DURATION_BUCKETS - 1 ? bucket : TAPE_DURATION_BUCKETS - 1;
 }
 
-/** bandwidth_bucket is the least i with mbs <= 4^i, by the exponent of the next lower number. */
+/** bandwidth_bucket is the least i with mbs <= 4^i, computed from the exponent of the next lower number. */
 static inline uint32_t bandwidth_bucket(double mbs) {
   uint64_t word;
   memcpy(&word, &mbs, sizeof word);
@@ -326,7 +335,7 @@ static inline uint32_t bandwidth_bucket(double mbs) {
   return bucket < 0 ? 0 : bucket < TAPE_BANDWIDTH_BUCKETS ? (uint32_t)bucket : TAPE_BANDWIDTH_BUCKETS - 1;
 }
 
-/** count counts an operation that ended, if there is a tally for it, and says what kind of record its end has. */
+/** count counts an operation that ended, if there is a tally for it, and returns the kind of record for its end. */
 static inline uint8_t count(struct tape_comm *comm, const struct pending *p, int64_t took, uint16_t code) {
   if (code != CARILLON_CODE_OK || took < 0) {
     return TAPE_KIND_OP;
@@ -357,7 +366,10 @@ static inline uint8_t count(struct tape_comm *comm, const struct pending *p, int
   return kind;
 }
 
-/** put_end counts and writes an operation's end: an ordinary one where followers don't look, if there is room. */
+/**
+ * put_end counts an operation's end and writes it: to the page of ordinary ones if it is ordinary, not sampled, and
+ * there is room; else to the op ring.
+ */
 static inline void put_end(struct tape_comm *comm, const struct pending *p, int64_t now, uint8_t phase, uint16_t code) {
   uint8_t kind = count(comm, p, now - p->start, code);
   if (kind == TAPE_KIND_ORDINARY) {
@@ -369,7 +381,7 @@ static inline void put_end(struct tape_comm *comm, const struct pending *p, int6
   put_op(comm, kind, p, now, TAPE_STAGE_END, phase, -1, code);
 }
 
-/** retire moves completed over the operations that have ended. Those that are not known any more end in order. */
+/** retire moves completed past the operations that have ended. Those that are not known any more end in order. */
 static void retire(struct operations *o, uint64_t last) {
   uint64_t was = o->completed;
   for (; o->completed < o->launched; o->completed++) {
@@ -381,7 +393,7 @@ static void retire(struct operations *o, uint64_t last) {
       pop(o);
     }
   }
-  if (o->completed != was && (o->phase != TAPE_PHASE_NONE || o->wait >= 0)) { // they were those of the one that ended
+  if (o->completed != was && (o->phase != TAPE_PHASE_NONE || o->wait >= 0)) { // the ended operation had them
     o->phase = TAPE_PHASE_NONE;
     o->wait = -1;
     o->wait_since = 0;
@@ -423,10 +435,10 @@ static inline void end(struct tape_comm *comm, uint64_t launched, uint16_t code,
     store_release(&counters->done, p->number);
   }
   if (code != CARILLON_CODE_OK && (is_message(call) || p == &o->forgotten)) {
-    tape_uncount(comm); // it was counted, and is not sent
+    tape_uncount(comm); // it was counted, but not sent
   }
   store_release(&counters->last_end, (uint64_t)now);
-  if (alone) { // as the rest would do it
+  if (alone) { // a shortcut for the rest
     o->completed = launched;
     o->n = 0;
   } else {
@@ -434,7 +446,7 @@ static inline void end(struct tape_comm *comm, uint64_t launched, uint16_t code,
     retire(o, launched);
     if (o->completed < o->launched) {
       tape_show(comm, oldest(o));
-    } else if (launched < o->launched) { // the slot shows an older one than the last
+    } else if (launched < o->launched) { // the slot shows an older operation than the last one
       tape_show(comm, last);
     }
   }

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/** read_file reads the beginning of a file as text; empty if it can't. */
+/** read_file reads the beginning of a file as text; empty if it can't be read. */
 static void read_file(const char *path, char *text, size_t size) {
   ssize_t n = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -27,7 +27,7 @@ static void read_file(const char *path, char *text, size_t size) {
 static uint64_t start_ticks(void) {
   char stat[1024];
   read_file("/proc/self/stat", stat, sizeof stat);
-  char *at = strrchr(stat, ')'); // behind the name, which may hold anything
+  char *at = strrchr(stat, ')'); // behind the name, which may contain anything
   for (int field = 2; at != NULL && field < 22; field++) {
     at = strchr(at + 1, ' ');
   }
@@ -59,7 +59,7 @@ struct tape_process tape_process(void) {
   }
   char boot[64];
   read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-  // Where the kernel doesn't tell enough, the process is as if alone on its machine.
+  // Where the kernel doesn't tell enough, a random boot id makes the process look alone on its machine.
   if ((!parse_boot(boot, me.boot) || me.start_ticks == 0) &&
       getrandom(me.boot, sizeof me.boot, 0) != (ssize_t)sizeof me.boot) {
     memset(me.boot, 0, sizeof me.boot);
@@ -71,7 +71,7 @@ struct tape_process tape_process(void) {
   return me;
 }
 
-/** number reads a whole number from the environment; -1 if there is none. */
+/** number reads a nonnegative integer from the environment; -1 if there is none. */
 static int32_t number(const char *variable) {
   const char *text = getenv(variable);
   if (text == NULL || *text == 0) {
@@ -83,12 +83,14 @@ static int32_t number(const char *variable) {
   return errno == 0 && *end == 0 && value >= 0 && value <= INT32_MAX ? (int32_t)value : -1;
 }
 
-/** A launcher's variables: those of the rank and the number of ranks, and those by which its ranks name their job. */
+/**
+ * A launcher's variables: those of the rank and the number of ranks, and those that identify the job to all its ranks.
+ */
 struct launcher {
   const char *name, *rank, *size, *job[4];
 };
 
-/** launched finds the launcher that started the process as a rank; NULL if none did. */
+/** launched finds the launcher that started the process as a rank; NULL if there is none. */
 static const struct launcher *launched(int32_t *rank, int32_t *size) {
   static const struct launcher launchers[] = {
       {"carillon", "CARILLON_RANK", "CARILLON_WORLD_SIZE", {"CARILLON_ADDRESS", "MASTER_PORT", "MASTER_ADDR"}},
@@ -123,7 +125,10 @@ void tape_place(int32_t *rank, int32_t *size) {
   (void)launched(rank, size);
 }
 
-/** append appends a text to a name, as far as there is room, with - for what a folder's name should not have. */
+/**
+ * append appends a text to a name, as far as there is room, with - in place of characters that a folder's name should
+ * not have.
+ */
 static void append(char *name, size_t size, const char *text) {
   size_t n = strlen(name);
   for (; *text != 0 && n < size - 1; text++) {
@@ -165,7 +170,7 @@ int64_t tape_limit(const char *variable) {
   const char *text = getenv(variable);
   double total = 0;
   while (text != NULL && *text != 0) {
-    double n = 0, digit = 0; // no locale's decimal point
+    double n = 0, digit = 0; // not strtod, which uses the locale's decimal point
     for (; (*text >= '0' && *text <= '9') || (*text == '.' && digit == 0); text++) {
       n = *text == '.' ? n : digit == 0 ? n * 10 + (*text - '0') : n + (*text - '0') * digit;
       digit = *text == '.' ? 0.1 : digit / 10;

@@ -8,7 +8,7 @@
 /** size_class is the least c with bytes <= 4^c. */
 static uint32_t size_class(uint64_t bytes) { return bytes <= 1 ? 0 : (bits(bytes - 1) + 1) / 2; }
 
-/** bus_factor is by what bytes are multiplied to get those that cross a rank's link, as nccl-tests has it. */
+/** bus_factor is the factor from an operation's bytes to those that cross a rank's link, as in nccl-tests. */
 static double bus_factor(uint8_t call, int32_t peer, int32_t rank, int32_t size) {
   double n = size;
   if (size < 2) {
@@ -23,7 +23,7 @@ static double bus_factor(uint8_t call, int32_t peer, int32_t rank, int32_t size)
     return (n - 1) / n;
   case CARILLON_CALL_GATHER:
   case CARILLON_CALL_SCATTER:
-    return peer == rank ? (n - 1) / n : 1; // the root's own part doesn't travel
+    return peer == rank ? (n - 1) / n : 1; // the root's own part isn't sent
   case CARILLON_CALL_BROADCAST:
   case CARILLON_CALL_REDUCE:
   case CARILLON_CALL_SEND:
@@ -35,12 +35,12 @@ static double bus_factor(uint8_t call, int32_t peer, int32_t rank, int32_t size)
   }
 }
 
-/** enqueues tells whether calls may return when an operation is on a stream, as tape.CommInfo.Enqueues. */
+/** enqueues returns whether calls may return once an operation is on a stream, like tape.CommInfo.Enqueues. */
 static bool enqueues(const struct tape_info *info) {
   return strncmp(info->engine, "nccl", 4) == 0 || strchr(info->engine, '+') != NULL;
 }
 
-/** take_tally finds a tally that nobody writes, or begins a new one; TALLY_NONE if there is no room. */
+/** take_tally finds a matching tally that nobody writes, or begins a new one; TALLY_NONE if there is no room. */
 static uint16_t take_tally(const struct tape_info *info, uint8_t call, uint32_t class) {
   struct layout_tallied wanted = {.call = call, .size_class = (uint8_t)class};
   tape_put_text(wanted.name, sizeof wanted.name, info->name);

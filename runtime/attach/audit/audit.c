@@ -1,13 +1,13 @@
 /*
- * libcarillon-audit.so: a second way in, for functions of NCCL that a program finds in NCCL's library itself, where the
+ * libcarillon-audit.so: a second way in, for NCCL functions that a program finds in NCCL's library itself, where the
  * preloaded libcarillon-nccl.so does not come first: by dlsym in its handle (JAX, vLLM, Python's ctypes), or in a scope
  * of its own (RTLD_DEEPBIND).
  *
  *   LD_AUDIT=…/libcarillon-audit.so LD_PRELOAD=…/libcarillon-nccl.so program
  *
- * The loader tells it of each object, and asks it of each binding to a function of NCCL's library; it answers with
- * libcarillon-nccl.so's function of the same name, if there is one. See rtld-audit(7). The loader keeps it apart from
- * the program, with a C library of its own if it needs one; so it needs none.
+ * The loader reports each object to the library, and asks it about each binding to a function of NCCL's library. The
+ * library answers with libcarillon-nccl.so's function of the same name, if there is one. See rtld-audit(7). The loader
+ * keeps an audit library apart from the program, and would load a separate C library for it; so this one needs none.
  */
 #include <elf.h>
 #include <link.h>
@@ -19,12 +19,12 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /*
- * The two libraries, as the program has them; NULL: it has not. NCCL's is the first that was loaded of that name:
+ * The two libraries, as the program has loaded them; NULL: not loaded. nccl is the first one loaded under that name,
  * the one that libcarillon-nccl.so calls. Others are left alone.
  */
 static _Atomic(const struct link_map *) nccl, carillon;
 
-/* Before its second version (glibc 2.35), the interface costs something at every call between objects. */
+/* An interface older than the second version (glibc 2.35) costs something at every call between objects. */
 EXPORT unsigned int la_version(unsigned int version) { return version < 2 ? 0 : 2; }
 
 static bool same(const char *a, const char *b) {
@@ -45,7 +45,7 @@ static const ElfW(Dyn) * entry(const struct link_map *object, ElfW(Sxword) tag) 
   return NULL;
 }
 
-/* What an entry points to. The loader has made most of them addresses, and leaves others as offsets. */
+/* The address that an entry points to. The loader has relocated most entries, and leaves others as offsets. */
 static const void *target(const struct link_map *object, ElfW(Sxword) tag) {
   const ElfW(Dyn) *e = entry(object, tag);
   if (e == NULL) {
@@ -84,7 +84,7 @@ EXPORT unsigned int la_objclose(uintptr_t *cookie) {
   return 0;
 }
 
-/* The function of that name that libcarillon-nccl.so has; 0 if it has none. */
+/* The address of libcarillon-nccl.so's function of that name; 0 if it has none. */
 static uintptr_t ours(const char *name) {
   const struct link_map *object = atomic_load_explicit(&carillon, memory_order_acquire);
   if (object == NULL) {
@@ -92,7 +92,7 @@ static uintptr_t ours(const char *name) {
   }
   const char *strings = target(object, DT_STRTAB);
   const ElfW(Sym) *symbols = target(object, DT_SYMTAB);
-  const uint32_t *hash = target(object, DT_HASH); /* buckets, symbols, … */
+  const uint32_t *hash = target(object, DT_HASH); /* the number of buckets, the number of symbols, … */
   for (uint32_t i = 1; hash != NULL && i < hash[1]; i++) {
     if (symbols[i].st_shndx != SHN_UNDEF && same(strings + symbols[i].st_name, name)) {
       return object->l_addr + symbols[i].st_value;

@@ -1,5 +1,5 @@
 /**
- * Measures what so many starts and ends of an operation cost the thread that calls: bench TIMES prints ns.
+ * Measures what TIMES starts and ends of an operation cost the calling thread: bench TIMES prints ns.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * Checks the tape's clock: against clocks that are played to it, and against the kernel's, by four threads. Says what
- * is wrong, and exits with 1.
+ * Checks the tape's clock: against simulated clocks, and against the kernel's, in four threads. Prints what is wrong,
+ * and then exits with 1.
  */
 #include "../tape_clock.h"
 
@@ -11,15 +11,15 @@
 
 #include "../tape.h"
 
-enum { OFF = 6000 }; /* ns that the clock may be off the kernel's */
+enum { OFF = 6000 }; /* ns that the clock may differ from the kernel's */
 
 static int wrong;
 
-/* A machine whose counter runs at 2.5 GHz, and whose kernel's clock ran at another rate from some tick on. */
+/* A machine whose counter runs at 2.5 GHz, and whose kernel clock runs at another rate from some tick on. */
 struct machine {
   uint64_t ticks, jump, from;
   int64_t kernel;
-  double rate; /* ns a tick, from then on */
+  double rate; /* ns per tick, from that tick on */
 };
 
 static int64_t kernel_of(const struct machine *m) {
@@ -34,7 +34,7 @@ static void set_rate(struct machine *m, double rate) {
 
 static uint64_t counter_of(const struct machine *m) { return m->ticks + m->jump; }
 
-/* What the clock tells after some ticks; one of so many readings of both clocks is interrupted, and is late. */
+/* The clock's time after some ticks; one in interrupted readings of both clocks is interrupted, and late. */
 static int64_t told(struct machine *m, struct tape_line *line, uint64_t ticks, int interrupted) {
   int64_t now;
   m->ticks += ticks;
@@ -47,14 +47,14 @@ static int64_t told(struct machine *m, struct tape_line *line, uint64_t ticks, i
   return now;
 }
 
-/* How far the counter runs to the next look: at a line's end there are many. */
+/* How many ticks the counter runs to the next reading: readings are dense at a line's end. */
 static uint64_t step(const struct machine *m, const struct tape_line *line) {
   const uint64_t since = counter_of(m) - line->ticks;
   const bool ends = since < line->ticks_good && line->ticks_good - since < 100000;
   return 50 + (uint64_t)rand() % (ends ? 200 : 100000);
 }
 
-/* Plays lines, during which the clock never goes back, and some more, during which it is right, too. */
+/* Plays lines during which the clock must never go back, and then some more during which it must also be right. */
 static void play(const char *name, struct machine *m, struct tape_line *line, int lines, int interrupted) {
   int64_t before = INT64_MIN;
   const uint64_t begun = m->ticks;
@@ -76,7 +76,7 @@ static void play(const char *name, struct machine *m, struct tape_line *line, in
   }
 }
 
-/* Which of the kernel's clocks the counter stands for. */
+/* Checks which clock sources the counter can replace. */
 static void sources(void) {
 #ifdef __x86_64__
   const bool has = true;
@@ -91,7 +91,7 @@ static void sources(void) {
   }
 }
 
-/* A processor whose counter is a little behind that of the one that made a line is at the line's begin. */
+/* On a processor whose counter is a little behind that of the one that made the line, the time is the line's begin. */
 static void behind(const struct machine *m, const struct tape_line *made) {
   struct tape_line line = *made;
   int64_t now;

@@ -1,17 +1,17 @@
 //go:build ignore
 
 /*
- * Makes the calls of NCCL that it reads from stdin, a line each, on communicators that have letters for names:
+ * Makes the NCCL calls that it reads from stdin, one a line, on communicators that have letters as names:
  *
  *   init w, init_nonblocking w, init_all w x, split w c [color], all_reduce w, bcast w, finalize w, revoke w,
  *   destroy w, abort w, count w, async w, group_start, group_end
  *   elsewhere CALL   makes the call on another thread
- *   meanwhile CALL   begins it on another thread, and stays in NCCL with it until: release
- *   child CALL       forks, and the child makes it and exits
- *   fail w, stick w  has the communicator find an error, or never get done
- *   calls N          makes so many all-reduces on w and says how many ns each takes
+ *   meanwhile CALL   begins the call on another thread, which stays in NCCL until: release
+ *   child CALL       forks; the child makes the call and exits
+ *   fail w, stick w  makes the communicator find an error, or never get done
+ *   calls N          makes N all-reduces on w and prints how many ns each takes
  *
- * It is a program, or (with -shared) a library with drive for another program to load.
+ * It is built as a program, or (with -shared) as a library with drive for another program to load.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void measure(ncclComm_t comm, long calls) {
   printf("calls: %.1f ns each\n", (double)best / (double)calls);
 }
 
-void *run(void *text); /* an exported one, for its name to be on the tape */
+void *run(void *text); /* exported, so that its name is on the tape */
 void *run(void *text) {
   char call[32] = "", name = 0, arg[8] = "";
   sscanf(text, "%31s %c %7s", call, &name, arg);

@@ -1,6 +1,7 @@
 /**
- * Truncates its tape, goes on, and then has a SIGBUS that has nothing to do with the tape. Arguments: what was to be
- * done about that before there was a tape (default, ignore, plain, info), and whether it is a fault or was sent.
+ * Truncates its tape, goes on, and then has a SIGBUS that has nothing to do with the tape. Arguments: the action for
+ * SIGBUS that was set before there was a tape (default, ignore, plain, info), and whether the signal is a fault or is
+ * sent.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ int main(int argc, char **argv) {
   }
   tape_comm_free(comm);
   if (tape_comm_new(&world, NULL) != NULL || tape_path()[0] != 0) {
-    return 1; /* it goes on with a tape that is gone */
+    return 1; /* the process goes on after its tape is gone */
   }
   if (strcmp(argv[2], "sent") == 0) {
     raise(SIGBUS);

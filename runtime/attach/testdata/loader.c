@@ -1,6 +1,6 @@
 //go:build ignore
 
-/* Loads the library that is its argument into a scope of its own, as an interpreter does, and drives it. */
+/* Loads the library given as its argument into a scope of its own, as an interpreter does, and drives it. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,11 +1,10 @@
 /**
- * Plays a script of telemetry/tape/tapetest onto a tape in $TAPETEST_DIR: the player of the writer in C. It has some
- * steps more:
+ * Plays a script of telemetry/tape/tapetest onto a tape in $TAPETEST_DIR, with the writer in C. It has some steps more:
  *
  *   path         prints the tape's path
- *   fork N       a child does on communicator N what it can, and exits; then the script goes on
- *   mark N M S L a mark follows the operation launched last, on stream S, and on communicator N the M-th is the first
- *                that is launched with it; only now, if there is an L
+ *   fork N       a child does on communicator N what a child can do, and exits; then the script goes on
+ *   mark N M S L a mark follows the operation launched last, on stream S; the M-th operation of communicator N is the
+ *                first of those that are launched with it; with an L, they are launched only now
  *   reach N M    the stream of communicator N writes M
  *   abort N      communicator N is about to be aborted
  *   captured N M the operations from the M-th on are captured in a graph
@@ -38,7 +37,7 @@ static void parse_id(const char *text, uint8_t id[16]) {
   }
 }
 
-/** cut puts a text into a field as a user of the tape has to: whole characters, and a NUL. */
+/** cut puts a text into a field as a user of the tape has to: in whole characters, followed by a NUL. */
 static void cut(char *field, size_t size, const char *text) {
   size_t n = strlen(text);
   if (n >= size) {

@@ -1,13 +1,13 @@
 /**
- * An interpreter that only writes a stack: what is on stdin. With an argument, it is being finalized. Says which line
- * of Python the library takes for the caller's.
+ * A simulated interpreter that only writes a stack: the text on stdin. With an argument, it is being finalized. Prints
+ * the line of Python that the library takes for the caller's.
  */
 #include "../python.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-static int ends; /* whether it is being finalized */
+static int ends; /* whether the interpreter is being finalized */
 
 int Py_IsFinalizing(void);
 int Py_IsFinalizing(void) { return ends; }

@@ -1,12 +1,13 @@
 //go:build ignore
 
 /*
- * A libnccl.so.2 of one process that does nothing but say what it was called for, and go wrong as NCCL does where it
- * matters: it ends the process when a communicator is used that it has freed, or (before 2.27.3) when a communicator
- * with an unfinished group job is split. STUB_VERSION is the version that it reports.
+ * A libnccl.so.2 for one process that only prints its calls, and that goes wrong as NCCL does where it matters: it ends
+ * the process when a freed communicator is used, or (before 2.27.3) when a communicator with an unfinished group job is
+ * split. STUB_VERSION is the version that it reports.
  *
- * A communicator whose configuration says so is non-blocking: what takes time answers ncclInProgress, and is done when
- * ncclCommGetAsyncError was asked twice. stub_hold has the next call on a communicator wait inside until stub_release.
+ * A communicator whose configuration says so is non-blocking: calls that take time answer ncclInProgress, and are done
+ * once ncclCommGetAsyncError was asked twice. stub_hold makes the next call on a communicator wait inside until
+ * stub_release.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,7 +21,7 @@
 
 struct ncclComm {
   bool live, nonblocking, job;
-  int rank, size, polls; /* until it is done */
+  int rank, size, polls; /* polls: how many until it is done */
   ncclComm_t *out;       /* of the split that is in progress */
   ncclResult_t error;
 };
@@ -66,7 +67,7 @@ static int version(void) {
   return text != NULL ? atoi(text) : 22809;
 }
 
-/* What every call on a communicator begins with. */
+/* Begins every call on a communicator. */
 static void called(const char *name, ncclComm_t comm) {
   if (!quiet) {
     say(name);
@@ -155,8 +156,8 @@ API ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
 }
 
 static __thread int depth;
-static __thread ncclComm_t grouped; /* the last one that was split in the group */
-static __thread bool refused;       /* one of the group's calls was */
+static __thread ncclComm_t grouped; /* the communicator that was split last in the group */
+static __thread bool refused;       /* one of the group's calls was refused */
 
 API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
   (void)key;
@@ -234,7 +235,7 @@ API ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t coun
   return ncclSuccess;
 }
 
-/* It calls another of its own functions, by its public name. */
+/* NCCL calls another of its own functions, by its public name. */
 API ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                            cudaStream_t stream) {
   called("ncclBcast", comm);

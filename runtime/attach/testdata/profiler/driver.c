@@ -1,16 +1,16 @@
 /*
- * Calls the plug-in as NCCL does, as lines on stdin say. Contexts and handles are numbers of the test's; 0 is NULL.
+ * Calls the plug-in as NCCL does, following the lines on stdin. Contexts and handles are test numbers; 0 is NULL.
  *
- *   version V                             what follows is called by version V
+ *   version V                             the next lines use version V
  *   expect RANK SIZE                      interposition expects a communicator
  *   init CONTEXT HASH NODES SIZE RANK NAME
  *   start CONTEXT HANDLE TYPE PARENT GROUP RANK FUNC COUNT DATATYPE ROOT PEER PID NUMBER HASH NAME
  *                                         of a proxy's operation, ROOT is whether it sends
  *   stop HANDLE, state HANDLE STATE NUMBER, finalize CONTEXT
  *   look CONTEXT N, launched CONTEXT, seen CONTEXT       looks into operation N, an all-reduce
- *   mask, setmask BITS, filter 0|1    with 1, only what the mask asks for is told, as by NCCL
+ *   mask, setmask BITS, filter 0|1    with 1, only events in the mask are passed on, as by NCCL
  *   raw HANDLE VALUE, poison HANDLE|CONTEXT N            any value; the address of memory that nobody may touch
- *   bench N                               what the callbacks of a collective take
+ *   bench N                               prints what the callbacks of a collective take
  *   threads N M                           N threads make M collectives each, and stop each other's events
  */
 #include <inttypes.h>
@@ -156,8 +156,8 @@ static struct profiler_event event(uint64_t type, void *parent, void *group, int
   return e;
 }
 
-/* What the callbacks of a collective take by version 5, in ns: the least of many rounds. As NCCL, it stops nothing that
-   has no handle. */
+/* Measures the callbacks of a collective with version 5, in ns: the least of many rounds. Like NCCL, it makes no stop
+   call for an event without a handle. */
 static void bench(int rounds) {
   enum { CALLS = 1000 };
   const struct profiler_v5 *p = &ncclProfiler_v5;
@@ -217,8 +217,8 @@ static void look(void *context, uint64_t number) {
 }
 
 enum { THREADS = 8 };
-static _Atomic(void *) shared[THREADS]; /* the last event of each, which all may stop */
-static void *together;                  /* a communicator that all use */
+static _Atomic(void *) shared[THREADS]; /* the last event of each thread, which all may stop */
+static void *together;                  /* a communicator that all threads use */
 static int rounds;
 
 static void *work(void *number) {

@@ -1,7 +1,7 @@
 /*
- * A profiler plug-in that writes down what it is told, a line a call, to the file RECORD_<NAME>. Its contexts and
- * handles are pointers, and it follows those that it gets, so that one of somebody else's is a crash. Compiled with
- * VERSION, MASK and NAME. If REFUSE_<NAME> is set, its init fails.
+ * A profiler plug-in that records each call on a line of the file RECORD_<NAME>. Its contexts and handles are pointers,
+ * and it follows those that it gets, so another plug-in's crashes it. Compiled with VERSION, MASK and NAME. If
+ * REFUSE_<NAME> is set, its init fails.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static FILE *out;
 static int objects;
 
 static struct object *make(uint64_t type) {
-  struct object *o = calloc(1, sizeof *o); /* kept, as a stop may be followed by a child */
+  struct object *o = calloc(1, sizeof *o); /* never freed: a child may come after its stop */
   snprintf(o->mine, sizeof o->mine, "%s", TEXT(NAME));
   o->type = type;
   o->number = ++objects;

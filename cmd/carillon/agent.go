@@ -72,7 +72,7 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 				fmt.Fprintf(cmd.ErrOrStderr(), "carillon: agent: a page for each process is at %s\n", url)
 			}
 			<-ctx.Done()
-			stop() // a second signal ends it at once
+			stop() // a second signal ends the agent at once
 			return a.Stop(context.WithoutCancel(ctx))
 		},
 	}
@@ -87,13 +87,13 @@ SIGINT and SIGTERM end it after it has exported what it has read.`,
 	return cmd
 }
 
-// acceptFlag adds the flag by which the user accepts the risk of NCCL's bugs.
+// acceptFlag adds the flag with which the user accepts the risk of NCCL's bugs.
 func acceptFlag(cmd *cobra.Command, accept *[]int) {
 	cmd.Flags().IntSliceVar(accept, "accept-nccl-bugs", nil,
 		"query NCCL about ranks without a tape although these issues may crash the job, such as 1762,1996")
 }
 
-// startAgent starts an agent as the environment configures it, with the flags before it.
+// startAgent starts an agent as the environment configures it; the flags take precedence.
 func startAgent(ctx context.Context, job, tapeDir string, accept []int, join ...string) (*node.Agent, error) {
 	opts := []node.Option{node.FromEnv(), node.WithNCCLBugs(accept...)}
 	if tapeDir != "" {
@@ -109,5 +109,5 @@ func startAgent(ctx context.Context, job, tapeDir string, accept []int, join ...
 	return a, err
 }
 
-// flagOf has the flags that set fields of an agent's configuration which can be wrong.
+// flagOf has the flags for the fields of an agent's configuration that can be invalid.
 var flagOf = map[string]string{"RAS.AcceptNCCLBugs": "--accept-nccl-bugs", "RAS.Join": "--join"}

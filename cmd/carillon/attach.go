@@ -34,12 +34,12 @@ import (
 const (
 	// libraryName is the library that writes the tape of a program that uses NCCL. It is in this program's folder.
 	libraryName = "libcarillon-nccl.so"
-	// auditName is the audit library, in the same folder. It makes the loader bind calls of NCCL to the first library.
+	// auditName is the audit library, in the same folder. It makes the loader bind calls of NCCL to libraryName.
 	auditName = "libcarillon-audit.so"
-	// libraryVariable overrides the path of the first library.
+	// libraryVariable overrides the path of libraryName.
 	libraryVariable = "CARILLON_NCCL_LIBRARY"
 
-	// defaultPlugin is the profiler plug-in that NCCL loads, if there is one, unless NCCL_PROFILER_PLUGIN is set.
+	// defaultPlugin is the profiler plug-in that NCCL loads, if it exists, unless NCCL_PROFILER_PLUGIN is set.
 	defaultPlugin = "libnccl-profiler.so"
 )
 
@@ -137,7 +137,7 @@ func linked(path string) bool {
 var notInLaunchers = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
 // jobName is the name that the launcher which started attach gives the job, so that it is the same on all machines.
-// Without one, the name is the program's and a random number.
+// Without a launcher's name, it is the program's name and a random number.
 func jobName(program string) string {
 	world, err := launch.FromEnv(os.Getenv)
 	if err == nil && world.Job != "" {
@@ -148,8 +148,8 @@ func jobName(program string) string {
 	return job.NameOf(program, tail)
 }
 
-// printEnvironment prints the variables that a program needs to be followed by an agent that it doesn't have from
-// attach. The program may be left out.
+// printEnvironment prints the variables that a program needs so that an agent can follow it, for programs that attach
+// doesn't start. program may be empty.
 func printEnvironment(cmd *cobra.Command, name, tapeDir, how string, program []string) error {
 	path := ""
 	if len(program) > 0 {
@@ -205,7 +205,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 		return err
 	}
 	if spare >= 0 {
-		// The last job's tapes stay, for its post-mortem. The less room is left, the smaller are this job's tapes.
+		// The last job's tapes are kept, for its post-mortem. The less room is left, the smaller this job's tapes are.
 		_ = tape.MakeRoom(dir, max(spare, 1))
 	}
 	signals := make(chan os.Signal, 16)
@@ -228,7 +228,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	witnesses := newWitnesses()
 	began := process.Monotonic()
 	code, err := 0, child.Start()
-	var told process.Entry // the last signal that asked the program to end
+	var told process.Entry // the last signal that told the program to end
 	var end process.Entry  // how the program ended; without a PID, it didn't start
 	var over atomic.Int64  // when the program ended
 	stopSignals := takeSignals(signals, func(sig os.Signal) {
@@ -240,7 +240,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 			a.Ending()
 		}
 		if err == nil && !witnesses.got(sig, child.Process.Pid) {
-			_ = child.Process.Signal(sig) // it may have ended
+			_ = child.Process.Signal(sig) // the program may have ended
 		}
 	})
 	if err == nil {
@@ -265,7 +265,7 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	witnesses.close()
 	for _, e := range []process.Entry{end, told} {
 		if e.PID != 0 || code != 0 && e.Ended != "" {
-			for _, d := range tape.Dirs(dir) { // where there was no room for tapes, there is none for this
+			for _, d := range tape.Dirs(dir) { // where tapes had no room, the entry has none either
 				if process.AppendEntry(filepath.Join(d, name), e) == nil {
 					break
 				}
@@ -278,11 +278,11 @@ func attach(cmd *cobra.Command, name, tapeDir, how string, accept []int, program
 	return nil
 }
 
-// lateSignal is how long after its program's end attach takes a signal for its cause: one to all processes at once may
-// come here later.
+// lateSignal is how long after its program's end attach still takes a signal for the cause: a signal to all processes
+// at once may arrive here later.
 const lateSignal = 500 * time.Millisecond
 
-// takeSignals calls take for each signal, from another goroutine, until stop, which waits for the last call.
+// takeSignals calls take for each signal, from another goroutine, until stop is called. stop waits for the last call.
 func takeSignals(signals chan os.Signal, take func(os.Signal)) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -298,8 +298,8 @@ func takeSignals(signals chan os.Signal, take func(os.Signal)) (stop func()) {
 	}
 }
 
-// makeJob makes the folder of the job's tapes in the user's directory, or in the first default one where it can, and
-// returns the directory.
+// makeJob makes the folder of the job's tapes in the user's directory, or in the first default one where it can be
+// made, and returns the directory.
 func makeJob(note io.Writer, tapeDir, name string) (dir string, err error) {
 	if err := tape.CheckJob(name); err != nil {
 		return "", err
@@ -334,15 +334,15 @@ func tapesIn(dir, name string) (n int) {
 	return n
 }
 
-// environment adds to env the variables that load the library and, unless its path is empty, the audit library, and
-// those that name the job and the directory of its tapes, if they have a name.
+// environment adds variables to env: those that load the library and, unless its path is empty, the audit library, and
+// those that name the job and the directory of its tapes, unless these are empty.
 func environment(env []string, library, audit, dir, name string) []string {
 	had := map[string]string{}
 	for _, v := range env {
 		key, value, _ := strings.Cut(v, "=")
 		had[key] = value
 	}
-	before := func(key, library, separator string) string { // puts library before those that the list has
+	before := func(key, library, separator string) string { // puts library in front of those in the variable's list
 		if had[key] != "" {
 			library += separator + had[key]
 		}
@@ -364,8 +364,8 @@ func environment(env []string, library, audit, dir, name string) []string {
 	return env // exec.Cmd takes the last value of a repeated variable
 }
 
-// findLibraries finds the library, and the audit library if the calls of the program at path are to reach it that way.
-// The path is empty if the program is not known.
+// findLibraries finds the library, and the audit library if calls of the program at path need it. path is empty if the
+// program is unknown.
 func findLibraries(note io.Writer, how, path string) (library, audit string, err error) {
 	if library, err = findLibrary(); err != nil || how == wayPreload || how == wayAuto && linked(path) {
 		return library, "", err
@@ -409,13 +409,13 @@ func findLibrary() (string, error) {
 	return path, nil
 }
 
-// ours are a function of NCCL and one of a profiler plug-in. Only this library has both.
+// ours are an NCCL function and a profiler plug-in symbol. Only this library has both.
 var ours = []string{"ncclCommDestroy", "ncclProfiler_v1"}
 
-// machines are the processors that the library is built for.
+// machines are the processors for which the library is built.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// checkLibrary tells why the loader would ignore a library, or that it lacks a function.
+// checkLibrary tells why the loader would ignore a library, or which function it lacks.
 func checkLibrary(path string, functions ...string) error {
 	if strings.ContainsAny(path, ": \t\n") {
 		return errors.New("its path has a colon or a blank, which LD_PRELOAD takes for the end of a path")

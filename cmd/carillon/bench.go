@@ -107,7 +107,7 @@ func completePlan(plan *bench.Plan, sizes string) (err error) {
 
 const maxBenchRanks = 1024
 
-// several checks numbers of ranks, and removes 0, which stands for none.
+// several checks numbers of ranks, and removes 0, which means none.
 func several(flag string, ns *[]int) error {
 	*ns = slices.DeleteFunc(*ns, func(n int) bool { return n == 0 })
 	for _, n := range *ns {

@@ -76,7 +76,7 @@ func (g *gpuFlags) bench(ctx context.Context, cmd *cobra.Command, s bench.Setup,
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
-	switch { // what was measured before it failed is right
+	switch { // measurements made before a failure are valid
 	case asJSON:
 		return errors.Join(writeJSONLines(stdout, results), err)
 	case err == nil || len(results) > 0:

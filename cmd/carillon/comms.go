@@ -72,12 +72,12 @@ type commsReport struct {
 	Tapes  int               `json:"tapes"`
 	Comms  []postmortem.Comm `json:"communicators"`
 	Missed uint64            `json:"records_overwritten"` // before they were read
-	Broken []string          `json:"broken,omitempty"`    // tapes that can't be read, and why, with others like them
+	Broken []string          `json:"broken,omitempty"`    // tapes that can't be read, and why; similar ones are grouped
 
 	processes []postmortem.Process
 }
 
-// readComms reads the last job of folders and tapes.
+// readComms reads the last job in folders and tapes.
 func readComms(paths []string) (*commsReport, error) {
 	all, err := postmortem.Read(paths, postmortem.Options{Last: 1})
 	if err != nil {
@@ -99,10 +99,10 @@ func (r *commsReport) write(w io.Writer) error {
 	fmt.Fprintln(t, "COMMUNICATOR\tID\tRANKS\tNODES\tENGINE\tOPERATIONS\tWHAT HAPPENED\tSTATE")
 	for _, c := range r.Comms {
 		ranks := strconv.Itoa(c.Size)
-		if len(c.Ranks) < c.Size { // the others left no tape
+		if len(c.Ranks) < c.Size { // the other ranks left no tape
 			ranks = fmt.Sprintf("%d of %d", len(c.Ranks), c.Size)
 		}
-		nodes := "-" // some NCCLs don't tell
+		nodes := "-" // some versions of NCCL don't tell it
 		if c.Nodes > 0 {
 			nodes = strconv.Itoa(c.Nodes)
 		}
@@ -171,7 +171,7 @@ func (r *commsReport) names(c *postmortem.Comm, ranks []int) string {
 	return view.RankNames(ranks, view.NameOf(c.Name, c.ID), job)
 }
 
-// statesOf is the state of all ranks, or how many are in each; it names dead ones.
+// statesOf is the state of all ranks, or the number of ranks in each state; dead ranks are named.
 func (r *commsReport) statesOf(c *postmortem.Comm) string {
 	by := map[string][]int{}
 	var order []string

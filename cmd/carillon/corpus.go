@@ -137,7 +137,7 @@ func (s *corpusFlags) draw() (all []trial, err error) {
 	return all, nil
 }
 
-// play runs the trials: simulated ones in parallel, real ones one by one.
+// play runs the trials: simulated ones in parallel, real ones one after the other.
 func (s *corpusFlags) play(ctx context.Context, cmd *cobra.Command, all []trial) (corpus.Table, error) {
 	var (
 		table  = corpus.Table{}

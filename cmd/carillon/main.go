@@ -25,7 +25,7 @@ import (
 
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// execute runs the command and returns the exit code. It is main without the process.
+// execute runs the command and returns the exit code. It is main without os.Exit.
 func execute(args []string, stdout, stderr *os.File) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
@@ -51,9 +51,9 @@ func execute(args []string, stdout, stderr *os.File) int {
 }
 
 const (
-	// usageCode is the exit code of a command that could not begin, mostly because the call was wrong.
+	// usageCode is the exit code of a command that could not begin, usually because it was used wrongly.
 	usageCode = 2
-	// tellsHealth is the annotation of a command whose exit code tells the job's health: its errors exit with
+	// tellsHealth is the annotation of a command whose exit code tells the job's health: if it fails, it exits with
 	// view.CodeUnknown.
 	tellsHealth = "health"
 )
@@ -70,7 +70,7 @@ func exitCode(code int) error { return &exitError{code: code} }
 
 var errInterrupted = &exitError{128 + int(unix.SIGINT), errors.New("interrupted")}
 
-// cannotRun gives the error of starting a program the exit code that shells use, and names the program once.
+// cannotRun gives the error of starting a program the exit code that shells use, and names the program only once.
 func cannotRun(err error) error {
 	if failed, ok := errors.AsType[*exec.Error](err); ok {
 		err = failed.Err
@@ -85,7 +85,7 @@ func cannotRun(err error) error {
 	return &exitError{codeCannotRun, err}
 }
 
-// Exit codes of shells for a program that can't be run.
+// Exit codes that shells use for a program that can't be run.
 const (
 	codeCannotRun = 126
 	codeNotFound  = 127
@@ -99,7 +99,7 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 since when, and why.`,
 		Version:       node.Version(),
 		SilenceErrors: true, // execute shows them
-		SilenceUsage:  true, // an error names what to change; the usage would hide it
+		SilenceUsage:  true, // an error says what to change; the usage would hide it
 		Args:          noCommand,
 
 		DisableFlagsInUseLine:      true,

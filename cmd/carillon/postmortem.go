@@ -93,7 +93,7 @@ are no tapes.`,
 	return cmd
 }
 
-// tapesOf are the folders of the jobs' tapes, and the tapes among jobs. Without jobs, they are the default folders.
+// tapesOf are the folders of the jobs' tapes, and the tapes among jobs. If jobs is empty, they are the default folders.
 func tapesOf(jobs []string) (paths []string, err error) {
 	if len(jobs) == 0 {
 		jobs = []string{""}
@@ -193,8 +193,8 @@ func (a *postmortemFlags) send(cmd *cobra.Command, report *postmortem.Report) er
 // notSentCode is the exit code when spans could not be sent.
 const notSentCode = 1
 
-// chooseExporter sets the variables of the exporter as the flags say. The default is OpenTelemetry's: OTLP to a
-// collector on this host.
+// chooseExporter sets the exporter's variables from the flags. The default is OpenTelemetry's: OTLP to a collector on
+// this host.
 func (a *postmortemFlags) chooseExporter() error {
 	const kind, endpoint, traces = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"

@@ -94,7 +94,7 @@ secret, and its own --node-rank. If CARILLON_RENDEZVOUS names an etcd (etcd://ho
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.Program = args
 			for flag, n := range map[string]int{"--simulate-nodes": cfg.Nodes, "--nnodes": cfg.Hosts} {
-				if n == 0 { // in a job.Config it means 1, which a user who types it doesn't
+				if n == 0 { // job.Config takes 0 for 1, but a user who types 0 doesn't mean 1
 					return usageError(cmd, &job.ConfigError{Field: flag, Value: "0", Allowed: "1 or more"})
 				}
 			}
@@ -170,7 +170,8 @@ func run(cmd *cobra.Command, cfg job.Config) error {
 // sendTime bounds the time in which the launcher sends the spans of dead ranks after the job's end.
 const sendTime = 5 * time.Second
 
-// sendLeft sends the spans on the tapes of ranks that ended by os.Exit, a panic or a signal, until a signal comes.
+// sendLeft sends the spans on the tapes of ranks that ended by os.Exit, a panic or a signal, until it gets a signal
+// itself.
 func sendLeft(cmd *cobra.Command, cfg *job.Config) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), sendTime)
 	defer cancel()
@@ -201,7 +202,7 @@ func sendLeft(cmd *cobra.Command, cfg *job.Config) {
 }
 
 // forwarded returns the signals that the launcher passes on: those that are not ignored, as under nohup, and SIGINT,
-// which shells make every background job ignore. SIGPIPE is one of them, so that a closed output ends the job.
+// which shells ignore for every background job. SIGPIPE is one of them, so that a closed output ends the job.
 func forwarded() []os.Signal {
 	all := []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-rt/carillon/ras/mesh/sim"
 )
 
-// ranksPerProcess is that of a machine with eight GPUs.
+// ranksPerProcess is the number of ranks on a machine with eight GPUs.
 const ranksPerProcess = 8
 
 // simulationGC trades memory for time: most allocations of a simulation live as long as a packet.
@@ -49,7 +49,7 @@ The exit code is 1 if a verdict was wrong or missing.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sizes := []int{most}
-			if !cmd.Flags().Changed("ranks") { // to show how the costs grow
+			if !cmd.Flags().Changed("ranks") { // several sizes, to show how the costs grow
 				sizes = []int{64, 256, 1024, most}
 			}
 			var err error

@@ -129,10 +129,10 @@ func answered(snapshots []*health.Snapshot) []*health.Snapshot {
 	return slices.DeleteFunc(slices.Clone(snapshots), func(s *health.Snapshot) bool { return s == nil })
 }
 
-// mostOthers bounds the endpoints of other hosts that are asked: each knows the verdicts on the whole job.
+// mostOthers bounds the endpoints of other hosts that are asked: each of them knows the verdicts on the whole job.
 const mostOthers = 64
 
-// askOthers asks endpoints on other hosts, some of which may be out of reach: one line tells how many, and why.
+// askOthers asks endpoints on other hosts, some of which may be out of reach: it reports in one line how many, and why.
 func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.Target) (answers []*health.Snapshot,
 	problems []string,
 ) {
@@ -151,7 +151,7 @@ func askOthers(ctx context.Context, client *endpoint.Client, others []endpoint.T
 	return answers, problems
 }
 
-// unseen names the other hosts whose communicators are not shown, as they didn't answer.
+// unseen names the other hosts whose communicators are not shown because the hosts didn't answer.
 func unseen(r *view.Report, job *find.Job) []string {
 	var hosts []string
 	known := map[string]bool{"": true}

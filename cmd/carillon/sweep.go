@@ -13,7 +13,7 @@ import (
 )
 
 // sweepTapes removes the tapes of older jobs before the job makes its own, as NCCL programs remove none. The job starts
-// even if they can't be removed. spare is how many jobs keep their tapes when there is no room; -1 means all.
+// even if this fails. spare is how many jobs keep their tapes when there is no room; -1 means all.
 func sweepTapes(cmd *cobra.Command, cfg *job.Config) (spare int, err error) {
 	named := cmp.Or(cfg.TapeDir, os.Getenv(tape.DirVariable))
 	set := os.Getenv(tape.KeepVariable)

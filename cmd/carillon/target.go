@@ -21,11 +21,11 @@ type target struct {
 	timeout           time.Duration
 }
 
-// jobHelp explains JOB in the help of a command that reads tapes.
+// jobHelp explains JOB in the help of commands that read tapes.
 const jobHelp = `JOB is a job's name or the directory of its tapes. The default is the job that wrote last, also
 within a directory of several jobs.`
 
-// targetHelp explains JOB, and what is asked, in the help of a command for running jobs.
+// targetHelp explains JOB, and which processes are asked, in the help of commands for running jobs.
 const targetHelp = `JOB is a job's name or the directory of its tapes. The default is the job that started last,
 also within a directory of several jobs.
 
@@ -52,7 +52,7 @@ func (t *target) flags(cmd *cobra.Command) {
 	cmd.Annotations = map[string]string{tellsHealth: "in its exit code"}
 }
 
-// completeJobs completes up to most jobs, or folders. Jobs that have ended count only if ended is set.
+// completeJobs completes up to most jobs, or folders. Jobs that have ended are included only if ended is set.
 func completeJobs(most int, ended bool) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {
@@ -62,8 +62,8 @@ func completeJobs(most int, ended bool) cobra.CompletionFunc {
 	}
 }
 
-// completeJobFlag completes --job with the jobs of the folder that is the first argument, or else the default one. Jobs
-// that have ended count only if ended is set.
+// completeJobFlag completes --job with the jobs of the folder in the first argument, or else of the default one. Jobs
+// that have ended are included only if ended is set.
 func completeJobFlag(cmd *cobra.Command, ended bool) {
 	_ = cmd.RegisterFlagCompletionFunc("job",
 		func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

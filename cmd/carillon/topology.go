@@ -29,8 +29,8 @@ type commTopology struct {
 	Nodes       int              `json:"nodes"`
 	PXN         tape.PXN         `json:"pxn"`
 	Connections int              `json:"connections"` // between known ranks, each counted once
-	Ranks       []rankPlace      `json:"ranks"`       // those of known place
-	// Hosts is where the ranks are, if no rank's place is known: NCCL doesn't tell it.
+	Ranks       []rankPlace      `json:"ranks"`       // those whose place is known
+	// Hosts says on which host each rank is, if no rank's place is known because NCCL doesn't tell it.
 	Hosts []hostRanks `json:"hosts,omitempty"`
 
 	nccl bool
@@ -42,13 +42,13 @@ type hostRanks struct {
 	Ranks []int  `json:"ranks"`
 }
 
-// rankPlace is where a rank is, and what it sends.
+// rankPlace is where a rank is, and what it sends for others.
 type rankPlace struct {
 	Rank int    `json:"rank"`
 	Host string `json:"host"`
 	tape.Place
-	// Carries are the ranks of other nodes to which it sends for other ranks of its node. It is absent if there are
-	// none, or if a rank of the communicator is unknown.
+	// Carries are the ranks of other nodes to which it sends on behalf of other ranks of its node. It is absent if
+	// there are none, or if a rank of the communicator is unknown.
 	Carries []int `json:"carries,omitempty"`
 }
 
@@ -100,7 +100,7 @@ func (t *commTopology) known() bool {
 	return len(t.Ranks) == t.Size
 }
 
-// carriers finds out which ranks send for others. All ranks are known.
+// carriers finds out which ranks send for other ranks. All ranks must be known.
 func (t *commTopology) carriers() {
 	node, ranks := make([]int, t.Size), make([][]int, t.Size)
 	for _, r := range t.Ranks {
@@ -149,7 +149,7 @@ func (r *topologyReport) write(w io.Writer) error {
 	return nil
 }
 
-// writeHosts says where the ranks of a communicator are, if no rank's place is known, and why it isn't.
+// writeHosts says on which hosts the ranks of a communicator are, if no rank's place is known, and why it isn't known.
 func (t *commTopology) writeHosts(w io.Writer) {
 	fmt.Fprintf(w, "\n%s: %s", view.NameOf(t.Name, t.ID), english.Plural(t.Size, "rank", ""))
 	if t.Nodes > 0 {

@@ -45,7 +45,7 @@ share GPUs if there are fewer, which says little about ranks that don't. Run not
 					return usageError(cmd, err)
 				}
 			}
-			if output != "" { // before anything is measured in vain
+			if output != "" { // fail before the measurements, not after
 				_, missing := os.Stat(output)
 				f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE, 0o644) //nolint:gosec // others read it
 				if err != nil {

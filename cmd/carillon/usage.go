@@ -48,7 +48,7 @@ var values = map[string]string{
 	"int": "a whole number", "uint64": "a whole number from 0 on", "intSlice": "whole numbers with commas between them",
 }
 
-// near suggests flags with a similar name, or with the name in theirs.
+// near suggests flags with a similar name, or whose name contains this one.
 func near(cmd *cobra.Command, name string) string {
 	type flag struct {
 		text     string
@@ -76,12 +76,12 @@ func suggest(candidates []string) string {
 	return "; did you mean " + english.OxfordWordSeries(candidates, "or") + "?"
 }
 
-// usageError is the error of a wrong call, with the command that shows its help.
+// usageError is the error of a wrong use of a command, with the command that shows its help.
 func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 }
 
-// allow returns an error that tells what is allowed as the value of a flag, unless the value is.
+// allow returns nil if ok is set; else an error that says which values of the flag are allowed.
 func allow(ok bool, flag string, value any, allowed string) error {
 	if ok {
 		return nil
@@ -89,7 +89,7 @@ func allow(ok bool, flag string, value any, allowed string) error {
 	return fmt.Errorf("%s is %v, allowed is %s", flag, value, allowed)
 }
 
-// atMost allows up to n arguments. takes says which: "at most one job".
+// atMost allows up to n arguments. takes describes them: "at most one job".
 func atMost(n int, takes string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) <= n {
@@ -104,7 +104,7 @@ var (
 	oneJob      = atMost(1, "at most one job")
 )
 
-// noCommand refuses arguments of the root command: there is no such command.
+// noCommand refuses arguments of the root command: they are not the name of any command.
 func noCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

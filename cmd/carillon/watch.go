@@ -93,7 +93,7 @@ func (l *watchFlags) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer end()
-	result := watch.End{Job: job == nil && len(targets) == 0} // with --follow, of none yet
+	result := watch.End{Job: job == nil && len(targets) == 0} // with --follow, there may be no job yet
 	for {
 		if result.Job {
 			if job, targets = l.next(ctx, args, display, result.Text); job == nil && len(targets) == 0 {
@@ -119,7 +119,7 @@ func (l *watchFlags) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// display is a screen, or lines. end restores the terminal; it may be called twice.
+// display returns a screen, or lines. end restores the terminal; it may be called twice.
 func (l *watchFlags) display() (d watch.Display, end func(), err error) {
 	if l.lines || !term.IsTerminal(l.stdout) || os.Getenv("TERM") == "dumb" {
 		return watch.NewLines(l.stdout, l.stderr), func() {}, nil

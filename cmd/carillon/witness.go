@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// witnesses are two processes that do nothing, beside a program that this process starts: one in this process's group,
-// and one in a group of its own. They tell whether a signal to this process went to the program, too. If the program is
-// in the same group, it did if it ended the first: it was to the group, or to all processes of a terminal or a Slurm
-// step. If the program has made a group, as timeout(1) does, it did if it ended the second.
+// witnesses are two idle processes beside a program that this process starts: one in this process's process group, and
+// one in a group of its own. They tell whether a signal to this process was also sent to the program. If the program is
+// in the same group, it was if the signal ended the first witness: it went to the group, or to all processes of a
+// terminal or a Slurm step. If the program has made its own group, as timeout(1) does, it was if the signal ended the
+// second witness.
 type witnesses struct{ beside, apart *witness }
 
 func newWitnesses() *witnesses { return &witnesses{newWitness(false), newWitness(true)} }
@@ -29,18 +30,18 @@ func (w *witnesses) close() {
 	w.apart.close()
 }
 
-// witness is one of them.
+// witness is one of these processes.
 type witness struct {
 	apart bool
-	in    io.WriteCloser // its end, as that of this process, ends the witness
+	in    io.WriteCloser // closing it, or the end of this process, ends the witness
 	out   io.Reader
 	ended chan os.Signal
 }
 
-// witnessTime is how long after this process the witness may get a signal.
+// witnessTime is how much later than this process the witness may get a signal.
 const witnessTime = 100 * time.Millisecond
 
-// newWitness starts a witness. Without one, as where there is no cat(1), no signal counts as sent to all.
+// newWitness starts a witness. If there is none, for example without cat(1), no signal counts as sent to the program.
 func newWitness(apart bool) *witness {
 	w := &witness{apart: apart, ended: make(chan os.Signal, 1)}
 	cmd := exec.Command("cat")

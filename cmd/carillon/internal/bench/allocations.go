@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// dataPath are the packages that carry operations out. What else a process allocates meanwhile is of those that look
-// on, such as RAS: by the second and not by the operation.
+// dataPath are the packages that carry operations out. All other allocations of a process come from packages that
+// observe, such as RAS: their number depends on the time and not on the number of operations.
 var dataPath = []string{
 	"github.com/carillon-rt/carillon/kernels.",
 	"github.com/carillon-rt/carillon/runtime/ccl.",
@@ -15,11 +15,11 @@ var dataPath = []string{
 	"github.com/carillon-rt/carillon/runtime/transport",
 }
 
-// countAllocations makes the runtime keep the stack of every allocation from now on, which allocated counts by.
+// countAllocations makes the runtime record the stack of every allocation from now on; allocated counts these stacks.
 func countAllocations() { runtime.MemProfileRate = 1 }
 
-// allocated is how many allocations the data path has made in this process, in whichever goroutine, since
-// countAllocations. It collects garbage, because the runtime tells of what was allocated before a collection.
+// allocated is the number of allocations that the data path has made in this process, in any goroutine, since
+// countAllocations. It runs the garbage collector, because the runtime reports only allocations before a collection.
 func allocated() (n int64) {
 	runtime.GC()
 	var records []runtime.MemProfileRecord
@@ -41,7 +41,7 @@ func ofDataPath(stack []uintptr) bool {
 	for {
 		frame, more := frames.Next()
 		if frame.Function == "runtime.acquireSudog" {
-			return false // where a goroutine waits: the scheduler keeps these, until the next collection
+			return false // where a goroutine waits: the scheduler caches these until the next collection
 		}
 		for _, p := range dataPath {
 			if strings.HasPrefix(frame.Function, p) {

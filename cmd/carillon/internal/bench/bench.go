@@ -14,14 +14,15 @@ import (
 // Plan is a whole run.
 type Plan struct {
 	Setup
-	Processes []int     // numbers of processes to measure
-	InProcess []int     // numbers of in-process ranks to measure
-	Compare   bool      // with Open MPI, where it is installed
+	Processes []int     // numbers of ranks to measure as processes
+	InProcess []int     // numbers of ranks to measure within one process
+	Compare   bool      // also measure Open MPI, where it is installed
 	Self      string    // path of this program
-	Progress  io.Writer // a line for each measurement, as it goes
+	Progress  io.Writer // gets a line for each measurement as it is made
 }
 
-// Run makes all measurements of a plan, in the order in which they are shown. skipped says why there is no comparison.
+// Run makes all measurements of a plan, in the order in which they are shown. skipped says why Open MPI was not
+// measured.
 func Run(ctx context.Context, p Plan) (results []Result, skipped string, err error) {
 	var mpi openMPI
 	if p.Compare && len(p.Processes) > 0 {

@@ -8,16 +8,16 @@ type Collective string
 // The collectives. Sizes are as defined by nccl-tests.
 const (
 	AllReduce     Collective = "all_reduce"     // bytes of a rank's buffer
-	AllGather     Collective = "all_gather"     // bytes that a rank receives, with its own
-	ReduceScatter Collective = "reduce_scatter" // bytes that a rank sends, with those to itself
+	AllGather     Collective = "all_gather"     // bytes that a rank receives, including its own
+	ReduceScatter Collective = "reduce_scatter" // bytes that a rank sends, including those to itself
 )
 
-// Collectives are the names of all collectives.
+// Collectives returns the names of all collectives.
 func Collectives() []string {
 	return []string{string(AllReduce), string(AllGather), string(ReduceScatter)}
 }
 
-// elements is how many float32 a rank sends and receives for a size of about so many bytes: at least one.
+// elements is the number of float32 that a rank sends and receives for a size of about so many bytes: at least one.
 func (c Collective) elements(bytes, ranks int) (send, recv int) {
 	part := max(1, bytes/4/ranks)
 	switch c {

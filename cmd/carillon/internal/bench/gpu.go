@@ -24,9 +24,9 @@ type GPUResult struct {
 	Bytes      int           `json:"bytes"` // see Collective
 	Eager      Timing        `json:"eager"`
 	Graph      Timing        `json:"graph"`
-	Copy       Timing        `json:"copy"`      // of as many bytes on one GPU, in a graph
-	Call       time.Duration `json:"call_ns"`   // an eager call, on the host: the median
-	Launch     time.Duration `json:"launch_ns"` // the driver's part of it: the launch of an empty kernel
+	Copy       Timing        `json:"copy"`      // a copy of as many bytes on one GPU, in a graph
+	Call       time.Duration `json:"call_ns"`   // the median time of an eager call on the host
+	Launch     time.Duration `json:"launch_ns"` // the driver's part of Call: the launch of an empty kernel
 	Beside     []Library     `json:"beside,omitempty"`
 }
 

@@ -17,7 +17,8 @@ import (
 )
 
 // GPUs measures collectives (float32, sum) between ranks of this process on the machine's GPUs. Ranks share GPUs if
-// there are fewer. With compare, each size is also measured on NCCL, in alternation, if NCCL can run, until it fails.
+// there are fewer GPUs. With compare, each size is also measured on NCCL, alternating with Carillon, if NCCL can run,
+// until NCCL fails.
 func GPUs(ctx context.Context, s Setup, collectives []Collective, ranks int, compare bool, progress io.Writer) (
 	results []GPUResult, err error,
 ) {
@@ -113,8 +114,8 @@ func (w *world) rounds(ctx context.Context, s Setup) error {
 	})
 }
 
-// batch is how many operations of a size are timed together, back to back: a GPU's events are exact to half a
-// microsecond. Long operations need fewer, and who wants few iterations has no use for many.
+// batch is the number of operations of a size that are timed together, back to back: a GPU's events are exact to half a
+// microsecond. Long operations need smaller batches, and a user who wants few iterations gets small ones.
 func (s Setup) batch(bytes int) int { return max(5, min(100, 100*(4<<20)/bytes, 5*s.Max)) }
 
 // repeat returns a function that calls one n times.
@@ -135,7 +136,7 @@ type side struct {
 	wait func(context.Context) error
 	n    int
 
-	gpu, host []time.Duration // per operation, of each batch: the GPU's time, and put's
+	gpu, host []time.Duration // of each batch, per operation: the GPU's time, and the time of put
 }
 
 // The places of a rank's sides: prepare adds them in this order.
@@ -198,7 +199,7 @@ func (r *onGPU) captured(put func() error) (launch func() error, err error) {
 	return func() error { return x.Launch(r.stream) }, nil
 }
 
-// forget undoes prepare.
+// forget frees what prepare made.
 func (r *onGPU) forget() (err error) {
 	for _, x := range r.graphs {
 		err = errors.Join(err, x.Destroy())
@@ -231,8 +232,8 @@ func round(ctx context.Context, r *onGPU) error {
 	return nil
 }
 
-// time enqueues two batches and times the second one: ranks start some microseconds apart, and launching a graph takes
-// the host some as well.
+// time enqueues two batches and times only the second one: the ranks start some microseconds apart, and the host needs
+// some microseconds to launch a graph.
 func (r *onGPU) time(ctx context.Context, s *side) error {
 	if err := errors.Join(s.put(), r.begin.Record(r.stream)); err != nil {
 		return err

@@ -10,13 +10,13 @@ import (
 	enginecuda "github.com/carillon-rt/carillon/runtime/engine/cuda"
 )
 
-// GPUs returns the error that this program can't load a driver.
+// GPUs always fails: this build can't load a driver.
 func GPUs(context.Context, Setup, []Collective, int, bool, io.Writer) ([]GPUResult, error) {
 	_, err := cuda.Open("")
 	return nil, err
 }
 
-// Tune returns the error that this program can't load a driver.
+// Tune always fails: this build can't load a driver.
 func Tune(context.Context, Setup, []int, []int, io.Writer) (enginecuda.Tuning, error) {
 	_, err := cuda.Open("")
 	return nil, err

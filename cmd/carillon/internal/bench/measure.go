@@ -15,9 +15,9 @@ import (
 // Setup says what to measure.
 type Setup struct {
 	Sizes  []int         // bytes, multiples of 4 (float32, sum)
-	Budget time.Duration // for one size
-	Min    int           // iterations, at least
-	Max    int           // iterations, at most
+	Budget time.Duration // for all iterations of one size
+	Min    int           // the least number of iterations
+	Max    int           // the greatest number of iterations
 }
 
 // Result is the measurement of one size.
@@ -28,12 +28,12 @@ type Result struct {
 	Bytes   int           `json:"bytes"`
 	Iters   int           `json:"iterations"`
 	Latency time.Duration `json:"latency_ns"`
-	Allocs  float64       `json:"allocs_per_op"` // by the data path of all ranks of its process; -1 if unknown
+	Allocs  float64       `json:"allocs_per_op"` // by the data path, of all ranks in the process; -1 if unknown
 }
 
 func (r Result) busBandwidth() float64 { return AllReduce.busBandwidth(r.Ranks, r.Bytes, r.Latency) }
 
-// iterations is how often to measure an operation that takes once.
+// iterations is how often to measure an operation that takes the given time.
 func (s Setup) iterations(once time.Duration) int {
 	return min(max(int(s.Budget/max(once, time.Nanosecond)), s.Min), s.Max)
 }
@@ -72,7 +72,7 @@ func measure(ctx context.Context, comm *ccl.Comm, s Setup, bytes int) (Result, e
 		return Result{}, err
 	}
 	allocs := float64(allocated()-before) / n
-	sum := float32(comm.Size()) // asked once: it takes a lock
+	sum := float32(comm.Size()) // outside of the loop: Size takes a lock
 	for i, v := range recv {
 		if v != sum {
 			return Result{}, fmt.Errorf("element %d of the sum over %d ranks is %v: the all-reduce is wrong",

@@ -30,10 +30,10 @@ func theirs(err error) error {
 }
 
 // ncclComms are a rank's communicators of NCCL. Graphs have one of their own: in NCCL 2.28.9, a captured call slows
-// down later eager calls on its communicator, also when the graph is gone, and whatever NCCL_GRAPH_MIXING_SUPPORT is.
+// down later eager calls on its communicator, even after the graph is gone, and whatever NCCL_GRAPH_MIXING_SUPPORT is.
 type ncclComms struct{ eager, graph *nccl.Comm }
 
-// each calls do for the communicators that there are.
+// each calls do for every communicator that exists.
 func (c *ncclComms) each(do func(*nccl.Comm) error) (err error) {
 	for _, comm := range []*nccl.Comm{c.eager, c.graph} {
 		if comm != nil {
@@ -106,7 +106,7 @@ func settle(ctx context.Context, c *nccl.Comm) error {
 	}
 }
 
-// endNCCL ends NCCL's communicators, if there are any. Unless well, it aborts what is still on streams.
+// endNCCL ends NCCL's communicators, if there are any. Unless well is set, it aborts work that is still on streams.
 func (w *world) endNCCL(ctx context.Context, well bool) error {
 	var g errgroup.Group
 	for _, r := range w.ranks {

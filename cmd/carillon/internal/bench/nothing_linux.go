@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/runtime/cuda"
 )
 
-// nothing is an empty kernel with the parameters of a collective. Its launch time on the host is the driver's part of a
-// call.
+// nothing is an empty kernel with the parameters of a collective. Its launch time on the host is the driver's part of
+// the time of a call.
 type nothing struct {
 	module *cuda.Module
 	kernel *cuda.Function

@@ -75,10 +75,11 @@ func Worker(ctx context.Context, s Setup, out *os.File) error {
 	return nil
 }
 
-// WorkerCommand is the command of this program that is a Worker. It takes a Setup, as JSON.
+// WorkerCommand is this program's command that runs a Worker. Its argument is a Setup, as JSON.
 const WorkerCommand = "bench-worker"
 
-// processes measures ranks that are processes of this host: this program itself, as Workers, under its own launcher.
+// processes measures ranks that are processes of this host: copies of this program that run Worker, under its own
+// launcher.
 func processes(ctx context.Context, self string, s Setup, ranks, size int) (Result, error) {
 	s.Sizes = []int{size}
 	setup, err := json.Marshal(s)
@@ -90,7 +91,7 @@ func processes(ctx context.Context, self string, s Setup, ranks, size int) (Resu
 	if err != nil {
 		return Result{}, err
 	}
-	_, text, _ := strings.Cut(lines, "{") // behind the launcher's prefix
+	_, text, _ := strings.Cut(lines, "{") // after the launcher's prefix
 	var r Result
 	if err := json.NewDecoder(strings.NewReader("{" + text)).Decode(&r); err != nil {
 		return Result{}, fmt.Errorf("result of %d processes: %w: %s", ranks, err, lines)
@@ -104,7 +105,7 @@ var mpiSource []byte
 // openMPI is the path of the compiled program for Open MPI; empty if it can't be measured.
 type openMPI string
 
-// newOpenMPI compiles the program for Open MPI in dir. why says why that isn't possible.
+// newOpenMPI compiles the program for Open MPI in dir. why is the reason if that isn't possible.
 func newOpenMPI(ctx context.Context, dir string) (m openMPI, why string) {
 	for _, tool := range []string{"mpirun", "mpicc"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -145,7 +146,7 @@ func (m openMPI) measure(ctx context.Context, s Setup, ranks, size int) (Result,
 // endTime is how long a program may take to end after SIGTERM.
 const endTime = 5 * time.Second
 
-// output runs a program and returns what it printed. Only the end of ctx ends it, not a ^C on the terminal.
+// output runs a program and returns what it prints. Only the end of ctx ends the program, not a ^C on the terminal.
 func output(ctx context.Context, name string, args []string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -22,11 +22,11 @@ const everything = 1 << 40
 // limited is a kernel, and the limit that decides when it is used.
 type limited struct {
 	name  string
-	limit func(*enginecuda.Limits) *int // nil: it has none
-	to    int                           // what the limit is set to for the measurement; 0 for everything
+	limit func(*enginecuda.Limits) *int // nil: the kernel has no limit
+	to    int                           // what the limit is set to for the measurement; 0: everything
 }
 
-// ways are a call's kernels, in the order in which it tries them.
+// ways are the kernels of a call, in the order in which the call considers them.
 type ways struct {
 	call Collective
 	by   []limited
@@ -51,7 +51,7 @@ var tuned = []ways{
 	}},
 }
 
-// pushing are the ways of calls beyond all limits.
+// pushing are the kernels for sizes beyond all other limits.
 var pushing = []ways{
 	{AllReduce, []limited{
 		{name: "that reads"},
@@ -63,12 +63,12 @@ var pushing = []ways{
 	}},
 }
 
-// Tune measures, for each number of ranks, up to which of the Setup's sizes each kernel whose data comes with its flags
-// is the fastest in a graph, and from which of pushSizes on ranks should push. Both lists are sorted.
+// Tune measures two limits for each number of ranks: up to which of the Setup's sizes each kernel whose data comes with
+// its flags is the fastest in a graph, and from which of pushSizes on ranks should push. Both lists are sorted.
 func Tune(ctx context.Context, s Setup, pushSizes, ranks []int, progress io.Writer) (enginecuda.Tuning, error) {
 	tuning := enginecuda.Tuning{}
 	for _, n := range ranks {
-		// times are those of a call with each of its kernels.
+		// times measures a call with each of its kernels.
 		times := func(call Collective, sizes []int, by []limited) (all [][]time.Duration, err error) {
 			for _, kernel := range by {
 				fmt.Fprintf(progress, "%d ranks, %s %s:", n, strings.ReplaceAll(string(call), "_", "-"), kernel.name)
@@ -94,7 +94,7 @@ func Tune(ctx context.Context, s Setup, pushSizes, ranks []int, progress io.Writ
 		for _, p := range pushing {
 			sizes := slices.Clone(pushSizes)
 			for i := range sizes {
-				if p.call != AllReduce { // by the bytes of a rank's part
+				if p.call != AllReduce { // limits are in bytes of a rank's part
 					sizes[i] /= n
 				}
 			}
@@ -111,8 +111,8 @@ func Tune(ctx context.Context, s Setup, pushSizes, ranks []int, progress io.Writ
 	return tuning, nil
 }
 
-// upTo is the largest size up to which one of some kernels is no more than 2 % slower than the others, which is noise.
-// Each kernel has a time for each size.
+// upTo is the largest size up to which the fastest of some kernels is at most 2 % slower than the fastest of the
+// others; 2 % is noise. Each kernel has a time for each size.
 func upTo(sizes []int, some, others [][]time.Duration) (bytes int) {
 	best := func(of [][]time.Duration, i int) time.Duration {
 		return slices.MinFunc(of, func(a, b []time.Duration) int { return cmp.Compare(a[i], b[i]) })[i]
@@ -126,7 +126,7 @@ func upTo(sizes []int, some, others [][]time.Duration) (bytes int) {
 	return bytes
 }
 
-// tuneTimes measures a call for each size, with a kernel that has no other limit than its own.
+// tuneTimes measures a call at each size, with only the kernel's own limit set.
 func tuneTimes(ctx context.Context, s Setup, ranks int, sizes []int, call Collective, kernel limited,
 	progress io.Writer,
 ) (all []time.Duration, err error) {
@@ -137,7 +137,7 @@ func tuneTimes(ctx context.Context, s Setup, ranks int, sizes []int, call Collec
 	largest := ranks * slices.Max(s.Sizes)
 	o := enginecuda.Options{
 		Tuning:  enginecuda.Tuning{ranks: l},
-		Mailbox: largest * 2, // of a packet half is data
+		Mailbox: largest * 2, // half of a packet is data
 	}
 	most := slices.Max(sizes)
 	if call != AllReduce {
@@ -159,8 +159,8 @@ func tuneTimes(ctx context.Context, s Setup, ranks int, sizes []int, call Collec
 	return all, nil
 }
 
-// measureGraph is the time of a call in a graph, on the slowest rank. bytes are those of a limit: of the buffer of an
-// all-reduce, and else of a rank's part.
+// measureGraph is the time of a call in a graph, on the slowest rank. bytes are counted as in a limit: those of the
+// buffer for an all-reduce, else those of a rank's part.
 func (w *world) measureGraph(ctx context.Context, s Setup, call Collective, bytes int) (took time.Duration, err error) {
 	defer func() {
 		for _, r := range w.ranks {

@@ -27,7 +27,7 @@ type world struct {
 
 // openWorld makes a world of ranks with send and receive buffers of so many bytes.
 func openWorld(ctx context.Context, ranks, bytes int, o enginecuda.Options) (w *world, err error) {
-	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "" { // a queue for each stream; read when a context is made
+	if os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS") == "" { // one queue per stream; read when a context is made
 		if err := os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32"); err != nil {
 			return nil, err
 		}
@@ -128,7 +128,8 @@ func (w *world) abandon(ctx context.Context, why error) {
 	_ = errors.Join(w.endNCCL(ctx, false), w.close(ctx)) // the caller reports why
 }
 
-// all calls do for each rank, until one fails. The failed rank leaves the communicator, so that no other waits for it.
+// all calls do for each rank, until a call fails. The failed rank aborts its communicator, so that no other rank waits
+// for it.
 func (w *world) all(ctx context.Context, do func(ctx context.Context, r *onGPU) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -136,7 +137,7 @@ func (w *world) all(ctx context.Context, do func(ctx context.Context, r *onGPU) 
 	for _, r := range w.ranks {
 		g.Go(func() {
 			if err := do(ctx, r); err != nil {
-				fail(err) // before others fail because of it
+				fail(err) // before other ranks fail because of it
 				_ = r.comm.Abort(err)
 			}
 		})
@@ -156,7 +157,7 @@ type onGPU struct {
 	send, recv cuda.Buffer[float32]
 	nothing    *nothing
 
-	sides  []side // of the size that is measured
+	sides  []side // of the size that is being measured
 	graphs []*cuda.Executable
 }
 

@@ -49,7 +49,7 @@ const (
 type Client struct {
 	cfg     Config
 	http    *http.Client
-	silence time.Duration // a stream without even a heartbeat for so long is broken
+	silence time.Duration // a stream is broken after this time without even a heartbeat
 }
 
 // agent is the User-Agent, different in each process: servers limit the rate of each.
@@ -93,7 +93,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Target is an endpoint.
 type Target struct {
 	URL     string // "http://127.0.0.1:4711"
-	Trusted bool   // it may see the token
+	Trusted bool   // the token may be sent to it
 }
 
 // ParseURL parses an endpoint that a user names: a URL, or host:port.
@@ -129,7 +129,7 @@ func (c *Client) Snapshot(ctx context.Context, to Target) (*health.Snapshot, err
 	return s, nil
 }
 
-// atOnce bounds the questions in flight. One without an answer takes its whole timeout.
+// atOnce bounds the requests in flight. A request without an answer takes its whole timeout.
 const atOnce = 64
 
 // All asks all targets for snapshots, several at a time. The snapshot or the error of targets[i] is at i.
@@ -147,12 +147,12 @@ func (c *Client) All(ctx context.Context, targets []Target) ([]*health.Snapshot,
 	return snapshots, errs
 }
 
-// All is the id before those of all remembered events.
+// All is an id that comes before those of all remembered events.
 const All = "0"
 
-// Stream calls opened once the endpoint has accepted it, and then each for the events after the one with id after. It
-// returns the error of ctx or of each, or io.EOF when the endpoint ends the stream. Notices of the bus about missing
-// events have no ID.
+// Stream calls opened once the endpoint has accepted the request, and then each for every event after the one with id
+// after. It returns the error of ctx or of each, or io.EOF when the endpoint ends the stream. Notices of the bus about
+// missing events have no ID.
 func (c *Client) Stream(ctx context.Context, to Target, after string, opened func(),
 	each func(*bus.Event) error,
 ) error {

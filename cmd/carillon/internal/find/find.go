@@ -25,7 +25,7 @@ import (
 // Job is a job as its tapes on this host show it.
 type Job struct {
 	Name      string
-	Dir       string // of its tapes
+	Dir       string // the folder of its tapes
 	Started   time.Time
 	Processes []Process // sorted by the paths of their tapes; earlier runs' processes are included
 }
@@ -38,13 +38,14 @@ type Process struct {
 	Started time.Time
 	Running bool // also set if unknown: the process is on another host that shares the folder
 	Died    bool // it ended without closing its tape
-	// URL is its health endpoint; empty if it has none or has ended.
+	// URL is its health endpoint; empty if the process has none or has ended.
 	URL string
-	// Own tells whether this user wrote the URL. Only such an endpoint may get the token.
+	// Own tells whether this user wrote the URL. Only such an endpoint may be sent the token.
 	Own bool
-	// Watched tells that it has telemetry of its own; else its endpoint is that of an agent, if one follows it.
+	// Watched tells that the process has telemetry of its own; else its endpoint is that of an agent, if one follows
+	// it.
 	Watched bool
-	// Denied tells that it has a health endpoint whose address this user may not read.
+	// Denied tells that the process has a health endpoint whose address this user may not read.
 	Denied bool
 }
 
@@ -66,12 +67,12 @@ func (j *Job) Ended() string {
 		words.Line(j.Dir))
 }
 
-// TakenUpTime is how long after its start a job may have no health endpoint yet: an agent waits a second whether the
-// processes have telemetry of their own.
+// TakenUpTime is how long after its start a job may be without a health endpoint: an agent first waits a second to see
+// whether the processes have telemetry of their own.
 const TakenUpTime = 4 * time.Second
 
-// Silence tells in a sentence why none of the job's processes can be asked, and what to do. errs are those of the
-// endpoints, if there are any; the answer is empty if they say enough themselves.
+// Silence tells in a sentence why none of the job's processes can be asked, and what to do. errs are the errors of its
+// endpoints, if it has any; Silence returns "" if they say enough themselves.
 func (j *Job) Silence(errs ...error) string {
 	name := words.Line(j.Name)
 	unwatched := func(p Process) bool { return p.Running && !p.Watched }
@@ -104,9 +105,10 @@ func notFound(format string, args ...any) error {
 	return &NotFoundError{words.Line(fmt.Sprintf(format, args...))}
 }
 
-// Folders are the folders of a JOB's tapes, at least one. A JOB that is a name has the folders of this name in
-// tape.Dirs. Otherwise it is the path of a folder of tapes, or of several jobs. An empty JOB has the default folders
-// that exist, all of them because the first may have had no room. The error is a *NotFoundError.
+// Folders are the folders of a JOB's tapes, at least one. If JOB is a name, they are the folders with this name in
+// tape.Dirs. Otherwise it is the path of a folder of tapes, or of a folder of several jobs. For an empty JOB they are
+// the default folders that exist; all of them, because the first one may have had no room. The error is a
+// *NotFoundError.
 func Folders(job string) (all []string, err error) {
 	dirs := tape.Dirs("")
 	switch {
@@ -145,7 +147,7 @@ func Folders(job string) (all []string, err error) {
 	return nil, notFound("there is no job %s in %s, and no folder of that name here%s", job, dir, last)
 }
 
-// existing are those that exist of some folders; the first if none does.
+// existing returns those of the folders that exist, or the first one if none does.
 func existing(dirs []string) []string {
 	all := slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return !isFolder(dir) })
 	if len(all) == 0 {
@@ -154,13 +156,13 @@ func existing(dirs []string) []string {
 	return all
 }
 
-// isFolder tells whether a path is a folder's. One that may not be examined counts as one: who reads it gets the error.
+// isFolder tells whether a path is a folder. A path that may not be examined counts as one: reading it gives the error.
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir() || errors.Is(err, fs.ErrPermission)
 }
 
-// Find finds a running JOB: that of a folder of tapes, or the one in a folder of jobs that started last. The error is a
+// Find finds a running JOB: that of a folder of tapes, or the job in a folder of jobs that started last. The error is a
 // *NotFoundError, or that of a folder which this user may not read.
 func Find(what string) (*Job, error) {
 	dirs, err := Folders(what)
@@ -197,19 +199,19 @@ func Find(what string) (*Job, error) {
 		"program has tapes from its first communicator on", dirs[0], hint)
 }
 
-// Names are the names of the running jobs in a folder, or of all, the last started first.
+// Names are the names of the running jobs in a folder, or of all its jobs, the last started first.
 func Names(dir string, all bool) []string {
 	var names []string
 	found, _ := jobs(dir)
 	for _, job := range found {
 		if all || job.Running() {
-			names = append(names, filepath.Base(job.Dir)) // as Find takes it
+			names = append(names, filepath.Base(job.Dir)) // the name by which Find finds it
 		}
 	}
 	return names
 }
 
-// jobs are those in a folder, the last started first; denied is the error of one that this user may not read.
+// jobs are the jobs in a folder, the last started first; denied is the error of a job that this user may not read.
 func jobs(dir string) (all []*Job, denied error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -230,8 +232,8 @@ func jobs(dir string) (all []*Job, denied error) {
 	return all, denied
 }
 
-// Read reads the folder of one job's tapes, and skips unreadable ones. The error of a folder without others is that of
-// one which this user may not read, if there is one.
+// Read reads the folder of one job's tapes, and skips unreadable ones. If the folder has no readable tape, the error is
+// that of a tape which this user may not read, if there is one.
 func Read(dir string) (*Job, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -286,7 +288,7 @@ func read(path string) (p Process, job string, err error) {
 	return p, h.Job, nil
 }
 
-// own tells whether a tape's folder is this user's, and nobody else may write to it.
+// own tells whether a tape's folder belongs to this user, and nobody else may write to it.
 func own(path string) bool {
 	info, err := os.Stat(filepath.Dir(path))
 	if err != nil || info.Mode().Perm()&0o022 != 0 {
@@ -302,8 +304,8 @@ func Loopback(text string) bool {
 	return err == nil && health.Loopback(u.Host)
 }
 
-// Reachable replaces an unspecified address, to which a server binds, by one to connect to: over TLS, this host's name,
-// which its certificate has.
+// Reachable replaces an unspecified address, to which a server binds, by an address to connect to: with TLS, by this
+// host's name, which is in the server's certificate.
 func Reachable(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// attributes make the kernel kill the rank when its launcher ends, and give a pidfd.
+// attributes make the kernel kill the rank when its launcher ends, and return a pidfd.
 func (r *rank) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &r.pidfd}
 }

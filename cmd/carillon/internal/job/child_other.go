@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/process"
 )
 
-// On other systems than Linux, a rank is reaped when it ends. If the launcher is killed, ranks and what they started
-// live on.
+// On systems other than Linux, a rank is reaped when it ends. If the launcher is killed, the ranks and the processes
+// that they started live on.
 
 func (r *rank) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 

@@ -15,8 +15,8 @@ import (
 
 // Config says what to run and how. The zero value of a field has the meaning given with it.
 type Config struct {
-	Program []string // and its arguments; it is looked for in PATH
-	Ranks   int      // that this machine runs
+	Program []string // with its arguments; it is looked up in PATH
+	Ranks   int      // how many ranks this machine runs
 
 	// Nodes is how many nodes this machine simulates: consecutive ranks form Nodes groups of nearly equal size, and
 	// each group gets a host id of its own. 0 and 1 simulate none.
@@ -26,15 +26,15 @@ type Config struct {
 	// machine's place among them, from 0.
 	Hosts, Host int
 
-	// MasterAddr and MasterPort are where rank 0 listens. With one host they may be empty: the loopback address, and a
-	// port that was free.
+	// MasterAddr and MasterPort are where rank 0 listens. With one host they may be empty: then they are the loopback
+	// address and a free port.
 	MasterAddr string
 	MasterPort int
 	// Rendezvous is where the ranks meet, if a variable in Env says so: then MasterAddr and MasterPort may be empty
 	// with several hosts, too, and the ranks don't get them.
 	Rendezvous string
 
-	// Name names the job, in its tapes' folder among others. Empty derives one from the program's name.
+	// Name names the job among others, as the folder of its tapes. Empty derives a name from the program's.
 	Name string
 
 	// Secret authenticates the job's ranks to each other. Empty makes a random one, which only works with one host. The
@@ -48,7 +48,7 @@ type Config struct {
 
 	Linger   time.Duration // how long the other ranks may take to end by themselves after one failed
 	Grace    time.Duration // between asking a rank to end (SIGTERM) and killing it (SIGKILL)
-	MinRanks int           // of this host that must run, or have ended well, for the job to go on; 0: all
+	MinRanks int           // of this host that must run, or have ended without failure, for the job to go on; 0: all
 	// MaxRestarts is how often all ranks of this host are started again after a failure ended the job.
 	MaxRestarts int
 
@@ -59,11 +59,11 @@ type Config struct {
 	Color          term.ColorMode // of the ranks' prefixes
 	Verbose, Quiet bool           // Verbose adds each rank's pid and a last line on success; Quiet shows only failures
 
-	// Signals has the signals that the launcher received; nil has none.
+	// Signals delivers the signals that the launcher received; nil delivers none.
 	Signals <-chan os.Signal
 
 	healthPorts []int  // for TargetsFile
-	reserved    []int  // sockets that are bound to ports
+	reserved    []int  // sockets that are bound to the reserved ports
 	restarts    int    // so far
 	secretFile  string // while ranks run; empty: the secret is in their environment
 }
@@ -141,7 +141,7 @@ func (c *Config) worldSize() int { return max(c.Hosts, 1) * c.Ranks }
 func (c *Config) firstRank() int { return c.Host * c.Ranks }
 
 type place struct {
-	node, local, size int // the simulated node, the place on it, and how many ranks the node has
+	node, local, size int // the simulated node, the rank's place on it, and how many ranks the node has
 }
 
 // placeOf returns the place of the i-th rank of this host. The first nodes have one rank more if need be.
@@ -155,7 +155,7 @@ func (c *Config) placeOf(i int) place {
 	return place{node: i / (small + 1), local: i % (small + 1), size: small + 1}
 }
 
-// others are variables of other launchers, which this launcher may have inherited and its ranks must not.
+// others matches variables of other launchers, which this launcher may have inherited and its ranks must not.
 var others = regexp.MustCompile(
 	`^(CARILLON_(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|ADDRESS|JOB_SECRET|JOB_SECRET_FILE)|TORCHELASTIC_\w+)=`)
 

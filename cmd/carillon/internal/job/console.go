@@ -21,7 +21,7 @@ type console struct {
 	err  error // once set, nothing is written any more
 }
 
-// nobody stands for a rank if no line is unfinished, own for the launcher itself.
+// nobody stands for a rank while no line is unfinished, and own for the launcher itself.
 const (
 	nobody = -1
 	own    = -2
@@ -30,8 +30,8 @@ const (
 // ansiColors can be read on a dark and on a light background.
 var ansiColors = [...]int{36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91}
 
-// newConsole returns a console for ranks first to first+n-1. failed is called once, by the writing goroutine, when w
-// takes no more.
+// newConsole returns a console for ranks first to first+n-1. failed is called once, by the writing goroutine, when a
+// write to w fails.
 func newConsole(w io.Writer, first, n int, color bool, failed func(error)) *console {
 	c := &console{w: w, open: nobody, failed: failed}
 	width := len(fmt.Sprintf("[%d]", first+n-1))

@@ -15,8 +15,8 @@ const (
 	// longest is how many bytes of an unfinished line are held back. A longer line is shown in pieces.
 	longest = 64 << 10
 
-	// drain is how long to read on after a rank and all its group have ended. Only a process that left the group can
-	// still hold the pipe then.
+	// drain is how long to read on after a rank and all of its group have ended. After that, only a process that left
+	// the group can still hold the pipe.
 	drain = 500 * time.Millisecond
 )
 

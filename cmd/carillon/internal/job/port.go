@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve keeps a free TCP port for the job, on all addresses of this host, until release. It is bound but doesn't
-// listen: the kernel gives it to no process that asks for any port, while a rank that asks for this one gets it, as
-// both allow the address to be reused (Go does, and nearly every other server).
+// reserve keeps a free TCP port for the job, on all addresses of this host, until release. The socket is bound but
+// doesn't listen: the kernel gives the port to no process that asks for any port, while a rank that asks for this port
+// gets it, as both allow the address to be reused (Go does, and nearly every other server).
 func (c *Config) reserve() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {

@@ -19,18 +19,18 @@ type rank struct {
 	cmd     *exec.Cmd
 	pid     int
 	pidfd   int                 // readable when the process has ended
-	exit    func() process.Exit // how it ended
+	exit    func() process.Exit // returns how the process ended
 	started time.Time
 	log     *logFile
 	outputs []*output
-	settled chan struct{} // closed when the rank and all that it started have ended
+	settled chan struct{} // closed when the rank and all processes that it started have ended
 
 	mu     sync.Mutex
 	reaped bool // pid may be reused
 
 	// Used by the supervisor only.
 	ended *death
-	sent  []unix.Signal // signals of the supervisor to end it
+	sent  []unix.Signal // the supervisor's signals that asked it to end
 }
 
 // start starts a rank, which reads stdin if that isn't nil. It is called on the goroutine of Run, which is bound to its
@@ -103,7 +103,7 @@ func (r *rank) end(sig unix.Signal) {
 	r.signal(unix.SIGCONT)
 }
 
-// asked is the supervisor's signal that ended the rank. Otherwise it is the last one that was sent; 0: none was sent.
+// asked is the supervisor's signal that ended the rank, or else the last one that was sent; 0: none was sent.
 func (r *rank) asked() unix.Signal {
 	switch {
 	case len(r.sent) == 0:

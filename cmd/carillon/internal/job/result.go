@@ -53,10 +53,10 @@ type Result struct {
 	Outcomes []Outcome
 
 	// First is the rank whose failure ended the job: the first to fail or, with Config.MinRanks, the first whose
-	// failure left too few. It is nil if the remaining ranks ended well.
+	// failure left too few ranks. It is nil if the remaining ranks ended without failure.
 	First *Outcome
 
-	// Lost are the ranks that failed before, without ending the job, in the order of their failures.
+	// Lost are the ranks that failed earlier, without ending the job, in the order of their failures.
 	Lost []*Outcome
 
 	// Took is the time from the start of the first rank to the end of the last.
@@ -126,7 +126,7 @@ func (r *Result) ranks() []int {
 	return ranks
 }
 
-// allLike tells whether all ranks ended in the same way, by the launcher's signals.
+// allLike tells whether all ranks ended in the same way, by signals from the launcher.
 func (r *Result) allLike(first Outcome) bool {
 	return !slices.ContainsFunc(r.Outcomes, func(o Outcome) bool { return o.Asked == 0 || o.how() != first.how() })
 }

@@ -15,9 +15,8 @@ import (
 // Run runs the job and blocks until all ranks of this host, and the processes that they started, have ended. An error
 // means that the job could not be started: a *ConfigError, or the system's error. The Result says how a started job
 // ended.
-//
-// When ctx ends, the job is ended as by SIGTERM. A job that a failure ended is started again, up to MaxRestarts times;
-// the Result is that of the last time.
+// When ctx ends, the job is ended as by SIGTERM. A job that was ended by a failure is started again, up to MaxRestarts
+// times; the Result is that of the last run.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -70,7 +69,8 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 }
 
-// makeFolders makes the folders that the job writes to, and their names absolute, as a rank may change its directory.
+// makeFolders makes the folders that the job writes to, and makes their names absolute, as a rank may change its
+// directory.
 func (c *Config) makeFolders() error {
 	for _, folder := range []struct {
 		flag string
@@ -115,14 +115,14 @@ func (c *Config) complete() (err error) {
 		c.Secret = rand.Text()
 	}
 	if c.Name == "" {
-		// It is the same on all hosts with the same secret, and reveals nothing about the secret.
+		// The name is the same on all hosts with the same secret, and reveals nothing about the secret.
 		sum := sha256.Sum256(fmt.Appendf(nil, "carillon job name\n%s\n%s:%d", c.Secret, c.MasterAddr, c.MasterPort))
 		c.Name = NameOf(c.Program[0], [4]byte(sum[:]))
 	}
 	return nil
 }
 
-// NameOf is the name of a job whose user gives it none: its program's, and what tells jobs of one program apart.
+// NameOf makes a name for a job without one: the program's name, and a part that tells jobs of the same program apart.
 func NameOf(program string, tail [4]byte) string {
 	return fmt.Sprintf("%.32s-%x", notInNames.ReplaceAllString(filepath.Base(program), "_"), tail)
 }

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// secretPrefix is what the names of secrets' files begin with.
+// secretPrefix begins the names of secret files.
 const secretPrefix = "carillon-secret-"
 
 // writeSecret writes the job's secret to a file that only its user can read, in memory if possible; the ranks'
-// environment has the file's name. Wrappers between launcher and rank pass on a variable, while many close a file
-// descriptor. If no file can be made, the environment has the secret itself. The file is locked as long as the launcher
-// lives: one that was killed leaves it behind, and the next one of the user removes it.
+// environment has the file's name. Wrappers between launcher and rank pass a variable on, while many of them close file
+// descriptors. If no file can be made, the environment has the secret itself. The launcher holds a lock on the file
+// while it lives. A launcher that is killed leaves its file behind, and the user's next launcher removes it.
 func (s *supervisor) writeSecret() {
 	dirs := []string{"/dev/shm", os.TempDir()}
 	for _, dir := range dirs {
@@ -34,7 +34,7 @@ func (s *supervisor) writeSecret() {
 		strings.Join(problems, "; "))
 }
 
-// removeSecret removes the secret's file, if there is one.
+// removeSecret removes the secret file, if there is one.
 func (s *supervisor) removeSecret() {
 	if s.secret != nil {
 		_ = os.Remove(s.secret.Name()) // it may have been removed
@@ -56,7 +56,7 @@ func writePrivate(dir, text string) (f *os.File, err error) {
 		_, err = f.WriteString(text)
 	}
 	if err == nil {
-		_, err = os.Lstat(f.Name()) // before it was locked, another launcher may have removed it as left behind
+		_, err = os.Lstat(f.Name()) // another launcher may have removed it as left behind before it was locked
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
@@ -76,7 +76,7 @@ func lock(f *os.File) error {
 
 // sweepSecrets removes the user's secret files that no launcher has locked.
 func sweepSecrets(dir string) {
-	paths, _ := filepath.Glob(filepath.Join(dir, secretPrefix+"*")) // the pattern is right
+	paths, _ := filepath.Glob(filepath.Join(dir, secretPrefix+"*")) // the pattern is valid
 	for _, path := range paths {
 		var st unix.Stat_t
 		if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
@@ -87,7 +87,7 @@ func sweepSecrets(dir string) {
 			continue
 		}
 		if lock(f) == nil {
-			_ = os.Remove(path) // where it can't be removed, the next one tries again
+			_ = os.Remove(path) // if this fails, the next launcher tries again
 		}
 		_ = f.Close()
 	}

@@ -71,7 +71,7 @@ func (s *supervisor) startAll(path, hostname string) error {
 		}
 		defer read.Close()
 		stdin, s.typed = read, typed
-		go func() { // until the process or the terminal's input ends
+		go func() { // runs until the process or the terminal's input ends
 			_, _ = io.Copy(typed, s.cfg.Stdin)
 			typed.Close()
 		}()
@@ -82,7 +82,7 @@ func (s *supervisor) startAll(path, hostname string) error {
 		if err := s.start(i, path, hostname, stdin); err != nil {
 			return err
 		}
-		stdin = nil // it is rank 0's
+		stdin = nil // only rank 0 reads it
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (s *supervisor) loop(ctx context.Context) {
 	s.typed.Close() // nil has nothing to close
 }
 
-// settle waits for the processes that the ranks left behind, and still passes signals on.
+// settle waits for the processes that the ranks left behind, and still passes signals on to them.
 func (s *supervisor) settle() {
 	for _, r := range s.ranks {
 		for waiting := true; waiting; {
@@ -154,8 +154,8 @@ func (s *supervisor) note(e process.Entry) {
 	}
 }
 
-// goOn tells whether the job goes on after a batch of deaths, and records the failures if so: enough ranks run or have
-// ended well, and the job is not ending.
+// goOn tells whether the job goes on after a batch of deaths: enough ranks are running or have ended without failure,
+// and the job is not ending. If so, it records the failures.
 func (s *supervisor) goOn(batch []death) bool {
 	if s.cfg.MinRanks == 0 || s.phase != running {
 		return false
@@ -186,7 +186,7 @@ func (s *supervisor) remaining() (numbers []int) {
 	return numbers
 }
 
-// cause is the first failure of a batch, nil if none failed. A rank killed by a signal comes before ranks that exited.
+// cause is the first failure of a batch, or nil if none failed. Ranks killed by a signal come before ranks that exited.
 func cause(batch []death) (first *death) {
 	for i := range batch {
 		d := &batch[i]
@@ -209,7 +209,7 @@ func (s *supervisor) signalled(sig os.Signal) {
 			words.Round(s.cfg.Grace))
 		s.end(unix.SignalName(num), num)
 	case unix.SIGPIPE:
-		// The console gets the error of the write.
+		// The console receives the error of the write.
 	default:
 		for _, r := range s.ranks {
 			if r.ended == nil {
@@ -219,7 +219,7 @@ func (s *supervisor) signalled(sig os.Signal) {
 	}
 }
 
-// end asks all living ranks to end by a signal, and gives them grace until kill. why is for the ledger.
+// end sends all living ranks a signal to end, and kill follows after the grace period. why is for the ledger.
 func (s *supervisor) end(why string, sig unix.Signal) {
 	if s.phase >= ending {
 		return
@@ -294,7 +294,7 @@ func (s *supervisor) sayUp() {
 	}
 }
 
-// userInfo is the part of a URL that has a password.
+// userInfo is the part of a URL that may have a password.
 var userInfo = regexp.MustCompile(`//[^/]*@`)
 
 // sayDown says how the job ended: failures always, success with Verbose.

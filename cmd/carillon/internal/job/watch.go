@@ -40,7 +40,7 @@ func watch(ranks []*rank) <-chan []death {
 }
 
 // collectExiting waits for the ranks that are exiting. A rank's connections close before it counts as dead, so a rank
-// that fails because of that may be dead before it.
+// that fails because of that may be dead first.
 func collectExiting(ranks []*rank) (dead []death, living []*rank) {
 	var ending []*rank
 	for _, r := range ranks {
@@ -77,8 +77,8 @@ func collect(ranks []*rank, timeout time.Duration) (dead []death, living []*rank
 	return dead, living
 }
 
-// poll waits until one of fds is readable, which for a pidfd means that its process ended, and says which are. A
-// negative timeout waits for ever.
+// poll waits until one of fds is readable, and returns which are. A pidfd is readable once its process has ended. A
+// negative timeout means no timeout.
 func poll(fds []int, timeout time.Duration) []bool {
 	set := make([]unix.PollFd, len(fds))
 	for i, fd := range fds {

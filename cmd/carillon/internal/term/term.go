@@ -29,7 +29,7 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Width is the terminal's number of columns; 0 if w is no terminal or its width isn't known.
+// Width is the terminal's number of columns; 0 if w is no terminal or its width is unknown.
 func Width(w any) int {
 	if !IsTerminal(w) {
 		return 0

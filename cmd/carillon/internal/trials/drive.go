@@ -30,7 +30,7 @@ const (
 	grace    = 3 * time.Second
 )
 
-// Play plays a trial with real processes. folder must be empty, and for this trial only.
+// Play plays a trial with real processes. folder must be empty, and must be used for this trial only.
 func Play(ctx context.Context, seed uint64, most int, kind *corpus.Kind, folder string) (*corpus.Result, error) {
 	t := corpus.Draw(seed, most, kind)
 	p := &play{trial: t, folder: folder, tapes: filepath.Join(folder, "tapes"), began: time.Now()}
@@ -86,7 +86,7 @@ type play struct {
 	tapes  string
 	began  time.Time // when all processes had begun
 
-	processes []*os.Process // that have begun, in their order
+	processes []*os.Process // the processes that have begun, in order
 	mu        sync.Mutex
 	told      []corpus.Told
 	struck    [2]bool
@@ -106,7 +106,7 @@ func (p *play) take(_ http.ResponseWriter, r *http.Request) {
 	p.told = append(p.told, corpus.Told{At: ev.Time.UnixNano(), Verdict: v})
 }
 
-// watch lets the job run until the trial is over, and tells whether the job ended by itself.
+// watch lets the job run until the trial is over, and tells whether the job ended on its own.
 func (p *play) watch(done <-chan error) (ended bool, err error) {
 	tick := time.NewTicker(pollTime)
 	defer tick.Stop()
@@ -128,8 +128,8 @@ func (p *play) watch(done <-chan error) (ended bool, err error) {
 	}
 }
 
-// complete tells whether all processes have begun; the trial's time begins then. It opens each of them, as pids are
-// reused.
+// complete tells whether all processes have begun; the trial's time starts then. It opens a handle of each process, as
+// pids are reused.
 func (p *play) complete() bool {
 	for len(p.processes) < p.trial.Layout.Processes() {
 		text, err := os.ReadFile(filepath.Join(p.folder, fmt.Sprintf("pid-%d", len(p.processes))))

@@ -20,14 +20,14 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/tape"
 )
 
-// scale is how much faster a trial runs than in virtual time.
+// scale is how much faster than in virtual time a trial runs.
 const scale = 5
 
 // Command is the hidden command that runs one process of a trial.
 const Command = "process"
 
-// Process runs one process of a trial, with the arguments of Command: the folder that it shares with the driver, and
-// the parameters of the trial. It returns only if they can't be used.
+// Process runs one process of a trial, with the arguments of Command: the folder that the process shares with the
+// driver, and the parameters of the trial. It returns only if the arguments can't be used.
 func Process(args []string) error {
 	if len(args) != 4 {
 		return fmt.Errorf("want a folder, a seed, a number of ranks and a kind")
@@ -61,7 +61,7 @@ type worker struct {
 	folder  string
 	node    *node.Node
 	index   int
-	ranks   sync.WaitGroup // that have not ended their programs
+	ranks   sync.WaitGroup // ranks that have not ended their programs
 	leaving atomic.Int32
 	noting  sync.Mutex // guards the trial's faults
 	noted   [2]bool    // the faults that have begun
@@ -140,7 +140,7 @@ func (w *worker) leave(code int) {
 	os.Exit(code)
 }
 
-// begin does something that may start a fault, and tells the driver if it did.
+// begin calls do, which may start a fault, and tells the driver if it did.
 func (w *worker) begin(do func()) {
 	w.noting.Lock()
 	defer w.noting.Unlock()
@@ -171,7 +171,7 @@ func (t *thread) keep(name string, c *ccl.Comm, err error) error {
 	return err
 }
 
-// gate is a gate's channel. It has an element for each time that the gate was opened and not yet passed.
+// gate is a gate's channel. It has an element for each time that the gate was opened but not yet passed.
 func (t *thread) gate(g *jobsim.Gate) chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,7 +261,7 @@ func (t *thread) world(ctx context.Context) (*ccl.Comm, error) {
 	return rt.InitRank(ctx, id, l.Ranks(), t.number, ccl.WithName("world"))
 }
 
-// call makes an operation: of float32, except by some faults.
+// call makes an operation on float32; some faults use another type.
 func call(ctx context.Context, c *ccl.Comm, sig tape.Signature) error {
 	if sig.DataType == uint8(kernels.Float32) {
 		return typed[float32](ctx, c, sig)

@@ -16,7 +16,7 @@ type Comm struct {
 	ID    lifecycle.CommID `json:"id"`
 	Name  string           `json:"name"`
 	Size  int              `json:"size"`
-	Known []int            `json:"known"` // its ranks that report it
+	Known []int            `json:"known"` // its ranks that report the communicator
 	// JobRanks are the same ranks as ranks of the job, where they differ: in a split or shrunk world.
 	JobRanks []int `json:"job_ranks,omitempty"`
 	// Stale are the ranks of Known that no longer answer, and StaleAge is the age of their oldest report.
@@ -29,7 +29,7 @@ type Comm struct {
 
 	begun map[int]uint64 // the last collective that each rank began
 	job   map[int]int    // the job's rank of each rank; -1: unknown
-	whole bool           // it is the world: its ranks are the job's
+	whole bool           // it is the world: its ranks are the job's ranks
 }
 
 // State is a state of a communicator's ranks.
@@ -43,7 +43,7 @@ type Op struct {
 	Call     string  `json:"call"`
 	Seq      uint64  `json:"seq"`
 	Bytes    uint64  `json:"bytes"`
-	Age      float64 `json:"age_seconds"` // of the longest on any rank
+	Age      float64 `json:"age_seconds"` // the longest on any rank
 	Ranks    []int   `json:"ranks"`
 	WaitsFor []int   `json:"waits_for,omitempty"`
 }
@@ -59,11 +59,11 @@ type commSet struct {
 	comms map[lifecycle.CommID]*Comm
 }
 
-// add adds the report of a rank of the job, -1 if that is unknown. The report is age seconds old. Unless it is stale,
-// its operation is still running.
+// add adds the report of a rank of the job; jobRank is -1 if the rank is unknown. The report is age seconds old. Unless
+// it is stale, its operation is still running.
 func (g *commSet) add(part *health.Comm, jobRank int, age float64, stale bool) {
 	rank := part.Rank
-	if part.Size == 0 { // its init runs, and it has no ranks yet
+	if part.Size == 0 { // its init is running, and it has no ranks yet
 		rank = jobRank
 	}
 	c := g.comms[part.ID]
@@ -153,11 +153,12 @@ func (c *Comm) finish() {
 
 func (c *Comm) ranks(of []int) string { return RankNames(of, NameOf(c.Name, c.ID), c.job) }
 
-// NameOf is a communicator's name, or else the beginning of its id.
+// NameOf is a communicator's name or, if it has none, the beginning of its id.
 func NameOf(name string, id lifecycle.CommID) string { return cmp.Or(name, id.Short()) }
 
-// RankNames names ranks of a communicator by their ranks in the job, with the communicator's in brackets where they
-// differ: "ranks 4 and 6 (0 and 1 on tp)"; or "rank 1 of tp" if the job's rank of one is unknown.
+// RankNames names ranks of a communicator by their ranks in the job, followed by their ranks in the communicator in
+// brackets where these differ: "ranks 4 and 6 (0 and 1 on tp)". It is "rank 1 of tp" if the job's rank of one is
+// unknown.
 func RankNames(ranks []int, comm string, job map[int]int) string {
 	numbers := jobRanks(ranks, job)
 	switch {
@@ -195,7 +196,7 @@ func (c *Comm) age() float64 {
 	return c.Busy[0].Age
 }
 
-// order sorts true behind false.
+// order sorts true after false.
 func order(yes bool) int {
 	if yes {
 		return 1
@@ -203,8 +204,8 @@ func order(yes bool) int {
 	return 0
 }
 
-// acts are the calls that aren't operations, but have one by which the ranks agree on them. Its number is not theirs,
-// by which verdicts, logs and traces know them.
+// acts are calls that aren't operations, but contain one by which the ranks agree. That operation's number isn't the
+// one by which verdicts, logs and traces know the act.
 var acts = []string{
 	lifecycle.CallSplit.String(), lifecycle.CallShrink.String(), lifecycle.CallGrow.String(),
 	lifecycle.CallFinalize.String(), lifecycle.CallGroupEnd.String(),

@@ -14,9 +14,9 @@ type Frame struct {
 	Report *Report // nil: nothing is known yet
 	// Events are the last events, the latest last.
 	Events []*bus.Event
-	// Note is about the connection to the job: "waiting for a process that answers".
+	// Note says something about the connection to the job: "waiting for a process that answers".
 	Note string
-	// Columns and Rows are the screen's size. A frame of the least size is cut to a smaller screen.
+	// Columns and Rows are the screen's size. On a screen below the least size, the frame is cut.
 	Columns, Rows int
 	Colored       bool
 }
@@ -27,7 +27,7 @@ const (
 	minRows    = 6
 )
 
-// Lines are the frame's lines: at most Rows, of at most Columns columns, without line breaks.
+// Lines returns the frame's lines: at most Rows, of at most Columns columns, without line breaks.
 func (f *Frame) Lines() []string {
 	columns, rows := max(f.Columns, minColumns), max(f.Rows, minRows)
 	lines := []line{f.header(columns)}
@@ -88,7 +88,7 @@ func (f *Frame) events(rows int) []line {
 	return lines
 }
 
-// layout has the sections in so much room, with as much of each as fits into it.
+// layout returns the sections for a screen of columns and room rows, each cut to what fits.
 func (r *Report) layout(columns, room int) (sections []section) {
 	for _, lim := range []limits{{}, {text: 4, evidence: 3, ranks: 4}, {text: 3, evidence: 2, ranks: 2}} {
 		lim.width = columns
@@ -107,7 +107,7 @@ func height(sections []section) (rows int) {
 	return rows
 }
 
-// fit removes rows from the longest sections until all fit, and shows in each how many are missing.
+// fit removes rows from the longest sections until all sections fit, and shows in each how many are missing.
 func fit(sections []section, room int) {
 	keep := make([]int, len(sections))
 	for i := range sections {
@@ -136,7 +136,7 @@ func fit(sections []section, room int) {
 	}
 }
 
-// weight makes the first section, the verdicts, lose its rows last.
+// weight makes the first section, which has the verdicts, the last to lose rows.
 func weight(section, rows int) int {
 	if section == 0 {
 		return rows / 8

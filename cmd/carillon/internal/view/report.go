@@ -17,20 +17,20 @@ type Report struct {
 	Time   time.Time `json:"time"`
 	Heard  time.Time `json:"heard,omitzero"` // the time of the last snapshot
 	Job    string    `json:"job"`
-	// Jobs are the names of several jobs, as an agent follows them. Job is then empty, and Size 0.
+	// Jobs are the names of the jobs if there are several, as with an agent. Job is then empty, and Size 0.
 	Jobs []string `json:"jobs,omitempty"`
 	Size int      `json:"size"` // ranks of the job
-	Told []int    `json:"told"` // the ranks that ever answered
-	// Stale are the ranks of Told that no longer answer, whose last state is shown.
+	Told []int    `json:"told"` // the ranks that have answered at least once
+	// Stale are the ranks of Told that no longer answer; the report shows their last state.
 	Stale []Stale `json:"stale,omitempty"`
-	// Unwatched tells why no process diagnoses the job; empty if one does.
+	// Unwatched says why no process diagnoses the job; empty if one does.
 	Unwatched string `json:"unwatched,omitempty"`
 
 	Verdicts   []health.Verdict `json:"verdicts"`
 	Ranks      []health.Rank    `json:"ranks"`
 	Comms      []Comm           `json:"comms"`
 	Conditions []Condition      `json:"conditions"`
-	// Problems tell what is missing from the report, and why: a process that doesn't answer.
+	// Problems say what is missing from the report, and why, such as a process that doesn't answer.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -38,12 +38,12 @@ type Report struct {
 type Condition struct {
 	health.Condition
 	Ranks []int `json:"ranks"`
-	// StaleAge is its age if none of its ranks answers any more.
+	// StaleAge is its age if none of its ranks still answers.
 	StaleAge float64 `json:"stale_age_seconds,omitempty"`
 }
 
-// CodeUnknown is the exit code of carillon status if there is no such job, no process answers, RAS is off, or the call
-// was wrong.
+// CodeUnknown is the exit code of carillon status if there is no such job, no process answers, RAS is off, or the
+// command was used wrongly.
 const CodeUnknown = 3
 
 const (
@@ -58,8 +58,8 @@ func (r *Report) Code() int {
 	return slices.Index([]string{statusOK, statusWarning, statusCritical, statusUnknown}, r.Status)
 }
 
-// status is the worst of verdicts, conditions and ranks. A rank that isn't running is a warning even without a verdict
-// on it, no more, as the job may continue without it. A job that no process diagnoses is unknown, not ok.
+// status is the worst status of verdicts, conditions and ranks. A rank that isn't running is only a warning, even
+// without a verdict on it, as the job may continue without it. A job that no process diagnoses is unknown, not ok.
 func (r *Report) status() string {
 	known := health.Snapshot{Verdicts: r.Verdicts}
 	for _, c := range r.Conditions {
@@ -85,8 +85,8 @@ func (r *Report) JSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// encoding/json escapes characters below the blank. Other control characters are only in strings, too, so that
-	// escaping them changes no structure.
+	// encoding/json escapes characters below the space. Other control characters can occur only in strings, so that
+	// escaping them doesn't change the structure.
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
 		lines[i] = words.Line(line)

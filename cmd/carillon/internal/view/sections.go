@@ -99,7 +99,7 @@ func (r *Report) verdictSection(lim limits) section {
 	return s
 }
 
-// stateStyles are in the order of interest.
+// stateStyles are in the order of importance.
 var stateStyles = []struct {
 	state string
 	style style
@@ -112,7 +112,7 @@ func (r *Report) rankSection(lim limits) section {
 	if culprits := r.culprits(); len(culprits) > 0 {
 		s.rows = append(s.rows, labelled(red, "culprit", r.ranks(culprits), lim)...)
 	}
-	others := map[string]bool{} // states that a later version may have
+	others := map[string]bool{} // states that only a later version knows
 	for i := range r.Ranks {
 		others[r.Ranks[i].State] = true
 	}
@@ -135,7 +135,7 @@ type jobRank struct {
 	rank int
 }
 
-// ranks names ranks: "ranks 0 to 2"; of several jobs, "rank 1 of a, ranks 0 to 2 of b".
+// ranks names ranks: "ranks 0 to 2"; with several jobs, "rank 1 of a, ranks 0 to 2 of b".
 func (r *Report) ranks(all []jobRank) string {
 	numbers := map[string][]int{}
 	for _, k := range all {
@@ -148,7 +148,7 @@ func (r *Report) ranks(all []jobRank) string {
 	return strings.Join(parts, ", ")
 }
 
-// of says of which job something is, if there are several.
+// of names the job that something belongs to, if there are several jobs.
 func (r *Report) of(job string) string {
 	if len(r.Jobs) == 0 || job == "" {
 		return ""
@@ -156,7 +156,7 @@ func (r *Report) of(job string) string {
 	return " of " + job
 }
 
-// some are a few names of a list, and how many more it has.
+// some returns the first few names of a list, and how many more there are.
 func some(names []string) string {
 	const most = 4
 	if more := len(names) - most; more > 0 {
@@ -177,7 +177,7 @@ func (r *Report) culprits() (ranks []jobRank) {
 	return ranks
 }
 
-// known is how many ranks have a process that is known, or had one.
+// known is the number of ranks that have, or had, a known process.
 func (r *Report) known() int {
 	ranks := map[jobRank]bool{}
 	for i := range r.Ranks {
@@ -209,10 +209,10 @@ func (r *Report) rankCount() string {
 	return text
 }
 
-// ranksIn is a line for all ranks in a state, and a line for each rank that is neither alive nor has left.
+// ranksIn returns a line for all ranks in a state, and a line for each rank that is neither alive nor has left.
 func (r *Report) ranksIn(state string, look style, lim limits) []line {
 	var numbers []jobRank
-	var names []string // of those without a number
+	var names []string // of ranks without a number
 	var more []line
 	told := 0
 	for i := range r.Ranks {
@@ -381,7 +381,7 @@ func (r *Report) sections(lim limits) []section {
 	return all
 }
 
-// Text is the report for a person, in lines of width columns; 0 breaks no lines.
+// Text is the report for a person, in lines of at most width columns; width 0 breaks no lines.
 func (r *Report) Text(width int, colored bool) string {
 	var b strings.Builder
 	put := func(l line) { b.WriteString(l.render(0, colored) + "\n") }
@@ -402,7 +402,7 @@ func (r *Report) Summary() string {
 		english.Plural(max(r.Size, r.known()), "rank", "")).render(0, false)
 }
 
-// noun comes before the headline.
+// noun is the word before the headline.
 func (r *Report) noun() line {
 	if len(r.Jobs) > 0 {
 		return line{{plain, "jobs "}}

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-rt/carillon/lifecycle/words"
 )
 
-// staleAfter is the age from which a snapshot is stale, even of a process that runs: watch asks each about once a
-// minute.
+// staleAfter is the age from which a snapshot is stale, even if its process is running: watch asks each process about
+// once a minute.
 const staleAfter = 90 * time.Second
 
 // quietAfter is the time without any snapshot after which the whole report is stale.
@@ -40,7 +40,7 @@ func (v *View) staleness(now time.Time, key rankKey, p *part) (Stale, bool) {
 	return s, true
 }
 
-// Unanswered notes that the process of a snapshot no longer answers.
+// Unanswered records that the process of a snapshot no longer answers.
 func (v *View) Unanswered(of *health.Snapshot) {
 	key := keyOf(of)
 	if p, ok := v.told[key]; ok {
@@ -69,7 +69,7 @@ func StaleText(all []Stale) string {
 	return strings.Join(order, "; ")
 }
 
-// Quiet is the time since the last snapshot, or 0 if that is short.
+// Quiet is the time since the last snapshot, or 0 if that time is short.
 func (r *Report) Quiet() time.Duration {
 	if r.Heard.IsZero() || r.Time.Sub(r.Heard) <= quietAfter {
 		return 0

@@ -25,7 +25,7 @@ type View struct {
 	verdicts map[verdictKey]health.Verdict
 	ranks    map[rankKey]health.Rank
 	told     map[rankKey]part // each process's last snapshot
-	local    []Local          // nil: communicators are in snapshots only
+	local    []Local          // nil: communicators come from snapshots only
 	heard    time.Time        // the time of the last snapshot
 }
 
@@ -35,7 +35,7 @@ func (v *View) Job(name string) { v.job = name }
 type part struct {
 	*health.Snapshot
 	at         time.Time
-	unanswered bool // a later question was not answered
+	unanswered bool // a later request was not answered
 }
 
 // rankKey is a rank's process. Another process may take over the rank.
@@ -45,17 +45,17 @@ type rankKey struct {
 	host string
 }
 
-// verdictKey is a verdict of a job: the ids of several jobs' verdicts may be the same.
+// verdictKey identifies a verdict of a job: verdicts of different jobs may have the same id.
 type verdictKey struct{ job, id string }
 
-// Local is a communicator as the tape of a process of this host shows it.
+// Local is a communicator on the tape of a process of this host.
 type Local struct {
 	Host string
 	PID  int
 	Comm health.Comm
 }
 
-// Merge adds snapshots of one time.
+// Merge adds snapshots that were taken at the same time.
 func (v *View) Merge(now time.Time, snapshots ...*health.Snapshot) {
 	if len(snapshots) == 0 {
 		return
@@ -94,7 +94,7 @@ func (v *View) Sound(of *health.Snapshot) bool {
 	return !ok || r.State == stateAlive || r.State == "suspect"
 }
 
-// Report is the view at a moment.
+// Report returns the view at a moment.
 func (v *View) Report(now time.Time) *Report {
 	r := &Report{Schema: health.Schema, Time: now.UTC(), Heard: v.heard.UTC(), Job: v.job, Size: v.size}
 	r.Verdicts = slices.SortedFunc(maps.Values(v.verdicts), func(a, b health.Verdict) int {
@@ -146,7 +146,7 @@ func (v *View) Report(now time.Time) *Report {
 	return r
 }
 
-// jobs are the names of the jobs that processes told of, in order.
+// jobs are the names of the jobs that processes reported, in order.
 func (v *View) jobs() []string {
 	var all []string
 	for _, p := range v.told {
@@ -156,7 +156,7 @@ func (v *View) jobs() []string {
 	return slices.Compact(all)
 }
 
-// rankOf is the job's rank of the process of a tape of this host; -1 if it is unknown or not the only one.
+// rankOf is the job's rank of the process of a tape on this host; -1 if the rank is unknown or the process has several.
 func (v *View) rankOf(l *Local) int {
 	rank := -1
 	for key := range v.ranks {
@@ -170,7 +170,7 @@ func (v *View) rankOf(l *Local) int {
 	return rank
 }
 
-// unwatched tells why no process diagnoses the job; empty if one does, as its verdicts are those of all.
+// unwatched says why no process diagnoses the job; empty if any process does, as its verdicts cover all ranks.
 func (v *View) unwatched() (why string) {
 	for _, p := range v.told {
 		if p.Unwatched == "" {

@@ -6,6 +6,6 @@
 //	        │
 //	      watcher ── a screen, or a line for each event
 //
-// It asks rarely, and under a name of its own, so that servers never refuse it. A process that is out of reach doesn't
-// delay it. The last snapshot of a process that no longer answers stays, with its age.
+// It sends requests rarely, and under a name of its own, so that servers never refuse it. A process that is out of
+// reach doesn't delay it. If a process no longer answers, its last snapshot stays, with its age.
 package watch

@@ -8,14 +8,15 @@ import (
 	"github.com/carillon-rt/carillon/telemetry/semconv"
 )
 
-// history filters out events that were shown before. All processes report the same verdicts and ends of ranks, but with
-// ids of their own, so the events come again after a switch to another process. An event is news if the process has
-// sent it more often than any process before, or if it closes what the process's last news opened or changed: a new
-// coordinator changes a verdict that the last one has withdrawn already, before it withdraws it as well.
+// history filters out events that were already shown. All processes report the same verdicts and ends of ranks, but
+// with ids of their own, so the events come again after a switch to another process. An event is news if the process
+// has sent it more often than any process before, or if it closes a condition that the process's last news opened or
+// changed: a new coordinator first changes a verdict that the last coordinator has already withdrawn, and then
+// withdraws it as well.
 type history struct {
 	seen     map[eventKey]int // the most that any process sent
 	now      map[eventKey]int // by the current process
-	open     map[jobKey]bool  // conditions of which the current process's last news doesn't close them
+	open     map[jobKey]bool  // conditions that the current process's last news left open
 	switched time.Time        // the time of the last switch; zero: none
 }
 
@@ -31,7 +32,7 @@ type jobKey struct{ job, key string }
 // maxSeen bounds the memory. Beyond it, some events are shown twice after a switch.
 const maxSeen = 1 << 14
 
-// begin notes a switch to another process.
+// begin records a switch to another process.
 func (h *history) begin(at time.Time) {
 	if h.seen == nil {
 		h.seen = map[eventKey]int{}

@@ -19,8 +19,8 @@ type lines struct {
 	quiet      bool         // reported: no snapshot arrives
 }
 
-// NewLines is a Display that writes a line for each event to out, with the evidence of an open verdict below it, and
-// remarks about the watching to notes.
+// NewLines returns a Display that writes a line for each event to out, with the evidence of an open verdict below it,
+// and remarks about the watching to notes.
 func NewLines(out, notes io.Writer) Display { return &lines{out: out, notes: notes} }
 
 func (l *lines) Event(ev *bus.Event) {

@@ -13,9 +13,9 @@ import (
 const maxOthers = 16
 
 // Others are the endpoints of further running ranks that the snapshots name. snapshots[i] is that of targets[i], or
-// nil. The processes of job, which may be nil, are left out. Only trusted targets count. An endpoint that a trusted
-// target names is trusted in turn, unless the token would be more exposed on the way to it than on the way to the
-// target.
+// nil. Processes of job, which may be nil, are left out. Only snapshots of trusted targets count. An endpoint that a
+// trusted target names is trusted as well, unless the token would be more exposed on the way to it than on the way to
+// the target.
 func Others(job *find.Job, targets []endpoint.Target, snapshots []*health.Snapshot) []endpoint.Target {
 	type process struct {
 		host string

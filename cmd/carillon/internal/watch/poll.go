@@ -10,16 +10,16 @@ import (
 	"github.com/carillon-rt/carillon/health"
 )
 
-// askAtOnce bounds the questions in flight. It exceeds maxOthers: even if all of those are out of reach, this host's
-// processes are asked.
+// askAtOnce bounds the requests in flight. It exceeds maxOthers, so that this host's processes are asked even if all
+// the others are out of reach.
 const askAtOnce = 2 * maxOthers
 
-// poller schedules the questions to the targets. One that is out of reach delays no other.
+// poller schedules the requests to the targets. A target that is out of reach delays no other.
 type poller struct {
 	targets []endpoint.Target
 	asked   map[endpoint.Target]time.Time
 	busy    map[endpoint.Target]bool // asked, without an answer yet
-	last    time.Time                // of the last question
+	last    time.Time                // the time of the last request
 	event   time.Time                // the first event since last; zero: none
 }
 
@@ -32,8 +32,8 @@ func (p *poller) reach(targets []endpoint.Target) {
 	maps.DeleteFunc(p.asked, func(t endpoint.Target, _ time.Time) bool { return !slices.Contains(targets, t) })
 }
 
-// next returns the target that was asked longest ago, if it is due, or how long to wait for that. A new target is due
-// at once.
+// next returns the target that was asked longest ago, if it is due; else how long to wait until it is. A new target is
+// due at once.
 func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	free := slices.DeleteFunc(slices.Clone(p.targets), func(t endpoint.Target) bool { return p.busy[t] })
 	if len(free) == 0 || len(p.busy) >= askAtOnce {
@@ -52,7 +52,7 @@ func (p *poller) next(now time.Time) (to endpoint.Target, wait time.Duration) {
 	return to, wait
 }
 
-// heard notes an event. Snapshots show its effects a moment later.
+// heard records an event. Snapshots show its effects a moment later.
 func (p *poller) heard(now time.Time) {
 	if p.event.IsZero() {
 		p.event = now

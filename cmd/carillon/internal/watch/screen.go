@@ -44,8 +44,8 @@ type screen struct {
 	closed sync.Once
 }
 
-// NewScreen is a Display on the terminal out. It reads keys from in if that is a terminal. end restores both terminals;
-// it may be called twice.
+// NewScreen returns a Display on the terminal out. It reads keys from in if that is a terminal. end restores both
+// terminals; it may be called twice.
 func NewScreen(out, in *os.File, colored bool) (d Display, end func(), err error) {
 	s := &screen{
 		out: out, colored: colored, winch: make(chan os.Signal, 1), redraw: make(chan struct{}, 1),
@@ -117,7 +117,8 @@ func (s *screen) resizes() {
 	}
 }
 
-// keys reads keys until q, ^C or ^D, which is no signal in raw mode. It ends with the process if it is never pressed.
+// keys reads keys until q, ^C or ^D; in raw mode, ^C raises no signal. If none of them is pressed, it runs until the
+// process ends.
 func (s *screen) keys() {
 	defer close(s.quit)
 	var b [64]byte

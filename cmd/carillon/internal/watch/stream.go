@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-rt/carillon/ras/bus"
 )
 
-// Waits before the next try of the same endpoint.
+// Waits before an endpoint is tried again.
 const (
 	backoffFirst = 200 * time.Millisecond
 	backoffMost  = 3 * time.Second
 )
 
-// stream reads the events of one rank. When the connection breaks, it resumes behind the last event. When the rank is
-// unreachable or unsound, it switches to another rank, and reads all events that that one remembers.
+// stream reads the events of one rank. When the connection breaks, it resumes after the last event. When the rank is
+// unreachable or unsound, it switches to another rank, and reads all events that the other rank remembers.
 type stream struct {
 	targets  []endpoint.Target
 	unsound  []string // URLs to avoid, if there is another: a stopped process sends nothing
@@ -28,12 +28,12 @@ type stream struct {
 	cancel   context.CancelFunc // ends the connection; nil: none
 	open     bool               // the endpoint has accepted it
 	began    time.Time
-	why      string    // there is no connection; empty if there is one
+	why      string    // why there is no connection; empty if there is one
 	failures int       // in a row
 	retry    time.Time // not before
 }
 
-// message is an event, or tells that the stream is open, or why it has ended.
+// message is an event, or says that the stream is open, or why it has ended.
 type message struct {
 	event  *bus.Event
 	opened bool
@@ -58,7 +58,7 @@ func (s *stream) sound() []endpoint.Target {
 		func(t endpoint.Target) bool { return slices.Contains(s.unsound, t.URL) })
 }
 
-// choose is the target to connect to: the last one, or, if that failed, the next.
+// choose returns the target to connect to: the last one, or the next one if the last one failed.
 func (s *stream) choose(failed bool) (endpoint.Target, bool) {
 	candidates := s.sound()
 	if len(candidates) == 0 {
@@ -80,7 +80,7 @@ func (s *stream) ended(err error, now time.Time) {
 	}
 	s.cancel()
 	s.cancel, s.open = nil, false
-	s.failures++ // also at a regular end: a process that ends its stream is mostly ending
+	s.failures++ // also after a regular end: a process that ends its stream is usually ending
 	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%s ended its stream of events", s.to.URL)
 	}
@@ -90,7 +90,7 @@ func (s *stream) ended(err error, now time.Time) {
 	}
 }
 
-// listen connects the stream, unless it is connected or waits before the next try.
+// listen connects the stream, unless it is connected or waits before it tries again.
 func (w *watcher) listen(ctx context.Context, now time.Time) {
 	s := &w.stream
 	if s.cancel != nil || now.Before(s.retry) {

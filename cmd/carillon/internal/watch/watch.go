@@ -22,22 +22,22 @@ import (
 // Intervals.
 const (
 	tick      = time.Second     // between reads of the tapes, and updates of the screen
-	pollAny   = 2 * time.Second // between questions; shorter if that is needed to ask each rank once within pollAll
+	pollAny   = 2 * time.Second // between requests; shorter if that is needed to ask each rank once within pollAll
 	pollAll   = time.Minute
-	pollEvent = time.Second      // from an event to the next question: processes publish snapshots once a second
+	pollEvent = time.Second      // from an event to the next request: processes publish snapshots once a second
 	lostFor   = 10 * time.Second // a job without tapes here has ended if no process answered or streamed for so long
-	awayFor   = 5 * time.Minute  // between two questions to an unreachable process of another host
+	awayFor   = 5 * time.Minute  // between two requests to an unreachable process of another host
 )
 
 // Config is the job to watch, and how to show it.
 type Config struct {
 	Client *endpoint.Client
-	// Job is the job, whose tapes are read every second. Without it, Targets are watched.
+	// Job is the job, whose tapes are read every second. If it is nil, Targets are watched.
 	Job     *find.Job
 	Targets []endpoint.Target
 	// Display is required.
 	Display Display
-	// Least is the least severity of the events that are shown.
+	// Least is the lowest severity of the events that are shown.
 	Least bus.Severity
 }
 
@@ -45,16 +45,16 @@ type Config struct {
 type Display interface {
 	// Event shows an event.
 	Event(ev *bus.Event)
-	// State shows the state of the job; nil: nothing is known yet. note is the problem of the watching, if any.
+	// State shows the state of the job; nil: nothing is known yet. note is the problem with the watching, if any.
 	State(r *view.Report, note string)
-	// Redraw receives when State must be called again at once, Quit when the user quits. Each may be nil.
+	// Redraw receives when State must be called again at once, and Quit when the user quits. Either may be nil.
 	Redraw() <-chan struct{}
 	Quit() <-chan struct{}
 }
 
 // End tells why the watching ended.
 type End struct {
-	// Text is a sentence for a person; empty if the user quit, or the time was over, after a process had answered.
+	// Text is a sentence for a person; empty if the user quit or the time was over after a process had answered.
 	Text string
 	// Job tells whether the job has ended.
 	Job bool
@@ -71,7 +71,7 @@ type watcher struct {
 	poller  *poller
 	history history
 
-	running sync.WaitGroup // the stream and the questions
+	running sync.WaitGroup // the stream and the requests
 	events  chan message
 	answers chan answer
 
@@ -81,7 +81,7 @@ type watcher struct {
 	heard    time.Time                     // the last answer; zero: none
 	listened time.Time                     // when a stream was last open, even if silent
 	began    time.Time
-	silent   map[endpoint.Target]bool // those that didn't answer the last question
+	silent   map[endpoint.Target]bool // the targets that didn't answer the last request
 	problem  string
 }
 
@@ -143,7 +143,7 @@ func (w *watcher) loop(ctx context.Context) End {
 			return End{}
 		case h := <-w.events:
 			w.hear(h)
-			w.drain() // a stream begins with many
+			w.drain() // a new stream begins with many events
 		case a := <-w.answers:
 			w.answer(a)
 		case <-ticker.C:
@@ -156,7 +156,7 @@ func (w *watcher) loop(ctx context.Context) End {
 	}
 }
 
-// look finds the processes that run, and tells whether the job has ended.
+// look finds the running processes, and tells whether the job has ended.
 func (w *watcher) look() (End, bool) {
 	if w.job == nil {
 		w.reach(w.cfg.Targets)
@@ -186,7 +186,7 @@ func (w *watcher) look() (End, bool) {
 	return End{}, false
 }
 
-// reach makes targets those of the stream. The questions also go to a few other endpoints that these name.
+// reach sets the targets of the stream. Requests also go to a few other endpoints that these name.
 func (w *watcher) reach(targets []endpoint.Target) {
 	w.own = targets
 	snapshots := make([]*health.Snapshot, len(targets))
@@ -257,7 +257,7 @@ func (w *watcher) hear(h message) {
 			return
 		}
 		w.poller.heard(w.heard)
-		if w.job != nil { // whose name is known; an agent that is asked by its URL may tell of several
+		if w.job != nil { // the name is known; only an agent that is watched by its URL may report several jobs
 			ev.Job = ""
 		}
 		if ev.Severity >= w.cfg.Least {
@@ -277,7 +277,7 @@ func (w *watcher) answer(a answer) {
 	} else {
 		w.silent[a.from] = true
 		told := w.last[a.from]
-		if told != nil { // shown as stale
+		if told != nil { // the last snapshot is shown as stale
 			w.view.Unanswered(told)
 		}
 		if slices.Contains(w.own, a.from) {
@@ -285,15 +285,15 @@ func (w *watcher) answer(a answer) {
 			if w.job != nil {
 				w.problem = cmp.Or(w.job.Silence(a.err), w.problem)
 			}
-		} else if told == nil { // one that has answered before is asked again soon
+		} else if told == nil { // a target that has answered before is asked again soon
 			w.away[a.from] = time.Now()
 		}
 	}
 	w.avoid()
 }
 
-// avoid keeps the stream away from processes that aren't running or didn't answer the last question: an attempt would
-// take its whole timeout.
+// avoid keeps the stream away from processes that aren't running or didn't answer the last request: a connection to one
+// would take its whole timeout.
 func (w *watcher) avoid() {
 	var unsound []string
 	for target, s := range w.last {
@@ -317,7 +317,7 @@ func (w *watcher) show() {
 	w.cfg.Display.State(w.view.Report(time.Now()), w.stream.why)
 }
 
-// silence tells why no process has answered; empty if nothing is known of that.
+// silence tells why no process has answered; empty if the reason is unknown.
 func (w *watcher) silence() string {
 	if w.job != nil && len(w.own) == 0 && time.Since(w.job.Started) >= find.TakenUpTime {
 		return w.job.Silence()

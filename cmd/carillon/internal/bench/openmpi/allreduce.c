@@ -1,5 +1,5 @@
-// The same measurement as measure.go's, with MPI: median latency of a float32 sum on each rank, and the largest of those.
-// Arguments: bytes, seconds for the size, least and most iterations. Prints iterations and seconds.
+// Makes the same measurement as measure.go, with MPI: each rank's median latency of a float32 sum, and the largest of
+// these. Arguments: bytes, seconds for the size, least and most iterations. Prints iterations and seconds.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

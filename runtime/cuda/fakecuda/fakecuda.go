@@ -1,21 +1,21 @@
 // Package fakecuda is a CUDA driver for machines without a GPU: a libcuda.so.1 whose devices are host memory, and whose
-// streams are threads. It is for tests, and as strict as a driver should be: handles that ended, memory that was freed,
-// and what belongs to another device are errors.
+// streams are threads. It is for tests, and as strict as a driver should be: using a handle that has ended, memory that
+// was freed, or an object of another device is an error.
 //
 // These variables are read when the library is loaded:
 //
 //	FAKECUDA_DEVICES=2                devices
-//	FAKECUDA_FAIL=cuMemAlloc_v2:2:3   the third call of a function answers code 2; without :3, every call; a code from
+//	FAKECUDA_FAIL=cuMemAlloc_v2:2:3   the third call of a function returns code 2; without :3, every call; a code from
 //	                                  700 on that is one of the device's own stays with the context
-//	FAKECUDA_DELAY=cuMemcpyAsync:500  what the function puts on a stream takes 500 µs longer
+//	FAKECUDA_DELAY=cuMemcpyAsync:500  operations that the function enqueues on a stream take 500 µs longer
 //	FAKECUDA_MIG=1                    the devices are instances of a divided GPU
-//	FAKECUDA_NO_PEERS=1               no device reaches another one's memory
+//	FAKECUDA_NO_PEERS=1               no device can access another one's memory
 //	FAKECUDA_NO_NVLINK=1              devices have no native atomic operations on another one's memory
-//	FAKECUDA_KERNELS=path             the library that BuildKernels makes; without it no module has a function, but
-//	                                  for those whose PTX is ret alone
+//	FAKECUDA_KERNELS=path             the library from BuildKernels; without it no module has a function, except for
+//	                                  those whose PTX is only ret
 //
-// What differs from a real one: the default stream waits for no other, priorities are all alike, and every allocation
-// is one of the operating system's.
+// Differences from a real driver: the default stream waits for no other, all priorities are the same, and every
+// allocation is a separate one of the operating system.
 package fakecuda
 
 import (
@@ -37,8 +37,8 @@ var source embed.FS
 
 // Build compiles the driver in a folder with the C++ compiler CXX, or else g++, and returns its path.
 //
-// If FAKECUDA_CACHE is set, it is a folder that keeps what was compiled, by its source: Build and BuildKernels take
-// from there what some process has compiled before.
+// If FAKECUDA_CACHE is set, it is a folder that caches compiled files by their source, across processes: Build and
+// BuildKernels first look there.
 func Build(dir string) (string, error) {
 	if err := os.CopyFS(dir, source); err != nil {
 		return "", fmt.Errorf("fakecuda: %w", err)
@@ -48,7 +48,7 @@ func Build(dir string) (string, error) {
 		return "", fmt.Errorf("fakecuda: %w", err)
 	}
 	sources := []string{"-x", "c++", os.DevNull}
-	for _, file := range files { // as one, which takes half as long
+	for _, file := range files { // compiled as one, which takes half as long
 		sources = append(sources, "-include", file)
 	}
 	library := filepath.Join(dir, "libcuda.so.1")
@@ -56,10 +56,10 @@ func Build(dir string) (string, error) {
 		"-g", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-z,nodelete")
 }
 
-// BuildKernels compiles kernels for the driver, of the files that match a pattern (filepath.Glob), and returns the
-// library's path. They are CUDA C++ that compiles as C++, too. Each has a function NAME_host, which is called once for
-// each thread of a grid (kernels/cuda/host.h says how), and the sizes of its parameters, NAME_params, with 0 behind
-// them.
+// BuildKernels compiles kernels for the driver, from the files that match a pattern (filepath.Glob), and returns the
+// library's path. Kernels are written in CUDA C++ that also compiles as C++. Each has a function NAME_host, which is
+// called once for each thread of a grid (kernels/cuda/host.h says how), and the sizes of its parameters, NAME_params,
+// ending with 0.
 func BuildKernels(dir, pattern string) (string, error) {
 	library := filepath.Join(dir, "kernels.so")
 	files, err := filepath.Glob(pattern)

@@ -1,4 +1,4 @@
-// The driver, its devices and their primary contexts; the failures that one asks for.
+// The driver, its devices and their primary contexts, and injected failures.
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -22,7 +22,7 @@ bool alive(void *handle) {
   return state().live.count(handle);
 }
 
-// One of FAKECUDA_FAIL's: function:code[:n], the nth call alone. Several have commas between them.
+// One failure of FAKECUDA_FAIL: function:code[:n], where only the nth call fails. Several are separated by commas.
 struct Failure {
   std::string function;
   int code, nth;
@@ -147,7 +147,7 @@ EXPORT int cuGetErrorString(int code, const char **text) {
   return *text = nullptr, INVALID_VALUE;
 }
 
-// device is what a function of a device begins with.
+// device is called first by every function on a device.
 static int device(const char *function, int d) {
   if (int r = begin(function, false)) return r;
   return d < 0 || d >= int(state().devices.size()) ? INVALID_DEVICE : 0;
@@ -172,7 +172,7 @@ EXPORT int cuDeviceGetUuid(void *uuid, int d) {
   return 0;
 }
 
-// With FAKECUDA_MIG every device is an instance, with an id of its own.
+// With FAKECUDA_MIG, every device is an instance, with an id of its own.
 EXPORT int cuDeviceGetUuid_v2(void *uuid, int d) {
   int r = cuDeviceGetUuid(uuid, d);
   if (!r && divided) memcpy(uuid, "MIG-", 4);
@@ -190,7 +190,7 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int d) {
   return 0;
 }
 
-// With FAKECUDA_NO_PEERS no device reaches another's memory.
+// With FAKECUDA_NO_PEERS, no device can access another's memory.
 EXPORT int cuDeviceCanAccessPeer(int *can, int d, int peer) {
   if (int r = device(__func__, d)) return r;
   if (int r = device(__func__, peer)) return r;
@@ -198,7 +198,7 @@ EXPORT int cuDeviceCanAccessPeer(int *can, int d, int peer) {
   return 0;
 }
 
-// With FAKECUDA_NO_NVLINK devices reach each other's memory without native atomic operations.
+// With FAKECUDA_NO_NVLINK, devices access each other's memory without native atomic operations.
 EXPORT int cuDeviceGetP2PAttribute(int *value, int attribute, int d, int peer) {
   constexpr int native_atomics = 3;
   if (int r = cuDeviceCanAccessPeer(value, d, peer)) return r;

@@ -1,5 +1,5 @@
-// A CUDA driver on host memory. What is on a device is in memory files, a stream is a thread, and every handle is
-// checked, so that a mistake is an error here, too.
+// A CUDA driver on host memory. Device memory is in memory files, a stream is a thread, and every handle is checked, so
+// that mistakes give errors, as with a real driver.
 #pragma once
 
 #include <chrono>
@@ -52,29 +52,29 @@ struct Context;
 struct Event;
 struct Capture;
 
-// An operation of a stream. What it answers is 0, or the code of a failure.
+// An operation of a stream. It returns 0, or the code of a failure.
 using Operation = std::function<int()>;
 
-// A stream: a thread that does its operations in order.
+// A stream: a thread that runs its operations in order.
 struct Stream {
   Context *context;
   std::mutex mutex;
   std::condition_variable changed;
   std::list<Operation> queue;
-  uint64_t put = 0, done = 0; // operations
+  uint64_t put = 0, done = 0; // numbers of operations
   bool ends = false;
 
-  std::shared_ptr<Capture> capture; // that it is part of
+  std::shared_ptr<Capture> capture; // the capture that it is part of
   int branch = 0;
-  std::vector<int> after; // nodes that its next one comes after
+  std::vector<int> after; // the nodes that its next node comes after
 };
 
 struct Context {
   int device, retained = 0;
-  int lost = 0; // the code that every call answers, once a failure on the device was seen
+  int lost = 0; // the code that every call returns after a failure on the device was seen
   Stream *standard = nullptr;
-  int ending = 0;                  // streams that were destroyed, and have work yet
-  std::condition_variable changed; // ending has, with the state's mutex
+  int ending = 0;                  // how many destroyed streams still have work
+  std::condition_variable changed; // notified when ending changes; used with the state's mutex
   std::set<Context *> peers;
 };
 
@@ -86,40 +86,42 @@ struct Event {
   uint64_t recorded = 0, passed = 0;
   std::chrono::steady_clock::time_point when;
 
-  std::shared_ptr<Capture> capture; // that it was recorded in
+  std::shared_ptr<Capture> capture; // the capture that it was recorded in
   int node = -1;
   std::vector<int> after;
 };
 
-// Everything that lives; one mutex for all of it, never held while something waits.
+// All live objects. One mutex guards them all; it is never held during a wait.
 struct State {
   std::mutex mutex;
-  std::mutex alone; // of a call that waits for the devices, and keeps all other calls waiting
+  std::mutex alone; // held by a call that waits for the devices, and makes all other calls wait
   bool initialized = false;
   std::vector<Context *> devices;
-  std::set<void *> live; // events, functions, graphs and what they are instantiated as
+  std::set<void *> live; // events, functions, graphs and executables
 };
 State &state();
 extern const bool no_peers; // FAKECUDA_NO_PEERS
 
-// What is known of memory. What has ended stays, and nothing comes to its addresses, so that its use is an error.
+// A range of memory. A range that has ended stays here, and its addresses are never reused, so that its use is an
+// error.
 struct Allocation {
   enum Kind { plain, opened, mapped, registered, ended } kind;
   size_t bytes;
-  int device, fd; // the device may be HOST
+  int device, fd; // device may be HOST
   uint64_t id;
 };
 constexpr int HOST = -1;
-// find is the allocation that an address is in; the caller holds the state's mutex.
+// find returns the allocation that contains an address; the caller holds the state's mutex.
 Allocation *find(uint64_t address, uint64_t *base);
 // valid says whether bytes at an address are all in one allocation, or all in plain host memory.
 bool valid(uint64_t address, size_t bytes);
 size_t used(int device);
 
 Context *current();
-// begin is what every function begins with: whether it is to fail (FAKECUDA_FAIL), and whether it may be called.
+// begin is called first by every function: it checks whether the function is to fail (FAKECUDA_FAIL) or may not be
+// called.
 int begin(const char *function, bool needs_context = true);
-// enqueue puts an operation on a stream, or into its graph.
+// enqueue adds an operation to a stream, or to the graph that is captured from it.
 int enqueue(const char *function, void *stream, Operation operation);
 int stream_of(void *handle, Stream **stream);
 void synchronize(Stream *stream);
@@ -128,11 +130,13 @@ void synchronize_all();
 void destroy_streams(Context *context);
 bool alive(void *handle);
 
-// captured tells whether a stream is; forbid fails a call that a captured stream can't have, and with it the capture.
+// captured tells whether a stream is captured; forbid fails a call that isn't allowed during capture, and the capture
+// with it.
 bool captured(Stream *stream);
 int forbid(Stream *stream);
-// capture makes an operation a node of the stream's graph.
+// capture adds an operation to the stream's graph, as a node.
 int capture(Stream *stream, Operation operation);
-// capture_record and capture_wait are for events. A wait answers -1 if neither its stream nor its event is captured.
+// capture_record and capture_wait are for events. capture_wait returns -1 if neither its stream nor its event is
+// captured.
 int capture_record(Stream *stream, Event *event);
 int capture_wait(Stream *stream, Event *event);

@@ -1,5 +1,5 @@
-// Graphs: what is put on streams that are captured. Each stream of a capture is a branch, which is run by a thread of
-// its own when the graph is launched.
+// Graphs: the operations that are enqueued on captured streams. Each stream of a capture is a branch. When the graph is
+// launched, each branch runs on a thread of its own.
 #include <thread>
 
 #include "fake.h"
@@ -11,7 +11,7 @@ struct Node {
 };
 
 struct Graph {
-  std::vector<Node> nodes; // in an order in which they can be done
+  std::vector<Node> nodes; // in an order in which they can run
   int branches = 0;
 };
 
@@ -31,7 +31,7 @@ struct Capture {
   bool invalid = false;
 };
 
-// position is the last node of a stream in its capture.
+// last is the last node of a stream's branch in its capture, or -1.
 static int last(const Stream *s) {
   auto &nodes = s->capture->graph->nodes;
   for (int i = int(nodes.size()) - 1; i >= 0; i--)
@@ -70,7 +70,7 @@ int capture_record(Stream *s, Event *e) {
 
 int capture_wait(Stream *s, Event *e) {
   std::lock_guard<std::mutex> lock(mutex());
-  if (!e->capture && !s->capture) return -1; // neither: as usual
+  if (!e->capture && !s->capture) return -1; // neither: not part of a graph
   if (!e->capture) {
     s->capture->invalid = true;
     return CAPTURE_ISOLATION;
@@ -146,7 +146,7 @@ EXPORT int cuStreamEndCapture(void *handle, Graph **graph) {
   return 0;
 }
 
-// Of live handles.
+// Destroys the object of a live handle.
 static int destroy(void *handle) {
   std::lock_guard<std::mutex> lock(state().mutex);
   return state().live.erase(handle) ? 0 : INVALID_VALUE;
@@ -202,7 +202,7 @@ EXPORT int cuGraphLaunch(Executable *exec, void *stream) {
   if (!alive(exec)) return INVALID_VALUE;
   Stream *s;
   if (int r = stream_of(stream, &s)) return r;
-  if (captured(s)) return forbid(s); // a graph within a graph, which nobody asks for
+  if (captured(s)) return forbid(s); // a graph within a graph, which nobody needs
   return enqueue(__func__, stream, [=, graph = exec->graph] {
     std::lock_guard<std::mutex> lock(exec->running);
     return run(*graph);

@@ -1,6 +1,6 @@
-// Kernels: functions of a library that is named in FAKECUDA_KERNELS, each block of a grid as a real thread. The library
-// has, for a kernel NAME, the function NAME_host and the sizes of its parameters, NAME_params, with 0 behind them.
-// Those that do nothing in PTX are not asked for.
+// Kernels: functions of the library that is named in FAKECUDA_KERNELS, with each block of a grid as a real thread. For
+// a kernel NAME, the library has the function NAME_host and the sizes of its parameters, NAME_params, ending with 0.
+// Kernels that do nothing in PTX need no such function.
 #include <cctype>
 #include <condition_variable>
 #include <cstdlib>
@@ -12,12 +12,12 @@
 
 #include "fake.h"
 
-// How a kernel is called, once for each thread of the grid.
+// The argument of a kernel's function, which is called once for each thread of the grid.
 struct fakecuda_thread {
   unsigned grid[3], block[3], block_index[3], thread_index[3];
   void *shared;
   void (*sync)(void *block_state);  // waits for all threads of the block
-  void (*yield)(void *block_state); // lets others run
+  void (*yield)(void *block_state); // lets other threads run
   void *block_state;
 };
 
@@ -48,7 +48,7 @@ static void *library() {
   return opened;
 }
 
-// does_nothing says whether a kernel is no more in an image than its end.
+// does_nothing tells whether a kernel in an image contains nothing but its end.
 static bool does_nothing(const std::string &image, const std::string &name) {
   size_t entry = image.find(".entry " + name + "("), body = image.find('{', entry);
   if (entry == std::string::npos || body == std::string::npos) return false;
@@ -58,7 +58,7 @@ static bool does_nothing(const std::string &image, const std::string &name) {
   return code == "ret;";
 }
 
-// The image is PTX or a cubin; what it says is not looked at, but for names and kernels that do nothing.
+// The image is PTX or a cubin; only its names and its kernels that do nothing are looked at.
 EXPORT int cuModuleLoadDataEx(Module **module, const char *image, unsigned count, int *options, void **values) {
   if (int r = begin(__func__)) return r;
   const char elf[] = "\x7f" "ELF";
@@ -78,7 +78,7 @@ EXPORT int cuModuleUnload(Module *module) {
   std::lock_guard<std::mutex> lock(state().mutex);
   if (!modules().erase(module)) return INVALID_HANDLE;
   for (auto &[name, f] : module->functions) state().live.erase(&f);
-  return 0; // it stays in memory, since a stream may yet come to a kernel of it
+  return 0; // it stays in memory, since a stream may still reach a kernel of it
 }
 
 EXPORT int cuModuleGetFunction(Function **function, Module *module, const char *name) {
@@ -112,7 +112,7 @@ EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *fu
   return 0;
 }
 
-// Blocks that a device runs at once, of all streams.
+// The blocks that a device runs at once, on all streams.
 struct Residency {
   std::mutex mutex;
   std::condition_variable changed;
@@ -136,20 +136,20 @@ static Residency &residency(int device) {
   return (*all)[device];
 }
 
-// The threads of a block take turns on one thread of the operating system, each on a stack of its own: one that waits
-// lets the next one run.
+// The threads of a block take turns on one thread of the operating system, each with a stack of its own: a thread that
+// waits lets the next one run.
 struct Block {
   const Function *function;
   void **params;
-  fakecuda_thread first; // of them
+  fakecuda_thread first; // the first thread
   std::vector<uint64_t> shared;
   std::vector<ucontext_t> threads;
   std::vector<bool> ended;
   ucontext_t outside;
   unsigned turn, running;
-  unsigned waiting, meetings; // how many wait for all to sync, and how often all have
+  unsigned waiting, meetings; // how many threads wait in a sync, and how many syncs are complete
 
-  // next gives the turn to the next thread that hasn't ended. When all have had theirs, other blocks may run.
+  // next gives the turn to the next thread that hasn't ended. When all threads have had theirs, other blocks may run.
   void next() {
     const unsigned was = turn;
     do {
@@ -170,7 +170,7 @@ static void sync_block(void *block) {
 
 static thread_local Block *block_here;
 
-// run_thread is what the stack of each thread begins with.
+// run_thread is the entry point of each thread's stack.
 static void run_thread() {
   Block *b = block_here;
   fakecuda_thread self = b->first;
@@ -178,7 +178,7 @@ static void run_thread() {
   b->function->host(&self, b->params);
   b->ended[b->turn] = true;
   if (--b->running == 0) setcontext(&b->outside);
-  b->next(); // for good
+  b->next(); // never returns
 }
 
 static void run_block(const Function *f, fakecuda_thread first, size_t shared, void **params) {
@@ -240,7 +240,7 @@ struct Config {
   unsigned count;
 };
 
-// Programmatic stream serialization allows a kernel to start early; here it doesn't.
+// Programmatic stream serialization allows a kernel to start early; this driver never does that.
 EXPORT int cuLaunchKernelEx(const Config *c, Function *f, void **params, void **extra) {
   for (unsigned i = 0; i < c->count; i++)
     if (c->attributes[i].id != 6) return INVALID_VALUE;

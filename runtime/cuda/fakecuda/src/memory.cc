@@ -1,4 +1,5 @@
-// Memory of devices and of the host's node, in memory files, which other processes can map; registered host memory.
+// Memory of devices and of the host's NUMA node, in memory files, which other processes can map; registered host
+// memory.
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
@@ -17,7 +18,7 @@ static std::map<uint64_t, Allocation> &allocations() {
 
 static uint64_t next_id;
 
-// Memory that has no address.
+// Memory that has no address yet.
 struct Shareable {
   size_t bytes;
   int device, fd;
@@ -58,7 +59,7 @@ size_t used(int device) {
   return sum;
 }
 
-// file makes a memory file; its name has the device.
+// file makes a memory file, with the device in its name.
 static int file(int device, size_t bytes) {
   char name[32];
   snprintf(name, sizeof name, "fakecuda-%d", device);
@@ -88,7 +89,7 @@ EXPORT int cuMemAlloc_v2(uint64_t *memory, size_t bytes) {
   return 0;
 }
 
-// end takes away what begins at an address.
+// end removes the range that begins at an address.
 static int end(uint64_t memory, Allocation::Kind kind) {
   auto at = allocations().find(memory);
   if (at == allocations().end() || at->second.kind != kind) return INVALID_VALUE;
@@ -137,14 +138,14 @@ static int copy(const char *function, void *stream, uint64_t to, uint64_t from, 
   });
 }
 
-// pageable tells whether memory is the host's, and not registered.
+// pageable tells whether memory is host memory that is not registered.
 static bool pageable(uint64_t at) {
   std::lock_guard<std::mutex> lock(state().mutex);
   uint64_t base;
   return !find(at, &base);
 }
 
-// copy_staged returns once the source was read: the copy ends later, as on a GPU.
+// copy_staged returns once the source has been read; the copy itself ends later, as on a GPU.
 static int copy_staged(uint64_t to, uint64_t from, size_t bytes) {
   if (!valid(to, bytes) || !valid(from, bytes)) return INVALID_VALUE;
   const std::string staged(reinterpret_cast<const char *>(from), bytes);
@@ -178,7 +179,7 @@ EXPORT int cuMemsetD8Async(uint64_t to, unsigned char value, size_t count, void 
   });
 }
 
-// overlaps says whether some of a range is known; the caller holds the mutex.
+// overlaps tells whether a range overlaps a known one; the caller holds the mutex.
 static bool overlaps(uint64_t address, size_t bytes) {
   auto after = allocations().lower_bound(address + bytes);
   if (after == allocations().begin()) return false;
@@ -198,7 +199,7 @@ EXPORT int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
 EXPORT int cuMemHostUnregister(void *memory) {
   if (int r = begin(__func__)) return r;
   std::lock_guard<std::mutex> alone(state().alone);
-  synchronize_all(); // every device reaches it
+  synchronize_all(); // every device can access it
   std::lock_guard<std::mutex> lock(state().mutex);
   auto at = allocations().find(uint64_t(memory));
   if (at == allocations().end() || at->second.kind != Allocation::registered) return HOST_MEMORY_NOT_REGISTERED;
@@ -218,7 +219,8 @@ EXPORT int cuMemHostGetDevicePointer_v2(uint64_t *device, void *memory, unsigned
 
 enum { ON_DEVICE = 1, ON_NUMA_NODE = 3 };
 
-// What cuMemCreate is told of: pinned memory of a device or of the host's only node, to be exported as a descriptor.
+// The argument of cuMemCreate: pinned memory of a device or of the host's only node, which can be exported as a
+// descriptor.
 struct Properties {
   int type, handle_types, location_type, ordinal;
 
@@ -288,7 +290,7 @@ EXPORT int cuMemImportFromShareableHandle(uint64_t *memory, void *handle, int ty
   return 0;
 }
 
-// Addresses that are reserved, and their number of bytes.
+// Reserved address ranges, with their sizes in bytes.
 static std::map<uint64_t, size_t> &reservations() {
   static auto *m = new std::map<uint64_t, size_t>;
   return *m;
@@ -314,7 +316,7 @@ EXPORT int cuMemAddressFree(uint64_t base, size_t bytes) {
   return 0;
 }
 
-// It is mapped at once, and reachable only after cuMemSetAccess.
+// The memory is mapped at once, but accessible only after cuMemSetAccess.
 EXPORT int cuMemMap(uint64_t base, size_t bytes, size_t offset, uint64_t memory, unsigned long long flags) {
   if (int r = begin(__func__)) return r;
   std::lock_guard<std::mutex> lock(state().mutex);
@@ -347,7 +349,7 @@ EXPORT int cuMemUnmap(uint64_t base, size_t) {
   return end(base, Allocation::mapped);
 }
 
-// A legacy handle: where another process finds the file.
+// A legacy handle: it says where another process finds the memory file.
 struct Handle {
   int pid, fd, device;
   size_t bytes;
@@ -365,7 +367,7 @@ EXPORT int cuIpcGetMemHandle(Handle *handle, uint64_t memory) {
   return 0;
 }
 
-// The process that made the handle can't open it.
+// The process that made the handle can't open it itself.
 EXPORT int cuIpcOpenMemHandle_v2(uint64_t *memory, Handle handle, unsigned flags) {
   if (int r = begin(__func__)) return r;
   if (flags != 1 || !handle.bytes) return INVALID_VALUE;

@@ -9,7 +9,7 @@
 
 #include "fake.h"
 
-// How many microseconds longer operations take, by FAKECUDA_DELAY: function:microseconds, and commas.
+// How many microseconds longer operations take, from FAKECUDA_DELAY: function:microseconds, separated by commas.
 static auto *delays = [] {
   auto *m = new std::map<std::string, long>;
   const char *value = getenv("FAKECUDA_DELAY");
@@ -97,7 +97,7 @@ int stream_of(void *handle, Stream **stream) {
   return (*stream)->context == c ? 0 : INVALID_HANDLE;
 }
 
-// put puts an operation on a stream that is not captured.
+// put adds an operation to a stream that is not captured.
 static void put(Stream *s, Operation operation) {
   std::lock_guard<std::mutex> lock(s->mutex);
   s->queue.push_back(std::move(operation));
@@ -124,7 +124,7 @@ void synchronize(Stream *s) {
   s->changed.wait(lock, [&] { return s->done >= until; });
 }
 
-// synchronize waits for a context's streams, also for those that were destroyed.
+// synchronize waits for a context's streams, including destroyed ones.
 static void synchronize(Context *context) {
   std::set<Stream *> all;
   {
@@ -149,7 +149,7 @@ EXPORT int cuCtxSynchronize() {
 
 EXPORT int cuStreamCreateWithPriority(Stream **stream, unsigned flags, int priority) {
   if (int r = begin(__func__)) return r;
-  (void)priority; // the nearest that it has is the only one
+  (void)priority; // the nearest priority that exists is the only one
   if (flags > 1) return INVALID_VALUE;
   std::lock_guard<std::mutex> lock(state().mutex);
   streams().insert(*stream = make(current()));
@@ -205,7 +205,7 @@ EXPORT int cuStreamWriteValue32_v2(void *handle, uint64_t to, uint32_t value, un
   });
 }
 
-// at least, cyclically: the only comparison
+// greater or equal, cyclically: the only comparison supported
 EXPORT int cuStreamWaitValue32_v2(void *handle, uint64_t at, uint32_t value, unsigned flags) {
   if (int r = begin(__func__)) return r;
   std::unique_lock<std::mutex> lock(state().mutex);
@@ -228,7 +228,7 @@ EXPORT int cuLaunchHostFunc(void *handle, void (*function)(void *), void *data) 
 
 EXPORT int cuEventCreate(Event **event, unsigned flags) {
   if (int r = begin(__func__)) return r;
-  if (flags & ~3u) return INVALID_VALUE; // 4: for other processes, which nobody asks for
+  if (flags & ~3u) return INVALID_VALUE; // 4, for other processes, isn't supported
   Event *e = *event = new Event;
   e->context = current();
   e->timing = !(flags & 2);
@@ -237,7 +237,7 @@ EXPORT int cuEventCreate(Event **event, unsigned flags) {
   return 0;
 }
 
-// It stays in memory, since a stream may yet come to it.
+// The event stays in memory, since a stream may still reach it.
 EXPORT int cuEventDestroy_v2(Event *event) {
   if (int r = begin(__func__)) return r;
   std::lock_guard<std::mutex> lock(state().mutex);
